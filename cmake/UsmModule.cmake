@@ -1,0 +1,32 @@
+# usm_add_module(<name> MAP <file> SOURCES <file>... [INCLUDES <dir>...])
+#
+# A loadable module of libusm: lib<name>.so, with <file> as version script.  It sees include/usm and
+# the header-only helpers of src/base/inline as "base/inline/...", and nothing else of the sources:
+# a folder of the build tree holds a link to that one folder.  It links nothing of libusm; all it
+# needs comes in the table that its entry is given.
+#
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+
+function(usm_add_module name)
+    cmake_parse_arguments(PARSE_ARGV 1 arg "" "MAP" "SOURCES;INCLUDES")
+    set(view "${PROJECT_BINARY_DIR}/module-include")
+    file(MAKE_DIRECTORY "${view}/base")
+    file(CREATE_LINK "${PROJECT_SOURCE_DIR}/src/base/inline" "${view}/base/inline" SYMBOLIC)
+
+    add_library(${name} MODULE ${arg_SOURCES})
+    target_include_directories(${name} PRIVATE
+        "${PROJECT_SOURCE_DIR}/include" "${PROJECT_BINARY_DIR}/include" "${view}")
+    target_include_directories(${name} SYSTEM PRIVATE ${arg_INCLUDES})
+    target_link_libraries(${name} PRIVATE usm_dev Threads::Threads ${CMAKE_DL_LIBS})
+    set(map "${CMAKE_CURRENT_SOURCE_DIR}/${arg_MAP}")
+    target_link_options(${name} PRIVATE
+        "LINKER:--version-script=${map}" LINKER:-z,nodelete LINKER:--as-needed)
+    if(NOT USM_SANITIZE)
+        target_link_options(${name} PRIVATE LINKER:--no-undefined)
+    endif()
+    set_target_properties(${name} PROPERTIES LINK_DEPENDS "${map}")
+    if(USM_INSTALL)
+        install(TARGETS ${name}
+            LIBRARY DESTINATION "${CMAKE_INSTALL_LIBDIR}/usm-${USM_MODULE_ABI}")
+    endif()
+endfunction()

@@ -1,0 +1,163 @@
+# How a test is added; tests/CMakeLists.txt holds the lists.
+#
+#   usm_add_plain_test(<name> SOURCES <file>... [options])      a C program: exit 0 passed, 77 skipped
+#   usm_add_criterion_test(<name> SOURCES <file>... [options])  a Criterion program, whose tests are
+#                                                               run over each of its RUNTIMES
+#   usm_add_check(<name> COMMAND <command>... [options])        a script
+#   usm_add_fuzzer(<name> SOURCES <file>... [options])          LLVMFuzzerTestOneInput(): with clang's
+#                                                               libFuzzer in the preset fuzz, elsewhere a
+#                                                               program that replays its corpus,
+#                                                               tests/fuzz/corpus/<name without fuzz_>
+#
+# Options:
+#   LABELS <label>...    ctest -L: offline (needs a compiler and nothing else), unit, conformance,
+#                        gate, stress, check, install, fuzz; `ci` and `soak`: not in `./run test`
+#   RUNTIMES <name>...   names of tests/runtimes.sh; one test for each, <name>@<runtime> (default: none,
+#                        which means no driver and no selector, and adds no suffix)
+#   SHARED               link libusm.so as a user does (default: the internal archive with src/)
+#   ARGS <arg>...        arguments of the program
+#   LIBS <lib>...        further libraries
+#   SOURCE_DEFINES       definitions for the program
+#   TIMEOUT <seconds>    default 120
+#   SERIAL               nothing else runs beside it
+#
+# Every test runs under tests/with-runtime.sh, which sets the drivers and selectors that it sees, and
+# turns a skip that is not in tests/allowed_skips.txt into a failure when USM_TEST_NO_SKIP=1.
+#
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+
+find_path(USM_CRITERION_INCLUDE_DIR criterion/criterion.h)
+find_library(USM_CRITERION_LIBRARY criterion)
+mark_as_advanced(USM_CRITERION_INCLUDE_DIR USM_CRITERION_LIBRARY)
+set(USM_HAVE_CRITERION FALSE)
+set(criterion_why "libcriterion-dev")
+if(USM_SANITIZE MATCHES "thread")
+    set(criterion_why "its runner aborts under ThreadSanitizer; plain tests only")
+elseif(USM_CRITERION_INCLUDE_DIR AND USM_CRITERION_LIBRARY)
+    set(USM_HAVE_CRITERION TRUE)
+else()
+    message(STATUS "usm: Criterion not found (Debian: libcriterion-dev): only the plain tests")
+endif()
+add_feature_info(Criterion USM_HAVE_CRITERION "the unit and conformance tests (${criterion_why})")
+
+# Not find_package(Python3): the system's own is wanted before any version manager's.
+find_program(USM_PYTHON NAMES python3 PATHS /usr/bin NO_DEFAULT_PATH)
+find_program(USM_PYTHON NAMES python3)
+mark_as_advanced(USM_PYTHON)
+add_feature_info(python3 USM_PYTHON "the checks of symbols and includes, loading from Python")
+
+set(_usm_test_options SHARED SERIAL)
+set(_usm_test_values TIMEOUT)
+set(_usm_test_lists SOURCES LABELS RUNTIMES ARGS LIBS SOURCE_DEFINES COMMAND ENVIRONMENT)
+
+set(_usm_test_environment
+    "USM_PLUGIN_PATH=${PROJECT_BINARY_DIR}/lib"
+    "USM_TEST_SOURCE_DIR=${PROJECT_SOURCE_DIR}"
+    "USM_TEST_BINARY_DIR=${PROJECT_BINARY_DIR}"
+    "USM_TEST_SANITIZE=${USM_SANITIZE}")
+if(USM_SANITIZE)
+    set(supp "${PROJECT_SOURCE_DIR}/tests")
+    string(CONCAT asan_options
+        "detect_leaks=1:strict_string_checks=1:detect_stack_use_after_return=1:"
+        "allocator_may_return_null=1") # SIZE_MAX is a test, not a mistake
+    list(APPEND _usm_test_environment
+        "ASAN_OPTIONS=${asan_options}"
+        "LSAN_OPTIONS=print_suppressions=0:suppressions=${supp}/lsan.supp"
+        "UBSAN_OPTIONS=print_stacktrace=1:halt_on_error=1"
+        "TSAN_OPTIONS=halt_on_error=1:second_deadlock_stack=1:suppressions=${supp}/tsan.supp")
+endif()
+
+# One ctest entry for each runtime.
+function(_usm_register name)
+    cmake_parse_arguments(PARSE_ARGV 1 arg
+        "${_usm_test_options}" "${_usm_test_values}" "${_usm_test_lists}")
+    if(NOT arg_RUNTIMES)
+        set(arg_RUNTIMES none)
+    endif()
+    if(NOT arg_TIMEOUT)
+        set(arg_TIMEOUT 120)
+    endif()
+    if(NOT TARGET usm_backend_opencl) # nothing here could use the others
+        list(FILTER arg_RUNTIMES INCLUDE REGEX "^(none|host)$")
+    endif()
+    foreach(runtime IN LISTS arg_RUNTIMES)
+        set(test "${name}@${runtime}")
+        set(labels ${arg_LABELS})
+        if(runtime STREQUAL "none")
+            set(test "${name}")
+        else()
+            list(APPEND labels "runtime-${runtime}")
+        endif()
+        if(runtime MATCHES "^(intel|neo)")
+            list(APPEND labels ci) # `./run ci` installs these
+        endif()
+        add_test(NAME "${test}"
+            COMMAND "${PROJECT_SOURCE_DIR}/tests/with-runtime.sh" ${runtime}
+                    ${arg_COMMAND} ${arg_ARGS})
+        set_tests_properties("${test}" PROPERTIES
+            LABELS "${labels}"
+            TIMEOUT ${arg_TIMEOUT}
+            SKIP_RETURN_CODE 77
+            RUN_SERIAL "${arg_SERIAL}"
+            ENVIRONMENT "USM_TEST_NAME=${test};${_usm_test_environment};${arg_ENVIRONMENT}")
+    endforeach()
+endfunction()
+
+function(_usm_test_program name)
+    cmake_parse_arguments(PARSE_ARGV 1 arg
+        "${_usm_test_options}" "${_usm_test_values}" "${_usm_test_lists}")
+    add_executable(${name} ${arg_SOURCES})
+    target_compile_definitions(${name} PRIVATE ${arg_SOURCE_DEFINES})
+    target_include_directories(${name} PRIVATE "${PROJECT_SOURCE_DIR}/tests")
+    if(arg_SHARED)
+        target_link_libraries(${name} PRIVATE usm::usm)
+    else()
+        target_link_libraries(${name} PRIVATE usm_internal)
+    endif()
+    target_link_libraries(${name} PRIVATE usm_dev Threads::Threads ${arg_LIBS})
+    if(TARGET usm_backend_opencl)
+        add_dependencies(${name} usm_backend_opencl)
+    endif()
+endfunction()
+
+# In a build for fuzzing there are only the fuzzers.
+
+function(usm_add_plain_test name)
+    if(NOT TARGET usm_internal OR USM_FUZZERS)
+        return()
+    endif()
+    _usm_test_program(${name} ${ARGN})
+    _usm_register(${name} ${ARGN} COMMAND $<TARGET_FILE:${name}>)
+endfunction()
+
+function(usm_add_criterion_test name)
+    if(NOT TARGET usm_internal OR NOT USM_HAVE_CRITERION OR USM_FUZZERS)
+        return()
+    endif()
+    _usm_test_program(${name} ${ARGN})
+    target_include_directories(${name} SYSTEM PRIVATE "${USM_CRITERION_INCLUDE_DIR}")
+    target_link_libraries(${name} PRIVATE "${USM_CRITERION_LIBRARY}")
+    _usm_register(${name} ${ARGN} COMMAND $<TARGET_FILE:${name}>)
+endfunction()
+
+function(usm_add_check name)
+    if(NOT USM_FUZZERS)
+        _usm_register(${name} ${ARGN})
+    endif()
+endfunction()
+
+function(usm_add_fuzzer name)
+    if(NOT TARGET usm_internal)
+        return()
+    endif()
+    _usm_test_program(${name} ${ARGN})
+    string(REGEX REPLACE "^fuzz_" "" corpus "${name}")
+    set(corpus "${PROJECT_SOURCE_DIR}/tests/fuzz/corpus/${corpus}")
+    if(USM_FUZZERS)
+        target_link_options(${name} PRIVATE -fsanitize=fuzzer)
+        set(corpus -runs=0 -error_exitcode=1 "${corpus}")
+    else()
+        target_sources(${name} PRIVATE "${PROJECT_SOURCE_DIR}/tests/fuzz/standalone_main.c")
+    endif()
+    _usm_register(${name} ${ARGN} COMMAND $<TARGET_FILE:${name}> ARGS ${corpus} LABELS offline fuzz)
+endfunction()
