@@ -1,0 +1,187 @@
+/* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
+/** @file
+ * What a backend is: a table of functions over one driver.  EXPERIMENTAL.
+ *
+ * A backend translates and nothing else: no pools, no registry of pointers, no
+ * policy.  The core in front of it takes care of size 0, alignment (it checks
+ * each allocation and pads where `max_align` does not reach), overlapping and
+ * empty copies, patterns the driver cannot fill, events of other contexts, and
+ * validates every argument; so functions here may trust theirs.
+ *
+ * Rules for every function:
+ *  - any thread may call, also several on one object at a time; no core lock is
+ *    held, except where said;
+ *  - 0 or USM_E_* comes back, outputs are untouched on failure, and the story
+ *    is written with api->report.  A driver's out of memory is USM_E_NO_MEMORY,
+ *    whatever its code was called; a lost device is USM_E_DEVICE_LOST;
+ *  - commands never wait for the device: they queue and return.  `deps` are
+ *    events of the same backend context, `ev` may be NULL (no event wanted);
+ *    an event given back holds one reference, dropped by event_release;
+ *  - commands make progress without further calls (flush what you queue);
+ *  - handles are the backend's own pointers.
+ *
+ * Optional groups are all-or-none: a bit in `caps` promises every function of
+ * its group.  The core fills absent slots with stubs that answer
+ * USM_E_NOT_SUPPORTED. */
+#ifndef USM_BACKEND_H
+#define USM_BACKEND_H
+
+#include <usm/command.h>
+#include <usm/context.h>
+#include <usm/device.h>
+#include <usm/event.h>
+#include <usm/module.h>
+#include <usm/program.h>
+#include <usm/queue.h>
+#include <usm/types.h>
+
+USM_BEGIN_DECLS
+
+typedef enum usm_backend_cap {
+    USM_CAP_QUEUES    = 1u << 0, /* queue_*, copy .. barrier, event_*                   */
+    USM_CAP_NOTIFY    = 1u << 1, /* event_notify                                        */
+    USM_CAP_KERNELS   = 1u << 2, /* program_*, kernel_*, launch                         */
+    USM_CAP_PARTITION = 1u << 3, /* sub_devices                                         */
+    USM_CAP_NATIVE    = 1u << 4, /* *_from_native, *_native                             */
+    USM_CAP_MEMINFO   = 1u << 5, /* device_memory                                       */
+    USM_CAP_PEER      = 1u << 6, /* can_access_peer                                     */
+    USM_CAP_FORK_MEMORY = 1u << 7 /* no functions: memory works on in a forked child, and
+                                     is private to it                                   */
+} usm_backend_cap;
+
+/** A device as its backend describes it; copied by the core. */
+typedef struct usm_backend_device {
+    void           *handle;
+    const void     *platform; /**< equal for devices that can share a context          */
+    usm_device_type type;
+    char            name[256];
+    char            platform_name[128];
+    char            vendor[128];
+    char            driver_version[128];
+    uint64_t        aspects; /**< bit (1 << usm_aspect) each                            */
+    uint32_t        compute_units;
+    uint32_t        sub_devices;      /**< how many sub_devices() gives; 0 = none        */
+    uint64_t        memory_size;
+    uint64_t        max_alloc_size;
+    size_t          max_work_group_size;
+    size_t          local_memory_size;
+    size_t          max_align;        /**< largest alignment mem_alloc honours by itself */
+    size_t          max_fill_pattern; /**< fill takes powers of two up to this, dst and
+                                           size multiples of it; SIZE_MAX: anything      */
+    bool            has_pci;
+    uint32_t        pci[4];           /**< domain, bus, device, function                 */
+    bool            has_uuid;
+    uint8_t         uuid[16];
+} usm_backend_device;
+
+typedef void (*usm_backend_notify_fn)(void *arg, usm_status status);
+
+typedef struct usm_backend_ops {
+    uint32_t    abi;         /**< USM_MODULE_ABI of the author's build                   */
+    uint32_t    struct_size; /**< sizeof(usm_backend_ops) of the same build              */
+    const char *name;        /**< [a-z0-9_], at most 31 bytes, static                    */
+    uint32_t    caps;        /**< usm_backend_cap                                        */
+
+    /* Required. -------------------------------------------------------------- */
+    /** Root devices, the driver's order, as usm_get_devices() counts.  The first
+     * call may load the driver.  None is success with *count 0. */
+    usm_status (*devices)(usm_backend_device *list, size_t cap, size_t *count);
+    usm_status (*context_create)(size_t ndevices, void *const *devices, void **ctx);
+    /** Every queue, event, program was given back before, every block freed. */
+    void (*context_destroy)(void *ctx);
+    /** pre: size > 0, align a power of two (the device's max_align at most), the
+     * device has the aspect for kind.  `dev` is NULL for host memory. */
+    usm_status (*mem_alloc)(void *ctx, void *dev, usm_kind kind, size_t size, size_t align,
+                            void **p);
+    /** p and size as mem_alloc gave and got them.  May be immediate. */
+    usm_status (*mem_free)(void *ctx, usm_kind kind, void *p, size_t size);
+
+    /* USM_CAP_PARTITION: what selector terms N.* list; a part lives for ever. */
+    usm_status (*sub_devices)(void *dev, usm_backend_device *list, size_t cap, size_t *count);
+    /* USM_CAP_MEMINFO: bytes; *free = USM_MEMORY_UNKNOWN where it is not known. */
+    usm_status (*device_memory)(void *dev, uint64_t *total, uint64_t *free);
+    /* USM_CAP_PEER */
+    usm_status (*can_access_peer)(void *dev, void *peer, bool *can);
+
+    /* USM_CAP_QUEUES ---------------------------------------------------------- */
+    usm_status (*queue_create)(void *ctx, void *dev, uint32_t flags, void **q);
+    /** Does not wait: commands in flight end, then the queue's resources go. */
+    void (*queue_destroy)(void *q);
+    /** Waits for everything queued so far; the first failure of a command that
+     * had no event, if it is known. */
+    usm_status (*queue_wait)(void *q);
+
+    /** Memory of this context, or host memory, on either side; no overlap; n > 0. */
+    usm_status (*copy)(void *q, void *dst, const void *src, size_t n, size_t ndeps,
+                       void *const *deps, void **ev);
+    /** width, height > 0; pitches >= width. */
+    usm_status (*copy_2d)(void *q, void *dst, size_t dst_pitch, const void *src, size_t src_pitch,
+                          size_t width, size_t height, size_t ndeps, void *const *deps, void **ev);
+    /** size > 0, a multiple of pattern_size; limits in max_fill_pattern. */
+    usm_status (*fill)(void *q, void *dst, const void *pattern, size_t pattern_size, size_t size,
+                       size_t ndeps, void *const *deps, void **ev);
+    /** Hints: what the driver cannot do becomes a marker. p is shared or any USM. */
+    usm_status (*prefetch)(void *q, const void *p, size_t n, size_t ndeps, void *const *deps,
+                           void **ev);
+    usm_status (*advise)(void *q, const void *p, size_t n, usm_advice advice, size_t ndeps,
+                         void *const *deps, void **ev);
+    /** Completes after deps (ndeps > 0); in an in-order queue also after all
+     * before it.  Does not hold later commands of an out-of-order queue up. */
+    usm_status (*marker)(void *q, size_t ndeps, void *const *deps, void **ev);
+    /** Later commands wait for deps, or for all earlier ones when ndeps is 0. */
+    usm_status (*barrier)(void *q, size_t ndeps, void *const *deps, void **ev);
+
+    usm_status (*event_create_user)(void *ctx, void **ev);
+    usm_status (*event_signal)(void *ev, usm_status status);
+    /** USM_OK, USM_E_NOT_READY, or the command's failure. */
+    usm_status (*event_query)(void *ev);
+    usm_status (*event_wait)(void *ev);
+    usm_status (*event_profiling)(void *ev, usm_profiling *times);
+    void (*event_release)(void *ev);
+
+    /* USM_CAP_NOTIFY: calls fn(arg, status) once, from any thread or at once in
+     * the call; fn is short and never calls the backend.  Without this group the
+     * core lets a thread sleep in event_wait. */
+    usm_status (*event_notify)(void *ev, usm_backend_notify_fn fn, void *arg);
+
+    /* USM_CAP_KERNELS --------------------------------------------------------- */
+    /** image: OPENCL_C, SPIRV, NATIVE or BINARY, never BUNDLE.  *log, when there
+     * is one (also on success), is text from api->heap_alloc that the core frees.
+     *   USM_E_BUILD  does not compile;  USM_E_NO_IMAGE  cannot take the type */
+    usm_status (*program_build)(void *ctx, void *dev, const usm_image *image, const char *options,
+                                char **log, void **program);
+    void (*program_destroy)(void *program);
+    /** The driver's binary, from api->heap_alloc; USM_E_NOT_SUPPORTED: none. */
+    usm_status (*program_binary)(void *program, void **data, size_t *size);
+    /** Names separated by ';', from api->heap_alloc. */
+    usm_status (*program_kernels)(void *program, char **names);
+    usm_status (*kernel_create)(void *program, const char *name, void **kernel);
+    void (*kernel_destroy)(void *kernel);
+    /** The number of arguments and the kinds of the first `cap`; USM_ARG_NONE
+     * where a kind is not known. */
+    usm_status (*kernel_info)(void *kernel, size_t *nargs, usm_arg_kind *kinds, size_t cap);
+    /** launch->kernel is not for the backend: `kernel` is.  Count and known kinds
+     * were checked.  Arguments are copied before it returns. */
+    usm_status (*launch)(void *q, void *kernel, const usm_launch *launch, size_t ndeps,
+                         void *const *deps, void **ev);
+
+    /* USM_CAP_NATIVE ---------------------------------------------------------- */
+    /** ndevices 0: all of the native context.  Fills `list` with at most cap. */
+    usm_status (*context_from_native)(void *native, size_t ndevices, void *const *devices,
+                                      usm_ownership ownership, void **ctx,
+                                      usm_backend_device *list, size_t cap, size_t *count);
+    usm_status (*context_native)(void *ctx, void **native);
+    /** *dev: the handle of the queue's device, *flags its usm_queue_flags. */
+    usm_status (*queue_from_native)(void *ctx, void *native, usm_ownership ownership, void **q,
+                                    void **dev, uint32_t *flags);
+    usm_status (*queue_native)(void *q, void **native);
+    usm_status (*event_from_native)(void *ctx, void *native, usm_ownership ownership, void **ev);
+    usm_status (*event_native)(void *ev, void **native);
+} usm_backend_ops;
+
+/** The only export of a module, `usm_backend_entry`.  NULL, with a story
+ * reported, when the backend cannot work with this libusm. */
+typedef const usm_backend_ops *usm_backend_entry_fn(const usm_host_api *api);
+
+USM_END_DECLS
+#endif

@@ -1,0 +1,86 @@
+/* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
+/** @file
+ * Contexts: the owner of memory, queues and programs.
+ *
+ * Programs that use one device need none: the functions without a context or
+ * queue work on the default context.  A library makes its own, so that nobody
+ * else's usm_shutdown() reaches its memory.
+ *
+ * Contexts are thread-safe. */
+#ifndef USM_CONTEXT_H
+#define USM_CONTEXT_H
+
+#include <usm/types.h>
+
+USM_BEGIN_DECLS
+
+/** Called, on a thread of the library, for a failure that has no caller: a
+ * command that fails after it was submitted without an event.  `story` is valid
+ * during the call.  It must not destroy the context. */
+typedef void (*usm_error_fn)(usm_context *ctx, usm_status status, const char *story, void *user);
+
+typedef struct usm_context_desc {
+    size_t             struct_size;
+    size_t             ndevices; /**< 0: the first device the selector gives       */
+    usm_device *const *devices;  /**< all of one platform of one backend           */
+    usm_error_fn       on_error; /**< NULL: such failures are logged               */
+    void              *user;     /**< handed to on_error                           */
+} usm_context_desc;
+#define USM_CONTEXT_DESC_INIT {sizeof(usm_context_desc), 0, NULL, NULL, NULL}
+
+/** Caller owns *ctx.  `desc` NULL: the defaults.
+ *   USM_E_INVALID    devices of different platforms, or listed twice
+ *   USM_E_NO_DEVICE, USM_E_SELECTOR as usm_get_devices() */
+USM_API USM_NODISCARD usm_status usm_context_create(const usm_context_desc *desc,
+                                                    usm_context **ctx);
+
+/** Who owns a native object after it was handed over. */
+typedef enum usm_ownership {
+    USM_KEEP     = 0, /**< stays the caller's, who keeps it alive longer than ours */
+    USM_TRANSFER = 1  /**< released by libusm with the object made from it         */
+} usm_ownership;
+
+/** A context over one that somebody else made, e.g. SYCL's or PyOpenCL's.
+ * Unlike in DPC++ the default is USM_KEEP for every backend. */
+typedef struct usm_native_desc {
+    size_t        struct_size;
+    const char   *backend;    /**< "opencl": `handle` is a cl_context              */
+    void         *handle;
+    size_t        ndevices;   /**< 0: all devices of the native context            */
+    void *const  *devices;    /**< native devices, e.g. cl_device_id               */
+    usm_ownership ownership;
+    usm_error_fn  on_error;
+    void         *user;
+} usm_native_desc;
+#define USM_NATIVE_DESC_INIT {sizeof(usm_native_desc), NULL, NULL, 0, NULL, USM_KEEP, NULL, NULL}
+
+/** Borrows the native context (USM_KEEP): never destroys it. Pools, queues and
+ * memory of *ctx live inside it, so pointers are valid for its other users.
+ *   USM_E_NO_BACKEND  no such backend;  USM_E_NOT_SUPPORTED  it has no natives
+ *   USM_E_INVALID     the handle is NULL or no context */
+USM_API USM_NODISCARD usm_status usm_context_from_native(const usm_native_desc *desc,
+                                                         usm_context **ctx);
+
+/** NULL is fine.  Pools and memory of the context are given back; queues,
+ * events and programs made in it must not be used any more.  Work still in
+ * flight keeps what it needs until it ends. */
+USM_API void usm_context_destroy(usm_context *ctx);
+
+/** The devices of the context, in the order they were given. */
+USM_API USM_NODISCARD usm_status usm_context_get_devices(usm_context *ctx, usm_device **list,
+                                                         size_t cap, size_t *count);
+
+/** The native handle (cl_context) of a context; borrowed, valid as long as ctx.
+ * `backend` must be the context's: a check that the caller casts right. */
+USM_API USM_NODISCARD usm_status usm_context_get_native(usm_context *ctx, const char *backend,
+                                                        void **handle);
+
+/** Waits until all work submitted to all queues of the context is done. */
+USM_API USM_NODISCARD usm_status usm_context_wait(usm_context *ctx);
+
+/** The context behind usm_alloc() and friends: the selector's first device.
+ * NULL and a story on failure.  Belongs to the library. */
+USM_API usm_context *usm_default_context(void);
+
+USM_END_DECLS
+#endif

@@ -1,0 +1,114 @@
+/* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
+/** @file
+ * Devices and how one chooses among them.
+ *
+ * USM_DEVICE_SELECTOR names the devices a program sees, in the grammar of
+ * ONEAPI_DEVICE_SELECTOR plus the backend `host`: `opencl:gpu`, `host:*`,
+ * `*:cpu;!opencl:1`, `opencl:0.1` for a sub-device.  Unset: GPUs over Level
+ * Zero, GPUs over OpenCL, CPUs over OpenCL, then the host; a physical device
+ * that two backends offer is listed once.
+ *
+ * Devices are immutable and live as long as the process. */
+#ifndef USM_DEVICE_H
+#define USM_DEVICE_H
+
+#include <usm/types.h>
+
+USM_BEGIN_DECLS
+
+/** X(name, text): what a device may be able to do; names are SYCL's. */
+#define USM_ASPECT_LIST(X)                                                                         \
+    X(CPU, "cpu")                                                                                  \
+    X(GPU, "gpu")                                                                                  \
+    X(ACCELERATOR, "accelerator")                                                                  \
+    X(FP16, "fp16")                                                                                \
+    X(FP64, "fp64")                                                                                \
+    X(ATOMIC64, "atomic64")                                                                        \
+    X(USM_DEVICE_ALLOCATIONS, "usm_device_allocations")                                            \
+    X(USM_HOST_ALLOCATIONS, "usm_host_allocations")                                                \
+    X(USM_ATOMIC_HOST_ALLOCATIONS, "usm_atomic_host_allocations")                                  \
+    X(USM_SHARED_ALLOCATIONS, "usm_shared_allocations")                                            \
+    X(USM_ATOMIC_SHARED_ALLOCATIONS, "usm_atomic_shared_allocations")                              \
+    X(USM_SYSTEM_ALLOCATIONS, "usm_system_allocations")                                            \
+    X(QUEUE_PROFILING, "queue_profiling")                                                          \
+    X(OUT_OF_ORDER_QUEUE, "out_of_order_queue")                                                    \
+    X(KERNELS, "kernels")                                                                          \
+    X(IMAGE_OPENCL_C, "image_opencl_c")                                                            \
+    X(IMAGE_SPIRV, "image_spirv")                                                                  \
+    X(IMAGE_NATIVE, "image_native")                                                                \
+    X(PARTITION, "partition")
+
+typedef enum usm_aspect {
+#define USM_ASPECT_ENUM(name, text) USM_ASPECT_##name,
+    USM_ASPECT_LIST(USM_ASPECT_ENUM)
+#undef USM_ASPECT_ENUM
+        USM_ASPECT_COUNT
+} usm_aspect;
+
+/** The aspect's name in SYCL's spelling; NULL for numbers out of range. */
+USM_API const char *usm_aspect_name(usm_aspect aspect);
+
+typedef enum usm_device_type {
+    USM_DEVICE_TYPE_CPU         = 1,
+    USM_DEVICE_TYPE_GPU         = 2,
+    USM_DEVICE_TYPE_ACCELERATOR = 3
+} usm_device_type;
+
+/** Texts live as long as the device. */
+typedef struct usm_device_info {
+    size_t          struct_size;
+    usm_device_type type;
+    const char     *backend;            /**< "host", "opencl", "level_zero"        */
+    const char     *name;               /**< as the driver calls it                */
+    const char     *platform;           /**< the driver's platform                 */
+    const char     *vendor;
+    const char     *driver_version;
+    const char     *selector;           /**< the term that names it, "opencl:0.1"  */
+    uint32_t        compute_units;
+    uint32_t        sub_devices;        /**< how many `N.*` would give; 0 = none   */
+    uint64_t        memory_size;        /**< bytes                                 */
+    uint64_t        max_alloc_size;     /**< bytes, one allocation, without limits
+                                             being relaxed                         */
+    size_t          max_work_group_size;
+    size_t          local_memory_size;  /**< bytes a work-group may have           */
+} usm_device_info;
+/** The struct_size member, then zeroes. */
+#define USM_DEVICE_INFO_INIT                                                                       \
+    {sizeof(usm_device_info), (usm_device_type)0, NULL, NULL, NULL, NULL, NULL, NULL, 0, 0, 0, 0,  \
+     0, 0}
+
+/** Bytes; `free` is USM_MEMORY_UNKNOWN where the driver cannot tell. */
+typedef struct usm_memory_info {
+    size_t   struct_size;
+    uint64_t total;
+    uint64_t free;   /**< of the whole device, as the driver sees it               */
+    uint64_t pooled; /**< held by libusm's pools of this process, live or cached   */
+    uint64_t ours;   /**< live in the program's hands                              */
+} usm_memory_info;
+#define USM_MEMORY_INFO_INIT {sizeof(usm_memory_info), 0, 0, 0, 0}
+#define USM_MEMORY_UNKNOWN   UINT64_MAX
+
+/** Lists the devices that the selector leaves, in its order.  Fills at most
+ * `cap` entries (`list` may be NULL when cap is 0) and always says in `count`
+ * how many there are.
+ *   USM_E_SELECTOR   the selector does not parse
+ *   USM_E_NO_DEVICE  it leaves none: the story names what it excluded */
+USM_API USM_NODISCARD usm_status usm_get_devices(usm_device **list, size_t cap, size_t *count);
+
+/** The same for a selector given as text instead of the setting. */
+USM_API USM_NODISCARD usm_status usm_select_devices(const char *selector, usm_device **list,
+                                                    size_t cap, size_t *count);
+
+USM_API bool usm_device_has(const usm_device *dev, usm_aspect aspect);
+USM_API USM_NODISCARD usm_status usm_device_get_info(const usm_device *dev, usm_device_info *info);
+USM_API USM_NODISCARD usm_status usm_device_memory(const usm_device *dev, usm_memory_info *info);
+
+/** The device this one is a part of; NULL for a root device. */
+USM_API usm_device *usm_device_parent(const usm_device *dev);
+
+/** Whether kernels and copies of `dev` may use the device memory of `peer`. */
+USM_API USM_NODISCARD usm_status usm_device_can_access_peer(const usm_device *dev,
+                                                            const usm_device *peer, bool *can);
+
+USM_END_DECLS
+#endif

@@ -1,0 +1,40 @@
+/* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
+/** @file
+ * Start, end and settings of the library.
+ *
+ * Nothing has to be called: the first use starts the library.  Settings come,
+ * in falling precedence, from a descriptor's field, usm_config_set(), the
+ * environment variable USM_<KEY>, a foreign variable (ONEAPI_DEVICE_SELECTOR
+ * for the selector), the default.  All functions are thread-safe. */
+#ifndef USM_INIT_H
+#define USM_INIT_H
+
+#include <usm/types.h>
+
+USM_BEGIN_DECLS
+
+/** Counted.  Starts the library, or takes another reference on it.  Loads no
+ * driver: that happens when a device is first needed. */
+USM_API usm_status usm_init(void);
+
+/** Counted.  The last one of as many as usm_init() gives the default context
+ * back: its queue, pools and memory.  Contexts that callers made go on living.
+ * Afterwards functions that need the default context answer USM_E_SHUTDOWN
+ * until usm_init() is called again; frees are accepted and do nothing.
+ * Without any usm_init() before, it ends what the first use started. */
+USM_API void usm_shutdown(void);
+
+/** Sets a setting for the process, over the environment.  `key` is the name
+ * without USM_, in any case ("device_selector"); `value` NULL takes an earlier
+ * usm_config_set() back.  A setting is read when what it governs is first
+ * needed: a selector set after the first device was used changes nothing.
+ *   USM_E_SETTING  no such key, or the value does not parse (lists what may be) */
+USM_API usm_status usm_config_set(const char *key, const char *value);
+
+/** The value in force and who set it ("default", "usm_config_set",
+ * "USM_LOG", ...).  Texts are valid until the setting is next changed.
+ *   USM_E_SETTING  no such key */
+USM_API usm_status usm_config_get(const char *key, const char **value, const char **origin);
+
+USM_END_DECLS
+#endif

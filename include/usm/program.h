@@ -1,0 +1,139 @@
+/* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
+/** @file
+ * Programs, kernels and launches.
+ *
+ * A program holds images of one computation: OpenCL C, SPIR-V, or native
+ * functions over ranges of work-items.  Each device takes the best image it can
+ * run.  A launch names a kernel, an ND-range and typed arguments; arguments
+ * travel with the launch, so a kernel can be launched from many threads.
+ *
+ * Built programs are cached in the context and in USM_CACHE_DIR. */
+#ifndef USM_PROGRAM_H
+#define USM_PROGRAM_H
+
+#include <usm/types.h>
+
+USM_BEGIN_DECLS
+
+/** What a native kernel is asked to compute: the work-items with
+ * begin[d] <= id[d] < end[d] for d < 3.  Ids include the launch's offset.
+ * When the launch gave a local size, a range is whole work-groups. */
+typedef struct usm_range {
+    uint32_t dims;
+    size_t   offset[3]; /**< of the launch                                          */
+    size_t   global[3]; /**< of the launch; 1 in unused dimensions                  */
+    size_t   local[3];  /**< of the launch; 0 when the launch left it open          */
+    size_t   begin[3];
+    size_t   end[3];
+} usm_range;
+
+/** args[i] points to the value of argument i (as in `*(float **)args[0]`); for
+ * local memory it is a pointer to the scratch block of one work-group.  Called
+ * from several threads at once, with disjoint ranges. */
+typedef void (*usm_native_fn)(const usm_range *range, void *const *args);
+
+typedef enum usm_arg_kind {
+    USM_ARG_NONE    = 0,
+    USM_ARG_POINTER = 1, /**< USM, interior pointers count, NULL is allowed          */
+    USM_ARG_VALUE   = 2, /**< bytes, copied at the launch                            */
+    USM_ARG_LOCAL   = 3  /**< `size` bytes of memory for each work-group             */
+} usm_arg_kind;
+
+typedef struct usm_native_kernel {
+    const char         *name;
+    usm_native_fn       fn;
+    size_t              nargs;
+    const usm_arg_kind *kinds; /**< nargs of them; NULL: only the count is checked    */
+} usm_native_kernel;
+
+typedef enum usm_image_type {
+    USM_IMAGE_OPENCL_C = 1, /**< data: text of `size` bytes, no 0 needed              */
+    USM_IMAGE_SPIRV    = 2, /**< data: SPIR-V 1.0 or later, kernel capability         */
+    USM_IMAGE_NATIVE   = 3, /**< data: usm_native_kernel[], size: bytes of the array  */
+    USM_IMAGE_BUNDLE   = 4, /**< data: what usm_add_kernels() made, several in one    */
+    USM_IMAGE_BINARY   = 5  /**< data: a driver's own binary, for one device          */
+} usm_image_type;
+
+typedef struct usm_image {
+    usm_image_type type;
+    const void    *data; /**< borrowed during the call; native tables: for the
+                              program's life                                          */
+    size_t         size;
+} usm_image;
+
+typedef struct usm_program_desc {
+    size_t           struct_size;
+    size_t           nimages;
+    const usm_image *images;   /**< preferred first within one type                    */
+    const char      *options;  /**< for the OpenCL C compiler, e.g. "-DN=4"; or NULL   */
+    char            *log;      /**< receives the build log, 0-terminated; or NULL      */
+    size_t           log_size; /**< bytes of log                                       */
+} usm_program_desc;
+#define USM_PROGRAM_DESC_INIT {sizeof(usm_program_desc), 0, NULL, NULL, NULL, 0}
+
+/** Builds the images for every device of the context; a device that no image
+ * fits is left out, unless that leaves none.  Caller owns *program.
+ *   USM_E_BUILD     an image does not compile (log and usm_last_error() say why)
+ *   USM_E_NO_IMAGE  no device can run any image
+ *   USM_E_INVALID   a broken bundle, an image without data */
+USM_API USM_NODISCARD usm_status usm_program_create(usm_context *ctx, const usm_program_desc *desc,
+                                                    usm_program **program);
+/** NULL is fine.  Kernels made from it stay usable. */
+USM_API void usm_program_destroy(usm_program *program);
+/** Which image type runs on `dev`.  USM_E_NO_IMAGE when none does. */
+USM_API USM_NODISCARD usm_status usm_program_get_image(usm_program *program, usm_device *dev,
+                                                       usm_image_type *type);
+
+/** Caller owns *kernel.   USM_E_NO_KERNEL  the story lists the names there are */
+USM_API USM_NODISCARD usm_status usm_kernel_create(usm_program *program, const char *name,
+                                                   usm_kernel **kernel);
+/** NULL is fine.  Launches in flight go on. */
+USM_API void usm_kernel_destroy(usm_kernel *kernel);
+
+typedef struct usm_arg {
+    usm_arg_kind kind;
+    size_t       size;  /**< of a value or of local memory, bytes                    */
+    const void  *value; /**< the pointer itself, or where the value lies             */
+} usm_arg;
+
+#define USM_ARG_PTR(p)       {USM_ARG_POINTER, sizeof(void *), (p)}
+#define USM_ARG_VAL(lvalue)  {USM_ARG_VALUE, sizeof(lvalue), &(lvalue)}
+#define USM_ARG_SCRATCH(n)   {USM_ARG_LOCAL, (n), NULL}
+
+/** Pointers a kernel reaches through other memory must be declared: one by
+ * one, or all of a kind. */
+typedef enum usm_indirect {
+    USM_INDIRECT_HOST   = 1 << 0,
+    USM_INDIRECT_DEVICE = 1 << 1,
+    USM_INDIRECT_SHARED = 1 << 2
+} usm_indirect;
+
+typedef struct usm_launch {
+    size_t             struct_size;
+    usm_kernel        *kernel;
+    uint32_t           dims;           /**< 1..3                                      */
+    size_t             offset[3];      /**< first global id                           */
+    size_t             global[3];      /**< work-items                                */
+    size_t             local[3];       /**< of a work-group; all 0: the driver's choice */
+    size_t             nargs;
+    const usm_arg     *args;
+    uint32_t           indirect_kinds; /**< usm_indirect                              */
+    size_t             nindirect;
+    const void *const *indirect;       /**< pointers into USM reached indirectly      */
+} usm_launch;
+#define USM_LAUNCH_INIT                                                                            \
+    {sizeof(usm_launch), NULL, 1, {0, 0, 0}, {1, 1, 1}, {0, 0, 0}, 0, NULL, 0, 0, NULL}
+
+/** Queues a launch; same shape as the commands of usm/command.h.
+ *   USM_E_ARGUMENTS        wrong count, kind or size: the story names the first
+ *   USM_E_INVALID          dims, a local size that does not divide the global one
+ *   USM_E_INVALID_POINTER  an argument is not USM and the device has no system
+ *                          allocations
+ *   USM_E_WRONG_CONTEXT    a pointer or the kernel of another context
+ *   USM_E_NO_IMAGE         the program has nothing for the queue's device */
+USM_API USM_NODISCARD usm_status usm_queue_submit(usm_queue *q, const usm_launch *launch,
+                                                  size_t ndeps, usm_event *const *deps,
+                                                  usm_event **ev);
+
+USM_END_DECLS
+#endif

@@ -1,0 +1,72 @@
+/* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
+/** @file
+ * How libusm tells what went wrong.
+ *
+ * Functions that allocate return NULL on failure; all others that can fail
+ * return a usm_status: 0 or a negative USM_E_* whose number never changes.
+ * Each failure also leaves one sentence with the culprit and the remedy in
+ * usm_last_error(), a text of the calling thread.  Outputs are untouched on
+ * failure.  Out of memory is an ordinary answer: it is never logged and never
+ * turned into another code. */
+#ifndef USM_STATUS_H
+#define USM_STATUS_H
+
+#include <usm/export.h>
+
+USM_BEGIN_DECLS
+
+/** X(name, number, meaning): the one list of statuses.  Numbers are frozen. */
+#define USM_STATUS_LIST(X)                                                                         \
+    X(USM_OK, 0, "success")                                                                        \
+    X(USM_E_NOT_READY, -1, "the event is not complete yet")                                        \
+    X(USM_E_INVALID, -2, "an argument is out of its range")                                        \
+    X(USM_E_NO_MEMORY, -3, "the memory asked is exhausted")                                        \
+    X(USM_E_BUDGET, -4, "a limit set by the user would be crossed")                                \
+    X(USM_E_NOT_SUPPORTED, -5, "the device or the backend lacks this")                             \
+    X(USM_E_INVALID_HANDLE, -6, "the object was destroyed or is none of libusm's")                 \
+    X(USM_E_INVALID_POINTER, -7, "the pointer is not in live libusm memory")                       \
+    X(USM_E_DOUBLE_FREE, -8, "the block was freed before")                                         \
+    X(USM_E_INTERIOR_POINTER, -9, "the pointer lies inside a block, not at its start")             \
+    X(USM_E_WRONG_CONTEXT, -10, "the object or pointer belongs to another context")                \
+    X(USM_E_NO_DEVICE, -11, "no device is left by the selector, or none exists")                   \
+    X(USM_E_SELECTOR, -12, "the device selector does not parse")                                   \
+    X(USM_E_NO_BACKEND, -13, "a backend, pool or module of that name is not to be had")            \
+    X(USM_E_ABI, -14, "a module or descriptor was built for another version")                      \
+    X(USM_E_ALIGNMENT, -15, "the alignment is no power of two, or above 2 MiB")                    \
+    X(USM_E_SIZE, -16, "the size is beyond what the device can allocate or address")               \
+    X(USM_E_KIND, -17, "the kind is none of host, device, shared")                                 \
+    X(USM_E_FORKED, -18, "the object was inherited through fork() and is inert here")              \
+    X(USM_E_SHUTDOWN, -19, "libusm was shut down; usm_init() starts it again")                     \
+    X(USM_E_BUILD, -20, "a program did not build")                                                 \
+    X(USM_E_NO_KERNEL, -21, "the program has no kernel of that name")                              \
+    X(USM_E_NO_IMAGE, -22, "the program has no image that the device can run")                     \
+    X(USM_E_ARGUMENTS, -23, "the count or kind of kernel arguments is wrong")                      \
+    X(USM_E_ADDRESS_TAKEN, -24, "the driver returned addresses that are in use")                   \
+    X(USM_E_NO_DATA_MOVED, -25, "the device's commands complete but move no data")                 \
+    X(USM_E_DEVICE_LOST, -26, "the device is gone")                                                \
+    X(USM_E_DEVICE, -27, "the driver reported a failure")                                          \
+    X(USM_E_DEPENDENCY, -28, "a command that this one depends on failed")                          \
+    X(USM_E_SYSTEM, -29, "the operating system refused a call")                                    \
+    X(USM_E_SETTING, -30, "a setting is unknown or its value does not parse")                      \
+    X(USM_E_BUSY, -31, "the object is still in use")                                               \
+    X(USM_E_INTERNAL, -99, "libusm is at fault: please report this")
+
+typedef enum usm_status {
+#define USM_STATUS_ENUM(name, number, meaning) name = (number),
+    USM_STATUS_LIST(USM_STATUS_ENUM)
+#undef USM_STATUS_ENUM
+} usm_status;
+
+/** The constant's name, "USM_E_NO_MEMORY"; "unknown status" for other numbers. */
+USM_API const char *usm_status_name(usm_status status);
+/** What the status means in general, for people. */
+USM_API const char *usm_status_string(usm_status status);
+
+/** The story of the calling thread's last failure: one sentence, never NULL, ""
+ * when nothing failed yet.  Valid until the thread's next failing call. */
+USM_API const char *usm_last_error(void);
+/** The status of the calling thread's last failure; USM_OK when none. */
+USM_API usm_status usm_last_status(void);
+
+USM_END_DECLS
+#endif

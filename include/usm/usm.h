@@ -1,0 +1,26 @@
+/* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
+/** @file
+ * libusm: unified shared memory for C.  The umbrella header.
+ *
+ *     float *x = usm_alloc_shared(n * sizeof *x);     instead of malloc
+ *     ...
+ *     usm_free(x);                                    instead of free
+ *
+ * USM_DEVICE_SELECTOR chooses the device at run time. */
+#ifndef USM_USM_H
+#define USM_USM_H
+
+#include <usm/command.h>
+#include <usm/context.h>
+#include <usm/device.h>
+#include <usm/event.h>
+#include <usm/init.h>
+#include <usm/memory.h>
+#include <usm/pool.h>
+#include <usm/program.h>
+#include <usm/queue.h>
+#include <usm/status.h>
+#include <usm/types.h>
+#include <usm/version.h>
+
+#endif
