@@ -1,0 +1,191 @@
+/* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
+/* How much memory the machine and the control groups leave us: part of os.h.
+ *
+ * A group's limit holds for all below it, so each group from ours up to the root
+ * is asked.  In a container the path that /proc/self/cgroup gives may lie outside
+ * of what is mounted: folders that are not there are passed over, and the walk
+ * ends at the mount itself, which then is our group.  Version 2 is mounted at
+ * /sys/fs/cgroup or beside version 1 at .../unified; version 1 at .../memory. */
+#include "base/os.h"
+#include "base/text.h"
+
+#include <fcntl.h>
+#include <limits.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#define TEXT_SIZE 8192
+
+/* One version's files. */
+typedef struct flavour {
+    const char *limit, *usage, *inactive;
+} flavour;
+
+static const flavour v1 = {"memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file"};
+static const flavour v2 = {"memory.max", "memory.current", "inactive_file"};
+
+typedef struct figures {
+    uint64_t limit, free;
+} figures;
+
+/* Up to TEXT_SIZE - 1 bytes; false when there is no such file. */
+static bool read_text(const char *path, char *text)
+{
+    size_t  used = 0;
+    ssize_t n    = 1;
+    int     fd   = open(path, O_RDONLY | O_CLOEXEC);
+
+    if (fd < 0)
+        return false;
+    while (n > 0 && used < TEXT_SIZE - 1) {
+        n = read(fd, text + used, TEXT_SIZE - 1 - used);
+        used += n > 0 ? (size_t)n : 0;
+    }
+    (void)close(fd);
+    text[used] = '\0';
+    return n >= 0;
+}
+
+static bool read_number(const char *folder, const char *name, uint64_t *value)
+{
+    char      path[PATH_MAX], text[TEXT_SIZE];
+    usm__span rest, word;
+
+    if ((size_t)snprintf(path, sizeof(path), "%s/%s", folder, name) >= sizeof(path) ||
+        !read_text(path, text))
+        return false;
+    rest = usm__span_of(text);
+    return usm__span_next(&rest, '\n', &word) && usm__span_number(word, value);
+}
+
+/* The number behind `key` in lines of "key number" or "key: number kB"; 0 when absent. */
+static uint64_t find_number(const char *text, const char *key)
+{
+    usm__span rest = usm__span_of(text), line, word;
+    uint64_t  value;
+
+    while (usm__span_next(&rest, '\n', &line)) {
+        if (!usm__span_next(&line, ' ', &word) || !usm__span_is(word, key))
+            continue;
+        while (usm__span_next(&line, ' ', &word))
+            if (usm__span_number(word, &value))
+                return value;
+    }
+    return 0;
+}
+
+static uint64_t reclaimable(const char *folder, const char *key)
+{
+    char path[PATH_MAX], text[TEXT_SIZE];
+
+    if ((size_t)snprintf(path, sizeof(path), "%s/memory.stat", folder) >= sizeof(path) ||
+        !read_text(path, text))
+        return 0;
+    return find_number(text, key);
+}
+
+static void ask_group(const char *folder, const flavour *f, figures *all)
+{
+    uint64_t limit, usage, idle;
+
+    if (!read_number(folder, f->limit, &limit)) /* absent, or "max" */
+        return;
+    if (limit < all->limit)
+        all->limit = limit;
+    if (!read_number(folder, f->usage, &usage))
+        return;
+    idle  = reclaimable(folder, f->inactive);
+    usage = usage > idle ? usage - idle : 0;
+    limit = limit > usage ? limit - usage : 0;
+    if (limit < all->free)
+        all->free = limit;
+}
+
+/* Asks mount/group, then each folder above it, and mount itself last. */
+static void ask_upwards(const char *mount, usm__span group, const flavour *f, figures *all)
+{
+    char   folder[PATH_MAX];
+    size_t root = strlen(mount);
+
+    if (root + group.len >= sizeof(folder))
+        return;
+    memcpy(folder, mount, root);
+    memcpy(folder + root, group.at, group.len);
+    folder[root + group.len] = '\0';
+    for (;;) {
+        char *slash;
+
+        ask_group(folder, f, all);
+        slash = strrchr(folder + root, '/');
+        if (slash == NULL)
+            return;
+        *slash = '\0';
+    }
+}
+
+static bool lists_memory(usm__span controllers)
+{
+    usm__span one;
+
+    while (usm__span_next(&controllers, ',', &one))
+        if (usm__span_is(one, "memory"))
+            return true;
+    return false;
+}
+
+/* A line "4:memory:/group" (version 1) or "0::/group" (version 2). */
+static void ask_line(usm__span line, const char *mount, figures *all)
+{
+    char      below[PATH_MAX];
+    usm__span id, controllers;
+
+    if (!usm__span_next(&line, ':', &id) || !usm__span_next(&line, ':', &controllers))
+        return;
+    if (controllers.len == 0) {
+        ask_upwards(mount, line, &v2, all);
+        if ((size_t)snprintf(below, sizeof(below), "%s/unified", mount) < sizeof(below))
+            ask_upwards(below, line, &v2, all);
+    } else if (lists_memory(controllers) &&
+               (size_t)snprintf(below, sizeof(below), "%s/memory", mount) < sizeof(below)) {
+        ask_upwards(below, line, &v1, all);
+    }
+}
+
+void usm__os_cgroup_memory(const char *list, const char *mount, uint64_t *limit, uint64_t *free)
+{
+    figures   all = {UINT64_MAX, UINT64_MAX};
+    char      text[TEXT_SIZE];
+    usm__span rest, line;
+
+    if (read_text(list, text)) {
+        rest = usm__span_of(text);
+        while (usm__span_next(&rest, '\n', &line))
+            ask_line(line, mount, &all);
+    }
+    *limit = all.limit;
+    *free  = all.free;
+}
+
+static uint64_t meminfo(const char *key)
+{
+    char text[TEXT_SIZE];
+
+    return read_text("/proc/meminfo", text) ? find_number(text, key) * 1024 : 0;
+}
+
+uint64_t usm__os_memory_total(void)
+{
+    uint64_t ram = meminfo("MemTotal:"), limit, free;
+
+    usm__os_cgroup_memory("/proc/self/cgroup", "/sys/fs/cgroup", &limit, &free);
+    return limit < ram ? limit : ram;
+}
+
+uint64_t usm__os_memory_free(void)
+{
+    uint64_t ram = meminfo("MemAvailable:"), limit, free;
+
+    usm__os_cgroup_memory("/proc/self/cgroup", "/sys/fs/cgroup", &limit, &free);
+    return free < ram ? free : ram;
+}

@@ -1,0 +1,140 @@
+/* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
+/* The rules of fault points.  Their text form (USM_HOOKS) is read by the core.
+ *
+ * A fault point may lie under any lock, so this lock is the last of all and
+ * nothing is called with it. */
+#include "base/fault.h"
+
+#include "base/fork.h"
+#include "base/mutex.h"
+#include "base/thread.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#define MAX_RULES 16
+
+typedef struct rule {
+    char       name[48];
+    uint64_t   n; /* 0: only counts */
+    uint64_t   count;
+    bool       onwards;
+    usm_status status;
+} rule;
+
+atomic_int usm__faults_armed;
+
+static usm__mutex lock = USM__MUTEX_INIT(USM__RANK_FAULT, "fault rules");
+static rule       rules[MAX_RULES]; /* guarded by lock, as all below */
+static int        rule_count;
+static uint64_t   fired;
+static uint64_t   first_count; /* of the first rule, kept when it is forgotten */
+
+__attribute__((noinline)) void usm__fault_breakpoint(void)
+{
+    __asm__ volatile("" ::: "memory"); /* keeps the call */
+}
+
+static bool matches(const rule *r, const char *name)
+{
+    size_t n = strlen(r->name);
+
+    if (n > 0 && r->name[n - 1] == '*')
+        return strncmp(r->name, name, n - 1) == 0;
+    return strcmp(r->name, name) == 0;
+}
+
+/* Counts one call. pre: lock is held. */
+static bool count_call(rule *r)
+{
+    r->count++;
+    return r->n != 0 && (r->count == r->n || (r->onwards && r->count > r->n));
+}
+
+bool usm__fault_hit_slow(const char *name, usm_status *status)
+{
+    usm_status wanted = USM_OK;
+    bool       hit    = false;
+
+    if (usm__self.fault_benign > 0)
+        return false;
+    usm__mutex_lock(&lock);
+    for (int i = 0; i < rule_count; i++) {
+        if (!matches(&rules[i], name) || !count_call(&rules[i]))
+            continue;
+        hit = true;
+        if (wanted == USM_OK)
+            wanted = rules[i].status;
+    }
+    fired += hit;
+    first_count = rule_count > 0 ? rules[0].count : first_count;
+    usm__mutex_unlock(&lock);
+    if (!hit)
+        return false;
+    usm__fault_breakpoint();
+    if (status != NULL && wanted != USM_OK)
+        *status = wanted;
+    return true;
+}
+
+bool usm__fault_arm(const char *name, uint64_t n, bool onwards, usm_status status)
+{
+    bool room;
+
+    usm__mutex_lock(&lock);
+    room = rule_count < MAX_RULES && strlen(name) < sizeof(rules[0].name);
+    if (room) {
+        rule *r = &rules[rule_count];
+
+        *r = (rule){.n = n, .onwards = onwards, .status = status};
+        memcpy(r->name, name, strlen(name) + 1);
+        if (rule_count++ == 0)
+            fired = first_count = 0;
+        atomic_store_explicit(&usm__faults_armed, rule_count, memory_order_relaxed);
+    }
+    usm__mutex_unlock(&lock);
+    return room;
+}
+
+void usm__fault_disarm_all(void)
+{
+    usm__mutex_lock(&lock);
+    rule_count = 0;
+    atomic_store_explicit(&usm__faults_armed, 0, memory_order_relaxed);
+    usm__mutex_unlock(&lock);
+}
+
+static uint64_t read_locked(const uint64_t *counter)
+{
+    uint64_t value;
+
+    usm__mutex_lock(&lock);
+    value = *counter;
+    usm__mutex_unlock(&lock);
+    return value;
+}
+
+uint64_t usm__fault_fired(void)
+{
+    return read_locked(&fired);
+}
+
+uint64_t usm__fault_counted(void)
+{
+    return read_locked(&first_count);
+}
+
+void usm__fault_benign_begin(void)
+{
+    usm__self.fault_benign++;
+}
+
+void usm__fault_benign_end(void)
+{
+    usm__self.fault_benign--;
+}
+
+void usm__fault_fork(int phase)
+{
+    usm__mutex_fork(&lock, phase);
+}

@@ -1,0 +1,27 @@
+/* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
+/* The order in which base's locks are taken around fork().  The handlers
+ * themselves are registered by the core. */
+#include "base/fork.h"
+
+#include "base/mutex.h"
+
+void usm__base_fork(int phase)
+{
+    /* By rank when they are taken, the other way when they are given back. */
+    static void (*const part[])(int) = {usm__meta_fork, usm__log_fork, usm__thread_fork,
+                                        usm__fault_fork};
+    const int n                      = (int)(sizeof(part) / sizeof(part[0]));
+
+    for (int i = 0; i < n; i++)
+        part[phase == USM__FORK_PREPARE ? i : n - 1 - i](phase);
+}
+
+void usm__mutex_fork(usm__mutex *m, int phase)
+{
+    if (phase == USM__FORK_PREPARE)
+        usm__mutex_lock_for_fork(m);
+    else if (phase == USM__FORK_PARENT)
+        usm__mutex_unlock_after_fork(m);
+    else
+        usm__mutex_reset_in_child(m);
+}

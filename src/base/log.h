@@ -1,0 +1,29 @@
+/* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
+/* Logging by volume, chosen by USM_LOG="level:info;output:stderr" (also just
+ * "info"; output: stderr, stdout or a file).  Default: warn to stderr.  A line
+ * is "usm: warning: text".  Out of memory is never logged. */
+#ifndef USM_BASE_LOG_H
+#define USM_BASE_LOG_H
+
+#include <usm/module.h>
+
+bool usm__log_enabled(usm_log_level level);
+void usm__log(usm_log_level level, const char *format, ...) USM_PRINTF(2, 3);
+void usm__log_v(usm_log_level level, const char *format, __builtin_va_list args) USM_PRINTF(2, 0);
+
+/* The check of the setting `log`. */
+bool usm__log_check(const char *value, char *why, size_t why_size);
+
+#define usm__warn(...) usm__log(USM_LOG_WARN, __VA_ARGS__)
+#define usm__info(...)                                                                             \
+    do {                                                                                           \
+        if (usm__log_enabled(USM_LOG_INFO))                                                        \
+            usm__log(USM_LOG_INFO, __VA_ARGS__);                                                   \
+    } while (0)
+#define usm__debug(...)                                                                            \
+    do {                                                                                           \
+        if (usm__log_enabled(USM_LOG_DEBUG))                                                       \
+            usm__log(USM_LOG_DEBUG, __VA_ARGS__);                                                  \
+    } while (0)
+
+#endif

@@ -1,0 +1,104 @@
+/* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
+/* Ranked mutexes.  Debug builds chain what a thread holds from usm__self.held,
+ * newest first, and check each lock against the whole chain (it is short). */
+#include "base/mutex.h"
+
+#include "base/assert.h"
+#include "base/thread.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+#if !defined(NDEBUG) || defined(USM_DEBUG_LOCKS)
+#define CHECKED 1
+#else
+#define CHECKED 0
+#endif
+
+static void die(const char *what, const usm__mutex *m, const usm__mutex *other)
+{
+    /* Not the log: its lock may be the one at fault. */
+    (void)fprintf(stderr, "usm: bug: %s \"%s\" (rank %d) while holding \"%s\" (rank %d)\n", what,
+                  m->name, (int)m->rank, other ? other->name : "nothing",
+                  other ? (int)other->rank : 0);
+    abort();
+}
+
+static void check_order(const usm__mutex *m)
+{
+    for (const usm__mutex *held = usm__self.held; held != NULL; held = held->below)
+        if (held->rank >= m->rank)
+            die("taking lock", m, held);
+}
+
+static void chain(usm__mutex *m)
+{
+    m->below       = usm__self.held;
+    usm__self.held = m;
+}
+
+static void unchain(usm__mutex *m)
+{
+    usm__mutex **at = &usm__self.held;
+
+    while (*at != NULL && *at != m)
+        at = &(*at)->below;
+    if (*at == NULL)
+        die("giving back lock", m, usm__self.held);
+    *at = m->below;
+}
+
+void usm__mutex_init(usm__mutex *m, usm__rank rank, const char *name)
+{
+    *m = (usm__mutex)USM__MUTEX_INIT(rank, name);
+}
+
+void usm__mutex_fini(usm__mutex *m)
+{
+    int busy = pthread_mutex_destroy(&m->native);
+
+    usm_assert(busy == 0);
+    (void)busy;
+}
+
+void usm__mutex_lock(usm__mutex *m)
+{
+    if (CHECKED)
+        check_order(m);
+    usm__mutex_lock_for_fork(m);
+    if (CHECKED)
+        chain(m);
+}
+
+void usm__mutex_unlock(usm__mutex *m)
+{
+    if (CHECKED)
+        unchain(m);
+    usm__mutex_unlock_after_fork(m);
+}
+
+void usm__mutex_lock_for_fork(usm__mutex *m)
+{
+    int error = pthread_mutex_lock(&m->native);
+
+    usm_assert(error == 0);
+    (void)error;
+}
+
+void usm__mutex_unlock_after_fork(usm__mutex *m)
+{
+    int error = pthread_mutex_unlock(&m->native);
+
+    usm_assert(error == 0);
+    (void)error;
+}
+
+void usm__mutex_reset_in_child(usm__mutex *m)
+{
+    usm__mutex_init(m, m->rank, m->name);
+}
+
+bool usm__mutex_none_held(void)
+{
+    return usm__self.held == NULL;
+}

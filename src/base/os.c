@@ -1,0 +1,405 @@
+/* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
+/* System and heap calls with their fault points.  All of src calls the system
+ * through here, modules through usm__os_api; figures of memory are in cgroup.c. */
+#include "base/os.h"
+
+#include "base/fault.h"
+
+#include <dlfcn.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <pthread.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+#if defined(__SANITIZE_ADDRESS__)
+#define LEAK_CHECKER 1
+#elif defined(__has_feature)
+#if __has_feature(address_sanitizer)
+#define LEAK_CHECKER 1
+#endif
+#endif
+#ifdef LEAK_CHECKER
+#include <sanitizer/lsan_interface.h>
+#endif
+
+static bool faulted(const char *name, int error)
+{
+    if (!usm__fault_hit(name, NULL))
+        return false;
+    errno = error;
+    return true;
+}
+
+/* --- heap ----------------------------------------------------------------- */
+
+void *usm__heap_alloc(size_t size)
+{
+    return faulted("heap.alloc", ENOMEM) ? NULL : calloc(1, size ? size : 1);
+}
+
+void *usm__heap_realloc(void *p, size_t size)
+{
+    return faulted("heap.alloc", ENOMEM) ? NULL : realloc(p, size ? size : 1);
+}
+
+void usm__heap_free(void *p)
+{
+    free(p);
+}
+
+char *usm__heap_strdup(const char *text)
+{
+    return faulted("heap.alloc", ENOMEM) ? NULL : strdup(text);
+}
+
+/* --- pages ---------------------------------------------------------------- */
+
+static void *map(void *at, size_t size, int prot, int flags, int fd)
+{
+    void *p;
+
+    if (faulted("os.mmap", ENOMEM))
+        return NULL;
+    p = mmap(at, size, prot, flags, fd, 0);
+    return p == MAP_FAILED ? NULL : p;
+}
+
+void *usm__os_map(size_t size, int prot)
+{
+    return map(NULL, size, prot, MAP_PRIVATE | MAP_ANONYMOUS, -1);
+}
+
+void *usm__os_map_noreserve(size_t size)
+{
+    return map(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1);
+}
+
+void *usm__os_map_for_life(size_t size)
+{
+    void *p = usm__os_map(size, PROT_READ | PROT_WRITE);
+
+#ifdef LEAK_CHECKER
+    if (p != NULL) /* LeakSanitizer does not look into mappings by itself */
+        __lsan_register_root_region(p, size);
+#endif
+    return p;
+}
+
+void *usm__os_map_fd(void *at, size_t size, int prot, int fd)
+{
+    return map(at, size, prot, MAP_SHARED | (at != NULL ? MAP_FIXED : 0), fd);
+}
+
+int usm__os_unmap(void *p, size_t size)
+{
+    return faulted("os.munmap", ENOMEM) ? -1 : munmap(p, size);
+}
+
+int usm__os_protect(void *p, size_t size, int prot)
+{
+    return faulted("os.mprotect", ENOMEM) ? -1 : mprotect(p, size, prot);
+}
+
+int usm__os_memfd(const char *name, size_t size)
+{
+    int fd, error;
+
+    if (faulted("os.memfd", EMFILE))
+        return -1;
+    if (size > INT64_MAX) {
+        errno = EFBIG;
+        return -1;
+    }
+    fd = memfd_create(name, MFD_CLOEXEC);
+    if (fd < 0)
+        return -1;
+    if (!faulted("os.ftruncate", ENOSPC) && ftruncate(fd, (off_t)size) == 0)
+        return fd;
+    error = errno;
+    (void)close(fd);
+    errno = error;
+    return -1;
+}
+
+int usm__os_close(int fd)
+{
+    return close(fd);
+}
+
+/* --- threads, time, processors -------------------------------------------- */
+
+typedef struct start {
+    void (*fn)(void *);
+    void *arg;
+    char  name[16];
+} start;
+
+static void *thread_main(void *p)
+{
+    start s = *(start *)p;
+
+    free(p);
+    (void)pthread_setname_np(pthread_self(), s.name);
+    s.fn(s.arg);
+    return NULL;
+}
+
+/* All but those that the thread raises by its own doing: when they are blocked,
+ * the kernel ends the process past every handler, a debugging tool's too. */
+static void signals_to_block(sigset_t *set)
+{
+    static const int own[] = {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP, SIGSYS, SIGABRT};
+
+    (void)sigfillset(set);
+    for (size_t i = 0; i < sizeof(own) / sizeof(own[0]); i++)
+        (void)sigdelset(set, own[i]);
+}
+
+static int start_thread(start *s)
+{
+    pthread_attr_t attr;
+    pthread_t      thread;
+    sigset_t       block, before;
+    int            error = pthread_attr_init(&attr);
+
+    if (error != 0)
+        return error;
+    (void)pthread_attr_setdetachstate(&attr, PTHREAD_CREATE_DETACHED);
+    signals_to_block(&block);
+    (void)pthread_sigmask(SIG_SETMASK, &block, &before); /* the new thread inherits it */
+    error = pthread_create(&thread, &attr, thread_main, s);
+    (void)pthread_sigmask(SIG_SETMASK, &before, NULL);
+    (void)pthread_attr_destroy(&attr);
+    return error;
+}
+
+int usm__os_thread(void (*fn)(void *), void *arg, const char *name)
+{
+    start *s;
+    int    error;
+
+    if (usm__fault_hit("os.thread", NULL))
+        return EAGAIN;
+    s = usm__heap_alloc(sizeof(*s));
+    if (s == NULL)
+        return ENOMEM;
+    s->fn  = fn;
+    s->arg = arg;
+    (void)snprintf(s->name, sizeof(s->name), "%s", name);
+    error = start_thread(s);
+    if (error != 0)
+        usm__heap_free(s);
+    return error;
+}
+
+uint64_t usm__os_now_ns(void)
+{
+    struct timespec t;
+
+    (void)clock_gettime(CLOCK_MONOTONIC, &t);
+    return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
+}
+
+void usm__os_sleep_ns(uint64_t ns)
+{
+    struct timespec left = {(time_t)(ns / 1000000000u), (long)(ns % 1000000000u)};
+
+    while (nanosleep(&left, &left) != 0 && errno == EINTR)
+        ;
+}
+
+unsigned usm__os_cpu_count(void)
+{
+    /* The kernel refuses a set smaller than its own: grow up to 65,536 processors. */
+    for (size_t n = CPU_SETSIZE; n <= 65536; n *= 2) {
+        cpu_set_t *set   = CPU_ALLOC(n);
+        size_t     size  = CPU_ALLOC_SIZE(n);
+        int        count = 0;
+
+        if (set == NULL)
+            break;
+        if (sched_getaffinity(0, size, set) == 0)
+            count = CPU_COUNT_S(size, set);
+        CPU_FREE(set);
+        if (count > 0)
+            return (unsigned)count;
+    }
+    return 1;
+}
+
+/* --- files ---------------------------------------------------------------- */
+
+/* Reads to the end; the file may change or be of /proc, so its size is a hint. */
+static char *read_all(int fd, size_t hint, size_t *size)
+{
+    size_t room = hint + 1, used = 0;
+    char  *data = usm__heap_alloc(room + 1);
+
+    while (data != NULL) {
+        ssize_t n = read(fd, data + used, room - used);
+        char   *more;
+
+        if (n == 0)
+            break;
+        if (n < 0 && errno == EINTR)
+            continue;
+        if (n < 0)
+            goto err_data;
+        used += (size_t)n;
+        if (used < room)
+            continue;
+        room *= 2;
+        more = usm__heap_realloc(data, room + 1);
+        if (more == NULL)
+            goto err_data;
+        data = more;
+    }
+    if (data != NULL) {
+        data[used] = '\0';
+        *size      = used;
+    }
+    return data;
+
+err_data:
+    usm__heap_free(data);
+    return NULL;
+}
+
+void *usm__os_read_file(const char *path, size_t *size)
+{
+    struct stat st;
+    char       *data = NULL;
+    int         fd, error;
+
+    if (faulted("os.read_file", EIO))
+        return NULL;
+    fd = open(path, O_RDONLY | O_CLOEXEC);
+    if (fd < 0)
+        return NULL;
+    if (fstat(fd, &st) == 0)
+        data = read_all(fd, st.st_size > 0 ? (size_t)st.st_size : 4095, size);
+    error = errno;
+    (void)close(fd);
+    errno = error;
+    return data;
+}
+
+/* Makes the folders that `path` lies in. */
+static int make_folders(const char *path)
+{
+    char   folder[PATH_MAX];
+    size_t n = strlen(path);
+
+    if (n >= sizeof(folder)) {
+        errno = ENAMETOOLONG;
+        return -1;
+    }
+    memcpy(folder, path, n + 1);
+    for (char *slash = strchr(folder + 1, '/'); slash != NULL; slash = strchr(slash + 1, '/')) {
+        *slash = '\0';
+        if (mkdir(folder, 0700) != 0 && errno != EEXIST)
+            return -1;
+        *slash = '/';
+    }
+    return 0;
+}
+
+static int write_all(int fd, const char *data, size_t size)
+{
+    while (size > 0) {
+        ssize_t n = write(fd, data, size);
+
+        if (n < 0 && errno == EINTR)
+            continue;
+        if (n < 0)
+            return -1;
+        data += n;
+        size -= (size_t)n;
+    }
+    return 0;
+}
+
+int usm__os_write_file(const char *path, const void *data, size_t size)
+{
+    char aside[PATH_MAX];
+    int  fd, error;
+
+    if (faulted("os.write_file", EROFS))
+        return -1;
+    if ((size_t)snprintf(aside, sizeof(aside), "%s.XXXXXX", path) >= sizeof(aside)) {
+        errno = ENAMETOOLONG;
+        return -1;
+    }
+    fd = mkostemp(aside, O_CLOEXEC);
+    if (fd < 0 && errno == ENOENT && make_folders(path) == 0) {
+        (void)snprintf(aside, sizeof(aside), "%s.XXXXXX", path);
+        fd = mkostemp(aside, O_CLOEXEC);
+    }
+    if (fd < 0)
+        return -1;
+    if (faulted("os.write", ENOSPC) || write_all(fd, data, size) != 0)
+        goto err_fd;
+    if (close(fd) != 0)
+        goto err_aside;
+    if (faulted("os.rename", EACCES) || rename(aside, path) != 0)
+        goto err_aside;
+    return 0;
+
+err_fd:
+    error = errno;
+    (void)close(fd);
+    errno = error;
+err_aside:
+    error = errno;
+    (void)unlink(aside);
+    errno = error;
+    return -1;
+}
+
+/* --- modules -------------------------------------------------------------- */
+
+void *usm__os_dlopen(const char *path, char *why, size_t why_size)
+{
+    void       *module;
+    const char *text;
+
+    if (usm__fault_hit("os.dlopen", NULL)) {
+        (void)snprintf(why, why_size, "%s: a fault was asked for", path);
+        return NULL;
+    }
+    module = dlopen(path, RTLD_NOW | RTLD_LOCAL);
+    if (module == NULL) {
+        text = dlerror(); /* NOLINT(concurrency-mt-unsafe): glibc keeps one per thread */
+        (void)snprintf(why, why_size, "%s", text != NULL ? text : "no reason was given");
+    }
+    return module;
+}
+
+void *usm__os_dlsym(void *module, const char *name)
+{
+    return dlsym(module, name);
+}
+
+void usm__os_dlclose(void *module)
+{
+    (void)dlclose(module);
+}
+
+const usm_os_api usm__os_api = {
+    .map     = usm__os_map,
+    .map_fd  = usm__os_map_fd,
+    .unmap   = usm__os_unmap,
+    .protect = usm__os_protect,
+    .memfd   = usm__os_memfd,
+    .close   = usm__os_close,
+    .thread  = usm__os_thread,
+};

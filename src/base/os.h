@@ -1,0 +1,51 @@
+/* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
+/* Every system and heap call that may fail, so that tests can make it fail
+ * (base/fault.h): "heap.alloc" (realloc and strdup too), "os.mmap", "os.munmap",
+ * "os.mprotect", "os.memfd" and "os.ftruncate", "os.thread", "os.read_file",
+ * "os.write_file" and in it "os.write" and "os.rename", "os.dlopen".  Memory figures are in
+ * cgroup.c. Nothing here writes a story: the caller knows what it was for. */
+#ifndef USM_BASE_OS_H
+#define USM_BASE_OS_H
+
+#include <usm/module.h>
+
+/* Zeroed; NULL when exhausted.  Size 0 counts as 1 in both. */
+void *usm__heap_alloc(size_t size);
+void *usm__heap_realloc(void *p, size_t size);
+void  usm__heap_free(void *p);
+char *usm__heap_strdup(const char *text);
+
+void *usm__os_map(size_t size, int prot); /* private, anonymous      */
+void *usm__os_map_noreserve(size_t size); /* for sparse tables       */
+/* For what lives as long as the process: never to be unmapped, and looked at by
+ * leak checkers as roots. */
+void *usm__os_map_for_life(size_t size);
+void *usm__os_map_fd(void *at, size_t size, int prot, int fd); /* shared                  */
+int   usm__os_unmap(void *p, size_t size);
+int   usm__os_protect(void *p, size_t size, int prot);
+int   usm__os_memfd(const char *name, size_t size);
+int   usm__os_close(int fd);
+/* Detached, named (15 characters), all signals blocked but those that a thread
+ * raises by its own doing (SIGSEGV, ...); 0 or an errno value. */
+int usm__os_thread(void (*fn)(void *), void *arg, const char *name);
+/* Whole file into a heap block; NULL with errno. A 0 byte follows the data. */
+void *usm__os_read_file(const char *path, size_t *size);
+/* Written aside in the same folder, then renamed: readers see all or nothing.
+ * Makes missing folders (0700).  0 or -1 with errno. */
+int      usm__os_write_file(const char *path, const void *data, size_t size);
+uint64_t usm__os_now_ns(void); /* CLOCK_MONOTONIC */
+void     usm__os_sleep_ns(uint64_t ns);
+unsigned usm__os_cpu_count(void);    /* that this process may run on, >= 1 */
+uint64_t usm__os_memory_total(void); /* bytes: the smaller of RAM and cgroup */
+uint64_t usm__os_memory_free(void);  /* bytes available without swapping     */
+/* What the two above read, for tests: `list` is /proc/self/cgroup, `mount` is
+ * /sys/fs/cgroup.  UINT64_MAX when nothing limits. */
+void usm__os_cgroup_memory(const char *list, const char *mount, uint64_t *limit, uint64_t *free);
+/* Modules: RTLD_NOW | RTLD_LOCAL. NULL and a text in `why`. */
+void *usm__os_dlopen(const char *path, char *why, size_t why_size);
+void *usm__os_dlsym(void *module, const char *name);
+void  usm__os_dlclose(void *module);
+
+extern const usm_os_api usm__os_api;
+
+#endif

@@ -1,0 +1,449 @@
+/* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
+/* The table of settings, usm_config_set and usm_config_get.  Whoever needs a
+ * value asks by key; nobody else looks at the environment.
+ *
+ * A key has two slots: what usm_config_set gave, and what the environment or the
+ * default gave when it was first asked for.  Both point to values that are never
+ * changed and never freed, all on the list `kept`, so that readers need no lock
+ * and a fork finds nothing half done.  Setting a text again finds the old value,
+ * so the list is as long as there were different texts. */
+#include "base/settings.h"
+
+#include "base/assert.h"
+#include "base/inline/atomic.h"
+#include "base/log.h"
+#include "base/os.h"
+#include "base/status.h"
+#include "base/text.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#define WHY_SIZE 256
+#define MAX_NAME 48 /* longest name that a suggestion is made for */
+
+#define NAMES(lower, upper) .key = (lower), .variable = "USM_" upper
+
+const usm__setting usm__settings[] = {
+    {NAMES("device_selector", "DEVICE_SELECTOR"), .initial = "", .unit = "selector",
+     .foreign = "ONEAPI_DEVICE_SELECTOR",
+     .help    = "which devices are used, and in which order: backend:device[,device]... terms, "
+                "separated by \";\"; unset: GPUs, then CPUs, then the host"},
+    {NAMES("pool", "POOL"), .initial = "", .unit = "[kind:]pool[,option=value]...",
+     .help = "the pool that serves each kind of memory, separated by \";\""},
+    {NAMES("memory_limit", "MEMORY_LIMIT"), .initial = "", .unit = "kind:bytes|percent",
+     .help = "most memory to hold, as in host:256M,device:80%; unset: no limit"},
+    {NAMES("log", "LOG"), .initial = "warn", .unit = "level:LEVEL;output:FILE", .secure = true,
+     .check = usm__log_check,
+     .help  = "what is logged (off, error, warn, info, debug, trace) and where to (stderr, stdout, "
+              "a file)"},
+    {NAMES("hooks", "HOOKS"), .initial = "", .unit = "hook;...", .secure = true,
+     .help = "hooks stacked over the backends: trace, fault:CALL@N, slow:CALL=TIME"},
+    {NAMES("validation", "VALIDATION"), .initial = "0", .unit = "", .type = USM__SETTING_BOOL,
+     .help = "full checks of pointers and lifetimes, with reports"},
+    {NAMES("plugin_path", "PLUGIN_PATH"), .initial = "", .unit = "path", .secure = true,
+     .help = "folders that modules are looked for in first, separated by \":\""},
+    {NAMES("cache_dir", "CACHE_DIR"), .initial = "", .unit = "path", .secure = true,
+     .help = "where compiled kernels are kept; off: nowhere; unset: $XDG_CACHE_HOME/usm or "
+             "~/.cache/usm"},
+    {NAMES("host_guard_device", "HOST_GUARD_DEVICE"), .initial = "0", .unit = "",
+     .type = USM__SETTING_BOOL,
+     .help = "the host backend keeps device memory unreadable outside of its commands"},
+    {.key = NULL}};
+
+#define COUNT (sizeof(usm__settings) / sizeof(usm__settings[0]) - 1)
+
+typedef struct view {
+    const char *text, *origin;
+    uint64_t    number; /* of a bool (0, 1) or a size */
+} view;
+
+typedef struct value {
+    struct value *next;
+    size_t        index;
+    view          view; /* its text is the one below */
+    char          text[];
+} value;
+
+atomic_uint usm__settings_changes = 1;
+
+static value *_Atomic              kept;
+static value *_Atomic              was_set[COUNT];  /* by usm_config_set, or NULL            */
+static value *_Atomic              was_read[COUNT]; /* environment or default; NULL: not yet */
+static usm__setting_check *_Atomic late_check[COUNT];
+
+static atomic_flag warned_unknown = ATOMIC_FLAG_INIT;
+
+static const char by_call[] = "usm_config_set";
+
+/* --- keys ----------------------------------------------------------------- */
+
+/* COUNT when there is none. */
+static size_t find(const char *key)
+{
+    usm__span s = usm__span_of(key);
+    size_t    i = 0;
+
+    if (s.len > 4 && usm__span_is((usm__span){key, 4}, "usm_"))
+        s = (usm__span){key + 4, s.len - 4};
+    while (i < COUNT && !usm__span_is(s, usm__settings[i].key))
+        i++;
+    return i;
+}
+
+static size_t min3(size_t a, size_t b, size_t c)
+{
+    size_t m = a < b ? a : b;
+
+    return m < c ? m : c;
+}
+
+static char upper(char c)
+{
+    return c >= 'a' && c <= 'z' ? (char)(c - 'a' + 'A') : c;
+}
+
+/* Levenshtein's distance, case aside. pre: both are shorter than MAX_NAME. */
+static size_t distance(const char *a, const char *b)
+{
+    size_t row[MAX_NAME];
+    size_t n = strlen(b);
+
+    for (size_t j = 0; j <= n; j++)
+        row[j] = j;
+    for (size_t i = 1; a[i - 1] != '\0'; i++) {
+        size_t diagonal = row[0];
+
+        row[0] = i;
+        for (size_t j = 1; j <= n; j++) {
+            size_t above  = row[j];
+            bool   differ = upper(a[i - 1]) != upper(b[j - 1]);
+
+            row[j]   = min3(above + 1, row[j - 1] + 1, diagonal + differ);
+            diagonal = above;
+        }
+    }
+    return row[n];
+}
+
+/* The setting whose name is at most two slips away, or NULL. `name` is a key
+ * without usm_ . */
+static const usm__setting *closest(const char *name)
+{
+    const usm__setting *best  = NULL;
+    size_t              least = 3;
+
+    if (strlen(name) >= MAX_NAME)
+        return NULL;
+    for (size_t i = 0; i < COUNT; i++) {
+        size_t d = distance(name, usm__settings[i].key);
+
+        if (d < least && d < strlen(usm__settings[i].key)) {
+            least = d;
+            best  = &usm__settings[i];
+        }
+    }
+    return best;
+}
+
+static usm_status fail_unknown(const char *key)
+{
+    const usm__setting *like = closest(strncasecmp(key, "usm_", 4) == 0 ? key + 4 : key);
+    char                all[512];
+    size_t              n = 0;
+
+    for (size_t i = 0; i < COUNT && n < sizeof(all); i++)
+        n +=
+            (size_t)snprintf(all + n, sizeof(all) - n, "%s%s", i ? ", " : "", usm__settings[i].key);
+    if (like != NULL)
+        return usm__fail(USM_E_SETTING,
+                         "there is no setting \"%.64s\", did you mean \"%s\"? The settings are %s",
+                         key, like->key, all);
+    return usm__fail(USM_E_SETTING, "there is no setting \"%.64s\"; the settings are %s", key, all);
+}
+
+/* --- values --------------------------------------------------------------- */
+
+static bool parse(size_t i, const char *text, uint64_t *number, char *why)
+{
+    usm__setting_check *late = usm_load_acquire(&late_check[i]);
+    usm__setting_check *own  = usm__settings[i].check;
+    bool                on   = false;
+
+    *number = 0;
+    switch (usm__settings[i].type) {
+    case USM__SETTING_BOOL:
+        (void)snprintf(why, WHY_SIZE, "1, 0, true, false, yes, no, on, off");
+        if (!usm__span_bool(usm__span_of(text), &on))
+            return false;
+        *number = on;
+        break;
+    case USM__SETTING_SIZE:
+        (void)snprintf(why, WHY_SIZE, "a number of bytes, with K, M, G or T for powers of 1024");
+        if (!usm__span_size(usm__span_of(text), number))
+            return false;
+        break;
+    case USM__SETTING_TEXT:
+        break;
+    }
+    why[0] = '\0';
+    return (own == NULL || own(text, why, WHY_SIZE)) && (late == NULL || late(text, why, WHY_SIZE));
+}
+
+static value *find_kept(size_t i, const view *v)
+{
+    value *it = usm_load_acquire(&kept);
+
+    while (it != NULL &&
+           !(it->index == i && it->view.origin == v->origin && strcmp(it->text, v->text) == 0))
+        it = it->next;
+    return it;
+}
+
+/* A value that stays; NULL when out of memory. */
+static value *keep(size_t i, const view *v)
+{
+    value *it   = find_kept(i, v);
+    size_t size = strlen(v->text) + 1;
+
+    if (it != NULL)
+        return it;
+    it = usm__heap_alloc(sizeof(*it) + size);
+    if (it == NULL)
+        return NULL;
+    memcpy(it->text, v->text, size);
+    it->index     = i;
+    it->view      = *v;
+    it->view.text = it->text;
+    it->next      = usm_load_relaxed(&kept);
+    while (!usm_cas_acq_rel(&kept, &it->next, it))
+        ;
+    return it;
+}
+
+static const char *read_environment(size_t i, const char *variable)
+{
+    const char *text;
+
+    if (variable == NULL)
+        return NULL;
+    /* NOLINTNEXTLINE(concurrency-mt-unsafe): read once per key; setenv is the program's affair */
+    text = usm__settings[i].secure ? secure_getenv(variable) : getenv(variable);
+    return text != NULL && text[0] != '\0' ? text : NULL;
+}
+
+/* Takes the first variable that is set and passes; writes what was wrong with the
+ * others. */
+static view read_variables(size_t i, char *wrong, size_t wrong_size)
+{
+    const usm__setting *setting = &usm__settings[i];
+    const char *const   names[] = {setting->variable, setting->foreign};
+    view                v       = {setting->initial, "default", 0};
+    char                why[WHY_SIZE];
+    size_t              n = 0;
+
+    wrong[0] = '\0';
+    for (size_t k = 0; k < 2; k++) {
+        const char *text = read_environment(i, names[k]);
+
+        if (text == NULL)
+            continue;
+        if (parse(i, text, &v.number, why)) {
+            v.text   = text;
+            v.origin = names[k];
+            return v;
+        }
+        if (n < wrong_size)
+            n += (size_t)snprintf(wrong + n, wrong_size - n,
+                                  "%s%s=\"%.128s\" is ignored; allowed: %s", n ? "; " : "",
+                                  names[k], text, why);
+    }
+    (void)parse(i, v.text, &v.number, why);
+    return v;
+}
+
+/* Out of memory gives a view that is right but not kept: the next call tries again. */
+static view resolve(size_t i)
+{
+    char   wrong[1024];
+    view   v        = read_variables(i, wrong, sizeof(wrong));
+    value *mine     = keep(i, &v);
+    value *expected = NULL;
+
+    if (mine == NULL)
+        return v;
+    if (!usm_cas_acq_rel(&was_read[i], &expected, mine))
+        return expected->view;
+    if (wrong[0] != '\0') /* after it was entered, for the log asks for settings too */
+        usm__warn("%s", wrong);
+    return mine->view;
+}
+
+static view current(size_t i)
+{
+    value *v = usm_load_acquire(&was_set[i]);
+
+    if (v == NULL)
+        v = usm_load_acquire(&was_read[i]);
+    return v != NULL ? v->view : resolve(i);
+}
+
+static void put(size_t i, value *v)
+{
+    usm_store_release(&was_set[i], v);
+    (void)usm_add_relaxed(&usm__settings_changes, 1);
+}
+
+/* --- what others call ----------------------------------------------------- */
+
+usm_status usm_config_set(const char *key, const char *value_text)
+{
+    view   v = {value_text, by_call, 0};
+    char   why[WHY_SIZE];
+    value *it;
+    size_t i;
+
+    if (key == NULL)
+        return usm__fail(USM_E_INVALID, "usm_config_set() needs a key, such as \"log\", not NULL");
+    i = find(key);
+    if (i == COUNT)
+        return fail_unknown(key);
+    if (value_text == NULL) {
+        put(i, NULL);
+        return USM_OK;
+    }
+    if (!parse(i, value_text, &v.number, why))
+        return usm__fail(USM_E_SETTING, "setting %s cannot be \"%.128s\"; allowed: %s",
+                         usm__settings[i].key, value_text, why);
+    it = keep(i, &v);
+    if (it == NULL)
+        return usm__fail(USM_E_NO_MEMORY, "no memory to keep the value of setting %s",
+                         usm__settings[i].key);
+    put(i, it);
+    return USM_OK;
+}
+
+usm_status usm_config_get(const char *key, const char **value_text, const char **origin)
+{
+    size_t i;
+    view   v;
+
+    if (key == NULL)
+        return usm__fail(USM_E_INVALID, "usm_config_get() needs a key, such as \"log\", not NULL");
+    i = find(key);
+    if (i == COUNT)
+        return fail_unknown(key);
+    v = current(i);
+    if (value_text != NULL)
+        *value_text = v.text;
+    if (origin != NULL)
+        *origin = v.origin;
+    return USM_OK;
+}
+
+const char *usm__setting_text(const char *key)
+{
+    size_t i = find(key);
+
+    return i < COUNT ? current(i).text : NULL;
+}
+
+bool usm__setting_bool(const char *key)
+{
+    size_t i = find(key);
+
+    usm_assert(i < COUNT && usm__settings[i].type == USM__SETTING_BOOL);
+    return i < COUNT && current(i).number != 0;
+}
+
+uint64_t usm__setting_size(const char *key)
+{
+    size_t i = find(key);
+
+    usm_assert(i < COUNT && usm__settings[i].type == USM__SETTING_SIZE);
+    return i < COUNT ? current(i).number : 0;
+}
+
+const char *usm__setting_origin(const char *key)
+{
+    size_t i = find(key);
+
+    return i < COUNT ? current(i).origin : NULL;
+}
+
+void usm__setting_set_check(const char *key, usm__setting_check *check)
+{
+    size_t   i = find(key);
+    char     why[WHY_SIZE];
+    uint64_t number;
+    value   *set;
+
+    usm_assert(i < COUNT);
+    usm_store_release(&late_check[i], check);
+    usm_store_release(&was_read[i], NULL); /* read anew, now with the check */
+    (void)usm_add_relaxed(&usm__settings_changes, 1);
+    set = usm_load_acquire(&was_set[i]);
+    if (set != NULL && !parse(i, set->text, &number, why)) {
+        put(i, NULL);
+        usm__warn("usm_config_set(\"%s\", \"%.128s\") is taken back; allowed: %s",
+                  usm__settings[i].key, set->text, why);
+    }
+}
+
+static bool is_somebody_elses(const char *name)
+{
+    static const char *const others[] = {"USM_TEST_", "USM_CI_", "USM_BENCH_"};
+
+    for (size_t i = 0; i < sizeof(others) / sizeof(others[0]); i++)
+        if (strncmp(name, others[i], strlen(others[i])) == 0)
+            return true;
+    return false;
+}
+
+static void warn_if_unknown(const char *entry)
+{
+    size_t              n = strcspn(entry, "=");
+    char                name[MAX_NAME + 8];
+    const usm__setting *like;
+
+    if (strncmp(entry, "USM_", 4) != 0 || is_somebody_elses(entry))
+        return;
+    for (size_t i = 0; i < COUNT; i++)
+        if (strlen(usm__settings[i].variable) == n &&
+            memcmp(entry, usm__settings[i].variable, n) == 0)
+            return;
+    (void)snprintf(name, sizeof(name), "%.*s", n < sizeof(name) ? (int)n : (int)sizeof(name),
+                   entry);
+    like = closest(name + 4);
+    if (like != NULL)
+        usm__warn("the variable %s is no setting: did you mean %s?", name, like->variable);
+    else
+        usm__warn("the variable %s is no setting and is ignored", name);
+}
+
+void usm__settings_warn_unknown(void)
+{
+    if (atomic_flag_test_and_set(&warned_unknown))
+        return;
+    for (char **entry = environ; entry != NULL && *entry != NULL; entry++)
+        warn_if_unknown(*entry);
+}
+
+void usm__settings_forget(void)
+{
+    value *next;
+
+    for (size_t i = 0; i < COUNT; i++) {
+        usm_store_relaxed(&was_set[i], NULL);
+        usm_store_relaxed(&was_read[i], NULL);
+        usm_store_relaxed(&late_check[i], NULL);
+    }
+    for (value *it = usm_swap_acq_rel(&kept, NULL); it != NULL; it = next) {
+        next = it->next;
+        usm__heap_free(it);
+    }
+    atomic_flag_clear(&warned_unknown);
+    (void)usm_add_relaxed(&usm__settings_changes, 1);
+}

@@ -1,0 +1,59 @@
+/* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
+/* The table of settings and their values in force.
+ *
+ * Precedence (a descriptor's field is the caller's affair): usm_config_set,
+ * variable USM_<KEY>, a foreign variable, default.  Keys are looked up without
+ * regard to case.  A value that does not parse warns once, naming the variable
+ * and what is allowed, and the next in precedence is used.  Paths and hooks
+ * are read with secure_getenv. */
+#ifndef USM_BASE_SETTINGS_H
+#define USM_BASE_SETTINGS_H
+
+#include <usm/init.h>
+
+#include <stdatomic.h>
+
+typedef enum usm__setting_type {
+    USM__SETTING_TEXT,
+    USM__SETTING_BOOL, /* 1/0/true/false/yes/no/on/off                                 */
+    USM__SETTING_SIZE  /* bytes with K, M, G, T (powers of 1024)                       */
+} usm__setting_type;
+
+/* Checks a text; on failure writes into `why` what is allowed. */
+typedef bool usm__setting_check(const char *value, char *why, size_t why_size);
+
+typedef struct usm__setting {
+    const char         *key;      /* lower case, without usm_                            */
+    const char         *variable; /* "USM_" and the key in upper case                   */
+    const char         *initial;  /* the default as text; "" = none                      */
+    const char         *unit;     /* "", "bytes", "path", ...                            */
+    const char         *help;
+    const char         *foreign; /* another variable read when ours is unset; or NULL   */
+    usm__setting_type   type;
+    bool                secure; /* not read from the environment of setuid programs    */
+    usm__setting_check *check;  /* or NULL                                             */
+} usm__setting;
+
+/* The table, ended by an entry whose key is NULL. */
+extern const usm__setting usm__settings[];
+
+/* Rises with every change, from 1: who keeps what he made of a setting compares. */
+extern atomic_uint usm__settings_changes;
+
+/* Never NULL for a known key ("" when unset and without default). The text is
+ * never freed before the process ends, so readers need no lock. */
+const char *usm__setting_text(const char *key);
+bool        usm__setting_bool(const char *key);
+uint64_t    usm__setting_size(const char *key);
+/* Who set the value in force: "default", "usm_config_set", or the variable. */
+const char *usm__setting_origin(const char *key);
+/* Gives `key` a check that only a higher layer can make.  A value that is already
+ * in force and does not pass is warned about and dropped. */
+void usm__setting_set_check(const char *key, usm__setting_check *check);
+/* Warns about environment variables USM_* that no setting has (once). */
+void usm__settings_warn_unknown(void);
+/* For tests and fuzzers: as when the process began, and all texts are freed. No
+ * other thread, and nobody who holds a text. */
+void usm__settings_forget(void);
+
+#endif

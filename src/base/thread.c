@@ -1,0 +1,104 @@
+/* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
+/* The per-thread blocks.  status.c writes stories into them; nobody else makes one.
+ *
+ * Blocks are cut from chunks of their own, not from meta.c: a block is needed
+ * where any lock may be held, and reporting its lack must not need a block.
+ * A block goes back to the free list when its thread ends; chunks stay. */
+#include "base/thread.h"
+
+#include "base/fork.h"
+#include "base/mutex.h"
+#include "base/os.h"
+
+#define CHUNK_SIZE ((size_t)64 << 10)
+
+__thread usm__tls usm__self __attribute__((tls_model("initial-exec"), visibility("hidden")));
+
+static pthread_once_t once = PTHREAD_ONCE_INIT;
+static pthread_key_t  key;
+static bool           key_made; /* fixed after `once` */
+
+static usm__mutex   lock = USM__MUTEX_INIT(USM__RANK_THREAD, "thread blocks");
+static usm__thread *free_blocks;           /* guarded by lock */
+static usm__thread *chunk_at, *chunk_last; /* guarded by lock: blocks never used, [at, last) */
+
+static void give_back(usm__thread *block)
+{
+    usm__mutex_lock(&lock);
+    block->next_free = free_blocks;
+    free_blocks      = block;
+    usm__mutex_unlock(&lock);
+}
+
+/* The thread ends.  A destructor of somebody else may still call libusm: then a
+ * new block is made, and this is called again. */
+static void on_thread_end(void *block)
+{
+    usm__self.block = NULL;
+    give_back(block);
+}
+
+static void make_key(void)
+{
+    key_made = pthread_key_create(&key, on_thread_end) == 0;
+}
+
+/* pre: lock is held. */
+static usm__thread *cut_block(void)
+{
+    usm__thread *chunk;
+
+    if (chunk_at == chunk_last) {
+        chunk = usm__os_map_for_life(CHUNK_SIZE);
+        if (chunk == NULL)
+            return NULL;
+        chunk_at   = chunk;
+        chunk_last = chunk + CHUNK_SIZE / sizeof(*chunk);
+    }
+    return chunk_at++;
+}
+
+static usm__thread *take_block(void)
+{
+    usm__thread *block;
+
+    usm__mutex_lock(&lock);
+    block = free_blocks;
+    if (block != NULL)
+        free_blocks = block->next_free;
+    else
+        block = cut_block();
+    usm__mutex_unlock(&lock);
+    return block;
+}
+
+static usm__thread *make_block(void)
+{
+    usm__thread *block;
+
+    (void)pthread_once(&once, make_key);
+    if (!key_made) /* without the key, each thread that ends would leak its block */
+        return NULL;
+    block = take_block();
+    if (block == NULL)
+        return NULL;
+    if (pthread_setspecific(key, block) != 0) {
+        give_back(block);
+        return NULL;
+    }
+    block->next_free = NULL;
+    block->status    = USM_OK;
+    block->story[0]  = '\0';
+    usm__self.block  = block;
+    return block;
+}
+
+usm__thread *usm__thread_self(void)
+{
+    return usm__self.block != NULL ? usm__self.block : make_block();
+}
+
+void usm__thread_fork(int phase)
+{
+    usm__mutex_fork(&lock, phase);
+}
