@@ -1,0 +1,103 @@
+/* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
+/* What a program does with the events of the host backend: ask, wait, be told, complete its own.
+ *
+ * An event is the command it belongs to (queue.c), counted; a user event is a command without a
+ * queue.  Who calls: the core, through the table in host.c. */
+#include "internal.h"
+
+static usm_status not_complete(void)
+{
+    return usm__host_lib->report(USM_E_NOT_READY, "the event is not complete yet: wait for it");
+}
+
+/* The command's failure as the caller's. */
+static usm_status tell(usm_status status)
+{
+    switch ((int)status) {
+    case USM_OK:
+        return USM_OK;
+    case USM_E_DEPENDENCY:
+        return usm__host_lib->report(
+            status,
+            "the command did not run: one that it depends on failed, whose event tells why");
+    default:
+        return usm__host_lib->report(status, "the command or user event ended with this failure");
+    }
+}
+
+usm_status usm__host_event_create_user(void *ctx, void **ev)
+{
+    usm__host_command *c = usm__host_command_create(NULL, 0, 0);
+
+    (void)ctx;
+    if (!c)
+        return USM_E_NO_MEMORY;
+    *ev = c;
+    return USM_OK;
+}
+
+usm_status usm__host_event_signal(void *ev, usm_status status)
+{
+    usm__host_command *c = ev;
+    bool               finished;
+
+    if (c->queue)
+        return usm__host_lib->report(USM_E_INVALID,
+                                     "only user events can be signalled, this is a command's");
+    usm_ref_take(&c->refs); /* whoever waits for it may release it before this call ends */
+    finished = usm__host_finish_user(c, status);
+    usm__host_command_release(c);
+    if (!finished)
+        return usm__host_lib->report(USM_E_INVALID, "the user event was signalled before");
+    return USM_OK;
+}
+
+usm_status usm__host_event_query(void *ev)
+{
+    usm_status status = usm__host_result(ev);
+
+    return status == USM_E_NOT_READY ? not_complete() : tell(status);
+}
+
+usm_status usm__host_event_wait(void *ev)
+{
+    usm__host_await(ev);
+    return tell(usm__host_result(ev));
+}
+
+usm_status usm__host_event_profiling(void *ev, usm_profiling *times)
+{
+    const usm__host_command *c = ev;
+
+    if (!c->has_times)
+        return usm__host_lib->report(
+            USM_E_NOT_SUPPORTED,
+            "only commands of a queue made with USM_QUEUE_PROFILING have times");
+    if (usm__host_result(ev) == USM_E_NOT_READY)
+        return not_complete();
+    times->submit_ns = c->times.submit_ns;
+    times->start_ns  = c->times.start_ns;
+    times->end_ns    = c->times.end_ns;
+    return USM_OK;
+}
+
+usm_status usm__host_event_notify(void *ev, usm_backend_notify_fn fn, void *arg)
+{
+    usm__host_note *note = usm__host_lib->heap_alloc(sizeof(*note));
+
+    if (!note)
+        return usm__host_lib->report(USM_E_NO_MEMORY, "no host memory to note a callback");
+    note->fn  = fn;
+    note->arg = arg;
+    if (usm__host_attach(ev, note))
+        return USM_OK;
+    usm__host_lib->heap_free(note);
+    fn(arg, usm__host_result(ev));
+    return USM_OK;
+}
+
+/* A user event that nobody can signal any more would hold its dependents up for ever: they fail. */
+void usm__host_event_release(void *ev)
+{
+    usm__host_command_release(ev);
+}

@@ -1,0 +1,237 @@
+/* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
+/* The host backend: the processor that runs the program, as a device.
+ *
+ * No driver and no dependency, so it is what is left when nothing else is found, and the reference
+ * for those who write a backend.  Its queues have threads of their own: it is as asynchronous as a
+ * device.  Here: the table, the one device, contexts, what happens at a fork.  Not here: all that
+ * works; internal.h lists the other files.  Who calls: the core, through the table. */
+#include "host.h"
+
+#include "internal.h"
+
+#include <usm/version.h>
+
+#include <sched.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+const usm_host_api *usm__host_lib;
+size_t              usm__host_page;
+unsigned            usm__host_workers;
+
+static char the_device; /* its address is the handle */
+
+/* --- the device ------------------------------------------------------------------------------ */
+
+/* The text behind "key   :" in the first line of a file of /proc that starts with key. */
+static bool read_proc(const char *path, const char *key, char *value, size_t size)
+{
+    FILE *f     = fopen(path, "re");
+    bool  found = false;
+    char  line[256];
+
+    if (!f)
+        return false;
+    while (!found && fgets(line, sizeof(line), f)) {
+        char *colon = strchr(line, ':');
+
+        if (!colon || strncmp(line, key, strlen(key)) != 0)
+            continue;
+        colon += 1 + strspn(colon + 1, " \t");
+        colon[strcspn(colon, "\n")] = 0;
+        (void)snprintf(value, size, "%s", colon);
+        found = true;
+    }
+    (void)fclose(f);
+    return found;
+}
+
+static uint64_t memory_total(void)
+{
+    return (uint64_t)sysconf(_SC_PHYS_PAGES) * usm__host_page;
+}
+
+/* That this process may run on. */
+static unsigned cpu_count(void)
+{
+    cpu_set_t set;
+    long      online;
+
+    if (sched_getaffinity(0, sizeof(set), &set) == 0)
+        return (unsigned)CPU_COUNT(&set);
+    online = sysconf(_SC_NPROCESSORS_ONLN); /* more processors than a cpu_set_t holds */
+    return online > 0 ? (unsigned)online : 1;
+}
+
+#define ASPECT(name) (UINT64_C(1) << USM_ASPECT_##name)
+
+static void describe(usm_backend_device *d)
+{
+    *d = (usm_backend_device){
+        .handle         = &the_device,
+        .platform       = &the_device,
+        .type           = USM_DEVICE_TYPE_CPU,
+        .name           = "host processor",
+        .platform_name  = "host",
+        .vendor         = "unknown",
+        .driver_version = USM_VERSION_STRING,
+        .aspects = ASPECT(CPU) | ASPECT(FP64) | ASPECT(ATOMIC64) | ASPECT(USM_DEVICE_ALLOCATIONS) |
+                   ASPECT(USM_HOST_ALLOCATIONS) | ASPECT(USM_ATOMIC_HOST_ALLOCATIONS) |
+                   ASPECT(USM_SHARED_ALLOCATIONS) | ASPECT(USM_ATOMIC_SHARED_ALLOCATIONS) |
+                   ASPECT(USM_SYSTEM_ALLOCATIONS) | ASPECT(QUEUE_PROFILING) |
+                   ASPECT(OUT_OF_ORDER_QUEUE) | ASPECT(KERNELS) | ASPECT(IMAGE_NATIVE),
+        .compute_units       = cpu_count(),
+        .memory_size         = memory_total(),
+        .max_alloc_size      = memory_total(),
+        .max_work_group_size = 4096,
+        .local_memory_size   = (size_t)256 << 10,
+        .max_align           = USM_MAX_ALIGNMENT,
+        .max_fill_pattern    = SIZE_MAX,
+    };
+    (void)read_proc("/proc/cpuinfo", "model name", d->name, sizeof(d->name));
+    (void)read_proc("/proc/cpuinfo", "vendor_id", d->vendor, sizeof(d->vendor));
+}
+
+static usm_status host_devices(usm_backend_device *list, size_t cap, size_t *count)
+{
+    if (cap > 0)
+        describe(&list[0]);
+    *count = 1;
+    return USM_OK;
+}
+
+static usm_status host_device_memory(void *dev, uint64_t *total, uint64_t *free)
+{
+    char               text[32];
+    unsigned long long kib;
+
+    (void)dev;
+    *total = memory_total();
+    *free  = USM_MEMORY_UNKNOWN;
+    if (read_proc("/proc/meminfo", "MemAvailable", text, sizeof(text)) &&
+        sscanf(text, "%llu kB", &kib) == 1)
+        *free = (uint64_t)kib << 10;
+    return USM_OK;
+}
+
+static usm_status host_can_access_peer(void *dev, void *peer, bool *can)
+{
+    (void)dev;
+    (void)peer;
+    *can = true;
+    return USM_OK;
+}
+
+/* --- contexts -------------------------------------------------------------------------------- */
+
+static usm_status watch_forks(void);
+
+static usm_status host_context_create(size_t ndevices, void *const *devices, void **ctx)
+{
+    usm__host_context *c;
+
+    (void)ndevices;
+    (void)devices;
+    if (watch_forks() || !(c = usm__host_lib->heap_alloc(sizeof(*c))))
+        return usm__host_lib->report(USM_E_NO_MEMORY, "no host memory for a context");
+    c->guard = usm__host_lib->setting_bool("host_guard_device");
+    usm__host_workers_keep();
+    *ctx = c;
+    return USM_OK;
+}
+
+static void host_context_destroy(void *ctx)
+{
+    usm__host_lib->heap_free(ctx);
+    usm__host_workers_let_go();
+}
+
+/* --- fork ------------------------------------------------------------------------------------ */
+
+/* A child has no workers, and a lock that another thread held would stay locked in it.  So the
+ * locks are held across the fork, and the child starts without workers: memory goes on working
+ * there. */
+static void before_fork(void)
+{
+    usm__host_graph_lock();
+    usm__host_guard_lock();
+}
+
+static void after_fork_in_parent(void)
+{
+    usm__host_guard_unlock();
+    usm__host_graph_unlock();
+}
+
+static void after_fork_in_child(void)
+{
+    usm__host_graph_in_child();
+    after_fork_in_parent();
+}
+
+static usm_status watch_forks(void)
+{
+    static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+    static bool            done;
+    usm_status             status = USM_OK;
+
+    pthread_mutex_lock(&lock);
+    if (!done && pthread_atfork(before_fork, after_fork_in_parent, after_fork_in_child) != 0)
+        status = USM_E_NO_MEMORY;
+    else
+        done = true;
+    pthread_mutex_unlock(&lock);
+    return status;
+}
+
+/* --- the table ------------------------------------------------------------------------------- */
+
+static const usm_backend_ops host_ops = {
+    .abi         = USM_MODULE_ABI,
+    .struct_size = sizeof(usm_backend_ops),
+    .name        = "host",
+    .caps    = USM_CAP_QUEUES | USM_CAP_NOTIFY | USM_CAP_KERNELS | USM_CAP_MEMINFO | USM_CAP_PEER,
+    .devices = host_devices,
+    .context_create    = host_context_create,
+    .context_destroy   = host_context_destroy,
+    .mem_alloc         = usm__host_mem_alloc,
+    .mem_free          = usm__host_mem_free,
+    .device_memory     = host_device_memory,
+    .can_access_peer   = host_can_access_peer,
+    .queue_create      = usm__host_queue_create,
+    .queue_destroy     = usm__host_queue_destroy,
+    .queue_wait        = usm__host_queue_wait,
+    .copy              = usm__host_copy,
+    .copy_2d           = usm__host_copy_2d,
+    .fill              = usm__host_fill,
+    .prefetch          = usm__host_prefetch,
+    .advise            = usm__host_advise,
+    .marker            = usm__host_marker,
+    .barrier           = usm__host_barrier,
+    .event_create_user = usm__host_event_create_user,
+    .event_signal      = usm__host_event_signal,
+    .event_query       = usm__host_event_query,
+    .event_wait        = usm__host_event_wait,
+    .event_profiling   = usm__host_event_profiling,
+    .event_release     = usm__host_event_release,
+    .event_notify      = usm__host_event_notify,
+    .program_build     = usm__host_program_build,
+    .program_destroy   = usm__host_program_destroy,
+    .program_binary    = usm__host_program_binary,
+    .program_kernels   = usm__host_program_kernels,
+    .kernel_create     = usm__host_kernel_create,
+    .kernel_destroy    = usm__host_kernel_destroy,
+    .kernel_info       = usm__host_kernel_info,
+    .launch            = usm__host_launch,
+};
+
+const usm_backend_ops *usm_host_backend_entry(const usm_host_api *api)
+{
+    unsigned cpus = cpu_count();
+
+    usm__host_lib     = api;
+    usm__host_page    = (size_t)sysconf(_SC_PAGESIZE);
+    usm__host_workers = cpus < 2 ? 2 : cpus; /* two also on one: one may be in a long kernel */
+    return &host_ops;
+}

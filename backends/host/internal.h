@@ -1,0 +1,178 @@
+/* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
+/* What the files of the host backend know of each other.
+ *
+ *   host.c     the table, the device, contexts, fork
+ *   memory.c   pages                       guard.c   device memory that the host cannot touch
+ *   queue.c    the graph of commands, its workers, queues (start reading there)
+ *   event.c    what one does with an event
+ *   copy.c     copies, fills, markers      kernel.c  programs and launches
+ *
+ * Functions that end in the interface's own names are the entries of the table in host.c; what they
+ * promise stands in usm/backend.h. */
+#ifndef USM_BACKENDS_HOST_INTERNAL_H
+#define USM_BACKENDS_HOST_INTERNAL_H
+
+#include <base/inline/atomic.h>
+#include <base/inline/bits.h>
+#include <base/inline/list.h>
+#include <usm/backend.h>
+
+#include <pthread.h>
+
+/* What libusm handed to the entry. */
+extern const usm_host_api *usm__host_lib;
+/* Pages are this large; workers are at most so many.  Both fixed at the entry. */
+extern size_t   usm__host_page;
+extern unsigned usm__host_workers;
+
+typedef struct usm__host_context {
+    bool guard; /* device memory is mapped so that the host cannot touch it */
+} usm__host_context;
+
+/* --- commands (queue.c) ---------------------------------------------------------------------- */
+
+typedef struct usm__host_queue   usm__host_queue;
+typedef struct usm__host_command usm__host_command;
+
+/* Somebody to be told of a completion. */
+typedef struct usm__host_note {
+    struct usm__host_note *next;
+    usm_backend_notify_fn  fn;
+    void                  *arg;
+} usm__host_note;
+
+/* One of `parts` shares of a command's work, 0 first; several run at once.  Not called for commands
+ * whose dependencies failed.  NULL for commands that do nothing. */
+typedef usm_status (*usm__host_run)(usm__host_command *c, size_t part);
+
+/* A command is its own event.  User events are commands without a queue. */
+struct usm__host_command {
+    /* fixed before it is submitted */
+    usm__host_run run;
+    size_t        parts;
+    void         *payload;       /* of the size asked for, aligned to 64, zeroed            */
+    bool          waits_for_all; /* before it in its queue, not only for dependencies    */
+    bool          is_barrier;    /* the later ones in its queue wait for it                 */
+    bool          has_times;
+
+    /* fixed when it is submitted; the queue may be gone once the command is complete */
+    usm__host_queue *queue;
+    bool             has_event;
+    uint64_t         number; /* in the queue, ascending                                  */
+
+    /* guarded by the graph's lock */
+    usm_list        queue_link; /* in the queue's list while not complete                */
+    usm_list        ready_link; /* in the graph's list while parts are to be handed out  */
+    usm_list        successors; /* edges to those that wait for this one                 */
+    size_t          unmet;      /* what it waits for; ready at 0                         */
+    bool            dependency_failed;
+    size_t          next_part, running;
+    usm_status      failure; /* the first of its parts                                   */
+    usm__host_note *notes;
+    pthread_cond_t  done;
+    usm_profiling   times; /* readable without the lock when complete                    */
+
+    /* atomic */
+    atomic_size_t refs;
+    atomic_int    result; /* USM_E_NOT_READY until complete; the release store pairs with
+                             the acquire loads in usm__host_result()                     */
+};
+
+/* For q (NULL: a user event), to be filled in and submitted, or released.  NULL, with a story,
+ * without memory. */
+usm__host_command *usm__host_command_create(usm__host_queue *q, size_t ndeps, size_t payload);
+void               usm__host_command_release(usm__host_command *c);
+/* Takes c over, also on failure. */
+usm_status usm__host_submit(usm__host_command *c, size_t ndeps, void *const *deps, void **ev);
+/* Completes a user event; false when it was complete. */
+bool usm__host_finish_user(usm__host_command *c, usm_status status);
+void usm__host_await(usm__host_command *c);
+/* False when c is complete: the caller keeps the note. */
+bool usm__host_attach(usm__host_command *c, usm__host_note *note);
+
+static inline usm_status usm__host_result(usm__host_command *c)
+{
+    return (usm_status)usm_load_acquire(&c->result);
+}
+
+/* Contexts and queues keep the workers: they end when none is left. */
+void usm__host_workers_keep(void);
+void usm__host_workers_let_go(void);
+
+/* Where share `part` of `parts` begins when `total` things are dealt out evenly. */
+static inline size_t usm__host_share(size_t total, size_t parts, size_t part)
+{
+    return part * (total / parts) + usm_min_size(part, total % parts);
+}
+
+/* --- guarded memory (guard.c) ---------------------------------------------------------------- */
+
+usm_status usm__host_guard_alloc(size_t size, size_t align, void **p);
+/* USM_E_INVALID_POINTER, without a story: p is not guarded memory. */
+usm_status usm__host_guard_free(const void *p);
+/* What to add to p for an address that may be touched; 0 for all other memory. */
+ptrdiff_t usm__host_guard_shift(const void *p);
+/* Between them all guarded memory may be touched; they nest and come from any thread. */
+usm_status usm__host_guard_open(void);
+void       usm__host_guard_close(void);
+
+/* --- pages (memory.c) ------------------------------------------------------------------------ */
+
+/* size: whole pages.  NULL, errno set. */
+void *usm__host_map(size_t size, size_t align, int prot);
+
+/* --- fork: the locks are held across it; called by host.c's handlers ---------------------------
+ */
+
+void usm__host_graph_lock(void);
+void usm__host_graph_unlock(void);
+/* In the child: no worker came along; what was queued stays the parent's. */
+void usm__host_graph_in_child(void);
+void usm__host_guard_lock(void);
+void usm__host_guard_unlock(void);
+
+/* --- the entries of the table ------------------------------------------------------------------
+ */
+
+usm_status usm__host_mem_alloc(void *ctx, void *dev, usm_kind kind, size_t size, size_t align,
+                               void **p);
+usm_status usm__host_mem_free(void *ctx, usm_kind kind, void *p, size_t size);
+
+usm_status usm__host_queue_create(void *ctx, void *dev, uint32_t flags, void **q);
+void       usm__host_queue_destroy(void *q);
+usm_status usm__host_queue_wait(void *q);
+
+usm_status usm__host_copy(void *q, void *dst, const void *src, size_t n, size_t ndeps,
+                          void *const *deps, void **ev);
+usm_status usm__host_copy_2d(void *q, void *dst, size_t dst_pitch, const void *src,
+                             size_t src_pitch, size_t width, size_t height, size_t ndeps,
+                             void *const *deps, void **ev);
+usm_status usm__host_fill(void *q, void *dst, const void *pattern, size_t pattern_size, size_t size,
+                          size_t ndeps, void *const *deps, void **ev);
+usm_status usm__host_prefetch(void *q, const void *p, size_t n, size_t ndeps, void *const *deps,
+                              void **ev);
+usm_status usm__host_advise(void *q, const void *p, size_t n, usm_advice advice, size_t ndeps,
+                            void *const *deps, void **ev);
+usm_status usm__host_marker(void *q, size_t ndeps, void *const *deps, void **ev);
+usm_status usm__host_barrier(void *q, size_t ndeps, void *const *deps, void **ev);
+
+usm_status usm__host_event_create_user(void *ctx, void **ev);
+usm_status usm__host_event_signal(void *ev, usm_status status);
+usm_status usm__host_event_query(void *ev);
+usm_status usm__host_event_wait(void *ev);
+usm_status usm__host_event_profiling(void *ev, usm_profiling *times);
+usm_status usm__host_event_notify(void *ev, usm_backend_notify_fn fn, void *arg);
+void       usm__host_event_release(void *ev);
+
+usm_status usm__host_program_build(void *ctx, void *dev, const usm_image *image,
+                                   const char *options, char **log, void **program);
+void       usm__host_program_destroy(void *program);
+usm_status usm__host_program_binary(void *program, void **data, size_t *size);
+usm_status usm__host_program_kernels(void *program, char **names);
+usm_status usm__host_kernel_create(void *program, const char *name, void **kernel);
+void       usm__host_kernel_destroy(void *kernel);
+usm_status usm__host_kernel_info(void *kernel, size_t *nargs, usm_arg_kind *kinds, size_t cap);
+usm_status usm__host_launch(void *q, void *kernel, const usm_launch *launch, size_t ndeps,
+                            void *const *deps, void **ev);
+
+#endif

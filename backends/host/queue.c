@@ -1,0 +1,519 @@
+/* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
+/* Queues of the host backend: a graph of commands and the workers that run it.
+ *
+ * The problem.  Commands come from any thread, wait for events of any queue, for those before them
+ * in an in-order queue, for barriers, for user events that the program completes some day;
+ * submitting must not wait, and neither may anything poll.
+ *
+ * The picture.  A command is a node and its own event.  It has a count of what it waits for
+ * (`unmet`) and a list of edges to those that wait for it (`successors`).  An edge belongs to its
+ * later end and is allocated with it, so that submitting allocates once, before anything is linked:
+ * there is no half-queued command.
+ *
+ *      queue A (in order)       a1 ---> a2 ---> a3             --->  an edge
+ *                                        \
+ *      queue B (out of order)   b1        \--> b2     [user event] ---> b3
+ *
+ *      ready list               a1, b1        those with unmet = 0, first come first served
+ *      workers                  w1 w2 ...     take shares of the first one, sleep when it is empty
+ *
+ * A command completes: it takes one off `unmet` of each successor, and those that reach 0 enter the
+ * ready list.  A command has `parts`, shares of its work (a launch: pieces of its ND-range); it
+ * stays in the ready list until all are handed out and is complete when all have come back.
+ *
+ * What orders commands.  `gate` is the command that new ones of a queue wait for: the last one in
+ * an in-order queue, the last barrier in an out-of-order queue.  A barrier or marker without
+ * dependencies waits for all before it.  That could be many edges, and it needs none: the
+ * unfinished commands of a queue are in a list, in order, and such a command is free to go when it
+ * is the head.
+ *
+ * Failures.  A command whose *dependency* failed does not run and fails with USM_E_DEPENDENCY, and
+ * so on along the edges; it goes through the ready list like all others, so a long chain needs no
+ * deep stack.  Those that only come later in the queue run: whether one that failed is complete
+ * already when they are submitted is chance, and must not decide.  What failed and has no event is
+ * remembered for queue_wait().
+ *
+ * Who wakes whom.  Whoever leaves jobs behind (a submitter, a worker that takes one of several)
+ * wakes one sleeping worker or, when none sleeps, starts one, up to the number of processors.  The
+ * first is started by the first command, which fails if that cannot be done.  Workers end when the
+ * last context and queue are gone.
+ *
+ * One lock guards the graph.  It is held for links and counts only, never for work, callbacks or
+ * waiting.  Invariants, under the lock:
+ *
+ *   unmet(c) = edges that lead to c + (1 if c waits to be the head of its queue)
+ *   c is in the ready list  <=>  unmet(c) = 0, submitted, and next_part < parts
+ *   c is complete           <=>  result(c) != USM_E_NOT_READY  <=>  c is in no list, has no
+ * successors a queue's list holds ascending numbers;  gate is in that list, or NULL references of c
+ * = 1 until it is complete + 1 for each event handle references of a queue = 1 until
+ * queue_destroy() + its commands that are not complete
+ *
+ * Rejected: a lock for each queue (edges cross queues, so locks would nest in any order) and
+ * lock-free counts (a launch costs microseconds; the lock is held for some tens of nanoseconds). */
+#include "internal.h"
+
+#include <errno.h>
+#include <string.h>
+#include <time.h>
+
+#define PAYLOAD_ALIGN ((size_t)64) /* the widest vector that a kernel may load */
+
+struct edge {
+    usm_list           link;          /* in the earlier command's successors          */
+    usm__host_command *to;            /* the later command, which owns the edge       */
+    bool               is_dependency; /* a failure travels along it; else it only orders */
+};
+
+/* The memory behind a command: edges for its dependencies and for the gate, then the payload. */
+struct node {
+    usm__host_command command;
+    struct edge       edges[];
+};
+
+struct usm__host_queue {
+    /* fixed after create */
+    bool in_order, has_times;
+
+    /* guarded by the graph's lock */
+    usm_list           unfinished; /* by number, ascending */
+    usm__host_command *gate;
+    uint64_t           last_number;
+    usm_status         failure; /* the first of a command without event */
+    size_t             waiters;
+    pthread_cond_t     progress; /* signalled for waiters when a command completes */
+
+    atomic_size_t refs;
+};
+
+static struct {
+    pthread_mutex_t lock;
+    pthread_cond_t  work; /* signalled when jobs are ready and when workers shall end */
+    usm_list        ready;
+    size_t          users;         /* contexts and queues */
+    unsigned        workers, idle; /* idle: of the workers, those that sleep */
+} graph = {
+    PTHREAD_MUTEX_INITIALIZER, PTHREAD_COND_INITIALIZER, {&graph.ready, &graph.ready}, 0, 0, 0};
+
+void usm__host_graph_lock(void)
+{
+    pthread_mutex_lock(&graph.lock);
+}
+
+void usm__host_graph_unlock(void)
+{
+    pthread_mutex_unlock(&graph.lock);
+}
+
+/* --- links: the lock is held -------------------------------------------------------------------
+ */
+
+/* One thing less that c waits for. */
+static void meet(usm__host_command *c)
+{
+    if (--c->unmet == 0)
+        usm_list_append(&graph.ready, &c->ready_link);
+}
+
+static void link_after(usm__host_command *earlier, struct edge *e, usm__host_command *later,
+                       bool is_dependency)
+{
+    usm_status result = usm__host_result(earlier);
+
+    if (result == USM_E_NOT_READY) {
+        e->to            = later;
+        e->is_dependency = is_dependency;
+        usm_list_append(&earlier->successors, &e->link);
+        later->unmet++;
+    } else if (is_dependency && result != USM_OK) {
+        later->dependency_failed = true;
+    }
+}
+
+static usm__host_command *first_unfinished(usm__host_queue *q)
+{
+    if (usm_list_is_empty(&q->unfinished))
+        return NULL;
+    return usm_container_of(q->unfinished.next, usm__host_command, queue_link);
+}
+
+static void enter_queue(usm__host_command *c, struct edge *e)
+{
+    usm__host_queue *q = c->queue;
+
+    if (q->gate)
+        link_after(q->gate, e, c, false);
+    if (c->waits_for_all && !usm_list_is_empty(&q->unfinished))
+        c->unmet++;
+    else
+        c->waits_for_all = false;
+    if (q->in_order || c->is_barrier)
+        q->gate = c;
+    c->number = ++q->last_number;
+    usm_list_append(&q->unfinished, &c->queue_link);
+    usm_ref_take(&q->refs);
+}
+
+static void leave_queue(usm__host_command *c, usm_status status)
+{
+    usm__host_queue   *q = c->queue;
+    usm__host_command *head;
+
+    usm_list_remove(&c->queue_link);
+    if (q->gate == c)
+        q->gate = NULL;
+    head = first_unfinished(q);
+    if (head && head->waits_for_all) {
+        head->waits_for_all = false;
+        meet(head);
+    }
+    if (status && !c->has_event && !q->failure)
+        q->failure = status;
+    if (q->waiters)
+        pthread_cond_broadcast(&q->progress);
+}
+
+/* --- completion --------------------------------------------------------------------------------
+ */
+
+static uint64_t now_ns(void)
+{
+    struct timespec t;
+
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
+}
+
+/* The lock is held.  Gives back who is to be told, without the lock, by tell_all(). */
+static usm__host_note *complete(usm__host_command *c, usm_status status)
+{
+    usm__host_note *notes = c->notes;
+    usm_list       *it;
+
+    while ((it = usm_list_pop(&c->successors))) {
+        struct edge *e = usm_container_of(it, struct edge, link);
+
+        if (e->is_dependency && status)
+            e->to->dependency_failed = true;
+        meet(e->to); /* e is gone when its owner ends */
+    }
+    if (c->queue)
+        leave_queue(c, status);
+    if (c->has_times)
+        c->times.end_ns = now_ns();
+    c->notes = NULL;
+    usm_store_release(&c->result, (int)status);
+    pthread_cond_broadcast(&c->done);
+    return notes;
+}
+
+static void tell_all(usm__host_note *notes, usm_status status)
+{
+    while (notes) {
+        usm__host_note *next = notes->next;
+
+        notes->fn(notes->arg, status);
+        usm__host_lib->heap_free(notes);
+        notes = next;
+    }
+}
+
+static void release_queue(usm__host_queue *q)
+{
+    if (!usm_ref_drop(&q->refs))
+        return;
+    pthread_cond_destroy(&q->progress);
+    usm__host_lib->heap_free(q);
+    usm__host_workers_let_go();
+}
+
+/* --- workers -----------------------------------------------------------------------------------
+ */
+
+static void worker(void *unused);
+
+/* The lock is held.  0 or an errno value. */
+static int start_worker(void)
+{
+    int error = usm__host_lib->os->thread(worker, NULL, "usm-host");
+
+    if (!error)
+        graph.workers++;
+    return error;
+}
+
+/* The lock is held, and the caller leaves whatever is ready to others. */
+static void call_for_help(void)
+{
+    if (usm_list_is_empty(&graph.ready))
+        return;
+    if (graph.idle > 0)
+        pthread_cond_signal(&graph.work);
+    else if (graph.workers < usm__host_workers)
+        (void)start_worker(); /* those there are get through the work as well */
+}
+
+/* The lock is held.  The next part of the first command that is ready. */
+static usm__host_command *take_part(size_t *part)
+{
+    usm__host_command *c = usm_container_of(graph.ready.next, usm__host_command, ready_link);
+
+    *part = c->next_part++;
+    c->running++;
+    if (c->next_part == c->parts)
+        usm_list_remove(&c->ready_link);
+    if (*part == 0 && c->has_times)
+        c->times.start_ns = now_ns();
+    return c;
+}
+
+static usm_status run_part(usm__host_command *c, size_t part)
+{
+    if (c->dependency_failed)
+        return USM_E_DEPENDENCY;
+    return c->run ? c->run(c, part) : USM_OK;
+}
+
+/* The lock is held.  True when that was the last: the command is over.  A failure cancels the parts
+ * that were not handed out. */
+static bool give_part_back(usm__host_command *c, usm_status status)
+{
+    c->running--;
+    if (status && !c->failure) {
+        c->failure   = status;
+        c->next_part = c->parts;
+        usm_list_remove(&c->ready_link);
+    }
+    return c->running == 0 && c->next_part == c->parts;
+}
+
+/* The lock is held at begin and end. */
+static void work_once(void)
+{
+    size_t             part;
+    usm__host_command *c = take_part(&part);
+    usm_status         status;
+    usm__host_note    *notes;
+
+    call_for_help();
+    usm__host_graph_unlock();
+    status = run_part(c, part);
+    usm__host_graph_lock();
+    if (!give_part_back(c, status))
+        return;
+
+    usm__host_queue *q = c->queue;
+
+    status = c->failure;
+    notes  = complete(c, status);
+    if (notes) /* else this thread is back for what became ready before it matters */
+        call_for_help();
+    usm__host_graph_unlock();
+    tell_all(notes, status);
+    usm__host_command_release(c);
+    release_queue(q);
+    usm__host_graph_lock();
+}
+
+static void worker(void *unused)
+{
+    (void)unused;
+    usm__host_graph_lock();
+    while (graph.users > 0) {
+        if (!usm_list_is_empty(&graph.ready)) {
+            work_once();
+            continue;
+        }
+        graph.idle++;
+        pthread_cond_wait(&graph.work, &graph.lock);
+        graph.idle--;
+    }
+    graph.workers--;
+    usm__host_graph_unlock();
+}
+
+void usm__host_workers_keep(void)
+{
+    usm__host_graph_lock();
+    graph.users++;
+    usm__host_graph_unlock();
+}
+
+void usm__host_workers_let_go(void)
+{
+    usm__host_graph_lock();
+    if (--graph.users == 0)
+        pthread_cond_broadcast(&graph.work);
+    usm__host_graph_unlock();
+}
+
+/* The sleepers that the condition counts did not come along: it is made anew. */
+void usm__host_graph_in_child(void)
+{
+    graph.workers = graph.idle = 0;
+    usm_list_init(&graph.ready);
+    pthread_cond_init(&graph.work, NULL);
+}
+
+/* --- commands ----------------------------------------------------------------------------------
+ */
+
+usm__host_command *usm__host_command_create(usm__host_queue *q, size_t ndeps, size_t payload)
+{
+    size_t       edges = sizeof(struct node) + (ndeps + 1) * sizeof(struct edge);
+    struct node *n     = usm__host_lib->heap_alloc(edges + PAYLOAD_ALIGN + payload);
+
+    if (!n) {
+        (void)usm__host_lib->report(USM_E_NO_MEMORY, "no host memory for a command or event");
+        return NULL;
+    }
+    usm__host_command *c = &n->command;
+
+    c->queue     = q;
+    c->has_times = q && q->has_times;
+    c->parts     = 1;
+    c->payload   = (void *)usm_align_up_ptr((uintptr_t)n + edges, PAYLOAD_ALIGN);
+    usm_list_init(&c->queue_link);
+    usm_list_init(&c->ready_link);
+    usm_list_init(&c->successors);
+    pthread_cond_init(&c->done, NULL);
+    atomic_init(&c->refs, 1);
+    atomic_init(&c->result, USM_E_NOT_READY);
+    return c;
+}
+
+/* Besides a command that was never submitted, only a user event can come here unfinished. */
+void usm__host_command_release(usm__host_command *c)
+{
+    if (!usm_ref_drop(&c->refs))
+        return;
+    if (!c->queue)
+        (void)usm__host_finish_user(c, USM_E_INVALID_HANDLE);
+    pthread_cond_destroy(&c->done);
+    usm__host_lib->heap_free(c);
+}
+
+/* The lock is held.  `unmet` starts at 1, for this function, so that nothing runs too early. */
+static void enter_graph(usm__host_command *c, size_t ndeps, void *const *deps, bool has_event)
+{
+    struct edge *edges = ((struct node *)(void *)c)->edges;
+
+    c->has_event = has_event;
+    if (has_event)
+        usm_ref_take(&c->refs); /* the caller's */
+    c->unmet = 1;
+    for (size_t i = 0; i < ndeps; i++)
+        link_after(deps[i], &edges[i], c, true);
+    enter_queue(c, &edges[ndeps]);
+    meet(c);
+    call_for_help();
+}
+
+usm_status usm__host_submit(usm__host_command *c, size_t ndeps, void *const *deps, void **ev)
+{
+    int error = 0;
+
+    if (c->has_times)
+        c->times.submit_ns = now_ns();
+    usm__host_graph_lock();
+    if (graph.workers == 0)
+        error = start_worker();
+    if (!error)
+        enter_graph(c, ndeps, deps, ev != NULL);
+    usm__host_graph_unlock();
+    if (error) {
+        usm__host_command_release(c);
+        return usm__host_lib->report(error == ENOMEM ? USM_E_NO_MEMORY : USM_E_SYSTEM,
+                                     "no thread for the host's commands: %s: raise ulimit -u",
+                                     strerror(error));
+    }
+    if (ev)
+        *ev = c;
+    return USM_OK;
+}
+
+bool usm__host_finish_user(usm__host_command *c, usm_status status)
+{
+    usm__host_note *notes;
+
+    usm__host_graph_lock();
+    if (usm__host_result(c) != USM_E_NOT_READY) {
+        usm__host_graph_unlock();
+        return false;
+    }
+    notes = complete(c, status);
+    call_for_help();
+    usm__host_graph_unlock();
+    tell_all(notes, status);
+    return true;
+}
+
+void usm__host_await(usm__host_command *c)
+{
+    if (usm__host_result(c) != USM_E_NOT_READY)
+        return;
+    usm__host_graph_lock();
+    while (usm__host_result(c) == USM_E_NOT_READY)
+        pthread_cond_wait(&c->done, &graph.lock);
+    usm__host_graph_unlock();
+}
+
+bool usm__host_attach(usm__host_command *c, usm__host_note *note)
+{
+    bool attached;
+
+    usm__host_graph_lock();
+    attached = usm__host_result(c) == USM_E_NOT_READY;
+    if (attached) {
+        note->next = c->notes;
+        c->notes   = note;
+    }
+    usm__host_graph_unlock();
+    return attached;
+}
+
+/* --- queues ------------------------------------------------------------------------------------
+ */
+
+usm_status usm__host_queue_create(void *ctx, void *dev, uint32_t flags, void **out)
+{
+    usm__host_queue *q = usm__host_lib->heap_alloc(sizeof(*q));
+
+    (void)ctx;
+    (void)dev;
+    if (!q)
+        return usm__host_lib->report(USM_E_NO_MEMORY, "no host memory for a queue");
+    q->in_order  = !(flags & USM_QUEUE_OUT_OF_ORDER);
+    q->has_times = (flags & USM_QUEUE_PROFILING) != 0;
+    usm_list_init(&q->unfinished);
+    pthread_cond_init(&q->progress, NULL);
+    atomic_init(&q->refs, 1);
+    usm__host_workers_keep();
+    *out = q;
+    return USM_OK;
+}
+
+void usm__host_queue_destroy(void *q)
+{
+    release_queue(q);
+}
+
+usm_status usm__host_queue_wait(void *queue)
+{
+    usm__host_queue   *q = queue;
+    usm__host_command *head;
+    uint64_t           last;
+    usm_status         failure;
+
+    usm__host_graph_lock();
+    last = q->last_number;
+    q->waiters++;
+    while ((head = first_unfinished(q)) && head->number <= last)
+        pthread_cond_wait(&q->progress, &graph.lock);
+    q->waiters--;
+    failure    = q->failure;
+    q->failure = USM_OK;
+    usm__host_graph_unlock();
+    if (failure)
+        return usm__host_lib->report(failure, "a command that was queued without an event failed");
+    return USM_OK;
+}

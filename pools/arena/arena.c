@@ -1,0 +1,501 @@
+/* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
+/* The pool `arena`: blocks are cut off the end of an area, one behind the other, and all of them go
+ * at once (usm_pool_reset).  For work that comes in rounds: a request, a frame, a time step.
+ *
+ * Here: areas, the index of their blocks, reuse.  Not here: the memory itself, which is never
+ * touched (it may be a device's), limits and the map from pointers to areas, which are the core's.
+ * Who calls: the core, through the table at the end.
+ *
+ *     area    |AAAAAA|BB|..|CCCCCCCC|DDDD|                     |
+ *                                         ^ end
+ *     entries  {A, size}{B, size, freed}{C, size}{D, size}        out of band, offsets ascend
+ *
+ * Each block leaves an entry in its area's index.  Offsets only grow, so the index is sorted by
+ * construction and a pointer is looked up by halving.  A free only marks the entry: the answers
+ * "freed before", "inside a block", "no block" stay right until the space is needed again.  It is
+ * needed when the next block is cut: marked entries at the end of the index are dropped first, so
+ * the space of the most recent blocks, and of an area all of whose blocks were freed, is found
+ * again without a free list.  Holes in between wait for their neighbours or for the reset.
+ *
+ *   end(area)  = offset + size of the last entry, 0 without entries
+ *   live_count = entries that are not marked;  0: the area is free
+ *   blocks     = allocations - frees = sum of live_count;  live = sum of the sizes of live entries
+ *
+ * Blocks are cut from the area `current`.  Where one does not fit, the largest free area that is
+ * large enough is taken into use, else a new one is asked for: 1 MiB at first, doubling up to 64
+ * MiB. A block that is larger than the next area would be gets an area of its own size.
+ *
+ * Rejected: a size class or a free list for the holes (that is what the pool `slab` is for), and
+ * headers before the blocks (the host may not touch device memory). */
+#include "arena.h"
+
+#include <base/inline/bits.h>
+#include <base/inline/list.h>
+
+#include <pthread.h>
+#include <string.h>
+
+#define FIRST_AREA_SIZE   ((size_t)1 << 20)
+#define LARGEST_AREA_SIZE ((size_t)64 << 20)
+#define FIRST_INDEX_CAP   64
+#define FREED             (~(SIZE_MAX >> 1)) /* no block is that large */
+
+struct entry {
+    size_t offset; /* from the area's base          */
+    size_t size;   /* as asked for; | FREED         */
+};
+
+struct arena_area {
+    usm_list      link;
+    usm_area     *area;
+    struct entry *entries;
+    size_t        count, cap;
+    size_t        live_count;
+};
+
+struct arena_pool {
+    /* fixed after create */
+    const usm_host_api *api;
+    usm_area_source     areas;
+    size_t              default_align;
+
+    pthread_mutex_t    lock; /* guards all below, and what hangs on the list */
+    usm_list           list; /* of arena_area, largest first */
+    struct arena_area *current;
+    size_t             next_size; /* of the next area */
+    uint64_t           held;      /* sum of the areas' sizes */
+    usm_pool_stats     stats;
+};
+
+static const usm_host_api *host_api;
+
+#define AREA_OF(it) usm_container_of((it), struct arena_area, link)
+
+/* --- entries ------------------------------------------------------------------------------- */
+
+static bool is_freed(const struct entry *e)
+{
+    return (e->size & FREED) != 0;
+}
+
+static size_t entry_end(const struct entry *e)
+{
+    return e->offset + (e->size & ~FREED);
+}
+
+/* How many entries are left when the marked ones at the end are dropped. */
+static size_t settled_count(const struct arena_area *a)
+{
+    size_t n = a->live_count ? a->count : 0;
+
+    while (n > 0 && is_freed(&a->entries[n - 1]))
+        n--;
+    return n;
+}
+
+/* Bytes that the next block can have at most; it would end where the area ends. */
+static size_t room_in(const struct arena_area *a, size_t align)
+{
+    uintptr_t base  = (uintptr_t)a->area->base;
+    size_t    n     = settled_count(a);
+    size_t    end   = n ? entry_end(&a->entries[n - 1]) : 0;
+    size_t    start = usm_align_up_ptr(base + end, align) - base;
+
+    return start < a->area->size ? a->area->size - start : 0;
+}
+
+/* The entry that `offset` lies in, freed or not; NULL: between blocks. */
+static struct entry *find_entry(const struct arena_area *a, size_t offset)
+{
+    size_t low = 0, high = a->count;
+
+    while (low < high) { /* entries before low start at offset or below it, from high on above it */
+        size_t middle = low + (high - low) / 2;
+
+        if (a->entries[middle].offset <= offset)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    if (low == 0 || offset >= entry_end(&a->entries[low - 1]))
+        return NULL;
+    return &a->entries[low - 1];
+}
+
+static bool grow_index(struct arena_pool *p, struct arena_area *a)
+{
+    size_t        cap     = a->cap ? a->cap * 2 : FIRST_INDEX_CAP;
+    struct entry *entries = p->api->heap_alloc(cap * sizeof(*entries));
+
+    if (!entries)
+        return false;
+    if (a->count)
+        memcpy(entries, a->entries, a->count * sizeof(*entries));
+    p->api->heap_free(a->entries);
+    a->entries = entries;
+    a->cap     = cap;
+    return true;
+}
+
+/* --- areas --------------------------------------------------------------------------------- */
+
+/* The area for a block that does not fit into the current one; NULL: none that is free. */
+static struct arena_area *free_area_for(struct arena_pool *p, size_t size, size_t align)
+{
+    USM_LIST_FOREACH(it, &p->list)
+    {
+        struct arena_area *a = AREA_OF(it);
+
+        if (a->live_count == 0 && room_in(a, align) >= size)
+            return a;
+    }
+    return NULL;
+}
+
+/* A block at `offset`, which has room for it.  False: no memory for its entry. */
+static bool cut(struct arena_pool *p, struct arena_area *a, size_t size, size_t offset)
+{
+    a->count = settled_count(a);
+    if (a->count == a->cap && !grow_index(p, a))
+        return false;
+    a->entries[a->count++] = (struct entry){offset, size};
+    a->live_count++;
+    p->stats.allocations++;
+    p->stats.blocks++;
+    p->stats.live += size;
+    if (p->stats.live_peak < p->stats.live)
+        p->stats.live_peak = p->stats.live;
+    return true;
+}
+
+/* The next blocks come from the area that has more left. */
+static void prefer(struct arena_pool *p, struct arena_area *a)
+{
+    if (!p->current || room_in(a, p->default_align) > room_in(p->current, p->default_align))
+        p->current = a;
+}
+
+/* USM_E_NOT_READY: a new area is needed. */
+static usm_status cut_from_held(struct arena_pool *p, size_t size, size_t align, void **out)
+{
+    struct arena_area *a = p->current;
+    size_t             offset;
+
+    if (!a || room_in(a, align) < size)
+        a = free_area_for(p, size, align);
+    if (!a)
+        return USM_E_NOT_READY;
+    offset = a->area->size - room_in(a, align);
+    if (!cut(p, a, size, offset))
+        return USM_E_NO_MEMORY;
+    if (a != p->current)
+        prefer(p, a);
+    *out = (char *)a->area->base + offset;
+    return USM_OK;
+}
+
+/* Largest first, which is the order they are reused in. */
+static void enter_area(struct arena_pool *p, struct arena_area *a)
+{
+    usm_list *at = p->list.next;
+
+    while (at != &p->list && AREA_OF(at)->area->size > a->area->size)
+        at = at->next;
+    usm_list_append(at, &a->link); /* before `at` */
+    p->held += a->area->size;
+    a->area->pool_data = a;
+}
+
+/* Moves free areas to `out` until at most `keep` bytes are held. */
+static void collect_free_areas(struct arena_pool *p, uint64_t keep, usm_list *out)
+{
+    USM_LIST_FOREACH_SAFE(it, next, &p->list)
+    {
+        struct arena_area *a = AREA_OF(it);
+
+        if (p->held <= keep)
+            return;
+        if (a->live_count)
+            continue;
+        if (p->current == a)
+            p->current = NULL;
+        p->held -= a->area->size;
+        a->area->pool_data = NULL;
+        usm_list_remove(it);
+        usm_list_append(out, it);
+    }
+}
+
+/* Without the lock: the source may do anything. */
+static void give_areas(struct arena_pool *p, usm_list *areas)
+{
+    usm_list *it;
+
+    while ((it = usm_list_pop(areas))) {
+        struct arena_area *a = AREA_OF(it);
+
+        p->areas.give(p->areas.source, a->area);
+        p->api->heap_free(a->entries);
+        p->api->heap_free(a);
+    }
+}
+
+static usm_status arena_trim_to(void *pool, size_t keep)
+{
+    struct arena_pool *p = pool;
+    usm_list           out;
+
+    usm_list_init(&out);
+    pthread_mutex_lock(&p->lock);
+    collect_free_areas(p, keep, &out);
+    pthread_mutex_unlock(&p->lock);
+    give_areas(p, &out);
+    return USM_OK;
+}
+
+static bool is_full_answer(usm_status status)
+{
+    return status == USM_E_NO_MEMORY || status == USM_E_BUDGET;
+}
+
+static usm_status no_host_memory(const struct arena_pool *p)
+{
+    return p->api->report(USM_E_NO_MEMORY, "no host memory for the index of an arena's blocks");
+}
+
+/* Takes an area for at least one block of `size`; where memory is short, what lies idle here is
+ * given back first and no more than the block itself is asked for.  No lock is held. */
+static usm_status take_area(struct arena_pool *p, size_t size, size_t align, usm_area **area)
+{
+    size_t     wanted;
+    usm_status status;
+
+    pthread_mutex_lock(&p->lock);
+    wanted = usm_max_size(size, p->next_size);
+    pthread_mutex_unlock(&p->lock);
+
+    status = p->areas.take(p->areas.source, wanted, align, area);
+    if (!is_full_answer(status))
+        return status;
+    (void)arena_trim_to(p, 0);
+    return p->areas.take(p->areas.source, size, align, area);
+}
+
+static usm_status malloc_in_new_area(struct arena_pool *p, size_t size, size_t align, void **out)
+{
+    struct arena_area *a = p->api->heap_alloc(sizeof(*a));
+    usm_status         status;
+
+    if (!a || !grow_index(p, a)) {
+        p->api->heap_free(a);
+        return no_host_memory(p);
+    }
+    status = take_area(p, size, align, &a->area);
+    if (status) {
+        p->api->heap_free(a->entries);
+        p->api->heap_free(a);
+        return status;
+    }
+    pthread_mutex_lock(&p->lock);
+    enter_area(p, a);
+    if (size < p->next_size && p->next_size < LARGEST_AREA_SIZE)
+        p->next_size = usm_min_size(p->next_size * 2, LARGEST_AREA_SIZE);
+    (void)cut(p, a, size, 0); /* there is room: the area is aligned, its index has entries */
+    prefer(p, a);
+    *out = a->area->base;
+    pthread_mutex_unlock(&p->lock);
+    return USM_OK;
+}
+
+/* --- the interface ------------------------------------------------------------------------- */
+
+static usm_status arena_create(const usm_pool_params *params, void **pool)
+{
+    struct arena_pool *p = host_api->heap_alloc(sizeof(*p));
+
+    if (!p)
+        return host_api->report(USM_E_NO_MEMORY, "no host memory for a pool");
+    if (params->options && params->options[0])
+        host_api->log(USM_LOG_WARN, "the pool `arena` takes no options: \"%s\" is ignored",
+                      params->options);
+    p->api           = params->api;
+    p->areas         = params->areas;
+    p->default_align = usm_max_size(params->default_align, 1);
+    p->next_size     = params->area_size ? params->area_size : FIRST_AREA_SIZE;
+    pthread_mutex_init(&p->lock, NULL);
+    usm_list_init(&p->list);
+    *pool = p;
+    return USM_OK;
+}
+
+static void arena_destroy(void *pool)
+{
+    struct arena_pool *p = pool;
+
+    give_areas(p, &p->list);
+    pthread_mutex_destroy(&p->lock);
+    p->api->heap_free(p);
+}
+
+static usm_status arena_malloc(void *pool, size_t size, size_t align, void **out)
+{
+    struct arena_pool *p = pool;
+    usm_status         status;
+
+    if (size >= FREED)
+        return p->api->report(USM_E_NO_MEMORY, "%zu bytes are more than there can be", size);
+    align = usm_max_size(align, p->default_align);
+    pthread_mutex_lock(&p->lock);
+    status = cut_from_held(p, size, align, out);
+    pthread_mutex_unlock(&p->lock);
+    if (status == USM_E_NOT_READY)
+        return malloc_in_new_area(p, size, align, out);
+    return status ? no_host_memory(p) : USM_OK;
+}
+
+static usm_status refuse_free(struct arena_pool *p, usm_status why, const void *ptr)
+{
+    if (why == USM_E_DOUBLE_FREE)
+        return p->api->report(why, "the block at %p was freed before", ptr);
+    if (why == USM_E_INTERIOR_POINTER)
+        return p->api->report(why, "%p lies inside a block: free the block's start", ptr);
+    return p->api->report(why, "%p is in no live block", ptr);
+}
+
+static usm_status mark_freed(struct arena_pool *p, const usm_area *area, size_t offset)
+{
+    struct arena_area *a = area->pool_data;
+    struct entry      *e = a ? find_entry(a, offset) : NULL;
+
+    if (!e || (is_freed(e) && e->offset != offset))
+        return USM_E_INVALID_POINTER;
+    if (is_freed(e))
+        return USM_E_DOUBLE_FREE;
+    if (e->offset != offset)
+        return USM_E_INTERIOR_POINTER;
+    p->stats.frees++;
+    p->stats.blocks--;
+    p->stats.live -= e->size;
+    a->live_count--;
+    e->size |= FREED;
+    return USM_OK;
+}
+
+static usm_status arena_free(void *pool, usm_area *area, void *ptr)
+{
+    struct arena_pool *p = pool;
+    usm_status         status;
+
+    pthread_mutex_lock(&p->lock);
+    status = mark_freed(p, area, (uintptr_t)ptr - (uintptr_t)area->base);
+    pthread_mutex_unlock(&p->lock);
+    return status ? refuse_free(p, status, ptr) : USM_OK;
+}
+
+static usm_status arena_block(void *pool, usm_area *area, const void *ptr, usm_block *block)
+{
+    struct arena_pool *p     = pool;
+    struct entry       found = {0, FREED};
+    struct entry      *e     = NULL;
+
+    pthread_mutex_lock(&p->lock);
+    if (area->pool_data)
+        e = find_entry(area->pool_data, (uintptr_t)ptr - (uintptr_t)area->base);
+    if (e)
+        found = *e;
+    pthread_mutex_unlock(&p->lock);
+    if (is_freed(&found))
+        return refuse_free(p, USM_E_INVALID_POINTER, ptr);
+    *block = (usm_block){(char *)area->base + found.offset, found.size};
+    return USM_OK;
+}
+
+static usm_status arena_reset(void *pool)
+{
+    struct arena_pool *p = pool;
+
+    pthread_mutex_lock(&p->lock);
+    USM_LIST_FOREACH(it, &p->list)
+    {
+        AREA_OF(it)->count      = 0;
+        AREA_OF(it)->live_count = 0;
+    }
+    p->current = usm_list_is_empty(&p->list) ? NULL : AREA_OF(p->list.next);
+    p->stats.frees += p->stats.blocks;
+    p->stats.blocks = 0;
+    p->stats.live   = 0;
+    pthread_mutex_unlock(&p->lock);
+    return USM_OK;
+}
+
+/* Of the areas that the next block may come from. */
+static size_t largest_free(const struct arena_pool *p)
+{
+    size_t largest = 0;
+
+    USM_LIST_FOREACH(it, &p->list)
+    {
+        const struct arena_area *a = AREA_OF(it);
+
+        if (a == p->current || a->live_count == 0)
+            largest = usm_max_size(largest, room_in(a, p->default_align));
+    }
+    return largest;
+}
+
+static void arena_get_stats(void *pool, usm_pool_stats *stats)
+{
+    struct arena_pool *p = pool;
+
+    pthread_mutex_lock(&p->lock);
+    stats->live         = p->stats.live;
+    stats->live_peak    = p->stats.live_peak;
+    stats->blocks       = p->stats.blocks;
+    stats->allocations  = p->stats.allocations;
+    stats->frees        = p->stats.frees;
+    stats->largest_free = largest_free(p);
+    pthread_mutex_unlock(&p->lock);
+}
+
+static void arena_reset_peaks(void *pool)
+{
+    struct arena_pool *p = pool;
+
+    pthread_mutex_lock(&p->lock);
+    p->stats.live_peak = p->stats.live;
+    pthread_mutex_unlock(&p->lock);
+}
+
+/* The forking thread is the child's only one and holds the lock there too. */
+static void arena_fork(void *pool, usm_fork_phase phase)
+{
+    struct arena_pool *p = pool;
+
+    if (phase == USM_FORK_PREPARE)
+        pthread_mutex_lock(&p->lock);
+    else
+        pthread_mutex_unlock(&p->lock);
+}
+
+static const usm_pool_ops arena_ops = {
+    .abi         = USM_MODULE_ABI,
+    .struct_size = sizeof(usm_pool_ops),
+    .name        = "arena",
+    .caps        = USM_POOL_CAP_RESET,
+    .create      = arena_create,
+    .destroy     = arena_destroy,
+    .malloc      = arena_malloc,
+    .free        = arena_free,
+    .block       = arena_block,
+    .trim_to     = arena_trim_to,
+    .get_stats   = arena_get_stats,
+    .reset_peaks = arena_reset_peaks,
+    .fork        = arena_fork,
+    .reset       = arena_reset,
+};
+
+const usm_pool_ops *usm_arena_pool_entry(const usm_host_api *api)
+{
+    host_api = api;
+    return &arena_ops;
+}

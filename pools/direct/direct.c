@@ -1,0 +1,217 @@
+/* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
+/* The pool that is none: each block is an area of its own, asked of the driver when it is allocated
+ * and given back when it is freed.
+ *
+ * Here: the bookkeeping that the interface asks for, which is a list of the blocks that are out (a
+ * destroyed pool gives them back) and the counts.  Not here: the map from pointers to areas, limits
+ * and alignment, which are the core's.  Who calls: the core, through the table at the end.
+ *
+ * A block's record hangs at area->pool_data while the block lives; taking it off, under the lock,
+ * is what makes a free happen once when two threads free the same pointer. */
+#include "direct.h"
+
+#include <base/inline/bits.h>
+#include <base/inline/list.h>
+
+#include <pthread.h>
+
+struct direct_pool {
+    /* fixed after create */
+    const usm_host_api *api;
+    usm_area_source     areas;
+    size_t              default_align;
+
+    /* guarded by lock; live = the sizes of `blocks`, blocks = allocations - frees */
+    pthread_mutex_t lock;
+    usm_list        blocks;
+    usm_pool_stats  stats;
+};
+
+struct direct_block {
+    usm_list  link;
+    usm_area *area;
+};
+
+static const usm_host_api *host_api;
+
+static usm_status direct_create(const usm_pool_params *params, void **pool)
+{
+    struct direct_pool *p = host_api->heap_alloc(sizeof(*p));
+
+    if (!p)
+        return host_api->report(USM_E_NO_MEMORY, "no host memory for a pool");
+    if (params->options && params->options[0])
+        host_api->log(USM_LOG_WARN, "the pool `direct` takes no options: \"%s\" is ignored",
+                      params->options);
+    p->api           = params->api;
+    p->areas         = params->areas;
+    p->default_align = params->default_align;
+    pthread_mutex_init(&p->lock, NULL);
+    usm_list_init(&p->blocks);
+    *pool = p;
+    return USM_OK;
+}
+
+static void direct_destroy(void *pool)
+{
+    struct direct_pool *p = pool;
+    usm_list           *it;
+
+    while ((it = usm_list_pop(&p->blocks))) {
+        struct direct_block *b = usm_container_of(it, struct direct_block, link);
+
+        p->areas.give(p->areas.source, b->area);
+        p->api->heap_free(b);
+    }
+    pthread_mutex_destroy(&p->lock);
+    p->api->heap_free(p);
+}
+
+static void count_block(struct direct_pool *p, struct direct_block *b)
+{
+    pthread_mutex_lock(&p->lock);
+    b->area->pool_data = b;
+    usm_list_append(&p->blocks, &b->link);
+    p->stats.allocations++;
+    p->stats.blocks++;
+    p->stats.live += b->area->size;
+    if (p->stats.live_peak < p->stats.live)
+        p->stats.live_peak = p->stats.live;
+    pthread_mutex_unlock(&p->lock);
+}
+
+static usm_status direct_malloc(void *pool, size_t size, size_t align, void **out)
+{
+    struct direct_pool  *p = pool;
+    struct direct_block *b = p->api->heap_alloc(sizeof(*b));
+    usm_status           status;
+
+    if (!b)
+        return p->api->report(USM_E_NO_MEMORY, "no host memory for the record of a block");
+    align  = usm_max_size(align, p->default_align);
+    status = p->areas.take(p->areas.source, size, align, &b->area);
+    if (status) {
+        p->api->heap_free(b);
+        return status;
+    }
+    /* Read before it is counted: from then on another thread may free it. */
+    void *base = b->area->base;
+
+    count_block(p, b);
+    *out = base;
+    return USM_OK;
+}
+
+/* Takes the record off the area, for the one caller that is the first. */
+static struct direct_block *uncount_block(struct direct_pool *p, usm_area *area)
+{
+    struct direct_block *b;
+
+    pthread_mutex_lock(&p->lock);
+    b = area->pool_data;
+    if (b) {
+        area->pool_data = NULL;
+        usm_list_remove(&b->link);
+        p->stats.frees++;
+        p->stats.blocks--;
+        p->stats.live -= area->size;
+    }
+    pthread_mutex_unlock(&p->lock);
+    return b;
+}
+
+static usm_status direct_free(void *pool, usm_area *area, void *ptr)
+{
+    struct direct_pool  *p = pool;
+    struct direct_block *b;
+
+    if (ptr != area->base)
+        return p->api->report(USM_E_INTERIOR_POINTER,
+                              "%p lies inside the block at %p: free the block's start", ptr,
+                              area->base);
+    b = uncount_block(p, area);
+    if (!b)
+        return p->api->report(USM_E_DOUBLE_FREE, "the block at %p was freed before", ptr);
+    p->areas.give(p->areas.source, area);
+    p->api->heap_free(b);
+    return USM_OK;
+}
+
+static usm_status direct_block(void *pool, usm_area *area, const void *ptr, usm_block *block)
+{
+    struct direct_pool *p      = pool;
+    uintptr_t           offset = (uintptr_t)ptr - (uintptr_t)area->base;
+    bool                live;
+
+    pthread_mutex_lock(&p->lock);
+    live = area->pool_data != NULL;
+    pthread_mutex_unlock(&p->lock);
+    if (!live || offset >= area->size)
+        return p->api->report(USM_E_INVALID_POINTER, "%p is in no live block", ptr);
+    *block = (usm_block){area->base, area->size};
+    return USM_OK;
+}
+
+/* Nothing is ever held that is not in use. */
+static usm_status direct_trim_to(void *pool, size_t keep)
+{
+    (void)pool;
+    (void)keep;
+    return USM_OK;
+}
+
+static void direct_get_stats(void *pool, usm_pool_stats *stats)
+{
+    struct direct_pool *p = pool;
+
+    pthread_mutex_lock(&p->lock);
+    stats->live         = p->stats.live;
+    stats->live_peak    = p->stats.live_peak;
+    stats->blocks       = p->stats.blocks;
+    stats->allocations  = p->stats.allocations;
+    stats->frees        = p->stats.frees;
+    stats->largest_free = 0;
+    pthread_mutex_unlock(&p->lock);
+}
+
+static void direct_reset_peaks(void *pool)
+{
+    struct direct_pool *p = pool;
+
+    pthread_mutex_lock(&p->lock);
+    p->stats.live_peak = p->stats.live;
+    pthread_mutex_unlock(&p->lock);
+}
+
+/* The forking thread is the child's only one and holds the lock there too. */
+static void direct_fork(void *pool, usm_fork_phase phase)
+{
+    struct direct_pool *p = pool;
+
+    if (phase == USM_FORK_PREPARE)
+        pthread_mutex_lock(&p->lock);
+    else
+        pthread_mutex_unlock(&p->lock);
+}
+
+static const usm_pool_ops direct_ops = {
+    .abi         = USM_MODULE_ABI,
+    .struct_size = sizeof(usm_pool_ops),
+    .name        = "direct",
+    .caps        = 0,
+    .create      = direct_create,
+    .destroy     = direct_destroy,
+    .malloc      = direct_malloc,
+    .free        = direct_free,
+    .block       = direct_block,
+    .trim_to     = direct_trim_to,
+    .get_stats   = direct_get_stats,
+    .reset_peaks = direct_reset_peaks,
+    .fork        = direct_fork,
+};
+
+const usm_pool_ops *usm_direct_pool_entry(const usm_host_api *api)
+{
+    host_api = api;
+    return &direct_ops;
+}

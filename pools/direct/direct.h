@@ -1,0 +1,10 @@
+/* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
+/* The entry of the pool `direct`.  Who calls it: src/usm.c, which lists what is built in. */
+#ifndef USM_POOLS_DIRECT_H
+#define USM_POOLS_DIRECT_H
+
+#include <usm/pool_ops.h>
+
+const usm_pool_ops *usm_direct_pool_entry(const usm_host_api *api);
+
+#endif
