@@ -1,0 +1,50 @@
+/* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
+/* Areas: ranges taken from a driver, and the address map that finds them.
+ *
+ * The map is a radix tree over 48-bit addresses (1 GiB, 2 MiB, 4 KiB), read
+ * without locks: writers, one at a time, bump a sequence number around each
+ * change and readers retry.  Area descriptors and tables are never unmapped,
+ * so a reader that loses a race reads stale words, not freed memory. */
+#ifndef USM_CORE_AREA_H
+#define USM_CORE_AREA_H
+
+#include "base/inline/list.h"
+#include "core/context.h"
+
+typedef struct usm__area {
+    usm_area view; /* what the pool sees; first                                        */
+    /* fixed while the area is in the map */
+    usm_context *ctx;
+    usm_pool    *pool;
+    usm_device  *dev; /* the account's; for host memory the context's first            */
+    usm_kind     kind;
+    void        *driver_base; /* what the driver gave: view may start later            */
+    size_t       driver_size;
+    usm_list     link; /* in pool->areas                                               */
+    /* written under the map's lock, read without */
+    _Atomic(uintptr_t)          lo, hi; /* [lo, hi)                                     */
+    _Atomic(struct usm__area *) next_first, next_last; /* sharing its first, last page  */
+} usm__area;
+
+/* The area that p points into, NULL when none. Lock-free; any thread. */
+usm__area *usm__map_find(const void *p);
+/* USM_E_ADDRESS_TAKEN (*other is who has it), USM_E_NO_MEMORY, USM_E_DEVICE for an
+ * address beyond 48 bits. */
+usm_status usm__map_insert(usm__area *area, const usm__area **other);
+void       usm__map_remove(usm__area *area);
+void       usm__map_fork(usm_fork_phase phase);
+
+/* A pool's area source (source = usm_pool). */
+usm_status usm__area_take(void *source, size_t size, size_t align, usm_area **area);
+void       usm__area_give(void *source, usm_area *area);
+
+/* Reads USM_MEMORY_LIMIT into the device's account; at a device's first context. */
+void     usm__account_start(usm_device *dev);
+bool     usm__account_check(const char *text, char *why, size_t why_size);
+uint64_t usm__account_host_reserved(void);
+/* USM_E_BUDGET when a limit would be crossed. */
+usm_status usm__account_add(usm_device *dev, usm_kind kind, size_t size);
+void       usm__account_pad(usm_device *dev, usm_kind kind, size_t size); /* no limit */
+void       usm__account_sub(usm_device *dev, usm_kind kind, size_t size);
+
+#endif

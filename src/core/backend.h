@@ -1,0 +1,164 @@
+/* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
+/* The core's side of a backend: its table with stubs in the absent slots, and
+ * one typed wrapper per function, through which hooks see every call. */
+#ifndef USM_CORE_BACKEND_H
+#define USM_CORE_BACKEND_H
+
+#include "core/hooks.h"
+
+#include <usm/backend.h>
+
+typedef struct usm__backend {
+    usm_backend_ops ops; /* absent slots answer USM_E_NOT_SUPPORTED                     */
+    const char     *name;
+} usm__backend;
+
+/* Checks abi, name and groups, copies the table and fills the stubs.
+ *   USM_E_ABI, USM_E_INVALID (half a group: named) */
+usm_status usm__backend_init(usm__backend *be, const usm_backend_ops *ops);
+
+static inline bool usm__backend_can(const usm__backend *be, usm_backend_cap cap)
+{
+    return (be->ops.caps & (uint32_t)cap) != 0;
+}
+
+/* A wrapper: usm__be_<fn>(be, ...), `size` is what a trace prints. */
+#define USM__BACKEND_CALL(fn, size, params, args)                                                  \
+    static inline usm_status usm__be_##fn params                                                   \
+    {                                                                                              \
+        uint64_t   t = 0;                                                                          \
+        usm_status s = USM_OK;                                                                     \
+                                                                                                   \
+        if (!usm__hooked())                                                                        \
+            return be->ops.fn args;                                                                \
+        s = usm__hook_enter_slow(be->name, #fn, &t);                                               \
+        if (s == USM_OK)                                                                           \
+            s = be->ops.fn args;                                                                   \
+        usm__hook_leave_slow(be->name, #fn, t, (size), s);                                         \
+        return s;                                                                                  \
+    }
+/* The same for functions that cannot fail. */
+#define USM__BACKEND_VOID(fn)                                                                      \
+    static inline void usm__be_##fn(const usm__backend *be, void *h)                               \
+    {                                                                                              \
+        uint64_t t = 0;                                                                            \
+                                                                                                   \
+        if (usm__hooked())                                                                         \
+            (void)usm__hook_enter_slow(be->name, #fn "!", &t);                                     \
+        be->ops.fn(h);                                                                             \
+        if (usm__hooked())                                                                         \
+            usm__hook_leave_slow(be->name, #fn, t, 0, USM_OK);                                     \
+    }
+
+#define USM__BE_CMD  size_t ndeps, void *const *deps, void **ev
+#define USM__BE_ARGS ndeps, deps, ev
+
+USM__BACKEND_CALL(devices, 0,
+                  (const usm__backend *be, usm_backend_device *list, size_t cap, size_t *count),
+                  (list, cap, count))
+USM__BACKEND_CALL(context_create, n,
+                  (const usm__backend *be, size_t n, void *const *devices, void **ctx),
+                  (n, devices, ctx))
+USM__BACKEND_VOID(context_destroy)
+USM__BACKEND_CALL(mem_alloc, size,
+                  (const usm__backend *be, void *ctx, void *dev, usm_kind kind, size_t size,
+                   size_t align, void **p),
+                  (ctx, dev, kind, size, align, p))
+USM__BACKEND_CALL(mem_free, size,
+                  (const usm__backend *be, void *ctx, usm_kind kind, void *p, size_t size),
+                  (ctx, kind, p, size))
+USM__BACKEND_CALL(sub_devices, 0,
+                  (const usm__backend *be, void *dev, usm_backend_device *list, size_t cap,
+                   size_t *count),
+                  (dev, list, cap, count))
+USM__BACKEND_CALL(device_memory, 0,
+                  (const usm__backend *be, void *dev, uint64_t *total, uint64_t *free),
+                  (dev, total, free))
+USM__BACKEND_CALL(can_access_peer, 0,
+                  (const usm__backend *be, void *dev, void *peer, bool *can), (dev, peer, can))
+USM__BACKEND_CALL(queue_create, 0,
+                  (const usm__backend *be, void *ctx, void *dev, uint32_t flags, void **q),
+                  (ctx, dev, flags, q))
+USM__BACKEND_VOID(queue_destroy)
+USM__BACKEND_CALL(queue_wait, 0, (const usm__backend *be, void *q), (q))
+USM__BACKEND_CALL(copy, n,
+                  (const usm__backend *be, void *q, void *dst, const void *src, size_t n,
+                   USM__BE_CMD),
+                  (q, dst, src, n, USM__BE_ARGS))
+USM__BACKEND_CALL(copy_2d, width * height,
+                  (const usm__backend *be, void *q, void *dst, size_t dst_pitch, const void *src,
+                   size_t src_pitch, size_t width, size_t height, USM__BE_CMD),
+                  (q, dst, dst_pitch, src, src_pitch, width, height, USM__BE_ARGS))
+USM__BACKEND_CALL(fill, n,
+                  (const usm__backend *be, void *q, void *dst, const void *pattern,
+                   size_t pattern_size, size_t n, USM__BE_CMD),
+                  (q, dst, pattern, pattern_size, n, USM__BE_ARGS))
+USM__BACKEND_CALL(prefetch, n,
+                  (const usm__backend *be, void *q, const void *p, size_t n, USM__BE_CMD),
+                  (q, p, n, USM__BE_ARGS))
+USM__BACKEND_CALL(advise, n,
+                  (const usm__backend *be, void *q, const void *p, size_t n, usm_advice advice,
+                   USM__BE_CMD),
+                  (q, p, n, advice, USM__BE_ARGS))
+USM__BACKEND_CALL(marker, 0, (const usm__backend *be, void *q, USM__BE_CMD), (q, USM__BE_ARGS))
+USM__BACKEND_CALL(barrier, 0, (const usm__backend *be, void *q, USM__BE_CMD), (q, USM__BE_ARGS))
+USM__BACKEND_CALL(event_create_user, 0, (const usm__backend *be, void *ctx, void **ev), (ctx, ev))
+USM__BACKEND_CALL(event_query, 0, (const usm__backend *be, void *ev), (ev))
+USM__BACKEND_CALL(event_wait, 0, (const usm__backend *be, void *ev), (ev))
+USM__BACKEND_CALL(event_profiling, 0, (const usm__backend *be, void *ev, usm_profiling *times),
+                  (ev, times))
+USM__BACKEND_VOID(event_release)
+USM__BACKEND_CALL(event_notify, 0,
+                  (const usm__backend *be, void *ev, usm_backend_notify_fn fn, void *arg),
+                  (ev, fn, arg))
+USM__BACKEND_CALL(program_build, image->size,
+                  (const usm__backend *be, void *ctx, void *dev, const usm_image *image,
+                   const char *options, char **log, void **program),
+                  (ctx, dev, image, options, log, program))
+USM__BACKEND_VOID(program_destroy)
+USM__BACKEND_CALL(program_binary, 0,
+                  (const usm__backend *be, void *program, void **data, size_t *size),
+                  (program, data, size))
+USM__BACKEND_CALL(program_kernels, 0, (const usm__backend *be, void *program, char **names),
+                  (program, names))
+USM__BACKEND_CALL(kernel_create, 0,
+                  (const usm__backend *be, void *program, const char *name, void **kernel),
+                  (program, name, kernel))
+USM__BACKEND_VOID(kernel_destroy)
+USM__BACKEND_CALL(kernel_info, 0,
+                  (const usm__backend *be, void *kernel, size_t *nargs, usm_arg_kind *kinds,
+                   size_t cap),
+                  (kernel, nargs, kinds, cap))
+USM__BACKEND_CALL(launch, launch->global[0] * launch->global[1] * launch->global[2],
+                  (const usm__backend *be, void *q, void *kernel, const usm_launch *launch,
+                   USM__BE_CMD),
+                  (q, kernel, launch, USM__BE_ARGS))
+USM__BACKEND_CALL(context_from_native, 0,
+                  (const usm__backend *be, void *native, size_t n, void *const *devices,
+                   usm_ownership own, void **ctx, usm_backend_device *list, size_t cap,
+                   size_t *count),
+                  (native, n, devices, own, ctx, list, cap, count))
+USM__BACKEND_CALL(context_native, 0, (const usm__backend *be, void *ctx, void **native),
+                  (ctx, native))
+USM__BACKEND_CALL(queue_from_native, 0,
+                  (const usm__backend *be, void *ctx, void *native, usm_ownership own, void **q,
+                   void **dev, uint32_t *flags),
+                  (ctx, native, own, q, dev, flags))
+USM__BACKEND_CALL(queue_native, 0, (const usm__backend *be, void *q, void **native), (q, native))
+USM__BACKEND_CALL(event_from_native, 0,
+                  (const usm__backend *be, void *ctx, void *native, usm_ownership own, void **ev),
+                  (ctx, native, own, ev))
+USM__BACKEND_CALL(event_native, 0, (const usm__backend *be, void *ev, void **native), (ev, native))
+
+/* Signalling must always reach the backend, or its dependents would hang: it is
+ * traced but never made to fail. */
+static inline usm_status usm__be_event_signal(const usm__backend *be, void *ev, usm_status status)
+{
+    usm_status s = be->ops.event_signal(ev, status);
+
+    if (usm__hooked())
+        usm__hook_leave_slow(be->name, "event_signal", 0, 0, s);
+    return s;
+}
+
+#endif

@@ -1,0 +1,358 @@
+/* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
+/* The cache of built programs: in memory for each context, behind it on disk.
+ *
+ * The key is a hash of everything the result depends on: the image and its
+ * type, the compiler's options, the device and its driver as they name
+ * themselves, the processor for what runs on it, and libusm's version.
+ *
+ *     get --> in memory? --> on disk? --> the driver builds --> to disk
+ *
+ * A build may take seconds and calls the driver, so no lock is held during it:
+ * the builder leaves an entry that says "building", others who want the same
+ * program sleep until it is done, and try themselves when it failed (each
+ * caller gets its own log).  Native tables are not cached: building them costs
+ * nothing, and two tables with equal bytes may live differently long.
+ *
+ * What is on disk is the driver's binary; one that the driver refuses (a new
+ * version under an old name) is built anew.  disk_cache.c has the files.
+ *
+ * Called by program.c, and by context.c, which owns the cache. */
+#include "base/log.h"
+#include "base/os.h"
+#include "core/disk_cache.h"
+#include "core/program.h"
+
+#include <string.h>
+
+#include <usm/version.h>
+
+#if defined(__x86_64__) || defined(__i386__)
+#include <cpuid.h>
+#else
+#include <sys/auxv.h>
+#endif
+
+/* Programs kept in memory that nobody uses any more. */
+#define KEEP_MAX 128
+
+typedef struct entry {
+    usm_list    link;
+    usm__hash   key;
+    size_t      index; /* of the device: two of one kind have the same key */
+    bool        building;
+    usm__built *built; /* one count; NULL while building */
+} entry;
+
+struct usm__program_cache {
+    usm__mutex     lock;    /* guards all below */
+    pthread_cond_t done;    /* some build ended */
+    usm_list       entries; /* longest unused first */
+    size_t         count;
+};
+
+/* What usm__program_cache_get was asked for. */
+typedef struct request {
+    usm_context     *ctx;
+    size_t           index;
+    const usm_image *image;
+    const char      *options;
+    char            *log;
+    size_t           log_size;
+    usm__hash        key;
+} request;
+
+/* --- keys ----------------------------------------------------------------- */
+
+static void add_text(usm__hash *h, const char *text)
+{
+    usm__hash_add(h, text, strlen(text) + 1);
+}
+
+/* Machines of different abilities may share a home, under one processor name
+ * when they are virtual. */
+static void add_processor(usm__hash *h)
+{
+#if defined(__x86_64__) || defined(__i386__)
+    unsigned r[4] = {0}, ext[4] = {0};
+
+    /* Leaf 1: not ebx, which tells one core from another, nor ecx bit 27 (OSXSAVE). */
+    (void)__get_cpuid(1, &r[0], &r[1], &r[2], &r[3]);
+    (void)__get_cpuid_count(7, 0, &ext[0], &ext[1], &ext[2], &ext[3]);
+    r[1] = ext[1];
+    r[2] = (r[2] & ~(1u << 27)) ^ ext[2];
+    usm__hash_add(h, r, sizeof r);
+#else
+    unsigned long caps[2] = {getauxval(AT_HWCAP), getauxval(AT_HWCAP2)};
+
+    usm__hash_add(h, caps, sizeof caps);
+#endif
+}
+
+static usm__hash key_of(const request *r)
+{
+    const usm_backend_device *d    = &r->ctx->devices[r->index].dev->desc;
+    usm__hash                 h    = USM__HASH_INIT;
+    uint64_t                  n[2] = {(uint64_t)r->image->type, r->image->size};
+
+    add_text(&h, USM_VERSION_STRING);
+    add_text(&h, r->ctx->be->name);
+    add_text(&h, d->name);
+    add_text(&h, d->platform_name);
+    add_text(&h, d->driver_version);
+    if (d->type == USM_DEVICE_TYPE_CPU)
+        add_processor(&h);
+    add_text(&h, r->options);
+    usm__hash_add(&h, n, sizeof n);
+    usm__hash_add(&h, r->image->data, r->image->size);
+    return h;
+}
+
+/* --- in memory ------------------------------------------------------------ */
+
+struct usm__program_cache *usm__program_cache_create(void)
+{
+    struct usm__program_cache *c = usm__heap_alloc(sizeof *c);
+
+    if (!c)
+        return NULL;
+    usm__mutex_init(&c->lock, USM__RANK_PROGRAM, "program cache");
+    (void)pthread_cond_init(&c->done, NULL);
+    usm_list_init(&c->entries);
+    return c;
+}
+
+/* pre: the lock is held, or the cache is nobody else's. */
+static void drop_entry(struct usm__program_cache *c, entry *e)
+{
+    usm_list_remove(&e->link);
+    c->count--;
+    usm__heap_free(e);
+}
+
+/* Any entry that is not being built, taken out; NULL: none. */
+static usm__built *take_any(struct usm__program_cache *c)
+{
+    usm__built *b = NULL;
+
+    usm__mutex_lock(&c->lock);
+    USM_LIST_FOREACH_SAFE(it, next, &c->entries)
+    {
+        entry *e = usm_container_of(it, entry, link);
+
+        if (e->building)
+            continue;
+        b = e->built;
+        drop_entry(c, e);
+        break;
+    }
+    usm__mutex_unlock(&c->lock);
+    return b;
+}
+
+void usm__program_cache_clear(struct usm__program_cache *c)
+{
+    usm__built *b;
+
+    while ((b = take_any(c)) != NULL)
+        usm__built_release(b);
+}
+
+void usm__program_cache_destroy(struct usm__program_cache *c)
+{
+    if (!c)
+        return;
+    usm__program_cache_clear(c);
+    (void)pthread_cond_destroy(&c->done);
+    usm__mutex_fini(&c->lock);
+    usm__heap_free(c);
+}
+
+/* pre: the lock is held. */
+static entry *find(struct usm__program_cache *c, const request *r)
+{
+    USM_LIST_FOREACH(it, &c->entries)
+    {
+        entry *e = usm_container_of(it, entry, link);
+
+        if (e->index == r->index && e->key.hi == r->key.hi && e->key.lo == r->key.lo)
+            return e;
+    }
+    return NULL;
+}
+
+/* pre: the lock is held. */
+static entry *add(struct usm__program_cache *c, const request *r)
+{
+    entry *e = usm__heap_alloc(sizeof *e);
+
+    if (!e)
+        return NULL;
+    e->key      = r->key;
+    e->index    = r->index;
+    e->building = true;
+    usm_list_append(&c->entries, &e->link);
+    c->count++;
+    return e;
+}
+
+/* Either *hit is a counted built, or *mine an entry that the caller must finish(). */
+static usm_status find_or_begin(struct usm__program_cache *c, const request *r, usm__built **hit,
+                                entry **mine)
+{
+    entry *e;
+
+    usm__mutex_lock(&c->lock);
+    while ((e = find(c, r)) != NULL && e->building)
+        (void)pthread_cond_wait(&c->done, &c->lock.native);
+    if (e) {
+        (void)usm_ref_take(&e->built->refs);
+        *hit = e->built;
+        usm_list_remove(&e->link); /* used last */
+        usm_list_append(&c->entries, &e->link);
+    } else {
+        *mine = add(c, r);
+    }
+    usm__mutex_unlock(&c->lock);
+    if (!*hit && !*mine)
+        return usm__fail(USM_E_NO_MEMORY, "no host memory for an entry of the program cache");
+    return USM_OK;
+}
+
+/* The longest unused program that only the cache holds, taken out; NULL: none,
+ * or room enough.  pre: the lock is held. */
+static usm__built *take_excess(struct usm__program_cache *c)
+{
+    if (c->count <= KEEP_MAX)
+        return NULL;
+    USM_LIST_FOREACH(it, &c->entries)
+    {
+        entry      *e = usm_container_of(it, entry, link);
+        usm__built *b = e->built;
+
+        /* One count is the cache's, and only under the lock it can become two. */
+        if (b && usm_load_acquire(&b->refs) == 1) {
+            drop_entry(c, e);
+            return b;
+        }
+    }
+    return NULL;
+}
+
+/* `built` NULL: it failed, and whoever waits may try. */
+static void finish(struct usm__program_cache *c, entry *e, usm__built *built)
+{
+    usm__built *excess;
+
+    usm__mutex_lock(&c->lock);
+    if (built) {
+        (void)usm_ref_take(&built->refs);
+        e->built    = built;
+        e->building = false;
+    } else {
+        drop_entry(c, e);
+    }
+    excess = take_excess(c);
+    (void)pthread_cond_broadcast(&c->done);
+    usm__mutex_unlock(&c->lock);
+    usm__built_release(excess);
+}
+
+/* --- on disk -------------------------------------------------------------- */
+
+/* All of it is harmless: faults do not fire in it, no story is left. */
+typedef struct harmless {
+    usm__story story;
+} harmless;
+
+static void harmless_begin(harmless *h)
+{
+    usm__story_save(&h->story);
+    usm__fault_benign_begin();
+}
+
+static void harmless_end(const harmless *h)
+{
+    usm__fault_benign_end();
+    usm__story_restore(&h->story);
+}
+
+static bool is_for_disk(const request *r)
+{
+    return r->image->type == USM_IMAGE_OPENCL_C || r->image->type == USM_IMAGE_SPIRV;
+}
+
+static usm__built *load(const request *r)
+{
+    usm_image   image = {USM_IMAGE_BINARY, NULL, 0};
+    usm__built *built = NULL;
+    void       *data;
+    harmless    h;
+
+    harmless_begin(&h);
+    data = usm__disk_cache_read(&r->key, &image.size);
+    if (data) {
+        image.data = data;
+        if (usm__built_make(r->ctx, r->index, &image, r->options, NULL, 0, &built) == USM_OK)
+            built->type = r->image->type;
+        else
+            usm__debug("program cache: the driver refuses a cached program: %s", usm_last_error());
+        usm__heap_free(data);
+    }
+    harmless_end(&h);
+    return built;
+}
+
+static void store(const request *r, const usm__built *built)
+{
+    void    *data = NULL;
+    size_t   size = 0;
+    harmless h;
+
+    harmless_begin(&h);
+    if (usm__be_program_binary(r->ctx->be, built->native, &data, &size) == USM_OK) {
+        usm__disk_cache_write(&r->key, data, size);
+        usm__heap_free(data);
+    }
+    harmless_end(&h);
+}
+
+/* --- both ----------------------------------------------------------------- */
+
+static usm_status obtain(const request *r, usm__built **built)
+{
+    usm_status s;
+
+    *built = is_for_disk(r) ? load(r) : NULL;
+    if (*built)
+        return USM_OK;
+    s = usm__built_make(r->ctx, r->index, r->image, r->options, r->log, r->log_size, built);
+    if (s == USM_OK && is_for_disk(r))
+        store(r, *built);
+    return s;
+}
+
+usm_status usm__program_cache_get(usm_context *ctx, size_t index, const usm_image *image,
+                                  const char *options, char *log, size_t log_size,
+                                  usm__built **built)
+{
+    request     r    = {.ctx = ctx, .index = index, .image = image, .options = options};
+    usm__built *b    = NULL;
+    entry      *mine = NULL;
+    usm_status  s;
+
+    r.log      = log;
+    r.log_size = log_size;
+    if (log && log_size)
+        *log = 0; /* a program that was built before has none */
+    if (image->type == USM_IMAGE_NATIVE)
+        return usm__built_make(ctx, index, image, options, log, log_size, built);
+    r.key = key_of(&r);
+    s     = find_or_begin(ctx->programs, &r, &b, &mine);
+    if (s == USM_OK && mine) {
+        s = obtain(&r, &b);
+        finish(ctx->programs, mine, s == USM_OK ? b : NULL);
+    }
+    if (s == USM_OK)
+        *built = b;
+    return s;
+}

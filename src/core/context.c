@@ -1,0 +1,529 @@
+/* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
+/* Contexts: creation, the two counts, default objects, the data probe.
+ *
+ * `users` counts the owner and every queue (one being destroyed counts until its
+ * last command has ended); at 0 pools and memory go.  `refs` counts the users as
+ * one, events, programs and kernels; at 0 the driver's context and the struct
+ * go.  So a context may be destroyed at any time, with work in flight. */
+#include "core/context.h"
+
+#include "base/fork.h"
+#include "base/inline/bits.h"
+#include "base/log.h"
+#include "base/meta.h"
+#include "base/os.h"
+#include "core/area.h"
+#include "core/event.h"
+#include "core/init.h"
+#include "core/pool.h"
+#include "core/program.h"
+#include "core/queue.h"
+
+#include <string.h>
+
+static usm__meta_type context_type =
+    USM__META_TYPE(struct usm_context, sizeof(usm__magic_word), "contexts");
+
+/* All contexts whose struct is alive: for fork and for accounts. */
+static struct {
+    usm__mutex lock;
+    usm_list   list;
+} all = {USM__MUTEX_INIT(USM__RANK_REGISTRY, "contexts"), {&all.list, &all.list}};
+
+/* ---- checks ------------------------------------------------------------------ */
+
+bool usm__context_is_inert(const usm_context *ctx)
+{
+    return ctx->fork_generation != usm__fork_generation();
+}
+
+usm_status usm__context_check(usm_context *ctx)
+{
+    usm_status st = usm__handle_check(ctx, USM__MAGIC_CONTEXT);
+
+    if (st == USM_OK && usm__context_is_inert(ctx) &&
+        !usm__backend_can(ctx->be, USM_CAP_FORK_MEMORY))
+        st = usm__fail(USM_E_FORKED, "the context was made before fork(); make one in the child");
+    return st;
+}
+
+usm_context *usm__context_or_default(usm_context *ctx)
+{
+    if (!ctx)
+        return usm_default_context();
+    return usm__context_check(ctx) == USM_OK ? ctx : NULL;
+}
+
+usm_status usm__context_device_index(usm_context *ctx, const usm_device *dev, size_t *index)
+{
+    if (!dev) {
+        *index = 0;
+        return USM_OK;
+    }
+    if (usm__handle_check(dev, USM__MAGIC_DEVICE) != USM_OK)
+        return USM_E_INVALID_HANDLE;
+    for (size_t i = 0; i < ctx->ndevices; i++)
+        if (ctx->devices[i].dev == dev) {
+            *index = i;
+            return USM_OK;
+        }
+    return usm__fail(USM_E_INVALID, "device %s is not in the context (its first is %s)", dev->term,
+                     ctx->devices[0].dev->term);
+}
+
+/* ---- counts ------------------------------------------------------------------ */
+
+void usm__context_ref(usm_context *ctx)
+{
+    usm_ref_take(&ctx->refs);
+}
+
+static void free_struct(usm_context *ctx)
+{
+    usm__heap_free(ctx->devices);
+    usm__mutex_fini(&ctx->lock);
+    usm__meta_free(&context_type, ctx);
+}
+
+void usm__context_unref(usm_context *ctx)
+{
+    if (!usm_ref_drop(&ctx->refs))
+        return;
+    usm__mutex_lock(&all.lock);
+    usm_list_remove(&ctx->all);
+    usm__mutex_unlock(&all.lock);
+    if (ctx->programs)
+        usm__program_cache_destroy(ctx->programs);
+    if (!usm__context_is_inert(ctx))
+        usm__be_context_destroy(ctx->be, ctx->native);
+    free_struct(ctx);
+}
+
+void usm__context_use(usm_context *ctx)
+{
+    usm_ref_take(&ctx->users);
+}
+
+static void finish_pools(usm_context *ctx)
+{
+    usm_list *it;
+
+    for (;;) {
+        usm__mutex_lock(&ctx->lock);
+        it = usm_list_pop(&ctx->pools);
+        usm__mutex_unlock(&ctx->lock);
+        if (!it)
+            return;
+        usm__pool_finish(usm_container_of(it, usm_pool, link));
+    }
+}
+
+void usm__context_unuse(usm_context *ctx)
+{
+    if (!usm_ref_drop(&ctx->users))
+        return;
+    finish_pools(ctx);
+    if (ctx->programs) /* built programs hold counts on the context: let them go */
+        usm__program_cache_clear(ctx->programs);
+    usm__context_unref(ctx);
+}
+
+/* ---- creation ---------------------------------------------------------------- */
+
+static usm_context *new_context(const usm__backend *be, size_t ndevices, usm_error_fn on_error,
+                                void *user)
+{
+    usm_context *ctx = usm__meta_alloc(&context_type);
+
+    if (!ctx)
+        goto err_memory;
+    ctx->devices  = usm__heap_alloc(ndevices * sizeof *ctx->devices);
+    ctx->programs = usm__program_cache_create();
+    if (!ctx->devices || !ctx->programs)
+        goto err_free;
+    ctx->be              = be;
+    ctx->ndevices        = ndevices;
+    ctx->on_error        = on_error;
+    ctx->user            = user;
+    ctx->fork_generation = usm__fork_generation();
+    usm_store_relaxed(&ctx->users, 1u);
+    usm_store_relaxed(&ctx->refs, 1u);
+    usm__mutex_init(&ctx->lock, USM__RANK_CONTEXT, "context");
+    usm_list_init(&ctx->pools);
+    usm_list_init(&ctx->queues);
+    usm_list_init(&ctx->all);
+    return ctx;
+
+err_free:
+    if (ctx->programs)
+        usm__program_cache_destroy(ctx->programs);
+    usm__heap_free(ctx->devices);
+    usm__meta_free(&context_type, ctx);
+err_memory:
+    (void)usm__fail(USM_E_NO_MEMORY, "no host memory for a context");
+    return NULL;
+}
+
+static void discard_context(usm_context *ctx)
+{
+    usm__program_cache_destroy(ctx->programs);
+    free_struct(ctx);
+}
+
+static usm_status publish(usm_context *ctx, usm_context **out)
+{
+    for (size_t i = 0; i < ctx->ndevices; i++)
+        usm__account_start(ctx->devices[i].dev);
+    usm__mutex_lock(&all.lock);
+    usm_list_append(&all.list, &ctx->all);
+    usm__mutex_unlock(&all.lock);
+    usm_store_release(&ctx->magic, (uint32_t)USM__MAGIC_CONTEXT);
+    *out = ctx;
+    return USM_OK;
+}
+
+static usm_status check_devices(size_t n, usm_device *const *devs)
+{
+    for (size_t i = 0; i < n; i++) {
+        usm_status st = usm__handle_check(devs[i], USM__MAGIC_DEVICE);
+
+        if (st != USM_OK)
+            return st;
+        if (devs[i]->be != devs[0]->be || devs[i]->desc.platform != devs[0]->desc.platform)
+            return usm__fail(USM_E_INVALID,
+                             "%s and %s are of different platforms; make a context for each",
+                             devs[0]->term, devs[i]->term);
+        for (size_t j = 0; j < i; j++)
+            if (devs[j] == devs[i])
+                return usm__fail(USM_E_INVALID, "device %s is listed twice", devs[i]->term);
+    }
+    return USM_OK;
+}
+
+static usm_status create(size_t n, usm_device *const *devs, const usm_context_desc *desc,
+                         usm_context **out)
+{
+    void       **handles = NULL;
+    usm_context *ctx     = NULL;
+    usm_status   st      = check_devices(n, devs);
+
+    if (st != USM_OK)
+        return st;
+    ctx = new_context(devs[0]->be, n, desc->on_error, desc->user);
+    if (!ctx)
+        return USM_E_NO_MEMORY;
+    handles = usm__heap_alloc(n * sizeof *handles);
+    if (!handles) {
+        st = usm__fail(USM_E_NO_MEMORY, "no host memory for a context");
+        goto err_discard;
+    }
+    for (size_t i = 0; i < n; i++) {
+        handles[i]          = devs[i]->desc.handle;
+        ctx->devices[i].dev = devs[i];
+    }
+    st = usm__be_context_create(ctx->be, n, handles, &ctx->native);
+    usm__heap_free(handles);
+    if (st == USM_OK)
+        return publish(ctx, out);
+err_discard:
+    discard_context(ctx);
+    return st;
+}
+
+usm_status usm_context_create(const usm_context_desc *desc, usm_context **ctx)
+{
+    const usm_context_desc defaults = USM_CONTEXT_DESC_INIT;
+    usm_device            *first    = NULL;
+    size_t                 count    = 0;
+    usm_status             st;
+
+    if (!ctx)
+        return usm__fail(USM_E_INVALID, "usm_context_create: ctx is NULL");
+    if (!desc)
+        desc = &defaults;
+    if (desc->struct_size < sizeof *desc)
+        return usm__fail(USM_E_ABI,
+                         "usm_context_create: struct_size is %zu; start with USM_CONTEXT_DESC_INIT",
+                         desc->struct_size);
+    if (desc->ndevices && !desc->devices)
+        return usm__fail(USM_E_INVALID, "usm_context_create: %zu devices but devices is NULL",
+                         desc->ndevices);
+    (void)usm__start();
+    if (desc->ndevices)
+        return create(desc->ndevices, desc->devices, desc, ctx);
+    st = usm_get_devices(&first, 1, &count);
+    return st == USM_OK ? create(1, &first, desc, ctx) : st;
+}
+
+#define NATIVE_DEVICES_MAX 64
+
+static usm_status adopt_devices(usm_context *ctx, const usm_backend_device *list)
+{
+    for (size_t i = 0; i < ctx->ndevices; i++) {
+        ctx->devices[i].dev =
+            usm__registry_device_of((usm__backend *)(uintptr_t)ctx->be, &list[i]);
+        if (!ctx->devices[i].dev)
+            return USM_E_NO_MEMORY;
+    }
+    return USM_OK;
+}
+
+static usm_status create_from_native(const usm__backend *be, const usm_native_desc *desc,
+                                     usm_backend_device *list, usm_context **out)
+{
+    void        *native = NULL;
+    size_t       count  = 0;
+    usm_context *ctx;
+    usm_status   st = usm__be_context_from_native(be, desc->handle, desc->ndevices, desc->devices,
+                                                  desc->ownership, &native, list,
+                                                  NATIVE_DEVICES_MAX, &count);
+
+    if (st != USM_OK)
+        return st;
+    count = usm_min_size(count, NATIVE_DEVICES_MAX);
+    ctx   = new_context(be, count, desc->on_error, desc->user);
+    if (!ctx) {
+        usm__be_context_destroy(be, native);
+        return USM_E_NO_MEMORY;
+    }
+    ctx->native = native;
+    st          = adopt_devices(ctx, list);
+    if (st == USM_OK)
+        return publish(ctx, out);
+    usm__be_context_destroy(be, native);
+    discard_context(ctx);
+    return st;
+}
+
+usm_status usm_context_from_native(const usm_native_desc *desc, usm_context **ctx)
+{
+    usm__backend_slot  *slot;
+    usm_backend_device *list;
+    usm_status          st;
+
+    if (!desc || !ctx || !desc->backend || !desc->handle ||
+        (desc->ndevices && !desc->devices))
+        return usm__fail(USM_E_INVALID, "usm_context_from_native: %s is NULL",
+                         !desc              ? "desc"
+                         : !ctx             ? "ctx"
+                         : !desc->backend   ? "desc->backend"
+                         : !desc->handle    ? "desc->handle"
+                                            : "desc->devices");
+    if (desc->struct_size < sizeof *desc)
+        return usm__fail(USM_E_ABI, "usm_context_from_native: start with USM_NATIVE_DESC_INIT");
+    (void)usm__start();
+    slot = usm__registry_backend(desc->backend);
+    if (!slot)
+        return usm_last_status();
+    if (!usm__backend_can(&slot->be, USM_CAP_NATIVE))
+        return usm__fail(USM_E_NOT_SUPPORTED, "backend %s has no native contexts", desc->backend);
+    list = usm__heap_alloc(NATIVE_DEVICES_MAX * sizeof *list);
+    if (!list)
+        return usm__fail(USM_E_NO_MEMORY, "no host memory for a context");
+    st = create_from_native(&slot->be, desc, list, ctx);
+    usm__heap_free(list);
+    return st;
+}
+
+/* The queues of a context that ends are the caller's no more. */
+static void retire_queues(usm_context *ctx)
+{
+    usm_queue *q;
+
+    do {
+        usm_list *it;
+
+        q = NULL;
+        usm__mutex_lock(&ctx->lock);
+        it = ctx->queues.next;
+        if (it != &ctx->queues)
+            q = usm_container_of(it, usm_queue, link);
+        usm__mutex_unlock(&ctx->lock);
+        if (q)
+            usm__queue_retire(q);
+    } while (q);
+}
+
+void usm_context_destroy(usm_context *ctx)
+{
+    if (!ctx || usm__handle_check(ctx, USM__MAGIC_CONTEXT) != USM_OK)
+        return;
+    if (ctx->is_default && !usm__is_down()) {
+        usm__warn("usm_context_destroy: the default context is the library's; usm_shutdown() "
+                  "ends it");
+        return;
+    }
+    if (!usm__handle_kill(ctx, USM__MAGIC_CONTEXT))
+        return;
+    if (usm__context_is_inert(ctx))
+        return; /* inherited: its driver state is the parent's */
+    retire_queues(ctx);
+    usm__context_unuse(ctx);
+}
+
+/* ---- what a context gives ---------------------------------------------------- */
+
+usm_status usm_context_get_devices(usm_context *ctx, usm_device **list, size_t cap, size_t *count)
+{
+    usm_status st = usm__context_check(ctx);
+
+    if (st != USM_OK)
+        return st;
+    if (!count || (!list && cap))
+        return usm__fail(USM_E_INVALID, "usm_context_get_devices: %s is NULL",
+                         count ? "list" : "count");
+    for (size_t i = 0; i < ctx->ndevices && i < cap; i++)
+        list[i] = ctx->devices[i].dev;
+    *count = ctx->ndevices;
+    return USM_OK;
+}
+
+usm_status usm_context_wait(usm_context *ctx)
+{
+    usm_status st = usm__context_check(ctx), first = USM_OK;
+
+    if (st != USM_OK)
+        return st;
+    for (size_t i = 0;; i++) {
+        usm_queue *q = NULL;
+        size_t     n = 0;
+
+        usm__mutex_lock(&ctx->lock);
+        USM_LIST_FOREACH (it, &ctx->queues)
+            if (n++ == i)
+                q = usm_container_of(it, usm_queue, link);
+        usm__mutex_unlock(&ctx->lock);
+        if (!q)
+            return first;
+        st = usm_queue_wait(q);
+        if (st != USM_OK && first == USM_OK)
+            first = st;
+    }
+}
+
+usm_queue *usm__context_queue(usm_context *ctx, size_t index, usm__own_queue which)
+{
+    _Atomic(usm_queue *) *slot = &ctx->devices[index].queues[which];
+    usm_queue            *q    = usm_load_acquire(slot), *expected = NULL;
+
+    if (q || usm__queue_make(ctx, index, USM_QUEUE_IN_ORDER, &q) != USM_OK)
+        return q;
+    q->is_internal = true;
+    if (!usm_cas_acq_rel(slot, &expected, q)) {
+        usm__queue_retire(q); /* somebody was faster */
+        q = expected;
+    }
+    return q;
+}
+
+void usm__context_error(usm_context *ctx, usm_status status, const char *story)
+{
+    if (ctx->on_error)
+        ctx->on_error(ctx, status, story, ctx->user);
+    else
+        usm__log(USM_LOG_ERROR, "%s: %s", usm_status_name(status), story);
+}
+
+/* ---- the probe ---------------------------------------------------------------- */
+
+static usm_status there_and_back(usm_context *ctx, usm_queue *q, void *block)
+{
+    unsigned char out[64], back[64];
+    usm_status    st;
+
+    for (size_t i = 0; i < sizeof out; i++)
+        out[i] = (unsigned char)(i * 37 + 11);
+    memset(back, 0, sizeof back);
+    st = usm__be_copy(ctx->be, q->native, block, out, sizeof out, 0, NULL, NULL);
+    if (st == USM_OK)
+        st = usm__be_queue_wait(ctx->be, q->native);
+    if (st == USM_OK)
+        st = usm__be_copy(ctx->be, q->native, back, block, sizeof back, 0, NULL, NULL);
+    if (st == USM_OK)
+        st = usm__be_queue_wait(ctx->be, q->native);
+    if (st == USM_OK && memcmp(out, back, sizeof out) != 0)
+        st = USM_E_NO_DATA_MOVED;
+    return st;
+}
+
+static usm_status no_data(const usm_device *dev)
+{
+    return usm__fail(USM_E_NO_DATA_MOVED,
+                     "%s (%s) completes copies without moving data: a driver without its device? "
+                     "see usm-info --doctor",
+                     dev->term, dev->desc.name);
+}
+
+usm_status usm__context_probe(usm_context *ctx, size_t index)
+{
+    usm__context_device *d     = &ctx->devices[index];
+    int                  known = usm_load_acquire(&d->moves_data);
+    usm_kind             kind  = usm_device_has(d->dev, USM_ASPECT_USM_DEVICE_ALLOCATIONS)
+                                     ? USM_DEVICE
+                                     : USM_SHARED;
+    void                *block = NULL;
+    usm_queue           *q;
+    usm_status           st;
+
+    if (known)
+        return known > 0 ? USM_OK : no_data(d->dev);
+    q = usm__context_queue(ctx, index, USM__QUEUE_STAGING);
+    if (!q)
+        return usm_last_status();
+    st = usm__be_mem_alloc(ctx->be, ctx->native, d->dev->desc.handle, kind, 64, 64, &block);
+    if (st != USM_OK)
+        return st;
+    st = there_and_back(ctx, q, block);
+    (void)usm__be_mem_free(ctx->be, ctx->native, kind, block, 64);
+    if (st == USM_OK || st == USM_E_NO_DATA_MOVED)
+        usm_store_release(&d->moves_data, st == USM_OK ? 1 : -1);
+    return st == USM_E_NO_DATA_MOVED ? no_data(d->dev) : st;
+}
+
+/* ---- over all contexts ---------------------------------------------------------- */
+
+uint64_t usm__contexts_live_bytes(const usm_device *dev)
+{
+    uint64_t sum = 0;
+
+    usm__mutex_lock(&all.lock);
+    USM_LIST_FOREACH (it, &all.list) {
+        usm_context *ctx = usm_container_of(it, usm_context, all);
+
+        usm__mutex_lock(&ctx->lock);
+        USM_LIST_FOREACH (jt, &ctx->pools) {
+            usm_pool *pool = usm_container_of(jt, usm_pool, link);
+
+            if (ctx->devices[pool->index].dev == dev && pool->kind != USM_HOST)
+                sum += usm__pool_live(pool);
+        }
+        usm__mutex_unlock(&ctx->lock);
+    }
+    usm__mutex_unlock(&all.lock);
+    return sum;
+}
+
+size_t usm__contexts_alive(void)
+{
+    size_t n = 0;
+
+    usm__mutex_lock(&all.lock);
+    USM_LIST_FOREACH (it, &all.list)
+        n++;
+    usm__mutex_unlock(&all.lock);
+    return n;
+}
+
+static void fork_context(usm_context *ctx, usm_fork_phase phase)
+{
+    usm__mutex_fork(&ctx->lock, (int)phase);
+    USM_LIST_FOREACH (it, &ctx->pools)
+        usm__pool_fork(usm_container_of(it, usm_pool, link), phase);
+}
+
+void usm__contexts_fork(usm_fork_phase phase)
+{
+    usm__mutex_fork(&all.lock, (int)phase);
+    USM_LIST_FOREACH (it, &all.list)
+        fork_context(usm_container_of(it, usm_context, all), phase);
+}

@@ -1,0 +1,77 @@
+/* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
+/* Contexts inside.  Two counts: `users` (the owner and queues with work) keep
+ * the memory, `refs` (users as a group, events, programs, kernels) keep the
+ * driver's context and the struct. */
+#ifndef USM_CORE_CONTEXT_H
+#define USM_CORE_CONTEXT_H
+
+#include "base/inline/list.h"
+#include "base/mutex.h"
+#include "core/registry.h"
+
+#include <usm/usm.h>
+
+struct usm__program_cache;
+
+/* The core's own in-order queues.  A task that stages a copy runs while the queue
+ * it came from is held, so what it uses is never the queue of blocking copies. */
+typedef enum usm__own_queue { USM__QUEUE_BLOCKING = 0, USM__QUEUE_STAGING = 1 } usm__own_queue;
+
+/* Per device of the context. */
+typedef struct usm__context_device {
+    usm_device          *dev;
+    _Atomic(usm_pool *)  pools[4];   /* default pools by usm_kind                      */
+    _Atomic(usm_queue *) queues[2];  /* the core's own, by usm__own_queue              */
+    _Atomic(int)         moves_data; /* 0 not known, 1 yes, -1 no                      */
+} usm__context_device;
+
+struct usm_context {
+    usm__magic_word magic;
+    /* fixed after create */
+    const usm__backend  *be;
+    void                *native;
+    size_t               ndevices;
+    usm__context_device *devices;
+    usm_error_fn         on_error;
+    void                *user;
+    unsigned             fork_generation;
+    bool                 is_default;
+    /* atomic */
+    _Atomic(uint32_t) users, refs;
+    /* guarded by lock */
+    usm__mutex lock;
+    usm_list   pools;  /* usm_pool.link                                                */
+    usm_list   queues; /* usm_queue.link                                               */
+    usm_list   all;    /* in the list of all contexts (its own lock)                   */
+    /* the program cache has its own lock */
+    struct usm__program_cache *programs;
+};
+
+/* Handle and fork check. */
+usm_status usm__context_check(usm_context *ctx);
+/* ctx NULL is the default context (which may be started); NULL on failure. */
+usm_context *usm__context_or_default(usm_context *ctx);
+/* dev NULL: index 0.  A sub-device of a context's device is not in it. */
+usm_status usm__context_device_index(usm_context *ctx, const usm_device *dev, size_t *index);
+
+void usm__context_ref(usm_context *ctx);
+void usm__context_unref(usm_context *ctx);
+void usm__context_use(usm_context *ctx);
+void usm__context_unuse(usm_context *ctx);
+
+/* Made at first use; NULL and a story. */
+usm_queue *usm__context_queue(usm_context *ctx, size_t index, usm__own_queue which);
+/* Once per device: 64 bytes there and back.  USM_E_NO_DATA_MOVED. */
+usm_status usm__context_probe(usm_context *ctx, size_t index);
+/* A failure nobody asked for. */
+void usm__context_error(usm_context *ctx, usm_status status, const char *story);
+/* Memory inherited through fork() that must not be used here. */
+bool usm__context_is_inert(const usm_context *ctx);
+/* For fork handlers: all contexts' locks, their pools', in order. */
+void usm__contexts_fork(usm_fork_phase phase);
+/* Bytes in the program's hands on a device, over all contexts. */
+uint64_t usm__contexts_live_bytes(const usm_device *dev);
+/* How many contexts exist whose struct is still there: for leak gates. */
+size_t usm__contexts_alive(void);
+
+#endif

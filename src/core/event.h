@@ -1,0 +1,57 @@
+/* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
+/* Events inside, and the lists of dependencies that commands take. */
+#ifndef USM_CORE_EVENT_H
+#define USM_CORE_EVENT_H
+
+#include "core/context.h"
+#include "core/executor.h"
+
+struct usm_event {
+    usm__magic_word   magic;
+    usm_context      *ctx;    /* counted by refs                                       */
+    void             *native; /* the backend's, one reference                          */
+    bool              is_user;
+    bool              has_times;
+    _Atomic(uint32_t) refs;
+    _Atomic(int)      signalled; /* user events: 1 once usm_event_signal was accepted   */
+    _Atomic(int)      status;    /* user events: what it was signalled with             */
+};
+
+usm_status usm__event_check(usm_event *ev);
+/* An event is made before its command is queued, so that nothing can fail after:
+ * _new (NULL and a story), then _publish with the backend's event, whose reference
+ * it takes over, or _discard. */
+usm_event *usm__event_new(usm_context *ctx);
+void       usm__event_publish(usm_event *ev, void *native, bool has_times);
+void       usm__event_discard(usm_event *ev);
+
+/* A call for when a native event completes; embedded in its user's struct. */
+typedef struct usm__completion {
+    usm__job job;
+    void (*fn)(struct usm__completion *c); /* on an executor thread                    */
+    const usm__backend *be;
+    void               *native;
+    usm_status          status;
+} usm__completion;
+
+/* Runs fn on the executor once `native` is complete.  The caller keeps `native`
+ * alive until then (fn usually releases it). */
+usm_status usm__completion_arm(usm__completion *c, const usm__backend *be, void *native,
+                               void (*fn)(usm__completion *c));
+
+/* Native dependencies of a command on ctx: events of other contexts are bridged
+ * by a user event that their completion signals. */
+#define USM__DEPS_INLINE 8
+typedef struct usm__deps {
+    usm_context *ctx;
+    size_t       n, nbridges;
+    void       **native;
+    usm_event  **bridge; /* counted                                                     */
+    void        *inline_native[USM__DEPS_INLINE];
+    usm_event   *inline_bridge[USM__DEPS_INLINE];
+} usm__deps;
+
+usm_status usm__deps_init(usm__deps *d, usm_context *ctx, size_t ndeps, usm_event *const *deps);
+void       usm__deps_fini(usm__deps *d);
+
+#endif

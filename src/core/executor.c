@@ -1,0 +1,117 @@
+/* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
+/* The threads of core/executor.h: one list of jobs, one condition variable.
+ *
+ * Invariant: with a job in the list, some thread is awake, being woken or being
+ * started.  A job that blocks occupies its thread; the next post finds no idle
+ * one and starts another, so callbacks cannot deadlock each other (up to the
+ * cap, which nothing sane reaches).  In a forked child there are no threads
+ * and the list is emptied: its contexts are refused anyway. */
+#include "core/executor.h"
+
+#include "base/log.h"
+#include "base/mutex.h"
+#include "base/os.h"
+
+#include <errno.h>
+#include <time.h>
+
+#define THREADS_MAX  256
+#define THREADS_KEPT 2
+#define IDLE_NS      2000000000ull
+
+static struct {
+    usm__mutex     lock;
+    pthread_cond_t wake;
+    usm_list       jobs;
+    unsigned       threads, idle, posted; /* posted: jobs in the list                    */
+} ex = {USM__MUTEX_INIT(USM__RANK_EXECUTOR, "executor"), PTHREAD_COND_INITIALIZER,
+        {&ex.jobs, &ex.jobs}, 0, 0, 0};
+
+/* false: nothing came in time. */
+static bool wait_for_job(void)
+{
+    struct timespec until;
+    int             rc = 0;
+
+    clock_gettime(CLOCK_REALTIME, &until);
+    until.tv_sec += (time_t)(IDLE_NS / 1000000000ull);
+    ex.idle++;
+    while (rc == 0 && usm_list_is_empty(&ex.jobs))
+        rc = pthread_cond_timedwait(&ex.wake, &ex.lock.native, &until);
+    ex.idle--;
+    return !usm_list_is_empty(&ex.jobs);
+}
+
+static void thread_main(void *arg)
+{
+    (void)arg;
+    usm__mutex_lock(&ex.lock);
+    for (;;) {
+        usm_list *it = usm_list_pop(&ex.jobs);
+
+        if (it) {
+            usm__job *job = usm_container_of(it, usm__job, link);
+
+            ex.posted--;
+            usm__mutex_unlock(&ex.lock);
+            job->run(job);
+            usm__mutex_lock(&ex.lock);
+        } else if (!wait_for_job() && ex.threads > THREADS_KEPT) {
+            break;
+        }
+    }
+    ex.threads--;
+    usm__mutex_unlock(&ex.lock);
+}
+
+/* Counts the thread before it runs; 0 or errno. */
+static int start_thread(void)
+{
+    int rc;
+
+    ex.threads++;
+    usm__mutex_unlock(&ex.lock);
+    rc = usm__os_thread(thread_main, NULL, "usm-completion");
+    usm__mutex_lock(&ex.lock);
+    if (rc != 0)
+        ex.threads--;
+    return rc;
+}
+
+usm_status usm__executor_reserve(void)
+{
+    int rc = 0;
+
+    usm__mutex_lock(&ex.lock);
+    if (ex.threads == 0)
+        rc = start_thread();
+    usm__mutex_unlock(&ex.lock);
+    if (rc != 0)
+        return usm__fail(USM_E_SYSTEM, "a thread for completions cannot be started (errno %d)", rc);
+    return USM_OK;
+}
+
+void usm__executor_post(usm__job *job)
+{
+    usm__mutex_lock(&ex.lock);
+    usm_list_append(&ex.jobs, &job->link);
+    ex.posted++;
+    if (ex.posted > ex.idle && ex.threads < THREADS_MAX)
+        (void)start_thread(); /* the threads there are will get to it */
+    pthread_cond_signal(&ex.wake);
+    usm__mutex_unlock(&ex.lock);
+}
+
+void usm__executor_fork(usm_fork_phase phase)
+{
+    if (phase == USM_FORK_PREPARE) {
+        usm__mutex_lock_for_fork(&ex.lock);
+    } else if (phase == USM_FORK_PARENT) {
+        usm__mutex_unlock_after_fork(&ex.lock);
+    } else {
+        usm__mutex_reset_in_child(&ex.lock);
+        pthread_cond_init(&ex.wake, NULL);
+        usm_list_init(&ex.jobs);
+        ex.threads = ex.idle = ex.posted = 0;
+    }
+}

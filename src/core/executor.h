@@ -1,0 +1,27 @@
+/* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
+/* The threads that run completions, callbacks and host tasks.
+ *
+ * A job that may block gets a thread of its own: whenever a job is posted and no
+ * thread is idle, one more is started (up to 256), and idle ones beyond two end
+ * after 2 s.  Nothing polls. */
+#ifndef USM_CORE_EXECUTOR_H
+#define USM_CORE_EXECUTOR_H
+
+#include "base/inline/list.h"
+#include "base/status.h"
+
+#include <usm/pool_ops.h>
+
+typedef struct usm__job {
+    usm_list link;
+    void (*run)(struct usm__job *job); /* owns the job from then on                    */
+} usm__job;
+
+/* Makes sure that a thread exists, so that posting cannot fail.
+ *   USM_E_SYSTEM  no thread can be started */
+usm_status usm__executor_reserve(void);
+/* Never fails after a successful usm__executor_reserve(). */
+void usm__executor_post(usm__job *job);
+void usm__executor_fork(usm_fork_phase phase);
+
+#endif

@@ -1,0 +1,46 @@
+/* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
+/* What makes a public object recognisable: a magic word at its start.  Objects
+ * live in type-stable slots (base/meta.h), so a stale handle can be looked at;
+ * it is refused until its slot is handed out again. */
+#ifndef USM_CORE_HANDLE_H
+#define USM_CORE_HANDLE_H
+
+#include "base/inline/atomic.h"
+#include "base/status.h"
+
+typedef enum usm__magic {
+    USM__MAGIC_DEAD    = 0x64656164,
+    USM__MAGIC_DEVICE  = 0x75736d01,
+    USM__MAGIC_CONTEXT = 0x75736d02,
+    USM__MAGIC_QUEUE   = 0x75736d03,
+    USM__MAGIC_EVENT   = 0x75736d04,
+    USM__MAGIC_POOL    = 0x75736d05,
+    USM__MAGIC_PROGRAM = 0x75736d06,
+    USM__MAGIC_KERNEL  = 0x75736d07
+} usm__magic;
+
+typedef _Atomic(uint32_t) usm__magic_word;
+
+/* Writes the story for a handle that is not `want`. */
+usm_status usm__handle_refuse(const void *h, usm__magic want);
+
+static inline bool usm__handle_is(const void *h, usm__magic want)
+{
+    return h && ((uintptr_t)h & 7) == 0 &&
+           usm_load_acquire((usm__magic_word *)(uintptr_t)h) == (uint32_t)want;
+}
+
+static inline usm_status usm__handle_check(const void *h, usm__magic want)
+{
+    return usm__handle_is(h, want) ? USM_OK : usm__handle_refuse(h, want);
+}
+
+/* live -> dead, once: false when somebody was faster. */
+static inline bool usm__handle_kill(void *h, usm__magic was)
+{
+    uint32_t expected = (uint32_t)was;
+
+    return usm_cas_acq_rel((usm__magic_word *)h, &expected, (uint32_t)USM__MAGIC_DEAD);
+}
+
+#endif

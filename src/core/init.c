@@ -1,0 +1,197 @@
+/* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
+/* Start, end, the default context and queue, and fork.
+ *
+ * Starting is cheap and touches no driver.  The default context is made at
+ * first use from the selector's first device.  Shutdown ends only that: other
+ * contexts belong to others.  No destructor, no atexit: a process that ends
+ * makes no driver call on our behalf. */
+#include "core/init.h"
+
+#include "base/fork.h"
+#include "base/log.h"
+#include "base/settings.h"
+#include "core/area.h"
+#include "core/executor.h"
+#include "core/pool.h"
+#include "core/queue.h"
+#include "core/selector.h"
+
+#include <pthread.h>
+
+#include <usm/version.h>
+
+static struct {
+    usm__mutex              lock;
+    unsigned                count; /* usm_init() calls                                     */
+    _Atomic(bool)           down;
+    _Atomic(usm_context *)  context;
+    _Atomic(usm_queue *)    queue;
+    _Atomic(unsigned)       fork_generation;
+} lib = {.lock = USM__MUTEX_INIT(USM__RANK_INIT, "library")};
+
+static pthread_once_t start_once = PTHREAD_ONCE_INIT;
+
+int usm_version(void)
+{
+    return USM_VERSION;
+}
+
+unsigned usm__fork_generation(void)
+{
+    return usm_load_relaxed(&lib.fork_generation);
+}
+
+/* Locks are taken in the order of their ranks, so that nothing is half changed
+ * in the child; contexts' and pools' go through their own handler. */
+static void fork_all(usm_fork_phase phase)
+{
+    if (phase == USM_FORK_PREPARE)
+        usm__mutex_lock_for_fork(&lib.lock);
+    else if (phase == USM_FORK_PARENT)
+        usm__mutex_unlock_after_fork(&lib.lock);
+    else
+        usm__mutex_reset_in_child(&lib.lock);
+    usm__registry_fork(phase);
+    usm__contexts_fork(phase);
+    usm__map_fork(phase);
+    usm__executor_fork(phase);
+    usm__base_fork((int)phase);
+}
+
+static void fork_prepare(void)
+{
+    fork_all(USM_FORK_PREPARE);
+}
+
+static void fork_parent(void)
+{
+    fork_all(USM_FORK_PARENT);
+}
+
+static void fork_child(void)
+{
+    usm_add_relaxed(&lib.fork_generation, 1u);
+    fork_all(USM_FORK_CHILD);
+}
+
+static void start(void)
+{
+    usm__compose(); /* before the checks: pools are known by name then */
+    usm__setting_set_check("device_selector", usm__selector_check);
+    usm__setting_set_check("pool", usm__pool_setting_check);
+    usm__setting_set_check("memory_limit", usm__account_check);
+    usm__setting_set_check("hooks", usm__hooks_check);
+    usm__settings_warn_unknown();
+    (void)pthread_atfork(fork_prepare, fork_parent, fork_child);
+}
+
+usm_status usm__start(void)
+{
+    (void)pthread_once(&start_once, start);
+    return USM_OK;
+}
+
+bool usm__is_down(void)
+{
+    return usm_load_acquire(&lib.down);
+}
+
+usm_status usm__up(void)
+{
+    if (usm__is_down())
+        return usm__fail(USM_E_SHUTDOWN, "libusm was shut down; call usm_init() to use it again");
+    return usm__start();
+}
+
+usm_status usm_init(void)
+{
+    usm_status st = usm__start();
+
+    if (st != USM_OK)
+        return st;
+    usm__mutex_lock(&lib.lock);
+    lib.count++;
+    usm_store_release(&lib.down, false);
+    usm__mutex_unlock(&lib.lock);
+    return USM_OK;
+}
+
+void usm_shutdown(void)
+{
+    usm_context *ctx = NULL;
+    usm_queue   *q   = NULL;
+
+    usm__mutex_lock(&lib.lock);
+    if (lib.count > 0)
+        lib.count--;
+    if (lib.count == 0) {
+        usm_store_release(&lib.down, true);
+        q   = usm_swap_acq_rel(&lib.queue, NULL);
+        ctx = usm_swap_acq_rel(&lib.context, NULL);
+    }
+    usm__mutex_unlock(&lib.lock);
+    if (q)
+        usm__queue_retire(q);
+    usm_context_destroy(ctx);
+}
+
+/* Under the lock. */
+static usm_context *make_default_context(void)
+{
+    usm_context_desc desc  = USM_CONTEXT_DESC_INIT;
+    usm_device      *dev   = NULL;
+    size_t           count = 0;
+    usm_context     *ctx   = NULL;
+
+    if (usm_get_devices(&dev, 1, &count) != USM_OK)
+        return NULL;
+    desc.ndevices = 1;
+    desc.devices  = &dev;
+    if (usm_context_create(&desc, &ctx) != USM_OK)
+        return NULL;
+    ctx->is_default = true;
+    usm__info("using %s (%s), because %s", dev->term, dev->desc.name,
+              *usm__setting_text("device_selector")
+                  ? "the device selector names it first"
+                  : "it comes first in the default order: GPU, CPU, host");
+    return ctx;
+}
+
+usm_context *usm_default_context(void)
+{
+    usm_context *ctx = usm_load_acquire(&lib.context);
+
+    if (ctx && usm__context_check(ctx) == USM_OK)
+        return ctx;
+    if (ctx || usm__up() != USM_OK)
+        return NULL;
+    usm__mutex_lock(&lib.lock);
+    ctx = usm_load_acquire(&lib.context);
+    if (!ctx) {
+        ctx = make_default_context();
+        usm_store_release(&lib.context, ctx);
+    }
+    usm__mutex_unlock(&lib.lock);
+    return ctx;
+}
+
+usm_queue *usm_default_queue(void)
+{
+    usm_context *ctx = usm_default_context();
+    usm_queue   *q   = NULL;
+
+    if (!ctx)
+        return NULL;
+    q = usm_load_acquire(&lib.queue);
+    if (q)
+        return q;
+    usm__mutex_lock(&lib.lock);
+    q = usm_load_acquire(&lib.queue);
+    if (!q && usm_load_acquire(&lib.context) == ctx &&
+        usm__queue_make(ctx, 0, USM_QUEUE_IN_ORDER, &q) == USM_OK) {
+        q->is_internal = true;
+        usm_store_release(&lib.queue, q);
+    }
+    usm__mutex_unlock(&lib.lock);
+    return q;
+}

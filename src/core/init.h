@@ -1,0 +1,23 @@
+/* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
+/* Start and end of the library, and fork.  The parts above the core put what
+ * they need to be told into the hook points here: src/usm.c fills them. */
+#ifndef USM_CORE_INIT_H
+#define USM_CORE_INIT_H
+
+#include <usm/init.h>
+#include <usm/pool_ops.h>
+
+/* Once per process, on first use: registers what is built in (usm__compose),
+ * settings' checks, hooks, fork handlers.  Cheap when done. */
+usm_status usm__start(void);
+/* USM_E_SHUTDOWN between the last usm_shutdown() and the next usm_init(). */
+usm_status usm__up(void);
+bool       usm__is_down(void);
+
+/* Grows with every fork() this process descends from. */
+unsigned usm__fork_generation(void);
+
+/* src/usm.c: names every part and plugs them together. */
+void usm__compose(void);
+
+#endif

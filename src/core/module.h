@@ -1,0 +1,17 @@
+/* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
+/* Finding and loading modules: libusm_<what>_<name>.so in USM_PLUGIN_PATH, in
+ * usm-<abi>/ beside libusm.so, or in the build tree's lib folder. */
+#ifndef USM_CORE_MODULE_H
+#define USM_CORE_MODULE_H
+
+#include "base/status.h"
+
+#include <stddef.h>
+
+/* what: "backend" or "pool"; the entry is usm_<what>_entry.  `path` gets the file.
+ *   USM_E_NO_BACKEND  no such file (the story says where it was looked for), or it
+ *                     does not load (dlopen's text) */
+usm_status usm__module_load(const char *what, const char *name, char *path, size_t path_size,
+                            void **entry);
+
+#endif

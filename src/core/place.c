@@ -1,0 +1,139 @@
+/* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
+/* Looking at the pointers of a command, and other things all commands need.
+ * Called by core/copy.c, core/fill.c, core/task.c. */
+#include "base/os.h"
+#include "base/settings.h"
+#include "core/command.h"
+#include "core/pool.h"
+
+#include <sys/mman.h>
+#include <unistd.h>
+
+/* Whether every page of [p, p + n) is mapped: mincore() answers ENOMEM if not.
+ * Asked of pointers that are suspect (freed lately) and, with USM_VALIDATION, of
+ * all host memory. */
+static bool is_mapped(const void *p, size_t n)
+{
+    uintptr_t     page = (uintptr_t)sysconf(_SC_PAGESIZE);
+    uintptr_t     at = (uintptr_t)p & ~(page - 1), end = (uintptr_t)p + n;
+    unsigned char resident[256];
+
+    while (at < end) {
+        size_t span = end - at;
+
+        if (span > sizeof resident * page)
+            span = sizeof resident * page;
+        if (mincore((void *)at, span, resident) != 0)
+            return false;
+        at += span;
+    }
+    return true;
+}
+
+static usm_status check_host(const char *what, const void *p, size_t n)
+{
+    bool suspect = usm__freed_lately(p);
+
+    if ((suspect || usm__setting_bool("validation")) && !is_mapped(p, n))
+        return usm__fail(USM_E_INVALID_POINTER, "%s: %p %s", what, p,
+                         suspect ? "was freed; use it before usm_free()"
+                                 : "is no memory of this process");
+    return USM_OK;
+}
+
+static usm_status check_block(const char *what, usm__area *area, const void *p, size_t n)
+{
+    usm_block  block;
+    usm_status st = usm__pool_block(area, p, &block);
+    size_t     room;
+
+    if (st != USM_OK)
+        return usm__fail(USM_E_INVALID_POINTER, "%s: %p was freed; use it before usm_free()", what,
+                         p);
+    room = block.size - (size_t)((const char *)p - (const char *)block.base);
+    if (n > room)
+        return usm__fail(USM_E_SIZE,
+                         "%s: %zu bytes at %p run over the end of their block, which has %zu left",
+                         what, n, p, room);
+    return USM_OK;
+}
+
+usm_status usm__place_of(usm_queue *q, const char *what, const void *p, size_t n, usm__place *place)
+{
+    usm__area *area;
+
+    if (!p)
+        return usm__fail(USM_E_INVALID_POINTER, "%s: a pointer is NULL", what);
+    area           = usm__map_find(p);
+    place->area    = area;
+    place->is_far  = area && area->ctx != q->ctx && area->kind != USM_HOST;
+    place->is_ours = !place->is_far;
+    return area ? check_block(what, area, p, n) : check_host(what, p, n);
+}
+
+usm_status usm__submit_nothing(usm_queue *q, size_t ndeps, usm_event *const *deps, usm_event **ev)
+{
+    usm__submit s;
+    usm_status  st;
+    void       *gate = NULL;
+
+    st = usm__submit_begin(&s, q, ndeps, deps, ev);
+    if (st != USM_OK)
+        return st;
+    if (s.deps.n == 0 && !usm__queue_in_order(q)) {
+        /* A marker without dependencies would wait for the whole queue. */
+        st = usm__be_event_create_user(q->be, q->ctx->native, &gate);
+        if (st == USM_OK)
+            st = usm__be_event_signal(q->be, gate, USM_OK);
+        if (st == USM_OK)
+            st = usm__be_marker(q->be, q->native, 1, &gate, s.want ? &s.native : NULL);
+        if (gate)
+            usm__be_event_release(q->be, gate);
+        return usm__submit_end(&s, st);
+    }
+    return usm__submit_end(&s, usm__be_marker(q->be, q->native, USM__SUBMIT_ARGS(&s)));
+}
+
+typedef struct late_free {
+    usm__completion c;
+    usm_context    *ctx; /* counted */
+    void           *p;
+    bool            is_heap;
+} late_free;
+
+static void free_now(void *p, bool is_heap)
+{
+    if (is_heap)
+        usm__heap_free(p);
+    else
+        usm_free(p);
+}
+
+static void late_free_run(usm__completion *c)
+{
+    late_free *f = usm_container_of(c, late_free, c);
+
+    free_now(f->p, f->is_heap);
+    usm__be_event_release(c->be, c->native);
+    usm__context_unref(f->ctx);
+    usm__heap_free(f);
+}
+
+void usm__free_after(usm_context *ctx, void *native, void *p, bool is_heap)
+{
+    late_free *f = usm__heap_alloc(sizeof *f);
+
+    if (f) {
+        f->ctx     = ctx;
+        f->p       = p;
+        f->is_heap = is_heap;
+        usm__context_ref(ctx);
+        if (usm__completion_arm(&f->c, ctx->be, native, late_free_run) == USM_OK)
+            return;
+        usm__context_unref(ctx);
+        usm__heap_free(f);
+    }
+    (void)usm__be_event_wait(ctx->be, native);
+    usm__be_event_release(ctx->be, native);
+    free_now(p, is_heap);
+}

@@ -1,0 +1,364 @@
+/* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
+/* Queues and the frame of every submission (core/queue.h).
+ *
+ * Commands of one submission stay together in an in-order queue: it has a lock,
+ * which is held around the backend's calls.  A queue that is destroyed with work
+ * in flight keeps counting as a user of its context until its last command has
+ * ended, so that memory outlives the commands that use it. */
+#include "core/queue.h"
+
+#include "base/inline/bits.h"
+#include "base/log.h"
+#include "base/meta.h"
+#include "base/os.h"
+#include "core/init.h"
+
+static usm__meta_type queue_type =
+    USM__META_TYPE(struct usm_queue, sizeof(usm__magic_word), "queues");
+
+usm_status usm__queue_check(usm_queue *q)
+{
+    usm_status st = usm__handle_check(q, USM__MAGIC_QUEUE);
+
+    if (st == USM_OK && usm__context_is_inert(q->ctx))
+        st = usm__fail(USM_E_FORKED, "the queue was made before fork(); make one in the child");
+    return st;
+}
+
+/* ---- creation --------------------------------------------------------------------- */
+
+static usm_queue *new_queue(usm_context *ctx, size_t index, uint32_t flags)
+{
+    usm_queue *q = usm__meta_alloc(&queue_type);
+
+    if (!q) {
+        (void)usm__fail(USM_E_NO_MEMORY, "no host memory for a queue");
+        return NULL;
+    }
+    q->be    = ctx->be;
+    q->ctx   = ctx;
+    q->index = index;
+    q->dev   = ctx->devices[index].dev;
+    q->flags = flags;
+    usm__mutex_init(&q->lock, USM__RANK_QUEUE, "queue");
+    usm_list_init(&q->link);
+    return q;
+}
+
+static void publish(usm_queue *q, usm_queue **out)
+{
+    usm__context_use(q->ctx);
+    usm__mutex_lock(&q->ctx->lock);
+    usm_list_append(&q->ctx->queues, &q->link);
+    usm__mutex_unlock(&q->ctx->lock);
+    usm_store_release(&q->magic, (uint32_t)USM__MAGIC_QUEUE);
+    *out = q;
+}
+
+static void discard(usm_queue *q)
+{
+    usm__mutex_fini(&q->lock);
+    usm__meta_free(&queue_type, q);
+}
+
+usm_status usm__queue_make(usm_context *ctx, size_t index, uint32_t flags, usm_queue **out)
+{
+    usm_queue *q;
+    usm_status st;
+
+    if (usm__context_is_inert(ctx))
+        return usm__fail(USM_E_FORKED, "the context was made before fork(); make one in the child");
+    q = new_queue(ctx, index, flags);
+    if (!q)
+        return USM_E_NO_MEMORY;
+    st = usm__be_queue_create(ctx->be, ctx->native, q->dev->desc.handle, flags, &q->native);
+    if (st == USM_OK)
+        publish(q, out);
+    else
+        discard(q);
+    return st;
+}
+
+static usm_status check_flags(const usm_device *dev, uint32_t flags)
+{
+    if (flags & ~(uint32_t)(USM_QUEUE_OUT_OF_ORDER | USM_QUEUE_PROFILING))
+        return usm__fail(USM_E_INVALID, "usm_queue_create: unknown flags 0x%x", flags);
+    if ((flags & USM_QUEUE_OUT_OF_ORDER) && !usm_device_has(dev, USM_ASPECT_OUT_OF_ORDER_QUEUE))
+        return usm__fail(USM_E_NOT_SUPPORTED, "%s has no out-of-order queues", dev->term);
+    if ((flags & USM_QUEUE_PROFILING) && !usm_device_has(dev, USM_ASPECT_QUEUE_PROFILING))
+        return usm__fail(USM_E_NOT_SUPPORTED, "%s cannot time its commands", dev->term);
+    return USM_OK;
+}
+
+usm_status usm_queue_create(usm_context *ctx, usm_device *dev, const usm_queue_desc *desc,
+                            usm_queue **q)
+{
+    const usm_queue_desc defaults = USM_QUEUE_DESC_INIT;
+    size_t               index    = 0;
+    usm_status           st       = USM_OK;
+
+    if (!ctx) {
+        ctx = usm_default_context();
+        if (!ctx)
+            return usm_last_status();
+    }
+    st = usm__context_check(ctx);
+    if (st == USM_OK)
+        st = usm__context_device_index(ctx, dev, &index);
+    if (st != USM_OK)
+        return st;
+    if (!desc)
+        desc = &defaults;
+    if (!q || desc->struct_size < sizeof *desc)
+        return usm__fail(q ? USM_E_ABI : USM_E_INVALID, "usm_queue_create: %s",
+                         q ? "start with USM_QUEUE_DESC_INIT" : "q is NULL");
+    st = check_flags(ctx->devices[index].dev, desc->flags);
+    return st == USM_OK ? usm__queue_make(ctx, index, desc->flags, q) : st;
+}
+
+static usm_status index_of_handle(usm_context *ctx, const void *handle, size_t *index)
+{
+    for (size_t i = 0; i < ctx->ndevices; i++)
+        if (ctx->devices[i].dev->desc.handle == handle) {
+            *index = i;
+            return USM_OK;
+        }
+    return usm__fail(USM_E_INVALID, "the native queue's device is not in the context");
+}
+
+usm_status usm_queue_from_native(usm_context *ctx, void *handle, usm_ownership ownership,
+                                 usm_queue **out)
+{
+    void      *native = NULL, *dev = NULL;
+    uint32_t   flags = 0;
+    size_t     index = 0;
+    usm_queue *q;
+    usm_status st = usm__context_check(ctx);
+
+    if (st != USM_OK)
+        return st;
+    if (!handle || !out)
+        return usm__fail(USM_E_INVALID, "usm_queue_from_native: %s is NULL",
+                         handle ? "q" : "handle");
+    st = usm__be_queue_from_native(ctx->be, ctx->native, handle, ownership, &native, &dev, &flags);
+    if (st != USM_OK)
+        return st;
+    st = index_of_handle(ctx, dev, &index);
+    q  = st == USM_OK ? new_queue(ctx, index, flags) : NULL;
+    if (!q) {
+        usm__be_queue_destroy(ctx->be, native);
+        return st != USM_OK ? st : USM_E_NO_MEMORY;
+    }
+    q->native = native;
+    /* Its owner may have queued work that we know nothing of. */
+    usm_store_relaxed(&q->submitted, (uint64_t)1);
+    publish(q, out);
+    return USM_OK;
+}
+
+/* ---- end ------------------------------------------------------------------------------ */
+
+static void gone(usm_queue *q)
+{
+    usm_context *ctx = q->ctx;
+
+    usm__mutex_fini(&q->lock);
+    usm__meta_free(&queue_type, q);
+    usm__context_unuse(ctx);
+}
+
+static void last_command_ended(usm__completion *c)
+{
+    usm_queue *q = usm_container_of(c, usm_queue, last);
+
+    usm__be_event_release(q->be, c->native);
+    gone(q);
+}
+
+/* An event for the end of all that was submitted; NULL when all has ended. */
+static void *last_event(usm_queue *q)
+{
+    void *ev = NULL;
+
+    if (usm_load_relaxed(&q->submitted) == 0 ||
+        usm__be_marker(q->be, q->native, 0, NULL, &ev) != USM_OK)
+        return NULL;
+    if (usm__be_event_query(q->be, ev) == USM_E_NOT_READY)
+        return ev;
+    usm__be_event_release(q->be, ev);
+    return NULL;
+}
+
+void usm__queue_retire(usm_queue *q)
+{
+    void *ev;
+
+    if (!usm__handle_kill(q, USM__MAGIC_QUEUE))
+        return;
+    usm__mutex_lock(&q->ctx->lock);
+    usm_list_remove(&q->link);
+    usm__mutex_unlock(&q->ctx->lock);
+    if (usm__context_is_inert(q->ctx))
+        return; /* the parent's */
+    ev = last_event(q);
+    usm__be_queue_destroy(q->be, q->native);
+    if (!ev) {
+        gone(q);
+    } else if (usm__completion_arm(&q->last, q->be, ev, last_command_ended) != USM_OK) {
+        (void)usm__be_event_wait(q->be, ev); /* no thread to be had: wait here */
+        usm__be_event_release(q->be, ev);
+        gone(q);
+    }
+}
+
+void usm_queue_destroy(usm_queue *q)
+{
+    if (!q || usm__handle_check(q, USM__MAGIC_QUEUE) != USM_OK)
+        return;
+    if (q->is_internal) {
+        usm__warn("usm_queue_destroy: the default queue is the library's");
+        return;
+    }
+    usm__queue_retire(q);
+}
+
+/* ---- waiting ---------------------------------------------------------------------------- */
+
+usm_status usm_queue_wait(usm_queue *q)
+{
+    usm_status st = usm__queue_check(q);
+
+    return st == USM_OK ? usm__be_queue_wait(q->be, q->native) : st;
+}
+
+usm_status usm_queue_query(usm_queue *q)
+{
+    void      *ev = NULL;
+    usm_status st = usm__queue_check(q);
+
+    if (st != USM_OK || usm_load_relaxed(&q->submitted) == 0)
+        return st;
+    st = usm__be_marker(q->be, q->native, 0, NULL, &ev);
+    if (st != USM_OK)
+        return st;
+    st = usm__be_event_query(q->be, ev);
+    usm__be_event_release(q->be, ev);
+    if (st == USM_E_NOT_READY)
+        return usm__fail(USM_E_NOT_READY, "the queue has unfinished commands");
+    return USM_OK;
+}
+
+usm_context *usm_queue_get_context(usm_queue *q)
+{
+    return usm__queue_check(q) == USM_OK ? q->ctx : NULL;
+}
+
+usm_device *usm_queue_get_device(usm_queue *q)
+{
+    return usm__queue_check(q) == USM_OK ? q->dev : NULL;
+}
+
+/* ---- submission ---------------------------------------------------------------------------- */
+
+usm_status usm__submit_begin(usm__submit *s, usm_queue *q, size_t ndeps, usm_event *const *deps,
+                             usm_event **ev)
+{
+    usm_status st = usm__queue_check(q);
+
+    if (st != USM_OK)
+        return st;
+    st = usm__deps_init(&s->deps, q->ctx, ndeps, deps);
+    if (st != USM_OK)
+        return st;
+    s->event = ev ? usm__event_new(q->ctx) : NULL;
+    if (ev && !s->event) {
+        usm__deps_fini(&s->deps);
+        return USM_E_NO_MEMORY;
+    }
+    s->q      = q;
+    s->out    = ev;
+    s->native = NULL;
+    s->linked = NULL;
+    s->want   = ev != NULL || q->ctx->on_error != NULL;
+    if (usm__queue_in_order(q))
+        usm__mutex_lock(&q->lock);
+    usm_add_relaxed(&q->submitted, (uint64_t)1);
+    return USM_OK;
+}
+
+/* A command without a caller's event in a context with an error callback. */
+typedef struct watch {
+    usm__completion c;
+    usm_context    *ctx; /* counted */
+} watch;
+
+static void watch_run(usm__completion *c)
+{
+    watch *w = usm_container_of(c, watch, c);
+
+    if (c->status < 0)
+        usm__context_error(w->ctx, c->status,
+                           "a command that was submitted without an event failed");
+    usm__be_event_release(c->be, c->native);
+    usm__context_unref(w->ctx);
+    usm__heap_free(w);
+}
+
+static void watch_command(usm_context *ctx, void *native)
+{
+    watch *w = usm__heap_alloc(sizeof *w);
+
+    if (w) {
+        w->ctx = ctx;
+        usm__context_ref(ctx);
+        if (usm__completion_arm(&w->c, ctx->be, native, watch_run) == USM_OK)
+            return;
+        usm__context_unref(ctx);
+        usm__heap_free(w);
+    }
+    usm__be_event_release(ctx->be, native); /* unwatched: the command goes on */
+}
+
+usm_status usm__submit_end(usm__submit *s, usm_status status)
+{
+    usm_queue *q = s->q;
+
+    if (usm__queue_in_order(q))
+        usm__mutex_unlock(&q->lock);
+    usm__deps_fini(&s->deps);
+    if (s->linked)
+        usm__be_event_release(q->be, s->linked);
+    if (status != USM_OK) {
+        if (s->native)
+            usm__be_event_release(q->be, s->native);
+        if (s->event)
+            usm__event_discard(s->event);
+        return status;
+    }
+    if (s->event) {
+        usm__event_publish(s->event, s->native, (q->flags & USM_QUEUE_PROFILING) != 0);
+        *s->out = s->event;
+    } else if (s->native) {
+        watch_command(q->ctx, s->native);
+    }
+    return USM_OK;
+}
+
+void usm__submit_chain(usm__submit *s)
+{
+    usm__deps_fini(&s->deps);
+    if (s->linked)
+        usm__be_event_release(s->q->be, s->linked);
+    s->linked = s->native;
+    s->native = NULL;
+    if (s->linked) {
+        s->deps.native[0] = s->linked;
+        s->deps.n         = 1;
+    }
+}
+
+void usm__submit_want(usm__submit *s, bool is_last)
+{
+    s->want = is_last ? s->out != NULL || s->q->ctx->on_error != NULL
+                      : !usm__queue_in_order(s->q);
+}

@@ -1,0 +1,62 @@
+/* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
+/* Which backends and pools exist, and the devices they have.
+ *
+ * src/usm.c registers the built-in ones and names the modules; a module is
+ * loaded when a selector or a setting first needs it.  Backends and devices
+ * live as long as the process. */
+#ifndef USM_CORE_REGISTRY_H
+#define USM_CORE_REGISTRY_H
+
+#include "core/backend.h"
+#include "core/handle.h"
+
+#include <usm/pool_ops.h>
+
+struct usm_device {
+    usm__magic_word    magic;
+    usm__backend      *be;
+    usm_backend_device desc;
+    usm_device        *parent;
+    size_t             depth;     /* 0 = root                                          */
+    size_t             index[3];  /* as in the selector term                           */
+    char               term[64];  /* "opencl:0.1"                                      */
+    usm_device       **parts;     /* guarded by the registry's lock until `parted`     */
+    size_t             nparts;
+    _Atomic(bool)      parted;
+    _Atomic(uint64_t)  reserved;  /* bytes of areas on it, all contexts: the account   */
+    _Atomic(uint64_t)  limit;     /* USM_MEMORY_LIMIT for device memory; 0 = none      */
+};
+
+/* A backend as usm-info shows it. */
+typedef struct usm__backend_slot {
+    char         name[32];
+    char         path[512];  /* of the module; "built in"                              */
+    char         reason[512]; /* why it was refused or has no devices; ""              */
+    bool         tried, ok;
+    usm__backend be;
+    usm_device **devices; /* root devices                                              */
+    size_t       ndevices;
+} usm__backend_slot;
+
+/* Called by src/usm.c before anything else.  The order of registration is the
+ * order of preference among devices of one type. */
+void usm__registry_add_backend(const char *name, usm_backend_entry_fn *entry);
+void usm__registry_add_pool(const char *name, usm_pool_entry_fn *entry);
+
+/* Loads and enumerates; NULL and a story when the backend cannot be had. Takes
+ * the registry's lock. */
+usm__backend_slot *usm__registry_backend(const char *name);
+/* All registered backends, tried or not. */
+size_t             usm__registry_backends(usm__backend_slot **list, size_t cap);
+const usm_pool_ops *usm__registry_pool(const char *name);
+bool                usm__registry_has_pool(const char *name); /* no lock, loads nothing */
+/* Enumerates dev's parts; 0 when it has none. */
+size_t usm__registry_parts(usm_device *dev, usm_device *const **parts);
+/* The device of `be` with this handle; made from desc when unknown. NULL: no memory. */
+usm_device *usm__registry_device_of(usm__backend *be, const usm_backend_device *desc);
+void        usm__registry_fork(usm_fork_phase phase);
+
+/* The table given to modules. */
+extern const usm_host_api usm__host_api;
+
+#endif
