@@ -1,0 +1,195 @@
+/* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
+/* One command, handed to the driver: by cl_intel_unified_shared_memory or by SVM,
+ * as the context goes.  Not here: wait lists and events (submit.c), arguments of
+ * kernels (kernel.c).  Called by submit.c.
+ *
+ * Hidden here: OpenCL has no copy of rectangles between pointers, so on CPUs a
+ * host function does it and elsewhere each row is a copy; hints a driver refuses
+ * become markers. */
+#include "opencl.h"
+
+#include <string.h>
+
+static cl_int copy_bytes(const ocl_queue *q, void *dst, const void *src, size_t n, cl_uint nwait,
+                         const cl_event *wait, cl_event *event)
+{
+    if (q->ctx->way == OCL_WAY_USM)
+        return q->ctx->ext->clEnqueueMemcpyINTEL(q->native, CL_FALSE, dst, src, n, nwait, wait,
+                                                 event);
+    return cl.clEnqueueSVMMemcpy(q->native, CL_FALSE, dst, src, n, nwait, wait, event);
+}
+
+static cl_int fill(const ocl_queue *q, const ocl_command *cmd, cl_uint nwait, const cl_event *wait,
+                   cl_event *event)
+{
+    if (q->ctx->way == OCL_WAY_USM)
+        return q->ctx->ext->clEnqueueMemFillINTEL(q->native, cmd->as.fill.dst, cmd->as.fill.pattern,
+                                                  cmd->as.fill.pattern_size, cmd->as.fill.size,
+                                                  nwait, wait, event);
+    return cl.clEnqueueSVMMemFill(q->native, cmd->as.fill.dst, cmd->as.fill.pattern,
+                                  cmd->as.fill.pattern_size, cmd->as.fill.size, nwait, wait, event);
+}
+
+/* --- rectangles -------------------------------------------------------------- */
+
+static void CL_CALLBACK copy_rows_on_host(void *args)
+{
+    ocl_rect    rect;
+    char       *dst;
+    const char *src;
+
+    memcpy(&rect, args, sizeof(rect)); /* the driver's copy may be aligned anyhow */
+    dst = rect.dst;
+    src = rect.src;
+    for (size_t y = 0; y < rect.height; y++)
+        memcpy(dst + y * rect.dst_pitch, src + y * rect.src_pitch, rect.width);
+}
+
+#define ROWS_AT_ONCE 64
+
+/* Rows whose completion is not yet in a marker. Its first may be such a marker. */
+typedef struct row_events {
+    cl_event events[ROWS_AT_ONCE];
+    cl_uint  n;
+} row_events;
+
+static cl_int gather(const ocl_queue *q, row_events *rows, cl_event *event)
+{
+    cl_int err = cl.clEnqueueMarkerWithWaitList(q->native, rows->n, rows->events, event);
+
+    for (cl_uint i = 0; i < rows->n; i++)
+        cl.clReleaseEvent(rows->events[i]);
+    rows->n = 0;
+    return err;
+}
+
+/* Row by row.  In order, the last row ends all; out of order each waits for the
+ * same, and markers gather them, 64 at a time. */
+static cl_int copy_rows(const ocl_queue *q, const ocl_rect *rect, cl_uint nwait,
+                        const cl_event *wait, cl_event *event)
+{
+    bool        gathers = event && (q->flags & USM_QUEUE_OUT_OF_ORDER);
+    row_events  rows    = {.n = 0};
+    char       *dst     = rect->dst;
+    const char *src     = rect->src;
+    cl_int      err     = CL_SUCCESS;
+
+    for (size_t y = 0; y < rect->height && !err; y++) {
+        cl_event *mine = gathers                 ? &rows.events[rows.n]
+                         : y + 1 == rect->height ? event
+                                                 : NULL;
+
+        err = copy_bytes(q, dst + y * rect->dst_pitch, src + y * rect->src_pitch, rect->width,
+                         nwait, wait, mine);
+        if (err || !gathers)
+            continue;
+        rows.n++;
+        if (rows.n == ROWS_AT_ONCE && y + 1 < rect->height) {
+            cl_event sum = NULL;
+
+            err = gather(q, &rows, &sum);
+            if (!err)
+                rows.events[rows.n++] = sum;
+        }
+    }
+    if (!gathers)
+        return err;
+    if (!err)
+        return gather(q, &rows, event);
+    while (rows.n)
+        cl.clReleaseEvent(rows.events[--rows.n]);
+    return err;
+}
+
+static cl_int copy_rect(const ocl_queue *q, const ocl_rect *rect, cl_uint nwait,
+                        const cl_event *wait, cl_event *event)
+{
+    ocl_rect args = *rect;
+    cl_int   err  = CL_INVALID_OPERATION;
+
+    if (rect->dst_pitch == rect->width && rect->src_pitch == rect->width)
+        return copy_bytes(q, rect->dst, rect->src, rect->width * rect->height, nwait, wait, event);
+    if (q->dev->runs_native && rect->height > 1)
+        err = cl.clEnqueueNativeKernel(q->native, copy_rows_on_host, &args, sizeof(args), 0, NULL,
+                                       NULL, nwait, wait, event);
+    if (err == CL_INVALID_OPERATION)
+        err = copy_rows(q, rect, nwait, wait, event);
+    return err;
+}
+
+/* --- the rest -------------------------------------------------------------------- */
+
+static cl_int marker(const ocl_queue *q, cl_uint nwait, const cl_event *wait, cl_event *event)
+{
+    return cl.clEnqueueMarkerWithWaitList(q->native, nwait, wait, event);
+}
+
+/* Flags 0 is "to the device, with its contents".  Intel's CPU runtime refuses 0,
+ * and what it accepts means to the host, or contents lost: it gets a marker. */
+static cl_int prefetch(const ocl_queue *q, const ocl_command *cmd, cl_uint nwait,
+                       const cl_event *wait, cl_event *event)
+{
+    const ocl_extensions *ext = q->ctx->ext;
+    const void           *p   = cmd->as.range.p;
+    size_t                n   = cmd->as.range.n;
+    cl_int                err = CL_INVALID_OPERATION;
+
+    if (q->ctx->way == OCL_WAY_USM && ext->clEnqueueMigrateMemINTEL)
+        err = ext->clEnqueueMigrateMemINTEL(q->native, p, n, 0, nwait, wait, event);
+    if (q->ctx->way == OCL_WAY_SVM && q->ctx->platform->version >= 201 && cl.clEnqueueSVMMigrateMem)
+        err = cl.clEnqueueSVMMigrateMem(q->native, 1, &p, &n, 0, nwait, wait, event);
+    return err ? marker(q, nwait, wait, event) : CL_SUCCESS;
+}
+
+static cl_int launch(const ocl_queue *q, const ocl_command *cmd, cl_uint nwait,
+                     const cl_event *wait, cl_event *event)
+{
+    return cl.clEnqueueNDRangeKernel(q->native, cmd->as.launch.instance->native,
+                                     cmd->as.launch.dims,
+                                     cmd->as.launch.has_offset ? cmd->as.launch.offset : NULL,
+                                     cmd->as.launch.global,
+                                     cmd->as.launch.has_local ? cmd->as.launch.local : NULL, nwait,
+                                     wait, event);
+}
+
+cl_int ocl_command_run(ocl_queue *q, const ocl_command *cmd, cl_uint nwait, const cl_event *wait,
+                       cl_event *event)
+{
+    const ocl_rect *rect = &cmd->as.rect;
+
+    switch (cmd->type) {
+    case OCL_COPY:
+        return copy_bytes(q, rect->dst, rect->src, rect->width, nwait, wait, event);
+    case OCL_COPY_2D:
+        return copy_rect(q, rect, nwait, wait, event);
+    case OCL_FILL:
+        return fill(q, cmd, nwait, wait, event);
+    case OCL_PREFETCH:
+        return prefetch(q, cmd, nwait, wait, event);
+    case OCL_MARKER:
+        return marker(q, nwait, wait, event);
+    case OCL_BARRIER:
+        return cl.clEnqueueBarrierWithWaitList(q->native, nwait, wait, event);
+    case OCL_LAUNCH:
+        return launch(q, cmd, nwait, wait, event);
+    }
+    return CL_INVALID_OPERATION;
+}
+
+const char *ocl_command_name(const ocl_command *cmd)
+{
+    static const char *const names[] = {
+        [OCL_COPY] = "the copy",         [OCL_COPY_2D] = "the 2-D copy",
+        [OCL_FILL] = "the fill",         [OCL_PREFETCH] = "the prefetch",
+        [OCL_MARKER] = "the marker",     [OCL_BARRIER] = "the barrier",
+        [OCL_LAUNCH] = "the launch",
+    };
+
+    return names[cmd->type];
+}
+
+void ocl_command_drop(const ocl_command *cmd)
+{
+    if (cmd->type == OCL_LAUNCH)
+        ocl_instance_give_back(cmd->as.launch.instance);
+}

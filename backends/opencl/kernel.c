@@ -1,0 +1,298 @@
+/* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
+/* Kernels, their arguments, launches.
+ *
+ * A cl_kernel holds its arguments, and setting them is not thread-safe: so each
+ * launch takes a native kernel of its own out of a few idle ones, sets the
+ * arguments, and gives it back when the command is with the driver, which has
+ * copied them.  A launch that is held back (submit.c) keeps its instance.
+ *
+ * Not here: checking counts and kinds against kernel_info (the core). */
+#include "opencl.h"
+
+#include <string.h>
+
+/* --- instances --------------------------------------------------------------------- */
+
+static usm_status instance_new(ocl_kernel *kernel, ocl_instance **out)
+{
+    ocl_instance *instance = ocl_host->heap_alloc(sizeof(*instance));
+    cl_bool       yes      = CL_TRUE;
+    cl_int        err      = CL_SUCCESS;
+
+    if (!instance)
+        return ocl_no_memory();
+    instance->kernel = kernel;
+    instance->native = cl.clCreateKernel(kernel->program->native, kernel->name, &err);
+    if (err) {
+        ocl_host->heap_free(instance);
+        if (err == CL_INVALID_KERNEL_NAME)
+            return ocl_host->report(USM_E_NO_KERNEL, "the program has no kernel \"%s\"",
+                                    kernel->name);
+        return ocl_fail(err, "clCreateKernel");
+    }
+    /* SVM wants to be told that a kernel may be given malloc'ed memory. */
+    if (kernel->program->ctx->way == OCL_WAY_SVM &&
+        (kernel->program->ctx->svm & CL_DEVICE_SVM_FINE_GRAIN_SYSTEM))
+        (void)cl.clSetKernelExecInfo(instance->native, CL_KERNEL_EXEC_INFO_SVM_FINE_GRAIN_SYSTEM,
+                                     sizeof(yes), &yes);
+    *out = instance;
+    return USM_OK;
+}
+
+static void instance_delete(ocl_instance *instance)
+{
+    cl.clReleaseKernel(instance->native);
+    ocl_host->heap_free(instance);
+}
+
+static void kernel_unref(ocl_kernel *kernel)
+{
+    if (!usm_ref_drop(&kernel->refs))
+        return;
+    for (size_t i = 0; i < OCL_IDLE_INSTANCES; i++) {
+        ocl_instance *instance = usm_load_acquire(&kernel->idle[i]);
+
+        if (instance)
+            instance_delete(instance);
+    }
+    ocl_program_unref(kernel->program);
+    ocl_host->heap_free(kernel);
+}
+
+/* The caller's alone until it is given back; holds a reference to the kernel. */
+static usm_status instance_take(ocl_kernel *kernel, ocl_instance **out)
+{
+    ocl_instance *instance = NULL;
+    usm_status    status   = USM_OK;
+
+    for (size_t i = 0; i < OCL_IDLE_INSTANCES && !instance; i++)
+        if (usm_load_relaxed(&kernel->idle[i]))
+            instance = usm_swap_acq_rel(&kernel->idle[i], NULL);
+    if (!instance)
+        status = instance_new(kernel, &instance);
+    if (status)
+        return status;
+    usm_ref_take(&kernel->refs);
+    *out = instance;
+    return USM_OK;
+}
+
+static bool put_idle(ocl_instance *instance)
+{
+    for (size_t i = 0; i < OCL_IDLE_INSTANCES; i++) {
+        ocl_instance *none = NULL;
+
+        if (!usm_load_relaxed(&instance->kernel->idle[i]) &&
+            usm_cas_acq_rel(&instance->kernel->idle[i], &none, instance))
+            return true;
+    }
+    return false;
+}
+
+void ocl_instance_give_back(ocl_instance *instance)
+{
+    ocl_kernel *kernel = instance->kernel;
+
+    /* A list of pointers cannot be taken back everywhere (NEO refuses an empty
+     * one), and its blocks may be freed soon. */
+    if (instance->has_list || !put_idle(instance))
+        instance_delete(instance);
+    kernel_unref(kernel);
+}
+
+/* --- kernels ---------------------------------------------------------------------------- */
+
+usm_status ocl_kernel_create(void *program, const char *name, void **out)
+{
+    ocl_program  *p      = program;
+    size_t        size   = strlen(name) + 1;
+    ocl_kernel   *kernel = ocl_host->heap_alloc(sizeof(*kernel) + size);
+    ocl_instance *first  = NULL;
+    usm_status    status;
+
+    if (!kernel)
+        return ocl_no_memory();
+    kernel->program = p;
+    memcpy(kernel->name, name, size);
+    status = instance_new(kernel, &first);
+    if (status) {
+        ocl_host->heap_free(kernel);
+        return status;
+    }
+    usm_store_relaxed(&kernel->refs, 1);
+    usm_store_release(&kernel->idle[0], first);
+    usm_ref_take(&p->refs);
+    *out = kernel;
+    return USM_OK;
+}
+
+void ocl_kernel_destroy(void *kernel)
+{
+    if (kernel)
+        kernel_unref(kernel);
+}
+
+static usm_arg_kind arg_kind(cl_kernel native, cl_uint index)
+{
+    cl_kernel_arg_address_qualifier where = 0;
+
+    if (cl.clGetKernelArgInfo(native, index, CL_KERNEL_ARG_ADDRESS_QUALIFIER, sizeof(where), &where,
+                              NULL))
+        return USM_ARG_NONE;
+    switch (where) {
+    case CL_KERNEL_ARG_ADDRESS_GLOBAL:
+    case CL_KERNEL_ARG_ADDRESS_CONSTANT:
+        return USM_ARG_POINTER;
+    case CL_KERNEL_ARG_ADDRESS_LOCAL:
+        return USM_ARG_LOCAL;
+    case CL_KERNEL_ARG_ADDRESS_PRIVATE:
+        return USM_ARG_VALUE;
+    default:
+        return USM_ARG_NONE;
+    }
+}
+
+usm_status ocl_kernel_info(void *kernel, size_t *nargs, usm_arg_kind *kinds, size_t cap)
+{
+    ocl_instance *instance = NULL;
+    cl_uint       n        = 0;
+    usm_status    status   = instance_take(kernel, &instance);
+    cl_int        err;
+
+    if (status)
+        return status;
+    err = cl.clGetKernelInfo(instance->native, CL_KERNEL_NUM_ARGS, sizeof(n), &n, NULL);
+    if (err) {
+        status = ocl_fail(err, "clGetKernelInfo(CL_KERNEL_NUM_ARGS)");
+    } else {
+        for (cl_uint i = 0; i < n && i < cap; i++)
+            kinds[i] = arg_kind(instance->native, i);
+        *nargs = n;
+    }
+    ocl_instance_give_back(instance);
+    return status;
+}
+
+/* --- arguments --------------------------------------------------------------------------- */
+
+static cl_int set_arg(const ocl_context *ctx, cl_kernel native, cl_uint index, const usm_arg *arg)
+{
+    if (arg->kind == USM_ARG_VALUE)
+        return cl.clSetKernelArg(native, index, arg->size, arg->value);
+    if (arg->kind == USM_ARG_LOCAL)
+        return cl.clSetKernelArg(native, index, arg->size, NULL);
+    if (ctx->way == OCL_WAY_USM)
+        return ctx->ext->clSetKernelArgMemPointerINTEL(native, index, arg->value);
+    return cl.clSetKernelArgSVMPointer(native, index, arg->value);
+}
+
+static usm_status arg_failed(const ocl_kernel *kernel, size_t index, const usm_arg *arg, cl_int err)
+{
+    static const char *const kinds[] = {
+        [USM_ARG_NONE]  = "nothing",
+        [USM_ARG_POINTER] = "a pointer",
+        [USM_ARG_VALUE] = "a value",
+        [USM_ARG_LOCAL] = "local memory",
+    };
+    usm_status status = native_to_status(err);
+
+    if (status == USM_E_NO_MEMORY)
+        return ocl_fail(err, "setting a kernel argument");
+    return ocl_host->report(USM_E_ARGUMENTS,
+                            "argument %zu of kernel \"%s\" cannot be %s of %zu bytes (%s, %d): "
+                            "compare it with the kernel's declaration",
+                            index, kernel->name, kinds[arg->kind], arg->size, ocl_error_name(err),
+                            (int)err);
+}
+
+static usm_status set_args(ocl_instance *instance, const usm_launch *launch)
+{
+    const ocl_kernel *kernel = instance->kernel;
+
+    for (size_t i = 0; i < launch->nargs; i++) {
+        cl_int err = set_arg(kernel->program->ctx, instance->native, (cl_uint)i, &launch->args[i]);
+
+        if (err)
+            return arg_failed(kernel, i, &launch->args[i], err);
+    }
+    return USM_OK;
+}
+
+static cl_int set_kinds(ocl_instance *instance, uint32_t wanted)
+{
+    static const struct {
+        uint32_t            kind;
+        cl_kernel_exec_info info;
+    } flags[] = {
+        {USM_INDIRECT_HOST, CL_KERNEL_EXEC_INFO_INDIRECT_HOST_ACCESS_INTEL},
+        {USM_INDIRECT_DEVICE, CL_KERNEL_EXEC_INFO_INDIRECT_DEVICE_ACCESS_INTEL},
+        {USM_INDIRECT_SHARED, CL_KERNEL_EXEC_INFO_INDIRECT_SHARED_ACCESS_INTEL},
+    };
+    cl_int err = CL_SUCCESS;
+
+    for (size_t i = 0; i < 3 && !err; i++) {
+        cl_bool on = wanted & flags[i].kind ? CL_TRUE : CL_FALSE;
+
+        if (!((wanted ^ instance->indirect_kinds) & flags[i].kind))
+            continue;
+        err = cl.clSetKernelExecInfo(instance->native, flags[i].info, sizeof(on), &on);
+        if (!err)
+            instance->indirect_kinds ^= flags[i].kind;
+    }
+    return err;
+}
+
+/* SVM has no flag for all memory of a kind: there the list must be complete. */
+static usm_status set_indirect(ocl_instance *instance, const usm_launch *launch)
+{
+    bool                is_usm = instance->kernel->program->ctx->way == OCL_WAY_USM;
+    cl_kernel_exec_info list =
+        is_usm ? CL_KERNEL_EXEC_INFO_USM_PTRS_INTEL : CL_KERNEL_EXEC_INFO_SVM_PTRS;
+    cl_int err = CL_SUCCESS;
+
+    if (is_usm && launch->indirect_kinds != instance->indirect_kinds && cl.clSetKernelExecInfo)
+        err = set_kinds(instance, launch->indirect_kinds);
+    if (!err && launch->nindirect && cl.clSetKernelExecInfo) {
+        instance->has_list = true;
+        err = cl.clSetKernelExecInfo(instance->native, list,
+                                     launch->nindirect * sizeof(launch->indirect[0]),
+                                     launch->indirect);
+    }
+    return err ? ocl_fail(err, "declaring the indirect pointers (clSetKernelExecInfo)") : USM_OK;
+}
+
+/* --- launching --------------------------------------------------------------------------- */
+
+static bool any_nonzero(const size_t v[3], uint32_t dims)
+{
+    for (uint32_t d = 0; d < dims; d++)
+        if (v[d])
+            return true;
+    return false;
+}
+
+usm_status ocl_launch(void *q, void *kernel, const usm_launch *launch, size_t ndeps,
+                      void *const *deps, void **ev)
+{
+    ocl_command   cmd      = {.type = OCL_LAUNCH};
+    ocl_instance *instance = NULL;
+    usm_status    status   = instance_take(kernel, &instance);
+
+    if (status)
+        return status;
+    status = set_args(instance, launch);
+    if (!status)
+        status = set_indirect(instance, launch);
+    if (status) {
+        ocl_instance_give_back(instance);
+        return status;
+    }
+    cmd.as.launch.instance   = instance;
+    cmd.as.launch.dims       = launch->dims;
+    cmd.as.launch.has_offset = any_nonzero(launch->offset, launch->dims);
+    cmd.as.launch.has_local  = any_nonzero(launch->local, launch->dims);
+    memcpy(cmd.as.launch.offset, launch->offset, sizeof(launch->offset));
+    memcpy(cmd.as.launch.global, launch->global, sizeof(launch->global));
+    memcpy(cmd.as.launch.local, launch->local, sizeof(launch->local));
+    return ocl_submit(q, &cmd, ndeps, deps, ev);
+}

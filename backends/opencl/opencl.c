@@ -1,0 +1,74 @@
+/* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
+/* The module's entry and its table.  Not here: any work; the driver is not even
+ * looked for before the first devices().  Called by the core's module loader. */
+#include "opencl.h"
+
+const usm_host_api *ocl_host;
+
+static const usm_backend_ops ops = {
+    .abi         = USM_MODULE_ABI,
+    .struct_size = sizeof(usm_backend_ops),
+    .name        = "opencl",
+    /* No USM_CAP_PEER: OpenCL has no word on it. */
+    .caps = USM_CAP_QUEUES | USM_CAP_NOTIFY | USM_CAP_KERNELS | USM_CAP_PARTITION |
+            USM_CAP_NATIVE | USM_CAP_MEMINFO,
+
+    .devices         = ocl_devices,
+    .context_create  = ocl_context_create,
+    .context_destroy = ocl_context_destroy,
+    .mem_alloc       = ocl_mem_alloc,
+    .mem_free        = ocl_mem_free,
+
+    .sub_devices   = ocl_sub_devices,
+    .device_memory = ocl_device_memory,
+
+    .queue_create  = ocl_queue_create,
+    .queue_destroy = ocl_queue_destroy,
+    .queue_wait    = ocl_queue_wait,
+    .copy          = ocl_copy,
+    .copy_2d       = ocl_copy_2d,
+    .fill          = ocl_fill,
+    .prefetch      = ocl_prefetch,
+    .advise        = ocl_advise,
+    .marker        = ocl_marker,
+    .barrier       = ocl_barrier,
+
+    .event_create_user = ocl_event_create_user,
+    .event_signal      = ocl_event_signal,
+    .event_query       = ocl_event_query,
+    .event_wait        = ocl_event_wait,
+    .event_profiling   = ocl_event_profiling,
+    .event_release     = ocl_event_release,
+    .event_notify      = ocl_event_notify,
+
+    .program_build   = ocl_program_build,
+    .program_destroy = ocl_program_destroy,
+    .program_binary  = ocl_program_binary,
+    .program_kernels = ocl_program_kernels,
+    .kernel_create   = ocl_kernel_create,
+    .kernel_destroy  = ocl_kernel_destroy,
+    .kernel_info     = ocl_kernel_info,
+    .launch          = ocl_launch,
+
+    .context_from_native = ocl_context_from_native,
+    .context_native      = ocl_context_native,
+    .queue_from_native   = ocl_queue_from_native,
+    .queue_native        = ocl_queue_native,
+    .event_from_native   = ocl_event_from_native,
+    .event_native        = ocl_event_native,
+};
+
+USM_API usm_backend_entry_fn usm_backend_entry;
+
+const usm_backend_ops *usm_backend_entry(const usm_host_api *api)
+{
+    if (api->abi != USM_MODULE_ABI || api->struct_size < sizeof(usm_host_api)) {
+        api->report(USM_E_ABI,
+                    "the OpenCL backend was built for module ABI %u, this libusm has %u: "
+                    "install both from one build",
+                    USM_MODULE_ABI, (unsigned)api->abi);
+        return NULL;
+    }
+    ocl_host = api;
+    return &ops;
+}

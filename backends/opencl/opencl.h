@@ -1,0 +1,403 @@
+/* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
+/* What the files of the OpenCL backend share: the driver's entry points, the
+ * objects, and the functions that cross files.  Not here: anything the core
+ * sees, which is usm/backend.h alone.  Included by backends/opencl only.
+ *
+ * Nothing of OpenCL is linked: functions are called as `cl.clFlush(q)` through
+ * a table that loader.c fills.
+ *
+ * Locks: ocl_registry_lock() before a context's `lock`; the driver may be called
+ * with either, nothing of the core is. */
+#ifndef USM_BACKENDS_OPENCL_H
+#define USM_BACKENDS_OPENCL_H
+
+#ifndef CL_TARGET_OPENCL_VERSION
+#define CL_TARGET_OPENCL_VERSION 300
+#endif
+#define CL_USE_DEPRECATED_OPENCL_1_2_APIS /* clCreateCommandQueue */
+#include <CL/cl.h>
+#include <CL/cl_ext.h>
+
+#include "base/inline/atomic.h"
+#include "base/inline/list.h"
+
+#include <pthread.h>
+#include <usm/backend.h>
+
+/* --- the driver (loader.c, status.c) -------------------------------------- */
+
+/* Of OpenCL 1.2, without which nothing works. */
+#define OCL_REQUIRED(X)                                                                            \
+    X(clGetPlatformIDs)                                                                            \
+    X(clGetPlatformInfo)                                                                           \
+    X(clGetDeviceIDs)                                                                              \
+    X(clGetDeviceInfo)                                                                             \
+    X(clCreateSubDevices)                                                                          \
+    X(clRetainDevice)                                                                              \
+    X(clReleaseDevice)                                                                             \
+    X(clCreateContext)                                                                             \
+    X(clRetainContext)                                                                             \
+    X(clReleaseContext)                                                                            \
+    X(clGetContextInfo)                                                                            \
+    X(clCreateCommandQueue)                                                                        \
+    X(clRetainCommandQueue)                                                                        \
+    X(clReleaseCommandQueue)                                                                       \
+    X(clGetCommandQueueInfo)                                                                       \
+    X(clFlush)                                                                                     \
+    X(clFinish)                                                                                    \
+    X(clCreateUserEvent)                                                                           \
+    X(clSetUserEventStatus)                                                                        \
+    X(clGetEventInfo)                                                                              \
+    X(clGetEventProfilingInfo)                                                                     \
+    X(clWaitForEvents)                                                                             \
+    X(clSetEventCallback)                                                                          \
+    X(clRetainEvent)                                                                               \
+    X(clReleaseEvent)                                                                              \
+    X(clEnqueueMarkerWithWaitList)                                                                 \
+    X(clEnqueueBarrierWithWaitList)                                                                \
+    X(clEnqueueNativeKernel)                                                                       \
+    X(clEnqueueNDRangeKernel)                                                                      \
+    X(clCreateProgramWithSource)                                                                   \
+    X(clCreateProgramWithBinary)                                                                   \
+    X(clBuildProgram)                                                                              \
+    X(clGetProgramInfo)                                                                            \
+    X(clGetProgramBuildInfo)                                                                       \
+    X(clReleaseProgram)                                                                            \
+    X(clCreateKernel)                                                                              \
+    X(clReleaseKernel)                                                                             \
+    X(clGetKernelInfo)                                                                             \
+    X(clGetKernelArgInfo)                                                                          \
+    X(clSetKernelArg)                                                                              \
+    X(clGetExtensionFunctionAddressForPlatform)
+
+/* NULL in an old loader; and a platform below 2.x must not be asked for them. */
+#define OCL_OPTIONAL(X)                                                                            \
+    X(clCreateCommandQueueWithProperties)                                                          \
+    X(clSVMAlloc)                                                                                  \
+    X(clSVMFree)                                                                                   \
+    X(clEnqueueSVMMemcpy)                                                                          \
+    X(clEnqueueSVMMemFill)                                                                         \
+    X(clEnqueueSVMMigrateMem)                                                                      \
+    X(clSetKernelArgSVMPointer)                                                                    \
+    X(clSetKernelExecInfo)                                                                         \
+    X(clCreateProgramWithIL)
+
+/* Of extensions: asked of each platform, NULL where it has none. */
+#define OCL_EXTENSION(X)                                                                           \
+    X(clHostMemAllocINTEL)                                                                         \
+    X(clDeviceMemAllocINTEL)                                                                       \
+    X(clSharedMemAllocINTEL)                                                                       \
+    X(clMemFreeINTEL)                                                                              \
+    X(clSetKernelArgMemPointerINTEL)                                                               \
+    X(clEnqueueMemFillINTEL)                                                                       \
+    X(clEnqueueMemcpyINTEL)                                                                        \
+    X(clEnqueueMigrateMemINTEL)                                                                    \
+    X(clCreateProgramWithILKHR)
+
+typedef struct ocl_functions {
+#define OCL_MEMBER(name) __typeof__(&name) name;
+    OCL_REQUIRED(OCL_MEMBER)
+    OCL_OPTIONAL(OCL_MEMBER)
+#undef OCL_MEMBER
+} ocl_functions;
+
+typedef struct ocl_extensions {
+#define OCL_MEMBER(name) name##_fn name;
+    OCL_EXTENSION(OCL_MEMBER)
+#undef OCL_MEMBER
+} ocl_extensions;
+
+extern ocl_functions       cl;
+extern const usm_host_api *ocl_host;
+
+/* Opens the loader once; false with the reason.  Registry lock held. */
+bool ocl_load(char *why, size_t why_size);
+void ocl_load_extensions(cl_platform_id platform, ocl_extensions *ext);
+
+/* The one switch from OpenCL's codes to ours, and a code's name. */
+usm_status  native_to_status(cl_int code);
+const char *ocl_error_name(cl_int code);
+/* The status of a command whose execution status is `code` (< 0). */
+usm_status ocl_execution_status(cl_int code);
+/* Both report: "<what> failed: CL_OUT_OF_RESOURCES (-5); remedy". */
+usm_status ocl_fail(cl_int code, const char *what);
+usm_status ocl_no_memory(void);
+
+/* --- platforms and devices (device.c, describe.c, part.c) ----------------- */
+
+/* How a device offers USM.  A context uses one way for all it allocates. */
+typedef enum ocl_way { OCL_WAY_NONE, OCL_WAY_USM, OCL_WAY_SVM } ocl_way;
+
+/* What cl_intel_unified_shared_memory says of each kind of memory. */
+typedef struct ocl_usm_caps {
+    cl_bitfield host, device, shared, system;
+} ocl_usm_caps;
+
+typedef struct ocl_platform ocl_platform;
+typedef struct ocl_device   ocl_device;
+
+/* Platforms and devices live as long as the process. */
+struct ocl_platform {
+    cl_platform_id id;
+    char           name[128];
+    unsigned       version; /* 100 * major + minor                              */
+    ocl_extensions ext;
+    ocl_platform  *next; /* guarded by the registry lock                        */
+};
+
+struct ocl_device {
+    /* fixed after create */
+    cl_device_id       id;
+    ocl_platform      *platform;
+    ocl_device        *parent;
+    ocl_usm_caps       usm;
+    cl_bitfield        svm;
+    ocl_way            way;
+    bool               runs_native; /* host functions, in the host's own memory  */
+    bool               is_relaxed;  /* takes Intel's flag for unrestricted sizes */
+    bool               has_il;
+    bool               has_amd_memory;
+    usm_backend_device info;
+    /* guarded by the registry lock */
+    ocl_device  *next; /* of all devices known                                  */
+    ocl_device **parts;
+};
+
+/* Fills dev->info and the rest that is asked of the driver. */
+usm_status ocl_device_describe(ocl_device *dev);
+/* How `dev` is cut: the properties for clCreateSubDevices and how many parts; 0
+ * when it cannot be cut. */
+size_t ocl_device_cut(const ocl_device *dev, cl_device_partition_property props[4]);
+/* A text of the driver, trimmed and cut to fit. */
+usm_status ocl_device_text(cl_device_id id, cl_device_info what, char *out, size_t cap);
+usm_status ocl_platform_text(cl_platform_id id, cl_platform_info what, char *out, size_t cap);
+
+usm_status ocl_devices(usm_backend_device *list, size_t cap, size_t *count);
+usm_status ocl_sub_devices(void *dev, usm_backend_device *list, size_t cap, size_t *count);
+usm_status ocl_device_memory(void *dev, uint64_t *total, uint64_t *free);
+/* The record of a native device, made (and the device retained) when it is new. */
+usm_status ocl_device_find(cl_device_id id, ocl_device **dev);
+/* Loads and lists if that was not done; USM_E_NO_BACKEND without a loader. */
+usm_status ocl_devices_need(void);
+void       ocl_registry_lock(void);
+void       ocl_registry_unlock(void);
+/* A new record, not yet in the registry; lock held. `parent` may be NULL. */
+usm_status ocl_device_new(ocl_platform *platform, cl_device_id id, ocl_device *parent,
+                          ocl_device **dev);
+void       ocl_device_publish(ocl_device *dev);
+
+/* --- contexts and memory (context.c, memory.c) ---------------------------- */
+
+typedef struct ocl_context {
+    /* fixed after create */
+    cl_context            native;
+    const ocl_platform   *platform;
+    const ocl_extensions *ext;
+    ocl_way               way;
+    cl_bitfield           svm; /* what all devices can                            */
+    /* atomic */
+    _Atomic size_t refs; /* the core's, and one of each queue                  */
+    /* guarded by lock: commands that wait for user events (submit.c) */
+    pthread_mutex_t lock;
+    pthread_cond_t  changed; /* some event was settled or some queue drained    */
+    usm_list        holding; /* queues with such commands                       */
+    size_t          ndevices;
+    ocl_device     *devices[]; /* fixed after create */
+} ocl_context;
+
+/* Over a native context whose reference the new object takes; on failure it is
+ * the caller's still. */
+usm_status ocl_context_wrap(cl_context native, size_t n, ocl_device *const *devices,
+                            ocl_context **ctx);
+void       ocl_context_unref(ocl_context *ctx);
+usm_status ocl_context_create(size_t ndevices, void *const *devices, void **ctx);
+void       ocl_context_destroy(void *ctx);
+
+usm_status ocl_mem_alloc(void *ctx, void *dev, usm_kind kind, size_t size, size_t align, void **p);
+usm_status ocl_mem_free(void *ctx, usm_kind kind, void *p, size_t size);
+
+/* --- events (event.c) ------------------------------------------------------ */
+
+typedef enum ocl_event_state {
+    OCL_EVENT_PENDING, /* a user event, or a command that the driver has not yet  */
+    OCL_EVENT_NATIVE,  /* `native` knows                                          */
+    OCL_EVENT_SETTLED  /* `status` is the answer                                  */
+} ocl_event_state;
+
+typedef struct ocl_event {
+    ocl_context    *ctx;
+    bool            is_user;
+    _Atomic size_t  refs;
+    _Atomic int     state;   /* stored last, with release: native, status before  */
+    cl_event        native;
+    usm_status      status;
+    cl_event        shadow;  /* of a user event, for event_native; lock           */
+    usm_list        notices; /* while pending; guarded by the context's lock      */
+} ocl_event;
+
+ocl_event *ocl_event_new(ocl_context *ctx); /* pending, one reference; or NULL */
+void       ocl_event_unref(ocl_event *ev);  /* NULL is fine                    */
+/* From pending to native or settled. Whoever was to be told moves to `notices`,
+ * which ocl_notices_deliver() handles without a lock.  Lock held if ev is known
+ * to others. */
+void ocl_event_become_native(ocl_event *ev, cl_event native, usm_list *notices);
+void ocl_event_settle(ocl_event *ev, usm_status status, usm_list *notices);
+void ocl_notices_deliver(usm_list *notices);
+
+usm_status ocl_event_create_user(void *ctx, void **ev);
+usm_status ocl_event_signal(void *ev, usm_status status);
+usm_status ocl_event_query(void *ev);
+usm_status ocl_event_wait(void *ev);
+usm_status ocl_event_profiling(void *ev, usm_profiling *times);
+void       ocl_event_release(void *ev);
+usm_status ocl_event_notify(void *ev, usm_backend_notify_fn fn, void *arg);
+
+/* --- programs and kernels (program.c, kernel.c) ---------------------------- */
+
+typedef struct ocl_program {
+    cl_program     native;
+    ocl_context   *ctx;
+    ocl_device    *dev;
+    _Atomic size_t refs; /* the core's, and one of each kernel */
+} ocl_program;
+
+/* A kernel keeps a few native kernels, so that threads that launch it at once
+ * have no arguments in common (clSetKernelArg is not thread-safe) and no lock. */
+#define OCL_IDLE_INSTANCES 8
+
+typedef struct ocl_instance ocl_instance;
+typedef struct ocl_kernel {
+    ocl_program            *program;
+    _Atomic size_t          refs; /* the core's, and one of each busy instance */
+    _Atomic(ocl_instance *) idle[OCL_IDLE_INSTANCES];
+    char                    name[];
+} ocl_kernel;
+
+struct ocl_instance {
+    cl_kernel   native;
+    ocl_kernel *kernel;
+    uint32_t    indirect_kinds; /* as set in the native kernel */
+    bool        has_list;       /* of indirect pointers        */
+};
+
+void       ocl_program_unref(ocl_program *program);
+usm_status ocl_program_build(void *ctx, void *dev, const usm_image *image, const char *options,
+                             char **log, void **program);
+void       ocl_program_destroy(void *program);
+usm_status ocl_program_binary(void *program, void **data, size_t *size);
+usm_status ocl_program_kernels(void *program, char **names);
+
+usm_status ocl_kernel_create(void *program, const char *name, void **kernel);
+void       ocl_kernel_destroy(void *kernel);
+usm_status ocl_kernel_info(void *kernel, size_t *nargs, usm_arg_kind *kinds, size_t cap);
+usm_status ocl_launch(void *q, void *kernel, const usm_launch *launch, size_t ndeps,
+                      void *const *deps, void **ev);
+void       ocl_instance_give_back(ocl_instance *instance);
+
+/* --- queues and commands (queue.c, command.c, submit.c) -------------------- */
+
+typedef struct ocl_queue {
+    /* fixed after create */
+    cl_command_queue native;
+    ocl_context     *ctx;
+    ocl_device      *dev;
+    uint32_t         flags; /* usm_queue_flags */
+    /* atomic */
+    _Atomic size_t refs;  /* the core's, and one of each held command             */
+    _Atomic size_t nheld; /* commands in `held`; written with the lock            */
+    _Atomic int    failure; /* first status of a command that had no event        */
+    /* guarded by the context's lock */
+    usm_list held;
+    usm_list link; /* in ctx->holding, when `held` is not empty */
+} ocl_queue;
+
+/* Over a native queue whose reference it takes; on failure it is the caller's. */
+usm_status ocl_queue_wrap(ocl_context *ctx, ocl_device *dev, cl_command_queue native,
+                          uint32_t flags, ocl_queue **q);
+void       ocl_queue_unref(ocl_queue *q);
+
+#define OCL_MAX_PATTERN 128
+
+typedef enum ocl_command_type {
+    OCL_COPY, /* one row of the rectangle */
+    OCL_COPY_2D,
+    OCL_FILL,
+    OCL_PREFETCH,
+    OCL_MARKER,
+    OCL_BARRIER,
+    OCL_LAUNCH
+} ocl_command_type;
+
+typedef struct ocl_rect {
+    void       *dst;
+    const void *src;
+    size_t      dst_pitch, src_pitch, width, height;
+} ocl_rect;
+
+/* A command with all it needs, so that it can also be issued later. */
+typedef struct ocl_command {
+    ocl_command_type type;
+    union {
+        ocl_rect rect;
+        struct {
+            void         *dst;
+            size_t        size, pattern_size;
+            unsigned char pattern[OCL_MAX_PATTERN];
+        } fill;
+        struct {
+            const void *p;
+            size_t      n;
+        } range;
+        struct {
+            ocl_instance *instance; /* with its arguments set; owned */
+            cl_uint       dims;
+            bool          has_offset, has_local;
+            size_t        offset[3], global[3], local[3];
+        } launch;
+    } as;
+} ocl_command;
+
+/* Hands a command to the driver; `event` may be NULL. */
+cl_int ocl_command_run(ocl_queue *q, const ocl_command *cmd, cl_uint nwait, const cl_event *wait,
+                       cl_event *event);
+/* The driver's word for it, for stories. */
+const char *ocl_command_name(const ocl_command *cmd);
+/* Gives back what the command owns. */
+void ocl_command_drop(const ocl_command *cmd);
+
+/* Issues the command, or holds it back until the user events before it are
+ * signalled.  Owns what `cmd` owns from the call on, whatever the outcome. */
+usm_status ocl_submit(ocl_queue *q, const ocl_command *cmd, size_t ndeps, void *const *deps,
+                      void **ev);
+/* Issues what can be issued now.  Lock held, and a reference to ctx. */
+void ocl_held_pump(ocl_context *ctx, usm_list *notices);
+
+usm_status ocl_queue_create(void *ctx, void *dev, uint32_t flags, void **q);
+void       ocl_queue_destroy(void *q);
+usm_status ocl_queue_wait(void *q);
+usm_status ocl_copy(void *q, void *dst, const void *src, size_t n, size_t ndeps, void *const *deps,
+                    void **ev);
+usm_status ocl_copy_2d(void *q, void *dst, size_t dst_pitch, const void *src, size_t src_pitch,
+                       size_t width, size_t height, size_t ndeps, void *const *deps, void **ev);
+usm_status ocl_fill(void *q, void *dst, const void *pattern, size_t pattern_size, size_t size,
+                    size_t ndeps, void *const *deps, void **ev);
+usm_status ocl_prefetch(void *q, const void *p, size_t n, size_t ndeps, void *const *deps,
+                        void **ev);
+usm_status ocl_advise(void *q, const void *p, size_t n, usm_advice advice, size_t ndeps,
+                      void *const *deps, void **ev);
+usm_status ocl_marker(void *q, size_t ndeps, void *const *deps, void **ev);
+usm_status ocl_barrier(void *q, size_t ndeps, void *const *deps, void **ev);
+
+/* --- handles of others (native.c) ------------------------------------------ */
+
+usm_status ocl_context_from_native(void *native, size_t ndevices, void *const *devices,
+                                   usm_ownership ownership, void **ctx, usm_backend_device *list,
+                                   size_t cap, size_t *count);
+usm_status ocl_context_native(void *ctx, void **native);
+usm_status ocl_queue_from_native(void *ctx, void *native, usm_ownership ownership, void **q,
+                                 void **dev, uint32_t *flags);
+usm_status ocl_queue_native(void *q, void **native);
+usm_status ocl_event_from_native(void *ctx, void *native, usm_ownership ownership, void **ev);
+usm_status ocl_event_native(void *ev, void **native);
+
+#endif

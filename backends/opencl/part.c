@@ -1,0 +1,126 @@
+/* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
+/* Parts of devices, what selector terms `N.*` list.  Made once, at the first
+ * question, and kept for ever.
+ *
+ * Where a device is made of domains (tiles, NUMA nodes) those are the parts, as
+ * ONEAPI_DEVICE_SELECTOR has it.  Else, on CPUs, compute units: one each while
+ * they are few enough to be listed, so that the parts of a small machine are
+ * still of use.  Called by the core through the table, and by describe.c. */
+#include "opencl.h"
+
+#include <string.h>
+
+#define MAX_PARTS 64
+
+static bool offers(const ocl_device *dev, cl_device_partition_property wanted)
+{
+    cl_device_partition_property list[16];
+    size_t                       size = 0;
+
+    if (cl.clGetDeviceInfo(dev->id, CL_DEVICE_PARTITION_PROPERTIES, sizeof(list), list, &size))
+        return false;
+    for (size_t i = 0; i < size / sizeof(list[0]); i++)
+        if (list[i] == wanted)
+            return true;
+    return false;
+}
+
+static size_t count_parts(const ocl_device *dev, const cl_device_partition_property *props)
+{
+    cl_uint n = 0;
+
+    if (cl.clCreateSubDevices(dev->id, props, 0, NULL, &n) || n < 2 || n > MAX_PARTS)
+        return 0;
+    return n;
+}
+
+size_t ocl_device_cut(const ocl_device *dev, cl_device_partition_property props[4])
+{
+    size_t n = 0, units;
+
+    memset(props, 0, 4 * sizeof(props[0]));
+    if (offers(dev, CL_DEVICE_PARTITION_BY_AFFINITY_DOMAIN)) {
+        props[0] = CL_DEVICE_PARTITION_BY_AFFINITY_DOMAIN;
+        props[1] = CL_DEVICE_AFFINITY_DOMAIN_NEXT_PARTITIONABLE;
+        n        = count_parts(dev, props);
+    }
+    if (!n && dev->info.compute_units > 1 && offers(dev, CL_DEVICE_PARTITION_EQUALLY)) {
+        units    = (dev->info.compute_units + MAX_PARTS - 1) / MAX_PARTS;
+        props[0] = CL_DEVICE_PARTITION_EQUALLY;
+        props[1] = (cl_device_partition_property)units;
+        n        = count_parts(dev, props);
+    }
+    return n;
+}
+
+/* Lock held. All records or none. */
+static usm_status describe_parts(ocl_device *dev, const cl_device_id *ids, ocl_device **parts)
+{
+    size_t     n = dev->info.sub_devices;
+    usm_status status;
+
+    for (size_t i = 0; i < n; i++) {
+        status = ocl_device_new(dev->platform, ids[i], dev, &parts[i]);
+        if (!status)
+            continue;
+        while (i)
+            ocl_host->heap_free(parts[--i]);
+        return status;
+    }
+    for (size_t i = 0; i < n; i++)
+        ocl_device_publish(parts[i]);
+    return USM_OK;
+}
+
+static usm_status cut(ocl_device *dev, cl_device_id *ids, ocl_device **parts)
+{
+    cl_device_partition_property props[4];
+    cl_uint                      n   = dev->info.sub_devices;
+    cl_int                       err = CL_DEVICE_PARTITION_FAILED;
+    usm_status                   status;
+
+    if (ocl_device_cut(dev, props) == n)
+        err = cl.clCreateSubDevices(dev->id, props, n, ids, NULL);
+    if (err)
+        return ocl_fail(err, "clCreateSubDevices");
+    status = describe_parts(dev, ids, parts);
+    for (cl_uint i = 0; status && i < n; i++)
+        cl.clReleaseDevice(ids[i]);
+    return status;
+}
+
+/* Lock held. */
+static usm_status need_parts(ocl_device *dev)
+{
+    cl_device_id ids[MAX_PARTS];
+    ocl_device **parts;
+    usm_status   status;
+
+    if (dev->parts || !dev->info.sub_devices)
+        return USM_OK;
+    parts = ocl_host->heap_alloc(dev->info.sub_devices * sizeof(*parts));
+    if (!parts)
+        return ocl_no_memory();
+    status = cut(dev, ids, parts);
+    if (status)
+        ocl_host->heap_free(parts);
+    else
+        dev->parts = parts;
+    return status;
+}
+
+usm_status ocl_sub_devices(void *dev, usm_backend_device *list, size_t cap, size_t *count)
+{
+    ocl_device *d = dev;
+    usm_status  status;
+
+    ocl_registry_lock();
+    status = need_parts(d);
+    if (!status) {
+        for (size_t i = 0; i < d->info.sub_devices && i < cap; i++)
+            list[i] = d->parts[i]->info;
+        *count = d->info.sub_devices;
+    }
+    ocl_registry_unlock();
+    return status;
+}

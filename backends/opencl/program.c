@@ -1,0 +1,277 @@
+/* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
+/* Programs: one image built for one device.  Not here: which image to take and
+ * where binaries are cached (the core), kernels (kernel.c). */
+#include "opencl.h"
+
+#include <stdio.h>
+#include <string.h>
+
+/* So that kernel_info can tell pointers from values. */
+#define ARG_INFO "-cl-kernel-arg-info"
+/* So that kernels reach all of a block that memory.c got with the flag for
+ * unrestricted sizes. */
+#define LARGE_BUFFERS "-cl-intel-greater-than-4GB-buffer-required"
+
+/* --- creating -------------------------------------------------------------------- */
+
+static cl_program create_with_il(const ocl_context *ctx, const usm_image *image, cl_int *err)
+{
+    if (ctx->platform->version >= 201 && cl.clCreateProgramWithIL)
+        return cl.clCreateProgramWithIL(ctx->native, image->data, image->size, err);
+    return ctx->ext->clCreateProgramWithILKHR(ctx->native, image->data, image->size, err);
+}
+
+static cl_program create(const ocl_context *ctx, const ocl_device *dev, const usm_image *image,
+                         cl_int *err)
+{
+    const char          *text   = image->data;
+    const unsigned char *binary = image->data;
+    cl_int               loaded = CL_SUCCESS;
+    cl_program           native;
+
+    if (image->type == USM_IMAGE_OPENCL_C)
+        return cl.clCreateProgramWithSource(ctx->native, 1, &text, &image->size, err);
+    if (image->type == USM_IMAGE_SPIRV)
+        return create_with_il(ctx, image, err);
+    native = cl.clCreateProgramWithBinary(ctx->native, 1, &dev->id, &image->size, &binary, &loaded,
+                                          err);
+    if (!*err && loaded) {
+        cl.clReleaseProgram(native);
+        *err = loaded;
+    }
+    return *err ? NULL : native;
+}
+
+static bool can_take(const ocl_device *dev, usm_image_type type)
+{
+    if (type == USM_IMAGE_OPENCL_C)
+        return dev->info.aspects >> USM_ASPECT_IMAGE_OPENCL_C & 1;
+    if (type == USM_IMAGE_SPIRV)
+        return dev->has_il;
+    return type == USM_IMAGE_BINARY;
+}
+
+/* --- building --------------------------------------------------------------------- */
+
+/* `options` are the user's for OpenCL C; SPIR-V and binaries take only ours. */
+static char *build_options(const ocl_device *dev, usm_image_type type, const char *options)
+{
+    const char *users = type == USM_IMAGE_OPENCL_C && options ? options : "";
+    const char *large = dev->is_relaxed && type != USM_IMAGE_BINARY ? " " LARGE_BUFFERS : "";
+    const char *info  = type == USM_IMAGE_BINARY ? "" : " " ARG_INFO;
+    size_t      size  = strlen(users) + strlen(large) + strlen(info) + 1;
+    char       *all   = ocl_host->heap_alloc(size);
+
+    if (all)
+        snprintf(all, size, "%s%s%s", users, large, info);
+    return all;
+}
+
+/* NULL when there is none, or no memory for it. */
+static char *build_log(cl_program native, cl_device_id id)
+{
+    size_t size = 0;
+    char  *text;
+
+    if (cl.clGetProgramBuildInfo(native, id, CL_PROGRAM_BUILD_LOG, 0, NULL, &size) || size < 2)
+        return NULL;
+    text = ocl_host->heap_alloc(size + 1);
+    if (text &&
+        (cl.clGetProgramBuildInfo(native, id, CL_PROGRAM_BUILD_LOG, size, text, NULL) ||
+         text[strspn(text, " \t\r\n")] == '\0')) {
+        ocl_host->heap_free(text);
+        text = NULL;
+    }
+    return text;
+}
+
+/* The first line that speaks of an error, else the first line. */
+static usm_status build_failed(cl_int err, const ocl_device *dev, const char *log)
+{
+    usm_status  status = native_to_status(err);
+    const char *line   = log ? strstr(log, "error") : NULL;
+
+    if (status == USM_E_DEVICE || status == USM_E_INVALID)
+        status = USM_E_BUILD;
+    while (line && line > log && line[-1] != '\n')
+        line--;
+    if (!line)
+        line = log ? log + strspn(log, " \t\r\n") : "it left no log";
+    return ocl_host->report(status, "the program does not build for '%s' (%s, %d): %.*s",
+                            dev->info.name, ocl_error_name(err), (int)err,
+                            (int)strcspn(line, "\r\n"), line);
+}
+
+static usm_status build(cl_program native, const ocl_device *dev, const char *options, char **log)
+{
+    cl_int     err  = cl.clBuildProgram(native, 1, &dev->id, options, NULL, NULL);
+    char      *text = build_log(native, dev->id);
+    usm_status status = err ? build_failed(err, dev, text) : USM_OK;
+
+    if (text && log)
+        *log = text;
+    else
+        ocl_host->heap_free(text);
+    return status;
+}
+
+static usm_status create_failed(cl_int err, const ocl_device *dev, usm_image_type type)
+{
+    usm_status status = native_to_status(err);
+
+    if (status == USM_E_NO_MEMORY)
+        return ocl_fail(err, "creating the program");
+    return ocl_host->report(USM_E_BUILD, "'%s' does not take the %s (%s, %d)", dev->info.name,
+                            type == USM_IMAGE_SPIRV    ? "SPIR-V module"
+                            : type == USM_IMAGE_BINARY ? "binary, which was made for another "
+                                                         "device or driver"
+                                                       : "source",
+                            ocl_error_name(err), (int)err);
+}
+
+usm_status ocl_program_build(void *ctx, void *dev, const usm_image *image, const char *options,
+                             char **log, void **out)
+{
+    ocl_device  *d = dev;
+    ocl_program *program;
+    char        *all;
+    usm_status   status;
+    cl_int       err = CL_SUCCESS;
+
+    if (!can_take(d, image->type))
+        return ocl_host->report(USM_E_NO_IMAGE, "'%s' cannot take an image of type %d",
+                                d->info.name, (int)image->type);
+    program = ocl_host->heap_alloc(sizeof(*program));
+    all     = build_options(d, image->type, options);
+    status  = USM_E_NO_MEMORY;
+    if (!program || !all) {
+        (void)ocl_no_memory();
+        goto err_free;
+    }
+    program->ctx = ctx;
+    program->dev = d;
+    usm_store_relaxed(&program->refs, 1);
+    program->native = create(ctx, d, image, &err);
+    if (err) {
+        status = create_failed(err, d, image->type);
+        goto err_free;
+    }
+    status = build(program->native, d, all, log);
+    if (status)
+        goto err_release;
+    ocl_host->heap_free(all);
+    *out = program;
+    return USM_OK;
+
+err_release:
+    cl.clReleaseProgram(program->native);
+err_free:
+    ocl_host->heap_free(all);
+    ocl_host->heap_free(program);
+    return status;
+}
+
+void ocl_program_unref(ocl_program *program)
+{
+    if (!usm_ref_drop(&program->refs))
+        return;
+    cl.clReleaseProgram(program->native);
+    ocl_host->heap_free(program);
+}
+
+void ocl_program_destroy(void *program)
+{
+    if (program)
+        ocl_program_unref(program);
+}
+
+/* --- asking ---------------------------------------------------------------------------- */
+
+/* The program's devices are the context's: which of them is ours? */
+static usm_status device_index(const ocl_program *program, cl_uint *n, cl_uint *index)
+{
+    cl_device_id *ids;
+    cl_int        err = cl.clGetProgramInfo(program->native, CL_PROGRAM_NUM_DEVICES, sizeof(*n), n,
+                                            NULL);
+
+    if (err)
+        return ocl_fail(err, "clGetProgramInfo");
+    ids = ocl_host->heap_alloc(*n * sizeof(*ids));
+    if (!ids)
+        return ocl_no_memory();
+    err = cl.clGetProgramInfo(program->native, CL_PROGRAM_DEVICES, *n * sizeof(*ids), ids, NULL);
+    *index = 0;
+    while (!err && *index < *n && ids[*index] != program->dev->id)
+        (*index)++;
+    ocl_host->heap_free(ids);
+    if (!err && *index == *n)
+        err = CL_INVALID_DEVICE;
+    return err ? ocl_fail(err, "clGetProgramInfo(CL_PROGRAM_DEVICES)") : USM_OK;
+}
+
+/* The driver fills one buffer for each device; NULL where nothing is wanted. */
+static usm_status read_binary(const ocl_program *program, size_t *sizes, unsigned char **buffers,
+                              cl_uint n, cl_uint index)
+{
+    cl_int err = cl.clGetProgramInfo(program->native, CL_PROGRAM_BINARY_SIZES, n * sizeof(*sizes),
+                                     sizes, NULL);
+
+    if (err)
+        return ocl_fail(err, "clGetProgramInfo(CL_PROGRAM_BINARY_SIZES)");
+    if (!sizes[index])
+        return ocl_host->report(USM_E_NOT_SUPPORTED, "the driver has no binary of the program");
+    buffers[index] = ocl_host->heap_alloc(sizes[index]);
+    if (!buffers[index])
+        return ocl_no_memory();
+    err = cl.clGetProgramInfo(program->native, CL_PROGRAM_BINARIES, n * sizeof(*buffers), buffers,
+                              NULL);
+    if (!err)
+        return USM_OK;
+    ocl_host->heap_free(buffers[index]);
+    return ocl_fail(err, "clGetProgramInfo(CL_PROGRAM_BINARIES)");
+}
+
+usm_status ocl_program_binary(void *program, void **data, size_t *size)
+{
+    cl_uint         n = 0, index = 0;
+    usm_status      status = device_index(program, &n, &index);
+    size_t         *sizes;
+    unsigned char **buffers;
+
+    if (status)
+        return status;
+    sizes   = ocl_host->heap_alloc(n * sizeof(*sizes));
+    buffers = ocl_host->heap_alloc(n * sizeof(*buffers));
+    if (sizes && buffers)
+        status = read_binary(program, sizes, buffers, n, index);
+    else
+        status = ocl_no_memory();
+    if (!status) {
+        *data = buffers[index];
+        *size = sizes[index];
+    }
+    ocl_host->heap_free(buffers);
+    ocl_host->heap_free(sizes);
+    return status;
+}
+
+usm_status ocl_program_kernels(void *program, char **names)
+{
+    const ocl_program *p    = program;
+    size_t             size = 0;
+    char              *text;
+    cl_int err = cl.clGetProgramInfo(p->native, CL_PROGRAM_KERNEL_NAMES, 0, NULL, &size);
+
+    if (err)
+        return ocl_fail(err, "clGetProgramInfo(CL_PROGRAM_KERNEL_NAMES)");
+    text = ocl_host->heap_alloc(size + 1);
+    if (!text)
+        return ocl_no_memory();
+    err = cl.clGetProgramInfo(p->native, CL_PROGRAM_KERNEL_NAMES, size, text, NULL);
+    if (err) {
+        ocl_host->heap_free(text);
+        return ocl_fail(err, "clGetProgramInfo(CL_PROGRAM_KERNEL_NAMES)");
+    }
+    *names = text;
+    return USM_OK;
+}

@@ -1,0 +1,166 @@
+/* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
+/* Queues, and the commands of the backend's table in the form submit.c takes.
+ * Not here: launches (kernel.c).  Called by the core through the table.
+ *
+ * A queue that is destroyed with commands in flight: clReleaseCommandQueue does
+ * not wait, and the driver's commands end all the same (seen on PoCL 3.1, Intel's
+ * CPU runtime and NEO); held commands keep a reference to ours. */
+#include "opencl.h"
+
+#include <string.h>
+
+usm_status ocl_queue_wrap(ocl_context *ctx, ocl_device *dev, cl_command_queue native,
+                          uint32_t flags, ocl_queue **out)
+{
+    ocl_queue *q = ocl_host->heap_alloc(sizeof(*q));
+
+    if (!q)
+        return ocl_no_memory();
+    q->native = native;
+    q->ctx    = ctx;
+    q->dev    = dev;
+    q->flags  = flags;
+    usm_store_relaxed(&q->refs, 1);
+    usm_list_init(&q->held);
+    usm_list_init(&q->link);
+    usm_ref_take(&ctx->refs);
+    *out = q;
+    return USM_OK;
+}
+
+void ocl_queue_unref(ocl_queue *q)
+{
+    ocl_context *ctx = q->ctx;
+
+    if (!usm_ref_drop(&q->refs))
+        return;
+    cl.clReleaseCommandQueue(q->native);
+    ocl_host->heap_free(q);
+    ocl_context_unref(ctx);
+}
+
+static cl_command_queue create(const ocl_context *ctx, const ocl_device *dev, cl_bitfield bits,
+                               cl_int *err)
+{
+    cl_queue_properties properties[] = {CL_QUEUE_PROPERTIES, bits, 0};
+
+    if (ctx->platform->version >= 200 && cl.clCreateCommandQueueWithProperties)
+        return cl.clCreateCommandQueueWithProperties(ctx->native, dev->id, properties, err);
+    return cl.clCreateCommandQueue(ctx->native, dev->id, bits, err);
+}
+
+usm_status ocl_queue_create(void *ctx, void *dev, uint32_t flags, void **out)
+{
+    cl_bitfield      bits = 0;
+    ocl_queue       *q    = NULL;
+    cl_command_queue native;
+    usm_status       status;
+    cl_int           err = CL_SUCCESS;
+
+    if (flags & USM_QUEUE_OUT_OF_ORDER)
+        bits |= CL_QUEUE_OUT_OF_ORDER_EXEC_MODE_ENABLE;
+    if (flags & USM_QUEUE_PROFILING)
+        bits |= CL_QUEUE_PROFILING_ENABLE;
+    native = create(ctx, dev, bits, &err);
+    if (err)
+        return ocl_fail(err, "clCreateCommandQueue");
+    status = ocl_queue_wrap(ctx, dev, native, flags, &q);
+    if (status)
+        cl.clReleaseCommandQueue(native);
+    else
+        *out = q;
+    return status;
+}
+
+void ocl_queue_destroy(void *q)
+{
+    ocl_queue_unref(q);
+}
+
+static void wait_for_held(ocl_queue *q)
+{
+    ocl_context *ctx = q->ctx;
+
+    if (usm_load_acquire(&q->nheld) == 0)
+        return;
+    pthread_mutex_lock(&ctx->lock);
+    while (usm_load_acquire(&q->nheld) != 0)
+        pthread_cond_wait(&ctx->changed, &ctx->lock);
+    pthread_mutex_unlock(&ctx->lock);
+}
+
+usm_status ocl_queue_wait(void *queue)
+{
+    ocl_queue *q = queue;
+    usm_status failure;
+    cl_int     err;
+
+    wait_for_held(q);
+    err     = cl.clFinish(q->native);
+    failure = (usm_status)usm_swap_acq_rel(&q->failure, (int)USM_OK);
+    if (failure)
+        return ocl_host->report(failure, "a command of the queue that had no event failed");
+    return err ? ocl_fail(err, "clFinish") : USM_OK;
+}
+
+/* --- commands ------------------------------------------------------------------ */
+
+usm_status ocl_copy(void *q, void *dst, const void *src, size_t n, size_t ndeps, void *const *deps,
+                    void **ev)
+{
+    ocl_command cmd = {.type = OCL_COPY, .as.rect = {dst, src, n, n, n, 1}};
+
+    return ocl_submit(q, &cmd, ndeps, deps, ev);
+}
+
+usm_status ocl_copy_2d(void *q, void *dst, size_t dst_pitch, const void *src, size_t src_pitch,
+                       size_t width, size_t height, size_t ndeps, void *const *deps, void **ev)
+{
+    ocl_command cmd = {.type    = OCL_COPY_2D,
+                       .as.rect = {dst, src, dst_pitch, src_pitch, width, height}};
+
+    return ocl_submit(q, &cmd, ndeps, deps, ev);
+}
+
+usm_status ocl_fill(void *q, void *dst, const void *pattern, size_t pattern_size, size_t size,
+                    size_t ndeps, void *const *deps, void **ev)
+{
+    ocl_command cmd = {.type = OCL_FILL, .as.fill = {dst, size, pattern_size, {0}}};
+
+    if (pattern_size > OCL_MAX_PATTERN)
+        return ocl_host->report(USM_E_INVALID, "a pattern of %zu bytes; %d at most", pattern_size,
+                                OCL_MAX_PATTERN);
+    memcpy(cmd.as.fill.pattern, pattern, pattern_size);
+    return ocl_submit(q, &cmd, ndeps, deps, ev);
+}
+
+usm_status ocl_prefetch(void *q, const void *p, size_t n, size_t ndeps, void *const *deps,
+                        void **ev)
+{
+    ocl_command cmd = {.type = OCL_PREFETCH, .as.range = {p, n}};
+
+    return ocl_submit(q, &cmd, ndeps, deps, ev);
+}
+
+usm_status ocl_marker(void *q, size_t ndeps, void *const *deps, void **ev)
+{
+    ocl_command cmd = {.type = OCL_MARKER};
+
+    return ocl_submit(q, &cmd, ndeps, deps, ev);
+}
+
+/* clEnqueueMemAdviseINTEL takes numbers that no specification gives a meaning, and
+ * drivers refuse some: the hint is dropped and its dependencies kept. */
+usm_status ocl_advise(void *q, const void *p, size_t n, usm_advice advice, size_t ndeps,
+                      void *const *deps, void **ev)
+{
+    (void)p, (void)n, (void)advice;
+    return ocl_marker(q, ndeps, deps, ev);
+}
+
+usm_status ocl_barrier(void *q, size_t ndeps, void *const *deps, void **ev)
+{
+    ocl_command cmd = {.type = OCL_BARRIER};
+
+    return ocl_submit(q, &cmd, ndeps, deps, ev);
+}
