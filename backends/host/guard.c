@@ -59,9 +59,11 @@ static int set_access(const struct region *r, bool open)
     return usm__host_lib->os->protect(r->start, r->size, open ? PROT_READ | PROT_WRITE : PROT_NONE);
 }
 
+/* EFBIG, ENOSPC: what a memfd says of more than there is. */
 static usm_status refused(const char *what)
 {
-    usm_status status = errno == ENOMEM ? USM_E_NO_MEMORY : USM_E_SYSTEM;
+    bool       full   = errno == ENOMEM || errno == EFBIG || errno == ENOSPC;
+    usm_status status = full ? USM_E_NO_MEMORY : USM_E_SYSTEM;
 
     return usm__host_lib->report(status, "guarded device memory: %s: %s", what, strerror(errno));
 }

@@ -228,10 +228,15 @@ static const usm_backend_ops host_ops = {
 
 const usm_backend_ops *usm_host_backend_entry(const usm_host_api *api)
 {
+    static usm_backend_ops ops;
+
     unsigned cpus = cpu_count();
 
     usm__host_lib     = api;
     usm__host_page    = (size_t)sysconf(_SC_PAGESIZE);
     usm__host_workers = cpus < 2 ? 2 : cpus; /* two also on one: one may be in a long kernel */
-    return &host_ops;
+    ops = host_ops;
+    if (!api->setting_bool("host_guard_device")) /* guarded memory is shared with a child */
+        ops.caps |= USM_CAP_FORK_MEMORY;
+    return &ops;
 }

@@ -23,7 +23,9 @@ typedef struct usm_context_desc {
     size_t             struct_size;
     size_t             ndevices; /**< 0: the first device the selector gives       */
     usm_device *const *devices;  /**< all of one platform of one backend           */
-    usm_error_fn       on_error; /**< NULL: such failures are logged               */
+    usm_error_fn       on_error; /**< NULL: such failures are logged, as far as they
+                                      come to light: watching each command costs an
+                                      event, which a callback asks for              */
     void              *user;     /**< handed to on_error                           */
 } usm_context_desc;
 #define USM_CONTEXT_DESC_INIT {sizeof(usm_context_desc), 0, NULL, NULL, NULL}

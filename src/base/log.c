@@ -228,7 +228,7 @@ void usm__log_v(usm_log_level level, const char *format, va_list args)
     n    = vsnprintf(line + size, sizeof(line) - size - 1, format, args); /* room for the newline */
     if (n > 0 && (size_t)n >= sizeof(line) - size - 1) {
         size = sizeof(line) - 2;
-        memcpy(line + size - 3, "...", 3);
+        memcpy(line + size - 3, "...", 4);
     } else if (n > 0) {
         size += (size_t)n;
     }

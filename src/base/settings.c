@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* The table of settings, usm_config_set and usm_config_get.  Whoever needs a
+/* The table of settings, what usm_config_set and usm_config_get do.  Whoever needs a
  * value asks by key; nobody else looks at the environment.
  *
  * A key has two slots: what usm_config_set gave, and what the environment or the
@@ -102,7 +102,9 @@ static size_t min3(size_t a, size_t b, size_t c)
 
 static char upper(char c)
 {
-    return c >= 'a' && c <= 'z' ? (char)(c - 'a' + 'A') : c;
+    if (c >= 'a' && c <= 'z')
+        c = (char)(c - 'a' + 'A');
+    return c;
 }
 
 /* Levenshtein's distance, case aside. pre: both are shorter than MAX_NAME. */
@@ -298,7 +300,7 @@ static void put(size_t i, value *v)
 
 /* --- what others call ----------------------------------------------------- */
 
-usm_status usm_config_set(const char *key, const char *value_text)
+usm_status usm__settings_set(const char *key, const char *value_text)
 {
     view   v = {value_text, by_call, 0};
     char   why[WHY_SIZE];
@@ -325,7 +327,7 @@ usm_status usm_config_set(const char *key, const char *value_text)
     return USM_OK;
 }
 
-usm_status usm_config_get(const char *key, const char **value_text, const char **origin)
+usm_status usm__settings_get(const char *key, const char **value_text, const char **origin)
 {
     size_t i;
     view   v;

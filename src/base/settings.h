@@ -47,6 +47,10 @@ bool        usm__setting_bool(const char *key);
 uint64_t    usm__setting_size(const char *key);
 /* Who set the value in force: "default", "usm_config_set", or the variable. */
 const char *usm__setting_origin(const char *key);
+/* What usm_config_set() and usm_config_get() do once the library has started (the
+ * core calls them: checks that only it can make must be in place before). */
+usm_status usm__settings_set(const char *key, const char *value);
+usm_status usm__settings_get(const char *key, const char **value, const char **origin);
 /* Gives `key` a check that only a higher layer can make.  A value that is already
  * in force and does not pass is warned about and dropped. */
 void usm__setting_set_check(const char *key, usm__setting_check *check);

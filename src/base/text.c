@@ -18,7 +18,9 @@ static bool is_digit(char c)
 
 static char lower(char c)
 {
-    return c >= 'A' && c <= 'Z' ? (char)(c - 'A' + 'a') : c;
+    if (c >= 'A' && c <= 'Z')
+        c = (char)(c - 'A' + 'a');
+    return c;
 }
 
 static usm__span trimmed(usm__span s)

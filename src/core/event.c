@@ -164,8 +164,8 @@ usm_status usm_event_signal(usm_event *ev, usm_status status)
         return st;
     if (!ev->is_user)
         return usm__fail(USM_E_INVALID, "only events of usm_event_create() are signalled by hand");
-    if (status > 0)
-        return usm__fail(USM_E_INVALID, "%d is no status: 0 or negative", (int)status);
+    if (status > 0 || status == USM_E_NOT_READY)
+        return usm__fail(USM_E_INVALID, "%d is no end: USM_OK, or a failure", (int)status);
     if (!usm_cas_acq_rel(&ev->signalled, &no, 1))
         return usm__fail(USM_E_INVALID, "the event %p was signalled before", (void *)ev);
     usm_store_release(&ev->status, (int)status);

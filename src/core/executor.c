@@ -23,7 +23,9 @@ static struct {
     usm__mutex     lock;
     pthread_cond_t wake;
     usm_list       jobs;
-    unsigned       threads, idle, posted; /* posted: jobs in the list                    */
+    unsigned       threads;
+    unsigned       idle;   /* threads that sleep, are woken or are being started           */
+    unsigned       posted; /* jobs in the list                                             */
 } ex = {USM__MUTEX_INIT(USM__RANK_EXECUTOR, "executor"), PTHREAD_COND_INITIALIZER,
         {&ex.jobs, &ex.jobs}, 0, 0, 0};
 
@@ -46,6 +48,7 @@ static void thread_main(void *arg)
 {
     (void)arg;
     usm__mutex_lock(&ex.lock);
+    ex.idle--;
     for (;;) {
         usm_list *it = usm_list_pop(&ex.jobs);
 
@@ -70,11 +73,14 @@ static int start_thread(void)
     int rc;
 
     ex.threads++;
+    ex.idle++;
     usm__mutex_unlock(&ex.lock);
     rc = usm__os_thread(thread_main, NULL, "usm-completion");
     usm__mutex_lock(&ex.lock);
-    if (rc != 0)
+    if (rc != 0) {
         ex.threads--;
+        ex.idle--;
+    }
     return rc;
 }
 

@@ -91,6 +91,18 @@ usm_status usm__start(void)
     return USM_OK;
 }
 
+usm_status usm_config_set(const char *key, const char *value)
+{
+    (void)usm__start(); /* the core's checks must be in place */
+    return usm__settings_set(key, value);
+}
+
+usm_status usm_config_get(const char *key, const char **value, const char **origin)
+{
+    (void)usm__start();
+    return usm__settings_get(key, value, origin);
+}
+
 bool usm__is_down(void)
 {
     return usm_load_acquire(&lib.down);
