@@ -183,14 +183,14 @@ static bool run_copies(bench_report *report, state *s)
     if (!s->device || !s->host)
         return fail("allocation");
     s->size = 64;
-    ok = bench_compare(report, "usm_memcpy 64 B, submit", "raw driver call", 1.05, 2000,
-                       ours_submit, host ? NULL : raw_submit, s) &&
+    ok      = bench_compare(report, "usm_memcpy 64 B, submit", "raw driver call", 1.05, 2000,
+                            ours_submit, host ? NULL : raw_submit, s) &&
          bench_compare(report, "usm_memcpy 64 B, submit + wait", "raw driver call", 1.05, 500,
                        ours_wait, host ? NULL : raw_wait, s);
     s->size = big;
-    ok      = ok && bench_compare(report, "usm_memcpy 64 MiB + wait",
-                                  host ? "memcpy" : "raw driver call", 1.05, 2, ours_wait,
-                                  host ? plain_memcpy : raw_wait, s);
+    ok =
+        ok && bench_compare(report, "usm_memcpy 64 MiB + wait", host ? "memcpy" : "raw driver call",
+                            1.05, 2, ours_wait, host ? plain_memcpy : raw_wait, s);
     usm_free(s->device);
     free(s->host);
     return ok;

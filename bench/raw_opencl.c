@@ -26,8 +26,8 @@
     X(cl_int, clFlush, (cl_command_queue))                                                         \
     X(cl_int, clFinish, (cl_command_queue))
 
-typedef void *device_alloc_fn(cl_context, cl_device_id, const cl_ulong *, size_t, cl_uint,
-                              cl_int *);
+typedef void  *device_alloc_fn(cl_context, cl_device_id, const cl_ulong *, size_t, cl_uint,
+                               cl_int *);
 typedef cl_int free_fn(cl_context, void *);
 typedef cl_int query_fn(cl_context, const void *, cl_uint, size_t, void *, size_t *);
 typedef cl_int copy_fn(cl_command_queue, cl_bool, void *, const void *, size_t, cl_uint,
@@ -88,8 +88,8 @@ raw_opencl *raw_open(usm_queue *q)
     if (usm_queue_get_native(q, "opencl", &native) != USM_OK || !load(raw))
         goto err_close;
     raw->queue = native;
-    if (raw->clGetCommandQueueInfo(raw->queue, CL_QUEUE_CONTEXT, sizeof raw->context,
-                                   &raw->context, NULL) ||
+    if (raw->clGetCommandQueueInfo(raw->queue, CL_QUEUE_CONTEXT, sizeof raw->context, &raw->context,
+                                   NULL) ||
         raw->clGetCommandQueueInfo(raw->queue, CL_QUEUE_DEVICE, sizeof raw->device, &raw->device,
                                    NULL))
         goto err_close;

@@ -1,4 +1,4 @@
-# How libusm's own code is compiled: warnings, sanitizers, coverage; and two helpers for the lists.
+# How libusm's own code is compiled: warnings, sanitizers, coverage; and a helper for options.
 #
 # The target usm_dev carries the options.  Parts of libusm link it PRIVATE inside
 # $<BUILD_INTERFACE:...>, so that nothing of it is exported and CMAKE_C_FLAGS stay the user's.
@@ -59,23 +59,4 @@ function(usm_auto_option option found missing variable)
         set(result FALSE)
     endif()
     set(${variable} ${result} PARENT_SCOPE)
-endfunction()
-
-# usm_present_sources(<variable> <file>...)
-# Keeps the files that exist, so that a tree that is being written configures at any moment.
-function(usm_present_sources variable)
-    set(present "")
-    set(absent "")
-    foreach(file IN LISTS ARGN)
-        if(EXISTS "${CMAKE_CURRENT_SOURCE_DIR}/${file}")
-            list(APPEND present "${file}")
-        else()
-            list(APPEND absent "${file}")
-        endif()
-    endforeach()
-    if(absent)
-        list(JOIN absent " " absent)
-        message(STATUS "usm: not there yet: ${absent}")
-    endif()
-    set(${variable} "${present}" PARENT_SCOPE)
 endfunction()

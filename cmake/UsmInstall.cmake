@@ -11,10 +11,8 @@ install(DIRECTORY "${PROJECT_SOURCE_DIR}/include/usm" DESTINATION "${CMAKE_INSTA
 install(FILES "${PROJECT_BINARY_DIR}/include/usm/version.h"
     DESTINATION "${CMAKE_INSTALL_INCLUDEDIR}/usm")
 
-if(TARGET usm)
-    install(TARGETS usm EXPORT usm-targets)
-    install(EXPORT usm-targets NAMESPACE usm:: DESTINATION "${package_dir}")
-endif()
+install(TARGETS usm EXPORT usm-targets)
+install(EXPORT usm-targets NAMESPACE usm:: DESTINATION "${package_dir}")
 
 configure_package_config_file("${PROJECT_SOURCE_DIR}/cmake/usm-config.cmake.in"
     "${PROJECT_BINARY_DIR}/package/usm-config.cmake" INSTALL_DESTINATION "${package_dir}"

@@ -25,11 +25,11 @@ cmake_policy(VERSION 3.25) # whatever the policies of the project that includes 
 
 # Looks once for a clang and the llvm-spirv of the same major version.
 function(_usm_find_spirv_tools)
-    get_property(known GLOBAL PROPERTY _USM_SPIRV_TOOLS SET)
+    get_property(known GLOBAL PROPERTY USM_SPIRV_TOOLS SET)
     if(known)
         return()
     endif()
-    set_property(GLOBAL PROPERTY _USM_SPIRV_TOOLS "")
+    set_property(GLOBAL PROPERTY USM_SPIRV_TOOLS "")
     find_program(USM_CLANG NAMES clang clang-20 clang-19 clang-18 clang-17 clang-16 clang-15 clang-14
         DOC "clang that compiles OpenCL C for usm_add_kernels()")
     mark_as_advanced(USM_CLANG)
@@ -57,7 +57,7 @@ function(_usm_find_spirv_tools)
         return()
     endif()
     set(USM_LLVM_SPIRV_MAJOR ${major} CACHE INTERNAL "")
-    set_property(GLOBAL PROPERTY _USM_SPIRV_TOOLS "${USM_CLANG};${USM_LLVM_SPIRV}")
+    set_property(GLOBAL PROPERTY USM_SPIRV_TOOLS "${USM_CLANG};${USM_LLVM_SPIRV}")
     message(STATUS "usm_add_kernels: text and SPIR-V (clang ${major}, ${USM_LLVM_SPIRV})")
 endfunction()
 
@@ -82,7 +82,7 @@ function(usm_add_kernels target source)
     endif()
 
     _usm_find_spirv_tools()
-    get_property(tools GLOBAL PROPERTY _USM_SPIRV_TOOLS)
+    get_property(tools GLOBAL PROPERTY USM_SPIRV_TOOLS)
     get_property(languages GLOBAL PROPERTY ENABLED_LANGUAGES)
     if("C" IN_LIST languages)
         set(suffix c)

@@ -131,8 +131,7 @@ usm_status usm__host_fill(void *q, void *dst, const void *pattern, size_t patter
     return usm__host_submit(c, ndeps, deps, ev);
 }
 
-/* --- commands that do nothing in their turn ----------------------------------------------------
- */
+/* --- commands that do nothing in their turn -------------------------------------------------- */
 
 static usm_status submit_nothing(void *q, bool waits_for_all, bool is_barrier, size_t ndeps,
                                  void *const *deps, void **ev)

@@ -15,7 +15,6 @@
 #include "internal.h"
 
 #include <errno.h>
-#include <string.h>
 #include <sys/mman.h>
 
 struct region {
@@ -62,10 +61,9 @@ static int set_access(const struct region *r, bool open)
 /* EFBIG, ENOSPC: what a memfd says of more than there is. */
 static usm_status refused(const char *what)
 {
-    bool       full   = errno == ENOMEM || errno == EFBIG || errno == ENOSPC;
-    usm_status status = full ? USM_E_NO_MEMORY : USM_E_SYSTEM;
+    bool full = errno == ENOMEM || errno == EFBIG || errno == ENOSPC;
 
-    return usm__host_lib->report(status, "guarded device memory: %s: %s", what, strerror(errno));
+    return usm__host_refused(full ? USM_E_NO_MEMORY : USM_E_SYSTEM, what, errno);
 }
 
 static usm_status map_twice(struct region *r, size_t align, int fd)
@@ -75,7 +73,7 @@ static usm_status map_twice(struct region *r, size_t align, int fd)
     /* With access, so that the system refuses what it could never back. */
     r->start = usm__host_map(r->size, align, PROT_READ | PROT_WRITE);
     if (!r->start)
-        return refused("mmap");
+        return usm__host_lib->report(USM_E_NO_MEMORY, "the host has no %zu bytes left", r->size);
     if (!os->map_fd(r->start, r->size, PROT_NONE, fd))
         goto err_start;
     r->alias = os->map_fd(NULL, r->size, PROT_READ | PROT_WRITE, fd);
@@ -84,7 +82,7 @@ static usm_status map_twice(struct region *r, size_t align, int fd)
     return USM_OK;
 
 err_start:;
-    usm_status status = refused("mmap of a memfd");
+    usm_status status = refused("guarded device memory: mmap of a memfd");
 
     (void)os->unmap(r->start, r->size);
     return status;
@@ -126,7 +124,7 @@ usm_status usm__host_guard_alloc(size_t size, size_t align, void **p)
     r->size = size;
     fd      = os->memfd("usm-device", size);
     if (fd < 0) {
-        status = refused("memfd_create");
+        status = refused("guarded device memory: memfd_create");
         goto err_region;
     }
     status = map_twice(r, align, fd);
@@ -134,7 +132,7 @@ usm_status usm__host_guard_alloc(size_t size, size_t align, void **p)
     if (status)
         goto err_region;
     if (!enter_region(r)) {
-        status = refused("mprotect");
+        status = refused("guarded device memory: mprotect");
         goto err_maps;
     }
     *p = r->start;
@@ -172,7 +170,7 @@ usm_status usm__host_guard_free(const void *p)
         usm__host_lib->heap_free(r);
         return USM_OK;
     }
-    status = refused("munmap");
+    status = refused("guarded device memory: munmap");
     (void)enter_region(r);
     return status;
 }
@@ -215,7 +213,7 @@ usm_status usm__host_guard_open(void)
     if (opened)
         guard.kernels++;
     pthread_mutex_unlock(&guard.lock);
-    return opened ? USM_OK : refused("mprotect");
+    return opened ? USM_OK : refused("guarded device memory: mprotect");
 }
 
 void usm__host_guard_close(void)

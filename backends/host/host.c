@@ -22,6 +22,13 @@ unsigned            usm__host_workers;
 
 static char the_device; /* its address is the handle */
 
+usm_status usm__host_refused(usm_status status, const char *what, int error)
+{
+    char why[64];
+
+    return usm__host_lib->report(status, "%s: %s", what, strerror_r(error, why, sizeof(why)));
+}
+
 /* --- the device ------------------------------------------------------------------------------ */
 
 /* The text behind "key   :" in the first line of a file of /proc that starts with key. */
@@ -235,7 +242,7 @@ const usm_backend_ops *usm_host_backend_entry(const usm_host_api *api)
     usm__host_lib     = api;
     usm__host_page    = (size_t)sysconf(_SC_PAGESIZE);
     usm__host_workers = cpus < 2 ? 2 : cpus; /* two also on one: one may be in a long kernel */
-    ops = host_ops;
+    ops               = host_ops;
     if (!api->setting_bool("host_guard_device")) /* guarded memory is shared with a child */
         ops.caps |= USM_CAP_FORK_MEMORY;
     return &ops;

@@ -25,6 +25,9 @@ extern const usm_host_api *usm__host_lib;
 extern size_t   usm__host_page;
 extern unsigned usm__host_workers;
 
+/* Reports what the system said to `what`; "what: the system's words". */
+usm_status usm__host_refused(usm_status status, const char *what, int error);
+
 typedef struct usm__host_context {
     bool guard; /* device memory is mapped so that the host cannot touch it */
 } usm__host_context;
@@ -121,8 +124,7 @@ void       usm__host_guard_close(void);
 /* size: whole pages.  NULL, errno set. */
 void *usm__host_map(size_t size, size_t align, int prot);
 
-/* --- fork: the locks are held across it; called by host.c's handlers ---------------------------
- */
+/* --- fork: the locks are held across it; called by host.c's handlers ------------------------- */
 
 void usm__host_graph_lock(void);
 void usm__host_graph_unlock(void);
@@ -131,8 +133,7 @@ void usm__host_graph_in_child(void);
 void usm__host_guard_lock(void);
 void usm__host_guard_unlock(void);
 
-/* --- the entries of the table ------------------------------------------------------------------
- */
+/* --- the entries of the table ---------------------------------------------------------------- */
 
 usm_status usm__host_mem_alloc(void *ctx, void *dev, usm_kind kind, size_t size, size_t align,
                                void **p);

@@ -38,8 +38,7 @@ static size_t padded(size_t n)
     return (n + VALUE_ALIGN - 1) & ~(VALUE_ALIGN - 1);
 }
 
-/* --- programs and kernels ----------------------------------------------------------------------
- */
+/* --- programs and kernels -------------------------------------------------------------------- */
 
 static usm_status check_table(const usm_native_kernel *table, size_t size)
 {
@@ -149,8 +148,7 @@ usm_status usm__host_kernel_info(void *kernel, size_t *nargs, usm_arg_kind *kind
     return USM_OK;
 }
 
-/* --- launches ----------------------------------------------------------------------------------
- */
+/* --- launches -------------------------------------------------------------------------------- */
 
 /* The share's range: whole units of the dimension that is cut. */
 static usm_range range_of(const struct launch *l, size_t parts, size_t part)

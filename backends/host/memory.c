@@ -6,7 +6,6 @@
 #include "internal.h"
 
 #include <errno.h>
-#include <string.h>
 #include <sys/mman.h>
 
 /* mmap aligns to pages only.  For more, enough is mapped to find an aligned start in it, and what
@@ -72,7 +71,6 @@ usm_status usm__host_mem_free(void *ctx, usm_kind kind, void *p, size_t size)
         return status;
     (void)usm_align_up(size, usm__host_page, &pages); /* it fitted at the allocation */
     if (usm__host_lib->os->unmap(p, pages) != 0)
-        return usm__host_lib->report(USM_E_SYSTEM, "munmap(%p, %zu): %s", p, pages,
-                                     strerror(errno));
+        return usm__host_refused(USM_E_SYSTEM, "memory cannot be given back: munmap", errno);
     return USM_OK;
 }

@@ -53,7 +53,6 @@
 #include "internal.h"
 
 #include <errno.h>
-#include <string.h>
 #include <time.h>
 
 #define PAYLOAD_ALIGN ((size_t)64) /* the widest vector that a kernel may load */
@@ -91,8 +90,14 @@ static struct {
     usm_list        ready;
     size_t          users;         /* contexts and queues */
     unsigned        workers, idle; /* idle: of the workers, those that sleep */
-} graph = {
-    PTHREAD_MUTEX_INITIALIZER, PTHREAD_COND_INITIALIZER, {&graph.ready, &graph.ready}, 0, 0, 0};
+    bool            in_child;      /* of a fork; fixed then */
+} graph = {PTHREAD_MUTEX_INITIALIZER,
+           PTHREAD_COND_INITIALIZER,
+           {&graph.ready, &graph.ready},
+           0,
+           0,
+           0,
+           false};
 
 void usm__host_graph_lock(void)
 {
@@ -104,8 +109,7 @@ void usm__host_graph_unlock(void)
     pthread_mutex_unlock(&graph.lock);
 }
 
-/* --- links: the lock is held -------------------------------------------------------------------
- */
+/* --- links: the lock is held ----------------------------------------------------------------- */
 
 /* One thing less that c waits for. */
 static void meet(usm__host_command *c)
@@ -172,8 +176,7 @@ static void leave_queue(usm__host_command *c, usm_status status)
         pthread_cond_broadcast(&q->progress);
 }
 
-/* --- completion --------------------------------------------------------------------------------
- */
+/* --- completion ------------------------------------------------------------------------------ */
 
 static uint64_t now_ns(void)
 {
@@ -217,17 +220,23 @@ static void tell_all(usm__host_note *notes, usm_status status)
     }
 }
 
+/* In a child it would wait for those who wait in the parent; it holds nothing there to be freed. */
+static void destroy_condition(pthread_cond_t *condition)
+{
+    if (!graph.in_child)
+        pthread_cond_destroy(condition);
+}
+
 static void release_queue(usm__host_queue *q)
 {
     if (!usm_ref_drop(&q->refs))
         return;
-    pthread_cond_destroy(&q->progress);
+    destroy_condition(&q->progress);
     usm__host_lib->heap_free(q);
     usm__host_workers_let_go();
 }
 
-/* --- workers -----------------------------------------------------------------------------------
- */
+/* --- workers --------------------------------------------------------------------------------- */
 
 static void worker(void *unused);
 
@@ -349,13 +358,13 @@ void usm__host_workers_let_go(void)
 /* The sleepers that the condition counts did not come along: it is made anew. */
 void usm__host_graph_in_child(void)
 {
+    graph.in_child = true;
     graph.workers = graph.idle = 0;
     usm_list_init(&graph.ready);
     pthread_cond_init(&graph.work, NULL);
 }
 
-/* --- commands ----------------------------------------------------------------------------------
- */
+/* --- commands -------------------------------------------------------------------------------- */
 
 usm__host_command *usm__host_command_create(usm__host_queue *q, size_t ndeps, size_t payload)
 {
@@ -388,7 +397,7 @@ void usm__host_command_release(usm__host_command *c)
         return;
     if (!c->queue)
         (void)usm__host_finish_user(c, USM_E_INVALID_HANDLE);
-    pthread_cond_destroy(&c->done);
+    destroy_condition(&c->done);
     usm__host_lib->heap_free(c);
 }
 
@@ -422,9 +431,8 @@ usm_status usm__host_submit(usm__host_command *c, size_t ndeps, void *const *dep
     usm__host_graph_unlock();
     if (error) {
         usm__host_command_release(c);
-        return usm__host_lib->report(error == ENOMEM ? USM_E_NO_MEMORY : USM_E_SYSTEM,
-                                     "no thread for the host's commands: %s: raise ulimit -u",
-                                     strerror(error));
+        return usm__host_refused(error == ENOMEM ? USM_E_NO_MEMORY : USM_E_SYSTEM,
+                                 "no thread for the host's commands (see ulimit -u)", error);
     }
     if (ev)
         *ev = c;
@@ -471,8 +479,7 @@ bool usm__host_attach(usm__host_command *c, usm__host_note *note)
     return attached;
 }
 
-/* --- queues ------------------------------------------------------------------------------------
- */
+/* --- queues ---------------------------------------------------------------------------------- */
 
 usm_status usm__host_queue_create(void *ctx, void *dev, uint32_t flags, void **out)
 {

@@ -54,6 +54,8 @@ void ocl_context_unref(ocl_context *ctx)
 {
     if (!usm_ref_drop(&ctx->refs))
         return;
+    if (usm_load_acquire(&ctx->done))
+        cl.clReleaseEvent(usm_load_acquire(&ctx->done));
     cl.clReleaseContext(ctx->native);
     pthread_cond_destroy(&ctx->changed);
     pthread_mutex_destroy(&ctx->lock);

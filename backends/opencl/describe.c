@@ -286,6 +286,8 @@ static void sizes(ocl_device *dev)
     ASK(dev->id, CL_DEVICE_MAX_COMPUTE_UNITS, units);
     ASK(dev->id, CL_DEVICE_MAX_WORK_GROUP_SIZE, info->max_work_group_size);
     ASK(dev->id, CL_DEVICE_VENDOR_ID, vendor);
+    if (!info->max_work_group_size) /* NEO without its GPU says 0 for DG2 */
+        info->max_work_group_size = 1;
     info->memory_size       = global;
     info->max_alloc_size    = largest;
     info->local_memory_size = local;

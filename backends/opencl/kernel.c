@@ -132,32 +132,15 @@ void ocl_kernel_destroy(void *kernel)
         kernel_unref(kernel);
 }
 
-static usm_arg_kind arg_kind(cl_kernel native, cl_uint index)
-{
-    cl_kernel_arg_address_qualifier where = 0;
-
-    if (cl.clGetKernelArgInfo(native, index, CL_KERNEL_ARG_ADDRESS_QUALIFIER, sizeof(where), &where,
-                              NULL))
-        return USM_ARG_NONE;
-    switch (where) {
-    case CL_KERNEL_ARG_ADDRESS_GLOBAL:
-    case CL_KERNEL_ARG_ADDRESS_CONSTANT:
-        return USM_ARG_POINTER;
-    case CL_KERNEL_ARG_ADDRESS_LOCAL:
-        return USM_ARG_LOCAL;
-    case CL_KERNEL_ARG_ADDRESS_PRIVATE:
-        return USM_ARG_VALUE;
-    default:
-        return USM_ARG_NONE;
-    }
-}
-
 usm_status ocl_kernel_info(void *kernel, size_t *nargs, usm_arg_kind *kinds, size_t cap)
 {
-    ocl_instance *instance = NULL;
-    cl_uint       n        = 0;
-    usm_status    status   = instance_take(kernel, &instance);
-    cl_int        err;
+    const ocl_kernel *k        = kernel;
+    ocl_instance     *instance = NULL;
+    cl_uint           n        = 0;
+    size_t            nletters = 0;
+    const char       *letters  = ocl_kinds_find(k->program->kinds, k->name, &nletters);
+    usm_status        status   = instance_take(kernel, &instance);
+    cl_int            err;
 
     if (status)
         return status;
@@ -165,8 +148,11 @@ usm_status ocl_kernel_info(void *kernel, size_t *nargs, usm_arg_kind *kinds, siz
     if (err) {
         status = ocl_fail(err, "clGetKernelInfo(CL_KERNEL_NUM_ARGS)");
     } else {
-        for (cl_uint i = 0; i < n && i < cap; i++)
-            kinds[i] = arg_kind(instance->native, i);
+        for (cl_uint i = 0; i < n && i < cap; i++) {
+            kinds[i] = ocl_kind_asked(instance->native, i);
+            if (kinds[i] == USM_ARG_NONE && letters && nletters == n)
+                kinds[i] = ocl_kind_of_letter(letters[i]);
+        }
         *nargs = n;
     }
     ocl_instance_give_back(instance);
@@ -242,22 +228,43 @@ static cl_int set_kinds(ocl_instance *instance, uint32_t wanted)
     return err;
 }
 
+/* CPUs reach all memory anyhow; and Intel's CPU runtime refuses every launch of a
+ * kernel with a list (CL_INVALID_OPERATION) unless a flag is set, too. */
+static bool flags_do(const ocl_program *program)
+{
+    return program->ctx->way == OCL_WAY_USM && program->dev->info.type == USM_DEVICE_TYPE_CPU;
+}
+
+static cl_int set_list(ocl_instance *instance, const usm_launch *launch)
+{
+    cl_kernel_exec_info list = instance->kernel->program->ctx->way == OCL_WAY_USM
+                                   ? CL_KERNEL_EXEC_INFO_USM_PTRS_INTEL
+                                   : CL_KERNEL_EXEC_INFO_SVM_PTRS;
+
+    instance->has_list = true;
+    return cl.clSetKernelExecInfo(instance->native, list,
+                                  launch->nindirect * sizeof(launch->indirect[0]),
+                                  launch->indirect);
+}
+
 /* SVM has no flag for all memory of a kind: there the list must be complete. */
 static usm_status set_indirect(ocl_instance *instance, const usm_launch *launch)
 {
-    bool                is_usm = instance->kernel->program->ctx->way == OCL_WAY_USM;
-    cl_kernel_exec_info list =
-        is_usm ? CL_KERNEL_EXEC_INFO_USM_PTRS_INTEL : CL_KERNEL_EXEC_INFO_SVM_PTRS;
-    cl_int err = CL_SUCCESS;
+    const ocl_program *program = instance->kernel->program;
+    uint32_t           kinds   = launch->indirect_kinds;
+    size_t             n       = launch->nindirect;
+    cl_int             err     = CL_SUCCESS;
 
-    if (is_usm && launch->indirect_kinds != instance->indirect_kinds && cl.clSetKernelExecInfo)
-        err = set_kinds(instance, launch->indirect_kinds);
-    if (!err && launch->nindirect && cl.clSetKernelExecInfo) {
-        instance->has_list = true;
-        err = cl.clSetKernelExecInfo(instance->native, list,
-                                     launch->nindirect * sizeof(launch->indirect[0]),
-                                     launch->indirect);
+    if (!cl.clSetKernelExecInfo)
+        return USM_OK;
+    if (n && flags_do(program)) {
+        kinds = USM_INDIRECT_HOST | USM_INDIRECT_DEVICE | USM_INDIRECT_SHARED;
+        n     = 0;
     }
+    if (program->ctx->way == OCL_WAY_USM && kinds != instance->indirect_kinds)
+        err = set_kinds(instance, kinds);
+    if (!err && n)
+        err = set_list(instance, launch);
     return err ? ocl_fail(err, "declaring the indirect pointers (clSetKernelExecInfo)") : USM_OK;
 }
 

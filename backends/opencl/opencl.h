@@ -196,7 +196,8 @@ typedef struct ocl_context {
     ocl_way               way;
     cl_bitfield           svm; /* what all devices can                            */
     /* atomic */
-    _Atomic size_t refs; /* the core's, and one of each queue                  */
+    _Atomic size_t    refs; /* the core's, and one of each queue                */
+    _Atomic(cl_event) done; /* one that is complete; made when first needed     */
     /* guarded by lock: commands that wait for user events (submit.c) */
     pthread_mutex_t lock;
     pthread_cond_t  changed; /* some event was settled or some queue drained    */
@@ -258,7 +259,8 @@ typedef struct ocl_program {
     cl_program     native;
     ocl_context   *ctx;
     ocl_device    *dev;
-    _Atomic size_t refs; /* the core's, and one of each kernel */
+    char          *kinds; /* kinds of arguments, where the driver forgets them; or NULL */
+    _Atomic size_t refs;  /* the core's, and one of each kernel */
 } ocl_program;
 
 /* A kernel keeps a few native kernels, so that threads that launch it at once
@@ -281,6 +283,21 @@ struct ocl_instance {
 };
 
 void       ocl_program_unref(ocl_program *program);
+/* Kinds of arguments as text, "add=PV;sum=PPL;" (kinds.c, spirv.c); heap. */
+char         ocl_kind_letter(usm_arg_kind kind);
+usm_arg_kind ocl_kind_of_letter(char letter);
+/* The driver's word on an argument; USM_ARG_NONE when it has none. */
+usm_arg_kind ocl_kind_asked(cl_kernel native, cl_uint index);
+/* The letters of a kernel in such a text, or NULL. */
+const char *ocl_kinds_find(const char *kinds, const char *name, size_t *n);
+usm_status  ocl_kinds_of_program(ocl_program *program, char **kinds);
+/* Of a module; *kinds stays NULL when it is none that can be read. */
+usm_status ocl_kinds_of_spirv(const void *data, size_t size, char **kinds);
+/* The driver's binary with the kinds in front, and taking it apart again: a
+ * binary without them stays as it is. */
+usm_status ocl_binary_wrap(const char *kinds, void *binary, size_t binary_size, void **data,
+                           size_t *size);
+usm_status ocl_binary_unwrap(const usm_image *image, usm_image *raw, char **kinds);
 usm_status ocl_program_build(void *ctx, void *dev, const usm_image *image, const char *options,
                              char **log, void **program);
 void       ocl_program_destroy(void *program);

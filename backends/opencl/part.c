@@ -25,32 +25,44 @@ static bool offers(const ocl_device *dev, cl_device_partition_property wanted)
     return false;
 }
 
-static size_t count_parts(const ocl_device *dev, const cl_device_partition_property *props)
+static bool has_domains(const ocl_device *dev)
+{
+    cl_bitfield domains = 0;
+
+    return offers(dev, CL_DEVICE_PARTITION_BY_AFFINITY_DOMAIN) &&
+           !cl.clGetDeviceInfo(dev->id, CL_DEVICE_PARTITION_AFFINITY_DOMAIN, sizeof(domains),
+                               &domains, NULL) &&
+           (domains & CL_DEVICE_AFFINITY_DOMAIN_NEXT_PARTITIONABLE);
+}
+
+/* Only the driver knows how many domains there are. */
+static size_t count_domains(const ocl_device *dev, const cl_device_partition_property *props)
 {
     cl_uint n = 0;
 
-    if (cl.clCreateSubDevices(dev->id, props, 0, NULL, &n) || n < 2 || n > MAX_PARTS)
+    if (cl.clCreateSubDevices(dev->id, props, 0, NULL, &n) || n > MAX_PARTS)
         return 0;
     return n;
 }
 
+/* Equal parts are counted here: Intel's CPU runtime starts its threads when it is
+ * asked, and devices are listed by programs that never use one. */
 size_t ocl_device_cut(const ocl_device *dev, cl_device_partition_property props[4])
 {
-    size_t n = 0, units;
+    size_t n = 0, units = (dev->info.compute_units + MAX_PARTS - 1) / MAX_PARTS;
 
     memset(props, 0, 4 * sizeof(props[0]));
-    if (offers(dev, CL_DEVICE_PARTITION_BY_AFFINITY_DOMAIN)) {
+    if (has_domains(dev)) {
         props[0] = CL_DEVICE_PARTITION_BY_AFFINITY_DOMAIN;
         props[1] = CL_DEVICE_AFFINITY_DOMAIN_NEXT_PARTITIONABLE;
-        n        = count_parts(dev, props);
+        n        = count_domains(dev, props);
     }
-    if (!n && dev->info.compute_units > 1 && offers(dev, CL_DEVICE_PARTITION_EQUALLY)) {
-        units    = (dev->info.compute_units + MAX_PARTS - 1) / MAX_PARTS;
+    if (n < 2 && units && offers(dev, CL_DEVICE_PARTITION_EQUALLY)) {
         props[0] = CL_DEVICE_PARTITION_EQUALLY;
         props[1] = (cl_device_partition_property)units;
-        n        = count_parts(dev, props);
+        n        = dev->info.compute_units / units;
     }
-    return n;
+    return n < 2 ? 0 : n;
 }
 
 /* Lock held. All records or none. */
@@ -75,14 +87,14 @@ static usm_status describe_parts(ocl_device *dev, const cl_device_id *ids, ocl_d
 static usm_status cut(ocl_device *dev, cl_device_id *ids, ocl_device **parts)
 {
     cl_device_partition_property props[4];
-    cl_uint                      n   = dev->info.sub_devices;
-    cl_int                       err = CL_DEVICE_PARTITION_FAILED;
+    cl_uint                      n = dev->info.sub_devices, made = 0;
+    cl_int                       err;
     usm_status                   status;
 
-    if (ocl_device_cut(dev, props) == n)
-        err = cl.clCreateSubDevices(dev->id, props, n, ids, NULL);
-    if (err)
-        return ocl_fail(err, "clCreateSubDevices");
+    (void)ocl_device_cut(dev, props);
+    err = cl.clCreateSubDevices(dev->id, props, n, ids, &made);
+    if (err || made != n)
+        return ocl_fail(err ? err : CL_DEVICE_PARTITION_FAILED, "clCreateSubDevices");
     status = describe_parts(dev, ids, parts);
     for (cl_uint i = 0; status && i < n; i++)
         cl.clReleaseDevice(ids[i]);

@@ -104,7 +104,8 @@ static usm_status build_failed(cl_int err, const ocl_device *dev, const char *lo
 
 static usm_status build(cl_program native, const ocl_device *dev, const char *options, char **log)
 {
-    cl_int     err  = cl.clBuildProgram(native, 1, &dev->id, options, NULL, NULL);
+    /* PoCL 3.1 forgets what it knows of arguments when a binary has options, even "". */
+    cl_int     err  = cl.clBuildProgram(native, 1, &dev->id, options[0] ? options : NULL, NULL, NULL);
     char      *text = build_log(native, dev->id);
     usm_status status = err ? build_failed(err, dev, text) : USM_OK;
 
@@ -129,11 +130,23 @@ static usm_status create_failed(cl_int err, const ocl_device *dev, usm_image_typ
                             ocl_error_name(err), (int)err);
 }
 
+/* Kinds that the driver will not know: of SPIR-V, and those beside a binary. */
+static usm_status read_kinds(const usm_image *image, usm_image *raw, char **kinds)
+{
+    *raw = *image;
+    if (image->type == USM_IMAGE_SPIRV)
+        return ocl_kinds_of_spirv(image->data, image->size, kinds);
+    if (image->type == USM_IMAGE_BINARY)
+        return ocl_binary_unwrap(image, raw, kinds);
+    return USM_OK;
+}
+
 usm_status ocl_program_build(void *ctx, void *dev, const usm_image *image, const char *options,
                              char **log, void **out)
 {
     ocl_device  *d = dev;
     ocl_program *program;
+    usm_image    raw;
     char        *all;
     usm_status   status;
     cl_int       err = CL_SUCCESS;
@@ -151,7 +164,10 @@ usm_status ocl_program_build(void *ctx, void *dev, const usm_image *image, const
     program->ctx = ctx;
     program->dev = d;
     usm_store_relaxed(&program->refs, 1);
-    program->native = create(ctx, d, image, &err);
+    status = read_kinds(image, &raw, &program->kinds);
+    if (status)
+        goto err_free;
+    program->native = create(ctx, d, &raw, &err);
     if (err) {
         status = create_failed(err, d, image->type);
         goto err_free;
@@ -166,6 +182,8 @@ usm_status ocl_program_build(void *ctx, void *dev, const usm_image *image, const
 err_release:
     cl.clReleaseProgram(program->native);
 err_free:
+    if (program)
+        ocl_host->heap_free(program->kinds);
     ocl_host->heap_free(all);
     ocl_host->heap_free(program);
     return status;
@@ -176,6 +194,7 @@ void ocl_program_unref(ocl_program *program)
     if (!usm_ref_drop(&program->refs))
         return;
     cl.clReleaseProgram(program->native);
+    ocl_host->heap_free(program->kinds);
     ocl_host->heap_free(program);
 }
 
@@ -187,71 +206,89 @@ void ocl_program_destroy(void *program)
 
 /* --- asking ---------------------------------------------------------------------------- */
 
-/* The program's devices are the context's: which of them is ours? */
-static usm_status device_index(const ocl_program *program, cl_uint *n, cl_uint *index)
+/* Where the device of the program stands among the program's devices, which are
+ * the context's; PoCL 3.1 has only those it was built for, and a part's whole. */
+static usm_status device_index(const ocl_program *program, cl_uint n, cl_uint *index)
 {
-    cl_device_id *ids;
-    cl_int        err = cl.clGetProgramInfo(program->native, CL_PROGRAM_NUM_DEVICES, sizeof(*n), n,
-                                            NULL);
+    cl_device_id *ids = ocl_host->heap_alloc(n * sizeof(*ids));
+    cl_int        err;
 
-    if (err)
-        return ocl_fail(err, "clGetProgramInfo");
-    ids = ocl_host->heap_alloc(*n * sizeof(*ids));
     if (!ids)
         return ocl_no_memory();
-    err = cl.clGetProgramInfo(program->native, CL_PROGRAM_DEVICES, *n * sizeof(*ids), ids, NULL);
+    err = cl.clGetProgramInfo(program->native, CL_PROGRAM_DEVICES, n * sizeof(*ids), ids, NULL);
     *index = 0;
-    while (!err && *index < *n && ids[*index] != program->dev->id)
+    while (!err && n > 1 && *index < n && ids[*index] != program->dev->id)
         (*index)++;
     ocl_host->heap_free(ids);
-    if (!err && *index == *n)
+    if (!err && *index == n)
         err = CL_INVALID_DEVICE;
     return err ? ocl_fail(err, "clGetProgramInfo(CL_PROGRAM_DEVICES)") : USM_OK;
 }
 
-/* The driver fills one buffer for each device; NULL where nothing is wanted. */
-static usm_status read_binary(const ocl_program *program, size_t *sizes, unsigned char **buffers,
-                              cl_uint n, cl_uint index)
+/* The driver fills one buffer for each device that has a binary: Intel's CPU
+ * runtime refuses NULL for those not wanted, against the specification. */
+static usm_status read_binaries(const ocl_program *program, const size_t *sizes,
+                                unsigned char **buffers, cl_uint n)
 {
-    cl_int err = cl.clGetProgramInfo(program->native, CL_PROGRAM_BINARY_SIZES, n * sizeof(*sizes),
-                                     sizes, NULL);
+    cl_int err;
 
-    if (err)
-        return ocl_fail(err, "clGetProgramInfo(CL_PROGRAM_BINARY_SIZES)");
-    if (!sizes[index])
-        return ocl_host->report(USM_E_NOT_SUPPORTED, "the driver has no binary of the program");
-    buffers[index] = ocl_host->heap_alloc(sizes[index]);
-    if (!buffers[index])
-        return ocl_no_memory();
+    for (cl_uint i = 0; i < n; i++)
+        if (sizes[i] && !(buffers[i] = ocl_host->heap_alloc(sizes[i])))
+            return ocl_no_memory();
     err = cl.clGetProgramInfo(program->native, CL_PROGRAM_BINARIES, n * sizeof(*buffers), buffers,
                               NULL);
-    if (!err)
-        return USM_OK;
-    ocl_host->heap_free(buffers[index]);
-    return ocl_fail(err, "clGetProgramInfo(CL_PROGRAM_BINARIES)");
+    return err ? ocl_fail(err, "clGetProgramInfo(CL_PROGRAM_BINARIES)") : USM_OK;
+}
+
+/* The driver's part of what a program leaves. */
+typedef struct binaries {
+    cl_uint         n;
+    size_t         *sizes;
+    unsigned char **buffers;
+} binaries;
+
+static usm_status pick_binary(const ocl_program *program, const binaries *b, const char *kinds,
+                              void **data, size_t *size)
+{
+    cl_uint    index  = 0;
+    usm_status status = device_index(program, b->n, &index);
+    cl_int     err;
+
+    if (status)
+        return status;
+    err = cl.clGetProgramInfo(program->native, CL_PROGRAM_BINARY_SIZES, b->n * sizeof(*b->sizes),
+                              b->sizes, NULL);
+    if (err)
+        return ocl_fail(err, "clGetProgramInfo(CL_PROGRAM_BINARY_SIZES)");
+    if (!b->sizes[index])
+        return ocl_host->report(USM_E_NOT_SUPPORTED, "the driver has no binary of the program");
+    status = read_binaries(program, b->sizes, b->buffers, b->n);
+    if (status)
+        return status;
+    return ocl_binary_wrap(kinds, b->buffers[index], b->sizes[index], data, size);
 }
 
 usm_status ocl_program_binary(void *program, void **data, size_t *size)
 {
-    cl_uint         n = 0, index = 0;
-    usm_status      status = device_index(program, &n, &index);
-    size_t         *sizes;
-    unsigned char **buffers;
+    ocl_program *p     = program;
+    char        *kinds = NULL;
+    binaries     b     = {0, NULL, NULL};
+    usm_status   status;
+    cl_int err = cl.clGetProgramInfo(p->native, CL_PROGRAM_NUM_DEVICES, sizeof(b.n), &b.n, NULL);
 
+    if (err || !b.n)
+        return ocl_fail(err ? err : CL_INVALID_PROGRAM, "clGetProgramInfo(CL_PROGRAM_NUM_DEVICES)");
+    status = ocl_kinds_of_program(p, &kinds);
     if (status)
         return status;
-    sizes   = ocl_host->heap_alloc(n * sizeof(*sizes));
-    buffers = ocl_host->heap_alloc(n * sizeof(*buffers));
-    if (sizes && buffers)
-        status = read_binary(program, sizes, buffers, n, index);
-    else
-        status = ocl_no_memory();
-    if (!status) {
-        *data = buffers[index];
-        *size = sizes[index];
-    }
-    ocl_host->heap_free(buffers);
-    ocl_host->heap_free(sizes);
+    b.sizes   = ocl_host->heap_alloc(b.n * sizeof(*b.sizes));
+    b.buffers = ocl_host->heap_alloc(b.n * sizeof(*b.buffers));
+    status    = b.sizes && b.buffers ? pick_binary(p, &b, kinds, data, size) : ocl_no_memory();
+    for (cl_uint i = 0; b.buffers && i < b.n; i++)
+        ocl_host->heap_free(b.buffers[i]);
+    ocl_host->heap_free(b.buffers);
+    ocl_host->heap_free(b.sizes);
+    ocl_host->heap_free(kinds);
     return status;
 }
 

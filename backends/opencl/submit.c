@@ -90,6 +90,11 @@ static void wait_list_fini(wait_list *w)
 
 /* --- issuing ------------------------------------------------------------------------ */
 
+static bool is_ordered(const ocl_queue *q)
+{
+    return !(q->flags & USM_QUEUE_OUT_OF_ORDER);
+}
+
 /* Of a command without an event: kept for queue_wait. */
 static void note_failure(ocl_queue *q, usm_status status)
 {
@@ -102,6 +107,34 @@ static void note_failure(ocl_queue *q, usm_status status)
 static bool is_run_anyway(const ocl_command *cmd)
 {
     return cmd->type == OCL_BARRIER;
+}
+
+/* An event that is complete, or NULL when it cannot be made. */
+static cl_event done_event(ocl_context *ctx)
+{
+    cl_event none = NULL, done = usm_load_acquire(&ctx->done);
+    cl_int   err;
+
+    if (done)
+        return done;
+    done = cl.clCreateUserEvent(ctx->native, &err);
+    if (err)
+        return NULL;
+    (void)cl.clSetUserEventStatus(done, CL_COMPLETE);
+    if (usm_cas_acq_rel(&ctx->done, &none, done))
+        return done;
+    cl.clReleaseEvent(done); /* another thread was first */
+    return none;
+}
+
+/* What is left of a wait list may be nothing; but to a marker or barrier of an
+ * out-of-order queue an empty list means all commands before it. */
+static void keep_from_meaning_all(const ocl_queue *q, const ocl_command *cmd, wait_list *w)
+{
+    if (w->n || is_ordered(q) || (cmd->type != OCL_MARKER && cmd->type != OCL_BARRIER))
+        return;
+    w->events[0] = done_event(q->ctx);
+    w->n         = w->events[0] ? 1 : 0;
 }
 
 static usm_status run(ocl_queue *q, const ocl_command *cmd, const wait_list *w, ocl_event *out,
@@ -127,6 +160,8 @@ static usm_status issue(ocl_queue *q, const ocl_command *cmd, size_t ndeps, ocl_
     wait_list  w;
     usm_status status = wait_list_init(&w, ndeps, deps);
 
+    if (!status && ndeps)
+        keep_from_meaning_all(q, cmd, &w);
     if (!status && (!w.has_failed || is_run_anyway(cmd)))
         status = run(q, cmd, &w, out, notices);
     if (!status && w.has_failed) {
@@ -148,11 +183,6 @@ static bool is_pending(size_t ndeps, ocl_event *const *deps)
         if (usm_load_acquire(&deps[i]->state) == OCL_EVENT_PENDING)
             return true;
     return false;
-}
-
-static bool is_ordered(const ocl_queue *q)
-{
-    return !(q->flags & USM_QUEUE_OUT_OF_ORDER);
 }
 
 static bool stands_for_all(const held_command *h)

@@ -38,15 +38,15 @@
 USM_BEGIN_DECLS
 
 typedef enum usm_backend_cap {
-    USM_CAP_QUEUES    = 1u << 0, /* queue_*, copy .. barrier, event_*                   */
-    USM_CAP_NOTIFY    = 1u << 1, /* event_notify                                        */
-    USM_CAP_KERNELS   = 1u << 2, /* program_*, kernel_*, launch                         */
-    USM_CAP_PARTITION = 1u << 3, /* sub_devices                                         */
-    USM_CAP_NATIVE    = 1u << 4, /* *_from_native, *_native                             */
-    USM_CAP_MEMINFO   = 1u << 5, /* device_memory                                       */
-    USM_CAP_PEER      = 1u << 6, /* can_access_peer                                     */
-    USM_CAP_FORK_MEMORY = 1u << 7 /* no functions: memory works on in a forked child, and
-                                     is private to it                                   */
+    USM_CAP_QUEUES      = 1u << 0, /* queue_*, copy .. barrier, event_*                   */
+    USM_CAP_NOTIFY      = 1u << 1, /* event_notify                                        */
+    USM_CAP_KERNELS     = 1u << 2, /* program_*, kernel_*, launch                         */
+    USM_CAP_PARTITION   = 1u << 3, /* sub_devices                                         */
+    USM_CAP_NATIVE      = 1u << 4, /* *_from_native, *_native                             */
+    USM_CAP_MEMINFO     = 1u << 5, /* device_memory                                       */
+    USM_CAP_PEER        = 1u << 6, /* can_access_peer                                     */
+    USM_CAP_FORK_MEMORY = 1u << 7  /* no functions: memory works on in a forked child, and
+                                      is private to it                                   */
 } usm_backend_cap;
 
 /** A device as its backend describes it; copied by the core. */
@@ -60,7 +60,7 @@ typedef struct usm_backend_device {
     char            driver_version[128];
     uint64_t        aspects; /**< bit (1 << usm_aspect) each                            */
     uint32_t        compute_units;
-    uint32_t        sub_devices;      /**< how many sub_devices() gives; 0 = none        */
+    uint32_t        sub_devices; /**< how many sub_devices() gives; 0 = none        */
     uint64_t        memory_size;
     uint64_t        max_alloc_size;
     size_t          max_work_group_size;
@@ -68,10 +68,10 @@ typedef struct usm_backend_device {
     size_t          max_align;        /**< largest alignment mem_alloc honours by itself */
     size_t          max_fill_pattern; /**< fill takes powers of two up to this, dst and
                                            size multiples of it; SIZE_MAX: anything      */
-    bool            has_pci;
-    uint32_t        pci[4];           /**< domain, bus, device, function                 */
-    bool            has_uuid;
-    uint8_t         uuid[16];
+    bool     has_pci;
+    uint32_t pci[4]; /**< domain, bus, device, function                 */
+    bool     has_uuid;
+    uint8_t  uuid[16];
 } usm_backend_device;
 
 typedef void (*usm_backend_notify_fn)(void *arg, usm_status status);
@@ -168,8 +168,8 @@ typedef struct usm_backend_ops {
     /* USM_CAP_NATIVE ---------------------------------------------------------- */
     /** ndevices 0: all of the native context.  Fills `list` with at most cap. */
     usm_status (*context_from_native)(void *native, size_t ndevices, void *const *devices,
-                                      usm_ownership ownership, void **ctx,
-                                      usm_backend_device *list, size_t cap, size_t *count);
+                                      usm_ownership ownership, void **ctx, usm_backend_device *list,
+                                      size_t cap, size_t *count);
     usm_status (*context_native)(void *ctx, void **native);
     /** *dev: the handle of the queue's device, *flags its usm_queue_flags. */
     usm_status (*queue_from_native)(void *ctx, void *native, usm_ownership ownership, void **q,

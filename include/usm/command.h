@@ -44,12 +44,12 @@ USM_API USM_NODISCARD usm_status usm_prefetch(usm_queue *q, const void *p, size_
                                               usm_event *const *deps, usm_event **ev);
 
 typedef enum usm_advice {
-    USM_ADVICE_DEFAULT                = 0, /**< back to the default                */
-    USM_ADVICE_READ_MOSTLY            = 1,
-    USM_ADVICE_PREFER_DEVICE          = 2,
-    USM_ADVICE_PREFER_HOST            = 3,
-    USM_ADVICE_NOT_READ_MOSTLY        = 4,
-    USM_ADVICE_NO_PREFERRED_LOCATION  = 5
+    USM_ADVICE_DEFAULT               = 0, /**< back to the default                */
+    USM_ADVICE_READ_MOSTLY           = 1,
+    USM_ADVICE_PREFER_DEVICE         = 2,
+    USM_ADVICE_PREFER_HOST           = 3,
+    USM_ADVICE_NOT_READ_MOSTLY       = 4,
+    USM_ADVICE_NO_PREFERRED_LOCATION = 5
 } usm_advice;
 
 /** A hint about how a block will be used. */

@@ -26,15 +26,18 @@ typedef struct usm_context_desc {
     usm_error_fn       on_error; /**< NULL: such failures are logged, as far as they
                                       come to light: watching each command costs an
                                       event, which a callback asks for              */
-    void              *user;     /**< handed to on_error                           */
+    void *user;                  /**< handed to on_error                           */
 } usm_context_desc;
-#define USM_CONTEXT_DESC_INIT {sizeof(usm_context_desc), 0, NULL, NULL, NULL}
+#define USM_CONTEXT_DESC_INIT                                                                      \
+    {                                                                                              \
+        sizeof(usm_context_desc), 0, NULL, NULL, NULL                                              \
+    }
 
 /** Caller owns *ctx.  `desc` NULL: the defaults.
  *   USM_E_INVALID    devices of different platforms, or listed twice
  *   USM_E_NO_DEVICE, USM_E_SELECTOR as usm_get_devices() */
 USM_API USM_NODISCARD usm_status usm_context_create(const usm_context_desc *desc,
-                                                    usm_context **ctx);
+                                                    usm_context           **ctx);
 
 /** Who owns a native object after it was handed over. */
 typedef enum usm_ownership {
@@ -46,22 +49,25 @@ typedef enum usm_ownership {
  * Unlike in DPC++ the default is USM_KEEP for every backend. */
 typedef struct usm_native_desc {
     size_t        struct_size;
-    const char   *backend;    /**< "opencl": `handle` is a cl_context              */
+    const char   *backend; /**< "opencl": `handle` is a cl_context              */
     void         *handle;
-    size_t        ndevices;   /**< 0: all devices of the native context            */
-    void *const  *devices;    /**< native devices, e.g. cl_device_id               */
+    size_t        ndevices; /**< 0: all devices of the native context            */
+    void *const  *devices;  /**< native devices, e.g. cl_device_id               */
     usm_ownership ownership;
     usm_error_fn  on_error;
     void         *user;
 } usm_native_desc;
-#define USM_NATIVE_DESC_INIT {sizeof(usm_native_desc), NULL, NULL, 0, NULL, USM_KEEP, NULL, NULL}
+#define USM_NATIVE_DESC_INIT                                                                       \
+    {                                                                                              \
+        sizeof(usm_native_desc), NULL, NULL, 0, NULL, USM_KEEP, NULL, NULL                         \
+    }
 
 /** Borrows the native context (USM_KEEP): never destroys it. Pools, queues and
  * memory of *ctx live inside it, so pointers are valid for its other users.
  *   USM_E_NO_BACKEND  no such backend;  USM_E_NOT_SUPPORTED  it has no natives
  *   USM_E_INVALID     the handle is NULL or no context */
 USM_API USM_NODISCARD usm_status usm_context_from_native(const usm_native_desc *desc,
-                                                         usm_context **ctx);
+                                                         usm_context          **ctx);
 
 /** NULL is fine.  Pools and memory of the context are given back; queues,
  * events and programs made in it must not be used any more.  Work still in

@@ -58,24 +58,26 @@ typedef enum usm_device_type {
 typedef struct usm_device_info {
     size_t          struct_size;
     usm_device_type type;
-    const char     *backend;            /**< "host", "opencl", "level_zero"        */
-    const char     *name;               /**< as the driver calls it                */
-    const char     *platform;           /**< the driver's platform                 */
+    const char     *backend;  /**< "host", "opencl", "level_zero"        */
+    const char     *name;     /**< as the driver calls it                */
+    const char     *platform; /**< the driver's platform                 */
     const char     *vendor;
     const char     *driver_version;
-    const char     *selector;           /**< the term that names it, "opencl:0.1"  */
+    const char     *selector; /**< the term that names it, "opencl:0.1"  */
     uint32_t        compute_units;
-    uint32_t        sub_devices;        /**< how many `N.*` would give; 0 = none   */
-    uint64_t        memory_size;        /**< bytes                                 */
-    uint64_t        max_alloc_size;     /**< bytes, one allocation, without limits
-                                             being relaxed                         */
-    size_t          max_work_group_size;
-    size_t          local_memory_size;  /**< bytes a work-group may have           */
+    uint32_t        sub_devices;    /**< how many `N.*` would give; 0 = none   */
+    uint64_t        memory_size;    /**< bytes                                 */
+    uint64_t        max_alloc_size; /**< bytes, one allocation, without limits
+                                         being relaxed                         */
+    size_t max_work_group_size;
+    size_t local_memory_size; /**< bytes a work-group may have           */
 } usm_device_info;
 /** The struct_size member, then zeroes. */
 #define USM_DEVICE_INFO_INIT                                                                       \
-    {sizeof(usm_device_info), (usm_device_type)0, NULL, NULL, NULL, NULL, NULL, NULL, 0, 0, 0, 0,  \
-     0, 0}
+    {                                                                                              \
+        sizeof(usm_device_info), (usm_device_type)0, NULL, NULL, NULL, NULL, NULL, NULL, 0, 0, 0,  \
+            0, 0, 0                                                                                \
+    }
 
 /** Bytes; `free` is USM_MEMORY_UNKNOWN where the driver cannot tell. */
 typedef struct usm_memory_info {
@@ -85,8 +87,11 @@ typedef struct usm_memory_info {
     uint64_t pooled; /**< held by libusm's pools of this process, live or cached   */
     uint64_t ours;   /**< live in the program's hands                              */
 } usm_memory_info;
-#define USM_MEMORY_INFO_INIT {sizeof(usm_memory_info), 0, 0, 0, 0}
-#define USM_MEMORY_UNKNOWN   UINT64_MAX
+#define USM_MEMORY_INFO_INIT                                                                       \
+    {                                                                                              \
+        sizeof(usm_memory_info), 0, 0, 0, 0                                                        \
+    }
+#define USM_MEMORY_UNKNOWN UINT64_MAX
 
 /** Lists the devices that the selector leaves, in its order.  Fills at most
  * `cap` entries (`list` may be NULL when cap is 0) and always says in `count`
@@ -99,7 +104,7 @@ USM_API USM_NODISCARD usm_status usm_get_devices(usm_device **list, size_t cap, 
 USM_API USM_NODISCARD usm_status usm_select_devices(const char *selector, usm_device **list,
                                                     size_t cap, size_t *count);
 
-USM_API bool usm_device_has(const usm_device *dev, usm_aspect aspect);
+USM_API bool                     usm_device_has(const usm_device *dev, usm_aspect aspect);
 USM_API USM_NODISCARD usm_status usm_device_get_info(const usm_device *dev, usm_device_info *info);
 USM_API USM_NODISCARD usm_status usm_device_memory(const usm_device *dev, usm_memory_info *info);
 

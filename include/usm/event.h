@@ -20,7 +20,10 @@ typedef struct usm_profiling {
     uint64_t start_ns;
     uint64_t end_ns;
 } usm_profiling;
-#define USM_PROFILING_INIT {sizeof(usm_profiling), 0, 0, 0}
+#define USM_PROFILING_INIT                                                                         \
+    {                                                                                              \
+        sizeof(usm_profiling), 0, 0, 0                                                             \
+    }
 
 /** Called once, on a thread of the library, when the event is complete; also
  * when it failed (status < 0).  It may call any function of libusm, and may

@@ -27,7 +27,12 @@
 #endif
 #define USM_ALLOC_SIZE(n)     __attribute__((alloc_size(n)))
 #define USM_ALLOC_SIZE2(n, m) __attribute__((alloc_size(n, m)))
-#define USM_ALLOC_ALIGN(n)    __attribute__((alloc_align(n)))
+/* Not for clang: its optimizer (14) crashes on our default, the constant alignment 0. */
+#if defined(__clang__)
+#define USM_ALLOC_ALIGN(n)
+#else
+#define USM_ALLOC_ALIGN(n) __attribute__((alloc_align(n)))
+#endif
 
 #ifdef __cplusplus
 #define USM_BEGIN_DECLS extern "C" {

@@ -36,8 +36,8 @@ USM_API USM_MALLOC USM_ALLOC_SIZE(1) void *usm_alloc_device(size_t size);
 USM_API USM_MALLOC USM_ALLOC_SIZE(1) void *usm_alloc_shared(size_t size);
 /** Zeroed, on the device where the host may not write. */
 USM_API USM_MALLOC USM_ALLOC_SIZE2(1, 2) void *usm_calloc(size_t n, size_t size, usm_kind kind);
-USM_API USM_MALLOC USM_ALLOC_SIZE(2) USM_ALLOC_ALIGN(1)
-void *usm_aligned_alloc(size_t align, size_t size, usm_kind kind);
+USM_API USM_MALLOC USM_ALLOC_SIZE(2)
+    USM_ALLOC_ALIGN(1) void *usm_aligned_alloc(size_t align, size_t size, usm_kind kind);
 /** p NULL: usm_alloc.  Otherwise a block of p's context and device; kind
  * USM_UNKNOWN keeps p's.  Blocks for its copy.  On failure p stays valid.
  * size 0 gives a minimal block, as usm_alloc(0). */
@@ -50,19 +50,19 @@ USM_API USM_MALLOC USM_ALLOC_SIZE(1) void *usm_malloc(size_t size, usm_queue *q,
 USM_API USM_MALLOC USM_ALLOC_SIZE(1) void *usm_malloc_device(size_t size, usm_queue *q);
 USM_API USM_MALLOC USM_ALLOC_SIZE(1) void *usm_malloc_host(size_t size, usm_queue *q);
 USM_API USM_MALLOC USM_ALLOC_SIZE(1) void *usm_malloc_shared(size_t size, usm_queue *q);
-USM_API USM_MALLOC USM_ALLOC_SIZE(2) USM_ALLOC_ALIGN(1)
-void *usm_aligned_alloc_device(size_t align, size_t size, usm_queue *q);
-USM_API USM_MALLOC USM_ALLOC_SIZE(2) USM_ALLOC_ALIGN(1)
-void *usm_aligned_alloc_host(size_t align, size_t size, usm_queue *q);
-USM_API USM_MALLOC USM_ALLOC_SIZE(2) USM_ALLOC_ALIGN(1)
-void *usm_aligned_alloc_shared(size_t align, size_t size, usm_queue *q);
+USM_API USM_MALLOC USM_ALLOC_SIZE(2)
+    USM_ALLOC_ALIGN(1) void *usm_aligned_alloc_device(size_t align, size_t size, usm_queue *q);
+USM_API USM_MALLOC USM_ALLOC_SIZE(2)
+    USM_ALLOC_ALIGN(1) void *usm_aligned_alloc_host(size_t align, size_t size, usm_queue *q);
+USM_API USM_MALLOC USM_ALLOC_SIZE(2)
+    USM_ALLOC_ALIGN(1) void *usm_aligned_alloc_shared(size_t align, size_t size, usm_queue *q);
 /* The (device, context) forms; dev is ignored for host and may be NULL: the
  * context's first. */
-USM_API USM_MALLOC USM_ALLOC_SIZE(1)
-void *usm_malloc_ctx(size_t size, usm_device *dev, usm_context *ctx, usm_kind kind);
-USM_API USM_MALLOC USM_ALLOC_SIZE(2) USM_ALLOC_ALIGN(1)
-void *usm_aligned_alloc_ctx(size_t align, size_t size, usm_device *dev, usm_context *ctx,
-                            usm_kind kind);
+USM_API USM_MALLOC USM_ALLOC_SIZE(1) void *usm_malloc_ctx(size_t size, usm_device *dev,
+                                                          usm_context *ctx, usm_kind kind);
+USM_API USM_MALLOC USM_ALLOC_SIZE(2)
+    USM_ALLOC_ALIGN(1) void *usm_aligned_alloc_ctx(size_t align, size_t size, usm_device *dev,
+                                                   usm_context *ctx, usm_kind kind);
 
 /** The kind of the live block that p points into; USM_UNKNOWN for any other
  * pointer, freed blocks included.  ctx NULL: any context. */
@@ -73,8 +73,8 @@ USM_API USM_NODISCARD usm_status usm_get_pointer_device(const void *p, usm_conte
                                                         usm_device **dev);
 USM_API USM_NODISCARD usm_status usm_get_pointer_context(const void *p, usm_context **ctx);
 /** Start and size of the block that p points into. */
-USM_API USM_NODISCARD usm_status usm_get_address_range(const void *p, usm_context *ctx,
-                                                       void **base, size_t *size);
+USM_API USM_NODISCARD usm_status usm_get_address_range(const void *p, usm_context *ctx, void **base,
+                                                       size_t *size);
 
 /** Blocking copy that behaves as memmove; finds its queue by the pointers.
  * Pointers that are not libusm's are host memory. */

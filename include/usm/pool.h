@@ -15,29 +15,35 @@ USM_BEGIN_DECLS
 
 typedef struct usm_pool_desc {
     size_t      struct_size;
-    const char *name;         /**< "direct", "arena"; NULL: what USM_POOL says      */
-    size_t      area_size;    /**< bytes taken from the driver at a time; 0 = the
-                                   pool's preference                                */
-    size_t      maximum_size; /**< most bytes to hold; 0 = no limit                 */
-    size_t      min_align;    /**< every block's alignment at least; 0 = default    */
+    const char *name;      /**< "direct", "arena"; NULL: what USM_POOL says      */
+    size_t      area_size; /**< bytes taken from the driver at a time; 0 = the
+                                pool's preference                                */
+    size_t maximum_size;   /**< most bytes to hold; 0 = no limit                 */
+    size_t min_align;      /**< every block's alignment at least; 0 = default    */
 } usm_pool_desc;
-#define USM_POOL_DESC_INIT {sizeof(usm_pool_desc), NULL, 0, 0, 0}
+#define USM_POOL_DESC_INIT                                                                         \
+    {                                                                                              \
+        sizeof(usm_pool_desc), NULL, 0, 0, 0                                                       \
+    }
 
 /** Bytes unless named otherwise; exact when no other thread uses the pool. */
 typedef struct usm_pool_stats {
     size_t   struct_size;
-    uint64_t live;            /**< in the program's hands                           */
+    uint64_t live; /**< in the program's hands                           */
     uint64_t live_peak;
-    uint64_t reserved;        /**< taken from the driver                            */
+    uint64_t reserved; /**< taken from the driver                            */
     uint64_t reserved_peak;
-    uint64_t blocks;          /**< live blocks                                      */
-    uint64_t allocations;     /**< calls served so far                              */
+    uint64_t blocks;      /**< live blocks                                      */
+    uint64_t allocations; /**< calls served so far                              */
     uint64_t frees;
-    uint64_t driver_allocs;   /**< calls that reached the driver                    */
+    uint64_t driver_allocs; /**< calls that reached the driver                    */
     uint64_t driver_frees;
-    uint64_t largest_free;    /**< largest block that needs no driver call          */
+    uint64_t largest_free; /**< largest block that needs no driver call          */
 } usm_pool_stats;
-#define USM_POOL_STATS_INIT {sizeof(usm_pool_stats), 0, 0, 0, 0, 0, 0, 0, 0, 0, 0}
+#define USM_POOL_STATS_INIT                                                                        \
+    {                                                                                              \
+        sizeof(usm_pool_stats), 0, 0, 0, 0, 0, 0, 0, 0, 0, 0                                       \
+    }
 
 /** Caller owns *pool.  `dev` NULL: the context's first.
  *   USM_E_NO_BACKEND     no pool of that name
@@ -60,7 +66,7 @@ USM_API void usm_pool_free_sized(usm_pool *pool, void *p, size_t size);
 
 /** Gives memory that is not in use back to the driver until at most `keep`
  * bytes are held, as far as that goes. */
-USM_API usm_status usm_pool_trim_to(usm_pool *pool, size_t keep);
+USM_API usm_status               usm_pool_trim_to(usm_pool *pool, size_t keep);
 USM_API USM_NODISCARD usm_status usm_pool_get_stats(usm_pool *pool, usm_pool_stats *stats);
 USM_API USM_NODISCARD usm_status usm_pool_reset_peaks(usm_pool *pool);
 

@@ -51,9 +51,9 @@ typedef struct usm_pool_params {
     bool                host_accessible; /**< the host may read and write blocks         */
     size_t              default_align;   /**< for alignment 0; blocks of a page or more
                                               may be aligned more                        */
-    size_t              area_size;       /**< bytes; 0 = the pool's preference           */
-    size_t              maximum_size;    /**< the source enforces it; for information    */
-    const char         *options;         /**< "name=value,..." from USM_POOL; or NULL    */
+    size_t      area_size;               /**< bytes; 0 = the pool's preference           */
+    size_t      maximum_size;            /**< the source enforces it; for information    */
+    const char *options;                 /**< "name=value,..." from USM_POOL; or NULL    */
 } usm_pool_params;
 
 typedef struct usm_block {

@@ -58,7 +58,7 @@ typedef struct usm_image {
     usm_image_type type;
     const void    *data; /**< borrowed during the call; native tables: for the
                               program's life                                          */
-    size_t         size;
+    size_t size;
 } usm_image;
 
 typedef struct usm_program_desc {
@@ -69,7 +69,10 @@ typedef struct usm_program_desc {
     char            *log;      /**< receives the build log, 0-terminated; or NULL      */
     size_t           log_size; /**< bytes of log                                       */
 } usm_program_desc;
-#define USM_PROGRAM_DESC_INIT {sizeof(usm_program_desc), 0, NULL, NULL, NULL, 0}
+#define USM_PROGRAM_DESC_INIT                                                                      \
+    {                                                                                              \
+        sizeof(usm_program_desc), 0, NULL, NULL, NULL, 0                                           \
+    }
 
 /** Builds the images for every device of the context; a device that no image
  * fits is left out, unless that leaves none.  Caller owns *program.
@@ -96,9 +99,18 @@ typedef struct usm_arg {
     const void  *value; /**< the pointer itself, or where the value lies             */
 } usm_arg;
 
-#define USM_ARG_PTR(p)       {USM_ARG_POINTER, sizeof(void *), (p)}
-#define USM_ARG_VAL(lvalue)  {USM_ARG_VALUE, sizeof(lvalue), &(lvalue)}
-#define USM_ARG_SCRATCH(n)   {USM_ARG_LOCAL, (n), NULL}
+#define USM_ARG_PTR(p)                                                                             \
+    {                                                                                              \
+        USM_ARG_POINTER, sizeof(void *), (p)                                                       \
+    }
+#define USM_ARG_VAL(lvalue)                                                                        \
+    {                                                                                              \
+        USM_ARG_VALUE, sizeof(lvalue), &(lvalue)                                                   \
+    }
+#define USM_ARG_SCRATCH(n)                                                                         \
+    {                                                                                              \
+        USM_ARG_LOCAL, (n), NULL                                                                   \
+    }
 
 /** Pointers a kernel reaches through other memory must be declared: one by
  * one, or all of a kind. */
@@ -111,18 +123,20 @@ typedef enum usm_indirect {
 typedef struct usm_launch {
     size_t             struct_size;
     usm_kernel        *kernel;
-    uint32_t           dims;           /**< 1..3                                      */
-    size_t             offset[3];      /**< first global id                           */
-    size_t             global[3];      /**< work-items                                */
-    size_t             local[3];       /**< of a work-group; all 0: the driver's choice */
+    uint32_t           dims;      /**< 1..3                                      */
+    size_t             offset[3]; /**< first global id                           */
+    size_t             global[3]; /**< work-items                                */
+    size_t             local[3];  /**< of a work-group; all 0: the driver's choice */
     size_t             nargs;
     const usm_arg     *args;
     uint32_t           indirect_kinds; /**< usm_indirect                              */
     size_t             nindirect;
-    const void *const *indirect;       /**< pointers into USM reached indirectly      */
+    const void *const *indirect; /**< pointers into USM reached indirectly      */
 } usm_launch;
 #define USM_LAUNCH_INIT                                                                            \
-    {sizeof(usm_launch), NULL, 1, {0, 0, 0}, {1, 1, 1}, {0, 0, 0}, 0, NULL, 0, 0, NULL}
+    {                                                                                              \
+        sizeof(usm_launch), NULL, 1, {0, 0, 0}, {1, 1, 1}, {0, 0, 0}, 0, NULL, 0, 0, NULL          \
+    }
 
 /** Queues a launch; same shape as the commands of usm/command.h.
  *   USM_E_ARGUMENTS        wrong count, kind or size: the story names the first

@@ -24,7 +24,10 @@ typedef struct usm_queue_desc {
     size_t   struct_size;
     uint32_t flags; /**< usm_queue_flags                                           */
 } usm_queue_desc;
-#define USM_QUEUE_DESC_INIT {sizeof(usm_queue_desc), USM_QUEUE_IN_ORDER}
+#define USM_QUEUE_DESC_INIT                                                                        \
+    {                                                                                              \
+        sizeof(usm_queue_desc), USM_QUEUE_IN_ORDER                                                 \
+    }
 
 /** Caller owns *q.  `dev` NULL: the context's first device; `desc` NULL: in
  * order, no times.
@@ -48,8 +51,8 @@ USM_API usm_status usm_queue_wait(usm_queue *q);
 /** USM_OK when nothing submitted is unfinished, USM_E_NOT_READY otherwise. */
 USM_API USM_NODISCARD usm_status usm_queue_query(usm_queue *q);
 
-USM_API usm_context *usm_queue_get_context(usm_queue *q);
-USM_API usm_device  *usm_queue_get_device(usm_queue *q);
+USM_API usm_context             *usm_queue_get_context(usm_queue *q);
+USM_API usm_device              *usm_queue_get_device(usm_queue *q);
 USM_API USM_NODISCARD usm_status usm_queue_get_native(usm_queue *q, const char *backend,
                                                       void **handle);
 

@@ -71,7 +71,7 @@ static const usm_host_api *host_api;
 
 #define AREA_OF(it) usm_container_of((it), struct arena_area, link)
 
-/* --- entries ------------------------------------------------------------------------------- */
+/* --- entries --------------------------------------------------------------------------------- */
 
 static bool is_freed(const struct entry *e)
 {
@@ -137,7 +137,7 @@ static bool grow_index(struct arena_pool *p, struct arena_area *a)
     return true;
 }
 
-/* --- areas --------------------------------------------------------------------------------- */
+/* --- areas ----------------------------------------------------------------------------------- */
 
 /* The area for a block that does not fit into the current one; NULL: none that is free. */
 static struct arena_area *free_area_for(struct arena_pool *p, size_t size, size_t align)
@@ -307,7 +307,7 @@ static usm_status malloc_in_new_area(struct arena_pool *p, size_t size, size_t a
     return USM_OK;
 }
 
-/* --- the interface ------------------------------------------------------------------------- */
+/* --- the interface --------------------------------------------------------------------------- */
 
 static usm_status arena_create(const usm_pool_params *params, void **pool)
 {

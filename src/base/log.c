@@ -211,7 +211,7 @@ static const char *level_name(usm_log_level level)
     case USM_LOG_TRACE:
         return "trace";
     }
-    return "message";
+    return "hook";
 }
 
 void usm__log_v(usm_log_level level, const char *format, va_list args)

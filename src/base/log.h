@@ -7,6 +7,9 @@
 
 #include <usm/module.h>
 
+/* What the user asked for by USM_HOOKS: printed at every level, as "usm: hook: ...". */
+#define USM__LOG_HOOK ((usm_log_level)0)
+
 bool usm__log_enabled(usm_log_level level);
 void usm__log(usm_log_level level, const char *format, ...) USM_PRINTF(2, 3);
 void usm__log_v(usm_log_level level, const char *format, __builtin_va_list args) USM_PRINTF(2, 0);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
 /* Ranked mutexes.  Debug builds chain what a thread holds from usm__self.held,
- * newest first, and check each lock against the whole chain (it is short). */
+ * newest first.  Ranks fall along the chain, whatever is given back first, so a new
+ * lock is compared with the newest alone. */
 #include "base/mutex.h"
 
 #include "base/assert.h"
@@ -26,9 +27,10 @@ static void die(const char *what, const usm__mutex *m, const usm__mutex *other)
 
 static void check_order(const usm__mutex *m)
 {
-    for (const usm__mutex *held = usm__self.held; held != NULL; held = held->below)
-        if (held->rank >= m->rank)
-            die("taking lock", m, held);
+    const usm__mutex *held = usm__self.held;
+
+    if (held != NULL && held->rank >= m->rank)
+        die("taking lock", m, held);
 }
 
 static void chain(usm__mutex *m)

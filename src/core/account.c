@@ -64,7 +64,8 @@ bool usm__account_check(const char *text, char *why, size_t why_size)
 
     if (find_amount(text, "host", 100, &n))
         return true;
-    snprintf(why, why_size, "auto, or host:SIZE,device:SIZE where SIZE is bytes (256M) or 1%%..100%%");
+    snprintf(why, why_size,
+             "auto, or host:SIZE,device:SIZE where SIZE is bytes (256M) or 1%%..100%%");
     return false;
 }
 

@@ -20,9 +20,8 @@ static usm_status driver_alloc(usm__area *a, size_t size, size_t align, void **p
 {
     const usm_context *ctx = a->ctx;
 
-    return usm__be_mem_alloc(ctx->be, ctx->native,
-                             a->kind == USM_HOST ? NULL : a->dev->desc.handle, a->kind, size,
-                             usm_min_size(align, a->dev->desc.max_align), p);
+    return usm__be_mem_alloc(ctx->be, ctx->native, a->kind == USM_HOST ? NULL : a->dev->desc.handle,
+                             a->kind, size, usm_min_size(align, a->dev->desc.max_align), p);
 }
 
 static void driver_free(const usm__area *a, void *p, size_t size)

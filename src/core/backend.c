@@ -147,8 +147,8 @@ STUB(native, (void *h, void **native))
     UNUSED(h), UNUSED(native);
     return absent();
 }
-STUB(queue_from_native, (void *ctx, void *native, usm_ownership own, void **q, void **dev,
-                         uint32_t *flags))
+STUB(queue_from_native,
+     (void *ctx, void *native, usm_ownership own, void **q, void **dev, uint32_t *flags))
 {
     UNUSED(ctx), UNUSED(native), UNUSED(own), UNUSED(q), UNUSED(dev), UNUSED(flags);
     return absent();

@@ -74,8 +74,8 @@ USM__BACKEND_CALL(sub_devices, 0,
 USM__BACKEND_CALL(device_memory, 0,
                   (const usm__backend *be, void *dev, uint64_t *total, uint64_t *free),
                   (dev, total, free))
-USM__BACKEND_CALL(can_access_peer, 0,
-                  (const usm__backend *be, void *dev, void *peer, bool *can), (dev, peer, can))
+USM__BACKEND_CALL(can_access_peer, 0, (const usm__backend *be, void *dev, void *peer, bool *can),
+                  (dev, peer, can))
 USM__BACKEND_CALL(queue_create, 0,
                   (const usm__backend *be, void *ctx, void *dev, uint32_t flags, void **q),
                   (ctx, dev, flags, q))
@@ -85,7 +85,7 @@ USM__BACKEND_CALL(copy, n,
                   (const usm__backend *be, void *q, void *dst, const void *src, size_t n,
                    USM__BE_CMD),
                   (q, dst, src, n, USM__BE_ARGS))
-USM__BACKEND_CALL(copy_2d, width * height,
+USM__BACKEND_CALL(copy_2d, width *height,
                   (const usm__backend *be, void *q, void *dst, size_t dst_pitch, const void *src,
                    size_t src_pitch, size_t width, size_t height, USM__BE_CMD),
                   (q, dst, dst_pitch, src, src_pitch, width, height, USM__BE_ARGS))

@@ -43,25 +43,27 @@ static bool contains(usm__span line, const char *word)
     return false;
 }
 
-/* The first line with `word` in it; "" stands for any line that is not blank. */
-static bool find_line(const char *log, const char *word, usm__span *line)
+/* The first line that is not blank and has `word` in it, and not `no`. */
+static bool find_line(const char *log, const char *word, const char *no, usm__span *line)
 {
     usm__span rest = usm__span_of(log);
 
     while (usm__span_next(&rest, '\n', line))
-        if (line->len && contains(*line, word))
+        if (line->len && contains(*line, word) && !contains(*line, no))
             return true;
     return false;
 }
 
 /* What a person would look for: "k.cl:3:7: error: ..." comes before "error" alone, as in
- * "1 error generated", and that before whatever the log starts with. */
+ * "1 error generated", and that before whatever the log starts with.  Intel's start with
+ * "Compilation started". */
 static usm__span first_error(const char *log)
 {
-    usm__span line = {"", 0};
+    static const char none[] = "\n"; /* in no line */
+    usm__span         line   = {"", 0};
 
-    if (find_line(log, "error:", &line) || find_line(log, "error", &line) ||
-        find_line(log, "", &line))
+    if (find_line(log, "error:", none, &line) || find_line(log, "error", none, &line) ||
+        find_line(log, "", "started", &line) || find_line(log, "", none, &line))
         line.len = line.len < ERROR_LINE_MAX ? line.len : ERROR_LINE_MAX;
     return line;
 }

@@ -260,20 +260,16 @@ static void finish(struct usm__program_cache *c, entry *e, usm__built *built)
 /* --- on disk -------------------------------------------------------------- */
 
 /* All of it is harmless: faults do not fire in it, no story is left. */
-typedef struct harmless {
-    usm__story story;
-} harmless;
-
-static void harmless_begin(harmless *h)
+static void harmless_begin(usm__story *before)
 {
-    usm__story_save(&h->story);
+    usm__story_save(before);
     usm__fault_benign_begin();
 }
 
-static void harmless_end(const harmless *h)
+static void harmless_end(const usm__story *before)
 {
     usm__fault_benign_end();
-    usm__story_restore(&h->story);
+    usm__story_restore(before);
 }
 
 static bool is_for_disk(const request *r)
@@ -286,9 +282,9 @@ static usm__built *load(const request *r)
     usm_image   image = {USM_IMAGE_BINARY, NULL, 0};
     usm__built *built = NULL;
     void       *data;
-    harmless    h;
+    usm__story  before;
 
-    harmless_begin(&h);
+    harmless_begin(&before);
     data = usm__disk_cache_read(&r->key, &image.size);
     if (data) {
         image.data = data;
@@ -298,22 +294,22 @@ static usm__built *load(const request *r)
             usm__debug("program cache: the driver refuses a cached program: %s", usm_last_error());
         usm__heap_free(data);
     }
-    harmless_end(&h);
+    harmless_end(&before);
     return built;
 }
 
 static void store(const request *r, const usm__built *built)
 {
-    void    *data = NULL;
-    size_t   size = 0;
-    harmless h;
+    void      *data = NULL;
+    size_t     size = 0;
+    usm__story before;
 
-    harmless_begin(&h);
+    harmless_begin(&before);
     if (usm__be_program_binary(r->ctx->be, built->native, &data, &size) == USM_OK) {
         usm__disk_cache_write(&r->key, data, size);
         usm__heap_free(data);
     }
-    harmless_end(&h);
+    harmless_end(&before);
 }
 
 /* --- both ----------------------------------------------------------------- */

@@ -16,7 +16,8 @@ typedef struct usm__place {
 /* Checks [p, p + n) for a command `what` on q.
  *   USM_E_INVALID_POINTER  NULL, or freed
  *   USM_E_SIZE             runs over the end of its block */
-usm_status usm__place_of(usm_queue *q, const char *what, const void *p, size_t n, usm__place *place);
+usm_status usm__place_of(usm_queue *q, const char *what, const void *p, size_t n,
+                         usm__place *place);
 
 /* A host task whose event is `ev`; the fn owns `user` from then on. */
 usm_status usm__task_submit(usm_queue *q, usm_task_fn fn, void *user, size_t ndeps,

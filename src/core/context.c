@@ -260,8 +260,7 @@ usm_status usm_context_create(const usm_context_desc *desc, usm_context **ctx)
 static usm_status adopt_devices(usm_context *ctx, const usm_backend_device *list)
 {
     for (size_t i = 0; i < ctx->ndevices; i++) {
-        ctx->devices[i].dev =
-            usm__registry_device_of((usm__backend *)(uintptr_t)ctx->be, &list[i]);
+        ctx->devices[i].dev = usm__registry_device_of((usm__backend *)(uintptr_t)ctx->be, &list[i]);
         if (!ctx->devices[i].dev)
             return USM_E_NO_MEMORY;
     }
@@ -274,9 +273,9 @@ static usm_status create_from_native(const usm__backend *be, const usm_native_de
     void        *native = NULL;
     size_t       count  = 0;
     usm_context *ctx;
-    usm_status   st = usm__be_context_from_native(be, desc->handle, desc->ndevices, desc->devices,
-                                                  desc->ownership, &native, list,
-                                                  NATIVE_DEVICES_MAX, &count);
+    usm_status   st =
+        usm__be_context_from_native(be, desc->handle, desc->ndevices, desc->devices,
+                                    desc->ownership, &native, list, NATIVE_DEVICES_MAX, &count);
 
     if (st != USM_OK)
         return st;
@@ -301,14 +300,13 @@ usm_status usm_context_from_native(const usm_native_desc *desc, usm_context **ct
     usm_backend_device *list;
     usm_status          st;
 
-    if (!desc || !ctx || !desc->backend || !desc->handle ||
-        (desc->ndevices && !desc->devices))
+    if (!desc || !ctx || !desc->backend || !desc->handle || (desc->ndevices && !desc->devices))
         return usm__fail(USM_E_INVALID, "usm_context_from_native: %s is NULL",
-                         !desc              ? "desc"
-                         : !ctx             ? "ctx"
-                         : !desc->backend   ? "desc->backend"
-                         : !desc->handle    ? "desc->handle"
-                                            : "desc->devices");
+                         !desc            ? "desc"
+                         : !ctx           ? "ctx"
+                         : !desc->backend ? "desc->backend"
+                         : !desc->handle  ? "desc->handle"
+                                          : "desc->devices");
     if (desc->struct_size < sizeof *desc)
         return usm__fail(USM_E_ABI, "usm_context_from_native: start with USM_NATIVE_DESC_INIT");
     (void)usm__start();
@@ -389,9 +387,9 @@ usm_status usm_context_wait(usm_context *ctx)
         size_t     n = 0;
 
         usm__mutex_lock(&ctx->lock);
-        USM_LIST_FOREACH (it, &ctx->queues)
-            if (n++ == i)
-                q = usm_container_of(it, usm_queue, link);
+        USM_LIST_FOREACH(it, &ctx->queues)
+        if (n++ == i)
+            q = usm_container_of(it, usm_queue, link);
         usm__mutex_unlock(&ctx->lock);
         if (!q)
             return first;
@@ -404,7 +402,7 @@ usm_status usm_context_wait(usm_context *ctx)
 usm_queue *usm__context_queue(usm_context *ctx, size_t index, usm__own_queue which)
 {
     _Atomic(usm_queue *) *slot = &ctx->devices[index].queues[which];
-    usm_queue            *q    = usm_load_acquire(slot), *expected = NULL;
+    usm_queue            *q = usm_load_acquire(slot), *expected = NULL;
 
     if (q || usm__queue_make(ctx, index, USM_QUEUE_IN_ORDER, &q) != USM_OK)
         return q;
@@ -458,12 +456,11 @@ usm_status usm__context_probe(usm_context *ctx, size_t index)
 {
     usm__context_device *d     = &ctx->devices[index];
     int                  known = usm_load_acquire(&d->moves_data);
-    usm_kind             kind  = usm_device_has(d->dev, USM_ASPECT_USM_DEVICE_ALLOCATIONS)
-                                     ? USM_DEVICE
-                                     : USM_SHARED;
-    void                *block = NULL;
-    usm_queue           *q;
-    usm_status           st;
+    usm_kind             kind =
+        usm_device_has(d->dev, USM_ASPECT_USM_DEVICE_ALLOCATIONS) ? USM_DEVICE : USM_SHARED;
+    void      *block = NULL;
+    usm_queue *q;
+    usm_status st;
 
     if (known)
         return known > 0 ? USM_OK : no_data(d->dev);
@@ -487,11 +484,13 @@ uint64_t usm__contexts_live_bytes(const usm_device *dev)
     uint64_t sum = 0;
 
     usm__mutex_lock(&all.lock);
-    USM_LIST_FOREACH (it, &all.list) {
+    USM_LIST_FOREACH(it, &all.list)
+    {
         usm_context *ctx = usm_container_of(it, usm_context, all);
 
         usm__mutex_lock(&ctx->lock);
-        USM_LIST_FOREACH (jt, &ctx->pools) {
+        USM_LIST_FOREACH(jt, &ctx->pools)
+        {
             usm_pool *pool = usm_container_of(jt, usm_pool, link);
 
             if (ctx->devices[pool->index].dev == dev && pool->kind != USM_HOST)
@@ -508,8 +507,8 @@ size_t usm__contexts_alive(void)
     size_t n = 0;
 
     usm__mutex_lock(&all.lock);
-    USM_LIST_FOREACH (it, &all.list)
-        n++;
+    USM_LIST_FOREACH(it, &all.list)
+    n++;
     usm__mutex_unlock(&all.lock);
     return n;
 }
@@ -517,13 +516,13 @@ size_t usm__contexts_alive(void)
 static void fork_context(usm_context *ctx, usm_fork_phase phase)
 {
     usm__mutex_fork(&ctx->lock, (int)phase);
-    USM_LIST_FOREACH (it, &ctx->pools)
-        usm__pool_fork(usm_container_of(it, usm_pool, link), phase);
+    USM_LIST_FOREACH(it, &ctx->pools)
+    usm__pool_fork(usm_container_of(it, usm_pool, link), phase);
 }
 
 void usm__contexts_fork(usm_fork_phase phase)
 {
     usm__mutex_fork(&all.lock, (int)phase);
-    USM_LIST_FOREACH (it, &all.list)
-        fork_context(usm_container_of(it, usm_context, all), phase);
+    USM_LIST_FOREACH(it, &all.list)
+    fork_context(usm_container_of(it, usm_context, all), phase);
 }

@@ -57,7 +57,7 @@ static usm_status move(usm_context *ctx, size_t index, void *dst, const void *sr
 static usm_status far_rows(const far_copy *f, char *stage)
 {
     const usm__area *from = usm__map_find(f->src), *to = usm__map_find(f->dst);
-    usm_status       st   = USM_OK;
+    usm_status       st = USM_OK;
 
     for (size_t y = 0; st == USM_OK && y < f->height; y++)
         for (size_t x = 0; st == USM_OK && x < f->width; x += STAGE_SIZE) {
@@ -74,8 +74,8 @@ static usm_status far_task(void *user)
 {
     far_copy  *f     = user;
     char      *stage = usm__heap_alloc(usm_min_size(STAGE_SIZE, f->width));
-    usm_status st    = stage ? far_rows(f, stage)
-                             : usm__fail(USM_E_NO_MEMORY, "no host memory to stage a copy");
+    usm_status st =
+        stage ? far_rows(f, stage) : usm__fail(USM_E_NO_MEMORY, "no host memory to stage a copy");
 
     usm__heap_free(stage);
     usm__context_unuse(f->ctx);
@@ -216,8 +216,10 @@ static usm_status check_2d(usm_queue *q, const rectangle *r, usm__place *to, usm
         __builtin_mul_overflow(last, r->src_pitch, &n_src) ||
         __builtin_add_overflow(n_dst, r->width, &n_dst) ||
         __builtin_add_overflow(n_src, r->width, &n_src))
-        return usm__fail(USM_E_SIZE, "usm_memcpy_2d: %zu rows of that pitch exceed the address "
-                                     "space", r->height);
+        return usm__fail(USM_E_SIZE,
+                         "usm_memcpy_2d: %zu rows of that pitch exceed the address "
+                         "space",
+                         r->height);
     st = usm__place_of(q, "usm_memcpy_2d", r->dst, n_dst, to);
     if (st == USM_OK)
         st = usm__place_of(q, "usm_memcpy_2d", r->src, n_src, from);
@@ -229,9 +231,9 @@ usm_status usm_memcpy_2d(usm_queue *q, void *dst, size_t dst_pitch, const void *
                          usm_event *const *deps, usm_event **ev)
 {
     const rectangle r = {dst, src, dst_pitch, src_pitch, width, height};
-    usm__place   to, from;
-    usm__submit  s;
-    usm_status   st = usm__queue_check(q);
+    usm__place      to, from;
+    usm__submit     s;
+    usm_status      st = usm__queue_check(q);
 
     if (st != USM_OK)
         return st;

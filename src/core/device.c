@@ -18,7 +18,7 @@ typedef struct found {
     bool                 unique; /* a physical device once                              */
     size_t               n;
     usm_device          *list[LIST_MAX];
-    char                 excluded[160], note[160];
+    char                 excluded[160], note[320];
 } found;
 
 static bool index_matches(const usm__selector_device *want, const usm_device *dev)
@@ -118,12 +118,11 @@ static void add_of_backend(found *f, const usm__selector_device *want,
 /* Of every backend; `*` lists GPUs before accelerators before CPUs. */
 static void add_of_all(found *f, const usm__selector_device *want)
 {
-    static const int     order[] = {USM_DEVICE_TYPE_GPU, USM_DEVICE_TYPE_ACCELERATOR,
-                                    USM_DEVICE_TYPE_CPU};
-    usm__backend_slot   *slots[16];
-    size_t               n    = usm__registry_backends(slots, 16);
-    bool                 star = !want->type && want->levels == 1 &&
-                                want->index[0] == USM__SELECTOR_STAR;
+    static const int   order[] = {USM_DEVICE_TYPE_GPU, USM_DEVICE_TYPE_ACCELERATOR,
+                                  USM_DEVICE_TYPE_CPU};
+    usm__backend_slot *slots[16];
+    size_t             n = usm__registry_backends(slots, 16);
+    bool star            = !want->type && want->levels == 1 && want->index[0] == USM__SELECTOR_STAR;
     usm__selector_device typed = *want;
 
     for (size_t t = 0; t < (star ? 3 : 1); t++) {
@@ -163,8 +162,9 @@ static usm_status nothing_left(const found *f, const char *origin, const char *t
     for (size_t i = 0; i < n && i < 16; i++)
         for (size_t d = 0; slots[i]->ok && d < slots[i]->ndevices; d++)
             append_text(there, sizeof there, slots[i]->devices[d]->term);
-    return usm__fail(USM_E_NO_DEVICE, "%s=\"%s\" leaves no device%s%s%s; there are: %s (see usm-info)",
-                     origin, text, f->excluded[0] ? ", it excluded " : "", f->excluded, f->note,
+    return usm__fail(USM_E_NO_DEVICE,
+                     "%s=\"%s\" leaves no device%s%s%s; there are: %s (see usm-info)", origin, text,
+                     f->excluded[0] ? ", it excluded " : "", f->excluded, f->note,
                      there[0] ? there : "none");
 }
 
@@ -180,8 +180,13 @@ static usm_status select_devices(const char *origin, const char *text, bool uniq
         goto out;
     }
     st = usm__selector_parse(text, sel);
-    if (st != USM_OK)
+    if (st != USM_OK) {
+        usm__story story;
+
+        usm__story_save(&story);
+        (void)usm__fail(st, "%s=\"%.200s\": %s", origin, text, story.text);
         goto out;
+    }
     f->sel    = sel;
     f->unique = unique;
     st        = collect(f);
@@ -218,7 +223,9 @@ usm_status usm_select_devices(const char *selector, usm_device **list, size_t ca
 {
     if (!selector || !count || (!list && cap))
         return usm__fail(USM_E_INVALID, "usm_select_devices: %s is NULL",
-                         !selector ? "selector" : count ? "list" : "count");
+                         !selector ? "selector"
+                         : count   ? "list"
+                                   : "count");
     (void)usm__start();
     return select_devices("selector", selector, false, list, cap, count);
 }

@@ -26,8 +26,12 @@ static struct {
     unsigned       threads;
     unsigned       idle;   /* threads that sleep, are woken or are being started           */
     unsigned       posted; /* jobs in the list                                             */
-} ex = {USM__MUTEX_INIT(USM__RANK_EXECUTOR, "executor"), PTHREAD_COND_INITIALIZER,
-        {&ex.jobs, &ex.jobs}, 0, 0, 0};
+} ex = {USM__MUTEX_INIT(USM__RANK_EXECUTOR, "executor"),
+        PTHREAD_COND_INITIALIZER,
+        {&ex.jobs, &ex.jobs},
+        0,
+        0,
+        0};
 
 /* false: nothing came in time. */
 static bool wait_for_job(void)

@@ -7,7 +7,7 @@ static const char *object_name(usm__magic magic)
 {
     static const char *const names[] = {"object", "device", "context", "queue",
                                         "event",  "pool",   "program", "kernel"};
-    unsigned i = (unsigned)magic & 0xff;
+    unsigned                 i       = (unsigned)magic & 0xff;
 
     return magic != USM__MAGIC_DEAD && i < sizeof names / sizeof *names ? names[i] : names[0];
 }
@@ -23,8 +23,8 @@ usm_status usm__handle_refuse(const void *h, usm__magic want)
         return usm__fail(USM_E_INVALID_HANDLE, "%p is no %s of libusm", h, name);
     found = usm_load_acquire((usm__magic_word *)(uintptr_t)h);
     if (found == (uint32_t)USM__MAGIC_DEAD)
-        return usm__fail(USM_E_INVALID_HANDLE,
-                         "the %s %p was destroyed; do not use it after that", name, h);
+        return usm__fail(USM_E_INVALID_HANDLE, "the %s %p was destroyed; do not use it after that",
+                         name, h);
     if ((found & 0xffffff00u) == ((uint32_t)USM__MAGIC_DEVICE & 0xffffff00u))
         return usm__fail(USM_E_INVALID_HANDLE, "%p is a %s where a %s is needed", h,
                          object_name((usm__magic)found), name);

@@ -165,7 +165,7 @@ void usm__hook_leave_slow(const char *backend, const char *call, uint64_t start_
 {
     if (!hooks.trace)
         return;
-    usm__log(USM_LOG_ERROR, "trace: %s.%s size=%zu %s %.1f us", backend, call, size,
+    usm__log(USM__LOG_HOOK, "%s.%s size=%zu %s %.1f us", backend, call, size,
              usm_status_name(status),
              start_ns ? (double)(usm__os_now_ns() - start_ns) / 1000.0 : 0.0);
 }
@@ -173,5 +173,5 @@ void usm__hook_leave_slow(const char *backend, const char *call, uint64_t start_
 void usm__hook_block_slow(const char *call, const void *p, size_t size)
 {
     if (hooks.trace)
-        usm__log(USM_LOG_ERROR, "trace: %s %p size=%zu", call, p, size);
+        usm__log(USM__LOG_HOOK, "%s %p size=%zu", call, p, size);
 }

@@ -17,16 +17,17 @@
 #include "core/selector.h"
 
 #include <pthread.h>
+#include <strings.h>
 
 #include <usm/version.h>
 
 static struct {
-    usm__mutex              lock;
-    unsigned                count; /* usm_init() calls                                     */
-    _Atomic(bool)           down;
-    _Atomic(usm_context *)  context;
-    _Atomic(usm_queue *)    queue;
-    _Atomic(unsigned)       fork_generation;
+    usm__mutex             lock;
+    unsigned               count; /* usm_init() calls                                     */
+    _Atomic(bool)          down;
+    _Atomic(usm_context *) context;
+    _Atomic(usm_queue *)   queue;
+    _Atomic(unsigned)      fork_generation;
 } lib = {.lock = USM__MUTEX_INIT(USM__RANK_INIT, "library")};
 
 static pthread_once_t start_once = PTHREAD_ONCE_INIT;
@@ -77,7 +78,6 @@ static void fork_child(void)
 static void start(void)
 {
     usm__compose(); /* before the checks: pools are known by name then */
-    usm__setting_set_check("device_selector", usm__selector_check);
     usm__setting_set_check("pool", usm__pool_setting_check);
     usm__setting_set_check("memory_limit", usm__account_check);
     usm__setting_set_check("hooks", usm__hooks_check);
@@ -91,9 +91,22 @@ usm_status usm__start(void)
     return USM_OK;
 }
 
+static bool is_selector(const char *key)
+{
+    return strcasecmp(key, "device_selector") == 0 || strcasecmp(key, "usm_device_selector") == 0;
+}
+
 usm_status usm_config_set(const char *key, const char *value)
 {
+    char why[512];
+
     (void)usm__start(); /* the core's checks must be in place */
+    /* A selector from the environment that does not parse must not be dropped with a
+     * warning, as others are: the program would run on another device.  So it is
+     * refused where devices are asked for, and only here where it is set. */
+    if (key && value && is_selector(key) && !usm__selector_check(value, why, sizeof why))
+        return usm__fail(USM_E_SETTING, "setting device_selector cannot be \"%.128s\": %s", value,
+                         why);
     return usm__settings_set(key, value);
 }
 

@@ -118,7 +118,7 @@ static usm_kernel *new_kernel(usm_program *program, const char *name)
 
     if (!k)
         return NULL;
-    k->built  = usm__heap_alloc(ctx->ndevices * sizeof *k->built);
+    k->built  = usm__heap_alloc(ctx->ndevices * sizeof(usm__built *));
     k->native = usm__heap_alloc(ctx->ndevices * sizeof *k->native);
     if (!k->built || !k->native) {
         usm__heap_free(k->native);

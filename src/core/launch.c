@@ -311,8 +311,11 @@ static usm_status submit(usm_queue *q, const usm_launch *l, size_t ndeps, usm_ev
 {
     void       *kernel = l->kernel->native[q->index];
     usm__submit s;
-    usm_status  st = usm__submit_begin(&s, q, ndeps, deps, ev);
+    /* A device that moves no data would leave a wrong result without a word. */
+    usm_status st = usm__context_probe(q->ctx, q->index);
 
+    if (st == USM_OK)
+        st = usm__submit_begin(&s, q, ndeps, deps, ev);
     if (st != USM_OK)
         return st;
     return usm__submit_end(&s, usm__be_launch(q->be, q->native, kernel, l, USM__SUBMIT_ARGS(&s)));

@@ -40,8 +40,8 @@ typedef struct table {
 static usm__meta_type table_type = USM__META_TYPE(table, 0, "address map");
 
 static struct {
-    usm__mutex                lock;
-    _Atomic(unsigned)         sequence;
+    usm__mutex                  lock;
+    _Atomic(unsigned)           sequence;
     _Atomic(_Atomic(table *) *) root; /* 2^18 entries, mapped at the first insertion     */
 } map = {.lock = USM__MUTEX_INIT(USM__RANK_MAP, "address map")};
 
@@ -293,8 +293,8 @@ usm_status usm__map_insert(usm__area *a, const usm__area **other)
     if (!make_root() || !make_tables(lo, last))
         st = usm__fail(USM_E_NO_MEMORY, "no host memory for the address map");
     else if ((*other = find_overlap(lo, last)) != NULL)
-        st = usm__fail(USM_E_ADDRESS_TAKEN, "the driver returned %p, which is in use",
-                       a->view.base);
+        st =
+            usm__fail(USM_E_ADDRESS_TAKEN, "the driver returned %p, which is in use", a->view.base);
     if (st == USM_OK) {
         change_begin();
         usm_store_relaxed(&a->lo, lo);

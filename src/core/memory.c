@@ -173,8 +173,7 @@ static usm_status free_checked(void *p, const usm_context *ctx)
         return refuse(p);
     if (ctx && area->ctx != ctx)
         return usm__fail(USM_E_WRONG_CONTEXT, "%p belongs to another context", p);
-    if (usm__context_is_inert(area->ctx) &&
-        !usm__backend_can(area->ctx->be, USM_CAP_FORK_MEMORY))
+    if (usm__context_is_inert(area->ctx) && !usm__backend_can(area->ctx->be, USM_CAP_FORK_MEMORY))
         return USM_OK; /* inherited: freed by the parent */
     return usm__pool_free(area, p);
 }
@@ -318,8 +317,8 @@ void *usm_realloc(void *p, size_t size, usm_kind kind)
     }
     if (usm__context_check(area->ctx) != USM_OK)
         return no_memory();
-    fresh = alloc_in(area->ctx, area->pool->index, kind == USM_UNKNOWN ? area->kind : kind, 0,
-                     size);
+    fresh =
+        alloc_in(area->ctx, area->pool->index, kind == USM_UNKNOWN ? area->kind : kind, 0, size);
     if (!fresh)
         return NULL;
     if (usm_copy(fresh, p, usm_min_size(size, block.size)) != USM_OK) {

@@ -51,9 +51,9 @@ static bool place(size_t i, char *out, size_t size)
     static const char *const beside[] = {"/usm-" USM_MODULE_ABI_NAME, "",
                                          "/" USM_BIN_TO_LIB "/usm-" USM_MODULE_ABI_NAME,
                                          "/" USM_BIN_TO_LIB};
-    usm__span rest = usm__span_of(usm__setting_text("plugin_path")), field;
-    char      own[PATH_MAX];
-    size_t    n = 0;
+    usm__span                rest     = usm__span_of(usm__setting_text("plugin_path")), field;
+    char                     own[PATH_MAX];
+    size_t                   n = 0;
 
     for (; usm__span_next(&rest, ':', &field); n++)
         if (n == i)

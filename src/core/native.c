@@ -34,7 +34,7 @@ usm_status usm_queue_get_native(usm_queue *q, const char *backend, void **handle
     if (st != USM_OK)
         return st;
     /* Whoever has the handle may queue what we do not see. */
-    usm_add_relaxed(&q->submitted, (uint64_t)1);
+    usm_store_relaxed(&q->is_shared, true);
     return usm__be_queue_native(q->be, q->native, handle);
 }
 

@@ -20,8 +20,7 @@
 #define DEFAULT_ALIGN ((size_t)64)
 #define DEFAULT_POOL  "direct"
 
-static usm__meta_type pool_type =
-    USM__META_TYPE(struct usm_pool, sizeof(usm__magic_word), "pools");
+static usm__meta_type pool_type = USM__META_TYPE(struct usm_pool, sizeof(usm__magic_word), "pools");
 
 /* ---- USM_POOL ---------------------------------------------------------------- */
 
@@ -103,8 +102,7 @@ bool usm__pool_setting_check(const char *text, char *why, size_t why_size)
     int       k;
 
     while (usm__span_next(&rest, ';', &segment))
-        if (segment.len &&
-            (!parse_segment(segment, &k, &c) || !usm__registry_has_pool(c.name))) {
+        if (segment.len && (!parse_segment(segment, &k, &c) || !usm__registry_has_pool(c.name))) {
             snprintf(why, why_size,
                      "[host:|device:|shared:]POOL[,area_size=SIZE][,maximum_size=SIZE] separated "
                      "by ';', POOL one of direct, arena");
@@ -313,8 +311,8 @@ static usm_status check_request(const usm_pool *pool, size_t align, size_t size)
     const usm_backend_device *d = &pool->ctx->devices[pool->index].dev->desc;
 
     if (align && (!usm_is_pow2(align) || align > USM_MAX_ALIGNMENT))
-        return usm__fail(USM_E_ALIGNMENT,
-                         "alignment %zu is no power of two up to 2 MiB (2097152)", align);
+        return usm__fail(USM_E_ALIGNMENT, "alignment %zu is no power of two up to 2 MiB (2097152)",
+                         align);
     if (size > (size_t)PTRDIFF_MAX)
         return usm__fail(USM_E_SIZE, "%zu bytes exceed the address space; was it negative?", size);
     if (pool->kind != USM_HOST && d->memory_size && size > d->memory_size)
@@ -329,8 +327,8 @@ void *usm__pool_alloc(usm_pool *pool, size_t align, size_t size)
     usm_status st = check_request(pool, align, size);
 
     if (st == USM_OK)
-        st = pool->ops->malloc(pool->impl, size ? size : 1,
-                               usm_max_size(align, pool->min_align), &p);
+        st = pool->ops->malloc(pool->impl, size ? size : 1, usm_max_size(align, pool->min_align),
+                               &p);
     if (st != USM_OK) {
         errno = ENOMEM;
         return NULL;

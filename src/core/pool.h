@@ -9,11 +9,11 @@ struct usm_pool {
     usm__magic_word     magic;
     const usm_pool_ops *ops;
     void               *impl;
-    usm_context        *ctx; /* holds no count: the context outlives its pools          */
+    usm_context        *ctx;   /* holds no count: the context outlives its pools          */
     size_t              index; /* of the device                                        */
     usm_kind            kind;
     size_t              maximum_size, min_align;
-    usm_list            link;  /* in ctx->pools                                        */
+    usm_list            link; /* in ctx->pools                                        */
     bool                is_default;
     usm__mutex          lock;  /* guards areas                                         */
     usm_list            areas; /* usm__area.link                                       */
@@ -28,10 +28,10 @@ void     *usm__pool_alloc(usm_pool *pool, size_t align, size_t size);
 usm_status usm__pool_block(usm__area *area, const void *p, usm_block *block);
 usm_status usm__pool_free(usm__area *area, void *p);
 /* Gives all back, whatever is out: when its context ends. */
-void usm__pool_finish(usm_pool *pool);
+void     usm__pool_finish(usm_pool *pool);
 uint64_t usm__pool_live(usm_pool *pool);
-bool usm__pool_setting_check(const char *text, char *why, size_t why_size);
-void usm__pool_fork(usm_pool *pool, usm_fork_phase phase);
+bool     usm__pool_setting_check(const char *text, char *why, size_t why_size);
+void     usm__pool_fork(usm_pool *pool, usm_fork_phase phase);
 
 /* Frees seen lately: tells a double free from a foreign pointer. */
 void usm__freed_note(const void *p);

@@ -25,14 +25,15 @@ static usm__meta_type program_type =
     USM__META_TYPE(struct usm_program, sizeof(usm__magic_word), "programs");
 
 /* Best first. */
+#define ASPECT(name) (UINT64_C(1) << USM_ASPECT_##name)
 static const struct {
     usm_image_type type;
-    usm_aspect     aspect; /* that a device needs to be asked at all */
+    uint64_t       aspects; /* a device with one of them is asked */
 } preference[] = {
-    {USM_IMAGE_BINARY, USM_ASPECT_KERNELS},
-    {USM_IMAGE_SPIRV, USM_ASPECT_IMAGE_SPIRV},
-    {USM_IMAGE_OPENCL_C, USM_ASPECT_IMAGE_OPENCL_C},
-    {USM_IMAGE_NATIVE, USM_ASPECT_IMAGE_NATIVE},
+    {USM_IMAGE_BINARY, ASPECT(IMAGE_SPIRV) | ASPECT(IMAGE_OPENCL_C)}, /* it has a compiler */
+    {USM_IMAGE_SPIRV, ASPECT(IMAGE_SPIRV)},
+    {USM_IMAGE_OPENCL_C, ASPECT(IMAGE_OPENCL_C)},
+    {USM_IMAGE_NATIVE, ASPECT(IMAGE_NATIVE)},
 };
 #define PREFERENCES (sizeof preference / sizeof preference[0])
 
@@ -185,6 +186,7 @@ static void move_past_log(creation *c)
 
 /* Why a device takes none of the images tried so far. */
 typedef struct refusal {
+    size_t     count;
     usm_status status; /* USM_OK: nothing was tried, or no type fitted */
     usm__story story;
 } refusal;
@@ -227,8 +229,9 @@ static bool try_type(creation *c, size_t index, usm_image_type type, usm__built 
         note_refusal(r, type, s);
         if (!is_about_image(type, s))
             return true;
-        usm__info("%s does not take the %s image, the next one is tried: %s",
-                  c->ctx->devices[index].dev->term, usm__image_type_name(type), usm_last_error());
+        r->count++;
+        usm__info("%s does not take the %s image: %s", c->ctx->devices[index].dev->term,
+                  usm__image_type_name(type), usm_last_error());
     }
     return false;
 }
@@ -243,9 +246,12 @@ static usm_status choose(creation *c, size_t index, usm__built **built)
 
     usm__story_save(&before);
     r.status = USM_OK;
+    r.count  = 0;
     for (size_t i = 0; !over && i < PREFERENCES; i++)
-        if (dev->desc.aspects >> preference[i].aspect & 1)
+        if (dev->desc.aspects & preference[i].aspects)
             over = try_type(c, index, preference[i].type, built, &r);
+    if (*built && r.count)
+        usm__info("%s takes the %s image instead", dev->term, usm__image_type_name((*built)->type));
     if (*built || r.status == USM_OK) {
         usm__story_restore(&before); /* what was tried in vain does not matter */
         return USM_OK;
@@ -277,8 +283,7 @@ static void add_device(text *t, const usm_device *dev)
 
     add_word(t, t->used ? "; " : "", dev->term);
     for (size_t i = 0; i < PREFERENCES; i++) {
-        if (preference[i].type == USM_IMAGE_BINARY ||
-            !(dev->desc.aspects >> preference[i].aspect & 1))
+        if (preference[i].type == USM_IMAGE_BINARY || !(dev->desc.aspects & preference[i].aspects))
             continue;
         add_word(t, before, usm__image_type_name(preference[i].type));
         before = ", ";
@@ -325,7 +330,7 @@ static usm_program *new_program(usm_context *ctx)
 
     if (!p)
         return NULL;
-    p->built = usm__heap_alloc(ctx->ndevices * sizeof *p->built);
+    p->built = usm__heap_alloc(ctx->ndevices * sizeof(usm__built *));
     if (!p->built) {
         usm__meta_free(&program_type, p);
         return NULL;

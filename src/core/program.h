@@ -24,12 +24,12 @@ struct usm_program {
 struct usm_kernel {
     usm__magic_word   magic;
     _Atomic(uint32_t) refs;
-    usm_context      *ctx;  /* counted by refs                                          */
+    usm_context      *ctx; /* counted by refs                                          */
     char              name[128];
     size_t            nargs;
-    usm_arg_kind      kinds[64];  /* of the first 64; USM_ARG_NONE = not known          */
-    usm__built      **built;      /* per device, counted                                */
-    void            **native;     /* per device; NULL: no image fits                    */
+    usm_arg_kind      kinds[64]; /* of the first 64; USM_ARG_NONE = not known          */
+    usm__built      **built;     /* per device, counted                                */
+    void            **native;    /* per device; NULL: no image fits                    */
 };
 
 /* Handle, and context: programs of a context that was inherited through fork() are

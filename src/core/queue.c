@@ -151,7 +151,7 @@ usm_status usm_queue_from_native(usm_context *ctx, void *handle, usm_ownership o
     }
     q->native = native;
     /* Its owner may have queued work that we know nothing of. */
-    usm_store_relaxed(&q->submitted, (uint64_t)1);
+    usm_store_relaxed(&q->is_shared, true);
     publish(q, out);
     return USM_OK;
 }
@@ -180,7 +180,7 @@ static void *last_event(usm_queue *q)
 {
     void *ev = NULL;
 
-    if (usm_load_relaxed(&q->submitted) == 0 ||
+    if ((usm_load_relaxed(&q->submitted) == 0 && !usm_load_relaxed(&q->is_shared)) ||
         usm__be_marker(q->be, q->native, 0, NULL, &ev) != USM_OK)
         return NULL;
     if (usm__be_event_query(q->be, ev) == USM_E_NOT_READY)
@@ -201,6 +201,8 @@ void usm__queue_retire(usm_queue *q)
     if (usm__context_is_inert(q->ctx))
         return; /* the parent's */
     ev = last_event(q);
+    if (q->probe)
+        usm__be_event_release(q->be, q->probe);
     usm__be_queue_destroy(q->be, q->native);
     if (!ev) {
         gone(q);
@@ -224,28 +226,69 @@ void usm_queue_destroy(usm_queue *q)
 
 /* ---- waiting ---------------------------------------------------------------------------- */
 
+static void note_ended(usm_queue *q, uint64_t n)
+{
+    if (!usm_load_relaxed(&q->is_shared))
+        usm_store_relaxed(&q->ended, n);
+}
+
 usm_status usm_queue_wait(usm_queue *q)
 {
     usm_status st = usm__queue_check(q);
+    uint64_t   n;
 
-    return st == USM_OK ? usm__be_queue_wait(q->be, q->native) : st;
+    if (st != USM_OK)
+        return st;
+    n  = usm_load_acquire(&q->submitted);
+    st = usm__be_queue_wait(q->be, q->native);
+    if (st != USM_E_NO_MEMORY) /* whatever became of the commands, they have ended */
+        note_ended(q, n);
+    return st;
+}
+
+static void drop_probe(usm_queue *q)
+{
+    if (q->probe)
+        usm__be_event_release(q->be, q->probe);
+    q->probe = NULL;
+}
+
+/* A marker completes a moment after it was queued even when nothing is before it:
+ * it is kept, and the next query asks it again.  pre: q->lock is held. */
+static usm_status probe(usm_queue *q, uint64_t n)
+{
+    usm_status st = USM_OK;
+
+    if (usm_load_relaxed(&q->is_shared) || q->probe_at != n)
+        drop_probe(q);
+    if (!q->probe)
+        st = usm__be_marker(q->be, q->native, 0, NULL, &q->probe);
+    if (st != USM_OK)
+        return st;
+    q->probe_at = n;
+    if (usm__be_event_query(q->be, q->probe) == USM_E_NOT_READY)
+        return USM_E_NOT_READY;
+    drop_probe(q);
+    note_ended(q, n);
+    return USM_OK;
 }
 
 usm_status usm_queue_query(usm_queue *q)
 {
-    void      *ev = NULL;
+    uint64_t   n;
     usm_status st = usm__queue_check(q);
 
-    if (st != USM_OK || usm_load_relaxed(&q->submitted) == 0)
-        return st;
-    st = usm__be_marker(q->be, q->native, 0, NULL, &ev);
     if (st != USM_OK)
         return st;
-    st = usm__be_event_query(q->be, ev);
-    usm__be_event_release(q->be, ev);
+    n = usm_load_acquire(&q->submitted);
+    if (n == usm_load_relaxed(&q->ended) && !usm_load_relaxed(&q->is_shared))
+        return USM_OK;
+    usm__mutex_lock(&q->lock);
+    st = probe(q, n);
+    usm__mutex_unlock(&q->lock);
     if (st == USM_E_NOT_READY)
         return usm__fail(USM_E_NOT_READY, "the queue has unfinished commands");
-    return USM_OK;
+    return st;
 }
 
 usm_context *usm_queue_get_context(usm_queue *q)
@@ -282,7 +325,6 @@ usm_status usm__submit_begin(usm__submit *s, usm_queue *q, size_t ndeps, usm_eve
     s->want   = ev != NULL || q->ctx->on_error != NULL;
     if (usm__queue_in_order(q))
         usm__mutex_lock(&q->lock);
-    usm_add_relaxed(&q->submitted, (uint64_t)1);
     return USM_OK;
 }
 
@@ -323,6 +365,7 @@ usm_status usm__submit_end(usm__submit *s, usm_status status)
 {
     usm_queue *q = s->q;
 
+    usm_add_release(&q->submitted, (uint64_t)1); /* now that it is queued */
     if (usm__queue_in_order(q))
         usm__mutex_unlock(&q->lock);
     usm__deps_fini(&s->deps);
@@ -359,6 +402,5 @@ void usm__submit_chain(usm__submit *s)
 
 void usm__submit_want(usm__submit *s, bool is_last)
 {
-    s->want = is_last ? s->out != NULL || s->q->ctx->on_error != NULL
-                      : !usm__queue_in_order(s->q);
+    s->want = is_last ? s->out != NULL || s->q->ctx->on_error != NULL : !usm__queue_in_order(s->q);
 }

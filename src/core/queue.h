@@ -9,18 +9,22 @@ struct usm_queue {
     usm__magic_word     magic;
     const usm__backend *be;
     void               *native;
-    usm_context        *ctx; /* counted by users                                       */
+    usm_context        *ctx;   /* counted by users                                       */
     size_t              index; /* of the device in the context                         */
     usm_device         *dev;
     uint32_t            flags;
     bool                is_internal; /* the library's own: not the caller's to destroy  */
     usm_list            link;        /* in ctx->queues                                 */
-    usm__mutex          lock; /* in-order queues: commands of several parts stay together */
-    _Atomic(uint64_t)   submitted;
+    usm__mutex          lock;        /* in-order queues: commands of several parts stay together */
+    _Atomic(uint64_t)   submitted;   /* commands                                          */
+    _Atomic(uint64_t)   ended;       /* as many of them are known to have ended           */
+    _Atomic(bool)       is_shared;   /* over a native queue, whose owner queues as well   */
+    void               *probe; /* a marker behind probe_at commands, or NULL; guarded by lock */
+    uint64_t            probe_at;
     usm__completion     last; /* for queues destroyed with work in flight               */
 };
 
-usm_status usm__queue_check(usm_queue *q);
+usm_status         usm__queue_check(usm_queue *q);
 static inline bool usm__queue_in_order(const usm_queue *q)
 {
     return (q->flags & USM_QUEUE_OUT_OF_ORDER) == 0;

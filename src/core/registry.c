@@ -7,9 +7,9 @@
  * at once must not load it twice, and nothing else needs the lock meanwhile. */
 #include "core/registry.h"
 
-#include "base/log.h"
 #include "base/inline/bits.h"
 #include "base/inline/list.h"
+#include "base/log.h"
 #include "base/meta.h"
 #include "base/mutex.h"
 #include "base/os.h"
@@ -42,6 +42,7 @@ static usm__meta_type device_type =
 
 /* ---- the table for modules ------------------------------------------------ */
 
+static usm_status api_report(usm_status status, const char *format, ...) USM_PRINTF(2, 3);
 static usm_status api_report(usm_status status, const char *format, ...)
 {
     va_list args;
@@ -74,8 +75,8 @@ const usm_host_api usm__host_api = {
 
 static void name_device(usm_device *dev)
 {
-    size_t used = (size_t)snprintf(dev->term, sizeof dev->term, "%s:%zu", dev->be->name,
-                                   dev->index[0]);
+    size_t used =
+        (size_t)snprintf(dev->term, sizeof dev->term, "%s:%zu", dev->be->name, dev->index[0]);
 
     for (size_t i = 1; i <= dev->depth && used < sizeof dev->term; i++)
         used += (size_t)snprintf(dev->term + used, sizeof dev->term - used, ".%zu", dev->index[i]);
@@ -318,8 +319,8 @@ static const usm_pool_ops *check_pool(const usm_pool_ops *ops, const char *name)
 
 const usm_pool_ops *usm__registry_pool(const char *name)
 {
-    const usm_pool_ops *ops  = NULL;
-    pool_slot          *slot = NULL;
+    const usm_pool_ops *ops        = NULL;
+    pool_slot          *slot       = NULL;
     char                known[256] = "";
 
     usm__mutex_lock(&reg.lock);

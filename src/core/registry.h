@@ -17,20 +17,20 @@ struct usm_device {
     usm__backend      *be;
     usm_backend_device desc;
     usm_device        *parent;
-    size_t             depth;     /* 0 = root                                          */
-    size_t             index[3];  /* as in the selector term                           */
-    char               term[64];  /* "opencl:0.1"                                      */
-    usm_device       **parts;     /* guarded by the registry's lock until `parted`     */
+    size_t             depth;    /* 0 = root                                          */
+    size_t             index[3]; /* as in the selector term                           */
+    char               term[64]; /* "opencl:0.1"                                      */
+    usm_device       **parts;    /* guarded by the registry's lock until `parted`     */
     size_t             nparts;
     _Atomic(bool)      parted;
-    _Atomic(uint64_t)  reserved;  /* bytes of areas on it, all contexts: the account   */
-    _Atomic(uint64_t)  limit;     /* USM_MEMORY_LIMIT for device memory; 0 = none      */
+    _Atomic(uint64_t)  reserved; /* bytes of areas on it, all contexts: the account   */
+    _Atomic(uint64_t)  limit;    /* USM_MEMORY_LIMIT for device memory; 0 = none      */
 };
 
 /* A backend as usm-info shows it. */
 typedef struct usm__backend_slot {
     char         name[32];
-    char         path[512];  /* of the module; "built in"                              */
+    char         path[512];   /* of the module; "built in"                              */
     char         reason[512]; /* why it was refused or has no devices; ""              */
     bool         tried, ok;
     usm__backend be;
@@ -47,7 +47,7 @@ void usm__registry_add_pool(const char *name, usm_pool_entry_fn *entry);
  * the registry's lock. */
 usm__backend_slot *usm__registry_backend(const char *name);
 /* All registered backends, tried or not. */
-size_t             usm__registry_backends(usm__backend_slot **list, size_t cap);
+size_t              usm__registry_backends(usm__backend_slot **list, size_t cap);
 const usm_pool_ops *usm__registry_pool(const char *name);
 bool                usm__registry_has_pool(const char *name); /* no lock, loads nothing */
 /* Enumerates dev's parts; 0 when it has none. */

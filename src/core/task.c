@@ -17,7 +17,7 @@ typedef struct task {
     usm__completion c;
     usm_task_fn     fn;
     void           *user;
-    usm_event      *end;      /* counted: E                                              */
+    usm_event      *end;       /* counted: E                                              */
     bool            unwatched; /* nobody has the event: a failure is reported             */
 } task;
 

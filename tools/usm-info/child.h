@@ -1,0 +1,48 @@
+/* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
+/* The tool runs itself again for whatever a broken driver may kill.
+ *
+ * A child is freshly exec'ed, so nothing the driver did to this process reaches
+ * it, and gets a scratch folder of its own: one driver writes files into the
+ * working directory.  What it has to say goes through child_answer(); what
+ * drivers print on stdout and stderr is thrown away. */
+#ifndef USM_INFO_CHILD_H
+#define USM_INFO_CHILD_H
+
+#include <stddef.h>
+#include <stdio.h>
+
+typedef enum child_end {
+    CHILD_EXITED,    /* code: its exit status                        */
+    CHILD_KILLED,    /* code: the signal                             */
+    CHILD_TIMED_OUT, /* code: seconds                                */
+    CHILD_NOT_RUN    /* code: errno                                  */
+} child_end;
+
+typedef struct child_result {
+    child_end end;
+    int       code;
+    char     *answer; /* never NULL, 0-terminated; the caller frees it */
+} child_result;
+
+/* usm-info --child WHAT ARGUMENT..., killed after `timeout_s`.  `args` is ended
+ * by NULL and starts with WHAT. */
+void child_run(const char *const *args, int timeout_s, child_result *result);
+/* "the process was killed: Segmentation fault", for everything but a success;
+ * in a buffer of the caller's.  Returns buf. */
+const char *child_end_text(const child_result *result, char *buf, size_t size);
+
+/* The child's side: main() of `usm-info --child WHAT ...`. */
+int child_main(int argc, char **argv);
+/* Where the child's answer goes. */
+FILE *child_answer(void);
+/* Moves into the scratch folder; call it before a driver may write files and
+ * after relative paths in the environment were used. */
+void child_enter_scratch(void);
+
+/* What children do; each returns the exit status. */
+int child_probe_device(int argc, char **argv);  /* probe.c: TERM        */
+int child_build_program(int argc, char **argv); /* program.c: TERM FILE OPTIONS */
+int child_load_icd(int argc, char **argv);      /* icd.c: LIBRARY       */
+int child_list_devices(int argc, char **argv);  /* inventory.c: [SELECTOR] */
+
+#endif

@@ -1,0 +1,102 @@
+/* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
+/* The machine around the library: the cache's folder, limits of memory. */
+#include "doctor.h"
+#include "table.h"
+
+#include "base/settings.h"
+#include "base/text.h"
+#include "core/disk_cache.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+/* Below this, drivers that pin host memory were seen to fail allocations; systemd
+ * gives 8 MiB, older systems 64 KiB. */
+#define WANTED_MEMLOCK ((rlim_t)8 << 20)
+
+/* The folder itself, or the nearest one above it that exists: what has to be
+ * writable.  Cuts `path`. */
+static int nearest_writable(char *path)
+{
+    while (access(path, F_OK) != 0) {
+        char *slash = strrchr(path, '/');
+
+        if (errno != ENOENT || !slash)
+            break;
+        slash[slash == path] = '\0';
+    }
+    return faccessat(AT_FDCWD, path, W_OK | X_OK, AT_EACCESS) == 0 ? 0 : errno;
+}
+
+/* Not to keep kernels costs time at each start, no more: a problem only where
+ * somebody chose the folder. */
+void doctor_check_cache(doctor *d)
+{
+    bool is_chosen = *usm__setting_text("cache_dir") != '\0';
+    char folder[PATH_MAX], *cut;
+    int  error;
+
+    if (!usm__disk_cache_folder(folder, sizeof folder)) {
+        doctor_add(d, FINDING_OK, "kernel cache",
+                   tool_printf("Compiled kernels are not kept on disk."), NULL);
+        return;
+    }
+    cut   = tool_printf("%s", folder);
+    error = nearest_writable(cut);
+    if (error)
+        doctor_add(d, is_chosen ? FINDING_PROBLEM : FINDING_NOTE, "kernel cache",
+                   tool_printf("%s cannot be written (%s): kernels are compiled at every start.",
+                               folder, strerror(error)),
+                   tool_printf("Make it writable, or name another folder in USM_CACHE_DIR."));
+    else
+        doctor_add(d, FINDING_OK, "kernel cache", tool_printf("%s can be written.", folder), NULL);
+    free(cut);
+}
+
+static void check_memlock(doctor *d)
+{
+    struct rlimit limit;
+    char          text[32];
+
+    if (getrlimit(RLIMIT_MEMLOCK, &limit) || limit.rlim_cur == RLIM_INFINITY)
+        return;
+    if (limit.rlim_cur < WANTED_MEMLOCK)
+        doctor_add(d, FINDING_NOTE, "limits",
+                   tool_printf("Only %s of memory may be locked: drivers that pin host memory run "
+                               "out early.",
+                               usm__format_bytes(limit.rlim_cur, text, sizeof text)),
+                   tool_printf("Raise it: ulimit -l unlimited, or memlock in "
+                               "/etc/security/limits.conf."));
+}
+
+static void check_overcommit(doctor *d)
+{
+    char *path = doctor_path(d, "/proc/sys/vm/overcommit_memory");
+    FILE *in   = fopen(path, "re");
+
+    if (in && fgetc(in) == '2')
+        doctor_add(d, FINDING_NOTE, "limits",
+                   tool_printf("The kernel refuses to overcommit (vm.overcommit_memory is 2): "
+                               "address space that is only reserved counts as used."),
+                   tool_printf("sudo sysctl vm.overcommit_memory=0, or raise "
+                               "vm.overcommit_ratio."));
+    if (in)
+        fclose(in);
+    free(path);
+}
+
+void doctor_check_limits(doctor *d)
+{
+    size_t before = d->nfindings;
+
+    check_memlock(d);
+    check_overcommit(d);
+    if (d->nfindings == before)
+        doctor_add(d, FINDING_OK, "limits", tool_printf("Memory may be locked and overcommitted."),
+                   NULL);
+}

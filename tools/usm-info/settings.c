@@ -1,0 +1,103 @@
+/* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
+/* The table of settings with the values in force, and as the documentation has
+ * it: `usm-info --env --markdown` is the source of the table in docs/settings.md. */
+#include "show.h"
+#include "table.h"
+
+#include "base/settings.h"
+
+static void setting_cells(table *t, const usm__setting *s)
+{
+    const char *value = usm__setting_text(s->key);
+
+    table_cell(t, "%s", s->variable);
+    table_cell(t, "%s", *value ? value : "-");
+    table_cell(t, "%s", usm__setting_origin(s->key));
+}
+
+void show_settings_short(void)
+{
+    table *t = table_new(2, 2);
+
+    for (const usm__setting *s = usm__settings; s->key; s++) {
+        setting_cells(t, s);
+        table_row(t);
+    }
+    table_print(t, stdout);
+}
+
+void show_settings(void)
+{
+    table *t = table_new(0, 2);
+
+    table_cell(t, "VARIABLE");
+    table_cell(t, "VALUE");
+    table_cell(t, "SET BY");
+    table_cell(t, "DEFAULT");
+    table_row(t);
+    for (const usm__setting *s = usm__settings; s->key; s++) {
+        setting_cells(t, s);
+        table_cell(t, "%s", *s->initial ? s->initial : "-");
+        table_row(t);
+        table_note(t, 4, "%s", s->help);
+        if (*s->unit)
+            table_note(t, 4, "unit: %s", s->unit);
+        if (s->foreign)
+            table_note(t, 4, "%s is read when this is unset", s->foreign);
+    }
+    table_print(t, stdout);
+}
+
+/* A cell of a Markdown table. */
+static void print_markdown(const char *text)
+{
+    for (; *text; text++) {
+        if (*text == '|')
+            putchar('\\');
+        putchar(*text == '\n' ? ' ' : *text);
+    }
+}
+
+static void print_markdown_code(const char *text)
+{
+    if (!*text)
+        return;
+    putchar('`');
+    print_markdown(text);
+    putchar('`');
+}
+
+void show_settings_markdown(void)
+{
+    puts("| variable | default | unit | meaning |");
+    puts("|---|---|---|---|");
+    for (const usm__setting *s = usm__settings; s->key; s++) {
+        printf("| `%s` | ", s->variable);
+        print_markdown_code(s->initial);
+        fputs(" | ", stdout);
+        print_markdown_code(s->unit);
+        fputs(" | ", stdout);
+        print_markdown(s->help);
+        if (s->foreign)
+            printf("; `%s` is read when this is unset", s->foreign);
+        puts(" |");
+    }
+}
+
+void show_settings_json(json *j)
+{
+    json_array_begin(j, "settings");
+    for (const usm__setting *s = usm__settings; s->key; s++) {
+        json_object_begin(j, NULL);
+        json_text(j, "variable", s->variable);
+        json_text(j, "key", s->key);
+        json_text(j, "value", usm__setting_text(s->key));
+        json_text(j, "origin", usm__setting_origin(s->key));
+        json_text(j, "default", s->initial);
+        json_text(j, "unit", s->unit);
+        json_text(j, "help", s->help);
+        json_text(j, "foreign", s->foreign);
+        json_object_end(j);
+    }
+    json_array_end(j);
+}
