@@ -1,0 +1,348 @@
+/* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
+/* Class "lifecycle": start and end of the library, fork, exit. */
+#include "common.h"
+
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+TestSuite(lifecycle, .timeout = 60);
+
+Test(lifecycle, init_and_shutdown_are_counted)
+{
+    CHECK_OK(usm_init());
+    CHECK_OK(usm_init());
+    void *p = usm_alloc_host(100);
+    CHECK(p, "%s", usm_last_error());
+    usm_shutdown();
+    CHECK(usm_get_pointer_type(p, NULL) == USM_HOST, "gone after the first of two");
+    usm_free(p);
+    usm_shutdown();
+    CHECK_NO_BLOCK(usm_alloc_host(8), USM_E_SHUTDOWN);
+}
+
+Test(lifecycle, without_init_the_first_use_starts_and_shutdown_ends_it)
+{
+    void *p = usm_alloc_host(100);
+
+    CHECK(p, "%s", usm_last_error());
+    usm_shutdown();
+    CHECK_NO_BLOCK(usm_alloc_host(8), USM_E_SHUTDOWN);
+}
+
+Test(lifecycle, after_the_last_shutdown_the_default_forms_say_so)
+{
+    usm_queue   *q   = usm_default_queue();
+    usm_context *ctx = usm_default_context();
+    char         c   = 0;
+
+    CHECK(q && ctx, "%s", usm_last_error());
+    usm_shutdown();
+    CHECK(!usm_default_queue(), "a default queue");
+    CHECK_IS(usm_last_status(), USM_E_SHUTDOWN);
+    CHECK(story_names("usm_init"), "the remedy is not named: %s", usm_last_error());
+    CHECK(!usm_default_context(), "a default context");
+    CHECK_IS(usm_last_status(), USM_E_SHUTDOWN);
+    CHECK_NO_BLOCK(usm_alloc(8, USM_SHARED), USM_E_SHUTDOWN);
+    CHECK_NO_BLOCK(usm_calloc(1, 8, USM_SHARED), USM_E_SHUTDOWN);
+    CHECK_NO_BLOCK(usm_aligned_alloc(64, 8, USM_SHARED), USM_E_SHUTDOWN);
+    CHECK_NO_BLOCK(usm_realloc(NULL, 8, USM_SHARED), USM_E_SHUTDOWN);
+    usm_status s = usm_queue_wait(q);
+    CHECK(s == USM_E_INVALID_HANDLE || s == USM_E_SHUTDOWN, "%s", usm_status_name(s));
+    s = usm_memset(q, &c, 0, 1, 0, NULL, NULL);
+    CHECK(s == USM_E_INVALID_HANDLE || s == USM_E_SHUTDOWN, "%s", usm_status_name(s));
+}
+
+Test(lifecycle, late_frees_are_harmless)
+{
+    rig   r = rig_first();
+    void *p[30], *own;
+
+    for (int i = 0; i < 30; i++) {
+        usm_kind k = (usm_kind)(i % 3 + 1);
+        p[i]       = usm_alloc((size_t)i * 100, has(&r, need_kind(k)) ? k : USM_HOST);
+        CHECK(p[i], "%s", usm_last_error());
+    }
+    own = mem(&r, USM_HOST, 100);
+    usm_shutdown();
+    for (int i = 0; i < 30; i++)
+        usm_free(p[i]);
+    usm_free(own);
+    usm_free(NULL);
+    rig_end(&r);
+}
+
+Test(lifecycle, init_after_shutdown_starts_anew)
+{
+    for (int i = 0; i < 5; i++) {
+        CHECK_OK(usm_init());
+        void *p = usm_alloc_host(1000);
+        CHECK(p, "round %d: %s", i, usm_last_error());
+        CHECK_OK(usm_queue_wait(usm_default_queue()));
+        usm_shutdown(); /* p goes with it */
+        CHECK(usm_get_pointer_type(p, NULL) == USM_UNKNOWN, "round %d: it lives on", i);
+    }
+}
+
+Test(lifecycle, more_shutdowns_than_inits_are_harmless)
+{
+    usm_shutdown();
+    usm_shutdown();
+    CHECK_OK(usm_init());
+    usm_shutdown();
+    usm_shutdown();
+    CHECK_OK(usm_init());
+    void *p = usm_alloc_host(8);
+    CHECK(p, "%s", usm_last_error());
+    usm_free(p);
+    usm_shutdown();
+}
+
+Test(lifecycle, own_contexts_outlive_the_shutdown)
+{
+    EACH_DEVICE (r) {
+        char *p = mem(&r, USM_HOST, 100);
+        CHECK(usm_alloc_host(10), "%s", usm_last_error());
+        usm_shutdown();
+        CHECK(usm_get_pointer_type(p, r.ctx) == USM_HOST, "%s: its memory went", r.name);
+        CHECK_OK(usm_queue_barrier(r.q, 0, NULL, NULL));
+        CHECK_OK(usm_queue_wait(r.q));
+        void *more = usm_malloc_host(100, r.q);
+        CHECK(more, "%s: %s", r.name, usm_last_error());
+        usm_free(more);
+        CHECK_OK(usm_free_ctx(p, r.ctx));
+        CHECK_OK(usm_init());
+    }
+}
+
+/* --- fork --------------------------------------------------------------------------------------- */
+
+/* Runs `body` in a forked child that must end by itself; its result is the exit code. */
+static void in_child(int (*body)(void *arg), void *arg, const char *what)
+{
+    int   status = 0;
+    pid_t child;
+
+    fflush(NULL);
+    child = fork();
+    CHECK(child >= 0, "no process");
+    if (child == 0) {
+        alarm(20);
+        _exit(body(arg));
+    }
+    CHECK(waitpid(child, &status, 0) == child, "waitpid");
+    CHECK(!WIFSIGNALED(status), "%s: the child died by signal %d", what, WTERMSIG(status));
+    CHECK(WEXITSTATUS(status) == 0, "%s: step %d failed in the child", what, WEXITSTATUS(status));
+}
+
+typedef struct inherited {
+    rig   r;
+    bool  is_host;
+    void *p[4]; /* by kind */
+} inherited;
+
+static bool is_host_backend(const rig *r)
+{
+    usm_device_info info = USM_DEVICE_INFO_INIT;
+
+    CHECK_OK(usm_device_get_info(r->dev, &info));
+    return !strcmp(info.backend, "host");
+}
+
+static inherited inherit(rig r)
+{
+    inherited i = {.r = r, .is_host = is_host_backend(&r)};
+
+    EACH_KIND (k)
+        if (has(&r, need_kind(k)))
+            i.p[k] = mem(&r, k, 5000);
+    return i;
+}
+
+static int host_pools_go_on(void *arg)
+{
+    inherited *i = arg;
+
+    for (int k = USM_HOST; k <= USM_SHARED; k++) {
+        void *p = usm_malloc(3000, i->r.q, (usm_kind)k);
+        if (!p)
+            return 10 + k;
+        if (k != USM_DEVICE)
+            memset(p, k, 3000);
+        if (usm_free_ctx(p, i->r.ctx))
+            return 20 + k;
+        if (usm_free_ctx(i->p[k], i->r.ctx))
+            return 30 + k;
+    }
+    return 0;
+}
+
+Test(lifecycle, in_a_forked_child_the_hosts_pools_go_on)
+{
+    EACH_DEVICE (r) {
+        inherited   i = inherit(r);
+        const char *guard = "";
+        CHECK_OK(usm_config_get("host_guard_device", &guard, NULL));
+        if (!i.is_host || strcmp(guard, "0")) {
+            not_offered("%s", i.is_host ? "guarded memory is shared with the parent"
+                                        : "a driver's memory");
+            continue;
+        }
+        tried();
+        in_child(host_pools_go_on, &i, r.name);
+        EACH_KIND (k)
+            CHECK_OK(usm_free_ctx(i.p[k], r.ctx)); /* the child's free was the child's */
+    }
+}
+
+static int device_pools_are_inert(void *arg)
+{
+    inherited *i = arg;
+
+    for (int k = USM_HOST; k <= USM_SHARED; k++) {
+        if (!i->p[k])
+            continue;
+        if (usm_malloc(3000, i->r.q, (usm_kind)k))
+            return 10 + k;
+        if (usm_last_status() != USM_E_FORKED)
+            return 20 + k;
+        usm_free(i->p[k]); /* no-ops */
+        if (usm_free_ctx(i->p[k], NULL) && usm_last_status() != USM_E_FORKED)
+            return 30 + k;
+    }
+    return 0;
+}
+
+Test(lifecycle, in_a_forked_child_the_devices_pools_are_inert)
+{
+    EACH_DEVICE (r) {
+        inherited i = inherit(r);
+        if (i.is_host) {
+            not_offered("%s: no driver's memory", r.name);
+            continue;
+        }
+        tried();
+        in_child(device_pools_are_inert, &i, r.name);
+        EACH_KIND (k)
+            if (i.p[k])
+                CHECK_OK(usm_free_ctx(i.p[k], r.ctx));
+    }
+}
+
+static int queues_are_refused(void *arg)
+{
+    inherited *i  = arg;
+    usm_event *ev = NULL;
+    char       c  = 0;
+
+    if (usm_queue_barrier(i->r.q, 0, NULL, &ev) != USM_E_FORKED)
+        return 1;
+    if (usm_memset(i->r.q, &c, 0, 1, 0, NULL, NULL) != USM_E_FORKED)
+        return 2;
+    if (usm_queue_wait(i->r.q) != USM_E_FORKED)
+        return 3;
+    usm_queue_destroy(i->r.q);
+    usm_context_destroy(i->r.ctx);
+    usm_shutdown();
+    return 0;
+}
+
+Test(lifecycle, in_a_forked_child_queues_are_refused_and_ends_are_harmless)
+{
+    EACH_DEVICE (r) {
+        inherited i = inherit(r);
+        in_child(queues_are_refused, &i, r.name);
+        CHECK_OK(usm_queue_barrier(r.q, 0, NULL, NULL)); /* the parent goes on */
+        CHECK_OK(usm_queue_wait(r.q));
+    }
+}
+
+static int exit_quietly(void *arg)
+{
+    (void)arg;
+    exit(0); /* with destructors and atexit handlers */
+}
+
+Test(lifecycle, a_forked_child_exits_quietly)
+{
+    EACH_DEVICE (r) {
+        inherited i = inherit(r);
+        CHECK_OK(usm_queue_barrier(r.q, 0, NULL, NULL));
+        in_child(exit_quietly, &i, r.name);
+    }
+}
+
+static int use_afresh(void *arg)
+{
+    (void)arg;
+    usm_device *list[8];
+    size_t      n = 0;
+
+    if (usm_get_devices(list, 8, &n) || n == 0)
+        return 1;
+    for (size_t i = 0; i < n && i < 8; i++) {
+        usm_context_desc desc = USM_CONTEXT_DESC_INIT;
+        usm_context     *ctx  = NULL;
+        desc.ndevices         = 1;
+        desc.devices          = &list[i];
+        if (usm_context_create(&desc, &ctx))
+            return 2;
+        if (!usm_malloc_ctx(100, NULL, ctx, USM_HOST))
+            return 3;
+        usm_context_destroy(ctx);
+    }
+    return 0;
+}
+
+Test(lifecycle, a_child_forked_before_the_first_use_has_all_of_the_library)
+{
+    in_child(use_afresh, NULL, "afresh");
+    EACH_DEVICE (r)
+        CHECK_OK(usm_queue_wait(r.q));
+}
+
+/* --- exit --------------------------------------------------------------------------------------- */
+
+static usm_status sleep_long(void *user)
+{
+    (void)user;
+    sleep(100);
+    return USM_OK;
+}
+
+static int exit_while_busy(void *arg)
+{
+    rig        r    = rig_first();
+    usm_event *gate = gate_new(&r);
+
+    (void)arg;
+    (void)!usm_host_task(r.q, sleep_long, NULL, 0, NULL, NULL);
+    (void)!usm_queue_barrier(usm_default_queue(), 1, &gate, NULL);
+    exit(0);
+}
+
+Test(lifecycle, exit_does_not_hang_while_queues_are_busy)
+{
+    in_child(exit_while_busy, NULL, "exit"); /* forked before the first use: the child's own */
+}
+
+static int shutdown_while_busy(void *arg)
+{
+    usm_queue *q = usm_default_queue();
+    char      *p = usm_alloc_host(1 << 20);
+
+    (void)arg;
+    if (!q || !p)
+        return 1;
+    for (int i = 0; i < 20; i++)
+        if (usm_memset(q, p, i, 1 << 20, 0, NULL, NULL) &&
+            usm_last_status() != USM_E_NO_DATA_MOVED)
+            return 2;
+    usm_shutdown();
+    exit(0);
+}
+
+Test(lifecycle, shutdown_with_work_in_flight_is_harmless)
+{
+    in_child(shutdown_while_busy, NULL, "shutdown");
+}

@@ -1,0 +1,482 @@
+/* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
+/* sweep [SCENARIO...]: fails the n-th heap, system and backend call, n = 1, 2, ..., until each
+ * scenario passes without meeting a failure; once with single failures, once with all calls from the
+ * n-th on failing (the machine stays out of memory).
+ *
+ * After each run: the failure had a status with a name and a story; what was allocated is back to what
+ * it was before (blocks of the heap, descriptors, bytes of the device); and the scenario passes when
+ * nothing fails.  Each scenario is a process of its own with an alarm, so that a hang or a crash has
+ * its name; with ASan its exit also looks for leaks.
+ *
+ * The accounting wraps the functions of base/os.h by the linker's --wrap: it sees every file of
+ * libusm but os.c itself. */
+#include "sweep.h"
+
+#include "base/fault.h"
+#include "base/os.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <pthread.h>
+#include <signal.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#define SCENARIO_SECONDS 240
+#define MAX_N            3000
+#define MAX_LIVE         65536
+
+/* --- the account ---------------------------------------------------------------------------------- */
+
+static pthread_mutex_t account_lock = PTHREAD_MUTEX_INITIALIZER;
+static void           *live[MAX_LIVE]; /* blocks of the heap, open addressing; guarded, as below */
+static size_t          live_count;
+static const char      gone; /* marks a place that was left */
+
+static size_t place_of(const void *p)
+{
+    return (size_t)((uintptr_t)p >> 4) * 2654435761u % MAX_LIVE;
+}
+
+static void note_alloc(void *p)
+{
+    size_t i = place_of(p);
+
+    if (!p)
+        return;
+    pthread_mutex_lock(&account_lock);
+    while (live[i] && live[i] != &gone)
+        i = (i + 1) % MAX_LIVE;
+    live[i] = p;
+    if (++live_count > MAX_LIVE / 2)
+        abort();
+    pthread_mutex_unlock(&account_lock);
+}
+
+static void note_free(const void *p)
+{
+    size_t i = place_of(p);
+
+    if (!p)
+        return;
+    pthread_mutex_lock(&account_lock);
+    for (; live[i]; i = (i + 1) % MAX_LIVE) {
+        if (live[i] == p) {
+            live[i] = (void *)(uintptr_t)&gone;
+            live_count--;
+            break;
+        }
+    }
+    pthread_mutex_unlock(&account_lock);
+}
+
+void *__real_usm__heap_alloc(size_t size);
+void *__real_usm__heap_realloc(void *p, size_t size);
+void  __real_usm__heap_free(void *p);
+bool  __real_usm__fault_hit_slow(const char *name, usm_status *status);
+void *__wrap_usm__heap_alloc(size_t size);
+void *__wrap_usm__heap_realloc(void *p, size_t size);
+void  __wrap_usm__heap_free(void *p);
+bool  __wrap_usm__fault_hit_slow(const char *name, usm_status *status);
+
+void *__wrap_usm__heap_alloc(size_t size)
+{
+    void *p = __real_usm__heap_alloc(size);
+
+    note_alloc(p);
+    return p;
+}
+
+void *__wrap_usm__heap_realloc(void *p, size_t size)
+{
+    void *q = __real_usm__heap_realloc(p, size);
+
+    if (q) {
+        note_free(p);
+        note_alloc(q);
+    }
+    return q;
+}
+
+void __wrap_usm__heap_free(void *p)
+{
+    note_free(p);
+    __real_usm__heap_free(p);
+}
+
+/* What failed, for reports; a free that the driver refused is memory that is lost. */
+static char        hit_name[64]; /* guarded by account_lock */
+static atomic_bool hit_free;
+
+bool __wrap_usm__fault_hit_slow(const char *name, usm_status *status)
+{
+    bool hit = __real_usm__fault_hit_slow(name, status);
+
+    if (!hit)
+        return false;
+    pthread_mutex_lock(&account_lock);
+    if (!hit_name[0])
+        snprintf(hit_name, sizeof hit_name, "%s", name);
+    pthread_mutex_unlock(&account_lock);
+    if (!strcmp(name, "mem_free"))
+        atomic_store(&hit_free, true);
+    return true;
+}
+
+typedef struct account {
+    size_t   blocks, descriptors;
+    uint64_t ours, pooled;
+} account;
+
+static size_t count_descriptors(void)
+{
+    DIR   *dir = opendir("/proc/self/fd");
+    size_t n   = 0;
+
+    while (dir && readdir(dir))
+        n++;
+    if (dir)
+        closedir(dir);
+    return n;
+}
+
+static usm_device *device(void)
+{
+    static usm_device *first;
+    size_t             count;
+
+    if (!first && usm_get_devices(&first, 1, &count))
+        first = NULL;
+    return first;
+}
+
+static account take_account(void)
+{
+    account         a = {0, count_descriptors(), 0, 0};
+    usm_memory_info m = USM_MEMORY_INFO_INIT;
+
+    if (!usm_device_memory(device(), &m)) {
+        a.ours   = m.ours;
+        a.pooled = m.pooled;
+    }
+    pthread_mutex_lock(&account_lock);
+    a.blocks = live_count;
+    pthread_mutex_unlock(&account_lock);
+    return a;
+}
+
+static bool leaks(const account *now, const account *before)
+{
+    return now->blocks > before->blocks || now->descriptors > before->descriptors ||
+           now->ours > before->ours || now->pooled > before->pooled;
+}
+
+/* --- states ------------------------------------------------------------------------------------- */
+
+bool sweep_has(usm_aspect aspect)
+{
+    return usm_device_has(device(), aspect);
+}
+
+bool sweep_is_host(void)
+{
+    usm_device_info info = USM_DEVICE_INFO_INIT;
+
+    return !usm_device_get_info(device(), &info) && !strcmp(info.backend, "host");
+}
+
+usm_kind sweep_kind(void)
+{
+    return sweep_has(USM_ASPECT_USM_DEVICE_ALLOCATIONS) ? USM_DEVICE : USM_HOST;
+}
+
+static bool moves_data(void)
+{
+    char       text[64] = "", *p = usm_alloc(64, sweep_kind());
+    usm_status status = usm_copy(p, text, sizeof text);
+
+    usm_free(p);
+    return status != USM_E_NO_DATA_MOVED;
+}
+
+static bool state_begin(state *s)
+{
+    memset(s, 0, sizeof *s);
+    for (size_t i = 0; i < sizeof s->host; i++)
+        s->host[i] = (char)(i * 7 + 3);
+    return !usm_context_create(NULL, &s->ctx) && !usm_context_create(NULL, &s->other) &&
+           !usm_queue_create(s->ctx, NULL, NULL, &s->q) &&
+           !usm_queue_create(s->other, NULL, NULL, &s->other_q);
+}
+
+static void state_end(state *s)
+{
+    if (s->gate)
+        (void)!usm_event_signal(s->gate, USM_OK);
+    usm_context *all[] = {s->ctx, s->other, s->made_ctx};
+    for (int i = 0; i < 3; i++)
+        if (all[i])
+            (void)!usm_context_wait(all[i]);
+    for (int i = 0; i < SLOTS; i++) {
+        if (s->ev[i])
+            usm_event_wait(s->ev[i]);
+        usm_event_release(s->ev[i]);
+        usm_free(s->p[i]);
+    }
+    usm_event_release(s->gate);
+    usm_kernel_destroy(s->kernel);
+    usm_program_destroy(s->program);
+    usm_pool_destroy(s->pool);
+    usm_queue_destroy(s->made_q);
+    usm_queue_destroy(s->q);
+    usm_queue_destroy(s->other_q);
+    for (int i = 0; i < 3; i++)
+        usm_context_destroy(all[i]);
+}
+
+/* --- one run ------------------------------------------------------------------------------------- */
+
+typedef struct run {
+    const scenario *sc;
+    uint64_t        n;
+    bool            onwards;
+    uint64_t        fired;
+    usm_status      status;
+} run;
+
+static int failures;
+
+static void complain(const run *r, const char *what, const char *more)
+{
+    printf("%s: n = %llu%s (%s): %s %s\n", r->sc->name, (unsigned long long)r->n,
+           r->onwards ? " and onwards" : "", hit_name[0] ? hit_name : "nothing failed", what, more);
+    fflush(stdout);
+    failures++;
+}
+
+/* The status and the story of a failure. */
+static void check_status(const run *r, const state *s)
+{
+    if (s->wrong)
+        complain(r, "wrong:", s->wrong);
+    if (!r->status)
+        return;
+    if (!r->fired && !(r->sc->flags & MAY_REFUSE))
+        complain(r, "failed though no call failed:", usm_last_error());
+    if (r->status > 0 || !strcmp(usm_status_name(r->status), "unknown status"))
+        complain(r, "a status without a name", "");
+    if (r->status == USM_E_INTERNAL)
+        complain(r, "USM_E_INTERNAL:", usm_last_error());
+    if (!usm_last_error()[0])
+        complain(r, usm_status_name(r->status), "without a story");
+}
+
+static void arm(run *r)
+{
+    pthread_mutex_lock(&account_lock);
+    hit_name[0] = 0;
+    pthread_mutex_unlock(&account_lock);
+    atomic_store(&hit_free, false);
+    if (r->n && !usm__fault_arm("*", r->n, r->onwards, USM_OK))
+        complain(r, "no room for a rule", "");
+}
+
+static void run_once(run *r)
+{
+    state s;
+
+    if (!state_begin(&s)) {
+        complain(r, "cannot begin:", usm_last_error());
+        state_end(&s);
+        return;
+    }
+    arm(r);
+    r->status = r->sc->act(&s);
+    r->fired  = usm__fault_fired();
+    usm__fault_disarm_all();
+    if (!r->n)
+        r->fired = 0;
+    check_status(r, &s);
+    state_end(&s);
+}
+
+/* What ends on other threads may take a moment. */
+static void check_account(const run *r, const account *before)
+{
+    char            text[200];
+    account         now  = take_account();
+    struct timespec wait = {0, 2000000};
+
+    if (atomic_load(&hit_free))
+        return;
+    for (int i = 0; i < 2000 && leaks(&now, before); i++) {
+        nanosleep(&wait, NULL);
+        now = take_account();
+    }
+    if (!leaks(&now, before))
+        return;
+    snprintf(text, sizeof text, "%zu blocks (%zu), %zu descriptors (%zu), %llu bytes (%llu), held %llu (%llu)",
+             now.blocks, before->blocks, now.descriptors, before->descriptors,
+             (unsigned long long)now.ours, (unsigned long long)before->ours,
+             (unsigned long long)now.pooled, (unsigned long long)before->pooled);
+    complain(r, "leaks, with before in brackets:", text);
+}
+
+static uint64_t sweep_warm(const scenario *sc, bool onwards)
+{
+    run     clean = {.sc = sc}, r = {.sc = sc, .onwards = onwards};
+    account before;
+
+    for (int i = 0; i < 3; i++) /* what is made once and kept */
+        run_once(&clean);
+    do {
+        before = take_account();
+        r.n++;
+        run_once(&r);
+        check_account(&r, &before);
+        if (r.n % 8 == 0 || !r.fired)
+            run_once(&clean);
+    } while (r.fired && failures < 20 && r.n < MAX_N);
+    if (r.n >= MAX_N)
+        complain(&r, "still not through", "");
+    return r.n - 1;
+}
+
+/* --- cold runs ----------------------------------------------------------------------------------- */
+
+enum { CAME_THROUGH = 40, MET_A_FAILURE = 41 };
+
+static int run_cold(run *r)
+{
+    state s = {0};
+
+    for (size_t i = 0; i < sizeof s.host; i++)
+        s.host[i] = (char)(i * 7 + 3);
+    alarm(60);
+    arm(r);
+    r->status = r->sc->act(&s);
+    r->fired  = usm__fault_fired();
+    usm__fault_disarm_all();
+    check_status(r, &s);
+    state_end(&s);
+    if (r->sc->act(&s) != USM_OK) /* what failed to start starts now */
+        complain(r, "afterwards:", usm_last_error());
+    state_end(&s);
+    usm_shutdown();
+    return failures ? 1 : r->fired ? MET_A_FAILURE : CAME_THROUGH;
+}
+
+static uint64_t sweep_cold(const scenario *sc, bool onwards)
+{
+    run r = {.sc = sc, .onwards = onwards};
+    int status = 0;
+
+    do {
+        r.n++;
+        fflush(stdout);
+        pid_t child = fork();
+        if (child == 0)
+            exit(run_cold(&r));
+        if (child < 0 || waitpid(child, &status, 0) != child)
+            abort();
+        if (WIFSIGNALED(status))
+            complain(&r, "died by", strsignal(WTERMSIG(status)));
+        else if (WEXITSTATUS(status) != CAME_THROUGH && WEXITSTATUS(status) != MET_A_FAILURE)
+            failures++;
+    } while (!(WIFEXITED(status) && WEXITSTATUS(status) == CAME_THROUGH) && failures < 10 && r.n < MAX_N);
+    return r.n - 1;
+}
+
+/* --- scenarios ----------------------------------------------------------------------------------- */
+
+static const char *why_not(const scenario *sc)
+{
+    if (sc->flags & NEEDS_DATA && !moves_data())
+        return "no data moves";
+    if ((sc->flags & NEEDS_RUN) == NEEDS_RUN && !sweep_has(USM_ASPECT_KERNELS))
+        return "no kernels run";
+    if (sc->flags & NEEDS_CL && sweep_is_host())
+        return "no native objects";
+    return NULL;
+}
+
+static int sweep_one(const scenario *sc)
+{
+    const char *why = sc->flags & COLD ? NULL : why_not(sc);
+    uint64_t    once, onwards;
+
+    if (why) {
+        printf("%s: not offered: %s\n", sc->name, why);
+        return 0;
+    }
+    once    = sc->flags & COLD ? sweep_cold(sc, false) : sweep_warm(sc, false);
+    onwards = sc->flags & COLD ? sweep_cold(sc, true) : sweep_warm(sc, true);
+    printf("%s: %s: %llu calls failed one at a time, %llu from there on\n", failures ? "not ok" : "ok",
+           sc->name, (unsigned long long)once, (unsigned long long)onwards);
+    return failures ? 1 : 0;
+}
+
+/* A process of its own, of the same program. */
+static bool passes_alone(const char *self, const char *name)
+{
+    int   status;
+    pid_t child;
+
+    fflush(stdout);
+    child = fork();
+    if (child == 0) {
+        execl(self, self, name, (char *)NULL);
+        _exit(127);
+    }
+    if (child < 0 || waitpid(child, &status, 0) != child)
+        return false;
+    if (WIFSIGNALED(status))
+        printf("not ok: %s: died by %s\n", name, strsignal(WTERMSIG(status)));
+    return WIFEXITED(status) && WEXITSTATUS(status) == 0;
+}
+
+static const scenario *find(const char *name)
+{
+    const scenario *lists[] = {scenarios, command_scenarios};
+
+    for (int l = 0; l < 2; l++)
+        for (const scenario *sc = lists[l]; sc->name; sc++)
+            if (!strcmp(sc->name, name))
+                return sc;
+    return NULL;
+}
+
+static int sweep_all(const char *self)
+{
+    const scenario *lists[] = {scenarios, command_scenarios};
+    int             total = 0, bad = 0;
+
+    for (int l = 0; l < 2; l++) {
+        for (const scenario *sc = lists[l]; sc->name; sc++, total++)
+            bad += !passes_alone(self, sc->name);
+    }
+    printf("%d scenarios, %d failed\n", total, bad);
+    return bad ? 1 : 0;
+}
+
+int main(int argc, char **argv)
+{
+    const scenario *sc;
+    int             rc = 0;
+
+    setenv("USM_CACHE_DIR", "off", 0);
+    setenv("USM_LOG", "off", 0); /* failures are what is made here */
+    if (argc == 1)
+        return sweep_all("/proc/self/exe");
+    for (int i = 1; i < argc; i++) {
+        sc = find(argv[i]);
+        if (!sc) {
+            fprintf(stderr, "no scenario %s\n", argv[i]);
+            return 2;
+        }
+        alarm(SCENARIO_SECONDS);
+        rc |= sweep_one(sc);
+    }
+    return rc;
+}

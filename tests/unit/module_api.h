@@ -1,0 +1,210 @@
+/* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
+/* A libusm for tests of one module: the table that a module's entry is given, over src/base (so its
+ * fault points work), counting what the module holds.
+ *
+ * Each case begins with module_start() and ends with module_clean(), which checks that nothing is
+ * left: heap blocks, mapped bytes, descriptors, threads. */
+#ifndef MODULE_API_H
+#define MODULE_API_H
+
+#include "base/fault.h"
+#include "base/os.h"
+#include "base/status.h"
+
+#include <plain.h>
+#include <stdarg.h>
+#include <stdatomic.h>
+#include <time.h>
+
+static struct {
+    atomic_long heap_blocks, mapped, descriptors, threads;
+    bool        guard;    /* the setting host_guard_device */
+    char        log[256]; /* the last line                 */
+} module;
+
+static usm_status module_report(usm_status status, const char *format, ...) USM_PRINTF(2, 3);
+static void       module_log(usm_log_level level, const char *format, ...) USM_PRINTF(2, 3);
+
+static usm_status module_report(usm_status status, const char *format, ...)
+{
+    va_list args;
+
+    va_start(args, format);
+    usm__note_v(status, format, args);
+    va_end(args);
+    return status;
+}
+
+static void module_log(usm_log_level level, const char *format, ...)
+{
+    va_list args;
+
+    (void)level;
+    va_start(args, format);
+    (void)vsnprintf(module.log, sizeof(module.log), format, args);
+    va_end(args);
+}
+
+static bool module_log_enabled(usm_log_level level)
+{
+    return level <= USM_LOG_WARN;
+}
+
+static const char *module_setting(const char *key)
+{
+    (void)key;
+    return NULL;
+}
+
+static bool module_setting_bool(const char *key)
+{
+    return strcmp(key, "host_guard_device") == 0 && module.guard;
+}
+
+static void *module_heap_alloc(size_t size)
+{
+    void *p = usm__heap_alloc(size);
+
+    if (p)
+        atomic_fetch_add(&module.heap_blocks, 1);
+    return p;
+}
+
+static void module_heap_free(void *p)
+{
+    if (p)
+        atomic_fetch_sub(&module.heap_blocks, 1);
+    usm__heap_free(p);
+}
+
+static void *module_map(size_t size, int prot)
+{
+    void *p = usm__os_api.map(size, prot);
+
+    if (p)
+        atomic_fetch_add(&module.mapped, (long)size);
+    return p;
+}
+
+static void *module_map_fd(void *at, size_t size, int prot, int fd)
+{
+    void *p = usm__os_api.map_fd(at, size, prot, fd);
+
+    if (p && !at) /* else it replaces pages that count already */
+        atomic_fetch_add(&module.mapped, (long)size);
+    return p;
+}
+
+static int module_unmap(void *p, size_t size)
+{
+    int error = usm__os_api.unmap(p, size);
+
+    if (!error)
+        atomic_fetch_sub(&module.mapped, (long)size);
+    return error;
+}
+
+static int module_protect(void *p, size_t size, int prot)
+{
+    return usm__os_api.protect(p, size, prot);
+}
+
+static int module_memfd(const char *name, size_t size)
+{
+    int fd = usm__os_api.memfd(name, size);
+
+    if (fd >= 0)
+        atomic_fetch_add(&module.descriptors, 1);
+    return fd;
+}
+
+static int module_close(int fd)
+{
+    atomic_fetch_sub(&module.descriptors, 1);
+    return usm__os_api.close(fd);
+}
+
+struct module_thread {
+    void (*fn)(void *);
+    void *arg;
+};
+
+static void module_thread_main(void *p)
+{
+    struct module_thread t = *(struct module_thread *)p;
+
+    free(p);
+    t.fn(t.arg);
+    atomic_fetch_sub(&module.threads, 1);
+}
+
+static int module_thread_start(void (*fn)(void *), void *arg, const char *name)
+{
+    struct module_thread *t = malloc(sizeof(*t));
+    int                   error;
+
+    CHECK(t != NULL);
+    *t = (struct module_thread){fn, arg};
+    atomic_fetch_add(&module.threads, 1);
+    error = usm__os_api.thread(module_thread_main, t, name);
+    if (error) {
+        atomic_fetch_sub(&module.threads, 1);
+        free(t);
+    }
+    return error;
+}
+
+static const usm_os_api module_os = {
+    .map     = module_map,
+    .map_fd  = module_map_fd,
+    .unmap   = module_unmap,
+    .protect = module_protect,
+    .memfd   = module_memfd,
+    .close   = module_close,
+    .thread  = module_thread_start,
+};
+
+static const usm_host_api module_api = {
+    .abi          = USM_MODULE_ABI,
+    .struct_size  = sizeof(usm_host_api),
+    .report       = module_report,
+    .log          = module_log,
+    .log_enabled  = module_log_enabled,
+    .setting      = module_setting,
+    .setting_bool = module_setting_bool,
+    .heap_alloc   = module_heap_alloc,
+    .heap_free    = module_heap_free,
+    .os           = &module_os,
+};
+
+static inline void module_sleep_ms(long ms)
+{
+    struct timespec t = {ms / 1000, ms % 1000 * 1000000};
+
+    (void)nanosleep(&t, NULL);
+}
+
+static inline void module_start(void)
+{
+    usm__fault_disarm_all();
+    module.heap_blocks = module.mapped = module.descriptors = module.threads = 0;
+    module.guard                                                             = false;
+    module.log[0]                                                            = 0;
+}
+
+/* Threads and what they hold go a moment after the call that lets them go; ten seconds is for ever.
+ */
+static inline void module_clean(void)
+{
+    for (int i = 0; i < 10000; i++) {
+        if (!module.heap_blocks && !module.mapped && !module.descriptors && !module.threads)
+            return;
+        module_sleep_ms(1);
+    }
+    CHECK_INT(module.heap_blocks, 0);
+    CHECK_INT(module.mapped, 0);
+    CHECK_INT(module.descriptors, 0);
+    CHECK_INT(module.threads, 0);
+}
+
+#endif
