@@ -161,8 +161,7 @@ static usm_range range_of(const struct launch *l, size_t parts, size_t part)
     return r;
 }
 
-/* The arguments of one share: the launch's, with local memory of its own.  One block from the heap.
- */
+/* The arguments of one share: the launch's, with local memory of its own.  One heap block. */
 static void **args_with_local(const struct launch *l)
 {
     void **args =

@@ -132,6 +132,13 @@ void ocl_kernel_destroy(void *kernel)
         kernel_unref(kernel);
 }
 
+static usm_arg_kind kind_of_letter(char letter)
+{
+    const char *at = letter ? strchr(OCL_KIND_LETTERS, letter) : NULL;
+
+    return at ? (usm_arg_kind)(at - OCL_KIND_LETTERS) : USM_ARG_NONE;
+}
+
 usm_status ocl_kernel_info(void *kernel, size_t *nargs, usm_arg_kind *kinds, size_t cap)
 {
     const ocl_kernel *k        = kernel;
@@ -151,7 +158,7 @@ usm_status ocl_kernel_info(void *kernel, size_t *nargs, usm_arg_kind *kinds, siz
         for (cl_uint i = 0; i < n && i < cap; i++) {
             kinds[i] = ocl_kind_asked(instance->native, i);
             if (kinds[i] == USM_ARG_NONE && letters && nletters == n)
-                kinds[i] = ocl_kind_of_letter(letters[i]);
+                kinds[i] = kind_of_letter(letters[i]);
         }
         *nargs = n;
     }

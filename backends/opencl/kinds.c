@@ -14,22 +14,6 @@
 
 #include <string.h>
 
-static const char letters[] = {
-    [USM_ARG_NONE] = 'N', [USM_ARG_POINTER] = 'P', [USM_ARG_VALUE] = 'V', [USM_ARG_LOCAL] = 'L'};
-
-char ocl_kind_letter(usm_arg_kind kind)
-{
-    return letters[kind];
-}
-
-usm_arg_kind ocl_kind_of_letter(char letter)
-{
-    for (usm_arg_kind kind = USM_ARG_POINTER; kind <= USM_ARG_LOCAL; kind++)
-        if (letters[kind] == letter)
-            return kind;
-    return USM_ARG_NONE;
-}
-
 usm_arg_kind ocl_kind_asked(cl_kernel native, cl_uint index)
 {
     cl_kernel_arg_address_qualifier where = 0;
@@ -84,14 +68,18 @@ static usm_status append_kernel(void *program, const char *name, char **text)
         ocl_host->heap_free(grown);
         goto done;
     }
-    (void)ocl_kernel_info(kernel, &n, kinds, n);
+    status = ocl_kernel_info(kernel, &n, kinds, n);
+    if (status) {
+        ocl_host->heap_free(grown);
+        goto done;
+    }
     if (old)
         memcpy(grown, *text, old);
     memcpy(grown + old, name, length);
     at    = grown + old + length;
     *at++ = '=';
     for (size_t i = 0; i < n; i++)
-        *at++ = ocl_kind_letter(kinds[i]);
+        *at++ = OCL_KIND_LETTERS[kinds[i]];
     *at = ';';
     ocl_host->heap_free(*text);
     *text = grown;

@@ -284,8 +284,7 @@ struct ocl_instance {
 
 void       ocl_program_unref(ocl_program *program);
 /* Kinds of arguments as text, "add=PV;sum=PPL;" (kinds.c, spirv.c); heap. */
-char         ocl_kind_letter(usm_arg_kind kind);
-usm_arg_kind ocl_kind_of_letter(char letter);
+#define OCL_KIND_LETTERS "NPVL" /* by usm_arg_kind */
 /* The driver's word on an argument; USM_ARG_NONE when it has none. */
 usm_arg_kind ocl_kind_asked(cl_kernel native, cl_uint index);
 /* The letters of a kernel in such a text, or NULL. */

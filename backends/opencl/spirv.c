@@ -94,7 +94,7 @@ static void read_type(reader *r, size_t at, size_t n, uint32_t opcode)
     if (opcode == OP_TYPE_POINTER)
         kind = n > 2 ? pointer_kind(word(r, at + 2)) : USM_ARG_NONE;
     if (id < r->bound)
-        r->types[id] = ocl_kind_letter(kind);
+        r->types[id] = OCL_KIND_LETTERS[kind];
 }
 
 static void begin_function(reader *r, size_t at, size_t n)
@@ -114,7 +114,7 @@ static void read_parameter(reader *r, size_t at, size_t n)
     uint32_t id = n > 1 ? word(r, at + 1) : 0;
 
     if (r->is_in_kernel)
-        put(r, id < r->bound && r->types[id] ? r->types[id] : ocl_kind_letter(USM_ARG_NONE));
+        put(r, id < r->bound && r->types[id] ? r->types[id] : OCL_KIND_LETTERS[USM_ARG_NONE]);
 }
 
 static void read_instruction(reader *r, size_t at, size_t n, uint32_t opcode)

@@ -17,6 +17,7 @@
  * version under an old name) is built anew.  disk_cache.c has the files.
  *
  * Called by program.c, and by context.c, which owns the cache. */
+#include "base/fault.h"
 #include "base/log.h"
 #include "base/os.h"
 #include "core/disk_cache.h"
@@ -135,8 +136,7 @@ static usm__built *take_any(struct usm__program_cache *c)
     usm__built *b = NULL;
 
     usm__mutex_lock(&c->lock);
-    USM_LIST_FOREACH_SAFE(it, next, &c->entries)
-    {
+    USM_LIST_FOREACH_SAFE (it, next, &c->entries) {
         entry *e = usm_container_of(it, entry, link);
 
         if (e->building)
@@ -170,8 +170,7 @@ void usm__program_cache_destroy(struct usm__program_cache *c)
 /* pre: the lock is held. */
 static entry *find(struct usm__program_cache *c, const request *r)
 {
-    USM_LIST_FOREACH(it, &c->entries)
-    {
+    USM_LIST_FOREACH (it, &c->entries) {
         entry *e = usm_container_of(it, entry, link);
 
         if (e->index == r->index && e->key.hi == r->key.hi && e->key.lo == r->key.lo)
@@ -224,8 +223,7 @@ static usm__built *take_excess(struct usm__program_cache *c)
 {
     if (c->count <= KEEP_MAX)
         return NULL;
-    USM_LIST_FOREACH(it, &c->entries)
-    {
+    USM_LIST_FOREACH (it, &c->entries) {
         entry      *e = usm_container_of(it, entry, link);
         usm__built *b = e->built;
 
@@ -259,19 +257,8 @@ static void finish(struct usm__program_cache *c, entry *e, usm__built *built)
 
 /* --- on disk -------------------------------------------------------------- */
 
-/* All of it is harmless: faults do not fire in it, no story is left. */
-static void harmless_begin(usm__story *before)
-{
-    usm__story_save(before);
-    usm__fault_benign_begin();
-}
-
-static void harmless_end(const usm__story *before)
-{
-    usm__fault_benign_end();
-    usm__story_restore(before);
-}
-
+/* Nothing of it fails a caller, so faults do not fire in it.  A story that a driver leaves here is
+ * put away by program.c, as those of images tried in vain. */
 static bool is_for_disk(const request *r)
 {
     return r->image->type == USM_IMAGE_OPENCL_C || r->image->type == USM_IMAGE_SPIRV;
@@ -282,9 +269,8 @@ static usm__built *load(const request *r)
     usm_image   image = {USM_IMAGE_BINARY, NULL, 0};
     usm__built *built = NULL;
     void       *data;
-    usm__story  before;
 
-    harmless_begin(&before);
+    usm__fault_benign_begin();
     data = usm__disk_cache_read(&r->key, &image.size);
     if (data) {
         image.data = data;
@@ -294,22 +280,21 @@ static usm__built *load(const request *r)
             usm__debug("program cache: the driver refuses a cached program: %s", usm_last_error());
         usm__heap_free(data);
     }
-    harmless_end(&before);
+    usm__fault_benign_end();
     return built;
 }
 
 static void store(const request *r, const usm__built *built)
 {
-    void      *data = NULL;
-    size_t     size = 0;
-    usm__story before;
+    void  *data = NULL;
+    size_t size = 0;
 
-    harmless_begin(&before);
+    usm__fault_benign_begin();
     if (usm__be_program_binary(r->ctx->be, built->native, &data, &size) == USM_OK) {
         usm__disk_cache_write(&r->key, data, size);
         usm__heap_free(data);
     }
-    harmless_end(&before);
+    usm__fault_benign_end();
 }
 
 /* --- both ----------------------------------------------------------------- */

@@ -340,7 +340,7 @@ static usm_status make_room(usm__deps *d, size_t n)
     if (n <= USM__DEPS_INLINE)
         return USM_OK;
     d->native = usm__heap_alloc(n * sizeof *d->native);
-    d->bridge = usm__heap_alloc(n * sizeof *d->bridge);
+    d->bridge = usm__heap_alloc(n * sizeof(usm_event *));
     if (d->native && d->bridge)
         return USM_OK;
     return usm__fail(USM_E_NO_MEMORY, "no host memory for %zu dependencies", n);

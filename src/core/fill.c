@@ -171,7 +171,7 @@ static usm_status fill(usm_queue *q, const char *what, const fill_spec *f, size_
         st = usm__context_probe(q->ctx, q->index);
     if (st != USM_OK)
         return st;
-    if (place.is_far)
+    if (place.is_far && place.area)
         return fill_far(q, f, place.area, ndeps, deps, ev);
     if (driver_can(q, f, &place))
         return fill_by_driver(q, f, ndeps, deps, ev);

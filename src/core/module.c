@@ -30,7 +30,7 @@ static bool own_folder(char *out, size_t size)
 
     if (!dladdr(&here, &info) || !info.dli_fname || strlen(info.dli_fname) >= size)
         return false;
-    strcpy(out, info.dli_fname);
+    memcpy(out, info.dli_fname, strlen(info.dli_fname) + 1);
     if (!strchr(out, '/')) { /* a program found through PATH */
         ssize_t n = readlink("/proc/self/exe", out, size - 1);
 

@@ -291,6 +291,8 @@ static usm_status compile(const char *text, char **log)
         if (!*log)
             return lib->report(USM_E_NO_MEMORY, "no host memory");
     }
+    if (strstr(text, "#unknown"))
+        return lib->report(USM_E_NO_IMAGE, "not my kind of text");
     return error ? lib->report(USM_E_BUILD, "clBuildProgram failed: -11") : USM_OK;
 }
 

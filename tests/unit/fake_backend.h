@@ -8,8 +8,9 @@
  *
  * What it compiles are texts of lines "kernel NAME(KINDS)", where KINDS is a letter for each
  * argument: P pointer, V value, L local memory, - not told.  "#error TEXT" fails with a log,
- * "#warn TEXT" makes a log.  SPIR-V is 20 bytes of header and such a text, a binary is "FAKEBIN1"
- * and such a text.  Queues complete everything at once. */
+ * "#warn TEXT" makes a log, "#unknown" is an image the device cannot take.  SPIR-V is 20 bytes of
+ * header and such a text, a binary is "FAKEBIN1" and such a text.  Queues complete everything at
+ * once. */
 #ifndef FAKE_BACKEND_H
 #define FAKE_BACKEND_H
 

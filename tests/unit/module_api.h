@@ -192,8 +192,7 @@ static inline void module_start(void)
     module.log[0]                                                            = 0;
 }
 
-/* Threads and what they hold go a moment after the call that lets them go; ten seconds is for ever.
- */
+/* Threads and what they hold go a moment after what lets them go; ten seconds is for ever. */
 static inline void module_clean(void)
 {
     for (int i = 0; i < 10000; i++) {

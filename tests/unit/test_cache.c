@@ -180,10 +180,12 @@ static void a_binary_that_the_driver_refuses_is_built_anew(void)
 
     new_folder();
     use_program(TEXT, NULL);
+    CHECK(usm_config_set("no_such_setting", "1") != USM_OK);
     fake.refuse_binaries = true;
     text                 = fake.builds[USM_IMAGE_OPENCL_C];
     use_program(TEXT, NULL);
     fake.refuse_binaries = false;
+    CHECK_IN("no_such_setting", usm_last_error()); /* the driver's story is not the caller's */
     CHECK_INT(fake.builds[USM_IMAGE_OPENCL_C], text + 1);
     CHECK_INT(count_files("", NULL, 0), 1);
     use_and_count(0, 1);

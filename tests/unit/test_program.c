@@ -238,6 +238,8 @@ static void spirv_that_does_not_build_gives_way_to_text(void)
     CHECK_IN("no_such_setting", usm_last_error()); /* success leaves the story alone */
     usm_program_destroy(p);
     REFUSED(create(ctx, images, 1, &p), USM_E_BUILD, "version 9");
+    images[1] = fake_text("#unknown"); /* the compile error is told, not what came after it */
+    REFUSED(create(ctx, images, 2, &p), USM_E_BUILD, "version 9");
     usm_context_destroy(ctx);
 }
 
@@ -538,6 +540,7 @@ static void the_cache_forgets_programs_nobody_uses(void)
     CHECK(fake.programs > 100); /* it is a cache after all */
     before = builds();
     usm_program_destroy(program_of(ctx, fake_text(text)));
+    usm_program_destroy(program_of(ctx, fake_text("kernel held()"))); /* in use: never forgotten */
     CHECK_INT(builds(), before);
     CHECK_INT(image_on(held, NULL), USM_IMAGE_OPENCL_C);
     usm_program_destroy(held);
@@ -648,8 +651,10 @@ static void use_in_child(void)
 
 static void programs_are_inert_in_a_forked_child(void)
 {
-    parents_context = context_of("fake:0");
-    parents_program = program_of(parents_context, fake_text("kernel k(PV)"));
+    usm_image images[] = {fake_text("kernel k(PV)"), native_image};
+
+    parents_context = context_of("fake:0,2");
+    OK(create(parents_context, images, 2, &parents_program));
     OK(usm_kernel_create(parents_program, "k", &parents_kernel));
     CHECK_INT(plain_child(use_in_child, NULL), 0);
     OK(usm__kernel_check(parents_kernel));

@@ -11,12 +11,14 @@ typedef struct usm_list {
     struct usm_list *next, *prev;
 } usm_list;
 
-#define usm_container_of(ptr, type, member)                                                        \
-    ((type *)(void *)((char *)(ptr) - offsetof(type, member)))
+#define usm_container_of(ptr, type, member) ((type *)(void *)((char *)(ptr)-offsetof(type, member)))
+/* NOLINTBEGIN(bugprone-macro-parentheses): a name that is declared cannot have them. */
 #define USM_LIST_FOREACH(it, head) for (usm_list *it = (head)->next; it != (head); it = it->next)
 /* Survives the removal of the element at hand. */
 #define USM_LIST_FOREACH_SAFE(it, tmp, head)                                                       \
     for (usm_list *it = (head)->next, *tmp = it->next; it != (head); it = tmp, tmp = it->next)
+
+/* NOLINTEND(bugprone-macro-parentheses) */
 
 static inline void usm_list_init(usm_list *l)
 {
