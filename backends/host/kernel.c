@@ -233,13 +233,19 @@ static size_t set_split(struct launch *l)
 }
 
 /* Bytes behind struct launch that set_args() fills. */
+/* A pointer's size goes by its kind: what the caller wrote is not looked at. */
+static size_t arg_size(const usm_arg *arg)
+{
+    return arg->kind == USM_ARG_POINTER ? sizeof(arg->value) : arg->size;
+}
+
 static size_t args_size(const usm_launch *launch)
 {
     size_t size = padded(launch->nargs * (sizeof(void *) + sizeof(size_t)));
 
     for (size_t i = 0; i < launch->nargs; i++)
         if (launch->args[i].kind != USM_ARG_LOCAL)
-            size += padded(launch->args[i].size);
+            size += padded(arg_size(&launch->args[i]));
     return size;
 }
 
@@ -264,7 +270,7 @@ static void set_args(struct launch *l, const usm_launch *launch)
         else
             memcpy(at, arg->value, arg->size);
         l->args[i] = at;
-        at += padded(arg->size);
+        at += padded(arg_size(arg));
     }
 }
 

@@ -36,7 +36,8 @@ typedef enum usm_arg_kind {
     USM_ARG_NONE    = 0,
     USM_ARG_POINTER = 1, /**< USM, interior pointers count, NULL is allowed          */
     USM_ARG_VALUE   = 2, /**< bytes, copied at the launch                            */
-    USM_ARG_LOCAL   = 3  /**< `size` bytes of memory for each work-group             */
+    USM_ARG_LOCAL   = 3  /**< `size` bytes of memory for each work-group; the launch
+                              needs a local size                                    */
 } usm_arg_kind;
 
 typedef struct usm_native_kernel {

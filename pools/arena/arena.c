@@ -298,7 +298,7 @@ static usm_status malloc_in_new_area(struct arena_pool *p, size_t size, size_t a
     }
     pthread_mutex_lock(&p->lock);
     enter_area(p, a);
-    if (size < p->next_size && p->next_size < LARGEST_AREA_SIZE)
+    if (size <= p->next_size && p->next_size < LARGEST_AREA_SIZE)
         p->next_size = usm_min_size(p->next_size * 2, LARGEST_AREA_SIZE);
     (void)cut(p, a, size, 0); /* there is room: the area is aligned, its index has entries */
     prefer(p, a);

@@ -123,7 +123,7 @@ void usm__context_unuse(usm_context *ctx)
     if (!usm_ref_drop(&ctx->users))
         return;
     finish_pools(ctx);
-    if (ctx->programs) /* built programs hold counts on the context: let them go */
+    if (ctx->programs) /* before the driver's context, which events may keep alive */
         usm__program_cache_clear(ctx->programs);
     usm__context_unref(ctx);
 }

@@ -197,13 +197,28 @@ usm_status usm_event_query(usm_event *ev)
     return own_status(ev, usm__be_event_query(ev->ctx->be, ev->native));
 }
 
-usm_status usm_event_wait(usm_event *ev)
+/* A reference for the time of a wait, unless the last one is being given back:
+ * slots are type-stable, so that this can be asked of an event that is dying. */
+static usm_status hold(usm_event *ev)
 {
     usm_status st = usm__event_check(ev);
+    uint32_t   n  = st == USM_OK ? usm_load_relaxed(&ev->refs) : 0;
+
+    while (n != 0)
+        if (usm_cas_acq_rel(&ev->refs, &n, n + 1))
+            return USM_OK;
+    return st != USM_OK ? st : usm__handle_refuse(NULL, USM__MAGIC_EVENT);
+}
+
+usm_status usm_event_wait(usm_event *ev)
+{
+    usm_status st = hold(ev);
 
     if (st != USM_OK)
         return st;
-    return own_status(ev, usm__be_event_wait(ev->ctx->be, ev->native));
+    st = own_status(ev, usm__be_event_wait(ev->ctx->be, ev->native));
+    usm_event_release(ev);
+    return st;
 }
 
 usm_status usm_event_wait_all(size_t n, usm_event *const *evs)

@@ -251,6 +251,12 @@ static usm_status check_args(const usm_queue *q, const usm_kernel *k, const usm_
                          l->nargs);
     for (; s == USM_OK && at.i < l->nargs; at.i++)
         s = check_arg(&at, &l->args[at.i], &local_total);
+    /* Some drivers would choose a local size, others cannot: refused by all alike. */
+    if (s == USM_OK && local_total && l->local[0] == 0)
+        s = usm__fail(USM_E_ARGUMENTS,
+                      "kernel \"%s\": local memory belongs to work-groups: give the launch a local "
+                      "size",
+                      k->name);
     return s;
 }
 

@@ -207,6 +207,7 @@ static usm_status alloc_many(state *s)
 
 static usm_status calloc_zeroes(state *s)
 {
+    s->used_default = true;
     TRY_PTR(s->p[0], usm_calloc(100, 30, sweep_kind()));
     TRY(usm_copy(s->back, s->p[0], 3000));
     for (int i = 0; i < 3000; i++)
@@ -218,6 +219,7 @@ static usm_status realloc_grows(state *s)
 {
     void *grown;
 
+    s->used_default = true;
     TRY_PTR(s->p[0], usm_alloc(1000, sweep_kind()));
     TRY(usm_copy(s->p[0], s->host, 1000));
     grown = usm_realloc(s->p[0], 200000, USM_UNKNOWN);

@@ -67,6 +67,7 @@ static usm_status copy_rows(state *s)
 
 static usm_status copy_blocking(state *s)
 {
+    s->used_default = true;
     TRY_PTR(s->p[0], usm_alloc(N, sweep_kind()));
     TRY(usm_copy(s->p[0], s->host, N));
     TRY(usm_copy(s->back, s->p[0], N));

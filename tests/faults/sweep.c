@@ -218,6 +218,8 @@ static void state_end(state *s)
     for (int i = 0; i < 3; i++)
         if (all[i])
             (void)!usm_context_wait(all[i]);
+    if (s->used_default)
+        usm_queue_wait(usm_default_queue());
     for (int i = 0; i < SLOTS; i++) {
         if (s->ev[i])
             usm_event_wait(s->ev[i]);

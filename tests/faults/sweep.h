@@ -31,6 +31,7 @@ typedef struct state {
     usm_event   *ev[SLOTS]; /* events to be released                                     */
     void        *p[SLOTS];  /* blocks to be freed                                        */
     char         host[4096], back[4096];
+    bool         used_default; /* the default queue has work to be waited for             */
     atomic_int   calls;
     const char  *wrong; /* set by act when something is wrong that is not a status       */
 } state;

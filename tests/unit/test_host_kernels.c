@@ -519,8 +519,7 @@ static void a_launch_that_cannot_open_guarded_memory_fails(void)
     end();
 }
 
-/* --- failures everywhere
- * --------------------------------------------------------------------------- */
+/* --- failures everywhere --------------------------------------------------------------------- */
 
 static bool scenario_passes(void)
 {

@@ -162,10 +162,16 @@ static void unused_dimensions_are_made_normal(void)
         CHECK_INT(fake.launch.offset[d], 0);
         CHECK_INT(fake.launch.local[d], 1);
     }
+    rig.launch.kernel   = rig.bare; /* k has local memory, which needs a local size */
+    rig.launch.nargs    = 0;
     rig.launch.local[0] = 0;
     OK(submit());
     for (size_t d = 0; d < 3; d++)
         CHECK_INT(fake.launch.local[d], 0);
+    rig.launch.kernel = rig.k;
+    rig.launch.nargs  = 3;
+    CHECK_INT(submit(), USM_E_ARGUMENTS);
+    CHECK_IN("give the launch a local size", usm_last_error());
     CHECK_INT(rig.launch.local[1], 7); /* the caller's own is left alone */
     end();
 }
@@ -180,7 +186,7 @@ static void no_work_items_are_only_dependencies(void)
     markers              = fake.markers;
     rig.launch.dims      = 2;
     rig.launch.global[1] = 0;
-    rig.launch.local[0]  = 0;
+    rig.launch.local[1]  = 1;
     OK(usm_queue_submit(rig.q, &rig.launch, 0, NULL, &ev));
     OK(usm_event_query(ev));
     usm_event_release(ev);

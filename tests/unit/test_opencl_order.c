@@ -117,7 +117,7 @@ static void a_queue_destroyed_with_gated_work_finishes_it(void)
         CHECK_INT(ops->event_signal(gate, USM_OK), USM_OK);
         if (with_event)
             finish(ev);
-        for (int i = 0; i < 5000 && p[16 + 8] != 'h'; i++)
+        for (int i = 0; i < 5000 && p[16 + 8] != 't'; i++)
             module_sleep_ms(1);
         CHECK_STR(p + 16, "in flight");
         ops->event_release(gate);

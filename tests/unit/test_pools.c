@@ -316,6 +316,11 @@ static void arena_doubles_its_areas_up_to_64_mib(void)
         CHECK_INT(source.held, i + 1);
     }
     close_pool();
+    open_arena(48 * MIB);
+    (void)get(48 * MIB, 0);
+    (void)get(1, 0);
+    CHECK_INT(source.last_size, 64 * MIB);
+    close_pool();
 }
 
 static void arena_gives_large_blocks_an_area_of_their_own(void)
@@ -433,8 +438,8 @@ static void arena_reset_forgets_blocks_and_keeps_areas(void)
     usm_pool_stats s;
 
     open_arena(64 * KIB);
-    small = get(60 * KIB, 0);
     large = get(200 * KIB, 0);
+    small = get(60 * KIB, 0);
     CHECK_INT(ops->reset(pool), USM_OK);
     CHECK_INT(block_of(small, &b), USM_E_INVALID_POINTER);
     CHECK_INT(put(small), USM_E_INVALID_POINTER);

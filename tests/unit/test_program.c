@@ -632,6 +632,7 @@ static void kernels_outlive_their_program_and_context_handles(void)
 static usm_context *parents_context;
 static usm_program *parents_program;
 static usm_kernel  *parents_kernel;
+static void *volatile parents_native[4]; /* what the child lets lie, for leak checkers to see */
 
 static void use_in_child(void)
 {
@@ -656,6 +657,10 @@ static void programs_are_inert_in_a_forked_child(void)
     parents_context = context_of("fake:0,2");
     OK(create(parents_context, images, 2, &parents_program));
     OK(usm_kernel_create(parents_program, "k", &parents_kernel));
+    for (size_t i = 0; i < 2; i++) {
+        parents_native[i]     = parents_kernel->native[i];
+        parents_native[i + 2] = parents_program->built[i]->native;
+    }
     CHECK_INT(plain_child(use_in_child, NULL), 0);
     OK(usm__kernel_check(parents_kernel));
     usm_kernel_destroy(parents_kernel);
