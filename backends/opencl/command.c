@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
 /* One command, handed to the driver: by cl_intel_unified_shared_memory or by SVM,
  * as the context goes.  Not here: wait lists and events (submit.c), arguments of
- * kernels (kernel.c).  Called by submit.c.
+ * kernels (kernel.c).  Called by lane.c.
  *
  * Hidden here: OpenCL has no copy of rectangles between pointers, so on CPUs a
  * host function does it and elsewhere each row is a copy; hints a driver refuses
@@ -10,23 +10,23 @@
 
 #include <string.h>
 
-static cl_int copy_bytes(const ocl_queue *q, void *dst, const void *src, size_t n, cl_uint nwait,
+static cl_int copy_bytes(const ocl_queue *q, cl_command_queue to, void *dst, const void *src, size_t n, cl_uint nwait,
                          const cl_event *wait, cl_event *event)
 {
     if (q->ctx->way == OCL_WAY_USM)
-        return q->ctx->ext->clEnqueueMemcpyINTEL(q->native, CL_FALSE, dst, src, n, nwait, wait,
+        return q->ctx->ext->clEnqueueMemcpyINTEL(to, CL_FALSE, dst, src, n, nwait, wait,
                                                  event);
-    return cl.clEnqueueSVMMemcpy(q->native, CL_FALSE, dst, src, n, nwait, wait, event);
+    return cl.clEnqueueSVMMemcpy(to, CL_FALSE, dst, src, n, nwait, wait, event);
 }
 
-static cl_int fill(const ocl_queue *q, const ocl_command *cmd, cl_uint nwait, const cl_event *wait,
+static cl_int fill(const ocl_queue *q, cl_command_queue to, const ocl_command *cmd, cl_uint nwait, const cl_event *wait,
                    cl_event *event)
 {
     if (q->ctx->way == OCL_WAY_USM)
-        return q->ctx->ext->clEnqueueMemFillINTEL(q->native, cmd->as.fill.dst, cmd->as.fill.pattern,
+        return q->ctx->ext->clEnqueueMemFillINTEL(to, cmd->as.fill.dst, cmd->as.fill.pattern,
                                                   cmd->as.fill.pattern_size, cmd->as.fill.size,
                                                   nwait, wait, event);
-    return cl.clEnqueueSVMMemFill(q->native, cmd->as.fill.dst, cmd->as.fill.pattern,
+    return cl.clEnqueueSVMMemFill(to, cmd->as.fill.dst, cmd->as.fill.pattern,
                                   cmd->as.fill.pattern_size, cmd->as.fill.size, nwait, wait, event);
 }
 
@@ -53,9 +53,9 @@ typedef struct row_events {
     cl_uint  n;
 } row_events;
 
-static cl_int gather(const ocl_queue *q, row_events *rows, cl_event *event)
+static cl_int gather(cl_command_queue to, row_events *rows, cl_event *event)
 {
-    cl_int err = cl.clEnqueueMarkerWithWaitList(q->native, rows->n, rows->events, event);
+    cl_int err = cl.clEnqueueMarkerWithWaitList(to, rows->n, rows->events, event);
 
     for (cl_uint i = 0; i < rows->n; i++)
         cl.clReleaseEvent(rows->events[i]);
@@ -65,10 +65,10 @@ static cl_int gather(const ocl_queue *q, row_events *rows, cl_event *event)
 
 /* Row by row.  In order, the last row ends all; out of order each waits for the
  * same, and markers gather them, 64 at a time. */
-static cl_int copy_rows(const ocl_queue *q, const ocl_rect *rect, cl_uint nwait,
+static cl_int copy_rows(const ocl_queue *q, cl_command_queue to, const ocl_rect *rect, cl_uint nwait,
                         const cl_event *wait, cl_event *event)
 {
-    bool        gathers = event && (q->flags & USM_QUEUE_OUT_OF_ORDER);
+    bool        gathers = event && (q->flags & USM_QUEUE_OUT_OF_ORDER) && !q->nlanes;
     row_events  rows    = {.n = 0};
     char       *dst     = rect->dst;
     const char *src     = rect->src;
@@ -79,7 +79,7 @@ static cl_int copy_rows(const ocl_queue *q, const ocl_rect *rect, cl_uint nwait,
                          : y + 1 == rect->height ? event
                                                  : NULL;
 
-        err = copy_bytes(q, dst + y * rect->dst_pitch, src + y * rect->src_pitch, rect->width,
+        err = copy_bytes(q, to, dst + y * rect->dst_pitch, src + y * rect->src_pitch, rect->width,
                          nwait, wait, mine);
         if (err || !gathers)
             continue;
@@ -87,7 +87,7 @@ static cl_int copy_rows(const ocl_queue *q, const ocl_rect *rect, cl_uint nwait,
         if (rows.n == ROWS_AT_ONCE && y + 1 < rect->height) {
             cl_event sum = NULL;
 
-            err = gather(q, &rows, &sum);
+            err = gather(to, &rows, &sum);
             if (!err)
                 rows.events[rows.n++] = sum;
         }
@@ -95,38 +95,38 @@ static cl_int copy_rows(const ocl_queue *q, const ocl_rect *rect, cl_uint nwait,
     if (!gathers)
         return err;
     if (!err)
-        return gather(q, &rows, event);
+        return gather(to, &rows, event);
     while (rows.n)
         cl.clReleaseEvent(rows.events[--rows.n]);
     return err;
 }
 
-static cl_int copy_rect(const ocl_queue *q, const ocl_rect *rect, cl_uint nwait,
+static cl_int copy_rect(const ocl_queue *q, cl_command_queue to, const ocl_rect *rect, cl_uint nwait,
                         const cl_event *wait, cl_event *event)
 {
     ocl_rect args = *rect;
     cl_int   err  = CL_INVALID_OPERATION;
 
     if (rect->dst_pitch == rect->width && rect->src_pitch == rect->width)
-        return copy_bytes(q, rect->dst, rect->src, rect->width * rect->height, nwait, wait, event);
+        return copy_bytes(q, to, rect->dst, rect->src, rect->width * rect->height, nwait, wait, event);
     if (q->dev->runs_native && rect->height > 1)
-        err = cl.clEnqueueNativeKernel(q->native, copy_rows_on_host, &args, sizeof(args), 0, NULL,
+        err = cl.clEnqueueNativeKernel(to, copy_rows_on_host, &args, sizeof(args), 0, NULL,
                                        NULL, nwait, wait, event);
     if (err == CL_INVALID_OPERATION)
-        err = copy_rows(q, rect, nwait, wait, event);
+        err = copy_rows(q, to, rect, nwait, wait, event);
     return err;
 }
 
 /* --- the rest -------------------------------------------------------------------- */
 
-static cl_int marker(const ocl_queue *q, cl_uint nwait, const cl_event *wait, cl_event *event)
+static cl_int marker(cl_command_queue to, cl_uint nwait, const cl_event *wait, cl_event *event)
 {
-    return cl.clEnqueueMarkerWithWaitList(q->native, nwait, wait, event);
+    return cl.clEnqueueMarkerWithWaitList(to, nwait, wait, event);
 }
 
 /* Flags 0 is "to the device, with its contents".  Intel's CPU runtime refuses 0,
  * and what it accepts means to the host, or contents lost: it gets a marker. */
-static cl_int prefetch(const ocl_queue *q, const ocl_command *cmd, cl_uint nwait,
+static cl_int prefetch(const ocl_queue *q, cl_command_queue to, const ocl_command *cmd, cl_uint nwait,
                        const cl_event *wait, cl_event *event)
 {
     const ocl_extensions *ext = q->ctx->ext;
@@ -135,16 +135,16 @@ static cl_int prefetch(const ocl_queue *q, const ocl_command *cmd, cl_uint nwait
     cl_int                err = CL_INVALID_OPERATION;
 
     if (q->ctx->way == OCL_WAY_USM && ext->clEnqueueMigrateMemINTEL)
-        err = ext->clEnqueueMigrateMemINTEL(q->native, p, n, 0, nwait, wait, event);
+        err = ext->clEnqueueMigrateMemINTEL(to, p, n, 0, nwait, wait, event);
     if (q->ctx->way == OCL_WAY_SVM && q->ctx->platform->version >= 201 && cl.clEnqueueSVMMigrateMem)
-        err = cl.clEnqueueSVMMigrateMem(q->native, 1, &p, &n, 0, nwait, wait, event);
-    return err ? marker(q, nwait, wait, event) : CL_SUCCESS;
+        err = cl.clEnqueueSVMMigrateMem(to, 1, &p, &n, 0, nwait, wait, event);
+    return err ? marker(to, nwait, wait, event) : CL_SUCCESS;
 }
 
-static cl_int launch(const ocl_queue *q, const ocl_command *cmd, cl_uint nwait,
+static cl_int launch(cl_command_queue to, const ocl_command *cmd, cl_uint nwait,
                      const cl_event *wait, cl_event *event)
 {
-    return cl.clEnqueueNDRangeKernel(q->native, cmd->as.launch.instance->native,
+    return cl.clEnqueueNDRangeKernel(to, cmd->as.launch.instance->native,
                                      cmd->as.launch.dims,
                                      cmd->as.launch.has_offset ? cmd->as.launch.offset : NULL,
                                      cmd->as.launch.global,
@@ -152,26 +152,26 @@ static cl_int launch(const ocl_queue *q, const ocl_command *cmd, cl_uint nwait,
                                      wait, event);
 }
 
-cl_int ocl_command_run(ocl_queue *q, const ocl_command *cmd, cl_uint nwait, const cl_event *wait,
-                       cl_event *event)
+cl_int ocl_command_run_in(const ocl_queue *q, cl_command_queue to, const ocl_command *cmd,
+                          cl_uint nwait, const cl_event *wait, cl_event *event)
 {
     const ocl_rect *rect = &cmd->as.rect;
 
     switch (cmd->type) {
     case OCL_COPY:
-        return copy_bytes(q, rect->dst, rect->src, rect->width, nwait, wait, event);
+        return copy_bytes(q, to, rect->dst, rect->src, rect->width, nwait, wait, event);
     case OCL_COPY_2D:
-        return copy_rect(q, rect, nwait, wait, event);
+        return copy_rect(q, to, rect, nwait, wait, event);
     case OCL_FILL:
-        return fill(q, cmd, nwait, wait, event);
+        return fill(q, to, cmd, nwait, wait, event);
     case OCL_PREFETCH:
-        return prefetch(q, cmd, nwait, wait, event);
+        return prefetch(q, to, cmd, nwait, wait, event);
     case OCL_MARKER:
-        return marker(q, nwait, wait, event);
+        return marker(to, nwait, wait, event);
     case OCL_BARRIER:
-        return cl.clEnqueueBarrierWithWaitList(q->native, nwait, wait, event);
+        return cl.clEnqueueBarrierWithWaitList(to, nwait, wait, event);
     case OCL_LAUNCH:
-        return launch(q, cmd, nwait, wait, event);
+        return launch(to, cmd, nwait, wait, event);
     }
     return CL_INVALID_OPERATION;
 }

@@ -300,6 +300,13 @@ static void sizes(ocl_device *dev)
                       vendor == INTEL_VENDOR_ID;
 }
 
+/* By what only it has: names change. */
+static bool is_intels_cpu_runtime(const ocl_device *dev, const char *extensions)
+{
+    return dev->info.type == USM_DEVICE_TYPE_CPU &&
+           has_word(extensions, "cl_intel_exec_by_local_thread");
+}
+
 usm_status ocl_device_describe(ocl_device *dev)
 {
     usm_backend_device          *info = &dev->info;
@@ -320,6 +327,7 @@ usm_status ocl_device_describe(ocl_device *dev)
     identity(dev, extensions);
     info->sub_devices = (uint32_t)ocl_device_cut(dev, cut);
     info->aspects |= other_aspects(dev, extensions);
+    dev->needs_lanes    = is_intels_cpu_runtime(dev, extensions);
     dev->has_amd_memory = has_word(extensions, "cl_amd_device_attribute_query");
     ocl_host->heap_free(extensions);
     return kernel_aspects(dev, &info->aspects);

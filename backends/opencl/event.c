@@ -64,7 +64,7 @@ void ocl_event_settle(ocl_event *ev, usm_status status, usm_list *notices)
 {
     ev->status = status;
     usm_store_release(&ev->state, OCL_EVENT_SETTLED);
-    if (ev->shadow)
+    if (ev->shadow && ev->is_user)
         cl.clSetUserEventStatus(ev->shadow, status ? CL_INVALID_OPERATION : CL_COMPLETE);
     move_notices(ev, notices);
 }
@@ -144,26 +144,34 @@ usm_status ocl_event_create_user(void *ctx, void **out)
     return USM_OK;
 }
 
-usm_status ocl_event_signal(void *event, usm_status status)
+/* Settles a pending event from outside a lock, and issues what waited for it. */
+bool ocl_event_complete(ocl_event *ev, usm_status status)
 {
-    ocl_event   *ev  = event;
     ocl_context *ctx = ev->ctx;
     usm_list     notices;
+    bool         was_pending;
 
     usm_list_init(&notices);
     usm_ref_take(&ctx->refs); /* the last queue may go with its last command */
     pthread_mutex_lock(&ctx->lock);
-    if (!ev->is_user || usm_load_acquire(&ev->state) != OCL_EVENT_PENDING) {
-        pthread_mutex_unlock(&ctx->lock);
-        ocl_context_unref(ctx);
-        return ocl_host->report(USM_E_INVALID, "the event is no user event, or was signalled");
+    was_pending = usm_load_acquire(&ev->state) == OCL_EVENT_PENDING;
+    if (was_pending) {
+        ocl_event_settle(ev, status, &notices);
+        ocl_held_pump(ctx, &notices);
+        pthread_cond_broadcast(&ctx->changed);
     }
-    ocl_event_settle(ev, status, &notices);
-    ocl_held_pump(ctx, &notices);
-    pthread_cond_broadcast(&ctx->changed);
     pthread_mutex_unlock(&ctx->lock);
     ocl_notices_deliver(&notices);
     ocl_context_unref(ctx);
+    return was_pending;
+}
+
+usm_status ocl_event_signal(void *event, usm_status status)
+{
+    ocl_event *ev = event;
+
+    if (!ev->is_user || !ocl_event_complete(ev, status))
+        return ocl_host->report(USM_E_INVALID, "the event is no user event, or was signalled");
     return USM_OK;
 }
 

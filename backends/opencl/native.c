@@ -155,7 +155,10 @@ usm_status ocl_queue_from_native(void *ctx, void *native, usm_ownership ownershi
         return status;
     if (ownership == USM_KEEP)
         cl.clRetainCommandQueue(native);
-    *q     = made;
+    /* Ours may be the last reference then: lane.c tells why it must not be in flight. */
+    made->must_finish = ownership == USM_TRANSFER && d->needs_lanes &&
+                        (f.properties & CL_QUEUE_OUT_OF_ORDER_EXEC_MODE_ENABLE);
+    *q                = made;
     *dev   = d;
     *flags = to_flags(f.properties);
     return USM_OK;
@@ -178,12 +181,55 @@ static void flush_queue_of(cl_event native)
         (void)cl.clFlush(queue);
 }
 
+static void CL_CALLBACK on_foreign(cl_event native, cl_int code, void *user)
+{
+    ocl_event   *ev  = user;
+    ocl_context *ctx = ev->ctx;
+
+    (void)native;
+    (void)ocl_event_complete(ev, code < 0 ? ocl_execution_status(code) : USM_OK);
+    ocl_event_unref(ev);
+    ocl_context_unref(ctx);
+}
+
+/* A user event of the program: like ours, it is kept from the wait lists of
+ * drivers (submit.c).  Its end comes by callback. */
+static usm_status watch(ocl_event *ev, cl_event native)
+{
+    cl_int err;
+
+    usm_ref_take(&ev->refs); /* the callback's */
+    usm_ref_take(&ev->ctx->refs);
+    ev->shadow = native;
+    err        = cl.clSetEventCallback(native, CL_COMPLETE, on_foreign, ev);
+    if (!err)
+        return USM_OK;
+    ev->shadow = NULL;
+    ocl_event_unref(ev);
+    ocl_context_unref(ev->ctx);
+    return ocl_fail(err, "clSetEventCallback");
+}
+
+static usm_status adopt_event(ocl_event *ev, cl_event native)
+{
+    cl_command_type type = 0;
+    usm_list        nobody;
+    cl_int err = cl.clGetEventInfo(native, CL_EVENT_COMMAND_TYPE, sizeof(type), &type, NULL);
+
+    if (!err && type == CL_COMMAND_USER)
+        return watch(ev, native);
+    flush_queue_of(native);
+    usm_list_init(&nobody);
+    ocl_event_become_native(ev, native, &nobody);
+    return USM_OK;
+}
+
 usm_status ocl_event_from_native(void *ctx, void *native, usm_ownership ownership, void **out)
 {
     const ocl_context *c       = ctx;
     cl_context         context = NULL;
     ocl_event         *ev;
-    usm_list           nobody;
+    usm_status         status;
     cl_int err = cl.clGetEventInfo(native, CL_EVENT_CONTEXT, sizeof(context), &context, NULL);
 
     if (err)
@@ -195,11 +241,15 @@ usm_status ocl_event_from_native(void *ctx, void *native, usm_ownership ownershi
     ev = ocl_event_new(ctx);
     if (!ev)
         return ocl_no_memory();
-    flush_queue_of(native);
-    if (ownership == USM_KEEP)
-        cl.clRetainEvent(native);
-    usm_list_init(&nobody);
-    ocl_event_become_native(ev, native, &nobody);
+    cl.clRetainEvent(native); /* first: the callback may be the last to let go */
+    status = adopt_event(ev, native);
+    if (status) {
+        cl.clReleaseEvent(native);
+        ocl_event_unref(ev);
+        return status;
+    }
+    if (ownership == USM_TRANSFER)
+        cl.clReleaseEvent(native);
     *out = ev;
     return USM_OK;
 }
@@ -232,7 +282,7 @@ usm_status ocl_event_native(void *event, void **native)
         *native = ev->native;
         return USM_OK;
     }
-    if (!ev->is_user && usm_load_acquire(&ev->state) == OCL_EVENT_PENDING)
+    if (!ev->is_user && !ev->shadow && usm_load_acquire(&ev->state) == OCL_EVENT_PENDING)
         return ocl_host->report(USM_E_NOT_READY, "the command waits for a user event and is not "
                                                  "with the driver yet: signal that first");
     pthread_mutex_lock(&ev->ctx->lock);

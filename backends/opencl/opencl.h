@@ -156,6 +156,7 @@ struct ocl_device {
     bool               runs_native; /* host functions, in the host's own memory  */
     bool               is_relaxed;  /* takes Intel's flag for unrestricted sizes */
     bool               has_il;
+    bool               needs_lanes; /* its out-of-order queues cannot be released */
     bool               has_amd_memory;
     usm_backend_device info;
     /* guarded by the registry lock */
@@ -232,7 +233,7 @@ typedef struct ocl_event {
     _Atomic int     state;   /* stored last, with release: native, status before  */
     cl_event        native;
     usm_status      status;
-    cl_event        shadow;  /* of a user event, for event_native; lock           */
+    cl_event        shadow;  /* of a user event: for event_native, or foreign; lock */
     usm_list        notices; /* while pending; guarded by the context's lock      */
 } ocl_event;
 
@@ -244,6 +245,8 @@ void       ocl_event_unref(ocl_event *ev);  /* NULL is fine                    *
 void ocl_event_become_native(ocl_event *ev, cl_event native, usm_list *notices);
 void ocl_event_settle(ocl_event *ev, usm_status status, usm_list *notices);
 void ocl_notices_deliver(usm_list *notices);
+/* Settles an event that is pending; false when it was not.  No lock held. */
+bool ocl_event_complete(ocl_event *ev, usm_status status);
 
 usm_status ocl_event_create_user(void *ctx, void **ev);
 usm_status ocl_event_signal(void *ev, usm_status status);
@@ -310,15 +313,21 @@ usm_status ocl_launch(void *q, void *kernel, const usm_launch *launch, size_t nd
                       void *const *deps, void **ev);
 void       ocl_instance_give_back(ocl_instance *instance);
 
-/* --- queues and commands (queue.c, command.c, submit.c) -------------------- */
+/* --- queues and commands (queue.c, lane.c, command.c, submit.c) ------------ */
+
+#define OCL_MAX_LANES 8
 
 typedef struct ocl_queue {
     /* fixed after create */
     cl_command_queue native;
     ocl_context     *ctx;
     ocl_device      *dev;
-    uint32_t         flags; /* usm_queue_flags */
+    uint32_t         flags;                /* usm_queue_flags                  */
+    uint32_t         nlanes;               /* 0: `native` is all there is      */
+    cl_command_queue lanes[OCL_MAX_LANES]; /* in order each; the first: native */
+    bool             must_finish;          /* before its last release          */
     /* atomic */
+    _Atomic uint32_t next_lane;
     _Atomic size_t refs;  /* the core's, and one of each held command             */
     _Atomic size_t nheld; /* commands in `held`; written with the lock            */
     _Atomic int    failure; /* first status of a command that had no event        */
@@ -331,6 +340,11 @@ typedef struct ocl_queue {
 usm_status ocl_queue_wrap(ocl_context *ctx, ocl_device *dev, cl_command_queue native,
                           uint32_t flags, ocl_queue **q);
 void       ocl_queue_unref(ocl_queue *q);
+/* How many lanes an out-of-order queue of `dev` is made of; 0: a native one will do. */
+uint32_t ocl_lanes_of(const ocl_device *dev);
+/* Waits for all native queues; releases them. */
+cl_int ocl_lanes_finish(const ocl_queue *q);
+void   ocl_lanes_release(const ocl_queue *q);
 
 #define OCL_MAX_PATTERN 128
 
@@ -373,9 +387,12 @@ typedef struct ocl_command {
     } as;
 } ocl_command;
 
-/* Hands a command to the driver; `event` may be NULL. */
+/* Hands a command to the driver and flushes; `event` may be NULL (lane.c). */
 cl_int ocl_command_run(ocl_queue *q, const ocl_command *cmd, cl_uint nwait, const cl_event *wait,
                        cl_event *event);
+/* The same in one native queue, without a flush (command.c). */
+cl_int ocl_command_run_in(const ocl_queue *q, cl_command_queue to, const ocl_command *cmd,
+                          cl_uint nwait, const cl_event *wait, cl_event *event);
 /* The driver's word for it, for stories. */
 const char *ocl_command_name(const ocl_command *cmd);
 /* Gives back what the command owns. */

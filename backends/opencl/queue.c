@@ -3,30 +3,11 @@
  * Not here: launches (kernel.c).  Called by the core through the table.
  *
  * A queue that is destroyed with commands in flight: clReleaseCommandQueue does
- * not wait, and the driver's commands end all the same (seen on PoCL 3.1, Intel's
- * CPU runtime and NEO); held commands keep a reference to ours. */
+ * not wait, and the driver's commands end all the same (lane.c tells where not);
+ * held commands keep a reference to ours. */
 #include "opencl.h"
 
 #include <string.h>
-
-usm_status ocl_queue_wrap(ocl_context *ctx, ocl_device *dev, cl_command_queue native,
-                          uint32_t flags, ocl_queue **out)
-{
-    ocl_queue *q = ocl_host->heap_alloc(sizeof(*q));
-
-    if (!q)
-        return ocl_no_memory();
-    q->native = native;
-    q->ctx    = ctx;
-    q->dev    = dev;
-    q->flags  = flags;
-    usm_store_relaxed(&q->refs, 1);
-    usm_list_init(&q->held);
-    usm_list_init(&q->link);
-    usm_ref_take(&ctx->refs);
-    *out = q;
-    return USM_OK;
-}
 
 void ocl_queue_unref(ocl_queue *q)
 {
@@ -34,7 +15,7 @@ void ocl_queue_unref(ocl_queue *q)
 
     if (!usm_ref_drop(&q->refs))
         return;
-    cl.clReleaseCommandQueue(q->native);
+    ocl_lanes_release(q);
     ocl_host->heap_free(q);
     ocl_context_unref(ctx);
 }
@@ -49,27 +30,76 @@ static cl_command_queue create(const ocl_context *ctx, const ocl_device *dev, cl
     return cl.clCreateCommandQueue(ctx->native, dev->id, bits, err);
 }
 
+/* All native queues of q, or none. */
+static cl_int create_lanes(ocl_queue *q, cl_bitfield bits)
+{
+    cl_int err = CL_SUCCESS;
+
+    for (uint32_t i = 0; i < q->nlanes; i++) {
+        q->lanes[i] = create(q->ctx, q->dev, bits, &err);
+        if (!err)
+            continue;
+        while (i)
+            cl.clReleaseCommandQueue(q->lanes[--i]);
+        return err;
+    }
+    q->native = q->lanes[0];
+    return CL_SUCCESS;
+}
+
+static usm_status queue_new(ocl_context *ctx, ocl_device *dev, uint32_t flags, ocl_queue **out)
+{
+    ocl_queue *q = ocl_host->heap_alloc(sizeof(*q));
+
+    if (!q)
+        return ocl_no_memory();
+    q->ctx   = ctx;
+    q->dev   = dev;
+    q->flags = flags;
+    usm_store_relaxed(&q->refs, 1);
+    usm_list_init(&q->held);
+    usm_list_init(&q->link);
+    *out = q;
+    return USM_OK;
+}
+
+usm_status ocl_queue_wrap(ocl_context *ctx, ocl_device *dev, cl_command_queue native,
+                          uint32_t flags, ocl_queue **out)
+{
+    usm_status status = queue_new(ctx, dev, flags, out);
+
+    if (status)
+        return status;
+    (*out)->native = native;
+    usm_ref_take(&ctx->refs);
+    return USM_OK;
+}
+
 usm_status ocl_queue_create(void *ctx, void *dev, uint32_t flags, void **out)
 {
-    cl_bitfield      bits = 0;
-    ocl_queue       *q    = NULL;
-    cl_command_queue native;
-    usm_status       status;
-    cl_int           err = CL_SUCCESS;
+    cl_bitfield bits = flags & USM_QUEUE_PROFILING ? CL_QUEUE_PROFILING_ENABLE : 0;
+    ocl_queue  *q    = NULL;
+    usm_status  status = queue_new(ctx, dev, flags, &q);
+    cl_int      err    = CL_SUCCESS;
 
-    if (flags & USM_QUEUE_OUT_OF_ORDER)
-        bits |= CL_QUEUE_OUT_OF_ORDER_EXEC_MODE_ENABLE;
-    if (flags & USM_QUEUE_PROFILING)
-        bits |= CL_QUEUE_PROFILING_ENABLE;
-    native = create(ctx, dev, bits, &err);
-    if (err)
-        return ocl_fail(err, "clCreateCommandQueue");
-    status = ocl_queue_wrap(ctx, dev, native, flags, &q);
     if (status)
-        cl.clReleaseCommandQueue(native);
-    else
-        *out = q;
-    return status;
+        return status;
+    if (flags & USM_QUEUE_OUT_OF_ORDER)
+        q->nlanes = ocl_lanes_of(dev);
+    if (q->nlanes) {
+        err = create_lanes(q, bits);
+    } else {
+        if (flags & USM_QUEUE_OUT_OF_ORDER)
+            bits |= CL_QUEUE_OUT_OF_ORDER_EXEC_MODE_ENABLE;
+        q->native = create(ctx, dev, bits, &err);
+    }
+    if (err) {
+        ocl_host->heap_free(q);
+        return ocl_fail(err, "clCreateCommandQueue");
+    }
+    usm_ref_take(&q->ctx->refs);
+    *out = q;
+    return USM_OK;
 }
 
 void ocl_queue_destroy(void *q)
@@ -96,7 +126,7 @@ usm_status ocl_queue_wait(void *queue)
     cl_int     err;
 
     wait_for_held(q);
-    err     = cl.clFinish(q->native);
+    err     = ocl_lanes_finish(q);
     failure = (usm_status)usm_swap_acq_rel(&q->failure, (int)USM_OK);
     if (failure)
         return ocl_host->report(failure, "a command of the queue that had no event failed");

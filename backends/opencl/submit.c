@@ -146,8 +146,6 @@ static usm_status run(ocl_queue *q, const ocl_command *cmd, const wait_list *w, 
 
     if (err)
         return ocl_fail(err, ocl_command_name(cmd));
-    /* A failure to flush shows when somebody waits; the command is queued. */
-    (void)cl.clFlush(q->native);
     if (wants)
         ocl_event_become_native(out, native, notices);
     return USM_OK;

@@ -37,6 +37,23 @@ static inline bool usm__backend_can(const usm__backend *be, usm_backend_cap cap)
         usm__hook_leave_slow(be->name, #fn, t, (size), s);                                         \
         return s;                                                                                  \
     }
+/* The same for waits, which are made to fail after they have waited: nobody could
+ * free what commands use behind one that came back at once. */
+#define USM__BACKEND_WAIT(fn)                                                                      \
+    static inline usm_status usm__be_##fn(const usm__backend *be, void *h)                         \
+    {                                                                                              \
+        uint64_t   t    = 0;                                                                       \
+        usm_status hook = USM_OK, s;                                                               \
+                                                                                                   \
+        if (!usm__hooked())                                                                        \
+            return be->ops.fn(h);                                                                  \
+        hook = usm__hook_enter_slow(be->name, #fn, &t);                                            \
+        s    = be->ops.fn(h);                                                                      \
+        if (hook != USM_OK)                                                                        \
+            s = hook;                                                                              \
+        usm__hook_leave_slow(be->name, #fn, t, 0, s);                                              \
+        return s;                                                                                  \
+    }
 /* The same for functions that cannot fail. */
 #define USM__BACKEND_VOID(fn)                                                                      \
     static inline void usm__be_##fn(const usm__backend *be, void *h)                               \
@@ -80,7 +97,7 @@ USM__BACKEND_CALL(queue_create, 0,
                   (const usm__backend *be, void *ctx, void *dev, uint32_t flags, void **q),
                   (ctx, dev, flags, q))
 USM__BACKEND_VOID(queue_destroy)
-USM__BACKEND_CALL(queue_wait, 0, (const usm__backend *be, void *q), (q))
+USM__BACKEND_WAIT(queue_wait)
 USM__BACKEND_CALL(copy, n,
                   (const usm__backend *be, void *q, void *dst, const void *src, size_t n,
                    USM__BE_CMD),
@@ -104,7 +121,7 @@ USM__BACKEND_CALL(marker, 0, (const usm__backend *be, void *q, USM__BE_CMD), (q,
 USM__BACKEND_CALL(barrier, 0, (const usm__backend *be, void *q, USM__BE_CMD), (q, USM__BE_ARGS))
 USM__BACKEND_CALL(event_create_user, 0, (const usm__backend *be, void *ctx, void **ev), (ctx, ev))
 USM__BACKEND_CALL(event_query, 0, (const usm__backend *be, void *ev), (ev))
-USM__BACKEND_CALL(event_wait, 0, (const usm__backend *be, void *ev), (ev))
+USM__BACKEND_WAIT(event_wait)
 USM__BACKEND_CALL(event_profiling, 0, (const usm__backend *be, void *ev, usm_profiling *times),
                   (ev, times))
 USM__BACKEND_VOID(event_release)

@@ -112,10 +112,12 @@ usm_status usm__completion_arm(usm__completion *c, const usm__backend *be, void 
     c->native = native;
     c->fn     = fn;
     usm_list_init(&c->job.link);
-    if (usm__backend_can(be, USM_CAP_NOTIFY)) {
-        c->job.run = completion_run;
-        return usm__be_event_notify(be, native, completion_notify, c);
-    }
+    c->job.run = completion_run;
+    if (usm__backend_can(be, USM_CAP_NOTIFY) &&
+        usm__be_event_notify(be, native, completion_notify, c) == USM_OK)
+        return USM_OK;
+    /* Also when a backend that could notify would not: what is queued behind the
+     * event must go on, and the caller must not wait for it. */
     c->job.run = completion_wait;
     usm__executor_post(&c->job);
     return USM_OK;

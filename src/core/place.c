@@ -6,6 +6,7 @@
 #include "core/command.h"
 #include "core/pool.h"
 
+#include <limits.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
@@ -30,11 +31,25 @@ static bool is_mapped(const void *p, size_t n)
     return true;
 }
 
+/* The setting, looked up again only when settings changed: each copy asks. */
+static bool is_validating(void)
+{
+    static _Atomic(unsigned) seen; /* twice the change count, plus the value            */
+    unsigned                 now  = usm_load_acquire(&usm__settings_changes);
+    unsigned                 last = usm_load_relaxed(&seen);
+
+    if (last >> 1 != (now & (UINT_MAX >> 1))) {
+        last = now << 1 | (usm__setting_bool("validation") ? 1u : 0u);
+        usm_store_relaxed(&seen, last);
+    }
+    return (last & 1) != 0;
+}
+
 static usm_status check_host(const char *what, const void *p, size_t n)
 {
     bool suspect = usm__freed_lately(p);
 
-    if ((suspect || usm__setting_bool("validation")) && !is_mapped(p, n))
+    if ((suspect || is_validating()) && !is_mapped(p, n))
         return usm__fail(USM_E_INVALID_POINTER, "%s: %p %s", what, p,
                          suspect ? "was freed; use it before usm_free()"
                                  : "is no memory of this process");
@@ -96,7 +111,7 @@ usm_status usm__submit_nothing(usm_queue *q, size_t ndeps, usm_event *const *dep
 
 typedef struct late_free {
     usm__completion c;
-    usm_context    *ctx; /* counted */
+    usm_context    *ctx; /* counted by users: its pools must outlive p */
     void           *p;
     bool            is_heap;
 } late_free;
@@ -115,7 +130,7 @@ static void late_free_run(usm__completion *c)
 
     free_now(f->p, f->is_heap);
     usm__be_event_release(c->be, c->native);
-    usm__context_unref(f->ctx);
+    usm__context_unuse(f->ctx);
     usm__heap_free(f);
 }
 
@@ -127,10 +142,10 @@ void usm__free_after(usm_context *ctx, void *native, void *p, bool is_heap)
         f->ctx     = ctx;
         f->p       = p;
         f->is_heap = is_heap;
-        usm__context_ref(ctx);
+        usm__context_use(ctx);
         if (usm__completion_arm(&f->c, ctx->be, native, late_free_run) == USM_OK)
             return;
-        usm__context_unref(ctx);
+        usm__context_unuse(ctx);
         usm__heap_free(f);
     }
     (void)usm__be_event_wait(ctx->be, native);

@@ -82,10 +82,10 @@ static void in_child_memory_works(void)
 
 struct hold {
     void (*lock)(void), (*unlock)(void);
-    atomic_bool locked;
+    atomic_bool locked, done;
 };
 
-static void *hold_lock(void *arg)
+static void hold_lock(void *arg)
 {
     struct hold *h = arg;
 
@@ -93,23 +93,22 @@ static void *hold_lock(void *arg)
     h->locked = true;
     module_sleep_ms(20); /* the other thread forks meanwhile */
     h->unlock();
-    return NULL;
+    h->done = true;
 }
 
 static void a_child_finds_no_lock_taken(void)
 {
-    struct hold holds[] = {{usm__host_graph_lock, usm__host_graph_unlock, false},
-                           {usm__host_guard_lock, usm__host_guard_unlock, false}};
+    struct hold holds[] = {{usm__host_graph_lock, usm__host_graph_unlock, false, false},
+                           {usm__host_guard_lock, usm__host_guard_unlock, false, false}};
 
     begin_with(true, 0);
     for (size_t i = 0; i < 2; i++) {
-        pthread_t other;
-
-        CHECK(pthread_create(&other, NULL, hold_lock, &holds[i]) == 0);
+        CHECK_INT(module_thread_start(hold_lock, &holds[i], "holds-lock"), 0);
         while (!holds[i].locked)
             module_sleep_ms(1);
         CHECK_INT(plain_child(in_child_memory_works, NULL), 0);
-        CHECK(pthread_join(other, NULL) == 0);
+        while (!holds[i].done)
+            module_sleep_ms(1);
     }
     end();
 }

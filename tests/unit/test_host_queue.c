@@ -498,7 +498,8 @@ static void a_child_has_workers_of_its_own(void)
 {
     begin();
     release(note_after(1, NULL, 0));
-    CHECK_INT(be->queue_wait(queue), USM_OK); /* the parent's sleep */
+    CHECK_INT(be->queue_wait(queue), USM_OK);
+    module_sleep_ms(20); /* the parent's workers are asleep */
     CHECK_INT(plain_child(in_child_queues_work, NULL), 0);
     end();
 }
@@ -507,7 +508,7 @@ static void exit_at_once(void)
 {
     begin();
     for (int i = 0; i < 1000; i++)
-        (void)note_after(i, NULL, 0);
+        release(note_after(i, NULL, 0));
     exit(0); /* runs what exit runs, with workers at work */
 }
 
