@@ -43,8 +43,7 @@ void usm__host_guard_unlock(void)
 
 static struct region *find_region(const void *p)
 {
-    USM_LIST_FOREACH(it, &guard.regions)
-    {
+    USM_LIST_FOREACH (it, &guard.regions) {
         struct region *r = usm_container_of(it, struct region, link);
 
         if ((uintptr_t)p - (uintptr_t)r->start < r->size)
@@ -193,8 +192,7 @@ ptrdiff_t usm__host_guard_shift(const void *p)
 /* Also shuts again what was opened when one cannot be opened. */
 static bool open_all(void)
 {
-    USM_LIST_FOREACH(it, &guard.regions)
-    {
+    USM_LIST_FOREACH (it, &guard.regions) {
         if (set_access(usm_container_of(it, struct region, link), true) == 0)
             continue;
         while ((it = it->prev) != &guard.regions)
@@ -220,8 +218,8 @@ void usm__host_guard_close(void)
 {
     pthread_mutex_lock(&guard.lock);
     if (--guard.kernels == 0) {
-        USM_LIST_FOREACH(it, &guard.regions)
-        (void)set_access(usm_container_of(it, struct region, link), false);
+        USM_LIST_FOREACH (it, &guard.regions)
+            (void)set_access(usm_container_of(it, struct region, link), false);
     }
     pthread_mutex_unlock(&guard.lock);
 }

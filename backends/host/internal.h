@@ -54,7 +54,7 @@ struct usm__host_command {
     usm__host_run run;
     size_t        parts;
     void         *payload;       /* of the size asked for, aligned to 64, zeroed            */
-    bool          waits_for_all; /* before it in its queue, not only for dependencies    */
+    bool          waits_for_all; /* before it in its queue; cleared, locked, when met       */
     bool          is_barrier;    /* the later ones in its queue wait for it                 */
     bool          has_times;
 

@@ -43,10 +43,10 @@
  *
  *   unmet(c) = edges that lead to c + (1 if c waits to be the head of its queue)
  *   c is in the ready list  <=>  unmet(c) = 0, submitted, and next_part < parts
- *   c is complete           <=>  result(c) != USM_E_NOT_READY  <=>  c is in no list, has no
- * successors a queue's list holds ascending numbers;  gate is in that list, or NULL references of c
- * = 1 until it is complete + 1 for each event handle references of a queue = 1 until
- * queue_destroy() + its commands that are not complete
+ *   c is complete  <=>  result(c) != USM_E_NOT_READY;  then it is in no list, without successors
+ *   a queue's list holds ascending numbers;  gate is in that list, or NULL
+ *   references of c = 1 until it is complete + 1 for each event handle
+ *   references of a queue = 1 until queue_destroy() + its commands that are not complete
  *
  * Rejected: a lock for each queue (edges cross queues, so locks would nest in any order) and
  * lock-free counts (a launch costs microseconds; the lock is held for some tens of nanoseconds). */

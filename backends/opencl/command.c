@@ -10,17 +10,16 @@
 
 #include <string.h>
 
-static cl_int copy_bytes(const ocl_queue *q, cl_command_queue to, void *dst, const void *src, size_t n, cl_uint nwait,
-                         const cl_event *wait, cl_event *event)
+static cl_int copy_bytes(const ocl_queue *q, cl_command_queue to, void *dst, const void *src,
+                         size_t n, cl_uint nwait, const cl_event *wait, cl_event *event)
 {
     if (q->ctx->way == OCL_WAY_USM)
-        return q->ctx->ext->clEnqueueMemcpyINTEL(to, CL_FALSE, dst, src, n, nwait, wait,
-                                                 event);
+        return q->ctx->ext->clEnqueueMemcpyINTEL(to, CL_FALSE, dst, src, n, nwait, wait, event);
     return cl.clEnqueueSVMMemcpy(to, CL_FALSE, dst, src, n, nwait, wait, event);
 }
 
-static cl_int fill(const ocl_queue *q, cl_command_queue to, const ocl_command *cmd, cl_uint nwait, const cl_event *wait,
-                   cl_event *event)
+static cl_int fill(const ocl_queue *q, cl_command_queue to, const ocl_command *cmd, cl_uint nwait,
+                   const cl_event *wait, cl_event *event)
 {
     if (q->ctx->way == OCL_WAY_USM)
         return q->ctx->ext->clEnqueueMemFillINTEL(to, cmd->as.fill.dst, cmd->as.fill.pattern,
@@ -65,8 +64,8 @@ static cl_int gather(cl_command_queue to, row_events *rows, cl_event *event)
 
 /* Row by row.  In order, the last row ends all; out of order each waits for the
  * same, and markers gather them, 64 at a time. */
-static cl_int copy_rows(const ocl_queue *q, cl_command_queue to, const ocl_rect *rect, cl_uint nwait,
-                        const cl_event *wait, cl_event *event)
+static cl_int copy_rows(const ocl_queue *q, cl_command_queue to, const ocl_rect *rect,
+                        cl_uint nwait, const cl_event *wait, cl_event *event)
 {
     bool        gathers = event && (q->flags & USM_QUEUE_OUT_OF_ORDER) && !q->nlanes;
     row_events  rows    = {.n = 0};
@@ -75,9 +74,7 @@ static cl_int copy_rows(const ocl_queue *q, cl_command_queue to, const ocl_rect 
     cl_int      err     = CL_SUCCESS;
 
     for (size_t y = 0; y < rect->height && !err; y++) {
-        cl_event *mine = gathers                 ? &rows.events[rows.n]
-                         : y + 1 == rect->height ? event
-                                                 : NULL;
+        cl_event *mine = gathers ? &rows.events[rows.n] : y + 1 == rect->height ? event : NULL;
 
         err = copy_bytes(q, to, dst + y * rect->dst_pitch, src + y * rect->src_pitch, rect->width,
                          nwait, wait, mine);
@@ -101,17 +98,18 @@ static cl_int copy_rows(const ocl_queue *q, cl_command_queue to, const ocl_rect 
     return err;
 }
 
-static cl_int copy_rect(const ocl_queue *q, cl_command_queue to, const ocl_rect *rect, cl_uint nwait,
-                        const cl_event *wait, cl_event *event)
+static cl_int copy_rect(const ocl_queue *q, cl_command_queue to, const ocl_rect *rect,
+                        cl_uint nwait, const cl_event *wait, cl_event *event)
 {
     ocl_rect args = *rect;
     cl_int   err  = CL_INVALID_OPERATION;
 
     if (rect->dst_pitch == rect->width && rect->src_pitch == rect->width)
-        return copy_bytes(q, to, rect->dst, rect->src, rect->width * rect->height, nwait, wait, event);
+        return copy_bytes(q, to, rect->dst, rect->src, rect->width * rect->height, nwait, wait,
+                          event);
     if (q->dev->runs_native && rect->height > 1)
-        err = cl.clEnqueueNativeKernel(to, copy_rows_on_host, &args, sizeof(args), 0, NULL,
-                                       NULL, nwait, wait, event);
+        err = cl.clEnqueueNativeKernel(to, copy_rows_on_host, &args, sizeof(args), 0, NULL, NULL,
+                                       nwait, wait, event);
     if (err == CL_INVALID_OPERATION)
         err = copy_rows(q, to, rect, nwait, wait, event);
     return err;
@@ -126,8 +124,8 @@ static cl_int marker(cl_command_queue to, cl_uint nwait, const cl_event *wait, c
 
 /* Flags 0 is "to the device, with its contents".  Intel's CPU runtime refuses 0,
  * and what it accepts means to the host, or contents lost: it gets a marker. */
-static cl_int prefetch(const ocl_queue *q, cl_command_queue to, const ocl_command *cmd, cl_uint nwait,
-                       const cl_event *wait, cl_event *event)
+static cl_int prefetch(const ocl_queue *q, cl_command_queue to, const ocl_command *cmd,
+                       cl_uint nwait, const cl_event *wait, cl_event *event)
 {
     const ocl_extensions *ext = q->ctx->ext;
     const void           *p   = cmd->as.range.p;
@@ -144,12 +142,10 @@ static cl_int prefetch(const ocl_queue *q, cl_command_queue to, const ocl_comman
 static cl_int launch(cl_command_queue to, const ocl_command *cmd, cl_uint nwait,
                      const cl_event *wait, cl_event *event)
 {
-    return cl.clEnqueueNDRangeKernel(to, cmd->as.launch.instance->native,
-                                     cmd->as.launch.dims,
-                                     cmd->as.launch.has_offset ? cmd->as.launch.offset : NULL,
-                                     cmd->as.launch.global,
-                                     cmd->as.launch.has_local ? cmd->as.launch.local : NULL, nwait,
-                                     wait, event);
+    return cl.clEnqueueNDRangeKernel(
+        to, cmd->as.launch.instance->native, cmd->as.launch.dims,
+        cmd->as.launch.has_offset ? cmd->as.launch.offset : NULL, cmd->as.launch.global,
+        cmd->as.launch.has_local ? cmd->as.launch.local : NULL, nwait, wait, event);
 }
 
 cl_int ocl_command_run_in(const ocl_queue *q, cl_command_queue to, const ocl_command *cmd,
@@ -179,9 +175,9 @@ cl_int ocl_command_run_in(const ocl_queue *q, cl_command_queue to, const ocl_com
 const char *ocl_command_name(const ocl_command *cmd)
 {
     static const char *const names[] = {
-        [OCL_COPY] = "the copy",         [OCL_COPY_2D] = "the 2-D copy",
-        [OCL_FILL] = "the fill",         [OCL_PREFETCH] = "the prefetch",
-        [OCL_MARKER] = "the marker",     [OCL_BARRIER] = "the barrier",
+        [OCL_COPY] = "the copy",     [OCL_COPY_2D] = "the 2-D copy",
+        [OCL_FILL] = "the fill",     [OCL_PREFETCH] = "the prefetch",
+        [OCL_MARKER] = "the marker", [OCL_BARRIER] = "the barrier",
         [OCL_LAUNCH] = "the launch",
     };
 

@@ -64,7 +64,7 @@ void ocl_context_unref(ocl_context *ctx)
 
 usm_status ocl_context_create(size_t ndevices, void *const *devices, void **out)
 {
-    ocl_device *const    *list = (ocl_device *const *)devices;
+    ocl_device *const    *list          = (ocl_device *const *)devices;
     cl_context_properties properties[3] = {CL_CONTEXT_PLATFORM, 0, 0};
     ocl_context          *ctx           = NULL;
     cl_device_id         *ids;
@@ -78,7 +78,7 @@ usm_status ocl_context_create(size_t ndevices, void *const *devices, void **out)
     for (size_t i = 0; i < ndevices; i++)
         ids[i] = list[i]->id;
     properties[1] = (cl_context_properties)list[0]->platform->id;
-    native = cl.clCreateContext(properties, (cl_uint)ndevices, ids, on_remark, NULL, &err);
+    native        = cl.clCreateContext(properties, (cl_uint)ndevices, ids, on_remark, NULL, &err);
     ocl_host->heap_free(ids);
     if (err)
         return ocl_fail(err, "clCreateContext");

@@ -276,7 +276,7 @@ static void identity(ocl_device *dev, const char *extensions)
 
 static void sizes(ocl_device *dev)
 {
-    usm_backend_device *info = &dev->info;
+    usm_backend_device *info   = &dev->info;
     cl_ulong            global = 0, largest = 0, local = 0;
     cl_uint             units = 0, vendor = 0;
 
@@ -296,8 +296,8 @@ static void sizes(ocl_device *dev)
      * less, or ignore the argument, so more is the core's to make. */
     info->max_align        = 128;
     info->max_fill_pattern = OCL_MAX_PATTERN;
-    dev->is_relaxed        = dev->way == OCL_WAY_USM && info->type == USM_DEVICE_TYPE_GPU &&
-                      vendor == INTEL_VENDOR_ID;
+    dev->is_relaxed =
+        dev->way == OCL_WAY_USM && info->type == USM_DEVICE_TYPE_GPU && vendor == INTEL_VENDOR_ID;
 }
 
 /* By what only it has: names change. */

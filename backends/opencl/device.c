@@ -184,8 +184,9 @@ static usm_status list_all(void)
     if (err && native_to_status(err) == USM_E_NO_MEMORY)
         return ocl_fail(err, "clGetPlatformIDs");
     if (err || !n)
-        ocl_host->log(USM_LOG_INFO, "OpenCL: the loader finds no driver (%s, %d); install one (for "
-                                    "CPUs: pocl-opencl-icd) or correct OCL_ICD_VENDORS",
+        ocl_host->log(USM_LOG_INFO,
+                      "OpenCL: the loader finds no driver (%s, %d); install one (for "
+                      "CPUs: pocl-opencl-icd) or correct OCL_ICD_VENDORS",
                       err ? ocl_error_name(err) : "none listed", (int)err);
     for (cl_uint i = 0; !err && i < n && i < OCL_MAX_PLATFORMS; i++) {
         usm_status status = list_platform(&l, ids[i]);
@@ -238,8 +239,7 @@ usm_status ocl_devices_need(void)
     ocl_registry_lock();
     status = need_list();
     if (!status && !ocl_load(why, sizeof(why)))
-        status = ocl_host->report(USM_E_NO_BACKEND,
-                                  "there is no OpenCL loader to work with: %s", why);
+        status = ocl_report(USM_E_NO_BACKEND, "there is no OpenCL loader to work with: %s", why);
     ocl_registry_unlock();
     return status;
 }
@@ -268,8 +268,8 @@ static usm_status adopt(cl_device_id id, ocl_device **out)
 {
     cl_platform_id pid      = NULL;
     ocl_platform  *platform = NULL;
-    cl_int err = cl.clGetDeviceInfo(id, CL_DEVICE_PLATFORM, sizeof(pid), &pid, NULL);
-    usm_status status;
+    cl_int         err      = cl.clGetDeviceInfo(id, CL_DEVICE_PLATFORM, sizeof(pid), &pid, NULL);
+    usm_status     status;
 
     if (err)
         return ocl_fail(err, "clGetDeviceInfo(CL_DEVICE_PLATFORM)");

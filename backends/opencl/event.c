@@ -171,7 +171,7 @@ usm_status ocl_event_signal(void *event, usm_status status)
     ocl_event *ev = event;
 
     if (!ev->is_user || !ocl_event_complete(ev, status))
-        return ocl_host->report(USM_E_INVALID, "the event is no user event, or was signalled");
+        return ocl_report(USM_E_INVALID, "the event is no user event, or was signalled");
     return USM_OK;
 }
 
@@ -192,22 +192,23 @@ static usm_status tell_status(usm_status status)
     if (!status)
         return USM_OK;
     if (status == USM_E_DEPENDENCY)
-        return ocl_host->report(status, "a command or event that this one waits for failed");
-    return ocl_host->report(status, "the event was completed with the failure %d", (int)status);
+        return ocl_report(status, "a command or event that this one waits for failed");
+    return ocl_report(status, "the event was completed with the failure %d", (int)status);
 }
 
 static usm_status query_native(const ocl_event *ev)
 {
     cl_int code = CL_QUEUED;
-    cl_int err  = cl.clGetEventInfo(ev->native, CL_EVENT_COMMAND_EXECUTION_STATUS, sizeof(code),
-                                    &code, NULL);
+    cl_int err =
+        cl.clGetEventInfo(ev->native, CL_EVENT_COMMAND_EXECUTION_STATUS, sizeof(code), &code, NULL);
 
     if (err)
         return ocl_fail(err, "clGetEventInfo");
     if (code < 0)
-        return ocl_host->report(ocl_execution_status(code), "the command failed in the driver: %s "
-                                                            "(%d)",
-                                ocl_error_name(code), (int)code);
+        return ocl_report(ocl_execution_status(code),
+                          "the command failed in the driver: %s "
+                          "(%d)",
+                          ocl_error_name(code), (int)code);
     return code == CL_COMPLETE ? USM_OK : USM_E_NOT_READY;
 }
 
@@ -222,7 +223,7 @@ usm_status ocl_event_query(void *event)
     if (state == OCL_EVENT_NATIVE)
         status = query_native(ev);
     if (status == USM_E_NOT_READY)
-        return ocl_host->report(status, "the event is not complete yet");
+        return ocl_report(status, "the event is not complete yet");
     return status;
 }
 
@@ -256,25 +257,25 @@ usm_status ocl_event_wait(void *event)
 
 usm_status ocl_event_profiling(void *event, usm_profiling *times)
 {
-    static const cl_profiling_info what[3] = {
-        CL_PROFILING_COMMAND_SUBMIT, CL_PROFILING_COMMAND_START, CL_PROFILING_COMMAND_END};
-    const ocl_event *ev  = event;
-    cl_ulong         t[3] = {0, 0, 0};
-    usm_status       status = ocl_event_query(event);
-    cl_int           err    = CL_SUCCESS;
+    static const cl_profiling_info what[3] = {CL_PROFILING_COMMAND_SUBMIT,
+                                              CL_PROFILING_COMMAND_START, CL_PROFILING_COMMAND_END};
+    const ocl_event               *ev      = event;
+    cl_ulong                       t[3]    = {0, 0, 0};
+    usm_status                     status  = ocl_event_query(event);
+    cl_int                         err     = CL_SUCCESS;
 
     if (status == USM_E_NOT_READY)
         return status;
     if (usm_load_acquire(&ev->state) != OCL_EVENT_NATIVE)
-        return ocl_host->report(USM_E_NOT_SUPPORTED, "the event has no times: it is a user event, "
-                                                     "or its command never ran");
+        return ocl_report(USM_E_NOT_SUPPORTED, "the event has no times: it is a user event, "
+                                               "or its command never ran");
     for (int i = 0; i < 3 && !err; i++)
         err = cl.clGetEventProfilingInfo(ev->native, what[i], sizeof(t[i]), &t[i], NULL);
     if (err)
-        return ocl_host->report(USM_E_NOT_SUPPORTED,
-                                "the event has no times (%s, %d): its queue needs "
-                                "USM_QUEUE_PROFILING",
-                                ocl_error_name(err), (int)err);
+        return ocl_report(USM_E_NOT_SUPPORTED,
+                          "the event has no times (%s, %d): its queue needs "
+                          "USM_QUEUE_PROFILING",
+                          ocl_error_name(err), (int)err);
     times->submit_ns = t[0];
     times->start_ns  = t[1];
     times->end_ns    = t[2];

@@ -26,8 +26,7 @@ static usm_status instance_new(ocl_kernel *kernel, ocl_instance **out)
     if (err) {
         ocl_host->heap_free(instance);
         if (err == CL_INVALID_KERNEL_NAME)
-            return ocl_host->report(USM_E_NO_KERNEL, "the program has no kernel \"%s\"",
-                                    kernel->name);
+            return ocl_report(USM_E_NO_KERNEL, "the program has no kernel \"%s\"", kernel->name);
         return ocl_fail(err, "clCreateKernel");
     }
     /* SVM wants to be told that a kernel may be given malloc'ed memory. */
@@ -182,20 +181,20 @@ static cl_int set_arg(const ocl_context *ctx, cl_kernel native, cl_uint index, c
 static usm_status arg_failed(const ocl_kernel *kernel, size_t index, const usm_arg *arg, cl_int err)
 {
     static const char *const kinds[] = {
-        [USM_ARG_NONE]  = "nothing",
+        [USM_ARG_NONE]    = "nothing",
         [USM_ARG_POINTER] = "a pointer",
-        [USM_ARG_VALUE] = "a value",
-        [USM_ARG_LOCAL] = "local memory",
+        [USM_ARG_VALUE]   = "a value",
+        [USM_ARG_LOCAL]   = "local memory",
     };
     usm_status status = native_to_status(err);
 
     if (status == USM_E_NO_MEMORY)
         return ocl_fail(err, "setting a kernel argument");
-    return ocl_host->report(USM_E_ARGUMENTS,
-                            "argument %zu of kernel \"%s\" cannot be %s of %zu bytes (%s, %d): "
-                            "compare it with the kernel's declaration",
-                            index, kernel->name, kinds[arg->kind], arg->size, ocl_error_name(err),
-                            (int)err);
+    return ocl_report(USM_E_ARGUMENTS,
+                      "argument %zu of kernel \"%s\" cannot be %s of %zu bytes (%s, %d): "
+                      "compare it with the kernel's declaration",
+                      index, kernel->name, kinds[arg->kind], arg->size, ocl_error_name(err),
+                      (int)err);
 }
 
 static usm_status set_args(ocl_instance *instance, const usm_launch *launch)
@@ -249,9 +248,8 @@ static cl_int set_list(ocl_instance *instance, const usm_launch *launch)
                                    : CL_KERNEL_EXEC_INFO_SVM_PTRS;
 
     instance->has_list = true;
-    return cl.clSetKernelExecInfo(instance->native, list,
-                                  launch->nindirect * sizeof(launch->indirect[0]),
-                                  launch->indirect);
+    return cl.clSetKernelExecInfo(
+        instance->native, list, launch->nindirect * sizeof(launch->indirect[0]), launch->indirect);
 }
 
 /* SVM has no flag for all memory of a kind: there the list must be complete. */

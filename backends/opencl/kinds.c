@@ -12,6 +12,7 @@
  * Called by program.c and kernel.c. */
 #include "opencl.h"
 
+#include <stdio.h>
 #include <string.h>
 
 usm_arg_kind ocl_kind_asked(cl_kernel native, cl_uint index)
@@ -53,7 +54,7 @@ static usm_status append_kernel(void *program, const char *name, char **text)
 {
     usm_arg_kind *kinds  = NULL;
     void         *kernel = NULL;
-    size_t        n      = 0, old = *text ? strlen(*text) : 0, length = strlen(name);
+    size_t        n = 0, old = *text ? strlen(*text) : 0, length = strlen(name);
     char         *grown  = NULL, *at;
     usm_status    status = ocl_kernel_create(program, name, &kernel);
 
@@ -75,9 +76,8 @@ static usm_status append_kernel(void *program, const char *name, char **text)
     }
     if (old)
         memcpy(grown, *text, old);
-    memcpy(grown + old, name, length);
-    at    = grown + old + length;
-    *at++ = '=';
+    at = grown + old;
+    at += snprintf(at, length + 2, "%s=", name);
     for (size_t i = 0; i < n; i++)
         *at++ = OCL_KIND_LETTERS[kinds[i]];
     *at = ';';
@@ -146,7 +146,7 @@ usm_status ocl_binary_unwrap(const usm_image *image, usm_image *raw, char **kind
     memcpy(&h, data, sizeof(h));
     if (h.kinds_size == 0 || h.kinds_size > image->size - sizeof(h) ||
         data[sizeof(h) + h.kinds_size - 1] != '\0')
-        return ocl_host->report(USM_E_BUILD, "the binary is damaged: compile the program anew");
+        return ocl_report(USM_E_BUILD, "the binary is damaged: compile the program anew");
     text = ocl_host->heap_alloc(h.kinds_size);
     if (!text)
         return ocl_no_memory();

@@ -76,9 +76,9 @@ static void release_events(cl_event *events, cl_uint n)
 /* An event for the end of all that is in the lanes. */
 static cl_int gather(ocl_queue *q, cl_event *all)
 {
-    cl_event ends[OCL_MAX_LANES];
-    cl_uint  n   = 0;
-    cl_int   err = CL_SUCCESS;
+    cl_event ends[OCL_MAX_LANES] = {NULL};
+    cl_uint  n                   = 0;
+    cl_int   err                 = CL_SUCCESS;
 
     for (; n < q->nlanes; n++) {
         err = cl.clEnqueueMarkerWithWaitList(q->lanes[n], 0, NULL, &ends[n]);

@@ -72,7 +72,8 @@ bool ocl_load(char *why, size_t why_size)
         return true;
     library = open_library();
     if (!library) {
-        const char *text = dlerror();
+        const char *text =
+            dlerror(); /* NOLINT(concurrency-mt-unsafe): glibc keeps one per thread */
 
         snprintf(why, why_size, "%s", text ? text : "cannot open " LIBRARY);
         return false;

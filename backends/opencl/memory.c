@@ -27,18 +27,20 @@ static const ocl_device *limiting_device(const ocl_context *ctx, const ocl_devic
 
 static usm_status too_large(const ocl_device *dev, size_t size)
 {
-    return ocl_host->report(USM_E_SIZE,
-                            "%zu bytes are more than one allocation of '%s' may have "
-                            "(CL_DEVICE_MAX_MEM_ALLOC_SIZE is %llu): allocate in parts",
-                            size, dev->info.name, (unsigned long long)dev->info.max_alloc_size);
+    return ocl_report(USM_E_SIZE,
+                      "%zu bytes are more than one allocation of '%s' may have "
+                      "(CL_DEVICE_MAX_MEM_ALLOC_SIZE is %llu): allocate in parts",
+                      size, dev->info.name, (unsigned long long)dev->info.max_alloc_size);
 }
 
 static usm_status no_such_kind(const ocl_context *ctx, usm_kind kind)
 {
-    return ocl_host->report(USM_E_NOT_SUPPORTED,
-                            "the devices of this context ('%s') have no %s memory in common",
-                            ctx->devices[0]->info.name,
-                            kind == USM_HOST ? "host" : kind == USM_DEVICE ? "device" : "shared");
+    return ocl_report(USM_E_NOT_SUPPORTED,
+                      "the devices of this context ('%s') have no %s memory in common",
+                      ctx->devices[0]->info.name,
+                      kind == USM_HOST     ? "host"
+                      : kind == USM_DEVICE ? "device"
+                                           : "shared");
 }
 
 /* --- cl_intel_unified_shared_memory -------------------------------------------- */
@@ -59,13 +61,13 @@ static void *usm_call(const ocl_context *ctx, const ocl_device *dev, usm_kind ki
 static usm_status usm_alloc_way(const ocl_context *ctx, const ocl_device *dev, usm_kind kind,
                                 size_t size, size_t align, void **p)
 {
-    static const cl_mem_properties_intel unrestricted[] = {
-        CL_MEM_FLAGS, CL_MEM_ALLOW_UNRESTRICTED_SIZE_INTEL, 0};
-    const ocl_device *limiting     = limiting_device(ctx, dev);
-    bool              is_too_large = size > limiting->info.max_alloc_size;
-    cl_uint           cl_align     = align <= 128 ? (cl_uint)align : 0;
-    cl_int            err          = CL_SUCCESS;
-    void             *block;
+    static const cl_mem_properties_intel unrestricted[] = {CL_MEM_FLAGS,
+                                                           CL_MEM_ALLOW_UNRESTRICTED_SIZE_INTEL, 0};
+    const ocl_device                    *limiting       = limiting_device(ctx, dev);
+    bool                                 is_too_large   = size > limiting->info.max_alloc_size;
+    cl_uint                              cl_align       = align <= 128 ? (cl_uint)align : 0;
+    cl_int                               err            = CL_SUCCESS;
+    void                                *block;
 
     block = usm_call(ctx, dev, kind, NULL, size, cl_align, &err);
     if ((err || !block) && is_too_large && limiting->is_relaxed)
@@ -100,7 +102,7 @@ static usm_status svm_alloc_way(const ocl_context *ctx, const ocl_device *dev, u
         return too_large(limiting, size);
     block = cl.clSVMAlloc(ctx->native, flags, size, align <= 128 ? (cl_uint)align : 0);
     if (!block)
-        return ocl_host->report(USM_E_NO_MEMORY, "clSVMAlloc has no %zu bytes left", size);
+        return ocl_report(USM_E_NO_MEMORY, "clSVMAlloc has no %zu bytes left", size);
     *p = block;
     return USM_OK;
 }

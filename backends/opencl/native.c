@@ -13,8 +13,8 @@ static usm_status context_ids(cl_context native, cl_device_id **ids, size_t *n)
     cl_int err  = cl.clGetContextInfo(native, CL_CONTEXT_DEVICES, 0, NULL, &size);
 
     if (err)
-        return ocl_host->report(USM_E_INVALID, "the handle is no cl_context (%s, %d)",
-                                ocl_error_name(err), (int)err);
+        return ocl_report(USM_E_INVALID, "the handle is no cl_context (%s, %d)",
+                          ocl_error_name(err), (int)err);
     *ids = ocl_host->heap_alloc(size);
     if (!*ids)
         return ocl_no_memory();
@@ -36,8 +36,8 @@ static bool is_among(cl_device_id id, const cl_device_id *ids, size_t n)
 }
 
 /* The records of what was asked for, or of all. */
-static usm_status find_devices(const cl_device_id *all, size_t nall, size_t n,
-                               void *const *wanted, ocl_device **found)
+static usm_status find_devices(const cl_device_id *all, size_t nall, size_t n, void *const *wanted,
+                               ocl_device **found)
 {
     usm_status status = USM_OK;
 
@@ -45,8 +45,8 @@ static usm_status find_devices(const cl_device_id *all, size_t nall, size_t n,
         cl_device_id id = n ? (cl_device_id)wanted[i] : all[i];
 
         if (!is_among(id, all, nall))
-            return ocl_host->report(USM_E_INVALID,
-                                    "device %zu of the list is not in the native context", i);
+            return ocl_report(USM_E_INVALID, "device %zu of the list is not in the native context",
+                              i);
         status = ocl_device_find(id, &found[i]);
     }
     return status;
@@ -108,18 +108,18 @@ typedef struct queue_facts {
 
 static usm_status ask_queue(cl_command_queue native, queue_facts *f)
 {
-    cl_int err = cl.clGetCommandQueueInfo(native, CL_QUEUE_CONTEXT, sizeof(f->context),
-                                          &f->context, NULL);
+    cl_int err =
+        cl.clGetCommandQueueInfo(native, CL_QUEUE_CONTEXT, sizeof(f->context), &f->context, NULL);
 
     if (!err)
-        err = cl.clGetCommandQueueInfo(native, CL_QUEUE_DEVICE, sizeof(f->device), &f->device,
-                                       NULL);
+        err =
+            cl.clGetCommandQueueInfo(native, CL_QUEUE_DEVICE, sizeof(f->device), &f->device, NULL);
     if (!err)
         err = cl.clGetCommandQueueInfo(native, CL_QUEUE_PROPERTIES, sizeof(f->properties),
                                        &f->properties, NULL);
     if (err)
-        return ocl_host->report(USM_E_INVALID, "the handle is no cl_command_queue (%s, %d)",
-                                ocl_error_name(err), (int)err);
+        return ocl_report(USM_E_INVALID, "the handle is no cl_command_queue (%s, %d)",
+                          ocl_error_name(err), (int)err);
     return USM_OK;
 }
 
@@ -137,17 +137,17 @@ static uint32_t to_flags(cl_bitfield properties)
 usm_status ocl_queue_from_native(void *ctx, void *native, usm_ownership ownership, void **q,
                                  void **dev, uint32_t *flags)
 {
-    const ocl_context *c = ctx;
-    queue_facts        f = {NULL, NULL, 0};
-    ocl_device        *d = NULL;
-    ocl_queue         *made = NULL;
+    const ocl_context *c      = ctx;
+    queue_facts        f      = {NULL, NULL, 0};
+    ocl_device        *d      = NULL;
+    ocl_queue         *made   = NULL;
     usm_status         status = ask_queue(native, &f);
 
     if (status)
         return status;
     if (f.context != c->native)
-        return ocl_host->report(USM_E_WRONG_CONTEXT, "the cl_command_queue belongs to another "
-                                                     "cl_context than the libusm context");
+        return ocl_report(USM_E_WRONG_CONTEXT, "the cl_command_queue belongs to another "
+                                               "cl_context than the libusm context");
     status = ocl_device_find(f.device, &d);
     if (!status)
         status = ocl_queue_wrap(ctx, d, native, to_flags(f.properties), &made);
@@ -158,7 +158,7 @@ usm_status ocl_queue_from_native(void *ctx, void *native, usm_ownership ownershi
     /* Ours may be the last reference then: lane.c tells why it must not be in flight. */
     made->must_finish = ownership == USM_TRANSFER && d->needs_lanes &&
                         (f.properties & CL_QUEUE_OUT_OF_ORDER_EXEC_MODE_ENABLE);
-    *q                = made;
+    *q     = made;
     *dev   = d;
     *flags = to_flags(f.properties);
     return USM_OK;
@@ -233,11 +233,11 @@ usm_status ocl_event_from_native(void *ctx, void *native, usm_ownership ownershi
     cl_int err = cl.clGetEventInfo(native, CL_EVENT_CONTEXT, sizeof(context), &context, NULL);
 
     if (err)
-        return ocl_host->report(USM_E_INVALID, "the handle is no cl_event (%s, %d)",
-                                ocl_error_name(err), (int)err);
+        return ocl_report(USM_E_INVALID, "the handle is no cl_event (%s, %d)", ocl_error_name(err),
+                          (int)err);
     if (context != c->native)
-        return ocl_host->report(USM_E_WRONG_CONTEXT, "the cl_event belongs to another cl_context "
-                                                     "than the libusm context");
+        return ocl_report(USM_E_WRONG_CONTEXT, "the cl_event belongs to another cl_context "
+                                               "than the libusm context");
     ev = ocl_event_new(ctx);
     if (!ev)
         return ocl_no_memory();
@@ -283,8 +283,8 @@ usm_status ocl_event_native(void *event, void **native)
         return USM_OK;
     }
     if (!ev->is_user && !ev->shadow && usm_load_acquire(&ev->state) == OCL_EVENT_PENDING)
-        return ocl_host->report(USM_E_NOT_READY, "the command waits for a user event and is not "
-                                                 "with the driver yet: signal that first");
+        return ocl_report(USM_E_NOT_READY, "the command waits for a user event and is not "
+                                           "with the driver yet: signal that first");
     pthread_mutex_lock(&ev->ctx->lock);
     status = need_shadow(ev);
     if (!status)

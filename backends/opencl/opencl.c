@@ -10,8 +10,8 @@ static const usm_backend_ops ops = {
     .struct_size = sizeof(usm_backend_ops),
     .name        = "opencl",
     /* No USM_CAP_PEER: OpenCL has no word on it. */
-    .caps = USM_CAP_QUEUES | USM_CAP_NOTIFY | USM_CAP_KERNELS | USM_CAP_PARTITION |
-            USM_CAP_NATIVE | USM_CAP_MEMINFO,
+    .caps = USM_CAP_QUEUES | USM_CAP_NOTIFY | USM_CAP_KERNELS | USM_CAP_PARTITION | USM_CAP_NATIVE |
+            USM_CAP_MEMINFO,
 
     .devices         = ocl_devices,
     .context_create  = ocl_context_create,

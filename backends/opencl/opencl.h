@@ -121,7 +121,9 @@ const char *ocl_error_name(cl_int code);
 usm_status ocl_execution_status(cl_int code);
 /* Both report: "<what> failed: CL_OUT_OF_RESOURCES (-5); remedy". */
 usm_status ocl_fail(cl_int code, const char *what);
-usm_status ocl_no_memory(void);
+#define ocl_no_memory() ocl_report(USM_E_NO_MEMORY, "the host heap is exhausted")
+/* How a failure is born.  A macro, so that analysers see that it is one. */
+#define ocl_report(status, ...) ((void)ocl_host->report((status), __VA_ARGS__), (status))
 
 /* --- platforms and devices (device.c, describe.c, part.c) ----------------- */
 
@@ -227,14 +229,14 @@ typedef enum ocl_event_state {
 } ocl_event_state;
 
 typedef struct ocl_event {
-    ocl_context    *ctx;
-    bool            is_user;
-    _Atomic size_t  refs;
-    _Atomic int     state;   /* stored last, with release: native, status before  */
-    cl_event        native;
-    usm_status      status;
-    cl_event        shadow;  /* of a user event: for event_native, or foreign; lock */
-    usm_list        notices; /* while pending; guarded by the context's lock      */
+    ocl_context   *ctx;
+    bool           is_user;
+    _Atomic size_t refs;
+    _Atomic int    state; /* stored last, with release: native, status before  */
+    cl_event       native;
+    usm_status     status;
+    cl_event       shadow;  /* of a user event: for event_native, or foreign; lock */
+    usm_list       notices; /* while pending; guarded by the context's lock      */
 } ocl_event;
 
 ocl_event *ocl_event_new(ocl_context *ctx); /* pending, one reference; or NULL */
@@ -285,7 +287,7 @@ struct ocl_instance {
     bool        has_list;       /* of indirect pointers        */
 };
 
-void       ocl_program_unref(ocl_program *program);
+void ocl_program_unref(ocl_program *program);
 /* Kinds of arguments as text, "add=PV;sum=PPL;" (kinds.c, spirv.c); heap. */
 #define OCL_KIND_LETTERS "NPVL" /* by usm_arg_kind */
 /* The driver's word on an argument; USM_ARG_NONE when it has none. */
@@ -328,9 +330,9 @@ typedef struct ocl_queue {
     bool             must_finish;          /* before its last release          */
     /* atomic */
     _Atomic uint32_t next_lane;
-    _Atomic size_t refs;  /* the core's, and one of each held command             */
-    _Atomic size_t nheld; /* commands in `held`; written with the lock            */
-    _Atomic int    failure; /* first status of a command that had no event        */
+    _Atomic size_t   refs;    /* the core's, and one of each held command             */
+    _Atomic size_t   nheld;   /* commands in `held`; written with the lock            */
+    _Atomic int      failure; /* first status of a command that had no event        */
     /* guarded by the context's lock */
     usm_list held;
     usm_list link; /* in ctx->holding, when `held` is not empty */

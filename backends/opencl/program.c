@@ -33,8 +33,8 @@ static cl_program create(const ocl_context *ctx, const ocl_device *dev, const us
         return cl.clCreateProgramWithSource(ctx->native, 1, &text, &image->size, err);
     if (image->type == USM_IMAGE_SPIRV)
         return create_with_il(ctx, image, err);
-    native = cl.clCreateProgramWithBinary(ctx->native, 1, &dev->id, &image->size, &binary, &loaded,
-                                          err);
+    native =
+        cl.clCreateProgramWithBinary(ctx->native, 1, &dev->id, &image->size, &binary, &loaded, err);
     if (!*err && loaded) {
         cl.clReleaseProgram(native);
         *err = loaded;
@@ -76,9 +76,8 @@ static char *build_log(cl_program native, cl_device_id id)
     if (cl.clGetProgramBuildInfo(native, id, CL_PROGRAM_BUILD_LOG, 0, NULL, &size) || size < 2)
         return NULL;
     text = ocl_host->heap_alloc(size + 1);
-    if (text &&
-        (cl.clGetProgramBuildInfo(native, id, CL_PROGRAM_BUILD_LOG, size, text, NULL) ||
-         text[strspn(text, " \t\r\n")] == '\0')) {
+    if (text && (cl.clGetProgramBuildInfo(native, id, CL_PROGRAM_BUILD_LOG, size, text, NULL) ||
+                 text[strspn(text, " \t\r\n")] == '\0')) {
         ocl_host->heap_free(text);
         text = NULL;
     }
@@ -97,16 +96,15 @@ static usm_status build_failed(cl_int err, const ocl_device *dev, const char *lo
         line--;
     if (!line)
         line = log ? log + strspn(log, " \t\r\n") : "it left no log";
-    return ocl_host->report(status, "the program does not build for '%s' (%s, %d): %.*s",
-                            dev->info.name, ocl_error_name(err), (int)err,
-                            (int)strcspn(line, "\r\n"), line);
+    return ocl_report(status, "the program does not build for '%s' (%s, %d): %.*s", dev->info.name,
+                      ocl_error_name(err), (int)err, (int)strcspn(line, "\r\n"), line);
 }
 
 static usm_status build(cl_program native, const ocl_device *dev, const char *options, char **log)
 {
     /* PoCL 3.1 forgets what it knows of arguments when a binary has options, even "". */
-    cl_int     err  = cl.clBuildProgram(native, 1, &dev->id, options[0] ? options : NULL, NULL, NULL);
-    char      *text = build_log(native, dev->id);
+    cl_int err  = cl.clBuildProgram(native, 1, &dev->id, options[0] ? options : NULL, NULL, NULL);
+    char  *text = build_log(native, dev->id);
     usm_status status = err ? build_failed(err, dev, text) : USM_OK;
 
     if (text && log)
@@ -122,12 +120,12 @@ static usm_status create_failed(cl_int err, const ocl_device *dev, usm_image_typ
 
     if (status == USM_E_NO_MEMORY)
         return ocl_fail(err, "creating the program");
-    return ocl_host->report(USM_E_BUILD, "'%s' does not take the %s (%s, %d)", dev->info.name,
-                            type == USM_IMAGE_SPIRV    ? "SPIR-V module"
-                            : type == USM_IMAGE_BINARY ? "binary, which was made for another "
-                                                         "device or driver"
-                                                       : "source",
-                            ocl_error_name(err), (int)err);
+    return ocl_report(USM_E_BUILD, "'%s' does not take the %s (%s, %d)", dev->info.name,
+                      type == USM_IMAGE_SPIRV    ? "SPIR-V module"
+                      : type == USM_IMAGE_BINARY ? "binary, which was made for another "
+                                                   "device or driver"
+                                                 : "source",
+                      ocl_error_name(err), (int)err);
 }
 
 /* Kinds that the driver will not know: of SPIR-V, and those beside a binary. */
@@ -152,8 +150,8 @@ usm_status ocl_program_build(void *ctx, void *dev, const usm_image *image, const
     cl_int       err = CL_SUCCESS;
 
     if (!can_take(d, image->type))
-        return ocl_host->report(USM_E_NO_IMAGE, "'%s' cannot take an image of type %d",
-                                d->info.name, (int)image->type);
+        return ocl_report(USM_E_NO_IMAGE, "'%s' cannot take an image of type %d", d->info.name,
+                          (int)image->type);
     program = ocl_host->heap_alloc(sizeof(*program));
     all     = build_options(d, image->type, options);
     status  = USM_E_NO_MEMORY;
@@ -215,7 +213,7 @@ static usm_status device_index(const ocl_program *program, cl_uint n, cl_uint *i
 
     if (!ids)
         return ocl_no_memory();
-    err = cl.clGetProgramInfo(program->native, CL_PROGRAM_DEVICES, n * sizeof(*ids), ids, NULL);
+    err    = cl.clGetProgramInfo(program->native, CL_PROGRAM_DEVICES, n * sizeof(*ids), ids, NULL);
     *index = 0;
     while (!err && n > 1 && *index < n && ids[*index] != program->dev->id)
         (*index)++;
@@ -261,7 +259,7 @@ static usm_status pick_binary(const ocl_program *program, const binaries *b, con
     if (err)
         return ocl_fail(err, "clGetProgramInfo(CL_PROGRAM_BINARY_SIZES)");
     if (!b->sizes[index])
-        return ocl_host->report(USM_E_NOT_SUPPORTED, "the driver has no binary of the program");
+        return ocl_report(USM_E_NOT_SUPPORTED, "the driver has no binary of the program");
     status = read_binaries(program, b->sizes, b->buffers, b->n);
     if (status)
         return status;

@@ -77,8 +77,8 @@ usm_status ocl_queue_wrap(ocl_context *ctx, ocl_device *dev, cl_command_queue na
 
 usm_status ocl_queue_create(void *ctx, void *dev, uint32_t flags, void **out)
 {
-    cl_bitfield bits = flags & USM_QUEUE_PROFILING ? CL_QUEUE_PROFILING_ENABLE : 0;
-    ocl_queue  *q    = NULL;
+    cl_bitfield bits   = flags & USM_QUEUE_PROFILING ? CL_QUEUE_PROFILING_ENABLE : 0;
+    ocl_queue  *q      = NULL;
     usm_status  status = queue_new(ctx, dev, flags, &q);
     cl_int      err    = CL_SUCCESS;
 
@@ -129,7 +129,7 @@ usm_status ocl_queue_wait(void *queue)
     err     = ocl_lanes_finish(q);
     failure = (usm_status)usm_swap_acq_rel(&q->failure, (int)USM_OK);
     if (failure)
-        return ocl_host->report(failure, "a command of the queue that had no event failed");
+        return ocl_report(failure, "a command of the queue that had no event failed");
     return err ? ocl_fail(err, "clFinish") : USM_OK;
 }
 
@@ -158,8 +158,8 @@ usm_status ocl_fill(void *q, void *dst, const void *pattern, size_t pattern_size
     ocl_command cmd = {.type = OCL_FILL, .as.fill = {dst, size, pattern_size, {0}}};
 
     if (pattern_size > OCL_MAX_PATTERN)
-        return ocl_host->report(USM_E_INVALID, "a pattern of %zu bytes; %d at most", pattern_size,
-                                OCL_MAX_PATTERN);
+        return ocl_report(USM_E_INVALID, "a pattern of %zu bytes; %d at most", pattern_size,
+                          OCL_MAX_PATTERN);
     memcpy(cmd.as.fill.pattern, pattern, pattern_size);
     return ocl_submit(q, &cmd, ndeps, deps, ev);
 }

@@ -111,10 +111,13 @@ static void begin_function(reader *r, size_t at, size_t n)
 
 static void read_parameter(reader *r, size_t at, size_t n)
 {
-    uint32_t id = n > 1 ? word(r, at + 1) : 0;
+    uint32_t id     = n > 1 ? word(r, at + 1) : 0;
+    char     letter = OCL_KIND_LETTERS[USM_ARG_NONE];
 
+    if (id < r->bound && r->types[id])
+        letter = r->types[id];
     if (r->is_in_kernel)
-        put(r, id < r->bound && r->types[id] ? r->types[id] : OCL_KIND_LETTERS[USM_ARG_NONE]);
+        put(r, letter);
 }
 
 static void read_instruction(reader *r, size_t at, size_t n, uint32_t opcode)

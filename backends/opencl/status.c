@@ -5,7 +5,7 @@
 
 /* Of drivers, in no header everybody has. */
 #define CL_CONTEXT_TERMINATED (-1121) /* cl_khr_terminate_context            */
-#define CL_NV_ILLEGAL_ACCESS       (-9999) /* NVIDIA: a kernel's bad pointer      */
+#define CL_NV_ILLEGAL_ACCESS  (-9999) /* NVIDIA: a kernel's bad pointer      */
 #ifndef CL_PLATFORM_NOT_FOUND_KHR
 #define CL_PLATFORM_NOT_FOUND_KHR (-1001)
 #endif
@@ -111,11 +111,6 @@ usm_status ocl_fail(cl_int code, const char *what)
 {
     usm_status status = native_to_status(code);
 
-    return ocl_host->report(status, "%s failed: %s (%d)%s", what, ocl_error_name(code), (int)code,
-                            remedy(status));
-}
-
-usm_status ocl_no_memory(void)
-{
-    return ocl_host->report(USM_E_NO_MEMORY, "the host heap is exhausted");
+    return ocl_report(status, "%s failed: %s (%d)%s", what, ocl_error_name(code), (int)code,
+                      remedy(status));
 }

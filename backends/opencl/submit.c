@@ -56,8 +56,8 @@ typedef struct wait_list {
 static bool native_failed(cl_event native)
 {
     cl_int code = CL_QUEUED;
-    cl_int err  = cl.clGetEventInfo(native, CL_EVENT_COMMAND_EXECUTION_STATUS, sizeof(code), &code,
-                                    NULL);
+    cl_int err =
+        cl.clGetEventInfo(native, CL_EVENT_COMMAND_EXECUTION_STATUS, sizeof(code), &code, NULL);
 
     return !err && code < 0;
 }
@@ -241,7 +241,7 @@ static bool pump_queue(ocl_queue *q, usm_list *notices)
 {
     bool is_first = true, has_issued = false;
 
-    USM_LIST_FOREACH_SAFE(it, next, &q->held) {
+    USM_LIST_FOREACH_SAFE (it, next, &q->held) {
         held_command *h        = usm_container_of(it, held_command, link);
         bool          is_ready = !is_pending(h->ndeps, h->deps);
 
@@ -263,7 +263,7 @@ void ocl_held_pump(ocl_context *ctx, usm_list *notices)
 
     do {
         has_issued = false;
-        USM_LIST_FOREACH_SAFE(it, next, &ctx->holding) {
+        USM_LIST_FOREACH_SAFE (it, next, &ctx->holding) {
             ocl_queue *q = usm_container_of(it, ocl_queue, link);
 
             usm_ref_take(&q->refs);

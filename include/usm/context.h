@@ -65,7 +65,8 @@ typedef struct usm_native_desc {
 /** Borrows the native context (USM_KEEP): never destroys it. Pools, queues and
  * memory of *ctx live inside it, so pointers are valid for its other users.
  *   USM_E_NO_BACKEND  no such backend;  USM_E_NOT_SUPPORTED  it has no natives
- *   USM_E_INVALID     the handle is NULL or no context */
+ *   USM_E_INVALID     the handle is NULL, or the driver says that it is no context
+ *                     (most drivers trust it, and crash) */
 USM_API USM_NODISCARD usm_status usm_context_from_native(const usm_native_desc *desc,
                                                          usm_context          **ctx);
 

@@ -96,8 +96,10 @@ typedef struct usm_memory_info {
 /** Lists the devices that the selector leaves, in its order.  Fills at most
  * `cap` entries (`list` may be NULL when cap is 0) and always says in `count`
  * how many there are.
- *   USM_E_SELECTOR   the selector does not parse
- *   USM_E_NO_DEVICE  it leaves none: the story names what it excluded */
+ *   USM_E_SELECTOR    the selector does not parse
+ *   USM_E_NO_BACKEND  there is no backend of a name in it
+ *   USM_E_ABI         that backend's module belongs to another libusm
+ *   USM_E_NO_DEVICE   it leaves none: the story names what it excluded */
 USM_API USM_NODISCARD usm_status usm_get_devices(usm_device **list, size_t cap, size_t *count);
 
 /** The same for a selector given as text instead of the setting. */

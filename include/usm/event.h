@@ -48,7 +48,8 @@ USM_API usm_status usm_event_wait_all(size_t n, usm_event *const *evs);
 USM_API USM_NODISCARD usm_status usm_event_on_complete(usm_event *ev, usm_event_fn fn, void *user);
 
 /** Times of a complete command of a queue with USM_QUEUE_PROFILING.
- *   USM_E_NOT_READY, or USM_E_NOT_SUPPORTED without profiling or for user events */
+ *   USM_E_NOT_READY, or USM_E_NOT_SUPPORTED without profiling and for user events
+ *   and host tasks */
 USM_API USM_NODISCARD usm_status usm_event_profiling(usm_event *ev, usm_profiling *times);
 
 /** Another reference. */

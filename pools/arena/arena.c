@@ -22,8 +22,8 @@
  *   blocks     = allocations - frees = sum of live_count;  live = sum of the sizes of live entries
  *
  * Blocks are cut from the area `current`.  Where one does not fit, the largest free area that is
- * large enough is taken into use, else a new one is asked for: 1 MiB at first, doubling up to 64
- * MiB. A block that is larger than the next area would be gets an area of its own size.
+ * large enough is taken into use, else a new one is asked for: 1 MiB at first, doubling up to
+ * 64 MiB.  A block that is larger than the next area would be gets an area of its own size.
  *
  * Rejected: a size class or a free list for the holes (that is what the pool `slab` is for), and
  * headers before the blocks (the host may not touch device memory). */
@@ -142,8 +142,7 @@ static bool grow_index(struct arena_pool *p, struct arena_area *a)
 /* The area for a block that does not fit into the current one; NULL: none that is free. */
 static struct arena_area *free_area_for(struct arena_pool *p, size_t size, size_t align)
 {
-    USM_LIST_FOREACH(it, &p->list)
-    {
+    USM_LIST_FOREACH (it, &p->list) {
         struct arena_area *a = AREA_OF(it);
 
         if (a->live_count == 0 && room_in(a, align) >= size)
@@ -209,8 +208,7 @@ static void enter_area(struct arena_pool *p, struct arena_area *a)
 /* Moves free areas to `out` until at most `keep` bytes are held. */
 static void collect_free_areas(struct arena_pool *p, uint64_t keep, usm_list *out)
 {
-    USM_LIST_FOREACH_SAFE(it, next, &p->list)
-    {
+    USM_LIST_FOREACH_SAFE (it, next, &p->list) {
         struct arena_area *a = AREA_OF(it);
 
         if (p->held <= keep)
@@ -415,8 +413,7 @@ static usm_status arena_reset(void *pool)
     struct arena_pool *p = pool;
 
     pthread_mutex_lock(&p->lock);
-    USM_LIST_FOREACH(it, &p->list)
-    {
+    USM_LIST_FOREACH (it, &p->list) {
         AREA_OF(it)->count      = 0;
         AREA_OF(it)->live_count = 0;
     }
@@ -433,8 +430,7 @@ static size_t largest_free(const struct arena_pool *p)
 {
     size_t largest = 0;
 
-    USM_LIST_FOREACH(it, &p->list)
-    {
+    USM_LIST_FOREACH (it, &p->list) {
         const struct arena_area *a = AREA_OF(it);
 
         if (a == p->current || a->live_count == 0)

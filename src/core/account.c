@@ -85,13 +85,23 @@ uint64_t usm__account_host_reserved(void)
     return usm_load_relaxed(&host.reserved);
 }
 
+/* Never adds what it takes back: that would refuse another thread's request. */
+bool usm__account_count(_Atomic(uint64_t) *count, uint64_t limit, size_t size, uint64_t *before)
+{
+    *before = usm_load_relaxed(count);
+    do {
+        if (limit != 0 && (size > limit || *before > limit - size))
+            return false;
+    } while (!usm_cas_acq_rel(count, before, *before + size));
+    return true;
+}
+
 static usm_status add(_Atomic(uint64_t) *reserved, uint64_t limit, size_t size, const char *whose)
 {
-    uint64_t before = usm_add_relaxed(reserved, (uint64_t)size);
+    uint64_t before = 0;
 
-    if (limit == 0 || before + size <= limit)
+    if (usm__account_count(reserved, limit, size, &before))
         return USM_OK;
-    usm_sub_relaxed(reserved, (uint64_t)size);
     return usm__fail(USM_E_BUDGET,
                      "%zu bytes more would cross the limit of %llu for %s (%llu are taken); free "
                      "some or raise USM_MEMORY_LIMIT",

@@ -14,7 +14,10 @@
 
 #define ASIDE_MAX 8
 
-static usm__meta_type area_type = USM__META_TYPE(usm__area, 0, "areas");
+/* What is fixed outlives the free: who frees a block a second time, at the same
+ * moment, may still be looking at it. */
+static usm__meta_type area_type =
+    USM__META_TYPE(usm__area, offsetof(usm__area, driver_base), "areas");
 
 static usm_status driver_alloc(usm__area *a, size_t size, size_t align, void **p)
 {
@@ -99,22 +102,26 @@ static usm_status obtain_unique(usm__area *a, size_t size, size_t align)
     return st;
 }
 
-static usm_status check_pool_limit(usm_pool *pool, size_t size)
+static usm_status reserve(usm_pool *pool, size_t size)
 {
-    uint64_t held = usm_load_relaxed(&pool->reserved);
+    uint64_t held = 0;
 
-    if (pool->maximum_size == 0 ||
-        (size <= pool->maximum_size && held <= pool->maximum_size - size))
+    if (usm__account_count(&pool->reserved, pool->maximum_size, size, &held))
         return USM_OK;
     return usm__fail(USM_E_BUDGET,
                      "%zu bytes more would cross the pool's maximum_size of %zu (it holds %llu)",
                      size, pool->maximum_size, (unsigned long long)held);
 }
 
+/* The padding counts too, but breaks no limit. */
 static void enter_books(usm_pool *pool, usm__area *a)
 {
-    uint64_t now  = usm_add_relaxed(&pool->reserved, (uint64_t)a->driver_size) + a->driver_size;
-    uint64_t peak = usm_load_relaxed(&pool->reserved_peak);
+    uint64_t padding = a->driver_size - a->view.size;
+    uint64_t now     = usm_add_relaxed(&pool->reserved, padding) + padding;
+    uint64_t peak    = usm_load_relaxed(&pool->reserved_peak);
+
+    if (padding)
+        usm__account_pad(a->dev, a->kind, padding);
 
     while (now > peak && !usm_cas_acq_rel(&pool->reserved_peak, &peak, now))
         ;
@@ -128,13 +135,16 @@ usm_status usm__area_take(void *source, size_t size, size_t align, usm_area **ar
 {
     usm_pool  *pool = source;
     usm__area *a;
-    usm_status st = check_pool_limit(pool, size);
+    usm_status st = reserve(pool, size);
 
     if (st != USM_OK)
         return st;
     a = usm__meta_alloc(&area_type);
-    if (!a)
-        return usm__fail(USM_E_NO_MEMORY, "no host memory for an area");
+    if (!a) {
+        st = usm__fail(USM_E_NO_MEMORY, "no host memory for an area");
+        goto err_reserved;
+    }
+    a->view = (usm_area){NULL, 0, NULL};
     a->ctx  = pool->ctx;
     a->pool = pool;
     a->dev  = pool->ctx->devices[pool->index].dev;
@@ -146,8 +156,6 @@ usm_status usm__area_take(void *source, size_t size, size_t align, usm_area **ar
     st = obtain_unique(a, size, align ? align : 1);
     if (st != USM_OK)
         goto err_account;
-    if (a->driver_size != size) /* the padding counts too, but breaks no limit */
-        usm__account_pad(a->dev, a->kind, a->driver_size - size);
     enter_books(pool, a);
     *area = &a->view;
     return USM_OK;
@@ -156,6 +164,8 @@ err_account:
     usm__account_sub(a->dev, a->kind, size);
 err_free:
     usm__meta_free(&area_type, a);
+err_reserved:
+    usm_sub_relaxed(&pool->reserved, (uint64_t)size);
     return st;
 }
 
@@ -167,6 +177,7 @@ void usm__area_give(void *source, usm_area *area)
     usm__mutex_lock(&pool->lock);
     usm_list_remove(&a->link);
     usm__mutex_unlock(&pool->lock);
+    usm__gone_note(a->view.base);
     usm__map_remove(a);
     driver_free(a, a->driver_base, a->driver_size);
     usm__account_sub(a->dev, a->kind, a->driver_size);

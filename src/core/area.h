@@ -42,6 +42,8 @@ void       usm__area_give(void *source, usm_area *area);
 void     usm__account_start(usm_device *dev);
 bool     usm__account_check(const char *text, char *why, size_t why_size);
 uint64_t usm__account_host_reserved(void);
+/* Adds `size` unless that crosses `limit` (0: none); *before is what there was. */
+bool usm__account_count(_Atomic(uint64_t) *count, uint64_t limit, size_t size, uint64_t *before);
 /* USM_E_BUDGET when a limit would be crossed. */
 usm_status usm__account_add(usm_device *dev, usm_kind kind, size_t size);
 void       usm__account_pad(usm_device *dev, usm_kind kind, size_t size); /* no limit */

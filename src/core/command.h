@@ -19,10 +19,24 @@ typedef struct usm__place {
 usm_status usm__place_of(usm_queue *q, const char *what, const void *p, size_t n,
                          usm__place *place);
 
-/* A host task whose event is `ev`; the fn owns `user` from then on. */
-usm_status usm__task_submit(usm_queue *q, usm_task_fn fn, void *user, size_t ndeps,
+/* What a task does.  Exactly one of fn and drop is called, and owns `user`. */
+typedef struct usm__task_body {
+    usm_task_fn fn;
+    void (*drop)(void *user); /* a dependency failed: fn is not to run; or NULL              */
+    void *user;
+} usm__task_body;
+
+/* A host task whose event is `ev`; on failure `user` stays the caller's. */
+usm_status usm__task_submit(usm_queue *q, const usm__task_body *body, size_t ndeps,
                             usm_event *const *deps, usm_event **ev);
 
+/* Checks [p, p + n) of host memory for a command `what`, without a queue.
+ *   USM_E_INVALID_POINTER  freed lately and gone; with USM_VALIDATION any memory that is none */
+usm_status usm__place_host(const char *what, const void *p, size_t n);
+
+/* A marker that waits for its dependencies and for what must come before: also in
+ * an out-of-order queue without any never for all earlier commands. */
+usm_status usm__marker(usm_queue *q, size_t ndeps, void *const *deps, void **ev);
 /* Nothing but dependencies: for empty commands. */
 usm_status usm__submit_nothing(usm_queue *q, size_t ndeps, usm_event *const *deps, usm_event **ev);
 

@@ -118,10 +118,22 @@ static void finish_pools(usm_context *ctx)
     }
 }
 
+static void end_own_queues(usm_context *ctx)
+{
+    for (size_t i = 0; i < ctx->ndevices; i++)
+        for (size_t which = 0; which < 2; which++) {
+            usm_queue *q = usm_swap_acq_rel(&ctx->devices[i].queues[which], NULL);
+
+            if (q)
+                usm__queue_end_own(q);
+        }
+}
+
 void usm__context_unuse(usm_context *ctx)
 {
     if (!usm_ref_drop(&ctx->users))
         return;
+    end_own_queues(ctx);
     finish_pools(ctx);
     if (ctx->programs) /* before the driver's context, which events may keep alive */
         usm__program_cache_clear(ctx->programs);
@@ -308,7 +320,10 @@ usm_status usm_context_from_native(const usm_native_desc *desc, usm_context **ct
                          : !desc->handle  ? "desc->handle"
                                           : "desc->devices");
     if (desc->struct_size < sizeof *desc)
-        return usm__fail(USM_E_ABI, "usm_context_from_native: start with USM_NATIVE_DESC_INIT");
+        return usm__fail(
+            USM_E_ABI,
+            "usm_context_from_native: struct_size is %zu; start with USM_NATIVE_DESC_INIT",
+            desc->struct_size);
     (void)usm__start();
     slot = usm__registry_backend(desc->backend);
     if (!slot)
@@ -326,37 +341,29 @@ usm_status usm_context_from_native(const usm_native_desc *desc, usm_context **ct
 /* The queues of a context that ends are the caller's no more. */
 static void retire_queues(usm_context *ctx)
 {
-    usm_queue *q;
-
-    do {
-        usm_list *it;
-
-        q = NULL;
-        usm__mutex_lock(&ctx->lock);
-        it = ctx->queues.next;
-        if (it != &ctx->queues)
-            q = usm_container_of(it, usm_queue, link);
-        usm__mutex_unlock(&ctx->lock);
-        if (q)
-            usm__queue_retire(q);
-    } while (q);
+    for (usm_queue *q = usm__queue_next(ctx, NULL); q; q = usm__queue_next(ctx, q))
+        usm__queue_retire(q);
 }
 
-void usm_context_destroy(usm_context *ctx)
+void usm__context_end(usm_context *ctx)
 {
-    if (!ctx || usm__handle_check(ctx, USM__MAGIC_CONTEXT) != USM_OK)
-        return;
-    if (ctx->is_default && !usm__is_down()) {
-        usm__warn("usm_context_destroy: the default context is the library's; usm_shutdown() "
-                  "ends it");
-        return;
-    }
     if (!usm__handle_kill(ctx, USM__MAGIC_CONTEXT))
         return;
     if (usm__context_is_inert(ctx))
         return; /* inherited: its driver state is the parent's */
     retire_queues(ctx);
     usm__context_unuse(ctx);
+}
+
+void usm_context_destroy(usm_context *ctx)
+{
+    if (!ctx || usm__handle_check(ctx, USM__MAGIC_CONTEXT) != USM_OK)
+        return;
+    if (ctx->is_default)
+        usm__warn("usm_context_destroy: the default context is the library's; usm_shutdown() "
+                  "ends it");
+    else
+        usm__context_end(ctx);
 }
 
 /* ---- what a context gives ---------------------------------------------------- */
@@ -380,23 +387,16 @@ usm_status usm_context_wait(usm_context *ctx)
 {
     usm_status st = usm__context_check(ctx), first = USM_OK;
 
+    if (st == USM_OK && usm__context_is_inert(ctx))
+        st = usm__fail(USM_E_FORKED, "the context was made before fork(); make one in the child");
     if (st != USM_OK)
         return st;
-    for (size_t i = 0;; i++) {
-        usm_queue *q = NULL;
-        size_t     n = 0;
-
-        usm__mutex_lock(&ctx->lock);
-        USM_LIST_FOREACH(it, &ctx->queues)
-        if (n++ == i)
-            q = usm_container_of(it, usm_queue, link);
-        usm__mutex_unlock(&ctx->lock);
-        if (!q)
-            return first;
-        st = usm_queue_wait(q);
+    for (usm_queue *q = usm__queue_next(ctx, NULL); q; q = usm__queue_next(ctx, q)) {
+        st = usm__queue_finish(q);
         if (st != USM_OK && first == USM_OK)
             first = st;
     }
+    return first;
 }
 
 usm_queue *usm__context_queue(usm_context *ctx, size_t index, usm__own_queue which)
@@ -404,11 +404,10 @@ usm_queue *usm__context_queue(usm_context *ctx, size_t index, usm__own_queue whi
     _Atomic(usm_queue *) *slot = &ctx->devices[index].queues[which];
     usm_queue            *q = usm_load_acquire(slot), *expected = NULL;
 
-    if (q || usm__queue_make(ctx, index, USM_QUEUE_IN_ORDER, &q) != USM_OK)
+    if (q || usm__queue_make_own(ctx, index, &q) != USM_OK)
         return q;
-    q->is_internal = true;
     if (!usm_cas_acq_rel(slot, &expected, q)) {
-        usm__queue_retire(q); /* somebody was faster */
+        usm__queue_end_own(q); /* somebody was faster */
         q = expected;
     }
     return q;
@@ -484,13 +483,11 @@ uint64_t usm__contexts_live_bytes(const usm_device *dev)
     uint64_t sum = 0;
 
     usm__mutex_lock(&all.lock);
-    USM_LIST_FOREACH(it, &all.list)
-    {
+    USM_LIST_FOREACH (it, &all.list) {
         usm_context *ctx = usm_container_of(it, usm_context, all);
 
         usm__mutex_lock(&ctx->lock);
-        USM_LIST_FOREACH(jt, &ctx->pools)
-        {
+        USM_LIST_FOREACH (jt, &ctx->pools) {
             usm_pool *pool = usm_container_of(jt, usm_pool, link);
 
             if (ctx->devices[pool->index].dev == dev && pool->kind != USM_HOST)
@@ -507,22 +504,29 @@ size_t usm__contexts_alive(void)
     size_t n = 0;
 
     usm__mutex_lock(&all.lock);
-    USM_LIST_FOREACH(it, &all.list)
-    n++;
+    USM_LIST_FOREACH (it, &all.list)
+        n++;
     usm__mutex_unlock(&all.lock);
     return n;
 }
 
+/* A list is gone over while its lock is held: taken first, given back last. */
 static void fork_context(usm_context *ctx, usm_fork_phase phase)
 {
-    usm__mutex_fork(&ctx->lock, (int)phase);
-    USM_LIST_FOREACH(it, &ctx->pools)
-    usm__pool_fork(usm_container_of(it, usm_pool, link), phase);
+    if (phase == USM_FORK_PREPARE)
+        usm__mutex_fork(&ctx->lock, (int)phase);
+    USM_LIST_FOREACH (it, &ctx->pools)
+        usm__pool_fork(usm_container_of(it, usm_pool, link), phase);
+    if (phase != USM_FORK_PREPARE)
+        usm__mutex_fork(&ctx->lock, (int)phase);
 }
 
 void usm__contexts_fork(usm_fork_phase phase)
 {
-    usm__mutex_fork(&all.lock, (int)phase);
-    USM_LIST_FOREACH(it, &all.list)
-    fork_context(usm_container_of(it, usm_context, all), phase);
+    if (phase == USM_FORK_PREPARE)
+        usm__mutex_fork(&all.lock, (int)phase);
+    USM_LIST_FOREACH (it, &all.list)
+        fork_context(usm_container_of(it, usm_context, all), phase);
+    if (phase != USM_FORK_PREPARE)
+        usm__mutex_fork(&all.lock, (int)phase);
 }

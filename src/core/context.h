@@ -41,7 +41,7 @@ struct usm_context {
     /* guarded by lock */
     usm__mutex lock;
     usm_list   pools;  /* usm_pool.link                                                */
-    usm_list   queues; /* usm_queue.link                                               */
+    usm_list   queues; /* usm_queue.link; those that end too, until they have          */
     usm_list   all;    /* in the list of all contexts (its own lock)                   */
     /* the program cache has its own lock */
     struct usm__program_cache *programs;
@@ -58,6 +58,8 @@ void usm__context_ref(usm_context *ctx);
 void usm__context_unref(usm_context *ctx);
 void usm__context_use(usm_context *ctx);
 void usm__context_unuse(usm_context *ctx);
+/* The owner's count is given back, whoever the owner is; once. */
+void usm__context_end(usm_context *ctx);
 
 /* Made at first use; NULL and a story. */
 usm_queue *usm__context_queue(usm_context *ctx, size_t index, usm__own_queue which);

@@ -25,7 +25,8 @@ static bool overlap(const void *a, const void *b, size_t n)
 /* ---- through the host: other contexts -------------------------------------------- */
 
 typedef struct far_copy {
-    usm_context *ctx; /* the queue's, counted by users                                     */
+    usm_context *ctx;   /* the queue's, counted by users                                 */
+    usm_context *of[2]; /* of dst and src, counted by users; NULL: host memory           */
     size_t       index;
     char        *dst;
     const char  *src;
@@ -33,10 +34,12 @@ typedef struct far_copy {
 } far_copy;
 
 /* One side of a staged copy: by the driver of p's own context, or by hand. */
-static usm_status move(usm_context *ctx, size_t index, void *dst, const void *src, size_t n,
+static usm_status move(const far_copy *f, void *dst, const void *src, size_t n,
                        const usm__area *area)
 {
+    usm_event  *ev = NULL; /* not the queue's wait, which tells of other copies' failures */
     usm_queue  *q;
+    size_t      index;
     usm__submit s;
     usm_status  st;
 
@@ -44,14 +47,20 @@ static usm_status move(usm_context *ctx, size_t index, void *dst, const void *sr
         memmove(dst, src, n);
         return USM_OK;
     }
-    q = area->ctx == ctx ? usm__context_queue(ctx, index, USM__QUEUE_STAGING)
-                         : usm__context_queue(area->ctx, area->pool->index, USM__QUEUE_STAGING);
+    index = area->ctx == f->ctx ? f->index : area->pool->index;
+    st    = usm__context_probe(area->ctx, index);
+    if (st != USM_OK)
+        return st;
+    q = usm__context_queue(area->ctx, index, USM__QUEUE_STAGING);
     if (!q)
         return usm_last_status();
-    st = usm__submit_begin(&s, q, 0, NULL, NULL);
+    st = usm__submit_begin(&s, q, 0, NULL, &ev);
     if (st == USM_OK)
         st = usm__submit_end(&s, usm__be_copy(q->be, q->native, dst, src, n, USM__SUBMIT_ARGS(&s)));
-    return st == USM_OK ? usm__be_queue_wait(q->be, q->native) : st;
+    if (st == USM_OK)
+        st = usm_event_wait(ev);
+    usm_event_release(ev);
+    return st;
 }
 
 static usm_status far_rows(const far_copy *f, char *stage)
@@ -63,11 +72,22 @@ static usm_status far_rows(const far_copy *f, char *stage)
         for (size_t x = 0; st == USM_OK && x < f->width; x += STAGE_SIZE) {
             size_t n = usm_min_size(STAGE_SIZE, f->width - x);
 
-            st = move(f->ctx, f->index, stage, f->src + y * f->src_pitch + x, n, from);
+            st = move(f, stage, f->src + y * f->src_pitch + x, n, from);
             if (st == USM_OK)
-                st = move(f->ctx, f->index, f->dst + y * f->dst_pitch + x, stage, n, to);
+                st = move(f, f->dst + y * f->dst_pitch + x, stage, n, to);
         }
     return st;
+}
+
+static void far_free(void *user)
+{
+    far_copy *f = user;
+
+    for (int i = 0; i < 2; i++)
+        if (f->of[i])
+            usm__context_unuse(f->of[i]);
+    usm__context_unuse(f->ctx);
+    usm__heap_free(f);
 }
 
 static usm_status far_task(void *user)
@@ -78,28 +98,34 @@ static usm_status far_task(void *user)
         stage ? far_rows(f, stage) : usm__fail(USM_E_NO_MEMORY, "no host memory to stage a copy");
 
     usm__heap_free(stage);
-    usm__context_unuse(f->ctx);
-    usm__heap_free(f);
+    far_free(f);
     return st;
+}
+
+static usm_context *context_of(const usm__place *place)
+{
+    return place->area ? place->area->ctx : NULL;
 }
 
 static usm_status submit_far(usm_queue *q, const far_copy *what, size_t ndeps,
                              usm_event *const *deps, usm_event **ev)
 {
-    far_copy  *f = usm__heap_alloc(sizeof *f);
-    usm_status st;
+    far_copy            *f    = usm__heap_alloc(sizeof *f);
+    const usm__task_body body = {far_task, far_free, f};
+    usm_status           st;
 
     if (!f)
         return usm__fail(USM_E_NO_MEMORY, "no host memory to stage a copy");
     *f       = *what;
     f->ctx   = q->ctx;
     f->index = q->index;
-    usm__context_use(q->ctx);
-    st = usm__task_submit(q, far_task, f, ndeps, deps, ev);
-    if (st != USM_OK) {
-        usm__context_unuse(q->ctx);
-        usm__heap_free(f);
-    }
+    usm__context_use(f->ctx);
+    for (int i = 0; i < 2; i++)
+        if (f->of[i])
+            usm__context_use(f->of[i]);
+    st = usm__task_submit(q, &body, ndeps, deps, ev);
+    if (st != USM_OK)
+        far_free(f);
     return st;
 }
 
@@ -120,41 +146,45 @@ static usm_status copy_twice(usm__submit *s, void *dst, const void *src, void *s
     return usm__be_copy(q->be, q->native, dst, stage, n, USM__SUBMIT_ARGS(s));
 }
 
+static void *alloc_stage(usm_queue *q, usm_kind kind, size_t n)
+{
+    usm_pool *pool = usm__pool_of(q->ctx, q->index, kind);
+
+    return pool ? usm__pool_alloc(pool, 0, n) : NULL;
+}
+
 static usm_status submit_overlapping(usm_queue *q, void *dst, const void *src, size_t n,
                                      const usm__area *area, size_t ndeps, usm_event *const *deps,
                                      usm_event **ev)
 {
-    usm_kind    kind  = area ? area->kind : USM_HOST;
-    usm_pool   *pool  = area ? usm__pool_of(q->ctx, q->index, kind) : NULL;
-    void       *stage = area ? (pool ? usm__pool_alloc(pool, 0, n) : NULL) : usm__heap_alloc(n);
-    void       *done  = NULL;
+    /* Host memory may be another context's, or nobody's: the heap serves all of it. */
+    bool        by_heap = !area || area->kind == USM_HOST;
+    void       *stage   = by_heap ? usm__heap_alloc(n) : alloc_stage(q, area->kind, n);
+    void       *done    = NULL;
     usm__submit s;
     usm_status  st;
 
     if (!stage)
-        return usm__fail(USM_E_NO_MEMORY, "no memory for the %zu bytes of an overlapping copy", n);
+        return by_heap ? usm__fail(USM_E_NO_MEMORY, "no host memory for the %zu bytes of an "
+                                                    "overlapping copy", n)
+                       : usm_last_status();
     st = usm__submit_begin(&s, q, ndeps, deps, ev);
     if (st != USM_OK)
         goto err_stage;
     st = copy_twice(&s, dst, src, stage, n);
-    if (st == USM_OK) {
-        /* An event of its own: the caller may release the command's at any time. */
-        void *last = s.native;
-
-        st = usm__be_marker(q->be, q->native, last ? 1 : 0, last ? &last : NULL, &done);
-    }
-    if (st != USM_OK && usm__be_marker(q->be, q->native, 0, NULL, &done) != USM_OK)
-        (void)usm__be_queue_wait(q->be, q->native); /* the first copy may be running */
+    if (st == USM_OK)
+        done = usm__submit_last(&s);
     st = usm__submit_end(&s, st);
     if (done) {
-        usm__free_after(q->ctx, done, stage, !area);
+        usm__free_after(q->ctx, done, stage, by_heap);
         return st;
     }
+    (void)usm__be_queue_wait(q->be, q->native); /* what was queued uses the memory */
 err_stage:
-    if (area)
-        usm_free(stage);
-    else
+    if (by_heap)
         usm__heap_free(stage);
+    else
+        usm_free(stage);
     return st;
 }
 
@@ -189,7 +219,7 @@ usm_status usm_memcpy(usm_queue *q, void *dst, const void *src, size_t n, size_t
     if (st != USM_OK)
         return st;
     if (to.is_far || from.is_far) {
-        const far_copy f = {NULL, 0, dst, src, n, n, n, 1};
+        const far_copy f = {NULL, {context_of(&to), context_of(&from)}, 0, dst, src, n, n, n, 1};
 
         return submit_far(q, &f, ndeps, deps, ev);
     }
@@ -204,23 +234,32 @@ typedef struct rectangle {
     size_t      dst_pitch, src_pitch, width, height;
 } rectangle;
 
-static usm_status check_2d(usm_queue *q, const rectangle *r, usm__place *to, usm__place *from)
+/* From the first byte of a rectangle to its last, on both sides. */
+static usm_status spans_2d(const rectangle *r, size_t *n_dst, size_t *n_src)
 {
-    size_t     last = r->height - 1, n_dst, n_src;
-    usm_status st;
+    size_t last = r->height - 1;
 
     if (r->dst_pitch < r->width || r->src_pitch < r->width)
         return usm__fail(USM_E_INVALID, "usm_memcpy_2d: a pitch (%zu, %zu) is below the width %zu",
                          r->dst_pitch, r->src_pitch, r->width);
-    if (__builtin_mul_overflow(last, r->dst_pitch, &n_dst) ||
-        __builtin_mul_overflow(last, r->src_pitch, &n_src) ||
-        __builtin_add_overflow(n_dst, r->width, &n_dst) ||
-        __builtin_add_overflow(n_src, r->width, &n_src))
+    if (__builtin_mul_overflow(last, r->dst_pitch, n_dst) ||
+        __builtin_mul_overflow(last, r->src_pitch, n_src) ||
+        __builtin_add_overflow(*n_dst, r->width, n_dst) ||
+        __builtin_add_overflow(*n_src, r->width, n_src))
         return usm__fail(USM_E_SIZE,
                          "usm_memcpy_2d: %zu rows of that pitch exceed the address "
                          "space",
                          r->height);
-    st = usm__place_of(q, "usm_memcpy_2d", r->dst, n_dst, to);
+    return USM_OK;
+}
+
+static usm_status check_2d(usm_queue *q, const rectangle *r, usm__place *to, usm__place *from)
+{
+    size_t     n_dst, n_src;
+    usm_status st = spans_2d(r, &n_dst, &n_src);
+
+    if (st == USM_OK)
+        st = usm__place_of(q, "usm_memcpy_2d", r->dst, n_dst, to);
     if (st == USM_OK)
         st = usm__place_of(q, "usm_memcpy_2d", r->src, n_src, from);
     return st;
@@ -245,7 +284,9 @@ usm_status usm_memcpy_2d(usm_queue *q, void *dst, size_t dst_pitch, const void *
     if (st != USM_OK)
         return st;
     if (to.is_far || from.is_far) {
-        const far_copy f = {NULL, 0, dst, src, dst_pitch, src_pitch, width, height};
+        const far_copy f = {
+            NULL,  {context_of(&to), context_of(&from)}, 0, dst, src, dst_pitch, src_pitch, width,
+            height};
 
         return submit_far(q, &f, ndeps, deps, ev);
     }
@@ -271,8 +312,11 @@ static usm_status queue_for(const void *a, const void *b, usm_queue **q)
             best = areas[i];
     if (!best)
         return USM_OK;
-    if (usm__context_is_inert(best->ctx))
+    if (usm__context_is_inert(best->ctx)) {
+        if (best->kind != USM_DEVICE && usm__backend_can(best->ctx->be, USM_CAP_FORK_MEMORY))
+            return USM_OK; /* a child's own by now */
         return usm__fail(USM_E_FORKED, "the memory was allocated before fork()");
+    }
     *q = best->ctx->is_default && best->pool->index == 0
              ? usm_default_queue()
              : usm__context_queue(best->ctx, best->pool->index, USM__QUEUE_BLOCKING);
@@ -292,14 +336,33 @@ usm_status usm_copy(void *dst, const void *src, size_t n)
     st = queue_for(dst, src, &q);
     if (st != USM_OK)
         return st;
-    if (!q) {
-        memmove(dst, src, n);
-        return USM_OK;
+    if (!q) { /* host memory on both sides */
+        st = usm__place_host("usm_copy", dst, n);
+        if (st == USM_OK)
+            st = usm__place_host("usm_copy", src, n);
+        if (st == USM_OK)
+            memmove(dst, src, n);
+        return st;
     }
     st = usm_memcpy(q, dst, src, n, 0, NULL, &ev);
     if (st == USM_OK)
         st = usm_event_wait(ev);
     usm_event_release(ev);
+    return st;
+}
+
+static usm_status copy_2d_on_host(const rectangle *r)
+{
+    size_t     n_dst, n_src;
+    usm_status st = spans_2d(r, &n_dst, &n_src);
+
+    if (st == USM_OK)
+        st = usm__place_host("usm_copy_2d", r->dst, n_dst);
+    if (st == USM_OK)
+        st = usm__place_host("usm_copy_2d", r->src, n_src);
+    for (size_t y = 0; st == USM_OK && y < r->height; y++)
+        memcpy((char *)r->dst + y * r->dst_pitch, (const char *)r->src + y * r->src_pitch,
+               r->width);
     return st;
 }
 
@@ -320,11 +383,8 @@ usm_status usm_copy_2d(void *dst, size_t dst_pitch, const void *src, size_t src_
     st = queue_for(dst, src, &q);
     if (st != USM_OK)
         return st;
-    if (!q) {
-        for (size_t y = 0; y < height; y++)
-            memcpy((char *)dst + y * dst_pitch, (const char *)src + y * src_pitch, width);
-        return USM_OK;
-    }
+    if (!q)
+        return copy_2d_on_host(&(rectangle){dst, src, dst_pitch, src_pitch, width, height});
     st = usm_memcpy_2d(q, dst, dst_pitch, src, src_pitch, width, height, 0, NULL, &ev);
     if (st == USM_OK)
         st = usm_event_wait(ev);
@@ -346,8 +406,10 @@ usm_status usm_set(void *dst, int value, size_t n)
     if (st != USM_OK)
         return st;
     if (!q) {
-        memset(dst, value, n);
-        return USM_OK;
+        st = usm__place_host("usm_set", dst, n);
+        if (st == USM_OK)
+            memset(dst, value, n);
+        return st;
     }
     st = usm_memset(q, dst, value, n, 0, NULL, &ev);
     if (st == USM_OK)

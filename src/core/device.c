@@ -15,7 +15,8 @@
 /* The devices found so far, and what to say when there are none. */
 typedef struct found {
     const usm__selector *sel;
-    bool                 unique; /* a physical device once                              */
+    bool                 unique;    /* a physical device once                              */
+    bool                 no_memory; /* something was not listed for want of it          */
     size_t               n;
     usm_device          *list[LIST_MAX];
     char                 excluded[160], note[320];
@@ -81,8 +82,8 @@ static void add_by_index(found *f, const usm__selector_device *want, usm_device 
                          size_t n, size_t level)
 {
     for (size_t i = 0; i < n; i++) {
-        usm_device *const *parts;
-        size_t             nparts;
+        usm_device *const *parts  = NULL;
+        size_t             nparts = 0;
 
         if (want->index[level] != USM__SELECTOR_STAR && want->index[level] != i)
             continue;
@@ -90,7 +91,8 @@ static void add_by_index(found *f, const usm__selector_device *want, usm_device 
             add(f, devs[i]);
             continue;
         }
-        nparts = usm__registry_parts(devs[i], &parts);
+        if (usm__registry_parts(devs[i], &parts, &nparts) != USM_OK)
+            f->no_memory = true;
         if (nparts == 0)
             snprintf(f->note, sizeof f->note, "; %s has no sub-devices%s", devs[i]->term,
                      strcmp(devs[i]->be->name, "level_zero") == 0
@@ -131,6 +133,8 @@ static void add_of_all(found *f, const usm__selector_device *want)
         for (size_t i = 0; i < n && i < 16; i++)
             if (usm__registry_backend(slots[i]->name))
                 add_of_backend(f, &typed, slots[i]);
+            else if (usm_last_status() == USM_E_NO_MEMORY)
+                f->no_memory = true;
     }
 }
 
@@ -162,10 +166,10 @@ static usm_status nothing_left(const found *f, const char *origin, const char *t
     for (size_t i = 0; i < n && i < 16; i++)
         for (size_t d = 0; slots[i]->ok && d < slots[i]->ndevices; d++)
             append_text(there, sizeof there, slots[i]->devices[d]->term);
-    return usm__fail(USM_E_NO_DEVICE,
-                     "%s=\"%s\" leaves no device%s%s%s; there are: %s (see usm-info)", origin, text,
-                     f->excluded[0] ? ", it excluded " : "", f->excluded, f->note,
-                     there[0] ? there : "none");
+    return usm__fail(
+        USM_E_NO_DEVICE, "%s=\"%s\" leaves no device%s%s%s; there %s%s (see usm-info%s)", origin,
+        text, f->excluded[0] ? ", it excluded " : "", f->excluded, f->note,
+        there[0] ? "are: " : "is none in its backends", there, there[0] ? "" : " --doctor");
 }
 
 static usm_status select_devices(const char *origin, const char *text, bool unique,
@@ -190,6 +194,8 @@ static usm_status select_devices(const char *origin, const char *text, bool uniq
     f->sel    = sel;
     f->unique = unique;
     st        = collect(f);
+    if (st == USM_OK && f->no_memory)
+        st = usm__fail(USM_E_NO_MEMORY, "no memory to list the devices of %s=\"%s\"", origin, text);
     if (st == USM_OK && f->n == 0)
         st = nothing_left(f, origin, text);
     if (st != USM_OK)

@@ -157,21 +157,31 @@ usm_status usm_event_create(usm_context *ctx, usm_event **ev)
     return USM_OK;
 }
 
-usm_status usm_event_signal(usm_event *ev, usm_status status)
+usm_status usm__event_end(usm_event *ev, usm_status status)
 {
-    int        no = 0;
-    usm_status st = usm__event_check(ev);
+    int no = 0;
 
-    if (st != USM_OK)
-        return st;
-    if (!ev->is_user)
-        return usm__fail(USM_E_INVALID, "only events of usm_event_create() are signalled by hand");
-    if (status > 0 || status == USM_E_NOT_READY)
-        return usm__fail(USM_E_INVALID, "%d is no end: USM_OK, or a failure", (int)status);
     if (!usm_cas_acq_rel(&ev->signalled, &no, 1))
         return usm__fail(USM_E_INVALID, "the event %p was signalled before", (void *)ev);
     usm_store_release(&ev->status, (int)status);
     return usm__be_event_signal(ev->ctx->be, ev->native, status);
+}
+
+usm_status usm_event_signal(usm_event *ev, usm_status status)
+{
+    usm_status st = usm__event_check(ev);
+
+    if (st != USM_OK)
+        return st;
+    if (!ev->is_user || ev->is_task)
+        return usm__fail(USM_E_INVALID, "only events of usm_event_create() are signalled by hand");
+    if (status > 0 || status == USM_E_NOT_READY)
+        return usm__fail(
+            USM_E_INVALID,
+            "usm_event_signal: %d is no result; pass USM_OK or a failure (USM_E_*, but "
+            "not USM_E_NOT_READY)",
+            (int)status);
+    return usm__event_end(ev, status);
 }
 
 /* ---- asking and waiting -------------------------------------------------------------- */
@@ -256,7 +266,8 @@ usm_status usm_event_profiling(usm_event *ev, usm_profiling *times)
                          times ? "has a wrong struct_size" : "is NULL");
     if (!ev->has_times)
         return usm__fail(USM_E_NOT_SUPPORTED,
-                         "the event has no times: create its queue with USM_QUEUE_PROFILING");
+                         "the event has no times: those of commands on queues with "
+                         "USM_QUEUE_PROFILING have; user events and host tasks have none");
     st = usm__be_event_query(ev->ctx->be, ev->native);
     if (st == USM_E_NOT_READY)
         return usm__fail(USM_E_NOT_READY, "the command is not complete yet; wait for its event");

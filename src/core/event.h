@@ -10,7 +10,8 @@ struct usm_event {
     usm__magic_word   magic;
     usm_context      *ctx;    /* counted by refs                                       */
     void             *native; /* the backend's, one reference                          */
-    bool              is_user;
+    bool              is_user; /* completed by usm__event_end()                          */
+    bool              is_task; /* and that by a host task alone                        */
     bool              has_times;
     _Atomic(uint32_t) refs;
     _Atomic(int)      signalled; /* user events: 1 once usm_event_signal was accepted   */
@@ -24,6 +25,8 @@ usm_status usm__event_check(usm_event *ev);
 usm_event *usm__event_new(usm_context *ctx);
 void       usm__event_publish(usm_event *ev, void *native, bool has_times);
 void       usm__event_discard(usm_event *ev);
+/* Completes a user event, or a host task's.   USM_E_INVALID  it was before */
+usm_status usm__event_end(usm_event *ev, usm_status status);
 
 /* A call for when a native event completes; embedded in its user's struct. */
 typedef struct usm__completion {
@@ -35,7 +38,8 @@ typedef struct usm__completion {
 } usm__completion;
 
 /* Runs fn on the executor once `native` is complete.  The caller keeps `native`
- * alive until then (fn usually releases it). */
+ * alive until then (fn usually releases it).  Cannot fail after a successful
+ * usm__executor_reserve(). */
 usm_status usm__completion_arm(usm__completion *c, const usm__backend *be, void *native,
                                void (*fn)(usm__completion *c));
 

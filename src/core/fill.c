@@ -30,7 +30,7 @@ static bool driver_can(const usm_queue *q, const fill_spec *f, const usm__place 
 {
     size_t most = q->dev->desc.max_fill_pattern;
 
-    if (!place->area || place->is_far)
+    if (!place->area || place->area->ctx != q->ctx)
         return false; /* drivers crash on memory that is not their own */
     if (most == SIZE_MAX)
         return true;
@@ -86,14 +86,15 @@ static usm_status fill_by_copies(usm_queue *q, const fill_spec *f, size_t ndeps,
         return st;
     }
     st = copy_doubling(&s, f, seed, n);
-    /* Whatever was queued reads the seed: it goes after that. */
-    if (usm__be_marker(q->be, q->native, 0, NULL, &done) != USM_OK)
-        (void)usm__be_queue_wait(q->be, q->native);
+    if (st == USM_OK)
+        done = usm__submit_last(&s);
     st = usm__submit_end(&s, st);
-    if (done)
+    if (done) {
         usm__free_after(q->ctx, done, seed, true);
-    else
-        usm__heap_free(seed);
+        return st;
+    }
+    (void)usm__be_queue_wait(q->be, q->native); /* what was queued uses the memory */
+    usm__heap_free(seed);
     return st;
 }
 
@@ -118,6 +119,14 @@ typedef struct far_fill {
     char         pattern[]; /* a copy */
 } far_fill;
 
+static void far_free(void *user)
+{
+    far_fill *far = user;
+
+    usm__context_unuse(far->ctx);
+    usm__heap_free(far);
+}
+
 static usm_status far_task(void *user)
 {
     far_fill  *far = user;
@@ -130,8 +139,7 @@ static usm_status far_task(void *user)
     if (st == USM_OK)
         st = usm_event_wait(ev);
     usm_event_release(ev);
-    usm__context_unuse(far->ctx);
-    usm__heap_free(far);
+    far_free(far);
     return st;
 }
 
@@ -148,11 +156,9 @@ static usm_status fill_far(usm_queue *q, const fill_spec *f, const usm__area *ar
     far->index = area->pool->index;
     memcpy(far->pattern, f->pattern, f->pattern_size);
     usm__context_use(far->ctx);
-    st = usm__task_submit(q, far_task, far, ndeps, deps, ev);
-    if (st != USM_OK) {
-        usm__context_unuse(far->ctx);
-        usm__heap_free(far);
-    }
+    st = usm__task_submit(q, &(usm__task_body){far_task, far_free, far}, ndeps, deps, ev);
+    if (st != USM_OK)
+        far_free(far);
     return st;
 }
 

@@ -26,7 +26,7 @@ usm_status usm__handle_refuse(const void *h, usm__magic want)
         return usm__fail(USM_E_INVALID_HANDLE, "the %s %p was destroyed; do not use it after that",
                          name, h);
     if ((found & 0xffffff00u) == ((uint32_t)USM__MAGIC_DEVICE & 0xffffff00u))
-        return usm__fail(USM_E_INVALID_HANDLE, "%p is a %s where a %s is needed", h,
-                         object_name((usm__magic)found), name);
+        return usm__fail(USM_E_INVALID_HANDLE, "%p is a %s where %s %s is needed", h,
+                         object_name((usm__magic)found), name[0] == 'e' ? "an" : "a", name);
     return usm__fail(USM_E_INVALID_HANDLE, "%p is no %s of libusm", h, name);
 }

@@ -8,6 +8,8 @@ static usm_status check_hint(usm_queue *q, const char *what, const void *p, size
 {
     usm_status st = usm__queue_check(q);
 
+    if (st == USM_OK && n == 0)
+        return USM_OK; /* only its dependencies, wherever p points */
     if (st == USM_OK)
         st = usm__place_of(q, what, p, n, place);
     if (st == USM_OK && !place->area && !usm_device_has(q->dev, USM_ASPECT_USM_SYSTEM_ALLOCATIONS))

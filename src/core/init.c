@@ -157,7 +157,8 @@ void usm_shutdown(void)
     usm__mutex_unlock(&lib.lock);
     if (q)
         usm__queue_retire(q);
-    usm_context_destroy(ctx);
+    if (ctx)
+        usm__context_end(ctx);
 }
 
 /* Under the lock. */

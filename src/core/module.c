@@ -63,7 +63,7 @@ static bool place(size_t i, char *out, size_t size)
            snprintf(out, size, "%s%s", own, beside[i]) < (int)size;
 }
 
-static usm_status load(const char *what, char *path, void **entry)
+static usm_status load(const char *what, const char *path, void **entry)
 {
     char  why[512] = "", symbol[64];
     void *module   = usm__os_dlopen(path, why, sizeof why);
@@ -88,14 +88,13 @@ usm_status usm__module_load(const char *what, const char *name, char *path, size
         snprintf(file, sizeof file, "%s/libusm_%s_%s.so", folder, what, name);
         if (access(file, F_OK) == 0) {
             snprintf(path, path_size, "%s", file);
-            return load(what, path, entry);
+            return load(what, file, entry); /* path may be cut */
         }
         if (used < sizeof looked)
             used += (size_t)snprintf(looked + used, sizeof looked - used, "%s%s", used ? ", " : "",
                                      folder);
     }
     return usm__fail(USM_E_NO_BACKEND,
-                     "there is no %s %s: libusm_%s_%s.so is not in %s; install it or set "
-                     "USM_PLUGIN_PATH",
-                     what, name, what, name, looked);
+                     "there is no libusm_%s_%s.so in %s; install it or set USM_PLUGIN_PATH", what,
+                     name, looked);
 }

@@ -4,6 +4,7 @@
 #include "base/os.h"
 #include "base/settings.h"
 #include "core/command.h"
+#include "core/init.h"
 #include "core/pool.h"
 
 #include <limits.h>
@@ -11,8 +12,8 @@
 #include <unistd.h>
 
 /* Whether every page of [p, p + n) is mapped: mincore() answers ENOMEM if not.
- * Asked of pointers that are suspect (freed lately) and, with USM_VALIDATION, of
- * all host memory. */
+ * Asked of pointers that are suspect (freed lately), after usm_shutdown(), which
+ * took memory away, and with USM_VALIDATION of all host memory. */
 static bool is_mapped(const void *p, size_t n)
 {
     uintptr_t     page = (uintptr_t)sysconf(_SC_PAGESIZE);
@@ -45,14 +46,19 @@ static bool is_validating(void)
     return (last & 1) != 0;
 }
 
-static usm_status check_host(const char *what, const void *p, size_t n)
+usm_status usm__place_host(const char *what, const void *p, size_t n)
 {
-    bool suspect = usm__freed_lately(p);
+    bool suspect = usm__gone_lately(p), down = usm__is_down();
 
-    if ((suspect || is_validating()) && !is_mapped(p, n))
+    if (suspect && down)
+        return usm__fail(USM_E_SHUTDOWN,
+                         "%s: %p was freed or went with usm_shutdown(); use memory before that",
+                         what, p);
+    if ((suspect || down || is_validating()) && !is_mapped(p, n))
         return usm__fail(USM_E_INVALID_POINTER, "%s: %p %s", what, p,
-                         suspect ? "was freed; use it before usm_free()"
-                                 : "is no memory of this process");
+                         suspect
+                             ? "was freed, by usm_free() or with its context; use it before that"
+                             : "is no memory of this process any more, or never was");
     return USM_OK;
 }
 
@@ -83,30 +89,35 @@ usm_status usm__place_of(usm_queue *q, const char *what, const void *p, size_t n
     place->area    = area;
     place->is_far  = area && area->ctx != q->ctx && area->kind != USM_HOST;
     place->is_ours = !place->is_far;
-    return area ? check_block(what, area, p, n) : check_host(what, p, n);
+    return area ? check_block(what, area, p, n) : usm__place_host(what, p, n);
+}
+
+usm_status usm__marker(usm_queue *q, size_t ndeps, void *const *deps, void **ev)
+{
+    void      *done = NULL;
+    usm_status st;
+
+    if (ndeps > 0 || usm__queue_in_order(q))
+        return usm__be_marker(q->be, q->native, ndeps, deps, ev);
+    /* Without dependencies it would wait for the whole queue: it gets one that is met. */
+    st = usm__be_event_create_user(q->be, q->ctx->native, &done);
+    if (st != USM_OK)
+        return st;
+    st = usm__be_event_signal(q->be, done, USM_OK);
+    if (st == USM_OK)
+        st = usm__be_marker(q->be, q->native, 1, &done, ev);
+    usm__be_event_release(q->be, done);
+    return st;
 }
 
 usm_status usm__submit_nothing(usm_queue *q, size_t ndeps, usm_event *const *deps, usm_event **ev)
 {
     usm__submit s;
-    usm_status  st;
-    void       *gate = NULL;
+    usm_status  st = usm__submit_begin(&s, q, ndeps, deps, ev);
 
-    st = usm__submit_begin(&s, q, ndeps, deps, ev);
     if (st != USM_OK)
         return st;
-    if (s.deps.n == 0 && !usm__queue_in_order(q)) {
-        /* A marker without dependencies would wait for the whole queue. */
-        st = usm__be_event_create_user(q->be, q->ctx->native, &gate);
-        if (st == USM_OK)
-            st = usm__be_event_signal(q->be, gate, USM_OK);
-        if (st == USM_OK)
-            st = usm__be_marker(q->be, q->native, 1, &gate, s.want ? &s.native : NULL);
-        if (gate)
-            usm__be_event_release(q->be, gate);
-        return usm__submit_end(&s, st);
-    }
-    return usm__submit_end(&s, usm__be_marker(q->be, q->native, USM__SUBMIT_ARGS(&s)));
+    return usm__submit_end(&s, usm__marker(q, USM__SUBMIT_ARGS(&s)));
 }
 
 typedef struct late_free {

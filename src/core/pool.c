@@ -196,6 +196,13 @@ static void publish(usm_pool *pool)
     usm__mutex_unlock(&pool->ctx->lock);
 }
 
+static void withdraw(usm_pool *pool)
+{
+    usm__mutex_lock(&pool->ctx->lock);
+    usm_list_remove(&pool->link);
+    usm__mutex_unlock(&pool->ctx->lock);
+}
+
 usm_status usm_pool_create(usm_context *ctx, usm_device *dev, usm_kind kind,
                            const usm_pool_desc *desc, usm_pool **pool)
 {
@@ -211,7 +218,8 @@ usm_status usm_pool_create(usm_context *ctx, usm_device *dev, usm_kind kind,
         desc = &defaults;
     if (!pool || desc->struct_size < sizeof *desc)
         return usm__fail(pool ? USM_E_ABI : USM_E_INVALID, "usm_pool_create: %s",
-                         pool ? "start with USM_POOL_DESC_INIT" : "pool is NULL");
+                         pool ? "struct_size is too small; start with USM_POOL_DESC_INIT"
+                              : "pool is NULL");
     if (desc->min_align && (!usm_is_pow2(desc->min_align) || desc->min_align > USM_MAX_ALIGNMENT))
         return usm__fail(USM_E_ALIGNMENT, "min_align %zu is no power of two up to 2 MiB",
                          desc->min_align);
@@ -238,10 +246,10 @@ usm_pool *usm__pool_of(usm_context *ctx, size_t index, usm_kind kind)
     if (pool || make_pool(ctx, index, kind, &desc, &pool) != USM_OK)
         return pool;
     pool->is_default = true;
-    if (usm_cas_acq_rel(slot, &expected, pool)) {
-        publish(pool);
+    publish(pool); /* before anybody uses it: fork() goes by the list */
+    if (usm_cas_acq_rel(slot, &expected, pool))
         return pool;
-    }
+    withdraw(pool); /* somebody was faster */
     usm__pool_finish(pool);
     return expected;
 }
@@ -298,9 +306,7 @@ void usm_pool_destroy(usm_pool *pool)
     }
     if (usm__pool_check(pool) != USM_OK || !usm__handle_kill(pool, USM__MAGIC_POOL))
         return;
-    usm__mutex_lock(&pool->ctx->lock);
-    usm_list_remove(&pool->link);
-    usm__mutex_unlock(&pool->ctx->lock);
+    withdraw(pool);
     usm__pool_finish(pool);
 }
 
@@ -388,6 +394,8 @@ static void free_of_pool(usm_pool *pool, void *p, const size_t *size)
         usm__freed_note(p);
         usm__hook_block("block_free", p, *size);
         st = pool->ops->free_sized(pool->impl, &area->view, p, *size);
+        if (st != USM_OK && st != USM_E_DOUBLE_FREE)
+            usm__freed_forget(p);
     } else {
         st = usm__pool_free(area, p);
     }
@@ -491,11 +499,23 @@ void usm__freed_note(const void *p)
 
 void usm__freed_forget(const void *p)
 {
-    if (usm_load_relaxed(freed_slot(p)) == (uintptr_t)p)
+    if (usm__gone_lately(p))
         usm_store_relaxed(freed_slot(p), (uintptr_t)0);
 }
 
 bool usm__freed_lately(const void *p)
 {
     return p && usm_load_relaxed(freed_slot(p)) == (uintptr_t)p;
+}
+
+/* Areas are aligned: an odd entry is one that went with its pool or context. */
+void usm__gone_note(const void *base)
+{
+    if (!usm__freed_lately(base))
+        usm_store_relaxed(freed_slot(base), (uintptr_t)base | 1);
+}
+
+bool usm__gone_lately(const void *p)
+{
+    return p && (usm_load_relaxed(freed_slot(p)) | 1) == ((uintptr_t)p | 1);
 }

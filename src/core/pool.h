@@ -37,5 +37,9 @@ void     usm__pool_fork(usm_pool *pool, usm_fork_phase phase);
 void usm__freed_note(const void *p);
 void usm__freed_forget(const void *p);
 bool usm__freed_lately(const void *p);
+/* The same for areas that are given back: gone_lately() is also true of blocks
+ * that nobody freed and that went with their pool or context. */
+void usm__gone_note(const void *base);
+bool usm__gone_lately(const void *p);
 
 #endif

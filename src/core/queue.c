@@ -4,7 +4,8 @@
  * Commands of one submission stay together in an in-order queue: it has a lock,
  * which is held around the backend's calls.  A queue that is destroyed with work
  * in flight keeps counting as a user of its context until its last command has
- * ended, so that memory outlives the commands that use it. */
+ * ended, so that memory outlives the commands that use it; and it stays in the
+ * context's list, so that usm_context_wait() waits for it. */
 #include "core/queue.h"
 
 #include "base/inline/bits.h"
@@ -42,15 +43,18 @@ static usm_queue *new_queue(usm_context *ctx, size_t index, uint32_t flags)
     q->flags = flags;
     usm__mutex_init(&q->lock, USM__RANK_QUEUE, "queue");
     usm_list_init(&q->link);
+    usm_store_relaxed(&q->refs, 1u);
     return q;
 }
 
 static void publish(usm_queue *q, usm_queue **out)
 {
-    usm__context_use(q->ctx);
-    usm__mutex_lock(&q->ctx->lock);
-    usm_list_append(&q->ctx->queues, &q->link);
-    usm__mutex_unlock(&q->ctx->lock);
+    if (!q->is_own) {
+        usm__context_use(q->ctx);
+        usm__mutex_lock(&q->ctx->lock);
+        usm_list_append(&q->ctx->queues, &q->link);
+        usm__mutex_unlock(&q->ctx->lock);
+    }
     usm_store_release(&q->magic, (uint32_t)USM__MAGIC_QUEUE);
     *out = q;
 }
@@ -61,7 +65,7 @@ static void discard(usm_queue *q)
     usm__meta_free(&queue_type, q);
 }
 
-usm_status usm__queue_make(usm_context *ctx, size_t index, uint32_t flags, usm_queue **out)
+static usm_status make(usm_context *ctx, size_t index, uint32_t flags, bool is_own, usm_queue **out)
 {
     usm_queue *q;
     usm_status st;
@@ -71,12 +75,23 @@ usm_status usm__queue_make(usm_context *ctx, size_t index, uint32_t flags, usm_q
     q = new_queue(ctx, index, flags);
     if (!q)
         return USM_E_NO_MEMORY;
+    q->is_internal = q->is_own = is_own;
     st = usm__be_queue_create(ctx->be, ctx->native, q->dev->desc.handle, flags, &q->native);
     if (st == USM_OK)
         publish(q, out);
     else
         discard(q);
     return st;
+}
+
+usm_status usm__queue_make(usm_context *ctx, size_t index, uint32_t flags, usm_queue **out)
+{
+    return make(ctx, index, flags, false, out);
+}
+
+usm_status usm__queue_make_own(usm_context *ctx, size_t index, usm_queue **out)
+{
+    return make(ctx, index, USM_QUEUE_IN_ORDER, true, out);
 }
 
 static usm_status check_flags(const usm_device *dev, uint32_t flags)
@@ -111,7 +126,8 @@ usm_status usm_queue_create(usm_context *ctx, usm_device *dev, const usm_queue_d
         desc = &defaults;
     if (!q || desc->struct_size < sizeof *desc)
         return usm__fail(q ? USM_E_ABI : USM_E_INVALID, "usm_queue_create: %s",
-                         q ? "start with USM_QUEUE_DESC_INIT" : "q is NULL");
+                         q ? "struct_size is too small; start with USM_QUEUE_DESC_INIT"
+                           : "q is NULL");
     st = check_flags(ctx->devices[index].dev, desc->flags);
     return st == USM_OK ? usm__queue_make(ctx, index, desc->flags, q) : st;
 }
@@ -158,13 +174,52 @@ usm_status usm_queue_from_native(usm_context *ctx, void *handle, usm_ownership o
 
 /* ---- end ------------------------------------------------------------------------------ */
 
-static void gone(usm_queue *q)
+static void unref(usm_queue *q)
 {
-    usm_context *ctx = q->ctx;
+    usm_context *ctx    = q->ctx;
+    bool         is_own = q->is_own;
 
-    usm__mutex_fini(&q->lock);
-    usm__meta_free(&queue_type, q);
-    usm__context_unuse(ctx);
+    if (!usm_ref_drop(&q->refs))
+        return;
+    if (!is_own) {
+        usm__mutex_lock(&ctx->lock);
+        usm_list_remove(&q->link);
+        usm__mutex_unlock(&ctx->lock);
+    }
+    if (q->probe)
+        usm__be_event_release(q->be, q->probe);
+    usm__be_queue_destroy(q->be, q->native);
+    discard(q);
+    if (!is_own)
+        usm__context_unuse(ctx);
+}
+
+/* False when the last reference is being given back. */
+static bool ref(usm_queue *q)
+{
+    uint32_t n = usm_load_relaxed(&q->refs);
+
+    while (n != 0)
+        if (usm_cas_acq_rel(&q->refs, &n, n + 1))
+            return true;
+    return false;
+}
+
+usm_queue *usm__queue_next(usm_context *ctx, usm_queue *q)
+{
+    usm_queue *next = NULL;
+
+    usm__mutex_lock(&ctx->lock);
+    for (usm_list *it = q ? q->link.next : ctx->queues.next; it != &ctx->queues && !next;
+         it           = it->next) {
+        next = usm_container_of(it, usm_queue, link);
+        if (!ref(next))
+            next = NULL;
+    }
+    usm__mutex_unlock(&ctx->lock);
+    if (q)
+        unref(q);
+    return next;
 }
 
 static void last_command_ended(usm__completion *c)
@@ -172,7 +227,7 @@ static void last_command_ended(usm__completion *c)
     usm_queue *q = usm_container_of(c, usm_queue, last);
 
     usm__be_event_release(q->be, c->native);
-    gone(q);
+    unref(q);
 }
 
 /* An event for the end of all that was submitted; NULL when all has ended. */
@@ -180,9 +235,12 @@ static void *last_event(usm_queue *q)
 {
     void *ev = NULL;
 
-    if ((usm_load_relaxed(&q->submitted) == 0 && !usm_load_relaxed(&q->is_shared)) ||
-        usm__be_marker(q->be, q->native, 0, NULL, &ev) != USM_OK)
+    if (usm_load_relaxed(&q->submitted) == 0 && !usm_load_relaxed(&q->is_shared))
         return NULL;
+    if (usm__be_marker(q->be, q->native, 0, NULL, &ev) != USM_OK) {
+        (void)usm__be_queue_wait(q->be, q->native); /* memory must not go before */
+        return NULL;
+    }
     if (usm__be_event_query(q->be, ev) == USM_E_NOT_READY)
         return ev;
     usm__be_event_release(q->be, ev);
@@ -193,24 +251,22 @@ void usm__queue_retire(usm_queue *q)
 {
     void *ev;
 
-    if (!usm__handle_kill(q, USM__MAGIC_QUEUE))
-        return;
-    usm__mutex_lock(&q->ctx->lock);
-    usm_list_remove(&q->link);
-    usm__mutex_unlock(&q->ctx->lock);
-    if (usm__context_is_inert(q->ctx))
-        return; /* the parent's */
+    if (!usm__handle_kill(q, USM__MAGIC_QUEUE) || usm__context_is_inert(q->ctx))
+        return; /* or the parent's */
     ev = last_event(q);
-    if (q->probe)
-        usm__be_event_release(q->be, q->probe);
-    usm__be_queue_destroy(q->be, q->native);
     if (!ev) {
-        gone(q);
+        unref(q);
     } else if (usm__completion_arm(&q->last, q->be, ev, last_command_ended) != USM_OK) {
         (void)usm__be_event_wait(q->be, ev); /* no thread to be had: wait here */
         usm__be_event_release(q->be, ev);
-        gone(q);
+        unref(q);
     }
+}
+
+void usm__queue_end_own(usm_queue *q)
+{
+    if (usm__handle_kill(q, USM__MAGIC_QUEUE))
+        unref(q);
 }
 
 void usm_queue_destroy(usm_queue *q)
@@ -232,18 +288,21 @@ static void note_ended(usm_queue *q, uint64_t n)
         usm_store_relaxed(&q->ended, n);
 }
 
-usm_status usm_queue_wait(usm_queue *q)
+usm_status usm__queue_finish(usm_queue *q)
 {
-    usm_status st = usm__queue_check(q);
-    uint64_t   n;
+    uint64_t   n  = usm_load_acquire(&q->submitted);
+    usm_status st = usm__be_queue_wait(q->be, q->native);
 
-    if (st != USM_OK)
-        return st;
-    n  = usm_load_acquire(&q->submitted);
-    st = usm__be_queue_wait(q->be, q->native);
     if (st != USM_E_NO_MEMORY) /* whatever became of the commands, they have ended */
         note_ended(q, n);
     return st;
+}
+
+usm_status usm_queue_wait(usm_queue *q)
+{
+    usm_status st = usm__queue_check(q);
+
+    return st == USM_OK ? usm__queue_finish(q) : st;
 }
 
 static void drop_probe(usm_queue *q)
@@ -402,5 +461,14 @@ void usm__submit_chain(usm__submit *s)
 
 void usm__submit_want(usm__submit *s, bool is_last)
 {
-    s->want = is_last ? s->out != NULL || s->q->ctx->on_error != NULL : !usm__queue_in_order(s->q);
+    s->want = !is_last || s->out != NULL || s->q->ctx->on_error != NULL;
+}
+
+void *usm__submit_last(usm__submit *s)
+{
+    usm_queue *q    = s->q;
+    void      *done = NULL;
+
+    (void)usm__be_marker(q->be, q->native, s->native ? 1 : 0, s->native ? &s->native : NULL, &done);
+    return done;
 }

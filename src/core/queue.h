@@ -13,8 +13,10 @@ struct usm_queue {
     size_t              index; /* of the device in the context                         */
     usm_device         *dev;
     uint32_t            flags;
-    bool                is_internal; /* the library's own: not the caller's to destroy  */
-    usm_list            link;        /* in ctx->queues                                 */
+    bool                is_internal; /* the library's: not the caller's to destroy     */
+    bool                is_own;      /* the context's: it ends with it, in no list      */
+    _Atomic(uint32_t)   refs;        /* the owner, who waits for it, its last command   */
+    usm_list            link;        /* in ctx->queues, until the last reference        */
     usm__mutex          lock;        /* in-order queues: commands of several parts stay together */
     _Atomic(uint64_t)   submitted;   /* commands                                          */
     _Atomic(uint64_t)   ended;       /* as many of them are known to have ended           */
@@ -29,9 +31,17 @@ static inline bool usm__queue_in_order(const usm_queue *q)
 {
     return (q->flags & USM_QUEUE_OUT_OF_ORDER) == 0;
 }
-/* Creation with flags; internal queues are the core's. */
 usm_status usm__queue_make(usm_context *ctx, size_t index, uint32_t flags, usm_queue **q);
+/* The context's own, in order.  It does not count as a user of its context, which
+ * ends it when the last user has gone: work in flight may need it until then. */
+usm_status usm__queue_make_own(usm_context *ctx, size_t index, usm_queue **q);
+void       usm__queue_end_own(usm_queue *q);
 void       usm__queue_retire(usm_queue *q);
+/* Goes over the queues of a context, those that end included: the one behind `q`
+ * (NULL: the first) with a reference; q's is given back. */
+usm_queue *usm__queue_next(usm_context *ctx, usm_queue *q);
+/* Waits for all that was submitted; the caller keeps q alive. */
+usm_status usm__queue_finish(usm_queue *q);
 
 /* One submission: begin checks queue and dependencies and locks an in-order
  * queue; any number of backend commands follow; end unlocks, releases the
@@ -61,9 +71,12 @@ usm_status usm__submit_begin(usm__submit *s, usm_queue *q, size_t ndeps, usm_eve
 usm_status usm__submit_end(usm__submit *s, usm_status status);
 
 /* Several commands in one submission: before each, _want says whether it is the
- * last (in an out-of-order queue the others need events too); between two, _chain
- * makes the next depend on the one before. */
+ * last; between two, _chain makes the next depend on the one before.  So also in an
+ * in-order queue: there a failure stops only what depends on it. */
 void usm__submit_want(usm__submit *s, bool is_last);
 void usm__submit_chain(usm__submit *s);
+/* A native event for the end of the last command, which is queued: of its own, as the
+ * caller may release the command's at any time.  NULL when it cannot be made. */
+void *usm__submit_last(usm__submit *s);
 
 #endif

@@ -152,18 +152,23 @@ static usm_status make_devices(usm__backend *be, usm_device *parent, list_fn *li
     return USM_OK;
 }
 
-size_t usm__registry_parts(usm_device *dev, usm_device *const **parts)
+usm_status usm__registry_parts(usm_device *dev, usm_device *const **parts, size_t *n)
 {
+    usm_status st = USM_OK;
+
     if (!usm_load_acquire(&dev->parted)) {
         usm__mutex_lock(&reg.lock);
-        if (!usm_load_acquire(&dev->parted) && dev->depth < 2 && dev->desc.sub_devices > 0 &&
-            make_devices(dev->be, dev, list_parts, &dev->parts, &dev->nparts) != USM_OK)
-            dev->nparts = 0;
-        usm_store_release(&dev->parted, true);
+        if (!usm_load_acquire(&dev->parted) && dev->depth < 2 && dev->desc.sub_devices > 0)
+            st = make_devices(dev->be, dev, list_parts, &dev->parts, &dev->nparts);
+        if (st != USM_E_NO_MEMORY) /* that may be better next time */
+            usm_store_release(&dev->parted, true);
         usm__mutex_unlock(&reg.lock);
     }
+    if (st == USM_E_NO_MEMORY)
+        return st;
     *parts = dev->parts;
-    return dev->nparts;
+    *n     = dev->nparts; /* none, too, when the driver would not list them */
+    return USM_OK;
 }
 
 static usm_device *find_handle(usm_device *const *devs, size_t n, const void *handle)
@@ -232,8 +237,9 @@ static void fill(usm__backend_slot *slot, usm_backend_entry_fn *entry)
 
     if (st == USM_OK)
         st = make_devices(&slot->be, NULL, list_roots, &slot->devices, &slot->ndevices);
-    slot->ok    = st == USM_OK;
-    slot->tried = st != USM_E_NO_MEMORY; /* that may be better next time */
+    slot->ok     = st == USM_OK;
+    slot->status = st;
+    slot->tried  = st != USM_E_NO_MEMORY; /* that may be better next time */
     if (!slot->ok) {
         snprintf(slot->reason, sizeof slot->reason, "%.511s", usm_last_error());
         if (st != USM_E_NO_MEMORY)
@@ -278,7 +284,8 @@ usm__backend_slot *usm__registry_backend(const char *name)
     if (slot && !slot->tried)
         (void)usm__fail(USM_E_NO_MEMORY, "no memory to load backend %s", name);
     else
-        (void)usm__fail(USM_E_NO_BACKEND, "backend %s is not to be had (%s); there are: %s", name,
+        (void)usm__fail(slot && slot->status == USM_E_ABI ? USM_E_ABI : USM_E_NO_BACKEND,
+                        "backend %s is not to be had: %s; known by name: %s", name,
                         slot ? slot->reason : "too many backends", known);
     return NULL;
 }

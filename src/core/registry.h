@@ -33,6 +33,7 @@ typedef struct usm__backend_slot {
     char         path[512];   /* of the module; "built in"                              */
     char         reason[512]; /* why it was refused or has no devices; ""              */
     bool         tried, ok;
+    usm_status   status; /* why it is not ok                                            */
     usm__backend be;
     usm_device **devices; /* root devices                                              */
     size_t       ndevices;
@@ -50,8 +51,8 @@ usm__backend_slot *usm__registry_backend(const char *name);
 size_t              usm__registry_backends(usm__backend_slot **list, size_t cap);
 const usm_pool_ops *usm__registry_pool(const char *name);
 bool                usm__registry_has_pool(const char *name); /* no lock, loads nothing */
-/* Enumerates dev's parts; 0 when it has none. */
-size_t usm__registry_parts(usm_device *dev, usm_device *const **parts);
+/* Enumerates dev's parts: none when it has none.   USM_E_NO_MEMORY */
+usm_status usm__registry_parts(usm_device *dev, usm_device *const **parts, size_t *n);
 /* The device of `be` with this handle; made from desc when unknown. NULL: no memory. */
 usm_device *usm__registry_device_of(usm__backend *be, const usm_backend_device *desc);
 void        usm__registry_fork(usm_fork_phase phase);

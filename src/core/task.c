@@ -1,40 +1,47 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
 /* Host tasks: a function that runs when its turn in a queue comes.
  *
- *     queue:   ... earlier | marker "start" (deps) | marker "held" waits for E | later ...
- *     executor:                      fn(user), then E is signalled
+ *     queue:   ... earlier | marker "start" (deps) | marker "held" waits for gate | later ...
+ *     executor:                      fn(user), then the event E ends, then gate
  *
- * "start" completes when the task may run, its completion posts the job, the
- * user event E ends the task.  "held" keeps later commands of an in-order queue
- * back and makes usm_queue_wait() wait.  In an out-of-order queue without
- * dependencies there is nothing to wait for: the job is posted at once. */
-#include "base/log.h"
+ * "start" completes when the task may run: after its dependencies, and what comes
+ * before it in an in-order queue or behind a barrier.  Its completion posts the
+ * job.  "held" keeps later commands of an in-order queue back and makes
+ * usm_queue_wait() wait.  The gate is no more than that: E carries the status, and a
+ * failure that somebody has the event of is not the queue's. */
 #include "base/os.h"
 #include "core/command.h"
 #include "core/init.h"
 
 typedef struct task {
     usm__completion c;
-    usm_task_fn     fn;
-    void           *user;
-    usm_event      *end;       /* counted: E                                              */
-    bool            unwatched; /* nobody has the event: a failure is reported             */
+    usm_context    *ctx; /* counted by refs                                             */
+    usm__task_body  body;
+    usm_event      *end;  /* counted: E; NULL when nobody wants it: a failure is reported */
+    void           *gate; /* native                                                    */
 } task;
+
+static void task_free(task *t)
+{
+    usm_context *ctx = t->ctx;
+
+    if (t->gate)
+        usm__be_event_release(ctx->be, t->gate);
+    usm_event_release(t->end);
+    usm__heap_free(t);
+    usm__context_unref(ctx);
+}
 
 static void task_end(task *t, usm_status status)
 {
-    if (status < 0 && t->unwatched)
-        usm__context_error(t->end->ctx, status, "a host task submitted without an event failed");
-    (void)usm_event_signal(t->end, status < 0 ? status : USM_OK);
-    usm_event_release(t->end);
-    usm__heap_free(t);
-}
-
-static void task_run(usm__job *job)
-{
-    task *t = usm_container_of(usm_container_of(job, usm__completion, job), task, c);
-
-    task_end(t, t->fn(t->user));
+    if (status > 0)
+        status = USM_OK;
+    if (t->end)
+        (void)usm__event_end(t->end, status);
+    else if (status < 0)
+        usm__context_error(t->ctx, status, "a host task submitted without an event failed");
+    (void)usm__be_event_signal(t->ctx->be, t->gate, t->end ? USM_OK : status);
+    task_free(t);
 }
 
 static void task_start(usm__completion *c)
@@ -42,103 +49,104 @@ static void task_start(usm__completion *c)
     task *t = usm_container_of(c, task, c);
 
     usm__be_event_release(c->be, c->native);
-    task_end(t, c->status < 0 ? USM_E_DEPENDENCY : t->fn(t->user));
+    if (c->status >= 0) {
+        task_end(t, t->body.fn(t->body.user));
+        return;
+    }
+    if (t->body.drop)
+        t->body.drop(t->body.user);
+    task_end(t, USM_E_DEPENDENCY);
 }
 
-/* Queues "start" and "held"; *start is NULL when the task may run at once. */
-static usm_status queue_markers(usm__submit *s, usm_event *end, void **start)
+/* Queues "start" and "held". */
+static usm_status queue_markers(usm__submit *s, void *gate, void **start)
 {
     usm_queue *q  = s->q;
-    usm_status st = USM_OK;
+    usm_status st = usm__marker(q, s->deps.n, s->deps.native, start);
 
-    *start = NULL;
-    if (s->deps.n > 0 || usm__queue_in_order(q))
-        st = usm__be_marker(q->be, q->native, s->deps.n, s->deps.native, start);
-    if (st == USM_OK) {
-        st = usm__be_marker(q->be, q->native, 1, &end->native, NULL);
-        if (st != USM_OK && *start)
-            usm__be_event_release(q->be, *start);
-    }
+    if (st != USM_OK)
+        return st;
+    st = usm__be_marker(q->be, q->native, 1, &gate, NULL);
+    if (st != USM_OK)
+        usm__be_event_release(q->be, *start);
     return st;
 }
 
 static usm_status submit(task *t, usm_queue *q, size_t ndeps, usm_event *const *deps)
 {
-    usm__submit s;
-    void       *start = NULL;
-    usm_status  st    = usm__executor_reserve();
+    const usm__backend *be = q->be;
+    usm__submit         s;
+    void               *start = NULL;
+    usm_status          st    = usm__executor_reserve();
 
     if (st == USM_OK)
         st = usm__submit_begin(&s, q, ndeps, deps, NULL);
     if (st != USM_OK)
         return st;
-    st = queue_markers(&s, t->end, &start);
+    st = queue_markers(&s, t->gate, &start);
     st = usm__submit_end(&s, st);
-    if (st != USM_OK)
+    if (st == USM_OK) /* cannot fail, a thread being reserved; the queue is held already */
+        st = usm__completion_arm(&t->c, be, start, task_start);
+    return st;
+}
+
+static usm_status new_task(usm_context *ctx, const usm__task_body *body, bool wants_end, task **out)
+{
+    task      *t = usm__heap_alloc(sizeof *t);
+    usm_status st;
+
+    if (!t)
+        return usm__fail(USM_E_NO_MEMORY, "no host memory for a host task");
+    t->ctx  = ctx;
+    t->body = *body;
+    usm__context_ref(ctx);
+    st = usm__be_event_create_user(ctx->be, ctx->native, &t->gate);
+    if (st == USM_OK && wants_end)
+        st = usm_event_create(ctx, &t->end);
+    if (st != USM_OK) {
+        task_free(t);
         return st;
-    if (start) {
-        if (usm__completion_arm(&t->c, q->be, start, task_start) == USM_OK)
-            return USM_OK;
-        /* The queue is held already: the task must end, so it waits on a thread. */
-        t->c.be     = q->be;
-        t->c.native = start;
-        t->c.status = usm__be_event_wait(q->be, start);
-        task_start(&t->c);
-        return USM_OK;
     }
-    t->c.job.run = task_run;
-    usm__executor_post(&t->c.job);
+    if (t->end)
+        t->end->is_task = true;
+    *out = t;
     return USM_OK;
 }
 
-usm_status usm__task_submit(usm_queue *q, usm_task_fn fn, void *user, size_t ndeps,
+usm_status usm__task_submit(usm_queue *q, const usm__task_body *body, size_t ndeps,
                             usm_event *const *deps, usm_event **ev)
 {
     usm_event *end = NULL;
-    task      *t;
-    usm_status st = usm__queue_check(q);
+    task      *t   = NULL;
+    usm_status st  = usm__queue_check(q);
 
+    if (st == USM_OK)
+        st = new_task(q->ctx, body, ev != NULL, &t);
     if (st != USM_OK)
         return st;
-    t = usm__heap_alloc(sizeof *t);
-    if (!t)
-        return usm__fail(USM_E_NO_MEMORY, "no host memory for a host task");
-    st = usm_event_create(q->ctx, &end);
-    if (st != USM_OK)
-        goto err_free;
-    t->fn        = fn;
-    t->user      = user;
-    t->end       = end;
-    t->unwatched = ev == NULL;
-    usm_list_init(&t->c.job.link);
-    usm_ref_take(&end->refs); /* the task's; the first is for the caller */
+    end = t->end;
+    if (end)
+        usm_ref_take(&end->refs); /* the caller's; the first is the task's */
     st = submit(t, q, ndeps, deps);
-    if (st != USM_OK)
-        goto err_event;
-    end->is_user = true;
-    if (ev)
-        *ev = end;
-    else
-        usm_event_release(end);
-    return USM_OK;
-
-err_event:
-    (void)usm_event_signal(end, st); /* a marker that was queued must not wait for ever */
+    if (st == USM_OK) {
+        if (ev)
+            *ev = end;
+        return USM_OK;
+    }
     usm_event_release(end);
-    usm_event_release(end);
-err_free:
-    usm__heap_free(t);
+    task_free(t);
     return st;
 }
 
 usm_status usm_host_task(usm_queue *q, usm_task_fn fn, void *user, size_t ndeps,
                          usm_event *const *deps, usm_event **ev)
 {
-    usm_status st = usm__queue_check(q);
+    const usm__task_body body = {fn, NULL, user};
+    usm_status           st   = usm__queue_check(q);
 
     if (st != USM_OK)
         return st;
     if (!fn)
         return usm__fail(USM_E_INVALID, "usm_host_task: fn is NULL");
-    return usm__task_submit(q, fn, user, ndeps, deps, ev);
+    return usm__task_submit(q, &body, ndeps, deps, ev);
 }

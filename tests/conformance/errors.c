@@ -311,6 +311,49 @@ Test(errors, memory_that_is_no_object_is_refused)
         CHECK(!zeroes[i], "foreign memory was written");
 }
 
+/* Blocking calls on `gone`, a block of 100 bytes that is no more: they would fault. */
+static void blocking_calls_refuse(void *gone, usm_status want, const char *when)
+{
+    char here[100] = "";
+
+    CHECK(usm_copy(gone, here, 100) == want, "copy to it, %s: %s", when, usm_last_error());
+    CHECK(usm_copy(here, gone, 100) == want, "copy from it, %s: %s", when, usm_last_error());
+    CHECK(usm_copy_2d(gone, 10, here, 10, 10, 10) == want, "2-D to it, %s", when);
+    CHECK(usm_copy_2d(here, 10, gone, 10, 10, 10) == want, "2-D from it, %s", when);
+    CHECK_REFUSED(usm_set(gone, 0, 100), want, "usm_set");
+}
+
+/* On the host's device, where memory that is given back is unmapped at once: with a driver that
+ * allocates on the heap the address may be somebody's again. */
+Test(errors, blocking_copies_refuse_memory_that_is_gone)
+{
+    usm_context_desc desc = USM_CONTEXT_DESC_INIT;
+    usm_device      *host = NULL;
+    usm_context     *ctx  = NULL;
+    size_t           n    = 0;
+    void            *p, *gone;
+
+    CHECK_OK(usm_config_set("device_selector", "host:*"));
+    CHECK_OK(usm_get_devices(&host, 1, &n));
+    p    = usm_alloc_shared(100);
+    gone = opaque(p);
+    usm_free(p);
+    blocking_calls_refuse(gone, USM_E_INVALID_POINTER, "after its free");
+
+    desc.ndevices = 1;
+    desc.devices  = &host;
+    CHECK_OK(usm_context_create(&desc, &ctx));
+    p = usm_malloc_ctx(100, NULL, ctx, USM_SHARED);
+    CHECK(p, "%s", usm_last_error());
+    usm_context_destroy(ctx);
+    blocking_calls_refuse(opaque(p), USM_E_INVALID_POINTER, "after its context");
+
+    p = usm_alloc_shared(100);
+    CHECK(p, "%s", usm_last_error());
+    usm_shutdown();
+    blocking_calls_refuse(opaque(p), USM_E_SHUTDOWN, "after usm_shutdown()");
+}
+
 Test(errors, out_of_memory_is_told_and_not_logged)
 {
     char  path[] = "/tmp/usm-test-log-XXXXXX", setting[64];

@@ -5,12 +5,28 @@
 
 /* --- start: in processes where nothing was used before -------------------------------------------- */
 
-static usm_status init(state *s)
+static usm_status init_and_shutdown(state *s)
 {
     (void)s;
-    TRY(usm_init());
-    usm_shutdown();
+    for (int i = 0; i < 2; i++) {
+        usm_status status = usm_init();
+        if (!status && !usm_default_context())
+            status = usm_last_status();
+        usm_shutdown();
+        TRY(status);
+    }
     return usm_init();
+}
+
+static usm_status select_parts(state *s)
+{
+    usm_device *list[8] = {NULL};
+    size_t      count   = 77;
+    usm_status  status  = usm_select_devices("*:*.*", list, 8, &count);
+
+    if (status)
+        MUST(count == 77 && !list[0]);
+    return status == USM_E_NO_DEVICE ? USM_OK : status; /* there may be none with parts */
 }
 
 static usm_status select_devices(state *s)
@@ -409,12 +425,13 @@ static usm_status program_cached(state *s)
 }
 
 const scenario scenarios[] = {
-    {"init", init, COLD},
+    {"init_and_shutdown", init_and_shutdown, COLD},
+    {"select_parts", select_parts, COLD},
     {"select_devices", select_devices, COLD},
     {"select_by_setting", select_by_setting, COLD},
     {"first_alloc", first_alloc, COLD},
     {"first_queue", first_queue, COLD},
-    {"config", config, 0},
+    {"config", config, COLD},
     {"context_create", context_create, 0},
     {"context_of_a_device", context_of_a_device, 0},
     {"queue_create", queue_create, 0},

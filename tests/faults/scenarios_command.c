@@ -52,6 +52,29 @@ static usm_status copy_between_contexts(state *s)
     return same(s, s->p[2], s->host, N);
 }
 
+/* The parts of a command that never runs are given back, too. */
+static usm_status copy_behind_a_failure(state *s)
+{
+    usm_event *failed = NULL;
+
+    TRY_PTR(s->p[0], usm_malloc(N, s->q, sweep_kind()));
+    TRY_PTR(s->p[1], usm_malloc(N, s->other_q, sweep_kind()));
+    TRY(usm_event_create(s->ctx, &failed));
+    s->gate = failed;
+    for (int i = 1; i < 4; i++) {
+        void *dst = i == 1 ? s->p[1] : s->p[0];
+        TRY(i == 3 ? usm_fill(s->q, s->p[1], "abc", 3, 100, 1, &failed, &s->ev[i])
+                   : usm_memcpy(s->q, dst, s->p[0], i == 1 ? N : N / 2, 1, &failed, &s->ev[i]));
+    }
+    TRY(usm_event_signal(failed, USM_E_SYSTEM));
+    for (int i = 1; i < 4; i++) {
+        usm_status status = usm_event_wait(s->ev[i]);
+        if (status != USM_E_DEPENDENCY && i != 2) /* onto itself: nothing to do */
+            TRY(status ? status : USM_E_INTERNAL);
+    }
+    return USM_OK;
+}
+
 static usm_status copy_rows(state *s)
 {
     char want[40 * 20];
@@ -276,6 +299,7 @@ const scenario command_scenarios[] = {
     {"copy", copy, NEEDS_DATA},
     {"copy_overlapping", copy_overlapping, NEEDS_DATA},
     {"copy_between_contexts", copy_between_contexts, NEEDS_DATA},
+    {"copy_behind_a_failure", copy_behind_a_failure, NEEDS_DATA},
     {"copy_rows", copy_rows, NEEDS_DATA},
     {"copy_blocking", copy_blocking, NEEDS_DATA},
     {"fill_odd", fill_odd, NEEDS_DATA},

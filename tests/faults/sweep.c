@@ -16,6 +16,7 @@
 #include "base/os.h"
 
 #include <dirent.h>
+#include <dlfcn.h>
 #include <errno.h>
 #include <pthread.h>
 #include <signal.h>
@@ -31,7 +32,10 @@
 
 static pthread_mutex_t account_lock = PTHREAD_MUTEX_INITIALIZER;
 static void           *live[MAX_LIVE]; /* blocks of the heap, open addressing; guarded, as below */
+static void           *maker[MAX_LIVE]; /* where live[i] was allocated                            */
+static uint64_t        birth[MAX_LIVE]; /* its number among all                                   */
 static size_t          live_count;
+static uint64_t        births;
 static const char      gone; /* marks a place that was left */
 
 static size_t place_of(const void *p)
@@ -39,7 +43,7 @@ static size_t place_of(const void *p)
     return (size_t)((uintptr_t)p >> 4) * 2654435761u % MAX_LIVE;
 }
 
-static void note_alloc(void *p)
+static void note_alloc(void *p, void *from)
 {
     size_t i = place_of(p);
 
@@ -48,7 +52,9 @@ static void note_alloc(void *p)
     pthread_mutex_lock(&account_lock);
     while (live[i] && live[i] != &gone)
         i = (i + 1) % MAX_LIVE;
-    live[i] = p;
+    live[i]  = p;
+    maker[i] = from;
+    birth[i] = ++births;
     if (++live_count > MAX_LIVE / 2)
         abort();
     pthread_mutex_unlock(&account_lock);
@@ -84,7 +90,7 @@ void *__wrap_usm__heap_alloc(size_t size)
 {
     void *p = __real_usm__heap_alloc(size);
 
-    note_alloc(p);
+    note_alloc(p, __builtin_return_address(0));
     return p;
 }
 
@@ -94,7 +100,7 @@ void *__wrap_usm__heap_realloc(void *p, size_t size)
 
     if (q) {
         note_free(p);
-        note_alloc(q);
+        note_alloc(q, __builtin_return_address(0));
     }
     return q;
 }
@@ -107,7 +113,7 @@ void __wrap_usm__heap_free(void *p)
 
 /* What failed, for reports; a free that the driver refused is memory that is lost. */
 static char        hit_name[64]; /* guarded by account_lock */
-static atomic_bool hit_free;
+static atomic_bool hit_free, hit_driver;
 
 bool __wrap_usm__fault_hit_slow(const char *name, usm_status *status)
 {
@@ -121,11 +127,14 @@ bool __wrap_usm__fault_hit_slow(const char *name, usm_status *status)
     pthread_mutex_unlock(&account_lock);
     if (!strcmp(name, "mem_free"))
         atomic_store(&hit_free, true);
+    if (!strcmp(name, "devices") || !strcmp(name, "os.dlopen"))
+        atomic_store(&hit_driver, true);
     return true;
 }
 
 typedef struct account {
     size_t   blocks, descriptors;
+    uint64_t births;
     uint64_t ours, pooled;
 } account;
 
@@ -153,7 +162,7 @@ static usm_device *device(void)
 
 static account take_account(void)
 {
-    account         a = {0, count_descriptors(), 0, 0};
+    account         a = {0, count_descriptors(), 0, 0, 0};
     usm_memory_info m = USM_MEMORY_INFO_INIT;
 
     if (!usm_device_memory(device(), &m)) {
@@ -162,8 +171,22 @@ static account take_account(void)
     }
     pthread_mutex_lock(&account_lock);
     a.blocks = live_count;
+    a.births = births;
     pthread_mutex_unlock(&account_lock);
     return a;
+}
+
+/* Where the blocks were allocated that are younger than `before`: for addr2line -e. */
+static void print_makers(const account *before)
+{
+    Dl_info info;
+
+    pthread_mutex_lock(&account_lock);
+    for (size_t i = 0; i < MAX_LIVE; i++)
+        if (live[i] && live[i] != &gone && birth[i] > before->births && dladdr(maker[i], &info))
+            printf("    a block from %s+%#zx\n", info.dli_fname,
+                   (size_t)((char *)maker[i] - (char *)info.dli_fbase));
+    pthread_mutex_unlock(&account_lock);
 }
 
 static bool leaks(const account *now, const account *before)
@@ -323,6 +346,7 @@ static void check_account(const run *r, const account *before)
              (unsigned long long)now.ours, (unsigned long long)before->ours,
              (unsigned long long)now.pooled, (unsigned long long)before->pooled);
     complain(r, "leaks, with before in brackets:", text);
+    print_makers(before);
 }
 
 static uint64_t sweep_warm(const scenario *sc, bool onwards)
@@ -362,7 +386,9 @@ static int run_cold(run *r)
     usm__fault_disarm_all();
     check_status(r, &s);
     state_end(&s);
-    if (r->sc->act(&s) != USM_OK) /* what failed to start starts now */
+    /* What failed to start starts now; only a module that does not load and a driver that
+     * lists no devices are not asked again. */
+    if (r->sc->act(&s) != USM_OK && (!atomic_load(&hit_driver) || !usm_last_error()[0]))
         complain(r, "afterwards:", usm_last_error());
     state_end(&s);
     usm_shutdown();
@@ -414,6 +440,8 @@ static int sweep_one(const scenario *sc)
     }
     once    = sc->flags & COLD ? sweep_cold(sc, false) : sweep_warm(sc, false);
     onwards = sc->flags & COLD ? sweep_cold(sc, true) : sweep_warm(sc, true);
+    if (!once || !onwards)
+        complain(&(run){.sc = sc}, "no call of it can fail: it tests nothing", "");
     printf("%s: %s: %llu calls failed one at a time, %llu from there on\n", failures ? "not ok" : "ok",
            sc->name, (unsigned long long)once, (unsigned long long)onwards);
     return failures ? 1 : 0;
@@ -469,8 +497,14 @@ int main(int argc, char **argv)
 
     setenv("USM_CACHE_DIR", "off", 0);
     setenv("USM_LOG", "off", 0); /* failures are what is made here */
-    if (argc == 1)
-        return sweep_all("/proc/self/exe");
+    if (argc == 1) {
+        char    self[4096];
+        ssize_t n = readlink("/proc/self/exe", self, sizeof self - 1);
+        if (n <= 0)
+            abort();
+        self[n] = 0;
+        return sweep_all(self);
+    }
     for (int i = 1; i < argc; i++) {
         sc = find(argv[i]);
         if (!sc) {

@@ -334,6 +334,7 @@ fake crash 0 --json
 json 'd["devices"][0]["moves_data"] == "crashes"'
 fake abi 1 && says "fake refused" && says "ABI 999"
 fake abi 1 --json
+json 'd["error"]["status"] == "USM_E_ABI" and "backend fake" in d["error"]["story"]'
 json '[b for b in d["backends"] if b["name"] == "fake"][0]["state"] == "refused"'
 fake abi 1 --doctor && says "The backend fake was refused" && says "999"
 echo "not a library" >"$work/wrong/libusm_backend_fake.so"

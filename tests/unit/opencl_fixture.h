@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* What the tests of the OpenCL backend share: they go through its table alone, on the first device that
- * the environment gives, and skip, with the reason, where there is no module, loader or device.  On a
- * driver that runs without its GPU (capture mode) only what needs no command runs.
+/* What the tests of the OpenCL backend share: they go through its table alone, on the first device
+ * that the environment gives, and skip, with the reason, where there is no module, loader or
+ * device.  On a driver that runs without its GPU (capture mode) only what needs no command runs.
  *
- * The module is $USM_PLUGIN_PATH/libusm_backend_opencl.so; what a test links of backends/opencl is a
- * second copy, with its own `ocl_host`. */
+ * The module is $USM_PLUGIN_PATH/libusm_backend_opencl.so; what a test links of backends/opencl is
+ * a second copy, with its own `ocl_host`. */
 #ifndef OPENCL_FIXTURE_H
 #define OPENCL_FIXTURE_H
 
@@ -25,7 +25,6 @@ static size_t                 ndevices;
 static usm_backend_device    *dev;
 static bool                   is_capture; /* commands complete and do nothing, or crash */
 static void                  *native_library;
-
 
 static inline bool has(usm_aspect aspect)
 {
@@ -55,7 +54,8 @@ static inline void *allocate_in(void *ctx, usm_kind kind, size_t size)
 {
     void *p = NULL;
 
-    CHECK_INT(ops->mem_alloc(ctx, kind == USM_HOST ? NULL : dev->handle, kind, size, 128, &p), USM_OK);
+    CHECK_INT(ops->mem_alloc(ctx, kind == USM_HOST ? NULL : dev->handle, kind, size, 128, &p),
+              USM_OK);
     CHECK(p != NULL);
     return p;
 }
@@ -100,7 +100,8 @@ static inline void *user_event(void)
     return ev;
 }
 
-static inline void *copy_after(void *dst, const void *src, size_t n, size_t ndeps, void *const *deps)
+static inline void *copy_after(void *dst, const void *src, size_t n, size_t ndeps,
+                               void *const *deps)
 {
     void *ev = NULL;
 

@@ -2,7 +2,8 @@
 /* The OpenCL backend: entry, devices, memory, copies, fills, hints, native handles. */
 #include "opencl_fixture.h"
 
-/* --- statuses, entry, devices ------------------------------------------------------------------ */
+/* --- statuses, entry, devices ------------------------------------------------------------------
+ */
 
 static void codes_of_the_driver_have_their_status(void)
 {
@@ -42,7 +43,7 @@ static void codes_of_the_driver_have_their_status(void)
 static void another_abi_is_refused_with_a_story(void)
 {
     usm_backend_entry_fn *entry;
-    usm_host_api          other = module_api;
+    usm_host_api          other  = module_api;
     void                 *symbol = dlsym(native_library, "usm_backend_entry");
 
     memcpy(&entry, &symbol, sizeof(entry));
@@ -78,7 +79,8 @@ static void memory_of_the_device_is_told(void)
     CHECK(total == dev->memory_size && left > 0);
 }
 
-/* --- memory ------------------------------------------------------------------------------------ */
+/* --- memory ------------------------------------------------------------------------------------
+ */
 
 static void each_kind_is_given_aligned_or_refused_by_name(void)
 {
@@ -133,7 +135,8 @@ static void too_much_memory_is_a_named_error(void)
     close_all();
 }
 
-/* --- copies and fills -------------------------------------------------------------------------- */
+/* --- copies and fills --------------------------------------------------------------------------
+ */
 
 static void copies_go_between_all_kinds_and_host_memory(void)
 {
@@ -242,17 +245,18 @@ static void hints_complete_whatever_the_driver_says(void)
     close_all();
 }
 
-/* --- native handles ---------------------------------------------------------------------------- */
+/* --- native handles ----------------------------------------------------------------------------
+ */
 
 static struct {
-    __typeof__(&clRetainContext)     retain_context;
-    __typeof__(&clReleaseContext)    release_context;
-    __typeof__(&clGetContextInfo)    context_info;
+    __typeof__(&clRetainContext)      retain_context;
+    __typeof__(&clReleaseContext)     release_context;
+    __typeof__(&clGetContextInfo)     context_info;
     __typeof__(&clRetainCommandQueue) retain_queue;
-    __typeof__(&clCreateUserEvent)   user_event;
+    __typeof__(&clCreateUserEvent)    user_event;
     __typeof__(&clSetUserEventStatus) set_status;
-    __typeof__(&clGetEventInfo)      event_info;
-    __typeof__(&clReleaseEvent)      release_event;
+    __typeof__(&clGetEventInfo)       event_info;
+    __typeof__(&clReleaseEvent)       release_event;
 } native;
 
 static void native_load(void)

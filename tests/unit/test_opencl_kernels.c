@@ -1,14 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* The OpenCL backend: programs of text, SPIR-V and binaries, kernels and launches, parts of devices, and
- * all of it on a heap that runs out.  The SPIR-V module made of opencl_backend.cl is the file USM_TEST_SPV
- * (a definition, or a variable of the environment). */
+/* The OpenCL backend: programs of text, SPIR-V and binaries, kernels and launches, parts of
+ * devices, and all of it on a heap that runs out.  The SPIR-V module made of opencl_backend.cl is
+ * the file USM_TEST_SPV (a definition, or a variable of the environment). */
 #include "opencl_fixture.h"
 
 #ifndef USM_TEST_SPV
 #define USM_TEST_SPV ""
 #endif
 
-/* --- programs and kernels ---------------------------------------------------------------------- */
+/* --- programs and kernels ----------------------------------------------------------------------
+ */
 
 static const char source[] =
     "kernel void add(global int *a, int n) { a[get_global_id(0)] += n; }\n"
@@ -16,7 +17,8 @@ static const char source[] =
     "    l[get_local_id(0)] = c ? c[0] : v.y;\n"
     "    barrier(CLK_LOCAL_MEM_FENCE);\n"
     "    size_t w = get_global_size(0);\n"
-    "    a[(get_global_id(1) - get_global_offset(1)) * w + get_global_id(0) - get_global_offset(0)] =\n"
+    "    a[(get_global_id(1) - get_global_offset(1)) * w + get_global_id(0) - "
+    "get_global_offset(0)] =\n"
     "        get_global_id(0) * 1000 + get_global_id(1) + l[0] * SCALE; }\n"
     "typedef struct { global int *p; int n; } box;\n"
     "kernel void unbox(global box *b) { b->p[get_global_id(0)] = b->n; }\n";
@@ -61,7 +63,7 @@ static usm_launch launch_of(size_t n, usm_arg *args, size_t nargs)
 static void check_add(void *program)
 {
     int       *a = allocate_in(ctx, USM_SHARED, N * sizeof(int)), n = 3;
-    void      *k      = kernel_of(program, "add"), *ev = NULL;
+    void      *k = kernel_of(program, "add"), *ev = NULL;
     usm_arg    args[] = {USM_ARG_PTR(a), USM_ARG_VAL(n)};
     usm_launch l      = launch_of(N, args, 2);
 
@@ -133,11 +135,11 @@ static void a_launch_has_dimensions_offsets_and_local_memory(void)
 
     needs_text();
     open_with(0);
-    program = build_text();
-    k       = kernel_of(program, "ids");
-    a       = allocate_in(ctx, USM_SHARED, 12 * 6 * sizeof(int));
-    c       = allocate_in(ctx, USM_HOST, sizeof(int));
-    c[0]    = 9;
+    program        = build_text();
+    k              = kernel_of(program, "ids");
+    a              = allocate_in(ctx, USM_SHARED, 12 * 6 * sizeof(int));
+    c              = allocate_in(ctx, USM_HOST, sizeof(int));
+    c[0]           = 9;
     usm_arg args[] = {USM_ARG_PTR(a), USM_ARG_PTR(c), USM_ARG_SCRATCH(4 * 3 * sizeof(int)),
                       USM_ARG_VAL(v)};
 
@@ -154,8 +156,7 @@ static void a_launch_has_dimensions_offsets_and_local_memory(void)
         finish(ev);
         for (int y = 0; y < 6; y++)
             for (int x = 0; x < 12; x++)
-                CHECK_INT(a[y * 12 + x],
-                          (x + 7) * 1000 + y + 5 + (with_null ? 2 : 9) * 100000);
+                CHECK_INT(a[y * 12 + x], (x + 7) * 1000 + y + 5 + (with_null ? 2 : 9) * 100000);
     }
     ops->kernel_destroy(k);
     ops->program_destroy(program);
@@ -196,9 +197,9 @@ static void wrong_launches_are_named(void)
 
     needs_text();
     open_with(0);
-    program = build_text();
-    k       = kernel_of(program, "add");
-    a       = allocate_in(ctx, USM_SHARED, 64);
+    program        = build_text();
+    k              = kernel_of(program, "add");
+    a              = allocate_in(ctx, USM_SHARED, 64);
     usm_arg good[] = {USM_ARG_PTR(a), USM_ARG_VAL(n), USM_ARG_VAL(n)};
     usm_arg size[] = {USM_ARG_PTR(a), USM_ARG_VAL(big)};
     usm_arg kind[] = {USM_ARG_PTR(a), USM_ARG_PTR(a)};
@@ -211,7 +212,7 @@ static void wrong_launches_are_named(void)
     CHECK_IN("argument 1", usm_last_error());
     l = launch_of(16, kind, 2);
     CHECK_INT(ops->launch(q, k, &l, 0, NULL, &ev), USM_E_ARGUMENTS);
-    l = launch_of(1 << 20, good, 2);
+    l          = launch_of(1 << 20, good, 2);
     l.local[0] = 1 << 20; /* more than any device has */
     CHECK_INT(ops->launch(q, k, &l, 0, NULL, &ev), USM_E_INVALID);
     CHECK(ev == NULL);
@@ -380,17 +381,17 @@ static void pointers_inside_memory_are_reached(void)
     struct {
         int *p;
         int  n;
-    } *box;
+    } * box;
     int       *a;
     void      *program, *k, *ev = NULL;
     usm_launch l;
 
     needs_text();
     open_with(0);
-    program = build_text();
-    k       = kernel_of(program, "unbox");
-    a       = allocate_in(ctx, USM_SHARED, 64);
-    box     = allocate_in(ctx, USM_HOST, sizeof(*box));
+    program            = build_text();
+    k                  = kernel_of(program, "unbox");
+    a                  = allocate_in(ctx, USM_SHARED, 64);
+    box                = allocate_in(ctx, USM_HOST, sizeof(*box));
     usm_arg     args[] = {USM_ARG_PTR(box)};
     const void *list[] = {a + 1};
 
@@ -487,7 +488,8 @@ static void threads_share_a_kernel(void)
     close_all();
 }
 
-/* --- parts ------------------------------------------------------------------------------------- */
+/* --- parts -------------------------------------------------------------------------------------
+ */
 
 static void parts_are_devices_of_their_own(void)
 {
@@ -531,7 +533,8 @@ static void parts_are_devices_of_their_own(void)
     module_clean();
 }
 
-/* --- out of memory ----------------------------------------------------------------------------- */
+/* --- out of memory -----------------------------------------------------------------------------
+ */
 
 static void ignore(void *arg, usm_status status)
 {
@@ -541,17 +544,17 @@ static void ignore(void *arg, usm_status status)
 /* Contexts, queues, held and direct commands, notices, a program, a kernel, native handles. */
 static usm_status scenario(void)
 {
-    usm_image  image = {USM_IMAGE_OPENCL_C, source, sizeof(source) - 1};
-    int        n = 1;
-    void      *c = NULL, *sq = NULL, *p = NULL, *gate = NULL, *ev[4] = {NULL}, *prog = NULL,
-         *k = NULL, *bin = NULL, *two = NULL, *nc = NULL;
+    usm_image image = {USM_IMAGE_OPENCL_C, source, sizeof(source) - 1};
+    int       n     = 1;
+    void *c = NULL, *sq = NULL, *p = NULL, *gate = NULL, *ev[4] = {NULL}, *prog = NULL, *k = NULL,
+         *bin = NULL, *two = NULL, *nc = NULL;
     usm_backend_device list[1];
-    char      *log = NULL, *names = NULL;
-    size_t     count = 0;
-    usm_arg_kind kinds[2];
-    usm_arg    args[2] = {USM_ARG_PTR(NULL), USM_ARG_VAL(n)};
-    usm_launch l       = launch_of(4, args, 2);
-    usm_status s;
+    char              *log = NULL, *names = NULL;
+    size_t             count = 0;
+    usm_arg_kind       kinds[2];
+    usm_arg            args[2] = {USM_ARG_PTR(NULL), USM_ARG_VAL(n)};
+    usm_launch         l       = launch_of(4, args, 2);
+    usm_status         s;
 
 #define TRY(call)                                                                                  \
     if ((s = (call)) != USM_OK)                                                                    \

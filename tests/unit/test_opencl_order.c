@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* The OpenCL backend: the order of commands, gates, failures that travel, who is told, threads, times. */
+/* The OpenCL backend: the order of commands, gates, failures that travel, who is told, threads,
+ * times. */
 #include "opencl_fixture.h"
 
-/* --- order ------------------------------------------------------------------------------------- */
+/* --- order -------------------------------------------------------------------------------------
+ */
 
 static void in_order_commands_wait_behind_a_gate(void)
 {
@@ -127,7 +129,8 @@ static void a_queue_destroyed_with_gated_work_finishes_it(void)
     }
 }
 
-/* --- failures ---------------------------------------------------------------------------------- */
+/* --- failures ----------------------------------------------------------------------------------
+ */
 
 static void a_failed_gate_fails_what_waits_and_nothing_else(void)
 {
@@ -223,7 +226,8 @@ static void an_event_is_signalled_once(void)
     close_all();
 }
 
-/* --- notices, threads, times ------------------------------------------------------------------- */
+/* --- notices, threads, times -------------------------------------------------------------------
+ */
 
 static struct {
     atomic_int calls, last;
@@ -318,7 +322,6 @@ static void a_waiter_sleeps_until_the_gate_opens(void)
     close_all();
 }
 
-
 /* Gates, copies and waits of several threads on one queue. */
 static void *copy_in_thread(void *arg)
 {
@@ -369,7 +372,7 @@ static void times_are_in_order(void)
     if (!has(USM_ASPECT_QUEUE_PROFILING))
         SKIP("the device has no profiling");
     open_with(USM_QUEUE_PROFILING);
-    p  = allocate_in(ctx, USM_SHARED, 1 << 20);
+    p    = allocate_in(ctx, USM_SHARED, 1 << 20);
     gate = user_event();
     CHECK_INT(ops->event_profiling(gate, &t), USM_E_NOT_READY);
     CHECK_INT(ops->fill(q, p, "x", 1, 1 << 20, 1, &gate, &ev), USM_OK);
