@@ -16,7 +16,9 @@ USM_BEGIN_DECLS
 
 /** Called, on a thread of the library, for a failure that has no caller: a
  * command that fails after it was submitted without an event.  `story` is valid
- * during the call.  It must not destroy the context. */
+ * during the call.  It must not destroy the context.  It may come a moment after
+ * usm_context_wait(), and after usm_context_destroy() for work that was in flight
+ * then: what `user` points to has to live as long. */
 typedef void (*usm_error_fn)(usm_context *ctx, usm_status status, const char *story, void *user);
 
 typedef struct usm_context_desc {

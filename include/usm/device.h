@@ -4,9 +4,9 @@
  *
  * USM_DEVICE_SELECTOR names the devices a program sees, in the grammar of
  * ONEAPI_DEVICE_SELECTOR plus the backend `host`: `opencl:gpu`, `host:*`,
- * `*:cpu;!opencl:1`, `opencl:0.1` for a sub-device.  Unset: GPUs over Level
- * Zero, GPUs over OpenCL, CPUs over OpenCL, then the host; a physical device
- * that two backends offer is listed once.
+ * `*:cpu;!opencl:1`, `opencl:0.1` for a sub-device.  Unset: GPUs (over Level
+ * Zero where that backend is installed, then over OpenCL), CPUs over OpenCL, then
+ * the host; a physical device that two backends offer is listed once.
  *
  * Devices are immutable and live as long as the process. */
 #ifndef USM_DEVICE_H

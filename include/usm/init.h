@@ -20,7 +20,8 @@ USM_API usm_status usm_init(void);
 /** Counted.  The last one of as many as usm_init() gives the default context
  * back: its queue, pools and memory.  Contexts that callers made go on living.
  * Afterwards functions that need the default context answer USM_E_SHUTDOWN
- * until usm_init() is called again; frees are accepted and do nothing.
+ * until usm_init() is called again; usm_free() of what went is accepted and does
+ * nothing.
  * Without any usm_init() before, it ends what the first use started. */
 USM_API void usm_shutdown(void);
 

@@ -195,7 +195,8 @@ static usm_status own_status(const usm_event *ev, usm_status st)
         return st;
     own = usm_load_acquire(&((usm_event *)(uintptr_t)ev)->status);
     if (own < 0)
-        return usm__fail((usm_status)own, "the event was signalled with %s",
+        return usm__fail((usm_status)own,
+                         "the event was signalled, or its host task ended, with %s",
                          usm_status_name((usm_status)own));
     return st;
 }

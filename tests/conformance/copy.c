@@ -494,3 +494,108 @@ Test(copy, a_device_that_moves_no_data_says_so_at_the_first_copy)
         CHECK_OK(usm_free_ctx(p, r.ctx));
     }
 }
+
+/* Both are several commands below: all of them must see that the dependency failed. */
+Test(copy, what_is_made_of_several_commands_does_nothing_behind_a_failed_event)
+{
+    EACH_DEVICE (r) {
+        enum { N = 300000 };
+        if (!can(&r, NEED_SHARED | NEED_DATA))
+            continue;
+        for (uint32_t flags = 0; flags <= USM_QUEUE_OUT_OF_ORDER; flags++) {
+            if (flags && !has(&r, NEED(OUT_OF_ORDER_QUEUE)))
+                continue;
+            usm_queue *q    = queue_with(&r, flags);
+            usm_event *gate = gate_new(&r), *ev[2];
+            char      *p    = mem(&r, USM_SHARED, N), *was = malloc(N);
+            CHECK(was, "no memory for the test itself");
+            pattern_fill(was, N, 7);
+            put(&r, p, was, N);
+            CHECK_OK(usm_memcpy(q, p + 10, p, N / 2, 1, &gate, &ev[0]));
+            CHECK_OK(usm_fill(q, p, "abc", 3, N / 3, 1, &gate, &ev[1]));
+            CHECK_OK(usm_event_signal(gate, USM_E_SYSTEM));
+            CHECK_IS(usm_event_wait(ev[0]), USM_E_DEPENDENCY);
+            CHECK_IS(usm_event_wait(ev[1]), USM_E_DEPENDENCY);
+            (void)usm_queue_wait(q);
+            check_bytes(&r, p, was, N, "after two commands that must not run");
+            for (int i = 0; i < 2; i++)
+                usm_event_release(ev[i]);
+            usm_event_release(gate);
+            usm_queue_destroy(q);
+            usm_free(p);
+            free(was);
+        }
+    }
+}
+
+/* i 0: the queue's context goes while the copy waits, 1: the other one's. */
+static void copy_while_a_context_goes(const rig *r, int i)
+{
+    enum { SIZE = 100000 };
+    usm_context_desc desc  = USM_CONTEXT_DESC_INIT;
+    usm_device      *dev   = r->dev;
+    usm_context     *ctx[] = {NULL, NULL};
+    usm_queue       *q[2];
+    usm_event       *gate = gate_new(r), *ev = NULL;
+    char            *p[2], *text = malloc(SIZE), *back = malloc(SIZE);
+
+    desc.ndevices = 1;
+    desc.devices  = &dev;
+    CHECK(text && back, "no memory for the test itself");
+    pattern_fill(text, SIZE, 3);
+    for (int k = 0; k < 2; k++) {
+        CHECK_OK(usm_context_create(&desc, &ctx[k]));
+        CHECK_OK(usm_queue_create(ctx[k], NULL, NULL, &q[k]));
+        p[k] = usm_malloc_device(SIZE, q[k]);
+        CHECK(p[k], "%s", usm_last_error());
+    }
+    CHECK_OK(usm_copy(p[1], text, SIZE));
+    CHECK_OK(usm_memcpy(q[0], p[0], p[1], SIZE, 1, &gate, NULL));
+    CHECK_OK(usm_memcpy(q[0], back, p[0], SIZE, 0, NULL, &ev));
+    usm_queue_destroy(q[i]);
+    usm_context_destroy(ctx[i]);
+    gate_open(gate);
+    CHECK_OK(usm_event_wait(ev));
+    CHECK(!memcmp(text, back, SIZE), "%s: the data is not what was copied (%d)", r->name, i);
+    usm_event_release(ev);
+    usm_event_release(gate);
+    usm_queue_destroy(q[!i]);
+    usm_context_destroy(ctx[!i]);
+    free(text);
+    free(back);
+}
+
+Test(copy, between_contexts_it_ends_though_either_is_destroyed)
+{
+    EACH_DEVICE (r) {
+        if (!can(&r, NEED_DEVICE | NEED_DATA))
+            continue;
+        copy_while_a_context_goes(&r, 0);
+        copy_while_a_context_goes(&r, 1);
+    }
+}
+
+Test(copy, an_overlapping_copy_over_the_limit_names_the_limit)
+{
+    CHECK_OK(usm_config_set("memory_limit", "device:1M"));
+    EACH_DEVICE (r) {
+        if (!can(&r, NEED_DEVICE | NEED_DATA))
+            continue;
+        char      *p  = mem(&r, USM_DEVICE, 700000);
+        usm_event *ev = NULL;
+        CHECK_OK(usm_memset(r.q, p, 1, 700000, 0, NULL, NULL));
+        CHECK_IS(usm_memcpy(r.q, p + 1, p, 600000, 0, NULL, &ev), USM_E_BUDGET);
+        CHECK(!ev, "%s: the output was touched", r.name);
+        CHECK_OK(usm_queue_wait(r.q));
+        usm_free(p);
+    }
+}
+
+Test(copy, empty_hints_are_no_error_wherever_they_point)
+{
+    EACH_DEVICE (r) {
+        CHECK_OK(usm_prefetch(r.q, NULL, 0, 0, NULL, NULL));
+        CHECK_OK(usm_mem_advise(r.q, NULL, 0, USM_ADVICE_DEFAULT, 0, NULL, NULL));
+        CHECK_OK(usm_queue_wait(r.q));
+    }
+}

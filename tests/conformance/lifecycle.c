@@ -2,6 +2,7 @@
 /* Class "lifecycle": start and end of the library, fork, exit. */
 #include "common.h"
 
+#include <pthread.h>
 #include <signal.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -345,4 +346,79 @@ static int shutdown_while_busy(void *arg)
 Test(lifecycle, shutdown_with_work_in_flight_is_harmless)
 {
     in_child(shutdown_while_busy, NULL, "shutdown");
+}
+
+static void *come_and_go(void *stop)
+{
+    while (!atomic_load((atomic_int *)stop)) {
+        usm_context *ctx = NULL;
+        if (usm_context_create(NULL, &ctx))
+            return NULL;
+        usm_free(usm_malloc_ctx(100, NULL, ctx, USM_HOST));
+        usm_context_destroy(ctx);
+    }
+    return NULL;
+}
+
+/* A fork holds the locks of all contexts and pools for a moment, whoever makes and ends them. */
+Test(lifecycle, forks_while_contexts_come_and_go_are_harmless)
+{
+    rig        r       = rig_first();
+    bool       is_host = !strncmp(r.name, "host", 4); /* drivers do not work in a child */
+    atomic_int stop    = 0;
+    pthread_t  t[2];
+
+    for (int i = 0; i < 2; i++)
+        CHECK(!pthread_create(&t[i], NULL, come_and_go, &stop), "no thread");
+    for (int i = 0; i < 100; i++) {
+        int   status = 0;
+        pid_t child  = fork();
+        if (child == 0) {
+            usm_context *ctx = NULL;
+            alarm(10);
+            usm_free(usm_malloc_ctx(100, NULL, r.ctx, USM_HOST));
+            if (is_host && usm_context_create(NULL, &ctx))
+                _exit(1);
+            usm_context_destroy(ctx);
+            _exit(0);
+        }
+        CHECK(child > 0 && waitpid(child, &status, 0) == child, "no child");
+        CHECK(status == 0, "child %d ended with status 0x%x", i, status);
+    }
+    atomic_store(&stop, 1);
+    for (int i = 0; i < 2; i++)
+        pthread_join(t[i], NULL);
+    rig_end(&r);
+}
+
+static int realloc_goes_on(void *arg)
+{
+    inherited *i = arg;
+
+    for (int k = USM_HOST; k <= USM_SHARED; k++) {
+        char *p = k == USM_DEVICE ? NULL : i->p[k], *grown;
+        if (!p)
+            continue;
+        p[0]  = 'x';
+        grown = usm_realloc(p, 5000, USM_UNKNOWN);
+        if (!grown || grown[0] != 'x')
+            return k;
+    }
+    return 0;
+}
+
+Test(lifecycle, in_a_forked_child_realloc_goes_on_with_the_hosts_pools)
+{
+    EACH_DEVICE (r) {
+        inherited   i     = inherit(r);
+        const char *guard = "";
+        CHECK_OK(usm_config_get("host_guard_device", &guard, NULL));
+        if (!i.is_host || strcmp(guard, "0")) {
+            not_offered("%s", i.is_host ? "guarded memory is shared with the parent"
+                                        : "a driver's memory");
+            continue;
+        }
+        tried();
+        in_child(realloc_goes_on, &i, r.name);
+    }
 }

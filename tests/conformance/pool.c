@@ -3,6 +3,8 @@
  * What the allocation functions over them promise is in alloc.c and free.c. */
 #include "common.h"
 
+#include <pthread.h>
+
 TestSuite(pool, .timeout = 60);
 
 static const char *const names[] = {"direct", "arena"};
@@ -466,5 +468,33 @@ Test(pool, the_setting_chooses_the_default_pool_by_kind)
         void *p = mem(&r, USM_HOST, 100);
         CHECK_NUMBER(stats(host).blocks, 1);
         usm_free(p);
+    }
+}
+
+static void *take_and_give(void *arg)
+{
+    for (int i = 0; i < 3000; i++)
+        usm_pool_free(arg, usm_pool_malloc(arg, 600));
+    return NULL;
+}
+
+Test(pool, threads_together_stay_below_the_maximum)
+{
+    EACH_DEVICE (r) {
+        if (!can(&r, NEED_HOST))
+            continue;
+        usm_pool_desc desc = USM_POOL_DESC_INIT;
+        usm_pool     *pool = NULL;
+        pthread_t     t[4];
+        desc.name         = "direct";
+        desc.maximum_size = 1000;
+        CHECK_OK(usm_pool_create(r.ctx, r.dev, USM_HOST, &desc, &pool));
+        for (int i = 0; i < 4; i++)
+            CHECK(!pthread_create(&t[i], NULL, take_and_give, pool), "no thread");
+        for (int i = 0; i < 4; i++)
+            pthread_join(t[i], NULL);
+        CHECK_NUMBER(stats(pool).reserved_peak, 600);
+        CHECK_NUMBER(stats(pool).reserved, 0);
+        usm_pool_destroy(pool);
     }
 }

@@ -417,3 +417,66 @@ Test(queue, a_long_chain_of_dependencies_is_followed)
         usm_free(p);
     }
 }
+
+static usm_status until_open(void *user)
+{
+    wait_until(user, 1, "the end of the wait");
+    return USM_OK;
+}
+
+static void *open_late(void *go)
+{
+    sleep_ms(100);
+    atomic_store((atomic_int *)go, 1);
+    return NULL;
+}
+
+Test(queue, waiting_for_the_context_waits_for_destroyed_queues_too)
+{
+    EACH_DEVICE (r) {
+        usm_queue *q  = queue_with(&r, 0);
+        usm_event *ev = NULL;
+        atomic_int go = 0;
+        pthread_t  t;
+        CHECK_OK(usm_host_task(q, until_open, &go, 0, NULL, NULL));
+        CHECK_OK(usm_queue_barrier(q, 0, NULL, &ev));
+        usm_queue_destroy(q);
+        CHECK(!pthread_create(&t, NULL, open_late, &go), "no thread");
+        CHECK_OK(usm_context_wait(r.ctx));
+        CHECK_OK(usm_event_query(ev));
+        pthread_join(t, NULL);
+        usm_event_release(ev);
+    }
+}
+
+typedef struct waiter {
+    usm_context *ctx;
+    atomic_int   stop;
+    usm_status   first;
+} waiter;
+
+static void *wait_all_along(void *arg)
+{
+    waiter *w = arg;
+
+    while (!w->first && !atomic_load(&w->stop))
+        w->first = usm_context_wait(w->ctx);
+    return NULL;
+}
+
+Test(queue, queues_come_and_go_while_a_thread_waits_for_the_context)
+{
+    EACH_DEVICE (r) {
+        waiter    w = {r.ctx, 0, USM_OK};
+        pthread_t t;
+        CHECK(!pthread_create(&t, NULL, wait_all_along, &w), "no thread");
+        for (int i = 0; i < 300; i++) {
+            usm_queue *q = queue_with(&r, 0);
+            CHECK_OK(usm_queue_barrier(q, 0, NULL, NULL));
+            usm_queue_destroy(q);
+        }
+        atomic_store(&w.stop, 1);
+        pthread_join(t, NULL);
+        CHECK_IS(w.first, USM_OK);
+    }
+}

@@ -257,3 +257,63 @@ Test(task, a_task_of_a_destroyed_queue_still_runs)
         usm_event_release(gate);
     }
 }
+
+Test(task, a_task_of_an_out_of_order_queue_waits_for_a_barrier)
+{
+    EACH_DEVICE (r) {
+        if (!can(&r, NEED(OUT_OF_ORDER_QUEUE)))
+            continue;
+        usm_queue *q    = queue_with(&r, USM_QUEUE_OUT_OF_ORDER);
+        order      o    = {0};
+        step       s    = {&o, 0};
+        usm_event *gate = gate_new(&r);
+        CHECK_OK(usm_queue_barrier(q, 1, &gate, NULL));
+        CHECK_OK(usm_host_task(q, note_order, &s, 0, NULL, NULL));
+        sleep_ms(50);
+        CHECK(atomic_load(&o.next) == 0, "%s: it ran before the barrier was complete", r.name);
+        gate_open(gate);
+        CHECK_OK(usm_queue_wait(q));
+        CHECK(atomic_load(&o.next) == 1, "%s: it did not run", r.name);
+        usm_event_release(gate);
+        usm_queue_destroy(q);
+    }
+}
+
+static usm_status wait_for_it(void *user)
+{
+    wait_until(user, 1, "the end of the test");
+    return USM_OK;
+}
+
+Test(task, the_event_of_a_task_is_not_signalled_by_hand)
+{
+    EACH_DEVICE (r) {
+        atomic_int go = 0;
+        usm_event *ev = NULL;
+        CHECK_OK(usm_host_task(r.q, wait_for_it, &go, 0, NULL, &ev));
+        CHECK_REFUSED(usm_event_signal(ev, USM_OK), USM_E_INVALID, "usm_event_create");
+        CHECK_IS(usm_event_query(ev), USM_E_NOT_READY);
+        atomic_store(&go, 1);
+        CHECK_OK(usm_event_wait(ev));
+        usm_event_release(ev);
+    }
+}
+
+static usm_status fail_with_budget(void *user)
+{
+    (void)user;
+    return USM_E_BUDGET;
+}
+
+Test(task, a_failure_that_somebody_has_the_event_of_is_not_the_queues)
+{
+    EACH_DEVICE (r) {
+        usm_event *ev = NULL;
+        CHECK_OK(usm_host_task(r.q, fail_with_budget, NULL, 0, NULL, &ev));
+        CHECK_OK(usm_queue_wait(r.q));
+        CHECK_IS(usm_event_query(ev), USM_E_BUDGET);
+        usm_event_release(ev);
+        CHECK_OK(usm_host_task(r.q, fail_with_budget, NULL, 0, NULL, NULL));
+        CHECK(usm_queue_wait(r.q) < 0, "%s: nobody told of the failure", r.name);
+    }
+}

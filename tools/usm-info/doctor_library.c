@@ -8,6 +8,7 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 extern char **environ;
 
@@ -122,6 +123,24 @@ static bool is_somebody_elses(const char *variable)
     return false;
 }
 
+static void check_plugin_path(doctor *d)
+{
+    const char *at = usm__setting_text("plugin_path");
+
+    for (; *at; at += strspn(at, ":")) {
+        size_t      len    = strcspn(at, ":");
+        char       *folder = tool_printf("%.*s", (int)len, at);
+        struct stat s;
+
+        if (len > 0 && (stat(folder, &s) != 0 || !S_ISDIR(s.st_mode)))
+            doctor_add(d, FINDING_PROBLEM, "settings",
+                       tool_printf("USM_PLUGIN_PATH names %s, which is no folder.", folder),
+                       tool_printf("Correct it; folders are separated by \":\"."));
+        free(folder);
+        at += len;
+    }
+}
+
 void doctor_check_settings(doctor *d)
 {
     size_t before = d->nfindings;
@@ -132,6 +151,7 @@ void doctor_check_settings(doctor *d)
         if (strncmp(*e, "USM_", 4) == 0 && (*e)[len] == '=' && !is_somebody_elses(*e))
             check_variable(d, *e, len);
     }
+    check_plugin_path(d);
     if (d->nfindings == before)
         doctor_add(d, FINDING_OK, "settings", tool_printf("Every USM_ variable is understood."),
                    NULL);
