@@ -10,6 +10,7 @@
 
 void usm__compose(void)
 {
+    (void)usm_host_watch_forks(); /* tried again with its first context */
     /* The order is the order of preference among devices of one type. */
     usm__registry_add_backend("level_zero", NULL);
     usm__registry_add_backend("opencl", NULL);

@@ -21,8 +21,12 @@ def main():
                 sources.append(path)
             elif name == "CMakeLists.txt" or name.endswith(".cmake"):
                 with open(os.path.join(ROOT, path), encoding="utf-8") as file:
-                    for token in re.findall(r"[\w./+-]+\.(?:c|cpp|cl)\b", file.read()):
-                        listed.setdefault(os.path.basename(token), set()).add(path)
+                    text = file.read()
+                tokens = re.findall(r"[\w./+-]+\.(?:c|cpp)\b", text)
+                # usm_add_gate(leaks ...) means leaks.c
+                tokens += [name + ".c" for name in re.findall(r"\busm_add_\w+\((\w+)", text)]
+                for token in tokens:
+                    listed.setdefault(os.path.basename(token), set()).add(path)
     # Lists name files relative to many folders: the same name in a list at or above the file's folder,
     # or under the same top folder, will do.
     wrong = [

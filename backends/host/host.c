@@ -132,15 +132,13 @@ static usm_status host_can_access_peer(void *dev, void *peer, bool *can)
 
 /* --- contexts -------------------------------------------------------------------------------- */
 
-static usm_status watch_forks(void);
-
 static usm_status host_context_create(size_t ndevices, void *const *devices, void **ctx)
 {
     usm__host_context *c;
 
     (void)ndevices;
     (void)devices;
-    if (watch_forks() || !(c = usm__host_lib->heap_alloc(sizeof(*c))))
+    if (usm_host_watch_forks() || !(c = usm__host_lib->heap_alloc(sizeof(*c))))
         return usm__host_lib->report(USM_E_NO_MEMORY, "no host memory for a context");
     c->guard = usm__host_lib->setting_bool("host_guard_device");
     usm__host_workers_keep();
@@ -177,7 +175,7 @@ static void after_fork_in_child(void)
     after_fork_in_parent();
 }
 
-static usm_status watch_forks(void)
+usm_status usm_host_watch_forks(void)
 {
     static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
     static bool            done;

@@ -6,5 +6,8 @@
 #include <usm/backend.h>
 
 const usm_backend_ops *usm_host_backend_entry(const usm_host_api *api);
+/* Registers the handlers of fork(), once.  Before the core's, whose locks may be held
+ * by who calls the backend: so they must be taken before ours.   USM_E_NO_MEMORY */
+usm_status usm_host_watch_forks(void);
 
 #endif

@@ -32,6 +32,12 @@ static struct {
 
 /* ---- checks ------------------------------------------------------------------ */
 
+bool usm__context_is_ended(const usm_context *ctx)
+{
+    return usm_load_acquire(&((usm_context *)(uintptr_t)ctx)->magic) !=
+           (uint32_t)USM__MAGIC_CONTEXT;
+}
+
 bool usm__context_is_inert(const usm_context *ctx)
 {
     return ctx->fork_generation != usm__fork_generation();

@@ -69,6 +69,9 @@ usm_status usm__context_probe(usm_context *ctx, size_t index);
 void usm__context_error(usm_context *ctx, usm_status status, const char *story);
 /* Memory inherited through fork() that must not be used here. */
 bool usm__context_is_inert(const usm_context *ctx);
+/* Its owner ended it, or usm_shutdown() did; work in flight may still hold its memory, which
+ * goes, on whichever thread ends the last of that work, without anybody's free. */
+bool usm__context_is_ended(const usm_context *ctx);
 /* For fork handlers: all contexts' locks, their pools', in order. */
 void usm__contexts_fork(usm_fork_phase phase);
 /* Bytes in the program's hands on a device, over all contexts. */

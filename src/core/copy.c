@@ -165,8 +165,10 @@ static usm_status submit_overlapping(usm_queue *q, void *dst, const void *src, s
     usm_status  st;
 
     if (!stage)
-        return by_heap ? usm__fail(USM_E_NO_MEMORY, "no host memory for the %zu bytes of an "
-                                                    "overlapping copy", n)
+        return by_heap ? usm__fail(USM_E_NO_MEMORY,
+                                   "no host memory for the %zu bytes of an "
+                                   "overlapping copy",
+                                   n)
                        : usm_last_status();
     st = usm__submit_begin(&s, q, ndeps, deps, ev);
     if (st != USM_OK)

@@ -8,8 +8,8 @@
 
 struct usm_event {
     usm__magic_word   magic;
-    usm_context      *ctx;    /* counted by refs                                       */
-    void             *native; /* the backend's, one reference                          */
+    usm_context      *ctx;     /* counted by refs                                       */
+    void             *native;  /* the backend's, one reference                          */
     bool              is_user; /* completed by usm__event_end()                          */
     bool              is_task; /* and that by a host task alone                        */
     bool              has_times;

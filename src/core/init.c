@@ -56,7 +56,6 @@ static void fork_all(usm_fork_phase phase)
     usm__contexts_fork(phase);
     usm__map_fork(phase);
     usm__executor_fork(phase);
-    usm__base_fork((int)phase);
 }
 
 static void fork_prepare(void)
@@ -75,8 +74,26 @@ static void fork_child(void)
     fork_all(USM_FORK_CHILD);
 }
 
+static void base_prepare(void)
+{
+    usm__base_fork(USM_FORK_PREPARE);
+}
+
+static void base_parent(void)
+{
+    usm__base_fork(USM_FORK_PARENT);
+}
+
+static void base_child(void)
+{
+    usm__base_fork(USM_FORK_CHILD);
+}
+
+/* fork() prepares in the reverse order of registration: so the core's locks are
+ * taken first, then those of the built-in backends, then base's, as everywhere. */
 static void start(void)
 {
+    (void)pthread_atfork(base_prepare, base_parent, base_child);
     usm__compose(); /* before the checks: pools are known by name then */
     usm__setting_set_check("pool", usm__pool_setting_check);
     usm__setting_set_check("memory_limit", usm__account_check);

@@ -175,6 +175,8 @@ static usm_status free_checked(void *p, const usm_context *ctx)
         return usm__fail(USM_E_WRONG_CONTEXT, "%p belongs to another context", p);
     if (usm__context_is_inert(area->ctx) && !usm__backend_can(area->ctx->be, USM_CAP_FORK_MEMORY))
         return USM_OK; /* inherited: freed by the parent */
+    if (usm__context_is_ended(area->ctx))
+        return USM_OK; /* its pools may be going at this moment, on another thread */
     return usm__pool_free(area, p);
 }
 
@@ -232,6 +234,9 @@ static usm_status find_block(const void *p, usm_context *ctx, usm__area **area, 
                          usm__freed_lately(p) ? " any more: it was freed" : "");
     if (ctx && (*area)->ctx != ctx)
         return usm__fail(USM_E_INVALID_POINTER, "%p belongs to another context", p);
+    if (usm__context_is_ended((*area)->ctx))
+        return usm__fail(USM_E_INVALID_POINTER,
+                         "%p is no libusm memory any more: its context ended", p);
     return usm__pool_block(*area, p, block);
 }
 

@@ -95,7 +95,7 @@ Test(copy, zero_bytes_still_carry_their_dependencies)
     EACH_DEVICE (r) {
         if (!can(&r, NEED_HOST))
             continue;
-        char      *p    = mem(&r, USM_HOST, 8), local[8] = "";
+        char      *p = mem(&r, USM_HOST, 8), local[8] = "";
         usm_event *gate = gate_new(&r), *ev = NULL;
         CHECK_OK(usm_memcpy(r.q, p, local, 0, 1, &gate, &ev));
         CHECK_IS(usm_event_query(ev), USM_E_NOT_READY);
@@ -339,7 +339,7 @@ Test(copy, the_blocking_copy_finds_its_queue_by_the_pointers)
             if (!can(&r, need_kind(k) | NEED_DATA))
                 continue;
             unsigned char *want = bytes(70001, 2), *back = bytes(70001, 0);
-            char          *p    = mem(&r, k, 70001);
+            char          *p = mem(&r, k, 70001);
             CHECK_OK(usm_copy(p, want, 70001));
             CHECK_OK(usm_copy(back, p, 70001));
             CHECK(!memcmp(back, want, 70001), "%s: %s", r.name, kind_name(k));
@@ -507,7 +507,7 @@ Test(copy, what_is_made_of_several_commands_does_nothing_behind_a_failed_event)
                 continue;
             usm_queue *q    = queue_with(&r, flags);
             usm_event *gate = gate_new(&r), *ev[2];
-            char      *p    = mem(&r, USM_SHARED, N), *was = malloc(N);
+            char      *p = mem(&r, USM_SHARED, N), *was = malloc(N);
             CHECK(was, "no memory for the test itself");
             pattern_fill(was, N, 7);
             put(&r, p, was, N);

@@ -81,7 +81,8 @@ Test(errors, a_story_is_one_sentence_that_fits)
     do {                                                                                           \
         usm_status refused = (call);                                                               \
         CHECK(refused < 0, "%s: not refused", #call);                                              \
-        CHECK(strcmp(usm_status_name(refused), "unknown status"), "%s: status %d", #call, refused); \
+        CHECK(strcmp(usm_status_name(refused), "unknown status"), "%s: status %d", #call,          \
+              refused);                                                                            \
         CHECK(refused != USM_E_INTERNAL, "%s: %s", #call, usm_last_error());                       \
         CHECK(story_names(""), "%s: no story", #call);                                             \
         CHECK_IS(usm_last_status(), refused);                                                      \
@@ -89,24 +90,24 @@ Test(errors, a_story_is_one_sentence_that_fits)
 
 Test(errors, null_objects_are_refused_by_every_function)
 {
-    usm_context  *ctx = NULL;
-    usm_queue    *q   = NULL;
-    usm_event    *ev  = NULL;
-    usm_pool     *pool = NULL;
-    usm_program  *program = NULL;
-    usm_kernel   *kernel  = NULL;
-    usm_device   *dev     = NULL;
-    void         *out     = NULL;
-    char          text[8] = "";
-    size_t        n = 0;
-    bool          can_reach = false;
-    usm_launch    launch = USM_LAUNCH_INIT;
-    usm_profiling times  = USM_PROFILING_INIT;
-    usm_pool_stats  stats = USM_POOL_STATS_INIT;
-    usm_device_info info = USM_DEVICE_INFO_INIT;
-    usm_memory_info memory = USM_MEMORY_INFO_INIT;
-    usm_program_desc desc = USM_PROGRAM_DESC_INIT;
-    usm_image_type type;
+    usm_context     *ctx       = NULL;
+    usm_queue       *q         = NULL;
+    usm_event       *ev        = NULL;
+    usm_pool        *pool      = NULL;
+    usm_program     *program   = NULL;
+    usm_kernel      *kernel    = NULL;
+    usm_device      *dev       = NULL;
+    void            *out       = NULL;
+    char             text[8]   = "";
+    size_t           n         = 0;
+    bool             can_reach = false;
+    usm_launch       launch    = USM_LAUNCH_INIT;
+    usm_profiling    times     = USM_PROFILING_INIT;
+    usm_pool_stats   stats     = USM_POOL_STATS_INIT;
+    usm_device_info  info      = USM_DEVICE_INFO_INIT;
+    usm_memory_info  memory    = USM_MEMORY_INFO_INIT;
+    usm_program_desc desc      = USM_PROGRAM_DESC_INIT;
+    usm_image_type   type;
 
     REFUSED(usm_queue_from_native(NULL, text, USM_KEEP, &q));
     REFUSED(usm_queue_wait(NULL));
@@ -145,7 +146,8 @@ Test(errors, null_objects_are_refused_by_every_function)
     REFUSED(usm_device_memory(NULL, &memory));
     REFUSED(usm_device_can_access_peer(NULL, NULL, &can_reach));
     REFUSED(usm_select_devices(NULL, NULL, 0, &n));
-    CHECK(!ctx && !q && !ev && !pool && !program && !kernel && !dev && !out, "an output was touched");
+    CHECK(!ctx && !q && !ev && !pool && !program && !kernel && !dev && !out,
+          "an output was touched");
 }
 
 Test(errors, a_null_context_is_the_default_one_or_refused)
@@ -227,8 +229,8 @@ Test(errors, destroying_null_is_fine)
 Test(errors, a_destroyed_queue_is_named)
 {
     EACH_DEVICE (r) {
-        usm_queue *q   = queue_with(&r, 0);
-        char       c   = 0;
+        usm_queue *q = queue_with(&r, 0);
+        char       c = 0;
         usm_queue_destroy(q);
         CHECK_REFUSED(usm_queue_wait(q), USM_E_INVALID_HANDLE, "queue");
         CHECK_REFUSED(usm_queue_query(q), USM_E_INVALID_HANDLE, "queue");
@@ -278,7 +280,8 @@ Test(errors, a_destroyed_pool_program_or_kernel_is_named)
         usm_kernel_destroy(kernel);
         usm_program_destroy(program);
         CHECK_REFUSED(usm_kernel_create(program, "ids", &other), USM_E_INVALID_HANDLE, "program");
-        CHECK_REFUSED(usm_queue_submit(r.q, &launch, 0, NULL, NULL), USM_E_INVALID_HANDLE, "kernel");
+        CHECK_REFUSED(usm_queue_submit(r.q, &launch, 0, NULL, NULL), USM_E_INVALID_HANDLE,
+                      "kernel");
         usm_program_destroy(program);
         usm_kernel_destroy(kernel);
     }
@@ -320,7 +323,7 @@ static void blocking_calls_refuse(void *gone, usm_status want, const char *when)
     CHECK(usm_copy(here, gone, 100) == want, "copy from it, %s: %s", when, usm_last_error());
     CHECK(usm_copy_2d(gone, 10, here, 10, 10, 10) == want, "2-D to it, %s", when);
     CHECK(usm_copy_2d(here, 10, gone, 10, 10, 10) == want, "2-D from it, %s", when);
-    CHECK_REFUSED(usm_set(gone, 0, 100), want, "usm_set");
+    CHECK_REFUSED(usm_set(gone, 0, 100), want, "set: "); /* usm_set, or usm_memset below it */
 }
 
 /* On the host's device, where memory that is given back is unmapped at once: with a driver that

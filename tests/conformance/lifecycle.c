@@ -116,7 +116,8 @@ Test(lifecycle, own_contexts_outlive_the_shutdown)
     }
 }
 
-/* --- fork --------------------------------------------------------------------------------------- */
+/* --- fork ---------------------------------------------------------------------------------------
+ */
 
 /* Runs `body` in a forked child that must end by itself; its result is the exit code. */
 static void in_child(int (*body)(void *arg), void *arg, const char *what)
@@ -181,7 +182,7 @@ static int host_pools_go_on(void *arg)
 Test(lifecycle, in_a_forked_child_the_hosts_pools_go_on)
 {
     EACH_DEVICE (r) {
-        inherited   i = inherit(r);
+        inherited   i     = inherit(r);
         const char *guard = "";
         CHECK_OK(usm_config_get("host_guard_device", &guard, NULL));
         if (!i.is_host || strcmp(guard, "0")) {
@@ -302,7 +303,8 @@ Test(lifecycle, a_child_forked_before_the_first_use_has_all_of_the_library)
         CHECK_OK(usm_queue_wait(r.q));
 }
 
-/* --- exit --------------------------------------------------------------------------------------- */
+/* --- exit ---------------------------------------------------------------------------------------
+ */
 
 static usm_status sleep_long(void *user)
 {
@@ -336,11 +338,35 @@ static int shutdown_while_busy(void *arg)
     if (!q || !p)
         return 1;
     for (int i = 0; i < 20; i++)
-        if (usm_memset(q, p, i, 1 << 20, 0, NULL, NULL) &&
-            usm_last_status() != USM_E_NO_DATA_MOVED)
+        if (usm_memset(q, p, i, 1 << 20, 0, NULL, NULL) && usm_last_status() != USM_E_NO_DATA_MOVED)
             return 2;
     usm_shutdown();
     exit(0);
+}
+
+/* The last command ends the default context on a thread of the library, while frees come late. */
+static int free_after_a_busy_shutdown(void *arg)
+{
+    (void)arg;
+    for (int i = 0; i < 500; i++) {
+        usm_queue *q = usm_init() == USM_OK ? usm_default_queue() : NULL;
+        char      *p = usm_alloc_host(1000), *other = usm_alloc_host(1000);
+
+        if (!q || !p || !other)
+            return 1;
+        if (usm_memset(q, p, i, 1000, 0, NULL, NULL) && usm_last_status() != USM_E_NO_DATA_MOVED)
+            return 2;
+        usm_shutdown();
+        (void)usm_get_pointer_type(other, NULL);
+        usm_free(p);
+        usm_free(other);
+    }
+    exit(0);
+}
+
+Test(lifecycle, frees_after_a_shutdown_with_work_in_flight_are_harmless)
+{
+    in_child(free_after_a_busy_shutdown, NULL, "frees after shutdown");
 }
 
 Test(lifecycle, shutdown_with_work_in_flight_is_harmless)
@@ -360,17 +386,30 @@ static void *come_and_go(void *stop)
     return NULL;
 }
 
+/* The default objects are made under a lock of the library, and with the backend's. */
+static void *default_comes_and_goes(void *stop)
+{
+    while (!atomic_load((atomic_int *)stop)) {
+        if (usm_init())
+            return NULL;
+        (void)usm_default_queue();
+        usm_shutdown();
+    }
+    return NULL;
+}
+
 /* A fork holds the locks of all contexts and pools for a moment, whoever makes and ends them. */
 Test(lifecycle, forks_while_contexts_come_and_go_are_harmless)
 {
     rig        r       = rig_first();
     bool       is_host = !strncmp(r.name, "host", 4); /* drivers do not work in a child */
     atomic_int stop    = 0;
-    pthread_t  t[2];
+    pthread_t  t[3];
 
-    for (int i = 0; i < 2; i++)
-        CHECK(!pthread_create(&t[i], NULL, come_and_go, &stop), "no thread");
-    for (int i = 0; i < 100; i++) {
+    for (int i = 0; i < 3; i++)
+        CHECK(!pthread_create(&t[i], NULL, i ? come_and_go : default_comes_and_goes, &stop),
+              "no thread");
+    for (int i = 0; i < 200; i++) {
         int   status = 0;
         pid_t child  = fork();
         if (child == 0) {
@@ -386,7 +425,7 @@ Test(lifecycle, forks_while_contexts_come_and_go_are_harmless)
         CHECK(status == 0, "child %d ended with status 0x%x", i, status);
     }
     atomic_store(&stop, 1);
-    for (int i = 0; i < 2; i++)
+    for (int i = 0; i < 3; i++)
         pthread_join(t[i], NULL);
     rig_end(&r);
 }

@@ -38,7 +38,7 @@ static void *pool_mem(usm_pool *pool, size_t size)
 }
 
 #define CHECK_NUMBER(got, want)                                                                    \
-    CHECK((got) == (want), "%s: %s is %llu, not %llu", r.name, #got, (unsigned long long)(got),     \
+    CHECK((got) == (want), "%s: %s is %llu, not %llu", r.name, #got, (unsigned long long)(got),    \
           (unsigned long long)(want))
 
 Test(pool, its_blocks_are_of_its_kind_context_and_device)
@@ -55,7 +55,8 @@ Test(pool, its_blocks_are_of_its_kind_context_and_device)
                 CHECK_OK(usm_get_pointer_device(p, r.ctx, &dev));
                 CHECK(dev == r.dev, "%s: another device", r.name);
                 usm_pool_free(pool, p);
-                CHECK(usm_get_pointer_type(p, NULL) == USM_UNKNOWN, "%s: %s: freed", r.name, names[n]);
+                CHECK(usm_get_pointer_type(p, NULL) == USM_UNKNOWN, "%s: %s: freed", r.name,
+                      names[n]);
                 usm_pool_destroy(pool);
             }
         }
@@ -281,7 +282,8 @@ Test(pool, alignments_up_to_2_mib_and_its_own_least_one_are_kept)
                     char  *p    = opaque(usm_pool_aligned_alloc(pool, a, 100));
                     size_t want = a > 4096 ? a : 4096;
                     CHECK(p, "%s: %s", r.name, usm_last_error());
-                    CHECK((uintptr_t)p % want == 0, "%s: alignment %zu gave %p", r.name, a, (void *)p);
+                    CHECK((uintptr_t)p % want == 0, "%s: alignment %zu gave %p", r.name, a,
+                          (void *)p);
                     CHECK((uintptr_t)pool_mem(pool, 7) % 4096 == 0, "%s: min_align", r.name);
                 }
                 CHECK_NO_BLOCK(usm_pool_aligned_alloc(pool, 24, 10), USM_E_ALIGNMENT);
@@ -349,8 +351,9 @@ Test(pool, wrong_frees_are_named_and_change_nothing)
             if (!can(&r, need_kind(k)))
                 continue;
             EACH_POOL (n) {
-                usm_pool *pool = pool_with(&r, k, names[n], 0), *other = pool_with(&r, k, names[n], 0);
-                char     *p = pool_mem(pool, 1000), *stays = pool_mem(pool, 1000);
+                usm_pool *pool  = pool_with(&r, k, names[n], 0),
+                         *other = pool_with(&r, k, names[n], 0);
+                char *p = pool_mem(pool, 1000), *stays = pool_mem(pool, 1000);
                 usm_pool_free(pool, opaque(p + 8));
                 CHECK_IS(usm_last_status(), USM_E_INTERIOR_POINTER);
                 usm_pool_free(pool, opaque(&local));
@@ -360,11 +363,13 @@ Test(pool, wrong_frees_are_named_and_change_nothing)
                 CHECK_NUMBER(stats(pool).blocks, 2);
                 usm_pool_free(pool, p);
                 usm_pool_free(pool, opaque(p));
-                CHECK(refused(USM_E_DOUBLE_FREE, n == 0 ? USM_E_INVALID_POINTER : USM_E_DOUBLE_FREE),
-                      "%s: %s: a double free is %s", r.name, names[n],
-                      usm_status_name(usm_last_status()));
+                CHECK(
+                    refused(USM_E_DOUBLE_FREE, n == 0 ? USM_E_INVALID_POINTER : USM_E_DOUBLE_FREE),
+                    "%s: %s: a double free is %s", r.name, names[n],
+                    usm_status_name(usm_last_status()));
                 CHECK_NUMBER(stats(pool).blocks, 1);
-                CHECK(usm_get_pointer_type(stays, NULL) == k, "%s: the other block is gone", r.name);
+                CHECK(usm_get_pointer_type(stays, NULL) == k, "%s: the other block is gone",
+                      r.name);
                 usm_pool_destroy(pool);
                 usm_pool_destroy(other);
             }
@@ -413,7 +418,8 @@ Test(pool, an_unknown_pool_is_named_with_those_there_are)
         usm_pool_desc desc = USM_POOL_DESC_INIT;
         usm_pool     *pool = NULL;
         desc.name          = "lagoon";
-        CHECK_REFUSED(usm_pool_create(r.ctx, r.dev, USM_HOST, &desc, &pool), USM_E_NO_BACKEND, "lagoon");
+        CHECK_REFUSED(usm_pool_create(r.ctx, r.dev, USM_HOST, &desc, &pool), USM_E_NO_BACKEND,
+                      "lagoon");
         CHECK(story_names("direct") && story_names("arena"), "not listed: %s", usm_last_error());
         CHECK(!pool, "%s: the output was touched", r.name);
     }
@@ -449,7 +455,8 @@ Test(pool, wrong_descriptors_and_kinds_are_refused)
         CHECK_REFUSED(usm_pool_create(r.ctx, r.dev, USM_HOST, &desc, &pool), USM_E_ALIGNMENT, "24");
         desc.min_align   = 0;
         desc.struct_size = 3;
-        CHECK_REFUSED(usm_pool_create(r.ctx, r.dev, USM_HOST, &desc, &pool), USM_E_ABI, "USM_POOL_DESC_INIT");
+        CHECK_REFUSED(usm_pool_create(r.ctx, r.dev, USM_HOST, &desc, &pool), USM_E_ABI,
+                      "USM_POOL_DESC_INIT");
         CHECK(!pool, "%s: the output was touched", r.name);
     }
 }

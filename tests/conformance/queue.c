@@ -106,7 +106,7 @@ Test(queue, a_barrier_with_dependencies_holds_later_commands_for_them)
         usm_queue *q    = queue_with(&r, USM_QUEUE_OUT_OF_ORDER);
         char      *p    = mem(&r, USM_HOST, 1);
         usm_event *gate = gate_new(&r), *after = NULL;
-        *p              = '.';
+        *p = '.';
         CHECK_OK(usm_queue_barrier(q, 1, &gate, NULL));
         CHECK_OK(usm_memset(q, p, 'b', 1, 0, NULL, &after));
         sleep_ms(20);
@@ -323,7 +323,8 @@ Test(queue, what_the_device_lacks_is_refused_at_creation)
             continue;
         }
         tried();
-        desc.flags = has(&r, NEED(OUT_OF_ORDER_QUEUE)) ? USM_QUEUE_PROFILING : USM_QUEUE_OUT_OF_ORDER;
+        desc.flags =
+            has(&r, NEED(OUT_OF_ORDER_QUEUE)) ? USM_QUEUE_PROFILING : USM_QUEUE_OUT_OF_ORDER;
         CHECK_REFUSED(usm_queue_create(r.ctx, r.dev, &desc, &q), USM_E_NOT_SUPPORTED, "");
     }
 }

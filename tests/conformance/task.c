@@ -59,8 +59,9 @@ Test(task, a_task_stands_between_the_commands_around_it)
     EACH_DEVICE (r) {
         if (!can(&r, NEED_HOST | NEED_DEVICE | NEED_DATA))
             continue;
-        int  *host = mem(&r, USM_HOST, 4000), *dev = mem(&r, USM_DEVICE, 4000), back[1000], seven = 7;
-        adder a    = {host, 100};
+        int *host = mem(&r, USM_HOST, 4000), *dev = mem(&r, USM_DEVICE, 4000), back[1000],
+            seven = 7;
+        adder a   = {host, 100};
         CHECK_OK(usm_fill(r.q, dev, &seven, 4, 1000, 0, NULL, NULL));
         CHECK_OK(usm_memcpy(r.q, host, dev, 4000, 0, NULL, NULL));
         CHECK_OK(usm_host_task(r.q, add_on_host, &a, 0, NULL, NULL));
@@ -131,11 +132,11 @@ Test(task, a_task_may_block_and_others_still_run)
 
 static usm_status use_library(void *user)
 {
-    context   *c = user;
-    usm_queue *q = NULL;
+    context   *c  = user;
+    usm_queue *q  = NULL;
     usm_event *ev = NULL;
-    void      *p = usm_malloc(5000, c->r->q, USM_HOST);
-    usm_status s = p ? usm_queue_create(c->r->ctx, c->r->dev, NULL, &q) : usm_last_status();
+    void      *p  = usm_malloc(5000, c->r->q, USM_HOST);
+    usm_status s  = p ? usm_queue_create(c->r->ctx, c->r->dev, NULL, &q) : usm_last_status();
 
     if (!s)
         s = usm_queue_barrier(q, 0, NULL, &ev);

@@ -36,14 +36,14 @@ for planted; do
     output=$(eval "$command $(quote "$planted")" 2>&1)
     rc=$?
     if [ $rc -eq 0 ]; then
-        echo "$output" | tail -n 20
+        printf '%s\n' "$output" | tail -n 20
         echo "FAILED: $planted was not caught"
         exit 1
     fi
-    if ! echo "$output" | grep -Eq -- "$pattern"; then
-        echo "$output" | tail -n 20
+    if ! printf '%s\n' "$output" | grep -Eq -- "$pattern"; then
+        printf '%s\n' "$output" | head -n 40
         echo "FAILED: $planted ended with status $rc, but nothing matches: $pattern"
         exit 1
     fi
-    echo "caught, exit status $rc: $(echo "$output" | grep -E -m1 -- "$pattern")"
+    echo "caught, exit status $rc: $(printf '%s\n' "$output" | grep -E -m1 -- "$pattern")"
 done
