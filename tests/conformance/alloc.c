@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* Class "alloc": what the functions that allocate promise.  Frees are in free.c, pools in pool.c. */
+/* Class "alloc": what the functions that allocate promise.  Frees are in free.c, pools in pool.c.
+ */
 #include "common.h"
 
 #include <errno.h>
@@ -18,7 +19,8 @@ Test(alloc, each_kind_gives_memory_of_that_kind_and_size)
             CHECK(usm_get_pointer_type(p, r.ctx) == k, "%s: %s memory is of kind %d", r.name,
                   kind_name(k), usm_get_pointer_type(p, r.ctx));
             CHECK_OK(usm_get_address_range(p, r.ctx, &base, &size));
-            CHECK(base == p && size >= 1000, "%s: block %p of %zu bytes at %p", r.name, base, size, p);
+            CHECK(base == p && size >= 1000, "%s: block %p of %zu bytes at %p", r.name, base, size,
+                  p);
             CHECK_OK(usm_free_ctx(p, r.ctx));
         }
     }
@@ -174,7 +176,8 @@ Test(alloc, the_aligned_forms_of_each_kind_take_alignment_first)
         for (int i = 0; i < 3; i++) {
             CHECK(p[i], "%s: %s", r.name, usm_last_error());
             CHECK((uintptr_t)p[i] % 65536 == 0, "%s: %p", r.name, p[i]);
-            CHECK(usm_get_pointer_type(p[i], r.ctx) == (usm_kind)(i + 1), "%s: kind of %d", r.name, i);
+            CHECK(usm_get_pointer_type(p[i], r.ctx) == (usm_kind)(i + 1), "%s: kind of %d", r.name,
+                  i);
             usm_free(p[i]);
         }
     }
@@ -248,8 +251,9 @@ Test(alloc, more_than_the_device_has_is_an_ordinary_failure)
         CHECK_OK(usm_device_get_info(r.dev, &info));
         if (!can(&r, NEED_DEVICE))
             continue;
-        errno   = 0;
-        void *p = usm_malloc_device(opaque_size((size_t)info.memory_size * 2 + ((size_t)1 << 40)), r.q);
+        errno = 0;
+        void *p =
+            usm_malloc_device(opaque_size((size_t)info.memory_size * 2 + ((size_t)1 << 40)), r.q);
         CHECK(!p, "%s: a block beyond the device's memory", r.name);
         CHECK(errno == ENOMEM, "errno %d", errno);
         CHECK(usm_last_status() == USM_E_SIZE || usm_last_status() == USM_E_NO_MEMORY, "%s: %s",
@@ -323,15 +327,15 @@ Test(alloc, calloc_refuses_a_product_that_overflows)
 
 Test(alloc, realloc_keeps_contents_and_kind_when_growing_and_shrinking)
 {
-    rig            r = rig_first();
-    unsigned char  want[5000];
+    rig                 r = rig_first();
+    unsigned char       want[5000];
     static const size_t sizes[] = {100, 5000, 70000, 5000, 40, 0, 10};
 
     pattern_fill(want, sizeof want, 77);
     EACH_KIND (k) {
         if (!can(&r, need_kind(k) | NEED_DATA))
             continue;
-        unsigned char *p = usm_realloc(NULL, 40, k);
+        unsigned char *p    = usm_realloc(NULL, 40, k);
         size_t         kept = 40;
         CHECK(p, "realloc of NULL: %s", usm_last_error());
         CHECK_OK(usm_copy(p, want, 40));
@@ -340,7 +344,8 @@ Test(alloc, realloc_keeps_contents_and_kind_when_growing_and_shrinking)
             kept = kept < sizes[i] ? kept : sizes[i];
             CHECK(p, "realloc to %zu: %s", sizes[i], usm_last_error());
             CHECK(usm_get_pointer_type(p, NULL) == k, "realloc lost the kind");
-            CHECK(usm_usable_size(p) >= sizes[i], "realloc to %zu: %zu", sizes[i], usm_usable_size(p));
+            CHECK(usm_usable_size(p) >= sizes[i], "realloc to %zu: %zu", sizes[i],
+                  usm_usable_size(p));
             check_bytes(&r, p, want, kept, "realloc");
         }
         usm_free(p);
@@ -370,7 +375,7 @@ Test(alloc, realloc_moves_a_block_to_another_kind)
 
 Test(alloc, a_realloc_that_fails_leaves_the_block_alone)
 {
-    rig           r        = rig_first();
+    rig           r = rig_first();
     unsigned char want[64];
     void         *p;
 
@@ -391,7 +396,7 @@ Test(alloc, a_realloc_that_fails_leaves_the_block_alone)
 Test(alloc, realloc_of_a_foreign_pointer_is_refused)
 {
     char  local[16] = "";
-    void *heap = malloc(64);
+    void *heap      = malloc(64);
 
     CHECK_NO_BLOCK(usm_realloc(opaque(local), 32, USM_UNKNOWN), USM_E_INVALID_POINTER);
     CHECK_NO_BLOCK(usm_realloc(opaque(heap), 32, USM_HOST), USM_E_INVALID_POINTER);

@@ -203,10 +203,10 @@ uint64_t need_kind(usm_kind kind)
 static bool moves_data(const rig *r)
 {
     static const usm_device *known[2]; /* answered before: [0] moves not, [1] moves */
-    usm_kind                 kind = has(r, NEED_DEVICE) ? USM_DEVICE : USM_HOST;
+    usm_kind                 kind     = has(r, NEED_DEVICE) ? USM_DEVICE : USM_HOST;
     char                     text[64] = "does it move?", back[64] = "";
-    rig                      own      = {0};
-    usm_event               *ev       = NULL;
+    rig                      own = {0};
+    usm_event               *ev  = NULL;
     usm_status               status;
     void                    *p;
 

@@ -48,8 +48,8 @@
 /* The allocation fails with `want`, errno ENOMEM and a story. */
 #define CHECK_NO_BLOCK(call, want)                                                                 \
     do {                                                                                           \
-        errno            = 0;                                                                      \
-        void *check_p    = (call);                                                                 \
+        errno             = 0;                                                                     \
+        void *check_p     = (call);                                                                \
         int   check_errno = errno;                                                                 \
         CHECK(!check_p, "%s gave a block", #call);                                                 \
         CHECK_IS(usm_last_status(), want);                                                         \
@@ -64,8 +64,8 @@ typedef struct rig {
     usm_device  *dev;
     usm_context *ctx;
     usm_queue   *q;
-    const char  *name;  /* the device's term, "opencl:0"                                           */
-    size_t       index; /* of the device, 1 = first                                                */
+    const char  *name; /* the device's term, "opencl:0"                                           */
+    size_t index;      /* of the device, 1 = first                                                */
 } rig;
 
 /* Runs its body once for each device the selector leaves: EACH_DEVICE(r) {...}. */
@@ -76,13 +76,13 @@ rig  rig_first(void);
 void rig_end(rig *r);
 
 /* What a behaviour needs of its device, or'ed. */
-#define NEED(aspect)  (UINT64_C(1) << USM_ASPECT_##aspect)
-#define NEED_DATA     (UINT64_C(1) << 63) /* copies and kernels really move data                   */
-#define NEED_HOST     NEED(USM_HOST_ALLOCATIONS)
-#define NEED_DEVICE   NEED(USM_DEVICE_ALLOCATIONS)
-#define NEED_SHARED   NEED(USM_SHARED_ALLOCATIONS)
-#define NEED_KERNELS  (NEED(KERNELS) | NEED_DATA)
-#define NEED_NOTHING  UINT64_C(0)
+#define NEED(aspect) (UINT64_C(1) << USM_ASPECT_##aspect)
+#define NEED_DATA    (UINT64_C(1) << 63) /* copies and kernels really move data                   */
+#define NEED_HOST    NEED(USM_HOST_ALLOCATIONS)
+#define NEED_DEVICE  NEED(USM_DEVICE_ALLOCATIONS)
+#define NEED_SHARED  NEED(USM_SHARED_ALLOCATIONS)
+#define NEED_KERNELS (NEED(KERNELS) | NEED_DATA)
+#define NEED_NOTHING UINT64_C(0)
 uint64_t need_kind(usm_kind kind);
 
 /* Whether the device offers all of `needs`.  The answer goes into the record, so ask once for all
@@ -106,7 +106,7 @@ const char *kind_name(usm_kind kind);
 void *mem(const rig *r, usm_kind kind, size_t size);
 void  mem_free(usm_kind kind, void *p);
 /* Hides from the compiler where a pointer comes from: wrong frees are what is tested. */
-void *opaque(const void *p);
+void  *opaque(const void *p);
 size_t opaque_size(size_t n);
 
 /* Bytes that tell position and seed. */

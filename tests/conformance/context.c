@@ -88,7 +88,7 @@ Test(context, the_same_device_twice_is_refused)
 
 Test(context, devices_of_different_platforms_are_refused)
 {
-    usm_device *host = NULL;
+    usm_device *host  = NULL;
     size_t      count = 0;
 
     CHECK_OK(usm_select_devices("host:*", &host, 1, &count));
@@ -276,7 +276,7 @@ Test(context, its_native_handle_makes_a_second_context_over_the_same_memory)
 Test(context, queues_and_events_have_native_handles_that_come_back)
 {
     EACH_DEVICE (r) {
-        usm_device_info info = USM_DEVICE_INFO_INIT;
+        usm_device_info info  = USM_DEVICE_INFO_INIT;
         void           *queue = NULL, *event = NULL;
         usm_queue      *q  = NULL;
         usm_event      *ev = NULL, *back = NULL;
@@ -318,8 +318,8 @@ Test(context, a_native_of_the_wrong_backend_is_refused)
 
 Test(context, from_native_refuses_what_it_cannot_take)
 {
-    usm_native_desc desc = USM_NATIVE_DESC_INIT;
-    usm_context    *ctx  = NULL;
+    usm_native_desc desc      = USM_NATIVE_DESC_INIT;
+    usm_context    *ctx       = NULL;
     int             something = 0;
 
     desc.handle  = &something;
@@ -347,9 +347,11 @@ Test(context, memory_can_be_had_by_context_and_device)
         EACH_KIND (k) {
             if (!can(&r, need_kind(k)))
                 continue;
-            void *p = usm_malloc_ctx(100, r.dev, r.ctx, k), *q = usm_malloc_ctx(100, NULL, r.ctx, k);
+            void *p = usm_malloc_ctx(100, r.dev, r.ctx, k),
+                 *q = usm_malloc_ctx(100, NULL, r.ctx, k);
             CHECK(p && q, "%s: %s", r.name, usm_last_error());
-            CHECK(usm_get_pointer_type(p, r.ctx) == k && usm_get_pointer_type(q, r.ctx) == k, "kind");
+            CHECK(usm_get_pointer_type(p, r.ctx) == k && usm_get_pointer_type(q, r.ctx) == k,
+                  "kind");
             usm_free(p);
             usm_free(q);
         }

@@ -10,7 +10,8 @@ Test(device, its_info_is_complete)
         usm_device_info i = USM_DEVICE_INFO_INIT;
         CHECK_OK(usm_device_get_info(r.dev, &i));
         CHECK(i.type >= USM_DEVICE_TYPE_CPU && i.type <= USM_DEVICE_TYPE_ACCELERATOR, "type");
-        const char *texts[] = {i.backend, i.name, i.platform, i.vendor, i.driver_version, i.selector};
+        const char *texts[] = {i.backend, i.name,           i.platform,
+                               i.vendor,  i.driver_version, i.selector};
         for (int t = 0; t < 6; t++)
             CHECK(texts[t] && texts[t][0], "%s: text %d is empty", r.name, t);
         CHECK(i.compute_units > 0, "%s: no compute units", r.name);
@@ -96,7 +97,7 @@ Test(device, a_root_device_has_no_parent)
 Test(device, its_parts_are_selected_by_terms_with_a_dot)
 {
     EACH_DEVICE (r) {
-        usm_device_info i     = USM_DEVICE_INFO_INIT;
+        usm_device_info i         = USM_DEVICE_INFO_INIT;
         usm_device     *parts[64] = {NULL}, *first = NULL;
         char            term[64];
         size_t          count = 0;
@@ -110,7 +111,8 @@ Test(device, its_parts_are_selected_by_terms_with_a_dot)
         CHECK_OK(usm_select_devices(term, parts, 64, &count));
         CHECK(count == i.sub_devices, "%s gives %zu of %u parts", term, count, i.sub_devices);
         for (size_t p = 0; p < count && p < 64; p++)
-            CHECK(usm_device_parent(parts[p]) == r.dev, "%s: part %zu has another parent", r.name, p);
+            CHECK(usm_device_parent(parts[p]) == r.dev, "%s: part %zu has another parent", r.name,
+                  p);
         snprintf(term, sizeof term, "%s.0", r.name);
         CHECK_OK(usm_select_devices(term, &first, 1, &count));
         CHECK(count == 1 && first == parts[0], "%s is not the first part", term);
@@ -122,7 +124,7 @@ Test(device, its_parts_are_selected_by_terms_with_a_dot)
 Test(device, a_part_allocates_copies_and_runs)
 {
     EACH_DEVICE (r) {
-        usm_device_info  i = USM_DEVICE_INFO_INIT;
+        usm_device_info  i    = USM_DEVICE_INFO_INIT;
         usm_context_desc desc = USM_CONTEXT_DESC_INIT;
         usm_device      *part = NULL;
         usm_context     *ctx  = NULL;
@@ -179,7 +181,8 @@ Test(device, a_device_can_reach_its_own_memory)
     }
 }
 
-/* --- selectors ---------------------------------------------------------------------------------- */
+/* --- selectors ----------------------------------------------------------------------------------
+ */
 
 static size_t selected(const char *selector, usm_device **list)
 {
@@ -192,8 +195,8 @@ static size_t selected(const char *selector, usm_device **list)
 Test(device, the_star_selects_all_there_are_the_host_too)
 {
     usm_device     *list[32], *mine[32];
-    usm_device_info i    = USM_DEVICE_INFO_INIT;
-    size_t          n    = selected("*:*", list), m = 0;
+    usm_device_info i = USM_DEVICE_INFO_INIT;
+    size_t          n = selected("*:*", list), m = 0;
     bool            host = false;
 
     CHECK_OK(usm_get_devices(mine, 32, &m));
@@ -229,9 +232,9 @@ Test(device, the_host_is_always_there)
 Test(device, backend_and_type_choose_among_devices)
 {
     EACH_DEVICE (r) {
-        usm_device_info i = USM_DEVICE_INFO_INIT;
-        usm_device     *list[32];
-        char            term[64];
+        usm_device_info          i = USM_DEVICE_INFO_INIT;
+        usm_device              *list[32];
+        char                     term[64];
         static const char *const types[] = {"", "cpu", "gpu", "accelerator"};
         CHECK_OK(usm_device_get_info(r.dev, &i));
         if (i.type == USM_DEVICE_TYPE_ACCELERATOR)
@@ -303,7 +306,8 @@ Test(device, a_selector_that_leaves_nothing_names_itself_and_what_it_excluded)
         CHECK(story_names(r.name), "what was excluded is not named: %s", usm_last_error());
         CHECK(count == 5 && !list[0], "an output was touched");
     }
-    CHECK_REFUSED(usm_select_devices("host:gpu", NULL, 0, &(size_t){0}), USM_E_NO_DEVICE, "host:gpu");
+    CHECK_REFUSED(usm_select_devices("host:gpu", NULL, 0, &(size_t){0}), USM_E_NO_DEVICE,
+                  "host:gpu");
     CHECK_REFUSED(usm_select_devices("host:7", NULL, 0, &(size_t){0}), USM_E_NO_DEVICE, "host:7");
 }
 
@@ -320,12 +324,24 @@ Test(device, an_unknown_backend_or_device_is_named)
 Test(device, a_selector_that_does_not_parse_is_named_with_the_spot)
 {
     static const char *const bad[][2] = {
-        {"host", "host"},          {"host:", "host:"},     {":0", ":0"},
-        {"*", "*"},                {"!", ""},              {"gpu", "gpu"},
-        {"host:-1", "-1"},         {"host:0.", "0."},      {"host:.0", ".0"},
-        {"host:0.0.0.0", "0.0.0"}, {"host:0:0", "0:0"},    {"host:0 opencl:0", "opencl:0"},
-        {"host:0;wha t:0", "wha"}, {"host:*.x", "*.x"},    {"!host:0;host:1", "host:1"},
-        {"!!host:0", "!"},         {"host:0x1", "0x1"},    {"host:99999999999999999999", "9999"},
+        {"host", "host"},
+        {"host:", "host:"},
+        {":0", ":0"},
+        {"*", "*"},
+        {"!", ""},
+        {"gpu", "gpu"},
+        {"host:-1", "-1"},
+        {"host:0.", "0."},
+        {"host:.0", ".0"},
+        {"host:0.0.0.0", "0.0.0"},
+        {"host:0:0", "0:0"},
+        {"host:0 opencl:0", "opencl:0"},
+        {"host:0;wha t:0", "wha"},
+        {"host:*.x", "*.x"},
+        {"!host:0;host:1", "host:1"},
+        {"!!host:0", "!"},
+        {"host:0x1", "0x1"},
+        {"host:99999999999999999999", "9999"},
     };
 
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
@@ -361,7 +377,7 @@ Test(device, devices_are_the_same_in_every_answer)
 Test(device, the_setting_chooses_for_the_process)
 {
     usm_device     *list[32];
-    usm_device_info i = USM_DEVICE_INFO_INIT;
+    usm_device_info i     = USM_DEVICE_INFO_INIT;
     size_t          count = 0;
 
     CHECK_OK(usm_config_set("device_selector", "host:*"));
@@ -399,7 +415,7 @@ Test(device, the_empty_environment_variable_counts_as_unset)
 Test(device, the_variable_of_oneapi_is_read_when_ours_is_unset)
 {
     usm_device     *list[32];
-    usm_device_info i = USM_DEVICE_INFO_INIT;
+    usm_device_info i     = USM_DEVICE_INFO_INIT;
     size_t          count = 0;
     const char     *value = NULL, *origin = NULL;
 

@@ -154,9 +154,10 @@ Test(event, queue_Bs_callback_releases_queue_A)
 {
     EACH_DEVICE (r) {
         usm_queue *b      = queue_with(&r, 0);
-        usm_event *gate_a = gate_new(&r), *gate_b = gate_new(&r), *ev_a = held(&r, gate_a), *ev_b = NULL;
+        usm_event *gate_a = gate_new(&r), *gate_b = gate_new(&r), *ev_a = held(&r, gate_a),
+                  *ev_b = NULL;
         CHECK_OK(usm_queue_barrier(b, 1, &gate_b, &ev_b));
-        seen       s = {.ev = ev_a};
+        seen s = {.ev = ev_a};
         CHECK_OK(usm_event_on_complete(ev_a, note, &s)); /* a waiter on A is there first */
         CHECK_OK(usm_event_on_complete(ev_b, signal_other, gate_a));
         gate_open(gate_b);
@@ -203,7 +204,7 @@ typedef struct busy {
 
 static void use_library(usm_event *ev, usm_status status, void *user)
 {
-    busy      *b = user;
+    busy      *b     = user;
     usm_event *inner = NULL;
     void      *p;
 
@@ -258,7 +259,7 @@ Test(event, a_copy_behind_a_failed_event_fails_and_does_not_copy)
     EACH_DEVICE (r) {
         if (!can(&r, NEED_HOST | NEED_DATA))
             continue;
-        char      *p    = mem(&r, USM_HOST, 4), local[4] = "new";
+        char      *p = mem(&r, USM_HOST, 4), local[4] = "new";
         usm_event *gate = gate_new(&r), *ev = NULL, *second = NULL;
         memcpy(p, "old", 4);
         CHECK_OK(usm_memcpy(r.q, p, local, 4, 1, &gate, &ev));
@@ -350,13 +351,13 @@ Test(event, every_kind_of_command_of_a_profiling_queue_has_times)
     EACH_DEVICE (r) {
         if (!can(&r, NEED(QUEUE_PROFILING) | NEED_DEVICE | NEED_DATA))
             continue;
-        usm_queue    *q = queue_with(&r, USM_QUEUE_PROFILING);
-        char         *p = mem(&r, USM_DEVICE, 4096);
-        usm_event    *ev[4] = {NULL};
-        CHECK_OK(usm_fill(q, p, "abc", 3, 100, 0, NULL, &ev[0]));       /* an odd pattern */
-        CHECK_OK(usm_memcpy(q, p + 1, p, 3000, 0, NULL, &ev[1]));       /* overlapping    */
+        usm_queue *q     = queue_with(&r, USM_QUEUE_PROFILING);
+        char      *p     = mem(&r, USM_DEVICE, 4096);
+        usm_event *ev[4] = {NULL};
+        CHECK_OK(usm_fill(q, p, "abc", 3, 100, 0, NULL, &ev[0])); /* an odd pattern */
+        CHECK_OK(usm_memcpy(q, p + 1, p, 3000, 0, NULL, &ev[1])); /* overlapping    */
         CHECK_OK(usm_memcpy_2d(q, p, 10, p + 2000, 10, 5, 5, 0, NULL, &ev[2]));
-        CHECK_OK(usm_memcpy(q, p, p, 0, 0, NULL, &ev[3]));              /* empty          */
+        CHECK_OK(usm_memcpy(q, p, p, 0, 0, NULL, &ev[3])); /* empty          */
         CHECK_OK(usm_event_wait_all(4, ev));
         for (int i = 0; i < 4; i++) {
             usm_profiling t = USM_PROFILING_INIT;
@@ -416,8 +417,8 @@ Test(event, a_released_event_is_named_wherever_it_is_given)
 {
     EACH_DEVICE (r) {
         usm_event    *ev = gate_new(&r), *out = NULL;
-        usm_profiling t  = USM_PROFILING_INIT;
-        seen          s  = {.ev = ev};
+        usm_profiling t = USM_PROFILING_INIT;
+        seen          s = {.ev = ev};
         gate_open(ev);
         usm_event_release(ev);
         CHECK_REFUSED(usm_event_query(ev), USM_E_INVALID_HANDLE, "event");

@@ -132,11 +132,16 @@ usm_image image_of(usm_image_type type)
     usm_image none = {type, NULL, 0};
 
     switch (type) {
-    case USM_IMAGE_OPENCL_C: return bundled(type, "opencl_c");
-    case USM_IMAGE_SPIRV: return bundled(type, "spirv");
-    case USM_IMAGE_NATIVE: return (usm_image){type, natives, sizeof natives};
-    case USM_IMAGE_BUNDLE: return (usm_image){type, conformance_kernels, conformance_kernels_size};
-    case USM_IMAGE_BINARY: break;
+    case USM_IMAGE_OPENCL_C:
+        return bundled(type, "opencl_c");
+    case USM_IMAGE_SPIRV:
+        return bundled(type, "spirv");
+    case USM_IMAGE_NATIVE:
+        return (usm_image){type, natives, sizeof natives};
+    case USM_IMAGE_BUNDLE:
+        return (usm_image){type, conformance_kernels, conformance_kernels_size};
+    case USM_IMAGE_BINARY:
+        break;
     }
     return none;
 }

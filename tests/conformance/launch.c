@@ -45,8 +45,8 @@ Test(launch, one_dimension_runs_every_item_once)
             if (!can(&r, NEED_KERNELS | need_kind(k)))
                 continue;
             enum { N = 100003 };
-            float  a = 2.0f, *x = mem(&r, k, N * sizeof *x), *y = mem(&r, k, N * sizeof *y);
-            float *host  = malloc(N * sizeof *host);
+            float   a = 2.0f, *x = mem(&r, k, N * sizeof *x), *y = mem(&r, k, N * sizeof *y);
+            float  *host   = malloc(N * sizeof *host);
             usm_arg args[] = {USM_ARG_PTR(y), USM_ARG_PTR(x), USM_ARG_VAL(a)};
             bench   b      = bench_new(&r, "axpy", 3, args);
             CHECK(host, "no memory for the test itself");
@@ -58,8 +58,8 @@ Test(launch, one_dimension_runs_every_item_once)
             run(&r, &b.launch);
             get(&r, host, y, N * sizeof *host);
             for (int i = 0; i < N; i++)
-                CHECK(host[i] == (float)(i % 1000 * 3), "%s: %s: item %d: %f", r.name, kind_name(k), i,
-                      (double)host[i]);
+                CHECK(host[i] == (float)(i % 1000 * 3), "%s: %s: item %d: %f", r.name, kind_name(k),
+                      i, (double)host[i]);
             bench_end(&b);
             free(host);
             usm_free(x);
@@ -121,8 +121,8 @@ Test(launch, local_memory_and_barriers_work_for_each_group)
         if (!can(&r, NEED_KERNELS | NEED_DEVICE))
             continue;
         enum { N = 1024, LOCAL = 16 };
-        int     in[N], back[N / LOCAL], *src = mem(&r, USM_DEVICE, sizeof in),
-                                        *out = mem(&r, USM_DEVICE, sizeof back);
+        int in[N], back[N / LOCAL], *src = mem(&r, USM_DEVICE, sizeof in),
+                                    *out = mem(&r, USM_DEVICE, sizeof back);
         usm_arg args[] = {USM_ARG_PTR(out), USM_ARG_PTR(src), USM_ARG_SCRATCH(LOCAL * sizeof(int))};
         bench   b      = bench_new(&r, "sum_groups", 3, args);
         for (int i = 0; i < N; i++)
@@ -133,8 +133,8 @@ Test(launch, local_memory_and_barriers_work_for_each_group)
         run(&r, &b.launch);
         get(&r, back, out, sizeof back);
         for (int g = 0; g < N / LOCAL; g++)
-            CHECK(back[g] == g * LOCAL * LOCAL + LOCAL * (LOCAL - 1) / 2, "%s: group %d: %d", r.name, g,
-                  back[g]);
+            CHECK(back[g] == g * LOCAL * LOCAL + LOCAL * (LOCAL - 1) / 2, "%s: group %d: %d",
+                  r.name, g, back[g]);
         bench_end(&b);
         usm_free(src);
         usm_free(out);
@@ -149,11 +149,11 @@ Test(launch, values_of_every_size_arrive)
         signed char c = -5;
         short       s = -3000;
         int         i = -2000000000, back[5] = {0}, *out = mem(&r, USM_DEVICE, sizeof back);
-        int64_t     l = INT64_C(-77) * (INT64_C(1) << 32);
-        float       f = -12.75f;
-        usm_arg args[] = {USM_ARG_PTR(out), USM_ARG_VAL(c), USM_ARG_VAL(s),
-                          USM_ARG_VAL(i),   USM_ARG_VAL(l), USM_ARG_VAL(f)};
-        bench   b      = bench_new(&r, "values", 6, args);
+        int64_t     l      = INT64_C(-77) * (INT64_C(1) << 32);
+        float       f      = -12.75f;
+        usm_arg     args[] = {USM_ARG_PTR(out), USM_ARG_VAL(c), USM_ARG_VAL(s),
+                              USM_ARG_VAL(i),   USM_ARG_VAL(l), USM_ARG_VAL(f)};
+        bench       b      = bench_new(&r, "values", 6, args);
         CHECK_OK(usm_queue_submit(r.q, &b.launch, 0, NULL, NULL));
         c = 0; /* they were copied at the launch */
         s = 0;
@@ -177,8 +177,8 @@ Test(launch, interior_pointers_are_arguments)
             if (!can(&r, NEED_KERNELS | need_kind(k)))
                 continue;
             int     add = 5, back[10], *out = mem(&r, k, 100 * sizeof(int));
-            usm_arg args[] = {USM_ARG_PTR(out + 60), USM_ARG_VAL(add)};
-            bench   b      = bench_new(&r, "ids", 2, args);
+            usm_arg args[]     = {USM_ARG_PTR(out + 60), USM_ARG_VAL(add)};
+            bench   b          = bench_new(&r, "ids", 2, args);
             b.launch.global[0] = 10;
             run(&r, &b.launch);
             get(&r, back, out + 60, sizeof back);
@@ -405,10 +405,12 @@ Test(launch, a_wrong_kind_or_size_of_argument_is_named)
         if (!can(&r, NEED(KERNELS) | NEED_DEVICE))
             continue;
         int     add = 0, *out = mem(&r, USM_DEVICE, 400);
-        int64_t wide     = 0;
-        usm_arg no_ptr[] = {USM_ARG_VAL(add), USM_ARG_VAL(add)}, no_val[] = {USM_ARG_PTR(out), USM_ARG_PTR(out)},
-                local[] = {USM_ARG_PTR(out), USM_ARG_SCRATCH(4)}, none[] = {USM_ARG_PTR(out), {USM_ARG_NONE, 0, NULL}},
-                too_wide[] = {USM_ARG_PTR(out), USM_ARG_VAL(wide)};
+        int64_t wide           = 0;
+        usm_arg no_ptr[]       = {USM_ARG_VAL(add), USM_ARG_VAL(add)},
+                no_val[]       = {USM_ARG_PTR(out), USM_ARG_PTR(out)},
+                local[]        = {USM_ARG_PTR(out), USM_ARG_SCRATCH(4)},
+                none[]         = {USM_ARG_PTR(out), {USM_ARG_NONE, 0, NULL}},
+                too_wide[]     = {USM_ARG_PTR(out), USM_ARG_VAL(wide)};
         const usm_arg *wrong[] = {no_ptr, no_val, local, none, too_wide};
         bench          b       = bench_new(&r, "ids", 2, NULL);
         usm_image_type took    = USM_IMAGE_BINARY;
@@ -433,8 +435,8 @@ Test(launch, a_foreign_or_freed_pointer_argument_is_refused_or_usable)
         if (!can(&r, NEED_KERNELS | NEED_DEVICE))
             continue;
         int     add = 3, *host = calloc(10, sizeof(int));
-        usm_arg args[] = {USM_ARG_PTR(host), USM_ARG_VAL(add)};
-        bench   b      = bench_new(&r, "ids", 2, args);
+        usm_arg args[]     = {USM_ARG_PTR(host), USM_ARG_VAL(add)};
+        bench   b          = bench_new(&r, "ids", 2, args);
         b.launch.global[0] = 10;
         CHECK(host, "no memory for the test itself");
         if (has(&r, NEED(USM_SYSTEM_ALLOCATIONS))) {
@@ -542,10 +544,10 @@ Test(launch, kernels_and_copies_keep_their_order_in_a_queue)
         if (!can(&r, NEED_KERNELS | NEED_DEVICE))
             continue;
         enum { N = 1000 };
-        float   a = 1.0f, one = 1.0f, back[N], *x = mem(&r, USM_DEVICE, sizeof back),
-                         *y = mem(&r, USM_DEVICE, sizeof back);
-        usm_arg args[] = {USM_ARG_PTR(y), USM_ARG_PTR(x), USM_ARG_VAL(a)};
-        bench   b      = bench_new(&r, "axpy", 3, args);
+        float a = 1.0f, one = 1.0f, back[N], *x = mem(&r, USM_DEVICE, sizeof back),
+              *y           = mem(&r, USM_DEVICE, sizeof back);
+        usm_arg args[]     = {USM_ARG_PTR(y), USM_ARG_PTR(x), USM_ARG_VAL(a)};
+        bench   b          = bench_new(&r, "axpy", 3, args);
         b.launch.global[0] = N;
         CHECK_OK(usm_fill(r.q, x, &one, sizeof one, N, 0, NULL, NULL));
         CHECK_OK(usm_memset(r.q, y, 0, sizeof back, 0, NULL, NULL));
@@ -569,8 +571,8 @@ Test(launch, the_same_numbers_come_from_any_split_by_offset)
         if (!can(&r, NEED_KERNELS | NEED_DEVICE))
             continue;
         enum { N = 6000 };
-        float   a = 0.3f, *x = mem(&r, USM_DEVICE, N * 4), *y = mem(&r, USM_DEVICE, N * 4),
-                whole[N], split[N], in[N];
+        float a = 0.3f, *x = mem(&r, USM_DEVICE, N * 4), *y = mem(&r, USM_DEVICE, N * 4), whole[N],
+              split[N], in[N];
         usm_arg args[] = {USM_ARG_PTR(y), USM_ARG_PTR(x), USM_ARG_VAL(a)};
         bench   b      = bench_new(&r, "axpy", 3, args);
         for (int i = 0; i < N; i++)
@@ -601,8 +603,8 @@ Test(launch, host_and_shared_results_are_read_without_a_copy)
             if (k == USM_DEVICE || !can(&r, NEED_KERNELS | need_kind(k)))
                 continue;
             int     add = 100, *out = mem(&r, k, 50 * sizeof(int));
-            usm_arg args[] = {USM_ARG_PTR(out), USM_ARG_VAL(add)};
-            bench   b      = bench_new(&r, "ids", 2, args);
+            usm_arg args[]     = {USM_ARG_PTR(out), USM_ARG_VAL(add)};
+            bench   b          = bench_new(&r, "ids", 2, args);
             b.launch.global[0] = 50;
             run(&r, &b.launch);
             for (int i = 0; i < 50; i++)

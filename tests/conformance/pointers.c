@@ -30,7 +30,8 @@ Test(pointers, the_kind_of_base_interior_and_last_byte_is_the_blocks)
             char *p = mem(&r, k, 100000);
             for (size_t at = 0; at < 100000; at += 11111) {
                 CHECK(usm_get_pointer_type(p + at, r.ctx) == k, "%s: at %zu", r.name, at);
-                CHECK(usm_get_pointer_type(p + at, NULL) == k, "%s: at %zu, any context", r.name, at);
+                CHECK(usm_get_pointer_type(p + at, NULL) == k, "%s: at %zu, any context", r.name,
+                      at);
             }
             CHECK(usm_get_pointer_type(p + 99999, r.ctx) == k, "%s: the last byte", r.name);
             usm_free(p);
@@ -44,13 +45,14 @@ Test(pointers, one_past_the_end_is_not_in_the_block)
         EACH_KIND (k) {
             if (!can(&r, need_kind(k)))
                 continue;
-            char  *p = mem(&r, k, 4096);
+            char  *p    = mem(&r, k, 4096);
             void  *base = NULL;
             size_t size = 0;
             CHECK_OK(usm_get_address_range(p, r.ctx, &base, &size));
             char *end = p + size;
             base      = NULL;
-            if (!usm_get_address_range(end, r.ctx, &base, &size)) /* then it is another block's start */
+            if (!usm_get_address_range(end, r.ctx, &base,
+                                       &size)) /* then it is another block's start */
                 CHECK(base == end, "%s: one past the end is inside %p", r.name, base);
             CHECK(base != p, "%s: one past the end is in the block", r.name);
             usm_free(p);
@@ -64,7 +66,7 @@ Test(pointers, the_byte_before_a_block_is_not_in_it)
         EACH_KIND (k) {
             if (!can(&r, need_kind(k)))
                 continue;
-            char  *p = mem(&r, k, 4096);
+            char  *p    = mem(&r, k, 4096);
             void  *base = NULL;
             size_t size = 0;
             if (!usm_get_address_range(p - 1, r.ctx, &base, &size))
@@ -115,7 +117,7 @@ Test(pointers, the_address_range_of_an_interior_pointer_is_the_whole_block)
         EACH_KIND (k) {
             if (!can(&r, need_kind(k)))
                 continue;
-            char  *p = mem(&r, k, 12345);
+            char  *p    = mem(&r, k, 12345);
             void  *base = NULL;
             size_t size = 0;
             CHECK_OK(usm_get_address_range(p + 12344, r.ctx, &base, &size));
@@ -186,7 +188,7 @@ Test(pointers, in_a_context_of_several_devices_memory_knows_its_own)
 Test(pointers, memory_of_one_context_is_unknown_in_another)
 {
     EACH_DEVICE (r) {
-        usm_context *other = NULL, *of = NULL;
+        usm_context     *other = NULL, *of = NULL;
         usm_context_desc desc = USM_CONTEXT_DESC_INIT;
         desc.ndevices         = 1;
         desc.devices          = &r.dev;

@@ -187,14 +187,15 @@ Test(program, no_image_for_any_device_is_named)
 {
     EACH_DEVICE (r) {
         usm_program *program = NULL;
-        bool         native  = has(&r, NEED(IMAGE_NATIVE)), text = has(&r, NEED(IMAGE_OPENCL_C));
+        bool         native = has(&r, NEED(IMAGE_NATIVE)), text = has(&r, NEED(IMAGE_OPENCL_C));
         if (native && text) {
             not_offered("%s takes every image", r.name);
             continue;
         }
         tried();
-        CHECK_REFUSED(build(r.ctx, image_of(native ? USM_IMAGE_OPENCL_C : USM_IMAGE_NATIVE), &program),
-                      USM_E_NO_IMAGE, r.name);
+        CHECK_REFUSED(
+            build(r.ctx, image_of(native ? USM_IMAGE_OPENCL_C : USM_IMAGE_NATIVE), &program),
+            USM_E_NO_IMAGE, r.name);
         CHECK(!program, "%s: the output was touched", r.name);
     }
 }
@@ -318,7 +319,8 @@ Test(program, one_program_serves_every_device_of_its_context)
     }
 }
 
-/* --- the cache ---------------------------------------------------------------------------------- */
+/* --- the cache ----------------------------------------------------------------------------------
+ */
 
 static void fresh_folder(char *path, size_t size)
 {

@@ -67,15 +67,18 @@ Test(settings, an_unknown_key_is_named)
 Test(settings, a_value_that_does_not_parse_is_named_with_what_may_be)
 {
     CHECK_REFUSED(usm_config_set("validation", "perhaps"), USM_E_SETTING, "perhaps");
-    CHECK(story_names("yes") || story_names("true"), "what may be is not told: %s", usm_last_error());
+    CHECK(story_names("yes") || story_names("true"), "what may be is not told: %s",
+          usm_last_error());
     CHECK_REFUSED(usm_config_set("device_selector", "nonsense"), USM_E_SETTING, "nonsense");
     CHECK_REFUSED(usm_config_set("log", "level:loud"), USM_E_SETTING, "loud");
 }
 
 Test(settings, every_spelling_of_a_boolean_is_taken)
 {
-    static const char *const yes[] = {"1", "true", "yes", "on", "TRUE", "On"},
-                            *const no[] = {"0", "false", "no", "off", "False", "OFF"};
+    static const char *const yes[] = {"1", "true", "yes", "on", "TRUE", "On"}, *const no[] = {
+                                                                                   "0",     "false",
+                                                                                   "no",    "off",
+                                                                                   "False", "OFF"};
 
     for (int i = 0; i < 6; i++) {
         CHECK_OK(usm_config_set("validation", yes[i]));

@@ -3,7 +3,8 @@
  * scenarios_command.c. */
 #include "sweep.h"
 
-/* --- start: in processes where nothing was used before -------------------------------------------- */
+/* --- start: in processes where nothing was used before
+ * -------------------------------------------- */
 
 static usm_status init_and_shutdown(state *s)
 {
@@ -77,7 +78,8 @@ static usm_status config(state *s)
     return usm_config_set("cache_dir", "off");
 }
 
-/* --- objects --------------------------------------------------------------------------------------- */
+/* --- objects
+ * --------------------------------------------------------------------------------------- */
 
 static usm_status context_create(state *s)
 {
@@ -116,7 +118,7 @@ static usm_status queue_create(state *s)
 /* Takes a context with memory, a queue and a pool down while calls fail. */
 static usm_status context_destroy(state *s)
 {
-    usm_event *ev  = NULL;
+    usm_event *ev = NULL;
     usm_status status;
 
     TRY(usm_context_create(NULL, &s->made_ctx));
@@ -161,7 +163,8 @@ static usm_status device_info(state *s)
     return usm_device_can_access_peer(dev, dev, &can);
 }
 
-/* --- memory ---------------------------------------------------------------------------------------- */
+/* --- memory
+ * ---------------------------------------------------------------------------------------- */
 
 static usm_status alloc_kind(state *s, usm_kind kind)
 {
@@ -271,7 +274,8 @@ static usm_status wrong_frees(state *s)
     return USM_OK;
 }
 
-/* --- pools ----------------------------------------------------------------------------------------- */
+/* --- pools
+ * ----------------------------------------------------------------------------------------- */
 
 static usm_status pool_of(state *s, const char *name)
 {
@@ -323,7 +327,8 @@ static usm_status pool_reset(state *s)
     return USM_OK;
 }
 
-/* --- programs -------------------------------------------------------------------------------------- */
+/* --- programs
+ * -------------------------------------------------------------------------------------- */
 
 static void twice_range(const usm_range *r, void *const *args)
 {
@@ -333,8 +338,8 @@ static void twice_range(const usm_range *r, void *const *args)
         out[i] = 2 * (int)i + add;
 }
 
-static const char text[] = "kernel void twice(global int *out, int add)\n"
-                           "{ size_t i = get_global_id(0); out[i] = 2 * (int)i + add; }\n";
+static const char              text[]    = "kernel void twice(global int *out, int add)\n"
+                                           "{ size_t i = get_global_id(0); out[i] = 2 * (int)i + add; }\n";
 static const usm_arg_kind      kinds[]   = {USM_ARG_POINTER, USM_ARG_VALUE};
 static const usm_native_kernel natives[] = {{"twice", twice_range, 2, kinds}};
 
@@ -372,7 +377,7 @@ static usm_status launch(state *s)
     TRY(build(s));
     TRY(usm_kernel_create(s->program, "twice", &s->kernel));
     TRY_PTR(out, usm_malloc(sizeof back, s->q, sweep_kind()));
-    s->p[0] = out;
+    s->p[0]        = out;
     usm_arg args[] = {USM_ARG_PTR(out), USM_ARG_VAL(add)};
     l.kernel       = s->kernel;
     l.global[0]    = 100;
@@ -398,8 +403,8 @@ static usm_status launch_indirect(state *s)
     TRY(usm_kernel_create(s->program, "twice", &s->kernel));
     for (int i = 0; i < 3; i++)
         TRY_PTR(s->p[i], usm_malloc(400, s->q, sweep_kind()));
-    list[0] = s->p[1];
-    list[1] = s->p[2];
+    list[0]        = s->p[1];
+    list[1]        = s->p[2];
     usm_arg args[] = {USM_ARG_PTR(s->p[0]), USM_ARG_VAL(add)};
     l.kernel       = s->kernel;
     l.nargs        = 2;

@@ -133,7 +133,8 @@ static usm_status hints(state *s)
     return usm_event_wait_all(2, s->ev);
 }
 
-/* --- events ---------------------------------------------------------------------------------------- */
+/* --- events
+ * ---------------------------------------------------------------------------------------- */
 
 static usm_status user_event(state *s)
 {
@@ -174,7 +175,7 @@ static void count_call(usm_event *ev, usm_status status, void *user)
 
 static usm_status callback(state *s)
 {
-    struct timespec wait = {0, 1000000};
+    struct timespec wait     = {0, 1000000};
     int             accepted = 0;
     usm_status      status;
 
@@ -207,7 +208,8 @@ static usm_status profiling(state *s)
     return desc.flags ? usm_event_profiling(s->ev[0], &times) : USM_OK;
 }
 
-/* --- host tasks ------------------------------------------------------------------------------------ */
+/* --- host tasks
+ * ------------------------------------------------------------------------------------ */
 
 static usm_status count_task(void *user)
 {
@@ -254,7 +256,8 @@ static usm_status task_out_of_order(state *s)
     return usm_queue_wait(s->made_q);
 }
 
-/* --- waiting and the end of queues ------------------------------------------------------------------ */
+/* --- waiting and the end of queues
+ * ------------------------------------------------------------------ */
 
 static usm_status queue_waits(state *s)
 {
@@ -269,7 +272,8 @@ static usm_status queue_destroyed_while_busy(state *s)
     TRY(usm_queue_create(s->ctx, NULL, NULL, &s->made_q));
     TRY(usm_event_create(s->ctx, &s->gate));
     TRY(usm_queue_barrier(s->made_q, 1, &s->gate, NULL));
-    TRY(usm_event_signal(s->gate, USM_OK)); /* or a destroy that has no thread would wait for ever */
+    TRY(usm_event_signal(s->gate,
+                         USM_OK)); /* or a destroy that has no thread would wait for ever */
     usm_queue_destroy(s->made_q);
     s->made_q = NULL;
     return USM_OK;

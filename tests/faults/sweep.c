@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
 /* sweep [SCENARIO...]: fails the n-th heap, system and backend call, n = 1, 2, ..., until each
- * scenario passes without meeting a failure; once with single failures, once with all calls from the
- * n-th on failing (the machine stays out of memory).
+ * scenario passes without meeting a failure; once with single failures, once with all calls from
+ * the n-th on failing (the machine stays out of memory).
  *
- * After each run: the failure had a status with a name and a story; what was allocated is back to what
- * it was before (blocks of the heap, descriptors, bytes of the device); and the scenario passes when
- * nothing fails.  Each scenario is a process of its own with an alarm, so that a hang or a crash has
- * its name; with ASan its exit also looks for leaks.
+ * After each run: the failure had a status with a name and a story; what was allocated is back to
+ * what it was before (blocks of the heap, descriptors, bytes of the device); and the scenario
+ * passes when nothing fails.  Each scenario is a process of its own with an alarm, so that a hang
+ * or a crash has its name; with ASan its exit also looks for leaks.
  *
  * The accounting wraps the functions of base/os.h by the linker's --wrap: it sees every file of
  * libusm but os.c itself. */
@@ -28,10 +28,11 @@
 #define MAX_N            3000
 #define MAX_LIVE         65536
 
-/* --- the account ---------------------------------------------------------------------------------- */
+/* --- the account
+ * ---------------------------------------------------------------------------------- */
 
 static pthread_mutex_t account_lock = PTHREAD_MUTEX_INITIALIZER;
-static void           *live[MAX_LIVE]; /* blocks of the heap, open addressing; guarded, as below */
+static void           *live[MAX_LIVE];  /* blocks of the heap, open addressing; guarded, as below */
 static void           *maker[MAX_LIVE]; /* where live[i] was allocated                            */
 static uint64_t        birth[MAX_LIVE]; /* its number among all                                   */
 static size_t          live_count;
@@ -195,7 +196,8 @@ static bool leaks(const account *now, const account *before)
            now->ours > before->ours || now->pooled > before->pooled;
 }
 
-/* --- states ------------------------------------------------------------------------------------- */
+/* --- states -------------------------------------------------------------------------------------
+ */
 
 bool sweep_has(usm_aspect aspect)
 {
@@ -260,7 +262,8 @@ static void state_end(state *s)
         usm_context_destroy(all[i]);
 }
 
-/* --- one run ------------------------------------------------------------------------------------- */
+/* --- one run -------------------------------------------------------------------------------------
+ */
 
 typedef struct run {
     const scenario *sc;
@@ -341,7 +344,8 @@ static void check_account(const run *r, const account *before)
     }
     if (!leaks(&now, before))
         return;
-    snprintf(text, sizeof text, "%zu blocks (%zu), %zu descriptors (%zu), %llu bytes (%llu), held %llu (%llu)",
+    snprintf(text, sizeof text,
+             "%zu blocks (%zu), %zu descriptors (%zu), %llu bytes (%llu), held %llu (%llu)",
              now.blocks, before->blocks, now.descriptors, before->descriptors,
              (unsigned long long)now.ours, (unsigned long long)before->ours,
              (unsigned long long)now.pooled, (unsigned long long)before->pooled);
@@ -369,7 +373,8 @@ static uint64_t sweep_warm(const scenario *sc, bool onwards)
     return r.n - 1;
 }
 
-/* --- cold runs ----------------------------------------------------------------------------------- */
+/* --- cold runs -----------------------------------------------------------------------------------
+ */
 
 enum { CAME_THROUGH = 40, MET_A_FAILURE = 41 };
 
@@ -397,7 +402,7 @@ static int run_cold(run *r)
 
 static uint64_t sweep_cold(const scenario *sc, bool onwards)
 {
-    run r = {.sc = sc, .onwards = onwards};
+    run r      = {.sc = sc, .onwards = onwards};
     int status = 0;
 
     do {
@@ -412,11 +417,13 @@ static uint64_t sweep_cold(const scenario *sc, bool onwards)
             complain(&r, "died by", strsignal(WTERMSIG(status)));
         else if (WEXITSTATUS(status) != CAME_THROUGH && WEXITSTATUS(status) != MET_A_FAILURE)
             failures++;
-    } while (!(WIFEXITED(status) && WEXITSTATUS(status) == CAME_THROUGH) && failures < 10 && r.n < MAX_N);
+    } while (!(WIFEXITED(status) && WEXITSTATUS(status) == CAME_THROUGH) && failures < 10 &&
+             r.n < MAX_N);
     return r.n - 1;
 }
 
-/* --- scenarios ----------------------------------------------------------------------------------- */
+/* --- scenarios -----------------------------------------------------------------------------------
+ */
 
 static const char *why_not(const scenario *sc)
 {
@@ -442,8 +449,9 @@ static int sweep_one(const scenario *sc)
     onwards = sc->flags & COLD ? sweep_cold(sc, true) : sweep_warm(sc, true);
     if (!once || !onwards)
         complain(&(run){.sc = sc}, "no call of it can fail: it tests nothing", "");
-    printf("%s: %s: %llu calls failed one at a time, %llu from there on\n", failures ? "not ok" : "ok",
-           sc->name, (unsigned long long)once, (unsigned long long)onwards);
+    printf("%s: %s: %llu calls failed one at a time, %llu from there on\n",
+           failures ? "not ok" : "ok", sc->name, (unsigned long long)once,
+           (unsigned long long)onwards);
     return failures ? 1 : 0;
 }
 

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
 /* The fault sweep: what a scenario is.  sweep.c runs them, scenarios_*.c hold them.
  *
- * A scenario is run again and again, the n-th call of a heap, system or backend function failing each
- * time, until it comes through without having met a failure.  `act` runs with faults armed and says
- * with what status it ended; everything it made goes into the state, which sweep.c takes down with
- * faults off: memory may not be freed while commands use it, and a wait that was made to fail has not
- * waited. */
+ * A scenario is run again and again, the n-th call of a heap, system or backend function failing
+ * each time, until it comes through without having met a failure.  `act` runs with faults armed and
+ * says with what status it ended; everything it made goes into the state, which sweep.c takes down
+ * with faults off: memory may not be freed while commands use it, and a wait that was made to fail
+ * has not waited. */
 #ifndef USM_TESTS_FAULTS_SWEEP_H
 #define USM_TESTS_FAULTS_SWEEP_H
 

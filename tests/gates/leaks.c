@@ -2,9 +2,9 @@
 /* leaks [--planted=block|context|heap|overrun]: what libusm is used for, after which nothing may be
  * live: by its own accounts in every build, by LeakSanitizer or valgrind where they watch.
  *
- * A plain program, because leaks pass unseen in Criterion's forked tests.  Each planted defect must be
- * caught (run_gate.sh, valgrind.sh): a block that is not freed, a context that is not destroyed, heap
- * memory that nobody points to, and a read behind the end of a block of the heap. */
+ * A plain program, because leaks pass unseen in Criterion's forked tests.  Each planted defect must
+ * be caught (run_gate.sh, valgrind.sh): a block that is not freed, a context that is not destroyed,
+ * heap memory that nobody points to, and a read behind the end of a block of the heap. */
 #include "base/os.h"
 #include "core/context.h"
 
@@ -66,9 +66,10 @@ static void commands(usm_context *ctx, usm_queue *q, usm_queue *other)
 {
     char       text[100] = "some text", back[100];
     usm_event *gate = NULL, *ev[4] = {NULL};
-    usm_kind   k = usm_device_has(usm_queue_get_device(q), USM_ASPECT_USM_DEVICE_ALLOCATIONS) ? USM_DEVICE
-                                                                                              : USM_HOST;
-    char *p = usm_malloc(1000, q, k), *far = usm_malloc(1000, other, k);
+    usm_kind   k = usm_device_has(usm_queue_get_device(q), USM_ASPECT_USM_DEVICE_ALLOCATIONS)
+                       ? USM_DEVICE
+                       : USM_HOST;
+    char      *p = usm_malloc(1000, q, k), *far = usm_malloc(1000, other, k);
 
     OK(usm_event_create(ctx, &gate));
     if (moves_data) {
@@ -97,13 +98,13 @@ static void commands(usm_context *ctx, usm_queue *q, usm_queue *other)
 
 static void failing(usm_context *ctx, usm_queue *q)
 {
-    usm_event   *gate = NULL, *ev = NULL;
-    usm_program *program = NULL;
-    usm_context *none    = NULL;
-    char         local[10] = "", *p = usm_malloc(100, q, USM_HOST);
-    usm_image    broken = {USM_IMAGE_OPENCL_C, "not a kernel", 12};
-    usm_program_desc desc = USM_PROGRAM_DESC_INIT;
-    usm_context_desc odd  = {0};
+    usm_event       *gate = NULL, *ev = NULL;
+    usm_program     *program   = NULL;
+    usm_context     *none      = NULL;
+    char             local[10] = "", *p = usm_malloc(100, q, USM_HOST);
+    usm_image        broken = {USM_IMAGE_OPENCL_C, "not a kernel", 12};
+    usm_program_desc desc   = USM_PROGRAM_DESC_INIT;
+    usm_context_desc odd    = {0};
 
     OK(usm_event_create(ctx, &gate));
     (void)!usm_memcpy(q, p, local, 10, 1, &gate, &ev); /* behind an event that fails */
@@ -129,16 +130,16 @@ static void set_range(const usm_range *r, void *const *args)
 
 static void launches(usm_context *ctx, usm_queue *q)
 {
-    static const char        text[]  = "kernel void set(global int *p) { p[get_global_id(0)] = 7; }";
-    static const usm_arg_kind kinds[] = {USM_ARG_POINTER};
-    const usm_native_kernel  native  = {"set", set_range, 1, kinds};
-    usm_image        images[] = {{USM_IMAGE_NATIVE, &native, sizeof native},
-                                 {USM_IMAGE_OPENCL_C, text, sizeof text - 1}};
-    usm_program_desc desc     = USM_PROGRAM_DESC_INIT;
-    usm_program     *program  = NULL;
-    usm_launch       launch   = USM_LAUNCH_INIT;
-    int              back[50], *p = usm_malloc(sizeof back, q, USM_HOST);
-    usm_arg          arg = USM_ARG_PTR(p);
+    static const char text[] = "kernel void set(global int *p) { p[get_global_id(0)] = 7; }";
+    static const usm_arg_kind kinds[]  = {USM_ARG_POINTER};
+    const usm_native_kernel   native   = {"set", set_range, 1, kinds};
+    usm_image                 images[] = {{USM_IMAGE_NATIVE, &native, sizeof native},
+                                          {USM_IMAGE_OPENCL_C, text, sizeof text - 1}};
+    usm_program_desc          desc     = USM_PROGRAM_DESC_INIT;
+    usm_program              *program  = NULL;
+    usm_launch                launch   = USM_LAUNCH_INIT;
+    int                       back[50], *p = usm_malloc(sizeof back, q, USM_HOST);
+    usm_arg                   arg = USM_ARG_PTR(p);
 
     desc.nimages = 2;
     desc.images  = images;
@@ -197,7 +198,7 @@ static void plant(const char *what)
         kept = NULL;
     } else if (!strcmp(what, "overrun")) {
         volatile char *p = usm__heap_alloc(10);
-        kept = p[10] ? NULL : &failures;
+        kept             = p[10] ? NULL : &failures;
         usm__heap_free((void *)(uintptr_t)p);
     } else {
         failed("no such planted defect");
@@ -216,8 +217,8 @@ static void nothing_is_live(usm_device *dev, bool ended)
             return;
         nanosleep(&wait, NULL);
     }
-    fprintf(stderr, "leaks: %llu bytes live, %llu held, %zu contexts\n", (unsigned long long)info.ours,
-            (unsigned long long)info.pooled, usm__contexts_alive());
+    fprintf(stderr, "leaks: %llu bytes live, %llu held, %zu contexts\n",
+            (unsigned long long)info.ours, (unsigned long long)info.pooled, usm__contexts_alive());
     failures++;
 }
 

@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* stress [ROUNDS] [--planted]: many threads on shared contexts and queues, for ThreadSanitizer and for
- * the checks of contents below; a plain program, because Criterion's runner aborts under TSan.
+/* stress [ROUNDS] [--planted]: many threads on shared contexts and queues, for ThreadSanitizer and
+ * for the checks of contents below; a plain program, because Criterion's runner aborts under TSan.
  *
- * Each thread allocates, stamps, copies, queries and frees; hands blocks to others through a mailbox;
- * makes and destroys contexts, queues, pools and events of its own meanwhile; has callbacks and host
- * tasks called; and looks at what it wrote.  --planted makes one thread write into another's block
- * without any order between them: TSan must see the race, and without it the contents must be found
- * wrong, or this gate would let everything through (run_gate.sh checks that). */
+ * Each thread allocates, stamps, copies, queries and frees; hands blocks to others through a
+ * mailbox; makes and destroys contexts, queues, pools and events of its own meanwhile; has
+ * callbacks and host tasks called; and looks at what it wrote.  --planted makes one thread write
+ * into another's block without any order between them: TSan must see the race, and without it the
+ * contents must be found wrong, or this gate would let everything through (run_gate.sh checks
+ * that). */
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdio.h>
@@ -22,14 +23,14 @@
 #define SECONDS  240
 
 typedef struct shared {
-    usm_context     *ctx[CONTEXTS];
-    usm_queue       *q[CONTEXTS][2]; /* in order, out of order (or in order again)          */
-    _Atomic(void *)  mail[MAILBOX];  /* blocks that anybody may take and free               */
-    atomic_int       failures;
-    int              rounds;
-    bool             planted;
-    const char      *device;
-    char *volatile   victim; /* --planted: a block that its owner looks at                    */
+    usm_context    *ctx[CONTEXTS];
+    usm_queue      *q[CONTEXTS][2]; /* in order, out of order (or in order again)          */
+    _Atomic(void *) mail[MAILBOX];  /* blocks that anybody may take and free               */
+    atomic_int      failures;
+    int             rounds;
+    bool            planted;
+    const char     *device;
+    char *volatile victim; /* --planted: a block that its owner looks at                    */
 } shared;
 
 static shared all;
@@ -95,7 +96,7 @@ static void copy_there_and_back(worker *w)
 {
     usm_queue *q = any_queue(w);
     char       out[600], back[600] = "";
-    char      *p = usm_malloc(1200, q, USM_DEVICE);
+    char      *p     = usm_malloc(1200, q, USM_DEVICE);
     usm_event *ev[3] = {NULL, NULL, NULL};
 
     CHECK(p);
@@ -113,7 +114,7 @@ static void copy_there_and_back(worker *w)
 static void copy_between_contexts(worker *w)
 {
     usm_queue *a = all.q[pick(w, CONTEXTS)][0], *b = all.q[pick(w, CONTEXTS)][0];
-    char       out[300], back[300] = "";
+    char       out[300], back[300]                 = "";
     char      *p = usm_malloc(300, a, USM_DEVICE), *r = usm_malloc(300, b, USM_DEVICE);
     usm_event *ev = NULL, *last = NULL;
 
@@ -133,11 +134,11 @@ static void copy_between_contexts(worker *w)
 
 static void context_comes_and_goes(worker *w)
 {
-    usm_context *ctx  = NULL;
-    usm_queue   *q    = NULL;
-    usm_pool    *pool = NULL;
+    usm_context  *ctx  = NULL;
+    usm_queue    *q    = NULL;
+    usm_pool     *pool = NULL;
     usm_pool_desc desc = USM_POOL_DESC_INIT;
-    void        *p;
+    void         *p;
 
     OK(usm_context_create(NULL, &ctx));
     OK(usm_queue_create(ctx, NULL, NULL, &q));
@@ -206,17 +207,22 @@ static void ask(worker *w)
 
 static void *work(void *arg)
 {
-    static void (*const acts[])(worker *) = {
-        allocate_and_look,      allocate_and_look,    copy_there_and_back, copy_between_contexts,
-        context_comes_and_goes, events_and_callbacks, ask};
-    worker *w = arg;
+    static void (*const acts[])(worker *) = {allocate_and_look,
+                                             allocate_and_look,
+                                             copy_there_and_back,
+                                             copy_between_contexts,
+                                             context_comes_and_goes,
+                                             events_and_callbacks,
+                                             ask};
+    worker *w                             = arg;
 
     for (int i = 0; i < all.rounds; i++)
         acts[pick(w, sizeof acts / sizeof *acts)](w);
     return NULL;
 }
 
-/* --- the planted defect ----------------------------------------------------------------------------- */
+/* --- the planted defect
+ * ----------------------------------------------------------------------------- */
 
 static void *write_into_anothers_block(void *arg)
 {
@@ -247,7 +253,8 @@ static void plant(void)
     usm_free(p);
 }
 
-/* --- beginning and end ------------------------------------------------------------------------------- */
+/* --- beginning and end
+ * ------------------------------------------------------------------------------- */
 
 static void begin(void)
 {
@@ -259,8 +266,9 @@ static void begin(void)
     for (int c = 0; c < CONTEXTS; c++) {
         OK(usm_context_create(NULL, &all.ctx[c]));
         OK(usm_queue_create(all.ctx[c], NULL, NULL, &all.q[c][0]));
-        dev        = usm_queue_get_device(all.q[c][0]);
-        desc.flags = usm_device_has(dev, USM_ASPECT_OUT_OF_ORDER_QUEUE) ? USM_QUEUE_OUT_OF_ORDER : 0;
+        dev = usm_queue_get_device(all.q[c][0]);
+        desc.flags =
+            usm_device_has(dev, USM_ASPECT_OUT_OF_ORDER_QUEUE) ? USM_QUEUE_OUT_OF_ORDER : 0;
         OK(usm_queue_create(all.ctx[c], NULL, &desc, &all.q[c][1]));
         OK(usm_device_get_info(dev, &info));
     }
