@@ -60,13 +60,64 @@ static bool status_by_name(usm__span s, usm_status *status)
     return false;
 }
 
+/* A typo must not make a hook that never fires.  Functions of a backend as in
+ * core/backend.h, and the calls of base/os.h. */
+static bool is_call(const char *name)
+{
+    static const char *const calls[] = {"devices",
+                                        "context_create",
+                                        "context_destroy",
+                                        "mem_alloc",
+                                        "mem_free",
+                                        "sub_devices",
+                                        "device_memory",
+                                        "can_access_peer",
+                                        "queue_create",
+                                        "queue_destroy",
+                                        "queue_wait",
+                                        "copy",
+                                        "copy_2d",
+                                        "fill",
+                                        "prefetch",
+                                        "advise",
+                                        "marker",
+                                        "barrier",
+                                        "event_create_user",
+                                        "event_query",
+                                        "event_wait",
+                                        "event_profiling",
+                                        "event_release",
+                                        "event_notify",
+                                        "program_build",
+                                        "program_destroy",
+                                        "program_binary",
+                                        "program_kernels",
+                                        "kernel_create",
+                                        "kernel_destroy",
+                                        "kernel_info",
+                                        "launch",
+                                        "context_from_native",
+                                        "context_native",
+                                        "queue_from_native",
+                                        "queue_native",
+                                        "event_from_native",
+                                        "event_native"};
+
+    if (strcmp(name, "*") == 0 || strncmp(name, "os.", 3) == 0 || strcmp(name, "heap.alloc") == 0)
+        return true;
+    for (size_t i = 0; i < sizeof calls / sizeof *calls; i++)
+        if (strcmp(name, calls[i]) == 0)
+            return true;
+    return false;
+}
+
 /* NAME@N[+][=STATUS] */
 static bool parse_fault(usm__span text, parsed *p)
 {
     usm__span name, count, status;
 
     if (!usm__span_next(&text, '@', &name) || !copy_name(name, p->name, sizeof p->name) ||
-        !usm__span_next(&text, '=', &count) || count.len == 0)
+        !is_call(p->name) || !usm__span_next(&text, '=', &count) || count.len == 0)
         return false;
     p->onwards = count.at[count.len - 1] == '+';
     count.len -= p->onwards;
@@ -81,7 +132,8 @@ static bool parse_slow(usm__span text, parsed *p)
     usm__span name, time;
 
     return usm__span_next(&text, '=', &name) && copy_name(name, p->name, sizeof p->name) &&
-           usm__span_next(&text, '=', &time) && usm__span_duration_ns(time, &p->ns);
+           is_call(p->name) && usm__span_next(&text, '=', &time) &&
+           usm__span_duration_ns(time, &p->ns);
 }
 
 static bool take(usm__span hook, bool apply)
@@ -121,7 +173,9 @@ bool usm__hooks_check(const char *text, char *why, size_t why_size)
 {
     if (take_all(text, false))
         return true;
-    snprintf(why, why_size, "trace; fault:NAME@N[+][=STATUS]; slow:NAME=TIME, separated by ';'");
+    snprintf(why, why_size,
+             "trace; fault:NAME@N[+][=STATUS]; slow:NAME=TIME, separated by ';', where NAME is a "
+             "backend's function (mem_alloc, copy, launch, ...), os.CALL, heap.alloc or *");
     return false;
 }
 

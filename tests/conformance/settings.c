@@ -70,6 +70,7 @@ Test(settings, a_value_that_does_not_parse_is_named_with_what_may_be)
     CHECK(story_names("yes") || story_names("true"), "what may be is not told: %s",
           usm_last_error());
     CHECK_REFUSED(usm_config_set("device_selector", "nonsense"), USM_E_SETTING, "nonsense");
+    CHECK_REFUSED(usm_config_set("hooks", "fault:no_such_call@1"), USM_E_SETTING, "no_such_call");
     CHECK_REFUSED(usm_config_set("log", "level:loud"), USM_E_SETTING, "loud");
 }
 

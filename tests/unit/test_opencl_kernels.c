@@ -346,14 +346,19 @@ static void spir_v_is_built_and_runs(void)
         close_all();
         return;
     }
-    needs_commands();
     open_with(0);
     program = build(USM_IMAGE_SPIRV, data, image.size, "-DIGNORED=1");
-    check_add(program);
-    k = kernel_of(program, "sum");
+    k       = kernel_of(program, "sum");
     CHECK_INT(ops->kernel_info(k, &n, kinds, 3), USM_OK);
     CHECK_INT(n, 3);
     CHECK(kinds[0] == USM_ARG_POINTER && kinds[1] == USM_ARG_POINTER && kinds[2] == USM_ARG_LOCAL);
+    if (is_capture) {
+        ops->kernel_destroy(k);
+        ops->program_destroy(program);
+        close_all();
+        return;
+    }
+    check_add(program);
     in  = allocate_in(ctx, USM_SHARED, 64 * sizeof(int));
     out = allocate_in(ctx, USM_SHARED, 4 * sizeof(int));
     for (int i = 0; i < 64; i++)
@@ -485,6 +490,54 @@ static void threads_share_a_kernel(void)
     ops->kernel_destroy(shared_kernel.kernel);
     ops->program_destroy(program);
     CHECK_INT(ops->mem_free(ctx, USM_SHARED, shared_kernel.a, 1), USM_OK);
+    close_all();
+}
+
+/* --- coarse SVM
+ * ---------------------------------------------------------------------------------------- */
+
+/* As on devices that have SVM of coarse grain and nothing else, NVIDIA's: host memory is malloc'ed.
+ */
+static void coarse_svm_is_device_memory(void)
+{
+    ocl_device *d = dev->handle, saved = *d;
+    int         in[N], out[N], n = 5;
+    void       *p = NULL, *program, *k, *ev = NULL;
+
+    needs_text();
+    if (!(d->svm & CL_DEVICE_SVM_COARSE_GRAIN_BUFFER))
+        SKIP("the device has no SVM");
+    d->way = OCL_WAY_SVM;
+    d->svm = CL_DEVICE_SVM_COARSE_GRAIN_BUFFER;
+    open_with(0);
+    CHECK_INT(ops->mem_alloc(ctx, NULL, USM_HOST, 64, 64, &p), USM_E_NOT_SUPPORTED);
+    CHECK_INT(ops->mem_alloc(ctx, d, USM_SHARED, 64, 64, &p), USM_E_NOT_SUPPORTED);
+    CHECK_IN("no shared memory in common", usm_last_error());
+    CHECK_INT(ops->mem_alloc(ctx, d, USM_DEVICE, (size_t)dev->max_alloc_size + 1, 64, &p),
+              USM_E_SIZE);
+    p = allocate_in(ctx, USM_DEVICE, sizeof(in));
+    for (int i = 0; i < N; i++)
+        in[i] = i;
+    program            = build_text();
+    k                  = kernel_of(program, "add");
+    usm_arg     args[] = {USM_ARG_PTR(p), USM_ARG_VAL(n)};
+    usm_launch  l      = launch_of(N, args, 2);
+    const void *list[] = {(char *)p + 64};
+
+    l.indirect  = list;
+    l.nindirect = 1;
+    CHECK_INT(ops->copy(q, p, in, sizeof(in), 0, NULL, NULL), USM_OK);
+    CHECK_INT(ops->launch(q, k, &l, 0, NULL, NULL), USM_OK);
+    CHECK_INT(ops->fill(q, p, &n, sizeof(n), 8 * sizeof(n), 0, NULL, NULL), USM_OK);
+    CHECK_INT(ops->prefetch(q, p, sizeof(in), 0, NULL, NULL), USM_OK);
+    CHECK_INT(ops->copy(q, out, p, sizeof(in), 0, NULL, &ev), USM_OK);
+    finish(ev);
+    for (int i = 0; i < N; i++)
+        CHECK_INT(out[i], i < 8 ? 5 : i + 5);
+    ops->kernel_destroy(k);
+    ops->program_destroy(program);
+    CHECK_INT(ops->mem_free(ctx, USM_DEVICE, p, sizeof(in)), USM_OK);
+    *d = saved;
     close_all();
 }
 
@@ -643,6 +696,7 @@ static const plain_case cases[] = {
     CASE(pointers_inside_memory_are_reached),
     CASE(held_launches_keep_their_own_arguments),
     CASE(threads_share_a_kernel),
+    CASE(coarse_svm_is_device_memory),
     CASE(parts_are_devices_of_their_own),
     CASE(an_exhausted_heap_is_an_ordinary_answer),
     {NULL, NULL},
