@@ -62,11 +62,11 @@ if(USM_SANITIZE)
     set(supp "${PROJECT_SOURCE_DIR}/tests")
     # abort: Criterion takes a test that ends by exit() for one that passed.
     # allocator_may_return_null: SIZE_MAX is a test, not a mistake.
-    string(CONCAT _usm_asan_options
+    string(CONCAT asan_options
         "strict_string_checks=1:detect_stack_use_after_return=1:allocator_may_return_null=1:"
         "abort_on_error=1")
     list(APPEND _usm_test_environment
-        "ASAN_OPTIONS=${_usm_asan_options}"
+        "ASAN_OPTIONS=${asan_options}"
         "LSAN_OPTIONS=print_suppressions=0:suppressions=${supp}/lsan.supp"
         "UBSAN_OPTIONS=print_stacktrace=1:halt_on_error=1:abort_on_error=1"
         "TSAN_OPTIONS=halt_on_error=1:second_deadlock_stack=1:suppressions=${supp}/tsan.supp")
@@ -142,11 +142,7 @@ function(usm_add_criterion_test name)
     _usm_test_program(${name} ${ARGN})
     target_include_directories(${name} SYSTEM PRIVATE "${USM_CRITERION_INCLUDE_DIR}")
     target_link_libraries(${name} PRIVATE "${USM_CRITERION_LIBRARY}")
-    # Its runner leaks, and leaks in the children that it forks go unseen: plain programs look for them.
-    if(USM_SANITIZE MATCHES "address")
-        list(APPEND ARGN ENVIRONMENT "ASAN_OPTIONS=${_usm_asan_options}:detect_leaks=0")
-    endif()
-    _usm_register(${name} ${ARGN} COMMAND $<TARGET_FILE:${name}>)
+    usm_add_run(${name} ${ARGN})
 endfunction()
 
 function(usm_add_run name)

@@ -8,12 +8,11 @@
  * ever runs; Intel's CPU runtime says CL_COMPLETE of commands it did not do,
  * and crashes when a failed event stands in a wait list.
  *
- * The way out.  No driver sees a user event.  A command with a pending event in
- * its wait list is kept here, complete with its arguments, and issued by
- * whoever signals that event; if the event failed, it is settled instead and
- * the driver never hears of it.  Commands whose wait list is free of pending
- * events and whose queue holds nothing, that is nearly all, go straight through:
- * the cost for them is one load for the queue and one for each event.
+ * The way out.  No driver sees a user event, except complete ones.  A command with a pending event
+ * in its wait list is kept here, complete with its arguments, and issued by whoever signals that
+ * event; if the event failed, it is settled instead and the driver never hears of it.  Commands
+ * whose wait list is free of pending events and whose queue holds nothing, that is nearly all, go
+ * straight through: the cost for them is one load for the queue and one for each event.
  *
  * Order.  In an in-order queue everything behind a held command is held too. In
  * an out-of-order queue a held barrier holds what follows; a marker or barrier

@@ -301,7 +301,7 @@ static void a_native_context_is_borrowed_or_taken(void)
     CHECK_INT(ops->context_from_native(native_ctx, 0, NULL, USM_KEEP, &other, list, 2, &n), USM_OK);
     CHECK_INT(n, 1);
     CHECK(list[0].handle == dev->handle);
-    CHECK_INT(context_refs(native_ctx), refs + 1);
+    CHECK(context_refs(native_ctx) > refs); /* how many is the driver's affair */
     if (has(USM_ASPECT_USM_SHARED_ALLOCATIONS)) {
         p = allocate_in(other, USM_SHARED, N);
         CHECK_INT(ops->mem_free(ctx, USM_SHARED, p, N), USM_OK); /* it is one context */
@@ -315,11 +315,11 @@ static void a_native_context_is_borrowed_or_taken(void)
     CHECK_INT(ops->context_from_native(native_ctx, 1, &wrong, USM_TRANSFER, &other, list, 2, &n),
               USM_E_INVALID);
     CHECK(other == NULL);
-    CHECK_INT(context_refs(native_ctx), refs + 1); /* still the caller's */
+    CHECK(context_refs(native_ctx) > refs); /* still the caller's */
     wrong = id;
     CHECK_INT(ops->context_from_native(native_ctx, 1, &wrong, USM_TRANSFER, &other, list, 2, &n),
               USM_OK);
-    CHECK_INT(context_refs(native_ctx), refs + 1);
+    CHECK(context_refs(native_ctx) > refs); /* how many is the driver's affair */
     ops->context_destroy(other);
     CHECK_INT(context_refs(native_ctx), refs);
     close_all();

@@ -129,6 +129,42 @@ static void a_queue_destroyed_with_gated_work_finishes_it(void)
     }
 }
 
+/* Intel's CPU runtime hangs for good when its own out-of-order queues go like this (lane.c). */
+static void queues_come_and_go_with_work_in_flight(void)
+{
+    enum { QUEUES = 300, SIZE = 256 };
+
+    needs_commands();
+    for (uint32_t flags = 0; flags < 2; flags++) {
+        char *p, in[SIZE];
+        int   late = 0;
+
+        if (flags && !has(USM_ASPECT_OUT_OF_ORDER_QUEUE))
+            break;
+        open_with(0);
+        p = allocate_in(ctx, USM_SHARED, QUEUES * SIZE);
+        memset(p, 0, QUEUES * SIZE);
+        memset(in, 'x', SIZE);
+        for (int i = 0; i < QUEUES; i++) {
+            void *fleeting = NULL;
+
+            CHECK_INT(
+                ops->queue_create(ctx, dev->handle, flags & USM_QUEUE_OUT_OF_ORDER, &fleeting),
+                USM_OK);
+            CHECK_INT(ops->copy(fleeting, p + i * SIZE, in, SIZE, 0, NULL, NULL), USM_OK);
+            ops->queue_destroy(fleeting);
+        }
+        for (int i = 0; i < QUEUES; i++)
+            while (memcmp(p + i * SIZE, in, SIZE) != 0 && late++ < 10000)
+                module_sleep_ms(1);
+        CHECK(late < 10000);
+        finish(copy_after(p, "still alive", 12, 0, NULL));
+        CHECK_STR(p, "still alive");
+        CHECK_INT(ops->mem_free(ctx, USM_SHARED, p, QUEUES * SIZE), USM_OK);
+        close_all();
+    }
+}
+
 /* --- failures ----------------------------------------------------------------------------------
  */
 
@@ -402,6 +438,7 @@ static const plain_case cases[] = {
     CASE(out_of_order_commands_pass_a_gate_but_not_a_barrier),
     CASE(commands_of_one_queue_wait_for_another),
     CASE(a_queue_destroyed_with_gated_work_finishes_it),
+    CASE(queues_come_and_go_with_work_in_flight),
     CASE(a_failed_gate_fails_what_waits_and_nothing_else),
     CASE(a_barrier_behind_a_failure_still_orders),
     CASE(a_gate_nobody_can_open_fails_its_dependents),
