@@ -474,11 +474,26 @@ static bool passes_alone(const char *self, const char *name)
     return WIFEXITED(status) && WEXITSTATUS(status) == 0;
 }
 
+/* What the sweep must catch: a block that is lost when the call behind it fails. */
+static usm_status lose_a_block(state *s)
+{
+    void *first = usm__heap_alloc(100), *second = usm__heap_alloc(100);
+
+    (void)s;
+    if (!second)
+        return usm_malloc(1, NULL, USM_HOST) ? USM_OK : usm_last_status(); /* first is lost */
+    usm__heap_free(first);
+    usm__heap_free(second);
+    return USM_OK;
+}
+
+static const scenario planted[] = {{"planted_leak", lose_a_block, 0}, {NULL, NULL, 0}};
+
 static const scenario *find(const char *name)
 {
-    const scenario *lists[] = {scenarios, command_scenarios};
+    const scenario *lists[] = {scenarios, command_scenarios, planted};
 
-    for (int l = 0; l < 2; l++)
+    for (int l = 0; l < 3; l++)
         for (const scenario *sc = lists[l]; sc->name; sc++)
             if (!strcmp(sc->name, name))
                 return sc;
@@ -493,6 +508,11 @@ static int sweep_all(const char *self)
     for (int l = 0; l < 2; l++) {
         for (const scenario *sc = lists[l]; sc->name; sc++, total++)
             bad += !passes_alone(self, sc->name);
+    }
+    printf("the next must be caught:\n");
+    if (passes_alone(self, planted[0].name)) {
+        printf("not ok: the planted leak was not caught\n");
+        bad++;
     }
     printf("%d scenarios, %d failed\n", total, bad);
     return bad ? 1 : 0;
