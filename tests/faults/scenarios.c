@@ -420,7 +420,8 @@ static usm_status launch_indirect(state *s)
 
 static usm_status program_cached(state *s)
 {
-    usm_status status = usm_config_set("cache_dir", "/tmp/usm-sweep-cache");
+    const char *folder = getenv("USM_SWEEP_CACHE"); /* sweep.c's */
+    usm_status  status = usm_config_set("cache_dir", folder ? folder : "off");
 
     if (!status)
         status = build(s);

@@ -229,7 +229,7 @@ int main(int argc, char **argv)
     size_t      n       = 0;
 
     setenv("USM_LOG", "off", 0); /* the failures are meant */
-    setenv("USM_CACHE_DIR", "off", 0);
+    setenv("USM_CACHE_DIR", "off", 1);
     alarm(240);
     OK(usm_get_devices(&dev, 1, &n));
     for (int round = 0; round < 5; round++)
