@@ -30,7 +30,7 @@ typedef struct usm_profiling {
  * block: others get a thread of their own. */
 typedef void (*usm_event_fn)(usm_event *ev, usm_status status, void *user);
 
-/** A user event, not complete.  Caller owns it. */
+/** A user event, not complete; `ctx` NULL: of the default context.  Caller owns it. */
 USM_API USM_NODISCARD usm_status usm_event_create(usm_context *ctx, usm_event **ev);
 /** Completes a user event: USM_OK, or a failure (< 0) that its dependents
  * inherit as USM_E_DEPENDENCY.

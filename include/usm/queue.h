@@ -29,10 +29,9 @@ typedef struct usm_queue_desc {
         sizeof(usm_queue_desc), USM_QUEUE_IN_ORDER                                                 \
     }
 
-/** Caller owns *q.  `dev` NULL: the context's first device; `desc` NULL: in
- * order, no times.
- *   USM_E_INVALID        dev is not in ctx
- *   USM_E_NOT_SUPPORTED  the device lacks out-of-order queues or profiling */
+/** Caller owns *q.  `ctx` NULL: the default context; `dev` NULL: the context's first device; `desc`
+ * NULL: in order, no times. USM_E_INVALID        dev is not in ctx USM_E_NOT_SUPPORTED  the device
+ * lacks out-of-order queues or profiling */
 USM_API USM_NODISCARD usm_status usm_queue_create(usm_context *ctx, usm_device *dev,
                                                   const usm_queue_desc *desc, usm_queue **q);
 
