@@ -73,10 +73,10 @@ static void commands(usm_context *ctx, usm_queue *q, usm_queue *other)
 
     OK(usm_event_create(ctx, &gate));
     if (moves_data) {
-        OK(usm_memcpy(q, p, text, sizeof text, 1, &gate, &ev[0]));
-        OK(usm_memcpy(q, p + 7, p, 90, 0, NULL, NULL));
+        OK(usm_memcpy(q, p, text, sizeof text, 1, &gate, NULL));
+        OK(usm_memcpy(q, p + 7, p, 90, 0, NULL, &ev[0]));
         OK(usm_memcpy(other, far, p, 100, 1, &ev[0], &ev[1]));
-        OK(usm_fill(q, p, "odd", 3, 30, 0, NULL, NULL));
+        OK(usm_fill(q, p, "odd", 3, 30, 1, &ev[1], NULL));
         OK(usm_fill(q, far, "xyz", 3, 20, 0, NULL, NULL)); /* another context's */
         OK(usm_memcpy(q, back, p, sizeof back, 0, NULL, NULL));
     }

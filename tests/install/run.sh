@@ -110,7 +110,7 @@ if [ -n "$module" ]; then
     cat "$work"/ld.* | grep -q "usm-[0-9]*/libusm_backend_opencl\.so.*generating link map" ||
         fail "the consumer did not load ${module#"$prefix"/}"
     echo "modules: ${module#"$prefix"/} is found from the installed library"
-    for tool in "$prefix"/bin/*; do
+    for tool in "$prefix"/bin/usm-info; do # the tool that looks for devices when it is just started
         [ -x "$tool" ] || continue
         rm -f "$work"/ld.*
         (
