@@ -405,7 +405,8 @@ static void a_launch_without_local_memory_to_be_had_fails(void)
     signal_event(gate, USM_OK);
     CHECK_INT(be->event_wait(ev), USM_E_NO_MEMORY);
     usm__fault_disarm_all();
-    CHECK_INT(local_calls, 2); /* those behind it were not begun */
+    /* Those behind it were not begun; a second worker may have been in one already. */
+    CHECK(local_calls == 2 || local_calls == 3);
     CHECK_INT(wrong, 0);
     be->kernel_destroy(kernel);
     release2(gate, ev);
