@@ -3,6 +3,8 @@
  * What fills do is in fill.c. */
 #include "common.h"
 
+#include <unistd.h>
+
 TestSuite(copy, .timeout = 90);
 
 /* A kind for loops that also tries malloc'ed memory, USM_UNKNOWN. */
@@ -575,12 +577,28 @@ Test(copy, between_contexts_it_ends_though_either_is_destroyed)
     }
 }
 
+/* What can() asked with has gone when its context has: that ends on another thread. */
+static void wait_for_nothing_held(const rig *r)
+{
+    usm_memory_info info = USM_MEMORY_INFO_INIT;
+
+    for (int i = 0; i < 5000; i++) {
+        CHECK_OK(usm_device_memory(r->dev, &info));
+        if (info.pooled == 0)
+            return;
+        usleep(1000);
+    }
+    CHECK(info.pooled == 0, "%s: %llu bytes are still held", r->name,
+          (unsigned long long)info.pooled);
+}
+
 Test(copy, an_overlapping_copy_over_the_limit_names_the_limit)
 {
     CHECK_OK(usm_config_set("memory_limit", "device:1M"));
     EACH_DEVICE (r) {
         if (!can(&r, NEED_DEVICE | NEED_DATA))
             continue;
+        wait_for_nothing_held(&r);
         char      *p  = mem(&r, USM_DEVICE, 700000);
         usm_event *ev = NULL;
         CHECK_OK(usm_memset(r.q, p, 1, 700000, 0, NULL, NULL));
