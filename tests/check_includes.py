@@ -27,7 +27,7 @@ BELOW = {
     "src/offload": ["src/base", "src/core", "src/async", "src/ipc", "src/spill", "src/buffer"],
     "src/profile": ["src/base", "src/core"],
     "src": ["src", "backends", "pools"],  # src/usm.c, which plugs all together
-    "backends": ["src/base/inline"],
+    "backends": ["src/base/inline", "backends/common"],
     "pools": ["src/base/inline"],
     "transports": ["src/base/inline"],
     "codecs": ["src/base/inline"],

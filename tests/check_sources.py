@@ -12,7 +12,7 @@ SKIP = {".git", "build", "cmake-build-debug"}
 
 
 def main():
-    sources, listed = [], {}
+    sources, listed, exact = [], {}, set()
     for folder, folders, names in os.walk(ROOT):
         folders[:] = [name for name in folders if name not in SKIP]
         for name in names:
@@ -26,16 +26,18 @@ def main():
                 # usm_add_gate(leaks ...) means leaks.c
                 tokens += [name + ".c" for name in re.findall(r"\busm_add_\w+\((\w+)", text)]
                 for token in tokens:
+                    exact.add(os.path.normpath(os.path.join(os.path.dirname(path), token)))
                     listed.setdefault(os.path.basename(token), set()).add(path)
     # Lists name files relative to many folders: the same name in a list at or above the file's folder,
-    # or under the same top folder, will do.
+    # or under the same top folder, will do.  Not so for what modules share (backends/common), which
+    # lists name by its path: a module may have a file of the same name.
     wrong = [
         path for path in sorted(sources)
-        if not any(
+        if path not in exact and ("/common/" in path or not any(
             os.path.dirname(where) in ("", "cmake", "src")
             or where.split("/")[0] == path.split("/")[0]
             for where in listed.get(os.path.basename(path), ())
-        )
+        ))
     ]
     for path in wrong:
         print("{}: in no list of CMake".format(path))

@@ -13,18 +13,19 @@
 static cl_int copy_bytes(const ocl_queue *q, cl_command_queue to, void *dst, const void *src,
                          size_t n, cl_uint nwait, const cl_event *wait, cl_event *event)
 {
-    if (q->ctx->way == OCL_WAY_USM)
-        return q->ctx->ext->clEnqueueMemcpyINTEL(to, CL_FALSE, dst, src, n, nwait, wait, event);
+    if (ocl_context_of(q)->way == OCL_WAY_USM)
+        return ocl_context_of(q)->ext->clEnqueueMemcpyINTEL(to, CL_FALSE, dst, src, n, nwait, wait,
+                                                            event);
     return cl.clEnqueueSVMMemcpy(to, CL_FALSE, dst, src, n, nwait, wait, event);
 }
 
 static cl_int fill(const ocl_queue *q, cl_command_queue to, const ocl_command *cmd, cl_uint nwait,
                    const cl_event *wait, cl_event *event)
 {
-    if (q->ctx->way == OCL_WAY_USM)
-        return q->ctx->ext->clEnqueueMemFillINTEL(to, cmd->as.fill.dst, cmd->as.fill.pattern,
-                                                  cmd->as.fill.pattern_size, cmd->as.fill.size,
-                                                  nwait, wait, event);
+    if (ocl_context_of(q)->way == OCL_WAY_USM)
+        return ocl_context_of(q)->ext->clEnqueueMemFillINTEL(
+            to, cmd->as.fill.dst, cmd->as.fill.pattern, cmd->as.fill.pattern_size,
+            cmd->as.fill.size, nwait, wait, event);
     return cl.clEnqueueSVMMemFill(to, cmd->as.fill.dst, cmd->as.fill.pattern,
                                   cmd->as.fill.pattern_size, cmd->as.fill.size, nwait, wait, event);
 }
@@ -127,14 +128,15 @@ static cl_int marker(cl_command_queue to, cl_uint nwait, const cl_event *wait, c
 static cl_int prefetch(const ocl_queue *q, cl_command_queue to, const ocl_command *cmd,
                        cl_uint nwait, const cl_event *wait, cl_event *event)
 {
-    const ocl_extensions *ext = q->ctx->ext;
+    const ocl_extensions *ext = ocl_context_of(q)->ext;
     const void           *p   = cmd->as.range.p;
     size_t                n   = cmd->as.range.n;
     cl_int                err = CL_INVALID_OPERATION;
 
-    if (q->ctx->way == OCL_WAY_USM && ext->clEnqueueMigrateMemINTEL)
+    if (ocl_context_of(q)->way == OCL_WAY_USM && ext->clEnqueueMigrateMemINTEL)
         err = ext->clEnqueueMigrateMemINTEL(to, p, n, 0, nwait, wait, event);
-    if (q->ctx->way == OCL_WAY_SVM && q->ctx->platform->version >= 201 && cl.clEnqueueSVMMigrateMem)
+    if (ocl_context_of(q)->way == OCL_WAY_SVM && ocl_context_of(q)->platform->version >= 201 &&
+        cl.clEnqueueSVMMigrateMem)
         err = cl.clEnqueueSVMMigrateMem(to, 1, &p, &n, 0, nwait, wait, event);
     return err ? marker(to, nwait, wait, event) : CL_SUCCESS;
 }
@@ -184,8 +186,10 @@ const char *ocl_command_name(const ocl_command *cmd)
     return names[cmd->type];
 }
 
-void ocl_command_drop(const ocl_command *cmd)
+void ocl_command_drop(const gate_command *command)
 {
+    const ocl_command *cmd = (const ocl_command *)command;
+
     if (cmd->type == OCL_LAUNCH)
         ocl_instance_give_back(cmd->as.launch.instance);
 }

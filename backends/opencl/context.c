@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
 /* Contexts: one cl_context each, own or borrowed (native.c), and the way its
- * memory goes.  Counted: queues that still have commands keep it.
- * Called by the core through the table, and by queue.c. */
+ * memory goes.  Counted by the gate: queues that still have commands keep it.
+ * Called by the core through the table, and by the gate. */
 #include "opencl.h"
 
 #include <string.h>
@@ -42,23 +42,18 @@ usm_status ocl_context_wrap(cl_context native, size_t n, ocl_device *const *devi
     ctx->way      = common_way(n, devices, &ctx->svm);
     ctx->ndevices = n;
     memcpy(ctx->devices, devices, n * sizeof(devices[0]));
-    usm_store_relaxed(&ctx->refs, 1);
-    pthread_mutex_init(&ctx->lock, NULL);
-    pthread_cond_init(&ctx->changed, NULL);
-    usm_list_init(&ctx->holding);
+    gate_context_init(&ctx->gate, &ocl_gate_ops, ocl_host);
     *out = ctx;
     return USM_OK;
 }
 
-void ocl_context_unref(ocl_context *ctx)
+void ocl_context_free(gate_context *context)
 {
-    if (!usm_ref_drop(&ctx->refs))
-        return;
+    ocl_context *ctx = (ocl_context *)context;
+
     if (usm_load_acquire(&ctx->done))
         cl.clReleaseEvent(usm_load_acquire(&ctx->done));
     cl.clReleaseContext(ctx->native);
-    pthread_cond_destroy(&ctx->changed);
-    pthread_mutex_destroy(&ctx->lock);
     ocl_host->heap_free(ctx);
 }
 
@@ -92,5 +87,5 @@ usm_status ocl_context_create(size_t ndevices, void *const *devices, void **out)
 
 void ocl_context_destroy(void *ctx)
 {
-    ocl_context_unref(ctx);
+    gate_context_unref(ctx);
 }

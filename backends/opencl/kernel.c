@@ -4,7 +4,7 @@
  * A cl_kernel holds its arguments, and setting them is not thread-safe: so each
  * launch takes a native kernel of its own out of a few idle ones, sets the
  * arguments, and gives it back when the command is with the driver, which has
- * copied them.  A launch that is held back (submit.c) keeps its instance.
+ * copied them.  A launch that is held back (../common/gate.c) keeps its instance.
  *
  * Not here: checking counts and kinds against kernel_info (the core). */
 #include "opencl.h"
@@ -131,20 +131,13 @@ void ocl_kernel_destroy(void *kernel)
         kernel_unref(kernel);
 }
 
-static usm_arg_kind kind_of_letter(char letter)
-{
-    const char *at = letter ? strchr(OCL_KIND_LETTERS, letter) : NULL;
-
-    return at ? (usm_arg_kind)(at - OCL_KIND_LETTERS) : USM_ARG_NONE;
-}
-
 usm_status ocl_kernel_info(void *kernel, size_t *nargs, usm_arg_kind *kinds, size_t cap)
 {
     const ocl_kernel *k        = kernel;
     ocl_instance     *instance = NULL;
     cl_uint           n        = 0;
     size_t            nletters = 0;
-    const char       *letters  = ocl_kinds_find(k->program->kinds, k->name, &nletters);
+    const char       *letters  = kinds_find(k->program->kinds, k->name, &nletters);
     usm_status        status   = instance_take(kernel, &instance);
     cl_int            err;
 
@@ -157,7 +150,7 @@ usm_status ocl_kernel_info(void *kernel, size_t *nargs, usm_arg_kind *kinds, siz
         for (cl_uint i = 0; i < n && i < cap; i++) {
             kinds[i] = ocl_kind_asked(instance->native, i);
             if (kinds[i] == USM_ARG_NONE && letters && nletters == n)
-                kinds[i] = kind_of_letter(letters[i]);
+                kinds[i] = kinds_letter(letters[i]);
         }
         *nargs = n;
     }

@@ -1,13 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* Kinds of kernel arguments, remembered where drivers forget them.
- *
- * The core checks launches against the kinds that kernel_info tells.  Drivers
- * know them of what they compiled from text; of binaries and SPIR-V Intel's CPU
- * runtime knows none.  Then a program loaded from the cache would take launches
- * that it refused when it was compiled, and a value given for a pointer would
- * be dereferenced as a cl_mem by some drivers.  So a binary travels with a line
- * of text in front, "add=PV;sum=PPL;", and SPIR-V is read for the same
- * (spirv.c).  A driver's bare binary is taken, too: its kinds stay unknown.
+/* Kinds of kernel arguments: what the driver says of them.  Not here: how they
+ * travel where drivers forget them (../common/kinds.c, ../common/spirv.c).
  *
  * Called by program.c and kernel.c. */
 #include "opencl.h"
@@ -33,18 +26,6 @@ usm_arg_kind ocl_kind_asked(cl_kernel native, cl_uint index)
     default:
         return USM_ARG_NONE;
     }
-}
-
-const char *ocl_kinds_find(const char *kinds, const char *name, size_t *n)
-{
-    size_t length = strlen(name);
-
-    for (const char *at = kinds; at && *at; at = strchr(at, ';'), at = at ? at + 1 : NULL)
-        if (strncmp(at, name, length) == 0 && at[length] == '=') {
-            *n = strcspn(at + length + 1, ";");
-            return at + length + 1;
-        }
-    return NULL;
 }
 
 /* --- of a program --------------------------------------------------------------- */
@@ -79,7 +60,7 @@ static usm_status append_kernel(void *program, const char *name, char **text)
     at = grown + old;
     at += snprintf(at, length + 2, "%s=", name);
     for (size_t i = 0; i < n; i++)
-        *at++ = OCL_KIND_LETTERS[kinds[i]];
+        *at++ = KINDS_LETTERS[kinds[i]];
     *at = ';';
     ocl_host->heap_free(*text);
     *text = grown;
@@ -105,54 +86,4 @@ usm_status ocl_kinds_of_program(ocl_program *program, char **kinds)
     else
         *kinds = text;
     return status;
-}
-
-/* --- beside a binary ---------------------------------------------------------------- */
-
-static const char magic[8] = "USMOCL1";
-
-typedef struct wrap_header {
-    char     magic[8];
-    uint64_t kinds_size; /* of the text that follows, with its 0 */
-} wrap_header;
-
-usm_status ocl_binary_wrap(const char *kinds, void *binary, size_t binary_size, void **data,
-                           size_t *size)
-{
-    wrap_header h    = {.kinds_size = (kinds ? strlen(kinds) : 0) + 1};
-    size_t      all  = sizeof(h) + h.kinds_size + binary_size;
-    char       *wrap = ocl_host->heap_alloc(all);
-
-    if (!wrap)
-        return ocl_no_memory();
-    memcpy(h.magic, magic, sizeof(magic));
-    memcpy(wrap, &h, sizeof(h));
-    if (kinds)
-        memcpy(wrap + sizeof(h), kinds, h.kinds_size);
-    memcpy(wrap + sizeof(h) + h.kinds_size, binary, binary_size);
-    *data = wrap;
-    *size = all;
-    return USM_OK;
-}
-
-usm_status ocl_binary_unwrap(const usm_image *image, usm_image *raw, char **kinds)
-{
-    const char *data = image->data;
-    wrap_header h;
-    char       *text;
-
-    if (image->size < sizeof(h) || memcmp(data, magic, sizeof(magic)) != 0)
-        return USM_OK;
-    memcpy(&h, data, sizeof(h));
-    if (h.kinds_size == 0 || h.kinds_size > image->size - sizeof(h) ||
-        data[sizeof(h) + h.kinds_size - 1] != '\0')
-        return ocl_report(USM_E_BUILD, "the binary is damaged: compile the program anew");
-    text = ocl_host->heap_alloc(h.kinds_size);
-    if (!text)
-        return ocl_no_memory();
-    memcpy(text, data + sizeof(h), h.kinds_size);
-    raw->data = data + sizeof(h) + h.kinds_size;
-    raw->size = image->size - sizeof(h) - h.kinds_size;
-    *kinds    = text;
-    return USM_OK;
 }

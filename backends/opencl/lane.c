@@ -11,7 +11,7 @@
  * lanes, and what stands for the whole queue gathers and blocks all lanes.
  *
  * Lanes order more than was asked.  That cannot hang: no command that waits for a
- * user event is in one (submit.c).  No lock: of commands that threads submit at
+ * user event is in one (../common/gate.c).  No lock: of commands that threads submit at
  * once either may come first, in each lane.
  *
  * Not here: what a command is for the driver (command.c).  Called by submit.c and

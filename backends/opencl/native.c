@@ -98,6 +98,12 @@ usm_status ocl_context_native(void *ctx, void **native)
     return USM_OK;
 }
 
+usm_status ocl_device_native(void *dev, void **native)
+{
+    *native = ((ocl_device *)dev)->id;
+    return USM_OK;
+}
+
 /* --- queues -------------------------------------------------------------------------- */
 
 typedef struct queue_facts {
@@ -183,30 +189,30 @@ static void flush_queue_of(cl_event native)
 
 static void CL_CALLBACK on_foreign(cl_event native, cl_int code, void *user)
 {
-    ocl_event   *ev  = user;
-    ocl_context *ctx = ev->ctx;
+    gate_event   *ev  = user;
+    gate_context *ctx = ev->ctx;
 
     (void)native;
-    (void)ocl_event_complete(ev, code < 0 ? ocl_execution_status(code) : USM_OK);
-    ocl_event_unref(ev);
-    ocl_context_unref(ctx);
+    (void)gate_event_complete(ev, code < 0 ? ocl_execution_status(code) : USM_OK);
+    gate_event_unref(ev);
+    gate_context_unref(ctx);
 }
 
 /* A user event of the program: like ours, it is kept from the wait lists of
- * drivers (submit.c).  Its end comes by callback. */
+ * drivers (../common/gate.c).  Its end comes by callback. */
 static usm_status watch(ocl_event *ev, cl_event native)
 {
     cl_int err;
 
-    usm_ref_take(&ev->refs); /* the callback's */
-    usm_ref_take(&ev->ctx->refs);
+    gate_event_ref(&ev->gate); /* the callback's */
+    gate_context_ref(ev->gate.ctx);
     ev->shadow = native;
     err        = cl.clSetEventCallback(native, CL_COMPLETE, on_foreign, ev);
     if (!err)
         return USM_OK;
     ev->shadow = NULL;
-    ocl_event_unref(ev);
-    ocl_context_unref(ev->ctx);
+    gate_context_unref(ev->gate.ctx);
+    gate_event_unref(&ev->gate);
     return ocl_fail(err, "clSetEventCallback");
 }
 
@@ -228,7 +234,7 @@ usm_status ocl_event_from_native(void *ctx, void *native, usm_ownership ownershi
 {
     const ocl_context *c       = ctx;
     cl_context         context = NULL;
-    ocl_event         *ev;
+    gate_event        *ev;
     usm_status         status;
     cl_int err = cl.clGetEventInfo(native, CL_EVENT_CONTEXT, sizeof(context), &context, NULL);
 
@@ -238,14 +244,14 @@ usm_status ocl_event_from_native(void *ctx, void *native, usm_ownership ownershi
     if (context != c->native)
         return ocl_report(USM_E_WRONG_CONTEXT, "the cl_event belongs to another cl_context "
                                                "than the libusm context");
-    ev = ocl_event_new(ctx);
+    ev = gate_event_new(ctx);
     if (!ev)
         return ocl_no_memory();
     cl.clRetainEvent(native); /* first: the callback may be the last to let go */
-    status = adopt_event(ev, native);
+    status = adopt_event((ocl_event *)ev, native);
     if (status) {
         cl.clReleaseEvent(native);
-        ocl_event_unref(ev);
+        gate_event_unref(ev);
         return status;
     }
     if (ownership == USM_TRANSFER)
@@ -262,14 +268,14 @@ static usm_status need_shadow(ocl_event *ev)
 
     if (ev->shadow)
         return USM_OK;
-    is_settled = usm_load_acquire(&ev->state) == OCL_EVENT_SETTLED;
-    ev->shadow = cl.clCreateUserEvent(ev->ctx->native, &err);
+    is_settled = gate_event_state(&ev->gate) == GATE_SETTLED;
+    ev->shadow = cl.clCreateUserEvent(((ocl_context *)ev->gate.ctx)->native, &err);
     if (err) {
         ev->shadow = NULL;
         return ocl_fail(err, "clCreateUserEvent");
     }
     if (is_settled)
-        cl.clSetUserEventStatus(ev->shadow, ev->status ? CL_INVALID_OPERATION : CL_COMPLETE);
+        cl.clSetUserEventStatus(ev->shadow, ev->gate.status ? CL_INVALID_OPERATION : CL_COMPLETE);
     return USM_OK;
 }
 
@@ -278,17 +284,17 @@ usm_status ocl_event_native(void *event, void **native)
     ocl_event *ev = event;
     usm_status status;
 
-    if (usm_load_acquire(&ev->state) == OCL_EVENT_NATIVE) {
+    if (gate_event_state(event) == GATE_NATIVE) {
         *native = ev->native;
         return USM_OK;
     }
-    if (!ev->is_user && !ev->shadow && usm_load_acquire(&ev->state) == OCL_EVENT_PENDING)
+    if (!ev->gate.is_user && !ev->shadow && gate_event_state(event) == GATE_PENDING)
         return ocl_report(USM_E_NOT_READY, "the command waits for a user event and is not "
                                            "with the driver yet: signal that first");
-    pthread_mutex_lock(&ev->ctx->lock);
+    pthread_mutex_lock(&ev->gate.ctx->lock);
     status = need_shadow(ev);
     if (!status)
         *native = ev->shadow;
-    pthread_mutex_unlock(&ev->ctx->lock);
+    pthread_mutex_unlock(&ev->gate.ctx->lock);
     return status;
 }

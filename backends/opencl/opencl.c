@@ -33,13 +33,13 @@ static const usm_backend_ops ops = {
     .marker        = ocl_marker,
     .barrier       = ocl_barrier,
 
-    .event_create_user = ocl_event_create_user,
-    .event_signal      = ocl_event_signal,
-    .event_query       = ocl_event_query,
-    .event_wait        = ocl_event_wait,
+    .event_create_user = gate_event_create_user,
+    .event_signal      = gate_event_signal,
+    .event_query       = gate_event_query,
+    .event_wait        = gate_event_wait,
     .event_profiling   = ocl_event_profiling,
-    .event_release     = ocl_event_release,
-    .event_notify      = ocl_event_notify,
+    .event_release     = gate_event_release,
+    .event_notify      = gate_event_notify,
 
     .program_build   = ocl_program_build,
     .program_destroy = ocl_program_destroy,
@@ -52,6 +52,7 @@ static const usm_backend_ops ops = {
 
     .context_from_native = ocl_context_from_native,
     .context_native      = ocl_context_native,
+    .device_native       = ocl_device_native,
     .queue_from_native   = ocl_queue_from_native,
     .queue_native        = ocl_queue_native,
     .event_from_native   = ocl_event_from_native,

@@ -6,7 +6,7 @@
  * Nothing of OpenCL is linked: functions are called as `cl.clFlush(q)` through
  * a table that loader.c fills.
  *
- * Locks: ocl_registry_lock() before a context's `lock`; the driver may be called
+ * Locks: ocl_registry_lock() before a context's `gate.lock`; the driver may be called
  * with either, nothing of the core is. */
 #ifndef USM_BACKENDS_OPENCL_H
 #define USM_BACKENDS_OPENCL_H
@@ -18,6 +18,8 @@
 #include <CL/cl.h>
 #include <CL/cl_ext.h>
 
+#include "../common/gate.h"
+#include "../common/kinds.h"
 #include "base/inline/atomic.h"
 #include "base/inline/list.h"
 
@@ -192,6 +194,7 @@ void       ocl_device_publish(ocl_device *dev);
 /* --- contexts and memory (context.c, memory.c) ---------------------------- */
 
 typedef struct ocl_context {
+    gate_context gate; /* first */
     /* fixed after create */
     cl_context            native;
     const ocl_platform   *platform;
@@ -199,21 +202,17 @@ typedef struct ocl_context {
     ocl_way               way;
     cl_bitfield           svm; /* what all devices can                            */
     /* atomic */
-    _Atomic size_t    refs; /* the core's, and one of each queue                */
     _Atomic(cl_event) done; /* one that is complete; made when first needed     */
-    /* guarded by lock: commands that wait for user events (submit.c) */
-    pthread_mutex_t lock;
-    pthread_cond_t  changed; /* some event was settled or some queue drained    */
-    usm_list        holding; /* queues with such commands                       */
-    size_t          ndevices;
-    ocl_device     *devices[]; /* fixed after create */
+    /* fixed after create */
+    size_t      ndevices;
+    ocl_device *devices[];
 } ocl_context;
 
 /* Over a native context whose reference the new object takes; on failure it is
  * the caller's still. */
 usm_status ocl_context_wrap(cl_context native, size_t n, ocl_device *const *devices,
                             ocl_context **ctx);
-void       ocl_context_unref(ocl_context *ctx);
+void       ocl_context_free(gate_context *ctx); /* the gate's context_free */
 usm_status ocl_context_create(size_t ndevices, void *const *devices, void **ctx);
 void       ocl_context_destroy(void *ctx);
 
@@ -222,41 +221,25 @@ usm_status ocl_mem_free(void *ctx, usm_kind kind, void *p, size_t size);
 
 /* --- events (event.c) ------------------------------------------------------ */
 
-typedef enum ocl_event_state {
-    OCL_EVENT_PENDING, /* a user event, or a command that the driver has not yet  */
-    OCL_EVENT_NATIVE,  /* `native` knows                                          */
-    OCL_EVENT_SETTLED  /* `status` is the answer                                  */
-} ocl_event_state;
-
 typedef struct ocl_event {
-    ocl_context   *ctx;
-    bool           is_user;
-    _Atomic size_t refs;
-    _Atomic int    state; /* stored last, with release: native, status before  */
-    cl_event       native;
-    usm_status     status;
-    cl_event       shadow;  /* of a user event: for event_native, or foreign; lock */
-    usm_list       notices; /* while pending; guarded by the context's lock      */
+    gate_event gate;   /* first                                                  */
+    cl_event   native; /* of a native event; stored before gate.state            */
+    cl_event   shadow; /* of a user event: for event_native, or foreign; lock    */
 } ocl_event;
 
-ocl_event *ocl_event_new(ocl_context *ctx); /* pending, one reference; or NULL */
-void       ocl_event_unref(ocl_event *ev);  /* NULL is fine                    */
-/* From pending to native or settled. Whoever was to be told moves to `notices`,
- * which ocl_notices_deliver() handles without a lock.  Lock held if ev is known
- * to others. */
-void ocl_event_become_native(ocl_event *ev, cl_event native, usm_list *notices);
-void ocl_event_settle(ocl_event *ev, usm_status status, usm_list *notices);
-void ocl_notices_deliver(usm_list *notices);
-/* Settles an event that is pending; false when it was not.  No lock held. */
-bool ocl_event_complete(ocl_event *ev, usm_status status);
+/* The gate's ops (submit.c); those of events are in event.c, of queues in queue.c. */
+extern const gate_ops ocl_gate_ops;
+usm_status            ocl_event_query_native(gate_event *ev);
+usm_status            ocl_event_wait_native(gate_event *ev);
+usm_status            ocl_event_notify_native(gate_event *ev, usm_backend_notify_fn fn, void *arg);
+void                  ocl_event_settled(gate_event *ev);
+void                  ocl_event_fini(gate_event *ev);
+void                  ocl_queue_free(gate_queue *q);
 
-usm_status ocl_event_create_user(void *ctx, void **ev);
-usm_status ocl_event_signal(void *ev, usm_status status);
-usm_status ocl_event_query(void *ev);
-usm_status ocl_event_wait(void *ev);
+/* Pending until now, and `native` its own from here on. */
+void ocl_event_become_native(ocl_event *ev, cl_event native, usm_list *notices);
+
 usm_status ocl_event_profiling(void *ev, usm_profiling *times);
-void       ocl_event_release(void *ev);
-usm_status ocl_event_notify(void *ev, usm_backend_notify_fn fn, void *arg);
 
 /* --- programs and kernels (program.c, kernel.c) ---------------------------- */
 
@@ -288,20 +271,10 @@ struct ocl_instance {
 };
 
 void ocl_program_unref(ocl_program *program);
-/* Kinds of arguments as text, "add=PV;sum=PPL;" (kinds.c, spirv.c); heap. */
-#define OCL_KIND_LETTERS "NPVL" /* by usm_arg_kind */
-/* The driver's word on an argument; USM_ARG_NONE when it has none. */
+/* The driver's word on an argument; USM_ARG_NONE when it has none (kinds.c). */
 usm_arg_kind ocl_kind_asked(cl_kernel native, cl_uint index);
-/* The letters of a kernel in such a text, or NULL. */
-const char *ocl_kinds_find(const char *kinds, const char *name, size_t *n);
-usm_status  ocl_kinds_of_program(ocl_program *program, char **kinds);
-/* Of a module; *kinds stays NULL when it is none that can be read. */
-usm_status ocl_kinds_of_spirv(const void *data, size_t size, char **kinds);
-/* The driver's binary with the kinds in front, and taking it apart again: a
- * binary without them stays as it is. */
-usm_status ocl_binary_wrap(const char *kinds, void *binary, size_t binary_size, void **data,
-                           size_t *size);
-usm_status ocl_binary_unwrap(const usm_image *image, usm_image *raw, char **kinds);
+/* Of all kernels, as text (../common/kinds.h) on the host heap. */
+usm_status ocl_kinds_of_program(ocl_program *program, char **kinds);
 usm_status ocl_program_build(void *ctx, void *dev, const usm_image *image, const char *options,
                              char **log, void **program);
 void       ocl_program_destroy(void *program);
@@ -320,9 +293,9 @@ void       ocl_instance_give_back(ocl_instance *instance);
 #define OCL_MAX_LANES 8
 
 typedef struct ocl_queue {
+    gate_queue gate; /* first */
     /* fixed after create */
     cl_command_queue native;
-    ocl_context     *ctx;
     ocl_device      *dev;
     uint32_t         flags;                /* usm_queue_flags                  */
     uint32_t         nlanes;               /* 0: `native` is all there is      */
@@ -330,18 +303,16 @@ typedef struct ocl_queue {
     bool             must_finish;          /* before its last release          */
     /* atomic */
     _Atomic uint32_t next_lane;
-    _Atomic size_t   refs;    /* the core's, and one of each held command             */
-    _Atomic size_t   nheld;   /* commands in `held`; written with the lock            */
-    _Atomic int      failure; /* first status of a command that had no event        */
-    /* guarded by the context's lock */
-    usm_list held;
-    usm_list link; /* in ctx->holding, when `held` is not empty */
 } ocl_queue;
+
+static inline ocl_context *ocl_context_of(const ocl_queue *q)
+{
+    return (ocl_context *)q->gate.ctx;
+}
 
 /* Over a native queue whose reference it takes; on failure it is the caller's. */
 usm_status ocl_queue_wrap(ocl_context *ctx, ocl_device *dev, cl_command_queue native,
                           uint32_t flags, ocl_queue **q);
-void       ocl_queue_unref(ocl_queue *q);
 /* How many lanes an out-of-order queue of `dev` is made of; 0: a native one will do. */
 uint32_t ocl_lanes_of(const ocl_device *dev);
 /* Waits for all native queues; releases them. */
@@ -368,6 +339,7 @@ typedef struct ocl_rect {
 
 /* A command with all it needs, so that it can also be issued later. */
 typedef struct ocl_command {
+    gate_command     gate; /* first; ocl_submit() fills it */
     ocl_command_type type;
     union {
         ocl_rect rect;
@@ -398,14 +370,10 @@ cl_int ocl_command_run_in(const ocl_queue *q, cl_command_queue to, const ocl_com
 /* The driver's word for it, for stories. */
 const char *ocl_command_name(const ocl_command *cmd);
 /* Gives back what the command owns. */
-void ocl_command_drop(const ocl_command *cmd);
+void ocl_command_drop(const gate_command *cmd);
 
-/* Issues the command, or holds it back until the user events before it are
- * signalled.  Owns what `cmd` owns from the call on, whatever the outcome. */
-usm_status ocl_submit(ocl_queue *q, const ocl_command *cmd, size_t ndeps, void *const *deps,
-                      void **ev);
-/* Issues what can be issued now.  Lock held, and a reference to ctx. */
-void ocl_held_pump(ocl_context *ctx, usm_list *notices);
+/* gate_submit(), as the type of the command asks. */
+usm_status ocl_submit(void *q, ocl_command *cmd, size_t ndeps, void *const *deps, void **ev);
 
 usm_status ocl_queue_create(void *ctx, void *dev, uint32_t flags, void **q);
 void       ocl_queue_destroy(void *q);
@@ -429,6 +397,7 @@ usm_status ocl_context_from_native(void *native, size_t ndevices, void *const *d
                                    usm_ownership ownership, void **ctx, usm_backend_device *list,
                                    size_t cap, size_t *count);
 usm_status ocl_context_native(void *ctx, void **native);
+usm_status ocl_device_native(void *dev, void **native);
 usm_status ocl_queue_from_native(void *ctx, void *native, usm_ownership ownership, void **q,
                                  void **dev, uint32_t *flags);
 usm_status ocl_queue_native(void *q, void **native);

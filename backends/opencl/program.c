@@ -133,9 +133,9 @@ static usm_status read_kinds(const usm_image *image, usm_image *raw, char **kind
 {
     *raw = *image;
     if (image->type == USM_IMAGE_SPIRV)
-        return ocl_kinds_of_spirv(image->data, image->size, kinds);
+        return kinds_of_spirv(ocl_host, image->data, image->size, kinds);
     if (image->type == USM_IMAGE_BINARY)
-        return ocl_binary_unwrap(image, raw, kinds);
+        return kinds_unwrap(ocl_host, image, raw, kinds);
     return USM_OK;
 }
 
@@ -263,7 +263,7 @@ static usm_status pick_binary(const ocl_program *program, const binaries *b, con
     status = read_binaries(program, b->sizes, b->buffers, b->n);
     if (status)
         return status;
-    return ocl_binary_wrap(kinds, b->buffers[index], b->sizes[index], data, size);
+    return kinds_wrap(ocl_host, kinds, b->buffers[index], b->sizes[index], data, size);
 }
 
 usm_status ocl_program_binary(void *program, void **data, size_t *size)

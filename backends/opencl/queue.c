@@ -9,15 +9,10 @@
 
 #include <string.h>
 
-void ocl_queue_unref(ocl_queue *q)
+void ocl_queue_free(gate_queue *q)
 {
-    ocl_context *ctx = q->ctx;
-
-    if (!usm_ref_drop(&q->refs))
-        return;
-    ocl_lanes_release(q);
+    ocl_lanes_release((ocl_queue *)q);
     ocl_host->heap_free(q);
-    ocl_context_unref(ctx);
 }
 
 static cl_command_queue create(const ocl_context *ctx, const ocl_device *dev, cl_bitfield bits,
@@ -31,12 +26,12 @@ static cl_command_queue create(const ocl_context *ctx, const ocl_device *dev, cl
 }
 
 /* All native queues of q, or none. */
-static cl_int create_lanes(ocl_queue *q, cl_bitfield bits)
+static cl_int create_lanes(const ocl_context *ctx, ocl_queue *q, cl_bitfield bits)
 {
     cl_int err = CL_SUCCESS;
 
     for (uint32_t i = 0; i < q->nlanes; i++) {
-        q->lanes[i] = create(q->ctx, q->dev, bits, &err);
+        q->lanes[i] = create(ctx, q->dev, bits, &err);
         if (!err)
             continue;
         while (i)
@@ -47,31 +42,33 @@ static cl_int create_lanes(ocl_queue *q, cl_bitfield bits)
     return CL_SUCCESS;
 }
 
-static usm_status queue_new(ocl_context *ctx, ocl_device *dev, uint32_t flags, ocl_queue **out)
+static usm_status queue_new(ocl_device *dev, uint32_t flags, ocl_queue **out)
 {
     ocl_queue *q = ocl_host->heap_alloc(sizeof(*q));
 
     if (!q)
         return ocl_no_memory();
-    q->ctx   = ctx;
     q->dev   = dev;
     q->flags = flags;
-    usm_store_relaxed(&q->refs, 1);
-    usm_list_init(&q->held);
-    usm_list_init(&q->link);
-    *out = q;
+    *out     = q;
     return USM_OK;
+}
+
+/* Its native parts are there: from here on the last reference releases them. */
+static void queue_open(ocl_queue *q, ocl_context *ctx)
+{
+    gate_queue_init(&q->gate, &ctx->gate, !(q->flags & USM_QUEUE_OUT_OF_ORDER));
 }
 
 usm_status ocl_queue_wrap(ocl_context *ctx, ocl_device *dev, cl_command_queue native,
                           uint32_t flags, ocl_queue **out)
 {
-    usm_status status = queue_new(ctx, dev, flags, out);
+    usm_status status = queue_new(dev, flags, out);
 
     if (status)
         return status;
     (*out)->native = native;
-    usm_ref_take(&ctx->refs);
+    queue_open(*out, ctx);
     return USM_OK;
 }
 
@@ -79,7 +76,7 @@ usm_status ocl_queue_create(void *ctx, void *dev, uint32_t flags, void **out)
 {
     cl_bitfield bits   = flags & USM_QUEUE_PROFILING ? CL_QUEUE_PROFILING_ENABLE : 0;
     ocl_queue  *q      = NULL;
-    usm_status  status = queue_new(ctx, dev, flags, &q);
+    usm_status  status = queue_new(dev, flags, &q);
     cl_int      err    = CL_SUCCESS;
 
     if (status)
@@ -87,7 +84,7 @@ usm_status ocl_queue_create(void *ctx, void *dev, uint32_t flags, void **out)
     if (flags & USM_QUEUE_OUT_OF_ORDER)
         q->nlanes = ocl_lanes_of(dev);
     if (q->nlanes) {
-        err = create_lanes(q, bits);
+        err = create_lanes(ctx, q, bits);
     } else {
         if (flags & USM_QUEUE_OUT_OF_ORDER)
             bits |= CL_QUEUE_OUT_OF_ORDER_EXEC_MODE_ENABLE;
@@ -97,26 +94,14 @@ usm_status ocl_queue_create(void *ctx, void *dev, uint32_t flags, void **out)
         ocl_host->heap_free(q);
         return ocl_fail(err, "clCreateCommandQueue");
     }
-    usm_ref_take(&q->ctx->refs);
+    queue_open(q, ctx);
     *out = q;
     return USM_OK;
 }
 
 void ocl_queue_destroy(void *q)
 {
-    ocl_queue_unref(q);
-}
-
-static void wait_for_held(ocl_queue *q)
-{
-    ocl_context *ctx = q->ctx;
-
-    if (usm_load_acquire(&q->nheld) == 0)
-        return;
-    pthread_mutex_lock(&ctx->lock);
-    while (usm_load_acquire(&q->nheld) != 0)
-        pthread_cond_wait(&ctx->changed, &ctx->lock);
-    pthread_mutex_unlock(&ctx->lock);
+    gate_queue_unref(q);
 }
 
 usm_status ocl_queue_wait(void *queue)
@@ -125,11 +110,11 @@ usm_status ocl_queue_wait(void *queue)
     usm_status failure;
     cl_int     err;
 
-    wait_for_held(q);
+    gate_queue_wait_held(&q->gate);
     err     = ocl_lanes_finish(q);
-    failure = (usm_status)usm_swap_acq_rel(&q->failure, (int)USM_OK);
+    failure = gate_queue_take_failure(&q->gate);
     if (failure)
-        return ocl_report(failure, "a command of the queue that had no event failed");
+        return failure;
     return err ? ocl_fail(err, "clFinish") : USM_OK;
 }
 

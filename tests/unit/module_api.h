@@ -19,6 +19,7 @@
 static struct {
     atomic_long heap_blocks, mapped, descriptors, threads;
     bool        guard;    /* the setting host_guard_device */
+    const char *lists;    /* the setting level_zero_lists; stays from case to case */
     char        log[256]; /* the last line                 */
 } module;
 
@@ -52,8 +53,7 @@ static bool module_log_enabled(usm_log_level level)
 
 static const char *module_setting(const char *key)
 {
-    (void)key;
-    return NULL;
+    return strcmp(key, "level_zero_lists") == 0 ? module.lists : NULL;
 }
 
 static bool module_setting_bool(const char *key)

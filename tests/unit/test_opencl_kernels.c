@@ -301,7 +301,7 @@ static void kinds_are_read_from_spir_v(void)
     unsigned    seed  = 1;
 
     module_start();
-    CHECK_INT(ocl_kinds_of_spirv(data + 1, n, &kinds), USM_OK);
+    CHECK_INT(kinds_of_spirv(&module_api, data + 1, n, &kinds), USM_OK);
     CHECK_IN("add=PV;", kinds);
     CHECK_IN("sum=PPL;", kinds);
     module_heap_free(kinds);
@@ -311,7 +311,7 @@ static void kinds_are_read_from_spir_v(void)
         CHECK(exact != NULL);
         memcpy(exact, data + 1, cut);
         kinds = NULL;
-        CHECK_INT(ocl_kinds_of_spirv(exact, cut, &kinds), USM_OK);
+        CHECK_INT(kinds_of_spirv(&module_api, exact, cut, &kinds), USM_OK);
         module_heap_free(kinds);
         free(exact);
     }
@@ -322,7 +322,7 @@ static void kinds_are_read_from_spir_v(void)
             odd[4 + (seed >> 8) % (n - 4)] = (char)(seed >> 24);
         }
         kinds = NULL;
-        CHECK_INT(ocl_kinds_of_spirv(odd, n, &kinds), USM_OK);
+        CHECK_INT(kinds_of_spirv(&module_api, odd, n, &kinds), USM_OK);
         module_heap_free(kinds);
     }
     module_clean();

@@ -6,8 +6,9 @@
  * then instructions, each with its length and opcode in the first word.  Entry
  * points come before types, types before functions, so one pass does.
  *
- * Called by program.c, with data from anywhere: every index is checked. */
-#include "opencl.h"
+ * Called by the program.c of each backend, with data from anywhere: every index is
+ * checked. */
+#include "kinds.h"
 
 #include <string.h>
 
@@ -94,7 +95,7 @@ static void read_type(reader *r, size_t at, size_t n, uint32_t opcode)
     if (opcode == OP_TYPE_POINTER)
         kind = n > 2 ? pointer_kind(word(r, at + 2)) : USM_ARG_NONE;
     if (id < r->bound)
-        r->types[id] = OCL_KIND_LETTERS[kind];
+        r->types[id] = KINDS_LETTERS[kind];
 }
 
 static void begin_function(reader *r, size_t at, size_t n)
@@ -112,7 +113,7 @@ static void begin_function(reader *r, size_t at, size_t n)
 static void read_parameter(reader *r, size_t at, size_t n)
 {
     uint32_t id     = n > 1 ? word(r, at + 1) : 0;
-    char     letter = OCL_KIND_LETTERS[USM_ARG_NONE];
+    char     letter = KINDS_LETTERS[USM_ARG_NONE];
 
     if (id < r->bound && r->types[id])
         letter = r->types[id];
@@ -152,7 +153,7 @@ static void read_module(reader *r)
     }
 }
 
-usm_status ocl_kinds_of_spirv(const void *data, size_t size, char **kinds)
+usm_status kinds_of_spirv(const usm_host_api *host, const void *data, size_t size, char **kinds)
 {
     reader     r      = {.data = data, .words = size / 4, .size = size};
     usm_status status = USM_OK;
@@ -162,17 +163,17 @@ usm_status ocl_kinds_of_spirv(const void *data, size_t size, char **kinds)
     r.bound = word(&r, 3);
     if (r.bound > r.words) /* each id takes an instruction */
         return USM_OK;
-    r.names = ocl_host->heap_alloc(r.bound * sizeof(*r.names) + 1);
-    r.types = ocl_host->heap_alloc(r.bound + 1);
-    r.text  = ocl_host->heap_alloc(r.size);
+    r.names = host->heap_alloc(r.bound * sizeof(*r.names) + 1);
+    r.types = host->heap_alloc(r.bound + 1);
+    r.text  = host->heap_alloc(r.size);
     if (r.names && r.types && r.text) {
         read_module(&r);
         *kinds = r.text;
     } else {
-        ocl_host->heap_free(r.text);
-        status = ocl_no_memory();
+        host->heap_free(r.text);
+        status = host->report(USM_E_NO_MEMORY, "the host heap is exhausted");
     }
-    ocl_host->heap_free(r.types);
-    ocl_host->heap_free(r.names);
+    host->heap_free(r.types);
+    host->heap_free(r.names);
     return status;
 }

@@ -1,0 +1,589 @@
+/* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
+/* How commands reach a driver, and why some are held back first.
+ *
+ * The problem.  A command may wait for a user event, and a user event may fail; what waits for it
+ * must then fail with USM_E_DEPENDENCY and must not run.  Drivers cannot be trusted with that. With
+ * OpenCL's own user events it goes wrong everywhere it was tried: PoCL 3.1 never calls the
+ * callbacks of the failed commands, and no later command of the queue ever runs; Intel's CPU
+ * runtime says CL_COMPLETE of commands it did not do, and crashes when a failed event stands in a
+ * wait list. Level Zero's events cannot fail at all, and a command that waits for one blocks all
+ * that comes behind it in the same engine.
+ *
+ * The way out.  No driver sees a user event, except complete ones.  A command with a pending event
+ * in its wait list is kept here, complete with its arguments, and issued by whoever signals that
+ * event; if the event failed, it is settled instead and the driver never hears of it.  Commands
+ * whose wait list is free of pending events and whose queue holds nothing, that is nearly all, go
+ * straight through: the cost for them is one load for the queue and one for each event.
+ *
+ * Order.  In an in-order queue everything behind a held command is held too. In an out-of-order
+ * queue a held barrier holds what follows; a marker or barrier without a wait list stands for all
+ * before it, so it is issued only as the first of what is held.  Once issued, the driver keeps the
+ * order.
+ *
+ * Invariants, under the context's lock:
+ *   q is in ctx->holding  <=>  q->held is not empty  <=>  q->nheld > 0
+ *   a held command has a reference to its queue, to each event it waits for, and to its own event;
+ *   a pending event that is no user event belongs to exactly one held command.
+ *
+ * What must not happen under the lock is left over until it is open: telling those who wait for an
+ * event (drivers call back at once when it is complete), and freeing a queue whose last command has
+ * left (drivers may wait for their own threads then).
+ *
+ * The price: held commands of a borrowed native queue are issued after what the program itself
+ * enqueued there in the meantime.
+ *
+ * Not here: wait lists, native events, commands: those are the backend's (gate_ops).  Called by the
+ * backends' queues, launches and handles; the last part is in their tables. */
+#include "gate.h"
+
+#include <stdalign.h>
+#include <string.h>
+
+#define no_memory(ctx)           fail(ctx, USM_E_NO_MEMORY, "the host heap is exhausted")
+#define fail(ctx, status, ...)   ((void)(ctx)->host->report((status), __VA_ARGS__), (status))
+#define round_up(n, granularity) (((n) + (granularity)-1) / (granularity) * (granularity))
+
+/* Somebody to tell; from event_notify until it was told. */
+typedef struct notice {
+    usm_list              link; /* in ev->notices, then in a list to deliver       */
+    gate_event           *ev;   /* a reference                                     */
+    usm_backend_notify_fn fn;
+    void                 *arg;
+} notice;
+
+/* The backend's command lies behind the dependencies. */
+typedef struct held_command {
+    usm_list    link;
+    gate_event *out; /* or NULL */
+    size_t      ndeps;
+    gate_event *deps[];
+} held_command;
+
+/* What is done when the lock is open again. */
+typedef struct leftovers {
+    usm_list notices;
+    usm_list queues; /* without references; by `link` */
+} leftovers;
+
+/* --- contexts and queues -----------------------------------------------------------------------
+ */
+
+void gate_context_init(gate_context *ctx, const gate_ops *ops, const usm_host_api *host)
+{
+    ctx->ops  = ops;
+    ctx->host = host;
+    usm_store_relaxed(&ctx->refs, 1);
+    pthread_mutex_init(&ctx->lock, NULL);
+    pthread_cond_init(&ctx->changed, NULL);
+    usm_list_init(&ctx->holding);
+}
+
+void gate_context_ref(gate_context *ctx)
+{
+    usm_ref_take(&ctx->refs);
+}
+
+void gate_context_unref(gate_context *ctx)
+{
+    if (!usm_ref_drop(&ctx->refs))
+        return;
+    pthread_cond_destroy(&ctx->changed);
+    pthread_mutex_destroy(&ctx->lock);
+    ctx->ops->context_free(ctx);
+}
+
+void gate_queue_init(gate_queue *q, gate_context *ctx, bool is_ordered)
+{
+    q->ctx        = ctx;
+    q->is_ordered = is_ordered;
+    usm_store_relaxed(&q->refs, 1);
+    usm_store_relaxed(&q->nheld, 0);
+    usm_store_relaxed(&q->failure, USM_OK);
+    usm_list_init(&q->held);
+    usm_list_init(&q->link);
+    gate_context_ref(ctx);
+}
+
+void gate_queue_ref(gate_queue *q)
+{
+    usm_ref_take(&q->refs);
+}
+
+/* Nobody knows the queue any more. */
+static void queue_free(gate_queue *q)
+{
+    gate_context *ctx = q->ctx;
+
+    ctx->ops->queue_free(q);
+    gate_context_unref(ctx);
+}
+
+void gate_queue_unref(gate_queue *q)
+{
+    if (usm_ref_drop(&q->refs))
+        queue_free(q);
+}
+
+void gate_queue_wait_held(gate_queue *q)
+{
+    gate_context *ctx = q->ctx;
+
+    if (usm_load_acquire(&q->nheld) == 0)
+        return;
+    pthread_mutex_lock(&ctx->lock);
+    while (usm_load_acquire(&q->nheld) != 0)
+        pthread_cond_wait(&ctx->changed, &ctx->lock);
+    pthread_mutex_unlock(&ctx->lock);
+}
+
+void gate_queue_note_failure(gate_queue *q, usm_status status)
+{
+    int none = USM_OK;
+
+    (void)usm_cas_acq_rel(&q->failure, &none, status);
+}
+
+usm_status gate_queue_take_failure(gate_queue *q)
+{
+    usm_status failure = (usm_status)usm_swap_acq_rel(&q->failure, (int)USM_OK);
+
+    if (failure)
+        return fail(q->ctx, failure, "a command of the queue that had no event failed");
+    return USM_OK;
+}
+
+/* --- events: from pending to the end
+ * -------------------------------------------------------------- */
+
+gate_event *gate_event_new(gate_context *ctx)
+{
+    gate_event *ev = ctx->host->heap_alloc(ctx->ops->event_size);
+
+    if (!ev)
+        return NULL;
+    ev->ctx = ctx;
+    usm_store_relaxed(&ev->refs, 1);
+    usm_store_relaxed(&ev->state, GATE_PENDING);
+    usm_list_init(&ev->notices);
+    return ev;
+}
+
+void gate_event_ref(gate_event *ev)
+{
+    usm_ref_take(&ev->refs);
+}
+
+void gate_event_unref(gate_event *ev)
+{
+    const gate_context *ctx;
+
+    if (!ev || !usm_ref_drop(&ev->refs))
+        return;
+    ctx = ev->ctx;
+    ctx->ops->event_fini(ev);
+    ctx->host->heap_free(ev);
+}
+
+static void move_notices(gate_event *ev, usm_list *to)
+{
+    usm_list *it;
+
+    while ((it = usm_list_pop(&ev->notices)))
+        usm_list_append(to, it);
+}
+
+void gate_event_become_native(gate_event *ev, usm_list *notices)
+{
+    usm_store_release(&ev->state, GATE_NATIVE); /* pairs with the loads of state */
+    move_notices(ev, notices);
+}
+
+void gate_event_settle(gate_event *ev, usm_status status, usm_list *notices)
+{
+    ev->status = status;
+    usm_store_release(&ev->state, GATE_SETTLED);
+    if (ev->ctx->ops->event_settled)
+        ev->ctx->ops->event_settled(ev);
+    move_notices(ev, notices);
+}
+
+/* --- telling ------------------------------------------------------------------------------------
+ */
+
+static void deliver(const gate_ops *ops, const notice *n)
+{
+    if (gate_event_state(n->ev) == GATE_SETTLED)
+        n->fn(n->arg, n->ev->status);
+    else if (ops->event_notify(n->ev, n->fn, n->arg))
+        n->fn(n->arg, ops->event_wait(n->ev)); /* out of memory: late is better than never */
+}
+
+/* Lock not held: drivers call back from inside when the command is done. */
+void gate_notices_deliver(gate_context *ctx, usm_list *notices)
+{
+    usm_list *it;
+
+    while ((it = usm_list_pop(notices))) {
+        notice *n = usm_container_of(it, notice, link);
+
+        deliver(ctx->ops, n);
+        gate_event_unref(n->ev);
+        ctx->host->heap_free(n);
+    }
+}
+
+/* Once the event ends: by the one who ends it, or now. */
+static usm_status notify_later(gate_event *ev, usm_backend_notify_fn fn, void *arg)
+{
+    gate_context *ctx = ev->ctx;
+    notice       *n   = ctx->host->heap_alloc(sizeof(*n));
+    usm_list      now;
+
+    if (!n)
+        return no_memory(ctx);
+    n->fn  = fn;
+    n->arg = arg;
+    n->ev  = ev;
+    gate_event_ref(ev);
+    usm_list_init(&now);
+    pthread_mutex_lock(&ctx->lock);
+    usm_list_append(gate_event_state(ev) == GATE_PENDING ? &ev->notices : &now, &n->link);
+    pthread_mutex_unlock(&ctx->lock);
+    gate_notices_deliver(ctx, &now);
+    return USM_OK;
+}
+
+/* --- leftovers ----------------------------------------------------------------------------------
+ */
+
+static void leftovers_init(leftovers *l)
+{
+    usm_list_init(&l->notices);
+    usm_list_init(&l->queues);
+}
+
+/* Lock not held; the caller has a reference to ctx. */
+static void leftovers_finish(leftovers *l, gate_context *ctx)
+{
+    usm_list *it;
+
+    gate_notices_deliver(ctx, &l->notices);
+    while ((it = usm_list_pop(&l->queues)))
+        queue_free(usm_container_of(it, gate_queue, link));
+}
+
+/* --- issuing ------------------------------------------------------------------------------------
+ */
+
+/* What a wait list says: of its events, each is looked at once. */
+typedef struct outlook {
+    bool is_pending;
+    bool has_failed;
+} outlook;
+
+static outlook look_at(size_t ndeps, gate_event *const *deps)
+{
+    outlook o = {false, false};
+
+    for (size_t i = 0; i < ndeps; i++) {
+        int state = gate_event_state(deps[i]);
+
+        if (state == GATE_PENDING)
+            o.is_pending = true;
+        else if (state == GATE_SETTLED && deps[i]->status < 0)
+            o.has_failed = true;
+    }
+    return o;
+}
+
+static void end_badly(gate_queue *q, gate_event *out, usm_status status, usm_list *notices)
+{
+    if (out)
+        gate_event_settle(out, status, notices);
+    else
+        gate_queue_note_failure(q, status);
+}
+
+/* No dep is pending. `out` is native or settled afterwards, unless this fails.  A barrier orders
+ * what follows also when something it waits for failed. */
+static usm_status issue(gate_queue *q, const gate_command *cmd, size_t ndeps,
+                        gate_event *const *deps, gate_event *out, bool has_failed,
+                        usm_list *notices)
+{
+    const gate_ops *ops    = q->ctx->ops;
+    usm_status      status = USM_OK;
+
+    if (!has_failed || cmd->is_barrier)
+        status = ops->issue(q, cmd, ndeps, deps, has_failed ? NULL : out, has_failed, notices);
+    ops->command_drop(cmd);
+    if (status == USM_E_DEPENDENCY || (!status && has_failed)) {
+        end_badly(q, out, USM_E_DEPENDENCY, notices);
+        return USM_OK;
+    }
+    return status;
+}
+
+/* --- holding back
+ * --------------------------------------------------------------------------------- */
+
+static size_t command_offset(size_t ndeps)
+{
+    return round_up(sizeof(held_command) + ndeps * sizeof(gate_event *), alignof(max_align_t));
+}
+
+static gate_command *command_of(held_command *h)
+{
+    return (gate_command *)(void *)((char *)h + command_offset(h->ndeps));
+}
+
+static bool stands_for_all(held_command *h)
+{
+    return h->ndeps == 0 && command_of(h)->is_mark;
+}
+
+static held_command *held_new(const gate_context *ctx, const gate_command *cmd, size_t ndeps,
+                              gate_event *const *deps, gate_event *out)
+{
+    held_command *h = ctx->host->heap_alloc(command_offset(ndeps) + cmd->size);
+
+    if (!h)
+        return NULL;
+    h->out   = out;
+    h->ndeps = ndeps;
+    memcpy(command_of(h), cmd, cmd->size);
+    if (out)
+        gate_event_ref(out);
+    for (size_t i = 0; i < ndeps; i++) {
+        h->deps[i] = deps[i];
+        gate_event_ref(deps[i]);
+    }
+    return h;
+}
+
+/* Lock held. */
+static void held_append(gate_queue *q, held_command *h)
+{
+    gate_queue_ref(q);
+    usm_list_append(&q->held, &h->link);
+    if (usm_add_relaxed(&q->nheld, 1) == 0)
+        usm_list_append(&q->ctx->holding, &q->link);
+}
+
+/* Lock held. The command leaves for the driver, or for good; h is gone. */
+static void held_issue(gate_queue *q, held_command *h, bool has_failed, usm_list *notices)
+{
+    usm_status status = issue(q, command_of(h), h->ndeps, h->deps, h->out, has_failed, notices);
+
+    if (status)
+        end_badly(q, h->out, status, notices);
+    for (size_t i = 0; i < h->ndeps; i++)
+        gate_event_unref(h->deps[i]);
+    gate_event_unref(h->out);
+    usm_list_remove(&h->link);
+    /* Pairs with the load in gate_submit(): who sees 0 enqueues behind us. */
+    if (usm_ref_drop(&q->nheld))
+        usm_list_remove(&q->link);
+    q->ctx->host->heap_free(h);
+    (void)usm_ref_drop(&q->refs); /* never the last: the pump has one */
+}
+
+/* Lock held. Whether anything was issued. */
+static bool pump_queue(gate_queue *q, usm_list *notices)
+{
+    bool is_first = true, has_issued = false;
+
+    USM_LIST_FOREACH_SAFE (it, next, &q->held) {
+        held_command *h = usm_container_of(it, held_command, link);
+        outlook       o = look_at(h->ndeps, h->deps);
+
+        if (!o.is_pending && (is_first || !stands_for_all(h))) {
+            held_issue(q, h, o.has_failed, notices);
+            has_issued = true;
+            continue;
+        }
+        if (q->is_ordered || command_of(h)->is_barrier)
+            break;
+        is_first = false;
+    }
+    return has_issued;
+}
+
+/* Issues what can be issued now.  Lock held, and a reference to ctx. */
+static void pump(gate_context *ctx, leftovers *left)
+{
+    bool has_issued;
+
+    do {
+        has_issued = false;
+        USM_LIST_FOREACH_SAFE (it, next, &ctx->holding) {
+            gate_queue *q = usm_container_of(it, gate_queue, link);
+
+            gate_queue_ref(q);
+            has_issued |= pump_queue(q, &left->notices);
+            if (usm_ref_drop(&q->refs)) /* so it holds nothing and is in no list */
+                usm_list_append(&left->queues, &q->link);
+        }
+    } while (has_issued && !usm_list_is_empty(&ctx->holding));
+    pthread_cond_broadcast(&ctx->changed);
+}
+
+static usm_status hold(gate_queue *q, const gate_command *cmd, size_t ndeps,
+                       gate_event *const *deps, gate_event *out)
+{
+    gate_context *ctx = q->ctx;
+    held_command *h   = held_new(ctx, cmd, ndeps, deps, out);
+    leftovers     left;
+
+    if (!h) {
+        ctx->ops->command_drop(cmd);
+        return no_memory(ctx);
+    }
+    leftovers_init(&left);
+    pthread_mutex_lock(&ctx->lock);
+    held_append(q, h);
+    pump(ctx, &left); /* the event may have been signalled just now */
+    pthread_mutex_unlock(&ctx->lock);
+    leftovers_finish(&left, ctx);
+    return USM_OK;
+}
+
+usm_status gate_submit(gate_queue *q, const gate_command *cmd, size_t ndeps, void *const *deps,
+                       void **ev)
+{
+    gate_event *const *events = (gate_event *const *)deps;
+    gate_context      *ctx    = q->ctx;
+    gate_event        *out    = NULL;
+    outlook            o      = look_at(ndeps, events);
+    usm_list           nobody;
+    usm_status         status;
+
+    if (ev && !(out = gate_event_new(ctx))) {
+        ctx->ops->command_drop(cmd);
+        return no_memory(ctx);
+    }
+    usm_list_init(&nobody); /* knows of an event that is not out yet */
+    if (usm_load_acquire(&q->nheld) == 0 && !o.is_pending)
+        status = issue(q, cmd, ndeps, events, out, o.has_failed, &nobody);
+    else
+        status = hold(q, cmd, ndeps, events, out);
+    if (status)
+        gate_event_unref(out);
+    else if (ev)
+        *ev = out;
+    return status;
+}
+
+/* --- user events --------------------------------------------------------------------------------
+ */
+
+/* Settles a pending event from outside a lock, and issues what waited for it. */
+bool gate_event_complete(gate_event *ev, usm_status status)
+{
+    gate_context *ctx = ev->ctx;
+    leftovers     left;
+    bool          was_pending;
+
+    leftovers_init(&left);
+    gate_context_ref(ctx); /* the last queue may go with its last command */
+    pthread_mutex_lock(&ctx->lock);
+    was_pending = gate_event_state(ev) == GATE_PENDING;
+    if (was_pending) {
+        gate_event_settle(ev, status, &left.notices);
+        pump(ctx, &left);
+    }
+    pthread_mutex_unlock(&ctx->lock);
+    leftovers_finish(&left, ctx);
+    gate_context_unref(ctx);
+    return was_pending;
+}
+
+usm_status gate_event_create_user(void *context, void **out)
+{
+    gate_context *ctx = context;
+    gate_event   *ev  = gate_event_new(ctx);
+
+    if (!ev)
+        return no_memory(ctx);
+    ev->is_user = true;
+    *out        = ev;
+    return USM_OK;
+}
+
+usm_status gate_event_signal(void *event, usm_status status)
+{
+    gate_event *ev = event;
+
+    if (!ev->is_user || !gate_event_complete(ev, status))
+        return fail(ev->ctx, USM_E_INVALID, "the event is no user event, or was signalled");
+    return USM_OK;
+}
+
+/* A user event nobody can signal any more fails: else what waits would for ever. */
+void gate_event_release(void *event)
+{
+    gate_event *ev = event;
+
+    if (ev->is_user && gate_event_state(ev) == GATE_PENDING)
+        (void)gate_event_signal(ev, USM_E_DEPENDENCY);
+    gate_event_unref(ev);
+}
+
+/* --- asking -------------------------------------------------------------------------------------
+ */
+
+static usm_status tell_status(const gate_event *ev)
+{
+    usm_status status = ev->status;
+
+    if (!status)
+        return USM_OK;
+    if (status == USM_E_DEPENDENCY)
+        return fail(ev->ctx, status, "a command or event that this one waits for failed");
+    return fail(ev->ctx, status, "the event was completed with the failure %d", (int)status);
+}
+
+usm_status gate_event_query(void *event)
+{
+    gate_event *ev     = event;
+    int         state  = gate_event_state(ev);
+    usm_status  status = USM_E_NOT_READY;
+
+    if (state == GATE_SETTLED)
+        return tell_status(ev);
+    if (state == GATE_NATIVE)
+        status = ev->ctx->ops->event_query(ev);
+    if (status == USM_E_NOT_READY)
+        return fail(ev->ctx, status, "the event is not complete yet");
+    return status;
+}
+
+static void wait_while_pending(gate_event *ev)
+{
+    gate_context *ctx = ev->ctx;
+
+    if (gate_event_state(ev) != GATE_PENDING)
+        return;
+    pthread_mutex_lock(&ctx->lock);
+    while (gate_event_state(ev) == GATE_PENDING)
+        pthread_cond_wait(&ctx->changed, &ctx->lock);
+    pthread_mutex_unlock(&ctx->lock);
+}
+
+usm_status gate_event_wait(void *event)
+{
+    gate_event *ev = event;
+
+    wait_while_pending(ev);
+    if (gate_event_state(ev) == GATE_SETTLED)
+        return tell_status(ev);
+    return ev->ctx->ops->event_wait(ev);
+}
+
+usm_status gate_event_notify(void *event, usm_backend_notify_fn fn, void *arg)
+{
+    gate_event *ev = event;
+
+    if (gate_event_state(ev) == GATE_NATIVE)
+        return ev->ctx->ops->event_notify(ev, fn, arg);
+    return notify_later(ev, fn, arg);
+}
