@@ -8,7 +8,8 @@
 #                                     // const size_t <symbol>_kernels_size;
 #     usm_image image = {USM_IMAGE_BUNDLE, <symbol>_kernels, <symbol>_kernels_size};
 #
-# and the device takes the image that it can run.  OPTIONS go to clang; those that define a macro
+# and the device takes the image that it can run: OpenCL either, Level Zero the SPIR-V, for it compiles
+# no text.  OPTIONS go to clang; those that define a macro
 # (-DN=4) also reach the text, as #define lines, and what the file includes in quotes stands in it, so
 # that both images are the same program.
 #

@@ -25,6 +25,7 @@ function(usm_add_module name)
         target_link_options(${name} PRIVATE LINKER:--no-undefined)
     endif()
     set_target_properties(${name} PROPERTIES LINK_DEPENDS "${map}")
+    add_dependencies(usm_modules ${name})
     if(USM_INSTALL)
         install(TARGETS ${name}
             LIBRARY DESTINATION "${CMAKE_INSTALL_LIBDIR}/usm-${USM_MODULE_ABI}")

@@ -45,8 +45,10 @@ typedef enum usm_backend_cap {
     USM_CAP_NATIVE      = 1u << 4, /* *_from_native, *_native                             */
     USM_CAP_MEMINFO     = 1u << 5, /* device_memory                                       */
     USM_CAP_PEER        = 1u << 6, /* can_access_peer                                     */
-    USM_CAP_FORK_MEMORY = 1u << 7  /* no functions: memory works on in a forked child, and
+    USM_CAP_FORK_MEMORY = 1u << 7, /* no functions: memory works on in a forked child, and
                                       is private to it                                   */
+    USM_CAP_IPC         = 1u << 8, /* ipc_*                                               */
+    USM_CAP_VMEM        = 1u << 9  /* vmem_*, phys_*                                      */
 } usm_backend_cap;
 
 /** A device as its backend describes it; copied by the core. */
@@ -73,6 +75,13 @@ typedef struct usm_backend_device {
     bool     has_uuid;
     uint8_t  uuid[16];
 } usm_backend_device;
+
+/** What names an allocation in another process.  The bytes are copied there; `fd`, when there is one,
+ * must reach it as a file descriptor (SCM_RIGHTS, pidfd_getfd), whose number there takes its place. */
+typedef struct usm_backend_ipc {
+    uint8_t bytes[64];
+    int     fd; /**< -1: none; the exporter's stays open until ipc_put            */
+} usm_backend_ipc;
 
 typedef void (*usm_backend_notify_fn)(void *arg, usm_status status);
 
@@ -165,12 +174,36 @@ typedef struct usm_backend_ops {
     usm_status (*launch)(void *q, void *kernel, const usm_launch *launch, size_t ndeps,
                          void *const *deps, void **ev);
 
+    /* USM_CAP_IPC ------------------------------------------------------------- */
+    /** p: device memory, as mem_alloc gave it.  USM_E_NOT_SUPPORTED: this memory cannot be shared. */
+    usm_status (*ipc_get)(void *ctx, void *p, usm_backend_ipc *handle);
+    /** Gives the handle's resources back; what others opened stays open. */
+    usm_status (*ipc_put)(void *ctx, usm_backend_ipc *handle);
+    /** The allocation of another process (or of this one) at an address of its own; handle->fd is
+     * still the caller's.  The memory lives until both sides gave it back.
+     *   USM_E_INVALID  no handle of this driver, or its owner is gone */
+    usm_status (*ipc_open)(void *ctx, void *dev, const usm_backend_ipc *handle, void **p);
+    usm_status (*ipc_close)(void *ctx, void *p);
+
+    /* USM_CAP_VMEM: address ranges and the device memory behind them, apart. ----- */
+    /** What sizes and offsets below are multiples of, for ranges of about `size` bytes. */
+    usm_status (*vmem_granularity)(void *ctx, void *dev, size_t size, size_t *granularity);
+    usm_status (*vmem_reserve)(void *ctx, size_t size, void **p);
+    /** Nothing is mapped in it any more; p and size as reserved. */
+    usm_status (*vmem_release)(void *ctx, void *p, size_t size);
+    usm_status (*phys_create)(void *ctx, void *dev, size_t size, void **phys);
+    usm_status (*phys_destroy)(void *ctx, void *phys);
+    /** Readable and writable by the device. */
+    usm_status (*vmem_map)(void *ctx, void *p, size_t size, void *phys, size_t offset);
+    usm_status (*vmem_unmap)(void *ctx, void *p, size_t size);
+
     /* USM_CAP_NATIVE ---------------------------------------------------------- */
     /** ndevices 0: all of the native context.  Fills `list` with at most cap. */
     usm_status (*context_from_native)(void *native, size_t ndevices, void *const *devices,
                                       usm_ownership ownership, void **ctx, usm_backend_device *list,
                                       size_t cap, size_t *count);
     usm_status (*context_native)(void *ctx, void **native);
+    usm_status (*device_native)(void *dev, void **native);
     /** *dev: the handle of the queue's device, *flags its usm_queue_flags. */
     usm_status (*queue_from_native)(void *ctx, void *native, usm_ownership ownership, void **q,
                                     void **dev, uint32_t *flags);

@@ -51,10 +51,12 @@ typedef enum usm_ownership {
  * Unlike in DPC++ the default is USM_KEEP for every backend. */
 typedef struct usm_native_desc {
     size_t        struct_size;
-    const char   *backend; /**< "opencl": `handle` is a cl_context              */
+    const char   *backend; /**< "opencl": `handle` is a cl_context; "level_zero": a
+                              ze_context_handle_t                                */
     void         *handle;
-    size_t        ndevices; /**< 0: all devices of the native context            */
-    void *const  *devices;  /**< native devices, e.g. cl_device_id               */
+    size_t        ndevices; /**< 0: all devices of the native context; Level Zero's
+                               cannot be asked, so that all of the driver are meant */
+    void *const  *devices;  /**< native devices: cl_device_id, ze_device_handle_t */
     usm_ownership ownership;
     usm_error_fn  on_error;
     void         *user;

@@ -113,6 +113,12 @@ USM_API USM_NODISCARD usm_status usm_device_memory(const usm_device *dev, usm_me
 /** The device this one is a part of; NULL for a root device. */
 USM_API usm_device *usm_device_parent(const usm_device *dev);
 
+/** The native handle (cl_device_id, ze_device_handle_t); it lives as long as the process.
+ * `backend` must be the device's: a check that the caller casts right.
+ *   USM_E_NOT_SUPPORTED  the backend has no native objects */
+USM_API USM_NODISCARD usm_status usm_device_get_native(const usm_device *dev, const char *backend,
+                                                       void **handle);
+
 /** Whether kernels and copies of `dev` may use the device memory of `peer`. */
 USM_API USM_NODISCARD usm_status usm_device_can_access_peer(const usm_device *dev,
                                                             const usm_device *peer, bool *can);

@@ -7,6 +7,9 @@
  * run.  A launch names a kernel, an ND-range and typed arguments; arguments
  * travel with the launch, so a kernel can be launched from many threads.
  *
+ * OpenCL devices compile text, most take SPIR-V too; Level Zero takes SPIR-V and no text, the host
+ * native functions only.  usm_add_kernels() in CMake makes a bundle of text and SPIR-V of one file.
+ *
  * Built programs are cached in the context and in USM_CACHE_DIR. */
 #ifndef USM_PROGRAM_H
 #define USM_PROGRAM_H
@@ -62,6 +65,8 @@ typedef struct usm_image {
     size_t size;
 } usm_image;
 
+/** Compilers of SPIR-V are given no `options` but on Level Zero, and there without those of the
+ * text (-D, -I, -w, -W, -cl-std). */
 typedef struct usm_program_desc {
     size_t           struct_size;
     size_t           nimages;
@@ -121,6 +126,8 @@ typedef enum usm_indirect {
     USM_INDIRECT_SHARED = 1 << 2
 } usm_indirect;
 
+/** Level Zero runs whole work-groups: where `local` is left to it, one is chosen that divides
+ * `global`, and that is a single item when `global` is a large prime. */
 typedef struct usm_launch {
     size_t             struct_size;
     usm_kernel        *kernel;
@@ -145,7 +152,8 @@ typedef struct usm_launch {
  *   USM_E_INVALID_POINTER  an argument is not USM and the device has no system
  *                          allocations
  *   USM_E_WRONG_CONTEXT    a pointer or the kernel of another context
- *   USM_E_NO_IMAGE         the program has nothing for the queue's device */
+ *   USM_E_NO_IMAGE         the program has nothing for the queue's device
+ *   USM_E_NOT_SUPPORTED    an offset, and the Level Zero driver has no extension for it */
 USM_API USM_NODISCARD usm_status usm_queue_submit(usm_queue *q, const usm_launch *launch,
                                                   size_t ndeps, usm_event *const *deps,
                                                   usm_event **ev);

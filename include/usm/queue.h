@@ -35,7 +35,23 @@ typedef struct usm_queue_desc {
 USM_API USM_NODISCARD usm_status usm_queue_create(usm_context *ctx, usm_device *dev,
                                                   const usm_queue_desc *desc, usm_queue **q);
 
-/** A queue over a native one (cl_command_queue) of the context's native context. */
+/** A native queue of Level Zero, whose handles do not tell what they are: one of the first two. */
+typedef struct usm_level_zero_queue {
+    size_t   struct_size;   /**< sizeof(usm_level_zero_queue)                        */
+    void    *command_list;  /**< ze_command_list_handle_t, immediate                 */
+    void    *command_queue; /**< ze_command_queue_handle_t                           */
+    void    *device;        /**< ze_device_handle_t it was made for                  */
+    uint32_t ordinal;       /**< its queue group: regular lists are made for that    */
+    bool     is_in_order;   /**< the list was made with the in-order flag            */
+} usm_level_zero_queue;
+#define USM_LEVEL_ZERO_QUEUE_INIT                                                                  \
+    {                                                                                              \
+        sizeof(usm_level_zero_queue), NULL, NULL, NULL, 0, false                                   \
+    }
+
+/** A queue over a native one of the context's native context: a cl_command_queue; for Level Zero
+ * a pointer to a usm_level_zero_queue, which is read and not kept.  Commands of libusm keep their
+ * order there; the program's own ones are not waited for. */
 USM_API USM_NODISCARD usm_status usm_queue_from_native(usm_context *ctx, void *handle,
                                                        usm_ownership ownership, usm_queue **q);
 
@@ -50,8 +66,10 @@ USM_API usm_status usm_queue_wait(usm_queue *q);
 /** USM_OK when nothing submitted is unfinished, USM_E_NOT_READY otherwise. */
 USM_API USM_NODISCARD usm_status usm_queue_query(usm_queue *q);
 
-USM_API usm_context             *usm_queue_get_context(usm_queue *q);
-USM_API usm_device              *usm_queue_get_device(usm_queue *q);
+USM_API usm_context *usm_queue_get_context(usm_queue *q);
+USM_API usm_device  *usm_queue_get_device(usm_queue *q);
+/** A cl_command_queue; for Level Zero a pointer to a usm_level_zero_queue, valid as long as q,
+ * whose handle is the first one of an out-of-order queue. */
 USM_API USM_NODISCARD usm_status usm_queue_get_native(usm_queue *q, const char *backend,
                                                       void **handle);
 

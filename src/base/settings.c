@@ -24,6 +24,8 @@
 #define WHY_SIZE 256
 #define MAX_NAME 48 /* longest name that a suggestion is made for */
 
+static bool check_lists(const char *text, char *why, size_t why_size);
+
 #define NAMES(lower, upper) .key = (lower), .variable = "USM_" upper
 
 const usm__setting usm__settings[] = {
@@ -51,6 +53,10 @@ const usm__setting usm__settings[] = {
     {NAMES("host_guard_device", "HOST_GUARD_DEVICE"), .initial = "0", .unit = "",
      .type = USM__SETTING_BOOL,
      .help = "the host backend keeps device memory unreadable outside of its commands"},
+    {NAMES("level_zero_lists", "LEVEL_ZERO_LISTS"), .initial = "immediate",
+     .unit = "immediate|regular", .check = check_lists,
+     .help = "how Level Zero queues hand over commands: immediate command lists, or a regular one "
+             "for each command"},
     {.key = NULL}};
 
 #define COUNT (sizeof(usm__settings) / sizeof(usm__settings[0]) - 1)
@@ -164,6 +170,12 @@ static usm_status fail_unknown(const char *key)
                          "there is no setting \"%.64s\", did you mean \"%s\"? The settings are %s",
                          key, like->key, all);
     return usm__fail(USM_E_SETTING, "there is no setting \"%.64s\"; the settings are %s", key, all);
+}
+
+static bool check_lists(const char *text, char *why, size_t why_size)
+{
+    (void)snprintf(why, why_size, "immediate, regular");
+    return strcmp(text, "immediate") == 0 || strcmp(text, "regular") == 0;
 }
 
 /* --- values --------------------------------------------------------------- */

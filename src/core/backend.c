@@ -135,6 +135,51 @@ STUB(launch, (void *q, void *kernel, const usm_launch *launch, CMD))
     UNUSED(q), UNUSED(kernel), UNUSED(launch), CMD_UNUSED();
     return absent();
 }
+STUB(ipc_get, (void *ctx, void *p, usm_backend_ipc *handle))
+{
+    UNUSED(ctx), UNUSED(p), UNUSED(handle);
+    return absent();
+}
+STUB(ipc_put, (void *ctx, usm_backend_ipc *handle))
+{
+    UNUSED(ctx), UNUSED(handle);
+    return absent();
+}
+STUB(ipc_open, (void *ctx, void *dev, const usm_backend_ipc *handle, void **p))
+{
+    UNUSED(ctx), UNUSED(dev), UNUSED(handle), UNUSED(p);
+    return absent();
+}
+STUB(ipc_close, (void *ctx, void *p))
+{
+    UNUSED(ctx), UNUSED(p);
+    return absent();
+}
+STUB(vmem_granularity, (void *ctx, void *dev, size_t size, size_t *granularity))
+{
+    UNUSED(ctx), UNUSED(dev), UNUSED(size), UNUSED(granularity);
+    return absent();
+}
+STUB(vmem_reserve, (void *ctx, size_t size, void **p))
+{
+    UNUSED(ctx), UNUSED(size), UNUSED(p);
+    return absent();
+}
+STUB(vmem_release, (void *ctx, void *p, size_t size))
+{
+    UNUSED(ctx), UNUSED(p), UNUSED(size);
+    return absent();
+}
+STUB(phys_create, (void *ctx, void *dev, size_t size, void **phys))
+{
+    UNUSED(ctx), UNUSED(dev), UNUSED(size), UNUSED(phys);
+    return absent();
+}
+STUB(vmem_map, (void *ctx, void *p, size_t size, void *phys, size_t offset))
+{
+    UNUSED(ctx), UNUSED(p), UNUSED(size), UNUSED(phys), UNUSED(offset);
+    return absent();
+}
 STUB(context_from_native, (void *native, size_t n, void *const *devices, usm_ownership own,
                            void **ctx, usm_backend_device *list, size_t cap, size_t *count))
 {
@@ -236,8 +281,20 @@ usm_status usm__backend_init(usm__backend *be, const usm_backend_ops *given)
     SLOT(USM_CAP_KERNELS, "kernels", kernel_destroy, no_void);
     SLOT(USM_CAP_KERNELS, "kernels", kernel_info, no_kernel_info);
     SLOT(USM_CAP_KERNELS, "kernels", launch, no_launch);
+    SLOT(USM_CAP_IPC, "ipc", ipc_get, no_ipc_get);
+    SLOT(USM_CAP_IPC, "ipc", ipc_put, no_ipc_put);
+    SLOT(USM_CAP_IPC, "ipc", ipc_open, no_ipc_open);
+    SLOT(USM_CAP_IPC, "ipc", ipc_close, no_ipc_close);
+    SLOT(USM_CAP_VMEM, "vmem", vmem_granularity, no_vmem_granularity);
+    SLOT(USM_CAP_VMEM, "vmem", vmem_reserve, no_vmem_reserve);
+    SLOT(USM_CAP_VMEM, "vmem", vmem_release, no_vmem_release);
+    SLOT(USM_CAP_VMEM, "vmem", phys_create, no_phys_create);
+    SLOT(USM_CAP_VMEM, "vmem", phys_destroy, no_ipc_close);
+    SLOT(USM_CAP_VMEM, "vmem", vmem_map, no_vmem_map);
+    SLOT(USM_CAP_VMEM, "vmem", vmem_unmap, no_vmem_release);
     SLOT(USM_CAP_NATIVE, "native", context_from_native, no_context_from_native);
     SLOT(USM_CAP_NATIVE, "native", context_native, no_native);
+    SLOT(USM_CAP_NATIVE, "native", device_native, no_native);
     SLOT(USM_CAP_NATIVE, "native", queue_from_native, no_queue_from_native);
     SLOT(USM_CAP_NATIVE, "native", queue_native, no_native);
     SLOT(USM_CAP_NATIVE, "native", event_from_native, no_event_from_native);

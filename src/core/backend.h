@@ -150,6 +150,32 @@ USM__BACKEND_CALL(launch, launch->global[0] * launch->global[1] * launch->global
                   (const usm__backend *be, void *q, void *kernel, const usm_launch *launch,
                    USM__BE_CMD),
                   (q, kernel, launch, USM__BE_ARGS))
+USM__BACKEND_CALL(ipc_get, 0, (const usm__backend *be, void *ctx, void *p, usm_backend_ipc *handle),
+                  (ctx, p, handle))
+USM__BACKEND_CALL(ipc_put, 0, (const usm__backend *be, void *ctx, usm_backend_ipc *handle),
+                  (ctx, handle))
+USM__BACKEND_CALL(ipc_open, 0,
+                  (const usm__backend *be, void *ctx, void *dev, const usm_backend_ipc *handle,
+                   void **p),
+                  (ctx, dev, handle, p))
+USM__BACKEND_CALL(ipc_close, 0, (const usm__backend *be, void *ctx, void *p), (ctx, p))
+USM__BACKEND_CALL(vmem_granularity, size,
+                  (const usm__backend *be, void *ctx, void *dev, size_t size, size_t *granularity),
+                  (ctx, dev, size, granularity))
+USM__BACKEND_CALL(vmem_reserve, size, (const usm__backend *be, void *ctx, size_t size, void **p),
+                  (ctx, size, p))
+USM__BACKEND_CALL(vmem_release, size, (const usm__backend *be, void *ctx, void *p, size_t size),
+                  (ctx, p, size))
+USM__BACKEND_CALL(phys_create, size,
+                  (const usm__backend *be, void *ctx, void *dev, size_t size, void **phys),
+                  (ctx, dev, size, phys))
+USM__BACKEND_CALL(phys_destroy, 0, (const usm__backend *be, void *ctx, void *phys), (ctx, phys))
+USM__BACKEND_CALL(vmem_map, size,
+                  (const usm__backend *be, void *ctx, void *p, size_t size, void *phys,
+                   size_t offset),
+                  (ctx, p, size, phys, offset))
+USM__BACKEND_CALL(vmem_unmap, size, (const usm__backend *be, void *ctx, void *p, size_t size),
+                  (ctx, p, size))
 USM__BACKEND_CALL(context_from_native, 0,
                   (const usm__backend *be, void *native, size_t n, void *const *devices,
                    usm_ownership own, void **ctx, usm_backend_device *list, size_t cap,
@@ -157,6 +183,8 @@ USM__BACKEND_CALL(context_from_native, 0,
                   (native, n, devices, own, ctx, list, cap, count))
 USM__BACKEND_CALL(context_native, 0, (const usm__backend *be, void *ctx, void **native),
                   (ctx, native))
+USM__BACKEND_CALL(device_native, 0, (const usm__backend *be, void *dev, void **native),
+                  (dev, native))
 USM__BACKEND_CALL(queue_from_native, 0,
                   (const usm__backend *be, void *ctx, void *native, usm_ownership own, void **q,
                    void **dev, uint32_t *flags),

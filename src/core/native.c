@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* Native handles out and in: contexts, queues, events of the driver below.
+/* Native handles out and in: devices, contexts, queues, events of the driver below.
  * usm_context_from_native is core/context.c's, usm_queue_from_native core/queue.c's. */
 #include "core/queue.h"
 
@@ -23,6 +23,15 @@ usm_status usm_context_get_native(usm_context *ctx, const char *backend, void **
     if (st == USM_OK)
         st = check_backend(ctx->be, backend, handle);
     return st == USM_OK ? usm__be_context_native(ctx->be, ctx->native, handle) : st;
+}
+
+usm_status usm_device_get_native(const usm_device *dev, const char *backend, void **handle)
+{
+    usm_status st = usm__handle_check(dev, USM__MAGIC_DEVICE);
+
+    if (st == USM_OK)
+        st = check_backend(dev->be, backend, handle);
+    return st == USM_OK ? usm__be_device_native(dev->be, dev->desc.handle, handle) : st;
 }
 
 usm_status usm_queue_get_native(usm_queue *q, const char *backend, void **handle)

@@ -292,6 +292,21 @@ static void add_device(text *t, const usm_device *dev)
         add_word(t, " runs no kernels", "");
 }
 
+/* Text alone, for devices without a compiler of it: Level Zero's. */
+static bool lacks_spirv(const creation *c)
+{
+    bool has_text = false, has_taker = false;
+
+    for (size_t i = 0; i < c->nimages; i++) {
+        if (c->images[i].type == USM_IMAGE_SPIRV)
+            return false;
+        has_text = has_text || c->images[i].type == USM_IMAGE_OPENCL_C;
+    }
+    for (size_t i = 0; i < c->ctx->ndevices; i++)
+        has_taker = has_taker || (c->ctx->devices[i].dev->desc.aspects & ASPECT(IMAGE_SPIRV));
+    return has_text && has_taker;
+}
+
 static usm_status no_image(const creation *c)
 {
     text   devices = {"", 0}, images = {"", 0};
@@ -307,8 +322,8 @@ static usm_status no_image(const creation *c)
             break;
         }
     }
-    return usm__fail(USM_E_NO_IMAGE, "no image fits: %s; the program has %s", devices.at,
-                     images.at);
+    return usm__fail(USM_E_NO_IMAGE, "no image fits: %s; the program has %s%s", devices.at,
+                     images.at, lacks_spirv(c) ? " (usm_add_kernels() adds spirv)" : "");
 }
 
 /* --- programs ------------------------------------------------------------- */

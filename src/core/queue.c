@@ -235,7 +235,10 @@ static void *last_event(usm_queue *q)
 {
     void *ev = NULL;
 
-    if (usm_load_relaxed(&q->submitted) == 0 && !usm_load_relaxed(&q->is_shared))
+    /* Known to have ended: then all goes now, not on another thread a moment later, which could be
+     * in the driver while the program exits. */
+    if (usm_load_relaxed(&q->submitted) == usm_load_relaxed(&q->ended) &&
+        !usm_load_relaxed(&q->is_shared))
         return NULL;
     if (usm__be_marker(q->be, q->native, 0, NULL, &ev) != USM_OK) {
         (void)usm__be_queue_wait(q->be, q->native); /* memory must not go before */
