@@ -1,0 +1,154 @@
+/* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
+/* Events as the core has them: the gate's, with a slot of the driver's in it.
+ *
+ * Level Zero's events carry no failure: a command has ended, or its device is lost, and that shows
+ * in whatever is asked of the driver.  User events never become native, and no driver sees one
+ * unless the program asks for its handle.  Such a handle, of any event that is still pending, is a
+ * shadow: of a user event, the host signals it when the event settles; of a held command, it
+ * becomes the command's own.
+ *
+ * Not here: what is pending and why (common/gate.c), slots (pool.c), who is told (watch.c).  Called
+ * by the gate, and by the core through the table. */
+#include "queue.h"
+
+static lz_event *as_event(void *ev)
+{
+    return ev;
+}
+
+/* --- the gate's ops --------------------------------------------------------------- */
+
+static usm_status ended(ze_result_t code, const char *what)
+{
+    if (code == ZE_RESULT_ERROR_DEVICE_LOST)
+        return lz_report(USM_E_DEVICE_LOST,
+                         "the device was lost before the command ended (%s: %s); destroy what uses "
+                         "it and make it anew",
+                         what, lz_error_name(code));
+    return code ? lz_fail(code, what) : USM_OK;
+}
+
+usm_status lz_event_query(gate_event *ev)
+{
+    ze_result_t code = lz_slot_query(as_event(ev)->slot);
+
+    return code == ZE_RESULT_NOT_READY ? USM_E_NOT_READY : ended(code, "zeEventQueryStatus");
+}
+
+usm_status lz_event_wait(gate_event *ev)
+{
+    return ended(lz_slot_wait(as_event(ev)->slot), "zeEventHostSynchronize");
+}
+
+usm_status lz_event_notify(gate_event *ev, usm_backend_notify_fn fn, void *arg)
+{
+    lz_slot    *slot = as_event(ev)->slot;
+    ze_result_t code = lz_slot_query(slot);
+
+    if (code != ZE_RESULT_SUCCESS && code != ZE_RESULT_ERROR_DEVICE_LOST)
+        return lz_watch_add(slot->watch, ev->ctx, slot, fn, arg);
+    fn(arg, code ? USM_E_DEVICE_LOST : USM_OK);
+    return USM_OK;
+}
+
+void lz_event_fini(gate_event *ev)
+{
+    lz_slot_unref(as_event(ev)->slot);
+    lz_slot_unref(as_event(ev)->shadow);
+}
+
+void lz_event_settled(gate_event *ev)
+{
+    if (as_event(ev)->shadow)
+        lz_slot_signal(as_event(ev)->shadow);
+}
+
+/* --- handles --------------------------------------------------------------------------- */
+
+/* Lock held, not native.  Times cost nothing here, and whose command will have it is not known. */
+static usm_status need_shadow(lz_event *ev)
+{
+    usm_status status;
+
+    if (ev->shadow)
+        return USM_OK;
+    status = lz_slot_take(((lz_context *)ev->gate.ctx)->events, true, &ev->shadow);
+    if (!status && gate_event_state(&ev->gate) == GATE_SETTLED)
+        lz_slot_signal(ev->shadow);
+    return status;
+}
+
+usm_status lz_event_native(void *event, void **native)
+{
+    lz_event  *ev     = event;
+    usm_status status = USM_OK;
+
+    if (gate_event_state(&ev->gate) != GATE_NATIVE) {
+        pthread_mutex_lock(&ev->gate.ctx->lock);
+        if (gate_event_state(&ev->gate) != GATE_NATIVE)
+            status = need_shadow(ev);
+        if (!status && ev->shadow)
+            *native = ev->shadow->native;
+        pthread_mutex_unlock(&ev->gate.ctx->lock);
+        if (status || ev->shadow)
+            return status;
+    }
+    *native = ev->slot->native;
+    return USM_OK;
+}
+
+usm_status lz_event_from_native(void *ctx, void *native, usm_ownership ownership, void **out)
+{
+    ze_result_t code = lz.zeEventQueryStatus(native);
+    lz_event   *ev;
+    usm_list    nobody;
+    usm_status  status;
+
+    if (code && code != ZE_RESULT_NOT_READY) {
+        status = native_to_status(code);
+        if (status == USM_E_NO_MEMORY || status == USM_E_DEVICE_LOST)
+            return lz_fail(code, "zeEventQueryStatus");
+        return lz_report(USM_E_INVALID,
+                         "the handle is no ze_event_handle_t of a host-visible pool "
+                         "(%s, 0x%x)",
+                         lz_error_name(code), (unsigned)code);
+    }
+    ev = (lz_event *)gate_event_new(ctx);
+    if (!ev)
+        return lz_no_memory();
+    status = lz_slot_wrap(native, ownership == USM_TRANSFER, &ev->slot);
+    if (status) {
+        gate_event_unref(&ev->gate);
+        return status;
+    }
+    usm_list_init(&nobody);
+    gate_event_become_native(&ev->gate, &nobody);
+    *out = ev;
+    return USM_OK;
+}
+
+/* --- times -------------------------------------------------------------------------------- */
+
+usm_status lz_event_profiling(void *event, usm_profiling *times)
+{
+    const lz_event              *ev     = event;
+    ze_kernel_timestamp_result_t t      = {{0, 0}, {0, 0}};
+    usm_status                   status = gate_event_query(event);
+    ze_result_t                  code;
+
+    if (status == USM_E_NOT_READY)
+        return status;
+    if (gate_event_state(&ev->gate) != GATE_NATIVE)
+        return lz_report(USM_E_NOT_SUPPORTED, "the event has no times: it is a user event, or its "
+                                              "command never ran");
+    if (status)
+        return status;
+    if (!ev->slot->has_times)
+        return lz_report(USM_E_NOT_SUPPORTED, "the event has no times: its queue needs "
+                                              "USM_QUEUE_PROFILING");
+    code = lz.zeEventQueryKernelTimestamp(ev->slot->native, &t);
+    if (code)
+        return lz_fail(code, "zeEventQueryKernelTimestamp");
+    lz_times_of(ev->slot, &t, times);
+    return USM_OK;
+}

@@ -1,0 +1,279 @@
+/* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
+/* What the files of the Level Zero backend share: the driver's entry points, drivers, devices,
+ * contexts, memory.  Queues and events: queue.h; modules and kernels: program.h.  Not here:
+ * anything the core sees, which is usm/backend.h alone.
+ *
+ * Nothing of Level Zero is linked: functions are called as `lz.zeMemFree(...)` through a table that
+ * loader.c fills from the real loader, libze_loader.so.1.  Headers of any age build this (Debian 12
+ * has API 1.4): what came later stands in compat.h under names of our own, and is looked up at run
+ * time.
+ *
+ * Locks: the registry lock before a context's, before a lane's; the driver may be called with any,
+ * nothing of the core is. */
+#ifndef USM_BACKENDS_LEVEL_ZERO_H
+#define USM_BACKENDS_LEVEL_ZERO_H
+
+#include "../common/gate.h"
+#include "base/inline/atomic.h"
+#include "base/inline/list.h"
+#include "compat.h"
+
+#include <level_zero/ze_api.h>
+#include <level_zero/zes_api.h>
+#include <pthread.h>
+#include <usm/backend.h>
+
+/* --- the driver's functions (loader.c, status.c) ---------------------------- */
+
+/* Of API 1.0, without which nothing works. */
+#define LZ_REQUIRED(X)                                                                             \
+    X(zeInit)                                                                                      \
+    X(zeDriverGet)                                                                                 \
+    X(zeDriverGetApiVersion)                                                                       \
+    X(zeDriverGetProperties)                                                                       \
+    X(zeDriverGetExtensionProperties)                                                              \
+    X(zeDeviceGet)                                                                                 \
+    X(zeDeviceGetSubDevices)                                                                       \
+    X(zeDeviceGetProperties)                                                                       \
+    X(zeDeviceGetComputeProperties)                                                                \
+    X(zeDeviceGetModuleProperties)                                                                 \
+    X(zeDeviceGetCommandQueueGroupProperties)                                                      \
+    X(zeDeviceGetMemoryProperties)                                                                 \
+    X(zeDeviceGetMemoryAccessProperties)                                                           \
+    X(zeDeviceCanAccessPeer)                                                                       \
+    X(zeDeviceGetStatus)                                                                           \
+    X(zeDeviceGetGlobalTimestamps)                                                                 \
+    X(zeContextCreate)                                                                             \
+    X(zeContextDestroy)                                                                            \
+    X(zeContextGetStatus)                                                                          \
+    X(zeContextMakeMemoryResident)                                                                 \
+    X(zeContextEvictMemory)                                                                        \
+    X(zeMemAllocShared)                                                                            \
+    X(zeMemAllocDevice)                                                                            \
+    X(zeMemAllocHost)                                                                              \
+    X(zeMemFree)                                                                                   \
+    X(zeMemGetAllocProperties)                                                                     \
+    X(zeMemGetAddressRange)                                                                        \
+    X(zeMemGetIpcHandle)                                                                           \
+    X(zeMemOpenIpcHandle)                                                                          \
+    X(zeMemCloseIpcHandle)                                                                         \
+    X(zeVirtualMemReserve)                                                                         \
+    X(zeVirtualMemFree)                                                                            \
+    X(zeVirtualMemQueryPageSize)                                                                   \
+    X(zeVirtualMemMap)                                                                             \
+    X(zeVirtualMemUnmap)                                                                           \
+    X(zePhysicalMemCreate)                                                                         \
+    X(zePhysicalMemDestroy)                                                                        \
+    X(zeCommandQueueCreate)                                                                        \
+    X(zeCommandQueueDestroy)                                                                       \
+    X(zeCommandQueueExecuteCommandLists)                                                           \
+    X(zeCommandQueueSynchronize)                                                                   \
+    X(zeCommandListCreate)                                                                         \
+    X(zeCommandListCreateImmediate)                                                                \
+    X(zeCommandListDestroy)                                                                        \
+    X(zeCommandListClose)                                                                          \
+    X(zeCommandListReset)                                                                          \
+    X(zeCommandListAppendBarrier)                                                                  \
+    X(zeCommandListAppendWaitOnEvents)                                                             \
+    X(zeCommandListAppendSignalEvent)                                                              \
+    X(zeCommandListAppendMemoryCopy)                                                               \
+    X(zeCommandListAppendMemoryCopyRegion)                                                         \
+    X(zeCommandListAppendMemoryFill)                                                               \
+    X(zeCommandListAppendMemoryPrefetch)                                                           \
+    X(zeCommandListAppendMemAdvise)                                                                \
+    X(zeCommandListAppendLaunchKernel)                                                             \
+    X(zeEventPoolCreate)                                                                           \
+    X(zeEventPoolDestroy)                                                                          \
+    X(zeEventCreate)                                                                               \
+    X(zeEventDestroy)                                                                              \
+    X(zeEventHostSignal)                                                                           \
+    X(zeEventHostSynchronize)                                                                      \
+    X(zeEventQueryStatus)                                                                          \
+    X(zeEventHostReset)                                                                            \
+    X(zeEventQueryKernelTimestamp)                                                                 \
+    X(zeModuleCreate)                                                                              \
+    X(zeModuleDestroy)                                                                             \
+    X(zeModuleBuildLogDestroy)                                                                     \
+    X(zeModuleBuildLogGetString)                                                                   \
+    X(zeModuleGetNativeBinary)                                                                     \
+    X(zeModuleGetKernelNames)                                                                      \
+    X(zeKernelCreate)                                                                              \
+    X(zeKernelDestroy)                                                                             \
+    X(zeKernelSetGroupSize)                                                                        \
+    X(zeKernelSuggestGroupSize)                                                                    \
+    X(zeKernelSetArgumentValue)                                                                    \
+    X(zeKernelSetIndirectAccess)                                                                   \
+    X(zeKernelGetProperties)
+
+/* NULL in an old loader, or where the driver lacks them (then they answer UNSUPPORTED_FEATURE). */
+#define LZ_OPTIONAL(X)                                                                             \
+    X(zeDevicePciGetPropertiesExt)                                                                 \
+    X(zeKernelSetGlobalOffsetExp)                                                                  \
+    X(zesDeviceGetProperties)                                                                      \
+    X(zesDevicePciGetProperties)                                                                   \
+    X(zesDeviceEnumMemoryModules)                                                                  \
+    X(zesMemoryGetProperties)                                                                      \
+    X(zesMemoryGetState)
+
+/* Later than the oldest headers: types in compat.h. */
+#define LZ_LATER(X)                                                                                \
+    X(zeInitDrivers)                                                                               \
+    X(zeCommandListHostSynchronize)                                                                \
+    X(zeMemPutIpcHandle)                                                                           \
+    X(zeMemGetIpcHandleFromFileDescriptorExp)                                                      \
+    X(zeMemGetFileDescriptorFromIpcHandleExp)                                                      \
+    X(zeDeviceGetRootDevice)                                                                       \
+    X(zesInit)                                                                                     \
+    X(zesDriverGet)                                                                                \
+    X(zesDeviceGet)                                                                                \
+    X(zesDriverGetDeviceByUuidExp)
+
+typedef struct lz_functions {
+#define LZ_MEMBER(name) __typeof__(&name) name;
+    LZ_REQUIRED(LZ_MEMBER)
+    LZ_OPTIONAL(LZ_MEMBER)
+#undef LZ_MEMBER
+#define LZ_MEMBER(name) lz_##name##_fn name;
+    LZ_LATER(LZ_MEMBER)
+#undef LZ_MEMBER
+} lz_functions;
+
+extern lz_functions        lz;
+extern const usm_host_api *lz_host;
+
+/* Opens the loader once; false with the reason.  Registry lock held. */
+bool lz_load(char *why, size_t why_size);
+/* Initialises the drivers and lists at most cap; *call is the name of the call that failed. */
+ze_result_t lz_init_drivers(ze_driver_handle_t *list, uint32_t cap, uint32_t *count,
+                            const char **call);
+
+/* The one switch from Level Zero's codes to ours, and a code's name. */
+usm_status  native_to_status(ze_result_t code);
+const char *lz_error_name(ze_result_t code);
+/* Reports: "<what> failed: ZE_RESULT_ERROR_DEVICE_LOST (0x70000001); remedy". */
+usm_status lz_fail(ze_result_t code, const char *what);
+#define lz_no_memory() lz_report(USM_E_NO_MEMORY, "the host heap is exhausted")
+/* How a failure is born.  A macro, so that analysers see that it is one. */
+#define lz_report(status, ...) ((void)lz_host->report((status), __VA_ARGS__), (status))
+
+/* --- drivers and devices (device.c, describe.c, part.c, sysman.c) ----------- */
+
+typedef struct lz_driver lz_driver;
+typedef struct lz_device lz_device;
+
+/* Drivers and devices live as long as the process. */
+struct lz_driver {
+    ze_driver_handle_t native;
+    uint32_t           version; /* ZE_MAJOR_VERSION << 16 | minor, of its API              */
+    bool               has_relaxed_limits; /* ZE_experimental_relaxed_allocation_limits    */
+    bool               has_global_offset;  /* ZE_experimental_global_offset                */
+    bool               has_in_order;       /* in-order command lists: API 1.7              */
+    bool               has_pci;            /* ZE_extension_pci_properties                  */
+    char               text[32];           /* its version, "1.3.24595"                     */
+    lz_driver         *next; /* guarded by the registry lock                               */
+};
+
+/* Where sysman tells of a device's memory. */
+typedef struct lz_sysman {
+    bool                is_asked;
+    zes_device_handle_t native;     /* NULL: nowhere                                       */
+    bool                is_on_part; /* only the memory of sub-device number `part`         */
+    uint32_t            part;
+} lz_sysman;
+
+struct lz_device {
+    /* fixed after create */
+    ze_device_handle_t                   native;
+    lz_driver                           *driver;
+    lz_device                           *parent; /* of a sub-device                             */
+    ze_device_properties_t               properties;
+    ze_device_memory_access_properties_t access;
+    uint32_t                             ordinal; /* of the queue group for kernels and copies   */
+    uint32_t                             nqueues; /* in that group                               */
+    double                               tick_ns; /* of the device's timer                       */
+    uint64_t                             timestamp_mask; /* valid bits of kernel timestamps       */
+    bool               is_tile; /* a root that has its PCI address in common: FLAT  */
+    usm_backend_device info;
+    /* atomic */
+    _Atomic uint32_t next_queue; /* index for the next native queue                        */
+    /* guarded by the registry lock */
+    lz_device  *next; /* of all devices known                                              */
+    lz_device **parts;
+    lz_sysman   sysman;
+};
+
+/* Fills dev->info and the rest that is asked of the driver (native, driver, parent are set).
+ * USM_E_NOT_SUPPORTED: a device that is no use to us. */
+usm_status lz_device_describe(lz_device *dev);
+/* What is asked of a driver (native is set). */
+usm_status lz_driver_describe(lz_driver *driver);
+/* A record, not yet published; lock held for the second. */
+usm_status lz_device_new(lz_driver *driver, ze_device_handle_t native, lz_device *parent,
+                         lz_device **dev);
+void       lz_device_publish(lz_device *dev);
+/* Fills dev->parts where the device has some.  Lock held. */
+usm_status lz_device_need_parts(lz_device *dev);
+usm_status lz_devices(usm_backend_device *list, size_t cap, size_t *count);
+usm_status lz_sub_devices(void *dev, usm_backend_device *list, size_t cap, size_t *count);
+usm_status lz_device_memory(void *dev, uint64_t *total, uint64_t *free);
+usm_status lz_can_access_peer(void *dev, void *peer, bool *can);
+/* The record of a native device, made when it is new; USM_E_INVALID for a foreign one. */
+usm_status lz_device_find(ze_device_handle_t native, lz_device **dev);
+/* Loads and lists if that was not done; USM_E_NO_BACKEND without a loader or driver. */
+usm_status lz_devices_need(void);
+/* The root devices, where there is only one driver; USM_E_INVALID else.  They stay. */
+usm_status lz_only_driver_devices(size_t *count, lz_device *const **list);
+void       lz_registry_lock(void);
+void       lz_registry_unlock(void);
+
+/* --- contexts and memory (context.c, memory.c, ipc.c, vmem.c) ---------------- */
+
+typedef struct lz_event_pools lz_event_pools; /* pool.c */
+
+typedef struct lz_context {
+    gate_context gate; /* first                                                            */
+    /* fixed after create */
+    ze_context_handle_t native;
+    bool                is_owned; /* destroyed with us                                      */
+    lz_driver          *driver;
+    lz_event_pools     *events; /* made with the context, freed with it (queue.h)          */
+    size_t              ndevices;
+    lz_device          *devices[];
+} lz_context;
+
+/* Frees and unmaps have succeeded where the device is lost with all it held. */
+usm_status lz_free_status(ze_result_t code, const char *what);
+
+/* Over a native context; is_owned says whether the new object destroys it.  On failure it is the
+ * caller's still. */
+usm_status lz_context_wrap(ze_context_handle_t native, bool is_owned, size_t n,
+                           lz_device *const *devices, lz_context **ctx);
+void       lz_context_free(gate_context *ctx); /* the gate's context_free                  */
+usm_status lz_context_create(size_t ndevices, void *const *devices, void **ctx);
+void       lz_context_destroy(void *ctx);
+
+usm_status lz_mem_alloc(void *ctx, void *dev, usm_kind kind, size_t size, size_t align, void **p);
+usm_status lz_mem_free(void *ctx, usm_kind kind, void *p, size_t size);
+
+usm_status lz_ipc_get(void *ctx, void *p, usm_backend_ipc *handle);
+usm_status lz_ipc_put(void *ctx, usm_backend_ipc *handle);
+usm_status lz_ipc_open(void *ctx, void *dev, const usm_backend_ipc *handle, void **p);
+usm_status lz_ipc_close(void *ctx, void *p);
+
+usm_status lz_vmem_granularity(void *ctx, void *dev, size_t size, size_t *granularity);
+usm_status lz_vmem_reserve(void *ctx, size_t size, void **p);
+usm_status lz_vmem_release(void *ctx, void *p, size_t size);
+usm_status lz_phys_create(void *ctx, void *dev, size_t size, void **phys);
+usm_status lz_phys_destroy(void *ctx, void *phys);
+usm_status lz_vmem_map(void *ctx, void *p, size_t size, void *phys, size_t offset);
+usm_status lz_vmem_unmap(void *ctx, void *p, size_t size);
+
+/* --- handles of others (native.c; queues and events: queue.h) ---------------- */
+
+usm_status lz_context_from_native(void *native, size_t ndevices, void *const *devices,
+                                  usm_ownership ownership, void **ctx, usm_backend_device *list,
+                                  size_t cap, size_t *count);
+usm_status lz_context_native(void *ctx, void **native);
+usm_status lz_device_native(void *dev, void **native);
+
+#endif

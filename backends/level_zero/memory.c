@@ -1,0 +1,90 @@
+/* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
+/* Allocation of the three kinds.
+ *
+ * Hidden here: sizes over maxMemAllocSize are asked with the limits relaxed where the driver knows
+ * that, and are a named error elsewhere; memory of a device is made resident there, so that kernels
+ * may follow pointers into it that they were not given; success with NULL is out of memory.
+ * Not here: size 0, alignments above 64 KiB and checking them: the core's. */
+#include "level_zero.h"
+
+/* Host memory is bound to no device: the smallest limit counts. */
+static const lz_device *limiting_device(const lz_context *ctx, const lz_device *dev)
+{
+    if (dev)
+        return dev;
+    dev = ctx->devices[0];
+    for (size_t i = 1; i < ctx->ndevices; i++)
+        if (ctx->devices[i]->properties.maxMemAllocSize < dev->properties.maxMemAllocSize)
+            dev = ctx->devices[i];
+    return dev;
+}
+
+static usm_status too_large(const lz_device *dev, size_t size)
+{
+    return lz_report(USM_E_SIZE,
+                     "%zu bytes are more than one allocation of '%s' may have (maxMemAllocSize is "
+                     "%llu): allocate in parts",
+                     size, dev->info.name, (unsigned long long)dev->properties.maxMemAllocSize);
+}
+
+/* `chain`: what both descriptions are followed by, or NULL. */
+static ze_result_t allocate(const lz_context *ctx, const lz_device *dev, usm_kind kind,
+                            const void *chain, size_t size, size_t align, void **p)
+{
+    ze_device_mem_alloc_desc_t of_device = {.stype = ZE_STRUCTURE_TYPE_DEVICE_MEM_ALLOC_DESC,
+                                            .pNext = chain};
+    ze_host_mem_alloc_desc_t   of_host   = {.stype = ZE_STRUCTURE_TYPE_HOST_MEM_ALLOC_DESC,
+                                            .pNext = chain};
+
+    if (kind == USM_HOST)
+        return lz.zeMemAllocHost(ctx->native, &of_host, size, align, p);
+    if (kind == USM_DEVICE)
+        return lz.zeMemAllocDevice(ctx->native, &of_device, size, align, dev->native, p);
+    of_host.pNext = NULL; /* one description of the two is enough */
+    return lz.zeMemAllocShared(ctx->native, &of_device, &of_host, size, align, dev->native, p);
+}
+
+/* A help, not a need: Intel's driver without a GPU answers "uninitialised". */
+static ze_result_t make_resident(const lz_context *ctx, const lz_device *dev, void *p, size_t size)
+{
+    ze_result_t err = lz.zeContextMakeMemoryResident(ctx->native, dev->native, p, size);
+
+    return err == ZE_RESULT_ERROR_UNSUPPORTED_FEATURE || err == ZE_RESULT_ERROR_UNINITIALIZED
+               ? ZE_RESULT_SUCCESS
+               : err;
+}
+
+usm_status lz_mem_alloc(void *ctx, void *dev, usm_kind kind, size_t size, size_t align, void **p)
+{
+    const ze_relaxed_allocation_limits_exp_desc_t relaxed = {
+        .stype = ZE_STRUCTURE_TYPE_RELAXED_ALLOCATION_LIMITS_EXP_DESC,
+        .flags = ZE_RELAXED_ALLOCATION_LIMITS_EXP_FLAG_MAX_SIZE,
+    };
+    const lz_context *c            = ctx;
+    const lz_device  *limiting     = limiting_device(c, dev);
+    bool              is_too_large = size > limiting->properties.maxMemAllocSize;
+    const void       *chain = is_too_large && c->driver->has_relaxed_limits ? &relaxed : NULL;
+    void             *block = NULL;
+    ze_result_t       err   = allocate(c, dev, kind, chain, size, align, &block);
+
+    if (is_too_large && err && native_to_status(err) != USM_E_NO_MEMORY &&
+        native_to_status(err) != USM_E_DEVICE_LOST)
+        return too_large(limiting, size);
+    if (err || !block)
+        return lz_fail(err ? err : ZE_RESULT_ERROR_OUT_OF_DEVICE_MEMORY, "the allocation");
+    if (kind != USM_HOST)
+        err = make_resident(c, dev, block, size);
+    if (err)
+        goto err_free_block;
+    *p = block;
+    return USM_OK;
+err_free_block:
+    (void)lz.zeMemFree(c->native, block);
+    return lz_fail(err, "zeContextMakeMemoryResident");
+}
+
+usm_status lz_mem_free(void *ctx, usm_kind kind, void *p, size_t size)
+{
+    (void)kind, (void)size;
+    return lz_free_status(lz.zeMemFree(((lz_context *)ctx)->native, p), "zeMemFree");
+}

@@ -1,0 +1,71 @@
+/* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
+/* Modules and kernels of the Level Zero backend.  Included by program.c, kernel.c, and by the files
+ * that append launches and see them end. */
+#ifndef USM_BACKENDS_LEVEL_ZERO_PROGRAM_H
+#define USM_BACKENDS_LEVEL_ZERO_PROGRAM_H
+
+#include "level_zero.h"
+
+typedef struct lz_program {
+    ze_module_handle_t native;
+    lz_context        *ctx; /* counted */
+    lz_device         *dev;
+    char              *kinds; /* of arguments (common/kinds.h), or NULL                       */
+    uint32_t           max_groups[3];
+    _Atomic size_t     refs; /* the core's, and one of each kernel                           */
+} lz_program;
+
+/* A kernel keeps its native kernels, so that threads that launch it at once have no arguments in
+ * common (a ze_kernel's arguments are its state): a few where no lock is needed, the rest in a
+ * list. They live as long as the kernel, because one must not be destroyed while its launches run.
+ */
+#define LZ_IDLE_INSTANCES 8
+
+typedef struct lz_instance lz_instance;
+typedef struct lz_kernel {
+    /* fixed after create */
+    lz_program *program;
+    uint32_t    nargs;
+    uint32_t    required[3]; /* its work-groups must have that size; 0: any                  */
+    /* atomic */
+    _Atomic size_t         refs; /* the core's, of each busy instance, of lanes' launches     */
+    _Atomic(lz_instance *) idle[LZ_IDLE_INSTANCES];
+    /* guarded by lock */
+    pthread_mutex_t lock;
+    lz_instance    *more; /* idle, too */
+    char            name[];
+} lz_kernel;
+
+/* What is set in the native kernel stands beside it, and is set again only when it differs. */
+struct lz_instance {
+    ze_kernel_handle_t native;
+    lz_kernel         *kernel;
+    lz_instance       *next;     /* in kernel->more                                      */
+    uint32_t           indirect; /* ze_kernel_indirect_access_flags_t                    */
+    uint32_t           group[3]; /* 0: not set yet                                       */
+    uint32_t           offset[3];
+    size_t             asked_for[3]; /* the global size that `suggested` is the driver's word on */
+    uint32_t           suggested[3];
+};
+
+/* After the launch was appended (Level Zero takes the arguments then), or given up.  The lane takes
+ * a reference to the kernel before, until the launch ended: see kernel.c. */
+void lz_instance_give_back(lz_instance *instance);
+
+/* The flags of a module of SPIR-V, on the host heap; NULL: no memory.  is_large: blocks may be
+ * larger than 4 GiB. */
+char *lz_build_flags(const char *options, bool is_large);
+
+usm_status lz_program_build(void *ctx, void *dev, const usm_image *image, const char *options,
+                            char **log, void **program);
+void       lz_program_unref(lz_program *program);
+void       lz_program_destroy(void *program);
+usm_status lz_program_binary(void *program, void **data, size_t *size);
+usm_status lz_program_kernels(void *program, char **names);
+usm_status lz_kernel_create(void *program, const char *name, void **kernel);
+void       lz_kernel_destroy(void *kernel);
+usm_status lz_kernel_info(void *kernel, size_t *nargs, usm_arg_kind *kinds, size_t cap);
+usm_status lz_launch(void *q, void *kernel, const usm_launch *launch, size_t ndeps,
+                     void *const *deps, void **ev);
+
+#endif

@@ -1,0 +1,297 @@
+/* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
+/* Queues, lanes, commands and events of the Level Zero backend.
+ *
+ * A queue is one lane (in order) or several (out of order).  A lane is a native in-order stream: an
+ * immediate command list, or a command queue fed with regular lists, one a command
+ * (USM_LEVEL_ZERO_LISTS=regular, and borrowed command queues).  Each lane has a watch: a thread
+ * that sleeps in the driver, from the first event_notify on.
+ *
+ * What a driver knows as an event is a slot here, counted and used again.  The event that the core
+ * has is a gate_event with a slot in it.
+ *
+ * Locks, in order: a context's (gate.h), a lane's (several of one queue by their index), a watch's,
+ * the pools'.
+ *
+ * Included by queue.c, submit.c, lane.c, command.c, event.c, pool.c, times.c, watch.c,
+ * queue_native.c, kernel.c and context.c. */
+#ifndef USM_BACKENDS_LEVEL_ZERO_QUEUE_H
+#define USM_BACKENDS_LEVEL_ZERO_QUEUE_H
+
+#include "level_zero.h"
+
+typedef struct lz_instance lz_instance; /* program.h */
+typedef struct lz_kernel   lz_kernel;
+
+typedef struct lz_slot  lz_slot;
+typedef struct lz_watch lz_watch;
+typedef struct lz_lane  lz_lane;
+
+/* --- commands (command.c) ------------------------------------------------------ */
+
+typedef enum lz_command_type {
+    LZ_COPY,
+    LZ_COPY_2D,
+    LZ_FILL,
+    LZ_PREFETCH,
+    LZ_ADVISE,
+    LZ_MARKER,
+    LZ_BARRIER,
+    LZ_LAUNCH
+} lz_command_type;
+
+#define LZ_MAX_PATTERN 128
+
+typedef struct lz_rect {
+    void       *dst;
+    const void *src;
+    size_t      dst_pitch, src_pitch, width, height;
+} lz_rect;
+
+/* A command with all it needs, so that it can also be issued later. */
+typedef struct lz_command {
+    gate_command    gate; /* first; lz_submit() fills it                                 */
+    lz_command_type type;
+    union {
+        lz_rect rect; /* one row for LZ_COPY */
+        struct {
+            void         *dst;
+            size_t        size, pattern_size;
+            unsigned char pattern[LZ_MAX_PATTERN];
+        } fill;
+        struct {
+            const void *p;
+            size_t      n;
+            usm_advice  advice;
+        } range;
+        struct {
+            lz_instance     *instance; /* with its arguments set; owned                  */
+            ze_group_count_t groups;
+        } launch;
+    } as;
+} lz_command;
+
+/* Where a command goes, and around what. */
+typedef struct lz_target {
+    ze_command_list_handle_t list;
+    const lz_device         *dev;
+    ze_event_handle_t        signal; /* or NULL                                          */
+    uint32_t                 nwaits;
+    ze_event_handle_t       *waits;
+    bool                     has_appended; /* out: something is in the list, also on failure */
+} lz_target;
+
+ze_result_t lz_command_append(lz_target *t, const lz_command *cmd);
+/* Of the stream: all before it, then `signal`. */
+ze_result_t lz_barrier_append(lz_target *t);
+/* For stories: "the copy". */
+const char *lz_command_name(const lz_command *cmd);
+
+/* --- the driver's events (pool.c) ------------------------------------------------ */
+
+typedef enum lz_end { LZ_RUNNING, LZ_DONE, LZ_LOST } lz_end;
+
+/* One event of the driver.  The references are: the gate_event's, the lane's, that of the command
+ * that signals it and of each one that waits for it, until these have ended.  So with the last one
+ * nobody looks at it any more, and it is reset and used again. */
+struct lz_slot {
+    /* fixed after create */
+    ze_event_handle_t native;
+    lz_event_pools   *pools; /* NULL: the program's own                                  */
+    bool              is_timed;
+    bool              is_owned; /* of the program's own: destroyed with us               */
+    /* fixed from the submission of the command that signals it */
+    lz_watch        *watch;  /* counted; NULL: no command signals it (a shadow)           */
+    const void      *lane;   /* told from others, never looked into                       */
+    uint64_t         number; /* of the command in its lane, rising                        */
+    bool             is_used;
+    bool             has_times;
+    const lz_device *dev;
+    uint64_t         submit_ticks; /* of the device's timer                               */
+    uint64_t         submit_total; /* the same, without having begun anew                 */
+    /* atomic */
+    _Atomic size_t refs;
+    _Atomic int    end; /* lz_end, as far as seen                                        */
+    /* guarded by the pools' lock */
+    lz_slot *next_idle;
+};
+
+/* One reference, not signalled. */
+usm_status lz_slot_take(lz_event_pools *pools, bool is_timed, lz_slot **slot);
+/* Over a handle of the program, with a watch; never reset. */
+usm_status lz_slot_wrap(ze_event_handle_t native, bool is_owned, lz_slot **slot);
+lz_slot   *lz_slot_ref(lz_slot *slot);
+void       lz_slot_unref(lz_slot *slot); /* NULL is fine */
+/* SUCCESS, NOT_READY, DEVICE_LOST, or what went wrong in asking. */
+ze_result_t lz_slot_query(lz_slot *slot);
+ze_result_t lz_slot_wait(lz_slot *slot);
+/* Whatever the driver says from now on, its device is lost. */
+void lz_slot_lose(lz_slot *slot);
+/* By the host, as an event of nobody's command (a shadow). */
+void lz_slot_signal(lz_slot *slot);
+
+/* The event pools of a context. */
+usm_status lz_event_pools_create(lz_context *ctx, lz_event_pools **pools);
+void       lz_event_pools_destroy(lz_event_pools *pools); /* NULL is fine */
+
+/* --- times (times.c) ----------------------------------------------------------------- */
+
+/* A device's timer, going on where it begins anew. */
+typedef struct lz_timeline {
+    bool     has_begun;
+    uint64_t ticks, total, host_ns;
+} lz_timeline;
+
+/* The timer says `ticks`, the host's clock now_ns. */
+void lz_timeline_go_on(lz_timeline *t, const lz_device *dev, uint64_t ticks, uint64_t now_ns);
+void lz_times_of(const lz_slot *slot, const ze_kernel_timestamp_result_t *t, usm_profiling *times);
+
+/* --- who is told (watch.c) --------------------------------------------------------- */
+
+usm_status lz_watch_create(lz_watch **w);
+void       lz_watch_ref(lz_watch *w);
+void       lz_watch_unref(lz_watch *w);
+/* Calls fn(arg, status) from a thread once `slot` ends, in the order of the slots' numbers.  Keeps
+ * the slot and the context until then. */
+usm_status lz_watch_add(lz_watch *w, gate_context *ctx, lz_slot *slot, usm_backend_notify_fn fn,
+                        void *arg);
+/* No more will be added: its threads need not idle. */
+void lz_watch_close(lz_watch *w);
+
+/* --- lanes (lane.c) ------------------------------------------------------------------ */
+
+#define LZ_FEW_WAITS 16
+#define LZ_OWN_WAITS 2 /* that a lane may add to a wait list: its last command, a barrier */
+
+/* A wait list.  The slots are the caller's. */
+typedef struct lz_waits {
+    size_t             n;
+    lz_slot          **slots; /* room for LZ_OWN_WAITS more                              */
+    ze_event_handle_t *natives;
+    lz_slot           *few_slots[LZ_FEW_WAITS + LZ_OWN_WAITS];
+    ze_event_handle_t  few_natives[LZ_FEW_WAITS + LZ_OWN_WAITS];
+} lz_waits;
+
+static inline void lz_waits_few(lz_waits *w)
+{
+    w->n       = 0;
+    w->slots   = w->few_slots;
+    w->natives = w->few_natives;
+}
+
+static inline void lz_waits_add(lz_waits *w, lz_slot *slot)
+{
+    w->slots[w->n]     = slot;
+    w->natives[w->n++] = slot->native;
+}
+
+/* What a lane is made over: one of the first two. */
+typedef struct lz_stream {
+    ze_command_list_handle_t  list;  /* immediate                                        */
+    ze_command_queue_handle_t queue; /* takes regular lists                              */
+    uint32_t                  ordinal;
+    bool                      is_in_order; /* the list keeps the order by itself         */
+    bool                      is_owned;    /* destroyed with the lane                    */
+} lz_stream;
+
+/* Makes a stream of the kind that USM_LEVEL_ZERO_LISTS says. */
+usm_status lz_stream_create(const lz_context *ctx, lz_device *dev, lz_stream *stream);
+void       lz_stream_destroy(const lz_stream *stream);
+/* Over the stream, which is the caller's still on failure. */
+usm_status lz_lane_create(lz_context *ctx, lz_device *dev, bool is_timed, const lz_stream *stream,
+                          lz_lane **lane);
+/* Does not wait: what is in flight ends first, then the lane goes. */
+void lz_lane_retire(lz_lane *lane);
+/* Of a lane that was never used; its stream is the caller's again. */
+void lz_lane_discard(lz_lane *lane);
+void lz_lane_lock(lz_lane *lane);
+void lz_lane_unlock(lz_lane *lane);
+/* Hands the command to the driver.  *slot: NULL, or the slot that it shall signal (a reference of
+ * the caller's).  When `wants`, it is a reference to the command's slot afterwards.  Adds to the
+ * wait list.  Lane locked. */
+usm_status lz_lane_submit(lz_lane *lane, const lz_command *cmd, lz_waits *waits, bool wants,
+                          lz_slot **slot);
+/* A reference to a slot that ends after all the lane has; NULL when all has ended.  Locked. */
+usm_status lz_lane_tail(lz_lane *lane, lz_slot **slot);
+/* What comes later waits for `slot`, too.  Locked. */
+void lz_lane_block(lz_lane *lane, lz_slot *slot);
+/* Whether the command of `slot` is the last one so far; a hint.  Not locked. */
+bool lz_lane_ends_with(const lz_lane *lane, const lz_slot *slot);
+/* All that was submitted so far.  Not locked. */
+usm_status lz_lane_wait(lz_lane *lane);
+
+/* --- queues (queue.c, submit.c, queue_native.c) ------------------------------------------ */
+
+#define LZ_MAX_LANES 4
+
+typedef struct lz_queue {
+    gate_queue gate; /* first */
+    /* fixed after create */
+    lz_device           *dev;
+    uint32_t             flags; /* usm_queue_flags                                        */
+    uint32_t             nlanes;
+    lz_lane             *lanes[LZ_MAX_LANES];
+    usm_level_zero_queue native; /* of the first lane, for queue_native                   */
+    /* atomic */
+    _Atomic uint32_t next_lane;
+} lz_queue;
+
+/* Over streams, which are the caller's still on failure. */
+usm_status lz_queue_wrap(lz_context *ctx, lz_device *dev, uint32_t flags, uint32_t n,
+                         const lz_stream *streams, lz_queue **q);
+
+/* The gate's issue: what a command waits for, and which lane it goes to. */
+usm_status lz_issue(gate_queue *q, const gate_command *cmd, size_t ndeps, gate_event *const *deps,
+                    gate_event *out, bool has_failed, usm_list *notices);
+
+/* Issues or holds back; what a launch calls, too. */
+usm_status lz_submit(void *q, lz_command *cmd, size_t ndeps, void *const *deps, void **ev);
+
+/* The gate's ops, for lz_context_wrap(). */
+extern const gate_ops lz_gate_ops;
+
+/* Of the device of a queue, for kernel.c. */
+lz_device *lz_queue_device(void *q);
+
+usm_status lz_queue_create(void *ctx, void *dev, uint32_t flags, void **q);
+void       lz_queue_destroy(void *q);
+usm_status lz_queue_wait(void *q);
+usm_status lz_copy(void *q, void *dst, const void *src, size_t n, size_t ndeps, void *const *deps,
+                   void **ev);
+usm_status lz_copy_2d(void *q, void *dst, size_t dst_pitch, const void *src, size_t src_pitch,
+                      size_t width, size_t height, size_t ndeps, void *const *deps, void **ev);
+usm_status lz_fill(void *q, void *dst, const void *pattern, size_t pattern_size, size_t size,
+                   size_t ndeps, void *const *deps, void **ev);
+usm_status lz_prefetch(void *q, const void *p, size_t n, size_t ndeps, void *const *deps,
+                       void **ev);
+usm_status lz_advise(void *q, const void *p, size_t n, usm_advice advice, size_t ndeps,
+                     void *const *deps, void **ev);
+usm_status lz_marker(void *q, size_t ndeps, void *const *deps, void **ev);
+usm_status lz_barrier(void *q, size_t ndeps, void *const *deps, void **ev);
+
+/* --- events (event.c) --------------------------------------------------------------------- */
+
+typedef struct lz_event {
+    gate_event gate; /* first */
+    lz_slot   *slot; /* once native                                                       */
+    /* Given out by event_native while the event was pending: signalled when it ends.  The command
+     * of a held event makes it its own slot.  Guarded by the context's lock until native. */
+    lz_slot *shadow;
+} lz_event;
+
+usm_status lz_event_profiling(void *ev, usm_profiling *times);
+usm_status lz_event_native(void *ev, void **native);
+/* Ops of the gate. */
+usm_status lz_event_query(gate_event *ev);
+usm_status lz_event_wait(gate_event *ev);
+usm_status lz_event_notify(gate_event *ev, usm_backend_notify_fn fn, void *arg);
+void       lz_event_fini(gate_event *ev);
+void       lz_event_settled(gate_event *ev);
+
+/* Handles in and out.  A native queue comes as a usm_level_zero_queue (usm/queue.h), and goes as
+ * one, too, which lives as long as the queue. */
+usm_status lz_queue_from_native(void *ctx, void *native, usm_ownership ownership, void **q,
+                                void **dev, uint32_t *flags);
+usm_status lz_queue_native(void *q, void **native);
+usm_status lz_event_from_native(void *ctx, void *native, usm_ownership ownership, void **ev);
+
+#endif

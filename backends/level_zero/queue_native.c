@@ -1,0 +1,70 @@
+/* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
+/* Queues of the program as ours, and ours as the program's: a usm_level_zero_queue both ways,
+ * because Level Zero's handles do not tell what they are.  Events: event.c.  Called by the core
+ * through the table.
+ *
+ * Level Zero counts no references: what is handed in with USM_KEEP must stay until the queue is
+ * destroyed and its commands have ended. */
+#include "queue.h"
+
+static usm_status check(const usm_level_zero_queue *native)
+{
+    if (native->struct_size < sizeof(*native))
+        return lz_report(USM_E_ABI, "struct_size of the usm_level_zero_queue is too small; start "
+                                    "with USM_LEVEL_ZERO_QUEUE_INIT");
+    if (!native->command_list == !native->command_queue)
+        return lz_report(USM_E_INVALID, "a usm_level_zero_queue is over a command_list or a "
+                                        "command_queue: set one of them");
+    if (!native->device)
+        return lz_report(USM_E_INVALID, "a usm_level_zero_queue needs the device that its handle "
+                                        "was made for");
+    if (native->is_in_order && native->command_queue)
+        return lz_report(USM_E_INVALID, "is_in_order of a usm_level_zero_queue is for immediate "
+                                        "command lists only");
+    return USM_OK;
+}
+
+static bool has_device(const lz_context *ctx, const lz_device *dev)
+{
+    for (size_t i = 0; i < ctx->ndevices; i++)
+        if (ctx->devices[i] == dev)
+            return true;
+    return false;
+}
+
+/* In order it is, and it could have times; but whoever made it did not ask us for them. */
+usm_status lz_queue_from_native(void *context, void *handle, usm_ownership ownership, void **out,
+                                void **dev_out, uint32_t *flags)
+{
+    const usm_level_zero_queue *native = handle;
+    lz_context                 *ctx    = context;
+    lz_stream                   stream = {0};
+    lz_device                  *dev    = NULL;
+    lz_queue                   *q      = NULL;
+    usm_status                  status = check(native);
+
+    if (!status)
+        status = lz_device_find(native->device, &dev);
+    if (status)
+        return status;
+    if (!has_device(ctx, dev))
+        return lz_report(USM_E_INVALID, "the native queue's device is not in the context");
+    stream.list        = native->command_list;
+    stream.queue       = native->command_queue;
+    stream.ordinal     = native->ordinal;
+    stream.is_in_order = native->is_in_order;
+    stream.is_owned    = ownership == USM_TRANSFER;
+    status             = lz_queue_wrap(ctx, dev, USM_QUEUE_IN_ORDER, 1, &stream, &q);
+    if (status)
+        return status;
+    *out     = q;
+    *dev_out = dev;
+    *flags   = USM_QUEUE_IN_ORDER;
+    return USM_OK;
+}
+
+usm_status lz_queue_native(void *q, void **native)
+{
+    *native = &((lz_queue *)q)->native;
+    return USM_OK;
+}

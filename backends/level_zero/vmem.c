@@ -1,0 +1,77 @@
+/* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
+/* Address ranges and the device memory behind them, apart.  Unmapping and giving back succeed where
+ * the device is lost.  Called by the core through the table. */
+#include "level_zero.h"
+
+usm_status lz_vmem_granularity(void *ctx, void *dev, size_t size, size_t *granularity)
+{
+    size_t      page = 0;
+    ze_result_t err  = lz.zeVirtualMemQueryPageSize(((lz_context *)ctx)->native,
+                                                    ((lz_device *)dev)->native, size, &page);
+
+    if (err)
+        return lz_fail(err, "zeVirtualMemQueryPageSize");
+    *granularity = page;
+    return USM_OK;
+}
+
+/* Any place will do; the validation layer of the loader 1.8 takes no NULL for that, so it is given
+ * one that nobody has to honour. */
+static ze_result_t reserve(ze_context_handle_t ctx, size_t size, void **p)
+{
+    const void *hint = (const void *)((uintptr_t)1 << 44);
+    ze_result_t err  = lz.zeVirtualMemReserve(ctx, NULL, size, p);
+
+    return err == ZE_RESULT_ERROR_INVALID_NULL_POINTER ? lz.zeVirtualMemReserve(ctx, hint, size, p)
+                                                       : err;
+}
+
+usm_status lz_vmem_reserve(void *ctx, size_t size, void **p)
+{
+    void       *range = NULL;
+    ze_result_t err   = reserve(((lz_context *)ctx)->native, size, &range);
+
+    if (err || !range)
+        return lz_fail(err ? err : ZE_RESULT_ERROR_OUT_OF_HOST_MEMORY, "zeVirtualMemReserve");
+    *p = range;
+    return USM_OK;
+}
+
+usm_status lz_vmem_release(void *ctx, void *p, size_t size)
+{
+    return lz_free_status(lz.zeVirtualMemFree(((lz_context *)ctx)->native, p, size),
+                          "zeVirtualMemFree");
+}
+
+usm_status lz_phys_create(void *ctx, void *dev, size_t size, void **phys)
+{
+    ze_physical_mem_desc_t   desc   = {.stype = ZE_STRUCTURE_TYPE_PHYSICAL_MEM_DESC, .size = size};
+    ze_physical_mem_handle_t native = NULL;
+    ze_result_t              err    = lz.zePhysicalMemCreate(((lz_context *)ctx)->native,
+                                                             ((lz_device *)dev)->native, &desc, &native);
+
+    if (err)
+        return lz_fail(err, "zePhysicalMemCreate");
+    *phys = native;
+    return USM_OK;
+}
+
+usm_status lz_phys_destroy(void *ctx, void *phys)
+{
+    return lz_free_status(lz.zePhysicalMemDestroy(((lz_context *)ctx)->native, phys),
+                          "zePhysicalMemDestroy");
+}
+
+usm_status lz_vmem_map(void *ctx, void *p, size_t size, void *phys, size_t offset)
+{
+    ze_result_t err = lz.zeVirtualMemMap(((lz_context *)ctx)->native, p, size, phys, offset,
+                                         ZE_MEMORY_ACCESS_ATTRIBUTE_READWRITE);
+
+    return err ? lz_fail(err, "zeVirtualMemMap") : USM_OK;
+}
+
+usm_status lz_vmem_unmap(void *ctx, void *p, size_t size)
+{
+    return lz_free_status(lz.zeVirtualMemUnmap(((lz_context *)ctx)->native, p, size),
+                          "zeVirtualMemUnmap");
+}

@@ -1,0 +1,236 @@
+/* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
+/* Who is told when an event ends.
+ *
+ * Level Zero calls nobody back and cannot wait for any of several events; but the events of a lane
+ * end in order.  So each lane has a watch: a list of notices by age, and a thread that sleeps in
+ * the driver until the oldest has ended, tells, and goes on to the next.  A notice that is older
+ * than the one slept on (somebody asked late about an early command) gets another thread, so that
+ * nobody learns of a short command only after a long one.  Threads are started when first needed,
+ * idle for a while, and go.
+ *
+ * A thread gives back what it holds, which may call the driver (the context may go), before it
+ * tells: a program that has been told of all it waits for may exit, and no thread of ours is in the
+ * driver then.
+ *
+ * The end of a lane that was given up with work in flight is such a notice, too (lane.c).
+ *
+ * Called by event.c and lane.c. */
+#include "queue.h"
+
+#include <time.h>
+
+#define IDLE_SECONDS 1
+#define MAX_ATTEMPTS 500 /* of a driver that cannot wait, about 10 ms each               */
+
+typedef struct notice {
+    usm_list              link;
+    lz_slot              *slot; /* a reference */
+    gate_context         *ctx;  /* a reference: the slot lies in it */
+    usm_backend_notify_fn fn;
+    void                 *arg;
+} notice;
+
+/* A thread that sleeps in the driver; lies on its stack. */
+typedef struct sleeper {
+    usm_list link;
+    uint64_t number;
+} sleeper;
+
+struct lz_watch {
+    /* atomic */
+    _Atomic size_t refs; /* the lane's, one of each of its slots in use and of each thread   */
+    /* guarded by lock */
+    pthread_mutex_t lock;
+    pthread_cond_t  changed;
+    usm_list        notices;  /* by number                                                   */
+    usm_list        sleepers; /* in the driver                                               */
+    unsigned        nfree;    /* threads that will look at the notices next                  */
+    bool            is_closed;
+};
+
+/* --- creation -------------------------------------------------------------------- */
+
+usm_status lz_watch_create(lz_watch **out)
+{
+    lz_watch          *w = lz_host->heap_alloc(sizeof(*w));
+    pthread_condattr_t attributes;
+
+    if (!w)
+        return lz_no_memory();
+    pthread_condattr_init(&attributes);
+    pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
+    pthread_cond_init(&w->changed, &attributes);
+    pthread_condattr_destroy(&attributes);
+    pthread_mutex_init(&w->lock, NULL);
+    usm_list_init(&w->notices);
+    usm_list_init(&w->sleepers);
+    usm_store_relaxed(&w->refs, 1);
+    *out = w;
+    return USM_OK;
+}
+
+void lz_watch_ref(lz_watch *w)
+{
+    usm_ref_take(&w->refs);
+}
+
+void lz_watch_unref(lz_watch *w)
+{
+    if (!usm_ref_drop(&w->refs))
+        return;
+    pthread_cond_destroy(&w->changed);
+    pthread_mutex_destroy(&w->lock);
+    lz_host->heap_free(w);
+}
+
+void lz_watch_close(lz_watch *w)
+{
+    pthread_mutex_lock(&w->lock);
+    w->is_closed = true;
+    pthread_cond_broadcast(&w->changed);
+    pthread_mutex_unlock(&w->lock);
+}
+
+/* --- the thread --------------------------------------------------------------------- */
+
+/* Whether a notice may have come before the time was up.  Lock held. */
+static bool idle(lz_watch *w)
+{
+    struct timespec until;
+    int             error = 0;
+
+    (void)clock_gettime(CLOCK_MONOTONIC, &until);
+    until.tv_sec += IDLE_SECONDS;
+    while (usm_list_is_empty(&w->notices) && !w->is_closed && !error)
+        error = pthread_cond_timedwait(&w->changed, &w->lock, &until);
+    return !usm_list_is_empty(&w->notices);
+}
+
+/* The oldest; NULL when there is nothing to do any more.  Lock held. */
+static notice *next_notice(lz_watch *w)
+{
+    usm_list *it = usm_list_pop(&w->notices);
+
+    if (!it && idle(w))
+        it = usm_list_pop(&w->notices);
+    return it ? usm_container_of(it, notice, link) : NULL;
+}
+
+/* A driver that is out of memory may be unable to wait, and that is not the command's failure. */
+static usm_status sleep_on(lz_slot *slot)
+{
+    ze_result_t code = lz_slot_wait(slot);
+
+    for (int i = 0; i < MAX_ATTEMPTS && code && code != ZE_RESULT_ERROR_DEVICE_LOST; i++)
+        code = lz_slot_wait(slot); /* which pauses */
+    return code ? native_to_status(code) : USM_OK;
+}
+
+static void tell(notice *n, usm_status status)
+{
+    usm_backend_notify_fn fn  = n->fn;
+    void                 *arg = n->arg;
+    gate_context         *ctx = n->ctx;
+
+    lz_slot_unref(n->slot);
+    lz_host->heap_free(n);
+    gate_context_unref(ctx);
+    fn(arg, status);
+}
+
+static void watch_thread(void *arg)
+{
+    lz_watch *w = arg;
+    notice   *n;
+
+    pthread_mutex_lock(&w->lock);
+    while ((n = next_notice(w))) {
+        sleeper    me = {.number = n->slot->number};
+        usm_status status;
+
+        w->nfree--;
+        usm_list_append(&w->sleepers, &me.link);
+        pthread_mutex_unlock(&w->lock);
+        status = sleep_on(n->slot);
+        pthread_mutex_lock(&w->lock);
+        usm_list_remove(&me.link);
+        w->nfree++;
+        pthread_mutex_unlock(&w->lock);
+        tell(n, status);
+        pthread_mutex_lock(&w->lock);
+    }
+    w->nfree--;
+    pthread_mutex_unlock(&w->lock);
+    lz_watch_unref(w);
+}
+
+/* --- adding -------------------------------------------------------------------------- */
+
+/* Whether some thread gets to a notice of this number without sleeping on a younger one first.
+ * Lock held. */
+static bool is_served(const lz_watch *w, uint64_t number)
+{
+    if (w->nfree)
+        return true;
+    USM_LIST_FOREACH (it, &((lz_watch *)(uintptr_t)w)->sleepers)
+        if (usm_container_of(it, sleeper, link)->number <= number)
+            return true;
+    return false;
+}
+
+/* Lock held. */
+static void insert(lz_watch *w, notice *n)
+{
+    usm_list *before = w->notices.prev;
+
+    while (before != &w->notices &&
+           usm_container_of(before, notice, link)->slot->number > n->slot->number)
+        before = before->prev;
+    usm_list_append(before->next, &n->link);
+}
+
+/* Lock held. */
+static usm_status start(lz_watch *w)
+{
+    int error;
+
+    lz_watch_ref(w);
+    error = lz_host->os->thread(watch_thread, w, "usm-lz-watch");
+    if (!error) {
+        w->nfree++;
+        return USM_OK;
+    }
+    lz_watch_unref(w); /* not the last one */
+    return lz_report(USM_E_SYSTEM,
+                     "no thread to wait for an event (error %d): allow the process more threads",
+                     error);
+}
+
+usm_status lz_watch_add(lz_watch *w, gate_context *ctx, lz_slot *slot, usm_backend_notify_fn fn,
+                        void *arg)
+{
+    notice    *n      = lz_host->heap_alloc(sizeof(*n));
+    usm_status status = USM_OK;
+
+    if (!n)
+        return lz_no_memory();
+    n->slot = lz_slot_ref(slot);
+    n->ctx  = ctx;
+    n->fn   = fn;
+    n->arg  = arg;
+    gate_context_ref(ctx);
+    pthread_mutex_lock(&w->lock);
+    if (!is_served(w, slot->number))
+        status = start(w);
+    if (!status) {
+        insert(w, n);
+        pthread_cond_signal(&w->changed);
+    }
+    pthread_mutex_unlock(&w->lock);
+    if (!status)
+        return USM_OK;
+    gate_context_unref(ctx);
+    lz_slot_unref(n->slot);
+    lz_host->heap_free(n);
+    return status;
+}
