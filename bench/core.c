@@ -4,7 +4,7 @@
  * of small copies, copies with a wait.  On the host backend there is no driver:
  * copies are compared with memcpy. */
 #include "bench.h"
-#include "raw_opencl.h"
+#include "raw.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -15,7 +15,7 @@
 typedef struct state {
     usm_queue  *q;
     usm_pool   *pool;
-    raw_opencl *raw;
+    raw_driver *raw;
     size_t      size;
     char       *device, *host;
     void       *live[LIVE];
@@ -47,11 +47,11 @@ static bool raw_alloc_pairs(void *arg, size_t n)
     state *s = arg;
 
     for (size_t i = 0; i < n; i++) {
-        void *p = raw_alloc(s->raw, s->size);
+        void *p = s->raw->alloc(s->raw, s->size);
 
         if (!p)
             return false;
-        raw_free(s->raw, p);
+        s->raw->free(s->raw, p);
     }
     return true;
 }
@@ -79,7 +79,7 @@ static bool raw_queries(void *arg, size_t n)
     int    sum = 0;
 
     for (size_t i = 0; i < n; i++)
-        sum += raw_query(s->raw, some_live(s));
+        sum += s->raw->query(s->raw, some_live(s));
     return sum != 0;
 }
 
@@ -98,9 +98,9 @@ static bool raw_submit(void *arg, size_t n)
     state *s = arg;
 
     for (size_t i = 0; i < n; i++)
-        if (!raw_copy(s->raw, s->device, s->host, s->size, false))
+        if (!s->raw->copy(s->raw, s->device, s->host, s->size))
             return false;
-    return raw_finish(s->raw);
+    return s->raw->finish(s->raw);
 }
 
 static bool ours_wait(void *arg, size_t n)
@@ -119,7 +119,7 @@ static bool raw_wait(void *arg, size_t n)
     state *s = arg;
 
     for (size_t i = 0; i < n; i++)
-        if (!raw_copy(s->raw, s->device, s->host, s->size, false) || !raw_finish(s->raw))
+        if (!s->raw->copy(s->raw, s->device, s->host, s->size) || !s->raw->finish(s->raw))
             return false;
     return true;
 }
@@ -146,8 +146,8 @@ static bool run_allocations(bench_report *report, state *s)
 
     for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
         s->size = sizes[i].size;
-        if (!bench_compare(report, sizes[i].name, s->raw ? raw_alloc_name(s->raw) : NULL, 0,
-                           sizes[i].n, ours_alloc, s->raw ? raw_alloc_pairs : NULL, s))
+        if (!bench_compare(report, sizes[i].name, s->raw ? s->raw->alloc_name : NULL, 0, sizes[i].n,
+                           ours_alloc, s->raw ? raw_alloc_pairs : NULL, s))
             return false;
     }
     return true;
@@ -155,7 +155,7 @@ static bool run_allocations(bench_report *report, state *s)
 
 static bool run_queries(bench_report *report, state *s)
 {
-    bool raw = s->raw && raw_has_query(s->raw);
+    bool raw = s->raw && s->raw->query;
     bool ok  = true;
 
     for (size_t i = 0; i < LIVE; i++) {
@@ -165,7 +165,7 @@ static bool run_queries(bench_report *report, state *s)
             return fail("allocation");
     }
     ok = bench_compare(report, "usm_get_pointer_type, 2000 live, random",
-                       raw ? "clGetMemAllocInfoINTEL" : NULL, 0, 20000, ours_query,
+                       raw ? s->raw->query_name : NULL, 0, 20000, ours_query,
                        raw ? raw_queries : NULL, s);
     for (size_t i = 0; i < LIVE; i++)
         usm_free(s->live[i]);
@@ -213,10 +213,13 @@ int bench_core(bench_report *report)
         usm_pool_create(ctx, dev, USM_DEVICE, &desc, &s.pool) != USM_OK) {
         fail("start");
     } else {
-        s.raw = raw_open(s.q);
+        s.raw = raw_opencl_open(s.q);
+        if (!s.raw)
+            s.raw = raw_level_zero_open(s.q);
         fprintf(stderr, "usm-bench core on %s (%s)\n", info.selector, info.name);
         ok = run_allocations(report, &s) && run_queries(report, &s) && run_copies(report, &s);
-        raw_close(s.raw);
+        if (s.raw)
+            s.raw->close(s.raw);
     }
     usm_pool_destroy(s.pool);
     usm_queue_destroy(s.q);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* See raw_opencl.h.  OpenCL is dlopened, as libusm does: the loader that libusm
+/* OpenCL's side of raw.h.  OpenCL is dlopened, as libusm does: the loader that libusm
  * has loaded serves this too. */
-#include "raw_opencl.h"
+#include "raw.h"
 
 #ifdef USM_BENCH_OPENCL
 #define CL_TARGET_OPENCL_VERSION 300
@@ -33,8 +33,9 @@ typedef cl_int query_fn(cl_context, const void *, cl_uint, size_t, void *, size_
 typedef cl_int copy_fn(cl_command_queue, cl_bool, void *, const void *, size_t, cl_uint,
                        const cl_event *, cl_event *);
 
-struct raw_opencl {
-    void *lib;
+typedef struct raw_opencl {
+    raw_driver driver; /* first */
+    void      *lib;
 #define MEMBER(type, name, params) type(*name) params;
     CORE_FUNCTIONS(MEMBER)
 #undef MEMBER
@@ -45,7 +46,7 @@ struct raw_opencl {
     cl_command_queue queue;
     cl_context       context;
     cl_device_id     device;
-};
+} raw_opencl;
 
 static bool load(raw_opencl *raw)
 {
@@ -78,7 +79,61 @@ static void load_usm(raw_opencl *raw)
         raw->device_alloc = NULL;
 }
 
-raw_opencl *raw_open(usm_queue *q)
+static void *alloc_block(raw_driver *driver, size_t size)
+{
+    raw_opencl *raw = (raw_opencl *)driver;
+    cl_int      err = 0;
+
+    if (raw->device_alloc)
+        return raw->device_alloc(raw->context, raw->device, NULL, size, 64, &err);
+    return raw->clSVMAlloc(raw->context, CL_MEM_READ_WRITE, size, 64);
+}
+
+static void free_block(raw_driver *driver, void *p)
+{
+    raw_opencl *raw = (raw_opencl *)driver;
+
+    if (raw->device_alloc)
+        raw->free(raw->context, p);
+    else
+        raw->clSVMFree(raw->context, p);
+}
+
+static int query(raw_driver *driver, const void *p)
+{
+    raw_opencl *raw  = (raw_opencl *)driver;
+    cl_uint     type = 0;
+
+    raw->query(raw->context, p, CL_MEM_ALLOC_TYPE_INTEL, sizeof type, &type, NULL);
+    return (int)type;
+}
+
+static bool copy(raw_driver *driver, void *dst, const void *src, size_t n)
+{
+    raw_opencl *raw  = (raw_opencl *)driver;
+    copy_fn    *call = raw->device_alloc ? raw->copy : raw->clEnqueueSVMMemcpy;
+
+    return call(raw->queue, CL_FALSE, dst, src, n, 0, NULL, NULL) == CL_SUCCESS &&
+           raw->clFlush(raw->queue) == CL_SUCCESS;
+}
+
+static bool finish(raw_driver *driver)
+{
+    raw_opencl *raw = (raw_opencl *)driver;
+
+    return raw->clFinish(raw->queue) == CL_SUCCESS;
+}
+
+static void close_driver(raw_driver *driver)
+{
+    raw_opencl *raw = (raw_opencl *)driver;
+
+    if (raw->lib)
+        dlclose(raw->lib);
+    free(raw);
+}
+
+raw_driver *raw_opencl_open(usm_queue *q)
 {
     raw_opencl *raw = calloc(1, sizeof *raw);
     void       *native;
@@ -94,119 +149,26 @@ raw_opencl *raw_open(usm_queue *q)
                                    NULL))
         goto err_close;
     load_usm(raw);
-    return raw;
+    raw->driver = (raw_driver){raw->device_alloc ? "clDeviceMemAllocINTEL" : "clSVMAlloc",
+                               raw->device_alloc ? "clGetMemAllocInfoINTEL" : NULL,
+                               alloc_block,
+                               free_block,
+                               raw->device_alloc ? query : NULL,
+                               copy,
+                               finish,
+                               close_driver};
+    return &raw->driver;
 err_close:
-    raw_close(raw);
+    close_driver(&raw->driver);
     return NULL;
-}
-
-void raw_close(raw_opencl *raw)
-{
-    if (raw && raw->lib)
-        dlclose(raw->lib);
-    free(raw);
-}
-
-const char *raw_alloc_name(const raw_opencl *raw)
-{
-    return raw->device_alloc ? "clDeviceMemAllocINTEL" : "clSVMAlloc";
-}
-
-void *raw_alloc(raw_opencl *raw, size_t size)
-{
-    cl_int err = 0;
-
-    if (raw->device_alloc)
-        return raw->device_alloc(raw->context, raw->device, NULL, size, 64, &err);
-    return raw->clSVMAlloc(raw->context, CL_MEM_READ_WRITE, size, 64);
-}
-
-void raw_free(raw_opencl *raw, void *p)
-{
-    if (raw->device_alloc)
-        raw->free(raw->context, p);
-    else
-        raw->clSVMFree(raw->context, p);
-}
-
-bool raw_has_query(const raw_opencl *raw)
-{
-    return raw->device_alloc != NULL;
-}
-
-int raw_query(raw_opencl *raw, const void *p)
-{
-    cl_uint type = 0;
-
-    raw->query(raw->context, p, CL_MEM_ALLOC_TYPE_INTEL, sizeof type, &type, NULL);
-    return (int)type;
-}
-
-bool raw_copy(raw_opencl *raw, void *dst, const void *src, size_t n, bool wait)
-{
-    copy_fn *copy = raw->device_alloc ? raw->copy : raw->clEnqueueSVMMemcpy;
-
-    return copy(raw->queue, wait, dst, src, n, 0, NULL, NULL) == CL_SUCCESS &&
-           (wait || raw->clFlush(raw->queue) == CL_SUCCESS);
-}
-
-bool raw_finish(raw_opencl *raw)
-{
-    return raw->clFinish(raw->queue) == CL_SUCCESS;
 }
 
 #else
 
-raw_opencl *raw_open(usm_queue *q)
+raw_driver *raw_opencl_open(usm_queue *q)
 {
     (void)q;
     return NULL;
-}
-
-void raw_close(raw_opencl *raw)
-{
-    (void)raw;
-}
-
-const char *raw_alloc_name(const raw_opencl *raw)
-{
-    (void)raw;
-    return NULL;
-}
-
-void *raw_alloc(raw_opencl *raw, size_t size)
-{
-    (void)raw, (void)size;
-    return NULL;
-}
-
-void raw_free(raw_opencl *raw, void *p)
-{
-    (void)raw, (void)p;
-}
-
-bool raw_has_query(const raw_opencl *raw)
-{
-    (void)raw;
-    return false;
-}
-
-int raw_query(raw_opencl *raw, const void *p)
-{
-    (void)raw, (void)p;
-    return 0;
-}
-
-bool raw_copy(raw_opencl *raw, void *dst, const void *src, size_t n, bool wait)
-{
-    (void)raw, (void)dst, (void)src, (void)n, (void)wait;
-    return false;
-}
-
-bool raw_finish(raw_opencl *raw)
-{
-    (void)raw;
-    return false;
 }
 
 #endif

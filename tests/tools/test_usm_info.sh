@@ -118,6 +118,10 @@ fi
 
 case $runtime in
 host) backend=host moves='d["devices"][0]["moves_data"] == "yes"' ;;
+ze-*) backend=level_zero moves='d["devices"][0]["moves_data"] == "yes"' ;;
+neo-ze-*)
+    backend=level_zero moves='all(x["moves_data"] in ("no", "crashes") for x in d["devices"])'
+    ;;
 neo-*) backend=opencl moves='all(x["moves_data"] in ("no", "crashes") for x in d["devices"])' ;;
 *) backend=opencl moves='d["devices"][0]["moves_data"] == "yes"' ;;
 esac
@@ -139,6 +143,11 @@ printf '__kernel void k(__global int *x) { x[0] = undeclared_name; }\n' >"$work/
 case $runtime in
 host) # takes native functions only
     run 1 "$tool" --program "$work/good.cl" && says "opencl_c (" && says "native"
+    run 1 "$tool" --program "$work/good.cl" --json
+    json 'd["devices"][0]["runs"] is False and d["devices"][0]["status"] == "USM_E_NO_IMAGE"'
+    ;;
+ze-* | neo-ze-*) # Level Zero compiles no text
+    run 1 "$tool" --program "$work/good.cl" && says "opencl_c (" && says "takes spirv"
     run 1 "$tool" --program "$work/good.cl" --json
     json 'd["devices"][0]["runs"] is False and d["devices"][0]["status"] == "USM_E_NO_IMAGE"'
     ;;

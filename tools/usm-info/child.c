@@ -226,9 +226,8 @@ int child_main(int argc, char **argv)
         const char *what;
         int (*run)(int argc, char **argv);
     } children[] = {
-        {"probe-device", child_probe_device},
-        {"build-program", child_build_program},
-        {"load-icd", child_load_icd},
+        {"probe-device", child_probe_device}, {"build-program", child_build_program},
+        {"load-icd", child_load_icd},         {"start-level-zero", child_start_level_zero},
         {"list-devices", child_list_devices},
     };
     static const int    fatal[] = {SIGSEGV, SIGBUS, SIGILL, SIGFPE, SIGABRT};

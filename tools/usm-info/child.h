@@ -40,9 +40,10 @@ FILE *child_answer(void);
 void child_enter_scratch(void);
 
 /* What children do; each returns the exit status. */
-int child_probe_device(int argc, char **argv);  /* probe.c: TERM        */
-int child_build_program(int argc, char **argv); /* program.c: TERM FILE OPTIONS */
-int child_load_icd(int argc, char **argv);      /* icd.c: LIBRARY       */
-int child_list_devices(int argc, char **argv);  /* inventory.c: [SELECTOR] */
+int child_probe_device(int argc, char **argv);     /* probe.c: TERM        */
+int child_build_program(int argc, char **argv);    /* program.c: TERM FILE OPTIONS */
+int child_load_icd(int argc, char **argv);         /* doctor_opencl.c: LIBRARY */
+int child_start_level_zero(int argc, char **argv); /* doctor_level_zero.c   */
+int child_list_devices(int argc, char **argv);     /* inventory.c: [SELECTOR] */
 
 #endif

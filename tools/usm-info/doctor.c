@@ -89,6 +89,7 @@ static void run_checks(doctor *d)
     inventory_free(&inv);
     doctor_check_settings(d);
     doctor_check_opencl(d);
+    doctor_check_level_zero(d);
     doctor_check_nodes(d);
     doctor_check_cache(d);
     doctor_check_limits(d);

@@ -47,7 +47,7 @@ static void check_backend(doctor *d, const usm__backend_slot *s)
                    tool_printf("The backend %s was refused: %s.", s->name, s->reason),
                    tool_printf("Install the %s module of libusm %s, or remove %s.", s->name,
                                USM_VERSION_STRING, s->path));
-    else if (strcmp(s->name, "opencl") == 0) /* one that every build can have */
+    else
         doctor_add(d, FINDING_NOTE, "backends", tool_printf("%s.", s->reason),
                    tool_printf("Install the %s module, if it is wanted.", s->name));
 }
