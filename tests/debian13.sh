@@ -6,7 +6,15 @@
 # ${USM_CI_CACHE}/debian13 with what the command installed there, so that a second run starts in
 # seconds.  All mounts are made in a mount namespace of their own, and processes live in a PID
 # namespace: both are gone when this script is, however it ends.  Needs root; on Debian only, unless
-# USM_DEBIAN_MIRROR names a mirror.  What is not committed is not tested.
+# USM_DEBIAN_MIRROR names a mirror.
+#
+# USM_DEBIAN13_TREE says which tree COMMAND sees in /libusm:
+#   clone    (the default) a fresh clone of HEAD; what is not committed is not tested
+#   keep     the one that is there, with what was built in it, if it is of the same HEAD; else a clone
+#   working  the same, brought to the state of the working tree, new files included
+#
+# Where `./run ci` has fetched Intel's runtimes, ${USM_CI_CACHE}/intel, they are /opt/intel in there,
+# read-only.
 #
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 set -eu
@@ -41,9 +49,17 @@ if [ "${1:-}" = --inside ]; then
     mount --rbind /sys "$root/sys"
     mount --rbind /dev "$root/dev"
     mount -t tmpfs tmpfs "$root/tmp"
+    ci_cache=
+    if [ -d "$cache/intel/lib" ]; then
+        mkdir -p "$root/opt/intel"
+        mount --bind "$cache/intel" "$root/opt/intel"
+        mount -o remount,bind,ro "$root/opt/intel"
+        ci_cache=/opt
+    fi
     exec chroot "$root" /usr/bin/env -i PATH=/usr/sbin:/usr/bin:/sbin:/bin HOME=/root \
         LC_ALL=C.UTF-8 DEBIAN_FRONTEND=noninteractive TERM="${TERM:-dumb}" \
         ${CI:+"CI=$CI"} ${USM_TEST_NO_SKIP:+"USM_TEST_NO_SKIP=$USM_TEST_NO_SKIP"} \
+        ${ci_cache:+"USM_CI_CACHE=$ci_cache"} \
         sh -c 'cd /libusm && exec "$@"' sh "$@"
 fi
 
@@ -94,9 +110,54 @@ apt-config dump 2>/dev/null |
     grep -E '^Acquire::(https?::Proxy|Check-Valid-Until|Check-Date|Retries)' \
         >"$root/etc/apt/apt.conf.d/90machine" || :
 
-rm -rf "$root/libusm"
-git -c safe.directory='*' clone -q --no-hardlinks "$top" "$root/libusm"
-[ -z "$(git -C "$top" status --porcelain)" ] || echo "note: what is not committed is not in there"
+# --- the tree -----------------------------------------------------------------------------------------
+tree=$root/libusm
+
+in_tree()
+{
+    where=$1
+    shift
+    git -c safe.directory='*' -C "$where" "$@"
+}
+
+fresh_clone()
+{
+    rm -rf "$tree"
+    git -c safe.directory='*' clone -q --no-hardlinks "$top" "$tree"
+}
+
+# The files of tree $1 that are not as committed, or not committed at all.
+changed_files()
+{
+    in_tree "$1" diff --name-only --no-renames HEAD
+    in_tree "$1" ls-files --others --exclude-standard
+}
+
+# Only what differs is written, so that a build in there has little to do.  Without the times of the
+# files: a build must see them as new.
+take_working_tree()
+{
+    { changed_files "$top"; changed_files "$tree"; } | sort -u | while read -r file; do
+        if [ ! -e "$top/$file" ]; then
+            rm -f "$tree/$file"
+        elif ! cmp -s "$top/$file" "$tree/$file"; then
+            mkdir -p "$(dirname "$tree/$file")"
+            cp --preserve=mode "$top/$file" "$tree/$file"
+        fi
+    done
+}
+
+how=${USM_DEBIAN13_TREE:-clone}
+case $how in clone | keep | working) ;; *) die "USM_DEBIAN13_TREE is '$how'" ;; esac
+if [ "$how" = clone ] || [ ! -d "$tree/.git" ] ||
+    [ "$(in_tree "$tree" rev-parse HEAD)" != "$(in_tree "$top" rev-parse HEAD)" ]; then
+    fresh_clone
+fi
+if [ "$how" = working ]; then
+    take_working_tree
+elif [ -n "$(in_tree "$top" status --porcelain)" ]; then
+    echo "note: what is not committed is not in there"
+fi
 
 [ $# -gt 0 ] || set -- ./run test
 in_namespaces --inside "$@"

@@ -5,12 +5,20 @@
 #   usm_runtime_env NAME FOLDER    exports its environment; FOLDER is an empty folder of the caller's,
 #                                  for the .icd file, that must live as long as the environment
 #
-# A runtime is: the OpenCL drivers that exist (a folder of our own with one .icd file, so that what
-# else the machine has installed plays no part), a selector, and for Intel's GPU driver the switches
-# that make it run without a GPU (it then writes .aub files into the working directory: run it in a
-# temporary one; no data moves, see `moves_data` in the documentation).
+# A runtime is: the OpenCL and Level Zero drivers that exist (a folder of our own with one .icd file,
+# ZE_ENABLE_ALT_DRIVERS; so that what else the machine has installed plays no part), a selector, and
+# for Intel's GPU drivers the switches that make them run without a GPU (they then write .aub files
+# into the working directory: run them in a temporary one; no data moves, see `moves_data` in the
+# documentation).
 #
-# Intel's OpenCL CPU runtime comes from PyPI; `./run ci` fetches it into ${USM_CI_CACHE}/intel.
+#   host           no driver                       pocl            PoCL, OpenCL on the CPU
+#   intel          Intel's OpenCL CPU runtime      neo-<product>   Intel's OpenCL GPU driver, no GPU
+#   ze-soft        Level Zero's loader over the software driver of tests/ze_soft, whose SPIR-V goes
+#                  through PoCL                    ze-soft-intel   the same through Intel's CPU runtime
+#   neo-ze-<p>     Intel's Level Zero GPU driver   neo-pair-<p>    both of its drivers in one process
+#
+# Intel's OpenCL CPU runtime comes from PyPI; `./run ci` fetches it into ${USM_CI_CACHE}/intel.  The
+# software driver is lib/libze_soft.so in ${USM_TEST_BINARY_DIR} (set by ctest), else in build/release.
 #
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 # shellcheck shell=sh
@@ -19,7 +27,8 @@ USM_CI_CACHE=${USM_CI_CACHE:-${HOME:-/tmp}/.cache/usm-ci}
 
 usm_runtime_names()
 {
-    echo host pocl intel neo-skl neo-tgllp neo-dg2
+    echo host pocl intel neo-skl neo-tgllp neo-dg2 ze-soft ze-soft-intel neo-ze-tgllp neo-ze-dg2 \
+        neo-pair-dg2
 }
 
 # The line of a system .icd file whose name matches $1, or nothing.
@@ -35,37 +44,67 @@ usm__system_icd()
 usm__runtime_library()
 {
     case $1 in
-    pocl) usm__system_icd 'pocl*.icd' ;;
+    pocl | ze-soft) usm__system_icd 'pocl*.icd' ;;
     neo-*) usm__system_icd 'intel*.icd' ;;
-    intel)
+    intel | ze-soft-intel)
         usm__lib=$USM_CI_CACHE/intel/lib/libintelocl.so
         [ -e "$usm__lib" ] && echo "$usm__lib"
         ;;
     esac
 }
 
-# Is there a libOpenCL.so.1, whatever provides it?
-usm__have_loader()
+# Is there a library $1, whatever provides it?
+usm__have_library()
 {
     for usm__dir in /usr/lib/*-linux-gnu /usr/lib64 /usr/lib /lib64 /lib; do
-        [ -e "$usm__dir/libOpenCL.so.1" ] && return 0
+        [ -e "$usm__dir/$1" ] && return 0
     done
-    PATH=$PATH:/sbin:/usr/sbin ldconfig -p 2>/dev/null | grep -q 'libOpenCL\.so\.1'
+    PATH=$PATH:/sbin:/usr/sbin ldconfig -p 2>/dev/null | grep -qF "$1"
+}
+
+usm__soft_driver()
+{
+    echo "${USM_TEST_BINARY_DIR:-$(pwd)/build/release}/lib/libze_soft.so"
+}
+
+# What the Level Zero runtime $1 lacks, or nothing.
+usm__level_zero_lacks()
+{
+    if ! usm__have_library libze_loader.so.1; then
+        echo "no Level Zero loader, libze_loader.so.1 (the package libze1)"
+    fi
+    case $1 in
+    ze-soft*)
+        [ -e "$(usm__soft_driver)" ] || echo "$(usm__soft_driver) was not built (it needs libze-dev)"
+        ;;
+    *)
+        usm__have_library libze_intel_gpu.so.1 ||
+            echo "no libze_intel_gpu.so.1 (the package intel-opencl-icd)"
+        ;;
+    esac
 }
 
 usm_runtime_why()
 {
     case $1 in
     none | host) return 0 ;;
-    pocl) usm__how='the package pocl-opencl-icd' ;;
-    intel) usm__how="\`./run ci\` fetches it into $USM_CI_CACHE/intel" ;;
-    neo-skl | neo-tgllp | neo-dg2) usm__how='the package intel-opencl-icd' ;;
+    pocl | ze-soft) usm__how='the package pocl-opencl-icd' ;;
+    intel | ze-soft-intel) usm__how="\`./run ci\` fetches it into $USM_CI_CACHE/intel" ;;
+    neo-*) usm__how='the package intel-opencl-icd' ;;
     *)
         echo "there is no runtime '$1'; there are: $(usm_runtime_names)"
         return 1
         ;;
     esac
-    if ! usm__have_loader; then
+    case $1 in ze-* | neo-ze-* | neo-pair-*)
+        usm__lacks=$(usm__level_zero_lacks "$1")
+        if [ -n "$usm__lacks" ]; then
+            echo "$usm__lacks"
+            return 1
+        fi
+        ;;
+    esac
+    if ! usm__have_library libOpenCL.so.1; then
         echo "no OpenCL loader, libOpenCL.so.1 (the package ocl-icd-libopencl1)"
         return 1
     fi
@@ -78,23 +117,34 @@ usm_runtime_why()
 usm_runtime_env()
 {
     OCL_ICD_VENDORS=$2
-    export OCL_ICD_VENDORS
-    unset USM_DEVICE_SELECTOR ONEAPI_DEVICE_SELECTOR OCL_ICD_FILENAMES OPENCL_VENDOR_PATH
+    ZE_ENABLE_ALT_DRIVERS=none.so # there is no such library: Level Zero has no driver
+    export OCL_ICD_VENDORS ZE_ENABLE_ALT_DRIVERS
+    unset USM_DEVICE_SELECTOR ONEAPI_DEVICE_SELECTOR OCL_ICD_FILENAMES OPENCL_VENDOR_PATH \
+        ZE_FLAT_DEVICE_HIERARCHY ZE_AFFINITY_MASK
+    [ "$1" != none ] || return 0
+    usm__runtime_library "$1" >"$2/$1.icd"
     case $1 in
-    none) return 0 ;;
-    host)
-        USM_DEVICE_SELECTOR='host:*'
-        export USM_DEVICE_SELECTOR
-        return 0
+    host) USM_DEVICE_SELECTOR='host:*' ;;
+    ze-soft*)
+        ZE_ENABLE_ALT_DRIVERS=$(usm__soft_driver)
+        USM_DEVICE_SELECTOR='level_zero:*'
         ;;
-    neo-*)
+    neo-ze-*)
+        unset ZE_ENABLE_ALT_DRIVERS
+        USM_DEVICE_SELECTOR='level_zero:*'
+        ;;
+    neo-pair-*)
+        unset ZE_ENABLE_ALT_DRIVERS
+        USM_DEVICE_SELECTOR='opencl:*;level_zero:*'
+        ;;
+    *) USM_DEVICE_SELECTOR='opencl:*' ;;
+    esac
+    export USM_DEVICE_SELECTOR
+    case $1 in neo-*)
         NEOReadDebugKeys=1
         SetCommandStreamReceiver=1
-        ProductFamilyOverride=${1#neo-}
+        ProductFamilyOverride=${1##*-}
         export NEOReadDebugKeys SetCommandStreamReceiver ProductFamilyOverride
         ;;
     esac
-    usm__runtime_library "$1" >"$2/$1.icd"
-    USM_DEVICE_SELECTOR='opencl:*'
-    export USM_DEVICE_SELECTOR
 }

@@ -199,6 +199,13 @@ uint64_t need_kind(usm_kind kind)
     return kind == USM_HOST ? NEED_HOST : kind == USM_DEVICE ? NEED_DEVICE : NEED_SHARED;
 }
 
+bool commands_crash(void)
+{
+    const char *runtime = getenv("USM_TEST_RUNTIME");
+
+    return runtime && !strcmp(runtime, "neo-ze-dg2");
+}
+
 /* Whether copies move data: asked of libusm by a first copy, in a context of its own. */
 static bool moves_data(const rig *r)
 {
@@ -210,6 +217,8 @@ static bool moves_data(const rig *r)
     usm_status               status;
     void                    *p;
 
+    if (commands_crash())
+        return false;
     if (known[0] == r->dev || known[1] == r->dev)
         return known[1] == r->dev;
     rig_open(&own, r->dev);
@@ -235,6 +244,8 @@ bool has(const rig *r, uint64_t needs)
     for (int a = 0; a < USM_ASPECT_COUNT; a++)
         if (needs & UINT64_C(1) << a && !usm_device_has(r->dev, (usm_aspect)a))
             return false;
+    if (needs & NEED_COMMANDS && commands_crash())
+        return false;
     return !(needs & NEED_DATA) || moves_data(r);
 }
 
@@ -245,6 +256,11 @@ bool can(const rig *r, uint64_t needs)
             not_offered("%s lacks %s", r->name, usm_aspect_name((usm_aspect)a));
             return false;
         }
+    }
+    if (needs & (NEED_COMMANDS | NEED_DATA | NEED(KERNELS)) && commands_crash()) {
+        not_offered("%s crashes at the first command, and makes no kernel, without its GPU",
+                    r->name);
+        return false;
     }
     if (needs & NEED_DATA && !moves_data(r)) {
         not_offered("%s completes commands without moving data", r->name);

@@ -76,13 +76,14 @@ rig  rig_first(void);
 void rig_end(rig *r);
 
 /* What a behaviour needs of its device, or'ed. */
-#define NEED(aspect) (UINT64_C(1) << USM_ASPECT_##aspect)
-#define NEED_DATA    (UINT64_C(1) << 63) /* copies and kernels really move data                   */
-#define NEED_HOST    NEED(USM_HOST_ALLOCATIONS)
-#define NEED_DEVICE  NEED(USM_DEVICE_ALLOCATIONS)
-#define NEED_SHARED  NEED(USM_SHARED_ALLOCATIONS)
-#define NEED_KERNELS (NEED(KERNELS) | NEED_DATA)
-#define NEED_NOTHING UINT64_C(0)
+#define NEED(aspect)  (UINT64_C(1) << USM_ASPECT_##aspect)
+#define NEED_DATA     (UINT64_C(1) << 63) /* copies and kernels really move data                   */
+#define NEED_COMMANDS (UINT64_C(1) << 62) /* commands can be submitted at all */
+#define NEED_HOST     NEED(USM_HOST_ALLOCATIONS)
+#define NEED_DEVICE   NEED(USM_DEVICE_ALLOCATIONS)
+#define NEED_SHARED   NEED(USM_SHARED_ALLOCATIONS)
+#define NEED_KERNELS  (NEED(KERNELS) | NEED_DATA)
+#define NEED_NOTHING  UINT64_C(0)
 uint64_t need_kind(usm_kind kind);
 
 /* Whether the device offers all of `needs`.  The answer goes into the record, so ask once for all
@@ -90,6 +91,8 @@ uint64_t need_kind(usm_kind kind);
 bool can(const rig *r, uint64_t needs);
 /* The same without a word in the record. */
 bool has(const rig *r, uint64_t needs);
+/* Intel's Level Zero driver without its GPU crashes at the first command on one product. */
+bool commands_crash(void);
 /* Records that the current test tried nothing, because of `reason`. */
 void not_offered(const char *reason, ...) __attribute__((format(printf, 1, 2)));
 /* Records that it tried something after all. */

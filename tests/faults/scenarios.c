@@ -3,6 +3,8 @@
  * scenarios_command.c. */
 #include "sweep.h"
 
+#include "scenarios_kernels.h"
+
 /* --- start: in processes where nothing was used before
  * -------------------------------------------- */
 
@@ -140,13 +142,13 @@ static usm_status from_native(state *s)
     usm_native_desc desc  = USM_NATIVE_DESC_INIT;
     void           *queue = NULL, *event = NULL;
 
-    desc.backend = "opencl";
-    TRY(usm_context_get_native(s->ctx, "opencl", &desc.handle));
+    desc.backend = sweep_backend();
+    TRY(usm_context_get_native(s->ctx, desc.backend, &desc.handle));
     TRY(usm_context_from_native(&desc, &s->made_ctx));
-    TRY(usm_queue_get_native(s->q, "opencl", &queue));
+    TRY(usm_queue_get_native(s->q, desc.backend, &queue));
     TRY(usm_queue_from_native(s->ctx, queue, USM_KEEP, &s->made_q));
     TRY(usm_queue_barrier(s->made_q, 0, NULL, &s->ev[0]));
-    TRY(usm_event_get_native(s->ev[0], "opencl", &event));
+    TRY(usm_event_get_native(s->ev[0], desc.backend, &event));
     TRY(usm_event_from_native(s->ctx, event, USM_KEEP, &s->ev[1]));
     return usm_event_wait(s->ev[1]);
 }
@@ -338,15 +340,13 @@ static void twice_range(const usm_range *r, void *const *args)
         out[i] = 2 * (int)i + add;
 }
 
-static const char              text[]    = "kernel void twice(global int *out, int add)\n"
-                                           "{ size_t i = get_global_id(0); out[i] = 2 * (int)i + add; }\n";
 static const usm_arg_kind      kinds[]   = {USM_ARG_POINTER, USM_ARG_VALUE};
 static const usm_native_kernel natives[] = {{"twice", twice_range, 2, kinds}};
 
 static usm_status build(state *s)
 {
     usm_image        images[] = {{USM_IMAGE_NATIVE, natives, sizeof natives},
-                                 {USM_IMAGE_OPENCL_C, text, sizeof text - 1}};
+                                 {USM_IMAGE_BUNDLE, scenarios_kernels, scenarios_kernels_size}};
     usm_program_desc desc     = USM_PROGRAM_DESC_INIT;
     usm_status       status;
 
@@ -442,7 +442,7 @@ const scenario scenarios[] = {
     {"context_of_a_device", context_of_a_device, 0},
     {"queue_create", queue_create, 0},
     {"context_destroy", context_destroy, 0},
-    {"from_native", from_native, NEEDS_CL},
+    {"from_native", from_native, NEEDS_NATIVE},
     {"device_info", device_info, 0},
     {"alloc_host", alloc_host, 0},
     {"alloc_device", alloc_device, 0},

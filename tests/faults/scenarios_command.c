@@ -238,6 +238,11 @@ static usm_status task_between_copies(state *s)
     TRY(usm_memcpy(s->q, s->back, s->p[0], N, 0, NULL, &s->ev[1]));
     TRY(usm_event_signal(s->gate, USM_OK));
     TRY(usm_event_wait(s->ev[1]));
+    if (!atomic_load(&s->calls)) { /* what came before the task failed, and had no event */
+        usm_status status = usm_queue_wait(s->q);
+        MUST(status);
+        return status;
+    }
     MUST(atomic_load(&s->calls) == 1);
     MUST(!memcmp(s->back, s->host, N));
     return USM_OK;
@@ -261,8 +266,11 @@ static usm_status task_out_of_order(state *s)
 
 static usm_status queue_waits(state *s)
 {
+    usm_status status;
+
     TRY(filled(s, 0));
-    TRY(usm_queue_query(s->q) == USM_E_NOT_READY ? USM_OK : usm_queue_query(s->q));
+    status = usm_queue_query(s->q);
+    TRY(status == USM_E_NOT_READY ? USM_OK : status);
     TRY(usm_queue_wait(s->q));
     return usm_context_wait(s->ctx);
 }
@@ -314,7 +322,7 @@ const scenario command_scenarios[] = {
     {"event_of_another_context", event_of_another_context, 0},
     {"many_dependencies", many_dependencies, 0},
     {"callback", callback, 0},
-    {"profiling", profiling, 0},
+    {"profiling", profiling, MAY_LACK},
     {"host_task", host_task, 0},
     {"task_between_copies", task_between_copies, NEEDS_DATA},
     {"task_out_of_order", task_out_of_order, 0},

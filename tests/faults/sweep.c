@@ -1,10 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* sweep [SCENARIO...]: fails the n-th heap, system and backend call, n = 1, 2, ..., until each
- * scenario passes without meeting a failure; once with single failures, once with all calls from
- * the n-th on failing (the machine stays out of memory).
+/* sweep [SCENARIO...] (or sweep SCENARIO N: the N-th call loses the device): fails the n-th heap,
+ * system and backend call, n = 1, 2, ..., until each scenario passes without meeting a failure;
+ * once with single failures, once with all calls from the n-th on failing (the machine stays out of
+ * memory).  Over the software Level Zero driver then the same with the calls of that driver, whose
+ * failures are what it answers: out of the device's memory, out of the host's, and for a sample of
+ * the calls that the device is lost.
  *
- * After each run: the failure had a status with a name and a story; what was allocated is back to
- * what it was before (blocks of the heap, descriptors, bytes of the device); and the scenario
+ * After each run: the failure had a status with a name and a story (the driver's: the one that
+ * belongs to its answer); what was allocated is back to what it was before (blocks of the heap,
+ * descriptors, bytes of the device, objects of the driver); and the scenario
  * passes when nothing fails.  Each scenario is a process of its own with an alarm, so that a hang
  * or a crash has its name; with ASan its exit also looks for leaks.
  *
@@ -137,15 +141,26 @@ typedef struct account {
     size_t   blocks, descriptors;
     uint64_t births;
     uint64_t ours, pooled;
+    uint64_t objects; /* of the software driver */
 } account;
+
+/* The software driver keeps memory for later, and tells of what is in use by driver_live(). */
+static bool is_of_driver(int folder, const char *name)
+{
+    char target[64] = "";
+
+    (void)!readlinkat(folder, name, target, sizeof target - 1);
+    return strstr(target, "memfd:ze_soft-chunk") != NULL;
+}
 
 static size_t count_descriptors(void)
 {
-    DIR   *dir = opendir("/proc/self/fd");
-    size_t n   = 0;
+    DIR           *dir = opendir("/proc/self/fd");
+    struct dirent *entry;
+    size_t         n = 0;
 
-    while (dir && readdir(dir))
-        n++;
+    while (dir && (entry = readdir(dir)))
+        n += !is_of_driver(dirfd(dir), entry->d_name);
     if (dir)
         closedir(dir);
     return n;
@@ -163,7 +178,7 @@ static usm_device *device(void)
 
 static account take_account(void)
 {
-    account         a = {0, count_descriptors(), 0, 0, 0};
+    account         a = {.descriptors = count_descriptors(), .objects = driver_live()};
     usm_memory_info m = USM_MEMORY_INFO_INIT;
 
     if (!usm_device_memory(device(), &m)) {
@@ -193,7 +208,8 @@ static void print_makers(const account *before)
 static bool leaks(const account *now, const account *before)
 {
     return now->blocks > before->blocks || now->descriptors > before->descriptors ||
-           now->ours > before->ours || now->pooled > before->pooled;
+           now->ours > before->ours || now->pooled > before->pooled ||
+           now->objects > before->objects;
 }
 
 /* --- states -------------------------------------------------------------------------------------
@@ -204,11 +220,11 @@ bool sweep_has(usm_aspect aspect)
     return usm_device_has(device(), aspect);
 }
 
-bool sweep_is_host(void)
+const char *sweep_backend(void)
 {
     usm_device_info info = USM_DEVICE_INFO_INIT;
 
-    return !usm_device_get_info(device(), &info) && !strcmp(info.backend, "host");
+    return usm_device_get_info(device(), &info) ? "" : info.backend;
 }
 
 usm_kind sweep_kind(void)
@@ -265,22 +281,57 @@ static void state_end(state *s)
 /* --- one run -------------------------------------------------------------------------------------
  */
 
+/* What fails: calls of libusm, or of the software driver. */
+typedef struct source {
+    const char *name;
+    uint32_t    code; /* what the driver answers; 0: calls of libusm fail             */
+    usm_status  status;
+    unsigned    step; /* from one n to the next                                       */
+    bool        onwards;
+} source;
+
+static const source sources[] = {
+    {"libusm's calls, one at a time", 0, USM_OK, 1, false},
+    {"libusm's calls from there on", 0, USM_OK, 1, true},
+    {"the driver out of its memory once", 0x70000003, USM_E_NO_MEMORY, 1, false},
+    {"the driver out of its memory", 0x70000003, USM_E_NO_MEMORY, 1, true},
+    {"the driver out of the host's memory once", 0x70000002, USM_E_NO_MEMORY, 1, false},
+    {"the driver out of the host's memory", 0x70000002, USM_E_NO_MEMORY, 1, true},
+    {"the device lost", 0x70000001, USM_E_DEVICE_LOST, 4, true},
+};
+#define NSOURCES (sizeof sources / sizeof sources[0])
+#define LOST     (&sources[NSOURCES - 1]) /* for good: each n is a process of its own */
+
 typedef struct run {
     const scenario *sc;
+    const source   *from;
     uint64_t        n;
-    bool            onwards;
     uint64_t        fired;
     usm_status      status;
 } run;
 
 static int failures;
 
+/* How the processes end that run a scenario once. */
+enum { CAME_THROUGH = 40, MET_A_FAILURE = 41 };
+
 static void complain(const run *r, const char *what, const char *more)
 {
-    printf("%s: n = %llu%s (%s): %s %s\n", r->sc->name, (unsigned long long)r->n,
-           r->onwards ? " and onwards" : "", hit_name[0] ? hit_name : "nothing failed", what, more);
+    printf("%s: n = %llu of %s (%s): %s %s\n", r->sc->name, (unsigned long long)r->n, r->from->name,
+           hit_name[0] ? hit_name : "nothing failed", what, more);
     fflush(stdout);
     failures++;
+}
+
+/* What waited for a command that failed says so; and a driver that fails when devices are listed is
+ * one that is not there. */
+static bool may_differ(const run *r)
+{
+    if (r->status == USM_E_DEPENDENCY)
+        return true;
+    if (r->sc->flags & MAY_LACK && r->status == USM_E_NOT_SUPPORTED)
+        return true;
+    return r->sc->flags & COLD && (r->status == USM_E_NO_DEVICE || r->status == USM_E_NO_BACKEND);
 }
 
 /* The status and the story of a failure. */
@@ -298,6 +349,8 @@ static void check_status(const run *r, const state *s)
         complain(r, "USM_E_INTERNAL:", usm_last_error());
     if (!usm_last_error()[0])
         complain(r, usm_status_name(r->status), "without a story");
+    if (r->fired && r->from->code && r->status != r->from->status && !may_differ(r))
+        complain(r, "not the status of the driver's answer:", usm_last_error());
 }
 
 static void arm(run *r)
@@ -306,8 +359,26 @@ static void arm(run *r)
     hit_name[0] = 0;
     pthread_mutex_unlock(&account_lock);
     atomic_store(&hit_free, false);
-    if (r->n && !usm__fault_arm("*", r->n, r->onwards, USM_OK))
+    if (r->n && r->from->code)
+        driver_arm(r->n, r->from->code, r->from->onwards);
+    else if (r->n && !usm__fault_arm("*", r->n, r->from->onwards, USM_OK))
         complain(r, "no room for a rule", "");
+}
+
+static void disarm(run *r)
+{
+    if (!r->from->code) {
+        r->fired = r->n ? usm__fault_fired() : 0;
+    } else {
+        r->fired = r->n && driver_has_failed();
+        pthread_mutex_lock(&account_lock);
+        snprintf(hit_name, sizeof hit_name, "%s", r->fired ? driver_failed_call() : "");
+        pthread_mutex_unlock(&account_lock);
+        if (r->fired && r->sc->flags & COLD)
+            atomic_store(&hit_driver, true);
+    }
+    usm__fault_disarm_all();
+    driver_disarm();
 }
 
 static void run_once(run *r)
@@ -321,18 +392,32 @@ static void run_once(run *r)
     }
     arm(r);
     r->status = r->sc->act(&s);
-    r->fired  = usm__fault_fired();
-    usm__fault_disarm_all();
-    if (!r->n)
-        r->fired = 0;
+    disarm(r);
     check_status(r, &s);
     state_end(&s);
+}
+
+/* This program with other arguments, in a process of its own; the wait status. */
+static int run_program(const char *name, const char *n)
+{
+    int   status;
+    pid_t child;
+
+    fflush(stdout);
+    child = fork();
+    if (child == 0) {
+        execl("/proc/self/exe", "sweep", name, n, (char *)NULL);
+        _exit(127);
+    }
+    if (child < 0 || waitpid(child, &status, 0) != child)
+        abort();
+    return status;
 }
 
 /* What ends on other threads may take a moment. */
 static void check_account(const run *r, const account *before)
 {
-    char            text[200];
+    char            text[250];
     account         now  = take_account();
     struct timespec wait = {0, 2000000};
 
@@ -345,38 +430,80 @@ static void check_account(const run *r, const account *before)
     if (!leaks(&now, before))
         return;
     snprintf(text, sizeof text,
-             "%zu blocks (%zu), %zu descriptors (%zu), %llu bytes (%llu), held %llu (%llu)",
+             "%zu blocks (%zu), %zu descriptors (%zu), %llu bytes (%llu), held %llu (%llu), "
+             "%llu objects of the driver (%llu)",
              now.blocks, before->blocks, now.descriptors, before->descriptors,
              (unsigned long long)now.ours, (unsigned long long)before->ours,
-             (unsigned long long)now.pooled, (unsigned long long)before->pooled);
+             (unsigned long long)now.pooled, (unsigned long long)before->pooled,
+             (unsigned long long)now.objects, (unsigned long long)before->objects);
     complain(r, "leaks, with before in brackets:", text);
     print_makers(before);
 }
 
-static uint64_t sweep_warm(const scenario *sc, bool onwards)
+/* A scenario while whose n-th call the device is lost, in a process of its own; its exit status. */
+static int run_lost(const scenario *sc, uint64_t n)
 {
-    run     clean = {.sc = sc}, r = {.sc = sc, .onwards = onwards};
+    run     clean = {.sc = sc, .from = LOST}, r = {.sc = sc, .from = LOST, .n = n};
     account before;
+
+    driver_open();
+    for (int i = 0; i < 2; i++)
+        run_once(&clean);
+    before = take_account();
+    run_once(&r);
+    check_account(&r, &before);
+    return failures ? 1 : r.fired ? MET_A_FAILURE : CAME_THROUGH;
+}
+
+static uint64_t sweep_lost(const scenario *sc)
+{
+    run      r     = {.sc = sc, .from = LOST, .n = 1};
+    uint64_t tried = 0;
+
+    for (;; r.n += LOST->step, tried++) {
+        char text[24];
+        int  status;
+
+        snprintf(text, sizeof text, "%llu", (unsigned long long)r.n);
+        status = run_program(sc->name, text);
+        if (WIFSIGNALED(status))
+            complain(&r, "died by", strsignal(WTERMSIG(status)));
+        else if (WEXITSTATUS(status) != CAME_THROUGH && WEXITSTATUS(status) != MET_A_FAILURE)
+            failures++;
+        if ((WIFEXITED(status) && WEXITSTATUS(status) == CAME_THROUGH) || failures >= 10 ||
+            r.n >= MAX_N)
+            return tried;
+    }
+}
+
+/* How many calls were made to fail. */
+static uint64_t sweep_warm(const scenario *sc, const source *from)
+{
+    if (from == LOST)
+        return sweep_lost(sc);
+
+    run      clean = {.sc = sc, .from = from}, r = {.sc = sc, .from = from, .n = 1};
+    uint64_t tried = 0;
+    account  before;
 
     for (int i = 0; i < 3; i++) /* what is made once and kept */
         run_once(&clean);
-    do {
+    for (;; r.n += from->step, tried++) {
         before = take_account();
-        r.n++;
         run_once(&r);
         check_account(&r, &before);
-        if (r.n % 8 == 0 || !r.fired)
+        if (tried % 8 == 7 || !r.fired)
             run_once(&clean);
-    } while (r.fired && failures < 20 && r.n < MAX_N);
+        if (!r.fired || failures >= 20 || r.n >= MAX_N)
+            break;
+    }
     if (r.n >= MAX_N)
         complain(&r, "still not through", "");
-    return r.n - 1;
+    return tried;
 }
 
 /* --- cold runs -----------------------------------------------------------------------------------
  */
-
-enum { CAME_THROUGH = 40, MET_A_FAILURE = 41 };
 
 static int run_cold(run *r)
 {
@@ -387,8 +514,7 @@ static int run_cold(run *r)
     alarm(60);
     arm(r);
     r->status = r->sc->act(&s);
-    r->fired  = usm__fault_fired();
-    usm__fault_disarm_all();
+    disarm(r);
     check_status(r, &s);
     state_end(&s);
     /* What failed to start starts now; only a module that does not load and a driver that
@@ -400,13 +526,13 @@ static int run_cold(run *r)
     return failures ? 1 : r->fired ? MET_A_FAILURE : CAME_THROUGH;
 }
 
-static uint64_t sweep_cold(const scenario *sc, bool onwards)
+static uint64_t sweep_cold(const scenario *sc, const source *from)
 {
-    run r      = {.sc = sc, .onwards = onwards};
-    int status = 0;
+    run      r      = {.sc = sc, .from = from, .n = 1};
+    uint64_t tried  = 0;
+    int      status = 0;
 
-    do {
-        r.n++;
+    for (;; r.n += from->step, tried++) {
         fflush(stdout);
         pid_t child = fork();
         if (child == 0)
@@ -417,9 +543,11 @@ static uint64_t sweep_cold(const scenario *sc, bool onwards)
             complain(&r, "died by", strsignal(WTERMSIG(status)));
         else if (WEXITSTATUS(status) != CAME_THROUGH && WEXITSTATUS(status) != MET_A_FAILURE)
             failures++;
-    } while (!(WIFEXITED(status) && WEXITSTATUS(status) == CAME_THROUGH) && failures < 10 &&
-             r.n < MAX_N);
-    return r.n - 1;
+        if ((WIFEXITED(status) && WEXITSTATUS(status) == CAME_THROUGH) || failures >= 10 ||
+            r.n >= MAX_N)
+            break;
+    }
+    return tried;
 }
 
 /* --- scenarios -----------------------------------------------------------------------------------
@@ -431,44 +559,41 @@ static const char *why_not(const scenario *sc)
         return "no data moves";
     if ((sc->flags & NEEDS_RUN) == NEEDS_RUN && !sweep_has(USM_ASPECT_KERNELS))
         return "no kernels run";
-    if (sc->flags & NEEDS_CL && sweep_is_host())
+    if (sc->flags & NEEDS_NATIVE && !strcmp(sweep_backend(), "host"))
         return "no native objects";
     return NULL;
 }
 
 static int sweep_one(const scenario *sc)
 {
-    const char *why = sc->flags & COLD ? NULL : why_not(sc);
-    uint64_t    once, onwards;
+    const char *why        = sc->flags & COLD ? NULL : why_not(sc);
+    bool        has_driver = driver_open();
 
     if (why) {
         printf("%s: not offered: %s\n", sc->name, why);
         return 0;
     }
-    once    = sc->flags & COLD ? sweep_cold(sc, false) : sweep_warm(sc, false);
-    onwards = sc->flags & COLD ? sweep_cold(sc, true) : sweep_warm(sc, true);
-    if (!once || !onwards)
-        complain(&(run){.sc = sc}, "no call of it can fail: it tests nothing", "");
-    printf("%s: %s: %llu calls failed one at a time, %llu from there on\n",
-           failures ? "not ok" : "ok", sc->name, (unsigned long long)once,
-           (unsigned long long)onwards);
+    for (size_t i = 0; i < NSOURCES; i++) {
+        const source *from = &sources[i];
+        uint64_t      tried;
+
+        if (from->code && !has_driver)
+            break;
+        tried = sc->flags & COLD ? sweep_cold(sc, from) : sweep_warm(sc, from);
+        if (!tried && !from->code)
+            complain(&(run){.sc = sc, .from = from}, "no call of it can fail: it tests nothing",
+                     "");
+        printf("%s: %s: %llu failures of %s\n", failures ? "not ok" : "ok", sc->name,
+               (unsigned long long)tried, from->name);
+        fflush(stdout);
+    }
     return failures ? 1 : 0;
 }
 
-/* A process of its own, of the same program. */
-static bool passes_alone(const char *self, const char *name)
+static bool passes_alone(const char *name)
 {
-    int   status;
-    pid_t child;
+    int status = run_program(name, NULL);
 
-    fflush(stdout);
-    child = fork();
-    if (child == 0) {
-        execl(self, self, name, (char *)NULL);
-        _exit(127);
-    }
-    if (child < 0 || waitpid(child, &status, 0) != child)
-        return false;
     if (WIFSIGNALED(status))
         printf("not ok: %s: died by %s\n", name, strsignal(WTERMSIG(status)));
     return WIFEXITED(status) && WEXITSTATUS(status) == 0;
@@ -512,7 +637,7 @@ static void remove_cache(const char *folder)
     (void)waitpid(child, NULL, 0);
 }
 
-static int sweep_all(const char *self)
+static int sweep_all(void)
 {
     const char *tmp = getenv("TMPDIR");
     char        cache[256];
@@ -526,10 +651,10 @@ static int sweep_all(const char *self)
 
     for (int l = 0; l < 2; l++) {
         for (const scenario *sc = lists[l]; sc->name; sc++, total++)
-            bad += !passes_alone(self, sc->name);
+            bad += !passes_alone(sc->name);
     }
     printf("the next must be caught:\n");
-    if (passes_alone(self, planted[0].name)) {
+    if (passes_alone(planted[0].name)) {
         printf("not ok: the planted leak was not caught\n");
         bad++;
     }
@@ -545,13 +670,11 @@ int main(int argc, char **argv)
 
     setenv("USM_CACHE_DIR", "off", 1);
     setenv("USM_LOG", "off", 0); /* failures are what is made here */
-    if (argc == 1) {
-        char    self[4096];
-        ssize_t n = readlink("/proc/self/exe", self, sizeof self - 1);
-        if (n <= 0)
-            abort();
-        self[n] = 0;
-        return sweep_all(self);
+    if (argc == 1)
+        return sweep_all();
+    if (argc == 3 && strtoull(argv[2], NULL, 10) && find(argv[1])) {
+        alarm(60);
+        return run_lost(find(argv[1]), strtoull(argv[2], NULL, 10));
     }
     for (int i = 1; i < argc; i++) {
         sc = find(argv[i]);

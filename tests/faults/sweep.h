@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
 /* The fault sweep: what a scenario is.  sweep.c runs them, scenarios_*.c hold them.
  *
- * A scenario is run again and again, the n-th call of a heap, system or backend function failing
- * each time, until it comes through without having met a failure.  `act` runs with faults armed and
- * says with what status it ended; everything it made goes into the state, which sweep.c takes down
- * with faults off: memory may not be freed while commands use it, and a wait that was made to fail
- * has not waited. */
+ * A scenario is run again and again, the n-th call of a heap, system or backend function (or of the
+ * software Level Zero driver) failing each time, until it comes through without having met a
+ * failure.  `act` runs with faults armed and says with what status it ended; everything it made
+ * goes into the state, which sweep.c takes down with faults off: memory may not be freed while
+ * commands use it, and a wait that was made to fail has not waited. */
 #ifndef USM_TESTS_FAULTS_SWEEP_H
 #define USM_TESTS_FAULTS_SWEEP_H
 
@@ -43,11 +43,12 @@ typedef struct scenario {
 } scenario;
 
 enum {
-    COLD       = 1, /* each run is a fresh process in which nothing was used before       */
-    NEEDS_DATA = 2, /* not where commands move no data                                     */
-    NEEDS_RUN  = 4 | NEEDS_DATA, /* not where no kernels run                               */
-    NEEDS_CL   = 8, /* only over OpenCL                                                    */
-    MAY_REFUSE = 16 /* act's own end may be a failure without any fault                    */
+    COLD         = 1, /* each run is a fresh process in which nothing was used before       */
+    NEEDS_DATA   = 2, /* not where commands move no data                                     */
+    NEEDS_RUN    = 4 | NEEDS_DATA, /* not where no kernels run                               */
+    NEEDS_NATIVE = 8,  /* only over a driver with native objects                             */
+    MAY_REFUSE   = 16, /* act's own end may be a failure without any fault                   */
+    MAY_LACK     = 32  /* what a driver fails to tell may be USM_E_NOT_SUPPORTED              */
 };
 
 extern const scenario scenarios[]; /* the last has no name */
@@ -76,9 +77,20 @@ extern const scenario command_scenarios[];
         }                                                                                          \
     } while (0)
 
+/* The software driver (driver.c): false where the runtime has another. */
+bool driver_open(void);
+/* The n-th call of the driver from now on answers `code`; `onwards`: and all after it. */
+void driver_arm(uint64_t n, uint32_t code, bool onwards);
+/* To be asked before it is disarmed. */
+bool        driver_has_failed(void);
+void        driver_disarm(void);
+const char *driver_failed_call(void); /* "zeMemAllocDevice" */
+uint64_t    driver_live(void);        /* objects and allocations of the driver */
+
 /* The memory kind for tests that need any device-visible memory. */
 usm_kind sweep_kind(void);
-bool     sweep_is_host(void);
-bool     sweep_has(usm_aspect aspect);
+/* Its name, "opencl". */
+const char *sweep_backend(void);
+bool        sweep_has(usm_aspect aspect);
 
 #endif

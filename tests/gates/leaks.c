@@ -7,6 +7,7 @@
  * heap memory that nobody points to, and a read behind the end of a block of the heap. */
 #include "base/os.h"
 #include "core/context.h"
+#include "leaks_kernels.h" /* made of leaks.cl by usm_add_kernels() */
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -130,11 +131,10 @@ static void set_range(const usm_range *r, void *const *args)
 
 static void launches(usm_context *ctx, usm_queue *q)
 {
-    static const char text[] = "kernel void set(global int *p) { p[get_global_id(0)] = 7; }";
     static const usm_arg_kind kinds[]  = {USM_ARG_POINTER};
     const usm_native_kernel   native   = {"set", set_range, 1, kinds};
     usm_image                 images[] = {{USM_IMAGE_NATIVE, &native, sizeof native},
-                                          {USM_IMAGE_OPENCL_C, text, sizeof text - 1}};
+                                          {USM_IMAGE_BUNDLE, leaks_kernels, leaks_kernels_size}};
     usm_program_desc          desc     = USM_PROGRAM_DESC_INIT;
     usm_program              *program  = NULL;
     usm_launch                launch   = USM_LAUNCH_INIT;
