@@ -110,6 +110,54 @@ void usm__context_use(usm_context *ctx)
     usm_ref_take(&ctx->users);
 }
 
+/* Its memory outlives a wait that failed, for then the copies may still be under way. */
+typedef struct probe {
+    usm_list      link; /* in ctx->probes, once that happened                          */
+    usm_queue    *q;    /* the context's own                                           */
+    usm_kind      kind;
+    void         *block;
+    unsigned char out[64], back[64];
+} probe;
+
+static probe *probe_new(usm_context *ctx, const usm_device *dev)
+{
+    probe     *p = usm__heap_alloc(sizeof *p);
+    usm_status st;
+
+    if (!p) {
+        (void)usm__fail(USM_E_NO_MEMORY, "no host memory for a context's first copy");
+        return NULL;
+    }
+    p->kind = usm_device_has(dev, USM_ASPECT_USM_DEVICE_ALLOCATIONS) ? USM_DEVICE : USM_SHARED;
+    st      = usm__be_mem_alloc(ctx->be, ctx->native, dev->desc.handle, p->kind, sizeof p->out, 64,
+                                &p->block);
+    if (st != USM_OK) {
+        usm__heap_free(p);
+        return NULL;
+    }
+    for (size_t i = 0; i < sizeof p->out; i++)
+        p->out[i] = (unsigned char)(i * 37 + 11);
+    return p;
+}
+
+static void probe_free(usm_context *ctx, probe *p)
+{
+    (void)usm__be_mem_free(ctx->be, ctx->native, p->kind, p->block, sizeof p->out);
+    usm__heap_free(p);
+}
+
+static void finish_probes(usm_context *ctx)
+{
+    usm_list *it;
+
+    while ((it = usm_list_pop(&ctx->probes))) {
+        probe *p = usm_container_of(it, probe, link);
+
+        (void)usm__be_queue_wait(ctx->be, p->q->native); /* nobody is left to be told */
+        probe_free(ctx, p);
+    }
+}
+
 static void finish_pools(usm_context *ctx)
 {
     usm_list *it;
@@ -139,6 +187,7 @@ void usm__context_unuse(usm_context *ctx)
 {
     if (!usm_ref_drop(&ctx->users))
         return;
+    finish_probes(ctx);
     end_own_queues(ctx);
     finish_pools(ctx);
     if (ctx->programs) /* before the driver's context, which events may keep alive */
@@ -168,6 +217,7 @@ static usm_context *new_context(const usm__backend *be, size_t ndevices, usm_err
     usm_store_relaxed(&ctx->refs, 1u);
     usm__mutex_init(&ctx->lock, USM__RANK_CONTEXT, "context");
     usm_list_init(&ctx->pools);
+    usm_list_init(&ctx->probes);
     usm_list_init(&ctx->queues);
     usm_list_init(&ctx->all);
     return ctx;
@@ -429,24 +479,35 @@ void usm__context_error(usm_context *ctx, usm_status status, const char *story)
 
 /* ---- the probe ---------------------------------------------------------------- */
 
-static usm_status there_and_back(usm_context *ctx, usm_queue *q, void *block)
+static usm_status copy_and_wait(usm_queue *q, void *dst, const void *src, bool *is_in_flight)
 {
-    unsigned char out[64], back[64];
-    usm_status    st;
+    usm_status st =
+        usm__be_copy(q->be, q->native, dst, src, sizeof((probe *)0)->out, 0, NULL, NULL);
 
-    for (size_t i = 0; i < sizeof out; i++)
-        out[i] = (unsigned char)(i * 37 + 11);
-    memset(back, 0, sizeof back);
-    st = usm__be_copy(ctx->be, q->native, block, out, sizeof out, 0, NULL, NULL);
+    if (st != USM_OK)
+        return st;
+    st            = usm__be_queue_wait(q->be, q->native);
+    *is_in_flight = st != USM_OK;
+    return st;
+}
+
+static usm_status there_and_back(usm_queue *q, probe *p, bool *is_in_flight)
+{
+    usm_status st = copy_and_wait(q, p->block, p->out, is_in_flight);
+
     if (st == USM_OK)
-        st = usm__be_queue_wait(ctx->be, q->native);
-    if (st == USM_OK)
-        st = usm__be_copy(ctx->be, q->native, back, block, sizeof back, 0, NULL, NULL);
-    if (st == USM_OK)
-        st = usm__be_queue_wait(ctx->be, q->native);
-    if (st == USM_OK && memcmp(out, back, sizeof out) != 0)
+        st = copy_and_wait(q, p->back, p->block, is_in_flight);
+    if (st == USM_OK && memcmp(p->out, p->back, sizeof p->out) != 0)
         st = USM_E_NO_DATA_MOVED;
     return st;
+}
+
+static void probe_put_aside(usm_context *ctx, usm_queue *q, probe *p)
+{
+    p->q = q;
+    usm__mutex_lock(&ctx->lock);
+    usm_list_append(&ctx->probes, &p->link);
+    usm__mutex_unlock(&ctx->lock);
 }
 
 static usm_status no_data(const usm_device *dev)
@@ -459,24 +520,26 @@ static usm_status no_data(const usm_device *dev)
 
 usm_status usm__context_probe(usm_context *ctx, size_t index)
 {
-    usm__context_device *d     = &ctx->devices[index];
-    int                  known = usm_load_acquire(&d->moves_data);
-    usm_kind             kind =
-        usm_device_has(d->dev, USM_ASPECT_USM_DEVICE_ALLOCATIONS) ? USM_DEVICE : USM_SHARED;
-    void      *block = NULL;
-    usm_queue *q;
-    usm_status st;
+    usm__context_device *d            = &ctx->devices[index];
+    int                  known        = usm_load_acquire(&d->moves_data);
+    bool                 is_in_flight = false;
+    probe               *p;
+    usm_queue           *q;
+    usm_status           st;
 
     if (known)
         return known > 0 ? USM_OK : no_data(d->dev);
     q = usm__context_queue(ctx, index, USM__QUEUE_STAGING);
     if (!q)
         return usm_last_status();
-    st = usm__be_mem_alloc(ctx->be, ctx->native, d->dev->desc.handle, kind, 64, 64, &block);
-    if (st != USM_OK)
-        return st;
-    st = there_and_back(ctx, q, block);
-    (void)usm__be_mem_free(ctx->be, ctx->native, kind, block, 64);
+    p = probe_new(ctx, d->dev);
+    if (!p)
+        return usm_last_status();
+    st = there_and_back(q, p, &is_in_flight);
+    if (is_in_flight)
+        probe_put_aside(ctx, q, p);
+    else
+        probe_free(ctx, p);
     if (st == USM_OK || st == USM_E_NO_DATA_MOVED)
         usm_store_release(&d->moves_data, st == USM_OK ? 1 : -1);
     return st == USM_E_NO_DATA_MOVED ? no_data(d->dev) : st;

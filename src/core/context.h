@@ -42,6 +42,7 @@ struct usm_context {
     usm__mutex lock;
     usm_list   pools;  /* usm_pool.link                                                */
     usm_list   queues; /* usm_queue.link; those that end too, until they have          */
+    usm_list   probes; /* memory that copies of a failed probe may still use           */
     usm_list   all;    /* in the list of all contexts (its own lock)                   */
     /* the program cache has its own lock */
     struct usm__program_cache *programs;
