@@ -18,6 +18,8 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#define MAX_ARGS 4096 /* of a kernel; more is no table of ours */
+
 #if UINTPTR_MAX == UINT64_MAX
 #define ELF_CLASS ELFCLASS64
 #else
@@ -136,10 +138,11 @@ static ze_result_t add_kernel(soft_unit *unit, const ze_soft_kernel *kernel)
     function->args = calloc(kernel->nargs ? kernel->nargs : 1, sizeof(*function->args));
     if (!function->name || !function->args)
         return ZE_RESULT_ERROR_OUT_OF_HOST_MEMORY;
-    function->nargs  = kernel->nargs;
+    function->nargs  = (uint32_t)kernel->nargs;
     function->native = kernel->fn;
-    memcpy(function->required, kernel->required, sizeof(function->required));
-    for (uint32_t i = 0; i < kernel->nargs; i++)
+    for (int d = 0; d < 3; d++)
+        function->required[d] = (uint32_t)kernel->required[d];
+    for (size_t i = 0; i < kernel->nargs; i++)
         function->args[i] = arg_of(kernel->sizes[i]);
     return ZE_RESULT_SUCCESS;
 }
@@ -159,6 +162,8 @@ static ze_result_t read_table(soft_code *code, soft_text *log)
 
         if (!kernel->name || !kernel->fn || (kernel->nargs && !kernel->sizes))
             return refuse(log, "has a kernel without name, function or sizes");
+        if (kernel->nargs > MAX_ARGS)
+            return refuse(log, "has a kernel with too many arguments");
         result = add_kernel(&code->units[0], kernel);
         if (result)
             return result;

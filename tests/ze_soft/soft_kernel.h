@@ -40,10 +40,10 @@ typedef void ze_soft_kernel_fn(const ze_soft_range *range, void *const *args);
 
 typedef struct ze_soft_kernel {
     const char        *name;
-    uint32_t           nargs;
+    size_t             nargs;
     const uint32_t    *sizes; /* of its arguments                                        */
     ze_soft_kernel_fn *fn;
-    uint32_t           required[3]; /* the only group size it can do; 0: any                   */
+    size_t             required[3]; /* the only group size it can do; 0: any                   */
 } ze_soft_kernel;
 
 /* What the driver looks up in the object, by the name ze_soft_kernels. */

@@ -173,8 +173,7 @@ static int link_bitcode(unsigned llvm, const int *inputs, size_t n, soft_text *l
     char *argv[MAX_UNITS + 4] = {name};
 
     if (!tool("llvm-link", llvm, name, sizeof(name))) {
-        soft_text_add(log, "modules that import need llvm-link-%u or older here: install it\n",
-                      llvm);
+        soft_text_add(log, "linking modules needs llvm-link-%u or older here: install it\n", llvm);
         return -1;
     }
     for (size_t i = 0; i < n; i++) {
