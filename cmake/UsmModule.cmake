@@ -31,3 +31,36 @@ function(usm_add_module name)
             LIBRARY DESTINATION "${CMAKE_INSTALL_LIBDIR}/usm-${USM_MODULE_ABI}")
     endif()
 endfunction()
+
+# usm_add_driver_backend(<name> TITLE <title> HEADER <file> PACKAGE <name> SOURCES <file>...)
+#
+# The module usm_backend_<name> over the driver interface <title>: it needs <HEADER> (in the folder
+# USM_<NAME>_INCLUDE_DIR, looked for here; in Debian in <PACKAGE>) to build and the interface's loader
+# only to run.  With <name>.map, and with what such backends share (backends/common).  The option
+# USM_BACKEND_<NAME> says whether it is wanted; there is no such target where it is not built.
+function(usm_add_driver_backend name)
+    cmake_parse_arguments(PARSE_ARGV 1 arg "" "TITLE;HEADER;PACKAGE" "SOURCES")
+    string(TOUPPER "${name}" upper)
+    set(folder USM_${upper}_INCLUDE_DIR)
+    find_path(${folder} ${arg_HEADER} DOC "Folder that holds ${arg_HEADER}")
+    mark_as_advanced(${folder})
+    set(found FALSE)
+    if(${folder})
+        set(found TRUE)
+    endif()
+    usm_auto_option(USM_BACKEND_${upper} ${found} "${arg_HEADER} (Debian: ${arg_PACKAGE})" build)
+    add_feature_info(USM_BACKEND_${upper} build "the ${arg_TITLE} backend, a module")
+    if(NOT build)
+        return()
+    endif()
+    set(common
+        ../backends/common/gate.c
+        ../backends/common/instances.c
+        ../backends/common/kinds.c
+        ../backends/common/library.c
+        ../backends/common/registry.c
+        ../backends/common/spirv.c)
+    list(TRANSFORM common PREPEND "${CMAKE_CURRENT_FUNCTION_LIST_DIR}/")
+    usm_add_module(usm_backend_${name} MAP ${name}.map INCLUDES "${${folder}}"
+        SOURCES ${common} ${arg_SOURCES})
+endfunction()

@@ -55,4 +55,9 @@ typedef ze_result_t(ZE_APICALL *lz_zesDriverGetDeviceByUuidExp_fn)(zes_driver_ha
                                                                    ze_bool_t           *is_on_part,
                                                                    uint32_t            *part);
 
+/* The loader's own [1.0]: the driver's handle behind one of the loader's, which are the same unless
+ * the loader stands between, as it does with several drivers. */
+#define LZ_HANDLE_DEVICE 1
+typedef ze_result_t(ZE_APICALL *lz_zelLoaderTranslateHandle_fn)(int type, void *in, void **out);
+
 #endif

@@ -1,35 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* The registry: drivers and devices the process has met, each with one record that lives as long as
- * the process, so that a native device always has the same handle.  Not here: what a device can
- * (describe.c), its parts (part.c).
+/* Drivers and devices as the registry lists them (../common/registry.c), and finding the record of
+ * a native device.  Not here: what a device can (describe.c), its parts (part.c).
  *
- * Roots are numbered driver by driver in the loader's order, in the order of each driver; records
- * that come later (parts, the card behind tiles in the COMBINED hierarchy) are known to the
- * registry but not numbered. */
+ * Roots are numbered driver by driver in the loader's order, in the order of each driver; the card
+ * behind tiles in the COMBINED hierarchy is known when somebody brings its handle, but not
+ * numbered. */
 #include "level_zero.h"
 
-#include <stdio.h>
 #include <string.h>
 
 #define MAX_DRIVERS 16
-
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-/* guarded by lock */
-static bool        is_listed;
-static lz_driver  *drivers;
-static lz_device  *devices; /* every record                    */
-static lz_device **roots;   /* those devices() gives, in order */
-static size_t      nroots;
-
-void lz_registry_lock(void)
-{
-    pthread_mutex_lock(&lock);
-}
-
-void lz_registry_unlock(void)
-{
-    pthread_mutex_unlock(&lock);
-}
 
 usm_status lz_device_new(lz_driver *driver, ze_device_handle_t native, lz_device *parent,
                          lz_device **out)
@@ -39,10 +19,11 @@ usm_status lz_device_new(lz_driver *driver, ze_device_handle_t native, lz_device
 
     if (!dev)
         return lz_no_memory();
-    dev->native = native;
-    dev->driver = driver;
-    dev->parent = parent;
-    status      = lz_device_describe(dev);
+    dev->link.info = &dev->info;
+    dev->native    = native;
+    dev->driver    = driver;
+    dev->parent    = parent;
+    status         = lz_device_describe(dev);
     if (status) {
         lz_host->heap_free(dev);
         return status;
@@ -51,32 +32,11 @@ usm_status lz_device_new(lz_driver *driver, ze_device_handle_t native, lz_device
     return USM_OK;
 }
 
-void lz_device_publish(lz_device *dev)
-{
-    dev->next = devices;
-    devices   = dev;
-}
-
 /* --- listing --------------------------------------------------------------- */
 
-/* What one listing found; published as a whole or given back as a whole. */
-typedef struct listing {
-    lz_driver  *drivers, **last_driver;
-    lz_device **roots;
-    size_t      nroots;
-} listing;
-
-static void listing_undo(listing *l)
+static lz_device *record_of(registry_device *link)
 {
-    while (l->drivers) {
-        lz_driver *next = l->drivers->next;
-
-        lz_host->heap_free(l->drivers);
-        l->drivers = next;
-    }
-    for (size_t i = 0; i < l->nroots; i++)
-        lz_host->heap_free(l->roots[i]);
-    lz_host->heap_free(l->roots);
+    return (lz_device *)link;
 }
 
 static bool shares_pci(const lz_device *a, const lz_device *b)
@@ -87,57 +47,35 @@ static bool shares_pci(const lz_device *a, const lz_device *b)
 
 /* In the FLAT hierarchy the tiles of a card are devices, all at the card's PCI address: they are
  * told apart by their UUIDs instead, or the core would take them for one device listed twice. */
-static void tell_tiles_apart(listing *l)
+static void tell_tiles_apart(const registry_found *found)
 {
-    for (size_t i = 0; i < l->nroots; i++)
-        for (size_t j = 0; j < l->nroots; j++)
-            if (shares_pci(l->roots[i], l->roots[j]))
-                l->roots[i]->is_tile = true;
-    for (size_t i = 0; i < l->nroots; i++)
-        if (l->roots[i]->is_tile)
-            l->roots[i]->info.has_pci = false;
+    for (size_t i = 0; i < found->ndevices; i++)
+        for (size_t j = 0; j < found->ndevices; j++)
+            if (shares_pci(record_of(found->devices[i]), record_of(found->devices[j])))
+                record_of(found->devices[i])->is_tile = true;
+    for (size_t i = 0; i < found->ndevices; i++)
+        if (record_of(found->devices[i])->is_tile)
+            record_of(found->devices[i])->info.has_pci = false;
 }
 
-static void listing_publish(listing *l)
+static usm_status list_device(registry_found *found, lz_driver *driver, ze_device_handle_t native,
+                              size_t number)
 {
-    tell_tiles_apart(l);
-    drivers = l->drivers;
-    roots   = l->roots;
-    nroots  = l->nroots;
-    for (size_t i = 0; i < nroots; i++)
-        lz_device_publish(roots[i]);
-    is_listed = true;
-}
+    lz_device *dev    = NULL;
+    usm_status status = lz_device_new(driver, native, NULL, &dev);
 
-static usm_status append_roots(listing *l, lz_driver *driver, const ze_device_handle_t *list,
-                               size_t n)
-{
-    lz_device **grown = lz_host->heap_alloc((l->nroots + n) * sizeof(lz_device *));
-
-    if (!grown)
-        return lz_no_memory();
-    if (l->nroots)
-        memcpy(grown, l->roots, l->nroots * sizeof(lz_device *));
-    lz_host->heap_free(l->roots);
-    l->roots = grown;
-    for (size_t i = 0; i < n; i++) {
-        lz_device *dev    = NULL;
-        usm_status status = lz_device_new(driver, list[i], NULL, &dev);
-
-        if (status == USM_E_NO_MEMORY)
-            return status;
-        if (!status)
-            l->roots[l->nroots++] = dev;
-        else
-            lz_host->log(USM_LOG_INFO,
-                         "Level Zero: device %zu of driver %s is left out: it is neither GPU nor "
-                         "CPU, or does not describe itself (status %d)",
-                         i, driver->text, (int)status);
-    }
+    if (!status)
+        return registry_add_device(found, &dev->link);
+    if (status == USM_E_NO_MEMORY)
+        return status;
+    lz_host->log(USM_LOG_INFO,
+                 "Level Zero: device %zu of driver %s is left out: it is neither GPU nor CPU, or "
+                 "does not describe itself (status %d)",
+                 number, driver->text, (int)status);
     return USM_OK;
 }
 
-static usm_status list_devices(listing *l, lz_driver *driver)
+static usm_status list_devices(registry_found *found, lz_driver *driver)
 {
     uint32_t            n   = 0;
     ze_result_t         err = lz.zeDeviceGet(driver->native, &n, NULL);
@@ -153,16 +91,16 @@ static usm_status list_devices(listing *l, lz_driver *driver)
     if (!list)
         return lz_no_memory();
     err = lz.zeDeviceGet(driver->native, &n, list);
-    if (!err)
-        status = append_roots(l, driver, list, n);
-    else if (native_to_status(err) == USM_E_NO_MEMORY)
+    for (uint32_t i = 0; !err && !status && i < n; i++)
+        status = list_device(found, driver, list[i], i);
+    if (native_to_status(err) == USM_E_NO_MEMORY)
         status = lz_fail(err, "zeDeviceGet");
     lz_host->heap_free(list);
     return status;
 }
 
 /* A driver that fails here is left out, with a line: the others still work. */
-static usm_status list_driver(listing *l, ze_driver_handle_t native)
+static usm_status list_driver(registry_found *found, ze_driver_handle_t native)
 {
     lz_driver *driver = lz_host->heap_alloc(sizeof(*driver));
     usm_status status;
@@ -175,18 +113,17 @@ static usm_status list_driver(listing *l, ze_driver_handle_t native)
         lz_host->heap_free(driver);
         return status == USM_E_NO_MEMORY ? status : USM_OK;
     }
-    *l->last_driver = driver;
-    l->last_driver  = &driver->next;
-    return list_devices(l, driver);
+    registry_add_driver(found, &driver->link);
+    return list_devices(found, driver);
 }
 
-static usm_status list_all(void)
+static usm_status list_all(registry_found *found)
 {
     ze_driver_handle_t list[MAX_DRIVERS];
-    uint32_t           n    = 0;
-    const char        *call = "";
-    ze_result_t        err  = lz_init_drivers(list, MAX_DRIVERS, &n, &call);
-    listing            l    = {.last_driver = &l.drivers};
+    uint32_t           n      = 0;
+    const char        *call   = "";
+    ze_result_t        err    = lz_init_drivers(list, MAX_DRIVERS, &n, &call);
+    usm_status         status = USM_OK;
 
     if (err && native_to_status(err) == USM_E_NO_MEMORY)
         return lz_fail(err, call);
@@ -197,105 +134,97 @@ static usm_status list_all(void)
             "(Debian: intel-opencl-icd or libze-intel-gpu1), correct ZE_ENABLE_ALT_DRIVERS, "
             "or let this user open /dev/dri/renderD*",
             call, err ? lz_error_name(err) : "none listed", (unsigned)err);
-    for (uint32_t i = 0; !err && i < n; i++) {
-        usm_status status = list_driver(&l, list[i]);
-
-        if (status) {
-            listing_undo(&l);
-            return status;
-        }
-    }
-    listing_publish(&l);
-    return USM_OK;
+    for (uint32_t i = 0; !err && !status && i < n; i++)
+        status = list_driver(found, list[i]);
+    if (!status)
+        tell_tiles_apart(found);
+    return status;
 }
 
-/* Lock held.  Without a loader the list is empty, and is not looked for again. */
-static usm_status need_list(void)
-{
-    char why[256] = "";
-
-    if (is_listed)
-        return USM_OK;
-    if (lz_load(why, sizeof(why)))
-        return list_all();
-    lz_host->log(USM_LOG_INFO,
-                 "Level Zero: no loader: %s; install one (Debian: libze1) and a driver", why);
-    is_listed = true;
-    return USM_OK;
-}
+static const registry_ops ops = {
+    .name       = "Level Zero",
+    .package    = "libze1",
+    .load       = lz_load,
+    .list       = list_all,
+    .list_parts = lz_list_parts,
+};
+registry lz_registry = REGISTRY_INIT(&ops, &lz_host);
 
 usm_status lz_devices(usm_backend_device *list, size_t cap, size_t *count)
 {
-    usm_status status;
-
-    lz_registry_lock();
-    status = need_list();
-    if (!status) {
-        for (size_t i = 0; i < nroots && i < cap; i++)
-            list[i] = roots[i]->info;
-        *count = nroots;
-    }
-    lz_registry_unlock();
-    return status;
+    return registry_devices(&lz_registry, list, cap, count);
 }
 
 usm_status lz_devices_need(void)
 {
-    char       why[256] = "";
-    usm_status status;
+    usm_status status = registry_need(&lz_registry);
 
-    lz_registry_lock();
-    status = need_list();
-    if (!status && !lz_load(why, sizeof(why)))
-        status = lz_report(USM_E_NO_BACKEND, "there is no Level Zero loader to work with: %s", why);
-    else if (!status && !drivers)
+    if (status)
+        return status;
+    registry_lock(&lz_registry);
+    if (!lz_registry.drivers)
         status = lz_report(USM_E_NO_BACKEND, "there is no Level Zero driver to work with; "
                                              "USM_LOG=info says what was tried");
-    lz_registry_unlock();
+    registry_unlock(&lz_registry);
     return status;
 }
 
-usm_status lz_only_driver_devices(size_t *count, lz_device *const **list)
+/* Of all roots; 0 unless they have one driver. */
+static size_t count_of_only_driver(void)
 {
-    usm_status status   = USM_OK;
-    size_t     of_first = 0;
+    for (size_t i = 1; i < lz_registry.nroots; i++)
+        if (record_of(lz_registry.roots[i])->driver != record_of(lz_registry.roots[0])->driver)
+            return 0;
+    return lz_registry.nroots;
+}
 
-    lz_registry_lock();
-    while (of_first < nroots && roots[of_first]->driver == roots[0]->driver)
-        of_first++;
-    if (!nroots || of_first < nroots) {
-        status = lz_report(USM_E_INVALID,
-                           "Level Zero does not tell the devices of a context, and %s: name them",
-                           nroots ? "there are several drivers" : "no driver has a device");
-    } else {
-        *count = nroots;
-        *list  = roots;
-    }
-    lz_registry_unlock();
-    return status;
+usm_status lz_only_driver_devices(size_t *count, lz_device ***list)
+{
+    usm_status  status = USM_OK;
+    lz_device **copy   = NULL;
+    size_t      n;
+
+    registry_lock(&lz_registry);
+    n = count_of_only_driver();
+    if (n)
+        copy = lz_host->heap_alloc(n * sizeof(lz_device *));
+    for (size_t i = 0; copy && i < n; i++)
+        copy[i] = record_of(lz_registry.roots[i]);
+    if (!n)
+        status = lz_report(
+            USM_E_INVALID, "Level Zero does not tell the devices of a context, and %s: name them",
+            lz_registry.nroots ? "there are several drivers" : "no driver has a device");
+    registry_unlock(&lz_registry);
+    if (!status && !copy)
+        status = lz_no_memory();
+    if (status)
+        return status;
+    *count = n;
+    *list  = copy;
+    return USM_OK;
 }
 
 /* --- finding ---------------------------------------------------------------- */
 
 static lz_device *known(ze_device_handle_t native)
 {
-    for (lz_device *dev = devices; dev; dev = dev->next)
-        if (dev->native == native)
-            return dev;
+    for (registry_device *it = lz_registry.devices; it; it = it->next)
+        if (record_of(it)->native == native)
+            return record_of(it);
     return NULL;
 }
 
 /* Parts, their parts, and so on: what comes new stands before what was there. */
 static usm_status list_all_parts(void)
 {
-    const lz_device *first = NULL;
+    registry_device *first = NULL;
 
-    while (first != devices) {
-        const lz_device *done = first;
+    while (first != lz_registry.devices) {
+        const registry_device *done = first;
 
-        first = devices;
-        for (lz_device *dev = devices; dev != done; dev = dev->next) {
-            usm_status status = lz_device_need_parts(dev);
+        first = lz_registry.devices;
+        for (registry_device *dev = first; dev != done; dev = dev->next) {
+            usm_status status = registry_need_parts(&lz_registry, dev);
 
             if (status)
                 return status;
@@ -307,7 +236,8 @@ static usm_status list_all_parts(void)
 /* In the COMBINED hierarchy the card of a tile is asked for apart, and listed nowhere. */
 static usm_status adopt_card(ze_device_handle_t native, lz_device **out)
 {
-    for (lz_device *dev = devices; dev && lz.zeDeviceGetRootDevice; dev = dev->next) {
+    for (registry_device *it = lz_registry.devices; it && lz.zeDeviceGetRootDevice; it = it->next) {
+        lz_device         *dev  = record_of(it);
         ze_device_handle_t card = NULL;
         usm_status         status;
 
@@ -315,7 +245,7 @@ static usm_status adopt_card(ze_device_handle_t native, lz_device **out)
             continue;
         status = lz_device_new(dev->driver, native, NULL, out);
         if (!status)
-            lz_device_publish(*out);
+            registry_publish(&lz_registry, &(*out)->link);
         return status;
     }
     return USM_OK;
@@ -326,7 +256,7 @@ usm_status lz_device_find(ze_device_handle_t native, lz_device **out)
     lz_device *dev;
     usm_status status = USM_OK;
 
-    lz_registry_lock();
+    registry_lock(&lz_registry);
     dev = known(native);
     if (!dev)
         status = list_all_parts();
@@ -337,7 +267,7 @@ usm_status lz_device_find(ze_device_handle_t native, lz_device **out)
     if (!dev && !status)
         status = lz_report(USM_E_INVALID, "the handle is no ze_device_handle_t of this process's "
                                           "Level Zero drivers");
-    lz_registry_unlock();
+    registry_unlock(&lz_registry);
     if (!status)
         *out = dev;
     return status;

@@ -13,6 +13,7 @@
  *
  * Not here: checking counts and kinds against kernel_info (the core). */
 #include "../common/kinds.h"
+#include "../common/story.h"
 #include "program.h"
 #include "queue.h"
 
@@ -52,32 +53,12 @@ static void instance_delete(lz_instance *instance)
     lz_host->heap_free(instance);
 }
 
-/* From the list behind the few; NULL when it is empty. */
-static lz_instance *take_more(lz_kernel *kernel)
-{
-    lz_instance *instance;
-
-    pthread_mutex_lock(&kernel->lock);
-    instance = kernel->more;
-    if (instance)
-        kernel->more = instance->next;
-    pthread_mutex_unlock(&kernel->lock);
-    return instance;
-}
-
 /* The caller's alone until it is given back; holds a reference to the kernel. */
 static usm_status instance_take(lz_kernel *kernel, lz_instance **out)
 {
-    lz_instance *instance = NULL;
-    usm_status   status   = USM_OK;
+    lz_instance *instance = instances_take(&kernel->idle);
+    usm_status   status   = instance ? USM_OK : instance_new(kernel, &instance);
 
-    for (size_t i = 0; i < LZ_IDLE_INSTANCES && !instance; i++)
-        if (usm_load_relaxed(&kernel->idle[i]))
-            instance = usm_swap_acq_rel(&kernel->idle[i], NULL);
-    if (!instance)
-        instance = take_more(kernel);
-    if (!instance)
-        status = instance_new(kernel, &instance);
     if (status)
         return status;
     usm_ref_take(&kernel->refs);
@@ -85,32 +66,13 @@ static usm_status instance_take(lz_kernel *kernel, lz_instance **out)
     return USM_OK;
 }
 
-static bool put_idle(lz_instance *instance)
-{
-    for (size_t i = 0; i < LZ_IDLE_INSTANCES; i++) {
-        lz_instance *none = NULL;
-
-        if (!usm_load_relaxed(&instance->kernel->idle[i]) &&
-            usm_cas_acq_rel(&instance->kernel->idle[i], &none, instance))
-            return true;
-    }
-    return false;
-}
-
 static void kernel_free(lz_kernel *kernel)
 {
     lz_instance *instance;
 
-    for (size_t i = 0; i < LZ_IDLE_INSTANCES; i++) {
-        instance = usm_load_acquire(&kernel->idle[i]);
-        if (instance)
-            instance_delete(instance);
-    }
-    while ((instance = kernel->more) != NULL) {
-        kernel->more = instance->next;
+    while ((instance = instances_take(&kernel->idle)) != NULL)
         instance_delete(instance);
-    }
-    pthread_mutex_destroy(&kernel->lock);
+    instances_fini(&kernel->idle);
     lz_host->heap_free(kernel);
 }
 
@@ -128,12 +90,7 @@ void lz_instance_give_back(lz_instance *instance)
 {
     lz_kernel *kernel = instance->kernel;
 
-    if (!put_idle(instance)) {
-        pthread_mutex_lock(&kernel->lock);
-        instance->next = kernel->more;
-        kernel->more   = instance;
-        pthread_mutex_unlock(&kernel->lock);
-    }
+    instances_keep(&kernel->idle, &instance->link);
     kernel_unref(kernel);
 }
 
@@ -165,11 +122,12 @@ usm_status lz_kernel_create(void *program, const char *name, void **out)
         return lz_no_memory();
     kernel->program = p;
     memcpy(kernel->name, name, size);
-    pthread_mutex_init(&kernel->lock, NULL);
+    instances_init(&kernel->idle);
     status = instance_new(kernel, &first);
-    usm_store_release(&kernel->idle[0], first);
-    if (first)
+    if (first) {
         status = ask_properties(kernel, first);
+        instances_keep(&kernel->idle, &first->link);
+    }
     if (status) {
         kernel_free(kernel);
         return status;
@@ -215,12 +173,6 @@ static ze_result_t set_arg(ze_kernel_handle_t native, uint32_t index, const usm_
 static usm_status arg_failed(const lz_kernel *kernel, size_t index, const usm_arg *arg,
                              ze_result_t err)
 {
-    static const char *const kinds[] = {
-        [USM_ARG_NONE]    = "nothing",
-        [USM_ARG_POINTER] = "a pointer",
-        [USM_ARG_VALUE]   = "a value",
-        [USM_ARG_LOCAL]   = "local memory",
-    };
     usm_status status = native_to_status(err);
 
     if (status == USM_E_NO_MEMORY || status == USM_E_DEVICE_LOST)
@@ -228,7 +180,7 @@ static usm_status arg_failed(const lz_kernel *kernel, size_t index, const usm_ar
     return lz_report(USM_E_ARGUMENTS,
                      "argument %zu of kernel \"%s\" cannot be %s of %zu bytes (%s, 0x%x): compare "
                      "it with the kernel's declaration",
-                     index, kernel->name, kinds[arg->kind], arg->size, lz_error_name(err),
+                     index, kernel->name, story_arg(arg->kind), arg->size, lz_error_name(err),
                      (unsigned)err);
 }
 

@@ -374,7 +374,18 @@ static void slot_cancel(lz_slot *slot)
     slot->watch = NULL;
 }
 
-/* The command is in the stream: what it uses is kept from now on. */
+/* What is in the stream uses it from now on. */
+static void keep(lz_lane *lane, record *r, const lz_waits *waits, lz_slot *slot)
+{
+    r->nwaits = waits->n;
+    for (size_t i = 0; i < waits->n; i++)
+        r->waits[i] = lz_slot_ref(waits->slots[i]);
+    r->slot = slot ? lz_slot_ref(slot) : NULL;
+    usm_list_append(&lane->records, &r->link);
+    lane->nrecords++;
+}
+
+/* The command is in the stream. */
 static void enter(lz_lane *lane, const lz_command *cmd, const lz_waits *waits, lz_slot *slot,
                   record *r)
 {
@@ -382,16 +393,11 @@ static void enter(lz_lane *lane, const lz_command *cmd, const lz_waits *waits, l
     lane->since_event = slot ? 0 : lane->since_event + 1;
     lane->is_open     = !slot;
     if (r) {
-        r->nwaits = waits->n;
-        for (size_t i = 0; i < waits->n; i++)
-            r->waits[i] = lz_slot_ref(waits->slots[i]);
-        r->slot = slot ? lz_slot_ref(slot) : NULL;
+        keep(lane, r, waits, slot);
         if (cmd->type == LZ_LAUNCH) {
             r->kernel = cmd->as.launch.instance->kernel;
             usm_ref_take(&r->kernel->refs);
         }
-        usm_list_append(&lane->records, &r->link);
-        lane->nrecords++;
     }
     lz_slot_unref(lane->block);
     lane->block = NULL;
@@ -429,7 +435,9 @@ usm_status lz_lane_submit(lz_lane *lane, const lz_command *cmd, lz_waits *waits,
 err_record:
     if (slot)
         slot_cancel(slot);
-    if (r)
+    if (r && lane->is_torn) /* the part that is in the stream waits all the same */
+        keep(lane, r, waits, NULL);
+    else if (r)
         record_idle(lane, r);
 err_slot:
     lz_slot_unref(slot);
@@ -561,16 +569,11 @@ static void on_end(void *arg, usm_status status)
     lz_lane      *lane = arg;
     gate_context *ctx  = &lane->ctx->gate;
 
+    if (!lz_enter())
+        return;
     finish(lane, status);
     gate_context_unref(ctx);
-}
-
-/* Waits for the last command. */
-static usm_status sleep_on(lz_slot *slot)
-{
-    ze_result_t code = slot ? lz_slot_wait(slot) : ZE_RESULT_SUCCESS;
-
-    return code ? native_to_status(code) : USM_OK;
+    lz_leave();
 }
 
 /* No event marks the end, for want of memory: that passes. */
@@ -579,14 +582,18 @@ static void end_later(void *arg)
     const struct timespec pause  = {0, PAUSE_NS};
     lz_lane              *lane   = arg;
     lz_slot              *slot   = NULL;
-    usm_status            status = end_of(lane, &slot);
+    usm_status            status = USM_E_NO_MEMORY;
 
     for (int i = 0; i < MAX_ATTEMPTS && status && status != USM_E_DEVICE_LOST; i++) {
-        (void)nanosleep(&pause, NULL);
+        if (i)
+            (void)nanosleep(&pause, NULL);
+        if (!lz_enter())
+            return;
         status = end_of(lane, &slot);
+        lz_leave();
     }
-    if (!status)
-        status = sleep_on(slot);
+    if (!status && slot && !lz_slot_sleep(slot, &status))
+        return;
     lz_slot_unref(slot);
     on_end(lane, status);
 }
@@ -594,13 +601,17 @@ static void end_later(void *arg)
 /* Without a thread to be had this waits. */
 static void retire_later(lz_lane *lane, lz_slot *slot)
 {
-    gate_context *ctx = &lane->ctx->gate;
+    gate_context *ctx    = &lane->ctx->gate;
+    usm_status    status = USM_OK;
 
     gate_context_ref(ctx);
-    if (slot && lz_watch_add(lane->watch, ctx, slot, on_end, lane))
-        on_end(lane, sleep_on(slot));
-    else if (!slot && lz_host->os->thread(end_later, lane, "usm-lz-end"))
-        end_later(lane);
+    if (!slot) {
+        if (lz_host->os->thread(end_later, lane, "usm-lz-end"))
+            end_later(lane);
+        return;
+    }
+    if (lz_watch_add(lane->watch, ctx, slot, on_end, lane) && lz_slot_sleep(slot, &status))
+        on_end(lane, status);
 }
 
 void lz_lane_retire(lz_lane *lane)

@@ -14,6 +14,7 @@
 #define USM_BACKENDS_LEVEL_ZERO_H
 
 #include "../common/gate.h"
+#include "../common/registry.h"
 #include "base/inline/atomic.h"
 #include "base/inline/list.h"
 #include "compat.h"
@@ -126,7 +127,8 @@
     X(zesInit)                                                                                     \
     X(zesDriverGet)                                                                                \
     X(zesDeviceGet)                                                                                \
-    X(zesDriverGetDeviceByUuidExp)
+    X(zesDriverGetDeviceByUuidExp)                                                                 \
+    X(zelLoaderTranslateHandle)
 
 typedef struct lz_functions {
 #define LZ_MEMBER(name) __typeof__(&name) name;
@@ -158,11 +160,9 @@ usm_status lz_fail(ze_result_t code, const char *what);
 
 /* --- drivers and devices (device.c, describe.c, part.c, sysman.c) ----------- */
 
-typedef struct lz_driver lz_driver;
-typedef struct lz_device lz_device;
-
 /* Drivers and devices live as long as the process. */
-struct lz_driver {
+typedef struct lz_driver {
+    registry_driver    link; /* first                                                      */
     ze_driver_handle_t native;
     uint32_t           version; /* ZE_MAJOR_VERSION << 16 | minor, of its API              */
     bool               has_relaxed_limits; /* ZE_experimental_relaxed_allocation_limits    */
@@ -170,8 +170,7 @@ struct lz_driver {
     bool               has_in_order;       /* in-order command lists: API 1.7              */
     bool               has_pci;            /* ZE_extension_pci_properties                  */
     char               text[32];           /* its version, "1.3.24595"                     */
-    lz_driver         *next; /* guarded by the registry lock                               */
-};
+} lz_driver;
 
 /* Where sysman tells of a device's memory. */
 typedef struct lz_sysman {
@@ -181,7 +180,9 @@ typedef struct lz_sysman {
     uint32_t            part;
 } lz_sysman;
 
+typedef struct lz_device lz_device;
 struct lz_device {
+    registry_device link; /* first                                                          */
     /* fixed after create */
     ze_device_handle_t                   native;
     lz_driver                           *driver;
@@ -197,22 +198,21 @@ struct lz_device {
     /* atomic */
     _Atomic uint32_t next_queue; /* index for the next native queue                        */
     /* guarded by the registry lock */
-    lz_device  *next; /* of all devices known                                              */
-    lz_device **parts;
-    lz_sysman   sysman;
+    lz_sysman sysman;
 };
+
+extern registry lz_registry;
 
 /* Fills dev->info and the rest that is asked of the driver (native, driver, parent are set).
  * USM_E_NOT_SUPPORTED: a device that is no use to us. */
 usm_status lz_device_describe(lz_device *dev);
 /* What is asked of a driver (native is set). */
 usm_status lz_driver_describe(lz_driver *driver);
-/* A record, not yet published; lock held for the second. */
+/* A record, not yet published. */
 usm_status lz_device_new(lz_driver *driver, ze_device_handle_t native, lz_device *parent,
                          lz_device **dev);
-void       lz_device_publish(lz_device *dev);
-/* Fills dev->parts where the device has some.  Lock held. */
-usm_status lz_device_need_parts(lz_device *dev);
+/* The registry's list_parts. */
+usm_status lz_list_parts(registry_device *dev, registry_found *found);
 usm_status lz_devices(usm_backend_device *list, size_t cap, size_t *count);
 usm_status lz_sub_devices(void *dev, usm_backend_device *list, size_t cap, size_t *count);
 usm_status lz_device_memory(void *dev, uint64_t *total, uint64_t *free);
@@ -221,10 +221,9 @@ usm_status lz_can_access_peer(void *dev, void *peer, bool *can);
 usm_status lz_device_find(ze_device_handle_t native, lz_device **dev);
 /* Loads and lists if that was not done; USM_E_NO_BACKEND without a loader or driver. */
 usm_status lz_devices_need(void);
-/* The root devices, where there is only one driver; USM_E_INVALID else.  They stay. */
-usm_status lz_only_driver_devices(size_t *count, lz_device *const **list);
-void       lz_registry_lock(void);
-void       lz_registry_unlock(void);
+/* The root devices, where there is only one driver; USM_E_INVALID else.  A copy on the
+ * host heap. */
+usm_status lz_only_driver_devices(size_t *count, lz_device ***list);
 
 /* --- contexts and memory (context.c, memory.c, ipc.c, vmem.c) ---------------- */
 

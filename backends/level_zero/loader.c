@@ -1,31 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* Finds libze_loader.so.1 and its functions, at the first use and not before, and initialises the
- * drivers behind it.
- *
- * The loader is never linked, and one that the process has already is taken first (RTLD_NOLOAD):
- * a SYCL runtime brings its own, and two of them in a process initialise every driver twice.
+/* Names the functions of libze_loader.so.1, which is opened at the first use and not before
+ * (../common/library.c), and initialises the drivers behind it.
  *
  * zeInit is always checked: the loaders 1.8 and 1.20 list drivers although it failed, and calls
  * into those crash later.
  *
  * Not here: what the functions are used for.  Called by device.c. */
+#include "../common/library.h"
 #include "level_zero.h"
-
-#include <dlfcn.h>
-#include <stdio.h>
-#include <string.h>
-
-#define LIBRARY "libze_loader.so.1"
 
 lz_functions lz;
 
-typedef struct symbol {
-    const char *name;
-    size_t      offset;
-    bool        is_required;
-} symbol;
-
-static const symbol functions[] = {
+static const library_function functions[] = {
 #define REQUIRED(name) {#name, offsetof(lz_functions, name), true},
 #define OPTIONAL(name) {#name, offsetof(lz_functions, name), false},
     LZ_REQUIRED(REQUIRED) LZ_OPTIONAL(OPTIONAL) LZ_LATER(OPTIONAL)
@@ -33,49 +19,16 @@ static const symbol functions[] = {
 #undef OPTIONAL
 };
 
-/* The first required function that is missing, or NULL.  A data pointer becomes a function pointer:
- * POSIX has it so, C has it not. */
-static const char *fill(void *library)
-{
-    for (size_t i = 0; i < sizeof(functions) / sizeof(functions[0]); i++) {
-        void *address = dlsym(library, functions[i].name);
-
-        if (!address && functions[i].is_required)
-            return functions[i].name;
-        memcpy((char *)&lz + functions[i].offset, &address, sizeof(address));
-    }
-    return NULL;
-}
-
-static void *open_library(void)
-{
-    void *library = dlopen(LIBRARY, RTLD_NOW | RTLD_LOCAL | RTLD_NOLOAD);
-
-    return library ? library : dlopen(LIBRARY, RTLD_NOW | RTLD_LOCAL);
-}
-
 bool lz_load(char *why, size_t why_size)
 {
-    static void *library; /* never closed: drivers leave threads behind */
-    const char  *missing;
+    static library loader = {"libze_loader.so.1",
+                             "Level Zero 1.0",
+                             functions,
+                             sizeof(functions) / sizeof(functions[0]),
+                             &lz,
+                             NULL};
 
-    if (library)
-        return true;
-    library = open_library();
-    if (!library) {
-        const char *text =
-            dlerror(); /* NOLINT(concurrency-mt-unsafe): glibc keeps one per thread */
-
-        snprintf(why, why_size, "%s", text ? text : "cannot open " LIBRARY);
-        return false;
-    }
-    missing = fill(library);
-    if (!missing)
-        return true;
-    snprintf(why, why_size, LIBRARY " lacks %s, which Level Zero has had since 1.0", missing);
-    dlclose(library);
-    library = NULL;
-    return false;
+    return library_load(&loader, why, why_size);
 }
 
 /* --- drivers ------------------------------------------------------------------ */

@@ -5,8 +5,6 @@
  * USM_TRANSFER it is destroyed with ours, but only when taking it over succeeded. */
 #include "level_zero.h"
 
-#include <string.h>
-
 /* The records of what was asked for, which has to be of one driver. */
 static usm_status find_devices(size_t n, void *const *wanted, lz_device **found)
 {
@@ -40,27 +38,22 @@ static usm_status check_context(ze_context_handle_t native)
 static usm_status choose_devices(size_t ndevices, void *const *devices, size_t *n,
                                  lz_device ***found)
 {
-    lz_device *const *all    = NULL;
-    usm_status        status = USM_OK;
-    lz_device       **list;
+    usm_status  status;
+    lz_device **list;
 
-    *n = ndevices;
     if (!ndevices)
-        status = lz_only_driver_devices(n, &all);
-    if (status)
-        return status;
-    list = lz_host->heap_alloc(*n * sizeof(lz_device *));
+        return lz_only_driver_devices(n, found);
+    list = lz_host->heap_alloc(ndevices * sizeof(lz_device *));
     if (!list)
         return lz_no_memory();
-    if (all)
-        memcpy(list, all, *n * sizeof(lz_device *));
-    else
-        status = find_devices(ndevices, devices, list);
-    if (status)
+    status = find_devices(ndevices, devices, list);
+    if (status) {
         lz_host->heap_free(list);
-    else
-        *found = list;
-    return status;
+        return status;
+    }
+    *n     = ndevices;
+    *found = list;
+    return USM_OK;
 }
 
 usm_status lz_context_from_native(void *native, size_t ndevices, void *const *devices,

@@ -7,26 +7,7 @@
  * device.c. */
 #include "level_zero.h"
 
-/* Lock held.  All records or none. */
-static usm_status describe_parts(lz_device *dev, const ze_device_handle_t *list, lz_device **parts)
-{
-    size_t     n = dev->info.sub_devices;
-    usm_status status;
-
-    for (size_t i = 0; i < n; i++) {
-        status = lz_device_new(dev->driver, list[i], dev, &parts[i]);
-        if (!status)
-            continue;
-        while (i)
-            lz_host->heap_free(parts[--i]);
-        return status;
-    }
-    for (size_t i = 0; i < n; i++)
-        lz_device_publish(parts[i]);
-    return USM_OK;
-}
-
-static usm_status list_parts(lz_device *dev, ze_device_handle_t *list, lz_device **parts)
+static usm_status ask_parts(lz_device *dev, ze_device_handle_t *list)
 {
     uint32_t    n   = dev->info.sub_devices;
     ze_result_t err = lz.zeDeviceGetSubDevices(dev->native, &n, list);
@@ -36,41 +17,31 @@ static usm_status list_parts(lz_device *dev, ze_device_handle_t *list, lz_device
     if (n != dev->info.sub_devices)
         return lz_report(USM_E_DEVICE, "'%s' had %u sub-devices and now lists %u", dev->info.name,
                          (unsigned)dev->info.sub_devices, (unsigned)n);
-    return describe_parts(dev, list, parts);
+    return USM_OK;
 }
 
-usm_status lz_device_need_parts(lz_device *dev)
+usm_status lz_list_parts(registry_device *link, registry_found *found)
 {
-    size_t              n = dev->info.sub_devices;
-    ze_device_handle_t *list;
-    lz_device         **parts;
+    lz_device          *dev  = (lz_device *)link;
+    size_t              n    = dev->info.sub_devices;
+    ze_device_handle_t *list = lz_host->heap_alloc(n * sizeof(ze_device_handle_t));
     usm_status          status;
 
-    if (dev->parts || !n)
-        return USM_OK;
-    list   = lz_host->heap_alloc(n * sizeof(ze_device_handle_t));
-    parts  = lz_host->heap_alloc(n * sizeof(lz_device *));
-    status = list && parts ? list_parts(dev, list, parts) : lz_no_memory();
+    if (!list)
+        return lz_no_memory();
+    status = ask_parts(dev, list);
+    for (size_t i = 0; !status && i < n; i++) {
+        lz_device *part = NULL;
+
+        status = lz_device_new(dev->driver, list[i], dev, &part);
+        if (!status)
+            status = registry_add_device(found, &part->link);
+    }
     lz_host->heap_free(list);
-    if (status)
-        lz_host->heap_free(parts);
-    else
-        dev->parts = parts;
     return status;
 }
 
 usm_status lz_sub_devices(void *dev, usm_backend_device *list, size_t cap, size_t *count)
 {
-    lz_device *d = dev;
-    usm_status status;
-
-    lz_registry_lock();
-    status = lz_device_need_parts(d);
-    if (!status) {
-        for (size_t i = 0; i < d->info.sub_devices && i < cap; i++)
-            list[i] = d->parts[i]->info;
-        *count = d->info.sub_devices;
-    }
-    lz_registry_unlock();
-    return status;
+    return registry_sub_devices(&lz_registry, dev, list, cap, count);
 }

@@ -14,9 +14,11 @@
 
 #include <time.h>
 
-#define POOL_EVENTS  64
-#define MAX_ATTEMPTS 10
-#define PAUSE_NS     1000000
+#define POOL_EVENTS 64
+#define ATTEMPTS    10
+#define PAUSE_NS    1000000
+#define SLICE_NS    100000000
+#define MAX_BAD     500 /* slices without an answer, when nobody waits for it           */
 
 typedef struct pool {
     struct pool           *next;
@@ -256,20 +258,50 @@ ze_result_t lz_slot_query(lz_slot *slot)
 
 /* A driver that is out of memory may be unable to wait for a moment: who waits would take the
  * command for ended, or for failed. */
-ze_result_t lz_slot_wait(lz_slot *slot)
+static ze_result_t wait_for(lz_slot *slot, uint64_t timeout_ns, int attempts)
 {
-    const struct timespec pause    = {0, PAUSE_NS};
-    int                   attempts = 0, end = usm_load_acquire(&slot->end);
+    const struct timespec pause = {0, PAUSE_NS};
+    int                   end   = usm_load_acquire(&slot->end);
     ze_result_t           code;
 
     if (end != LZ_RUNNING)
         return end == LZ_DONE ? ZE_RESULT_SUCCESS : ZE_RESULT_ERROR_DEVICE_LOST;
     for (;;) {
-        code = lz.zeEventHostSynchronize(slot->native, UINT64_MAX);
-        if (!code || code == ZE_RESULT_ERROR_DEVICE_LOST || ++attempts == MAX_ATTEMPTS)
+        code = lz.zeEventHostSynchronize(slot->native, timeout_ns);
+        if (!code || code == ZE_RESULT_NOT_READY || code == ZE_RESULT_ERROR_DEVICE_LOST ||
+            --attempts <= 0)
             return note_end(slot, code);
         (void)nanosleep(&pause, NULL);
     }
+}
+
+ze_result_t lz_slot_wait(lz_slot *slot)
+{
+    ze_result_t code;
+
+    do
+        code = wait_for(slot, UINT64_MAX, ATTEMPTS);
+    while (code == ZE_RESULT_NOT_READY); /* a driver may come back early */
+    return code;
+}
+
+/* In slices: not to see whether the command has ended, which the driver wakes us for, but to be out
+ * of the driver when the process ends. */
+bool lz_slot_sleep(lz_slot *slot, usm_status *status)
+{
+    ze_result_t code = ZE_RESULT_NOT_READY;
+    int         bad  = 0;
+
+    while (code == ZE_RESULT_NOT_READY || (code && bad++ < MAX_BAD)) {
+        if (!lz_enter())
+            return false;
+        code = wait_for(slot, SLICE_NS, ATTEMPTS);
+        lz_leave();
+        if (code == ZE_RESULT_ERROR_DEVICE_LOST)
+            break;
+    }
+    *status = code ? native_to_status(code) : USM_OK;
+    return true;
 }
 
 void lz_slot_signal(lz_slot *slot)

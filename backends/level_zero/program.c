@@ -77,6 +77,10 @@ static char *log_text(ze_module_build_log_handle_t log)
     return text;
 }
 
+#define NO_LOG                                                                                     \
+    "there is no log (with several drivers the loader hands none out: name one in "                \
+    "ZE_ENABLE_ALT_DRIVERS)"
+
 /* The first line that speaks of an error, else the first line. */
 static usm_status build_failed(ze_result_t err, const lz_program *program, usm_image_type type,
                                const char *log)
@@ -91,10 +95,20 @@ static usm_status build_failed(ze_result_t err, const lz_program *program, usm_i
     while (line && line > log && line[-1] != '\n')
         line--;
     if (!line)
-        line = log ? log + strspn(log, BLANKS) : "it left no log";
+        line = log ? log + strspn(log, BLANKS) : NO_LOG;
     return lz_report(USM_E_BUILD, "the program does not build for '%s' (%s, 0x%x): %.*s",
                      program->dev->info.name, lz_error_name(err), (unsigned)err,
                      (int)strcspn(line, "\r\n"), line);
+}
+
+/* A loader that stands between program and drivers gives the log of a module that failed as the
+ * driver's own handle, and crashes when that comes back (1.8.12 and 1.20.6): it is left alone. */
+static bool is_log_readable(const lz_program *program, ze_result_t err)
+{
+    void *handle = program->dev->native, *behind = handle;
+
+    return !err || !lz.zelLoaderTranslateHandle ||
+           lz.zelLoaderTranslateHandle(LZ_HANDLE_DEVICE, handle, &behind) || behind == handle;
 }
 
 static usm_status build(lz_program *program, const usm_image *raw, const char *flags, char **log)
@@ -110,10 +124,11 @@ static usm_status build(lz_program *program, const usm_image *raw, const char *f
     };
     ze_result_t err    = lz.zeModuleCreate(program->ctx->native, program->dev->native, &desc,
                                            &program->native, &native_log);
-    char       *text   = log_text(native_log);
+    bool        reads  = is_log_readable(program, err);
+    char       *text   = reads ? log_text(native_log) : NULL;
     usm_status  status = err ? build_failed(err, program, raw->type, text) : USM_OK;
 
-    if (native_log)
+    if (native_log && reads)
         (void)lz.zeModuleBuildLogDestroy(native_log);
     if (text && log)
         *log = text;

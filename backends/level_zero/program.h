@@ -4,6 +4,7 @@
 #ifndef USM_BACKENDS_LEVEL_ZERO_PROGRAM_H
 #define USM_BACKENDS_LEVEL_ZERO_PROGRAM_H
 
+#include "../common/instances.h"
 #include "level_zero.h"
 
 typedef struct lz_program {
@@ -15,38 +16,29 @@ typedef struct lz_program {
     _Atomic size_t     refs; /* the core's, and one of each kernel                           */
 } lz_program;
 
-/* A kernel keeps its native kernels, so that threads that launch it at once have no arguments in
- * common (a ze_kernel's arguments are its state): a few where no lock is needed, the rest in a
- * list. They live as long as the kernel, because one must not be destroyed while its launches run.
- */
-#define LZ_IDLE_INSTANCES 8
-
-typedef struct lz_instance lz_instance;
+/* A kernel keeps all its native kernels: one must not be destroyed while its launches run. */
 typedef struct lz_kernel {
     /* fixed after create */
     lz_program *program;
     uint32_t    nargs;
     uint32_t    required[3]; /* its work-groups must have that size; 0: any                  */
     /* atomic */
-    _Atomic size_t         refs; /* the core's, of each busy instance, of lanes' launches     */
-    _Atomic(lz_instance *) idle[LZ_IDLE_INSTANCES];
-    /* guarded by lock */
-    pthread_mutex_t lock;
-    lz_instance    *more; /* idle, too */
-    char            name[];
+    _Atomic size_t refs; /* the core's, of each busy instance, of lanes' launches            */
+    instances      idle;
+    char           name[];
 } lz_kernel;
 
 /* What is set in the native kernel stands beside it, and is set again only when it differs. */
-struct lz_instance {
+typedef struct lz_instance {
+    instance_link      link; /* first */
     ze_kernel_handle_t native;
     lz_kernel         *kernel;
-    lz_instance       *next;     /* in kernel->more                                      */
     uint32_t           indirect; /* ze_kernel_indirect_access_flags_t                    */
     uint32_t           group[3]; /* 0: not set yet                                       */
     uint32_t           offset[3];
     size_t             asked_for[3]; /* the global size that `suggested` is the driver's word on */
     uint32_t           suggested[3];
-};
+} lz_instance;
 
 /* After the launch was appended (Level Zero takes the arguments then), or given up.  The lane takes
  * a reference to the kernel before, until the launch ended: see kernel.c. */

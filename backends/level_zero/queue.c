@@ -22,8 +22,11 @@ static void queue_free(gate_queue *gate)
 {
     lz_queue *q = (lz_queue *)gate;
 
+    if (!lz_enter()) /* a thread of the core gives the last queues back while the process ends */
+        return;
     for (uint32_t i = 0; i < q->nlanes; i++)
         lz_lane_retire(q->lanes[i]);
+    lz_leave();
     lz_host->heap_free(q);
 }
 

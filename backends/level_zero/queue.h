@@ -13,7 +13,7 @@
  * the pools'.
  *
  * Included by queue.c, submit.c, lane.c, command.c, event.c, pool.c, times.c, watch.c,
- * queue_native.c, kernel.c and context.c. */
+ * exit.c, queue_native.c, kernel.c and context.c. */
 #ifndef USM_BACKENDS_LEVEL_ZERO_QUEUE_H
 #define USM_BACKENDS_LEVEL_ZERO_QUEUE_H
 
@@ -124,6 +124,9 @@ void       lz_slot_unref(lz_slot *slot); /* NULL is fine */
 /* SUCCESS, NOT_READY, DEVICE_LOST, or what went wrong in asking. */
 ze_result_t lz_slot_query(lz_slot *slot);
 ze_result_t lz_slot_wait(lz_slot *slot);
+/* On a thread of libusm: false when the process ends before the slot; then the thread returns at
+ * once, whatever it holds. */
+bool lz_slot_sleep(lz_slot *slot, usm_status *status);
 /* Whatever the driver says from now on, its device is lost. */
 void lz_slot_lose(lz_slot *slot);
 /* By the host, as an event of nobody's command (a shadow). */
@@ -144,6 +147,15 @@ typedef struct lz_timeline {
 /* The timer says `ticks`, the host's clock now_ns. */
 void lz_timeline_go_on(lz_timeline *t, const lz_device *dev, uint64_t ticks, uint64_t now_ns);
 void lz_times_of(const lz_slot *slot, const ze_kernel_timestamp_result_t *t, usm_profiling *times);
+
+/* --- the end of the process (exit.c) ------------------------------------------------------- */
+
+/* Before there are such threads, and with the driver in use. */
+void lz_exit_prepare(void);
+/* Around what calls the driver on a thread that may be libusm's.  False: the process ends, and the
+ * driver must be left alone. */
+bool lz_enter(void);
+void lz_leave(void);
 
 /* --- who is told (watch.c) --------------------------------------------------------- */
 

@@ -3,6 +3,8 @@
  * Called by every file of the backend. */
 #include "level_zero.h"
 
+#include "../common/story.h"
+
 /* X(code, its number, status): what is not here is USM_E_DEVICE.  Numbers, because some are later
  * than the oldest headers. */
 #define CODES(X)                                                                                   \
@@ -86,23 +88,12 @@ const char *lz_error_name(ze_result_t code)
     }
 }
 
-static const char *remedy(usm_status status)
-{
-    if (status == USM_E_NO_MEMORY)
-        return "; free memory or ask for less";
-    if (status == USM_E_DEVICE_LOST)
-        return "; the device must be reset and the program started again";
-    if (status == USM_E_DEVICE)
-        return "; see the driver's own log";
-    return "";
-}
-
 usm_status lz_fail(ze_result_t code, const char *what)
 {
     usm_status status = native_to_status(code);
 
     return lz_report(status, "%s failed: %s (0x%x)%s", what, lz_error_name(code), (unsigned)code,
-                     remedy(status));
+                     story_remedy(status));
 }
 
 usm_status lz_free_status(ze_result_t code, const char *what)

@@ -42,8 +42,14 @@ static void waits_fini(lz_waits *w)
     lz_host->heap_free(w->natives);
 }
 
-/* What is still to be waited for.  False when one is lost: it would never be signalled.  An event
- * of the only lane is left to the lane's order without asking the driver. */
+/* Left to the lane's order without asking the driver.  What is lost may be of a lane that is gone,
+ * and another lies where that was. */
+static bool is_in_lane(lz_slot *slot, const lz_lane *only)
+{
+    return only && slot->lane == only && usm_load_acquire(&slot->end) != LZ_LOST;
+}
+
+/* What is still to be waited for.  False when one is lost: it would never be signalled. */
 static bool waits_fill(lz_waits *w, const lz_lane *only, size_t ndeps, gate_event *const *deps)
 {
     bool is_well = true;
@@ -52,7 +58,7 @@ static bool waits_fill(lz_waits *w, const lz_lane *only, size_t ndeps, gate_even
         lz_slot    *slot = ((lz_event *)deps[i])->slot;
         ze_result_t code;
 
-        if (gate_event_state(deps[i]) != GATE_NATIVE || (only && slot->lane == only))
+        if (gate_event_state(deps[i]) != GATE_NATIVE || is_in_lane(slot, only))
             continue;
         code = lz_slot_query(slot);
         if (code == ZE_RESULT_ERROR_DEVICE_LOST)

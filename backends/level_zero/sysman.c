@@ -104,7 +104,7 @@ static lz_sysman need_sysman(lz_device *dev)
 {
     lz_sysman found;
 
-    lz_registry_lock();
+    registry_lock(&lz_registry);
     if (!dev->sysman.is_asked) {
         if (is_in_core())
             found_at(dev, (zes_device_handle_t)root_of(dev)->native);
@@ -113,7 +113,7 @@ static lz_sysman need_sysman(lz_device *dev)
         dev->sysman.is_asked = true;
     }
     found = dev->sysman;
-    lz_registry_unlock();
+    registry_unlock(&lz_registry);
     return found;
 }
 

@@ -8,9 +8,8 @@
  * nobody learns of a short command only after a long one.  Threads are started when first needed,
  * idle for a while, and go.
  *
- * A thread gives back what it holds, which may call the driver (the context may go), before it
- * tells: a program that has been told of all it waits for may exit, and no thread of ours is in the
- * driver then.
+ * A thread gives back what it holds before it tells: who has been told may exit.  What happens to
+ * threads at the end of the process: exit.c.
  *
  * The end of a lane that was given up with work in flight is such a notice, too (lane.c).
  *
@@ -18,9 +17,9 @@
 #include "queue.h"
 
 #include <time.h>
+#include <unistd.h>
 
 #define IDLE_SECONDS 1
-#define MAX_ATTEMPTS 500 /* of a driver that cannot wait, about 10 ms each               */
 
 typedef struct notice {
     usm_list              link;
@@ -57,6 +56,7 @@ usm_status lz_watch_create(lz_watch **out)
 
     if (!w)
         return lz_no_memory();
+    lz_exit_prepare();
     pthread_condattr_init(&attributes);
     pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
     pthread_cond_init(&w->changed, &attributes);
@@ -116,51 +116,56 @@ static notice *next_notice(lz_watch *w)
     return it ? usm_container_of(it, notice, link) : NULL;
 }
 
-/* A driver that is out of memory may be unable to wait, and that is not the command's failure. */
-static usm_status sleep_on(lz_slot *slot)
-{
-    ze_result_t code = lz_slot_wait(slot);
-
-    for (int i = 0; i < MAX_ATTEMPTS && code && code != ZE_RESULT_ERROR_DEVICE_LOST; i++)
-        code = lz_slot_wait(slot); /* which pauses */
-    return code ? native_to_status(code) : USM_OK;
-}
-
-static void tell(notice *n, usm_status status)
+/* False when the process ends. */
+static bool tell(notice *n, usm_status status)
 {
     usm_backend_notify_fn fn  = n->fn;
     void                 *arg = n->arg;
     gate_context         *ctx = n->ctx;
 
+    if (!lz_enter())
+        return false;
     lz_slot_unref(n->slot);
     lz_host->heap_free(n);
     gate_context_unref(ctx);
+    lz_leave();
     fn(arg, status);
+    return true;
+}
+
+/* Lock held, but not while it sleeps and tells.  False when the process ends. */
+static bool serve(lz_watch *w, notice *n)
+{
+    sleeper    me     = {.number = n->slot->number};
+    usm_status status = USM_OK;
+    bool       goes_on;
+
+    w->nfree--;
+    usm_list_append(&w->sleepers, &me.link);
+    pthread_mutex_unlock(&w->lock);
+    goes_on = lz_slot_sleep(n->slot, &status);
+    pthread_mutex_lock(&w->lock);
+    usm_list_remove(&me.link);
+    w->nfree++;
+    pthread_mutex_unlock(&w->lock);
+    goes_on = goes_on && tell(n, status);
+    pthread_mutex_lock(&w->lock);
+    return goes_on;
 }
 
 static void watch_thread(void *arg)
 {
     lz_watch *w = arg;
     notice   *n;
+    bool      goes_on = true;
 
     pthread_mutex_lock(&w->lock);
-    while ((n = next_notice(w))) {
-        sleeper    me = {.number = n->slot->number};
-        usm_status status;
-
-        w->nfree--;
-        usm_list_append(&w->sleepers, &me.link);
-        pthread_mutex_unlock(&w->lock);
-        status = sleep_on(n->slot);
-        pthread_mutex_lock(&w->lock);
-        usm_list_remove(&me.link);
-        w->nfree++;
-        pthread_mutex_unlock(&w->lock);
-        tell(n, status);
-        pthread_mutex_lock(&w->lock);
-    }
+    while (goes_on && (n = next_notice(w)))
+        goes_on = serve(w, n);
     w->nfree--;
     pthread_mutex_unlock(&w->lock);
+    while (!goes_on)
+        (void)pause(); /* what it holds stays in sight of leak checkers */
     lz_watch_unref(w);
 }
 

@@ -1,35 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* The registry: platforms and devices the process has met, each with one record
- * that lives as long as the process, so that a native device always has the
- * same handle.  Not here: what a device can (describe.c), its parts (part.c).
+/* Platforms and devices as the registry lists them (../common/registry.c), and
+ * finding the record of a native device.  Not here: what a device can
+ * (describe.c), its parts (part.c).
  *
  * Roots are numbered platform by platform in the loader's order, in the order of
- * each driver; records that come later (parts, devices of foreign contexts) are
- * known to the registry but not numbered. */
+ * each driver; devices of foreign contexts are known, but not numbered. */
 #include "opencl.h"
 
 #include <stdio.h>
-#include <string.h>
 
 #define OCL_MAX_PLATFORMS 64
-
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-/* guarded by lock */
-static bool          is_listed;
-static ocl_platform *platforms;
-static ocl_device   *devices; /* every record                    */
-static ocl_device  **roots;   /* those devices() gives, in order */
-static size_t        nroots;
-
-void ocl_registry_lock(void)
-{
-    pthread_mutex_lock(&lock);
-}
-
-void ocl_registry_unlock(void)
-{
-    pthread_mutex_unlock(&lock);
-}
 
 static unsigned parse_version(const char *text)
 {
@@ -70,10 +50,11 @@ usm_status ocl_device_new(ocl_platform *platform, cl_device_id id, ocl_device *p
 
     if (!dev)
         return ocl_no_memory();
-    dev->id       = id;
-    dev->platform = platform;
-    dev->parent   = parent;
-    status        = ocl_device_describe(dev);
+    dev->link.info = &dev->info;
+    dev->id        = id;
+    dev->platform  = platform;
+    dev->parent    = parent;
+    status         = ocl_device_describe(dev);
     if (status) {
         ocl_host->heap_free(dev);
         return status;
@@ -82,70 +63,21 @@ usm_status ocl_device_new(ocl_platform *platform, cl_device_id id, ocl_device *p
     return USM_OK;
 }
 
-void ocl_device_publish(ocl_device *dev)
-{
-    dev->next = devices;
-    devices   = dev;
-}
-
 /* --- listing --------------------------------------------------------------- */
 
-/* What one listing found; published as a whole or given back as a whole. */
-typedef struct listing {
-    ocl_platform *platforms, **last_platform;
-    ocl_device  **roots;
-    size_t        nroots;
-} listing;
-
-static void listing_undo(listing *l)
+/* A device that cannot describe itself is left out. */
+static usm_status list_device(registry_found *found, ocl_platform *p, cl_device_id id)
 {
-    while (l->platforms) {
-        ocl_platform *next = l->platforms->next;
+    ocl_device *dev    = NULL;
+    usm_status  status = ocl_device_new(p, id, NULL, &dev);
 
-        ocl_host->heap_free(l->platforms);
-        l->platforms = next;
-    }
-    for (size_t i = 0; i < l->nroots; i++)
-        ocl_host->heap_free(l->roots[i]);
-    ocl_host->heap_free(l->roots);
-}
-
-static void listing_publish(listing *l)
-{
-    *l->last_platform = platforms; /* those that foreign contexts brought, if any */
-    platforms         = l->platforms;
-    roots             = l->roots;
-    nroots            = l->nroots;
-    for (size_t i = 0; i < nroots; i++)
-        ocl_device_publish(roots[i]);
-    is_listed = true;
-}
-
-static usm_status append_roots(listing *l, const cl_device_id *ids, size_t n)
-{
-    ocl_device **grown = ocl_host->heap_alloc((l->nroots + n) * sizeof(ocl_device *));
-
-    if (!grown)
-        return ocl_no_memory();
-    if (l->nroots)
-        memcpy(grown, l->roots, l->nroots * sizeof(ocl_device *));
-    ocl_host->heap_free(l->roots);
-    l->roots = grown;
-    for (size_t i = 0; i < n; i++) {
-        ocl_platform *p      = usm_container_of(l->last_platform, ocl_platform, next);
-        ocl_device   *dev    = NULL;
-        usm_status    status = ocl_device_new(p, ids[i], NULL, &dev);
-
-        if (status == USM_E_NO_MEMORY)
-            return status;
-        if (!status) /* a device that cannot describe itself is left out */
-            l->roots[l->nroots++] = dev;
-    }
-    return USM_OK;
+    if (!status)
+        return registry_add_device(found, &dev->link);
+    return status == USM_E_NO_MEMORY ? status : USM_OK;
 }
 
 /* A driver that fails here is left out, with a line: the others still work. */
-static usm_status list_platform(listing *l, cl_platform_id id)
+static usm_status list_platform(registry_found *found, cl_platform_id id)
 {
     const cl_device_type types =
         CL_DEVICE_TYPE_CPU | CL_DEVICE_TYPE_GPU | CL_DEVICE_TYPE_ACCELERATOR;
@@ -156,10 +88,9 @@ static usm_status list_platform(listing *l, cl_platform_id id)
     cl_int        err;
 
     if (status)
-        return status;
-    *l->last_platform = p;
-    l->last_platform  = &p->next;
-    err               = cl.clGetDeviceIDs(id, types, 0, NULL, &n);
+        return status == USM_E_NO_MEMORY ? status : USM_OK;
+    registry_add_driver(found, &p->link);
+    err = cl.clGetDeviceIDs(id, types, 0, NULL, &n);
     if (err || !n) {
         ocl_host->log(USM_LOG_INFO, "OpenCL: the platform '%s' has no device (%s, %d)", p->name,
                       err ? ocl_error_name(err) : "none listed", (int)err);
@@ -168,18 +99,19 @@ static usm_status list_platform(listing *l, cl_platform_id id)
     ids = ocl_host->heap_alloc(n * sizeof(cl_device_id));
     if (!ids)
         return ocl_no_memory();
-    err    = cl.clGetDeviceIDs(id, types, n, ids, NULL);
-    status = err ? USM_OK : append_roots(l, ids, n);
+    err = cl.clGetDeviceIDs(id, types, n, ids, NULL);
+    for (cl_uint i = 0; !err && !status && i < n; i++)
+        status = list_device(found, p, ids[i]);
     ocl_host->heap_free(ids);
     return status;
 }
 
-static usm_status list_all(void)
+static usm_status list_all(registry_found *found)
 {
     cl_platform_id ids[OCL_MAX_PLATFORMS];
-    cl_uint        n   = 0;
-    cl_int         err = cl.clGetPlatformIDs(OCL_MAX_PLATFORMS, ids, &n);
-    listing        l   = {.last_platform = &l.platforms};
+    cl_uint        n      = 0;
+    cl_int         err    = cl.clGetPlatformIDs(OCL_MAX_PLATFORMS, ids, &n);
+    usm_status     status = USM_OK;
 
     if (err && native_to_status(err) == USM_E_NO_MEMORY)
         return ocl_fail(err, "clGetPlatformIDs");
@@ -188,60 +120,23 @@ static usm_status list_all(void)
                       "OpenCL: the loader finds no driver (%s, %d); install one (for "
                       "CPUs: pocl-opencl-icd) or correct OCL_ICD_VENDORS",
                       err ? ocl_error_name(err) : "none listed", (int)err);
-    for (cl_uint i = 0; !err && i < n && i < OCL_MAX_PLATFORMS; i++) {
-        usm_status status = list_platform(&l, ids[i]);
-
-        if (status == USM_E_NO_MEMORY) {
-            listing_undo(&l);
-            return status;
-        }
-    }
-    listing_publish(&l);
-    return USM_OK;
+    for (cl_uint i = 0; !err && !status && i < n && i < OCL_MAX_PLATFORMS; i++)
+        status = list_platform(found, ids[i]);
+    return status;
 }
 
-/* Lock held. Without a loader the list is empty, and is not looked for again. */
-static usm_status need_list(void)
-{
-    char why[256] = "";
-
-    if (is_listed)
-        return USM_OK;
-    if (ocl_load(why, sizeof(why)))
-        return list_all();
-    ocl_host->log(USM_LOG_INFO,
-                  "OpenCL: no loader: %s; install one (Debian: ocl-icd-libopencl1) and a driver",
-                  why);
-    is_listed = true;
-    return USM_OK;
-}
+static const registry_ops ops = {
+    .name       = "OpenCL",
+    .package    = "ocl-icd-libopencl1",
+    .load       = ocl_load,
+    .list       = list_all,
+    .list_parts = ocl_list_parts,
+};
+registry ocl_registry = REGISTRY_INIT(&ops, &ocl_host);
 
 usm_status ocl_devices(usm_backend_device *list, size_t cap, size_t *count)
 {
-    usm_status status;
-
-    ocl_registry_lock();
-    status = need_list();
-    if (!status) {
-        for (size_t i = 0; i < nroots && i < cap; i++)
-            list[i] = roots[i]->info;
-        *count = nroots;
-    }
-    ocl_registry_unlock();
-    return status;
-}
-
-usm_status ocl_devices_need(void)
-{
-    char       why[256] = "";
-    usm_status status;
-
-    ocl_registry_lock();
-    status = need_list();
-    if (!status && !ocl_load(why, sizeof(why)))
-        status = ocl_report(USM_E_NO_BACKEND, "there is no OpenCL loader to work with: %s", why);
-    ocl_registry_unlock();
-    return status;
+    return registry_devices(&ocl_registry, list, cap, count);
 }
 
 /* --- finding ---------------------------------------------------------------- */
@@ -250,16 +145,16 @@ static usm_status find_platform(cl_platform_id id, ocl_platform **out)
 {
     usm_status status;
 
-    for (ocl_platform *p = platforms; p; p = p->next)
-        if (p->id == id) {
-            *out = p;
+    for (registry_driver *it = ocl_registry.drivers; it; it = it->next)
+        if (((ocl_platform *)it)->id == id) {
+            *out = (ocl_platform *)it;
             return USM_OK;
         }
     status = platform_new(id, out);
     if (status)
         return status;
-    (*out)->next = platforms;
-    platforms    = *out;
+    (*out)->link.next    = ocl_registry.drivers;
+    ocl_registry.drivers = &(*out)->link;
     return USM_OK;
 }
 
@@ -279,7 +174,7 @@ static usm_status adopt(cl_device_id id, ocl_device **out)
     if (status)
         return status;
     cl.clRetainDevice(id);
-    ocl_device_publish(*out);
+    registry_publish(&ocl_registry, &(*out)->link);
     return USM_OK;
 }
 
@@ -287,14 +182,14 @@ usm_status ocl_device_find(cl_device_id id, ocl_device **out)
 {
     usm_status status = USM_OK;
 
-    ocl_registry_lock();
-    for (ocl_device *dev = devices; dev; dev = dev->next)
-        if (dev->id == id) {
-            *out = dev;
+    registry_lock(&ocl_registry);
+    for (registry_device *it = ocl_registry.devices; it; it = it->next)
+        if (((ocl_device *)it)->id == id) {
+            *out = (ocl_device *)it;
             goto done;
         }
     status = adopt(id, out);
 done:
-    ocl_registry_unlock();
+    registry_unlock(&ocl_registry);
     return status;
 }

@@ -9,6 +9,8 @@
  * Not here: checking counts and kinds against kernel_info (the core). */
 #include "opencl.h"
 
+#include "../common/story.h"
+
 #include <string.h>
 
 /* --- instances --------------------------------------------------------------------- */
@@ -44,48 +46,37 @@ static void instance_delete(ocl_instance *instance)
     ocl_host->heap_free(instance);
 }
 
+static void kernel_free(ocl_kernel *kernel)
+{
+    ocl_instance *instance;
+
+    while ((instance = instances_take(&kernel->idle)) != NULL)
+        instance_delete(instance);
+    instances_fini(&kernel->idle);
+    ocl_host->heap_free(kernel);
+}
+
 static void kernel_unref(ocl_kernel *kernel)
 {
+    ocl_program *program = kernel->program;
+
     if (!usm_ref_drop(&kernel->refs))
         return;
-    for (size_t i = 0; i < OCL_IDLE_INSTANCES; i++) {
-        ocl_instance *instance = usm_load_acquire(&kernel->idle[i]);
-
-        if (instance)
-            instance_delete(instance);
-    }
-    ocl_program_unref(kernel->program);
-    ocl_host->heap_free(kernel);
+    kernel_free(kernel);
+    ocl_program_unref(program);
 }
 
 /* The caller's alone until it is given back; holds a reference to the kernel. */
 static usm_status instance_take(ocl_kernel *kernel, ocl_instance **out)
 {
-    ocl_instance *instance = NULL;
-    usm_status    status   = USM_OK;
+    ocl_instance *instance = instances_take(&kernel->idle);
+    usm_status    status   = instance ? USM_OK : instance_new(kernel, &instance);
 
-    for (size_t i = 0; i < OCL_IDLE_INSTANCES && !instance; i++)
-        if (usm_load_relaxed(&kernel->idle[i]))
-            instance = usm_swap_acq_rel(&kernel->idle[i], NULL);
-    if (!instance)
-        status = instance_new(kernel, &instance);
     if (status)
         return status;
     usm_ref_take(&kernel->refs);
     *out = instance;
     return USM_OK;
-}
-
-static bool put_idle(ocl_instance *instance)
-{
-    for (size_t i = 0; i < OCL_IDLE_INSTANCES; i++) {
-        ocl_instance *none = NULL;
-
-        if (!usm_load_relaxed(&instance->kernel->idle[i]) &&
-            usm_cas_acq_rel(&instance->kernel->idle[i], &none, instance))
-            return true;
-    }
-    return false;
 }
 
 void ocl_instance_give_back(ocl_instance *instance)
@@ -94,7 +85,7 @@ void ocl_instance_give_back(ocl_instance *instance)
 
     /* A list of pointers cannot be taken back everywhere (NEO refuses an empty
      * one), and its blocks may be freed soon. */
-    if (instance->has_list || !put_idle(instance))
+    if (instance->has_list || !instances_put(&kernel->idle, &instance->link))
         instance_delete(instance);
     kernel_unref(kernel);
 }
@@ -113,13 +104,14 @@ usm_status ocl_kernel_create(void *program, const char *name, void **out)
         return ocl_no_memory();
     kernel->program = p;
     memcpy(kernel->name, name, size);
+    instances_init(&kernel->idle);
     status = instance_new(kernel, &first);
     if (status) {
-        ocl_host->heap_free(kernel);
+        kernel_free(kernel);
         return status;
     }
     usm_store_relaxed(&kernel->refs, 1);
-    usm_store_release(&kernel->idle[0], first);
+    instances_keep(&kernel->idle, &first->link);
     usm_ref_take(&p->refs);
     *out = kernel;
     return USM_OK;
@@ -173,12 +165,6 @@ static cl_int set_arg(const ocl_context *ctx, cl_kernel native, cl_uint index, c
 
 static usm_status arg_failed(const ocl_kernel *kernel, size_t index, const usm_arg *arg, cl_int err)
 {
-    static const char *const kinds[] = {
-        [USM_ARG_NONE]    = "nothing",
-        [USM_ARG_POINTER] = "a pointer",
-        [USM_ARG_VALUE]   = "a value",
-        [USM_ARG_LOCAL]   = "local memory",
-    };
     usm_status status = native_to_status(err);
 
     if (status == USM_E_NO_MEMORY)
@@ -186,7 +172,7 @@ static usm_status arg_failed(const ocl_kernel *kernel, size_t index, const usm_a
     return ocl_report(USM_E_ARGUMENTS,
                       "argument %zu of kernel \"%s\" cannot be %s of %zu bytes (%s, %d): "
                       "compare it with the kernel's declaration",
-                      index, kernel->name, kinds[arg->kind], arg->size, ocl_error_name(err),
+                      index, kernel->name, story_arg(arg->kind), arg->size, ocl_error_name(err),
                       (int)err);
 }
 

@@ -70,7 +70,7 @@ usm_status ocl_context_from_native(void *native, size_t ndevices, void *const *d
     ocl_device  **found  = NULL;
     ocl_context  *made   = NULL;
     size_t        nall   = 0, n;
-    usm_status    status = ocl_devices_need();
+    usm_status    status = registry_need(&ocl_registry);
 
     if (!status)
         status = context_ids(native, &all, &nall);

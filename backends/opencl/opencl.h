@@ -6,7 +6,7 @@
  * Nothing of OpenCL is linked: functions are called as `cl.clFlush(q)` through
  * a table that loader.c fills.
  *
- * Locks: ocl_registry_lock() before a context's `gate.lock`; the driver may be called
+ * Locks: the registry's before a context's `gate.lock`; the driver may be called
  * with either, nothing of the core is. */
 #ifndef USM_BACKENDS_OPENCL_H
 #define USM_BACKENDS_OPENCL_H
@@ -19,7 +19,9 @@
 #include <CL/cl_ext.h>
 
 #include "../common/gate.h"
+#include "../common/instances.h"
 #include "../common/kinds.h"
+#include "../common/registry.h"
 #include "base/inline/atomic.h"
 #include "base/inline/list.h"
 
@@ -137,19 +139,18 @@ typedef struct ocl_usm_caps {
     cl_bitfield host, device, shared, system;
 } ocl_usm_caps;
 
-typedef struct ocl_platform ocl_platform;
-typedef struct ocl_device   ocl_device;
-
 /* Platforms and devices live as long as the process. */
-struct ocl_platform {
-    cl_platform_id id;
-    char           name[128];
-    unsigned       version; /* 100 * major + minor                              */
-    ocl_extensions ext;
-    ocl_platform  *next; /* guarded by the registry lock                        */
-};
+typedef struct ocl_platform {
+    registry_driver link; /* first */
+    cl_platform_id  id;
+    char            name[128];
+    unsigned        version; /* 100 * major + minor                              */
+    ocl_extensions  ext;
+} ocl_platform;
 
+typedef struct ocl_device ocl_device;
 struct ocl_device {
+    registry_device link; /* first */
     /* fixed after create */
     cl_device_id       id;
     ocl_platform      *platform;
@@ -163,10 +164,9 @@ struct ocl_device {
     bool               needs_lanes; /* its out-of-order queues cannot be released */
     bool               has_amd_memory;
     usm_backend_device info;
-    /* guarded by the registry lock */
-    ocl_device  *next; /* of all devices known                                  */
-    ocl_device **parts;
 };
+
+extern registry ocl_registry;
 
 /* Fills dev->info and the rest that is asked of the driver. */
 usm_status ocl_device_describe(ocl_device *dev);
@@ -182,14 +182,11 @@ usm_status ocl_sub_devices(void *dev, usm_backend_device *list, size_t cap, size
 usm_status ocl_device_memory(void *dev, uint64_t *total, uint64_t *free);
 /* The record of a native device, made (and the device retained) when it is new. */
 usm_status ocl_device_find(cl_device_id id, ocl_device **dev);
-/* Loads and lists if that was not done; USM_E_NO_BACKEND without a loader. */
-usm_status ocl_devices_need(void);
-void       ocl_registry_lock(void);
-void       ocl_registry_unlock(void);
-/* A new record, not yet in the registry; lock held. `parent` may be NULL. */
+/* A new record, not yet in the registry. `parent` may be NULL. */
 usm_status ocl_device_new(ocl_platform *platform, cl_device_id id, ocl_device *parent,
                           ocl_device **dev);
-void       ocl_device_publish(ocl_device *dev);
+/* The registry's list_parts. */
+usm_status ocl_list_parts(registry_device *dev, registry_found *found);
 
 /* --- contexts and memory (context.c, memory.c) ---------------------------- */
 
@@ -251,24 +248,20 @@ typedef struct ocl_program {
     _Atomic size_t refs;  /* the core's, and one of each kernel */
 } ocl_program;
 
-/* A kernel keeps a few native kernels, so that threads that launch it at once
- * have no arguments in common (clSetKernelArg is not thread-safe) and no lock. */
-#define OCL_IDLE_INSTANCES 8
-
-typedef struct ocl_instance ocl_instance;
 typedef struct ocl_kernel {
-    ocl_program            *program;
-    _Atomic size_t          refs; /* the core's, and one of each busy instance */
-    _Atomic(ocl_instance *) idle[OCL_IDLE_INSTANCES];
-    char                    name[];
+    ocl_program   *program;
+    _Atomic size_t refs; /* the core's, and one of each busy instance */
+    instances      idle;
+    char           name[];
 } ocl_kernel;
 
-struct ocl_instance {
-    cl_kernel   native;
-    ocl_kernel *kernel;
-    uint32_t    indirect_kinds; /* as set in the native kernel */
-    bool        has_list;       /* of indirect pointers        */
-};
+typedef struct ocl_instance {
+    instance_link link; /* first */
+    cl_kernel     native;
+    ocl_kernel   *kernel;
+    uint32_t      indirect_kinds; /* as set in the native kernel */
+    bool          has_list;       /* of indirect pointers        */
+} ocl_instance;
 
 void ocl_program_unref(ocl_program *program);
 /* The driver's word on an argument; USM_ARG_NONE when it has none (kinds.c). */

@@ -65,74 +65,32 @@ size_t ocl_device_cut(const ocl_device *dev, cl_device_partition_property props[
     return n < 2 ? 0 : n;
 }
 
-/* Lock held. All records or none. */
-static usm_status describe_parts(ocl_device *dev, const cl_device_id *ids, ocl_device **parts)
-{
-    size_t     n = dev->info.sub_devices;
-    usm_status status;
-
-    for (size_t i = 0; i < n; i++) {
-        status = ocl_device_new(dev->platform, ids[i], dev, &parts[i]);
-        if (!status)
-            continue;
-        while (i)
-            ocl_host->heap_free(parts[--i]);
-        return status;
-    }
-    for (size_t i = 0; i < n; i++)
-        ocl_device_publish(parts[i]);
-    return USM_OK;
-}
-
-static usm_status cut(ocl_device *dev, cl_device_id *ids, ocl_device **parts)
+usm_status ocl_list_parts(registry_device *link, registry_found *found)
 {
     cl_device_partition_property props[4];
+    cl_device_id                 ids[MAX_PARTS];
+    ocl_device                  *dev = (ocl_device *)link;
     cl_uint                      n = dev->info.sub_devices, made = 0;
     cl_int                       err;
-    usm_status                   status;
+    usm_status                   status = USM_OK;
 
     (void)ocl_device_cut(dev, props);
     err = cl.clCreateSubDevices(dev->id, props, n, ids, &made);
     if (err || made != n)
         return ocl_fail(err ? err : CL_DEVICE_PARTITION_FAILED, "clCreateSubDevices");
-    status = describe_parts(dev, ids, parts);
+    for (cl_uint i = 0; !status && i < n; i++) {
+        ocl_device *part = NULL;
+
+        status = ocl_device_new(dev->platform, ids[i], dev, &part);
+        if (!status)
+            status = registry_add_device(found, &part->link);
+    }
     for (cl_uint i = 0; status && i < n; i++)
         cl.clReleaseDevice(ids[i]);
     return status;
 }
 
-/* Lock held. */
-static usm_status need_parts(ocl_device *dev)
-{
-    cl_device_id ids[MAX_PARTS];
-    ocl_device **parts;
-    usm_status   status;
-
-    if (dev->parts || !dev->info.sub_devices)
-        return USM_OK;
-    parts = ocl_host->heap_alloc(dev->info.sub_devices * sizeof(*parts));
-    if (!parts)
-        return ocl_no_memory();
-    status = cut(dev, ids, parts);
-    if (status)
-        ocl_host->heap_free(parts);
-    else
-        dev->parts = parts;
-    return status;
-}
-
 usm_status ocl_sub_devices(void *dev, usm_backend_device *list, size_t cap, size_t *count)
 {
-    ocl_device *d = dev;
-    usm_status  status;
-
-    ocl_registry_lock();
-    status = need_parts(d);
-    if (!status) {
-        for (size_t i = 0; i < d->info.sub_devices && i < cap; i++)
-            list[i] = d->parts[i]->info;
-        *count = d->info.sub_devices;
-    }
-    ocl_registry_unlock();
-    return status;
+    return registry_sub_devices(&ocl_registry, dev, list, cap, count);
 }

@@ -3,6 +3,8 @@
  * Called by every file of the backend. */
 #include "opencl.h"
 
+#include "../common/story.h"
+
 /* Of drivers, in no header everybody has. */
 #define CL_CONTEXT_TERMINATED (-1121) /* cl_khr_terminate_context            */
 #define CL_NV_ILLEGAL_ACCESS  (-9999) /* NVIDIA: a kernel's bad pointer      */
@@ -96,21 +98,10 @@ usm_status ocl_execution_status(cl_int code)
     return code == -1 ? USM_E_DEPENDENCY : native_to_status(code);
 }
 
-static const char *remedy(usm_status status)
-{
-    if (status == USM_E_NO_MEMORY)
-        return "; free memory or ask for less";
-    if (status == USM_E_DEVICE_LOST)
-        return "; the device must be reset and the program started again";
-    if (status == USM_E_DEVICE)
-        return "; see the driver's own log";
-    return "";
-}
-
 usm_status ocl_fail(cl_int code, const char *what)
 {
     usm_status status = native_to_status(code);
 
     return ocl_report(status, "%s failed: %s (%d)%s", what, ocl_error_name(code), (int)code,
-                      remedy(status));
+                      story_remedy(status));
 }

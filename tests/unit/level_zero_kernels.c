@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* The kernels of level_zero_kernels.cl as a native module of the software driver, for
+/* The kernels of backend_kernels.cl as a native module of the software driver, for
  * test_level_zero_kernels.c, which reads this file's shared object. */
 #include "ze_soft/soft_kernel.h"
 

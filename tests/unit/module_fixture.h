@@ -126,6 +126,20 @@ static inline const char *load(const char *name)
     return ops ? NULL : usm_last_error();
 }
 
+/* A case of every module. */
+static inline void another_abi_is_refused_with_a_story(void)
+{
+    usm_backend_entry_fn *entry;
+    usm_host_api          other  = module_api;
+    void                 *symbol = dlsym(native_library, "usm_backend_entry");
+
+    memcpy(&entry, &symbol, sizeof(entry));
+    other.abi = USM_MODULE_ABI + 1;
+    CHECK(entry(&other) == NULL);
+    CHECK_IN("ABI", usm_last_error());
+    CHECK(entry(&module_api) == ops);
+}
+
 /* Runs the cases over the module `name`. */
 static inline int module_main(const char *name, int argc, char **argv, const plain_case *cases)
 {

@@ -92,19 +92,6 @@ static void every_code_of_the_headers_has_its_name(void)
 #undef NAMED
 }
 
-static void another_abi_is_refused_with_a_story(void)
-{
-    usm_backend_entry_fn *entry;
-    usm_host_api          other  = module_api;
-    void                 *symbol = dlsym(native_library, "usm_backend_entry");
-
-    memcpy(&entry, &symbol, sizeof(entry));
-    other.abi = USM_MODULE_ABI + 1;
-    CHECK(entry(&other) == NULL);
-    CHECK_IN("ABI", usm_last_error());
-    CHECK(entry(&module_api) == ops);
-}
-
 static void check_described(const usm_backend_device *d)
 {
     CHECK(d->handle && d->platform);

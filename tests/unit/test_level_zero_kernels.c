@@ -233,33 +233,15 @@ static void wrong_launches_are_named(void)
 
 /* --- many at once ------------------------------------------------------------------------- */
 
-static void check_held(void *program)
+static void check_held_of(void *program)
 {
-    int  *a = allocate_in(ctx, USM_SHARED, 32 * sizeof(int));
-    void *k = kernel_of(program, "add"), *gate = user_event(), *ev = NULL;
-
-    memset(a, 0, 32 * sizeof(int));
-    for (int i = 0; i < 32; i++) { /* more than there are idle instances */
-        usm_arg    args[] = {USM_ARG_PTR(a + i), USM_ARG_VAL(i)};
-        usm_launch l      = launch_of(1, 0, args, 2);
-
-        if (ev)
-            ops->event_release(ev);
-        CHECK_INT(ops->launch(q, k, &l, i == 0, &gate, &ev), USM_OK);
-    }
-    ops->kernel_destroy(k);
-    CHECK_INT(ops->event_signal(gate, USM_OK), USM_OK);
-    finish(ev);
-    for (int i = 0; i < 32; i++)
-        CHECK_INT(a[i], i);
-    finish(gate);
-    CHECK_INT(ops->mem_free(ctx, USM_SHARED, a, 1), USM_OK);
+    check_held(kernel_of(program, "add"));
 }
 
 static void held_launches_keep_their_own_arguments(void)
 {
     needs_commands();
-    over_images(0, check_held);
+    over_images(0, check_held_of);
 }
 
 /* The kernel and its program go while launches run; what they computed arrives. */
@@ -292,44 +274,6 @@ static void launches_in_flight_outlive_their_kernel(void)
         CHECK(a[i] != 0);
     CHECK_INT(ops->mem_free(ctx, USM_SHARED, a, 1), USM_OK);
     close_all();
-}
-
-static struct {
-    void      *kernel;
-    int       *a;
-    atomic_int next;
-} shared_kernel;
-
-static void *launch_in_thread(void *unused)
-{
-    (void)unused;
-    for (int i = 0; i < ROUNDS; i++) {
-        int        n      = atomic_fetch_add(&shared_kernel.next, 1);
-        usm_arg    args[] = {USM_ARG_PTR(shared_kernel.a + n), USM_ARG_VAL(n)};
-        usm_launch l      = launch_of(1, 0, args, 2);
-
-        CHECK_INT(ops->launch(q, shared_kernel.kernel, &l, 0, NULL, NULL), USM_OK);
-    }
-    return NULL;
-}
-
-static void check_threads(void *program)
-{
-    pthread_t threads[THREADS];
-
-    shared_kernel.kernel = kernel_of(program, "add");
-    shared_kernel.a      = allocate_in(ctx, USM_SHARED, THREADS * ROUNDS * sizeof(int));
-    shared_kernel.next   = 0;
-    memset(shared_kernel.a, 0, THREADS * ROUNDS * sizeof(int));
-    for (int i = 0; i < THREADS; i++)
-        CHECK_INT(pthread_create(&threads[i], NULL, launch_in_thread, NULL), 0);
-    for (int i = 0; i < THREADS; i++)
-        pthread_join(threads[i], NULL);
-    CHECK_INT(ops->queue_wait(q), USM_OK);
-    for (int i = 0; i < THREADS * ROUNDS; i++)
-        CHECK_INT(shared_kernel.a[i], i);
-    ops->kernel_destroy(shared_kernel.kernel);
-    CHECK_INT(ops->mem_free(ctx, USM_SHARED, shared_kernel.a, 1), USM_OK);
 }
 
 static void threads_share_a_kernel(void)
@@ -393,28 +337,10 @@ out:
 
 static void an_exhausted_heap_is_an_ordinary_answer(void)
 {
-    uint64_t failures = 0;
-
     needs_commands();
     if (!has_spirv() && !native_size)
         SKIP("the device takes no image that was made");
-    for (uint64_t n = 1; n < 1000; n++) {
-        usm_status s;
-
-        module_start();
-        CHECK(usm__fault_arm("heap.alloc", n, false, USM_OK));
-        s = scenario();
-        usm__fault_disarm_all();
-        module_clean();
-        if (s == USM_OK && failures > 0 && n > 40)
-            break;
-        if (s != USM_OK) {
-            CHECK_INT(s, USM_E_NO_MEMORY);
-            failures++;
-        }
-    }
-    printf("# %llu allocations failed in turn\n", (unsigned long long)failures);
-    CHECK(failures > 10);
+    exhaust_heap(scenario, 40, 10);
 }
 
 /* Each call of the driver finds no memory in turn. */

@@ -40,19 +40,6 @@ static void codes_of_the_driver_have_their_status(void)
     CHECK_IN("clFlush failed: CL_OUT_OF_RESOURCES (-5)", usm_last_error());
 }
 
-static void another_abi_is_refused_with_a_story(void)
-{
-    usm_backend_entry_fn *entry;
-    usm_host_api          other  = module_api;
-    void                 *symbol = dlsym(native_library, "usm_backend_entry");
-
-    memcpy(&entry, &symbol, sizeof(entry));
-    other.abi = USM_MODULE_ABI + 1;
-    CHECK(entry(&other) == NULL);
-    CHECK_IN("ABI", usm_last_error());
-    CHECK(entry(&module_api) == ops);
-}
-
 static void devices_are_described_and_stay_the_same(void)
 {
     usm_backend_device again[DEVICES];

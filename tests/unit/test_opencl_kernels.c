@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
 /* The OpenCL backend: programs of text, SPIR-V and binaries, kernels and launches, parts of
- * devices, and all of it on a heap that runs out.  The SPIR-V module made of opencl_backend.cl is
+ * devices, and all of it on a heap that runs out.  The SPIR-V module made of backend_kernels.cl is
  * the file USM_TEST_SPV (a definition, or a variable of the environment). */
 #include "opencl_fixture.h"
+
+#include "module_kernels.h"
 
 #ifndef USM_TEST_SPV
 #define USM_TEST_SPV ""
@@ -23,63 +25,9 @@ static const char source[] =
     "typedef struct { global int *p; int n; } box;\n"
     "kernel void unbox(global box *b) { b->p[get_global_id(0)] = b->n; }\n";
 
-static void *build(usm_image_type type, const void *data, size_t size, const char *options)
-{
-    usm_image  image   = {type, data, size};
-    char      *log     = NULL;
-    void      *program = NULL;
-    usm_status s       = ops->program_build(ctx, dev->handle, &image, options, &log, &program);
-
-    if (s)
-        printf("# %s\n# %s\n", usm_last_error(), log ? log : "no log");
-    module_heap_free(log);
-    CHECK_INT(s, USM_OK);
-    return program;
-}
-
 static void *build_text(void)
 {
-    return build(USM_IMAGE_OPENCL_C, source, sizeof(source) - 1, "-DSCALE=100000");
-}
-
-static void *kernel_of(void *program, const char *name)
-{
-    void *k = NULL;
-
-    CHECK_INT(ops->kernel_create(program, name, &k), USM_OK);
-    return k;
-}
-
-static usm_launch launch_of(size_t n, usm_arg *args, size_t nargs)
-{
-    usm_launch l = USM_LAUNCH_INIT;
-
-    l.global[0] = n;
-    l.args      = args;
-    l.nargs     = nargs;
-    return l;
-}
-
-static void check_add(void *program)
-{
-    int       *a = allocate_in(ctx, USM_SHARED, N * sizeof(int)), n = 3;
-    void      *k = kernel_of(program, "add"), *ev = NULL;
-    usm_arg    args[] = {USM_ARG_PTR(a), USM_ARG_VAL(n)};
-    usm_launch l      = launch_of(N, args, 2);
-
-    for (int i = 0; i < N; i++)
-        a[i] = i;
-    CHECK_INT(ops->launch(q, k, &l, 0, NULL, NULL), USM_OK);
-    n             = 4; /* arguments were copied */
-    args[0].value = a + 10;
-    l.global[0]   = 5;
-    l.local[0]    = 5;
-    CHECK_INT(ops->launch(q, k, &l, 0, NULL, &ev), USM_OK);
-    finish(ev);
-    for (int i = 0; i < N; i++)
-        CHECK_INT(a[i], i + 3 + (i >= 10 && i < 15 ? 4 : 0));
-    ops->kernel_destroy(k);
-    CHECK_INT(ops->mem_free(ctx, USM_SHARED, a, N), USM_OK);
+    return build_with(USM_IMAGE_OPENCL_C, source, sizeof(source) - 1, "-DSCALE=100000");
 }
 
 static void text_is_built_and_runs(void)
@@ -115,7 +63,7 @@ static void a_kernel_outlives_its_program(void)
     memset(a, 0, 64);
     usm_arg args[] = {USM_ARG_PTR(a), USM_ARG_VAL(n)};
 
-    l = launch_of(16, args, 2);
+    l = launch_of(16, 0, args, 2);
     CHECK_INT(ops->launch(q, k, &l, 0, NULL, &ev), USM_OK);
     ops->kernel_destroy(k);
     finish(ev);
@@ -144,7 +92,7 @@ static void a_launch_has_dimensions_offsets_and_local_memory(void)
                       USM_ARG_VAL(v)};
 
     for (int with_null = 0; with_null < 2; with_null++) {
-        l             = launch_of(12, args, 4);
+        l             = launch_of(12, 0, args, 4);
         args[1].value = with_null ? NULL : c;
         l.dims        = 2;
         l.global[1]   = 6;
@@ -204,15 +152,15 @@ static void wrong_launches_are_named(void)
     usm_arg size[] = {USM_ARG_PTR(a), USM_ARG_VAL(big)};
     usm_arg kind[] = {USM_ARG_PTR(a), USM_ARG_PTR(a)};
 
-    l = launch_of(16, good, 3); /* one too many */
+    l = launch_of(16, 0, good, 3); /* one too many */
     CHECK_INT(ops->launch(q, k, &l, 0, NULL, &ev), USM_E_ARGUMENTS);
     CHECK_IN("argument 2 of kernel \"add\"", usm_last_error());
-    l = launch_of(16, size, 2);
+    l = launch_of(16, 0, size, 2);
     CHECK_INT(ops->launch(q, k, &l, 0, NULL, &ev), USM_E_ARGUMENTS);
     CHECK_IN("argument 1", usm_last_error());
-    l = launch_of(16, kind, 2);
+    l = launch_of(16, 0, kind, 2);
     CHECK_INT(ops->launch(q, k, &l, 0, NULL, &ev), USM_E_ARGUMENTS);
-    l          = launch_of(1 << 20, good, 2);
+    l          = launch_of(1 << 20, 0, good, 2);
     l.local[0] = 1 << 20; /* more than any device has */
     CHECK_INT(ops->launch(q, k, &l, 0, NULL, &ev), USM_E_INVALID);
     CHECK(ev == NULL);
@@ -261,7 +209,7 @@ static void a_binary_comes_back_as_the_same_program(void)
     program = build_text();
     CHECK_INT(ops->program_binary(program, &data, &size), USM_OK);
     CHECK(size > 0);
-    again = build(USM_IMAGE_BINARY, data, size, NULL);
+    again = build_with(USM_IMAGE_BINARY, data, size, NULL);
     k     = kernel_of(again, "add");
     CHECK_INT(ops->kernel_info(k, &n, kinds, 2), USM_OK);
     CHECK_INT(n, 2);
@@ -281,15 +229,10 @@ static void a_binary_comes_back_as_the_same_program(void)
 /* The module in `data`; skips where none was made. */
 static size_t read_spir_v(char *data, size_t size)
 {
-    const char *path = USM_TEST_SPV[0] ? USM_TEST_SPV : getenv("USM_TEST_SPV");
-    FILE       *file = path ? fopen(path, "rbe") : NULL;
-    size_t      n;
+    size_t n = read_file(USM_TEST_SPV[0] ? USM_TEST_SPV : getenv("USM_TEST_SPV"), data, size);
 
-    if (!file)
+    if (!n)
         SKIP("no SPIR-V module was made (clang and llvm-spirv)");
-    n = fread(data, 1, size, file);
-    (void)fclose(file);
-    CHECK(n > 0 && n < size);
     return n;
 }
 
@@ -347,7 +290,7 @@ static void spir_v_is_built_and_runs(void)
         return;
     }
     open_with(0);
-    program = build(USM_IMAGE_SPIRV, data, image.size, "-DIGNORED=1");
+    program = build_with(USM_IMAGE_SPIRV, data, image.size, "-DIGNORED=1");
     k       = kernel_of(program, "sum");
     CHECK_INT(ops->kernel_info(k, &n, kinds, 3), USM_OK);
     CHECK_INT(n, 3);
@@ -364,7 +307,7 @@ static void spir_v_is_built_and_runs(void)
     for (int i = 0; i < 64; i++)
         in[i] = i;
     usm_arg    args[] = {USM_ARG_PTR(in), USM_ARG_PTR(out), USM_ARG_SCRATCH(16 * sizeof(int))};
-    usm_launch l      = launch_of(64, args, 3);
+    usm_launch l      = launch_of(64, 0, args, 3);
 
     l.local[0] = 16;
     CHECK_INT(ops->launch(q, k, &l, 0, NULL, &ev), USM_OK);
@@ -403,7 +346,7 @@ static void pointers_inside_memory_are_reached(void)
     for (int way = 0; way < 4; way++) { /* the list, all of a kind, both, none again */
         box->p           = a;
         box->n           = way + 5;
-        l                = launch_of(16, args, 1);
+        l                = launch_of(16, 0, args, 1);
         l.indirect_kinds = way & 1 ? USM_INDIRECT_SHARED | USM_INDIRECT_HOST : 0;
         l.indirect       = list;
         l.nindirect      = way == 0 || way == 3 ? 1 : 0;
@@ -420,76 +363,26 @@ static void pointers_inside_memory_are_reached(void)
 
 static void held_launches_keep_their_own_arguments(void)
 {
-    int  *a;
-    void *program, *k, *gate, *ev = NULL;
+    void *program, *k;
 
     needs_text();
     open_with(0);
     program = build_text();
     k       = kernel_of(program, "add");
-    a       = allocate_in(ctx, USM_SHARED, 32 * sizeof(int));
-    memset(a, 0, 32 * sizeof(int));
-    gate = user_event();
-    for (int i = 0; i < 32; i++) { /* more than there are idle instances */
-        usm_arg    args[] = {USM_ARG_PTR(a + i), USM_ARG_VAL(i)};
-        usm_launch l      = launch_of(1, args, 2);
-
-        if (ev)
-            ops->event_release(ev);
-        CHECK_INT(ops->launch(q, k, &l, i == 0, &gate, &ev), USM_OK);
-    }
-    ops->kernel_destroy(k);
     ops->program_destroy(program);
-    CHECK_INT(ops->event_signal(gate, USM_OK), USM_OK);
-    finish(ev);
-    for (int i = 0; i < 32; i++)
-        CHECK_INT(a[i], i);
-    finish(gate);
-    CHECK_INT(ops->mem_free(ctx, USM_SHARED, a, 1), USM_OK);
+    check_held(k);
     close_all();
-}
-
-static struct {
-    void      *kernel;
-    int       *a;
-    atomic_int next;
-} shared_kernel;
-
-static void *launch_in_thread(void *unused)
-{
-    (void)unused;
-    for (int i = 0; i < ROUNDS; i++) {
-        int        n      = atomic_fetch_add(&shared_kernel.next, 1);
-        usm_arg    args[] = {USM_ARG_PTR(shared_kernel.a + n), USM_ARG_VAL(n)};
-        usm_launch l      = launch_of(1, args, 2);
-
-        CHECK_INT(ops->launch(q, shared_kernel.kernel, &l, 0, NULL, NULL), USM_OK);
-    }
-    return NULL;
 }
 
 static void threads_share_a_kernel(void)
 {
-    pthread_t threads[THREADS];
-    void     *program;
+    void *program;
 
     needs_text();
     open_with(USM_QUEUE_OUT_OF_ORDER);
-    program              = build_text();
-    shared_kernel.kernel = kernel_of(program, "add");
-    shared_kernel.a      = allocate_in(ctx, USM_SHARED, THREADS * ROUNDS * sizeof(int));
-    shared_kernel.next   = 0;
-    memset(shared_kernel.a, 0, THREADS * ROUNDS * sizeof(int));
-    for (int i = 0; i < THREADS; i++)
-        CHECK_INT(pthread_create(&threads[i], NULL, launch_in_thread, NULL), 0);
-    for (int i = 0; i < THREADS; i++)
-        pthread_join(threads[i], NULL);
-    CHECK_INT(ops->queue_wait(q), USM_OK);
-    for (int i = 0; i < THREADS * ROUNDS; i++)
-        CHECK_INT(shared_kernel.a[i], i);
-    ops->kernel_destroy(shared_kernel.kernel);
+    program = build_text();
+    check_threads(program);
     ops->program_destroy(program);
-    CHECK_INT(ops->mem_free(ctx, USM_SHARED, shared_kernel.a, 1), USM_OK);
     close_all();
 }
 
@@ -521,7 +414,7 @@ static void coarse_svm_is_device_memory(void)
     program            = build_text();
     k                  = kernel_of(program, "add");
     usm_arg     args[] = {USM_ARG_PTR(p), USM_ARG_VAL(n)};
-    usm_launch  l      = launch_of(N, args, 2);
+    usm_launch  l      = launch_of(N, 0, args, 2);
     const void *list[] = {(char *)p + 64};
 
     l.indirect  = list;
@@ -574,7 +467,7 @@ static void parts_are_devices_of_their_own(void)
         check_add(program);
         CHECK_INT(ops->program_binary(program, &binary, &size), USM_OK);
         ops->program_destroy(program);
-        program = build(USM_IMAGE_BINARY, binary, size, NULL);
+        program = build_with(USM_IMAGE_BINARY, binary, size, NULL);
         check_add(program);
         ops->program_destroy(program);
         module_heap_free(binary);
@@ -606,7 +499,7 @@ static usm_status scenario(void)
     size_t             count = 0;
     usm_arg_kind       kinds[2];
     usm_arg            args[2] = {USM_ARG_PTR(NULL), USM_ARG_VAL(n)};
-    usm_launch         l       = launch_of(4, args, 2);
+    usm_launch         l       = launch_of(4, 0, args, 2);
     usm_status         s;
 
 #define TRY(call)                                                                                  \
@@ -659,26 +552,8 @@ out:
 
 static void an_exhausted_heap_is_an_ordinary_answer(void)
 {
-    uint64_t failures = 0;
-
     needs_text();
-    for (uint64_t n = 1; n < 1000; n++) {
-        usm_status s;
-
-        module_start();
-        CHECK(usm__fault_arm("heap.alloc", n, false, USM_OK));
-        s = scenario();
-        usm__fault_disarm_all();
-        module_clean();
-        if (s == USM_OK && failures > 0 && n > 60)
-            break;
-        if (s != USM_OK) {
-            CHECK_INT(s, USM_E_NO_MEMORY);
-            failures++;
-        }
-    }
-    printf("# %llu allocations failed in turn\n", (unsigned long long)failures);
-    CHECK(failures > 20);
+    exhaust_heap(scenario, 60, 20);
 }
 
 /* ---------------------------------------------------------------------------------------------- */

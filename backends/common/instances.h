@@ -1,0 +1,35 @@
+/* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
+/* The native kernels of one kernel that no launch uses now.  Drivers keep the arguments in the
+ * native kernel, and setting them is not thread-safe: so each launch takes one for itself.  The few
+ * that a program needs at once go without a lock.  Compiled into each backend over a driver.  Not
+ * here: making them, and when one may be given back. */
+#ifndef USM_BACKENDS_COMMON_INSTANCES_H
+#define USM_BACKENDS_COMMON_INSTANCES_H
+
+#include "base/inline/atomic.h"
+
+#include <pthread.h>
+#include <stdbool.h>
+
+#define INSTANCES_FEW 8
+
+/* The FIRST member of the backend's own. */
+typedef struct instance_link {
+    struct instance_link *next; /* in `more` */
+} instance_link;
+
+typedef struct instances {
+    _Atomic(instance_link *) few[INSTANCES_FEW];
+    pthread_mutex_t          lock;
+    instance_link           *more; /* guarded by lock */
+} instances;
+
+void instances_init(instances *set);
+void instances_fini(instances *set); /* of an empty one */
+/* The caller's alone; NULL when there is none. */
+void *instances_take(instances *set);
+/* false when there is no room for it among the few; keep() has room for all. */
+bool instances_put(instances *set, instance_link *link);
+void instances_keep(instances *set, instance_link *link);
+
+#endif
