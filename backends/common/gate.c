@@ -365,6 +365,7 @@ static void held_append(gate_queue *q, held_command *h)
 {
     gate_queue_ref(q);
     usm_list_append(&q->held, &h->link);
+    q->nbarriers += command_of(h)->is_barrier;
     if (usm_add_relaxed(&q->nheld, 1) == 0)
         usm_list_append(&q->ctx->holding, &q->link);
 }
@@ -380,11 +381,12 @@ static void held_issue(gate_queue *q, held_command *h, bool has_failed, usm_list
         gate_event_unref(h->deps[i]);
     gate_event_unref(h->out);
     usm_list_remove(&h->link);
+    q->nbarriers -= command_of(h)->is_barrier;
     /* Pairs with the load in gate_submit(): who sees 0 enqueues behind us. */
     if (usm_ref_drop(&q->nheld))
         usm_list_remove(&q->link);
     q->ctx->host->heap_free(h);
-    (void)usm_ref_drop(&q->refs); /* never the last: the pump has one */
+    (void)usm_ref_drop(&q->refs); /* never the last: the pump, or who submits, has one */
 }
 
 /* Lock held. Whether anything was issued. */
@@ -427,23 +429,38 @@ static void pump(gate_context *ctx, leftovers *left)
     pthread_cond_broadcast(&ctx->changed);
 }
 
+/* Whether the last held command need not be held: the event may have been signalled just now, and
+ * in an out-of-order queue only barriers hold up what has no pending event.  Lock held. */
+static bool is_next(const gate_queue *q, held_command *last, outlook o)
+{
+    size_t nbarriers = q->nbarriers - command_of(last)->is_barrier;
+    bool   is_only   = q->held.next == &last->link;
+
+    return !o.is_pending && (is_only || (!q->is_ordered && !nbarriers && !stands_for_all(last)));
+}
+
+/* Whoever settles an event issues all that can be, so the rest of what is held is none of ours. */
 static usm_status hold(gate_queue *q, const gate_command *cmd, size_t ndeps,
                        gate_event *const *deps, gate_event *out)
 {
     gate_context *ctx = q->ctx;
     held_command *h   = held_new(ctx, cmd, ndeps, deps, out);
-    leftovers     left;
+    usm_list      nobody; /* knows of `out` */
+    outlook       o;
 
     if (!h) {
         ctx->ops->command_drop(cmd);
         return no_memory(ctx);
     }
-    leftovers_init(&left);
+    usm_list_init(&nobody);
     pthread_mutex_lock(&ctx->lock);
     held_append(q, h);
-    pump(ctx, &left); /* the event may have been signalled just now */
+    o = look_at(ndeps, deps);
+    if (is_next(q, h, o)) {
+        held_issue(q, h, o.has_failed, &nobody);
+        pthread_cond_broadcast(&ctx->changed);
+    }
     pthread_mutex_unlock(&ctx->lock);
-    leftovers_finish(&left, ctx);
     return USM_OK;
 }
 

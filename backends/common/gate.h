@@ -48,7 +48,8 @@ struct gate_queue {
     _Atomic int    failure; /* first status of a command that had no event               */
     /* guarded by the context's lock */
     usm_list held;
-    usm_list link; /* in ctx->holding, when `held` is not empty                          */
+    size_t   nbarriers; /* of them                                                       */
+    usm_list link;      /* in ctx->holding, when `held` is not empty                          */
 };
 
 typedef enum gate_state { GATE_PENDING, GATE_NATIVE, GATE_SETTLED } gate_state;

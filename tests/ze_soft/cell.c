@@ -100,7 +100,7 @@ static bool is_hopeless(const exec_point *p, const soft_device *own)
 {
     uint32_t signaller = atomic_load(&p->cell->signaller);
 
-    if (own && soft_is_lost(own))
+    if ((own && soft_is_lost(own)) || signaller == EXEC_NOBODY)
         return true;
     if (signaller)
         return soft_is_lost(&soft_devices[signaller - 1]);

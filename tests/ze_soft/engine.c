@@ -303,7 +303,28 @@ static void tell_progress(void)
     pthread_mutex_unlock(&engines_lock);
 }
 
-/* Lock held on entry and return.  Who waits is told before the memory is given back. */
+/* Who waits for its event is told that it will never be signalled. */
+static void disarm(const exec_cmd *cmd)
+{
+    if (!cmd->signal.store || exec_cell_is_set(cmd->signal.cell))
+        return;
+    atomic_store(&cmd->signal.cell->signaller, EXEC_NOBODY);
+    exec_cell_nudge(cmd->signal.cell);
+}
+
+static void disarm_all(const exec_cmd *cmd)
+{
+    for (; cmd; cmd = cmd->next) {
+        const exec_body *body = cmd->kind == &body_kind ? cmd->as.body : NULL;
+
+        for (size_t i = 0; body && i < body->n; i++)
+            disarm(body->cmds[i]);
+        disarm(cmd);
+    }
+}
+
+/* What hangs is reset by the system, and with it goes all that its stream has.  Lock held on entry
+ * and return.  Who waits is told before the memory is given back. */
 static void drop_all(exec_engine *e)
 {
     exec_cmd *cmds = e->head;
@@ -313,6 +334,7 @@ static void drop_all(exec_engine *e)
     e->is_failed = true;
     pthread_cond_broadcast(&e->idle);
     pthread_mutex_unlock(&e->lock);
+    disarm_all(cmds);
     tell_progress();
     exec_cmd_free(cmds);
     pthread_mutex_lock(&e->lock);

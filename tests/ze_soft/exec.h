@@ -61,6 +61,7 @@ typedef struct exec_cell {
     _Alignas(64) _Atomic uint32_t word; /* bit 0: signalled; the rest counts nudges          */
     _Atomic uint32_t sleepers;
     _Atomic uint32_t signaller;  /* 1 + index of the device that is to signal it; 0: not known    */
+#define EXEC_NOBODY UINT32_MAX   /* whose command was dropped: it waited for a lost device        */
     uint32_t         pending;    /* of a counter: commands that are to signal it (engine.c)    */
     _Atomic uint64_t start, end; /* of the command that signalled it                        */
 } exec_cell;
