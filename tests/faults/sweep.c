@@ -2,9 +2,9 @@
 /* sweep [SCENARIO...] (or sweep SCENARIO N: the N-th call loses the device): fails the n-th heap,
  * system and backend call, n = 1, 2, ..., until each scenario passes without meeting a failure;
  * once with single failures, once with all calls from the n-th on failing (the machine stays out of
- * memory).  Over the software Level Zero driver then the same with the calls of that driver, whose
- * failures are what it answers: out of the device's memory, out of the host's, and for a sample of
- * the calls that the device is lost.
+ * memory).  Over the software Level Zero driver then
+ * the same with the calls of that driver, whose failures are what it answers: out of the device's
+ * memory, out of the host's, and, for a sample of the calls, that the device is lost.
  *
  * After each run: the failure had a status with a name and a story (the driver's: the one that
  * belongs to its answer); what was allocated is back to what it was before (blocks of the heap,
@@ -296,8 +296,8 @@ static const source sources[] = {
     {"the driver out of its memory once", 0x70000003, USM_E_NO_MEMORY, 1, false},
     {"the driver out of its memory", 0x70000003, USM_E_NO_MEMORY, 1, true},
     {"the driver out of the host's memory once", 0x70000002, USM_E_NO_MEMORY, 1, false},
-    {"the driver out of the host's memory", 0x70000002, USM_E_NO_MEMORY, 1, true},
-    {"the device lost", 0x70000001, USM_E_DEVICE_LOST, 4, true},
+    {"the driver out of the host's memory", 0x70000002, USM_E_NO_MEMORY, 3, true},
+    {"the device lost", 0x70000001, USM_E_DEVICE_LOST, 3, true},
 };
 #define NSOURCES (sizeof sources / sizeof sources[0])
 #define LOST     (&sources[NSOURCES - 1]) /* for good: each n is a process of its own */
@@ -460,7 +460,7 @@ static uint64_t sweep_lost(const scenario *sc)
     run      r     = {.sc = sc, .from = LOST, .n = 1};
     uint64_t tried = 0;
 
-    for (;; r.n += LOST->step, tried++) {
+    for (;; r.n += LOST->step + r.n / 8, tried++) {
         char text[24];
         int  status;
 
