@@ -18,7 +18,7 @@
 #define ATTEMPTS    10
 #define PAUSE_NS    1000000
 #define SLICE_NS    100000000
-#define MAX_BAD     500 /* slices without an answer, when nobody waits for it           */
+#define MAX_BAD     100 /* slices without an answer, when nobody waits for it           */
 
 typedef struct pool {
     struct pool           *next;

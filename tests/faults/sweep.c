@@ -2,9 +2,9 @@
 /* sweep [SCENARIO...] (or sweep SCENARIO N: the N-th call loses the device): fails the n-th heap,
  * system and backend call, n = 1, 2, ..., until each scenario passes without meeting a failure;
  * once with single failures, once with all calls from the n-th on failing (the machine stays out of
- * memory).  Over the software Level Zero driver then
- * the same with the calls of that driver, whose failures are what it answers: out of the device's
- * memory, out of the host's, and, for a sample of the calls, that the device is lost.
+ * memory).  Over the software Level Zero driver then the same with the calls of that driver, whose
+ * failures are what it answers: out of the device's memory, out of the host's, and, for a sample of
+ * the calls, that the device is lost.
  *
  * After each run: the failure had a status with a name and a story (the driver's: the one that
  * belongs to its answer); what was allocated is back to what it was before (blocks of the heap,
