@@ -246,10 +246,12 @@ static usm_status notify_later(gate_event *ev, usm_backend_notify_fn fn, void *a
     n->ev  = ev;
     gate_event_ref(ev);
     usm_list_init(&now);
+    gate_context_ref(ctx); /* who is told may give back all of his */
     pthread_mutex_lock(&ctx->lock);
     usm_list_append(gate_event_state(ev) == GATE_PENDING ? &ev->notices : &now, &n->link);
     pthread_mutex_unlock(&ctx->lock);
     gate_notices_deliver(ctx, &now);
+    gate_context_unref(ctx);
     return USM_OK;
 }
 

@@ -36,12 +36,15 @@ void lz_context_free(gate_context *gate)
     lz_context *ctx = usm_container_of(gate, lz_context, gate);
     ze_result_t err = ZE_RESULT_SUCCESS;
 
+    if (!lz_enter()) /* the process ends, and what its queues have was left alone, too */
+        return;
     lz_event_pools_destroy(ctx->events);
     if (ctx->is_owned)
         err = lz.zeContextDestroy(ctx->native);
     if (err && native_to_status(err) != USM_E_DEVICE_LOST)
         lz_host->log(USM_LOG_WARN, "Level Zero: zeContextDestroy failed: %s (0x%x)",
                      lz_error_name(err), (unsigned)err);
+    lz_leave();
     lz_host->heap_free(ctx);
 }
 

@@ -233,11 +233,12 @@ void lz_slot_unref(lz_slot *slot)
 
 /* --- asking ------------------------------------------------------------------------- */
 
+/* All that means a lost device becomes one code, which callers compare with. */
 static ze_result_t note_end(lz_slot *slot, ze_result_t code)
 {
     if (code == ZE_RESULT_SUCCESS)
         usm_store_release(&slot->end, LZ_DONE);
-    return code;
+    return native_to_status(code) == USM_E_DEVICE_LOST ? ZE_RESULT_ERROR_DEVICE_LOST : code;
 }
 
 void lz_slot_lose(lz_slot *slot)
@@ -268,7 +269,7 @@ static ze_result_t wait_for(lz_slot *slot, uint64_t timeout_ns, int attempts)
         return end == LZ_DONE ? ZE_RESULT_SUCCESS : ZE_RESULT_ERROR_DEVICE_LOST;
     for (;;) {
         code = lz.zeEventHostSynchronize(slot->native, timeout_ns);
-        if (!code || code == ZE_RESULT_NOT_READY || code == ZE_RESULT_ERROR_DEVICE_LOST ||
+        if (!code || code == ZE_RESULT_NOT_READY || native_to_status(code) == USM_E_DEVICE_LOST ||
             --attempts <= 0)
             return note_end(slot, code);
         (void)nanosleep(&pause, NULL);

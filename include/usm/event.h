@@ -13,7 +13,8 @@
 
 USM_BEGIN_DECLS
 
-/** Nanoseconds on the device's clock, comparable within one queue. */
+/** Nanoseconds on the device's clock, comparable within one queue.  A command that Level Zero does
+ * in several steps (advice, prefetch, rows that lie over 4 GiB apart) starts when it ends. */
 typedef struct usm_profiling {
     size_t   struct_size;
     uint64_t submit_ns;
@@ -57,6 +58,10 @@ USM_API usm_status usm_event_retain(usm_event *ev);
 /** NULL is fine.  Gives a reference back; the command goes on. */
 USM_API void usm_event_release(usm_event *ev);
 
+/** An event over a native one (cl_event, ze_event_handle_t).  It is of a command that was
+ * submitted: over Level Zero an event that only the program can signal holds up the commands that
+ * wait for it and, in an out-of-order queue too, some of those behind them; use usm_event_create()
+ * for that. */
 USM_API USM_NODISCARD usm_status usm_event_from_native(usm_context *ctx, void *handle,
                                                        usm_ownership ownership, usm_event **ev);
 /** Borrowed: valid as long as ev. */

@@ -533,8 +533,8 @@ usm_status usm__context_probe(usm_context *ctx, size_t index)
     if (!q)
         return usm_last_status();
     p = probe_new(ctx, d->dev);
-    if (!p)
-        return usm_last_status();
+    if (!p) /* a full device may still copy: it is asked another time */
+        return usm_last_status() == USM_E_NO_MEMORY ? USM_OK : usm_last_status();
     st = there_and_back(q, p, &is_in_flight);
     if (is_in_flight)
         probe_put_aside(ctx, q, p);

@@ -364,6 +364,29 @@ static void a_callback_gives_back_the_queue_it_comes_from(void)
     CHECK_INT(heard.wrong, 0);
 }
 
+static void give_back_all(void *arg, usm_status status)
+{
+    atomic_fetch_add(status ? &heard.wrong : &heard.n, 1);
+    ops->event_release(arg);
+    ops->context_destroy(ctx);
+}
+
+/* The handle that was asked for lies in the context's pools. */
+static void a_callback_gives_back_the_context_of_its_event(void)
+{
+    void *ev, *handle = NULL;
+
+    needs_commands();
+    open_context();
+    heard.n = heard.wrong = 0;
+    ev                    = user_event();
+    CHECK_INT(ops->event_native(ev, &handle), USM_OK);
+    CHECK_INT(ops->event_signal(ev, USM_OK), USM_OK);
+    CHECK_INT(ops->event_notify(ev, give_back_all, ev), USM_OK);
+    CHECK_INT(heard.n, 1);
+    module_clean();
+}
+
 /* --- many
  * ----------------------------------------------------------------------------------------- */
 
@@ -559,14 +582,41 @@ static void a_device_is_lost_in_a_tangle(void)
     expect_live(live);
 }
 
+static uint64_t live_at_exit;
+
+/* The program's own handler, which runs behind the backend's. */
+static void give_back_at_exit(void)
+{
+    live_at_exit = soft.live();
+    ops->queue_destroy(q);
+    ops->context_destroy(ctx);
+    if (soft.live() != live_at_exit)
+        _exit(1);
+}
+
+/* Then the driver may be gone, and a context may not go before its queues. */
+static void nothing_is_given_back_while_the_process_ends(void)
+{
+    latch never;
+
+    module_start();
+    CHECK_INT(atexit(give_back_at_exit), 0);
+    ctx = context_of(1, dev);
+    CHECK_INT(ops->queue_create(ctx, dev->handle, 0, &q), USM_OK);
+    never = latch_new();
+    ops->event_release(marker_after(q, 1, &never.ev));
+    ops->event_release(never.ev);
+}
+
 static const plain_case others[] = {
     CASE(the_next_queue_is_not_taken_for_the_lost_one),
     CASE(a_lost_device_hangs_no_other),
     CASE(a_device_is_lost_in_a_tangle),
+    CASE(nothing_is_given_back_while_the_process_ends),
     {NULL, NULL},
 };
 
-static void lost_devices_leave_nothing_stuck(void)
+static void lost_devices_and_dying_processes_leave_nothing_stuck(void)
 {
     static const char *const delays[] = {"USM_TEST_LOSE_MS=1", "USM_TEST_LOSE_MS=4",
                                          "USM_TEST_LOSE_MS=9", "USM_TEST_LOSE_MS=20"};
@@ -597,10 +647,11 @@ static const plain_case cases[] = {
     CASE(threads_tangle_queues_and_devices),
     CASE(a_tangle_survives_a_driver_that_fails),
     CASE(a_callback_gives_back_the_queue_it_comes_from),
+    CASE(a_callback_gives_back_the_context_of_its_event),
     CASE(hundreds_of_queues_are_given_up_with_work_behind_one_event),
     CASE(wait_lists_may_be_very_long),
     CASE(many_thousands_of_commands_are_held_back),
-    CASE(lost_devices_leave_nothing_stuck),
+    CASE(lost_devices_and_dying_processes_leave_nothing_stuck),
     {NULL, NULL},
 };
 
