@@ -15,8 +15,8 @@ import os
 import re
 import sys
 
-ORDER = ["host", "pocl", "intel", "neo-skl", "neo-tgllp", "neo-dg2", "ze-soft", "ze-soft-intel",
-         "neo-ze-tgllp", "neo-ze-dg2"]
+ORDER = ["host", "pocl", "intel", "neo-skl", "neo-tgllp", "neo-dg2", "ze-soft", "ze-soft-1.20",
+         "ze-soft-intel", "neo-ze-tgllp", "neo-ze-dg2"]
 
 
 def read(path):
