@@ -47,8 +47,8 @@ typedef enum usm_backend_cap {
     USM_CAP_PEER        = 1u << 6, /* can_access_peer                                     */
     USM_CAP_FORK_MEMORY = 1u << 7, /* no functions: memory works on in a forked child, and
                                       is private to it                                   */
-    USM_CAP_IPC         = 1u << 8, /* ipc_*                                               */
-    USM_CAP_VMEM        = 1u << 9  /* vmem_*, phys_*                                      */
+    USM_CAP_IPC  = 1u << 8,        /* ipc_*                                               */
+    USM_CAP_VMEM = 1u << 9         /* vmem_*, phys_*                                      */
 } usm_backend_cap;
 
 /** A device as its backend describes it; copied by the core. */
@@ -76,8 +76,9 @@ typedef struct usm_backend_device {
     uint8_t  uuid[16];
 } usm_backend_device;
 
-/** What names an allocation in another process.  The bytes are copied there; `fd`, when there is one,
- * must reach it as a file descriptor (SCM_RIGHTS, pidfd_getfd), whose number there takes its place. */
+/** What names an allocation in another process.  The bytes are copied there; `fd`, when there is
+ * one, must reach it as a file descriptor (SCM_RIGHTS, pidfd_getfd), whose number there takes its
+ * place. */
 typedef struct usm_backend_ipc {
     uint8_t bytes[64];
     int     fd; /**< -1: none; the exporter's stays open until ipc_put            */
@@ -175,7 +176,8 @@ typedef struct usm_backend_ops {
                          void *const *deps, void **ev);
 
     /* USM_CAP_IPC ------------------------------------------------------------- */
-    /** p: device memory, as mem_alloc gave it.  USM_E_NOT_SUPPORTED: this memory cannot be shared. */
+    /** p: device memory, as mem_alloc gave it.  USM_E_NOT_SUPPORTED: this memory cannot be shared.
+     */
     usm_status (*ipc_get)(void *ctx, void *p, usm_backend_ipc *handle);
     /** Gives the handle's resources back; what others opened stays open. */
     usm_status (*ipc_put)(void *ctx, usm_backend_ipc *handle);

@@ -50,13 +50,13 @@ typedef enum usm_ownership {
 /** A context over one that somebody else made, e.g. SYCL's or PyOpenCL's.
  * Unlike in DPC++ the default is USM_KEEP for every backend. */
 typedef struct usm_native_desc {
-    size_t        struct_size;
-    const char   *backend; /**< "opencl": `handle` is a cl_context; "level_zero": a
-                              ze_context_handle_t                                */
-    void         *handle;
-    size_t        ndevices; /**< 0: all devices of the native context; Level Zero's
-                               cannot be asked, so that all of the driver are meant */
-    void *const  *devices;  /**< native devices: cl_device_id, ze_device_handle_t */
+    size_t      struct_size;
+    const char *backend; /**< "opencl": `handle` is a cl_context; "level_zero": a
+                            ze_context_handle_t                                */
+    void  *handle;
+    size_t ndevices;       /**< 0: all devices of the native context; Level Zero's
+                              cannot be asked, so that all of the driver are meant */
+    void *const  *devices; /**< native devices: cl_device_id, ze_device_handle_t */
     usm_ownership ownership;
     usm_error_fn  on_error;
     void         *user;
