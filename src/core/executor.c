@@ -5,7 +5,12 @@
  * started.  A job that blocks occupies its thread; the next post finds no idle
  * one and starts another, so callbacks cannot deadlock each other (up to the
  * cap, which nothing sane reaches).  In a forked child there are no threads
- * and the list is emptied: its contexts are refused anyway. */
+ * and the list is emptied: its contexts are refused anyway.
+ *
+ * The end of the process.  A thread that ends a host task is still handing over what waited for it
+ * when the program, which was told of the end, returns from main(): Intel's driver is torn down
+ * under it then (seen in a third of such runs).  So exit() first waits, a second at most, until no
+ * job runs; the handler itself calls no driver. */
 #include "core/executor.h"
 
 #include "base/log.h"
@@ -13,35 +18,70 @@
 #include "base/os.h"
 
 #include <errno.h>
+#include <stdlib.h>
 #include <time.h>
 
 #define THREADS_MAX  256
 #define THREADS_KEPT 2
 #define IDLE_NS      2000000000ull
+#define EXIT_NS      1000000000ull
 
 static struct {
     usm__mutex     lock;
     pthread_cond_t wake;
+    pthread_cond_t calm; /* for the handler of exit(): nothing runs                       */
     usm_list       jobs;
     unsigned       threads;
     unsigned       idle;   /* threads that sleep, are woken or are being started           */
     unsigned       posted; /* jobs in the list                                             */
 } ex = {USM__MUTEX_INIT(USM__RANK_EXECUTOR, "executor"),
         PTHREAD_COND_INITIALIZER,
+        PTHREAD_COND_INITIALIZER,
         {&ex.jobs, &ex.jobs},
         0,
         0,
         0};
 
+static struct timespec from_now(uint64_t ns)
+{
+    struct timespec until;
+
+    clock_gettime(CLOCK_REALTIME, &until);
+    until.tv_sec += (time_t)(ns / 1000000000ull);
+    return until;
+}
+
+static bool is_calm(void)
+{
+    return ex.idle == ex.threads && usm_list_is_empty(&ex.jobs);
+}
+
+static void at_exit(void)
+{
+    struct timespec until = from_now(EXIT_NS);
+    int             rc    = 0;
+
+    usm__mutex_lock(&ex.lock);
+    while (rc == 0 && !is_calm())
+        rc = pthread_cond_timedwait(&ex.calm, &ex.lock.native, &until);
+    usm__mutex_unlock(&ex.lock);
+}
+
+/* Without memory for the handler, it is as it would be without one. */
+static void register_once(void)
+{
+    (void)atexit(at_exit);
+}
+
 /* false: nothing came in time. */
 static bool wait_for_job(void)
 {
-    struct timespec until;
-    int             rc = 0;
+    struct timespec until = from_now(IDLE_NS);
+    int             rc    = 0;
 
-    clock_gettime(CLOCK_REALTIME, &until);
-    until.tv_sec += (time_t)(IDLE_NS / 1000000000ull);
     ex.idle++;
+    if (is_calm())
+        pthread_cond_broadcast(&ex.calm);
     while (rc == 0 && usm_list_is_empty(&ex.jobs))
         rc = pthread_cond_timedwait(&ex.wake, &ex.lock.native, &until);
     ex.idle--;
@@ -74,11 +114,13 @@ static void thread_main(void *arg)
 /* Counts the thread before it runs; 0 or errno. */
 static int start_thread(void)
 {
-    int rc;
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+    int                   rc;
 
     ex.threads++;
     ex.idle++;
     usm__mutex_unlock(&ex.lock);
+    (void)pthread_once(&once, register_once); /* after the driver's own: it is in use */
     rc = usm__os_thread(thread_main, NULL, "usm-completion");
     usm__mutex_lock(&ex.lock);
     if (rc != 0) {
@@ -121,6 +163,7 @@ void usm__executor_fork(usm_fork_phase phase)
     } else {
         usm__mutex_reset_in_child(&ex.lock);
         pthread_cond_init(&ex.wake, NULL);
+        pthread_cond_init(&ex.calm, NULL);
         usm_list_init(&ex.jobs);
         ex.threads = ex.idle = ex.posted = 0;
     }
