@@ -37,6 +37,7 @@
 #define IDLE_RECORDS 64
 #define PAUSE_NS     10000000 /* between attempts to mark the end of a lane              */
 #define MAX_ATTEMPTS 500
+#define SLICE_NS     100000000
 
 typedef struct record {
     usm_list                 link;
@@ -576,7 +577,20 @@ static void on_end(void *arg, usm_status status)
     lz_leave();
 }
 
-/* No event marks the end, for want of memory: that passes. */
+/* The end of all that is in the stream, where the driver can wait for that; a slice at once, so
+ * that the process may end meanwhile. */
+static usm_status wait_for_stream(const lz_lane *lane)
+{
+    ze_result_t code = ZE_RESULT_ERROR_UNSUPPORTED_FEATURE;
+
+    if (lane->stream.queue)
+        code = lz.zeCommandQueueSynchronize(lane->stream.queue, SLICE_NS);
+    else if (lz.zeCommandListHostSynchronize)
+        code = lz.zeCommandListHostSynchronize(lane->stream.list, SLICE_NS);
+    return code == ZE_RESULT_NOT_READY ? USM_E_NOT_READY : native_to_status(code);
+}
+
+/* No event marks the end, for want of memory: the stream is waited for, or that passes. */
 static void end_later(void *arg)
 {
     const struct timespec pause  = {0, PAUSE_NS};
@@ -587,10 +601,14 @@ static void end_later(void *arg)
     for (int i = 0; i < MAX_ATTEMPTS && status && status != USM_E_DEVICE_LOST; i++) {
         if (i)
             (void)nanosleep(&pause, NULL);
-        if (!lz_enter())
-            return;
-        status = end_of(lane, &slot);
-        lz_leave();
+        do {
+            if (!lz_enter())
+                return;
+            status = end_of(lane, &slot);
+            if (status && status != USM_E_DEVICE_LOST)
+                status = wait_for_stream(lane);
+            lz_leave();
+        } while (status == USM_E_NOT_READY);
     }
     if (!status && slot && !lz_slot_sleep(slot, &status))
         return;
