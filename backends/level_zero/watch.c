@@ -164,8 +164,9 @@ static void watch_thread(void *arg)
         goes_on = serve(w, n);
     w->nfree--;
     pthread_mutex_unlock(&w->lock);
-    while (!goes_on)
-        (void)pause(); /* what it holds stays in sight of leak checkers */
+    if (!goes_on)
+        for (;;)
+            (void)pause(); /* what it holds stays in sight of leak checkers */
     lz_watch_unref(w);
 }
 
