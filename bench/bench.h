@@ -8,20 +8,43 @@
 #include <stddef.h>
 #include <stdint.h>
 
+/* What one peer took part with. */
+typedef struct bench_cell {
+    const char *name;
+    double      median, minimum; /* 0: not measured            */
+    double      p50, p99;        /* of single calls; 0: none   */
+    const char *why;             /* why it was not measured    */
+} bench_cell;
+
 typedef struct bench_row {
     const char *name;
     double      value; /* ours, median                                                   */
     const char *unit;
     const char *peer;       /* what it is compared with; NULL = nothing                  */
     double      peer_value; /* the peer's, median                                        */
-    double      goal;       /* of value / peer_value, at most; 0 = none                  */
+    double      goal;       /* of value / peer_value, at most; without a peer, of value;
+                               0 = none                                                  */
+    /* What only some benchmarks know; 0 or NULL = nothing. */
+    double            limit; /* of value, at most, beside the goal of the ratio          */
+    double            minimum, p50, p99;
+    double            reuse, calls; /* share of allocations without a driver call; those calls */
+    const bench_cell *cells;        /* all peers                                         */
+    size_t            ncells;
 } bench_row;
 
-#define BENCH_ROWS_MAX 64
+#define BENCH_ROWS_MAX 256
 typedef struct bench_report {
     size_t    nrows;
     bench_row rows[BENCH_ROWS_MAX];
 } bench_report;
+
+typedef struct bench_options {
+    bool        json, markdown, quick, pin, verbose;
+    uint64_t    seed;
+    const char *only; /* a workload, or how sections begin; NULL  */
+    const char *svg;  /* a file to write a plot into; NULL: none  */
+    const char *sycl; /* the folder of Intel's runtimes; NULL     */
+} bench_options;
 
 /* A function that does its work n times; false (with a text printed) when it cannot. */
 typedef bool bench_fn(void *arg, size_t n);
@@ -34,7 +57,12 @@ bool bench_compare(bench_report *report, const char *name, const char *peer, dou
 uint64_t bench_now_ns(void);
 void     bench_print(const bench_report *report, bool json);
 
-/* The benchmarks. 0, or 1 when one could not run. */
-int bench_core(bench_report *report);
+/* Is the row's goal met?  Only for rows with a goal. */
+bool bench_is_met(const bench_row *row);
+
+/* The benchmarks. 0, or 1 when one could not run, 2 when it was asked for what there is not.
+ * bench_pool() prints by itself unless JSON is wanted. */
+int bench_core(bench_report *report, const bench_options *options);
+int bench_pool(bench_report *report, const bench_options *options);
 
 #endif

@@ -196,7 +196,7 @@ static bool run_copies(bench_report *report, state *s)
     return ok;
 }
 
-int bench_core(bench_report *report)
+int bench_core(bench_report *report, const bench_options *options)
 {
     static state    s;
     usm_pool_desc   desc = USM_POOL_DESC_INIT;
@@ -206,6 +206,7 @@ int bench_core(bench_report *report)
     size_t          n    = 0;
     bool            ok   = false;
 
+    (void)options;
     desc.name = "direct";
     if (!ctx || usm_context_get_devices(ctx, &dev, 1, &n) != USM_OK ||
         usm_device_get_info(dev, &info) != USM_OK ||

@@ -1,52 +1,114 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* usm-bench NAME [--json]: benchmarks as ratios against a peer in one run.
- * Which devices: USM_DEVICE_SELECTOR. */
+/* usm-bench NAME [OPTION...]: benchmarks as ratios against a peer in one run.
+ * Which devices: USM_DEVICE_SELECTOR, except for `pool`, which has a list of its own.
+ * `usm-bench --worker ALLOCATOR` is what `pool` starts for each contender (worker.h). */
 #include "bench.h"
+#include "worker.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 static const struct {
     const char *name, *what;
-    int (*run)(bench_report *report);
+    int (*run)(bench_report *report, const bench_options *options);
 } benchmarks[] = {
     {"core", "allocation, queries, submission and copies against the raw driver", bench_core},
+    {"pool", "the default pool against mallocs, UMF's pools and SYCL", bench_pool},
 };
 
 static int list(FILE *out)
 {
-    fprintf(out, "usage: usm-bench NAME [--json]\n\n");
+    fprintf(out, "usage: usm-bench NAME [OPTION...]\n\n");
     for (size_t i = 0; i < sizeof benchmarks / sizeof *benchmarks; i++)
         fprintf(out, "  %-8s %s\n", benchmarks[i].name, benchmarks[i].what);
-    fprintf(out, "\nUSM_DEVICE_SELECTOR chooses the device, e.g. opencl:cpu.\n");
+    fprintf(out, "\n  --json         one JSON object in place of the table\n"
+                 "of pool:\n"
+                 "  --quick        the rows of the goals, fewer repetitions: under a minute\n"
+                 "  --only NAME    a workload, or how the names of sections begin\n"
+                 "  --seed N       of the random workloads (1)\n"
+                 "  --pin          each thread on its own processor\n"
+                 "  --markdown     tables for a page\n"
+                 "  --svg FILE     writes a plot\n"
+                 "  --sycl DIR     virtual environment with Intel's runtimes\n"
+                 "  --verbose      shows what the workers write to stderr\n"
+                 "\nUSM_DEVICE_SELECTOR chooses the device of core, e.g. opencl:cpu.\n");
     return out == stderr ? 2 : 0;
+}
+
+static bool flag(const char *word, bench_options *o)
+{
+    bool *to = strcmp(word, "--json") == 0       ? &o->json
+               : strcmp(word, "--markdown") == 0 ? &o->markdown
+               : strcmp(word, "--quick") == 0    ? &o->quick
+               : strcmp(word, "--pin") == 0      ? &o->pin
+               : strcmp(word, "--verbose") == 0  ? &o->verbose
+                                                 : NULL;
+
+    if (to)
+        *to = true;
+    return to != NULL;
+}
+
+/* An option with a value; false: it is none, or its value makes no sense. */
+static bool setting(const char *word, const char *value, bench_options *o)
+{
+    char *end = NULL;
+
+    if (!value)
+        return false;
+    if (strcmp(word, "--only") == 0)
+        o->only = value;
+    else if (strcmp(word, "--svg") == 0)
+        o->svg = value;
+    else if (strcmp(word, "--sycl") == 0)
+        o->sycl = value;
+    else if (strcmp(word, "--seed") == 0)
+        o->seed = strtoull(value, &end, 10);
+    else
+        return false;
+    return !end || (end != value && *end == '\0');
+}
+
+static bool parse(int argc, char **argv, const char **name, bench_options *o)
+{
+    for (int i = 1; i < argc; i++) {
+        if (argv[i][0] != '-' && !*name)
+            *name = argv[i];
+        else if (!flag(argv[i], o) && !setting(argv[i], argv[i + 1], o))
+            return false;
+        else if (!flag(argv[i], o))
+            i++;
+    }
+    return *name != NULL;
+}
+
+static int run(const char *name, const bench_options *options)
+{
+    static bench_report report;
+
+    for (size_t i = 0; i < sizeof benchmarks / sizeof *benchmarks; i++)
+        if (strcmp(benchmarks[i].name, name) == 0) {
+            int rc = benchmarks[i].run(&report, options);
+
+            if (rc == 0 && (report.nrows > 0 || options->json))
+                bench_print(&report, options->json);
+            return rc;
+        }
+    fprintf(stderr, "usm-bench: there is no benchmark \"%s\"\n", name);
+    return list(stderr);
 }
 
 int main(int argc, char **argv)
 {
-    static bench_report report;
-    const char         *name = NULL;
-    bool                json = false;
+    bench_options options = {.seed = 1};
+    const char   *name    = NULL;
 
-    for (int i = 1; i < argc; i++) {
-        if (strcmp(argv[i], "--json") == 0)
-            json = true;
-        else if (strcmp(argv[i], "--help") == 0)
-            return list(stdout);
-        else if (name || argv[i][0] == '-')
-            return list(stderr);
-        else
-            name = argv[i];
-    }
-    for (size_t i = 0; name && i < sizeof benchmarks / sizeof *benchmarks; i++)
-        if (strcmp(benchmarks[i].name, name) == 0) {
-            int rc = benchmarks[i].run(&report);
-
-            if (rc == 0)
-                bench_print(&report, json);
-            return rc;
-        }
-    if (name)
-        fprintf(stderr, "usm-bench: there is no benchmark \"%s\"\n", name);
-    return list(stderr);
+    if (argc == 3 && strcmp(argv[1], "--worker") == 0)
+        return bench_worker(argv[2]);
+    if (argc == 2 && strcmp(argv[1], "--help") == 0)
+        return list(stdout);
+    if (!parse(argc, argv, &name, &options))
+        return list(stderr);
+    return run(name, &options);
 }

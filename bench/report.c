@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
 /* Measuring by turns and printing rows, for people and as JSON:
- * {"rows": [{"name", "value", "unit", "peer", "ratio", "goal", "met"}, ...]}.
- * Called by the benchmarks and by main.c. */
+ * {"rows": [{"name", "value", "unit", "peer", "ratio", "goal", "met"}, ...]}, with more members
+ * where a benchmark knows more.  Without a peer the goal is the value's own. Called by the
+ * benchmarks and by main.c. */
 #include "bench.h"
 
 #include <stdio.h>
@@ -51,7 +52,8 @@ bool bench_compare(bench_report *report, const char *name, const char *peer, dou
                    bench_fn *ours, bench_fn *theirs, void *arg)
 {
     double    mine[ROUNDS], other[ROUNDS] = {0}, warm;
-    bench_row row = {name, 0, "ns", theirs ? peer : NULL, 0, theirs ? goal : 0};
+    bench_row row = {
+        .name = name, .unit = "ns", .peer = theirs ? peer : NULL, .goal = theirs ? goal : 0};
 
     if (!time_one(ours, arg, n, &warm) || (theirs && !time_one(theirs, arg, n, &warm)))
         return false;
@@ -64,6 +66,58 @@ bool bench_compare(bench_report *report, const char *name, const char *peer, dou
     return true;
 }
 
+bool bench_is_met(const bench_row *r)
+{
+    double value = r->peer ? r->value / r->peer_value : r->value;
+
+    return value <= r->goal && (r->limit == 0 || r->value <= r->limit);
+}
+
+/* A string of our own making or a library's error text. */
+static void print_string(const char *text)
+{
+    putchar('"');
+    for (; *text; text++) {
+        if (*text == '"' || *text == '\\')
+            putchar('\\');
+        putchar((unsigned char)*text < ' ' ? ' ' : *text);
+    }
+    putchar('"');
+}
+
+static void print_cell(const bench_cell *c)
+{
+    printf("{\"name\": \"%s\", ", c->name);
+    if (c->median > 0)
+        printf("\"value\": %.3f, \"minimum\": %.3f", c->median, c->minimum);
+    else
+        printf("\"value\": null, \"minimum\": null");
+    if (c->p99 > 0)
+        printf(", \"p50\": %.1f, \"p99\": %.1f", c->p50, c->p99);
+    if (c->why) {
+        printf(", \"why\": ");
+        print_string(c->why);
+    }
+    putchar('}');
+}
+
+static void print_more(const bench_row *r)
+{
+    if (r->minimum > 0)
+        printf(", \"minimum\": %.3f", r->minimum);
+    if (r->limit > 0)
+        printf(", \"limit\": %.3f", r->limit);
+    if (r->p99 > 0)
+        printf(", \"p50\": %.1f, \"p99\": %.1f", r->p50, r->p99);
+    if (r->calls > 0)
+        printf(", \"driver_calls\": %.0f, \"reuse\": %.5f", r->calls, r->reuse);
+    for (size_t i = 0; i < r->ncells; i++) {
+        printf("%s", i ? ", " : ", \"peers\": [");
+        print_cell(&r->cells[i]);
+    }
+    printf("%s}", r->ncells ? "]" : "");
+}
+
 static void print_json(const bench_report *report)
 {
     printf("{\"rows\": [");
@@ -74,13 +128,14 @@ static void print_json(const bench_report *report)
         printf("%s\n  {\"name\": \"%s\", \"value\": %.3f, \"unit\": \"%s\", ", i ? "," : "",
                r->name, r->value, r->unit);
         if (r->peer)
-            printf("\"peer\": \"%s\", \"ratio\": %.3f, ", r->peer, ratio);
+            printf("\"peer\": \"%s\", \"ratio\": %.4f, ", r->peer, ratio);
         else
             printf("\"peer\": null, \"ratio\": null, ");
         if (r->goal > 0)
-            printf("\"goal\": %.3f, \"met\": %s}", r->goal, ratio <= r->goal ? "true" : "false");
+            printf("\"goal\": %.4f, \"met\": %s", r->goal, bench_is_met(r) ? "true" : "false");
         else
-            printf("\"goal\": null, \"met\": null}");
+            printf("\"goal\": null, \"met\": null");
+        print_more(r);
     }
     printf("\n]}\n");
 }
@@ -97,7 +152,7 @@ static void print_text(const bench_report *report)
         else
             printf("%10s %7s ", "", "");
         if (r->goal > 0)
-            printf("<=%5.2f %s", r->goal, r->value / r->peer_value <= r->goal ? "met" : "MISSED");
+            printf("<=%5.2f %s", r->goal, bench_is_met(r) ? "met" : "MISSED");
         printf("%s%s\n", r->peer ? "  against " : "", r->peer ? r->peer : "");
     }
 }

@@ -7,6 +7,7 @@
 #include "../backends/host/host.h"
 #include "../pools/arena/arena.h"
 #include "../pools/direct/direct.h"
+#include "../pools/slab/slab.h"
 
 void usm__compose(void)
 {
@@ -15,6 +16,8 @@ void usm__compose(void)
     usm__registry_add_backend("level_zero", NULL);
     usm__registry_add_backend("opencl", NULL);
     usm__registry_add_backend("host", usm_host_backend_entry);
+    usm__registry_add_pool("slab", usm_slab_pool_entry);
     usm__registry_add_pool("direct", usm_direct_pool_entry);
     usm__registry_add_pool("arena", usm_arena_pool_entry);
+    usm__registry_add_pool("jemalloc", NULL);
 }

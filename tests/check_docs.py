@@ -21,7 +21,8 @@ import tempfile
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 SKIP = {".git", "build"}
 # Folders whose README has a table of all sources.
-COMPLETE = ["include/usm", "src/base", "src/core", "backends/host", "backends/opencl", "bench"]
+COMPLETE = ["include/usm", "src/base", "src/core", "src/profile", "backends/host", "backends/opencl",
+            "bench"]
 wrong = []
 checked = 0
 

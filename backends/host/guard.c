@@ -10,8 +10,11 @@
  *     program's range  |..............|  PROT_NONE, open while kernels run
  *     alias            |..............|  read and write          shift = alias - range
  *
+ * A range that is mapped piece by piece (vmem.c) has an alias as long as itself, so that all its
+ * pieces, each with a memfd of its own, have one shift: copies may cross from one to the next.
+ *
  * A child made by fork() shares this memory with its parent, unlike ordinary host memory.
- * Who calls: memory.c, copy.c and kernel.c. */
+ * Who calls: memory.c, vmem.c, copy.c and kernel.c. */
 #include "internal.h"
 
 #include <errno.h>
@@ -22,14 +25,20 @@ struct region {
     char    *start;
     size_t   size; /* whole pages */
     char    *alias;
+    bool     in_range; /* a piece: its addresses go on being the range's                       */
 };
 
 static struct {
     pthread_mutex_t lock;
-    usm_list        regions;
-    size_t          kernels;  /* that run now; > 0: regions are open    */
+    usm_list        regions;  /* memory                                      */
+    usm_list        ranges;   /* addresses for pieces; regions of no memory  */
+    size_t          kernels;  /* that run now; > 0: regions are open         */
     atomic_size_t   nregions; /* so that without guard mode no lock is taken */
-} guard = {PTHREAD_MUTEX_INITIALIZER, {&guard.regions, &guard.regions}, 0, 0};
+} guard = {
+    .lock    = PTHREAD_MUTEX_INITIALIZER,
+    .regions = {&guard.regions, &guard.regions},
+    .ranges  = {&guard.ranges, &guard.ranges},
+};
 
 void usm__host_guard_lock(void)
 {
@@ -41,9 +50,9 @@ void usm__host_guard_unlock(void)
     pthread_mutex_unlock(&guard.lock);
 }
 
-static struct region *find_region(const void *p)
+static struct region *find_region(const usm_list *list, const void *p)
 {
-    USM_LIST_FOREACH (it, &guard.regions) {
+    USM_LIST_FOREACH (it, list) {
         struct region *r = usm_container_of(it, struct region, link);
 
         if ((uintptr_t)p - (uintptr_t)r->start < r->size)
@@ -87,9 +96,32 @@ err_start:;
     return status;
 }
 
+/* Fresh pages without access in place of the piece. */
+static bool clear_piece(const struct region *r)
+{
+    const usm_os_api *os = usm__host_lib->os;
+
+    return os->map_at(r->start, r->size, PROT_NONE) && os->map_at(r->alias, r->size, PROT_NONE);
+}
+
+static usm_status map_piece(const struct region *r, int fd)
+{
+    const usm_os_api *os = usm__host_lib->os;
+    usm_status        status;
+
+    if (os->map_fd(r->start, r->size, PROT_NONE, fd) &&
+        os->map_fd(r->alias, r->size, PROT_READ | PROT_WRITE, fd))
+        return USM_OK;
+    status = refused("guarded device memory: mmap of a memfd");
+    (void)clear_piece(r);
+    return status;
+}
+
 /* What is not unmapped can be tried again. */
 static bool unmap_both(struct region *r)
 {
+    if (r->in_range)
+        return clear_piece(r);
     if (r->alias && usm__host_lib->os->unmap(r->alias, r->size) != 0)
         return false;
     r->alias = NULL;
@@ -111,36 +143,47 @@ static bool enter_region(struct region *r)
     return entered;
 }
 
-usm_status usm__host_guard_alloc(size_t size, size_t align, void **p)
+/* Puts memory behind r, which has its start and alias if it is a piece, and enters it. */
+static usm_status make_region(struct region *r, size_t align)
 {
     const usm_os_api *os = usm__host_lib->os;
-    struct region    *r  = usm__host_lib->heap_alloc(sizeof(*r));
+    int               fd = os->memfd("usm-device", r->size);
     usm_status        status;
-    int               fd;
+
+    if (fd < 0)
+        return refused("guarded device memory: memfd_create");
+    status = r->in_range ? map_piece(r, fd) : map_twice(r, align, fd);
+    (void)os->close(fd); /* the mappings keep the memory */
+    if (status == USM_OK && !enter_region(r)) {
+        status = refused("guarded device memory: mprotect");
+        (void)unmap_both(r);
+    }
+    return status;
+}
+
+static struct region *new_region(size_t size)
+{
+    struct region *r = usm__host_lib->heap_alloc(sizeof(*r));
+
+    if (r)
+        r->size = size;
+    else
+        (void)usm__host_lib->report(USM_E_NO_MEMORY, "no host memory to note device memory");
+    return r;
+}
+
+usm_status usm__host_guard_alloc(size_t size, size_t align, void **p)
+{
+    struct region *r = new_region(size);
+    usm_status     status;
 
     if (!r)
-        return usm__host_lib->report(USM_E_NO_MEMORY, "no host memory to note device memory");
-    r->size = size;
-    fd      = os->memfd("usm-device", size);
-    if (fd < 0) {
-        status = refused("guarded device memory: memfd_create");
-        goto err_region;
-    }
-    status = map_twice(r, align, fd);
-    (void)os->close(fd); /* the mappings keep the memory */
-    if (status)
-        goto err_region;
-    if (!enter_region(r)) {
-        status = refused("guarded device memory: mprotect");
-        goto err_maps;
-    }
-    *p = r->start;
-    return USM_OK;
-
-err_maps:
-    (void)unmap_both(r);
-err_region:
-    usm__host_lib->heap_free(r);
+        return USM_E_NO_MEMORY;
+    status = make_region(r, align);
+    if (status == USM_OK)
+        *p = r->start;
+    else
+        usm__host_lib->heap_free(r);
     return status;
 }
 
@@ -149,7 +192,7 @@ static struct region *leave_region(const void *p)
     struct region *r;
 
     pthread_mutex_lock(&guard.lock);
-    r = find_region(p);
+    r = find_region(&guard.regions, p);
     if (r) {
         usm_list_remove(&r->link);
         usm_sub_relaxed(&guard.nregions, 1);
@@ -182,12 +225,94 @@ ptrdiff_t usm__host_guard_shift(const void *p)
     if (usm_load_relaxed(&guard.nregions) == 0)
         return 0;
     pthread_mutex_lock(&guard.lock);
-    r = find_region(p);
+    r = find_region(&guard.regions, p);
     if (r)
         shift = r->alias - r->start;
     pthread_mutex_unlock(&guard.lock);
     return shift;
 }
+
+/* --- ranges --------------------------------------------------------------------------------- */
+
+static void enter_range(struct region *r)
+{
+    pthread_mutex_lock(&guard.lock);
+    usm_list_append(&guard.ranges, &r->link);
+    pthread_mutex_unlock(&guard.lock);
+}
+
+static usm_status no_addresses(size_t size)
+{
+    return usm__host_lib->report(USM_E_NO_MEMORY, "the host has no %zu bytes of addresses left",
+                                 size);
+}
+
+usm_status usm__host_guard_reserve(size_t size, size_t align, void **p)
+{
+    struct region *r = new_region(size);
+
+    if (!r)
+        return USM_E_NO_MEMORY;
+    r->start = usm__host_map(size, align, PROT_NONE);
+    if (!r->start)
+        goto err_region;
+    r->alias = usm__host_map(size, align, PROT_NONE);
+    if (!r->alias)
+        goto err_start;
+    enter_range(r);
+    *p = r->start;
+    return USM_OK;
+
+err_start:
+    (void)usm__host_lib->os->unmap(r->start, size);
+err_region:
+    usm__host_lib->heap_free(r);
+    return no_addresses(size);
+}
+
+usm_status usm__host_guard_release(const void *p)
+{
+    struct region *r;
+
+    pthread_mutex_lock(&guard.lock);
+    r = find_region(&guard.ranges, p);
+    if (r)
+        usm_list_remove(&r->link);
+    pthread_mutex_unlock(&guard.lock);
+    if (!r)
+        return USM_E_INVALID_POINTER;
+    if (!unmap_both(r)) {
+        usm_status status = refused("addresses of guarded device memory: munmap");
+
+        enter_range(r);
+        return status;
+    }
+    usm__host_lib->heap_free(r);
+    return USM_OK;
+}
+
+usm_status usm__host_guard_map(void *p, size_t size)
+{
+    struct region       *r = new_region(size);
+    const struct region *range;
+    usm_status           status;
+
+    if (!r)
+        return USM_E_NO_MEMORY;
+    pthread_mutex_lock(&guard.lock);
+    range = find_region(&guard.ranges, p);
+    if (range) /* it is: p was reserved */
+        r->alias = (char *)p + (range->alias - range->start);
+    pthread_mutex_unlock(&guard.lock);
+    r->start    = p;
+    r->in_range = true;
+    status      = make_region(r, 1);
+    if (status != USM_OK)
+        usm__host_lib->heap_free(r);
+    return status;
+}
+
+/* --- kernels -------------------------------------------------------------------------------- */
 
 /* Also shuts again what was opened when one cannot be opened. */
 static bool open_all(void)

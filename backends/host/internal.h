@@ -3,6 +3,7 @@
  *
  *   host.c     the table, the device, contexts, fork
  *   memory.c   pages                       guard.c   device memory that the host cannot touch
+ *   vmem.c     ranges, mapped in pieces
  *   queue.c    the graph of commands, its workers, queues (start reading there)
  *   event.c    what one does with an event
  *   copy.c     copies, fills, markers      kernel.c  programs and launches
@@ -111,8 +112,13 @@ static inline size_t usm__host_share(size_t total, size_t parts, size_t part)
 /* --- guarded memory (guard.c) ---------------------------------------------------------------- */
 
 usm_status usm__host_guard_alloc(size_t size, size_t align, void **p);
-/* USM_E_INVALID_POINTER, without a story: p is not guarded memory. */
+/* Also of a piece.  USM_E_INVALID_POINTER, without a story: p is not guarded memory. */
 usm_status usm__host_guard_free(const void *p);
+/* A range without memory, and memory for a piece of it, which guard_free() takes back. */
+usm_status usm__host_guard_reserve(size_t size, size_t align, void **p);
+usm_status usm__host_guard_map(void *p, size_t size);
+/* USM_E_INVALID_POINTER, without a story: p is no such range. */
+usm_status usm__host_guard_release(const void *p);
 /* What to add to p for an address that may be touched; 0 for all other memory. */
 ptrdiff_t usm__host_guard_shift(const void *p);
 /* Between them all guarded memory may be touched; they nest and come from any thread. */
@@ -138,6 +144,15 @@ void usm__host_guard_unlock(void);
 usm_status usm__host_mem_alloc(void *ctx, void *dev, usm_kind kind, size_t size, size_t align,
                                void **p);
 usm_status usm__host_mem_free(void *ctx, usm_kind kind, void *p, size_t size);
+
+usm_status usm__host_vmem_granularity(void *ctx, void *dev, usm_kind kind, size_t size,
+                                      size_t *granularity);
+usm_status usm__host_vmem_reserve(void *ctx, usm_kind kind, size_t size, void **p);
+usm_status usm__host_vmem_release(void *ctx, void *p, size_t size);
+usm_status usm__host_phys_create(void *ctx, void *dev, usm_kind kind, size_t size, void **phys);
+usm_status usm__host_phys_destroy(void *ctx, void *phys);
+usm_status usm__host_vmem_map(void *ctx, void *p, size_t size, void *phys, size_t offset);
+usm_status usm__host_vmem_unmap(void *ctx, void *p, size_t size);
 
 usm_status usm__host_queue_create(void *ctx, void *dev, uint32_t flags, void **q);
 void       usm__host_queue_destroy(void *q);

@@ -259,10 +259,11 @@ usm_status lz_ipc_put(void *ctx, usm_backend_ipc *handle);
 usm_status lz_ipc_open(void *ctx, void *dev, const usm_backend_ipc *handle, void **p);
 usm_status lz_ipc_close(void *ctx, void *p);
 
-usm_status lz_vmem_granularity(void *ctx, void *dev, size_t size, size_t *granularity);
-usm_status lz_vmem_reserve(void *ctx, size_t size, void **p);
+usm_status lz_vmem_granularity(void *ctx, void *dev, usm_kind kind, size_t size,
+                               size_t *granularity);
+usm_status lz_vmem_reserve(void *ctx, usm_kind kind, size_t size, void **p);
 usm_status lz_vmem_release(void *ctx, void *p, size_t size);
-usm_status lz_phys_create(void *ctx, void *dev, size_t size, void **phys);
+usm_status lz_phys_create(void *ctx, void *dev, usm_kind kind, size_t size, void **phys);
 usm_status lz_phys_destroy(void *ctx, void *phys);
 usm_status lz_vmem_map(void *ctx, void *p, size_t size, void *phys, size_t offset);
 usm_status lz_vmem_unmap(void *ctx, void *p, size_t size);

@@ -1,14 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* Address ranges and the device memory behind them, apart.  Unmapping and giving back succeed where
- * the device is lost.  Called by the core through the table. */
+/* Address ranges and the device memory behind them, apart.  Of device memory only: the driver has
+ * no shared memory of this sort.  Unmapping and giving back succeed where the device is lost.
+ * Called by the core through the table. */
 #include "level_zero.h"
 
-usm_status lz_vmem_granularity(void *ctx, void *dev, size_t size, size_t *granularity)
+usm_status lz_vmem_granularity(void *ctx, void *dev, usm_kind kind, size_t size,
+                               size_t *granularity)
 {
     size_t      page = 0;
-    ze_result_t err  = lz.zeVirtualMemQueryPageSize(((lz_context *)ctx)->native,
-                                                    ((lz_device *)dev)->native, size, &page);
+    ze_result_t err;
 
+    if (kind != USM_DEVICE)
+        return lz_report(USM_E_NOT_SUPPORTED, "Level Zero maps device memory only");
+    err = lz.zeVirtualMemQueryPageSize(((lz_context *)ctx)->native, ((lz_device *)dev)->native,
+                                       size, &page);
     if (err)
         return lz_fail(err, "zeVirtualMemQueryPageSize");
     *granularity = page;
@@ -26,11 +31,12 @@ static ze_result_t reserve(ze_context_handle_t ctx, size_t size, void **p)
                                                        : err;
 }
 
-usm_status lz_vmem_reserve(void *ctx, size_t size, void **p)
+usm_status lz_vmem_reserve(void *ctx, usm_kind kind, size_t size, void **p)
 {
     void       *range = NULL;
     ze_result_t err   = reserve(((lz_context *)ctx)->native, size, &range);
 
+    (void)kind;
     if (err || !range)
         return lz_fail(err ? err : ZE_RESULT_ERROR_OUT_OF_HOST_MEMORY, "zeVirtualMemReserve");
     *p = range;
@@ -43,13 +49,14 @@ usm_status lz_vmem_release(void *ctx, void *p, size_t size)
                           "zeVirtualMemFree");
 }
 
-usm_status lz_phys_create(void *ctx, void *dev, size_t size, void **phys)
+usm_status lz_phys_create(void *ctx, void *dev, usm_kind kind, size_t size, void **phys)
 {
     ze_physical_mem_desc_t   desc   = {.stype = ZE_STRUCTURE_TYPE_PHYSICAL_MEM_DESC, .size = size};
     ze_physical_mem_handle_t native = NULL;
     ze_result_t              err    = lz.zePhysicalMemCreate(((lz_context *)ctx)->native,
                                                              ((lz_device *)dev)->native, &desc, &native);
 
+    (void)kind;
     if (err)
         return lz_fail(err, "zePhysicalMemCreate");
     *phys = native;

@@ -187,16 +187,24 @@ typedef struct usm_backend_ops {
     usm_status (*ipc_open)(void *ctx, void *dev, const usm_backend_ipc *handle, void **p);
     usm_status (*ipc_close)(void *ctx, void *p);
 
-    /* USM_CAP_VMEM: address ranges and the device memory behind them, apart. ----- */
-    /** What sizes and offsets below are multiples of, for ranges of about `size` bytes. */
-    usm_status (*vmem_granularity)(void *ctx, void *dev, size_t size, size_t *granularity);
-    usm_status (*vmem_reserve)(void *ctx, size_t size, void **p);
+    /* USM_CAP_VMEM: address ranges and the memory behind them, apart.  `dev` is NULL for host
+     * memory.  A range holds memory of one kind. ------------------------------------- */
+    /** What sizes and offsets below are multiples of, for ranges of about `size` bytes; a power of
+     * two.  USM_E_NOT_SUPPORTED: not for memory of this kind. */
+    usm_status (*vmem_granularity)(void *ctx, void *dev, usm_kind kind, size_t size,
+                                   size_t *granularity);
+    /** Addresses only, from a multiple of the granularity on. */
+    usm_status (*vmem_reserve)(void *ctx, usm_kind kind, size_t size, void **p);
     /** Nothing is mapped in it any more; p and size as reserved. */
     usm_status (*vmem_release)(void *ctx, void *p, size_t size);
-    usm_status (*phys_create)(void *ctx, void *dev, size_t size, void **phys);
+    /** Memory; the backend may take it as late as vmem_map. */
+    usm_status (*phys_create)(void *ctx, void *dev, usm_kind kind, size_t size, void **phys);
+    /** It is mapped nowhere any more. */
     usm_status (*phys_destroy)(void *ctx, void *phys);
-    /** Readable and writable by the device. */
+    /** Puts [offset, offset + size) of phys behind p, where nothing is: readable and writable by
+     * whom its kind allows.  A part of phys is mapped in one place at a time. */
     usm_status (*vmem_map)(void *ctx, void *p, size_t size, void *phys, size_t offset);
+    /** p and size as mapped.  What the memory held may be lost. */
     usm_status (*vmem_unmap)(void *ctx, void *p, size_t size);
 
     /* USM_CAP_NATIVE ---------------------------------------------------------- */

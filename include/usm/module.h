@@ -30,6 +30,8 @@ typedef enum usm_log_level {
 typedef struct usm_os_api {
     /** Private anonymous pages. `prot` is PROT_*. NULL on failure, errno set. */
     void *(*map)(size_t size, int prot);
+    /** The same in place of what is mapped at `at` (MAP_FIXED). */
+    void *(*map_at)(void *at, size_t size, int prot);
     /** A shared mapping of fd at offset 0; `at` non-NULL: there (MAP_FIXED). */
     void *(*map_fd)(void *at, size_t size, int prot, int fd);
     int (*unmap)(void *p, size_t size);
@@ -53,6 +55,7 @@ typedef struct usm_host_api {
     /** A setting's value in force by key without USM_; NULL when unset. */
     const char *(*setting)(const char *key);
     bool (*setting_bool)(const char *key);
+    uint64_t (*setting_size)(const char *key); /**< bytes                           */
 
     /** Host heap; NULL when exhausted (no story is written). */
     void *(*heap_alloc)(size_t size); /**< zeroed                                   */

@@ -3,9 +3,13 @@
  * Pools: blocks out of areas that were taken from the driver once.
  *
  * Every (device, kind) of a context has a default pool, chosen by USM_POOL;
- * more can be made.  `direct` asks the driver each time; `arena` bumps a
- * pointer and gives everything back at a reset.  usm_free() works on blocks of
- * any pool.  Pools are thread-safe. */
+ * more can be made.  `slab`, the default, serves small blocks from the calling
+ * thread's own magazines and large ones from a heap that coalesces, and never
+ * touches the memory; `arena` bumps a pointer and gives everything back at a
+ * reset; `jemalloc` lays jemalloc over host and shared memory; `direct` asks
+ * the driver each time.  usm_free() works on blocks of any pool.
+ *
+ * Pools are thread-safe: any thread frees any block, whichever allocated it. */
 #ifndef USM_POOL_H
 #define USM_POOL_H
 
@@ -15,35 +19,59 @@ USM_BEGIN_DECLS
 
 typedef struct usm_pool_desc {
     size_t      struct_size;
-    const char *name;      /**< "direct", "arena"; NULL: what USM_POOL says      */
-    size_t      area_size; /**< bytes taken from the driver at a time; 0 = the
-                                pool's preference                                */
-    size_t maximum_size;   /**< most bytes to hold; 0 = no limit                 */
-    size_t min_align;      /**< every block's alignment at least; 0 = default    */
+    const char *name;      /**< "slab", "arena", "jemalloc", "direct"; NULL: what USM_POOL says */
+    size_t      area_size; /**< bytes taken from the driver at a time; 0 = the pool's preference */
+    size_t      maximum_size; /**< most bytes to hold; 0 = no limit                       */
+    size_t      min_align;    /**< every block's alignment at least, up to 2 MiB; 0 = 64.
+                                   Network buffers want 4096 or 2 MiB, pages of their own */
+    size_t retain;            /**< free bytes to keep however long they lie idle; 0 = the pool's
+                                   preference, SIZE_MAX = all                                   */
+    uint32_t retain_ms;       /**< how long more than that is kept; 0 = the pool's preference   */
+    bool     zero_init;       /**< blocks come zeroed                                           */
 } usm_pool_desc;
 #define USM_POOL_DESC_INIT                                                                         \
     {                                                                                              \
-        sizeof(usm_pool_desc), NULL, 0, 0, 0                                                       \
+        sizeof(usm_pool_desc), NULL, 0, 0, 0, 0, 0, false                                          \
     }
 
-/** Bytes unless named otherwise; exact when no other thread uses the pool. */
+/** Bytes unless named otherwise.  Pools with thread caches count where magazines are swapped, not
+ * where blocks are served, so: `live` and `blocks` are exact when no other thread uses the pool; a
+ * peak may be up to live_peak_error too low; `allocations` are blocks handed out, to a thread's
+ * magazine or to the program, and a block that a thread frees and allocates again is not counted
+ * again (USM_TRACE sees each). */
 typedef struct usm_pool_stats {
     size_t   struct_size;
     uint64_t live; /**< in the program's hands                           */
     uint64_t live_peak;
-    uint64_t reserved; /**< taken from the driver                            */
+    uint64_t live_peak_error; /**< what threads' magazines can hold: 0 = exact      */
+    uint64_t reserved;        /**< taken from the driver                            */
     uint64_t reserved_peak;
-    uint64_t blocks;      /**< live blocks                                      */
-    uint64_t allocations; /**< calls served so far                              */
-    uint64_t frees;
-    uint64_t driver_allocs; /**< calls that reached the driver                    */
+    uint64_t blocks;        /**< live blocks                                      */
+    uint64_t allocations;   /**< blocks handed out so far                         */
+    uint64_t frees;         /**< blocks that came back                            */
+    uint64_t driver_allocs; /**< calls that reached the driver, maps included     */
     uint64_t driver_frees;
-    uint64_t largest_free; /**< largest block that needs no driver call          */
+    uint64_t largest_free;  /**< largest block that needs no driver call          */
+    uint64_t thread_cached; /**< free, in threads' magazines                      */
+    uint64_t depot_cached;  /**< free, in magazines between threads               */
+    uint64_t threads;       /**< threads that have a cache of this pool           */
+    uint64_t depot_hits;    /**< magazines another thread had filled              */
+    uint64_t depot_misses;  /**< magazines filled from slabs or the heap          */
 } usm_pool_stats;
 #define USM_POOL_STATS_INIT                                                                        \
     {                                                                                              \
-        sizeof(usm_pool_stats), 0, 0, 0, 0, 0, 0, 0, 0, 0, 0                                       \
+        sizeof(usm_pool_stats), 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0                     \
     }
+
+/** A point in an arena's life, to be returned to.  Opaque; copy it freely. */
+typedef struct usm_pool_mark {
+    uint64_t opaque[4];
+} usm_pool_mark;
+
+typedef enum usm_text_format {
+    USM_TEXT = 0, /**< a table for people          */
+    USM_JSON = 1  /**< one JSON object, one line   */
+} usm_text_format;
 
 /** Caller owns *pool.  `dev` NULL: the context's first.
  *   USM_E_NO_BACKEND     no pool of that name
@@ -61,7 +89,11 @@ USM_API USM_ALLOC_SIZE(2) void *usm_pool_malloc(usm_pool *pool, size_t size);
 USM_API USM_ALLOC_SIZE(3) void *usm_pool_aligned_alloc(usm_pool *pool, size_t align, size_t size);
 /** As usm_free(), for blocks of this pool. */
 USM_API void usm_pool_free(usm_pool *pool, void *p);
-/** The size must be the one asked for: it saves the look-up. */
+/** n blocks of one size; returns how many there are in `out`, fewer than n when memory ran out. */
+USM_API size_t usm_pool_malloc_batch(usm_pool *pool, size_t size, size_t n, void **out);
+/** n blocks of this pool, of any sizes; NULL among them is fine. */
+USM_API void usm_pool_free_batch(usm_pool *pool, size_t n, void *const *p);
+/** The size must be the one asked for: `slab` then checks it. */
 USM_API void usm_pool_free_sized(usm_pool *pool, void *p, size_t size);
 
 /** Gives memory that is not in use back to the driver until at most `keep`
@@ -70,9 +102,22 @@ USM_API usm_status               usm_pool_trim_to(usm_pool *pool, size_t keep);
 USM_API USM_NODISCARD usm_status usm_pool_get_stats(usm_pool *pool, usm_pool_stats *stats);
 USM_API USM_NODISCARD usm_status usm_pool_reset_peaks(usm_pool *pool);
 
+/** The statistics as text: totals, size classes, reuse.  Writes at most `cap` bytes, 0-terminated;
+ * *size (may be NULL) is what all of it needs without the 0.  `pool` NULL: every pool of every
+ * context, with the tags (usm/tag.h). */
+USM_API usm_status usm_pool_describe(usm_pool *pool, usm_text_format format, char *text, size_t cap,
+                                     size_t *size);
+
 /** `arena` only: every block of the pool is gone, its areas stay for reuse.
  *   USM_E_NOT_SUPPORTED  the pool has no reset */
 USM_API USM_NODISCARD usm_status usm_pool_reset(usm_pool *pool);
+
+/** `arena` only: remembers what is allocated now; usm_pool_reset_to() drops every block allocated
+ * since.  Marks nest: going back to one drops those set after it.
+ *   USM_E_NOT_SUPPORTED  the pool has no marks
+ *   USM_E_INVALID        the mark was dropped, or is of another pool */
+USM_API USM_NODISCARD usm_status usm_pool_set_mark(usm_pool *pool, usm_pool_mark *mark);
+USM_API USM_NODISCARD usm_status usm_pool_reset_to(usm_pool *pool, const usm_pool_mark *mark);
 
 USM_END_DECLS
 #endif

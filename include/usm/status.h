@@ -6,8 +6,8 @@
  * return a usm_status: 0 or a negative USM_E_* whose number never changes.
  * Each failure also leaves one sentence with the culprit and the remedy in
  * usm_last_error(), a text of the calling thread.  Outputs are untouched on
- * failure.  Out of memory is an ordinary answer: it is never logged and never
- * turned into another code. */
+ * failure.  Out of memory is an ordinary answer: it is never turned into
+ * another code, and only told where the log's level is info or more. */
 #ifndef USM_STATUS_H
 #define USM_STATUS_H
 
@@ -49,6 +49,7 @@ USM_BEGIN_DECLS
     X(USM_E_SYSTEM, -29, "the operating system refused a call")                                    \
     X(USM_E_SETTING, -30, "a setting is unknown or its value does not parse")                      \
     X(USM_E_BUSY, -31, "the object is still in use")                                               \
+    X(USM_E_FORMAT, -32, "a file is damaged or not of the kind that is expected")                  \
     X(USM_E_INTERNAL, -99, "libusm is at fault: please report this")
 
 typedef enum usm_status {

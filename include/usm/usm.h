@@ -20,6 +20,7 @@
 #include <usm/program.h>
 #include <usm/queue.h>
 #include <usm/status.h>
+#include <usm/tag.h>
 #include <usm/types.h>
 #include <usm/version.h>
 

@@ -1,14 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
 /* The pool `arena`: blocks are cut off the end of an area, one behind the other, and all of them go
- * at once (usm_pool_reset).  For work that comes in rounds: a request, a frame, a time step.
+ * at once (usm_pool_reset), or those that are younger than a mark (usm_pool_reset_to).  For work
+ * that comes in rounds: a request, a frame, a time step.
  *
- * Here: areas, the index of their blocks, reuse.  Not here: the memory itself, which is never
- * touched (it may be a device's), limits and the map from pointers to areas, which are the core's.
- * Who calls: the core, through the table at the end.
+ * Here: areas, the index of their blocks, reuse, marks.  Not here: the memory itself, which is
+ * never touched (it may be a device's), limits and the map from pointers to areas, which are the
+ * core's. Who calls: the core, through the table at the end.
  *
  *     area    |AAAAAA|BB|..|CCCCCCCC|DDDD|                     |
  *                                         ^ end
- *     entries  {A, size}{B, size, freed}{C, size}{D, size}        out of band, offsets ascend
+ *     entries  {A, size}{B, size, freed}{C, size}{D, size}        out of band, offsets ascend,
+ *              number 1        2           5        6             and so do the numbers
  *
  * Each block leaves an entry in its area's index.  Offsets only grow, so the index is sorted by
  * construction and a pointer is looked up by halving.  A free only marks the entry: the answers
@@ -25,10 +27,29 @@
  * large enough is taken into use, else a new one is asked for: 1 MiB at first, doubling up to
  * 64 MiB.  A block that is larger than the next area would be gets an area of its own size.
  *
+ * Areas stay until they are trimmed or memory runs short, however long they are free: a round that
+ * comes again finds them.  That is why `retain` and `retain_ms` are not asked.
+ *
+ * Marks.  Blocks are numbered in the order they are cut, over all areas, and a mark is the number
+ * of the last.  Going back drops the entries with higher numbers, which in each area are those at
+ * its end, wherever the blocks came from in between: the current area, one that was free, a new
+ * one. Marks that are valid form a stack; a mark knows its place there and is valid while that
+ * place still has its id.  Going back to a mark takes those above it off; a reset takes all.
+ *
+ *     set A, cut, set B, cut, set C        places  0: A   1: B   2: C
+ *     go back to B                         places  0: A   1: B              C is dropped
+ *     set D, before anything is cut        places  0: A   1: B..D           D is the point B again
+ *     go back to B                         places  0: A   1: B              D is dropped
+ *
+ * D shares B's place, so that a loop that sets a mark and goes back to it in each turn needs one
+ * place and not one for each turn.  Once a mark that shared a place was dropped while another in it
+ * stays, as D is here, no further one shares it: D's id would be taken for valid.
+ *
  * Rejected: a size class or a free list for the holes (that is what the pool `slab` is for), and
  * headers before the blocks (the host may not touch device memory). */
 #include "arena.h"
 
+#include <base/inline/atomic.h>
 #include <base/inline/bits.h>
 #include <base/inline/list.h>
 
@@ -38,11 +59,13 @@
 #define FIRST_AREA_SIZE   ((size_t)1 << 20)
 #define LARGEST_AREA_SIZE ((size_t)64 << 20)
 #define FIRST_INDEX_CAP   64
+#define FIRST_MARKS_CAP   16
 #define FREED             (~(SIZE_MAX >> 1)) /* no block is that large */
 
 struct entry {
-    size_t offset; /* from the area's base          */
-    size_t size;   /* as asked for; | FREED         */
+    size_t   offset; /* from the area's base          */
+    size_t   size;   /* as asked for; | FREED         */
+    uint64_t number; /* the pool's `allocations` with it */
 };
 
 struct arena_area {
@@ -53,11 +76,20 @@ struct arena_area {
     size_t        live_count;
 };
 
+/* A point to go back to, and the ids of the marks that name it. */
+struct place {
+    uint64_t           number;      /* of the last block before it              */
+    uint64_t           first, last; /* ids                                      */
+    struct arena_area *current;     /* NULL: none, or gone since                */
+    bool               is_closed;   /* ids above `last` were dropped            */
+};
+
 struct arena_pool {
     /* fixed after create */
     const usm_host_api *api;
     usm_area_source     areas;
     size_t              default_align;
+    uint64_t            id; /* no other pool had it or will have */
 
     pthread_mutex_t    lock; /* guards all below, and what hangs on the list */
     usm_list           list; /* of arena_area, largest first */
@@ -65,7 +97,14 @@ struct arena_pool {
     size_t             next_size; /* of the next area */
     uint64_t           held;      /* sum of the areas' sizes */
     usm_pool_stats     stats;
+    struct place      *places; /* of marks that are valid, the oldest first */
+    size_t             nplaces, places_cap;
+    uint64_t           last_mark; /* the newest id                          */
+    uint64_t           back_at;   /* `allocations` when the top place was gone back to, if that
+                                     was the last that happened to it; else NOT_BACK         */
 };
+
+#define NOT_BACK UINT64_MAX
 
 static const usm_host_api *host_api;
 
@@ -157,9 +196,8 @@ static bool cut(struct arena_pool *p, struct arena_area *a, size_t size, size_t 
     a->count = settled_count(a);
     if (a->count == a->cap && !grow_index(p, a))
         return false;
-    a->entries[a->count++] = (struct entry){offset, size};
+    a->entries[a->count++] = (struct entry){offset, size, ++p->stats.allocations};
     a->live_count++;
-    p->stats.allocations++;
     p->stats.blocks++;
     p->stats.live += size;
     if (p->stats.live_peak < p->stats.live)
@@ -205,6 +243,16 @@ static void enter_area(struct arena_pool *p, struct arena_area *a)
     a->area->pool_data = a;
 }
 
+/* No place leads to it any more. */
+static void forget_area(struct arena_pool *p, const struct arena_area *a)
+{
+    if (p->current == a)
+        p->current = NULL;
+    for (size_t i = 0; i < p->nplaces; i++)
+        if (p->places[i].current == a)
+            p->places[i].current = NULL;
+}
+
 /* Moves free areas to `out` until at most `keep` bytes are held. */
 static void collect_free_areas(struct arena_pool *p, uint64_t keep, usm_list *out)
 {
@@ -215,8 +263,7 @@ static void collect_free_areas(struct arena_pool *p, uint64_t keep, usm_list *ou
             return;
         if (a->live_count)
             continue;
-        if (p->current == a)
-            p->current = NULL;
+        forget_area(p, a);
         p->held -= a->area->size;
         a->area->pool_data = NULL;
         usm_list_remove(it);
@@ -309,7 +356,8 @@ static usm_status malloc_in_new_area(struct arena_pool *p, size_t size, size_t a
 
 static usm_status arena_create(const usm_pool_params *params, void **pool)
 {
-    struct arena_pool *p = host_api->heap_alloc(sizeof(*p));
+    static _Atomic(uint64_t) last_id;
+    struct arena_pool       *p = host_api->heap_alloc(sizeof(*p));
 
     if (!p)
         return host_api->report(USM_E_NO_MEMORY, "no host memory for a pool");
@@ -320,6 +368,8 @@ static usm_status arena_create(const usm_pool_params *params, void **pool)
     p->areas         = params->areas;
     p->default_align = usm_max_size(params->default_align, 1);
     p->next_size     = params->area_size ? params->area_size : FIRST_AREA_SIZE;
+    p->id            = usm_add_relaxed(&last_id, 1) + 1;
+    p->back_at       = NOT_BACK;
     pthread_mutex_init(&p->lock, NULL);
     usm_list_init(&p->list);
     *pool = p;
@@ -331,6 +381,7 @@ static void arena_destroy(void *pool)
     struct arena_pool *p = pool;
 
     give_areas(p, &p->list);
+    p->api->heap_free(p->places);
     pthread_mutex_destroy(&p->lock);
     p->api->heap_free(p);
 }
@@ -393,7 +444,7 @@ static usm_status arena_free(void *pool, usm_area *area, void *ptr)
 static usm_status arena_block(void *pool, usm_area *area, const void *ptr, usm_block *block)
 {
     struct arena_pool *p     = pool;
-    struct entry       found = {0, FREED};
+    struct entry       found = {0, FREED, 0};
     struct entry      *e     = NULL;
 
     pthread_mutex_lock(&p->lock);
@@ -418,12 +469,125 @@ static usm_status arena_reset(void *pool)
         AREA_OF(it)->live_count = 0;
     }
     p->current = usm_list_is_empty(&p->list) ? NULL : AREA_OF(p->list.next);
+    p->nplaces = 0;
+    p->back_at = NOT_BACK;
     p->stats.frees += p->stats.blocks;
     p->stats.blocks = 0;
     p->stats.live   = 0;
     pthread_mutex_unlock(&p->lock);
     return USM_OK;
 }
+
+/* --- marks ----------------------------------------------------------------------------------- */
+
+enum { MARK_POOL, MARK_ID, MARK_PLACE }; /* what is in a mark's words */
+
+static bool grow_places(struct arena_pool *p)
+{
+    size_t        cap    = p->places_cap ? p->places_cap * 2 : FIRST_MARKS_CAP;
+    struct place *places = p->api->heap_alloc(cap * sizeof(*places));
+
+    if (!places)
+        return false;
+    if (p->nplaces)
+        memcpy(places, p->places, p->nplaces * sizeof(*places));
+    p->api->heap_free(p->places);
+    p->places     = places;
+    p->places_cap = cap;
+    return true;
+}
+
+/* The place for a new mark; NULL: no memory. */
+static struct place *place_mark(struct arena_pool *p)
+{
+    if (p->nplaces && p->back_at == p->stats.allocations && !p->places[p->nplaces - 1].is_closed)
+        return &p->places[p->nplaces - 1];
+    if (p->nplaces == p->places_cap && !grow_places(p))
+        return NULL;
+    p->places[p->nplaces] = (struct place){
+        .number = p->stats.allocations, .first = p->last_mark + 1, .current = p->current};
+    return &p->places[p->nplaces++];
+}
+
+static usm_status arena_mark(void *pool, usm_pool_mark *mark)
+{
+    struct arena_pool *p   = pool;
+    usm_pool_mark      set = {{p->id, 0, 0, 0}};
+    struct place      *at;
+
+    pthread_mutex_lock(&p->lock);
+    at = place_mark(p);
+    if (at) {
+        at->last               = ++p->last_mark;
+        set.opaque[MARK_ID]    = at->last;
+        set.opaque[MARK_PLACE] = (uint64_t)(at - p->places);
+        p->back_at             = NOT_BACK;
+    }
+    pthread_mutex_unlock(&p->lock);
+    if (!at)
+        return p->api->report(USM_E_NO_MEMORY, "no host memory for a mark of an arena");
+    *mark = set;
+    return USM_OK;
+}
+
+/* Drops the entries above `number`. */
+static void drop_younger(struct arena_pool *p, struct arena_area *a, uint64_t number)
+{
+    while (a->count && a->entries[a->count - 1].number > number) {
+        struct entry *e = &a->entries[--a->count];
+
+        if (is_freed(e))
+            continue;
+        a->live_count--;
+        p->stats.frees++;
+        p->stats.blocks--;
+        p->stats.live -= e->size;
+    }
+}
+
+/* NULL: the mark is not valid (any more). */
+static struct place *find_place(struct arena_pool *p, const usm_pool_mark *mark)
+{
+    uint64_t i = mark->opaque[MARK_PLACE], id = mark->opaque[MARK_ID];
+
+    if (i >= p->nplaces || id < p->places[i].first || id > p->places[i].last)
+        return NULL;
+    return &p->places[i];
+}
+
+static void go_back(struct arena_pool *p, struct place *at, uint64_t id)
+{
+    USM_LIST_FOREACH (it, &p->list)
+        drop_younger(p, AREA_OF(it), at->number);
+    at->is_closed |= id < at->last;
+    at->last   = id;
+    p->nplaces = (size_t)(at - p->places) + 1;
+    p->back_at = p->stats.allocations;
+    if (at->current)
+        p->current = at->current;
+}
+
+static usm_status arena_reset_to(void *pool, const usm_pool_mark *mark)
+{
+    struct arena_pool *p  = pool;
+    struct place      *at = NULL;
+
+    if (mark->opaque[MARK_POOL] != p->id)
+        return p->api->report(USM_E_INVALID, "the mark is of another pool: each pool goes back "
+                                             "to marks of its own only");
+    pthread_mutex_lock(&p->lock);
+    at = find_place(p, mark);
+    if (at)
+        go_back(p, at, mark->opaque[MARK_ID]);
+    pthread_mutex_unlock(&p->lock);
+    if (!at)
+        return p->api->report(USM_E_INVALID,
+                              "the mark was dropped by a reset, or by going back to one that was "
+                              "set before it: set a new one");
+    return USM_OK;
+}
+
+/* --- figures --------------------------------------------------------------------------------- */
 
 /* Of the areas that the next block may come from. */
 static size_t largest_free(const struct arena_pool *p)
@@ -477,7 +641,7 @@ static const usm_pool_ops arena_ops = {
     .abi         = USM_MODULE_ABI,
     .struct_size = sizeof(usm_pool_ops),
     .name        = "arena",
-    .caps        = USM_POOL_CAP_RESET,
+    .caps        = USM_POOL_CAP_RESET | USM_POOL_CAP_MARK,
     .create      = arena_create,
     .destroy     = arena_destroy,
     .malloc      = arena_malloc,
@@ -488,6 +652,8 @@ static const usm_pool_ops arena_ops = {
     .reset_peaks = arena_reset_peaks,
     .fork        = arena_fork,
     .reset       = arena_reset,
+    .mark        = arena_mark,
+    .reset_to    = arena_reset_to,
 };
 
 const usm_pool_ops *usm_arena_pool_entry(const usm_host_api *api)

@@ -4,12 +4,13 @@
 #include "base/fork.h"
 
 #include "base/mutex.h"
+#include "base/trace.h"
 
 void usm__base_fork(int phase)
 {
     /* By rank when they are taken, the other way when they are given back. */
-    static void (*const part[])(int) = {usm__meta_fork, usm__log_fork, usm__thread_fork,
-                                        usm__fault_fork};
+    static void (*const part[])(int) = {usm__meta_fork, usm__log_fork, usm__trace_fork,
+                                        usm__thread_fork, usm__fault_fork};
     const int n                      = (int)(sizeof(part) / sizeof(part[0]));
 
     for (int i = 0; i < n; i++)

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
 /* Logging by volume, chosen by USM_LOG="level:info;output:stderr" (also just
  * "info"; output: stderr, stdout or a file).  Default: warn to stderr.  A line
- * is "usm: warning: text".  Out of memory is never logged. */
+ * is "usm: warning: text".  Out of memory is never a warning: who asks for
+ * information gets a report (core/pool_report.h). */
 #ifndef USM_BASE_LOG_H
 #define USM_BASE_LOG_H
 

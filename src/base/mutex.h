@@ -15,16 +15,21 @@ typedef enum usm__rank {
     USM__RANK_PROGRAM  = 4, /* program cache                                          */
     USM__RANK_QUEUE    = 5,
     USM__RANK_EVENT    = 6,
-    USM__RANK_POOL     = 7,
-    USM__RANK_MAP      = 8, /* writers of the address map                             */
-    USM__RANK_EXECUTOR = 9,
-    USM__RANK_HANDLE   = 10,
-    USM__RANK_SETTINGS = 11,
-    USM__RANK_META     = 12,
-    USM__RANK_LOG      = 13,
+    USM__RANK_WATCH    = 7, /* records of watched blocks                              */
+    USM__RANK_MAGAZINE = 8, /* who has which thread cache                             */
+    USM__RANK_POOL     = 9,
+    USM__RANK_MAP      = 10, /* writers of the address map                             */
+    USM__RANK_EXECUTOR = 11,
+    USM__RANK_HANDLE   = 12,
+    USM__RANK_SETTINGS = 13,
+    USM__RANK_META     = 14,
+    USM__RANK_LOG      = 15,
     /* Leaves: nothing is logged or reported while one of these is held. */
-    USM__RANK_THREAD = 14,
-    USM__RANK_FAULT  = 15
+    USM__RANK_TRACE_FILE  = 16, /* the consumer of the event rings                    */
+    USM__RANK_TRACE_STACK = 17,
+    USM__RANK_TRACE       = 18, /* rings' list, definitions                           */
+    USM__RANK_THREAD      = 19,
+    USM__RANK_FAULT       = 20
 } usm__rank;
 
 typedef struct usm__mutex {

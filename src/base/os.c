@@ -9,27 +9,22 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
+#include <linux/membarrier.h>
 #include <pthread.h>
 #include <sched.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
 
-#if defined(__SANITIZE_ADDRESS__)
-#define LEAK_CHECKER 1
-#elif defined(__has_feature)
-#if __has_feature(address_sanitizer)
-#define LEAK_CHECKER 1
-#endif
-#endif
-#ifdef LEAK_CHECKER
-#include <sanitizer/lsan_interface.h>
-#endif
+/* LeakSanitizer's, when it is in the process: the program may have brought it. */
+extern void __lsan_register_root_region(const void *p, size_t size) __attribute__((weak));
 
 static bool faulted(const char *name, int error)
 {
@@ -78,6 +73,11 @@ void *usm__os_map(size_t size, int prot)
     return map(NULL, size, prot, MAP_PRIVATE | MAP_ANONYMOUS, -1);
 }
 
+void *usm__os_map_at(void *at, size_t size, int prot)
+{
+    return map(at, size, prot, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1);
+}
+
 void *usm__os_map_noreserve(size_t size)
 {
     return map(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1);
@@ -87,10 +87,8 @@ void *usm__os_map_for_life(size_t size)
 {
     void *p = usm__os_map(size, PROT_READ | PROT_WRITE);
 
-#ifdef LEAK_CHECKER
-    if (p != NULL) /* LeakSanitizer does not look into mappings by itself */
-        __lsan_register_root_region(p, size);
-#endif
+    if (p != NULL && __lsan_register_root_region != NULL)
+        __lsan_register_root_region(p, size); /* it does not look into mappings by itself */
     return p;
 }
 
@@ -199,6 +197,16 @@ int usm__os_thread(void (*fn)(void *), void *arg, const char *name)
     if (error != 0)
         usm__heap_free(s);
     return error;
+}
+
+bool usm__os_membarrier_start(void)
+{
+    return syscall(SYS_membarrier, MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED, 0, 0) == 0;
+}
+
+void usm__os_membarrier(void)
+{
+    (void)syscall(SYS_membarrier, MEMBARRIER_CMD_PRIVATE_EXPEDITED, 0, 0);
 }
 
 uint64_t usm__os_now_ns(void)
@@ -328,6 +336,38 @@ static int write_all(int fd, const char *data, size_t size)
     return 0;
 }
 
+int usm__os_write(int fd, const void *data, size_t size)
+{
+    return faulted("os.write", ENOSPC) ? -1 : write_all(fd, data, size);
+}
+
+int usm__os_open_alone(const char *path)
+{
+    struct stat st;
+    int         fd, error;
+
+    if (faulted("os.open", EMFILE))
+        return -1;
+    fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOCTTY | O_NONBLOCK, 0644);
+    if (fd < 0)
+        return -1;
+    if (fstat(fd, &st) != 0)
+        goto err_fd;
+    errno = EINVAL;
+    if (!S_ISREG(st.st_mode))
+        goto err_fd;
+    if (flock(fd, LOCK_EX | LOCK_NB) == 0)
+        return fd;
+    if (errno != EWOULDBLOCK) /* a file system without locks */
+        return fd;
+
+err_fd:
+    error = errno;
+    (void)close(fd);
+    errno = error;
+    return -1;
+}
+
 int usm__os_write_file(const char *path, const void *data, size_t size)
 {
     char aside[PATH_MAX];
@@ -346,7 +386,7 @@ int usm__os_write_file(const char *path, const void *data, size_t size)
     }
     if (fd < 0)
         return -1;
-    if (faulted("os.write", ENOSPC) || write_all(fd, data, size) != 0)
+    if (usm__os_write(fd, data, size) != 0)
         goto err_fd;
     if (close(fd) != 0)
         goto err_aside;
@@ -396,6 +436,7 @@ void usm__os_dlclose(void *module)
 
 const usm_os_api usm__os_api = {
     .map     = usm__os_map,
+    .map_at  = usm__os_map_at,
     .map_fd  = usm__os_map_fd,
     .unmap   = usm__os_unmap,
     .protect = usm__os_protect,

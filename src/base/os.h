@@ -2,8 +2,8 @@
 /* Every system and heap call that may fail, so that tests can make it fail
  * (base/fault.h): "heap.alloc" (realloc and strdup too), "os.mmap", "os.munmap",
  * "os.mprotect", "os.memfd" and "os.ftruncate", "os.thread", "os.read_file",
- * "os.write_file" and in it "os.write" and "os.rename", "os.dlopen".  Memory figures are in
- * cgroup.c. Nothing here writes a story: the caller knows what it was for. */
+ * "os.write_file" and in it "os.write" and "os.rename", "os.open", "os.dlopen".  Memory figures are
+ * in cgroup.c. Nothing here writes a story: the caller knows what it was for. */
 #ifndef USM_BASE_OS_H
 #define USM_BASE_OS_H
 
@@ -15,8 +15,9 @@ void *usm__heap_realloc(void *p, size_t size);
 void  usm__heap_free(void *p);
 char *usm__heap_strdup(const char *text);
 
-void *usm__os_map(size_t size, int prot); /* private, anonymous      */
-void *usm__os_map_noreserve(size_t size); /* for sparse tables       */
+void *usm__os_map(size_t size, int prot);              /* private, anonymous      */
+void *usm__os_map_at(void *at, size_t size, int prot); /* in place of what is there */
+void *usm__os_map_noreserve(size_t size);              /* for sparse tables       */
 /* For what lives as long as the process: never to be unmapped, and looked at by
  * leak checkers as roots. */
 void *usm__os_map_for_life(size_t size);
@@ -32,7 +33,12 @@ int usm__os_thread(void (*fn)(void *), void *arg, const char *name);
 void *usm__os_read_file(const char *path, size_t *size);
 /* Written aside in the same folder, then renamed: readers see all or nothing.
  * Makes missing folders (0700).  0 or -1 with errno. */
-int      usm__os_write_file(const char *path, const void *data, size_t size);
+int usm__os_write_file(const char *path, const void *data, size_t size);
+/* All of it; 0 or -1 with errno. "os.write". */
+int usm__os_write(int fd, const void *data, size_t size);
+/* A regular file, new or there, to be written by this process alone until it is closed; what is in
+ * it stays.  -1 with errno: EWOULDBLOCK when another has it so.  "os.open". */
+int      usm__os_open_alone(const char *path);
 uint64_t usm__os_now_ns(void); /* CLOCK_MONOTONIC */
 void     usm__os_sleep_ns(uint64_t ns);
 unsigned usm__os_cpu_count(void);    /* that this process may run on, >= 1 */
@@ -41,6 +47,11 @@ uint64_t usm__os_memory_free(void);  /* bytes available without swapping     */
 /* What the two above read, for tests: `list` is /proc/self/cgroup, `mount` is
  * /sys/fs/cgroup.  UINT64_MAX when nothing limits. */
 void usm__os_cgroup_memory(const char *list, const char *mount, uint64_t *limit, uint64_t *free);
+/* Every other thread of the process has run a full barrier when it returns.  _start() prepares it;
+ * false: the kernel has none, and it must not be used. */
+bool usm__os_membarrier_start(void);
+void usm__os_membarrier(void);
+
 /* Modules: RTLD_NOW | RTLD_LOCAL. NULL and a text in `why`. */
 void *usm__os_dlopen(const char *path, char *why, size_t why_size);
 void *usm__os_dlsym(void *module, const char *name);

@@ -15,6 +15,7 @@
 #include "base/os.h"
 #include "base/status.h"
 #include "base/text.h"
+#include "base/trace.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -30,11 +31,13 @@ static bool check_lists(const char *text, char *why, size_t why_size);
 
 const usm__setting usm__settings[] = {
     {NAMES("device_selector", "DEVICE_SELECTOR"), .initial = "", .unit = "selector",
-     .foreign = "ONEAPI_DEVICE_SELECTOR",
+     .foreign = {"ONEAPI_DEVICE_SELECTOR"},
      .help    = "which devices are used, and in which order: backend:device[,device]... terms, "
                 "separated by \";\"; unset: GPUs, then CPUs, then the host"},
     {NAMES("pool", "POOL"), .initial = "", .unit = "[kind:]pool[,option=value]...",
-     .help = "the pool that serves each kind of memory, separated by \";\""},
+     .foreign = {"UR_L0_DISABLE_USM_ALLOCATOR", "UR_L0_USM_ALLOCATOR"}, .translated = true,
+     .help = "the pool that serves each kind of memory, separated by \";\"; options: area_size, "
+             "maximum_size, min_align, retain, retain_ms, zero_init"},
     {NAMES("memory_limit", "MEMORY_LIMIT"), .initial = "", .unit = "kind:bytes|percent",
      .help = "most memory to hold, as in host:256M,device:80%; unset: no limit"},
     {NAMES("log", "LOG"), .initial = "warn", .unit = "level:LEVEL;output:FILE", .secure = true,
@@ -45,6 +48,22 @@ const usm__setting usm__settings[] = {
      .help = "hooks stacked over the backends: trace, fault:CALL@N, slow:CALL=TIME"},
     {NAMES("validation", "VALIDATION"), .initial = "0", .unit = "", .type = USM__SETTING_BOOL,
      .help = "full checks of pointers and lifetimes, with reports"},
+    {NAMES("trace", "TRACE"), .initial = "", .unit = "path", .secure = true,
+     .check = usm__trace_check_name,
+     .help  = "the file that allocations and driver calls are recorded in for usm-prof; %h, %r, %p "
+              "stand for host, rank, process; read once, before the first pool is made"},
+    {NAMES("trace_stacks", "TRACE_STACKS"), .initial = "off", .unit = "off|on|all|bytes",
+     .check = usm__trace_check_stacks,
+     .help  = "with a trace: stacks of allocations, one each 512 KiB on average (on), all, or as "
+              "many bytes apart"},
+    {NAMES("trace_ring", "TRACE_RING"), .initial = "1M", .unit = "bytes", .type = USM__SETTING_SIZE,
+     .help =
+         "with a trace: memory of each thread for events that are not yet written; what finds no "
+         "room is counted as lost"},
+    {NAMES("debug", "DEBUG"), .initial = "", .unit = "check,...",
+     .help =
+         "checks of the program's own memory: redzone (writes past a block), poison (use of what "
+         "was never written or is free), leaks (what was not freed)"},
     {NAMES("plugin_path", "PLUGIN_PATH"), .initial = "", .unit = "path", .secure = true,
      .help = "folders that modules are looked for in first, separated by \":\""},
     {NAMES("cache_dir", "CACHE_DIR"), .initial = "", .unit = "path", .secure = true,
@@ -57,6 +76,10 @@ const usm__setting usm__settings[] = {
      .unit = "immediate|regular", .check = check_lists,
      .help = "how Level Zero queues hand over commands: immediate command lists, or a regular one "
              "for each command"},
+    {NAMES("null_memory", "NULL_MEMORY"), .initial = "80G", .unit = "bytes",
+     .type = USM__SETTING_SIZE, .help = "how much memory that is not there the null backend has"},
+    {NAMES("null_vmem", "NULL_VMEM"), .initial = "1", .unit = "", .type = USM__SETTING_BOOL,
+     .help = "the null backend can reserve addresses and map memory behind them"},
     {.key = NULL}};
 
 #define COUNT (sizeof(usm__settings) / sizeof(usm__settings[0]) - 1)
@@ -79,6 +102,8 @@ static value *_Atomic              kept;
 static value *_Atomic              was_set[COUNT];  /* by usm_config_set, or NULL            */
 static value *_Atomic              was_read[COUNT]; /* environment or default; NULL: not yet */
 static usm__setting_check *_Atomic late_check[COUNT];
+
+static usm__setting_translate *_Atomic translate_of[COUNT];
 
 static atomic_flag warned_unknown = ATOMIC_FLAG_INIT;
 
@@ -248,50 +273,96 @@ static const char *read_environment(size_t i, const char *variable)
     return text != NULL && text[0] != '\0' ? text : NULL;
 }
 
-/* Takes the first variable that is set and passes; writes what was wrong with the
- * others. */
-static view read_variables(size_t i, char *wrong, size_t wrong_size)
+/* What the environment says of a setting. */
+typedef struct reading {
+    view             view;
+    usm__translation t; /* when it is in other words than ours                            */
+    char             wrong[1024];
+    size_t           wrong_size;
+} reading;
+
+static void note_wrong(reading *r, const char *variable, const char *text, const char *why)
 {
-    const usm__setting *setting = &usm__settings[i];
-    const char *const   names[] = {setting->variable, setting->foreign};
-    view                v       = {setting->initial, "default", 0};
-    char                why[WHY_SIZE];
-    size_t              n = 0;
+    size_t room = sizeof(r->wrong) - r->wrong_size;
+    int    n = snprintf(r->wrong + r->wrong_size, room, "%s%s=\"%.128s\" is ignored; allowed: %s",
+                     r->wrong_size ? "; " : "", variable, text, why);
 
-    wrong[0] = '\0';
-    for (size_t k = 0; k < 2; k++) {
-        const char *text = read_environment(i, names[k]);
-
-        if (text == NULL)
-            continue;
-        if (parse(i, text, &v.number, why)) {
-            v.text   = text;
-            v.origin = names[k];
-            return v;
-        }
-        if (n < wrong_size)
-            n += (size_t)snprintf(wrong + n, wrong_size - n,
-                                  "%s%s=\"%.128s\" is ignored; allowed: %s", n ? "; " : "",
-                                  names[k], text, why);
-    }
-    (void)parse(i, v.text, &v.number, why);
-    return v;
+    r->wrong_size += n < 0 ? 0 : (size_t)n < room ? (size_t)n : room - 1;
 }
 
-/* Out of memory gives a view that is right but not kept: the next call tries again. */
+/* Whether the variable is set and passes: then it is in force. */
+static bool take_variable(size_t i, const char *variable, bool is_foreign, reading *r)
+{
+    usm__setting_translate *translate = usm_load_acquire(&translate_of[i]);
+    const char             *text      = read_environment(i, variable);
+    const char             *ours      = text;
+    char                    why[WHY_SIZE];
+
+    if (text == NULL)
+        return false;
+    memset(&r->t, 0, sizeof(r->t));
+    if (is_foreign && translate != NULL) {
+        if (!translate(variable, text, &r->t)) {
+            note_wrong(r, variable, text, r->t.why);
+            return false;
+        }
+        ours = r->t.value;
+    }
+    if (!parse(i, ours, &r->view.number, why)) {
+        note_wrong(r, variable, text, why);
+        return false;
+    }
+    r->view.text   = ours;
+    r->view.origin = variable;
+    return true;
+}
+
+/* Takes the first variable that is set and passes; writes what was wrong with the
+ * others. */
+static void read_variables(size_t i, reading *r)
+{
+    const usm__setting *setting = &usm__settings[i];
+    char                why[WHY_SIZE];
+
+    if (take_variable(i, setting->variable, false, r))
+        return;
+    for (size_t k = 0; k < USM__SETTING_FOREIGN && setting->foreign[k] != NULL; k++)
+        if (!(setting->translated && usm_load_acquire(&translate_of[i]) == NULL) &&
+            take_variable(i, setting->foreign[k], true, r))
+            return;
+    memset(&r->t, 0, sizeof(r->t));
+    r->view = (view){setting->initial, "default", 0};
+    (void)parse(i, setting->initial, &r->view.number, why);
+}
+
+/* After the value was entered, for the log asks for settings too. */
+static void tell(size_t i, const reading *r, const value *taken)
+{
+    if (r->wrong_size > 0)
+        usm__warn("%s", r->wrong);
+    if (r->t.made[0] != '\0')
+        usm__info("%s is taken for %s=\"%s\": %s", taken->view.origin, usm__settings[i].variable,
+                  taken->text, r->t.made);
+    if (r->t.lost[0] != '\0')
+        usm__warn("%s is taken for %s=\"%s\", but without %s", taken->view.origin,
+                  usm__settings[i].variable, taken->text, r->t.lost);
+}
+
+/* Out of memory gives a view that is right but not kept: the next call tries again.  Only what
+ * was translated cannot be returned without being kept: then it is the default. */
 static view resolve(size_t i)
 {
-    char   wrong[1024];
-    view   v        = read_variables(i, wrong, sizeof(wrong));
-    value *mine     = keep(i, &v);
-    value *expected = NULL;
+    reading r        = {.wrong_size = 0};
+    value  *expected = NULL;
+    value  *mine;
 
+    read_variables(i, &r);
+    mine = keep(i, &r.view);
     if (mine == NULL)
-        return v;
+        return r.view.text == r.t.value ? (view){usm__settings[i].initial, "default", 0} : r.view;
     if (!usm_cas_acq_rel(&was_read[i], &expected, mine))
         return expected->view;
-    if (wrong[0] != '\0') /* after it was entered, for the log asks for settings too */
-        usm__warn("%s", wrong);
+    tell(i, &r, mine);
     return mine->view;
 }
 
@@ -406,6 +477,16 @@ void usm__setting_set_check(const char *key, usm__setting_check *check)
     }
 }
 
+void usm__setting_set_translate(const char *key, usm__setting_translate *translate)
+{
+    size_t i = find(key);
+
+    usm_assert(i < COUNT && usm__settings[i].translated);
+    usm_store_release(&translate_of[i], translate);
+    usm_store_release(&was_read[i], NULL); /* read anew, now with it */
+    (void)usm_add_relaxed(&usm__settings_changes, 1);
+}
+
 static bool is_somebody_elses(const char *name)
 {
     static const char *const others[] = {"USM_TEST_", "USM_CI_", "USM_BENCH_"};
@@ -453,6 +534,7 @@ void usm__settings_forget(void)
         usm_store_relaxed(&was_set[i], NULL);
         usm_store_relaxed(&was_read[i], NULL);
         usm_store_relaxed(&late_check[i], NULL);
+        usm_store_relaxed(&translate_of[i], NULL);
     }
     for (value *it = usm_swap_acq_rel(&kept, NULL); it != NULL; it = next) {
         next = it->next;

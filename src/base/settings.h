@@ -2,7 +2,7 @@
 /* The table of settings and their values in force.
  *
  * Precedence (a descriptor's field is the caller's affair): usm_config_set,
- * variable USM_<KEY>, a foreign variable, default.  Keys are looked up without
+ * variable USM_<KEY>, foreign variables, default.  Keys are looked up without
  * regard to case.  A value that does not parse warns once, naming the variable
  * and what is allowed, and the next in precedence is used.  Paths and hooks
  * are read with secure_getenv. */
@@ -19,6 +19,18 @@ typedef enum usm__setting_type {
     USM__SETTING_SIZE  /* bytes with K, M, G, T (powers of 1024)                       */
 } usm__setting_type;
 
+#define USM__SETTING_FOREIGN 2
+
+/* What another library's variable says, in our words. */
+typedef struct usm__translation {
+    char value[256]; /* of our setting                                                  */
+    char made[384];  /* which part became what: logged as information                   */
+    char lost[512];  /* parts without a counterpart: a warning; "" when there is none   */
+    char why[256];   /* what is allowed, when it does not parse                         */
+} usm__translation;
+/* False when the text does not parse. `t` is all zero before. */
+typedef bool usm__setting_translate(const char *variable, const char *text, usm__translation *t);
+
 /* Checks a text; on failure writes into `why` what is allowed. */
 typedef bool usm__setting_check(const char *value, char *why, size_t why_size);
 
@@ -28,10 +40,12 @@ typedef struct usm__setting {
     const char         *initial;  /* the default as text; "" = none                      */
     const char         *unit;     /* "", "bytes", "path", ...                            */
     const char         *help;
-    const char         *foreign; /* another variable read when ours is unset; or NULL   */
     usm__setting_type   type;
     bool                secure; /* not read from the environment of setuid programs    */
     usm__setting_check *check;  /* or NULL                                             */
+    /* Other libraries' variables, read in this order when ours is unset; NULL ends them. */
+    const char *foreign[USM__SETTING_FOREIGN + 1];
+    bool        translated; /* they have a grammar of their own: usm__setting_set_translate */
 } usm__setting;
 
 /* The table, ended by an entry whose key is NULL. */
@@ -54,6 +68,9 @@ usm_status usm__settings_get(const char *key, const char **value, const char **o
 /* Gives `key` a check that only a higher layer can make.  A value that is already
  * in force and does not pass is warned about and dropped. */
 void usm__setting_set_check(const char *key, usm__setting_check *check);
+/* Gives `key` what reads its foreign variables; before, they are not looked at. Called by the
+ * start of the library, for `key` must not have been asked for with them. */
+void usm__setting_set_translate(const char *key, usm__setting_translate *translate);
 /* Warns about environment variables USM_* that no setting has (once). */
 void usm__settings_warn_unknown(void);
 /* For tests and fuzzers: as when the process began, and all texts are freed. No

@@ -23,7 +23,7 @@ static char lower(char c)
     return c;
 }
 
-static usm__span trimmed(usm__span s)
+usm__span usm__span_trimmed(usm__span s)
 {
     while (s.len > 0 && is_blank(s.at[0])) {
         s.at++;
@@ -52,7 +52,7 @@ bool usm__span_next(usm__span *rest, char sep, usm__span *field)
         return false;
     while (n < rest->len && rest->at[n] != sep)
         n++;
-    *field = trimmed((usm__span){rest->at, n});
+    *field = usm__span_trimmed((usm__span){rest->at, n});
     *rest  = after(*rest, n < rest->len ? n + 1 : n);
     return true;
 }
@@ -134,10 +134,10 @@ static bool parse_with_unit(usm__span s, const measure *units, uint64_t *value)
     uint32_t       billionths;
     const measure *u;
 
-    s = trimmed(s);
+    s = usm__span_trimmed(s);
     if (!cut_digits(&s, &whole) || !cut_fraction(&s, &billionths))
         return false;
-    u = find_unit(units, trimmed(s));
+    u = find_unit(units, usm__span_trimmed(s));
     if (u == NULL || (u->factor == 1 && billionths != 0))
         return false;
     part = (uint64_t)((wide)u->factor * billionths / 1000000000);
@@ -182,7 +182,7 @@ bool usm__span_bool(usm__span s, bool *value)
     static const char *const yes[] = {"1", "true", "yes", "on"};
     static const char *const no[]  = {"0", "false", "no", "off"};
 
-    s = trimmed(s);
+    s = usm__span_trimmed(s);
     for (size_t i = 0; i < sizeof(yes) / sizeof(yes[0]); i++) {
         bool is_yes = usm__span_is(s, yes[i]);
 

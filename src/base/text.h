@@ -14,6 +14,7 @@ typedef struct usm__span {
 } usm__span;
 
 usm__span usm__span_of(const char *text);
+usm__span usm__span_trimmed(usm__span s); /* without blanks at its ends */
 /* Cuts the next field up to `sep` off *rest, blanks at its ends removed; false
  * when nothing is left.  "a;;b" gives "a", "", "b"; "a;" gives "a"; "" nothing. */
 bool usm__span_next(usm__span *rest, char sep, usm__span *field);

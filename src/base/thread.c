@@ -9,10 +9,24 @@
 #include "base/fork.h"
 #include "base/mutex.h"
 #include "base/os.h"
+#include "base/trace.h"
 
 #define CHUNK_SIZE ((size_t)64 << 10)
 
-__thread usm__tls usm__self __attribute__((tls_model("initial-exec"), visibility("hidden")));
+usm_bin usm__closed_bins[USM_BINS];
+
+#define CLOSED_8                                                                                   \
+    usm__closed_bins, usm__closed_bins, usm__closed_bins, usm__closed_bins, usm__closed_bins,      \
+        usm__closed_bins, usm__closed_bins, usm__closed_bins
+#define CLOSED_64 CLOSED_8, CLOSED_8, CLOSED_8, CLOSED_8, CLOSED_8, CLOSED_8, CLOSED_8, CLOSED_8
+_Atomic(usm_bin *) usm__closed_caches[] = {CLOSED_64, CLOSED_64, CLOSED_64, CLOSED_64};
+_Static_assert(sizeof usm__closed_caches / sizeof *usm__closed_caches == USM__SLOTS,
+               "an entry a slot");
+
+__thread usm__tls usm__self __attribute__((tls_model("initial-exec"), visibility("hidden"))) = {
+    .caches = usm__closed_caches};
+
+static void (*on_end)(usm__thread *block); /* fixed by the library's start */
 
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 static pthread_key_t  key;
@@ -32,8 +46,15 @@ static void give_back(usm__thread *block)
 
 /* The thread ends.  A destructor of somebody else may still call libusm: then a
  * new block is made, and this is called again. */
-static void on_thread_end(void *block)
+static void on_thread_end(void *p)
 {
+    usm__thread *block = p;
+
+    if (on_end)
+        on_end(block);
+    if (block->trace != NULL)
+        usm__trace_thread_end(block->trace);
+    block->trace    = NULL;
     usm__self.block = NULL;
     give_back(block);
 }
@@ -89,6 +110,7 @@ static usm__thread *make_block(void)
     block->next_free = NULL;
     block->status    = USM_OK;
     block->story[0]  = '\0';
+    block->tag_depth = 0;
     usm__self.block  = block;
     return block;
 }
@@ -96,6 +118,11 @@ static usm__thread *make_block(void)
 usm__thread *usm__thread_self(void)
 {
     return usm__self.block != NULL ? usm__self.block : make_block();
+}
+
+void usm__thread_on_end(void (*fn)(usm__thread *block))
+{
+    on_end = fn;
 }
 
 void usm__thread_fork(int phase)

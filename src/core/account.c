@@ -85,6 +85,12 @@ uint64_t usm__account_host_reserved(void)
     return usm_load_relaxed(&host.reserved);
 }
 
+void usm__account_get(usm_device *dev, usm_kind kind, uint64_t *reserved, uint64_t *limit)
+{
+    *reserved = usm_load_relaxed(kind == USM_HOST ? &host.reserved : &dev->reserved);
+    *limit    = usm_load_relaxed(kind == USM_HOST ? &host.limit : &dev->limit);
+}
+
 /* Never adds what it takes back: that would refuse another thread's request. */
 bool usm__account_count(_Atomic(uint64_t) *count, uint64_t limit, size_t size, uint64_t *before)
 {

@@ -4,36 +4,125 @@
  * What drivers get wrong is put right here: alignment is checked after every
  * allocation and reached by padding where the driver does not honour it; an
  * area whose addresses another context has is set aside and asked for again;
- * accounts and limits are kept.  Pools call through usm_area_source. */
+ * accounts and limits are kept.  Pools call through usm_area_source.
+ *
+ * An area is taken: memory from its start to its end; or it is reserved: addresses,
+ * behind which memory is mapped and unmapped in pieces.  Only memory counts. */
 #include "core/area.h"
 
 #include "base/inline/bits.h"
 #include "base/log.h"
 #include "base/meta.h"
+#include "base/os.h"
+#include "base/trace.h"
+#include "core/observe.h"
 #include "core/pool.h"
 
-#define ASIDE_MAX 8
+#define ASIDE_MAX       8
+#define RESERVE_ALIGN   ((size_t)2 << 20)
+#define GRANULARITY_MIN ((size_t)4096)
+#define GRANULARITY_MAX ((size_t)1 << 30)
+/* Drivers answer larger granules for larger ranges (NEO: 1 GiB); what is mapped are pieces. */
+#define PIECE_USUAL ((size_t)2 << 20)
 
 /* What is fixed outlives the free: who frees a block a second time, at the same
  * moment, may still be looking at it. */
 static usm__meta_type area_type =
     USM__META_TYPE(usm__area, offsetof(usm__area, driver_base), "areas");
 
-static usm_status driver_alloc(usm__area *a, size_t size, size_t align, void **p)
-{
-    const usm_context *ctx = a->ctx;
+/* ---- driver calls, with their trace ---------------------------------------------- */
 
-    return usm__be_mem_alloc(ctx->be, ctx->native, a->kind == USM_HOST ? NULL : a->dev->desc.handle,
-                             a->kind, size, usm_min_size(align, a->dev->desc.max_align), p);
+static uint64_t trace_start(void)
+{
+    return usm_load_relaxed(&usm__trace_on) ? usm__os_now_ns() : 0;
+}
+
+/* p is NULL where the call failed. */
+static void trace_end(usm__trace_call call, const usm__area *a, const void *p, size_t size,
+                      uint64_t start)
+{
+    if (start)
+        usm__trace_driver(call, a->pool->trace_id, p, size, start, p ? USM_OK : usm_last_status());
+}
+
+static void *device_of(const usm__area *a)
+{
+    return a->kind == USM_HOST ? NULL : a->dev->desc.handle;
+}
+
+/* Memory, or addresses when the area is to be reserved. */
+static usm_status driver_alloc(const usm__area *a, size_t size, size_t align, void **p)
+{
+    const usm_context *ctx   = a->ctx;
+    uint64_t           start = trace_start();
+    usm_status         st;
+
+    if (a->granularity)
+        return usm__be_vmem_reserve(ctx->be, ctx->native, a->kind, size, p);
+    st = usm__be_mem_alloc(ctx->be, ctx->native, device_of(a), a->kind, size,
+                           usm_min_size(align, a->dev->desc.max_align), p);
+    trace_end(USM__TRACE_TAKE, a, st == USM_OK ? *p : NULL, size, start);
+    return st;
 }
 
 static void driver_free(const usm__area *a, void *p, size_t size)
 {
-    usm_status st = usm__be_mem_free(a->ctx->be, a->ctx->native, a->kind, p, size);
+    const usm_context *ctx   = a->ctx;
+    uint64_t           start = trace_start();
+    usm_status         st;
 
+    if (a->granularity) {
+        st = usm__be_vmem_release(ctx->be, ctx->native, p, size);
+    } else {
+        usm__observe_give_back(a->kind, p, size);
+        st = usm__be_mem_free(ctx->be, ctx->native, a->kind, p, size);
+        trace_end(USM__TRACE_GIVE, a, p, size, start);
+    }
     if (st != USM_OK)
         usm__warn("%p was not freed by the driver: %s", p, usm_last_error());
 }
+
+/* Memory behind [p, p + size) of a reserved area. */
+static usm_status driver_map(const usm__area *a, void *p, size_t size, void **phys)
+{
+    const usm_context *ctx   = a->ctx;
+    uint64_t           start = trace_start();
+    void              *made  = NULL;
+    usm__story         story;
+    usm_status st = usm__be_phys_create(ctx->be, ctx->native, device_of(a), a->kind, size, &made);
+
+    if (st == USM_OK) {
+        st = usm__be_vmem_map(ctx->be, ctx->native, p, size, made, 0);
+        if (st == USM_OK) {
+            *phys = made;
+        } else {
+            usm__story_save(&story);
+            if (usm__be_phys_destroy(ctx->be, ctx->native, made) != USM_OK)
+                usm__warn("memory for %p was not freed by the driver: %s", p, usm_last_error());
+            usm__story_restore(&story);
+        }
+    }
+    trace_end(USM__TRACE_MAP, a, st == USM_OK ? p : NULL, size, start);
+    return st;
+}
+
+/* Fails when the memory is still mapped; what then becomes of it is the driver's. */
+static usm_status driver_unmap(const usm__area *a, void *p, size_t size, void *phys)
+{
+    const usm_context *ctx   = a->ctx;
+    uint64_t           start = trace_start();
+    usm_status         st;
+
+    usm__observe_give_back(a->kind, p, size);
+    st = usm__be_vmem_unmap(ctx->be, ctx->native, p, size);
+
+    if (st == USM_OK && usm__be_phys_destroy(ctx->be, ctx->native, phys) != USM_OK)
+        usm__warn("the memory of %p was not freed by the driver: %s", p, usm_last_error());
+    trace_end(USM__TRACE_UNMAP, a, st == USM_OK ? p : NULL, size, start);
+    return st;
+}
+
+/* ---- addresses that are right ------------------------------------------------------ */
 
 /* Fills driver_* and view; the address is aligned as asked whatever the driver does. */
 static usm_status obtain(usm__area *a, size_t size, size_t align)
@@ -42,7 +131,7 @@ static usm_status obtain(usm__area *a, size_t size, size_t align)
     void      *p      = NULL;
     usm_status st     = USM_OK;
 
-    if (align <= a->dev->desc.max_align)
+    if (a->granularity || align <= a->dev->desc.max_align)
         st = driver_alloc(a, size, align, &p);
     if (st == USM_OK && p && !usm_is_aligned(p, align)) {
         driver_free(a, p, size);
@@ -102,7 +191,9 @@ static usm_status obtain_unique(usm__area *a, size_t size, size_t align)
     return st;
 }
 
-static usm_status reserve(usm_pool *pool, size_t size)
+/* ---- accounts ------------------------------------------------------------------------ */
+
+static usm_status count_in_pool(usm_pool *pool, size_t size)
 {
     uint64_t held = 0;
 
@@ -113,36 +204,48 @@ static usm_status reserve(usm_pool *pool, size_t size)
                      size, pool->maximum_size, (unsigned long long)held);
 }
 
-/* The padding counts too, but breaks no limit. */
-static void enter_books(usm_pool *pool, usm__area *a)
+/* In the pool's account and the device's, within the limits of both. */
+static usm_status count(const usm__area *a, size_t size)
 {
-    uint64_t padding = a->driver_size - a->view.size;
-    uint64_t now     = usm_add_relaxed(&pool->reserved, padding) + padding;
-    uint64_t peak    = usm_load_relaxed(&pool->reserved_peak);
-
-    if (padding)
-        usm__account_pad(a->dev, a->kind, padding);
-
-    while (now > peak && !usm_cas_acq_rel(&pool->reserved_peak, &peak, now))
-        ;
-    usm_add_relaxed(&pool->driver_allocs, (uint64_t)1);
-    usm__mutex_lock(&pool->lock);
-    usm_list_append(&pool->areas, &a->link);
-    usm__mutex_unlock(&pool->lock);
-}
-
-usm_status usm__area_take(void *source, size_t size, size_t align, usm_area **area)
-{
-    usm_pool  *pool = source;
-    usm__area *a;
-    usm_status st = reserve(pool, size);
+    usm_status st = count_in_pool(a->pool, size);
 
     if (st != USM_OK)
         return st;
-    a = usm__meta_alloc(&area_type);
+    st = usm__account_add(a->dev, a->kind, size);
+    if (st != USM_OK)
+        usm_sub_relaxed(&a->pool->reserved, (uint64_t)size);
+    return st;
+}
+
+static void uncount(const usm__area *a, size_t size)
+{
+    usm__account_sub(a->dev, a->kind, size);
+    usm_sub_relaxed(&a->pool->reserved, (uint64_t)size);
+}
+
+/* `padding` of it was not asked for: it counts too, but breaks no limit. */
+static void count_driver_alloc(const usm__area *a, size_t padding)
+{
+    usm_pool *pool = a->pool;
+    uint64_t  now  = usm_add_relaxed(&pool->reserved, (uint64_t)padding) + padding;
+    uint64_t  peak = usm_load_relaxed(&pool->reserved_peak);
+
+    if (padding)
+        usm__account_pad(a->dev, a->kind, padding);
+    while (now > peak && !usm_cas_acq_rel(&pool->reserved_peak, &peak, now))
+        ;
+    usm_add_relaxed(&pool->driver_allocs, (uint64_t)1);
+}
+
+/* ---- areas --------------------------------------------------------------------------- */
+
+static usm__area *make_area(usm_pool *pool)
+{
+    usm__area *a = usm__meta_alloc(&area_type);
+
     if (!a) {
-        st = usm__fail(USM_E_NO_MEMORY, "no host memory for an area");
-        goto err_reserved;
+        (void)usm__fail(USM_E_NO_MEMORY, "no host memory for an area");
+        return NULL;
     }
     a->view = (usm_area){NULL, 0, NULL};
     a->ctx  = pool->ctx;
@@ -150,23 +253,161 @@ usm_status usm__area_take(void *source, size_t size, size_t align, usm_area **ar
     a->dev  = pool->ctx->devices[pool->index].dev;
     a->kind = pool->kind;
     usm_list_init(&a->link);
-    st = usm__account_add(a->dev, a->kind, size);
+    return a;
+}
+
+static void enter_list(usm__area *a)
+{
+    usm__mutex_lock(&a->pool->lock);
+    usm_list_append(&a->pool->areas, &a->link);
+    usm__mutex_unlock(&a->pool->lock);
+}
+
+usm_status usm__area_take(void *source, size_t size, size_t align, usm_area **area)
+{
+    usm__area *a = make_area(source);
+    usm_status st;
+
+    if (!a)
+        return USM_E_NO_MEMORY;
+    st = count(a, size);
     if (st != USM_OK)
-        goto err_free;
+        goto err_area;
     st = obtain_unique(a, size, align ? align : 1);
     if (st != USM_OK)
-        goto err_account;
-    enter_books(pool, a);
+        goto err_count;
+    count_driver_alloc(a, a->driver_size - size);
+    enter_list(a);
     *area = &a->view;
     return USM_OK;
 
-err_account:
-    usm__account_sub(a->dev, a->kind, size);
-err_free:
+err_count:
+    uncount(a, size);
+err_area:
     usm__meta_free(&area_type, a);
-err_reserved:
-    usm_sub_relaxed(&pool->reserved, (uint64_t)size);
     return st;
+}
+
+size_t usm__area_granularity(usm_pool *pool)
+{
+    const usm_context *ctx    = pool->ctx;
+    const usm_device  *dev    = ctx->devices[pool->index].dev;
+    void              *handle = pool->kind == USM_HOST ? NULL : dev->desc.handle;
+    size_t             g      = 0;
+
+    if (!usm__backend_can(ctx->be, USM_CAP_VMEM) ||
+        usm__be_vmem_granularity(ctx->be, ctx->native, handle, pool->kind, PIECE_USUAL, &g) !=
+            USM_OK)
+        return 0;
+    return usm_is_pow2(g) && g >= GRANULARITY_MIN && g <= GRANULARITY_MAX ? g : 0;
+}
+
+/* One entry a granule: of 64 GiB in granules of 2 MiB, half a MiB of which only what is used costs
+ * memory. */
+static size_t pieces_size(const usm__area *a, size_t size)
+{
+    return size / a->granularity * sizeof(usm__area_piece);
+}
+
+usm_status usm__area_reserve(void *source, size_t size, usm_area **area)
+{
+    usm__area *a  = make_area(source);
+    usm_status st = USM_OK;
+
+    if (!a)
+        return USM_E_NO_MEMORY;
+    a->granularity = usm__area_granularity(a->pool);
+    if (a->granularity == 0 || size == 0 || size % a->granularity != 0) {
+        st = usm__fail(USM_E_NOT_SUPPORTED, "%s cannot reserve %zu bytes of addresses in pieces",
+                       a->dev->term, size);
+        goto err_area;
+    }
+    a->pieces = usm__os_map_noreserve(pieces_size(a, size));
+    if (!a->pieces) {
+        st = usm__fail(USM_E_NO_MEMORY, "no host memory for a reserved area");
+        goto err_area;
+    }
+    st = obtain_unique(a, size, usm_max_size(RESERVE_ALIGN, a->granularity));
+    if (st != USM_OK)
+        goto err_pieces;
+    enter_list(a);
+    *area = &a->view;
+    return USM_OK;
+
+err_pieces:
+    (void)usm__os_unmap(a->pieces, pieces_size(a, size));
+err_area:
+    usm__meta_free(&area_type, a);
+    return st;
+}
+
+/* What the driver does not unmap stays in the table and in the accounts, and is tried again when
+ * the pool maps there, or gives the area back. */
+static bool unmap_piece(usm__area *a, size_t offset)
+{
+    usm__area_piece *piece = &a->pieces[offset / a->granularity];
+    void            *p     = (char *)a->view.base + offset;
+
+    if (driver_unmap(a, p, piece->size, piece->phys) != USM_OK) {
+        usm__warn("%p was not unmapped by the driver: %s", p, usm_last_error());
+        return false;
+    }
+    uncount(a, piece->size);
+    usm_add_relaxed(&a->pool->driver_frees, (uint64_t)1);
+    *piece = (usm__area_piece){NULL, 0};
+    return true;
+}
+
+usm_status usm__area_map(void *source, usm_area *area, size_t offset, size_t size)
+{
+    usm__area       *a     = usm_container_of(area, usm__area, view);
+    usm__area_piece *piece = &a->pieces[offset / a->granularity];
+    void            *p     = (char *)area->base + offset;
+    void            *phys  = NULL;
+    usm_status       st;
+
+    (void)source;
+    if (piece->size && !unmap_piece(a, offset))
+        return usm__fail(USM_E_DEVICE, "%s has not unmapped %p: what it held stays taken",
+                         a->dev->term, p);
+    st = count(a, size);
+    if (st != USM_OK)
+        return st;
+    st = driver_map(a, p, size, &phys);
+    if (st != USM_OK) {
+        uncount(a, size);
+        return st;
+    }
+    *piece = (usm__area_piece){phys, size};
+    count_driver_alloc(a, 0);
+    return USM_OK;
+}
+
+void usm__area_unmap(void *source, usm_area *area, size_t offset, size_t size)
+{
+    (void)source;
+    (void)size; /* the piece knows it */
+    (void)unmap_piece(usm_container_of(area, usm__area, view), offset);
+}
+
+/* Addresses behind which the driver leaves memory are not given back: another area would get them.
+ */
+static void give_reserved(usm__area *a)
+{
+    size_t entries = a->view.size / a->granularity;
+    bool   empty   = true;
+
+    for (size_t i = 0; i < entries; i++) {
+        size_t size = a->pieces[i].size;
+
+        if (size && !unmap_piece(a, i * a->granularity)) {
+            uncount(a, size);
+            empty = false;
+        }
+    }
+    if (empty)
+        driver_free(a, a->driver_base, a->driver_size);
+    (void)usm__os_unmap(a->pieces, pieces_size(a, a->view.size));
 }
 
 void usm__area_give(void *source, usm_area *area)
@@ -179,9 +420,12 @@ void usm__area_give(void *source, usm_area *area)
     usm__mutex_unlock(&pool->lock);
     usm__gone_note(a->view.base);
     usm__map_remove(a);
-    driver_free(a, a->driver_base, a->driver_size);
-    usm__account_sub(a->dev, a->kind, a->driver_size);
-    usm_sub_relaxed(&pool->reserved, (uint64_t)a->driver_size);
-    usm_add_relaxed(&pool->driver_frees, (uint64_t)1);
+    if (a->granularity) {
+        give_reserved(a);
+    } else {
+        driver_free(a, a->driver_base, a->driver_size);
+        uncount(a, a->driver_size);
+        usm_add_relaxed(&pool->driver_frees, (uint64_t)1);
+    }
     usm__meta_free(&area_type, a);
 }

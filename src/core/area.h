@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* Areas: ranges taken from a driver, and the address map that finds them.
+/* Areas: ranges taken from a driver, or reserved and mapped piece by piece, and
+ * the address map that finds them.
  *
  * The map is a radix tree over 48-bit addresses (1 GiB, 2 MiB, 4 KiB), read
  * without locks: writers, one at a time, bump a sequence number around each
@@ -11,6 +12,12 @@
 #include "base/inline/list.h"
 #include "core/context.h"
 
+/* Memory behind a part of a reserved area. */
+typedef struct usm__area_piece {
+    void  *phys;
+    size_t size; /* 0: none                                                            */
+} usm__area_piece;
+
 typedef struct usm__area {
     usm_area view; /* what the pool sees; first                                        */
     /* fixed while the area is in the map */
@@ -21,6 +28,10 @@ typedef struct usm__area {
     void        *driver_base; /* what the driver gave: view may start later            */
     size_t       driver_size;
     usm_list     link; /* in pool->areas                                               */
+    /* of an area that was reserved; granularity 0: it was taken and is all memory */
+    size_t           granularity;
+    usm__area_piece *pieces; /* [i]: what was mapped at i * granularity; whoever maps and
+                                unmaps there, one at a time, may look at it           */
     /* written under the map's lock, read without */
     _Atomic(uintptr_t)          lo, hi; /* [lo, hi)                                     */
     _Atomic(struct usm__area *) next_first, next_last; /* sharing its first, last page  */
@@ -34,14 +45,24 @@ usm_status usm__map_insert(usm__area *area, const usm__area **other);
 void       usm__map_remove(usm__area *area);
 void       usm__map_fork(usm_fork_phase phase);
 
-/* A pool's area source (source = usm_pool). */
+/* The members of a pool's area source (source = usm_pool); what each promises stands in
+ * usm/pool_ops.h. */
 usm_status usm__area_take(void *source, size_t size, size_t align, usm_area **area);
 void       usm__area_give(void *source, usm_area *area);
+/* The source's member of that name: 0 where the backend cannot reserve memory of the pool's kind.
+ * reserve() may fail all the same (a limit on the process's addresses, a driver that only has the
+ * function): then the pool takes its areas. */
+size_t     usm__area_granularity(usm_pool *pool);
+usm_status usm__area_reserve(void *source, size_t size, usm_area **area);
+usm_status usm__area_map(void *source, usm_area *area, size_t offset, size_t size);
+void       usm__area_unmap(void *source, usm_area *area, size_t offset, size_t size);
 
 /* Reads USM_MEMORY_LIMIT into the device's account; at a device's first context. */
 void     usm__account_start(usm_device *dev);
 bool     usm__account_check(const char *text, char *why, size_t why_size);
 uint64_t usm__account_host_reserved(void);
+/* What is taken of the memory that `kind` on `dev` counts for, and its limit (0: none). */
+void usm__account_get(usm_device *dev, usm_kind kind, uint64_t *reserved, uint64_t *limit);
 /* Adds `size` unless that crosses `limit` (0: none); *before is what there was. */
 bool usm__account_count(_Atomic(uint64_t) *count, uint64_t limit, size_t size, uint64_t *before);
 /* USM_E_BUDGET when a limit would be crossed. */

@@ -155,14 +155,14 @@ STUB(ipc_close, (void *ctx, void *p))
     UNUSED(ctx), UNUSED(p);
     return absent();
 }
-STUB(vmem_granularity, (void *ctx, void *dev, size_t size, size_t *granularity))
+STUB(vmem_granularity, (void *ctx, void *dev, usm_kind kind, size_t size, size_t *granularity))
 {
-    UNUSED(ctx), UNUSED(dev), UNUSED(size), UNUSED(granularity);
+    UNUSED(ctx), UNUSED(dev), UNUSED(kind), UNUSED(size), UNUSED(granularity);
     return absent();
 }
-STUB(vmem_reserve, (void *ctx, size_t size, void **p))
+STUB(vmem_reserve, (void *ctx, usm_kind kind, size_t size, void **p))
 {
-    UNUSED(ctx), UNUSED(size), UNUSED(p);
+    UNUSED(ctx), UNUSED(kind), UNUSED(size), UNUSED(p);
     return absent();
 }
 STUB(vmem_release, (void *ctx, void *p, size_t size))
@@ -170,9 +170,9 @@ STUB(vmem_release, (void *ctx, void *p, size_t size))
     UNUSED(ctx), UNUSED(p), UNUSED(size);
     return absent();
 }
-STUB(phys_create, (void *ctx, void *dev, size_t size, void **phys))
+STUB(phys_create, (void *ctx, void *dev, usm_kind kind, size_t size, void **phys))
 {
-    UNUSED(ctx), UNUSED(dev), UNUSED(size), UNUSED(phys);
+    UNUSED(ctx), UNUSED(dev), UNUSED(kind), UNUSED(size), UNUSED(phys);
     return absent();
 }
 STUB(vmem_map, (void *ctx, void *p, size_t size, void *phys, size_t offset))

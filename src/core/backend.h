@@ -160,15 +160,18 @@ USM__BACKEND_CALL(ipc_open, 0,
                   (ctx, dev, handle, p))
 USM__BACKEND_CALL(ipc_close, 0, (const usm__backend *be, void *ctx, void *p), (ctx, p))
 USM__BACKEND_CALL(vmem_granularity, size,
-                  (const usm__backend *be, void *ctx, void *dev, size_t size, size_t *granularity),
-                  (ctx, dev, size, granularity))
-USM__BACKEND_CALL(vmem_reserve, size, (const usm__backend *be, void *ctx, size_t size, void **p),
-                  (ctx, size, p))
+                  (const usm__backend *be, void *ctx, void *dev, usm_kind kind, size_t size,
+                   size_t *granularity),
+                  (ctx, dev, kind, size, granularity))
+USM__BACKEND_CALL(vmem_reserve, size,
+                  (const usm__backend *be, void *ctx, usm_kind kind, size_t size, void **p),
+                  (ctx, kind, size, p))
 USM__BACKEND_CALL(vmem_release, size, (const usm__backend *be, void *ctx, void *p, size_t size),
                   (ctx, p, size))
 USM__BACKEND_CALL(phys_create, size,
-                  (const usm__backend *be, void *ctx, void *dev, size_t size, void **phys),
-                  (ctx, dev, size, phys))
+                  (const usm__backend *be, void *ctx, void *dev, usm_kind kind, size_t size,
+                   void **phys),
+                  (ctx, dev, kind, size, phys))
 USM__BACKEND_CALL(phys_destroy, 0, (const usm__backend *be, void *ctx, void *phys), (ctx, phys))
 USM__BACKEND_CALL(vmem_map, size,
                   (const usm__backend *be, void *ctx, void *p, size_t size, void *phys,

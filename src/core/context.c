@@ -547,25 +547,39 @@ usm_status usm__context_probe(usm_context *ctx, size_t index)
 
 /* ---- over all contexts ---------------------------------------------------------- */
 
-uint64_t usm__contexts_live_bytes(const usm_device *dev)
+void usm__contexts_each_pool(usm__pool_visit *fn, void *arg)
 {
-    uint64_t sum = 0;
-
     usm__mutex_lock(&all.lock);
     USM_LIST_FOREACH (it, &all.list) {
         usm_context *ctx = usm_container_of(it, usm_context, all);
 
         usm__mutex_lock(&ctx->lock);
-        USM_LIST_FOREACH (jt, &ctx->pools) {
-            usm_pool *pool = usm_container_of(jt, usm_pool, link);
-
-            if (ctx->devices[pool->index].dev == dev && pool->kind != USM_HOST)
-                sum += usm__pool_live(pool);
-        }
+        USM_LIST_FOREACH (jt, &ctx->pools)
+            fn(usm_container_of(jt, usm_pool, link), arg);
         usm__mutex_unlock(&ctx->lock);
     }
     usm__mutex_unlock(&all.lock);
-    return sum;
+}
+
+typedef struct live_sum {
+    const usm_device *dev;
+    uint64_t          bytes;
+} live_sum;
+
+static void add_live(usm_pool *pool, void *arg)
+{
+    live_sum *sum = arg;
+
+    if (pool->ctx->devices[pool->index].dev == sum->dev && pool->kind != USM_HOST)
+        sum->bytes += usm__pool_live(pool);
+}
+
+uint64_t usm__contexts_live_bytes(const usm_device *dev)
+{
+    live_sum sum = {dev, 0};
+
+    usm__contexts_each_pool(add_live, &sum);
+    return sum.bytes;
 }
 
 size_t usm__contexts_alive(void)

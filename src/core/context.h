@@ -75,6 +75,10 @@ bool usm__context_is_inert(const usm_context *ctx);
 bool usm__context_is_ended(const usm_context *ctx);
 /* For fork handlers: all contexts' locks, their pools', in order. */
 void usm__contexts_fork(usm_fork_phase phase);
+/* Calls fn for every pool of every context, the lists' locks held: fn takes no lock of a lower
+ * rank than the pools', and neither makes nor ends a pool. */
+typedef void usm__pool_visit(usm_pool *pool, void *arg);
+void         usm__contexts_each_pool(usm__pool_visit *fn, void *arg);
 /* Bytes in the program's hands on a device, over all contexts. */
 uint64_t usm__contexts_live_bytes(const usm_device *dev);
 /* How many contexts exist whose struct is still there: for leak gates. */

@@ -131,7 +131,9 @@ static void add_of_all(found *f, const usm__selector_device *want)
         if (star)
             typed = (usm__selector_device){order[t], 0, {0, 0, 0}};
         for (size_t i = 0; i < n && i < 16; i++)
-            if (usm__registry_backend(slots[i]->name))
+            if (slots[i]->by_name)
+                continue; /* else `*` would find more once somebody had named it */
+            else if (usm__registry_backend(slots[i]->name))
                 add_of_backend(f, &typed, slots[i]);
             else if (usm_last_status() == USM_E_NO_MEMORY)
                 f->no_memory = true;

@@ -211,7 +211,12 @@ static void sleep_for(const char *call)
 /* What a call answers when a rule names no status. */
 static usm_status usual_failure(const char *call)
 {
-    return strstr(call, "alloc") || strstr(call, "create") ? USM_E_NO_MEMORY : USM_E_DEVICE;
+    static const char *const takers[] = {"alloc", "create", "vmem_reserve", "vmem_map"};
+
+    for (size_t i = 0; i < sizeof takers / sizeof *takers; i++)
+        if (strstr(call, takers[i]))
+            return USM_E_NO_MEMORY;
+    return USM_E_DEVICE;
 }
 
 usm_status usm__hook_enter_slow(const char *backend, const char *call, uint64_t *start_ns)

@@ -10,9 +10,14 @@
 #include "base/fork.h"
 #include "base/log.h"
 #include "base/settings.h"
+#include "base/trace.h"
 #include "core/area.h"
+#include "core/debug.h"
 #include "core/executor.h"
+#include "core/magazine.h"
+#include "core/observe.h"
 #include "core/pool.h"
+#include "core/pool_setting.h"
 #include "core/queue.h"
 #include "core/selector.h"
 
@@ -29,6 +34,8 @@ static struct {
     _Atomic(usm_queue *)   queue;
     _Atomic(unsigned)      fork_generation;
 } lib = {.lock = USM__MUTEX_INIT(USM__RANK_INIT, "library")};
+
+_Atomic(uint8_t) usm__default_slots[4];
 
 static pthread_once_t start_once = PTHREAD_ONCE_INIT;
 
@@ -54,6 +61,8 @@ static void fork_all(usm_fork_phase phase)
         usm__mutex_reset_in_child(&lib.lock);
     usm__registry_fork(phase);
     usm__contexts_fork(phase);
+    usm__observe_fork((int)phase);
+    usm__magazine_fork((int)phase);
     usm__map_fork(phase);
     usm__executor_fork(phase);
 }
@@ -96,9 +105,12 @@ static void start(void)
     (void)pthread_atfork(base_prepare, base_parent, base_child);
     usm__compose(); /* before the checks: pools are known by name then */
     usm__setting_set_check("pool", usm__pool_setting_check);
+    usm__setting_set_translate("pool", usm__pool_setting_translate);
     usm__setting_set_check("memory_limit", usm__account_check);
     usm__setting_set_check("hooks", usm__hooks_check);
+    usm__setting_set_check("debug", usm__debug_check);
     usm__settings_warn_unknown();
+    usm__magazine_start();
     (void)pthread_atfork(fork_prepare, fork_parent, fork_child);
 }
 
@@ -169,13 +181,16 @@ void usm_shutdown(void)
     if (lib.count == 0) {
         usm_store_release(&lib.down, true);
         q   = usm_swap_acq_rel(&lib.queue, NULL);
-        ctx = usm_swap_acq_rel(&lib.context, NULL);
+        ctx = atomic_exchange(&lib.context, NULL);
+        for (int kind = USM_HOST; kind <= USM_SHARED; kind++)
+            atomic_store(&usm__default_slots[kind], 0);
     }
     usm__mutex_unlock(&lib.lock);
     if (q)
         usm__queue_retire(q);
     if (ctx)
         usm__context_end(ctx);
+    usm__trace_flush();
 }
 
 /* Under the lock. */
@@ -216,6 +231,15 @@ usm_context *usm_default_context(void)
     }
     usm__mutex_unlock(&lib.lock);
     return ctx;
+}
+
+/* Either this sees that the default context has ended, or usm_shutdown() sees the slot: both look
+ * after they have written. */
+void usm__default_slot_set(const usm_pool *pool)
+{
+    atomic_store(&usm__default_slots[pool->kind], usm_load_relaxed(&pool->alloc_slot));
+    if (atomic_load(&lib.context) != pool->ctx)
+        atomic_store(&usm__default_slots[pool->kind], 0);
 }
 
 usm_queue *usm_default_queue(void)

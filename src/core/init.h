@@ -14,6 +14,11 @@ usm_status usm__start(void);
 usm_status usm__up(void);
 bool       usm__is_down(void);
 
+/* The slots by which usm_alloc() and family find the default context's pools: usm_pool.alloc_slot
+ * of each kind, 0 while there is none. */
+extern _Atomic(uint8_t) usm__default_slots[4] __attribute__((visibility("hidden")));
+void                    usm__default_slot_set(const usm_pool *pool);
+
 /* Grows with every fork() this process descends from. */
 unsigned usm__fork_generation(void);
 

@@ -140,9 +140,11 @@ static usm_status check_pointer(const place *at, const void *p)
             "%s %zu of kernel \"%s\": %p is memory of another context than the queue's", at->what,
             at->i, at->k->name, p);
     if (usm__pool_block(area, p, &block) != USM_OK)
-        return usm__fail(USM_E_INVALID_POINTER,
-                         "%s %zu of kernel \"%s\": %p lies in no live block%s", at->what, at->i,
-                         at->k->name, p, usm__freed_lately(p) ? ", it was freed" : "");
+        return usm__fail(
+            USM_E_INVALID_POINTER,
+            "%s %zu of kernel \"%s\": %p lies in no live block: it was freed, or never "
+            "allocated",
+            at->what, at->i, at->k->name, p);
     return USM_OK;
 }
 

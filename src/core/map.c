@@ -3,8 +3,11 @@
  *
  * A radix tree over the low 48 bits of an address:
  *
- *     root[addr >> 30] -> giga[(addr >> 21) & 511] -> area that covers all 2 MiB
- *                                                  or  mega[(addr >> 12) & 511] -> area
+ *     root[addr >> 30] -> area that covers all of the GiB
+ *                      or giga[(addr >> 21) & 511] -> area that covers all 2 MiB
+ *                                                  or mega[(addr >> 12) & 511] -> area
+ *
+ * So a reserved range of 64 GiB is entered by some hundred stores.
  *
  * Drivers that use malloc (PoCL) put several areas into one page: areas that
  * share their first or last page are chained through next_first / next_last.
@@ -30,19 +33,22 @@
 #define SLOTS     512
 #define PAGE      ((uintptr_t)4096)
 #define MEGA      ((uintptr_t)2 << 20)
+#define GIGA      ((uintptr_t)1 << 30)
 #define STEPS_MAX 4096 /* the most areas that can begin in one page, with room          */
 #define TABLE_TAG ((uintptr_t)1)
 
+typedef _Atomic(uintptr_t) slot_t; /* 0, an area, or TABLE_TAG | a table                */
+
 typedef struct table {
-    _Atomic(uintptr_t) slot[SLOTS]; /* 0, an area, or TABLE_TAG | a table               */
+    slot_t slot[SLOTS];
 } table;
 
 static usm__meta_type table_type = USM__META_TYPE(table, 0, "address map");
 
 static struct {
-    usm__mutex                  lock;
-    _Atomic(unsigned)           sequence;
-    _Atomic(_Atomic(table *) *) root; /* 2^18 entries, mapped at the first insertion     */
+    usm__mutex        lock;
+    _Atomic(unsigned) sequence;
+    _Atomic(slot_t *) root; /* 2^18 entries, mapped at the first insertion     */
 } map = {.lock = USM__MUTEX_INIT(USM__RANK_MAP, "address map")};
 
 static bool is_mappable(uintptr_t lo, uintptr_t last)
@@ -52,24 +58,27 @@ static bool is_mappable(uintptr_t lo, uintptr_t last)
     return (top == 0 || top == 0x1ffff) && last >> 47 == top;
 }
 
-static _Atomic(table *) *root_slot(uintptr_t addr)
+static slot_t *root_slot(uintptr_t addr)
 {
-    _Atomic(table *) *root = usm_load_acquire(&map.root);
+    slot_t *root = usm_load_acquire(&map.root);
 
     return root ? &root[(addr >> 30) & (((uintptr_t)1 << ROOT_BITS) - 1)] : NULL;
 }
 
+static slot_t *slot_in(uintptr_t entry, uintptr_t addr, unsigned shift)
+{
+    return &((table *)(entry & ~TABLE_TAG))->slot[(addr >> shift) & (SLOTS - 1)];
+}
+
 static usm__area *first_at(uintptr_t addr)
 {
-    _Atomic(table *) *root = root_slot(addr);
-    table            *giga = root ? usm_load_acquire(root) : NULL;
-    uintptr_t         e;
+    slot_t   *root = root_slot(addr);
+    uintptr_t e    = root ? usm_load_acquire(root) : 0;
 
-    if (!giga)
-        return NULL;
-    e = usm_load_acquire(&giga->slot[(addr >> 21) & (SLOTS - 1)]);
     if (e & TABLE_TAG)
-        e = usm_load_acquire(&((table *)(e & ~TABLE_TAG))->slot[(addr >> 12) & (SLOTS - 1)]);
+        e = usm_load_acquire(slot_in(e, addr, 21));
+    if (e & TABLE_TAG)
+        e = usm_load_acquire(slot_in(e, addr, 12));
     return (usm__area *)e;
 }
 
@@ -132,52 +141,27 @@ static bool make_root(void)
 
     if (usm_load_relaxed(&map.root))
         return true;
-    p = usm__os_map_noreserve(sizeof(_Atomic(table *)) << ROOT_BITS);
+    p = usm__os_map_noreserve(sizeof(slot_t) << ROOT_BITS);
     if (!p)
         return false;
-    usm_store_release(&map.root, (_Atomic(table *) *)p);
+    usm_store_release(&map.root, (slot_t *)p);
     return true;
 }
 
-static table *make_giga(uintptr_t addr)
-{
-    _Atomic(table *) *root = root_slot(addr);
-    table            *giga = usm_load_relaxed(root);
+typedef struct range {
+    uintptr_t lo, last; /* bytes, both included                                        */
+} range;
 
-    if (!giga) {
-        giga = usm__meta_alloc(&table_type);
-        if (giga)
-            usm_store_release(root, giga);
-    }
-    return giga;
-}
-
-/* Splits a 2 MiB slot into pages, unless it is. */
-static bool make_mega(table *giga, uintptr_t addr)
-{
-    _Atomic(uintptr_t) *slot = &giga->slot[(addr >> 21) & (SLOTS - 1)];
-    table              *mega;
-
-    if (usm_load_relaxed(slot) & TABLE_TAG)
-        return true;
-    mega = usm__meta_alloc(&table_type);
-    if (!mega)
-        return false;
-    usm_store_release(slot, (uintptr_t)mega | TABLE_TAG);
-    return true;
-}
-
-/* The slots of [lo, hi), one after the other: 2 MiB where the range covers it all
- * and the slot is not split, else a page. */
+/* The slots of [lo, hi), one after the other: 1 GiB or 2 MiB where the range covers it
+ * all and the slot is not split, else a page. */
 typedef struct cursor {
-    uintptr_t           at, end; /* end: last byte                                      */
-    _Atomic(uintptr_t) *slot;
-    uintptr_t           step;
+    uintptr_t at, end; /* end: last byte                                               */
+    slot_t   *slot;
+    uintptr_t step;
 } cursor;
 
 static bool cursor_next(cursor *c)
 {
-    table    *giga;
     uintptr_t e;
 
     if (c->slot) {
@@ -187,32 +171,53 @@ static bool cursor_next(cursor *c)
             return false;
         c->at = base + c->step;
     }
-    giga    = usm_load_relaxed(root_slot(c->at));
-    c->slot = &giga->slot[(c->at >> 21) & (SLOTS - 1)];
-    c->step = MEGA;
+    c->slot = root_slot(c->at);
+    c->step = GIGA;
     e       = usm_load_relaxed(c->slot);
     if (e & TABLE_TAG) {
-        c->slot = &((table *)(e & ~TABLE_TAG))->slot[(c->at >> 12) & (SLOTS - 1)];
+        c->slot = slot_in(e, c->at, 21);
+        c->step = MEGA;
+        e       = usm_load_relaxed(c->slot);
+    }
+    if (e & TABLE_TAG) {
+        c->slot = slot_in(e, c->at, 12);
         c->step = PAGE;
     }
     return true;
 }
 
-/* Makes the tables of [lo, last]; what is made stays when it fails. */
-static bool make_tables(uintptr_t lo, uintptr_t last)
+/* Splits the slot of `step` bytes at `at` into a table unless `all` covers it.  One that is
+ * taken stays: the overlap is found later. */
+static bool split(slot_t *slot, uintptr_t at, uintptr_t step, range all)
 {
-    for (uintptr_t at = lo;;) {
-        uintptr_t base  = at & ~(MEGA - 1);
-        table    *giga  = make_giga(at);
-        bool      whole = base >= lo && base + (MEGA - 1) <= last;
-        bool      taken = giga && usm_load_relaxed(&giga->slot[(at >> 21) & (SLOTS - 1)]) != 0;
+    uintptr_t base = at & ~(step - 1);
+    table    *made;
 
-        /* A whole slot that somebody else covers stays: the overlap is found later. */
-        if (!giga || (!whole && !taken && !make_mega(giga, at)))
+    if (usm_load_relaxed(slot) != 0 || (base >= all.lo && base + (step - 1) <= all.last))
+        return true;
+    made = usm__meta_alloc(&table_type);
+    if (!made)
+        return false;
+    usm_store_release(slot, (uintptr_t)made | TABLE_TAG);
+    return true;
+}
+
+/* What is made stays when it fails. */
+static bool make_tables(range all)
+{
+    for (uintptr_t at = all.lo, step;; at = (at & ~(step - 1)) + step) {
+        slot_t *slot = root_slot(at);
+
+        step = GIGA;
+        if (!split(slot, at, step, all))
             return false;
-        if (base + (MEGA - 1) >= last)
+        if (usm_load_relaxed(slot) & TABLE_TAG) {
+            step = MEGA;
+            if (!split(slot_in(usm_load_relaxed(slot), at, 21), at, step, all))
+                return false;
+        }
+        if ((at & ~(step - 1)) + (step - 1) >= all.last)
             return true;
-        at = base + MEGA;
     }
 }
 
@@ -250,7 +255,7 @@ static void link_area(usm__area *a, uintptr_t lo, uintptr_t last)
     }
 }
 
-static void unlink_from_page(usm__area *a, _Atomic(uintptr_t) *slot, uintptr_t page)
+static void unlink_from_page(usm__area *a, slot_t *slot, uintptr_t page)
 {
     usm__area *it   = (usm__area *)usm_load_relaxed(slot);
     usm__area *next = usm_load_relaxed(link_in(a, page));
@@ -290,7 +295,7 @@ usm_status usm__map_insert(usm__area *a, const usm__area **other)
         return usm__fail(USM_E_DEVICE, "the driver returned %p, beyond 48 bits of address",
                          a->view.base);
     usm__mutex_lock(&map.lock);
-    if (!make_root() || !make_tables(lo, last))
+    if (!make_root() || !make_tables((range){lo, last}))
         st = usm__fail(USM_E_NO_MEMORY, "no host memory for the address map");
     else if ((*other = find_overlap(lo, last)) != NULL)
         st =

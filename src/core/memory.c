@@ -5,6 +5,7 @@
 #include "base/inline/bits.h"
 #include "base/log.h"
 #include "core/init.h"
+#include "core/magazine.h"
 #include "core/pool.h"
 #include "core/queue.h"
 
@@ -44,27 +45,39 @@ void *usm_aligned_alloc(size_t align, size_t size, usm_kind kind)
 {
     usm_context *ctx = is_kind(kind) ? usm_default_context() : NULL;
 
-    return ctx ? alloc_in(ctx, 0, kind, align, size) : no_memory();
+    void *p = ctx ? alloc_in(ctx, 0, kind, align, size) : no_memory();
+
+    if (p && !usm_load_relaxed(&usm__default_slots[kind]))
+        usm__default_slot_set(usm__pool_of(ctx, 0, kind));
+    return p;
+}
+
+/* A hit needs no more than the slot of the default pool, which is known from its first miss on. */
+static inline void *alloc_default(size_t size, usm_kind kind)
+{
+    void *p = usm__magazine_pop(usm_load_relaxed(&usm__default_slots[kind]), size);
+
+    return p ? p : usm_aligned_alloc(0, size, kind);
 }
 
 void *usm_alloc(size_t size, usm_kind kind)
 {
-    return usm_aligned_alloc(0, size, kind);
+    return is_kind(kind) ? alloc_default(size, kind) : no_memory();
 }
 
 void *usm_alloc_host(size_t size)
 {
-    return usm_aligned_alloc(0, size, USM_HOST);
+    return alloc_default(size, USM_HOST);
 }
 
 void *usm_alloc_device(size_t size)
 {
-    return usm_aligned_alloc(0, size, USM_DEVICE);
+    return alloc_default(size, USM_DEVICE);
 }
 
 void *usm_alloc_shared(size_t size)
 {
-    return usm_aligned_alloc(0, size, USM_SHARED);
+    return alloc_default(size, USM_SHARED);
 }
 
 void *usm_calloc(size_t n, size_t size, usm_kind kind)
@@ -114,30 +127,44 @@ void *usm_malloc_ctx(size_t size, usm_device *dev, usm_context *ctx, usm_kind ki
  * works on: so only the handle and the context are checked. */
 static void *alloc_queue(size_t align, size_t size, usm_queue *q, usm_kind kind)
 {
+    void *p;
+
     if (!is_kind(kind) || usm__handle_check(q, USM__MAGIC_QUEUE) != USM_OK ||
         usm__context_check(q->ctx) != USM_OK)
         return no_memory();
-    return alloc_in(q->ctx, q->index, kind, align, size);
+    p = alloc_in(q->ctx, q->index, kind, align, size);
+    if (p)
+        usm_store_relaxed(&q->alloc_slots[kind],
+                          usm_load_relaxed(&usm__pool_of(q->ctx, q->index, kind)->alloc_slot));
+    return p;
+}
+
+/* As alloc_default(): the queue knows the slots of its device's pools. */
+static inline void *alloc_plain(size_t size, usm_queue *q, usm_kind kind)
+{
+    void *p = q ? usm__magazine_pop(usm_load_relaxed(&q->alloc_slots[kind]), size) : NULL;
+
+    return p ? p : alloc_queue(0, size, q, kind);
 }
 
 void *usm_malloc(size_t size, usm_queue *q, usm_kind kind)
 {
-    return alloc_queue(0, size, q, kind);
+    return is_kind(kind) ? alloc_plain(size, q, kind) : no_memory();
 }
 
 void *usm_malloc_device(size_t size, usm_queue *q)
 {
-    return alloc_queue(0, size, q, USM_DEVICE);
+    return alloc_plain(size, q, USM_DEVICE);
 }
 
 void *usm_malloc_host(size_t size, usm_queue *q)
 {
-    return alloc_queue(0, size, q, USM_HOST);
+    return alloc_plain(size, q, USM_HOST);
 }
 
 void *usm_malloc_shared(size_t size, usm_queue *q)
 {
-    return alloc_queue(0, size, q, USM_SHARED);
+    return alloc_plain(size, q, USM_SHARED);
 }
 
 void *usm_aligned_alloc_device(size_t align, size_t size, usm_queue *q)
@@ -191,12 +218,13 @@ usm_status usm_free_ctx(void *p, usm_context *ctx)
 
 void usm_free(void *p)
 {
-    int        saved = errno;
+    int        saved;
     usm_status st;
 
-    if (!p)
+    if (usm__magazine_push(usm__page_find(p), p) || !p)
         return;
-    st = free_checked(p, NULL);
+    saved = errno;
+    st    = free_checked(p, NULL);
     if (st != USM_OK && !usm__is_down()) /* late frees are harmless */
         usm__log(USM_LOG_ERROR, "usm_free: %s", usm_last_error());
     errno = saved; /* free() keeps it, POSIX 2024 */
@@ -242,9 +270,15 @@ static usm_status find_block(const void *p, usm_context *ctx, usm__area **area, 
 
 usm_kind usm_get_pointer_type(const void *p, usm_context *ctx)
 {
-    usm__area *area;
-    usm_block  block;
+    const usm_span         *span  = usm__page_find(p);
+    const _Atomic(uint8_t) *state = span ? usm__span_state(span, p) : NULL;
+    usm__area              *area;
+    usm_block               block;
 
+    /* The start of a block that is in use: what most callers ask about. */
+    if (state && usm_load_relaxed(state) == USM_BLOCK_LIVE &&
+        (!ctx || ctx == ((const usm_pool *)span->source)->ctx))
+        return (usm_kind)span->kind;
     return find_block(p, ctx, &area, &block) == USM_OK ? area->kind : USM_UNKNOWN;
 }
 

@@ -78,6 +78,22 @@ static usm_status load(const char *what, const char *path, void **entry)
     return usm__fail(USM_E_ABI, "%s is no module of libusm: it has no %s", path, symbol);
 }
 
+static bool is_in(const char *folder, const char *what, const char *name, char *file, size_t size)
+{
+    return snprintf(file, size, "%s/libusm_%s_%s.so", folder, what, name) < (int)size &&
+           access(file, F_OK) == 0;
+}
+
+bool usm__module_exists(const char *what, const char *name)
+{
+    char folder[PATH_MAX], file[PATH_MAX + 128];
+
+    for (size_t i = 0; place(i, folder, sizeof folder); i++)
+        if (is_in(folder, what, name, file, sizeof file))
+            return true;
+    return false;
+}
+
 usm_status usm__module_load(const char *what, const char *name, char *path, size_t path_size,
                             void **entry)
 {
@@ -85,8 +101,7 @@ usm_status usm__module_load(const char *what, const char *name, char *path, size
     size_t used = 0;
 
     for (size_t i = 0; place(i, folder, sizeof folder); i++) {
-        snprintf(file, sizeof file, "%s/libusm_%s_%s.so", folder, what, name);
-        if (access(file, F_OK) == 0) {
+        if (is_in(folder, what, name, file, sizeof file)) {
             snprintf(path, path_size, "%s", file);
             return load(what, file, entry); /* path may be cut */
         }

@@ -6,6 +6,7 @@
 
 #include "base/status.h"
 
+#include <stdbool.h>
 #include <stddef.h>
 
 /* what: "backend" or "pool"; the entry is usm_<what>_entry.  `path` gets the file.
@@ -13,5 +14,7 @@
  *                     does not load (dlopen's text) */
 usm_status usm__module_load(const char *what, const char *name, char *path, size_t path_size,
                             void **entry);
+/* Whether usm__module_load() would find a file. */
+bool usm__module_exists(const char *what, const char *name);
 
 #endif

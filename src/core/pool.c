@@ -10,106 +10,23 @@
 #include "base/meta.h"
 #include "base/os.h"
 #include "base/settings.h"
-#include "base/text.h"
+#include "base/trace.h"
 #include "core/init.h"
+#include "core/magazine.h"
+#include "core/observe.h"
+#include "core/pool_report.h"
+#include "core/pool_setting.h"
 
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
 
 #define DEFAULT_ALIGN ((size_t)64)
-#define DEFAULT_POOL  "direct"
+#define DEFAULT_POOL  "slab"
 
-static usm__meta_type pool_type = USM__META_TYPE(struct usm_pool, sizeof(usm__magic_word), "pools");
-
-/* ---- USM_POOL ---------------------------------------------------------------- */
-
-/* One segment of USM_POOL: `[kind:]pool[,option=value]...` */
-typedef struct choice {
-    char     name[32];
-    char     options[128];
-    uint64_t area_size, maximum_size;
-} choice;
-
-static int kind_of(usm__span s)
-{
-    return usm__span_is(s, "host")     ? USM_HOST
-           : usm__span_is(s, "device") ? USM_DEVICE
-           : usm__span_is(s, "shared") ? USM_SHARED
-                                       : -1;
-}
-
-static bool parse_option(usm__span option, choice *c)
-{
-    usm__span name;
-
-    if (!usm__span_next(&option, '=', &name))
-        return false;
-    if (usm__span_is(name, "area_size"))
-        return usm__span_size(option, &c->area_size);
-    if (usm__span_is(name, "maximum_size"))
-        return usm__span_size(option, &c->maximum_size);
-    return false;
-}
-
-/* *kind: the segment's, 0 for all. */
-static bool parse_segment(usm__span segment, int *kind, choice *c)
-{
-    usm__span head, name, option;
-
-    memset(c, 0, sizeof *c);
-    *kind = 0;
-    if (!usm__span_next(&segment, ',', &head))
-        return true;
-    if (memchr(head.at, ':', head.len)) {
-        if (!usm__span_next(&head, ':', &name) || (*kind = kind_of(name)) < 0)
-            return false;
-    }
-    head = (usm__span){head.at, head.len};
-    if (!usm__span_next(&head, ':', &name) || name.len == 0 || name.len >= sizeof c->name ||
-        head.len)
-        return false;
-    memcpy(c->name, name.at, name.len);
-    while (usm__span_next(&segment, ',', &option))
-        if (!parse_option(option, c))
-            return false;
-    return true;
-}
-
-/* The last segment that speaks of `kind` wins. */
-static bool choose(const char *text, usm_kind kind, choice *chosen)
-{
-    usm__span rest = usm__span_of(text), segment;
-    choice    c;
-    int       k;
-
-    memset(chosen, 0, sizeof *chosen);
-    while (usm__span_next(&rest, ';', &segment)) {
-        if (segment.len == 0)
-            continue;
-        if (!parse_segment(segment, &k, &c))
-            return false;
-        if (k == 0 || k == (int)kind)
-            *chosen = c;
-    }
-    return true;
-}
-
-bool usm__pool_setting_check(const char *text, char *why, size_t why_size)
-{
-    usm__span rest = usm__span_of(text), segment;
-    choice    c;
-    int       k;
-
-    while (usm__span_next(&rest, ';', &segment))
-        if (segment.len && (!parse_segment(segment, &k, &c) || !usm__registry_has_pool(c.name))) {
-            snprintf(why, why_size,
-                     "[host:|device:|shared:]POOL[,area_size=SIZE][,maximum_size=SIZE] separated "
-                     "by ';', POOL one of direct, arena");
-            return false;
-        }
-    return true;
-}
+/* What a hit reads of a stale handle is kept: alloc_slot is 0 then. */
+static usm__meta_type pool_type =
+    USM__META_TYPE(struct usm_pool, offsetof(struct usm_pool, ops), "pools");
 
 /* ---- creation ------------------------------------------------------------------ */
 
@@ -135,56 +52,136 @@ static usm_status check_kind(const usm_device *dev, usm_kind kind)
     return USM_OK;
 }
 
-static usm_status start_pool(usm_pool *pool, const usm_pool_desc *desc, const choice *chosen)
+static uint64_t memory_of(const usm_pool *pool)
+{
+    return pool->kind == USM_HOST ? usm__os_memory_total()
+                                  : pool->ctx->devices[pool->index].dev->desc.memory_size;
+}
+
+static usm_area_source source_of(usm_pool *pool)
+{
+    return (usm_area_source){
+        .source      = pool,
+        .granularity = usm__area_granularity(pool),
+        .take        = usm__area_take,
+        .give        = usm__area_give,
+        .reserve     = usm__area_reserve,
+        .map         = usm__area_map,
+        .unmap       = usm__area_unmap,
+        .pages_set   = usm__pages_set,
+        .pages_get   = usm__pages_get,
+    };
+}
+
+static usm_status start_pool(usm_pool *pool, const usm_pool_desc *desc)
 {
     usm_pool_params params = {
         .struct_size     = sizeof params,
         .api             = &usm__host_api,
-        .areas           = {pool, usm__area_take, usm__area_give},
+        .areas           = source_of(pool),
         .kind            = pool->kind,
         .host_accessible = pool->kind != USM_DEVICE,
         .default_align   = usm_max_size(DEFAULT_ALIGN, desc->min_align),
-        .area_size       = desc->area_size ? desc->area_size : (size_t)chosen->area_size,
+        .area_size       = desc->area_size,
         .maximum_size    = pool->maximum_size,
-        .options         = chosen->options,
+        .memory_size     = (size_t)memory_of(pool),
+        .retain          = desc->retain,
+        .retain_ms       = desc->retain_ms,
+        .slot            = pool->slot,
+        .options         = pool->options,
     };
 
     return pool->ops->create(&params, &pool->impl);
 }
 
-static usm_status make_pool(usm_context *ctx, size_t index, usm_kind kind,
-                            const usm_pool_desc *desc, usm_pool **out)
+/* What the descriptor leaves open, USM_POOL says; of a pool that was named, the descriptor alone
+ * speaks. */
+static void complete(usm_pool_desc *desc, usm__pool_choice *chosen, usm_kind kind)
 {
-    choice      chosen;
-    const char *name;
-    usm_pool   *pool;
-    usm_status  st = check_kind(ctx->devices[index].dev, kind);
+    if (desc->name) {
+        memset(chosen, 0, sizeof *chosen);
+        return;
+    }
+    usm__pool_choose(kind, chosen);
+    desc->name = chosen->name[0] ? chosen->name : DEFAULT_POOL;
+    if (!desc->area_size)
+        desc->area_size = (size_t)chosen->area_size;
+    if (!desc->maximum_size)
+        desc->maximum_size = (size_t)chosen->maximum_size;
+    if (!desc->min_align)
+        desc->min_align = (size_t)chosen->min_align;
+    if (!desc->retain)
+        desc->retain = (size_t)chosen->retain;
+    if (!desc->retain_ms)
+        desc->retain_ms = chosen->retain_ms;
+    desc->zero_init |= chosen->zero_init;
+}
 
-    if (st != USM_OK)
-        return st;
-    (void)choose(usm__setting_text("pool"), kind, &chosen);
-    if (desc->name) /* what USM_POOL says is not for a pool that was named */
-        memset(&chosen, 0, sizeof chosen);
-    name = desc->name ? desc->name : chosen.name[0] ? chosen.name : DEFAULT_POOL;
-    pool = usm__meta_alloc(&pool_type);
-    if (!pool)
-        return usm__fail(USM_E_NO_MEMORY, "no host memory for a pool");
+static usm_pool *new_pool(usm_context *ctx, size_t index, usm_kind kind, const usm_pool_desc *desc)
+{
+    usm_pool *pool = usm__meta_alloc(&pool_type);
+
+    if (!pool) {
+        (void)usm__fail(USM_E_NO_MEMORY, "no host memory for a pool");
+        return NULL;
+    }
     pool->ctx          = ctx;
     pool->index        = index;
     pool->kind         = kind;
     pool->min_align    = desc->min_align;
-    pool->maximum_size = desc->maximum_size ? desc->maximum_size : (size_t)chosen.maximum_size;
+    pool->maximum_size = desc->maximum_size;
+    pool->zero_init    = desc->zero_init;
     usm_list_init(&pool->link);
     usm_list_init(&pool->areas);
+    usm_list_init(&pool->caches);
     usm__mutex_init(&pool->lock, USM__RANK_POOL, "pool");
-    pool->ops = usm__registry_pool(name);
-    st        = pool->ops ? start_pool(pool, desc, &chosen) : usm_last_status();
+    return pool;
+}
+
+static void drop_pool(usm_pool *pool)
+{
+    usm__magazine_slot_give(pool);
+    usm__mutex_fini(&pool->lock);
+    usm__meta_free(&pool_type, pool);
+}
+
+static void open_pool(usm_pool *pool)
+{
+    /* Zeroing and a least alignment are the slow path's business. */
+    if (!pool->zero_init && pool->min_align <= DEFAULT_ALIGN)
+        usm_store_relaxed(&pool->alloc_slot, pool->slot);
+    usm_store_release(&pool->magic, (uint32_t)USM__MAGIC_POOL);
+}
+
+static usm_status make_pool(usm_context *ctx, size_t index, usm_kind kind,
+                            const usm_pool_desc *desc, usm_pool **out)
+{
+    usm_pool_desc    d = *desc;
+    usm__pool_choice chosen;
+    usm_pool        *pool;
+    usm_status       st = check_kind(ctx->devices[index].dev, kind);
+
+    if (st != USM_OK)
+        return st;
+    usm__trace_start(); /* until the first pool, who watches can be set */
+    usm__observe_start();
+    complete(&d, &chosen, kind);
+    pool = new_pool(ctx, index, kind, &d);
+    if (!pool)
+        return USM_E_NO_MEMORY;
+    pool->ops = usm__registry_pool(d.name);
+    if (pool->ops) /* before it takes an area */
+        pool->trace_id = usm__trace_pool(pool->ops->name, kind, ctx->devices[index].dev->term);
+    if (pool->ops && (pool->ops->caps & USM_POOL_CAP_CACHE))
+        pool->slot = usm__magazine_slot(pool);
+    pool->options = chosen.options; /* during creation only */
+    st            = pool->ops ? start_pool(pool, &d) : usm_last_status();
+    pool->options = NULL;
     if (st != USM_OK) {
-        usm__mutex_fini(&pool->lock);
-        usm__meta_free(&pool_type, pool);
+        drop_pool(pool);
         return st;
     }
-    usm_store_release(&pool->magic, (uint32_t)USM__MAGIC_POOL);
+    open_pool(pool);
     *out = pool;
     return USM_OK;
 }
@@ -274,13 +271,33 @@ usm_status usm__pool_check(usm_pool *pool)
     return st;
 }
 
+/* ---- figures -------------------------------------------------------------------- */
+
+/* A pool with caches counts what it handed to threads: what they have not served is not live. */
+void usm__pool_stats(usm_pool *pool, usm_pool_stats *stats)
+{
+    const size_t      struct_size = stats->struct_size;
+    usm__magazine_sum cached;
+
+    *stats = (usm_pool_stats){.struct_size = struct_size};
+    usm__magazine_sum_up(pool, &cached);
+    stats->threads       = cached.threads;
+    stats->thread_cached = cached.bytes;
+    stats->blocks        = cached.blocks; /* for the pool: what to take off */
+    pool->ops->get_stats(pool->impl, stats);
+    stats->reserved      = usm_load_relaxed(&pool->reserved);
+    stats->reserved_peak = usm_load_relaxed(&pool->reserved_peak);
+    stats->driver_allocs = usm_load_relaxed(&pool->driver_allocs);
+    stats->driver_frees  = usm_load_relaxed(&pool->driver_frees);
+}
+
 /* ---- end ------------------------------------------------------------------------ */
 
 static void list_blocks_out(usm_pool *pool)
 {
     usm_pool_stats stats = USM_POOL_STATS_INIT;
 
-    pool->ops->get_stats(pool->impl, &stats);
+    usm__pool_stats(pool, &stats);
     if (stats.blocks && usm__setting_bool("validation"))
         usm__warn("a pool of %s was destroyed with %llu blocks (%llu bytes) still out",
                   pool->ctx->devices[pool->index].dev->term, (unsigned long long)stats.blocks,
@@ -290,10 +307,11 @@ static void list_blocks_out(usm_pool *pool)
 void usm__pool_finish(usm_pool *pool)
 {
     list_blocks_out(pool);
+    usm__observe_leaks(pool);
     usm_store_release(&pool->magic, (uint32_t)USM__MAGIC_DEAD);
+    usm__magazine_retire(pool);
     pool->ops->destroy(pool->impl);
-    usm__mutex_fini(&pool->lock);
-    usm__meta_free(&pool_type, pool);
+    drop_pool(pool);
 }
 
 void usm_pool_destroy(usm_pool *pool)
@@ -327,26 +345,190 @@ static usm_status check_request(const usm_pool *pool, size_t align, size_t size)
     return USM_OK;
 }
 
+/* ---- blocks of pools with thread caches ------------------------------------------- */
+
+/* Out of the calling thread's cache, which the pool fills where it is empty. USM_E_NOT_READY: it
+ * has no cache. */
+static usm_status alloc_cached(usm_pool *pool, unsigned k, void **p)
+{
+    usm_cache *cache = usm__magazine_enter(pool);
+    usm_slot   block;
+    usm_status st = USM_OK;
+    usm_bin   *bin;
+    usm_slot  *top;
+
+    if (!cache)
+        return USM_E_NOT_READY;
+    bin = &cache->bins[k];
+    top = usm_load_relaxed(&bin->top);
+    if (top != usm_load_relaxed(&bin->bottom)) {
+        block = *--top;
+        usm_store_relaxed(&bin->top, top);
+    } else {
+        st = pool->ops->cache_fill(pool->impl, cache, k, &block);
+    }
+    if (st == USM_OK) {
+        usm_store_relaxed(block.state, (uint8_t)USM_BLOCK_LIVE);
+        *p = block.p;
+    }
+    usm__magazine_leave();
+    return st;
+}
+
+/* The state of the block at p, which was live and is free now; NULL: it was not live. */
+static _Atomic(uint8_t) *end_life(const usm_span *span, const void *p)
+{
+    _Atomic(uint8_t) *state = usm__span_state(span, p);
+    uint8_t           was   = state ? usm_load_relaxed(state) : (uint8_t)USM_BLOCK_FREE;
+
+    while (was != USM_BLOCK_FREE)
+        if (usm_cas_acq_rel(state, &was, (uint8_t)USM_BLOCK_FREE))
+            return state;
+    return NULL;
+}
+
+/* USM_E_NOT_READY: not a matter of the cache. */
+static usm_status free_cached(usm_pool *pool, void *p)
+{
+    const usm_span *span = usm__page_find(p);
+    usm_cache      *cache;
+    usm_slot        block = {p, NULL};
+    usm_bin        *bin;
+    usm_slot       *top;
+
+    if (!span || !span->slot || span->slot != pool->slot)
+        return USM_E_NOT_READY;
+    cache = usm__magazine_enter(pool);
+    if (!cache)
+        return USM_E_NOT_READY;
+    block.state = end_life(span, p);
+    if (!block.state) {
+        usm__magazine_leave();
+        return USM_E_NOT_READY; /* the pool finds the words */
+    }
+    bin = &cache->bins[span->bin];
+    top = usm_load_relaxed(&bin->top);
+    if (top != usm_load_relaxed(&bin->limit)) {
+        *top = block;
+        usm_store_relaxed(&bin->top, top + 1);
+    } else {
+        pool->ops->cache_drain(pool->impl, cache, span->bin, block);
+    }
+    usm__magazine_leave();
+    return USM_OK;
+}
+
+/* ---- allocation and free, unobserved ------------------------------------------------ */
+
+static usm_status alloc_once(usm_pool *pool, size_t align, size_t size, void **p)
+{
+    usm_status st = USM_E_NOT_READY;
+
+    if (pool->slot && align <= USM_CACHED_ALIGN) {
+        /* A class's size is a multiple of each alignment that divides the size. */
+        size_t   rounded = align > DEFAULT_ALIGN ? usm_align_up_ptr(size, align) : size;
+        unsigned k       = usm_class_of(rounded);
+
+        if (rounded >= size && k < USM_BINS)
+            st = alloc_cached(pool, k, p);
+    }
+    return st == USM_E_NOT_READY ? pool->ops->malloc(pool->impl, size, align, p) : st;
+}
+
+static bool is_full(usm_status st)
+{
+    return st == USM_E_NO_MEMORY || st == USM_E_BUDGET;
+}
+
+usm_status usm__pool_alloc_plain(usm_pool *pool, size_t align, size_t size, void **p)
+{
+    usm_status st = alloc_once(pool, align, size, p);
+
+    /* What lies idle in threads' caches is the last reserve. */
+    if (is_full(st) && usm__magazine_reclaim(pool))
+        st = alloc_once(pool, align, size, p);
+    if (st == USM_OK)
+        usm__freed_forget(*p);
+    return st;
+}
+
+usm_status usm__pool_block_plain(usm__area *area, const void *p, usm_block *block)
+{
+    return area->pool->ops->block(area->pool->impl, &area->view, p, block);
+}
+
+usm_status usm__pool_free_plain(usm__area *area, void *p)
+{
+    usm_pool  *pool = area->pool;
+    usm_status st   = pool->slot ? free_cached(pool, p) : USM_E_NOT_READY;
+    bool       lately;
+
+    if (st != USM_E_NOT_READY)
+        return st;
+    lately = usm__freed_lately(p);
+    /* Noted before: once it is free, somebody may get the address again. */
+    usm__freed_note(p);
+    st = pool->ops->free(pool->impl, &area->view, p);
+    if (st == USM_E_INVALID_POINTER && lately)
+        return usm__fail(USM_E_DOUBLE_FREE, "the block at %p was freed before", p);
+    if (st != USM_OK && st != USM_E_DOUBLE_FREE)
+        usm__freed_forget(p);
+    return st;
+}
+
+usm_status usm__pool_block(usm__area *area, const void *p, usm_block *block)
+{
+    return usm__observed_free() ? usm__observe_block(area, p, block)
+                                : usm__pool_block_plain(area, p, block);
+}
+
+usm_status usm__pool_free(usm__area *area, void *p)
+{
+    return usm__observed_free() ? usm__observe_free(area, p) : usm__pool_free_plain(area, p);
+}
+
+/* ---- allocation and free --------------------------------------------------------------- */
+
+/* Blocks of a pool with zero_init; a block that cannot be zeroed goes back. */
+static void *zeroed(usm_pool *pool, void *p, size_t size)
+{
+    usm_status st = USM_OK;
+
+    if (pool->kind != USM_DEVICE)
+        memset(p, 0, size);
+    else
+        st = usm_set(p, 0, size);
+    if (st == USM_OK)
+        return p;
+    (void)usm__pool_free(usm__map_find(p), p);
+    return NULL;
+}
+
 void *usm__pool_alloc(usm_pool *pool, size_t align, size_t size)
 {
     void      *p  = NULL;
     usm_status st = check_request(pool, align, size);
 
-    if (st == USM_OK)
-        st = pool->ops->malloc(pool->impl, size ? size : 1, usm_max_size(align, pool->min_align),
-                               &p);
-    if (st != USM_OK) {
+    size  = size ? size : 1;
+    align = usm_max_size(align, pool->min_align);
+    if (st == USM_OK && usm__observed())
+        p = usm__observe_alloc(pool, align, size);
+    else if (st == USM_OK)
+        st = usm__pool_alloc_plain(pool, align, size, &p);
+    if (p && pool->zero_init)
+        p = zeroed(pool, p, size);
+    if (!p) {
+        usm__pool_report_full(pool, size, align, usm_last_status());
         errno = ENOMEM;
-        return NULL;
     }
-    usm__freed_forget(p);
-    usm__hook_block("block_alloc", p, size);
     return p;
 }
 
 void *usm_pool_malloc(usm_pool *pool, size_t size)
 {
-    return usm_pool_aligned_alloc(pool, 0, size);
+    void *p = pool ? usm__magazine_pop(usm_load_relaxed(&pool->alloc_slot), size) : NULL;
+
+    return p ? p : usm_pool_aligned_alloc(pool, 0, size);
 }
 
 void *usm_pool_aligned_alloc(usm_pool *pool, size_t align, size_t size)
@@ -357,74 +539,96 @@ void *usm_pool_aligned_alloc(usm_pool *pool, size_t align, size_t size)
     return NULL;
 }
 
-usm_status usm__pool_block(usm__area *area, const void *p, usm_block *block)
+size_t usm_pool_malloc_batch(usm_pool *pool, size_t size, size_t n, void **out)
 {
-    return area->pool->ops->block(area->pool->impl, &area->view, p, block);
+    size_t got = 0;
+
+    while (got < n && (out[got] = usm_pool_malloc(pool, size)) != NULL)
+        got++;
+    return got;
 }
 
-usm_status usm__pool_free(usm__area *area, void *p)
+static usm_status refuse_foreign(const void *p)
 {
-    usm_pool  *pool = area->pool;
-    usm_status st;
+    return usm__fail(usm__freed_lately(p) ? USM_E_DOUBLE_FREE : USM_E_INVALID_POINTER,
+                     "usm_pool_free: %p is no block of this pool%s", p,
+                     usm__freed_lately(p) ? " any more: it was freed before" : "");
+}
 
-    /* Noted before: once it is free, somebody may get the address again. */
-    usm__freed_note(p);
-    usm__hook_block("block_free", p, 0);
-    st = pool->ops->free(pool->impl, &area->view, p);
-    if (st != USM_OK && st != USM_E_DOUBLE_FREE)
-        usm__freed_forget(p);
-    return st;
+/* size NULL: not known. */
+static usm_status check_size(usm__area *area, const void *p, const size_t *size)
+{
+    usm_block  block;
+    usm_status st = size ? usm__pool_block(area, p, &block) : USM_OK;
+
+    if (st == USM_OK && size && *size > block.size)
+        return usm__fail(USM_E_SIZE, "usm_pool_free_sized: the block at %p has %zu bytes, not %zu",
+                         p, block.size, *size);
+    return USM_OK; /* whatever else is wrong with p, free says */
 }
 
 static void free_of_pool(usm_pool *pool, void *p, const size_t *size)
 {
-    usm__area *area = p ? usm__map_find(p) : NULL;
+    usm__area *area = usm__map_find(p);
     usm_status st;
 
-    if (!p || usm__pool_check(pool) != USM_OK)
-        return;
-    if (!area || area->pool != pool) {
-        (void)usm__fail(usm__freed_lately(p) ? USM_E_DOUBLE_FREE : USM_E_INVALID_POINTER,
-                        "usm_pool_free: %p is no block of this pool%s", p,
-                        usm__freed_lately(p) ? " any more: it was freed before" : "");
-        usm__log(USM_LOG_ERROR, "%s", usm_last_error());
-        return;
-    }
-    if (size && (pool->ops->caps & USM_POOL_CAP_SIZED)) {
-        usm__freed_note(p);
-        usm__hook_block("block_free", p, *size);
-        st = pool->ops->free_sized(pool->impl, &area->view, p, *size);
-        if (st != USM_OK && st != USM_E_DOUBLE_FREE)
-            usm__freed_forget(p);
-    } else {
+    if (!area || area->pool != pool)
+        st = refuse_foreign(p);
+    else
+        st = check_size(area, p, size);
+    if (st == USM_OK)
         st = usm__pool_free(area, p);
-    }
     if (st != USM_OK)
         usm__log(USM_LOG_ERROR, "%s", usm_last_error());
 }
 
+/* Whether a block of `span` can be one of this pool's that has a cache. */
+static bool is_of(const usm_pool *pool, const usm_span *span)
+{
+    return span && pool && span->slot == usm_load_relaxed(&pool->alloc_slot);
+}
+
 void usm_pool_free(usm_pool *pool, void *p)
 {
+    const usm_span *span = usm__page_find(p);
+
+    if ((is_of(pool, span) && usm__magazine_push(span, p)) || !p || usm__pool_check(pool) != USM_OK)
+        return;
     free_of_pool(pool, p, NULL);
 }
 
 void usm_pool_free_sized(usm_pool *pool, void *p, size_t size)
 {
+    const usm_span *span = usm__page_find(p);
+
+    if ((is_of(pool, span) && size <= span->size && usm__magazine_push(span, p)) || !p ||
+        usm__pool_check(pool) != USM_OK)
+        return;
     free_of_pool(pool, p, &size);
+}
+
+void usm_pool_free_batch(usm_pool *pool, size_t n, void *const *p)
+{
+    for (size_t i = 0; i < n; i++)
+        usm_pool_free(pool, p[i]);
 }
 
 usm_status usm_pool_trim_to(usm_pool *pool, size_t keep)
 {
     usm_status st = usm__pool_check(pool);
 
-    return st == USM_OK ? pool->ops->trim_to(pool->impl, keep) : st;
+    if (st != USM_OK)
+        return st;
+    if (keep < usm_load_relaxed(&pool->reserved))
+        (void)usm__magazine_reclaim(pool); /* a block in a magazine holds its area */
+    return pool->ops->trim_to(pool->impl, keep);
 }
 
 uint64_t usm__pool_live(usm_pool *pool)
 {
     usm_pool_stats stats = USM_POOL_STATS_INIT;
 
-    pool->ops->get_stats(pool->impl, &stats);
+    usm__pool_stats(pool, &stats);
     return stats.live;
 }
 
@@ -438,11 +642,7 @@ usm_status usm_pool_get_stats(usm_pool *pool, usm_pool_stats *stats)
         return usm__fail(stats ? USM_E_ABI : USM_E_INVALID,
                          "usm_pool_get_stats: stats %s; start with USM_POOL_STATS_INIT",
                          stats ? "has a wrong struct_size" : "is NULL");
-    pool->ops->get_stats(pool->impl, stats);
-    stats->reserved      = usm_load_relaxed(&pool->reserved);
-    stats->reserved_peak = usm_load_relaxed(&pool->reserved_peak);
-    stats->driver_allocs = usm_load_relaxed(&pool->driver_allocs);
-    stats->driver_frees  = usm_load_relaxed(&pool->driver_frees);
+    usm__pool_stats(pool, stats);
     return USM_OK;
 }
 
@@ -466,7 +666,44 @@ usm_status usm_pool_reset(usm_pool *pool)
     if (!(pool->ops->caps & USM_POOL_CAP_RESET))
         return usm__fail(USM_E_NOT_SUPPORTED, "a %s pool has no reset; an arena has",
                          pool->ops->name);
-    return pool->ops->reset(pool->impl);
+    st = pool->ops->reset(pool->impl);
+    if (st == USM_OK)
+        usm__observe_reset(pool);
+    return st;
+}
+
+/* USM_OK: `pool` has marks and `mark` may be used. */
+static usm_status check_marks(usm_pool *pool, const void *mark, const char *function)
+{
+    usm_status st = usm__pool_check(pool);
+
+    if (st != USM_OK)
+        return st;
+    if (!mark)
+        return usm__fail(USM_E_INVALID, "%s: mark is NULL", function);
+    if (!(pool->ops->caps & USM_POOL_CAP_MARK))
+        return usm__fail(USM_E_NOT_SUPPORTED, "a %s pool has no marks; an arena has",
+                         pool->ops->name);
+    return USM_OK;
+}
+
+usm_status usm_pool_set_mark(usm_pool *pool, usm_pool_mark *mark)
+{
+    usm_status st = check_marks(pool, mark, "usm_pool_set_mark");
+
+    return st == USM_OK ? pool->ops->mark(pool->impl, mark) : st;
+}
+
+usm_status usm_pool_reset_to(usm_pool *pool, const usm_pool_mark *mark)
+{
+    usm_status st = check_marks(pool, mark, "usm_pool_reset_to");
+
+    if (st != USM_OK)
+        return st;
+    st = pool->ops->reset_to(pool->impl, mark);
+    if (st == USM_OK)
+        usm__observe_reset(pool);
+    return st;
 }
 
 void usm__pool_fork(usm_pool *pool, usm_fork_phase phase)

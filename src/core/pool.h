@@ -6,19 +6,35 @@
 #include "core/area.h"
 
 struct usm_pool {
-    usm__magic_word     magic;
+    usm__magic_word magic;
+    /* The slot that allocations without more ado use; 0: none (zero_init, min_align, the end). Kept
+     * by stale handles, like magic: a hit looks at nothing else. */
+    _Atomic(uint8_t)    alloc_slot;
     const usm_pool_ops *ops;
     void               *impl;
     usm_context        *ctx;   /* holds no count: the context outlives its pools          */
     size_t              index; /* of the device                                        */
     usm_kind            kind;
     size_t              maximum_size, min_align;
-    usm_list            link; /* in ctx->pools                                        */
-    bool                is_default;
-    usm__mutex          lock;  /* guards areas                                         */
-    usm_list            areas; /* usm__area.link                                       */
-    _Atomic(uint64_t)   reserved, reserved_peak, driver_allocs, driver_frees;
+    const char         *options; /* while it is created                                */
+    usm_list            link;    /* in ctx->pools                                        */
+    bool                is_default, zero_init;
+    uint8_t             slot; /* of its thread caches; 0: it has none                   */
+    /* guarded by the lock of core/magazine.c */
+    usm_list          caches;
+    unsigned          flushing;
+    bool              is_retired;
+    usm__mutex        lock;     /* guards areas                                         */
+    usm_list          areas;    /* usm__area.link                                       */
+    uint32_t          trace_id; /* in the trace; 0: none                             */
+    _Atomic(uint64_t) reserved, reserved_peak, driver_allocs, driver_frees;
+    _Atomic(uint64_t) reported_ns; /* when core/pool_report.c spoke last; 0: never       */
 };
+
+/* The pool itself, without observers.  USM_OK and *p, or why not (a story is written). */
+usm_status usm__pool_alloc_plain(usm_pool *pool, size_t align, size_t size, void **p);
+usm_status usm__pool_free_plain(usm__area *area, void *p);
+usm_status usm__pool_block_plain(usm__area *area, const void *p, usm_block *block);
 
 usm_status usm__pool_check(usm_pool *pool);
 /* The default pool of (device index, kind); made at first use. NULL and a story. */
@@ -30,8 +46,15 @@ usm_status usm__pool_free(usm__area *area, void *p);
 /* Gives all back, whatever is out: when its context ends. */
 void     usm__pool_finish(usm_pool *pool);
 uint64_t usm__pool_live(usm_pool *pool);
-bool     usm__pool_setting_check(const char *text, char *why, size_t why_size);
-void     usm__pool_fork(usm_pool *pool, usm_fork_phase phase);
+/* As usm_pool_get_stats(), without its checks. */
+void usm__pool_stats(usm_pool *pool, usm_pool_stats *stats);
+/* Most classes that are looked at. */
+#define USM__POOL_CLASSES (USM_BINS + 8)
+/* The classes of a pool that has them (else none), as the program sees them: how many of cap. */
+size_t usm__pool_classes(usm_pool *pool, usm_pool_class *list, size_t cap);
+/* "host", "device", "shared". */
+const char *usm__kind_name(usm_kind kind);
+void        usm__pool_fork(usm_pool *pool, usm_fork_phase phase);
 
 /* Frees seen lately: tells a double free from a foreign pointer. */
 void usm__freed_note(const void *p);

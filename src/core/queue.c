@@ -15,7 +15,7 @@
 #include "core/init.h"
 
 static usm__meta_type queue_type =
-    USM__META_TYPE(struct usm_queue, sizeof(usm__magic_word), "queues");
+    USM__META_TYPE(struct usm_queue, offsetof(struct usm_queue, be), "queues");
 
 usm_status usm__queue_check(usm_queue *q)
 {
@@ -250,11 +250,21 @@ static void *last_event(usm_queue *q)
     return NULL;
 }
 
+/* False when somebody was faster. */
+static bool kill_handle(usm_queue *q)
+{
+    if (!usm__handle_kill(q, USM__MAGIC_QUEUE))
+        return false;
+    for (int kind = USM_HOST; kind <= USM_SHARED; kind++)
+        usm_store_relaxed(&q->alloc_slots[kind], (uint8_t)0);
+    return true;
+}
+
 void usm__queue_retire(usm_queue *q)
 {
     void *ev;
 
-    if (!usm__handle_kill(q, USM__MAGIC_QUEUE) || usm__context_is_inert(q->ctx))
+    if (!kill_handle(q) || usm__context_is_inert(q->ctx))
         return; /* or the parent's */
     ev = last_event(q);
     if (!ev) {
@@ -268,7 +278,7 @@ void usm__queue_retire(usm_queue *q)
 
 void usm__queue_end_own(usm_queue *q)
 {
-    if (usm__handle_kill(q, USM__MAGIC_QUEUE))
+    if (kill_handle(q))
         unref(q);
 }
 

@@ -6,7 +6,10 @@
 #include "core/event.h"
 
 struct usm_queue {
-    usm__magic_word     magic;
+    usm__magic_word magic;
+    /* As usm_pool.alloc_slot, of the default pools of its device by usm_kind; kept by stale
+     * handles, 0 then. */
+    _Atomic(uint8_t)    alloc_slots[4];
     const usm__backend *be;
     void               *native;
     usm_context        *ctx;   /* counted by users                                       */

@@ -14,7 +14,9 @@
 #include "base/mutex.h"
 #include "base/os.h"
 #include "base/settings.h"
+#include "base/trace.h"
 #include "core/module.h"
+#include "core/observe.h"
 
 #include <stdarg.h>
 #include <stdio.h>
@@ -25,13 +27,14 @@
 
 typedef struct pool_slot {
     char                name[32];
-    usm_pool_entry_fn  *entry;
-    const usm_pool_ops *ops;
+    usm_pool_entry_fn  *entry; /* NULL: a module's, not loaded yet                        */
+    const usm_pool_ops *ops;   /* NULL: not asked for yet, or refused last time           */
 } pool_slot;
 
 static struct {
     usm__mutex            lock;
     size_t                nbackends, npools;
+    size_t                nnamed; /* of the pools: by usm__compose(), fixed since        */
     usm__backend_slot     backends[BACKENDS_MAX];
     usm_backend_entry_fn *entries[BACKENDS_MAX]; /* NULL: a module                        */
     pool_slot             pools[POOLS_MAX];
@@ -58,6 +61,11 @@ static bool api_setting_bool(const char *key)
     return usm__setting_bool(key);
 }
 
+static uint64_t api_setting_size(const char *key)
+{
+    return usm__setting_size(key);
+}
+
 const usm_host_api usm__host_api = {
     .abi          = USM_MODULE_ABI,
     .struct_size  = sizeof(usm_host_api),
@@ -66,6 +74,7 @@ const usm_host_api usm__host_api = {
     .log_enabled  = usm__log_enabled,
     .setting      = usm__setting_text,
     .setting_bool = api_setting_bool,
+    .setting_size = api_setting_size,
     .heap_alloc   = usm__heap_alloc,
     .heap_free    = usm__heap_free,
     .os           = &usm__os_api,
@@ -260,7 +269,16 @@ static usm__backend_slot *slot_of(const char *name)
     if (reg.nbackends == BACKENDS_MAX)
         return NULL;
     usm__registry_add_backend(name, NULL);
+    reg.backends[reg.nbackends - 1].by_name = true;
     return &reg.backends[reg.nbackends - 1];
+}
+
+/* Before the first backend call. */
+static void start_watching(void)
+{
+    usm__hooks_start();
+    usm__trace_start();
+    usm__observe_start();
 }
 
 usm__backend_slot *usm__registry_backend(const char *name)
@@ -269,7 +287,7 @@ usm__backend_slot *usm__registry_backend(const char *name)
     usm__backend_slot    *slot;
     char                  known[256] = "";
 
-    (void)pthread_once(&hooks_once, usm__hooks_start); /* before the first backend call */
+    (void)pthread_once(&hooks_once, start_watching);
     usm__mutex_lock(&reg.lock);
     slot = slot_of(name);
     if (slot && !slot->tried)
@@ -308,6 +326,7 @@ void usm__registry_add_pool(const char *name, usm_pool_entry_fn *entry)
 {
     pool_slot *slot = &reg.pools[reg.npools++];
 
+    reg.nnamed = reg.npools;
     snprintf(slot->name, sizeof slot->name, "%s", name);
     slot->entry = entry;
 }
@@ -324,37 +343,87 @@ static const usm_pool_ops *check_pool(const usm_pool_ops *ops, const char *name)
     return ops;
 }
 
+/* Part of a file's name: nothing that leads elsewhere. */
+static bool is_module_name(const char *name)
+{
+    return *name && strlen(name) < sizeof reg.pools[0].name &&
+           name[strspn(name, "abcdefghijklmnopqrstuvwxyz0123456789_")] == 0;
+}
+
+/* Loads the module where the pool is one; NULL and a story.  Under the lock. */
+static const usm_pool_ops *enter_pool(pool_slot *slot)
+{
+    if (!slot->entry) {
+        char       path[512];
+        void      *symbol;
+        usm_status st = usm__module_load("pool", slot->name, path, sizeof path, &symbol);
+
+        if (st != USM_OK)
+            return NULL;
+        memcpy(&slot->entry, &symbol, sizeof slot->entry); /* no cast from data to code */
+    }
+    return check_pool(slot->entry(&usm__host_api), slot->name);
+}
+
+/* Somebody's module, which we do not know by name; its slot is kept when it is one. */
+static const usm_pool_ops *enter_unknown_pool(const char *name)
+{
+    pool_slot          *slot = &reg.pools[reg.npools];
+    const usm_pool_ops *ops;
+    char                known[256], why[400];
+
+    usm__registry_pool_names(known, sizeof known);
+    if (reg.npools == POOLS_MAX || !is_module_name(name)) {
+        (void)usm__fail(USM_E_NO_BACKEND, "there is no pool \"%s\"; there are: %s", name, known);
+        return NULL;
+    }
+    memset(slot, 0, sizeof *slot);
+    snprintf(slot->name, sizeof slot->name, "%s", name);
+    ops = enter_pool(slot);
+    if (ops) {
+        slot->ops = ops;
+        reg.npools++;
+    } else if (usm_last_status() == USM_E_NO_BACKEND) {
+        snprintf(why, sizeof why, "%s", usm_last_error());
+        (void)usm__fail(USM_E_NO_BACKEND, "there is no pool \"%s\"; there are: %s; %s", name, known,
+                        why);
+    }
+    return ops;
+}
+
 const usm_pool_ops *usm__registry_pool(const char *name)
 {
-    const usm_pool_ops *ops        = NULL;
-    pool_slot          *slot       = NULL;
-    char                known[256] = "";
+    const usm_pool_ops *ops  = NULL;
+    pool_slot          *slot = NULL;
 
     usm__mutex_lock(&reg.lock);
-    for (size_t i = 0, used = 0; i < reg.npools; i++) {
+    for (size_t i = 0; i < reg.npools && !slot; i++)
         if (strcmp(reg.pools[i].name, name) == 0)
             slot = &reg.pools[i];
-        used += (size_t)snprintf(known + used, sizeof known - usm_min_size(used, sizeof known),
-                                 "%s%s", used ? ", " : "", reg.pools[i].name);
-        used = usm_min_size(used, sizeof known - 1);
-    }
-    if (slot) {
-        if (!slot->ops)
-            slot->ops = check_pool(slot->entry(&usm__host_api), name);
+    if (!slot)
+        ops = enter_unknown_pool(name);
+    else if (!slot->ops)
+        slot->ops = enter_pool(slot); /* what was refused may be there by now */
+    if (slot)
         ops = slot->ops;
-    } else {
-        (void)usm__fail(USM_E_NO_BACKEND, "there is no pool \"%s\"; there are: %s", name, known);
-    }
     usm__mutex_unlock(&reg.lock);
     return ops;
 }
 
 bool usm__registry_has_pool(const char *name)
 {
-    for (size_t i = 0; i < reg.npools; i++) /* fixed since usm__compose() */
+    for (size_t i = 0; i < reg.nnamed; i++)
         if (strcmp(reg.pools[i].name, name) == 0)
             return true;
-    return false;
+    return is_module_name(name) && usm__module_exists("pool", name);
+}
+
+void usm__registry_pool_names(char *text, size_t size)
+{
+    text[0] = 0;
+    for (size_t i = 0, used = 0; i < reg.nnamed && used < size; i++)
+        used +=
+            (size_t)snprintf(text + used, size - used, "%s%s", i ? ", " : "", reg.pools[i].name);
 }
 
 void usm__registry_fork(usm_fork_phase phase)

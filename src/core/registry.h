@@ -33,7 +33,8 @@ typedef struct usm__backend_slot {
     char         path[512];   /* of the module; "built in"                              */
     char         reason[512]; /* why it was refused or has no devices; ""              */
     bool         tried, ok;
-    usm_status   status; /* why it is not ok                                            */
+    bool         by_name; /* only a selector that names it finds its devices            */
+    usm_status   status;  /* why it is not ok                                            */
     usm__backend be;
     usm_device **devices; /* root devices                                              */
     size_t       ndevices;
@@ -42,15 +43,20 @@ typedef struct usm__backend_slot {
 /* Called by src/usm.c before anything else.  The order of registration is the
  * order of preference among devices of one type. */
 void usm__registry_add_backend(const char *name, usm_backend_entry_fn *entry);
-void usm__registry_add_pool(const char *name, usm_pool_entry_fn *entry);
+void usm__registry_add_pool(const char *name, usm_pool_entry_fn *entry); /* NULL: a module */
 
 /* Loads and enumerates; NULL and a story when the backend cannot be had. Takes
  * the registry's lock. */
 usm__backend_slot *usm__registry_backend(const char *name);
 /* All registered backends, tried or not. */
-size_t              usm__registry_backends(usm__backend_slot **list, size_t cap);
+size_t usm__registry_backends(usm__backend_slot **list, size_t cap);
+/* By name: registered, or a module libusm_pool_<name>.so, which is loaded.  NULL and a story.
+ * Takes the registry's lock. */
 const usm_pool_ops *usm__registry_pool(const char *name);
-bool                usm__registry_has_pool(const char *name); /* no lock, loads nothing */
+/* Whether it is registered or there is such a module. No lock, loads nothing. */
+bool usm__registry_has_pool(const char *name);
+/* "slab, arena, direct": the registered ones, as far as they fit. */
+void usm__registry_pool_names(char *text, size_t size);
 /* Enumerates dev's parts: none when it has none.   USM_E_NO_MEMORY */
 usm_status usm__registry_parts(usm_device *dev, usm_device *const **parts, size_t *n);
 /* The device of `be` with this handle; made from desc when unknown. NULL: no memory. */

@@ -3,6 +3,7 @@
  * scenarios_command.c. */
 #include "sweep.h"
 
+#include "core/area.h"
 #include "scenarios_kernels.h"
 
 /* --- start: in processes where nothing was used before
@@ -329,6 +330,36 @@ static usm_status pool_reset(state *s)
     return USM_OK;
 }
 
+static usm_status map_piece(state *s, size_t offset, size_t size)
+{
+    usm_pool_stats before = USM_POOL_STATS_INIT, after = USM_POOL_STATS_INIT;
+    usm_status     status;
+
+    TRY(usm_pool_get_stats(s->pool, &before));
+    status = usm__area_map(s->pool, s->area, offset, size);
+    TRY(usm_pool_get_stats(s->pool, &after));
+    MUST(after.reserved == before.reserved + (status ? 0 : size));
+    return status;
+}
+
+static usm_status reserved_area(state *s)
+{
+    usm_pool_desc desc = USM_POOL_DESC_INIT;
+    size_t        g;
+
+    desc.name = "direct";
+    TRY(usm_pool_create(s->ctx, NULL, sweep_kind(), &desc, &s->pool));
+    g = usm__area_granularity(s->pool);
+    if (g == 0 || usm__area_reserve(s->pool, 64 * g, &s->area) == USM_E_NOT_SUPPORTED)
+        return USM_OK; /* the pool takes areas then */
+    TRY(s->area ? USM_OK : usm_last_status());
+    TRY(map_piece(s, 0, 2 * g));
+    TRY(map_piece(s, 4 * g, g));
+    usm__area_unmap(s->pool, s->area, 0, 2 * g);
+    TRY(usm__area_map(s->pool, s->area, 0, g)); /* also what could not be unmapped is gone */
+    return map_piece(s, g, g);
+}
+
 /* --- programs
  * -------------------------------------------------------------------------------------- */
 
@@ -456,6 +487,7 @@ const scenario scenarios[] = {
     {"pool_direct", pool_direct, 0},
     {"pool_arena", pool_arena, 0},
     {"pool_reset", pool_reset, 0},
+    {"reserved_area", reserved_area, 0},
     {"program", program, 0},
     {"program_cached", program_cached, 0},
     {"launch", launch, NEEDS_RUN},

@@ -18,6 +18,8 @@
 
 #include "base/fault.h"
 #include "base/os.h"
+#include "base/settings.h"
+#include "core/area.h"
 
 #include <dirent.h>
 #include <dlfcn.h>
@@ -130,7 +132,7 @@ bool __wrap_usm__fault_hit_slow(const char *name, usm_status *status)
     if (!hit_name[0])
         snprintf(hit_name, sizeof hit_name, "%s", name);
     pthread_mutex_unlock(&account_lock);
-    if (!strcmp(name, "mem_free"))
+    if (!strcmp(name, "mem_free") || !strcmp(name, "vmem_release") || !strcmp(name, "phys_destroy"))
         atomic_store(&hit_free, true);
     if (!strcmp(name, "devices") || !strcmp(name, "os.dlopen"))
         atomic_store(&hit_driver, true);
@@ -270,6 +272,8 @@ static void state_end(state *s)
     usm_event_release(s->gate);
     usm_kernel_destroy(s->kernel);
     usm_program_destroy(s->program);
+    if (s->area)
+        usm__area_give(s->pool, s->area);
     usm_pool_destroy(s->pool);
     usm_queue_destroy(s->made_q);
     usm_queue_destroy(s->q);
@@ -476,6 +480,13 @@ static uint64_t sweep_lost(const scenario *sc)
     }
 }
 
+/* A value is kept from when it is first read, which may be when a failure is logged. */
+static void read_settings(void)
+{
+    for (size_t i = 0; usm__settings[i].key; i++)
+        (void)usm__setting_text(usm__settings[i].key);
+}
+
 /* How many calls were made to fail. */
 static uint64_t sweep_warm(const scenario *sc, const source *from)
 {
@@ -486,6 +497,7 @@ static uint64_t sweep_warm(const scenario *sc, const source *from)
     uint64_t tried = 0;
     account  before;
 
+    read_settings();
     for (int i = 0; i < 3; i++) /* what is made once and kept */
         run_once(&clean);
     for (;; r.n += from->step, tried++) {

@@ -14,6 +14,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
+#include <usm/pool_ops.h>
 #include <usm/usm.h>
 
 #define SLOTS 8
@@ -25,6 +26,7 @@ typedef struct state {
     usm_context *made_ctx;
     usm_queue   *made_q;
     usm_pool    *pool;
+    usm_area    *area; /* of the pool, reserved                                       */
     usm_program *program;
     usm_kernel  *kernel;
     usm_event   *gate;      /* a user event: signalled when the state is taken down      */

@@ -209,6 +209,12 @@ run 0 env USM_LGO=1 "$tool" --doctor && says "USM_LGO is set but means nothing"
     ONEAPI_DEVICE_SELECTOR='host:*' "$tool" --env >"$work/out" 2>"$work/err"
 )
 says "USM_DEVICE_SELECTOR host:* ONEAPI_DEVICE_SELECTOR"
+run 0 env -u USM_POOL UR_L0_USM_ALLOCATOR='1;;0' "$tool" --env &&
+    says "USM_POOL direct UR_L0_USM_ALLOCATOR"
+run 0 env -u USM_POOL UR_L0_USM_ALLOCATOR='1;;0' "$tool" --env --json
+json 'any(s["variable"] == "USM_POOL" and s["value"] == "direct" and s["origin"] == "UR_L0_USM_ALLOCATOR"
+          and s["foreign"] == "UR_L0_DISABLE_USM_ALLOCATOR, UR_L0_USM_ALLOCATOR" for s in d["settings"])'
+run 0 env USM_POOL='slab,colour=1' "$tool" --env && says "there is no option" && says "colour"
 
 # --- when there is no device, or the selector is wrong --------------------------------------------
 

@@ -86,6 +86,11 @@ static void *module_map(size_t size, int prot)
     return p;
 }
 
+static void *module_map_at(void *at, size_t size, int prot)
+{
+    return usm__os_api.map_at(at, size, prot); /* replaces pages that count already */
+}
+
 static void *module_map_fd(void *at, size_t size, int prot, int fd)
 {
     void *p = usm__os_api.map_fd(at, size, prot, fd);
@@ -156,6 +161,7 @@ static int module_thread_start(void (*fn)(void *), void *arg, const char *name)
 
 static const usm_os_api module_os = {
     .map     = module_map,
+    .map_at  = module_map_at,
     .map_fd  = module_map_fd,
     .unmap   = module_unmap,
     .protect = module_protect,

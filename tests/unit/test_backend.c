@@ -95,10 +95,10 @@ static void what_is_not_offered_answers_so(void)
     CHECK_INT(usm__be_ipc_put(&be, NULL, &handle), USM_E_NOT_SUPPORTED);
     CHECK_INT(usm__be_ipc_open(&be, NULL, NULL, &handle, &p), USM_E_NOT_SUPPORTED);
     CHECK_INT(usm__be_ipc_close(&be, NULL, NULL), USM_E_NOT_SUPPORTED);
-    CHECK_INT(usm__be_vmem_granularity(&be, NULL, NULL, 1, &g), USM_E_NOT_SUPPORTED);
-    CHECK_INT(usm__be_vmem_reserve(&be, NULL, 1, &p), USM_E_NOT_SUPPORTED);
+    CHECK_INT(usm__be_vmem_granularity(&be, NULL, NULL, USM_DEVICE, 1, &g), USM_E_NOT_SUPPORTED);
+    CHECK_INT(usm__be_vmem_reserve(&be, NULL, USM_DEVICE, 1, &p), USM_E_NOT_SUPPORTED);
     CHECK_INT(usm__be_vmem_release(&be, NULL, NULL, 1), USM_E_NOT_SUPPORTED);
-    CHECK_INT(usm__be_phys_create(&be, NULL, NULL, 1, &p), USM_E_NOT_SUPPORTED);
+    CHECK_INT(usm__be_phys_create(&be, NULL, NULL, USM_DEVICE, 1, &p), USM_E_NOT_SUPPORTED);
     CHECK_INT(usm__be_phys_destroy(&be, NULL, NULL), USM_E_NOT_SUPPORTED);
     CHECK_INT(usm__be_vmem_map(&be, NULL, NULL, 1, NULL, 0), USM_E_NOT_SUPPORTED);
     CHECK_INT(usm__be_vmem_unmap(&be, NULL, NULL, 1), USM_E_NOT_SUPPORTED);

@@ -37,9 +37,9 @@ static void ranges_and_memory_are_joined_and_parted(void)
     usm_status status;
 
     open_with(0);
-    CHECK_INT(ops->vmem_granularity(ctx, dev->handle, 1 << 20, &g), USM_OK);
+    CHECK_INT(ops->vmem_granularity(ctx, dev->handle, USM_DEVICE, 1 << 20, &g), USM_OK);
     CHECK(g >= 4096 && !(g & (g - 1)));
-    status = ops->vmem_reserve(ctx, 4 * g, &range);
+    status = ops->vmem_reserve(ctx, USM_DEVICE, 4 * g, &range);
     if (status == USM_E_NOT_SUPPORTED) { /* Intel's driver without a GPU */
         close_all();
         SKIP("the driver reserves no address ranges");
@@ -47,7 +47,7 @@ static void ranges_and_memory_are_joined_and_parted(void)
     CHECK_INT(status, USM_OK);
     at = range;
     CHECK((uintptr_t)range % g == 0);
-    CHECK_INT(ops->phys_create(ctx, dev->handle, 2 * g, &phys), USM_OK);
+    CHECK_INT(ops->phys_create(ctx, dev->handle, USM_DEVICE, 2 * g, &phys), USM_OK);
     CHECK_INT(ops->vmem_map(ctx, at, 2 * g, phys, 0), USM_OK);
     fill_bytes(at, 1, g);
     fill_bytes(at + g, 2, g);
@@ -68,9 +68,9 @@ static void ranges_of_odd_sizes_are_refused(void)
     needs_soft();
     module_start();
     ctx = context_of(1, dev);
-    CHECK(ops->vmem_reserve(ctx, 100, &range) < 0);
+    CHECK(ops->vmem_reserve(ctx, USM_DEVICE, 100, &range) < 0);
     CHECK_IN("zeVirtualMemReserve failed", usm_last_error());
-    CHECK(ops->phys_create(ctx, dev->handle, 100, &phys) < 0);
+    CHECK(ops->phys_create(ctx, dev->handle, USM_DEVICE, 100, &phys) < 0);
     CHECK_IN("zePhysicalMemCreate failed", usm_last_error());
     CHECK(range == NULL && phys == NULL);
     ops->context_destroy(ctx);
@@ -253,12 +253,12 @@ static usm_status use_range(void *own)
 {
     size_t     g     = 0;
     void      *range = NULL, *phys = NULL;
-    usm_status status = ops->vmem_granularity(own, dev->handle, N, &g);
+    usm_status status = ops->vmem_granularity(own, dev->handle, USM_DEVICE, N, &g);
 
     if (!status)
-        status = ops->vmem_reserve(own, g, &range);
+        status = ops->vmem_reserve(own, USM_DEVICE, g, &range);
     if (!status)
-        status = ops->phys_create(own, dev->handle, g, &phys);
+        status = ops->phys_create(own, dev->handle, USM_DEVICE, g, &phys);
     if (!status)
         status = ops->vmem_map(own, range, g, phys, 0);
     if (!status)
@@ -363,8 +363,8 @@ static void lose_the_device(void)
     module_start();
     ctx = context_of(1, dev);
     p   = allocate_in(ctx, USM_DEVICE, N);
-    CHECK_INT(ops->vmem_reserve(ctx, 2 << 20, &range), USM_OK);
-    CHECK_INT(ops->phys_create(ctx, dev->handle, 2 << 20, &phys), USM_OK);
+    CHECK_INT(ops->vmem_reserve(ctx, USM_DEVICE, 2 << 20, &range), USM_OK);
+    CHECK_INT(ops->phys_create(ctx, dev->handle, USM_DEVICE, 2 << 20, &phys), USM_OK);
     CHECK_INT(ops->vmem_map(ctx, range, 2 << 20, phys, 0), USM_OK);
     soft.lose(0);
     CHECK_INT(ops->mem_alloc(ctx, dev->handle, USM_DEVICE, N, 64, &none), USM_E_DEVICE_LOST);

@@ -36,7 +36,7 @@ static bool size_is_refused(const char *text)
 /* As a process begins, with nothing of ours in its environment. */
 static void start_afresh(void)
 {
-    static const char *const others[] = {"ONEAPI_DEVICE_SELECTOR", "USM_LGO", "USM_TRACEE",
+    static const char *const others[] = {"ONEAPI_DEVICE_SELECTOR", "USM_LGO", "USM_WEATHER",
                                          "USM_TEST_X", "USM_log"};
 
     for (const usm__setting *s = usm__settings; s->key != NULL; s++)
@@ -437,7 +437,7 @@ static void unknown_variables_are_named_with_the_nearest_setting(void)
 
     start_afresh();
     (void)setenv("USM_LGO", "info", 1);
-    (void)setenv("USM_TRACEE", "x", 1);
+    (void)setenv("USM_WEATHER", "x", 1);
     (void)setenv("USM_log", "info", 1);
     (void)setenv("USM_POOL", "arena", 1);
     (void)setenv("USM_TEST_X", "1", 1);
@@ -445,7 +445,7 @@ static void unknown_variables_are_named_with_the_nearest_setting(void)
     usm__settings_warn_unknown();
     CHECK_IN("USM_LGO is no setting: did you mean USM_LOG?", logged(path));
     CHECK_IN("USM_log is no setting: did you mean USM_LOG?", logged(path));
-    CHECK_IN("USM_TRACEE is no setting and is ignored", logged(path));
+    CHECK_IN("USM_WEATHER is no setting and is ignored", logged(path));
     CHECK(strstr(logged(path), "USM_POOL") == NULL);
     CHECK(strstr(logged(path), "USM_TEST") == NULL);
     usm__settings_warn_unknown(); /* says it once */

@@ -152,6 +152,15 @@ void json_number(json *j, const char *key, uint64_t value)
     fprintf(j->out, "%" PRIu64, value);
 }
 
+void json_real(json *j, const char *key, double value)
+{
+    write_lead(j, key);
+    if (value - value == 0) /* finite */
+        fprintf(j->out, "%.9g", value);
+    else
+        fputs("null", j->out);
+}
+
 void json_bool(json *j, const char *key, bool value)
 {
     write_lead(j, key);

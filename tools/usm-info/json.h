@@ -28,6 +28,7 @@ void json_array_end(json *j);
 
 void json_text(json *j, const char *key, const char *value); /* NULL: null */
 void json_number(json *j, const char *key, uint64_t value);
+void json_real(json *j, const char *key, double value); /* no infinity: null */
 void json_bool(json *j, const char *key, bool value);
 void json_null(json *j, const char *key);
 

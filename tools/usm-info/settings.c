@@ -26,9 +26,23 @@ void show_settings_short(void)
     table_print(t, stdout);
 }
 
+/* Other libraries' variables, in the order they are read; "" for none. Returns names. */
+static const char *foreign_names(const usm__setting *s, const char *between, char *names,
+                                 size_t size)
+{
+    size_t used = 0;
+
+    names[0] = '\0';
+    for (size_t i = 0; s->foreign[i] && used < size; i++)
+        used +=
+            (size_t)snprintf(names + used, size - used, "%s%s", i ? between : "", s->foreign[i]);
+    return names;
+}
+
 void show_settings(void)
 {
     table *t = table_new(0, 2);
+    char   names[128];
 
     table_cell(t, "VARIABLE");
     table_cell(t, "VALUE");
@@ -42,8 +56,8 @@ void show_settings(void)
         table_note(t, 4, "%s", s->help);
         if (*s->unit)
             table_note(t, 4, "unit: %s", s->unit);
-        if (s->foreign)
-            table_note(t, 4, "%s is read when this is unset", s->foreign);
+        if (*foreign_names(s, ", ", names, sizeof names))
+            table_note(t, 4, "read when this is unset: %s", names);
     }
     table_print(t, stdout);
 }
@@ -69,6 +83,8 @@ static void print_markdown_code(const char *text)
 
 void show_settings_markdown(void)
 {
+    char names[128];
+
     puts("| variable | default | unit | meaning |");
     puts("|---|---|---|---|");
     for (const usm__setting *s = usm__settings; s->key; s++) {
@@ -78,14 +94,16 @@ void show_settings_markdown(void)
         print_markdown_code(s->unit);
         fputs(" | ", stdout);
         print_markdown(s->help);
-        if (s->foreign)
-            printf("; `%s` is read when this is unset", s->foreign);
+        if (*foreign_names(s, "`, `", names, sizeof names))
+            printf("; read when this is unset: `%s`", names);
         puts(" |");
     }
 }
 
 void show_settings_json(json *j)
 {
+    char names[128];
+
     json_array_begin(j, "settings");
     for (const usm__setting *s = usm__settings; s->key; s++) {
         json_object_begin(j, NULL);
@@ -96,7 +114,7 @@ void show_settings_json(json *j)
         json_text(j, "default", s->initial);
         json_text(j, "unit", s->unit);
         json_text(j, "help", s->help);
-        json_text(j, "foreign", s->foreign);
+        json_text(j, "foreign", *foreign_names(s, ", ", names, sizeof names) ? names : NULL);
         json_object_end(j);
     }
     json_array_end(j);

@@ -24,4 +24,12 @@
                                             memory_order_acquire)
 #define usm_swap_acq_rel(p, v) atomic_exchange_explicit((p), (v), memory_order_acq_rel)
 
+/* Between two looks at what another thread will change within nanoseconds. */
+static inline void usm_cpu_relax(void)
+{
+#if defined(__x86_64__)
+    __builtin_ia32_pause();
+#endif
+}
+
 #endif

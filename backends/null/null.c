@@ -1,0 +1,110 @@
+/* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
+/* The null backend: one device with memory that is not there, for measuring pools without a
+ * driver's cost and for replaying what a larger device did.
+ *
+ * Nobody may touch the memory, whatever its kind: a pool that does dies at the instruction that
+ * does it.  Only a selector that names `null` finds the device.  Here: the table, the device,
+ * contexts. Who calls: the core, which loads this module. */
+#include "null.h"
+
+#include <usm/version.h>
+
+null_state null;
+
+static char the_device, a_context; /* their addresses are the handles */
+
+#define ASPECT(name) (UINT64_C(1) << USM_ASPECT_##name)
+
+static usm_status null_devices(usm_backend_device *list, size_t cap, size_t *count)
+{
+    if (cap > 0)
+        list[0] = (usm_backend_device){
+            .handle         = &the_device,
+            .platform       = &the_device,
+            .type           = USM_DEVICE_TYPE_ACCELERATOR,
+            .name           = "memory that is not there",
+            .platform_name  = "null",
+            .vendor         = "libusm",
+            .driver_version = USM_VERSION_STRING,
+            .aspects        = ASPECT(USM_DEVICE_ALLOCATIONS) | ASPECT(USM_HOST_ALLOCATIONS) |
+                       ASPECT(USM_SHARED_ALLOCATIONS) | ASPECT(OUT_OF_ORDER_QUEUE),
+            .compute_units       = 1,
+            .memory_size         = null.limit,
+            .max_alloc_size      = null.limit,
+            .max_work_group_size = 1,
+            .max_align           = USM_MAX_ALIGNMENT,
+            .max_fill_pattern    = SIZE_MAX,
+        };
+    *count = 1;
+    return USM_OK;
+}
+
+static usm_status null_context_create(size_t ndevices, void *const *devices, void **ctx)
+{
+    (void)ndevices;
+    (void)devices;
+    *ctx = &a_context;
+    return USM_OK;
+}
+
+static void null_context_destroy(void *ctx)
+{
+    (void)ctx;
+}
+
+static const usm_backend_ops null_ops = {
+    .abi               = USM_MODULE_ABI,
+    .struct_size       = sizeof(usm_backend_ops),
+    .name              = "null",
+    .caps              = USM_CAP_QUEUES | USM_CAP_MEMINFO | USM_CAP_FORK_MEMORY,
+    .devices           = null_devices,
+    .context_create    = null_context_create,
+    .context_destroy   = null_context_destroy,
+    .mem_alloc         = null_mem_alloc,
+    .mem_free          = null_mem_free,
+    .device_memory     = null_device_memory,
+    .queue_create      = null_queue_create,
+    .queue_destroy     = null_queue_destroy,
+    .queue_wait        = null_queue_wait,
+    .copy              = null_copy,
+    .copy_2d           = null_copy_2d,
+    .fill              = null_fill,
+    .prefetch          = null_prefetch,
+    .advise            = null_advise,
+    .marker            = null_marker,
+    .barrier           = null_marker,
+    .event_create_user = null_event_create_user,
+    .event_signal      = null_event_signal,
+    .event_query       = null_event_query,
+    .event_wait        = null_event_query,
+    .event_profiling   = null_event_profiling,
+    .event_release     = null_event_release,
+    .vmem_granularity  = null_vmem_granularity,
+    .vmem_reserve      = null_vmem_reserve,
+    .vmem_release      = null_vmem_release,
+    .phys_create       = null_phys_create,
+    .phys_destroy      = null_phys_destroy,
+    .vmem_map          = null_vmem_map,
+    .vmem_unmap        = null_vmem_unmap,
+};
+
+USM_API usm_backend_entry_fn usm_backend_entry;
+
+const usm_backend_ops *usm_backend_entry(const usm_host_api *api)
+{
+    static usm_backend_ops ops;
+
+    if (api->abi != USM_MODULE_ABI || api->struct_size < sizeof(usm_host_api)) {
+        api->report(USM_E_ABI,
+                    "the null backend was built for module ABI %u, this libusm has %u: install "
+                    "both from one build",
+                    USM_MODULE_ABI, (unsigned)api->abi);
+        return NULL;
+    }
+    null.api   = api;
+    null.limit = api->setting_size("null_memory");
+    ops        = null_ops;
+    if (api->setting_bool("null_vmem"))
+        ops.caps |= USM_CAP_VMEM;
+    return &ops;
+}

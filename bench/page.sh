@@ -1,0 +1,47 @@
+#!/bin/sh
+# page.sh BUILD [--level-zero]: measures with BUILD/bin/usm-bench and writes what it found into
+# docs/benchmarks.md (between its markers) and docs/benchmarks.svg.  Needs a quiet machine and about
+# eight minutes.
+#
+# --level-zero: only the comparison with SYCL over Level Zero, which needs a loader newer than Debian
+# 12's: it builds and runs in the Debian 13 root of tests/debian13.sh (as root).
+#
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+set -eu
+
+[ $# -ge 1 ] || {
+    echo "usage: $0 BUILD [--level-zero]" >&2
+    exit 2
+}
+build=$(cd "$1" && pwd)
+cd "$(dirname "$0")/.."
+page=docs/benchmarks.md
+table=$(mktemp)
+trap 'rm -f "$table" "$table.page"' EXIT
+
+if [ "${2:-}" = --level-zero ]; then
+    block=level-zero
+    USM_DEBIAN13_TREE=working tests/debian13.sh sh -c './run --step step_build release >/dev/null &&
+        build/release/bin/usm-bench pool --only sycl-ze --markdown' >"$table.page"
+    # What the build says comes before.
+    sed -n '/^\*\*/,$p' "$table.page" >"$table"
+else
+    block=tables
+    "$build/bin/usm-bench" pool --markdown --svg docs/benchmarks.svg >"$table"
+fi
+[ -s "$table" ] || {
+    echo "nothing was measured" >&2
+    exit 1
+}
+
+awk -v block="$block" -v table="$table" -v day="$(date -u +%Y-%m-%d)" '
+    $0 == "<!-- " block ": end -->" { skip = 0 }
+    !skip { print }
+    $0 == "<!-- " block ": begin -->" {
+        skip = 1
+        print "Measured on " day ".\n"
+        while ((getline line < table) > 0)
+            print line
+    }' "$page" >"$table.page"
+cat "$table.page" >"$page"
+echo "$page: the block \"$block\" is new"

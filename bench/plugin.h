@@ -1,0 +1,32 @@
+/* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
+/* An allocator as a table of functions, and what a plugin of the workers exports.  C and C++:
+ * umf.c, sycl.cpp, allocators.c. */
+#ifndef USM_BENCH_PLUGIN_H
+#define USM_BENCH_PLUGIN_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* The functions may be called from any thread. */
+typedef struct bench_allocator {
+    void *self; /* first argument of what follows                              */
+    void *(*malloc)(void *self, size_t size);
+    void (*free)(void *self, void *p);
+    int (*query)(void *self, const void *p); /* the kind of a pointer; NULL: cannot */
+    void (*stats)(void *self);               /* one call for the statistics; NULL   */
+    void (*close)(void *self);
+} bench_allocator;
+
+/* What a plugin exports: false and a text when it cannot. */
+#define BENCH_PLUGIN_SYMBOL "usm_bench_allocator_open"
+typedef bool bench_plugin_open_fn(const char *what, bench_allocator *a, char *why, size_t cap);
+__attribute__((visibility("default"))) bench_plugin_open_fn usm_bench_allocator_open;
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,252 @@
+/* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
+/* The tables of `usm-bench pool`, for people and for a page.  Called by pool.c. */
+#include "pool.h"
+
+#include <string.h>
+
+/* A cell of a table: fixed width for people, between bars for a page. */
+static void cell(bool markdown, int width, const char *text)
+{
+    if (markdown)
+        printf(" %s |", text);
+    else
+        printf(" %*s", width, text);
+}
+
+/* Three digits that say something. */
+static const char *number(double value, char *text, size_t cap)
+{
+    snprintf(text, cap, value < 9.995 ? "%.2f" : value < 99.95 ? "%.1f" : "%.0f", value);
+    return text;
+}
+
+static void value_cell(bool markdown, int width, const pool_cell *c)
+{
+    char text[32];
+
+    cell(markdown, width, c->have ? number(c->median, text, sizeof text) : "-");
+}
+
+static const pool_row *first_row(const pool_table *t, const pool_section *s)
+{
+    for (size_t i = 0; i < t->nrows; i++)
+        if (t->row[i].section == s)
+            return &t->row[i];
+    return NULL;
+}
+
+static unsigned ours_shown(const pool_section *s)
+{
+    return s->measure == POOL_EVENTS ? 1 : s->nours;
+}
+
+static void print_head(const pool_section *s, const pool_row *row, bool markdown)
+{
+    printf(markdown ? "\n**%s** (%s)\n\n" : "\n%s (%s)\n", s->title, s->unit);
+    if (markdown)
+        printf("| workload | threads |");
+    else
+        printf("%-26s T", "");
+    for (unsigned i = 0; i < row->ncells; i++)
+        if (i < ours_shown(s) || i >= s->nours)
+            cell(markdown, 13, contender_name(row->cell[i].id));
+    cell(markdown, 15, s->npeers ? "ratio" : "");
+    cell(markdown, 15, "goal");
+    cell(markdown, 0, "");
+    if (markdown) {
+        printf("\n|---|---|");
+        for (unsigned i = 0; i < row->ncells + 3; i++)
+            if (i < ours_shown(s) || i >= s->nours)
+                printf("---|");
+    }
+    printf("\n");
+}
+
+/* What holds for each of ours, separated by " / ". */
+static void join(char *out, size_t cap, const char *text)
+{
+    size_t n = strlen(out);
+
+    snprintf(out + n, cap - n, "%s%s", n ? " / " : "", text);
+}
+
+/* Goals under 1/10 are written as parts. */
+static const char *goal_text(double goal, char *text, size_t cap)
+{
+    if (goal == 0)
+        snprintf(text, cap, "-");
+    else if (goal < 0.2)
+        snprintf(text, cap, "<= 1/%.0f", 1 / goal);
+    else
+        snprintf(text, cap, "<= %.*f", goal < 5 ? 2 : 0, goal);
+    return text;
+}
+
+static const char *ratio_text(double ratio, char *text, size_t cap)
+{
+    if (ratio == 0)
+        snprintf(text, cap, "-");
+    else if (ratio < 0.1)
+        snprintf(text, cap, "1/%.0f", 1 / ratio);
+    else
+        snprintf(text, cap, "%.2f", ratio);
+    return text;
+}
+
+static void print_verdict(const pool_row *row, bool markdown)
+{
+    const pool_section *s         = row->section;
+    char                ratio[64] = "", goal[64] = "", met[64] = "", text[32];
+    bool                same  = true;
+    int                 first = pool_met(row, 0);
+
+    for (unsigned i = 0; i < ours_shown(s); i++) {
+        int is_met = pool_met(row, i);
+
+        same = same && row->plan->goal[i] == row->plan->goal[0];
+        join(ratio, sizeof ratio, ratio_text(pool_ratio(row, i), text, sizeof text));
+        if (!same || i == 0)
+            join(goal, sizeof goal, goal_text(row->plan->goal[i], text, sizeof text));
+        if (is_met >= 0 && (i == 0 || is_met != first))
+            join(met, sizeof met, is_met ? "met" : "MISSED");
+    }
+    if (row->plan->limit > 0) {
+        snprintf(text, sizeof text, ", <= %.0f ns", row->plan->limit);
+        snprintf(goal + strlen(goal), sizeof goal - strlen(goal), "%s", text);
+    }
+    cell(markdown, 15, s->npeers ? ratio : "");
+    cell(markdown, 15, strcmp(goal, "-") == 0 ? "" : goal);
+    cell(markdown, 0, met);
+}
+
+static void print_row(const pool_row *row, bool markdown)
+{
+    const pool_section *s = row->section;
+
+    if (markdown)
+        printf("| %s | %u |", row->title, row->plan->threads);
+    else
+        printf("%-26s %u", row->title, row->plan->threads);
+    for (unsigned i = 0; i < row->ncells; i++)
+        if (i < ours_shown(s) || i >= s->nours)
+            value_cell(markdown, 13, &row->cell[i]);
+    print_verdict(row, markdown);
+    printf("\n");
+}
+
+/* Single calls: p50 / p99 of every contender. */
+static void print_latencies(const pool_table *t, const pool_section *s, bool markdown)
+{
+    bool head = false;
+    char text[64];
+
+    for (size_t i = 0; i < t->nrows; i++) {
+        const pool_row *row = &t->row[i];
+
+        if (row->section != s || row->plan->threads > 2 || !row->cell[0].have_latency)
+            continue;
+        if (!head && markdown)
+            printf("\nSingle calls of the same, p50 / p99 in ns:\n\n| workload | threads |");
+        else if (!head)
+            printf("  single calls, p50/p99 ns\n");
+        for (unsigned j = 0; !head && markdown && j < row->ncells; j++)
+            cell(true, 0, contender_name(row->cell[j].id));
+        for (unsigned j = 0; !head && markdown && j < row->ncells + 2; j++)
+            printf(j ? "---|" : "\n|---|");
+        if (!head && markdown)
+            printf("\n");
+        head = true;
+        if (markdown)
+            printf("| %s | %u |", row->title, row->plan->threads);
+        else
+            printf("%-26s %u", row->title, row->plan->threads);
+        for (unsigned j = 0; j < row->ncells; j++) {
+            const pool_cell *c = &row->cell[j];
+
+            snprintf(text, sizeof text, c->have_latency ? "%.0f/%.0f" : "-", c->p50, c->p99);
+            cell(markdown, 13, text);
+        }
+        printf("\n");
+    }
+}
+
+/* Driver calls and the share of allocations that needed none. */
+static void print_reuse(const pool_table *t, const pool_section *s, bool markdown)
+{
+    if (s->measure != POOL_HELD)
+        return;
+    for (size_t i = 0; i < t->nrows; i++) {
+        const pool_row *row = &t->row[i];
+
+        for (unsigned j = 0; row->section == s && j < s->nours; j++)
+            if (row->cell[j].have)
+                printf("%s%s, %s: %.0f driver calls, %.2f %% of the allocations without one\n",
+                       markdown ? "\n" : "  ", row->title, contender_name(row->cell[j].id),
+                       row->cell[j].driver_calls, 100 * row->cell[j].reuse);
+    }
+}
+
+/* Everyone who could not take part, once each with the reason. */
+static void print_absent(const pool_table *t, bool markdown)
+{
+    bool told[CONTENDERS] = {false};
+
+    for (size_t i = 0; i < t->nrows; i++)
+        for (unsigned j = 0; j < t->row[i].ncells; j++) {
+            const pool_cell *c = &t->row[i].cell[j];
+
+            if (c->have || told[c->id])
+                continue;
+            told[c->id] = true;
+            printf("%snot measured: %s in %s: %s\n", markdown ? "\n" : "", contender_name(c->id),
+                   t->row[i].section->name, c->why ? c->why : "no repetition ended");
+        }
+}
+
+static void print_who(bool markdown)
+{
+    printf(markdown ? "\nPeers: glibc" : "\npeers: glibc");
+    for (int id = JEMALLOC; id <= TBB; id++)
+        if (!contender_missing((contender_id)id))
+            printf(", %s (%s)", contender_name((contender_id)id),
+                   contender_library((contender_id)id));
+    printf("\n");
+}
+
+static void print_sums(const pool_table *t)
+{
+    unsigned met = 0, missed = 0, open = 0;
+
+    for (size_t i = 0; i < t->nrows; i++)
+        for (unsigned j = 0; j < ours_shown(t->row[i].section); j++) {
+            int is_met = pool_met(&t->row[i], j);
+
+            met += is_met == 1;
+            missed += is_met == 0;
+            open += is_met < 0 && t->row[i].plan->goal[j] > 0;
+        }
+    printf("\n%u goals met, %u missed, %u could not be measured here; medians of %u repetitions by "
+           "turns%s, seed %llu\n",
+           met, missed, open, t->rounds, t->pinned ? ", threads pinned" : "",
+           (unsigned long long)t->seed);
+}
+
+void pool_print(const pool_table *t, bool markdown)
+{
+    for (size_t i = 0; i < pool_nsections; i++) {
+        const pool_section *s     = &pool_sections[i];
+        const pool_row     *first = first_row(t, s);
+
+        if (!first)
+            continue;
+        print_head(s, first, markdown);
+        for (size_t j = 0; j < t->nrows; j++)
+            if (t->row[j].section == s)
+                print_row(&t->row[j], markdown);
+        print_reuse(t, s, markdown);
+        print_latencies(t, s, markdown);
+    }
+    print_who(markdown);
+    print_absent(t, markdown);
+    print_sums(t);
+}

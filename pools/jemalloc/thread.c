@@ -1,0 +1,388 @@
+/* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
+/* Threads: each has a cache of its own in each pool it uses.
+ *
+ * Here: finding it, making it, its end with the thread or with the pool, counting, fork.  Not here:
+ * what is in it: that is jemalloc's explicit `tcache`, which only ever holds blocks of the one pool
+ * (its automatic ones would mix the blocks of all).  Who calls: jemalloc.c and hooks.c.
+ *
+ *     key -> thread: [slot 0: id, cache] [slot 1: id, cache] ...          slots are pools'
+ *
+ * A pool's slot is used again after its end, its id never is: an entry whose id is not the pool's
+ * is of one that is gone, and so is the cache it points to.  The end of a thread and of a pool
+ * exclude each other by `lock`; jemalloc is called with it held, and through the hooks the source,
+ * but no lock of the core is held by who comes here.
+ *
+ * fork.  The handlers are registered after jemalloc's and the core's, so they run before them:
+ * `lock` is taken, then hooks are waited for and kept out, then the core's and jemalloc's locks are
+ * taken. In the child the caches of threads that are gone may have been in the middle of anything:
+ * they are left alone, and what is in them comes back when the pool's arenas are destroyed. */
+#include "internal.h"
+
+#include <string.h>
+
+#define MAX_POOLS  1000 /* jemalloc has 4094 arenas */
+#define FIRST_CAP  8
+#define FOLD       ((int64_t)256 << 10)
+#define LIVE_ERROR ((uint64_t)FOLD)
+
+struct entry {
+    uint64_t             id;
+    struct usm_je_cache *cache;
+};
+
+struct thread {
+    size_t        count;
+    struct entry *entries;
+    usm_je_call  *call;
+};
+
+static struct {
+    const usm_host_api *api; /* fixed, as is key, once started */
+    pthread_key_t       key;
+    bool                started;
+    pthread_mutex_t     lock; /* guards below, and the lives of pools and caches */
+    uint64_t            last_id;
+    struct usm_je_pool *pools[MAX_POOLS];
+    size_t              npools;
+} all = {.lock = PTHREAD_MUTEX_INITIALIZER};
+
+static struct {
+    pthread_mutex_t lock;
+    pthread_cond_t  changed;
+    unsigned        inside;
+    bool            closed;
+} gate = {.lock = PTHREAD_MUTEX_INITIALIZER, .changed = PTHREAD_COND_INITIALIZER};
+
+/* --- the gate -------------------------------------------------------------------------------- */
+
+bool usm_je_gate_enter(void)
+{
+    bool open;
+
+    pthread_mutex_lock(&gate.lock);
+    open = !gate.closed;
+    gate.inside += open;
+    pthread_mutex_unlock(&gate.lock);
+    return open;
+}
+
+void usm_je_gate_leave(void)
+{
+    pthread_mutex_lock(&gate.lock);
+    if (--gate.inside == 0 && gate.closed)
+        pthread_cond_broadcast(&gate.changed);
+    pthread_mutex_unlock(&gate.lock);
+}
+
+void usm_je_gate_wait(void)
+{
+    pthread_mutex_lock(&gate.lock);
+    while (gate.closed)
+        pthread_cond_wait(&gate.changed, &gate.lock);
+    pthread_mutex_unlock(&gate.lock);
+}
+
+static void fork_prepare(void)
+{
+    pthread_mutex_lock(&all.lock);
+    pthread_mutex_lock(&gate.lock);
+    gate.closed = true;
+    while (gate.inside)
+        pthread_cond_wait(&gate.changed, &gate.lock);
+    pthread_mutex_unlock(&gate.lock);
+}
+
+static void fork_parent(void)
+{
+    pthread_mutex_lock(&gate.lock);
+    gate.closed = false;
+    pthread_cond_broadcast(&gate.changed);
+    pthread_mutex_unlock(&gate.lock);
+    pthread_mutex_unlock(&all.lock);
+}
+
+static void abandon(struct usm_je_pool *p, const struct thread *survivor)
+{
+    USM_LIST_FOREACH (it, &p->caches) {
+        struct usm_je_cache *c = usm_container_of(it, struct usm_je_cache, link);
+
+        if (c->owner != survivor)
+            c->has_tcache = false;
+    }
+}
+
+/* There is no other thread, and locks that one held are held for ever. */
+static void fork_child(void)
+{
+    pthread_mutex_init(&gate.lock, NULL);
+    pthread_cond_init(&gate.changed, NULL);
+    gate.inside = 0;
+    gate.closed = false;
+    for (size_t i = 0; i < all.npools; i++)
+        if (all.pools[i])
+            abandon(all.pools[i], pthread_getspecific(all.key));
+    pthread_mutex_init(&all.lock, NULL);
+}
+
+/* --- counting -------------------------------------------------------------------------------- */
+
+static void raise_peak(struct usm_je_pool *p, int64_t now)
+{
+    int64_t old = usm_load_relaxed(&p->live_peak);
+
+    while (now > old && !usm_cas_acq_rel(&p->live_peak, &old, now))
+        ;
+}
+
+/* Adds what the cache has counted to the pool's; called by who may write it. */
+static void fold(struct usm_je_pool *p, struct usm_je_cache *c)
+{
+    int64_t live   = usm_load_relaxed(&c->live);
+    int64_t before = usm_add_relaxed(&p->live, live);
+
+    raise_peak(p, before + usm_load_relaxed(&c->highest));
+    usm_store_relaxed(&c->live, 0);
+    usm_store_relaxed(&c->highest, 0);
+}
+
+void usm_je_count(struct usm_je_pool *p, struct usm_je_cache *c, int64_t bytes)
+{
+    _Atomic(uint64_t) *calls = bytes > 0 ? &c->allocations : &c->frees;
+    int64_t            live  = usm_load_relaxed(&c->live) + bytes;
+
+    usm_store_relaxed(calls, usm_load_relaxed(calls) + 1);
+    usm_store_relaxed(&c->live, live);
+    if (live > usm_load_relaxed(&c->highest))
+        usm_store_relaxed(&c->highest, live);
+    if (live > FOLD || live < -FOLD)
+        fold(p, c);
+}
+
+static void add_stats(const struct usm_je_cache *c, usm_pool_stats *s, int64_t *live)
+{
+    s->allocations += usm_load_relaxed(&c->allocations);
+    s->frees += usm_load_relaxed(&c->frees);
+    *live += usm_load_relaxed(&c->live);
+}
+
+#define CACHE_OF(it) usm_container_of((it), struct usm_je_cache, link)
+
+void usm_je_stats(struct usm_je_pool *p, usm_pool_stats *s)
+{
+    int64_t live, peak;
+
+    pthread_mutex_lock(&p->lock);
+    s->allocations = p->ended_allocations;
+    s->frees       = p->ended_frees;
+    live           = usm_load_relaxed(&p->live);
+    add_stats(&p->spare, s, &live);
+    USM_LIST_FOREACH (it, &p->caches)
+        add_stats(CACHE_OF(it), s, &live);
+    peak = usm_load_relaxed(&p->live_peak);
+    USM_LIST_FOREACH (it, &p->caches) {
+        int64_t above =
+            usm_load_relaxed(&CACHE_OF(it)->highest) - usm_load_relaxed(&CACHE_OF(it)->live);
+
+        peak = above + live > peak ? above + live : peak;
+    }
+    s->threads         = p->ncaches;
+    s->live_peak_error = p->most_caches > 1 ? p->most_caches * LIVE_ERROR : 0;
+    pthread_mutex_unlock(&p->lock);
+    s->live      = live > 0 ? (uint64_t)live : 0;
+    s->live_peak = peak > live ? (uint64_t)peak : s->live;
+    s->blocks    = s->allocations > s->frees ? s->allocations - s->frees : 0;
+}
+
+void usm_je_stats_reset_peaks(struct usm_je_pool *p)
+{
+    int64_t live;
+
+    pthread_mutex_lock(&p->lock);
+    live = usm_load_relaxed(&p->live);
+    USM_LIST_FOREACH (it, &p->caches) {
+        live += usm_load_relaxed(&CACHE_OF(it)->live);
+        usm_store_relaxed(&CACHE_OF(it)->highest, usm_load_relaxed(&CACHE_OF(it)->live));
+    }
+    usm_store_relaxed(&p->live_peak, live);
+    p->most_caches = p->ncaches;
+    pthread_mutex_unlock(&p->lock);
+}
+
+/* --- caches ---------------------------------------------------------------------------------- */
+
+static struct usm_je_cache *make_cache(struct usm_je_pool *p, struct thread *t)
+{
+    struct usm_je_cache *c     = p->api->heap_alloc(sizeof(*c));
+    uint64_t             which = usm_add_relaxed(&p->next_arena, (uint64_t)1) % p->narenas;
+    size_t               size  = sizeof(c->tcache);
+
+    if (!c)
+        return NULL;
+    c->owner      = t;
+    c->arena_flag = (int)MALLOCX_ARENA(p->arenas[which].index);
+    /* There can be 4094; who comes later is served without. */
+    c->has_tcache  = usm_je.mallctl("tcache.create", &c->tcache, &size, NULL, 0) == 0;
+    c->tcache_flag = c->has_tcache ? (int)MALLOCX_TCACHE(c->tcache) : (int)MALLOCX_TCACHE_NONE;
+    pthread_mutex_lock(&p->lock);
+    usm_list_append(&p->caches, &c->link);
+    p->ncaches++;
+    p->most_caches = usm_max_size(p->most_caches, p->ncaches);
+    pthread_mutex_unlock(&p->lock);
+    return c;
+}
+
+/* Under all.lock. */
+static void end_cache(struct usm_je_pool *p, struct usm_je_cache *c)
+{
+    pthread_mutex_lock(&p->lock);
+    usm_list_remove(&c->link);
+    p->ncaches--;
+    fold(p, c);
+    p->ended_allocations += usm_load_relaxed(&c->allocations);
+    p->ended_frees += usm_load_relaxed(&c->frees);
+    pthread_mutex_unlock(&p->lock);
+    if (c->has_tcache)
+        (void)usm_je.mallctl("tcache.destroy", NULL, NULL, &c->tcache, sizeof(c->tcache));
+    p->api->heap_free(c);
+}
+
+/* A thread ends. */
+static void end_thread(void *arg)
+{
+    struct thread *t = arg;
+
+    pthread_mutex_lock(&all.lock);
+    for (size_t i = 0; i < t->count; i++) {
+        struct usm_je_pool *p = all.pools[i];
+
+        if (p && t->entries[i].id == p->id)
+            end_cache(p, t->entries[i].cache);
+    }
+    pthread_mutex_unlock(&all.lock);
+    all.api->heap_free(t->entries);
+    all.api->heap_free(t);
+}
+
+static struct thread *thread_now(void)
+{
+    struct thread *t = pthread_getspecific(all.key);
+
+    if (t)
+        return t;
+    t = all.api->heap_alloc(sizeof(*t));
+    if (t && pthread_setspecific(all.key, t)) {
+        all.api->heap_free(t);
+        t = NULL;
+    }
+    return t;
+}
+
+static bool make_room(struct thread *t, size_t slot)
+{
+    size_t        count = usm_max_size(FIRST_CAP, t->count);
+    struct entry *entries;
+
+    if (slot < t->count)
+        return true;
+    while (count <= slot)
+        count *= 2;
+    entries = all.api->heap_alloc(count * sizeof(*entries));
+    if (!entries)
+        return false;
+    if (t->count)
+        memcpy(entries, t->entries, t->count * sizeof(*entries));
+    all.api->heap_free(t->entries);
+    t->entries = entries;
+    t->count   = count;
+    return true;
+}
+
+struct usm_je_cache *usm_je_cache_of(struct usm_je_pool *p)
+{
+    struct thread       *t = pthread_getspecific(all.key);
+    struct usm_je_cache *c;
+
+    if (t && p->slot < t->count && t->entries[p->slot].id == p->id)
+        return t->entries[p->slot].cache;
+    t = thread_now();
+    if (!t || !make_room(t, p->slot))
+        return NULL;
+    c = make_cache(p, t);
+    if (c)
+        t->entries[p->slot] = (struct entry){p->id, c};
+    return c;
+}
+
+/* --- calls ----------------------------------------------------------------------------------- */
+
+usm_je_call *usm_je_call_now(void)
+{
+    const struct thread *t = pthread_getspecific(all.key);
+
+    return t ? t->call : NULL;
+}
+
+void usm_je_call_begin(usm_je_call *call)
+{
+    struct thread *t = pthread_getspecific(all.key);
+
+    *call = (usm_je_call){USM_OK, false, t ? t->call : NULL};
+    if (t)
+        t->call = call;
+}
+
+void usm_je_call_end(usm_je_call *call)
+{
+    struct thread *t = pthread_getspecific(all.key);
+
+    if (t)
+        t->call = call->outer;
+}
+
+/* --- pools ----------------------------------------------------------------------------------- */
+
+usm_status usm_je_threads_start(const usm_host_api *api)
+{
+    all.api = api;
+    if (all.started)
+        return USM_OK;
+    if (pthread_key_create(&all.key, end_thread))
+        return api->report(USM_E_NO_MEMORY, "the process has no thread-specific key left");
+    if (pthread_atfork(fork_prepare, fork_parent, fork_child)) {
+        (void)pthread_key_delete(all.key);
+        return api->report(USM_E_NO_MEMORY, "no host memory for the handlers of fork()");
+    }
+    all.started = true;
+    return USM_OK;
+}
+
+usm_status usm_je_pool_enter(struct usm_je_pool *p)
+{
+    size_t slot = 0;
+
+    pthread_mutex_lock(&all.lock);
+    while (slot < MAX_POOLS && all.pools[slot])
+        slot++;
+    if (slot < MAX_POOLS) {
+        p->slot         = (unsigned)slot;
+        p->id           = ++all.last_id;
+        all.pools[slot] = p;
+        all.npools      = usm_max_size(all.npools, slot + 1);
+    }
+    pthread_mutex_unlock(&all.lock);
+    if (slot < MAX_POOLS)
+        return USM_OK;
+    return p->api->report(USM_E_NO_MEMORY, "there are %d pools `jemalloc`: destroy one first",
+                          MAX_POOLS);
+}
+
+void usm_je_pool_leave(struct usm_je_pool *p)
+{
+    usm_list *it;
+
+    pthread_mutex_lock(&all.lock);
+    all.pools[p->slot] = NULL;
+    while ((it = p->caches.next) != &p->caches)
+        end_cache(p, CACHE_OF(it));
+    pthread_mutex_unlock(&all.lock);
+}

@@ -1,0 +1,232 @@
+/* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
+/* A thread's cache of the pool `slab`, on the slow path: magazines come and go here, a whole one at
+ * a time.  A bin has a loaded magazine and a spare one (Bonwick, Adams: Magazines and vmem, 2001):
+ * a thread that goes to and fro over the edge of a magazine swaps the two and asks nobody.
+ *
+ * What the magazines of a cache can hold is capped (slab_pool.cache_bytes).  A bin that wants one
+ * more makes others give theirs up: a hand goes round, and takes from those that have not been used
+ * since it last passed; after one round it takes from any.
+ *
+ * Who calls: core/magazine.c and core/pool.c, through the table of slab.c; one thread at a time has
+ * a cache. */
+#include "pool.h"
+
+/* ---- bins -------------------------------------------------------------------------------- */
+
+static usm_magazine *loaded_of(const usm_bin *bin)
+{
+    usm_slot *bottom = usm_load_relaxed(&bin->bottom);
+
+    return bottom ? (usm_magazine *)(void *)bottom - 1 : NULL;
+}
+
+static uint32_t loaded_count(const usm_bin *bin)
+{
+    return (uint32_t)(usm_load_relaxed(&bin->top) - usm_load_relaxed(&bin->bottom));
+}
+
+static uint32_t blocks_of(const usm_bin *bin)
+{
+    const usm_magazine *spare = usm_load_relaxed(&bin->spare);
+
+    return loaded_count(bin) + (spare ? usm_load_relaxed(&spare->count) : 0);
+}
+
+/* m may be NULL. */
+static void load(usm_bin *bin, usm_magazine *m)
+{
+    usm_slot *slots = m ? usm_magazine_slots(m) : NULL;
+
+    usm_store_relaxed(&bin->top, slots ? slots + usm_load_relaxed(&m->count) : NULL);
+    usm_store_relaxed(&bin->bottom, slots);
+    usm_store_relaxed(&bin->limit, slots ? slots + m->capacity : NULL);
+}
+
+/* The loaded one, with its count written down; the bin has none then. */
+static usm_magazine *unload(usm_bin *bin)
+{
+    usm_magazine *m = loaded_of(bin);
+
+    if (m)
+        usm_store_relaxed(&m->count, loaded_count(bin));
+    load(bin, NULL);
+    return m;
+}
+
+static void swap(usm_bin *bin)
+{
+    usm_magazine *spare = usm_load_relaxed(&bin->spare);
+    usm_magazine *m     = unload(bin);
+
+    usm_store_relaxed(&bin->spare, m);
+    load(bin, spare);
+}
+
+static void mark(usm_cache *c, unsigned k, bool is_active)
+{
+    uint64_t bits = usm_load_relaxed(&c->active[k / 64]);
+    uint64_t bit  = 1ull << k % 64;
+
+    usm_store_relaxed(&c->active[k / 64], is_active ? bits | bit : bits & ~bit);
+}
+
+static usm_slot pop(usm_bin *bin)
+{
+    usm_slot *top = usm_load_relaxed(&bin->top) - 1;
+
+    usm_store_relaxed(&bin->top, top);
+    return *top;
+}
+
+static void push(usm_bin *bin, usm_slot block)
+{
+    usm_slot *top = usm_load_relaxed(&bin->top);
+
+    *top = block;
+    usm_store_relaxed(&bin->top, top + 1);
+}
+
+/* ---- room ---------------------------------------------------------------------------------- */
+
+static size_t weight(const slab_pool *p, unsigned k)
+{
+    return p->classes[k].capacity * p->classes[k].size;
+}
+
+/* What the bin can spare, the spare first, goes to the depot. */
+static void give_up(slab_pool *p, usm_cache *c, unsigned k)
+{
+    usm_bin      *bin = &c->bins[k];
+    usm_magazine *m   = usm_load_relaxed(&bin->spare);
+
+    if (m)
+        usm_store_relaxed(&bin->spare, NULL);
+    else
+        m = unload(bin);
+    if (!m)
+        return;
+    c->bytes -= weight(p, k);
+    mark(c, k, loaded_of(bin) != NULL);
+    slab_note_cached(p, c, k, blocks_of(bin));
+    slab_drain_magazine(p, k, m);
+}
+
+static bool has_room(const slab_pool *p, const usm_cache *c, size_t wanted)
+{
+    return c->bytes + wanted <= p->cache_bytes;
+}
+
+/* Another magazine for bin k fits afterwards, or nothing is left that could go. */
+static bool make_room(slab_pool *p, usm_cache *c, unsigned k)
+{
+    size_t wanted = weight(p, k);
+
+    for (unsigned i = 0; i < 3 * USM_BINS && !has_room(p, c, wanted); i++) {
+        unsigned  v   = c->hand++ % USM_BINS;
+        usm_slot *top = usm_load_relaxed(&c->bins[v].top);
+
+        if (v != k && (top == c->seen[v] || i >= USM_BINS))
+            give_up(p, c, v);
+        c->seen[v] = usm_load_relaxed(&c->bins[v].top);
+    }
+    return has_room(p, c, wanted);
+}
+
+/* An empty magazine of the cache's own; NULL: no room, no memory, or the class is not cached. */
+static usm_magazine *own_magazine(slab_pool *p, usm_cache *c, unsigned k)
+{
+    usm_magazine *m = NULL;
+
+    if (p->classes[k].capacity && make_room(p, c, k))
+        m = slab_get_magazine(p, k);
+    if (m) {
+        c->bytes += weight(p, k);
+        mark(c, k, true);
+    }
+    return m;
+}
+
+/* ---- the three entries --------------------------------------------------------------------------
+ */
+
+usm_status slab_cache_fill(void *pool, usm_cache *c, unsigned k, usm_slot *block)
+{
+    slab_pool          *p     = pool;
+    usm_bin            *bin   = &c->bins[k];
+    const usm_magazine *spare = usm_load_relaxed(&bin->spare);
+    usm_magazine       *m;
+    usm_status          st;
+
+    if (spare && usm_load_relaxed(&spare->count) > 0) {
+        swap(bin);
+        *block = pop(bin);
+        return USM_OK;
+    }
+    m = loaded_of(bin) ? unload(bin) : own_magazine(p, c, k);
+    if (!m)
+        return slab_take_block(p, k, block);
+    st = slab_fill_magazine(p, k, &m);
+    load(bin, m);
+    if (st != USM_OK)
+        return st;
+    *block = pop(bin);
+    slab_note_cached(p, c, k, blocks_of(bin));
+    return USM_OK;
+}
+
+/* The loaded magazine is full or there is none: one with room to take its place; NULL: no memory
+ * for one.  Nothing is loaded afterwards. */
+static usm_magazine *with_room(slab_pool *p, usm_cache *c, unsigned k)
+{
+    usm_bin      *bin   = &c->bins[k];
+    usm_magazine *spare = usm_load_relaxed(&bin->spare);
+    usm_magazine *fresh = NULL;
+
+    if (!loaded_of(bin))
+        return own_magazine(p, c, k);
+    if (spare && usm_load_relaxed(&spare->count) == 0)
+        fresh = spare;
+    else if (!spare)
+        fresh = own_magazine(p, c, k);
+    if (fresh) {
+        usm_store_relaxed(&bin->spare, unload(bin));
+        return fresh;
+    }
+    /* One goes to the depot, an empty one comes for it. */
+    if (spare)
+        usm_store_relaxed(&bin->spare, unload(bin));
+    slab_drain_magazine(p, k, spare ? spare : unload(bin));
+    fresh = slab_get_magazine(p, k);
+    if (!fresh)
+        c->bytes -= weight(p, k);
+    return fresh;
+}
+
+void slab_cache_drain(void *pool, usm_cache *c, unsigned k, usm_slot block)
+{
+    slab_pool    *p   = pool;
+    usm_bin      *bin = &c->bins[k];
+    usm_magazine *m   = with_room(p, c, k);
+
+    if (!m) {
+        mark(c, k, usm_load_relaxed(&bin->spare) != NULL);
+        slab_give_block(p, k, block.p);
+        return;
+    }
+    load(bin, m);
+    push(bin, block);
+    slab_note_cached(p, c, k, blocks_of(bin));
+}
+
+void slab_cache_flush(void *pool, usm_cache *c)
+{
+    slab_pool *p = pool;
+
+    for (unsigned k = 0; k < USM_BINS; k++) {
+        slab_note_cached(p, c, k, 0);
+        if ((usm_load_relaxed(&c->active[k / 64]) >> k % 64 & 1) == 0)
+            continue;
+        give_up(p, c, k);
+        give_up(p, c, k);
+    }
+}

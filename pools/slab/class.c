@@ -1,0 +1,623 @@
+/* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
+/* Size classes of the pool `slab`: slabs, the bits of their blocks, and the depot, in which whole
+ * magazines wait that one thread filled and another will empty.
+ *
+ * Blocks are taken from the slab with the lowest address that has a free one, so that the slabs
+ * above empty themselves and go back to the heap.  Slabs that are empty stay with their class as
+ * long as they are no more than an eighth of it, one at least: a program that frees everything and
+ * starts anew finds them.  What the heap gets is not lost either (heap.h, retain).
+ *
+ * Who calls: cache.c for threads, slab.c for those without a cache. */
+#include "pool.h"
+
+#include <string.h>
+
+/* ---- slabs by address: a pairing heap ----------------------------------------------------- */
+
+/* Constant time to insert, logarithmic (amortised) to remove; the links are the slabs' own.
+ * (Fredman, Sedgewick, Sleator, Tarjan: The pairing heap, 1986.)  prev: the parent of a first
+ * child, else the sibling before. */
+static slab *meld(slab *a, slab *b)
+{
+    slab *low, *high;
+
+    if (!a || !b)
+        return a ? a : b;
+    low        = a->span.base < b->span.base ? a : b;
+    high       = low == a ? b : a;
+    high->next = low->child;
+    if (low->child)
+        low->child->prev = high;
+    high->prev = low;
+    low->child = high;
+    return low;
+}
+
+/* The children of a slab that leaves, as one heap. */
+static slab *meld_children(slab *first)
+{
+    slab *pairs = NULL, *all = NULL;
+
+    while (first) {
+        slab *a = first, *b = a->next;
+
+        first   = b ? b->next : NULL;
+        a->next = a->prev = NULL;
+        if (b)
+            b->next = b->prev = NULL;
+        a       = meld(a, b);
+        a->next = pairs;
+        pairs   = a;
+    }
+    while (pairs) {
+        slab *a = pairs;
+
+        pairs   = a->next;
+        a->next = NULL;
+        all     = meld(all, a);
+    }
+    return all;
+}
+
+static void enter_partial(slab_class *c, slab *s)
+{
+    s->child = s->next = s->prev = NULL;
+    c->partial                   = meld(c->partial, s);
+}
+
+static void leave_partial(slab_class *c, slab *s)
+{
+    slab *rest = meld_children(s->child);
+
+    if (s == c->partial) {
+        c->partial = rest;
+        return;
+    }
+    if (s->prev->child == s)
+        s->prev->child = s->next;
+    else
+        s->prev->next = s->next;
+    if (s->next)
+        s->next->prev = s->prev;
+    c->partial = meld(c->partial, rest);
+}
+
+static void enter_empties(slab_class *c, slab *s)
+{
+    usm_list_append(&c->empties, &s->empty_link);
+    c->nempty++;
+}
+
+static void leave_empties(slab_class *c, slab *s)
+{
+    usm_list_remove(&s->empty_link);
+    c->nempty--;
+}
+
+/* ---- descriptors ------------------------------------------------------------------------ */
+
+/* Of each class, over all pools: never freed (usm_span). */
+static struct {
+    pthread_mutex_t lock;
+    slab           *first[SLAB_CLASSES];
+} spares = {.lock = PTHREAD_MUTEX_INITIALIZER};
+
+static slab *get_descriptor(slab_pool *p, unsigned k)
+{
+    const slab_class *c = &p->classes[k];
+    slab             *s;
+
+    pthread_mutex_lock(&spares.lock);
+    s = spares.first[k];
+    if (s)
+        spares.first[k] = s->next;
+    pthread_mutex_unlock(&spares.lock);
+    if (s)
+        return s;
+    s = p->api->heap_alloc(sizeof *s + c->words * sizeof s->bits[0] + c->states);
+    if (s)
+        s->span.states = (_Atomic(uint8_t) *)(s->bits + c->words);
+    return s;
+}
+
+static void put_descriptor(unsigned k, slab *s)
+{
+    pthread_mutex_lock(&spares.lock);
+    s->next         = spares.first[k];
+    spares.first[k] = s;
+    pthread_mutex_unlock(&spares.lock);
+}
+
+/* Once for each pool, between the same two moments: the first takes the lock, the last gives it. */
+void slab_descriptors_fork(usm_fork_phase phase)
+{
+    static unsigned pools; /* of this fork; forks are one at a time */
+
+    if (phase == USM_FORK_PREPARE) {
+        if (pools++ == 0)
+            pthread_mutex_lock(&spares.lock);
+    } else if (--pools == 0) {
+        if (phase == USM_FORK_PARENT)
+            pthread_mutex_unlock(&spares.lock);
+        else
+            pthread_mutex_init(&spares.lock, NULL);
+    }
+}
+
+/* ---- slabs ----------------------------------------------------------------------------------- */
+
+static void lay_out(const slab_pool *p, unsigned k, slab *s, slab_block *block)
+{
+    const slab_class *c = &p->classes[k];
+
+    s->span.base       = block->span.base;
+    s->span.reciprocal = c->reciprocal;
+    s->span.size       = c->size;
+    s->span.source     = p->areas.source;
+    s->span.slot       = p->slot;
+    s->span.bin        = (uint16_t)k;
+    s->span.kind       = (uint32_t)p->kind;
+    s->block           = block;
+    s->free            = c->blocks;
+    s->hint            = 0;
+    memset(s->bits, 0xff, c->words * sizeof s->bits[0]);
+    if (c->blocks % 64)
+        s->bits[c->words - 1] = (1ull << c->blocks % 64) - 1;
+    for (uint32_t i = 0; i < c->states; i++)
+        usm_store_relaxed(&s->span.states[i], (uint8_t)USM_BLOCK_FREE);
+}
+
+static usm_status no_host_memory(const slab_pool *p)
+{
+    return p->api->report(USM_E_NO_MEMORY, "no host memory for what describes a slab");
+}
+
+/* A slab more for the class.  No lock is held. */
+static usm_status add_slab(slab_pool *p, unsigned k)
+{
+    slab_class *c = &p->classes[k];
+    slab       *s = get_descriptor(p, k);
+    slab_block *block;
+    usm_status  st = s ? slab_heap_alloc(&p->heap, c->bytes, SLAB_PAGE, &block) : no_host_memory(p);
+
+    if (st != USM_OK)
+        goto err_descriptor;
+    lay_out(p, k, s, block);
+    block->user = s;
+    st = p->areas.pages_set(p->areas.source, s->span.base, c->bytes >> SLAB_PAGE_SHIFT, &s->span);
+    if (st != USM_OK)
+        goto err_block;
+    pthread_mutex_lock(&c->lock);
+    c->nslabs++;
+    enter_empties(c, s);
+    usm_add_relaxed(&c->held, (uint64_t)c->bytes);
+    enter_partial(c, s);
+    usm_list_append(&c->slabs, &s->link);
+    pthread_mutex_unlock(&c->lock);
+    return USM_OK;
+
+err_block:
+    (void)p->areas.pages_set(p->areas.source, s->span.base, c->bytes >> SLAB_PAGE_SHIFT, NULL);
+    slab_heap_free(&p->heap, block);
+err_descriptor:
+    if (s)
+        put_descriptor(k, s);
+    return st;
+}
+
+/* Slabs without a live block, chained by next, back to the heap.  No lock is held. */
+static void release_slabs(slab_pool *p, unsigned k, slab *list)
+{
+    while (list) {
+        slab       *s     = list;
+        slab_block *block = s->block;
+
+        list = s->next;
+        (void)p->areas.pages_set(p->areas.source, s->span.base,
+                                 p->classes[k].bytes >> SLAB_PAGE_SHIFT, NULL);
+        put_descriptor(k, s);
+        slab_heap_free(&p->heap, block);
+    }
+}
+
+/* pre: the class is locked; s is empty. */
+static void detach(slab_class *c, slab *s, slab **list)
+{
+    leave_partial(c, s);
+    leave_empties(c, s);
+    usm_list_remove(&s->link);
+    c->nslabs--;
+    usm_sub_relaxed(&c->held, (uint64_t)c->bytes);
+    s->next = *list;
+    *list   = s;
+}
+
+/* ---- blocks of slabs: the class is locked
+ * -------------------------------------------------------- */
+
+/* At most `want`, the lowest last: a magazine serves from its end. */
+static uint32_t take_from(slab_class *c, slab *s, usm_slot *out, uint32_t want)
+{
+    uint32_t n = 0;
+
+    if (s->free == c->blocks)
+        leave_empties(c, s);
+    for (uint32_t w = s->hint; n < want && s->free > 0; w++) {
+        uint64_t bits = s->bits[w];
+
+        for (; bits && n < want; bits &= bits - 1, n++, s->free--) {
+            uint32_t i = w * 64 + (uint32_t)__builtin_ctzll(bits);
+
+            out[want - 1 - n] =
+                (usm_slot){(void *)(s->span.base + i * c->size), &s->span.states[i]};
+        }
+        s->bits[w] = bits;
+        s->hint    = w;
+    }
+    if (s->free == 0)
+        leave_partial(c, s);
+    return n;
+}
+
+static uint32_t take_blocks(slab_class *c, usm_slot *out, uint32_t want)
+{
+    uint32_t n = 0;
+
+    while (n < want && c->partial)
+        n += take_from(c, c->partial, out, want - n);
+    if (n > 0 && n < want)
+        memmove(out, out + (want - n), n * sizeof *out);
+    return n;
+}
+
+static uint32_t empties_to_keep(const slab_class *c)
+{
+    return c->nslabs / 8 > 1 ? c->nslabs / 8 : 1;
+}
+
+/* A slab that need not stay goes to *list. */
+static void put_block(slab_class *c, slab *s, const void *block, slab **list)
+{
+    uint32_t i = (uint32_t)(((uintptr_t)block - s->span.base) * c->reciprocal >> USM_SPAN_SHIFT);
+
+    s->bits[i / 64] |= 1ull << i % 64;
+    if (i / 64 < s->hint)
+        s->hint = i / 64;
+    if (s->free++ == 0)
+        enter_partial(c, s);
+    if (s->free < c->blocks)
+        return;
+    enter_empties(c, s);
+    if (c->nempty > empties_to_keep(c))
+        detach(c, s, list);
+}
+
+static slab *slab_of(slab_pool *p, const void *block)
+{
+    return (slab *)(void *)p->areas.pages_get(p->areas.source, block);
+}
+
+/* ---- large cached classes: a block is a run of the heap
+ * ------------------------------------------- */
+
+static usm_status take_run(slab_pool *p, unsigned k, usm_slot *out)
+{
+    slab_block *block;
+    usm_status  st = slab_heap_alloc(&p->heap, p->classes[k].size, SLAB_PAGE, &block);
+
+    if (st != USM_OK)
+        return st;
+    block->span.slot = p->slot;
+    block->span.bin  = (uint16_t)k;
+    block->user      = p; /* of a class: slab.c asks */
+    *out             = (usm_slot){(void *)block->span.base, &block->state};
+    return USM_OK;
+}
+
+static void give_run(slab_pool *p, const void *base)
+{
+    usm_span *span = p->areas.pages_get(p->areas.source, base);
+
+    slab_heap_free(&p->heap, (slab_block *)(void *)span);
+}
+
+/* ---- magazines
+ * -------------------------------------------------------------------------------------- */
+
+static usm_magazine *pop(usm_magazine **list)
+{
+    usm_magazine *m = *list;
+
+    if (m)
+        *list = m->next;
+    return m;
+}
+
+static void push(usm_magazine **list, usm_magazine *m)
+{
+    m->next = *list;
+    *list   = m;
+}
+
+/* Two words before each: the next of all that were made. */
+static usm_magazine *make_magazine(slab_pool *p, slab_class *c)
+{
+    const size_t  head = 2 * sizeof(void *);
+    usm_magazine *m;
+    char         *raw = p->api->heap_alloc(head + sizeof *m + c->capacity * sizeof(usm_slot));
+
+    if (!raw)
+        return NULL;
+    m           = (usm_magazine *)(void *)(raw + head);
+    m->capacity = c->capacity;
+    pthread_mutex_lock(&c->lock);
+    *(void **)(void *)raw = c->made;
+    c->made               = raw;
+    pthread_mutex_unlock(&c->lock);
+    return m;
+}
+
+usm_magazine *slab_get_magazine(slab_pool *p, unsigned k)
+{
+    slab_class   *c = &p->classes[k];
+    usm_magazine *m;
+
+    pthread_mutex_lock(&c->lock);
+    m = pop(&c->empty);
+    pthread_mutex_unlock(&c->lock);
+    return m ? m : make_magazine(p, c);
+}
+
+void slab_put_magazine(slab_pool *p, unsigned k, usm_magazine *m)
+{
+    slab_class *c = &p->classes[k];
+
+    usm_store_relaxed(&m->count, 0u);
+    pthread_mutex_lock(&c->lock);
+    push(&c->empty, m);
+    pthread_mutex_unlock(&c->lock);
+}
+
+/* ---- in and out
+ * ------------------------------------------------------------------------------------- */
+
+static void tally(_Atomic(uint64_t) *count, uint64_t n)
+{
+    usm_store_relaxed(count, usm_load_relaxed(count) + n); /* its writers hold a lock */
+}
+
+usm_status slab_take_block(slab_pool *p, unsigned k, usm_slot *block)
+{
+    slab_class *c  = &p->classes[k];
+    usm_status  st = USM_OK;
+    uint32_t    n  = 0;
+
+    if (k >= SLAB_CLASSES)
+        st = take_run(p, k, block);
+    while (k < SLAB_CLASSES && st == USM_OK && n == 0) {
+        pthread_mutex_lock(&c->lock);
+        n = take_blocks(c, block, 1);
+        pthread_mutex_unlock(&c->lock);
+        if (n == 0)
+            st = add_slab(p, k);
+    }
+    if (st == USM_OK)
+        slab_count(p, k, 1);
+    return st;
+}
+
+/* A magazine out of the depot for an empty one; NULL: none, and `m` has got what slabs had. */
+static usm_magazine *exchange(slab_class *c, usm_magazine *m, bool is_slab, uint32_t *got)
+{
+    usm_magazine *full;
+
+    pthread_mutex_lock(&c->lock);
+    full = pop(&c->full);
+    if (full) {
+        c->nfull--;
+        push(&c->empty, m);
+        *got = usm_load_relaxed(&full->count);
+        tally(&c->depot_hits, 1);
+        usm_sub_relaxed(&c->depot_blocks, (uint64_t)*got);
+    } else {
+        *got = is_slab ? take_blocks(c, usm_magazine_slots(m), m->capacity) : 0;
+        tally(&c->depot_misses, *got > 0);
+    }
+    pthread_mutex_unlock(&c->lock);
+    return full;
+}
+
+usm_status slab_fill_magazine(slab_pool *p, unsigned k, usm_magazine **magazine)
+{
+    slab_class   *c   = &p->classes[k];
+    usm_magazine *m   = *magazine;
+    uint32_t      got = 0;
+    usm_status    st  = USM_OK;
+
+    for (;;) {
+        usm_magazine *full = exchange(c, m, k < SLAB_CLASSES, &got);
+
+        if (full)
+            m = full;
+        if (got > 0)
+            break;
+        if (k >= SLAB_CLASSES) {
+            st  = take_run(p, k, usm_magazine_slots(m));
+            got = st == USM_OK;
+            usm_add_relaxed(&c->depot_misses, (uint64_t)got);
+            break;
+        }
+        st = add_slab(p, k);
+        if (st != USM_OK)
+            break;
+    }
+    usm_store_relaxed(&m->count, got);
+    *magazine = m;
+    if (got > 0)
+        slab_count(p, k, got);
+    return st;
+}
+
+/* The blocks of a magazine into their slabs or the heap. */
+static void scatter(slab_pool *p, unsigned k, usm_magazine *m)
+{
+    slab_class *c    = &p->classes[k];
+    uint32_t    n    = usm_load_relaxed(&m->count);
+    slab       *list = NULL;
+
+    if (k >= SLAB_CLASSES) {
+        for (uint32_t i = 0; i < n; i++)
+            give_run(p, usm_magazine_slots(m)[i].p);
+    } else {
+        pthread_mutex_lock(&c->lock);
+        for (uint32_t i = 0; i < n; i++)
+            put_block(c, slab_of(p, usm_magazine_slots(m)[i].p), usm_magazine_slots(m)[i].p, &list);
+        pthread_mutex_unlock(&c->lock);
+        release_slabs(p, k, list);
+    }
+    slab_put_magazine(p, k, m);
+}
+
+void slab_drain_magazine(slab_pool *p, unsigned k, usm_magazine *m)
+{
+    slab_class *c    = &p->classes[k];
+    uint32_t    n    = usm_load_relaxed(&m->count);
+    bool        kept = false;
+
+    if (n > 0)
+        slab_count(p, k, -(int64_t)n);
+    pthread_mutex_lock(&c->lock);
+    if (n > 0 && c->nfull < c->depot_max) {
+        push(&c->full, m);
+        c->nfull++;
+        usm_add_relaxed(&c->depot_blocks, (uint64_t)n);
+        kept = true;
+    }
+    pthread_mutex_unlock(&c->lock);
+    if (!kept)
+        scatter(p, k, m);
+}
+
+void slab_give_block(slab_pool *p, unsigned k, void *block)
+{
+    slab_class *c    = &p->classes[k];
+    slab       *list = NULL;
+
+    slab_count(p, k, -1);
+    if (k >= SLAB_CLASSES) {
+        give_run(p, block);
+        return;
+    }
+    pthread_mutex_lock(&c->lock);
+    put_block(c, slab_of(p, block), block, &list);
+    pthread_mutex_unlock(&c->lock);
+    release_slabs(p, k, list);
+}
+
+void slab_class_trim(slab_pool *p, unsigned k)
+{
+    slab_class   *c = &p->classes[k];
+    usm_magazine *m;
+    slab         *list = NULL;
+
+    for (;;) {
+        pthread_mutex_lock(&c->lock);
+        m = pop(&c->full);
+        if (m) {
+            c->nfull--;
+            usm_sub_relaxed(&c->depot_blocks, (uint64_t)usm_load_relaxed(&m->count));
+        }
+        pthread_mutex_unlock(&c->lock);
+        if (!m)
+            break;
+        scatter(p, k, m);
+    }
+    pthread_mutex_lock(&c->lock);
+    while (!usm_list_is_empty(&c->empties))
+        detach(c, usm_container_of(c->empties.next, slab, empty_link), &list);
+    pthread_mutex_unlock(&c->lock);
+    release_slabs(p, k, list);
+}
+
+/* ---- geometry
+ * ------------------------------------------------------------------------------------ */
+
+/* Slots of a magazine: what four of fit into a quarter of a thread's share, at most 64. */
+static uint32_t capacity_for(size_t size, size_t cache_bytes)
+{
+    size_t n = usm_min_size(usm_max_size(MAGAZINE_BYTES / size, 1), MAGAZINE_SLOTS);
+
+    while (n > 1 && n * size > cache_bytes / 4)
+        n /= 2;
+    return n * size <= cache_bytes / 2 ? (uint32_t)n : 0;
+}
+
+static uint32_t depot_for(size_t magazine, size_t maximum_size)
+{
+    size_t bytes = usm_max_size(DEPOT_BYTES, 2 * magazine);
+
+    if (maximum_size)
+        bytes = usm_min_size(bytes, maximum_size / 64);
+    return magazine ? (uint32_t)(bytes / magazine) : 0;
+}
+
+void slab_class_init(slab_pool *p, unsigned k, size_t maximum_size)
+{
+    slab_class *c = &p->classes[k];
+
+    pthread_mutex_init(&c->lock, NULL);
+    usm_list_init(&c->empties);
+    usm_list_init(&c->slabs);
+    c->size = usm_class_size(k);
+    if (p->slot)
+        c->capacity = capacity_for(c->size, p->cache_bytes);
+    c->depot_max = depot_for(c->capacity * c->size, maximum_size);
+    if (k >= SLAB_CLASSES)
+        return;
+    c->bytes  = usm_align_up_ptr(usm_max_size(SLAB_LEAST_SIZE, SLAB_LEAST * c->size), SLAB_PAGE);
+    c->blocks = (uint32_t)(c->bytes / c->size);
+    c->words  = (c->blocks + 63) / 64;
+    c->states = (uint32_t)((c->bytes + c->size - 1) / c->size);
+    /* Rounded up: exact for every offset in a slab, as offset * size < 2^40 (Granlund, Montgomery:
+     * Division by invariant integers using multiplication, 1994). */
+    c->reciprocal = ((1ull << USM_SPAN_SHIFT) + c->size - 1) / c->size;
+}
+
+/* pre: no page leads anywhere useful any more: the pool ends. */
+static void forget_slabs(slab_pool *p, unsigned k)
+{
+    slab_class *c = &p->classes[k];
+    usm_list   *it;
+
+    while ((it = usm_list_pop(&c->slabs))) {
+        slab *s = usm_container_of(it, slab, link);
+
+        (void)p->areas.pages_set(p->areas.source, s->span.base, c->bytes >> SLAB_PAGE_SHIFT, NULL);
+        put_descriptor(k, s);
+    }
+}
+
+void slab_class_fini(slab_pool *p, unsigned k)
+{
+    slab_class *c = &p->classes[k];
+
+    if (k < SLAB_CLASSES)
+        forget_slabs(p, k);
+    while (c->made) {
+        void *next = *(void **)c->made;
+
+        p->api->heap_free(c->made);
+        c->made = next;
+    }
+    pthread_mutex_destroy(&c->lock);
+}
+
+void slab_class_fork(slab_class *c, usm_fork_phase phase)
+{
+    if (phase == USM_FORK_PREPARE)
+        pthread_mutex_lock(&c->lock);
+    else if (phase == USM_FORK_PARENT)
+        pthread_mutex_unlock(&c->lock);
+    else
+        pthread_mutex_init(&c->lock, NULL);
+}

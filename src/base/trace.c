@@ -1,0 +1,409 @@
+/* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
+/* The event rings' producers: one ring a thread, filled without a lock.
+ *
+ * An event is 32 bytes and a time stamp; the writer thread turns ticks into nanoseconds.  The
+ * producer compares one number, `limit`: the head at which it must look at the consumer again, to
+ * wake it (the ring is half full) or to count an event as lost (it is full).  The ring is made at a
+ * thread's first event, drained to its end after the thread's, and then another thread's.
+ *
+ * Not here: the file (trace_writer.c), stacks (trace_stack.c). */
+#include "base/trace.h"
+
+#include "base/fork.h"
+#include "base/inline/atomic.h"
+#include "base/mutex.h"
+#include "base/os.h"
+#include "base/settings.h"
+#include "base/text.h"
+#include "base/thread.h"
+#include "base/trace_ring.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#if defined(__x86_64__)
+#include <cpuid.h>
+#include <x86intrin.h>
+#endif
+
+#define RINGS_BYTES_MAX   ((uint64_t)256 << 20) /* of all rings; threads beyond lose events */
+#define CAPACITY_MIN      64
+#define STACK_BYTES_USUAL ((uint64_t)512 << 10)
+
+atomic_int                usm__trace_on;
+usm__trace_config         usm__trace_config_now;
+struct usm__ring *_Atomic usm__rings;
+_Atomic(uint64_t)         usm__trace_ringless;
+
+static usm__mutex  lock = USM__MUTEX_INIT(USM__RANK_TRACE, "trace rings"); /* a leaf */
+static usm__ring  *idle;  /* guarded by lock, as the next */
+static uint64_t    bytes; /* of all rings                 */
+static uint32_t    last_thread;
+static atomic_uint last_pool, last_tag;
+
+/* --- time ------------------------------------------------------------------ */
+
+/* The counter ticks evenly on all processors: the processor says so, and the kernel trusts it. */
+static bool tsc_is_good(void)
+{
+#if defined(__x86_64__)
+    unsigned a = 0, b = 0, c = 0, d = 0;
+    size_t   size = 0;
+    bool     good = __get_cpuid(0x80000007u, &a, &b, &c, &d) != 0 && (d & (1u << 8)) != 0;
+    char    *source;
+
+    if (!good)
+        return false;
+    source = usm__os_read_file("/sys/devices/system/clocksource/clocksource0/current_clocksource",
+                               &size);
+    good   = source != NULL && strncmp(source, "tsc", 3) == 0;
+    usm__heap_free(source);
+    return good;
+#else
+    return false;
+#endif
+}
+
+static inline uint64_t ticks(void)
+{
+#if defined(__x86_64__)
+    if (usm__trace_config_now.use_tsc)
+        return __rdtsc();
+#endif
+    return usm__os_now_ns();
+}
+
+uint64_t usm__trace_ticks(void)
+{
+    return ticks();
+}
+
+/* --- rings ----------------------------------------------------------------- */
+
+/* pre: lock is held. */
+static usm__ring *new_ring(void)
+{
+    uint64_t size = sizeof(usm__ring) + usm__trace_config_now.capacity * sizeof(usm__trace_packed);
+    usm__ring *ring;
+
+    if (bytes + size > RINGS_BYTES_MAX && bytes > 0)
+        return NULL;
+    ring = usm__os_map_noreserve(size); /* zeroed */
+    if (ring == NULL)
+        return NULL;
+    bytes += size;
+    ring->next = usm_load_relaxed(&usm__rings);
+    usm_store_release(&usm__rings, ring);
+    return ring;
+}
+
+/* The calling thread's first event: NULL when there is no room for a ring. */
+static __attribute__((noinline)) usm__ring *take_ring(void)
+{
+    usm__thread *self = usm__thread_self();
+    usm__ring   *ring;
+
+    if (self == NULL)
+        return NULL;
+    usm__mutex_lock(&lock);
+    ring = idle;
+    if (ring != NULL)
+        idle = ring->next_idle;
+    else
+        ring = new_ring();
+    if (ring != NULL) {
+        ring->thread       = ++last_thread;
+        ring->limit        = usm_load_relaxed(&ring->head); /* look at the writer at once */
+        ring->until_sample = 0;
+        ring->random       = ticks() ^ (uint64_t)(uintptr_t)ring;
+        usm_store_release(&ring->ended, false);
+    }
+    usm__mutex_unlock(&lock);
+    self->trace = ring;
+    return ring;
+}
+
+void usm__ring_retire(usm__ring *ring)
+{
+    usm__mutex_lock(&lock);
+    ring->next_idle = idle;
+    idle            = ring;
+    usm__mutex_unlock(&lock);
+}
+
+void usm__trace_thread_end(void *ring)
+{
+    usm_store_release(&((usm__ring *)ring)->ended, true);
+}
+
+static inline usm__ring *my_ring(void)
+{
+    usm__ring *ring = usm__self.block != NULL ? usm__self.block->trace : NULL;
+
+    return __builtin_expect(ring != NULL, 1) ? ring : take_ring();
+}
+
+/* The head is at the limit.  false: there is no room. */
+static __attribute__((noinline)) bool look(usm__ring *ring, uint64_t head)
+{
+    uint64_t capacity = usm__trace_config_now.capacity;
+    uint64_t tail     = usm_load_acquire(&ring->tail); /* pairs with the consumer's release */
+
+    if (head - tail >= capacity) {
+        usm_store_release(&ring->lost, usm_load_relaxed(&ring->lost) + 1);
+        return false;
+    }
+    if (head - tail >= capacity / 2 || !usm_load_relaxed(&usm__trace_writing))
+        usm__trace_ring_bell();
+    ring->limit = head - tail >= capacity / 2 ? tail + capacity : tail + capacity / 2;
+    return true;
+}
+
+/* Room for the next event, which put() publishes; NULL: it is lost. */
+static inline usm__trace_packed *room(usm__ring **out)
+{
+    usm__ring *ring = my_ring();
+    uint64_t   head;
+
+    if (ring == NULL) {
+        usm_add_relaxed(&usm__trace_ringless, 1);
+        return NULL;
+    }
+    head = usm_load_relaxed(&ring->head);
+    if (__builtin_expect(head >= ring->limit, 0) && !look(ring, head))
+        return NULL;
+    *out = ring;
+    return &ring->events[head & (usm__trace_config_now.capacity - 1)];
+}
+
+static inline void put(usm__ring *ring)
+{
+    usm_store_release(&ring->head, usm_load_relaxed(&ring->head) + 1);
+}
+
+/* --- events ---------------------------------------------------------------- */
+
+static inline uint8_t pool_byte(uint32_t pool)
+{
+    return (uint8_t)(pool < USM__TRACE_POOLS_MAX ? pool : USM__TRACE_POOLS_MAX);
+}
+
+static inline uint16_t tag_word(uint32_t tag)
+{
+    return (uint16_t)(tag <= USM__TRACE_TAGS_MAX ? tag : 0);
+}
+
+static inline bool on(void)
+{
+    return usm_load_relaxed(&usm__trace_on) != 0;
+}
+
+void usm__trace_alloc(uint32_t pool, uint32_t tag, const void *p, size_t size, size_t usable)
+{
+    usm__ring         *ring;
+    usm__trace_packed *e = on() ? room(&ring) : NULL;
+
+    if (e == NULL)
+        return;
+    e->time    = ticks();
+    e->address = (uint64_t)(uintptr_t)p;
+    e->size    = size;
+    e->extra   = usm__slack_pack(usable > size ? usable - size : 0) << 16;
+    e->tag     = tag_word(tag);
+    e->pool    = pool_byte(pool);
+    e->type    = USM__EVENT_ALLOC;
+    if (usm__trace_config_now.stack_bytes != 0)
+        e->extra |= usm__stack_sample(ring, size);
+    put(ring);
+}
+
+void usm__trace_free(uint32_t pool, const void *p)
+{
+    usm__ring         *ring;
+    usm__trace_packed *e = on() ? room(&ring) : NULL;
+
+    if (e == NULL)
+        return;
+    *e = (usm__trace_packed){ticks(),         (uint64_t)(uintptr_t)p, 0, 0, 0,
+                             pool_byte(pool), USM__EVENT_FREE};
+    put(ring);
+}
+
+void usm__trace_failed(uint32_t pool, uint32_t tag, size_t size)
+{
+    usm__ring         *ring;
+    usm__trace_packed *e = on() ? room(&ring) : NULL;
+
+    if (e == NULL)
+        return;
+    *e =
+        (usm__trace_packed){ticks(), 0, size, 0, tag_word(tag), pool_byte(pool), USM__EVENT_FAILED};
+    put(ring);
+}
+
+void usm__trace_driver(usm__trace_call call, uint32_t pool, const void *p, size_t size,
+                       uint64_t start_ns, usm_status status)
+{
+    static const uint8_t types[] = {[USM__TRACE_TAKE]  = USM__EVENT_TAKE,
+                                    [USM__TRACE_GIVE]  = USM__EVENT_GIVE,
+                                    [USM__TRACE_MAP]   = USM__EVENT_MAP,
+                                    [USM__TRACE_UNMAP] = USM__EVENT_UNMAP};
+    usm__ring           *ring;
+    usm__trace_packed   *e  = on() ? room(&ring) : NULL;
+    uint64_t             ns = e != NULL ? usm__os_now_ns() - start_ns : 0;
+
+    if (e == NULL)
+        return;
+    *e = (usm__trace_packed){.time    = ticks(),
+                             .address = status == USM_OK ? (uint64_t)(uintptr_t)p : 0,
+                             .size    = size,
+                             .extra   = ns < UINT32_MAX ? (uint32_t)ns : UINT32_MAX,
+                             .pool    = pool_byte(pool),
+                             .type    = types[call]};
+    put(ring);
+}
+
+/* --- definitions ----------------------------------------------------------- */
+
+/* A number below max + 1 that was not given before; 0 when there is none left. */
+static uint32_t next_id(atomic_uint *last, uint32_t max)
+{
+    uint32_t id = usm_load_relaxed(last);
+
+    do
+        if (id == max)
+            return 0;
+    while (!usm_cas_acq_rel(last, &id, id + 1));
+    return id + 1;
+}
+
+uint32_t usm__trace_pool(const char *name, usm_kind kind, const char *device)
+{
+    struct {
+        uint32_t id, kind;
+        char     name[32], device[64];
+    } pool;
+
+    if (!on())
+        return 0;
+    memset(&pool, 0, sizeof(pool));
+    pool.id = next_id(&last_pool, USM__TRACE_POOLS_MAX);
+    if (pool.id == 0)
+        return USM__TRACE_POOLS_MAX;
+    pool.kind = (uint32_t)kind;
+    if (pool.id == USM__TRACE_POOLS_MAX) {
+        name      = "(all later pools)";
+        pool.kind = USM_UNKNOWN;
+    }
+    (void)snprintf(pool.name, sizeof(pool.name), "%s", name);
+    (void)snprintf(pool.device, sizeof(pool.device), "%s", device);
+    (void)usm__trace_define(USM__CHUNK_POOL, &pool, sizeof(pool));
+    return pool.id;
+}
+
+uint32_t usm__trace_tag(const char *name)
+{
+    struct {
+        uint32_t id;
+        char     name[64];
+    } tag;
+
+    if (!on())
+        return 0;
+    memset(&tag, 0, sizeof(tag));
+    tag.id = next_id(&last_tag, USM__TRACE_TAGS_MAX);
+    (void)snprintf(tag.name, sizeof(tag.name), "%s", name);
+    return tag.id != 0 && usm__trace_define(USM__CHUNK_TAG, &tag, sizeof(tag)) ? tag.id : 0;
+}
+
+/* --- start and fork -------------------------------------------------------- */
+
+static bool parse_stacks(const char *text, uint64_t *mean)
+{
+    usm__span s  = usm__span_of(text);
+    bool      is = false;
+
+    *mean = 0;
+    if (usm__span_is(s, "all"))
+        *mean = 1;
+    else if (usm__span_bool(s, &is)) /* 0 and 1 among them */
+        *mean = is ? STACK_BYTES_USUAL : 0;
+    else
+        return usm__span_size(s, mean);
+    return true;
+}
+
+bool usm__trace_check_stacks(const char *value, char *why, size_t why_size)
+{
+    uint64_t mean;
+
+    (void)snprintf(why, why_size,
+                   "off, on (a stack each 512 KiB on average), all, or the bytes between two "
+                   "stacks, such as 64K");
+    return parse_stacks(value, &mean);
+}
+
+/* A power of two that fits `size` bytes. */
+static uint64_t capacity_of(uint64_t size)
+{
+    uint64_t n = CAPACITY_MIN;
+
+    while (n * 2 * sizeof(usm__trace_packed) <= size && n < (uint64_t)1 << 24)
+        n *= 2;
+    return n;
+}
+
+static void start(void)
+{
+    usm__trace_config *c    = &usm__trace_config_now;
+    const char        *name = usm__setting_text("trace");
+
+    if (*name == '\0')
+        return;
+    (void)snprintf(c->name, sizeof(c->name), "%s", name);
+    for (const char *at = strchr(name, '%'); at != NULL; at = strchr(at + 2, '%'))
+        c->own_file |= at[1] == 'p'; /* the setting's check has seen that one follows */
+    c->capacity = capacity_of(usm__setting_size("trace_ring"));
+    c->use_tsc  = tsc_is_good();
+    (void)parse_stacks(usm__setting_text("trace_stacks"), &c->stack_bytes);
+    if (c->stack_bytes != 0)
+        usm__stack_start();
+    if (usm__trace_open_file())
+        usm_store_release(&usm__trace_on, 1);
+}
+
+void usm__trace_start(void)
+{
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+
+    (void)pthread_once(&once, start);
+}
+
+/* In the child nobody else runs: what was not written is the parent's to write, rings of threads
+ * that are not here are free, and the own thread's next event looks for a writer. */
+static void empty_rings(void)
+{
+    usm__ring *mine = usm__self.block != NULL ? usm__self.block->trace : NULL;
+
+    idle = NULL;
+    for (usm__ring *ring = usm_load_relaxed(&usm__rings); ring != NULL;
+         ring            = usm_load_relaxed(&ring->next)) {
+        usm_store_relaxed(&ring->tail, usm_load_relaxed(&ring->head));
+        ring->lost_written = usm_load_relaxed(&ring->lost);
+        ring->limit        = usm_load_relaxed(&ring->head);
+        usm_store_relaxed(&ring->ended, false);
+        if (ring == mine)
+            continue;
+        ring->next_idle = idle;
+        idle            = ring;
+    }
+    usm_store_relaxed(&usm__trace_ringless, 0);
+}
+
+void usm__rings_fork(int phase)
+{
+    usm__mutex_fork(&lock, phase);
+    if (phase == USM__FORK_CHILD)
+        empty_rings();
+}

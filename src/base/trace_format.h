@@ -1,0 +1,132 @@
+/* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
+/* The format of trace files.  base/trace_writer.c writes them, profile/trace.c reads them; nobody
+ * else looks at this.  Words are in the writer's byte order, which the header says.
+ *
+ *     file   = header, chunk*                      at any time complete up to its last chunk
+ *     chunk  = chunk header, payload
+ *     payload= events of one thread in the order of their times, or one definition
+ *
+ * What an event refers to by number (pool, tag, stack) is defined by a chunk that comes before the
+ * event's.  A merged file holds several traces one after the other: each begins with a chunk
+ * SOURCE, whose payload is that trace's own header, and its numbers and times are its own.
+ *
+ * A reader that meets a damaged or cut chunk stops there and says so: what came before is good.
+ * Chunks of kinds it does not know are passed over. */
+#ifndef USM_BASE_TRACE_FORMAT_H
+#define USM_BASE_TRACE_FORMAT_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#define USM__TRACE_MAGIC      "USMTRACE"
+#define USM__TRACE_VERSION    1u
+#define USM__TRACE_BYTE_ORDER 0x01020304u
+
+typedef struct usm__trace_header {
+    char     magic[8];
+    uint32_t version;
+    uint32_t header_size;
+    uint32_t byte_order;
+    uint32_t pid;
+    int32_t  rank; /* of an MPI job, else -1                                                  */
+    uint32_t flags;
+    uint64_t start_ns;      /* CLOCK_MONOTONIC: events count from here                        */
+    uint64_t start_real_ns; /* CLOCK_REALTIME at the same moment                              */
+    uint64_t stack_bytes;   /* mean of bytes between two sampled stacks; 1: every one, 0: none */
+    char     host[64];
+    char     command[256]; /* arguments separated by blanks, cut                              */
+} usm__trace_header;
+
+typedef enum usm__trace_flag {
+    USM__TRACE_MERGED = 1u << 0 /* chunks SOURCE begin the parts */
+} usm__trace_flag;
+
+/* Payload kinds. */
+typedef enum usm__trace_kind {
+    USM__CHUNK_EVENTS = 1, /* usm__trace_packed[]                                           */
+    USM__CHUNK_POOL   = 2, /* u32 id, u32 kind, char name[32], char device[64]              */
+    USM__CHUNK_TAG    = 3, /* u32 id, char name[64]                                         */
+    USM__CHUNK_STACK  = 4, /* u32 id, u32 n, n * u64 addresses, innermost first             */
+    USM__CHUNK_MAP    = 5, /* the lines of /proc/self/maps that are code, for symbols       */
+    USM__CHUNK_LOST   = 6, /* u64: events a thread had to drop since its last chunk         */
+    USM__CHUNK_END    = 7, /* the process ended in order; nothing follows but a SOURCE      */
+    USM__CHUNK_SOURCE = 8  /* usm__trace_header                                             */
+} usm__trace_kind;
+
+typedef struct usm__trace_chunk {
+    uint32_t kind;
+    uint32_t thread; /* number of the thread, from 1; 0: none's */
+    uint32_t size;   /* bytes of payload                        */
+    uint32_t check;  /* usm__trace_check() of the payload       */
+} usm__trace_chunk;
+
+#define USM__TRACE_CHUNK_MAX ((uint32_t)1 << 24) /* bytes of payload; longer ones are damage */
+
+typedef enum usm__trace_type {
+    USM__EVENT_ALLOC  = 1,
+    USM__EVENT_FREE   = 2,
+    USM__EVENT_FAILED = 3, /* an allocation: size, no address                               */
+    USM__EVENT_TAKE   = 4, /* driver calls; extra: duration in ns, at most 2^32-1           */
+    USM__EVENT_GIVE   = 5, /* their time is that of their end; address 0: the driver refused */
+    USM__EVENT_MAP    = 6,
+    USM__EVENT_UNMAP  = 7
+} usm__trace_type;
+
+/* An event as it lies in the file and in the rings. */
+typedef struct usm__trace_packed {
+    uint64_t time; /* ns since start_ns; in a ring: ticks                                      */
+    uint64_t address;
+    uint64_t size;  /* asked for; of a free: 0                                                 */
+    uint32_t extra; /* alloc: id of its stack (0 = none) + slack << 16                         */
+    uint16_t tag;   /* 0 = none                                                                */
+    uint8_t  pool;  /* its id; all from USM__TRACE_POOLS_MAX on share that one; 0 = none       */
+    uint8_t  type;
+} usm__trace_packed;
+
+_Static_assert(sizeof(usm__trace_packed) == 32, "32 bytes an event");
+
+#define USM__TRACE_POOLS_MAX  255
+#define USM__TRACE_TAGS_MAX   65535
+#define USM__TRACE_STACKS_MAX 65535
+#define USM__TRACE_DEPTH_MAX  32
+
+/* Slack, usable size - size, in 16 bits: eleven of mantissa, five of exponent.  Exact below 2 KiB,
+ * else rounded up by less than 1/512. */
+static inline uint32_t usm__slack_pack(uint64_t slack)
+{
+    unsigned e = 0;
+
+    if (slack >= (uint64_t)1 << 41)
+        return 0xffff;
+    if (slack > 2047)
+        e = 54 - (unsigned)__builtin_clzll(slack); /* ten bits: one is spare for rounding up */
+    return (e << 11) | (uint32_t)((slack + ((uint64_t)1 << e) - 1) >> e);
+}
+
+static inline uint64_t usm__slack_unpack(uint32_t code)
+{
+    return (uint64_t)(code & 2047) << ((code >> 11) & 31);
+}
+
+/* Adler-32 (RFC 1950). */
+static inline uint32_t usm__trace_check(const void *data, size_t size)
+{
+    const unsigned char *p = (const unsigned char *)data;
+    uint32_t             a = 1, b = 0;
+
+    while (size > 0) {
+        size_t n = size < 5552 ? size : 5552; /* as many as fit before b overflows */
+
+        for (size_t i = 0; i < n; i++) {
+            a += p[i];
+            b += a;
+        }
+        a %= 65521;
+        b %= 65521;
+        p += n;
+        size -= n;
+    }
+    return b << 16 | a;
+}
+
+#endif

@@ -1,0 +1,368 @@
+/* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
+/* The slow half of thread caches: see magazine.h for the picture.
+ *
+ * A cache is in two lists, its pool's and its thread's, and in one entry of its thread's table; all
+ * three change under `lock`.  Who has taken a cache out of all three owns it and may empty it
+ * without the lock; `flushing` of its pool is counted meanwhile, so that the pool waits for him.
+ *
+ * In a forked child the other threads' caches have no owner: they stay in their pool's list,
+ * without a thread, until somebody reclaims them.  One may have been in the middle of an operation:
+ * at worst one block is in a magazine and was served too, to a thread that is no more. */
+#include "core/magazine.h"
+
+#include "base/fork.h"
+#include "base/inline/list.h"
+#include "base/meta.h"
+#include "base/os.h"
+#include "core/observe.h"
+
+#include <string.h>
+
+#define SPINS 2000 /* a hit takes a few nanoseconds: so long an owner may be inside it */
+
+typedef struct node {
+    usm_cache          cache; /* first: the table leads to its bins */
+    usm_pool          *pool;
+    usm__thread       *thread; /* NULL: its thread went with a fork */
+    _Atomic(uint16_t) *busy;   /* the thread's                      */
+    usm_list           of_pool, of_thread;
+} node;
+
+static usm__meta_type node_type = USM__META_TYPE(node, 0, "thread caches");
+
+static struct {
+    usm__mutex     lock;
+    pthread_cond_t flushed;
+    usm_pool      *pools[USM__SLOTS]; /* guarded by lock */
+    bool           can_take;          /* membarrier works: fixed by start */
+} mag = {.lock    = USM__MUTEX_INIT(USM__RANK_MAGAZINE, "thread caches"),
+         .flushed = PTHREAD_COND_INITIALIZER};
+
+static node *node_of(usm_bin *bins)
+{
+    return (node *)(void *)bins;
+}
+
+/* ---- slots --------------------------------------------------------------------- */
+
+uint8_t usm__magazine_slot(usm_pool *pool)
+{
+    uint8_t slot = 0;
+
+    usm__mutex_lock(&mag.lock);
+    for (unsigned i = 1; i < USM__SLOTS && !slot; i++)
+        if (!mag.pools[i]) {
+            mag.pools[i] = pool;
+            slot         = (uint8_t)i;
+        }
+    usm__mutex_unlock(&mag.lock);
+    return slot;
+}
+
+void usm__magazine_slot_give(usm_pool *pool)
+{
+    usm__mutex_lock(&mag.lock);
+    if (pool->slot &&
+        usm_list_is_empty(&pool->caches)) /* else somebody is in one: it stays taken */
+        mag.pools[pool->slot] = NULL;
+    usm__mutex_unlock(&mag.lock);
+}
+
+/* ---- taking caches away ----------------------------------------------------------- */
+
+static void close_slot(const node *n)
+{
+    if (n->thread)
+        usm_store_relaxed(&n->thread->caches[n->pool->slot], usm__closed_bins);
+}
+
+static void open_slot(node *n)
+{
+    if (n->thread)
+        usm_store_relaxed(&n->thread->caches[n->pool->slot], n->cache.bins);
+}
+
+/* The slot is closed and that was made seen: has the owner left it?  What it did before it left is
+ * visible then (acquire, pairs with usm__magazine_idle). */
+static bool is_outside(const node *n)
+{
+    if (!n->thread || n->thread == usm__self.block)
+        return true;
+    for (int i = 0; i < SPINS; i++) {
+        if (usm_load_acquire(n->busy) != n->pool->slot)
+            return true;
+        usm_cpu_relax();
+    }
+    return false;
+}
+
+/* pre: lock is held, the slot is closed. */
+static void unlist(node *n, usm_list *to)
+{
+    usm_list_remove(&n->of_pool);
+    usm_list_remove(&n->of_thread);
+    usm_list_append(to, &n->of_pool);
+}
+
+/* Moves the caches of a pool whose owners are outside to `to`.  pre: lock is held. */
+static void take_away(usm_pool *pool, usm_list *to)
+{
+    USM_LIST_FOREACH (it, &pool->caches)
+        close_slot(usm_container_of(it, node, of_pool));
+    if (mag.can_take)
+        usm__os_membarrier();
+    USM_LIST_FOREACH_SAFE (it, next, &pool->caches) {
+        node *n = usm_container_of(it, node, of_pool);
+
+        if (is_outside(n))
+            unlist(n, to);
+        else
+            open_slot(n);
+    }
+}
+
+/* Empties caches that nobody else can reach.  No lock is held. */
+static void flush_all(usm_list *list)
+{
+    usm_list *it;
+
+    while ((it = usm_list_pop(list))) {
+        node *n = usm_container_of(it, node, of_pool);
+
+        n->pool->ops->cache_flush(n->pool->impl, &n->cache);
+        usm__mutex_lock(&mag.lock);
+        if (--n->pool->flushing == 0)
+            pthread_cond_broadcast(&mag.flushed);
+        usm__mutex_unlock(&mag.lock);
+        usm__meta_free(&node_type, n);
+    }
+}
+
+/* pre: lock is held. */
+static void count_flushing(const usm_list *list)
+{
+    USM_LIST_FOREACH (it, list)
+        usm_container_of(it, node, of_pool)->pool->flushing++;
+}
+
+bool usm__magazine_reclaim(usm_pool *pool)
+{
+    usm_list list;
+    bool     any;
+
+    if (!pool->slot)
+        return false;
+    usm_list_init(&list);
+    usm__mutex_lock(&mag.lock);
+    if (mag.can_take)
+        take_away(pool, &list);
+    count_flushing(&list);
+    usm__mutex_unlock(&mag.lock);
+    any = !usm_list_is_empty(&list);
+    flush_all(&list);
+    return any;
+}
+
+void usm__magazine_retire(usm_pool *pool)
+{
+    usm_list  list;
+    usm_list *it;
+
+    if (!pool->slot)
+        return;
+    usm_list_init(&list);
+    usm__mutex_lock(&mag.lock);
+    usm_store_relaxed(&pool->alloc_slot, (uint8_t)0);
+    pool->is_retired = true;
+    take_away(pool, &list);
+    /* Who is inside still is using a pool that ends, against the rules; he keeps his cache. */
+    while (pool->flushing > 0)
+        pthread_cond_wait(&mag.flushed, &mag.lock.native);
+    usm__mutex_unlock(&mag.lock);
+    while ((it = usm_list_pop(&list)))
+        usm__meta_free(&node_type, usm_container_of(it, node, of_pool));
+}
+
+/* ---- a thread's side ---------------------------------------------------------------- */
+
+/* Its table: made at the first cache, kept with the block. */
+static bool make_table(usm__thread *t)
+{
+    if (t->caches)
+        return true;
+    t->caches = usm__os_map_for_life(sizeof *t->caches * USM__SLOTS);
+    if (!t->caches)
+        return false;
+    for (unsigned i = 0; i < USM__SLOTS; i++)
+        usm_store_relaxed(&t->caches[i], usm__closed_bins);
+    usm_list_init(&t->cache_list);
+    return true;
+}
+
+static node *attach(usm_pool *pool, usm__thread *t)
+{
+    node *n = NULL;
+
+    usm__mutex_lock(&mag.lock);
+    if (usm_load_relaxed(&t->caches[pool->slot]) != usm__closed_bins) /* taken, and given back */
+        n = node_of(usm_load_relaxed(&t->caches[pool->slot]));
+    else if (!pool->is_retired)
+        n = usm__meta_alloc(&node_type);
+    if (n && !n->pool) {
+        n->pool   = pool;
+        n->thread = t;
+        n->busy   = &usm__self.busy;
+        usm_list_append(&pool->caches, &n->of_pool);
+        usm_list_append(&t->cache_list, &n->of_thread);
+        open_slot(n);
+    }
+    usm__mutex_unlock(&mag.lock);
+    return n;
+}
+
+usm_cache *usm__magazine_enter(usm_pool *pool)
+{
+    usm__thread *t = pool->slot ? usm__thread_self() : NULL;
+    usm_bin     *bins;
+    node        *n;
+
+    if (!t || !make_table(t))
+        return NULL;
+    if (usm__self.caches != t->caches && !usm__observed())
+        usm__self.caches = t->caches;
+    usm__magazine_busy(pool->slot);
+    bins = usm_load_relaxed(&t->caches[pool->slot]);
+    n    = bins != usm__closed_bins ? node_of(bins) : attach(pool, t);
+    if (!n)
+        usm__magazine_idle();
+    return n ? &n->cache : NULL;
+}
+
+void usm__magazine_close_self(void)
+{
+    usm__self.caches = usm__closed_caches;
+}
+
+void usm__magazine_open_self(void)
+{
+    usm__thread *t = usm__self.block;
+
+    if (t && t->caches && !usm__observed())
+        usm__self.caches = t->caches;
+}
+
+/* The thread ends; its block and table will be another's. */
+static void on_thread_end(usm__thread *t)
+{
+    usm_list list;
+
+    usm__self.caches = usm__closed_caches;
+    if (!t->caches)
+        return;
+    usm_list_init(&list);
+    usm__mutex_lock(&mag.lock);
+    while (!usm_list_is_empty(&t->cache_list)) {
+        node *n = usm_container_of(t->cache_list.next, node, of_thread);
+
+        close_slot(n);
+        unlist(n, &list);
+    }
+    count_flushing(&list);
+    usm__mutex_unlock(&mag.lock);
+    flush_all(&list);
+}
+
+/* ---- figures -------------------------------------------------------------------------- */
+
+static uint64_t blocks_in(const usm_bin *bin)
+{
+    const usm_slot     *top    = usm_load_relaxed(&bin->top);
+    const usm_slot     *bottom = usm_load_relaxed(&bin->bottom);
+    const usm_magazine *spare  = usm_load_relaxed(&bin->spare);
+    uint64_t            n      = spare ? usm_load_relaxed(&spare->count) : 0;
+
+    /* While it is being swapped the two may belong to different magazines. */
+    if (top > bottom && (size_t)(top - bottom) <= 64)
+        n += (uint64_t)(top - bottom);
+    return n;
+}
+
+static void count_cache(const usm_cache *c, uint64_t blocks[USM_BINS])
+{
+    for (unsigned w = 0; w < 2; w++)
+        for (uint64_t bits = usm_load_relaxed(&c->active[w]); bits; bits &= bits - 1) {
+            unsigned k = w * 64 + (unsigned)__builtin_ctzll(bits);
+
+            blocks[k] += blocks_in(&c->bins[k]);
+        }
+}
+
+static uint64_t count_caches(usm_pool *pool, uint64_t blocks[USM_BINS])
+{
+    uint64_t threads = 0;
+
+    usm__mutex_lock(&mag.lock);
+    USM_LIST_FOREACH (it, &pool->caches) {
+        count_cache(&usm_container_of(it, node, of_pool)->cache, blocks);
+        threads++;
+    }
+    usm__mutex_unlock(&mag.lock);
+    return threads;
+}
+
+void usm__magazine_count(usm_pool *pool, uint64_t blocks[USM_BINS])
+{
+    (void)count_caches(pool, blocks);
+}
+
+void usm__magazine_sum_up(usm_pool *pool, usm__magazine_sum *sum)
+{
+    uint64_t blocks[USM_BINS] = {0};
+
+    *sum = (usm__magazine_sum){0, 0, 0};
+    if (!pool->slot)
+        return;
+    sum->threads = count_caches(pool, blocks);
+    for (unsigned k = 0; k < USM_BINS; k++) {
+        sum->blocks += blocks[k];
+        sum->bytes += blocks[k] * usm_class_size(k);
+    }
+}
+
+/* ---- start, fork ------------------------------------------------------------------------ */
+
+void usm__magazine_start(void)
+{
+    usm__thread_on_end(on_thread_end);
+    mag.can_take = usm__os_membarrier_start();
+}
+
+/* The child's one thread keeps its caches of pools that work on; the others' have no owner. */
+static void fork_child(void)
+{
+    for (unsigned i = 1; i < USM__SLOTS; i++) {
+        usm_pool *pool = mag.pools[i];
+
+        if (!pool)
+            continue;
+        USM_LIST_FOREACH (it, &pool->caches) {
+            node *n = usm_container_of(it, node, of_pool);
+
+            if (!usm__backend_can(pool->ctx->be, USM_CAP_FORK_MEMORY))
+                close_slot(n);
+            if (n->thread == usm__self.block)
+                continue;
+            n->thread = NULL;
+            usm_list_remove(&n->of_thread);
+        }
+    }
+}
+
+void usm__magazine_fork(int phase)
+{
+    usm__mutex_fork(&mag.lock, phase);
+    if (phase == USM__FORK_CHILD) {
+        mag.flushed = (pthread_cond_t)PTHREAD_COND_INITIALIZER;
+        fork_child();
+    }
+}

@@ -1,0 +1,141 @@
+/* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
+/* Thread caches: a thread's magazines of each pool that has the cap USM_POOL_CAP_CACHE.
+ *
+ *     usm__self.caches --> table --[slot]--> bins of this thread and pool --[class]--> loaded
+ * magazine
+ *
+ * The two inline functions are the whole hit path of an allocation and of a free: no lock, no
+ * atomic read-modify-write, no counter, and no question whether the caches may be used: where they
+ * may not (a pool that is gone, a forked child, a thread that is observed), the table leads to
+ * usm__closed_bins, which are empty and full at once, and the slow path is taken.
+ *
+ * One thread uses a cache without a lock.  Another may take it away: it closes the slot in the
+ * owner's table, makes that seen by all threads (membarrier) and then looks at the owner's `busy`:
+ * if that is not this slot, the owner is outside, and will find the slot closed when it comes back.
+ * The owner pays two plain stores for that.
+ *
+ * Here: attaching, closing, taking away, the end of threads, fork.  Not here: what is in a
+ * magazine and where it comes from, which is the pool's (pool_ops.h, cache_*). */
+#ifndef USM_CORE_MAGAZINE_H
+#define USM_CORE_MAGAZINE_H
+
+#include "base/inline/atomic.h"
+#include "base/inline/classes.h"
+#include "base/thread.h"
+#include "core/pages.h"
+#include "core/pool.h"
+
+/* The compiler keeps what is between in between; the hardware's part is membarrier's. */
+#define USM__MAGAZINE_FENCE() atomic_signal_fence(memory_order_seq_cst)
+
+static inline void usm__magazine_busy(uint16_t slot)
+{
+    usm_store_relaxed(&usm__self.busy, slot);
+    USM__MAGAZINE_FENCE();
+}
+
+static inline void usm__magazine_idle(void)
+{
+    usm_store_release(&usm__self.busy, (uint16_t)0); /* pairs with is_outside() in magazine.c */
+}
+
+/* A block for `size` bytes out of the calling thread's magazine; NULL: take the slow path. */
+static inline void *usm__magazine_pop(uint8_t slot, size_t size)
+{
+    unsigned  k = usm_class_of(size);
+    usm_bin  *bin;
+    usm_slot *top;
+    void     *p = NULL;
+
+    if (__builtin_expect(k >= USM_BINS, 0))
+        return NULL;
+    usm__magazine_busy(slot);
+    bin = usm_load_relaxed(&usm__self.caches[slot]) + k;
+    top = usm_load_relaxed(&bin->top);
+    if (__builtin_expect(top != usm_load_relaxed(&bin->bottom), 1)) {
+        top--;
+        p = top->p;
+        usm_store_relaxed(top->state, (uint8_t)USM_BLOCK_LIVE);
+        usm_store_relaxed(&bin->top, top);
+    }
+    usm__magazine_idle();
+    return p;
+}
+
+/* The state of the block that starts at p; NULL when none does. */
+static inline _Atomic(uint8_t) *usm__span_state(const usm_span *span, const void *p)
+{
+    uintptr_t offset = (uintptr_t)p - span->base;
+    uintptr_t i      = offset * span->reciprocal >> USM_SPAN_SHIFT;
+
+    return i * span->size == offset ? &span->states[i] : NULL;
+}
+
+/* Frees p, of that span, into the calling thread's magazine; false: take the slow path, which says
+ * why. */
+static inline bool usm__magazine_push(const usm_span *span, void *p)
+{
+    _Atomic(uint8_t) *state;
+    usm_bin          *bin;
+    usm_slot         *top;
+    bool              done = false;
+
+    if (__builtin_expect(span == NULL, 0))
+        return false;
+    state = usm__span_state(span, p);
+    if (__builtin_expect(state == NULL, 0))
+        return false;
+    usm__magazine_busy(span->slot);
+    bin = usm_load_relaxed(&usm__self.caches[span->slot]) + span->bin;
+    top = usm_load_relaxed(&bin->top);
+    if (__builtin_expect(
+            top != usm_load_relaxed(&bin->limit) && usm_load_relaxed(state) == USM_BLOCK_LIVE, 1)) {
+        usm_store_relaxed(state, (uint8_t)USM_BLOCK_FREE);
+        top->p     = p;
+        top->state = state;
+        usm_store_relaxed(&bin->top, top + 1);
+        done = true;
+    }
+    usm__magazine_idle();
+    return done;
+}
+
+/* ---- the slow path ------------------------------------------------------------------ */
+
+/* Called by the library's start. */
+void usm__magazine_start(void);
+void usm__magazine_fork(int phase);
+
+/* A slot for a pool that comes; 0 when all are taken (it works without caches then). */
+uint8_t usm__magazine_slot(usm_pool *pool);
+/* The pool has ended: no page leads to a span with its slot. */
+void usm__magazine_slot_give(usm_pool *pool);
+/* No thread uses caches of the pool from here on, nor gets new ones; what is in them is dropped,
+ * not given back: the pool ends.  Frees that come late take the slow path. */
+void usm__magazine_retire(usm_pool *pool);
+
+/* The calling thread's cache, made when there is none; it is busy until _leave().  NULL: none can
+ * be had (and nothing to leave). */
+usm_cache         *usm__magazine_enter(usm_pool *pool);
+static inline void usm__magazine_leave(void)
+{
+    usm__magazine_idle();
+}
+
+/* Memory is short: all threads' caches of the pool go back to it, as far as their owners are
+ * outside.  Whether any did.  The caller is in no cache. */
+bool usm__magazine_reclaim(usm_pool *pool);
+
+/* The calling thread's caches are closed and opened again (tags); calls nest. */
+void usm__magazine_close_self(void);
+void usm__magazine_open_self(void);
+
+/* What lies in threads' magazines of the pool. */
+typedef struct usm__magazine_sum {
+    uint64_t threads, blocks, bytes;
+} usm__magazine_sum;
+void usm__magazine_sum_up(usm_pool *pool, usm__magazine_sum *sum);
+/* By class: adds to list[k].cached for every class k with something in it. */
+void usm__magazine_count(usm_pool *pool, uint64_t blocks[USM_BINS]);
+
+#endif

@@ -1,0 +1,397 @@
+/* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
+/* The observed path: see observe.h.
+ *
+ * An allocation is first made, then told of; a free is first told of, then made, for another thread
+ * may get the address the moment it is free.  So a free is checked before anything is told, and
+ * what was told is taken back when the pool refuses it nevertheless (a race of two frees).
+ *
+ *     alloc:  pool | zones and poison | checker | record, state WATCHED | tag | trace | hook
+ *     free:   record | hook | trace | tag | zones and poison | checker | state LIVE | pool
+ *
+ * Memory that records need and that is not there makes a block unwatched, which the log says once.
+ */
+#include "core/observe.h"
+
+#include "base/inline/bits.h"
+#include "base/log.h"
+#include "base/settings.h"
+#include "base/trace.h"
+#include "core/checker.h"
+#include "core/debug.h"
+#include "core/hooks.h"
+#include "core/init.h"
+#include "core/magazine.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <stdlib.h>
+
+#define RECORDED (USM__OBSERVE_DEBUG | USM__OBSERVE_VALIDATE | USM__OBSERVE_CHECKER)
+
+atomic_uint usm__observing;
+
+static unsigned observing(void)
+{
+    return usm_load_relaxed(&usm__observing);
+}
+
+/* ---- start and end ------------------------------------------------------------------ */
+
+/* No driver is called here; a child of fork() lists what it allocated itself. */
+static void list_at_exit(void)
+{
+    (void)usm__debug_list(NULL);
+}
+
+static void start(void)
+{
+    unsigned flags = 0;
+
+    if (atomic_load(&usm__hooks_on))
+        flags |= USM__OBSERVE_HOOKS;
+    if (atomic_load(&usm__trace_on))
+        flags |= USM__OBSERVE_TRACE;
+    if (usm__debug_checks())
+        flags |= USM__OBSERVE_DEBUG;
+    if (usm__setting_bool("validation"))
+        flags |= USM__OBSERVE_VALIDATE;
+    if (usm__checker_present())
+        flags |= USM__OBSERVE_CHECKER;
+    if (usm__debug_checks() & USM__DEBUG_LEAKS)
+        (void)atexit(list_at_exit);
+    atomic_store(&usm__observing, flags);
+}
+
+void usm__observe_start(void)
+{
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+
+    (void)pthread_once(&once, start);
+}
+
+void usm__observe_fork(int phase)
+{
+    usm__watch_fork(phase);
+    usm__tag_fork(phase);
+}
+
+/* ---- records -------------------------------------------------------------------------- */
+
+static bool wants_record(const usm__tag *tag)
+{
+    return tag || observing() & RECORDED;
+}
+
+/* NULL: the block goes unwatched. */
+static usm__record *new_record(const usm__tag *tag)
+{
+    static atomic_flag said = ATOMIC_FLAG_INIT;
+    usm__record       *r;
+
+    if (!wants_record(tag))
+        return NULL;
+    r = usm__record_new();
+    if (!r && !atomic_flag_test_and_set(&said))
+        usm__warn("no host memory to watch a block: it has no tag and no red zones, and is in no "
+                  "list of leaks");
+    return r;
+}
+
+static usm_status fill_record(usm__record *r, usm_pool *pool, usm__tag *tag, void *p)
+{
+    usm__area *area = usm__map_find(p);
+
+    r->pool       = pool;
+    r->tag        = tag;
+    r->kind       = pool->kind;
+    r->dev        = pool->ctx->devices[pool->index].dev;
+    r->generation = usm__fork_generation();
+    return area ? usm__pool_block_plain(area, p, &r->block) : USM_E_INVALID_POINTER;
+}
+
+/* For pools with spans: which frees the hit path takes. */
+static void set_state(const void *base, usm_block_state from, usm_block_state to)
+{
+    const usm_span   *span     = usm__page_find(base);
+    _Atomic(uint8_t) *state    = span ? usm__span_state(span, base) : NULL;
+    uint8_t           expected = (uint8_t)from;
+
+    if (state)
+        (void)usm_cas_acq_rel(state, &expected, (uint8_t)to);
+}
+
+/* Blocks that went without a free: what their records stand for goes too. */
+static void drop_records(usm__record *list)
+{
+    while (list) {
+        usm__record *next = list->next;
+
+        usm__tag_sub(list->tag, list->asked);
+        usm__record_free(list);
+        list = next;
+    }
+}
+
+/* Memory that a device or another process wrote is as good as written: valgrind did not see it. */
+static bool counts_as_written(const usm__record *r)
+{
+    return r->pool->zero_init || !usm__backend_can(r->pool->ctx->be, USM_CAP_FORK_MEMORY);
+}
+
+/* The program's from here on. */
+static void serve(usm__record *r)
+{
+    usm__record *stale;
+
+    usm__checker_open(r);
+    usm__debug_paint(r);
+    usm__checker_serve(r, counts_as_written(r));
+    stale = usm__watch_enter(r);
+    if (stale) {
+        stale->next = NULL;
+        drop_records(stale);
+    }
+    set_state(r->block.base, USM_BLOCK_LIVE, USM_BLOCK_WATCHED);
+}
+
+/* ---- allocation --------------------------------------------------------------------------- */
+
+static void *fail_alloc(usm_pool *pool, usm__tag *tag, size_t size, usm_status st)
+{
+    if (atomic_load(&usm__trace_on) && (st == USM_E_NO_MEMORY || st == USM_E_BUDGET))
+        usm__trace_failed(pool->trace_id, usm__tag_trace_id(tag), size);
+    errno = ENOMEM;
+    return NULL;
+}
+
+static void tell_alloc(usm_pool *pool, usm__tag *tag, const void *p, size_t size, size_t usable)
+{
+    usm__freed_forget(p);
+    if (atomic_load(&usm__trace_on))
+        usm__trace_alloc(pool->trace_id, usm__tag_trace_id(tag), p, size, usable);
+    usm__hook_block("block_alloc", p, size);
+}
+
+/* Without a record. */
+static void *alloc_unwatched(usm_pool *pool, usm__tag *tag, size_t align, size_t size)
+{
+    void      *p     = NULL;
+    usm_block  block = {NULL, size};
+    usm__area *area;
+    usm_status st = usm__pool_alloc_plain(pool, align, size, &p);
+
+    if (st != USM_OK)
+        return fail_alloc(pool, tag, size, st);
+    area = usm__map_find(p);
+    if (area)
+        (void)usm__pool_block_plain(area, p, &block);
+    tell_alloc(pool, tag, p, size, block.size);
+    return p;
+}
+
+/* pre: the record's block is known. */
+static void cut_block(usm__record *r, size_t front, size_t size)
+{
+    r->is_exact = front > 0 || (usm__record_on_host(r) && observing() & USM__OBSERVE_CHECKER);
+    r->user     = (char *)r->block.base + front;
+    r->asked    = size;
+    r->usable   = r->is_exact ? usm_max_size(size, 1) : r->block.size;
+}
+
+void *usm__observe_alloc(usm_pool *pool, size_t align, size_t size)
+{
+    usm__tag       *tag = usm__tag_current();
+    usm__record    *r   = new_record(tag);
+    usm__debug_plan plan;
+    size_t          usable;
+    void           *p = NULL;
+    usm_status      st;
+
+    if (!r)
+        return alloc_unwatched(pool, tag, align, size);
+    usm__debug_plan_for(pool, align, size, &plan);
+    st = usm__pool_alloc_plain(pool, plan.align, plan.size, &p);
+    if (st == USM_OK)
+        st = fill_record(r, pool, tag, p);
+    if (st != USM_OK) {
+        usm__record_free(r);
+        return fail_alloc(pool, tag, size, st);
+    }
+    cut_block(r, plan.front, size);
+    p      = r->user;
+    usable = r->usable;
+    serve(r);
+    usm__tag_add(tag, size);
+    tell_alloc(pool, tag, p, size, usable);
+    return p;
+}
+
+/* ---- free --------------------------------------------------------------------------------- */
+
+static void tell_free(usm_pool *pool, const void *p)
+{
+    usm__freed_note(p);
+    usm__hook_block("block_free", p, 0);
+    if (atomic_load(&usm__trace_on))
+        usm__trace_free(pool->trace_id, p);
+}
+
+/* The pool refused what it was asked with good reason to take: only a free of the same block by
+ * another thread, or its pool's reset, gets here.  The trace is told that it lives. */
+static void untell_free(usm_pool *pool, usm__tag *tag, const void *p, size_t size)
+{
+    usm__freed_forget(p);
+    if (atomic_load(&usm__trace_on))
+        usm__trace_alloc(pool->trace_id, usm__tag_trace_id(tag), p, size, size);
+}
+
+static usm_status free_unwatched(usm__area *area, void *p, const usm_block *block)
+{
+    usm_pool  *pool = area->pool;
+    usm_status st;
+
+    tell_free(pool, p);
+    st = usm__pool_free_plain(area, p);
+    if (st != USM_OK && st != USM_E_DOUBLE_FREE)
+        untell_free(pool, NULL, p, block->size);
+    return st;
+}
+
+/* r is the caller's: it was taken out. */
+static usm_status free_watched(usm__area *area, usm__record *r)
+{
+    usm_pool  *pool = area->pool;
+    usm_status st;
+
+    usm__checker_open(r);
+    usm__debug_inspect(r);
+    usm__debug_wipe(r);
+    usm__checker_close(r);
+    tell_free(pool, r->user);
+    usm__tag_sub(r->tag, r->asked);
+    set_state(r->block.base, USM_BLOCK_WATCHED, USM_BLOCK_LIVE);
+    st = usm__pool_free_plain(area, r->block.base);
+    if (st == USM_OK || st == USM_E_DOUBLE_FREE) {
+        usm__record_free(r);
+        return st;
+    }
+    untell_free(pool, r->tag, r->user, r->asked);
+    usm__tag_restore(r->tag, r->asked);
+    serve(r);
+    return st;
+}
+
+/* No live block starts at p for the program.  The pool's own words, where it knows p as the program
+ * does. */
+static usm_status refuse(usm__area *area, void *p, const usm__record *around)
+{
+    if (around && (char *)p - around->user >= 0 &&
+        (size_t)((char *)p - around->user) < around->usable)
+        return usm__fail(USM_E_INTERIOR_POINTER,
+                         "%p lies %td bytes inside the block at %p; free that", p,
+                         (char *)p - around->user, (void *)around->user);
+    if (around)
+        return usm__fail(USM_E_INTERIOR_POINTER, "%p lies %s the block at %p; free that", p,
+                         (char *)p < around->user ? "before" : "past the end of",
+                         (void *)around->user);
+    return usm__pool_free_plain(area, p);
+}
+
+usm_status usm__observe_free(usm__area *area, void *p)
+{
+    usm__record  around;
+    usm_block    block;
+    usm__record *r;
+
+    if (usm__pool_block_plain(area, p, &block) != USM_OK)
+        return usm__freed_lately(p)
+                   ? usm__fail(USM_E_DOUBLE_FREE, "%p was freed before; free a block once", p)
+                   : refuse(area, p, NULL);
+    r = usm__watch_take(block.base, p);
+    if (r)
+        return free_watched(area, r);
+    if (usm__watch_find(block.base, &around))
+        return refuse(area, p, &around);
+    if (block.base != p)
+        return refuse(area, p, NULL);
+    return free_unwatched(area, p, &block);
+}
+
+/* ---- queries ------------------------------------------------------------------------------ */
+
+usm_status usm__observe_block(usm__area *area, const void *p, usm_block *block)
+{
+    usm__record r;
+    usm_block   whole;
+    usm_status  st = usm__pool_block_plain(area, p, &whole);
+
+    if (st != USM_OK)
+        return st;
+    if (usm__watch_count() == 0 || !usm__watch_find(whole.base, &r) || !r.is_exact) {
+        *block = whole;
+        return USM_OK;
+    }
+    if ((uintptr_t)p - (uintptr_t)r.user >= r.usable)
+        return usm__fail(USM_E_INVALID_POINTER, "%p lies %s the block at %p of %zu bytes", p,
+                         (const char *)p < r.user ? "before" : "past the end of", (void *)r.user,
+                         r.asked);
+    *block = (usm_block){r.user, r.usable};
+    return USM_OK;
+}
+
+/* ---- pools that give all back --------------------------------------------------------------- */
+
+static bool is_of_pool(const usm__record *r, void *pool)
+{
+    return r->pool == pool;
+}
+
+/* Of this pool, and no block of it any more. */
+static bool is_gone(const usm__record *r, void *pool)
+{
+    usm__area *area = r->pool == pool ? usm__map_find(r->block.base) : NULL;
+    usm_block  block;
+
+    if (r->pool != pool)
+        return false;
+    return !area || area->pool != pool ||
+           usm__pool_block_plain(area, r->block.base, &block) != USM_OK ||
+           block.base != r->block.base || block.size != r->block.size;
+}
+
+static void forget(usm__record *list)
+{
+    for (usm__record *r = list; r; r = r->next)
+        usm__checker_close(r);
+    drop_records(list);
+}
+
+void usm__observe_reset(usm_pool *pool)
+{
+    usm__story story;
+
+    if (usm__watch_count() == 0)
+        return;
+    usm__story_save(&story);
+    forget(usm__watch_sweep(is_gone, pool));
+    usm__story_restore(&story);
+}
+
+void usm__observe_leaks(usm_pool *pool)
+{
+    usm__record *out;
+
+    if (usm__watch_count() == 0)
+        return;
+    if (usm__debug_checks() & USM__DEBUG_LEAKS || usm__setting_bool("validation"))
+        (void)usm__debug_list(pool);
+    out = usm__watch_sweep(is_of_pool, pool);
+    for (const usm__record *r = out; r; r = r->next)
+        usm__gone_note(r->user); /* a later use is told from a foreign pointer */
+    forget(out);
+}
+
+void usm__observe_give_back_slow(void *base, size_t size)
+{
+    usm__checker_forget(base, size);
+}

@@ -1,0 +1,116 @@
+/* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
+/* The page map's writers, and its high half.  The mechanism is described in core/pages.h.
+ *
+ * Leaves are made when a span first needs one and never given back, so a reader never looks into
+ * memory that is gone; two writers that need the same leaf both map one and the slower unmaps
+ * its own.  No lock: nothing has to be done at a fork. */
+#include "core/pages.h"
+
+#include "base/os.h"
+#include "base/status.h"
+
+#define LEAF_PAGES ((size_t)1 << USM__LEAF_BITS)
+#define ROOT_SIZE  ((size_t)1 << USM__ROOT_BITS)
+#define HALF_SHIFT (USM__LEAF_BITS + USM__ROOT_BITS) /* of a page's number                  */
+#define HIGH_HALF  ((uintptr_t)0x1ffff)              /* all bits from 47 on are set         */
+
+usm__page_entry usm__page_root[ROOT_SIZE];
+
+static _Atomic(usm__page_entry *) high_root; /* mapped when it is first used      */
+
+/* The entry of a page's leaf; NULL in no half, or while the high half has no root. */
+static usm__page_entry *entry_of(uintptr_t page)
+{
+    usm__page_entry *root = NULL;
+
+    if (page >> HALF_SHIFT == 0)
+        root = usm__page_root;
+    else if (page >> HALF_SHIFT == HIGH_HALF)
+        root = usm_load_acquire(&high_root); /* pairs with make_high_root               */
+    return root ? &root[(page >> USM__LEAF_BITS) & (ROOT_SIZE - 1)] : NULL;
+}
+
+usm_span *usm__page_find_high(const void *p)
+{
+    uintptr_t        page  = (uintptr_t)p >> USM__PAGE_SHIFT;
+    usm__page_entry *entry = entry_of(page);
+    usm__page_leaf  *leaf  = entry ? usm_load_acquire(entry) : NULL;
+
+    return leaf ? usm_load_acquire(&leaf->span[page & (LEAF_PAGES - 1)]) : NULL;
+}
+
+static void make_high_root(void)
+{
+    usm__page_entry *none = NULL, *root;
+    void            *pages;
+
+    if (usm_load_acquire(&high_root))
+        return;
+    root = pages = usm__os_map_noreserve(ROOT_SIZE * sizeof *root);
+    if (root && !usm_cas_acq_rel(&high_root, &none, root))
+        (void)usm__os_unmap(pages, ROOT_SIZE * sizeof *root);
+}
+
+/* The leaf of a page; NULL when it cannot be had. */
+static usm__page_leaf *make_leaf(uintptr_t page)
+{
+    usm__page_entry *entry;
+    usm__page_leaf  *leaf, *mine;
+
+    if (page >> HALF_SHIFT != 0)
+        make_high_root();
+    entry = entry_of(page);
+    leaf  = entry ? usm_load_acquire(entry) : NULL;
+    if (leaf || !entry)
+        return leaf;
+    mine = usm__os_map_noreserve(sizeof *mine);
+    if (!mine)
+        return usm_load_acquire(entry); /* another thread may have had more luck      */
+    if (usm_cas_acq_rel(entry, &leaf, mine))
+        return mine;
+    (void)usm__os_unmap(mine, sizeof *mine);
+    return leaf;
+}
+
+/* How many of the n pages from `page` on are in its leaf. */
+static size_t pages_in_leaf(uintptr_t page, size_t n)
+{
+    size_t left = LEAF_PAGES - (page & (LEAF_PAGES - 1));
+
+    return n < left ? n : left;
+}
+
+/* All or nothing: no page changes unless every leaf is there. */
+static bool make_leaves(uintptr_t first, size_t n)
+{
+    for (size_t step; n > 0; first += step, n -= step) {
+        step = pages_in_leaf(first, n);
+        if (!make_leaf(first))
+            return false;
+    }
+    return true;
+}
+
+usm_status usm__pages_set(void *source, uintptr_t at, size_t n, usm_span *span)
+{
+    uintptr_t first = at >> USM__PAGE_SHIFT;
+
+    (void)source; /* one map for all */
+    if (span && !make_leaves(first, n))
+        return usm__fail(USM_E_NO_MEMORY, "no host memory for the page map of %p", (void *)at);
+    for (size_t step; n > 0; first += step, n -= step) {
+        usm__page_entry *entry = entry_of(first);
+        usm__page_leaf  *leaf  = entry ? usm_load_acquire(entry) : NULL;
+
+        step = pages_in_leaf(first, n);
+        for (size_t i = 0; leaf && i < step; i++)
+            usm_store_release(&leaf->span[(first + i) & (LEAF_PAGES - 1)], span);
+    }
+    return USM_OK;
+}
+
+usm_span *usm__pages_get(void *source, const void *p)
+{
+    (void)source;
+    return usm__page_find(p);
+}

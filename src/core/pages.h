@@ -1,0 +1,62 @@
+/* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
+/* The page map: from any pointer to the span of blocks that its page of 4 KiB belongs to.
+ *
+ *     root[addr >> 30] -> leaf[(addr >> 12) & (2^18 - 1)] -> usm_span
+ *
+ * Two loads and no lock, whatever the pointer: what no pool put there leads to NULL.  The root of
+ * the low half (user space) is static, zero pages until it is used; a leaf covers 1 GiB, takes
+ * 2 MiB of addresses and as much memory as its pages are used, and lives as long as the process.
+ * Some GPUs' addresses are in the high half: it has a root of its own, out of line.
+ *
+ * The address map (core/map.c) knows the areas, and answers for every pointer; this one knows what
+ * a free needs to take a block back without asking its pool.  Readers: core/magazine.c and the
+ * pools.  Writers: pools, by their usm_area_source. */
+#ifndef USM_CORE_PAGES_H
+#define USM_CORE_PAGES_H
+
+#include <usm/pool_ops.h>
+
+#include "base/inline/atomic.h"
+
+#include <stdint.h>
+
+#define USM__PAGE_SHIFT 12
+#define USM__LEAF_BITS  18 /* pages in a leaf                                          */
+#define USM__ROOT_BITS  17 /* leaves of half an address space of 48 bits               */
+
+typedef struct usm__page_leaf {
+    _Atomic(usm_span *) span[1u << USM__LEAF_BITS];
+} usm__page_leaf;
+
+typedef _Atomic(usm__page_leaf *) usm__page_entry; /* NULL: no page of that GiB is known  */
+
+/* Of the low half.  Hidden, so that the hit path addresses it directly. */
+#pragma GCC visibility push(hidden)
+extern usm__page_entry usm__page_root[1u << USM__ROOT_BITS];
+#pragma GCC visibility pop
+
+/* Addresses with a bit above 46 set. */
+usm_span *usm__page_find_high(const void *p);
+
+/* The span of p's page, NULL for any other address.  The acquire loads pair with the release
+ * stores of usm__pages_set: who finds a span sees what was written into it before. */
+static inline usm_span *usm__page_find(const void *p)
+{
+    uintptr_t       page = (uintptr_t)p >> USM__PAGE_SHIFT;
+    usm__page_leaf *leaf;
+
+    if (__builtin_expect(page >> (USM__LEAF_BITS + USM__ROOT_BITS) != 0, 0))
+        return usm__page_find_high(p);
+    leaf = usm_load_acquire(&usm__page_root[page >> USM__LEAF_BITS]);
+    if (__builtin_expect(leaf == NULL, 0))
+        return NULL;
+    return usm_load_acquire(&leaf->span[page & ((1u << USM__LEAF_BITS) - 1)]);
+}
+
+/* pages_set and pages_get of a usm_area_source.  `at` is the address of the first page.  A span is
+ * complete when it is set; setting NULL never fails.  The caller sees to it that nobody else sets
+ * the same pages meanwhile. */
+usm_status usm__pages_set(void *source, uintptr_t at, size_t n, usm_span *span);
+usm_span  *usm__pages_get(void *source, const void *p);
+
+#endif

@@ -1,0 +1,194 @@
+/* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
+/* Advice in words: each rule looks at the counts of analyse.c and says in one sentence what was
+ * seen and what to do.  A rule that has nothing to say is silent.  Called by analyse.c. */
+#include "profile/analyse.h"
+
+#include "base/os.h"
+#include "base/text.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+#define FEW      100u                /* fewer allocations than this are not worth a word */
+#define LITTLE   ((uint64_t)1 << 20) /* bytes */
+#define BYTES(n) usm__format_bytes((n), (char[32]){0}, 32)
+
+/* Appends a sentence; false when out of memory. */
+static bool say(usm__analysis *a, const char *format, ...) USM_PRINTF(2, 3);
+static bool say(usm__analysis *a, const char *format, ...)
+{
+    char    text[640];
+    char  **more = usm__heap_realloc(a->advice, (a->nadvice + 1) * sizeof(*more));
+    va_list args;
+
+    if (more == NULL)
+        return false;
+    a->advice = more;
+    va_start(args, format);
+    (void)vsnprintf(text, sizeof(text), format, args);
+    va_end(args);
+    a->advice[a->nadvice] = usm__heap_strdup(text);
+    return a->advice[a->nadvice] != NULL && ++a->nadvice;
+}
+
+/* "1.5 ms"; returns buf. */
+static const char *time_text(double ns, char *buf, size_t size)
+{
+    static const char *const units[] = {"ns", "us", "ms", "s"};
+    int                      u       = 0;
+
+    for (; ns >= 1000 && u < 3; u++)
+        ns /= 1000;
+    (void)snprintf(buf, size, u ? "%.3g %s" : "%.0f %s", ns, units[u]);
+    return buf;
+}
+#define TIME(ns) time_text((double)(ns), (char[32]){0}, 32)
+
+static bool about_trace(const usm__trace *t, usm__analysis *a)
+{
+    bool fine = true;
+
+    if (t->damage[0] != '\0')
+        fine = say(a, "The file is cut or damaged (%s): all figures are of what comes before.",
+                   t->damage);
+    else if (!t->ended)
+        fine = say(a, "The process did not end in order (killed, crashed, _exit): up to the last "
+                      "200 ms are missing, and blocks that look unfreed may not be leaks.");
+    if (fine && t->lost > 0)
+        fine = say(a,
+                   "%llu events were lost because rings were full: all figures are too low, and "
+                   "blocks may seem unfreed; record again with a larger USM_TRACE_RING, such as "
+                   "16M.",
+                   (unsigned long long)t->lost);
+    return fine;
+}
+
+static bool is_direct(const usm__pool_usage *p)
+{
+    return strcmp(p->pool, "direct") == 0;
+}
+
+/* What pools that ask their driver each time would have saved by keeping blocks. */
+static bool about_direct(usm__analysis *a)
+{
+    uint64_t allocations = 0, repeats = 0;
+    size_t   n = 0;
+
+    for (size_t i = 0; i < a->npools; i++) {
+        if (!is_direct(&a->pools[i]) || a->pools[i].repeats < FEW)
+            continue;
+        n++;
+        allocations += a->pools[i].u.allocations;
+        repeats += a->pools[i].repeats;
+    }
+    if (n == 0)
+        return true;
+    return say(
+        a,
+        "%zu %s of the kind direct asked the driver for each of %llu allocations; %llu of them "
+        "had a size that had been freed before: the pool slab would have saved about %s of "
+        "driver calls (USM_POOL=slab, or no name at all).",
+        n, n == 1 ? "pool" : "pools", (unsigned long long)allocations, (unsigned long long)repeats,
+        TIME(repeats * (a->take_ns + a->give_ns)));
+}
+
+static bool about_reserve(usm__analysis *a, const usm__pool_usage *p)
+{
+    if (p->reserved_peak < 16 * LITTLE || p->reserved_peak < 3 * p->u.live_peak)
+        return true;
+    return say(a,
+               "Pool %s held up to %s, %.1f x the most that was live in it (%s): limit what it "
+               "keeps with retain and retain_ms (USM_POOL=%s,retain=%s), or call "
+               "usm_pool_trim_to() between phases.",
+               p->u.name, BYTES(p->reserved_peak),
+               (double)p->reserved_peak / (double)(p->u.live_peak ? p->u.live_peak : 1),
+               BYTES(p->u.live_peak), p->pool, p->u.live_peak >= LITTLE ? "64M" : "1M");
+}
+
+/* A pool that gives areas back and takes them again: takes well beyond what its peak needs. */
+static bool about_churn(usm__analysis *a, const usm__pool_usage *p)
+{
+    if (is_direct(p) || p->takes < FEW || p->gives < p->takes / 2 ||
+        p->takes < p->u.allocations / 10)
+        return true;
+    return say(a,
+               "Pool %s took areas %llu times and gave %llu back, %s in the driver: it gives up "
+               "what it soon needs again; let it keep more (USM_POOL=%s,retain=%s).",
+               p->u.name, (unsigned long long)p->takes, (unsigned long long)p->gives,
+               TIME(p->driver_ns), p->pool, "all");
+}
+
+static bool about_failures(usm__analysis *a, const usm__pool_usage *p)
+{
+    if (p->u.failed == 0)
+        return true;
+    return say(a,
+               "%llu allocations from pool %s were refused, %llu of them after the driver had "
+               "refused: it held %s at most, of which %s were live; raise its maximum_size or "
+               "USM_MEMORY_LIMIT if one is set, else free or spill earlier.",
+               (unsigned long long)p->u.failed, p->u.name, (unsigned long long)p->refused,
+               BYTES(p->reserved_peak), BYTES(p->u.live_peak));
+}
+
+/* Brief blocks that kept asking the driver, though their pool keeps blocks. */
+static bool about_class(usm__analysis *a, const usm__usage *u)
+{
+    if (u->allocations < FEW || u->brief < u->allocations / 2 || u->hits > u->allocations / 2)
+        return true;
+    return say(
+        a,
+        "Sizes of %s: %llu allocations lived %s on average, and %.0f %% of them waited for "
+        "the driver: let their pool keep more (retain), or allocate once outside of the loop.",
+        u->name, (unsigned long long)u->allocations, TIME(u->life_ns / (double)u->ended),
+        100 - usm__percent(u->hits, u->allocations));
+}
+
+static bool about_classes(usm__analysis *a)
+{
+    uint64_t misses = a->all.allocations - a->all.hits;
+    bool     fine   = true;
+
+    for (size_t i = 0; i < a->npools; i++) /* of which about_direct() has spoken */
+        if (is_direct(&a->pools[i]))
+            misses -= a->pools[i].u.allocations - a->pools[i].u.hits;
+    for (size_t i = 0; i < a->classes.n && fine && misses >= FEW; i++)
+        fine = about_class(a, &a->classes.rows[i]);
+    return fine;
+}
+
+static bool about_tag(const usm__trace *t, usm__analysis *a, const usm__usage *u)
+{
+    if (!t->ended || t->lost > 0 || u->blocks == 0)
+        return true;
+    if (strcmp(u->name, "(no tag)") == 0)
+        return say(a,
+                   "%llu blocks without a tag (%s) were not freed when the process ended; record "
+                   "with --stacks to see who allocated them.",
+                   (unsigned long long)u->blocks, BYTES(u->live));
+    return say(a, "Tag %s leaks %llu blocks (%s): they were not freed when the process ended.",
+               u->name, (unsigned long long)u->blocks, BYTES(u->live));
+}
+
+static bool about_drivers(usm__analysis *a)
+{
+    if (a->driver_ns < 10 * USM__BRIEF_NS || a->driver_ns < a->duration_ns / 20)
+        return true;
+    return say(a,
+               "%s were spent in memory calls of drivers, %.0f %% of the %s that the trace covers "
+               "(summed over threads).",
+               TIME(a->driver_ns), usm__percent(a->driver_ns, a->duration_ns),
+               TIME(a->duration_ns));
+}
+
+bool usm__advise(const usm__trace *t, usm__analysis *a)
+{
+    bool fine = about_trace(t, a) && about_drivers(a) && about_direct(a) && about_classes(a);
+
+    for (size_t i = 0; i < a->npools && fine; i++)
+        fine = about_reserve(a, &a->pools[i]) && about_churn(a, &a->pools[i]) &&
+               about_failures(a, &a->pools[i]);
+    for (size_t i = 0; i < a->tags.n && fine; i++)
+        fine = about_tag(t, a, &a->tags.rows[i]);
+    return fine;
+}

@@ -1,0 +1,62 @@
+/* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
+/* What a trace's events say about blocks and areas: which free belongs to which allocation, what
+ * each pool had taken from its driver.  Called by the exporters; nothing here is written out. */
+#ifndef USM_PROFILE_BLOCKS_H
+#define USM_PROFILE_BLOCKS_H
+
+#include "profile/trace.h"
+
+#define USM__NEVER UINT32_MAX /* no such record, block, or area */
+
+/* From its allocation to its free. */
+typedef struct usm__trace_block {
+    uint64_t address, size, usable;
+    uint32_t born;   /* record that allocated it                                           */
+    uint32_t died;   /* record that freed it, or that shows it gone; USM__NEVER            */
+    uint32_t reused; /* block that had the address before, and was freed; USM__NEVER       */
+    bool     freed;  /* by a free; else its area was given back, or its address allocated again */
+} usm__trace_block;
+
+/* A range that a pool had from its driver: taken whole, or mapped into a reserved range. What is
+ * left of a piece that was unmapped in part is a range of its own. */
+typedef struct usm__trace_area {
+    uint64_t address, size;
+    uint32_t took, gave; /* records; gave may be USM__NEVER */
+} usm__trace_area;
+
+typedef struct usm__trace_blocks {
+    size_t            nblocks, nareas;
+    usm__trace_block *blocks;    /* by born */
+    usm__trace_area  *areas;     /* by took */
+    size_t            unmatched; /* frees of blocks whose allocation is not in the trace */
+} usm__trace_blocks;
+
+/* 0, ENOMEM, or EFBIG for 2^32 records and more. */
+int  usm__trace_blocks_find(const usm__trace *t, usm__trace_blocks **found);
+void usm__trace_blocks_free(usm__trace_blocks *found); /* NULL is fine */
+
+/* What a pool holds. */
+typedef struct usm__trace_level {
+    uint64_t live, reserved; /* bytes */
+    uint64_t blocks;
+} usm__trace_level;
+
+/* Goes through the records in their order.  After each one that changed a level, `visit` is
+ * called with its number and the levels of all pools by their id, npools + 1 of them; `pool` is the
+ * one it belongs to.  0 or ENOMEM. */
+typedef void usm__trace_visit(void *user, uint32_t record, uint32_t pool,
+                              const usm__trace_level *levels);
+int usm__trace_walk(const usm__trace *t, const usm__trace_blocks *found, usm__trace_visit *visit,
+                    void *user);
+
+/* The `max` blocks with most bytes x time, or all of them, in the order of their allocation.
+ * Caller frees *list.  0 or ENOMEM. */
+int usm__trace_blocks_choose(const usm__trace *t, const usm__trace_blocks *found, size_t max,
+                             uint32_t **list, size_t *n);
+
+/* From its start to its last event. */
+uint64_t usm__trace_duration_ns(const usm__trace *t);
+/* When the record happened; of USM__NEVER: the trace's last moment. */
+uint64_t usm__trace_time_ns(const usm__trace *t, uint32_t record);
+
+#endif

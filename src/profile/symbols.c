@@ -1,0 +1,325 @@
+/* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
+/* Symbols by hand: the map of code says which file an address came from and where in it, the file's
+ * program headers turn that into the linker's address, and .symtab or .dynsym into a function.
+ * 64-bit ELF of this machine's byte order; anything else has no names.  Files are read when an
+ * address in them is asked for, and kept; nothing in them is believed. */
+#include "profile/symbols.h"
+
+#include "base/os.h"
+
+#include <elf.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+typedef struct function {
+    uint64_t    at, size;
+    const char *name; /* in the module's data */
+} function;
+
+typedef struct module {
+    char     *path;
+    bool      loaded;
+    char     *data; /* NULL: cannot be read */
+    size_t    size;
+    function *functions; /* by address */
+    size_t    nfunctions;
+} module;
+
+/* A line of a source's map. */
+typedef struct range {
+    uint64_t start, end, offset;
+    uint32_t source;
+    size_t   module;
+} range;
+
+struct usm__symbols {
+    const usm__trace *t;
+    range            *ranges;
+    size_t            nranges;
+    module           *modules;
+    size_t            nmodules;
+};
+
+/* --- ELF -------------------------------------------------------------------- */
+
+/* `n` things of `each` bytes at `offset` lie within the file. */
+static bool fits(const module *m, uint64_t offset, uint64_t n, uint64_t each)
+{
+    return offset <= m->size && n <= (m->size - offset) / each;
+}
+
+static bool read_elf(const module *m, Elf64_Ehdr *h)
+{
+    if (m->data == NULL || !fits(m, 0, 1, sizeof(*h)))
+        return false;
+    memcpy(h, m->data, sizeof(*h));
+    return memcmp(h->e_ident, ELFMAG, SELFMAG) == 0 && h->e_ident[EI_CLASS] == ELFCLASS64 &&
+           h->e_ident[EI_DATA] == ELFDATA2LSB && h->e_phentsize == sizeof(Elf64_Phdr) &&
+           fits(m, h->e_phoff, h->e_phnum, sizeof(Elf64_Phdr));
+}
+
+/* Where the linker put what lies at `offset` of the file. */
+static bool linked_address(const module *m, uint64_t offset, uint64_t *address)
+{
+    Elf64_Ehdr h;
+    Elf64_Phdr p;
+
+    if (!read_elf(m, &h))
+        return false;
+    for (unsigned i = 0; i < h.e_phnum; i++) {
+        memcpy(&p, m->data + h.e_phoff + i * sizeof(p), sizeof(p));
+        if (p.p_type == PT_LOAD && offset >= p.p_offset && offset - p.p_offset < p.p_filesz) {
+            *address = offset - p.p_offset + p.p_vaddr;
+            return true;
+        }
+    }
+    return false;
+}
+
+static bool section(const module *m, const Elf64_Ehdr *h, uint64_t i, Elf64_Shdr *s)
+{
+    if (h->e_shentsize != sizeof(*s) || i >= h->e_shnum ||
+        !fits(m, h->e_shoff, h->e_shnum, sizeof(*s)))
+        return false;
+    memcpy(s, m->data + h->e_shoff + i * sizeof(*s), sizeof(*s));
+    return s->sh_type == SHT_NOBITS || fits(m, s->sh_offset, s->sh_size, 1);
+}
+
+static int by_address(const void *a, const void *b)
+{
+    const function *f = a, *g = b;
+
+    return (f->at > g->at) - (f->at < g->at);
+}
+
+static void read_table(module *m, const Elf64_Shdr *table, const Elf64_Shdr *names)
+{
+    size_t    n = table->sh_size / sizeof(Elf64_Sym);
+    Elf64_Sym s;
+
+    if (names->sh_size == 0 || m->data[names->sh_offset + names->sh_size - 1] != '\0')
+        return; /* the last name would not end */
+    m->functions = usm__heap_alloc(n * sizeof(*m->functions));
+    for (size_t i = 0; i < n && m->functions != NULL; i++) {
+        memcpy(&s, m->data + table->sh_offset + i * sizeof(s), sizeof(s));
+        if (ELF64_ST_TYPE(s.st_info) == STT_FUNC && s.st_value != 0 && s.st_name < names->sh_size)
+            m->functions[m->nfunctions++] =
+                (function){s.st_value, s.st_size, m->data + names->sh_offset + s.st_name};
+    }
+    if (m->nfunctions > 0)
+        qsort(m->functions, m->nfunctions, sizeof(*m->functions), by_address);
+}
+
+/* .symtab when it is there, for it has the static functions too, else .dynsym. */
+static void read_symbols(module *m)
+{
+    static const uint32_t wanted[] = {SHT_SYMTAB, SHT_DYNSYM};
+    Elf64_Ehdr            h;
+    Elf64_Shdr            s, names;
+
+    if (!read_elf(m, &h))
+        return;
+    for (int k = 0; k < 2; k++)
+        for (uint64_t i = 0; i < h.e_shnum && m->nfunctions == 0; i++)
+            if (section(m, &h, i, &s) && s.sh_type == wanted[k] && m->functions == NULL &&
+                section(m, &h, s.sh_link, &names) && names.sh_type == SHT_STRTAB)
+                read_table(m, &s, &names);
+}
+
+static void load(module *m)
+{
+    if (m->loaded)
+        return;
+    m->loaded = true;
+    if (m->path[0] == '/')
+        m->data = usm__os_read_file(m->path, &m->size);
+    read_symbols(m);
+}
+
+static const function *find_function(const module *m, uint64_t at)
+{
+    size_t low = 0, high = m->nfunctions;
+
+    while (low < high) {
+        size_t mid = low + (high - low) / 2;
+
+        if (m->functions[mid].at <= at)
+            low = mid + 1;
+        else
+            high = mid;
+    }
+    if (low == 0 || (m->functions[low - 1].size != 0 &&
+                     at - m->functions[low - 1].at >= m->functions[low - 1].size))
+        return NULL;
+    return &m->functions[low - 1];
+}
+
+/* --- maps ------------------------------------------------------------------- */
+
+/* Index of the module of that path, made when there is none; SIZE_MAX: no memory. */
+static size_t module_of(usm__symbols *s, const char *path, size_t length)
+{
+    module *more;
+    char   *copy;
+
+    for (size_t i = 0; i < s->nmodules; i++)
+        if (strlen(s->modules[i].path) == length && memcmp(s->modules[i].path, path, length) == 0)
+            return i;
+    copy = usm__heap_alloc(length + 1);
+    more = usm__heap_realloc(s->modules, (s->nmodules + 1) * sizeof(*more));
+    if (more != NULL)
+        s->modules = more;
+    if (copy == NULL || more == NULL) {
+        usm__heap_free(copy);
+        return SIZE_MAX;
+    }
+    memcpy(copy, path, length);
+    s->modules[s->nmodules] = (module){.path = copy};
+    return s->nmodules++;
+}
+
+/* A line "start-end mode offset device inode   path". */
+static bool add_line(usm__symbols *s, uint32_t source, const char *line, size_t length)
+{
+    range  r    = {.source = source};
+    int    path = 0;
+    range *more;
+    char   copy[4200];
+
+    if (length >= sizeof(copy))
+        return true; /* without a name then */
+    memcpy(copy, line, length);
+    copy[length] = '\0';
+    if (sscanf(copy, "%" SCNx64 "-%" SCNx64 " %*4s %" SCNx64 " %*s %*s %n", &r.start, &r.end,
+               &r.offset, &path) < 3 ||
+        path == 0)
+        return true;
+    r.module = module_of(s, copy + path, length - (size_t)path);
+    more     = usm__heap_realloc(s->ranges, (s->nranges + 1) * sizeof(*more));
+    if (more != NULL)
+        s->ranges = more;
+    if (more == NULL || r.module == SIZE_MAX)
+        return false;
+    s->ranges[s->nranges++] = r;
+    return true;
+}
+
+static bool add_map(usm__symbols *s, uint32_t source, const char *text)
+{
+    bool fine = true;
+
+    while (*text != '\0' && fine) {
+        size_t length = strcspn(text, "\n");
+
+        fine = add_line(s, source, text, length);
+        text += length + (text[length] == '\n');
+    }
+    return fine;
+}
+
+static const range *find_range(const usm__symbols *s, uint32_t source, uint64_t address)
+{
+    for (size_t i = 0; i < s->nranges; i++)
+        if (s->ranges[i].source == source && address >= s->ranges[i].start &&
+            address < s->ranges[i].end)
+            return &s->ranges[i];
+    return NULL;
+}
+
+/* --- what others call --------------------------------------------------------- */
+
+usm__symbols *usm__symbols_open(const usm__trace *t)
+{
+    usm__symbols *s    = usm__heap_alloc(sizeof(*s));
+    bool          fine = s != NULL;
+
+    if (s != NULL)
+        s->t = t;
+    for (size_t i = 0; i < t->nsources && fine; i++)
+        if (t->sources[i].maps != NULL)
+            fine = add_map(s, (uint32_t)i, t->sources[i].maps);
+    if (fine)
+        return s;
+    usm__symbols_close(s);
+    return NULL;
+}
+
+void usm__symbols_close(usm__symbols *s)
+{
+    if (s == NULL)
+        return;
+    for (size_t i = 0; i < s->nmodules; i++) {
+        usm__heap_free(s->modules[i].path);
+        usm__heap_free(s->modules[i].data);
+        usm__heap_free(s->modules[i].functions);
+    }
+    usm__heap_free(s->modules);
+    usm__heap_free(s->ranges);
+    usm__heap_free(s);
+}
+
+static const char *base_name(const char *path)
+{
+    const char *slash = strrchr(path, '/');
+
+    return slash != NULL ? slash + 1 : path;
+}
+
+/* The function at the call before the return address; *r is its range or NULL. */
+static const function *look_up(usm__symbols *s, uint32_t source, uint64_t address, const range **r,
+                               uint64_t *linked)
+{
+    *r      = find_range(s, source, address - 1);
+    *linked = address;
+    if (*r == NULL)
+        return NULL;
+    *linked = address - (*r)->start + (*r)->offset;
+    load(&s->modules[(*r)->module]);
+    if (!linked_address(&s->modules[(*r)->module], *linked - 1, linked))
+        return NULL;
+    ++*linked;
+    return find_function(&s->modules[(*r)->module], *linked - 1);
+}
+
+const char *usm__symbols_name(usm__symbols *s, uint32_t source, uint64_t address, char *out,
+                              size_t size)
+{
+    const range    *r;
+    uint64_t        linked;
+    const function *f = look_up(s, source, address, &r, &linked);
+
+    if (f != NULL)
+        (void)snprintf(out, size, "%.200s+0x%" PRIx64 " (%.60s)", f->name, linked - f->at,
+                       base_name(s->modules[r->module].path));
+    else if (r != NULL)
+        (void)snprintf(out, size, "%.60s+0x%" PRIx64, base_name(s->modules[r->module].path),
+                       linked);
+    else
+        (void)snprintf(out, size, "0x%" PRIx64, address);
+    return out;
+}
+
+/* libusm.so is known by its file; linked into the program, by the names of its entry points, which
+ * static functions may stand above of. */
+uint32_t usm__symbols_site(usm__symbols *s, const usm__trace_stack_info *stack)
+{
+    const range    *r;
+    uint64_t        linked;
+    uint32_t        i = 0, site;
+    const function *f;
+
+    for (; i < stack->depth; i++) {
+        r = find_range(s, stack->source, stack->frames[i] - 1);
+        if (r == NULL || strncmp(base_name(s->modules[r->module].path), "libusm", 6) != 0)
+            break;
+    }
+    site = i;
+    for (; i < stack->depth && i < site + 12 && site < 12; i++) {
+        f = look_up(s, stack->source, stack->frames[i], &r, &linked);
+        if (f != NULL && strncmp(f->name, "usm_", 4) == 0)
+            site = i + 1;
+    }
+    return site;
+}

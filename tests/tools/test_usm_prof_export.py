@@ -1,0 +1,134 @@
+#!/usr/bin/env python3
+"""test_usm_prof_export.py USM_PROF: what `usm-prof report --perfetto --html` writes of traces whose
+contents make_trace.py knows.
+
+SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""
+import collections
+import json
+import os
+import re
+import subprocess
+import sys
+import tempfile
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+MIB = 1 << 20
+failures = []
+checked = 0
+
+
+def check(condition, complaint):
+    global checked
+    checked += 1
+    if not condition:
+        failures.append(complaint)
+
+
+def export(prof, folder, kind, cut=None):
+    """The two files of a trace; `cut` bytes are missing at its end."""
+    trace, page, perfetto = (os.path.join(folder, kind + end) for end in (".trace", ".html", ".json"))
+    subprocess.run([sys.executable, os.path.join(HERE, "make_trace.py"), kind, trace], check=True)
+    if cut:
+        os.truncate(trace, os.path.getsize(trace) - cut)
+    result = subprocess.run([prof, "report", trace, "--html", page, "--perfetto", perfetto],
+                            stdout=subprocess.PIPE, stderr=subprocess.STDOUT, universal_newlines=True)
+    check(result.returncode == 0, "{}: usm-prof says {}".format(kind, result.stdout))
+    with open(page, encoding="utf-8") as file:
+        text = file.read()
+    data = re.search(r'<script type="application/json" id="data">(.*?)</script>', text, re.S)
+    with open(perfetto, encoding="utf-8") as file:
+        return json.loads(data.group(1)), json.load(file), text, os.path.getsize(page), \
+            os.path.getsize(perfetto)
+
+
+def check_events(trace):
+    events = trace["traceEvents"]
+    by = collections.defaultdict(list)
+    for e in events:
+        by[e["ph"]].append(e)
+    check(len(by["b"]) == 4 and len(by["e"]) == 4, "perfetto: 4 blocks, not {}".format(len(by["b"])))
+    first = by["b"][0]
+    check(first["name"] == "</script><b>" and first["args"]["size"] == MIB and first["ts"] == 2.0,
+          "perfetto: the first block is {}".format(first))
+    check(by["b"][1]["name"] == "caf\ufffd" and by["b"][1]["args"]["usable"] == 2 * MIB + 1024,
+          "perfetto: the second block is {}".format(by["b"][1]))
+    ends = {e["id"]: e["ts"] for e in by["e"]}
+    check(ends[first["id"]] == 6.0, "perfetto: the first block ends at {}".format(ends[first["id"]]))
+    calls = [e for e in by["X"] if e["cat"] == "driver"]
+    check(sorted((e["name"], e["ts"], e["dur"]) for e in calls) ==
+          [("give to driver", 4.6, 0.4), ("take from driver", 0.1, 0.9), ("take from driver", 3.5, 0.5)],
+          "perfetto: the driver calls are {}".format(calls))
+    slab = [e["args"] for e in by["C"] if e["name"].startswith("pool 1: slab device, gpu \"0\"")]
+    check(max(a["live"] for a in slab) == 3 * MIB and slab[-1] ==
+          {"live": 2 * MIB, "reserved": 8 * MIB, "cached": 6 * MIB}, "perfetto: levels {}".format(slab))
+    check(len(by["s"]) == 1 and len(by["f"]) == 1 and by["s"][0]["ts"] == 6.0 and by["f"][0]["ts"] == 7.0,
+          "perfetto: arrows {} {}".format(by["s"], by["f"]))
+    names = [e["name"] for e in by["i"]]
+    check("out of memory" in names and any("5 events were lost" in n for n in names),
+          "perfetto: marks {}".format(names))
+    threads = [e["args"]["name"] for e in by["M"] if e["name"] == "thread_name"]
+    check(sorted(threads) == ["thread 1", "thread 2"], "perfetto: threads {}".format(threads))
+
+
+def check_page(data, text):
+    blocks = data["blocks"]
+    check(data["command"] == "app </script> --n 1", "html: the command is " + data["command"])
+    check(text.count("</script") == 2, "html: something in the data ends a script")
+    check("http://" not in text and "https://" not in text, "html: it names another place")
+    check(blocks["size"] == [MIB, 2 * MIB, 4096, MIB // 2], "html: sizes {}".format(blocks["size"]))
+    check(blocks["slack"] == [0, 1024, 0, 0], "html: slack {}".format(blocks["slack"]))
+    check(blocks["life"][1] == -1 and blocks["life"].count(-1) == 1,
+          "html: lives {}".format(blocks["life"]))
+    check(int(data["base"], 16) + blocks["at"][0] == 0x7f0000000000, "html: addresses")
+    check(len(data["areas"]) == 2 and data["areas"][1][3] > 0, "html: areas {}".format(data["areas"]))
+    check(data["tags"][1:] == ["</script><b>", "caf\ufffd"], "html: tags {}".format(data["tags"]))
+    check(data["failed"] == [[9, 1 << 33, 1, 1]], "html: failures {}".format(data["failed"]))
+    check(any("5 events were lost" in n for n in data["notices"]), "html: {}".format(data["notices"]))
+    check(any(t["title"] == "Reuse by size" and len(t["rows"]) == 5 for t in data["tables"]),
+          "html: the table of sizes")
+    facts = {name: value for name, value, _ in data["summary"]}
+    check(facts["Allocations"] == "4", "html: summary {}".format(facts))
+
+
+def check_many(data, trace, sizes):
+    slices = sum(e["ph"] == "b" for e in trace["traceEvents"])
+    counters = sum(e["ph"] == "C" for e in trace["traceEvents"])
+    marks = [e["name"] for e in trace["traceEvents"] if e["ph"] == "i"]
+    check(slices == 50000 and counters <= 41000, "many: {} slices {} levels".format(slices, counters))
+    check(any(m.startswith("of 300000 blocks the 50000") for m in marks), "many: {}".format(marks))
+    check(len(data["blocks"]["size"]) == 200000 and data["rest"]["count"] == 100000,
+          "many: {} blocks drawn".format(len(data["blocks"]["size"])))
+    check(len(data["times"]) <= 400000 and data["step"] == 2, "many: step {}".format(data["step"]))
+    check(max(data["rest"]["levels"][1][1]) > 0, "many: the rest has no level")
+    check(max(sizes) < 40 * MIB, "many: files of {} bytes".format(sizes))
+
+
+def main():
+    prof = sys.argv[1]
+    with tempfile.TemporaryDirectory() as folder:
+        data, trace, text, *_ = export(prof, folder, "small")
+        check_events(trace)
+        check_page(data, text)
+        data, trace, text, *sizes = export(prof, folder, "many")
+        check_many(data, trace, sizes)
+        data, trace, *_ = export(prof, folder, "many", cut=100)
+        check(any("damaged" in n for n in data["notices"]), "cut: {}".format(data["notices"]))
+        check(any("damaged" in e["name"] for e in trace["traceEvents"]), "cut: perfetto says nothing")
+        data, *_ = export(prof, folder, "unended")
+        check(len(data["notices"]) == 3 and "did not end in order" in data["notices"][1]
+              and data["notices"][2].startswith("1 blocks were freed"), "unended: {}".format(data["notices"]))
+        data, trace, *_ = export(prof, folder, "empty")
+        check(data["blocks"]["size"] == [] and data["times"] == [], "empty: there is something")
+        result = subprocess.run([prof, "report", os.path.join(folder, "small.trace"), "--html",
+                                 os.path.join(folder, "none", "x.html")],
+                                stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
+        check(result.returncode != 0 and b"none" in result.stderr, "a folder that is not there passes")
+    for complaint in failures:
+        print(complaint)
+    print("{} checked, {} wrong".format(checked, len(failures)))
+    return 1 if failures or not checked else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,152 @@
+#!/bin/sh
+# test_usm_replay.sh USM_REPLAY PYTHON: usm-replay as users and programs meet it, over the null
+# device.  Counts are checked, times are not.
+#
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+set -u
+
+here=$(cd "$(dirname "$0")" && pwd)
+tool=$1
+python=$2
+data=$(dirname "$here")/data/replay
+work=$(mktemp -d "${TMPDIR:-/tmp}/usm-replay-test.XXXXXX") || exit 1
+trap 'rm -rf "$work"' EXIT
+trap 'exit 143' HUP INT TERM
+unset USM_DEVICE_SELECTOR USM_POOL USM_NULL_MEMORY
+passed=0 failed=0
+
+# expect STATUS NAME ARGUMENT...: runs it, its output is in $work/out and $work/err.
+expect()
+{
+    wanted=$1 name=$2
+    shift 2
+    "$tool" "$@" >"$work/out" 2>"$work/err"
+    status=$?
+    if [ $status -eq "$wanted" ]; then
+        passed=$((passed + 1))
+    else
+        failed=$((failed + 1))
+        echo "FAILED: $name: exits with $status, not $wanted"
+        sed 's/^/    /' "$work/out" "$work/err" | head -n 20
+    fi
+}
+
+# says FILE TEXT
+says()
+{
+    if grep -qF -- "$2" "$work/$1"; then
+        passed=$((passed + 1))
+    else
+        failed=$((failed + 1))
+        echo "FAILED: $name: no \"$2\" in"
+        sed 's/^/    /' "$work/$1" | head -n 20
+    fi
+}
+
+# json EXPRESSION: true of the JSON in $work/out, as `o`; `p` is its first pool, `q` its last.
+json()
+{
+    if "$python" -c "
+import json, sys
+o = json.load(open(sys.argv[1])); p = o['pools'][0]; q = o['pools'][-1]
+sys.exit(not ($1))" "$work/out"; then
+        passed=$((passed + 1))
+    else
+        failed=$((failed + 1))
+        echo "FAILED: $name: not $1 in"
+        sed 's/^/    /' "$work/out" | head -n 60
+    fi
+}
+
+# --- formats --------------------------------------------------------------------------------------
+
+expect 0 rmm "$data/rmm.csv" --pool direct --pool arena --json
+json "o['log']['format'] == 'RMM log' and o['log']['threads'] == 2 and o['log']['failed'] == 1"
+json "p['allocations'] == 5 and p['live_peak'] == 4096 + 524288 + 2097152 and p['failed'] == 0"
+json "p['driver_allocs'] == 5 and p['driver_frees'] == 5 and p['reuse'] == 0"
+json "q['pool'] == 'arena' and q['driver_allocs'] < 5 and p['ns_pair'] > 0"
+json "o['log']['live_peak'] == p['live_peak'] and o['log']['damage'] is None"
+
+expect 0 'rmm, threads' "$data/rmm.csv" --pool direct --threads --json
+json "p['allocations'] == 5 and p['driver_allocs'] == 5 and p['ns_pair'] > 0"
+
+if ldd "$tool" 2>/dev/null | grep -q libjansson; then
+    expect 0 umpire "$data/umpire_events.json" --pool direct --json
+    json "o['log']['format'] == 'Umpire log' and p['allocations'] == 2 and p['live_peak'] == 66560"
+    expect 0 'umpire until 2021' "$data/umpire_replay.json" --pool direct --json
+    json "p['allocations'] == 3 and p['live_peak'] == 134217728 + 774 and o['log']['unmatched'] == 0"
+    "$python" - "$data/umpire_events.json" "$work/cut.json" <<'END'
+import sys
+text = open(sys.argv[1]).read()
+open(sys.argv[2], "w").write(text[:text.index('"pointer":"0x7f0000020000"},') + 20])
+END
+    expect 0 'umpire, cut' "$work/cut.json" --pool direct --json
+    says err 'line 8: it is no JSON'
+    json "p['allocations'] == 2 and o['log']['left_out'] == 1"
+else
+    expect 1 'umpire without jansson' "$data/umpire_events.json" --pool direct
+    says err 'libjansson-dev'
+fi
+
+"$python" "$here/make_trace.py" small "$work/small.trace"
+expect 0 trace "$work/small.trace" --pool direct --json
+json "o['log']['format'] == 'libusm trace' and p['allocations'] == 4"
+json "p['live_peak'] == 3 * 1048576 + 4096 and o['log']['failed'] == 1"
+says err '5 events were lost'
+expect 0 'trace, one pool' "$work/small.trace" --pool direct --only-pool 1 --json
+json "p['allocations'] == 3 and p['live_peak'] == 3 * 1048576"
+
+"$python" "$here/make_trace.py" many "$work/many.trace"
+expect 0 'trace, many' "$work/many.trace" --pool arena --pool direct --repeat 1 --json
+json "p['allocations'] == 300000 and p['driver_allocs'] < 1000 and q['driver_allocs'] == 300000"
+
+# --- out of memory ------------------------------------------------------------------------------------
+
+expect 3 'a small device' "$data/rmm.csv" --pool direct --device-mem 2M
+says out 'direct: out of memory at line 9: 2 MiB wanted, 516 KiB live'
+expect 3 'a small device, JSON' "$data/rmm.csv" --pool direct --device-mem 2M --json
+json "p['failed'] == 1 and p['out_of_memory']['at'] == 9 and p['out_of_memory']['size'] == 2097152"
+json "p['out_of_memory']['live'] == 4096 + 524288"
+expect 0 'just enough' "$data/rmm.csv" --pool direct --device-mem 2564K
+
+# --- bad input -------------------------------------------------------------------------------------
+
+{
+    cat "$data/rmm.csv"
+    echo '1201,10:32:16:403160,allocate,0x7f2a00400000,xyz,0x0'
+    echo '1201,10:32:16:403170,grow,0x7f2a00400000,1,0x0'
+    echo '1201,10:32:16:403180,free,0x7f2aff000000,1,0x0'
+    printf '1201,10:32:16:403190,allo'
+} >"$work/bad.csv"
+expect 0 'bad lines' "$work/bad.csv" --pool direct --json
+says err 'line 13: the size is no number; replayed is what can be read (more lines are left out)'
+json "p['allocations'] == 5 and o['log']['left_out'] == 3 and o['log']['unmatched'] == 1"
+
+head -c 700 "$work/small.trace" >"$work/cut.trace"
+"$tool" "$work/cut.trace" --pool direct >"$work/out" 2>"$work/err"
+name='a trace that is cut'
+says err 'cut.trace'
+
+echo 'hello' >"$work/text"
+expect 1 'no log' "$work/text"
+says err 'is no log known here'
+: >"$work/nothing"
+expect 1 'an empty file' "$work/nothing"
+expect 1 'no file' "$work/none.csv"
+says err 'No such file'
+echo 'Thread,Time,Action,Pointer,Size,Stream' >"$work/names.csv"
+expect 1 'names only' "$work/names.csv"
+says err 'there is no allocation in it'
+expect 1 'no such pool' "$data/rmm.csv" --pool nosuch
+says out 'nosuch could not be tried'
+expect 2 'two logs' "$data/rmm.csv" "$data/rmm.csv"
+expect 2 'no log named'
+expect 2 'a bad size' "$data/rmm.csv" --device-mem lots
+expect 2 'a bad kind' "$data/rmm.csv" --kind stack
+expect 2 'a bad option' --frobnicate
+expect 0 help --help
+says out 'usage: usm-replay'
+expect 0 version --version
+
+echo "$passed passed, $failed failed"
+[ "$failed" -eq 0 ]

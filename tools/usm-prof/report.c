@@ -1,0 +1,170 @@
+/* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
+/* usm-prof report: the tables and the advice, for people. */
+#include "prof.h"
+
+#include "base/text.h"
+#include "columns.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#define LINE_WIDTH 100
+
+static void print_sources(const usm__trace *t)
+{
+    for (size_t i = 0; i < t->nsources; i++) {
+        const usm__trace_source *s = &t->sources[i];
+
+        printf("  process %u on %s", s->header.pid, s->header.host);
+        if (s->header.rank >= 0)
+            printf(", rank %d", s->header.rank);
+        printf(": %.60s%s\n", s->header.command, s->ended ? "" : " (did not end in order)");
+    }
+}
+
+static void print_head(const char *path, const usm__trace *t, const usm__analysis *a)
+{
+    char duration[32], time[32], saved[32];
+
+    printf("Trace %s: %zu events in %s, %llu lost\n", path, t->nrecords,
+           time_text((double)a->duration_ns, duration, sizeof(duration)),
+           (unsigned long long)t->lost);
+    print_sources(t);
+    if (t->damage[0] != '\0')
+        printf("  damaged: %s\n", t->damage);
+    printf("\n%llu allocations, %llu driver calls (%s) for memory, %llu avoided",
+           (unsigned long long)a->all.allocations, (unsigned long long)(a->takes + a->gives),
+           time_text((double)a->driver_ns, time, sizeof(time)), (unsigned long long)a->avoided);
+    if (a->take_ns + a->give_ns > 0)
+        printf(", which would have cost %s",
+               time_text((double)a->avoided_ns, saved, sizeof(saved)));
+    if (a->take_ns > 0)
+        printf("\n  at this trace's medians of %s a call that takes",
+               time_text((double)a->take_ns, time, sizeof(time)));
+    if (a->give_ns > 0)
+        printf(", %s a call that gives back", time_text((double)a->give_ns, time, sizeof(time)));
+    putchar('\n');
+}
+
+static void heads(columns *c, const char *const *names)
+{
+    for (; *names != NULL; names++)
+        columns_add(c, "%s", *names);
+}
+
+static double mean_life(const usm__usage *u)
+{
+    return u->ended ? u->life_ns / (double)u->ended : 0;
+}
+
+static void print_pools(const usm__analysis *a)
+{
+    static const char *const names[] = {"pool",          "allocations", "reuse",     "driver",
+                                        "avoided",       "saved",       "mean life", "live peak",
+                                        "reserved peak", "unused",      NULL};
+    columns                 *c       = columns_new(10);
+
+    heads(c, names);
+    for (size_t i = 0; i < a->npools; i++) {
+        const usm__pool_usage *p = &a->pools[i];
+
+        if (p->u.allocations + p->takes + p->u.failed == 0)
+            continue;
+        columns_add(c, "%s", p->u.name);
+        columns_add(c, "%llu", (unsigned long long)p->u.allocations);
+        columns_share(c, p->u.allocations > p->takes ? p->u.allocations - p->takes : 0,
+                      p->u.allocations);
+        columns_add(c, "%llu", (unsigned long long)(p->takes + p->gives));
+        columns_add(c, "%llu", (unsigned long long)p->avoided);
+        columns_time(c, (double)p->avoided_ns);
+        columns_time(c, mean_life(&p->u));
+        columns_bytes(c, p->u.live_peak);
+        columns_bytes(c, p->reserved_peak);
+        columns_share(c, p->reserved_peak > p->live_then ? p->reserved_peak - p->live_then : 0,
+                      p->reserved_peak);
+    }
+    puts("\nPools (reuse: allocations that needed no driver call; unused: of what was reserved at "
+         "its peak)");
+    columns_print(c);
+}
+
+static void print_usages(const char *title, const char *first, const usm__usages *rows, size_t top)
+{
+    const char *const names[] = {first,    "allocations", "bytes",  "reuse",  "mean life",
+                                 "< 1 ms", "live peak",   "failed", "at end", NULL};
+    columns          *c       = columns_new(9);
+    size_t            n       = top && top < rows->n ? top : rows->n;
+
+    heads(c, names);
+    for (size_t i = 0; i < n; i++) {
+        const usm__usage *u = &rows->rows[i];
+
+        columns_add(c, "%s", u->name);
+        columns_add(c, "%llu", (unsigned long long)u->allocations);
+        columns_bytes(c, u->bytes);
+        columns_share(c, u->hits, u->allocations);
+        columns_time(c, mean_life(u));
+        columns_share(c, u->brief, u->ended);
+        columns_bytes(c, u->live_peak);
+        columns_add(c, "%llu", (unsigned long long)u->failed);
+        columns_add(c, "%llu", (unsigned long long)u->blocks);
+    }
+    printf("\n%s\n", title);
+    columns_print(c);
+    if (n < rows->n)
+        printf("  ... and %zu more (--top 0 shows all)\n", rows->n - n);
+}
+
+static void print_sites(const usm__trace *t, const usm__analysis *a, size_t top)
+{
+    char     title[200];
+    uint64_t mean = t->nsources > 0 ? t->sources[0].header.stack_bytes : 0;
+    char     text[32];
+
+    if (a->sites.n == 0)
+        return;
+    if (mean > 1)
+        (void)snprintf(
+            title, sizeof(title),
+            "Call sites (estimated from stacks sampled every %s on average; peak and end: "
+            "of the sampled)",
+            usm__format_bytes(mean, text, sizeof(text)));
+    else
+        (void)snprintf(title, sizeof(title), "Call sites");
+    print_usages(title, "call site", &a->sites, top);
+}
+
+/* Words of `text` in lines of LINE_WIDTH. */
+static void print_wrapped(const char *text)
+{
+    size_t column = 1;
+
+    putchar('*');
+    while (*text != '\0') {
+        size_t n = strcspn(text, " ");
+
+        if (column + 1 + n > LINE_WIDTH) {
+            printf("\n ");
+            column = 1;
+        }
+        printf(" %.*s", (int)n, text);
+        column += n + 1;
+        text += n + (text[n] != '\0');
+    }
+    putchar('\n');
+}
+
+void report_text(const char *path, const usm__trace *t, const usm__analysis *a, size_t top)
+{
+    print_head(path, t, a);
+    print_pools(a);
+    print_usages("Sizes", "size", &a->classes, 0);
+    print_sites(t, a, top);
+    if (a->tags.n > 1 || (a->tags.n == 1 && strcmp(a->tags.rows[0].name, "(no tag)") != 0))
+        print_usages("Tags", "tag", &a->tags, top);
+    puts("\nAdvice");
+    for (size_t i = 0; i < a->nadvice; i++)
+        print_wrapped(a->advice[i]);
+    if (a->nadvice == 0)
+        puts("* Nothing stands out.");
+}

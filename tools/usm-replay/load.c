@@ -1,0 +1,257 @@
+/* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
+/* Reading logs: which format it is, and the list of operations that all of them become.  The
+ * formats' own files say what a line means; they call loader_alloc() and loader_free(). */
+#include "replay.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define NONE UINT32_MAX
+
+/* An address, and the block that has it: NONE when it was freed. */
+typedef struct place {
+    uint64_t space, address;
+    uint32_t block;
+    bool     used;
+} place;
+
+struct loader {
+    replay_log *log;
+    place      *table;
+    size_t      places, table_cap; /* a power of two */
+    uint32_t   *below; /* by block: the one that had the address and still lives, or NONE */
+    uint64_t   *sizes; /* by block                                                       */
+    size_t      blocks_cap;
+    uint64_t   *threads; /* the log's own numbers */
+    size_t      threads_cap;
+    uint64_t    live;
+};
+
+replay_log *loader_log(loader *l)
+{
+    return l->log;
+}
+
+/* ---- room --------------------------------------------------------------------------- */
+
+/* Room for one more of `size` bytes in *array, which has *cap. */
+static bool room(void *array, size_t n, size_t *cap, size_t size)
+{
+    size_t want = *cap ? *cap * 2 : 1024;
+    void  *old, *grown;
+
+    if (n < *cap)
+        return true;
+    memcpy(&old, array, sizeof old); /* a pointer to whatever */
+    grown = realloc(old, want * size);
+    if (!grown)
+        return false;
+    memcpy(array, &grown, sizeof grown);
+    *cap = want;
+    return true;
+}
+
+static place *place_in(place *table, size_t cap, uint64_t space, uint64_t address)
+{
+    size_t at = (size_t)((address ^ space * 0x9e3779b97f4a7c15u) * 0xff51afd7ed558ccdu >> 17);
+
+    for (;; at++) {
+        place *p = &table[at & (cap - 1)];
+
+        if (!p->used || (p->space == space && p->address == address))
+            return p;
+    }
+}
+
+static bool grow_table(loader *l)
+{
+    size_t cap   = l->table_cap ? l->table_cap * 2 : 1024;
+    place *table = calloc(cap, sizeof *table);
+
+    if (!table)
+        return false;
+    for (size_t i = 0; i < l->table_cap; i++)
+        if (l->table[i].used)
+            *place_in(table, cap, l->table[i].space, l->table[i].address) = l->table[i];
+    free(l->table);
+    l->table     = table;
+    l->table_cap = cap;
+    return true;
+}
+
+/* The address's place, made when it is new; NULL: no memory. */
+static place *place_of(loader *l, uint64_t space, uint64_t address)
+{
+    place *p;
+
+    if (l->places * 2 >= l->table_cap && !grow_table(l))
+        return NULL;
+    p = place_in(l->table, l->table_cap, space, address);
+    if (!p->used) {
+        *p = (place){space, address, NONE, true};
+        l->places++;
+    }
+    return p;
+}
+
+/* ---- operations ------------------------------------------------------------------------ */
+
+/* Threads are few: a list will do. 0 and NONE when there is no memory. */
+static uint32_t thread_index(loader *l, uint64_t thread)
+{
+    uint32_t n = l->log->threads;
+
+    for (uint32_t i = n; i > 0; i--)
+        if (l->threads[i - 1] == thread)
+            return i - 1;
+    if (!room(&l->threads, n, &l->threads_cap, sizeof *l->threads))
+        return NONE;
+    l->threads[n]   = thread;
+    l->log->threads = n + 1;
+    return n;
+}
+
+bool loader_add(loader *l, uint64_t size, uint32_t block, uint64_t thread, uint64_t event)
+{
+    replay_log *log   = l->log;
+    uint32_t    index = thread_index(l, thread);
+
+    if (index == NONE || !room(&log->operations, log->n, &log->cap, sizeof *log->operations))
+        return false;
+    log->operations[log->n++] = (operation){size, block, index, event};
+    return true;
+}
+
+bool loader_alloc(loader *l, uint64_t space, uint64_t address, uint64_t size, uint64_t thread,
+                  uint64_t event)
+{
+    place   *p     = place_of(l, space, address);
+    uint32_t block = l->log->blocks;
+    size_t   cap   = l->blocks_cap;
+
+    if (!p || block == NONE || size == REPLAY_FREE ||
+        !room(&l->below, block, &cap, sizeof *l->below) ||
+        !room(&l->sizes, block, &l->blocks_cap, sizeof *l->sizes))
+        return false;
+    l->below[block] = p->block;
+    l->sizes[block] = size;
+    p->block        = block;
+    l->log->blocks++;
+    l->live += size;
+    if (l->live > l->log->live_peak)
+        l->log->live_peak = l->live;
+    return loader_add(l, size, block, thread, event);
+}
+
+bool loader_free(loader *l, uint64_t space, uint64_t address, uint64_t thread, uint64_t event)
+{
+    place   *p = place_of(l, space, address);
+    uint32_t block;
+
+    if (!p)
+        return false;
+    block = p->block;
+    if (block == NONE) {
+        l->log->unmatched++;
+        return true;
+    }
+    p->block = l->below[block];
+    l->live -= l->sizes[block];
+    return loader_add(l, REPLAY_FREE, block, thread, event);
+}
+
+void loader_wrong(loader *l, uint64_t event, const char *what)
+{
+    if (l->log->left_out++ == 0)
+        snprintf(l->log->damage, sizeof l->log->damage, "%s %llu: %s", l->log->unit,
+                 (unsigned long long)event, what);
+}
+
+void loader_failed(loader *l)
+{
+    l->log->failed++;
+}
+
+/* ---- formats ------------------------------------------------------------------------------ */
+
+typedef struct format {
+    const char *name, *unit;
+    log_reader *read;
+} format;
+
+/* Of the file's first bytes; NULL: none of ours. */
+static const format *format_of(const char *head)
+{
+    static const format trace  = {"libusm trace", "event", log_read_trace};
+    static const format rmm    = {"RMM log", "line", log_read_rmm};
+    static const format umpire = {"Umpire log", "line", log_read_umpire};
+
+    if (strncmp(head, "USMTRACE", 8) == 0)
+        return &trace;
+    if (strncmp(head, "Thread,", 7) == 0)
+        return &rmm;
+    /* Umpire writes among the program's own output. */
+    if (strstr(head, "\"kind\":\"replay\"") || strstr(head, "\"kind\": \"replay\"") ||
+        (strstr(head, "\"category\"") && strstr(head, "\"timestamp\"")))
+        return &umpire;
+    return NULL;
+}
+
+static const format *find_format(const char *path, char *why, size_t why_size)
+{
+    static char   head[65536];
+    FILE         *file = fopen(path, "re");
+    size_t        n    = file ? fread(head, 1, sizeof head - 1, file) : 0;
+    const format *f;
+
+    if (!file || ferror(file)) {
+        snprintf(why, why_size, "%s: %s", path, strerror(errno));
+        if (file)
+            fclose(file);
+        return NULL;
+    }
+    fclose(file);
+    head[n] = '\0';
+    f       = format_of(head);
+    if (!f)
+        snprintf(why, why_size,
+                 "%s is no log known here: neither a trace of libusm, nor RMM's CSV "
+                 "(Thread,Time,Action,Pointer,Size,Stream), nor Umpire's replay (JSON lines)",
+                 path);
+    return f;
+}
+
+bool log_load(const char *path, uint32_t only_pool, replay_log *log, char *why, size_t why_size)
+{
+    loader        l    = {.log = log};
+    const format *f    = find_format(path, why, why_size);
+    bool          good = f != NULL;
+
+    *log = (replay_log){.path = path};
+    if (good) {
+        log->format = f->name;
+        log->unit   = f->unit;
+        good        = f->read(&l, path, only_pool, why, why_size);
+    }
+    if (good && log->n == 0) {
+        snprintf(why, why_size, "%s: there is no allocation in it%s%s", path,
+                 log->damage[0] ? "; " : "", log->damage);
+        good = false;
+    }
+    free(l.table);
+    free(l.below);
+    free(l.sizes);
+    free(l.threads);
+    if (!good)
+        log_free(log);
+    return good;
+}
+
+void log_free(replay_log *log)
+{
+    free(log->operations);
+    log->operations = NULL;
+    log->n          = 0;
+}
