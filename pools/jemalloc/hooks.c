@@ -24,9 +24,10 @@
  * without opt.retain, and arena.<i>.retain_grow_limit, which would only bound the growth, is left
  * alone.
  *
- * A fork in another thread must not find this one with jemalloc's locks held and waiting for a lock
- * of the core, which the fork has taken: while one is under way the hooks refuse, which they may
- * always do, and who was refused asks again after it (thread.c). */
+ * A fork in another thread must not find this one with a lock of jemalloc's held (it holds one
+ * while it destroys an arena) and waiting for a lock of the core, which the fork has taken: while
+ * one is under way the hooks refuse, which they may always do, and who was refused asks again after
+ * it (thread.c). */
 #include "internal.h"
 
 #include <string.h>

@@ -24,6 +24,7 @@
 #include <unistd.h>
 
 /* LeakSanitizer's, when it is in the process: the program may have brought it. */
+/* NOLINTNEXTLINE(bugprone-reserved-identifier): it is its name */
 extern void __lsan_register_root_region(const void *p, size_t size) __attribute__((weak));
 
 static bool faulted(const char *name, int error)

@@ -355,6 +355,7 @@ static bool unmap_piece(usm__area *a, size_t offset)
     uncount(a, piece->size);
     usm_add_relaxed(&a->pool->driver_frees, (uint64_t)1);
     *piece = (usm__area_piece){NULL, 0};
+    usm_sub_relaxed(&a->npieces, (size_t)1);
     return true;
 }
 
@@ -379,6 +380,7 @@ usm_status usm__area_map(void *source, usm_area *area, size_t offset, size_t siz
         return st;
     }
     *piece = (usm__area_piece){phys, size};
+    usm_add_relaxed(&a->npieces, (size_t)1);
     count_driver_alloc(a, 0);
     return USM_OK;
 }
@@ -394,18 +396,18 @@ void usm__area_unmap(void *source, usm_area *area, size_t offset, size_t size)
  */
 static void give_reserved(usm__area *a)
 {
-    size_t entries = a->view.size / a->granularity;
-    bool   empty   = true;
+    size_t kept = 0;
 
-    for (size_t i = 0; i < entries; i++) {
+    /* Not to the table's end: looking at entries that nobody used makes pages of it. */
+    for (size_t i = 0; usm_load_relaxed(&a->npieces) > kept; i++) {
         size_t size = a->pieces[i].size;
 
         if (size && !unmap_piece(a, i * a->granularity)) {
             uncount(a, size);
-            empty = false;
+            kept++;
         }
     }
-    if (empty)
+    if (kept == 0)
         driver_free(a, a->driver_base, a->driver_size);
     (void)usm__os_unmap(a->pieces, pieces_size(a, a->view.size));
 }

@@ -15,10 +15,12 @@
 #endif
 
 /* AddressSanitizer's, when the process has it, whoever brought it. */
+/* NOLINTBEGIN(bugprone-reserved-identifier): these are its names. */
 extern void __asan_poison_memory_region(const volatile void *p, size_t size) __attribute__((weak));
 extern void __asan_unpoison_memory_region(const volatile void *p, size_t size)
     __attribute__((weak));
 extern int __asan_address_is_poisoned(const volatile void *p) __attribute__((weak));
+/* NOLINTEND(bugprone-reserved-identifier) */
 
 /* Fixed once looked up. */
 static struct {

@@ -274,7 +274,7 @@ static void report(const usm__record *r, const zone *z, const unsigned char *byt
 
 static usm_status inspect(const usm__record *r, zone z)
 {
-    unsigned char bytes[ZONE_MOST];
+    unsigned char bytes[ZONE_MOST] = {0};
     size_t        first = 0, last = z.n;
     usm_status    st;
 
