@@ -3,7 +3,9 @@
  *
  * A row starts a worker process for each contender, lets each calibrate how much work takes a
  * repetition's time, and then goes round them: ours, peer, peer, ours, ...  On a machine that
- * others use too, only what was measured in one such round can be compared.  Called by main.c. */
+ * others use too, only what was measured in one such round can be compared.  It does so with three
+ * sets of processes: a process may be slower than its like from start to end (where its pages came
+ * to lie, what the processor's predictors learnt first).  Called by main.c. */
 #include "pool.h"
 #include "workload.h"
 
@@ -11,9 +13,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define ROUNDS_MAX 15
-#define ROUNDS_MIN 5           /* a row that takes long has only so many */
-#define ROW_NS     2000000000u /* what "long" is                         */
+#define SETS       3 /* of processes                                       */
+#define ROUNDS_MAX (SETS * 5)
+#define ROUNDS_MIN 5           /* of a row that takes long, with the first set alone */
+#define ROW_NS     2000000000u /* what "long" is for one set                         */
 
 typedef struct samples {
     double value[ROUNDS_MAX];
@@ -22,7 +25,7 @@ typedef struct samples {
 
 typedef struct measuring {
     const bench_options *options;
-    unsigned             rounds;
+    unsigned             rounds; /* with a set */
     double               target_ns;
     pool_table           table;
     samples              samples[POOL_CELLS_MAX];
@@ -66,7 +69,8 @@ static void start_cell(measuring *m, const pool_row *row, pool_cell *cell, sampl
 {
     char command[160];
 
-    s->n = 0;
+    if (cell->why)
+        return;
     snprintf(command, sizeof command, "open %s %u %" PRIu64 " %.0f %u", row->plan->workload,
              row->plan->threads, m->options->seed, m->target_ns, (unsigned)m->options->pin);
     if (contender_missing(cell->id)) {
@@ -98,16 +102,45 @@ static void time_calls(pool_cell *cell)
                          sscanf(answer, "%lf %lf", &cell->p50, &cell->p99) == 2;
 }
 
+static void start_row(measuring *m, pool_row *row)
+{
+    for (unsigned i = 0; i < row->ncells; i++)
+        start_cell(m, row, &row->cell[i], &m->samples[i]);
+}
+
+static void stop_row(const pool_row *row)
+{
+    for (unsigned i = 0; i < row->ncells; i++)
+        contender_stop(row->cell[i].id);
+}
+
+static void go_round(measuring *m, pool_row *row, unsigned round)
+{
+    for (unsigned i = 0; i < row->ncells; i++) {
+        unsigned j = round % 2 ? row->ncells - 1 - i : i;
+
+        time_cell(&row->cell[j], &m->samples[j]);
+    }
+}
+
+/* The processes of the last set are left running. */
 static void measure_times(measuring *m, pool_row *row)
 {
     uint64_t began = bench_now_ns();
+    unsigned round = 0, sets = 1;
 
-    for (unsigned r = 0; r < m->rounds && (r < ROUNDS_MIN || bench_now_ns() - began < ROW_NS); r++)
-        for (unsigned i = 0; i < row->ncells; i++) {
-            unsigned j = r % 2 ? row->ncells - 1 - i : i;
-
-            time_cell(&row->cell[j], &m->samples[j]);
+    for (unsigned set = 0; set < sets; set++) {
+        if (set > 0) {
+            stop_row(row);
+            start_row(m, row);
         }
+        while (round < (set + 1) * m->rounds)
+            go_round(m, row, round++);
+        if (set == 0 && bench_now_ns() - began < ROW_NS)
+            sets = SETS;
+    }
+    while (round < ROUNDS_MIN)
+        go_round(m, row, round++);
     for (unsigned i = 0; i < row->ncells; i++)
         settle(&row->cell[i], &m->samples[i]);
 }
@@ -146,7 +179,8 @@ static void settle_events(pool_row *row)
 static void measure_row(measuring *m, pool_row *row)
 {
     for (unsigned i = 0; i < row->ncells; i++)
-        start_cell(m, row, &row->cell[i], &m->samples[i]);
+        m->samples[i].n = 0;
+    start_row(m, row);
     if (row->section->measure == POOL_HELD)
         for (unsigned i = 0; i < row->ncells; i++)
             measure_held(&row->cell[i], &m->samples[i]);
@@ -157,8 +191,7 @@ static void measure_row(measuring *m, pool_row *row)
     if (row->section->measure == POOL_TIME && !m->options->quick)
         for (unsigned i = 0; i < row->ncells; i++)
             time_calls(&row->cell[i]);
-    for (unsigned i = 0; i < row->ncells; i++)
-        contender_stop(row->cell[i].id);
+    stop_row(row);
 }
 
 static void lay_out(pool_row *row, const pool_plan *plan)
@@ -286,9 +319,9 @@ int bench_pool(bench_report *report, const bench_options *options)
     bool             ok = true;
 
     m.options      = options;
-    m.rounds       = options->quick ? 5 : 9;
-    m.target_ns    = options->quick ? 4e6 : 15e6;
-    m.table.rounds = m.rounds;
+    m.rounds       = options->quick ? 2 : 3;
+    m.target_ns    = options->quick ? 3e6 : 12e6;
+    m.table.rounds = SETS * m.rounds;
     m.table.seed   = options->seed;
     m.table.pinned = options->pin;
     contenders_find(sycl_folder(options), options->verbose);

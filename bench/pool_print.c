@@ -226,7 +226,7 @@ static void print_sums(const pool_table *t)
             open += is_met < 0 && t->row[i].plan->goal[j] > 0;
         }
     printf("\n%u goals met, %u missed, %u could not be measured here; medians of %u repetitions by "
-           "turns%s, seed %llu\n",
+           "turns (5 where they take long)%s, seed %llu\n",
            met, missed, open, t->rounds, t->pinned ? ", threads pinned" : "",
            (unsigned long long)t->seed);
 }
