@@ -69,7 +69,8 @@ usm_status usm_je_find(const usm_host_api *api)
     library = dlopen(shared_name, RTLD_NOW | RTLD_LOCAL); /* never closed: its threads' data */
     if (library && (find_in(library, "") || find_in(library, "je_")))
         return check_version(api);
-    why = library ? "it has no mallocx()" : dlerror(); /* NOLINT(concurrency-mt-unsafe): glibc's is */
+    why = library ? "it has no mallocx()"
+                  : dlerror(); /* NOLINT(concurrency-mt-unsafe): glibc keeps one per thread */
     return api->report(USM_E_NOT_SUPPORTED,
                        "the pool `jemalloc` needs a program that has jemalloc from its start: link "
                        "it with -ljemalloc or start it with LD_PRELOAD=%s (loading it now failed: "

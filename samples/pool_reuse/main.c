@@ -153,7 +153,7 @@ static usm_status run_rounds(const char *const *names, size_t n, const kernels *
     usm_status status = USM_OK;
 
     for (size_t i = 0; i < n * (size_t)o->rounds && status == USM_OK; i++) {
-        result r = {NULL};
+        result r = {.name = NULL};
 
         status = run(names[i % n], k, o, &r);
         if (status == USM_OK && (i < n || r.cpu_ns < results[i % n].cpu_ns))
@@ -300,7 +300,7 @@ int main(int argc, char **argv)
 {
     options o;
     kernels k;
-    result  results[2] = {{NULL}, {NULL}};
+    result  results[2] = {{.name = NULL}, {.name = NULL}};
     /* NULL: what USM_POOL, or else the library, chooses */
     const char *names[2] = {NULL, NULL};
     size_t      n;

@@ -48,7 +48,7 @@ static void use_memory(void)
     CHECK_INT(info.total, 80 * GIB);
     for (int k = 0; k < 3; k++) {
         for (size_t i = 0; i < 300; i++) {
-            p[i] = usm_malloc(i * i * 1000, q, kinds[k]);
+            p[i] = usm_malloc(i * i * 100, q, kinds[k]);
             CHECK(p[i] != NULL && (uintptr_t)p[i] % 16 == 0);
             CHECK_INT(usm_get_pointer_type(p[i], NULL), kinds[k]);
         }
