@@ -27,12 +27,21 @@ static void value_cell(bool markdown, int width, const pool_cell *c)
     cell(markdown, width, c->have ? number(c->median, text, sizeof text) : "-");
 }
 
+/* The section's first row; NULL: it has none, or nobody could take part (print_absent() says why).
+ */
 static const pool_row *first_row(const pool_table *t, const pool_section *s)
 {
-    for (size_t i = 0; i < t->nrows; i++)
-        if (t->row[i].section == s)
-            return &t->row[i];
-    return NULL;
+    const pool_row *first = NULL;
+    bool            any   = false;
+
+    for (size_t i = t->nrows; i-- > 0;) {
+        if (t->row[i].section != s)
+            continue;
+        first = &t->row[i];
+        for (unsigned j = 0; j < first->ncells; j++)
+            any = any || first->cell[j].have;
+    }
+    return any ? first : NULL;
 }
 
 static unsigned ours_shown(const pool_section *s)
@@ -134,40 +143,55 @@ static void print_row(const pool_row *row, bool markdown)
     printf("\n");
 }
 
+static void print_latency_head(const pool_row *row, bool markdown)
+{
+    if (!markdown) {
+        printf("  single calls, p50/p99 ns\n");
+        return;
+    }
+    printf("\n<details><summary>Single calls of the same, p50/p99 in ns</summary>\n\n"
+           "| workload | threads |");
+    for (unsigned i = 0; i < row->ncells; i++)
+        cell(true, 0, contender_name(row->cell[i].id));
+    for (unsigned i = 0; i < row->ncells + 2; i++)
+        printf(i ? "---|" : "\n|---|");
+    printf("\n");
+}
+
+static void print_latency(const pool_row *row, bool markdown)
+{
+    char text[64];
+
+    if (markdown)
+        printf("| %s | %u |", row->title, row->plan->threads);
+    else
+        printf("%-26s %u", row->title, row->plan->threads);
+    for (unsigned i = 0; i < row->ncells; i++) {
+        const pool_cell *c = &row->cell[i];
+
+        snprintf(text, sizeof text, c->have_latency ? "%.0f/%.0f" : "-", c->p50, c->p99);
+        cell(markdown, 13, text);
+    }
+    printf("\n");
+}
+
 /* Single calls: p50 / p99 of every contender. */
 static void print_latencies(const pool_table *t, const pool_section *s, bool markdown)
 {
     bool head = false;
-    char text[64];
 
     for (size_t i = 0; i < t->nrows; i++) {
         const pool_row *row = &t->row[i];
 
-        if (row->section != s || row->plan->threads > 2 || !row->cell[0].have_latency)
+        if (row->section != s || !row->cell[0].have_latency)
             continue;
-        if (!head && markdown)
-            printf("\nSingle calls of the same, p50 / p99 in ns:\n\n| workload | threads |");
-        else if (!head)
-            printf("  single calls, p50/p99 ns\n");
-        for (unsigned j = 0; !head && markdown && j < row->ncells; j++)
-            cell(true, 0, contender_name(row->cell[j].id));
-        for (unsigned j = 0; !head && markdown && j < row->ncells + 2; j++)
-            printf(j ? "---|" : "\n|---|");
-        if (!head && markdown)
-            printf("\n");
+        if (!head)
+            print_latency_head(row, markdown);
         head = true;
-        if (markdown)
-            printf("| %s | %u |", row->title, row->plan->threads);
-        else
-            printf("%-26s %u", row->title, row->plan->threads);
-        for (unsigned j = 0; j < row->ncells; j++) {
-            const pool_cell *c = &row->cell[j];
-
-            snprintf(text, sizeof text, c->have_latency ? "%.0f/%.0f" : "-", c->p50, c->p99);
-            cell(markdown, 13, text);
-        }
-        printf("\n");
+        print_latency(row, markdown);
     }
+    if (head && markdown)
+        printf("\n</details>\n");
 }
 
 /* Driver calls and the share of allocations that needed none. */
@@ -186,20 +210,26 @@ static void print_reuse(const pool_table *t, const pool_section *s, bool markdow
     }
 }
 
-/* Everyone who could not take part, once each with the reason. */
+/* Everyone who could not take part, once for each reason. */
 static void print_absent(const pool_table *t, bool markdown)
 {
-    bool told[CONTENDERS] = {false};
+    const pool_cell *told[CONTENDERS];
+    unsigned         ntold = 0;
 
     for (size_t i = 0; i < t->nrows; i++)
         for (unsigned j = 0; j < t->row[i].ncells; j++) {
-            const pool_cell *c = &t->row[i].cell[j];
+            const pool_cell *c    = &t->row[i].cell[j];
+            unsigned         seen = 0;
 
-            if (c->have || told[c->id])
+            if (c->have || !c->why)
                 continue;
-            told[c->id] = true;
+            while (seen < ntold && strcmp(told[seen]->why, c->why) != 0)
+                seen++;
+            if (seen < ntold || ntold == CONTENDERS)
+                continue;
+            told[ntold++] = c;
             printf("%snot measured: %s in %s: %s\n", markdown ? "\n" : "", contender_name(c->id),
-                   t->row[i].section->name, c->why ? c->why : "no repetition ended");
+                   t->row[i].section->name, c->why);
         }
 }
 

@@ -14,7 +14,8 @@ typedef struct worker {
     bench_source  source;
     bench_engine *engine;
     double        target_ns;
-    size_t        n; /* units of a repetition; 0: not calibrated */
+    size_t        n;         /* units of a repetition; 0: not calibrated   */
+    bool          has_calls; /* to malloc and free, while the clock runs   */
 } worker;
 
 static void command_open(worker *w, const char *line)
@@ -36,8 +37,9 @@ static void command_open(worker *w, const char *line)
         return;
     }
     bench_engine_close(w->engine);
-    w->n      = 0;
-    w->engine = bench_engine_open(workload, threads, seed, pin != 0);
+    w->n         = 0;
+    w->has_calls = workload->shape != BENCH_QUERY && workload->shape != BENCH_STATS;
+    w->engine    = bench_engine_open(workload, threads, seed, pin != 0);
     if (!w->engine) {
         printf("error no memory for the workload\n");
         return;
@@ -70,6 +72,10 @@ static void command_latency(worker *w)
     double                 p50, p99;
     bool                   ok;
 
+    if (!w->has_calls) {
+        printf("error malloc and free are not what it measures\n");
+        return;
+    }
     if (!calibrated(w)) {
         printf(OUT_OF_MEMORY);
         return;

@@ -25,21 +25,28 @@ static uint32_t loaded_count(const usm_bin *bin)
     return (uint32_t)(usm_load_relaxed(&bin->top) - usm_load_relaxed(&bin->bottom));
 }
 
-static uint32_t blocks_of(const usm_bin *bin)
+/* Before it comes here again it can hold as many as it has room for, but for an empty spare. */
+static void note(slab_pool *p, usm_cache *c, unsigned k)
 {
-    const usm_magazine *spare = usm_load_relaxed(&bin->spare);
+    const usm_bin      *bin    = &c->bins[k];
+    const usm_magazine *spare  = usm_load_relaxed(&bin->spare);
+    const usm_magazine *loaded = loaded_of(bin);
+    uint32_t            rest   = spare ? usm_load_relaxed(&spare->count) : 0;
 
-    return loaded_count(bin) + (spare ? usm_load_relaxed(&spare->count) : 0);
+    slab_note_cached(p, c, k, loaded_count(bin) + rest, (loaded ? loaded->capacity : 0) + rest);
 }
 
-/* m may be NULL. */
+/* m may be NULL.  pre: none is loaded.
+ *
+ * A process may be forked between any two of these stores, and the child empties what it inherited:
+ * `bottom` is what tells that a magazine is loaded, so it comes last here, and goes first below. */
 static void load(usm_bin *bin, usm_magazine *m)
 {
     usm_slot *slots = m ? usm_magazine_slots(m) : NULL;
 
     usm_store_relaxed(&bin->top, slots ? slots + usm_load_relaxed(&m->count) : NULL);
-    usm_store_relaxed(&bin->bottom, slots);
     usm_store_relaxed(&bin->limit, slots ? slots + m->capacity : NULL);
+    usm_store_release(&bin->bottom, slots);
 }
 
 /* The loaded one, with its count written down; the bin has none then. */
@@ -49,7 +56,9 @@ static usm_magazine *unload(usm_bin *bin)
 
     if (m)
         usm_store_relaxed(&m->count, loaded_count(bin));
-    load(bin, NULL);
+    usm_store_relaxed(&bin->bottom, (usm_slot *)NULL);
+    usm_store_release(&bin->top, (usm_slot *)NULL);
+    usm_store_relaxed(&bin->limit, (usm_slot *)NULL);
     return m;
 }
 
@@ -93,6 +102,15 @@ static size_t weight(const slab_pool *p, unsigned k)
     return p->classes[k].capacity * p->classes[k].size;
 }
 
+/* The cache got magazines for bin k (n > 0), or gave some away. */
+static void count_magazines(slab_pool *p, usm_cache *c, unsigned k, int n)
+{
+    int64_t bytes = n * (int64_t)weight(p, k);
+
+    c->bytes += (uint64_t)bytes;
+    slab_note_room(p, bytes);
+}
+
 /* What the bin can spare, the spare first, goes to the depot. */
 static void give_up(slab_pool *p, usm_cache *c, unsigned k)
 {
@@ -105,9 +123,9 @@ static void give_up(slab_pool *p, usm_cache *c, unsigned k)
         m = unload(bin);
     if (!m)
         return;
-    c->bytes -= weight(p, k);
+    count_magazines(p, c, k, -1);
     mark(c, k, loaded_of(bin) != NULL);
-    slab_note_cached(p, c, k, blocks_of(bin));
+    note(p, c, k);
     slab_drain_magazine(p, k, m);
 }
 
@@ -140,7 +158,7 @@ static usm_magazine *own_magazine(slab_pool *p, usm_cache *c, unsigned k)
     if (p->classes[k].capacity && make_room(p, c, k))
         m = slab_get_magazine(p, k);
     if (m) {
-        c->bytes += weight(p, k);
+        count_magazines(p, c, k, 1);
         mark(c, k, true);
     }
     return m;
@@ -170,7 +188,7 @@ usm_status slab_cache_fill(void *pool, usm_cache *c, unsigned k, usm_slot *block
     if (st != USM_OK)
         return st;
     *block = pop(bin);
-    slab_note_cached(p, c, k, blocks_of(bin));
+    note(p, c, k);
     return USM_OK;
 }
 
@@ -198,7 +216,7 @@ static usm_magazine *with_room(slab_pool *p, usm_cache *c, unsigned k)
     slab_drain_magazine(p, k, spare ? spare : unload(bin));
     fresh = slab_get_magazine(p, k);
     if (!fresh)
-        c->bytes -= weight(p, k);
+        count_magazines(p, c, k, -1);
     return fresh;
 }
 
@@ -215,7 +233,7 @@ void slab_cache_drain(void *pool, usm_cache *c, unsigned k, usm_slot block)
     }
     load(bin, m);
     push(bin, block);
-    slab_note_cached(p, c, k, blocks_of(bin));
+    note(p, c, k);
 }
 
 void slab_cache_flush(void *pool, usm_cache *c)
@@ -223,7 +241,7 @@ void slab_cache_flush(void *pool, usm_cache *c)
     slab_pool *p = pool;
 
     for (unsigned k = 0; k < USM_BINS; k++) {
-        slab_note_cached(p, c, k, 0);
+        slab_note_cached(p, c, k, 0, 0);
         if ((usm_load_relaxed(&c->active[k / 64]) >> k % 64 & 1) == 0)
             continue;
         give_up(p, c, k);

@@ -275,11 +275,17 @@ static uint32_t empties_to_keep(const slab_class *c)
     return c->nslabs / 8 > 1 ? c->nslabs / 8 : 1;
 }
 
-/* A slab that need not stay goes to *list. */
+/* s: NULL or the block's.  A slab that need not stay goes to *list. */
 static void put_block(slab_class *c, slab *s, const void *block, slab **list)
 {
-    uint32_t i = (uint32_t)(((uintptr_t)block - s->span.base) * c->reciprocal >> USM_SPAN_SHIFT);
+    uint32_t i;
 
+    if (!s)
+        return;
+    i = (uint32_t)(((uintptr_t)block - s->span.base) * c->reciprocal >> USM_SPAN_SHIFT);
+    /* Two frees of it at the same moment: it is back already, or was served again. */
+    if (s->bits[i / 64] >> i % 64 & 1 || usm_load_relaxed(&s->span.states[i]) != USM_BLOCK_FREE)
+        return;
     s->bits[i / 64] |= 1ull << i % 64;
     if (i / 64 < s->hint)
         s->hint = i / 64;
@@ -292,9 +298,15 @@ static void put_block(slab_class *c, slab *s, const void *block, slab **list)
         detach(c, s, list);
 }
 
-static slab *slab_of(slab_pool *p, const void *block)
+/* NULL: it is in none of the class.  Two threads freed it at the same moment, and the slab went
+ * with the first. */
+static slab *slab_of(slab_pool *p, unsigned k, const void *block)
 {
-    return (slab *)(void *)p->areas.pages_get(p->areas.source, block);
+    usm_span *span = p->areas.pages_get(p->areas.source, block);
+
+    return span && span->source == p->areas.source && span->bin == k && span->reciprocal
+               ? (slab *)(void *)span
+               : NULL;
 }
 
 /* ---- large cached classes: a block is a run of the heap
@@ -314,11 +326,14 @@ static usm_status take_run(slab_pool *p, unsigned k, usm_slot *out)
     return USM_OK;
 }
 
-static void give_run(slab_pool *p, const void *base)
+/* As put_block(): not one that is back already, or was served again. */
+static void give_run(slab_pool *p, unsigned k, const void *base)
 {
     usm_span *span = p->areas.pages_get(p->areas.source, base);
 
-    slab_heap_free(&p->heap, (slab_block *)(void *)span);
+    if (span && span->source == p->areas.source && span->bin == k && !span->reciprocal &&
+        span->base == (uintptr_t)base && usm_load_relaxed(span->states) == USM_BLOCK_FREE)
+        slab_heap_free(&p->heap, (slab_block *)(void *)span);
 }
 
 /* ---- magazines
@@ -401,8 +416,10 @@ usm_status slab_take_block(slab_pool *p, unsigned k, usm_slot *block)
         if (n == 0)
             st = add_slab(p, k);
     }
-    if (st == USM_OK)
+    if (st == USM_OK) {
         slab_count(p, k, 1);
+        slab_sample_peak(p);
+    }
     return st;
 }
 
@@ -467,11 +484,12 @@ static void scatter(slab_pool *p, unsigned k, usm_magazine *m)
 
     if (k >= SLAB_CLASSES) {
         for (uint32_t i = 0; i < n; i++)
-            give_run(p, usm_magazine_slots(m)[i].p);
+            give_run(p, k, usm_magazine_slots(m)[i].p);
     } else {
         pthread_mutex_lock(&c->lock);
         for (uint32_t i = 0; i < n; i++)
-            put_block(c, slab_of(p, usm_magazine_slots(m)[i].p), usm_magazine_slots(m)[i].p, &list);
+            put_block(c, slab_of(p, k, usm_magazine_slots(m)[i].p), usm_magazine_slots(m)[i].p,
+                      &list);
         pthread_mutex_unlock(&c->lock);
         release_slabs(p, k, list);
     }
@@ -505,11 +523,11 @@ void slab_give_block(slab_pool *p, unsigned k, void *block)
 
     slab_count(p, k, -1);
     if (k >= SLAB_CLASSES) {
-        give_run(p, block);
+        give_run(p, k, block);
         return;
     }
     pthread_mutex_lock(&c->lock);
-    put_block(c, slab_of(p, block), block, &list);
+    put_block(c, slab_of(p, k, block), block, &list);
     pthread_mutex_unlock(&c->lock);
     release_slabs(p, k, list);
 }
@@ -583,7 +601,8 @@ void slab_class_init(slab_pool *p, unsigned k, size_t maximum_size)
     c->reciprocal = ((1ull << USM_SPAN_SHIFT) + c->size - 1) / c->size;
 }
 
-/* pre: no page leads anywhere useful any more: the pool ends. */
+/* The pool ends: a free that comes too late finds no page that leads to a block, and no live block.
+ */
 static void forget_slabs(slab_pool *p, unsigned k)
 {
     slab_class *c = &p->classes[k];
@@ -593,6 +612,8 @@ static void forget_slabs(slab_pool *p, unsigned k)
         slab *s = usm_container_of(it, slab, link);
 
         (void)p->areas.pages_set(p->areas.source, s->span.base, c->bytes >> SLAB_PAGE_SHIFT, NULL);
+        for (uint32_t i = 0; i < c->states; i++)
+            usm_store_relaxed(&s->span.states[i], (uint8_t)USM_BLOCK_FREE);
         put_descriptor(k, s);
     }
 }

@@ -86,9 +86,11 @@ typedef struct slab_pool {
     _Atomic(uint64_t)   used[2]; /* bit k: class k ever served a block                     */
     /* blocks beyond the classes */
     _Atomic(uint64_t) large_bytes, large_blocks, large_allocations;
-    /* bytes: handed out by classes; of those, believed to lie in threads' magazines           */
+    /* bytes: handed out by classes; of those, what may lie in threads' magazines; what these have
+     * room for, now and at most since the peak was reset */
     _Atomic(uint64_t) out_bytes, peak_bytes;
     _Atomic(int64_t)  cached_bytes;
+    _Atomic(uint64_t) room_bytes, room_peak;
 } slab_pool;
 
 /* ---- class.c: slabs and the depot ----------------------------------------------------- */
@@ -122,8 +124,13 @@ void       slab_cache_flush(void *pool, usm_cache *cache);
 
 /* Blocks of class k went out (n > 0) or came back. */
 void slab_count(slab_pool *p, unsigned k, int64_t n);
-/* What bin k of a cache holds now: for the peak (slab.c). */
-void slab_note_cached(slab_pool *p, usm_cache *cache, unsigned k, uint32_t blocks);
+/* What bin k of a cache holds now, and may hold until it is noted again: for the peak (slab.c), which
+ * must not be said too high. */
+void slab_note_cached(slab_pool *p, usm_cache *cache, unsigned k, uint32_t now, uint32_t most);
+/* Threads' magazines have room for that many bytes more, or less. */
+void slab_note_room(slab_pool *p, int64_t bytes);
+/* Blocks went to the program without a magazine: is this the peak? */
+void slab_sample_peak(slab_pool *p);
 /* Of a block beyond the classes. */
 void slab_count_large(slab_pool *p, int64_t bytes);
 

@@ -9,16 +9,22 @@ static const usm_host_api *host_api;
 
 /* ---- figures ------------------------------------------------------------------------------ */
 
-/* live, as far as it is known: bytes out less what threads were last seen to hold. */
-static void sample_peak(slab_pool *p)
+static void raise(_Atomic(uint64_t) *peak, uint64_t now)
+{
+    uint64_t before = usm_load_relaxed(peak);
+
+    while (now > before && !usm_cas_acq_rel(peak, &before, now))
+        ;
+}
+
+/* live at least: bytes out less what threads may hold. */
+void slab_sample_peak(slab_pool *p)
 {
     int64_t live = (int64_t)(usm_load_relaxed(&p->out_bytes) + usm_load_relaxed(&p->large_bytes)) -
                    usm_load_relaxed(&p->cached_bytes);
-    uint64_t peak = usm_load_relaxed(&p->peak_bytes);
 
-    while (live > 0 && (uint64_t)live > peak &&
-           !usm_cas_acq_rel(&p->peak_bytes, &peak, (uint64_t)live))
-        ;
+    if (live > 0)
+        raise(&p->peak_bytes, (uint64_t)live);
 }
 
 void slab_count(slab_pool *p, unsigned k, int64_t n)
@@ -34,13 +40,23 @@ void slab_count(slab_pool *p, unsigned k, int64_t n)
         atomic_fetch_or_explicit(&p->used[k / 64], 1ull << k % 64, memory_order_relaxed);
 }
 
-void slab_note_cached(slab_pool *p, usm_cache *cache, unsigned k, uint32_t blocks)
+void slab_note_cached(slab_pool *p, usm_cache *cache, unsigned k, uint32_t now, uint32_t most)
 {
-    int64_t more = (int64_t)blocks - (int64_t)cache->held[k];
+    const int64_t size = (int64_t)p->classes[k].size;
 
-    cache->held[k] = blocks;
-    usm_add_relaxed(&p->cached_bytes, more * (int64_t)p->classes[k].size);
-    sample_peak(p);
+    usm_add_relaxed(&p->cached_bytes, ((int64_t)now - (int64_t)cache->held[k]) * size);
+    slab_sample_peak(p);
+    cache->held[k] = most;
+    if (most > now)
+        usm_add_relaxed(&p->cached_bytes, ((int64_t)most - (int64_t)now) * size);
+}
+
+void slab_note_room(slab_pool *p, int64_t bytes)
+{
+    uint64_t now = usm_add_relaxed(&p->room_bytes, (uint64_t)bytes) + (uint64_t)bytes;
+
+    if (bytes > 0)
+        raise(&p->room_peak, now);
 }
 
 void slab_count_large(slab_pool *p, int64_t bytes)
@@ -52,7 +68,7 @@ void slab_count_large(slab_pool *p, int64_t bytes)
     }
     usm_add_relaxed(&p->large_blocks, (uint64_t)1);
     usm_add_relaxed(&p->large_allocations, (uint64_t)1);
-    sample_peak(p);
+    slab_sample_peak(p);
 }
 
 static uint64_t blocks_out(const slab_class *c)
@@ -86,7 +102,7 @@ static void slab_get_stats(void *pool, usm_pool_stats *stats)
     stats->blocks          = out + usm_load_relaxed(&p->large_blocks);
     stats->live            = bytes + usm_load_relaxed(&p->large_bytes);
     stats->live_peak       = usm_load_relaxed(&p->peak_bytes);
-    stats->live_peak_error = stats->threads * p->cache_bytes;
+    stats->live_peak_error = usm_load_relaxed(&p->room_peak);
     if (stats->live_peak < stats->live)
         stats->live_peak = stats->live;
     stats->allocations += usm_load_relaxed(&p->large_allocations);
@@ -98,8 +114,9 @@ static void slab_reset_peaks(void *pool)
 {
     slab_pool *p = pool;
 
+    usm_store_relaxed(&p->room_peak, usm_load_relaxed(&p->room_bytes));
     usm_store_relaxed(&p->peak_bytes, (uint64_t)0);
-    sample_peak(p);
+    slab_sample_peak(p);
 }
 
 static void describe_class(const slab_class *c, usm_pool_class *out)

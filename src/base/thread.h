@@ -41,9 +41,10 @@ typedef struct usm__tls {
     struct usm__mutex *held;         /* debug builds: the ranked mutex taken last, mutex.c   */
     usm_status         orphan;       /* the last failure's status while no block can be had  */
     int                fault_benign; /* > 0: faults do not fire, fault.c                     */
-    /* core/magazine.h: the table in force, and the slot of the cache in use at this moment. */
+    /* core/magazine.h: the table in force, and the slot of the cache in use at this moment, by a
+     * hit and by a slow path. */
     _Atomic(usm_bin *) *caches;
-    _Atomic(uint16_t)   busy;
+    _Atomic(uint16_t)   busy, entered;
 } usm__tls;
 
 extern __thread usm__tls usm__self __attribute__((tls_model("initial-exec"), visibility("hidden")));

@@ -183,7 +183,7 @@ void usm_shutdown(void)
         q   = usm_swap_acq_rel(&lib.queue, NULL);
         ctx = atomic_exchange(&lib.context, NULL);
         for (int kind = USM_HOST; kind <= USM_SHARED; kind++)
-            atomic_store(&usm__default_slots[kind], 0);
+            usm_store_relaxed(&usm__default_slots[kind], (uint8_t)0);
     }
     usm__mutex_unlock(&lib.lock);
     if (q)
@@ -233,13 +233,16 @@ usm_context *usm_default_context(void)
     return ctx;
 }
 
-/* Either this sees that the default context has ended, or usm_shutdown() sees the slot: both look
- * after they have written. */
+/* Under the lock, like the end of the default context: the slot may be another pool's after that.
+ */
 void usm__default_slot_set(const usm_pool *pool)
 {
-    atomic_store(&usm__default_slots[pool->kind], usm_load_relaxed(&pool->alloc_slot));
-    if (atomic_load(&lib.context) != pool->ctx)
-        atomic_store(&usm__default_slots[pool->kind], 0);
+    if (!usm_load_relaxed(&pool->alloc_slot))
+        return;
+    usm__mutex_lock(&lib.lock);
+    if (usm_load_relaxed(&lib.context) == pool->ctx)
+        usm_store_relaxed(&usm__default_slots[pool->kind], usm_load_relaxed(&pool->alloc_slot));
+    usm__mutex_unlock(&lib.lock);
 }
 
 usm_queue *usm_default_queue(void)

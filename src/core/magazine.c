@@ -7,7 +7,8 @@
  *
  * In a forked child the other threads' caches have no owner: they stay in their pool's list,
  * without a thread, until somebody reclaims them.  One may have been in the middle of an operation:
- * at worst one block is in a magazine and was served too, to a thread that is no more. */
+ * at worst blocks are lost, or one is in a magazine and was served too, to a thread that is no
+ * more. */
 #include "core/magazine.h"
 
 #include "base/fork.h"
@@ -18,14 +19,20 @@
 
 #include <string.h>
 
-#define SPINS 2000 /* a hit takes a few nanoseconds: so long an owner may be inside it */
+/* A hit takes a few nanoseconds, unless its thread loses the processor in the middle of it: then
+ * nobody tells when it is over.  So many looks, and so many naps for all owners together. */
+#define SPINS  2000
+#define NAPS   2000
+#define NAP_NS 50000
+
+#define NO_CACHE ((uint16_t)USM__SLOTS) /* in `entered`: a slow path that may use none */
 
 typedef struct node {
-    usm_cache          cache; /* first: the table leads to its bins */
-    usm_pool          *pool;
-    usm__thread       *thread; /* NULL: its thread went with a fork */
-    _Atomic(uint16_t) *busy;   /* the thread's                      */
-    usm_list           of_pool, of_thread;
+    usm_cache       cache; /* first: the table leads to its bins */
+    usm_pool       *pool;
+    usm__thread    *thread; /* NULL: its thread went with a fork */
+    const usm__tls *tls;    /* the thread's                      */
+    usm_list        of_pool, of_thread;
 } node;
 
 static usm__meta_type node_type = USM__META_TYPE(node, 0, "thread caches");
@@ -62,8 +69,7 @@ uint8_t usm__magazine_slot(usm_pool *pool)
 void usm__magazine_slot_give(usm_pool *pool)
 {
     usm__mutex_lock(&mag.lock);
-    if (pool->slot &&
-        usm_list_is_empty(&pool->caches)) /* else somebody is in one: it stays taken */
+    if (pool->slot)
         mag.pools[pool->slot] = NULL;
     usm__mutex_unlock(&mag.lock);
 }
@@ -82,60 +88,93 @@ static void open_slot(node *n)
         usm_store_relaxed(&n->thread->caches[n->pool->slot], n->cache.bins);
 }
 
-/* The slot is closed and that was made seen: has the owner left it?  What it did before it left is
- * visible then (acquire, pairs with usm__magazine_idle). */
-static bool is_outside(const node *n)
+/* What the owner did before it left is visible then (acquire, pairs with usm__magazine_idle and
+ * _leave). */
+static bool is_in(const _Atomic(uint16_t) *where, const node *n)
 {
-    if (!n->thread || n->thread == usm__self.block)
-        return true;
+    return n->thread && usm_load_acquire(where) == n->pool->slot;
+}
+
+/* The slot is closed and that was made seen: has the owner left it?  Who is on the slow path may
+ * stay there as long as a driver takes, and is not waited for. */
+static bool is_outside(const node *n, unsigned *naps)
+{
     for (int i = 0; i < SPINS; i++) {
-        if (usm_load_acquire(n->busy) != n->pool->slot)
+        if (!is_in(&n->tls->busy, n) && !is_in(&n->tls->entered, n))
             return true;
         usm_cpu_relax();
     }
-    return false;
+    for (; is_in(&n->tls->busy, n) && *naps > 0; --*naps)
+        usm__os_sleep_ns(NAP_NS);
+    return !is_in(&n->tls->busy, n) && !is_in(&n->tls->entered, n);
 }
 
 /* pre: lock is held, the slot is closed. */
-static void unlist(node *n, usm_list *to)
+static void unlist(node *n)
 {
     usm_list_remove(&n->of_pool);
     usm_list_remove(&n->of_thread);
-    usm_list_append(to, &n->of_pool);
+}
+
+/* Without membarrier one can take one's own, and those of a pool that nobody may be using. */
+static bool may_take(const node *n)
+{
+    return mag.can_take || !n->thread || n->thread == usm__self.block || n->pool->is_retired;
 }
 
 /* Moves the caches of a pool whose owners are outside to `to`.  pre: lock is held. */
 static void take_away(usm_pool *pool, usm_list *to)
 {
+    unsigned naps = NAPS;
+
     USM_LIST_FOREACH (it, &pool->caches)
-        close_slot(usm_container_of(it, node, of_pool));
+        if (may_take(usm_container_of(it, node, of_pool)))
+            close_slot(usm_container_of(it, node, of_pool));
     if (mag.can_take)
         usm__os_membarrier();
     USM_LIST_FOREACH_SAFE (it, next, &pool->caches) {
         node *n = usm_container_of(it, node, of_pool);
 
-        if (is_outside(n))
-            unlist(n, to);
-        else
+        if (!may_take(n))
+            continue;
+        if (is_outside(n, &naps)) {
+            unlist(n);
+            usm_list_append(to, &n->of_pool);
+        } else {
             open_slot(n);
+        }
     }
 }
 
-/* Empties caches that nobody else can reach.  No lock is held. */
+/* In a forked child, memory of most drivers is the parent's. */
+static bool works_here(const usm_pool *pool)
+{
+    return !usm__context_is_inert(pool->ctx) ||
+           usm__backend_can(pool->ctx->be, USM_CAP_FORK_MEMORY);
+}
+
+/* Empties caches that nobody else can reach.  No lock is held.  What is called meanwhile gets no
+ * cache: on a thread that ends it would stay behind. */
 static void flush_all(usm_list *list)
 {
+    bool      is_outermost = usm_load_relaxed(&usm__self.entered) == 0;
     usm_list *it;
 
+    if (is_outermost)
+        usm_store_release(&usm__self.entered, NO_CACHE);
     while ((it = usm_list_pop(list))) {
         node *n = usm_container_of(it, node, of_pool);
 
-        n->pool->ops->cache_flush(n->pool->impl, &n->cache);
+        if (works_here(n->pool))
+            n->pool->ops->cache_flush(n->pool->impl, &n->cache);
         usm__mutex_lock(&mag.lock);
         if (--n->pool->flushing == 0)
             pthread_cond_broadcast(&mag.flushed);
         usm__mutex_unlock(&mag.lock);
         usm__meta_free(&node_type, n);
     }
+    if (is_outermost)
+        usm_store_release(&usm__self.entered, (uint16_t)0);
 }
 
 /* pre: lock is held. */
@@ -143,6 +182,13 @@ static void count_flushing(const usm_list *list)
 {
     USM_LIST_FOREACH (it, list)
         usm_container_of(it, node, of_pool)->pool->flushing++;
+}
+
+/* Until those who empty caches of the pool are done.  pre: lock is held. */
+static void wait_flushed(const usm_pool *pool)
+{
+    while (pool->flushing > 0)
+        pthread_cond_wait(&mag.flushed, &mag.lock.native);
 }
 
 bool usm__magazine_reclaim(usm_pool *pool)
@@ -154,13 +200,27 @@ bool usm__magazine_reclaim(usm_pool *pool)
         return false;
     usm_list_init(&list);
     usm__mutex_lock(&mag.lock);
-    if (mag.can_take)
-        take_away(pool, &list);
+    any = pool->flushing > 0;
+    if (any && usm_load_relaxed(&usm__self.entered) == 0) /* else it may be this thread's doing */
+        wait_flushed(pool);
+    take_away(pool, &list);
     count_flushing(&list);
     usm__mutex_unlock(&mag.lock);
-    any = !usm_list_is_empty(&list);
+    any |= !usm_list_is_empty(&list);
     flush_all(&list);
     return any;
+}
+
+/* Who is inside still is using a pool that ends, against the rules.  Nothing leads to his cache
+ * from here on but himself, so it is left as it is.  pre: lock is held. */
+static void abandon(usm_pool *pool)
+{
+    USM_LIST_FOREACH_SAFE (it, next, &pool->caches) {
+        node *n = usm_container_of(it, node, of_pool);
+
+        close_slot(n);
+        unlist(n);
+    }
 }
 
 void usm__magazine_retire(usm_pool *pool)
@@ -175,9 +235,8 @@ void usm__magazine_retire(usm_pool *pool)
     usm_store_relaxed(&pool->alloc_slot, (uint8_t)0);
     pool->is_retired = true;
     take_away(pool, &list);
-    /* Who is inside still is using a pool that ends, against the rules; he keeps his cache. */
-    while (pool->flushing > 0)
-        pthread_cond_wait(&mag.flushed, &mag.lock.native);
+    abandon(pool);
+    wait_flushed(pool);
     usm__mutex_unlock(&mag.lock);
     while ((it = usm_list_pop(&list)))
         usm__meta_free(&node_type, usm_container_of(it, node, of_pool));
@@ -199,23 +258,46 @@ static bool make_table(usm__thread *t)
     return true;
 }
 
+/* As in a hit: first say where, then look. */
+static node *look_up(const usm__thread *t, uint16_t slot)
+{
+    usm_bin *bins;
+
+    usm_store_relaxed(&usm__self.entered, slot);
+    USM__MAGAZINE_FENCE();
+    bins = usm_load_relaxed(&t->caches[slot]);
+    if (bins != usm__closed_bins)
+        return node_of(bins);
+    usm__magazine_leave(); /* or who takes the cache away would wait for one that waits for him */
+    return NULL;
+}
+
+static node *make_node(usm_pool *pool, usm__thread *t)
+{
+    node *n = usm__meta_alloc(&node_type);
+
+    if (!n)
+        return NULL;
+    n->pool   = pool;
+    n->thread = t;
+    n->tls    = &usm__self;
+    usm_list_append(&pool->caches, &n->of_pool);
+    usm_list_append(&t->cache_list, &n->of_thread);
+    open_slot(n);
+    return n;
+}
+
+/* It was taken away (and perhaps given back), or there was none. */
 static node *attach(usm_pool *pool, usm__thread *t)
 {
-    node *n = NULL;
+    node *n;
 
     usm__mutex_lock(&mag.lock);
-    if (usm_load_relaxed(&t->caches[pool->slot]) != usm__closed_bins) /* taken, and given back */
-        n = node_of(usm_load_relaxed(&t->caches[pool->slot]));
-    else if (!pool->is_retired)
-        n = usm__meta_alloc(&node_type);
-    if (n && !n->pool) {
-        n->pool   = pool;
-        n->thread = t;
-        n->busy   = &usm__self.busy;
-        usm_list_append(&pool->caches, &n->of_pool);
-        usm_list_append(&t->cache_list, &n->of_thread);
-        open_slot(n);
-    }
+    n = look_up(t, pool->slot);
+    if (!n && !pool->is_retired)
+        n = make_node(pool, t);
+    if (n)
+        usm_store_relaxed(&usm__self.entered, pool->slot); /* takers come after the lock */
     usm__mutex_unlock(&mag.lock);
     return n;
 }
@@ -223,18 +305,15 @@ static node *attach(usm_pool *pool, usm__thread *t)
 usm_cache *usm__magazine_enter(usm_pool *pool)
 {
     usm__thread *t = pool->slot ? usm__thread_self() : NULL;
-    usm_bin     *bins;
     node        *n;
 
-    if (!t || !make_table(t))
+    if (!t || usm_load_relaxed(&usm__self.entered) != 0 || !make_table(t))
         return NULL;
     if (usm__self.caches != t->caches && !usm__observed())
         usm__self.caches = t->caches;
-    usm__magazine_busy(pool->slot);
-    bins = usm_load_relaxed(&t->caches[pool->slot]);
-    n    = bins != usm__closed_bins ? node_of(bins) : attach(pool, t);
+    n = look_up(t, pool->slot);
     if (!n)
-        usm__magazine_idle();
+        n = attach(pool, t);
     return n ? &n->cache : NULL;
 }
 
@@ -265,7 +344,8 @@ static void on_thread_end(usm__thread *t)
         node *n = usm_container_of(t->cache_list.next, node, of_thread);
 
         close_slot(n);
-        unlist(n, &list);
+        unlist(n);
+        usm_list_append(&list, &n->of_pool);
     }
     count_flushing(&list);
     usm__mutex_unlock(&mag.lock);
@@ -287,46 +367,45 @@ static uint64_t blocks_in(const usm_bin *bin)
     return n;
 }
 
-static void count_cache(const usm_cache *c, uint64_t blocks[USM_BINS])
+static void count_cache(const usm_cache *c, uint64_t blocks[USM_BINS], usm__magazine_sum *sum)
 {
     for (unsigned w = 0; w < 2; w++)
         for (uint64_t bits = usm_load_relaxed(&c->active[w]); bits; bits &= bits - 1) {
             unsigned k = w * 64 + (unsigned)__builtin_ctzll(bits);
+            uint64_t n = blocks_in(&c->bins[k]);
 
-            blocks[k] += blocks_in(&c->bins[k]);
+            sum->blocks += n;
+            sum->bytes += n * usm_class_size(k);
+            if (blocks)
+                blocks[k] += n;
         }
 }
 
-static uint64_t count_caches(usm_pool *pool, uint64_t blocks[USM_BINS])
+/* blocks may be NULL. */
+static void count_caches(usm_pool *pool, uint64_t blocks[USM_BINS], usm__magazine_sum *sum)
 {
-    uint64_t threads = 0;
-
+    *sum = (usm__magazine_sum){0, 0, 0};
+    if (!pool->slot)
+        return;
     usm__mutex_lock(&mag.lock);
     USM_LIST_FOREACH (it, &pool->caches) {
-        count_cache(&usm_container_of(it, node, of_pool)->cache, blocks);
-        threads++;
+        __builtin_prefetch(usm_container_of(it->next, node, of_pool)->cache.active);
+        count_cache(&usm_container_of(it, node, of_pool)->cache, blocks, sum);
+        sum->threads++;
     }
     usm__mutex_unlock(&mag.lock);
-    return threads;
 }
 
 void usm__magazine_count(usm_pool *pool, uint64_t blocks[USM_BINS])
 {
-    (void)count_caches(pool, blocks);
+    usm__magazine_sum sum;
+
+    count_caches(pool, blocks, &sum);
 }
 
 void usm__magazine_sum_up(usm_pool *pool, usm__magazine_sum *sum)
 {
-    uint64_t blocks[USM_BINS] = {0};
-
-    *sum = (usm__magazine_sum){0, 0, 0};
-    if (!pool->slot)
-        return;
-    sum->threads = count_caches(pool, blocks);
-    for (unsigned k = 0; k < USM_BINS; k++) {
-        sum->blocks += blocks[k];
-        sum->bytes += blocks[k] * usm_class_size(k);
-    }
+    count_caches(pool, NULL, sum);
 }
 
 /* ---- start, fork ------------------------------------------------------------------------ */
@@ -345,10 +424,11 @@ static void fork_child(void)
 
         if (!pool)
             continue;
+        pool->flushing = 0;
         USM_LIST_FOREACH (it, &pool->caches) {
             node *n = usm_container_of(it, node, of_pool);
 
-            if (!usm__backend_can(pool->ctx->be, USM_CAP_FORK_MEMORY))
+            if (!works_here(pool))
                 close_slot(n);
             if (n->thread == usm__self.block)
                 continue;
@@ -362,7 +442,8 @@ void usm__magazine_fork(int phase)
 {
     usm__mutex_fork(&mag.lock, phase);
     if (phase == USM__FORK_CHILD) {
-        mag.flushed = (pthread_cond_t)PTHREAD_COND_INITIALIZER;
+        mag.flushed  = (pthread_cond_t)PTHREAD_COND_INITIALIZER;
+        mag.can_take = usm__os_membarrier_start();
         fork_child();
     }
 }

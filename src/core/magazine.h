@@ -10,9 +10,25 @@
  * usm__closed_bins, which are empty and full at once, and the slow path is taken.
  *
  * One thread uses a cache without a lock.  Another may take it away: it closes the slot in the
- * owner's table, makes that seen by all threads (membarrier) and then looks at the owner's `busy`:
- * if that is not this slot, the owner is outside, and will find the slot closed when it comes back.
- * The owner pays two plain stores for that.
+ * owner's table, makes that seen by all threads (membarrier) and then looks where the owner is:
+ * `busy` is the slot of a hit, `entered` that of a slow path.  If neither is this slot, the owner
+ * is outside, and will find the slot closed when it comes back.  The owner pays two plain stores:
+ *
+ *     owner    busy = slot           taker    table[slot] = closed
+ *              (compiler fence)               membarrier
+ *              read table[slot]               read busy
+ *
+ * On any processor one of the two sees the other's store: membarrier is a full fence in each
+ * thread, either before the owner's read, which finds the slot closed, or after its store, which
+ * the taker finds.  The owner's store that ends it is a release, and the taker's read an acquire.
+ *
+ * What is called on a slow path may come back here (a driver tells of an error, and whom it tells
+ * allocates): it finds the thread inside and does without caches.  Signal handlers may not come
+ * here.
+ *
+ * Two threads that free one block at the same moment may both succeed, for a hit has no atomic
+ * read-modify-write; nothing of libusm breaks then, but the block can be served twice.  A second
+ * free that comes after the first is always refused.
  *
  * Here: attaching, closing, taking away, the end of threads, fork.  Not here: what is in a
  * magazine and where it comes from, which is the pool's (pool_ops.h, cache_*). */
@@ -36,7 +52,7 @@ static inline void usm__magazine_busy(uint16_t slot)
 
 static inline void usm__magazine_idle(void)
 {
-    usm_store_release(&usm__self.busy, (uint16_t)0); /* pairs with is_outside() in magazine.c */
+    usm_store_release(&usm__self.busy, (uint16_t)0); /* pairs with is_in() in magazine.c */
 }
 
 /* A block for `size` bytes out of the calling thread's magazine; NULL: take the slow path. */
@@ -114,16 +130,16 @@ void usm__magazine_slot_give(usm_pool *pool);
  * not given back: the pool ends.  Frees that come late take the slow path. */
 void usm__magazine_retire(usm_pool *pool);
 
-/* The calling thread's cache, made when there is none; it is busy until _leave().  NULL: none can
- * be had (and nothing to leave). */
+/* The calling thread's cache, made when there is none; the thread is inside until _leave().  NULL:
+ * none can be had, or the thread is inside one already (and nothing to leave). */
 usm_cache         *usm__magazine_enter(usm_pool *pool);
 static inline void usm__magazine_leave(void)
 {
-    usm__magazine_idle();
+    usm_store_release(&usm__self.entered, (uint16_t)0); /* pairs with is_in() in magazine.c */
 }
 
 /* Memory is short: all threads' caches of the pool go back to it, as far as their owners are
- * outside.  Whether any did.  The caller is in no cache. */
+ * outside.  Whether any did, this call's doing or that of another thread meanwhile. */
 bool usm__magazine_reclaim(usm_pool *pool);
 
 /* The calling thread's caches are closed and opened again (tags); calls nest. */
