@@ -50,8 +50,8 @@ typedef enum usm_pool_cap {
  *
  *     i = (p - base) * reciprocal >> USM_SPAN_SHIFT        block i starts at base + i * size
  *
- * A span of one block has reciprocal 0.  `states` has an entry for every i that an address of
- * the span's pages can give, the tail that is no block included. */
+ * A span of one block has reciprocal 0.  There is a state for every i that an address of the span's
+ * pages can give, the tail that is no block included. */
 typedef struct usm_span {
     uintptr_t base;
     USM_ATOMIC(uint8_t) * states; /**< usm_block_state of each block                       */
@@ -60,10 +60,17 @@ typedef struct usm_span {
     void    *source; /**< the pool's usm_area_source.source                   */
     uint16_t slot;   /**< usm_pool_params.slot; 0: its frees are not cached   */
     uint16_t bin;    /**< size class; < USM_BINS when slot is not 0           */
-    uint32_t kind;   /**< usm_kind                                            */
+    uint16_t kind;   /**< usm_kind                                            */
+    uint16_t spread; /**< log2 of the bytes between two states: blocks of different threads should
+                          not share a cache line of them                      */
 } usm_span;
 
 #define USM_SPAN_SHIFT 40
+
+static inline USM_ATOMIC(uint8_t) *usm_span_state(const usm_span *span, uintptr_t i)
+{
+    return &span->states[i << span->spread];
+}
 
 typedef enum usm_block_state {
     USM_BLOCK_FREE    = 0, /* in the pool or in a magazine; also: no block                   */
@@ -112,6 +119,7 @@ typedef struct usm_cache {
     uint32_t  held[USM_BINS]; /**< blocks when it was last looked at                        */
     uint64_t  bytes;          /**< what its magazines can hold                              */
     uint32_t  hand;           /**< the bin that gives way next                              */
+    uint32_t  refused;        /**< magazines that there was no room for                     */
 } usm_cache;
 
 /** Bytes unless named otherwise.  A class that holds nothing and never did is left out. */

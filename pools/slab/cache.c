@@ -11,6 +11,8 @@
  * a cache. */
 #include "pool.h"
 
+#define HAND_STEPS 8
+
 /* ---- bins -------------------------------------------------------------------------------- */
 
 static usm_magazine *loaded_of(const usm_bin *bin)
@@ -134,16 +136,39 @@ static bool has_room(const slab_pool *p, const usm_cache *c, size_t wanted)
     return c->bytes + wanted <= p->cache_bytes;
 }
 
-/* Another magazine for bin k fits afterwards, or nothing is left that could go. */
+/* The first bin with a magazine from the hand on, going round; USM_BINS: none has one. */
+static unsigned next_active(usm_cache *c)
+{
+    for (unsigned i = 0; i < 3; i++) {
+        unsigned w    = c->hand / 64;
+        uint64_t bits = usm_load_relaxed(&c->active[w]) & (~0ull << c->hand % 64);
+        unsigned k    = w * 64 + (unsigned)__builtin_ctzll(bits | 1ull << 63);
+
+        if (bits) {
+            c->hand = (k + 1) % USM_BINS;
+            return k;
+        }
+        c->hand = w == 0 ? 64 : 0;
+    }
+    return USM_BINS;
+}
+
+/* Whether another magazine for bin k fits.  The hand makes a few steps at most: a cache that is full
+ * of bins in use is left alone, and the block goes by without it. */
 static bool make_room(slab_pool *p, usm_cache *c, unsigned k)
 {
     size_t wanted = weight(p, k);
+    /* Runs are heavy: one in a while may push others aside. */
+    unsigned steps = k < SLAB_CLASSES || c->refused++ % 32 == 0 ? HAND_STEPS : 0;
 
-    for (unsigned i = 0; i < 3 * USM_BINS && !has_room(p, c, wanted); i++) {
-        unsigned  v   = c->hand++ % USM_BINS;
-        usm_slot *top = usm_load_relaxed(&c->bins[v].top);
+    for (unsigned i = 0; i < steps && !has_room(p, c, wanted); i++) {
+        unsigned  v = next_active(c);
+        usm_slot *top;
 
-        if (v != k && (top == c->seen[v] || i >= USM_BINS))
+        if (v == USM_BINS)
+            break;
+        top = usm_load_relaxed(&c->bins[v].top);
+        if (v != k && top == c->seen[v])
             give_up(p, c, v);
         c->seen[v] = usm_load_relaxed(&c->bins[v].top);
     }
@@ -180,6 +205,8 @@ usm_status slab_cache_fill(void *pool, usm_cache *c, unsigned k, usm_slot *block
         *block = pop(bin);
         return USM_OK;
     }
+    if (k >= SLAB_CLASSES) /* a run: the heap is as near as the depot would be */
+        return slab_take_block(p, k, block);
     m = loaded_of(bin) ? unload(bin) : own_magazine(p, c, k);
     if (!m)
         return slab_take_block(p, k, block);
@@ -192,8 +219,8 @@ usm_status slab_cache_fill(void *pool, usm_cache *c, unsigned k, usm_slot *block
     return USM_OK;
 }
 
-/* The loaded magazine is full or there is none: one with room to take its place; NULL: no memory
- * for one.  Nothing is loaded afterwards. */
+/* The loaded magazine is full or there is none: one with room to take its place, and nothing is loaded
+ * afterwards; NULL: none is to be had. */
 static usm_magazine *with_room(slab_pool *p, usm_cache *c, unsigned k)
 {
     usm_bin      *bin   = &c->bins[k];
@@ -210,6 +237,8 @@ static usm_magazine *with_room(slab_pool *p, usm_cache *c, unsigned k)
         usm_store_relaxed(&bin->spare, unload(bin));
         return fresh;
     }
+    if (k >= SLAB_CLASSES)
+        return NULL;
     /* One goes to the depot, an empty one comes for it. */
     if (spare)
         usm_store_relaxed(&bin->spare, unload(bin));
@@ -227,7 +256,7 @@ void slab_cache_drain(void *pool, usm_cache *c, unsigned k, usm_slot block)
     usm_magazine *m   = with_room(p, c, k);
 
     if (!m) {
-        mark(c, k, usm_load_relaxed(&bin->spare) != NULL);
+        mark(c, k, loaded_of(bin) || usm_load_relaxed(&bin->spare));
         slab_give_block(p, k, block.p);
         return;
     }

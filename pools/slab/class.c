@@ -102,6 +102,20 @@ static struct {
     slab           *first[SLAB_CLASSES];
 } spares = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
+/* What is read at every free, what is written under the lock, and the states, written at every
+ * allocation and free, keep to cache lines of their own. */
+static slab *make_descriptor(slab_pool *p, const slab_class *c)
+{
+    size_t    head = usm_align_up_ptr(sizeof(slab) + c->words * sizeof(uint64_t), SLAB_LINE);
+    uintptr_t raw  = (uintptr_t)p->api->heap_alloc(
+        head + ((size_t)c->states << c->spread) + SLAB_LINE);
+    slab     *s    = (slab *)usm_align_up_ptr(raw, SLAB_LINE);
+
+    if (raw)
+        s->span.states = (_Atomic(uint8_t) *)((uintptr_t)s + head);
+    return raw ? s : NULL;
+}
+
 static slab *get_descriptor(slab_pool *p, unsigned k)
 {
     const slab_class *c = &p->classes[k];
@@ -114,10 +128,7 @@ static slab *get_descriptor(slab_pool *p, unsigned k)
     pthread_mutex_unlock(&spares.lock);
     if (s)
         return s;
-    s = p->api->heap_alloc(sizeof *s + c->words * sizeof s->bits[0] + c->states);
-    if (s)
-        s->span.states = (_Atomic(uint8_t) *)(s->bits + c->words);
-    return s;
+    return make_descriptor(p, c);
 }
 
 static void put_descriptor(unsigned k, slab *s)
@@ -156,7 +167,8 @@ static void lay_out(const slab_pool *p, unsigned k, slab *s, slab_block *block)
     s->span.source     = p->areas.source;
     s->span.slot       = p->slot;
     s->span.bin        = (uint16_t)k;
-    s->span.kind       = (uint32_t)p->kind;
+    s->span.kind       = (uint16_t)p->kind;
+    s->span.spread     = c->spread;
     s->block           = block;
     s->free            = c->blocks;
     s->hint            = 0;
@@ -164,7 +176,7 @@ static void lay_out(const slab_pool *p, unsigned k, slab *s, slab_block *block)
     if (c->blocks % 64)
         s->bits[c->words - 1] = (1ull << c->blocks % 64) - 1;
     for (uint32_t i = 0; i < c->states; i++)
-        usm_store_relaxed(&s->span.states[i], (uint8_t)USM_BLOCK_FREE);
+        usm_store_relaxed(usm_span_state(&s->span, i), (uint8_t)USM_BLOCK_FREE);
 }
 
 static usm_status no_host_memory(const slab_pool *p)
@@ -249,7 +261,7 @@ static uint32_t take_from(slab_class *c, slab *s, usm_slot *out, uint32_t want)
             uint32_t i = w * 64 + (uint32_t)__builtin_ctzll(bits);
 
             out[want - 1 - n] =
-                (usm_slot){(void *)(s->span.base + i * c->size), &s->span.states[i]};
+                (usm_slot){(void *)(s->span.base + i * c->size), usm_span_state(&s->span, i)};
         }
         s->bits[w] = bits;
         s->hint    = w;
@@ -284,7 +296,7 @@ static void put_block(slab_class *c, slab *s, const void *block, slab **list)
         return;
     i = (uint32_t)(((uintptr_t)block - s->span.base) * c->reciprocal >> USM_SPAN_SHIFT);
     /* Two frees of it at the same moment: it is back already, or was served again. */
-    if (s->bits[i / 64] >> i % 64 & 1 || usm_load_relaxed(&s->span.states[i]) != USM_BLOCK_FREE)
+    if (s->bits[i / 64] >> i % 64 & 1 || usm_load_relaxed(usm_span_state(&s->span, i)) != USM_BLOCK_FREE)
         return;
     s->bits[i / 64] |= 1ull << i % 64;
     if (i / 64 < s->hint)
@@ -424,7 +436,7 @@ usm_status slab_take_block(slab_pool *p, unsigned k, usm_slot *block)
 }
 
 /* A magazine out of the depot for an empty one; NULL: none, and `m` has got what slabs had. */
-static usm_magazine *exchange(slab_class *c, usm_magazine *m, bool is_slab, uint32_t *got)
+static usm_magazine *exchange(slab_class *c, usm_magazine *m, uint32_t *got)
 {
     usm_magazine *full;
 
@@ -437,7 +449,7 @@ static usm_magazine *exchange(slab_class *c, usm_magazine *m, bool is_slab, uint
         tally(&c->depot_hits, 1);
         usm_sub_relaxed(&c->depot_blocks, (uint64_t)*got);
     } else {
-        *got = is_slab ? take_blocks(c, usm_magazine_slots(m), m->capacity) : 0;
+        *got = take_blocks(c, usm_magazine_slots(m), m->capacity);
         tally(&c->depot_misses, *got > 0);
     }
     pthread_mutex_unlock(&c->lock);
@@ -452,18 +464,12 @@ usm_status slab_fill_magazine(slab_pool *p, unsigned k, usm_magazine **magazine)
     usm_status    st  = USM_OK;
 
     for (;;) {
-        usm_magazine *full = exchange(c, m, k < SLAB_CLASSES, &got);
+        usm_magazine *full = exchange(c, m, &got);
 
         if (full)
             m = full;
         if (got > 0)
             break;
-        if (k >= SLAB_CLASSES) {
-            st  = take_run(p, k, usm_magazine_slots(m));
-            got = st == USM_OK;
-            usm_add_relaxed(&c->depot_misses, (uint64_t)got);
-            break;
-        }
         st = add_slab(p, k);
         if (st != USM_OK)
             break;
@@ -505,7 +511,7 @@ void slab_drain_magazine(slab_pool *p, unsigned k, usm_magazine *m)
     if (n > 0)
         slab_count(p, k, -(int64_t)n);
     pthread_mutex_lock(&c->lock);
-    if (n > 0 && c->nfull < c->depot_max) {
+    if (n > 0 && k < SLAB_CLASSES && c->nfull < c->depot_max) {
         push(&c->full, m);
         c->nfull++;
         usm_add_relaxed(&c->depot_blocks, (uint64_t)n);
@@ -613,7 +619,7 @@ static void forget_slabs(slab_pool *p, unsigned k)
 
         (void)p->areas.pages_set(p->areas.source, s->span.base, c->bytes >> SLAB_PAGE_SHIFT, NULL);
         for (uint32_t i = 0; i < c->states; i++)
-            usm_store_relaxed(&s->span.states[i], (uint8_t)USM_BLOCK_FREE);
+            usm_store_relaxed(usm_span_state(&s->span, i), (uint8_t)USM_BLOCK_FREE);
         put_descriptor(k, s);
     }
 }

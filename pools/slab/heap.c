@@ -102,8 +102,10 @@ static usm_status hand_out(slab_heap *h, slab_block *b)
     b->span.source     = h->params.areas.source;
     b->span.slot       = 0;
     b->span.bin        = 0;
-    b->span.kind       = h->params.kind;
+    b->span.kind       = (uint16_t)h->params.kind;
+    b->span.spread     = 0;
     b->user            = NULL;
+    b->is_large        = false;
     status             = map_page(h, b, &b->span);
     if (status) {
         put_back(h, b);
@@ -145,7 +147,16 @@ static usm_status get_block(slab_heap *h, size_t size, size_t align, slab_block 
     return status;
 }
 
-usm_status slab_heap_alloc(slab_heap *h, size_t size, size_t align, slab_block **block)
+static void count_large(slab_heap *h, slab_block *b)
+{
+    b->is_large = true;
+    h->large_bytes += b->span.size;
+    h->large_blocks++;
+    h->large_allocations++;
+    usm_store_relaxed(&b->state, (uint8_t)USM_BLOCK_LIVE);
+}
+
+static usm_status alloc(slab_heap *h, size_t size, size_t align, bool is_large, slab_block **block)
 {
     slab_block *b = NULL;
     usm_status  status;
@@ -157,6 +168,8 @@ usm_status slab_heap_alloc(slab_heap *h, size_t size, size_t align, slab_block *
     status = get_block(h, size, align, &b);
     if (!status)
         status = hand_out(h, b);
+    if (!status && is_large)
+        count_large(h, b);
     if (!status)
         *block = b;
     if (!status && h->idle > h->retain && h->allocations % CHECK_EVERY == 0)
@@ -165,9 +178,23 @@ usm_status slab_heap_alloc(slab_heap *h, size_t size, size_t align, slab_block *
     return status;
 }
 
+usm_status slab_heap_alloc(slab_heap *h, size_t size, size_t align, slab_block **block)
+{
+    return alloc(h, size, align, false, block);
+}
+
+usm_status slab_heap_alloc_large(slab_heap *h, size_t size, size_t align, slab_block **block)
+{
+    return alloc(h, size, align, true, block);
+}
+
 void slab_heap_free(slab_heap *h, slab_block *b)
 {
     pthread_mutex_lock(&h->lock);
+    if (b->is_large) {
+        h->large_bytes -= b->span.size;
+        h->large_blocks--;
+    }
     usm_store_relaxed(&b->state, USM_BLOCK_FREE);
     (void)map_page(h, b, NULL); /* cannot fail: its table exists */
     slab_index_remove(b);
@@ -216,6 +243,9 @@ void slab_heap_get_stats(slab_heap *h, slab_heap_stats *s)
              .largest_free = largest ? largest->span.size : 0,
              .allocations  = h->allocations,
              .frees        = h->frees,
+             .large_bytes       = h->large_bytes,
+             .large_blocks      = h->large_blocks,
+             .large_allocations = h->large_allocations,
     };
     pthread_mutex_unlock(&h->lock);
 }

@@ -41,9 +41,10 @@ struct slab_area;
  * lives: a free that lost a race may read the span of a block that is gone, and then finds it FREE
  * or another block. */
 typedef struct slab_block {
-    usm_span         span;  /* one block: reciprocal 0, states = &state                   */
+    _Alignas(64) usm_span span; /* one block: reciprocal 0, states = &state                   */
     _Atomic(uint8_t) state; /* usm_block_state, the caller's to set                       */
     uint8_t          use;   /* private: enum slab_use                                     */
+    bool             is_large; /* private: of slab_heap_alloc_large()                      */
     usm_area        *area;
     void            *user; /* the caller's; NULL in a block that was just allocated       */
 
@@ -68,6 +69,7 @@ typedef struct slab_heap_stats {
     uint64_t used_blocks;
     uint64_t largest_free; /* bytes of the largest block that needs no driver call        */
     uint64_t allocations, frees;
+    uint64_t large_bytes, large_blocks, large_allocations; /* of slab_heap_alloc_large()    */
 } slab_heap_stats;
 
 /* Free blocks by size: 32 bins to a doubling, and which bins are not empty. */
@@ -97,6 +99,7 @@ typedef struct slab_heap {
     usm_list        chunks;
     uint64_t        held, used, free, idle;
     uint64_t        used_blocks, allocations, frees;
+    uint64_t         large_bytes, large_blocks, large_allocations;
     uint64_t        low;       /* least idle bytes since window_ns                          */
     uint64_t        window_ns; /* 0: idle bytes are not watched                            */
     slab_bins       bins;
@@ -112,6 +115,9 @@ void slab_heap_fini(slab_heap *h);
  * may change slot, bin and state, and the page map of the block's pages.
  *   USM_E_NO_MEMORY, USM_E_BUDGET and others: the source's answer, with its story */
 usm_status slab_heap_alloc(slab_heap *h, size_t size, size_t align, slab_block **block);
+/* The same, LIVE and counted as a block of the program's: counted here, under the lock that is held
+ * anyway. */
+usm_status slab_heap_alloc_large(slab_heap *h, size_t size, size_t align, slab_block **block);
 /* Clears the first page's entry; the other pages' entries are the caller's to clear.  Sets FREE. */
 void slab_heap_free(slab_heap *h, slab_block *block);
 /* The used block around p, which lies in `area`; NULL: none.  The block is safe to look at as long

@@ -35,6 +35,7 @@
 
 #define SLAB_CLASSES    56 /* cut from slabs: up to 32 KiB                              */
 #define SLAB_LEAST_SIZE ((size_t)64 << 10)
+#define SLAB_LINE       ((size_t)64) /* of the cache                                   */
 #define SLAB_LEAST      8 /* blocks in a slab                                          */
 #define MAGAZINE_SLOTS  64
 #define MAGAZINE_BYTES  ((size_t)64 << 10)
@@ -45,6 +46,7 @@
 typedef struct slab {
     usm_span    span; /* first: the page map leads to it, from every page                  */
     slab_block *block;
+    uint64_t    rest_of_the_line;
     /* guarded by the class's lock */
     struct slab *child, *next, *prev; /* in the heap of slabs with a free block           */
     usm_list     empty_link;          /* in the class's list of slabs without a live block */
@@ -60,7 +62,8 @@ typedef struct slab_class {
     size_t   size;  /* of a block                                                    */
     size_t   bytes; /* of a slab                                                     */
     uint64_t reciprocal;
-    uint32_t blocks, words, states; /* in a slab: blocks, words of bits, entries of states */
+    uint32_t blocks, words, states; /* in a slab: blocks, words of bits, states            */
+    uint16_t spread;                /* usm_span.spread                                    */
     uint32_t capacity;              /* of a magazine; 0: not cached                       */
     uint32_t depot_max;             /* magazines                                          */
     /* guarded by lock */
@@ -84,9 +87,7 @@ typedef struct slab_pool {
     slab_heap           heap;
     slab_class          classes[USM_BINS];
     _Atomic(uint64_t)   used[2]; /* bit k: class k ever served a block                     */
-    /* blocks beyond the classes */
-    _Atomic(uint64_t) large_bytes, large_blocks, large_allocations;
-    /* bytes: handed out by classes; of those, what may lie in threads' magazines; what these have
+    /* bytes: handed out; of those, what may lie in threads' magazines; what these have
      * room for, now and at most since the peak was reset */
     _Atomic(uint64_t) out_bytes, peak_bytes;
     _Atomic(int64_t)  cached_bytes;
@@ -131,7 +132,5 @@ void slab_note_cached(slab_pool *p, usm_cache *cache, unsigned k, uint32_t now, 
 void slab_note_room(slab_pool *p, int64_t bytes);
 /* Blocks went to the program without a magazine: is this the peak? */
 void slab_sample_peak(slab_pool *p);
-/* Of a block beyond the classes. */
-void slab_count_large(slab_pool *p, int64_t bytes);
 
 #endif

@@ -20,8 +20,8 @@ static void raise(_Atomic(uint64_t) *peak, uint64_t now)
 /* live at least: bytes out less what threads may hold. */
 void slab_sample_peak(slab_pool *p)
 {
-    int64_t live = (int64_t)(usm_load_relaxed(&p->out_bytes) + usm_load_relaxed(&p->large_bytes)) -
-                   usm_load_relaxed(&p->cached_bytes);
+    int64_t live =
+        (int64_t)usm_load_relaxed(&p->out_bytes) - usm_load_relaxed(&p->cached_bytes);
 
     if (live > 0)
         raise(&p->peak_bytes, (uint64_t)live);
@@ -59,18 +59,6 @@ void slab_note_room(slab_pool *p, int64_t bytes)
         raise(&p->room_peak, now);
 }
 
-void slab_count_large(slab_pool *p, int64_t bytes)
-{
-    usm_add_relaxed(&p->large_bytes, (uint64_t)bytes);
-    if (bytes < 0) {
-        usm_sub_relaxed(&p->large_blocks, (uint64_t)1);
-        return;
-    }
-    usm_add_relaxed(&p->large_blocks, (uint64_t)1);
-    usm_add_relaxed(&p->large_allocations, (uint64_t)1);
-    slab_sample_peak(p);
-}
-
 static uint64_t blocks_out(const slab_class *c)
 {
     return usm_load_relaxed(&c->filled) - usm_load_relaxed(&c->drained);
@@ -99,14 +87,14 @@ static void slab_get_stats(void *pool, usm_pool_stats *stats)
     /* Other threads go on meanwhile: never below nothing. */
     out                    = out > in_threads ? out - in_threads : 0;
     bytes                  = bytes > stats->thread_cached ? bytes - stats->thread_cached : 0;
-    stats->blocks          = out + usm_load_relaxed(&p->large_blocks);
-    stats->live            = bytes + usm_load_relaxed(&p->large_bytes);
-    stats->live_peak       = usm_load_relaxed(&p->peak_bytes);
+    stats->blocks          = out + heap.large_blocks;
+    stats->live            = bytes + heap.large_bytes;
     stats->live_peak_error = usm_load_relaxed(&p->room_peak);
-    if (stats->live_peak < stats->live)
-        stats->live_peak = stats->live;
-    stats->allocations += usm_load_relaxed(&p->large_allocations);
-    stats->frees += usm_load_relaxed(&p->large_allocations) - usm_load_relaxed(&p->large_blocks);
+    /* Who looks may have found the peak. */
+    raise(&p->peak_bytes, stats->live);
+    stats->live_peak = usm_load_relaxed(&p->peak_bytes);
+    stats->allocations += heap.large_allocations;
+    stats->frees += heap.large_allocations - heap.large_blocks;
     stats->largest_free = heap.largest_free;
 }
 
@@ -135,8 +123,9 @@ static void describe_class(const slab_class *c, usm_pool_class *out)
 
 static void slab_get_classes(void *pool, usm_pool_class *list, size_t cap, size_t *count)
 {
-    slab_pool *p = pool;
-    size_t     n = 0;
+    slab_pool      *p = pool;
+    size_t          n = 0;
+    slab_heap_stats heap;
 
     for (unsigned k = 0; k < USM_BINS; k++) {
         if ((usm_load_relaxed(&p->used[k / 64]) >> k % 64 & 1) == 0)
@@ -145,13 +134,14 @@ static void slab_get_classes(void *pool, usm_pool_class *list, size_t cap, size_
             describe_class(&p->classes[k], &list[n]);
         n++;
     }
-    if (usm_load_relaxed(&p->large_allocations) > 0) {
+    slab_heap_get_stats(&p->heap, &heap);
+    if (heap.large_allocations > 0) {
         if (n < cap)
             list[n] = (usm_pool_class){
-                .live        = usm_load_relaxed(&p->large_blocks),
-                .live_bytes  = usm_load_relaxed(&p->large_bytes),
-                .held        = usm_load_relaxed(&p->large_bytes),
-                .allocations = usm_load_relaxed(&p->large_allocations),
+                .live        = heap.large_blocks,
+                .live_bytes  = heap.large_bytes,
+                .held        = heap.large_bytes,
+                .allocations = heap.large_allocations,
             };
         n++;
     }
@@ -164,12 +154,12 @@ static void slab_get_classes(void *pool, usm_pool_class *list, size_t cap, size_
 static usm_status take_large(slab_pool *p, size_t size, size_t align, void **out)
 {
     slab_block *block;
-    usm_status  st = slab_heap_alloc(&p->heap, size, align, &block);
+    usm_status  st = slab_heap_alloc_large(&p->heap, size, align, &block);
 
     if (st != USM_OK)
         return st;
-    slab_count_large(p, (int64_t)block->span.size);
-    usm_store_relaxed(&block->state, (uint8_t)USM_BLOCK_LIVE);
+    usm_add_relaxed(&p->out_bytes, (uint64_t)block->span.size);
+    slab_sample_peak(p);
     *out = (void *)block->span.base;
     return USM_OK;
 }
@@ -238,7 +228,7 @@ static _Atomic(uint8_t) *find_block(slab_pool *p, const usm_area *area, const vo
         return NULL;
     i      = ((uintptr_t)ptr - (*span)->base) * (*span)->reciprocal >> USM_SPAN_SHIFT;
     *block = (usm_block){(void *)((*span)->base + i * (*span)->size), (*span)->size};
-    return &(*span)->states[i];
+    return usm_span_state(*span, i);
 }
 
 static usm_status slab_block_of(void *pool, usm_area *area, const void *ptr, usm_block *block)
@@ -261,7 +251,7 @@ static void give_back(slab_pool *p, usm_span *span, void *ptr)
         slab_give_block(p, span->bin, ptr);
         return;
     }
-    slab_count_large(p, -(int64_t)span->size);
+    usm_sub_relaxed(&p->out_bytes, (uint64_t)span->size);
     slab_heap_free(&p->heap, (slab_block *)(void *)span);
 }
 

@@ -367,45 +367,59 @@ static uint64_t blocks_in(const usm_bin *bin)
     return n;
 }
 
-static void count_cache(const usm_cache *c, uint64_t blocks[USM_BINS], usm__magazine_sum *sum)
+/* used: which classes of blocks are set; the others' are not looked at. */
+static void count_cache(const usm_cache *c, uint64_t blocks[USM_BINS], uint64_t used[2])
 {
-    for (unsigned w = 0; w < 2; w++)
-        for (uint64_t bits = usm_load_relaxed(&c->active[w]); bits; bits &= bits - 1) {
-            unsigned k = w * 64 + (unsigned)__builtin_ctzll(bits);
-            uint64_t n = blocks_in(&c->bins[k]);
+    for (unsigned w = 0; w < 2; w++) {
+        uint64_t active = usm_load_relaxed(&c->active[w]);
 
-            sum->blocks += n;
-            sum->bytes += n * usm_class_size(k);
-            if (blocks)
-                blocks[k] += n;
+        used[w] |= active;
+        for (uint64_t bits = active; bits; bits &= bits - 1) {
+            unsigned k = w * 64 + (unsigned)__builtin_ctzll(bits);
+
+            blocks[k] += blocks_in(&c->bins[k]);
         }
+    }
 }
 
-/* blocks may be NULL. */
-static void count_caches(usm_pool *pool, uint64_t blocks[USM_BINS], usm__magazine_sum *sum)
+/* How many threads have caches.  blocks is zero. */
+static uint64_t count_caches(usm_pool *pool, uint64_t blocks[USM_BINS], uint64_t used[2])
 {
-    *sum = (usm__magazine_sum){0, 0, 0};
-    if (!pool->slot)
-        return;
+    uint64_t threads = 0;
+
     usm__mutex_lock(&mag.lock);
     USM_LIST_FOREACH (it, &pool->caches) {
         __builtin_prefetch(usm_container_of(it->next, node, of_pool)->cache.active);
-        count_cache(&usm_container_of(it, node, of_pool)->cache, blocks, sum);
-        sum->threads++;
+        count_cache(&usm_container_of(it, node, of_pool)->cache, blocks, used);
+        threads++;
     }
     usm__mutex_unlock(&mag.lock);
+    return threads;
 }
 
 void usm__magazine_count(usm_pool *pool, uint64_t blocks[USM_BINS])
 {
-    usm__magazine_sum sum;
+    uint64_t used[2] = {0, 0};
 
-    count_caches(pool, blocks, &sum);
+    (void)count_caches(pool, blocks, used);
 }
 
 void usm__magazine_sum_up(usm_pool *pool, usm__magazine_sum *sum)
 {
-    count_caches(pool, NULL, sum);
+    uint64_t blocks[USM_BINS] = {0};
+    uint64_t used[2]          = {0, 0};
+
+    *sum = (usm__magazine_sum){0, 0, 0};
+    if (!pool->slot)
+        return;
+    sum->threads = count_caches(pool, blocks, used);
+    for (unsigned w = 0; w < 2; w++)
+        for (; used[w]; used[w] &= used[w] - 1) {
+            unsigned k = w * 64 + (unsigned)__builtin_ctzll(used[w]);
+
+            sum->blocks += blocks[k];
+            sum->bytes += blocks[k] * usm_class_size(k);
+        }
 }
 
 /* ---- start, fork ------------------------------------------------------------------------ */

@@ -61,20 +61,24 @@ static inline void *usm__magazine_pop(uint8_t slot, size_t size)
     unsigned  k = usm_class_of(size);
     usm_bin  *bin;
     usm_slot *top;
-    void     *p = NULL;
+    void     *p;
 
     if (__builtin_expect(k >= USM_BINS, 0))
         return NULL;
     usm__magazine_busy(slot);
     bin = usm_load_relaxed(&usm__self.caches[slot]) + k;
     top = usm_load_relaxed(&bin->top);
-    if (__builtin_expect(top != usm_load_relaxed(&bin->bottom), 1)) {
-        top--;
-        p = top->p;
-        usm_store_relaxed(top->state, (uint8_t)USM_BLOCK_LIVE);
-        usm_store_relaxed(&bin->top, top);
+    if (__builtin_expect(top == usm_load_relaxed(&bin->bottom), 0)) {
+        usm__magazine_idle();
+        return NULL;
     }
+    top--;
+    p = top->p;
+    usm_store_relaxed(top->state, (uint8_t)USM_BLOCK_LIVE);
+    usm_store_relaxed(&bin->top, top);
     usm__magazine_idle();
+    if (!p) /* no block is at 0: saves the caller the question */
+        __builtin_unreachable();
     return p;
 }
 
@@ -84,36 +88,42 @@ static inline _Atomic(uint8_t) *usm__span_state(const usm_span *span, const void
     uintptr_t offset = (uintptr_t)p - span->base;
     uintptr_t i      = offset * span->reciprocal >> USM_SPAN_SHIFT;
 
-    return i * span->size == offset ? &span->states[i] : NULL;
+    return i * span->size == offset ? usm_span_state(span, i) : NULL;
 }
 
 /* Frees p, of that span, into the calling thread's magazine; false: take the slow path, which says
  * why. */
 static inline bool usm__magazine_push(const usm_span *span, void *p)
 {
+    uintptr_t         offset, i;
     _Atomic(uint8_t) *state;
+    uint16_t          slot;
     usm_bin          *bin;
     usm_slot         *top;
-    bool              done = false;
 
     if (__builtin_expect(span == NULL, 0))
         return false;
-    state = usm__span_state(span, p);
-    if (__builtin_expect(state == NULL, 0))
+    offset = (uintptr_t)p - span->base;
+    i      = offset * span->reciprocal >> USM_SPAN_SHIFT;
+    if (__builtin_expect(i * span->size != offset, 0))
         return false;
-    usm__magazine_busy(span->slot);
-    bin = usm_load_relaxed(&usm__self.caches[span->slot]) + span->bin;
+    state = usm_span_state(span, i);
+    slot  = span->slot;
+    usm__magazine_busy(slot);
+    bin = usm_load_relaxed(&usm__self.caches[slot]) + span->bin;
     top = usm_load_relaxed(&bin->top);
-    if (__builtin_expect(
-            top != usm_load_relaxed(&bin->limit) && usm_load_relaxed(state) == USM_BLOCK_LIVE, 1)) {
-        usm_store_relaxed(state, (uint8_t)USM_BLOCK_FREE);
-        top->p     = p;
-        top->state = state;
-        usm_store_relaxed(&bin->top, top + 1);
-        done = true;
+    if (__builtin_expect(top == usm_load_relaxed(&bin->limit) ||
+                             usm_load_relaxed(state) != USM_BLOCK_LIVE,
+                         0)) {
+        usm__magazine_idle();
+        return false;
     }
+    usm_store_relaxed(state, (uint8_t)USM_BLOCK_FREE);
+    top->p     = p;
+    top->state = state;
+    usm_store_relaxed(&bin->top, top + 1);
     usm__magazine_idle();
-    return done;
+    return true;
 }
 
 /* ---- the slow path ------------------------------------------------------------------ */

@@ -232,7 +232,7 @@ static __attribute__((noinline)) void free_missed(void *p)
 
 void usm_free(void *p)
 {
-    if (!usm__magazine_push(usm__page_find(p), p))
+    if (__builtin_expect(!usm__magazine_push(usm__page_find_low(p), p), 0))
         free_missed(p);
 }
 
@@ -276,7 +276,7 @@ static usm_status find_block(const void *p, usm_context *ctx, usm__area **area, 
 
 usm_kind usm_get_pointer_type(const void *p, usm_context *ctx)
 {
-    const usm_span         *span  = usm__page_find(p);
+    const usm_span         *span  = usm__page_find_low(p);
     const _Atomic(uint8_t) *state = span ? usm__span_state(span, p) : NULL;
     usm__area              *area;
     usm_block               block;

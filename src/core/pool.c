@@ -548,11 +548,20 @@ size_t usm_pool_malloc_batch(usm_pool *pool, size_t size, size_t n, void **out)
     return got;
 }
 
-static usm_status refuse_foreign(const void *p)
+/* area: p's, of another pool, or NULL.  That p was freed lately says nothing of a block that lives:
+ * a hit makes no note when it serves it again. */
+static usm_status refuse_foreign(usm__area *area, const void *p)
 {
-    return usm__fail(usm__freed_lately(p) ? USM_E_DOUBLE_FREE : USM_E_INVALID_POINTER,
+    usm_block block;
+    bool      lives =
+        area && !usm__context_is_ended(area->ctx) && usm__pool_block(area, p, &block) == USM_OK;
+    bool freed = !lives && usm__freed_lately(p);
+
+    return usm__fail(freed ? USM_E_DOUBLE_FREE : USM_E_INVALID_POINTER,
                      "usm_pool_free: %p is no block of this pool%s", p,
-                     usm__freed_lately(p) ? " any more: it was freed before" : "");
+                     freed   ? " any more: it was freed before"
+                     : lives ? " but of another"
+                             : "");
 }
 
 /* size NULL: not known. */
@@ -573,7 +582,7 @@ static void free_of_pool(usm_pool *pool, void *p, const size_t *size)
     usm_status st;
 
     if (!area || area->pool != pool)
-        st = refuse_foreign(p);
+        st = refuse_foreign(area, p);
     else
         st = check_size(area, p, size);
     if (st == USM_OK)
@@ -597,15 +606,15 @@ static __attribute__((noinline)) void free_missed(usm_pool *pool, void *p, const
 
 void usm_pool_free(usm_pool *pool, void *p)
 {
-    const usm_span *span = usm__page_find(p);
+    const usm_span *span = usm__page_find_low(p);
 
-    if (!is_of(pool, span) || !usm__magazine_push(span, p))
+    if (__builtin_expect(!is_of(pool, span) || !usm__magazine_push(span, p), 0))
         free_missed(pool, p, NULL);
 }
 
 void usm_pool_free_sized(usm_pool *pool, void *p, size_t size)
 {
-    const usm_span *span = usm__page_find(p);
+    const usm_span *span = usm__page_find_low(p);
 
     if (!is_of(pool, span) || size > span->size || !usm__magazine_push(span, p))
         free_missed(pool, p, &size);

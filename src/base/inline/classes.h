@@ -19,8 +19,11 @@
 static inline unsigned usm_class_of(size_t size)
 {
     size_t   x = size - 1;
-    unsigned s = 60 - (unsigned)__builtin_clzl(x | 512);
+    unsigned s;
 
+    if (x < 1024) /* s = 6: most are, and it is a third of the instructions */
+        return (unsigned)(x >> 6);
+    s = 60 - (unsigned)__builtin_clzl(x);
     return (unsigned)(x >> s) + (s - 6) * 8;
 }
 
