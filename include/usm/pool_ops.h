@@ -67,7 +67,7 @@ typedef struct usm_span {
 
 #define USM_SPAN_SHIFT 40
 
-static inline USM_ATOMIC(uint8_t) *usm_span_state(const usm_span *span, uintptr_t i)
+static inline USM_ATOMIC(uint8_t) * usm_span_state(const usm_span *span, uintptr_t i)
 {
     return &span->states[i << span->spread];
 }

@@ -153,8 +153,8 @@ static unsigned next_active(usm_cache *c)
     return USM_BINS;
 }
 
-/* Whether another magazine for bin k fits.  The hand makes a few steps at most: a cache that is full
- * of bins in use is left alone, and the block goes by without it. */
+/* Whether another magazine for bin k fits.  The hand makes a few steps at most: a cache that is
+ * full of bins in use is left alone, and the block goes by without it. */
 static bool make_room(slab_pool *p, usm_cache *c, unsigned k)
 {
     size_t wanted = weight(p, k);
@@ -219,8 +219,8 @@ usm_status slab_cache_fill(void *pool, usm_cache *c, unsigned k, usm_slot *block
     return USM_OK;
 }
 
-/* The loaded magazine is full or there is none: one with room to take its place, and nothing is loaded
- * afterwards; NULL: none is to be had. */
+/* The loaded magazine is full or there is none: one with room to take its place, and nothing is
+ * loaded afterwards; NULL: none is to be had. */
 static usm_magazine *with_room(slab_pool *p, usm_cache *c, unsigned k)
 {
     usm_bin      *bin   = &c->bins[k];

@@ -107,9 +107,9 @@ static struct {
 static slab *make_descriptor(slab_pool *p, const slab_class *c)
 {
     size_t    head = usm_align_up_ptr(sizeof(slab) + c->words * sizeof(uint64_t), SLAB_LINE);
-    uintptr_t raw  = (uintptr_t)p->api->heap_alloc(
-        head + ((size_t)c->states << c->spread) + SLAB_LINE);
-    slab     *s    = (slab *)usm_align_up_ptr(raw, SLAB_LINE);
+    uintptr_t raw =
+        (uintptr_t)p->api->heap_alloc(head + ((size_t)c->states << c->spread) + SLAB_LINE);
+    slab *s = (slab *)usm_align_up_ptr(raw, SLAB_LINE);
 
     if (raw)
         s->span.states = (_Atomic(uint8_t) *)((uintptr_t)s + head);
@@ -296,7 +296,8 @@ static void put_block(slab_class *c, slab *s, const void *block, slab **list)
         return;
     i = (uint32_t)(((uintptr_t)block - s->span.base) * c->reciprocal >> USM_SPAN_SHIFT);
     /* Two frees of it at the same moment: it is back already, or was served again. */
-    if (s->bits[i / 64] >> i % 64 & 1 || usm_load_relaxed(usm_span_state(&s->span, i)) != USM_BLOCK_FREE)
+    if (s->bits[i / 64] >> i % 64 & 1 ||
+        usm_load_relaxed(usm_span_state(&s->span, i)) != USM_BLOCK_FREE)
         return;
     s->bits[i / 64] |= 1ull << i % 64;
     if (i / 64 < s->hint)

@@ -235,14 +235,14 @@ void slab_heap_get_stats(slab_heap *h, slab_heap_stats *s)
     pthread_mutex_lock(&h->lock);
     largest = slab_bins_largest(&h->bins);
     *s      = (slab_heap_stats){
-             .held         = h->held,
-             .used         = h->used,
-             .free         = h->free,
-             .idle         = h->idle,
-             .used_blocks  = h->used_blocks,
-             .largest_free = largest ? largest->span.size : 0,
-             .allocations  = h->allocations,
-             .frees        = h->frees,
+             .held              = h->held,
+             .used              = h->used,
+             .free              = h->free,
+             .idle              = h->idle,
+             .used_blocks       = h->used_blocks,
+             .largest_free      = largest ? largest->span.size : 0,
+             .allocations       = h->allocations,
+             .frees             = h->frees,
              .large_bytes       = h->large_bytes,
              .large_blocks      = h->large_blocks,
              .large_allocations = h->large_allocations,

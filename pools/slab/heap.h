@@ -42,9 +42,9 @@ struct slab_area;
  * or another block. */
 typedef struct slab_block {
     _Alignas(64) usm_span span; /* one block: reciprocal 0, states = &state                   */
-    _Atomic(uint8_t) state; /* usm_block_state, the caller's to set                       */
-    uint8_t          use;   /* private: enum slab_use                                     */
-    bool             is_large; /* private: of slab_heap_alloc_large()                      */
+    _Atomic(uint8_t) state;     /* usm_block_state, the caller's to set                       */
+    uint8_t          use;       /* private: enum slab_use                                     */
+    bool             is_large;  /* private: of slab_heap_alloc_large()                      */
     usm_area        *area;
     void            *user; /* the caller's; NULL in a block that was just allocated       */
 
@@ -99,7 +99,7 @@ typedef struct slab_heap {
     usm_list        chunks;
     uint64_t        held, used, free, idle;
     uint64_t        used_blocks, allocations, frees;
-    uint64_t         large_bytes, large_blocks, large_allocations;
+    uint64_t        large_bytes, large_blocks, large_allocations;
     uint64_t        low;       /* least idle bytes since window_ns                          */
     uint64_t        window_ns; /* 0: idle bytes are not watched                            */
     slab_bins       bins;

@@ -36,7 +36,7 @@
 #define SLAB_CLASSES    56 /* cut from slabs: up to 32 KiB                              */
 #define SLAB_LEAST_SIZE ((size_t)64 << 10)
 #define SLAB_LINE       ((size_t)64) /* of the cache                                   */
-#define SLAB_LEAST      8 /* blocks in a slab                                          */
+#define SLAB_LEAST      8            /* blocks in a slab                                          */
 #define MAGAZINE_SLOTS  64
 #define MAGAZINE_BYTES  ((size_t)64 << 10)
 #define CACHE_BYTES     ((size_t)2 << 20) /* most that a thread's magazines can hold     */
@@ -125,8 +125,8 @@ void       slab_cache_flush(void *pool, usm_cache *cache);
 
 /* Blocks of class k went out (n > 0) or came back. */
 void slab_count(slab_pool *p, unsigned k, int64_t n);
-/* What bin k of a cache holds now, and may hold until it is noted again: for the peak (slab.c), which
- * must not be said too high. */
+/* What bin k of a cache holds now, and may hold until it is noted again: for the peak (slab.c),
+ * which must not be said too high. */
 void slab_note_cached(slab_pool *p, usm_cache *cache, unsigned k, uint32_t now, uint32_t most);
 /* Threads' magazines have room for that many bytes more, or less. */
 void slab_note_room(slab_pool *p, int64_t bytes);

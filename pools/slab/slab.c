@@ -20,8 +20,7 @@ static void raise(_Atomic(uint64_t) *peak, uint64_t now)
 /* live at least: bytes out less what threads may hold. */
 void slab_sample_peak(slab_pool *p)
 {
-    int64_t live =
-        (int64_t)usm_load_relaxed(&p->out_bytes) - usm_load_relaxed(&p->cached_bytes);
+    int64_t live = (int64_t)usm_load_relaxed(&p->out_bytes) - usm_load_relaxed(&p->cached_bytes);
 
     if (live > 0)
         raise(&p->peak_bytes, (uint64_t)live);

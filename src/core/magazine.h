@@ -112,9 +112,8 @@ static inline bool usm__magazine_push(const usm_span *span, void *p)
     usm__magazine_busy(slot);
     bin = usm_load_relaxed(&usm__self.caches[slot]) + span->bin;
     top = usm_load_relaxed(&bin->top);
-    if (__builtin_expect(top == usm_load_relaxed(&bin->limit) ||
-                             usm_load_relaxed(state) != USM_BLOCK_LIVE,
-                         0)) {
+    if (__builtin_expect(
+            top == usm_load_relaxed(&bin->limit) || usm_load_relaxed(state) != USM_BLOCK_LIVE, 0)) {
         usm__magazine_idle();
         return false;
     }
