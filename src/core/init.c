@@ -60,8 +60,8 @@ static void fork_all(usm_fork_phase phase)
     else
         usm__mutex_reset_in_child(&lib.lock);
     usm__registry_fork(phase);
+    usm__observe_fork((int)phase); /* before the pools': a reset of watched blocks holds both */
     usm__contexts_fork(phase);
-    usm__observe_fork((int)phase);
     usm__magazine_fork((int)phase);
     usm__map_fork(phase);
     usm__executor_fork(phase);
