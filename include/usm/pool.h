@@ -36,9 +36,9 @@ typedef struct usm_pool_desc {
 
 /** Bytes unless named otherwise.  Pools with thread caches count where magazines are swapped, not
  * where blocks are served, so: `live` and `blocks` are exact when no other thread uses the pool; a
- * peak may be up to live_peak_error too low; `allocations` are blocks handed out, to a thread's
- * magazine or to the program, and a block that a thread frees and allocates again is not counted
- * again (USM_TRACE sees each). */
+ * peak is never too high and at most live_peak_error too low; `allocations` are blocks handed out,
+ * to a thread's magazine or to the program, and a block that a thread frees and allocates again is
+ * not counted again (USM_TRACE sees each). */
 typedef struct usm_pool_stats {
     size_t   struct_size;
     uint64_t live; /**< in the program's hands                           */
