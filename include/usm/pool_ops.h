@@ -89,7 +89,8 @@ typedef struct usm_slot {
 typedef struct usm_magazine {
     struct usm_magazine *next;  /**< the pool's                                         */
     USM_ATOMIC(uint32_t) count; /**< while it is not loaded                             */
-    uint32_t capacity;          /**< slots, which lie behind it                         */
+    const void *owner;          /**< the pool's: the cache that filled it               */
+    uint32_t    capacity;       /**< slots, which lie behind it                         */
 } usm_magazine;
 
 static inline usm_slot *usm_magazine_slots(usm_magazine *m)

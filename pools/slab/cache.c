@@ -27,15 +27,17 @@ static uint32_t loaded_count(const usm_bin *bin)
     return (uint32_t)(usm_load_relaxed(&bin->top) - usm_load_relaxed(&bin->bottom));
 }
 
-/* Before it comes here again it can hold as many as it has room for, but for an empty spare. */
-static void note(slab_pool *p, usm_cache *c, unsigned k)
+/* `moved` blocks came from the pool, or went there (< 0).  Before the bin comes here again it can
+ * hold as many as it has room for, but for an empty spare. */
+static void note(slab_pool *p, usm_cache *c, unsigned k, int64_t moved)
 {
     const usm_bin      *bin    = &c->bins[k];
     const usm_magazine *spare  = usm_load_relaxed(&bin->spare);
     const usm_magazine *loaded = loaded_of(bin);
     uint32_t            rest   = spare ? usm_load_relaxed(&spare->count) : 0;
+    const slab_swap s = {moved, loaded_count(bin) + rest, (loaded ? loaded->capacity : 0) + rest};
 
-    slab_note_cached(p, c, k, loaded_count(bin) + rest, (loaded ? loaded->capacity : 0) + rest);
+    slab_note_cached(p, c, k, &s);
 }
 
 /* m may be NULL.  pre: none is loaded.
@@ -113,8 +115,9 @@ static void count_magazines(slab_pool *p, usm_cache *c, unsigned k, int n)
     slab_note_room(p, bytes);
 }
 
-/* What the bin can spare, the spare first, goes to the depot. */
-static void give_up(slab_pool *p, usm_cache *c, unsigned k)
+/* What the bin can spare, the spare first, goes to the depot as its owner's; owner NULL: to where
+ * it came from. */
+static void give_up(slab_pool *p, usm_cache *c, unsigned k, const usm_cache *owner)
 {
     usm_bin      *bin = &c->bins[k];
     usm_magazine *m   = usm_load_relaxed(&bin->spare);
@@ -127,8 +130,8 @@ static void give_up(slab_pool *p, usm_cache *c, unsigned k)
         return;
     count_magazines(p, c, k, -1);
     mark(c, k, loaded_of(bin) != NULL);
-    note(p, c, k);
-    slab_drain_magazine(p, k, m);
+    note(p, c, k, -(int64_t)usm_load_relaxed(&m->count));
+    slab_drain_magazine(p, k, owner, m);
 }
 
 static bool has_room(const slab_pool *p, const usm_cache *c, size_t wanted)
@@ -169,7 +172,7 @@ static bool make_room(slab_pool *p, usm_cache *c, unsigned k)
             break;
         top = usm_load_relaxed(&c->bins[v].top);
         if (v != k && top == c->seen[v])
-            give_up(p, c, v);
+            give_up(p, c, v, c);
         c->seen[v] = usm_load_relaxed(&c->bins[v].top);
     }
     return has_room(p, c, wanted);
@@ -198,6 +201,7 @@ usm_status slab_cache_fill(void *pool, usm_cache *c, unsigned k, usm_slot *block
     usm_bin            *bin   = &c->bins[k];
     const usm_magazine *spare = usm_load_relaxed(&bin->spare);
     usm_magazine       *m;
+    uint32_t            got;
     usm_status          st;
 
     if (spare && usm_load_relaxed(&spare->count) > 0) {
@@ -210,18 +214,19 @@ usm_status slab_cache_fill(void *pool, usm_cache *c, unsigned k, usm_slot *block
     m = loaded_of(bin) ? unload(bin) : own_magazine(p, c, k);
     if (!m)
         return slab_take_block(p, k, block);
-    st = slab_fill_magazine(p, k, &m);
+    st = slab_fill_magazine(p, k, c, &m);
     load(bin, m);
     if (st != USM_OK)
         return st;
+    got    = usm_load_relaxed(&m->count);
     *block = pop(bin);
-    note(p, c, k);
+    note(p, c, k, got);
     return USM_OK;
 }
 
 /* The loaded magazine is full or there is none: one with room to take its place, and nothing is
  * loaded afterwards; NULL: none is to be had. */
-static usm_magazine *with_room(slab_pool *p, usm_cache *c, unsigned k)
+static usm_magazine *with_room(slab_pool *p, usm_cache *c, unsigned k, int64_t *moved)
 {
     usm_bin      *bin   = &c->bins[k];
     usm_magazine *spare = usm_load_relaxed(&bin->spare);
@@ -242,8 +247,10 @@ static usm_magazine *with_room(slab_pool *p, usm_cache *c, unsigned k)
     /* One goes to the depot, an empty one comes for it. */
     if (spare)
         usm_store_relaxed(&bin->spare, unload(bin));
-    slab_drain_magazine(p, k, spare ? spare : unload(bin));
-    fresh = slab_get_magazine(p, k);
+    else
+        spare = unload(bin);
+    *moved = -(int64_t)usm_load_relaxed(&spare->count);
+    fresh  = slab_swap_magazine(p, k, c, spare);
     if (!fresh)
         count_magazines(p, c, k, -1);
     return fresh;
@@ -251,18 +258,20 @@ static usm_magazine *with_room(slab_pool *p, usm_cache *c, unsigned k)
 
 void slab_cache_drain(void *pool, usm_cache *c, unsigned k, usm_slot block)
 {
-    slab_pool    *p   = pool;
-    usm_bin      *bin = &c->bins[k];
-    usm_magazine *m   = with_room(p, c, k);
+    slab_pool    *p     = pool;
+    usm_bin      *bin   = &c->bins[k];
+    int64_t       moved = 0;
+    usm_magazine *m     = with_room(p, c, k, &moved);
 
     if (!m) {
         mark(c, k, loaded_of(bin) || usm_load_relaxed(&bin->spare));
+        note(p, c, k, moved);
         slab_give_block(p, k, block.p);
         return;
     }
     load(bin, m);
     push(bin, block);
-    note(p, c, k);
+    note(p, c, k, moved);
 }
 
 void slab_cache_flush(void *pool, usm_cache *c)
@@ -270,10 +279,11 @@ void slab_cache_flush(void *pool, usm_cache *c)
     slab_pool *p = pool;
 
     for (unsigned k = 0; k < USM_BINS; k++) {
-        slab_note_cached(p, c, k, 0, 0);
-        if ((usm_load_relaxed(&c->active[k / 64]) >> k % 64 & 1) == 0)
-            continue;
-        give_up(p, c, k);
-        give_up(p, c, k);
+        if ((usm_load_relaxed(&c->active[k / 64]) >> k % 64 & 1) != 0) {
+            give_up(p, c, k, NULL);
+            give_up(p, c, k, NULL);
+        }
+        if (k < SLAB_CLASSES && (usm_load_relaxed(&p->used[k / 64]) >> k % 64 & 1) != 0)
+            slab_class_disown(p, k, c);
     }
 }

@@ -12,6 +12,8 @@
 
 #include <string.h>
 
+#define DEPOT_LOOK 8 /* magazines that are asked whose they are */
+
 /* ---- slabs by address: a pairing heap ----------------------------------------------------- */
 
 /* Constant time to insert, logarithmic (amortised) to remove; the links are the slabs' own.
@@ -367,20 +369,23 @@ static void push(usm_magazine **list, usm_magazine *m)
     *list   = m;
 }
 
-/* Two words before each: the next of all that were made. */
+/* The slots begin at a cache line: the top of a thread's magazine is written at every operation. In
+ * front of it, in a line of their own: the next of all that were made, where the memory begins, the
+ * magazine's own words. */
 static usm_magazine *make_magazine(slab_pool *p, slab_class *c)
 {
-    const size_t  head = 2 * sizeof(void *);
-    usm_magazine *m;
-    char         *raw = p->api->heap_alloc(head + sizeof *m + c->capacity * sizeof(usm_slot));
+    void         *raw = p->api->heap_alloc(2 * SLAB_LINE + c->capacity * sizeof(usm_slot));
+    uintptr_t     at  = usm_align_up_ptr((uintptr_t)raw, SLAB_LINE);
+    void        **own = (void **)at;
+    usm_magazine *m   = (usm_magazine *)(at + SLAB_LINE) - 1;
 
     if (!raw)
         return NULL;
-    m           = (usm_magazine *)(void *)(raw + head);
     m->capacity = c->capacity;
+    own[1]      = raw;
     pthread_mutex_lock(&c->lock);
-    *(void **)(void *)raw = c->made;
-    c->made               = raw;
+    own[0]  = c->made;
+    c->made = own;
     pthread_mutex_unlock(&c->lock);
     return m;
 }
@@ -414,6 +419,25 @@ static void tally(_Atomic(uint64_t) *count, uint64_t n)
     usm_store_relaxed(count, usm_load_relaxed(count) + n); /* its writers hold a lock */
 }
 
+/* pre: the class is locked. */
+static void count_filled(slab_pool *p, unsigned k, uint64_t n)
+{
+    slab_class *c = &p->classes[k];
+
+    if (n > 0 && usm_load_relaxed(&c->filled) == 0)
+        atomic_fetch_or_explicit(&p->used[k / 64], 1ull << k % 64, memory_order_relaxed);
+    tally(&c->filled, n);
+}
+
+static usm_status take_counted_run(slab_pool *p, unsigned k, usm_slot *block)
+{
+    usm_status st = take_run(p, k, block);
+
+    if (st == USM_OK && usm_add_relaxed(&p->classes[k].filled, (uint64_t)1) == 0)
+        atomic_fetch_or_explicit(&p->used[k / 64], 1ull << k % 64, memory_order_relaxed);
+    return st;
+}
+
 usm_status slab_take_block(slab_pool *p, unsigned k, usm_slot *block)
 {
     slab_class *c  = &p->classes[k];
@@ -421,28 +445,45 @@ usm_status slab_take_block(slab_pool *p, unsigned k, usm_slot *block)
     uint32_t    n  = 0;
 
     if (k >= SLAB_CLASSES)
-        st = take_run(p, k, block);
+        st = take_counted_run(p, k, block);
     while (k < SLAB_CLASSES && st == USM_OK && n == 0) {
         pthread_mutex_lock(&c->lock);
         n = take_blocks(c, block, 1);
+        count_filled(p, k, n);
         pthread_mutex_unlock(&c->lock);
         if (n == 0)
             st = add_slab(p, k);
     }
-    if (st == USM_OK) {
-        slab_count(p, k, 1);
-        slab_sample_peak(p);
-    }
+    if (st == USM_OK)
+        slab_live(p, (int64_t)c->size, 0);
     return st;
 }
 
-/* A magazine out of the depot for an empty one; NULL: none, and `m` has got what slabs had. */
-static usm_magazine *exchange(slab_class *c, usm_magazine *m, uint32_t *got)
+/* A thread gets its own magazines back, if it can: blocks that lie together have states in one
+ * cache line, which two threads that both have some of them would take from each other at every
+ * free.  So also a run of neighbours out of a slab comes before another thread's magazine, but a
+ * new slab after it.  pre: the class is locked. */
+static usm_magazine *pop_for(slab_class *c, const usm_cache *owner, uint32_t want)
 {
+    usm_magazine **at = &c->full;
+
+    for (int i = 0; *at && i < DEPOT_LOOK; i++, at = &(*at)->next)
+        if ((*at)->owner == owner)
+            return pop(at);
+    if (c->partial && (c->nempty > 0 || c->partial->free >= want))
+        return NULL;
+    return pop(&c->full);
+}
+
+/* A magazine out of the depot for an empty one; NULL: none, and `m` has got what slabs had. */
+static usm_magazine *exchange(slab_pool *p, unsigned k, const usm_cache *owner, usm_magazine *m,
+                              uint32_t *got)
+{
+    slab_class   *c = &p->classes[k];
     usm_magazine *full;
 
     pthread_mutex_lock(&c->lock);
-    full = pop(&c->full);
+    full = pop_for(c, owner, m->capacity);
     if (full) {
         c->nfull--;
         push(&c->empty, m);
@@ -453,19 +494,20 @@ static usm_magazine *exchange(slab_class *c, usm_magazine *m, uint32_t *got)
         *got = take_blocks(c, usm_magazine_slots(m), m->capacity);
         tally(&c->depot_misses, *got > 0);
     }
+    count_filled(p, k, *got);
     pthread_mutex_unlock(&c->lock);
     return full;
 }
 
-usm_status slab_fill_magazine(slab_pool *p, unsigned k, usm_magazine **magazine)
+usm_status slab_fill_magazine(slab_pool *p, unsigned k, const usm_cache *owner,
+                              usm_magazine **magazine)
 {
-    slab_class   *c   = &p->classes[k];
     usm_magazine *m   = *magazine;
     uint32_t      got = 0;
     usm_status    st  = USM_OK;
 
     for (;;) {
-        usm_magazine *full = exchange(c, m, &got);
+        usm_magazine *full = exchange(p, k, owner, m, &got);
 
         if (full)
             m = full;
@@ -477,8 +519,6 @@ usm_status slab_fill_magazine(slab_pool *p, unsigned k, usm_magazine **magazine)
     }
     usm_store_relaxed(&m->count, got);
     *magazine = m;
-    if (got > 0)
-        slab_count(p, k, got);
     return st;
 }
 
@@ -489,38 +529,62 @@ static void scatter(slab_pool *p, unsigned k, usm_magazine *m)
     uint32_t    n    = usm_load_relaxed(&m->count);
     slab       *list = NULL;
 
+    usm_store_relaxed(&m->count, 0u);
     if (k >= SLAB_CLASSES) {
         for (uint32_t i = 0; i < n; i++)
             give_run(p, k, usm_magazine_slots(m)[i].p);
-    } else {
-        pthread_mutex_lock(&c->lock);
-        for (uint32_t i = 0; i < n; i++)
-            put_block(c, slab_of(p, k, usm_magazine_slots(m)[i].p), usm_magazine_slots(m)[i].p,
-                      &list);
-        pthread_mutex_unlock(&c->lock);
-        release_slabs(p, k, list);
+        return;
     }
-    slab_put_magazine(p, k, m);
+    pthread_mutex_lock(&c->lock);
+    for (uint32_t i = 0; i < n; i++)
+        put_block(c, slab_of(p, k, usm_magazine_slots(m)[i].p), usm_magazine_slots(m)[i].p, &list);
+    pthread_mutex_unlock(&c->lock);
+    release_slabs(p, k, list);
 }
 
-void slab_drain_magazine(slab_pool *p, unsigned k, usm_magazine *m)
+/* Into the depot, for an empty magazine of the class's, if it has one; false: no room there. */
+static bool deposit(slab_class *c, usm_magazine *m, usm_magazine **empty)
 {
-    slab_class *c    = &p->classes[k];
-    uint32_t    n    = usm_load_relaxed(&m->count);
-    bool        kept = false;
+    uint32_t n    = usm_load_relaxed(&m->count);
+    bool     kept = false;
 
-    if (n > 0)
-        slab_count(p, k, -(int64_t)n);
     pthread_mutex_lock(&c->lock);
-    if (n > 0 && k < SLAB_CLASSES && c->nfull < c->depot_max) {
+    tally(&c->drained, n);
+    if (n > 0 && m->owner && c->nfull < c->depot_max) {
         push(&c->full, m);
         c->nfull++;
         usm_add_relaxed(&c->depot_blocks, (uint64_t)n);
         kept = true;
+        if (empty)
+            *empty = pop(&c->empty);
     }
     pthread_mutex_unlock(&c->lock);
-    if (!kept)
-        scatter(p, k, m);
+    return kept;
+}
+
+usm_magazine *slab_swap_magazine(slab_pool *p, unsigned k, const usm_cache *owner, usm_magazine *m)
+{
+    slab_class   *c     = &p->classes[k];
+    usm_magazine *empty = NULL;
+
+    m->owner = owner;
+    if (deposit(c, m, &empty))
+        return empty ? empty : make_magazine(p, c);
+    scatter(p, k, m);
+    return m;
+}
+
+void slab_drain_magazine(slab_pool *p, unsigned k, const usm_cache *owner, usm_magazine *m)
+{
+    slab_class *c = &p->classes[k];
+
+    m->owner = owner;
+    if (k >= SLAB_CLASSES)
+        usm_add_relaxed(&c->drained, (uint64_t)usm_load_relaxed(&m->count));
+    else if (deposit(c, m, NULL))
+        return;
+    scatter(p, k, m);
+    slab_put_magazine(p, k, m);
 }
 
 void slab_give_block(slab_pool *p, unsigned k, void *block)
@@ -528,15 +592,45 @@ void slab_give_block(slab_pool *p, unsigned k, void *block)
     slab_class *c    = &p->classes[k];
     slab       *list = NULL;
 
-    slab_count(p, k, -1);
+    slab_live(p, -(int64_t)c->size, 0);
     if (k >= SLAB_CLASSES) {
+        usm_add_relaxed(&c->drained, (uint64_t)1);
         give_run(p, k, block);
         return;
     }
     pthread_mutex_lock(&c->lock);
+    tally(&c->drained, 1);
     put_block(c, slab_of(p, k, block), block, &list);
     pthread_mutex_unlock(&c->lock);
     release_slabs(p, k, list);
+}
+
+/* What its owner left in the depot: split among others, its blocks would be everybody's neighbours.
+ */
+static usm_magazine *pop_of(slab_class *c, const usm_cache *owner)
+{
+    usm_magazine **at = &c->full, *m;
+
+    pthread_mutex_lock(&c->lock);
+    while (*at && (*at)->owner != owner)
+        at = &(*at)->next;
+    m = pop(at);
+    if (m) {
+        c->nfull--;
+        usm_sub_relaxed(&c->depot_blocks, (uint64_t)usm_load_relaxed(&m->count));
+    }
+    pthread_mutex_unlock(&c->lock);
+    return m;
+}
+
+void slab_class_disown(slab_pool *p, unsigned k, const usm_cache *owner)
+{
+    usm_magazine *m;
+
+    while ((m = pop_of(&p->classes[k], owner)) != NULL) {
+        scatter(p, k, m);
+        slab_put_magazine(p, k, m);
+    }
 }
 
 void slab_class_trim(slab_pool *p, unsigned k)
@@ -556,6 +650,7 @@ void slab_class_trim(slab_pool *p, unsigned k)
         if (!m)
             break;
         scatter(p, k, m);
+        slab_put_magazine(p, k, m);
     }
     pthread_mutex_lock(&c->lock);
     while (!usm_list_is_empty(&c->empties))
@@ -632,10 +727,10 @@ void slab_class_fini(slab_pool *p, unsigned k)
     if (k < SLAB_CLASSES)
         forget_slabs(p, k);
     while (c->made) {
-        void *next = *(void **)c->made;
+        void **own = c->made;
 
-        p->api->heap_free(c->made);
-        c->made = next;
+        c->made = own[0];
+        p->api->heap_free(own[1]);
     }
     pthread_mutex_destroy(&c->lock);
 }

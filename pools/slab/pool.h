@@ -72,7 +72,7 @@ typedef struct slab_class {
     usm_magazine *full, *empty;
     void         *made; /* every magazine, in threads' caches too                         */
     uint32_t      nfull, nslabs, nempty; /* nempty: slabs all of whose blocks are free      */
-    /* written under lock, read without */
+    /* written under lock (those of runs: atomically), read without */
     _Atomic(uint64_t) filled, drained; /* blocks handed to threads or the program, and back */
     _Atomic(uint64_t) depot_blocks, depot_hits, depot_misses, held;
 } slab_class;
@@ -87,10 +87,10 @@ typedef struct slab_pool {
     slab_heap           heap;
     slab_class          classes[USM_BINS];
     _Atomic(uint64_t)   used[2]; /* bit k: class k ever served a block                     */
-    /* bytes: handed out; of those, what may lie in threads' magazines; what these have
-     * room for, now and at most since the peak was reset */
-    _Atomic(uint64_t) out_bytes, peak_bytes;
-    _Atomic(int64_t)  cached_bytes;
+    /* bytes: handed out, less what threads' magazines may hold: the least that is live; the highest
+     * of that; what magazines have room for, now and at most since the peak was reset */
+    _Atomic(int64_t)  low_bytes;
+    _Atomic(uint64_t) peak_bytes;
     _Atomic(uint64_t) room_bytes, room_peak;
 } slab_pool;
 
@@ -107,13 +107,21 @@ void slab_descriptors_fork(usm_fork_phase phase);
 /* One block, straight from a slab or the heap. */
 usm_status slab_take_block(slab_pool *p, unsigned k, usm_slot *block);
 /* A magazine with blocks for `empty`, which has none. */
-usm_status slab_fill_magazine(slab_pool *p, unsigned k, usm_magazine **magazine);
-/* Blocks that are FREE go back: whole to the depot when there is room, else one by one. */
-void slab_drain_magazine(slab_pool *p, unsigned k, usm_magazine *magazine);
+usm_status slab_fill_magazine(slab_pool *p, unsigned k, const usm_cache *owner,
+                              usm_magazine **magazine);
+/* Blocks that are FREE go back: whole to the depot when there is room, else one by one.  An empty
+ * magazine comes for them; NULL: no host memory for one. */
+usm_magazine *slab_swap_magazine(slab_pool *p, unsigned k, const usm_cache *owner,
+                                 usm_magazine *magazine);
+/* The same, and no magazine comes.  owner NULL: one by one, so that who takes them next takes
+ * neighbours. */
+void slab_drain_magazine(slab_pool *p, unsigned k, const usm_cache *owner, usm_magazine *magazine);
 void slab_give_block(slab_pool *p, unsigned k, void *block);
 /* An empty one; NULL: no host memory. */
 usm_magazine *slab_get_magazine(slab_pool *p, unsigned k);
 void          slab_put_magazine(slab_pool *p, unsigned k, usm_magazine *magazine);
+/* The owner ends: its magazines in the depot go back into slabs. */
+void slab_class_disown(slab_pool *p, unsigned k, const usm_cache *owner);
 /* The depot goes back into slabs, slabs without a live block into the heap. */
 void slab_class_trim(slab_pool *p, unsigned k);
 
@@ -123,14 +131,16 @@ usm_status slab_cache_fill(void *pool, usm_cache *cache, unsigned bin, usm_slot 
 void       slab_cache_drain(void *pool, usm_cache *cache, unsigned bin, usm_slot block);
 void       slab_cache_flush(void *pool, usm_cache *cache);
 
-/* Blocks of class k went out (n > 0) or came back. */
-void slab_count(slab_pool *p, unsigned k, int64_t n);
-/* What bin k of a cache holds now, and may hold until it is noted again: for the peak (slab.c),
- * which must not be said too high. */
-void slab_note_cached(slab_pool *p, usm_cache *cache, unsigned k, uint32_t now, uint32_t most);
+/* The least that is live changes by `bytes`; at this moment `more` than that is. */
+void slab_live(slab_pool *p, int64_t bytes, int64_t more);
+/* What a bin of a cache holds now and at most until it is noted again, in blocks, and how many it
+ * got from the pool or gave to it (< 0) since it was noted last. */
+typedef struct slab_swap {
+    int64_t  moved;
+    uint32_t now, most;
+} slab_swap;
+void slab_note_cached(slab_pool *p, usm_cache *cache, unsigned k, const slab_swap *s);
 /* Threads' magazines have room for that many bytes more, or less. */
 void slab_note_room(slab_pool *p, int64_t bytes);
-/* Blocks went to the program without a magazine: is this the peak? */
-void slab_sample_peak(slab_pool *p);
 
 #endif

@@ -17,37 +17,21 @@ static void raise(_Atomic(uint64_t) *peak, uint64_t now)
         ;
 }
 
-/* live at least: bytes out less what threads may hold. */
-void slab_sample_peak(slab_pool *p)
+void slab_live(slab_pool *p, int64_t bytes, int64_t more)
 {
-    int64_t live = (int64_t)usm_load_relaxed(&p->out_bytes) - usm_load_relaxed(&p->cached_bytes);
+    int64_t live = usm_add_relaxed(&p->low_bytes, bytes) + bytes + more;
 
     if (live > 0)
         raise(&p->peak_bytes, (uint64_t)live);
 }
 
-void slab_count(slab_pool *p, unsigned k, int64_t n)
+void slab_note_cached(slab_pool *p, usm_cache *cache, unsigned k, const slab_swap *s)
 {
-    slab_class *c = &p->classes[k];
+    const int64_t size  = (int64_t)p->classes[k].size;
+    int64_t       bytes = (s->moved - ((int64_t)s->most - (int64_t)cache->held[k])) * size;
 
-    usm_add_relaxed(&p->out_bytes, (uint64_t)n * c->size);
-    if (n < 0) {
-        usm_add_relaxed(&c->drained, (uint64_t)-n);
-        return;
-    }
-    if (usm_add_relaxed(&c->filled, (uint64_t)n) == 0)
-        atomic_fetch_or_explicit(&p->used[k / 64], 1ull << k % 64, memory_order_relaxed);
-}
-
-void slab_note_cached(slab_pool *p, usm_cache *cache, unsigned k, uint32_t now, uint32_t most)
-{
-    const int64_t size = (int64_t)p->classes[k].size;
-
-    usm_add_relaxed(&p->cached_bytes, ((int64_t)now - (int64_t)cache->held[k]) * size);
-    slab_sample_peak(p);
-    cache->held[k] = most;
-    if (most > now)
-        usm_add_relaxed(&p->cached_bytes, ((int64_t)most - (int64_t)now) * size);
+    cache->held[k] = s->most;
+    slab_live(p, bytes, ((int64_t)s->most - (int64_t)s->now) * size);
 }
 
 void slab_note_room(slab_pool *p, int64_t bytes)
@@ -103,7 +87,7 @@ static void slab_reset_peaks(void *pool)
 
     usm_store_relaxed(&p->room_peak, usm_load_relaxed(&p->room_bytes));
     usm_store_relaxed(&p->peak_bytes, (uint64_t)0);
-    slab_sample_peak(p);
+    slab_live(p, 0, 0);
 }
 
 static void describe_class(const slab_class *c, usm_pool_class *out)
@@ -157,8 +141,7 @@ static usm_status take_large(slab_pool *p, size_t size, size_t align, void **out
 
     if (st != USM_OK)
         return st;
-    usm_add_relaxed(&p->out_bytes, (uint64_t)block->span.size);
-    slab_sample_peak(p);
+    slab_live(p, (int64_t)block->span.size, 0);
     *out = (void *)block->span.base;
     return USM_OK;
 }
@@ -250,7 +233,7 @@ static void give_back(slab_pool *p, usm_span *span, void *ptr)
         slab_give_block(p, span->bin, ptr);
         return;
     }
-    usm_sub_relaxed(&p->out_bytes, (uint64_t)span->size);
+    slab_live(p, -(int64_t)span->size, 0);
     slab_heap_free(&p->heap, (slab_block *)(void *)span);
 }
 
