@@ -279,8 +279,9 @@ static void busy_caches_are_taken_back_when_memory_is_short(void)
     hire(&c, 4, fill_and_go_on, pool);
     pthread_barrier_wait(&idle_turn);
     CHECK(forgotten_blocks(pool) > 0);
-    for (int i = 0; i < 3 && forgotten_blocks(pool) > 0; i++) /* who is in the slow path keeps it */
-        CHECK(usm__magazine_reclaim(pool));
+    /* Who is in the slow path keeps his; under AddressSanitizer that is where threads mostly are. */
+    for (int i = 0; i < 100 && forgotten_blocks(pool) > 0; i++)
+        (void)usm__magazine_reclaim(pool);
     CHECK_INT(forgotten_blocks(pool), 0);
     /* They need a slab of each of four classes, in a piece of 2 MiB or beside it. */
     FOR(i, FEWER(100)) CHECK(room_of(pool) >= room - 10);
