@@ -279,7 +279,8 @@ static void busy_caches_are_taken_back_when_memory_is_short(void)
     hire(&c, 4, fill_and_go_on, pool);
     pthread_barrier_wait(&idle_turn);
     CHECK(forgotten_blocks(pool) > 0);
-    /* Who is in the slow path keeps his; under AddressSanitizer that is where threads mostly are. */
+    /* Who is in the slow path keeps his; under AddressSanitizer that is where threads mostly are.
+     */
     for (int i = 0; i < 100 && forgotten_blocks(pool) > 0; i++)
         (void)usm__magazine_reclaim(pool);
     CHECK_INT(forgotten_blocks(pool), 0);
