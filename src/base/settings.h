@@ -40,12 +40,13 @@ typedef struct usm__setting {
     const char         *initial;  /* the default as text; "" = none                      */
     const char         *unit;     /* "", "bytes", "path", ...                            */
     const char         *help;
-    usm__setting_type   type;
-    bool                secure; /* not read from the environment of setuid programs    */
-    usm__setting_check *check;  /* or NULL                                             */
+    usm__setting_check *check; /* or NULL                                              */
     /* Other libraries' variables, read in this order when ours is unset; NULL ends them. */
-    const char *foreign[USM__SETTING_FOREIGN + 1];
-    bool        translated; /* they have a grammar of their own: usm__setting_set_translate */
+    const char       *foreign[USM__SETTING_FOREIGN + 1];
+    usm__setting_type type;
+    bool              secure;     /* not read from the environment of setuid programs    */
+    bool              translated; /* foreign ones have a grammar of their own:
+                                     usm__setting_set_translate                          */
 } usm__setting;
 
 /* The table, ended by an entry whose key is NULL. */

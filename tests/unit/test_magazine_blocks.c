@@ -132,6 +132,18 @@ static void *free_with_another(void *arg)
     return NULL;
 }
 
+/* Two frees of one block are a data race of the program, which ThreadSanitizer reports. */
+#if defined(__SANITIZE_THREAD__)
+#define SEES_RACES true
+#elif defined(__has_feature)
+#if __has_feature(thread_sanitizer)
+#define SEES_RACES true
+#endif
+#endif
+#ifndef SEES_RACES
+#define SEES_RACES false
+#endif
+
 /* A block that two free at the same moment may be free twice; nothing breaks that is libusm's. */
 static void racing_double_frees_break_nothing(void)
 {
@@ -141,6 +153,10 @@ static void racing_double_frees_break_nothing(void)
     unsigned            seed = 7;
 
     OK(usm_config_set("log", "off"));
+    if (SEES_RACES) {
+        usm_pool_destroy(pool);
+        return;
+    }
     race.rounds = FEWER(5000);
     CHECK_INT(pthread_barrier_init(&race.turn, NULL, 3), 0);
     hire(&c, 2, free_with_another, NULL);
