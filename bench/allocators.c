@@ -179,6 +179,7 @@ static bool open_plugin(bench_source *s, const char *text, char *why, size_t cap
     if (library) /* dlsym gives functions as objects: POSIX */
         *(void **)(void *)&open = dlsym(library, BENCH_PLUGIN_SYMBOL);
     if (!open) {
+        /* NOLINTNEXTLINE(concurrency-mt-unsafe): glibc keeps one per thread */
         snprintf(why, cap, "%s", dlerror());
         return false;
     }

@@ -240,6 +240,7 @@ static void set_environment(contender_id id)
 {
     char text[1024], *equals;
 
+    /* NOLINTBEGIN(concurrency-mt-unsafe): a forked child has one thread */
     for (size_t i = 0; i < sizeof cleared / sizeof *cleared; i++)
         unsetenv(cleared[i]);
     for (size_t i = 0; i < ENV_MAX && list[id].env[i]; i++) {
@@ -250,6 +251,7 @@ static void set_environment(contender_id id)
     }
     if (list[id].library && list[id].library[0] != '%')
         setenv("LD_PRELOAD", state[id].library, 1);
+    /* NOLINTEND(concurrency-mt-unsafe) */
 }
 
 /* In the child: becomes the worker. */

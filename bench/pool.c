@@ -304,6 +304,7 @@ static void fill_report(bench_report *report, const pool_table *table)
 
 static const char *sycl_folder(const bench_options *options)
 {
+    /* NOLINTNEXTLINE(concurrency-mt-unsafe): before any thread */
     const char *folder = options->sycl ? options->sycl : getenv("USM_BENCH_SYCL_DIR");
 
 #ifdef USM_BENCH_SYCL_DIR

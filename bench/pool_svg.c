@@ -84,8 +84,10 @@ static void draw_head(const plot *p)
     double          x   = LEFT;
     char            date[32];
     time_t          now = time(NULL);
+    struct tm       day;
 
-    strftime(date, sizeof date, "%Y-%m-%d", gmtime(&now));
+    gmtime_r(&now, &day);
+    strftime(date, sizeof date, "%Y-%m-%d", &day);
     fprintf(p->out,
             "<text x=\"12\" y=\"24\" class=\"title\">One allocation and its release, device memory "
             "that is never touched</text>\n"

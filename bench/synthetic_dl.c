@@ -45,15 +45,15 @@ static void parameters(model *m)
     static const uint64_t layer[PER_LAYER] = {
         WIDTH,
         WIDTH, /* layer norm   */
-        3 * WIDTH * WIDTH,
-        3 * WIDTH, /* q, k, v      */
-        WIDTH * WIDTH,
+        3ull * WIDTH * WIDTH,
+        3ull * WIDTH, /* q, k, v      */
+        1ull * WIDTH * WIDTH,
         WIDTH, /* projection   */
         WIDTH,
         WIDTH, /* layer norm   */
-        4 * WIDTH * WIDTH,
-        4 * WIDTH, /* fc1          */
-        4 * WIDTH * WIDTH,
+        4ull * WIDTH * WIDTH,
+        4ull * WIDTH, /* fc1          */
+        4ull * WIDTH * WIDTH,
         WIDTH, /* fc2          */
     };
     unsigned n = 0;
@@ -62,7 +62,7 @@ static void parameters(model *m)
         for (unsigned i = 0; i < PER_LAYER; i++)
             m->elements[n++] = layer[i];
     m->elements[n++] = (uint64_t)WORDS * WIDTH; /* words, also the head */
-    m->elements[n++] = 1024 * WIDTH;            /* positions            */
+    m->elements[n++] = 1024ull * WIDTH;         /* positions            */
     m->elements[n++] = WIDTH;                   /* the last layer norm  */
     m->elements[n++] = WIDTH;
     for (unsigned i = 0; i < n; i++)

@@ -189,9 +189,9 @@ static usm_status no_host_memory(const slab_pool *p)
 /* A slab more for the class.  No lock is held. */
 static usm_status add_slab(slab_pool *p, unsigned k)
 {
-    slab_class *c = &p->classes[k];
-    slab       *s = get_descriptor(p, k);
-    slab_block *block;
+    slab_class *c     = &p->classes[k];
+    slab       *s     = get_descriptor(p, k);
+    slab_block *block = NULL;
     usm_status  st = s ? slab_heap_alloc(&p->heap, c->bytes, SLAB_PAGE, &block) : no_host_memory(p);
 
     if (st != USM_OK)

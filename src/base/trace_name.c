@@ -20,8 +20,7 @@ static int32_t find_rank(void)
     uint64_t n;
 
     for (size_t i = 0; i < sizeof(rank_variables) / sizeof(rank_variables[0]); i++) {
-        /* NOLINTNEXTLINE(concurrency-mt-unsafe): read at the start; setenv is the program's affair
-         */
+        /* NOLINTNEXTLINE(concurrency-mt-unsafe): read once, at the start */
         const char *text = getenv(rank_variables[i]);
 
         if (text != NULL && usm__span_number(usm__span_of(text), &n) && n <= INT32_MAX)

@@ -32,7 +32,10 @@ static inline bool usm__handle_is(const void *h, usm__magic want)
 
 static inline usm_status usm__handle_check(const void *h, usm__magic want)
 {
-    return usm__handle_is(h, want) ? USM_OK : usm__handle_refuse(h, want);
+    if (usm__handle_is(h, want))
+        return USM_OK;
+    (void)usm__handle_refuse(h, want);
+    return USM_E_INVALID_HANDLE;
 }
 
 /* live -> dead, once: false when somebody was faster. */

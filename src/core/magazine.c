@@ -78,7 +78,7 @@ void usm__magazine_slot_give(usm_pool *pool)
 
 static void close_slot(const node *n)
 {
-    if (n->thread)
+    if (n->thread) /* NOLINT(clang-analyzer-core.uninitialized.Branch): whole before it is listed */
         usm_store_relaxed(&n->thread->caches[n->pool->slot], usm__closed_bins);
 }
 

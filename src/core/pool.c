@@ -493,6 +493,7 @@ usm_status usm__pool_free(usm__area *area, void *p)
 static void *zeroed(usm_pool *pool, void *p, size_t size)
 {
     usm_status st = USM_OK;
+    usm__area *area;
 
     if (pool->kind != USM_DEVICE)
         memset(p, 0, size);
@@ -500,7 +501,9 @@ static void *zeroed(usm_pool *pool, void *p, size_t size)
         st = usm_set(p, 0, size);
     if (st == USM_OK)
         return p;
-    (void)usm__pool_free(usm__map_find(p), p);
+    area = usm__map_find(p);
+    if (area)
+        (void)usm__pool_free(area, p);
     return NULL;
 }
 
@@ -514,7 +517,7 @@ void *usm__pool_alloc(usm_pool *pool, size_t align, size_t size)
     if (st == USM_OK && usm__observed())
         p = usm__observe_alloc(pool, align, size);
     else if (st == USM_OK)
-        st = usm__pool_alloc_plain(pool, align, size, &p);
+        (void)usm__pool_alloc_plain(pool, align, size, &p);
     if (p && pool->zero_init)
         p = zeroed(pool, p, size);
     if (!p) {
