@@ -194,7 +194,7 @@ static usm_status add_slab(slab_pool *p, unsigned k)
     slab_block *block = NULL;
     usm_status  st = s ? slab_heap_alloc(&p->heap, c->bytes, SLAB_PAGE, &block) : no_host_memory(p);
 
-    if (st != USM_OK)
+    if (!s || !block) /* st says why */
         goto err_descriptor;
     lay_out(p, k, s, block);
     block->user = s;

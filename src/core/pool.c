@@ -265,7 +265,7 @@ usm_status usm__pool_check(usm_pool *pool)
 {
     usm_status st = usm__handle_check(pool, USM__MAGIC_POOL);
 
-    if (st == USM_OK && usm__context_is_inert(pool->ctx) &&
+    if (st == USM_OK && pool && usm__context_is_inert(pool->ctx) &&
         !usm__backend_can(pool->ctx->be, USM_CAP_FORK_MEMORY))
         st = usm__fail(USM_E_FORKED, "the pool was made before fork(); make one in the child");
     return st;
@@ -588,7 +588,7 @@ static void free_of_pool(usm_pool *pool, void *p, const size_t *size)
         st = refuse_foreign(area, p);
     else
         st = check_size(area, p, size);
-    if (st == USM_OK)
+    if (st == USM_OK && area)
         st = usm__pool_free(area, p);
     if (st != USM_OK)
         usm__log(USM_LOG_ERROR, "%s", usm_last_error());
