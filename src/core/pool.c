@@ -263,12 +263,13 @@ usm_pool *usm_pool_default(usm_context *ctx, usm_device *dev, usm_kind kind)
 
 usm_status usm__pool_check(usm_pool *pool)
 {
-    usm_status st = usm__handle_check(pool, USM__MAGIC_POOL);
-
-    if (st == USM_OK && pool && usm__context_is_inert(pool->ctx) &&
-        !usm__backend_can(pool->ctx->be, USM_CAP_FORK_MEMORY))
-        st = usm__fail(USM_E_FORKED, "the pool was made before fork(); make one in the child");
-    return st;
+    if (!pool || !usm__handle_is(pool, USM__MAGIC_POOL)) {
+        (void)usm__handle_refuse(pool, USM__MAGIC_POOL);
+        return USM_E_INVALID_HANDLE;
+    }
+    if (usm__context_is_inert(pool->ctx) && !usm__backend_can(pool->ctx->be, USM_CAP_FORK_MEMORY))
+        return usm__fail(USM_E_FORKED, "the pool was made before fork(); make one in the child");
+    return USM_OK;
 }
 
 /* ---- figures -------------------------------------------------------------------- */
