@@ -172,7 +172,7 @@ static bool about_tag(const usm__trace *t, usm__analysis *a, const usm__usage *u
 
 static bool about_drivers(usm__analysis *a)
 {
-    if (a->driver_ns < 10 * USM__BRIEF_NS || a->driver_ns < a->duration_ns / 20)
+    if (a->driver_ns < 10ull * USM__BRIEF_NS || a->driver_ns < a->duration_ns / 20)
         return true;
     return say(a,
                "%s were spent in memory calls of drivers, %.0f %% of the %s that the trace covers "

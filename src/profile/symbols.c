@@ -108,7 +108,7 @@ static void read_table(module *m, const Elf64_Shdr *table, const Elf64_Shdr *nam
             m->functions[m->nfunctions++] =
                 (function){s.st_value, s.st_size, m->data + names->sh_offset + s.st_name};
     }
-    if (m->nfunctions > 0)
+    if (m->functions != NULL)
         qsort(m->functions, m->nfunctions, sizeof(*m->functions), by_address);
 }
 

@@ -33,7 +33,7 @@ static void print_head(const char *path, const usm__trace *t, const usm__analysi
     if (t->damage[0] != '\0')
         printf("  damaged: %s\n", t->damage);
     printf("\n%llu allocations, %llu driver calls (%s) for memory, %llu avoided",
-           (unsigned long long)a->all.allocations, (unsigned long long)(a->takes + a->gives),
+           (unsigned long long)a->all.allocations, (unsigned long long)a->takes + a->gives,
            time_text((double)a->driver_ns, time, sizeof(time)), (unsigned long long)a->avoided);
     if (a->take_ns + a->give_ns > 0)
         printf(", which would have cost %s",
@@ -74,7 +74,7 @@ static void print_pools(const usm__analysis *a)
         columns_add(c, "%llu", (unsigned long long)p->u.allocations);
         columns_share(c, p->u.allocations > p->takes ? p->u.allocations - p->takes : 0,
                       p->u.allocations);
-        columns_add(c, "%llu", (unsigned long long)(p->takes + p->gives));
+        columns_add(c, "%llu", (unsigned long long)p->takes + p->gives);
         columns_add(c, "%llu", (unsigned long long)p->avoided);
         columns_time(c, (double)p->avoided_ns);
         columns_time(c, mean_life(&p->u));
