@@ -25,7 +25,9 @@ typedef struct bench_row {
     double      goal;       /* of value / peer_value, at most; without a peer, of value;
                                0 = none                                                  */
     /* What only some benchmarks know; 0 or NULL = nothing. */
-    double            limit; /* of value, at most, beside the goal of the ratio          */
+    bool              is_least; /* the goal is the least it should be, not the most       */
+    const char       *why;      /* why there is no value, or no peer                      */
+    double            limit;    /* of value, at most, beside the goal of the ratio          */
     double            minimum, p50, p99;
     double            reuse, calls; /* share of allocations without a driver call; those calls */
     const bench_cell *cells;        /* all peers                                         */
@@ -41,9 +43,11 @@ typedef struct bench_report {
 typedef struct bench_options {
     bool        json, markdown, quick, pin, verbose;
     uint64_t    seed;
-    const char *only; /* a workload, or how sections begin; NULL  */
-    const char *svg;  /* a file to write a plot into; NULL: none  */
-    const char *sycl; /* the folder of Intel's runtimes; NULL     */
+    const char *only;          /* a workload, or how sections begin; NULL  */
+    const char *svg;           /* a file to write a plot into; NULL: none  */
+    const char *sycl;          /* the folder of Intel's runtimes; NULL     */
+    const char *dir;           /* where `spill` writes; NULL: /var/tmp     */
+    uint64_t    rounds, scale; /* of `spill`; 0: its own choice   */
 } bench_options;
 
 /* A function that does its work n times; false (with a text printed) when it cannot. */
@@ -61,8 +65,12 @@ void     bench_print(const bench_report *report, bool json);
 bool bench_is_met(const bench_row *row);
 
 /* The benchmarks. 0, or 1 when one could not run, 2 when it was asked for what there is not.
- * bench_pool() prints by itself unless JSON is wanted. */
+ * bench_pool() and bench_spill() print by themselves unless JSON is wanted. */
 int bench_core(bench_report *report, const bench_options *options);
 int bench_pool(bench_report *report, const bench_options *options);
+int bench_spill(bench_report *report, const bench_options *options);
+
+/* The folder of Intel's runtimes that is meant; NULL: none. */
+const char *bench_sycl_folder(const bench_options *options);
 
 #endif

@@ -81,6 +81,18 @@ static const struct {
     KIND(DEVICE, "device"),
     KIND(SHARED, "shared"),
     KIND(HOST, "host"),
+    [SPILL_HOST] = {"libusm", "spill", NULL, NULL, {"USM_DEVICE_SELECTOR=host:*"}},
+    [SPILL_POCL] = {"libusm", "spill", NULL, NULL, {"USM_DEVICE_SELECTOR=opencl:cpu"}},
+    [SPILL_CL]   = {"libusm",
+                    "spill",
+                    "%S/lib/libintelocl.so",
+                    SYCL_HOW,
+                    {"USM_DEVICE_SELECTOR=opencl:*", OF_OPENCL}},
+    [SPILL_SYCL] = {"SYCL",
+                    "spill-plugin:" SYCL_PLUGIN,
+                    SYCL_PLUGIN,
+                    SYCL_HOW,
+                    {SYCL_PATH, "ONEAPI_DEVICE_SELECTOR=opencl:cpu", OF_OPENCL}},
 };
 
 /* Of the user's environment, what would change what is measured. */
@@ -342,7 +354,7 @@ bool contender_start(contender_id id)
 
 bool contender_ask(contender_id id, const char *command, char *answer, size_t cap)
 {
-    char   line[256];
+    char   line[1024];
     size_t n = (size_t)snprintf(line, sizeof line, "%s\n", command);
 
     if (state[id].pid <= 0)

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* Who takes part in `usm-bench pool`: libusm in several settings, and its peers; each is a worker
- * process (worker.h) with its own environment.  Called by pool.c. */
+/* Who takes part in `usm-bench pool` and `spill`: libusm in several settings, and its peers; each
+ * is a worker process (worker.h, spill_worker.h) with its own environment.  Called by pool.c,
+ * spill.c. */
 #ifndef USM_BENCH_CONTENDERS_H
 #define USM_BENCH_CONTENDERS_H
 
@@ -38,6 +39,10 @@ typedef enum contender_id {
     SYCL_ZE_DEVICE,
     SYCL_ZE_SHARED,
     SYCL_ZE_HOST,
+    SPILL_HOST, /* buffers on the host backend            */
+    SPILL_POCL, /* on the system's OpenCL CPU device      */
+    SPILL_CL,   /* on Intel's                             */
+    SPILL_SYCL, /* SYCL's buffers there                   */
     CONTENDERS
 } contender_id;
 

@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
 /* usm-bench NAME [OPTION...]: benchmarks as ratios against a peer in one run.
  * Which devices: USM_DEVICE_SELECTOR, except for `pool`, which has a list of its own.
- * `usm-bench --worker ALLOCATOR` is what `pool` starts for each contender (worker.h). */
+ * `usm-bench --worker ALLOCATOR` is what `pool` and `spill` start for each contender (worker.h,
+ * spill_worker.h). */
 #include "bench.h"
+#include "spill_worker.h"
 #include "worker.h"
 
 #include <stdio.h>
@@ -15,6 +17,7 @@ static const struct {
 } benchmarks[] = {
     {"core", "allocation, queries, submission and copies against the raw driver", bench_core},
     {"pool", "the default pool against mallocs, UMF's pools and SYCL", bench_pool},
+    {"spill", "buffers larger than memory against raw I/O, arrays and SYCL", bench_spill},
 };
 
 static int list(FILE *out)
@@ -32,6 +35,10 @@ static int list(FILE *out)
                  "  --svg FILE     writes a plot\n"
                  "  --sycl DIR     virtual environment with Intel's runtimes\n"
                  "  --verbose      shows what the workers write to stderr\n"
+                 "of spill: --quick, --only, --markdown, --sycl, --verbose, and\n"
+                 "  --dir DIR      where data go that do not fit (/var/tmp)\n"
+                 "  --rounds N     of each measurement (3)\n"
+                 "  --scale N      N times smaller sizes than 2 GiB over 256 MiB\n"
                  "\nUSM_DEVICE_SELECTOR chooses the device of core, e.g. opencl:cpu.\n");
     return out == stderr ? 2 : 0;
 }
@@ -63,8 +70,14 @@ static bool setting(const char *word, const char *value, bench_options *o)
         o->svg = value;
     else if (strcmp(word, "--sycl") == 0)
         o->sycl = value;
+    else if (strcmp(word, "--dir") == 0)
+        o->dir = value;
     else if (strcmp(word, "--seed") == 0)
         o->seed = strtoull(value, &end, 10);
+    else if (strcmp(word, "--rounds") == 0)
+        o->rounds = strtoull(value, &end, 10);
+    else if (strcmp(word, "--scale") == 0)
+        o->scale = strtoull(value, &end, 10);
     else
         return false;
     return !end || (end != value && *end == '\0');
@@ -105,7 +118,8 @@ int main(int argc, char **argv)
     const char   *name    = NULL;
 
     if (argc == 3 && strcmp(argv[1], "--worker") == 0)
-        return bench_worker(argv[2]);
+        return strncmp(argv[2], "spill", 5) == 0 ? bench_spill_worker(argv[2])
+                                                 : bench_worker(argv[2]);
     if (argc == 2 && strcmp(argv[1], "--help") == 0)
         return list(stdout);
     if (!parse(argc, argv, &name, &options))

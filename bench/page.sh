@@ -1,16 +1,17 @@
 #!/bin/sh
-# page.sh BUILD [--level-zero]: measures with BUILD/bin/usm-bench and writes what it found into
-# docs/benchmarks.md (between its markers) and docs/benchmarks.svg.  Needs a quiet machine and about
-# eight minutes.
+# page.sh BUILD [--level-zero | --spill]: measures with BUILD/bin/usm-bench and writes what it found
+# into docs/benchmarks.md (between its markers) and docs/benchmarks.svg.  Needs a quiet machine and
+# about eight minutes.
 #
 # --level-zero: only the comparison with SYCL over Level Zero, which needs a loader newer than Debian
 # 12's: it builds and runs in the Debian 13 root of tests/debian13.sh (as root).
+# --spill: only buffers larger than memory, as an ordinary user (bench/spill.sh).
 #
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 set -eu
 
 [ $# -ge 1 ] || {
-    echo "usage: $0 BUILD [--level-zero]" >&2
+    echo "usage: $0 BUILD [--level-zero | --spill]" >&2
     exit 2
 }
 build=$(cd "$1" && pwd)
@@ -25,6 +26,9 @@ if [ "${2:-}" = --level-zero ]; then
         build/release/bin/usm-bench pool --only sycl-ze --markdown' >"$table.page"
     # What the build says comes before.
     sed -n '/^\*\*/,$p' "$table.page" >"$table"
+elif [ "${2:-}" = --spill ]; then
+    block=spill
+    bench/spill.sh "$build" --markdown >"$table"
 else
     block=tables
     "$build/bin/usm-bench" pool --markdown --svg docs/benchmarks.svg >"$table"

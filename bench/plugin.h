@@ -26,6 +26,17 @@ typedef struct bench_allocator {
 typedef bool bench_plugin_open_fn(const char *what, bench_allocator *a, char *why, size_t cap);
 __attribute__((visibility("default"))) bench_plugin_open_fn usm_bench_allocator_open;
 
+/* Small buffers of 4 KiB, n of them one after the other; what `usm-bench spill` compares with. */
+typedef struct bench_buffers {
+    void *self;
+    bool (*create)(void *self, size_t n); /* made, written by the host, destroyed              */
+    bool (*device)(void *self, size_t n); /* over the program's memory: filled, written back    */
+} bench_buffers;
+
+#define BENCH_PLUGIN_BUFFERS_SYMBOL "usm_bench_buffers_open"
+typedef bool bench_plugin_buffers_fn(bench_buffers *b, char *why, size_t cap);
+__attribute__((visibility("default"))) bench_plugin_buffers_fn usm_bench_buffers_open;
+
 #ifdef __cplusplus
 }
 #endif

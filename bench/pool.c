@@ -302,7 +302,7 @@ static void fill_report(bench_report *report, const pool_table *table)
     }
 }
 
-static const char *sycl_folder(const bench_options *options)
+const char *bench_sycl_folder(const bench_options *options)
 {
     /* NOLINTNEXTLINE(concurrency-mt-unsafe): before any thread */
     const char *folder = options->sycl ? options->sycl : getenv("USM_BENCH_SYCL_DIR");
@@ -325,7 +325,7 @@ int bench_pool(bench_report *report, const bench_options *options)
     m.table.rounds = SETS * m.rounds;
     m.table.seed   = options->seed;
     m.table.pinned = options->pin;
-    contenders_find(sycl_folder(options), options->verbose);
+    contenders_find(bench_sycl_folder(options), options->verbose);
     measure_all(&m);
     contenders_forget();
     if (m.table.nrows == 0) {

@@ -70,6 +70,10 @@ bool bench_is_met(const bench_row *r)
 {
     double value = r->peer ? r->value / r->peer_value : r->value;
 
+    if (r->why && r->value == 0) /* it could not be measured */
+        return false;
+    if (r->is_least)
+        return value >= r->goal;
     return value <= r->goal && (r->limit == 0 || r->value <= r->limit);
 }
 
@@ -111,6 +115,12 @@ static void print_more(const bench_row *r)
         printf(", \"p50\": %.1f, \"p99\": %.1f", r->p50, r->p99);
     if (r->calls > 0)
         printf(", \"driver_calls\": %.0f, \"reuse\": %.5f", r->calls, r->reuse);
+    if (r->is_least)
+        printf(", \"at_least\": true");
+    if (r->why) {
+        printf(", \"why\": ");
+        print_string(r->why);
+    }
     for (size_t i = 0; i < r->ncells; i++) {
         printf("%s", i ? ", " : ", \"peers\": [");
         print_cell(&r->cells[i]);

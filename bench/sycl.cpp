@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
 /* Intel's SYCL runtime as a plugin of the workers: malloc_device, malloc_shared or malloc_host on an
- * in-order queue of the first device, free, and get_pointer_type.  No kernel, so plain g++ builds it
- * where the runtime's headers are found; loaded by allocators.c. */
+ * in-order queue of the first device, free, and get_pointer_type; buffers of 4 KiB.  No kernel, so plain
+ * g++ builds it where the runtime's headers are found; loaded by allocators.c and spill_worker.c. */
 #include "plugin.h"
 
 #include <cstddef>
@@ -29,6 +29,38 @@ int kind_of(void *self, const void *p)
 
     return sycl::get_pointer_type(p, context) == sycl::usm::alloc::unknown ? 0 : 1;
 }
+
+constexpr std::size_t small = 4096;
+
+bool create_buffers(void *, std::size_t n)
+{
+    for (std::size_t i = 0; i < n; i++) {
+        sycl::buffer<char>  b{sycl::range<1>(small)};
+        sycl::host_accessor a{b, sycl::write_only, sycl::no_init};
+
+        a[0] = 1;
+    }
+    return true;
+}
+
+bool fill_buffers(void *self, std::size_t n)
+{
+    char data[small];
+
+    for (std::size_t i = 0; i < n; i++) {
+        std::memset(data, 0, small);
+        {
+            sycl::buffer<char> b{data, sycl::range<1>(small)};
+
+            static_cast<sycl::queue *>(self)->submit([&](sycl::handler &h) {
+                h.fill(b.get_access<sycl::access_mode::discard_write>(h), static_cast<char>(7));
+            });
+        }
+        if (data[small - 1] != 7)
+            return false;
+    }
+    return true;
+}
 } // namespace
 
 extern "C" bool usm_bench_allocator_open(const char *what, bench_allocator *a, char *why,
@@ -47,6 +79,18 @@ extern "C" bool usm_bench_allocator_open(const char *what, bench_allocator *a, c
             a->malloc = allocate<sycl::usm::alloc::host>;
         else
             a->malloc = allocate<sycl::usm::alloc::device>;
+        return true;
+    } catch (const std::exception &e) {
+        std::snprintf(why, cap, "SYCL: %s", e.what());
+        return false;
+    }
+}
+
+extern "C" bool usm_bench_buffers_open(bench_buffers *b, char *why, size_t cap)
+{
+    try {
+        *b = bench_buffers{new sycl::queue{sycl::property::queue::in_order{}}, create_buffers,
+                           fill_buffers};
         return true;
     } catch (const std::exception &e) {
         std::snprintf(why, cap, "SYCL: %s", e.what());

@@ -28,11 +28,16 @@ typedef struct usm_context_desc {
     usm_error_fn       on_error; /**< NULL: such failures are logged, as far as they
                                       come to light: watching each command costs an
                                       event, which a callback asks for              */
-    void *user;                  /**< handed to on_error                           */
+    void    *user;               /**< handed to on_error                                   */
+    uint64_t host_limit;         /**< most host memory for the context's pools and buffers
+                                      together, bytes; its buffers then have frames of their
+                                      own. 0: USM_MEMORY_LIMIT alone, which holds besides     */
+    uint64_t device_limit;       /**< the same for device and shared memory of each of its
+                                      devices; of a processor, it is host memory as well      */
 } usm_context_desc;
 #define USM_CONTEXT_DESC_INIT                                                                      \
     {                                                                                              \
-        sizeof(usm_context_desc), 0, NULL, NULL, NULL                                              \
+        sizeof(usm_context_desc), 0, NULL, NULL, NULL, 0, 0                                        \
     }
 
 /** Caller owns *ctx.  `desc` NULL: the defaults.
@@ -60,10 +65,11 @@ typedef struct usm_native_desc {
     usm_ownership ownership;
     usm_error_fn  on_error;
     void         *user;
+    uint64_t      host_limit, device_limit; /**< as in usm_context_desc                 */
 } usm_native_desc;
 #define USM_NATIVE_DESC_INIT                                                                       \
     {                                                                                              \
-        sizeof(usm_native_desc), NULL, NULL, 0, NULL, USM_KEEP, NULL, NULL                         \
+        sizeof(usm_native_desc), NULL, NULL, 0, NULL, USM_KEEP, NULL, NULL, 0, 0                   \
     }
 
 /** Borrows the native context (USM_KEEP): never destroys it. Pools, queues and

@@ -39,8 +39,10 @@ typedef enum usm_arg_kind {
     USM_ARG_NONE    = 0,
     USM_ARG_POINTER = 1, /**< USM, interior pointers count, NULL is allowed          */
     USM_ARG_VALUE   = 2, /**< bytes, copied at the launch                            */
-    USM_ARG_LOCAL   = 3  /**< `size` bytes of memory for each work-group; the launch
+    USM_ARG_LOCAL   = 3, /**< `size` bytes of memory for each work-group; the launch
                               needs a local size                                    */
+    USM_ARG_ACCESS  = 4  /**< a usm_accessor (usm/buffer.h): the kernel gets a pointer
+                              to the first byte of its range                        */
 } usm_arg_kind;
 
 typedef struct usm_native_kernel {
@@ -116,6 +118,11 @@ typedef struct usm_arg {
 #define USM_ARG_SCRATCH(n)                                                                         \
     {                                                                                              \
         USM_ARG_LOCAL, (n), NULL                                                                   \
+    }
+/** accessor: an lvalue of type usm_accessor, read during the launch. */
+#define USM_ARG_BUFFER(accessor)                                                                   \
+    {                                                                                              \
+        USM_ARG_ACCESS, sizeof(accessor), &(accessor)                                              \
     }
 
 /** Pointers a kernel reaches through other memory must be declared: one by

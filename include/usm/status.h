@@ -50,6 +50,12 @@ USM_BEGIN_DECLS
     X(USM_E_SETTING, -30, "a setting is unknown or its value does not parse")                      \
     X(USM_E_BUSY, -31, "the object is still in use")                                               \
     X(USM_E_FORMAT, -32, "a file is damaged or not of the kind that is expected")                  \
+    X(USM_E_AGAIN, -33, "the memory is held by others at this moment: try again")                  \
+    X(USM_E_SPILL_FULL, -34, "no tier has room for what must leave memory")                        \
+    X(USM_E_IO, -35, "storage failed to read or write")                                            \
+    X(USM_E_CORRUPT, -36, "the data that came back is not what was stored")                        \
+    X(USM_E_KEY, -37, "a key is missing or unfit")                                                 \
+    X(USM_E_READ_ONLY, -38, "the buffer or file may not be written")                               \
     X(USM_E_INTERNAL, -99, "libusm is at fault: please report this")
 
 typedef enum usm_status {

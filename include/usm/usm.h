@@ -10,6 +10,7 @@
 #ifndef USM_USM_H
 #define USM_USM_H
 
+#include <usm/buffer.h>
 #include <usm/command.h>
 #include <usm/context.h>
 #include <usm/device.h>

@@ -9,27 +9,33 @@
 #include <stdbool.h>
 
 typedef enum usm__rank {
-    USM__RANK_INIT     = 1, /* start, default context                                 */
-    USM__RANK_REGISTRY = 2, /* modules, devices                                       */
-    USM__RANK_CONTEXT  = 3, /* pools, queues, programs of a context                   */
-    USM__RANK_PROGRAM  = 4, /* program cache                                          */
-    USM__RANK_QUEUE    = 5,
-    USM__RANK_EVENT    = 6,
-    USM__RANK_WATCH    = 7, /* records of watched blocks                              */
-    USM__RANK_MAGAZINE = 8, /* who has which thread cache                             */
-    USM__RANK_POOL     = 9,
-    USM__RANK_MAP      = 10, /* writers of the address map                             */
-    USM__RANK_EXECUTOR = 11,
-    USM__RANK_HANDLE   = 12,
-    USM__RANK_SETTINGS = 13,
-    USM__RANK_META     = 14,
-    USM__RANK_LOG      = 15,
+    USM__RANK_BUFFER   = 1, /* what the places of a buffer say                         */
+    USM__RANK_INIT     = 2, /* start, default context                                 */
+    USM__RANK_REGISTRY = 3, /* modules, devices                                       */
+    USM__RANK_PLACES   = 4, /* extents of a device, over all buffers                   */
+    USM__RANK_ORDER    = 5, /* which accesses to buffers wait for which                */
+    USM__RANK_CONTEXT  = 6, /* pools, queues, programs of a context                   */
+    USM__RANK_PROGRAM  = 7, /* program cache                                          */
+    USM__RANK_QUEUE    = 8,
+    USM__RANK_EVENT    = 9,
+    USM__RANK_WATCH    = 10, /* records of watched blocks                             */
+    USM__RANK_MAGAZINE = 11, /* who has which thread cache                            */
+    USM__RANK_POOL     = 12,
+    USM__RANK_SEGMENT  = 13, /* small buffers: who has which part of a block          */
+    USM__RANK_SPILL    = 14, /* an engine: frames, policy, blocks' states              */
+    USM__RANK_TIER     = 15, /* tiers: slots, statistics                              */
+    USM__RANK_MAP      = 16, /* writers of the address map                            */
+    USM__RANK_EXECUTOR = 17,
+    USM__RANK_HANDLE   = 18,
+    USM__RANK_SETTINGS = 19,
+    USM__RANK_META     = 20,
+    USM__RANK_LOG      = 21,
     /* Leaves: nothing is logged or reported while one of these is held. */
-    USM__RANK_TRACE_FILE  = 16, /* the consumer of the event rings                    */
-    USM__RANK_TRACE_STACK = 17,
-    USM__RANK_TRACE       = 18, /* rings' list, definitions                           */
-    USM__RANK_THREAD      = 19,
-    USM__RANK_FAULT       = 20
+    USM__RANK_TRACE_FILE  = 22, /* the consumer of the event rings                    */
+    USM__RANK_TRACE_STACK = 23,
+    USM__RANK_TRACE       = 24, /* rings' list, definitions                           */
+    USM__RANK_THREAD      = 25,
+    USM__RANK_FAULT       = 26
 } usm__rank;
 
 typedef struct usm__mutex {

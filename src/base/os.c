@@ -4,6 +4,8 @@
 #include "base/os.h"
 
 #include "base/fault.h"
+#include "base/os_secret.h"
+#include "base/os_storage.h"
 
 #include <dlfcn.h>
 #include <errno.h>
@@ -96,6 +98,25 @@ void *usm__os_map_for_life(size_t size)
 void *usm__os_map_fd(void *at, size_t size, int prot, int fd)
 {
     return map(at, size, prot, MAP_SHARED | (at != NULL ? MAP_FIXED : 0), fd);
+}
+
+void *usm__os_map_fd_part(void *at, size_t size, int fd, uint64_t offset)
+{
+    void *p;
+
+    if (faulted("os.mmap", ENOMEM))
+        return NULL;
+    p = mmap(at, size, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, fd, (off_t)offset);
+    return p == MAP_FAILED ? NULL : p;
+}
+
+int usm__os_move(void *from, size_t size, void *to)
+{
+    const int flags = MREMAP_MAYMOVE | MREMAP_FIXED | MREMAP_DONTUNMAP;
+
+    if (faulted("os.mremap", ENOMEM))
+        return ENOMEM;
+    return mremap(from, size, size, flags, to) == MAP_FAILED ? errno : 0;
 }
 
 int usm__os_unmap(void *p, size_t size)
@@ -444,4 +465,24 @@ const usm_os_api usm__os_api = {
     .memfd   = usm__os_memfd,
     .close   = usm__os_close,
     .thread  = usm__os_thread,
+
+    .open       = usm__os_file_open,
+    .unlink     = usm__os_file_unlink,
+    .inspect    = usm__os_file_inspect,
+    .pread      = usm__os_file_pread,
+    .pwrite     = usm__os_file_pwrite,
+    .fallocate  = usm__os_file_fallocate,
+    .truncate   = usm__os_file_truncate,
+    .sync       = usm__os_file_sync,
+    .lock       = usm__os_file_lock,
+    .drop_cache = usm__os_file_drop_cache,
+    .event_fd   = usm__os_event_fd,
+    .limit      = usm__os_limit,
+
+    .secret_map   = usm__os_secret_map,
+    .secret_unmap = usm__os_secret_unmap,
+    .secret_hide  = usm__os_secret_hide,
+    .secret_wipe  = usm__os_secret_wipe,
+    .secret_peek  = usm__os_secret_peek,
+    .secret_read  = usm__os_secret_read,
 };

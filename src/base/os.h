@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
 /* Every system and heap call that may fail, so that tests can make it fail
  * (base/fault.h): "heap.alloc" (realloc and strdup too), "os.mmap", "os.munmap",
- * "os.mprotect", "os.memfd" and "os.ftruncate", "os.thread", "os.read_file",
+ * "os.mprotect", "os.mremap", "os.memfd" and "os.ftruncate", "os.thread", "os.read_file",
  * "os.write_file" and in it "os.write" and "os.rename", "os.open", "os.dlopen".  Memory figures are
  * in cgroup.c. Nothing here writes a story: the caller knows what it was for. */
 #ifndef USM_BASE_OS_H
@@ -22,6 +22,11 @@ void *usm__os_map_noreserve(size_t size);              /* for sparse tables     
  * leak checkers as roots. */
 void *usm__os_map_for_life(size_t size);
 void *usm__os_map_fd(void *at, size_t size, int prot, int fd); /* shared                  */
+/* The part of fd from offset on, shared, in place of what is there. */
+void *usm__os_map_fd_part(void *at, size_t size, int fd, uint64_t offset);
+/* Pages of a private mapping to another address, in place of what is there; `from` stays mapped
+ * and empty.  0 or an errno value (EINVAL: this kernel or valgrind cannot).  "os.mremap". */
+int usm__os_move(void *from, size_t size, void *to);
 int   usm__os_unmap(void *p, size_t size);
 int   usm__os_protect(void *p, size_t size, int prot);
 int   usm__os_memfd(const char *name, size_t size);

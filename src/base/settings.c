@@ -13,6 +13,8 @@
 #include "base/inline/atomic.h"
 #include "base/log.h"
 #include "base/os.h"
+#include "base/os_secret.h"
+#include "base/settings_check.h"
 #include "base/status.h"
 #include "base/text.h"
 #include "base/trace.h"
@@ -22,8 +24,9 @@
 #include <string.h>
 #include <unistd.h>
 
-#define WHY_SIZE 256
-#define MAX_NAME 48 /* longest name that a suggestion is made for */
+#define WHY_SIZE    256
+#define MAX_NAME    48   /* longest name that a suggestion is made for */
+#define SECRET_SIZE 4096 /* a page for each; its check lets no longer one pass */
 
 static bool check_lists(const char *text, char *why, size_t why_size);
 
@@ -39,7 +42,32 @@ const usm__setting usm__settings[] = {
      .help = "the pool that serves each kind of memory, separated by \";\"; options: area_size, "
              "maximum_size, min_align, retain, retain_ms, zero_init"},
     {NAMES("memory_limit", "MEMORY_LIMIT"), .initial = "", .unit = "kind:bytes|percent",
-     .help = "most memory to hold, as in host:256M,device:80%; unset: no limit"},
+     .help = "most memory to hold, as in host:256M,device:80%, pools and buffers together; auto or "
+             "unset: no limit, but buffers keep to 80% of the host's"},
+    {NAMES("spill", "SPILL"), .initial = "file:/var/tmp", .unit = "off|tier;...", .secure = true,
+     .check = usm__settings_check_spill,
+     .help  = "where buffers that outgrow memory go: tiers in order, as in "
+              "file:/var/tmp,quota=20G, separated by \";\"; off: nothing is spilled"},
+    {NAMES("spill_codec", "SPILL_CODEC"), .initial = "off", .unit = "off|auto|codec,...",
+     .check = usm__settings_check_codec,
+     .help  = "what is done to spilled blocks: lz4 (compression), aes_gcm (encryption), "
+              "lz4,aes_gcm, or auto: lz4 when samples say that it is quicker than the tier"},
+    {NAMES("spill_key", "SPILL_KEY"), .initial = "", .unit = "hex digits", .secure = true,
+     .secret = true, .check = usm__settings_check_key,
+     .help =
+         "the key of aes_gcm, 32 or 64 digits; wiped from the environment when it is taken, and "
+         "never shown; unset: USM_SPILL_KEY_FILE, else a random one"},
+    {NAMES("spill_key_file", "SPILL_KEY_FILE"), .initial = "", .unit = "path", .secure = true,
+     .help =
+         "a file with the key of aes_gcm in hexadecimal digits; nobody but its owner may read it"},
+    {NAMES("spill_block", "SPILL_BLOCK"), .initial = "1M", .unit = "bytes",
+     .type = USM__SETTING_SIZE,
+     .help =
+         "how much of a buffer moves at a time; rounded up to a power of two that leaves at most "
+         "8192 blocks in memory, less where the memory limit is small"},
+    {NAMES("spill_wait", "SPILL_WAIT"), .initial = "2000", .unit = "ms", .type = USM__SETTING_SIZE,
+     .help = "how long an access waits for memory that other accesses and commands hold, before it "
+             "fails with USM_E_AGAIN"},
     {NAMES("log", "LOG"), .initial = "warn", .unit = "level:LEVEL;output:FILE", .secure = true,
      .check = usm__log_check,
      .help  = "what is logged (off, error, warn, info, debug, trace) and where to (stderr, stdout, "
@@ -87,6 +115,9 @@ const usm__setting usm__settings[] = {
 typedef struct view {
     const char *text, *origin;
     uint64_t    number; /* of a bool (0, 1) or a size */
+    /* Of a secret that is set: it, in memory for keys; then the text is "(set)".  Until it is kept
+     * the text is the secret itself, and does not leave this file. */
+    const char *secret;
 } view;
 
 typedef struct value {
@@ -231,32 +262,64 @@ static bool parse(size_t i, const char *text, uint64_t *number, char *why)
     return (own == NULL || own(text, why, WHY_SIZE)) && (late == NULL || late(text, why, WHY_SIZE));
 }
 
+static bool is_hidden(size_t i, const char *text)
+{
+    return usm__settings[i].secret && text[0] != '\0';
+}
+
 static value *find_kept(size_t i, const view *v)
 {
     value *it = usm_load_acquire(&kept);
 
     while (it != NULL &&
-           !(it->index == i && it->view.origin == v->origin && strcmp(it->text, v->text) == 0))
+           !(it->index == i && it->view.origin == v->origin &&
+             strcmp(it->view.secret != NULL ? it->view.secret : it->text, v->text) == 0))
         it = it->next;
     return it;
+}
+
+static value *make_value(const char *shown)
+{
+    size_t size = strlen(shown) + 1;
+    value *it   = usm__heap_alloc(sizeof(*it) + size);
+
+    if (it != NULL)
+        memcpy(it->text, shown, size);
+    return it;
+}
+
+static void free_value(value *it)
+{
+    if (it->view.secret != NULL)
+        usm__os_secret_unmap((void *)(uintptr_t)it->view.secret, SECRET_SIZE);
+    usm__heap_free(it);
 }
 
 /* A value that stays; NULL when out of memory. */
 static value *keep(size_t i, const view *v)
 {
-    value *it   = find_kept(i, v);
-    size_t size = strlen(v->text) + 1;
+    value *it = find_kept(i, v);
 
     if (it != NULL)
         return it;
-    it = usm__heap_alloc(sizeof(*it) + size);
+    it = make_value(is_hidden(i, v->text) ? "(set)" : v->text);
     if (it == NULL)
         return NULL;
-    memcpy(it->text, v->text, size);
-    it->index     = i;
-    it->view      = *v;
-    it->view.text = it->text;
-    it->next      = usm_load_relaxed(&kept);
+    it->view        = *v;
+    it->view.text   = it->text;
+    it->view.secret = NULL;
+    it->index       = i;
+    if (is_hidden(i, v->text)) {
+        char *secret = usm__os_secret_map(SECRET_SIZE);
+
+        if (secret == NULL) {
+            free_value(it);
+            return NULL;
+        }
+        (void)snprintf(secret, SECRET_SIZE, "%s", v->text);
+        it->view.secret = secret;
+    }
+    it->next = usm_load_relaxed(&kept);
     while (!usm_cas_acq_rel(&kept, &it->next, it))
         ;
     return it;
@@ -281,11 +344,14 @@ typedef struct reading {
     size_t           wrong_size;
 } reading;
 
+/* `text` NULL: it is not to be shown. */
 static void note_wrong(reading *r, const char *variable, const char *text, const char *why)
 {
     size_t room = sizeof(r->wrong) - r->wrong_size;
-    int    n = snprintf(r->wrong + r->wrong_size, room, "%s%s=\"%.128s\" is ignored; allowed: %s",
-                     r->wrong_size ? "; " : "", variable, text, why);
+    bool   show = text != NULL;
+    int    n    = snprintf(r->wrong + r->wrong_size, room, "%s%s%s%.128s%s is ignored; allowed: %s",
+                     r->wrong_size ? "; " : "", variable, show ? "=\"" : "",
+                     show ? text : " (its value is not shown)", show ? "\"" : "", why);
 
     r->wrong_size += n < 0 ? 0 : (size_t)n < room ? (size_t)n : room - 1;
 }
@@ -309,7 +375,7 @@ static bool take_variable(size_t i, const char *variable, bool is_foreign, readi
         ours = r->t.value;
     }
     if (!parse(i, ours, &r->view.number, why)) {
-        note_wrong(r, variable, text, why);
+        note_wrong(r, variable, usm__settings[i].secret ? NULL : text, why);
         return false;
     }
     r->view.text   = ours;
@@ -331,7 +397,7 @@ static void read_variables(size_t i, reading *r)
             take_variable(i, setting->foreign[k], true, r))
             return;
     memset(&r->t, 0, sizeof(r->t));
-    r->view = (view){setting->initial, "default", 0};
+    r->view = (view){setting->initial, "default", 0, NULL};
     (void)parse(i, setting->initial, &r->view.number, why);
 }
 
@@ -349,7 +415,7 @@ static void tell(size_t i, const reading *r, const value *taken)
 }
 
 /* Out of memory gives a view that is right but not kept: the next call tries again.  Only what
- * was translated cannot be returned without being kept: then it is the default. */
+ * was translated, and a secret, cannot be returned without being kept: then it is the default. */
 static view resolve(size_t i)
 {
     reading r        = {.wrong_size = 0};
@@ -358,8 +424,10 @@ static view resolve(size_t i)
 
     read_variables(i, &r);
     mine = keep(i, &r.view);
+    if (mine == NULL && (r.view.text == r.t.value || is_hidden(i, r.view.text)))
+        return (view){usm__settings[i].initial, "default", 0, NULL};
     if (mine == NULL)
-        return r.view.text == r.t.value ? (view){usm__settings[i].initial, "default", 0} : r.view;
+        return r.view;
     if (!usm_cas_acq_rel(&was_read[i], &expected, mine))
         return expected->view;
     tell(i, &r, mine);
@@ -385,7 +453,7 @@ static void put(size_t i, value *v)
 
 usm_status usm__settings_set(const char *key, const char *value_text)
 {
-    view   v = {value_text, by_call, 0};
+    view   v = {value_text, by_call, 0, NULL};
     char   why[WHY_SIZE];
     value *it;
     size_t i;
@@ -401,7 +469,8 @@ usm_status usm__settings_set(const char *key, const char *value_text)
     }
     if (!parse(i, value_text, &v.number, why))
         return usm__fail(USM_E_SETTING, "setting %s cannot be \"%.128s\"; allowed: %s",
-                         usm__settings[i].key, value_text, why);
+                         usm__settings[i].key, usm__settings[i].secret ? "(not shown)" : value_text,
+                         why);
     it = keep(i, &v);
     if (it == NULL)
         return usm__fail(USM_E_NO_MEMORY, "no memory to keep the value of setting %s",
@@ -451,6 +520,33 @@ uint64_t usm__setting_size(const char *key)
     return i < COUNT ? current(i).number : 0;
 }
 
+/* The value that the variable has is overwritten where it lies: what the system shows of the
+ * process's environment, and a core dump, have it no more. */
+static void wipe_variable(size_t i, const char *origin)
+{
+    /* NOLINTNEXTLINE(concurrency-mt-unsafe): its place does not change, only its bytes */
+    char *text = origin == usm__settings[i].variable ? getenv(origin) : NULL;
+
+    if (text != NULL)
+        usm__os_secret_wipe(text, strlen(text));
+}
+
+size_t usm__setting_take_secret(const char *key, char *text, size_t cap)
+{
+    size_t i = find(key);
+    view   v;
+
+    usm_assert(i < COUNT && usm__settings[i].secret);
+    if (i == COUNT)
+        return 0;
+    v = current(i);
+    if (v.secret == NULL)
+        return 0;
+    (void)snprintf(text, cap, "%s", v.secret);
+    wipe_variable(i, v.origin);
+    return strlen(v.secret);
+}
+
 const char *usm__setting_origin(const char *key)
 {
     size_t i = find(key);
@@ -470,6 +566,7 @@ void usm__setting_set_check(const char *key, usm__setting_check *check)
     usm_store_release(&was_read[i], NULL); /* read anew, now with the check */
     (void)usm_add_relaxed(&usm__settings_changes, 1);
     set = usm_load_acquire(&was_set[i]);
+    usm_assert(!usm__settings[i].secret); /* none of them has such a check */
     if (set != NULL && !parse(i, set->text, &number, why)) {
         put(i, NULL);
         usm__warn("usm_config_set(\"%s\", \"%.128s\") is taken back; allowed: %s",
@@ -538,7 +635,7 @@ void usm__settings_forget(void)
     }
     for (value *it = usm_swap_acq_rel(&kept, NULL); it != NULL; it = next) {
         next = it->next;
-        usm__heap_free(it);
+        free_value(it);
     }
     atomic_flag_clear(&warned_unknown);
     (void)usm_add_relaxed(&usm__settings_changes, 1);

@@ -44,9 +44,11 @@ typedef struct usm__setting {
     /* Other libraries' variables, read in this order when ours is unset; NULL ends them. */
     const char       *foreign[USM__SETTING_FOREIGN + 1];
     usm__setting_type type;
-    bool              secure;     /* not read from the environment of setuid programs    */
-    bool              translated; /* foreign ones have a grammar of their own:
-                                     usm__setting_set_translate                          */
+    bool              secure; /* not read from the environment of setuid programs    */
+    bool              secret; /* its text is "(set)"; the value is nowhere in dumps or
+                                 messages: usm__setting_take_secret                  */
+    bool translated;          /* foreign ones have a grammar of their own:
+                                 usm__setting_set_translate                          */
 } usm__setting;
 
 /* The table, ended by an entry whose key is NULL. */
@@ -62,6 +64,9 @@ bool        usm__setting_bool(const char *key);
 uint64_t    usm__setting_size(const char *key);
 /* Who set the value in force: "default", "usm_config_set", or the variable. */
 const char *usm__setting_origin(const char *key);
+/* The value of a secret, 0 behind it, into memory that the caller keeps from dumps; its length, 0:
+ * it is not set.  Its variable is overwritten: programs started from now on do not inherit it. */
+size_t usm__setting_take_secret(const char *key, char *text, size_t cap);
 /* What usm_config_set() and usm_config_get() do once the library has started (the
  * core calls them: checks that only it can make must be in place before). */
 usm_status usm__settings_set(const char *key, const char *value);

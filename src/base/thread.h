@@ -23,6 +23,8 @@ typedef struct usm__thread {
     unsigned         tag_depth;
     struct usm__tag *tags[USM__TAG_DEPTH];
     void            *trace; /* the ring of events, trace.c; NULL until first needed     */
+    /* The host's open accesses to buffers: buffer/slot.h.  The block's for life, whoever has it. */
+    struct usm__open_table *open;
 } usm__thread;
 
 /* Pools that can have thread caches at a time, slot 0 (none) included. */
@@ -41,6 +43,7 @@ typedef struct usm__tls {
     struct usm__mutex *held;         /* debug builds: the ranked mutex taken last, mutex.c   */
     usm_status         orphan;       /* the last failure's status while no block can be had  */
     int                fault_benign; /* > 0: faults do not fire, fault.c                     */
+    int                is_giving;    /* 1: inside the hook area_out_of_memory, core/pool.c   */
     /* core/magazine.h: the table in force, and the slot of the cache in use at this moment, by a
      * hit and by a slow path. */
     _Atomic(usm_bin *) *caches;

@@ -17,6 +17,7 @@
 #include "base/text.h"
 #include "base/thread.h"
 #include "base/trace_ring.h"
+#include "base/trace_spill.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -40,7 +41,7 @@ static usm__mutex  lock = USM__MUTEX_INIT(USM__RANK_TRACE, "trace rings"); /* a 
 static usm__ring  *idle;  /* guarded by lock, as the next */
 static uint64_t    bytes; /* of all rings                 */
 static uint32_t    last_thread;
-static atomic_uint last_pool, last_tag;
+static atomic_uint last_pool, last_tag, last_space, last_tier;
 
 /* --- time ------------------------------------------------------------------ */
 
@@ -264,6 +265,23 @@ void usm__trace_driver(usm__trace_call call, uint32_t pool, const void *p, size_
     put(ring);
 }
 
+void usm__trace_spill_put(const usm__spill_event *e)
+{
+    usm__ring         *ring;
+    usm__trace_packed *o = on() ? room(&ring) : NULL;
+
+    if (o == NULL)
+        return;
+    *o = (usm__trace_packed){.time    = ticks(),
+                             .address = (e->block & UINT32_MAX) | (uint64_t)e->mode << 32,
+                             .size    = e->bytes,
+                             .extra   = usm__ns_pack(e->ns),
+                             .tag     = (uint16_t)e->space,
+                             .pool    = (uint8_t)e->tier,
+                             .type    = (uint8_t)((unsigned)USM__EVENT_SPILL + (unsigned)e->kind)};
+    put(ring);
+}
+
 /* --- definitions ----------------------------------------------------------- */
 
 /* A number below max + 1 that was not given before; 0 when there is none left. */
@@ -315,6 +333,40 @@ uint32_t usm__trace_tag(const char *name)
     tag.id = next_id(&last_tag, USM__TRACE_TAGS_MAX);
     (void)snprintf(tag.name, sizeof(tag.name), "%s", name);
     return tag.id != 0 && usm__trace_define(USM__CHUNK_TAG, &tag, sizeof(tag)) ? tag.id : 0;
+}
+
+uint32_t usm__trace_space(const char *name, uint64_t block_size, uint64_t blocks)
+{
+    struct {
+        uint32_t id, zero;
+        uint64_t block_size, blocks;
+        char     name[48];
+    } space;
+
+    if (!on())
+        return 0;
+    memset(&space, 0, sizeof(space));
+    space.id         = next_id(&last_space, USM__TRACE_SPACES_MAX);
+    space.block_size = block_size;
+    space.blocks     = blocks;
+    (void)snprintf(space.name, sizeof(space.name), "%s", name);
+    return space.id != 0 && usm__trace_define(USM__CHUNK_SPACE, &space, sizeof(space)) ? space.id
+                                                                                       : 0;
+}
+
+uint32_t usm__trace_tier(const char *name)
+{
+    struct {
+        uint32_t id, zero;
+        char     name[64];
+    } tier;
+
+    if (!on())
+        return 0;
+    memset(&tier, 0, sizeof(tier));
+    tier.id = next_id(&last_tier, USM__TRACE_TIERS_MAX);
+    (void)snprintf(tier.name, sizeof(tier.name), "%s", name);
+    return tier.id != 0 && usm__trace_define(USM__CHUNK_TIER, &tier, sizeof(tier)) ? tier.id : 0;
 }
 
 /* --- start and fork -------------------------------------------------------- */

@@ -6,9 +6,10 @@
  *     chunk  = chunk header, payload
  *     payload= events of one thread in the order of their times, or one definition
  *
- * What an event refers to by number (pool, tag, stack) is defined by a chunk that comes before the
- * event's.  A merged file holds several traces one after the other: each begins with a chunk
- * SOURCE, whose payload is that trace's own header, and its numbers and times are its own.
+ * What an event refers to by number (pool, tag, stack, space, tier) is defined by a chunk that
+ * comes before the event's.  A merged file holds several traces one after the other: each begins
+ * with a chunk SOURCE, whose payload is that trace's own header, and its numbers and times are its
+ * own.
  *
  * A reader that meets a damaged or cut chunk stops there and says so: what came before is good.
  * Chunks of kinds it does not know are passed over. */
@@ -19,7 +20,7 @@
 #include <stdint.h>
 
 #define USM__TRACE_MAGIC      "USMTRACE"
-#define USM__TRACE_VERSION    1u
+#define USM__TRACE_VERSION    2u /* 1: no spilling; readers take both */
 #define USM__TRACE_BYTE_ORDER 0x01020304u
 
 typedef struct usm__trace_header {
@@ -50,7 +51,9 @@ typedef enum usm__trace_kind {
     USM__CHUNK_MAP    = 5, /* the lines of /proc/self/maps that are code, for symbols       */
     USM__CHUNK_LOST   = 6, /* u64: events a thread had to drop since its last chunk         */
     USM__CHUNK_END    = 7, /* the process ended in order; nothing follows but a SOURCE      */
-    USM__CHUNK_SOURCE = 8  /* usm__trace_header                                             */
+    USM__CHUNK_SOURCE = 8, /* usm__trace_header                                             */
+    USM__CHUNK_SPACE  = 9, /* u32 id, u32 0, u64 block size, u64 blocks, char name[48]      */
+    USM__CHUNK_TIER   = 10 /* u32 id, u32 0, char name[64]                                  */
 } usm__trace_kind;
 
 typedef struct usm__trace_chunk {
@@ -72,6 +75,12 @@ typedef enum usm__trace_type {
     USM__EVENT_UNMAP  = 7
 } usm__trace_type;
 
+/* Types [SPILL, SPILL_END) are of spilling: SPILL + usm__spill_kind (trace_spill.h).  address:
+ * block + mode << 32; extra: usm__ns_pack(); tag: id of the space; pool: id of the tier; the time
+ * is that of the end.  Those that a reader does not know it passes over. */
+#define USM__EVENT_SPILL     16
+#define USM__EVENT_SPILL_END 32
+
 /* An event as it lies in the file and in the rings. */
 typedef struct usm__trace_packed {
     uint64_t time; /* ns since start_ns; in a ring: ticks                                      */
@@ -89,6 +98,8 @@ _Static_assert(sizeof(usm__trace_packed) == 32, "32 bytes an event");
 #define USM__TRACE_TAGS_MAX   65535
 #define USM__TRACE_STACKS_MAX 65535
 #define USM__TRACE_DEPTH_MAX  32
+#define USM__TRACE_SPACES_MAX 65535
+#define USM__TRACE_TIERS_MAX  255
 
 /* Slack, usable size - size, in 16 bits: eleven of mantissa, five of exponent.  Exact below 2 KiB,
  * else rounded up by less than 1/512. */
@@ -106,6 +117,24 @@ static inline uint32_t usm__slack_pack(uint64_t slack)
 static inline uint64_t usm__slack_unpack(uint32_t code)
 {
     return (uint64_t)(code & 2047) << ((code >> 11) & 31);
+}
+
+/* Durations in 32 bits: 27 of mantissa, five of exponent.  Exact below 2^27 ns, else cut by less
+ * than 1/2^26. */
+static inline uint32_t usm__ns_pack(uint64_t ns)
+{
+    unsigned e = 0;
+
+    if (ns >= (uint64_t)1 << 58)
+        return UINT32_MAX;
+    if (ns >> 27 != 0)
+        e = 37 - (unsigned)__builtin_clzll(ns);
+    return (uint32_t)e << 27 | (uint32_t)(ns >> e);
+}
+
+static inline uint64_t usm__ns_unpack(uint32_t code)
+{
+    return (uint64_t)(code & ((1u << 27) - 1)) << (code >> 27);
 }
 
 /* Adler-32 (RFC 1950). */

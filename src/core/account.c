@@ -1,8 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
 /* The accounts that limits look at: bytes taken from the driver, one account a
- * device (device and shared memory) and one for the host.  USM_MEMORY_LIMIT
- * ("host:256M,device:80%") sets how much may be taken; "auto" and silence mean
- * no limit for allocations.  Called by core/area.c and core/context.c. */
+ * device (device and shared memory) and one for the host, and of each another for
+ * a context that has a limit of its own.  Memory of a device that is a processor
+ * is the host's: it counts in both.  USM_MEMORY_LIMIT ("host:256M,device:80%")
+ * sets how much may be taken; "auto" and silence mean no limit for allocations,
+ * and a part of the memory there is for buffers (usm__account_buffer_limit).
+ * Called by core/area.c, core/context.c, the parts above for frames of buffers. */
 #include "base/os.h"
 #include "base/settings.h"
 #include "base/text.h"
@@ -10,10 +13,7 @@
 
 #include <stdio.h>
 
-static struct {
-    _Atomic(uint64_t) reserved;
-    _Atomic(uint64_t) limit; /* 0: none                                                  */
-} host;
+static usm__account host;
 
 /* "256M", "80%", "auto": bytes of `total`; 0 for auto. */
 static bool parse_amount(usm__span s, uint64_t total, uint64_t *bytes)
@@ -75,7 +75,7 @@ void usm__account_start(usm_device *dev)
     uint64_t    n;
 
     if (find_amount(text, "device", dev->desc.memory_size, &n))
-        usm_store_relaxed(&dev->limit, n);
+        usm_store_relaxed(&dev->account.limit, n);
     if (find_amount(text, "host", usm__os_memory_total(), &n))
         usm_store_relaxed(&host.limit, n);
 }
@@ -85,11 +85,84 @@ uint64_t usm__account_host_reserved(void)
     return usm_load_relaxed(&host.reserved);
 }
 
-void usm__account_get(usm_device *dev, usm_kind kind, uint64_t *reserved, uint64_t *limit)
+bool usm__device_is_host_memory(const usm_device *dev)
 {
-    *reserved = usm_load_relaxed(kind == USM_HOST ? &host.reserved : &dev->reserved);
-    *limit    = usm_load_relaxed(kind == USM_HOST ? &host.limit : &dev->limit);
+    return dev->desc.type == USM_DEVICE_TYPE_CPU;
 }
+
+/* ---- which accounts ------------------------------------------------------------ */
+
+#define ACCOUNTS 4
+
+typedef struct entry {
+    usm__account *account;
+    const char   *whose;
+    bool          is_own; /* the context's                                              */
+} entry;
+
+/* The accounts that such memory counts in; how many. */
+static size_t accounts_of(usm_context *ctx, size_t index, usm_kind kind, entry list[ACCOUNTS])
+{
+    usm__context_device *d = &ctx->devices[index];
+    size_t               n = 0;
+
+    if (kind != USM_HOST) {
+        list[n++] = (entry){&d->dev->account, d->dev->term, false};
+        if (usm_load_relaxed(&d->own.limit))
+            list[n++] = (entry){&d->own, d->dev->term, true};
+    }
+    if (kind == USM_HOST || usm__device_is_host_memory(d->dev)) {
+        list[n++] = (entry){&host, "host memory", false};
+        if (usm_load_relaxed(&ctx->own_host.limit))
+            list[n++] = (entry){&ctx->own_host, "host memory", true};
+    }
+    return n;
+}
+
+/* As above, for memory that belongs to no device; ctx NULL: to no context either. */
+static size_t host_accounts(usm_context *ctx, entry list[ACCOUNTS])
+{
+    if (ctx)
+        return accounts_of(ctx, 0, USM_HOST, list);
+    list[0] = (entry){&host, "host memory", false};
+    return 1;
+}
+
+static uint64_t room_in(const usm__account *a)
+{
+    uint64_t reserved = usm_load_relaxed(&((usm__account *)(uintptr_t)a)->reserved);
+    uint64_t limit    = usm_load_relaxed(&((usm__account *)(uintptr_t)a)->limit);
+
+    return limit == 0 ? UINT64_MAX : reserved < limit ? limit - reserved : 0;
+}
+
+void usm__account_get(usm_context *ctx, size_t index, usm_kind kind, usm__account_view *view)
+{
+    entry        list[ACCOUNTS];
+    size_t       n     = accounts_of(ctx, index, kind, list);
+    const entry *least = &list[0];
+
+    for (size_t i = 1; i < n; i++)
+        if (room_in(list[i].account) < room_in(least->account))
+            least = &list[i];
+    view->reserved = usm_load_relaxed(&least->account->reserved);
+    view->limit    = usm_load_relaxed(&least->account->limit);
+    view->is_host  = least->account == &host || least->account == &ctx->own_host;
+    view->whose    = view->is_host ? "host" : least->whose;
+    view->is_own   = least->is_own;
+}
+
+bool usm__account_lacks_host(usm_context *ctx, size_t index, usm_kind kind)
+{
+    usm__account_view view;
+
+    if (kind != USM_HOST && !usm__device_is_host_memory(ctx->devices[index].dev))
+        return false;
+    usm__account_get(ctx, index, kind, &view);
+    return view.is_host || view.limit == 0; /* without limits the system itself is full */
+}
+
+/* ---- counting -------------------------------------------------------------------- */
 
 /* Never adds what it takes back: that would refuse another thread's request. */
 bool usm__account_count(_Atomic(uint64_t) *count, uint64_t limit, size_t size, uint64_t *before)
@@ -102,31 +175,94 @@ bool usm__account_count(_Atomic(uint64_t) *count, uint64_t limit, size_t size, u
     return true;
 }
 
-static usm_status add(_Atomic(uint64_t) *reserved, uint64_t limit, size_t size, const char *whose)
+static usm_status add(const entry *e, size_t size)
 {
-    uint64_t before = 0;
+    uint64_t limit = usm_load_relaxed(&e->account->limit), before = 0;
 
-    if (usm__account_count(reserved, limit, size, &before))
+    if (usm__account_count(&e->account->reserved, limit, size, &before))
         return USM_OK;
     return usm__fail(USM_E_BUDGET,
-                     "%zu bytes more would cross the limit of %llu for %s (%llu are taken); free "
-                     "some or raise USM_MEMORY_LIMIT",
-                     size, (unsigned long long)limit, whose, (unsigned long long)before);
+                     "%zu bytes more would cross the %slimit of %llu for %s (%llu are taken); free "
+                     "some or raise %s",
+                     size, e->is_own ? "context's " : "", (unsigned long long)limit, e->whose,
+                     (unsigned long long)before,
+                     e->is_own ? "host_limit or device_limit of its usm_context_desc"
+                               : "USM_MEMORY_LIMIT");
 }
 
-usm_status usm__account_add(usm_device *dev, usm_kind kind, size_t size)
+static void sub_all(const entry *list, size_t n, size_t size)
 {
-    if (kind == USM_HOST)
-        return add(&host.reserved, usm_load_relaxed(&host.limit), size, "host memory");
-    return add(&dev->reserved, usm_load_relaxed(&dev->limit), size, dev->term);
+    for (size_t i = 0; i < n; i++)
+        usm_sub_relaxed(&list[i].account->reserved, (uint64_t)size);
 }
 
-void usm__account_pad(usm_device *dev, usm_kind kind, size_t size)
+/* In all of them, or none. */
+static usm_status add_all(const entry *list, size_t n, size_t size)
 {
-    usm_add_relaxed(kind == USM_HOST ? &host.reserved : &dev->reserved, (uint64_t)size);
+    for (size_t i = 0; i < n; i++) {
+        usm_status st = add(&list[i], size);
+
+        if (st != USM_OK) {
+            sub_all(list, i, size);
+            return st;
+        }
+    }
+    return USM_OK;
 }
 
-void usm__account_sub(usm_device *dev, usm_kind kind, size_t size)
+usm_status usm__account_add(usm_context *ctx, size_t index, usm_kind kind, size_t size)
 {
-    usm_sub_relaxed(kind == USM_HOST ? &host.reserved : &dev->reserved, (uint64_t)size);
+    entry list[ACCOUNTS];
+
+    return add_all(list, accounts_of(ctx, index, kind, list), size);
+}
+
+void usm__account_pad(usm_context *ctx, size_t index, usm_kind kind, size_t size)
+{
+    entry  list[ACCOUNTS];
+    size_t n = accounts_of(ctx, index, kind, list);
+
+    for (size_t i = 0; i < n; i++)
+        usm_add_relaxed(&list[i].account->reserved, (uint64_t)size);
+}
+
+void usm__account_sub(usm_context *ctx, size_t index, usm_kind kind, size_t size)
+{
+    entry list[ACCOUNTS];
+
+    sub_all(list, accounts_of(ctx, index, kind, list), size);
+}
+
+/* ---- buffers ------------------------------------------------------------------------ */
+
+static uint64_t smaller_limit(uint64_t a, uint64_t b)
+{
+    return a == 0 || (b != 0 && b < a) ? b : a;
+}
+
+uint64_t usm__account_buffer_limit(const usm_context *ctx)
+{
+    uint64_t own   = usm_load_relaxed(&((usm_context *)(uintptr_t)ctx)->own_host.limit);
+    uint64_t limit = smaller_limit(own, usm_load_relaxed(&host.limit));
+
+    return limit ? limit : usm__os_memory_total() / 10 * 8;
+}
+
+bool usm__account_is_own(const usm_context *ctx)
+{
+    return usm_load_relaxed(&((usm_context *)(uintptr_t)ctx)->own_host.limit) != 0;
+}
+
+usm_status usm__account_add_host(usm_context *own, size_t size)
+{
+    entry list[ACCOUNTS];
+
+    return add_all(list, host_accounts(own, list), size);
+}
+
+void usm__account_sub_host(usm_context *own, size_t size)
+{
+    entry list[ACCOUNTS];
+
+    sub_all(list, host_accounts(own, list), size);
 }

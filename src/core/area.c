@@ -211,7 +211,7 @@ static usm_status count(const usm__area *a, size_t size)
 
     if (st != USM_OK)
         return st;
-    st = usm__account_add(a->dev, a->kind, size);
+    st = usm__account_add(a->ctx, a->pool->index, a->kind, size);
     if (st != USM_OK)
         usm_sub_relaxed(&a->pool->reserved, (uint64_t)size);
     return st;
@@ -219,7 +219,7 @@ static usm_status count(const usm__area *a, size_t size)
 
 static void uncount(const usm__area *a, size_t size)
 {
-    usm__account_sub(a->dev, a->kind, size);
+    usm__account_sub(a->ctx, a->pool->index, a->kind, size);
     usm_sub_relaxed(&a->pool->reserved, (uint64_t)size);
 }
 
@@ -231,7 +231,7 @@ static void count_driver_alloc(const usm__area *a, size_t padding)
     uint64_t  peak = usm_load_relaxed(&pool->reserved_peak);
 
     if (padding)
-        usm__account_pad(a->dev, a->kind, padding);
+        usm__account_pad(a->ctx, a->pool->index, a->kind, padding);
     while (now > peak && !usm_cas_acq_rel(&pool->reserved_peak, &peak, now))
         ;
     usm_add_relaxed(&pool->driver_allocs, (uint64_t)1);

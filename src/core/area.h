@@ -62,13 +62,43 @@ void       usm__area_unmap(void *source, usm_area *area, size_t offset, size_t s
 void     usm__account_start(usm_device *dev);
 bool     usm__account_check(const char *text, char *why, size_t why_size);
 uint64_t usm__account_host_reserved(void);
-/* What is taken of the memory that `kind` on `dev` counts for, and its limit (0: none). */
-void usm__account_get(usm_device *dev, usm_kind kind, uint64_t *reserved, uint64_t *limit);
+/* Whether the device's memory is the host's, and counts as such: a processor. */
+bool usm__device_is_host_memory(const usm_device *dev);
+
+/* An account as reports show it. */
+typedef struct usm__account_view {
+    uint64_t    reserved, limit; /* limit 0: none                                       */
+    const char *whose;           /* "host", "opencl:0"                                  */
+    bool        is_host;         /* of host memory                                      */
+    bool        is_own;          /* the context's, not USM_MEMORY_LIMIT's               */
+} usm__account_view;
+/* Of the accounts that memory of `kind` on the context's device counts in, the one with the least
+ * room. */
+void usm__account_get(usm_context *ctx, size_t index, usm_kind kind, usm__account_view *view);
+/* Whether host memory is what such memory lacks, when it cannot be had: it counts as the host's,
+ * and no limit of the device's is nearer. */
+bool usm__account_lacks_host(usm_context *ctx, size_t index, usm_kind kind);
 /* Adds `size` unless that crosses `limit` (0: none); *before is what there was. */
 bool usm__account_count(_Atomic(uint64_t) *count, uint64_t limit, size_t size, uint64_t *before);
 /* USM_E_BUDGET when a limit would be crossed. */
-usm_status usm__account_add(usm_device *dev, usm_kind kind, size_t size);
-void       usm__account_pad(usm_device *dev, usm_kind kind, size_t size); /* no limit */
-void       usm__account_sub(usm_device *dev, usm_kind kind, size_t size);
+usm_status usm__account_add(usm_context *ctx, size_t index, usm_kind kind, size_t size);
+/* Without looking at limits. */
+void usm__account_pad(usm_context *ctx, size_t index, usm_kind kind, size_t size);
+void usm__account_sub(usm_context *ctx, size_t index, usm_kind kind, size_t size);
+
+/* Host memory that buffers of the context may take, all together with what else counts as the
+ * host's: the limit that is set, else 0.8 of what there is. */
+uint64_t usm__account_buffer_limit(const usm_context *ctx);
+/* Whether the context has a limit of its own for host memory. */
+bool usm__account_is_own(const usm_context *ctx);
+/* Frames of buffers; own NULL: no context with a limit of its own. */
+usm_status usm__account_add_host(usm_context *own, size_t size);
+void       usm__account_sub_host(usm_context *own, size_t size);
+
+/* Hook point of the parts above, filled by src/usm.c; NULL: there are none.  Memory of `kind` on
+ * `dev` cannot be had for ctx: gives back about `size` bytes of it, or less; returns how many.  No
+ * lock of a pool is held; it is not called again by what it does itself. */
+typedef size_t usm__out_of_memory_fn(usm_context *ctx, usm_device *dev, usm_kind kind, size_t size);
+extern usm__out_of_memory_fn *usm__area_out_of_memory;
 
 #endif

@@ -30,6 +30,13 @@ typedef struct usm__task_body {
 usm_status usm__task_submit(usm_queue *q, const usm__task_body *body, size_t ndeps,
                             usm_event *const *deps, usm_event **ev);
 
+/* Keeps a place in the queue: *start is complete when what will fill it may begin; what comes later
+ * in order, and usm_queue_wait(), wait until `gate`, a user event of the queue's context, is
+ * signalled.
+ */
+usm_status usm__queue_hold(usm_queue *q, void *gate, size_t ndeps, usm_event *const *deps,
+                           void **start);
+
 /* Checks [p, p + n) of host memory for a command `what`, without a queue.
  *   USM_E_INVALID_POINTER  freed lately and gone; with USM_VALIDATION any memory that is none */
 usm_status usm__place_host(const char *what, const void *p, size_t n);

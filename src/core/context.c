@@ -181,12 +181,18 @@ static void end_own_queues(usm_context *ctx)
             if (q)
                 usm__queue_end_own(q);
         }
+    for (size_t i = 0; i < ctx->ndevices; i++)
+        for (usm_list *it = usm_list_pop(&ctx->devices[i].idle); it;
+             it           = usm_list_pop(&ctx->devices[i].idle))
+            usm__queue_end_own(usm_container_of(it, usm_queue, link));
 }
 
 void usm__context_unuse(usm_context *ctx)
 {
     if (!usm_ref_drop(&ctx->users))
         return;
+    if (usm__context_above)
+        usm__context_above(ctx);
     finish_probes(ctx);
     end_own_queues(ctx);
     finish_pools(ctx);
@@ -220,6 +226,8 @@ static usm_context *new_context(const usm__backend *be, size_t ndevices, usm_err
     usm_list_init(&ctx->probes);
     usm_list_init(&ctx->queues);
     usm_list_init(&ctx->all);
+    for (size_t i = 0; i < ndevices; i++)
+        usm_list_init(&ctx->devices[i].idle);
     return ctx;
 
 err_free:
@@ -236,6 +244,13 @@ static void discard_context(usm_context *ctx)
 {
     usm__program_cache_destroy(ctx->programs);
     free_struct(ctx);
+}
+
+static void set_limits(usm_context *ctx, uint64_t host, uint64_t device)
+{
+    usm_store_relaxed(&ctx->own_host.limit, host);
+    for (size_t i = 0; i < ctx->ndevices; i++)
+        usm_store_relaxed(&ctx->devices[i].own.limit, device);
 }
 
 static usm_status publish(usm_context *ctx, usm_context **out)
@@ -280,6 +295,7 @@ static usm_status create(size_t n, usm_device *const *devs, const usm_context_de
     ctx = new_context(devs[0]->be, n, desc->on_error, desc->user);
     if (!ctx)
         return USM_E_NO_MEMORY;
+    set_limits(ctx, desc->host_limit, desc->device_limit);
     handles = usm__heap_alloc(n * sizeof *handles);
     if (!handles) {
         st = usm__fail(USM_E_NO_MEMORY, "no host memory for a context");
@@ -298,29 +314,33 @@ err_discard:
     return st;
 }
 
-usm_status usm_context_create(const usm_context_desc *desc, usm_context **ctx)
+/* What programs of version 0.1 know of the descriptors. */
+#define OLD_CONTEXT_DESC offsetof(usm_context_desc, host_limit)
+#define OLD_NATIVE_DESC  offsetof(usm_native_desc, host_limit)
+
+usm_status usm_context_create(const usm_context_desc *given, usm_context **ctx)
 {
-    const usm_context_desc defaults = USM_CONTEXT_DESC_INIT;
-    usm_device            *first    = NULL;
-    size_t                 count    = 0;
-    usm_status             st;
+    usm_context_desc desc  = USM_CONTEXT_DESC_INIT;
+    usm_device      *first = NULL;
+    size_t           count = 0;
+    usm_status       st;
 
     if (!ctx)
         return usm__fail(USM_E_INVALID, "usm_context_create: ctx is NULL");
-    if (!desc)
-        desc = &defaults;
-    if (desc->struct_size < sizeof *desc)
+    if (given && given->struct_size < OLD_CONTEXT_DESC)
         return usm__fail(USM_E_ABI,
                          "usm_context_create: struct_size is %zu; start with USM_CONTEXT_DESC_INIT",
-                         desc->struct_size);
-    if (desc->ndevices && !desc->devices)
+                         given->struct_size);
+    if (given)
+        memcpy(&desc, given, usm_min_size(given->struct_size, sizeof desc));
+    if (desc.ndevices && !desc.devices)
         return usm__fail(USM_E_INVALID, "usm_context_create: %zu devices but devices is NULL",
-                         desc->ndevices);
+                         desc.ndevices);
     (void)usm__start();
-    if (desc->ndevices)
-        return create(desc->ndevices, desc->devices, desc, ctx);
+    if (desc.ndevices)
+        return create(desc.ndevices, desc.devices, &desc, ctx);
     st = usm_get_devices(&first, 1, &count);
-    return st == USM_OK ? create(1, &first, desc, ctx) : st;
+    return st == USM_OK ? create(1, &first, &desc, ctx) : st;
 }
 
 #define NATIVE_DEVICES_MAX 64
@@ -354,7 +374,8 @@ static usm_status create_from_native(const usm__backend *be, const usm_native_de
         return USM_E_NO_MEMORY;
     }
     ctx->native = native;
-    st          = adopt_devices(ctx, list);
+    set_limits(ctx, desc->host_limit, desc->device_limit);
+    st = adopt_devices(ctx, list);
     if (st == USM_OK)
         return publish(ctx, out);
     usm__be_context_destroy(be, native);
@@ -362,12 +383,8 @@ static usm_status create_from_native(const usm__backend *be, const usm_native_de
     return st;
 }
 
-usm_status usm_context_from_native(const usm_native_desc *desc, usm_context **ctx)
+static usm_status check_native(const usm_native_desc *desc, usm_context *const *ctx)
 {
-    usm__backend_slot  *slot;
-    usm_backend_device *list;
-    usm_status          st;
-
     if (!desc || !ctx || !desc->backend || !desc->handle || (desc->ndevices && !desc->devices))
         return usm__fail(USM_E_INVALID, "usm_context_from_native: %s is NULL",
                          !desc            ? "desc"
@@ -375,21 +392,34 @@ usm_status usm_context_from_native(const usm_native_desc *desc, usm_context **ct
                          : !desc->backend ? "desc->backend"
                          : !desc->handle  ? "desc->handle"
                                           : "desc->devices");
-    if (desc->struct_size < sizeof *desc)
+    if (desc->struct_size < OLD_NATIVE_DESC)
         return usm__fail(
             USM_E_ABI,
             "usm_context_from_native: struct_size is %zu; start with USM_NATIVE_DESC_INIT",
             desc->struct_size);
+    return USM_OK;
+}
+
+usm_status usm_context_from_native(const usm_native_desc *given, usm_context **ctx)
+{
+    usm_native_desc     desc = USM_NATIVE_DESC_INIT;
+    usm__backend_slot  *slot;
+    usm_backend_device *list;
+    usm_status          st = check_native(given, ctx);
+
+    if (st != USM_OK)
+        return st;
+    memcpy(&desc, given, usm_min_size(given->struct_size, sizeof desc));
     (void)usm__start();
-    slot = usm__registry_backend(desc->backend);
+    slot = usm__registry_backend(desc.backend);
     if (!slot)
         return usm_last_status();
     if (!usm__backend_can(&slot->be, USM_CAP_NATIVE))
-        return usm__fail(USM_E_NOT_SUPPORTED, "backend %s has no native contexts", desc->backend);
+        return usm__fail(USM_E_NOT_SUPPORTED, "backend %s has no native contexts", desc.backend);
     list = usm__heap_alloc(NATIVE_DEVICES_MAX * sizeof *list);
     if (!list)
         return usm__fail(USM_E_NO_MEMORY, "no host memory for a context");
-    st = create_from_native(&slot->be, desc, list, ctx);
+    st = create_from_native(&slot->be, &desc, list, ctx);
     usm__heap_free(list);
     return st;
 }
@@ -467,6 +497,26 @@ usm_queue *usm__context_queue(usm_context *ctx, size_t index, usm__own_queue whi
         q = expected;
     }
     return q;
+}
+
+usm_queue *usm__context_borrow_queue(usm_context *ctx, size_t index)
+{
+    usm_queue *q = NULL;
+    usm_list  *it;
+
+    usm__mutex_lock(&ctx->lock);
+    it = usm_list_pop(&ctx->devices[index].idle);
+    usm__mutex_unlock(&ctx->lock);
+    if (it)
+        return usm_container_of(it, usm_queue, link);
+    return usm__queue_make_own(ctx, index, &q) == USM_OK ? q : NULL;
+}
+
+void usm__context_return_queue(usm_queue *q)
+{
+    usm__mutex_lock(&q->ctx->lock);
+    usm_list_append(&q->ctx->devices[q->index].idle, &q->link);
+    usm__mutex_unlock(&q->ctx->lock);
 }
 
 void usm__context_error(usm_context *ctx, usm_status status, const char *story)

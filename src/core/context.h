@@ -12,6 +12,7 @@
 #include <usm/usm.h>
 
 struct usm__program_cache;
+struct usm__spill;
 
 /* The core's own in-order queues.  A task that stages a copy runs while the queue
  * it came from is held, so what it uses is never the queue of blocking copies. */
@@ -23,6 +24,8 @@ typedef struct usm__context_device {
     _Atomic(usm_pool *)  pools[4];   /* default pools by usm_kind                      */
     _Atomic(usm_queue *) queues[2];  /* the core's own, by usm__own_queue              */
     _Atomic(int)         moves_data; /* 0 not known, 1 yes, -1 no                      */
+    usm__account         own;        /* within the context's device_limit, if it has one */
+    usm_list             idle; /* own queues that were lent, usm_queue.link; guarded by lock */
 } usm__context_device;
 
 struct usm_context {
@@ -38,12 +41,15 @@ struct usm_context {
     bool                 is_default;
     /* atomic */
     _Atomic(uint32_t) users, refs;
+    usm__account      own_host; /* within its host_limit, if it has one                */
     /* guarded by lock */
     usm__mutex lock;
     usm_list   pools;  /* usm_pool.link                                                */
     usm_list   queues; /* usm_queue.link; those that end too, until they have          */
     usm_list   probes; /* memory that copies of a failed probe may still use           */
     usm_list   all;    /* in the list of all contexts (its own lock)                   */
+    /* the engine of buffers of a context that has a limit of its own; src/spill's */
+    _Atomic(struct usm__spill *) spill;
     /* the program cache has its own lock */
     struct usm__program_cache *programs;
 };
@@ -64,6 +70,10 @@ void usm__context_end(usm_context *ctx);
 
 /* Made at first use; NULL and a story. */
 usm_queue *usm__context_queue(usm_context *ctx, size_t index, usm__own_queue which);
+/* One of the core's own queues for one user alone, who uses the context until it gives it back,
+ * with nothing unfinished in it.  NULL and a story. */
+usm_queue *usm__context_borrow_queue(usm_context *ctx, size_t index);
+void       usm__context_return_queue(usm_queue *q);
 /* Once per device: 64 bytes there and back.  USM_E_NO_DATA_MOVED. */
 usm_status usm__context_probe(usm_context *ctx, size_t index);
 /* A failure nobody asked for. */

@@ -310,7 +310,7 @@ usm_status usm_device_memory(const usm_device *dev, usm_memory_info *info)
     }
     info->total  = total;
     info->free   = free;
-    info->pooled = usm_load_relaxed(&((struct usm_device *)(uintptr_t)dev)->reserved);
+    info->pooled = usm_load_relaxed(&((struct usm_device *)(uintptr_t)dev)->account.reserved);
     info->ours   = usm__contexts_live_bytes(dev);
     return USM_OK;
 }

@@ -30,10 +30,10 @@ static bool driver_can(const usm_queue *q, const fill_spec *f, const usm__place 
 {
     size_t most = q->dev->desc.max_fill_pattern;
 
+    if (most == SIZE_MAX)
+        return true; /* anything, the program's memory too */
     if (!place->area || place->area->ctx != q->ctx)
         return false; /* drivers crash on memory that is not their own */
-    if (most == SIZE_MAX)
-        return true;
     return usm_is_pow2(f->pattern_size) && f->pattern_size <= most &&
            usm_is_aligned(f->dst, f->pattern_size);
 }

@@ -16,7 +16,8 @@ typedef enum usm__magic {
     USM__MAGIC_EVENT   = 0x75736d04,
     USM__MAGIC_POOL    = 0x75736d05,
     USM__MAGIC_PROGRAM = 0x75736d06,
-    USM__MAGIC_KERNEL  = 0x75736d07
+    USM__MAGIC_KERNEL  = 0x75736d07,
+    USM__MAGIC_BUFFER  = 0x75736d08
 } usm__magic;
 
 typedef _Atomic(uint32_t) usm__magic_word;

@@ -37,6 +37,9 @@ static struct {
 
 _Atomic(uint8_t) usm__default_slots[4];
 
+void (*usm__fork_above)(usm_fork_phase phase, bool before_contexts);
+void (*usm__context_above)(usm_context *ctx);
+
 static pthread_once_t start_once = PTHREAD_ONCE_INIT;
 
 int usm_version(void)
@@ -60,9 +63,13 @@ static void fork_all(usm_fork_phase phase)
     else
         usm__mutex_reset_in_child(&lib.lock);
     usm__registry_fork(phase);
+    if (usm__fork_above)
+        usm__fork_above(phase, true);
     usm__observe_fork((int)phase); /* before the pools': a reset of watched blocks holds both */
     usm__contexts_fork(phase);
     usm__magazine_fork((int)phase);
+    if (usm__fork_above)
+        usm__fork_above(phase, false);
     usm__map_fork(phase);
     usm__executor_fork(phase);
 }

@@ -22,6 +22,13 @@ void                    usm__default_slot_set(const usm_pool *pool);
 /* Grows with every fork() this process descends from. */
 unsigned usm__fork_generation(void);
 
+/* Hook points of the parts above the core, filled by src/usm.c; NULL: there are none. */
+/* fork(): called twice in each phase, for the locks that rank below those of contexts, and for
+ * those that rank above the pools'. */
+extern void (*usm__fork_above)(usm_fork_phase phase, bool before_contexts);
+/* The last user of a context has gone. */
+extern void (*usm__context_above)(usm_context *ctx);
+
 /* src/usm.c: names every part and plugs them together. */
 void usm__compose(void);
 

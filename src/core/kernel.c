@@ -134,7 +134,7 @@ static usm_kernel *new_kernel(usm_program *program, const char *name)
 }
 
 /* Launches in flight go on: backends keep what those need. */
-static void drop_kernel(usm_kernel *k)
+void usm__kernel_release(usm_kernel *k)
 {
     usm_context *ctx = k->ctx;
 
@@ -149,6 +149,12 @@ static void drop_kernel(usm_kernel *k)
     usm__heap_free(k->built);
     usm__meta_free(&kernel_type, k);
     usm__context_unref(ctx);
+}
+
+usm_kernel *usm__kernel_retain(usm_kernel *k)
+{
+    usm_ref_take(&k->refs);
+    return k;
 }
 
 static usm_status make_on_devices(usm_kernel *k, usm_program *program)
@@ -194,7 +200,7 @@ usm_status usm_kernel_create(usm_program *program, const char *name, usm_kernel 
         usm__story story;
 
         usm__story_save(&story);
-        drop_kernel(k);
+        usm__kernel_release(k);
         usm__story_restore(&story);
         return s;
     }
@@ -212,5 +218,5 @@ void usm_kernel_destroy(usm_kernel *kernel)
         usm__warn("usm_kernel_destroy: %p is no living kernel", (void *)kernel);
         return;
     }
-    drop_kernel(kernel);
+    usm__kernel_release(kernel);
 }

@@ -9,7 +9,8 @@
  * A launch allocates nothing here, and takes no lock before the queue's own but
  * those that a pool needs to tell a live block from a freed one.
  *
- * Not here: kernels (kernel.c), the frame of a submission (queue.c). */
+ * Not here: kernels (kernel.c), the frame of a submission (queue.c), what arguments that are
+ * accessors become (src/buffer, through the hook point usm__launch_over_buffers). */
 #include "base/inline/bits.h"
 #include "core/command.h"
 #include "core/pool.h"
@@ -24,6 +25,8 @@
 /* Most bytes of a value: any driver's limit is lower, and far above it lies only garbage. */
 #define VALUE_MAX    ((size_t)64 << 10)
 #define ALL_INDIRECT (USM_INDIRECT_HOST | USM_INDIRECT_DEVICE | USM_INDIRECT_SHARED)
+
+usm__launch_over_buffers_fn *usm__launch_over_buffers;
 
 /* Where a pointer stands, for its story. */
 typedef struct place {
@@ -183,6 +186,8 @@ static const char *kind_name(usm_arg_kind kind)
         return "a value (USM_ARG_VAL)";
     case USM_ARG_LOCAL:
         return "local memory (USM_ARG_SCRATCH)";
+    case USM_ARG_ACCESS:
+        return "an accessor (USM_ARG_BUFFER)";
     case USM_ARG_NONE:
         break;
     }
@@ -195,12 +200,12 @@ static usm_status check_kind(const usm_kernel *k, size_t i, usm_arg_kind given)
 
     if (wanted == given && wanted != USM_ARG_NONE)
         return USM_OK;
-    if (given < USM_ARG_POINTER || given > USM_ARG_LOCAL)
+    if (given < USM_ARG_POINTER || given > USM_ARG_ACCESS)
         return usm__fail(USM_E_ARGUMENTS,
                          "argument %zu of kernel \"%s\" has the kind %d; use USM_ARG_PTR, "
-                         "USM_ARG_VAL or USM_ARG_SCRATCH",
+                         "USM_ARG_VAL, USM_ARG_SCRATCH or USM_ARG_BUFFER",
                          i, k->name, (int)given);
-    if (wanted == USM_ARG_NONE)
+    if (wanted == USM_ARG_NONE || (wanted == USM_ARG_POINTER && given == USM_ARG_ACCESS))
         return USM_OK;
     return usm__fail(USM_E_ARGUMENTS, "argument %zu of kernel \"%s\" is %s, but %s was given", i,
                      k->name, kind_name(wanted), kind_name(given));
@@ -221,6 +226,17 @@ static usm_status check_scratch(const usm_queue *q, const usm_kernel *k, size_t 
     return USM_OK;
 }
 
+/* What it says is checked by who brings the bytes. */
+static usm_status check_accessor(const place *at, const usm_arg *arg)
+{
+    if (!arg->value || arg->size != sizeof(usm_accessor))
+        return usm__fail(USM_E_ARGUMENTS,
+                         "argument %zu of kernel \"%s\": %zu bytes at %p are no usm_accessor; use "
+                         "USM_ARG_BUFFER over an lvalue of that type",
+                         at->i, at->k->name, arg->size, arg->value);
+    return USM_OK;
+}
+
 static usm_status check_arg(const place *at, const usm_arg *arg, size_t *local_total)
 {
     usm_status s = check_kind(at->k, at->i, arg->kind);
@@ -231,6 +247,8 @@ static usm_status check_arg(const place *at, const usm_arg *arg, size_t *local_t
         return check_scratch(at->q, at->k, at->i, arg->size, local_total);
     if (arg->kind == USM_ARG_POINTER)
         return arg->value ? check_pointer(at, arg->value) : USM_OK;
+    if (arg->kind == USM_ARG_ACCESS)
+        return check_accessor(at, arg);
     if (!arg->value || arg->size == 0 || arg->size > VALUE_MAX)
         return usm__fail(USM_E_ARGUMENTS,
                          "argument %zu of kernel \"%s\": a value of %zu bytes at %p; values have 1 "
@@ -314,8 +332,16 @@ static bool is_empty(const usm_launch *l)
     return !l->global[0] || !l->global[1] || !l->global[2];
 }
 
-static usm_status submit(usm_queue *q, const usm_launch *l, size_t ndeps, usm_event *const *deps,
-                         usm_event **ev)
+static bool has_accessors(const usm_launch *l)
+{
+    for (size_t i = 0; i < l->nargs; i++)
+        if (l->args[i].kind == USM_ARG_ACCESS)
+            return true;
+    return false;
+}
+
+usm_status usm__launch_checked(usm_queue *q, const usm_launch *l, size_t ndeps,
+                               usm_event *const *deps, usm_event **ev)
 {
     void       *kernel = l->kernel->native[q->index];
     usm__submit s;
@@ -344,5 +370,7 @@ usm_status usm_queue_submit(usm_queue *q, const usm_launch *launch, size_t ndeps
         return st;
     if (is_empty(&l))
         return usm__submit_nothing(q, ndeps, deps, ev);
-    return submit(q, &l, ndeps, deps, ev);
+    if (has_accessors(&l))
+        return usm__launch_over_buffers(q, &l, ndeps, deps, ev);
+    return usm__launch_checked(q, &l, ndeps, deps, ev);
 }

@@ -23,6 +23,8 @@
 
 #define DEFAULT_ALIGN ((size_t)64)
 #define DEFAULT_POOL  "slab"
+/* What others are asked to give back at least: pools take no less from the driver. */
+#define GIVEN_AT_LEAST ((size_t)2 << 20)
 
 /* What a hit reads of a stale handle is kept: alloc_slot is 0 then. */
 static usm__meta_type pool_type =
@@ -508,7 +510,8 @@ static void *zeroed(usm_pool *pool, void *p, size_t size)
     return NULL;
 }
 
-void *usm__pool_alloc(usm_pool *pool, size_t align, size_t size)
+/* NULL: the story says why. */
+static void *alloc_checked(usm_pool *pool, size_t align, size_t size)
 {
     void      *p  = NULL;
     usm_status st = check_request(pool, align, size);
@@ -521,6 +524,61 @@ void *usm__pool_alloc(usm_pool *pool, size_t align, size_t size)
         (void)usm__pool_alloc_plain(pool, align, size, &p);
     if (p && pool->zero_init)
         p = zeroed(pool, p, size);
+    return p;
+}
+
+usm_status usm__pool_try(usm_pool *pool, size_t size, void **p)
+{
+    void *got = alloc_checked(pool, 0, size);
+
+    if (!got)
+        return usm_last_status();
+    *p = got;
+    return USM_OK;
+}
+
+usm__out_of_memory_fn *usm__area_out_of_memory;
+
+/* Whether it is the pool's own maximum_size that leaves least room: nobody else can help then. */
+static bool is_at_maximum(usm_pool *pool)
+{
+    uint64_t          reserved = usm_load_relaxed(&pool->reserved);
+    usm__account_view account;
+
+    if (!pool->maximum_size || usm_last_status() != USM_E_BUDGET)
+        return false;
+    usm__account_get(pool->ctx, pool->index, pool->kind, &account);
+    if (account.limit == 0)
+        return true;
+    return pool->maximum_size - usm_min_size(reserved, pool->maximum_size) <=
+           account.limit - usm_min_size(account.reserved, account.limit);
+}
+
+/* Whether buffers gave memory back, so that it is worth asking again.  What they may keep is in
+ * other pools, or in this one: so it is done here, where no lock of a pool is held. */
+static bool others_gave(usm_pool *pool, size_t size)
+{
+    usm__story story;
+    size_t     given;
+
+    if (!usm__area_out_of_memory || usm__self.is_giving || !is_full(usm_last_status()) ||
+        is_at_maximum(pool))
+        return false;
+    usm__story_save(&story);
+    usm__self.is_giving = 1;
+    given = usm__area_out_of_memory(pool->ctx, pool->ctx->devices[pool->index].dev, pool->kind,
+                                    usm_align_up_ptr(size, GIVEN_AT_LEAST));
+    usm__self.is_giving = 0;
+    usm__story_restore(&story);
+    return given > 0;
+}
+
+void *usm__pool_alloc(usm_pool *pool, size_t align, size_t size)
+{
+    void *p = alloc_checked(pool, align, size);
+
+    if (!p && others_gave(pool, size))
+        p = alloc_checked(pool, align, size);
     if (!p) {
         usm__pool_report_full(pool, size, align, usm_last_status());
         errno = ENOMEM;

@@ -40,6 +40,9 @@ usm_status usm__pool_check(usm_pool *pool);
 /* The default pool of (device index, kind); made at first use. NULL and a story. */
 usm_pool *usm__pool_of(usm_context *ctx, size_t index, usm_kind kind);
 void     *usm__pool_alloc(usm_pool *pool, size_t align, size_t size);
+/* As usm__pool_alloc(), but when the memory is full nobody is asked to give some back and nothing
+ * is reported: for the parts above, which then make room themselves. */
+usm_status usm__pool_try(usm_pool *pool, size_t size, void **p);
 /* p's block in its area; USM_E_INVALID_POINTER when it is free. */
 usm_status usm__pool_block(usm__area *area, const void *p, usm_block *block);
 usm_status usm__pool_free(usm__area *area, void *p);

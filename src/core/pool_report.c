@@ -29,13 +29,13 @@ typedef struct holder {
 } holder;
 
 typedef struct report {
-    usm_pool      *pool;
-    size_t         size, align;
-    usm_status     status;
-    usm_pool_stats stats;
-    uint64_t       taken, limit;  /* of the account                                         */
-    uint64_t       others_unused; /* in other pools of that memory                          */
-    holder         classes[LARGEST], pools[LARGEST], tags[LARGEST];
+    usm_pool         *pool;
+    size_t            size, align;
+    usm_status        status;
+    usm_pool_stats    stats;
+    usm__account_view account;       /* the one with the least room                            */
+    uint64_t          others_unused; /* in other pools of that memory                          */
+    holder            classes[LARGEST], pools[LARGEST], tags[LARGEST];
 } report;
 
 /* ---- looking ------------------------------------------------------------------- */
@@ -112,9 +112,7 @@ static void look_at_tag(const usm_tag_stats *tag, void *arg)
 
 static void look(report *r)
 {
-    usm_device *dev = r->pool->ctx->devices[r->pool->index].dev;
-
-    usm__account_get(dev, r->pool->kind, &r->taken, &r->limit);
+    usm__account_get(r->pool->ctx, r->pool->index, r->pool->kind, &r->account);
     look_at_classes(r);
     usm__contexts_each_pool(look_at_pool, r);
     usm__tags_each(look_at_tag, r);
@@ -154,18 +152,16 @@ static bool say_limit(const report *r)
 {
     const usm_pool *pool = r->pool;
 
-    if (r->status != USM_E_BUDGET || (!pool->maximum_size && !r->limit))
+    if (r->status != USM_E_BUDGET || (!pool->maximum_size && !r->account.limit))
         return false;
-    if (left(pool->maximum_size, r->stats.reserved) <= left(r->limit, r->taken))
+    if (left(pool->maximum_size, r->stats.reserved) <= left(r->account.limit, r->account.reserved))
         usm__info("  way out: the pool may hold %s: free some, or raise maximum_size in its "
                   "descriptor or in USM_POOL",
                   TEXT_OF(pool->maximum_size));
     else
-        usm__info("  way out: USM_MEMORY_LIMIT allows %s for %s, and %s are taken: free some, or "
-                  "raise it",
-                  TEXT_OF(r->limit),
-                  pool->kind == USM_HOST ? "host" : pool->ctx->devices[pool->index].dev->term,
-                  TEXT_OF(r->taken));
+        usm__info("  way out: %s allows %s for %s, and %s are taken: free some, or raise it",
+                  r->account.is_own ? "the context's descriptor" : "USM_MEMORY_LIMIT",
+                  TEXT_OF(r->account.limit), r->account.whose, TEXT_OF(r->account.reserved));
     return true;
 }
 

@@ -32,6 +32,19 @@ struct usm_kernel {
     void            **native;    /* per device; NULL: no image fits                    */
 };
 
+usm_kernel *usm__kernel_retain(usm_kernel *k); /* for a launch that is kept */
+void        usm__kernel_release(usm_kernel *k);
+
+/* Hook point, filled by src/usm.c: a launch that was checked, some of whose arguments are
+ * accessors.
+ */
+typedef usm_status usm__launch_over_buffers_fn(usm_queue *q, const usm_launch *l, size_t ndeps,
+                                               usm_event *const *deps, usm_event **ev);
+extern usm__launch_over_buffers_fn *usm__launch_over_buffers __attribute__((visibility("hidden")));
+/* The rest of a launch, without checks and without accessors. */
+usm_status usm__launch_checked(usm_queue *q, const usm_launch *l, size_t ndeps,
+                               usm_event *const *deps, usm_event **ev);
+
 /* Handle, and context: programs of a context that was inherited through fork() are
  * refused, also where its memory goes on working. */
 usm_status usm__program_check(usm_program *p);

@@ -30,17 +30,19 @@ usm_status usm__queue_check(usm_queue *q)
 
 static usm_queue *new_queue(usm_context *ctx, size_t index, uint32_t flags)
 {
-    usm_queue *q = usm__meta_alloc(&queue_type);
+    static _Atomic(uint64_t) serials;
+    usm_queue               *q = usm__meta_alloc(&queue_type);
 
     if (!q) {
         (void)usm__fail(USM_E_NO_MEMORY, "no host memory for a queue");
         return NULL;
     }
-    q->be    = ctx->be;
-    q->ctx   = ctx;
-    q->index = index;
-    q->dev   = ctx->devices[index].dev;
-    q->flags = flags;
+    q->be     = ctx->be;
+    q->ctx    = ctx;
+    q->index  = index;
+    q->dev    = ctx->devices[index].dev;
+    q->flags  = flags;
+    q->serial = usm_add_relaxed(&serials, (uint64_t)1) + 1;
     usm__mutex_init(&q->lock, USM__RANK_QUEUE, "queue");
     usm_list_init(&q->link);
     usm_store_relaxed(&q->refs, 1u);

@@ -20,6 +20,7 @@ struct usm_queue {
     bool                is_own;      /* the context's: it ends with it, in no list      */
     _Atomic(uint32_t)   refs;        /* the owner, who waits for it, its last command   */
     usm_list            link;        /* in ctx->queues, until the last reference        */
+    uint64_t            serial;      /* of all queues of the process: never reused        */
     usm__mutex          lock;        /* in-order queues: commands of several parts stay together */
     _Atomic(uint64_t)   submitted;   /* commands                                          */
     _Atomic(uint64_t)   ended;       /* as many of them are known to have ended           */

@@ -7,6 +7,7 @@
  * at once must not load it twice, and nothing else needs the lock meanwhile. */
 #include "core/registry.h"
 
+#include "base/fault.h"
 #include "base/inline/bits.h"
 #include "base/inline/list.h"
 #include "base/log.h"
@@ -66,6 +67,11 @@ static uint64_t api_setting_size(const char *key)
     return usm__setting_size(key);
 }
 
+static bool api_fault(const char *name, usm_status *status)
+{
+    return usm__fault_hit(name, status);
+}
+
 const usm_host_api usm__host_api = {
     .abi          = USM_MODULE_ABI,
     .struct_size  = sizeof(usm_host_api),
@@ -78,6 +84,8 @@ const usm_host_api usm__host_api = {
     .heap_alloc   = usm__heap_alloc,
     .heap_free    = usm__heap_free,
     .os           = &usm__os_api,
+    .fault        = api_fault,
+    .take_secret  = usm__setting_take_secret,
 };
 
 /* ---- devices --------------------------------------------------------------- */
@@ -434,4 +442,5 @@ void usm__registry_fork(usm_fork_phase phase)
         usm__mutex_unlock_after_fork(&reg.lock);
     else
         usm__mutex_reset_in_child(&reg.lock);
+    usm__registry_store_fork(phase);
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* Which backends and pools exist, and the devices they have.
+/* Which backends, pools, transports and codecs exist, and the devices there are.
  *
  * src/usm.c registers the built-in ones and names the modules; a module is
  * loaded when a selector or a setting first needs it.  Backends and devices
@@ -10,7 +10,15 @@
 #include "core/backend.h"
 #include "core/handle.h"
 
+#include <usm/codec.h>
 #include <usm/pool_ops.h>
+#include <usm/transport.h>
+
+/* Bytes that are taken, and how many may be. */
+typedef struct usm__account {
+    _Atomic(uint64_t) reserved;
+    _Atomic(uint64_t) limit; /* 0: none                                               */
+} usm__account;
 
 struct usm_device {
     usm__magic_word    magic;
@@ -23,8 +31,7 @@ struct usm_device {
     usm_device       **parts;    /* guarded by the registry's lock until `parted`     */
     size_t             nparts;
     _Atomic(bool)      parted;
-    _Atomic(uint64_t)  reserved; /* bytes of areas on it, all contexts: the account   */
-    _Atomic(uint64_t)  limit;    /* USM_MEMORY_LIMIT for device memory; 0 = none      */
+    usm__account       account; /* of areas on it, all contexts; USM_MEMORY_LIMIT      */
 };
 
 /* A backend as usm-info shows it. */
@@ -57,6 +64,23 @@ const usm_pool_ops *usm__registry_pool(const char *name);
 bool usm__registry_has_pool(const char *name);
 /* "slab, arena, direct": the registered ones, as far as they fit. */
 void usm__registry_pool_names(char *text, size_t size);
+/* The same for transports and codecs (registry_store.c): libusm_transport_<name>.so,
+ * libusm_codec_<name>.so.  The table is the module's own, checked: a group of functions is there
+ * wholly, with its bit in `caps`, or not at all, so callers look at `caps`.  A name that is added
+ * again is replaced: before anybody asked for it. */
+void usm__registry_add_transport(const char *name, usm_transport_entry_fn *entry);
+void usm__registry_add_codec(const char *name, usm_codec_entry_fn *entry);
+/* NULL and a story.   USM_E_NO_BACKEND, USM_E_ABI, USM_E_INVALID: the table is no good */
+const usm_transport_ops *usm__registry_transport(const char *name);
+const usm_codec_ops     *usm__registry_codec(const char *name);
+/* As usm-info shows them; how many there are. */
+typedef struct usm__registry_store {
+    char name[32];
+    char path[512]; /* of the module; "built in"; "": not loaded                             */
+} usm__registry_store;
+size_t usm__registry_transports(usm__registry_store *list, size_t cap);
+size_t usm__registry_codecs(usm__registry_store *list, size_t cap);
+void   usm__registry_store_fork(usm_fork_phase phase); /* called by usm__registry_fork()     */
 /* Enumerates dev's parts: none when it has none.   USM_E_NO_MEMORY */
 usm_status usm__registry_parts(usm_device *dev, usm_device *const **parts, size_t *n);
 /* The device of `be` with this handle; made from desc when unknown. NULL: no memory. */

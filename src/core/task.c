@@ -72,19 +72,25 @@ static usm_status queue_markers(usm__submit *s, void *gate, void **start)
     return st;
 }
 
+usm_status usm__queue_hold(usm_queue *q, void *gate, size_t ndeps, usm_event *const *deps,
+                           void **start)
+{
+    usm__submit s;
+    usm_status  st = usm__submit_begin(&s, q, ndeps, deps, NULL);
+
+    if (st != USM_OK)
+        return st;
+    return usm__submit_end(&s, queue_markers(&s, gate, start));
+}
+
 static usm_status submit(task *t, usm_queue *q, size_t ndeps, usm_event *const *deps)
 {
-    const usm__backend *be = q->be;
-    usm__submit         s;
+    const usm__backend *be    = q->be;
     void               *start = NULL;
     usm_status          st    = usm__executor_reserve();
 
     if (st == USM_OK)
-        st = usm__submit_begin(&s, q, ndeps, deps, NULL);
-    if (st != USM_OK)
-        return st;
-    st = queue_markers(&s, t->gate, &start);
-    st = usm__submit_end(&s, st);
+        st = usm__queue_hold(q, t->gate, ndeps, deps, &start);
     if (st == USM_OK) /* cannot fail, a thread being reserved; the queue is held already */
         st = usm__completion_arm(&t->c, be, start, task_start);
     return st;

@@ -181,6 +181,35 @@ static bool about_drivers(usm__analysis *a)
                TIME(a->duration_ns));
 }
 
+static bool about_spilling(usm__analysis *a)
+{
+    const usm__spill_usages *u    = &a->spill;
+    bool                     fine = true;
+
+    if (u->all.waits.sum_ns > a->duration_ns / 20 && u->all.waits.n > 0)
+        fine = say(a,
+                   "Accesses waited %s for memory and storage, %.0f %% of the %s that the trace "
+                   "covers (summed over threads), most of it for %s: more memory "
+                   "(USM_MEMORY_LIMIT), usm_announce() or usm_buffer_advise() help.",
+                   TIME(u->all.waits.sum_ns), usm__percent(u->all.waits.sum_ns, a->duration_ns),
+                   TIME(a->duration_ns), u->buffers[0].name);
+    for (size_t i = 0; i < u->nbuffers && fine; i++) {
+        const usm__spill_buffer *b = &u->buffers[i];
+
+        if (b->wasted >= FEW && b->wasted > b->used)
+            fine = say(a,
+                       "Of %s more guesses were useless than used (%llu, %llu): say so with "
+                       "usm_buffer_advise(USM_BUFFER_RANDOM).",
+                       b->name, (unsigned long long)b->wasted, (unsigned long long)b->used);
+        if (fine && b->pinned_ns > a->duration_ns / 20)
+            fine = say(a,
+                       "%s kept up to %s pinned while others waited %s for memory: end its "
+                       "accesses sooner, or make them smaller.",
+                       b->name, BYTES(b->pinned), TIME(b->pinned_ns));
+    }
+    return fine;
+}
+
 bool usm__advise(const usm__trace *t, usm__analysis *a)
 {
     bool fine = about_trace(t, a) && about_drivers(a) && about_direct(a) && about_classes(a);
@@ -190,5 +219,5 @@ bool usm__advise(const usm__trace *t, usm__analysis *a)
                about_failures(a, &a->pools[i]);
     for (size_t i = 0; i < a->tags.n && fine; i++)
         fine = about_tag(t, a, &a->tags.rows[i]);
-    return fine;
+    return fine && about_spilling(a);
 }

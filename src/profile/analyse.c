@@ -465,7 +465,7 @@ static int run(work *w)
     drop_empty(&a->classes);
     sort_rows(&a->sites);
     sort_rows(&a->tags);
-    return usm__advise(w->t, a) ? 0 : ENOMEM;
+    return usm__spill_count(w->t, &a->spill) && usm__advise(w->t, a) ? 0 : ENOMEM;
 }
 
 usm_status usm__analyse(const usm__trace *t, usm__analysis **out)
@@ -497,6 +497,7 @@ void usm__analysis_free(usm__analysis *a)
     for (size_t i = 0; i < a->nadvice; i++)
         usm__heap_free(a->advice[i]);
     usm__heap_free(a->advice);
+    usm__spill_usages_free(&a->spill);
     usm__heap_free(a->pools);
     usm__heap_free(a->classes.rows);
     usm__heap_free(a->sites.rows);

@@ -4,6 +4,7 @@
 #ifndef USM_PROFILE_ANALYSE_H
 #define USM_PROFILE_ANALYSE_H
 
+#include "profile/spill.h"
 #include "profile/trace.h"
 
 #define USM__BRIEF_NS 1000000u /* a life shorter than this is brief: 1 ms */
@@ -43,15 +44,16 @@ typedef struct usm__usages {
 } usm__usages;
 
 typedef struct usm__analysis {
-    usm__usage       all;
-    uint64_t         duration_ns;
-    uint64_t         takes, gives, driver_ns, avoided, avoided_ns;
-    uint64_t         take_ns, give_ns; /* medians; 0: the trace has no such call              */
-    size_t           npools;
-    usm__pool_usage *pools;
-    usm__usages      classes, sites, tags; /* classes by size                                  */
-    size_t           nadvice;
-    char           **advice;
+    usm__usage        all;
+    uint64_t          duration_ns;
+    uint64_t          takes, gives, driver_ns, avoided, avoided_ns;
+    uint64_t          take_ns, give_ns; /* medians; 0: the trace has no such call              */
+    size_t            npools;
+    usm__pool_usage  *pools;
+    usm__usages       classes, sites, tags; /* classes by size                                  */
+    usm__spill_usages spill;
+    size_t            nadvice;
+    char            **advice;
 } usm__analysis;
 
 /* USM_E_NO_MEMORY; USM_E_SIZE for 2^32 events and more. */

@@ -474,7 +474,11 @@ int usm__trace_blocks_choose(const usm__trace *t, const usm__trace_blocks *found
 
 uint64_t usm__trace_duration_ns(const usm__trace *t)
 {
-    return t->nrecords ? t->records[t->nrecords - 1].e.time_ns : 0;
+    uint64_t last = t->nrecords ? t->records[t->nrecords - 1].e.time_ns : 0;
+
+    if (t->nspills && t->spills[t->nspills - 1].time_ns > last)
+        last = t->spills[t->nspills - 1].time_ns;
+    return last;
 }
 
 uint64_t usm__trace_time_ns(const usm__trace *t, uint32_t record)

@@ -3,6 +3,7 @@
  * line of names first. Called by usm-prof. */
 #include "profile/export.h"
 #include "profile/out.h"
+#include "profile/spill.h"
 
 #include <inttypes.h>
 #include <string.h>
@@ -37,6 +38,16 @@ static void put_record(FILE *out, const usm__trace *t, const usm__trace_record *
                   e->type == USM__EVENT_ALLOC ? e->extra : 0);
 }
 
+/* The tier's number stands for the pool's, the buffer's name for the tag, its block for the
+ * address. */
+static void put_spill(FILE *out, const usm__trace *t, const usm__trace_spill_record *r)
+{
+    (void)fprintf(out, "%" PRIu64 ",%u,%u,%s,%u,", r->time_ns, r->source, r->thread,
+                  usm__spill_kind_name(r->kind), r->tier);
+    put_text(out, usm__spill_space_name(t, r->space));
+    (void)fprintf(out, ",0x%" PRIx32 ",%" PRIu64 ",0,%" PRIu64 ",0\n", r->block, r->bytes, r->ns);
+}
+
 int usm__export_csv(const usm__trace *t, const char *path)
 {
     FILE *out    = NULL;
@@ -46,7 +57,14 @@ int usm__export_csv(const usm__trace *t, const char *path)
         return status;
     (void)fputs("time_ns,source,thread,event,pool,tag,address,size,usable,duration_ns,stack\n",
                 out);
-    for (size_t i = 0; i < t->nrecords; i++)
-        put_record(out, t, &t->records[i]);
+    for (size_t i = 0, k = 0; i < t->nrecords || k < t->nspills;) {
+        bool is_spill =
+            i == t->nrecords || (k < t->nspills && t->spills[k].time_ns < t->records[i].e.time_ns);
+
+        if (is_spill)
+            put_spill(out, t, &t->spills[k++]);
+        else
+            put_record(out, t, &t->records[i++]);
+    }
     return usm__out_close(out, path, 0);
 }

@@ -4,6 +4,7 @@
  *     counters         of each pool: live, reserved and cached bytes
  *     threads' slices  driver calls with their duration; failed allocations as instants
  *     async slices     a block from its allocation to its free, named by its tag or its size
+ *     spilling         transfers as async slices of their tier, waits as slices of their thread
  *     flow arrows      from the free of a block to the allocation that reuses its address
  *
  * Files stay small enough for a browser: of more than BLOCKS_MAX blocks those with most bytes x
@@ -12,6 +13,9 @@
 #include "profile/blocks.h"
 #include "profile/export.h"
 #include "profile/out.h"
+#include "profile/spill.h"
+
+#include "base/trace_spill.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -20,6 +24,7 @@
 #define BLOCKS_MAX 50000u
 #define FLOWS_MAX  5000u
 #define STEPS_MAX  20000u
+#define SPILLS_MAX 100000u
 
 typedef struct writer {
     FILE                    *out;
@@ -103,6 +108,12 @@ static void write_thread(writer *w, const usm__trace_record *r)
     fprintf(w->out, "\"thread_name\",\"args\":{\"name\":\"thread %" PRIu32 "\"}}", r->thread);
 }
 
+/* Whose an event of spilling is. */
+static usm__trace_record record_of(const usm__trace_spill_record *s)
+{
+    return (usm__trace_record){.thread = s->thread, .source = s->source};
+}
+
 /* Threads are numbered from 1 over all processes; each is named where it is first seen. */
 static int write_names(writer *w)
 {
@@ -113,6 +124,8 @@ static int write_names(writer *w)
         write_process(w, i);
     for (size_t i = 0; i < w->t->nrecords; i++)
         last = w->t->records[i].thread > last ? w->t->records[i].thread : last;
+    for (size_t i = 0; i < w->t->nspills; i++)
+        last = w->t->spills[i].thread > last ? w->t->spills[i].thread : last;
     seen = calloc((size_t)last + 1, sizeof *seen);
     if (!seen)
         return ENOMEM;
@@ -122,6 +135,13 @@ static int write_names(writer *w)
         if (!seen[r->thread])
             write_thread(w, r);
         seen[r->thread] = true;
+    }
+    for (size_t i = 0; i < w->t->nspills; i++) {
+        const usm__trace_record r = record_of(&w->t->spills[i]);
+
+        if (!seen[r.thread])
+            write_thread(w, &r);
+        seen[r.thread] = true;
     }
     free(seen);
     return 0;
@@ -267,6 +287,62 @@ static void write_calls(writer *w)
     }
 }
 
+/* ---- spilling --------------------------------------------------------------------- */
+
+static void write_spill_args(writer *w, const usm__trace_spill_record *s)
+{
+    fputs(",\"args\":{\"buffer\":", w->out);
+    text(w, usm__spill_space_name(w->t, s->space), 48);
+    fprintf(w->out, ",\"block\":%" PRIu32 ",\"bytes\":%" PRIu64 "}", s->block, s->bytes);
+}
+
+/* Transfers overlap: each is a slice of its own on the track of its tier. */
+static void write_transfer(writer *w, const usm__trace_spill_record *s, size_t id)
+{
+    const usm__trace_record r     = record_of(s);
+    const char             *tier  = usm__spill_tier_name(w->t, s->tier);
+    uint64_t                start = s->time_ns > s->ns ? s->time_ns - s->ns : 0;
+    char                    name[100];
+
+    snprintf(name, sizeof name, "%s %.64s", usm__spill_kind_name(s->kind), tier);
+    event(w, 'b', &r, start);
+    text(w, name, sizeof name);
+    fprintf(w->out, ",\"cat\":\"spill\",\"id\":\"spill%zu\"", id);
+    write_spill_args(w, s);
+    fputc('}', w->out);
+    event(w, 'e', &r, s->time_ns);
+    text(w, name, sizeof name);
+    fprintf(w->out, ",\"cat\":\"spill\",\"id\":\"spill%zu\"}", id);
+}
+
+static void write_wait(writer *w, const usm__trace_spill_record *s)
+{
+    const usm__trace_record r     = record_of(s);
+    uint64_t                start = s->time_ns > s->ns ? s->time_ns - s->ns : 0;
+
+    event(w, 'X', &r, start);
+    fprintf(w->out, "\"wait for memory\",\"cat\":\"spill\",\"dur\":%" PRIu64 ".%03u", s->ns / 1000,
+            (unsigned)(s->ns % 1000));
+    write_spill_args(w, s);
+    fputc('}', w->out);
+}
+
+static void write_spills(writer *w)
+{
+    for (size_t i = 0; i < w->t->nspills && i < SPILLS_MAX; i++) {
+        const usm__trace_spill_record *s = &w->t->spills[i];
+
+        if (s->kind >= USM__SPILL_FETCH && s->kind <= USM__SPILL_STORE_AHEAD)
+            write_transfer(w, s, i);
+        else if (s->kind == USM__SPILL_MISS)
+            write_wait(w, s);
+        else if (s->kind == USM__SPILL_FIRST)
+            mark(w, "memory is full for the first time: blocks are spilled from here on");
+    }
+    if (w->t->nspills > SPILLS_MAX)
+        mark(w, "only the first events of spilling are shown");
+}
+
 /* ---- blocks ----------------------------------------------------------------------- */
 
 /* The name of a block's track: its tag, else its size rounded up to a power of two. */
@@ -381,6 +457,7 @@ static int write_events(writer *w)
         return status;
     write_marks(w);
     write_calls(w);
+    write_spills(w);
     status = write_counters(w);
     return status ? status : write_blocks(w);
 }

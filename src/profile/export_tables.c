@@ -97,6 +97,63 @@ static void write_pools(FILE *out, const usm__analysis *a)
     fputs("]}", out);
 }
 
+static void write_spill_buffers(FILE *out, const usm__spill_usages *u)
+{
+    table_begin(out, "Spilling by buffer",
+                "Waits: accesses that waited. Pinned: while others waited for memory. Hits are not "
+                "recorded.",
+                "[\"buffer\",\"text\"],[\"waits\",\"count\"],[\"waited\",\"duration\"],"
+                "[\"median\",\"duration\"],[\"p99\",\"duration\"],[\"in\",\"bytes\"],"
+                "[\"of it ahead\",\"percent\"],[\"out\",\"bytes\"],[\"guesses\",\"count\"],"
+                "[\"wasted\",\"percent\"],[\"evicted\",\"count\"],[\"dirty\",\"percent\"],"
+                "[\"pinned\",\"duration\"]");
+    for (size_t i = 0; i < u->nbuffers && i < ROWS_MAX; i++) {
+        const usm__spill_buffer *b       = &u->buffers[i];
+        uint64_t                 evicted = b->evicted_clean + b->evicted_dirty;
+
+        fputs(i ? ",\n[" : "[", out);
+        usm__out_json_text(out, b->name, sizeof b->name);
+        cell(out, (double)b->waits.n);
+        cell(out, (double)b->waits.sum_ns);
+        cell(out, (double)b->waits.p50_ns);
+        cell(out, (double)b->waits.p99_ns);
+        cell(out, (double)b->in);
+        cell(out, share(b->in_ahead, b->in));
+        cell(out, (double)b->out);
+        cell(out, (double)(b->used + b->wasted));
+        cell(out, share(b->wasted, b->used + b->wasted));
+        cell(out, (double)evicted);
+        cell(out, share(b->evicted_dirty, evicted));
+        cell(out, (double)b->pinned_ns);
+        fputc(']', out);
+    }
+    fputs("]}", out);
+}
+
+static void write_spill_tiers(FILE *out, const usm__spill_usages *u)
+{
+    table_begin(out, "Tiers", "Times of transfers.",
+                "[\"tier\",\"text\"],[\"reads\",\"count\"],[\"in\",\"bytes\"],"
+                "[\"median\",\"duration\"],[\"p99\",\"duration\"],[\"writes\",\"count\"],"
+                "[\"out\",\"bytes\"],[\"median \",\"duration\"],[\"p99 \",\"duration\"]");
+    for (size_t i = 0; i < u->ntiers; i++) {
+        const usm__spill_tier *t = &u->tiers[i];
+
+        fputs(i ? ",\n[" : "[", out);
+        usm__out_json_text(out, t->name, sizeof t->name);
+        cell(out, (double)t->reads.n);
+        cell(out, (double)t->in);
+        cell(out, (double)t->reads.p50_ns);
+        cell(out, (double)t->reads.p99_ns);
+        cell(out, (double)t->writes.n);
+        cell(out, (double)t->out);
+        cell(out, (double)t->writes.p50_ns);
+        cell(out, (double)t->writes.p99_ns);
+        fputc(']', out);
+    }
+    fputs("]}", out);
+}
+
 static void write_tables(FILE *out, const usm__analysis *a)
 {
     static const char columns[] =
@@ -122,6 +179,12 @@ static void write_tables(FILE *out, const usm__analysis *a)
     write_usages(out, &a->tags);
     fputs(",\n", out);
     write_pools(out, a);
+    if (a->spill.nevents) {
+        fputs(",\n", out);
+        write_spill_buffers(out, &a->spill);
+        fputs(",\n", out);
+        write_spill_tiers(out, &a->spill);
+    }
     fputc(']', out);
 }
 

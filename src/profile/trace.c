@@ -7,9 +7,11 @@
 
 #include "base/os.h"
 #include "base/status.h"
+#include "base/trace_spill.h"
 
 #include <errno.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #define THREADS_MAX ((uint32_t)1 << 24) /* of one part */
@@ -19,6 +21,8 @@ typedef struct numbers {
     uint32_t pool[USM__TRACE_POOLS_MAX + 1];
     uint32_t tag[USM__TRACE_TAGS_MAX + 1];
     uint32_t stack[USM__TRACE_STACKS_MAX + 1];
+    uint32_t space[USM__TRACE_SPACES_MAX + 1];
+    uint32_t tier[USM__TRACE_TIERS_MAX + 1];
     uint32_t thread_base, thread_last;
 } numbers;
 
@@ -28,6 +32,7 @@ typedef struct reader {
     usm__trace          *t;
     numbers             *n;
     size_t               records_room, pools_room, tags_room, stacks_room, sources_room;
+    size_t               spills_room, spaces_room, tiers_room;
     bool                 out_of_memory;
 } reader;
 
@@ -68,7 +73,7 @@ static const char *check_header(const void *data, size_t size, usm__trace_header
         return "it is no trace of libusm";
     if (h->byte_order != USM__TRACE_BYTE_ORDER)
         return "it was written on a machine of another byte order";
-    if (h->version != USM__TRACE_VERSION || h->header_size != sizeof(*h))
+    if (h->version < 1 || h->version > USM__TRACE_VERSION || h->header_size != sizeof(*h))
         return "its version is not one that this libusm knows";
     h->host[sizeof(h->host) - 1]       = '\0';
     h->command[sizeof(h->command) - 1] = '\0';
@@ -177,6 +182,42 @@ static const char *read_stack(reader *r, const unsigned char *p, uint32_t size)
     return NULL;
 }
 
+static const char *read_space(reader *r, const unsigned char *p, uint32_t size)
+{
+    usm__trace_space_info space = {.source = (uint32_t)r->t->nsources - 1};
+    uint32_t              id;
+
+    if (size != 72)
+        return "a space of a wrong size";
+    memcpy(&id, p, 4);
+    memcpy(&space.block_size, p + 8, 8);
+    memcpy(&space.blocks, p + 16, 8);
+    copy_name(space.name, sizeof(space.name), p + 24);
+    if (id == 0 || id > USM__TRACE_SPACES_MAX || space.blocks > UINT32_MAX)
+        return "a space that cannot be";
+    if (!grow(r, &r->t->spaces, r->t->nspaces, &r->spaces_room, sizeof(*r->t->spaces)))
+        return NULL;
+    r->t->spaces[r->t->nspaces++] = space;
+    r->n->space[id]               = (uint32_t)r->t->nspaces;
+    return NULL;
+}
+
+static const char *read_tier(reader *r, const unsigned char *p, uint32_t size)
+{
+    uint32_t id;
+
+    if (size != 72)
+        return "a tier of a wrong size";
+    memcpy(&id, p, 4);
+    if (id == 0 || id > USM__TRACE_TIERS_MAX)
+        return "a tier that cannot be";
+    if (!grow(r, &r->t->tiers, r->t->ntiers, &r->tiers_room, sizeof(*r->t->tiers)))
+        return NULL;
+    copy_name(r->t->tiers[r->t->ntiers++], sizeof(*r->t->tiers), p + 8);
+    r->n->tier[id] = (uint32_t)r->t->ntiers;
+    return NULL;
+}
+
 static const char *read_map(reader *r, const unsigned char *p, uint32_t size)
 {
     char *text = usm__heap_alloc((size_t)size + 1);
@@ -217,6 +258,29 @@ static const char *read_source(reader *r, const unsigned char *p, uint32_t size)
 
 /* --- events -------------------------------------------------------------------- */
 
+static const char *read_spill(reader *r, const usm__trace_packed *e, uint32_t thread)
+{
+    usm__trace             *t = r->t;
+    usm__trace_spill_record o = {
+        .time_ns = e->time,
+        .ns      = usm__ns_unpack(e->extra),
+        .bytes   = e->size,
+        .kind    = (uint32_t)e->type - USM__EVENT_SPILL,
+        .block   = (uint32_t)e->address,
+        .mode    = (uint32_t)(e->address >> 32),
+        .space   = r->n->space[e->tag],
+        .tier    = r->n->tier[e->pool],
+        .thread  = r->n->thread_base + thread,
+        .source  = (uint32_t)t->nsources - 1,
+    };
+
+    if (o.kind >= USM__SPILL_KINDS)
+        return NULL; /* of a newer libusm */
+    if (grow(r, &t->spills, t->nspills, &r->spills_room, sizeof(*t->spills)))
+        t->spills[t->nspills++] = o;
+    return NULL;
+}
+
 static const char *read_event(reader *r, const usm__trace_packed *e, uint32_t thread)
 {
     usm__trace       *t = r->t;
@@ -232,6 +296,8 @@ static const char *read_event(reader *r, const usm__trace_packed *e, uint32_t th
     };
     char name[32];
 
+    if (e->type >= USM__EVENT_SPILL && e->type < USM__EVENT_SPILL_END)
+        return read_spill(r, e, thread);
     if (e->type < USM__EVENT_ALLOC || e->type > USM__EVENT_UNMAP)
         return "an event of an unknown type";
     if (e->pool != 0 && r->n->pool[e->pool] == 0) { /* its definition is missing */
@@ -281,6 +347,10 @@ static const char *read_payload(reader *r, const usm__trace_chunk *c, const unsi
         return read_stack(r, p, c->size);
     case USM__CHUNK_MAP:
         return read_map(r, p, c->size);
+    case USM__CHUNK_SPACE:
+        return read_space(r, p, c->size);
+    case USM__CHUNK_TIER:
+        return read_tier(r, p, c->size);
     case USM__CHUNK_LOST:
         return read_lost(r, p, c->size);
     case USM__CHUNK_END:
@@ -384,6 +454,17 @@ static void align_times(usm__trace *t)
         t->header.start_real_ns = first;
     for (size_t i = 0; i < t->nrecords; i++)
         t->records[i].e.time_ns += t->sources[t->records[i].source].header.start_real_ns - first;
+    for (size_t i = 0; i < t->nspills; i++)
+        t->spills[i].time_ns += t->sources[t->spills[i].source].header.start_real_ns - first;
+}
+
+static int by_time(const void *a, const void *b)
+{
+    const usm__trace_spill_record *x = a, *y = b;
+
+    if (x->time_ns != y->time_ns)
+        return x->time_ns < y->time_ns ? -1 : 1;
+    return x->thread != y->thread ? (x->thread < y->thread ? -1 : 1) : 0;
 }
 
 /* --- what others call --------------------------------------------------------------- */
@@ -433,6 +514,8 @@ usm_status usm__trace_parse(const void *data, size_t size, const char *name, usm
     if (fine) {
         align_times(r.t);
         fine = sort_records(&r);
+        if (r.t->nspills > 1)
+            qsort(r.t->spills, r.t->nspills, sizeof(*r.t->spills), by_time);
     }
     usm__heap_free(r.n);
     if (fine) {
@@ -469,6 +552,9 @@ void usm__trace_close(usm__trace *t)
     for (size_t i = 0; i < t->nsources; i++)
         usm__heap_free(t->sources[i].maps);
     usm__heap_free(t->records);
+    usm__heap_free(t->spills);
+    usm__heap_free(t->spaces);
+    usm__heap_free(t->tiers);
     usm__heap_free(t->pools);
     usm__heap_free(t->tags);
     usm__heap_free(t->stacks);

@@ -35,6 +35,23 @@ typedef struct usm__trace_stack_info {
     uint32_t        source;
 } usm__trace_stack_info;
 
+/* A buffer's range of blocks. */
+typedef struct usm__trace_space_info {
+    uint64_t block_size, blocks;
+    char     name[48];
+    uint32_t source;
+} usm__trace_space_info;
+
+/* What happened to a block on its way: base/trace_spill.h. */
+typedef struct usm__trace_spill_record {
+    uint64_t time_ns; /* of its end, as an event's                                           */
+    uint64_t ns, bytes;
+    uint32_t kind; /* usm__spill_kind                                                        */
+    uint32_t block, mode;
+    uint32_t space, tier;    /* spaces[space - 1], tiers[tier - 1]; 0: unknown, none            */
+    uint32_t thread, source; /* as a record's                                                */
+} usm__trace_spill_record;
+
 /* An event with what only a reader knows. */
 typedef struct usm__trace_record {
     usm__trace_event e;
@@ -59,13 +76,18 @@ typedef struct usm__trace {
     usm__trace_pool_info *pools; /* ids are 1, 2, ...: pools[id - 1]           */
     size_t                ntags;
     char (*tags)[64]; /* tags[0] = ""                               */
-    size_t                 nstacks;
-    usm__trace_stack_info *stacks; /* ids are 1, 2, ...: stacks[id - 1]          */
-    size_t                 nsources;
-    usm__trace_source     *sources;
-    uint64_t               lost;
-    bool                   ended;       /* all processes ended in order                     */
-    char                   damage[256]; /* what is wrong with the file's rest; "" = nothing */
+    size_t                   nstacks;
+    usm__trace_stack_info   *stacks; /* ids are 1, 2, ...: stacks[id - 1]          */
+    size_t                   nsources;
+    usm__trace_source       *sources;
+    size_t                   nspills;
+    usm__trace_spill_record *spills; /* by time; apart from records                   */
+    size_t                   nspaces, ntiers;
+    usm__trace_space_info   *spaces; /* spaces[id - 1]                              */
+    char (*tiers)[64];               /* tiers[id - 1]                               */
+    uint64_t lost;
+    bool     ended;       /* all processes ended in order                     */
+    char     damage[256]; /* what is wrong with the file's rest; "" = nothing */
 } usm__trace;
 
 /* Reads a file whole.  A damaged or cut file is read as far as it goes and `damage` says so;

@@ -216,6 +216,28 @@ json 'any(s["variable"] == "USM_POOL" and s["value"] == "direct" and s["origin"]
           and s["foreign"] == "UR_L0_DISABLE_USM_ALLOCATOR, UR_L0_USM_ALLOCATOR" for s in d["settings"])'
 run 0 env USM_POOL='slab,colour=1' "$tool" --env && says "there is no option" && says "colour"
 
+# --- spilling -------------------------------------------------------------------------------------
+
+run 0 env USM_SPILL=off "$tool" && says "Spilling off: what does not fit into memory fails"
+run 0 env USM_SPILL=off "$tool" --json && json 'd["spill"] == []'
+run 0 env "USM_SPILL=file:$work/absent;river:1" "$tool" --json
+json '[t["transport"] for t in d["spill"]] == ["file", "river"]'
+json 'all(t["state"] == "refused" for t in d["spill"])'
+json '"there is no transport" in d["spill"][1]["text"] and d["spill"][1]["config"] == "1"'
+run 1 env USM_SPILL=river "$tool" --doctor && says "Nothing can be spilled to river: there is no"
+if [ -e "${USM_PLUGIN_PATH:-.}/libusm_transport_file.so" ] && [ "$(stat -f -c %T /var/tmp)" != tmpfs ]; then
+    run 0 env USM_SPILL=file:/var/tmp,quota=3G "$tool" && says "3 GiB of 3 GiB" && says "/var/tmp ("
+    run 0 env USM_SPILL=file:/var/tmp,quota=3G "$tool" --json
+    json 'd["spill"][0]["state"] == "ok" and d["spill"][0]["total"] == 3 << 30'
+    json 'd["spill"][0]["path"].endswith("libusm_transport_file.so") and d["spill"][0]["depth"] > 0'
+    json '0 <= d["spill"][0]["registered"] <= d["spill"][0]["offered"]'
+    run 0 env USM_SPILL=file:/var/tmp "$tool" --doctor && says "file works: "
+    run 1 env "USM_SPILL=file:$work/absent" "$tool" --doctor && says "$work/absent: No such file"
+    if [ "$(stat -f -c %T /dev/shm 2>/dev/null)" = tmpfs ]; then
+        run 1 env USM_SPILL=file:/dev/shm "$tool" --doctor && says "which is memory itself"
+    fi
+fi
+
 # --- when there is no device, or the selector is wrong --------------------------------------------
 
 run 1 env USM_DEVICE_SELECTOR='host:7' "$tool" && says "none: " && says "host:7" &&

@@ -139,6 +139,58 @@ expect 1 'names only' "$work/names.csv"
 says err 'there is no allocation in it'
 expect 1 'no such pool' "$data/rmm.csv" --pool nosuch
 says out 'nosuch could not be tried'
+# --- buffers larger than memory: policies are checked by their hits, not by time -----------------------
+
+# spill EXPRESSION: true of the JSON in $work/out; `a` are the policies of the last phase, by name.
+spill()
+{
+    if "$python" -c "
+import json, sys
+o = json.load(open(sys.argv[1]))
+a = {p['policy']: p for p in o['phases'][-1]['policies']}
+l, n = a['libusm'], a['no_guesses']
+sys.exit(not ($1))" "$work/out"; then
+        passed=$((passed + 1))
+    else
+        failed=$((failed + 1))
+        echo "FAILED: $name: not $1 in"
+        sed 's/^/    /' "$work/out" | head -n 60
+    fi
+}
+
+expect 0 'a pass' --spill seq --frames 64 --blocks 512 --json
+spill "l['accesses'] == 512 and l['reads'] == 512 and l['wasted'] == 0 and l['guessed'] >= 505"
+spill "all(p['hits'] == 0 for p in a.values()) and n['reads'] == 512"
+expect 0 'a cyclic pass' --spill R+R+R+R --frames 64 --blocks 512 --json
+spill "a['lru']['hits'] == 0 and a['opt']['hits'] in (63, 64) and a['mru']['hits'] in (63, 64)"
+spill "0.7 * 64 <= l['hits'] <= 64 and n['hits'] >= 0.85 * 64 and l['wasted'] <= 5"
+expect 0 'random' --spill random --frames 64 --blocks 512 --json
+spill "l['reads'] <= 1.02 * n['reads'] and l['hits'] <= a['opt']['hits']"
+expect 0 'zipf' --spill zipf --frames 64 --blocks 512 --json
+spill "l['hits'] >= a['clock']['hits'] and l['reads'] <= 1.02 * n['reads']"
+expect 0 'a scan beside a hot set' --spill hot+scan --frames 64 --blocks 1024 --json
+spill "l['hits'] >= 0.9 * a['opt']['hits'] and l['hits'] > 1.1 * a['lru']['hits']"
+expect 0 'what is overwritten is not read' --spill W1+W2 --frames 64 --blocks 512 --json
+spill "l['reads'] == 0 and 512 - 64 <= l['writes'] <= 512"
+expect 0 'the suite' --spill W1+R+X+W2+M+S --frames 16 --blocks 128
+says out 'OPT'
+says out 'W2'
+for one in reverse strided streams tour rmw; do
+    expect 0 "$one" --spill $one --frames 16 --blocks 128 --json
+    spill "l['accesses'] == l['hits'] + l['guessed'] + l['misses'] and l['reads'] >= l['reads_ahead']"
+    spill "a['opt']['hits'] >= max(p['hits'] for p in a.values())"
+done
+expect 0 'tiny memory' --spill cyclic --frames 1 --blocks 8 --json
+spill "o['frames'] == 1"
+expect 0 'names of workloads' --spill list
+says out 'hot+scan'
+expect 1 'neither a name nor a trace' --spill nosuch
+says err 'no name of a workload'
+expect 1 'a trace without spilling' --spill "$work/small.trace"
+says err 'nothing in it is about spilling'
+expect 2 'a bad number of frames' --spill seq --frames none
+expect 2 'a log beside a workload' --spill seq "$data/rmm.csv"
+
 expect 2 'two logs' "$data/rmm.csv" "$data/rmm.csv"
 expect 2 'no log named'
 expect 2 'a bad size' "$data/rmm.csv" --device-mem lots

@@ -18,9 +18,10 @@
 
 static struct {
     atomic_long heap_blocks, mapped, descriptors, threads;
-    bool        guard;    /* the setting host_guard_device */
-    const char *lists;    /* the setting level_zero_lists; stays from case to case */
-    char        log[256]; /* the last line                 */
+    atomic_long allocations, punches; /* calls of fallocate() that went well */
+    bool        guard;                /* the setting host_guard_device */
+    const char *lists;                /* the setting level_zero_lists; stays from case to case */
+    char        log[256];             /* the last line                 */
 } module;
 
 static usm_status module_report(usm_status status, const char *format, ...) USM_PRINTF(2, 3);
@@ -159,6 +160,83 @@ static int module_thread_start(void (*fn)(void *), void *arg, const char *name)
     return error;
 }
 
+static int module_open(const char *path, int flags, unsigned mode)
+{
+    int fd = usm__os_api.open(path, flags, mode);
+
+    if (fd >= 0)
+        atomic_fetch_add(&module.descriptors, 1);
+    return fd;
+}
+
+static int module_event_fd(void)
+{
+    int fd = usm__os_api.event_fd();
+
+    if (fd >= 0)
+        atomic_fetch_add(&module.descriptors, 1);
+    return fd;
+}
+
+static int module_unlink(const char *path)
+{
+    return usm__os_api.unlink(path);
+}
+
+static int module_inspect(int fd, usm_os_file *file)
+{
+    return usm__os_api.inspect(fd, file);
+}
+
+static int64_t module_pread(int fd, void *data, size_t size, uint64_t at)
+{
+    return usm__os_api.pread(fd, data, size, at);
+}
+
+static int64_t module_pwrite(int fd, const void *data, size_t size, uint64_t at)
+{
+    return usm__os_api.pwrite(fd, data, size, at);
+}
+
+static int module_fallocate(int fd, int mode, uint64_t at, uint64_t size)
+{
+    int rc = usm__os_api.fallocate(fd, mode, at, size);
+
+    if (rc == 0)
+        atomic_fetch_add(mode & FALLOC_FL_PUNCH_HOLE ? &module.punches : &module.allocations, 1);
+    return rc;
+}
+
+static int module_truncate(int fd, uint64_t size)
+{
+    return usm__os_api.truncate(fd, size);
+}
+
+static int module_sync(int fd)
+{
+    return usm__os_api.sync(fd);
+}
+
+static int module_lock(int fd, bool is_exclusive, uint64_t at, uint64_t size)
+{
+    return usm__os_api.lock(fd, is_exclusive, at, size);
+}
+
+static void module_drop_cache(int fd, uint64_t at, uint64_t size)
+{
+    usm__os_api.drop_cache(fd, at, size);
+}
+
+static uint64_t module_limit(usm_os_limit which)
+{
+    return usm__os_api.limit(which);
+}
+
+static bool module_fault(const char *name, usm_status *status)
+{
+    return usm__fault_hit(name, status);
+}
+
 static const usm_os_api module_os = {
     .map     = module_map,
     .map_at  = module_map_at,
@@ -168,6 +246,19 @@ static const usm_os_api module_os = {
     .memfd   = module_memfd,
     .close   = module_close,
     .thread  = module_thread_start,
+
+    .open       = module_open,
+    .unlink     = module_unlink,
+    .inspect    = module_inspect,
+    .pread      = module_pread,
+    .pwrite     = module_pwrite,
+    .fallocate  = module_fallocate,
+    .truncate   = module_truncate,
+    .sync       = module_sync,
+    .lock       = module_lock,
+    .drop_cache = module_drop_cache,
+    .event_fd   = module_event_fd,
+    .limit      = module_limit,
 };
 
 static const usm_host_api module_api = {
@@ -181,6 +272,7 @@ static const usm_host_api module_api = {
     .heap_alloc   = module_heap_alloc,
     .heap_free    = module_heap_free,
     .os           = &module_os,
+    .fault        = module_fault,
 };
 
 static inline void module_sleep_ms(long ms)
@@ -194,8 +286,9 @@ static inline void module_start(void)
 {
     usm__fault_disarm_all();
     module.heap_blocks = module.mapped = module.descriptors = module.threads = 0;
-    module.guard                                                             = false;
-    module.log[0]                                                            = 0;
+    module.allocations = module.punches = 0;
+    module.guard                        = false;
+    module.log[0]                       = 0;
 }
 
 /* Threads and what they hold go a moment after what lets them go; ten seconds is for ever. */

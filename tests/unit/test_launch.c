@@ -323,7 +323,7 @@ static void arguments_are_checked_in_turn(void)
         {{p, v, v}, "argument 2 of kernel \"k\" is local memory (USM_ARG_SCRATCH), but a value"},
         {{p, l, p}, "argument 1 of"}, /* the first is told */
         {{p, {USM_ARG_NONE, 0, NULL}, l}, "argument 1 of kernel \"k\" has the kind 0"},
-        {{p, {(usm_arg_kind)4, 0, NULL}, l}, "argument 1 of kernel \"k\" has the kind 4"},
+        {{p, {(usm_arg_kind)9, 0, NULL}, l}, "argument 1 of kernel \"k\" has the kind 9"},
         {{p, {USM_ARG_VALUE, 0, &number}, l}, "argument 1 of kernel \"k\": a value of 0 bytes"},
         {{p, {USM_ARG_VALUE, 4, NULL}, l}, "argument 1 of kernel \"k\": a value of 4 bytes at"},
         {{p, {USM_ARG_VALUE, SIZE_MAX, &number}, l}, "argument 1 of kernel \"k\": a value of"},

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
 /* src/profile: reading, joining and analysing traces.  The traces are made here, byte by byte, so
  * that every figure is known. */
+#include "base/trace_spill.h"
 #include "plain.h"
 #include "profile/analyse.h"
 #include "profile/export.h"
@@ -74,6 +75,29 @@ static void put_tag(maker *m, uint32_t id, const char *name)
     put_chunk(m, USM__CHUNK_TAG, 0, &tag, sizeof(tag));
 }
 
+static void put_space(maker *m, uint32_t id, const char *name)
+{
+    struct {
+        uint32_t id, zero;
+        uint64_t block_size, blocks;
+        char     name[48];
+    } space = {.id = id, .block_size = 1 << 20, .blocks = 64};
+
+    (void)snprintf(space.name, sizeof(space.name), "%s", name);
+    put_chunk(m, USM__CHUNK_SPACE, 0, &space, sizeof(space));
+}
+
+static void put_tier(maker *m, uint32_t id, const char *name)
+{
+    struct {
+        uint32_t id, zero;
+        char     name[64];
+    } tier = {.id = id};
+
+    (void)snprintf(tier.name, sizeof(tier.name), "%s", name);
+    put_chunk(m, USM__CHUNK_TIER, 0, &tier, sizeof(tier));
+}
+
 static void put_stack(maker *m, uint32_t id, uint64_t address)
 {
     struct {
@@ -94,6 +118,15 @@ static void event(maker *m, usm__trace_type type, uint64_t time, uint64_t addres
 static usm__trace_packed *last(maker *m)
 {
     return &m->events[m->nevents - 1];
+}
+
+/* Of space `space`, tier 1, block 7. */
+static void spill(maker *m, usm__spill_kind kind, uint64_t time, uint32_t space, uint64_t bytes)
+{
+    event(m, USM__EVENT_ALLOC, time, 7 | (uint64_t)3 << 32, bytes);
+    last(m)->type  = (uint8_t)(USM__EVENT_SPILL + (unsigned)kind);
+    last(m)->tag   = (uint16_t)space;
+    last(m)->extra = usm__ns_pack(time / 2);
 }
 
 static void put_events(maker *m, uint32_t thread)
@@ -560,6 +593,129 @@ static void events_are_exported_as_lines(void)
     usm__trace_close(t);
 }
 
+/* --- spilling -------------------------------------------------------------------- */
+
+/* Two buffers, one tier; times in us: an event at time t took t / 2. */
+static void make_spilling(maker *m)
+{
+    begin(m, 1, 1000);
+    put_space(m, 3, "matrix");
+    put_space(m, 4, "vector");
+    put_tier(m, 1, "/scratch");
+    spill(m, USM__SPILL_FIRST, 100, 3, 16 << 20);
+    spill(m, USM__SPILL_STORE, 200, 3, 1 << 20);
+    spill(m, USM__SPILL_EVICT_DIRTY, 250, 3, 1 << 20);
+    spill(m, USM__SPILL_FETCH, 400, 3, 1 << 20);
+    spill(m, USM__SPILL_FETCH_AHEAD, 600, 4, 2 << 20);
+    spill(m, USM__SPILL_MISS, 1000, 3, 1 << 20);
+    spill(m, USM__SPILL_MISS, 2000, 4, 1 << 20);
+    spill(m, USM__SPILL_MISS, 4000, 4, 1 << 20);
+    spill(m, USM__SPILL_GUESS_USED, 4100, 4, 1 << 20);
+    last(m)->extra = 0; /* nobody waited for it */
+    spill(m, USM__SPILL_GUESS_WASTED, 4200, 4, 1 << 20);
+    spill(m, USM__SPILL_EVICT_CLEAN, 4300, 4, 1 << 20);
+    spill(m, USM__SPILL_PINNED, 8000, 4, 5 << 20);
+    spill(m, USM__SPILL_USED, 8100, 4, 0);
+    put_events(m, 1);
+    end(m);
+}
+
+static void spilling_is_read_and_counted(void)
+{
+    const usm__spill_usages *u;
+    usm__analysis           *a = NULL;
+    usm__trace              *t;
+
+    make_spilling(&made);
+    t = parse(&made);
+    CHECK_INT(t->nspills, 13);
+    CHECK_INT(t->nrecords, 0);
+    CHECK_INT(t->spills[1].kind, USM__SPILL_STORE);
+    CHECK_INT(t->spills[1].block, 7);
+    CHECK_INT(t->spills[1].mode, 3);
+    CHECK_INT(t->spills[1].ns, 100);
+    CHECK_STR(usm__spill_space_name(t, t->spills[1].space), "matrix");
+    CHECK_STR(usm__spill_tier_name(t, t->spills[1].tier), "/scratch");
+    CHECK_INT(usm__analyse(t, &a), USM_OK);
+    u = &a->spill;
+    CHECK(u->has_first && u->first_ns == 100 && u->first_limit == 16 << 20);
+    CHECK_INT(u->nbuffers, 2);
+    CHECK_STR(u->buffers[0].name, "vector"); /* it was waited for longer */
+    CHECK_INT(u->buffers[0].waits.n, 2);
+    CHECK_INT(u->buffers[0].waits.sum_ns, 3000);
+    CHECK_INT(u->buffers[0].waits.p50_ns, 1000);
+    CHECK_INT(u->buffers[0].waits.p99_ns, 2000);
+    CHECK_INT(u->buffers[0].in, 2 << 20);
+    CHECK_INT(u->buffers[0].in_ahead, 2 << 20);
+    CHECK_INT(u->buffers[0].used, 1);
+    CHECK_INT(u->buffers[0].wasted, 1);
+    CHECK_INT(u->buffers[0].evicted_clean, 2);
+    CHECK_INT(u->buffers[0].pinned_ns, 4000);
+    CHECK_INT(u->buffers[0].pinned, 5 << 20);
+    CHECK_INT(u->buffers[1].out, 1 << 20);
+    CHECK_INT(u->buffers[1].evicted_dirty, 1);
+    CHECK_INT(u->all.waits.n, 3);
+    CHECK_INT(u->ntiers, 1);
+    CHECK_STR(u->tiers[0].name, "/scratch");
+    CHECK_INT(u->tiers[0].in, 3 << 20);
+    CHECK_INT(u->tiers[0].reads.n, 2);
+    CHECK_INT(u->tiers[0].reads.p99_ns, 300);
+    CHECK_INT(u->tiers[0].writes.p50_ns, 100);
+    usm__analysis_free(a);
+    usm__trace_close(t);
+}
+
+static void old_and_newer_traces_are_read(void)
+{
+    uint32_t    version = 1;
+    usm__trace *t;
+
+    make_small(&made, 1, 1000);
+    memcpy(made.data + offsetof(usm__trace_header, version), &version, sizeof(version));
+    t = parse(&made);
+    CHECK(t->damage[0] == '\0' && t->nrecords > 0 && t->nspills == 0);
+    usm__trace_close(t);
+    begin(&made, 1, 1000);
+    spill(&made, (usm__spill_kind)USM__SPILL_KINDS, 10, 9, 1); /* of a kind to come, no space */
+    spill(&made, USM__SPILL_MISS, 20, 9, 1);
+    put_events(&made, 1);
+    end(&made);
+    t = parse(&made);
+    CHECK(t->damage[0] == '\0' && t->nspills == 1 && t->spills[0].space == 0);
+    usm__trace_close(t);
+}
+
+static void durations_are_packed_closely(void)
+{
+    for (uint64_t ns = 1; ns < (uint64_t)1 << 57; ns += ns / 3 + 1) {
+        uint64_t back = usm__ns_unpack(usm__ns_pack(ns));
+
+        CHECK(back <= ns && ns - back <= ns >> 26);
+        CHECK(ns >= (uint64_t)1 << 27 || back == ns);
+    }
+    CHECK(usm__ns_unpack(usm__ns_pack(UINT64_MAX)) > (uint64_t)1 << 57);
+}
+
+static void spilling_is_exported(void)
+{
+    static char text[1 << 16];
+    const char *out = plain_path("spill.out");
+    usm__trace *t;
+
+    make_spilling(&made);
+    t = parse(&made);
+    CHECK_INT(usm__export_csv(t, out), 0);
+    (void)plain_read(out, text, sizeof(text));
+    CHECK_IN("400,0,1,fetch,1,matrix,0x7,1048576,0,200,0\n", text);
+    CHECK_IN("4200,0,1,guess wasted,1,vector,0x7,1048576,0,2100,0\n", text);
+    CHECK_INT(usm__export_perfetto(t, out), 0);
+    (void)plain_read(out, text, sizeof(text));
+    CHECK_IN("\"fetch ahead /scratch\"", text);
+    CHECK_IN("\"wait for memory\"", text);
+    CHECK_INT(usm__export_html(t, out), 0);
+    usm__trace_close(t);
+}
+
 static const plain_case cases[] = {
     CASE(a_whole_trace_is_read),
     CASE(a_trace_cut_anywhere_gives_what_comes_before),
@@ -575,6 +731,10 @@ static const plain_case cases[] = {
     CASE(call_sites_are_scaled_from_their_samples),
     CASE(an_empty_trace_is_analysed),
     CASE(events_are_exported_as_lines),
+    CASE(spilling_is_read_and_counted),
+    CASE(old_and_newer_traces_are_read),
+    CASE(durations_are_packed_closely),
+    CASE(spilling_is_exported),
     {NULL, NULL},
 };
 

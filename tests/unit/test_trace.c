@@ -6,9 +6,11 @@
 #include "base/os.h"
 #include "base/trace.h"
 #include "base/trace_ring.h"
+#include "base/trace_spill.h"
 #include "plain.h"
 #include "profile/trace.h"
 
+#include <usm/buffer.h>
 #include <usm/init.h>
 
 #include <inttypes.h>
@@ -105,6 +107,53 @@ static void events_come_back_as_they_were(void)
     CHECK_STR(t->pools[0].device, "host:0");
     CHECK_INT(t->pools[0].kind, USM_DEVICE);
     CHECK_IN("test_trace", t->header.command);
+    usm__trace_close(t);
+}
+
+static void record_spilling(void)
+{
+    uint32_t space, tier;
+
+    CHECK_INT(usm__trace_space("early", 1, 1), 0); /* nothing is recorded yet */
+    usm__trace_spill(&(usm__spill_event){.kind = USM__SPILL_FETCH});
+    start(trace_path, "1M", "off");
+    space = usm__trace_space("a buffer", 1 << 20, 64);
+    tier  = usm__trace_tier("/scratch");
+    CHECK(space > 0 && tier > 0 && usm__trace_is_on());
+    for (int kind = 0; kind < USM__SPILL_KINDS; kind++)
+        usm__trace_spill(&(usm__spill_event){.kind  = (usm__spill_kind)kind,
+                                             .space = space,
+                                             .tier  = tier,
+                                             .mode  = USM_READ,
+                                             .block = UINT32_MAX,
+                                             .bytes = (uint64_t)kind << 33,
+                                             .ns    = 1234567890123});
+    exit(0);
+}
+
+static void spilling_comes_back_as_it_was(void)
+{
+    usm__trace *t;
+
+    new_path("spill");
+    CHECK_INT(plain_child(record_spilling, NULL), 0);
+    t = open_trace(trace_path);
+    CHECK_STR(t->damage, "");
+    CHECK_INT(t->nrecords, 0);
+    CHECK_INT(t->nspills, USM__SPILL_KINDS);
+    for (size_t i = 0; i < t->nspills; i++) {
+        const usm__trace_spill_record *r = &t->spills[i];
+
+        CHECK_INT(r->kind, i);
+        CHECK_INT(r->block, UINT32_MAX);
+        CHECK_INT(r->bytes, (uint64_t)i << 33);
+        CHECK_INT(r->mode, USM_READ);
+        CHECK(r->ns <= 1234567890123 && r->ns > 1234567890123 - 100000);
+        CHECK_STR(t->spaces[r->space - 1].name, "a buffer");
+        CHECK_STR(t->tiers[r->tier - 1], "/scratch");
+    }
+    CHECK_INT(t->spaces[0].block_size, 1 << 20);
+    CHECK_INT(t->spaces[0].blocks, 64);
     usm__trace_close(t);
 }
 
@@ -505,6 +554,7 @@ static void stacks_are_sampled_by_bytes(void)
 
 static const plain_case cases[] = {
     CASE(events_come_back_as_they_were),
+    CASE(spilling_comes_back_as_it_was),
     CASE(slack_is_kept_within_a_five_hundredth),
     CASE(threads_keep_their_order_and_lose_nothing_with_room),
     CASE(what_finds_no_room_is_counted),

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
 /* Runs the checks of doctor.h and prints what they found. */
 #include "doctor.h"
+#include "spill.h"
 #include "show.h"
 #include "table.h"
 
@@ -93,6 +94,7 @@ static void run_checks(doctor *d)
     doctor_check_nodes(d);
     doctor_check_cache(d);
     doctor_check_limits(d);
+    doctor_check_spill(d);
 }
 
 int doctor_report(const char *root, bool as_json)

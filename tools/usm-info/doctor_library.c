@@ -107,7 +107,8 @@ static void check_variable(doctor *d, const char *entry, size_t len)
                    tool_printf("usm-info --env lists the variables there are."));
     else if (*value && strncmp(usm__setting_origin(s->key), entry, len) != 0)
         doctor_add(d, FINDING_PROBLEM, "settings",
-                   tool_printf("%s is ignored: the value does not parse.", entry),
+                   tool_printf("%.*s is ignored: the value does not parse.",
+                               s->secret ? (int)len : (int)strlen(entry), entry),
                    tool_printf("usm-info --env says what %.*s may be.", (int)len, entry));
 }
 

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
 /* The inventory as text: the default output and --list. */
 #include "show.h"
+#include "spill.h"
 #include "table.h"
 
 #include "base/text.h"
@@ -225,6 +226,8 @@ void show_text(const inventory *inv)
     for (size_t i = 0; i < inv->nselected; i++)
         device_details(&inv->devices[i]);
     excluded_lines(inv);
+    heading("Spilling");
+    show_spill();
     heading("Settings");
     show_settings_short();
 }

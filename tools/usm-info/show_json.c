@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
 /* The inventory as JSON. */
 #include "show.h"
+#include "spill.h"
 
 #include <string.h>
 
@@ -150,6 +151,7 @@ void show_json(const inventory *inv)
     json_text(&j, "fatal", inv->fatal);
     write_backends(&j, inv);
     write_devices(&j, inv);
+    show_spill_json(&j);
     show_settings_json(&j);
     json_object_end(&j);
     json_end(&j);

@@ -26,7 +26,7 @@ static void print_head(const char *path, const usm__trace *t, const usm__analysi
 {
     char duration[32], time[32], saved[32];
 
-    printf("Trace %s: %zu events in %s, %llu lost\n", path, t->nrecords,
+    printf("Trace %s: %zu events in %s, %llu lost\n", path, t->nrecords + t->nspills,
            time_text((double)a->duration_ns, duration, sizeof(duration)),
            (unsigned long long)t->lost);
     print_sources(t);
@@ -134,6 +134,81 @@ static void print_sites(const usm__trace *t, const usm__analysis *a, size_t top)
     print_usages(title, "call site", &a->sites, top);
 }
 
+/* --- spilling --------------------------------------------------------------------------- */
+
+static void print_spill_buffers(const usm__spill_usages *u, size_t top)
+{
+    static const char *const names[] = {"buffer",  "waits",       "waited", "median",  "p99",
+                                        "in",      "ahead",       "out",    "guesses", "wasted",
+                                        "evicted", "of it dirty", "pinned", NULL};
+    columns                 *c       = columns_new(13);
+    size_t                   n       = top && top < u->nbuffers ? top : u->nbuffers;
+
+    heads(c, names);
+    for (size_t i = 0; i < n; i++) {
+        const usm__spill_buffer *b = &u->buffers[i];
+
+        columns_add(c, "%s", b->name);
+        columns_add(c, "%llu", (unsigned long long)b->waits.n);
+        columns_time(c, (double)b->waits.sum_ns);
+        columns_time(c, (double)b->waits.p50_ns);
+        columns_time(c, (double)b->waits.p99_ns);
+        columns_bytes(c, b->in);
+        columns_share(c, b->in_ahead, b->in);
+        columns_bytes(c, b->out);
+        columns_add(c, "%llu", (unsigned long long)b->used + b->wasted);
+        columns_share(c, b->wasted, b->used + b->wasted);
+        columns_add(c, "%llu", (unsigned long long)b->evicted_clean + b->evicted_dirty);
+        columns_share(c, b->evicted_dirty, b->evicted_clean + b->evicted_dirty);
+        columns_time(c, (double)b->pinned_ns);
+    }
+    columns_print(c);
+    if (n < u->nbuffers)
+        printf("  ... and %zu more (--top 0 shows all)\n", u->nbuffers - n);
+}
+
+static void print_spill_tiers(const usm__spill_usages *u)
+{
+    static const char *const names[] = {"tier",   "reads", "in",     "median", "p99",
+                                        "writes", "out",   "median", "p99",    NULL};
+    columns                 *c       = columns_new(9);
+
+    heads(c, names);
+    for (size_t i = 0; i < u->ntiers; i++) {
+        const usm__spill_tier *t = &u->tiers[i];
+
+        columns_add(c, "%s", t->name);
+        columns_add(c, "%llu", (unsigned long long)t->reads.n);
+        columns_bytes(c, t->in);
+        columns_time(c, (double)t->reads.p50_ns);
+        columns_time(c, (double)t->reads.p99_ns);
+        columns_add(c, "%llu", (unsigned long long)t->writes.n);
+        columns_bytes(c, t->out);
+        columns_time(c, (double)t->writes.p50_ns);
+        columns_time(c, (double)t->writes.p99_ns);
+    }
+    columns_print(c);
+}
+
+static void print_spill(const usm__spill_usages *u, size_t top)
+{
+    char time[32], bytes[32];
+
+    if (u->nevents == 0)
+        return;
+    puts("\nSpilling (waits: accesses that waited; pinned: while others waited for memory; hits "
+         "are not in a trace)");
+    if (u->has_first)
+        printf("  memory of %s was full for the first time after %s\n",
+               usm__format_bytes(u->first_limit, bytes, sizeof(bytes)),
+               time_text((double)u->first_ns, time, sizeof(time)));
+    print_spill_buffers(u, top);
+    if (u->ntiers == 0)
+        return;
+    puts("\nTiers (times of transfers)");
+    print_spill_tiers(u);
+}
+
 /* Words of `text` in lines of LINE_WIDTH. */
 static void print_wrapped(const char *text)
 {
@@ -162,6 +237,7 @@ void report_text(const char *path, const usm__trace *t, const usm__analysis *a, 
     print_sites(t, a, top);
     if (a->tags.n > 1 || (a->tags.n == 1 && strcmp(a->tags.rows[0].name, "(no tag)") != 0))
         print_usages("Tags", "tag", &a->tags, top);
+    print_spill(&a->spill, top);
     puts("\nAdvice");
     for (size_t i = 0; i < a->nadvice; i++)
         print_wrapped(a->advice[i]);

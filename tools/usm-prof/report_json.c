@@ -85,6 +85,64 @@ static void sources(json *j, const usm__trace *t)
     json_array_end(j);
 }
 
+static void times(json *j, const char *key, const usm__spill_times *t)
+{
+    json_object_begin(j, key);
+    json_number(j, "n", t->n);
+    json_number(j, "ns", t->sum_ns);
+    json_number(j, "p50_ns", t->p50_ns);
+    json_number(j, "p99_ns", t->p99_ns);
+    json_object_end(j);
+}
+
+static void spill_buffer(json *j, const char *key, const usm__spill_buffer *b)
+{
+    json_object_begin(j, key);
+    json_text(j, "name", b->name);
+    times(j, "waits", &b->waits);
+    json_number(j, "bytes_in", b->in);
+    json_number(j, "bytes_in_ahead", b->in_ahead);
+    json_number(j, "bytes_out", b->out);
+    json_number(j, "bytes_out_ahead", b->out_ahead);
+    json_number(j, "guesses_used", b->used);
+    json_number(j, "guesses_wasted", b->wasted);
+    json_number(j, "evicted_clean", b->evicted_clean);
+    json_number(j, "evicted_dirty", b->evicted_dirty);
+    json_number(j, "pinned_ns", b->pinned_ns);
+    json_number(j, "pinned_bytes", b->pinned);
+    json_object_end(j);
+}
+
+/* null: nothing was spilled, and no buffer missed. */
+static void spill(json *j, const usm__spill_usages *u)
+{
+    if (u->nevents == 0) {
+        json_null(j, "spill");
+        return;
+    }
+    json_object_begin(j, "spill");
+    json_number(j, "events", u->nevents);
+    json_number(j, "first_ns", u->first_ns);
+    json_number(j, "limit", u->first_limit);
+    spill_buffer(j, "all", &u->all);
+    json_array_begin(j, "buffers");
+    for (size_t i = 0; i < u->nbuffers; i++)
+        spill_buffer(j, NULL, &u->buffers[i]);
+    json_array_end(j);
+    json_array_begin(j, "tiers");
+    for (size_t i = 0; i < u->ntiers; i++) {
+        json_object_begin(j, NULL);
+        json_text(j, "name", u->tiers[i].name);
+        times(j, "reads", &u->tiers[i].reads);
+        json_number(j, "bytes_in", u->tiers[i].in);
+        times(j, "writes", &u->tiers[i].writes);
+        json_number(j, "bytes_out", u->tiers[i].out);
+        json_object_end(j);
+    }
+    json_array_end(j);
+    json_object_end(j);
+}
+
 void report_json(const char *path, const usm__trace *t, const usm__analysis *a)
 {
     json j;
@@ -96,7 +154,7 @@ void report_json(const char *path, const usm__trace *t, const usm__analysis *a)
     json_text(&j, "trace", path);
     json_text(&j, "damage", t->damage[0] != '\0' ? t->damage : NULL);
     json_bool(&j, "ended", t->ended);
-    json_number(&j, "events", t->nrecords);
+    json_number(&j, "events", t->nrecords + t->nspills);
     json_number(&j, "lost", t->lost);
     json_number(&j, "duration_ns", a->duration_ns);
     sources(&j, t);
@@ -119,6 +177,7 @@ void report_json(const char *path, const usm__trace *t, const usm__analysis *a)
     usages(&j, "sizes", &a->classes, true);
     usages(&j, "call_sites", &a->sites, false);
     usages(&j, "tags", &a->tags, false);
+    spill(&j, &a->spill);
     json_array_begin(&j, "advice");
     for (size_t i = 0; i < a->nadvice; i++)
         json_text(&j, NULL, a->advice[i]);

@@ -4,6 +4,7 @@
  * Here: the command line.  load.c reads logs, run.c replays them, print.c says what came of it. The
  * manual is docs/man/usm-replay.1. */
 #include "replay.h"
+#include "spill.h"
 
 #include "base/text.h"
 
@@ -19,6 +20,7 @@ enum { REPLAY_FINE = 0, REPLAY_FAILED = 1, REPLAY_MISUSED = 2, REPLAY_OOM = 3 };
 
 static const char help[] =
     "usage: usm-replay LOG [--pool POOL]... [--device-mem SIZE] [OPTION]...\n"
+    "       usm-replay --spill WORKLOAD [--frames N] [OPTION]...\n"
     "\n"
     "Replays the allocations of a log on pools of libusm, without the program that made them.\n"
     "LOG is a trace of libusm (USM_TRACE), a CSV log of RMM, or a replay log of Umpire.\n"
@@ -33,6 +35,15 @@ static const char help[] =
     "      --only-pool N      of a trace: the blocks of its pool N\n"
     "  -t, --threads          one thread for each of the log, in its order\n"
     "  -r, --repeat N         passes that are timed (5)\n"
+    "  -s, --spill WORKLOAD   how buffers larger than memory would do: a trace, or workloads by\n"
+    "                         name, joined by +: W1+R+X; list: their names\n"
+    "  -f, --frames N         blocks that fit in memory (256)\n"
+    "      --blocks N         of a workload by name (2048); --block-size SIZE (1M);\n"
+    "      --rounds N         how often some repeat (4); --seed N\n"
+    "      --bandwidth SIZE   of the device, a second (2000M); --latency-us N of a transfer (35);\n"
+    "      --depth N          transfers at a time (16); --work-us N of the program (66)\n"
+    "      --window N         most blocks guessed ahead (as the engine: 32 MiB, a quarter of "
+    "memory)\n"
     "  -j, --json             for programs; the members are in usm-replay(1)\n"
     "  -V, --version\n"
     "  -h, --help\n"
@@ -43,9 +54,23 @@ typedef struct command_line {
     replay_options o;
     const char    *pools[POOLS_MAX];
     size_t         npools;
+    const char    *spill; /* NULL: a log's allocations */
+    spill_options  s;
 } command_line;
 
-enum { OPTION_NO_MAP = 256, OPTION_ONLY_POOL };
+enum {
+    OPTION_NO_MAP = 256,
+    OPTION_ONLY_POOL,
+    OPTION_BLOCKS,
+    OPTION_BLOCK_SIZE,
+    OPTION_ROUNDS,
+    OPTION_SEED,
+    OPTION_BANDWIDTH,
+    OPTION_LATENCY,
+    OPTION_DEPTH,
+    OPTION_WORK,
+    OPTION_WINDOW
+};
 
 static const struct option long_options[] = {
     {"pool", required_argument, NULL, 'p'},
@@ -57,6 +82,17 @@ static const struct option long_options[] = {
     {"only-pool", required_argument, NULL, OPTION_ONLY_POOL},
     {"threads", no_argument, NULL, 't'},
     {"repeat", required_argument, NULL, 'r'},
+    {"spill", required_argument, NULL, 's'},
+    {"frames", required_argument, NULL, 'f'},
+    {"blocks", required_argument, NULL, OPTION_BLOCKS},
+    {"block-size", required_argument, NULL, OPTION_BLOCK_SIZE},
+    {"rounds", required_argument, NULL, OPTION_ROUNDS},
+    {"seed", required_argument, NULL, OPTION_SEED},
+    {"bandwidth", required_argument, NULL, OPTION_BANDWIDTH},
+    {"latency-us", required_argument, NULL, OPTION_LATENCY},
+    {"depth", required_argument, NULL, OPTION_DEPTH},
+    {"work-us", required_argument, NULL, OPTION_WORK},
+    {"window", required_argument, NULL, OPTION_WINDOW},
     {"json", no_argument, NULL, 'j'},
     {"version", no_argument, NULL, 'V'},
     {"help", no_argument, NULL, 'h'},
@@ -106,6 +142,58 @@ static int take_pool(command_line *c)
     return -1;
 }
 
+static int take_us(double *ns, const char *what)
+{
+    uint64_t n = 0;
+
+    if (!usm__span_number(usm__span_of(optarg), &n) || n > 1000000)
+        return misuse(what);
+    *ns = (double)n * 1e3;
+    return -1;
+}
+
+static int take_spill(command_line *c)
+{
+    if (strcmp(optarg, "list") == 0) {
+        spill_workload_list();
+        return REPLAY_FINE;
+    }
+    c->spill = optarg;
+    return -1;
+}
+
+static int take_spill_option(command_line *c, int option)
+{
+    switch (option) {
+    case 's':
+        return take_spill(c);
+    case 'f':
+        return take_number(1, 1u << 24, &c->s.frames, "--frames wants a number above 0");
+    case OPTION_BLOCKS:
+        return take_number(1, 1u << 28, &c->s.blocks, "--blocks wants a number above 0");
+    case OPTION_BLOCK_SIZE:
+        return take_size(&c->s.block_size, "--block-size wants a size, such as 1M");
+    case OPTION_ROUNDS:
+        return take_number(1, 10000, &c->s.rounds, "--rounds wants a number from 1 to 10000");
+    case OPTION_SEED:
+        return usm__span_number(usm__span_of(optarg), &c->s.seed) && c->s.seed > 0
+                   ? -1
+                   : misuse("--seed wants a number above 0");
+    case OPTION_BANDWIDTH:
+        return take_size(&c->s.bandwidth, "--bandwidth wants bytes a second, such as 2000M");
+    case OPTION_LATENCY:
+        return take_us(&c->s.latency_ns, "--latency-us wants microseconds");
+    case OPTION_DEPTH:
+        return take_number(1, 1024, &c->s.depth, "--depth wants a number from 1 to 1024");
+    case OPTION_WORK:
+        return take_us(&c->s.work_ns, "--work-us wants microseconds");
+    case OPTION_WINDOW:
+        return take_number(1, 4096, &c->s.window, "--window wants a number from 1 to 4096");
+    default:
+        return misuse("see above"); /* getopt has said what is wrong */
+    }
+}
+
 static int take_option(command_line *c, int option)
 {
     switch (option) {
@@ -132,7 +220,7 @@ static int take_option(command_line *c, int option)
     case 'r':
         return take_number(1, 1000, &c->o.repeat, "--repeat wants a number from 1 to 1000");
     case 'j':
-        c->o.as_json = true;
+        c->o.as_json = c->s.as_json = true;
         return -1;
     case 'V':
         puts("usm-replay " USM_VERSION_STRING);
@@ -141,7 +229,7 @@ static int take_option(command_line *c, int option)
         fputs(help, stdout);
         return REPLAY_FINE;
     default:
-        return misuse("see above"); /* getopt has said what is wrong */
+        return take_spill_option(c, option);
     }
 }
 
@@ -149,12 +237,15 @@ static int parse(command_line *c, int argc, char **argv)
 {
     int option, rc = -1;
 
-    *c = (command_line){.o = {.kind = USM_DEVICE, .device = "null:0", .repeat = 5}};
+    *c = (command_line){.o = {.kind = USM_DEVICE, .device = "null:0", .repeat = 5},
+                        .s = SPILL_OPTIONS_INIT};
     while (rc < 0 &&
-           (option = getopt_long(argc, argv, "p:m:k:a:d:tr:jVh", long_options, NULL)) != -1)
+           (option = getopt_long(argc, argv, "p:m:k:a:d:tr:s:f:jVh", long_options, NULL)) != -1)
         rc = take_option(c, option);
     if (rc >= 0)
         return rc;
+    if (c->spill)
+        return argc == optind ? -1 : misuse("--spill wants no log beside its workload");
     if (argc - optind != 1)
         return misuse(argc == optind ? "which log?" : "one log at a time");
     if (c->npools == 0) {
@@ -208,6 +299,8 @@ int main(int argc, char **argv)
 
     if (rc >= 0)
         return rc;
+    if (c.spill)
+        return spill_main(c.spill, &c.s);
     set_up(&c.o);
     if (!log_load(argv[optind], c.o.only_pool, &log, why, sizeof why)) {
         fprintf(stderr, "usm-replay: %s\n", why);

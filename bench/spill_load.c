@@ -1,0 +1,372 @@
+/* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
+/* The workloads of `usm-bench spill`, each over n chunks of 64-bit words.  Word j of chunk i is
+ * (i * words + j) xor SALT, plus as many as were added to the chunk since:
+ *
+ *     W1  creates and fills every chunk in order
+ *     R   two ordered passes that sum all words; the second is timed
+ *     X   sums chunks at random
+ *     W2  overwrites every chunk in order: the old content is dead (no_init)
+ *     M   adds 1 to each word of chunks at random
+ *     S   an ordered pass that adds 1 to each word
+ *
+ * Every sum is compared with what was written, so a wrong byte ends the measurement; `check`
+ * compares every word.  What is only needed for checking is computed before the clock starts. */
+#include "spill_load.h"
+
+#include "bench.h"
+
+#include <usm/usm.h>
+
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#define SALT   UINT64_C(0x9E3779B97F4A7C15)
+#define SEED_X UINT64_C(88172645463325252)
+#define SEED_M UINT64_C(1234567)
+
+struct spill_load {
+    spill_shape  shape;
+    size_t       words;  /* of a chunk                                             */
+    usm_buffer **buffer; /* of each chunk: the same n times where there is one      */
+    usm_buffer  *one;    /* NULL: each has its own                                  */
+    uint64_t    *sum;    /* of each chunk, before anything was added                */
+    uint64_t    *added;  /* to each word of the chunk                               */
+    uint32_t    *order;  /* of accesses                                             */
+    size_t       naccesses;
+    bool         is_refused; /* an access failed: libusm has the story               */
+};
+
+/* ---- what is done to a chunk ------------------------------------------------------- */
+
+static void fill_words(uint64_t *word, size_t words, uint64_t first)
+{
+    for (size_t j = 0; j < words; j++)
+        word[j] = (first + j) ^ SALT;
+}
+
+static uint64_t sum_words(const uint64_t *word, size_t words)
+{
+    uint64_t sum = 0;
+
+    for (size_t j = 0; j < words; j++)
+        sum += word[j];
+    return sum;
+}
+
+static void add_one(uint64_t *word, size_t words)
+{
+    for (size_t j = 0; j < words; j++)
+        word[j]++;
+}
+
+static size_t count_wrong(const uint64_t *word, size_t words, uint64_t first, uint64_t added)
+{
+    size_t wrong = 0;
+
+    for (size_t j = 0; j < words; j++)
+        wrong += word[j] != ((first + j) ^ SALT) + added;
+    return wrong;
+}
+
+static uint64_t sum_of(size_t words, uint64_t first)
+{
+    uint64_t sum = 0;
+
+    for (size_t j = 0; j < words; j++)
+        sum += (first + j) ^ SALT;
+    return sum;
+}
+
+/* ---- the orders of accesses -------------------------------------------------------- */
+
+static void order_in_turn(spill_load *l)
+{
+    l->naccesses = l->shape.n;
+    for (size_t i = 0; i < l->shape.n; i++)
+        l->order[i] = (uint32_t)i;
+}
+
+static void order_at_random(spill_load *l, uint64_t x, size_t accesses)
+{
+    l->naccesses = accesses > 0 && accesses < l->shape.n ? accesses : l->shape.n;
+    for (size_t k = 0; k < l->naccesses; k++) {
+        x ^= x << 13;
+        x ^= x >> 7;
+        x ^= x << 17;
+        l->order[k] = (uint32_t)(x % l->shape.n);
+    }
+}
+
+/* ---- accesses ---------------------------------------------------------------------- */
+
+typedef bool step_fn(spill_load *l, size_t i);
+
+static size_t offset_of(const spill_load *l, size_t i)
+{
+    return l->one ? i * l->shape.chunk : 0;
+}
+
+static bool begin(spill_load *l, size_t i, usm_access_mode mode, usm_access *a)
+{
+    l->is_refused =
+        usm_access_begin(l->buffer[i], offset_of(l, i), l->shape.chunk, mode, a) != USM_OK;
+    return !l->is_refused;
+}
+
+static bool write_chunk(spill_load *l, size_t i)
+{
+    usm_access a;
+
+    if (!begin(l, i, USM_WRITE_NO_INIT, &a))
+        return false;
+    fill_words(a.ptr, l->words, i * l->words);
+    usm_access_end(&a);
+    l->added[i] = 0;
+    return true;
+}
+
+static bool create_chunk(spill_load *l, size_t i)
+{
+    if (!l->buffer[i])
+        l->buffer[i] = usm_buffer_new(NULL, l->shape.chunk);
+    l->is_refused = !l->buffer[i];
+    return l->buffer[i] && write_chunk(l, i);
+}
+
+static bool read_chunk(spill_load *l, size_t i)
+{
+    usm_access a;
+    uint64_t   sum;
+
+    if (!begin(l, i, USM_READ, &a))
+        return false;
+    sum = sum_words(a.ptr, l->words);
+    usm_access_end(&a);
+    return sum == l->sum[i] + l->added[i] * l->words;
+}
+
+static bool add_chunk(spill_load *l, size_t i)
+{
+    usm_access a;
+
+    if (!begin(l, i, USM_READ_WRITE, &a))
+        return false;
+    add_one(a.ptr, l->words);
+    usm_access_end(&a);
+    l->added[i]++;
+    return true;
+}
+
+static bool check_chunk(spill_load *l, size_t i)
+{
+    usm_access a;
+    size_t     wrong;
+
+    if (!begin(l, i, USM_READ, &a))
+        return false;
+    wrong = count_wrong(a.ptr, l->words, i * l->words, l->added[i]);
+    usm_access_end(&a);
+    return wrong == 0;
+}
+
+/* ---- a workload -------------------------------------------------------------------- */
+
+static bool advise_all(spill_load *l, usm_buffer_advice advice)
+{
+    size_t buffers = l->one ? 1 : l->shape.n;
+
+    for (size_t i = 0; i < buffers; i++)
+        if (l->buffer[i] &&
+            usm_buffer_advise(l->buffer[i], 0, usm_buffer_size(l->buffer[i]), advice) != USM_OK)
+            return false;
+    return true;
+}
+
+static bool announce_all(spill_load *l)
+{
+    usm_buffer_range *list = calloc(l->naccesses, sizeof *list);
+    bool              ok;
+
+    for (size_t k = 0; list && k < l->naccesses; k++)
+        list[k] = (usm_buffer_range){l->buffer[l->order[k]], offset_of(l, l->order[k]),
+                                     l->shape.chunk, USM_READ};
+    ok = list && usm_announce(l->naccesses, list) == USM_OK;
+    free(list);
+    return ok;
+}
+
+static bool give_hint(spill_load *l)
+{
+    switch (l->shape.hint) {
+    case SPILL_HINT_ANNOUNCE:
+        return announce_all(l);
+    case SPILL_HINT_SEQUENTIAL:
+        return advise_all(l, USM_BUFFER_SEQUENTIAL);
+    case SPILL_HINT_RANDOM:
+        return advise_all(l, USM_BUFFER_RANDOM);
+    case SPILL_HINT_NONE:
+    default:
+        return true;
+    }
+}
+
+static bool pass(spill_load *l, step_fn *step, spill_time *time)
+{
+    uint64_t start = bench_now_ns();
+    bool     ok    = true;
+
+    for (size_t k = 0; k < l->naccesses && ok; k++)
+        ok = step(l, l->order[k]);
+    time->seconds = (double)(bench_now_ns() - start) * 1e-9;
+    time->bytes   = l->naccesses * l->shape.chunk;
+    return ok;
+}
+
+typedef enum order { IN_TURN, RANDOM_X, RANDOM_M } order;
+
+static const struct workload {
+    const char *name;
+    step_fn    *step;
+    order       order;
+    unsigned    passes;
+    bool        is_blind; /* it reads nothing: there is nothing to announce */
+} workloads[] = {{"W1", create_chunk, IN_TURN, 1, true},   {"R", read_chunk, IN_TURN, 2, false},
+                 {"X", read_chunk, RANDOM_X, 1, false},    {"W2", write_chunk, IN_TURN, 1, true},
+                 {"M", add_chunk, RANDOM_M, 1, false},     {"S", add_chunk, IN_TURN, 1, false},
+                 {"check", check_chunk, IN_TURN, 1, false}};
+
+static bool run(spill_load *l, const struct workload *w, size_t accesses, spill_time *time)
+{
+    bool ok = true;
+
+    if (w->order == IN_TURN)
+        order_in_turn(l);
+    else
+        order_at_random(l, w->order == RANDOM_X ? SEED_X : SEED_M, accesses);
+    for (unsigned i = 0; i < w->passes && ok; i++)
+        ok = (w->is_blind || give_hint(l)) && pass(l, w->step, time);
+    return ok;
+}
+
+bool spill_load_run(spill_load *l, const char *name, size_t accesses, spill_time *time,
+                    const char **why)
+{
+    for (size_t i = 0; i < sizeof workloads / sizeof *workloads; i++) {
+        if (strcmp(workloads[i].name, name) != 0)
+            continue;
+        *why = "what was read is not what was written";
+        if (run(l, &workloads[i], accesses, time))
+            return true;
+        if (l->is_refused)
+            *why = usm_last_error();
+        return false;
+    }
+    *why = "there is no such workload";
+    return false;
+}
+
+/* ---- making and ending it ---------------------------------------------------------- */
+
+static spill_load *make(const spill_shape *shape, const char **why)
+{
+    spill_load *l = calloc(1, sizeof *l);
+
+    *why = "out of memory";
+    if (!l)
+        return NULL;
+    l->shape  = *shape;
+    l->words  = shape->chunk / sizeof(uint64_t);
+    l->buffer = calloc(shape->n, sizeof(usm_buffer *));
+    l->sum    = calloc(shape->n, sizeof *l->sum);
+    l->added  = calloc(shape->n, sizeof *l->added);
+    l->order  = calloc(shape->n, sizeof *l->order);
+    if (!l->buffer || !l->sum || !l->added || !l->order) {
+        spill_load_close(l);
+        return NULL;
+    }
+    for (size_t i = 0; i < shape->n; i++)
+        l->sum[i] = sum_of(l->words, i * l->words);
+    return l;
+}
+
+static spill_load *with_one(spill_load *l, usm_buffer *one, const char **why)
+{
+    if (!one) {
+        *why = usm_last_error();
+        spill_load_close(l);
+        return NULL;
+    }
+    l->one = one;
+    for (size_t i = 0; i < l->shape.n; i++)
+        l->buffer[i] = one;
+    return l;
+}
+
+spill_load *spill_load_open(const spill_shape *shape, const char **why)
+{
+    spill_load *l = make(shape, why);
+
+    if (!l || !shape->is_one)
+        return l;
+    return with_one(l, usm_buffer_new(NULL, shape->n * shape->chunk), why);
+}
+
+spill_load *spill_load_open_file(const char *path, const spill_shape *shape, const char **why)
+{
+    spill_load *l   = make(shape, why);
+    usm_buffer *one = NULL;
+
+    if (!l)
+        return NULL;
+    if (usm_buffer_open(NULL, path, 0, shape->n * shape->chunk, USM_READ, &one) != USM_OK)
+        one = NULL;
+    return with_one(l, one, why);
+}
+
+void spill_load_close(spill_load *l)
+{
+    if (!l)
+        return;
+    if (l->one)
+        usm_buffer_destroy(l->one);
+    for (size_t i = 0; !l->one && l->buffer && i < l->shape.n; i++)
+        usm_buffer_destroy(l->buffer[i]);
+    free(l->buffer);
+    free(l->sum);
+    free(l->added);
+    free(l->order);
+    free(l);
+}
+
+static bool write_all(int fd, const char *data, size_t size)
+{
+    while (size > 0) {
+        ssize_t n = write(fd, data, size);
+
+        if (n <= 0)
+            return false;
+        data += n;
+        size -= (size_t)n;
+    }
+    return true;
+}
+
+bool spill_load_fill_file(const char *path, const spill_shape *shape)
+{
+    size_t    words = shape->chunk / sizeof(uint64_t);
+    uint64_t *chunk = malloc(shape->chunk);
+    int       fd    = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
+    bool      ok    = chunk && fd >= 0;
+
+    for (size_t i = 0; ok && i < shape->n; i++) {
+        fill_words(chunk, words, i * words);
+        ok = write_all(fd, (const char *)chunk, shape->chunk);
+    }
+    ok = ok && fdatasync(fd) == 0 && posix_fadvise(fd, 0, 0, POSIX_FADV_DONTNEED) == 0;
+    if (fd >= 0)
+        close(fd);
+    free(chunk);
+    return ok;
+}

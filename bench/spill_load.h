@@ -1,0 +1,47 @@
+/* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
+/* The workloads of `usm-bench spill` over buffers: W1 R X W2 M S and the pass over a file; see
+ * spill_load.c.  Called by spill_worker.c. */
+#ifndef USM_BENCH_SPILL_LOAD_H
+#define USM_BENCH_SPILL_LOAD_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+typedef struct spill_load spill_load;
+
+/* What is told of the accesses that will come. */
+typedef enum spill_hint {
+    SPILL_HINT_NONE,
+    SPILL_HINT_ANNOUNCE,
+    SPILL_HINT_SEQUENTIAL,
+    SPILL_HINT_RANDOM
+} spill_hint;
+
+typedef struct spill_shape {
+    bool       is_one; /* chunks are ranges of one buffer; else each is a buffer   */
+    size_t     chunk;  /* bytes, a multiple of 8                                   */
+    size_t     n;      /* chunks                                                   */
+    spill_hint hint;
+} spill_shape;
+
+typedef struct spill_time {
+    double   seconds;
+    uint64_t bytes; /* of the chunks, each access counted once */
+} spill_time;
+
+/* NULL and a text: it cannot. */
+spill_load *spill_load_open(const spill_shape *shape, const char **why);
+/* A file of chunks as spill_load_fill_file() makes it, as a read-only buffer. */
+spill_load *spill_load_open_file(const char *path, const spill_shape *shape, const char **why);
+void        spill_load_close(spill_load *l);
+
+/* Runs "W1", "R", "X", "W2", "M", "S" or "check"; `accesses`: of X and M, 0: as many as chunks.
+ * false and a text: it failed, or what it read is not what it wrote. */
+bool spill_load_run(spill_load *l, const char *name, size_t accesses, spill_time *time,
+                    const char **why);
+
+/* Writes the chunks that W1 would make to a file, durably, and drops them from the page cache. */
+bool spill_load_fill_file(const char *path, const spill_shape *shape);
+
+#endif

@@ -1,0 +1,118 @@
+/* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
+/* Where the key comes from.  What is encrypted with is not what the user gave, but that mixed with
+ * random bytes of this codec:
+ *
+ *     key = HMAC-SHA256(given, salt | label)
+ *
+ * Two processes with one USM_SPILL_KEY count their nonces from the same start, and may not meet.
+ * Nobody else reads what is spilled, so the salt is forgotten.  Called by aes_gcm.c. */
+#include "internal.h"
+
+#include <errno.h>
+#include <openssl/rand.h>
+#include <string.h>
+
+static int digit_of(char c)
+{
+    if (c >= '0' && c <= '9')
+        return c - '0';
+    if (c >= 'a' && c <= 'f')
+        return c - 'a' + 10;
+    if (c >= 'A' && c <= 'F')
+        return c - 'A' + 10;
+    return -1;
+}
+
+/* The bytes of 32 or 64 digits; 0: these are none. */
+static size_t parse(const char *text, size_t n, unsigned char *key)
+{
+    while (n > 0 && (text[n - 1] == '\n' || text[n - 1] == '\r' || text[n - 1] == ' '))
+        n--;
+    if (n != 32 && n != 64)
+        return 0;
+    for (size_t i = 0; i < n; i += 2) {
+        int high = digit_of(text[i]), low = digit_of(text[i + 1]);
+
+        if (high < 0 || low < 0)
+            return 0;
+        key[i / 2] = (unsigned char)(high << 4 | low);
+    }
+    return n / 2;
+}
+
+static usm_status fail_file(const char *path, int error)
+{
+    char words[128];
+
+    if (error == EPERM)
+        return aes_api->report(USM_E_KEY,
+                               "USM_SPILL_KEY_FILE=%.200s belongs to somebody else, or others may "
+                               "read it: chmod 600 %.200s",
+                               path, path);
+    return aes_api->report(USM_E_KEY, "USM_SPILL_KEY_FILE=%.200s cannot be read: %s", path,
+                           strerror_r(error, words, sizeof words));
+}
+
+static usm_status read_file(const char *path, aes_secret *s, size_t *size)
+{
+    int64_t n = aes_api->os->secret_read(path, s->text, sizeof s->text);
+
+    if (n < 0)
+        return fail_file(path, errno);
+    *size = parse(s->text, (size_t)n, s->given);
+    if (*size == 0)
+        return aes_api->report(USM_E_KEY,
+                               "USM_SPILL_KEY_FILE=%.200s does not hold 32 or 64 hexadecimal "
+                               "digits, as \"openssl rand -hex 32\" writes them",
+                               path);
+    return USM_OK;
+}
+
+static usm_status random_key(aes_secret *s, size_t *size)
+{
+    if (RAND_priv_bytes(s->given, AES_KEY_SIZE) != 1)
+        return aes_api->report(USM_E_KEY, "OpenSSL has no random bytes for a key");
+    *size = AES_KEY_SIZE;
+    aes_api->log(USM_LOG_INFO, "aes_gcm: neither USM_SPILL_KEY nor USM_SPILL_KEY_FILE is set: "
+                               "spilled blocks get a random key that ends with the process");
+    return USM_OK;
+}
+
+static usm_status given_key(aes_secret *s, size_t *size)
+{
+    size_t      n    = aes_api->take_secret("spill_key", s->text, sizeof s->text);
+    const char *path = aes_api->setting("spill_key_file");
+
+    if (n > 0) {
+        *size = parse(s->text, n, s->given);
+        return *size > 0 ? USM_OK : aes_api->report(USM_E_KEY, "USM_SPILL_KEY is no key");
+    }
+    return path && *path ? read_file(path, s, size) : random_key(s, size);
+}
+
+static usm_status mix(aes_secret *s, size_t size)
+{
+    static const char label[] = "libusm aes_gcm 1";
+    unsigned char     salt[AES_KEY_SIZE + sizeof label];
+    size_t            n = 0;
+
+    memcpy(salt + AES_KEY_SIZE, label, sizeof label);
+    if (RAND_bytes(salt, AES_KEY_SIZE) != 1 ||
+        !EVP_Q_mac(NULL, "HMAC", NULL, "SHA256", NULL, s->given, size, salt, sizeof salt, s->key,
+                   sizeof s->key, &n) ||
+        n != sizeof s->key)
+        return aes_api->report(USM_E_KEY, "OpenSSL makes no key for spilled blocks");
+    return USM_OK;
+}
+
+usm_status aes_make_key(aes_secret *s)
+{
+    size_t     size = 0;
+    usm_status st   = given_key(s, &size);
+
+    if (st == USM_OK)
+        st = mix(s, size);
+    aes_api->os->secret_wipe(s->given, sizeof s->given);
+    aes_api->os->secret_wipe(s->text, sizeof s->text);
+    return st;
+}

@@ -1,0 +1,170 @@
+/* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
+/* The calls of base/os_storage.h, and limits of the process.  Called through usm__os_api alone, by
+ * transports. */
+#include "base/os_storage.h"
+
+#include "base/fault.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/capability.h>
+#include <linux/fs.h>
+#include <sys/eventfd.h>
+#include <sys/ioctl.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <sys/statfs.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+/* How a rule's status is told to those who look at errno. */
+static int errno_of(usm_status status, int usual)
+{
+    switch ((int)status) {
+    case USM_E_SPILL_FULL:
+        return ENOSPC;
+    case USM_E_BUSY:
+        return EAGAIN;
+    case USM_E_AGAIN:
+        return EINTR;
+    case USM_E_NOT_SUPPORTED:
+        return EOPNOTSUPP;
+    case USM_E_IO:
+        return EIO;
+    default:
+        return usual;
+    }
+}
+
+static bool faulted(const char *name, int usual)
+{
+    usm_status status = USM_OK;
+
+    if (!usm__fault_hit(name, &status))
+        return false;
+    errno = errno_of(status, usual);
+    return true;
+}
+
+int usm__os_file_open(const char *path, int flags, unsigned mode)
+{
+    return faulted("os.open", EMFILE) ? -1 : open(path, flags | O_CLOEXEC | O_NOCTTY, mode);
+}
+
+int usm__os_file_unlink(const char *path)
+{
+    return faulted("os.unlink", EIO) ? -1 : unlink(path);
+}
+
+static int size_of_device(int fd, uint64_t *size)
+{
+    return ioctl(fd, BLKGETSIZE64, size);
+}
+
+int usm__os_file_inspect(int fd, usm_os_file *file)
+{
+    struct stat   st;
+    struct statfs fs;
+    usm_os_file   f = {0};
+
+    if (faulted("os.inspect", EIO) || fstat(fd, &st) != 0 || fstatfs(fd, &fs) != 0)
+        return -1;
+    f.is_regular = S_ISREG(st.st_mode);
+    f.is_device  = S_ISBLK(st.st_mode);
+    f.size       = (uint64_t)st.st_size;
+    f.filesystem = (uint64_t)fs.f_type;
+    f.available  = (uint64_t)fs.f_bavail * (uint64_t)fs.f_bsize;
+    f.total      = (uint64_t)fs.f_blocks * (uint64_t)fs.f_bsize;
+    if (f.is_device && size_of_device(fd, &f.size) != 0)
+        return -1;
+#ifdef STATX_DIOALIGN
+    struct statx x;
+
+    if (statx(fd, "", AT_EMPTY_PATH, STATX_DIOALIGN, &x) == 0 && (x.stx_mask & STATX_DIOALIGN))
+        f.direct_align = x.stx_dio_offset_align;
+#endif
+    *file = f;
+    return 0;
+}
+
+/* What is left of `size` when the call is to do a part: multiples of 4 KiB stay such. */
+static size_t cut(const char *name, size_t size)
+{
+    if (size <= 4096 || !usm__fault_hit(name, NULL))
+        return size;
+    return size >= 8192 ? size / 2 & ~(size_t)4095 : size / 2;
+}
+
+int64_t usm__os_file_pread(int fd, void *data, size_t size, uint64_t at)
+{
+    if (faulted("os.pread", EIO))
+        return -1;
+    return pread(fd, data, cut("os.pread.short", size), (off_t)at);
+}
+
+int64_t usm__os_file_pwrite(int fd, const void *data, size_t size, uint64_t at)
+{
+    if (faulted("os.pwrite", EIO))
+        return -1;
+    return pwrite(fd, data, cut("os.pwrite.short", size), (off_t)at);
+}
+
+int usm__os_file_fallocate(int fd, int mode, uint64_t at, uint64_t size)
+{
+    return faulted("os.fallocate", ENOSPC) ? -1 : fallocate(fd, mode, (off_t)at, (off_t)size);
+}
+
+int usm__os_file_truncate(int fd, uint64_t size)
+{
+    return faulted("os.ftruncate", ENOSPC) ? -1 : ftruncate(fd, (off_t)size);
+}
+
+int usm__os_file_sync(int fd)
+{
+    return faulted("os.fsync", EIO) ? -1 : fdatasync(fd);
+}
+
+int usm__os_file_lock(int fd, bool is_exclusive, uint64_t at, uint64_t size)
+{
+    struct flock range = {
+        .l_type   = is_exclusive ? F_WRLCK : F_RDLCK,
+        .l_whence = SEEK_SET,
+        .l_start  = (off_t)at,
+        .l_len    = (off_t)size,
+    };
+
+    return faulted("os.lock", EAGAIN) ? -1 : fcntl(fd, F_OFD_SETLK, &range);
+}
+
+void usm__os_file_drop_cache(int fd, uint64_t at, uint64_t size)
+{
+    /* No waiting: that would take the error of an earlier write from the sync that is to tell it. */
+    (void)sync_file_range(fd, (off_t)at, (off_t)size, SYNC_FILE_RANGE_WRITE);
+    (void)posix_fadvise(fd, (off_t)at, (off_t)size, POSIX_FADV_DONTNEED);
+}
+
+int usm__os_event_fd(void)
+{
+    return faulted("os.event_fd", EMFILE) ? -1 : eventfd(0, EFD_CLOEXEC);
+}
+
+/* With this right the limit of locked memory does not count. */
+static bool may_lock_all(void)
+{
+    struct __user_cap_header_struct head = {.version = _LINUX_CAPABILITY_VERSION_3, .pid = 0};
+    struct __user_cap_data_struct   data[_LINUX_CAPABILITY_U32S_3] = {{0}};
+
+    return syscall(SYS_capget, &head, data) == 0 && (data[0].effective >> CAP_IPC_LOCK & 1u);
+}
+
+uint64_t usm__os_limit(usm_os_limit which)
+{
+    const int     resource = which == USM_OS_LIMIT_FILE_SIZE ? RLIMIT_FSIZE : RLIMIT_MEMLOCK;
+    struct rlimit limit;
+
+    if (which == USM_OS_LIMIT_LOCKED_MEMORY && may_lock_all())
+        return UINT64_MAX;
+    if (getrlimit(resource, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY)
+        return UINT64_MAX;
+    return limit.rlim_cur;
+}

@@ -1,0 +1,74 @@
+/* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
+/* Checks of the settings of spilling: whether a text has the right form.  Whether there is such a
+ * transport, codec or folder turns out when it is first needed (src/spill/tier.c). */
+#include "base/settings_check.h"
+
+#include "base/text.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#define NAME_CHARACTERS "abcdefghijklmnopqrstuvwxyz0123456789_"
+#define NAME_SIZE       32 /* of a module's name, with its 0 */
+
+static bool is_module_name(usm__span s)
+{
+    return s.len > 0 && s.len < NAME_SIZE && strspn(s.at, NAME_CHARACTERS) >= s.len;
+}
+
+static bool is_tier(usm__span s)
+{
+    const char *colon = memchr(s.at, ':', s.len);
+
+    if (colon != NULL)
+        s.len = (size_t)(colon - s.at);
+    return is_module_name(usm__span_trimmed(s));
+}
+
+bool usm__settings_check_spill(const char *text, char *why, size_t why_size)
+{
+    usm__span rest = usm__span_of(text), field;
+    size_t    n    = 0;
+
+    (void)snprintf(why, why_size,
+                   "off, or up to %d tiers in order, separated by \";\", each transport[:options], "
+                   "as in file:/var/tmp,quota=20G",
+                   USM__SPILL_TIERS_MAX);
+    if (usm__span_is(usm__span_trimmed(rest), "off"))
+        return true;
+    while (usm__span_next(&rest, ';', &field)) {
+        if (!is_tier(field) || usm__span_is(field, "off"))
+            return false;
+        n++;
+    }
+    return n > 0 && n <= USM__SPILL_TIERS_MAX;
+}
+
+bool usm__settings_check_codec(const char *text, char *why, size_t why_size)
+{
+    usm__span rest = usm__span_of(text), field, first = {text, 0};
+    size_t    n = 0;
+
+    (void)snprintf(why, why_size,
+                   "off, auto, or one or two different codecs in the order they work, as in "
+                   "lz4,aes_gcm");
+    if (usm__span_is(usm__span_trimmed(rest), "off") ||
+        usm__span_is(usm__span_trimmed(rest), "auto"))
+        return true;
+    while (usm__span_next(&rest, ',', &field)) {
+        if (!is_module_name(field) || usm__span_is(field, "off") ||
+            (n > 0 && (field.len == first.len && memcmp(field.at, first.at, field.len) == 0)))
+            return false;
+        if (n++ == 0)
+            first = field;
+    }
+    return n > 0 && n <= 2;
+}
+
+bool usm__settings_check_key(const char *text, char *why, size_t why_size)
+{
+    size_t n = strlen(text);
+
+    (void)snprintf(why, why_size, "32 or 64 hexadecimal digits, as from \"openssl rand -hex 32\"");
+    return n == 0 || ((n == 32 || n == 64) && strspn(text, "0123456789abcdefABCDEF") == n);
+}

@@ -1,0 +1,131 @@
+/* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
+/* Commands over buffers: launches with accessors, fills, copies.
+ *
+ * Submitted, a command enters the orders of its buffers.  If all it needs is there at once (its
+ * blocks in memory, no open access of the host in its way, every command before it launched, device
+ * memory free), it goes straight into the user's queue (command.c).  Else it is deferred (defer.c):
+ * the queue gets a place that is held, and a thread of the executor does what takes time, and
+ * launches the command on a queue of the core's own.  Submitting never waits.
+ *
+ * Memory and deadlocks.  A command takes its memory (pins, extents) all or none, and only when
+ * every command that it depends on has its own: what holds memory can always come to its end,
+ * unless it waits for an event of the user's. */
+#ifndef USM_BUFFER_COMMAND_H
+#define USM_BUFFER_COMMAND_H
+
+#include "buffer/track.h"
+#include "core/command.h"
+
+/* What a command does. */
+typedef struct usm__work_ops {
+    /* Queues it; ptrs[i] is the address of accessor i.  As usm_memcpy(). */
+    usm_status (*submit)(const void *work, void *const *ptrs, usm_queue *q, size_t ndeps,
+                         usm_event *const *deps, usm_event **ev);
+    /* A copy that outlives the caller's memory; NULL and a story. */
+    void *(*keep)(const void *work);
+    void (*drop)(void *kept);
+} usm__work_ops;
+
+/* One accessor of a command. */
+typedef struct usm__use {
+    usm__order_entry     entry; /* the range in the space, the mode; link: in the order           */
+    usm_buffer          *root;  /* counted                                                       */
+    struct usm__command *command;
+    bool                 is_empty; /* of no bytes: is in no order                              */
+    /* What it holds while the command may run. */
+    bool         is_pinned;
+    usm__pin     pin;
+    usm__extent *extent; /* NULL: none, or that of a use before it                            */
+    bool         is_placed;
+} usm__use;
+
+typedef struct usm__command {
+    /* fixed after it entered */
+    const usm__work_ops *ops;
+    const void          *work; /* the caller's; deferred: kept                                   */
+    usm_context         *ctx;  /* the queue's, counted by users                                   */
+    size_t               index; /* of the device                                                 */
+    bool                 is_in_place;
+    bool                 wants_event;
+    uint64_t             lane;
+    _Atomic(uint32_t)    refs;
+    _Atomic(bool)        is_finishing;
+    usm__completion      c;
+    /* guarded by the lock of track.c */
+    usm__waiter waiter; /* what it waits for before it may take memory                        */
+    usm_list    link;   /* in the list of those not launched                                 */
+    usm_list    in_line;
+    usm__edge  *on_launch, *on_done;
+    usm_event  *event; /* of what was launched; NULL before; counted                          */
+    bool        is_done;
+    bool        is_deferred;
+    bool        is_watched;  /* its completion tells of its end; else who waits for it finds out */
+    usm_list    to_watch;    /* in the list of those that must be from now on                   */
+    bool        is_given_up; /* and freed once nobody tells it anything any more                 */
+    usm_status  preceded; /* what a command before it failed with before it was launched          */
+    size_t ndeps, nexpected, cap; /* events of the commands before it: had, to come, room     */
+    usm_event **deps;
+    /* deferred */
+    bool       is_kept;
+    usm_event *end;  /* the user's event; NULL                                                    */
+    usm_event *gate; /* lets what comes later in the queue go on                                 */
+    usm_event *start;
+    usm_queue *own; /* borrowed                                                               */
+    size_t     nuses;
+    void     **ptrs;
+    usm__use   uses[];
+} usm__command;
+
+typedef struct usm__command_desc {
+    const usm__work_ops *ops;
+    const void          *work;
+    size_t               n;
+    const usm_accessor  *accessors;
+} usm__command_desc;
+
+/* As usm_queue_submit().  Accessors are checked here. */
+usm_status usm__command_submit(usm_queue *q, const usm__command_desc *d, size_t ndeps,
+                               usm_event *const *deps, usm_event **ev);
+
+/* ---- between command.c, defer.c and host.c ------------------------------------------ */
+
+void usm__command_unref(usm__command *c);
+/* A command that c waited for was launched, or ended without: under the lock. */
+void usm__command_preceded(usm__command *c, usm_event *dep, usm_status status);
+/* Pins and extents for all uses on q, or none.  may_wait false: USM_E_AGAIN instead of waiting. */
+usm_status usm__command_place(usm__command *c, usm_queue *q, bool may_wait, usm__event_list *after);
+/* The same, once more whenever other commands have given memory back. */
+usm_status usm__command_place_waiting(usm__command *c, usm_queue *q, usm__event_list *after);
+void       usm__command_unplace(usm__command *c);
+/* Queues the work on q, behind its dependencies, `after` and `deps`. */
+usm_status usm__command_launch(usm__command *c, usm_queue *q, const usm__event_list *after,
+                               size_t ndeps, usm_event *const *deps);
+/* It ended so: gives back what it holds, tells who waits.  Once, whoever comes first. */
+void usm__command_finish(usm__command *c, usm_status status);
+/* Waits until it has ended; the caller holds a reference. */
+void usm__command_await(usm__command *c);
+/* Somebody is to be told of its end: under the lock; and what follows, after it. */
+void usm__command_want_watch(usm__command *c);
+void usm__commands_watch_wanted(void);
+/* How many launched commands have ended, and whether any is under way: who found memory held by
+ * others asks before, and sleeps until another one has ended.  false: nothing is under way. */
+uint64_t usm__commands_ended(void);
+bool     usm__commands_await_end(uint64_t ended);
+void     usm__commands_fork(usm_fork_phase phase);
+
+/* Whether commands wait for memory: others are to queue up behind them. */
+bool usm__line_is_busy(void); /* under the lock */
+/* Nothing is before the command any more: it joins the line. */
+void usm__command_ready(usm__waiter *w);
+/* The user's queue gets its held place, and the command goes its slow way.  Outputs the user's
+ * event.  On failure nothing was done. */
+usm_status usm__command_defer(usm__command *c, usm_queue *q, size_t ndeps, usm_event *const *deps,
+                              usm_event **ev);
+void       usm__line_fork(usm_fork_phase phase);
+
+static inline usm__use *usm__use_of(usm__order_entry *e)
+{
+    return usm_container_of(e, usm__use, entry);
+}
+
+#endif

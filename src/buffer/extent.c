@@ -1,0 +1,481 @@
+/* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
+/* Extents: runs of device memory, their lists and counts, and how one gets its memory when the
+ * device is full.  Letting one leave is extent_evict.c's, copies are places_copy.c's.  Called by
+ * these and places.c. */
+#include "buffer/extent.h"
+
+#include "base/fork.h"
+#include "base/inline/bits.h"
+#include "base/os.h"
+#include "base/text.h"
+#include "core/pool.h"
+
+#include <pthread.h>
+#include <stdio.h>
+#include <string.h>
+
+static struct {
+    usm__mutex        lock;
+    pthread_cond_t    changed;
+    usm__memory      *memories; /* live as long as the process, as devices do               */
+    _Atomic(uint64_t) bytes;
+} all = {.lock = USM__MUTEX_INIT(USM__RANK_PLACES, "places"), .changed = PTHREAD_COND_INITIALIZER};
+
+/* ---- the lock ------------------------------------------------------------------- */
+
+void usm__extents_lock(void)
+{
+    usm__mutex_lock(&all.lock);
+}
+
+void usm__extents_unlock(void)
+{
+    usm__mutex_unlock(&all.lock);
+}
+
+void usm__extents_wait(void)
+{
+    (void)pthread_cond_wait(&all.changed, &all.lock.native);
+}
+
+void usm__extents_changed(void)
+{
+    (void)pthread_cond_broadcast(&all.changed);
+}
+
+void usm__places_fork(usm_fork_phase phase)
+{
+    usm__mutex_fork(&all.lock, (int)phase);
+    if (phase == USM_FORK_CHILD)
+        (void)pthread_cond_init(&all.changed, NULL);
+}
+
+/* ---- devices -------------------------------------------------------------------- */
+
+usm__memory *usm__memory_find(const usm_device *dev)
+{
+    usm__memory *m = all.memories;
+
+    while (m && m->dev != dev)
+        m = m->next;
+    return m;
+}
+
+usm__memory *usm__memory_of(usm_device *dev)
+{
+    usm__memory *m;
+
+    usm__extents_lock();
+    m = usm__memory_find(dev);
+    if (!m && (m = usm__heap_alloc(sizeof *m))) {
+        m->dev = dev;
+        usm_list_init(&m->extents);
+        m->next      = all.memories;
+        all.memories = m;
+    }
+    usm__extents_unlock();
+    if (!m)
+        (void)usm__fail(USM_E_NO_MEMORY, "no host memory to keep account of %s's", dev->term);
+    return m;
+}
+
+uint64_t usm__places_device_bytes(void)
+{
+    return usm_load_relaxed(&all.bytes);
+}
+
+/* ---- lists and counts ------------------------------------------------------------- */
+
+bool usm__holding_reserve(usm__holding *h)
+{
+    return usm__valid_reserve(&h->valid, h->pending + 1);
+}
+
+static bool is_on(const usm__extent *e, const usm_queue *q)
+{
+    return e->ctx == q->ctx && e->index == q->index;
+}
+
+static bool covers(const usm__extent *e, size_t start, size_t end)
+{
+    return e->start <= start && end <= e->end;
+}
+
+static size_t valid_in(const usm__extent *e, size_t start, size_t end)
+{
+    usm__interval piece;
+    size_t        sum = 0;
+
+    while (usm__valid_next(&e->holding.valid, start, end, &piece)) {
+        sum += piece.end - piece.start;
+        start = piece.end;
+    }
+    return sum;
+}
+
+usm__extent *usm__extent_find(usm__places *p, const usm_queue *q, size_t start, size_t end)
+{
+    usm__extent *best = NULL;
+    size_t       most = 0;
+
+    USM_LIST_FOREACH (it, &p->extents) {
+        usm__extent *e = usm_container_of(it, usm__extent, link);
+        size_t       n;
+
+        if (!is_on(e, q) || !covers(e, start, end) || e->is_leaving)
+            continue;
+        n = valid_in(e, start, end);
+        if (!best || n > most) {
+            best = e;
+            most = n;
+        }
+    }
+    return best;
+}
+
+bool usm__places_are_leaving(const usm__places *p, size_t start, size_t end)
+{
+    USM_LIST_FOREACH (it, &p->extents) {
+        const usm__extent *e = usm_container_of(it, usm__extent, link);
+
+        if (e->is_leaving && usm__extent_overlaps(e, start, end))
+            return true;
+    }
+    return false;
+}
+
+usm_status usm__places_settle(const usm__places *p, size_t start, size_t end, bool may_wait)
+{
+    while (usm__places_are_leaving(p, start, end)) {
+        if (!may_wait)
+            return usm__fail(USM_E_AGAIN, "a part of \"%s\" is just leaving a device's memory",
+                             p->space->name);
+        usm__extents_wait();
+    }
+    return USM_OK;
+}
+
+void usm__extent_touch(usm__extent *e)
+{
+    usm_list_remove(&e->lru);
+    usm_list_append(&e->memory->extents, &e->lru);
+}
+
+void usm__extent_unlink(usm__extent *e)
+{
+    usm_list_remove(&e->link);
+    usm_list_remove(&e->lru);
+    e->memory->turn++;
+    usm__extents_changed();
+}
+
+static bool has_all_of(const usm__extent *more, const usm__extent *e)
+{
+    usm__interval piece;
+    size_t        at = e->start;
+
+    while (usm__valid_next(&e->holding.valid, at, e->end, &piece)) {
+        if (!usm__valid_has_all(&more->holding.valid, piece.start, piece.end))
+            return false;
+        at = piece.end;
+    }
+    return true;
+}
+
+bool usm__extent_is_covered(const usm__extent *e)
+{
+    USM_LIST_FOREACH (it, &e->places->extents) {
+        const usm__extent *other = usm_container_of(it, usm__extent, link);
+
+        if (other != e && !other->is_leaving && !other->is_surplus && other->ctx == e->ctx &&
+            other->index == e->index && covers(other, e->start, e->end) && has_all_of(other, e))
+            return true;
+    }
+    return false;
+}
+
+static bool dropped(usm__extent *e)
+{
+    e->memory->turn++;
+    usm__extent_touch(e);
+    usm__extents_changed();
+    if (usm__extent_is_used(e) || e->is_leaving || !e->is_surplus)
+        return false;
+    e->is_surplus = false; /* for it must have a reason now */
+    if (!usm__extent_is_covered(e))
+        return false;
+    usm__extent_unlink(e);
+    return true;
+}
+
+bool usm__extent_drop_command(usm__extent *e)
+{
+    e->commands--;
+    return dropped(e);
+}
+
+bool usm__extent_drop_copy(usm__extent *e)
+{
+    e->copies--;
+    return dropped(e);
+}
+
+void usm__extent_unuse(usm__extent *e)
+{
+    bool goes;
+
+    usm__extents_lock();
+    goes = usm__extent_drop_command(e);
+    usm__extents_unlock();
+    if (goes)
+        usm__extent_free(e);
+}
+
+void usm__extent_free(usm__extent *e)
+{
+    usm__story story;
+
+    usm__story_save(&story); /* a failure's way out leads through here */
+    usm_free(e->at);
+    (void)usm_sub_relaxed(&all.bytes, (uint64_t)(e->end - e->start));
+    usm__valid_fini(&e->holding.valid);
+    if (!usm__context_is_inert(e->ctx))
+        usm__context_unuse(e->ctx);
+    usm__heap_free(e);
+    usm__story_restore(&story);
+}
+
+/* ---- memory for one -------------------------------------------------------------- */
+
+unsigned usm__extent_own_uses(const usm__device_want *want, const usm__extent *e)
+{
+    unsigned n = 0;
+
+    for (size_t i = 0; i < want->nheld; i++)
+        n += want->held[i] == e;
+    return n;
+}
+
+/* Its own copies end without anybody's doing. */
+static bool is_others(const usm__device_want *want, const usm__extent *e)
+{
+    unsigned own = usm__extent_own_uses(want, e);
+
+    return own ? e->commands > own : usm__extent_is_used(e);
+}
+
+typedef struct holders {
+    char   text[400];
+    size_t len;
+    size_t n; /* extents; of some of them the text tells                              */
+} holders;
+
+static void add_holder(holders *h, const usm__extent *e)
+{
+    char size[16];
+    int  len;
+
+    h->n++;
+    if (h->n > 4)
+        return;
+    len =
+        snprintf(h->text + h->len, sizeof h->text - h->len, "%s%s of \"%s\"", h->n > 1 ? ", " : "",
+                 usm__format_bytes(e->end - e->start, size, sizeof size), e->places->space->name);
+    if (len > 0)
+        h->len = usm_min_size(h->len + (size_t)len, sizeof h->text - 1);
+}
+
+/* What is in the way, once nothing more can leave.  `why`: the allocation's story, or that of what
+ * should have left and could not. */
+static usm_status no_room(const usm__memory *m, const usm__places *p, const usm__device_want *want,
+                          const usm__story *why)
+{
+    holders others = {.len = 0}, own = {.len = 0};
+    bool    has_unused = false; /* that would have to be copied away                        */
+    char    size[16];
+
+    usm__extents_lock();
+    USM_LIST_FOREACH (it, &m->extents) {
+        const usm__extent *e = usm_container_of(it, usm__extent, lru);
+
+        if (is_others(want, e) || e->is_leaving)
+            add_holder(&others, e);
+        else if (usm__extent_own_uses(want, e))
+            add_holder(&own, e);
+        else
+            has_unused = true;
+    }
+    usm__extents_unlock();
+    (void)usm__format_bytes(want->size, size, sizeof size);
+    if (others.n)
+        return usm__fail(want->may_wait ? USM_E_BUSY : USM_E_AGAIN,
+                         "%s of \"%s\" find no room on %s at this moment: commands use %s%s "
+                         "(%.300s)",
+                         size, p->space->name, m->dev->term, others.text,
+                         others.n > 4 ? ", ..." : "", why->text);
+    if (has_unused && !want->may_wait)
+        return usm__fail(USM_E_AGAIN,
+                         "%s of \"%s\" find no room on %s unless other data is copied away from "
+                         "there, which takes time (%.300s)",
+                         size, p->space->name, m->dev->term, why->text);
+    return usm__fail(why->status,
+                     "%s of \"%s\" find no room on %s%s%s%s: access less at a time, or raise the "
+                     "limit (%.300s)",
+                     size, p->space->name, m->dev->term,
+                     own.n ? ", where the same command uses " : "", own.text,
+                     own.n > 4 ? ", ..." : "", why->text);
+}
+
+/* Ways to make room, in the order of what they cost. */
+typedef enum way { WAY_CLEAN, WAY_FRAMES, WAY_COPY, WAY_NONE } way;
+
+typedef struct search {
+    usm__memory            *memory;
+    usm__places            *places;
+    const usm__device_want *want;
+    way                     way;           /* the next to try                          */
+    bool                    is_over_share; /* frames would be no help                   */
+    usm__story              why;
+} search;
+
+/* Extents leave until as many bytes did, or one at least; false: none could. */
+static bool evict_some(search *s, bool may_copy)
+{
+    usm__evict_rule rule = {.for_pool = s->want->q->ctx, .may_copy = may_copy};
+    size_t          left = 0, freed = 1;
+
+    while (left < s->want->size && freed > 0) {
+        if (usm__extent_evict(s->memory, &rule, &freed) != USM_OK)
+            usm__story_save(&s->why);
+        left += freed;
+    }
+    return left > 0;
+}
+
+/* Where the device's memory is the host's, frames of the engine make room too. */
+static bool take_frames(const search *s)
+{
+    const usm_queue *q = s->want->q;
+
+    return !s->is_over_share && usm__account_lacks_host(q->ctx, q->index, USM_DEVICE) &&
+           usm__spill_give_back(s->places->space->spill, s->want->size) > 0;
+}
+
+static bool make_room(search *s)
+{
+    if (s->way == WAY_CLEAN && evict_some(s, false))
+        return true;
+    if (!s->want->may_wait)
+        return false;
+    if (s->way < WAY_FRAMES) {
+        s->way = WAY_FRAMES;
+        if (take_frames(s))
+            return true; /* once */
+    }
+    s->way = WAY_COPY;
+    return evict_some(s, true);
+}
+
+static bool is_full(usm_status st)
+{
+    return st == USM_E_NO_MEMORY || st == USM_E_BUDGET;
+}
+
+static bool share_a_limit(const usm_context *a, const usm_context *b)
+{
+    return a == b || (!usm__account_is_own(a) && !usm__account_is_own(b));
+}
+
+/* Of memory that is the host's, frames keep a quarter of the limit: what comes from and goes to
+ * host memory passes through them. */
+static usm_status check_share(const search *s)
+{
+    const usm_context *ctx = s->want->q->ctx;
+    uint64_t           most, taken = 0;
+
+    if (!usm__device_is_host_memory(s->memory->dev))
+        return USM_OK;
+    most = usm__account_buffer_limit(ctx) / 4 * 3;
+    usm__extents_lock();
+    USM_LIST_FOREACH (it, &s->memory->extents) {
+        const usm__extent *e = usm_container_of(it, usm__extent, lru);
+
+        taken += share_a_limit(e->ctx, ctx) ? e->end - e->start : 0;
+    }
+    usm__extents_unlock();
+    if (s->want->size <= most && taken <= most - s->want->size)
+        return USM_OK;
+    return usm__fail(USM_E_BUDGET,
+                     "%s's memory is the host's, of whose limit buffers may have %llu bytes there",
+                     s->memory->dev->term, (unsigned long long)most);
+}
+
+static usm_status take_memory(usm__memory *m, usm__places *p, const usm__device_want *want,
+                              void **at)
+{
+    const usm_queue *q = want->q;
+    usm_kind         kind =
+        usm_device_has(q->dev, USM_ASPECT_USM_DEVICE_ALLOCATIONS) ? USM_DEVICE : USM_SHARED;
+    usm_pool  *pool = usm__pool_of(q->ctx, q->index, kind);
+    search     s    = {.memory = m, .places = p, .want = want};
+    usm_status st;
+
+    if (!pool)
+        return usm_last_status();
+    do {
+        st              = check_share(&s);
+        s.is_over_share = st != USM_OK;
+        if (st == USM_OK)
+            st = usm__pool_try(pool, want->size, at);
+        if (!is_full(st))
+            return st;
+        usm__story_save(&s.why);
+    } while (make_room(&s));
+    return no_room(m, p, want, &s.why);
+}
+
+static usm__extent *new_extent(usm__places *p, usm__memory *m, const usm__device_want *want)
+{
+    usm__extent *e = usm__heap_alloc(sizeof *e);
+
+    if (!e) {
+        (void)usm__fail(USM_E_NO_MEMORY, "no host memory to describe an extent");
+        return NULL;
+    }
+    e->places   = p;
+    e->memory   = m;
+    e->ctx      = want->q->ctx;
+    e->index    = want->q->index;
+    e->start    = want->offset;
+    e->end      = want->offset + want->size;
+    e->commands = 1;
+    usm_list_init(&e->link);
+    usm_list_init(&e->lru);
+    usm__valid_init(&e->holding.valid);
+    return e;
+}
+
+usm_status usm__extent_make(usm__places *p, const usm__device_want *want, usm__extent **out)
+{
+    usm__memory *m  = usm__memory_of(want->q->dev);
+    usm__extent *e  = m ? new_extent(p, m, want) : NULL;
+    void        *at = NULL;
+    usm_status   st;
+
+    if (!e)
+        return USM_E_NO_MEMORY;
+    st = take_memory(m, p, want, &at);
+    if (st != USM_OK) {
+        usm__heap_free(e);
+        return st;
+    }
+    e->at = at;
+    usm__context_use(e->ctx);
+    (void)usm_add_relaxed(&all.bytes, (uint64_t)want->size);
+    usm__extents_lock();
+    usm_list_append(&p->extents, &e->link);
+    usm_list_append(&m->extents, &e->lru);
+    usm__extents_unlock();
+    *out = e;
+    return USM_OK;
+}

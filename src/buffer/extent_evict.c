@@ -1,0 +1,184 @@
+/* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
+/* Which extent leaves a full device, and how.
+ *
+ *     chosen (lock) -> is_leaving -> piece by piece: pin host blocks, copy, unpin, host is valid
+ *                   -> out of the lists (lock) -> its memory goes back to the pool
+ *
+ * Only extents that nothing uses leave, so nothing has to be waited for but the copies.  A byte
+ * that is valid in another extent as well is not copied, unless that one is leaving too: of two
+ * that leave at once, one copies.  Whatever fails, the extent stays, with what is valid in it; what
+ * was copied until then is valid in both places. */
+#include "buffer/extent.h"
+
+#include "base/inline/bits.h"
+#include "core/pool.h"
+
+#define CANDIDATES 16 /* how many of those used longest ago are compared */
+
+/* Two ways for what must be copied away, per KiB of room that is won; the younger, the dearer. */
+uint64_t usm__extent_cost(size_t only_there, size_t elsewhere_too, size_t size, size_t age_rank)
+{
+    uint64_t bytes = 2 * (uint64_t)only_there + elsewhere_too;
+
+    return (bytes << 10) / (size + 1) * (age_rank + 1);
+}
+
+/* ---- choosing -------------------------------------------------------------------- */
+
+/* The next piece from `at` on that is valid in e alone. */
+static bool next_only_there(const usm__extent *e, size_t at, usm__interval *piece)
+{
+    const usm__places *p = e->places;
+
+    while (usm__valid_next(&e->holding.valid, at, e->end, piece)) {
+        usm__interval gap;
+        size_t        end = piece->start;
+
+        if (!usm__valid_next_gap(&p->host.valid, piece->start, piece->end, &gap)) {
+            at = piece->end;
+            continue;
+        }
+        *piece = gap;
+        USM_LIST_FOREACH (it, &p->extents) {
+            const usm__extent *other = usm_container_of(it, usm__extent, link);
+            usm__interval      there;
+
+            if (other == e || other->is_leaving ||
+                !usm__valid_next(&other->holding.valid, piece->start, piece->end, &there))
+                continue;
+            if (there.start > piece->start)
+                piece->end = there.start;
+            else
+                end = usm_max_size(end, there.end);
+        }
+        if (end <= piece->start)
+            return true;
+        at = end;
+    }
+    return false;
+}
+
+static uint64_t cost_of(const usm__extent *e, size_t age_rank, bool *is_clean)
+{
+    size_t        valid = usm__valid_size(&e->holding.valid), only = 0, at = e->start;
+    usm__interval piece;
+
+    while (next_only_there(e, at, &piece)) {
+        only += piece.end - piece.start;
+        at = piece.end;
+    }
+    *is_clean = only == 0;
+    return usm__extent_cost(only, valid - only, e->end - e->start, age_rank);
+}
+
+/* Lock held. */
+static usm__extent *choose(const usm__memory *m, const usm__evict_rule *rule)
+{
+    usm__extent *best  = NULL;
+    uint64_t     least = 0;
+    size_t       rank  = 0;
+
+    USM_LIST_FOREACH (it, &m->extents) {
+        usm__extent *e = usm_container_of(it, usm__extent, lru);
+        bool         is_clean;
+        uint64_t     cost;
+
+        if (usm__extent_is_used(e) || e->is_leaving || usm__context_is_inert(e->ctx) ||
+            (rule->of && e->ctx != rule->of))
+            continue;
+        cost = cost_of(e, rank, &is_clean);
+        if (!is_clean && !rule->may_copy)
+            continue; /* however old: what is clean may be behind it */
+        if (!best || cost < least) {
+            best  = e;
+            least = cost;
+        }
+        if (++rank == CANDIDATES)
+            break;
+    }
+    return best;
+}
+
+/* ---- leaving ---------------------------------------------------------------------- */
+
+static usm_status save_piece(const usm__extent *e, usm__interval *piece)
+{
+    const usm__places *p  = e->places;
+    usm_status         st = usm__places_pin(p, piece, USM_WRITE_NO_INIT);
+
+    if (st != USM_OK)
+        return st;
+    st = usm__places_fetch(e, piece);
+    usm__places_unpin(p, piece, USM_WRITE_NO_INIT);
+    return st;
+}
+
+/* The lock is held, and given up meanwhile. */
+static usm_status save(usm__extent *e)
+{
+    usm__places  *p  = e->places;
+    size_t        at = e->start;
+    usm__interval piece;
+    usm_status    st = USM_OK;
+
+    while (st == USM_OK && next_only_there(e, at, &piece)) {
+        usm__extents_unlock();
+        st = save_piece(e, &piece);
+        usm__extents_lock();
+        if (st == USM_OK && !usm__holding_reserve(&p->host))
+            st = usm__fail(USM_E_NO_MEMORY, "no host memory to note what is valid");
+        if (st == USM_OK)
+            usm__valid_add(&p->host.valid, piece.start, piece.end);
+        at = piece.end;
+    }
+    return st;
+}
+
+/* to_driver: the pool keeps nothing that is idle. */
+static void give_memory(usm__extent *e, bool to_driver)
+{
+    usm_context *ctx   = e->ctx;
+    size_t       index = e->index;
+
+    usm__context_use(ctx);
+    usm__extent_free(e);
+    for (int kind = USM_DEVICE; to_driver && kind <= USM_SHARED; kind++) {
+        usm_pool *pool = usm_load_acquire(&ctx->devices[index].pools[kind]);
+
+        if (pool)
+            (void)usm_pool_trim_to(pool, 0);
+    }
+    usm__context_unuse(ctx);
+}
+
+usm_status usm__extent_evict(usm__memory *m, const usm__evict_rule *rule, size_t *freed)
+{
+    usm__extent *e;
+    usm__spill  *spill;
+    usm_status   st;
+
+    *freed = 0;
+    usm__copies_reap(m);
+    usm__extents_lock();
+    e = choose(m, rule);
+    if (!e) {
+        usm__extents_unlock();
+        return USM_OK;
+    }
+    spill         = e->places->space->spill; /* the buffer may go once its extent has */
+    e->is_leaving = true;
+    st            = save(e);
+    e->is_leaving = false;
+    if (st == USM_OK)
+        usm__extent_unlink(e);
+    else
+        usm__extent_touch(e);
+    usm__extents_changed();
+    usm__extents_unlock();
+    if (st != USM_OK)
+        return st;
+    *freed = e->end - e->start;
+    usm__spill_count_device_eviction(spill);
+    give_memory(e, e->ctx != rule->for_pool);
+    return USM_OK;
+}

@@ -1,0 +1,295 @@
+/* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
+/* The bytes of a command where its device reaches them: blocks pinned in host memory, or runs of
+ * device memory (places.h); all of a command's, or none.  Called by command.c and defer.c. */
+#include "base/inline/bits.h"
+#include "base/os.h"
+#include "buffer/command.h"
+#include "buffer/pins.h"
+
+#define INLINE_USES 8
+
+/* Scratch lists, one element a use. */
+typedef struct lists {
+    usm__pin     *pins;
+    usm__extent **held;
+    usm__pin      first_pins[INLINE_USES];
+    usm__extent  *first_held[INLINE_USES];
+} lists;
+
+static usm_status lists_init(lists *l, size_t n)
+{
+    l->pins = l->first_pins;
+    l->held = l->first_held;
+    if (n <= INLINE_USES)
+        return USM_OK;
+    l->pins = usm__heap_alloc(n * sizeof *l->pins);
+    l->held = usm__heap_alloc(n * sizeof(usm__extent *));
+    if (l->pins && l->held)
+        return USM_OK;
+    usm__heap_free(l->pins);
+    usm__heap_free(l->held);
+    return usm__fail(USM_E_NO_MEMORY, "no host memory for %zu accessors", n);
+}
+
+static void lists_fini(lists *l)
+{
+    if (l->pins == l->first_pins)
+        return;
+    usm__heap_free(l->pins);
+    usm__heap_free(l->held);
+}
+
+void usm__command_unplace(usm__command *c)
+{
+    for (size_t i = 0; i < c->nuses; i++) {
+        usm__use *u = &c->uses[i];
+
+        if (u->is_pinned)
+            usm__pins_give(1, &u->pin);
+        if (u->extent)
+            usm__extent_unuse(u->extent);
+        u->is_pinned = u->is_placed = false;
+        u->extent                   = NULL;
+    }
+}
+
+/* ---- in place ------------------------------------------------------------------------ */
+
+static size_t in_root(const usm__use *u)
+{
+    return u->entry.begin - u->root->base;
+}
+
+static size_t size_of(const usm__use *u)
+{
+    return u->entry.end - u->entry.begin;
+}
+
+static bool is_newest_on_host(usm__use *u)
+{
+    usm__track  *t      = usm__track_of(u->root);
+    usm__places *places = usm_load_acquire(&t->places);
+    bool         is_on_host;
+
+    if (!places)
+        return true;
+    usm__mutex_lock(&t->lock);
+    is_on_host = usm__places_is_on_host(places, in_root(u), size_of(u), u->entry.mode);
+    usm__mutex_unlock(&t->lock);
+    return is_on_host;
+}
+
+static usm_status bring_to_host(const usm__command *c, usm__use *u)
+{
+    usm__track *t = usm__track_of(u->root);
+    usm_status  st;
+
+    usm__mutex_lock(&t->lock);
+    st = usm__places_to_host(usm_load_acquire(&t->places), in_root(u), size_of(u), u->entry.mode,
+                             c->ndeps, c->deps);
+    usm__mutex_unlock(&t->lock);
+    return st;
+}
+
+/* What devices have newest is copied into the blocks, which are written then. */
+static usm_status want_pin(usm__use *u, bool may_wait)
+{
+    bool is_newest = is_newest_on_host(u);
+
+    u->pin = (usm__pin){u->root->space, u->entry.begin, size_of(u), u->entry.mode};
+    if (!is_newest && !may_wait)
+        return USM_E_AGAIN;
+    u->is_placed = is_newest;
+    if (!is_newest)
+        u->pin.mode |= USM_WRITE;
+    if (!may_wait)
+        u->pin.mode |= USM_NO_WAIT;
+    return USM_OK;
+}
+
+static void *address_of(const usm__use *u)
+{
+    return u->root->ptr + in_root(u);
+}
+
+static usm_status pin_all(usm__command *c, usm__pin *pins, bool may_wait)
+{
+    usm_status st = USM_OK;
+    size_t     n  = 0;
+
+    for (size_t i = 0; st == USM_OK && i < c->nuses; i++) {
+        c->ptrs[i] = address_of(&c->uses[i]);
+        if (c->uses[i].is_empty)
+            continue;
+        st = want_pin(&c->uses[i], may_wait);
+        if (st == USM_OK)
+            pins[n++] = c->uses[i].pin;
+    }
+    if (st == USM_OK)
+        st = usm__pins_take(n, pins);
+    for (size_t i = 0; st == USM_OK && i < c->nuses; i++)
+        c->uses[i].is_pinned = !c->uses[i].is_empty;
+    return st;
+}
+
+static usm_status place_on_host(usm__command *c, bool may_wait, lists *l)
+{
+    usm_status st = pin_all(c, l->pins, may_wait);
+
+    for (size_t i = 0; st == USM_OK && i < c->nuses; i++) {
+        usm__use *u = &c->uses[i];
+
+        if (u->is_empty)
+            continue;
+        if (!u->is_placed)
+            st = bring_to_host(c, u);
+        if (u->entry.mode & USM_WRITE)
+            usm__buffer_written(u->root);
+    }
+    return st;
+}
+
+/* ---- on a device ------------------------------------------------------------------------- */
+
+static usm_status places_of(usm__use *u, usm__places **places)
+{
+    usm_buffer *root = u->root;
+    usm__track *t    = usm__track_of(root);
+    bool        has  = !(usm_load_relaxed(&root->flags) & USM__BUFFER_FRESH);
+    usm_status  st   = USM_OK;
+
+    *places = usm_load_acquire(&t->places);
+    if (*places)
+        return USM_OK;
+    st = usm__places_create(root->space, root->base, root->size, has, places);
+    if (st == USM_OK)
+        usm_store_release(&t->places, *places);
+    return st;
+}
+
+/* Accessors of one command that overlap, one of which writes, are one run of memory: grows `hull`
+ * by those that belong to it; whether any did. */
+static bool grow(const usm__command *c, usm__use *hull)
+{
+    bool has_grown = false;
+
+    for (size_t i = 0; i < c->nuses; i++) {
+        const usm__use *u = &c->uses[i];
+        bool is_inside    = u->entry.begin >= hull->entry.begin && u->entry.end <= hull->entry.end;
+        usm_access_mode both = hull->entry.mode | u->entry.mode;
+
+        if (u->is_empty || u->root != hull->root || !usm__order_conflict(&u->entry, &hull->entry))
+            continue;
+        if (is_inside && (both & USM_READ_WRITE) == (hull->entry.mode & USM_READ_WRITE) &&
+            !(hull->entry.mode & ~u->entry.mode & USM_NO_INIT))
+            continue;
+        hull->entry.begin = usm_min_size(hull->entry.begin, u->entry.begin);
+        hull->entry.end   = usm_max_size(hull->entry.end, u->entry.end);
+        hull->entry.mode  = both & USM_READ_WRITE; /* what one does not write, another may read */
+        has_grown         = true;
+    }
+    return has_grown;
+}
+
+static usm_status place_run(usm__command *c, usm__use *u, const usm__use *hull,
+                            usm__device_want *want, usm__event_list *after)
+{
+    usm__track  *t      = usm__track_of(u->root);
+    usm__places *places = NULL;
+    void        *ptr    = NULL;
+    usm_status   st;
+
+    want->offset = in_root(hull);
+    want->size   = size_of(hull);
+    want->mode   = hull->entry.mode;
+    usm__mutex_lock(&t->lock);
+    st = places_of(u, &places);
+    if (st == USM_OK)
+        st = usm__places_to_device(places, want, &u->extent, &ptr, after);
+    usm__mutex_unlock(&t->lock);
+    for (size_t i = 0; st == USM_OK && i < c->nuses; i++) {
+        usm__use *v = &c->uses[i];
+
+        if (v->is_placed || v->root != u->root || v->entry.begin < hull->entry.begin ||
+            v->entry.end > hull->entry.end ||
+            (v != u && !usm__order_conflict(&v->entry, &hull->entry)))
+            continue;
+        v->is_placed = true;
+        c->ptrs[i]   = (char *)ptr + (v->entry.begin - hull->entry.begin);
+    }
+    return st;
+}
+
+static usm_status place_on_device(usm__command *c, usm_queue *q, bool may_wait, lists *l,
+                                  usm__event_list *after)
+{
+    usm__device_want want = {
+        .q = q, .may_wait = may_wait, .ndeps = c->ndeps, .deps = c->deps, .held = l->held};
+    usm_status st = USM_OK;
+
+    for (size_t i = 0; st == USM_OK && i < c->nuses; i++) {
+        usm__use *u    = &c->uses[i];
+        usm__use  hull = *u;
+
+        if (u->is_empty) {
+            c->ptrs[i]   = NULL;
+            u->is_placed = true;
+        }
+        if (u->is_placed)
+            continue;
+        while (grow(c, &hull))
+            ;
+        st = place_run(c, u, &hull, &want, after);
+        if (st == USM_OK)
+            l->held[want.nheld++] = u->extent;
+    }
+    return st;
+}
+
+/* ---- both ------------------------------------------------------------------------------- */
+
+/* Not to be had at this moment, or never: that turns out when nothing else is under way. */
+static bool is_memory(usm_status st)
+{
+    return st == USM_E_AGAIN || st == USM_E_BUDGET || st == USM_E_NO_MEMORY;
+}
+
+usm_status usm__command_place(usm__command *c, usm_queue *q, bool may_wait, usm__event_list *after)
+{
+    lists      l;
+    usm_status st = lists_init(&l, c->nuses);
+
+    if (st != USM_OK)
+        return st;
+    st = c->is_in_place ? place_on_host(c, may_wait, &l)
+                        : place_on_device(c, q, may_wait, &l, after);
+    lists_fini(&l);
+    if (!may_wait && !c->is_in_place && is_memory(st))
+        st = USM_E_AGAIN; /* on a processor, blocks in memory may have to be stored first */
+    if (st != USM_OK) {
+        usm__command_unplace(c);
+        usm__event_list_fini(after);
+    }
+    return st;
+}
+
+/* Memory that open accesses of the host hold is waited for some times as long as the host itself
+ * would wait: a command that fails is work that is lost.  In the end it is told who holds it, as
+ * the host may be waiting for the command. */
+#define PATIENCE 5
+
+usm_status usm__command_place_waiting(usm__command *c, usm_queue *q, usm__event_list *after)
+{
+    for (int tried = 0;; tried++) {
+        uint64_t   ended = usm__commands_ended();
+        uint64_t   turn  = c->is_in_place ? 0 : usm__places_turn(q);
+        usm_status st    = usm__command_place(c, q, true, after);
+
+        if (st == USM_E_BUSY)
+            usm__places_await_memory(q, turn);
+        else if (!is_memory(st))
+            return st;
+        else if (!usm__commands_await_end(ended) && (st != USM_E_AGAIN || tried >= PATIENCE))
+            return st;
+    }
+}

@@ -1,0 +1,487 @@
+/* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
+/* Where the valid bytes of a buffer are (buffer/places.h): the functions that commands and host
+ * accesses call.  Each finds out what is lacking where, has it copied (places_copy.c) into memory
+ * that extent.c finds, and enters what the access makes valid and invalid. */
+#include "buffer/places.h"
+
+#include "base/os.h"
+#include "buffer/extent.h"
+#include "core/pool.h"
+
+#include <string.h>
+
+static _Atomic(bool) forces_copies;
+
+/* ---- lists of events -------------------------------------------------------------- */
+
+usm_status usm__event_list_add(usm__event_list *l, usm_event *ev)
+{
+    usm_event **grown;
+    size_t      cap;
+
+    if (!l->list) {
+        l->list = l->first;
+        l->cap  = sizeof l->first / sizeof *l->first;
+    }
+    if (l->n == l->cap) {
+        cap   = 2 * l->cap;
+        grown = usm__heap_alloc(cap * sizeof(usm_event *));
+        if (!grown) {
+            usm_event_release(ev);
+            return usm__fail(USM_E_NO_MEMORY, "no host memory for %zu events", cap);
+        }
+        memcpy(grown, l->list, l->n * sizeof(usm_event *));
+        if (l->list != l->first)
+            usm__heap_free(l->list);
+        l->list = grown;
+        l->cap  = cap;
+    }
+    l->list[l->n++] = ev;
+    return USM_OK;
+}
+
+void usm__event_list_fini(usm__event_list *l)
+{
+    for (size_t i = 0; i < l->n; i++)
+        usm_event_release(l->list[i]);
+    if (l->list != l->first)
+        usm__heap_free(l->list);
+    l->list = NULL;
+    l->n = l->cap = 0;
+}
+
+/* ---- a buffer's places ------------------------------------------------------------- */
+
+usm_status usm__places_create(usm__space *space, size_t base, size_t size, bool host_valid,
+                              usm__places **out)
+{
+    usm__places *p = usm__heap_alloc(sizeof *p);
+
+    if (!p)
+        return usm__fail(USM_E_NO_MEMORY, "no host memory to note where a buffer's bytes are");
+    p->space = space;
+    p->base  = base;
+    p->size  = size;
+    usm__valid_init(&p->host.valid);
+    usm_list_init(&p->extents);
+    usm_list_init(&p->copies);
+    if (host_valid)
+        usm__valid_add(&p->host.valid, 0, size);
+    *out = p;
+    return USM_OK;
+}
+
+void usm__places_destroy(usm__places *p)
+{
+    usm_list *it;
+
+    if (!p)
+        return;
+    usm__extents_lock();
+    while (!usm_list_is_empty(&p->copies))
+        usm__copying_await(usm_container_of(p->copies.next, usm__copying, link));
+    (void)usm__places_settle(p, 0, p->size, true);
+    while ((it = p->extents.next) != &p->extents) {
+        usm__extent *e = usm_container_of(it, usm__extent, link);
+
+        usm__extent_unlink(e);
+        usm__extents_unlock();
+        usm__extent_free(e);
+        usm__extents_lock();
+    }
+    usm__extents_unlock();
+    usm__valid_fini(&p->host.valid);
+    usm__heap_free(p);
+}
+
+void usm__places_force_copies(bool force)
+{
+    usm_store_relaxed(&forces_copies, force);
+}
+
+bool usm__places_in_place(const usm_queue *q)
+{
+    return !usm_load_relaxed(&forces_copies) &&
+           usm_device_has(q->dev, USM_ASPECT_USM_SYSTEM_ALLOCATIONS);
+}
+
+/* ---- validity ------------------------------------------------------------------------ */
+
+/* Room in every set for one change; lock held. */
+static usm_status reserve_all(usm__places *p)
+{
+    bool has_room = usm__holding_reserve(&p->host);
+
+    USM_LIST_FOREACH (it, &p->extents) {
+        usm__extent *e = usm_container_of(it, usm__extent, link);
+
+        has_room = has_room && usm__holding_reserve(&e->holding);
+    }
+    if (has_room)
+        return USM_OK;
+    return usm__fail(USM_E_NO_MEMORY, "no host memory to note what is valid");
+}
+
+/* The range is valid in `in` (NULL: host memory) and nowhere else.  pre: reserve_all(). */
+static void valid_only_in(usm__places *p, usm__extent *in, size_t start, size_t end)
+{
+    if (in)
+        usm__valid_remove(&p->host.valid, start, end);
+    else
+        usm__valid_add(&p->host.valid, start, end);
+    USM_LIST_FOREACH (it, &p->extents) {
+        usm__extent *e = usm_container_of(it, usm__extent, link);
+
+        if (in && e == in)
+            usm__valid_add(&e->holding.valid, start, end);
+        else
+            usm__valid_remove(&e->holding.valid, start, end);
+    }
+}
+
+/* ---- to a device ------------------------------------------------------------------------ */
+
+static usm_status find_extent(usm__places *p, const usm__device_want *want, usm__extent **found)
+{
+    size_t     start = want->offset, end = start + want->size;
+    usm_status st;
+
+    usm__extents_lock();
+    st     = usm__places_settle(p, start, end, want->may_wait);
+    *found = st == USM_OK ? usm__extent_find(p, want->q, start, end) : NULL;
+    if (*found) {
+        (*found)->commands++;
+        usm__extent_touch(*found);
+    }
+    usm__extents_unlock();
+    return st;
+}
+
+/* Copies under way that the command must come after: those to its bytes, and where it writes also
+ * those from them.  Lock held. */
+static usm_status add_copies(const usm__places *p, const usm__device_want *want,
+                             const usm__extent *e, usm__event_list *after)
+{
+    USM_LIST_FOREACH (it, &p->copies) {
+        const usm__copying *t = usm_container_of(it, usm__copying, link);
+        usm_status          st;
+
+        if (t->start >= want->offset + want->size || want->offset >= t->end ||
+            (t->to != e && !(t->from == e && (want->mode & USM_WRITE))))
+            continue;
+        st = usm_event_retain(t->ev);
+        if (st == USM_OK)
+            st = usm__event_list_add(after, t->ev);
+        if (st != USM_OK)
+            return st;
+    }
+    return USM_OK;
+}
+
+static usm_status enter(usm__places *p, const usm__device_want *want, usm__extent *e,
+                        usm__event_list *after)
+{
+    usm_status st;
+
+    usm__extents_lock();
+    st = usm__places_settle(p, want->offset, want->offset + want->size, want->may_wait);
+    if (st == USM_OK && !(want->mode & USM_NO_INIT) && usm__places_lacks(p, want, e))
+        st = usm__fail(e->failure, "a copy of \"%s\" to %s failed", p->space->name,
+                       e->memory->dev->term);
+    if (st == USM_OK)
+        st = add_copies(p, want, e, after);
+    if (st == USM_OK && (want->mode & USM_WRITE)) {
+        st = reserve_all(p);
+        if (st == USM_OK)
+            valid_only_in(p, e, want->offset, want->offset + want->size);
+    }
+    usm__extents_unlock();
+    return st;
+}
+
+/* What `e` covers now need not be kept elsewhere in the same memory. */
+static void drop_covered(usm__places *p, const usm__extent *e)
+{
+    usm_list gone, *it;
+
+    usm_list_init(&gone);
+    usm__extents_lock();
+    USM_LIST_FOREACH_SAFE (at, next, &p->extents) {
+        usm__extent *old = usm_container_of(at, usm__extent, link);
+
+        if (old == e || old->is_leaving || !usm__extent_is_covered(old))
+            continue;
+        old->is_surplus = usm__extent_is_used(old);
+        if (old->is_surplus)
+            continue;
+        usm__extent_unlink(old);
+        usm_list_append(&gone, &old->link);
+    }
+    usm__extents_unlock();
+    while ((it = usm_list_pop(&gone)))
+        usm__extent_free(usm_container_of(it, usm__extent, link));
+}
+
+usm_status usm__places_to_device(usm__places *p, const usm__device_want *want, usm__extent **extent,
+                                 void **ptr, usm__event_list *after)
+{
+    usm__extent *e      = NULL;
+    bool         is_new = false;
+    usm_status   st     = find_extent(p, want, &e);
+
+    if (st == USM_OK && !e) {
+        st     = usm__extent_make(p, want, &e);
+        is_new = st == USM_OK;
+    }
+    if (st != USM_OK)
+        return st;
+    if (!(want->mode & USM_NO_INIT))
+        st = usm__places_bring(p, want, e);
+    if (st == USM_OK)
+        st = enter(p, want, e, after);
+    if (st != USM_OK) {
+        usm__extent_unuse(e); /* with what is valid there by now */
+        return st;
+    }
+    if (is_new)
+        drop_covered(p, e);
+    *extent = e;
+    *ptr    = e->at + (want->offset - e->start);
+    return USM_OK;
+}
+
+/* ---- waiting for memory ------------------------------------------------------------------- */
+
+uint64_t usm__places_turn(const usm_queue *q)
+{
+    const usm__memory *m;
+    uint64_t           turn;
+
+    usm__extents_lock();
+    m    = usm__memory_find(q->dev);
+    turn = m ? m->turn : 0;
+    usm__extents_unlock();
+    return turn;
+}
+
+static bool is_in_use(const usm__memory *m)
+{
+    USM_LIST_FOREACH (it, &m->extents) {
+        const usm__extent *e = usm_container_of(it, usm__extent, lru);
+
+        if (usm__extent_is_used(e) || e->is_leaving)
+            return true;
+    }
+    return false;
+}
+
+void usm__places_await_memory(const usm_queue *q, uint64_t turn)
+{
+    const usm__memory *m;
+
+    usm__extents_lock();
+    m = usm__memory_find(q->dev);
+    while (m && m->turn == turn && is_in_use(m))
+        usm__extents_wait();
+    usm__extents_unlock();
+}
+
+/* ---- to the host ---------------------------------------------------------------------------- */
+
+static bool is_valid_on_device(const usm__places *p, size_t start, size_t end)
+{
+    USM_LIST_FOREACH (it, &p->extents) {
+        const usm__extent *e = usm_container_of(it, usm__extent, link);
+
+        if (usm__valid_has_any(&e->holding.valid, start, end))
+            return true;
+    }
+    return false;
+}
+
+/* A copy under way of these bytes, to `to` (NULL: wherever); NULL: none. */
+static usm__copying *copy_over(const usm__places *p, const usm__extent *to, size_t start,
+                               size_t end)
+{
+    USM_LIST_FOREACH (it, &p->copies) {
+        usm__copying *t = usm_container_of(it, usm__copying, link);
+
+        if (t->start < end && start < t->end && (!to || t->to == to))
+            return t;
+    }
+    return NULL;
+}
+
+/* Lock held. */
+static bool is_on_host(const usm__places *p, size_t start, size_t end, usm_access_mode mode)
+{
+    usm__interval piece = {start, end};
+
+    if (usm__places_are_leaving(p, start, end))
+        return false;
+    if (mode & USM_WRITE)
+        return usm__valid_has_all(&p->host.valid, start, end) &&
+               !is_valid_on_device(p, start, end) && !copy_over(p, NULL, start, end);
+    return !usm__places_source(p, &p->host.valid, NULL, &piece);
+}
+
+bool usm__places_is_on_host(const usm__places *p, size_t offset, size_t size, usm_access_mode mode)
+{
+    bool is;
+
+    usm__extents_lock();
+    is = is_on_host(p, offset, offset + size, mode);
+    usm__extents_unlock();
+    return is;
+}
+
+static usm_status await_deps(const usm__places *p, size_t ndeps, usm_event *const *deps)
+{
+    for (size_t i = 0; i < ndeps; i++)
+        if (usm_event_wait(deps[i]) != USM_OK)
+            return usm__fail(USM_E_DEPENDENCY, "a command that used \"%s\" before failed: %s",
+                             p->space->name, usm_last_error());
+    return USM_OK;
+}
+
+/* The lock is held, and given up meanwhile. */
+static usm_status fetch(usm__places *p, usm__extent *from, const usm__interval *piece)
+{
+    bool       goes;
+    usm_status st;
+
+    from->copies++;
+    usm__extents_unlock();
+    st = usm__places_fetch(from, piece);
+    usm__extents_lock();
+    if (st == USM_OK && !usm__holding_reserve(&p->host))
+        st = usm__fail(USM_E_NO_MEMORY, "no host memory to note what is valid");
+    if (st == USM_OK)
+        usm__valid_add(&p->host.valid, piece->start, piece->end);
+    goes = usm__extent_drop_copy(from);
+    if (goes) {
+        usm__extents_unlock();
+        usm__extent_free(from);
+        usm__extents_lock();
+    }
+    return st;
+}
+
+/* Ends with the lock not given up since nothing was leaving.  It is held, and given up meanwhile.
+ */
+static usm_status bring_to_host(usm__places *p, size_t start, size_t end)
+{
+    usm_status st = USM_OK;
+
+    while (st == USM_OK) {
+        usm__interval piece = {start, end};
+        usm__extent  *from;
+        usm__copying *t;
+
+        (void)usm__places_settle(p, start, end, true);
+        from = usm__places_source(p, &p->host.valid, NULL, &piece);
+        if (!from)
+            break;
+        t = copy_over(p, from, piece.start, piece.end);
+        if (t) /* it is valid there once that has ended */
+            usm__copying_await(t);
+        else
+            st = fetch(p, from, &piece);
+    }
+    return st;
+}
+
+/* No copy is under way and nothing is leaving: the lock was not given up since.  It is held, and
+ * given up meanwhile. */
+static void settle_all(usm__places *p, size_t start, size_t end)
+{
+    usm__copying *t;
+
+    for (;;) {
+        (void)usm__places_settle(p, start, end, true);
+        t = copy_over(p, NULL, start, end);
+        if (!t)
+            return;
+        usm__copying_await(t);
+    }
+}
+
+static usm_status settle_on_host(usm__places *p, size_t start, size_t end, usm_access_mode mode)
+{
+    usm_status st = USM_OK;
+
+    if (mode & USM_WRITE)
+        settle_all(p, start, end);
+    if (!(mode & USM_NO_INIT))
+        st = bring_to_host(p, start, end);
+    if (st != USM_OK || !(mode & USM_WRITE))
+        return st;
+    st = reserve_all(p);
+    if (st == USM_OK)
+        valid_only_in(p, NULL, start, end);
+    return st;
+}
+
+usm_status usm__places_to_host(usm__places *p, size_t offset, size_t size, usm_access_mode mode,
+                               size_t ndeps, usm_event *const *deps)
+{
+    usm_status st = await_deps(p, ndeps, deps);
+
+    if (st != USM_OK)
+        return st;
+    usm__extents_lock();
+    st = settle_on_host(p, offset, offset + size, mode);
+    usm__extents_unlock();
+    return st;
+}
+
+/* ---- the rest ----------------------------------------------------------------------------------
+ */
+
+/* Without room to note it, what is dead stays valid: correct, and dearer. */
+void usm__places_discard(usm__places *p, size_t offset, size_t size)
+{
+    size_t start = offset, end = offset + size;
+
+    usm__extents_lock();
+    settle_all(p, start, end);
+    if (reserve_all(p) == USM_OK) {
+        valid_only_in(p, NULL, start, end);
+        usm__valid_remove(&p->host.valid, start, end);
+    }
+    usm__extents_unlock();
+}
+
+static size_t evict_of(usm__memory *m, const usm_context *ctx, size_t bytes)
+{
+    usm__evict_rule rule = {.of = ctx};
+    size_t          left = 0, freed = 1;
+
+    while (left < bytes) {
+        usm_status st = usm__extent_evict(m, &rule, &freed);
+
+        left += freed;
+        if (st != USM_OK || (freed == 0 && rule.may_copy))
+            break;
+        rule.may_copy = freed == 0; /* what is clean goes first */
+    }
+    return left;
+}
+
+size_t usm__places_give_back(usm_context *ctx, usm_device *dev, size_t bytes)
+{
+    usm__memory *m;
+    size_t       left = 0;
+    usm__story   story;
+
+    usm__story_save(&story);
+    usm__extents_lock();
+    m = usm__memory_find(dev);
+    usm__extents_unlock();
+    if (m && ctx)
+        left = evict_of(m, ctx, bytes);
+    if (m && left < bytes)
+        left += evict_of(m, NULL, bytes - left);
+    usm__story_restore(&story);
+    return left;
+}

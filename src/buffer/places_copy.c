@@ -1,0 +1,552 @@
+/* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
+/* Copies between the places of a buffer.
+ *
+ * To a device: queued, not waited for.  Each is a usm__copying in its buffer's list until it has
+ * ended: it counts on its extents and holds the pins of its host blocks, and whoever uses the bytes
+ * meanwhile waits for its event.  It is queued
+ *
+ *     in the command's queue   where commands under way use one of the extents: behind `deps`
+ *     in the context's own     elsewhere: it need not wait for anything, and overlaps with what
+ * runs
+ *
+ * so that nothing in the context's own queue waits for a command, and evictions, which use it too,
+ * cannot be held up.  When one fails, its target is not valid there after all; bytes that are valid
+ * nowhere then, because the command that was to come after it has been entered as writing, are
+ * valid again where they came from: the command did not run.
+ *
+ * To the host: waited for (usm__places_fetch). */
+#include "buffer/extent.h"
+
+#include "base/inline/bits.h"
+#include "base/os.h"
+
+#define PIN_BLOCKS 16 /* most blocks that one copy pins                                  */
+#define CRUMB      4  /* a farther place with as many times more saves a copy            */
+
+/* ---- pins --------------------------------------------------------------------------- */
+
+static usm_status pin(const usm__places *p, const usm__interval *piece, usm_access_mode mode)
+{
+    const usm__pin one = {p->space, p->base + piece->start, piece->end - piece->start, mode};
+
+    return usm__spill_pin(p->space->spill, 1, &one);
+}
+
+/* As many blocks as fit in memory at once: half as many after each refusal. */
+usm_status usm__places_pin(const usm__places *p, usm__interval *piece, usm_access_mode mode)
+{
+    size_t     block = (size_t)1 << p->space->shift, n = PIN_BLOCKS;
+    size_t     first = p->base + piece->start;
+    usm_status st;
+
+    if (p->space->is_foreign)
+        return USM_OK;
+    for (;; n /= 2) {
+        size_t end = (first & ~(block - 1)) + n * block - p->base;
+
+        piece->end = usm_min_size(piece->end, end);
+        st         = pin(p, piece, mode);
+        if ((st != USM_E_BUDGET && st != USM_E_AGAIN) || n == 1)
+            return st;
+    }
+}
+
+void usm__places_unpin(const usm__places *p, const usm__interval *piece, usm_access_mode mode)
+{
+    if (!p->space->is_foreign)
+        usm__space_unpin(p->space, p->base + piece->start, piece->end - piece->start, mode);
+}
+
+/* ---- copies under way ----------------------------------------------------------------- */
+
+static usm__holding *holding_of(usm__places *p, usm__extent *e)
+{
+    return e ? &e->holding : &p->host;
+}
+
+static bool is_valid_anywhere(const usm__places *p, const usm__interval *piece)
+{
+    if (usm__valid_has_any(&p->host.valid, piece->start, piece->end))
+        return true;
+    USM_LIST_FOREACH (it, &p->extents) {
+        const usm__extent *e = usm_container_of(it, usm__extent, link);
+
+        if (usm__valid_has_any(&e->holding.valid, piece->start, piece->end))
+            return true;
+    }
+    return false;
+}
+
+/* Lock held.  Both sets have room for the change. */
+static void enter_failure(usm__copying *t)
+{
+    usm__places  *p     = t->places;
+    usm__interval piece = {t->start, t->end};
+
+    usm__valid_remove(&holding_of(p, t->to)->valid, t->start, t->end);
+    if (!t->is_superseded && !is_valid_anywhere(p, &piece))
+        usm__valid_add(&holding_of(p, t->from)->valid, t->start, t->end);
+    USM_LIST_FOREACH (it, &p->copies) {
+        usm__copying *later = usm_container_of(it, usm__copying, link);
+
+        if (later != t && later->from == t->to && later->start < t->end && t->start < later->end)
+            later->is_superseded = true;
+    }
+}
+
+/* It counts on them no more.  The lock is held, and given up where one goes. */
+static void drop_places(usm__places *p, usm__extent *from, usm__extent *to)
+{
+    bool from_goes, to_goes;
+
+    holding_of(p, from)->pending--;
+    holding_of(p, to)->pending--;
+    from_goes = from && usm__extent_drop_copy(from);
+    to_goes   = to && usm__extent_drop_copy(to);
+    if (!from_goes && !to_goes)
+        return;
+    usm__extents_unlock();
+    if (from_goes)
+        usm__extent_free(from);
+    if (to_goes)
+        usm__extent_free(to);
+    usm__extents_lock();
+}
+
+/* The copy ended so.  The lock is held, and given up meanwhile. */
+static void end(usm__copying *t, usm_status status)
+{
+    const usm__interval piece = {t->start, t->end};
+
+    if (t->is_ending) { /* by somebody else: until then it is in the list */
+        while (!usm_list_is_empty(&t->link))
+            usm__extents_wait();
+        return;
+    }
+    t->is_ending = true;
+    if (t->is_pinned) {
+        usm__extents_unlock();
+        usm__places_unpin(t->places, &piece, USM_READ);
+        usm__extents_lock();
+    }
+    if (status < 0) {
+        t->to->failure = status;
+        enter_failure(t);
+    }
+    usm_list_remove(&t->link);
+    usm__extents_changed();
+    drop_places(t->places, t->from, t->to);
+}
+
+/* Lock held; true: it is to be freed. */
+static bool unref(usm__copying *t)
+{
+    return --t->refs == 0;
+}
+
+static void free_copying(usm__copying *t)
+{
+    usm_event_release(t->ev);
+    usm__heap_free(t);
+}
+
+static void ended(usm__completion *c)
+{
+    usm__copying *t = usm_container_of(c, usm__copying, c);
+    bool          last;
+
+    usm__extents_lock();
+    end(t, c->status);
+    last = unref(t);
+    usm__extents_unlock();
+    if (last)
+        free_copying(t);
+}
+
+void usm__copying_await(usm__copying *t)
+{
+    usm_status st;
+    bool       last;
+
+    t->refs++;
+    usm__extents_unlock();
+    st = usm_event_wait(t->ev);
+    usm__extents_lock();
+    end(t, st);
+    last = unref(t);
+    if (!last)
+        return;
+    usm__extents_unlock();
+    free_copying(t);
+    usm__extents_lock();
+}
+
+/* One over an extent of m that was not looked at in this pass. */
+static usm__copying *next_unseen(const usm__memory *m, uint64_t pass)
+{
+    USM_LIST_FOREACH (it, &m->extents) {
+        const usm__extent *e = usm_container_of(it, usm__extent, lru);
+
+        if (e->copies == 0)
+            continue;
+        USM_LIST_FOREACH (jt, &e->places->copies) {
+            usm__copying *t = usm_container_of(jt, usm__copying, link);
+
+            if (t->seen != pass && !t->is_ending)
+                return t;
+        }
+    }
+    return NULL;
+}
+
+void usm__copies_reap(usm__memory *m)
+{
+    static uint64_t passes; /* guarded by the lock */
+    usm__copying   *t;
+    uint64_t        pass;
+    usm__story      story;
+
+    usm__story_save(&story);
+    usm__extents_lock();
+    pass = ++passes;
+    while ((t = next_unseen(m, pass))) {
+        usm_status st;
+        bool       last;
+
+        t->seen = pass;
+        t->refs++;
+        usm__extents_unlock();
+        st = usm_event_query(t->ev);
+        usm__extents_lock();
+        if (st != USM_E_NOT_READY)
+            end(t, st);
+        last = unref(t);
+        if (!last)
+            continue;
+        usm__extents_unlock();
+        free_copying(t);
+        usm__extents_lock();
+    }
+    usm__extents_unlock();
+    usm__story_restore(&story);
+}
+
+/* ---- sources -------------------------------------------------------------------------- */
+
+/* The start of `piece` that e has, when it has some of it; where it has only a later part, what
+ * lies before that is shortened to. */
+usm__extent *usm__places_source(const usm__places *p, const usm__valid *lacking,
+                                const usm__extent *but, usm__interval *piece)
+{
+    usm__interval gap = *piece, best = {SIZE_MAX, SIZE_MAX};
+    usm__extent  *from = NULL;
+
+    while (!from && usm__valid_next_gap(lacking, gap.start, piece->end, &gap)) {
+        USM_LIST_FOREACH (it, &p->extents) {
+            usm__extent  *e = usm_container_of(it, usm__extent, link);
+            usm__interval there;
+
+            if (e == but || e->is_leaving ||
+                !usm__valid_next(&e->holding.valid, gap.start, gap.end, &there))
+                continue;
+            if (there.start < best.start || (there.start == best.start && there.end > best.end)) {
+                best = there;
+                from = e;
+            }
+        }
+        gap.start = gap.end;
+    }
+    if (from)
+        *piece = best;
+    return from;
+}
+
+/* Where the next bytes that `e` lacks come from. */
+typedef struct source {
+    usm__interval piece;
+    usm__extent  *from; /* NULL: host memory                                           */
+} source;
+
+static bool is_near(const usm__extent *e, const usm_queue *q)
+{
+    return e->ctx == q->ctx;
+}
+
+static bool is_same_memory(const usm__extent *e, const usm_queue *q)
+{
+    return is_near(e, q) && e->index == q->index;
+}
+
+/* Cheapest first: the same device, another of the context, the host, another context. */
+static int rank_of(const usm__extent *from, const usm_queue *q)
+{
+    if (!from)
+        return 2;
+    return is_same_memory(from, q) ? 0 : is_near(from, q) ? 1 : 3;
+}
+
+/* Nearer is better, but not for crumbs: of two that start at the same byte. */
+static bool is_better(const source *a, const source *b, const usm_queue *q)
+{
+    int    rank_a = rank_of(a->from, q), rank_b = rank_of(b->from, q);
+    size_t size_a = a->piece.end - a->piece.start, size_b = b->piece.end - b->piece.start;
+
+    if (rank_a == rank_b)
+        return size_a > size_b;
+    return rank_a < rank_b ? size_a >= size_b / CRUMB : size_b < size_a / CRUMB;
+}
+
+/* Is this better than what is known, at the same byte or an earlier one? */
+static void consider(source *best, bool *found, source s, const usm_queue *q)
+{
+    if (*found && (s.piece.start > best->piece.start ||
+                   (s.piece.start == best->piece.start && !is_better(&s, best, q))))
+        return;
+    *found = true;
+    *best  = s;
+}
+
+/* Lock held. */
+static bool next_source(const usm__places *p, const usm_queue *q, const usm__extent *e,
+                        usm__interval range, source *s)
+{
+    usm__interval gap, there;
+    bool          found = false;
+
+    for (; !found && usm__valid_next_gap(&e->holding.valid, range.start, range.end, &gap);
+         range.start = gap.end) {
+        if (usm__valid_next(&p->host.valid, gap.start, gap.end, &there))
+            consider(s, &found, (source){there, NULL}, q);
+        USM_LIST_FOREACH (it, &p->extents) {
+            usm__extent *other = usm_container_of(it, usm__extent, link);
+
+            if (other != e && !other->is_leaving &&
+                usm__valid_next(&other->holding.valid, gap.start, gap.end, &there))
+                consider(s, &found, (source){there, other}, q);
+        }
+    }
+    return found;
+}
+
+/* ---- to a device ------------------------------------------------------------------------ */
+
+/* One copy that is about to be queued. */
+typedef struct plan {
+    usm__places            *p;
+    const usm__device_want *want;
+    usm__extent            *e;
+    source                  s;
+    bool                    waits_for_commands;
+    usm__event_list         deps; /* copies under way over the same bytes               */
+} plan;
+
+static bool touches(const usm__copying *t, const plan *c)
+{
+    if (t->start >= c->s.piece.end || c->s.piece.start >= t->end)
+        return false;
+    return t->to == c->e || t->from == c->e || (c->s.from && t->to == c->s.from);
+}
+
+/* By a command that `deps` has. */
+static bool may_be_in_use(const plan *c)
+{
+    const usm__extent *from = c->s.from;
+
+    if (c->want->ndeps == 0)
+        return false;
+    return !from || c->e->commands > 1 + usm__extent_own_uses(c->want, c->e) ||
+           from->commands > usm__extent_own_uses(c->want, from);
+}
+
+/* Lock held: what it counts on, and what it has to wait for. */
+static usm_status prepare(plan *c)
+{
+    usm__holding *from = holding_of(c->p, c->s.from);
+
+    c->e->holding.pending++;
+    from->pending++;
+    if (!usm__holding_reserve(&c->e->holding) || !usm__holding_reserve(from))
+        return usm__fail(USM_E_NO_MEMORY, "no host memory to note what is valid");
+    c->waits_for_commands = may_be_in_use(c);
+    USM_LIST_FOREACH (it, &c->p->copies) {
+        usm__copying *t = usm_container_of(it, usm__copying, link);
+        usm_status    st;
+
+        if (!touches(t, c))
+            continue;
+        st = usm_event_retain(t->ev);
+        if (st == USM_OK)
+            st = usm__event_list_add(&c->deps, t->ev);
+        if (st != USM_OK)
+            return st;
+    }
+    return USM_OK;
+}
+
+static usm_status add_deps(plan *c)
+{
+    usm_status st = USM_OK;
+
+    for (size_t i = 0; st == USM_OK && c->waits_for_commands && i < c->want->ndeps; i++) {
+        st = usm_event_retain(c->want->deps[i]);
+        if (st == USM_OK)
+            st = usm__event_list_add(&c->deps, c->want->deps[i]);
+    }
+    return st;
+}
+
+static usm_status queue_copy(plan *c, usm_event **ev)
+{
+    const usm_queue *q     = c->want->q;
+    usm_queue       *on    = c->waits_for_commands
+                                 ? c->want->q
+                                 : usm__context_queue(q->ctx, q->index, USM__QUEUE_BLOCKING);
+    size_t           start = c->s.piece.start;
+    const void      *src =
+        c->s.from ? c->s.from->at + (start - c->s.from->start) : usm__places_host(c->p, start);
+
+    if (!on)
+        return usm_last_status();
+    return usm_memcpy(on, c->e->at + (start - c->e->start), src, c->s.piece.end - start, c->deps.n,
+                      c->deps.list, ev);
+}
+
+static usm_status start(plan *c, usm__copying *t)
+{
+    usm_access_mode mode = c->want->may_wait ? USM_READ : (usm_access_mode)(USM_READ | USM_NO_WAIT);
+    usm_status      st   = add_deps(c);
+
+    if (st == USM_OK && !c->s.from)
+        st = usm__places_pin(c->p, &c->s.piece, mode);
+    if (st != USM_OK)
+        return st;
+    t->is_pinned = !c->s.from && !c->p->space->is_foreign;
+    st           = queue_copy(c, &t->ev);
+    if (st != USM_OK && t->is_pinned)
+        usm__places_unpin(c->p, &c->s.piece, USM_READ);
+    return st;
+}
+
+/* It is queued: enters it.  Lock held. */
+static void enter(plan *c, usm__copying *t)
+{
+    t->places = c->p;
+    t->from   = c->s.from;
+    t->to     = c->e;
+    t->start  = c->s.piece.start;
+    t->end    = c->s.piece.end;
+    t->refs   = 1;
+    usm_list_append(&c->p->copies, &t->link);
+    usm__valid_add(&c->e->holding.valid, t->start, t->end);
+}
+
+/* Not to be followed: waited for here. */
+static void follow(usm__copying *t)
+{
+    bool last;
+
+    if (usm__completion_arm(&t->c, t->ev->ctx->be, t->ev->native, ended) == USM_OK)
+        return;
+    usm__extents_lock();
+    usm__copying_await(t);
+    last = unref(t);
+    usm__extents_unlock();
+    if (last)
+        free_copying(t);
+}
+
+/* The lock is held, and given up meanwhile. */
+static usm_status copy_piece(plan *c)
+{
+    usm__copying *t;
+    usm_status    st;
+
+    c->e->copies++;
+    if (c->s.from)
+        c->s.from->copies++;
+    st = prepare(c);
+    usm__extents_unlock();
+    t = usm__heap_alloc(sizeof *t);
+    if (!t)
+        st = usm__fail(USM_E_NO_MEMORY, "no host memory to follow a copy");
+    if (st == USM_OK)
+        st = start(c, t);
+    usm__event_list_fini(&c->deps);
+    usm__extents_lock();
+    if (st != USM_OK) {
+        drop_places(c->p, c->s.from, c->e);
+        usm__heap_free(t);
+        return st;
+    }
+    enter(c, t);
+    usm__extents_unlock();
+    follow(t);
+    usm__extents_lock();
+    return USM_OK;
+}
+
+/* Host memory is full: the pins of this buffer's own copies end by themselves. */
+static bool await_own_pins(usm__places *p)
+{
+    USM_LIST_FOREACH (it, &p->copies) {
+        usm__copying *t = usm_container_of(it, usm__copying, link);
+
+        if (t->is_pinned) {
+            usm__copying_await(t);
+            return true;
+        }
+    }
+    return false;
+}
+
+usm_status usm__places_bring(usm__places *p, const usm__device_want *want, usm__extent *e)
+{
+    usm__interval range = {want->offset, want->offset + want->size};
+    plan          c     = {.p = p, .want = want, .e = e};
+    usm_status    st    = USM_OK;
+
+    usm__extents_lock();
+    for (;;) {
+        st = usm__places_settle(p, want->offset, want->offset + want->size, want->may_wait);
+        if (st != USM_OK || !next_source(p, want->q, e, range, &c.s))
+            break;
+        st = copy_piece(&c);
+        if (st == USM_OK)
+            range.start = c.s.piece.end;
+        else if (want->may_wait && !c.s.from && (st == USM_E_AGAIN || st == USM_E_BUDGET) &&
+                 await_own_pins(p))
+            continue;
+        else
+            break;
+    }
+    usm__extents_unlock();
+    return st;
+}
+
+bool usm__places_lacks(const usm__places *p, const usm__device_want *want, const usm__extent *e)
+{
+    const usm__interval range = {want->offset, want->offset + want->size};
+    source              s;
+
+    return next_source(p, want->q, e, range, &s);
+}
+
+/* ---- to the host -------------------------------------------------------------------------- */
+
+usm_status usm__places_fetch(const usm__extent *from, const usm__interval *piece)
+{
+    usm_queue *q  = usm__context_queue(from->ctx, from->index, USM__QUEUE_BLOCKING);
+    usm_event *ev = NULL;
+    usm_status st;
+
+    if (!q)
+        return usm_last_status();
+    st = usm_memcpy(q, usm__places_host(from->places, piece->start),
+                    from->at + (piece->start - from->start), piece->end - piece->start, 0, NULL,
+                    &ev);
+    if (st != USM_OK)
+        return st;
+    st = usm_event_wait(ev);
+    usm_event_release(ev);
+    return st;
+}

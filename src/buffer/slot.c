@@ -1,0 +1,81 @@
+/* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
+/* Tables of open accesses, and looking through those of all threads (buffer/slot.h).  Called by
+ * access.c and track.c. */
+#include "buffer/slot.h"
+
+#include "base/meta.h"
+
+static usm__meta_type table_type = USM__META_TYPE(usm__open_table, 0, "tables of open accesses");
+/* Tables are never taken out. */
+static _Atomic(usm__open_table *) tables;
+
+static usm__open_table *make_table(usm__thread *t)
+{
+    usm__open_table *table = usm__meta_alloc(&table_type);
+
+    if (!table)
+        return NULL;
+    table->next = usm_load_relaxed(&tables);
+    while (!usm_cas_acq_rel(&tables, &table->next, table))
+        ;
+    t->open = table;
+    return table;
+}
+
+usm__open_table *usm__slot_table(void)
+{
+    usm__thread *t = usm__thread_self();
+
+    if (!t)
+        return NULL;
+    return t->open ? t->open : make_table(t);
+}
+
+usm__slot *usm__slot_get(void)
+{
+    usm__slot *slot = usm__slot_find();
+
+    return slot || !usm__slot_table() ? slot : usm__slot_find();
+}
+
+/* What the owner writes meanwhile, the access having ended, is not believed: the mark would be
+ * gone. The loads between are before the last one, as in a seqlock. */
+static bool adopt(usm__slot *slot, uintptr_t root, usm__slot_seen *seen)
+{
+    uintptr_t was = root;
+
+    if (!usm_cas_acq_rel(&slot->buffer, &was, root | USM__SLOT_ADOPTED))
+        return false;
+    seen->slot   = slot;
+    seen->begin  = usm_load_acquire(&slot->begin);
+    seen->end    = usm_load_acquire(&slot->end);
+    seen->mode   = (usm_access_mode)usm_load_acquire(&slot->mode);
+    seen->serial = usm_load_acquire(&slot->serial);
+    return usm_load_acquire(&slot->buffer) == (root | USM__SLOT_ADOPTED);
+}
+
+bool usm__slot_adopt_next(const void *root, size_t *at, usm__slot_seen *seen)
+{
+    size_t i = 0;
+
+    for (usm__open_table *t = atomic_load(&tables); t; t = t->next)
+        for (size_t k = 0; k < USM__OPEN_MAX; k++, i++) {
+            if (i < *at || atomic_load(&t->slots[k].buffer) != (uintptr_t)root)
+                continue;
+            *at = i + 1;
+            if (adopt(&t->slots[k], (uintptr_t)root, seen))
+                return true;
+        }
+    return false;
+}
+
+bool usm__slot_is_open_here(const void *root)
+{
+    usm__thread     *t     = usm__self.block;
+    usm__open_table *table = t ? t->open : NULL;
+
+    for (int i = 0; table && i < USM__OPEN_MAX; i++)
+        if ((usm_load_relaxed(&table->slots[i].buffer) & ~USM__SLOT_ADOPTED) == (uintptr_t)root)
+            return true;
+    return false;
+}

@@ -1,0 +1,103 @@
+/* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
+/* The host's open accesses to buffers that no command has touched: a slot each, in a table of the
+ * thread that opened it, so that opening and ending one writes only to memory of that thread and to
+ * the word of the block.
+ *
+ * A buffer on which commands begin to work is "tracked" from then on (track.h): who begins the
+ * first looks at the slots of all threads for the exact ranges that are open.
+ *
+ *     host:     slot = buffer;      pin (a full barrier);  is it tracked? then the slow way
+ *     command:  it is tracked (a full barrier);            look at the slots
+ *
+ * One of both sees the other.  A slot that was seen is adopted: its access gets an entry in the
+ * buffer's order, and its end, which sees that the buffer is tracked, takes that out.  An access
+ * may end on another thread than it began on: `serial` tells it from the next one in the slot. */
+#ifndef USM_BUFFER_SLOT_H
+#define USM_BUFFER_SLOT_H
+
+#include "base/inline/atomic.h"
+#include "base/thread.h"
+
+#include <stdint.h>
+
+#include <usm/buffer.h>
+
+#define USM__OPEN_MAX 16 /* accesses of a thread in slots; more go the slow way               */
+
+#define USM__SLOT_ADOPTED ((uintptr_t)1)
+
+typedef struct usm__slot {
+    _Atomic(uintptr_t) buffer; /* the root, maybe with USM__SLOT_ADOPTED; 0: free              */
+    _Atomic(size_t)    begin, end; /* in its space                                            */
+    _Atomic(uint32_t)  mode, serial;
+} usm__slot;
+
+/* Made at a thread's first access; kept with the thread's block, for the next thread that gets it.
+ */
+typedef struct usm__open_table {
+    usm__slot               slots[USM__OPEN_MAX];
+    struct usm__open_table *next; /* fixed before it is in the list                            */
+    usm_buffer *announced;        /* of the thread's last announcement; it may be gone: advise.c        */
+} usm__open_table;
+
+/* The calling thread's, made if need be; NULL: no memory. */
+usm__open_table *usm__slot_table(void);
+
+/* NULL: all are in use, or the thread has no table. */
+static inline usm__slot *usm__slot_find(void)
+{
+    usm__thread     *t     = usm__self.block;
+    usm__open_table *table = t ? t->open : NULL;
+
+    for (int i = 0; table && i < USM__OPEN_MAX; i++)
+        if (usm_load_acquire(&table->slots[i].buffer) == 0)
+            return &table->slots[i];
+    return NULL;
+}
+
+/* As usm__slot_find(), but makes the table if need be. */
+usm__slot *usm__slot_get(void);
+
+/* A full barrier must follow before the buffer is asked whether it is tracked.  Returns the serial.
+ */
+static inline uint32_t usm__slot_open(usm__slot *slot, const void *root, size_t begin, size_t end,
+                                      usm_access_mode mode)
+{
+    uint32_t serial = (usm_load_relaxed(&slot->serial) + 1) & 0xffffff;
+
+    usm_store_relaxed(&slot->begin, begin);
+    usm_store_relaxed(&slot->end, end);
+    usm_store_relaxed(&slot->mode, (uint32_t)mode);
+    usm_store_relaxed(&slot->serial, serial);
+    usm_store_release(&slot->buffer, (uintptr_t)root);
+    return serial;
+}
+
+/* The same as for opening: a barrier, then the question. */
+static inline void usm__slot_close(usm__slot *slot)
+{
+    usm_store_release(&slot->buffer, (uintptr_t)0);
+}
+
+/* Behind a read-modify-write that is meant as a barrier.  On x86 it is one. */
+static inline void usm__slot_barrier(void)
+{
+#if !defined(__x86_64__)
+    atomic_thread_fence(memory_order_seq_cst);
+#endif
+}
+
+typedef struct usm__slot_seen {
+    usm__slot      *slot;
+    uint32_t        serial;
+    size_t          begin, end;
+    usm_access_mode mode;
+} usm__slot_seen;
+
+/* Goes over the slots of all threads and adopts those of `root`: the next one, or false.  *at is 0
+ * at first.  One caller at a time for a root. */
+bool usm__slot_adopt_next(const void *root, size_t *at, usm__slot_seen *seen);
+/* Whether the calling thread has an access to it open: for warnings. */
+bool usm__slot_is_open_here(const void *root);
+
+#endif

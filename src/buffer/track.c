@@ -1,0 +1,239 @@
+/* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
+/* The lock over all orders, edges between accesses, and the switch between the hit path and the
+ * tracked one (buffer/track.h).  Called by access.c, host.c, command.c, defer.c. */
+#include "buffer/track.h"
+
+#include "base/fork.h"
+#include "base/os.h"
+#include "buffer/command.h"
+
+static struct {
+    usm__mutex     lock;
+    pthread_cond_t changed;
+    unsigned       sleepers;
+    usm_list       ready; /* waiters that nobody has told yet                                   */
+} track = {USM__MUTEX_INIT(USM__RANK_ORDER, "order of buffers"),
+           PTHREAD_COND_INITIALIZER,
+           0,
+           {&track.ready, &track.ready}};
+
+void usm__track_lock(void)
+{
+    usm__mutex_lock(&track.lock);
+}
+
+void usm__track_unlock(void)
+{
+    usm_list  ready;
+    usm_list *it;
+
+    usm_list_init(&ready);
+    for (it = usm_list_pop(&track.ready); it; it = usm_list_pop(&track.ready))
+        usm_list_append(&ready, it);
+    usm__mutex_unlock(&track.lock);
+    for (it = usm_list_pop(&ready); it; it = usm_list_pop(&ready)) {
+        usm__waiter *w = usm_container_of(it, usm__waiter, link);
+
+        w->ready(w);
+    }
+}
+
+void usm__track_sleep(void)
+{
+    track.sleepers++;
+    pthread_cond_wait(&track.changed, &track.lock.native);
+    track.sleepers--;
+}
+
+void usm__track_wake(void)
+{
+    if (track.sleepers)
+        pthread_cond_broadcast(&track.changed);
+}
+
+void usm__track_fork(usm_fork_phase phase)
+{
+    usm__mutex_fork(&track.lock, (int)phase);
+    if (phase != USM_FORK_CHILD)
+        return;
+    pthread_cond_init(&track.changed, NULL);
+    usm_list_init(&track.ready);
+    track.sleepers = 0;
+}
+
+/* ---- edges ---------------------------------------------------------------------- */
+
+bool usm__edge_add(usm__edge **list, usm__waiter *who, struct usm__command *after)
+{
+    usm__edge *e = usm__heap_alloc(sizeof *e);
+
+    if (!e)
+        return false;
+    e->who   = who;
+    e->after = after;
+    e->next  = *list;
+    *list    = e;
+    who->waits++;
+    return true;
+}
+
+void usm__waiter_tell(usm__waiter *who)
+{
+    if (--who->waits == 0)
+        usm_list_append(&track.ready, &who->link);
+}
+
+void usm__edges_fire(usm__edge **list, usm_event *dep, usm_status status)
+{
+    usm__edge *e = *list;
+
+    *list = NULL;
+    while (e) {
+        usm__edge *next = e->next;
+
+        if (e->after)
+            usm__command_preceded(e->after, dep, status);
+        usm__waiter_tell(e->who);
+        usm__heap_free(e);
+        e = next;
+    }
+}
+
+/* ---- a buffer's -------------------------------------------------------------------- */
+
+usm__track *usm__track_get(usm_buffer *root)
+{
+    usm__track *t = usm__track_of(root);
+
+    if (t)
+        return t;
+    t = usm__heap_alloc(sizeof *t);
+    if (!t) {
+        (void)usm__fail(USM_E_NO_MEMORY, "no host memory for the commands of a buffer");
+        return NULL;
+    }
+    usm__order_init(&t->order);
+    usm__mutex_init(&t->lock, USM__RANK_BUFFER, "buffer");
+    usm_store_release(&root->track, t);
+    return t;
+}
+
+void usm__track_free(usm__track *t)
+{
+    if (!t)
+        return;
+    if (usm_load_acquire(&t->places))
+        usm__places_destroy(usm_load_acquire(&t->places));
+    usm__mutex_fini(&t->lock);
+    usm__heap_free(t);
+}
+
+static void adopt(usm_buffer *root, usm__track *t, usm__host_entry *h, const usm__slot_seen *seen)
+{
+    t->nadopted++;
+    h->root   = root;
+    h->slot   = seen->slot;
+    h->serial = seen->serial;
+    h->entry  = (usm__order_entry){
+         .begin = seen->begin, .end = seen->end, .mode = seen->mode, .is_host = true};
+    usm__order_add(&t->order, &h->entry);
+}
+
+usm_status usm__track_start(usm_buffer *root)
+{
+    usm__track      *t  = usm__track_get(root);
+    size_t           at = 0;
+    usm__slot_seen   seen;
+    usm__host_entry *h = NULL;
+
+    if (!t)
+        return USM_E_NO_MEMORY;
+    if (t->is_complete)
+        return USM_OK;
+    (void)atomic_fetch_or(&root->flags, USM__BUFFER_TRACKED);
+    usm__slot_barrier(); /* before the slots are looked at: slot.h */
+    for (;;) {
+        h = usm__heap_alloc(sizeof *h); /* before: what is adopted must get an entry */
+        if (!h)
+            return usm__fail(USM_E_NO_MEMORY, "no host memory for the commands of a buffer");
+        if (!usm__slot_adopt_next(root, &at, &seen))
+            break;
+        adopt(root, t, h, &seen);
+    }
+    usm__heap_free(h);
+    t->is_complete = true;
+    return USM_OK;
+}
+
+static bool is_calm(const usm__track *t)
+{
+    return t->order.ncommands == 0 && t->failures.n == 0 && t->nadopted == 0;
+}
+
+static void stop(usm_buffer *root, usm__track *t)
+{
+    t->is_complete = false;
+    (void)atomic_fetch_and(&root->flags, ~USM__BUFFER_TRACKED);
+}
+
+void usm__track_stop(usm_buffer *root)
+{
+    usm__track *t = usm__track_of(root);
+
+    if (is_calm(t) && !usm_load_acquire(&t->places))
+        stop(root, t);
+}
+
+void usm__track_stop_placed(usm_buffer *root)
+{
+    usm__track  *t      = usm__track_of(root);
+    usm__places *places = t ? usm_load_acquire(&t->places) : NULL;
+
+    if (!places || !(usm_load_relaxed(&root->flags) & USM__BUFFER_TRACKED))
+        return;
+    usm__mutex_lock(&t->lock);
+    usm__track_lock();
+    if (is_calm(t) && usm__places_is_on_host(places, 0, root->size, USM_READ_WRITE))
+        stop(root, t);
+    usm__track_unlock();
+    usm__mutex_unlock(&t->lock);
+}
+
+/* ---- the host's entries -------------------------------------------------------------- */
+
+void usm__host_leave(usm__host_entry *h)
+{
+    usm__track *t = usm__track_of(h->root);
+
+    usm__order_remove(&t->order, &h->entry, true);
+    t->nadopted -= h->slot != NULL;
+    usm__edges_fire(&h->waiters, NULL, USM_OK);
+    usm__track_stop(h->root);
+}
+
+static usm__host_entry *find_slot(usm__order *o, const usm__slot *slot, uint32_t serial)
+{
+    USM_LIST_FOREACH (it, &o->active) {
+        usm__order_entry *e = usm_container_of(it, usm__order_entry, link);
+        usm__host_entry  *h = usm_container_of(e, usm__host_entry, entry);
+
+        if (e->is_host && h->slot == slot && h->serial == serial)
+            return h;
+    }
+    return NULL;
+}
+
+void usm__host_slot_ended(usm_buffer *root, const usm__slot *slot, uint32_t serial)
+{
+    usm__track      *t;
+    usm__host_entry *h = NULL;
+
+    usm__track_lock();
+    t = usm__track_of(root);
+    if (t)
+        h = find_slot(&t->order, slot, serial);
+    if (h)
+        usm__host_leave(h);
+    usm__track_unlock();
+    usm__heap_free(h);
+}

@@ -1,0 +1,217 @@
+/* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
+/* Blocks brought in before they are asked for: announced lists first, then guesses
+ * (spill/prefetch.h).  Nothing here waits: what finds no free or clean frame is left for later.
+ * Called with the engine's lock held, by pin.c. */
+#include "spill/internal.h"
+
+#include <string.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#define GUESSES 64 /* at a time                                                             */
+
+bool usm__ahead_bring(usm__spill *s, usm__space *space, uint32_t block, usm__policy_hint hint)
+{
+    usm__word  *word = &space->words[block];
+    usm__block *b    = usm__block_of(space, block);
+    usm__load   load = {.space         = space,
+                        .block         = block,
+                        .need          = {0, s->sectors},
+                        .needs_content = true,
+                        .is_guess      = true,
+                        .hint          = hint};
+    usm_status  status;
+    uint32_t    frame;
+
+    if (b->content == USM__CONTENT_ZERO ||
+        usm__state_of(usm_load_relaxed(word)) != USM__BLOCK_ABSENT)
+        return true;
+    if (s->turn || s->loads >= 2 * usm__tiers_depth(s->tiers))
+        return false;
+    frame = usm__frame_get(s, false, &status);
+    if (frame == USM__NO_FRAME)
+        return false;
+    if (usm__state_of(usm_load_relaxed(word)) != USM__BLOCK_ABSENT ||
+        b->content == USM__CONTENT_ZERO) {
+        usm__frame_put_free(s, frame, s->frame[frame].is_zero);
+        return true;
+    }
+    s->stats.prefetched++;
+    usm__load_absent(s, &load, frame);
+    return true;
+}
+
+/* --- announced lists ------------------------------------------------------------------ */
+
+static uint64_t this_thread(void)
+{
+    return (uint64_t)syscall(SYS_gettid);
+}
+
+static usm__announced *list_of(usm__spill *s, uint64_t thread)
+{
+    USM_LIST_FOREACH (it, &s->announced) {
+        usm__announced *a = usm_container_of(it, usm__announced, link);
+
+        if (a->thread == thread)
+            return a;
+    }
+    return NULL;
+}
+
+static void forget_list(usm__announced *a)
+{
+    usm_list_remove(&a->link);
+    usm__heap_free(a);
+}
+
+/* How many blocks may be there ahead of their use. */
+static size_t window(const usm__spill *s)
+{
+    size_t most = s->frames.count / 2;
+    size_t deep = 2 * (size_t)usm__tiers_depth(s->tiers);
+
+    return most < deep ? (most ? most : 1) : deep;
+}
+
+/* The lock is released while a block is asked for: the list may go meanwhile. */
+static void top_up(usm__spill *s, uint64_t thread)
+{
+    for (;;) {
+        usm__announced *a = list_of(s, thread);
+        size_t          next;
+
+        if (!a || a->next >= a->n || a->next >= a->used + window(s))
+            return;
+        next = a->next++;
+        if (!usm__ahead_bring(s, a->list[next].space, a->list[next].block, USM__HINT_ANNOUNCED)) {
+            a = list_of(s, thread);
+            if (a && a->next == next + 1)
+                a->next = next;
+            return;
+        }
+    }
+}
+
+/* The block was used: the list has come that far. False: it is in no list of this thread. */
+static bool advance(usm__spill *s, uint64_t thread, const usm__space *space, uint32_t block)
+{
+    usm__announced *a = list_of(s, thread);
+    size_t          end;
+
+    if (!a)
+        return false;
+    end = a->used + 2 * window(s);
+    for (size_t i = a->used; i < a->n && i < end; i++)
+        if (a->list[i].space == space && a->list[i].block == block) {
+            a->used = i + 1;
+            if (a->next < a->used)
+                a->next = a->used;
+            top_up(s, thread);
+            return true;
+        }
+    return false;
+}
+
+void usm__announced_forget(usm__spill *s, const usm__space *space)
+{
+    USM_LIST_FOREACH_SAFE (it, tmp, &s->announced) {
+        usm__announced *a = usm_container_of(it, usm__announced, link);
+        size_t          n = 0, used = a->used, next = a->next;
+
+        for (size_t i = 0; i < a->n; i++) {
+            if (a->list[i].space != space) {
+                a->list[n++] = a->list[i];
+                continue;
+            }
+            a->used -= i < used;
+            a->next -= i < next;
+        }
+        a->n = n;
+    }
+}
+
+static size_t count_blocks(size_t n, const usm__pin *list)
+{
+    size_t blocks = 0;
+
+    for (size_t i = 0; i < n; i++)
+        if (!list[i].space->is_foreign)
+            blocks += ((list[i].offset + list[i].size - 1) >> list[i].space->shift) -
+                      (list[i].offset >> list[i].space->shift) + 1;
+    return blocks;
+}
+
+static void fill_list(usm__announced *a, size_t n, const usm__pin *list)
+{
+    for (size_t i = 0; i < n; i++) {
+        usm__space *space = list[i].space;
+        size_t      last  = (list[i].offset + list[i].size - 1) >> space->shift;
+
+        for (size_t b = list[i].offset >> space->shift; !space->is_foreign && b <= last; b++) {
+            struct usm__announced_block *at = &a->list[a->n];
+
+            /* Small buffers one behind the other share a block. */
+            if (a->n && at[-1].space == space && at[-1].block == b)
+                continue;
+            at->space = space;
+            at->block = (uint32_t)b;
+            a->n++;
+        }
+    }
+}
+
+usm_status usm__spill_announce(usm__spill *s, size_t n, const usm__pin *list)
+{
+    size_t          blocks = count_blocks(n, list);
+    usm__announced *a      = NULL;
+    usm__announced *old;
+
+    if (blocks) {
+        a = usm__heap_alloc(sizeof *a + blocks * sizeof a->list[0]);
+        if (!a)
+            return usm__fail(USM_E_NO_MEMORY, "no host memory for a list of %zu blocks", blocks);
+        a->thread = this_thread();
+        fill_list(a, n, list);
+    }
+    usm__mutex_lock(&s->lock);
+    old = list_of(s, this_thread());
+    if (old)
+        forget_list(old);
+    if (a) {
+        usm_list_append(&s->announced, &a->link);
+        top_up(s, a->thread);
+    }
+    usm__mutex_unlock(&s->lock);
+    return USM_OK;
+}
+
+/* --- guesses ------------------------------------------------------------------------------ */
+
+void usm__ahead(usm__spill *s, usm__space *space, uint32_t block, bool was_guess)
+{
+    usm__policy_hint hint = space->more->pattern == USM__PATTERN_SEQUENTIAL
+                                ? USM__HINT_PREFETCH_SEQUENTIAL
+                                : USM__HINT_PREFETCH;
+    uint32_t         guesses[GUESSES];
+    size_t           n = usm__policy_guess_room(s->policy);
+
+    if (!usm_list_is_empty(&s->announced) && advance(s, this_thread(), space, block))
+        return;
+    if (space->more->pattern == USM__PATTERN_RANDOM)
+        return;
+    n = usm__prefetch_next(space->more->prefetch, block, was_guess, guesses,
+                           n < GUESSES ? n : GUESSES);
+    for (size_t i = 0; i < n; i++)
+        if (guesses[i] < space->nblocks && !usm__ahead_bring(s, space, guesses[i], hint))
+            return;
+}
+
+void usm__ahead_passed(usm__spill *s, usm__space *space, uint32_t block)
+{
+    uint32_t none;
+
+    (void)s;
+    if (space->more->pattern != USM__PATTERN_RANDOM)
+        (void)usm__prefetch_next(space->more->prefetch, block, false, &none, 0);
+}

@@ -1,0 +1,286 @@
+/* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
+/* The residency engine: making, finding and ending it, waiting, statistics, fork.
+ *
+ *   who        what                                                        file
+ *   pin.c      accesses: hit, miss, waiting, all or nothing                 engine.h (the hit path)
+ *   load.c     ABSENT -> LOADING -> RESIDENT or PARTIAL
+ *   frame.c    who gives way: free, fresh, clean, dirty frames; moving
+ *   store.c    dirty blocks to the tiers, ahead of need
+ *   ahead.c    announced lists and guesses
+ *   space.c    ranges, advice, discarding         segment.c  small buffers
+ *   report.c   statistics, who holds memory
+ *   commit.c   homes                              transfer.c runs of sectors
+ *
+ * Locks.  The engine's lock guards everything but the words; a word's state changes under it (the
+ * hit path only pins, and only what is resident).  It is never held over a transfer, a move of
+ * pages or a callback: a frame whose is_busy is set belongs to whoever set it.
+ *
+ * Invariants (s->lock held):
+ *   block RESIDENT, PARTIAL, LOADING or LEAVING  <=>  its frame is not NO_FRAME, and that frame's
+ *   space and block are its own
+ *   frames in use + free = frames that have memory = what the account was charged / block_size
+ *   a block that is neither dirty nor must_store has its content where `content` says
+ *
+ * Called by src/buffer; spill/engine.h is what it sees. */
+#include "base/inline/bits.h"
+#include "base/log.h"
+#include "base/settings.h"
+#include "core/area.h"
+#include "core/context.h"
+#include "spill/internal.h"
+
+#include <stdio.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <time.h>
+
+#define MIN_BLOCK  ((size_t)4 << 10)
+#define MAX_FRAMES 8192 /* each is a mapping of its own while away, and 65,530 can be */
+#define MIN_FRAMES 32   /* as far as blocks of 4 KiB allow                                        */
+
+static struct {
+    usm__mutex            lock;
+    usm_list              all;
+    _Atomic(usm__spill *) shared; /* the process's                                                */
+} engines = {USM__MUTEX_INIT(USM__RANK_SEGMENT, "engines"), {&engines.all, &engines.all}, NULL};
+
+/* --- sizes ------------------------------------------------------------------------------ */
+
+/* The smallest power of two that is wanted at least and makes no more than 8192 frames; but small
+ * limits get small blocks. */
+static size_t choose_block(uint64_t limit)
+{
+    uint64_t wanted = usm__setting_size("spill_block");
+    size_t   block  = MIN_BLOCK;
+
+    while (block < wanted && block * 2 * MIN_FRAMES <= limit)
+        block *= 2;
+    while (limit / block > MAX_FRAMES)
+        block *= 2;
+    return block;
+}
+
+static unsigned log2_of(size_t n)
+{
+    return (unsigned)__builtin_ctzl(n);
+}
+
+/* --- make and end -------------------------------------------------------------------------- */
+
+static void tell(void *user, usm_status status, const char *sentence)
+{
+    (void)user;
+    (void)status;
+    usm__log(USM_LOG_WARN, "%s", sentence);
+}
+
+static usm_status make_parts(usm__spill *s)
+{
+    usm__tiers_params params = {.block_size  = s->block_size,
+                                .sector_size = s->sector_size,
+                                .limit       = s->limit,
+                                .event       = tell,
+                                .user        = s};
+    uint32_t          count  = (uint32_t)(s->limit >> s->shift);
+    usm_status        st     = usm__frames_init(&s->frames, count, s->block_size);
+
+    if (st != USM_OK)
+        return st;
+    s->frame  = usm__os_map(count * sizeof *s->frame, PROT_READ | PROT_WRITE);
+    s->policy = usm__heap_alloc(usm__policy_size(count));
+    if (!s->frame || !s->policy)
+        return usm__fail(USM_E_NO_MEMORY, "no host memory for the tables of %u frames", count);
+    usm__policy_init(s->policy, count);
+    for (uint32_t i = 0; i < count; i++)
+        s->frame[i].spill = s;
+    return usm__tiers_create(&params, &s->tiers);
+}
+
+static void free_parts(usm__spill *s)
+{
+    usm__tiers_destroy(s->tiers);
+    if (s->frame)
+        (void)usm__os_unmap(s->frame, s->frames.count * sizeof *s->frame);
+    usm__heap_free(s->policy);
+    usm__frames_fini(&s->frames);
+}
+
+static void init_lock(usm__spill *s)
+{
+    pthread_condattr_t attr;
+
+    usm__mutex_init(&s->lock, USM__RANK_SPILL, "residency");
+    pthread_condattr_init(&attr);
+    pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
+    pthread_cond_init(&s->changed, &attr);
+    pthread_condattr_destroy(&attr);
+}
+
+static usm_status create(usm_context *owner, uint64_t limit, usm__spill **out)
+{
+    usm__spill *s = usm__heap_alloc(sizeof *s);
+    usm_status  st;
+
+    if (!s)
+        return usm__fail(USM_E_NO_MEMORY, "no host memory for buffers");
+    usm__trace_start(); /* in a program that has no pool */
+    s->owner           = owner;
+    s->limit           = limit < MIN_BLOCK ? MIN_BLOCK : limit;
+    s->block_size      = choose_block(s->limit);
+    s->sector_size     = usm_max_size(4096, s->block_size / USM__SECTORS_MAX);
+    s->shift           = log2_of(s->block_size);
+    s->sector_shift    = log2_of(s->sector_size);
+    s->sectors         = (uint32_t)(s->block_size / s->sector_size);
+    s->wait_ms         = (uint32_t)usm__setting_size("spill_wait");
+    s->free_head       = USM__NO_FRAME;
+    s->spare           = USM__NO_FRAME;
+    s->empty_head      = USM__NO_FRAME;
+    s->next_key        = 1;
+    s->fork_generation = usm__fork_generation();
+    usm_list_init(&s->spaces);
+    usm_list_init(&s->announced);
+    init_lock(s);
+    st = make_parts(s);
+    if (st != USM_OK) {
+        free_parts(s);
+        usm__mutex_fini(&s->lock);
+        usm__heap_free(s);
+        return st;
+    }
+    usm_list_append(&engines.all, &s->link);
+    *out = s;
+    return USM_OK;
+}
+
+/* pre: no space but those of small buffers, of which none is left, nothing under way. */
+static void destroy(usm__spill *s)
+{
+    usm__segments_fini(s);
+    while (!usm_list_is_empty(&s->announced))
+        usm__heap_free(usm_container_of(usm_list_pop(&s->announced), usm__announced, link));
+    usm__account_sub_host(s->owner, (size_t)(s->nfree + s->resident) << s->shift);
+    free_parts(s);
+    pthread_cond_destroy(&s->changed);
+    usm__mutex_fini(&s->lock);
+    usm__heap_free(s);
+}
+
+void usm__spill_get_sizes(const usm__spill *s, size_t *block, size_t *sector)
+{
+    *block  = s->block_size;
+    *sector = s->sector_size;
+}
+
+usm_status usm__spill_of(usm_context *ctx, usm__spill **out)
+{
+    bool                   is_own = usm__account_is_own(ctx);
+    _Atomic(usm__spill *) *slot   = is_own ? &ctx->spill : &engines.shared;
+    usm__spill            *s      = usm_load_acquire(slot);
+    usm_status             st     = USM_OK;
+
+    if (!s) {
+        usm__mutex_lock(&engines.lock);
+        s = usm_load_acquire(slot);
+        if (!s) {
+            st = create(is_own ? ctx : NULL, usm__account_buffer_limit(ctx), &s);
+            if (st == USM_OK)
+                usm_store_release(slot, s);
+        }
+        usm__mutex_unlock(&engines.lock);
+    }
+    if (st == USM_OK)
+        *out = s;
+    return st;
+}
+
+usm__spill *usm__spill_there(const usm_context *ctx)
+{
+    return usm__account_is_own(ctx) ? usm_load_acquire(&((usm_context *)(uintptr_t)ctx)->spill)
+                                    : usm_load_acquire(&engines.shared);
+}
+
+void usm__spill_end(usm_context *ctx)
+{
+    usm__spill *s = usm_load_acquire(&ctx->spill);
+
+    if (!s || s->fork_generation != usm__fork_generation())
+        return;
+    usm__mutex_lock(&engines.lock);
+    usm_list_remove(&s->link);
+    usm__mutex_unlock(&engines.lock);
+    usm_store_release(&ctx->spill, NULL);
+    destroy(s);
+}
+
+/* --- waiting --------------------------------------------------------------------------------- */
+
+void usm__spill_changed(usm__spill *s)
+{
+    s->changes++;
+    if (s->waiters)
+        pthread_cond_broadcast(&s->changed);
+}
+
+static void sleep_until_changed(usm__spill *s, uint32_t timeout_ms)
+{
+    struct timespec until;
+
+    clock_gettime(CLOCK_MONOTONIC, &until);
+    until.tv_sec += timeout_ms / 1000;
+    until.tv_nsec += (long)(timeout_ms % 1000) * 1000000;
+    if (until.tv_nsec >= 1000000000) {
+        until.tv_nsec -= 1000000000;
+        until.tv_sec++;
+    }
+    s->waiters++;
+    (void)pthread_cond_timedwait(&s->changed, &s->lock.native, &until);
+    s->waiters--;
+}
+
+/* A transport without a thread moves only while somebody asks it to. */
+void usm__spill_wait(usm__spill *s, uint32_t timeout_ms)
+{
+    uint64_t changes = s->changes;
+    bool     moved;
+
+    usm__mutex_unlock(&s->lock);
+    moved = usm__tiers_progress(s->tiers, timeout_ms);
+    usm__mutex_lock(&s->lock);
+    if (!moved && s->changes == changes)
+        sleep_until_changed(s, timeout_ms);
+}
+
+/* --- fork
+ * ------------------------------------------------------------------------------------------ */
+
+/* The child has no frames (frames.c): nothing may look resident there. */
+static void make_absent(usm__spill *s)
+{
+    for (uint32_t i = 0; i < s->grown; i++)
+        if (s->frame[i].space)
+            usm_store_relaxed(&s->frame[i].space->words[s->frame[i].block], USM__BLOCK_ABSENT);
+}
+
+void usm__spill_fork(usm_fork_phase phase)
+{
+    if (phase == USM_FORK_PREPARE)
+        usm__mutex_lock_for_fork(&engines.lock);
+    USM_LIST_FOREACH (it, &engines.all) {
+        usm__spill *s = usm_container_of(it, usm__spill, link);
+
+        usm__segments_fork(s, phase);
+        if (phase == USM_FORK_PREPARE) {
+            usm__mutex_lock_for_fork(&s->lock);
+        } else if (phase == USM_FORK_PARENT) {
+            usm__mutex_unlock_after_fork(&s->lock);
+        } else {
+            usm__mutex_reset_in_child(&s->lock);
+            make_absent(s);
+        }
+        usm__tiers_fork(s->tiers, phase);
+    }
+    if (phase == USM_FORK_PARENT)
+        usm__mutex_unlock_after_fork(&engines.lock);
+    else if (phase == USM_FORK_CHILD)
+        usm__mutex_reset_in_child(&engines.lock);
+}

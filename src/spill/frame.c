@@ -1,0 +1,284 @@
+/* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
+/* Frames: which are free, which give way, and moving them.  Called by the engine's files.
+ *
+ * The spare.  When the tiers are full and every frame is dirty, a block that lies on a tier could
+ * not be read: no frame can be emptied for it.  So one frame is kept back: the block is read into
+ * it, its copy is given up, a dirty block goes where that was, and the frame it leaves is the next
+ * spare. */
+#include "core/area.h"
+#include "spill/internal.h"
+
+#include <errno.h>
+#include <string.h>
+
+#define STORE_FAILURES 4  /* of one request for a frame, before it gives up                   */
+#define SPARE_FROM     8  /* frames                                                          */
+#define PLACE_ATTEMPTS 16 /* each frees a mapping                                            */
+
+/* --- free frames -------------------------------------------------------------------- */
+
+void usm__frame_put_free(usm__spill *s, uint32_t frame, bool is_zero)
+{
+    usm__frame *f = &s->frame[frame];
+
+    f->space     = NULL;
+    f->is_away   = false;
+    f->is_zero   = is_zero;
+    f->is_failed = false;
+    f->next      = s->free_head;
+    s->free_head = frame;
+    s->nfree++;
+    s->resident--;
+}
+
+static uint32_t take_free(usm__spill *s)
+{
+    uint32_t frame = s->free_head;
+
+    s->free_head = s->frame[frame].next;
+    s->nfree--;
+    s->resident++;
+    return frame;
+}
+
+/* A frame that has no memory yet, if the account allows it. */
+static uint32_t grow(usm__spill *s)
+{
+    uint32_t frame = s->empty_head;
+
+    if (frame == USM__NO_FRAME && s->grown == s->frames.count)
+        return USM__NO_FRAME;
+    if (usm__account_add_host(s->owner, s->block_size) != USM_OK)
+        return USM__NO_FRAME;
+    if (frame != USM__NO_FRAME)
+        s->empty_head = s->frame[frame].next;
+    else
+        usm__frames_touch(&s->frames, frame = s->grown++);
+    s->frame[frame].is_zero = true;
+    s->resident++;
+    return frame;
+}
+
+size_t usm__spill_give_back(usm__spill *s, size_t bytes)
+{
+    usm_status status;
+    size_t     given = 0;
+
+    usm__mutex_lock(&s->lock);
+    while (given < bytes) {
+        uint32_t frame = s->nfree ? take_free(s) : USM__NO_FRAME;
+
+        if (frame == USM__NO_FRAME) {
+            s->no_growth++;
+            frame = usm__frame_get(s, true, &status);
+            s->no_growth--;
+        }
+        if (frame == USM__NO_FRAME)
+            break;
+        usm__frames_drop(&s->frames, frame);
+        usm__account_sub_host(s->owner, s->block_size);
+        s->resident--;
+        s->frame[frame].next = s->empty_head;
+        s->empty_head        = frame;
+        given += s->block_size;
+    }
+    usm__mutex_unlock(&s->lock);
+    return given;
+}
+
+/* --- who gives way ------------------------------------------------------------------- */
+
+usm__policy_look usm__frame_look(void *spill, uint32_t frame)
+{
+    usm__spill *s     = spill;
+    usm__frame *f     = &s->frame[frame];
+    usm__block *b     = usm__block_of(f->space, f->block);
+    usm__word  *word  = &f->space->words[f->block];
+    uint64_t    seen  = usm_load_relaxed(word);
+    unsigned    state = usm__state_of(seen);
+
+    if (f->is_busy || f->is_failed || b->kept != 0 || (seen & USM__WORD_PINS) ||
+        (state != USM__BLOCK_RESIDENT && state != USM__BLOCK_PARTIAL))
+        return USM__LOOK_PINNED;
+    if (seen & USM__WORD_USED) {
+        usm__word_change(word, -1, 0, USM__WORD_USED);
+        usm__trace_spill(&(usm__spill_event){
+            .kind = USM__SPILL_USED, .space = f->space->more->trace, .block = f->block});
+        return USM__LOOK_USED;
+    }
+    return (seen & USM__WORD_DIRTY) || b->must_store ? USM__LOOK_DIRTY : USM__LOOK_IDLE;
+}
+
+void usm__frame_forgive(usm__spill *s)
+{
+    s->is_failing = false;
+    for (uint32_t i = 0; i < s->grown; i++)
+        s->frame[i].is_failed = false;
+}
+
+/* *state: what it was. */
+static bool take_idle(usm__word *word, unsigned *state)
+{
+    uint64_t old = usm_load_relaxed(word);
+
+    do {
+        *state = usm__state_of(old);
+        if ((old & (USM__WORD_PINS | USM__WORD_DIRTY | USM__WORD_STORING)) ||
+            (*state != USM__BLOCK_RESIDENT && *state != USM__BLOCK_PARTIAL))
+            return false;
+    } while (!usm_cas_acq_rel(word, &old, (old & ~USM__WORD_STATE) | USM__BLOCK_LEAVING));
+    return true;
+}
+
+static void count_leaving(usm__spill *s, usm__frame *f)
+{
+    usm__space_more *more = f->space->more;
+
+    s->stats.evicted_clean++;
+    if (f->is_guess) {
+        s->stats.prefetch_wasted++;
+        usm__prefetch_wasted(more->prefetch, f->block);
+    }
+    usm__trace_spill(&(usm__spill_event){.kind  = f->is_guess     ? USM__SPILL_GUESS_WASTED
+                                                  : f->was_wanted ? USM__SPILL_EVICT_DIRTY
+                                                                  : USM__SPILL_EVICT_CLEAN,
+                                         .space = more->trace,
+                                         .block = f->block,
+                                         .bytes = s->block_size});
+}
+
+bool usm__frame_leave(usm__spill *s, uint32_t frame, bool is_evicted)
+{
+    usm__frame *f     = &s->frame[frame];
+    usm__space *space = f->space;
+    usm__word  *word  = &space->words[f->block];
+    unsigned    state;
+    int         rc;
+
+    if (f->is_busy || (is_evicted && usm__block_of(space, f->block)->must_store) ||
+        !take_idle(word, &state))
+        return false;
+    f->is_busy = true;
+    space->more->busy++;
+    usm__mutex_unlock(&s->lock);
+    rc = usm__frames_take(&s->frames, frame, usm__block_at(space, f->block));
+    usm__mutex_lock(&s->lock);
+    f->is_busy = false;
+    space->more->busy--;
+    if (rc != 0) { /* its pages are where they were */
+        usm__word_change(word, (int)state, 0, 0);
+        usm__spill_changed(s);
+        return false;
+    }
+    if (is_evicted)
+        count_leaving(s, f);
+    usm__policy_remove(s->policy, frame, is_evicted);
+    usm__block_of(space, f->block)->frame = USM__NO_FRAME;
+    space->more->resident--;
+    usm__word_change(word, USM__BLOCK_ABSENT, 0, USM__WORD_FRESH | USM__WORD_USED);
+    usm__frame_put_free(s, frame, false);
+    usm__spill_changed(s);
+    return true;
+}
+
+/* A clean one leaves; false: there is none. */
+static bool evict_clean(usm__spill *s)
+{
+    uint32_t frame = usm__policy_victim(s->policy, false, usm__frame_look, s);
+
+    return frame != USM__NO_FRAME && usm__frame_leave(s, frame, true);
+}
+
+/* No frame may go: waits for what is under way.  A status when that is hopeless. */
+static usm_status wait_for_room(usm__spill *s, uint64_t failures)
+{
+    if (s->loads || s->stores) {
+        usm__spill_wait(s, 1000);
+        return USM_OK;
+    }
+    if (!s->is_failing)
+        return USM_E_AGAIN;
+    if (s->store_failures != failures)
+        return s->store_status;
+    usm__frame_forgive(s); /* each is tried once more, for this request */
+    return USM_OK;
+}
+
+/* One step towards a free or clean frame; a status when that is hopeless. */
+static usm_status make_room(usm__spill *s, uint64_t failures)
+{
+    uint32_t frame = usm__policy_victim(s->policy, true, usm__frame_look, s);
+
+    if (s->store_failures - failures >= STORE_FAILURES)
+        return s->store_status;
+    if (frame == USM__NO_FRAME)
+        return wait_for_room(s, failures);
+    if (usm__frame_leave(s, frame, true))
+        return USM_OK;
+    if (s->stores >= usm__tiers_depth(s->tiers)) {
+        usm__spill_wait(s, 1000);
+        return USM_OK;
+    }
+    if (usm__store_start(s, frame, false))
+        s->stats.evicted_dirty++;
+    return USM_OK; /* it came into use, or its store may have ended meanwhile: look again */
+}
+
+/* The first one that comes along becomes the spare. */
+static uint32_t keep_spare(usm__spill *s, uint32_t frame)
+{
+    if (frame == USM__NO_FRAME || s->spare != USM__NO_FRAME || s->frames.count < SPARE_FROM)
+        return frame;
+    s->spare = frame;
+    return USM__NO_FRAME;
+}
+
+uint32_t usm__frame_take_spare(usm__spill *s)
+{
+    uint32_t frame = s->spare;
+
+    s->spare = USM__NO_FRAME;
+    return frame;
+}
+
+uint32_t usm__frame_get(usm__spill *s, bool may_wait, usm_status *status)
+{
+    uint64_t failures = s->store_failures;
+
+    for (;;) {
+        uint32_t frame = s->nfree ? take_free(s) : s->no_growth ? USM__NO_FRAME : grow(s);
+        bool     found = frame != USM__NO_FRAME;
+
+        frame = keep_spare(s, frame);
+        if (frame != USM__NO_FRAME)
+            return frame;
+        if (found || evict_clean(s))
+            continue;
+        *status = may_wait ? make_room(s, failures) : USM_E_AGAIN;
+        if (*status == USM_E_AGAIN && may_wait) /* all are held: better used than kept */
+            return usm__frame_take_spare(s);
+        if (*status != USM_OK)
+            return USM__NO_FRAME;
+    }
+}
+
+/* --- moving ----------------------------------------------------------------------------- */
+
+/* A process may have 65,530 mappings, and each block that is in memory is one: with ENOMEM others
+ * leave first. */
+int usm__frame_place(usm__spill *s, uint32_t frame)
+{
+    usm__frame *f  = &s->frame[frame];
+    char       *at = usm__block_at(f->space, f->block);
+    int         rc = usm__frames_put(&s->frames, frame, at);
+
+    for (int i = 0; rc == ENOMEM && i < PLACE_ATTEMPTS; i++) {
+        usm__mutex_lock(&s->lock);
+        (void)evict_clean(s);
+        usm__mutex_unlock(&s->lock);
+        rc = usm__frames_put(&s->frames, frame, at);
+    }
+    if (rc == 0)
+        f->is_away = true;
+    return rc;
+}

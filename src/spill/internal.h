@@ -1,0 +1,245 @@
+/* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
+/* What the engine's files share.  The essay is in engine.c. */
+#ifndef USM_SPILL_INTERNAL_H
+#define USM_SPILL_INTERNAL_H
+
+#include "base/inline/list.h"
+#include "base/mutex.h"
+#include "base/os.h"
+#include "base/status.h"
+#include "base/trace_spill.h"
+#include "core/init.h"
+#include "spill/engine.h"
+#include "spill/frames.h"
+#include "spill/policy.h"
+#include "spill/prefetch.h"
+
+#include <pthread.h>
+
+#define USM__MASK_WORDS (USM__SECTORS_MAX / 64)
+
+/* A set of sectors of a block. */
+typedef struct usm__mask {
+    uint64_t bits[USM__MASK_WORDS];
+} usm__mask;
+
+/* Where the content of a block is that is not in memory. */
+typedef enum usm__content {
+    USM__CONTENT_ZERO = 0, /* never written, or all zero: nowhere                            */
+    USM__CONTENT_HOME = 1, /* where it came from                                             */
+    USM__CONTENT_COPY = 2  /* on a tier                                                      */
+} usm__content;
+
+/* A block beside its word.  Guarded by the engine's lock. */
+typedef struct usm__block {
+    usm__copy *copy;  /* NULL: it never left                                                */
+    uint32_t   frame; /* USM__NO_FRAME: none                                                */
+    uint8_t    content;
+    bool       must_store; /* clean, but newer than its content says: a commit looks at it   */
+    uint16_t   kept;       /* how often USM_BUFFER_PIN was said                             */
+    int16_t    status;     /* how the last load failed; 0                                   */
+} usm__block;
+
+#define USM__FRAME_IOS 2 /* transfers of one frame at a time: neighbouring sectors are one */
+
+/* Guarded by the engine's lock; the transfer's members by whose transfer it is. */
+typedef struct usm__frame {
+    usm__spill *spill;
+    usm__space *space; /* NULL: free                                                        */
+    uint32_t    block;
+    uint32_t    next;       /* free list                                                     */
+    bool        is_away;    /* in the space, not in the arena                                */
+    bool        is_zero;    /* free and known to read as zeros                               */
+    bool        is_busy;    /* sectors are being fetched or stored                           */
+    bool        is_failed;  /* could not be stored: not tried again until something changes   */
+    bool        is_guess;   /* brought in ahead, and not used yet                            */
+    bool        was_wanted; /* it was stored because somebody waited for its frame          */
+    bool        is_swap;    /* once it is here its copy goes, so that another block finds room */
+    uint32_t    last_end;   /* PARTIAL: the sector behind the last that was asked for        */
+    usm__mask   present;    /* PARTIAL: sectors that are there                               */
+    usm__mask   dirty;      /* PARTIAL: of these, written                                    */
+    /* the transfer */
+    usm__mask work;   /* sectors                                                            */
+    uint32_t  cursor; /* work below it is done or under way                                 */
+    bool      is_store;
+    bool      is_ahead;         /* nobody waits for it                                      */
+    _Atomic(uint32_t) pending;  /* of ios                                                   */
+    _Atomic(int)      failed;   /* status of the first that did                             */
+    uint64_t          start_ns; /* while tracing                                            */
+    usm__io           ios[USM__FRAME_IOS];
+} usm__frame;
+
+typedef struct usm__segments usm__segments;
+
+typedef struct usm__announced {
+    usm_list link; /* in spill->announced                                                   */
+    uint64_t thread;
+    size_t   n, next; /* of list; the first that has not been asked for                     */
+    size_t   used;    /* that were used                                                     */
+    struct usm__announced_block {
+        usm__space *space;
+        uint32_t    block;
+    } list[];
+} usm__announced;
+
+typedef struct usm__space_more usm__space_more;
+struct usm__space_more {
+    usm_list       link; /* in spill->spaces                                                 */
+    usm__block    *blocks;
+    size_t         table_size; /* bytes of words and blocks                                  */
+    usm__home     *home;
+    usm_context   *ctx;
+    usm__prefetch *prefetch;
+    usm__pattern   pattern;
+    uint32_t       busy; /* transfers under way                                            */
+    uint32_t       trace;
+    uint32_t       resident;
+    usm_status     late;   /* a store that failed with nobody waiting; told once              */
+    struct shared *shared; /* segment.c's, of a space for small buffers                      */
+};
+
+struct usm__spill {
+    /* fixed after create */
+    size_t       block_size, sector_size;
+    unsigned     shift, sector_shift;
+    uint32_t     sectors; /* of a block                                                      */
+    uint64_t     limit;   /* bytes                                                           */
+    uint32_t     wait_ms; /* how long to wait for pins                                       */
+    usm_context *owner;   /* whose limit it is; NULL: the process's                          */
+    usm__frames  frames;
+    usm__tiers  *tiers;
+    usm_list     link; /* all engines                                                        */
+    unsigned     fork_generation;
+
+    usm__mutex     lock;
+    pthread_cond_t changed;
+    /* guarded by lock */
+    uint64_t        changes; /* counts broadcasts                                              */
+    uint32_t        waiters;
+    usm__frame     *frame; /* [frames.count]                                                 */
+    usm__policy    *policy;
+    uint32_t        free_head, nfree; /* frames that have memory                               */
+    uint32_t        grown;      /* frames [0, grown) were ever used                               */
+    uint32_t        spare;      /* USM__NO_FRAME: to be filled again; see frame.c             */
+    uint32_t        no_growth;  /* > 0: somebody makes memory for others                     */
+    uint32_t        empty_head; /* frames below grown whose memory was given back            */
+    uint32_t        loads, stores; /* under way                                                */
+    bool            is_cleaning;   /* somebody is in usm__clean_ahead()                         */
+    bool            is_failing;    /* a store failed: some frames are marked                   */
+    usm_status      store_status;
+    uint64_t        store_failures;
+    const void     *turn; /* who alone may take frames: he gave up what he had                 */
+    usm_list        spaces;
+    usm_list        announced;
+    uint64_t        next_key;
+    uint64_t        resident; /* frames in use                                                 */
+    usm_spill_stats stats;    /* counters                                                      */
+    bool            has_spilled;
+    /* why the load of the block with that key failed, in the words of who tried */
+    uint64_t story_key;
+    char     story[256];
+
+    /* small buffers: their own lock */
+    _Atomic(struct usm__segments *) segments;
+};
+
+/* engine.c */
+void usm__spill_wait(usm__spill *s, uint32_t timeout_ms); /* lock held; for any change         */
+void usm__spill_changed(usm__spill *s);                   /* lock held                        */
+
+static inline usm__block *usm__block_of(const usm__space *space, uint32_t block)
+{
+    return &space->more->blocks[block];
+}
+
+static inline char *usm__block_at(const usm__space *space, uint32_t block)
+{
+    return space->base + ((size_t)block << space->shift);
+}
+
+static inline unsigned usm__state_of(uint64_t word)
+{
+    return (unsigned)(word & USM__WORD_STATE);
+}
+
+/* Consecutive sectors of a block. */
+typedef struct usm__run {
+    uint32_t first, count;
+} usm__run;
+
+/* mask.c */
+void     usm__mask_set(usm__mask *m, uint32_t first, uint32_t count);
+void     usm__mask_clear(usm__mask *m, uint32_t first, uint32_t count);
+bool     usm__mask_has(const usm__mask *m, uint32_t first, uint32_t count);
+uint32_t usm__mask_count(const usm__mask *m);
+/* The next run of set (want) or clear bits from *at on, below end; false: none. */
+bool usm__mask_next(const usm__mask *m, bool want, uint32_t *at, uint32_t end, usm__run *run);
+
+/* word.c */
+/* Sets and clears marks, and the state unless `state` is negative; pins stay. */
+void usm__word_change(usm__word *word, int state, uint64_t set, uint64_t clear);
+
+/* frame.c: frames, who gives way.  The lock is held and may be released meanwhile. */
+/* A frame for the taking, or USM__NO_FRAME with *status: USM_E_AGAIN: all are in use;
+ * USM_E_SPILL_FULL, USM_E_IO: what would have to leave could not be stored.  may_wait false: only
+ * what is free or clean. */
+uint32_t usm__frame_get(usm__spill *s, bool may_wait, usm_status *status);
+/* For a block whose copy will be given up (is_swap); USM__NO_FRAME: there is none. */
+uint32_t usm__frame_take_spare(usm__spill *s);
+void     usm__frame_put_free(usm__spill *s, uint32_t frame, bool is_zero);
+/* The block's frame goes; false: it came into use. */
+bool usm__frame_leave(usm__spill *s, uint32_t frame, bool is_evicted);
+/* Puts it where its block is looked for, lock not held: 0 or errno. */
+int usm__frame_place(usm__spill *s, uint32_t frame);
+/* A failed store may be tried again. */
+void             usm__frame_forgive(usm__spill *s);
+usm__policy_look usm__frame_look(void *spill, uint32_t frame);
+
+/* store.c */
+/* Stores go on until enough frames could leave at once. */
+void usm__clean_ahead(usm__spill *s);
+/* Begins to store what is dirty; false: it cannot be now. */
+bool usm__store_start(usm__spill *s, uint32_t frame, bool is_ahead);
+void usm__store_ended(usm__spill *s, uint32_t frame, usm_status status); /* lock not held      */
+/* Lock held, released meanwhile. Nothing of the copy is under way. */
+void usm__drop_copy(usm__spill *s, usm__block *b);
+
+/* transfer.c: lock not held */
+void usm__transfer(usm__spill *s, uint32_t frame, bool is_store);
+
+/* load.c: lock held, released meanwhile */
+typedef struct usm__load {
+    usm__space      *space;
+    uint32_t         block;
+    usm__run         need;          /* sectors                                              */
+    bool             needs_content; /* false: all of `need` will be written without reading */
+    bool             is_guess;
+    bool             is_swap;
+    usm__policy_hint hint;
+} usm__load;
+/* Begins to bring a block in; `frame` is free and the caller's, the block absent. */
+void usm__load_absent(usm__spill *s, const usm__load *load, uint32_t frame);
+/* The same for missing sectors of a partial block that is not busy. */
+void usm__load_missing(usm__spill *s, const usm__load *load);
+/* The number in a trace of where its block's content lies. */
+uint32_t usm__frame_source(const usm__spill *s, const usm__frame *f);
+void usm__load_ended(usm__spill *s, uint32_t frame, usm_status status); /* lock not held       */
+
+/* ahead.c: lock held, released meanwhile */
+/* An access reached the block by a miss, or by the first use of a guess. */
+void usm__ahead(usm__spill *s, usm__space *space, uint32_t block, bool was_guess);
+/* An access that brings nothing in reached it: the pass is followed. */
+void usm__ahead_passed(usm__spill *s, usm__space *space, uint32_t block);
+/* Brings a whole block in without waiting; false: there is no room for it. */
+bool usm__ahead_bring(usm__spill *s, usm__space *space, uint32_t block, usm__policy_hint hint);
+void usm__announced_forget(usm__spill *s, const usm__space *space);
+
+/* report.c: lock held */
+struct usm__spill_holder;
+size_t usm__spill_holders(usm__spill *s, struct usm__spill_holder *list, size_t cap);
+
+/* segment.c */
+void usm__segments_fini(usm__spill *s);
+void usm__segments_fork(usm__spill *s, usm_fork_phase phase);
+
+#endif

@@ -1,0 +1,175 @@
+/* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
+/* Blocks on their way into memory.
+ *
+ *     ABSENT -> LOADING -> RESIDENT           all of it
+ *                      \-> PARTIAL -> ...     only the sectors that were asked for; more later
+ *
+ * A frame is filled at home, in the arena, and moved into the space when it is full; sectors that
+ * come later are read where the frame lies then.  Called by pin.c and ahead.c. */
+#include "spill/internal.h"
+
+#include <string.h>
+
+uint32_t usm__frame_source(const usm__spill *s, const usm__frame *f)
+{
+    const usm__block *b = usm__block_of(f->space, f->block);
+
+    if (b->content == USM__CONTENT_HOME)
+        return usm__home_trace(f->space->more->home);
+    return b->copy ? usm__tiers_trace(s->tiers, b->copy->tier) : 0;
+}
+
+static void trace_fetch(const usm__spill *s, const usm__frame *f)
+{
+    if (f->start_ns != 0)
+        usm__trace_spill(
+            &(usm__spill_event){.kind  = f->is_ahead ? USM__SPILL_FETCH_AHEAD : USM__SPILL_FETCH,
+                                .space = f->space->more->trace,
+                                .tier  = usm__frame_source(s, f),
+                                .block = f->block,
+                                .bytes = (uint64_t)usm__mask_count(&f->work) << s->sector_shift,
+                                .ns    = usm__os_now_ns() - f->start_ns});
+}
+
+/* What was fetched is there. */
+static void enter(usm__spill *s, usm__frame *f)
+{
+    usm__word *word = &f->space->words[f->block];
+    uint64_t   set  = f->is_guess ? USM__WORD_FRESH : 0;
+    bool       is_full;
+
+    for (size_t i = 0; i < USM__MASK_WORDS; i++)
+        f->present.bits[i] |= f->work.bits[i];
+    is_full = usm__mask_count(&f->present) == s->sectors;
+    if (usm__state_of(usm_load_relaxed(word)) == USM__BLOCK_LOADING)
+        f->space->more->resident++;
+    usm__word_change(word, is_full ? USM__BLOCK_RESIDENT : USM__BLOCK_PARTIAL, set, 0);
+}
+
+/* The frame was the spare: what is here now is all there is of the block. */
+static void give_copy_up(usm__spill *s, usm__frame *f)
+{
+    usm__block *b = usm__block_of(f->space, f->block);
+
+    if (!f->is_swap)
+        return;
+    f->is_swap = false;
+    f->is_busy = true; /* nobody begins to store it before its copy has gone */
+    usm__word_change(&f->space->words[f->block], -1, USM__WORD_DIRTY, 0);
+    usm__drop_copy(s, b);
+    f->is_busy = false;
+    usm__frame_forgive(s);
+}
+
+static void fail(usm__spill *s, usm__frame *f, usm_status status)
+{
+    uint32_t    frame = (uint32_t)(f - s->frame);
+    usm__block *b     = usm__block_of(f->space, f->block);
+    usm__word  *word  = &f->space->words[f->block];
+
+    b->status = (int16_t)status;
+    if (usm__state_of(usm_load_relaxed(word)) != USM__BLOCK_LOADING)
+        return; /* what was there before is there still */
+    usm__policy_remove(s->policy, frame, false);
+    b->frame = USM__NO_FRAME;
+    usm__word_change(word, USM__BLOCK_ABSENT, 0, USM__WORD_FRESH | USM__WORD_USED);
+    usm__frame_put_free(s, frame, false);
+}
+
+void usm__load_ended(usm__spill *s, uint32_t frame, usm_status status)
+{
+    usm__frame *f     = &s->frame[frame];
+    usm__space *space = f->space;
+
+    if (status == USM_OK && !f->is_away && usm__frame_place(s, frame) != 0)
+        status = USM_E_NO_MEMORY;
+    usm__mutex_lock(&s->lock);
+    s->loads--;
+    f->is_busy = false;
+    if (status == USM_OK) {
+        trace_fetch(s, f);
+        enter(s, f);
+        give_copy_up(s, f);
+    } else {
+        fail(s, f, status);
+    }
+    space->more->busy--; /* the space may go from here on */
+    usm__spill_changed(s);
+    usm__mutex_unlock(&s->lock);
+}
+
+/* No content to fetch: zeros, or nothing when all will be written. Lock held, released meanwhile.
+ */
+static void enter_empty(usm__spill *s, const usm__load *load, uint32_t frame)
+{
+    usm__frame *f       = &s->frame[frame];
+    bool        is_all  = load->need.count == s->sectors && !load->needs_content;
+    bool        is_zero = usm__block_of(load->space, load->block)->content == USM__CONTENT_ZERO;
+
+    memset(&f->work, 0, sizeof f->work);
+    if (is_zero || is_all)
+        usm__mask_set(&f->work, 0, s->sectors);
+    usm__mutex_unlock(&s->lock);
+    if (is_zero && !is_all && !f->is_zero)
+        memset(usm__frames_at(&s->frames, frame), 0, s->block_size);
+    usm__load_ended(s, frame, USM_OK);
+    usm__mutex_lock(&s->lock);
+}
+
+static void begin(usm__spill *s, const usm__load *load, uint32_t frame)
+{
+    usm__frame *f = &s->frame[frame];
+
+    f->is_busy  = true;
+    f->is_ahead = load->is_guess;
+    f->start_ns = 0;
+    s->loads++;
+    load->space->more->busy++;
+    usm__block_of(load->space, load->block)->status = USM_OK;
+}
+
+void usm__load_absent(usm__spill *s, const usm__load *load, uint32_t frame)
+{
+    usm__frame *f = &s->frame[frame];
+    usm__block *b = usm__block_of(load->space, load->block);
+
+    f->space      = load->space;
+    f->block      = load->block;
+    f->is_away    = false;
+    f->is_guess   = load->is_guess;
+    f->is_swap    = load->is_swap;
+    f->was_wanted = false;
+    f->last_end   = load->need.first + load->need.count;
+    memset(&f->present, 0, sizeof f->present);
+    memset(&f->dirty, 0, sizeof f->dirty);
+    b->frame = frame;
+    usm__policy_insert(s->policy, frame, load->space->key + load->block, load->hint);
+    usm__word_change(&load->space->words[load->block], USM__BLOCK_LOADING, 0,
+                     USM__WORD_DIRTY | USM__WORD_USED | USM__WORD_FRESH);
+    begin(s, load, frame);
+    if (b->content == USM__CONTENT_ZERO || !load->needs_content) {
+        enter_empty(s, load, frame);
+        return;
+    }
+    memset(&f->work, 0, sizeof f->work);
+    usm__mask_set(&f->work, load->need.first, load->need.count);
+    usm__mutex_unlock(&s->lock);
+    usm__transfer(s, frame, false);
+    usm__mutex_lock(&s->lock);
+}
+
+void usm__load_missing(usm__spill *s, const usm__load *load)
+{
+    uint32_t    frame = usm__block_of(load->space, load->block)->frame;
+    usm__frame *f     = &s->frame[frame];
+
+    begin(s, load, frame);
+    f->last_end = load->need.first + load->need.count;
+    memset(&f->work, 0, sizeof f->work);
+    usm__mask_set(&f->work, load->need.first, load->need.count);
+    for (size_t i = 0; i < USM__MASK_WORDS; i++)
+        f->work.bits[i] &= ~f->present.bits[i];
+    usm__mutex_unlock(&s->lock);
+    usm__transfer(s, frame, false);
+    usm__mutex_lock(&s->lock);
+}

@@ -1,0 +1,707 @@
+/* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
+/* The slow way to a pinned block, and all-or-nothing pins of many.
+ *
+ * Deadlock: a thread that finds no frame lets go of what this call has pinned before it waits, and
+ * takes the turn: until it has all it needs, others that find no frame wait without taking any.
+ * What other accesses hold is not waited for longer than spill_wait; then USM_E_AGAIN names them.
+ *
+ * NO_INIT.  A block that is not brought in has lost its content, so an access of several blocks
+ * must not fail after that: such blocks ("hollow") come last, when everything else is pinned and
+ * their frames are in hand.
+ *
+ * Called by src/buffer, and by commit.c and advise.c. */
+#include "spill/describe.h"
+#include "spill/internal.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#define MARKS_INLINE 64 /* blocks of an access that needs no heap */
+
+/* A pin's part in one block. */
+typedef struct part {
+    usm__space     *space;
+    uint32_t        block;
+    usm__run        touch; /* sectors                                                        */
+    usm__run        cover; /* of these, wholly covered                                       */
+    usm_access_mode mode;
+} part;
+
+typedef struct request {
+    usm__spill     *spill;
+    size_t          n;
+    const usm__pin *list;
+    bool            may_wait;
+    bool            is_trying; /* frames may not be waited for at this moment                 */
+    uint64_t        deadline;
+    uint64_t        started; /* when it first had to wait; 0                                 */
+    unsigned char  *marks;   /* of each block in turn: whether it is pinned                   */
+    uint32_t        hand;    /* frames for hollow blocks, linked by next                       */
+} request;
+
+/* --- geometry ------------------------------------------------------------------------ */
+
+static part part_of(const usm__spill *s, const usm__pin *pin, uint32_t block)
+{
+    size_t   at    = (size_t)block << s->shift;
+    size_t   begin = pin->offset > at ? pin->offset - at : 0;
+    size_t   end   = pin->offset + pin->size - at;
+    size_t   below = s->sector_size - 1;
+    part     p     = {.space = pin->space, .block = block, .mode = pin->mode};
+    uint32_t last, whole;
+
+    if (end > s->block_size)
+        end = s->block_size;
+    p.touch.first = (uint32_t)(begin >> s->sector_shift);
+    last          = (uint32_t)((end + below) >> s->sector_shift);
+    p.touch.count = last - p.touch.first;
+    p.cover.first = (uint32_t)((begin + below) >> s->sector_shift);
+    /* Nothing lies behind the end of the space. */
+    whole         = at + end >= pin->space->size ? s->sectors : (uint32_t)(end >> s->sector_shift);
+    p.cover.count = whole > p.cover.first ? whole - p.cover.first : 0;
+    return p;
+}
+
+static uint32_t first_block(const usm__pin *pin)
+{
+    return (uint32_t)(pin->offset >> pin->space->shift);
+}
+
+static uint32_t last_block(const usm__pin *pin)
+{
+    return (uint32_t)((pin->offset + pin->size - 1) >> pin->space->shift);
+}
+
+/* --- one block -------------------------------------------------------------------------- */
+
+/* What must be fetched before the access; count 0: nothing. */
+static usm__run needed(const usm__spill *s, const part *p)
+{
+    usm__run run = p->touch;
+
+    if (!(p->mode & USM_NO_INIT))
+        return run;
+    if (p->cover.count == 0)
+        return run;
+    if (p->cover.first == p->touch.first) { /* at most its end is not covered */
+        run.first = p->cover.first + p->cover.count;
+        run.count = run.first < p->touch.first + p->touch.count
+                        ? p->touch.first + p->touch.count - run.first
+                        : 0;
+    } else if (p->cover.first + p->cover.count >= p->touch.first + p->touch.count) {
+        run.count = p->cover.first - p->touch.first;
+    }
+    (void)s;
+    return run;
+}
+
+/* Everything, or the sectors alone: a lonely small access should not pay for its block. */
+static usm__run worth_fetching(usm__spill *s, const part *p, usm__run need, const usm__frame *f)
+{
+    usm__space_more *more = p->space->more;
+    const usm__run   all  = {0, s->sectors};
+
+    if (need.count * 2 >= s->sectors || more->pattern == USM__PATTERN_SEQUENTIAL)
+        return all;
+    if (usm__block_of(p->space, p->block)->content == USM__CONTENT_COPY &&
+        usm__tiers_needs_whole(s->tiers))
+        return all;
+    if (more->pattern == USM__PATTERN_RANDOM)
+        return need;
+    if (f ? f->last_end == need.first : usm__prefetch_in_order(more->prefetch))
+        return all;
+    return need;
+}
+
+static void first_use(usm__spill *s, const part *p)
+{
+    usm__frame *f = &s->frame[usm__block_of(p->space, p->block)->frame];
+
+    if (!f->is_guess)
+        return;
+    f->is_guess = false;
+    s->stats.prefetch_hits++;
+    usm__policy_used(s->policy, (uint32_t)(f - s->frame));
+    usm__trace_spill(&(usm__spill_event){.kind  = USM__SPILL_GUESS_USED,
+                                         .space = p->space->more->trace,
+                                         .mode  = (uint32_t)p->mode,
+                                         .block = p->block,
+                                         .bytes = s->block_size});
+    usm__ahead(s, p->space, p->block, true);
+}
+
+static void pin_now(const part *p)
+{
+    usm__word *word = &p->space->words[p->block];
+    uint64_t   old  = usm_load_relaxed(word);
+    uint64_t   set  = p->mode & USM_WRITE ? USM__WORD_USED | USM__WORD_DIRTY : USM__WORD_USED;
+
+    while (!atomic_compare_exchange_weak_explicit(
+        word, &old, ((old + usm__pin_step(p->mode)) | set) & ~USM__WORD_FRESH, memory_order_seq_cst,
+        memory_order_relaxed)) {}
+}
+
+/* The sectors of a PARTIAL block are there, or need not be. */
+static void pin_partial(usm__spill *s, const part *p)
+{
+    usm__frame *f = &s->frame[usm__block_of(p->space, p->block)->frame];
+
+    if (p->mode & USM_NO_INIT)
+        usm__mask_set(&f->present, p->cover.first, p->cover.count);
+    if (p->mode & USM_WRITE)
+        usm__mask_set(&f->dirty, p->touch.first, p->touch.count);
+    if ((p->mode & USM_NO_INIT) && (p->mode & USM_WRITE))
+        usm__mask_set(&f->dirty, p->cover.first, p->cover.count);
+    pin_now(p);
+    f->last_end = p->touch.first + p->touch.count;
+    if (usm__mask_count(&f->present) == s->sectors)
+        usm__word_change(&p->space->words[p->block], USM__BLOCK_RESIDENT, 0, 0);
+}
+
+static usm_status fail_load(const part *p, usm_status status)
+{
+    const usm__spill *s    = p->space->spill;
+    const char       *name = p->space->name[0] ? p->space->name : "(unnamed)";
+
+    if (status == USM_E_CORRUPT)
+        return usm__fail(
+            status,
+            "buffer \"%s\", block %u: what came back is not what was stored; the data is "
+            "lost, the rest of the buffer is not",
+            name, p->block);
+    if (status == USM_E_NO_MEMORY)
+        return usm__fail(status,
+                         "buffer \"%s\", block %u: the process has too many mappings "
+                         "(vm.max_map_count); use larger blocks (USM_SPILL_BLOCK)",
+                         name, p->block);
+    if (s->story_key == p->space->key + p->block)
+        return usm__fail(status, "buffer \"%s\", block %u cannot be read: %s", name, p->block,
+                         s->story);
+    return usm__fail(status, "buffer \"%s\", block %u cannot be read (%s)", name, p->block,
+                     usm_status_string(status));
+}
+
+static usm_status fail_room(const part *p, usm_status status)
+{
+    if (status == USM_E_SPILL_FULL)
+        return usm__fail(
+            status,
+            "there is no memory for block %u of buffer \"%s\": what is there cannot leave, "
+            "for every place of USM_SPILL is full; add one, raise a quota or "
+            "USM_MEMORY_LIMIT, or destroy buffers",
+            p->block, p->space->name);
+    return usm__fail(status,
+                     "there is no memory for block %u of buffer \"%s\": what is there cannot leave "
+                     "(%s); see to the places of USM_SPILL",
+                     p->block, p->space->name, usm_status_string(status));
+}
+
+/* Begins to fetch what the part needs; a status when that cannot be. */
+static usm_status fetch(request *r, const part *p)
+{
+    usm__spill *s     = r->spill;
+    usm__block *b     = usm__block_of(p->space, p->block);
+    usm__run    need  = needed(s, p);
+    bool        reads = need.count != 0;
+    usm__load   load  = {.space = p->space, .block = p->block, .needs_content = reads};
+    usm_status  st    = USM_OK;
+    uint32_t    frame = r->hand;
+
+    if (frame != USM__NO_FRAME)
+        r->hand = s->frame[frame].next;
+    else
+        frame = usm__frame_get(s, r->may_wait && !r->is_trying, &st);
+    if (frame == USM__NO_FRAME && st == USM_E_SPILL_FULL && b->content == USM__CONTENT_COPY) {
+        frame        = usm__frame_take_spare(s);
+        load.is_swap = frame != USM__NO_FRAME;
+    }
+    if (frame == USM__NO_FRAME)
+        return st == USM_E_AGAIN ? st : fail_room(p, st);
+    if (usm__state_of(usm_load_relaxed(&p->space->words[p->block])) != USM__BLOCK_ABSENT) {
+        usm__frame_put_free(s, frame, s->frame[frame].is_zero); /* another thread was faster */
+        return USM_OK;
+    }
+    load.hint = p->space->more->pattern == USM__PATTERN_SEQUENTIAL ? USM__HINT_SEQUENTIAL
+                                                                   : USM__HINT_DEMAND;
+    if (!reads && p->cover.count < s->sectors && b->content == USM__CONTENT_COPY &&
+        usm__tiers_needs_whole(s->tiers))
+        load.needs_content = true;
+    load.needs_content = load.needs_content || load.is_swap;
+    load.need          = load.is_swap         ? (usm__run){0, s->sectors}
+                         : load.needs_content ? worth_fetching(s, p, reads ? need : p->touch, NULL)
+                                              : p->cover;
+    s->stats.misses++;
+    usm__load_absent(s, &load, frame);
+    if (reads && b->content != USM__CONTENT_ZERO)
+        usm__ahead(s, p->space, p->block, false);
+    else
+        usm__ahead_passed(s, p->space, p->block);
+    usm__clean_ahead(s);
+    return USM_OK;
+}
+
+static void fetch_missing(usm__spill *s, const part *p, usm__run need)
+{
+    usm__frame *f    = &s->frame[usm__block_of(p->space, p->block)->frame];
+    usm__load   load = {.space = p->space, .block = p->block, .needs_content = true};
+    usm__run    run  = worth_fetching(s, p, need, f);
+    bool        all  = run.count == s->sectors;
+
+    load.need = run;
+    s->stats.misses++;
+    usm__load_missing(s, &load);
+    if (all)
+        usm__ahead(s, p->space, p->block, false);
+}
+
+static void wait_for_block(request *r)
+{
+    if (r->started == 0)
+        r->started = usm__os_now_ns();
+    usm__spill_wait(r->spill, 1000);
+}
+
+/* Sectors that are not to be read are on their way in: they would arrive over what is written. */
+static bool is_overtaken(const usm__spill *s, const part *p)
+{
+    const usm__frame *f = &s->frame[usm__block_of(p->space, p->block)->frame];
+
+    return (p->mode & USM_NO_INIT) && f->is_busy && !f->is_store;
+}
+
+/* Lock held. USM_E_AGAIN: no frame now, or it would wait and may not. */
+static usm_status pin_block(request *r, const part *p)
+{
+    usm__spill *s      = r->spill;
+    usm__word  *word   = &p->space->words[p->block];
+    usm__block *b      = usm__block_of(p->space, p->block);
+    bool        waited = false;
+
+    for (;;) {
+        uint64_t   seen      = usm_load_relaxed(word);
+        unsigned   state     = usm__state_of(seen);
+        bool       is_stored = (p->mode & USM_WRITE) && (seen & USM__WORD_STORING);
+        usm__run   need;
+        usm_status st;
+
+        if (is_stored && state != USM__BLOCK_ABSENT) {
+            if (!r->may_wait)
+                return USM_E_AGAIN;
+            wait_for_block(r);
+            continue;
+        }
+        if (state == USM__BLOCK_RESIDENT) {
+            pin_now(p);
+            first_use(s, p);
+            return USM_OK;
+        }
+        if (state == USM__BLOCK_ABSENT) {
+            if (waited && b->status != USM_OK)
+                return fail_load(p, (usm_status)b->status);
+            st = fetch(r, p);
+            if (st != USM_OK)
+                return st;
+            waited = true;
+            continue;
+        }
+        if (state == USM__BLOCK_PARTIAL && !is_overtaken(s, p)) {
+            need = needed(s, p);
+            if (usm__mask_has(&s->frame[b->frame].present, need.first, need.count)) {
+                pin_partial(s, p);
+                first_use(s, p);
+                return USM_OK;
+            }
+            if (!s->frame[b->frame].is_busy) {
+                if (waited && b->status != USM_OK)
+                    return fail_load(p, (usm_status)b->status);
+                fetch_missing(s, p, need);
+                waited = true;
+                continue;
+            }
+        }
+        if (!r->may_wait)
+            return USM_E_AGAIN;
+        waited = true;
+        wait_for_block(r);
+    }
+}
+
+/* --- many ---------------------------------------------------------------------------------- */
+
+/* Calls for each block of the request in turn, with its running number. */
+typedef usm_status visit(request *r, const usm__pin *pin, uint32_t block, size_t number);
+
+static usm_status each_block(request *r, visit *fn)
+{
+    size_t number = 0;
+
+    for (size_t i = 0; i < r->n; i++)
+        for (uint32_t b = first_block(&r->list[i]); b <= last_block(&r->list[i]); b++) {
+            usm_status st = fn(r, &r->list[i], b, number++);
+
+            if (st != USM_OK)
+                return st;
+        }
+    return USM_OK;
+}
+
+static usm_status unpin_marked(request *r, const usm__pin *pin, uint32_t block, size_t number)
+{
+    if (r->marks[number])
+        usm__word_unpin(pin->space, block, pin->mode);
+    r->marks[number] = 0;
+    return USM_OK;
+}
+
+static bool is_hollow(const part *p)
+{
+    return (p->mode & USM_NO_INIT) && p->cover.count != 0 &&
+           usm__state_of(usm_load_relaxed(&p->space->words[p->block])) != USM__BLOCK_RESIDENT;
+}
+
+static usm_status pin_solid(request *r, const usm__pin *pin, uint32_t block, size_t number)
+{
+    part       p  = part_of(r->spill, pin, block);
+    usm_status st = USM_OK;
+
+    if (usm__word_pin_hit(&pin->space->words[block], pin->mode)) {
+        r->marks[number] = 1;
+    } else if (!is_hollow(&p)) {
+        st               = pin_block(r, &p);
+        r->marks[number] = st == USM_OK;
+    }
+    return st;
+}
+
+static usm_status take_hand(request *r, const usm__pin *pin, uint32_t block, size_t number)
+{
+    usm__spill *s  = r->spill;
+    usm_status  st = USM_OK;
+    uint32_t    frame;
+
+    if (r->marks[number] ||
+        usm__state_of(usm_load_relaxed(&pin->space->words[block])) != USM__BLOCK_ABSENT)
+        return USM_OK;
+    frame = usm__frame_get(s, r->may_wait, &st);
+    if (frame == USM__NO_FRAME)
+        return st;
+    s->frame[frame].next = r->hand;
+    r->hand              = frame;
+    return USM_OK;
+}
+
+static usm_status pin_hollow(request *r, const usm__pin *pin, uint32_t block, size_t number)
+{
+    part       p = part_of(r->spill, pin, block);
+    usm_status st;
+
+    if (r->marks[number])
+        return USM_OK;
+    st               = pin_block(r, &p);
+    r->marks[number] = st == USM_OK;
+    return st;
+}
+
+static void empty_hand(request *r)
+{
+    while (r->hand != USM__NO_FRAME) {
+        uint32_t frame = r->hand;
+
+        r->hand = r->spill->frame[frame].next;
+        usm__frame_put_free(r->spill, frame, r->spill->frame[frame].is_zero);
+    }
+}
+
+/* Lock held, and released to unpin: the last pin to go may call back. */
+static usm_status pin_in_turn(request *r)
+{
+    usm_status st = each_block(r, pin_solid);
+
+    if (st == USM_OK)
+        st = each_block(r, take_hand);
+    if (st == USM_OK)
+        st = each_block(r, pin_hollow);
+    empty_hand(r);
+    if (st == USM_OK)
+        return USM_OK;
+    usm__mutex_unlock(&r->spill->lock);
+    (void)each_block(r, unpin_marked);
+    usm__mutex_lock(&r->spill->lock);
+    return st;
+}
+
+/* Begins to fetch what is absent, so that the medium sees all of it at once. */
+static usm_status begin_fetch(request *r, const usm__pin *pin, uint32_t block, size_t number)
+{
+    part p = part_of(r->spill, pin, block);
+
+    (void)number;
+    if (usm__state_of(usm_load_relaxed(&pin->space->words[block])) != USM__BLOCK_ABSENT ||
+        is_hollow(&p))
+        return USM_OK;
+    if (r->spill->loads >= 2 * usm__tiers_depth(r->spill->tiers))
+        return USM_E_AGAIN;
+    return fetch(r, &p);
+}
+
+static void fetch_all(request *r)
+{
+    r->is_trying = true;
+    (void)each_block(r, begin_fetch);
+    r->is_trying = false;
+}
+
+/* --- who holds it -------------------------------------------------------------------------------
+ */
+
+#define HOLDERS 4
+
+static usm_status fail_held(usm__spill *s)
+{
+    usm__spill_holder list[HOLDERS];
+    size_t            n = usm__spill_holders(s, list, HOLDERS);
+    char              text[320];
+    size_t            at = 0;
+
+    text[0] = '\0';
+    for (size_t i = 0; i < n && at < sizeof text; i++)
+        at += (size_t)snprintf(text + at, sizeof text - at, "%s\"%s\" %llu KiB%s", i ? ", " : "",
+                               list[i].name[0] ? list[i].name : "(unnamed)",
+                               (unsigned long long)list[i].bytes >> 10,
+                               list[i].is_kept ? " by USM_BUFFER_PIN" : "");
+    return usm__fail(
+        USM_E_AGAIN,
+        "all %llu KiB for buffers are held by open accesses and commands (%s); end some, "
+        "take smaller ranges, or raise USM_MEMORY_LIMIT",
+        (unsigned long long)(s->resident << s->shift) >> 10, n ? text : "none is known");
+}
+
+/* Whoever unpins a block tells us. */
+static void await_unpins(usm__spill *s)
+{
+    for (uint32_t i = 0; i < s->grown; i++) {
+        usm__frame *f = &s->frame[i];
+
+        if (f->space && (usm_load_relaxed(&f->space->words[f->block]) & USM__WORD_PINS))
+            usm__word_change(&f->space->words[f->block], -1, USM__WORD_AWAITED, 0);
+    }
+}
+
+/* Nothing is held. False: it has taken too long. */
+static bool wait_for_frames(request *r)
+{
+    usm__spill *s   = r->spill;
+    uint64_t    now = usm__os_now_ns();
+
+    if (r->started == 0)
+        r->started = now;
+    if (r->deadline == 0)
+        r->deadline = now + (uint64_t)s->wait_ms * 1000000;
+    if (now >= r->deadline)
+        return false;
+    await_unpins(s);
+    usm__spill_wait(s, (uint32_t)((r->deadline - now) / 1000000) + 1);
+    return true;
+}
+
+static usm_status pin_all(request *r)
+{
+    usm__spill *s = r->spill;
+    usm_status  st;
+
+    for (;;) {
+        if (s->turn && s->turn != r) {
+            st = USM_E_AGAIN;
+        } else {
+            if (r->may_wait)
+                fetch_all(r);
+            st = pin_in_turn(r);
+        }
+        if (st != USM_E_AGAIN)
+            return st;
+        if (!r->may_wait)
+            return usm__fail(st, "the access would have to wait for memory or storage");
+        if (!s->turn)
+            s->turn = r;
+        if (!wait_for_frames(r))
+            return fail_held(s);
+    }
+}
+
+/* Somebody waited for memory: whose accesses held it. */
+static void trace_pinned(usm__spill *s, uint64_t ns)
+{
+    USM_LIST_FOREACH (it, &s->spaces) {
+        const usm__space_more *more   = usm_container_of(it, usm__space_more, link);
+        uint64_t               pinned = 0;
+
+        for (uint32_t i = 0; i < s->grown; i++) {
+            const usm__frame *f = &s->frame[i];
+
+            if (f->space && f->space->more == more &&
+                (usm_load_relaxed(&f->space->words[f->block]) & USM__WORD_PINS))
+                pinned += s->block_size;
+        }
+        if (pinned)
+            usm__trace_spill(&(usm__spill_event){
+                .kind = USM__SPILL_PINNED, .space = more->trace, .bytes = pinned, .ns = ns});
+    }
+}
+
+static void end_wait(request *r)
+{
+    usm__spill *s = r->spill;
+    uint64_t    ns;
+
+    if (s->turn == r) {
+        s->turn = NULL;
+        usm__spill_changed(s);
+    }
+    if (r->started == 0)
+        return;
+    ns = usm__os_now_ns() - r->started;
+    s->stats.wait_ns += ns;
+    if (r->deadline && usm__trace_is_on())
+        trace_pinned(s, ns);
+    usm__trace_spill(&(usm__spill_event){.kind  = USM__SPILL_MISS,
+                                         .space = r->list[0].space->more->trace,
+                                         .mode  = (uint32_t)r->list[0].mode,
+                                         .block = first_block(&r->list[0]),
+                                         .bytes = r->list[0].size,
+                                         .ns    = ns});
+}
+
+static usm_status pin_hit(request *r, const usm__pin *pin, uint32_t block, size_t number)
+{
+    r->marks[number] = usm__word_pin_hit(&pin->space->words[block], pin->mode);
+    return r->marks[number] ? USM_OK : USM_E_AGAIN;
+}
+
+static bool hit_all(request *r)
+{
+    if (each_block(r, pin_hit) == USM_OK)
+        return true;
+    (void)each_block(r, unpin_marked);
+    return false;
+}
+
+/* *blocks: of the request, each time it names one. */
+static usm_status check_size(const request *r, size_t *blocks)
+{
+    *blocks = 0;
+    for (size_t i = 0; i < r->n; i++) {
+        size_t n = last_block(&r->list[i]) - first_block(&r->list[i]) + (size_t)1;
+
+        *blocks += n;
+        if (n > r->spill->frames.count && !r->list[i].space->is_foreign)
+            return usm__fail(USM_E_BUDGET,
+                             "an access to %zu KiB is more than the %llu KiB that buffers may have "
+                             "in memory; take smaller ranges or raise USM_MEMORY_LIMIT",
+                             r->list[i].size >> 10, (unsigned long long)r->spill->limit >> 10);
+    }
+    return USM_OK;
+}
+
+/* A failure to store that nobody waited for, told once. */
+static usm_status take_late(const request *r)
+{
+    for (size_t i = 0; i < r->n; i++) {
+        usm__space_more *more = r->list[i].space->more;
+        usm_status       late = more->late;
+
+        more->late = USM_OK;
+        if (late != USM_OK)
+            return usm__fail(
+                late,
+                "a part of buffer \"%s\" could not be stored when it was to leave memory "
+                "(%s); nothing is lost: it stays in memory and is tried again; see to "
+                "the places of USM_SPILL",
+                r->list[i].space->name, usm_status_string(late));
+    }
+    return USM_OK;
+}
+
+static usm_status pin(request *r)
+{
+    usm__spill *s = r->spill;
+    usm_status  st;
+
+    if (hit_all(r))
+        return USM_OK;
+    if (s->fork_generation != usm__fork_generation())
+        return usm__fail(USM_E_FORKED,
+                         "buffers of the parent process cannot be accessed after fork()");
+    usm__mutex_lock(&s->lock);
+    st = take_late(r);
+    if (st == USM_OK)
+        st = pin_all(r);
+    end_wait(r);
+    usm__mutex_unlock(&s->lock);
+    return st;
+}
+
+usm_status usm__spill_pin(usm__spill *s, size_t n, const usm__pin *list)
+{
+    unsigned char few[MARKS_INLINE] = {0};
+    request       r = {.spill = s, .n = n, .list = list, .may_wait = true, .hand = USM__NO_FRAME};
+    size_t        blocks;
+    usm_status    st = check_size(&r, &blocks);
+
+    if (st != USM_OK)
+        return st;
+    for (size_t i = 0; i < n; i++)
+        r.may_wait = r.may_wait && !(list[i].mode & USM_NO_WAIT);
+    r.marks = blocks <= MARKS_INLINE ? few : usm__heap_alloc(blocks);
+    if (!r.marks)
+        return usm__fail(USM_E_NO_MEMORY, "no host memory for an access of %zu blocks", blocks);
+    st = pin(&r);
+    if (r.marks != few)
+        usm__heap_free(r.marks);
+    return st;
+}
+
+void usm__space_unpin(usm__space *space, size_t offset, size_t size, usm_access_mode mode)
+{
+    const usm__pin pin = {space, offset, size, mode};
+
+    for (uint32_t b = first_block(&pin); b <= last_block(&pin); b++)
+        usm__word_unpin(space, b, mode);
+}
+
+void usm__space_unpin_awaited(usm__space *space, uint32_t block)
+{
+    usm__spill *s = space->spill;
+
+    usm__mutex_lock(&s->lock);
+    if (!(usm_load_relaxed(&space->words[block]) & USM__WORD_PINS))
+        usm__word_change(&space->words[block], -1, 0, USM__WORD_AWAITED);
+    usm__spill_changed(s);
+    usm__mutex_unlock(&s->lock);
+}
+
+bool usm__space_is_pinned(usm__space *space, size_t offset, size_t size, bool writers_only)
+{
+    const usm__pin pin  = {space, offset, size, USM_READ};
+    uint64_t       mask = writers_only ? USM__WORD_WRITERS : USM__WORD_PINS;
+
+    for (uint32_t b = first_block(&pin); b <= last_block(&pin); b++)
+        if (atomic_load_explicit(&space->words[b], memory_order_seq_cst) & mask)
+            return true;
+    return false;
+}
+
+void usm__space_await_unpinned(usm__space *space, size_t offset, size_t size, bool writers_only)
+{
+    const usm__pin pin = {space, offset, size, USM_READ};
+    usm__spill    *s   = space->spill;
+
+    usm__mutex_lock(&s->lock);
+    for (;;) {
+        for (uint32_t b = first_block(&pin); b <= last_block(&pin); b++)
+            usm__word_change(&space->words[b], -1, USM__WORD_AWAITED, 0);
+        if (!usm__space_is_pinned(space, offset, size, writers_only))
+            break;
+        usm__spill_wait(s, 1000);
+    }
+    usm__mutex_unlock(&s->lock);
+}

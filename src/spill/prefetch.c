@@ -1,0 +1,398 @@
+/* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
+/* Guesses.  What is told are misses and first uses of guesses: hits on what is in memory are not.
+ *
+ *     streams  up to eight passes with a stride each.  An access continues one that it lies ahead
+ * of by few strides; what continues none is held against the last that did not, for a neighbour or
+ * three points in a line: the majority among them, whatever lies between. tour     what followed
+ * each block last time.  It is held against what happens before it is believed, so a random order
+ * costs nothing.
+ *
+ * What guesses may cost is bounded three times: a stream that four accesses have not confirmed pays
+ * for each guess with one of a few tokens, which used guesses earn back and time does slowly; each
+ * stream has a limit, halved by each guess that left memory unused; and `reach`, the limit that new
+ * streams begin with, is what the last ones came to.
+ *
+ * Called by the engine and the simulator. */
+#include "spill/prefetch.h"
+
+#include <string.h>
+
+#define STREAMS     8
+#define RECENT      16
+#define SURE        4 /* accesses in order: a stream that pays no tokens                    */
+#define TOKENS      8 /* to begin with, and most                                            */
+#define BOLD        4
+#define RETRY       64  /* accesses in order until a stream whose guesses failed tries again   */
+#define TOKEN_EVERY 256 /* accesses give one back                                            */
+#define NEAR_STRIDE 64  /* between accesses that others lie between                            */
+#define NEAR_TIME   64  /* accesses: what came before has nothing to do with it                 */
+#define TOUR_SURE   8   /* right predictions in a row                                         */
+#define TOUR_MAX    64
+
+typedef struct stream {
+    int64_t  last, ahead; /* reached; asked for up to here                                    */
+    int64_t  stride;      /* 0: none                                                         */
+    uint32_t run;         /* accesses in order                                               */
+    uint32_t limit;       /* of the window                                                   */
+    uint32_t used;        /* guesses                                                         */
+    uint32_t seen;        /* when it was continued last                                      */
+} stream;
+
+struct usm__prefetch {
+    uint32_t     blocks, most;
+    usm__pattern pattern;
+    uint32_t     now; /* accesses                                                            */
+    uint32_t     tokens, reach;
+    uint32_t     bold; /* streams to begin from one access alone; as many as became sure          */
+    int64_t      stride; /* of the last stream that became sure; 0: none                     */
+    bool         in_order, has_prev;
+    uint32_t     prev, repeats;
+    stream       streams[STREAMS];
+    uint32_t     recent[RECENT], recent_when[RECENT], nrecent; /* continued no stream; a ring */
+    /* tour */
+    bool     tour_is_right; /* the last prediction                                            */
+    uint32_t tour_score, tour_limit, tour_asked, tour_ahead;
+    uint32_t after[]; /* by block: what followed it, + 1                                      */
+};
+
+static uint32_t at_most(uint32_t n, uint32_t most)
+{
+    return n < most ? n : most;
+}
+
+size_t usm__prefetch_size(uint32_t blocks)
+{
+    return sizeof(usm__prefetch) + (size_t)blocks * sizeof(uint32_t);
+}
+
+uint32_t usm__prefetch_usual(uint32_t frames, uint64_t block_size)
+{
+    uint64_t most   = ((uint64_t)32 << 20) / block_size;
+    uint32_t window = at_most(frames / 4, 8);
+
+    if (window < frames / 16)
+        window = frames / 16;
+    if (window > most)
+        window = (uint32_t)most;
+    return window > 0 ? window : 1;
+}
+
+void usm__prefetch_init(usm__prefetch *p, uint32_t blocks, uint32_t most)
+{
+    p->blocks     = blocks;
+    p->most       = most;
+    p->reach      = most;
+    p->tour_limit = most;
+    p->tokens     = TOKENS;
+}
+
+void usm__prefetch_set(usm__prefetch *p, usm__pattern pattern, uint32_t most)
+{
+    p->pattern    = pattern;
+    p->most       = most;
+    p->reach      = most;
+    p->tour_limit = most;
+    memset(p->streams, 0, sizeof(p->streams));
+}
+
+bool usm__prefetch_in_order(const usm__prefetch *p)
+{
+    return p->in_order;
+}
+
+/* --- streams ---------------------------------------------------------------------- */
+
+/* How far a stream may be ahead: four times as far with each access that confirms it, and not much
+ * farther than used guesses have borne out. */
+static uint32_t window(const stream *s)
+{
+    static const uint32_t by_run[] = {0, 2, 8, 32};
+
+    if (s->run < SURE)
+        return at_most(s->limit, by_run[s->run]);
+    return at_most(s->limit, 8 * (at_most(s->used, s->limit) + 1));
+}
+
+/* Strides that the block lies ahead of the stream; 0: not on it. */
+static int64_t steps_ahead(const stream *s, uint32_t block)
+{
+    int64_t d = s->stride != 0 ? (int64_t)block - s->last : 0;
+
+    return d != 0 && d % s->stride == 0 && d / s->stride > 0 ? d / s->stride : 0;
+}
+
+/* One that was left alone for a while has to be met exactly. */
+static stream *find_stream(usm__prefetch *p, uint32_t block, bool was_guess, int64_t *steps)
+{
+    stream *best = NULL;
+
+    for (int i = 0; i < STREAMS; i++) {
+        stream *s = &p->streams[i];
+        int64_t n = steps_ahead(s, block);
+
+        if (n == 0 || n > (int64_t)window(s) + 2 || (best != NULL && n >= *steps))
+            continue;
+        if (n > 1 && !was_guess && p->now - s->seen > NEAR_TIME / 4)
+            continue;
+        best   = s;
+        *steps = n;
+    }
+    return best;
+}
+
+/* Just passed by a stream: another thread was quicker. */
+static stream *find_passed(usm__prefetch *p, uint32_t block)
+{
+    for (int i = 0; i < STREAMS; i++) {
+        stream *s = &p->streams[i];
+        int64_t d = s->stride != 0 ? s->last - (int64_t)block : 0;
+
+        if (d != 0 && d % s->stride == 0 && d / s->stride > 0 && d / s->stride <= 4 && s->run > 1)
+            return s;
+    }
+    return NULL;
+}
+
+/* What a stream came to says how far the next may reach. */
+static void end_stream(usm__prefetch *p, stream *s)
+{
+    int64_t unused = s->stride != 0 ? (s->ahead - s->last) / s->stride : 0;
+
+    if (unused > (int64_t)(s->used / 2))
+        p->reach /= 2;
+    else if (s->used >= p->reach)
+        p->reach = at_most(p->reach * 2 + 1, p->most);
+    s->stride = 0;
+}
+
+/* In place of the one that was left alone for the longest time. */
+static stream *begin_stream(usm__prefetch *p, uint32_t block, int64_t stride, uint32_t run)
+{
+    stream *s = &p->streams[0];
+
+    for (int i = 0; i < STREAMS && s->stride != 0; i++)
+        if (p->streams[i].stride == 0 || p->now - p->streams[i].seen > p->now - s->seen)
+            s = &p->streams[i];
+    if (s->stride != 0)
+        end_stream(p, s);
+    *s = (stream){.last   = block,
+                  .ahead  = block,
+                  .stride = stride,
+                  .run    = run,
+                  .limit  = p->reach,
+                  .seen   = p->now};
+    return s;
+}
+
+static bool was_recent(const usm__prefetch *p, int64_t block, uint32_t before, uint32_t *when)
+{
+    for (uint32_t i = before; i < RECENT && i < p->nrecent; i++) {
+        uint32_t at = (p->nrecent - 1 - i) % RECENT;
+
+        if (p->now - p->recent_when[at] > NEAR_TIME)
+            return false;
+        if (p->recent[at] != block)
+            continue;
+        *when = i;
+        return true;
+    }
+    return false;
+}
+
+/* A neighbour among the last, or a line of three: small strides with others between them, any when
+ * they came at once. 0: none. */
+static int64_t find_stride(const usm__prefetch *p, uint32_t block, uint32_t *run)
+{
+    uint32_t when = 0, unused = 0;
+    bool     is_next = was_recent(p, (int64_t)block - 1, 0, &when);
+
+    *run = is_next && was_recent(p, (int64_t)block - 2, 0, &unused) ? 2 : 1;
+    if (is_next && *run == 2)
+        return 1;
+    if (was_recent(p, (int64_t)block + 1, 0, &when)) {
+        *run = was_recent(p, (int64_t)block + 2, 0, &unused) ? 2 : 1;
+        return is_next && *run == 1 ? 1 : -1;
+    }
+    if (is_next)
+        return 1;
+    *run = 2;
+    for (uint32_t i = 0; i < RECENT && i < p->nrecent; i++) {
+        int64_t d = (int64_t)block - p->recent[(p->nrecent - 1 - i) % RECENT];
+
+        if (d != 0 && (i == 0 || (d <= NEAR_STRIDE && d >= -NEAR_STRIDE)) &&
+            was_recent(p, block - 2 * d, i + 1, &unused) && (i == 0 ? unused == 1 : true))
+            return d;
+    }
+    return 0;
+}
+
+static stream *find_new(usm__prefetch *p, uint32_t block)
+{
+    uint32_t run    = 0;
+    int64_t  stride = find_stride(p, block, &run);
+    stream  *s;
+
+    if (stride == 0 && p->pattern == USM__PATTERN_SEQUENTIAL) {
+        stride = 1;
+        run    = SURE;
+    } else if (stride == 0 && p->bold > 0) { /* all goes well: a pass begins or goes on */
+        stride = p->stride;
+        run    = 1;
+        p->bold--;
+    }
+    p->recent[p->nrecent % RECENT]      = block;
+    p->recent_when[p->nrecent % RECENT] = p->now;
+    p->nrecent++;
+    s = stride != 0 ? begin_stream(p, block, stride, run) : NULL;
+    if (s != NULL && p->pattern == USM__PATTERN_SEQUENTIAL)
+        s->used = p->most; /* the owner bears it out */
+    return s;
+}
+
+static void go_on(usm__prefetch *p, stream *s, uint32_t block, int64_t steps, bool was_guess)
+{
+    s->last = block;
+    s->seen = p->now;
+    if (was_guess) {
+        s->used++;
+        s->limit = at_most(s->limit + 1, p->most);
+    } else {
+        s->ahead = block; /* what was asked for did not come: again */
+    }
+    if ((s->ahead - s->last) / s->stride < 0)
+        s->ahead = block;
+    if (steps == 1 || was_guess)
+        s->run += s->run < RETRY;
+    else
+        s->run = at_most(s->run, SURE - 1) / 2 + 1;
+    if (s->run == SURE) {
+        p->stride = s->stride;
+        p->bold   = at_most(p->bold + 1, BOLD);
+    }
+    if (s->limit == 0 && s->run >= RETRY)
+        s->limit = 1;
+}
+
+/* --- tour ---------------------------------------------------------------------------- */
+
+static void note_order(usm__prefetch *p, uint32_t block, bool was_guess)
+{
+    bool is_right = p->has_prev && p->after[p->prev] == block + 1;
+
+    if (is_right) {
+        p->tour_score = at_most(p->tour_score + 1, TOUR_MAX);
+        if (was_guess || (p->tour_limit == 0 && p->tour_score == TOUR_MAX))
+            p->tour_limit = at_most(p->tour_limit + 1, p->most);
+    } else {
+        p->tour_score /= 2;
+        p->tour_limit = p->tour_asked > 0 ? p->tour_limit / 2 : p->tour_limit;
+        p->tour_asked = 0;
+    }
+    p->tour_is_right = is_right;
+    if (is_right && p->tour_asked > 0)
+        p->tour_asked--;
+    if (p->has_prev)
+        p->after[p->prev] = block + 1;
+    if (p->tour_asked == 0)
+        p->tour_ahead = block;
+}
+
+static size_t ask_tour(usm__prefetch *p, uint32_t most, uint32_t *out, size_t cap)
+{
+    size_t n = 0;
+
+    if (p->tour_score < TOUR_SURE || !p->tour_is_right)
+        return 0;
+    most = at_most(at_most(most, p->tour_score / 4), p->tour_limit);
+    while (n < cap && p->tour_asked < most && p->after[p->tour_ahead] != 0) {
+        p->tour_ahead = p->after[p->tour_ahead] - 1;
+        p->tour_asked++;
+        out[n++] = p->tour_ahead;
+    }
+    return n;
+}
+
+/* --- asking ---------------------------------------------------------------------------- */
+
+static bool pay(usm__prefetch *p, const stream *s)
+{
+    if (s->run >= SURE)
+        return true;
+    if (p->tokens == 0)
+        return false;
+    p->tokens--;
+    return true;
+}
+
+static size_t ask_stream(usm__prefetch *p, stream *s, uint32_t *out, size_t cap)
+{
+    int64_t end = s->last + (int64_t)window(s) * s->stride;
+    size_t  n   = 0;
+
+    while (n < cap && s->ahead != end) {
+        int64_t next = s->ahead + s->stride;
+
+        if (next < 0 || next >= p->blocks)
+            break;
+        if (!pay(p, s))
+            return n;
+        out[n++] = (uint32_t)next;
+        s->ahead = next;
+    }
+    return n;
+}
+
+size_t usm__prefetch_next(usm__prefetch *p, uint32_t block, bool was_guess, uint32_t *out,
+                          size_t cap)
+{
+    int64_t steps = 0;
+    stream *s;
+    size_t  n = 0;
+
+    if (p->pattern == USM__PATTERN_RANDOM || block >= p->blocks)
+        return 0;
+    if (p->has_prev && block == p->prev) { /* parts of one block, one after the other */
+        p->in_order |= ++p->repeats > 1;
+        return 0;
+    }
+    p->repeats = 0;
+    p->now++;
+    if (was_guess || p->now % TOKEN_EVERY == 0)
+        p->tokens = at_most(p->tokens + 1, TOKENS);
+    note_order(p, block, was_guess);
+    s = find_stream(p, block, was_guess, &steps);
+    if (s != NULL)
+        go_on(p, s, block, steps, was_guess);
+    else if (find_passed(p, block) == NULL)
+        s = find_new(p, block);
+    p->in_order = p->now == 1 || (s != NULL && s->run > 1);
+    if (s != NULL)
+        n = ask_stream(p, s, out, cap);
+    else
+        n = ask_tour(p, p->most, out, cap);
+    p->prev     = block;
+    p->has_prev = true;
+    return n;
+}
+
+void usm__prefetch_wasted(usm__prefetch *p, uint32_t block)
+{
+    for (int i = 0; i < STREAMS; i++) {
+        stream *s     = &p->streams[i];
+        int64_t steps = steps_ahead(s, block);
+
+        if (steps == 0 || (s->ahead - (int64_t)block) / s->stride < 0)
+            continue;
+        s->limit /= 2;
+        if (s->limit == 0)
+            s->run = at_most(s->run, SURE);
+        p->tokens -= p->tokens > 0;
+        if (s->used == 0) { /* nor will it be better with the next */
+            p->reach /= 2;
+            p->bold = 0;
+        }
+        return;
+    }
+    p->tokens -= p->tokens > 0;
+    p->tour_limit = p->tour_asked > 0 ? p->tour_limit / 2 : p->tour_limit;
+}

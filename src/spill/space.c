@@ -1,0 +1,281 @@
+/* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
+/* Spaces: ranges of addresses and the tables of their blocks; what is said of their future; the end
+ * of their content.  Called by src/buffer and segment.c. */
+#include "base/inline/bits.h"
+#include "core/context.h"
+#include "spill/internal.h"
+
+#include <stdio.h>
+#include <string.h>
+#include <sys/mman.h>
+
+/* --- make ------------------------------------------------------------------------------ */
+
+static usm_status make_tables(usm__space *space)
+{
+    usm__space_more *more  = space->more;
+    size_t           words = space->nblocks * sizeof *space->words;
+
+    more->table_size = words + (space->is_foreign ? 0 : space->nblocks * sizeof(usm__block));
+    space->words     = usm__os_map(more->table_size, PROT_READ | PROT_WRITE);
+    if (!space->words)
+        return usm__fail(USM_E_NO_MEMORY, "no host memory for the tables of %u blocks",
+                         space->nblocks);
+    more->blocks = (usm__block *)((uintptr_t)space->words + words);
+    for (uint32_t i = 0; i < space->nblocks; i++) {
+        if (space->is_foreign) {
+            atomic_init(&space->words[i], USM__BLOCK_RESIDENT);
+            continue;
+        }
+        more->blocks[i].frame   = USM__NO_FRAME;
+        more->blocks[i].content = more->home ? USM__CONTENT_HOME : USM__CONTENT_ZERO;
+    }
+    return USM_OK;
+}
+
+static usm_status make_prefetch(usm__spill *s, usm__space *space)
+{
+    usm__space_more *more = space->more;
+
+    more->prefetch = usm__heap_alloc(usm__prefetch_size(space->nblocks));
+    if (!more->prefetch)
+        return usm__fail(USM_E_NO_MEMORY, "no host memory for a buffer");
+    usm__prefetch_init(more->prefetch, space->nblocks,
+                       usm__prefetch_usual(s->frames.count, s->block_size));
+    return USM_OK;
+}
+
+static usm_status make_range(usm__spill *s, usm__space *space, void *foreign)
+{
+    if (foreign) {
+        space->base = foreign;
+        return USM_OK;
+    }
+    space->base = usm__frames_reserve((size_t)space->nblocks << s->shift);
+    if (!space->base)
+        return usm__fail(USM_E_NO_MEMORY, "no %zu bytes of addresses for a buffer", space->size);
+    return make_prefetch(s, space);
+}
+
+static void free_space(usm__space *space)
+{
+    usm__space_more *more = space->more;
+
+    if (!more)
+        goto out;
+    if (space->base && !space->is_foreign)
+        usm__frames_release(space->base, (size_t)space->nblocks << space->shift);
+    if (space->words)
+        (void)usm__os_unmap(space->words, more->table_size);
+    usm__heap_free(more->prefetch);
+    if (more->home)
+        usm__home_close(more->home);
+    usm__heap_free(more);
+out:
+    usm__heap_free(space);
+}
+
+usm_status usm__space_create(usm__spill *s, const usm__space_params *params, usm__space **out)
+{
+    usm__space *space   = usm__heap_alloc(sizeof *space);
+    size_t      nblocks = (params->size + s->block_size - 1) >> s->shift;
+    usm_status  st      = USM_OK;
+
+    if (space)
+        space->more = usm__heap_alloc(sizeof *space->more);
+    if (!space || !space->more || nblocks > UINT32_MAX - 1) {
+        if (params->home)
+            usm__home_close(params->home);
+        usm__heap_free(space ? space->more : NULL);
+        usm__heap_free(space);
+        return usm__fail(USM_E_NO_MEMORY, "no host memory for a buffer of %zu bytes", params->size);
+    }
+    space->size       = params->size;
+    space->shift      = s->shift;
+    space->nblocks    = (uint32_t)nblocks;
+    space->spill      = s;
+    space->is_foreign = params->foreign != NULL;
+    space->more->home = params->home;
+    space->more->ctx  = params->ctx;
+    snprintf(space->name, sizeof space->name, "%s", params->name ? params->name : "");
+    usm_list_init(&space->more->link);
+    st = make_range(s, space, params->foreign);
+    if (st == USM_OK)
+        st = make_tables(space);
+    if (st != USM_OK) {
+        free_space(space);
+        return st;
+    }
+    space->more->trace = usm__trace_space(space->name, s->block_size, nblocks);
+    usm__mutex_lock(&s->lock);
+    space->key = s->next_key;
+    s->next_key += nblocks + 1;
+    s->stats.blocks += space->is_foreign ? 0 : nblocks;
+    usm_list_append(&s->spaces, &space->more->link);
+    usm__mutex_unlock(&s->lock);
+    *out = space;
+    return USM_OK;
+}
+
+/* --- the end of content ------------------------------------------------------------------- */
+
+/* Drops frame and copy of a block that nobody uses.  Lock held, released meanwhile; false: in use.
+ */
+static bool drop_block(usm__spill *s, usm__space *space, uint32_t block)
+{
+    usm__block *b    = usm__block_of(space, block);
+    usm__word  *word = &space->words[block];
+
+    while (usm__state_of(usm_load_relaxed(word)) != USM__BLOCK_ABSENT) {
+        uint32_t frame = b->frame;
+
+        if (usm_load_relaxed(word) & USM__WORD_PINS)
+            return false;
+        if (frame != USM__NO_FRAME && !s->frame[frame].is_busy &&
+            usm__state_of(usm_load_relaxed(word)) != USM__BLOCK_LOADING) {
+            usm__word_change(word, -1, 0, USM__WORD_DIRTY);
+            if (usm__frame_leave(s, frame, false))
+                continue;
+        }
+        usm__spill_wait(s, 1000); /* something is under way */
+    }
+    b->content    = USM__CONTENT_ZERO;
+    b->must_store = false;
+    b->kept       = 0;
+    usm__drop_copy(s, b);
+    return true;
+}
+
+void usm__space_destroy(usm__space *space)
+{
+    usm__spill *s = space->spill;
+
+    if (s->fork_generation != usm__fork_generation())
+        return; /* the parent's */
+    usm__mutex_lock(&s->lock);
+    usm__announced_forget(s, space);
+    if (!space->is_foreign)
+        for (uint32_t i = 0; i < space->nblocks; i++) {
+            usm__block *b = usm__block_of(space, i);
+
+            if ((usm_load_relaxed(&space->words[i]) & USM__WORD_STATE) || b->copy)
+                (void)drop_block(s, space, i);
+        }
+    while (space->more->busy)
+        usm__spill_wait(s, 1000);
+    usm_list_remove(&space->more->link);
+    s->stats.blocks -= space->is_foreign ? 0 : space->nblocks;
+    if (s->is_failing)
+        usm__frame_forgive(s);
+    usm__mutex_unlock(&s->lock);
+    free_space(space);
+}
+
+/* Whole blocks of the range; those at its ends that are shared with what lies beside it stay. */
+static usm_status discard(usm__space *space, size_t offset, size_t size)
+{
+    usm__spill *s     = space->spill;
+    size_t      below = s->block_size - 1;
+    uint32_t    first = (uint32_t)((offset + below) >> s->shift);
+    uint32_t    end   = (uint32_t)((offset + size) >> s->shift);
+
+    if (offset + size == space->size)
+        end = space->nblocks;
+    for (uint32_t i = first; i < end; i++)
+        if (!drop_block(s, space, i))
+            return usm__fail(USM_E_BUSY,
+                             "buffer \"%s\": the range that shall be discarded is in use",
+                             space->name);
+    if (s->is_failing)
+        usm__frame_forgive(s);
+    return USM_OK;
+}
+
+/* --- advice ----------------------------------------------------------------------------------- */
+
+static void demote(usm__spill *s, usm__space *space, uint32_t block)
+{
+    usm__block *b = usm__block_of(space, block);
+
+    if (b->frame == USM__NO_FRAME)
+        return;
+    usm__word_change(&space->words[block], -1, 0, USM__WORD_USED);
+    usm__policy_demote(s->policy, b->frame);
+}
+
+static usm_status keep(usm__space *space, size_t offset, size_t size)
+{
+    usm__spill    *s   = space->spill;
+    const usm__pin pin = {space, offset, size, USM_READ};
+    usm_status     st  = usm__spill_pin(s, 1, &pin);
+
+    if (st != USM_OK)
+        return st;
+    usm__mutex_lock(&s->lock);
+    for (size_t b = offset >> s->shift; b <= (offset + size - 1) >> s->shift; b++)
+        usm__block_of(space, (uint32_t)b)->kept++;
+    usm__mutex_unlock(&s->lock);
+    usm__space_unpin(space, offset, size, USM_READ);
+    return USM_OK;
+}
+
+static void set_pattern(usm__space *space, usm__pattern pattern)
+{
+    const usm__spill *s = space->spill;
+
+    space->more->pattern = pattern;
+    usm__prefetch_set(space->more->prefetch, pattern,
+                      usm__prefetch_usual(s->frames.count, s->block_size));
+}
+
+static usm_status advise(usm__space *space, size_t offset, size_t size, usm_buffer_advice advice)
+{
+    usm__spill *s     = space->spill;
+    uint32_t    first = (uint32_t)(offset >> s->shift);
+    uint32_t    last  = (uint32_t)((offset + size - 1) >> s->shift);
+
+    switch (advice) {
+    case USM_BUFFER_NORMAL:
+    case USM_BUFFER_SEQUENTIAL:
+    case USM_BUFFER_RANDOM:
+        set_pattern(space, advice == USM_BUFFER_SEQUENTIAL ? USM__PATTERN_SEQUENTIAL
+                           : advice == USM_BUFFER_RANDOM   ? USM__PATTERN_RANDOM
+                                                           : USM__PATTERN_AUTO);
+        return USM_OK;
+    case USM_BUFFER_WILL_NEED:
+        for (uint32_t i = first; i <= last; i++)
+            if (!usm__ahead_bring(s, space, i, USM__HINT_ANNOUNCED))
+                break;
+        return USM_OK;
+    case USM_BUFFER_WONT_NEED:
+        for (uint32_t i = first; i <= last; i++)
+            demote(s, space, i);
+        return USM_OK;
+    case USM_BUFFER_UNPIN:
+        for (uint32_t i = first; i <= last; i++)
+            usm__block_of(space, i)->kept -= usm__block_of(space, i)->kept != 0;
+        usm__spill_changed(s);
+        return USM_OK;
+    case USM_BUFFER_DISCARD:
+        return discard(space, offset, size);
+    case USM_BUFFER_PIN:
+        break;
+    }
+    return usm__fail(USM_E_INVALID, "the advice %d is none of usm_buffer_advice", (int)advice);
+}
+
+usm_status usm__space_advise(usm__space *space, size_t offset, size_t size,
+                             usm_buffer_advice advice)
+{
+    usm__spill *s = space->spill;
+    usm_status  st;
+
+    if (space->is_foreign)
+        return USM_OK; /* it is where it is */
+    if (advice == USM_BUFFER_PIN)
+        return keep(space, offset, size);
+    usm__mutex_lock(&s->lock);
+    st = advise(space, offset, size, advice);
+    usm__mutex_unlock(&s->lock);
+    return st;
+}

@@ -1,0 +1,257 @@
+/* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
+/* Dirty blocks on their way to a tier: because a frame is wanted, or ahead of that, so that frames
+ * can leave at once.
+ *
+ * A block may be read while it is stored; who would write it waits: a checksum over bytes that
+ * change is worth nothing. Called by frame.c, pin.c and the end of each store. */
+#include "core/context.h"
+#include "spill/internal.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#define AHEAD_MAX 32
+
+static bool is_all_zero(const char *p, size_t n)
+{
+    const uint64_t *w = (const uint64_t *)(const void *)p;
+
+    return w[0] == 0 && w[n / 16] == 0 && memcmp(p, p + 8, n - 8) == 0;
+}
+
+void usm__drop_copy(usm__spill *s, usm__block *b)
+{
+    usm__copy *copy = b->copy;
+
+    b->copy = NULL;
+    if (!copy)
+        return;
+    usm__mutex_unlock(&s->lock);
+    usm__tiers_forget(s->tiers, copy);
+    usm__heap_free(copy);
+    usm__mutex_lock(&s->lock);
+}
+
+/* --- the end ---------------------------------------------------------------------- */
+
+static void trace_store(usm__spill *s, const usm__frame *f)
+{
+    if (!s->has_spilled) {
+        s->has_spilled = true;
+        usm__trace_spill(&(usm__spill_event){
+            .kind = USM__SPILL_FIRST, .space = f->space->more->trace, .bytes = s->limit});
+    }
+    if (f->start_ns != 0)
+        usm__trace_spill(
+            &(usm__spill_event){.kind  = f->is_ahead ? USM__SPILL_STORE_AHEAD : USM__SPILL_STORE,
+                                .space = f->space->more->trace,
+                                .tier  = usm__frame_source(s, f),
+                                .block = f->block,
+                                .bytes = (uint64_t)usm__mask_count(&f->work) << s->sector_shift,
+                                .ns    = usm__os_now_ns() - f->start_ns});
+}
+
+static void end_well(usm__spill *s, usm__frame *f, usm__content content)
+{
+    usm__block *b = usm__block_of(f->space, f->block);
+
+    b->content    = (uint8_t)content;
+    b->must_store = false;
+    trace_store(s, f);
+    if (s->is_failing)
+        usm__frame_forgive(s);
+    usm__word_change(&f->space->words[f->block], -1, 0, USM__WORD_STORING);
+}
+
+/* Nothing is lost: it stays here, dirty. */
+static void end_badly(usm__spill *s, usm__frame *f, usm_status status)
+{
+    for (size_t i = 0; i < USM__MASK_WORDS; i++)
+        f->dirty.bits[i] |= f->work.bits[i];
+    f->is_failed    = true;
+    s->is_failing   = true;
+    s->store_status = status;
+    s->store_failures++;
+    if (f->is_ahead)
+        f->space->more->late = status;
+    usm__word_change(&f->space->words[f->block], -1, USM__WORD_DIRTY, USM__WORD_STORING);
+}
+
+static void tell_late(usm_context *ctx, const char *name, usm_status status)
+{
+    char story[256];
+
+    if (!ctx)
+        return;
+    snprintf(story, sizeof story,
+             "buffer \"%s\": a part that was to leave memory could not be stored (%s); it stays in "
+             "memory",
+             name, usm_status_name(status));
+    usm__context_error(ctx, status, story);
+}
+
+/* content: what the block is now; *ctx and name: whom to tell of a failure. */
+static void end(usm__spill *s, usm__frame *f, usm_status status, usm__content content)
+{
+    usm__space  *space = f->space;
+    usm_context *ctx   = NULL;
+    char         name[sizeof space->name];
+
+    usm__mutex_lock(&s->lock);
+    s->stores--;
+    f->is_busy = false;
+    if (status == USM_OK) {
+        end_well(s, f, content);
+    } else {
+        if (!s->is_failing) /* the first since all was well: there will be many alike */
+            ctx = space->more->ctx;
+        end_badly(s, f, status);
+    }
+    memcpy(name, space->name, sizeof name);
+    if (ctx)
+        usm__context_ref(ctx);
+    usm__clean_ahead(s);
+    space->more->busy--; /* the space may go from here on */
+    usm__spill_changed(s);
+    usm__mutex_unlock(&s->lock);
+    if (ctx) {
+        tell_late(ctx, name, status);
+        usm__context_unref(ctx);
+    }
+}
+
+void usm__store_ended(usm__spill *s, uint32_t frame, usm_status status)
+{
+    end(s, &s->frame[frame], status, USM__CONTENT_COPY);
+}
+
+/* --- the start -------------------------------------------------------------------- */
+
+/* Dirty -> storing, unless somebody writes. */
+static bool take_dirty(usm__word *word, bool must_store)
+{
+    uint64_t old = usm_load_relaxed(word);
+
+    do {
+        unsigned state = usm__state_of(old);
+
+        if ((old & (USM__WORD_WRITERS | USM__WORD_STORING)) ||
+            (!(old & USM__WORD_DIRTY) && !must_store) ||
+            (state != USM__BLOCK_RESIDENT && state != USM__BLOCK_PARTIAL))
+            return false;
+    } while (!usm_cas_acq_rel(word, &old, (old & ~USM__WORD_DIRTY) | USM__WORD_STORING));
+    return true;
+}
+
+/* A home's block that is only partly here cannot lie partly there: the rest is fetched first. */
+static bool complete_first(usm__spill *s, usm__frame *f)
+{
+    usm__block *b    = usm__block_of(f->space, f->block);
+    usm__load   load = {
+          .space = f->space, .block = f->block, .need = {0, s->sectors}, .needs_content = true};
+
+    if (usm__state_of(usm_load_relaxed(&f->space->words[f->block])) != USM__BLOCK_PARTIAL ||
+        (b->content == USM__CONTENT_COPY && !usm__tiers_needs_whole(s->tiers)))
+        return false;
+    usm__load_missing(s, &load);
+    return true;
+}
+
+static bool has_copy(usm__spill *s, usm__block *b)
+{
+    if (!b->copy)
+        b->copy = usm__heap_alloc(usm__tiers_copy_size(s->tiers));
+    return b->copy != NULL;
+}
+
+bool usm__store_start(usm__spill *s, uint32_t frame, bool is_ahead)
+{
+    usm__frame *f    = &s->frame[frame];
+    usm__block *b    = usm__block_of(f->space, f->block);
+    usm__word  *word = &f->space->words[f->block];
+    bool        is_zero, is_full;
+
+    if (f->is_busy)
+        return false;
+    if (complete_first(s, f))
+        return true;
+    if (!take_dirty(word, b->must_store))
+        return false;
+    is_full       = usm__state_of(usm_load_relaxed(word)) == USM__BLOCK_RESIDENT;
+    f->is_busy    = true;
+    f->is_ahead   = is_ahead;
+    f->was_wanted = !is_ahead;
+    f->start_ns   = 0;
+    f->work       = f->dirty;
+    memset(&f->dirty, 0, sizeof f->dirty);
+    if (is_full)
+        usm__mask_set(&f->work, 0, s->sectors);
+    s->stores++;
+    f->space->more->busy++;
+    usm__mutex_unlock(&s->lock);
+    is_zero = is_full && is_all_zero(usm__block_at(f->space, f->block), s->block_size);
+    if (is_zero) {
+        usm__mutex_lock(&s->lock);
+        usm__drop_copy(s, b);
+        usm__mutex_unlock(&s->lock);
+        end(s, f, USM_OK, USM__CONTENT_ZERO);
+    } else if (!has_copy(s, b)) {
+        end(s, f, USM_E_NO_MEMORY, USM__CONTENT_ZERO);
+    } else {
+        usm__transfer(s, frame, true);
+    }
+    usm__mutex_lock(&s->lock);
+    s->stats.zero_blocks += is_zero;
+    return true;
+}
+
+/* --- ahead ------------------------------------------------------------------------- */
+
+/* As usm__frame_look(), but what it saw stays as it was. */
+static usm__policy_look look_only(void *arg, uint32_t frame)
+{
+    usm__spill *s    = arg;
+    usm__frame *f    = &s->frame[frame];
+    uint64_t    word = usm_load_relaxed(&f->space->words[f->block]);
+
+    if (f->is_busy || f->is_failed || (word & USM__WORD_WRITERS))
+        return USM__LOOK_PINNED;
+    if (word & USM__WORD_USED)
+        return USM__LOOK_USED;
+    return word & USM__WORD_DIRTY ? USM__LOOK_DIRTY : USM__LOOK_IDLE;
+}
+
+/* How many stores should be begun now. */
+static uint32_t stores_wanted(const usm__spill *s)
+{
+    uint32_t room  = s->nfree + (s->frames.count - s->grown);
+    uint32_t depth = usm__tiers_depth(s->tiers);
+    uint32_t want  = s->frames.count / 4 < depth ? s->frames.count / 4 : depth;
+
+    if (room >= want || s->stores >= want || s->is_failing)
+        return 0;
+    want -= s->stores;
+    return want < AHEAD_MAX ? want : AHEAD_MAX;
+}
+
+/* Whoever finds another one at it leaves it to him: stores that end at once would nest. */
+void usm__clean_ahead(usm__spill *s)
+{
+    uint32_t list[AHEAD_MAX];
+    uint32_t want;
+    bool     went_on = true;
+
+    if (s->is_cleaning)
+        return;
+    s->is_cleaning = true;
+    while (went_on && (want = stores_wanted(s)) != 0) {
+        size_t n = usm__policy_clean_ahead(s->policy, list, want, look_only, s);
+
+        went_on = false;
+        for (size_t i = 0; i < n; i++)
+            if (s->frame[list[i]].space && !s->frame[list[i]].is_failed &&
+                usm__store_start(s, list[i], true))
+                went_on = true;
+    }
+    s->is_cleaning = false;
+}

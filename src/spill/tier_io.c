@@ -1,0 +1,551 @@
+/* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
+/* Transfers of blocks: where to, checksums, what is done when one fails.
+ *
+ *     usm__tiers_write ----> start -> encode or sums -> place -> submit ---> written
+ *                                                        ^ next tier          | failed: again here,
+ *                                                        +--------------------+ then elsewhere
+ *     usm__tiers_read -----> start --------------------> submit -----------> fetched -> verify
+ *                                                        ^ again              | failed, or bad sum
+ *                                                        +--------------------+
+ *
+ * A block's content stays where it is until the write that moves it has ended: then the old slot is
+ * given back.  Whole blocks only move; a part goes where the rest lies, or fails.  The first
+ * placement of a block is entered in its copy at once, for other parts of it may be on their way
+ * too; when all of them fail, it is taken back. */
+#include "spill/tier_private.h"
+
+#include "base/assert.h"
+#include "base/inline/atomic.h"
+#include "base/inline/list.h"
+#include "base/os.h"
+#include "base/text.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#define READS  3u /* attempts                                                             */
+#define WRITES 2u
+
+/* ---- the end ------------------------------------------------------------------------- */
+
+/* A block of which nothing was ever stored has no place. Lock held; the tier whose slot is to be
+ * given back, or NULL. */
+static usm__tier *end_copy(usm__tiers *t, usm__copy *copy, uint64_t *slot)
+{
+    usm__tier *tier = NULL;
+
+    if (--copy->flying == 0 && !copy->is_stored && copy->tier) {
+        tier       = usm__tier_of(t, copy->tier);
+        *slot      = copy->slot;
+        copy->tier = 0;
+    }
+    return tier;
+}
+
+/* With the story of `st` in place. */
+static void finish(usm__tiers *t, usm__io *io, usm_status st)
+{
+    usm__io   *next = io->scratch ? usm__codecs_leave(t, io) : NULL;
+    uint64_t   slot = 0;
+    usm__tier *tier;
+    usm__story story;
+
+    usm__mutex_lock(&t->lock);
+    tier = end_copy(t, io->copy, &slot);
+    usm__mutex_unlock(&t->lock);
+    if (tier) {
+        usm__story_save(&story);
+        usm__tier_give(tier, slot);
+        usm__story_restore(&story);
+    }
+    io->done(io, st);
+    if (next)
+        usm__io_start(t, next);
+    usm__mutex_lock(&t->lock);
+    if (--t->flying == 0)
+        pthread_cond_broadcast(&t->changed);
+    usm__mutex_unlock(&t->lock);
+}
+
+/* ---- submission ------------------------------------------------------------------------ */
+
+static void on_done(usm_transfer *transfer, usm_status st);
+
+static size_t encoded_size(const usm__tiers *t, const usm__copy *copy)
+{
+    size_t on_medium = copy->encoded < t->block_size ? copy->encoded : t->block_size;
+
+    return (on_medium + USM__PAGE - 1) & ~(size_t)(USM__PAGE - 1);
+}
+
+static void submit(usm__tiers *t, usm__io *io)
+{
+    usm__tier    *tier = usm__tier_of(t, io->tier);
+    usm_transfer *x    = &io->t;
+
+    memset(x, 0, sizeof *x);
+    x->op    = io->is_write ? USM_TRANSFER_STORE : USM_TRANSFER_FETCH;
+    x->block = io->slot;
+    x->done  = on_done;
+    if (io->scratch) {
+        x->data       = ((usm__bounce *)io->scratch)->a;
+        x->size       = encoded_size(t, io->copy);
+        x->registered = SIZE_MAX;
+    } else {
+        x->offset     = (size_t)io->first * t->sector_size;
+        x->size       = (size_t)io->count * t->sector_size;
+        x->data       = io->data;
+        x->registered = io->registered;
+    }
+    io->attempts++;
+    io->start_ns = usm__os_now_ns();
+    usm__mutex_lock(&t->lock);
+    usm__flow_begin(io->is_write ? &tier->writes : &tier->reads, io->start_ns);
+    if (tier->ops->caps & USM_TRANSPORT_CAP_PROGRESS)
+        pthread_cond_broadcast(&t->changed); /* for usm__tiers_destroy() */
+    usm__mutex_unlock(&t->lock);
+    tier->ops->submit(tier->store, x);
+}
+
+/* ---- placing ---------------------------------------------------------------------------- */
+
+/* What the transport said of the failure at hand. */
+static const char *words_of(usm_status st)
+{
+    return usm_last_status() == st ? usm_last_error() : usm_status_string(st);
+}
+
+static bool has_failed(const usm__io *io, unsigned tier)
+{
+    return io->tried >> tier & 1;
+}
+
+static void go_to(usm__io *io, uint8_t tier, uint64_t slot, bool is_fresh)
+{
+    io->tier     = tier;
+    io->slot     = slot;
+    io->is_fresh = is_fresh;
+    io->attempts = 0;
+}
+
+/* Where the block lies already, unless it should and may go elsewhere.  *is_bound: it may not. */
+static bool stays(usm__tiers *t, usm__io *io, bool *is_bound)
+{
+    const usm__copy *copy = io->copy;
+    bool             stay = false;
+
+    usm__mutex_lock(&t->lock);
+    *is_bound = copy->tier && !usm__io_is_whole(t, io);
+    if (copy->tier && !has_failed(io, copy->tier - 1u))
+        stay = *is_bound || !usm__tier_is_failing(usm__tier_of(t, copy->tier));
+    if (stay)
+        go_to(io, copy->tier, copy->slot, false);
+    usm__mutex_unlock(&t->lock);
+    return stay;
+}
+
+/* The slot that was taken; another part of the block may have been quicker. */
+static void settle(usm__tiers *t, usm__io *io, unsigned index, uint64_t slot)
+{
+    usm__copy *copy  = io->copy;
+    bool       spare = false;
+
+    usm__mutex_lock(&t->lock);
+    if (!copy->tier) {
+        copy->tier = (uint8_t)(index + 1);
+        copy->slot = slot;
+        go_to(io, copy->tier, slot, false);
+    } else if (usm__io_is_whole(t, io)) {
+        go_to(io, (uint8_t)(index + 1), slot, true);
+    } else {
+        go_to(io, copy->tier, copy->slot, false);
+        spare = true;
+    }
+    usm__mutex_unlock(&t->lock);
+    if (spare)
+        usm__tier_give(&t->list[index], slot);
+}
+
+static void note_full(usm__tier *tier)
+{
+    usm__tiers *t = tier->tiers;
+    char        words[sizeof tier->reason], used[24];
+
+    (void)snprintf(words, sizeof words, "%.*s", (int)sizeof words - 1, words_of(USM_E_SPILL_FULL));
+    usm__mutex_lock(&t->lock);
+    memcpy(tier->reason, words, sizeof words);
+    (void)usm__format_bytes(tier->slots.used * t->block_size, used, sizeof used);
+    usm__mutex_unlock(&t->lock);
+    usm__tier_tell(tier, USM__TOLD_FULL, USM_E_SPILL_FULL,
+                   "tier %s is full with %s: %s; blocks go to the next tier of USM_SPILL, if there "
+                   "is one, or stay in memory",
+                   tier->name, used, words);
+}
+
+/* Whether the block lies there: the tier is failing, but there is no other. */
+static bool lies_in(usm__tiers *t, usm__io *io, unsigned index)
+{
+    bool lies;
+
+    usm__mutex_lock(&t->lock);
+    lies = io->copy->tier == index + 1;
+    if (lies)
+        go_to(io, io->copy->tier, io->copy->slot, false);
+    usm__mutex_unlock(&t->lock);
+    return lies;
+}
+
+static usm_status try_tier(usm__tiers *t, usm__io *io, unsigned index)
+{
+    usm__tier *tier = &t->list[index];
+    uint64_t   slot = 0;
+    usm_status st   = usm__tier_open(tier);
+
+    if (st != USM_OK || lies_in(t, io, index))
+        return st;
+    st = usm__tier_take(tier, io->key, &slot);
+    if (st == USM_OK)
+        settle(t, io, index, slot);
+    else if (st == USM_E_SPILL_FULL)
+        note_full(tier);
+    return st;
+}
+
+/* What each tier has to say, when none is left. */
+static usm_status fail_everywhere(usm__tiers *t, const usm__io *io, usm_status st)
+{
+    char   all[USM__STORY_SIZE - 128];
+    size_t n = 0;
+
+    if (t->n == 0)
+        return usm__fail(
+            USM_E_SPILL_FULL,
+            "with USM_SPILL=off nothing leaves memory: raise USM_MEMORY_LIMIT, or name "
+            "a place, as in USM_SPILL=file:/var/tmp");
+    usm__mutex_lock(&t->lock);
+    for (unsigned i = 0; i < t->n && n < sizeof all; i++) {
+        const usm__tier *tier = &t->list[i];
+
+        if (has_failed(io, i))
+            n += (size_t)snprintf(all + n, sizeof all - n, "%s%s: %s", n ? "; " : "", tier->name,
+                                  tier->reason);
+    }
+    usm__mutex_unlock(&t->lock);
+    return usm__fail(st, "no tier takes block %llu: %s", (unsigned long long)io->key, all);
+}
+
+/* The tiers in order, but for those that fail unless `all`.  USM_E_AGAIN: none of them takes it;
+ * *st says why. */
+static usm_status place_among(usm__tiers *t, usm__io *io, bool all, usm_status *st)
+{
+    for (unsigned i = 0; i < t->n; i++) {
+        usm_status answer;
+
+        if (has_failed(io, i) || (!all && usm__tier_is_failing(&t->list[i])))
+            continue;
+        answer = try_tier(t, io, i);
+        if (answer == USM_OK || answer == USM_E_NO_MEMORY)
+            return answer;
+        io->tried |= (uint8_t)(1u << i);
+        /* A medium that fails is the worse news, a tier that is not there the lesser. */
+        if (*st == USM_OK || (answer == USM_E_SPILL_FULL && *st != USM_E_IO) || answer == USM_E_IO)
+            *st = answer;
+    }
+    return USM_E_AGAIN;
+}
+
+/* In the order of USM_SPILL, those that fail last.  `before`: what went wrong before, with its
+ * story in place; else USM_OK. */
+static usm_status place(usm__tiers *t, usm__io *io, usm_status before)
+{
+    usm_status st = before, answer;
+    bool       is_bound;
+
+    if (stays(t, io, &is_bound))
+        return USM_OK;
+    if (is_bound)
+        return before;
+    answer = place_among(t, io, false, &st);
+    if (answer == USM_E_AGAIN)
+        answer = place_among(t, io, true, &st);
+    if (answer == USM_E_AGAIN)
+        answer = fail_everywhere(t, io, st == USM_OK ? USM_E_SPILL_FULL : st);
+    return answer;
+}
+
+static void place_and_submit(usm__tiers *t, usm__io *io, usm_status before)
+{
+    usm_status st = place(t, io, before);
+
+    if (st == USM_OK)
+        submit(t, io);
+    else
+        finish(t, io, st);
+}
+
+/* ---- checksums --------------------------------------------------------------------------- */
+
+static void make_sums(const usm__tiers *t, usm__io *io)
+{
+    const char *data = io->data;
+
+    for (uint32_t i = 0; i < io->count; i++, data += t->sector_size)
+        io->copy->sums[io->first + i] =
+            usm__sector_sum(data, t->sector_size, io->key, io->first + i);
+}
+
+static usm_status verify(usm__tiers *t, usm__io *io)
+{
+    const char *data = io->data;
+
+    if (io->scratch)
+        return usm__codecs_decode(t, io);
+    for (uint32_t i = 0; i < io->count; i++, data += t->sector_size)
+        if (io->copy->sums[io->first + i] !=
+            usm__sector_sum(data, t->sector_size, io->key, io->first + i))
+            return usm__fail(USM_E_CORRUPT,
+                             "tier %s gave back other bytes than were stored: block %llu, slot "
+                             "%llu, sector %u of generation %u",
+                             usm__tier_of(t, io->tier)->name, (unsigned long long)io->key,
+                             (unsigned long long)io->slot, (unsigned)(io->first + i),
+                             (unsigned)io->copy->generation);
+    return USM_OK;
+}
+
+/* ---- after a transfer ---------------------------------------------------------------------- */
+
+static void tell_first(usm__tiers *t, const usm__tier *tier)
+{
+    char limit[24] = "", before[48] = "";
+
+    if (t->limit) {
+        (void)usm__format_bytes(t->limit, limit, sizeof limit);
+        (void)snprintf(before, sizeof before, " of %s", limit);
+    }
+    usm__tiers_tell(t, USM_OK,
+                    "buffers outgrow the memory limit%s: blocks go to %s from now on; a larger "
+                    "USM_MEMORY_LIMIT keeps more in memory, USM_SPILL says where they go, and "
+                    "USM_SPILL=off makes it an error",
+                    before, tier->name);
+}
+
+static void written(usm__tiers *t, usm__io *io)
+{
+    usm__copy *copy     = io->copy;
+    usm__tier *tier     = usm__tier_of(t, io->tier), *old_tier;
+    uint64_t   old_slot = copy->slot;
+    bool       is_first;
+
+    usm__mutex_lock(&t->lock);
+    old_tier        = io->is_fresh ? usm__tier_of(t, copy->tier) : NULL;
+    is_first        = !t->has_spilled;
+    t->has_spilled  = true;
+    copy->tier      = io->tier;
+    copy->slot      = io->slot;
+    copy->is_stored = true;
+    if (io->scratch) {
+        tier->encoded_in += t->block_size;
+        tier->encoded_out += copy->encoded;
+    }
+    usm__mutex_unlock(&t->lock);
+    usm_store_relaxed(&tier->failures, 0u);
+    if (old_tier)
+        usm__tier_give(old_tier, old_slot);
+    if (is_first)
+        tell_first(t, tier);
+    finish(t, io, USM_OK);
+}
+
+/* pre: the story is the failure's. The story is then that of the tier. */
+static void note_failure(usm__tiers *t, usm__io *io, usm_status st)
+{
+    usm__tier *tier = usm__tier_of(t, io->tier);
+    char       reason[sizeof tier->reason];
+
+    (void)snprintf(reason, sizeof reason, "%.*s", (int)sizeof reason - 1, words_of(st));
+    usm__mutex_lock(&t->lock);
+    memcpy(tier->reason, reason, sizeof reason);
+    usm__mutex_unlock(&t->lock);
+    if (st == USM_E_IO)
+        usm_add_relaxed(&tier->failures, 1);
+    if (st == USM_E_IO)
+        usm__tier_tell(tier, USM__TOLD_FAILING, st,
+                       "tier %s fails to write: %s; what could not be written is kept in memory "
+                       "until another tier has it",
+                       tier->name, reason);
+    else
+        usm__tier_tell(tier, USM__TOLD_FULL, st, "tier %s is full: %s", tier->name, reason);
+    (void)usm__fail(st, "tier %s: %s", tier->name, reason);
+}
+
+static void write_failed(usm__tiers *t, usm__io *io, usm_status st)
+{
+    usm__tier *tier = usm__tier_of(t, io->tier);
+
+    if (st == USM_E_IO && io->attempts < WRITES && !usm__tier_is_failing(tier)) {
+        submit(t, io);
+        return;
+    }
+    if (st != USM_E_IO && st != USM_E_SPILL_FULL) {
+        if (io->is_fresh)
+            usm__tier_give(tier, io->slot);
+        finish(t, io, st);
+        return;
+    }
+    note_failure(t, io, st);
+    if (io->is_fresh)
+        usm__tier_give(tier, io->slot);
+    io->tried |= (uint8_t)(1u << (io->tier - 1u));
+    place_and_submit(t, io, st);
+}
+
+/* Counted once for a read. */
+static void note_corrupt(usm__io *io, usm__tier *tier)
+{
+    usm__story story;
+
+    usm__mutex_lock(&tier->tiers->lock);
+    tier->corrupt += io->tried == 0;
+    usm__mutex_unlock(&tier->tiers->lock);
+    io->tried = 1;
+    usm__story_save(&story);
+    usm__tier_tell(tier, USM__TOLD_CORRUPT, USM_E_CORRUPT, "%s: look after its medium", story.text);
+    usm__story_restore(&story);
+}
+
+static void read_failed(usm__io *io, const usm__tier *tier, usm_status st)
+{
+    char words[sizeof tier->reason];
+
+    (void)snprintf(words, sizeof words, "%.*s", (int)sizeof words - 1, words_of(st));
+    (void)usm__fail(st, "block %llu cannot be read back from tier %s, slot %llu: %s",
+                    (unsigned long long)io->key, tier->name, (unsigned long long)io->slot, words);
+}
+
+static void fetched(usm__tiers *t, usm__io *io, usm_status st)
+{
+    usm__tier *tier       = usm__tier_of(t, io->tier);
+    usm_status transport  = st;
+    bool       is_corrupt = st == USM_E_CORRUPT;
+
+    if (st == USM_OK) {
+        st         = verify(t, io);
+        is_corrupt = st == USM_E_CORRUPT;
+    }
+    if (is_corrupt)
+        note_corrupt(io, tier);
+    /* Once more for a wrong sum: it may have happened on the way. */
+    if ((st == USM_E_IO && io->attempts < READS) || (is_corrupt && io->attempts < 2)) {
+        submit(t, io);
+        return;
+    }
+    if (transport != USM_OK)
+        read_failed(io, tier, st);
+    finish(t, io, st);
+}
+
+static void on_done(usm_transfer *transfer, usm_status st)
+{
+    usm__io    *io   = usm_container_of(transfer, usm__io, t);
+    usm__tiers *t    = io->owner;
+    usm__tier  *tier = usm__tier_of(t, io->tier);
+
+    usm__mutex_lock(&t->lock);
+    usm__flow_end(io->is_write ? &tier->writes : &tier->reads, usm__os_now_ns(), io->start_ns,
+                  transfer->size, st == USM_OK);
+    tier->errors += st != USM_OK;
+    usm__mutex_unlock(&t->lock);
+    if (!io->is_write)
+        fetched(t, io, st);
+    else if (st == USM_OK)
+        written(t, io);
+    else
+        write_failed(t, io, st);
+}
+
+/* ---- what the engine calls ------------------------------------------------------------------- */
+
+/* Stored as it is. */
+static usm_status prepare_plain(usm__tiers *t, usm__io *io)
+{
+    if (usm__io_is_whole(t, io)) {
+        io->copy->codecs  = 0;
+        io->copy->encoded = 0;
+    } else if (io->copy->codecs) {
+        return usm__fail(USM_E_INTERNAL, "a part of an encoded block was to be written");
+    }
+    make_sums(t, io);
+    return USM_OK;
+}
+
+static void start_write(usm__tiers *t, usm__io *io)
+{
+    usm__io   *next = NULL;
+    usm_status st   = io->scratch ? usm__codecs_encode(t, io) : USM_OK;
+
+    if (st == USM_OK && io->scratch && io->copy->codecs == 0)
+        next = usm__codecs_leave(t, io); /* it did not get smaller */
+    if (st == USM_OK && !io->scratch)
+        st = prepare_plain(t, io);
+    if (st == USM_OK)
+        place_and_submit(t, io, USM_OK);
+    else
+        finish(t, io, st);
+    if (next)
+        usm__io_start(t, next);
+}
+
+/* With a bounce, if one is needed and was waited for. */
+void usm__io_start(usm__tiers *t, usm__io *io)
+{
+    usm_status st = USM_OK;
+
+    if (!io->scratch && usm__codecs_wants(t, io))
+        st = usm__codecs_enter(t, io);
+    if (st == USM_E_AGAIN)
+        return;
+    if (st != USM_OK) {
+        finish(t, io, st);
+    } else if (io->is_write) {
+        start_write(t, io);
+    } else {
+        go_to(io, io->copy->tier, io->copy->slot, false);
+        submit(t, io);
+    }
+}
+
+static void begin(usm__tiers *t, usm__io *io, bool is_write)
+{
+    bool is_forked;
+
+    io->owner    = t;
+    io->scratch  = NULL;
+    io->is_write = is_write;
+    io->is_fresh = false;
+    io->attempts = 0;
+    io->tried    = 0;
+    usm__mutex_lock(&t->lock);
+    is_forked = t->is_forked;
+    if (!is_forked) {
+        t->flying++;
+        usm_assert(io->copy->flying < UINT8_MAX && (is_write || io->copy->tier));
+        io->copy->flying++;
+        io->copy->generation += is_write;
+    }
+    usm__mutex_unlock(&t->lock);
+    if (is_forked)
+        io->done(io, usm__fail(USM_E_FORKED, "after fork() the child cannot use the tiers of its "
+                                             "parent's buffers"));
+    else
+        usm__io_start(t, io);
+}
+
+void usm__tiers_write(usm__tiers *t, usm__io *io)
+{
+    begin(t, io, true);
+}
+
+void usm__tiers_read(usm__tiers *t, usm__io *io)
+{
+    begin(t, io, false);
+}

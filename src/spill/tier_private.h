@@ -1,0 +1,168 @@
+/* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
+/* What the files of the tiers share: tier.c (opening, statistics), tier_place.c (slots), tier_io.c
+ * (transfers), tier_codec.c (bounce buffers, codecs), tier_stats.c.  Nobody else includes it. */
+#ifndef USM_SPILL_TIER_PRIVATE_H
+#define USM_SPILL_TIER_PRIVATE_H
+
+#include "base/inline/atomic.h"
+#include "base/mutex.h"
+#include "base/settings_check.h"
+#include "base/status.h"
+#include "spill/flow.h"
+#include "spill/tier.h"
+#include "spill/tier_slots.h"
+
+#include <usm/codec.h>
+
+#include <pthread.h>
+
+#define USM__PAGE 4096u /* transfers are multiples of it */
+
+/* ---- one tier -------------------------------------------------------------------- */
+
+typedef enum usm__tier_state {
+    USM__TIER_CLOSED,
+    USM__TIER_OPENING, /* by a thread outside the lock                                      */
+    USM__TIER_OPEN,
+    USM__TIER_REFUSED /* for good: status and reason say why                                */
+} usm__tier_state;
+
+enum { USM__TOLD_FULL = 1, USM__TOLD_FAILING = 2, USM__TOLD_CORRUPT = 4 };
+
+typedef struct usm__tier {
+    /* fixed after create */
+    usm__tiers *tiers;
+    unsigned    index;
+    char        name[48]; /* "file:/var/tmp"                                               */
+    char        transport[32];
+    const char *config; /* into the tiers' copy of the spec                                 */
+    /* fixed once the state is OPEN or REFUSED */
+    const usm_transport_ops *ops;
+    void                    *store;
+    uint32_t                 depth;
+    usm_status               status;
+    uint32_t                 trace; /* its number in a trace                                */
+    /* guarded by the tiers' lock */
+    usm__tier_state state;
+    char            reason[400]; /* what went wrong last                                    */
+    usm__slots      slots;
+    unsigned        told;
+    usm__flow       reads, writes;
+    uint64_t        errors, corrupt, encoded_in, encoded_out;
+    /* relaxed: stores in a row that failed after their retries; a hint for the choice of a tier */
+    _Atomic(unsigned) failures;
+} usm__tier;
+
+/* So many in a row, and a tier is the last to be asked, without retries, until a store succeeds. */
+#define USM__TIER_FAILURES 3u
+
+static inline bool usm__tier_is_failing(usm__tier *tier)
+{
+    return usm_load_relaxed(&tier->failures) >= USM__TIER_FAILURES;
+}
+
+/* ---- codecs: tier_codec.c --------------------------------------------------------- */
+
+#define USM__CODECS     2
+#define USM__TAIL_MAX   64u /* bytes that encoding may add: they stay in memory, behind the sum  */
+#define USM__COPY_WORDS (2 + USM__TAIL_MAX / sizeof(uint32_t)) /* of a copy that is encoded     */
+
+typedef struct usm__codec {
+    const usm_codec_ops *ops;
+    void                *codec;
+} usm__codec;
+
+/* Two rooms, each for a block and what encoding adds. */
+typedef struct usm__bounce {
+    struct usm__bounce *next;
+    char               *a; /* stored bytes; aligned to a page                                 */
+    char               *b; /* between two codecs; NULL: there is one                          */
+} usm__bounce;
+
+/* What is known of the speed of a codec, and of the tier behind it. */
+typedef struct usm__codec_speed {
+    uint64_t in, out, ns; /* bytes before and after, time of encoding                         */
+    uint64_t tier_bytes, tier_ns;
+} usm__codec_speed;
+/* Whether a block is stored sooner with the codec than without. */
+bool usm__codec_pays(const usm__codec_speed *speed);
+
+typedef struct usm__codecs {
+    /* fixed after create */
+    unsigned   n;
+    bool       is_auto; /* the first is used when it pays                                     */
+    usm__codec list[USM__CODECS];
+    size_t     room; /* bytes of a, and of b                                                 */
+    unsigned   nmax; /* bounces                                                              */
+    /* guarded by the tiers' lock */
+    unsigned         made;
+    usm__bounce     *idle;
+    usm_transfer    *queue, **queue_end; /* of ios that wait for a bounce                       */
+    uint64_t         blocks;             /* offered to an automatic codec                       */
+    usm__codec_speed sample;
+} usm__codecs;
+
+struct usm__tiers {
+    /* fixed after create */
+    size_t     block_size, sector_size;
+    uint32_t   sectors; /* of a block                                                         */
+    unsigned   n;
+    usm__tier *list;
+    char      *spec;
+    void      *arena;
+    size_t     arena_size;
+    uint64_t   limit;
+    void (*event)(void *user, usm_status status, const char *sentence);
+    void       *user;
+    usm__codecs codecs;
+
+    usm__mutex     lock;
+    pthread_cond_t changed; /* a tier was opened, a reservation ended, all transfers have      */
+    /* guarded by lock */
+    uint64_t flying; /* ios that were given and not yet answered                              */
+    bool     has_spilled, is_forked, is_open;
+    /* relaxed: the greatest of the open ones */
+    _Atomic(uint32_t) depth;
+};
+
+static inline usm__tier *usm__tier_of(usm__tiers *t, uint8_t tier)
+{
+    return &t->list[tier - 1];
+}
+
+static inline bool usm__io_is_whole(const usm__tiers *t, const usm__io *io)
+{
+    return io->first == 0 && io->count == t->sectors;
+}
+
+/* tier.c.  No lock is held in all of these. */
+usm_status usm__tier_open(usm__tier *tier);
+/* Calls the owner's event with the sentence, once for each `told` bit of a tier. */
+void usm__tier_tell(usm__tier *tier, unsigned told, usm_status status, const char *format, ...)
+    USM_PRINTF(4, 5);
+void usm__tiers_tell(usm__tiers *t, usm_status status, const char *format, ...) USM_PRINTF(3, 4);
+
+/* tier_place.c.  A slot for the block in a tier that is open. */
+usm_status usm__tier_take(usm__tier *tier, uint64_t key, uint64_t *slot);
+void       usm__tier_give(usm__tier *tier, uint64_t slot);
+
+/* tier_codec.c */
+usm_status usm__codecs_create(usm__tiers *t, const char *spec);
+void       usm__codecs_destroy(usm__tiers *t);
+/* A bounce for the io, in io->scratch.  USM_E_AGAIN: it waits, and usm__io_start() is called for it
+ * when one is free;  USM_E_NO_MEMORY. */
+usm_status usm__codecs_enter(usm__tiers *t, usm__io *io);
+/* Gives it back; the io that has got it and is to be started, or NULL. */
+usm__io *usm__codecs_leave(usm__tiers *t, usm__io *io);
+/* Whether this block is to be encoded, and an io needs a bounce at all. */
+bool usm__codecs_wants(usm__tiers *t, const usm__io *io);
+/* Into the bounce; sets the copy's codecs, encoded and sums.  Codecs 0: it is to be stored as it
+ * is. */
+usm_status usm__codecs_encode(usm__tiers *t, usm__io *io);
+/* USM_E_CORRUPT: by the checksum or the codec. */
+usm_status usm__codecs_decode(usm__tiers *t, usm__io *io);
+
+/* tier_io.c */
+void usm__io_start(usm__tiers *t, usm__io *io);
+
+#endif

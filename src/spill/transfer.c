@@ -1,0 +1,97 @@
+/* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
+/* Transfers of one frame's sectors: f->work, run by run, a few runs at a time, between the frame
+ * and where the block's content lies.  Needs no memory: a frame can always be stored.  Called by
+ * load.c and store.c, which are told of the end on whichever thread ended the last part. */
+#include "spill/internal.h"
+
+#include <stdio.h>
+
+static void io_ended(usm__io *io, usm_status status);
+
+static void start_part(usm__spill *s, usm__frame *f, usm__io *io, const usm__run *run)
+{
+    usm__block *b     = usm__block_of(f->space, f->block);
+    uint32_t    frame = (uint32_t)(f - s->frame);
+    size_t      at    = (size_t)run->first << s->sector_shift;
+    char *base = f->is_away ? usm__block_at(f->space, f->block) : usm__frames_at(&s->frames, frame);
+
+    io->key        = f->space->key + f->block;
+    io->copy       = b->copy;
+    io->data       = base + at;
+    io->registered = SIZE_MAX;
+    io->block      = f->block;
+    io->first      = run->first;
+    io->count      = run->count;
+    io->done       = io_ended;
+    io->user       = f;
+    io->is_write   = f->is_store;
+    if (f->is_store)
+        usm__tiers_write(s->tiers, io);
+    else if (b->content == USM__CONTENT_HOME)
+        usm__home_read(f->space->more->home, io);
+    else
+        usm__tiers_read(s->tiers, io);
+}
+
+/* The next runs; false: there were none. */
+static bool start_parts(usm__spill *s, usm__frame *f)
+{
+    usm__run runs[USM__FRAME_IOS];
+    uint32_t n = 0;
+
+    while (n < USM__FRAME_IOS && usm__mask_next(&f->work, true, &f->cursor, s->sectors, &runs[n]))
+        n++;
+    if (n == 0)
+        return false;
+    /* Read from here on by io_ended() alone: once the last part is under way it may be over. */
+    usm_store_relaxed(&f->pending, n);
+    for (uint32_t i = 0; i < n; i++)
+        start_part(s, f, &f->ios[i], &runs[i]);
+    return true;
+}
+
+static void go_on(usm__spill *s, usm__frame *f)
+{
+    usm_status status = (usm_status)usm_load_relaxed(&f->failed);
+    uint32_t   frame  = (uint32_t)(f - s->frame);
+
+    if (status == USM_OK && start_parts(s, f))
+        return;
+    if (f->is_store)
+        usm__store_ended(s, frame, status);
+    else
+        usm__load_ended(s, frame, status);
+}
+
+/* The story is this thread's; the access that will tell it is another's. */
+static void keep_story(usm__spill *s, uint64_t key)
+{
+    usm__mutex_lock(&s->lock);
+    snprintf(s->story, sizeof s->story, "%s", usm_last_error());
+    s->story_key = key;
+    usm__mutex_unlock(&s->lock);
+}
+
+static void io_ended(usm__io *io, usm_status status)
+{
+    usm__frame *f = io->user;
+
+    if (status != USM_OK) {
+        usm_store_relaxed(&f->failed, (int)status);
+        if (!f->is_store)
+            keep_story(f->spill, io->key);
+    }
+    if (usm_ref_drop(&f->pending))
+        go_on(f->spill, f);
+}
+
+void usm__transfer(usm__spill *s, uint32_t frame, bool is_store)
+{
+    usm__frame *f = &s->frame[frame];
+
+    f->cursor   = 0;
+    f->is_store = is_store;
+    usm_store_relaxed(&f->failed, USM_OK);
+    f->start_ns = usm__trace_is_on() ? usm__os_now_ns() : 0;
+    go_on(s, f);
+}

@@ -1,0 +1,816 @@
+/* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
+/* What happens to buffers when the disk behind them fails, through the public functions and the real
+ * file transport: full, EIO, short and interrupted calls, errors that come late, bits that turn in
+ * the file, death at any moment, and memory that others hold.  In all of it: the named status, no
+ * hang (each case has a child with an alarm), and nothing is lost that can be had.
+ *
+ * The engine lives as long as its process, so each case is a process of its own.  `spill_faults
+ * --flips N` injects that many damages into the file instead of 10,000. */
+#include "model.h"
+#include "plain.h"
+
+#include "base/fault.h"
+
+#include <dirent.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <stdint.h>
+#include <time.h>
+#include <usm/usm.h>
+
+enum { BLOCK = 16384, FRAMES = 32, BLOCKS = 160 };
+
+static uint64_t damages_wanted = 10000;
+
+/* ---- a process with a limit and a spill folder ------------------------------------------ */
+
+static struct {
+    usm_context *ctx;
+    const char  *folder;
+    atomic_int   told;        /* failures that reached the error callback                    */
+    atomic_int   told_status; /* the last                                                    */
+} here;
+
+static uint64_t random_state = 88172645463325252u;
+
+static uint64_t pick(uint64_t n)
+{
+    random_state ^= random_state << 13;
+    random_state ^= random_state >> 7;
+    random_state ^= random_state << 17;
+    return (random_state >> 11) % n;
+}
+
+static void told(usm_context *ctx, usm_status st, const char *story, void *user)
+{
+    (void)ctx;
+    (void)user;
+    (void)story;
+    atomic_store(&here.told_status, (int)st);
+    atomic_fetch_add(&here.told, 1);
+}
+
+/* options: behind the folder, as ",quota=1M". */
+static void start(const char *options)
+{
+    usm_context_desc desc = USM_CONTEXT_DESC_INIT;
+    char             text[600];
+
+    CHECK(here.folder != NULL);
+    (void)alarm(100);
+    (void)snprintf(text, sizeof text, "host:%dK", BLOCK / 1024 * FRAMES);
+    CHECK_INT(usm_config_set("memory_limit", text), USM_OK);
+    (void)snprintf(text, sizeof text, "%dK", BLOCK / 1024);
+    CHECK_INT(usm_config_set("spill_block", text), USM_OK);
+    (void)snprintf(text, sizeof text, "file:%s%s", here.folder, options);
+    CHECK_INT(usm_config_set("spill", text), USM_OK);
+    CHECK_INT(usm_config_set("log", "off"), USM_OK);
+    desc.on_error = told;
+    CHECK_INT(usm_context_create(&desc, &here.ctx), USM_OK);
+}
+
+static usm_buffer *make(const char *name, size_t blocks)
+{
+    usm_buffer_desc desc = USM_BUFFER_DESC_INIT;
+    usm_buffer     *buf  = NULL;
+
+    desc.size = blocks * BLOCK;
+    desc.name = name;
+    CHECK_INT(usm_buffer_create(here.ctx, &desc, &buf), USM_OK);
+    return buf;
+}
+
+/* The content of block i in its `version`: its first word tells both. */
+static uint64_t word_of(size_t i, unsigned version, size_t word)
+{
+    if (word == 0)
+        return (uint64_t)i << 32 | version;
+    return ((uint64_t)i * 2654435761u + version) * 0x9E3779B97F4A7C15u + word;
+}
+
+static usm_status write_block(usm_buffer *buf, size_t i, unsigned version)
+{
+    usm_access acc;
+    usm_status st = usm_access_begin(buf, i * BLOCK, BLOCK, USM_WRITE_NO_INIT, &acc);
+
+    if (st != USM_OK)
+        return st;
+    for (size_t w = 0; w < BLOCK / 8; w++)
+        ((uint64_t *)acc.ptr)[w] = word_of(i, version, w);
+    usm_access_end(&acc);
+    return USM_OK;
+}
+
+static usm_status read_block(usm_buffer *buf, size_t i, unsigned version)
+{
+    usm_access acc;
+    usm_status st = usm_access_begin(buf, i * BLOCK, BLOCK, USM_READ, &acc);
+
+    if (st != USM_OK)
+        return st;
+    for (size_t w = 0; w < BLOCK / 8; w++)
+        CHECK(((const uint64_t *)acc.ptr)[w] == word_of(i, version, w));
+    usm_access_end(&acc);
+    return USM_OK;
+}
+
+/* What failed late may be told once more when nothing fails any more. */
+static void read_all(usm_buffer *buf, size_t n, unsigned version)
+{
+    for (size_t i = 0; i < n; i++) {
+        usm_status st = read_block(buf, i, version);
+
+        for (int tries = 0; tries < 3 && (st == USM_E_IO || st == USM_E_SPILL_FULL); tries++)
+            st = read_block(buf, i, version);
+        CHECK_INT(st, USM_OK);
+    }
+}
+
+static size_t files_in(const char *folder)
+{
+    DIR   *dir = opendir(folder);
+    size_t n   = 0;
+
+    CHECK(dir != NULL);
+    /* NOLINTNEXTLINE(concurrency-mt-unsafe): of this thread's own DIR */
+    for (const struct dirent *e = readdir(dir); e != NULL; e = readdir(dir))
+        n += strcmp(e->d_name, ".") != 0 && strcmp(e->d_name, "..") != 0;
+    (void)closedir(dir);
+    return n;
+}
+
+/* Runs fn in a child; the spill folder is empty behind it. */
+static void in_child(void (*fn)(void))
+{
+    int status;
+
+    here.folder = plain_path("spill");
+    (void)mkdir(here.folder, 0700);
+    status = plain_child(fn, NULL);
+    if (status != 0)
+        printf("# the child ended with %s %d\n", WIFSIGNALED(status) ? "signal" : "status",
+               WIFSIGNALED(status) ? WTERMSIG(status) : WEXITSTATUS(status));
+    CHECK_INT(status, 0);
+    CHECK_INT(files_in(here.folder), 0);
+}
+
+/* ---- no room ---------------------------------------------------------------------------- */
+
+/* How many of n blocks can be written before there is no room; what was written stays. */
+static size_t fill_up(usm_buffer *buf, size_t n)
+{
+    size_t i = 0;
+
+    while (i < n) {
+        usm_status st = write_block(buf, i, 1);
+
+        if (st == USM_E_SPILL_FULL)
+            break;
+        CHECK_INT(st, USM_OK);
+        i++;
+    }
+    return i;
+}
+
+static void quota(void)
+{
+    usm_buffer *buf;
+    size_t      n;
+
+    start(",quota=1M"); /* 64 blocks, beside 32 in memory */
+    buf = make("too much", BLOCKS);
+    n   = fill_up(buf, BLOCKS);
+    printf("# %zu blocks found room\n", n);
+    CHECK(n >= 60 && n <= 64 + FRAMES);
+    CHECK_IN("USM_SPILL", usm_last_error());
+    read_all(buf, n, 1);
+    /* Room comes back with what is given up. */
+    CHECK_INT(usm_buffer_advise(buf, 0, (size_t)20 * BLOCK, USM_BUFFER_DISCARD), USM_OK);
+    for (size_t i = n; i < n + 10; i++)
+        CHECK_INT(write_block(buf, i, 1), USM_OK);
+    for (size_t i = 20; i < n + 10; i++)
+        CHECK_INT(read_block(buf, i, 1), USM_OK);
+    usm_buffer_destroy(buf);
+    usm_context_destroy(here.ctx);
+}
+
+static void a_quota_that_is_used_up_loses_nothing(void)
+{
+    in_child(quota);
+}
+
+static void arm(const char *name, uint64_t n, bool onwards, usm_status st)
+{
+    CHECK(usm__fault_arm(name, n, onwards, st));
+}
+
+static void full_disk(void)
+{
+    usm_buffer *buf;
+    size_t      n;
+
+    start("");
+    buf = make("too much", BLOCKS);
+    for (size_t i = 0; i < 80; i++)
+        CHECK_INT(write_block(buf, i, 1), USM_OK);
+    arm("file.store", 1, true, USM_E_SPILL_FULL);
+    n = 80 + fill_up(buf, 0);
+    for (; n < BLOCKS && write_block(buf, n, 1) == USM_OK; n++) {
+    }
+    CHECK(n < BLOCKS);
+    CHECK(usm__fault_fired() > 0);
+    for (size_t i = 0; i < n; i++) { /* as far as memory allows while nothing can leave */
+        usm_status st = read_block(buf, i, 1);
+
+        CHECK(st == USM_OK || st == USM_E_SPILL_FULL || st == USM_E_IO);
+    }
+    usm__fault_disarm_all();
+    read_all(buf, n, 1);
+    CHECK(write_block(buf, n, 1) == USM_OK || write_block(buf, n, 1) == USM_OK);
+    usm_buffer_destroy(buf);
+    usm_context_destroy(here.ctx);
+}
+
+static void a_full_disk_loses_nothing(void)
+{
+    in_child(full_disk);
+}
+
+/* ---- errors of the medium ------------------------------------------------------------------ */
+
+static void bad_reads(void)
+{
+    usm_buffer *buf;
+    size_t      failed = 0;
+
+    start("");
+    buf = make("read", BLOCKS);
+    for (size_t i = 0; i < BLOCKS; i++)
+        CHECK_INT(write_block(buf, i, 1), USM_OK);
+    arm("file.fetch", 1, true, USM_E_IO);
+    for (size_t i = 0; i < BLOCKS; i++) {
+        usm_status st = read_block(buf, i, 1);
+
+        CHECK(st == USM_OK || st == USM_E_IO);
+        if (st == USM_E_IO)
+            CHECK_IN("\"read\"", usm_last_error());
+        failed += st == USM_E_IO;
+    }
+    printf("# %zu of %d reads failed, as those must that are not in memory\n", failed, BLOCKS);
+    CHECK(failed >= BLOCKS - FRAMES);
+    usm__fault_disarm_all();
+    read_all(buf, BLOCKS, 1);
+    usm_buffer_destroy(buf);
+    usm_context_destroy(here.ctx);
+}
+
+static void reads_that_fail_are_named_and_can_be_repeated(void)
+{
+    in_child(bad_reads);
+}
+
+static void late_writes(void)
+{
+    usm_buffer *buf;
+    size_t      failed = 0, n = 0;
+
+    start("");
+    buf = make("late", BLOCKS);
+    arm("file.store", 1, true, USM_E_IO);
+    for (; n < BLOCKS && failed == 0; n++) {
+        usm_status st = write_block(buf, n, 1);
+
+        CHECK(st == USM_OK || st == USM_E_IO);
+        failed += st == USM_E_IO;
+        n -= st == USM_E_IO;
+    }
+    CHECK(failed == 1); /* memory is full, and nothing can leave */
+    for (int i = 0; i < 200 && atomic_load(&here.told) == 0; i++)
+        (void)nanosleep(&(struct timespec){0, 10000000}, NULL);
+    CHECK(atomic_load(&here.told) > 0);
+    CHECK_INT(atomic_load(&here.told_status), USM_E_IO);
+    usm__fault_disarm_all();
+    read_all(buf, n, 1);
+    for (size_t i = n; i < BLOCKS; i++) {
+        usm_status st = write_block(buf, i, 1);
+
+        CHECK(st == USM_OK || write_block(buf, i, 1) == USM_OK);
+    }
+    read_all(buf, BLOCKS, 1);
+    usm_buffer_destroy(buf);
+    usm_context_destroy(here.ctx);
+}
+
+static void late_write_errors_reach_the_callback_and_the_next_access(void)
+{
+    in_child(late_writes);
+}
+
+static void storm(const char *options)
+{
+    usm_buffer *buf;
+    uint64_t    fired = 0;
+
+    start(options);
+    buf = make("storm", BLOCKS);
+    for (unsigned version = 1; version <= 6; version++) {
+        for (size_t i = 0; i < BLOCKS; i++) {
+            /* The next calls are interrupted or cut short, in any mix. */
+            fired += usm__fault_fired();
+            usm__fault_disarm_all();
+            for (uint64_t k = 1; k <= 5; k++) {
+                arm(pick(2) ? "file.store" : "file.fetch", k, false, USM_E_AGAIN);
+                arm("file.short", k + pick(3), false, USM_OK);
+            }
+            CHECK_INT(write_block(buf, i, version), USM_OK);
+            if (i % 3 == 0)
+                CHECK_INT(read_block(buf, pick(i + 1), version), USM_OK);
+        }
+    }
+    usm__fault_disarm_all();
+    printf("# %llu calls interrupted or cut short\n", (unsigned long long)fired);
+    CHECK(fired > 500);
+    read_all(buf, BLOCKS, 6);
+    usm_buffer_destroy(buf);
+    usm_context_destroy(here.ctx);
+}
+
+static void storm_of_any(void)
+{
+    storm("");
+}
+
+static void interrupted_and_short_calls_are_not_noticed(void)
+{
+    in_child(storm_of_any);
+}
+
+static void storm_of_threads(void)
+{
+    storm(",engine=threads");
+}
+
+static void interrupted_and_short_calls_are_not_noticed_by_threads(void)
+{
+    in_child(storm_of_threads);
+}
+
+/* ---- the model, over a disk that fails now and then ------------------------------------------- */
+
+static const struct {
+    const char *name;
+    usm_status  status;
+} points[] = {{"file.store", USM_E_IO},    {"file.store", USM_E_SPILL_FULL},
+              {"file.fetch", USM_E_IO},    {"file.store", USM_E_AGAIN},
+              {"file.fetch", USM_E_AGAIN}, {"file.short", USM_OK}};
+
+static void faults_go_on(void)
+{
+    for (unsigned i = 0; i < 6; i++) {
+        unsigned k = (unsigned)pick(sizeof points / sizeof points[0]);
+
+        arm(points[k].name, 1 + pick(30), pick(8) == 0, points[k].status);
+    }
+}
+
+static void faults_stop(void)
+{
+    usm__fault_disarm_all();
+}
+
+static void let_go_on(void)
+{
+    (void)nanosleep(&(struct timespec){0, 500000}, NULL);
+}
+
+static bool disk_may_fail(usm_status st)
+{
+    return st == USM_E_IO || st == USM_E_SPILL_FULL;
+}
+
+static void model_over_files(void)
+{
+    uint64_t operations = 0, failures = 0, bytes = 0;
+
+    start("");
+    for (uint64_t seed = 1; seed <= 12; seed++) {
+        model_params p = {.seed       = seed,
+                          .ctx        = here.ctx,
+                          .block_size = BLOCK,
+                          .frames     = FRAMES,
+                          .most_bytes = (size_t)BLOCK * FRAMES * 4,
+                          .let_go_on  = let_go_on,
+                          .may_fail   = disk_may_fail,
+                          .heal       = faults_stop,
+                          .resume     = faults_go_on};
+        model       *m = model_create(&p);
+        model_counts c;
+
+        for (int i = 0; i < 400; i++) {
+            if (i % 20 == 0) {
+                faults_stop();
+                faults_go_on();
+            }
+            model_step(m);
+        }
+        faults_stop();
+        model_check_all(m);
+        c = model_get_counts(m);
+        operations += c.operations;
+        failures += c.failures;
+        bytes += c.bytes_checked;
+        model_destroy(m);
+    }
+    printf("# 12 seeds, %llu operations, %llu failed as they may, %llu MiB compared, nothing lost\n",
+           (unsigned long long)operations, (unsigned long long)failures,
+           (unsigned long long)(bytes >> 20));
+    usm_context_destroy(here.ctx);
+}
+
+static void random_operations_over_a_failing_disk_lose_nothing(void)
+{
+    in_child(model_over_files);
+}
+
+/* ---- damage in the file -------------------------------------------------------------------------- */
+
+/* The scratch file: open, without a name, in the spill folder. */
+static int scratch_file(void)
+{
+    char path[64], link[512];
+
+    for (int fd = 3; fd < 256; fd++) {
+        ssize_t n;
+
+        (void)snprintf(path, sizeof path, "/proc/self/fd/%d", fd);
+        n = readlink(path, link, sizeof link - 1);
+        if (n <= 0)
+            continue;
+        link[n] = 0;
+        if (strstr(link, here.folder) != NULL && strstr(link, "(deleted)") != NULL)
+            return open(path, O_RDWR | O_CLOEXEC);
+    }
+    return -1;
+}
+
+typedef struct damage {
+    const char *name;
+    uint64_t    made, detected, unread;
+} damage;
+
+static struct {
+    int            fd;
+    size_t         slots;
+    unsigned char *before; /* [slots * BLOCK]: the file as it was                             */
+    unsigned char *old;    /* the same, a version earlier                                    */
+} disk;
+
+static void load_disk(unsigned char *bytes)
+{
+    CHECK(pread(disk.fd, bytes, disk.slots * BLOCK, 0) == (ssize_t)(disk.slots * BLOCK));
+}
+
+static void put_slot(size_t slot, const void *bytes)
+{
+    CHECK(pwrite(disk.fd, bytes, BLOCK, (off_t)(slot * BLOCK)) == BLOCK);
+}
+
+/* Which block lies in the slot in its version; SIZE_MAX: none. */
+static size_t block_in(size_t slot, unsigned version)
+{
+    uint64_t word;
+
+    memcpy(&word, disk.before + slot * BLOCK, 8);
+    if ((unsigned)word != version || word >> 32 >= BLOCKS ||
+        memcmp(&word, &(uint64_t){word_of((size_t)(word >> 32), version, 0)}, 8) != 0)
+        return SIZE_MAX;
+    return (size_t)(word >> 32);
+}
+
+static void flip_bit(size_t slot, size_t other)
+{
+    unsigned char bytes[BLOCK];
+
+    (void)other;
+    memcpy(bytes, disk.before + slot * BLOCK, BLOCK);
+    bytes[pick(BLOCK)] ^= (unsigned char)(1u << pick(8));
+    put_slot(slot, bytes);
+}
+
+static void swap_slots(size_t slot, size_t other)
+{
+    put_slot(slot, disk.before + other * BLOCK);
+}
+
+static void make_stale(size_t slot, size_t other)
+{
+    (void)other;
+    put_slot(slot, disk.old + slot * BLOCK);
+}
+
+/* Damages every slot that holds a block, reads all blocks, and takes the damage back. */
+static void one_round(usm_buffer *buf, unsigned version, damage *d,
+                      void (*make_damage)(size_t slot, size_t other))
+{
+    size_t slot_of[BLOCKS];
+
+    for (size_t i = 0; i < BLOCKS; i++)
+        slot_of[i] = SIZE_MAX;
+    load_disk(disk.before);
+    for (size_t s = 0; s < disk.slots; s++)
+        if (block_in(s, version) != SIZE_MAX)
+            slot_of[block_in(s, version)] = s;
+    for (size_t i = 0; i < BLOCKS; i++) {
+        size_t other = slot_of[(i + 1 + pick(BLOCKS - 1)) % BLOCKS];
+
+        if (slot_of[i] == SIZE_MAX ||
+            (other == SIZE_MAX && make_damage == swap_slots) ||
+            (make_damage == make_stale && memcmp(disk.old + slot_of[i] * BLOCK,
+                                                 disk.before + slot_of[i] * BLOCK, BLOCK) == 0)) {
+            slot_of[i] = SIZE_MAX;
+            continue;
+        }
+        make_damage(slot_of[i], other);
+        d->made++;
+    }
+    for (size_t i = 0; i < BLOCKS; i++) {
+        usm_status st = read_block(buf, i, version); /* wrong bytes end the test */
+
+        CHECK(st == USM_OK || st == USM_E_CORRUPT);
+        CHECK(st == USM_OK || slot_of[i] != SIZE_MAX);
+        d->detected += st == USM_E_CORRUPT;
+        d->unread += st == USM_OK && slot_of[i] != SIZE_MAX; /* it was still in memory */
+    }
+    for (size_t i = 0; i < BLOCKS; i++)
+        if (slot_of[i] != SIZE_MAX)
+            put_slot(slot_of[i], disk.before + slot_of[i] * BLOCK);
+    read_all(buf, BLOCKS, version);
+}
+
+static void rewrite(usm_buffer *buf, unsigned version)
+{
+    for (size_t i = 0; i < BLOCKS; i++)
+        CHECK_INT(write_block(buf, i, version), USM_OK);
+    read_all(buf, BLOCKS, version); /* it leaves memory again, and is as new */
+}
+
+static void damaged_file(void)
+{
+    damage      list[] = {{"bits that turned", 0, 0, 0},
+                          {"blocks in the place of others", 0, 0, 0},
+                          {"stale blocks", 0, 0, 0}};
+    uint64_t    detected = 0, made = 0;
+    unsigned    version = 1;
+    usm_buffer *buf;
+
+    (void)alarm(300);
+    start(",engine=threads");
+    (void)alarm(300);
+    buf = make("damaged", BLOCKS);
+    rewrite(buf, version);
+    disk.fd     = scratch_file();
+    disk.slots  = (size_t)BLOCKS * 3;
+    disk.before = calloc(disk.slots, BLOCK);
+    disk.old    = calloc(disk.slots, BLOCK);
+    CHECK(disk.fd >= 0 && disk.before != NULL && disk.old != NULL);
+    CHECK_INT(ftruncate(disk.fd, (off_t)(disk.slots * BLOCK)), 0);
+    while (detected < damages_wanted) {
+        if (version % 4 == 1 && version > 1)
+            one_round(buf, version, &list[2], make_stale);
+        one_round(buf, version, &list[0], flip_bit);
+        one_round(buf, version, &list[1], swap_slots);
+        load_disk(disk.old);
+        rewrite(buf, ++version);
+        one_round(buf, version, &list[2], make_stale);
+        detected = made = 0;
+        for (int i = 0; i < 3; i++) {
+            detected += list[i].detected;
+            made += list[i].made - list[i].unread;
+        }
+    }
+    for (int i = 0; i < 3; i++)
+        printf("# %llu %s that were read, %llu detected\n",
+               (unsigned long long)(list[i].made - list[i].unread), list[i].name,
+               (unsigned long long)list[i].detected);
+    CHECK_INT(made, detected);
+    CHECK(list[0].detected > 0 && list[1].detected > 0 && list[2].detected > 0);
+    printf("# %llu injected and read, %llu detected, nothing lost\n", (unsigned long long)made,
+           (unsigned long long)detected);
+    usm_buffer_destroy(buf);
+    usm_context_destroy(here.ctx);
+}
+
+static void every_damage_in_the_file_is_detected(void)
+{
+    in_child(damaged_file);
+}
+
+/* ---- death ------------------------------------------------------------------------------------------ */
+
+/* Tells through `ready` once blocks lie in the file. */
+static void work_for_ever(int ready)
+{
+    usm_spill_stats stats = {.struct_size = sizeof stats};
+    model_params    p     = {.seed       = pick(UINT32_MAX),
+                             .block_size = BLOCK,
+                             .frames     = FRAMES,
+                             .most_bytes = (size_t)BLOCK * FRAMES * 4,
+                             .let_go_on  = let_go_on};
+    bool            is_told = false;
+    model          *m;
+
+    start("");
+    p.ctx = here.ctx;
+    m     = model_create(&p);
+    for (;;) {
+        model_step(m);
+        if (is_told || usm_spill_get_stats(here.ctx, &stats) != USM_OK || stats.ntiers == 0 ||
+            stats.tiers[0].writes < 50)
+            continue;
+        is_told = write(ready, "", 1) == 1;
+    }
+}
+
+static void kill_one(void)
+{
+    int   status = 0, ends[2];
+    char  byte;
+    pid_t pid;
+
+    (void)pick(2);
+    CHECK_INT(pipe(ends), 0);
+    pid = fork();
+    if (pid == 0) {
+        plain.in_child = true;
+        work_for_ever(ends[1]);
+    }
+    CHECK(pid > 0);
+    (void)close(ends[1]);
+    CHECK(read(ends[0], &byte, 1) == 1); /* 0: it ended by itself */
+    (void)close(ends[0]);
+    (void)nanosleep(&(struct timespec){0, (long)pick(20000000)}, NULL);
+    CHECK_INT(kill(pid, SIGKILL), 0);
+    CHECK(waitpid(pid, &status, 0) == pid);
+    CHECK(WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL);
+    CHECK_INT(files_in(here.folder), 0);
+}
+
+static void nothing_is_left_by_a_process_that_is_killed(void)
+{
+    here.folder = plain_path("killed");
+    CHECK_INT(mkdir(here.folder, 0700), 0);
+    for (int i = 0; i < 25; i++)
+        kill_one();
+    printf("# 25 processes killed while they spilled, no file left\n");
+}
+
+/* ---- memory that others hold --------------------------------------------------------------------------- */
+
+static void held(void)
+{
+    usm_access  acc[FRAMES], one;
+    usm_buffer *greedy, *poor;
+    usm_status  st;
+
+    start("");
+    CHECK_INT(usm_config_set("spill_wait", "100"), USM_OK);
+    greedy = make("the greedy one", FRAMES);
+    poor   = make("the poor one", 4);
+    for (size_t i = 0; i < FRAMES; i++)
+        CHECK_INT(usm_access_begin(greedy, i * BLOCK, BLOCK, USM_WRITE, &acc[i]), USM_OK);
+    st = usm_access_begin(poor, 0, 100, USM_WRITE, &one);
+    CHECK_INT(st, USM_E_AGAIN);
+    CHECK_IN("the greedy one", usm_last_error());
+    st = usm_access_begin(poor, 0, 100, (usm_access_mode)(USM_WRITE | USM_NO_WAIT), &one);
+    CHECK_INT(st, USM_E_AGAIN);
+    usm_access_end(&acc[3]);
+    CHECK_INT(usm_access_begin(poor, 0, 100, USM_WRITE, &one), USM_OK);
+    usm_access_end(&one);
+    for (size_t i = 0; i < FRAMES; i++)
+        if (i != 3)
+            usm_access_end(&acc[i]);
+    st = usm_access_begin(make("wide", 2 * FRAMES), 0, (size_t)(FRAMES + 1) * BLOCK, USM_READ, &one);
+    CHECK_INT(st, USM_E_BUDGET);
+    CHECK_IN("USM_MEMORY_LIMIT", usm_last_error());
+}
+
+static void memory_that_is_held_is_named_and_not_waited_for_without_end(void)
+{
+    in_child(held);
+}
+
+enum { THREADS = 4, WANTED = FRAMES / 2, ROUNDS = 40 };
+
+static atomic_int opened_twice, refused;
+
+/* Half now, half later: with four threads more than there is, and nobody may hang. */
+static void *in_two_halves(void *buf_)
+{
+    usm_buffer *buf = buf_;
+
+    for (int i = 0; i < ROUNDS; i++) {
+        usm_access a, b;
+        size_t     half = (size_t)WANTED / 2 * BLOCK;
+
+        while (usm_access_begin(buf, 0, half, USM_WRITE, &a) != USM_OK)
+            CHECK_INT(usm_last_status(), USM_E_AGAIN);
+        if (usm_access_begin(buf, half, half, USM_WRITE, &b) == USM_OK) {
+            memset(b.ptr, i, 64);
+            usm_access_end(&b);
+            atomic_fetch_add(&opened_twice, 1);
+        } else {
+            CHECK_INT(usm_last_status(), USM_E_AGAIN);
+            atomic_fetch_add(&refused, 1);
+        }
+        usm_access_end(&a);
+    }
+    return NULL;
+}
+
+/* All at once or none: here nobody has to be refused. */
+static void *all_at_once(void *buf_)
+{
+    usm_buffer *buf = buf_;
+
+    for (int i = 0; i < ROUNDS; i++) {
+        size_t           half   = (size_t)WANTED / 2 * BLOCK;
+        usm_buffer_range list[] = {{buf, 0, half, USM_WRITE}, {buf, half, half, USM_READ_WRITE}};
+        usm_access       acc[2];
+
+        while (usm_access_many(2, list, acc) != USM_OK) {
+            CHECK_INT(usm_last_status(), USM_E_AGAIN);
+            atomic_fetch_add(&refused, 1);
+        }
+        memset(acc[0].ptr, i, 64);
+        usm_access_end(&acc[0]);
+        usm_access_end(&acc[1]);
+        atomic_fetch_add(&opened_twice, 1);
+    }
+    return NULL;
+}
+
+static void run_threads(void *(*fn)(void *))
+{
+    pthread_t threads[THREADS];
+
+    for (int i = 0; i < THREADS; i++)
+        CHECK_INT(pthread_create(&threads[i], NULL, fn, make("of a thread", WANTED)), 0);
+    for (int i = 0; i < THREADS; i++)
+        CHECK_INT(pthread_join(threads[i], NULL), 0);
+}
+
+static void halves(void)
+{
+    start("");
+    CHECK_INT(usm_config_set("spill_wait", "20"), USM_OK);
+    run_threads(in_two_halves);
+    printf("# %d times both halves, %d times refused\n", atomic_load(&opened_twice),
+           atomic_load(&refused));
+    CHECK(atomic_load(&opened_twice) > 0);
+}
+
+static void threads_that_hold_half_of_what_they_need_do_not_hang(void)
+{
+    in_child(halves);
+}
+
+static void at_once(void)
+{
+    start("");
+    run_threads(all_at_once);
+    printf("# %d times both halves, %d times refused\n", atomic_load(&opened_twice),
+           atomic_load(&refused));
+    CHECK_INT(atomic_load(&opened_twice), THREADS * ROUNDS);
+}
+
+static void threads_that_ask_for_all_at_once_all_get_it(void)
+{
+    in_child(at_once);
+}
+
+static const plain_case cases[] = {
+    CASE(a_quota_that_is_used_up_loses_nothing),
+    CASE(a_full_disk_loses_nothing),
+    CASE(reads_that_fail_are_named_and_can_be_repeated),
+    CASE(late_write_errors_reach_the_callback_and_the_next_access),
+    CASE(interrupted_and_short_calls_are_not_noticed),
+    CASE(interrupted_and_short_calls_are_not_noticed_by_threads),
+    CASE(random_operations_over_a_failing_disk_lose_nothing),
+    CASE(every_damage_in_the_file_is_detected),
+    CASE(nothing_is_left_by_a_process_that_is_killed),
+    CASE(memory_that_is_held_is_named_and_not_waited_for_without_end),
+    CASE(threads_that_hold_half_of_what_they_need_do_not_hang),
+    CASE(threads_that_ask_for_all_at_once_all_get_it),
+    {NULL, NULL},
+};
+
+int main(int argc, char **argv)
+{
+    if (argc > 2 && strcmp(argv[1], "--flips") == 0) {
+        damages_wanted = strtoull(argv[2], NULL, 0);
+        argv += 2;
+        argc -= 2;
+    }
+    return plain_main(argc, argv, cases);
+}

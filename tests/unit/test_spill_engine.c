@@ -1,0 +1,473 @@
+/* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
+/* src/spill: residency over tiers in memory.  Contents are compared with a plain copy after
+ * accesses of random ranges; frames are moved both ways (pages, memory file); what is refused, and
+ * that a refused access changes nothing.  Every case has an engine of its own: a context's. */
+#include "base/fault.h"
+#include "fake_transport.h"
+#include "plain.h"
+#include "spill/internal.h"
+
+#define KIB ((size_t)1 << 10)
+#define MIB ((size_t)1 << 20)
+
+typedef struct fixture {
+    usm_context *ctx;
+    usm__spill  *spill;
+} fixture;
+
+static fixture fixture_of(const char *tiers, size_t limit)
+{
+    usm_context_desc desc = USM_CONTEXT_DESC_INIT;
+    fixture          f    = {0};
+
+    CHECK_INT(usm_config_set("spill", tiers), USM_OK);
+    CHECK_INT(usm_config_set("spill_wait", "200"), USM_OK);
+    desc.host_limit = limit;
+    CHECK_INT(usm_context_create(&desc, &f.ctx), USM_OK);
+    CHECK_INT(usm__spill_of(f.ctx, &f.spill), USM_OK);
+    return f;
+}
+
+static void end(fixture *f)
+{
+    usm_context_destroy(f->ctx);
+}
+
+static usm__space *space_of(const fixture *f, size_t size, const char *name)
+{
+    const usm__space_params params = {.size = size, .name = name, .ctx = f->ctx};
+    usm__space             *space  = NULL;
+
+    CHECK_INT(usm__space_create(f->spill, &params, &space), USM_OK);
+    return space;
+}
+
+static usm_status pin(usm__space *space, size_t offset, size_t size, usm_access_mode mode)
+{
+    const usm__pin p = {space, offset, size, mode};
+
+    return usm__spill_pin(space->spill, 1, &p);
+}
+
+/* --- contents ---------------------------------------------------------------------------- */
+
+typedef struct model {
+    usm__space    *space;
+    unsigned char *bytes;
+    size_t         size, steps;
+    uint64_t       random;
+} model;
+
+static size_t below(model *m, size_t n)
+{
+    return (size_t)(fake_random(&m->random) % n);
+}
+
+static void write_both(model *m, size_t offset, size_t size)
+{
+    int value = below(m, 8) == 0 ? 0 : (int)below(m, 256);
+
+    memset(m->space->base + offset, value, size);
+    memset(m->bytes + offset, value, size);
+}
+
+static void step(model *m)
+{
+    static const usm_access_mode modes[] = {USM_READ, USM_WRITE, USM_READ_WRITE, USM_WRITE_NO_INIT};
+    size_t                       offset  = below(m, m->size);
+    size_t                       most    = m->size - offset;
+    size_t                       size = 1 + below(m, below(m, 4) == 0 || most < 8192 ? most : 8192);
+    usm_access_mode              mode = modes[below(m, 4)];
+
+    if (size > m->space->spill->limit / 8)
+        size = m->space->spill->limit / 8;
+    CHECK_INT(pin(m->space, offset, size, mode), USM_OK);
+    if (!(mode & USM_NO_INIT))
+        CHECK(memcmp(m->space->base + offset, m->bytes + offset, size) == 0);
+    if (mode & USM_WRITE)
+        write_both(m, offset, size);
+    usm__space_unpin(m->space, offset, size, mode);
+    if (below(m, 100) == 0)
+        CHECK_INT(usm__space_advise(m->space, offset, size,
+                                    (usm_buffer_advice)below(m, USM_BUFFER_RANDOM + 1)),
+                  USM_OK);
+}
+
+static void *run_model(void *arg)
+{
+    model *m = arg;
+
+    for (size_t i = 0; i < m->steps; i++)
+        step(m);
+    return NULL;
+}
+
+static model model_of(const fixture *f, size_t size, uint64_t seed)
+{
+    model m = {.space = space_of(f, size, "model"), .size = size, .steps = 1500, .random = seed};
+
+    m.bytes = calloc(1, size);
+    CHECK(m.bytes != NULL);
+    return m;
+}
+
+static void end_model(model *m)
+{
+    usm__space_destroy(m->space);
+    free(m->bytes);
+}
+
+static void check_contents(const char *tiers)
+{
+    fixture         f     = fixture_of(tiers, 2 * MIB);
+    model           m     = model_of(&f, 9 * MIB + 12345, 1);
+    usm_spill_stats stats = {.struct_size = sizeof stats};
+
+    (void)run_model(&m);
+    CHECK_INT(usm_spill_get_stats(f.ctx, &stats), USM_OK);
+    CHECK(stats.evicted_clean > 0);
+    CHECK(stats.resident <= stats.limit);
+    end_model(&m);
+    end(&f);
+    CHECK_INT(fake_counts_of(FAKE_A).violations + fake_counts_of(FAKE_P).violations, 0);
+}
+
+static void contents_survive_tiers_that_end_transfers_at_once(void)
+{
+    fake_reset();
+    check_contents("fake_a:");
+}
+
+static void contents_survive_tiers_with_a_thread(void)
+{
+    fake_reset();
+    fake_plan_of(FAKE_A)->thread  = true;
+    fake_plan_of(FAKE_A)->shuffle = true;
+    check_contents("fake_a:");
+}
+
+static void contents_survive_tiers_without_a_thread(void)
+{
+    fake_reset();
+    fake_plan_of(FAKE_P)->shuffle = true;
+    check_contents("fake_p:");
+}
+
+static void contents_survive_where_pages_cannot_be_moved(void)
+{
+    fixture f;
+    model   m;
+
+    fake_reset();
+    CHECK(usm__fault_arm("os.mremap", 1, true, USM_OK));
+    f = fixture_of("fake_a:", 2 * MIB);
+    usm__fault_disarm_all();
+    CHECK(f.spill->frames.fd >= 0);
+    m = model_of(&f, 7 * MIB, 2);
+    (void)run_model(&m);
+    end_model(&m);
+    end(&f);
+}
+
+static void too_many_mappings_make_others_leave(void)
+{
+    fixture f;
+    model   m;
+
+    fake_reset();
+    f       = fixture_of("fake_a:", 2 * MIB);
+    m       = model_of(&f, 7 * MIB, 3);
+    m.steps = 300;
+    for (uint64_t n = 1; n < 12; n++) {
+        CHECK(usm__fault_arm("os.mremap", n * n, false, USM_OK));
+        (void)run_model(&m);
+        usm__fault_disarm_all();
+    }
+    end_model(&m);
+    end(&f);
+}
+
+static void threads_share_frames_not_contents(void)
+{
+    enum { THREADS = 4 };
+    pthread_t threads[THREADS];
+    model     models[THREADS];
+    fixture   f;
+
+    fake_reset();
+    fake_plan_of(FAKE_A)->thread = true;
+    f                            = fixture_of("fake_a:", 4 * MIB);
+    for (size_t i = 0; i < THREADS; i++) {
+        models[i]       = model_of(&f, (2 + i) * MIB + i * 777, i + 10);
+        models[i].steps = 800;
+    }
+    for (size_t i = 0; i < THREADS; i++)
+        CHECK(pthread_create(&threads[i], NULL, run_model, &models[i]) == 0);
+    for (size_t i = 0; i < THREADS; i++)
+        CHECK(pthread_join(threads[i], NULL) == 0);
+    for (size_t i = 0; i < THREADS; i++)
+        end_model(&models[i]);
+    end(&f);
+}
+
+/* --- sizes ----------------------------------------------------------------------------------- */
+
+static size_t block_for(size_t limit, const char *wanted)
+{
+    size_t  block;
+    fixture f;
+
+    CHECK_INT(usm_config_set("spill_block", wanted), USM_OK);
+    f     = fixture_of("fake_a:", limit);
+    block = f.spill->block_size;
+    CHECK(f.spill->frames.count <= 8192);
+    end(&f);
+    CHECK_INT(usm_config_set("spill_block", "1M"), USM_OK);
+    return block;
+}
+
+static void blocks_fit_the_limit(void)
+{
+    fake_reset();
+    CHECK_INT(block_for(256 * MIB, "1M"), MIB);
+    CHECK_INT(block_for(400 * MIB, "4K"), 64 * KIB); /* at most 8192 are mappings of their own */
+    CHECK_INT(block_for(20480 * MIB, "1M"), 4 * MIB);
+    CHECK_INT(block_for(2 * MIB, "1M"), 64 * KIB);
+    CHECK_INT(block_for(256 * MIB, "300K"), 512 * KIB);
+}
+
+/* --- what costs nothing, what is refused --------------------------------------------------------
+ */
+
+static void zero_blocks_are_not_stored(void)
+{
+    usm_spill_stats stats = {.struct_size = sizeof stats};
+    fixture         f;
+    usm__space     *space;
+
+    fake_reset();
+    f     = fixture_of("fake_a:", 2 * MIB);
+    space = space_of(&f, 8 * MIB, "zeros");
+    for (size_t at = 0; at < space->size; at += MIB) {
+        CHECK_INT(pin(space, at, MIB, USM_WRITE_NO_INIT), USM_OK);
+        memset(space->base + at, 0, MIB);
+        usm__space_unpin(space, at, MIB, USM_WRITE_NO_INIT);
+    }
+    CHECK_INT(usm_spill_get_stats(f.ctx, &stats), USM_OK);
+    CHECK(stats.zero_blocks > 0);
+    CHECK_INT(fake_counts_of(FAKE_A).stores, 0);
+    CHECK_INT(pin(space, 0, MIB, USM_READ), USM_OK);
+    CHECK_INT(space->base[12345], 0);
+    usm__space_unpin(space, 0, MIB, USM_READ);
+    usm__space_destroy(space);
+    end(&f);
+}
+
+static void more_than_the_limit_is_refused_at_once(void)
+{
+    fixture     f;
+    usm__space *space;
+
+    fake_reset();
+    f     = fixture_of("fake_a:", 2 * MIB);
+    space = space_of(&f, 8 * MIB, "large");
+    CHECK_INT(pin(space, 0, 3 * MIB, USM_READ), USM_E_BUDGET);
+    CHECK_IN("2048 KiB", usm_last_error());
+    CHECK_INT(pin(space, 0, 2 * MIB, USM_READ), USM_OK);
+    usm__space_unpin(space, 0, 2 * MIB, USM_READ);
+    usm__space_destroy(space);
+    end(&f);
+}
+
+static void memory_that_others_hold_is_refused_with_their_names(void)
+{
+    fixture     f;
+    usm__space *holder, *other;
+
+    fake_reset();
+    f      = fixture_of("fake_a:", 2 * MIB);
+    holder = space_of(&f, 2 * MIB, "the holder");
+    other  = space_of(&f, MIB, "other");
+    CHECK_INT(pin(holder, 0, 2 * MIB, USM_WRITE), USM_OK);
+    CHECK_INT(pin(other, 0, 100, USM_READ), USM_E_AGAIN);
+    CHECK_IN("\"the holder\" 2048 KiB", usm_last_error());
+    CHECK_INT(pin(other, 0, 100, (usm_access_mode)(USM_READ | USM_NO_WAIT)), USM_E_AGAIN);
+    usm__space_unpin(holder, 0, 2 * MIB, USM_WRITE);
+    CHECK_INT(pin(other, 0, 100, USM_READ), USM_OK);
+    usm__space_unpin(other, 0, 100, USM_READ);
+    usm__space_destroy(holder);
+    usm__space_destroy(other);
+    end(&f);
+}
+
+static void fill(usm__space *space, int value)
+{
+    for (size_t at = 0; at < space->size; at += MIB) {
+        CHECK_INT(pin(space, at, MIB, USM_WRITE_NO_INIT), USM_OK);
+        memset(space->base + at, value + (int)(at / MIB), MIB);
+        usm__space_unpin(space, at, MIB, USM_WRITE_NO_INIT);
+    }
+}
+
+static void check_filled(usm__space *space, int value)
+{
+    for (size_t at = 0; at < space->size; at += MIB) {
+        CHECK_INT(pin(space, at, MIB, USM_READ), USM_OK);
+        for (size_t i = 0; i < MIB; i += 4096)
+            CHECK_INT(space->base[at + i], value + (int)(at / MIB));
+        usm__space_unpin(space, at, MIB, USM_READ);
+    }
+}
+
+/* NO_INIT drops content: not before the access is certain. */
+static void a_refused_no_init_access_changes_nothing(void)
+{
+    fixture     f;
+    usm__space *a, *b;
+    usm__pin    list[2];
+
+    fake_reset();
+    f = fixture_of("fake_a:", 2 * MIB);
+    a = space_of(&f, 6 * MIB, "a");
+    b = space_of(&f, 6 * MIB, "b");
+    fill(a, 10);
+    fill(b, 50);
+    list[0] = (usm__pin){a, 0, MIB, USM_WRITE_NO_INIT};
+    list[1] = (usm__pin){b, 0, MIB + MIB / 2, USM_READ};
+    CHECK_INT(usm__spill_pin(f.spill, 2, list), USM_E_AGAIN);
+    fake_plan_of(FAKE_A)->fetch_eio = 1000;
+    list[1].offset                  = 3 * MIB;
+    list[1].size                    = MIB / 2;
+    CHECK_INT(usm__spill_pin(f.spill, 2, list), USM_E_IO);
+    CHECK_IN("buffer \"b\"", usm_last_error());
+    fake_plan_of(FAKE_A)->fetch_eio = 0;
+    check_filled(a, 10);
+    check_filled(b, 50);
+    usm__space_destroy(a);
+    usm__space_destroy(b);
+    end(&f);
+}
+
+static void full_tiers_keep_what_is_in_memory(void)
+{
+    fixture     f;
+    usm__space *space;
+    usm_status  st = USM_OK;
+    size_t      at = 0;
+
+    fake_reset();
+    fake_plan_of(FAKE_A)->capacity = 16; /* of 64 KiB: 1 MiB */
+    f                              = fixture_of("fake_a:", 2 * MIB);
+    space                          = space_of(&f, 8 * MIB, "too much");
+    for (; at < space->size; at += 64 * KIB) {
+        st = pin(space, at, 64 * KIB, USM_WRITE_NO_INIT);
+        if (st != USM_OK)
+            break;
+        memset(space->base + at, 1 + (int)(at / (64 * KIB)), 64 * KIB);
+        usm__space_unpin(space, at, 64 * KIB, USM_WRITE_NO_INIT);
+    }
+    CHECK_INT(st, USM_E_SPILL_FULL);
+    CHECK(at >= 2 * MIB);
+    fake_plan_of(FAKE_A)->capacity = UINT64_MAX; /* room again: all of it is still there */
+    for (size_t i = 0; i < at; i += 64 * KIB) {
+        while (pin(space, i, 64 * KIB, USM_READ) == USM_E_SPILL_FULL) /* the late one, told once */
+            continue;
+        CHECK_INT((unsigned char)space->base[i + 77], 1 + (int)(i / (64 * KIB)));
+        usm__space_unpin(space, i, 64 * KIB, USM_READ);
+    }
+    usm__space_destroy(space);
+    end(&f);
+}
+
+static void discarded_blocks_are_zero_and_nowhere(void)
+{
+    fixture     f;
+    usm__space *space;
+
+    fake_reset();
+    f     = fixture_of("fake_a:", 2 * MIB);
+    space = space_of(&f, 6 * MIB, "gone");
+    fill(space, 1);
+    CHECK_INT(pin(space, 0, 10, USM_READ), USM_OK);
+    CHECK_INT(usm__space_advise(space, 0, space->size, USM_BUFFER_DISCARD), USM_E_BUSY);
+    usm__space_unpin(space, 0, 10, USM_READ);
+    CHECK_INT(usm__space_advise(space, 0, space->size, USM_BUFFER_DISCARD), USM_OK);
+    CHECK_INT(fake_counts_of(FAKE_A).blocks, 0);
+    CHECK_INT(pin(space, 5 * MIB, 10, USM_READ), USM_OK);
+    CHECK_INT(space->base[5 * MIB], 0);
+    usm__space_unpin(space, 5 * MIB, 10, USM_READ);
+    usm__space_destroy(space);
+    end(&f);
+}
+
+static void small_buffers_lie_side_by_side(void)
+{
+    enum { COUNT = 40 };
+    usm__space *spaces[COUNT];
+    size_t      offsets[COUNT];
+    fixture     f;
+
+    fake_reset();
+    f = fixture_of("fake_a:", 32 * MIB);
+    CHECK_INT(usm__segment_max(f.spill), 256 * KIB);
+    for (size_t i = 0; i < COUNT; i++) {
+        CHECK_INT(usm__segment_alloc(f.spill, 8192, &spaces[i], &offsets[i]), USM_OK);
+        CHECK_INT(offsets[i], offsets[0] + i * 8192);
+        CHECK(spaces[i] == spaces[0]);
+    }
+    CHECK_INT((uintptr_t)(spaces[0]->base + offsets[3]) % 4096, 0);
+    for (size_t i = 0; i < COUNT; i++)
+        usm__segment_free(spaces[i], offsets[i], 8192);
+    CHECK_INT(usm__segment_alloc(f.spill, 100, &spaces[0], &offsets[0]), USM_OK);
+    CHECK_INT(offsets[0] % 64, 0);
+    usm__segment_free(spaces[0], offsets[0], 100);
+    end(&f);
+}
+
+static void a_child_is_refused(void)
+{
+    fixture     f;
+    usm__space *space;
+    pid_t       child;
+    int         status = 0;
+
+    fake_reset();
+    f     = fixture_of("fake_a:", 2 * MIB);
+    space = space_of(&f, MIB, "the parent's");
+    CHECK_INT(pin(space, 0, 10, USM_WRITE), USM_OK);
+    usm__space_unpin(space, 0, 10, USM_WRITE);
+    child = fork();
+    CHECK(child >= 0);
+    if (child == 0)
+        _exit(pin(space, 0, 10, USM_READ) == USM_E_FORKED ? 0 : 1);
+    CHECK(waitpid(child, &status, 0) == child);
+    CHECK_INT(status, 0);
+    CHECK_INT(pin(space, 0, 10, USM_READ), USM_OK);
+    usm__space_unpin(space, 0, 10, USM_READ);
+    usm__space_destroy(space);
+    end(&f);
+}
+
+static const plain_case cases[] = {
+    CASE(contents_survive_tiers_that_end_transfers_at_once),
+    CASE(contents_survive_tiers_with_a_thread),
+    CASE(contents_survive_tiers_without_a_thread),
+    CASE(contents_survive_where_pages_cannot_be_moved),
+    CASE(too_many_mappings_make_others_leave),
+    CASE(threads_share_frames_not_contents),
+    CASE(blocks_fit_the_limit),
+    CASE(zero_blocks_are_not_stored),
+    CASE(more_than_the_limit_is_refused_at_once),
+    CASE(memory_that_others_hold_is_refused_with_their_names),
+    CASE(a_refused_no_init_access_changes_nothing),
+    CASE(full_tiers_keep_what_is_in_memory),
+    CASE(discarded_blocks_are_zero_and_nowhere),
+    CASE(small_buffers_lie_side_by_side),
+    CASE(a_child_is_refused),
+    {NULL, NULL},
+};
+
+int main(int argc, char **argv)
+{
+    return plain_main(argc, argv, cases);
+}
