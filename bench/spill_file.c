@@ -97,8 +97,8 @@ static void add_rows(const file_result *f)
                                                              : "");
 
     row->goal  = 0.95;
-    row        = spill_add("file", "MiB", "written meanwhile");
-    row->value = f->written / MIB;
+    row        = spill_add("file", "bytes", "written meanwhile");
+    row->value = f->written;
     row->goal  = 1e-6;
     snprintf(row->why, sizeof row->why, "%s", f->why);
     row       = add_rates("R over spilled blocks, with checksums", &f->of_spilled,

@@ -269,60 +269,47 @@ bool spill_load_run(spill_load *l, const char *name, size_t accesses, spill_time
 
 /* ---- making and ending it ---------------------------------------------------------- */
 
-static spill_load *make(const spill_shape *shape, const char **why)
+spill_load *spill_load_new(const spill_shape *shape)
 {
     spill_load *l = calloc(1, sizeof *l);
 
-    *why = "out of memory";
     if (!l)
         return NULL;
     l->shape  = *shape;
     l->words  = shape->chunk / sizeof(uint64_t);
-    l->buffer = calloc(shape->n, sizeof(usm_buffer *));
-    l->sum    = calloc(shape->n, sizeof *l->sum);
-    l->added  = calloc(shape->n, sizeof *l->added);
-    l->order  = calloc(shape->n, sizeof *l->order);
+    l->buffer = malloc(shape->n * sizeof(usm_buffer *));
+    l->sum    = malloc(shape->n * sizeof *l->sum);
+    l->added  = malloc(shape->n * sizeof *l->added);
+    l->order  = malloc(shape->n * sizeof *l->order);
     if (!l->buffer || !l->sum || !l->added || !l->order) {
+        l->shape.n = 0;
         spill_load_close(l);
         return NULL;
     }
-    for (size_t i = 0; i < shape->n; i++)
-        l->sum[i] = sum_of(l->words, i * l->words);
+    /* All of it is written now, so that it does not count as memory of the buffers. */
+    for (size_t i = 0; i < shape->n; i++) {
+        l->buffer[i] = NULL;
+        l->sum[i]    = sum_of(l->words, i * l->words);
+        l->added[i]  = 0;
+        l->order[i]  = 0;
+    }
     return l;
 }
 
-static spill_load *with_one(spill_load *l, usm_buffer *one, const char **why)
+bool spill_load_begin(spill_load *l, const char *path, const char **why)
 {
-    if (!one) {
-        *why = usm_last_error();
-        spill_load_close(l);
-        return NULL;
-    }
-    l->one = one;
+    const size_t size = l->shape.n * l->shape.chunk;
+
+    if (path && usm_buffer_open(NULL, path, 0, size, USM_READ, &l->one) != USM_OK)
+        l->one = NULL;
+    else if (!path && l->shape.is_one)
+        l->one = usm_buffer_new(NULL, size);
+    *why = usm_last_error();
+    if (!l->one)
+        return !path && !l->shape.is_one;
     for (size_t i = 0; i < l->shape.n; i++)
-        l->buffer[i] = one;
-    return l;
-}
-
-spill_load *spill_load_open(const spill_shape *shape, const char **why)
-{
-    spill_load *l = make(shape, why);
-
-    if (!l || !shape->is_one)
-        return l;
-    return with_one(l, usm_buffer_new(NULL, shape->n * shape->chunk), why);
-}
-
-spill_load *spill_load_open_file(const char *path, const spill_shape *shape, const char **why)
-{
-    spill_load *l   = make(shape, why);
-    usm_buffer *one = NULL;
-
-    if (!l)
-        return NULL;
-    if (usm_buffer_open(NULL, path, 0, shape->n * shape->chunk, USM_READ, &one) != USM_OK)
-        one = NULL;
-    return with_one(l, one, why);
+        l->buffer[i] = l->one;
+    return true;
 }
 
 void spill_load_close(spill_load *l)

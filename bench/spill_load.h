@@ -30,11 +30,12 @@ typedef struct spill_time {
     uint64_t bytes; /* of the chunks, each access counted once */
 } spill_time;
 
-/* NULL and a text: it cannot. */
-spill_load *spill_load_open(const spill_shape *shape, const char **why);
-/* A file of chunks as spill_load_fill_file() makes it, as a read-only buffer. */
-spill_load *spill_load_open_file(const char *path, const spill_shape *shape, const char **why);
-void        spill_load_close(spill_load *l);
+/* What it needs of its own; no buffer yet.  NULL: out of memory. */
+spill_load *spill_load_new(const spill_shape *shape);
+/* The one buffer, if the shape has one; of the file `path`, read only, unless that is NULL, as
+ * spill_load_fill_file() makes it.  false and a text: it cannot be had. */
+bool spill_load_begin(spill_load *l, const char *path, const char **why);
+void spill_load_close(spill_load *l);
 
 /* Runs "W1", "R", "X", "W2", "M", "S" or "check"; `accesses`: of X and M, 0: as many as chunks.
  * false and a text: it failed, or what it read is not what it wrote. */

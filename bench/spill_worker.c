@@ -31,18 +31,42 @@ static void say(const char *why)
     printf("error %s\n", why && *why ? why : "it failed, and says nothing");
 }
 
-/* A context is there, and what it took is not counted from now on. */
+/* A context is there. */
 static bool start(void)
 {
-    if (!usm_default_context()) {
-        say(usm_last_error());
-        return false;
-    }
-    if (!spill_memory_watch()) {
-        say("/proc/self/statm cannot be read");
-        return false;
-    }
-    return true;
+    if (usm_default_context())
+        return true;
+    say(usm_last_error());
+    return false;
+}
+
+/* What the process has at this moment is not counted from now on. */
+static bool watch(void)
+{
+    if (spill_memory_watch())
+        return true;
+    say("/proc/self/statm cannot be read");
+    return false;
+}
+
+/* Buffers as of `shape`, or over the file. */
+static void begin(worker *w, const spill_shape *shape, const char *path)
+{
+    const char *why = "out of memory";
+
+    spill_load_close(w->load);
+    w->load = NULL;
+    if (!start())
+        return;
+    w->load = spill_load_new(shape);
+    if (!w->load)
+        say(why);
+    else if (!watch())
+        return;
+    else if (spill_load_begin(w->load, path, &why))
+        printf("ok\n");
+    else
+        say(why);
 }
 
 static void command_join(const char *path)
@@ -74,22 +98,14 @@ static void command_open(worker *w, const char *arguments)
 {
     spill_shape shape = {0};
     char        form[16], hint[16];
-    const char *why = "which chunks?";
 
     if (sscanf(arguments, "%15s %zu %zu %15s", form, &shape.chunk, &shape.n, hint) != 4 ||
         !hint_of(hint, &shape.hint)) {
-        say(why);
+        say("which chunks?");
         return;
     }
     shape.is_one = strcmp(form, "one") == 0;
-    if (!start())
-        return;
-    spill_load_close(w->load);
-    w->load = spill_load_open(&shape, &why);
-    if (w->load)
-        printf("ok\n");
-    else
-        say(why);
+    begin(w, &shape, NULL);
 }
 
 static bool parse_file(const char *arguments, char path[512], spill_shape *shape)
@@ -102,20 +118,11 @@ static void command_map(worker *w, const char *arguments)
 {
     spill_shape shape;
     char        path[512];
-    const char *why = "which file?";
 
-    if (!parse_file(arguments, path, &shape)) {
-        say(why);
-        return;
-    }
-    if (!start())
-        return;
-    spill_load_close(w->load);
-    w->load = spill_load_open_file(path, &shape, &why);
-    if (w->load)
-        printf("ok\n");
+    if (parse_file(arguments, path, &shape))
+        begin(w, &shape, path);
     else
-        say(why);
+        say("which file?");
 }
 
 static void command_fill(const char *arguments)
@@ -248,7 +255,7 @@ static void command_device(const char *arguments)
         say("how many buffers?");
         return;
     }
-    if (!start())
+    if (!start() || !watch())
         return;
     buffer = calloc(n, sizeof(usm_buffer *));
     began  = bench_now_ns();

@@ -34,21 +34,28 @@
 #include <utility>
 #include <vector>
 
-namespace usm {
+namespace usm
+{
 
 /* ---- failures ------------------------------------------------------------------ */
 
 /** what() is the story of usm_last_error(). */
-class error : public std::runtime_error {
-public:
-    explicit error(usm_status status) : error(status, usm_last_error()) {}
+class error : public std::runtime_error
+{
+  public:
+    explicit error(usm_status status) : error(status, usm_last_error())
+    {
+    }
     error(usm_status status, const std::string &story)
         : std::runtime_error(std::string(usm_status_name(status)) + ": " + story), status_(status)
     {
     }
-    usm_status status() const noexcept { return status_; }
+    usm_status status() const noexcept
+    {
+        return status_;
+    }
 
-private:
+  private:
     usm_status status_;
 };
 
@@ -74,15 +81,16 @@ constexpr mode_tag<A | B> operator|(mode_tag<A> /*a*/, mode_tag<B> /*b*/) noexce
 }
 
 inline constexpr mode_tag<USM_READ>       read{};
-inline constexpr mode_tag<USM_WRITE>      write{};      /**< keeps what it does not write      */
+inline constexpr mode_tag<USM_WRITE>      write{}; /**< keeps what it does not write      */
 inline constexpr mode_tag<USM_READ_WRITE> read_write{};
-inline constexpr mode_tag<USM_NO_INIT>    no_init{};    /**< or-ed to a writer: keeps nothing  */
-inline constexpr mode_tag<USM_NO_WAIT>    no_wait{};    /**< throws USM_E_AGAIN instead        */
+inline constexpr mode_tag<USM_NO_INIT>    no_init{}; /**< or-ed to a writer: keeps nothing  */
+inline constexpr mode_tag<USM_NO_WAIT>    no_wait{}; /**< throws USM_E_AGAIN instead        */
 
 /** As an offset or count: up to the end. */
 inline constexpr std::size_t all = SIZE_MAX;
 
-namespace detail {
+namespace detail
+{
 
 inline std::size_t bytes(std::size_t n, std::size_t size)
 {
@@ -102,8 +110,9 @@ using element = std::conditional_t<mode_tag<M>::is_writer, T, const T>;
 /** usm_home_ops as a class: where the bytes of a buffer come from and go to.  The functions are
  * called by threads of the library, several at a time, and fail by throwing: usm::error with its
  * status, anything else as USM_E_IO.  Offsets and sizes are bytes. */
-class home {
-public:
+class home
+{
+  public:
     home()                        = default;
     home(const home &)            = delete;
     home &operator=(const home &) = delete;
@@ -117,10 +126,13 @@ public:
         throw error(USM_E_READ_ONLY, "this home has no write()");
     }
     /** What was written is durable. */
-    virtual void flush() {}
+    virtual void flush()
+    {
+    }
 };
 
-namespace detail {
+namespace detail
+{
 
 /* The frame between libusm and a home: what is thrown stops here. */
 template <class F> usm_status guarded(F &&call) noexcept
@@ -183,11 +195,12 @@ struct buffer_options {
 };
 
 /** A usm_buffer of elements of T, which may be copied as bytes. */
-template <class T> class buffer {
+template <class T> class buffer
+{
     static_assert(std::is_trivially_copyable_v<T>, "elements travel as bytes");
     static_assert(!std::is_const_v<T>, "the mode of an access says what is const");
 
-public:
+  public:
     using value_type = T;
 
     /** Of its own memory; the content is indeterminate at first. */
@@ -223,12 +236,12 @@ public:
     buffer(std::unique_ptr<home> h, std::size_t n, bool is_writable,
            const buffer_options &options = {})
     {
-        static const usm_home_ops reader = {sizeof(usm_home_ops), detail::usm_hpp_home_read, nullptr,
-                                            nullptr, detail::usm_hpp_home_close};
+        static const usm_home_ops reader = {sizeof(usm_home_ops), detail::usm_hpp_home_read,
+                                            nullptr, nullptr, detail::usm_hpp_home_close};
         static const usm_home_ops writer = {sizeof(usm_home_ops), detail::usm_hpp_home_read,
                                             detail::usm_hpp_home_write, detail::usm_hpp_home_flush,
                                             detail::usm_hpp_home_close};
-        usm_buffer_desc desc = USM_BUFFER_DESC_INIT;
+        usm_buffer_desc           desc   = USM_BUFFER_DESC_INIT;
 
         desc.size      = detail::bytes(n, sizeof(T));
         desc.name      = options.name;
@@ -238,7 +251,10 @@ public:
         (void)h.release(); /* the buffer closes it */
     }
     /** Takes a buffer of the C interface over. */
-    static buffer adopt(usm_buffer *buf) noexcept { return buffer(adopted{buf}); }
+    static buffer adopt(usm_buffer *buf) noexcept
+    {
+        return buffer(adopted{buf});
+    }
 
     /** usm_buffer_open(): `offset` in bytes, `n` elements (0: up to the end of the file). */
     template <unsigned M>
@@ -252,7 +268,9 @@ public:
         return buffer(adopted{buf});
     }
 
-    buffer(buffer &&other) noexcept : buf_(other.release()) {}
+    buffer(buffer &&other) noexcept : buf_(other.release())
+    {
+    }
     buffer &operator=(buffer &&other) noexcept
     {
         if (this != &other) {
@@ -263,12 +281,24 @@ public:
     }
     buffer(const buffer &)            = delete;
     buffer &operator=(const buffer &) = delete;
-    ~buffer() { usm_buffer_destroy(buf_); }
+    ~buffer()
+    {
+        usm_buffer_destroy(buf_);
+    }
 
     /** Elements; of a file whose size is no multiple of T's, the whole ones. */
-    std::size_t size() const noexcept { return usm_buffer_size(buf_) / sizeof(T); }
-    usm_buffer *get() const noexcept { return buf_; }
-    usm_buffer *release() noexcept { return std::exchange(buf_, nullptr); }
+    std::size_t size() const noexcept
+    {
+        return usm_buffer_size(buf_) / sizeof(T);
+    }
+    usm_buffer *get() const noexcept
+    {
+        return buf_;
+    }
+    usm_buffer *release() noexcept
+    {
+        return std::exchange(buf_, nullptr);
+    }
 
     /** usm_buffer_create_sub(): a part as a buffer of its own, over the same bytes. */
     buffer sub(std::size_t offset, std::size_t n)
@@ -295,21 +325,32 @@ public:
         return range(0, all, mode);
     }
 
-    void commit() { check(usm_buffer_commit(buf_)); }
+    void commit()
+    {
+        check(usm_buffer_commit(buf_));
+    }
     void advise(usm_buffer_advice advice, std::size_t offset = 0, std::size_t n = all)
     {
         usm_buffer_range r = range(offset, n, usm::read).get();
 
         check(usm_buffer_advise(buf_, r.offset, r.size, advice));
     }
-    void set_final_data(T *dest) { check(usm_buffer_set_final_data(buf_, dest)); }
-    void set_write_back(bool enabled) { check(usm_buffer_set_write_back(buf_, enabled)); }
+    void set_final_data(T *dest)
+    {
+        check(usm_buffer_set_final_data(buf_, dest));
+    }
+    void set_write_back(bool enabled)
+    {
+        check(usm_buffer_set_write_back(buf_, enabled));
+    }
 
-private:
+  private:
     struct adopted {
         usm_buffer *buf;
     };
-    explicit buffer(adopted a) noexcept : buf_(a.buf) {}
+    explicit buffer(adopted a) noexcept : buf_(a.buf)
+    {
+    }
 
     void create(T *data, std::size_t n, unsigned flags, const buffer_options &options)
     {
@@ -333,13 +374,16 @@ buffer(T *, std::size_t, const buffer_options &) -> buffer<std::remove_const_t<T
 
 /** An access that is open for as long as the object lives: contiguous elements, const ones unless
  * the mode writes.  One thread at a time.  The buffer outlives it. */
-template <class T, unsigned M> class host_access {
-public:
+template <class T, unsigned M> class host_access
+{
+  public:
     using element_type = detail::element<T, M>;
     using value_type   = T;
     using iterator     = element_type *;
 
-    host_access(const buffer<T> &buf, mode_tag<M> mode) : host_access(buf.range(mode)) {}
+    host_access(const buffer<T> &buf, mode_tag<M> mode) : host_access(buf.range(mode))
+    {
+    }
     host_access(const buffer<T> &buf, std::size_t offset, std::size_t n, mode_tag<M> mode)
         : host_access(buf.range(offset, n, mode))
     {
@@ -352,7 +396,10 @@ public:
         is_open_ = true;
     }
     /** Takes an open access of the C interface over. */
-    static host_access adopt(const usm_access &acc) noexcept { return host_access(acc); }
+    static host_access adopt(const usm_access &acc) noexcept
+    {
+        return host_access(acc);
+    }
 
     host_access(host_access &&other) noexcept
         : acc_(other.acc_), is_open_(std::exchange(other.is_open_, false))
@@ -369,7 +416,10 @@ public:
     }
     host_access(const host_access &)            = delete;
     host_access &operator=(const host_access &) = delete;
-    ~host_access() { end_access(); }
+    ~host_access()
+    {
+        end_access();
+    }
 
     /** Ends it now: no element may be touched any more. */
     void end_access() noexcept
@@ -377,14 +427,35 @@ public:
         if (std::exchange(is_open_, false))
             usm_access_end(&acc_);
     }
-    bool is_open() const noexcept { return is_open_; }
+    bool is_open() const noexcept
+    {
+        return is_open_;
+    }
 
-    element_type *data() const noexcept { return static_cast<element_type *>(acc_.ptr); }
-    std::size_t   size() const noexcept { return acc_.size / sizeof(T); }
-    bool          empty() const noexcept { return size() == 0; }
-    iterator      begin() const noexcept { return data(); }
-    iterator      end() const noexcept { return data() + size(); }
-    element_type &operator[](std::size_t i) const noexcept { return data()[i]; }
+    element_type *data() const noexcept
+    {
+        return static_cast<element_type *>(acc_.ptr);
+    }
+    std::size_t size() const noexcept
+    {
+        return acc_.size / sizeof(T);
+    }
+    bool empty() const noexcept
+    {
+        return size() == 0;
+    }
+    iterator begin() const noexcept
+    {
+        return data();
+    }
+    iterator end() const noexcept
+    {
+        return data() + size();
+    }
+    element_type &operator[](std::size_t i) const noexcept
+    {
+        return data()[i];
+    }
     element_type &at(std::size_t i) const
     {
         if (i >= size())
@@ -393,14 +464,17 @@ public:
         return data()[i];
     }
 
-private:
-    explicit host_access(const usm_access &acc) noexcept : acc_(acc), is_open_(true) {}
+  private:
+    explicit host_access(const usm_access &acc) noexcept : acc_(acc), is_open_(true)
+    {
+    }
 
     usm_access acc_     = {};
     bool       is_open_ = false;
 };
 
-namespace detail {
+namespace detail
+{
 
 template <class Tuple, std::size_t N, std::size_t... I>
 Tuple adopt_all(const std::array<usm_access, N> &accs, std::index_sequence<I...> /*which*/) noexcept
@@ -420,8 +494,8 @@ std::tuple<host_access<T, M>...> access_many(const range<T, M> &...ranges)
     std::array<usm_access, sizeof...(T)>       accs = {};
 
     check(usm_access_many(list.size(), list.data(), accs.data()));
-    return detail::adopt_all<std::tuple<host_access<T, M>...>>(
-        accs, std::index_sequence_for<T...>());
+    return detail::adopt_all<std::tuple<host_access<T, M>...>>(accs,
+                                                               std::index_sequence_for<T...>());
 }
 
 template <class T, unsigned M>
@@ -465,11 +539,14 @@ template <class T, unsigned M> void announce(const std::vector<range<T, M>> &ran
  *
  *     usm::accessor x(rows, usm::read_write);
  *     usm_arg       args[] = {x.arg(), USM_ARG_VAL(factor)}; */
-template <class T, unsigned M> class accessor {
+template <class T, unsigned M> class accessor
+{
     static_assert((M & USM_NO_WAIT) == 0, "commands wait in their queue");
 
-public:
-    accessor(const buffer<T> &buf, mode_tag<M> mode) : accessor(buf.range(mode)) {}
+  public:
+    accessor(const buffer<T> &buf, mode_tag<M> mode) : accessor(buf.range(mode))
+    {
+    }
     accessor(const buffer<T> &buf, std::size_t offset, std::size_t n, mode_tag<M> mode)
         : accessor(buf.range(offset, n, mode))
     {
@@ -480,17 +557,22 @@ public:
 
         acc_ = {bytes.buffer, bytes.offset, bytes.size, bytes.mode};
     }
-    const usm_accessor *get() const noexcept { return &acc_; }
-    usm_arg             arg() const &noexcept { return {USM_ARG_ACCESS, sizeof acc_, &acc_}; }
-    usm_arg             arg() const && = delete; /* it would be gone before the launch */
+    const usm_accessor *get() const noexcept
+    {
+        return &acc_;
+    }
+    usm_arg arg() const &noexcept
+    {
+        return {USM_ARG_ACCESS, sizeof acc_, &acc_};
+    }
+    usm_arg arg() const && = delete; /* it would be gone before the launch */
 
-private:
+  private:
     usm_accessor acc_ = {};
 };
 
 /** Fills and copies, as usm_buffer_fill() and usm_buffer_copy(); without events. */
-template <class T, unsigned M>
-void fill(usm_queue *q, const accessor<T, M> &dst, const T &value)
+template <class T, unsigned M> void fill(usm_queue *q, const accessor<T, M> &dst, const T &value)
 {
     static_assert(mode_tag<M>::is_writer, "a fill writes");
     check(usm_buffer_fill(q, dst.get(), &value, sizeof value, 0, nullptr, nullptr));
@@ -505,7 +587,10 @@ void copy(usm_queue *q, const accessor<T, D> &dst, const accessor<T, S> &src)
 /* ---- allocations ------------------------------------------------------------------------- */
 
 struct free_deleter {
-    void operator()(const void *p) const noexcept { usm_free(const_cast<void *>(p)); }
+    void operator()(const void *p) const noexcept
+    {
+        usm_free(const_cast<void *>(p));
+    }
 };
 /** A block of usm_alloc() and its family, with its owner. */
 template <class T> using unique_ptr = std::unique_ptr<T, free_deleter>;

@@ -79,6 +79,19 @@ void usm__mutex_unlock(usm__mutex *m)
     usm__mutex_unlock_after_fork(m);
 }
 
+int usm__mutex_wait(usm__mutex *m, pthread_cond_t *c, const struct timespec *deadline)
+{
+    int rc;
+
+    if (CHECKED)
+        unchain(m); /* its link is whose who holds it now */
+    rc = deadline ? pthread_cond_timedwait(c, &m->native, deadline)
+                  : pthread_cond_wait(c, &m->native);
+    if (CHECKED)
+        chain(m);
+    return rc;
+}
+
 void usm__mutex_lock_for_fork(usm__mutex *m)
 {
     int error = pthread_mutex_lock(&m->native);

@@ -7,6 +7,7 @@
 
 #include <pthread.h>
 #include <stdbool.h>
+#include <time.h>
 
 typedef enum usm__rank {
     USM__RANK_BUFFER   = 1, /* what the places of a buffer say                         */
@@ -55,6 +56,10 @@ void usm__mutex_init(usm__mutex *m, usm__rank rank, const char *name);
 void usm__mutex_fini(usm__mutex *m);
 void usm__mutex_lock(usm__mutex *m);
 void usm__mutex_unlock(usm__mutex *m);
+/* Waits for the condition, until `deadline` on its clock (NULL: for ever); the mutex is given back
+ * meanwhile.  Not pthread_cond_wait(): the chain of what the thread holds is whole again
+ * afterwards. 0 or ETIMEDOUT. */
+int usm__mutex_wait(usm__mutex *m, pthread_cond_t *c, const struct timespec *deadline);
 /* For fork handlers: no rank check. */
 void usm__mutex_lock_for_fork(usm__mutex *m);
 void usm__mutex_unlock_after_fork(usm__mutex *m);

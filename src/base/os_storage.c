@@ -138,7 +138,8 @@ int usm__os_file_lock(int fd, bool is_exclusive, uint64_t at, uint64_t size)
 
 void usm__os_file_drop_cache(int fd, uint64_t at, uint64_t size)
 {
-    /* No waiting: that would take the error of an earlier write from the sync that is to tell it. */
+    /* No waiting: that would take the error of an earlier write from the sync that is to tell it.
+     */
     (void)sync_file_range(fd, (off_t)at, (off_t)size, SYNC_FILE_RANGE_WRITE);
     (void)posix_fadvise(fd, (off_t)at, (off_t)size, POSIX_FADV_DONTNEED);
 }

@@ -452,4 +452,5 @@ void usm__buffer_start(void)
 {
     usm__launch_over_buffers = usm__buffers_launch;
     usm__area_out_of_memory  = usm__buffers_give_back;
+    usm__spill_starved       = usm__buffers_starved;
 }

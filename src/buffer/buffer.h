@@ -73,6 +73,7 @@ usm_status usm__buffer_read(usm_buffer *root, size_t begin, void *dst, size_t si
 usm_status usm__buffer_settle(usm_buffer *root, bool bring);
 
 /* pressure.c: as usm__out_of_memory_fn of core/area.h. */
+size_t usm__buffers_starved(usm_context *owner, size_t bytes); /* as usm__spill_starved */
 size_t usm__buffers_give_back(usm_context *ctx, usm_device *dev, usm_kind kind, size_t size);
 
 /* src/usm.c: fills the core's hook points. */

@@ -35,7 +35,7 @@ void usm__extents_unlock(void)
 
 void usm__extents_wait(void)
 {
-    (void)pthread_cond_wait(&all.changed, &all.lock.native);
+    (void)usm__mutex_wait(&all.lock, &all.changed, NULL);
 }
 
 void usm__extents_changed(void)
@@ -59,6 +59,17 @@ usm__memory *usm__memory_find(const usm_device *dev)
     while (m && m->dev != dev)
         m = m->next;
     return m;
+}
+
+size_t usm__places_devices(usm_device **list, size_t cap)
+{
+    size_t n = 0;
+
+    usm__extents_lock();
+    for (usm__memory *m = all.memories; m && n < cap; m = m->next)
+        list[n++] = m->dev;
+    usm__extents_unlock();
+    return n;
 }
 
 usm__memory *usm__memory_of(usm_device *dev)

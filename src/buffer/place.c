@@ -229,7 +229,9 @@ static usm_status place_on_device(usm__command *c, usm_queue *q, bool may_wait, 
 
     for (size_t i = 0; st == USM_OK && i < c->nuses; i++) {
         usm__use *u    = &c->uses[i];
-        usm__use  hull = *u;
+        usm__use  hull = {
+             .root  = u->root, /* not its link, which is others' to write */
+             .entry = {.begin = u->entry.begin, .end = u->entry.end, .mode = u->entry.mode}};
 
         if (u->is_empty) {
             c->ptrs[i]   = NULL;

@@ -102,6 +102,8 @@ void usm__places_discard(usm__places *p, size_t offset, size_t size);
  * own first, and their pools give what is idle back to the driver; returns how much extents gave
  * up. ctx NULL: nobody's first.  No buffer's lock is needed. */
 size_t usm__places_give_back(usm_context *ctx, usm_device *dev, size_t bytes);
+/* The devices that have or had extents: how many are in list. */
+size_t usm__places_devices(usm_device **list, size_t cap);
 /* Bytes of extents on all devices of the process, for statistics and leak gates. */
 uint64_t usm__places_device_bytes(void);
 void     usm__places_fork(usm_fork_phase phase);

@@ -1,10 +1,30 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
 /* Memory that buffers hold, wanted by an allocation: the core's hook point usm__area_out_of_memory.
  * Device memory is what extents keep there, host memory what frames keep; on a processor they are
- * one: then what was asked for goes first, and the other after it. */
+ * one: then what was asked for goes first, and the other after it.  And the other way round: frames
+ * that are wanted, where extents of a processor hold what the limit allows. */
 #include "buffer/buffer.h"
 #include "buffer/places.h"
 #include "core/area.h"
+
+#define DEVICES 64
+
+/* A device whose memory is the host's, and whether it gave any of it. */
+static size_t ask_device(usm_device *dev, size_t bytes)
+{
+    return usm__device_is_host_memory(dev) ? usm__places_give_back(NULL, dev, bytes) : 0;
+}
+
+size_t usm__buffers_starved(usm_context *owner, size_t bytes)
+{
+    usm_device *list[DEVICES];
+    size_t      n = usm__places_devices(list, DEVICES), given = 0;
+
+    for (size_t i = 0; i < n && given < bytes; i++)
+        given += ask_device(list[i], bytes - given);
+    (void)owner; /* what other contexts give is not counted against it, and does no harm */
+    return given;
+}
 
 size_t usm__buffers_give_back(usm_context *ctx, usm_device *dev, usm_kind kind, size_t size)
 {

@@ -41,7 +41,7 @@ void usm__track_unlock(void)
 void usm__track_sleep(void)
 {
     track.sleepers++;
-    pthread_cond_wait(&track.changed, &track.lock.native);
+    (void)usm__mutex_wait(&track.lock, &track.changed, NULL);
     track.sleepers--;
 }
 
@@ -188,12 +188,14 @@ void usm__track_stop_placed(usm_buffer *root)
 {
     usm__track  *t      = usm__track_of(root);
     usm__places *places = t ? usm_load_acquire(&t->places) : NULL;
+    bool         is_on_host;
 
     if (!places || !(usm_load_relaxed(&root->flags) & USM__BUFFER_TRACKED))
         return;
-    usm__mutex_lock(&t->lock);
+    usm__mutex_lock(&t->lock); /* no command changes what the places say meanwhile */
+    is_on_host = usm__places_is_on_host(places, 0, root->size, USM_READ_WRITE);
     usm__track_lock();
-    if (is_calm(t) && usm__places_is_on_host(places, 0, root->size, USM_READ_WRITE))
+    if (is_on_host && is_calm(t))
         stop(root, t);
     usm__track_unlock();
     usm__mutex_unlock(&t->lock);

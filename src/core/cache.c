@@ -202,7 +202,7 @@ static usm_status find_or_begin(struct usm__program_cache *c, const request *r, 
 
     usm__mutex_lock(&c->lock);
     while ((e = find(c, r)) != NULL && e->building)
-        (void)pthread_cond_wait(&c->done, &c->lock.native);
+        (void)usm__mutex_wait(&c->lock, &c->done, NULL);
     if (e) {
         (void)usm_ref_take(&e->built->refs);
         *hit = e->built;

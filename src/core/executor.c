@@ -63,7 +63,7 @@ static void at_exit(void)
 
     usm__mutex_lock(&ex.lock);
     while (rc == 0 && !is_calm())
-        rc = pthread_cond_timedwait(&ex.calm, &ex.lock.native, &until);
+        rc = usm__mutex_wait(&ex.lock, &ex.calm, &until);
     usm__mutex_unlock(&ex.lock);
 }
 
@@ -83,7 +83,7 @@ static bool wait_for_job(void)
     if (is_calm())
         pthread_cond_broadcast(&ex.calm);
     while (rc == 0 && usm_list_is_empty(&ex.jobs))
-        rc = pthread_cond_timedwait(&ex.wake, &ex.lock.native, &until);
+        rc = usm__mutex_wait(&ex.lock, &ex.wake, &until);
     ex.idle--;
     return !usm_list_is_empty(&ex.jobs);
 }

@@ -62,9 +62,9 @@ static void fork_all(usm_fork_phase phase)
         usm__mutex_unlock_after_fork(&lib.lock);
     else
         usm__mutex_reset_in_child(&lib.lock);
-    usm__registry_fork(phase);
     if (usm__fork_above)
         usm__fork_above(phase, true);
+    usm__registry_fork(phase);
     usm__observe_fork((int)phase); /* before the pools': a reset of watched blocks holds both */
     usm__contexts_fork(phase);
     usm__magazine_fork((int)phase);

@@ -188,7 +188,7 @@ static void count_flushing(const usm_list *list)
 static void wait_flushed(const usm_pool *pool)
 {
     while (pool->flushing > 0)
-        pthread_cond_wait(&mag.flushed, &mag.lock.native);
+        (void)usm__mutex_wait(&mag.lock, &mag.flushed, NULL);
 }
 
 bool usm__magazine_reclaim(usm_pool *pool)

@@ -233,7 +233,7 @@ static void sleep_until_changed(usm__spill *s, uint32_t timeout_ms)
         until.tv_sec++;
     }
     s->waiters++;
-    (void)pthread_cond_timedwait(&s->changed, &s->lock.native, &until);
+    (void)usm__mutex_wait(&s->lock, &s->changed, &until);
     s->waiters--;
 }
 

@@ -103,7 +103,7 @@ static void begin_commit(usm__home *home)
 {
     usm__mutex_lock(&home->lock);
     while (home->is_committing)
-        (void)pthread_cond_wait(&home->committed, &home->lock.native);
+        (void)usm__mutex_wait(&home->lock, &home->committed, NULL);
     home->is_committing = true;
     usm__flow_begin(&home->writes, usm__os_now_ns());
     usm__mutex_unlock(&home->lock);

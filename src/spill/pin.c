@@ -18,6 +18,9 @@
 
 #define MARKS_INLINE 64 /* blocks of an access that needs no heap */
 
+/* What a request has of a block. */
+enum { MARK_NONE = 0, MARK_PINNED = 1, MARK_HELD = 2 };
+
 /* A pin's part in one block. */
 typedef struct part {
     usm__space     *space;
@@ -32,12 +35,16 @@ typedef struct request {
     size_t          n;
     const usm__pin *list;
     bool            may_wait;
+    bool            has_asked; /* others for memory                                          */
     bool            is_trying; /* frames may not be waited for at this moment                 */
     uint64_t        deadline;
     uint64_t        started; /* when it first had to wait; 0                                 */
+    size_t          blocks;  /* each time it names one                                        */
     unsigned char  *marks;   /* of each block in turn: whether it is pinned                   */
     uint32_t        hand;    /* frames for hollow blocks, linked by next                       */
 } request;
+
+size_t (*usm__spill_starved)(usm_context *owner, size_t bytes);
 
 /* --- geometry ------------------------------------------------------------------------ */
 
@@ -296,7 +303,7 @@ static usm_status pin_block(request *r, const part *p)
             return USM_OK;
         }
         if (state == USM__BLOCK_ABSENT) {
-            if (waited && b->status != USM_OK)
+            if (waited && b->status != USM_OK && needed(s, p).count != 0)
                 return fail_load(p, (usm_status)b->status);
             st = fetch(r, p);
             if (st != USM_OK)
@@ -347,42 +354,43 @@ static usm_status each_block(request *r, visit *fn)
 
 static usm_status unpin_marked(request *r, const usm__pin *pin, uint32_t block, size_t number)
 {
-    if (r->marks[number])
-        usm__word_unpin(pin->space, block, pin->mode);
-    r->marks[number] = 0;
+    if (r->marks[number] != MARK_NONE)
+        usm__word_unpin(pin->space, block, r->marks[number] == MARK_HELD ? USM_READ : pin->mode);
+    r->marks[number] = MARK_NONE;
     return USM_OK;
 }
 
-static bool is_hollow(const part *p)
+/* It will lose its content, and nothing of it need be fetched. */
+static bool is_hollow(const usm__spill *s, const part *p)
 {
-    return (p->mode & USM_NO_INIT) && p->cover.count != 0 &&
+    return (p->mode & USM_NO_INIT) && needed(s, p).count == 0 &&
            usm__state_of(usm_load_relaxed(&p->space->words[p->block])) != USM__BLOCK_RESIDENT;
 }
 
+/* Of an access of several blocks: those at its ends are brought in whole, so that they lose nothing
+ * if it fails. */
 static usm_status pin_solid(request *r, const usm__pin *pin, uint32_t block, size_t number)
 {
     part       p  = part_of(r->spill, pin, block);
     usm_status st = USM_OK;
 
     if (usm__word_pin_hit(&pin->space->words[block], pin->mode)) {
-        r->marks[number] = 1;
-    } else if (!is_hollow(&p)) {
+        r->marks[number] = MARK_PINNED;
+    } else if (!is_hollow(r->spill, &p)) {
+        if (r->blocks > 1)
+            p.mode = (usm_access_mode)(p.mode & ~(unsigned)USM_NO_INIT);
         st               = pin_block(r, &p);
         r->marks[number] = st == USM_OK;
     }
     return st;
 }
 
-static usm_status take_hand(request *r, const usm__pin *pin, uint32_t block, size_t number)
+static usm_status take_in_hand(request *r)
 {
-    usm__spill *s  = r->spill;
-    usm_status  st = USM_OK;
-    uint32_t    frame;
+    usm__spill *s     = r->spill;
+    usm_status  st    = USM_OK;
+    uint32_t    frame = usm__frame_get(s, r->may_wait, &st);
 
-    if (r->marks[number] ||
-        usm__state_of(usm_load_relaxed(&pin->space->words[block])) != USM__BLOCK_ABSENT)
-        return USM_OK;
-    frame = usm__frame_get(s, r->may_wait, &st);
     if (frame == USM__NO_FRAME)
         return st;
     s->frame[frame].next = r->hand;
@@ -390,15 +398,61 @@ static usm_status take_hand(request *r, const usm__pin *pin, uint32_t block, siz
     return USM_OK;
 }
 
+/* A hollow block shall not fail later for want of a frame: an absent one gets a frame in hand, what
+ * is there in part is held (a pin that says nothing of how). */
+static usm_status secure(request *r, const usm__pin *pin, uint32_t block, size_t number)
+{
+    usm__word *word = &pin->space->words[block];
+    part       p    = part_of(r->spill, pin, block);
+    usm_status st   = USM_OK;
+
+    while (r->marks[number] == MARK_NONE && st == USM_OK) {
+        unsigned state = usm__state_of(usm_load_relaxed(word));
+
+        if (state == USM__BLOCK_RESIDENT) {
+            st               = pin_block(r, &p);
+            r->marks[number] = st == USM_OK ? MARK_PINNED : MARK_NONE;
+        } else if (state == USM__BLOCK_PARTIAL) {
+            (void)atomic_fetch_add(word, USM__WORD_PIN);
+            r->marks[number] = MARK_HELD;
+        } else if (state == USM__BLOCK_ABSENT) {
+            st = take_in_hand(r);
+            if (usm__state_of(usm_load_relaxed(word)) == USM__BLOCK_ABSENT)
+                return st;
+        } else if (!r->may_wait) {
+            st = USM_E_AGAIN;
+        } else {
+            wait_for_block(r);
+        }
+    }
+    return st;
+}
+
 static usm_status pin_hollow(request *r, const usm__pin *pin, uint32_t block, size_t number)
 {
     part       p = part_of(r->spill, pin, block);
     usm_status st;
 
-    if (r->marks[number])
+    if (r->marks[number] == MARK_PINNED)
         return USM_OK;
-    st               = pin_block(r, &p);
-    r->marks[number] = st == USM_OK;
+    st = pin_block(r, &p);
+    if (st != USM_OK)
+        return st;
+    if (r->marks[number] == MARK_HELD)
+        (void)atomic_fetch_sub(&pin->space->words[block], USM__WORD_PIN);
+    r->marks[number] = MARK_PINNED;
+    return USM_OK;
+}
+
+/* From the first of them on there is no way back: what is under way is waited for. */
+static usm_status pin_all_hollow(request *r)
+{
+    bool       may_wait = r->may_wait;
+    usm_status st;
+
+    r->may_wait = true;
+    st          = each_block(r, pin_hollow);
+    r->may_wait = may_wait;
     return st;
 }
 
@@ -418,9 +472,9 @@ static usm_status pin_in_turn(request *r)
     usm_status st = each_block(r, pin_solid);
 
     if (st == USM_OK)
-        st = each_block(r, take_hand);
+        st = each_block(r, secure);
     if (st == USM_OK)
-        st = each_block(r, pin_hollow);
+        st = pin_all_hollow(r);
     empty_hand(r);
     if (st == USM_OK)
         return USM_OK;
@@ -437,8 +491,10 @@ static usm_status begin_fetch(request *r, const usm__pin *pin, uint32_t block, s
 
     (void)number;
     if (usm__state_of(usm_load_relaxed(&pin->space->words[block])) != USM__BLOCK_ABSENT ||
-        is_hollow(&p))
+        is_hollow(r->spill, &p))
         return USM_OK;
+    if (r->blocks > 1)
+        p.mode = (usm_access_mode)(p.mode & ~(unsigned)USM_NO_INIT);
     if (r->spill->loads >= 2 * usm__tiers_depth(r->spill->tiers))
         return USM_E_AGAIN;
     return fetch(r, &p);
@@ -504,6 +560,22 @@ static bool wait_for_frames(request *r)
     return true;
 }
 
+/* Frames there could be more of, had not others taken what the limit allows. */
+static bool others_gave(request *r)
+{
+    usm__spill *s = r->spill;
+    size_t      given;
+
+    if (r->has_asked || !usm__spill_starved ||
+        (s->grown == s->frames.count && s->empty_head == USM__NO_FRAME))
+        return false;
+    r->has_asked = true;
+    usm__mutex_unlock(&s->lock);
+    given = usm__spill_starved(s->owner, r->blocks << s->shift);
+    usm__mutex_lock(&s->lock);
+    return given > 0;
+}
+
 static usm_status pin_all(request *r)
 {
     usm__spill *s = r->spill;
@@ -521,6 +593,8 @@ static usm_status pin_all(request *r)
             return st;
         if (!r->may_wait)
             return usm__fail(st, "the access would have to wait for memory or storage");
+        if (others_gave(r))
+            continue;
         if (!s->turn)
             s->turn = r;
         if (!wait_for_frames(r))
@@ -585,14 +659,12 @@ static bool hit_all(request *r)
     return false;
 }
 
-/* *blocks: of the request, each time it names one. */
-static usm_status check_size(const request *r, size_t *blocks)
+static usm_status check_size(request *r)
 {
-    *blocks = 0;
     for (size_t i = 0; i < r->n; i++) {
         size_t n = last_block(&r->list[i]) - first_block(&r->list[i]) + (size_t)1;
 
-        *blocks += n;
+        r->blocks += n;
         if (n > r->spill->frames.count && !r->list[i].space->is_foreign)
             return usm__fail(USM_E_BUDGET,
                              "an access to %zu KiB is more than the %llu KiB that buffers may have "
@@ -643,17 +715,16 @@ static usm_status pin(request *r)
 usm_status usm__spill_pin(usm__spill *s, size_t n, const usm__pin *list)
 {
     unsigned char few[MARKS_INLINE] = {0};
-    request       r = {.spill = s, .n = n, .list = list, .may_wait = true, .hand = USM__NO_FRAME};
-    size_t        blocks;
-    usm_status    st = check_size(&r, &blocks);
+    request       r  = {.spill = s, .n = n, .list = list, .may_wait = true, .hand = USM__NO_FRAME};
+    usm_status    st = check_size(&r);
 
     if (st != USM_OK)
         return st;
     for (size_t i = 0; i < n; i++)
         r.may_wait = r.may_wait && !(list[i].mode & USM_NO_WAIT);
-    r.marks = blocks <= MARKS_INLINE ? few : usm__heap_alloc(blocks);
+    r.marks = r.blocks <= MARKS_INLINE ? few : usm__heap_alloc(r.blocks);
     if (!r.marks)
-        return usm__fail(USM_E_NO_MEMORY, "no host memory for an access of %zu blocks", blocks);
+        return usm__fail(USM_E_NO_MEMORY, "no host memory for an access of %zu blocks", r.blocks);
     st = pin(&r);
     if (r.marks != few)
         usm__heap_free(r.marks);

@@ -365,7 +365,7 @@ size_t usm__prefetch_next(usm__prefetch *p, uint32_t block, bool was_guess, uint
         go_on(p, s, block, steps, was_guess);
     else if (find_passed(p, block) == NULL)
         s = find_new(p, block);
-    p->in_order = p->now == 1 || (s != NULL && s->run > 1);
+    p->in_order = p->now == 1 || (s != NULL && s->run >= SURE); /* three in a row come by chance */
     if (s != NULL)
         n = ask_stream(p, s, out, cap);
     else

@@ -157,7 +157,7 @@ void usm__tiers_destroy(usm__tiers *t)
     usm__mutex_lock(&t->lock);
     while (t->flying > 0 && !t->is_forked) {
         if (find_busy(t, busy) == 0) { /* submit() wakes us when that changes */
-            pthread_cond_wait(&t->changed, &t->lock.native);
+            (void)usm__mutex_wait(&t->lock, &t->changed, NULL);
             continue;
         }
         usm__mutex_unlock(&t->lock);
@@ -233,7 +233,7 @@ usm_status usm__tier_open(usm__tier *tier)
 
     usm__mutex_lock(&t->lock);
     while (tier->state == USM__TIER_OPENING)
-        pthread_cond_wait(&t->changed, &t->lock.native);
+        (void)usm__mutex_wait(&t->lock, &t->changed, NULL);
     state = tier->state;
     if (state == USM__TIER_CLOSED)
         tier->state = USM__TIER_OPENING;

@@ -27,7 +27,7 @@ static usm_status take_last(usm__tier *tier, uint64_t key, uint64_t *slot)
     while (usm__slots_take(&tier->slots, key, false, slot, &run) != USM__SLOT_TAKEN) {
         if (tier->slots.nbusy == 0)
             return USM_E_SPILL_FULL;
-        pthread_cond_wait(&tier->tiers->changed, &tier->tiers->lock.native);
+        (void)usm__mutex_wait(&tier->tiers->lock, &tier->tiers->changed, NULL);
     }
     return USM_OK;
 }
@@ -46,7 +46,7 @@ static usm_status take(usm__tier *tier, uint64_t key, uint64_t *slot)
             st = reserve(tier, run, key, slot);
             break;
         case USM__SLOT_WAIT:
-            pthread_cond_wait(&tier->tiers->changed, &tier->tiers->lock.native);
+            (void)usm__mutex_wait(&tier->tiers->lock, &tier->tiers->changed, NULL);
             break;
         case USM__SLOT_MEMORY:
             st = usm__fail(USM_E_NO_MEMORY, "no host memory for the table of tier %s", tier->name);

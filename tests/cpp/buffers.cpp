@@ -13,7 +13,8 @@
 #include <thread>
 #include <unistd.h>
 
-namespace {
+namespace
+{
 
 int checks, failures;
 
@@ -58,7 +59,7 @@ void own_memory_keeps_what_is_written()
 
 void readers_see_const_elements()
 {
-    usm::buffer<double>                        buf(8);
+    usm::buffer<double>                         buf(8);
     usm::host_access<double, USM_WRITE_NO_INIT> w(buf, usm::write | usm::no_init);
 
     std::fill(w.begin(), w.end(), 2.5);
@@ -156,7 +157,7 @@ void moving_moves_the_owner()
     usm::host_access second = std::move(first);
 
     EXPECT(second.is_open() && !first.is_open());
-    second[0] = 1;
+    second[0]                = 1;
     usm::buffer<int> adopted = usm::buffer<int>::adopt(usm_buffer_new(nullptr, 16));
     EXPECT(adopted.size() == 4);
 }
@@ -196,9 +197,8 @@ void failures_are_exceptions_with_their_status()
     EXPECT(thrown([&] { (void)buf.sub(0, 11); }) != USM_OK);
     EXPECT(thrown([] { usm::buffer<int> none(0); }) == USM_E_INVALID);
     EXPECT(thrown([] { usm::buffer<double> huge(SIZE_MAX / 2); }) == USM_E_SIZE);
-    EXPECT(thrown([] {
-               (void)usm::buffer<int>::open("/nonexistent-folder/file", usm::read);
-           }) == USM_E_IO);
+    EXPECT(thrown([] { (void)usm::buffer<int>::open("/nonexistent-folder/file", usm::read); }) ==
+           USM_E_IO);
     EXPECT(thrown([&] { buf.commit(); }) == USM_E_NOT_SUPPORTED);
     try {
         (void)buf.range(11, 1, usm::read);
@@ -238,10 +238,16 @@ void a_buffer_lives_in_a_file()
 }
 
 /* Squares; throws where it is told to. */
-class squares : public usm::home {
-public:
-    explicit squares(int *closed, bool throws) : closed_(closed), throws_(throws) {}
-    ~squares() override { ++*closed_; }
+class squares : public usm::home
+{
+  public:
+    explicit squares(int *closed, bool throws) : closed_(closed), throws_(throws)
+    {
+    }
+    ~squares() override
+    {
+        ++*closed_;
+    }
     void read(std::uint64_t offset, void *data, std::size_t size) override
     {
         auto *out = static_cast<std::uint64_t *>(data);
@@ -252,7 +258,7 @@ public:
             out[i] = (offset / 8 + i) * (offset / 8 + i);
     }
 
-private:
+  private:
     int *closed_;
     bool throws_;
 };
@@ -299,10 +305,10 @@ void commands_take_accessors()
     usm::fill(q, usm::accessor(b, 500, 500, usm::write), 6);
 
     static const usm_native_kernel natives[] = {{"add_one", add_one, 1, nullptr}};
-    usm_image        image = {USM_IMAGE_NATIVE, natives, sizeof natives};
-    usm_program_desc desc  = USM_PROGRAM_DESC_INIT;
-    usm_program     *program;
-    usm_kernel      *kernel;
+    usm_image                      image     = {USM_IMAGE_NATIVE, natives, sizeof natives};
+    usm_program_desc               desc      = USM_PROGRAM_DESC_INIT;
+    usm_program                   *program;
+    usm_kernel                    *kernel;
 
     desc.images  = &image;
     desc.nimages = 1;

@@ -3,8 +3,8 @@
  * options of the file transport.  Called by libFuzzer.
  *
  * The input is a text, cut at its first 0 byte, read as each.  Beyond "no sanitizer speaks": a
- * refusal says what is allowed; setting a refused value fails and changes nothing; an accepted one is
- * in force as it was written; nothing but a setting's own answer comes back. */
+ * refusal says what is allowed; setting a refused value fails and changes nothing; an accepted one
+ * is in force as it was written; nothing but a setting's own answer comes back. */
 #include "base/settings_check.h"
 #include "core/area.h"
 #include "core/registry.h"
@@ -39,7 +39,8 @@ static bool parses(check_fn *check, const char *text)
     memset(why, 0, sizeof why);
     ok = check(text, why, sizeof why);
     must(ok || (why[0] != 0 && memchr(why, 0, sizeof why) != NULL), "a refusal says what may be");
-    must(check(text, tiny, sizeof tiny) == ok, "the answer does not depend on the room for a reason");
+    must(check(text, tiny, sizeof tiny) == ok,
+         "the answer does not depend on the room for a reason");
     return ok;
 }
 

@@ -53,7 +53,7 @@ static void failed_late(usm_context *ctx, usm_status st, const char *story, void
 
 static void start(void)
 {
-    usm_context_desc desc = USM_CONTEXT_DESC_INIT;
+    usm_context_desc desc       = USM_CONTEXT_DESC_INIT;
     usm_queue_desc   free_order = {sizeof free_order, USM_QUEUE_OUT_OF_ORDER};
     char             text[64];
 
@@ -99,7 +99,8 @@ static void *work(void *worker_)
                       .frames     = FRAMES,
                       /* What is open never keeps a command from running: one that cannot for
                        * lack of memory fails late, when the model has long counted it. */
-                      .widest     = FRAMES / 12 / options.threads > 2 ? FRAMES / 12 / options.threads : 2,
+                      .widest =
+                          FRAMES / 12 / options.threads > 2 ? FRAMES / 12 / options.threads : 2,
                       .most_bytes = (size_t)BLOCK * FRAMES * 4 / options.threads,
                       .holders    = options.threads - 1,
                       .nqueues    = 3,
@@ -159,11 +160,11 @@ static void parse(int argc, char **argv)
     static const struct {
         const char *name;
         uint64_t   *at;
-    } numbers[]      = {{"--seed", &options.seed},
-                        {"--seeds", &options.seeds},
-                        {"--operations", &options.operations},
-                        {"--seconds", &options.seconds}};
-    bool     known;
+    } numbers[] = {{"--seed", &options.seed},
+                   {"--seeds", &options.seeds},
+                   {"--operations", &options.operations},
+                   {"--seconds", &options.seconds}};
+    bool known;
 
     for (int i = 1; i < argc; i++) {
         known = true;

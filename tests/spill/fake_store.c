@@ -16,8 +16,8 @@ const char *const fake_fault_names[FAKE_FAULTS] = {
     "disk full", "bit flip",  "swapped block", "stale block"};
 
 typedef struct block {
-    unsigned char *right; /* what was stored; NULL: nothing                                 */
-    unsigned char *shown; /* instead, since it was damaged; NULL: right                     */
+    unsigned char *right;       /* what was stored; NULL: nothing                                 */
+    unsigned char *shown;       /* instead, since it was damaged; NULL: right                     */
     unsigned       bad_fetches; /* to come; UINT32_MAX: until healed                        */
     bool           is_stored;   /* and not only reserved                                    */
 } block;
@@ -25,7 +25,7 @@ typedef struct block {
 typedef struct store {
     struct store *next;
     size_t        block_size;
-    uint64_t      quota; /* blocks                                                          */
+    uint64_t      quota;     /* blocks                                                          */
     bool          is_lifted; /* the quota does not count now                                */
     uint64_t      held;
     uint64_t      nblocks; /* of the table                                                  */
@@ -51,7 +51,7 @@ static struct {
     size_t          n, cap;
 } fake = {.lock = PTHREAD_MUTEX_INITIALIZER, .random = 88172645463325252u};
 
-/* ---- chance ------------------------------------------------------------------ */
+/* ---- chance -------------------------------------------------------------------------- */
 
 static uint64_t next_random(void)
 {
@@ -74,7 +74,7 @@ static bool hits(fake_fault fault)
     return hit;
 }
 
-/* ---- blocks ------------------------------------------------------------------- */
+/* ---- blocks -------------------------------------------------------------------------- */
 
 static void *must_have(void *p)
 {
@@ -238,7 +238,7 @@ static usm_status fetch_block(store *s, const usm_transfer *t)
     return USM_OK;
 }
 
-/* ---- transfers ----------------------------------------------------------------- */
+/* ---- transfers ----------------------------------------------------------------------- */
 
 static void check_transfer(const store *s, const usm_transfer *t)
 {
@@ -268,9 +268,9 @@ static void tell(const pending *p, usm_status st)
 /* Ends one, chosen by chance.  pre: locked, n > 0; unlocked meanwhile. */
 static void end_one(void)
 {
-    size_t        i = pick(fake.n);
-    pending       p;
-    usm_status    st;
+    size_t     i = pick(fake.n);
+    pending    p;
+    usm_status st;
 
     for (size_t tries = 0; fake.list[i].delay > 0 && tries < 16; tries++) {
         fake.list[i].delay--;
@@ -278,7 +278,7 @@ static void end_one(void)
     }
     p            = fake.list[i];
     fake.list[i] = fake.list[--fake.n];
-    st = p.t->op == USM_TRANSFER_STORE ? store_block(p.s, p.t) : fetch_block(p.s, p.t);
+    st           = p.t->op == USM_TRANSFER_STORE ? store_block(p.s, p.t) : fetch_block(p.s, p.t);
     if (st == USM_OK && p.is_late)
         st = USM_E_IO;
     tell(&p, st);
@@ -333,7 +333,7 @@ static int fake_wait_fd(void *store_)
     return -1;
 }
 
-/* ---- stores -------------------------------------------------------------------- */
+/* ---- stores -------------------------------------------------------------------------- */
 
 static usm_status fake_open(const usm_transport_params *params, void **out)
 {
@@ -455,7 +455,7 @@ static const usm_transport_ops *fake_entry(const usm_host_api *api)
     return &fake_ops;
 }
 
-/* ---- for the tests ------------------------------------------------------------- */
+/* ---- for the tests ------------------------------------------------------------------- */
 
 void fake_register(void)
 {

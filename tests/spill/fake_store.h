@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
 /* The transport "fake": blocks in the memory of the test, whose transfers end in an order that a
- * seed chooses, and which fails in every way that a medium does.  What a medium without faults would
- * hold is kept beside what this one shows, so that a test can take every damage back and ask for
- * all of the data: nothing may be lost by then.
+ * seed chooses, and which fails in every way that a medium does.  What a medium without faults
+ * would hold is kept beside what this one shows, so that a test can take every damage back and ask
+ * for all of the data: nothing may be lost by then.
  *
  * It has no thread: transfers end in progress(), some at once in submit().  Thread-safe. */
 #ifndef FAKE_STORE_H
@@ -43,11 +43,11 @@ void fake_enforce_quotas(void);
 typedef struct fake_counts {
     uint64_t fetches, stores, forgotten;
     uint64_t injected[FAKE_FAULTS];
-    uint64_t refused;  /* by quota                                                          */
-    uint64_t blocks;   /* held now, as far as reserved                                      */
-    uint64_t stored;   /* of these, with content                                            */
-    uint64_t damaged;  /* of these, blocks that show something else than they should        */
-    uint64_t pending;  /* transfers under way                                               */
+    uint64_t refused; /* by quota                                                          */
+    uint64_t blocks;  /* held now, as far as reserved                                      */
+    uint64_t stored;  /* of these, with content                                            */
+    uint64_t damaged; /* of these, blocks that show something else than they should        */
+    uint64_t pending; /* transfers under way                                               */
 } fake_counts;
 fake_counts fake_get_counts(void);
 

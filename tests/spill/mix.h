@@ -20,10 +20,10 @@ static inline void mix_bytes(const usm_range *range, void *const *args)
 static inline usm_status mix_create(usm_context *ctx, usm_program **program, usm_kernel **kernel)
 {
     static const usm_native_kernel natives[] = {{"mix_bytes", mix_bytes, 3, NULL}};
-    usm_image        images[] = {{USM_IMAGE_BUNDLE, mix_kernels, mix_kernels_size},
-                                 {USM_IMAGE_NATIVE, natives, sizeof natives}};
-    usm_program_desc desc     = USM_PROGRAM_DESC_INIT;
-    usm_status       st;
+    usm_image                      images[]  = {{USM_IMAGE_BUNDLE, mix_kernels, mix_kernels_size},
+                                                {USM_IMAGE_NATIVE, natives, sizeof natives}};
+    usm_program_desc               desc      = USM_PROGRAM_DESC_INIT;
+    usm_status                     st;
 
     desc.images  = images;
     desc.nimages = 2;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* See model.h.  Here: buffers, sub-buffers, accesses, hints, and what a failure is allowed to be. */
+/* See model.h.  Here: buffers, sub-buffers, accesses, hints, and what a failure may be. */
 #include "model.h"
 #include "model_inside.h"
 
@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- help ---------------------------------------------------------------------- */
+/* ---- help ---------------------------------------------------------------------------- */
 
 _Noreturn void model_wrong(const model *m, const char *format, ...)
 {
@@ -106,7 +106,7 @@ void model_part(model *m, const handle *h, size_t *offset, size_t *size)
         *size = (m->p.widest - 1) * block;
 }
 
-/* ---- contents ------------------------------------------------------------------- */
+/* ---- contents ------------------------------------------------------------------------ */
 
 static void check_bytes(model *m, const data *d, size_t offset, size_t size, const void *seen)
 {
@@ -145,7 +145,7 @@ static void write_bytes(model *m, const opened *o)
         p[n / 2] ^= 1;
 }
 
-/* ---- failures --------------------------------------------------------------------- */
+/* ---- failures ------------------------------------------------------------------------ */
 
 static size_t blocks_of(const model *m, const handle *h, size_t offset, size_t size)
 {
@@ -186,8 +186,9 @@ static void judge(model *m, usm_status st, size_t need, bool no_wait, const char
     else
         ok = m->p.may_fail != NULL && m->p.may_fail(st);
     if (!ok)
-        model_wrong(m, "%s failed with %s, for which there is no cause (%zu blocks are needed, "
-                       "%zu held, %zu there)",
+        model_wrong(m,
+                    "%s failed with %s, for which there is no cause (%zu blocks are needed, "
+                    "%zu held, %zu there)",
                     what, usm_status_name(st), need, blocks_held(m, 0), m->p.frames);
     if (usm_last_error()[0] == 0)
         model_wrong(m, "%s failed without a story", what);
@@ -198,7 +199,7 @@ void model_judge(model *m, usm_status st, const char *what)
     judge(m, st, 0, false, what);
 }
 
-/* ---- accesses ----------------------------------------------------------------------- */
+/* ---- accesses ------------------------------------------------------------------------ */
 
 static void opened_now(model *m, opened *o)
 {
@@ -241,9 +242,9 @@ void model_end_overlapping(model *m, const data *d, size_t offset, size_t size)
 
 static usm_access_mode any_mode(model *m)
 {
-    static const usm_access_mode modes[] = {USM_READ,          USM_READ,       USM_READ,
-                                            USM_WRITE,         USM_READ_WRITE, USM_READ_WRITE,
-                                            USM_WRITE_NO_INIT, USM_READ_WRITE_NO_INIT};
+    static const usm_access_mode modes[] = {
+        USM_READ,       USM_READ,       USM_READ,          USM_WRITE,
+        USM_READ_WRITE, USM_READ_WRITE, USM_WRITE_NO_INIT, USM_READ_WRITE_NO_INIT};
 
     return modes[model_pick(m, sizeof modes / sizeof modes[0])];
 }
@@ -280,11 +281,12 @@ static void begin_healed(model *m, opened *o)
             return;
         if (st == USM_E_AGAIN && m->p.holders > 0)
             tries--;
-        else if (st != USM_E_IO && st != USM_E_SPILL_FULL)
+        else if (st != USM_E_IO && st != USM_E_SPILL_FULL && st != USM_E_NO_MEMORY)
             break;
     }
-    model_wrong(m, "an access of [%zu, +%zu) of buffer %zd still fails with %s when all faults are "
-                   "gone",
+    model_wrong(m,
+                "an access of [%zu, +%zu) of buffer %zd still fails with %s when all faults are "
+                "gone",
                 o->offset, o->size, o->h - m->handles, usm_status_name(st));
 }
 
@@ -387,7 +389,7 @@ static void step_many(model *m)
         opened_now(m, slots[i]);
 }
 
-/* ---- buffers --------------------------------------------------------------------------- */
+/* ---- buffers ------------------------------------------------------------------------- */
 
 static handle *free_handle(model *m)
 {
@@ -452,6 +454,7 @@ static void step_create(model *m)
     handle         *h    = free_handle(m);
     usm_buffer_desc desc = USM_BUFFER_DESC_INIT;
     size_t          size = any_size(m);
+    usm_status      st;
 
     if (h == NULL || m->bytes + size > m->p.most_bytes)
         return;
@@ -462,20 +465,27 @@ static void step_create(model *m)
         desc.home      = &model_home_ops;
         desc.home_data = h->data->home;
     }
-    desc.name      = model_pick(m, 2) ? "of the model" : NULL;
+    desc.name = model_pick(m, 2) ? "of the model" : NULL;
     model_tell(m, "create buffer %zd: %zu bytes%s", h - m->handles, size,
                h->data->is_user ? " of the user"
                : h->data->home  ? " with a home"
                                 : "");
-    if (usm_buffer_create(m->p.ctx, &desc, &h->buf) != USM_OK)
-        model_wrong(m, "a buffer of %zu bytes cannot be made", size);
     h->data->handles = 1;
     m->bytes += size;
+    st = usm_buffer_create(m->p.ctx, &desc, &h->buf);
+    if (st == USM_OK)
+        return;
+    judge(m, st, 0, false, "usm_buffer_create");
+    if (h->data->home != NULL) /* it was not taken over, or closed */
+        atomic_store(&h->data->home->is_closed, true);
+    drop_data(m, h->data);
+    h->buf = NULL;
 }
 
 static void step_sub(model *m)
 {
-    handle *parent = model_any(m), *h = free_handle(m);
+    handle    *parent = model_any(m), *h = free_handle(m);
+    usm_status st;
 
     if (parent == NULL || h == NULL || parent->is_sub)
         return;
@@ -484,17 +494,31 @@ static void step_sub(model *m)
     h->data   = parent->data;
     model_part(m, parent, &h->offset, &h->size);
     model_tell(m, "sub-buffer %zd of %zd", h - m->handles, parent - m->handles);
-    if (usm_buffer_create_sub(parent->buf, h->offset, h->size, &h->buf) != USM_OK)
-        model_wrong(m, "a sub-buffer cannot be made");
+    st = usm_buffer_create_sub(parent->buf, h->offset, h->size, &h->buf);
+    if (st != USM_OK) {
+        judge(m, st, 0, false, "usm_buffer_create_sub");
+        h->buf = NULL;
+        return;
+    }
     h->data->handles++;
 }
 
 static void destroy(model *m, handle *h)
 {
+    usm_status st;
+
     for (size_t i = 0; i < OPEN; i++)
         if (m->open[i].h == h)
             end(m, &m->open[i]);
     model_tell(m, "destroy buffer %zd", h - m->handles);
+    /* With the last handle it ends by itself. */
+    while (h->kept > 0 && h->data->handles > 1) {
+        st = usm_buffer_advise(h->buf, 0, h->kept, USM_BUFFER_UNPIN);
+        if (st == USM_OK)
+            h->kept = 0;
+        else
+            judge(m, st, 0, false, "USM_BUFFER_UNPIN");
+    }
     usm_buffer_destroy(h->buf);
     h->buf  = NULL;
     h->kept = 0;
@@ -509,7 +533,7 @@ static void step_destroy(model *m)
         destroy(m, h);
 }
 
-/* ---- hints --------------------------------------------------------------------------------- */
+/* ---- hints --------------------------------------------------------------------------- */
 
 static void step_advise(model *m)
 {
@@ -518,14 +542,16 @@ static void step_advise(model *m)
                                              USM_BUFFER_RANDOM};
     handle                        *h      = model_any(m);
     size_t                         offset, size;
+    usm_status                     st;
     usm_buffer_advice              advice = list[model_pick(m, sizeof list / sizeof list[0])];
 
     if (h == NULL)
         return;
     model_part(m, h, &offset, &size);
     model_tell(m, "advise buffer %zd: %d", h - m->handles, (int)advice);
-    if (usm_buffer_advise(h->buf, offset, size, advice) != USM_OK)
-        model_wrong(m, "advice %d fails", (int)advice);
+    st = usm_buffer_advise(h->buf, offset, size, advice);
+    if (st != USM_OK)
+        judge(m, st, 0, false, "usm_buffer_advise");
 }
 
 static void step_keep(model *m)
@@ -541,11 +567,12 @@ static void step_keep(model *m)
     if (h->kept == 0 && m->p.widest > 0 && others > 1)
         return;
     if (h->kept > 0) {
-        size    = h->kept;
-        h->kept = 0;
         model_tell(m, "unpin buffer %zd", h - m->handles);
-        if (usm_buffer_advise(h->buf, 0, size, USM_BUFFER_UNPIN) != USM_OK)
-            model_wrong(m, "UNPIN fails");
+        st = usm_buffer_advise(h->buf, 0, h->kept, USM_BUFFER_UNPIN);
+        if (st == USM_OK)
+            h->kept = 0;
+        else
+            judge(m, st, 0, false, "USM_BUFFER_UNPIN");
         return;
     }
     size = 1 + model_pick(m, h->size < 2 * m->p.block_size ? h->size : 2 * m->p.block_size);
@@ -559,8 +586,9 @@ static void step_keep(model *m)
 
 static void step_discard(model *m)
 {
-    handle *h = model_any(m);
-    size_t  offset, size;
+    handle    *h = model_any(m);
+    size_t     offset, size;
+    usm_status st;
 
     if (h == NULL || h->data->is_user)
         return;
@@ -569,8 +597,9 @@ static void step_discard(model *m)
     if (m->p.nqueues > 0 && usm_context_wait(m->p.ctx) != USM_OK)
         model_wrong(m, "waiting for the context fails");
     model_tell(m, "discard [%zu, +%zu) of buffer %zd", offset, size, h - m->handles);
-    if (usm_buffer_advise(h->buf, offset, size, USM_BUFFER_DISCARD) != USM_OK)
-        model_wrong(m, "DISCARD fails");
+    st = usm_buffer_advise(h->buf, offset, size, USM_BUFFER_DISCARD);
+    if (st != USM_OK)
+        judge(m, st, 0, false, "USM_BUFFER_DISCARD");
     memset(h->data->known + h->offset + offset, 0, size);
 }
 
@@ -578,6 +607,7 @@ static void step_announce(model *m)
 {
     usm_buffer_range list[8];
     size_t           n = model_pick(m, 9);
+    usm_status       st;
 
     for (size_t i = 0; i < n; i++) {
         handle *h = model_any(m);
@@ -589,8 +619,9 @@ static void step_announce(model *m)
         list[i].mode   = model_pick(m, 2) ? USM_READ : (usm_access_mode)0;
     }
     model_tell(m, "announce %zu", n);
-    if (usm_announce(n, n ? list : NULL) != USM_OK)
-        model_wrong(m, "usm_announce() fails");
+    st = usm_announce(n, n ? list : NULL);
+    if (st != USM_OK)
+        judge(m, st, 0, false, "usm_announce");
 }
 
 /* Passes over a buffer in order: what prefetching is made for. */
@@ -628,7 +659,7 @@ static void check_figures(model *m)
         model_wrong(m, "more is pinned than there is");
 }
 
-/* ---- outside ---------------------------------------------------------------------------------- */
+/* ---- outside ------------------------------------------------------------------------- */
 
 model *model_create(const model_params *params)
 {
@@ -646,10 +677,10 @@ void model_step(model *m)
     static const struct {
         void (*step)(model *m);
         unsigned weight;
-    } steps[]      = {{step_begin, 30},  {step_end, 26},    {step_write, 12}, {step_create, 10},
-                      {step_destroy, 4}, {step_many, 6},    {step_sub, 2},    {step_advise, 5},
-                      {step_keep, 2},    {step_discard, 3}, {step_pass, 3},   {step_announce, 3},
-                      {check_figures, 2}, {model_commit, 4}};
+    } steps[]       = {{step_begin, 30},   {step_end, 26},    {step_write, 12}, {step_create, 10},
+                       {step_destroy, 4},  {step_many, 6},    {step_sub, 2},    {step_advise, 5},
+                       {step_keep, 2},     {step_discard, 3}, {step_pass, 3},   {step_announce, 3},
+                       {check_figures, 2}, {model_commit, 4}};
     unsigned chance = (unsigned)model_pick(m, m->p.nqueues > 0 ? 152 : 112), i = 0;
 
     m->counts.operations++;

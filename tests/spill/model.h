@@ -23,7 +23,7 @@ typedef struct model_params {
     unsigned     holders;    /* other models that hold memory too                           */
     unsigned     nqueues;    /* commands go there; 0: none                                  */
     usm_queue   *queues[4];
-    usm_kernel  *mix;        /* dst[i] = 3 * dst[i] + src[i] + value, with bytes             */
+    usm_kernel  *mix; /* dst[i] = 3 * dst[i] + src[i] + value, with bytes             */
     bool         verbose;
     /* Whether a function of a home shall fail now; NULL: they never do. */
     bool (*home_fails)(bool is_write);

@@ -113,8 +113,9 @@ static void copy(model *m)
 
 static void mix_model(const part *dst, const part *src, uint32_t value)
 {
-    unsigned char       *d = dst->h->data->bytes + dst->first, *dk = dst->h->data->known + dst->first;
-    const unsigned char *s = src->h->data->bytes + src->first, *sk = src->h->data->known + src->first;
+    unsigned char *d = dst->h->data->bytes + dst->first, *dk = dst->h->data->known + dst->first;
+    const unsigned char *s  = src->h->data->bytes + src->first,
+                        *sk = src->h->data->known + src->first;
 
     for (size_t i = 0; i < dst->acc.size; i++) {
         d[i] = (unsigned char)(d[i] * 3u + s[i] + value);

@@ -133,6 +133,7 @@ void model_commit(model *m)
     if (st == USM_OK)
         committed(m, h->data);
     else if (st != USM_E_AGAIN) /* others hold all of memory */
-        model_wrong(m, "a commit still fails with %s when all faults are gone", usm_status_name(st));
+        model_wrong(m, "a commit still fails with %s when all faults are gone",
+                    usm_status_name(st));
     m->p.resume();
 }

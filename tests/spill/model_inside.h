@@ -64,7 +64,7 @@ handle *model_any(model *m);
 /* A part of it, by chance: small, wide, at edges of blocks. */
 void model_part(model *m, const handle *h, size_t *offset, size_t *size);
 /* Ends the accesses that touch these bytes. */
-void model_end_overlapping(model *m, const data *d, size_t offset, size_t size);
+void           model_end_overlapping(model *m, const data *d, size_t offset, size_t size);
 _Noreturn void model_wrong(const model *m, const char *format, ...) USM_PRINTF(2, 3);
 void           model_tell(const model *m, const char *format, ...) USM_PRINTF(2, 3);
 

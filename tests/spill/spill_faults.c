@@ -1,161 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* What happens to buffers when the disk behind them fails, through the public functions and the real
- * file transport: full, EIO, short and interrupted calls, errors that come late, bits that turn in
- * the file, death at any moment, and memory that others hold.  In all of it: the named status, no
- * hang (each case has a child with an alarm), and nothing is lost that can be had.
- *
- * The engine lives as long as its process, so each case is a process of its own.  `spill_faults
- * --flips N` injects that many damages into the file instead of 10,000. */
+/* What happens to buffers when the disk behind them fails, through the public functions and the
+ * real file transport: full, EIO, short and interrupted calls, errors that come late, death at any
+ * moment, and memory that others hold.  In all of it: the named status, no hang (each case is a
+ * child with an alarm), and nothing is lost.  Damage in the file: spill_damage.c. */
 #include "model.h"
-#include "plain.h"
+#include "spill_case.h"
 
 #include "base/fault.h"
 
-#include <dirent.h>
-#include <fcntl.h>
 #include <signal.h>
-#include <stdatomic.h>
-#include <stdint.h>
 #include <time.h>
-#include <usm/usm.h>
 
-enum { BLOCK = 16384, FRAMES = 32, BLOCKS = 160 };
-
-static uint64_t damages_wanted = 10000;
-
-/* ---- a process with a limit and a spill folder ------------------------------------------ */
-
-static struct {
-    usm_context *ctx;
-    const char  *folder;
-    atomic_int   told;        /* failures that reached the error callback                    */
-    atomic_int   told_status; /* the last                                                    */
-} here;
-
-static uint64_t random_state = 88172645463325252u;
-
-static uint64_t pick(uint64_t n)
-{
-    random_state ^= random_state << 13;
-    random_state ^= random_state >> 7;
-    random_state ^= random_state << 17;
-    return (random_state >> 11) % n;
-}
-
-static void told(usm_context *ctx, usm_status st, const char *story, void *user)
-{
-    (void)ctx;
-    (void)user;
-    (void)story;
-    atomic_store(&here.told_status, (int)st);
-    atomic_fetch_add(&here.told, 1);
-}
-
-/* options: behind the folder, as ",quota=1M". */
-static void start(const char *options)
-{
-    usm_context_desc desc = USM_CONTEXT_DESC_INIT;
-    char             text[600];
-
-    CHECK(here.folder != NULL);
-    (void)alarm(100);
-    (void)snprintf(text, sizeof text, "host:%dK", BLOCK / 1024 * FRAMES);
-    CHECK_INT(usm_config_set("memory_limit", text), USM_OK);
-    (void)snprintf(text, sizeof text, "%dK", BLOCK / 1024);
-    CHECK_INT(usm_config_set("spill_block", text), USM_OK);
-    (void)snprintf(text, sizeof text, "file:%s%s", here.folder, options);
-    CHECK_INT(usm_config_set("spill", text), USM_OK);
-    CHECK_INT(usm_config_set("log", "off"), USM_OK);
-    desc.on_error = told;
-    CHECK_INT(usm_context_create(&desc, &here.ctx), USM_OK);
-}
-
-static usm_buffer *make(const char *name, size_t blocks)
-{
-    usm_buffer_desc desc = USM_BUFFER_DESC_INIT;
-    usm_buffer     *buf  = NULL;
-
-    desc.size = blocks * BLOCK;
-    desc.name = name;
-    CHECK_INT(usm_buffer_create(here.ctx, &desc, &buf), USM_OK);
-    return buf;
-}
-
-/* The content of block i in its `version`: its first word tells both. */
-static uint64_t word_of(size_t i, unsigned version, size_t word)
-{
-    if (word == 0)
-        return (uint64_t)i << 32 | version;
-    return ((uint64_t)i * 2654435761u + version) * 0x9E3779B97F4A7C15u + word;
-}
-
-static usm_status write_block(usm_buffer *buf, size_t i, unsigned version)
-{
-    usm_access acc;
-    usm_status st = usm_access_begin(buf, i * BLOCK, BLOCK, USM_WRITE_NO_INIT, &acc);
-
-    if (st != USM_OK)
-        return st;
-    for (size_t w = 0; w < BLOCK / 8; w++)
-        ((uint64_t *)acc.ptr)[w] = word_of(i, version, w);
-    usm_access_end(&acc);
-    return USM_OK;
-}
-
-static usm_status read_block(usm_buffer *buf, size_t i, unsigned version)
-{
-    usm_access acc;
-    usm_status st = usm_access_begin(buf, i * BLOCK, BLOCK, USM_READ, &acc);
-
-    if (st != USM_OK)
-        return st;
-    for (size_t w = 0; w < BLOCK / 8; w++)
-        CHECK(((const uint64_t *)acc.ptr)[w] == word_of(i, version, w));
-    usm_access_end(&acc);
-    return USM_OK;
-}
-
-/* What failed late may be told once more when nothing fails any more. */
-static void read_all(usm_buffer *buf, size_t n, unsigned version)
-{
-    for (size_t i = 0; i < n; i++) {
-        usm_status st = read_block(buf, i, version);
-
-        for (int tries = 0; tries < 3 && (st == USM_E_IO || st == USM_E_SPILL_FULL); tries++)
-            st = read_block(buf, i, version);
-        CHECK_INT(st, USM_OK);
-    }
-}
-
-static size_t files_in(const char *folder)
-{
-    DIR   *dir = opendir(folder);
-    size_t n   = 0;
-
-    CHECK(dir != NULL);
-    /* NOLINTNEXTLINE(concurrency-mt-unsafe): of this thread's own DIR */
-    for (const struct dirent *e = readdir(dir); e != NULL; e = readdir(dir))
-        n += strcmp(e->d_name, ".") != 0 && strcmp(e->d_name, "..") != 0;
-    (void)closedir(dir);
-    return n;
-}
-
-/* Runs fn in a child; the spill folder is empty behind it. */
-static void in_child(void (*fn)(void))
-{
-    int status;
-
-    here.folder = plain_path("spill");
-    (void)mkdir(here.folder, 0700);
-    status = plain_child(fn, NULL);
-    if (status != 0)
-        printf("# the child ended with %s %d\n", WIFSIGNALED(status) ? "signal" : "status",
-               WIFSIGNALED(status) ? WTERMSIG(status) : WEXITSTATUS(status));
-    CHECK_INT(status, 0);
-    CHECK_INT(files_in(here.folder), 0);
-}
-
-/* ---- no room ---------------------------------------------------------------------------- */
+/* ---- no room ------------------------------------------------------------------------- */
 
 /* How many of n blocks can be written before there is no room; what was written stays. */
 static size_t fill_up(usm_buffer *buf, size_t n)
@@ -216,8 +72,7 @@ static void full_disk(void)
         CHECK_INT(write_block(buf, i, 1), USM_OK);
     arm("file.store", 1, true, USM_E_SPILL_FULL);
     n = 80 + fill_up(buf, 0);
-    for (; n < BLOCKS && write_block(buf, n, 1) == USM_OK; n++) {
-    }
+    for (; n < BLOCKS && write_block(buf, n, 1) == USM_OK; n++) {}
     CHECK(n < BLOCKS);
     CHECK(usm__fault_fired() > 0);
     for (size_t i = 0; i < n; i++) { /* as far as memory allows while nothing can leave */
@@ -237,7 +92,7 @@ static void a_full_disk_loses_nothing(void)
     in_child(full_disk);
 }
 
-/* ---- errors of the medium ------------------------------------------------------------------ */
+/* ---- errors of the medium ------------------------------------------------------------ */
 
 static void bad_reads(void)
 {
@@ -356,7 +211,7 @@ static void interrupted_and_short_calls_are_not_noticed_by_threads(void)
     in_child(storm_of_threads);
 }
 
-/* ---- the model, over a disk that fails now and then ------------------------------------------- */
+/* ---- the model, over a disk that fails now and then ---------------------------------- */
 
 static const struct {
     const char *name;
@@ -422,9 +277,10 @@ static void model_over_files(void)
         bytes += c.bytes_checked;
         model_destroy(m);
     }
-    printf("# 12 seeds, %llu operations, %llu failed as they may, %llu MiB compared, nothing lost\n",
-           (unsigned long long)operations, (unsigned long long)failures,
-           (unsigned long long)(bytes >> 20));
+    printf(
+        "# 12 seeds, %llu operations, %llu failed as they may, %llu MiB compared, nothing lost\n",
+        (unsigned long long)operations, (unsigned long long)failures,
+        (unsigned long long)(bytes >> 20));
     usm_context_destroy(here.ctx);
 }
 
@@ -433,190 +289,17 @@ static void random_operations_over_a_failing_disk_lose_nothing(void)
     in_child(model_over_files);
 }
 
-/* ---- damage in the file -------------------------------------------------------------------------- */
-
-/* The scratch file: open, without a name, in the spill folder. */
-static int scratch_file(void)
-{
-    char path[64], link[512];
-
-    for (int fd = 3; fd < 256; fd++) {
-        ssize_t n;
-
-        (void)snprintf(path, sizeof path, "/proc/self/fd/%d", fd);
-        n = readlink(path, link, sizeof link - 1);
-        if (n <= 0)
-            continue;
-        link[n] = 0;
-        if (strstr(link, here.folder) != NULL && strstr(link, "(deleted)") != NULL)
-            return open(path, O_RDWR | O_CLOEXEC);
-    }
-    return -1;
-}
-
-typedef struct damage {
-    const char *name;
-    uint64_t    made, detected, unread;
-} damage;
-
-static struct {
-    int            fd;
-    size_t         slots;
-    unsigned char *before; /* [slots * BLOCK]: the file as it was                             */
-    unsigned char *old;    /* the same, a version earlier                                    */
-} disk;
-
-static void load_disk(unsigned char *bytes)
-{
-    CHECK(pread(disk.fd, bytes, disk.slots * BLOCK, 0) == (ssize_t)(disk.slots * BLOCK));
-}
-
-static void put_slot(size_t slot, const void *bytes)
-{
-    CHECK(pwrite(disk.fd, bytes, BLOCK, (off_t)(slot * BLOCK)) == BLOCK);
-}
-
-/* Which block lies in the slot in its version; SIZE_MAX: none. */
-static size_t block_in(size_t slot, unsigned version)
-{
-    uint64_t word;
-
-    memcpy(&word, disk.before + slot * BLOCK, 8);
-    if ((unsigned)word != version || word >> 32 >= BLOCKS ||
-        memcmp(&word, &(uint64_t){word_of((size_t)(word >> 32), version, 0)}, 8) != 0)
-        return SIZE_MAX;
-    return (size_t)(word >> 32);
-}
-
-static void flip_bit(size_t slot, size_t other)
-{
-    unsigned char bytes[BLOCK];
-
-    (void)other;
-    memcpy(bytes, disk.before + slot * BLOCK, BLOCK);
-    bytes[pick(BLOCK)] ^= (unsigned char)(1u << pick(8));
-    put_slot(slot, bytes);
-}
-
-static void swap_slots(size_t slot, size_t other)
-{
-    put_slot(slot, disk.before + other * BLOCK);
-}
-
-static void make_stale(size_t slot, size_t other)
-{
-    (void)other;
-    put_slot(slot, disk.old + slot * BLOCK);
-}
-
-/* Damages every slot that holds a block, reads all blocks, and takes the damage back. */
-static void one_round(usm_buffer *buf, unsigned version, damage *d,
-                      void (*make_damage)(size_t slot, size_t other))
-{
-    size_t slot_of[BLOCKS];
-
-    for (size_t i = 0; i < BLOCKS; i++)
-        slot_of[i] = SIZE_MAX;
-    load_disk(disk.before);
-    for (size_t s = 0; s < disk.slots; s++)
-        if (block_in(s, version) != SIZE_MAX)
-            slot_of[block_in(s, version)] = s;
-    for (size_t i = 0; i < BLOCKS; i++) {
-        size_t other = slot_of[(i + 1 + pick(BLOCKS - 1)) % BLOCKS];
-
-        if (slot_of[i] == SIZE_MAX ||
-            (other == SIZE_MAX && make_damage == swap_slots) ||
-            (make_damage == make_stale && memcmp(disk.old + slot_of[i] * BLOCK,
-                                                 disk.before + slot_of[i] * BLOCK, BLOCK) == 0)) {
-            slot_of[i] = SIZE_MAX;
-            continue;
-        }
-        make_damage(slot_of[i], other);
-        d->made++;
-    }
-    for (size_t i = 0; i < BLOCKS; i++) {
-        usm_status st = read_block(buf, i, version); /* wrong bytes end the test */
-
-        CHECK(st == USM_OK || st == USM_E_CORRUPT);
-        CHECK(st == USM_OK || slot_of[i] != SIZE_MAX);
-        d->detected += st == USM_E_CORRUPT;
-        d->unread += st == USM_OK && slot_of[i] != SIZE_MAX; /* it was still in memory */
-    }
-    for (size_t i = 0; i < BLOCKS; i++)
-        if (slot_of[i] != SIZE_MAX)
-            put_slot(slot_of[i], disk.before + slot_of[i] * BLOCK);
-    read_all(buf, BLOCKS, version);
-}
-
-static void rewrite(usm_buffer *buf, unsigned version)
-{
-    for (size_t i = 0; i < BLOCKS; i++)
-        CHECK_INT(write_block(buf, i, version), USM_OK);
-    read_all(buf, BLOCKS, version); /* it leaves memory again, and is as new */
-}
-
-static void damaged_file(void)
-{
-    damage      list[] = {{"bits that turned", 0, 0, 0},
-                          {"blocks in the place of others", 0, 0, 0},
-                          {"stale blocks", 0, 0, 0}};
-    uint64_t    detected = 0, made = 0;
-    unsigned    version = 1;
-    usm_buffer *buf;
-
-    (void)alarm(300);
-    start(",engine=threads");
-    (void)alarm(300);
-    buf = make("damaged", BLOCKS);
-    rewrite(buf, version);
-    disk.fd     = scratch_file();
-    disk.slots  = (size_t)BLOCKS * 3;
-    disk.before = calloc(disk.slots, BLOCK);
-    disk.old    = calloc(disk.slots, BLOCK);
-    CHECK(disk.fd >= 0 && disk.before != NULL && disk.old != NULL);
-    CHECK_INT(ftruncate(disk.fd, (off_t)(disk.slots * BLOCK)), 0);
-    while (detected < damages_wanted) {
-        if (version % 4 == 1 && version > 1)
-            one_round(buf, version, &list[2], make_stale);
-        one_round(buf, version, &list[0], flip_bit);
-        one_round(buf, version, &list[1], swap_slots);
-        load_disk(disk.old);
-        rewrite(buf, ++version);
-        one_round(buf, version, &list[2], make_stale);
-        detected = made = 0;
-        for (int i = 0; i < 3; i++) {
-            detected += list[i].detected;
-            made += list[i].made - list[i].unread;
-        }
-    }
-    for (int i = 0; i < 3; i++)
-        printf("# %llu %s that were read, %llu detected\n",
-               (unsigned long long)(list[i].made - list[i].unread), list[i].name,
-               (unsigned long long)list[i].detected);
-    CHECK_INT(made, detected);
-    CHECK(list[0].detected > 0 && list[1].detected > 0 && list[2].detected > 0);
-    printf("# %llu injected and read, %llu detected, nothing lost\n", (unsigned long long)made,
-           (unsigned long long)detected);
-    usm_buffer_destroy(buf);
-    usm_context_destroy(here.ctx);
-}
-
-static void every_damage_in_the_file_is_detected(void)
-{
-    in_child(damaged_file);
-}
-
-/* ---- death ------------------------------------------------------------------------------------------ */
+/* ---- death --------------------------------------------------------------------------- */
 
 /* Tells through `ready` once blocks lie in the file. */
 static void work_for_ever(int ready)
 {
-    usm_spill_stats stats = {.struct_size = sizeof stats};
-    model_params    p     = {.seed       = pick(UINT32_MAX),
-                             .block_size = BLOCK,
-                             .frames     = FRAMES,
-                             .most_bytes = (size_t)BLOCK * FRAMES * 4,
-                             .let_go_on  = let_go_on};
+    usm_spill_stats stats   = {.struct_size = sizeof stats};
+    model_params    p       = {.seed       = pick(UINT32_MAX),
+                               .block_size = BLOCK,
+                               .frames     = FRAMES,
+                               .most_bytes = (size_t)BLOCK * FRAMES * 4,
+                               .let_go_on  = let_go_on};
     bool            is_told = false;
     model          *m;
 
@@ -665,7 +348,7 @@ static void nothing_is_left_by_a_process_that_is_killed(void)
     printf("# 25 processes killed while they spilled, no file left\n");
 }
 
-/* ---- memory that others hold --------------------------------------------------------------------------- */
+/* ---- memory that others hold --------------------------------------------------------- */
 
 static void held(void)
 {
@@ -690,7 +373,8 @@ static void held(void)
     for (size_t i = 0; i < FRAMES; i++)
         if (i != 3)
             usm_access_end(&acc[i]);
-    st = usm_access_begin(make("wide", 2 * FRAMES), 0, (size_t)(FRAMES + 1) * BLOCK, USM_READ, &one);
+    st =
+        usm_access_begin(make("wide", 2 * FRAMES), 0, (size_t)(FRAMES + 1) * BLOCK, USM_READ, &one);
     CHECK_INT(st, USM_E_BUDGET);
     CHECK_IN("USM_MEMORY_LIMIT", usm_last_error());
 }
@@ -702,7 +386,8 @@ static void memory_that_is_held_is_named_and_not_waited_for_without_end(void)
 
 enum { THREADS = 4, WANTED = FRAMES / 2, ROUNDS = 40 };
 
-static atomic_int opened_twice, refused;
+static atomic_int        opened_twice, refused;
+static pthread_barrier_t all_hold_half;
 
 /* Half now, half later: with four threads more than there is, and nobody may hang. */
 static void *in_two_halves(void *buf_)
@@ -715,6 +400,7 @@ static void *in_two_halves(void *buf_)
 
         while (usm_access_begin(buf, 0, half, USM_WRITE, &a) != USM_OK)
             CHECK_INT(usm_last_status(), USM_E_AGAIN);
+        (void)pthread_barrier_wait(&all_hold_half); /* now nothing is left */
         if (usm_access_begin(buf, half, half, USM_WRITE, &b) == USM_OK) {
             memset(b.ptr, i, 64);
             usm_access_end(&b);
@@ -764,10 +450,12 @@ static void halves(void)
 {
     start("");
     CHECK_INT(usm_config_set("spill_wait", "20"), USM_OK);
+    CHECK_INT(pthread_barrier_init(&all_hold_half, NULL, THREADS), 0);
     run_threads(in_two_halves);
     printf("# %d times both halves, %d times refused\n", atomic_load(&opened_twice),
            atomic_load(&refused));
-    CHECK(atomic_load(&opened_twice) > 0);
+    CHECK_INT(atomic_load(&opened_twice) + atomic_load(&refused), THREADS * ROUNDS);
+    CHECK(atomic_load(&refused) >= ROUNDS); /* one at least each time, or all would wait */
 }
 
 static void threads_that_hold_half_of_what_they_need_do_not_hang(void)
@@ -797,7 +485,6 @@ static const plain_case cases[] = {
     CASE(interrupted_and_short_calls_are_not_noticed),
     CASE(interrupted_and_short_calls_are_not_noticed_by_threads),
     CASE(random_operations_over_a_failing_disk_lose_nothing),
-    CASE(every_damage_in_the_file_is_detected),
     CASE(nothing_is_left_by_a_process_that_is_killed),
     CASE(memory_that_is_held_is_named_and_not_waited_for_without_end),
     CASE(threads_that_hold_half_of_what_they_need_do_not_hang),
@@ -807,10 +494,5 @@ static const plain_case cases[] = {
 
 int main(int argc, char **argv)
 {
-    if (argc > 2 && strcmp(argv[1], "--flips") == 0) {
-        damages_wanted = strtoull(argv[2], NULL, 0);
-        argv += 2;
-        argc -= 2;
-    }
     return plain_main(argc, argv, cases);
 }

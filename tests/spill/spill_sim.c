@@ -2,22 +2,25 @@
 /* spill_sim [--seed N] [--seeds COUNT] [--operations N] [--verbose] [--planted=lost|model]
  *
  * Deterministic simulation of buffers that outgrow memory: one thread, a clock that moves only when
- * somebody waits, tiers in memory whose transfers end in an order that the seed chooses (fake_store.h)
- * and that fail in every way.  Random operations on random buffers are compared with a model; at the
- * end of a seed all faults are taken back, and every byte must be there: an operation may fail while
- * a medium fails, nothing may be lost.
+ * somebody waits, tiers in memory whose transfers end in an order that the seed chooses
+ * (fake_store.h) and that fail in every way.  Random operations on random buffers are compared with
+ * a model; at the end of a seed all faults are taken back, and every byte must be there: an
+ * operation may fail while a medium fails, nothing may be lost.
  *
  * Each seed runs in a process of its own, so that it is as repeatable alone as among thousands, and
- * what hangs or dies is told by its seed.  Waiting where nobody could wake is a deadlock, and found at
- * once: pthread_cond_wait() and the clock are replaced (--wrap), and this thread is the only one.
+ * what hangs or dies is told by its seed.  Waiting where nobody could wake is a deadlock, and found
+ * at once: pthread_cond_wait() and the clock are replaced (--wrap), and this thread is the only
+ * one.
  *
  * --planted: the store loses blocks for good, or bytes change behind the model's back: the
  * simulation must find either, or it would let everything through. */
 #include "fake_store.h"
 #include "model.h"
 
+#include "base/fault.h"
 #include "base/os.h"
 #include "core/executor.h"
+#include "core/registry.h"
 
 #include <errno.h>
 #include <pthread.h>
@@ -37,7 +40,7 @@ static struct {
 } options = {.seed = 1, .seeds = 1, .operations = 400};
 
 typedef struct result {
-    uint64_t operations, faults, failures, bytes;
+    uint64_t operations, faults, failures, bytes, memory;
     uint64_t injected[FAKE_FAULTS];
 } result;
 
@@ -51,7 +54,7 @@ static uint64_t drawn(uint64_t n)
     return (draw >> 11) % n;
 }
 
-/* ---- time, and waiting ------------------------------------------------------------- */
+/* ---- time, and waiting --------------------------------------------------------------- */
 
 static pthread_t the_thread;
 static uint64_t  clock_ns = 1000000000;
@@ -61,12 +64,10 @@ static unsigned  waits; /* of the operation under way */
 static usm__job *jobs[JOBS_MAX];
 static unsigned  njobs;
 
-int      __real_pthread_cond_wait(pthread_cond_t *c, pthread_mutex_t *m);
-int      __wrap_pthread_cond_wait(pthread_cond_t *c, pthread_mutex_t *m);
-int      __real_pthread_cond_timedwait(pthread_cond_t *c, pthread_mutex_t *m,
-                                       const struct timespec *at);
-int      __wrap_pthread_cond_timedwait(pthread_cond_t *c, pthread_mutex_t *m,
-                                       const struct timespec *at);
+int __real_pthread_cond_wait(pthread_cond_t *c, pthread_mutex_t *m);
+int __wrap_pthread_cond_wait(pthread_cond_t *c, pthread_mutex_t *m);
+int __real_pthread_cond_timedwait(pthread_cond_t *c, pthread_mutex_t *m, const struct timespec *at);
+int __wrap_pthread_cond_timedwait(pthread_cond_t *c, pthread_mutex_t *m, const struct timespec *at);
 uint64_t __wrap_usm__os_now_ns(void);
 void     __wrap_usm__executor_post(usm__job *job);
 void     __wrap_usm__os_sleep_ns(uint64_t ns);
@@ -151,9 +152,11 @@ void __wrap_usm__os_sleep_ns(uint64_t ns)
     clock_ns += ns;
 }
 
-/* ---- a seed ---------------------------------------------------------------------------- */
+/* ---- a seed -------------------------------------------------------------------------- */
 
 static unsigned chance_of[FAKE_FAULTS];
+static unsigned memory_chance; /* of 1000 operations; a call for memory or a move of pages fails */
+static uint64_t memory_faults;
 
 /* Some seeds know no faults, most one or two kinds, some all. */
 static void choose_faults(void)
@@ -165,6 +168,16 @@ static void choose_faults(void)
     if (kinds == 4)
         for (unsigned i = 0; i < FAKE_FAULTS; i++)
             chance_of[i] = 50;
+    memory_chance = drawn(3) == 0 ? 5 + (unsigned)drawn(200) : 0;
+}
+
+static void maybe_out_of_memory(void)
+{
+    if (drawn(1000) >= memory_chance)
+        return;
+    memory_faults += usm__fault_fired();
+    usm__fault_disarm_all();
+    (void)usm__fault_arm(drawn(3) ? "os.mremap" : "heap.alloc", 1 + drawn(12), false, USM_OK);
 }
 
 static void faults_go_on(void)
@@ -176,6 +189,8 @@ static void faults_go_on(void)
 
 static void heal(void)
 {
+    memory_faults += usm__fault_fired();
+    usm__fault_disarm_all();
     fake_no_faults();
     fake_heal();
 }
@@ -187,7 +202,7 @@ static bool home_fails(bool is_write)
 
 static bool may_fail(usm_status st)
 {
-    fake_counts    c = fake_get_counts();
+    fake_counts     c = fake_get_counts();
     const uint64_t *n = c.injected;
 
     switch ((int)st) {
@@ -197,6 +212,9 @@ static bool may_fail(usm_status st)
                0;
     case USM_E_CORRUPT:
         return n[FAKE_FLIP] + n[FAKE_SWAP] + n[FAKE_STALE] > 0;
+    case USM_E_NO_MEMORY:
+    case USM_E_SYSTEM: /* a thread could not be started */
+        return memory_faults + usm__fault_fired() > 0;
     case USM_E_SPILL_FULL:
         return c.refused + n[FAKE_FULL] > 0;
     default:
@@ -214,6 +232,16 @@ static void set(const char *key, const char *value)
     exit(1);
 }
 
+/* Where the modules are there. */
+static void choose_codec(void)
+{
+    static const char *const codecs[] = {"lz4", "aes_gcm", "lz4,aes_gcm", "auto"};
+    uint64_t                 which    = drawn(12);
+
+    if (which < 4 && usm__registry_codec("lz4") != NULL && usm__registry_codec("aes_gcm") != NULL)
+        set("spill_codec", codecs[which]);
+}
+
 static void configure(size_t *most)
 {
     size_t block  = (size_t)4096 << drawn(5);
@@ -225,7 +253,8 @@ static void configure(size_t *most)
     set("memory_limit", text);
     (void)snprintf(text, sizeof text, "%zuK", block / 1024);
     set("spill_block", text);
-    (void)snprintf(quota, sizeof quota, "quota=%zu", 1 + *most / block * (1 + (size_t)drawn(9)) / 10);
+    (void)snprintf(quota, sizeof quota, "quota=%zu",
+                   1 + *most / block * (1 + (size_t)drawn(9)) / 10);
     switch (drawn(4)) {
     case 0: /* too little for all of it */
         (void)snprintf(text, sizeof text, "fake:%s", quota);
@@ -241,6 +270,7 @@ static void configure(size_t *most)
         break;
     }
     set("spill", text);
+    choose_codec();
     (void)setenv("USM_DEVICE_SELECTOR", "host:*", 1);
     (void)setenv("USM_LOG", "off", 0);
 }
@@ -266,7 +296,8 @@ static void add_result(result *r, const model *m)
     r->operations = mc.operations;
     r->failures   = mc.failures;
     r->bytes      = mc.bytes_checked;
-    r->faults     = fc.refused;
+    r->faults     = fc.refused + memory_faults;
+    r->memory     = memory_faults;
     for (int i = 0; i < FAKE_FAULTS; i++) {
         r->injected[i] = fc.injected[i];
         r->faults += fc.injected[i];
@@ -301,15 +332,15 @@ static void nothing_is_left(usm_context *ctx)
 
 static void run_seed(uint64_t seed, result *r)
 {
-    model_params      p    = {.seed     = seed,
-                              .verbose  = options.verbose,
-                              .may_fail = may_fail,
-                              .home_fails = home_fails,
-                              .let_go_on = let_go_on,
-                              .heal     = heal,
-                              .resume   = faults_go_on};
-    usm_context_desc  desc = USM_CONTEXT_DESC_INIT;
-    model            *m;
+    model_params     p    = {.seed       = seed,
+                             .verbose    = options.verbose,
+                             .may_fail   = may_fail,
+                             .home_fails = home_fails,
+                             .let_go_on  = let_go_on,
+                             .heal       = heal,
+                             .resume     = faults_go_on};
+    usm_context_desc desc = USM_CONTEXT_DESC_INIT;
+    model           *m;
 
     the_thread = pthread_self();
     draw       = (seed + 1) * 0x9E3779B97F4A7C15u | 1;
@@ -333,6 +364,7 @@ static void run_seed(uint64_t seed, result *r)
         model_plant(m);
     for (uint64_t i = 0; i < options.operations; i++) {
         waits = 0;
+        maybe_out_of_memory();
         model_step(m);
         if (drawn(4) == 0)
             (void)run_job();
@@ -345,7 +377,7 @@ static void run_seed(uint64_t seed, result *r)
     usm_context_destroy(p.ctx);
 }
 
-/* ---- many seeds ------------------------------------------------------------------------- */
+/* ---- many seeds ---------------------------------------------------------------------- */
 
 static void child(uint64_t seed, int out)
 {
@@ -385,6 +417,7 @@ static bool run_child(uint64_t seed, result *sum)
     sum->faults += r.faults;
     sum->failures += r.failures;
     sum->bytes += r.bytes;
+    sum->memory += r.memory;
     for (int i = 0; i < FAKE_FAULTS; i++)
         sum->injected[i] += r.injected[i];
     return ok;
@@ -420,6 +453,7 @@ int main(int argc, char **argv)
         failed += !run_child(options.seed + i, &sum);
     for (int i = 0; i < FAKE_FAULTS; i++)
         printf("  %8llu  %s\n", (unsigned long long)sum.injected[i], fake_fault_names[i]);
+    printf("  %8llu  no memory\n", (unsigned long long)sum.memory);
     printf("%llu seeds, %llu operations, %llu faults injected, %llu accesses failed by them, "
            "%llu MiB compared: %s\n",
            (unsigned long long)options.seeds, (unsigned long long)sum.operations,

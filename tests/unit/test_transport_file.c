@@ -298,6 +298,7 @@ static void a_full_disk_is_an_answer(void)
     CHECK(usm__fault_arm("os.fallocate", 1, false, USM_OK)); /* no room for the step ahead */
     CHECK_INT(ops->reserve(store, 0, 1), USM_OK);
     CHECK_INT(usm__fault_fired(), 1);
+    CHECK_INT(module.punches, 1); /* what the failed call may have got hold of */
     usm__fault_disarm_all();
     CHECK(usm__fault_arm("os.fallocate", 1, true, USM_OK));
     CHECK_INT(ops->reserve(store, 10, 10), USM_E_SPILL_FULL);
@@ -672,6 +673,44 @@ static void moved_pages_are_reached(void)
     }
 }
 
+static void *keep_storing(void *store)
+{
+    char *data = pages(BLOCK);
+
+    for (int i = 0; i < 200; i++)
+        store_block(store, 1, data);
+    munmap(data, BLOCK);
+    return NULL;
+}
+
+/* One request after the other, while transfers come and go. */
+static void registering_is_never_missed(void)
+{
+    char     *arena = pages(4 * BLOCK);
+    void     *store;
+    pthread_t thread;
+
+    module_start();
+    store = open_engine(0, "");
+    CHECK_INT(ops->reserve(store, 0, 2), USM_OK);
+    CHECK(pthread_create(&thread, NULL, keep_storing, store) == 0);
+    for (int i = 0; i < 300; i++) {
+        size_t registered = 0;
+        job    j;
+
+        CHECK_INT(ops->register_memory(store, arena, 4 * BLOCK, &registered), USM_OK);
+        CHECK(registered <= 4 * BLOCK);
+        job_set(&j, USM_TRANSFER_STORE, 0, arena + BLOCK);
+        j.t.registered = BLOCK;
+        CHECK_INT(job_run(store, &j), USM_OK);
+        ops->unregister_memory(store);
+    }
+    CHECK(pthread_join(thread, NULL) == 0);
+    ops->close(store);
+    munmap(arena, 4 * BLOCK);
+    module_clean();
+}
+
 static void register_as_an_ordinary_user(void)
 {
     const struct rlimit limit = {1 << 20, 1 << 20};
@@ -736,6 +775,7 @@ static const plain_case cases[] = {
     CASE(each_call_may_fail),
     CASE(signals_do_no_harm),
     CASE(moved_pages_are_reached),
+    CASE(registering_is_never_missed),
     CASE(a_limit_of_locked_memory_is_no_failure),
     {NULL, NULL},
 };

@@ -390,6 +390,10 @@ static void files_are_made_only_when_asked(void)
     store_block(store, 3, data); /* nothing of it */
     memcpy(model + 100 + BLOCK, data, BLOCK);
     model[100 + 2 * BLOCK] = data[0];
+    CHECK(usm__fault_arm("os.open", 1, false, USM_OK)); /* the folder, for the file's name */
+    CHECK_INT(ops->sync(store), USM_E_IO);
+    CHECK_IN("home.data cannot be made durable", usm_last_error());
+    usm__fault_disarm_all();
     CHECK_INT(ops->sync(store), USM_OK);
     ops->close(store);
     check_file(model, size);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
 /* Runs the checks of doctor.h and prints what they found. */
 #include "doctor.h"
-#include "spill.h"
 #include "show.h"
+#include "spill.h"
 #include "table.h"
 
 #include <stdlib.h>

@@ -229,8 +229,8 @@ static int register_pieces(usm_file_ring *r, char *base, size_t size)
     return rc;
 }
 
-/* As much as the system lets us have: an eighth less, and so on, when it does not, for others of the
- * same user and the ring itself may have a part of the limit. */
+/* As much as the system lets us have: an eighth less, and so on, when it does not, for others of
+ * the same user and the ring itself may have a part of the limit. */
 static void register_memory(usm_file_ring *r, reg *want)
 {
     const uint64_t limit = r->store->api->os->limit(USM_OS_LIMIT_LOCKED_MEMORY);
@@ -253,24 +253,21 @@ static void register_memory(usm_file_ring *r, reg *want)
     r->registered_size = size;
 }
 
-static void serve_request(usm_file_ring *r)
+/* What register_memory() and unregister_memory() wait for.  The lock is held, but not meanwhile;
+ * the next one may be there right after. */
+static void serve_requests(usm_file_ring *r)
 {
-    reg *request;
-
-    (void)pthread_mutex_lock(&r->lock);
-    request = r->request;
-    (void)pthread_mutex_unlock(&r->lock);
-    if (!request)
-        return;
-    if (r->registered_size > 0)
-        (void)io_uring_unregister_buffers(&r->uring);
-    r->registered_size = 0;
-    if (request->wanted)
-        register_memory(r, request);
-    (void)pthread_mutex_lock(&r->lock);
-    r->request = NULL;
-    (void)pthread_cond_broadcast(&r->changed);
-    (void)pthread_mutex_unlock(&r->lock);
+    for (reg *request = r->request; request; request = r->request) {
+        (void)pthread_mutex_unlock(&r->lock);
+        if (r->registered_size > 0)
+            (void)io_uring_unregister_buffers(&r->uring);
+        r->registered_size = 0;
+        if (request->wanted)
+            register_memory(r, request);
+        (void)pthread_mutex_lock(&r->lock);
+        r->request = NULL;
+        (void)pthread_cond_broadcast(&r->changed);
+    }
 }
 
 /* ---- the thread ----------------------------------------------------------------------- */
@@ -317,13 +314,13 @@ static bool look(usm_file_ring *r)
     usm_transfer *left = NULL;
     bool          go_on;
 
-    serve_request(r);
     (void)pthread_mutex_lock(&r->lock);
+    serve_requests(r);
     (void)fill(r);
     if (r->is_broken)
         left = take_all(r);
-    r->asleep = !r->head && !r->request; /* a full ring looks again by itself */
-    go_on     = r->in_flight > 0 || r->head || r->request || !r->stopping;
+    r->asleep = !r->head; /* a full ring looks again by itself */
+    go_on     = r->in_flight > 0 || r->head || !r->stopping;
     (void)pthread_mutex_unlock(&r->lock);
     if (left)
         usm_file_crew_add(r->store, left);
