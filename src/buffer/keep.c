@@ -69,8 +69,11 @@ static bool cut(usm__kept **at, size_t first, size_t last, usm__kept *rest)
     return head && tail;
 }
 
-/* The first entry that the blocks touch leaves them; false: there is none. */
-static bool unkeep_one(usm_buffer *root, size_t first, size_t last, usm__kept **rest)
+/* What one step of taking back came to. */
+typedef enum step { STEP_DONE, STEP_NONE_LEFT, STEP_NEEDS_MEMORY } step;
+
+/* The first entry that the blocks touch leaves them; *rest may be NULL, and is when it was used. */
+static step unkeep_one(usm_buffer *root, size_t first, size_t last, usm__kept **rest)
 {
     for (usm__kept **at = &root->kept; *at; at = &(*at)->next) {
         size_t a = (*at)->first > first ? (*at)->first : first;
@@ -78,30 +81,32 @@ static bool unkeep_one(usm_buffer *root, size_t first, size_t last, usm__kept **
 
         if (a > b)
             continue;
+        if (!*rest && (*at)->first < a && (*at)->last > b)
+            return STEP_NEEDS_MEMORY;
         if (cut(at, a, b, *rest))
             *rest = NULL;
         (void)advise_blocks(root, a, b, USM_BUFFER_UNPIN);
-        return true;
+        return STEP_DONE;
     }
-    return false;
+    return STEP_NONE_LEFT;
 }
 
+/* Memory is needed only where a range falls in two. */
 usm_status usm__buffer_unkeep(usm_buffer *root, size_t begin, size_t size)
 {
     size_t     first = begin >> root->space->shift;
     size_t     last  = (begin + size - 1) >> root->space->shift;
-    usm__kept *rest;
-    bool       went_on = true;
+    usm__kept *rest  = NULL;
+    step       went  = STEP_DONE;
 
-    while (went_on) {
-        rest = usm__heap_alloc(sizeof *rest);
-        if (!rest)
-            return usm__fail(USM_E_NO_MEMORY, "no host memory to note what stays in memory");
+    while (went != STEP_NONE_LEFT) {
         usm__mutex_lock(&lock);
-        went_on = unkeep_one(root, first, last, &rest);
+        went = unkeep_one(root, first, last, &rest);
         usm__mutex_unlock(&lock);
-        usm__heap_free(rest);
+        if (went == STEP_NEEDS_MEMORY && (rest = usm__heap_alloc(sizeof *rest)) == NULL)
+            return usm__fail(USM_E_NO_MEMORY, "no host memory to note what stays in memory");
     }
+    usm__heap_free(rest);
     return USM_OK;
 }
 

@@ -68,6 +68,7 @@ static void file_read(usm__home *home, usm__io *io)
         .size       = (size_t)io->count * home->params.sector_size,
         .data       = io->data,
         .registered = SIZE_MAX, /* with the tiers' store, which is another */
+        .is_awaited = io->is_awaited,
         .done       = fetched,
     };
     f->ops->submit(f->store, &io->t);

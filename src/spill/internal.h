@@ -62,7 +62,8 @@ typedef struct usm__frame {
     usm__mask work;   /* sectors                                                            */
     uint32_t  cursor; /* work below it is done or under way                                 */
     bool      is_store;
-    bool      is_ahead;         /* nobody waits for it                                      */
+    bool      is_awaited; /* a fetch for which a thread does nothing else                     */
+    bool      is_ahead;   /* nobody waits for it                                      */
     _Atomic(uint32_t) pending;  /* of ios                                                   */
     _Atomic(int)      failed;   /* status of the first that did                             */
     uint64_t          start_ns; /* while tracing                                            */
@@ -214,6 +215,7 @@ typedef struct usm__load {
     usm__run         need;          /* sectors                                              */
     bool             needs_content; /* false: all of `need` will be written without reading */
     bool             is_guess;
+    bool             is_awaited; /* the caller does nothing else until it is here             */
     bool             is_swap;
     usm__policy_hint hint;
 } usm__load;

@@ -120,9 +120,10 @@ static void begin(usm__spill *s, const usm__load *load, uint32_t frame)
 {
     usm__frame *f = &s->frame[frame];
 
-    f->is_busy  = true;
-    f->is_ahead = load->is_guess;
-    f->start_ns = 0;
+    f->is_busy    = true;
+    f->is_ahead   = load->is_guess;
+    f->is_awaited = load->is_awaited;
+    f->start_ns   = 0;
     s->loads++;
     load->space->more->busy++;
     usm__block_of(load->space, load->block)->status = USM_OK;

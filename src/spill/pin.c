@@ -16,6 +16,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#define AWAITED_MAX  ((size_t)64 << 10)
 #define MARKS_INLINE 64 /* blocks of an access that needs no heap */
 
 /* What a request has of a block. */
@@ -188,6 +189,13 @@ static usm_status fail_load(const part *p, usm_status status)
                      usm_status_string(status));
 }
 
+/* A small read that nothing overlaps with: the thread itself may make it. */
+static bool is_awaited(const request *r, const usm__run *need)
+{
+    return r->blocks == 1 && r->may_wait &&
+           ((size_t)need->count << r->spill->sector_shift) <= AWAITED_MAX;
+}
+
 static usm_status fail_room(const part *p, usm_status status)
 {
     if (status == USM_E_SPILL_FULL)
@@ -237,6 +245,7 @@ static usm_status fetch(request *r, const part *p)
     load.need          = load.is_swap         ? (usm__run){0, s->sectors}
                          : load.needs_content ? worth_fetching(s, p, reads ? need : p->touch, NULL)
                                               : p->cover;
+    load.is_awaited    = is_awaited(r, &load.need);
     s->stats.misses++;
     usm__load_absent(s, &load, frame);
     if (reads && b->content != USM__CONTENT_ZERO)
@@ -247,14 +256,16 @@ static usm_status fetch(request *r, const part *p)
     return USM_OK;
 }
 
-static void fetch_missing(usm__spill *s, const part *p, usm__run need)
+static void fetch_missing(request *r, const part *p, usm__run need)
 {
+    usm__spill *s    = r->spill;
     usm__frame *f    = &s->frame[usm__block_of(p->space, p->block)->frame];
     usm__load   load = {.space = p->space, .block = p->block, .needs_content = true};
     usm__run    run  = worth_fetching(s, p, need, f);
     bool        all  = run.count == s->sectors;
 
-    load.need = run;
+    load.need       = run;
+    load.is_awaited = is_awaited(r, &run);
     s->stats.misses++;
     usm__load_missing(s, &load);
     if (all)
@@ -321,7 +332,7 @@ static usm_status pin_block(request *r, const part *p)
             if (!s->frame[b->frame].is_busy) {
                 if (waited && b->status != USM_OK)
                     return fail_load(p, (usm_status)b->status);
-                fetch_missing(s, p, need);
+                fetch_missing(r, p, need);
                 waited = true;
                 continue;
             }

@@ -180,6 +180,7 @@ bool usm__store_start(usm__spill *s, uint32_t frame, bool is_ahead)
     is_full       = usm__state_of(usm_load_relaxed(word)) == USM__BLOCK_RESIDENT;
     f->is_busy    = true;
     f->is_ahead   = is_ahead;
+    f->is_awaited = false;
     f->was_wanted = !is_ahead;
     f->start_ns   = 0;
     f->work       = f->dirty;

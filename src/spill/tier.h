@@ -51,6 +51,7 @@ typedef struct usm__io {
     uint32_t   first, count; /* sectors                                                      */
     void (*done)(struct usm__io *io, usm_status status);
     void *user;
+    bool  is_awaited; /* as usm_transfer.is_awaited                                           */
     /* The tier's or home's. */
     usm_transfer t;
     void        *owner;

@@ -84,9 +84,10 @@ static void submit(usm__tiers *t, usm__io *io)
     usm_transfer *x    = &io->t;
 
     memset(x, 0, sizeof *x);
-    x->op    = io->is_write ? USM_TRANSFER_STORE : USM_TRANSFER_FETCH;
-    x->block = io->slot;
-    x->done  = on_done;
+    x->op         = io->is_write ? USM_TRANSFER_STORE : USM_TRANSFER_FETCH;
+    x->block      = io->slot;
+    x->done       = on_done;
+    x->is_awaited = io->is_awaited;
     if (io->scratch) {
         x->data       = ((usm__bounce *)io->scratch)->a;
         x->size       = encoded_size(t, io->copy);

@@ -25,6 +25,7 @@ static void start_part(usm__spill *s, usm__frame *f, usm__io *io, const usm__run
     io->done       = io_ended;
     io->user       = f;
     io->is_write   = f->is_store;
+    io->is_awaited = f->is_awaited;
     if (f->is_store)
         usm__tiers_write(s->tiers, io);
     else if (b->content == USM__CONTENT_HOME)

@@ -598,6 +598,11 @@ static void step_discard(model *m)
         model_wrong(m, "waiting for the context fails");
     model_tell(m, "discard [%zu, +%zu) of buffer %zd", offset, size, h - m->handles);
     st = usm_buffer_advise(h->buf, offset, size, USM_BUFFER_DISCARD);
+    /* A command that is complete may be let go of a moment later. */
+    for (int i = 0; i < 2000 && st == USM_E_BUSY && m->p.nqueues > 0; i++) {
+        m->p.let_go_on();
+        st = usm_buffer_advise(h->buf, offset, size, USM_BUFFER_DISCARD);
+    }
     if (st != USM_OK)
         judge(m, st, 0, false, "USM_BUFFER_DISCARD");
     memset(h->data->known + h->offset + offset, 0, size);
