@@ -30,7 +30,7 @@ static void choose(const bench_options *o)
     spill_run.rounds  = spill_run.rounds > SPILL_ROUNDS_MAX ? SPILL_ROUNDS_MAX : spill_run.rounds;
     spill_run.scale   = o->scale ? o->scale : o->quick ? 8 : 1;
     spill_run.scale   = spill_run.scale > 16 ? 16 : spill_run.scale;
-    spill_run.section_ns = o->rounds ? UINT64_MAX : UINT64_C(1000000000) * (o->quick ? 8 : 75);
+    spill_run.section_ns = o->rounds ? UINT64_MAX : UINT64_C(1000000000) * (o->quick ? 3 : 75);
     snprintf(spill_run.raw_path, sizeof spill_run.raw_path, "%s/usm-bench-%d.raw", spill_run.dir,
              (int)getpid());
     snprintf(spill_run.home_path, sizeof spill_run.home_path, "%s/usm-bench-%d.home", spill_run.dir,

@@ -27,7 +27,7 @@ static void add_small_raw(const spill_series *s, const spill_result *r, int w, s
 
     unlink(spill_run.raw_path);
     if (spill_fio(SPILL_RAW_WRITE, spill_run.raw_path, s->n * s->chunk, &why) > 0)
-        for (unsigned i = 0; i < spill_run.rounds; i++)
+        for (unsigned i = 0; i < (spill_run.options->quick ? 1 : spill_run.rounds); i++)
             spill_sample(&samples, spill_fio(raw, spill_run.raw_path, s->n * s->chunk, &why));
     row->value      = spill_median(&r->ours[w]);
     row->peer       = spill_raw_name(raw);

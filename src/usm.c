@@ -16,8 +16,7 @@ static void fork_above(usm_fork_phase phase, bool before_contexts)
 {
     if (before_contexts)
         usm__buffer_fork(phase);
-    else
-        usm__spill_fork(phase);
+    usm__spill_fork(phase, before_contexts);
 }
 
 static void plug_buffers(void)

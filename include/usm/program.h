@@ -41,7 +41,7 @@ typedef enum usm_arg_kind {
     USM_ARG_VALUE   = 2, /**< bytes, copied at the launch                            */
     USM_ARG_LOCAL   = 3, /**< `size` bytes of memory for each work-group; the launch
                               needs a local size                                    */
-    USM_ARG_ACCESS  = 4  /**< a usm_accessor (usm/buffer.h): the kernel gets a pointer
+    USM_ARG_ACCESS = 4   /**< a usm_accessor (usm/buffer.h): the kernel gets a pointer
                               to the first byte of its range                        */
 } usm_arg_kind;
 

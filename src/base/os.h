@@ -27,10 +27,10 @@ void *usm__os_map_fd_part(void *at, size_t size, int fd, uint64_t offset);
 /* Pages of a private mapping to another address, in place of what is there; `from` stays mapped
  * and empty.  0 or an errno value (EINVAL: this kernel or valgrind cannot).  "os.mremap". */
 int usm__os_move(void *from, size_t size, void *to);
-int   usm__os_unmap(void *p, size_t size);
-int   usm__os_protect(void *p, size_t size, int prot);
-int   usm__os_memfd(const char *name, size_t size);
-int   usm__os_close(int fd);
+int usm__os_unmap(void *p, size_t size);
+int usm__os_protect(void *p, size_t size, int prot);
+int usm__os_memfd(const char *name, size_t size);
+int usm__os_close(int fd);
 /* Detached, named (15 characters), all signals blocked but those that a thread
  * raises by its own doing (SIGSEGV, ...); 0 or an errno value. */
 int usm__os_thread(void (*fn)(void *), void *arg, const char *name);

@@ -7,49 +7,37 @@
 
 /* ---- advice --------------------------------------------------------------------------- */
 
-static bool overlaps(const usm_list *head, size_t begin, size_t end)
+static bool has_other(const usm_list *head, const usm__order_entry *than)
 {
     USM_LIST_FOREACH (it, head) {
         const usm__order_entry *e = usm_container_of(it, usm__order_entry, link);
 
-        if (e->begin < end && begin < e->end)
+        if (e != than && e->begin < than->end && than->begin < e->end)
             return true;
     }
     return false;
 }
 
-/* Whether anything uses the range, open accesses of the host included. */
-static usm_status check_unused(usm_buffer *root, size_t begin, size_t end)
+/* Whether anything else uses the range, accesses that are open by the hit path included. */
+static usm_status check_unused(usm_buffer *root, const usm__order_entry *own)
 {
-    usm__track *t;
+    usm__track *t = usm__track_of(root);
     usm_status  st;
 
     usm__track_lock();
     st = usm__track_start(root);
-    t  = usm__track_of(root);
-    if (st == USM_OK &&
-        (overlaps(&t->order.active, begin, end) || overlaps(&t->order.covered, begin, end)))
-        st = usm__fail(USM_E_BUSY,
-                       "bytes of the range are accessed, or a command uses them; discard "
-                       "them after that");
-    if (st == USM_OK)
-        (void)usm__failures_take(&t->failures, begin, end, USM_WRITE_NO_INIT);
-    if (t)
-        usm__track_stop(root);
+    if (st == USM_OK && (has_other(&t->order.active, own) || has_other(&t->order.covered, own)))
+        st = usm__fail(USM_E_BUSY, "bytes of the range are accessed; discard them after that");
+    usm__track_stop(root);
     usm__track_unlock();
     return st;
 }
 
-static usm_status discard(usm_buffer *root, size_t begin, size_t size)
+static usm_status discard_range(usm_buffer *root, size_t begin, size_t size)
 {
-    usm__track  *t;
-    usm__places *places;
-    usm_status   st = check_unused(root, begin, begin + size);
+    usm__track  *t      = usm__track_of(root);
+    usm__places *places = usm_load_acquire(&t->places);
 
-    if (st != USM_OK)
-        return st;
-    t      = usm__track_of(root);
-    places = usm_load_acquire(&t->places);
     if (places) {
         usm__mutex_lock(&t->lock);
         usm__places_discard(places, begin - root->base, size);
@@ -58,6 +46,23 @@ static usm_status discard(usm_buffer *root, size_t begin, size_t size)
     return root->space->is_foreign
                ? USM_OK
                : usm__space_advise(root->space, begin, size, USM_BUFFER_DISCARD);
+}
+
+static usm_status discard(usm_buffer *root, size_t begin, size_t size)
+{
+    const usm_buffer_range r    = {root, begin - root->base, size, USM_WRITE_NO_INIT | USM_NO_WAIT};
+    usm__open             *open = NULL;
+    usm_status             st   = usm__host_enter(&r, &open);
+
+    if (st == USM_E_AGAIN)
+        st = usm__fail(USM_E_BUSY, "a command uses bytes of the range; discard them after it");
+    if (st != USM_OK)
+        return st;
+    st = check_unused(root, &open->host.entry);
+    if (st == USM_OK)
+        st = discard_range(root, begin, size);
+    usm__host_end(open);
+    return st;
 }
 
 usm_status usm_buffer_advise(usm_buffer *buf, size_t offset, size_t size, usm_buffer_advice advice)

@@ -553,6 +553,22 @@ void usm__command_await(usm__command *c)
     usm__track_unlock();
 }
 
+bool usm__command_has_ended(usm__command *c)
+{
+    bool is_launched, is_done;
+
+    usm__track_lock();
+    is_done     = c->is_done;
+    is_launched = c->event != NULL;
+    usm__track_unlock();
+    if (is_done)
+        return true;
+    if (!is_launched || usm_event_query(c->event) == USM_E_NOT_READY)
+        return false;
+    usm__command_await(c);
+    return true;
+}
+
 uint64_t usm__commands_ended(void)
 {
     uint64_t n;

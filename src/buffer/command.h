@@ -104,6 +104,9 @@ usm_status usm__command_launch(usm__command *c, usm_queue *q, const usm__event_l
 void usm__command_finish(usm__command *c, usm_status status);
 /* Waits until it has ended; the caller holds a reference. */
 void usm__command_await(usm__command *c);
+/* Whether it has ended: its event may know before anybody was told.  The caller holds a reference.
+ */
+bool usm__command_has_ended(usm__command *c);
 /* Somebody is to be told of its end: under the lock; and what follows, after it. */
 void usm__command_want_watch(usm__command *c);
 void usm__commands_watch_wanted(void);

@@ -86,8 +86,6 @@ static usm_status find_before(const usm__open *o, before *b)
          e                   = usm__order_next(order, &o->host.entry, true, e))
         if (!before_add(b, usm__use_of(e)->command))
             return usm__fail(USM_E_NO_MEMORY, "no host memory to wait for commands");
-    if (b->n > 0 && (o->host.entry.mode & USM_NO_WAIT))
-        return usm__fail(USM_E_AGAIN, "a command that is not complete uses these bytes");
     return USM_OK;
 }
 
@@ -155,7 +153,9 @@ static size_t in_root(const usm__open *o)
     return o->host.entry.begin - o->host.root->base;
 }
 
-/* What devices have newest is copied into the blocks, which are written then. */
+/* What devices have newest is copied into the blocks, which are written then; and not emptied
+ * first, even for NO_INIT: until that copy is there the access may fail, and then nothing is to be
+ * lost. */
 static void look_at_places(usm__open *o)
 {
     usm__track  *t      = usm__track_of(o->host.root);
@@ -168,7 +168,15 @@ static void look_at_places(usm__open *o)
     o->is_newest = usm__places_is_on_host(places, in_root(o), o->pin.size, o->host.entry.mode);
     usm__mutex_unlock(&t->lock);
     if (!o->is_newest)
-        o->pin.mode |= USM_WRITE;
+        o->pin.mode = (usm_access_mode)((o->pin.mode & ~(unsigned)USM_NO_INIT) | USM_WRITE);
+}
+
+static usm_status check_places(usm__open *o)
+{
+    look_at_places(o);
+    if (!o->is_newest && (o->host.entry.mode & USM_NO_WAIT))
+        return usm__fail(USM_E_AGAIN, "the newest content is on a device");
+    return USM_OK;
 }
 
 static usm_status bring(usm__open *o)
@@ -178,8 +186,6 @@ static usm_status bring(usm__open *o)
 
     if (o->is_newest)
         return USM_OK;
-    if (o->host.entry.mode & USM_NO_WAIT)
-        return usm__fail(USM_E_AGAIN, "the newest content is on a device");
     usm__mutex_lock(&t->lock);
     st = usm__places_to_host(usm_load_acquire(&t->places), in_root(o), o->pin.size,
                              o->host.entry.mode, 0, NULL);
@@ -213,7 +219,7 @@ static usm_status fetch(size_t n, usm__open **opens)
     for (size_t i = 0; st == USM_OK && i < n; i++)
         st = take_failures(opens[i]);
     for (size_t i = 0; st == USM_OK && i < n; i++)
-        look_at_places(opens[i]);
+        st = check_places(opens[i]);
     if (st == USM_OK)
         st = pin_all(n, opens);
     for (size_t i = 0; st == USM_OK && i < n; i++)
@@ -225,6 +231,22 @@ static usm_status fetch(size_t n, usm__open **opens)
 }
 
 /* ---- blocking ----------------------------------------------------------------------------- */
+
+/* The commands before; or, without waiting, that they have ended. */
+static usm_status await_all(size_t n, usm__open **opens, const before *b)
+{
+    bool may_wait = true;
+
+    for (size_t i = 0; i < n; i++)
+        may_wait = may_wait && !(opens[i]->host.entry.mode & USM_NO_WAIT);
+    for (size_t i = 0; i < b->n; i++) {
+        if (may_wait)
+            usm__command_await(b->list[i]);
+        else if (!usm__command_has_ended(b->list[i]))
+            return usm__fail(USM_E_AGAIN, "a command that is not complete uses these bytes");
+    }
+    return USM_OK;
+}
 
 static void end_all(size_t n, usm__open **opens)
 {
@@ -248,15 +270,16 @@ usm_status usm__host_begin(size_t n, const usm_buffer_range *list, usm__open **o
     }
     if (st == USM_OK) {
         st = enter(n, opens, &b);
-        for (size_t i = 0; st == USM_OK && i < b.n; i++)
-            usm__command_await(b.list[i]);
-        before_fini(&b);
         if (st == USM_OK) {
-            st = fetch(n, opens);
+            st = await_all(n, opens, &b);
+            before_fini(&b);
+            if (st == USM_OK)
+                st = fetch(n, opens);
             if (st != USM_OK)
                 end_all(n, opens);
             return st;
         }
+        before_fini(&b);
     }
     while (made > 0)
         free_open(opens[--made]);
@@ -272,18 +295,19 @@ usm_status usm__host_enter(const usm_buffer_range *range, usm__open **open)
     if (!o)
         return USM_E_NO_MEMORY;
     st = enter(1, &o, &b);
-    for (size_t i = 0; st == USM_OK && i < b.n; i++)
-        usm__command_await(b.list[i]);
-    before_fini(&b);
-    if (st == USM_OK) {
-        st = take_failures(o);
-        if (st != USM_OK)
-            end_all(1, &o);
-        else
-            *open = o;
+    if (st != USM_OK) {
+        before_fini(&b);
+        free_open(o);
         return st;
     }
-    free_open(o);
+    st = await_all(1, &o, &b);
+    before_fini(&b);
+    if (st == USM_OK)
+        st = take_failures(o);
+    if (st == USM_OK)
+        *open = o;
+    else
+        end_all(1, &o);
     return st;
 }
 

@@ -5,6 +5,7 @@
  * that are wanted, where extents of a processor hold what the limit allows. */
 #include "buffer/buffer.h"
 #include "buffer/places.h"
+#include "buffer/slot.h"
 #include "core/area.h"
 
 #define DEVICES 64
@@ -15,13 +16,21 @@ static size_t ask_device(usm_device *dev, size_t bytes)
     return usm__device_is_host_memory(dev) ? usm__places_give_back(NULL, dev, bytes) : 0;
 }
 
+/* An extent that leaves may need a frame for its bytes: it is not to make others leave for that,
+ * which would need frames in their turn. */
 size_t usm__buffers_starved(usm_context *owner, size_t bytes)
 {
-    usm_device *list[DEVICES];
-    size_t      n = usm__places_devices(list, DEVICES), given = 0;
+    usm__open_table *self = usm__slot_table();
+    usm_device      *list[DEVICES];
+    size_t           n, given = 0;
 
+    if (!self || self->is_giving)
+        return 0;
+    self->is_giving = true;
+    n               = usm__places_devices(list, DEVICES);
     for (size_t i = 0; i < n && given < bytes; i++)
         given += ask_device(list[i], bytes - given);
+    self->is_giving = false;
     (void)owner; /* what other contexts give is not counted against it, and does no harm */
     return given;
 }

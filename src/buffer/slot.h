@@ -18,6 +18,7 @@
 #include "base/inline/atomic.h"
 #include "base/thread.h"
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #include <usm/buffer.h>
@@ -37,7 +38,9 @@ typedef struct usm__slot {
 typedef struct usm__open_table {
     usm__slot               slots[USM__OPEN_MAX];
     struct usm__open_table *next; /* fixed before it is in the list                            */
-    usm_buffer *announced;        /* of the thread's last announcement; it may be gone: advise.c        */
+    bool        is_giving; /* inside usm__buffers_starved()                                  */
+    bool        is_giving; /* the thread makes extents leave for frames: pressure.c */
+    usm_buffer *announced; /* of the thread's last announcement; it may be gone: advise.c        */
 } usm__open_table;
 
 /* The calling thread's, made if need be; NULL: no memory. */

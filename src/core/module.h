@@ -9,9 +9,9 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-/* what: "backend", "pool", "transport" or "codec"; the entry is usm_<what>_entry.  `path` gets the file.
- *   USM_E_NO_BACKEND  no such file (the story says where it was looked for), or it
- *                     does not load (dlopen's text) */
+/* what: "backend", "pool", "transport" or "codec"; the entry is usm_<what>_entry.  `path` gets the
+ * file. USM_E_NO_BACKEND  no such file (the story says where it was looked for), or it does not
+ * load (dlopen's text) */
 usm_status usm__module_load(const char *what, const char *name, char *path, size_t path_size,
                             void **entry);
 /* Whether usm__module_load() would find a file. */

@@ -115,6 +115,8 @@ static bool advance(usm__spill *s, uint64_t thread, const usm__space *space, uin
 
 void usm__announced_forget(usm__spill *s, const usm__space *space)
 {
+    if (s->line.last == space)
+        s->line = (usm__line){0};
     USM_LIST_FOREACH_SAFE (it, tmp, &s->announced) {
         usm__announced *a = usm_container_of(it, usm__announced, link);
         size_t          n = 0, used = a->used, next = a->next;
@@ -186,6 +188,83 @@ usm_status usm__spill_announce(usm__spill *s, size_t n, const usm__pin *list)
     return USM_OK;
 }
 
+/* --- guesses: buffers of a block or two ------------------------------------------------------- */
+
+#define LINE_BLOCKS 2  /* most of such a buffer                                              */
+#define LINE_RUN    2  /* in turn, before anything is guessed                               */
+#define LINE_MOST   16 /* spaces ahead                                                      */
+
+static bool is_in_line(const usm__space *space)
+{
+    return space->nblocks <= LINE_BLOCKS && !space->is_foreign;
+}
+
+/* Notes that the space was reached; whether that was its turn. */
+static bool follow_line(usm__spill *s, usm__space *space)
+{
+    usm__line *line = &s->line;
+
+    if (line->last && line->last != space)
+        line->run = space->more->link.prev == &line->last->more->link ? line->run + 1 : 0;
+    line->last = space;
+    return line->run >= LINE_RUN;
+}
+
+/* Spaces behind this one, held (busy) so that they stay while the lock is given up. */
+static size_t hold_next(usm__spill *s, usm__space *space, usm__space **list, size_t most)
+{
+    size_t n = 0;
+
+    for (usm_list *it = space->more->link.next; it != &s->spaces && n < most; it = it->next) {
+        usm__space *next = usm_container_of(it, usm__space_more, link)->space;
+
+        if (!is_in_line(next))
+            break;
+        next->more->busy++;
+        list[n++] = next;
+    }
+    return n;
+}
+
+static void bring_line(usm__spill *s, usm__space *space)
+{
+    usm__space *list[LINE_MOST];
+    size_t      room = usm__policy_guess_room(s->policy);
+    size_t      n, most = s->line.window < room ? s->line.window : room;
+    bool        goes_on = true;
+
+    n = hold_next(s, space, list, most < LINE_MOST ? most : LINE_MOST);
+    for (size_t i = 0; i < n; i++) {
+        for (uint32_t b = 0; goes_on && b < list[i]->nblocks; b++)
+            goes_on = usm__ahead_bring(s, list[i], b, USM__HINT_PREFETCH);
+        list[i]->more->busy--;
+    }
+    usm__spill_changed(s); /* who destroys one waits for that */
+}
+
+static void ahead_in_line(usm__spill *s, usm__space *space, bool was_guess)
+{
+    usm__line *line = &s->line;
+    uint32_t   most = usm__prefetch_usual(s->frames.count, s->block_size);
+
+    if (was_guess && line->window < most)
+        line->window += 2;
+    if (!follow_line(s, space))
+        return;
+    if (line->window < 4)
+        line->window = 4;
+    bring_line(s, space);
+}
+
+void usm__ahead_wasted(usm__spill *s, usm__space *space, uint32_t block)
+{
+    usm__prefetch_wasted(space->more->prefetch, block);
+    if (!is_in_line(space))
+        return;
+    s->line.window /= 2;
+    s->line.run = 0;
+}
+
 /* --- guesses ------------------------------------------------------------------------------ */
 
 void usm__ahead(usm__spill *s, usm__space *space, uint32_t block, bool was_guess)
@@ -200,6 +279,10 @@ void usm__ahead(usm__spill *s, usm__space *space, uint32_t block, bool was_guess
         return;
     if (space->more->pattern == USM__PATTERN_RANDOM)
         return;
+    if (is_in_line(space)) {
+        ahead_in_line(s, space, was_guess);
+        return;
+    }
     n = usm__prefetch_next(space->more->prefetch, block, was_guess, guesses,
                            n < GUESSES ? n : GUESSES);
     for (size_t i = 0; i < n; i++)
@@ -211,7 +294,8 @@ void usm__ahead_passed(usm__spill *s, usm__space *space, uint32_t block)
 {
     uint32_t none;
 
-    (void)s;
-    if (space->more->pattern != USM__PATTERN_RANDOM)
+    if (is_in_line(space))
+        (void)follow_line(s, space);
+    else if (space->more->pattern != USM__PATTERN_RANDOM)
         (void)usm__prefetch_next(space->more->prefetch, block, false, &none, 0);
 }

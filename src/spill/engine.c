@@ -42,7 +42,7 @@ static struct {
     usm__mutex            lock;
     usm_list              all;
     _Atomic(usm__spill *) shared; /* the process's                                                */
-} engines = {USM__MUTEX_INIT(USM__RANK_SEGMENT, "engines"), {&engines.all, &engines.all}, NULL};
+} engines = {USM__MUTEX_INIT(USM__RANK_BUFFER, "engines"), {&engines.all, &engines.all}, NULL};
 
 /* --- sizes ------------------------------------------------------------------------------ */
 
@@ -261,26 +261,30 @@ static void make_absent(usm__spill *s)
             usm_store_relaxed(&s->frame[i].space->words[s->frame[i].block], USM__BLOCK_ABSENT);
 }
 
-void usm__spill_fork(usm_fork_phase phase)
+static void fork_engine(usm__spill *s, usm_fork_phase phase)
 {
-    if (phase == USM_FORK_PREPARE)
-        usm__mutex_lock_for_fork(&engines.lock);
-    USM_LIST_FOREACH (it, &engines.all) {
-        usm__spill *s = usm_container_of(it, usm__spill, link);
-
-        usm__segments_fork(s, phase);
-        if (phase == USM_FORK_PREPARE) {
-            usm__mutex_lock_for_fork(&s->lock);
-        } else if (phase == USM_FORK_PARENT) {
-            usm__mutex_unlock_after_fork(&s->lock);
-        } else {
-            usm__mutex_reset_in_child(&s->lock);
-            make_absent(s);
-        }
-        usm__tiers_fork(s->tiers, phase);
+    usm__segments_fork(s, phase);
+    if (phase == USM_FORK_PREPARE) {
+        usm__mutex_lock_for_fork(&s->lock);
+    } else if (phase == USM_FORK_PARENT) {
+        usm__mutex_unlock_after_fork(&s->lock);
+    } else {
+        usm__mutex_reset_in_child(&s->lock);
+        make_absent(s);
     }
-    if (phase == USM_FORK_PARENT)
+    usm__tiers_fork(s->tiers, phase);
+}
+
+/* The list's lock is held while engines are made, and those look for modules: it ranks below. */
+void usm__spill_fork(usm_fork_phase phase, bool before_contexts)
+{
+    if (!before_contexts)
+        USM_LIST_FOREACH (it, &engines.all)
+            fork_engine(usm_container_of(it, usm__spill, link), phase);
+    else if (phase == USM_FORK_PREPARE)
+        usm__mutex_lock_for_fork(&engines.lock);
+    else if (phase == USM_FORK_PARENT)
         usm__mutex_unlock_after_fork(&engines.lock);
-    else if (phase == USM_FORK_CHILD)
+    else
         usm__mutex_reset_in_child(&engines.lock);
 }

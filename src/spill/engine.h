@@ -158,12 +158,13 @@ usm_status usm__space_commit(usm__space *space);
 /* Memory is wanted for something else (a pool's area): gives up to `bytes` of frames back to the
  * system and the account; returns how many. */
 size_t usm__spill_give_back(usm__spill *spill, size_t bytes);
-/* Hook point of src/buffer; NULL: nobody else has memory.  Others hold what the limit of `owner` (NULL:
- * the process) allows: gives about `bytes` of it back to the account; returns how many.  No lock of
- * the engine is held. */
+/* Hook point of src/buffer; NULL: nobody else has memory.  Others hold what the limit of `owner`
+ * (NULL: the process) allows: gives about `bytes` of it back to the account; returns how many.  No
+ * lock of the engine is held. */
 extern size_t (*usm__spill_starved)(usm_context *owner, size_t bytes);
 /* Where device memory that was evicted is counted: see src/buffer/places.h. */
 void usm__spill_count_device_eviction(usm__spill *spill);
-void usm__spill_fork(usm_fork_phase phase);
+/* Twice in each phase, as usm__fork_above. */
+void usm__spill_fork(usm_fork_phase phase, bool before_contexts);
 
 #endif

@@ -137,7 +137,7 @@ static void count_leaving(usm__spill *s, usm__frame *f)
     s->stats.evicted_clean++;
     if (f->is_guess) {
         s->stats.prefetch_wasted++;
-        usm__prefetch_wasted(more->prefetch, f->block);
+        usm__ahead_wasted(s, f->space, f->block);
     }
     usm__trace_spill(&(usm__spill_event){.kind  = f->is_guess     ? USM__SPILL_GUESS_WASTED
                                                   : f->was_wanted ? USM__SPILL_EVICT_DIRTY

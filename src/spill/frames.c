@@ -66,8 +66,8 @@ usm_status usm__frames_init(usm__frames *f, uint32_t count, size_t frame_size)
     if (!can_move()) {
         f->fd = usm__os_memfd("usm-frames", size);
         if (f->fd < 0)
-            return usm__fail(USM_E_SYSTEM, "no memory file of %zu bytes for buffers (errno %d)", size,
-                             errno);
+            return usm__fail(USM_E_SYSTEM, "no memory file of %zu bytes for buffers (errno %d)",
+                             size, errno);
     }
     f->base = map_aligned(size, f->fd);
     if (!f->base) {

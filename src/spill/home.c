@@ -2,9 +2,9 @@
 /* What all homes have in common, statistics above all, and the simplest of them: memory that is
  * only read.  Files are in home_file.c, functions of the user in home_user.c.  Called by the
  * engine. */
-#include "base/trace_spill.h"
 #include "base/log.h"
 #include "base/os.h"
+#include "base/trace_spill.h"
 #include "spill/home_private.h"
 
 #include <stdio.h>

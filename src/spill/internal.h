@@ -72,6 +72,14 @@ typedef struct usm__frame {
 
 typedef struct usm__segments usm__segments;
 
+/* Buffers of a block or two, used in the order in which they were made: what prefetch.h is to the
+ * blocks of one space. */
+typedef struct usm__line {
+    usm__space *last;   /* that was reached; NULL                                           */
+    uint32_t    run;    /* how often in turn the next was reached                           */
+    uint32_t    window; /* spaces to bring in ahead: grows with use, shrinks with waste       */
+} usm__line;
+
 typedef struct usm__announced {
     usm_list link; /* in spill->announced                                                   */
     uint64_t thread;
@@ -85,9 +93,9 @@ typedef struct usm__announced {
 
 typedef struct usm__space_more usm__space_more;
 struct usm__space_more {
-    usm_list       link; /* in spill->spaces                                                 */
+    usm__space    *space; /* whose it is                                                     */
+    usm_list       link;  /* in spill->spaces                                                 */
     usm__block    *blocks;
-    size_t         table_size; /* bytes of words and blocks                                  */
     usm__home     *home;
     usm_context   *ctx;
     usm__prefetch *prefetch;
@@ -132,6 +140,7 @@ struct usm__spill {
     const void     *turn; /* who alone may take frames: he gave up what he had                 */
     usm_list        spaces;
     usm_list        announced;
+    usm__line       line;
     uint64_t        next_key;
     uint64_t        resident; /* frames in use                                                 */
     usm_spill_stats stats;    /* counters                                                      */
@@ -235,6 +244,8 @@ void usm__ahead_passed(usm__spill *s, usm__space *space, uint32_t block);
 /* Brings a whole block in without waiting; false: there is no room for it. */
 bool usm__ahead_bring(usm__spill *s, usm__space *space, uint32_t block, usm__policy_hint hint);
 void usm__announced_forget(usm__spill *s, const usm__space *space);
+/* A guess left memory unused. */
+void usm__ahead_wasted(usm__spill *s, usm__space *space, uint32_t block);
 
 /* report.c: lock held */
 struct usm__spill_holder;

@@ -7,7 +7,6 @@
 
 #include <stdio.h>
 #include <string.h>
-#include <sys/mman.h>
 
 /* --- make ------------------------------------------------------------------------------ */
 
@@ -16,8 +15,8 @@ static usm_status make_tables(usm__space *space)
     usm__space_more *more  = space->more;
     size_t           words = space->nblocks * sizeof *space->words;
 
-    more->table_size = words + (space->is_foreign ? 0 : space->nblocks * sizeof(usm__block));
-    space->words     = usm__os_map(more->table_size, PROT_READ | PROT_WRITE);
+    space->words =
+        usm__heap_alloc(words + (space->is_foreign ? 0 : space->nblocks * sizeof *more->blocks));
     if (!space->words)
         return usm__fail(USM_E_NO_MEMORY, "no host memory for the tables of %u blocks",
                          space->nblocks);
@@ -65,8 +64,7 @@ static void free_space(usm__space *space)
         goto out;
     if (space->base && !space->is_foreign)
         usm__frames_release(space->base, (size_t)space->nblocks << space->shift);
-    if (space->words)
-        (void)usm__os_unmap(space->words, more->table_size);
+    usm__heap_free(space->words);
     usm__heap_free(more->prefetch);
     if (more->home)
         usm__home_close(more->home);
@@ -90,13 +88,14 @@ usm_status usm__space_create(usm__spill *s, const usm__space_params *params, usm
         usm__heap_free(space);
         return usm__fail(USM_E_NO_MEMORY, "no host memory for a buffer of %zu bytes", params->size);
     }
-    space->size       = params->size;
-    space->shift      = s->shift;
-    space->nblocks    = (uint32_t)nblocks;
-    space->spill      = s;
-    space->is_foreign = params->foreign != NULL;
-    space->more->home = params->home;
-    space->more->ctx  = params->ctx;
+    space->size        = params->size;
+    space->shift       = s->shift;
+    space->nblocks     = (uint32_t)nblocks;
+    space->spill       = s;
+    space->is_foreign  = params->foreign != NULL;
+    space->more->space = space;
+    space->more->home  = params->home;
+    space->more->ctx   = params->ctx;
     snprintf(space->name, sizeof space->name, "%s", params->name ? params->name : "");
     usm_list_init(&space->more->link);
     st = make_range(s, space, params->foreign);

@@ -10,13 +10,13 @@
  * transfer takes it twice, for some tens of nanoseconds. */
 #include "spill/tier_private.h"
 
-#include "base/trace_spill.h"
 #include "base/fork.h"
 #include "base/inline/bits.h"
 #include "base/log.h"
 #include "base/os.h"
 #include "base/settings.h"
 #include "base/text.h"
+#include "base/trace_spill.h"
 #include "core/registry.h"
 
 #include <stdarg.h>

@@ -196,7 +196,7 @@ static void judge(model *m, usm_status st, size_t need, bool no_wait, const char
 
 void model_judge(model *m, usm_status st, const char *what)
 {
-    judge(m, st, 0, false, what);
+    judge(m, st, 1, false, what);
 }
 
 /* ---- accesses ------------------------------------------------------------------------ */

@@ -76,7 +76,7 @@ void  model_home_check(model *m, const data *d); /* after the buffer has gone   
 void  model_home_destroy(lair *home);
 void  model_commit(model *m);
 extern const usm_home_ops model_home_ops;
-/* Whether the status may be, for a call that needed no memory of its own. */
+/* Whether the status may be, for a call that needs a block at a time. */
 void model_judge(model *m, usm_status st, const char *what);
 
 #endif

@@ -105,16 +105,22 @@ static inline usm_status read_block(usm_buffer *buf, size_t i, unsigned version)
     return USM_OK;
 }
 
-/* What failed late may be told once more when nothing fails any more. */
+typedef usm_status block_fn(usm_buffer *buf, size_t i, unsigned version);
+
+/* What failed before may be told once more when nothing fails any more. */
+static inline usm_status again(block_fn *fn, usm_buffer *buf, size_t i, unsigned version)
+{
+    usm_status st = fn(buf, i, version);
+
+    for (int tries = 0; tries < 3 && (st == USM_E_IO || st == USM_E_SPILL_FULL); tries++)
+        st = fn(buf, i, version);
+    return st;
+}
+
 static inline void read_all(usm_buffer *buf, size_t n, unsigned version)
 {
-    for (size_t i = 0; i < n; i++) {
-        usm_status st = read_block(buf, i, version);
-
-        for (int tries = 0; tries < 3 && (st == USM_E_IO || st == USM_E_SPILL_FULL); tries++)
-            st = read_block(buf, i, version);
-        CHECK_INT(st, USM_OK);
-    }
+    for (size_t i = 0; i < n; i++)
+        CHECK_INT(again(read_block, buf, i, version), USM_OK);
 }
 
 static inline size_t files_in(const char *folder)

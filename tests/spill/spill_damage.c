@@ -138,9 +138,8 @@ static void damaged_file(void)
     unsigned    version = 1;
     usm_buffer *buf;
 
-    (void)alarm(300);
     start(",engine=threads");
-    (void)alarm(300);
+    (void)alarm(200 + (unsigned)(damages_wanted / 50));
     buf = make("damaged", BLOCKS);
     rewrite(buf, version);
     disk.fd     = scratch_file();

@@ -44,9 +44,9 @@ static void quota(void)
     /* Room comes back with what is given up. */
     CHECK_INT(usm_buffer_advise(buf, 0, (size_t)20 * BLOCK, USM_BUFFER_DISCARD), USM_OK);
     for (size_t i = n; i < n + 10; i++)
-        CHECK_INT(write_block(buf, i, 1), USM_OK);
+        CHECK_INT(again(write_block, buf, i, 1), USM_OK);
     for (size_t i = 20; i < n + 10; i++)
-        CHECK_INT(read_block(buf, i, 1), USM_OK);
+        CHECK_INT(again(read_block, buf, i, 1), USM_OK);
     usm_buffer_destroy(buf);
     usm_context_destroy(here.ctx);
 }
@@ -82,7 +82,7 @@ static void full_disk(void)
     }
     usm__fault_disarm_all();
     read_all(buf, n, 1);
-    CHECK(write_block(buf, n, 1) == USM_OK || write_block(buf, n, 1) == USM_OK);
+    CHECK_INT(again(write_block, buf, n, 1), USM_OK);
     usm_buffer_destroy(buf);
     usm_context_destroy(here.ctx);
 }
@@ -147,11 +147,8 @@ static void late_writes(void)
     CHECK_INT(atomic_load(&here.told_status), USM_E_IO);
     usm__fault_disarm_all();
     read_all(buf, n, 1);
-    for (size_t i = n; i < BLOCKS; i++) {
-        usm_status st = write_block(buf, i, 1);
-
-        CHECK(st == USM_OK || write_block(buf, i, 1) == USM_OK);
-    }
+    for (size_t i = n; i < BLOCKS; i++)
+        CHECK_INT(again(write_block, buf, i, 1), USM_OK);
     read_all(buf, BLOCKS, 1);
     usm_buffer_destroy(buf);
     usm_context_destroy(here.ctx);
