@@ -38,8 +38,7 @@ typedef struct usm__slot {
 typedef struct usm__open_table {
     usm__slot               slots[USM__OPEN_MAX];
     struct usm__open_table *next; /* fixed before it is in the list                            */
-    bool        is_giving; /* inside usm__buffers_starved()                                  */
-    bool        is_giving; /* the thread makes extents leave for frames: pressure.c */
+    bool                    is_giving; /* the thread makes extents leave for frames: pressure.c */
     usm_buffer *announced; /* of the thread's last announcement; it may be gone: advise.c        */
 } usm__open_table;
 
