@@ -10,13 +10,13 @@
 
 #define SHARD_BITS  3 /* few: fork() takes all their locks, and checkers of locks have limits */
 #define SHARDS      (1u << SHARD_BITS)
-#define FIRST_SIZE  64 /* buckets; a power of two                                              */
-#define CHAIN_LIMIT 2  /* records a bucket, before there are more buckets                      */
+#define FIRST_SIZE  8 /* buckets before there are more; a power of two                         */
+#define CHAIN_LIMIT 2 /* records a bucket, before there are more buckets                      */
 
 /* All guarded by lock. */
 typedef struct shard {
     usm__mutex    lock;
-    usm__record  *only; /* the one bucket until there are more                                 */
+    usm__record  *first[FIRST_SIZE]; /* the buckets until there are more                         */
     usm__record **buckets;
     size_t        n, count;
 } shard;
@@ -29,8 +29,8 @@ static void make_shards(void)
 {
     for (size_t i = 0; i < SHARDS; i++) {
         usm__mutex_init(&shards[i].lock, USM__RANK_WATCH, "watched blocks");
-        shards[i].buckets = &shards[i].only;
-        shards[i].n       = 1;
+        shards[i].buckets = shards[i].first;
+        shards[i].n       = FIRST_SIZE;
     }
 }
 
@@ -87,7 +87,7 @@ static void push(shard *s, usm__record *r)
 /* Twice as many buckets, if they are to be had. */
 static void grow(shard *s)
 {
-    size_t        old_n = s->n, n = old_n == 1 ? FIRST_SIZE : old_n * 2;
+    size_t        old_n = s->n, n = old_n * 2;
     usm__record **old     = s->buckets;
     usm__record **buckets = usm__heap_alloc(n * sizeof *buckets);
 
@@ -100,7 +100,7 @@ static void grow(shard *s)
             next = r->next;
             push(s, r);
         }
-    if (old != &s->only)
+    if (old != s->first)
         usm__heap_free(old);
 }
 

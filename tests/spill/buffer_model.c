@@ -193,7 +193,8 @@ int main(int argc, char **argv)
 
     parse(argc, argv);
     start();
-    while (seeds < options.seeds && (options.seconds == 0 || now_s() - began < options.seconds))
+    while (seeds < options.seeds &&
+           (seeds == 0 || options.seconds == 0 || now_s() - began < options.seconds))
         run_seed(options.seed + seeds++, &sum);
     stop();
     printf("%llu seeds, %llu operations, %llu commands, %llu MiB compared, %llu calls refused: as "
