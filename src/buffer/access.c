@@ -138,6 +138,8 @@ static usm_status begin_in_slot(const usm_buffer_range *r, usm_access *acc)
 
     if (!slot)
         return USM_E_NOT_READY;
+    if (r->mode & USM_WRITE)
+        usm__buffer_written(root); /* before the last look whether it is tracked: track.h */
     serial = usm__slot_open(slot, root, at, at + r->size, r->mode);
     atomic_thread_fence(memory_order_seq_cst);
     if (is_tracked(root)) {
@@ -175,8 +177,6 @@ static usm_status begin_slowly(const usm_buffer_range *r, usm_access *acc)
     st = begin_in_slot(r, acc);
     if (st == USM_E_NOT_READY)
         st = begin_in_order(r, acc);
-    if (st == USM_OK && (r->mode & USM_WRITE))
-        usm__buffer_written(r->buffer->root);
     return st;
 }
 

@@ -158,15 +158,9 @@ static size_t in_root(const usm__open *o)
  * lost. */
 static void look_at_places(usm__open *o)
 {
-    usm__track  *t      = usm__track_of(o->host.root);
-    usm__places *places = usm_load_acquire(&t->places);
+    const usm__order_entry *e = &o->host.entry;
 
-    o->is_newest = true;
-    if (!places)
-        return;
-    usm__mutex_lock(&t->lock);
-    o->is_newest = usm__places_is_on_host(places, in_root(o), o->pin.size, o->host.entry.mode);
-    usm__mutex_unlock(&t->lock);
+    o->is_newest = usm__track_is_on_host(o->host.root, e->begin, e->end, e->mode);
     if (!o->is_newest)
         o->pin.mode = (usm_access_mode)((o->pin.mode & ~(unsigned)USM_NO_INIT) | USM_WRITE);
 }
@@ -224,9 +218,6 @@ static usm_status fetch(size_t n, usm__open **opens)
         st = pin_all(n, opens);
     for (size_t i = 0; st == USM_OK && i < n; i++)
         st = bring(opens[i]);
-    for (size_t i = 0; st == USM_OK && i < n; i++)
-        if (opens[i]->host.entry.mode & USM_WRITE)
-            usm__buffer_written(opens[i]->host.root);
     return st;
 }
 

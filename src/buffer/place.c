@@ -65,20 +65,6 @@ static size_t size_of(const usm__use *u)
     return u->entry.end - u->entry.begin;
 }
 
-static bool is_newest_on_host(usm__use *u)
-{
-    usm__track  *t      = usm__track_of(u->root);
-    usm__places *places = usm_load_acquire(&t->places);
-    bool         is_on_host;
-
-    if (!places)
-        return true;
-    usm__mutex_lock(&t->lock);
-    is_on_host = usm__places_is_on_host(places, in_root(u), size_of(u), u->entry.mode);
-    usm__mutex_unlock(&t->lock);
-    return is_on_host;
-}
-
 static usm_status bring_to_host(const usm__command *c, usm__use *u)
 {
     usm__track *t = usm__track_of(u->root);
@@ -94,7 +80,7 @@ static usm_status bring_to_host(const usm__command *c, usm__use *u)
 /* What devices have newest is copied into the blocks, which are written then. */
 static usm_status want_pin(usm__use *u, bool may_wait)
 {
-    bool is_newest = is_newest_on_host(u);
+    bool is_newest = usm__track_is_on_host(u->root, u->entry.begin, u->entry.end, u->entry.mode);
 
     u->pin = (usm__pin){u->root->space, u->entry.begin, size_of(u), u->entry.mode};
     if (!is_newest && !may_wait)
@@ -143,8 +129,6 @@ static usm_status place_on_host(usm__command *c, bool may_wait, lists *l)
             continue;
         if (!u->is_placed)
             st = bring_to_host(c, u);
-        if (u->entry.mode & USM_WRITE)
-            usm__buffer_written(u->root);
     }
     return st;
 }

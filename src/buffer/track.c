@@ -201,6 +201,24 @@ void usm__track_stop_placed(usm_buffer *root)
     usm__mutex_unlock(&t->lock);
 }
 
+bool usm__track_is_on_host(usm_buffer *root, size_t begin, size_t end, usm_access_mode mode)
+{
+    usm__track *t = usm__track_of(root);
+    bool is_first = (mode & USM_WRITE) && (usm_load_relaxed(&root->flags) & USM__BUFFER_FRESH);
+    bool is_on_host;
+    usm__places *places;
+
+    if (!is_first && !usm_load_acquire(&t->places))
+        return true;
+    usm__mutex_lock(&t->lock);
+    places = usm_load_acquire(&t->places);
+    if (!places && is_first)
+        usm__buffer_written(root);
+    is_on_host = !places || usm__places_is_on_host(places, begin - root->base, end - begin, mode);
+    usm__mutex_unlock(&t->lock);
+    return is_on_host;
+}
+
 /* ---- the host's entries -------------------------------------------------------------- */
 
 void usm__host_leave(usm__host_entry *h)

@@ -79,6 +79,12 @@ void usm__track_stop(usm_buffer *root);
 /* The same where devices have had the buffer; no lock held. */
 void usm__track_stop_placed(usm_buffer *root);
 
+/* Whether [begin, end) of the space is newest in host memory for an access in that mode, which is
+ * in the order; no lock held.  A write makes a fresh buffer's content worth keeping: who makes
+ * places asks for that under the same lock, so that either it knows of the write or this knows of
+ * places. */
+bool usm__track_is_on_host(usm_buffer *root, size_t begin, size_t end, usm_access_mode mode);
+
 /* `who` waits for one thing more.  false: no memory. */
 bool usm__edge_add(usm__edge **list, usm__waiter *who, struct usm__command *after);
 /* All of the list are told; the dependency goes to those that asked for it. */
