@@ -112,7 +112,7 @@ static inline usm_status again(block_fn *fn, usm_buffer *buf, size_t i, unsigned
 {
     usm_status st = fn(buf, i, version);
 
-    for (int tries = 0; tries < 3 && (st == USM_E_IO || st == USM_E_SPILL_FULL); tries++)
+    for (int tries = 0; tries < 50 && (st == USM_E_IO || st == USM_E_SPILL_FULL); tries++)
         st = fn(buf, i, version);
     return st;
 }
