@@ -396,14 +396,14 @@ static usm_status pin_solid(request *r, const usm__pin *pin, uint32_t block, siz
     return st;
 }
 
-static usm_status take_in_hand(request *r)
+static usm_status take_in_hand(request *r, const part *p)
 {
     usm__spill *s     = r->spill;
     usm_status  st    = USM_OK;
     uint32_t    frame = usm__frame_get(s, r->may_wait, &st);
 
     if (frame == USM__NO_FRAME)
-        return st;
+        return st == USM_E_AGAIN ? st : fail_room(p, st);
     s->frame[frame].next = r->hand;
     r->hand              = frame;
     return USM_OK;
@@ -427,7 +427,7 @@ static usm_status secure(request *r, const usm__pin *pin, uint32_t block, size_t
             (void)atomic_fetch_add(word, USM__WORD_PIN);
             r->marks[number] = MARK_HELD;
         } else if (state == USM__BLOCK_ABSENT) {
-            st = take_in_hand(r);
+            st = take_in_hand(r, &p);
             if (usm__state_of(usm_load_relaxed(word)) == USM__BLOCK_ABSENT)
                 return st;
         } else if (!r->may_wait) {
