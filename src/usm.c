@@ -1,10 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
 /* The composition root: the one file that knows every part by name and plugs
  * them together.  Called once by core/init.c, before anything else runs. */
+#include "async/async.h"
 #include "buffer/buffer.h"
 #include "core/area.h"
 #include "core/init.h"
 #include "core/registry.h"
+#include "ipc/cell.h"
+#include "ipc/memory.h"
+#include "ipc/rendezvous.h"
 #include "spill/engine.h"
 
 #include "../backends/host/host.h"
@@ -17,19 +21,36 @@ static void fork_above(usm_fork_phase phase, bool before_contexts)
     if (before_contexts)
         usm__buffer_fork(phase);
     usm__spill_fork(phase, before_contexts);
+    if (!before_contexts)
+        usm__async_fork(phase);
+    if (!before_contexts)
+        usm__cells_fork(phase);
+    if (!before_contexts) {
+        usm__ipc_export_fork(phase);
+        usm__ipc_import_fork(phase);
+        usm__ipc_fork(phase);
+    }
+}
+
+static void end_context(usm_context *ctx)
+{
+    usm__spill_end(ctx);
+    usm__ipc_import_context_end(ctx);
 }
 
 static void plug_buffers(void)
 {
     usm__fork_above    = fork_above;
-    usm__context_above = usm__spill_end;
+    usm__context_above = end_context;
     usm__buffer_start();
 }
 
 void usm__compose(void)
 {
     (void)usm_host_watch_forks(); /* tried again with its first context */
+    usm__async_start();
     plug_buffers();
+    usm__exports = &usm__ipc_exports;
     /* The order is the order of preference among devices of one type. */
     usm__registry_add_backend("level_zero", NULL);
     usm__registry_add_backend("opencl", NULL);

@@ -113,6 +113,12 @@ void       gate_queue_wait_held(gate_queue *q);
 void       gate_queue_note_failure(gate_queue *q, usm_status status);
 usm_status gate_queue_take_failure(gate_queue *q); /* and reports it */
 
+/* Whether what waits for nothing may go to the driver now. */
+static inline bool gate_queue_is_open(gate_queue *gate)
+{
+    return usm_load_acquire(&gate->nheld) == 0;
+}
+
 /* Issues the command, or holds it back until the user events before it are signalled.  Owns what
  * `cmd` owns from the call on, whatever the outcome.  deps and *ev are gate_events. */
 usm_status gate_submit(gate_queue *q, const gate_command *cmd, size_t ndeps, void *const *deps,

@@ -161,10 +161,12 @@ static void before_fork(void)
 {
     usm__host_graph_lock();
     usm__host_guard_lock();
+    usm__host_ipc_lock();
 }
 
 static void after_fork_in_parent(void)
 {
+    usm__host_ipc_unlock();
     usm__host_guard_unlock();
     usm__host_graph_unlock();
 }
@@ -172,6 +174,7 @@ static void after_fork_in_parent(void)
 static void after_fork_in_child(void)
 {
     usm__host_graph_in_child();
+    usm__host_ipc_in_child();
     after_fork_in_parent();
 }
 
@@ -197,12 +200,17 @@ static const usm_backend_ops host_ops = {
     .struct_size = sizeof(usm_backend_ops),
     .name        = "host",
     .caps = USM_CAP_QUEUES | USM_CAP_NOTIFY | USM_CAP_KERNELS | USM_CAP_MEMINFO | USM_CAP_PEER |
-            USM_CAP_VMEM,
+            USM_CAP_IPC | USM_CAP_VMEM,
     .devices           = host_devices,
     .context_create    = host_context_create,
     .context_destroy   = host_context_destroy,
     .mem_alloc         = usm__host_mem_alloc,
     .mem_free          = usm__host_mem_free,
+    .ipc_alloc         = usm__host_ipc_alloc,
+    .ipc_get           = usm__host_ipc_get,
+    .ipc_put           = usm__host_ipc_put,
+    .ipc_open          = usm__host_ipc_open,
+    .ipc_close         = usm__host_ipc_close,
     .vmem_granularity  = usm__host_vmem_granularity,
     .vmem_reserve      = usm__host_vmem_reserve,
     .vmem_release      = usm__host_vmem_release,

@@ -3,7 +3,7 @@
  *
  *   host.c     the table, the device, contexts, fork
  *   memory.c   pages                       guard.c   device memory that the host cannot touch
- *   vmem.c     ranges, mapped in pieces
+ *   vmem.c     ranges, mapped in pieces      ipc.c     memory that other processes see
  *   queue.c    the graph of commands, its workers, queues (start reading there)
  *   event.c    what one does with an event
  *   copy.c     copies, fills, markers      kernel.c  programs and launches
@@ -109,6 +109,15 @@ static inline size_t usm__host_share(size_t total, size_t parts, size_t part)
     return part * (total / parts) + usm_min_size(part, total % parts);
 }
 
+/* --- memory that other processes see (ipc.c) ------------------------------------------------- */
+
+void usm__host_ipc_lock(void);
+void usm__host_ipc_unlock(void);
+/* The child keeps what is mapped, but no descriptors: they would keep the parent's memory. */
+void usm__host_ipc_in_child(void);
+/* False: p is no such memory. */
+bool usm__host_ipc_free(void *p, usm_status *status);
+
 /* --- guarded memory (guard.c) ---------------------------------------------------------------- */
 
 usm_status usm__host_guard_alloc(size_t size, size_t align, void **p);
@@ -145,6 +154,12 @@ usm_status usm__host_mem_alloc(void *ctx, void *dev, usm_kind kind, size_t size,
                                void **p);
 usm_status usm__host_mem_free(void *ctx, usm_kind kind, void *p, size_t size);
 
+usm_status usm__host_ipc_alloc(void *ctx, void *dev, usm_kind kind, bool writable, size_t size,
+                               size_t align, void **p);
+usm_status usm__host_ipc_get(void *ctx, void *p, usm_backend_ipc *handle);
+usm_status usm__host_ipc_put(void *ctx, usm_backend_ipc *handle);
+usm_status usm__host_ipc_open(void *ctx, void *dev, const usm_backend_ipc *handle, void **p);
+usm_status usm__host_ipc_close(void *ctx, void *p);
 usm_status usm__host_vmem_granularity(void *ctx, void *dev, usm_kind kind, size_t size,
                                       size_t *granularity);
 usm_status usm__host_vmem_reserve(void *ctx, usm_kind kind, size_t size, void **p);

@@ -65,6 +65,8 @@ usm_status usm__host_mem_free(void *ctx, usm_kind kind, void *p, size_t size)
     usm_status status = USM_E_INVALID_POINTER;
 
     (void)ctx;
+    if (usm__host_ipc_free(p, &status))
+        return status;
     if (kind == USM_DEVICE)
         status = usm__host_guard_free(p);
     if (status != USM_E_INVALID_POINTER)

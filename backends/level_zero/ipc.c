@@ -33,6 +33,14 @@ static int descriptor_of(const lz_context *ctx, const ze_ipc_mem_handle_t *nativ
     return front > STDERR_FILENO && fcntl(front, F_GETFD) >= 0 ? front : -1;
 }
 
+/* All of a driver's memory can be shared that any can; none of it read-only. */
+usm_status lz_ipc_alloc(void *ctx, void *dev, usm_kind kind, bool writable, size_t size,
+                        size_t align, void **p)
+{
+    (void)writable;
+    return lz_mem_alloc(ctx, dev, kind, size, align, p);
+}
+
 usm_status lz_ipc_get(void *ctx, void *p, usm_backend_ipc *handle)
 {
     const lz_context   *c = ctx;

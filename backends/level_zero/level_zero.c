@@ -51,6 +51,7 @@ static const usm_backend_ops ops = {
     .kernel_info     = lz_kernel_info,
     .launch          = lz_launch,
 
+    .ipc_alloc = lz_ipc_alloc,
     .ipc_get   = lz_ipc_get,
     .ipc_put   = lz_ipc_put,
     .ipc_open  = lz_ipc_open,

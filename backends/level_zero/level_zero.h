@@ -254,6 +254,8 @@ void       lz_context_destroy(void *ctx);
 usm_status lz_mem_alloc(void *ctx, void *dev, usm_kind kind, size_t size, size_t align, void **p);
 usm_status lz_mem_free(void *ctx, usm_kind kind, void *p, size_t size);
 
+usm_status lz_ipc_alloc(void *ctx, void *dev, usm_kind kind, bool writable, size_t size,
+                        size_t align, void **p);
 usm_status lz_ipc_get(void *ctx, void *p, usm_backend_ipc *handle);
 usm_status lz_ipc_put(void *ctx, usm_backend_ipc *handle);
 usm_status lz_ipc_open(void *ctx, void *dev, const usm_backend_ipc *handle, void **p);

@@ -125,19 +125,38 @@ lz_device *lz_queue_device(void *q)
 
 /* --- commands ---------------------------------------------------------------------- */
 
+/* Nothing to wait for, nobody to tell, one lane: what gate_submit() and lz_issue() come to then. */
+static usm_status submit_plain(lz_queue *q, const lz_command *cmd)
+{
+    lz_slot   *none = NULL;
+    lz_waits   w;
+    usm_status status;
+
+    lz_waits_few(&w);
+    lz_lane_lock(q->lanes[0]);
+    status = lz_lane_submit(q->lanes[0], cmd, &w, false, &none);
+    lz_lane_unlock(q->lanes[0]);
+    command_drop(&cmd->gate);
+    return status;
+}
+
 usm_status lz_submit(void *q, lz_command *cmd, size_t ndeps, void *const *deps, void **ev)
 {
     cmd->gate.size       = sizeof(*cmd);
     cmd->gate.is_mark    = cmd->type == LZ_MARKER || cmd->type == LZ_BARRIER;
     cmd->gate.is_barrier = cmd->type == LZ_BARRIER;
+    if (!ndeps && !ev && ((lz_queue *)q)->nlanes == 1 && gate_queue_is_open(q))
+        return submit_plain(q, cmd);
     return gate_submit(q, &cmd->gate, ndeps, deps, ev);
 }
 
 usm_status lz_copy(void *q, void *dst, const void *src, size_t n, size_t ndeps, void *const *deps,
                    void **ev)
 {
-    lz_command cmd = {.type = LZ_COPY, .as.rect = {dst, src, n, n, n, 1}};
+    lz_command cmd; /* not cleared: it is large, and of a copy only this is looked at */
 
+    cmd.type    = LZ_COPY;
+    cmd.as.rect = (lz_rect){dst, src, n, n, n, 1};
     return lz_submit(q, &cmd, ndeps, deps, ev);
 }
 
@@ -153,8 +172,12 @@ usm_status lz_copy_2d(void *q, void *dst, size_t dst_pitch, const void *src, siz
 usm_status lz_fill(void *q, void *dst, const void *pattern, size_t pattern_size, size_t size,
                    size_t ndeps, void *const *deps, void **ev)
 {
-    lz_command cmd = {.type = LZ_FILL, .as.fill = {dst, size, pattern_size, {0}}};
+    lz_command cmd; /* not cleared, as a copy's */
 
+    cmd.type                 = LZ_FILL;
+    cmd.as.fill.dst          = dst;
+    cmd.as.fill.size         = size;
+    cmd.as.fill.pattern_size = pattern_size;
     if (pattern_size > LZ_MAX_PATTERN)
         return lz_report(USM_E_INVALID, "a pattern of %zu bytes; %d at most", pattern_size,
                          LZ_MAX_PATTERN);

@@ -123,8 +123,10 @@ usm_status ocl_queue_wait(void *queue)
 usm_status ocl_copy(void *q, void *dst, const void *src, size_t n, size_t ndeps, void *const *deps,
                     void **ev)
 {
-    ocl_command cmd = {.type = OCL_COPY, .as.rect = {dst, src, n, n, n, 1}};
+    ocl_command cmd; /* not cleared: it is large, and of a copy only this is looked at */
 
+    cmd.type    = OCL_COPY;
+    cmd.as.rect = (ocl_rect){dst, src, n, n, n, 1};
     return ocl_submit(q, &cmd, ndeps, deps, ev);
 }
 
@@ -140,8 +142,12 @@ usm_status ocl_copy_2d(void *q, void *dst, size_t dst_pitch, const void *src, si
 usm_status ocl_fill(void *q, void *dst, const void *pattern, size_t pattern_size, size_t size,
                     size_t ndeps, void *const *deps, void **ev)
 {
-    ocl_command cmd = {.type = OCL_FILL, .as.fill = {dst, size, pattern_size, {0}}};
+    ocl_command cmd; /* not cleared, as a copy's */
 
+    cmd.type                 = OCL_FILL;
+    cmd.as.fill.dst          = dst;
+    cmd.as.fill.size         = size;
+    cmd.as.fill.pattern_size = pattern_size;
     if (pattern_size > OCL_MAX_PATTERN)
         return ocl_report(USM_E_INVALID, "a pattern of %zu bytes; %d at most", pattern_size,
                           OCL_MAX_PATTERN);

@@ -81,7 +81,9 @@ typedef struct usm_backend_device {
  * place. */
 typedef struct usm_backend_ipc {
     uint8_t bytes[64];
-    int     fd; /**< -1: none; the exporter's stays open until ipc_put            */
+    int     fd;          /**< -1: none; the exporter's stays open until ipc_put            */
+    bool    is_writable; /**< whether others may write; told to ipc_open                  */
+    size_t  size;        /**< of the allocation; told to ipc_open                         */
 } usm_backend_ipc;
 
 typedef void (*usm_backend_notify_fn)(void *arg, usm_status status);
@@ -176,8 +178,12 @@ typedef struct usm_backend_ops {
                          void *const *deps, void **ev);
 
     /* USM_CAP_IPC ------------------------------------------------------------- */
-    /** p: device memory, as mem_alloc gave it.  USM_E_NOT_SUPPORTED: this memory cannot be shared.
-     */
+    /** As mem_alloc, of memory that ipc_get takes where the kind can be shared at all; others may
+     * write to it, or, as far as the system can see to it, not.  mem_free takes it. */
+    usm_status (*ipc_alloc)(void *ctx, void *dev, usm_kind kind, bool writable, size_t size,
+                            size_t align, void **p);
+    /** p as ipc_alloc gave it; fills bytes and fd.  USM_E_NOT_SUPPORTED: this memory cannot be
+     * shared. */
     usm_status (*ipc_get)(void *ctx, void *p, usm_backend_ipc *handle);
     /** Gives the handle's resources back; what others opened stays open. */
     usm_status (*ipc_put)(void *ctx, usm_backend_ipc *handle);

@@ -20,7 +20,8 @@ USM_BEGIN_DECLS
 /** Frees memory of any kind, context and pool.  NULL is fine.  No queued work
  * may use the block (usm_free_blocking waits for it).  A pointer that is not
  * the start of a live block is refused and named in usm_last_error() and the
- * log; nothing is freed then. */
+ * log; nothing is freed then.  USM_VALIDATION=1 names a block that queued work uses, and keeps it
+ * until that has ended (docs/debugging.md). */
 USM_API void usm_free(void *p);
 /** Frees and tells: the named status of a pointer that was refused.
  *   USM_E_INVALID_POINTER, USM_E_DOUBLE_FREE, USM_E_INTERIOR_POINTER,

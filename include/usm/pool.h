@@ -27,12 +27,25 @@ typedef struct usm_pool_desc {
     size_t retain;            /**< free bytes to keep however long they lie idle; 0 = the pool's
                                    preference, SIZE_MAX = all                                   */
     uint32_t retain_ms;       /**< how long more than that is kept; 0 = the pool's preference   */
-    bool     zero_init;       /**< blocks come zeroed                                           */
+    bool     zero_init;       /**< blocks come zeroed; usm_async_malloc() queues the fill       */
+    bool     read_only;       /**< a hint: kernels only read the memory                         */
+    uint32_t export_mode;     /**< usm_pool_export: whether usm_ipc_get() takes its blocks       */
+    size_t   threshold;       /**< at usm_queue_wait() and usm_context_wait() what is held beyond it
+                                   goes back to the driver, as far as it is free; 0: `retain` alone
+                                   decides                                                      */
 } usm_pool_desc;
 #define USM_POOL_DESC_INIT                                                                         \
     {                                                                                              \
-        sizeof(usm_pool_desc), NULL, 0, 0, 0, 0, 0, false                                          \
+        sizeof(usm_pool_desc), NULL, 0, 0, 0, 0, 0, false, false, 0, 0                             \
     }
+
+/** Whether other processes may open a pool's memory (usm/ipc.h).  Such a pool is inert in a forked
+ * child, and a handle of one of its blocks opens the whole area that the block lies in. */
+typedef enum usm_pool_export {
+    USM_POOL_PRIVATE   = 0, /**< no                                                   */
+    USM_POOL_EXPORT_RW = 1, /**< others may read and write                            */
+    USM_POOL_EXPORT_RO = 2  /**< others may read; on the host the kernel sees to it     */
+} usm_pool_export;
 
 /** Bytes unless named otherwise.  Pools with thread caches count where magazines are swapped, not
  * where blocks are served, so: `live` and `blocks` are exact when no other thread uses the pool; a
@@ -101,6 +114,41 @@ USM_API void usm_pool_free_sized(usm_pool *pool, void *p, size_t size);
 USM_API usm_status               usm_pool_trim_to(usm_pool *pool, size_t keep);
 USM_API USM_NODISCARD usm_status usm_pool_get_stats(usm_pool *pool, usm_pool_stats *stats);
 USM_API USM_NODISCARD usm_status usm_pool_reset_peaks(usm_pool *pool);
+
+/** What can be asked about a pool and set, one number each; after cudaMemPool's attributes and the
+ * properties of SYCL's memory_pool.  Sizes are bytes, switches 0 or 1; (r) is read only, (0) can be
+ * set to 0 alone, which resets a peak to what there is. */
+typedef enum usm_pool_attribute {
+    USM_POOL_THRESHOLD           = 1,  /**< usm_pool_desc.threshold                            */
+    USM_POOL_MAXIMUM_SIZE        = 2,  /**< (r)                                                */
+    USM_POOL_ZERO_INIT           = 3,  /**< (r)                                                */
+    USM_POOL_READ_ONLY           = 4,  /**< (r)                                                */
+    USM_POOL_EXPORT_MODE         = 5,  /**< (r) usm_pool_export                                */
+    USM_POOL_RESERVED_CURRENT    = 6,  /**< (r) taken from the driver                          */
+    USM_POOL_RESERVED_HIGH       = 7,  /**< (0)                                                */
+    USM_POOL_USED_CURRENT        = 8,  /**< (r) in the program's hands; what a queue has yet to
+                                            free is not                                        */
+    USM_POOL_USED_HIGH           = 9,  /**< (0) see usm_pool_stats.live_peak                   */
+    USM_POOL_REUSE_FOLLOW_EVENTS = 10, /**< usm/async.h; on                                    */
+    USM_POOL_REUSE_OPPORTUNISTIC = 11, /**< on                                                 */
+    USM_POOL_REUSE_INSERT_WAITS  = 12, /**< on                                                 */
+    USM_POOL_QUEUED_CURRENT      = 13, /**< (r) freed in queues that have not been seen to get
+                                            there: bytes that only those queues get at once     */
+    USM_POOL_QUEUED_REUSES       = 14, /**< (r) blocks that came from the list of a queue        */
+    USM_POOL_QUEUED_EVENTS       = 15, /**< (r) events recorded for frees, one for many           */
+    USM_POOL_QUEUED_WAITS        = 16, /**< (r) waits put into queues for blocks of others        */
+    USM_POOL_HOST_WAITS          = 17  /**< (r) times the host waited for a queue to get memory   */
+} usm_pool_attribute;
+
+/** One attribute.
+ *   USM_E_INVALID  no such attribute; for _set: it is read only, or the value is none of its own */
+USM_API USM_NODISCARD usm_status usm_pool_get_attribute(usm_pool *pool, usm_pool_attribute which,
+                                                        uint64_t *value);
+USM_API USM_NODISCARD usm_status usm_pool_set_attribute(usm_pool *pool, usm_pool_attribute which,
+                                                        uint64_t value);
+USM_API usm_context *usm_pool_get_context(usm_pool *pool);
+USM_API usm_device  *usm_pool_get_device(usm_pool *pool);
+USM_API usm_kind     usm_pool_get_kind(usm_pool *pool);
 
 /** The statistics as text: totals, size classes, reuse.  Writes at most `cap` bytes, 0-terminated;
  * *size (may be NULL) is what all of it needs without the 0.  `pool` NULL: every pool of every

@@ -56,6 +56,13 @@ USM_BEGIN_DECLS
     X(USM_E_CORRUPT, -36, "the data that came back is not what was stored")                        \
     X(USM_E_KEY, -37, "a key is missing or unfit")                                                 \
     X(USM_E_READ_ONLY, -38, "the buffer or file may not be written")                               \
+    X(USM_E_NOT_EXPORTABLE, -39, "the memory's pool does not let other processes open it")         \
+    X(USM_E_STALE, -40, "the handle was put, or its block freed")                                  \
+    X(USM_E_OWNER_GONE, -41, "the process that owns the memory or event has ended")                \
+    X(USM_E_HANDLE, -42, "the bytes are no handle, or they were changed or cut short")             \
+    X(USM_E_PERMISSION, -43, "the memory is another user's, or may only be read")                  \
+    X(USM_E_IMPORTED, -44, "the pointer was opened from another process: usm_ipc_close() it")      \
+    X(USM_E_PEER, -45, "a process of the group did not come, or has ended")                        \
     X(USM_E_INTERNAL, -99, "libusm is at fault: please report this")
 
 typedef enum usm_status {

@@ -10,12 +10,14 @@
 #ifndef USM_USM_H
 #define USM_USM_H
 
+#include <usm/async.h>
 #include <usm/buffer.h>
 #include <usm/command.h>
 #include <usm/context.h>
 #include <usm/device.h>
 #include <usm/event.h>
 #include <usm/init.h>
+#include <usm/ipc.h>
 #include <usm/memory.h>
 #include <usm/pool.h>
 #include <usm/program.h>

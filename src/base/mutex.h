@@ -10,33 +10,39 @@
 #include <time.h>
 
 typedef enum usm__rank {
-    USM__RANK_BUFFER   = 1, /* what the places of a buffer say                         */
-    USM__RANK_INIT     = 2, /* start, default context                                 */
-    USM__RANK_REGISTRY = 3, /* modules, devices                                       */
-    USM__RANK_PLACES   = 4, /* extents of a device, over all buffers                   */
-    USM__RANK_ORDER    = 5, /* which accesses to buffers wait for which                */
-    USM__RANK_CONTEXT  = 6, /* pools, queues, programs of a context                   */
-    USM__RANK_PROGRAM  = 7, /* program cache                                          */
-    USM__RANK_QUEUE    = 8,
-    USM__RANK_EVENT    = 9,
-    USM__RANK_WATCH    = 10, /* records of watched blocks                             */
-    USM__RANK_MAGAZINE = 11, /* who has which thread cache                            */
-    USM__RANK_POOL     = 12,
-    USM__RANK_SEGMENT  = 13, /* small buffers: who has which part of a block          */
-    USM__RANK_SPILL    = 14, /* an engine: frames, policy, blocks' states              */
-    USM__RANK_TIER     = 15, /* tiers: slots, statistics                              */
-    USM__RANK_MAP      = 16, /* writers of the address map                            */
-    USM__RANK_EXECUTOR = 17,
-    USM__RANK_HANDLE   = 18,
-    USM__RANK_SETTINGS = 19,
-    USM__RANK_META     = 20,
-    USM__RANK_LOG      = 21,
+    USM__RANK_BUFFER     = 1, /* what the places of a buffer say                         */
+    USM__RANK_INIT       = 2, /* start, default context                                 */
+    USM__RANK_REGISTRY   = 3, /* modules, devices                                       */
+    USM__RANK_PLACES     = 4, /* extents of a device, over all buffers                   */
+    USM__RANK_ORDER      = 5, /* which accesses to buffers wait for which                */
+    USM__RANK_CONTEXT    = 6, /* pools, queues, programs of a context                   */
+    USM__RANK_PROGRAM    = 7, /* program cache                                          */
+    USM__RANK_QUEUE      = 8,
+    USM__RANK_EVENT      = 9,
+    USM__RANK_WATCH      = 10, /* records of watched blocks                             */
+    USM__RANK_MAGAZINE   = 11, /* who has which thread cache                            */
+    USM__RANK_ASYNC_QUEUE = 12, /* what a queue has freed                              */
+    USM__RANK_ASYNC      = 13, /* which queues have freed blocks of a pool                */
+    USM__RANK_POOL       = 14,
+    USM__RANK_SEGMENT    = 15, /* small buffers: who has which part of a block          */
+    USM__RANK_SPILL      = 16, /* an engine: frames, policy, blocks' states              */
+    USM__RANK_TIER       = 17, /* tiers: slots, statistics                              */
+    USM__RANK_IPC_CALL   = 18, /* one exchange with another process                     */
+    USM__RANK_IPC        = 19, /* what is shared with other processes: handles, imports  */
+    USM__RANK_RENDEZVOUS = 20, /* descriptors to be had, watched processes              */
+    USM__RANK_MAP        = 21, /* writers of the address map                            */
+    USM__RANK_EXECUTOR   = 22,
+    USM__RANK_HANDLE     = 23,
+    USM__RANK_SETTINGS   = 24,
+    USM__RANK_META       = 25,
+    USM__RANK_ORDER_CHECK = 26, /* the checker of stream order                   */
+    USM__RANK_LOG        = 27,
     /* Leaves: nothing is logged or reported while one of these is held. */
-    USM__RANK_TRACE_FILE  = 22, /* the consumer of the event rings                    */
-    USM__RANK_TRACE_STACK = 23,
-    USM__RANK_TRACE       = 24, /* rings' list, definitions                           */
-    USM__RANK_THREAD      = 25,
-    USM__RANK_FAULT       = 26
+    USM__RANK_TRACE_FILE  = 28, /* the consumer of the event rings                    */
+    USM__RANK_TRACE_STACK = 29,
+    USM__RANK_TRACE       = 30, /* rings' list, definitions                           */
+    USM__RANK_THREAD      = 31,
+    USM__RANK_FAULT       = 32
 } usm__rank;
 
 typedef struct usm__mutex {

@@ -4,6 +4,7 @@
 #include "base/os.h"
 
 #include "base/fault.h"
+#include "base/os_ipc.h"
 #include "base/os_secret.h"
 #include "base/os_storage.h"
 
@@ -463,7 +464,11 @@ const usm_os_api usm__os_api = {
     .unmap   = usm__os_unmap,
     .protect = usm__os_protect,
     .memfd   = usm__os_memfd,
+
+    .memfd_sealable = usm__os_memfd_sealable,
+
     .close   = usm__os_close,
+    .seal    = usm__os_seal,
     .thread  = usm__os_thread,
 
     .open       = usm__os_file_open,

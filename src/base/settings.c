@@ -73,7 +73,7 @@ const usm__setting usm__settings[] = {
      .help  = "what is logged (off, error, warn, info, debug, trace) and where to (stderr, stdout, "
               "a file)"},
     {NAMES("hooks", "HOOKS"), .initial = "", .unit = "hook;...", .secure = true,
-     .help = "hooks stacked over the backends: trace, fault:CALL@N, slow:CALL=TIME"},
+     .help = "hooks stacked over the backends: trace, order, fault:CALL@N, slow:CALL=TIME"},
     {NAMES("validation", "VALIDATION"), .initial = "0", .unit = "", .type = USM__SETTING_BOOL,
      .help = "full checks of pointers and lifetimes, with reports"},
     {NAMES("trace", "TRACE"), .initial = "", .unit = "path", .secure = true,
@@ -586,7 +586,8 @@ void usm__setting_set_translate(const char *key, usm__setting_translate *transla
 
 static bool is_somebody_elses(const char *name)
 {
-    static const char *const others[] = {"USM_TEST_", "USM_CI_", "USM_BENCH_"};
+    /* The last one tells Python (python/usm) where this library is. */
+    static const char *const others[] = {"USM_TEST_", "USM_CI_", "USM_BENCH_", "USM_LIBRARY="};
 
     for (size_t i = 0; i < sizeof(others) / sizeof(others[0]); i++)
         if (strncmp(name, others[i], strlen(others[i])) == 0)

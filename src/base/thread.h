@@ -44,6 +44,7 @@ typedef struct usm__tls {
     usm_status         orphan;       /* the last failure's status while no block can be had  */
     int                fault_benign; /* > 0: faults do not fire, fault.c                     */
     int                is_giving;    /* 1: inside the hook area_out_of_memory, core/pool.c   */
+    int                is_held;      /* 1: no memory is taken from a driver, core/area.c     */
     /* core/magazine.h: the table in force, and the slot of the cache in use at this moment, by a
      * hit and by a slow path. */
     _Atomic(usm_bin *) *caches;

@@ -15,6 +15,7 @@
 #include "base/meta.h"
 #include "base/os.h"
 #include "base/trace.h"
+#include "core/export.h"
 #include "core/observe.h"
 #include "core/pool.h"
 
@@ -59,8 +60,12 @@ static usm_status driver_alloc(const usm__area *a, size_t size, size_t align, vo
 
     if (a->granularity)
         return usm__be_vmem_reserve(ctx->be, ctx->native, a->kind, size, p);
-    st = usm__be_mem_alloc(ctx->be, ctx->native, device_of(a), a->kind, size,
-                           usm_min_size(align, a->dev->desc.max_align), p);
+    align = usm_min_size(align, a->dev->desc.max_align);
+    if (a->pool->export_mode != USM_POOL_PRIVATE && usm__backend_can(ctx->be, USM_CAP_IPC))
+        st = usm__be_ipc_alloc(ctx->be, ctx->native, device_of(a), a->kind,
+                               a->pool->export_mode == USM_POOL_EXPORT_RW, size, align, p);
+    else
+        st = usm__be_mem_alloc(ctx->be, ctx->native, device_of(a), a->kind, size, align, p);
     trace_end(USM__TRACE_TAKE, a, st == USM_OK ? *p : NULL, size, start);
     return st;
 }
@@ -263,11 +268,21 @@ static void enter_list(usm__area *a)
     usm__mutex_unlock(&a->pool->lock);
 }
 
+/* For who would rather have something else than more memory: take() and map() answer USM_E_AGAIN,
+ * without a story. */
+static bool is_held(void)
+{
+    return usm__self.is_held != 0;
+}
+
 usm_status usm__area_take(void *source, size_t size, size_t align, usm_area **area)
 {
-    usm__area *a = make_area(source);
+    usm__area *a;
     usm_status st;
 
+    if (is_held())
+        return USM_E_AGAIN;
+    a = make_area(source);
     if (!a)
         return USM_E_NO_MEMORY;
     st = count(a, size);
@@ -295,7 +310,7 @@ size_t usm__area_granularity(usm_pool *pool)
     void              *handle = pool->kind == USM_HOST ? NULL : dev->desc.handle;
     size_t             g      = 0;
 
-    if (!usm__backend_can(ctx->be, USM_CAP_VMEM) ||
+    if (pool->export_mode != USM_POOL_PRIVATE || !usm__backend_can(ctx->be, USM_CAP_VMEM) ||
         usm__be_vmem_granularity(ctx->be, ctx->native, handle, pool->kind, PIECE_USUAL, &g) !=
             USM_OK)
         return 0;
@@ -368,6 +383,8 @@ usm_status usm__area_map(void *source, usm_area *area, size_t offset, size_t siz
     usm_status       st;
 
     (void)source;
+    if (is_held())
+        return USM_E_AGAIN;
     if (piece->size && !unmap_piece(a, offset))
         return usm__fail(USM_E_DEVICE, "%s has not unmapped %p: what it held stays taken",
                          a->dev->term, p);
@@ -420,8 +437,12 @@ void usm__area_give(void *source, usm_area *area)
     usm__mutex_lock(&pool->lock);
     usm_list_remove(&a->link);
     usm__mutex_unlock(&pool->lock);
+    if (pool->export_mode != USM_POOL_PRIVATE)
+        usm__exports->area_gone(a);
     usm__gone_note(a->view.base);
     usm__map_remove(a);
+    if (usm__order_on())
+        usm__order_range_gone(a->view.base, a->view.size);
     if (a->granularity) {
         give_reserved(a);
     } else {

@@ -135,6 +135,13 @@ STUB(launch, (void *q, void *kernel, const usm_launch *launch, CMD))
     UNUSED(q), UNUSED(kernel), UNUSED(launch), CMD_UNUSED();
     return absent();
 }
+STUB(ipc_alloc,
+     (void *ctx, void *dev, usm_kind kind, bool writable, size_t size, size_t align, void **p))
+{
+    UNUSED(ctx), UNUSED(dev), UNUSED(kind), UNUSED(writable), UNUSED(size), UNUSED(align);
+    UNUSED(p);
+    return absent();
+}
 STUB(ipc_get, (void *ctx, void *p, usm_backend_ipc *handle))
 {
     UNUSED(ctx), UNUSED(p), UNUSED(handle);
@@ -281,6 +288,7 @@ usm_status usm__backend_init(usm__backend *be, const usm_backend_ops *given)
     SLOT(USM_CAP_KERNELS, "kernels", kernel_destroy, no_void);
     SLOT(USM_CAP_KERNELS, "kernels", kernel_info, no_kernel_info);
     SLOT(USM_CAP_KERNELS, "kernels", launch, no_launch);
+    SLOT(USM_CAP_IPC, "ipc", ipc_alloc, no_ipc_alloc);
     SLOT(USM_CAP_IPC, "ipc", ipc_get, no_ipc_get);
     SLOT(USM_CAP_IPC, "ipc", ipc_put, no_ipc_put);
     SLOT(USM_CAP_IPC, "ipc", ipc_open, no_ipc_open);

@@ -5,6 +5,7 @@
 #define USM_CORE_BACKEND_H
 
 #include "core/hooks.h"
+#include "core/order_check.h"
 
 #include <usm/backend.h>
 
@@ -37,9 +38,45 @@ static inline bool usm__backend_can(const usm__backend *be, usm_backend_cap cap)
         usm__hook_leave_slow(be->name, #fn, t, (size), s);                                         \
         return s;                                                                                  \
     }
+/* The same, with a word to the checker of stream order (core/order_check.h) about s. */
+#define USM__BACKEND_TOLD(fn, params, args, told)                                                  \
+    static inline usm_status usm__be_##fn params                                                   \
+    {                                                                                              \
+        uint64_t   t = 0;                                                                          \
+        usm_status s = USM_OK;                                                                     \
+                                                                                                   \
+        if (!usm__hooked())                                                                        \
+            return be->ops.fn args;                                                                \
+        s = usm__hook_enter_slow(be->name, #fn, &t);                                               \
+        if (s == USM_OK) {                                                                         \
+            s = be->ops.fn args;                                                                   \
+            if (usm__order_on())                                                                   \
+                (told);                                                                            \
+        }                                                                                          \
+        usm__hook_leave_slow(be->name, #fn, t, 0, s);                                              \
+        return s;                                                                                  \
+    }
+/* The same for commands, which the checker of stream order is told of: what they touch. */
+#define USM__BACKEND_COMMAND(fn, size, params, args, ...)                                          \
+    static inline usm_status usm__be_##fn params                                                   \
+    {                                                                                              \
+        uint64_t   t = 0;                                                                          \
+        usm_status s = USM_OK;                                                                     \
+                                                                                                   \
+        if (!usm__hooked())                                                                        \
+            return be->ops.fn args;                                                                \
+        s = usm__hook_enter_slow(be->name, #fn, &t);                                               \
+        if (s == USM_OK)                                                                           \
+            s = be->ops.fn args;                                                                   \
+        usm__hook_leave_slow(be->name, #fn, t, (size), s);                                         \
+        if (s == USM_OK && usm__order_on())                                                        \
+            usm__order_submitted(&(usm__order_command){                                            \
+                .q = q, .what = #fn, .ndeps = ndeps, .deps = deps, .ev = ev, __VA_ARGS__});        \
+        return s;                                                                                  \
+    }
 /* The same for waits, which are made to fail after they have waited: nobody could
  * free what commands use behind one that came back at once. */
-#define USM__BACKEND_WAIT(fn)                                                                      \
+#define USM__BACKEND_WAIT(fn, before, after)                                                       \
     static inline usm_status usm__be_##fn(const usm__backend *be, void *h)                         \
     {                                                                                              \
         uint64_t   t    = 0;                                                                       \
@@ -48,20 +85,24 @@ static inline bool usm__backend_can(const usm__backend *be, usm_backend_cap cap)
         if (!usm__hooked())                                                                        \
             return be->ops.fn(h);                                                                  \
         hook = usm__hook_enter_slow(be->name, #fn, &t);                                            \
-        s    = be->ops.fn(h);                                                                      \
+        before;                                                                                    \
+        s = be->ops.fn(h);                                                                         \
+        after;                                                                                     \
         if (hook != USM_OK)                                                                        \
             s = hook;                                                                              \
         usm__hook_leave_slow(be->name, #fn, t, 0, s);                                              \
         return s;                                                                                  \
     }
 /* The same for functions that cannot fail. */
-#define USM__BACKEND_VOID(fn)                                                                      \
+#define USM__BACKEND_VOID(fn, before)                                                              \
     static inline void usm__be_##fn(const usm__backend *be, void *h)                               \
     {                                                                                              \
         uint64_t t = 0;                                                                            \
                                                                                                    \
-        if (usm__hooked())                                                                         \
+        if (usm__hooked()) {                                                                       \
             (void)usm__hook_enter_slow(be->name, #fn "!", &t);                                     \
+            before;                                                                                \
+        }                                                                                          \
         be->ops.fn(h);                                                                             \
         if (usm__hooked())                                                                         \
             usm__hook_leave_slow(be->name, #fn, t, 0, USM_OK);                                     \
@@ -76,7 +117,7 @@ USM__BACKEND_CALL(devices, 0,
 USM__BACKEND_CALL(context_create, n,
                   (const usm__backend *be, size_t n, void *const *devices, void **ctx),
                   (n, devices, ctx))
-USM__BACKEND_VOID(context_destroy)
+USM__BACKEND_VOID(context_destroy, (void)0)
 USM__BACKEND_CALL(mem_alloc, size,
                   (const usm__backend *be, void *ctx, void *dev, usm_kind kind, size_t size,
                    size_t align, void **p),
@@ -93,38 +134,46 @@ USM__BACKEND_CALL(device_memory, 0,
                   (dev, total, free))
 USM__BACKEND_CALL(can_access_peer, 0, (const usm__backend *be, void *dev, void *peer, bool *can),
                   (dev, peer, can))
-USM__BACKEND_CALL(queue_create, 0,
+USM__BACKEND_TOLD(queue_create,
                   (const usm__backend *be, void *ctx, void *dev, uint32_t flags, void **q),
-                  (ctx, dev, flags, q))
-USM__BACKEND_VOID(queue_destroy)
-USM__BACKEND_WAIT(queue_wait)
-USM__BACKEND_CALL(copy, n,
-                  (const usm__backend *be, void *q, void *dst, const void *src, size_t n,
-                   USM__BE_CMD),
-                  (q, dst, src, n, USM__BE_ARGS))
-USM__BACKEND_CALL(copy_2d, width *height,
-                  (const usm__backend *be, void *q, void *dst, size_t dst_pitch, const void *src,
-                   size_t src_pitch, size_t width, size_t height, USM__BE_CMD),
-                  (q, dst, dst_pitch, src, src_pitch, width, height, USM__BE_ARGS))
-USM__BACKEND_CALL(fill, n,
-                  (const usm__backend *be, void *q, void *dst, const void *pattern,
-                   size_t pattern_size, size_t n, USM__BE_CMD),
-                  (q, dst, pattern, pattern_size, n, USM__BE_ARGS))
-USM__BACKEND_CALL(prefetch, n,
-                  (const usm__backend *be, void *q, const void *p, size_t n, USM__BE_CMD),
-                  (q, p, n, USM__BE_ARGS))
-USM__BACKEND_CALL(advise, n,
-                  (const usm__backend *be, void *q, const void *p, size_t n, usm_advice advice,
-                   USM__BE_CMD),
-                  (q, p, n, advice, USM__BE_ARGS))
-USM__BACKEND_CALL(marker, 0, (const usm__backend *be, void *q, USM__BE_CMD), (q, USM__BE_ARGS))
-USM__BACKEND_CALL(barrier, 0, (const usm__backend *be, void *q, USM__BE_CMD), (q, USM__BE_ARGS))
-USM__BACKEND_CALL(event_create_user, 0, (const usm__backend *be, void *ctx, void **ev), (ctx, ev))
-USM__BACKEND_CALL(event_query, 0, (const usm__backend *be, void *ev), (ev))
-USM__BACKEND_WAIT(event_wait)
+                  (ctx, dev, flags, q), s == USM_OK ? usm__order_queue_made(*q, flags) : (void)0)
+USM__BACKEND_VOID(queue_destroy, usm__order_on() ? usm__order_queue_gone(h) : (void)0)
+USM__BACKEND_WAIT(queue_wait, void *seen = usm__order_on() ? usm__order_queue_snapshot(h) : NULL,
+                  usm__order_queue_waited(seen, s))
+USM__BACKEND_COMMAND(copy, n,
+                     (const usm__backend *be, void *q, void *dst, const void *src, size_t n,
+                      USM__BE_CMD),
+                     (q, dst, src, n, USM__BE_ARGS), .p = {dst, src}, .n = {n, n})
+USM__BACKEND_COMMAND(copy_2d, width *height,
+                     (const usm__backend *be, void *q, void *dst, size_t dst_pitch, const void *src,
+                      size_t src_pitch, size_t width, size_t height, USM__BE_CMD),
+                     (q, dst, dst_pitch, src, src_pitch, width, height, USM__BE_ARGS),
+                     .p = {dst, src},
+                     .n = {dst_pitch * (height - 1) + width, src_pitch *(height - 1) + width})
+USM__BACKEND_COMMAND(fill, n,
+                     (const usm__backend *be, void *q, void *dst, const void *pattern,
+                      size_t pattern_size, size_t n, USM__BE_CMD),
+                     (q, dst, pattern, pattern_size, n, USM__BE_ARGS), .p = {dst, NULL},
+                     .n = {n, 0})
+USM__BACKEND_COMMAND(prefetch, n,
+                     (const usm__backend *be, void *q, const void *p, size_t n, USM__BE_CMD),
+                     (q, p, n, USM__BE_ARGS), .p = {p, NULL}, .n = {n, 0})
+USM__BACKEND_COMMAND(advise, n,
+                     (const usm__backend *be, void *q, const void *p, size_t n, usm_advice advice,
+                      USM__BE_CMD),
+                     (q, p, n, advice, USM__BE_ARGS), .launch = NULL)
+USM__BACKEND_COMMAND(marker, 0, (const usm__backend *be, void *q, USM__BE_CMD), (q, USM__BE_ARGS),
+                     .launch = NULL)
+USM__BACKEND_COMMAND(barrier, 0, (const usm__backend *be, void *q, USM__BE_CMD), (q, USM__BE_ARGS),
+                     .launch = NULL)
+USM__BACKEND_TOLD(event_create_user, (const usm__backend *be, void *ctx, void **ev), (ctx, ev),
+                  s == USM_OK ? usm__order_event_made(*ev) : (void)0)
+USM__BACKEND_TOLD(event_query, (const usm__backend *be, void *ev), (ev),
+                  usm__order_event_seen(ev, s))
+USM__BACKEND_WAIT(event_wait, (void)0, usm__order_on() ? usm__order_event_seen(h, s) : (void)0)
 USM__BACKEND_CALL(event_profiling, 0, (const usm__backend *be, void *ev, usm_profiling *times),
                   (ev, times))
-USM__BACKEND_VOID(event_release)
+USM__BACKEND_VOID(event_release, usm__order_on() ? usm__order_event_gone(h) : (void)0)
 USM__BACKEND_CALL(event_notify, 0,
                   (const usm__backend *be, void *ev, usm_backend_notify_fn fn, void *arg),
                   (ev, fn, arg))
@@ -132,7 +181,7 @@ USM__BACKEND_CALL(program_build, image->size,
                   (const usm__backend *be, void *ctx, void *dev, const usm_image *image,
                    const char *options, char **log, void **program),
                   (ctx, dev, image, options, log, program))
-USM__BACKEND_VOID(program_destroy)
+USM__BACKEND_VOID(program_destroy, (void)0)
 USM__BACKEND_CALL(program_binary, 0,
                   (const usm__backend *be, void *program, void **data, size_t *size),
                   (program, data, size))
@@ -141,15 +190,19 @@ USM__BACKEND_CALL(program_kernels, 0, (const usm__backend *be, void *program, ch
 USM__BACKEND_CALL(kernel_create, 0,
                   (const usm__backend *be, void *program, const char *name, void **kernel),
                   (program, name, kernel))
-USM__BACKEND_VOID(kernel_destroy)
+USM__BACKEND_VOID(kernel_destroy, (void)0)
 USM__BACKEND_CALL(kernel_info, 0,
                   (const usm__backend *be, void *kernel, size_t *nargs, usm_arg_kind *kinds,
                    size_t cap),
                   (kernel, nargs, kinds, cap))
-USM__BACKEND_CALL(launch, launch->global[0] * launch->global[1] * launch->global[2],
-                  (const usm__backend *be, void *q, void *kernel, const usm_launch *launch,
-                   USM__BE_CMD),
-                  (q, kernel, launch, USM__BE_ARGS))
+USM__BACKEND_COMMAND(launch, launch->global[0] * launch->global[1] * launch->global[2],
+                     (const usm__backend *be, void *q, void *kernel, const usm_launch *launch,
+                      USM__BE_CMD),
+                     (q, kernel, launch, USM__BE_ARGS), .launch = launch)
+USM__BACKEND_CALL(ipc_alloc, size,
+                  (const usm__backend *be, void *ctx, void *dev, usm_kind kind, bool writable,
+                   size_t size, size_t align, void **p),
+                  (ctx, dev, kind, writable, size, align, p))
 USM__BACKEND_CALL(ipc_get, 0, (const usm__backend *be, void *ctx, void *p, usm_backend_ipc *handle),
                   (ctx, p, handle))
 USM__BACKEND_CALL(ipc_put, 0, (const usm__backend *be, void *ctx, usm_backend_ipc *handle),
@@ -188,10 +241,11 @@ USM__BACKEND_CALL(context_native, 0, (const usm__backend *be, void *ctx, void **
                   (ctx, native))
 USM__BACKEND_CALL(device_native, 0, (const usm__backend *be, void *dev, void **native),
                   (dev, native))
-USM__BACKEND_CALL(queue_from_native, 0,
+USM__BACKEND_TOLD(queue_from_native,
                   (const usm__backend *be, void *ctx, void *native, usm_ownership own, void **q,
                    void **dev, uint32_t *flags),
-                  (ctx, native, own, q, dev, flags))
+                  (ctx, native, own, q, dev, flags),
+                  s == USM_OK ? usm__order_queue_made(*q, *flags) : (void)0)
 USM__BACKEND_CALL(queue_native, 0, (const usm__backend *be, void *q, void **native), (q, native))
 USM__BACKEND_CALL(event_from_native, 0,
                   (const usm__backend *be, void *ctx, void *native, usm_ownership own, void **ev),
@@ -202,8 +256,11 @@ USM__BACKEND_CALL(event_native, 0, (const usm__backend *be, void *ev, void **nat
  * traced but never made to fail. */
 static inline usm_status usm__be_event_signal(const usm__backend *be, void *ev, usm_status status)
 {
-    usm_status s = be->ops.event_signal(ev, status);
+    usm_status s;
 
+    if (usm__hooked() && usm__order_on())
+        usm__order_event_signalled(ev);
+    s = be->ops.event_signal(ev, status);
     if (usm__hooked())
         usm__hook_leave_slow(be->name, "event_signal", 0, 0, s);
     return s;

@@ -8,9 +8,9 @@
 
 /* What a pointer of a command is. */
 typedef struct usm__place {
-    usm__area *area;    /* NULL: host memory that is not libusm's                        */
-    bool       is_ours; /* of the queue's context, or host memory: the driver can do it   */
-    bool       is_far;  /* of another context and not the host's: must be staged          */
+    usm_pool *pool;    /* whose block it is; NULL: host memory that is not libusm's        */
+    bool      is_ours; /* of the queue's context, or host memory: the driver can do it   */
+    bool      is_far;  /* of another context and not the host's: must be staged          */
 } usm__place;
 
 /* Checks [p, p + n) for a command `what` on q.
@@ -18,6 +18,14 @@ typedef struct usm__place {
  *   USM_E_SIZE             runs over the end of its block */
 usm_status usm__place_of(usm_queue *q, const char *what, const void *p, size_t n,
                          usm__place *place);
+
+/* usm__context_probe() of q's device, which each command asks. */
+static inline usm_status usm__queue_probe(usm_queue *q)
+{
+    if (__builtin_expect(usm_load_acquire(&q->ctx->devices[q->index].moves_data) > 0, 1))
+        return USM_OK;
+    return usm__context_probe(q->ctx, q->index);
+}
 
 /* What a task does.  Exactly one of fn and drop is called, and owns `user`. */
 typedef struct usm__task_body {

@@ -104,7 +104,7 @@ static usm_status far_task(void *user)
 
 static usm_context *context_of(const usm__place *place)
 {
-    return place->area ? place->area->ctx : NULL;
+    return place->pool ? place->pool->ctx : NULL;
 }
 
 static usm_status submit_far(usm_queue *q, const far_copy *what, size_t ndeps,
@@ -154,12 +154,12 @@ static void *alloc_stage(usm_queue *q, usm_kind kind, size_t n)
 }
 
 static usm_status submit_overlapping(usm_queue *q, void *dst, const void *src, size_t n,
-                                     const usm__area *area, size_t ndeps, usm_event *const *deps,
+                                     const usm_pool *pool, size_t ndeps, usm_event *const *deps,
                                      usm_event **ev)
 {
     /* Host memory may be another context's, or nobody's: the heap serves all of it. */
-    bool        by_heap = !area || area->kind == USM_HOST;
-    void       *stage   = by_heap ? usm__heap_alloc(n) : alloc_stage(q, area->kind, n);
+    bool        by_heap = !pool || pool->kind == USM_HOST;
+    void       *stage   = by_heap ? usm__heap_alloc(n) : alloc_stage(q, pool->kind, n);
     void       *done    = NULL;
     usm__submit s;
     usm_status  st;
@@ -196,7 +196,7 @@ static usm_status copy_near(usm_queue *q, void *dst, const void *src, size_t n, 
                             usm_event *const *deps, usm_event **ev)
 {
     usm__submit s;
-    usm_status  st = usm__submit_begin(&s, q, ndeps, deps, ev);
+    usm_status  st = usm__submit_open(&s, q, ndeps, deps, ev);
 
     if (st != USM_OK)
         return st;
@@ -217,7 +217,7 @@ usm_status usm_memcpy(usm_queue *q, void *dst, const void *src, size_t n, size_t
     if (st == USM_OK)
         st = usm__place_of(q, "usm_memcpy", src, n, &from);
     if (st == USM_OK)
-        st = usm__context_probe(q->ctx, q->index);
+        st = usm__queue_probe(q);
     if (st != USM_OK)
         return st;
     if (to.is_far || from.is_far) {
@@ -226,7 +226,7 @@ usm_status usm_memcpy(usm_queue *q, void *dst, const void *src, size_t n, size_t
         return submit_far(q, &f, ndeps, deps, ev);
     }
     if (overlap(dst, src, n))
-        return submit_overlapping(q, dst, src, n, to.area, ndeps, deps, ev);
+        return submit_overlapping(q, dst, src, n, to.pool, ndeps, deps, ev);
     return copy_near(q, dst, src, n, ndeps, deps, ev);
 }
 
@@ -282,7 +282,7 @@ usm_status usm_memcpy_2d(usm_queue *q, void *dst, size_t dst_pitch, const void *
         return usm__submit_nothing(q, ndeps, deps, ev);
     st = check_2d(q, &r, &to, &from);
     if (st == USM_OK)
-        st = usm__context_probe(q->ctx, q->index);
+        st = usm__queue_probe(q);
     if (st != USM_OK)
         return st;
     if (to.is_far || from.is_far) {

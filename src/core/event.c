@@ -82,6 +82,8 @@ static void completion_run(usm__job *job)
 {
     usm__completion *c = usm_container_of(job, usm__completion, job);
 
+    if (usm__order_on())
+        usm__order_event_seen(c->native, c->status);
     c->fn(c);
 }
 
@@ -397,10 +399,7 @@ usm_status usm__deps_init(usm__deps *d, usm_context *ctx, size_t ndeps, usm_even
 {
     usm_status st;
 
-    d->n = d->nbridges = 0;
-    d->native          = d->inline_native;
-    d->bridge          = d->inline_bridge;
-    d->ctx             = ctx;
+    usm__deps_none(d, ctx);
     if (ndeps == 0)
         return USM_OK;
     if (!deps)

@@ -13,6 +13,8 @@ struct usm_event {
     bool              is_user; /* completed by usm__event_end()                          */
     bool              is_task; /* and that by a host task alone                        */
     bool              has_times;
+    uint64_t          serial;   /* of the in-order queue whose command it is; 0: none      */
+    uint64_t          position; /* there: how many commands it is the last of           */
     _Atomic(uint32_t) refs;
     _Atomic(int)      signalled; /* user events: 1 once usm_event_signal was accepted   */
     _Atomic(int)      status;    /* user events: what it was signalled with             */
@@ -57,5 +59,18 @@ typedef struct usm__deps {
 
 usm_status usm__deps_init(usm__deps *d, usm_context *ctx, size_t ndeps, usm_event *const *deps);
 void       usm__deps_fini(usm__deps *d);
+
+/* Most commands have none: the same as _init with 0, and whether _fini has anything to do. */
+static inline void usm__deps_none(usm__deps *d, usm_context *ctx)
+{
+    d->n = d->nbridges = 0;
+    d->native          = d->inline_native;
+    d->bridge          = d->inline_bridge;
+    d->ctx             = ctx;
+}
+static inline bool usm__deps_hold(const usm__deps *d)
+{
+    return d->nbridges || d->native != d->inline_native || d->bridge != d->inline_bridge;
+}
 
 #endif

@@ -32,7 +32,7 @@ static bool driver_can(const usm_queue *q, const fill_spec *f, const usm__place 
 
     if (most == SIZE_MAX)
         return true; /* anything, the program's memory too */
-    if (!place->area || place->area->ctx != q->ctx)
+    if (!place->pool || place->pool->ctx != q->ctx)
         return false; /* drivers crash on memory that is not their own */
     return usm_is_pow2(f->pattern_size) && f->pattern_size <= most &&
            usm_is_aligned(f->dst, f->pattern_size);
@@ -102,7 +102,7 @@ static usm_status fill_by_driver(usm_queue *q, const fill_spec *f, size_t ndeps,
                                  usm_event *const *deps, usm_event **ev)
 {
     usm__submit s;
-    usm_status  st = usm__submit_begin(&s, q, ndeps, deps, ev);
+    usm_status  st = usm__submit_open(&s, q, ndeps, deps, ev);
 
     if (st != USM_OK)
         return st;
@@ -143,7 +143,7 @@ static usm_status far_task(void *user)
     return st;
 }
 
-static usm_status fill_far(usm_queue *q, const fill_spec *f, const usm__area *area, size_t ndeps,
+static usm_status fill_far(usm_queue *q, const fill_spec *f, const usm_pool *pool, size_t ndeps,
                            usm_event *const *deps, usm_event **ev)
 {
     far_fill  *far = usm__heap_alloc(sizeof *far + f->pattern_size);
@@ -152,8 +152,8 @@ static usm_status fill_far(usm_queue *q, const fill_spec *f, const usm__area *ar
     if (!far)
         return usm__fail(USM_E_NO_MEMORY, "no host memory for the pattern of a fill");
     far->f     = *f;
-    far->ctx   = area->ctx;
-    far->index = area->pool->index;
+    far->ctx   = pool->ctx;
+    far->index = pool->index;
     memcpy(far->pattern, f->pattern, f->pattern_size);
     usm__context_use(far->ctx);
     st = usm__task_submit(q, &(usm__task_body){far_task, far_free, far}, ndeps, deps, ev);
@@ -168,17 +168,17 @@ static usm_status fill(usm_queue *q, const char *what, const fill_spec *f, size_
     usm__place place;
     usm_status st = usm__place_of(q, what, f->dst, f->size, &place);
 
-    if (st == USM_OK && !place.area && !usm_device_has(q->dev, USM_ASPECT_USM_SYSTEM_ALLOCATIONS))
+    if (st == USM_OK && !place.pool && !usm_device_has(q->dev, USM_ASPECT_USM_SYSTEM_ALLOCATIONS))
         st = usm__fail(USM_E_INVALID_POINTER,
                        "%s: %p is no libusm memory and %s cannot use other memory; allocate it "
                        "with usm_alloc()",
                        what, (void *)f->dst, q->dev->term);
     if (st == USM_OK)
-        st = usm__context_probe(q->ctx, q->index);
+        st = usm__queue_probe(q);
     if (st != USM_OK)
         return st;
-    if (place.is_far && place.area)
-        return fill_far(q, f, place.area, ndeps, deps, ev);
+    if (place.is_far)
+        return fill_far(q, f, place.pool, ndeps, deps, ev);
     if (driver_can(q, f, &place))
         return fill_by_driver(q, f, ndeps, deps, ev);
     return fill_by_copies(q, f, ndeps, deps, ev);

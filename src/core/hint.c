@@ -2,6 +2,7 @@
 /* Hints and barriers: usm_prefetch, usm_mem_advise, usm_queue_barrier.  A hint
  * about memory that the device cannot migrate is only its dependencies. */
 #include "core/command.h"
+#include "core/pool.h"
 
 static usm_status check_hint(usm_queue *q, const char *what, const void *p, size_t n,
                              usm__place *place)
@@ -12,7 +13,7 @@ static usm_status check_hint(usm_queue *q, const char *what, const void *p, size
         return USM_OK; /* only its dependencies, wherever p points */
     if (st == USM_OK)
         st = usm__place_of(q, what, p, n, place);
-    if (st == USM_OK && !place->area && !usm_device_has(q->dev, USM_ASPECT_USM_SYSTEM_ALLOCATIONS))
+    if (st == USM_OK && !place->pool && !usm_device_has(q->dev, USM_ASPECT_USM_SYSTEM_ALLOCATIONS))
         st = usm__fail(USM_E_INVALID_POINTER, "%s: %p is no libusm memory", what, p);
     return st;
 }
@@ -26,7 +27,7 @@ usm_status usm_prefetch(usm_queue *q, const void *p, size_t n, size_t ndeps, usm
 
     if (st != USM_OK)
         return st;
-    if (n == 0 || !place.area || place.area->ctx != q->ctx || place.area->kind != USM_SHARED)
+    if (n == 0 || !place.pool || place.pool->ctx != q->ctx || place.pool->kind != USM_SHARED)
         return usm__submit_nothing(q, ndeps, deps, ev);
     st = usm__submit_begin(&s, q, ndeps, deps, ev);
     if (st != USM_OK)
@@ -45,7 +46,7 @@ usm_status usm_mem_advise(usm_queue *q, const void *p, size_t n, usm_advice advi
         return st;
     if ((int)advice < 0 || advice > USM_ADVICE_NO_PREFERRED_LOCATION)
         return usm__fail(USM_E_INVALID, "usm_mem_advise: there is no advice %d", (int)advice);
-    if (n == 0 || !place.area || place.area->ctx != q->ctx)
+    if (n == 0 || !place.pool || place.pool->ctx != q->ctx)
         return usm__submit_nothing(q, ndeps, deps, ev);
     st = usm__submit_begin(&s, q, ndeps, deps, ev);
     if (st != USM_OK)

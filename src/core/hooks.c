@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* USM_HOOKS: trace, fault and slow over any backend.
+/* USM_HOOKS: trace, fault, slow and order over any backend.
  *
  * `trace` prints a line per call to the log; `fault:NAME@N` makes the N-th call
  * of NAME fail (`@N+`: and all after it; `=STATUS`: with that status), where
  * NAME is a backend function, "os.mmap", "heap.alloc" ... or `*`; `slow:NAME=TIME`
- * sleeps before the call.  Calls that must not fail are entered with a "!" at
- * the end of their name: traced and slowed, never faulted.
- * Called through core/hooks.h and by the library's start. */
+ * sleeps before the call; `order` proves stream order (core/order_check.h).  Calls that must not
+ * fail are entered with a "!" at the end of their name: traced and slowed, never faulted. Called
+ * through core/hooks.h and by the library's start. */
 #include "core/hooks.h"
 
 #include "base/log.h"
@@ -14,6 +14,7 @@
 #include "base/settings.h"
 #include "base/status.h"
 #include "base/text.h"
+#include "core/order_check.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -24,7 +25,7 @@ atomic_int usm__hooks_on;
 
 /* Written once by start, before usm__hooks_on is raised; then read only. */
 static struct {
-    bool   trace;
+    bool   trace, order;
     size_t nslow;
     struct {
         char     name[32];
@@ -96,6 +97,7 @@ static bool is_call(const char *name)
                                         "kernel_destroy",
                                         "kernel_info",
                                         "launch",
+                                        "ipc_alloc",
                                         "ipc_get",
                                         "ipc_put",
                                         "ipc_open",
@@ -159,6 +161,10 @@ static bool take(usm__span hook, bool apply)
         hooks.trace |= apply && kind.len != 0;
         return hook.len == 0;
     }
+    if (usm__span_is(kind, "order")) {
+        hooks.order |= apply;
+        return hook.len == 0;
+    }
     if (usm__span_is(kind, "fault"))
         return parse_fault(hook, &p) &&
                (!apply || usm__fault_arm(p.name, p.n, p.onwards, p.status));
@@ -185,9 +191,10 @@ bool usm__hooks_check(const char *text, char *why, size_t why_size)
 {
     if (take_all(text, false))
         return true;
-    snprintf(why, why_size,
-             "trace; fault:NAME@N[+][=STATUS]; slow:NAME=TIME, separated by ';', where NAME is a "
-             "backend's function (mem_alloc, copy, launch, ...), os.CALL, heap.alloc or *");
+    snprintf(
+        why, why_size,
+        "trace; order; fault:NAME@N[+][=STATUS]; slow:NAME=TIME, separated by ';', where NAME is a "
+        "backend's function (mem_alloc, copy, launch, ...), os.CALL, heap.alloc or *");
     return false;
 }
 
@@ -195,8 +202,15 @@ void usm__hooks_start(void)
 {
     const char *text = usm__setting_text("hooks");
 
-    if (*text && take_all(text, true))
-        atomic_store(&usm__hooks_on, hooks.trace || hooks.nslow > 0);
+    bool ok = *text && take_all(text, true);
+
+    usm__order_start(ok && hooks.order);
+    atomic_store(&usm__hooks_on, (ok && (hooks.trace || hooks.nslow > 0)) || usm__order_on());
+}
+
+bool usm__hooks_trace(void)
+{
+    return hooks.trace;
 }
 
 static void sleep_for(const char *call)

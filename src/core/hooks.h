@@ -17,6 +17,8 @@ extern atomic_int usm__hooks_on;
 
 /* Reads USM_HOOKS; called by the library's start. */
 void usm__hooks_start(void);
+/* Whether it has `trace`, which is told of blocks as well. */
+bool usm__hooks_trace(void);
 /* Whether a text is a valid USM_HOOKS; `why` gets what is allowed. */
 bool usm__hooks_check(const char *text, char *why, size_t why_size);
 

@@ -16,6 +16,7 @@
 #include "core/executor.h"
 #include "core/magazine.h"
 #include "core/observe.h"
+#include "core/order_check.h"
 #include "core/pool.h"
 #include "core/pool_setting.h"
 #include "core/queue.h"
@@ -72,6 +73,7 @@ static void fork_all(usm_fork_phase phase)
         usm__fork_above(phase, false);
     usm__map_fork(phase);
     usm__executor_fork(phase);
+    usm__order_fork((int)phase);
 }
 
 static void fork_prepare(void)

@@ -302,6 +302,12 @@ static node *attach(usm_pool *pool, usm__thread *t)
     return n;
 }
 
+/* Every block is to come by the slow path: somebody observes, or the checker of stream order does. */
+static bool is_seen(void)
+{
+    return usm__observed() || usm__order_on();
+}
+
 usm_cache *usm__magazine_enter(usm_pool *pool)
 {
     usm__thread *t = pool->slot ? usm__thread_self() : NULL;
@@ -309,7 +315,7 @@ usm_cache *usm__magazine_enter(usm_pool *pool)
 
     if (!t || usm_load_relaxed(&usm__self.entered) != 0 || !make_table(t))
         return NULL;
-    if (usm__self.caches != t->caches && !usm__observed())
+    if (usm__self.caches != t->caches && !is_seen())
         usm__self.caches = t->caches;
     n = look_up(t, pool->slot);
     if (!n)
@@ -326,7 +332,7 @@ void usm__magazine_open_self(void)
 {
     usm__thread *t = usm__self.block;
 
-    if (t && t->caches && !usm__observed())
+    if (t && t->caches && !is_seen())
         usm__self.caches = t->caches;
 }
 

@@ -4,6 +4,7 @@
  * map.  Nothing here talks to a driver. */
 #include "base/inline/bits.h"
 #include "base/log.h"
+#include "core/export.h"
 #include "core/init.h"
 #include "core/magazine.h"
 #include "core/pool.h"
@@ -200,7 +201,7 @@ static usm_status free_checked(void *p, const usm_context *ctx)
         return refuse(p);
     if (ctx && area->ctx != ctx)
         return usm__fail(USM_E_WRONG_CONTEXT, "%p belongs to another context", p);
-    if (usm__context_is_inert(area->ctx) && !usm__backend_can(area->ctx->be, USM_CAP_FORK_MEMORY))
+    if (usm__pool_is_inert(area->pool))
         return USM_OK; /* inherited: freed by the parent */
     if (usm__context_is_ended(area->ctx))
         return USM_OK; /* its pools may be going at this moment, on another thread */
@@ -358,6 +359,10 @@ void *usm_realloc(void *p, size_t size, usm_kind kind)
     if (block.base != p) {
         (void)usm__fail(USM_E_INTERIOR_POINTER, "usm_realloc: %p lies inside the block at %p", p,
                         block.base);
+        return no_memory();
+    }
+    if (area->pool->is_imported) {
+        (void)usm__fail(USM_E_IMPORTED, "usm_realloc: %p was opened from another process", p);
         return no_memory();
     }
     if (usm__context_check(area->ctx) != USM_OK)

@@ -14,9 +14,11 @@
 
 #include "base/inline/bits.h"
 #include "base/log.h"
+#include "base/os.h"
 #include "base/settings.h"
 #include "base/trace.h"
 #include "core/checker.h"
+#include "core/command.h"
 #include "core/debug.h"
 #include "core/hooks.h"
 #include "core/init.h"
@@ -47,7 +49,7 @@ static void start(void)
 {
     unsigned flags = 0;
 
-    if (atomic_load(&usm__hooks_on))
+    if (usm__hooks_trace())
         flags |= USM__OBSERVE_HOOKS;
     if (atomic_load(&usm__trace_on))
         flags |= USM__OBSERVE_TRACE;
@@ -297,12 +299,70 @@ static usm_status refuse(usm__area *area, void *p, const usm__record *around)
     return usm__pool_free_plain(area, p);
 }
 
+/* A queue of the context by its native handle, with a reference. */
+static usm_queue *find_queue(usm_context *ctx, const void *native)
+{
+    usm_queue *q = usm__queue_next(ctx, NULL);
+
+    while (q && q->native != native)
+        q = usm__queue_next(ctx, q);
+    return q;
+}
+
+/* Whether a marker behind all that is queued completes at once, or nearly: the program may have
+ * learnt of its work's end in a way that we did not see.  Else *done is its event. */
+static bool has_ended(usm_queue *q, void **done)
+{
+    uint64_t position;
+
+    *done = NULL;
+    if (usm__queue_mark(q, done, &position) != USM_OK)
+        return true; /* nobody can tell: the free is taken as it is */
+    for (int i = 0; i < 10; i++) {
+        if (usm__be_event_query(q->be, *done) != USM_E_NOT_READY) {
+            usm__be_event_release(q->be, *done);
+            return true;
+        }
+        usm__os_sleep_ns(100000);
+    }
+    return false;
+}
+
+/* USM_VALIDATION: the free of a block that queued work uses is named and comes when that has ended:
+ * usm_free() cannot refuse, and whoever gets the block next should not pay for it. */
+static bool is_put_off(usm__area *area, void *p)
+{
+    char       story[512];
+    void      *native = NULL, *done;
+    usm_queue *q;
+    bool       has;
+
+    for (int i = 0; i < 8 && usm__order_in_use(p, &native, story, sizeof story); i++) {
+        q = find_queue(area->ctx, native);
+        if (!q)
+            return false; /* of another context */
+        has = has_ended(q, &done);
+        usm__queue_unref(q);
+        if (has)
+            continue;
+        if (usm__order_name(p)) {
+            (void)usm__fail(USM_E_BUSY, "%s", story);
+            usm__log(USM_LOG_ERROR, "USM_VALIDATION: %s", story);
+        }
+        usm__free_after(area->ctx, done, p, false);
+        return true;
+    }
+    return false;
+}
+
 usm_status usm__observe_free(usm__area *area, void *p)
 {
     usm__record  around;
     usm_block    block;
     usm__record *r;
 
+    if (usm__order_on() && is_put_off(area, p))
+        return USM_OK;
     if (usm__pool_block_plain(area, p, &block) != USM_OK)
         return usm__freed_lately(p)
                    ? usm__fail(USM_E_DOUBLE_FREE, "%p was freed before; free a block once", p)

@@ -5,6 +5,7 @@
 #include "base/settings.h"
 #include "core/command.h"
 #include "core/init.h"
+#include "core/pages.h"
 #include "core/pool.h"
 
 #include <limits.h>
@@ -62,6 +63,24 @@ usm_status usm__place_host(const char *what, const void *p, size_t n)
     return USM_OK;
 }
 
+/* The pool whose live block [p, p + n) is in, by the page map alone: two loads for nearly all
+ * pointers of nearly all commands.  NULL: not known.  A block that is watched, and so may be
+ * smaller than its pool says, has another state. */
+static usm_pool *pool_around(const void *p, size_t n)
+{
+    const usm_span *span = usm__page_find(p);
+    uintptr_t       at, i;
+
+    if (!span || (uintptr_t)p < span->base)
+        return NULL;
+    at = (uintptr_t)p - span->base;
+    i  = at * span->reciprocal >> USM_SPAN_SHIFT;
+    if (usm_load_relaxed(usm_span_state(span, i)) != USM_BLOCK_LIVE)
+        return NULL;
+    at -= i * span->size;
+    return at < span->size && n <= span->size - at ? span->source : NULL;
+}
+
 static usm_status check_block(const char *what, usm__area *area, const void *p, size_t n)
 {
     usm_block  block;
@@ -79,16 +98,26 @@ static usm_status check_block(const char *what, usm__area *area, const void *p, 
     return USM_OK;
 }
 
+static void fill_in(const usm_queue *q, usm_pool *pool, usm__place *place)
+{
+    place->pool    = pool;
+    place->is_far  = pool && pool->ctx != q->ctx && pool->kind != USM_HOST;
+    place->is_ours = !place->is_far;
+}
+
 usm_status usm__place_of(usm_queue *q, const char *what, const void *p, size_t n, usm__place *place)
 {
+    usm_pool  *pool = pool_around(p, n);
     usm__area *area;
 
+    if (pool) {
+        fill_in(q, pool, place);
+        return USM_OK;
+    }
     if (!p)
         return usm__fail(USM_E_INVALID_POINTER, "%s: a pointer is NULL", what);
-    area           = usm__map_find(p);
-    place->area    = area;
-    place->is_far  = area && area->ctx != q->ctx && area->kind != USM_HOST;
-    place->is_ours = !place->is_far;
+    area = usm__map_find(p);
+    fill_in(q, area ? area->pool : NULL, place);
     return area ? check_block(what, area, p, n) : usm__place_host(what, p, n);
 }
 

@@ -11,6 +11,7 @@
 #include "base/os.h"
 #include "base/settings.h"
 #include "base/trace.h"
+#include "core/export.h"
 #include "core/init.h"
 #include "core/magazine.h"
 #include "core/observe.h"
@@ -133,6 +134,10 @@ static usm_pool *new_pool(usm_context *ctx, size_t index, usm_kind kind, const u
     pool->min_align    = desc->min_align;
     pool->maximum_size = desc->maximum_size;
     pool->zero_init    = desc->zero_init;
+    pool->read_only    = desc->read_only;
+    usm__pool_set_threshold(pool, (uint64_t)desc->threshold);
+    usm_store_relaxed(&pool->reuse, (uint32_t)USM__REUSE_ALL);
+    pool->export_mode  = desc->export_mode;
     usm_list_init(&pool->link);
     usm_list_init(&pool->areas);
     usm_list_init(&pool->caches);
@@ -163,6 +168,9 @@ static usm_status make_pool(usm_context *ctx, size_t index, usm_kind kind,
     usm_pool        *pool;
     usm_status       st = check_kind(ctx->devices[index].dev, kind);
 
+    if (st == USM_OK && d.export_mode != USM_POOL_PRIVATE && usm__context_is_inert(ctx))
+        st = usm__fail(USM_E_FORKED, "a pool that exports cannot be made in a context of before "
+                                     "fork(); make a context in the child");
     if (st != USM_OK)
         return st;
     usm__trace_start(); /* until the first pool, who watches can be set */
@@ -174,7 +182,9 @@ static usm_status make_pool(usm_context *ctx, size_t index, usm_kind kind,
     pool->ops = usm__registry_pool(d.name);
     if (pool->ops) /* before it takes an area */
         pool->trace_id = usm__trace_pool(pool->ops->name, kind, ctx->devices[index].dev->term);
-    if (pool->ops && (pool->ops->caps & USM_POOL_CAP_CACHE))
+    /* A free of a block that others may have open must be seen: no cache takes it. */
+    if (pool->ops && (pool->ops->caps & USM_POOL_CAP_CACHE) &&
+        pool->export_mode == USM_POOL_PRIVATE)
         pool->slot = usm__magazine_slot(pool);
     pool->options = chosen.options; /* during creation only */
     st            = pool->ops ? start_pool(pool, &d) : usm_last_status();
@@ -222,6 +232,9 @@ usm_status usm_pool_create(usm_context *ctx, usm_device *dev, usm_kind kind,
     if (desc->min_align && (!usm_is_pow2(desc->min_align) || desc->min_align > USM_MAX_ALIGNMENT))
         return usm__fail(USM_E_ALIGNMENT, "min_align %zu is no power of two up to 2 MiB",
                          desc->min_align);
+    if (desc->export_mode > USM_POOL_EXPORT_RO)
+        return usm__fail(USM_E_INVALID, "export_mode %u is none of usm_pool_export",
+                         desc->export_mode);
     st = make_pool(ctx, index, kind, desc, pool);
     if (st == USM_OK)
         publish(*pool);
@@ -269,7 +282,7 @@ usm_status usm__pool_check(usm_pool *pool)
         (void)usm__handle_refuse(pool, USM__MAGIC_POOL);
         return USM_E_INVALID_HANDLE;
     }
-    if (usm__context_is_inert(pool->ctx) && !usm__backend_can(pool->ctx->be, USM_CAP_FORK_MEMORY))
+    if (usm__pool_is_inert(pool))
         return usm__fail(USM_E_FORKED, "the pool was made before fork(); make one in the child");
     return USM_OK;
 }
@@ -309,8 +322,12 @@ static void list_blocks_out(usm_pool *pool)
 
 void usm__pool_finish(usm_pool *pool)
 {
+    if (usm__pool_ending && usm_load_acquire(&pool->async))
+        usm__pool_ending(pool);
     list_blocks_out(pool);
     usm__observe_leaks(pool);
+    if (pool->export_mode != USM_POOL_PRIVATE)
+        usm__exports->finish(pool);
     usm_store_release(&pool->magic, (uint32_t)USM__MAGIC_DEAD);
     usm__magazine_retire(pool);
     pool->ops->destroy(pool->impl);
@@ -443,6 +460,17 @@ static bool is_full(usm_status st)
     return st == USM_E_NO_MEMORY || st == USM_E_BUDGET;
 }
 
+/* The checker of stream order is told of the whole block. */
+static void tell_served(void *p, size_t size)
+{
+    usm__area *area  = usm__map_find(p);
+    usm_block  block = {p, size};
+
+    if (area)
+        (void)usm__pool_block_plain(area, p, &block);
+    usm__order_block_served(block.base, block.size);
+}
+
 usm_status usm__pool_alloc_plain(usm_pool *pool, size_t align, size_t size, void **p)
 {
     usm_status st = alloc_once(pool, align, size, p);
@@ -450,8 +478,11 @@ usm_status usm__pool_alloc_plain(usm_pool *pool, size_t align, size_t size, void
     /* What lies idle in threads' caches is the last reserve. */
     if (is_full(st) && usm__magazine_reclaim(pool))
         st = alloc_once(pool, align, size, p);
-    if (st == USM_OK)
+    if (st == USM_OK) {
         usm__freed_forget(*p);
+        if (usm__order_on())
+            tell_served(*p, size);
+    }
     return st;
 }
 
@@ -463,9 +494,13 @@ usm_status usm__pool_block_plain(usm__area *area, const void *p, usm_block *bloc
 usm_status usm__pool_free_plain(usm__area *area, void *p)
 {
     usm_pool  *pool = area->pool;
-    usm_status st   = pool->slot ? free_cached(pool, p) : USM_E_NOT_READY;
+    usm_status st   = USM_E_NOT_READY;
     bool       lately;
 
+    if (usm__order_on())
+        usm__order_block_back(p);
+    if (pool->slot)
+        st = free_cached(pool, p);
     if (st != USM_E_NOT_READY)
         return st;
     lately = usm__freed_lately(p);
@@ -481,11 +516,30 @@ usm_status usm__pool_free_plain(usm__area *area, void *p)
 
 usm_status usm__pool_block(usm__area *area, const void *p, usm_block *block)
 {
-    return usm__observed_free() ? usm__observe_block(area, p, block)
-                                : usm__pool_block_plain(area, p, block);
+    usm_status st = usm__observed_free() ? usm__observe_block(area, p, block)
+                                         : usm__pool_block_plain(area, p, block);
+
+    if (st == USM_OK && area->pool->export_mode != USM_POOL_PRIVATE &&
+        usm__exports->is_freed(area, block->base))
+        return usm__fail(USM_E_INVALID_POINTER,
+                         "%p was freed; other processes still have the block open", p);
+    return st;
 }
 
 usm_status usm__pool_free(usm__area *area, void *p)
+{
+    const usm_pool *pool = area->pool;
+    usm_status      st   = USM_E_NOT_READY;
+
+    if (pool->is_imported)
+        return usm__fail(USM_E_IMPORTED, "%p was opened from another process: usm_ipc_close() it",
+                         p);
+    if (pool->export_mode != USM_POOL_PRIVATE)
+        st = usm__exports->free(area, p);
+    return st == USM_E_NOT_READY ? usm__pool_free_now(area, p) : st;
+}
+
+usm_status usm__pool_free_now(usm__area *area, void *p)
 {
     return usm__observed_free() ? usm__observe_free(area, p) : usm__pool_free_plain(area, p);
 }
@@ -511,7 +565,7 @@ static void *zeroed(usm_pool *pool, void *p, size_t size)
 }
 
 /* NULL: the story says why. */
-static void *alloc_checked(usm_pool *pool, size_t align, size_t size)
+static void *alloc_unzeroed(usm_pool *pool, size_t align, size_t size)
 {
     void      *p  = NULL;
     usm_status st = check_request(pool, align, size);
@@ -522,8 +576,30 @@ static void *alloc_checked(usm_pool *pool, size_t align, size_t size)
         p = usm__observe_alloc(pool, align, size);
     else if (st == USM_OK)
         (void)usm__pool_alloc_plain(pool, align, size, &p);
-    if (p && pool->zero_init)
-        p = zeroed(pool, p, size);
+    return p;
+}
+
+static void *alloc_checked(usm_pool *pool, size_t align, size_t size)
+{
+    void *p = alloc_unzeroed(pool, align, size);
+
+    return p && pool->zero_init ? zeroed(pool, p, size ? size : 1) : p;
+}
+
+void *usm__pool_alloc_held(usm_pool *pool, size_t size)
+{
+    void *p = NULL;
+
+    if (usm__observed() || check_request(pool, 0, size) != USM_OK)
+        return NULL;
+    usm__self.is_held = 1;
+    if (alloc_once(pool, pool->min_align, size ? size : 1, &p) != USM_OK)
+        p = NULL;
+    usm__self.is_held = 0;
+    if (p)
+        usm__freed_forget(p);
+    if (p && usm__order_on())
+        tell_served(p, size);
     return p;
 }
 
@@ -573,17 +649,49 @@ static bool others_gave(usm_pool *pool, size_t size)
     return given > 0;
 }
 
-void *usm__pool_alloc(usm_pool *pool, size_t align, size_t size)
-{
-    void *p = alloc_checked(pool, align, size);
+size_t (*usm__pool_collect)(usm_pool *pool, bool wait);
+void (*usm__pool_ending)(usm_pool *pool);
 
+/* Whether queues had freed blocks of the pool, which are everybody's now; for the last of them the
+ * host waits. */
+static bool queues_gave(usm_pool *pool)
+{
+    usm__story story;
+    bool       gave;
+
+    if (!usm__pool_collect || !usm_load_acquire(&pool->async) || !is_full(usm_last_status()))
+        return false;
+    usm__story_save(&story);
+    gave = usm__pool_collect(pool, false) > 0 || usm__pool_collect(pool, true) > 0;
+    usm__story_restore(&story);
+    return gave;
+}
+
+typedef void *alloc_fn(usm_pool *pool, size_t align, size_t size);
+
+static void *alloc_or_report(alloc_fn *alloc, usm_pool *pool, size_t align, size_t size)
+{
+    void *p = alloc(pool, align, size);
+
+    while (!p && queues_gave(pool))
+        p = alloc(pool, align, size);
     if (!p && others_gave(pool, size))
-        p = alloc_checked(pool, align, size);
+        p = alloc(pool, align, size);
     if (!p) {
         usm__pool_report_full(pool, size, align, usm_last_status());
         errno = ENOMEM;
     }
     return p;
+}
+
+void *usm__pool_alloc(usm_pool *pool, size_t align, size_t size)
+{
+    return alloc_or_report(alloc_checked, pool, align, size);
+}
+
+void *usm__pool_alloc_raw(usm_pool *pool, size_t size)
+{
+    return alloc_or_report(alloc_unzeroed, pool, 0, size);
 }
 
 void *usm_pool_malloc(usm_pool *pool, size_t size)
@@ -694,6 +802,8 @@ usm_status usm_pool_trim_to(usm_pool *pool, size_t keep)
 
     if (st != USM_OK)
         return st;
+    if (usm__pool_collect && usm_load_acquire(&pool->async))
+        (void)usm__pool_collect(pool, false);
     if (keep < usm_load_relaxed(&pool->reserved))
         (void)usm__magazine_reclaim(pool); /* a block in a magazine holds its area */
     return pool->ops->trim_to(pool->impl, keep);
@@ -732,6 +842,14 @@ usm_status usm_pool_reset_peaks(usm_pool *pool)
     return USM_OK;
 }
 
+static void tell_reset(usm_pool *pool, usm_status st)
+{
+    if (st == USM_OK)
+        usm__observe_reset(pool);
+    if (pool->export_mode != USM_POOL_PRIVATE)
+        usm__exports->was_reset(pool);
+}
+
 usm_status usm_pool_reset(usm_pool *pool)
 {
     usm_status st = usm__pool_check(pool);
@@ -741,9 +859,12 @@ usm_status usm_pool_reset(usm_pool *pool)
     if (!(pool->ops->caps & USM_POOL_CAP_RESET))
         return usm__fail(USM_E_NOT_SUPPORTED, "a %s pool has no reset; an arena has",
                          pool->ops->name);
+    if (pool->export_mode != USM_POOL_PRIVATE)
+        st = usm__exports->reset(pool);
+    if (st != USM_OK)
+        return st;
     st = pool->ops->reset(pool->impl);
-    if (st == USM_OK)
-        usm__observe_reset(pool);
+    tell_reset(pool, st);
     return st;
 }
 
@@ -775,9 +896,12 @@ usm_status usm_pool_reset_to(usm_pool *pool, const usm_pool_mark *mark)
 
     if (st != USM_OK)
         return st;
+    if (pool->export_mode != USM_POOL_PRIVATE)
+        st = usm__exports->reset(pool);
+    if (st != USM_OK)
+        return st;
     st = pool->ops->reset_to(pool->impl, mark);
-    if (st == USM_OK)
-        usm__observe_reset(pool);
+    tell_reset(pool, st);
     return st;
 }
 
@@ -790,44 +914,4 @@ void usm__pool_fork(usm_pool *pool, usm_fork_phase phase)
         usm__mutex_fork(&pool->lock, (int)phase);
         pool->ops->fork(pool->impl, phase);
     }
-}
-
-/* ---- frees seen lately ------------------------------------------------------------ */
-
-/* A hash of addresses without chains: the last free of each bucket.  It only
- * makes messages better and never decides whether something is freed. */
-#define FREED_SLOTS 4096
-static _Atomic(uintptr_t) freed[FREED_SLOTS];
-
-static _Atomic(uintptr_t) *freed_slot(const void *p)
-{
-    return &freed[((uintptr_t)p * 0x9e3779b97f4a7c15ull) >> 52];
-}
-
-void usm__freed_note(const void *p)
-{
-    usm_store_relaxed(freed_slot(p), (uintptr_t)p);
-}
-
-void usm__freed_forget(const void *p)
-{
-    if (usm__gone_lately(p))
-        usm_store_relaxed(freed_slot(p), (uintptr_t)0);
-}
-
-bool usm__freed_lately(const void *p)
-{
-    return p && usm_load_relaxed(freed_slot(p)) == (uintptr_t)p;
-}
-
-/* Areas are aligned: an odd entry is one that went with its pool or context. */
-void usm__gone_note(const void *base)
-{
-    if (!usm__freed_lately(base))
-        usm_store_relaxed(freed_slot(base), (uintptr_t)base | 1);
-}
-
-bool usm__gone_lately(const void *p)
-{
-    return p && (usm_load_relaxed(freed_slot(p)) | 1) == ((uintptr_t)p | 1);
 }

@@ -5,6 +5,16 @@
 
 #include "core/area.h"
 
+struct usm__async_pool;
+
+/* What queues may have that others have freed. */
+typedef enum usm__reuse {
+    USM__REUSE_FOLLOW_EVENTS = 1u << 0,
+    USM__REUSE_OPPORTUNISTIC = 1u << 1,
+    USM__REUSE_INSERT_WAITS  = 1u << 2,
+    USM__REUSE_ALL           = 7u
+} usm__reuse;
+
 struct usm_pool {
     usm__magic_word magic;
     /* The slot that allocations without more ado use; 0: none (zero_init, min_align, the end). Kept
@@ -18,8 +28,10 @@ struct usm_pool {
     size_t              maximum_size, min_align;
     const char         *options; /* while it is created                                */
     usm_list            link;    /* in ctx->pools                                        */
-    bool                is_default, zero_init;
-    uint8_t             slot; /* of its thread caches; 0: it has none                   */
+    bool                is_default, zero_init, read_only;
+    bool                is_imported; /* of another process: core/export.c                  */
+    uint32_t            export_mode; /* usm_pool_export                                */
+    uint8_t             slot;        /* of its thread caches; 0: it has none                   */
     /* guarded by the lock of core/magazine.c */
     usm_list          caches;
     unsigned          flushing;
@@ -28,6 +40,10 @@ struct usm_pool {
     usm_list          areas;    /* usm__area.link                                       */
     uint32_t          trace_id; /* in the trace; 0: none                             */
     _Atomic(uint64_t) reserved, reserved_peak, driver_allocs, driver_frees;
+    _Atomic(uint64_t) threshold; /* usm_pool_desc's                                      */
+    _Atomic(uint32_t) reuse;     /* usm__reuse                                           */
+    /* src/async's: what queues have freed; NULL until first needed, gone with the pool */
+    _Atomic(struct usm__async_pool *) async;
     _Atomic(uint64_t) reported_ns; /* when core/pool_report.c spoke last; 0: never       */
 };
 
@@ -43,9 +59,30 @@ void     *usm__pool_alloc(usm_pool *pool, size_t align, size_t size);
 /* As usm__pool_alloc(), but when the memory is full nobody is asked to give some back and nothing
  * is reported: for the parts above, which then make room themselves. */
 usm_status usm__pool_try(usm_pool *pool, size_t size, void **p);
+/* As usm__pool_alloc(), not zeroed whatever the pool promises: who calls sees to it. */
+void *usm__pool_alloc_raw(usm_pool *pool, size_t size);
+/* As _raw, of memory that the pool has: the driver is not asked, and NULL is no failure (but a story
+ * may be left). */
+void *usm__pool_alloc_held(usm_pool *pool, size_t size);
+/* What was freed in the order of queues. */
+typedef struct usm__pool_queued {
+    uint64_t bytes; /* freed, and not yet everybody's                                   */
+    uint64_t reuses, events, waits, host_waits;
+} usm__pool_queued;
+/* Hook points of src/async, filled by src/usm.c; no lock is held. */
+/* What queues have freed and got to goes back to the pool; with `wait` all. How many bytes. */
+extern size_t (*usm__pool_collect)(usm_pool *pool, bool wait);
+/* The pool ends: nothing of it stays in lists. */
+extern void (*usm__pool_ending)(usm_pool *pool);
+extern void (*usm__pool_queued_figures)(usm_pool *pool, usm__pool_queued *figures);
+void usm__pool_set_threshold(usm_pool *pool, uint64_t bytes);
+/* Of the context's pools what is over their thresholds goes back to the driver: core/pool_attribute.c. */
+void usm__pools_release_excess(usm_context *ctx);
 /* p's block in its area; USM_E_INVALID_POINTER when it is free. */
 usm_status usm__pool_block(usm__area *area, const void *p, usm_block *block);
 usm_status usm__pool_free(usm__area *area, void *p);
+/* Of a block whose end was put off (core/export.h). */
+usm_status usm__pool_free_now(usm__area *area, void *p);
 /* Gives all back, whatever is out: when its context ends. */
 void     usm__pool_finish(usm_pool *pool);
 uint64_t usm__pool_live(usm_pool *pool);

@@ -79,6 +79,8 @@ static usm_status make(usm_context *ctx, size_t index, uint32_t flags, bool is_o
         return USM_E_NO_MEMORY;
     q->is_internal = q->is_own = is_own;
     st = usm__be_queue_create(ctx->be, ctx->native, q->dev->desc.handle, flags, &q->native);
+    if (st == USM_OK && usm__order_on())
+        usm__order_queue_named(q->native, q->serial);
     if (st == USM_OK)
         publish(q, out);
     else
@@ -176,6 +178,9 @@ usm_status usm_queue_from_native(usm_context *ctx, void *handle, usm_ownership o
 
 /* ---- end ------------------------------------------------------------------------------ */
 
+void (*usm__queue_waited)(usm_queue *q, uint64_t position);
+void (*usm__queue_retired)(usm_queue *q);
+
 static void unref(usm_queue *q)
 {
     usm_context *ctx    = q->ctx;
@@ -183,6 +188,8 @@ static void unref(usm_queue *q)
 
     if (!usm_ref_drop(&q->refs))
         return;
+    if (usm__queue_retired && usm_load_acquire(&q->async))
+        usm__queue_retired(q);
     if (!is_own) {
         usm__mutex_lock(&ctx->lock);
         usm_list_remove(&q->link);
@@ -205,6 +212,16 @@ static bool ref(usm_queue *q)
         if (usm_cas_acq_rel(&q->refs, &n, n + 1))
             return true;
     return false;
+}
+
+bool usm__queue_ref(usm_queue *q)
+{
+    return ref(q);
+}
+
+void usm__queue_unref(usm_queue *q)
+{
+    unref(q);
 }
 
 usm_queue *usm__queue_next(usm_context *ctx, usm_queue *q)
@@ -308,8 +325,11 @@ usm_status usm__queue_finish(usm_queue *q)
     uint64_t   n  = usm_load_acquire(&q->submitted);
     usm_status st = usm__be_queue_wait(q->be, q->native);
 
-    if (st != USM_E_NO_MEMORY) /* whatever became of the commands, they have ended */
+    if (st != USM_E_NO_MEMORY) { /* whatever became of the commands, they have ended */
         note_ended(q, n);
+        if (usm__queue_waited)
+            usm__queue_waited(q, n);
+    }
     return st;
 }
 
@@ -355,8 +375,11 @@ usm_status usm_queue_query(usm_queue *q)
     if (st != USM_OK)
         return st;
     n = usm_load_acquire(&q->submitted);
-    if (n == usm_load_relaxed(&q->ended) && !usm_load_relaxed(&q->is_shared))
+    if (n == usm_load_relaxed(&q->ended) && !usm_load_relaxed(&q->is_shared)) {
+        if (usm__order_on())
+            usm__order_queue_ended(q->native);
         return USM_OK;
+    }
     usm__mutex_lock(&q->lock);
     st = probe(q, n);
     usm__mutex_unlock(&q->lock);
@@ -375,6 +398,68 @@ usm_device *usm_queue_get_device(usm_queue *q)
     return usm__queue_check(q) == USM_OK ? q->dev : NULL;
 }
 
+/* ---- positions of in-order queues ----------------------------------------------------------- */
+
+usm_status usm__queue_mark(usm_queue *q, void **native, uint64_t *position)
+{
+    uint64_t   n;
+    usm_status st;
+
+    usm__mutex_lock(&q->lock);
+    n  = usm_load_acquire(&q->submitted);
+    st = usm__be_marker(q->be, q->native, 0, NULL, native);
+    usm__mutex_unlock(&q->lock);
+    if (st == USM_OK)
+        *position = n;
+    return st;
+}
+
+/* Lock held. */
+static void follow(usm_queue *q, uint64_t serial, uint64_t position)
+{
+    usm__queue_seen *s;
+
+    for (s = q->seen; s < q->seen + USM__QUEUE_SEEN; s++)
+        if (s->serial == serial) {
+            s->position = s->position > position ? s->position : position;
+            return;
+        }
+    s           = &q->seen[q->seen_hand++ % USM__QUEUE_SEEN];
+    s->serial   = serial;
+    s->position = position;
+}
+
+static void follow_all(usm_queue *q, size_t ndeps, usm_event *const *deps)
+{
+    for (size_t i = 0; i < ndeps; i++)
+        if (deps[i]->serial != 0 && deps[i]->serial != q->serial)
+            follow(q, deps[i]->serial, deps[i]->position);
+}
+
+usm_status usm__queue_come_after(usm_queue *q, void *native, uint64_t serial, uint64_t position)
+{
+    usm_status st;
+
+    usm__mutex_lock(&q->lock);
+    st = usm__be_barrier(q->be, q->native, 1, &native, NULL);
+    if (st == USM_OK)
+        follow(q, serial, position);
+    usm__mutex_unlock(&q->lock);
+    return st;
+}
+
+uint64_t usm__queue_follows(usm_queue *q, uint64_t serial)
+{
+    uint64_t position = 0;
+
+    usm__mutex_lock(&q->lock);
+    for (unsigned i = 0; i < USM__QUEUE_SEEN; i++)
+        if (q->seen[i].serial == serial)
+            position = q->seen[i].position;
+    usm__mutex_unlock(&q->lock);
+    return position;
+}
+
 /* ---- submission ---------------------------------------------------------------------------- */
 
 usm_status usm__submit_begin(usm__submit *s, usm_queue *q, size_t ndeps, usm_event *const *deps,
@@ -382,9 +467,18 @@ usm_status usm__submit_begin(usm__submit *s, usm_queue *q, size_t ndeps, usm_eve
 {
     usm_status st = usm__queue_check(q);
 
-    if (st != USM_OK)
-        return st;
-    st = usm__deps_init(&s->deps, q->ctx, ndeps, deps);
+    return st == USM_OK ? usm__submit_open(s, q, ndeps, deps, ev) : st;
+}
+
+usm_status usm__submit_open(usm__submit *s, usm_queue *q, size_t ndeps, usm_event *const *deps,
+                            usm_event **ev)
+{
+    usm_status st = USM_OK;
+
+    if (ndeps == 0)
+        usm__deps_none(&s->deps, q->ctx);
+    else
+        st = usm__deps_init(&s->deps, q->ctx, ndeps, deps);
     if (st != USM_OK)
         return st;
     s->event = ev ? usm__event_new(q->ctx) : NULL;
@@ -397,8 +491,10 @@ usm_status usm__submit_begin(usm__submit *s, usm_queue *q, size_t ndeps, usm_eve
     s->native = NULL;
     s->linked = NULL;
     s->want   = ev != NULL || q->ctx->on_error != NULL;
-    if (usm__queue_in_order(q))
+    if (usm__queue_in_order(q)) {
         usm__mutex_lock(&q->lock);
+        follow_all(q, ndeps, deps);
+    }
     return USM_OK;
 }
 
@@ -438,11 +534,13 @@ static void watch_command(usm_context *ctx, void *native)
 usm_status usm__submit_end(usm__submit *s, usm_status status)
 {
     usm_queue *q = s->q;
+    uint64_t   position;
 
-    usm_add_release(&q->submitted, (uint64_t)1); /* now that it is queued */
+    position = usm_add_release(&q->submitted, (uint64_t)1) + 1; /* now that it is queued */
     if (usm__queue_in_order(q))
         usm__mutex_unlock(&q->lock);
-    usm__deps_fini(&s->deps);
+    if (usm__deps_hold(&s->deps))
+        usm__deps_fini(&s->deps);
     if (s->linked)
         usm__be_event_release(q->be, s->linked);
     if (status != USM_OK) {
@@ -453,6 +551,8 @@ usm_status usm__submit_end(usm__submit *s, usm_status status)
         return status;
     }
     if (s->event) {
+        s->event->serial   = usm__queue_in_order(q) ? q->serial : 0;
+        s->event->position = position;
         usm__event_publish(s->event, s->native, (q->flags & USM_QUEUE_PROFILING) != 0);
         *s->out = s->event;
     } else if (s->native) {

@@ -5,6 +5,14 @@
 
 #include "core/event.h"
 
+struct usm__async_queue;
+
+/* What an in-order queue is known to come after: commands of other in-order queues. */
+#define USM__QUEUE_SEEN 8
+typedef struct usm__queue_seen {
+    uint64_t serial, position;
+} usm__queue_seen;
+
 struct usm_queue {
     usm__magic_word magic;
     /* As usm_pool.alloc_slot, of the default pools of its device by usm_kind; kept by stale
@@ -27,6 +35,10 @@ struct usm_queue {
     _Atomic(bool)       is_shared;   /* over a native queue, whose owner queues as well   */
     void               *probe; /* a marker behind probe_at commands, or NULL; guarded by lock */
     uint64_t            probe_at;
+    usm__queue_seen     seen[USM__QUEUE_SEEN]; /* guarded by lock                         */
+    unsigned            seen_hand;             /* the entry that is forgotten next          */
+    /* src/async's: what the queue freed; NULL until first needed, gone with it */
+    _Atomic(struct usm__async_queue *) async;
     usm__completion     last; /* for queues destroyed with work in flight               */
 };
 
@@ -44,6 +56,33 @@ void       usm__queue_retire(usm_queue *q);
 /* Goes over the queues of a context, those that end included: the one behind `q`
  * (NULL: the first) with a reference; q's is given back. */
 usm_queue *usm__queue_next(usm_context *ctx, usm_queue *q);
+/* For who found q in a list of his own that usm__queue_retired() empties. False: it ends. */
+bool usm__queue_ref(usm_queue *q);
+void usm__queue_unref(usm_queue *q);
+
+/* An event behind all that was submitted to an in-order queue, and how many commands that is. */
+usm_status usm__queue_mark(usm_queue *q, void **native, uint64_t *position);
+/* Later commands of an in-order queue come after `native`, which is behind `position` commands of
+ * the in-order queue `serial`. */
+usm_status usm__queue_come_after(usm_queue *q, void *native, uint64_t serial, uint64_t position);
+/* How many commands of the queue `serial` later commands of q are known to come after. */
+uint64_t usm__queue_follows(usm_queue *q, uint64_t serial);
+/* The number of commands that a free comes after which is queued now. */
+static inline uint64_t usm__queue_position(usm_queue *q)
+{
+    /* Who shares the native queue may have queued work of his own: what is marked before this does
+     * not cover it. */
+    if (__builtin_expect(usm_load_relaxed(&q->is_shared), 0))
+        return usm_add_release(&q->submitted, (uint64_t)1) + 1;
+    return usm_load_acquire(&q->submitted);
+}
+
+/* Hook points of src/async, filled by src/usm.c; no lock is held. */
+/* All of q's first `position` commands have ended; the queue was waited for. */
+extern void (*usm__queue_waited)(usm_queue *q, uint64_t position);
+/* All of q's commands have ended, and its last user has gone: before the backend's part goes. */
+extern void (*usm__queue_retired)(usm_queue *q);
+
 /* Waits for all that was submitted; the caller keeps q alive. */
 usm_status usm__queue_finish(usm_queue *q);
 
@@ -71,6 +110,9 @@ typedef struct usm__submit {
 
 usm_status usm__submit_begin(usm__submit *s, usm_queue *q, size_t ndeps, usm_event *const *deps,
                              usm_event **ev);
+/* The same for a queue that was just checked. */
+usm_status usm__submit_open(usm__submit *s, usm_queue *q, size_t ndeps, usm_event *const *deps,
+                            usm_event **ev);
 /* Returns `status` when it is a failure. */
 usm_status usm__submit_end(usm__submit *s, usm_status status);
 

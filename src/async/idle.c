@@ -1,0 +1,197 @@
+/* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
+/* Queues that are left alone: what they freed last would stay in their lists, for no event is
+ * recorded while a queue takes its own blocks again.
+ *
+ * A thread sleeps for TICK_NS while there are lists with blocks (and ends when there are none for a
+ * while).  A list that nothing went in or out of since it looked last gets an event behind its last
+ * block, and its blocks go back when that is complete.  The thread asks no driver: what a tick
+ * finds is done by the executor, which the end of the process waits for. */
+#include "async/internal.h"
+#include "base/os.h"
+
+#include <time.h>
+
+#define TICK_NS 20000000  /* a list lies still for one to two of these                    */
+#define LAST_NS 500000000 /* the thread stays as long with nothing to watch               */
+
+static struct {
+    usm__mutex     lock;
+    pthread_cond_t wake;
+    usm_list       lists; /* usm__async_list.watched, with a reference each               */
+    bool           has_thread, is_posted;
+    usm__job       job;
+} idle = {USM__MUTEX_INIT(USM__RANK_ASYNC, "lists that are watched"),
+          PTHREAD_COND_INITIALIZER,
+          {&idle.lists, &idle.lists},
+          false,
+          false,
+          {{NULL, NULL}, NULL}};
+
+/* ---- a list that lies still ---------------------------------------------------------------- */
+
+typedef struct drain {
+    usm__completion   c;
+    usm__async_event *ev;
+    usm__async_list  *list;
+    usm_queue        *q; /* referenced */
+} drain;
+
+static void drain_run(usm__completion *c)
+{
+    drain            *d  = usm_container_of(c, drain, c);
+    usm__async_queue *aq = d->list->queue;
+    usm_queue        *q  = d->q;
+
+    usm__async_reach(aq, d->ev->position);
+    (void)usm__async_drain(d->list, d->ev->position, false);
+    usm_store_release(&d->list->is_armed, false);
+    usm__async_event_release(d->ev);
+    usm__async_list_unref(d->list);
+    usm__heap_free(d);
+    usm__queue_unref(q);
+}
+
+/* When it cannot be had, the next tick tries again. */
+static void drain_later(usm__async_list *l, uint64_t last)
+{
+    drain *d = usm__heap_alloc(sizeof *d);
+
+    if (!d)
+        return;
+    *d = (drain){.list = l, .q = l->queue->q};
+    if (!usm__async_hold_queue(l->queue))
+        goto err_drain; /* it ends, and gives all back */
+    d->ev = usm__async_event_behind(l->queue, l->pool, last);
+    if (!d->ev)
+        goto err_queue;
+    usm__async_list_ref(l);
+    usm_store_relaxed(&l->is_armed, true);
+    if (usm__completion_arm(&d->c, d->ev->ctx->be, d->ev->native, drain_run) == USM_OK)
+        return;
+    usm_store_relaxed(&l->is_armed, false);
+    usm__async_list_unref(l);
+    usm__async_event_release(d->ev);
+err_queue:
+    usm__queue_unref(d->q);
+err_drain:
+    usm__heap_free(d);
+}
+
+/* False: it is empty, and not watched any more. */
+static bool look_after(usm__async_list *l)
+{
+    uint64_t last = 0;
+    bool     is_still;
+
+    usm__async_lock(l);
+    is_still      = l->moves == l->seen_moves;
+    l->seen_moves = l->moves;
+    if (usm_load_relaxed(&l->blocks) == 0)
+        usm_store_relaxed(&l->is_watched, false); /* who fills it sees that: the lock is between */
+    else if (is_still)
+        last = usm__async_last(l);
+    usm__async_unlock(l);
+    if (!usm_load_relaxed(&l->is_watched))
+        return false;
+    if (is_still && !usm_load_acquire(&l->is_armed))
+        drain_later(l, last);
+    return true;
+}
+
+/* ---- the tick ---------------------------------------------------------------------------------
+ */
+
+/* Lists of queues that have ended are empty: they leave like others. */
+static void tick(usm__job *job)
+{
+    usm_list  now;
+    usm_list *it;
+
+    (void)job;
+    usm_list_init(&now);
+    usm__mutex_lock(&idle.lock);
+    while ((it = usm_list_pop(&idle.lists)) != NULL)
+        usm_list_append(&now, it);
+    while ((it = usm_list_pop(&now)) != NULL) {
+        usm__async_list *l = usm_container_of(it, usm__async_list, watched);
+        bool             stays;
+
+        usm__mutex_unlock(&idle.lock);
+        stays = look_after(l);
+        usm__mutex_lock(&idle.lock);
+        if (stays) {
+            usm_list_append(&idle.lists, &l->watched);
+            continue;
+        }
+        usm__mutex_unlock(&idle.lock);
+        usm__async_list_unref(l);
+        usm__mutex_lock(&idle.lock);
+    }
+    idle.is_posted = false;
+    usm__mutex_unlock(&idle.lock);
+}
+
+/* Lock held, and given back meanwhile. */
+static int sleep_for(uint64_t ns)
+{
+    struct timespec until;
+
+    clock_gettime(CLOCK_REALTIME, &until);
+    until.tv_nsec += (long)(ns % 1000000000u);
+    until.tv_sec += (time_t)(ns / 1000000000u) + until.tv_nsec / 1000000000;
+    until.tv_nsec %= 1000000000;
+    return usm__mutex_wait(&idle.lock, &idle.wake, &until);
+}
+
+static void thread_main(void *arg)
+{
+    (void)arg;
+    usm__mutex_lock(&idle.lock);
+    for (;;) {
+        if (usm_list_is_empty(&idle.lists) && !idle.is_posted) {
+            if (sleep_for(LAST_NS) != 0 && usm_list_is_empty(&idle.lists))
+                break;
+            continue;
+        }
+        while (sleep_for(TICK_NS) == 0) /* only time counts */
+            ;
+        if (!idle.is_posted && usm__executor_reserve() == USM_OK) {
+            idle.is_posted = true;
+            idle.job.run   = tick;
+            usm_list_init(&idle.job.link);
+            usm__executor_post(&idle.job);
+        }
+    }
+    idle.has_thread = false;
+    usm__mutex_unlock(&idle.lock);
+}
+
+void usm__async_watch(usm__async_list *l)
+{
+    bool no = false;
+
+    if (!usm_cas_acq_rel(&l->is_watched, &no, true))
+        return;
+    usm__async_list_ref(l);
+    usm__mutex_lock(&idle.lock);
+    usm_list_append(&idle.lists, &l->watched);
+    if (idle.has_thread)
+        pthread_cond_signal(&idle.wake);
+    else /* without a thread the blocks wait for the next one, or for who needs them */
+        idle.has_thread = usm__os_thread(thread_main, NULL, "usm-idle") == 0;
+    usm__mutex_unlock(&idle.lock);
+}
+
+void usm__async_idle_fork(usm_fork_phase phase)
+{
+    if (phase == USM_FORK_PREPARE) {
+        usm__mutex_lock_for_fork(&idle.lock);
+    } else if (phase == USM_FORK_PARENT) {
+        usm__mutex_unlock_after_fork(&idle.lock);
+    } else {
+        usm__mutex_reset_in_child(&idle.lock);
+        pthread_cond_init(&idle.wake, NULL);
+        usm_list_init(&idle.lists);
+        idle.has_thread = idle.is_posted = false;
+    }
+}

@@ -1,0 +1,248 @@
+/* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
+/* What the files of src/async share.
+ *
+ * What a queue frees it may have again at once, everybody else only when it has got there.  So a
+ * block that is freed in queue order does not go back to its pool, but into a list:
+ *
+ *     usm_queue.async -> queue --- list --- list        one for each pool it frees blocks of
+ *                          |         |
+ *     usm_pool.async  -> pool  --- list --- list        the lists of all queues
+ *
+ * A list has a bin a size class; a block in it has the position of its free: how many commands of
+ * the queue had been submitted.  Once the queue's first n commands are known to have ended
+ * (queue->reached), every block with a position up to n is free for everybody.  That is learnt
+ * where the program waits for the queue anyway, or from an event behind some position, recorded
+ * when somebody wants blocks (reuse.c) or the queue is left alone (drain.c): one for any number of
+ * frees, the newest alone is kept.
+ *
+ * For its pool a block in a list is handed out, like one in a thread's magazine, and in the state
+ * USM_BLOCK_FREE: every check and query finds it freed.
+ *
+ * Locks: a list's is a word that is held for some instructions, never while anything else is taken.
+ * A pool's guards which lists there are, a queue's the event.  No driver is called with any. */
+#ifndef USM_ASYNC_INTERNAL_H
+#define USM_ASYNC_INTERNAL_H
+
+#include "async/async.h"
+#include "base/inline/atomic.h"
+#include "base/inline/classes.h"
+#include "base/inline/list.h"
+#include "core/queue.h"
+
+/* Bins for blocks up to 2^47 bytes. */
+#define USM__ASYNC_BINS  320
+#define USM__ASYNC_WORDS (USM__ASYNC_BINS / 64)
+
+typedef struct usm__async_block {
+    struct usm__async_block *next;
+    void                    *p;
+    _Atomic(uint8_t)        *state;
+    size_t                   size;
+    uint64_t                 position;
+    uint8_t                  was;     /* the state it had: a pool expects it again            */
+    bool                     is_seen; /* somebody looks on: it is not taken again, and its end is
+                                         told                                               */
+} usm__async_block;
+
+typedef struct usm__async_list {
+    /* fixed */
+    struct usm__async_queue *queue;
+    struct usm__async_pool  *pool;
+    usm_kind                 kind;
+    bool                     is_plain; /* a block of a class needs nothing more to be served  */
+    usm_list                 of_pool;  /* guarded by the pool's lock                          */
+    usm_list                 of_queue; /* guarded by the queue's lock                         */
+    atomic_flag              lock;
+    /* guarded by lock */
+    usm__async_block *bin[USM__ASYNC_BINS]; /* the newest first                               */
+    uint64_t          used[USM__ASYNC_WORDS];
+    usm__async_block *seen; /* blocks of is_seen, in no bin                                   */
+    usm__async_block *spare;
+    struct usm__async_chunk *chunks; /* where the spares came from                          */
+    _Atomic(size_t)          blocks; /* written with the lock, like bytes and reuses          */
+    _Atomic(uint64_t)        bytes, reuses;
+    uint64_t                 moves; /* what went in and out                                 */
+    /* atomic */
+    _Atomic(uint32_t) refs;
+    _Atomic(bool)     is_watched; /* idle.c sees to it that nothing stays here; cleared with
+                                     lock                                                  */
+    _Atomic(bool) is_armed;       /* an event will tell that all of it may go                */
+    /* idle.c's */
+    usm_list watched;
+    uint64_t seen_moves;
+} usm__async_list;
+
+typedef struct usm__async_queue {
+    usm_queue        *q;
+    _Atomic(uint32_t) refs;    /* the queue's, its lists'                                    */
+    bool              is_over; /* q has ended; guarded by lock                            */
+    unsigned          fork_generation;
+    _Atomic(usm__async_list *) by_kind[4]; /* of the default pools, for the hit path          */
+    usm_list                   lists;      /* usm__async_list.of_queue; guarded by lock        */
+    usm__mutex                 lock;
+    _Atomic(uint64_t)          reached; /* commands known to have ended                      */
+    /* guarded by lock: an event behind `marked` commands; NULL: none that is of use */
+    struct usm__async_event *event;
+} usm__async_queue;
+
+typedef struct usm__async_pool {
+    usm_pool         *pool; /* while a list has blocks of it                              */
+    _Atomic(uint32_t) refs; /* the pool's, its lists'                                     */
+    unsigned          fork_generation;
+    usm_list          lists; /* usm__async_list.of_pool; guarded by lock                    */
+    usm__mutex        lock;
+    _Atomic(uint64_t) reuses; /* of lists that are gone                                     */
+    _Atomic(uint64_t) events, waits, host_waits;
+    /* guarded by lock: blocks that are freed later, without a list */
+    uint64_t       later, later_bytes;
+    pthread_cond_t changed; /* fewer lists, or fewer of those                            */
+} usm__async_pool;
+
+/* An event behind some commands of a queue; counted. */
+typedef struct usm__async_event {
+    usm_context      *ctx; /* counted */
+    void             *native;
+    uint64_t          position;
+    _Atomic(uint32_t) refs;
+} usm__async_event;
+
+/* ---- list.c: lists and their bins ------------------------------------------------- */
+
+void usm__async_lock_slow(usm__async_list *l);
+
+static inline void usm__async_lock(usm__async_list *l)
+{
+    if (__builtin_expect(atomic_flag_test_and_set_explicit(&l->lock, memory_order_acquire), 0))
+        usm__async_lock_slow(l);
+}
+
+static inline void usm__async_unlock(usm__async_list *l)
+{
+    atomic_flag_clear_explicit(&l->lock, memory_order_release);
+}
+
+/* The bin of a block: the largest class that it has room for. */
+static inline unsigned usm__async_bin_of(size_t size)
+{
+    return usm_class_of(size + 1) - 1;
+}
+
+/* Lock held: nobody else writes. */
+static inline void usm__async_count(usm__async_list *l, size_t blocks, uint64_t bytes)
+{
+    usm_store_relaxed(&l->blocks, usm_load_relaxed(&l->blocks) + blocks);
+    usm_store_relaxed(&l->bytes, usm_load_relaxed(&l->bytes) + bytes);
+    l->moves++;
+}
+
+/* Lock held, and the bin is not empty. */
+static inline void *usm__async_pop(usm__async_list *l, unsigned k)
+{
+    usm__async_block *b = l->bin[k];
+
+    l->bin[k] = b->next;
+    if (!b->next)
+        l->used[k / 64] &= ~((uint64_t)1 << (k % 64));
+    b->next  = l->spare;
+    l->spare = b;
+    usm__async_count(l, (size_t)-1, (uint64_t)0 - b->size);
+    usm_store_relaxed(b->state, (uint8_t)USM_BLOCK_LIVE);
+    return b->p;
+}
+
+/* Lock held, and there is a spare. */
+static inline void usm__async_push(usm__async_list *l, const usm__async_block *what)
+{
+    unsigned          k = usm__async_bin_of(what->size);
+    usm__async_block *b = l->spare;
+
+    l->spare = b->next;
+    *b       = *what;
+    if (__builtin_expect(b->is_seen, 0)) {
+        b->next = l->seen;
+        l->seen = b;
+    } else {
+        b->next   = l->bin[k];
+        l->bin[k] = b;
+        l->used[k / 64] |= (uint64_t)1 << (k % 64);
+    }
+    usm__async_count(l, 1, b->size);
+}
+
+/* More spares, without the lock; USM_E_NO_MEMORY. */
+usm_status usm__async_spare(usm__async_list *l);
+/* Lock held.  A block for `size` bytes, at most about a quarter larger, whose position is at most
+ * `position`; NULL: none.  Its state is LIVE. */
+void *usm__async_find(usm__async_list *l, size_t size, uint64_t position);
+/* Lock held.  The least position of a block that _find would give; UINT64_MAX: none. */
+uint64_t usm__async_peek(const usm__async_list *l, size_t size);
+/* Lock held.  Takes out what has a position up to `position`: a chain, whose nodes are given back
+ * with _put_spares. */
+usm__async_block *usm__async_take(usm__async_list *l, uint64_t position);
+void              usm__async_put_spares(usm__async_list *l, usm__async_block *chain);
+/* Lock held.  The highest position of its blocks; 0: none. */
+uint64_t usm__async_last(const usm__async_list *l);
+
+/* NULL and a story, these three. */
+usm__async_queue *usm__async_queue_of(usm_queue *q);
+usm__async_pool  *usm__async_pool_of(usm_pool *pool);
+usm__async_list  *usm__async_list_of(usm_queue *q, usm_pool *pool);
+/* NULL: there is none that this process may use. */
+usm__async_queue *usm__async_queue_there(usm_queue *q);
+usm__async_pool  *usm__async_pool_there(usm_pool *pool);
+void              usm__async_list_ref(usm__async_list *l);
+void              usm__async_list_unref(usm__async_list *l);
+/* A reference to the list's queue, for usm__queue_unref(); false: it has ended. */
+bool usm__async_hold_queue(usm__async_queue *aq);
+/* Ends: they leave the lists of the other side, which are empty. */
+void usm__async_queue_end(usm__async_queue *aq);
+void usm__async_pool_end(usm__async_pool *ap);
+
+/* Lists with blocks in them, each with a reference: of a pool, and to its queue as well; of a
+ * queue, which the caller keeps.  At most USM__ASYNC_LOOK. */
+#define USM__ASYNC_LOOK 32
+typedef struct usm__async_some {
+    size_t           n;
+    usm__async_list *list[USM__ASYNC_LOOK];
+} usm__async_some;
+void usm__async_of_pool(usm__async_pool *ap, usm__async_some *some);
+void usm__async_of_queue(usm__async_queue *aq, usm__async_some *some);
+void usm__async_pool_release(usm__async_some *some);
+void usm__async_queue_release(usm__async_some *some);
+
+/* ---- event.c: how far a queue has got ---------------------------------------------- */
+
+void usm__async_reach(usm__async_queue *aq, uint64_t position);
+/* How many commands have ended, as far as that is known without a wait. */
+uint64_t usm__async_reached(usm__async_queue *aq);
+/* An event behind `position` commands or more; one more reference.  NULL and a story. */
+usm__async_event *usm__async_event_behind(usm__async_queue *aq, usm__async_pool *ap,
+                                          uint64_t position);
+void              usm__async_event_release(usm__async_event *ev);
+
+/* ---- drain.c: giving back ------------------------------------------------------------ */
+
+/* Blocks with a position up to `position` go back to their pool, by the calling thread's cache if
+ * it has one and `is_users` (a thread of the program's); how many bytes. */
+size_t usm__async_drain(usm__async_list *l, uint64_t position, bool is_users);
+/* What all queues have freed of the pool and reached goes back; with `wait` all, and the host
+ * waits. How many bytes. */
+size_t usm__async_collect(usm__async_pool *ap, bool wait);
+/* The block is freed once `ev` is complete, whose reference it takes over; its state, if it has
+ * one, is FREE until then.  Cannot fail. */
+void usm__async_free_later(usm__async_pool *ap, const usm__async_block *b, usm_event *ev);
+
+/* ---- idle.c: queues that are left alone ------------------------------------------------ */
+
+/* Nothing stays in the list for ever.  Without its lock. */
+void usm__async_watch(usm__async_list *l);
+void usm__async_idle_fork(usm_fork_phase phase);
+
+/* ---- reuse.c: blocks of other queues ------------------------------------------------- */
+
+/* A block for l's queue and `size` bytes as the policies allow; NULL: none. */
+void *usm__async_reuse(usm__async_list *l, size_t size);
+/* The same by a wait put into l's queue. */
+void *usm__async_wait_for(usm__async_list *l, size_t size);
+
+#endif

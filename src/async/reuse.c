@@ -1,0 +1,117 @@
+/* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
+/* Blocks of other queues, as the pool's policies allow: those that this queue comes after anyway,
+ * those that have been reached, and those that it is made to wait for. */
+#include "async/internal.h"
+#include "base/fault.h"
+
+/* How far the queue has got is seen by an event behind its last free; the next request finds that
+ * complete, or this one. */
+static uint64_t seen_reached(const usm__async_list *l, usm__async_list *from)
+{
+    usm__async_event *ev;
+    uint64_t          last;
+
+    usm__async_lock(from);
+    last = usm__async_last(from);
+    usm__async_unlock(from);
+    if (usm__async_reached(from->queue) < last) {
+        ev = usm__async_event_behind(from->queue, l->pool, last);
+        usm__async_event_release(ev);
+    }
+    return usm__async_reached(from->queue);
+}
+
+/* Up to which position this queue may have what `from` has freed, without a wait. */
+static uint64_t allowed(const usm__async_list *l, usm__async_list *from)
+{
+    const usm_pool *pool     = l->pool->pool;
+    uint64_t        position = 0, follows = 0;
+
+    if (usm__fault_hit("async.skip_event", NULL)) /* what the order checker must find */
+        return UINT64_MAX;
+    if (usm_load_relaxed(&pool->reuse) & USM__REUSE_OPPORTUNISTIC)
+        position = seen_reached(l, from);
+    if (usm_load_relaxed(&pool->reuse) & USM__REUSE_FOLLOW_EVENTS)
+        follows = usm__queue_follows(l->queue->q, from->queue->q->serial);
+    return position > follows ? position : follows;
+}
+
+static void *take(usm__async_list *from, size_t size, uint64_t position)
+{
+    void *p;
+
+    usm__async_lock(from);
+    p = usm__async_find(from, size, position);
+    if (p)
+        usm_store_relaxed(&from->reuses, usm_load_relaxed(&from->reuses) + 1);
+    usm__async_unlock(from);
+    return p;
+}
+
+void *usm__async_reuse(usm__async_list *l, size_t size)
+{
+    usm__async_some some;
+    void           *p = NULL;
+
+    usm__async_of_pool(l->pool, &some);
+    for (size_t i = 0; i < some.n && !p; i++)
+        if (some.list[i] != l)
+            p = take(some.list[i], size, allowed(l, some.list[i]));
+    usm__async_pool_release(&some);
+    return p;
+}
+
+/* A wait makes a queue that may have nothing to do with the other one wait for it; memory is
+ * cheaper until what lies in lists is a good part of all: then the lists would make the pool grow
+ * for ever.
+ */
+static bool is_worth_a_wait(const usm__async_list *l, const usm__async_some *some)
+{
+    const usm_pool *pool  = l->pool->pool;
+    uint64_t        bytes = 0;
+
+    for (size_t i = 0; i < some->n; i++)
+        if (some->list[i] != l)
+            bytes += usm_load_relaxed(&some->list[i]->bytes);
+    return bytes >= usm_load_relaxed(&pool->reserved) / 8;
+}
+
+static void *wait_and_take(usm__async_list *l, usm__async_list *from, size_t size)
+{
+    usm__async_event *ev;
+    uint64_t          position;
+    void             *p = NULL;
+
+    usm__async_lock(from);
+    position = usm__async_peek(from, size);
+    usm__async_unlock(from);
+    if (position == UINT64_MAX)
+        return NULL;
+    ev = usm__async_event_behind(from->queue, l->pool, position);
+    if (!ev)
+        return NULL;
+    if (usm__fault_hit("async.skip_wait", NULL) || /* what the order checker must find */
+        usm__queue_come_after(l->queue->q, ev->native, from->queue->q->serial, ev->position) ==
+            USM_OK) {
+        usm_add_relaxed(&l->pool->waits, (uint64_t)1);
+        p = take(from, size, ev->position); /* NULL: somebody was faster */
+    }
+    usm__async_event_release(ev);
+    return p;
+}
+
+void *usm__async_wait_for(usm__async_list *l, size_t size)
+{
+    usm__async_some some;
+    void           *p = NULL;
+
+    if (!(usm_load_relaxed(&l->pool->pool->reuse) & USM__REUSE_INSERT_WAITS))
+        return NULL;
+    usm__async_of_pool(l->pool, &some);
+    if (is_worth_a_wait(l, &some))
+        for (size_t i = 0; i < some.n && !p; i++)
+            if (some.list[i] != l)
+                p = wait_and_take(l, some.list[i], size);
+    usm__async_pool_release(&some);
+    return p;
+}

@@ -1,0 +1,168 @@
+/* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
+/* The barrier of a channel: every living member leaves it with the same answer, also when members
+ * end while they are in it.  Called by channel.c; the page is described in channel.h.
+ *
+ * Calls are counted, 1, 2, ...  A member arrives by writing the number into `arrived`.  Whoever
+ * then sees that all have arrived that have not gone writes a verdict (who has gone, so far) into
+ * its own part of the page, and tries to make it the one that counts, by one exchange of `decided`:
+ *
+ *     decided = call << 10 | stage << 8 | rank of the member whose verdict counts
+ *
+ *     call c - 1, END  ---------------------------------------->  call c, END
+ *                      \-->  call c, ACROSS (if there is one)  --/
+ *
+ * In ACROSS the lowest rank that has not gone is in across(); it proposes the end.  When it ends
+ * instead, the others propose one that says so.
+ *
+ * Why one word is enough.  Nobody can propose for call c before every living member has arrived
+ * there, and none arrives before it has read the verdict of c - 1: a verdict is not overwritten
+ * while somebody reads it.  A member that ends before its exchange has changed nothing; after it,
+ * the verdict stays in the page.  Between its exchange and waking the others: they learn of its end
+ * from the kernel, and look again.
+ *
+ * Who has gone is what the kernel told this process, what members wrote when they closed, and what
+ * earlier verdicts say: others may have heard of an end before us. */
+#include "base/os.h"
+#include "ipc/channel.h"
+
+enum { ACROSS = 1, END = 2 };
+
+#define SPIN_NS 5000u
+
+static uint64_t make_decided(uint64_t call, unsigned stage, uint32_t rank)
+{
+    return call << 10 | (uint64_t)stage << 8 | rank;
+}
+
+/* Comparable: later stages are larger. */
+static uint64_t stage_of(uint64_t decided)
+{
+    return decided >> 8;
+}
+
+static const usm__verdict *verdict_of(const usm_ipc_channel *ch, uint64_t decided)
+{
+    const unsigned stage = (unsigned)(decided >> 8 & 3);
+
+    return &ch->page->members[decided & 255].verdict[stage - 1];
+}
+
+static bool has_gone(const usm_ipc_channel *ch, uint32_t rank)
+{
+    if (rank == ch->rank)
+        return false;
+    return usm__ranks_have(&ch->agreed, rank) || usm_load_acquire(&ch->peers[rank].has_ended) ||
+           usm_load_acquire(&ch->page->members[rank].presence) == USM__MEMBER_CLOSED;
+}
+
+/* Whether all have arrived that have not gone.  Of two that arrive at the same time one sees the
+ * other: each writes its own `arrived` first, and all of that is in one order. */
+static bool all_here(const usm_ipc_channel *ch, usm__ranks *gone)
+{
+    *gone = (usm__ranks){{0}};
+    for (uint32_t r = 0; r < ch->size; r++) {
+        if (has_gone(ch, r))
+            usm__ranks_add(gone, r);
+        else if (atomic_load(&ch->page->members[r].arrived) < ch->call)
+            return false;
+    }
+    return true;
+}
+
+static uint32_t lowest(const usm_ipc_channel *ch, const usm__ranks *gone)
+{
+    uint32_t rank = 0;
+
+    while (rank < ch->size && usm__ranks_have(gone, rank))
+        rank++;
+    return rank;
+}
+
+/* False when another member was faster, with whatever. */
+static bool propose(usm_ipc_channel *ch, uint64_t seen, unsigned stage, const usm__verdict *v)
+{
+    ch->page->members[ch->rank].verdict[stage - 1] = *v;
+    return usm_cas_acq_rel(&ch->page->decided, &seen, make_decided(ch->call, stage, ch->rank));
+}
+
+static void begin_end(usm_ipc_channel *ch, uint64_t seen)
+{
+    usm__verdict v = {.across = USM_OK};
+    uint32_t     first;
+
+    if (!all_here(ch, &v.gone))
+        return;
+    first = lowest(ch, &v.gone);
+    if (ch->page->members[first].has_across)
+        (void)propose(ch, seen, ACROSS, &v);
+    else
+        (void)propose(ch, seen, END, &v);
+    usm__bell_ring(&ch->page->bell);
+}
+
+/* While across() is called: by us, or by one that may have ended. */
+static void end_across(usm_ipc_channel *ch, uint64_t seen)
+{
+    usm__verdict   v     = *verdict_of(ch, seen);
+    const uint32_t first = lowest(ch, &v.gone);
+
+    if (first == ch->rank) {
+        const usm_status st = ch->across(ch->user);
+
+        v.across = st < 0 ? st : USM_OK;
+    } else if (has_gone(ch, first)) {
+        usm__ranks_add(&v.gone, first);
+        v.across = USM_OK;
+    } else {
+        return;
+    }
+    (void)propose(ch, seen, END, &v);
+    usm__bell_ring(&ch->page->bell);
+}
+
+/* A few microseconds: the others are often that near. */
+static void spin(const usm_ipc_channel *ch, uint64_t seen)
+{
+    const uint64_t until = ch->may_spin ? usm__os_now_ns() + SPIN_NS : 0;
+
+    while (ch->may_spin && usm_load_acquire(&ch->page->decided) == seen && usm__os_now_ns() < until)
+        for (int i = 0; i < 16; i++)
+            usm_cpu_relax();
+}
+
+void usm__channel_arrive(usm_ipc_channel *ch, uint32_t given, usm__ranks *gone, usm_status *across)
+{
+    usm__channel_page   *page = ch->page;
+    usm__channel_member *me   = &page->members[ch->rank];
+    const uint64_t       end  = stage_of(make_decided(++ch->call, END, 0));
+    bool                 spun = false;
+    uint64_t             seen;
+
+    me->given[ch->call & 1] = given;
+    atomic_store(&me->arrived, ch->call);
+    for (;;) {
+        const uint32_t word = usm__bell_ready(&page->bell);
+
+        seen = usm_load_acquire(&page->decided);
+        if (stage_of(seen) >= end)
+            break;
+        if (stage_of(seen) == end - 1)
+            end_across(ch, seen);
+        else
+            begin_end(ch, seen);
+        if (usm_load_acquire(&page->decided) != seen)
+            continue;
+        if (spun)
+            (void)usm__bell_wait(&page->bell, word, USM__OS_NO_DEADLINE);
+        else
+            spin(ch, seen);
+        spun = true;
+    }
+    *across = (usm_status)verdict_of(ch, seen)->across;
+    for (unsigned i = 0; i < sizeof(gone->bits) / sizeof(gone->bits[0]); i++) {
+        const uint64_t now = verdict_of(ch, seen)->gone.bits[i];
+
+        gone->bits[i] = now & ~ch->agreed.bits[i];
+        ch->agreed.bits[i] |= now;
+    }
+}

@@ -1,0 +1,338 @@
+/* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
+/* Channels: opening and closing them, barriers and gathers, who is alive.  How members meet is in
+ * channel_meet.c, how they agree in barrier.c, what they share in channel.h.
+ *
+ * Each member watches all others (rendezvous.h): when one ends, this process hears of it from the
+ * kernel and wakes whoever sleeps in the page, here and elsewhere. */
+#include "ipc/channel.h"
+
+#include "base/meta.h"
+#include "base/os.h"
+#include "core/init.h"
+
+#include <stdio.h>
+#include <string.h>
+
+static usm__meta_type channel_type =
+    USM__META_TYPE(struct usm_ipc_channel, sizeof(usm__magic_word), "channels");
+
+/* ---- ranks --------------------------------------------------------------------------- */
+
+bool usm__ranks_any(const usm__ranks *r)
+{
+    uint64_t any = 0;
+
+    for (unsigned i = 0; i < sizeof(r->bits) / sizeof(r->bits[0]); i++)
+        any |= r->bits[i];
+    return any != 0;
+}
+
+static unsigned count_of(const usm__ranks *r)
+{
+    unsigned n = 0;
+
+    for (unsigned i = 0; i < sizeof(r->bits) / sizeof(r->bits[0]); i++)
+        n += (unsigned)__builtin_popcountll(r->bits[i]);
+    return n;
+}
+
+const char *usm__ranks_text(const usm__ranks *r, char *text, size_t size)
+{
+    const unsigned count = count_of(r);
+    unsigned       told  = 0;
+    size_t         used  = 0;
+
+    text[0] = '\0';
+    for (uint32_t rank = 0; rank < USM__CHANNEL_SIZE_MAX && told < 12; rank++) {
+        const char *before = told == 0 ? "" : told + 1 == count ? " and " : ", ";
+
+        if (!usm__ranks_have(r, rank))
+            continue;
+        used += (size_t)snprintf(text + used, size - used, "%s%u", before, rank);
+        if (used >= size)
+            return text;
+        told++;
+    }
+    if (told < count)
+        (void)snprintf(text + used, size - used, " and %u more", count - told);
+    return text;
+}
+
+/* ---- the page ---------------------------------------------------------------------------- */
+
+static size_t gifts_at(uint32_t size)
+{
+    const size_t n = sizeof(usm__channel_page) + size * sizeof(usm__channel_member);
+
+    return (n + 4095) & ~(size_t)4095;
+}
+
+size_t usm__channel_page_size(uint32_t size)
+{
+    return gifts_at(size) + (size_t)2 * size * USM__CHANNEL_BYTES;
+}
+
+char *usm__channel_gift(usm__channel_page *page, uint64_t call, uint32_t rank)
+{
+    const size_t slot = (size_t)(call & 1) * page->size + rank;
+
+    return (char *)page + gifts_at(page->size) + slot * USM__CHANNEL_BYTES;
+}
+
+/* ---- the others ---------------------------------------------------------------------------- */
+
+static void tell_loss(const usm__channel_peer *peer)
+{
+    const usm_ipc_channel *ch   = peer->ch;
+    const uint32_t         rank = (uint32_t)(peer - ch->peers);
+
+    if (usm_load_acquire(&ch->page->members[rank].presence) != USM__MEMBER_CLOSED)
+        usm__ipc_tell_loss(&peer->watch.process, USM_IPC_MEMBER);
+}
+
+static void peer_ended(usm__ipc_watch *w)
+{
+    usm__channel_peer *peer = usm_container_of(w, usm__channel_peer, watch);
+
+    usm_store_release(&peer->has_ended, true);
+    usm__bell_ring(&peer->ch->page->bell);
+    tell_loss(peer);
+}
+
+static usm_status watch_peer(usm_ipc_channel *ch, uint32_t rank)
+{
+    usm__channel_peer *peer = &ch->peers[rank];
+    usm_status         st;
+
+    peer->ch            = ch;
+    peer->watch.fn      = peer_ended;
+    peer->watch.process = ch->page->members[rank].process;
+    if (rank == ch->rank || usm__ipc_is_self(&peer->watch.process))
+        return USM_OK;
+    st = usm__ipc_watch_start(&peer->watch);
+    if (st == USM_E_OWNER_GONE) { /* since it came: the first call tells */
+        usm_store_release(&peer->has_ended, true);
+        usm__bell_ring(&ch->page->bell);
+        tell_loss(peer);
+        return USM_OK;
+    }
+    peer->is_watched = st == USM_OK;
+    return st;
+}
+
+static void unwatch(usm_ipc_channel *ch)
+{
+    for (uint32_t r = 0; r < ch->size; r++)
+        if (ch->peers[r].is_watched)
+            usm__ipc_watch_stop(&ch->peers[r].watch);
+}
+
+/* ---- open, close ------------------------------------------------------------------------------
+ */
+
+static usm_status check_desc(const usm_ipc_channel_desc *desc, usm_ipc_channel **ch)
+{
+    if (!desc || !ch)
+        return usm__fail(USM_E_INVALID, "usm_ipc_channel_open: %s is NULL", desc ? "ch" : "desc");
+    if (desc->struct_size < sizeof *desc)
+        return usm__fail(USM_E_ABI,
+                         "usm_ipc_channel_open: desc has a wrong struct_size; start with "
+                         "USM_IPC_CHANNEL_DESC_INIT");
+    if (!desc->name || !*desc->name || strlen(desc->name) > USM__CHANNEL_NAME_MAX)
+        return usm__fail(USM_E_INVALID,
+                         "usm_ipc_channel_open: a group needs a name of 1 to %d bytes",
+                         USM__CHANNEL_NAME_MAX);
+    if (desc->size == 0 || desc->size > USM__CHANNEL_SIZE_MAX)
+        return usm__fail(USM_E_INVALID, "usm_ipc_channel_open: a group of %u; 1 to %d can meet",
+                         desc->size, USM__CHANNEL_SIZE_MAX);
+    if (desc->rank >= desc->size)
+        return usm__fail(USM_E_INVALID,
+                         "usm_ipc_channel_open: there is no rank %u in a group of %u", desc->rank,
+                         desc->size);
+    return USM_OK;
+}
+
+static usm_ipc_channel *new_channel(const usm_ipc_channel_desc *desc)
+{
+    usm_ipc_channel *ch = usm__meta_alloc(&channel_type);
+
+    if (!ch)
+        goto err_memory;
+    ch->peers = usm__heap_alloc(desc->size * sizeof *ch->peers);
+    if (!ch->peers)
+        goto err_channel;
+    ch->fork_generation = usm__fork_generation();
+    ch->rank            = desc->rank;
+    ch->size            = desc->size;
+    ch->page_size       = usm__channel_page_size(desc->size);
+    ch->across          = desc->across;
+    ch->user            = desc->user;
+    ch->call            = 0;
+    ch->agreed          = (usm__ranks){{0}};
+    /* With fewer processors than members, who spins keeps others from coming. */
+    ch->may_spin = usm__os_cpu_count() >= desc->size && desc->size > 1;
+    return ch;
+
+err_channel:
+    usm__meta_free(&channel_type, ch);
+err_memory:
+    (void)usm__fail(USM_E_NO_MEMORY, "no host memory for a channel");
+    return NULL;
+}
+
+static void free_channel(usm_ipc_channel *ch)
+{
+    if (ch->page)
+        (void)usm__os_unmap(ch->page, ch->page_size);
+    usm__heap_free(ch->peers);
+    usm__meta_free(&channel_type, ch);
+}
+
+/* The others hear of it as of an end. */
+static void leave(usm_ipc_channel *ch)
+{
+    usm_store_release(&ch->page->members[ch->rank].presence, (uint32_t)USM__MEMBER_CLOSED);
+    usm__bell_ring(&ch->page->bell);
+    unwatch(ch);
+}
+
+usm_status usm_ipc_channel_open(const usm_ipc_channel_desc *desc, usm_ipc_channel **out)
+{
+    usm__ipc_process self;
+    usm_ipc_channel *ch = NULL;
+    usm_status       st = check_desc(desc, out);
+
+    if (st == USM_OK)
+        st = usm__up();
+    if (st == USM_OK)
+        st = usm__ipc_self(&self);
+    if (st != USM_OK)
+        return st;
+    ch = new_channel(desc);
+    if (!ch)
+        return USM_E_NO_MEMORY;
+    st = usm__channel_meet(desc, &self, &ch->page);
+    if (st != USM_OK)
+        goto err_channel;
+    for (uint32_t r = 0; r < ch->size && st == USM_OK; r++)
+        st = watch_peer(ch, r);
+    if (st != USM_OK)
+        goto err_met;
+    usm_store_release(&ch->magic, (uint32_t)USM__MAGIC_CHANNEL);
+    *out = ch;
+    return USM_OK;
+
+err_met:
+    leave(ch);
+err_channel:
+    free_channel(ch);
+    return st;
+}
+
+void usm_ipc_channel_close(usm_ipc_channel *ch)
+{
+    if (!ch || usm__handle_check(ch, USM__MAGIC_CHANNEL) != USM_OK ||
+        !usm__handle_kill(ch, USM__MAGIC_CHANNEL))
+        return;
+    if (ch->fork_generation == usm__fork_generation()) /* or it is the parent's membership */
+        leave(ch);
+    free_channel(ch);
+}
+
+/* ---- calls --------------------------------------------------------------------------------------
+ */
+
+static usm_status check(usm_ipc_channel *ch)
+{
+    usm_status st = usm__handle_check(ch, USM__MAGIC_CHANNEL);
+
+    if (st == USM_OK && ch->fork_generation != usm__fork_generation())
+        st = usm__fail(USM_E_FORKED,
+                       "the channel was opened before fork(); the child is no member of the group");
+    return st;
+}
+
+/* The same for all, as it depends on the verdict and on what members gave before it. */
+static usm_status same_call(const usm_ipc_channel *ch, uint32_t given)
+{
+    for (uint32_t r = 0; r < ch->size; r++) {
+        const uint32_t theirs = ch->page->members[r].given[ch->call & 1];
+
+        if (usm__ranks_have(&ch->agreed, r) || theirs == given)
+            continue;
+        if (theirs == 0 || given == 0)
+            return usm__fail(USM_E_INVALID, "rank %u called usm_ipc_channel_%s, rank %u _%s", r,
+                             theirs ? "gather" : "barrier", ch->rank, given ? "gather" : "barrier");
+        return usm__fail(USM_E_INVALID,
+                         "usm_ipc_channel_gather: rank %u gave %u bytes, rank %u %u; all must give "
+                         "the same",
+                         r, theirs - 1, ch->rank, given - 1);
+    }
+    return USM_OK;
+}
+
+static usm_status call(usm_ipc_channel *ch, uint32_t given)
+{
+    usm__ranks gone;
+    usm_status across, same;
+    char       text[96];
+
+    usm__channel_arrive(ch, given, &gone, &across);
+    same = same_call(ch, given);
+    if (same != USM_OK)
+        return same;
+    if (usm__ranks_any(&gone))
+        return usm__fail(USM_E_PEER, "rank %s of the group of %u ended or closed its channel%s%s",
+                         usm__ranks_text(&gone, text, sizeof text), ch->size,
+                         across != USM_OK ? "; and the other machines: " : "",
+                         across != USM_OK ? usm_status_name(across) : "");
+    if (across != USM_OK)
+        return usm__fail(across, "the barrier across machines failed with %s",
+                         usm_status_name(across));
+    return USM_OK;
+}
+
+usm_status usm_ipc_channel_barrier(usm_ipc_channel *ch)
+{
+    usm_status st = check(ch);
+
+    return st == USM_OK ? call(ch, 0) : st;
+}
+
+usm_status usm_ipc_channel_gather(usm_ipc_channel *ch, const void *mine, size_t size, void *all)
+{
+    usm_status st = check(ch);
+
+    if (st != USM_OK)
+        return st;
+    if (!mine || !all || size == 0 || size > USM__CHANNEL_BYTES)
+        return usm__fail(USM_E_INVALID, "usm_ipc_channel_gather: %s",
+                         !mine || !all ? "mine or all is NULL"
+                                       : "each member gives 1 to 4096 bytes");
+    memcpy(usm__channel_gift(ch->page, ch->call + 1, ch->rank), mine, size);
+    st = call(ch, (uint32_t)size + 1);
+    if (st != USM_OK && st != USM_E_PEER)
+        return st;
+    for (uint32_t r = 0; r < ch->size; r++) {
+        char *to = (char *)all + r * size;
+
+        if (usm__ranks_have(&ch->agreed, r))
+            memset(to, 0, size);
+        else
+            memcpy(to, usm__channel_gift(ch->page, ch->call, r), size);
+    }
+    return st;
+}
+
+bool usm_ipc_channel_is_alive(usm_ipc_channel *ch, uint32_t rank)
+{
+    if (check(ch) != USM_OK)
+        return false;
+    if (rank >= ch->size) {
+        (void)usm__fail(USM_E_INVALID, "usm_ipc_channel_is_alive: no rank %u in a group of %u",
+                        rank, ch->size);
+        return false;
+    }
+    return !usm__ranks_have(&ch->agreed, rank) && !usm_load_acquire(&ch->peers[rank].has_ended) &&
+           usm_load_acquire(&ch->page->members[rank].presence) == USM__MEMBER_HERE;
+}

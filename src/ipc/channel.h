@@ -1,0 +1,114 @@
+/* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
+/* The page that a group of processes shares, and what channel.c, channel_meet.c and barrier.c know
+ * of each other.
+ *
+ * The page is a memory file: the member that hosts the meeting makes it and hands it out.  Its size
+ * is fixed by the size of the group:
+ *
+ *     usm__channel_page | a usm__channel_member each | gather: two halves, 4096 bytes a member each
+ *
+ * All of it is written by the member it belongs to, but for the words at the start.  Nobody holds a
+ * lock in it, so a member may end at any moment. */
+#ifndef USM_IPC_CHANNEL_H
+#define USM_IPC_CHANNEL_H
+
+#include "base/inline/atomic.h"
+#include "core/handle.h"
+#include "ipc/bell.h"
+#include "ipc/rendezvous.h"
+
+#define USM__CHANNEL_NAME_MAX 63
+#define USM__CHANNEL_SIZE_MAX 256
+#define USM__CHANNEL_BYTES    4096 /* that a member gives at most                            */
+#define USM__CHANNEL_MAGIC    0x75636831u
+
+/* Some of the ranks. */
+typedef struct usm__ranks {
+    uint64_t bits[USM__CHANNEL_SIZE_MAX / 64];
+} usm__ranks;
+
+typedef enum usm__meeting {
+    USM__MEETING_OPEN      = 0,
+    USM__MEETING_COMPLETE  = 1, /* all have come: the group exists                         */
+    USM__MEETING_ABANDONED = 2  /* somebody went: those that stay start over                */
+} usm__meeting;
+
+/* How a call may end: the one that is chosen counts for all. */
+typedef struct usm__verdict {
+    usm__ranks gone;   /* all that have ended or closed so far                            */
+    int32_t    across; /* what across() returned                                         */
+    uint32_t   pad;
+} usm__verdict;
+
+typedef enum usm__presence {
+    USM__MEMBER_ABSENT = 0,
+    USM__MEMBER_HERE   = 1,
+    USM__MEMBER_CLOSED = 2
+} usm__presence;
+
+typedef struct usm__channel_member {
+    usm__ipc_process  process;
+    _Atomic(uint32_t) presence;
+    uint32_t          has_across;
+    _Atomic(uint64_t) arrived;    /* the number of the call it has come to                  */
+    uint32_t          given[2];   /* in calls of that parity: bytes for gather, + 1; 0: barrier */
+    usm__verdict      verdict[2]; /* proposed: for the start of across(), for the end        */
+} usm__channel_member;
+
+typedef struct usm__channel_page {
+    uint32_t          magic, size;
+    _Atomic(uint32_t) meeting; /* usm__meeting                                          */
+    usm__bell         bell;
+    _Atomic(uint64_t) decided; /* see barrier.c                                          */
+    _Alignas(64) usm__channel_member members[];
+} usm__channel_page;
+
+/* A member as this process sees it. */
+typedef struct usm__channel_peer {
+    usm__ipc_watch          watch;
+    struct usm_ipc_channel *ch;
+    _Atomic(bool)           has_ended;
+    bool                    is_watched;
+} usm__channel_peer;
+
+struct usm_ipc_channel {
+    usm__magic_word    magic;
+    unsigned           fork_generation; /* of the process that opened it                   */
+    usm__channel_page *page;
+    size_t             page_size;
+    uint32_t           rank, size;
+    bool               may_spin;
+    uint64_t           call;   /* how many calls this member has made                      */
+    usm__ranks         agreed; /* who has gone, as the members were told so far               */
+    usm_ipc_across_fn  across;
+    void              *user;
+    usm__channel_peer *peers; /* `size` of them, our own unused                           */
+};
+
+static inline bool usm__ranks_have(const usm__ranks *r, uint32_t rank)
+{
+    return r->bits[rank / 64] >> (rank % 64) & 1u;
+}
+
+static inline void usm__ranks_add(usm__ranks *r, uint32_t rank)
+{
+    r->bits[rank / 64] |= (uint64_t)1 << (rank % 64);
+}
+
+bool usm__ranks_any(const usm__ranks *r);
+/* "2, 5 and 9", cut short after a few. */
+const char *usm__ranks_text(const usm__ranks *r, char *text, size_t size);
+
+size_t usm__channel_page_size(uint32_t size);
+/* What `rank` gave in calls of that parity. */
+char *usm__channel_gift(usm__channel_page *page, uint64_t call, uint32_t rank);
+
+/* Waits until all have come; the caller unmaps *page. */
+usm_status usm__channel_meet(const usm_ipc_channel_desc *desc, const usm__ipc_process *self,
+                             usm__channel_page **page);
+
+/* Waits until every living member has made this call, and says who has gone since the last one.
+ * *across is what across() returned, for whichever member. */
+void usm__channel_arrive(usm_ipc_channel *ch, uint32_t given, usm__ranks *gone, usm_status *across);
+
+#endif

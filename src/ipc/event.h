@@ -1,0 +1,32 @@
+/* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
+/* Events across processes: what event.c, event_handle.c and event_queue.c share. */
+#ifndef USM_IPC_EVENT_H
+#define USM_IPC_EVENT_H
+
+#include "core/context.h"
+#include "core/handle.h"
+#include "ipc/cell.h"
+
+struct usm_ipc_event {
+    usm__magic_word magic;
+    unsigned        fork_generation; /* of the process that has it                         */
+    usm_context    *ctx;             /* counted by refs                                    */
+    usm__cell      *cell;            /* one reference                                      */
+    bool            is_creator;
+};
+
+usm_status usm__ipc_event_check(usm_ipc_event *ev);
+
+/* event_handle.c.  What a handle of an event says. */
+typedef struct usm__event_name {
+    usm__ipc_name page;
+    uint64_t      generation;
+    uint32_t      index;
+    uint32_t      pad;
+} usm__event_name;
+
+void usm__event_handle_encode(const usm__event_name *name, usm_ipc_handle *handle);
+/* USM_E_HANDLE: not whole, not of this version, or of memory. */
+usm_status usm__event_handle_decode(const usm_ipc_handle *handle, usm__event_name *name);
+
+#endif

@@ -1,0 +1,240 @@
+/* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
+/* Events across processes in queues: usm_ipc_event_record() and usm_ipc_event_wait().
+ *
+ * A record is a marker in the queue, whose completion (core/event.h) is counted in the cell.
+ *
+ * A wait is a barrier that depends on a user event, the gate.  While any queue waits for a cell,
+ * one job of the executor sleeps at its bell, judges all its waits when it rings, and signals the
+ * gates of those that are over: nobody polls, and an event takes one thread however many queues
+ * wait for it. */
+#include "base/os.h"
+#include "core/command.h"
+#include "core/executor.h"
+#include "ipc/event.h"
+
+/* ---- records -------------------------------------------------------------------------------- */
+
+typedef struct command {
+    usm__completion c;
+    usm__cell      *cell; /* counted                                                       */
+    usm_context    *ctx;  /* counted by refs: keeps c.native                                */
+    usm__record    *record;
+} command;
+
+static void command_ended(usm__completion *c)
+{
+    command     *cmd  = usm_container_of(c, command, c);
+    usm__cell   *cell = cmd->cell;
+    usm_context *ctx  = cmd->ctx;
+
+    usm__be_event_release(c->be, c->native);
+    usm__cell_complete(cell, cmd->record, c->status);
+    usm__heap_free(cmd);
+    usm__cell_unref(cell);
+    usm__context_unref(ctx);
+}
+
+/* A marker behind `deps`, or behind all commands of the queue so far. */
+static usm_status queue_marker(usm_queue *q, size_t ndeps, usm_event *const *deps, void **native)
+{
+    usm__submit s;
+    usm_status  st = usm__submit_begin(&s, q, ndeps, deps, NULL);
+
+    if (st != USM_OK)
+        return st;
+    return usm__submit_end(&s, usm__be_marker(q->be, q->native, s.deps.n, s.deps.native, native));
+}
+
+static command *new_command(usm_ipc_event *ev, usm_queue *q)
+{
+    command     *cmd = usm__heap_alloc(sizeof *cmd);
+    usm__record *r   = usm__heap_alloc(sizeof *r);
+
+    if (!cmd || !r) {
+        usm__heap_free(cmd);
+        usm__heap_free(r);
+        (void)usm__fail(USM_E_NO_MEMORY, "no host memory to record an event");
+        return NULL;
+    }
+    cmd->cell   = ev->cell;
+    cmd->ctx    = q->ctx;
+    cmd->record = r;
+    return cmd;
+}
+
+usm_status usm_ipc_event_record(usm_ipc_event *ev, usm_queue *q, size_t ndeps,
+                                usm_event *const *deps)
+{
+    command   *cmd    = NULL;
+    void      *native = NULL;
+    usm_status st     = usm__ipc_event_check(ev);
+
+    if (st == USM_OK)
+        st = usm__queue_check(q);
+    if (st == USM_OK)
+        st = usm__cell_claim(ev->cell);
+    if (st == USM_OK)
+        st = usm__executor_reserve();
+    if (st != USM_OK)
+        return st;
+    cmd = new_command(ev, q);
+    if (!cmd)
+        return USM_E_NO_MEMORY;
+    st = queue_marker(q, ndeps, deps, &native);
+    if (st != USM_OK) {
+        usm__heap_free(cmd->record);
+        usm__heap_free(cmd);
+        return st;
+    }
+    /* From here on nothing fails: what is counted as made completes. */
+    usm__cell_ref(cmd->cell);
+    usm__context_ref(cmd->ctx);
+    usm__cell_made(cmd->cell, cmd->record);
+    if (usm__completion_arm(&cmd->c, q->be, native, command_ended) != USM_OK) {
+        cmd->c.be     = q->be; /* no thread after all: wait here */
+        cmd->c.native = native;
+        cmd->c.status = usm__be_event_wait(q->be, native);
+        command_ended(&cmd->c);
+    }
+    return USM_OK;
+}
+
+/* ---- waits --------------------------------------------------------------------------------------
+ */
+
+typedef struct gate {
+    usm_list   link;
+    usm_event *event; /* one reference                                                     */
+    usm__turns turns;
+} gate;
+
+typedef struct waiter {
+    usm__job   job;
+    usm__cell *cell; /* counted                                                          */
+    usm_list   gates;
+} waiter;
+
+static void open_gate(gate *g, usm_status st)
+{
+    (void)usm__event_end(g->event, st);
+    usm_event_release(g->event);
+    usm__heap_free(g);
+}
+
+/* Takes what came since; false, for good, when there is nothing to wait for. */
+static bool take_gates(waiter *w)
+{
+    usm__cell *cell = w->cell;
+    usm_list  *it;
+    bool       is_any;
+
+    usm__mutex_lock(&cell->lock);
+    while ((it = usm_list_pop(&cell->waits)) != NULL)
+        usm_list_append(&w->gates, it);
+    is_any           = !usm_list_is_empty(&w->gates);
+    cell->has_waiter = is_any;
+    usm__mutex_unlock(&cell->lock);
+    return is_any;
+}
+
+static void waiter_run(usm__job *job)
+{
+    waiter    *w    = usm_container_of(job, waiter, job);
+    usm__cell *cell = w->cell;
+
+    for (;;) {
+        const uint32_t word   = usm__bell_ready(&cell->shared->bell);
+        bool           opened = false;
+
+        if (!take_gates(w))
+            break;
+        USM_LIST_FOREACH_SAFE (it, next, &w->gates) {
+            gate            *g  = usm_container_of(it, gate, link);
+            const usm_status st = usm__cell_judge(cell, &g->turns);
+
+            if (st == USM_E_NOT_READY)
+                continue;
+            usm_list_remove(it);
+            open_gate(g, st);
+            opened = true;
+        }
+        if (!opened)
+            (void)usm__bell_wait(&cell->shared->bell, word, USM__OS_NO_DEADLINE);
+    }
+    usm__heap_free(w);
+    usm__cell_unref(cell);
+}
+
+/* Pre: a thread of the executor is reserved.  `spare` is used when nobody waits there yet. */
+static void add_gate(usm__cell *cell, gate *g, waiter *spare)
+{
+    bool is_first;
+
+    usm__mutex_lock(&cell->lock);
+    usm_list_append(&cell->waits, &g->link);
+    is_first         = !cell->has_waiter;
+    cell->has_waiter = true;
+    usm__mutex_unlock(&cell->lock);
+    if (!is_first) {
+        usm__heap_free(spare);
+        usm__bell_ring(&cell->shared->bell); /* the waiter looks at the new one as well */
+        return;
+    }
+    spare->cell    = cell;
+    spare->job.run = waiter_run;
+    usm_list_init(&spare->gates);
+    usm_list_init(&spare->job.link);
+    usm__cell_ref(cell);
+    usm__executor_post(&spare->job);
+}
+
+/* The barrier, in the caller's name only when nobody gets the gate to learn of a failure. */
+static usm_status queue_gate(usm_queue *q, usm_event *event, bool is_known)
+{
+    usm_event *barrier = NULL;
+    usm_status st      = usm_queue_barrier(q, 1, &event, is_known ? &barrier : NULL);
+
+    usm_event_release(barrier);
+    return st;
+}
+
+usm_status usm_ipc_event_wait(usm_ipc_event *ev, usm_queue *q, usm_event **out)
+{
+    gate      *g  = NULL;
+    waiter    *w  = NULL;
+    usm_status st = usm__ipc_event_check(ev);
+
+    if (st == USM_OK)
+        st = usm__queue_check(q);
+    if (st == USM_OK)
+        st = usm__executor_reserve();
+    if (st != USM_OK)
+        return st;
+    g = usm__heap_alloc(sizeof *g);
+    w = usm__heap_alloc(sizeof *w);
+    if (!g || !w) {
+        st = usm__fail(USM_E_NO_MEMORY, "no host memory for a queue to wait for an event");
+        goto err_memory;
+    }
+    usm__cell_turns(ev->cell, &g->turns);
+    st = usm_event_create(q->ctx, &g->event);
+    if (st != USM_OK)
+        goto err_memory;
+    g->event->is_task = true; /* not for the caller to signal */
+    st                = queue_gate(q, g->event, out != NULL);
+    if (st != USM_OK)
+        goto err_event;
+    if (out) {
+        usm_ref_take(&g->event->refs);
+        *out = g->event;
+    }
+    add_gate(ev->cell, g, w);
+    return USM_OK;
+
+err_event:
+    usm_event_release(g->event);
+err_memory:
+    usm__heap_free(g);
+    usm__heap_free(w);
+    return st;
+}

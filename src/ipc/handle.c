@@ -1,0 +1,91 @@
+/* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
+/* Handles of memory as bytes:
+ *
+ *     0  magic "usm-ipcm"     8  version     12  size of what follows
+ *     16 usm__ipc_memory      ...            zeros
+ *     176 checksum of the 176 bytes before it, 128 bits
+ *
+ * All processes of a machine have one byte order and one layout of these fields; another version of
+ * libusm has another version here.  The checksum finds accidents: bytes that were cut short,
+ * changed or never were a handle.  Forgers of the same user are out of scope, and what they can
+ * forge is looked up at the owner all the same. */
+#include "ipc/handle.h"
+
+#include "base/hash.h"
+
+#include <string.h>
+
+#define MAGIC   "usm-ipcm"
+#define VERSION 1u
+
+typedef struct layout {
+    char            magic[8];
+    uint32_t        version, size;
+    usm__ipc_memory memory;
+    uint8_t         rest[176 - 16 - sizeof(usm__ipc_memory)];
+    uint64_t        sum[2];
+} layout;
+
+_Static_assert(sizeof(layout) == USM_IPC_HANDLE_SIZE, "a handle has no holes");
+_Static_assert(sizeof(usm__ipc_memory) == 16 + 24 + 80 + 8, "its memory has none either");
+
+static void sum_up(const layout *l, uint64_t sum[2])
+{
+    usm__hash h = USM__HASH_INIT;
+
+    usm__hash_add(&h, l, offsetof(layout, sum));
+    sum[0] = h.hi;
+    sum[1] = h.lo;
+}
+
+void usm__ipc_handle_encode(const usm__ipc_memory *m, usm_ipc_handle *handle)
+{
+    layout l;
+
+    memset(&l, 0, sizeof l);
+    memcpy(l.magic, MAGIC, sizeof l.magic);
+    l.version = VERSION;
+    l.size    = sizeof *m;
+    l.memory  = *m;
+    sum_up(&l, l.sum);
+    memcpy(handle->bytes, &l, sizeof l);
+}
+
+/* What no owner writes, whatever the checksum says: so that nobody needs to fear sums that
+ * overflow. */
+static bool is_sane(const usm__ipc_memory *m)
+{
+    uint64_t end;
+
+    return m->owner.pid > 0 && m->owner.secret != 0 && m->area_id != 0 && m->page_id != 0 &&
+           m->number != 0 && m->kind >= USM_HOST && m->kind <= USM_SHARED && m->size > 0 &&
+           m->offset < m->size && !__builtin_add_overflow(m->block, m->size, &end) &&
+           end <= m->area_size && m->area_size <= (uint64_t)1 << 56 &&
+           memchr(m->backend, 0, sizeof m->backend) != NULL && m->backend[0] != '\0';
+}
+
+usm_status usm__ipc_handle_decode(const usm_ipc_handle *handle, usm__ipc_memory *m)
+{
+    layout   l;
+    uint64_t sum[2];
+
+    memcpy(&l, handle->bytes, sizeof l);
+    if (memcmp(l.magic, "usm-ipc", 7) != 0)
+        return usm__fail(USM_E_HANDLE, "these bytes are no handle of libusm's");
+    if (l.magic[7] != MAGIC[7])
+        return usm__fail(
+            USM_E_HANDLE,
+            "this is no handle of memory; events are opened with usm_ipc_event_open()");
+    if (l.version != VERSION || l.size != sizeof *m)
+        return usm__fail(USM_E_HANDLE,
+                         "the handle is of version %u, and this libusm knows version %u: both "
+                         "processes need one version",
+                         l.version, VERSION);
+    sum_up(&l, sum);
+    if (sum[0] != l.sum[0] || sum[1] != l.sum[1] || !is_sane(&l.memory))
+        return usm__fail(USM_E_HANDLE,
+                         "the handle was changed or cut short on its way: send all %d bytes",
+                         USM_IPC_HANDLE_SIZE);
+    *m = l.memory;
+    return USM_OK;
+}

@@ -1,0 +1,110 @@
+/* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
+/* What the files of the rendezvous share: the one service of the process.  rendezvous.c shares and
+ * fetches, service.c has the thread and answers others, watch.c learns of their ends. */
+#ifndef USM_IPC_SERVICE_H
+#define USM_IPC_SERVICE_H
+
+#include "base/mutex.h"
+#include "ipc/rendezvous.h"
+
+#define USM__IPC_SHARE_LISTS 256
+#define USM__IPC_TOLD        256
+#define USM__IPC_DEADLINE_MS 5000u /* an owner that is stopped does not stop its importers    */
+
+typedef enum usm__ipc_op { USM__IPC_OP_FETCH = 1, USM__IPC_OP_WORD = 2 } usm__ipc_op;
+
+/* Packets.  Both ends are libusm of one machine and one version: the magic has the version. */
+#define USM__IPC_PACKET_MAGIC 0x31435049u /* "IPC1" */
+typedef struct usm__ipc_request {
+    uint32_t magic, op;
+    uint64_t turn; /* the answer has it as well: late ones are told from others          */
+    uint64_t id, nonce;
+    uint32_t size; /* of the word                                                        */
+    uint8_t  word[USM__IPC_EXTRA_SIZE];
+} usm__ipc_request;
+typedef struct usm__ipc_answer {
+    uint32_t magic;
+    int32_t  status;
+    uint64_t turn; /* 0: to whoever asks, before the connection is closed                 */
+    uint8_t  extra[USM__IPC_EXTRA_SIZE];
+} usm__ipc_answer;
+
+typedef struct usm__ipc_shared {
+    usm_list link;
+    uint64_t id, nonce;
+    int      fd;
+    bool     is_aside;
+    uint8_t  extra[USM__IPC_EXTRA_SIZE];
+} usm__ipc_shared;
+
+/* Another process that connected to this one. */
+typedef struct usm__ipc_caller {
+    usm_list       link;
+    usm__ipc_watch watch; /* its process; fn NULL: has ended                              */
+    int            fd;    /* -1: has left                                                 */
+    bool           is_importer;
+} usm__ipc_caller;
+
+/* Another process that this one connected to. */
+typedef struct usm__ipc_owner {
+    usm_list         link; /* points to itself: its process has closed                      */
+    usm__ipc_process process;
+    unsigned         refs; /* guarded by the service's lock: one of the list                 */
+    usm__mutex       lock; /* one exchange at a time; guards what follows                    */
+    int              fd;   /* written under both locks                                       */
+    uint64_t         turn;
+    uint64_t         connection; /* written under both locks                                 */
+} usm__ipc_owner;
+
+typedef struct usm__ipc_service {
+    usm__mutex     lock;
+    pthread_cond_t changed; /* calling, telling                                             */
+    /* all guarded by lock */
+    bool                is_up;
+    usm__ipc_process    self;
+    int                 epoll, listener;
+    int                 spare; /* given up to take a caller off the queue when no other is free   */
+    bool                has_thread;
+    pthread_t           thread;
+    uint64_t            last_id, last_connection;
+    usm_list            shares[USM__IPC_SHARE_LISTS]; /* by id                                    */
+    usm_list            callers, owners, watches;
+    usm__ipc_watch     *calling; /* whose fn runs                                                */
+    const usm__ipc_ear *ear;
+    usm_ipc_loss_fn     loss;
+    void               *loss_user;
+    unsigned            telling; /* calls of loss that run                                       */
+    struct {
+        uint64_t     start;
+        int32_t      pid;
+        usm_ipc_role role;
+    } told[USM__IPC_TOLD];
+    unsigned ntold;
+} usm__ipc_service;
+
+extern usm__ipc_service usm__ipc;
+
+/* service.c.  The service runs; at the first call it is started. */
+usm_status usm__ipc_start(void);
+/* What poll() is to look at; `what` is passed back with the kind.  Under the lock. */
+typedef enum usm__ipc_kind {
+    USM__IPC_LISTENER = 0,
+    USM__IPC_CALLER   = 1,
+    USM__IPC_OWNER    = 2,
+    USM__IPC_WATCH    = 3
+} usm__ipc_kind;
+int  usm__ipc_poll_add(int fd, usm__ipc_kind kind, void *what);
+void usm__ipc_poll_remove(int fd);
+bool usm__ipc_on_service(void); /* under the lock */
+void usm__ipc_socket_name(const usm__ipc_process *p, char *name, size_t size);
+bool usm__ipc_is_same(const usm__ipc_process *a, const usm__ipc_process *b);
+
+/* rendezvous.c.  Under the lock; NULL: not shared (any more). */
+usm__ipc_shared *usm__ipc_shared_find(uint64_t id, uint64_t nonce);
+/* The process behind the connection has closed it. */
+void usm__ipc_owner_closed(usm__ipc_owner *o);
+
+/* watch.c, on the service's thread: the pidfd of a watch can be read. */
+void usm__ipc_watch_ready(usm__ipc_watch *w);
+
+#endif
