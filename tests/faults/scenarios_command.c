@@ -308,6 +308,54 @@ static usm_status error_callback(state *s)
     return usm_queue_wait(s->made_q);
 }
 
+/* --- in the order of queues ----------------------------------------------------------------------
+ */
+
+/* The state frees what is in a slot: a block that its queue frees leaves it. */
+static usm_status free_in(state *s, usm_queue *q, int slot)
+{
+    TRY(usm_async_free(q, s->p[slot]));
+    s->p[slot] = NULL;
+    return USM_OK;
+}
+
+static usm_status async_pairs(state *s)
+{
+    for (int i = 0; i < 3; i++) {
+        TRY_PTR(s->p[0], usm_async_malloc(s->q, sweep_kind(), N));
+        TRY(usm_memset(s->q, s->p[0], i, N, 0, NULL, NULL));
+        TRY(free_in(s, s->q, 0));
+    }
+    return usm_queue_wait(s->q);
+}
+
+/* A block goes from one queue to another by a wait, and its queue ends with it. */
+static usm_status async_between_queues(state *s)
+{
+    TRY(usm_pool_create(s->ctx, NULL, sweep_kind(), NULL, &s->pool));
+    TRY(usm_queue_create(s->ctx, NULL, NULL, &s->made_q));
+    TRY_PTR(s->p[0], usm_async_malloc_from_pool(s->q, (size_t)1 << 20, s->pool));
+    TRY(usm_memset(s->q, s->p[0], 1, N, 0, NULL, NULL));
+    TRY(free_in(s, s->q, 0));
+    TRY_PTR(s->p[0], usm_async_malloc_from_pool(s->made_q, (size_t)1 << 20, s->pool));
+    TRY(usm_memset(s->made_q, s->p[0], 2, N, 0, NULL, NULL));
+    TRY(free_in(s, s->made_q, 0));
+    return usm_queue_wait(s->made_q);
+}
+
+static usm_status async_with_dependencies(state *s)
+{
+    usm_queue_desc desc = USM_QUEUE_DESC_INIT;
+
+    desc.flags = sweep_has(USM_ASPECT_OUT_OF_ORDER_QUEUE) ? USM_QUEUE_OUT_OF_ORDER : 0;
+    TRY(usm_queue_create(s->ctx, NULL, &desc, &s->made_q));
+    TRY_PTR(s->p[0], usm_async_malloc_after(s->made_q, sweep_kind(), N, 0, NULL, &s->ev[0]));
+    TRY(usm_memset(s->made_q, s->p[0], 1, N, 1, &s->ev[0], &s->ev[1]));
+    TRY(usm_async_free_after(s->made_q, s->p[0], 1, &s->ev[1], &s->ev[2]));
+    s->p[0] = NULL;
+    return usm_event_wait(s->ev[2]);
+}
+
 const scenario command_scenarios[] = {
     {"copy", copy, NEEDS_DATA},
     {"copy_overlapping", copy_overlapping, NEEDS_DATA},
@@ -329,5 +377,8 @@ const scenario command_scenarios[] = {
     {"queue_waits", queue_waits, NEEDS_DATA},
     {"queue_destroyed_while_busy", queue_destroyed_while_busy, 0},
     {"error_callback", error_callback, 0},
+    {"async_pairs", async_pairs, 0},
+    {"async_between_queues", async_between_queues, 0},
+    {"async_with_dependencies", async_with_dependencies, 0},
     {NULL, NULL, 0},
 };
