@@ -88,12 +88,12 @@ static size_t request_size(const usm_pool *pool, size_t size)
     return pool->min_align > 64 ? usm_align_up_ptr(size, pool->min_align) : size;
 }
 
-static void *own(usm__async_list *l, size_t size)
+static void *own(usm__async_list *l, size_t size, unsigned above)
 {
     void *p;
 
     usm__async_lock(l);
-    p = usm__async_find(l, size, UINT64_MAX);
+    p = usm__async_find(l, size, above, UINT64_MAX);
     if (p)
         usm_store_relaxed(&l->reuses, usm_load_relaxed(&l->reuses) + 1);
     usm__async_unlock(l);
@@ -111,7 +111,7 @@ static void *find(usm__async_list *l, size_t size)
     if (want < size || want > PTRDIFF_MAX)
         return NULL;
     usm__story_save(&story);
-    p = own(l, want);
+    p = own(l, want, USM__ASYNC_CLOSE);
     if (!p)
         p = usm__pool_alloc_held(pool, size);
     if (!p)
@@ -120,6 +120,8 @@ static void *find(usm__async_list *l, size_t size)
         p = usm__pool_alloc_held(pool, size);
     if (!p)
         p = usm__async_wait_for(l, want);
+    if (!p) /* blocks in lists are not cut: rather a large one than more memory */
+        p = own(l, want, USM__ASYNC_LOOSE);
     usm__story_restore(&story);
     return p;
 }

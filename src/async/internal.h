@@ -171,11 +171,14 @@ static inline void usm__async_push(usm__async_list *l, const usm__async_block *w
 
 /* More spares, without the lock; USM_E_NO_MEMORY. */
 usm_status usm__async_spare(usm__async_list *l);
-/* Lock held.  A block for `size` bytes, at most about a quarter larger, whose position is at most
- * `position`; NULL: none.  Its state is LIVE. */
-void *usm__async_find(usm__async_list *l, size_t size, uint64_t position);
+/* How much larger than asked a block may be, in bins: eight are a doubling. */
+#define USM__ASYNC_CLOSE 2
+#define USM__ASYNC_LOOSE 8
+/* Lock held.  A block for `size` bytes whose position is at most `position`; NULL: none.  Its state
+ * is LIVE. */
+void *usm__async_find(usm__async_list *l, size_t size, unsigned above, uint64_t position);
 /* Lock held.  The least position of a block that _find would give; UINT64_MAX: none. */
-uint64_t usm__async_peek(const usm__async_list *l, size_t size);
+uint64_t usm__async_peek(const usm__async_list *l, size_t size, unsigned above);
 /* Lock held.  Takes out what has a position up to `position`: a chain, whose nodes are given back
  * with _put_spares. */
 usm__async_block *usm__async_take(usm__async_list *l, uint64_t position);

@@ -10,8 +10,6 @@
 
 #define SPINS 64
 #define CHUNK 63 /* nodes taken from the heap at a time: 2.5 KiB                            */
-/* Bins above the request's own that are looked at: eight are a doubling. */
-#define ABOVE 2
 /* Blocks of one bin that are looked at. */
 #define DEEP 16
 
@@ -85,11 +83,9 @@ static void *unlink_at(usm__async_list *l, usm__async_block **at, unsigned k)
     return usm__async_pop(l, k);
 }
 
-void *usm__async_find(usm__async_list *l, size_t size, uint64_t position)
+void *usm__async_find(usm__async_list *l, size_t size, unsigned above, uint64_t position)
 {
-    unsigned first = first_bin(size);
-
-    for (unsigned k = first; k <= usm_class_of(size) + ABOVE; k++) {
+    for (unsigned k = first_bin(size); k <= usm_class_of(size) + above; k++) {
         usm__async_block **at = is_used(l, k) ? find_in(l, k, size, position) : NULL;
 
         if (at)
@@ -98,11 +94,11 @@ void *usm__async_find(usm__async_list *l, size_t size, uint64_t position)
     return NULL;
 }
 
-uint64_t usm__async_peek(const usm__async_list *l, size_t size)
+uint64_t usm__async_peek(const usm__async_list *l, size_t size, unsigned above)
 {
     uint64_t least = UINT64_MAX;
 
-    for (unsigned k = first_bin(size); k <= usm_class_of(size) + ABOVE; k++) {
+    for (unsigned k = first_bin(size); k <= usm_class_of(size) + above; k++) {
         unsigned deep = 0;
 
         if (!is_used(l, k))

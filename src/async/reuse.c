@@ -41,7 +41,7 @@ static void *take(usm__async_list *from, size_t size, uint64_t position)
     void *p;
 
     usm__async_lock(from);
-    p = usm__async_find(from, size, position);
+    p = usm__async_find(from, size, USM__ASYNC_CLOSE, position);
     if (p)
         usm_store_relaxed(&from->reuses, usm_load_relaxed(&from->reuses) + 1);
     usm__async_unlock(from);
@@ -83,7 +83,7 @@ static void *wait_and_take(usm__async_list *l, usm__async_list *from, size_t siz
     void             *p = NULL;
 
     usm__async_lock(from);
-    position = usm__async_peek(from, size);
+    position = usm__async_peek(from, size, USM__ASYNC_CLOSE);
     usm__async_unlock(from);
     if (position == UINT64_MAX)
         return NULL;

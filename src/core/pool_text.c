@@ -105,6 +105,27 @@ static void put_json_stats(usm__out *o, const usm_pool_stats *s)
     put_rate(o, "fragmentation", fragmentation_of(s));
 }
 
+/* What queues have freed in their order (usm/async.h). */
+static usm__pool_queued queued_of(usm_pool *pool)
+{
+    usm__pool_queued f = {0};
+
+    if (usm__pool_queued_figures)
+        usm__pool_queued_figures(pool, &f);
+    return f;
+}
+
+static void put_json_queued(usm__out *o, usm_pool *pool)
+{
+    const usm__pool_queued f = queued_of(pool);
+
+    usm__out_number(o, "queued", f.bytes);
+    usm__out_number(o, "queued_reuses", f.reuses);
+    usm__out_number(o, "queued_events", f.events);
+    usm__out_number(o, "queued_waits", f.waits);
+    usm__out_number(o, "host_waits", f.host_waits);
+}
+
 static void put_json_classes(usm__out *o, const usm_pool_class *list, size_t n)
 {
     usm__out_put(o, ",\"classes\":[");
@@ -140,6 +161,7 @@ static void put_json_pool(usm__out *o, usm_pool *pool)
     usm__out_string(o, dev->desc.name);
     usm__out_put(o, ",\"default\":%s", pool->is_default ? "true" : "false");
     put_json_stats(o, &stats);
+    put_json_queued(o, pool);
     put_json_classes(o, list, n);
     usm__out_put(o, "}");
 }
@@ -178,6 +200,19 @@ static void put_text_stats(usm__out *o, const usm_pool_stats *s)
                      (unsigned long long)s->depot_hits, (unsigned long long)s->depot_misses);
 }
 
+static void put_text_queued(usm__out *o, usm_pool *pool)
+{
+    const usm__pool_queued f = queued_of(pool);
+
+    if (f.bytes || f.reuses || f.events)
+        usm__out_put(o,
+                     "  in queues      %-11s freed there; %llu blocks taken again, %llu events, "
+                     "%llu waits in queues, %llu of the host\n",
+                     USM__SIZE_TEXT(f.bytes), (unsigned long long)f.reuses,
+                     (unsigned long long)f.events, (unsigned long long)f.waits,
+                     (unsigned long long)f.host_waits);
+}
+
 static void put_text_classes(usm__out *o, const usm_pool_class *list, size_t n)
 {
     if (n)
@@ -205,6 +240,7 @@ static void put_text_pool(usm__out *o, usm_pool *pool)
     usm__out_put(o, "pool %s, %s memory, %s (%s)%s\n", pool->ops->name, usm__kind_name(pool->kind),
                  dev->term, dev->desc.name, pool->is_default ? ", default" : "");
     put_text_stats(o, &stats);
+    put_text_queued(o, pool);
     put_text_classes(o, list, n);
 }
 

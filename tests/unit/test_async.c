@@ -411,6 +411,25 @@ static void the_threshold_is_kept_at_waits(void)
     usm_queue_destroy(q);
 }
 
+static void the_statistics_tell_of_queues(void)
+{
+    usm_queue *q    = new_queue(0);
+    usm_pool  *pool = new_pool(q, NULL);
+    usm_event *gate = hold(q);
+    char       text[16384];
+    void      *p = take(q, pool, (size_t)3 << 20);
+
+    CHECK_INT(usm_async_free(q, p), USM_OK);
+    CHECK_INT(usm_pool_describe(pool, USM_TEXT, text, sizeof text, NULL), USM_OK);
+    CHECK_IN("in queues      3 MiB", text);
+    CHECK_INT(usm_pool_describe(pool, USM_JSON, text, sizeof text, NULL), USM_OK);
+    CHECK_IN("\"queued\":3145728,", text);
+    let_go(gate);
+    CHECK_INT(usm_queue_wait(q), USM_OK);
+    usm_pool_destroy(pool);
+    usm_queue_destroy(q);
+}
+
 /* ---- out of order, dependencies ------------------------------------------------------------- */
 
 static void need_out_of_order(void)
@@ -648,6 +667,7 @@ static const plain_case cases[] = {
     CASE(a_queue_destroyed_with_a_thousand_frees_gives_back),
     CASE(a_pool_is_destroyed_with_frees_under_way),
     CASE(the_threshold_is_kept_at_waits),
+    CASE(the_statistics_tell_of_queues),
     CASE(an_out_of_order_free_waits_for_its_dependencies),
     CASE(an_out_of_order_free_without_any_comes_behind_all),
     CASE(dependencies_work_in_order_too),
