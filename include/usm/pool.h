@@ -117,16 +117,16 @@ USM_API USM_NODISCARD usm_status usm_pool_reset_peaks(usm_pool *pool);
 
 /** What can be asked about a pool and set, one number each; after cudaMemPool's attributes and the
  * properties of SYCL's memory_pool.  Sizes are bytes, switches 0 or 1; (r) is read only, (0) can be
- * set to 0 alone, which resets a peak to what there is. */
+ * set to 0 alone: a peak starts from what there is, a count anew. */
 typedef enum usm_pool_attribute {
-    USM_POOL_THRESHOLD           = 1,  /**< usm_pool_desc.threshold                            */
-    USM_POOL_MAXIMUM_SIZE        = 2,  /**< (r)                                                */
-    USM_POOL_ZERO_INIT           = 3,  /**< (r)                                                */
-    USM_POOL_READ_ONLY           = 4,  /**< (r)                                                */
-    USM_POOL_EXPORT_MODE         = 5,  /**< (r) usm_pool_export                                */
-    USM_POOL_RESERVED_CURRENT    = 6,  /**< (r) taken from the driver                          */
-    USM_POOL_RESERVED_HIGH       = 7,  /**< (0)                                                */
-    USM_POOL_USED_CURRENT        = 8,  /**< (r) in the program's hands; what a queue has yet to
+    USM_POOL_THRESHOLD        = 1,     /**< usm_pool_desc.threshold                            */
+    USM_POOL_MAXIMUM_SIZE     = 2,     /**< (r)                                                */
+    USM_POOL_ZERO_INIT        = 3,     /**< (r)                                                */
+    USM_POOL_READ_ONLY        = 4,     /**< (r)                                                */
+    USM_POOL_EXPORT_MODE      = 5,     /**< (r) usm_pool_export                                */
+    USM_POOL_RESERVED_CURRENT = 6,     /**< (r) taken from the driver                          */
+    USM_POOL_RESERVED_HIGH    = 7,     /**< (0)                                                */
+    USM_POOL_USED_CURRENT     = 8,     /**< (r) in the program's hands; what a queue has yet to
                                             free is not                                        */
     USM_POOL_USED_HIGH           = 9,  /**< (0) see usm_pool_stats.live_peak                   */
     USM_POOL_REUSE_FOLLOW_EVENTS = 10, /**< usm/async.h; on                                    */
@@ -134,10 +134,10 @@ typedef enum usm_pool_attribute {
     USM_POOL_REUSE_INSERT_WAITS  = 12, /**< on                                                 */
     USM_POOL_QUEUED_CURRENT      = 13, /**< (r) freed in queues that have not been seen to get
                                             there: bytes that only those queues get at once     */
-    USM_POOL_QUEUED_REUSES       = 14, /**< (r) blocks that came from the list of a queue        */
-    USM_POOL_QUEUED_EVENTS       = 15, /**< (r) events recorded for frees, one for many           */
-    USM_POOL_QUEUED_WAITS        = 16, /**< (r) waits put into queues for blocks of others        */
-    USM_POOL_HOST_WAITS          = 17  /**< (r) times the host waited for a queue to get memory   */
+    USM_POOL_QUEUED_REUSES = 14,       /**< (0) blocks that came from the list of a queue        */
+    USM_POOL_QUEUED_EVENTS = 15,       /**< (0) events recorded for frees, one for many           */
+    USM_POOL_QUEUED_WAITS  = 16,       /**< (0) waits put into queues for blocks of others        */
+    USM_POOL_HOST_WAITS    = 17        /**< (0) times the host waited for a queue to get memory   */
 } usm_pool_attribute;
 
 /** One attribute.
@@ -146,9 +146,9 @@ USM_API USM_NODISCARD usm_status usm_pool_get_attribute(usm_pool *pool, usm_pool
                                                         uint64_t *value);
 USM_API USM_NODISCARD usm_status usm_pool_set_attribute(usm_pool *pool, usm_pool_attribute which,
                                                         uint64_t value);
-USM_API usm_context *usm_pool_get_context(usm_pool *pool);
-USM_API usm_device  *usm_pool_get_device(usm_pool *pool);
-USM_API usm_kind     usm_pool_get_kind(usm_pool *pool);
+USM_API usm_context             *usm_pool_get_context(usm_pool *pool);
+USM_API usm_device              *usm_pool_get_device(usm_pool *pool);
+USM_API usm_kind                 usm_pool_get_kind(usm_pool *pool);
 
 /** The statistics as text: totals, size classes, reuse.  Writes at most `cap` bytes, 0-terminated;
  * *size (may be NULL) is what all of it needs without the 0.  `pool` NULL: every pool of every

@@ -12,6 +12,7 @@
 #include "base/log.h"
 #include "base/settings.h"
 #include "core/command.h"
+#include "core/export.h"
 #include "core/init.h"
 #include "core/magazine.h"
 #include "core/observe.h"
@@ -126,33 +127,14 @@ static void *find(usm__async_list *l, size_t size)
     return p;
 }
 
-/* Zeroed when the queue gets there; a block that cannot be goes back. */
+/* Zeroed when the queue gets there; a block that cannot be goes back, in its turn: commands of its
+ * former life may be queued. */
 static void *zeroed(usm_queue *q, void *p, size_t size)
 {
-    usm__area *area;
-
     if (!p || usm_memset(q, p, 0, size, 0, NULL, NULL) == USM_OK)
         return p;
-    area = usm__map_find(p);
-    if (area)
-        (void)usm__pool_free(area, p);
+    (void)usm_async_free(q, p);
     return no_memory();
-}
-
-static void *alloc_in_order(usm_queue *q, usm_pool *pool, size_t size)
-{
-    usm__async_list *l = usm__observed() ? NULL : usm__async_list_of(q, pool);
-    void            *p = l ? find(l, size) : NULL;
-
-    if (!p)
-        p = usm__pool_alloc_raw(pool, size);
-    return pool->zero_init ? zeroed(q, p, size) : p;
-}
-
-/* q and pool are checked. */
-static void *alloc_of(usm_queue *q, usm_pool *pool, size_t size)
-{
-    return usm__queue_in_order(q) ? alloc_in_order(q, pool, size) : usm__pool_alloc(pool, 0, size);
 }
 
 /* p is about to be returned; ev: the event that its users must depend on, or NULL. */
@@ -161,6 +143,32 @@ static void *served(usm_queue *q, void *p, size_t size, const usm_event *ev)
     if (p && usm__order_on())
         usm__order_async_alloc(q, p, size, ev ? ev->native : NULL);
     return p;
+}
+
+/* Out of lists and free memory, which blocks with a record cannot come from; NULL: nothing. */
+static void *find_told(usm_queue *q, usm_pool *pool, size_t size)
+{
+    usm__async_list *l = usm__observe_wants_record() ? NULL : usm__async_list_of(q, pool);
+    void            *p = l ? find(l, size) : NULL;
+
+    if (p && usm__observed())
+        usm__observe_served(pool, p, size);
+    return p;
+}
+
+static void *alloc_in_order(usm_queue *q, usm_pool *pool, size_t size)
+{
+    void *p = find_told(q, pool, size);
+
+    if (!p)
+        p = usm__pool_alloc_raw(pool, size);
+    return pool->zero_init ? zeroed(q, served(q, p, size, NULL), size) : p;
+}
+
+/* q and pool are checked. */
+static void *alloc_of(usm_queue *q, usm_pool *pool, size_t size)
+{
+    return usm__queue_in_order(q) ? alloc_in_order(q, pool, size) : usm__pool_alloc(pool, 0, size);
 }
 
 static usm_pool *default_pool(usm_queue *q, usm_kind kind)
@@ -215,29 +223,22 @@ void *usm_async_malloc_from_pool(usm_queue *q, size_t size, usm_pool *pool)
 /* The dependencies' place in the queue. */
 static usm_status after(usm_queue *q, size_t ndeps, usm_event *const *deps, usm_event **ev)
 {
-    if (ndeps == 0 && !ev)
-        return USM_OK;
     return usm__queue_in_order(q) ? usm_queue_barrier(q, ndeps, deps, ev)
                                   : usm__submit_nothing(q, ndeps, deps, ev);
 }
 
+/* The event comes behind all that makes the block usable: waits that were put in, the zeroing. */
 static void *malloc_after(usm_queue *q, usm_pool *pool, size_t size, size_t ndeps,
                           usm_event *const *deps, usm_event **ev)
 {
     usm_event *made = NULL;
-    usm__area *area;
-    void      *p;
+    void      *p    = alloc_of(q, pool, size);
 
-    if (after(q, ndeps, deps, ndeps ? &made : NULL) != USM_OK)
-        return no_memory();
-    p = alloc_of(q, pool, size);
-    if (p && ev && !made && after(q, 0, NULL, &made) != USM_OK) {
-        area = usm__map_find(p);
-        if (area)
-            (void)usm__pool_free(area, p);
+    if (p && (ndeps > 0 || ev) && after(q, ndeps, deps, &made) != USM_OK) {
+        (void)usm_async_free(q, p); /* in its turn, as above */
         p = no_memory();
     }
-    p = served(q, p, size, usm__queue_in_order(q) ? NULL : made);
+    p = served(q, p, size, made);
     if (p && ev)
         *ev = made;
     else
@@ -274,6 +275,9 @@ static usm_status check_block(usm_queue *q, usm__area *area, void *p, usm_block 
 {
     usm_status st;
 
+    if (area->pool->is_imported)
+        return usm__fail(USM_E_IMPORTED, "%p was opened from another process: usm_ipc_close() it",
+                         p);
     if (area->ctx != q->ctx)
         return usm__fail(USM_E_WRONG_CONTEXT, "%p belongs to another context than the queue", p);
     st = usm__pool_block(area, p, block);
@@ -321,7 +325,7 @@ static bool end_life(usm__area *area, void *p, usm__async_block *b)
     span       = usm__page_find(whole.base);
     b->p       = p;
     b->size    = whole.size;
-    b->is_seen = usm__observed_free();
+    b->is_seen = false;
     b->state   = span && span->source == area->pool ? usm__span_state(span, whole.base) : NULL;
     if (!b->state)
         return true;
@@ -365,7 +369,9 @@ static usm_status free_behind(usm_queue *q, usm__async_pool *ap, const usm__asyn
 static usm_status free_ended(usm_queue *q, usm__async_list *l, usm__async_block *b)
 {
     usm_event *ev;
-    usm_status st = b->state ? free_to_list(l, b) : USM_E_NOT_READY;
+    /* What others may have open is nobody's to use again before its pool has taken it back. */
+    bool       to_list = b->state && l->pool->pool->export_mode == USM_POOL_PRIVATE;
+    usm_status st      = to_list ? free_to_list(l, b) : USM_E_NOT_READY;
 
     if (st != USM_E_NOT_READY)
         return st;
@@ -401,6 +407,7 @@ static usm_status free_one(usm_queue *q, void *p, const free_deps *deps)
     usm__async_block b    = {.p = p};
     usm__async_list *l;
     usm_block        block;
+    bool             is_told;
     usm_status       st = area ? check_block(q, area, p, &block) : refuse(p);
 
     if (st != USM_OK)
@@ -410,7 +417,19 @@ static usm_status free_one(usm_queue *q, void *p, const free_deps *deps)
         return usm_last_status();
     if (!end_life(area, p, &b))
         return usm__fail(USM_E_DOUBLE_FREE, "the block at %p was freed before", p);
-    return usm__queue_in_order(q) ? free_ended(q, l, &b) : free_out_of_order(q, l, &b, deps);
+    if (area->pool->export_mode != USM_POOL_PRIVATE) {
+        b.is_seen = true; /* by those who have it open */
+        usm__exports->end_handles(area, p);
+    }
+    is_told = b.state && !b.is_seen && usm__observed();
+    if (is_told) /* what has a record tells when it goes back to its pool */
+        usm__observe_freed(area->pool, p);
+    if (area->pool->export_mode != USM_POOL_PRIVATE)
+        usm__exports->end_handles(area, p);
+    st = usm__queue_in_order(q) ? free_ended(q, l, &b) : free_out_of_order(q, l, &b, deps);
+    if (st != USM_OK && is_told)
+        usm__observe_served(area->pool, p, block.size);
+    return st;
 }
 
 static __attribute__((noinline)) usm_status free_missed(usm_queue *q, void *p)

@@ -78,7 +78,7 @@ size_t usm__async_collect(usm__async_pool *ap, bool wait)
     for (size_t i = 0; i < some.n; i++) {
         usm__async_list *l = some.list[i];
 
-        bytes += usm__async_drain(l, usm__async_reached(l->queue), false);
+        bytes += usm__async_drain(l, usm__async_see(l), false);
         if (wait && usm_load_relaxed(&l->blocks) != 0)
             bytes += drain_waiting(l);
     }
@@ -106,13 +106,13 @@ static void count_later(usm__async_pool *ap, bool is_more, size_t size)
     usm__mutex_unlock(&ap->lock);
 }
 
-static void free_now(const usm__async_block *b)
+static void free_now(usm_pool *pool, const usm__async_block *b)
 {
     usm__area *area = usm__map_find(b->p);
 
     if (b->state)
-        usm_store_relaxed(b->state, b->was);
-    if (!area || usm__pool_free(area, b->p) != USM_OK)
+        give_back(pool, b, false);
+    else if (!area || usm__pool_free(area, b->p) != USM_OK)
         usm__warn("%p, which a queue had freed, was not taken back: %s", b->p, usm_last_error());
 }
 
@@ -120,7 +120,7 @@ static void later_run(usm__completion *c)
 {
     later *l = usm_container_of(c, later, c);
 
-    free_now(&l->b);
+    free_now(l->ap->pool, &l->b);
     count_later(l->ap, false, l->b.size);
     usm_event_release(l->ev);
     usm__context_unuse(l->ctx);
@@ -144,6 +144,6 @@ void usm__async_free_later(usm__async_pool *ap, const usm__async_block *b, usm_e
     }
     usm_add_relaxed(&ap->host_waits, (uint64_t)1); /* no memory or no thread to be had */
     (void)usm__be_event_wait(ctx->be, ev->native);
-    free_now(b);
+    free_now(ap->pool, b);
     usm_event_release(ev);
 }

@@ -102,3 +102,21 @@ usm__async_event *usm__async_event_behind(usm__async_queue *aq, usm__async_pool 
     usm__async_event_release(ev);
     return made;
 }
+
+uint64_t usm__async_see(usm__async_list *l)
+{
+    usm__async_queue *aq      = l->queue;
+    uint64_t          reached = usm__async_reached(aq), last;
+    usm__async_event *ev;
+
+    usm__async_lock(l);
+    last = usm__async_last(l);
+    usm__async_unlock(l);
+    if (reached >= last)
+        return reached;
+    ev = newest(aq); /* not complete, or there is none */
+    if (!ev)
+        ev = usm__async_event_behind(aq, l->pool, last);
+    usm__async_event_release(ev);
+    return usm__async_reached(aq);
+}

@@ -218,6 +218,9 @@ void usm__async_queue_release(usm__async_some *some);
 void usm__async_reach(usm__async_queue *aq, uint64_t position);
 /* How many commands have ended, as far as that is known without a wait. */
 uint64_t usm__async_reached(usm__async_queue *aq);
+/* The same for who wants what is in the list: unless an event is under way, one is recorded behind
+ * its last block, so that the next look finds more. */
+uint64_t usm__async_see(usm__async_list *l);
 /* An event behind `position` commands or more; one more reference.  NULL and a story. */
 usm__async_event *usm__async_event_behind(usm__async_queue *aq, usm__async_pool *ap,
                                           uint64_t position);

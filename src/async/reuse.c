@@ -4,23 +4,6 @@
 #include "async/internal.h"
 #include "base/fault.h"
 
-/* How far the queue has got is seen by an event behind its last free; the next request finds that
- * complete, or this one. */
-static uint64_t seen_reached(const usm__async_list *l, usm__async_list *from)
-{
-    usm__async_event *ev;
-    uint64_t          last;
-
-    usm__async_lock(from);
-    last = usm__async_last(from);
-    usm__async_unlock(from);
-    if (usm__async_reached(from->queue) < last) {
-        ev = usm__async_event_behind(from->queue, l->pool, last);
-        usm__async_event_release(ev);
-    }
-    return usm__async_reached(from->queue);
-}
-
 /* Up to which position this queue may have what `from` has freed, without a wait. */
 static uint64_t allowed(const usm__async_list *l, usm__async_list *from)
 {
@@ -30,7 +13,7 @@ static uint64_t allowed(const usm__async_list *l, usm__async_list *from)
     if (usm__fault_hit("async.skip_event", NULL)) /* what the order checker must find */
         return UINT64_MAX;
     if (usm_load_relaxed(&pool->reuse) & USM__REUSE_OPPORTUNISTIC)
-        position = seen_reached(l, from);
+        position = usm__async_see(from);
     if (usm_load_relaxed(&pool->reuse) & USM__REUSE_FOLLOW_EVENTS)
         follows = usm__queue_follows(l->queue->q, from->queue->q->serial);
     return position > follows ? position : follows;

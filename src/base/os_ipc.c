@@ -4,6 +4,7 @@
 
 #include "base/fault.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
@@ -77,6 +78,15 @@ uint64_t usm__os_process_start(int pid)
     return at != NULL ? strtoull(at + 1, NULL, 10) : 0;
 }
 
+uint32_t usm__os_process_user(int pid)
+{
+    char        path[40];
+    struct stat st;
+
+    (void)snprintf(path, sizeof path, "/proc/%d", pid);
+    return stat(path, &st) == 0 ? st.st_uid : UINT32_MAX;
+}
+
 int usm__os_pidfd(int pid)
 {
     return faulted("os.pidfd", EMFILE) ? -1 : (int)syscall(SYS_pidfd_open, pid, 0);
@@ -92,6 +102,30 @@ bool usm__os_pidfd_ended(int pidfd)
 int usm__os_pidfd_take(int pidfd, int fd)
 {
     return faulted("os.pidfd_take", EPERM) ? -1 : (int)syscall(SYS_pidfd_getfd, pidfd, fd, 0);
+}
+
+int usm__os_find_memfd(int pid, const char *name)
+{
+    char                 path[40], link[128], want[128];
+    DIR                 *folder;
+    const struct dirent *d;
+    int                  found = -1;
+
+    (void)snprintf(path, sizeof path, "/proc/%d/fd", pid);
+    (void)snprintf(want, sizeof want, "/memfd:%s (deleted)", name);
+    folder = opendir(path);
+    if (folder == NULL)
+        return -1;
+    while (found < 0 && (d = readdir(folder)) != NULL) { /* NOLINT(concurrency-mt-unsafe) */
+        ssize_t n = readlinkat(dirfd(folder), d->d_name, link, sizeof link - 1);
+
+        link[n > 0 ? n : 0] = '\0';
+        if (strcmp(link, want) == 0)
+            found = atoi(d->d_name); /* NOLINT(cert-err34-c): /proc's are numbers */
+    }
+    (void)closedir(folder);
+    errno = found < 0 ? ENOENT : 0;
+    return found;
 }
 
 /* ---- sockets ----------------------------------------------------------------------- */
@@ -180,7 +214,7 @@ int usm__os_send(int fd, const void *data, size_t size, int pass)
     struct msghdr m    = {.msg_iov = &part, .msg_iovlen = 1};
     ssize_t       n;
 
-    if (faulted("os.send", EPIPE))
+    if (faulted("os.send", ENOBUFS))
         return -1;
     if (pass >= 0) {
         struct cmsghdr *head;
@@ -215,6 +249,9 @@ ssize_t usm__os_receive(int fd, void *data, size_t size, int *passed)
     do
         n = recvmsg(fd, &m, MSG_CMSG_CLOEXEC);
     while (n < 0 && errno == EINTR);
+    /* Once, from an end that was closed before it read all: what it had sent may wait behind. */
+    if (n < 0 && errno == ECONNRESET)
+        n = recvmsg(fd, &m, MSG_CMSG_CLOEXEC);
     if (n < 0)
         return -1;
     for (struct cmsghdr *head = CMSG_FIRSTHDR(&m); head != NULL; head = CMSG_NXTHDR(&m, head)) {

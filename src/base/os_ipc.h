@@ -15,11 +15,17 @@
 
 /* When that process was started, in clock ticks after boot; 0: there is none of that number. */
 uint64_t usm__os_process_start(int pid);
+/* Whose it is; UINT32_MAX: there is none of that number. */
+uint32_t usm__os_process_user(int pid);
 int      usm__os_pidfd(int pid);
 /* Whether the process behind the pidfd has ended, its last thread as well. */
 bool usm__os_pidfd_ended(int pidfd);
 /* A descriptor of another process, for ourselves; EPERM where the system does not let. */
 int usm__os_pidfd_take(int pidfd, int fd);
+
+/* The number, there, of that process's descriptor of the memory file of that name; -1 with errno,
+ * ENOENT: it has none. */
+int usm__os_find_memfd(int pid, const char *name);
 
 /* Sockets by an abstract name of at most 100 bytes, one packet a message. */
 int usm__os_listen(const char *name);

@@ -29,6 +29,7 @@
 #define SECRET_SIZE 4096 /* a page for each; its check lets no longer one pass */
 
 static bool check_lists(const char *text, char *why, size_t why_size);
+static bool check_ipc(const char *text, char *why, size_t why_size);
 
 #define NAMES(lower, upper) .key = (lower), .variable = "USM_" upper
 
@@ -97,6 +98,10 @@ const usm__setting usm__settings[] = {
     {NAMES("cache_dir", "CACHE_DIR"), .initial = "", .unit = "path", .secure = true,
      .help = "where compiled kernels are kept; off: nowhere; unset: $XDG_CACHE_HOME/usm or "
              "~/.cache/usm"},
+    {NAMES("ipc", "IPC"), .initial = "channel", .unit = "channel|pidfd", .check = check_ipc,
+     .help =
+         "how descriptors reach other processes: sent by their owner (channel), or taken out of "
+         "it (pidfd), which Yama may refuse"},
     {NAMES("host_guard_device", "HOST_GUARD_DEVICE"), .initial = "0", .unit = "",
      .type = USM__SETTING_BOOL,
      .help = "the host backend keeps device memory unreadable outside of its commands"},
@@ -232,6 +237,12 @@ static bool check_lists(const char *text, char *why, size_t why_size)
 {
     (void)snprintf(why, why_size, "immediate, regular");
     return strcmp(text, "immediate") == 0 || strcmp(text, "regular") == 0;
+}
+
+static bool check_ipc(const char *text, char *why, size_t why_size)
+{
+    (void)snprintf(why, why_size, "channel, pidfd");
+    return strcmp(text, "channel") == 0 || strcmp(text, "pidfd") == 0;
 }
 
 /* --- values --------------------------------------------------------------- */

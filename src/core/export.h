@@ -12,6 +12,8 @@ typedef struct usm__export_hooks {
     /* Before the block that starts at p is freed.  USM_E_NOT_READY: free it; USM_OK: its end is put
      * off, usm__pool_free_now() comes later; else refused. */
     usm_status (*free)(usm__area *area, void *p);
+    /* The block that starts at p is free as far as the program goes, but its free comes later. */
+    void (*end_handles)(const usm__area *area, const void *p);
     /* Whether the block at `base` was freed, and its end put off. */
     bool (*is_freed)(const usm__area *area, const void *base);
     /* Blocks of the pool are to go without a free.  USM_E_BUSY: some are open elsewhere. */

@@ -259,6 +259,26 @@ static usm_status free_unwatched(usm__area *area, void *p, const usm_block *bloc
     return st;
 }
 
+bool usm__observe_wants_record(void)
+{
+    return usm__observed() && wants_record(usm__tag_current());
+}
+
+void usm__observe_served(usm_pool *pool, const void *p, size_t size)
+{
+    usm_block  block = {NULL, size};
+    usm__area *area  = usm__map_find(p);
+
+    if (area)
+        (void)usm__pool_block_plain(area, p, &block);
+    tell_alloc(pool, usm__tag_current(), p, size, block.size);
+}
+
+void usm__observe_freed(usm_pool *pool, const void *p)
+{
+    tell_free(pool, p);
+}
+
 /* r is the caller's: it was taken out. */
 static usm_status free_watched(usm__area *area, usm__record *r)
 {

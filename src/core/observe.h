@@ -53,6 +53,13 @@ usm_status usm__observe_free(usm__area *area, void *p);
 /* The block as the program sees it: without red zones. */
 usm_status usm__observe_block(usm__area *area, const void *p, usm_block *block);
 
+/* Whether a block for the calling thread has a record: it must come from usm__observe_alloc(). */
+bool usm__observe_wants_record(void);
+/* A block without a record was served again, or freed, by who keeps it from its pool meanwhile
+ * (src/async): the trace and the hooks are told. */
+void usm__observe_served(usm_pool *pool, const void *p, size_t size);
+void usm__observe_freed(usm_pool *pool, const void *p);
+
 /* The pool was reset, or went back to a mark: blocks that are gone are forgotten. */
 void usm__observe_reset(usm_pool *pool);
 /* The pool ends: lists what is out (USM_DEBUG=leaks, USM_VALIDATION), and forgets it.  Before the

@@ -11,7 +11,7 @@
 
 static usm__life *root;
 
-/* ---- uses -------------------------------------------------------------------------------- */
+/* ---- uses ------------------------------------------------------------------------- */
 
 void usm__uses_prune(usm__uses *u)
 {
@@ -48,7 +48,7 @@ static bool add_all(usm__uses *u, const usm__uses *more)
     return true;
 }
 
-/* ---- the tree ------------------------------------------------------------------------------ */
+/* ---- the tree --------------------------------------------------------------------- */
 
 /* *less: those that begin below `at`. */
 static void split(usm__life *t, uintptr_t at, usm__life **less, usm__life **rest)
@@ -126,7 +126,7 @@ usm__life *usm__life_at(uintptr_t p)
     return life && life->lo <= p ? life : NULL;
 }
 
-/* ---- lives ---------------------------------------------------------------------------------- */
+/* ---- lives ------------------------------------------------------------------------ */
 
 static usm__life *new_life(uintptr_t lo, uintptr_t hi)
 {

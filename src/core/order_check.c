@@ -2,11 +2,10 @@
 /* The proof of stream order: see order_check.h.
  *
  * Here are queues and events by their native handles, the clock of each command as it is queued,
- * and what is a violation.  Each check is made when the later of two things is told of.  One that
- * comes after a user event nobody has signalled yet is put off until then: what the host learns
- * before it signals comes before the command too.
+ * and what is a violation.  Each check is made when the later of two things is told of.
  *
- * Not here: clocks (order_clock.c), lives of blocks (order_block.c). */
+ * Not here: clocks (order_clock.c), lives of blocks (order_block.c), checks that wait for a user
+ * event, and the log (order_expect.c). */
 #include "core/order_check.h"
 
 #include "base/fault.h"
@@ -17,7 +16,7 @@
 #include "base/os.h"
 #include "base/settings.h"
 #include "core/debug.h"
-#include "core/order_block.h"
+#include "core/order_expect.h"
 #include "core/queue.h"
 
 #include <stdio.h>
@@ -51,14 +50,6 @@ typedef struct order_event {
     usm__clock clock;
 } order_event;
 
-/* `by` must come after `former`; its clock is open. */
-typedef struct pending {
-    usm__clock  clock;
-    usm__use    former, by;
-    uintptr_t   p;
-    const char *why;
-} pending;
-
 typedef struct snapshot {
     usm__clock clock;
 } snapshot;
@@ -68,20 +59,11 @@ atomic_int usm__order_active;
 static struct {
     usm__mutex lock;
     node      *queues[BUCKETS], *events[BUCKETS];
-    pending   *pending;
-    uint32_t   npending, cap_pending;
     uint64_t   commands, lives;
     bool       is_debug; /* USM_DEBUG: the library itself paints blocks                     */
 } order = {.lock = USM__MUTEX_INIT(USM__RANK_ORDER_CHECK, "order check")};
 
-static _Atomic(uint64_t) violations;
-
-uint64_t usm__order_violations(void)
-{
-    return usm_load_relaxed(&violations);
-}
-
-/* ---- start and end --------------------------------------------------------------------- */
+/* ---- start and end ---------------------------------------------------------------- */
 
 /* Lock held.  The books have a hole: nothing can be said any more. */
 static void give_up(void)
@@ -106,11 +88,6 @@ static void leave(bool ok)
     usm__mutex_unlock(&order.lock);
 }
 
-static bool is_checking(void)
-{
-    return (atomic_load(&usm__order_active) & USM__ORDER_CHECK) != 0;
-}
-
 static void sum_up(void)
 {
     usm__log(USM__LOG_HOOK,
@@ -130,11 +107,6 @@ void usm__order_start(bool is_hook)
     atomic_store(&usm__order_active, active);
 }
 
-static void free_pending(pending *p)
-{
-    usm__clock_fini(&p->clock);
-}
-
 void usm__order_fork(int phase)
 {
     usm__mutex_fork(&order.lock, phase);
@@ -142,12 +114,10 @@ void usm__order_fork(int phase)
         return;
     usm__host_knows_all();
     usm__lives_settle();
-    for (uint32_t i = 0; i < order.npending; i++)
-        free_pending(&order.pending[i]);
-    order.npending = 0;
+    usm__expect_drop_all();
 }
 
-/* ---- queues and events ---------------------------------------------------------------------- */
+/* ---- queues and events ------------------------------------------------------------ */
 
 static node **bucket(node **table, const void *native)
 {
@@ -331,118 +301,7 @@ void usm__order_queue_ended(void *native)
     leave(true);
 }
 
-/* ---- violations
- * ---------------------------------------------------------------------------------- */
-
-static const char *name_of(const usm__use *u, char *text, size_t size)
-{
-    if (u->queue == 0)
-        (void)snprintf(text, size, "the host");
-    else if (u->number == 0)
-        (void)snprintf(text, size, "the %s in queue %llu", u->what, (unsigned long long)u->queue);
-    else
-        (void)snprintf(text, size, "%s %llu of queue %llu", u->what, (unsigned long long)u->number,
-                       (unsigned long long)u->queue);
-    return text;
-}
-
-static void report(const char *why, uintptr_t p, const usm__use *by, const usm__use *former)
-{
-    char             a[96], b[96];
-    const usm__life *life = usm__life_at(p);
-    unsigned long    size = life ? (unsigned long)(life->hi - life->lo) : 0;
-
-    if (!is_checking())
-        return;
-    usm_add_relaxed(&violations, (uint64_t)1);
-    usm__log(USM_LOG_ERROR, "USM_HOOKS=order: %s: %s, not ordered behind %s (block %p, %lu bytes)",
-             why, name_of(by, a, sizeof a), name_of(former, b, sizeof b),
-             (void *)(life ? life->lo : p), size);
-}
-
-static bool put_off(const pending *p, const usm__clock *clock)
-{
-    pending *made;
-
-    if (!usm__order_grow((void **)&order.pending, &order.cap_pending, order.npending,
-                         sizeof *order.pending))
-        return false;
-    made        = &order.pending[order.npending];
-    *made       = *p;
-    made->clock = (usm__clock){0};
-    if (!usm__clock_set(&made->clock, clock))
-        return false;
-    order.npending++;
-    return true;
-}
-
-/* `by`, whose clock it is, comes after `former`. */
-static bool expect(const usm__clock *clock, const pending *what)
-{
-    if (usm__clock_has(clock, what->former.tick) || clock->is_foreign)
-        return true;
-    if (usm__clock_is_open(clock))
-        return put_off(what, clock);
-    report(what->why, what->p, &what->by, &what->former);
-    return true;
-}
-
-static bool expect_all(const usm__clock *clock, const usm__uses *former, pending what)
-{
-    bool ok = true;
-
-    for (uint32_t i = 0; ok && i < former->n; i++) {
-        what.former = former->use[i];
-        ok          = expect(clock, &what);
-    }
-    return ok;
-}
-
-/* The host itself does `why`: all must be known to have ended. */
-static void expect_known(usm__uses *former, uintptr_t p, const char *why)
-{
-    usm__use host = {{0, 0}, "", 0, 0};
-
-    usm__uses_prune(former);
-    for (uint32_t i = 0; i < former->n; i++)
-        report(why, p, &host, &former->use[i]);
-}
-
-/* A user event was signalled, or will never be. */
-static void look_at_pending(void)
-{
-    uint32_t n = 0;
-
-    for (uint32_t i = 0; i < order.npending; i++) {
-        pending *p    = &order.pending[i];
-        bool     done = usm__host_knows(p->former.tick);
-
-        if (!done && usm__clock_is_open(&p->clock)) {
-            order.pending[n++] = *p;
-            continue;
-        }
-        if (!done)
-            report(p->why, p->p, &p->by, &p->former);
-        free_pending(p);
-    }
-    order.npending = n;
-}
-
-static void forget_pending(usm__tick user)
-{
-    uint32_t n = 0;
-
-    for (uint32_t i = 0; i < order.npending; i++) {
-        if (usm__clock_has(&order.pending[i].clock, user))
-            free_pending(&order.pending[i]);
-        else
-            order.pending[n++] = order.pending[i];
-    }
-    order.npending = n;
-}
-
-/* ---- events
- * ---------------------------------------------------------------------------------------- */
+/* ---- events ----------------------------------------------------------------------- */
 
 static bool put_event(void *native, const usm__clock *clock, usm__tick tick)
 {
@@ -485,7 +344,7 @@ void usm__order_event_signalled(void *native)
     e = event_at(native);
     if (e && e->is_user && !usm__host_knows(e->tick)) {
         usm__host_learns_tick(e->tick);
-        look_at_pending();
+        usm__expect_look();
     }
     leave(true);
 }
@@ -513,7 +372,7 @@ void usm__order_event_gone(void *native)
         (void)take(order.events, native);
         if (e->is_user) {
             if (!usm__host_knows(e->tick))
-                forget_pending(e->tick);
+                usm__expect_forget(e->tick);
             usm__host_learns_tick(e->tick);
             usm__chain_drop(e->tick.chain);
         }
@@ -523,8 +382,7 @@ void usm__order_event_gone(void *native)
     leave(true);
 }
 
-/* ---- commands
- * ---------------------------------------------------------------------------------------- */
+/* ---- commands --------------------------------------------------------------------- */
 
 static bool is_behind_all(const order_queue *q, const usm__order_command *c)
 {
@@ -573,21 +431,22 @@ static bool step(order_queue *q, usm__clock *clock, usm__tick *tick)
 
 static bool use_life(const usm__clock *clock, const usm__use *by, usm__life *life)
 {
-    pending what = {.by = *by, .p = life->lo, .former = life->born};
+    usm__expected what = {.by = *by, .p = life->lo, .former = life->born};
 
     if (life->state != USM__LIFE_LIVE) {
         if (!order.is_debug)
-            report(life->state == USM__LIFE_QUEUED ? "use of a block that was freed in a queue"
-                                                   : "use of a block that was freed",
-                   life->lo, by, &life->born);
+            usm__order_report(life->state == USM__LIFE_QUEUED
+                                  ? "use of a block that was freed in a queue"
+                                  : "use of a block that was freed",
+                              life->lo, by, NULL);
         return true;
     }
     what.why = "use of a block before its allocation";
-    if (!expect(clock, &what))
+    if (!usm__expect(clock, &what))
         return false;
     usm__uses_prune(&life->before);
     what.why = "use of a block while what used it before its last free may run";
-    return expect_all(clock, &life->before, what) && usm__uses_add(&life->uses, *by);
+    return usm__expect_all(clock, &life->before, what) && usm__uses_add(&life->uses, *by);
 }
 
 static bool use_range(const usm__clock *clock, const usm__use *by, const void *p, size_t n)
@@ -655,9 +514,7 @@ void usm__order_submitted(const usm__order_command *c)
     leave(ok);
 }
 
-/* ---- blocks
- * ------------------------------------------------------------------------------------------------
- */
+/* ---- blocks ----------------------------------------------------------------------- */
 
 void usm__order_block_served(const void *p, size_t size)
 {
@@ -668,7 +525,7 @@ void usm__order_block_served(const void *p, size_t size)
     order.lives++;
     life = usm__life_begin((uintptr_t)p, (uintptr_t)p + (size ? size : 1));
     if (life)
-        expect_known(&life->before, life->lo, "a pool gave a block out");
+        usm__expect_known(&life->before, life->lo, "a pool gave a block out");
     leave(life != NULL);
 }
 
@@ -680,9 +537,9 @@ void usm__order_block_back(const void *p)
         return;
     life = usm__life_at((uintptr_t)p);
     if (life && life->state != USM__LIFE_OVER) {
-        expect_known(&life->uses, life->lo,
-                     life->state == USM__LIFE_LIVE ? "free of a block in use"
-                                                   : "a pool got a block back that is in use");
+        usm__expect_known(&life->uses, life->lo,
+                          life->state == USM__LIFE_LIVE ? "free of a block in use"
+                                                        : "a pool got a block back that is in use");
         life->state = USM__LIFE_OVER;
         usm_list_remove(&life->freed);
     }
@@ -699,8 +556,7 @@ void usm__order_range_gone(const void *p, size_t size)
     leave(ok);
 }
 
-/* ---- stream-ordered allocation
- * ------------------------------------------------------------------------------- */
+/* ---- stream-ordered allocation ---------------------------------------- */
 
 /* The life that begins with an allocation in a queue: from the pool, or of an earlier one's block.
  */
@@ -733,7 +589,7 @@ static bool be_born(usm__life *life, order_queue *oq, const void *native)
     else if (oq && oq->is_in_order)
         return step_alone(oq, &life->born.tick);
     else /* anybody may use it now */
-        expect_known(&life->before, life->lo, "an out-of-order queue gave a block out");
+        usm__expect_known(&life->before, life->lo, "an out-of-order queue gave a block out");
     return true;
 }
 
@@ -764,14 +620,14 @@ static bool free_clock(order_queue *q, const void *native, usm__clock *clock, us
 
 static bool end_in_queue(order_queue *q, usm__life *life, const void *native, uint64_t position)
 {
-    usm__clock clock = {0};
-    pending    what  = {.p = life->lo, .former = life->born};
-    bool       ok    = free_clock(q, native, &clock, &what.by);
+    usm__clock    clock = {0};
+    usm__expected what  = {.p = life->lo, .former = life->born};
+    bool          ok    = free_clock(q, native, &clock, &what.by);
 
     what.why = "free of a block before its allocation";
-    ok       = ok && expect(&clock, &what);
+    ok       = ok && usm__expect(&clock, &what);
     what.why = "free of a block in use";
-    ok       = ok && expect_all(&clock, &life->uses, what);
+    ok       = ok && usm__expect_all(&clock, &life->uses, what);
 
     life->state    = USM__LIFE_QUEUED;
     life->position = position;
@@ -809,14 +665,13 @@ void usm__order_claim_complete(usm_queue *q, uint64_t position)
 
             if (life->position > position)
                 break;
-            expect_known(&life->uses, life->lo, "a queue is said to have got past a free");
+            usm__expect_known(&life->uses, life->lo, "a queue is said to have got past a free");
             usm_list_remove(it);
         }
     leave(true);
 }
 
-/* ---- USM_VALIDATION
- * ------------------------------------------------------------------------------------------- */
+/* ---- USM_VALIDATION --------------------------------------------------------------- */
 
 static void *native_of(uint64_t serial)
 {
@@ -837,7 +692,7 @@ static void name_users(const usm__life *life, char *story, size_t size)
     for (uint32_t i = 0; i < life->uses.n && i < 4; i++) {
         at = strlen(story);
         (void)snprintf(story + at, size - at, "%s %s", i ? "," : "",
-                       name_of(&life->uses.use[i], one, sizeof one));
+                       usm__use_name(&life->uses.use[i], one, sizeof one));
     }
     at = strlen(story);
     (void)snprintf(story + at, size - at,
@@ -876,8 +731,7 @@ bool usm__order_name(const void *p)
     life = usm__life_at((uintptr_t)p);
     if (life && !life->is_named) {
         is_first = life->is_named = true;
-        if (is_checking())
-            usm_add_relaxed(&violations, (uint64_t)1);
+        usm__order_count();
     }
     leave(true);
     return is_first;

@@ -37,7 +37,7 @@ bool usm__order_grow(void **list, uint32_t *cap, uint32_t n, size_t size)
     return true;
 }
 
-/* ---- chains --------------------------------------------------------------------------- */
+/* ---- chains ----------------------------------------------------------------------- */
 
 static bool is_free(const chain *c)
 {
@@ -88,7 +88,7 @@ usm__tick usm__chain_last(uint32_t c)
     return (usm__tick){c, chains.list[c].last};
 }
 
-/* ---- the host --------------------------------------------------------------------------- */
+/* ---- the host --------------------------------------------------------------------- */
 
 bool usm__host_knows(usm__tick t)
 {
@@ -113,7 +113,7 @@ void usm__host_knows_all(void)
         chains.list[i].known = chains.list[i].last;
 }
 
-/* ---- clocks ------------------------------------------------------------------------------- */
+/* ---- clocks ----------------------------------------------------------------------- */
 
 /* Without what the host knows. */
 static void prune(usm__clock *c)

@@ -590,7 +590,7 @@ void *usm__pool_alloc_held(usm_pool *pool, size_t size)
 {
     void *p = NULL;
 
-    if (usm__observed() || check_request(pool, 0, size) != USM_OK)
+    if (usm__observe_wants_record() || check_request(pool, 0, size) != USM_OK)
         return NULL;
     usm__self.is_held = 1;
     if (alloc_once(pool, pool->min_align, size ? size : 1, &p) != USM_OK)

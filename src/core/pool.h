@@ -42,6 +42,8 @@ struct usm_pool {
     _Atomic(uint64_t) reserved, reserved_peak, driver_allocs, driver_frees;
     _Atomic(uint64_t) threshold; /* usm_pool_desc's                                      */
     _Atomic(uint32_t) reuse;     /* usm__reuse                                           */
+    _Atomic(uint64_t)
+        counts_from[4]; /* USM_POOL_QUEUED_REUSES .. HOST_WAITS when they were set to 0 */
     /* src/async's: what queues have freed; NULL until first needed, gone with the pool */
     _Atomic(struct usm__async_pool *) async;
     _Atomic(uint64_t) reported_ns; /* when core/pool_report.c spoke last; 0: never       */
@@ -61,8 +63,8 @@ void     *usm__pool_alloc(usm_pool *pool, size_t align, size_t size);
 usm_status usm__pool_try(usm_pool *pool, size_t size, void **p);
 /* As usm__pool_alloc(), not zeroed whatever the pool promises: who calls sees to it. */
 void *usm__pool_alloc_raw(usm_pool *pool, size_t size);
-/* As _raw, of memory that the pool has: the driver is not asked, and NULL is no failure (but a story
- * may be left). */
+/* As _raw, of memory that the pool has: the driver is not asked, and NULL is no failure (but a
+ * story may be left). */
 void *usm__pool_alloc_held(usm_pool *pool, size_t size);
 /* What was freed in the order of queues. */
 typedef struct usm__pool_queued {
@@ -76,7 +78,8 @@ extern size_t (*usm__pool_collect)(usm_pool *pool, bool wait);
 extern void (*usm__pool_ending)(usm_pool *pool);
 extern void (*usm__pool_queued_figures)(usm_pool *pool, usm__pool_queued *figures);
 void usm__pool_set_threshold(usm_pool *pool, uint64_t bytes);
-/* Of the context's pools what is over their thresholds goes back to the driver: core/pool_attribute.c. */
+/* Of the context's pools what is over their thresholds goes back to the driver:
+ * core/pool_attribute.c. */
 void usm__pools_release_excess(usm_context *ctx);
 /* p's block in its area; USM_E_INVALID_POINTER when it is free. */
 usm_status usm__pool_block(usm__area *area, const void *p, usm_block *block);

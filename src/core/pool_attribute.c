@@ -49,6 +49,7 @@ void usm__pool_set_threshold(usm_pool *pool, uint64_t bytes)
 /* ---- one by one --------------------------------------------------------------------------------
  */
 
+/* Since the pool was made. */
 static uint64_t queued(usm_pool *pool, usm_pool_attribute which)
 {
     usm__pool_queued f = {0};
@@ -60,6 +61,11 @@ static uint64_t queued(usm_pool *pool, usm_pool_attribute which)
            : which == USM_POOL_QUEUED_EVENTS ? f.events
            : which == USM_POOL_QUEUED_WAITS  ? f.waits
                                              : f.host_waits;
+}
+
+static _Atomic(uint64_t) *count_from(usm_pool *pool, usm_pool_attribute which)
+{
+    return &pool->counts_from[which - USM_POOL_QUEUED_REUSES];
 }
 
 static uint64_t used(usm_pool *pool, bool peak)
@@ -114,11 +120,13 @@ static usm_status get(usm_pool *pool, usm_pool_attribute which, uint64_t *value)
         *value = (usm_load_relaxed(&pool->reuse) & reuse_of(which)) != 0;
         break;
     case USM_POOL_QUEUED_CURRENT:
+        *value = queued(pool, which);
+        break;
     case USM_POOL_QUEUED_REUSES:
     case USM_POOL_QUEUED_EVENTS:
     case USM_POOL_QUEUED_WAITS:
     case USM_POOL_HOST_WAITS:
-        *value = queued(pool, which);
+        *value = queued(pool, which) - usm_load_relaxed(count_from(pool, which));
         break;
     default:
         return usm__fail(USM_E_INVALID, "%d is no attribute of pools", (int)which);
@@ -147,12 +155,14 @@ static usm_status set_reuse(usm_pool *pool, usm_pool_attribute which, uint64_t v
     return USM_OK;
 }
 
-static usm_status reset_peak(usm_pool *pool, usm_pool_attribute which, uint64_t value)
+static usm_status reset(usm_pool *pool, usm_pool_attribute which, uint64_t value)
 {
     if (value != 0)
-        return usm__fail(USM_E_INVALID, "the peak (attribute %d) can be set to 0 only, not to %llu",
+        return usm__fail(USM_E_INVALID, "attribute %d can be set to 0 only, not to %llu",
                          (int)which, (unsigned long long)value);
-    if (which == USM_POOL_USED_HIGH)
+    if (which >= USM_POOL_QUEUED_REUSES)
+        usm_store_relaxed(count_from(pool, which), queued(pool, which));
+    else if (which == USM_POOL_USED_HIGH)
         pool->ops->reset_peaks(pool->impl);
     else
         usm_store_relaxed(&pool->reserved_peak, usm_load_relaxed(&pool->reserved));
@@ -170,8 +180,9 @@ usm_status usm_pool_set_attribute(usm_pool *pool, usm_pool_attribute which, uint
         usm__pool_set_threshold(pool, value);
     else if (which >= USM_POOL_REUSE_FOLLOW_EVENTS && which <= USM_POOL_REUSE_INSERT_WAITS)
         st = set_reuse(pool, which, value);
-    else if (which == USM_POOL_RESERVED_HIGH || which == USM_POOL_USED_HIGH)
-        st = reset_peak(pool, which, value);
+    else if (which == USM_POOL_RESERVED_HIGH || which == USM_POOL_USED_HIGH ||
+             which >= USM_POOL_QUEUED_REUSES)
+        st = reset(pool, which, value);
     else
         st = usm__fail(USM_E_INVALID, "attribute %d of a pool cannot be set", (int)which);
     return st;

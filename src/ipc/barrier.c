@@ -132,16 +132,16 @@ static void spin(const usm_ipc_channel *ch, uint64_t seen)
 
 void usm__channel_arrive(usm_ipc_channel *ch, uint32_t given, usm__ranks *gone, usm_status *across)
 {
-    usm__channel_page   *page = ch->page;
-    usm__channel_member *me   = &page->members[ch->rank];
-    const uint64_t       end  = stage_of(make_decided(++ch->call, END, 0));
-    bool                 spun = false;
+    usm__channel_page   *page  = ch->page;
+    usm__channel_member *me    = &page->members[ch->rank];
+    const uint64_t       end   = stage_of(make_decided(++ch->call, END, 0));
+    bool                 is_in = false; /* and has spun                                    */
     uint64_t             seen;
 
     me->given[ch->call & 1] = given;
     atomic_store(&me->arrived, ch->call);
     for (;;) {
-        const uint32_t word = usm__bell_ready(&page->bell);
+        const uint32_t word = usm__bell_word(&page->bell);
 
         seen = usm_load_acquire(&page->decided);
         if (stage_of(seen) >= end)
@@ -152,12 +152,16 @@ void usm__channel_arrive(usm_ipc_channel *ch, uint32_t given, usm__ranks *gone, 
             begin_end(ch, seen);
         if (usm_load_acquire(&page->decided) != seen)
             continue;
-        if (spun)
+        if (is_in) {
             (void)usm__bell_wait(&page->bell, word, USM__OS_NO_DEADLINE);
-        else
+        } else {
             spin(ch, seen);
-        spun = true;
+            usm__bell_enter(&page->bell);
+            is_in = true;
+        }
     }
+    if (is_in)
+        usm__bell_leave(&page->bell);
     *across = (usm_status)verdict_of(ch, seen)->across;
     for (unsigned i = 0; i < sizeof(gone->bits) / sizeof(gone->bits[0]); i++) {
         const uint64_t now = verdict_of(ch, seen)->gone.bits[i];

@@ -227,7 +227,9 @@ static usm_status fetch_page(const usm__ipc_name *name, usm__cell_page **out)
 
     if (st != USM_OK)
         return st;
-    if (usm__os_stat_fd(fd, &file) == 0 && file.size >= PAGE_SIZE)
+    if (usm__os_stat_fd(fd, &file) != 0)
+        st = no_page("no page");
+    else if (file.size >= PAGE_SIZE)
         st = map_page(fd, out);
     else
         st = usm__fail(USM_E_HANDLE, "what process %d shares under that name is no page of events",

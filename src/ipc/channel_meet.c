@@ -2,9 +2,9 @@
 /* How the members of a channel find each other: usm__channel_meet().  Called by channel.c.
  *
  * Whoever can bind the socket of the group's name is the host: it makes the page and hands it to
- * those that come (each says rank and size first; SO_PEERCRED decides whether it may).  The socket
- * has an abstract name with the user's number in it, so nothing is in the file system and nothing
- * is left.
+ * those that come (each says rank and size first, and again once it has the page; SO_PEERCRED
+ * decides whether it may).  The socket has an abstract name with the user's number in it, so
+ * nothing is in the file system and nothing is left.
  *
  * Whether the group exists is decided by one word in the page, `meeting`: the host sets it when all
  * are there, and only after that closes the connections; who leaves before (its time is over) makes
@@ -40,7 +40,9 @@ typedef struct welcome {
 
 /* One who came. */
 typedef struct guest {
-    uint32_t rank; /* UINT32_MAX: has not said                                           */
+    hello said;
+    bool  has_said; /* its rank is taken                                                  */
+    bool  is_ready; /* it has the page: it counts                                         */
 } guest;
 
 typedef struct meeting {
@@ -177,10 +179,10 @@ static void close_lists(meeting *m)
 
 static void drop_guest(meeting *m, unsigned i)
 {
-    const uint32_t rank = m->guests[i].rank;
+    const guest *g = &m->guests[i];
 
-    if (rank != UINT32_MAX) {
-        usm_store_release(&m->page->members[rank].presence, (uint32_t)USM__MEMBER_ABSENT);
+    if (g->is_ready) {
+        usm_store_release(&m->page->members[g->said.rank].presence, (uint32_t)USM__MEMBER_ABSENT);
         m->here--;
     }
     (void)usm__os_close(m->list[i].fd);
@@ -200,14 +202,25 @@ static void take_guest(meeting *m)
         (void)usm__os_close(fd);
         return;
     }
-    m->list[m->n]        = (struct pollfd){.fd = fd, .events = POLLIN};
-    m->guests[m->n].rank = UINT32_MAX;
+    m->list[m->n]   = (struct pollfd){.fd = fd, .events = POLLIN};
+    m->guests[m->n] = (guest){.has_said = false};
     m->n++;
 }
 
-/* False: the connection is at its end. */
+static bool is_taken(const meeting *m, uint32_t rank)
+{
+    bool taken = rank == m->desc->rank;
+
+    for (unsigned i = 1; i < m->n; i++)
+        taken |= m->guests[i].has_said && m->guests[i].said.rank == rank;
+    return taken;
+}
+
+/* Its first packet says who it is, its second that it has mapped the page: a member that could not
+ * would be waited for.  False: the connection is at its end. */
 static bool hear_guest(meeting *m, unsigned i)
 {
+    guest  *g = &m->guests[i];
     hello   h;
     welcome w      = {USM__CHANNEL_MAGIC, USM_OK, m->desc->size};
     int     passed = -1;
@@ -215,23 +228,20 @@ static bool hear_guest(meeting *m, unsigned i)
 
     if (passed >= 0)
         (void)usm__os_close(passed);
-    if (n != (ssize_t)sizeof h || h.magic != USM__CHANNEL_MAGIC || m->guests[i].rank != UINT32_MAX)
+    if (n != (ssize_t)sizeof h || h.magic != USM__CHANNEL_MAGIC || g->is_ready)
         return n < 0 && errno == EAGAIN;
-    if (h.size != m->desc->size || h.rank >= m->desc->size ||
-        usm_load_acquire(&m->page->members[h.rank].presence) == USM__MEMBER_HERE)
-        w.status = USM_E_BUSY;
-    else
-        enter(m, &h);
-    if (usm__os_send(m->list[i].fd, &w, sizeof w, w.status == USM_OK ? m->page_fd : -1) != 0) {
-        if (w.status == USM_OK)
-            usm_store_release(&m->page->members[h.rank].presence, (uint32_t)USM__MEMBER_ABSENT);
-        return false;
+    if (g->has_said) {
+        g->is_ready = true;
+        m->here++;
+        enter(m, &g->said);
+        return true;
     }
-    if (w.status != USM_OK)
-        return false;
-    m->guests[i].rank = h.rank;
-    m->here++;
-    return true;
+    if (h.size != m->desc->size || h.rank >= m->desc->size || is_taken(m, h.rank))
+        w.status = USM_E_BUSY;
+    g->said     = h;
+    g->has_said = w.status == USM_OK;
+    return usm__os_send(m->list[i].fd, &w, sizeof w, g->has_said ? m->page_fd : -1) == 0 &&
+           g->has_said;
 }
 
 static void host_once(meeting *m)
@@ -343,7 +353,9 @@ static outcome join(meeting *m, int fd, usm_status *st)
         return FAILED;
     }
     *st = map_page(m);
-    return *st == USM_OK ? wait_for_all(m, fd, st) : FAILED;
+    if (*st != USM_OK)
+        return FAILED;
+    return usm__os_send(fd, &h, sizeof h, -1) == 0 ? wait_for_all(m, fd, st) : AGAIN;
 }
 
 /* ---- both -------------------------------------------------------------------------------------

@@ -137,30 +137,40 @@ static bool take_gates(waiter *w)
     return is_any;
 }
 
+/* Whether any was over. */
+static bool open_gates(waiter *w)
+{
+    bool opened = false;
+
+    USM_LIST_FOREACH_SAFE (it, next, &w->gates) {
+        gate            *g  = usm_container_of(it, gate, link);
+        const usm_status st = usm__cell_judge(w->cell, &g->turns);
+
+        if (st == USM_E_NOT_READY)
+            continue;
+        usm_list_remove(it);
+        open_gate(g, st);
+        opened = true;
+    }
+    return opened;
+}
+
 static void waiter_run(usm__job *job)
 {
     waiter    *w    = usm_container_of(job, waiter, job);
     usm__cell *cell = w->cell;
+    usm__bell *bell = &cell->shared->bell;
 
+    usm__bell_enter(bell);
     for (;;) {
-        const uint32_t word   = usm__bell_ready(&cell->shared->bell);
-        bool           opened = false;
+        const uint32_t word = usm__bell_word(bell);
 
         if (!take_gates(w))
             break;
-        USM_LIST_FOREACH_SAFE (it, next, &w->gates) {
-            gate            *g  = usm_container_of(it, gate, link);
-            const usm_status st = usm__cell_judge(cell, &g->turns);
-
-            if (st == USM_E_NOT_READY)
-                continue;
-            usm_list_remove(it);
-            open_gate(g, st);
-            opened = true;
-        }
-        if (!opened)
-            (void)usm__bell_wait(&cell->shared->bell, word, USM__OS_NO_DEADLINE);
+        if (!open_gates(w))
+            (void)usm__bell_wait(bell, word, USM__OS_NO_DEADLINE);
     }
+    usm__bell_leave(bell);
     usm__heap_free(w);
     usm__cell_unref(cell);
 }

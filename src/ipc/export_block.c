@@ -213,8 +213,6 @@ static block *next_to_free(void)
                 continue;
             usm_list_remove(it);
             usm_list_append(&usm__own.freeing, it);
-            b->is_freed = false;
-            usm__own.deferred--;
             return b;
         }
     }
@@ -334,6 +332,18 @@ static usm_status before_free(usm__area *area, void *p)
     }
     usm__mutex_unlock(&usm__own.lock);
     return st;
+}
+
+static void end_handles(const usm__area *area, const void *p)
+{
+    const block *b;
+
+    (void)area;
+    usm__mutex_lock(&usm__own.lock);
+    b = usm__own_block_find(p);
+    if (b)
+        block_end_handles(b);
+    usm__mutex_unlock(&usm__own.lock);
 }
 
 static bool is_freed(const usm__area *area, const void *base)
@@ -467,12 +477,15 @@ static void finish(usm_pool *pool)
     usm__mutex_unlock(&usm__own.lock);
 }
 
-const usm__export_hooks usm__ipc_exports = {.free      = before_free,
-                                            .is_freed  = is_freed,
-                                            .reset     = before_reset,
-                                            .was_reset = was_reset,
-                                            .finish    = finish,
-                                            .area_gone = usm__own_area_gone};
+const usm__export_hooks usm__ipc_exports = {
+    .free        = before_free,
+    .end_handles = end_handles,
+    .is_freed    = is_freed,
+    .reset       = before_reset,
+    .was_reset   = was_reset,
+    .finish      = finish,
+    .area_gone   = usm__own_area_gone,
+};
 
 /* ---- fork --------------------------------------------------------------------------- */
 

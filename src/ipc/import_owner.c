@@ -160,7 +160,7 @@ static usm_status introduce(const owner *o, const page *p)
 {
     const usm__ipc_word w = {.what = USM__IPC_WORD_CLAIMS, .page = p->id};
 
-    return usm__ipc_say(&o->process, &w, sizeof w, p->fd);
+    return usm__ipc_ask(&o->process, &w, sizeof w, p->fd);
 }
 
 /* Busy. */
@@ -230,7 +230,7 @@ usm_status usm__import_page_get(owner *o, const usm__ipc_memory *m, page **out)
         if (!p)
             return cannot_map(&o->process);
         st = introduce(o, p);
-        if (st == USM_OK) /* after the word: its answer says that the word was heard */
+        if (st == USM_OK)
             st = page_fetch(o, p);
         if (st != USM_OK) {
             page_free(p);

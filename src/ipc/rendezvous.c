@@ -9,6 +9,7 @@
 
 #include "base/os.h"
 #include "base/os_ipc.h"
+#include "base/settings.h"
 
 #include <errno.h>
 #include <string.h>
@@ -81,6 +82,7 @@ usm_status usm__ipc_share(int fd, const void *extra, size_t extra_size, usm__ipc
     usm__mutex_lock(&usm__ipc.lock);
     s->id = ++usm__ipc.last_id;
     usm_list_append(list_of(s->id), &s->link);
+    usm__ipc_directory_enter(s);
     *name = (usm__ipc_name){.owner = usm__ipc.self, .id = s->id, .nonce = s->nonce};
     usm__mutex_unlock(&usm__ipc.lock);
     return USM_OK;
@@ -98,8 +100,10 @@ void usm__ipc_unshare(const usm__ipc_name *name)
 
     usm__mutex_lock(&usm__ipc.lock);
     s = usm__ipc_shared_find(name->id, name->nonce);
-    if (s != NULL)
+    if (s != NULL) {
         usm_list_remove(&s->link);
+        usm__ipc_directory_leave(s);
+    }
     usm__mutex_unlock(&usm__ipc.lock);
     if (s == NULL)
         return;
@@ -262,13 +266,17 @@ static usm_status connect_to(usm__ipc_owner *o)
                      o->process.pid);
 }
 
-/* Under o's lock.  0 or an errno value; EPIPE: the connection has ended. */
+/* Under o's lock.  *fd: goes along, and is what came back, or -1.  0 or an errno value; EPIPE: the
+ * connection has ended. */
 static int exchange(usm__ipc_owner *o, usm__ipc_request *r, usm__ipc_answer *answer, int *fd)
 {
+    int pass = *fd;
+
+    *fd      = -1;
     r->magic = USM__IPC_PACKET_MAGIC;
     r->turn  = ++o->turn;
     /* One that was turned away finds the reason waiting though it cannot send. */
-    if (usm__os_send(o->fd, r, sizeof *r, -1) != 0 && errno != EPIPE)
+    if (usm__os_send(o->fd, r, sizeof *r, pass) != 0 && errno != EPIPE)
         return errno;
     for (;;) {
         ssize_t n = usm__os_receive(o->fd, answer, sizeof *answer, fd);
@@ -295,13 +303,15 @@ static bool is_broken(int error)
  */
 static usm_status ask(usm__ipc_owner *o, usm__ipc_request *r, usm__ipc_answer *answer, int *fd)
 {
-    int error = EPIPE;
+    int error = EPIPE, pass = *fd;
 
+    *fd = -1;
     for (int attempt = 0; attempt < 2 && is_broken(error); attempt++) {
         usm_status st = o->fd < 0 ? connect_to(o) : USM_OK;
 
         if (st != USM_OK)
             return st;
+        *fd   = pass;
         error = exchange(o, r, answer, fd);
         if (is_broken(error))
             disconnect(o);
@@ -391,8 +401,10 @@ usm_status usm__ipc_fetch(const usm__ipc_name *name, int *fd, void *extra, size_
         return st;
     if (usm__ipc_is_self(&name->owner))
         st = fetch_own(name, fd, beside);
-    else
+    else if (strcmp(usm__setting_text("ipc"), "pidfd") != 0)
         st = fetch_from(name, fd, beside);
+    else if ((st = check_user(&name->owner)) == USM_OK)
+        st = usm__ipc_fetch_by_pidfd(name, fd, beside);
     if (st == USM_OK && extra_size > 0)
         memcpy(extra, beside, extra_size < sizeof beside ? extra_size : sizeof beside);
     return st;
@@ -419,28 +431,61 @@ static usm_status say(usm__ipc_owner *o, const usm__ipc_request *r, int fd)
     return not_reached(&o->process, error);
 }
 
-usm_status usm__ipc_say(const usm__ipc_process *to, const void *word, size_t size, int fd)
+static usm_status ask_word(usm__ipc_owner *o, usm__ipc_request *r, int fd)
 {
-    usm__ipc_request r  = {.magic = USM__IPC_PACKET_MAGIC, .op = USM__IPC_OP_WORD};
-    usm_status       st = usm__ipc_start();
-    usm__ipc_owner  *o;
+    usm__ipc_answer answer = {.magic = 0};
+    int             passed = fd;
+    usm_status      st     = ask(o, r, &answer, &passed);
+
+    if (passed >= 0)
+        (void)usm__os_close(passed);
+    if (st == USM_OK && answer.turn == 0)
+        disconnect(o);
+    return st == USM_OK ? told(&o->process, &answer) : st;
+}
+
+static usm_status word_to(const usm__ipc_process *to, usm__ipc_request *r, int fd)
+{
+    usm_status      st = usm__ipc_start();
+    usm__ipc_owner *o;
 
     if (st == USM_OK)
         st = check_user(to);
     if (st != USM_OK)
         return st;
-    if (size > sizeof r.word)
-        return usm__fail(USM_E_INTERNAL, "a word of %zu bytes", size);
-    memcpy(r.word, word, size);
-    r.size = (uint32_t)size;
-    o      = owner_acquire(to);
+    o = owner_acquire(to);
     if (o == NULL)
         return USM_E_NO_MEMORY;
     usm__mutex_lock(&o->lock);
-    st = say(o, &r, fd);
+    st = r->is_asking ? ask_word(o, r, fd) : say(o, r, fd);
     usm__mutex_unlock(&o->lock);
     owner_release(o);
     return st;
+}
+
+static usm_status make_word(usm__ipc_request *r, const void *word, size_t size)
+{
+    if (size > sizeof r->word)
+        return usm__fail(USM_E_INTERNAL, "a word of %zu bytes", size);
+    memcpy(r->word, word, size);
+    r->size = (uint32_t)size;
+    return USM_OK;
+}
+
+usm_status usm__ipc_say(const usm__ipc_process *to, const void *word, size_t size, int fd)
+{
+    usm__ipc_request r  = {.magic = USM__IPC_PACKET_MAGIC, .op = USM__IPC_OP_WORD};
+    usm_status       st = make_word(&r, word, size);
+
+    return st == USM_OK ? word_to(to, &r, fd) : st;
+}
+
+usm_status usm__ipc_ask(const usm__ipc_process *to, const void *word, size_t size, int fd)
+{
+    usm__ipc_request r  = {.op = USM__IPC_OP_WORD, .is_asking = 1};
+    usm_status       st = make_word(&r, word, size);
+
+    return st == USM_OK ? word_to(to, &r, fd) : st;
 }
 
 uint64_t usm__ipc_connection(const usm__ipc_process *to)

@@ -50,6 +50,8 @@ usm_status usm__ipc_fetch(const usm__ipc_name *name, int *fd, void *extra, size_
 /* Words: what an importer tells an owner over the connection that fetches go through, in that
  * order. At most 64 bytes; `fd` goes along, or -1.  Nobody answers; an owner that does not listen
  * to them for seconds is USM_E_SYSTEM, others as usm__ipc_fetch(). */
+/* usm__ipc_ask(): the owner has done what the word says when it returns, else USM_E_SYSTEM. */
+usm_status usm__ipc_ask(const usm__ipc_process *to, const void *word, size_t size, int fd);
 usm_status usm__ipc_say(const usm__ipc_process *to, const void *word, size_t size, int fd);
 /* Changes when the connection to that process is another one, which knows of no word yet; 0: there
  * is none. */

@@ -25,9 +25,12 @@ usm__ipc_service usm__ipc = {.lock     = USM__MUTEX_INIT(USM__RANK_RENDEZVOUS, "
                              .epoll    = -1,
                              .listener = -1,
                              .spare    = -1,
-                             .callers  = {&usm__ipc.callers, &usm__ipc.callers},
-                             .owners   = {&usm__ipc.owners, &usm__ipc.owners},
-                             .watches  = {&usm__ipc.watches, &usm__ipc.watches}};
+
+                             .directory_fd = -1,
+
+                             .callers = {&usm__ipc.callers, &usm__ipc.callers},
+                             .owners  = {&usm__ipc.owners, &usm__ipc.owners},
+                             .watches = {&usm__ipc.watches, &usm__ipc.watches}};
 
 void usm__ipc_socket_name(const usm__ipc_process *p, char *name, size_t size)
 {
@@ -180,16 +183,19 @@ static void answer_fetch(usm__ipc_caller *c, const usm__ipc_request *r)
 static bool hear_word(usm__ipc_caller *c, const usm__ipc_request *r, int passed)
 {
     const usm__ipc_process from = c->watch.process;
-    const usm__ipc_ear    *ear;
+    usm__ipc_answer answer = {.magic = USM__IPC_PACKET_MAGIC, .status = USM_OK, .turn = r->turn};
+    const usm__ipc_ear *ear;
 
     usm__mutex_lock(&usm__ipc.lock);
     ear = usm__ipc.ear;
     usm__mutex_unlock(&usm__ipc.lock);
     if (ear != NULL)
-        return ear->word(&from, r->word, r->size, passed);
-    if (passed >= 0)
+        answer.status = ear->word(&from, r->word, r->size, passed) ? USM_OK : USM_E_SYSTEM;
+    else if (passed >= 0)
         (void)usm__os_close(passed);
-    return true;
+    if (r->is_asking)
+        (void)usm__os_send(c->fd, &answer, sizeof answer, -1);
+    return answer.status == USM_OK || r->is_asking;
 }
 
 static void hang_up(usm__ipc_caller *c)
@@ -332,6 +338,8 @@ static void close_own(void)
     close_one(&usm__ipc.listener);
     close_one(&usm__ipc.epoll);
     close_one(&usm__ipc.spare);
+    close_one(&usm__ipc.directory_fd);
+    usm__ipc.directory = NULL; /* not mapped in a child */
 }
 
 static usm_status name_self(usm__ipc_process *self)

@@ -19,7 +19,8 @@ typedef struct usm__ipc_request {
     uint32_t magic, op;
     uint64_t turn; /* the answer has it as well: late ones are told from others          */
     uint64_t id, nonce;
-    uint32_t size; /* of the word                                                        */
+    uint32_t size;      /* of the word                                                   */
+    uint32_t is_asking; /* a word is to be answered                                       */
     uint8_t  word[USM__IPC_EXTRA_SIZE];
 } usm__ipc_request;
 typedef struct usm__ipc_answer {
@@ -33,6 +34,7 @@ typedef struct usm__ipc_shared {
     usm_list link;
     uint64_t id, nonce;
     int      fd;
+    int      entry; /* in the directory of pidfd.c; -1: none                              */
     bool     is_aside;
     uint8_t  extra[USM__IPC_EXTRA_SIZE];
 } usm__ipc_shared;
@@ -69,6 +71,8 @@ typedef struct usm__ipc_service {
     uint64_t            last_id, last_connection;
     usm_list            shares[USM__IPC_SHARE_LISTS]; /* by id                                    */
     usm_list            callers, owners, watches;
+    void               *directory; /* pidfd.c; NULL: none yet                              */
+    int                 directory_fd;
     usm__ipc_watch     *calling; /* whose fn runs                                                */
     const usm__ipc_ear *ear;
     usm_ipc_loss_fn     loss;
@@ -104,6 +108,14 @@ usm__ipc_shared *usm__ipc_shared_find(uint64_t id, uint64_t nonce);
 /* The process behind the connection has closed it. */
 void usm__ipc_owner_closed(usm__ipc_owner *o);
 
+/* pidfd.c.  Under the lock. */
+void usm__ipc_directory_enter(usm__ipc_shared *s);
+void usm__ipc_directory_leave(const usm__ipc_shared *s);
+/* As usm__ipc_fetch(), of another process of this user. */
+usm_status usm__ipc_fetch_by_pidfd(const usm__ipc_name *name, int *fd, uint8_t *extra);
+
+/* watch.c.  A pidfd of that very process; -1 and the status. */
+int usm__ipc_open_process(const usm__ipc_process *p, usm_status *st);
 /* watch.c, on the service's thread: the pidfd of a watch can be read. */
 void usm__ipc_watch_ready(usm__ipc_watch *w);
 

@@ -242,15 +242,22 @@ static void spin(const usm__cell *cell, const usm__turns *turns, uint64_t deadli
 
 usm_status usm__cell_wait(usm__cell *cell, const usm__turns *turns, uint64_t deadline)
 {
-    bool is_late = false;
+    usm__bell *bell    = &cell->shared->bell;
+    bool       is_late = false;
+    usm_status st;
 
     spin(cell, turns, deadline);
+    if (!usm__cell_is_pending(cell, turns))
+        return usm__cell_judge(cell, turns);
+    usm__bell_enter(bell);
     for (;;) {
-        const uint32_t word = usm__bell_ready(&cell->shared->bell);
-        usm_status     st   = usm__cell_judge(cell, turns);
+        const uint32_t word = usm__bell_word(bell);
 
+        st = usm__cell_judge(cell, turns);
         if (st != USM_E_NOT_READY || is_late)
-            return st;
-        is_late = usm__bell_wait(&cell->shared->bell, word, deadline) != 0;
+            break;
+        is_late = usm__bell_wait(bell, word, deadline) != 0;
     }
+    usm__bell_leave(bell);
+    return st;
 }

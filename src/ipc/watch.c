@@ -20,8 +20,7 @@ static usm_status gone(const usm__ipc_process *p)
                      usm__os_process_start(p->pid) != 0 ? "; another one has its number now" : "");
 }
 
-/* A pidfd of that very process; -1 and the status. */
-static int open_process(const usm__ipc_process *p, usm_status *st)
+int usm__ipc_open_process(const usm__ipc_process *p, usm_status *st)
 {
     int fd = p->pid > 0 ? usm__os_pidfd(p->pid) : -1;
 
@@ -51,7 +50,7 @@ usm_status usm__ipc_watch_start(usm__ipc_watch *w)
     w->pidfd = -1;
     if (st != USM_OK)
         return st;
-    fd = open_process(&w->process, &st);
+    fd = usm__ipc_open_process(&w->process, &st);
     if (fd < 0)
         return st;
     usm__mutex_lock(&usm__ipc.lock);
@@ -123,7 +122,7 @@ bool usm__ipc_is_alive(const usm__ipc_process *p)
     if (is_watched)
         return true;
     usm__story_save(&story);
-    fd = open_process(p, &st);
+    fd = usm__ipc_open_process(p, &st);
     usm__story_restore(&story);
     if (fd < 0)
         return st !=
