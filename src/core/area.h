@@ -27,7 +27,7 @@ typedef struct usm__area {
     usm_kind     kind;
     void        *driver_base; /* what the driver gave: view may start later            */
     size_t       driver_size;
-    usm_list     link; /* in pool->areas                                               */
+    usm_list     link;   /* in pool->areas                                               */
     void        *shared; /* what src/ipc keeps of it, by its lock; NULL: nothing           */
     /* of an area that was reserved; granularity 0: it was taken and is all memory */
     size_t           granularity;

@@ -28,6 +28,7 @@ usm_status usm__handle_refuse(const void *h, usm__magic want)
                          name, h);
     if ((found & 0xffffff00u) == ((uint32_t)USM__MAGIC_DEVICE & 0xffffff00u))
         return usm__fail(USM_E_INVALID_HANDLE, "%p is a %s where %s %s is needed", h,
-                         object_name((usm__magic)found), name[0] == 'e' ? "an" : "a", name);
+                         object_name((usm__magic)found),
+                         name[0] == 'e' || name[0] == 'I' ? "an" : "a", name);
     return usm__fail(USM_E_INVALID_HANDLE, "%p is no %s of libusm", h, name);
 }

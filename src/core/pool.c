@@ -137,7 +137,7 @@ static usm_pool *new_pool(usm_context *ctx, size_t index, usm_kind kind, const u
     pool->read_only    = desc->read_only;
     usm__pool_set_threshold(pool, (uint64_t)desc->threshold);
     usm_store_relaxed(&pool->reuse, (uint32_t)USM__REUSE_ALL);
-    pool->export_mode  = desc->export_mode;
+    pool->export_mode = desc->export_mode;
     usm_list_init(&pool->link);
     usm_list_init(&pool->areas);
     usm_list_init(&pool->caches);
@@ -212,30 +212,50 @@ static void withdraw(usm_pool *pool)
     usm__mutex_unlock(&pool->ctx->lock);
 }
 
-usm_status usm_pool_create(usm_context *ctx, usm_device *dev, usm_kind kind,
-                           const usm_pool_desc *desc, usm_pool **pool)
-{
-    const usm_pool_desc defaults = USM_POOL_DESC_INIT;
-    size_t              index    = 0;
-    usm_status          st       = usm__context_check(ctx);
+/* What programs know that were built before there was `read_only`. */
+#define OLD_POOL_DESC offsetof(usm_pool_desc, export_mode)
 
-    if (st == USM_OK)
-        st = usm__context_device_index(ctx, dev, &index);
-    if (st != USM_OK)
-        return st;
-    if (!desc)
-        desc = &defaults;
-    if (!pool || desc->struct_size < sizeof *desc)
-        return usm__fail(pool ? USM_E_ABI : USM_E_INVALID, "usm_pool_create: %s",
-                         pool ? "struct_size is too small; start with USM_POOL_DESC_INIT"
-                              : "pool is NULL");
+/* *full: what the caller gave, and the rest as USM_POOL_DESC_INIT says. */
+static usm_status complete_desc(const usm_pool_desc *given, usm_pool_desc *full)
+{
+    *full = (usm_pool_desc)USM_POOL_DESC_INIT;
+    if (!given)
+        return USM_OK;
+    if (given->struct_size < OLD_POOL_DESC)
+        return usm__fail(USM_E_ABI, "usm_pool_create: struct_size is too small; start with "
+                                    "USM_POOL_DESC_INIT");
+    memcpy(full, given, usm_min_size(given->struct_size, sizeof *full));
+    return USM_OK;
+}
+
+static usm_status check_desc(const usm_pool_desc *desc)
+{
     if (desc->min_align && (!usm_is_pow2(desc->min_align) || desc->min_align > USM_MAX_ALIGNMENT))
         return usm__fail(USM_E_ALIGNMENT, "min_align %zu is no power of two up to 2 MiB",
                          desc->min_align);
     if (desc->export_mode > USM_POOL_EXPORT_RO)
         return usm__fail(USM_E_INVALID, "export_mode %u is none of usm_pool_export",
                          desc->export_mode);
-    st = make_pool(ctx, index, kind, desc, pool);
+    return USM_OK;
+}
+
+usm_status usm_pool_create(usm_context *ctx, usm_device *dev, usm_kind kind,
+                           const usm_pool_desc *desc, usm_pool **pool)
+{
+    usm_pool_desc full;
+    size_t        index = 0;
+    usm_status    st    = usm__context_check(ctx);
+
+    if (st == USM_OK)
+        st = usm__context_device_index(ctx, dev, &index);
+    if (st == USM_OK && !pool)
+        st = usm__fail(USM_E_INVALID, "usm_pool_create: pool is NULL");
+    if (st == USM_OK)
+        st = complete_desc(desc, &full);
+    if (st == USM_OK)
+        st = check_desc(&full);
+    if (st == USM_OK)
+        st = make_pool(ctx, index, kind, &full, pool);
     if (st == USM_OK)
         publish(*pool);
     return st;

@@ -7,6 +7,7 @@
 #include <usm/usm.h>
 
 #include <errno.h>
+#include <stddef.h>
 #include <time.h>
 
 #define SIZE ((size_t)100000)
@@ -576,6 +577,24 @@ static void attributes_refuse_what_is_none(void)
     usm_queue_destroy(q);
 }
 
+static void a_descriptor_of_an_older_program_is_taken(void)
+{
+    usm_pool_desc d = USM_POOL_DESC_INIT;
+    usm_queue    *q = new_queue(0);
+    usm_pool     *pool;
+
+    d.struct_size = offsetof(usm_pool_desc, export_mode);
+    d.export_mode = 77; /* what lies behind it is not looked at */
+    d.threshold   = 1;
+    pool          = new_pool(q, &d);
+    CHECK_INT(get(pool, USM_POOL_THRESHOLD), 0);
+    CHECK_INT(get(pool, USM_POOL_EXPORT_MODE), 0);
+    usm_pool_destroy(pool);
+    d.struct_size -= 8;
+    CHECK_INT(usm_pool_create(usm_queue_get_context(q), NULL, USM_DEVICE, &d, &pool), USM_E_ABI);
+    usm_queue_destroy(q);
+}
+
 static void every_pool_takes_part(void)
 {
     static const char *const names[] = {"slab", "direct", "arena"};
@@ -684,6 +703,7 @@ static const plain_case cases[] = {
     CASE(dependencies_work_in_order_too),
     CASE(zero_init_is_queued),
     CASE(attributes_refuse_what_is_none),
+    CASE(a_descriptor_of_an_older_program_is_taken),
     CASE(every_pool_takes_part),
     CASE(wrong_contexts_and_pools_are_named),
     CASE(threads_share_queues),

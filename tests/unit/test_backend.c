@@ -91,6 +91,7 @@ static void what_is_not_offered_answers_so(void)
     CHECK_INT(usm__backend_init(&be, &ops), USM_OK);
     for (size_t i = 0; i < SLOTS; i++)
         CHECK(has_slot(&be.ops, i));
+    CHECK_INT(usm__be_ipc_alloc(&be, NULL, NULL, USM_HOST, true, 1, 1, &p), USM_E_NOT_SUPPORTED);
     CHECK_INT(usm__be_ipc_get(&be, NULL, NULL, &handle), USM_E_NOT_SUPPORTED);
     CHECK_INT(usm__be_ipc_put(&be, NULL, &handle), USM_E_NOT_SUPPORTED);
     CHECK_INT(usm__be_ipc_open(&be, NULL, NULL, &handle, &p), USM_E_NOT_SUPPORTED);
