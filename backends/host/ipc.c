@@ -220,8 +220,10 @@ usm_status usm__host_ipc_open(void *ctx, void *dev, const usm_backend_ipc *handl
 
     (void)ctx;
     (void)dev;
+    if (handle->fd >= 0 && os->inspect(handle->fd, &file) != 0)
+        return refused("another process's memory: fstat");
     if (handle->fd < 0 || memcmp(handle->bytes, handle_magic, sizeof(handle_magic)) != 0 ||
-        os->inspect(handle->fd, &file) != 0 || file.size < handle->size || handle->size == 0)
+        file.size < handle->size || handle->size == 0)
         return usm__host_lib->report(USM_E_INVALID, "these bytes name no memory of the host");
     m = usm__host_lib->heap_alloc(sizeof(*m));
     if (!m)

@@ -40,7 +40,7 @@ USM_BEGIN_DECLS
 USM_API USM_ALLOC_SIZE(3) void *usm_async_malloc(usm_queue *q, usm_kind kind, size_t size);
 /** From a pool of the queue's context, and its device if the memory is a device's. */
 USM_API USM_ALLOC_SIZE(2) void *usm_async_malloc_from_pool(usm_queue *q, size_t size,
-                                                          usm_pool *pool);
+                                                           usm_pool *pool);
 
 /** Frees p when the commands submitted to q so far have ended; for an out-of-order queue that is a
  * barrier (usm_queue_barrier() without dependencies).  NULL is fine.  p may be of any pool of the
@@ -54,12 +54,12 @@ USM_API usm_status usm_async_free(usm_queue *q, void *p);
 
 /** Commands that use the block must depend on *ev. */
 USM_API USM_ALLOC_SIZE(3) void *usm_async_malloc_after(usm_queue *q, usm_kind kind, size_t size,
-                                                      size_t ndeps, usm_event *const *deps,
-                                                      usm_event **ev);
+                                                       size_t ndeps, usm_event *const *deps,
+                                                       usm_event **ev);
 USM_API USM_ALLOC_SIZE(2) void *usm_async_malloc_from_pool_after(usm_queue *q, size_t size,
-                                                                usm_pool *pool, size_t ndeps,
-                                                                usm_event *const *deps,
-                                                                usm_event      **ev);
+                                                                 usm_pool *pool, size_t ndeps,
+                                                                 usm_event *const *deps,
+                                                                 usm_event       **ev);
 /** Free once `deps` are complete; in an in-order queue also all commands before it.  Without
  * dependencies as usm_async_free(). */
 USM_API usm_status usm_async_free_after(usm_queue *q, void *p, size_t ndeps, usm_event *const *deps,

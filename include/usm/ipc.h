@@ -71,9 +71,9 @@ USM_API usm_status usm_ipc_close(void *p, usm_context *ctx);
 
 typedef struct usm_ipc_info {
     size_t   struct_size;
-    int      owner;      /**< process number                                            */
-    bool     is_alive;   /**< whether the owner still runs; its memory stays either way  */
-    bool     is_ours;    /**< opened here in the owner's process                        */
+    int      owner;    /**< process number                                            */
+    bool     is_alive; /**< whether the owner still runs; its memory stays either way  */
+    bool     is_ours;  /**< opened here in the owner's process                        */
     bool     is_writable;
     size_t   size;  /**< bytes from p to the end of the owner's block                   */
     uint32_t opens; /**< how often it is open here                                      */
@@ -119,7 +119,7 @@ USM_API void usm_ipc_on_loss(usm_ipc_loss_fn fn, void *user);
 /** An event that other processes can wait for; many times: each record begins a new turn. */
 typedef struct usm_ipc_event usm_ipc_event;
 
-/** `ctx` NULL: the default context.  Caller owns *ev. */
+/** `ctx` NULL: the default context; the event goes with queues of any.  Caller owns *ev. */
 USM_API USM_NODISCARD usm_status usm_ipc_event_create(usm_context *ctx, usm_ipc_event **ev);
 /** NULL is fine.  Others that opened it keep it; what waits for a record that will not come ends
  * with USM_E_OWNER_GONE when the recorder's process ends. */
@@ -132,13 +132,15 @@ USM_API USM_NODISCARD usm_status usm_ipc_event_open(const usm_ipc_handle *handle
 
 /** Complete when the commands of q so far (out of order: `deps`, or all so far) are.  Any process
  * that has it may record; records complete in any order, and the event with the last.  A failed
- * command completes it with its failure, which waits then tell as USM_E_DEPENDENCY. */
+ * command completes it with its failure, which waits then tell as USM_E_DEPENDENCY, later ones too.
+ *   USM_E_BUSY  24 processes record in it already */
 USM_API USM_NODISCARD usm_status usm_ipc_event_record(usm_ipc_event *ev, usm_queue *q, size_t ndeps,
                                                       usm_event *const *deps);
 /** A record by the host, complete at once. */
 USM_API usm_status usm_ipc_event_signal(usm_ipc_event *ev);
 /** Later commands of q wait for all records made before this call, wherever; returns at once.  *out
- * may be NULL. */
+ * is complete with those records, or with what usm_ipc_event_sync() would say; what must not run
+ * after a failure depends on it.  `out` may be NULL. */
 USM_API USM_NODISCARD usm_status usm_ipc_event_wait(usm_ipc_event *ev, usm_queue *q,
                                                     usm_event **out);
 /** The host waits for all records made before this call; `timeout_ms` UINT32_MAX: without end.
@@ -150,9 +152,15 @@ USM_API USM_NODISCARD usm_status usm_ipc_event_query(usm_ipc_event *ev);
 /** How many records were made so far, and how many of them are complete: a counter to wait for. */
 USM_API USM_NODISCARD usm_status usm_ipc_event_count(usm_ipc_event *ev, uint64_t *made,
                                                      uint64_t *complete);
-/** The host waits until at least `complete` records are. */
+/** The host waits until at least `complete` records are, made or not yet.
+ *   USM_E_OWNER_GONE  also when its creator and all that recorded in it have ended, or all others
+ *                     that have it: so who is to be waited for had better create it */
 USM_API usm_status usm_ipc_event_sync_count(usm_ipc_event *ev, uint64_t complete,
                                             uint32_t timeout_ms);
+/** The same for later commands of q, as usm_ipc_event_wait(): nobody needs to know that the records
+ * are made.  The process keeps a thread for it until then. */
+USM_API USM_NODISCARD usm_status usm_ipc_event_wait_count(usm_ipc_event *ev, uint64_t complete,
+                                                          usm_queue *q, usm_event **out);
 
 /* ---- channels ----------------------------------------------------------------------- */
 
@@ -160,17 +168,17 @@ USM_API usm_status usm_ipc_event_sync_count(usm_ipc_event *ev, uint64_t complete
  * one another.  One thread at a time may use a channel. */
 typedef struct usm_ipc_channel usm_ipc_channel;
 
-/** Called by one member a machine, between its own members' arrival and their release: waits for the
- * other machines by the caller's own means (MPI_Barrier).  A failure is everybody's answer. */
+/** Called by one member a machine, between its own members' arrival and their release: waits for
+ * the other machines by the caller's own means (MPI_Barrier).  A failure is everybody's answer. */
 typedef usm_status (*usm_ipc_across_fn)(void *user);
 
 typedef struct usm_ipc_channel_desc {
-    size_t            struct_size;
-    const char       *name; /**< of the group, at most 63 bytes; of this user, unique on the machine */
-    uint32_t          rank; /**< of this process, 0 .. size - 1                            */
-    uint32_t          size; /**< members, at most 256                                      */
-    uint32_t          timeout_ms; /**< for the others to come; UINT32_MAX: without end      */
-    usm_ipc_across_fn across;     /**< NULL: one machine; called by the lowest living rank  */
+    size_t      struct_size;
+    const char *name; /**< of the group, at most 63 bytes; of this user, unique on the machine */
+    uint32_t    rank; /**< of this process, 0 .. size - 1                            */
+    uint32_t    size; /**< members, at most 256                                      */
+    uint32_t    timeout_ms;   /**< for the others to come; UINT32_MAX: without end      */
+    usm_ipc_across_fn across; /**< NULL: one machine; called by the lowest living rank  */
     void             *user;
 } usm_ipc_channel_desc;
 #define USM_IPC_CHANNEL_DESC_INIT                                                                  \
@@ -193,7 +201,8 @@ USM_API usm_status usm_ipc_channel_gather(usm_ipc_channel *ch, const void *mine,
  * members have ended since the last call, every living member gets USM_E_PEER here, which names
  * them, all of them at the same call; the next call goes on without them. */
 USM_API usm_status usm_ipc_channel_barrier(usm_ipc_channel *ch);
-/** Whether that member has neither ended nor closed its channel. */
+/** Whether that member has neither ended nor closed its channel, by now: an end may be known here
+ * before a barrier tells of it. */
 USM_API bool usm_ipc_channel_is_alive(usm_ipc_channel *ch, uint32_t rank);
 
 USM_END_DECLS

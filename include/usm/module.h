@@ -54,8 +54,8 @@ typedef struct usm_os_api {
     int (*protect)(void *p, size_t size, int prot);
     int (*memfd)(const char *name, size_t size); /**< close-on-exec; -1, errno */
     int (*close)(int fd);
-    /** A memfd that can be sealed; seal(): its size stays, and is_read_only: nobody gets to write to
-     * it from now on but through mappings that are there. */
+    /** A memfd that can be sealed; seal(): its size stays, and is_read_only: nobody gets to write
+     * to it from now on but through mappings that are there. */
     int (*memfd_sealable)(const char *name, size_t size);
     int (*seal)(int fd, bool is_read_only); /**< 0; -1, errno */
     /** A detached thread that blocks all signals; 0 or an errno value. */

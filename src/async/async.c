@@ -86,7 +86,7 @@ static void *no_memory(void)
 static size_t request_size(const usm_pool *pool, size_t size)
 {
     size = size ? size : 1;
-    return pool->min_align > 64 ? usm_align_up_ptr(size, pool->min_align) : size;
+    return pool->min_align > USM__POOL_ALIGN ? usm_align_up_ptr(size, pool->min_align) : size;
 }
 
 static void *own(usm__async_list *l, size_t size, unsigned above)
@@ -424,8 +424,6 @@ static usm_status free_one(usm_queue *q, void *p, const free_deps *deps)
     is_told = b.state && !b.is_seen && usm__observed();
     if (is_told) /* what has a record tells when it goes back to its pool */
         usm__observe_freed(area->pool, p);
-    if (area->pool->export_mode != USM_POOL_PRIVATE)
-        usm__exports->end_handles(area, p);
     st = usm__queue_in_order(q) ? free_ended(q, l, &b) : free_out_of_order(q, l, &b, deps);
     if (st != USM_OK && is_told)
         usm__observe_served(area->pool, p, block.size);

@@ -216,7 +216,7 @@ void usm__async_list_unref(usm__async_list *l)
 /* A block of a class is served as it is, and from the bin of its class. */
 static bool is_plain(const usm_pool *pool)
 {
-    return !pool->zero_init && pool->min_align <= 64;
+    return !pool->zero_init && pool->min_align <= USM__POOL_ALIGN;
 }
 
 static usm__async_list *new_list(usm__async_queue *aq, usm__async_pool *ap)

@@ -467,9 +467,9 @@ const usm_os_api usm__os_api = {
 
     .memfd_sealable = usm__os_memfd_sealable,
 
-    .close   = usm__os_close,
-    .seal    = usm__os_seal,
-    .thread  = usm__os_thread,
+    .close  = usm__os_close,
+    .seal   = usm__os_seal,
+    .thread = usm__os_thread,
 
     .open       = usm__os_file_open,
     .unlink     = usm__os_file_unlink,

@@ -302,7 +302,8 @@ static node *attach(usm_pool *pool, usm__thread *t)
     return n;
 }
 
-/* Every block is to come by the slow path: somebody observes, or the checker of stream order does. */
+/* Every block is to come by the slow path: somebody observes, or the checker of stream order does.
+ */
 static bool is_seen(void)
 {
     return usm__observed() || usm__order_on();

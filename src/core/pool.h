@@ -7,6 +7,9 @@
 
 struct usm__async_pool;
 
+/* Of blocks that nobody asked more for. */
+#define USM__POOL_ALIGN ((size_t)64)
+
 /* What queues may have that others have freed. */
 typedef enum usm__reuse {
     USM__REUSE_FOLLOW_EVENTS = 1u << 0,

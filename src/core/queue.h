@@ -39,7 +39,7 @@ struct usm_queue {
     unsigned            seen_hand;             /* the entry that is forgotten next          */
     /* src/async's: what the queue freed; NULL until first needed, gone with it */
     _Atomic(struct usm__async_queue *) async;
-    usm__completion     last; /* for queues destroyed with work in flight               */
+    usm__completion last; /* for queues destroyed with work in flight               */
 };
 
 usm_status         usm__queue_check(usm_queue *q);

@@ -24,10 +24,9 @@
  * earlier verdicts say: others may have heard of an end before us. */
 #include "base/os.h"
 #include "ipc/channel.h"
+#include "ipc/spin.h"
 
 enum { ACROSS = 1, END = 2 };
-
-#define SPIN_NS 5000u
 
 static uint64_t make_decided(uint64_t call, unsigned stage, uint32_t rank)
 {
@@ -120,14 +119,21 @@ static void end_across(usm_ipc_channel *ch, uint64_t seen)
     usm__bell_ring(&ch->page->bell);
 }
 
-/* A few microseconds: the others are often that near. */
 static void spin(const usm_ipc_channel *ch, uint64_t seen)
 {
-    const uint64_t until = ch->may_spin ? usm__os_now_ns() + SPIN_NS : 0;
+    static usm__spin how = USM__SPIN_INIT;
+    uint64_t         until;
+    bool             has_come = false;
 
-    while (ch->may_spin && usm_load_acquire(&ch->page->decided) == seen && usm__os_now_ns() < until)
-        for (int i = 0; i < 16; i++)
+    if (!ch->may_spin)
+        return;
+    until = usm__os_now_ns() + usm__spin_ns(&how);
+    while (!has_come && usm__os_now_ns() < until)
+        for (int i = 0; i < 8 && !has_come; i++) {
             usm_cpu_relax();
+            has_come = usm_load_acquire(&ch->page->decided) != seen;
+        }
+    usm__spin_result(&how, has_come);
 }
 
 void usm__channel_arrive(usm_ipc_channel *ch, uint32_t given, usm__ranks *gone, usm_status *across)

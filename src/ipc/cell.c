@@ -393,8 +393,10 @@ static usm_status enter(usm__cell *cell)
             if (!atomic_compare_exchange_strong(&shared->openers[i], &key, usm__process_self()))
                 continue;
             cell->opener = i;
-            if (atomic_load(&shared->generation) == cell->generation)
+            if (atomic_load(&shared->generation) == cell->generation) {
+                usm__bell_ring(&shared->bell); /* who waits for a count watches us as well */
                 return USM_OK;
+            }
             usm_store_release(&shared->openers[i], (uint64_t)0);
             return is_stale();
         }

@@ -208,26 +208,19 @@ static usm_status queue_gate(usm_queue *q, usm_event *event, bool is_known)
     return st;
 }
 
-usm_status usm_ipc_event_wait(usm_ipc_event *ev, usm_queue *q, usm_event **out)
+static usm_status wait_in_queue(usm_ipc_event *ev, const usm__turns *turns, usm_queue *q,
+                                usm_event **out)
 {
-    gate      *g  = NULL;
-    waiter    *w  = NULL;
-    usm_status st = usm__ipc_event_check(ev);
+    gate      *g  = usm__heap_alloc(sizeof *g);
+    waiter    *w  = usm__heap_alloc(sizeof *w);
+    usm_status st = USM_OK;
 
-    if (st == USM_OK)
-        st = usm__queue_check(q);
-    if (st == USM_OK)
-        st = usm__executor_reserve();
-    if (st != USM_OK)
-        return st;
-    g = usm__heap_alloc(sizeof *g);
-    w = usm__heap_alloc(sizeof *w);
     if (!g || !w) {
         st = usm__fail(USM_E_NO_MEMORY, "no host memory for a queue to wait for an event");
         goto err_memory;
     }
-    usm__cell_turns(ev->cell, &g->turns);
-    st = usm_event_create(q->ctx, &g->event);
+    g->turns = *turns;
+    st       = usm_event_create(q->ctx, &g->event);
     if (st != USM_OK)
         goto err_memory;
     g->event->is_task = true; /* not for the caller to signal */
@@ -247,4 +240,33 @@ err_memory:
     usm__heap_free(g);
     usm__heap_free(w);
     return st;
+}
+
+static usm_status check_wait(usm_ipc_event *ev, usm_queue *q)
+{
+    usm_status st = usm__ipc_event_check(ev);
+
+    if (st == USM_OK)
+        st = usm__queue_check(q);
+    return st == USM_OK ? usm__executor_reserve() : st;
+}
+
+usm_status usm_ipc_event_wait(usm_ipc_event *ev, usm_queue *q, usm_event **out)
+{
+    usm__turns turns;
+    usm_status st = check_wait(ev, q);
+
+    if (st != USM_OK)
+        return st;
+    usm__cell_turns(ev->cell, &turns);
+    return wait_in_queue(ev, &turns, q, out);
+}
+
+usm_status usm_ipc_event_wait_count(usm_ipc_event *ev, uint64_t complete, usm_queue *q,
+                                    usm_event **out)
+{
+    usm__turns turns = {.count = complete};
+    usm_status st    = check_wait(ev, q);
+
+    return st == USM_OK ? wait_in_queue(ev, &turns, q, out) : st;
 }

@@ -3,8 +3,7 @@
  * event_queue.c. */
 #include "base/os.h"
 #include "ipc/cell.h"
-
-#define SPIN_NS 5000u
+#include "ipc/spin.h"
 
 /* ---- counting -------------------------------------------------------------------------- */
 
@@ -170,37 +169,49 @@ static usm_status judge_recorders(const usm__cell *cell, const usm__turns *turns
     return USM_E_NOT_READY;
 }
 
-/* Counts others that have the cell, and those among them that have ended. */
-static usm_status look_at(usm__process_key key, unsigned *living, unsigned *ended)
+/* Of those that could record. */
+typedef struct census {
+    unsigned living, ended; /* others                                                     */
+    bool     has_self;
+} census;
+
+static usm_status count_one(usm__process_key key, census *c)
 {
     bool       has_ended = false;
-    usm_status st;
+    usm_status st        = key == 0 ? USM_OK : usm__cell_has_ended(key, &has_ended);
 
-    if (key == 0 || key == usm__process_self())
-        return USM_OK;
-    st = usm__cell_has_ended(key, &has_ended);
-    *living += !has_ended;
-    *ended += has_ended;
-    return st;
+    if (key == 0 || st != USM_OK)
+        return st;
+    if (key == usm__process_self())
+        c->has_self = true;
+    else if (has_ended)
+        c->ended++;
+    else
+        c->living++;
+    return USM_OK;
 }
 
-/* A count that nobody is left to reach: all others that have the cell have ended, and there are
- * such. */
+static usm_status nobody_left(void)
+{
+    return usm__fail(USM_E_OWNER_GONE, "no process is left that could record what is waited for");
+}
+
+/* A count that nobody is left to reach: its creator and all that record have ended; or all others
+ * that have the event have, and there were such. */
 static usm_status judge_others(const usm__cell *cell)
 {
-    unsigned   living = 0, ended = 0;
-    usm_status st = look_at(usm__cell_owner(cell), &living, &ended);
+    census     c  = {.living = 0};
+    usm_status st = count_one(usm__cell_owner(cell), &c);
 
     for (uint32_t i = 0; i < recorders_of(cell) && st == USM_OK; i++)
-        st = look_at(usm_load_acquire(&cell->shared->recorders[i].key), &living, &ended);
+        st = count_one(usm_load_acquire(&cell->shared->recorders[i].key), &c);
+    if (st == USM_OK && c.living == 0 && !c.has_self)
+        return nobody_left();
     for (uint32_t i = 0; i < USM__CELL_OPENERS && st == USM_OK; i++)
-        st = look_at(usm_load_acquire(&cell->shared->openers[i]), &living, &ended);
-    if (st != USM_OK)
-        return st;
-    if (ended > 0 && living == 0)
-        return usm__fail(USM_E_OWNER_GONE,
-                         "no process is left that could record what is waited for");
-    return USM_E_NOT_READY;
+        st = count_one(usm_load_acquire(&cell->shared->openers[i]), &c);
+    if (st == USM_OK && c.living == 0 && c.ended > 0)
+        return nobody_left();
+    return st == USM_OK ? USM_E_NOT_READY : st;
 }
 
 usm_status usm__cell_judge(const usm__cell *cell, const usm__turns *turns)
@@ -220,24 +231,25 @@ usm_status usm__cell_judge(const usm__cell *cell, const usm__turns *turns)
 
 /* ---- waiting -------------------------------------------------------------------------------- */
 
-/* A few microseconds: the other process is often that near. */
 static void spin(const usm__cell *cell, const usm__turns *turns, uint64_t deadline)
 {
+    static usm__spin         how = USM__SPIN_INIT;
     static _Atomic(uint32_t) cpus;
     uint64_t                 until;
+    bool                     has_come = false;
 
     if (usm_load_relaxed(&cpus) == 0)
         usm_store_relaxed(&cpus, usm__os_cpu_count());
     if (usm_load_relaxed(&cpus) < 2 || !usm__cell_is_pending(cell, turns))
         return;
-    until = usm__os_now_ns() + SPIN_NS;
+    until = usm__os_now_ns() + usm__spin_ns(&how);
     until = until < deadline ? until : deadline;
-    while (usm__os_now_ns() < until)
-        for (int i = 0; i < 16; i++) {
-            if (!usm__cell_is_pending(cell, turns))
-                return;
+    while (!has_come && usm__os_now_ns() < until)
+        for (int i = 0; i < 8 && !has_come; i++) {
             usm_cpu_relax();
+            has_come = !usm__cell_is_pending(cell, turns);
         }
+    usm__spin_result(&how, has_come);
 }
 
 usm_status usm__cell_wait(usm__cell *cell, const usm__turns *turns, uint64_t deadline)

@@ -1,0 +1,361 @@
+/* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
+/* Pools: how they begin and end; default pools, what USM_POOL and descriptors say.  Their use is
+ * core/pool.c's. */
+#include "core/pool.h"
+
+#include "base/inline/bits.h"
+#include "base/log.h"
+#include "base/meta.h"
+#include "base/os.h"
+#include "base/settings.h"
+#include "base/trace.h"
+#include "core/export.h"
+#include "core/init.h"
+#include "core/magazine.h"
+#include "core/observe.h"
+#include "core/pool_setting.h"
+
+#include <string.h>
+
+#define DEFAULT_POOL "slab"
+
+/* What a hit reads of a stale handle is kept: alloc_slot is 0 then. */
+static usm__meta_type pool_type =
+    USM__META_TYPE(struct usm_pool, offsetof(struct usm_pool, ops), "pools");
+
+/* ---- creation ------------------------------------------------------------------ */
+
+static usm_aspect aspect_of(usm_kind kind)
+{
+    return kind == USM_HOST     ? USM_ASPECT_USM_HOST_ALLOCATIONS
+           : kind == USM_DEVICE ? USM_ASPECT_USM_DEVICE_ALLOCATIONS
+                                : USM_ASPECT_USM_SHARED_ALLOCATIONS;
+}
+
+static usm_status check_kind(const usm_device *dev, usm_kind kind)
+{
+    static const char *const names[] = {"", "host", "device", "shared"};
+
+    if ((int)kind < USM_HOST || (int)kind > USM_SHARED)
+        return usm__fail(USM_E_KIND,
+                         "%lld is no kind of memory (USM_HOST 1, USM_DEVICE 2, USM_SHARED 3): were "
+                         "size and kind swapped?",
+                         (long long)(int)kind);
+    if (!usm_device_has(dev, aspect_of(kind)))
+        return usm__fail(USM_E_NOT_SUPPORTED, "%s (%s) has no %s memory; see usm-info", dev->term,
+                         dev->desc.name, names[kind]);
+    return USM_OK;
+}
+
+static uint64_t memory_of(const usm_pool *pool)
+{
+    return pool->kind == USM_HOST ? usm__os_memory_total()
+                                  : pool->ctx->devices[pool->index].dev->desc.memory_size;
+}
+
+static usm_area_source source_of(usm_pool *pool)
+{
+    return (usm_area_source){
+        .source      = pool,
+        .granularity = usm__area_granularity(pool),
+        .take        = usm__area_take,
+        .give        = usm__area_give,
+        .reserve     = usm__area_reserve,
+        .map         = usm__area_map,
+        .unmap       = usm__area_unmap,
+        .pages_set   = usm__pages_set,
+        .pages_get   = usm__pages_get,
+    };
+}
+
+static usm_status start_pool(usm_pool *pool, const usm_pool_desc *desc)
+{
+    usm_pool_params params = {
+        .struct_size     = sizeof params,
+        .api             = &usm__host_api,
+        .areas           = source_of(pool),
+        .kind            = pool->kind,
+        .host_accessible = pool->kind != USM_DEVICE,
+        .default_align   = usm_max_size(USM__POOL_ALIGN, desc->min_align),
+        .area_size       = desc->area_size,
+        .maximum_size    = pool->maximum_size,
+        .memory_size     = (size_t)memory_of(pool),
+        .retain          = desc->retain,
+        .retain_ms       = desc->retain_ms,
+        .slot            = pool->slot,
+        .options         = pool->options,
+    };
+
+    return pool->ops->create(&params, &pool->impl);
+}
+
+/* What the descriptor leaves open, USM_POOL says; of a pool that was named, the descriptor alone
+ * speaks. */
+static void complete(usm_pool_desc *desc, usm__pool_choice *chosen, usm_kind kind)
+{
+    if (desc->name) {
+        memset(chosen, 0, sizeof *chosen);
+        return;
+    }
+    usm__pool_choose(kind, chosen);
+    desc->name = chosen->name[0] ? chosen->name : DEFAULT_POOL;
+    if (!desc->area_size)
+        desc->area_size = (size_t)chosen->area_size;
+    if (!desc->maximum_size)
+        desc->maximum_size = (size_t)chosen->maximum_size;
+    if (!desc->min_align)
+        desc->min_align = (size_t)chosen->min_align;
+    if (!desc->retain)
+        desc->retain = (size_t)chosen->retain;
+    if (!desc->retain_ms)
+        desc->retain_ms = chosen->retain_ms;
+    desc->zero_init |= chosen->zero_init;
+}
+
+static usm_pool *new_pool(usm_context *ctx, size_t index, usm_kind kind, const usm_pool_desc *desc)
+{
+    usm_pool *pool = usm__meta_alloc(&pool_type);
+
+    if (!pool) {
+        (void)usm__fail(USM_E_NO_MEMORY, "no host memory for a pool");
+        return NULL;
+    }
+    pool->ctx          = ctx;
+    pool->index        = index;
+    pool->kind         = kind;
+    pool->min_align    = desc->min_align;
+    pool->maximum_size = desc->maximum_size;
+    pool->zero_init    = desc->zero_init;
+    pool->read_only    = desc->read_only;
+    usm__pool_set_threshold(pool, (uint64_t)desc->threshold);
+    usm_store_relaxed(&pool->reuse, (uint32_t)USM__REUSE_ALL);
+    pool->export_mode = desc->export_mode;
+    usm_list_init(&pool->link);
+    usm_list_init(&pool->areas);
+    usm_list_init(&pool->caches);
+    usm__mutex_init(&pool->lock, USM__RANK_POOL, "pool");
+    return pool;
+}
+
+static void drop_pool(usm_pool *pool)
+{
+    usm__magazine_slot_give(pool);
+    usm__mutex_fini(&pool->lock);
+    usm__meta_free(&pool_type, pool);
+}
+
+static void open_pool(usm_pool *pool)
+{
+    /* Zeroing and a least alignment are the slow path's business. */
+    if (!pool->zero_init && pool->min_align <= USM__POOL_ALIGN)
+        usm_store_relaxed(&pool->alloc_slot, pool->slot);
+    usm_store_release(&pool->magic, (uint32_t)USM__MAGIC_POOL);
+}
+
+static usm_status make_pool(usm_context *ctx, size_t index, usm_kind kind,
+                            const usm_pool_desc *desc, usm_pool **out)
+{
+    usm_pool_desc    d = *desc;
+    usm__pool_choice chosen;
+    usm_pool        *pool;
+    usm_status       st = check_kind(ctx->devices[index].dev, kind);
+
+    if (st == USM_OK && d.export_mode != USM_POOL_PRIVATE && usm__context_is_inert(ctx))
+        st = usm__fail(USM_E_FORKED, "a pool that exports cannot be made in a context of before "
+                                     "fork(); make a context in the child");
+    if (st != USM_OK)
+        return st;
+    usm__trace_start(); /* until the first pool, who watches can be set */
+    usm__observe_start();
+    complete(&d, &chosen, kind);
+    pool = new_pool(ctx, index, kind, &d);
+    if (!pool)
+        return USM_E_NO_MEMORY;
+    pool->ops = usm__registry_pool(d.name);
+    if (pool->ops) /* before it takes an area */
+        pool->trace_id = usm__trace_pool(pool->ops->name, kind, ctx->devices[index].dev->term);
+    /* A free of a block that others may have open must be seen: no cache takes it. */
+    if (pool->ops && (pool->ops->caps & USM_POOL_CAP_CACHE) &&
+        pool->export_mode == USM_POOL_PRIVATE)
+        pool->slot = usm__magazine_slot(pool);
+    pool->options = chosen.options; /* during creation only */
+    st            = pool->ops ? start_pool(pool, &d) : usm_last_status();
+    pool->options = NULL;
+    if (st != USM_OK) {
+        drop_pool(pool);
+        return st;
+    }
+    open_pool(pool);
+    *out = pool;
+    return USM_OK;
+}
+
+static void publish(usm_pool *pool)
+{
+    usm__mutex_lock(&pool->ctx->lock);
+    usm_list_append(&pool->ctx->pools, &pool->link);
+    usm__mutex_unlock(&pool->ctx->lock);
+}
+
+static void withdraw(usm_pool *pool)
+{
+    usm__mutex_lock(&pool->ctx->lock);
+    usm_list_remove(&pool->link);
+    usm__mutex_unlock(&pool->ctx->lock);
+}
+
+/* What programs know that were built before there was `read_only`. */
+#define OLD_POOL_DESC offsetof(usm_pool_desc, export_mode)
+
+/* *full: what the caller gave, and the rest as USM_POOL_DESC_INIT says. */
+static usm_status complete_desc(const usm_pool_desc *given, usm_pool_desc *full)
+{
+    *full = (usm_pool_desc)USM_POOL_DESC_INIT;
+    if (!given)
+        return USM_OK;
+    if (given->struct_size < OLD_POOL_DESC)
+        return usm__fail(USM_E_ABI, "usm_pool_create: struct_size is too small; start with "
+                                    "USM_POOL_DESC_INIT");
+    memcpy(full, given, usm_min_size(given->struct_size, sizeof *full));
+    return USM_OK;
+}
+
+static usm_status check_desc(const usm_pool_desc *desc)
+{
+    if (desc->min_align && (!usm_is_pow2(desc->min_align) || desc->min_align > USM_MAX_ALIGNMENT))
+        return usm__fail(USM_E_ALIGNMENT, "min_align %zu is no power of two up to 2 MiB",
+                         desc->min_align);
+    if (desc->export_mode > USM_POOL_EXPORT_RO)
+        return usm__fail(USM_E_INVALID, "export_mode %u is none of usm_pool_export",
+                         desc->export_mode);
+    return USM_OK;
+}
+
+usm_status usm_pool_create(usm_context *ctx, usm_device *dev, usm_kind kind,
+                           const usm_pool_desc *desc, usm_pool **pool)
+{
+    usm_pool_desc full;
+    size_t        index = 0;
+    usm_status    st    = usm__context_check(ctx);
+
+    if (st == USM_OK)
+        st = usm__context_device_index(ctx, dev, &index);
+    if (st == USM_OK && !pool)
+        st = usm__fail(USM_E_INVALID, "usm_pool_create: pool is NULL");
+    if (st == USM_OK)
+        st = complete_desc(desc, &full);
+    if (st == USM_OK)
+        st = check_desc(&full);
+    if (st == USM_OK)
+        st = make_pool(ctx, index, kind, &full, pool);
+    if (st == USM_OK)
+        publish(*pool);
+    return st;
+}
+
+usm_pool *usm__pool_of(usm_context *ctx, size_t index, usm_kind kind)
+{
+    const usm_pool_desc  desc = USM_POOL_DESC_INIT;
+    _Atomic(usm_pool *) *slot;
+    usm_pool            *pool, *expected = NULL;
+
+    if ((unsigned)kind > USM_SHARED || kind == USM_UNKNOWN) {
+        (void)check_kind(ctx->devices[index].dev, kind);
+        return NULL;
+    }
+    if (kind == USM_HOST)
+        index = 0; /* one for the context: host memory belongs to no device */
+    slot = &ctx->devices[index].pools[kind];
+    pool = usm_load_acquire(slot);
+    if (pool || make_pool(ctx, index, kind, &desc, &pool) != USM_OK)
+        return pool;
+    pool->is_default = true;
+    publish(pool); /* before anybody uses it: fork() goes by the list */
+    if (usm_cas_acq_rel(slot, &expected, pool))
+        return pool;
+    withdraw(pool); /* somebody was faster */
+    usm__pool_finish(pool);
+    return expected;
+}
+
+usm_pool *usm_pool_default(usm_context *ctx, usm_device *dev, usm_kind kind)
+{
+    size_t index = 0;
+
+    ctx = usm__context_or_default(ctx);
+    if (!ctx || usm__context_device_index(ctx, dev, &index) != USM_OK)
+        return NULL;
+    return usm__pool_of(ctx, index, kind);
+}
+
+usm_status usm__pool_check(usm_pool *pool)
+{
+    if (!pool || !usm__handle_is(pool, USM__MAGIC_POOL)) {
+        (void)usm__handle_refuse(pool, USM__MAGIC_POOL);
+        return USM_E_INVALID_HANDLE;
+    }
+    if (usm__pool_is_inert(pool))
+        return usm__fail(USM_E_FORKED, "the pool was made before fork(); make one in the child");
+    return USM_OK;
+}
+
+/* ---- figures -------------------------------------------------------------------- */
+
+/* A pool with caches counts what it handed to threads: what they have not served is not live. */
+void usm__pool_stats(usm_pool *pool, usm_pool_stats *stats)
+{
+    const size_t      struct_size = stats->struct_size;
+    usm__magazine_sum cached;
+
+    *stats = (usm_pool_stats){.struct_size = struct_size};
+    usm__magazine_sum_up(pool, &cached);
+    stats->threads       = cached.threads;
+    stats->thread_cached = cached.bytes;
+    stats->blocks        = cached.blocks; /* for the pool: what to take off */
+    pool->ops->get_stats(pool->impl, stats);
+    stats->reserved      = usm_load_relaxed(&pool->reserved);
+    stats->reserved_peak = usm_load_relaxed(&pool->reserved_peak);
+    stats->driver_allocs = usm_load_relaxed(&pool->driver_allocs);
+    stats->driver_frees  = usm_load_relaxed(&pool->driver_frees);
+}
+
+/* ---- end ------------------------------------------------------------------------ */
+
+static void list_blocks_out(usm_pool *pool)
+{
+    usm_pool_stats stats = USM_POOL_STATS_INIT;
+
+    usm__pool_stats(pool, &stats);
+    if (stats.blocks && usm__setting_bool("validation"))
+        usm__warn("a pool of %s was destroyed with %llu blocks (%llu bytes) still out",
+                  pool->ctx->devices[pool->index].dev->term, (unsigned long long)stats.blocks,
+                  (unsigned long long)stats.live);
+}
+
+void usm__pool_finish(usm_pool *pool)
+{
+    if (usm__pool_ending && usm_load_acquire(&pool->async))
+        usm__pool_ending(pool);
+    list_blocks_out(pool);
+    usm__observe_leaks(pool);
+    if (pool->export_mode != USM_POOL_PRIVATE)
+        usm__exports->finish(pool);
+    usm_store_release(&pool->magic, (uint32_t)USM__MAGIC_DEAD);
+    usm__magazine_retire(pool);
+    pool->ops->destroy(pool->impl);
+    drop_pool(pool);
+}
+
+void usm_pool_destroy(usm_pool *pool)
+{
+    if (!pool || usm__handle_check(pool, USM__MAGIC_POOL) != USM_OK)
+        return;
+    if (pool->is_default) {
+        usm__warn("usm_pool_destroy: a default pool is its context's");
+        return;
+    }
+    if (usm__pool_check(pool) != USM_OK || !usm__handle_kill(pool, USM__MAGIC_POOL))
+        return;
+    withdraw(pool);
+    usm__pool_finish(pool);
+}

@@ -1,0 +1,43 @@
+/* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
+/* How long to look before sleeping.  At most a few microseconds: the other process is often that
+ * near, and sleeping and being woken takes as long.  Where looking has been in vain of late (what
+ * is waited for takes longer, or both are on one processor, which the other one then needs) it is
+ * less, down to next to nothing; every 16th time it is tried in full again.  Called by turns.c and
+ * barrier.c. */
+#ifndef USM_IPC_SPIN_H
+#define USM_IPC_SPIN_H
+
+#include "base/inline/atomic.h"
+#include "base/os.h"
+
+#define USM__SPIN_MOST_NS  5000u
+#define USM__SPIN_LEAST_NS 150u
+
+/* Of one kind of wait in this process; what is lost by two threads that change it at a time is no
+ * matter. */
+typedef struct usm__spin {
+    _Atomic(uint32_t) ns, tries;
+} usm__spin;
+
+#define USM__SPIN_INIT                                                                             \
+    {                                                                                              \
+        USM__SPIN_MOST_NS, 0                                                                       \
+    }
+
+/* How long this time. */
+static inline uint64_t usm__spin_ns(usm__spin *s)
+{
+    return usm_add_relaxed(&s->tries, 1u) % 16 == 0 ? USM__SPIN_MOST_NS : usm_load_relaxed(&s->ns);
+}
+
+static inline void usm__spin_result(usm__spin *s, bool has_come)
+{
+    const uint32_t ns = usm_load_relaxed(&s->ns);
+
+    if (has_come && ns < USM__SPIN_MOST_NS)
+        usm_store_relaxed(&s->ns, USM__SPIN_MOST_NS);
+    else if (!has_come && ns > USM__SPIN_LEAST_NS)
+        usm_store_relaxed(&s->ns, ns / 2);
+}
+
+#endif
