@@ -1,7 +1,8 @@
 #!/bin/sh
-# run.sh CC GENERATED LIBRARY [FLAG...]: usm/usm.hpp as its users meet it: tests/cpp/*.cpp compiles
-# without a warning as C++17 and C++20, with the compiler that goes with CC and with any other that
-# is there, and runs.  GENERATED is the build's include folder, FLAGs are what LIBRARY needs.
+# run.sh CC GENERATED LIBRARY SOURCE [FLAG...]: the C++ face of libusm as its users meet it.  SOURCE, a
+# program of this folder, compiles without a warning as C++17 and C++20, with the compiler that goes
+# with CC and with any other that is there, and runs.  GENERATED is the build's include folder, FLAGs
+# are what LIBRARY needs.  SOURCE docs/sycl.md: the programs that the page tells.
 #
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 set -u
@@ -9,7 +10,8 @@ set -u
 cc=$1
 generated=$2
 library=$3
-shift 3
+source=$4
+shift 4
 here=$(cd "$(dirname "$0")" && pwd)
 root=$(cd "$here/../.." && pwd)
 case ${cc##*/} in
@@ -20,6 +22,15 @@ esac
 if ! command -v "$cxx" >/dev/null 2>&1; then
     echo "no C++ compiler ($cxx)"
     exit 77
+fi
+if [ "$source" = docs/sycl.md ]; then
+    command -v python3 >/dev/null 2>&1 || {
+        echo "no python3"
+        exit 77
+    }
+    exec python3 "$here/../check_sycl_page.py" --cc "$cc" --cxx "$cxx" \
+        --include "$root/include" --include "$generated" --library "$library" \
+        --sycl "${USM_CI_CACHE:-${HOME:-/tmp}/.cache/usm-ci}/intel" -- "$@"
 fi
 work=$(mktemp -d "${TMPDIR:-/tmp}/usm-cpp.XXXXXX")
 trap 'rm -rf "$work"' EXIT
@@ -37,19 +48,24 @@ check()
     fi
 }
 
-for source in "$here"/*.cpp; do
-    for compiler in "$cxx" g++ clang++; do
-        command -v "$compiler" >/dev/null 2>&1 || continue
-        for standard in c++17 c++20; do
-            # shellcheck disable=SC2086  # flags
-            check "$compiler" "-std=$standard" $flags -fsyntax-only "$source"
-        done
-    done
-    program=$work/$(basename "$source" .cpp)
-    # shellcheck disable=SC2086
-    check "$cxx" -std=c++17 $flags -g "$source" -o "$program" "$library" "$@" \
-        "-Wl,-rpath,$(dirname "$library")" -pthread
-    [ -x "$program" ] && TMPDIR=$work check timeout 120 "$program"
+# The compilers, each once; what CC's compiles as C++17 below is not tried before.
+others=
+for compiler in "$cxx" g++ clang++; do
+    found=$(readlink -f "$(command -v "$compiler" 2>/dev/null)" 2>/dev/null) || continue
+    case " $others " in *" $found "*) ;; *) others="$others $found" ;; esac
 done
+own=$(readlink -f "$(command -v "$cxx")")
+for compiler in $others; do
+    for standard in c++17 c++20; do
+        [ "$compiler $standard" != "$own c++17" ] || continue
+        # shellcheck disable=SC2086  # flags
+        check "$compiler" "-std=$standard" $flags -fsyntax-only "$here/$source"
+    done
+done
+program=$work/$(basename "$source" .cpp)
+# shellcheck disable=SC2086
+check "$cxx" -std=c++17 $flags -g "$here/$source" -o "$program" "$library" "$@" \
+    "-Wl,-rpath,$(dirname "$library")" -pthread
+[ -x "$program" ] && TMPDIR=$work check timeout 120 "$program"
 echo "$passed passed, $failed failed"
 [ "$failed" -eq 0 ] && [ "$passed" -gt 0 ]
