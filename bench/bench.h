@@ -65,10 +65,12 @@ void     bench_print(const bench_report *report, bool json);
 bool bench_is_met(const bench_row *row);
 
 /* The benchmarks. 0, or 1 when one could not run, 2 when it was asked for what there is not.
- * bench_pool() and bench_spill() print by themselves unless JSON is wanted. */
+ * All but bench_core() print by themselves unless JSON is wanted. */
 int bench_core(bench_report *report, const bench_options *options);
 int bench_pool(bench_report *report, const bench_options *options);
 int bench_spill(bench_report *report, const bench_options *options);
+int bench_async(bench_report *report, const bench_options *options);
+int bench_ipc(bench_report *report, const bench_options *options);
 
 /* The folder of Intel's runtimes that is meant; NULL: none. */
 const char *bench_sycl_folder(const bench_options *options);

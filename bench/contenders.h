@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* Who takes part in `usm-bench pool` and `spill`: libusm in several settings, and its peers; each
- * is a worker process (worker.h, spill_worker.h) with its own environment.  Called by pool.c,
- * spill.c. */
+/* Who takes part in `usm-bench pool`, `spill` and `async`: libusm in several settings, and its
+ * peers; each is a worker process (worker.h, spill_worker.h, async.h) with its own environment.
+ * Called by pool.c, spill.c, async.c. */
 #ifndef USM_BENCH_CONTENDERS_H
 #define USM_BENCH_CONTENDERS_H
 
@@ -43,6 +43,13 @@ typedef enum contender_id {
     SPILL_POCL, /* on the system's OpenCL CPU device      */
     SPILL_CL,   /* on Intel's                             */
     SPILL_SYCL, /* SYCL's buffers there                   */
+    ASYNC_NULL, /* commands and their memory: nothing runs */
+    ASYNC_HOST,
+    ASYNC_POCL,
+    ASYNC_CL, /* Intel's OpenCL CPU runtime */
+    ASYNC_ZE,
+    ASYNC_SYCL_CL,
+    ASYNC_SYCL_ZE,
     CONTENDERS
 } contender_id;
 

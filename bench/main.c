@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
 /* usm-bench NAME [OPTION...]: benchmarks as ratios against a peer in one run.
  * Which devices: USM_DEVICE_SELECTOR, except for `pool`, which has a list of its own.
- * `usm-bench --worker ALLOCATOR` is what `pool` and `spill` start for each contender (worker.h,
- * spill_worker.h). */
+ * `usm-bench --worker ALLOCATOR` is what `pool`, `spill` and `async` start for each contender
+ * (worker.h, spill_worker.h, async.h). */
+#include "async.h"
 #include "bench.h"
 #include "spill_worker.h"
 #include "worker.h"
@@ -18,6 +19,8 @@ static const struct {
     {"core", "allocation, queries, submission and copies against the raw driver", bench_core},
     {"pool", "the default pool against mallocs, UMF's pools and SYCL", bench_pool},
     {"spill", "buffers larger than memory against raw I/O, arrays and SYCL", bench_spill},
+    {"async", "memory in queue order, and submission, against the driver and SYCL", bench_async},
+    {"ipc", "memory and events between processes against sockets and memcpy", bench_ipc},
 };
 
 static int list(FILE *out)
@@ -39,6 +42,8 @@ static int list(FILE *out)
                  "  --dir DIR      where data go that do not fit (/var/tmp)\n"
                  "  --rounds N     of each measurement (3)\n"
                  "  --scale N      N times smaller sizes than 2 GiB over 256 MiB\n"
+                 "of async and ipc: --quick, --only, --markdown, --rounds; of async --sycl, "
+                 "--verbose\n"
                  "\nUSM_DEVICE_SELECTOR chooses the device of core, e.g. opencl:cpu.\n");
     return out == stderr ? 2 : 0;
 }
@@ -118,8 +123,9 @@ int main(int argc, char **argv)
     const char   *name    = NULL;
 
     if (argc == 3 && strcmp(argv[1], "--worker") == 0)
-        return strncmp(argv[2], "spill", 5) == 0 ? bench_spill_worker(argv[2])
-                                                 : bench_worker(argv[2]);
+        return strncmp(argv[2], "spill", 5) == 0   ? bench_spill_worker(argv[2])
+               : strncmp(argv[2], "async", 5) == 0 ? bench_async_worker(argv[2])
+                                                   : bench_worker(argv[2]);
     if (argc == 2 && strcmp(argv[1], "--help") == 0)
         return list(stdout);
     if (!parse(argc, argv, &name, &options))

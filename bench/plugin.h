@@ -37,6 +37,25 @@ typedef struct bench_buffers {
 typedef bool bench_plugin_buffers_fn(bench_buffers *b, char *why, size_t cap);
 __attribute__((visibility("default"))) bench_plugin_buffers_fn usm_bench_buffers_open;
 
+/* Commands on one in-order queue, n of them one after the other, over device memory of the plugin's
+ * of at most BENCH_COMMAND_SIZE bytes: returned when they are submitted; what `usm-bench async`
+ * compares with.  false: one failed. */
+#define BENCH_COMMAND_SIZE ((size_t)1 << 20)
+typedef struct bench_commands {
+    void *self;
+    bool (*pairs)(void *self, size_t size, size_t n); /* async_malloc, async_free; NULL: has none */
+    bool (*memset)(void *self, size_t size, size_t n);
+    bool (*memcpy)(void *self, size_t size, size_t n);
+    bool (*memset_plain)(void *self, size_t size,
+                         size_t n); /* the same without asking for events  */
+    bool (*memcpy_plain)(void *self, size_t size, size_t n);
+    bool (*wait)(void *self);
+} bench_commands;
+
+#define BENCH_PLUGIN_COMMANDS_SYMBOL "usm_bench_commands_open"
+typedef bool bench_plugin_commands_fn(bench_commands *c, char *why, size_t cap);
+__attribute__((visibility("default"))) bench_plugin_commands_fn usm_bench_commands_open;
+
 #ifdef __cplusplus
 }
 #endif

@@ -15,6 +15,7 @@ struct raw_driver {
     int (*query)(raw_driver *raw, const void *p); /* not 0                                   */
     /* Queues a copy; every one before it is done first. */
     bool (*copy)(raw_driver *raw, void *dst, const void *src, size_t n);
+    bool (*fill)(raw_driver *raw, void *dst, unsigned char value, size_t n); /* as a copy      */
     bool (*finish)(raw_driver *raw);
     void (*close)(raw_driver *raw);
 };

@@ -17,6 +17,7 @@
     X(zeCommandListCreateImmediate)                                                                \
     X(zeCommandListDestroy)                                                                        \
     X(zeCommandListAppendMemoryCopy)                                                               \
+    X(zeCommandListAppendMemoryFill)                                                               \
     X(zeCommandListAppendBarrier)                                                                  \
     X(zeEventPoolCreate)                                                                           \
     X(zeEventPoolDestroy)                                                                          \
@@ -88,6 +89,14 @@ static bool copy(raw_driver *driver, void *dst, const void *src, size_t n)
            !raw->zeCommandListAppendBarrier(raw->list, NULL, 0, NULL);
 }
 
+static bool fill(raw_driver *driver, void *dst, unsigned char value, size_t n)
+{
+    raw_level_zero *raw = (raw_level_zero *)driver;
+
+    return !raw->zeCommandListAppendMemoryFill(raw->list, dst, &value, 1, n, NULL, 0, NULL) &&
+           !raw->zeCommandListAppendBarrier(raw->list, NULL, 0, NULL);
+}
+
 static bool finish(raw_driver *driver)
 {
     raw_level_zero *raw = (raw_level_zero *)driver;
@@ -141,9 +150,15 @@ raw_driver *raw_level_zero_open(usm_queue *q)
     raw->device  = device;
     if (!make_objects(raw))
         goto err_close;
-    raw->driver = (raw_driver){
-        "zeMemAllocDevice", "zeMemGetAllocProperties", alloc_block, free_block, query, copy, finish,
-        close_driver};
+    raw->driver = (raw_driver){"zeMemAllocDevice",
+                               "zeMemGetAllocProperties",
+                               alloc_block,
+                               free_block,
+                               query,
+                               copy,
+                               fill,
+                               finish,
+                               close_driver};
     return &raw->driver;
 err_close:
     close_driver(&raw->driver);

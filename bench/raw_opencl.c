@@ -23,6 +23,9 @@
     X(cl_int, clEnqueueSVMMemcpy,                                                                  \
       (cl_command_queue, cl_bool, void *, const void *, size_t, cl_uint, const cl_event *,         \
        cl_event *))                                                                                \
+    X(cl_int, clEnqueueSVMMemFill,                                                                 \
+      (cl_command_queue, void *, const void *, size_t, size_t, cl_uint, const cl_event *,          \
+       cl_event *))                                                                                \
     X(cl_int, clFlush, (cl_command_queue))                                                         \
     X(cl_int, clFinish, (cl_command_queue))
 
@@ -31,6 +34,9 @@ typedef void  *device_alloc_fn(cl_context, cl_device_id, const cl_ulong *, size_
 typedef cl_int free_fn(cl_context, void *);
 typedef cl_int query_fn(cl_context, const void *, cl_uint, size_t, void *, size_t *);
 typedef cl_int copy_fn(cl_command_queue, cl_bool, void *, const void *, size_t, cl_uint,
+                       const cl_event *, cl_event *);
+
+typedef cl_int fill_fn(cl_command_queue, void *, const void *, size_t, size_t, cl_uint,
                        const cl_event *, cl_event *);
 
 typedef struct raw_opencl {
@@ -43,6 +49,7 @@ typedef struct raw_opencl {
     free_fn         *free;
     query_fn        *query;
     copy_fn         *copy;
+    fill_fn         *fill;
     cl_command_queue queue;
     cl_context       context;
     cl_device_id     device;
@@ -74,8 +81,9 @@ static void load_usm(raw_opencl *raw)
     EXT(free, "clMemFreeINTEL");
     EXT(query, "clGetMemAllocInfoINTEL");
     EXT(copy, "clEnqueueMemcpyINTEL");
+    EXT(fill, "clEnqueueMemFillINTEL");
 #undef EXT
-    if (!raw->device_alloc || !raw->free || !raw->query || !raw->copy)
+    if (!raw->device_alloc || !raw->free || !raw->query || !raw->copy || !raw->fill)
         raw->device_alloc = NULL;
 }
 
@@ -117,6 +125,15 @@ static bool copy(raw_driver *driver, void *dst, const void *src, size_t n)
            raw->clFlush(raw->queue) == CL_SUCCESS;
 }
 
+static bool fill(raw_driver *driver, void *dst, unsigned char value, size_t n)
+{
+    raw_opencl *raw  = (raw_opencl *)driver;
+    fill_fn    *call = raw->device_alloc ? raw->fill : raw->clEnqueueSVMMemFill;
+
+    return call(raw->queue, dst, &value, 1, n, 0, NULL, NULL) == CL_SUCCESS &&
+           raw->clFlush(raw->queue) == CL_SUCCESS;
+}
+
 static bool finish(raw_driver *driver)
 {
     raw_opencl *raw = (raw_opencl *)driver;
@@ -155,6 +172,7 @@ raw_driver *raw_opencl_open(usm_queue *q)
                                free_block,
                                raw->device_alloc ? query : NULL,
                                copy,
+                               fill,
                                finish,
                                close_driver};
     return &raw->driver;

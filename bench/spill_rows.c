@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* The rows of `usm-bench spill`: kept, printed for people and as Markdown, handed on for JSON.
- * Called by spill.c. */
+/* The rows of `usm-bench spill`, `async` and `ipc`: kept, printed for people and as Markdown,
+ * handed on for JSON.  Called by spill.c, async.c, ipc.c. */
 #include "spill.h"
 
 #include <stdarg.h>
@@ -90,7 +90,8 @@ static void print_one(const spill_row *r, bool is_markdown)
     const char *met = b.goal == 0 ? "" : bench_is_met(&b) ? "met" : "MISSED";
 
     if (b.peer)
-        snprintf(ratio, sizeof ratio, "%.2f", b.value / b.peer_value);
+        snprintf(ratio, sizeof ratio, b.value < b.peer_value / 20 ? "%.4f" : "%.2f",
+                 b.value / b.peer_value);
     if (b.goal > 0) /* 0.5 stands for none at all */
         snprintf(goal, sizeof goal, "%s %.4g", b.is_least ? ">=" : "<=", b.goal);
     printf(is_markdown ? "| %s | %s | %s | %s%s%s | %s | %s | %s |\n"
