@@ -56,6 +56,16 @@ USM_PLUGIN_PATH=$build/lib
 export LD_LIBRARY_PATH OCL_ICD_VENDORS USM_PLUGIN_PATH
 unset USM_DEVICE_SELECTOR ZE_AFFINITY_MASK ZE_FLAT_DEVICE_HIERARCHY OCL_ICD_FILENAMES
 
+# run_sample NAME: samples/interop/sycl_pool.cpp, which checks its numbers.
+run_sample()
+{
+    echo "== sycl_pool, $1"
+    timeout -k 5 120 "$out/bin/sycl_pool" --size 65536 --rounds 200 || {
+        echo "FAILED: sycl_pool, $1"
+        failed=$((failed + 1))
+    }
+}
+
 # run_all NAME [OPTION...]: every program.
 run_all()
 {
@@ -72,6 +82,7 @@ run_all()
             failed=$((failed + 1))
         fi
     done
+    run_sample "$name"
 }
 
 case $device in
