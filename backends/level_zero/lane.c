@@ -3,10 +3,9 @@
  *
  * Order.  An immediate list with the in-order flag keeps it by itself: what waits for an earlier
  * command of the same lane waits for nothing, and a command has an event only when somebody wants
- * one, but one in so many, so that it becomes known what has ended.  Older drivers (API below 1.7)
- * and borrowed lists without the flag keep no order: there a barrier goes between two commands.
- * Regular lists have nothing between them: there the lane is chained, each command has an event and
- * waits for that of the one before.
+ * one, but one in so many, so that it becomes known what has ended.  Older drivers (API below 1.7),
+ * regular lists and borrowed lists without the flag keep no order: there the lane is chained, each
+ * command has an event and waits for that of the one before.
  *
  * What a command uses must outlive it: its event, the events it waits for (a device that has not
  * looked yet would miss a reset), its kernel, its regular list.  A lane keeps a record of each, in
@@ -57,7 +56,6 @@ struct lz_lane {
     lz_watch   *watch;
     lz_stream   stream;
     bool        is_chained;
-    bool        is_fenced; /* a barrier between two commands                             */
     bool        is_timed;
     /* atomic */
     _Atomic uint64_t number; /* of the last command; written with the lock                */
@@ -70,8 +68,7 @@ struct lz_lane {
     lz_slot        *block; /* the next command waits for it                              */
     bool            is_open;
     bool            is_torn;
-    bool            is_unfenced; /* no barrier is behind the last command                */
-    bool            is_lost;     /* given up with its device                             */
+    bool            is_lost; /* given up with its device                                  */
     unsigned        since_event;
     lz_timeline     time;
 };
@@ -304,25 +301,16 @@ static bool needs_record(const lz_lane *lane, const lz_command *cmd, const lz_wa
     return slot || waits->n || cmd->type == LZ_LAUNCH || lane->stream.queue;
 }
 
-/* Is it one barrier, which stands for all before it, and for which all later ones wait? */
-static bool is_barrier(const lz_target *t, const lz_command *cmd)
-{
-    return (cmd->type == LZ_MARKER || cmd->type == LZ_BARRIER) && t->signal && !t->nwaits;
-}
-
 /* The command and what must come before it. */
 static ze_result_t append(lz_lane *lane, lz_target *t, const lz_command *cmd)
 {
-    lz_target   fence = {.list = t->list, .dev = t->dev};
-    bool        needs = lane->is_torn || (lane->is_unfenced && !is_barrier(t, cmd));
-    ze_result_t code  = needs ? lz_barrier_append(&fence) : ZE_RESULT_SUCCESS;
+    lz_target   mend = {.list = t->list, .dev = t->dev};
+    ze_result_t code = lane->is_torn ? lz_barrier_append(&mend) : ZE_RESULT_SUCCESS;
 
     if (code)
         return code;
-    lane->is_torn     = false;
-    code              = lz_command_append(t, cmd);
-    lane->is_unfenced = lane->is_fenced && !(is_barrier(t, cmd) && !code);
-    return code;
+    lane->is_torn = false;
+    return lz_command_append(t, cmd);
 }
 
 static ze_result_t run_regular(lz_lane *lane, record *r, lz_target *t, const lz_command *cmd)
@@ -531,8 +519,7 @@ usm_status lz_lane_create(lz_context *ctx, lz_device *dev, bool is_timed, const 
     lane->ctx        = ctx;
     lane->dev        = dev;
     lane->stream     = *stream;
-    lane->is_chained = stream->queue != NULL;
-    lane->is_fenced  = !stream->queue && !stream->is_in_order;
+    lane->is_chained = !stream->is_in_order;
     lane->is_timed   = is_timed;
     pthread_mutex_init(&lane->lock, NULL);
     usm_list_init(&lane->records);
