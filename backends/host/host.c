@@ -178,17 +178,21 @@ static void after_fork_in_child(void)
     after_fork_in_parent();
 }
 
+/* The lock is nobody's at a fork once it is done: who finds that takes it no more. */
 usm_status usm_host_watch_forks(void)
 {
     static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-    static bool            done;
+    static _Atomic(bool)   done;
     usm_status             status = USM_OK;
 
+    if (usm_load_acquire(&done))
+        return USM_OK;
     pthread_mutex_lock(&lock);
-    if (!done && pthread_atfork(before_fork, after_fork_in_parent, after_fork_in_child) != 0)
+    if (!usm_load_acquire(&done) &&
+        pthread_atfork(before_fork, after_fork_in_parent, after_fork_in_child) != 0)
         status = USM_E_NO_MEMORY;
     else
-        done = true;
+        usm_store_release(&done, true);
     pthread_mutex_unlock(&lock);
     return status;
 }
