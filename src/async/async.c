@@ -117,7 +117,7 @@ static void *find(usm__async_list *l, size_t size)
         p = usm__pool_alloc_held(pool, size);
     if (!p)
         p = usm__async_reuse(l, want);
-    if (!p && usm__async_collect(l->pool, false) > 0)
+    if (!p && usm__async_collect(l->pool, USM__ASYNC_LOOK_ONLY) > 0)
         p = usm__pool_alloc_held(pool, size);
     if (!p)
         p = usm__async_wait_for(l, want);
@@ -515,7 +515,7 @@ static size_t collect(usm_pool *pool, bool wait)
 {
     usm__async_pool *ap = usm__async_pool_there(pool);
 
-    return ap ? usm__async_collect(ap, wait) : 0;
+    return ap ? usm__async_collect(ap, wait ? USM__ASYNC_WAIT : USM__ASYNC_LOOK_ONLY) : 0;
 }
 
 /* What queues have yet to free is waited for: their commands may use the pool's memory. */
@@ -527,7 +527,7 @@ static void ending(usm_pool *pool)
     if (!ap)
         return;
     do {
-        (void)usm__async_collect(ap, true);
+        (void)usm__async_collect(ap, USM__ASYNC_FOR_EVER);
         usm__async_of_pool(ap, &some);
         usm__async_pool_release(&some);
     } while (some.n > 0);

@@ -6,7 +6,11 @@
 #include "async/internal.h"
 #include "base/log.h"
 #include "base/os.h"
+#include "base/settings.h"
 #include "core/magazine.h"
+
+#include <sched.h>
+#include <time.h>
 
 /* Alive for a moment: for its pool it was handed out all the time. */
 static void give_back(usm_pool *pool, const usm__async_block *b, bool is_users)
@@ -30,59 +34,177 @@ size_t usm__async_drain(usm__async_list *l, uint64_t position, bool is_users)
     size_t            bytes = 0;
 
     usm__async_lock(l);
+    (void)usm_ref_take(&l->draining);
     chain = usm__async_take(l, position);
     usm__async_unlock(l);
-    if (!chain)
-        return 0;
     for (const usm__async_block *b = chain; b; b = b->next) {
         bytes += b->size;
         give_back(l->pool->pool, b, is_users);
     }
     usm__async_lock(l);
     usm__async_put_spares(l, chain);
+    (void)usm_ref_drop(&l->draining);
     usm__async_unlock(l);
     return bytes;
 }
 
-/* All of it; the host waits. */
-static size_t drain_waiting(usm__async_list *l)
+/* Blocks are neither in the list nor in the pool while another thread gives them back: soon they
+ * are. Whether there were any. */
+static bool await_drains(const usm__async_list *l)
+{
+    bool any = false;
+
+    for (; usm_load_acquire(&l->draining) != 0; any = true)
+        (void)sched_yield();
+    return any;
+}
+
+/* ---- waiting ------------------------------------------------------------------------------ */
+
+/* Somebody who waits for an event, but not for ever; counted by him and the completion. */
+typedef struct waiter {
+    usm__completion   c;
+    usm__async_event *ev;
+    usm__mutex        lock;
+    pthread_cond_t    cond;
+    bool              done; /* guarded by lock */
+    _Atomic(uint32_t) refs;
+} waiter;
+
+static void waiter_unref(waiter *w)
+{
+    if (!usm_ref_drop(&w->refs))
+        return;
+    usm__async_event_release(w->ev);
+    pthread_cond_destroy(&w->cond);
+    usm__mutex_fini(&w->lock);
+    usm__heap_free(w);
+}
+
+static void waiter_run(usm__completion *c)
+{
+    waiter *w = usm_container_of(c, waiter, c);
+
+    usm__mutex_lock(&w->lock);
+    w->done = true;
+    pthread_cond_signal(&w->cond);
+    usm__mutex_unlock(&w->lock);
+    waiter_unref(w);
+}
+
+/* NULL: none can be had. */
+static waiter *waiter_for(usm__async_event *ev)
+{
+    waiter *w = usm__heap_alloc(sizeof *w);
+
+    if (!w)
+        return NULL;
+    *w = (waiter){.ev = ev};
+    (void)usm_ref_take(&ev->refs);
+    usm__mutex_init(&w->lock, USM__RANK_ASYNC, "who waits for a queue");
+    pthread_cond_init(&w->cond, NULL);
+    usm_store_relaxed(&w->refs, 2u);
+    if (usm__completion_arm(&w->c, ev->ctx->be, ev->native, waiter_run) == USM_OK)
+        return w;
+    usm_store_relaxed(&w->refs, 1u);
+    waiter_unref(w);
+    return NULL;
+}
+
+/* Whether the event is complete by then; its failure is the commands' own. */
+static bool await(usm__async_event *ev, const struct timespec *deadline)
+{
+    waiter *w    = deadline ? waiter_for(ev) : NULL;
+    bool    done = true;
+    int     rc   = 0;
+
+    if (!w) {
+        (void)usm__be_event_wait(ev->ctx->be, ev->native);
+        return true;
+    }
+    usm__mutex_lock(&w->lock);
+    while (!w->done && rc == 0)
+        rc = usm__mutex_wait(&w->lock, &w->cond, deadline);
+    done = w->done;
+    usm__mutex_unlock(&w->lock);
+    waiter_unref(w);
+    return done;
+}
+
+/* All of it; the host waits, until the deadline if there is one: what holds the queue up may be for
+ * the very thread to let go that is waiting here. */
+static size_t drain_waiting(usm__async_list *l, const struct timespec *deadline)
 {
     usm__async_queue *aq = l->queue;
     usm__async_event *ev;
     uint64_t          last;
-    size_t            bytes;
+    size_t            bytes = 0;
 
     usm__async_lock(l);
     last = usm__async_last(l);
     usm__async_unlock(l);
     ev = usm__async_event_behind(aq, l->pool, last);
     usm_add_relaxed(&l->pool->host_waits, (uint64_t)1);
-    if (ev) {
-        (void)usm__be_event_wait(ev->ctx->be, ev->native); /* its failure is the commands' own */
-        last = ev->position;
-    } else { /* no event is to be had, or the device is lost: then nothing runs either */
+    if (!ev) /* none is to be had, or the device is lost: then nothing runs either */
         (void)usm__be_queue_wait(aq->q->be, aq->q->native);
+    if (!ev || await(ev, deadline)) {
+        last = ev ? ev->position : last;
+        usm__async_reach(aq, last);
+        bytes = usm__async_drain(l, last, false);
     }
-    usm__async_reach(aq, last);
-    bytes = usm__async_drain(l, last, false);
     usm__async_event_release(ev);
     return bytes;
 }
 
-size_t usm__async_collect(usm__async_pool *ap, bool wait)
+/* Frees without a list: whether some came in time. */
+static bool await_later(usm__async_pool *ap, const struct timespec *deadline)
 {
+    uint64_t before;
+    bool     fewer;
+    int      rc = 0;
+
+    usm__mutex_lock(&ap->lock);
+    before = ap->later;
+    if (before != 0)
+        usm_add_relaxed(&ap->host_waits, (uint64_t)1);
+    while (ap->later != 0 && ap->later >= before && rc == 0)
+        rc = usm__mutex_wait(&ap->lock, &ap->changed, deadline);
+    fewer = ap->later < before;
+    usm__mutex_unlock(&ap->lock);
+    return fewer;
+}
+
+static struct timespec from_now(uint64_t ms)
+{
+    struct timespec t;
+
+    clock_gettime(CLOCK_REALTIME, &t);
+    t.tv_nsec += (long)(ms % 1000) * 1000000;
+    t.tv_sec += (time_t)(ms / 1000) + t.tv_nsec / 1000000000;
+    t.tv_nsec %= 1000000000;
+    return t;
+}
+
+size_t usm__async_collect(usm__async_pool *ap, usm__async_wait wait)
+{
+    struct timespec deadline = {0, 0};
     usm__async_some some;
     size_t          bytes = 0;
 
+    if (wait == USM__ASYNC_WAIT)
+        deadline = from_now(usm__setting_size("queue_wait"));
     usm__async_of_pool(ap, &some);
     for (size_t i = 0; i < some.n; i++) {
         usm__async_list *l = some.list[i];
 
         bytes += usm__async_drain(l, usm__async_see(l), false);
-        if (wait && usm_load_relaxed(&l->blocks) != 0)
-            bytes += drain_waiting(l);
+        bytes += await_drains(l);
+        if (wait != USM__ASYNC_LOOK_ONLY && usm_load_relaxed(&l->blocks) != 0)
+            bytes += drain_waiting(l, wait == USM__ASYNC_WAIT ? &deadline : NULL);
     }
     usm__async_pool_release(&some);
+    if (bytes == 0 && wait == USM__ASYNC_WAIT)
+        bytes = await_later(ap, &deadline);
     return bytes;
 }
 
@@ -101,7 +223,7 @@ static void count_later(usm__async_pool *ap, bool is_more, size_t size)
     usm__mutex_lock(&ap->lock);
     ap->later += is_more ? 1 : (uint64_t)-1;
     ap->later_bytes += is_more ? size : (uint64_t)0 - size;
-    if (ap->later == 0)
+    if (!is_more)
         pthread_cond_broadcast(&ap->changed);
     usm__mutex_unlock(&ap->lock);
 }

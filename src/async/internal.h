@@ -66,7 +66,8 @@ typedef struct usm__async_list {
     _Atomic(uint32_t) refs;
     _Atomic(bool)     is_watched; /* idle.c sees to it that nothing stays here; cleared with
                                      lock                                                  */
-    _Atomic(bool) is_armed;       /* an event will tell that all of it may go                */
+    _Atomic(uint32_t) draining;   /* threads that give blocks of it back at this moment       */
+    _Atomic(bool)     is_armed;   /* an event will tell that all of it may go                */
     /* idle.c's */
     usm_list watched;
     uint64_t seen_moves;
@@ -231,9 +232,14 @@ void              usm__async_event_release(usm__async_event *ev);
 /* Blocks with a position up to `position` go back to their pool, by the calling thread's cache if
  * it has one and `is_users` (a thread of the program's); how many bytes. */
 size_t usm__async_drain(usm__async_list *l, uint64_t position, bool is_users);
-/* What all queues have freed of the pool and reached goes back; with `wait` all, and the host
- * waits. How many bytes. */
-size_t usm__async_collect(usm__async_pool *ap, bool wait);
+/* What all queues have freed of the pool and reached goes back; or all of it, and the host waits,
+ * as long as USM_QUEUE_WAIT says or without end.  How many bytes. */
+typedef enum usm__async_wait {
+    USM__ASYNC_LOOK_ONLY = 0,
+    USM__ASYNC_WAIT      = 1,
+    USM__ASYNC_FOR_EVER  = 2
+} usm__async_wait;
+size_t usm__async_collect(usm__async_pool *ap, usm__async_wait wait);
 /* The block is freed once `ev` is complete, whose reference it takes over; its state, if it has
  * one, is FREE until then.  Cannot fail. */
 void usm__async_free_later(usm__async_pool *ap, const usm__async_block *b, usm_event *ev);

@@ -389,6 +389,17 @@ void usm__async_queue_end(usm__async_queue *aq)
 
 /* ---- looking at several ---------------------------------------------------------------------- */
 
+/* Blocks are in it, or on their way from it to the pool. */
+static bool is_busy(usm__async_list *l)
+{
+    bool busy;
+
+    usm__async_lock(l);
+    busy = usm_load_relaxed(&l->blocks) != 0 || usm_load_relaxed(&l->draining) != 0;
+    usm__async_unlock(l);
+    return busy;
+}
+
 static void look(usm__async_pool *ap, usm__async_some *some, bool also_empty)
 {
     some->n = 0;
@@ -398,7 +409,7 @@ static void look(usm__async_pool *ap, usm__async_some *some, bool also_empty)
 
         if (some->n == USM__ASYNC_LOOK)
             break;
-        if ((also_empty || usm_load_relaxed(&l->blocks) != 0) && usm__queue_ref(l->queue->q)) {
+        if ((also_empty || is_busy(l)) && usm__queue_ref(l->queue->q)) {
             usm__async_list_ref(l);
             some->list[some->n++] = l;
         }

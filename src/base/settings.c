@@ -69,6 +69,9 @@ const usm__setting usm__settings[] = {
     {NAMES("spill_wait", "SPILL_WAIT"), .initial = "2000", .unit = "ms", .type = USM__SETTING_SIZE,
      .help = "how long an access waits for memory that other accesses and commands hold, before it "
              "fails with USM_E_AGAIN"},
+    {NAMES("queue_wait", "QUEUE_WAIT"), .initial = "30000", .unit = "ms", .type = USM__SETTING_SIZE,
+     .help = "how long an allocation that finds no memory waits for what queues have yet to free, "
+             "before it fails"},
     {NAMES("log", "LOG"), .initial = "warn", .unit = "level:LEVEL;output:FILE", .secure = true,
      .check = usm__log_check,
      .help  = "what is logged (off, error, warn, info, debug, trace) and where to (stderr, stdout, "

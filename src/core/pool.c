@@ -325,6 +325,11 @@ static bool others_gave(usm_pool *pool, size_t size)
 size_t (*usm__pool_collect)(usm_pool *pool, bool wait);
 void (*usm__pool_ending)(usm_pool *pool);
 
+static bool may_ask_queues(usm_pool *pool)
+{
+    return usm__pool_collect && usm_load_acquire(&pool->async) && is_full(usm_last_status());
+}
+
 /* Whether queues had freed blocks of the pool, which are everybody's now; for the last of them the
  * host waits. */
 static bool queues_gave(usm_pool *pool)
@@ -332,8 +337,6 @@ static bool queues_gave(usm_pool *pool)
     usm__story story;
     bool       gave;
 
-    if (!usm__pool_collect || !usm_load_acquire(&pool->async) || !is_full(usm_last_status()))
-        return false;
     usm__story_save(&story);
     gave = usm__pool_collect(pool, false) > 0 || usm__pool_collect(pool, true) > 0;
     usm__story_restore(&story);
@@ -344,10 +347,13 @@ typedef void *alloc_fn(usm_pool *pool, size_t align, size_t size);
 
 static void *alloc_or_report(alloc_fn *alloc, usm_pool *pool, size_t align, size_t size)
 {
-    void *p = alloc(pool, align, size);
+    void *p    = alloc(pool, align, size);
+    bool  gave = true;
 
-    while (!p && queues_gave(pool))
-        p = alloc(pool, align, size);
+    while (!p && gave && may_ask_queues(pool)) {
+        gave = queues_gave(pool);
+        p    = alloc(pool, align, size); /* also when another thread was faster: it is there now */
+    }
     if (!p && others_gave(pool, size))
         p = alloc(pool, align, size);
     if (!p) {

@@ -59,11 +59,13 @@ static bool is_reused(void)
     return !asan && !(validation && *validation == '1');
 }
 
+#ifndef __SANITIZE_ADDRESS__
 static void need_reuse(void)
 {
     if (!is_reused())
         SKIP("freed blocks stay away for a while when they are watched");
 }
+#endif
 
 static uint64_t get(usm_pool *pool, usm_pool_attribute which)
 {
@@ -94,6 +96,7 @@ static void use(usm_queue *q, void *p)
 
 /* ---- one queue ---------------------------------------------------------------------- */
 
+#ifndef __SANITIZE_ADDRESS__
 static void a_queue_has_its_own_blocks_again_at_once(void)
 {
     usm_queue *q;
@@ -124,6 +127,7 @@ static void a_queue_has_its_own_blocks_again_at_once(void)
     usm_pool_destroy(pool);
     usm_queue_destroy(q);
 }
+#endif
 
 static void a_freed_block_is_free_for_every_check(void)
 {
@@ -224,6 +228,7 @@ static void another_queue_does_not_get_what_is_not_reached(void)
     end(&t);
 }
 
+#ifndef __SANITIZE_ADDRESS__
 static void another_queue_gets_it_when_it_follows_an_event(void)
 {
     two        t;
@@ -239,7 +244,9 @@ static void another_queue_gets_it_when_it_follows_an_event(void)
     CHECK_INT(get(t.pool, USM_POOL_QUEUED_EVENTS), 0);
     end(&t);
 }
+#endif
 
+#ifndef __SANITIZE_ADDRESS__
 static void an_event_before_the_free_is_not_followed(void)
 {
     two        t;
@@ -259,6 +266,7 @@ static void an_event_before_the_free_is_not_followed(void)
     take_and_free(&t, false);
     end(&t);
 }
+#endif
 
 /* A device may tell a moment later. */
 static void another_queue_gets_it_once_it_is_reached(void)
@@ -286,6 +294,7 @@ static void another_queue_gets_it_once_it_is_reached(void)
     end(&t);
 }
 
+#ifndef __SANITIZE_ADDRESS__
 static void a_wait_is_inserted_rather_than_memory_taken(void)
 {
     two        t;
@@ -304,6 +313,7 @@ static void a_wait_is_inserted_rather_than_memory_taken(void)
     usm_event_release(ev);
     end(&t);
 }
+#endif
 
 static void a_pool_that_is_full_waits_for_its_queues(void)
 {
@@ -326,6 +336,35 @@ static void a_pool_that_is_full_waits_for_its_queues(void)
     CHECK_INT(usm_last_status(), USM_E_BUDGET);
     CHECK_INT(usm_async_free(q, p), USM_OK);
     usm_pool_destroy(pool);
+    usm_queue_destroy(q);
+}
+
+/* The thread that would wait is the one that holds the queue up. */
+static void a_queue_that_is_held_up_is_not_waited_for_without_end(void)
+{
+    usm_pool_desc d = USM_POOL_DESC_INIT;
+    usm_queue    *q = new_queue(0), *other = new_queue(0);
+    usm_pool     *pool;
+    usm_event    *gate;
+    void         *p;
+
+    d.maximum_size = (size_t)8 << 20;
+    pool           = new_pool(q, &d);
+    CHECK_INT(usm_config_set("queue_wait", "50"), USM_OK);
+    gate = hold(q);
+    p    = take(q, pool, (size_t)6 << 20);
+    use(q, p);
+    CHECK_INT(usm_async_free(q, p), USM_OK);
+    set(pool, USM_POOL_REUSE_INSERT_WAITS, 0);
+    CHECK(usm_async_malloc_from_pool(other, (size_t)6 << 20, pool) == NULL);
+    CHECK_INT(usm_last_status(), USM_E_BUDGET);
+    CHECK(get(pool, USM_POOL_HOST_WAITS) >= 1);
+    let_go(gate);
+    CHECK_INT(usm_config_set("queue_wait", "30000"), USM_OK);
+    p = take(other, pool, (size_t)6 << 20);
+    CHECK_INT(usm_async_free(other, p), USM_OK);
+    usm_pool_destroy(pool);
+    usm_queue_destroy(other);
     usm_queue_destroy(q);
 }
 
@@ -684,15 +723,18 @@ static void threads_share_queues(void)
 }
 
 static const plain_case cases[] = {
+#ifndef __SANITIZE_ADDRESS__ /* which has a record of every block */
     CASE(a_queue_has_its_own_blocks_again_at_once),
+    CASE(another_queue_gets_it_when_it_follows_an_event),
+    CASE(an_event_before_the_free_is_not_followed),
+    CASE(a_wait_is_inserted_rather_than_memory_taken),
+#endif
     CASE(a_freed_block_is_free_for_every_check),
     CASE(blocks_of_either_family_are_freed_by_the_other),
     CASE(another_queue_does_not_get_what_is_not_reached),
-    CASE(another_queue_gets_it_when_it_follows_an_event),
-    CASE(an_event_before_the_free_is_not_followed),
     CASE(another_queue_gets_it_once_it_is_reached),
-    CASE(a_wait_is_inserted_rather_than_memory_taken),
     CASE(a_pool_that_is_full_waits_for_its_queues),
+    CASE(a_queue_that_is_held_up_is_not_waited_for_without_end),
     CASE(a_queue_that_is_left_alone_gives_back),
     CASE(a_queue_destroyed_with_a_thousand_frees_gives_back),
     CASE(a_pool_is_destroyed_with_frees_under_way),
