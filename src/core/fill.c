@@ -177,7 +177,7 @@ static usm_status fill(usm_queue *q, const char *what, const fill_spec *f, size_
         st = usm__queue_probe(q);
     if (st != USM_OK)
         return st;
-    if (place.is_far)
+    if (place.is_far && place.pool)
         return fill_far(q, f, place.pool, ndeps, deps, ev);
     if (driver_can(q, f, &place))
         return fill_by_driver(q, f, ndeps, deps, ev);

@@ -214,8 +214,8 @@ void usm__store_ended(usm__spill *s, uint32_t frame, usm_status status); /* lock
 /* Lock held, released meanwhile. Nothing of the copy is under way. */
 void usm__drop_copy(usm__spill *s, usm__block *b);
 
-/* transfer.c: lock not held */
-void usm__transfer(usm__spill *s, uint32_t frame, bool is_store);
+/* transfer.c: lock not held; the frame is busy, and is_store said, since it was */
+void usm__transfer(usm__spill *s, uint32_t frame);
 
 /* load.c: lock held, released meanwhile */
 typedef struct usm__load {

@@ -121,6 +121,7 @@ static void begin(usm__spill *s, const usm__load *load, uint32_t frame)
     usm__frame *f = &s->frame[frame];
 
     f->is_busy    = true;
+    f->is_store   = false;
     f->is_ahead   = load->is_guess;
     f->is_awaited = load->is_awaited;
     f->start_ns   = 0;
@@ -155,7 +156,7 @@ void usm__load_absent(usm__spill *s, const usm__load *load, uint32_t frame)
     memset(&f->work, 0, sizeof f->work);
     usm__mask_set(&f->work, load->need.first, load->need.count);
     usm__mutex_unlock(&s->lock);
-    usm__transfer(s, frame, false);
+    usm__transfer(s, frame);
     usm__mutex_lock(&s->lock);
 }
 
@@ -171,6 +172,6 @@ void usm__load_missing(usm__spill *s, const usm__load *load)
     for (size_t i = 0; i < USM__MASK_WORDS; i++)
         f->work.bits[i] &= ~f->present.bits[i];
     usm__mutex_unlock(&s->lock);
-    usm__transfer(s, frame, false);
+    usm__transfer(s, frame);
     usm__mutex_lock(&s->lock);
 }

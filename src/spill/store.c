@@ -179,6 +179,7 @@ bool usm__store_start(usm__spill *s, uint32_t frame, bool is_ahead)
         return false;
     is_full       = usm__state_of(usm_load_relaxed(word)) == USM__BLOCK_RESIDENT;
     f->is_busy    = true;
+    f->is_store   = true;
     f->is_ahead   = is_ahead;
     f->is_awaited = false;
     f->was_wanted = !is_ahead;
@@ -199,7 +200,7 @@ bool usm__store_start(usm__spill *s, uint32_t frame, bool is_ahead)
     } else if (!has_copy(s, b)) {
         end(s, f, USM_E_NO_MEMORY, USM__CONTENT_ZERO);
     } else {
-        usm__transfer(s, frame, true);
+        usm__transfer(s, frame);
     }
     usm__mutex_lock(&s->lock);
     s->stats.zero_blocks += is_zero;

@@ -86,12 +86,11 @@ static void io_ended(usm__io *io, usm_status status)
         go_on(f->spill, f);
 }
 
-void usm__transfer(usm__spill *s, uint32_t frame, bool is_store)
+void usm__transfer(usm__spill *s, uint32_t frame)
 {
     usm__frame *f = &s->frame[frame];
 
-    f->cursor   = 0;
-    f->is_store = is_store;
+    f->cursor = 0;
     usm_store_relaxed(&f->failed, USM_OK);
     f->start_ns = usm__trace_is_on() ? usm__os_now_ns() : 0;
     go_on(s, f);
