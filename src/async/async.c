@@ -408,8 +408,11 @@ static usm_status free_one(usm_queue *q, void *p, const free_deps *deps)
     usm__async_list *l;
     usm_block        block;
     bool             is_told;
-    usm_status       st = area ? check_block(q, area, p, &block) : refuse(p);
+    usm_status       st;
 
+    if (!area)
+        return refuse(p);
+    st = check_block(q, area, p, &block);
     if (st != USM_OK)
         return st;
     l = usm__async_list_of(q, area->pool);

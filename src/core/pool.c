@@ -382,7 +382,7 @@ void *usm_pool_malloc(usm_pool *pool, size_t size)
 
 void *usm_pool_aligned_alloc(usm_pool *pool, size_t align, size_t size)
 {
-    if (usm__pool_check(pool) == USM_OK)
+    if (usm__pool_check(pool) == USM_OK && pool)
         return usm__pool_alloc(pool, align, size);
     errno = ENOMEM;
     return NULL;
@@ -449,7 +449,7 @@ static bool is_of(const usm_pool *pool, const usm_span *span)
 /* Apart from usm_pool_free(), which saves no register on a hit that way. */
 static __attribute__((noinline)) void free_missed(usm_pool *pool, void *p, const size_t *size)
 {
-    if (p && usm__pool_check(pool) == USM_OK)
+    if (p && usm__pool_check(pool) == USM_OK && pool)
         free_of_pool(pool, p, size);
 }
 

@@ -58,7 +58,7 @@ usm_status usm_ipc_event_create(usm_context *ctx, usm_ipc_event **ev)
     usm_ipc_event *made = NULL;
     usm_status     st   = begin("usm_ipc_event_create", &ctx, ev, &made);
 
-    if (st != USM_OK)
+    if (st != USM_OK || !made)
         return st;
     st = usm__cell_create(&made->cell);
     if (st == USM_OK)
@@ -79,7 +79,7 @@ usm_status usm_ipc_event_open(const usm_ipc_handle *handle, usm_context *ctx, us
     st = usm__event_handle_decode(handle, &name);
     if (st == USM_OK)
         st = begin("usm_ipc_event_open", &ctx, ev, &made);
-    if (st != USM_OK)
+    if (st != USM_OK || !made)
         return st;
     st = usm__cell_open(&name.page, name.index, name.generation, &made->cell);
     if (st == USM_OK)
