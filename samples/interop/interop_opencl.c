@@ -362,36 +362,49 @@ static bool context_still_works(const program *p)
     return right;
 }
 
-int main(int argc, char **argv)
+/* libusm comes, is used, and goes; how many numbers are wrong. */
+static size_t use_libusm(const program *p, int rounds, bool is_told)
 {
     static float   x[N], y[N];
-    program        p      = {0};
-    inside         u      = {0};
-    usm_pool_stats s      = USM_POOL_STATS_INIT;
-    int            rounds = argc > 1 ? atoi(argv[1]) : 100;
-    unsigned       before, after;
+    inside         u = {0};
+    usm_pool_stats s = USM_POOL_STATS_INIT;
     size_t         bad;
-    bool           works;
 
-    start_opencl(&p);
-    before = references(&p);
-    enter(&u, &p);
-
+    enter(&u, p);
     fill(x, y);
     for (int i = 0; i < rounds; i++)
-        (i % 2 ? one_queue : round_trip)(&p, &u, 2.0f, x, y);
+        (i % 2 ? one_queue : round_trip)(p, &u, 2.0f, x, y);
     bad = wrong(x, y, rounds);
-    printf("%d rounds of the program's kernel over libusm's memory (%s): %zu of %d numbers wrong\n",
-           rounds, p.set_pointer_name, bad, N);
     ok(usm_pool_get_stats(u.pool, &s));
-    printf("%llu blocks of 64 KiB were used; the pool asked the driver %llu times\n",
-           2ULL * (unsigned long long)rounds, (unsigned long long)s.driver_allocs);
-
+    if (is_told) {
+        printf("%d rounds of the program's kernel over libusm's memory (%s): %zu of %d numbers "
+               "wrong\n",
+               rounds, p->set_pointer_name, bad, N);
+        printf("%llu blocks of 64 KiB were used; the pool asked the driver %llu times\n",
+               2ULL * (unsigned long long)rounds, (unsigned long long)s.driver_allocs);
+    }
     leave(&u);
+    return bad;
+}
+
+int main(int argc, char **argv)
+{
+    program  p      = {0};
+    int      rounds = argc > 1 ? atoi(argv[1]) : 100;
+    unsigned before, after;
+    size_t   bad;
+    bool     works;
+
+    start_opencl(&p);
+    bad    = use_libusm(&p, rounds, true);
+    before = references_in_the_end(&p, references(&p)); /* drivers keep a queue's last events */
+    bad += use_libusm(&p, rounds, false);
     works = context_still_works(&p);
     after = references_in_the_end(&p, before);
-    printf("libusm is gone; the cl_context works on: %s; references to it: %u before, %u after\n",
-           works ? "yes" : "NO", before, after);
+    printf(
+        "libusm is gone, twice; the cl_context works on: %s; references to it: %u after the first "
+        "time, %u after the second\n",
+        works ? "yes" : "NO", before, after);
     stop_opencl(&p);
-    return bad || !works || after != before;
+    return bad || !works || after > before;
 }
