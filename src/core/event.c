@@ -93,6 +93,7 @@ static void completion_notify(void *arg, usm_status status)
 
     c->status = status;
     usm__executor_post(&c->job);
+    usm__executor_unexpect();
 }
 
 static void completion_wait(usm__job *job)
@@ -115,9 +116,12 @@ usm_status usm__completion_arm(usm__completion *c, const usm__backend *be, void 
     c->fn     = fn;
     usm_list_init(&c->job.link);
     c->job.run = completion_run;
-    if (usm__backend_can(be, USM_CAP_NOTIFY) &&
-        usm__be_event_notify(be, native, completion_notify, c) == USM_OK)
-        return USM_OK;
+    if (usm__backend_can(be, USM_CAP_NOTIFY)) {
+        usm__executor_expect();
+        if (usm__be_event_notify(be, native, completion_notify, c) == USM_OK)
+            return USM_OK;
+        usm__executor_unexpect();
+    }
     /* Also when a backend that could notify would not: what is queued behind the
      * event must go on, and the caller must not wait for it. */
     c->job.run = completion_wait;

@@ -22,6 +22,10 @@ typedef struct usm__job {
 usm_status usm__executor_reserve(void);
 /* Never fails after a successful usm__executor_reserve(). */
 void usm__executor_post(usm__job *job);
+/* A driver will post one, from a thread of its own and at a time of its own; _unexpect once it has,
+ * or when it never will.  exit() waits for those, too: see executor.c. */
+void usm__executor_expect(void);
+void usm__executor_unexpect(void);
 void usm__executor_fork(usm_fork_phase phase);
 
 #endif

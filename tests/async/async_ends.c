@@ -7,6 +7,7 @@
 #include <usm/usm.h>
 
 #include <errno.h>
+#include <stdatomic.h>
 #include <time.h>
 
 enum { MANY = 1000, LAWFUL_SIZE = 3000 };
@@ -214,20 +215,71 @@ static int exit_now(void)
     return 0;
 }
 
+/* This program again; its exit status. */
+static int run_self(const char *option)
+{
+    int   status = -1;
+    pid_t pid    = fork();
+
+    if (pid == 0) {
+        (void)execl("/proc/self/exe", "async_ends", option, (char *)NULL);
+        _exit(127);
+    }
+    CHECK(pid > 0);
+    while (waitpid(pid, &status, 0) < 0 && errno == EINTR) {}
+    return status;
+}
+
 static void a_program_may_end_with_frees_in_flight(void)
 {
-    for (int i = 0; i < 5; i++) {
-        int   status = -1;
-        pid_t pid    = fork();
+    for (int i = 0; i < 5; i++)
+        CHECK_INT(run_self("--exit"), 0);
+}
 
-        if (pid == 0) {
-            (void)execl("/proc/self/exe", "async_ends", "--exit", (char *)NULL);
-            _exit(127);
-        }
-        CHECK(pid > 0);
-        while (waitpid(pid, &status, 0) < 0 && errno == EINTR) {}
-        CHECK_INT(status, 0);
-    }
+static _Atomic(bool) was_told;
+
+static usm_status be_told(void *user)
+{
+    (void)user;
+    atomic_store(&was_told, true);
+    return USM_OK;
+}
+
+static void *signal_late(void *ev)
+{
+    (void)sleep_a_little(NULL);
+    must(usm_event_signal(ev, USM_OK));
+    return NULL;
+}
+
+/* Runs after libusm's own handlers, which were registered later. */
+static void leave_told_or_not(void)
+{
+    _exit(atomic_load(&was_told) ? 0 : 1);
+}
+
+/* What the program --told does: it returns from main() while something is still to be told. */
+static int end_before_told(void)
+{
+    usm_event *gate;
+    pthread_t  thread;
+
+    (void)alarm(30);
+    plain.runner = pthread_self();
+    if (atexit(leave_told_or_not) != 0 || setjmp(plain.end_of_case) != 0)
+        return 1;
+    open_all();
+    must(usm_event_create(t.ctx, &gate));
+    must(usm_host_task(t.q, be_told, NULL, 1, &gate, NULL));
+    CHECK_INT(pthread_create(&thread, NULL, signal_late, gate), 0);
+    return 0;
+}
+
+/* A driver's thread that is on its way to us when the process ends met a driver already torn down.
+ */
+static void the_end_of_a_program_waits_for_what_is_still_told(void)
+{
+    CHECK_INT(run_self("--told"), 0);
 }
 
 static const plain_case cases[] = {
@@ -236,6 +288,7 @@ static const plain_case cases[] = {
     CASE(a_queue_that_is_held_for_long_drains_when_it_goes_on),
     CASE(a_pool_that_ends_waits_for_its_frees),
     CASE(a_program_may_end_with_frees_in_flight),
+    CASE(the_end_of_a_program_waits_for_what_is_still_told),
     CASE(a_fork_with_frees_in_flight_leaves_both_sides_whole),
     {NULL, NULL},
 };
@@ -244,6 +297,8 @@ int main(int argc, char **argv)
 {
     if (argc > 1 && strcmp(argv[1], "--exit") == 0)
         return exit_now();
+    if (argc > 1 && strcmp(argv[1], "--told") == 0)
+        return end_before_told();
     (void)alarm(100);
     return plain_main(argc, argv, cases);
 }
