@@ -66,12 +66,18 @@ static usm_magazine *unload(usm_bin *bin)
     return m;
 }
 
+/* Release: other threads look into it to count blocks (core/magazine.c). */
+static void set_spare(usm_bin *bin, usm_magazine *m)
+{
+    usm_store_release(&bin->spare, m);
+}
+
 static void swap(usm_bin *bin)
 {
     usm_magazine *spare = usm_load_relaxed(&bin->spare);
     usm_magazine *m     = unload(bin);
 
-    usm_store_relaxed(&bin->spare, m);
+    set_spare(bin, m);
     load(bin, spare);
 }
 
@@ -239,14 +245,14 @@ static usm_magazine *with_room(slab_pool *p, usm_cache *c, unsigned k, int64_t *
     else if (!spare)
         fresh = own_magazine(p, c, k);
     if (fresh) {
-        usm_store_relaxed(&bin->spare, unload(bin));
+        set_spare(bin, unload(bin));
         return fresh;
     }
     if (k >= SLAB_CLASSES)
         return NULL;
     /* One goes to the depot, an empty one comes for it. */
     if (spare)
-        usm_store_relaxed(&bin->spare, unload(bin));
+        set_spare(bin, unload(bin));
     else
         spare = unload(bin);
     *moved = -(int64_t)usm_load_relaxed(&spare->count);

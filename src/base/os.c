@@ -111,13 +111,15 @@ void *usm__os_map_fd_part(void *at, size_t size, int fd, uint64_t offset)
     return p == MAP_FAILED ? NULL : p;
 }
 
+/* The system's own call: UCX, which MPICH brings into a process, puts a mremap() in place of the C
+ * library's that drops `to`, so pages went anywhere. */
 int usm__os_move(void *from, size_t size, void *to)
 {
     const int flags = MREMAP_MAYMOVE | MREMAP_FIXED | MREMAP_DONTUNMAP;
 
     if (faulted("os.mremap", ENOMEM))
         return ENOMEM;
-    return mremap(from, size, size, flags, to) == MAP_FAILED ? errno : 0;
+    return syscall(SYS_mremap, from, size, size, flags, to) == -1 ? errno : 0;
 }
 
 int usm__os_unmap(void *p, size_t size)

@@ -365,7 +365,7 @@ static uint64_t blocks_in(const usm_bin *bin)
 {
     const usm_slot     *top    = usm_load_relaxed(&bin->top);
     const usm_slot     *bottom = usm_load_relaxed(&bin->bottom);
-    const usm_magazine *spare  = usm_load_relaxed(&bin->spare);
+    const usm_magazine *spare  = usm_load_acquire(&bin->spare); /* slab's release */
     uint64_t            n      = spare ? usm_load_relaxed(&spare->count) : 0;
 
     /* While it is being swapped the two may belong to different magazines. */

@@ -272,6 +272,7 @@ static int end_before_told(void)
     must(usm_event_create(t.ctx, &gate));
     must(usm_host_task(t.q, be_told, NULL, 1, &gate, NULL));
     CHECK_INT(pthread_create(&thread, NULL, signal_late, gate), 0);
+    CHECK_INT(pthread_detach(thread), 0);
     return 0;
 }
 
