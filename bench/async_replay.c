@@ -148,7 +148,7 @@ static bool make_lanes(replay *r)
         l->sizes  = calloc(r->trace.nids, sizeof *l->sizes);
         if (!l->blocks || !l->sizes)
             return false;
-        if (i < REPLAYS && i >= r->nqueues)
+        if (i < REPLAYS && i >= r->nqueues && r->nqueues > 0)
             l->q = r->lanes[i % r->nqueues].q;
         else if (usm_queue_create(r->ctx, dev, NULL, &l->q) != USM_OK)
             return failed("usm_queue_create");

@@ -51,6 +51,31 @@ skipped()
     exit 77
 }
 
+run()
+{
+    "$@" &
+    child=$!
+    wait "$child"
+    rc=$?
+    child=
+}
+
+# PoCL 6 gives an event up that one of its threads is still ending, and finds out itself ("PTHREAD
+# ERROR in pocl_..."), in about one run of a hundred with many events.  Such a run says nothing of
+# us: there is one more, and that one counts.
+run_on_pocl()
+{
+    (
+        "$@" </dev/null 2>&1
+        echo $? >"$work/rc"
+    ) | tee "$work/output"
+    rc=$(cat "$work/rc" 2>/dev/null || echo 1)
+    if [ "$rc" -ne 0 ] && grep -q 'PTHREAD ERROR in pocl_' "$work/output"; then
+        echo "with-runtime.sh: PoCL fell over an event of its own: once more"
+        run "$@"
+    fi
+}
+
 why=$(usm_runtime_why "$runtime") || skipped "$why"
 
 work=$(mktemp -d "${TMPDIR:-/tmp}/usm-test.XXXXXX") || exit 1
@@ -76,10 +101,10 @@ neo-*) # leaves .aub files where it runs
     cd "$work/cwd" || exit 1
     ;;
 esac
-"$@" &
-child=$!
-wait "$child"
-rc=$?
-child=
-[ $rc -eq 77 ] && skipped "the program says so, above"
-exit $rc
+if [ "$runtime" = pocl ]; then
+    run_on_pocl "$@"
+else
+    run "$@"
+fi
+[ "$rc" -eq 77 ] && skipped "the program says so, above"
+exit "$rc"

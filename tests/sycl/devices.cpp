@@ -101,10 +101,14 @@ void two_devices_are_two_devices()
     EXPECT(all[0] != all[1]);
 }
 
-/* Data goes from one device's memory into another's, in one context. */
+/* Data goes from one device's memory into another's, in one context.  Over OpenCL SYCL's adapter
+ * stages such a copy, and frees what it staged it in, which waits, within the callback of an event
+ * that others wait for: one run in five never ended. */
 void copies_between_two_devices()
 {
-    const auto                 all = two_devices();
+    const auto all = two_devices();
+    needs(all[0].get_backend() != sycl::backend::opencl,
+          "SYCL's OpenCL adapter waits for itself now and then");
     const sycl::context        both(all);
     sycl::queue                first(both, all[0]), second(both, all[1]);
     const auto                 in = noise(300000);
