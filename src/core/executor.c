@@ -11,8 +11,9 @@
  * when the program, which was told of the end, returns from main(): Intel's driver is torn down
  * under it then (seen in a third of such runs).  So exit() first waits, a second at most, until no
  * job runs; the handler itself calls no driver.  A driver may wake who waits for an event before it
- * calls those who asked to be told: its thread is on its way to us when main() returns ("Pure
- * virtual function called!", once in thousands of runs).  Those calls are waited for as well. */
+ * calls those who asked to be told: its thread may be on its way to us when main() returns, which
+ * is the likely reason of a "Pure virtual function called!" that was seen once.  Those calls are
+ * waited for as well. */
 #include "core/executor.h"
 
 #include "base/log.h"

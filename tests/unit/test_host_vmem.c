@@ -7,8 +7,8 @@
 #define MIB   ((size_t)1 << 20)
 #define G     (2 * MIB)
 #define RANGE ((size_t)1 << 30)
-/* Addresses that there are, but never so much memory; ThreadSanitizer leaves 1.5 TiB, of which
- * the random place of mappings may take 1. */
+/* Addresses that there are, but never so much memory; ThreadSanitizer leaves fewer, and 1 TiB
+ * in one piece not always. */
 #if defined(__SANITIZE_THREAD__)
 #define TOO_MUCH ((size_t)1 << 38)
 #elif defined(__has_feature)
