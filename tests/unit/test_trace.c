@@ -342,7 +342,8 @@ static bool is_child_of_threads;
 
 /* Called by the sanitizer's runtime, in programs that define it. */
 __attribute__((visibility("default"))) int __lsan_is_turned_off(void);
-int                                        __lsan_is_turned_off(void)
+
+int __lsan_is_turned_off(void)
 {
     return is_child_of_threads;
 }
