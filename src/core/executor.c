@@ -4,7 +4,9 @@
  * Invariant: with a job in the list, some thread is awake, being woken or being
  * started.  A job that blocks occupies its thread; the next post finds no idle
  * one and starts another, so callbacks cannot deadlock each other (up to the
- * cap, which nothing sane reaches).  In a forked child there are no threads
+ * cap, which nothing sane reaches, and as long as the system gives threads: where
+ * it does not, those that are there get to it, and jobs that wait for others hold
+ * theirs beforehand).  In a forked child there are no threads
  * and the list is emptied: its contexts are refused anyway.
  *
  * The end of the process.  A thread that ends a host task is still handing over what waited for it
@@ -38,10 +40,12 @@ static struct {
     unsigned       idle;     /* threads that sleep, are woken or are being started           */
     unsigned       posted;   /* jobs in the list                                           */
     unsigned       expected; /* jobs that drivers will post                                */
+    unsigned       held;     /* threads for jobs that wait for other jobs                  */
 } ex = {USM__MUTEX_INIT(USM__RANK_EXECUTOR, "executor"),
         PTHREAD_COND_INITIALIZER,
         PTHREAD_COND_INITIALIZER,
         {&ex.jobs, &ex.jobs},
+        0,
         0,
         0,
         0,
@@ -108,7 +112,7 @@ static void thread_main(void *arg)
             usm__mutex_unlock(&ex.lock);
             job->run(job);
             usm__mutex_lock(&ex.lock);
-        } else if (!wait_for_job() && ex.threads > THREADS_KEPT) {
+        } else if (!wait_for_job() && ex.threads > THREADS_KEPT + ex.held) {
             break;
         }
     }
@@ -135,17 +139,38 @@ static int start_thread(void)
     return rc;
 }
 
-usm_status usm__executor_reserve(void)
+static usm_status reserve(unsigned held)
 {
     int rc = 0;
 
     usm__mutex_lock(&ex.lock);
-    if (ex.threads == 0)
+    ex.held += held;
+    if (ex.threads <= ex.held)
         rc = start_thread();
+    if (rc != 0)
+        ex.held -= held;
     usm__mutex_unlock(&ex.lock);
     if (rc != 0)
         return usm__fail(USM_E_SYSTEM, "a thread for completions cannot be started (errno %d)", rc);
     return USM_OK;
+}
+
+usm_status usm__executor_reserve(void)
+{
+    return reserve(0);
+}
+
+usm_status usm__executor_hold(void)
+{
+    return reserve(1);
+}
+
+void usm__executor_unhold(void)
+{
+    usm__mutex_lock(&ex.lock);
+    if (ex.held > 0) /* 0: it was held before a fork() */
+        ex.held--;
+    usm__mutex_unlock(&ex.lock);
 }
 
 void usm__executor_post(usm__job *job)
@@ -187,6 +212,6 @@ void usm__executor_fork(usm_fork_phase phase)
         pthread_cond_init(&ex.wake, NULL);
         pthread_cond_init(&ex.calm, NULL);
         usm_list_init(&ex.jobs);
-        ex.threads = ex.idle = ex.posted = ex.expected = 0;
+        ex.threads = ex.idle = ex.posted = ex.expected = ex.held = 0;
     }
 }

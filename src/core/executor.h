@@ -22,6 +22,11 @@ typedef struct usm__job {
 usm_status usm__executor_reserve(void);
 /* Never fails after a successful usm__executor_reserve(). */
 void usm__executor_post(usm__job *job);
+/* Before a job is posted that waits for what other jobs do: a thread more than there are such jobs,
+ * so that they cannot take the last one.  _unhold when it has ended, or is not posted after all.
+ *   USM_E_SYSTEM  no thread can be started */
+usm_status usm__executor_hold(void);
+void       usm__executor_unhold(void);
 /* A driver will post one, from a thread of its own and at a time of its own; _unexpect once it has,
  * or when it never will.  exit() waits for those, too: see executor.c. */
 void usm__executor_expect(void);

@@ -173,9 +173,10 @@ static void waiter_run(usm__job *job)
     usm__bell_leave(bell);
     usm__heap_free(w);
     usm__cell_unref(cell);
+    usm__executor_unhold();
 }
 
-/* Pre: a thread of the executor is reserved.  `spare` is used when nobody waits there yet. */
+/* Pre: a thread of the executor is held.  `spare` is used when nobody waits there yet. */
 static void add_gate(usm__cell *cell, gate *g, waiter *spare)
 {
     bool is_first;
@@ -186,6 +187,7 @@ static void add_gate(usm__cell *cell, gate *g, waiter *spare)
     cell->has_waiter = true;
     usm__mutex_unlock(&cell->lock);
     if (!is_first) {
+        usm__executor_unhold();
         usm__heap_free(spare);
         usm__bell_ring(&cell->shared->bell); /* the waiter looks at the new one as well */
         return;
@@ -220,9 +222,12 @@ static usm_status wait_in_queue(usm_ipc_event *ev, const usm__turns *turns, usm_
         goto err_memory;
     }
     g->turns = *turns;
-    st       = usm_event_create(q->ctx, &g->event);
+    st       = usm__executor_hold(); /* the records it waits for are completed by other jobs */
     if (st != USM_OK)
         goto err_memory;
+    st = usm_event_create(q->ctx, &g->event);
+    if (st != USM_OK)
+        goto err_held;
     g->event->is_task = true; /* not for the caller to signal */
     st                = queue_gate(q, g->event, out != NULL);
     if (st != USM_OK)
@@ -236,6 +241,8 @@ static usm_status wait_in_queue(usm_ipc_event *ev, const usm__turns *turns, usm_
 
 err_event:
     usm_event_release(g->event);
+err_held:
+    usm__executor_unhold();
 err_memory:
     usm__heap_free(g);
     usm__heap_free(w);
@@ -246,9 +253,7 @@ static usm_status check_wait(usm_ipc_event *ev, usm_queue *q)
 {
     usm_status st = usm__ipc_event_check(ev);
 
-    if (st == USM_OK)
-        st = usm__queue_check(q);
-    return st == USM_OK ? usm__executor_reserve() : st;
+    return st == USM_OK ? usm__queue_check(q) : st;
 }
 
 usm_status usm_ipc_event_wait(usm_ipc_event *ev, usm_queue *q, usm_event **out)
