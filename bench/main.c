@@ -21,6 +21,7 @@ static const struct {
     {"spill", "buffers larger than memory against raw I/O, arrays and SYCL", bench_spill},
     {"async", "memory in queue order, and submission, against the driver and SYCL", bench_async},
     {"ipc", "memory and events between processes against sockets and memcpy", bench_ipc},
+    {"mpi", "memory of other ranks against MPI's streams, sockets, memcpy and disk", bench_mpi},
 };
 
 static int list(FILE *out)
@@ -42,8 +43,9 @@ static int list(FILE *out)
                  "  --dir DIR      where data go that do not fit (/var/tmp)\n"
                  "  --rounds N     of each measurement (3)\n"
                  "  --scale N      N times smaller sizes than 2 GiB over 256 MiB\n"
-                 "of async and ipc: --quick, --only, --markdown, --rounds; of async --sycl, "
-                 "--verbose\n"
+                 "of async, ipc and mpi: --quick, --only, --markdown, --rounds; of async --sycl, "
+                 "of mpi --dir,\n"
+                 "and of both --verbose\n"
                  "\nUSM_DEVICE_SELECTOR chooses the device of core, e.g. opencl:cpu.\n");
     return out == stderr ? 2 : 0;
 }

@@ -1,19 +1,20 @@
 #!/bin/sh
-# page.sh BUILD [--level-zero | --spill | --async | --async-level-zero | --ipc]: measures with BUILD/bin/usm-bench and writes what it found
+# page.sh BUILD [--level-zero | --spill | --async | --async-level-zero | --ipc | --mpi]: measures with BUILD/bin/usm-bench and writes what it found
 # into docs/benchmarks.md (between its markers) and docs/benchmarks.svg.  Needs a quiet machine and
 # about eight minutes.
 #
 # --level-zero: only the comparison with SYCL over Level Zero, which needs a loader newer than Debian
 # 12's: it builds and runs in the Debian 13 root of tests/debian13.sh (as root).
 # --spill: only buffers larger than memory, as an ordinary user (bench/spill.sh).
-# --async, --ipc: only memory in queue order and submission; memory and events between processes.
+# --async, --ipc, --mpi: only memory in queue order and submission; memory and events between
+# processes; memory of other ranks (as root).
 # --async-level-zero: of async what SYCL does over Level Zero too, in the Debian 13 root.
 #
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 set -eu
 
 [ $# -ge 1 ] || {
-    echo "usage: $0 BUILD [--level-zero | --spill | --async | --async-level-zero | --ipc]" >&2
+    echo "usage: $0 BUILD [--level-zero | --spill | --async | --async-level-zero | --ipc | --mpi]" >&2
     exit 2
 }
 build=$(cd "$1" && pwd)
@@ -36,7 +37,7 @@ elif [ "${2:-}" = --async-level-zero ]; then
             build/release/bin/usm-bench async --only $section --markdown
         done' >"$table.page"
     sed -n '/^\*\*/,$p' "$table.page" >"$table"
-elif [ "${2:-}" = --async ] || [ "${2:-}" = --ipc ]; then
+elif [ "${2:-}" = --async ] || [ "${2:-}" = --ipc ] || [ "${2:-}" = --mpi ]; then
     block=${2#--}
     "$build/bin/usm-bench" "$block" --markdown >"$table"
 elif [ "${2:-}" = --spill ]; then

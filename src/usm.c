@@ -3,6 +3,7 @@
  * them together.  Called once by core/init.c, before anything else runs. */
 #include "async/async.h"
 #include "buffer/buffer.h"
+#include "cluster/attach.h"
 #include "core/area.h"
 #include "core/init.h"
 #include "core/registry.h"
@@ -29,6 +30,7 @@ static void fork_above(usm_fork_phase phase, bool before_contexts)
         usm__ipc_export_fork(phase);
         usm__ipc_import_fork(phase);
         usm__ipc_fork(phase);
+        usm__cluster_fork(phase);
     }
 }
 
@@ -60,6 +62,7 @@ void usm__compose(void)
     usm__registry_add_pool("arena", usm_arena_pool_entry);
     usm__registry_add_pool("jemalloc", NULL);
     usm__registry_add_transport("file", NULL);
+    usm__registry_add_transport("mpi", usm__job_tier);
     usm__registry_add_codec("lz4", NULL);
     usm__registry_add_codec("aes_gcm", NULL);
 }

@@ -24,7 +24,9 @@ BELOW = {
     "src/ipc": ["src/base", "src/core", "src/async"],
     "src/spill": ["src/base", "src/core", "src/async"],
     "src/buffer": ["src/base", "src/core", "src/async", "src/ipc", "src/spill"],
-    "src/offload": ["src/base", "src/core", "src/async", "src/ipc", "src/spill", "src/buffer"],
+    "src/cluster": ["src/base", "src/core", "src/spill", "src/buffer"],
+    "src/offload": ["src/base", "src/core", "src/async", "src/ipc", "src/spill", "src/buffer",
+                    "src/cluster"],
     "src/profile": ["src/base", "src/core"],
     "src": ["src", "backends", "pools"],  # src/usm.c, which plugs all together
     "backends": ["src/base/inline", "backends/common"],
@@ -33,6 +35,7 @@ BELOW = {
     "codecs": ["src/base/inline"],
     "samples": [],
     "bench": [],
+    "bench/inside": ["src", "bench"],  # what no user sees: transfers without buffers
     "tools": ["src"],
     "tests": ["src", "backends", "pools", "transports", "codecs", "tools"],
 }

@@ -44,8 +44,9 @@ static usm_status ask_extensions(lz_driver *driver)
 
 static usm_status left_out(ze_result_t err, const char *call)
 {
-    lz_host->log(USM_LOG_WARN, "Level Zero: a driver is left out: %s failed: %s (0x%x)", call,
-                 lz_error_name(err), (unsigned)err);
+    lz_host->log(USM_LOG_WARN | USM_LOG_NODE,
+                 "Level Zero: a driver is left out: %s failed: %s (0x%x)", call, lz_error_name(err),
+                 (unsigned)err);
     return lz_fail(err, call);
 }
 
@@ -59,7 +60,7 @@ usm_status lz_driver_describe(lz_driver *driver)
         return left_out(err, "zeDriverGetApiVersion");
     driver->version = (uint32_t)version;
     if (ZE_MAJOR_VERSION(driver->version) != 1) {
-        lz_host->log(USM_LOG_WARN,
+        lz_host->log(USM_LOG_WARN | USM_LOG_NODE,
                      "Level Zero: a driver is left out: it has version %u.%u of the API, and this "
                      "libusm knows 1.x: install a libusm that knows it",
                      (unsigned)ZE_MAJOR_VERSION(driver->version),

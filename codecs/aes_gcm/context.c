@@ -52,7 +52,7 @@ static void hide(aes *a, const aes_context *c)
             hidden |= hide_key_at(a, pointers[i]);
     pthread_mutex_unlock(&a->lock);
     if (!hidden && !usm_swap_acq_rel(&a->warned, true))
-        aes_api->log(USM_LOG_WARN,
+        aes_api->log(USM_LOG_WARN | USM_LOG_NODE,
                      "aes_gcm: where OpenSSL keeps the key was not found: a core dump "
                      "of this process would hold it");
 }

@@ -257,6 +257,11 @@ typedef struct usm_spill_stats {
     uint64_t       device_evictions; /**< extents that left device memory                       */
     size_t         ntiers;
     usm_tier_stats tiers[USM_TIERS];
+    /* Of blocks on tiers (USM_SPILL_REPLICAS); all 0 where each has one and no tier is "mpi".  */
+    uint64_t copies;          /**< that each is to have                                   */
+    uint64_t copies_missing;  /**< blocks that have fewer now                             */
+    uint64_t copies_repaired; /**< copies made anew after a loss, or moved                 */
+    uint64_t blocks_lost;     /**< whose last copy went with its place                    */
 } usm_spill_stats;
 
 /** `ctx` NULL: the default context.  stats->struct_size is set by the caller. */

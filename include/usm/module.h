@@ -23,7 +23,10 @@ typedef enum usm_log_level {
     USM_LOG_WARN  = 2,
     USM_LOG_INFO  = 3,
     USM_LOG_DEBUG = 4,
-    USM_LOG_TRACE = 5
+    USM_LOG_TRACE = 5,
+    /** Or'ed to USM_LOG_WARN: what all processes of a job on one node would say alike.  One of them
+     * warns, to the others it is information. */
+    USM_LOG_NODE = 0x100
 } usm_log_level;
 
 /** What is known of an open file and of the place it lies in. */

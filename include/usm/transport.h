@@ -26,10 +26,25 @@ USM_BEGIN_DECLS
 typedef enum usm_transport_cap {
     USM_TRANSPORT_CAP_HOMES    = 1u << 0, /* params->home: files of the user, in place      */
     USM_TRANSPORT_CAP_REGISTER = 1u << 1, /* register_memory, unregister_memory             */
-    USM_TRANSPORT_CAP_PROGRESS = 1u << 2, /* progress, wait_fd: transfers end only in there */
-    USM_TRANSPORT_CAP_DOMAINS  = 1u << 3, /* domains, domain_of                             */
-    USM_TRANSPORT_CAP_MESSAGES = 1u << 4  /* send, receive                                  */
+    USM_TRANSPORT_CAP_PROGRESS = 1u << 2, /* progress, wait_fd: transfers may end only there */
+    USM_TRANSPORT_CAP_PLACES   = 1u << 3, /* places, place                                  */
+    USM_TRANSPORT_CAP_JOB      = 1u << 4  /* attach to job_describe                         */
 } usm_transport_cap;
+
+/** A part of a store that fails apart from the others: one lender of memory. */
+typedef enum usm_place_state {
+    USM_PLACE_UP   = 1,
+    USM_PLACE_SLOW = 2, /**< silent for a while: others are asked first                         */
+    USM_PLACE_LOST = 3, /**< with what it held, for good; its number is not used again           */
+    USM_PLACE_LEAVING = 4 /**< what it holds can still be fetched; it takes nothing new           */
+} usm_place_state;
+
+typedef struct usm_transport_place {
+    usm_place_state state;
+    char            domain[64]; /**< copies in places of the same name are lost together         */
+    uint64_t        capacity;   /**< bytes it holds at most for everybody                        */
+    uint64_t        available;  /**< bytes, as far as is known                                    */
+} usm_transport_place;
 
 /** A file of the user that a store lies in: block n at offset + n * block_size of it. */
 typedef struct usm_transport_home {
@@ -47,7 +62,41 @@ typedef struct usm_transport_params {
     const char         *config;     /**< behind "name:" in USM_SPILL: "/var/tmp,quota=10G"; or "" */
     size_t              block_size; /**< bytes; a power of two, 4 KiB at least                   */
     const usm_transport_home *home; /**< NULL: scratch space that nobody else sees      */
+    /** With PLACES: a place came, or its state changed; may be NULL.  From a thread of the
+     * transport, none of its locks held; it may submit transfers, but neither reserve nor close. */
+    void (*place_changed)(void *user, uint32_t place, usm_place_state state);
+    void *user;
 } usm_transport_params;
+
+/** A process of the job as its others see it. */
+typedef struct usm_job_member {
+    uint32_t        index;
+    usm_place_state state;
+    bool            is_server; /**< a usm-memd: it lends, and runs none of the program           */
+    char            domain[64];
+    uint64_t        lends, available; /**< bytes                                                */
+    bool            is_mapped; /**< on this host: what it lends is mapped here, and not sent    */
+} usm_job_member;
+
+typedef struct usm_job_params {
+    size_t      struct_size;
+    const void *comm;      /**< the program's communicator (MPI_Comm *); NULL: all that is there */
+    size_t      comm_size; /**< sizeof(MPI_Comm) as the program was compiled                     */
+    bool        is_server; /**< this process is a usm-memd                                      */
+    uint64_t    lend;      /**< bytes; 0: it only borrows                                       */
+    const char *domain;    /**< fault domain of this process                                    */
+    uint32_t    lease_ms;  /**< a member that is silent for so long is lost                       */
+    uint32_t    orphan_ms; /**< what a borrower silent for so long had is freed                   */
+    const void *key;       /**< of the job, or NULL                                             */
+    size_t      key_size;
+    /** Names of servers in launches of their own to join, "NAME,NAME"; of a server itself what it
+     * publishes and whom it serves, "NAME[,clients=N][,at_once=N]"; or NULL. */
+    const char *join;
+    /** A message came; a member's state changed.  From one thread of the transport. */
+    void (*message)(void *user, uint32_t from, uint32_t tag, const void *data, size_t size);
+    void (*member_changed)(void *user, const usm_job_member *member);
+    void *user;
+} usm_job_params;
 
 typedef enum usm_transfer_op { USM_TRANSFER_FETCH = 1, USM_TRANSFER_STORE = 2 } usm_transfer_op;
 
@@ -116,24 +165,44 @@ typedef struct usm_transport_ops {
     usm_status (*register_memory)(void *store, void *base, size_t size, size_t *registered);
     void (*unregister_memory)(void *store);
 
-    /* USM_TRANSPORT_CAP_PROGRESS: it has no thread of its own. --------------------------------- */
+    /* USM_TRANSPORT_CAP_PROGRESS: it need not have a thread of its own. ------------------------ */
     /** Lets transfers go on, and waits at most timeout_ms (0: not at all) for one to end. */
     usm_status (*progress)(void *store, uint32_t timeout_ms);
     /** Readable when progress() has something to do; -1: there is none. */
     int (*wait_fd)(void *store);
+    /** NULL: never.  True, for as long as the store is open: it has a thread by now, with which
+     * transfers end without progress() as well, and any thread may call that. */
+    bool (*has_thread)(void *store);
 
-    /* USM_TRANSPORT_CAP_DOMAINS: blocks lie in places that fail apart. ------------------------- */
-    uint32_t (*domains)(void *store);
-    /** Asks for a place by the high 16 bits of the block's number: block >> 48 is the domain. */
-    usm_status (*domain_name)(void *store, uint32_t domain, char *name, size_t cap);
+    /* USM_TRANSPORT_CAP_PLACES: block >> 48 is the place of a block. ----------------------------
+     */
+    /** How many there have been so far; their numbers begin at 0.  May grow while it is open. */
+    uint32_t (*places)(void *store);
+    usm_status (*place)(void *store, uint32_t place, usm_transport_place *info);
 
-    /* USM_TRANSPORT_CAP_MESSAGES: tagged messages between members. ----------------------------- */
-    usm_status (*members)(void *store, uint32_t *self, uint32_t *count);
-    usm_status (*send)(void *store, uint32_t to, uint32_t tag, const void *data, size_t size);
-    /** Calls fn for each message of the tag as it comes, from one thread. */
-    usm_status (*receive)(void *store, uint32_t tag,
-                          void (*fn)(void *arg, uint32_t from, const void *data, size_t size),
-                          void *arg);
+    /* USM_TRANSPORT_CAP_JOB: the processes of a job, which send each other messages and may lend
+     * each other memory.  Stores of a job's members lie in each other's memory. ------------------
+     */
+    /** Collective over the communicator; once a process.  Returns what libusm may use MPI for.
+     *   USM_E_MPI          no MPI runs, it was finalised, a communicator of another MPI
+     *   USM_E_MPI_THREADS  the thread level does not allow what is asked (lending, serving)
+     *   USM_E_KEY          the members do not have the same key */
+    usm_status (*attach)(const usm_job_params *params, void **job);
+    /** Not collective: tells the living, waits for nobody dead.  No store is open. */
+    void (*detach)(void *job);
+    /** The communicator of the program's own processes, without servers of the same launch: into
+     * *comm.  Collective over all processes of the launch; before attach(). */
+    usm_status (*app_comm)(void *comm, size_t comm_size);
+    /** Servers: returns when nobody is left to serve, or *stop was set. */
+    usm_status (*serve)(void *job, const volatile int *stop);
+    usm_status (*members)(void *job, uint32_t *self, uint32_t *count);
+    usm_status (*member)(void *job, uint32_t index, usm_job_member *member);
+    /** To one member, in order for one receiver, at most 64 KiB and 64 bytes; copied.  No
+     * acknowledgement: what is sent to the lost is lost, and they are told by member_changed. */
+    usm_status (*send)(void *job, uint32_t to, uint32_t tag, const void *data, size_t size);
+    /** Several lines for people: the MPI, its version, thread level, network components, which
+     * deaths this launch survives and the command that would survive more. */
+    void (*job_describe)(void *job, char *text, size_t cap);
 } usm_transport_ops;
 
 /** The only export of a module, `usm_transport_entry`. */

@@ -40,7 +40,7 @@ static bool matches(const rule *r, const char *name)
     size_t n = strlen(r->name);
 
     if (n > 0 && r->name[n - 1] == '*')
-        return strncmp(r->name, name, n - 1) == 0;
+        return strncmp(r->name, name, n - 1) == 0 && (n > 1 || strncmp(name, "die.", 4) != 0);
     return strcmp(r->name, name) == 0;
 }
 

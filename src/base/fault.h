@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
 /* Fault points: the n-th call of a name fails.  Armed by USM_HOOKS
  * ("fault:mem_alloc@17", "fault:os.mmap@3+", "fault:*@5") or by tests.  A name
- * that ends in "*" counts every point that begins so; "*" counts all.  One
+ * that ends in "*" counts every point that begins so; "*" counts all but those that begin with
+ * "die.": there no call fails, the process ends itself.  One
  * predicted branch when nothing is armed.  Thread-safe. */
 #ifndef USM_BASE_FAULT_H
 #define USM_BASE_FAULT_H

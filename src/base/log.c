@@ -188,13 +188,22 @@ static void refresh(void)
     usm__mutex_unlock(&lock);
 }
 
+/* Without what says for whom. */
+static usm_log_level own_level(usm_log_level level)
+{
+    if (!(level & USM_LOG_NODE))
+        return level;
+    level = (usm_log_level)(level & ~USM_LOG_NODE);
+    return level > USM_LOG_WARN || usm__job_speaks_for_node() ? level : USM_LOG_INFO;
+}
+
 bool usm__log_enabled(usm_log_level level)
 {
     int error = errno;
 
     refresh();
     errno = error;
-    return (int)level <= usm_load_relaxed(&level_now);
+    return (int)own_level(level) <= usm_load_relaxed(&level_now);
 }
 
 static const char *level_name(usm_log_level level)
@@ -210,6 +219,8 @@ static const char *level_name(usm_log_level level)
         return "debug";
     case USM_LOG_TRACE:
         return "trace";
+    case USM_LOG_NODE:
+        break;
     }
     return "hook";
 }
@@ -221,6 +232,7 @@ void usm__log_v(usm_log_level level, const char *format, va_list args)
     int    n;
     size_t size;
 
+    level = own_level(level);
     if (!usm__log_enabled(level))
         return;
     n    = snprintf(line, sizeof(line), "usm: %s: ", level_name(level));

@@ -6,6 +6,8 @@
 #ifndef USM_BASE_LOG_H
 #define USM_BASE_LOG_H
 
+#include "base/job.h"
+
 #include <usm/module.h>
 
 /* What the user asked for by USM_HOOKS: printed at every level, as "usm: hook: ...". */
@@ -19,6 +21,9 @@ void usm__log_v(usm_log_level level, const char *format, __builtin_va_list args)
 bool usm__log_check(const char *value, char *why, size_t why_size);
 
 #define usm__warn(...) usm__log(USM_LOG_WARN, __VA_ARGS__)
+/* What all processes of a job would say alike: said by one of them, and by the others where
+ * information is asked for.  For those of one node: USM_LOG_NODE. */
+#define usm__warn_job(...) usm__log(usm__job_speaks() ? USM_LOG_WARN : USM_LOG_INFO, __VA_ARGS__)
 #define usm__info(...)                                                                             \
     do {                                                                                           \
         if (usm__log_enabled(USM_LOG_INFO))                                                        \

@@ -10,6 +10,7 @@
 #include <time.h>
 
 typedef enum usm__rank {
+    USM__RANK_SHARED      = 0, /* shared buffers, above the buffers that keep their blocks */
     USM__RANK_BUFFER      = 1, /* what the places of a buffer say                         */
     USM__RANK_INIT        = 2, /* start, default context                                 */
     USM__RANK_REGISTRY    = 3, /* modules, devices                                       */
@@ -30,19 +31,20 @@ typedef enum usm__rank {
     USM__RANK_IPC_CALL    = 18, /* one exchange with another process                     */
     USM__RANK_IPC         = 19, /* what is shared with other processes: handles, imports  */
     USM__RANK_RENDEZVOUS  = 20, /* descriptors to be had, watched processes              */
-    USM__RANK_MAP         = 21, /* writers of the address map                            */
-    USM__RANK_EXECUTOR    = 22,
-    USM__RANK_HANDLE      = 23,
-    USM__RANK_SETTINGS    = 24,
-    USM__RANK_META        = 25,
-    USM__RANK_ORDER_CHECK = 26, /* the checker of stream order                   */
-    USM__RANK_LOG         = 27,
+    USM__RANK_JOB         = 21, /* members of a job, messages that wait for somebody       */
+    USM__RANK_MAP         = 22, /* writers of the address map                            */
+    USM__RANK_EXECUTOR    = 23,
+    USM__RANK_HANDLE      = 24,
+    USM__RANK_SETTINGS    = 25,
+    USM__RANK_META        = 26,
+    USM__RANK_ORDER_CHECK = 27, /* the checker of stream order                   */
+    USM__RANK_LOG         = 28,
     /* Leaves: nothing is logged or reported while one of these is held. */
-    USM__RANK_TRACE_FILE  = 28, /* the consumer of the event rings                    */
-    USM__RANK_TRACE_STACK = 29,
-    USM__RANK_TRACE       = 30, /* rings' list, definitions                           */
-    USM__RANK_THREAD      = 31,
-    USM__RANK_FAULT       = 32
+    USM__RANK_TRACE_FILE  = 29, /* the consumer of the event rings                    */
+    USM__RANK_TRACE_STACK = 30,
+    USM__RANK_TRACE       = 31, /* rings' list, definitions                           */
+    USM__RANK_THREAD      = 32,
+    USM__RANK_FAULT       = 33
 } usm__rank;
 
 typedef struct usm__mutex {

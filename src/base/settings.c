@@ -30,6 +30,9 @@
 
 static bool check_lists(const char *text, char *why, size_t why_size);
 static bool check_ipc(const char *text, char *why, size_t why_size);
+static bool check_replicas(const char *text, char *why, size_t why_size);
+static bool check_read(const char *text, char *why, size_t why_size);
+static bool check_mpi(const char *text, char *why, size_t why_size);
 
 #define NAMES(lower, upper) .key = (lower), .variable = "USM_" upper
 
@@ -44,7 +47,8 @@ const usm__setting usm__settings[] = {
              "maximum_size, min_align, retain, retain_ms, zero_init"},
     {NAMES("memory_limit", "MEMORY_LIMIT"), .initial = "", .unit = "kind:bytes|percent",
      .help = "most memory to hold, as in host:256M,device:80%, pools and buffers together; auto or "
-             "unset: no limit, but buffers keep to 80% of the host's"},
+             "unset: no limit, but buffers keep to 80% of the host's, divided by the job's ranks "
+             "on it"},
     {NAMES("spill", "SPILL"), .initial = "file:/var/tmp", .unit = "off|tier;...", .secure = true,
      .check = usm__settings_check_spill,
      .help  = "where buffers that outgrow memory go: tiers in order, as in "
@@ -69,6 +73,48 @@ const usm__setting usm__settings[] = {
     {NAMES("spill_wait", "SPILL_WAIT"), .initial = "2000", .unit = "ms", .type = USM__SETTING_SIZE,
      .help = "how long an access waits for memory that other accesses and commands hold, before it "
              "fails with USM_E_AGAIN"},
+    {NAMES("spill_lend", "SPILL_LEND"), .initial = "0", .unit = "bytes", .type = USM__SETTING_SIZE,
+     .help = "memory of this process that other ranks of an MPI job may borrow, as 8G"},
+    {NAMES("spill_replicas", "SPILL_REPLICAS"), .initial = "", .unit = "1|2|3",
+     .check = check_replicas,
+     .help =
+         "copies of each block that leaves memory, never two in one fault domain; unset: 2 when "
+         "memory of other nodes is a tier, else 1"},
+    {NAMES("spill_read", "SPILL_READ"), .initial = "primary", .unit = "primary|any",
+     .check = check_read,
+     .help  = "which copy of a block is read: its first, or any, that is the one whose place has "
+              "the fewest reads under way; places that are slow or fail are asked last"},
+    {NAMES("spill_domain", "SPILL_DOMAIN"), .initial = "", .unit = "name",
+     .help =
+         "what this process's memory fails together with: a rack, a power line; unset: its node"},
+    {NAMES("job_lease", "JOB_LEASE"), .initial = "3000", .unit = "ms", .type = USM__SETTING_SIZE,
+     .help =
+         "a member of the job that is silent for so long is lost: copies of what it has are made "
+         "elsewhere"},
+    {NAMES("job_orphan", "JOB_ORPHAN"), .initial = "30000", .unit = "ms", .type = USM__SETTING_SIZE,
+     .help =
+         "what a borrower has that is silent for so long is freed, and what a lender has is given "
+         "up; usm-memd ends when all are"},
+    {NAMES("job_key", "JOB_KEY"), .initial = "", .unit = "hex digits", .secure = true,
+     .secret = true, .check = usm__settings_check_key,
+     .help =
+         "the key members of the job prove to each other that they have, 32 or 64 digits; wiped "
+         "from the environment when it is taken, and never shown; unset: USM_JOB_KEY_FILE"},
+    {NAMES("job_key_file", "JOB_KEY_FILE"), .initial = "", .unit = "path", .secure = true,
+     .help = "a file with the job's key in hexadecimal digits; nobody but its owner may read it"},
+    {NAMES("mpi", "MPI"), .initial = "auto", .unit = "auto|openmpi|mpich|mpich12|abi",
+     .check = check_mpi,
+     .help  = "which build of the MPI module is loaded; auto: the one for the MPI that the program "
+              "has loaded"},
+    {NAMES("mpi_join", "MPI_JOIN"), .initial = "", .unit = "name,name...",
+     .help =
+         "memory servers of other launches (usm-memd --publish NAME) that usm_mpi_attach() joins"},
+    {NAMES("mpi_join_timeout", "MPI_JOIN_TIMEOUT"), .initial = "10000", .unit = "ms",
+     .type = USM__SETTING_SIZE,
+     .help =
+         "how long USM_MPI_JOIN's names are looked for, and servers that are full are waited for"},
+    {NAMES("mpi_near", "MPI_NEAR"), .initial = "1", .unit = "", .type = USM__SETTING_BOOL,
+     .help = "memory that a process of the same host lends is mapped and not sent over MPI"},
     {NAMES("queue_wait", "QUEUE_WAIT"), .initial = "30000", .unit = "ms", .type = USM__SETTING_SIZE,
      .help = "how long an allocation that finds no memory waits for what queues have yet to free, "
              "before it fails"},
@@ -248,6 +294,29 @@ static bool check_ipc(const char *text, char *why, size_t why_size)
     return strcmp(text, "channel") == 0 || strcmp(text, "pidfd") == 0;
 }
 
+static bool check_replicas(const char *text, char *why, size_t why_size)
+{
+    (void)snprintf(why, why_size, "1, 2, 3");
+    return text[0] == '\0' || (text[0] >= '1' && text[0] <= '3' && text[1] == '\0');
+}
+
+static bool check_read(const char *text, char *why, size_t why_size)
+{
+    (void)snprintf(why, why_size, "primary, any");
+    return strcmp(text, "primary") == 0 || strcmp(text, "any") == 0;
+}
+
+static bool check_mpi(const char *text, char *why, size_t why_size)
+{
+    static const char *const known[] = {"auto", "openmpi", "mpich", "mpich12", "abi"};
+
+    (void)snprintf(why, why_size, "auto, openmpi, mpich, mpich12, abi");
+    for (size_t i = 0; i < sizeof known / sizeof known[0]; i++)
+        if (strcmp(text, known[i]) == 0)
+            return true;
+    return false;
+}
+
 /* --- values --------------------------------------------------------------- */
 
 static bool parse(size_t i, const char *text, uint64_t *number, char *why)
@@ -419,13 +488,13 @@ static void read_variables(size_t i, reading *r)
 static void tell(size_t i, const reading *r, const value *taken)
 {
     if (r->wrong_size > 0)
-        usm__warn("%s", r->wrong);
+        usm__warn_job("%s", r->wrong);
     if (r->t.made[0] != '\0')
         usm__info("%s is taken for %s=\"%s\": %s", taken->view.origin, usm__settings[i].variable,
                   taken->text, r->t.made);
     if (r->t.lost[0] != '\0')
-        usm__warn("%s is taken for %s=\"%s\", but without %s", taken->view.origin,
-                  usm__settings[i].variable, taken->text, r->t.lost);
+        usm__warn_job("%s is taken for %s=\"%s\", but without %s", taken->view.origin,
+                      usm__settings[i].variable, taken->text, r->t.lost);
 }
 
 /* Out of memory gives a view that is right but not kept: the next call tries again.  Only what
@@ -625,9 +694,9 @@ static void warn_if_unknown(const char *entry)
                    entry);
     like = closest(name + 4);
     if (like != NULL)
-        usm__warn("the variable %s is no setting: did you mean %s?", name, like->variable);
+        usm__warn_job("the variable %s is no setting: did you mean %s?", name, like->variable);
     else
-        usm__warn("the variable %s is no setting and is ignored", name);
+        usm__warn_job("the variable %s is no setting and is ignored", name);
 }
 
 void usm__settings_warn_unknown(void)

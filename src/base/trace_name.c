@@ -1,42 +1,24 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
 /* The name of the trace file, and who writes it: host, rank, process, command line.
  * Called by trace_writer.c when a file is opened. */
+#include "base/job.h"
 #include "base/os.h"
 #include "base/text.h"
 #include "base/trace.h"
 #include "base/trace_ring.h"
 
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
-/* Of Open MPI, of Hydra (MPICH, Intel MPI), of PMIx, of Slurm, of PALS. */
-static const char *const rank_variables[] = {"OMPI_COMM_WORLD_RANK", "PMI_RANK", "PMIX_RANK",
-                                             "SLURM_PROCID", "PALS_RANKID"};
-
+/* As it is when the file is opened: -1 without a job. */
 static int32_t find_rank(void)
 {
-    uint64_t n;
+    usm__job_place p = usm__job_place_get();
 
-    for (size_t i = 0; i < sizeof(rank_variables) / sizeof(rank_variables[0]); i++) {
-        /* NOLINTNEXTLINE(concurrency-mt-unsafe): read once, at the start */
-        const char *text = getenv(rank_variables[i]);
-
-        if (text != NULL && usm__span_number(usm__span_of(text), &n) && n <= INT32_MAX)
-            return (int32_t)n;
-    }
-    return -1;
-}
-
-static void find_host(char *host, size_t size)
-{
-    if (gethostname(host, size) != 0 || host[0] == '\0')
-        (void)snprintf(host, size, "unknown");
-    host[size - 1] = '\0';
-    for (char *c = host; *c != '\0'; c++)
-        if (*c == '/')
-            *c = '_'; /* it becomes part of a file's name */
+    if (strcmp(p.source, "mpi") != 0)
+        p = usm__job_place_read();
+    return p.is_job ? (int32_t)p.rank : -1;
 }
 
 bool usm__trace_check_name(const char *value, char *why, size_t why_size)
@@ -58,7 +40,7 @@ static void expand_one(char what, char *out, size_t size)
 
     out[0] = '\0';
     if (what == 'h')
-        find_host(out, size);
+        (void)snprintf(out, size, "%s", usm__job_host());
     else if (what == 'r')
         (void)snprintf(out, size, "%d", rank < 0 ? 0 : (int)rank);
     else if (what == 'p')
@@ -98,7 +80,7 @@ void usm__trace_describe(usm__trace_header *h)
     h->pid         = (uint32_t)getpid();
     h->rank        = find_rank();
     h->stack_bytes = usm__trace_config_now.stack_bytes;
-    find_host(h->host, sizeof(h->host));
+    (void)snprintf(h->host, sizeof(h->host), "%s", usm__job_host());
     if (command == NULL)
         return;
     if (size >= sizeof(h->command))

@@ -4,8 +4,10 @@
  * a context that has a limit of its own.  Memory of a device that is a processor
  * is the host's: it counts in both.  USM_MEMORY_LIMIT ("host:256M,device:80%")
  * sets how much may be taken; "auto" and silence mean no limit for allocations,
- * and a part of the memory there is for buffers (usm__account_buffer_limit).
+ * and a part of the memory there is for buffers, shared out evenly among the ranks of a node
+ * (usm__account_buffer_limit).
  * Called by core/area.c, core/context.c, the parts above for frames of buffers. */
+#include "base/job.h"
 #include "base/os.h"
 #include "base/settings.h"
 #include "base/text.h"
@@ -245,7 +247,7 @@ uint64_t usm__account_buffer_limit(const usm_context *ctx)
     uint64_t own   = usm_load_relaxed(&((usm_context *)(uintptr_t)ctx)->own_host.limit);
     uint64_t limit = smaller_limit(own, usm_load_relaxed(&host.limit));
 
-    return limit ? limit : usm__os_memory_total() / 10 * 8;
+    return limit ? limit : usm__os_memory_total() / 10 * 8 / usm__job_place_get().local_size;
 }
 
 bool usm__account_is_own(const usm_context *ctx)

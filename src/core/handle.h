@@ -9,17 +9,18 @@
 #include "base/status.h"
 
 typedef enum usm__magic {
-    USM__MAGIC_DEAD      = 0x64656164,
-    USM__MAGIC_DEVICE    = 0x75736d01,
-    USM__MAGIC_CONTEXT   = 0x75736d02,
-    USM__MAGIC_QUEUE     = 0x75736d03,
-    USM__MAGIC_EVENT     = 0x75736d04,
-    USM__MAGIC_POOL      = 0x75736d05,
-    USM__MAGIC_PROGRAM   = 0x75736d06,
-    USM__MAGIC_KERNEL    = 0x75736d07,
-    USM__MAGIC_BUFFER    = 0x75736d08,
-    USM__MAGIC_CHANNEL   = 0x75736d09,
-    USM__MAGIC_IPC_EVENT = 0x75736d0a
+    USM__MAGIC_DEAD          = 0x64656164,
+    USM__MAGIC_DEVICE        = 0x75736d01,
+    USM__MAGIC_CONTEXT       = 0x75736d02,
+    USM__MAGIC_QUEUE         = 0x75736d03,
+    USM__MAGIC_EVENT         = 0x75736d04,
+    USM__MAGIC_POOL          = 0x75736d05,
+    USM__MAGIC_PROGRAM       = 0x75736d06,
+    USM__MAGIC_KERNEL        = 0x75736d07,
+    USM__MAGIC_BUFFER        = 0x75736d08,
+    USM__MAGIC_CHANNEL       = 0x75736d09,
+    USM__MAGIC_IPC_EVENT     = 0x75736d0a,
+    USM__MAGIC_SHARED_BUFFER = 0x75736d0b
 } usm__magic;
 
 typedef _Atomic(uint32_t) usm__magic_word;

@@ -3,7 +3,8 @@
  *
  * `trace` prints a line per call to the log; `fault:NAME@N` makes the N-th call
  * of NAME fail (`@N+`: and all after it; `=STATUS`: with that status), where
- * NAME is a backend function, "os.mmap", "heap.alloc" ... or `*`; `slow:NAME=TIME`
+ * NAME is a backend function, "os.mmap", "heap.alloc" ... or `*`; "die.STEP": no call fails, the
+ * process dies at a step of far memory's protocol (transports/far); `slow:NAME=TIME`
  * sleeps before the call; `order` proves stream order (core/order_check.h).  Calls that must not
  * fail are entered with a "!" at the end of their name: traced and slowed, never faulted. Called
  * through core/hooks.h and by the library's start. */
@@ -16,6 +17,7 @@
 #include "base/text.h"
 #include "core/order_check.h"
 
+#include <pthread.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -117,7 +119,8 @@ static bool is_call(const char *name)
                                         "event_from_native",
                                         "event_native"};
 
-    if (strcmp(name, "*") == 0 || strncmp(name, "os.", 3) == 0 || strcmp(name, "heap.alloc") == 0)
+    if (strcmp(name, "*") == 0 || strncmp(name, "os.", 3) == 0 || strncmp(name, "die.", 4) == 0 ||
+        strcmp(name, "heap.alloc") == 0)
         return true;
     for (size_t i = 0; i < sizeof calls / sizeof *calls; i++)
         if (strcmp(name, calls[i]) == 0)
@@ -198,7 +201,7 @@ bool usm__hooks_check(const char *text, char *why, size_t why_size)
     return false;
 }
 
-void usm__hooks_start(void)
+static void start(void)
 {
     const char *text = usm__setting_text("hooks");
 
@@ -206,6 +209,13 @@ void usm__hooks_start(void)
 
     usm__order_start(ok && hooks.order);
     atomic_store(&usm__hooks_on, (ok && (hooks.trace || hooks.nslow > 0)) || usm__order_on());
+}
+
+void usm__hooks_start(void)
+{
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+
+    (void)pthread_once(&once, start);
 }
 
 bool usm__hooks_trace(void)

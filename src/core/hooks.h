@@ -15,7 +15,7 @@
 
 extern atomic_int usm__hooks_on;
 
-/* Reads USM_HOOKS; called by the library's start. */
+/* Reads USM_HOOKS, once; before the first call of a backend or transport. */
 void usm__hooks_start(void);
 /* Whether it has `trace`, which is told of blocks as well. */
 bool usm__hooks_trace(void);

@@ -8,6 +8,8 @@
 #include "core/init.h"
 
 #include "base/fork.h"
+#include "base/inline/bits.h"
+#include "base/job.h"
 #include "base/log.h"
 #include "base/settings.h"
 #include "base/trace.h"
@@ -23,9 +25,12 @@
 #include "core/selector.h"
 
 #include <pthread.h>
+#include <stdlib.h>
 #include <strings.h>
 
 #include <usm/version.h>
+
+#define DEVICES_MAX 64 /* that ranks of one node take turns over                             */
 
 static struct {
     usm__mutex             lock;
@@ -202,25 +207,55 @@ void usm_shutdown(void)
     usm__trace_flush();
 }
 
+/* A mask by which the launcher or the user has already dealt out devices: the first that is seen
+ * is this process's own. */
+static bool has_affinity_mask(void)
+{
+    static const char *const masks[] = {"ZE_AFFINITY_MASK", "CUDA_VISIBLE_DEVICES",
+                                        "HIP_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES",
+                                        "GPU_DEVICE_ORDINAL"};
+
+    for (size_t i = 0; i < sizeof masks / sizeof masks[0]; i++)
+        if (getenv(masks[i])) /* NOLINT(concurrency-mt-unsafe): once, at the start */
+            return true;
+    return false;
+}
+
+/* Ranks of one node take turns over the devices that are like the first: never over a GPU and the
+ * CPU beside it. */
+static size_t choose_device(usm_device *const *devs, size_t n)
+{
+    usm__job_place p    = usm__job_place_get();
+    size_t         like = 1;
+
+    while (like < n && devs[like]->be == devs[0]->be && devs[like]->desc.type == devs[0]->desc.type)
+        like++;
+    if (!p.is_job || *usm__setting_text("device_selector") || has_affinity_mask())
+        return 0;
+    return p.local_rank % like;
+}
+
 /* Under the lock. */
 static usm_context *make_default_context(void)
 {
-    usm_context_desc desc  = USM_CONTEXT_DESC_INIT;
-    usm_device      *dev   = NULL;
-    size_t           count = 0;
+    usm_context_desc desc = USM_CONTEXT_DESC_INIT;
+    usm_device      *devs[DEVICES_MAX], *dev;
+    size_t           count = 0, mine;
     usm_context     *ctx   = NULL;
 
-    if (usm_get_devices(&dev, 1, &count) != USM_OK)
+    if (usm_get_devices(devs, DEVICES_MAX, &count) != USM_OK)
         return NULL;
+    mine          = choose_device(devs, usm_min_size(count, DEVICES_MAX));
+    dev           = devs[mine];
     desc.ndevices = 1;
     desc.devices  = &dev;
     if (usm_context_create(&desc, &ctx) != USM_OK)
         return NULL;
     ctx->is_default = true;
     usm__info("using %s (%s), because %s", dev->term, dev->desc.name,
-              *usm__setting_text("device_selector")
-                  ? "the device selector names it first"
-                  : "it comes first in the default order: GPU, CPU, host");
+              *usm__setting_text("device_selector") ? "the device selector names it first"
+              : mine > 0 ? "the job's ranks on this node take turns over their devices"
+                         : "it comes first in the default order: GPU, CPU, host");
     return ctx;
 }
 

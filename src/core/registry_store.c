@@ -9,6 +9,7 @@
 
 #include "base/fork.h"
 #include "base/mutex.h"
+#include "core/hooks.h"
 #include "core/module.h"
 
 #include <stdio.h>
@@ -107,8 +108,7 @@ static usm_status check_transport(const slot *s, const usm_transport_ops *ops)
 {
     head     table = {ops->abi, ops->struct_size, NULL};
     uint32_t known = USM_TRANSPORT_CAP_HOMES | USM_TRANSPORT_CAP_REGISTER |
-                     USM_TRANSPORT_CAP_PROGRESS | USM_TRANSPORT_CAP_DOMAINS |
-                     USM_TRANSPORT_CAP_MESSAGES;
+                     USM_TRANSPORT_CAP_PROGRESS | USM_TRANSPORT_CAP_PLACES | USM_TRANSPORT_CAP_JOB;
     usm_status st;
 
     if (table.abi == USM_MODULE_ABI && table.struct_size == sizeof *ops)
@@ -132,11 +132,16 @@ static usm_status check_transport(const slot *s, const usm_transport_ops *ops)
                                           MAY_HAVE(REGISTER, "register", unregister_memory),
                                           MAY_HAVE(PROGRESS, "progress", progress),
                                           MAY_HAVE(PROGRESS, "progress", wait_fd),
-                                          MAY_HAVE(DOMAINS, "domains", domains),
-                                          MAY_HAVE(DOMAINS, "domains", domain_name),
-                                          MAY_HAVE(MESSAGES, "messages", members),
-                                          MAY_HAVE(MESSAGES, "messages", send),
-                                          MAY_HAVE(MESSAGES, "messages", receive),
+                                          MAY_HAVE(PLACES, "places", places),
+                                          MAY_HAVE(PLACES, "places", place),
+                                          MAY_HAVE(JOB, "job", attach),
+                                          MAY_HAVE(JOB, "job", detach),
+                                          MAY_HAVE(JOB, "job", app_comm),
+                                          MAY_HAVE(JOB, "job", serve),
+                                          MAY_HAVE(JOB, "job", members),
+                                          MAY_HAVE(JOB, "job", member),
+                                          MAY_HAVE(JOB, "job", send),
+                                          MAY_HAVE(JOB, "job", job_describe),
                                           {0, NULL, NULL, false}});
 }
 
@@ -287,6 +292,7 @@ void usm__registry_add_codec(const char *name, usm_codec_entry_fn *entry)
 
 const usm_transport_ops *usm__registry_transport(const char *name)
 {
+    usm__hooks_start(); /* for who only lends memory no backend does it */
     return get(&transports, name);
 }
 

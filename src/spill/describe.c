@@ -61,6 +61,10 @@ static void json_engine(usm__out *o, const usm_spill_stats *s)
     usm__out_number(o, "evicted_dirty", s->evicted_dirty);
     usm__out_number(o, "zero_blocks", s->zero_blocks);
     usm__out_number(o, "device_evictions", s->device_evictions);
+    usm__out_number(o, "copies", s->copies);
+    usm__out_number(o, "copies_missing", s->copies_missing);
+    usm__out_number(o, "copies_repaired", s->copies_repaired);
+    usm__out_number(o, "blocks_lost", s->blocks_lost);
 }
 
 static void json_all(usm__out *o, const usm_spill_stats *s, const usm__spill_holder *holders,
@@ -123,6 +127,11 @@ static void text_engine(usm__out *o, const usm_spill_stats *s)
     if (s->device_evictions)
         usm__out_put(o, "  device memory  %-11llu parts of buffers left it\n",
                      (unsigned long long)s->device_evictions);
+    if (s->copies)
+        usm__out_put(o,
+                     "  copies         %-11llu blocks with fewer %llu; made anew %llu; lost %llu\n",
+                     (unsigned long long)s->copies, (unsigned long long)s->copies_missing,
+                     (unsigned long long)s->copies_repaired, (unsigned long long)s->blocks_lost);
 }
 
 static void text_flow(usm__out *o, const char *what, uint64_t bytes, uint64_t transfers,

@@ -45,6 +45,17 @@ static void add_homes(usm__spill *s, usm_spill_stats *stats)
     }
 }
 
+static void add_copies(usm__spill *s, usm_spill_stats *stats)
+{
+    usm__copies_stats c;
+
+    usm__tiers_get_copies(s->tiers, &c);
+    stats->copies          = c.wanted;
+    stats->copies_missing  = c.missing;
+    stats->copies_repaired = c.repaired;
+    stats->blocks_lost     = c.lost;
+}
+
 static void get_stats(usm__spill *s, usm_spill_stats *stats)
 {
     usm__mutex_lock(&s->lock);
@@ -56,6 +67,7 @@ static void get_stats(usm__spill *s, usm_spill_stats *stats)
     count_words(s, stats);
     usm__mutex_unlock(&s->lock);
     stats->ntiers = usm__tiers_get_stats(s->tiers, stats->tiers, USM_TIERS);
+    add_copies(s, stats);
     usm__mutex_lock(&s->lock);
     add_homes(s, stats);
     usm__mutex_unlock(&s->lock);

@@ -4,6 +4,7 @@
  *     usm__tiers_write/read   tier_io.c      retries, the next tier, checksums
  *     slots                   tier_place.c   reserving and forgetting; tier_slots.c: which
  *     codecs                  tier_codec.c   bounce buffers
+ *     several copies, places  replica.h
  *     figures                 tier_stats.c
  *
  * One lock guards all of it; it is never held over a call of a transport, a codec or the owner.  A
@@ -36,6 +37,7 @@ static void name_tier(usm__tier *tier)
 
     (void)snprintf(tier->name, sizeof tier->name, "%s%s%.*s", tier->transport, n ? ":" : "", n,
                    tier->config);
+    (void)snprintf(tier->title, sizeof tier->title, "tier %s", tier->name);
 }
 
 static void cut_tier(usm__tier *tier, char *text)
@@ -90,6 +92,7 @@ static void free_tiers(usm__tiers *t)
         }
         usm__slots_fini(&tier->slots);
     }
+    usm__replicas_destroy(t);
     usm__heap_free(t->list);
     usm__heap_free(t->spec);
     if (!t->is_forked) { /* made anew in the child, not by init */
@@ -125,6 +128,8 @@ usm_status usm__tiers_create(const usm__tiers_params *params, usm__tiers **tiers
     st             = parse(t, spec);
     if (st == USM_OK && t->n > 0)
         st = usm__codecs_create(t, usm__setting_text("spill_codec"));
+    if (st == USM_OK && t->n > 0)
+        st = usm__replicas_create(t);
     if (st != USM_OK) {
         free_tiers(t);
         return st;
@@ -155,6 +160,7 @@ void usm__tiers_destroy(usm__tiers *t)
     if (!t)
         return;
     usm__mutex_lock(&t->lock);
+    usm__replicas_quit(t);
     while (t->flying > 0 && !t->is_forked) {
         if (find_busy(t, busy) == 0) { /* submit() wakes us when that changes */
             (void)usm__mutex_wait(&t->lock, &t->changed, NULL);
@@ -165,6 +171,7 @@ void usm__tiers_destroy(usm__tiers *t)
         usm__mutex_lock(&t->lock);
     }
     usm__mutex_unlock(&t->lock);
+    usm__replicas_stop(t);
     free_tiers(t);
 }
 
@@ -175,19 +182,52 @@ uint32_t usm__tiers_trace(const usm__tiers *t, unsigned tier)
     return tier > 0 && tier <= t->n ? t->list[tier - 1].trace : 0;
 }
 
+/* From here on its places may call (usm__place_changed). */
+static void enter_store(usm__tier *tier, const usm_transport_ops *ops, void *store)
+{
+    const bool may_drive = ops && (ops->caps & USM_TRANSPORT_CAP_PROGRESS);
+
+    usm__mutex_lock(&tier->tiers->lock);
+    tier->ops       = ops;
+    tier->store     = store;
+    tier->is_driven = may_drive && !(ops->has_thread && ops->has_thread(store));
+    usm__mutex_unlock(&tier->tiers->lock);
+}
+
+static void leave_store(usm__tier *tier)
+{
+    const usm_transport_ops *ops   = tier->ops;
+    void                    *store = tier->store;
+
+    if ((ops->caps & USM_TRANSPORT_CAP_REGISTER) && tier->tiers->arena)
+        ops->unregister_memory(store);
+    ops->close(store); /* usm__place_changed(), which uses both, is over then */
+    enter_store(tier, NULL, NULL);
+    usm__places_close(tier);
+}
+
 static usm_status open_store(usm__tier *tier)
 {
-    usm__tiers              *t      = tier->tiers;
-    usm_transport_params     params = {sizeof params, &usm__host_api, tier->config, t->block_size,
-                                       NULL};
-    usm_transport_capacity   room   = {.depth = DEPTH_GUESS};
-    const usm_transport_ops *ops    = usm__registry_transport(tier->transport);
+    usm__tiers              *t          = tier->tiers;
+    usm_transport_params     params     = {.struct_size   = sizeof params,
+                                           .api           = &usm__host_api,
+                                           .config        = tier->config,
+                                           .block_size    = t->block_size,
+                                           .place_changed = t->replicas ? usm__place_changed : NULL,
+                                           .user          = tier};
+    usm_transport_capacity   room       = {.depth = DEPTH_GUESS};
+    const usm_transport_ops *ops        = usm__registry_transport(tier->transport);
     size_t                   registered = 0;
     void                    *store      = NULL;
     usm_status               st;
 
     if (!ops)
         return usm_last_status();
+    if ((ops->caps & USM_TRANSPORT_CAP_PLACES) && !t->replicas)
+        return usm__fail(USM_E_SETTING,
+                         "tier %s consists of places, which was not known when its buffers were "
+                         "made: set USM_SPILL_REPLICAS to 1 or 2",
+                         tier->name);
     st = ops->open(&params, &store);
     if (st != USM_OK)
         return st;
@@ -195,8 +235,14 @@ static usm_status open_store(usm__tier *tier)
     if ((ops->caps & USM_TRANSPORT_CAP_REGISTER) && t->arena)
         (void)ops->register_memory(store, t->arena, t->arena_size, &registered);
     (void)ops->capacity(store, &room);
-    tier->ops   = ops;
-    tier->store = store;
+    enter_store(tier, ops, store);
+    if (t->replicas) {
+        st = usm__places_open(tier);
+        if (st != USM_OK) {
+            leave_store(tier);
+            return st;
+        }
+    }
     tier->depth = room.depth ? room.depth : 1;
     tier->trace = usm__trace_tier(tier->name);
     usm__info("tier %s is open; %zu bytes of memory are registered with it", tier->name,
@@ -289,6 +335,7 @@ void usm__tier_tell(usm__tier *tier, unsigned told, usm_status status, const cha
 bool usm__tiers_progress(usm__tiers *t, uint32_t timeout_ms)
 {
     usm__tier *busy[USM__SPILL_TIERS_MAX];
+    bool       mends = t->replicas && usm__replicas_progress(t);
     unsigned   n;
 
     usm__mutex_lock(&t->lock);
@@ -298,8 +345,8 @@ bool usm__tiers_progress(usm__tiers *t, uint32_t timeout_ms)
     for (unsigned i = 0; n > 1 && i < n; i++)
         (void)busy[i]->ops->progress(busy[i]->store, 0);
     for (unsigned i = 0; i < n; i++)
-        (void)busy[i]->ops->progress(busy[i]->store, timeout_ms / n);
-    return n > 0;
+        (void)busy[i]->ops->progress(busy[i]->store, mends ? 0 : timeout_ms / n);
+    return n > 0 || mends;
 }
 
 /* ---- the rest -------------------------------------------------------------------------- */
@@ -310,6 +357,8 @@ size_t usm__tiers_copy_size(const usm__tiers *t)
 
     if (t->codecs.n > 0)
         words = usm_max_size(words, USM__COPY_WORDS);
+    if (t->replicas)
+        return usm__replicas_copy_size(t);
     return sizeof(usm__copy) + words * sizeof(uint32_t);
 }
 
@@ -325,7 +374,9 @@ bool usm__tiers_are_off(const usm__tiers *t)
 
 size_t usm__tiers_memory(const usm__tiers *t)
 {
-    return t->codecs.nmax * t->codecs.room * (t->codecs.n > 1 ? 2 : 1);
+    size_t mender = t->replicas ? t->block_size + USM__PAGE : 0;
+
+    return mender + t->codecs.nmax * t->codecs.room * (t->codecs.n > 1 ? 2 : 1);
 }
 
 uint32_t usm__tiers_depth(const usm__tiers *t)
@@ -335,7 +386,9 @@ uint32_t usm__tiers_depth(const usm__tiers *t)
 
 void usm__tiers_forget(usm__tiers *t, usm__copy *copy)
 {
-    if (copy->tier && !t->is_forked)
+    if (t->replicas && !t->is_forked)
+        usm__replicas_forget(t, copy);
+    else if (copy->tier && !t->is_forked)
         usm__tier_give(usm__tier_of(t, copy->tier), copy->slot);
     memset(copy, 0, sizeof *copy);
 }
@@ -344,7 +397,7 @@ static void fill_stats(usm__tier *tier, uint64_t now, usm_tier_stats *s)
 {
     memset(s, 0, sizeof *s);
     (void)snprintf(s->name, sizeof s->name, "%s", tier->name);
-    s->used         = tier->slots.used * tier->tiers->block_size;
+    s->used         = (tier->slots.used + usm__places_used(tier)) * tier->tiers->block_size;
     s->capacity     = UINT64_MAX;
     s->read         = tier->reads.bytes;
     s->written      = tier->writes.bytes;
@@ -405,5 +458,6 @@ void usm__tiers_fork(usm__tiers *t, int phase)
         t->is_forked = true;
         t->flying    = 0;
         t->changed   = (pthread_cond_t)PTHREAD_COND_INITIALIZER;
+        usm__replicas_fork_child(t);
     }
 }

@@ -12,9 +12,12 @@
  * inside the call, no lock of the tiers held; they may call the tiers, but not destroy them.  The
  * story of a failure (usm_last_error()) is that of the thread that calls `done`, during the call.
  *
- * Copies in other fault domains (USM_SPILL_REPLICAS) are to come: a usm__copy then gets a second
- * {slot, tier}, a write ends when both have, and a read whose retries are used up goes to the
- * other; sums and codecs serve both, for both hold the same bytes. */
+ * Copies in several fault domains (USM_SPILL_REPLICAS), and tiers that consist of places
+ * (usm/transport.h), which come, leave and are lost: a write ends well when every copy is there,
+ * or, where a place failed, when one is; then, and when a place is lost or a copy turns out
+ * corrupt, the block gets a new copy elsewhere in the background.  A read goes to the first copy
+ * that is well, and to the others when that fails.  Sums and codecs serve all copies, for all hold
+ * the same bytes. Blocks whose last copy is gone answer USM_E_IO, others go on. See replica.h. */
 #ifndef USM_SPILL_TIER_H
 #define USM_SPILL_TIER_H
 
@@ -60,7 +63,9 @@ typedef struct usm__io {
     uint64_t     slot;     /* where it is going; the copy's unless the block moves            */
     uint32_t     attempts; /* at this place                                                 */
     uint8_t      tier;     /* index + 1                                                     */
-    uint8_t      tried;    /* tiers that failed this write, by bit                            */
+    uint8_t      tried;    /* tiers that failed this write, by bit; with copies: of a read     */
+    uint8_t      at;       /* with copies: which of them it reads                            */
+    uint8_t      rounds;   /* with copies: how often all of them have failed it               */
     bool         is_write;
     bool         is_fresh; /* its slot is none of the copy's yet                             */
 } usm__io;
@@ -115,6 +120,21 @@ void usm__tiers_describe(usm__tiers *t, size_t tier, char *text, size_t cap);
 /* In the child every transfer fails with USM_E_FORKED, and forgetting does nothing. */
 void   usm__tiers_fork(usm__tiers *t, int phase);
 size_t usm__tiers_get_stats(usm__tiers *t, usm_tier_stats *list, size_t cap);
+/* Blocks; all 0 where a block has one copy and no tier consists of places. */
+typedef struct usm__copies_stats {
+    uint32_t wanted;   /* copies of each                                                      */
+    uint64_t missing;  /* that have fewer now                                                 */
+    uint64_t repaired; /* copies that were made anew, or moved                               */
+    uint64_t lost;     /* whose last copy went                                                */
+} usm__copies_stats;
+void usm__tiers_get_copies(usm__tiers *t, usm__copies_stats *stats);
+/* Of a tier; how many there are. */
+typedef struct usm__place_stats {
+    usm_place_state state;
+    char            domain[64];
+    uint64_t        copies; /* blocks that have one there                                     */
+} usm__place_stats;
+size_t usm__tiers_get_places(usm__tiers *t, size_t tier, usm__place_stats *list, size_t cap);
 
 /* The checksum of a sector: XXH3 over the bytes, seeded with whose they are. */
 uint32_t usm__sector_sum(const void *data, size_t size, uint64_t key, uint32_t sector);

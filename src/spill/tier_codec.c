@@ -385,7 +385,7 @@ static usm_status decode_all(usm__tiers *t, usm__io *io)
     return st == USM_OK && first ? decode_one(t, io, 0, in, size, io->data) : st;
 }
 
-usm_status usm__codecs_decode(usm__tiers *t, usm__io *io)
+usm_status usm__codecs_decode(usm__tiers *t, usm__io *io, const char *place)
 {
     const usm__copy *copy   = io->copy;
     usm__bounce     *bounce = io->scratch;
@@ -395,11 +395,10 @@ usm_status usm__codecs_decode(usm__tiers *t, usm__io *io)
         return usm__fail(USM_E_INTERNAL, "a part of an encoded block was asked for");
     if (copy->sums[0] != usm__sector_sum(bounce->a, stored, io->key, 0))
         return usm__fail(USM_E_CORRUPT,
-                         "tier %s gave back other bytes than were stored: block %llu, slot %llu, "
+                         "%s gave back other bytes than were stored: block %llu, slot %llu, "
                          "%u bytes of generation %u",
-                         usm__tier_of(t, io->tier)->name, (unsigned long long)io->key,
-                         (unsigned long long)io->slot, (unsigned)copy->encoded,
-                         (unsigned)copy->generation);
+                         place, (unsigned long long)io->key, (unsigned long long)io->slot,
+                         (unsigned)copy->encoded, (unsigned)copy->generation);
     memcpy(bounce->a + stored, copy->sums + 2, copy->encoded - stored);
     return decode_all(t, io);
 }

@@ -42,10 +42,9 @@ static usm__tier *end_copy(usm__tiers *t, usm__copy *copy, uint64_t *slot)
     return tier;
 }
 
-/* With the story of `st` in place. */
-static void finish(usm__tiers *t, usm__io *io, usm_status st)
+/* The only copy's part of the end of an io; several: usm__replicas_end(). */
+static void end_single(usm__tiers *t, usm__io *io)
 {
-    usm__io   *next = io->scratch ? usm__codecs_leave(t, io) : NULL;
     uint64_t   slot = 0;
     usm__tier *tier;
     usm__story story;
@@ -58,6 +57,16 @@ static void finish(usm__tiers *t, usm__io *io, usm_status st)
         usm__tier_give(tier, slot);
         usm__story_restore(&story);
     }
+}
+
+void usm__io_finish(usm__tiers *t, usm__io *io, usm_status st)
+{
+    usm__io *next = io->scratch ? usm__codecs_leave(t, io) : NULL;
+
+    if (t->replicas)
+        usm__replicas_end(t, io);
+    else
+        end_single(t, io);
     io->done(io, st);
     if (next)
         usm__io_start(t, next);
@@ -78,15 +87,11 @@ static size_t encoded_size(const usm__tiers *t, const usm__copy *copy)
     return (on_medium + USM__PAGE - 1) & ~(size_t)(USM__PAGE - 1);
 }
 
-static void submit(usm__tiers *t, usm__io *io)
+void usm__io_fill(const usm__tiers *t, const usm__io *io, uint64_t slot, usm_transfer *x)
 {
-    usm__tier    *tier = usm__tier_of(t, io->tier);
-    usm_transfer *x    = &io->t;
-
     memset(x, 0, sizeof *x);
     x->op         = io->is_write ? USM_TRANSFER_STORE : USM_TRANSFER_FETCH;
-    x->block      = io->slot;
-    x->done       = on_done;
+    x->block      = slot;
     x->is_awaited = io->is_awaited;
     if (io->scratch) {
         x->data       = ((usm__bounce *)io->scratch)->a;
@@ -98,6 +103,15 @@ static void submit(usm__tiers *t, usm__io *io)
         x->data       = io->data;
         x->registered = io->registered;
     }
+}
+
+static void submit(usm__tiers *t, usm__io *io)
+{
+    usm__tier    *tier = usm__tier_of(t, io->tier);
+    usm_transfer *x    = &io->t;
+
+    usm__io_fill(t, io, io->slot, x);
+    x->done = on_done;
     io->attempts++;
     io->start_ns = usm__os_now_ns();
     usm__mutex_lock(&t->lock);
@@ -110,8 +124,7 @@ static void submit(usm__tiers *t, usm__io *io)
 
 /* ---- placing ---------------------------------------------------------------------------- */
 
-/* What the transport said of the failure at hand. */
-static const char *words_of(usm_status st)
+const char *usm__words_of(usm_status st)
 {
     return usm_last_status() == st ? usm_last_error() : usm_status_string(st);
 }
@@ -172,7 +185,8 @@ static void note_full(usm__tier *tier)
     usm__tiers *t = tier->tiers;
     char        words[sizeof tier->reason], used[24];
 
-    (void)snprintf(words, sizeof words, "%.*s", (int)sizeof words - 1, words_of(USM_E_SPILL_FULL));
+    (void)snprintf(words, sizeof words, "%.*s", (int)sizeof words - 1,
+                   usm__words_of(USM_E_SPILL_FULL));
     usm__mutex_lock(&t->lock);
     memcpy(tier->reason, words, sizeof words);
     (void)usm__format_bytes(tier->slots.used * t->block_size, used, sizeof used);
@@ -276,12 +290,17 @@ static usm_status place(usm__tiers *t, usm__io *io, usm_status before)
 
 static void place_and_submit(usm__tiers *t, usm__io *io, usm_status before)
 {
-    usm_status st = place(t, io, before);
+    usm_status st;
 
+    if (t->replicas) {
+        usm__replicas_write(t, io);
+        return;
+    }
+    st = place(t, io, before);
     if (st == USM_OK)
         submit(t, io);
     else
-        finish(t, io, st);
+        usm__io_finish(t, io, st);
 }
 
 /* ---- checksums --------------------------------------------------------------------------- */
@@ -295,27 +314,26 @@ static void make_sums(const usm__tiers *t, usm__io *io)
             usm__sector_sum(data, t->sector_size, io->key, io->first + i);
 }
 
-static usm_status verify(usm__tiers *t, usm__io *io)
+usm_status usm__io_verify(usm__tiers *t, usm__io *io, const char *place)
 {
     const char *data = io->data;
 
     if (io->scratch)
-        return usm__codecs_decode(t, io);
+        return usm__codecs_decode(t, io, place);
     for (uint32_t i = 0; i < io->count; i++, data += t->sector_size)
         if (io->copy->sums[io->first + i] !=
             usm__sector_sum(data, t->sector_size, io->key, io->first + i))
             return usm__fail(USM_E_CORRUPT,
-                             "tier %s gave back other bytes than were stored: block %llu, slot "
+                             "%s gave back other bytes than were stored: block %llu, slot "
                              "%llu, sector %u of generation %u",
-                             usm__tier_of(t, io->tier)->name, (unsigned long long)io->key,
-                             (unsigned long long)io->slot, (unsigned)(io->first + i),
-                             (unsigned)io->copy->generation);
+                             place, (unsigned long long)io->key, (unsigned long long)io->slot,
+                             (unsigned)(io->first + i), (unsigned)io->copy->generation);
     return USM_OK;
 }
 
 /* ---- after a transfer ---------------------------------------------------------------------- */
 
-static void tell_first(usm__tiers *t, const usm__tier *tier)
+void usm__tiers_tell_first(usm__tiers *t, const usm__tier *tier)
 {
     char limit[24] = "", before[48] = "";
 
@@ -353,8 +371,8 @@ static void written(usm__tiers *t, usm__io *io)
     if (old_tier)
         usm__tier_give(old_tier, old_slot);
     if (is_first)
-        tell_first(t, tier);
-    finish(t, io, USM_OK);
+        usm__tiers_tell_first(t, tier);
+    usm__io_finish(t, io, USM_OK);
 }
 
 /* pre: the story is the failure's. The story is then that of the tier. */
@@ -363,7 +381,7 @@ static void note_failure(usm__tiers *t, usm__io *io, usm_status st)
     usm__tier *tier = usm__tier_of(t, io->tier);
     char       reason[sizeof tier->reason];
 
-    (void)snprintf(reason, sizeof reason, "%.*s", (int)sizeof reason - 1, words_of(st));
+    (void)snprintf(reason, sizeof reason, "%.*s", (int)sizeof reason - 1, usm__words_of(st));
     usm__mutex_lock(&t->lock);
     memcpy(tier->reason, reason, sizeof reason);
     usm__mutex_unlock(&t->lock);
@@ -390,7 +408,7 @@ static void write_failed(usm__tiers *t, usm__io *io, usm_status st)
     if (st != USM_E_IO && st != USM_E_SPILL_FULL) {
         if (io->is_fresh)
             usm__tier_give(tier, io->slot);
-        finish(t, io, st);
+        usm__io_finish(t, io, st);
         return;
     }
     note_failure(t, io, st);
@@ -418,7 +436,7 @@ static void read_failed(usm__io *io, const usm__tier *tier, usm_status st)
 {
     char words[sizeof tier->reason];
 
-    (void)snprintf(words, sizeof words, "%.*s", (int)sizeof words - 1, words_of(st));
+    (void)snprintf(words, sizeof words, "%.*s", (int)sizeof words - 1, usm__words_of(st));
     (void)usm__fail(st, "block %llu cannot be read back from tier %s, slot %llu: %s",
                     (unsigned long long)io->key, tier->name, (unsigned long long)io->slot, words);
 }
@@ -430,7 +448,7 @@ static void fetched(usm__tiers *t, usm__io *io, usm_status st)
     bool       is_corrupt = st == USM_E_CORRUPT;
 
     if (st == USM_OK) {
-        st         = verify(t, io);
+        st         = usm__io_verify(t, io, tier->title);
         is_corrupt = st == USM_E_CORRUPT;
     }
     if (is_corrupt)
@@ -442,7 +460,7 @@ static void fetched(usm__tiers *t, usm__io *io, usm_status st)
     }
     if (transport != USM_OK)
         read_failed(io, tier, st);
-    finish(t, io, st);
+    usm__io_finish(t, io, st);
 }
 
 static void on_done(usm_transfer *transfer, usm_status st)
@@ -491,7 +509,7 @@ static void start_write(usm__tiers *t, usm__io *io)
     if (st == USM_OK)
         place_and_submit(t, io, USM_OK);
     else
-        finish(t, io, st);
+        usm__io_finish(t, io, st);
     if (next)
         usm__io_start(t, next);
 }
@@ -506,9 +524,11 @@ void usm__io_start(usm__tiers *t, usm__io *io)
     if (st == USM_E_AGAIN)
         return;
     if (st != USM_OK) {
-        finish(t, io, st);
+        usm__io_finish(t, io, st);
     } else if (io->is_write) {
         start_write(t, io);
+    } else if (t->replicas) {
+        usm__replicas_read(t, io);
     } else {
         go_to(io, io->copy->tier, io->copy->slot, false);
         submit(t, io);
@@ -517,7 +537,7 @@ void usm__io_start(usm__tiers *t, usm__io *io)
 
 static void begin(usm__tiers *t, usm__io *io, bool is_write)
 {
-    bool is_forked;
+    bool is_forked, may_start = true;
 
     io->owner    = t;
     io->scratch  = NULL;
@@ -525,6 +545,7 @@ static void begin(usm__tiers *t, usm__io *io, bool is_write)
     io->is_fresh = false;
     io->attempts = 0;
     io->tried    = 0;
+    io->rounds   = 0;
     usm__mutex_lock(&t->lock);
     is_forked = t->is_forked;
     if (!is_forked) {
@@ -532,12 +553,14 @@ static void begin(usm__tiers *t, usm__io *io, bool is_write)
         usm_assert(io->copy->flying < UINT8_MAX && (is_write || io->copy->tier));
         io->copy->flying++;
         io->copy->generation += is_write;
+        if (t->replicas)
+            may_start = usm__replicas_begin(t, io);
     }
     usm__mutex_unlock(&t->lock);
     if (is_forked)
         io->done(io, usm__fail(USM_E_FORKED, "after fork() the child cannot use the tiers of its "
                                              "parent's buffers"));
-    else
+    else if (may_start)
         usm__io_start(t, io);
 }
 

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
 /* What the files of the tiers share: tier.c (opening, statistics), tier_place.c (slots), tier_io.c
- * (transfers), tier_codec.c (bounce buffers, codecs), tier_stats.c.  Nobody else includes it. */
+ * (transfers), tier_codec.c (bounce buffers, codecs), tier_stats.c, replica*.c (several copies of a
+ * block, tiers of many places).  Nobody else includes it. */
 #ifndef USM_SPILL_TIER_PRIVATE_H
 #define USM_SPILL_TIER_PRIVATE_H
 
@@ -33,13 +34,15 @@ typedef struct usm__tier {
     /* fixed after create */
     usm__tiers *tiers;
     unsigned    index;
-    char        name[48]; /* "file:/var/tmp"                                               */
+    char        name[48];  /* "file:/var/tmp"                                              */
+    char        title[56]; /* "tier file:/var/tmp"                                         */
     char        transport[32];
     const char *config; /* into the tiers' copy of the spec                                 */
     /* fixed once the state is OPEN or REFUSED */
     const usm_transport_ops *ops;
     void                    *store;
     uint32_t                 depth;
+    bool                     is_driven; /* transfers end only in its progress(), in our threads  */
     usm_status               status;
     uint32_t                 trace; /* its number in a trace                                */
     /* guarded by the tiers' lock */
@@ -49,6 +52,10 @@ typedef struct usm__tier {
     unsigned        told;
     usm__flow       reads, writes;
     uint64_t        errors, corrupt, encoded_in, encoded_out;
+    /* With t->replicas; grows, the places themselves stay where they are. */
+    struct usm__place    **places;
+    uint32_t               nplaces;
+    struct usm__candidate *candidates; /* [nplaces]                                          */
     /* relaxed: stores in a row that failed after their retries; a hint for the choice of a tier */
     _Atomic(unsigned) failures;
 } usm__tier;
@@ -102,6 +109,8 @@ typedef struct usm__codecs {
     usm__codec_speed sample;
 } usm__codecs;
 
+typedef struct usm__replicas usm__replicas;
+
 struct usm__tiers {
     /* fixed after create */
     size_t     block_size, sector_size;
@@ -115,6 +124,8 @@ struct usm__tiers {
     void (*event)(void *user, usm_status status, const char *sentence);
     void       *user;
     usm__codecs codecs;
+    /* NULL: a block has one copy, and no tier consists of places. replica.h */
+    usm__replicas *replicas;
 
     usm__mutex     lock;
     pthread_cond_t changed; /* a tier was opened, a reservation ended, all transfers have      */
@@ -145,6 +156,14 @@ void usm__tiers_tell(usm__tiers *t, usm_status status, const char *format, ...) 
 /* tier_place.c.  A slot for the block in a tier that is open. */
 usm_status usm__tier_take(usm__tier *tier, uint64_t key, uint64_t *slot);
 void       usm__tier_give(usm__tier *tier, uint64_t slot);
+/* A part of a tier that has slots of its own. */
+typedef struct usm__room {
+    usm__tier  *tier;
+    usm__slots *slots;
+    uint64_t    base; /* of their numbers at the transport                                   */
+} usm__room;
+usm_status usm__room_take(usm__room room, uint64_t key, uint64_t *slot);
+void       usm__room_give(usm__room room, uint64_t slot);
 
 /* tier_codec.c */
 usm_status usm__codecs_create(usm__tiers *t, const char *spec);
@@ -160,9 +179,43 @@ bool usm__codecs_wants(usm__tiers *t, const usm__io *io);
  * is. */
 usm_status usm__codecs_encode(usm__tiers *t, usm__io *io);
 /* USM_E_CORRUPT: by the checksum or the codec. */
-usm_status usm__codecs_decode(usm__tiers *t, usm__io *io);
+usm_status usm__codecs_decode(usm__tiers *t, usm__io *io, const char *place);
 
 /* tier_io.c */
 void usm__io_start(usm__tiers *t, usm__io *io);
+/* Calls its owner, with the story of `st` in place. */
+void usm__io_finish(usm__tiers *t, usm__io *io, usm_status st);
+/* What is to move between memory and the slot. */
+void usm__io_fill(const usm__tiers *t, const usm__io *io, uint64_t slot, usm_transfer *x);
+/* What was fetched against the sums, through codecs; `place` names where it came from. */
+usm_status usm__io_verify(usm__tiers *t, usm__io *io, const char *place);
+void       usm__tiers_tell_first(usm__tiers *t, const usm__tier *tier);
+/* What the transport said of the failure at hand. */
+const char *usm__words_of(usm_status st);
+
+/* replica*.c: called where t->replicas is there. */
+/* USM_OK also where none is needed. */
+usm_status usm__replicas_create(usm__tiers *t);
+size_t     usm__replicas_copy_size(const usm__tiers *t);
+/* Nothing more is mended, but what has been begun.  pre: lock */
+void usm__replicas_quit(usm__tiers *t);
+/* Nothing is under way but what mends; waits for it. */
+void usm__replicas_stop(usm__tiers *t);
+void usm__replicas_destroy(usm__tiers *t);
+/* False: the io waits for a mender, and usm__io_start() is called for it later.  pre: lock */
+bool usm__replicas_begin(usm__tiers *t, usm__io *io);
+void usm__replicas_write(usm__tiers *t, usm__io *io);
+void usm__replicas_read(usm__tiers *t, usm__io *io);
+/* An io ends; lock not held. */
+void usm__replicas_end(usm__tiers *t, usm__io *io);
+void usm__replicas_forget(usm__tiers *t, usm__copy *copy);
+/* The places of a tier whose store has been opened. */
+usm_status usm__places_open(usm__tier *tier);
+void       usm__places_close(usm__tier *tier);
+void       usm__place_changed(void *tier, uint32_t place, usm_place_state state);
+uint64_t   usm__places_used(const usm__tier *tier); /* slots; pre: lock                      */
+/* For transports without a thread: mends one block, if there is one.  Lock not held. */
+bool usm__replicas_progress(usm__tiers *t);
+void usm__replicas_fork_child(usm__tiers *t);
 
 #endif

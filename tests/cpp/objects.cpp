@@ -317,6 +317,11 @@ void times_are_told()
     EXPECT(thrown([] { (void)usm::event::create().profiling(); }) != USM_OK);
 }
 
+void a_communicator_needs_no_address()
+{
+    EXPECT(USM_MPI_ATTACH(7) == USM_E_MPI); // no MPI is loaded
+}
+
 } // namespace
 
 int main()
@@ -326,5 +331,6 @@ int main()
                       events_are_waited_for_in_lists_and_vectors, events_are_counted,
                       failures_travel_with_events, what_goes_gives_its_handle_back,
                       functions_go_when_they_have_run_or_are_dropped,
-                      kernels_take_pointers_values_and_accessors, times_are_told);
+                      kernels_take_pointers_values_and_accessors, times_are_told,
+                      a_communicator_needs_no_address);
 }

@@ -186,6 +186,36 @@ run 2 "$tool" --program && says "Try usm-info --help"
 run 2 "$tool" --program "$work/absent.cl" && says "$work/absent.cl: No such file"
 run 2 "$tool" --program "$work" && says "$work: "
 
+# --- the job, without MPI -------------------------------------------------------------------------
+
+# alone COMMAND...: as without a launcher.
+alone()
+{
+    env -u OMPI_COMM_WORLD_RANK -u OMPI_COMM_WORLD_SIZE -u PMI_RANK -u PMI_SIZE -u PMI_FD \
+        -u PMIX_RANK -u PALS_RANKID -u FLUX_TASK_RANK -u SLURM_PROCID "$@"
+}
+run 0 alone "$tool" --job && says "no job: no launcher"
+run 0 alone SLURM_PROCID=3 SLURM_NTASKS=4 SLURM_LOCALID=1 "$tool" --job
+if [ -s "$work/out" ]; then
+    fail "only rank 0 prints"
+else
+    pass
+fi
+run 0 alone SLURM_PROCID=0 SLURM_NTASKS=4 "$tool" --job --json
+json 'd["schema"] == 1 and d["job"]["source"] == "slurm" and d["job"]["size"] == 4'
+json 'd["job"]["members"] == [] and not d["job"]["attached"] and not d["job"]["local_known"]'
+mkdir "$work/elsewhere" && cp "$tool" "$work/elsewhere/usm-info" # where no modules are
+run 1 alone USM_PLUGIN_PATH= OMPI_COMM_WORLD_RANK=0 OMPI_COMM_WORLD_SIZE=2 \
+    "$work/elsewhere/usm-info" --job &&
+    says "rank 0 of 2, as Open MPI's launcher says" && says "there is no libusm_transport_mpi_openmpi.so"
+
+if ls "$(dirname "$tool")"/../lib/libusm_transport_mpi_*.so >/dev/null 2>&1; then
+    run 0 env USM_SPILL=mpi "$tool" && says "mpi in a job memory of other ranks, once a program has"
+    run 0 env USM_SPILL=mpi "$tool" --json
+    json 'd["spill"][0]["state"] == "in a job"'
+fi
+run 0 env USM_SPILL=mpi USM_PLUGIN_PATH= "$work/elsewhere/usm-info" && says "mpi refused there is no module"
+
 # --- settings -------------------------------------------------------------------------------------
 
 run 0 "$tool" --env && says "USM_DEVICE_SELECTOR host:* USM_DEVICE_SELECTOR" &&

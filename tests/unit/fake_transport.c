@@ -10,7 +10,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define PAGE 4096u
+#define PAGE        4096u
+#define PLACE_SHIFT 48
 
 typedef struct fake_page_block {
     unsigned char *data; /* NULL: holds nothing                                             */
@@ -18,32 +19,44 @@ typedef struct fake_page_block {
     unsigned       readers, writers; /* transfers under way                                 */
 } fake_page_block;
 
-typedef struct fake {
-    const char *name;
-    bool        by_progress;
-    fake_plan   plan;
-    /* guarded by lock */
-    pthread_mutex_t  lock;
-    pthread_cond_t   wake;
-    fake_counts      counts;
-    uint64_t         random;
-    uint64_t         stores_seen, fetches_seen;
-    size_t           block_size;
+typedef struct fake_space {
     fake_page_block *blocks;
     uint64_t         nblocks;
-    usm_transfer    *queue;
-    bool             stop, has_thread;
-    pthread_t        thread;
+    /* places */
+    usm_transport_place info;
+    uint64_t            capacity, reserved; /* blocks                                       */
+    unsigned            store_eio, fetch_eio;
+} fake_space;
+
+typedef struct fake {
+    const char *name;
+    bool        by_progress, has_places;
+    fake_plan   plan;
+    /* guarded by lock */
+    pthread_mutex_t lock;
+    pthread_cond_t  wake;
+    fake_counts     counts;
+    uint64_t        random;
+    uint64_t        stores_seen, fetches_seen;
+    size_t          block_size;
+    fake_space      spaces[FAKE_PLACES]; /* the first alone, unless it has places            */
+    uint32_t        nplaces;
+    void (*place_changed)(void *user, uint32_t place, usm_place_state state);
+    void         *user;
+    usm_transfer *queue;
+    bool          stop, has_thread;
+    pthread_t     thread;
 } fake;
 
-#define FAKE(text, progress)                                                                       \
+#define FAKE(text, progress, places)                                                               \
     {                                                                                              \
-        .name = (text), .by_progress = (progress), .lock = PTHREAD_MUTEX_INITIALIZER,              \
-        .wake = PTHREAD_COND_INITIALIZER                                                           \
+        .name = (text), .by_progress = (progress), .has_places = (places),                         \
+        .lock = PTHREAD_MUTEX_INITIALIZER, .wake = PTHREAD_COND_INITIALIZER                        \
     }
 
-static fake fakes[FAKE_COUNT] = {FAKE("fake_a", false), FAKE("fake_b", false), FAKE("fake_p", true),
-                                 FAKE("fake_q", true)};
+static fake fakes[FAKE_COUNT] = {FAKE("fake_a", false, false), FAKE("fake_b", false, false),
+                                 FAKE("fake_p", true, false),  FAKE("fake_q", true, false),
+                                 FAKE("fake_m", false, true),  FAKE("fake_n", true, true)};
 
 static const usm_host_api *host;
 
@@ -69,19 +82,38 @@ static void violate(fake *f, const char *what, uint64_t block)
                        f->name, what, (unsigned long long)block);
 }
 
-static fake_page_block *block_at(fake *f, uint64_t block)
+static fake_space *space_of(fake *f, uint64_t block)
 {
-    if (block >= f->nblocks) {
-        uint64_t         n    = block + 1 > 2 * f->nblocks ? block + 1 : 2 * f->nblocks;
-        fake_page_block *more = realloc(f->blocks, n * sizeof *more);
+    uint32_t place = (uint32_t)(block >> PLACE_SHIFT);
+
+    if (place >= (f->has_places ? f->nplaces : 1)) {
+        violate(f, "a place that there is not", block);
+        place = 0;
+    }
+    return &f->spaces[place];
+}
+
+static bool is_lost(fake *f, uint64_t block)
+{
+    return f->has_places && space_of(f, block)->info.state == USM_PLACE_LOST;
+}
+
+static fake_page_block *block_at(fake *f, uint64_t number)
+{
+    fake_space *s     = space_of(f, number);
+    uint64_t    block = number & ((UINT64_C(1) << PLACE_SHIFT) - 1);
+
+    if (block >= s->nblocks) {
+        uint64_t         n    = block + 1 > 2 * s->nblocks ? block + 1 : 2 * s->nblocks;
+        fake_page_block *more = realloc(s->blocks, n * sizeof *more);
 
         if (!more)
             abort();
-        memset(more + f->nblocks, 0, (n - f->nblocks) * sizeof *more);
-        f->blocks  = more;
-        f->nblocks = n;
+        memset(more + s->nblocks, 0, (n - s->nblocks) * sizeof *more);
+        s->blocks  = more;
+        s->nblocks = n;
     }
-    return &f->blocks[block];
+    return &s->blocks[block];
 }
 
 static void drop(fake *f, fake_page_block *b)
@@ -112,12 +144,13 @@ static bool counted(uint64_t seen, uint64_t at, uint64_t n)
 
 static void stray(fake *f, const usm_transfer *x)
 {
-    uint64_t other = f->counts.blocks > 1 ? fake_random(&f->random) % f->nblocks : x->block;
+    fake_space *s     = space_of(f, x->block);
+    uint64_t    other = f->counts.blocks > 1 ? fake_random(&f->random) % s->nblocks : x->block;
 
-    for (uint64_t i = 0; i < f->nblocks; i++) {
-        fake_page_block *b = &f->blocks[(other + i) % f->nblocks];
+    for (uint64_t i = 0; i < s->nblocks; i++) {
+        fake_page_block *b = &s->blocks[(other + i) % s->nblocks];
 
-        if ((other + i) % f->nblocks == x->block || !b->data || b->readers || b->writers)
+        if ((other + i) % s->nblocks == x->block || !b->data || b->readers || b->writers)
             continue;
         memcpy(b->data + x->offset, x->data, x->size);
         f->counts.stray++;
@@ -149,7 +182,12 @@ static usm_status store(fake *f, const usm_transfer *x)
     uint64_t n = ++f->stores_seen;
 
     f->counts.stores++;
-    if (counted(n, f->plan.store_eio_at, f->plan.store_eio_for) || happens(f, f->plan.store_eio)) {
+    if (is_lost(f, x->block)) {
+        f->counts.eio++;
+        return USM_E_IO;
+    }
+    if (counted(n, f->plan.store_eio_at, f->plan.store_eio_for) || happens(f, f->plan.store_eio) ||
+        happens(f, space_of(f, x->block)->store_eio)) {
         /* The medium may have anything now. */
         memset(room_of(f, block_at(f, x->block)) + x->offset, 0xee, x->size / 2);
         f->counts.eio++;
@@ -168,7 +206,8 @@ static usm_status fetch(fake *f, const usm_transfer *x)
     uint64_t               n = ++f->fetches_seen;
 
     f->counts.fetches++;
-    if (counted(n, f->plan.fetch_eio_at, f->plan.fetch_eio_for) || happens(f, f->plan.fetch_eio)) {
+    if (is_lost(f, x->block) || counted(n, f->plan.fetch_eio_at, f->plan.fetch_eio_for) ||
+        happens(f, f->plan.fetch_eio) || happens(f, space_of(f, x->block)->fetch_eio)) {
         f->counts.eio++;
         return USM_E_IO;
     }
@@ -212,7 +251,7 @@ static void watch(fake *f, const usm_transfer *x)
     if (x->size == 0 || x->size % PAGE || x->offset % PAGE || (uintptr_t)x->data % PAGE ||
         x->offset + x->size > f->block_size)
         violate(f, "a bad size, offset or address", x->block);
-    if (is_store && !b->reserved)
+    if (is_store && !b->reserved && !is_lost(f, x->block))
         violate(f, "stored where nothing is reserved", x->block);
     /* Parts of one block may move together; whole blocks, as those of codecs, may not. */
     if (x->size == f->block_size && (b->writers || (is_store && b->readers)))
@@ -303,23 +342,31 @@ static int fake_wait_fd(void *store)
 
 static usm_status fake_reserve(void *store, uint64_t first, uint64_t n)
 {
-    fake      *f     = store;
-    uint64_t   fresh = 0;
-    usm_status st    = USM_OK;
+    fake       *f     = store;
+    uint64_t    fresh = 0;
+    usm_status  st    = USM_OK;
+    fake_space *s;
 
     pthread_mutex_lock(&f->lock);
+    s = space_of(f, first);
     for (uint64_t i = first; i < first + n; i++)
         fresh += !block_at(f, i)->reserved;
     if (fresh != n)
         violate(f, "reserved twice", first);
-    if (f->counts.reserved + fresh > f->plan.capacity)
+    if (is_lost(f, first))
+        st = host->report(USM_E_IO, "%s: the place is lost", f->name);
+    else if (f->counts.reserved + fresh > f->plan.capacity)
         st = host->report(USM_E_SPILL_FULL, "%s holds %llu blocks and no more", f->name,
                           (unsigned long long)f->plan.capacity);
+    else if (f->has_places && s->reserved + fresh > s->capacity)
+        st = host->report(USM_E_SPILL_FULL, "a place of %s holds %llu blocks and no more", f->name,
+                          (unsigned long long)s->capacity);
     for (uint64_t i = first; st == USM_OK && i < first + n; i++)
-        f->blocks[i].reserved = true;
+        block_at(f, i)->reserved = true;
     if (st == USM_OK) {
         f->counts.reserved += fresh;
         f->counts.reserves += n;
+        s->reserved += fresh;
     }
     pthread_mutex_unlock(&f->lock);
     return st;
@@ -336,6 +383,7 @@ static void fake_forget(void *store, uint64_t first, uint64_t n)
         if (b->readers || b->writers)
             violate(f, "forgot what is under way", i);
         f->counts.reserved -= b->reserved;
+        space_of(f, i)->reserved -= b->reserved;
         b->reserved = false;
         drop(f, b);
     }
@@ -367,10 +415,12 @@ static usm_status open_fake(fake *f, const usm_transport_params *params, void **
     pthread_mutex_lock(&f->lock);
     if (f->counts.opened++ > 0)
         violate(f, "opened twice", 0);
-    f->block_size = params->block_size;
-    f->random     = f->plan.seed;
-    f->stop       = false;
-    f->has_thread = !f->by_progress && f->plan.thread;
+    f->block_size    = params->block_size;
+    f->random        = f->plan.seed;
+    f->stop          = false;
+    f->user          = params->user;
+    f->place_changed = params->place_changed;
+    f->has_thread    = !f->by_progress && f->plan.thread;
     pthread_mutex_unlock(&f->lock);
     if (f->has_thread && pthread_create(&f->thread, NULL, thread_main, f) != 0)
         abort();
@@ -391,11 +441,17 @@ static void fake_close(void *store)
     if (f->has_thread)
         pthread_join(f->thread, NULL);
     pthread_mutex_lock(&f->lock);
-    for (uint64_t i = 0; i < f->nblocks; i++)
-        drop(f, &f->blocks[i]);
-    free(f->blocks);
-    f->blocks          = NULL;
-    f->nblocks         = 0;
+    for (unsigned p = 0; p < FAKE_PLACES; p++) {
+        fake_space *s = &f->spaces[p];
+
+        for (uint64_t i = 0; i < s->nblocks; i++)
+            drop(f, &s->blocks[i]);
+        free(s->blocks);
+        s->blocks   = NULL;
+        s->nblocks  = 0;
+        s->reserved = 0;
+    }
+    f->place_changed   = NULL;
     f->counts.reserved = 0;
     f->counts.opened--;
     f->has_thread = false;
@@ -413,6 +469,140 @@ static void fake_describe(void *store, char *text, size_t cap)
     const fake *f = store;
 
     (void)snprintf(text, cap, "%s, in memory", f->name);
+}
+
+/* ---- places ----------------------------------------------------------------------------- */
+
+static uint32_t fake_places(void *store)
+{
+    fake    *f = store;
+    uint32_t n;
+
+    pthread_mutex_lock(&f->lock);
+    n = f->nplaces;
+    pthread_mutex_unlock(&f->lock);
+    return n;
+}
+
+static usm_status fake_place(void *store, uint32_t place, usm_transport_place *info)
+{
+    fake      *f  = store;
+    usm_status st = USM_OK;
+
+    pthread_mutex_lock(&f->lock);
+    if (place < f->nplaces)
+        *info = f->spaces[place].info;
+    else
+        st = host->report(USM_E_INVALID, "%s has no place %u", f->name, (unsigned)place);
+    pthread_mutex_unlock(&f->lock);
+    return st;
+}
+
+static void tell_place(fake *f, uint32_t place, usm_place_state state)
+{
+    void (*tell)(void *, uint32_t, usm_place_state);
+    void *user;
+
+    pthread_mutex_lock(&f->lock);
+    tell = f->place_changed;
+    user = f->user;
+    pthread_mutex_unlock(&f->lock);
+    if (tell)
+        tell(user, place, state);
+}
+
+uint32_t fake_place_add(fake_name name, const char *domain, uint64_t capacity)
+{
+    fake       *f = &fakes[name];
+    fake_space *s;
+    uint32_t    place;
+
+    pthread_mutex_lock(&f->lock);
+    if (f->nplaces == FAKE_PLACES)
+        abort();
+    place = f->nplaces;
+    s     = &f->spaces[place];
+    memset(s, 0, sizeof *s);
+    s->capacity      = capacity;
+    s->info.state    = USM_PLACE_UP;
+    s->info.capacity = (capacity ? capacity : 1) << 20;
+    (void)snprintf(s->info.domain, sizeof s->info.domain, "%s", domain);
+    f->nplaces++;
+    pthread_mutex_unlock(&f->lock);
+    tell_place(f, place, USM_PLACE_UP);
+    return place;
+}
+
+static void lose(fake *f, fake_space *s)
+{
+    for (uint64_t i = 0; i < s->nblocks; i++) {
+        f->counts.reserved -= s->blocks[i].reserved;
+        s->blocks[i].reserved = false;
+        drop(f, &s->blocks[i]);
+    }
+    s->reserved = 0;
+}
+
+void fake_place_set(fake_name name, uint32_t place, usm_place_state state)
+{
+    fake *f = &fakes[name];
+
+    pthread_mutex_lock(&f->lock);
+    f->spaces[place].info.state = state;
+    if (state == USM_PLACE_LOST)
+        lose(f, &f->spaces[place]);
+    pthread_mutex_unlock(&f->lock);
+    tell_place(f, place, state);
+}
+
+void fake_place_fail(fake_name name, uint32_t place, unsigned store_eio, unsigned fetch_eio)
+{
+    fake *f = &fakes[name];
+
+    pthread_mutex_lock(&f->lock);
+    f->spaces[place].store_eio = store_eio;
+    f->spaces[place].fetch_eio = fetch_eio;
+    pthread_mutex_unlock(&f->lock);
+}
+
+void fake_place_room(fake_name name, uint32_t place, uint64_t capacity)
+{
+    fake *f = &fakes[name];
+
+    pthread_mutex_lock(&f->lock);
+    f->spaces[place].capacity = capacity;
+    pthread_mutex_unlock(&f->lock);
+}
+
+uint64_t fake_place_blocks(fake_name name, uint32_t place)
+{
+    fake    *f = &fakes[name];
+    uint64_t n = 0;
+
+    pthread_mutex_lock(&f->lock);
+    for (uint64_t i = 0; i < f->spaces[place].nblocks; i++)
+        n += f->spaces[place].blocks[i].data != NULL;
+    pthread_mutex_unlock(&f->lock);
+    return n;
+}
+
+uint64_t fake_place_rot(fake_name name, uint32_t place, uint64_t every, uint64_t *random)
+{
+    fake    *f = &fakes[name];
+    uint64_t n = 0, seen = 0;
+
+    pthread_mutex_lock(&f->lock);
+    for (uint64_t i = 0; i < f->spaces[place].nblocks; i++) {
+        fake_page_block *b = &f->spaces[place].blocks[i];
+        uint64_t         r = fake_random(random);
+
+        if (!b->data || b->readers || b->writers || seen++ % every != 0)
+            continue;
+        b->data[r % f->block_size] ^= (unsigned char)(1u << (r >> 40) % 8);
+        n++;
+    }
+    pthread_mutex_unlock(&f->lock);
+    return n;
 }
 
 /* A table, its open() and its entry for each: an entry is given no name. */
@@ -436,8 +626,10 @@ static void fake_describe(void *store, char *text, size_t cap)
             .submit      = fake_submit,                                                            \
             .sync        = fake_sync,                                                              \
             .describe    = fake_describe,                                                          \
-            .progress    = (capabilities) ? fake_progress : NULL,                                  \
-            .wait_fd     = (capabilities) ? fake_wait_fd : NULL,                                   \
+            .progress    = (capabilities)&USM_TRANSPORT_CAP_PROGRESS ? fake_progress : NULL,       \
+            .wait_fd     = (capabilities)&USM_TRANSPORT_CAP_PROGRESS ? fake_wait_fd : NULL,        \
+            .places      = (capabilities)&USM_TRANSPORT_CAP_PLACES ? fake_places : NULL,           \
+            .place       = (capabilities)&USM_TRANSPORT_CAP_PLACES ? fake_place : NULL,            \
         };                                                                                         \
         host = api;                                                                                \
         return &ops;                                                                               \
@@ -447,6 +639,8 @@ FAKE_TABLE(a, FAKE_A, 0)
 FAKE_TABLE(b, FAKE_B, 0)
 FAKE_TABLE(p, FAKE_P, USM_TRANSPORT_CAP_PROGRESS)
 FAKE_TABLE(q, FAKE_Q, USM_TRANSPORT_CAP_PROGRESS)
+FAKE_TABLE(m, FAKE_M, USM_TRANSPORT_CAP_PLACES)
+FAKE_TABLE(n, FAKE_N, USM_TRANSPORT_CAP_PLACES | USM_TRANSPORT_CAP_PROGRESS)
 
 /* ---- for tests ---------------------------------------------------------------------------- */
 
@@ -460,6 +654,7 @@ void fake_reset(void)
         memset(&f->plan, 0, sizeof f->plan);
         memset(&f->counts, 0, sizeof f->counts);
         f->plan.capacity = UINT64_MAX;
+        f->nplaces       = 0;
         f->stores_seen = f->fetches_seen = 0;
     }
     if (registered)
@@ -469,6 +664,8 @@ void fake_reset(void)
     usm__registry_add_transport("fake_b", entry_b);
     usm__registry_add_transport("fake_p", entry_p);
     usm__registry_add_transport("fake_q", entry_q);
+    usm__registry_add_transport("fake_m", entry_m);
+    usm__registry_add_transport("fake_n", entry_n);
 }
 
 fake_plan *fake_plan_of(fake_name name)
@@ -495,13 +692,17 @@ const char *fake_name_of(fake_name name)
 
 unsigned char *fake_block(fake_name name, uint64_t block)
 {
-    return block < fakes[name].nblocks ? fakes[name].blocks[block].data : NULL;
+    const fake_space *s = &fakes[name].spaces[block >> PLACE_SHIFT];
+    uint64_t          i = block & ((UINT64_C(1) << PLACE_SHIFT) - 1);
+
+    return i < s->nblocks ? s->blocks[i].data : NULL;
 }
 
 uint64_t fake_nth(fake_name name, uint64_t n)
 {
-    for (uint64_t i = 0; i < fakes[name].nblocks; i++)
-        if (fakes[name].blocks[i].data && n-- == 0)
-            return i;
+    for (uint64_t p = 0; p < FAKE_PLACES; p++)
+        for (uint64_t i = 0; i < fakes[name].spaces[p].nblocks; i++)
+            if (fakes[name].spaces[p].blocks[i].data && n-- == 0)
+                return p << PLACE_SHIFT | i;
     return UINT64_MAX;
 }

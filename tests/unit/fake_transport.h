@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* Transports in memory that fail as they are told, for tests of everything above: four of them,
- * each with a name for USM_SPILL, a plan and a random sequence of its own.
+/* Transports in memory that fail as they are told, for tests of everything above: six of them, each
+ * with a name for USM_SPILL, a plan and a random sequence of its own.  Two consist of places.
  *
  *     fake_reset();                                 // all four: empty, no faults, registered
  *     fake_plan_of(FAKE_A)->store_eio = 100;        // one store in ten fails
@@ -10,7 +10,13 @@
  * never stored, storing where nothing is reserved, overlapping transfers of which one stores,
  * forgetting what is under way, sizes and addresses that are not multiples of 4 KiB.
  *
- * A plan may be changed while nothing is under way.  Rates are in thousandths. */
+ * A plan may be changed while nothing is under way.  Rates are in thousandths.
+ *
+ * Of those with places:
+ *
+ *     fake_place_add(FAKE_M, "rack1", 100);             // before or after it was opened
+ *     fake_place_set(FAKE_M, 0, USM_PLACE_LOST);        // with all that it held; tells who listens
+ */
 #ifndef FAKE_TRANSPORT_H
 #define FAKE_TRANSPORT_H
 
@@ -21,8 +27,12 @@ typedef enum fake_name {
     FAKE_B,
     FAKE_P, /* "fake_p": ends them in progress(), one a call                                     */
     FAKE_Q,
+    FAKE_M, /* "fake_m": as FAKE_A, with places                                              */
+    FAKE_N, /* "fake_n": as FAKE_P, with places                                              */
     FAKE_COUNT
 } fake_name;
+
+#define FAKE_PLACES 24
 
 typedef struct fake_plan {
     uint64_t seed;
@@ -62,6 +72,16 @@ const char *fake_name_of(fake_name name);
 unsigned char *fake_block(fake_name name, uint64_t block);
 /* The n-th block that holds something, UINT64_MAX when there are fewer. */
 uint64_t fake_nth(fake_name name, uint64_t n);
+/* Places: the number of the new one, which is up; blocks it holds at most. */
+uint32_t fake_place_add(fake_name name, const char *domain, uint64_t capacity);
+/* What is under way there when it is lost ends with USM_E_IO. */
+void fake_place_set(fake_name name, uint32_t place, usm_place_state state);
+/* Rates of one place, beside the plan's; may be changed at any time. */
+void     fake_place_fail(fake_name name, uint32_t place, unsigned store_eio, unsigned fetch_eio);
+void     fake_place_room(fake_name name, uint32_t place, uint64_t capacity);
+uint64_t fake_place_blocks(fake_name name, uint32_t place); /* that hold something there       */
+/* Flips a bit of every n-th stored block there; how many. */
+uint64_t fake_place_rot(fake_name name, uint32_t place, uint64_t n, uint64_t *random);
 /* A step of splitmix64. */
 uint64_t fake_random(uint64_t *state);
 

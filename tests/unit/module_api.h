@@ -17,7 +17,7 @@
 #include <time.h>
 
 static struct {
-    atomic_long heap_blocks, mapped, descriptors, threads;
+    atomic_long heap_blocks, mapped, secret, descriptors, threads; /* mapped, secret: bytes */
     atomic_long allocations, punches; /* calls of fallocate() that went well */
     bool        guard;                /* the setting host_guard_device */
     const char *lists;                /* the setting level_zero_lists; stays from case to case */
@@ -108,6 +108,22 @@ static int module_unmap(void *p, size_t size)
     if (!error)
         atomic_fetch_sub(&module.mapped, (long)size);
     return error;
+}
+
+static void *module_secret_map(size_t size)
+{
+    void *p = usm__os_api.secret_map(size);
+
+    if (p)
+        atomic_fetch_add(&module.secret, (long)size);
+    return p;
+}
+
+static void module_secret_unmap(void *p, size_t size)
+{
+    usm__os_api.secret_unmap(p, size);
+    if (p)
+        atomic_fetch_sub(&module.secret, (long)size);
 }
 
 static int module_protect(void *p, size_t size, int prot)
@@ -246,6 +262,9 @@ static const usm_os_api module_os = {
     .memfd   = module_memfd,
     .close   = module_close,
     .thread  = module_thread_start,
+
+    .secret_map   = module_secret_map,
+    .secret_unmap = module_secret_unmap,
 
     .open       = module_open,
     .unlink     = module_unlink,

@@ -22,7 +22,11 @@ static usm_spill_stats some_stats(void)
                          .evicted_clean   = 11,
                          .evicted_dirty   = 12,
                          .zero_blocks     = 13,
-                         .ntiers          = 2};
+                         .ntiers          = 2,
+                         .copies          = 2,
+                         .copies_missing  = 7,
+                         .copies_repaired = 5,
+                         .blocks_lost     = 1};
 
     s.tiers[0] = (usm_tier_stats){.name        = "mpi",
                                   .capacity    = 1u << 30,
@@ -76,6 +80,7 @@ static void text_names_figures_tiers_and_holders(void)
               "  misses         17          accesses waited 1.2 s\n"
               "  brought ahead  100         used 90, in vain 5\n"
               "  evicted        11          clean, 12 stored; all zero, kept nowhere: 13\n"
+              "  copies         2           blocks with fewer 7; made anew 5; lost 1\n"
               "tier mpi\n"
               "  used           0 B         of 1 GiB\n"
               "  read           0 B         in 0 transfers\n"
@@ -99,8 +104,8 @@ static void json_has_every_figure(void)
 
     CHECK_IN("{\"limit\":268435456,\"resident\":209715200,", json);
     CHECK_IN(",\"wait_ns\":1234567890,", json);
-    CHECK_IN(",\"device_evictions\":0,\"tiers\":[{\"name\":\"mpi\",\"used\":0,"
-             "\"capacity\":1073741824,",
+    CHECK_IN(",\"device_evictions\":0,\"copies\":2,\"copies_missing\":7,\"copies_repaired\":5,"
+             "\"blocks_lost\":1,\"tiers\":[{\"name\":\"mpi\",\"used\":0,\"capacity\":1073741824,",
              json);
     CHECK_IN(",\"encoded_in\":4194304,\"encoded_out\":1048576},{\"name\":\"file:/a\\\"b\",", json);
     CHECK_IN("\"capacity\":null,", json);

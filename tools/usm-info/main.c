@@ -2,9 +2,10 @@
 /* usm-info: what libusm finds on this machine, and why it does not find more.
  *
  * Here: the command line.  What is printed is in show.c, show_json.c, settings.c,
- * program.c and doctor.c.  The manual is docs/man/usm-info.1. */
+ * program.c, job.c and doctor.c.  The manual is docs/man/usm-info.1. */
 #include "child.h"
 #include "doctor.h"
+#include "job.h"
 #include "program.h"
 #include "show.h"
 
@@ -17,6 +18,7 @@ typedef enum action {
     SHOW_LIST,
     SHOW_ENV,
     SHOW_DOCTOR,
+    SHOW_JOB,
     SHOW_PROGRAM,
     SHOW_VERSION,
     SHOW_HELP,
@@ -30,7 +32,7 @@ typedef struct command_line {
 } command_line;
 
 static const char help[] =
-    "usage: usm-info [--list | --env | --doctor | --program FILE] [--json]\n"
+    "usage: usm-info [--list | --env | --doctor | --job | --program FILE] [--json]\n"
     "\n"
     "Shows libusm's backends, runtimes, devices and settings.\n"
     "\n"
@@ -38,6 +40,8 @@ static const char help[] =
     "  -e, --env            the settings: value, who set it, default, meaning\n"
     "      --markdown       with --env: as a Markdown table, without values\n"
     "  -d, --doctor         what is wrong here, and the remedy; exits 1 if anything is\n"
+    "      --job            the MPI job that mpirun has started this tool in: its members, and\n"
+    "                       which deaths such a launch survives\n"
     "  -p, --program FILE   which image of FILE (OpenCL C, SPIR-V or a .usmk bundle) runs\n"
     "                       on which device, or why none; exits 1 if none runs anywhere\n"
     "      --options TEXT   with --program: options for the OpenCL C compiler\n"
@@ -47,13 +51,14 @@ static const char help[] =
     "\n"
     "USM_DEVICE_SELECTOR chooses devices: USM_DEVICE_SELECTOR='*:gpu' usm-info\n";
 
-enum { OPTION_MARKDOWN = 256, OPTION_OPTIONS, OPTION_ROOT };
+enum { OPTION_MARKDOWN = 256, OPTION_OPTIONS, OPTION_ROOT, OPTION_JOB };
 
 static const struct option long_options[] = {
     {"list", no_argument, NULL, 'l'},
     {"env", no_argument, NULL, 'e'},
     {"markdown", no_argument, NULL, OPTION_MARKDOWN},
     {"doctor", no_argument, NULL, 'd'},
+    {"job", no_argument, NULL, OPTION_JOB},
     {"program", required_argument, NULL, 'p'},
     {"options", required_argument, NULL, OPTION_OPTIONS},
     {"root", required_argument, NULL, OPTION_ROOT}, /* tests: a folder that stands for / */
@@ -68,7 +73,7 @@ static void choose(command_line *c, action wanted)
 {
     c->action = c->action == SHOW_ALL || c->action == wanted ? wanted : SHOW_MISTAKE;
     if (c->action == SHOW_MISTAKE)
-        fputs("usm-info: one of --list, --env, --doctor, --program at a time\n", stderr);
+        fputs("usm-info: one of --list, --env, --doctor, --job, --program at a time\n", stderr);
 }
 
 static void take_option(command_line *c, int option)
@@ -82,6 +87,9 @@ static void take_option(command_line *c, int option)
         break;
     case 'd':
         choose(c, SHOW_DOCTOR);
+        break;
+    case OPTION_JOB:
+        choose(c, SHOW_JOB);
         break;
     case 'p':
         choose(c, SHOW_PROGRAM);
@@ -174,6 +182,8 @@ static int run(const command_line *c)
         return run_env(c);
     case SHOW_DOCTOR:
         return doctor_report(c->root, c->as_json);
+    case SHOW_JOB:
+        return job_report(c->as_json);
     case SHOW_PROGRAM:
         return program_report(c->program, c->options, c->as_json);
     case SHOW_VERSION:

@@ -8,6 +8,7 @@
 #include "base/os.h"
 #include "base/settings.h"
 #include "base/text.h"
+#include "core/module.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -39,6 +40,26 @@ static void ask(spill_tier *t, const usm_transport_ops *ops, void *store, void *
     t->text  = tool_printf("%s", t->is_ok ? text : usm_last_error());
     if (memory)
         ops->unregister_memory(store);
+}
+
+/* The memory of other ranks: a tool is none of a program's. */
+static void look_at_job(spill_tier *t)
+{
+    static const char *const builds[] = {"openmpi", "mpich", "mpich12", "abi"};
+    char                     module[32], found[64] = "";
+
+    for (size_t i = 0; i < sizeof builds / sizeof builds[0]; i++) {
+        size_t used = strlen(found);
+
+        snprintf(module, sizeof module, "mpi_%s", builds[i]);
+        if (usm__module_exists("transport", module))
+            snprintf(found + used, sizeof found - used, "%s%s", used ? ", " : "", builds[i]);
+    }
+    t->is_later = *found != 0;
+    t->text     = t->is_later ? tool_printf("memory of other ranks, once a program has called "
+                                                "usm_mpi_attach(); there are modules for: %s",
+                                            found)
+                              : tool_printf("there is no module libusm_transport_mpi_*.so");
 }
 
 static void look_at(spill_tier *t)
@@ -86,7 +107,8 @@ spill_tier *spill_collect(size_t *n)
         tiers = tool_realloc(tiers, (*n + 1) * sizeof *tiers);
         memset(&tiers[*n], 0, sizeof *tiers);
         parse_tier(&tiers[*n], field);
-        look_at(&tiers[(*n)++]);
+        (strcmp(tiers[*n].name, "mpi") == 0 ? look_at_job : look_at)(&tiers[*n]);
+        (*n)++;
     }
     return tiers;
 }
@@ -117,7 +139,7 @@ void show_spill(void)
             table_cell(t, "%s of %s", usm__format_bytes(c->available, room, sizeof room),
                        usm__format_bytes(c->total, total, sizeof total));
         else
-            table_cell(t, "refused");
+            table_cell(t, tiers[i].is_later ? "in a job" : "refused");
         table_cell(t, "%s", tiers[i].text);
         table_row(t);
     }
@@ -137,7 +159,7 @@ void show_spill_json(json *j)
         json_object_begin(j, NULL);
         json_text(j, "transport", t->name);
         json_text(j, "config", t->config);
-        json_text(j, "state", t->is_ok ? "ok" : "refused");
+        json_text(j, "state", t->is_ok ? "ok" : t->is_later ? "in a job" : "refused");
         json_text(j, "path", *t->path ? t->path : NULL);
         json_text(j, "text", t->text);
         if (t->is_ok) {
@@ -164,6 +186,9 @@ void doctor_check_spill(doctor *d)
         if (tiers[i].is_ok)
             doctor_add(d, FINDING_OK, "spilling",
                        tool_printf("%s works: %s.", tiers[i].name, tiers[i].text), NULL);
+        else if (tiers[i].is_later)
+            doctor_add(d, FINDING_OK, "spilling",
+                       tool_printf("%s is %s.", tiers[i].name, tiers[i].text), NULL);
         else
             doctor_add(
                 d, bad, "spilling",

@@ -14,6 +14,7 @@ typedef struct spill_tier {
     char                  *config;    /* behind the name in USM_SPILL; ""                    */
     char                  *text;      /* what it says of itself, or why it cannot be had      */
     bool                   is_ok;
+    bool                   is_later; /* not here, but in a program that attaches                */
     usm_transport_capacity capacity; /* when it is ok                                      */
 } spill_tier;
 

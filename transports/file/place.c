@@ -87,7 +87,7 @@ static usm_status open_place(usm_file_store *s, const char *folder)
         if (place->direct < 0 && errno != EINVAL)
             return refuse(s, folder, errno);
         if (place->direct < 0)
-            s->api->log(USM_LOG_WARN,
+            s->api->log(USM_LOG_WARN | USM_LOG_NODE,
                         "%s has no direct I/O: what is spilled there also takes memory of the "
                         "system's file cache",
                         folder);

@@ -1,0 +1,114 @@
+/* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
+/* Which rank this process is: usm_job_get_info().  What the launcher said is base/job.c's; here MPI
+ * is asked, when the process attaches, and whose ranks share this node: all tell each other a name
+ * of theirs, made of the node's name and of the boot of its kernel, so that containers count as
+ * nodes of their own and equal names of two machines as two. */
+#include "base/job.h"
+#include "base/hash.h"
+#include "base/log.h"
+#include "base/os.h"
+#include "cluster/internal.h"
+#include "core/init.h"
+
+#include <stdio.h>
+#include <string.h>
+
+static usm__hash name_of_node(void)
+{
+    usm__hash   h    = USM__HASH_INIT;
+    size_t      size = 0;
+    const char *host = usm__job_host();
+    char       *boot = usm__os_read_file("/proc/sys/kernel/random/boot_id", &size);
+
+    usm__hash_add(&h, host, strlen(host) + 1);
+    if (boot)
+        usm__hash_add(&h, boot, size);
+    usm__heap_free(boot);
+    return h;
+}
+
+/* Among all nodes' names, by rank, those like ours. */
+static void count_local(usm__job_place *p, const usm__hash *all)
+{
+    p->local_rank = p->local_size = 0;
+    for (uint32_t rank = 0; rank < p->size; rank++) {
+        if (memcmp(&all[rank], &all[p->rank], sizeof all[rank]) != 0)
+            continue;
+        if (rank < p->rank)
+            p->local_rank++;
+        p->local_size++;
+    }
+    p->is_local_known = true;
+}
+
+void usm__job_learn(uint32_t timeout_ms)
+{
+    usm__job_place p    = usm__job_place_get();
+    usm__hash      node = name_of_node();
+    usm__hash     *all;
+
+    if (usm__job_ranks(&p.rank, &p.size) != USM_OK)
+        return;
+    p.is_job = true;
+    p.source = "mpi";
+    all      = usm__heap_alloc(p.size * sizeof *all);
+    if (all && usm__job_agree(&node, sizeof node, all, timeout_ms, NULL) == USM_OK)
+        count_local(&p, all);
+    else /* the launcher's word, if it gave one */
+        usm__info("which ranks share this node is not known: %s",
+                  all ? usm_last_error() : "no host memory");
+    usm__heap_free(all);
+    if (p.local_rank >= p.size || p.local_size > p.size) { /* another job's */
+        p.local_rank     = 0;
+        p.local_size     = 1;
+        p.is_local_known = false;
+    }
+    usm__job_place_set(&p);
+}
+
+/* The first line of what the module says: the library and its version. */
+static void ask_mpi(char *text, size_t size)
+{
+    const usm_transport_ops *ops;
+    void                    *job;
+    char                     all[2048];
+
+    text[0] = 0;
+    if (usm__job_enter(&ops, &job) != USM_OK)
+        return;
+    all[0] = 0;
+    ops->job_describe(job, all, sizeof all);
+    usm__job_leave();
+    (void)snprintf(text, size, "%.*s", (int)strcspn(all, "\n"), all);
+}
+
+usm_status usm_job_get_info(usm_job_info *info)
+{
+    usm__job_place p;
+    usm_job_info   i = {.struct_size = sizeof i};
+
+    if (!info || info->struct_size < sizeof *info)
+        return usm__fail(info ? USM_E_ABI : USM_E_INVALID,
+                         "usm_job_get_info: info %s; start with USM_JOB_INFO_INIT",
+                         info ? "has a wrong struct_size" : "is NULL");
+    (void)usm__start();
+    p             = usm__job_place_get();
+    i.rank        = p.rank;
+    i.size        = p.size;
+    i.local_rank  = p.local_rank;
+    i.local_size  = p.local_size;
+    i.is_job      = p.is_job;
+    i.is_attached = usm__job_is_attached();
+    (void)snprintf(i.source, sizeof i.source, "%s", p.source);
+    (void)snprintf(i.host, sizeof i.host, "%s", usm__job_host());
+    if (i.is_attached) {
+        usm__story story; /* of the caller's last failure: asking is none */
+
+        usm__story_save(&story);
+        ask_mpi(i.mpi, sizeof i.mpi);
+        usm__story_restore(&story);
+    }
+    i.struct_size = info->struct_size;
+    *info         = i;
+    return USM_OK;
+}

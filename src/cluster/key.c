@@ -1,0 +1,103 @@
+/* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
+/* The job's key: USM_JOB_KEY, else what is in USM_JOB_KEY_FILE, as bytes in memory that is left out
+ * of core dumps and stays as long as the process.  Members prove to each other that they have it;
+ * that is the module's.  Called by attach.c. */
+#include "base/os_secret.h"
+#include "base/settings.h"
+#include "cluster/internal.h"
+
+#include <errno.h>
+#include <string.h>
+
+#define KEY_MAX 32
+
+/* In memory for keys. */
+typedef struct secret {
+    unsigned char key[KEY_MAX];
+    char          text[256];
+} secret;
+
+static secret *kept; /* made at the first try, by one thread: attach.c sees to it */
+
+static int digit_of(char c)
+{
+    if (c >= '0' && c <= '9')
+        return c - '0';
+    if (c >= 'a' && c <= 'f')
+        return c - 'a' + 10;
+    if (c >= 'A' && c <= 'F')
+        return c - 'A' + 10;
+    return -1;
+}
+
+/* The bytes of 32 or 64 digits; 0: these are none. */
+static size_t parse(const char *text, size_t n, unsigned char *key)
+{
+    while (n > 0 && (text[n - 1] == '\n' || text[n - 1] == '\r' || text[n - 1] == ' '))
+        n--;
+    if (n != KEY_MAX && n != (size_t)2 * KEY_MAX)
+        return 0;
+    for (size_t i = 0; i < n; i += 2) {
+        int high = digit_of(text[i]), low = digit_of(text[i + 1]);
+
+        if (high < 0 || low < 0)
+            return 0;
+        key[i / 2] = (unsigned char)(high << 4 | low);
+    }
+    return n / 2;
+}
+
+static usm_status read_file(const char *path, size_t *size)
+{
+    char    words[128];
+    int64_t n = usm__os_secret_read(path, kept->text, sizeof kept->text);
+
+    if (n < 0 && errno == EPERM)
+        return usm__fail(USM_E_KEY,
+                         "USM_JOB_KEY_FILE=%.200s belongs to somebody else, or others may read it: "
+                         "chmod 600 %.200s",
+                         path, path);
+    if (n < 0)
+        return usm__fail(USM_E_KEY, "USM_JOB_KEY_FILE=%.200s cannot be read: %s", path,
+                         strerror_r(errno, words, sizeof words));
+    *size = parse(kept->text, (size_t)n, kept->key);
+    if (*size == 0)
+        return usm__fail(USM_E_KEY,
+                         "USM_JOB_KEY_FILE=%.200s does not hold 32 or 64 hexadecimal digits, as "
+                         "\"openssl rand -hex 32\" writes them",
+                         path);
+    return USM_OK;
+}
+
+static usm_status take(size_t *size)
+{
+    size_t      n    = usm__setting_take_secret("job_key", kept->text, sizeof kept->text);
+    const char *path = usm__setting_text("job_key_file");
+
+    *size = 0;
+    if (n > 0) {
+        *size = parse(kept->text, n, kept->key);
+        return *size > 0 ? USM_OK : usm__fail(USM_E_KEY, "USM_JOB_KEY is no key");
+    }
+    return *path ? read_file(path, size) : USM_OK;
+}
+
+usm_status usm__job_key(const void **key, size_t *size)
+{
+    char       words[128];
+    size_t     n = 0;
+    usm_status st;
+
+    if (!kept)
+        kept = usm__os_secret_map(sizeof *kept);
+    if (!kept)
+        return usm__fail(USM_E_SYSTEM, "no memory for the job's key: %s",
+                         strerror_r(errno, words, sizeof words));
+    st = take(&n);
+    usm__os_secret_wipe(kept->text, sizeof kept->text);
+    if (st != USM_OK)
+        return st;
+    *key  = n > 0 ? kept->key : NULL;
+    *size = n;
+    return USM_OK;
+}

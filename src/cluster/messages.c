@@ -1,0 +1,397 @@
+/* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
+/* Messages between ranks: sending, and from the module's thread to who listens.
+ *
+ *     module's thread --> listener              when one is there and nothing waits before it
+ *                     \-> queue of the tag --> thread of this file --> listener
+ *     own process     --/
+ *
+ * A listener is called by one thread at a time: `calling` is the turn.  What comes while a queue is
+ * not empty goes behind it, so the order of each sender stays.  Watchers are called by the thread
+ * of this file, after the messages that had come before: what a rank said last is heard before its
+ * end.  Not here: who attaches (attach.c). */
+#include "cluster/internal.h"
+
+#include "base/assert.h"
+#include "base/inline/list.h"
+#include "base/log.h"
+#include "base/os.h"
+
+#include <errno.h>
+#include <string.h>
+#include <time.h>
+
+#define WATCHERS 4
+
+typedef struct message {
+    usm_list link;
+    uint32_t member, tag;
+    size_t   size;
+    char     data[];
+} message;
+
+typedef struct listener {
+    usm__job_listener *fn;
+    void              *arg;
+    usm_list           queue;
+} listener;
+
+typedef struct watcher {
+    usm__job_watcher *fn;
+    void             *arg;
+} watcher;
+
+/* Guarded by usm__job.lock. */
+static struct {
+    bool      is_ready; /* the queues are made                                               */
+    listener  tags[USM__JOB_TAGS];
+    watcher   watchers[WATCHERS];
+    bool      calling; /* a listener or the watchers, by `caller`                            */
+    pthread_t caller;
+    uint32_t  calling_tag; /* 0: watchers                                                    */
+    unsigned  waiting;     /* threads, for the end of that call                               */
+    bool      runs, stop;  /* the thread                                                     */
+} box;
+
+/* ---- the lock's friends ------------------------------------------------------------------ */
+
+struct timespec usm__job_deadline(uint64_t ms)
+{
+    struct timespec t;
+
+    (void)clock_gettime(CLOCK_MONOTONIC, &t);
+    t.tv_sec += (time_t)(ms / 1000);
+    t.tv_nsec += (long)(ms % 1000) * 1000000;
+    if (t.tv_nsec >= 1000000000) {
+        t.tv_nsec -= 1000000000;
+        t.tv_sec++;
+    }
+    return t;
+}
+
+static void wait_for_change(void)
+{
+    (void)usm__mutex_wait(&usm__job.lock, &usm__job.changed, NULL);
+}
+
+/* Of the call that is under way. */
+static void wait_for_end(void)
+{
+    box.waiting++;
+    wait_for_change();
+    box.waiting--;
+}
+
+void usm__messages_wake(void)
+{
+    (void)pthread_cond_broadcast(&usm__job.changed);
+}
+
+/* ---- delivering: lock held, given up meanwhile -------------------------------------------- */
+
+static bool is_mine(void)
+{
+    return box.calling && pthread_equal(box.caller, pthread_self());
+}
+
+static void begin_call(uint32_t tag)
+{
+    box.calling     = true;
+    box.calling_tag = tag;
+    box.caller      = pthread_self();
+    usm__mutex_unlock(&usm__job.lock);
+}
+
+static void end_call(void)
+{
+    usm__mutex_lock(&usm__job.lock);
+    box.calling = false;
+    if (box.waiting) /* else it would be a change of threads for each message */
+        usm__messages_wake();
+}
+
+static uint32_t rank_of(uint32_t member)
+{
+    return member < usm__job.table.nmembers ? usm__job.table.rank_of[member] : USM__JOB_NO_RANK;
+}
+
+/* pre: nobody is called. */
+static void call_listener(uint32_t tag, uint32_t member, const void *data, size_t size)
+{
+    listener now  = box.tags[tag];
+    uint32_t rank = rank_of(member);
+
+    if (rank == USM__JOB_NO_RANK)
+        return; /* servers have nothing to say to ranks */
+    begin_call(tag);
+    now.fn(now.arg, rank, data, size);
+    end_call();
+}
+
+static bool may_deliver(uint32_t tag)
+{
+    return usm__job.phase == USM__JOB_ATTACHED && box.tags[tag].fn;
+}
+
+static bool deliver_one(void)
+{
+    for (uint32_t tag = 1; tag < USM__JOB_TAGS; tag++) {
+        usm_list *it = may_deliver(tag) ? usm_list_pop(&box.tags[tag].queue) : NULL;
+        message  *m;
+
+        if (!it)
+            continue;
+        m = usm_container_of(it, message, link);
+        call_listener(tag, m->member, m->data, m->size);
+        usm__heap_free(m);
+        return true;
+    }
+    return false;
+}
+
+static bool tell_one_change(void)
+{
+    usm__job_table *t = &usm__job.table;
+    watcher         list[WATCHERS];
+    usm_place_state state;
+    uint32_t        rank = 0;
+
+    while (rank < t->nranks && !t->is_new[rank])
+        rank++;
+    if (usm__job.phase != USM__JOB_ATTACHED || rank == t->nranks)
+        return false;
+    t->is_new[rank] = false;
+    state           = (usm_place_state)t->state[rank];
+    memcpy(list, box.watchers, sizeof list);
+    if (state == USM_PLACE_LOST)
+        usm__agree_lost(rank);
+    begin_call(0);
+    usm__agree_flush();
+    for (size_t i = 0; i < WATCHERS; i++)
+        if (list[i].fn)
+            list[i].fn(list[i].arg, rank, state);
+    end_call();
+    return true;
+}
+
+static void deliver_all(void *arg)
+{
+    (void)arg;
+    usm__mutex_lock(&usm__job.lock);
+    while (!box.stop)
+        if (box.calling)
+            wait_for_end();
+        else if (!deliver_one() && !tell_one_change())
+            wait_for_change();
+    box.runs = false;
+    usm__messages_wake();
+    usm__mutex_unlock(&usm__job.lock);
+}
+
+/* ---- what comes --------------------------------------------------------------------------- */
+
+static void keep(uint32_t member, uint32_t tag, const void *data, size_t size)
+{
+    message *m = usm__heap_alloc(sizeof *m + size);
+
+    if (!m) {
+        usm__log(USM_LOG_ERROR,
+                 "no host memory for a message of %zu bytes between ranks: it is lost", size);
+        return;
+    }
+    m->member = member;
+    m->tag    = tag;
+    m->size   = size;
+    if (size > 0)
+        memcpy(m->data, data, size);
+    usm_list_append(&box.tags[tag].queue, &m->link);
+    usm__messages_wake();
+}
+
+static bool is_direct(uint32_t tag)
+{
+    return may_deliver(tag) && usm_list_is_empty(&box.tags[tag].queue) && !is_mine();
+}
+
+void usm__messages_came(void *user, uint32_t from, uint32_t tag, const void *data, size_t size)
+{
+    (void)user;
+    if (tag == 0 || tag >= USM__JOB_TAGS || size > USM__JOB_MESSAGE_MAX)
+        return; /* of another release, or no message of ours */
+    usm__mutex_lock(&usm__job.lock);
+    while (is_direct(tag) && box.calling)
+        wait_for_end(); /* a listener does not wait */
+    if (is_direct(tag))
+        call_listener(tag, from, data, size);
+    else if (usm__job.phase == USM__JOB_ATTACHED || usm__job.phase == USM__JOB_ATTACHING)
+        keep(from, tag, data, size);
+    usm__mutex_unlock(&usm__job.lock);
+}
+
+void usm__messages_member(void *user, const usm_job_member *member)
+{
+    usm__job_table *t = &usm__job.table;
+    uint32_t        rank;
+
+    (void)user;
+    usm__mutex_lock(&usm__job.lock);
+    rank = rank_of(member->index);
+    if (member->state == USM_PLACE_LOST && member->index == usm__job.self_member &&
+        usm__job.phase == USM__JOB_ATTACHED)
+        usm__job.phase = USM__JOB_ENDED; /* MPI_Finalize() was called */
+    else if (rank != USM__JOB_NO_RANK && t->state[rank] != USM_PLACE_LOST &&
+             t->state[rank] != (uint8_t)member->state) {
+        t->state[rank]  = (uint8_t)member->state;
+        t->is_new[rank] = true;
+    }
+    usm__messages_wake();
+    usm__mutex_unlock(&usm__job.lock);
+}
+
+/* ---- what is sent -------------------------------------------------------------------------- */
+
+static usm_status check_send(uint32_t rank, uint32_t tag, size_t size)
+{
+    usm_status st = usm__job_check();
+
+    if (st != USM_OK)
+        return st;
+    if (rank >= usm__job.table.nranks || tag == 0 || tag >= USM__JOB_TAGS ||
+        size > USM__JOB_MESSAGE_MAX)
+        return usm__fail(USM_E_INVALID, "a message of %zu bytes with tag %u to rank %u of %u", size,
+                         tag, rank, usm__job.table.nranks);
+    if (usm__job.table.state[rank] == USM_PLACE_LOST)
+        return usm__fail(USM_E_PEER,
+                         "rank %u has ended, or was silent for longer than USM_JOB_LEASE", rank);
+    return USM_OK;
+}
+
+usm_status usm__job_send(uint32_t rank, uint32_t tag, const void *data, size_t size)
+{
+    usm_status st;
+    uint32_t   member = 0;
+    bool       is_own = false;
+
+    usm__mutex_lock(&usm__job.lock);
+    st = check_send(rank, tag, size);
+    if (st == USM_OK) {
+        is_own = rank == usm__job.table.self;
+        member = usm__job.table.member_of[rank];
+        usm__job.inside++;
+        if (is_own)
+            keep(member, tag, data, size);
+    }
+    usm__mutex_unlock(&usm__job.lock);
+    if (st != USM_OK)
+        return st;
+    if (!is_own)
+        st = usm__job.ops->send(usm__job.job, member, tag, data, size);
+    usm__job_leave();
+    if (st != USM_OK && st != USM_E_NO_MEMORY && usm__job_rank_is_lost(rank))
+        return usm__fail(USM_E_PEER, "rank %u has ended while a message went to it", rank);
+    return st;
+}
+
+/* ---- who listens ------------------------------------------------------------------------------
+ */
+
+void usm__job_listen(usm__job_tag tag, usm__job_listener *fn, void *arg)
+{
+    usm__mutex_lock(&usm__job.lock);
+    box.tags[tag].fn  = fn;
+    box.tags[tag].arg = arg;
+    while (!fn && box.calling && box.calling_tag == (uint32_t)tag && !is_mine())
+        wait_for_end();
+    usm__messages_wake();
+    usm__mutex_unlock(&usm__job.lock);
+}
+
+void usm__job_watch(usm__job_watcher *fn, void *arg)
+{
+    size_t i = 0;
+
+    usm__mutex_lock(&usm__job.lock);
+    while (i < WATCHERS && box.watchers[i].fn)
+        i++;
+    usm_assert(i < WATCHERS);
+    if (i < WATCHERS)
+        box.watchers[i] = (watcher){fn, arg};
+    usm__mutex_unlock(&usm__job.lock);
+}
+
+void usm__job_unwatch(usm__job_watcher *fn, void *arg)
+{
+    usm__mutex_lock(&usm__job.lock);
+    for (size_t i = 0; i < WATCHERS; i++)
+        if (box.watchers[i].fn == fn && box.watchers[i].arg == arg)
+            box.watchers[i] = (watcher){NULL, NULL};
+    while (box.calling && box.calling_tag == 0 && !is_mine())
+        wait_for_end();
+    usm__mutex_unlock(&usm__job.lock);
+}
+
+bool usm__job_rank_is_lost(uint32_t rank)
+{
+    bool is_lost;
+
+    usm__mutex_lock(&usm__job.lock);
+    is_lost = rank < usm__job.table.nranks && usm__job.table.state[rank] == USM_PLACE_LOST;
+    usm__mutex_unlock(&usm__job.lock);
+    return is_lost;
+}
+
+/* ---- start and end ------------------------------------------------------------------------------
+ */
+
+static void forget_all(void)
+{
+    for (size_t tag = 0; tag < USM__JOB_TAGS; tag++) {
+        usm_list *it;
+
+        while ((it = usm_list_pop(&box.tags[tag].queue)))
+            usm__heap_free(usm_container_of(it, message, link));
+    }
+}
+
+usm_status usm__messages_start(void)
+{
+    char words[128];
+    int  error;
+
+    usm__mutex_lock(&usm__job.lock);
+    for (size_t tag = 0; !box.is_ready && tag < USM__JOB_TAGS; tag++)
+        usm_list_init(&box.tags[tag].queue);
+    box.is_ready = box.runs = true;
+    box.stop                = false;
+    usm__mutex_unlock(&usm__job.lock);
+    error = usm__os_thread(deliver_all, NULL, "usm-job");
+    if (error == 0)
+        return USM_OK;
+    usm__mutex_lock(&usm__job.lock);
+    box.runs = false;
+    usm__mutex_unlock(&usm__job.lock);
+    return usm__fail(error == ENOMEM ? USM_E_NO_MEMORY : USM_E_SYSTEM,
+                     "no thread for messages of the job: %s",
+                     strerror_r(error, words, sizeof words));
+}
+
+void usm__messages_stop(void)
+{
+    usm__mutex_lock(&usm__job.lock);
+    box.stop = true;
+    usm__messages_wake();
+    while (box.runs && !is_mine())
+        wait_for_change();
+    forget_all();
+    usm__mutex_unlock(&usm__job.lock);
+}
+
+void usm__messages_fork_child(void)
+{
+    box.calling = box.runs = false;
+    box.waiting            = 0;
+    if (box.is_ready)
+        forget_all();
+    memset(box.watchers, 0, sizeof box.watchers);
+    for (size_t tag = 0; tag < USM__JOB_TAGS; tag++)
+        box.tags[tag].fn = NULL;
+}

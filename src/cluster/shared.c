@@ -1,0 +1,453 @@
+/* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
+/* Shared buffers: made and ended by all ranks together, found by what comes for them.
+ *
+ * A rank tells all others BYE when it comes to the end of a buffer, and frees it when all that live
+ * have said so: nobody asks for anything after that.  What comes later is for nobody, and dropped.
+ */
+#include "cluster/shared.h"
+
+#include "base/log.h"
+#include "base/meta.h"
+#include "base/os.h"
+#include "cluster/cluster.h"
+#include "core/init.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#define BLOCK_SIZE     65536u
+#define BLOCK_SIZE_MIN 4096u
+#define BLOCK_SIZE_MAX ((size_t)1 << 30)
+#define CREATE_MS      60000u
+#define RECORD         32u
+
+static usm__meta_type buffer_type =
+    USM__META_TYPE(struct usm_shared_buffer, sizeof(usm__magic_word), "shared buffers");
+
+static struct {
+    usm__mutex     lock;
+    pthread_cond_t unused;
+    usm_list       list;
+    uint64_t       calls; /* of usm_shared_buffer_create(): the same on all ranks                */
+    bool           listens;
+} all = {USM__MUTEX_INIT(USM__RANK_SHARED, "shared buffers"),
+         PTHREAD_COND_INITIALIZER,
+         {&all.list, &all.list},
+         0,
+         false};
+
+/* What a rank says of the buffer that it makes. */
+typedef struct record {
+    uint64_t   id, size, block_size;
+    usm_status status;
+    bool       is_there; /* false: the rank has ended                                         */
+} record;
+
+/* ---- finding ---------------------------------------------------------------------------- */
+
+/* The first whose number is `id` at least, counted as used; NULL: none. */
+static usm_shared_buffer *find_from(uint64_t id)
+{
+    usm_shared_buffer *best = NULL;
+
+    usm__mutex_lock(&all.lock);
+    USM_LIST_FOREACH (it, &all.list) {
+        usm_shared_buffer *s = usm_container_of(it, usm_shared_buffer, link);
+
+        if (s->id >= id && (!best || s->id < best->id))
+            best = s;
+    }
+    if (best)
+        best->users++;
+    usm__mutex_unlock(&all.lock);
+    return best;
+}
+
+static void unuse(usm_shared_buffer *s)
+{
+    usm__mutex_lock(&all.lock);
+    if (--s->users == 0)
+        (void)pthread_cond_broadcast(&all.unused);
+    usm__mutex_unlock(&all.lock);
+}
+
+static void take(usm_shared_buffer *s, uint32_t from, const usm__shared_message *msg,
+                 const char *bytes)
+{
+    usm__mutex_lock(&s->lock);
+    if (s->broken == USM_OK && from < s->machine.ranks) {
+        if (msg->op == USM__SHARED_BYE)
+            s->has_left[from] = true;
+        else if (msg->op == USM__SHARED_DATA)
+            usm__shared_take_data(s, from, msg, bytes);
+        else
+            usm__shared_receive(&s->machine, from, msg);
+        if (msg->op == USM__SHARED_BYE || msg->op == USM__SHARED_ABSENT)
+            (void)pthread_cond_broadcast(&s->changed);
+    }
+    usm__shared_unlock(s);
+}
+
+static void came(void *arg, uint32_t from, const void *data, size_t size)
+{
+    usm__shared_message msg;
+    uint64_t            id;
+    usm_shared_buffer  *s;
+
+    (void)arg;
+    if (!usm__shared_decode(data, size, &id, &msg))
+        return;
+    s = find_from(id);
+    if (!s)
+        return;
+    if (s->id == id)
+        take(s, from, &msg, (const char *)data + USM__SHARED_HEADER);
+    unuse(s);
+}
+
+static void rank_lost(usm_shared_buffer *s, uint32_t rank)
+{
+    usm__mutex_lock(&s->lock);
+    if (s->broken == USM_OK)
+        usm__shared_rank_lost(&s->machine, rank);
+    (void)pthread_cond_broadcast(&s->changed);
+    usm__shared_unlock(s);
+}
+
+static void rank_changed(void *arg, uint32_t rank, usm_place_state state)
+{
+    usm_shared_buffer *s;
+
+    (void)arg;
+    for (uint64_t id = 0; state == USM_PLACE_LOST && (s = find_from(id)) != NULL;) {
+        id = s->id + 1;
+        rank_lost(s, rank);
+        unuse(s);
+    }
+}
+
+/* ---- making ------------------------------------------------------------------------------- */
+
+static void free_buffer(usm_shared_buffer *s)
+{
+    for (uint64_t b = 0; s->blocks && b < s->machine.blocks; b++) {
+        usm__shared_page_drop(s, s->blocks[b].page);
+        usm__shared_page_drop(s, s->blocks[b].coming);
+    }
+    usm__shared_moves_fini(s);
+    usm__shared_fini(&s->machine);
+    usm_buffer_destroy(s->local);
+    usm__heap_free(s->blocks);
+    usm__heap_free(s->has_left);
+    (void)pthread_cond_destroy(&s->changed);
+    usm__mutex_fini(&s->lock);
+    usm__meta_free(&buffer_type, s);
+}
+
+static void make_condition(pthread_cond_t *c)
+{
+    pthread_condattr_t attr;
+
+    (void)pthread_condattr_init(&attr);
+    (void)pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
+    (void)pthread_cond_init(c, &attr);
+    (void)pthread_condattr_destroy(&attr);
+}
+
+static usm_status check_desc(const usm_shared_buffer_desc *d, usm_shared_buffer *const *buf)
+{
+    if (!d || !buf)
+        return usm__fail(USM_E_INVALID, "usm_shared_buffer_create: %s is NULL", d ? "buf" : "desc");
+    if (d->struct_size < sizeof *d)
+        return usm__fail(USM_E_ABI,
+                         "usm_shared_buffer_create: desc has a struct_size of %zu; use "
+                         "USM_SHARED_BUFFER_DESC_INIT",
+                         d->struct_size);
+    if (d->size == 0)
+        return usm__fail(USM_E_INVALID, "usm_shared_buffer_create: size is 0");
+    if (d->block_size != 0 && (d->block_size < BLOCK_SIZE_MIN || d->block_size > BLOCK_SIZE_MAX ||
+                               (d->block_size & (d->block_size - 1)) != 0))
+        return usm__fail(USM_E_INVALID,
+                         "usm_shared_buffer_create: block_size %zu; a power of two from 4 KiB to "
+                         "1 GiB, or 0 for 64 KiB",
+                         d->block_size);
+    return USM_OK;
+}
+
+/* All of it that may fail. */
+static usm_status make_parts(usm_shared_buffer *s, usm_context *ctx)
+{
+    usm_buffer_desc local = USM_BUFFER_DESC_INIT;
+    usm_status      st;
+
+    local.size = s->size;
+    local.name = s->name;
+    st         = usm_buffer_create(ctx, &local, &s->local);
+    if (st != USM_OK)
+        return st;
+    s->blocks   = usm__heap_alloc(s->machine.blocks * sizeof *s->blocks);
+    s->has_left = usm__heap_alloc(s->machine.ranks * sizeof *s->has_left);
+    st          = s->blocks && s->has_left ? usm__shared_init(&s->machine) : USM_E_NO_MEMORY;
+    if (st == USM_OK)
+        st = usm__shared_moves_init(s);
+    if (st == USM_E_NO_MEMORY)
+        return usm__fail(st, "no host memory for the %llu blocks of a shared buffer",
+                         (unsigned long long)s->machine.blocks);
+    for (uint64_t b = 0; st == USM_OK && b < s->machine.blocks; b++)
+        if (usm__shared_home(&s->machine, b) == s->machine.self)
+            s->blocks[b].kind = USM__SHARED_KIND_ZERO;
+    return st;
+}
+
+static usm_status make(usm_context *ctx, const usm_shared_buffer_desc *d, record *own,
+                       usm_shared_buffer **out)
+{
+    usm_shared_buffer *s = usm__meta_alloc(&buffer_type);
+    usm_status         st;
+
+    if (!s)
+        return usm__fail(USM_E_NO_MEMORY, "no host memory for a shared buffer");
+    s->fork_generation = usm__fork_generation();
+    s->id              = own->id;
+    s->size            = d->size;
+    s->block_size      = d->block_size ? d->block_size : BLOCK_SIZE;
+    s->shift           = (unsigned)__builtin_ctzll(s->block_size);
+    (void)snprintf(s->name, sizeof s->name, "%s", d->name ? d->name : "without a name");
+    usm__mutex_init(&s->lock, USM__RANK_SHARED, "shared buffer");
+    make_condition(&s->changed);
+    usm_list_init(&s->out);
+    usm_list_init(&s->spare);
+    s->machine.ops    = &usm__shared_moves;
+    s->machine.arg    = s;
+    s->machine.blocks = ((s->size - 1) >> s->shift) + 1;
+    own->size         = s->size;
+    own->block_size   = s->block_size;
+    st                = usm__job_ranks(&s->machine.self, &s->machine.ranks);
+    if (st == USM_OK)
+        st = make_parts(s, ctx);
+    if (st != USM_OK) {
+        free_buffer(s);
+        return st;
+    }
+    *out = s;
+    return USM_OK;
+}
+
+/* Messages find it from now on. */
+static void enter(usm_shared_buffer *s)
+{
+    usm__mutex_lock(&all.lock);
+    usm_list_append(&all.list, &s->link);
+    usm__mutex_unlock(&all.lock);
+    for (uint32_t r = 0; r < s->machine.ranks; r++)
+        if (usm__job_rank_is_lost(r))
+            rank_lost(s, r);
+}
+
+static void leave(usm_shared_buffer *s)
+{
+    usm__mutex_lock(&all.lock);
+    usm_list_remove(&s->link);
+    while (s->users > 0)
+        (void)usm__mutex_wait(&all.lock, &all.unused, NULL);
+    usm__mutex_unlock(&all.lock);
+}
+
+/* ---- what the ranks say of it ---------------------------------------------------------------- */
+
+static void write_record(const record *r, unsigned char at[RECORD])
+{
+    usm__shared_put(at, r->id, 8);
+    usm__shared_put(at + 8, r->size, 8);
+    usm__shared_put(at + 16, r->block_size, 8);
+    usm__shared_put(at + 24, (uint32_t)r->status, 4);
+    usm__shared_put(at + 28, 1, 4);
+}
+
+static record read_record(const unsigned char at[RECORD])
+{
+    record r = {usm__shared_get(at, 8), usm__shared_get(at + 8, 8), usm__shared_get(at + 16, 8),
+                (usm_status)(int32_t)(uint32_t)usm__shared_get(at + 24, 4),
+                usm__shared_get(at + 28, 4) == 1};
+
+    return r;
+}
+
+static usm_status compare(uint32_t rank, const record *own, const record *r)
+{
+    if (!r->is_there)
+        return usm__fail(USM_E_PEER, "rank %u has ended: no shared buffer can be made any more",
+                         rank);
+    if (r->id != own->id)
+        return usm__fail(
+            USM_E_INVALID,
+            "rank %u is at its shared buffer number %llu, this rank at %llu: all ranks "
+            "make them in the same order",
+            rank, (unsigned long long)r->id, (unsigned long long)own->id);
+    if (r->status != USM_OK)
+        return usm__fail(USM_E_PEER, "rank %u could not make its part of a shared buffer: %s", rank,
+                         usm_status_string(r->status));
+    if (r->size != own->size || r->block_size != own->block_size)
+        return usm__fail(USM_E_INVALID,
+                         "rank %u makes a shared buffer of %llu bytes in blocks of %llu, this rank "
+                         "of %llu in %llu",
+                         rank, (unsigned long long)r->size, (unsigned long long)r->block_size,
+                         (unsigned long long)own->size, (unsigned long long)own->block_size);
+    return USM_OK;
+}
+
+static usm_status agree(const record *own, uint32_t ranks)
+{
+    unsigned char *bytes = usm__heap_alloc((size_t)ranks * RECORD);
+    unsigned char  mine[RECORD];
+    usm_status     st;
+
+    if (!bytes)
+        return usm__fail(USM_E_NO_MEMORY, "no host memory for what %u ranks say", ranks);
+    write_record(own, mine);
+    st = usm__job_agree(mine, RECORD, bytes, CREATE_MS, NULL);
+    for (uint32_t r = 0; st == USM_OK && r < ranks; r++) {
+        record other = read_record(bytes + (size_t)r * RECORD);
+
+        st = compare(r, own, &other);
+    }
+    usm__heap_free(bytes);
+    return st;
+}
+
+static uint64_t next_call(void)
+{
+    uint64_t call;
+    bool     listens;
+
+    usm__mutex_lock(&all.lock);
+    call        = ++all.calls;
+    listens     = all.listens;
+    all.listens = true;
+    usm__mutex_unlock(&all.lock);
+    if (!listens) {
+        usm__job_watch(rank_changed, NULL);
+        usm__job_listen(USM__JOB_SHARED, came, NULL);
+    }
+    return call;
+}
+
+/* Nothing of it is under way any more.  Lock held, and given up meanwhile. */
+static void drain(usm_shared_buffer *s)
+{
+    for (unsigned turn = 1; s->transfers > 0 || s->is_sending || !usm_list_is_empty(&s->out);
+         turn++)
+        usm__shared_wait(s, turn);
+}
+
+static void give_up(usm_shared_buffer *s)
+{
+    usm__mutex_lock(&s->lock);
+    usm__shared_tell_all(s, USM__SHARED_ABSENT); /* others may think that it is there */
+    drain(s);
+    usm__mutex_unlock(&s->lock);
+    leave(s);
+    free_buffer(s);
+}
+
+usm_status usm_shared_buffer_create(usm_context *ctx, const usm_shared_buffer_desc *desc,
+                                    usm_shared_buffer **buf)
+{
+    usm_shared_buffer *s = NULL;
+    uint32_t           self, ranks;
+    record             own = {0};
+    usm_status         st  = usm__job_ranks(&self, &ranks), st_own;
+    usm__story         story;
+
+    if (st != USM_OK)
+        return st;
+    /* A rank whose part fails comes all the same: the others wait for it. */
+    own.id = next_call();
+    st_own = check_desc(desc, buf);
+    if (st_own == USM_OK)
+        st_own = make(ctx, desc, &own, &s);
+    own.status = st_own;
+    usm__story_save(&story);
+    if (s)
+        enter(s);
+    st = agree(&own, ranks);
+    if (st == USM_OK) {
+        atomic_store_explicit(&s->magic, (uint32_t)USM__MAGIC_SHARED_BUFFER, memory_order_release);
+        *buf = s;
+        return USM_OK;
+    }
+    if (st_own != USM_OK) {
+        usm__story_restore(&story);
+        return st_own;
+    }
+    usm__story_save(&story);
+    give_up(s);
+    usm__story_restore(&story);
+    return st;
+}
+
+/* ---- end ------------------------------------------------------------------------------------ */
+
+static bool all_have_left(const usm_shared_buffer *s)
+{
+    for (uint32_t r = 0; r < s->machine.ranks; r++)
+        if (r != s->machine.self && !s->machine.lost[r] && !s->has_left[r])
+            return false;
+    return true;
+}
+
+void usm_shared_buffer_destroy(usm_shared_buffer *buf)
+{
+    if (!buf)
+        return;
+    if (!usm__handle_is(buf, USM__MAGIC_SHARED_BUFFER) ||
+        !usm__handle_kill(buf, USM__MAGIC_SHARED_BUFFER)) {
+        usm__warn("usm_shared_buffer_destroy: %p is no shared buffer, or was destroyed before",
+                  (void *)buf);
+        return;
+    }
+    if (buf->fork_generation != usm__fork_generation())
+        return; /* its parent's */
+    usm__mutex_lock(&buf->lock);
+    usm__shared_tell_all(buf, USM__SHARED_BYE);
+    for (unsigned turn = 1; !all_have_left(buf) && buf->broken == USM_OK; turn++)
+        usm__shared_wait(buf, turn);
+    drain(buf);
+    usm__mutex_unlock(&buf->lock);
+    leave(buf);
+    free_buffer(buf);
+}
+
+/* ---- what is said of it -----------------------------------------------------------------------
+ */
+
+usm_status usm_shared_buffer_get_stats(usm_shared_buffer *buf, usm_shared_buffer_stats *stats)
+{
+    usm_shared_buffer_stats now = {.struct_size = sizeof now};
+    usm_status              st  = usm__handle_check(buf, USM__MAGIC_SHARED_BUFFER);
+    size_t                  size;
+
+    if (st != USM_OK)
+        return st;
+    if (buf->fork_generation != usm__fork_generation())
+        return usm__fail(USM_E_FORKED, "the shared buffer %s was made before fork()", buf->name);
+    if (!stats || stats->struct_size < sizeof stats->struct_size)
+        return usm__fail(USM_E_INVALID, "usm_shared_buffer_get_stats: stats is NULL, or its "
+                                        "struct_size is not set");
+    usm__mutex_lock(&buf->lock);
+    now.blocks      = buf->machine.blocks;
+    now.hits        = buf->machine.hits;
+    now.misses      = buf->machine.misses;
+    now.invalidated = buf->machine.invalidated;
+    for (uint64_t b = 0; b < now.blocks; b++) {
+        now.owned += buf->machine.local[b].hold >= USM__SHARED_OWNER;
+        now.copies += buf->machine.local[b].hold == USM__SHARED_COPY;
+    }
+    usm__mutex_unlock(&buf->lock);
+    now.received    = usm_load_relaxed(&buf->received);
+    now.sent        = usm_load_relaxed(&buf->sent);
+    size            = stats->struct_size < sizeof now ? stats->struct_size : sizeof now;
+    now.struct_size = stats->struct_size;
+    memcpy(stats, &now, size);
+    return USM_OK;
+}

@@ -1,0 +1,291 @@
+/* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
+/* Accesses to shared buffers.
+ *
+ * An access takes its blocks by rising number, each as the protocol allows, and puts what came as a
+ * page into the local buffer; at the end it opens an access to that.  While it is open the blocks
+ * stay with the rank.  The next ones are asked for ahead, so that they come while one is waited for
+ * and put where it belongs. */
+#include "cluster/shared.h"
+
+#include "base/log.h"
+#include "cluster/internal.h"
+#include "core/init.h"
+
+#include <string.h>
+
+#define SLICE_MS 20u
+
+typedef struct span {
+    uint64_t first, behind; /* blocks                                                         */
+} span;
+
+/* A module without a thread moves while it is asked something. */
+static void step(void)
+{
+    const usm_transport_ops *ops;
+    void                    *job;
+    uint32_t                 self, count;
+
+    if (usm__job_enter(&ops, &job) != USM_OK)
+        return;
+    (void)ops->members(job, &self, &count);
+    usm__job_leave();
+}
+
+void usm__shared_wait(usm_shared_buffer *s, unsigned turn)
+{
+    struct timespec until;
+
+    if (usm__shared_flush(s))
+        return; /* look again */
+    until = usm__job_deadline(turn < SLICE_MS ? turn : SLICE_MS);
+    if (usm__mutex_wait(&s->lock, &s->changed, &until) == 0)
+        return;
+    usm__mutex_unlock(&s->lock);
+    step();
+    usm__mutex_lock(&s->lock);
+    if (s->broken == USM_OK && !usm__job_is_attached())
+        usm__shared_break(s, USM_E_MPI);
+}
+
+/* ---- blocks ------------------------------------------------------------------------------ */
+
+static span span_of(const usm_shared_buffer *s, size_t offset, size_t size)
+{
+    if (size == 0)
+        return (span){0, 0};
+    return (span){offset >> s->shift, ((offset + size - 1) >> s->shift) + 1};
+}
+
+/* NO_INIT counts where all of the block is to be written. */
+static usm_access_mode mode_of(const usm_shared_buffer *s, uint64_t block,
+                               const usm_shared_access *acc)
+{
+    size_t begin = (size_t)usm__shared_block_offset(s, block);
+    size_t end   = begin + usm__shared_block_size(s, block);
+
+    if ((acc->mode & USM_NO_INIT) && (begin < acc->offset || end > acc->offset + acc->size))
+        return acc->mode & USM_READ_WRITE;
+    return acc->mode;
+}
+
+static usm_status tell(const usm_shared_buffer *s, uint64_t block, usm_status st)
+{
+    if (st == USM_E_PEER && !usm__job_is_attached()) /* all others have ended, as far as we know */
+        st = USM_E_MPI;
+    if (st == USM_E_PEER)
+        return usm__fail(
+            USM_E_PEER,
+            "the rank that owned bytes %llu to %llu of the shared buffer %s has ended, "
+            "and they with it",
+            (unsigned long long)usm__shared_block_offset(s, block),
+            (unsigned long long)(usm__shared_block_offset(s, block) +
+                                 usm__shared_block_size(s, block) - 1),
+            s->name);
+    if (st == USM_E_MPI)
+        return usm__fail(
+            USM_E_MPI, "the process has left its job: the shared buffer %s went with it", s->name);
+    return usm__fail(st,
+                     "bytes from %llu on of the shared buffer %s could not be had from who owns "
+                     "them: %s",
+                     (unsigned long long)usm__shared_block_offset(s, block), s->name,
+                     usm_status_string(st));
+}
+
+/* Lock held, and given up while it waits. */
+static usm_status take_block(usm_shared_buffer *s, uint64_t block, usm_access_mode mode)
+{
+    usm__shared_waiter w = {0};
+    usm_status         st;
+
+    if (s->broken != USM_OK)
+        return s->broken;
+    st = usm__shared_begin(&s->machine, block, mode, &w);
+    if (st != USM_E_NOT_READY)
+        return st;
+    for (unsigned turn = 1; !w.is_done && s->broken == USM_OK; turn++)
+        usm__shared_wait(s, turn);
+    if (w.is_done)
+        return w.status;
+    usm__shared_cancel(&s->machine, block, &w);
+    return s->broken;
+}
+
+static usm_status fill(usm_shared_buffer *s, uint64_t block, const usm__shared_page *page)
+{
+    size_t     size = usm__shared_block_size(s, block);
+    usm_access acc;
+    usm_status st = usm_access_begin(s->local, (size_t)usm__shared_block_offset(s, block), size,
+                                     USM_WRITE_NO_INIT, &acc);
+
+    if (st != USM_OK)
+        return st;
+    if (page)
+        memcpy(acc.ptr, page->bytes, size);
+    else
+        memset(acc.ptr, 0, size);
+    usm_access_end(&acc);
+    return USM_OK;
+}
+
+/* The bytes of a block that is open, into the local buffer.  Lock held, and given up meanwhile. */
+static usm_status settle(usm_shared_buffer *s, uint64_t block)
+{
+    usm__shared_block *b = &s->blocks[block];
+    usm__shared_page  *page;
+    usm_status         st;
+    uint8_t            kind;
+
+    while (b->is_busy && b->kind != USM__SHARED_KIND_LOCAL)
+        (void)usm__mutex_wait(&s->lock, &s->changed, NULL);
+    if (b->kind == USM__SHARED_KIND_BLANK)
+        b->kind = USM__SHARED_KIND_LOCAL;
+    kind = b->kind;
+    page = b->page;
+    if (kind == USM__SHARED_KIND_LOCAL)
+        return USM_OK;
+    if (kind == USM__SHARED_KIND_NONE)
+        return USM_E_PEER; /* a copy whose owner has ended, just now */
+    if (page)
+        page->refs++;
+    b->is_busy = true;
+    usm__mutex_unlock(&s->lock);
+    st = fill(s, block, page);
+    usm__mutex_lock(&s->lock);
+    b->is_busy = false;
+    usm__shared_page_drop(s, page);
+    if (st == USM_OK && b->kind == kind) {
+        usm__shared_page_drop(s, b->page);
+        b->page = NULL;
+        b->kind = USM__SHARED_KIND_LOCAL;
+    }
+    (void)pthread_cond_broadcast(&s->changed);
+    return st;
+}
+
+static void give_back(usm_shared_buffer *s, const usm_shared_access *acc, uint64_t first,
+                      uint64_t behind)
+{
+    for (uint64_t b = first; b < behind; b++)
+        usm__shared_end(&s->machine, b, mode_of(s, b, acc));
+}
+
+/* Those behind `at` that were not asked for yet: *asked on.  Half of them at a time, so that their
+ * messages go together.  Lock held, and given up meanwhile. */
+static void look_ahead(usm_shared_buffer *s, const usm_shared_access *acc, uint64_t at,
+                       uint64_t *asked)
+{
+    const span     blocks = span_of(s, acc->offset, acc->size);
+    const uint64_t most   = usm__shared_ahead(s);
+
+    if (*asked > at + 1 + most / 2)
+        return;
+    if (*asked < at)
+        *asked = at;
+    for (; *asked < blocks.behind && *asked - at <= most; ++*asked)
+        if (s->broken == USM_OK)
+            usm__shared_want(&s->machine, *asked, mode_of(s, *asked, acc));
+    (void)usm__shared_flush(s);
+}
+
+/* All blocks of the access, or none. */
+static usm_status take_all(usm_shared_buffer *s, const usm_shared_access *acc)
+{
+    const span blocks = span_of(s, acc->offset, acc->size);
+    uint64_t   at = blocks.first, asked = blocks.first;
+    usm_status st     = USM_OK;
+    bool       is_own = false; /* the story is the local buffer's                         */
+
+    usm__mutex_lock(&s->lock);
+    for (; at < blocks.behind; at++) {
+        if (blocks.behind - blocks.first > 1)
+            look_ahead(s, acc, at, &asked);
+        st = take_block(s, at, mode_of(s, at, acc));
+        if (st != USM_OK)
+            break;
+        st     = settle(s, at);
+        is_own = st != USM_OK && st != USM_E_PEER;
+        if (st != USM_OK) {
+            usm__shared_end(&s->machine, at, mode_of(s, at, acc));
+            break;
+        }
+    }
+    if (st != USM_OK)
+        give_back(s, acc, blocks.first, at);
+    usm__shared_unlock(s);
+    return st == USM_OK || is_own ? st : tell(s, at, st);
+}
+
+/* ---- the calls ------------------------------------------------------------------------------ */
+
+static usm_status check(usm_shared_buffer *buf, size_t offset, size_t size, usm_access_mode mode,
+                        const usm_shared_access *acc)
+{
+    usm_status st = usm__handle_check(buf, USM__MAGIC_SHARED_BUFFER);
+
+    if (st != USM_OK)
+        return st;
+    if (buf->fork_generation != usm__fork_generation())
+        return usm__fail(USM_E_FORKED,
+                         "the shared buffer %s was made before fork(); this process "
+                         "is no rank of the job",
+                         buf->name);
+    if (!acc)
+        return usm__fail(USM_E_INVALID, "usm_shared_access_begin: acc is NULL");
+    if (mode & USM_NO_WAIT || !(mode & USM_READ_WRITE) || mode & ~7u ||
+        (mode & (USM_WRITE | USM_NO_INIT)) == USM_NO_INIT)
+        return usm__fail(USM_E_INVALID,
+                         "0x%x is no access mode of shared buffers: USM_READ, USM_WRITE or both; "
+                         "USM_NO_INIT goes with writing only",
+                         (unsigned)mode);
+    if (offset > buf->size || size > buf->size - offset)
+        return usm__fail(USM_E_INVALID, "%zu bytes at %zu leave the shared buffer %s of %zu bytes",
+                         size, offset, buf->name, buf->size);
+    return USM_OK;
+}
+
+usm_status usm_shared_access_begin(usm_shared_buffer *buf, size_t offset, size_t size,
+                                   usm_access_mode mode, usm_shared_access *acc)
+{
+    usm_shared_access made = {NULL, size, buf, offset, mode, {0}};
+    usm_status        st   = check(buf, offset, size, mode, acc);
+
+    if (st == USM_OK)
+        st = take_all(buf, &made);
+    if (st != USM_OK)
+        return st;
+    st = usm_access_begin(buf->local, offset, size, mode, &made.local);
+    if (st != USM_OK) {
+        span blocks = span_of(buf, offset, size);
+
+        usm__mutex_lock(&buf->lock);
+        give_back(buf, &made, blocks.first, blocks.behind);
+        usm__shared_unlock(buf);
+        return st;
+    }
+    made.ptr = made.local.ptr;
+    *acc     = made;
+    return USM_OK;
+}
+
+void usm_shared_access_end(usm_shared_access *acc)
+{
+    usm_shared_buffer *s = acc ? acc->buffer : NULL;
+    span               blocks;
+
+    if (!acc)
+        return;
+    if (!usm__handle_is(s, USM__MAGIC_SHARED_BUFFER)) {
+        usm__warn("usm_shared_access_end: the access %p is not open: ended twice, or never begun?",
+                  (void *)acc);
+        return;
+    }
+    acc->buffer = NULL;
+    if (s->fork_generation != usm__fork_generation())
+        return;
+    usm_access_end(&acc->local);
+    blocks = span_of(s, acc->offset, acc->size);
+    usm__mutex_lock(&s->lock);
+    give_back(s, acc, blocks.first, blocks.behind);
+    usm__shared_unlock(s);
+}

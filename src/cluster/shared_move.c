@@ -1,0 +1,449 @@
+/* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
+/* Messages and bytes of shared buffers, out and in.
+ *
+ * Letters go out in the order in which the machine wrote them, by one thread at a time, without the
+ * lock: a transport may call the listener from inside a send.  What the rank writes to itself is
+ * handed back to the machine at once.
+ *
+ * Bytes go out with the letters where they are in memory, else by a job of the executor: bringing
+ * them there may wait for storage.  They come in by the listener, into a page of the heap; who
+ * accesses the block puts it into the local buffer (shared_access.c), which may wait as well. */
+#include "cluster/shared.h"
+
+#include "base/log.h"
+#include "base/os.h"
+#include "cluster/cluster.h"
+#include "core/executor.h"
+
+#include <string.h>
+
+#define PART   (USM__JOB_MESSAGE_MAX - USM__SHARED_HEADER)
+#define SPARE  64u  /* letters, for when there is no memory                              */
+#define TRIES  400u /* for memory that accesses of this rank hold                         */
+#define TRY_NS 5000000u
+
+typedef enum letter_kind {
+    LETTER = 0,
+    BYTES, /* of `give`                                                                      */
+    END    /* the give has ended, which the machine is told later                           */
+} letter_kind;
+
+typedef struct letter {
+    usm_list            link;
+    uint32_t            to;
+    letter_kind         kind;
+    usm__shared_message msg;
+    usm__shared_give    give;
+} letter;
+
+typedef struct transfer {
+    usm__job           job;
+    usm_shared_buffer *s;
+    usm__shared_give   give;
+    unsigned char      part[USM__JOB_MESSAGE_MAX];
+} transfer;
+
+/* ---- letters -------------------------------------------------------------------------- */
+
+static letter *new_letter(usm_shared_buffer *s)
+{
+    letter   *l  = usm__heap_alloc(sizeof *l);
+    usm_list *it = l ? NULL : usm_list_pop(&s->spare);
+
+    if (it) {
+        l = usm_container_of(it, letter, link);
+        memset(l, 0, sizeof *l);
+        s->spares--;
+    }
+    if (l)
+        usm_list_append(&s->out, &l->link);
+    else
+        usm__shared_break(s, USM_E_NO_MEMORY);
+    return l;
+}
+
+static void end_letter(usm_shared_buffer *s, letter *l)
+{
+    if (s->spares < SPARE) {
+        s->spares++;
+        usm_list_append(&s->spare, &l->link);
+    } else {
+        usm__heap_free(l);
+    }
+}
+
+static void on_send(void *arg, uint32_t to, const usm__shared_message *msg)
+{
+    letter *l = new_letter(arg);
+
+    if (!l)
+        return;
+    l->to  = to;
+    l->msg = *msg;
+}
+
+static void send_letter(usm_shared_buffer *s, const letter *l)
+{
+    unsigned char header[USM__SHARED_HEADER];
+    usm_status    st;
+
+    usm__shared_encode(s->id, &l->msg, header);
+    usm__mutex_unlock(&s->lock);
+    st = usm__job_send(l->to, USM__JOB_SHARED, header, sizeof header);
+    usm__mutex_lock(&s->lock);
+    if (st != USM_OK && st != USM_E_PEER) /* of a rank that has ended we shall be told */
+        usm__shared_break(s, st);
+}
+
+/* ---- bytes out ---------------------------------------------------------------------------- */
+
+/* `part` has room for a message. */
+static usm_status send_bytes(usm_shared_buffer *s, const usm__shared_give *give, const char *bytes,
+                             unsigned char *part)
+{
+    size_t              size = usm__shared_block_size(s, give->block), n;
+    usm__shared_message msg  = {.op      = USM__SHARED_DATA,
+                                .flags   = give->flags,
+                                .block   = give->block,
+                                .request = give->request,
+                                .txn     = give->txn};
+    usm_status          st   = USM_OK;
+
+    for (size_t at = 0; st == USM_OK && at < size; at += n) {
+        n          = size - at < PART ? size - at : PART;
+        msg.offset = (uint32_t)at;
+        msg.size   = (uint32_t)n;
+        usm__shared_encode(s->id, &msg, part);
+        memcpy(part + USM__SHARED_HEADER, bytes + at, n);
+        st = usm__job_send(give->to, USM__JOB_SHARED, part, USM__SHARED_HEADER + n);
+        if (st == USM_OK)
+            usm_add_relaxed(&s->sent, n);
+    }
+    return st;
+}
+
+/* USM_E_NOT_READY: it would have to wait. */
+static usm_status send_local(usm_shared_buffer *s, const usm__shared_give *give,
+                             unsigned char *part, bool may_wait)
+{
+    size_t          offset = (size_t)usm__shared_block_offset(s, give->block);
+    size_t          size   = usm__shared_block_size(s, give->block);
+    usm_access_mode mode   = may_wait ? USM_READ : (usm_access_mode)(USM_READ | USM_NO_WAIT);
+    usm_access      acc;
+    usm_status      st = USM_E_AGAIN;
+
+    for (unsigned i = 0; st == USM_E_AGAIN && i < (may_wait ? TRIES : 1); i++) {
+        if (i > 0)
+            usm__os_sleep_ns(TRY_NS);
+        st = usm_access_begin(s->local, offset, size, mode, &acc);
+    }
+    if (st != USM_OK)
+        return may_wait ? st : USM_E_NOT_READY;
+    st = send_bytes(s, give, acc.ptr, part);
+    usm_access_end(&acc);
+    return st;
+}
+
+void usm__shared_page_drop(usm_shared_buffer *s, usm__shared_page *page)
+{
+    if (!page || --page->refs > 0)
+        return;
+    if (s->nidle >= USM__SHARED_AHEAD || s->nidle >= USM__SHARED_AHEAD_MAX >> s->shift) {
+        usm__heap_free(page);
+        return;
+    }
+    page->next = s->idle;
+    s->idle    = page;
+    s->nidle++;
+}
+
+/* Of any block. */
+static usm__shared_page *new_page(usm_shared_buffer *s)
+{
+    usm__shared_page *page = s->idle;
+
+    if (page) {
+        s->idle = page->next;
+        s->nidle--;
+    } else {
+        page = usm__heap_alloc(sizeof *page + (s->size < s->block_size ? s->size : s->block_size));
+    }
+    if (page)
+        page->refs = 1;
+    return page;
+}
+
+/* Wherever they are.  pre: nobody is busy with the block.  Lock held, and given up meanwhile. */
+static usm_status send_block(usm_shared_buffer *s, const usm__shared_give *give,
+                             unsigned char *part, bool may_wait)
+{
+    usm__shared_block *b    = &s->blocks[give->block];
+    usm__shared_page  *page = b->kind == USM__SHARED_KIND_PAGE ? b->page : NULL;
+    usm_status         st;
+
+    if (b->kind == USM__SHARED_KIND_NONE) /* its owner has ended meanwhile */
+        return USM_E_PEER;
+    b->is_busy = true;
+    if (page)
+        page->refs++;
+    usm__mutex_unlock(&s->lock);
+    st = page ? send_bytes(s, give, page->bytes, part) : send_local(s, give, part, may_wait);
+    usm__mutex_lock(&s->lock);
+    b->is_busy = false;
+    usm__shared_page_drop(s, page);
+    (void)pthread_cond_broadcast(&s->changed);
+    return st;
+}
+
+static void run_transfer(usm__job *job)
+{
+    transfer          *t = usm_container_of(job, transfer, job);
+    usm_shared_buffer *s = t->s;
+    usm_status         st;
+
+    usm__mutex_lock(&s->lock);
+    while (s->blocks[t->give.block].is_busy)
+        (void)usm__mutex_wait(&s->lock, &s->changed, NULL);
+    st = send_block(s, &t->give, t->part, true);
+    usm__shared_sent(&s->machine, &t->give, st);
+    (void)usm__shared_flush(s);
+    s->transfers--;
+    (void)pthread_cond_broadcast(&s->changed);
+    usm__mutex_unlock(&s->lock);
+    usm__heap_free(t);
+}
+
+/* What has to wait for memory, or for who is busy with the block. */
+static void post_transfer(usm_shared_buffer *s, const usm__shared_give *give)
+{
+    transfer *t = usm__heap_alloc(sizeof *t);
+
+    if (!t) {
+        usm__shared_sent(&s->machine, give, USM_E_NO_MEMORY);
+        return;
+    }
+    t->job.run = run_transfer;
+    t->s       = s;
+    t->give    = *give;
+    s->transfers++;
+    usm__executor_post(&t->job);
+}
+
+static void give_bytes(usm_shared_buffer *s, const usm__shared_give *give)
+{
+    usm_status st = USM_E_NOT_READY;
+
+    if (!s->blocks[give->block].is_busy)
+        st = send_block(s, give, s->part, false);
+    if (st == USM_E_NOT_READY)
+        post_transfer(s, give);
+    else
+        usm__shared_sent(&s->machine, give, st);
+}
+
+/* ---- what goes out, in order -------------------------------------------------------------- */
+
+static void deliver_letter(usm_shared_buffer *s, letter *l)
+{
+    if (l->kind == END)
+        usm__shared_sent(&s->machine, &l->give, USM_OK);
+    else if (l->kind == BYTES)
+        give_bytes(s, &l->give);
+    else if (l->to == s->machine.self)
+        usm__shared_receive(&s->machine, l->to, &l->msg);
+    else
+        send_letter(s, l);
+    end_letter(s, l);
+}
+
+bool usm__shared_flush(usm_shared_buffer *s)
+{
+    bool      any = false;
+    usm_list *it;
+
+    if (s->is_sending)
+        return false;
+    s->is_sending = true;
+    while ((it = usm_list_pop(&s->out))) {
+        any = true;
+        deliver_letter(s, usm_container_of(it, letter, link));
+    }
+    s->is_sending = false;
+    if (any)
+        (void)pthread_cond_broadcast(&s->changed);
+    return any;
+}
+
+void usm__shared_unlock(usm_shared_buffer *s)
+{
+    (void)usm__shared_flush(s);
+    usm__mutex_unlock(&s->lock);
+}
+
+void usm__shared_tell_all(usm_shared_buffer *s, usm__shared_op op)
+{
+    const usm__shared_message msg = {.op = (uint8_t)op};
+
+    for (uint32_t r = 0; r < s->machine.ranks; r++)
+        if (r != s->machine.self && !s->machine.lost[r])
+            on_send(s, r, &msg);
+}
+
+void usm__shared_break(usm_shared_buffer *s, usm_status st)
+{
+    if (s->broken != USM_OK)
+        return;
+    s->broken = st;
+    if (st != USM_E_MPI)
+        usm__log(USM_LOG_ERROR, "the shared buffer %s cannot be used by this rank any more: %s",
+                 s->name, usm_status_string(st));
+    usm__shared_tell_all(s, USM__SHARED_ABSENT);
+    (void)pthread_cond_broadcast(&s->changed);
+}
+
+/* ---- what the machine gives --------------------------------------------------------------------
+ */
+
+/* Done with the letters, not from inside the machine. */
+static void give_letter(usm_shared_buffer *s, const usm__shared_give *give, letter_kind kind)
+{
+    letter *l = new_letter(s);
+
+    if (!l)
+        return;
+    l->kind = kind;
+    l->give = *give;
+}
+
+static void on_give(void *arg, const usm__shared_give *give)
+{
+    usm_shared_buffer        *s   = arg;
+    const usm__shared_message msg = {.op      = USM__SHARED_DATA,
+                                     .flags   = (uint8_t)(give->flags | USM__SHARED_ZERO),
+                                     .block   = give->block,
+                                     .request = give->request,
+                                     .txn     = give->txn};
+
+    if (s->blocks[give->block].kind != USM__SHARED_KIND_ZERO) {
+        give_letter(s, give, BYTES);
+        return;
+    }
+    on_send(s, give->to, &msg);
+    give_letter(s, give, END);
+}
+
+/* ---- bytes in --------------------------------------------------------------------------- */
+
+static void set_content(usm_shared_buffer *s, uint64_t block, usm__shared_kind kind,
+                        usm__shared_page *page)
+{
+    usm__shared_block *b = &s->blocks[block];
+
+    usm__shared_page_drop(s, b->page);
+    b->page = page;
+    b->kind = (uint8_t)kind;
+}
+
+/* true: the block is whole. */
+static bool take_part(usm_shared_buffer *s, uint32_t from, const usm__shared_message *msg,
+                      const char *bytes)
+{
+    usm__shared_block *b    = &s->blocks[msg->block];
+    size_t             size = usm__shared_block_size(s, msg->block);
+
+    if (!b->coming || b->request != msg->request) {
+        usm__shared_page_drop(s, b->coming);
+        b->coming  = new_page(s);
+        b->have    = 0;
+        b->request = msg->request;
+        if (!b->coming) { /* if it was given, it is lost; who asks its directory hears of it */
+            usm__shared_message refusal = *msg;
+
+            refusal.op     = USM__SHARED_REFUSE;
+            refusal.status = USM_E_NO_MEMORY;
+            usm__shared_receive(&s->machine, from, &refusal);
+            return false;
+        }
+    }
+    if (msg->offset != b->have || msg->size > size - b->have)
+        return false; /* it came before */
+    memcpy(b->coming->bytes + b->have, bytes, msg->size);
+    b->have += msg->size;
+    usm_add_relaxed(&s->received, msg->size);
+    return b->have == size;
+}
+
+void usm__shared_take_data(usm_shared_buffer *s, uint32_t from, const usm__shared_message *msg,
+                           const char *bytes)
+{
+    usm__shared_block *b;
+
+    if (msg->block >= s->machine.blocks ||
+        !usm__shared_expects(&s->machine, msg->block, msg->request))
+        return;
+    b = &s->blocks[msg->block];
+    if (msg->flags & USM__SHARED_ZERO) {
+        set_content(s, msg->block, USM__SHARED_KIND_ZERO, NULL);
+    } else if (!(msg->flags & USM__SHARED_NO_BYTES)) {
+        usm__shared_page *page;
+
+        if (!take_part(s, from, msg, bytes))
+            return;
+        page      = b->coming;
+        b->coming = NULL;
+        set_content(s, msg->block, USM__SHARED_KIND_PAGE, page);
+    }
+    usm__shared_receive(&s->machine, from, msg);
+}
+
+static void on_content(void *arg, uint64_t block, bool is_blank)
+{
+    usm_shared_buffer *s = arg;
+
+    set_content(s, block, is_blank ? USM__SHARED_KIND_BLANK : USM__SHARED_KIND_NONE, NULL);
+}
+
+static void on_wake(void *arg, usm__shared_waiter *waiter)
+{
+    usm_shared_buffer *s = arg;
+
+    (void)waiter;
+    (void)pthread_cond_broadcast(&s->changed);
+}
+
+const usm__shared_ops usm__shared_moves = {on_send, on_give, on_wake, on_content};
+
+/* ---- start and end ------------------------------------------------------------------------ */
+
+usm_status usm__shared_moves_init(usm_shared_buffer *s)
+{
+    usm_list_init(&s->out);
+    usm_list_init(&s->spare);
+    s->part = usm__heap_alloc(USM__JOB_MESSAGE_MAX);
+    if (!s->part)
+        return USM_E_NO_MEMORY;
+    for (unsigned i = 0; i < SPARE; i++) {
+        letter *l = usm__heap_alloc(sizeof *l);
+
+        if (!l)
+            return USM_E_NO_MEMORY;
+        usm_list_append(&s->spare, &l->link);
+        s->spares++;
+    }
+    return usm__executor_reserve();
+}
+
+void usm__shared_moves_fini(usm_shared_buffer *s)
+{
+    usm_list *it;
+
+    while ((it = usm_list_pop(&s->out)) || (it = usm_list_pop(&s->spare)))
+        usm__heap_free(usm_container_of(it, letter, link));
+    for (usm__shared_page *next, *page = s->idle; page; page = next) {
+        next = page->next;
+        usm__heap_free(page);
+    }
+    usm__heap_free(s->part);
+    s->idle = NULL;
+    s->part = NULL;
+}

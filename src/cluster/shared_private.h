@@ -1,0 +1,29 @@
+/* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
+/* What the two halves of the machine share: shared_state.c, a rank's own blocks, and shared_dir.c,
+ * the directories that lie on it. */
+#ifndef USM_CLUSTER_SHARED_PRIVATE_H
+#define USM_CLUSTER_SHARED_PRIVATE_H
+
+#include "cluster/shared_state.h"
+
+static inline uint32_t usm__shared_next_living(const usm__shared_machine *m, uint32_t rank)
+{
+    while (m->lost[rank])
+        rank = (rank + 1) % m->ranks;
+    return rank;
+}
+
+static inline uint32_t usm__shared_dir_of(const usm__shared_machine *m, uint64_t block)
+{
+    return usm__shared_next_living(m, usm__shared_home(m, block));
+}
+
+/* Messages for the directory of a block, when this rank is it. */
+void usm__shared_dir_receive(usm__shared_machine *m, uint32_t from, const usm__shared_message *msg);
+/* m->lost[rank] is set: the directories that were here before. */
+void usm__shared_dir_rank_lost(usm__shared_machine *m, uint32_t rank);
+/* This rank is the directory of that home's blocks from now on. */
+void usm__shared_dir_take_over(usm__shared_machine *m, uint32_t home);
+void usm__shared_dir_free(usm__shared_machine *m);
+
+#endif

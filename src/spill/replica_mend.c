@@ -1,0 +1,633 @@
+/* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
+/* Blocks with too few copies get new ones, in the background: after a place was lost, leaves, or
+ * missed a write, and where a copy turned out corrupt.
+ *
+ *     mending --> a place in another domain --> fetch what is stored --> store --> a copy more
+ *        ^            | none: stuck               | verified, sector by       |
+ *        |            v until a place comes       | sector, from any copy    | written by the owner
+ *        +----------- stuck, or a second is over <---------------------------+ meanwhile: again
+ *
+ * One block at a time, through one buffer of a block and a page: the owner's transfers come first.
+ * A thread does it, which is started when there is something to mend.  Where a transport moves only
+ * when it is asked to, there is no thread, and usm__tiers_progress() does it.
+ *
+ * The owner goes on meanwhile.  What he writes while his block is being fetched waits for that to
+ * end; what he writes later raises the generation, and what was made here is thrown away.  He may
+ * forget the block at any time: what is under way is then given back here. */
+#include "spill/replica.h"
+
+#include "base/log.h"
+#include "base/os.h"
+
+#include <stdio.h>
+#include <string.h>
+#include <sys/mman.h>
+
+#define RETRY_NS    UINT64_C(1000000000)
+#define RETRIED     256u /* of the stuck at a time                                              */
+#define PROGRESS_MS 100u
+#define ATTEMPTS    2u
+
+/* ---- who is to be mended ------------------------------------------------------------------- */
+
+static void thread_main(void *arg);
+
+static void wake(usm__tiers *t)
+{
+    usm__replicas *r = t->replicas;
+
+    if (r->has_thread)
+        pthread_cond_signal(&r->wake);
+    else if (!r->has_progress && !r->must_end && !t->is_forked)
+        r->has_thread = usm__os_thread(thread_main, t, "usm-mend") == 0;
+}
+
+static void enter_queue(usm__tiers *t, usm__spread *s, usm__queued queued)
+{
+    usm__replicas *r = t->replicas;
+
+    if (s->queued != USM__QUEUED_NOT)
+        usm_list_remove(&s->queue);
+    else
+        r->nqueued++;
+    s->queued = (uint8_t)queued;
+    usm_list_append(queued == USM__QUEUED_MEND ? &r->mending : &r->stuck, &s->queue);
+}
+
+void usm__mend_queue(usm__tiers *t, usm__spread *s)
+{
+    if (s->writing > 0) {
+        s->must_mend = true; /* when the writes have ended */
+        return;
+    }
+    if (s->queued != USM__QUEUED_MEND)
+        enter_queue(t, s, USM__QUEUED_MEND);
+    wake(t);
+}
+
+void usm__mend_unqueue(usm__tiers *t, usm__spread *s)
+{
+    if (s->queued == USM__QUEUED_NOT)
+        return;
+    usm_list_remove(&s->queue);
+    s->queued = USM__QUEUED_NOT;
+    t->replicas->nqueued--;
+}
+
+static void unstick(usm__tiers *t, unsigned most)
+{
+    usm__replicas *r = t->replicas;
+
+    for (unsigned i = 0; i < most && !usm_list_is_empty(&r->stuck); i++)
+        enter_queue(t, usm_container_of(r->stuck.next, usm__spread, queue), USM__QUEUED_MEND);
+    r->retry_ns = 0;
+    if (!usm_list_is_empty(&r->mending))
+        wake(t);
+}
+
+void usm__mend_retry(usm__tiers *t)
+{
+    unstick(t, UINT32_MAX);
+}
+
+/* Nothing can be done for it now. */
+static void stick(usm__tiers *t, usm__spread *s)
+{
+    usm__replicas *r = t->replicas;
+
+    if (s->writing > 0) {
+        s->must_mend = true;
+        return;
+    }
+    enter_queue(t, s, USM__QUEUED_STUCK);
+    if (r->retry_ns == 0)
+        r->retry_ns = usm__os_now_ns() + RETRY_NS;
+}
+
+/* ---- one transfer --------------------------------------------------------------------------- */
+
+static void move_done(usm_transfer *x, usm_status st)
+{
+    usm__mend  *m = usm_container_of(x, usm__mend, t_now);
+    usm__tiers *t = m->t;
+
+    usm__mutex_lock(&t->lock);
+    m->status  = st;
+    m->is_done = true;
+    pthread_cond_broadcast(&t->replicas->ended);
+    usm__mutex_unlock(&t->lock);
+}
+
+/* From the copy, or to the new one, which may lie in the same place.  Lock held, given back
+ * meanwhile. */
+static usm_status move(usm__mend *m, usm_transfer_op op, size_t offset, size_t size)
+{
+    bool        out  = op == USM_TRANSFER_STORE;
+    usm__place *p    = out ? m->to : m->from;
+    usm__tiers *t    = m->t;
+    usm__tier  *tier = p->tier;
+    usm__flow  *flow = out ? &tier->writes : &tier->reads;
+    uint64_t    start;
+
+    memset(&m->t_now, 0, sizeof m->t_now);
+    m->t_now.op         = op;
+    m->t_now.block      = p->base + (out ? m->to_slot : m->from_slot);
+    m->t_now.offset     = offset;
+    m->t_now.size       = size;
+    m->t_now.data       = m->data + offset;
+    m->t_now.registered = SIZE_MAX;
+    m->t_now.done       = move_done;
+    m->is_done          = false;
+    start               = usm__os_now_ns();
+    usm__flow_begin(flow, start);
+    usm__mutex_unlock(&t->lock);
+    tier->ops->submit(tier->store, &m->t_now);
+    usm__mutex_lock(&t->lock);
+    while (!m->is_done) {
+        if (!tier->is_driven) {
+            (void)usm__mutex_wait(&t->lock, &t->replicas->ended, NULL);
+            continue;
+        }
+        usm__mutex_unlock(&t->lock);
+        (void)tier->ops->progress(tier->store, PROGRESS_MS);
+        usm__mutex_lock(&t->lock);
+    }
+    usm__flow_end(flow, usm__os_now_ns(), start, size, m->status == USM_OK);
+    tier->errors += m->status != USM_OK;
+    return m->status;
+}
+
+/* The next run of set bits from *at on; 0: there is none. */
+static uint32_t next_run(const usm__tiers *t, const uint64_t *bits, uint32_t *at)
+{
+    uint32_t n = 0;
+
+    while (*at < t->sectors && !(bits[*at / 64] >> *at % 64 & 1))
+        (*at)++;
+    while (*at + n < t->sectors && (bits[(*at + n) / 64] >> (*at + n) % 64 & 1))
+        n++;
+    return n;
+}
+
+static bool is_empty(const uint64_t *bits)
+{
+    uint64_t any = 0;
+
+    for (unsigned i = 0; i < USM__SECTORS_MAX / 64; i++)
+        any |= bits[i];
+    return any == 0;
+}
+
+static size_t encoded_on_medium(const usm__mend *m)
+{
+    return m->encoded < m->t->block_size ? m->encoded : m->t->block_size;
+}
+
+static size_t page_up(size_t size)
+{
+    return (size + USM__PAGE - 1) & ~(size_t)(USM__PAGE - 1);
+}
+
+/* ---- fetching ---------------------------------------------------------------------------------
+ */
+
+/* Strikes the sectors that are right off the list of those needed; how many are wrong.  Lock held,
+ * given back meanwhile. */
+static uint32_t check_run(usm__mend *m, uint32_t first, uint32_t count)
+{
+    usm__tiers *t   = m->t;
+    uint32_t    bad = 0;
+
+    usm__mutex_unlock(&t->lock);
+    for (uint32_t i = first; i < first + count; i++) {
+        const char *at = m->data + (size_t)i * t->sector_size;
+
+        if (m->sums[i] == usm__sector_sum(at, t->sector_size, m->key, i))
+            m->need[i / 64] &= ~(UINT64_C(1) << i % 64);
+        else
+            bad++;
+    }
+    usm__mutex_lock(&t->lock);
+    return bad;
+}
+
+static usm_status fetch_encoded(usm__mend *m)
+{
+    size_t     size = encoded_on_medium(m);
+    usm_status st   = move(m, USM_TRANSFER_FETCH, 0, page_up(size));
+    uint32_t   sum;
+
+    if (st != USM_OK)
+        return st;
+    usm__mutex_unlock(&m->t->lock);
+    sum = usm__sector_sum(m->data, size, m->key, 0);
+    usm__mutex_lock(&m->t->lock);
+    if (sum != m->sums[0])
+        return USM_E_CORRUPT;
+    memset(m->need, 0, sizeof m->need);
+    return USM_OK;
+}
+
+/* What is needed, from one copy. */
+static usm_status fetch_plain(usm__mend *m)
+{
+    usm_status worst = USM_OK;
+    size_t     size  = m->t->sector_size;
+    uint32_t   at    = 0, n;
+
+    while ((n = next_run(m->t, m->need, &at)) > 0) {
+        usm_status st = USM_E_IO;
+
+        for (unsigned i = 0; i < ATTEMPTS && st != USM_OK; i++)
+            st = move(m, USM_TRANSFER_FETCH, at * size, n * size);
+        if (st != USM_OK)
+            return st;
+        if (check_run(m, at, n) > 0)
+            worst = USM_E_CORRUPT;
+        at += n;
+    }
+    return worst;
+}
+
+static void give_now(usm__tiers *t, usm__gives *g)
+{
+    usm__mutex_unlock(&t->lock);
+    usm__give_now(g);
+    usm__mutex_lock(&t->lock);
+}
+
+/* From the best copy, and what of it is wrong from the others.  True: all of it is here. */
+static bool fetch(usm__mend *m)
+{
+    usm__tiers *t     = m->t;
+    uint8_t     tried = 0;
+
+    while (m->s && !is_empty(m->need)) {
+        usm__location *l = usm__spread_pick(m->s, tried);
+        usm__gives     g = {0};
+        usm_status     st;
+        uint8_t        at;
+
+        if (!l)
+            break;
+        at = l->index;
+        tried |= (uint8_t)(1u << at);
+        l->flying++;
+        m->from      = l->place;
+        m->from_slot = l->slot;
+        st           = m->encoded ? fetch_encoded(m) : fetch_plain(m);
+        if (st == USM_E_CORRUPT) {
+            m->corrupt |= (uint8_t)(1u << at);
+            m->from->tier->corrupt++;
+        } else if (st != USM_OK) {
+            usm_add_relaxed(&m->from->failures, 1);
+        }
+        if (m->s)
+            usm__location_landed(m->s, &m->s->at[at], &g);
+        else
+            usm__give_later(&g, m->from, m->from_slot);
+        give_now(t, &g);
+    }
+    return is_empty(m->need);
+}
+
+/* Writes of the owner that waited for the fetch go on. */
+static void unpark(usm__mend *m)
+{
+    usm__tiers   *t    = m->t;
+    usm_transfer *list = m->parked;
+
+    m->is_fetching = false;
+    m->parked      = NULL;
+    m->parked_end  = &m->parked;
+    if (!list)
+        return;
+    usm__mutex_unlock(&t->lock);
+    while (list) {
+        usm_transfer *x = list;
+
+        list = x->next;
+        usm__io_start(t, usm_container_of(x, usm__io, t));
+    }
+    usm__mutex_lock(&t->lock);
+}
+
+/* ---- storing ----------------------------------------------------------------------------------
+ */
+
+static usm_status store(usm__mend *m)
+{
+    usm__tiers *t  = m->t;
+    usm_status  st = USM_OK;
+    uint32_t    at = 0, n;
+
+    if (m->encoded)
+        return move(m, USM_TRANSFER_STORE, 0, page_up(encoded_on_medium(m)));
+    while (st == USM_OK && (n = next_run(t, m->stored, &at)) > 0) {
+        st = USM_E_IO;
+        for (unsigned i = 0; i < ATTEMPTS && st == USM_E_IO; i++)
+            st = move(m, USM_TRANSFER_STORE, at * t->sector_size, n * t->sector_size);
+        at += n;
+    }
+    return st;
+}
+
+/* ---- one block ----------------------------------------------------------------------------------
+ */
+
+/* Lock held, given back meanwhile.  A slot in a domain that has no copy which stays; false: there
+ * is none. */
+static bool find_room(usm__mend *m)
+{
+    usm__tiers *t = m->t;
+    usm__place *tried[USM__TRIED_MAX];
+    uint64_t    avoid[USM__LOCATIONS];
+    usm__choice c = {.key = m->key, .avoid = avoid, .tried = tried, .healthy = true};
+    usm_status  st;
+
+    for (unsigned i = 0; i < USM__LOCATIONS; i++) {
+        const usm__location *l = &m->s->at[i];
+
+        if (l->state == USM__LOCATION_GOOD &&
+            (l->place->state == USM_PLACE_UP || l->place->state == USM_PLACE_SLOW))
+            avoid[c.navoid++] = l->place->domain;
+    }
+    for (; c.ntried < USM__TRIED_MAX; tried[c.ntried++] = m->to) {
+        usm__mutex_unlock(&t->lock);
+        st    = USM_OK;
+        m->to = usm__place_choose(t, &c, &st);
+        if (!m->to && c.healthy) { /* nobody else finds out that one is well again */
+            c.healthy = false;
+            m->to     = usm__place_choose(t, &c, &st);
+        }
+        if (m->to)
+            st = usm__place_take(m->to, &m->to_slot);
+        usm__mutex_lock(&t->lock);
+        if (!m->to || st == USM_OK)
+            return m->to != NULL;
+        if (st == USM_E_SPILL_FULL) {
+            usm__place_note_full(m->to);
+        } else {
+            usm_add_relaxed(&m->to->failures, 1);
+        }
+    }
+    return false;
+}
+
+/* Copies beyond what is wanted: in places that leave, second ones of a domain, and corrupt ones. */
+static void drop_spare(usm__tiers *t, usm__spread *s, usm__gives *g)
+{
+    if (usm__spread_firm(s) < t->replicas->wanted)
+        return;
+    for (unsigned i = 0; i < USM__LOCATIONS; i++) {
+        usm__location *l = &s->at[i];
+
+        if (l->state == USM__LOCATION_CORRUPT || usm__location_is_doubled(s, l) ||
+            (l->state == USM__LOCATION_GOOD && l->place->state == USM_PLACE_LEAVING))
+            usm__location_drop(s, l, USM__LOCATION_STALE, g);
+    }
+}
+
+static bool is_current(const usm__mend *m)
+{
+    return m->s && m->s->writing == 0 && m->s->copy->generation == m->generation;
+}
+
+/* What will be made is a copy of the block as it is now.  False: somebody writes it. */
+static bool take_picture(usm__mend *m)
+{
+    usm__tiers *t = m->t;
+    usm__copy  *copy;
+    size_t      words = t->sectors > USM__COPY_WORDS ? t->sectors : USM__COPY_WORDS;
+
+    if (!m->s || m->s->writing > 0)
+        return false;
+    copy          = m->s->copy;
+    m->generation = copy->generation;
+    m->encoded    = copy->codecs ? copy->encoded : 0;
+    memcpy(m->stored, m->s->stored, sizeof m->stored);
+    memcpy(m->need, m->stored, sizeof m->need);
+    if (t->codecs.n == 0)
+        words = t->sectors;
+    memcpy(m->sums, copy->sums, words * sizeof *m->sums);
+    m->is_fetching = true;
+    return true;
+}
+
+/* Where all entries are taken a corrupt copy gives way: its content is in the new one. */
+static void make_entry(usm__spread *s, usm__gives *g)
+{
+    usm__location *corrupt = NULL;
+
+    for (unsigned i = 0; i < USM__LOCATIONS; i++) {
+        if (s->at[i].state == USM__LOCATION_NONE)
+            return;
+        if (s->at[i].state == USM__LOCATION_CORRUPT && s->at[i].flying == 0)
+            corrupt = &s->at[i];
+    }
+    if (corrupt)
+        usm__location_drop(s, corrupt, USM__LOCATION_STALE, g);
+}
+
+/* The block has one copy more.  False: it was written or forgotten meanwhile. */
+static bool enter(usm__mend *m, usm__gives *g)
+{
+    usm__tiers  *t = m->t;
+    usm__spread *s = m->s;
+
+    if (!is_current(m) || (m->to->state != USM_PLACE_UP && m->to->state != USM_PLACE_SLOW))
+        return false;
+    make_entry(s, g);
+    if (!usm__spread_add(s, m->to, m->to_slot))
+        return false;
+    for (unsigned i = 0; i < USM__LOCATIONS; i++)
+        if ((m->corrupt >> i & 1) && s->at[i].state == USM__LOCATION_GOOD &&
+            s->at[i].place != m->to)
+            s->at[i].state = USM__LOCATION_CORRUPT;
+    t->replicas->repaired++;
+    drop_spare(t, s, g);
+    return true;
+}
+
+static bool make_room(usm__mend *m)
+{
+    usm__tiers *t     = m->t;
+    size_t      words = t->sectors > USM__COPY_WORDS ? t->sectors : USM__COPY_WORDS;
+
+    if (!m->sums)
+        m->sums = usm__heap_alloc(words * sizeof *m->sums);
+    if (!m->data)
+        m->data = usm__os_map(t->block_size + USM__PAGE, PROT_READ | PROT_WRITE);
+    return m->sums && m->data;
+}
+
+/* Lock held, given back meanwhile; the rooms are there. */
+static void mend(usm__mend *m)
+{
+    usm__tiers *t       = m->t;
+    usm__gives  g       = {0};
+    bool        is_here = false, is_done = false;
+
+    if (!find_room(m))
+        return;
+    if (take_picture(m)) {
+        is_here = fetch(m);
+        unpark(m);
+    }
+    if (is_here && is_current(m)) {
+        usm_status st = store(m);
+
+        if (st == USM_OK)
+            usm_store_relaxed(&m->to->failures, 0u);
+        else
+            usm_add_relaxed(&m->to->failures, 1);
+        is_done = st == USM_OK && enter(m, &g);
+    }
+    if (!is_done)
+        usm__give_later(&g, m->to, m->to_slot);
+    give_now(t, &g);
+}
+
+static void begin_mend(usm__mend *m, usm__tiers *t, usm__spread *s)
+{
+    m->t          = t;
+    m->s          = s;
+    m->key        = s->key;
+    m->generation = s->copy->generation;
+    m->corrupt    = 0;
+    m->parked     = NULL;
+    m->parked_end = &m->parked;
+    s->mend       = m;
+}
+
+/* What is to be done with the block next, if its owner has not forgotten it.  Lock held. */
+static void end_mend(usm__mend *m, bool is_mended)
+{
+    usm__tiers  *t = m->t;
+    usm__spread *s = m->s;
+
+    m->s = NULL;
+    pthread_cond_broadcast(&t->replicas->ended);
+    if (!s)
+        return;
+    s->mend = NULL;
+    if (!usm__spread_is_readable(s) || usm__spread_firm(s) >= t->replicas->wanted)
+        return;
+    if (is_mended || s->writing > 0 || s->copy->generation != m->generation)
+        usm__mend_queue(t, s);
+    else if (s->queued == USM__QUEUED_NOT)
+        stick(t, s);
+}
+
+/* The first in line.  Lock held, given back meanwhile. */
+static void mend_next(usm__tiers *t)
+{
+    usm__replicas *r        = t->replicas;
+    usm__mend     *m        = &r->mend;
+    usm__spread   *s        = usm_container_of(r->mending.next, usm__spread, queue);
+    usm__gives     g        = {0};
+    uint64_t       repaired = r->repaired;
+
+    usm__mend_unqueue(t, s);
+    if (!usm__spread_is_readable(s))
+        return;
+    if (s->writing > 0) {
+        s->must_mend = true;
+        return;
+    }
+    drop_spare(t, s, &g);
+    if (usm__spread_firm(s) >= r->wanted) {
+        give_now(t, &g);
+        return;
+    }
+    begin_mend(m, t, s);
+    r->is_mending = true;
+    if (make_room(m))
+        mend(m);
+    r->is_mending = false;
+    end_mend(m, repaired != r->repaired);
+}
+
+/* ---- who does it
+ * ---------------------------------------------------------------------------------- */
+
+/* Until there is something to do.  Lock held. */
+static void doze(usm__replicas *r, usm__mutex *lock)
+{
+    struct timespec until;
+
+    if (r->retry_ns == 0) {
+        (void)usm__mutex_wait(lock, &r->wake, NULL);
+        return;
+    }
+    clock_gettime(CLOCK_REALTIME, &until);
+    until.tv_sec += 1;
+    (void)usm__mutex_wait(lock, &r->wake, &until);
+}
+
+static void revive(usm__tiers *t)
+{
+    usm__replicas *r = t->replicas;
+
+    if (r->retry_ns == 0 || usm__os_now_ns() < r->retry_ns)
+        return;
+    unstick(t, RETRIED);
+    if (!usm_list_is_empty(&r->stuck))
+        r->retry_ns = usm__os_now_ns() + RETRY_NS;
+}
+
+static void thread_main(void *arg)
+{
+    usm__tiers    *t = arg;
+    usm__replicas *r = t->replicas;
+
+    usm__mutex_lock(&t->lock);
+    while (!r->must_end && !r->has_progress) {
+        revive(t);
+        if (usm_list_is_empty(&r->mending))
+            doze(r, &t->lock);
+        else if (r->is_mending) /* a thread of the program's that began before */
+            (void)usm__mutex_wait(&t->lock, &r->ended, NULL);
+        else
+            mend_next(t);
+    }
+    r->has_thread = false;
+    pthread_cond_broadcast(&r->ended);
+    usm__mutex_unlock(&t->lock);
+}
+
+bool usm__replicas_progress(usm__tiers *t)
+{
+    usm__replicas *r     = t->replicas;
+    bool           mends = false;
+
+    usm__mutex_lock(&t->lock);
+    if (r->has_progress && !r->has_thread && !r->is_mending && !r->must_end && !t->is_forked) {
+        revive(t);
+        mends = !usm_list_is_empty(&r->mending);
+        if (mends)
+            mend_next(t);
+    }
+    usm__mutex_unlock(&t->lock);
+    return mends;
+}
+
+void usm__replicas_quit(usm__tiers *t)
+{
+    if (t->replicas)
+        t->replicas->must_end = true;
+}
+
+void usm__replicas_stop(usm__tiers *t)
+{
+    usm__replicas *r = t->replicas;
+
+    if (!r || t->is_forked)
+        return;
+    usm__mutex_lock(&t->lock);
+    usm__replicas_quit(t);
+    pthread_cond_broadcast(&r->wake);
+    while (r->has_thread || r->is_mending)
+        (void)usm__mutex_wait(&t->lock, &r->ended, NULL);
+    usm__mutex_unlock(&t->lock);
+}

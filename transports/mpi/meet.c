@@ -1,0 +1,329 @@
+/* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
+/* Who takes part in a job, and on which communicator.
+ *
+ *     app_comm() or attach()   mpi_meet: duplicate, say what one is (server or program)
+ *     attach(), or the end     mpi_exchange: a record each; mpi_gather_present: the link's own
+ *
+ * The program may attach long after the servers of its launch, or never: they wait asleep, and who
+ * finalises MPI without having attached says so in the same exchange (attach.c).  Records travel
+ * with fixed widths, little endian, their version first. */
+#include "internal.h"
+
+#include <stdio.h>
+#include <time.h>
+
+#define MAGIC       UINT32_C(0x4d4d5355) /* "USMM"                                             */
+#define HELLO_SIZE  16
+#define RECORD_SIZE 128
+
+/* ---- numbers ------------------------------------------------------------------------ */
+
+static void put(unsigned char *p, uint64_t v, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        p[i] = (unsigned char)(v >> (8 * i));
+}
+
+static uint64_t get(const unsigned char *p, size_t n)
+{
+    uint64_t v = 0;
+
+    for (size_t i = 0; i < n; i++)
+        v |= (uint64_t)p[i] << (8 * i);
+    return v;
+}
+
+/* ---- collectives -------------------------------------------------------------------- */
+
+/* Ends when all are there, however long that takes (until 0), or when that has taken too long;
+ * asleep for the most part. */
+static usm_status wait_for(const mpi_meeting *m, MPI_Request *request, const char *what)
+{
+    struct timespec pause = {.tv_nsec = 20000};
+    int             flag  = 0;
+
+    for (;;) {
+        const bool turn = mpi_turn_begin();
+        usm_status st   = mpi_check(m->api, MPI_Test(request, &flag, MPI_STATUS_IGNORE), what);
+
+        mpi_turn_end(turn);
+        if (st != USM_OK || flag)
+            return st;
+        if (m->until && mpi_now() > m->until)
+            return m->api->report(USM_E_PEER,
+                                  "%s did not end in time: a process has ended, or "
+                                  "hangs",
+                                  what);
+        (void)nanosleep(&pause, NULL);
+        if (pause.tv_nsec < 5000000)
+            pause.tv_nsec += pause.tv_nsec / 16;
+    }
+}
+
+static usm_status allgather(const mpi_meeting *m, const void *mine, size_t size, void *all)
+{
+    const bool  turn = mpi_turn_begin();
+    MPI_Request request;
+    usm_status  st = mpi_check(
+         m->api,
+         MPI_Iallgather(mine, (int)size, MPI_BYTE, all, (int)size, MPI_BYTE, m->whole, &request),
+         "MPI_Iallgather");
+
+    mpi_turn_end(turn);
+    /* By MPI_Test, which the checker does not count. */
+    return st == USM_OK ? wait_for(m, &request, "MPI_Iallgather") /* NOLINT */ : st;
+}
+
+usm_status mpi_broadcast(const mpi_meeting *m, void *data, size_t size)
+{
+    const bool  turn = mpi_turn_begin();
+    MPI_Request request;
+    usm_status  st = mpi_check(m->api, MPI_Ibcast(data, (int)size, MPI_BYTE, 0, m->whole, &request),
+                               "MPI_Ibcast");
+
+    mpi_turn_end(turn);
+    return st == USM_OK ? wait_for(m, &request, "MPI_Ibcast") /* NOLINT */ : st;
+}
+
+/* Whether this process joins servers by name: all of the program do, or none. */
+static bool joins(const usm_host_api *api, mpi_purpose purpose)
+{
+    const char *names = api->setting("mpi_join");
+
+    return purpose != MPI_MEET_SERVER && names && names[0];
+}
+
+static usm_status look_at_hellos(mpi_meeting *m, const unsigned char *all)
+{
+    bool attaching = false;
+    int  first     = -1;
+
+    for (int i = 0; i < m->size; i++) {
+        const unsigned char *p = all + (size_t)i * HELLO_SIZE;
+
+        if (get(p, 4) != MAGIC || get(p + 4, 4) != MPI_WIRE_VERSION)
+            return m->api->report(
+                USM_E_ABI,
+                "rank %d has another libusm, which talks version %llu and not %u; "
+                "run one release in all ranks and usm-memd",
+                i, (unsigned long long)get(p + 4, 4), MPI_WIRE_VERSION);
+        m->has_servers |= p[8] == MPI_MEET_SERVER;
+        m->is_split |= p[8] == MPI_MEET_SPLIT;
+        attaching |= p[8] == MPI_MEET_ATTACH;
+        if (p[8] == MPI_MEET_SERVER)
+            continue;
+        m->has_program = true;
+        first          = first < 0 ? i : first;
+        if (p[9] != all[(size_t)first * HELLO_SIZE + 9])
+            return m->api->report(USM_E_INVALID,
+                                  "rank %d has USM_MPI_JOIN and rank %d has not; give it to all "
+                                  "ranks of the program",
+                                  p[9] ? i : first, p[9] ? first : i);
+    }
+    if (attaching && m->is_split)
+        return m->api->report(USM_E_MPI, "some ranks call usm_mpi_app_comm() and others attach "
+                                         "without; it is called by all or by none");
+    return USM_OK;
+}
+
+usm_status mpi_meet(const usm_host_api *api, MPI_Comm comm, mpi_purpose purpose, mpi_meeting *m)
+{
+    mpi_meeting found = {
+        .api = api, .whole = MPI_COMM_NULL, .program = MPI_COMM_NULL, .until = m->until};
+    unsigned char  mine[HELLO_SIZE] = {0};
+    const bool     turn             = mpi_turn_begin();
+    unsigned char *all;
+    MPI_Request    request;
+    usm_status     st;
+
+    st = mpi_check(api, MPI_Comm_idup(comm, &found.whole, &request), "MPI_Comm_idup");
+    mpi_turn_end(turn);
+    if (st == USM_OK)
+        st = wait_for(&found, &request, "MPI_Comm_idup");
+    if (st == USM_OK)
+        st = mpi_own_errors(api, found.whole);
+    if (st == USM_OK)
+        st = mpi_check(api, MPI_Comm_rank(found.whole, &found.rank), "MPI_Comm_rank");
+    if (st == USM_OK)
+        st = mpi_check(api, MPI_Comm_size(found.whole, &found.size), "MPI_Comm_size");
+    if (st != USM_OK)
+        return st;
+    all = api->heap_alloc((size_t)found.size * HELLO_SIZE);
+    if (!all)
+        return api->report(USM_E_NO_MEMORY, "no memory for what %d ranks say", found.size);
+    put(mine, MAGIC, 4);
+    put(mine + 4, MPI_WIRE_VERSION, 4);
+    mine[8] = (unsigned char)purpose;
+    mine[9] = joins(api, purpose);
+    st      = allgather(&found, mine, sizeof(mine), all);
+    if (st == USM_OK)
+        st = look_at_hellos(&found, all);
+    api->heap_free(all);
+    if (st == USM_OK)
+        *m = found;
+    return st;
+}
+
+/* ---- records ------------------------------------------------------------------------- */
+
+static void pack(const mpi_record *r, unsigned char *p)
+{
+    memset(p, 0, RECORD_SIZE);
+    put(p, MAGIC, 4);
+    put(p + 4, MPI_WIRE_VERSION, 4);
+    put(p + 8, (uint32_t)r->refusal, 4);
+    put(p + 12, r->rank, 4);
+    put(p + 16, r->lend, 8);
+    p[24] = r->is_present;
+    p[25] = r->is_server;
+    p[26] = r->has_key;
+    p[27] = r->has_thread;
+    memcpy(p + 32, r->nonce, MPI_NONCE_SIZE);
+    (void)snprintf((char *)p + 48, 64, "%s", r->domain);
+}
+
+static void unpack(const unsigned char *p, mpi_record *r)
+{
+    r->version    = (uint32_t)get(p + 4, 4);
+    r->refusal    = (int32_t)(uint32_t)get(p + 8, 4);
+    r->rank       = (uint32_t)get(p + 12, 4);
+    r->lend       = get(p + 16, 8);
+    r->is_present = p[24] != 0;
+    r->is_server  = p[25] != 0;
+    r->has_key    = p[26] != 0;
+    r->has_thread = p[27] != 0;
+    memcpy(r->nonce, p + 32, MPI_NONCE_SIZE);
+    memcpy(r->domain, p + 48, sizeof(r->domain) - 1);
+    r->domain[sizeof(r->domain) - 1] = '\0';
+}
+
+usm_status mpi_exchange(mpi_meeting *m, const mpi_record *mine, mpi_record *all)
+{
+    unsigned char  packed[RECORD_SIZE];
+    unsigned char *bytes = m->api->heap_alloc((size_t)m->size * RECORD_SIZE);
+    usm_status     st;
+
+    if (!bytes)
+        return m->api->report(USM_E_NO_MEMORY, "no memory for the records of %d ranks", m->size);
+    pack(mine, packed);
+    st = allgather(m, packed, sizeof(packed), bytes);
+    for (int i = 0; st == USM_OK && i < m->size; i++)
+        unpack(bytes + (size_t)i * RECORD_SIZE, &all[i]);
+    m->api->heap_free(bytes);
+    return st;
+}
+
+/* ---- the link's communicator ------------------------------------------------------------ */
+
+/* The order of members: the program's ranks as it knows them, then servers. */
+static int key_of(const mpi_meeting *m, const mpi_record *r, int rank)
+{
+    return r->is_server ? m->size + rank : (int)r->rank;
+}
+
+static uint32_t list_peers(const mpi_meeting *m, const mpi_record *all, uint32_t *peers)
+{
+    uint32_t n = 0;
+
+    for (int i = 0; i < m->size; i++)
+        peers[i] = UINT32_MAX;
+    for (int i = 0; i < m->size; i++)
+        if (all[i].is_present && !all[i].is_server && all[i].rank < (uint32_t)m->size)
+            peers[all[i].rank] = (uint32_t)i;
+    for (int i = 0; i < m->size; i++)
+        if (peers[i] != UINT32_MAX)
+            peers[n++] = peers[i];
+    for (int i = 0; i < m->size; i++)
+        if (all[i].is_present && all[i].is_server)
+            peers[n++] = (uint32_t)i;
+    return n;
+}
+
+usm_status mpi_gather_present(mpi_meeting *m, const mpi_record *all, MPI_Comm *comm,
+                              uint32_t **peers, uint32_t *count)
+{
+    const mpi_record *mine  = &all[m->rank];
+    MPI_Comm          found = MPI_COMM_NULL;
+    uint32_t         *list  = m->api->heap_alloc((size_t)m->size * sizeof(*list));
+    usm_status        st;
+    bool              turn;
+
+    if (!list)
+        return m->api->report(USM_E_NO_MEMORY, "no memory for the list of %d ranks", m->size);
+    turn = mpi_turn_begin();
+    st   = mpi_check(m->api,
+                     MPI_Comm_split(m->whole, mine->is_present ? 0 : MPI_UNDEFINED,
+                                    key_of(m, mine, m->rank), &found),
+                     "MPI_Comm_split");
+    mpi_turn_end(turn);
+    if (st == USM_OK && mine->is_present)
+        st = mpi_own_errors(m->api, found);
+    if (st != USM_OK) {
+        m->api->heap_free(list);
+        return st;
+    }
+    *count = list_peers(m, all, list);
+    *peers = list;
+    *comm  = found;
+    return USM_OK;
+}
+
+/* ---- the key ------------------------------------------------------------------------------- */
+
+/* Each proves to have it by the first one's nonce and its own rank. */
+static bool prove(const mpi_record *all, int rank, const void *key, size_t key_size,
+                  unsigned char mac[MPI_MAC_SIZE])
+{
+    unsigned char text[MPI_NONCE_SIZE + 8];
+
+    memcpy(text, all[0].nonce, MPI_NONCE_SIZE);
+    put(text + MPI_NONCE_SIZE, (uint64_t)rank, 8);
+    return mpi_hmac(key, key_size, text, sizeof(text), mac);
+}
+
+static usm_status look_at_proofs(const mpi_meeting *m, const mpi_record *all,
+                                 const unsigned char *macs, const void *key, size_t key_size)
+{
+    unsigned char want[MPI_MAC_SIZE];
+
+    for (int i = 0; i < m->size; i++) {
+        if (!all[i].is_present)
+            continue;
+        if (!prove(all, i, key, key_size, want) ||
+            !mpi_is_same_mac(want, macs + (size_t)i * MPI_MAC_SIZE))
+            return m->api->report(USM_E_KEY,
+                                  "rank %d of the launch has another key of the job than rank %d; "
+                                  "give all the same USM_JOB_KEY",
+                                  i, m->rank);
+    }
+    return USM_OK;
+}
+
+usm_status mpi_compare_keys(mpi_meeting *m, const mpi_record *all, const void *key, size_t key_size)
+{
+    unsigned char  mine[MPI_MAC_SIZE] = {0};
+    unsigned char *macs;
+    int            with = 0, without = 0;
+    usm_status     st;
+
+    for (int i = 0; i < m->size; i++)
+        if (all[i].is_present)
+            *(all[i].has_key ? &with : &without) += 1;
+    if (with == 0)
+        return USM_OK;
+    if (without)
+        return m->api->report(USM_E_KEY,
+                              "%d processes of the job have a key and %d have none; give all the "
+                              "same USM_JOB_KEY, or none",
+                              with, without);
+    macs = m->api->heap_alloc((size_t)m->size * MPI_MAC_SIZE);
+    if (!macs)
+        return m->api->report(USM_E_NO_MEMORY, "no memory for the proofs of %d ranks", m->size);
+    if (key)
+        (void)prove(all, m->rank, key, key_size, mine);
+    st = allgather(m, mine, sizeof(mine), macs);
+    if (st == USM_OK && key)
+        st = look_at_proofs(m, all, macs, key, key_size);
+    m->api->heap_free(macs);
+    return st;
+}

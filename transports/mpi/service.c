@@ -1,0 +1,488 @@
+/* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
+/* Who steps the protocol, and how he waits for there being something to do.
+ *
+ * At MPI_THREAD_MULTIPLE a thread of ours steps for as long as the job is attached.  It waits in
+ * stages, for MPI knows no other way than to look again: giving way to others for 200 us, for who
+ * asked a moment ago may ask again, then asleep for a quarter of the time it has waited, 20 to
+ * 200 us, and later for a 64th of the time since there was work, up to 10 ms: so an idle lender
+ * costs next to nothing, and who comes back waits little longer than he stayed away.
+ *
+ * While bytes are under way it looks for 20 us only, and who waits for them for 100 us: the
+ * system's buffers hold more than goes by in a nap, and each look costs what copies them.  And it
+ * never looks again without giving way: where the one that is waited for has the same processor,
+ * each microsecond of that is lost, and the scheduler, which sees only one of the two awake at a
+ * time, does not part them.
+ *
+ * Work of this process wakes our thread.  A thread that waits for a transfer steps itself
+ * meanwhile, and ours stands aside: that spares two changes of threads.  It stays aside between
+ * such waits too, where they follow each other closely, and looks now and then whether transfers
+ * that nobody awaits go on.
+ *
+ * Below MPI_THREAD_MULTIPLE there is no thread: the one that attached steps within our calls.
+ *
+ * Locks: `step` is held over a step, whose callbacks of the protocol only leave news; these are
+ * told on without a lock (mpi_tell), in order, by our thread where there is one.  `done` of a
+ * transfer is called after the step, too (transfer.c). */
+#include "internal.h"
+
+#include <sched.h>
+#include <sys/prctl.h>
+#include <time.h>
+
+#define LOOK_NS       UINT64_C(200000)
+#define LOOK_LONG_NS  UINT64_C(100000) /* who waits for bytes                               */
+#define LOOK_BRIEF_NS UINT64_C(20000)  /* while bytes are under way, or after signs of life      */
+#define NAP_MIN_NS    UINT64_C(20000)
+#define NAP_MAX_NS    UINT64_C(200000)
+#define NAP_QUIET_NS  UINT64_C(10000000)
+#define QUIET_PER_NAP 64                /* times a nap there was nothing to do              */
+#define AWAKE_NS      UINT64_C(2000000) /* after any message: more may follow               */
+#define WORK_NS       UINT64_C(5000000) /* after work: more may follow                       */
+#define BESIDE_NS     UINT64_C(100000)  /* after others stepped: they may come back         */
+#define NAP_WATCH_NS  UINT64_C(300000)  /* beside them: what nobody awaits is to go on      */
+#define NAP_BESIDE_NS UINT64_C(1000000) /* while others step                                */
+
+static uint64_t self_number(void)
+{
+    return (uint64_t)(uintptr_t)pthread_self();
+}
+
+/* ---- stepping ------------------------------------------------------------------------- */
+
+bool mpi_may_step(const mpi_job *job)
+{
+    return job->level >= MPI_THREAD_MULTIPLE || pthread_equal(job->owner, pthread_self());
+}
+
+bool mpi_is_stepper(const mpi_job *job)
+{
+    return usm_load_relaxed(&job->stepper) == self_number();
+}
+
+/* Whether there was more than signs of life: these alone keep nobody awake.  Within a step. */
+static bool is_at_work(mpi_job *job, bool busy, bool has_moved)
+{
+    const uint64_t bytes = job->bytes;
+    far_stats      s;
+
+    if (!has_moved)
+        return busy;
+    far_get_stats(job->node, &s);
+    job->bytes = s.fetched + s.stored + s.requests;
+    return job->bytes != bytes;
+}
+
+bool mpi_step(mpi_job *job)
+{
+    uint64_t moves, next;
+    uint32_t dead;
+    bool     has_moved, has_turn, busy = false;
+
+    if (mpi_is_stepper(job) || pthread_mutex_trylock(&job->step) != 0)
+        return false;
+    usm_store_relaxed(&job->stepper, self_number());
+    has_turn = mpi_turn_begin();
+    moves    = job->moves;
+    next     = far_step(job->node, &busy);
+    while (mpi_link_next_dead(job->link, &dead))
+        far_peer_died(job->node, dead);
+    mpi_turn_end(has_turn);
+    usm_store_relaxed(&job->next, next);
+    usm_store_relaxed(&job->busy, busy);
+    if (job->has_left)
+        usm_store_release(&job->has_said_goodbye, true);
+    job->moves = mpi_link_moves(job->link);
+    has_moved  = job->moves != moves;
+    if (is_at_work(job, busy, has_moved))
+        usm_store_relaxed(&job->has_worked, true);
+    usm_store_relaxed(&job->stepper, UINT64_C(0));
+    (void)pthread_mutex_unlock(&job->step);
+    if (!job->has_thread)
+        mpi_tell(job);
+    return has_moved;
+}
+
+static void nap(uint64_t ns)
+{
+    struct timespec t = {.tv_sec = (time_t)(ns / 1000000000), .tv_nsec = (long)(ns % 1000000000)};
+
+    (void)nanosleep(&t, NULL);
+}
+
+bool mpi_copy(mpi_job *job)
+{
+    if (!far_near_run(job->node))
+        return false;
+    (void)usm_add_relaxed(&job->copies, 1u);
+    return true;
+}
+
+static uint64_t nap_after(uint64_t waited)
+{
+    uint64_t ns = waited / 4;
+
+    return ns < NAP_MIN_NS ? NAP_MIN_NS : ns > NAP_MAX_NS ? NAP_MAX_NS : ns;
+}
+
+void mpi_linger(mpi_job *job, uint64_t *since, bool is_long)
+{
+    const uint64_t now = mpi_now();
+
+    if (mpi_copy(job) || (mpi_may_step(job) && mpi_step(job))) {
+        *since = 0;
+        return;
+    }
+    if (*since == 0)
+        *since = now;
+    if (now - *since < (is_long ? LOOK_LONG_NS : LOOK_NS))
+        (void)sched_yield();
+    else
+        nap(nap_after(now - *since));
+}
+
+/* Somebody else steps, or did a moment ago. */
+static bool is_beside(const mpi_job *job, uint64_t now)
+{
+    return usm_load_relaxed(&job->awaiters) > 0 || usm_load_relaxed(&job->beside) + BESIDE_NS > now;
+}
+
+void mpi_await_begin(mpi_job *job)
+{
+    atomic_fetch_add(&job->awaiters, 1u);
+}
+
+void mpi_await_end(mpi_job *job)
+{
+    usm_store_relaxed(&job->beside, mpi_now());
+    atomic_fetch_sub(&job->awaiters, 1u);
+}
+
+bool mpi_step_until(mpi_job *job, bool (*is_over)(mpi_job *job), uint64_t until)
+{
+    uint64_t since = 0;
+
+    while (!is_over(job)) {
+        if (mpi_now() >= until)
+            return false;
+        mpi_linger(job, &since, false);
+        if (!job->has_thread)
+            mpi_deliver(job);
+    }
+    return true;
+}
+
+/* ---- news -------------------------------------------------------------------------------- */
+
+enum {
+    NEWS_BIG  = 4096, /* messages above keep their memory                                        */
+    NEWS_MAX  = 65600,
+    NEWS_IDLE = 16
+};
+
+/* Big ones are used again: fresh memory would cost more than the copy into it. */
+static mpi_news *take_news(mpi_job *job, size_t size)
+{
+    mpi_news *n = NULL;
+
+    if (size <= NEWS_BIG || size > NEWS_MAX)
+        return job->api->heap_alloc(sizeof(*n) + size);
+    (void)pthread_mutex_lock(&job->lock);
+    n = job->idle_news;
+    if (n) {
+        job->idle_news = n->next;
+        job->nidle_news--;
+    }
+    (void)pthread_mutex_unlock(&job->lock);
+    if (!n)
+        n = job->api->heap_alloc(sizeof(*n) + NEWS_MAX);
+    if (n) {
+        n->next   = NULL;
+        n->is_big = true;
+    }
+    return n;
+}
+
+static void free_news(mpi_job *job, mpi_news *n)
+{
+    if (n->is_big) {
+        (void)pthread_mutex_lock(&job->lock);
+        if (job->nidle_news < NEWS_IDLE) {
+            n->next        = job->idle_news;
+            job->idle_news = n;
+            job->nidle_news++;
+            n = NULL;
+        }
+        (void)pthread_mutex_unlock(&job->lock);
+    }
+    job->api->heap_free(n);
+}
+
+void mpi_news_free(mpi_job *job)
+{
+    mpi_news *next;
+
+    for (mpi_news *n = job->idle_news; n; n = next) {
+        next = n->next;
+        job->api->heap_free(n);
+    }
+    job->idle_news = NULL;
+}
+
+/* Within a step: the protocol must not wait for whoever is told. */
+static void add_news(mpi_job *job, mpi_news *n)
+{
+    (void)pthread_mutex_lock(&job->lock);
+    *job->news_end = n;
+    job->news_end  = &n->next;
+    (void)pthread_mutex_unlock(&job->lock);
+    if (job->has_thread && usm_load_relaxed(&job->awaiters))
+        mpi_service_wake(job);
+}
+
+void mpi_on_message(void *arg, uint32_t from, uint32_t tag, const void *data, size_t size)
+{
+    mpi_job  *job = arg;
+    mpi_news *n;
+
+    if (tag == MPI_TAG_DONE && from < job->count) {
+        (void)pthread_mutex_lock(&job->lock);
+        job->is_done[from] = true;
+        (void)pthread_mutex_unlock(&job->lock);
+        return;
+    }
+    usm_store_relaxed(&job->has_worked, true);
+    n = take_news(job, size);
+    if (!n) {
+        job->api->log(USM_LOG_ERROR, "no memory for a message of %zu bytes: it is lost", size);
+        return;
+    }
+    n->is_message = true;
+    n->from       = from;
+    n->tag        = tag;
+    n->size       = size;
+    if (size)
+        memcpy(n->data, data, size);
+    add_news(job, n);
+}
+
+void mpi_on_member(void *arg, const far_member *m)
+{
+    mpi_job  *job = arg;
+    mpi_news *n   = job->api->heap_alloc(sizeof(*n));
+
+    if (!n)
+        return; /* its state is asked for at each use as well */
+    n->member = *m;
+    add_news(job, n);
+}
+
+/* Who awaits steps by himself, and who has just awaited will perhaps again: our thread, which soon
+ * looks whether he does, is left asleep. */
+void mpi_on_wake(void *arg)
+{
+    mpi_job       *job = arg;
+    const uint64_t now = mpi_now();
+
+    usm_store_relaxed(&job->has_worked, true);
+    if (!is_beside(job, now) ||
+        usm_load_relaxed(&job->wakes_at) >
+            now + (usm_load_relaxed(&job->awaiters) ? NAP_BESIDE_NS : NAP_WATCH_NS))
+        mpi_service_wake(job);
+}
+
+static void tell_one(mpi_job *job, const mpi_news *n)
+{
+    if (n->is_message) {
+        if (job->params.message)
+            job->params.message(job->params.user, n->from, n->tag, n->data, n->size);
+        return;
+    }
+    mpi_tell_places(job, &n->member);
+    if (job->params.member_changed) {
+        usm_job_member member;
+
+        mpi_fill_member(job, &n->member, &member);
+        job->params.member_changed(job->params.user, &member);
+    }
+}
+
+void mpi_tell(mpi_job *job)
+{
+    mpi_news *next;
+
+    (void)pthread_mutex_lock(&job->lock);
+    while (job->news && !job->is_telling) {
+        mpi_news *list = job->news;
+
+        job->news       = NULL;
+        job->news_end   = &job->news;
+        job->is_telling = true;
+        (void)pthread_mutex_unlock(&job->lock);
+        for (mpi_news *n = list; n; n = next) {
+            next = n->next;
+            tell_one(job, n);
+            free_news(job, n);
+        }
+        (void)pthread_mutex_lock(&job->lock);
+        job->is_telling = false;
+        (void)pthread_cond_broadcast(&job->changed);
+    }
+    (void)pthread_mutex_unlock(&job->lock);
+}
+
+/* ---- the thread --------------------------------------------------------------------------- */
+
+void mpi_service_wake(mpi_job *job)
+{
+    if (!job->has_thread)
+        return;
+    /* Pairs with fall_asleep(): either we see that it sleeps, or it sees is_woken. */
+    atomic_store(&job->is_woken, true);
+    if (!atomic_load(&job->is_asleep))
+        return;
+    (void)pthread_mutex_lock(&job->lock);
+    (void)pthread_cond_broadcast(&job->changed);
+    (void)pthread_mutex_unlock(&job->lock);
+}
+
+static void fall_asleep(mpi_job *job, uint64_t ns)
+{
+    const uint64_t  end = mpi_now() + ns;
+    struct timespec t = {.tv_sec = (time_t)(end / 1000000000), .tv_nsec = (long)(end % 1000000000)};
+
+    usm_store_relaxed(&job->wakes_at, end);
+    (void)pthread_mutex_lock(&job->lock);
+    atomic_store(&job->is_asleep, true);
+    while (!atomic_load(&job->is_woken) &&
+           pthread_cond_timedwait(&job->changed, &job->lock, &t) == 0) {}
+    atomic_store(&job->is_asleep, false);
+    (void)pthread_mutex_unlock(&job->lock);
+}
+
+/* When it last had something to do. */
+typedef struct rest {
+    uint64_t moved; /* a message has come or gone                                              */
+    uint64_t busy;  /* data was under way                                                      */
+} rest;
+
+/* How long it may sleep where nobody wakes it for what MPI has. */
+static uint64_t nap_of(const rest *r, uint64_t now)
+{
+    const uint64_t ns    = nap_after(now - r->moved);
+    const uint64_t quiet = (now - r->busy) / QUIET_PER_NAP;
+
+    if (quiet < ns || now - r->moved < AWAKE_NS)
+        return ns;
+    return quiet < NAP_QUIET_NS ? quiet : NAP_QUIET_NS;
+}
+
+static void take_a_rest(mpi_job *job, rest *r, bool has_moved)
+{
+    const uint64_t now  = mpi_now();
+    const uint64_t next = usm_load_relaxed(&job->next);
+    uint64_t       ns, look;
+
+    if (usm_swap_acq_rel(&job->has_worked, false))
+        r->busy = now;
+    if (has_moved)
+        r->moved = now;
+    if (is_beside(job, now)) {
+        fall_asleep(job, usm_load_relaxed(&job->shadows) ? NAP_WATCH_NS : NAP_BESIDE_NS);
+        return;
+    }
+    look = usm_load_relaxed(&job->busy) || now - r->busy > WORK_NS ? LOOK_BRIEF_NS : LOOK_NS;
+    if (now - r->moved < look) {
+        (void)sched_yield();
+        return;
+    }
+    ns = nap_of(r, now);
+    if (next > now && next - now < ns)
+        ns = next - now;
+    fall_asleep(job, ns);
+}
+
+static void run(void *arg)
+{
+    mpi_job *job = arg;
+    rest     r   = {.moved = mpi_now(), .busy = mpi_now()};
+
+    (void)prctl(PR_SET_TIMERSLACK, 1000ul, 0ul, 0ul, 0ul); /* naps of 20 us take no 70 then */
+    while (!usm_load_acquire(&job->stop)) {
+        bool has_moved = atomic_exchange(&job->is_woken, false);
+
+        if (!is_beside(job, mpi_now()) || mpi_now() >= usm_load_relaxed(&job->next))
+            has_moved |= mpi_step(job);
+        while (mpi_copy(job) && mpi_now() < usm_load_relaxed(&job->next)) {
+            has_moved = true;
+            mpi_deliver(job);
+        }
+        mpi_deliver(job);
+        mpi_tell(job);
+        take_a_rest(job, &r, has_moved);
+    }
+    mpi_tell(job);
+    if (usm_load_acquire(&job->is_final))
+        mpi_release_orphans(job->api);
+    (void)pthread_mutex_lock(&job->lock);
+    job->is_running = false;
+    (void)pthread_cond_broadcast(&job->changed);
+    (void)pthread_mutex_unlock(&job->lock);
+}
+
+usm_status mpi_service_init(mpi_job *job)
+{
+    pthread_condattr_t attr;
+    int                error;
+
+    error = pthread_mutex_init(&job->step, NULL);
+    if (error)
+        goto err_none;
+    error = pthread_mutex_init(&job->lock, NULL);
+    if (error)
+        goto err_step;
+    error = pthread_condattr_init(&attr);
+    if (error)
+        goto err_lock;
+    (void)pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
+    error = pthread_cond_init(&job->changed, &attr);
+    (void)pthread_condattr_destroy(&attr);
+    if (error)
+        goto err_lock;
+    job->news_end  = &job->news;
+    job->ended_end = &job->ended;
+    return USM_OK;
+
+err_lock:
+    (void)pthread_mutex_destroy(&job->lock);
+err_step:
+    (void)pthread_mutex_destroy(&job->step);
+err_none:
+    return job->api->report(USM_E_SYSTEM, "no lock could be made: error %d", error);
+}
+
+usm_status mpi_service_start(mpi_job *job)
+{
+    int error;
+
+    if (job->level < MPI_THREAD_MULTIPLE)
+        return USM_OK;
+    job->is_running = job->has_thread = true;
+    error                             = job->api->os->thread(run, job, "usm-mpi");
+    if (error == 0)
+        return USM_OK;
+    job->is_running = job->has_thread = false;
+    return job->api->report(USM_E_SYSTEM, "no thread for messages could be started: error %d",
+                            error);
+}
+
+void mpi_service_stop(mpi_job *job)
+{
+    if (!job->has_thread)
+        return;
+    usm_store_release(&job->stop, true);
+    mpi_service_wake(job);
+    (void)pthread_mutex_lock(&job->lock);
+    while (job->is_running)
+        (void)pthread_cond_wait(&job->changed, &job->lock);
+    (void)pthread_mutex_unlock(&job->lock);
+}

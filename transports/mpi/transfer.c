@@ -1,0 +1,340 @@
+/* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
+/* What a store's blocks go through: room, transfers, and the end of both.
+ *
+ * The protocol ends transfers within its step.  Their `done` may do anything, reserve included,
+ * which has to step itself: so each goes to the protocol as a shadow, which only says that it has
+ * ended, and `done` is called when the step is over, no lock held (mpi_deliver): by our thread, or
+ * by whoever calls progress().  Not by a thread that steps because it awaits something of its own:
+ * what a `done` waits for may lie up that thread's stack.  Below MPI_THREAD_MULTIPLE it is called
+ * at the end of submit() and in progress().  A transfer that is awaited is ended by its submitter.
+ *
+ * `flying` counts what is inside: leaving waits for it, and what comes after is turned away. */
+#include "internal.h"
+
+#define PLACE_SHIFT 48
+#define BLOCK_MASK  ((UINT64_C(1) << PLACE_SHIFT) - 1)
+#define PROGRESS_NS UINT64_C(200000) /* of progress() at most: others may have work too       */
+
+/* ---- coming in ------------------------------------------------------------------------- */
+
+/* Whether this thread may work on the store now, and with whom for that place.  Counted as flying
+ * in any case. */
+static usm_status enter(mpi_store *s, uint64_t block, uint32_t *peer)
+{
+    mpi_job       *job   = s->job;
+    const uint64_t place = block >> PLACE_SHIFT;
+
+    /* Pairs with leave(): either we are counted, or we see that it is closing. */
+    atomic_fetch_add(&job->flying, 1u);
+    if (atomic_load(&job->is_closing))
+        return job->api->report(USM_E_IO, "this process has left the job (usm_mpi_detach() or "
+                                          "MPI_Finalize()): what others kept for it is gone");
+    if (!mpi_may_step(job))
+        return job->api->report(USM_E_MPI_THREADS,
+                                "below MPI_THREAD_MULTIPLE only the thread that called "
+                                "usm_mpi_attach() can reach other nodes; ask MPI_Init_thread() "
+                                "for MPI_THREAD_MULTIPLE");
+    if (mpi_find_place(job, place, peer))
+        return USM_OK;
+    if (place >= usm_load_acquire(&job->nplaces))
+        return job->api->report(USM_E_INVALID, "the job has no place %llu",
+                                (unsigned long long)place);
+    return job->api->report(USM_E_IO, "member %u of the job is lost, with what it held",
+                            job->places[place].member);
+}
+
+static void leave(mpi_job *job)
+{
+    atomic_fetch_sub(&job->flying, 1u);
+}
+
+/* Steps until *ended; the protocol sees to it that this comes.  Between mpi_await_begin(), before
+ * the protocol is told so that our thread is not woken, and mpi_await_end(). */
+static void await(mpi_job *job, const _Atomic bool *ended)
+{
+    uint64_t since = 0;
+
+    while (!usm_load_acquire(ended))
+        mpi_linger(job, &since, false);
+}
+
+/* ---- room --------------------------------------------------------------------------------- */
+
+typedef struct reservation {
+    usm_status   status;
+    _Atomic bool ended;
+} reservation;
+
+static void on_reserved(void *arg, usm_status status)
+{
+    reservation *r = arg;
+
+    r->status = status;
+    usm_store_release(&r->ended, true);
+}
+
+static usm_status reserve_at(mpi_store *s, uint32_t peer, uint64_t first, uint64_t n)
+{
+    const usm_host_api *api = s->job->api;
+    reservation         r   = {.status = USM_E_INTERNAL};
+
+    if (((first + n - 1) ^ first) >> PLACE_SHIFT)
+        return api->report(USM_E_INVALID, "blocks of several places are reserved at once");
+    mpi_await_begin(s->job);
+    far_reserve_start(s->far, peer, first & BLOCK_MASK, n, on_reserved, &r);
+    await(s->job, &r.ended);
+    mpi_await_end(s->job);
+    if (r.status == USM_OK)
+        (void)usm_add_relaxed(&s->reserved, n);
+    else if (r.status == USM_E_SPILL_FULL)
+        return api->report(r.status, "member %u of the job has no memory left to lend", peer);
+    else
+        return api->report(r.status, "member %u of the job did not reserve memory", peer);
+    return USM_OK;
+}
+
+usm_status mpi_store_reserve(void *store, uint64_t first, uint64_t n)
+{
+    mpi_store *s    = store;
+    uint32_t   peer = 0;
+    usm_status st;
+
+    if (n == 0)
+        return USM_OK;
+    st = enter(s, first, &peer);
+    if (st == USM_OK)
+        st = reserve_at(s, peer, first, n);
+    leave(s->job);
+    return st;
+}
+
+void mpi_store_forget(void *store, uint64_t first, uint64_t n)
+{
+    mpi_store     *s     = store;
+    mpi_job       *job   = s->job;
+    const uint64_t place = first >> PLACE_SHIFT;
+
+    if (n == 0 || place >= usm_load_acquire(&job->nplaces))
+        return;
+    (void)usm_sub_relaxed(&s->reserved, n);
+    atomic_fetch_add(&job->flying, 1u);
+    if (!atomic_load(&job->is_closing) && !usm_load_relaxed(&job->places[place].is_lost))
+        far_forget(s->far, job->places[place].member, first & BLOCK_MASK, n);
+    leave(job);
+}
+
+/* ---- shadows ----------------------------------------------------------------------------------
+ */
+
+struct mpi_shadow {
+    usm_transfer  t;  /* the protocol's; first                                                */
+    usm_transfer *of; /* the submitter's                                                      */
+    mpi_job      *job;
+    usm_status    status;
+    mpi_shadow   *next; /* among the idle, or those that have ended                           */
+};
+
+static mpi_shadow *take_shadow(mpi_job *job)
+{
+    mpi_shadow *s;
+
+    (void)pthread_mutex_lock(&job->lock);
+    s = job->idle_shadows;
+    if (s)
+        job->idle_shadows = s->next;
+    (void)pthread_mutex_unlock(&job->lock);
+    return s ? s : job->api->heap_alloc(sizeof(*s));
+}
+
+void mpi_shadows_free(mpi_job *job)
+{
+    mpi_shadow *next;
+
+    for (mpi_shadow *s = job->idle_shadows; s; s = next) {
+        next = s->next;
+        job->api->heap_free(s);
+    }
+    job->idle_shadows = NULL;
+}
+
+/* Within a step, or of far_submit(). */
+static void on_ended(usm_transfer *t, usm_status status)
+{
+    mpi_shadow *s   = (mpi_shadow *)(void *)t;
+    mpi_job    *job = s->job;
+
+    s->status = status;
+    s->next   = NULL;
+    (void)usm_sub_relaxed(&job->shadows, 1u);
+    (void)pthread_mutex_lock(&job->lock);
+    *job->ended_end = s;
+    job->ended_end  = &s->next;
+    (void)pthread_mutex_unlock(&job->lock);
+    usm_store_release(&job->has_ended, true);
+    if (usm_load_relaxed(&job->awaiters))
+        mpi_service_wake(job);
+}
+
+static mpi_shadow *take_ended(mpi_job *job)
+{
+    mpi_shadow *s;
+
+    (void)pthread_mutex_lock(&job->lock);
+    s = job->ended;
+    if (s)
+        job->ended = s->next;
+    if (!job->ended)
+        job->ended_end = &job->ended;
+    usm_store_relaxed(&job->has_ended, job->ended != NULL);
+    (void)pthread_mutex_unlock(&job->lock);
+    return s;
+}
+
+/* One after the other, and not from within a `done`: that could go as deep as there are
+ * transfers. */
+void mpi_deliver(mpi_job *job)
+{
+    static _Thread_local bool is_delivering;
+    mpi_shadow               *s;
+
+    if (is_delivering || !usm_load_acquire(&job->has_ended))
+        return;
+    is_delivering = true;
+    while ((s = take_ended(job))) {
+        usm_transfer    *of     = s->of;
+        const usm_status status = s->status;
+
+        (void)pthread_mutex_lock(&job->lock);
+        s->next           = job->idle_shadows;
+        job->idle_shadows = s;
+        (void)pthread_mutex_unlock(&job->lock);
+        of->done(of, status);
+        leave(job);
+    }
+    is_delivering = false;
+}
+
+/* ---- transfers ----------------------------------------------------------------------------------
+ */
+
+/* Its submitter waits for it in submit(): the protocol gets a copy. */
+typedef struct awaited {
+    usm_transfer t; /* first */
+    usm_status   status;
+    _Atomic bool ended;
+} awaited;
+
+static void on_awaited(usm_transfer *t, usm_status status)
+{
+    awaited *a = (awaited *)(void *)t;
+
+    a->status = status;
+    usm_store_release(&a->ended, true);
+}
+
+static void run_awaited(mpi_store *s, uint32_t peer, usm_transfer *t)
+{
+    awaited a = {.t = *t};
+
+    a.t.done = on_awaited;
+    mpi_await_begin(s->job);
+    far_submit(s->far, peer, &a.t);
+    await(s->job, &a.ended);
+    mpi_await_end(s->job);
+    if (a.status != USM_OK)
+        (void)s->job->api->report(a.status, "member %u of the job did not %s block %llu", peer,
+                                  t->op == USM_TRANSFER_FETCH ? "give" : "keep",
+                                  (unsigned long long)(t->block & BLOCK_MASK));
+    t->done(t, a.status);
+    leave(s->job);
+}
+
+static usm_status check(mpi_store *s, const usm_transfer *t, uint32_t *peer)
+{
+    usm_status st = enter(s, t->block, peer);
+
+    if (t->size == 0 || t->offset > s->block_size || t->size > s->block_size - t->offset)
+        return s->job->api->report(USM_E_INVALID,
+                                   "a transfer of %zu bytes at %zu of a block of %zu", t->size,
+                                   t->offset, s->block_size);
+    return st;
+}
+
+static usm_status start(mpi_store *s, uint32_t peer, usm_transfer *t)
+{
+    mpi_shadow *shadow = take_shadow(s->job);
+
+    if (!shadow)
+        return s->job->api->report(USM_E_NO_MEMORY, "no memory for a transfer");
+    shadow->t      = *t;
+    shadow->t.done = on_ended;
+    shadow->of     = t;
+    shadow->job    = s->job;
+    (void)usm_add_relaxed(&s->job->shadows, 1u);
+    far_submit(s->far, peer, &shadow->t);
+    return USM_OK;
+}
+
+void mpi_store_submit(void *store, usm_transfer *list)
+{
+    mpi_store    *s       = store;
+    mpi_job      *job     = s->job;
+    usm_transfer *last    = NULL; /* that is awaited: the others go on meanwhile                */
+    uint32_t      to_last = 0;
+    usm_transfer *next;
+
+    for (usm_transfer *t = list; t; t = next) {
+        uint32_t   peer = 0;
+        usm_status st   = check(s, t, &peer);
+
+        next    = t->next;
+        t->next = NULL;
+        if (st == USM_OK && t->is_awaited && !last) {
+            last    = t;
+            to_last = peer;
+            continue;
+        }
+        if (st == USM_OK)
+            st = start(s, peer, t);
+        if (st != USM_OK) {
+            t->done(t, st);
+            leave(job);
+        }
+    }
+    if (last)
+        run_awaited(s, to_last, last);
+    else if (!job->has_thread && mpi_may_step(job))
+        (void)mpi_step(job);
+    if (!job->has_thread && mpi_may_step(job))
+        mpi_deliver(job);
+}
+
+/* Changes with whatever may have ended. */
+static uint64_t moves_of(const mpi_job *job)
+{
+    return mpi_link_moves(job->link) + usm_load_relaxed(&job->copies);
+}
+
+/* For whoever waits: he steps, too. */
+usm_status mpi_store_progress(void *store, uint32_t timeout_ms)
+{
+    mpi_store     *s     = store;
+    mpi_job       *job   = s->job;
+    const uint64_t moves = moves_of(job);
+    const uint64_t end   = mpi_now() + (timeout_ms ? PROGRESS_NS : 0);
+    uint64_t       since = 0;
+
+    if (usm_load_acquire(&job->is_closing))
+        return USM_OK; /* leave() steps */
+    if (!mpi_may_step(job))
+        return job->api->report(USM_E_MPI_THREADS,
+                                "below MPI_THREAD_MULTIPLE only the thread that called "
+                                "usm_mpi_attach() can wait for other nodes");
+    mpi_await_begin(job);
+    do {
+        mpi_linger(job, &since, true);
+    } while (moves_of(job) == moves && mpi_now() < end);
+    mpi_await_end(job);
+    mpi_deliver(job);
+    return USM_OK;
+}
