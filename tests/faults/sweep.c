@@ -6,6 +6,8 @@
  * failures are what it answers: out of the device's memory, out of the host's, and, for a sample of
  * the calls, that the device is lost.
  *
+ * USM_SWEEP_EVERY=K: behind the first eight only each K-th call fails, for builds that are slow.
+ *
  * After each run: the failure had a status with a name and a story (the driver's: the one that
  * belongs to its answer); what was allocated is back to what it was before (blocks of the heap,
  * descriptors, bytes of the device, objects of the driver); and the scenario
@@ -449,6 +451,15 @@ static void check_account(const run *r, const account *before)
     print_makers(before);
 }
 
+/* The call that fails behind the n-th. */
+static uint64_t next_n(const run *r)
+{
+    const char *text  = getenv("USM_SWEEP_EVERY");
+    uint64_t    every = text && r->n > 8 ? strtoull(text, NULL, 10) : 1;
+
+    return r->n + r->from->step * (every ? every : 1);
+}
+
 /* A scenario while whose n-th call the device is lost, in a process of its own; its exit status. */
 static int run_lost(const scenario *sc, uint64_t n)
 {
@@ -469,7 +480,7 @@ static uint64_t sweep_lost(const scenario *sc)
     run      r     = {.sc = sc, .from = LOST, .n = 1};
     uint64_t tried = 0;
 
-    for (;; r.n += LOST->step + r.n / 8, tried++) {
+    for (;; r.n = next_n(&r) + r.n / 8, tried++) {
         char text[24];
         int  status;
 
@@ -505,7 +516,7 @@ static uint64_t sweep_warm(const scenario *sc, const source *from)
     read_settings();
     for (int i = 0; i < 3; i++) /* what is made once and kept */
         run_once(&clean);
-    for (;; r.n += from->step, tried++) {
+    for (;; r.n = next_n(&r), tried++) {
         before = take_account();
         run_once(&r);
         /* Descriptors that are kept for life are made where one is first needed; a leak comes back.
@@ -555,7 +566,7 @@ static uint64_t sweep_cold(const scenario *sc, const source *from)
     uint64_t tried  = 0;
     int      status = 0;
 
-    for (;; r.n += from->step, tried++) {
+    for (;; r.n = next_n(&r), tried++) {
         fflush(stdout);
         pid_t child = fork();
         if (child == 0)
