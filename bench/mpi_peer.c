@@ -112,7 +112,7 @@ double peer_memcpy(size_t size)
     static char *other;
     uint64_t     began;
 
-    if (!other && (other = malloc(run.bytes)))
+    if (!other && (other = aligned_alloc(PAGE, run.bytes)))
         memset(other, 1, run.bytes);
     if (!other)
         return 0;

@@ -18,7 +18,6 @@
 #define TAG_TAKEN  23
 
 #define SMALL_BLOCK ((size_t)64 << 10)
-#define PAGE        ((size_t)4096)
 #define IDLE_MS     10000
 
 mpi_run      run = {.sock = -1};
@@ -248,7 +247,7 @@ static bool begin(char **arguments)
     run.bytes  = strtoul(arguments[4], NULL, 10) * MIB_BYTES;
     if (run.rank == 0)
         results = fopen(arguments[2], "we");
-    run.arena = malloc(run.bytes);
+    run.arena = aligned_alloc(PAGE, run.bytes);
     if (!run.arena || (run.rank == 0 && !results))
         return false;
     memset(run.arena, run.rank + 1, run.bytes);

@@ -18,6 +18,7 @@
 #include <stdint.h>
 
 #define MIB_BYTES ((size_t)1 << 20)
+#define PAGE      ((size_t)4096)
 #define DEPTH     8u /* of streams: messages in flight                                          */
 
 /* What rank 0 asks another rank for, and how much of it. */
@@ -43,8 +44,10 @@ typedef struct mpi_run {
     int      pid[16];
     unsigned rounds;
     size_t   bytes; /* of one measurement                                                       */
-    char    *arena; /* of `bytes`, written once: blocks rotate through it, so no cache has them   */
-    int      sock;  /* to the peer; -1: none                                                     */
+    /* Of `bytes`, written once: blocks rotate through it, so no cache has them.  Aligned to pages
+     * as the engine's blocks are, which transfers ask for (usm/transport.h). */
+    char *arena;
+    int   sock; /* to the peer; -1: none                                                     */
 } mpi_run;
 extern mpi_run run;
 

@@ -20,7 +20,6 @@
 
 #define SLOTS   32
 #define FETCHES 400
-#define PAGE    ((size_t)4096)
 #define TEXT    64
 
 typedef struct slot {

@@ -193,7 +193,7 @@ static unsigned char *piece_take(far_node *node)
     void *p = node->pieces;
 
     if (p == NULL)
-        return far_alloc(node, node->params.piece + FAR_HEADER);
+        return far_alloc(node, FAR_ASIDE + node->params.piece + FAR_HEADER);
     memcpy(&node->pieces, p, sizeof(void *));
     node->pieces_free--;
     return p;
@@ -306,9 +306,9 @@ static void lane_send_store(far_lane *lane)
     h.to     = peer->its;
     h.behind = (uint32_t)(h.operation -
                           usm_container_of(peer->awaited.next, far_request, link)->operation);
-    far_header_encode(&h, lane->piece + lane->size);
-    far_io_send(&lane->data, (far_buffer){lane->piece, lane->size + FAR_HEADER, peer->index,
-                                          FAR_TAG_STORE + (uint32_t)lane->slot});
+    far_header_encode(&h, lane->piece + FAR_ASIDE + lane->size);
+    far_io_send(&lane->data, (far_buffer){lane->piece + FAR_ASIDE, lane->size + FAR_HEADER,
+                                          peer->index, FAR_TAG_STORE + (uint32_t)lane->slot});
     far_point(peer->node, "die.borrow.sent");
 }
 
@@ -577,7 +577,7 @@ static void piece_start(far_lane *lane, usm_transfer *t)
     peer->out_bytes += lane->size;
     peer->node->out++;
     if (t->op == USM_TRANSFER_STORE)
-        far_copy(peer->node, lane->piece, (const char *)t->data + lane->at, lane->size);
+        far_copy(peer->node, lane->piece + FAR_ASIDE, (const char *)t->data + lane->at, lane->size);
     lane_send(lane);
 }
 

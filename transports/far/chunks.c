@@ -21,7 +21,7 @@ static bool slab_make(far_node *node, uint8_t shift)
 
     if (s == NULL)
         return false;
-    s->memory = far_alloc(node, n * stride_of(shift));
+    s->memory = far_alloc(node, FAR_ASIDE + n * stride_of(shift));
     if (s->memory == NULL) {
         far_free(node, s);
         return false;
@@ -32,7 +32,7 @@ static bool slab_make(far_node *node, uint8_t shift)
         far_chunk *c = &s->chunks[i];
 
         c->slab  = s;
-        c->bytes = (unsigned char *)s->memory + i * stride_of(shift);
+        c->bytes = (unsigned char *)s->memory + FAR_ASIDE + i * stride_of(shift);
         usm_list_append(&node->chunks[shift], &c->link);
     }
     usm_list_append(&node->slabs, &s->link);
