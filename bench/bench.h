@@ -72,6 +72,7 @@ int bench_spill(bench_report *report, const bench_options *options);
 int bench_async(bench_report *report, const bench_options *options);
 int bench_ipc(bench_report *report, const bench_options *options);
 int bench_mpi(bench_report *report, const bench_options *options);
+int bench_offload(bench_report *report, const bench_options *options);
 
 /* The folder of Intel's runtimes that is meant; NULL: none. */
 const char *bench_sycl_folder(const bench_options *options);

@@ -22,6 +22,8 @@ static const struct {
     {"async", "memory in queue order, and submission, against the driver and SYCL", bench_async},
     {"ipc", "memory and events between processes against sockets and memcpy", bench_ipc},
     {"mpi", "memory of other ranks against MPI's streams, sockets, memcpy and disk", bench_mpi},
+    {"offload", "launches split over devices and ranks against the same by hand, and StarPU",
+     bench_offload},
 };
 
 static int list(FILE *out)
@@ -43,9 +45,9 @@ static int list(FILE *out)
                  "  --dir DIR      where data go that do not fit (/var/tmp)\n"
                  "  --rounds N     of each measurement (3)\n"
                  "  --scale N      N times smaller sizes than 2 GiB over 256 MiB\n"
-                 "of async, ipc and mpi: --quick, --only, --markdown, --rounds; of async --sycl, "
-                 "of mpi --dir,\n"
-                 "and of both --verbose\n"
+                 "of async, ipc, mpi and offload: --quick, --only, --markdown, --rounds; of async "
+                 "--sycl,\n"
+                 "of mpi --dir; of all but ipc --verbose\n"
                  "\nUSM_DEVICE_SELECTOR chooses the device of core, e.g. opencl:cpu.\n");
     return out == stderr ? 2 : 0;
 }

@@ -1,27 +1,32 @@
 #!/bin/sh
-# page.sh BUILD [--level-zero | --spill | --async | --async-level-zero | --ipc | --mpi]: measures with BUILD/bin/usm-bench and writes what it found
-# into docs/benchmarks.md (between its markers) and docs/benchmarks.svg.  Needs a quiet machine and
+# page.sh BUILD [--level-zero | --spill | --async | --async-level-zero | --ipc | --mpi | --offload]
+#         [OPTION...]
+# measures with BUILD/bin/usm-bench and writes what it found into docs/benchmarks.md (between its
+# markers), with the load that the machine had, and docs/benchmarks.svg.  Needs a quiet machine and
 # about eight minutes.
 #
 # --level-zero: only the comparison with SYCL over Level Zero, which needs a loader newer than Debian
 # 12's: it builds and runs in the Debian 13 root of tests/debian13.sh (as root).
 # --spill: only buffers larger than memory, as an ordinary user (bench/spill.sh).
-# --async, --ipc, --mpi: only memory in queue order and submission; memory and events between
-# processes; memory of other ranks (as root).
+# --async, --ipc, --mpi, --offload: only memory in queue order and submission; memory and events
+# between processes; memory of other ranks (as root); launches split over devices and ranks.  What
+# follows is for usm-bench: --quick, --rounds N.
 # --async-level-zero: of async what SYCL does over Level Zero too, in the Debian 13 root.
 #
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 set -eu
 
 [ $# -ge 1 ] || {
-    echo "usage: $0 BUILD [--level-zero | --spill | --async | --async-level-zero | --ipc | --mpi]" >&2
+    echo "usage: $0 BUILD [--level-zero | --spill | --async | --async-level-zero | --ipc | --mpi | --offload] [OPTION...]" >&2
     exit 2
 }
 build=$(cd "$1" && pwd)
 cd "$(dirname "$0")/.."
 page=docs/benchmarks.md
+by=
 table=$(mktemp)
 trap 'rm -f "$table" "$table.page"' EXIT
+before=$(cut -d' ' -f1 /proc/loadavg)
 
 if [ "${2:-}" = --level-zero ]; then
     block=level-zero
@@ -37,9 +42,12 @@ elif [ "${2:-}" = --async-level-zero ]; then
             build/release/bin/usm-bench async --only $section --markdown
         done' >"$table.page"
     sed -n '/^\*\*/,$p' "$table.page" >"$table"
-elif [ "${2:-}" = --async ] || [ "${2:-}" = --ipc ] || [ "${2:-}" = --mpi ]; then
+elif [ "${2:-}" = --async ] || [ "${2:-}" = --ipc ] || [ "${2:-}" = --mpi ] ||
+    [ "${2:-}" = --offload ]; then
     block=${2#--}
-    "$build/bin/usm-bench" "$block" --markdown >"$table"
+    shift 2
+    by=" with \`usm-bench $block${*:+ $*}\`"
+    "$build/bin/usm-bench" "$block" --markdown "$@" >"$table"
 elif [ "${2:-}" = --spill ]; then
     block=spill
     bench/spill.sh "$build" --markdown >"$table"
@@ -52,12 +60,13 @@ fi
     exit 1
 }
 
-awk -v block="$block" -v table="$table" -v day="$(date -u +%Y-%m-%d)" '
+how="$(date -u +%Y-%m-%d)$by on $(nproc) processors; load of the machine $before before, $(cut -d' ' -f1 /proc/loadavg) after"
+awk -v block="$block" -v table="$table" -v how="$how" '
     $0 == "<!-- " block ": end -->" { skip = 0 }
     !skip { print }
     $0 == "<!-- " block ": begin -->" {
         skip = 1
-        print "Measured on " day ".\n"
+        print "Measured on " how ".\n"
         while ((getline line < table) > 0)
             print line
     }' "$page" >"$table.page"

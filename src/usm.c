@@ -37,6 +37,7 @@ static void fork_above(usm_fork_phase phase, bool before_contexts)
 static void end_context(usm_context *ctx)
 {
     usm__spill_end(ctx);
+    usm__buffer_context_end();
     usm__ipc_import_context_end(ctx);
 }
 
@@ -63,6 +64,7 @@ void usm__compose(void)
     usm__registry_add_pool("jemalloc", NULL);
     usm__registry_add_transport("file", NULL);
     usm__registry_add_transport("mpi", usm__job_tier);
+    usm__registry_add_transport("socket", NULL);
     usm__registry_add_codec("lz4", NULL);
     usm__registry_add_codec("aes_gcm", NULL);
 }

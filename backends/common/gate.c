@@ -43,6 +43,8 @@
 #define fail(ctx, status, ...)   ((void)(ctx)->host->report((status), __VA_ARGS__), (status))
 #define round_up(n, granularity) (((n) + (granularity)-1) / (granularity) * (granularity))
 
+#define RECYCLED 1024 /* events, and notes: of a context */
+
 /* Somebody to tell; from event_notify until it was told. */
 typedef struct notice {
     usm_list              link; /* in ev->notices, then in a list to deliver       */
@@ -76,6 +78,21 @@ void gate_context_init(gate_context *ctx, const gate_ops *ops, const usm_host_ap
     pthread_mutex_init(&ctx->lock, NULL);
     pthread_cond_init(&ctx->changed, NULL);
     usm_list_init(&ctx->holding);
+    ctx->events = (usm_recycler)USM_RECYCLER_INIT(ops->event_size, RECYCLED);
+    ctx->notes  = (usm_recycler)USM_RECYCLER_INIT(GATE_NOTE_SIZE, RECYCLED);
+}
+
+void *gate_note_new(gate_context *ctx)
+{
+    void *note = usm_recycler_take(&ctx->notes, GATE_NOTE_SIZE);
+
+    return note ? note : ctx->host->heap_alloc(GATE_NOTE_SIZE);
+}
+
+void gate_note_free(gate_context *ctx, void *note)
+{
+    if (!usm_recycler_give(&ctx->notes, note))
+        ctx->host->heap_free(note);
 }
 
 void gate_context_ref(gate_context *ctx)
@@ -89,6 +106,8 @@ void gate_context_unref(gate_context *ctx)
         return;
     pthread_cond_destroy(&ctx->changed);
     pthread_mutex_destroy(&ctx->lock);
+    usm_recycler_clear(&ctx->events, ctx->host->heap_free);
+    usm_recycler_clear(&ctx->notes, ctx->host->heap_free);
     ctx->ops->context_free(ctx);
 }
 
@@ -157,8 +176,10 @@ usm_status gate_queue_take_failure(gate_queue *q)
 
 gate_event *gate_event_new(gate_context *ctx)
 {
-    gate_event *ev = ctx->host->heap_alloc(ctx->ops->event_size);
+    gate_event *ev = usm_recycler_take(&ctx->events, ctx->ops->event_size);
 
+    if (!ev)
+        ev = ctx->host->heap_alloc(ctx->ops->event_size);
     if (!ev)
         return NULL;
     ev->ctx = ctx;
@@ -175,13 +196,14 @@ void gate_event_ref(gate_event *ev)
 
 void gate_event_unref(gate_event *ev)
 {
-    const gate_context *ctx;
+    gate_context *ctx;
 
     if (!ev || !usm_ref_drop(&ev->refs))
         return;
     ctx = ev->ctx;
     ctx->ops->event_fini(ev);
-    ctx->host->heap_free(ev);
+    if (!usm_recycler_give(&ctx->events, ev))
+        ctx->host->heap_free(ev);
 }
 
 static void move_notices(gate_event *ev, usm_list *to)
@@ -228,7 +250,7 @@ void gate_notices_deliver(gate_context *ctx, usm_list *notices)
 
         deliver(ctx->ops, n);
         gate_event_unref(n->ev);
-        ctx->host->heap_free(n);
+        gate_note_free(ctx, n);
     }
 }
 
@@ -236,7 +258,7 @@ void gate_notices_deliver(gate_context *ctx, usm_list *notices)
 static usm_status notify_later(gate_event *ev, usm_backend_notify_fn fn, void *arg)
 {
     gate_context *ctx = ev->ctx;
-    notice       *n   = ctx->host->heap_alloc(sizeof(*n));
+    notice       *n   = gate_note_new(ctx);
     usm_list      now;
 
     if (!n)

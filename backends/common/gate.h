@@ -16,6 +16,7 @@
 
 #include "base/inline/atomic.h"
 #include "base/inline/list.h"
+#include "base/inline/recycle.h"
 
 #include <pthread.h>
 #include <usm/backend.h>
@@ -36,7 +37,13 @@ struct gate_context {
     pthread_mutex_t lock;
     pthread_cond_t  changed; /* some event was settled or some queue drained             */
     usm_list        holding; /* queues with held commands                                */
+    /* What was given back, for the next one: a command like one before takes nothing from the heap
+     */
+    usm_recycler events;
+    usm_recycler notes; /* of GATE_NOTE_SIZE: who is to be told of an event               */
 };
+
+#define GATE_NOTE_SIZE ((size_t)64)
 
 struct gate_queue {
     /* fixed after create */
@@ -100,8 +107,11 @@ struct gate_ops {
 };
 
 void gate_context_init(gate_context *ctx, const gate_ops *ops, const usm_host_api *host);
-void gate_context_ref(gate_context *ctx);
-void gate_context_unref(gate_context *ctx);
+/* A zeroed note of at most GATE_NOTE_SIZE; NULL: no memory.  The context is still there. */
+void *gate_note_new(gate_context *ctx);
+void  gate_note_free(gate_context *ctx, void *note);
+void  gate_context_ref(gate_context *ctx);
+void  gate_context_unref(gate_context *ctx);
 
 /* The last step of making a queue.  Takes a reference to ctx, which the last gate_queue_unref()
  * gives back. */

@@ -5,6 +5,10 @@
  * queue.  Who calls: the core, through the table in host.c. */
 #include "internal.h"
 
+#include <base/inline/recycle.h>
+
+static usm_recycler notes = USM_RECYCLER_INIT(sizeof(usm__host_note), 1024);
+
 static usm_status not_complete(void)
 {
     return usm__host_lib->report(USM_E_NOT_READY, "the event is not complete yet: wait for it");
@@ -81,17 +85,33 @@ usm_status usm__host_event_profiling(void *ev, usm_profiling *times)
     return USM_OK;
 }
 
+void usm__host_note_free(usm__host_note *note)
+{
+    if (!usm_recycler_give(&notes, note))
+        usm__host_lib->heap_free(note);
+}
+
+void usm__host_notes_forget(bool in_child)
+{
+    if (in_child)
+        usm_recycler_in_child(&notes);
+    else
+        usm_recycler_clear(&notes, usm__host_lib->heap_free);
+}
+
 usm_status usm__host_event_notify(void *ev, usm_backend_notify_fn fn, void *arg)
 {
-    usm__host_note *note = usm__host_lib->heap_alloc(sizeof(*note));
+    usm__host_note *note = usm_recycler_take(&notes, sizeof(*note));
 
+    if (!note)
+        note = usm__host_lib->heap_alloc(sizeof(*note));
     if (!note)
         return usm__host_lib->report(USM_E_NO_MEMORY, "no host memory to note a callback");
     note->fn  = fn;
     note->arg = arg;
     if (usm__host_attach(ev, note))
         return USM_OK;
-    usm__host_lib->heap_free(note);
+    usm__host_note_free(note);
     fn(arg, usm__host_result(ev));
     return USM_OK;
 }

@@ -11,7 +11,6 @@
 
 #include <usm/version.h>
 
-#include <sched.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
@@ -19,6 +18,7 @@
 const usm_host_api *usm__host_lib;
 size_t              usm__host_page;
 unsigned            usm__host_workers;
+bool                usm__host_may_spin;
 
 static char the_device; /* its address is the handle */
 
@@ -59,18 +59,6 @@ static uint64_t memory_total(void)
     return (uint64_t)sysconf(_SC_PHYS_PAGES) * usm__host_page;
 }
 
-/* That this process may run on. */
-static unsigned cpu_count(void)
-{
-    cpu_set_t set;
-    long      online;
-
-    if (sched_getaffinity(0, sizeof(set), &set) == 0)
-        return (unsigned)CPU_COUNT(&set);
-    online = sysconf(_SC_NPROCESSORS_ONLN); /* more processors than a cpu_set_t holds */
-    return online > 0 ? (unsigned)online : 1;
-}
-
 #define ASPECT(name) (UINT64_C(1) << USM_ASPECT_##name)
 
 static void describe(usm_backend_device *d)
@@ -88,7 +76,8 @@ static void describe(usm_backend_device *d)
                    ASPECT(USM_SHARED_ALLOCATIONS) | ASPECT(USM_ATOMIC_SHARED_ALLOCATIONS) |
                    ASPECT(USM_SYSTEM_ALLOCATIONS) | ASPECT(QUEUE_PROFILING) |
                    ASPECT(OUT_OF_ORDER_QUEUE) | ASPECT(KERNELS) | ASPECT(IMAGE_NATIVE),
-        .compute_units       = cpu_count(),
+        .compute_units       = usm__host_lib->os->cpu_count(),
+        .compute_threads     = usm__host_workers,
         .memory_size         = memory_total(),
         .max_alloc_size      = memory_total(),
         .max_work_group_size = 4096,
@@ -141,6 +130,7 @@ static usm_status host_context_create(size_t ndevices, void *const *devices, voi
     if (usm_host_watch_forks() || !(c = usm__host_lib->heap_alloc(sizeof(*c))))
         return usm__host_lib->report(USM_E_NO_MEMORY, "no host memory for a context");
     c->guard = usm__host_lib->setting_bool("host_guard_device");
+    usm__host_watch_exit();
     usm__host_workers_keep();
     *ctx = c;
     return USM_OK;
@@ -204,7 +194,7 @@ static const usm_backend_ops host_ops = {
     .struct_size = sizeof(usm_backend_ops),
     .name        = "host",
     .caps = USM_CAP_QUEUES | USM_CAP_NOTIFY | USM_CAP_KERNELS | USM_CAP_MEMINFO | USM_CAP_PEER |
-            USM_CAP_IPC | USM_CAP_VMEM,
+            USM_CAP_IPC | USM_CAP_VMEM | USM_CAP_TASKS,
     .devices           = host_devices,
     .context_create    = host_context_create,
     .context_destroy   = host_context_destroy,
@@ -249,17 +239,16 @@ static const usm_backend_ops host_ops = {
     .kernel_destroy    = usm__host_kernel_destroy,
     .kernel_info       = usm__host_kernel_info,
     .launch            = usm__host_launch,
+    .task              = usm__host_task,
 };
 
 const usm_backend_ops *usm_host_backend_entry(const usm_host_api *api)
 {
     static usm_backend_ops ops;
 
-    unsigned cpus = cpu_count();
-
     usm__host_lib     = api;
     usm__host_page    = (size_t)sysconf(_SC_PAGESIZE);
-    usm__host_workers = cpus < 2 ? 2 : cpus; /* two also on one: one may be in a long kernel */
+    usm__host_workers = usm__host_team_size(&usm__host_may_spin);
     ops               = host_ops;
     if (!api->setting_bool("host_guard_device")) /* guarded memory is shared with a child */
         ops.caps |= USM_CAP_FORK_MEMORY;

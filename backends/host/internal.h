@@ -4,7 +4,8 @@
  *   host.c     the table, the device, contexts, fork
  *   memory.c   pages                       guard.c   device memory that the host cannot touch
  *   vmem.c     ranges, mapped in pieces      ipc.c     memory that other processes see
- *   queue.c    the graph of commands, its workers, queues (start reading there)
+ *   queue.c    the graph of commands, queues (start reading there)
+ *   team.c     the workers                 task.c    functions of the program
  *   event.c    what one does with an event
  *   copy.c     copies, fills, markers      kernel.c  programs and launches
  *
@@ -25,6 +26,8 @@ extern const usm_host_api *usm__host_lib;
 /* Pages are this large; workers are at most so many.  Both fixed at the entry. */
 extern size_t   usm__host_page;
 extern unsigned usm__host_workers;
+/* There is another processor for whoever is waited for.  Fixed at the entry. */
+extern bool usm__host_may_spin;
 
 /* Reports what the system said to `what`; "what: the system's words". */
 usm_status usm__host_refused(usm_status status, const char *what, int error);
@@ -58,6 +61,10 @@ struct usm__host_command {
     bool          waits_for_all; /* before it in its queue; cleared, locked, when met       */
     bool          is_barrier;    /* the later ones in its queue wait for it                 */
     bool          has_times;
+    bool          is_task; /* runs functions of the program, which may block               */
+    /* Instead of `run` when a dependency failed; NULL: nothing is to be done. */
+    void (*drop)(usm__host_command *c);
+    size_t size; /* of its memory                                                     */
 
     /* fixed when it is submitted; the queue may be gone once the command is complete */
     usm__host_queue *queue;
@@ -99,9 +106,23 @@ static inline usm_status usm__host_result(usm__host_command *c)
     return (usm_status)usm_load_acquire(&c->result);
 }
 
+/* Under the graph's lock: tasks that come later are of a command of their own (task.c). */
+void usm__host_train_close(usm__host_queue *q);
+/* What is kept to be used again goes to the heap, or in a child of a fork is forgotten. */
+void usm__host_forget_recycled(void);
+void usm__host_tasks_forget(void);
+void usm__host_tasks_in_child(void);
+void usm__host_notes_forget(bool in_child);
+void usm__host_scratch_forget(bool in_child);
+void usm__host_note_free(usm__host_note *note);
+
+/* How many workers there are to be; *may_spin: there are two processors at least. */
+unsigned usm__host_team_size(bool *may_spin);
 /* Contexts and queues keep the workers: they end when none is left. */
 void usm__host_workers_keep(void);
 void usm__host_workers_let_go(void);
+/* From now on exit() waits for functions of the program that are still to run. */
+void usm__host_watch_exit(void);
 
 /* Where share `part` of `parts` begins when `total` things are dealt out evenly. */
 static inline size_t usm__host_share(size_t total, size_t parts, size_t part)
@@ -145,6 +166,7 @@ void usm__host_graph_lock(void);
 void usm__host_graph_unlock(void);
 /* In the child: no worker came along; what was queued stays the parent's. */
 void usm__host_graph_in_child(void);
+void usm__host_team_in_child(void);
 void usm__host_guard_lock(void);
 void usm__host_guard_unlock(void);
 
@@ -186,6 +208,9 @@ usm_status usm__host_advise(void *q, const void *p, size_t n, usm_advice advice,
                             void *const *deps, void **ev);
 usm_status usm__host_marker(void *q, size_t ndeps, void *const *deps, void **ev);
 usm_status usm__host_barrier(void *q, size_t ndeps, void *const *deps, void **ev);
+
+usm_status usm__host_task(void *q, const usm_backend_task *task, size_t ndeps, void *const *deps,
+                          void **ev);
 
 usm_status usm__host_event_create_user(void *ctx, void **ev);
 usm_status usm__host_event_signal(void *ev, usm_status status);

@@ -11,10 +11,13 @@
  * the table in host.c. */
 #include "internal.h"
 
+#include <base/inline/recycle.h>
+
 #include <string.h>
 
 #define SHARES_PER_WORKER 4
-#define VALUE_ALIGN       ((size_t)64) /* the widest vector that a kernel may load */
+#define SCRATCH_SIZE      ((size_t)48 << 10) /* local memory that is kept for the next share */
+#define VALUE_ALIGN       ((size_t)64)       /* the widest vector that a kernel may load */
 
 struct program {
     const usm_native_kernel *table; /* the caller's, for the program's life */
@@ -32,6 +35,8 @@ struct launch {
     void        **args;        /* local memory: NULL                          */
     size_t       *local_sizes; /* of args; 0 for others                       */
 };
+
+static usm_recycler scratch = USM_RECYCLER_INIT(SCRATCH_SIZE, 64);
 
 static size_t padded(size_t n)
 {
@@ -161,12 +166,37 @@ static usm_range range_of(const struct launch *l, size_t parts, size_t part)
     return r;
 }
 
-/* The arguments of one share: the launch's, with local memory of its own.  One heap block. */
+static size_t scratch_size(const struct launch *l)
+{
+    return l->nargs * sizeof(*l->args) + VALUE_ALIGN + l->local_bytes;
+}
+
+static void *scratch_new(size_t size)
+{
+    void *p = size <= SCRATCH_SIZE ? usm_recycler_take(&scratch, 0) : NULL;
+
+    return p ? p : usm__host_lib->heap_alloc(usm_max_size(size, SCRATCH_SIZE));
+}
+
+static void scratch_free(void *p, size_t size)
+{
+    if (size > SCRATCH_SIZE || !usm_recycler_give(&scratch, p))
+        usm__host_lib->heap_free(p);
+}
+
+void usm__host_scratch_forget(bool in_child)
+{
+    if (in_child)
+        usm_recycler_in_child(&scratch);
+    else
+        usm_recycler_clear(&scratch, usm__host_lib->heap_free);
+}
+
+/* The arguments of one share: the launch's, with local memory of its own.  One block. */
 static void **args_with_local(const struct launch *l)
 {
-    void **args =
-        usm__host_lib->heap_alloc(l->nargs * sizeof(*args) + VALUE_ALIGN + l->local_bytes);
-    char *at;
+    void **args = scratch_new(scratch_size(l));
+    char  *at;
 
     if (!args)
         return NULL;
@@ -193,7 +223,7 @@ static usm_status run_launch(usm__host_command *c, size_t part)
         usm__host_guard_close();
     }
     if (args != l->args)
-        usm__host_lib->heap_free(args);
+        scratch_free(args, scratch_size(l));
     return status;
 }
 

@@ -33,10 +33,8 @@
  * already when they are submitted is chance, and must not decide.  What failed and has no event is
  * remembered for queue_wait().
  *
- * Who wakes whom.  Whoever leaves jobs behind (a submitter, a worker that takes one of several)
- * wakes one sleeping worker or, when none sleeps, starts one, up to the number of processors.  The
- * first is started by the first command, which fails if that cannot be done.  Workers end when the
- * last context and queue are gone.
+ * The workers are in team.c, functions of the program in task.c.  Commands are given back to a
+ * store and taken from there: a launch like one before it takes nothing from the heap.
  *
  * One lock guards the graph.  It is held for links and counts only, never for work, callbacks or
  * waiting.  Invariants, under the lock:
@@ -50,9 +48,8 @@
  *
  * Rejected: a lock for each queue (edges cross queues, so locks would nest in any order) and
  * lock-free counts (a launch costs microseconds; the lock is held for some tens of nanoseconds). */
-#include "internal.h"
+#include "graph.h"
 
-#include <errno.h>
 #include <time.h>
 
 #define PAYLOAD_ALIGN ((size_t)64) /* the widest vector that a kernel may load */
@@ -69,35 +66,23 @@ struct node {
     struct edge       edges[];
 };
 
-struct usm__host_queue {
-    /* fixed after create */
-    bool in_order, has_times;
+/* Tasks and copies take the small ones, launches mostly the others. */
+static usm_recycler blocks[] = {USM_RECYCLER_INIT(768, 4096), USM_RECYCLER_INIT(4096, 512)};
 
-    /* guarded by the graph's lock */
-    usm_list           unfinished; /* by number, ascending */
-    usm__host_command *gate;
-    uint64_t           last_number;
-    usm_status         failure; /* the first of a command without event */
-    size_t             waiters;
-    pthread_cond_t     progress; /* signalled for waiters when a command completes */
+#define BLOCK_SIZES (sizeof(blocks) / sizeof(blocks[0]))
 
-    atomic_size_t refs;
-};
+usm__host_graph usm__host_the_graph = {
+#ifdef PTHREAD_ADAPTIVE_MUTEX_INITIALIZER_NP
+    .lock = PTHREAD_ADAPTIVE_MUTEX_INITIALIZER_NP, /* held for moments: worth a look before sleep */
+#else
+    .lock = PTHREAD_MUTEX_INITIALIZER,
+#endif
+    .ready   = {&usm__host_the_graph.ready, &usm__host_the_graph.ready},
+    .work    = PTHREAD_COND_INITIALIZER,
+    .standby = PTHREAD_COND_INITIALIZER,
+    .calm    = PTHREAD_COND_INITIALIZER};
 
-static struct {
-    pthread_mutex_t lock;
-    pthread_cond_t  work; /* signalled when jobs are ready and when workers shall end */
-    usm_list        ready;
-    size_t          users;         /* contexts and queues */
-    unsigned        workers, idle; /* idle: of the workers, those that sleep */
-    bool            in_child;      /* of a fork; fixed then */
-} graph = {PTHREAD_MUTEX_INITIALIZER,
-           PTHREAD_COND_INITIALIZER,
-           {&graph.ready, &graph.ready},
-           0,
-           0,
-           0,
-           false};
+#define graph usm__host_the_graph
 
 void usm__host_graph_lock(void)
 {
@@ -114,8 +99,10 @@ void usm__host_graph_unlock(void)
 /* One thing less that c waits for. */
 static void meet(usm__host_command *c)
 {
-    if (--c->unmet == 0)
-        usm_list_append(&graph.ready, &c->ready_link);
+    if (--c->unmet > 0)
+        return;
+    usm_list_append(&graph.ready, &c->ready_link);
+    usm_store_relaxed(&graph.is_ready, true);
 }
 
 static void link_after(usm__host_command *earlier, struct edge *e, usm__host_command *later,
@@ -152,6 +139,7 @@ static void enter_queue(usm__host_command *c, struct edge *e)
         c->waits_for_all = false;
     if (q->in_order || c->is_barrier)
         q->gate = c;
+    usm__host_train_close(q);
     c->number = ++q->last_number;
     usm_list_append(&q->unfinished, &c->queue_link);
     usm_ref_take(&q->refs);
@@ -172,8 +160,10 @@ static void leave_queue(usm__host_command *c, usm_status status)
     }
     if (status && !c->has_event && !q->failure)
         q->failure = status;
-    if (q->waiters)
+    if (q->waiters && (!head || head->number > q->awaited)) {
+        q->awaited = UINT64_MAX;
         pthread_cond_broadcast(&q->progress);
+    }
 }
 
 /* --- completion ------------------------------------------------------------------------------ */
@@ -215,7 +205,7 @@ static void tell_all(usm__host_note *notes, usm_status status)
         usm__host_note *next = notes->next;
 
         notes->fn(notes->arg, status);
-        usm__host_lib->heap_free(notes);
+        usm__host_note_free(notes);
         notes = next;
     }
 }
@@ -227,38 +217,20 @@ static void destroy_condition(pthread_cond_t *condition)
         pthread_cond_destroy(condition);
 }
 
-static void release_queue(usm__host_queue *q)
+/* The last reference has gone. */
+static void free_queue(usm__host_queue *q)
 {
-    if (!usm_ref_drop(&q->refs))
-        return;
     destroy_condition(&q->progress);
     usm__host_lib->heap_free(q);
     usm__host_workers_let_go();
 }
 
-/* --- workers --------------------------------------------------------------------------------- */
+/* --- working --------------------------------------------------------------------------------- */
 
-static void worker(void *unused);
-
-/* The lock is held.  0 or an errno value. */
-static int start_worker(void)
+static void leave_ready(usm__host_command *c)
 {
-    int error = usm__host_lib->os->thread(worker, NULL, "usm-host");
-
-    if (!error)
-        graph.workers++;
-    return error;
-}
-
-/* The lock is held, and the caller leaves whatever is ready to others. */
-static void call_for_help(void)
-{
-    if (usm_list_is_empty(&graph.ready))
-        return;
-    if (graph.idle > 0)
-        pthread_cond_signal(&graph.work);
-    else if (graph.workers < usm__host_workers)
-        (void)start_worker(); /* those there are get through the work as well */
+    usm_list_remove(&c->ready_link);
+    usm_store_relaxed(&graph.is_ready, !usm_list_is_empty(&graph.ready));
 }
 
 /* The lock is held.  The next part of the first command that is ready. */
@@ -268,8 +240,10 @@ static usm__host_command *take_part(size_t *part)
 
     *part = c->next_part++;
     c->running++;
+    graph.taken++;
+    graph.in_tasks += c->is_task;
     if (c->next_part == c->parts)
-        usm_list_remove(&c->ready_link);
+        leave_ready(c);
     if (*part == 0 && c->has_times)
         c->times.start_ns = now_ns();
     return c;
@@ -277,8 +251,11 @@ static usm__host_command *take_part(size_t *part)
 
 static usm_status run_part(usm__host_command *c, size_t part)
 {
-    if (c->dependency_failed)
+    if (c->dependency_failed) {
+        if (c->drop)
+            c->drop(c);
         return USM_E_DEPENDENCY;
+    }
     return c->run ? c->run(c, part) : USM_OK;
 }
 
@@ -287,89 +264,111 @@ static usm_status run_part(usm__host_command *c, size_t part)
 static bool give_part_back(usm__host_command *c, usm_status status)
 {
     c->running--;
+    graph.in_tasks -= c->is_task;
     if (status && !c->failure) {
         c->failure   = status;
         c->next_part = c->parts;
-        usm_list_remove(&c->ready_link);
+        leave_ready(c);
     }
     return c->running == 0 && c->next_part == c->parts;
 }
 
-/* The lock is held at begin and end. */
-static void work_once(void)
+/* Its last part has come back; the lock is held at begin and end. */
+static void end_command(usm__host_command *c)
+{
+    usm__host_queue *q      = c->queue;
+    usm_status       status = c->failure;
+    usm__host_note  *notes  = complete(c, status);
+
+    if (notes) { /* else this thread is back for what became ready before it matters */
+        usm__host_call_for_help();
+        usm__host_graph_unlock();
+        tell_all(notes, status);
+        usm__host_graph_lock();
+    }
+    if (c->is_task && --graph.tasks == 0)
+        pthread_cond_broadcast(&graph.calm);
+    usm__host_command_release(c); /* no user event: it takes no lock but that of the store */
+    if (usm_ref_drop(&q->refs)) {
+        usm__host_graph_unlock();
+        free_queue(q);
+        usm__host_graph_lock();
+    }
+}
+
+void usm__host_work_once(void)
 {
     size_t             part;
     usm__host_command *c = take_part(&part);
     usm_status         status;
-    usm__host_note    *notes;
 
-    call_for_help();
+    usm__host_call_for_help();
     usm__host_graph_unlock();
     status = run_part(c, part);
     usm__host_graph_lock();
-    if (!give_part_back(c, status))
-        return;
-
-    usm__host_queue *q = c->queue;
-
-    status = c->failure;
-    notes  = complete(c, status);
-    if (notes) /* else this thread is back for what became ready before it matters */
-        call_for_help();
-    usm__host_graph_unlock();
-    tell_all(notes, status);
-    usm__host_command_release(c);
-    release_queue(q);
-    usm__host_graph_lock();
+    if (give_part_back(c, status))
+        end_command(c);
 }
 
-static void worker(void *unused)
-{
-    (void)unused;
-    usm__host_graph_lock();
-    while (graph.users > 0) {
-        if (!usm_list_is_empty(&graph.ready)) {
-            work_once();
-            continue;
-        }
-        graph.idle++;
-        pthread_cond_wait(&graph.work, &graph.lock);
-        graph.idle--;
-    }
-    graph.workers--;
-    usm__host_graph_unlock();
-}
-
-void usm__host_workers_keep(void)
-{
-    usm__host_graph_lock();
-    graph.users++;
-    usm__host_graph_unlock();
-}
-
-void usm__host_workers_let_go(void)
-{
-    usm__host_graph_lock();
-    if (--graph.users == 0)
-        pthread_cond_broadcast(&graph.work);
-    usm__host_graph_unlock();
-}
-
-/* The sleepers that the condition counts did not come along: it is made anew. */
 void usm__host_graph_in_child(void)
 {
-    graph.in_child = true;
-    graph.workers = graph.idle = 0;
     usm_list_init(&graph.ready);
-    pthread_cond_init(&graph.work, NULL);
+    usm_store_relaxed(&graph.is_ready, false);
+    for (size_t i = 0; i < BLOCK_SIZES; i++)
+        usm_recycler_in_child(&blocks[i]);
+    usm__host_tasks_in_child();
+    usm__host_notes_forget(true);
+    usm__host_scratch_forget(true);
+    usm__host_team_in_child();
+}
+
+void usm__host_forget_recycled(void)
+{
+    for (size_t i = 0; i < BLOCK_SIZES; i++)
+        usm_recycler_clear(&blocks[i], usm__host_lib->heap_free);
+    usm__host_tasks_forget();
+    usm__host_notes_forget(false);
+    usm__host_scratch_forget(false);
 }
 
 /* --- commands -------------------------------------------------------------------------------- */
 
+/* Those of that many bytes; NULL: too large to be kept. */
+static usm_recycler *blocks_of(size_t size)
+{
+    for (size_t i = 0; i < BLOCK_SIZES; i++)
+        if (size <= blocks[i].size)
+            return &blocks[i];
+    return NULL;
+}
+
+/* Of that many bytes, zeroed. */
+static struct node *node_new(size_t size)
+{
+    usm_recycler *r = blocks_of(size);
+    struct node  *n = r ? usm_recycler_take(r, size) : NULL;
+
+    if (!n)
+        n = usm__host_lib->heap_alloc(r ? r->size : size);
+    if (n)
+        n->command.size = size;
+    return n;
+}
+
+static void node_free(struct node *n)
+{
+    usm_recycler *r = blocks_of(n->command.size);
+
+    if (!r || !usm_recycler_give(r, n))
+        usm__host_lib->heap_free(n);
+    else if (!usm_load_acquire(&graph.has_users)) /* an event that outlived all contexts */
+        usm_recycler_clear(r, usm__host_lib->heap_free);
+}
+
 usm__host_command *usm__host_command_create(usm__host_queue *q, size_t ndeps, size_t payload)
 {
     size_t       edges = sizeof(struct node) + (ndeps + 1) * sizeof(struct edge);
-    struct node *n     = usm__host_lib->heap_alloc(edges + PAYLOAD_ALIGN + payload);
+    struct node *n     = node_new(edges + PAYLOAD_ALIGN + payload);
 
     if (!n) {
         (void)usm__host_lib->report(USM_E_NO_MEMORY, "no host memory for a command or event");
@@ -398,14 +397,15 @@ void usm__host_command_release(usm__host_command *c)
     if (!c->queue)
         (void)usm__host_finish_user(c, USM_E_INVALID_HANDLE);
     destroy_condition(&c->done);
-    usm__host_lib->heap_free(c);
+    node_free((struct node *)(void *)c);
 }
 
 /* The lock is held.  `unmet` starts at 1, for this function, so that nothing runs too early. */
-static void enter_graph(usm__host_command *c, size_t ndeps, void *const *deps, bool has_event)
+void usm__host_enter_graph(usm__host_command *c, size_t ndeps, void *const *deps, bool has_event)
 {
     struct edge *edges = ((struct node *)(void *)c)->edges;
 
+    graph.tasks += c->is_task;
     c->has_event = has_event;
     if (has_event)
         usm_ref_take(&c->refs); /* the caller's */
@@ -414,25 +414,23 @@ static void enter_graph(usm__host_command *c, size_t ndeps, void *const *deps, b
         link_after(deps[i], &edges[i], c, true);
     enter_queue(c, &edges[ndeps]);
     meet(c);
-    call_for_help();
+    usm__host_call_for_help();
 }
 
 usm_status usm__host_submit(usm__host_command *c, size_t ndeps, void *const *deps, void **ev)
 {
-    int error = 0;
+    int error;
 
     if (c->has_times)
         c->times.submit_ns = now_ns();
     usm__host_graph_lock();
-    if (graph.workers == 0)
-        error = start_worker();
+    error = usm__host_have_worker();
     if (!error)
-        enter_graph(c, ndeps, deps, ev != NULL);
+        usm__host_enter_graph(c, ndeps, deps, ev != NULL);
     usm__host_graph_unlock();
     if (error) {
         usm__host_command_release(c);
-        return usm__host_refused(error == ENOMEM ? USM_E_NO_MEMORY : USM_E_SYSTEM,
-                                 "no thread for the host's commands (see ulimit -u)", error);
+        return usm__host_no_worker(error);
     }
     if (ev)
         *ev = c;
@@ -449,7 +447,7 @@ bool usm__host_finish_user(usm__host_command *c, usm_status status)
         return false;
     }
     notes = complete(c, status);
-    call_for_help();
+    usm__host_call_for_help();
     usm__host_graph_unlock();
     tell_all(notes, status);
     return true;
@@ -491,6 +489,7 @@ usm_status usm__host_queue_create(void *ctx, void *dev, uint32_t flags, void **o
         return usm__host_lib->report(USM_E_NO_MEMORY, "no host memory for a queue");
     q->in_order  = !(flags & USM_QUEUE_OUT_OF_ORDER);
     q->has_times = (flags & USM_QUEUE_PROFILING) != 0;
+    q->awaited   = UINT64_MAX;
     usm_list_init(&q->unfinished);
     pthread_cond_init(&q->progress, NULL);
     atomic_init(&q->refs, 1);
@@ -501,7 +500,8 @@ usm_status usm__host_queue_create(void *ctx, void *dev, uint32_t flags, void **o
 
 void usm__host_queue_destroy(void *q)
 {
-    release_queue(q);
+    if (usm_ref_drop(&((usm__host_queue *)q)->refs))
+        free_queue(q);
 }
 
 usm_status usm__host_queue_wait(void *queue)
@@ -513,9 +513,13 @@ usm_status usm__host_queue_wait(void *queue)
 
     usm__host_graph_lock();
     last = q->last_number;
+    usm__host_train_close(q); /* else tasks that come later would be waited for too */
     q->waiters++;
-    while ((head = first_unfinished(q)) && head->number <= last)
+    while ((head = first_unfinished(q)) && head->number <= last) {
+        if (last < q->awaited)
+            q->awaited = last;
         pthread_cond_wait(&q->progress, &graph.lock);
+    }
     q->waiters--;
     failure    = q->failure;
     q->failure = USM_OK;

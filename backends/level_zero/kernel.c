@@ -98,8 +98,14 @@ void lz_instance_give_back(lz_instance *instance)
 
 static usm_status ask_properties(lz_kernel *kernel, const lz_instance *instance)
 {
-    ze_kernel_properties_t properties = {.stype = ZE_STRUCTURE_TYPE_KERNEL_PROPERTIES};
-    ze_result_t            err        = lz.zeKernelGetProperties(instance->native, &properties);
+    ze_kernel_preferred_group_size_properties_t preferred = {
+        .stype = ZE_STRUCTURE_TYPE_KERNEL_PREFERRED_GROUP_SIZE_PROPERTIES,
+    };
+    ze_kernel_properties_t properties = {
+        .stype = ZE_STRUCTURE_TYPE_KERNEL_PROPERTIES,
+        .pNext = &preferred,
+    };
+    ze_result_t err = lz.zeKernelGetProperties(instance->native, &properties);
 
     if (err)
         return lz_fail(err, "zeKernelGetProperties");
@@ -107,6 +113,9 @@ static usm_status ask_properties(lz_kernel *kernel, const lz_instance *instance)
     kernel->required[0] = properties.requiredGroupSizeX;
     kernel->required[1] = properties.requiredGroupSizeY;
     kernel->required[2] = properties.requiredGroupSizeZ;
+    kernel->most        = properties.maxSubgroupSize * properties.maxNumSubgroups;
+    kernel->multiple =
+        preferred.preferredMultiple ? preferred.preferredMultiple : properties.maxSubgroupSize;
     return USM_OK;
 }
 
@@ -153,6 +162,17 @@ usm_status lz_kernel_info(void *kernel, size_t *nargs, usm_arg_kind *kinds, size
     for (size_t i = 0; i < k->nargs && i < cap; i++)
         kinds[i] = letters && n == k->nargs ? kinds_letter(letters[i]) : USM_ARG_NONE;
     *nargs = k->nargs;
+    return USM_OK;
+}
+
+usm_status lz_kernel_groups(void *kernel, usm_backend_groups *groups)
+{
+    const lz_kernel *k = kernel;
+
+    groups->max_size = k->most;
+    groups->multiple = k->multiple;
+    for (size_t d = 0; d < 3; d++)
+        groups->required[d] = k->required[d];
     return USM_OK;
 }
 

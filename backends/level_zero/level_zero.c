@@ -11,7 +11,7 @@ static const usm_backend_ops ops = {
     .struct_size = sizeof(usm_backend_ops),
     .name        = "level_zero",
     .caps = USM_CAP_QUEUES | USM_CAP_NOTIFY | USM_CAP_KERNELS | USM_CAP_PARTITION | USM_CAP_NATIVE |
-            USM_CAP_MEMINFO | USM_CAP_PEER | USM_CAP_IPC | USM_CAP_VMEM,
+            USM_CAP_MEMINFO | USM_CAP_PEER | USM_CAP_IPC | USM_CAP_VMEM | USM_CAP_GROUPS,
 
     .devices         = lz_devices,
     .context_create  = lz_context_create,
@@ -49,6 +49,7 @@ static const usm_backend_ops ops = {
     .kernel_create   = lz_kernel_create,
     .kernel_destroy  = lz_kernel_destroy,
     .kernel_info     = lz_kernel_info,
+    .kernel_groups   = lz_kernel_groups,
     .launch          = lz_launch,
 
     .ipc_alloc = lz_ipc_alloc,

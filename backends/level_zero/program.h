@@ -21,7 +21,8 @@ typedef struct lz_kernel {
     /* fixed after create */
     lz_program *program;
     uint32_t    nargs;
-    uint32_t    required[3]; /* its work-groups must have that size; 0: any                  */
+    uint32_t    required[3];    /* its work-groups must have that size; 0: any                  */
+    uint32_t    most, multiple; /* items of a work-group; what it had best be a multiple of  */
     /* atomic */
     _Atomic size_t refs; /* the core's, of each busy instance, of lanes' launches            */
     instances      idle;
@@ -57,6 +58,7 @@ usm_status lz_program_kernels(void *program, char **names);
 usm_status lz_kernel_create(void *program, const char *name, void **kernel);
 void       lz_kernel_destroy(void *kernel);
 usm_status lz_kernel_info(void *kernel, size_t *nargs, usm_arg_kind *kinds, size_t cap);
+usm_status lz_kernel_groups(void *kernel, usm_backend_groups *groups);
 usm_status lz_launch(void *q, void *kernel, const usm_launch *launch, size_t ndeps,
                      void *const *deps, void **ev);
 

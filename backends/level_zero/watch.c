@@ -126,7 +126,7 @@ static bool tell(notice *n, usm_status status)
     if (!lz_enter())
         return false;
     lz_slot_unref(n->slot);
-    lz_host->heap_free(n);
+    gate_note_free(ctx, n);
     gate_context_unref(ctx);
     lz_leave();
     fn(arg, status);
@@ -215,7 +215,7 @@ static usm_status start(lz_watch *w)
 usm_status lz_watch_add(lz_watch *w, gate_context *ctx, lz_slot *slot, usm_backend_notify_fn fn,
                         void *arg)
 {
-    notice    *n      = lz_host->heap_alloc(sizeof(*n));
+    notice    *n      = gate_note_new(ctx);
     usm_status status = USM_OK;
 
     if (!n)
@@ -235,8 +235,8 @@ usm_status lz_watch_add(lz_watch *w, gate_context *ctx, lz_slot *slot, usm_backe
     pthread_mutex_unlock(&w->lock);
     if (!status)
         return USM_OK;
-    gate_context_unref(ctx);
     lz_slot_unref(n->slot);
-    lz_host->heap_free(n);
+    gate_note_free(ctx, n);
+    gate_context_unref(ctx);
     return status;
 }

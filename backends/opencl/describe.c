@@ -292,6 +292,7 @@ static void sizes(ocl_device *dev)
     info->max_alloc_size    = largest;
     info->local_memory_size = local;
     info->compute_units     = units;
+    info->compute_threads   = info->type == USM_DEVICE_TYPE_CPU ? units : 0; /* a thread each */
     /* The size of long16, which OpenCL caps alignments at; drivers honour more,
      * less, or ignore the argument, so more is the core's to make. */
     info->max_align        = 128;

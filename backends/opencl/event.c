@@ -36,32 +36,34 @@ void ocl_event_fini(gate_event *event)
 
 /* Whom a callback of the driver tells. */
 typedef struct listener {
+    gate_context         *ctx; /* whoever wants to be told keeps it until then */
     usm_backend_notify_fn fn;
     void                 *arg;
 } listener;
 
 static void CL_CALLBACK on_complete(cl_event native, cl_int code, void *user)
 {
-    listener *l = user;
+    const listener l = *(listener *)user;
 
     (void)native;
-    l->fn(l->arg, code < 0 ? ocl_execution_status(code) : USM_OK);
-    ocl_host->heap_free(l);
+    gate_note_free(l.ctx, user); /* before: who is told may end the context */
+    l.fn(l.arg, code < 0 ? ocl_execution_status(code) : USM_OK);
 }
 
 usm_status ocl_event_notify_native(gate_event *event, usm_backend_notify_fn fn, void *arg)
 {
-    listener *l = ocl_host->heap_alloc(sizeof(*l));
+    listener *l = gate_note_new(event->ctx);
     cl_int    err;
 
     if (!l)
         return ocl_no_memory();
+    l->ctx = event->ctx;
     l->fn  = fn;
     l->arg = arg;
     err    = cl.clSetEventCallback(((ocl_event *)event)->native, CL_COMPLETE, on_complete, l);
     if (!err)
         return USM_OK;
-    ocl_host->heap_free(l);
+    gate_note_free(event->ctx, l);
     return ocl_fail(err, "clSetEventCallback");
 }
 

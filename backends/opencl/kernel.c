@@ -150,6 +150,33 @@ usm_status ocl_kernel_info(void *kernel, size_t *nargs, usm_arg_kind *kinds, siz
     return status;
 }
 
+usm_status ocl_kernel_groups(void *kernel, usm_backend_groups *groups)
+{
+    const ocl_kernel  *k        = kernel;
+    cl_device_id       dev      = k->program->dev->id;
+    ocl_instance      *instance = NULL;
+    usm_backend_groups found    = {0};
+    usm_status         status   = instance_take(kernel, &instance);
+    cl_int             err;
+
+    if (status)
+        return status;
+    err = cl.clGetKernelWorkGroupInfo(instance->native, dev, CL_KERNEL_WORK_GROUP_SIZE,
+                                      sizeof(found.max_size), &found.max_size, NULL);
+    if (!err)
+        err = cl.clGetKernelWorkGroupInfo(instance->native, dev,
+                                          CL_KERNEL_PREFERRED_WORK_GROUP_SIZE_MULTIPLE,
+                                          sizeof(found.multiple), &found.multiple, NULL);
+    if (!err)
+        err = cl.clGetKernelWorkGroupInfo(instance->native, dev, CL_KERNEL_COMPILE_WORK_GROUP_SIZE,
+                                          sizeof(found.required), found.required, NULL);
+    ocl_instance_give_back(instance);
+    if (err)
+        return ocl_fail(err, "clGetKernelWorkGroupInfo");
+    *groups = found;
+    return USM_OK;
+}
+
 /* --- arguments --------------------------------------------------------------------------- */
 
 static cl_int set_arg(const ocl_context *ctx, cl_kernel native, cl_uint index, const usm_arg *arg)

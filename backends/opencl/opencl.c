@@ -11,7 +11,7 @@ static const usm_backend_ops ops = {
     .name        = "opencl",
     /* No USM_CAP_PEER: OpenCL has no word on it. */
     .caps = USM_CAP_QUEUES | USM_CAP_NOTIFY | USM_CAP_KERNELS | USM_CAP_PARTITION | USM_CAP_NATIVE |
-            USM_CAP_MEMINFO,
+            USM_CAP_MEMINFO | USM_CAP_GROUPS,
 
     .devices         = ocl_devices,
     .context_create  = ocl_context_create,
@@ -48,6 +48,7 @@ static const usm_backend_ops ops = {
     .kernel_create   = ocl_kernel_create,
     .kernel_destroy  = ocl_kernel_destroy,
     .kernel_info     = ocl_kernel_info,
+    .kernel_groups   = ocl_kernel_groups,
     .launch          = ocl_launch,
 
     .context_from_native = ocl_context_from_native,

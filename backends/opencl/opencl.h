@@ -71,6 +71,7 @@
     X(clReleaseKernel)                                                                             \
     X(clGetKernelInfo)                                                                             \
     X(clGetKernelArgInfo)                                                                          \
+    X(clGetKernelWorkGroupInfo)                                                                    \
     X(clSetKernelArg)                                                                              \
     X(clGetExtensionFunctionAddressForPlatform)
 
@@ -221,6 +222,7 @@ usm_status ocl_mem_free(void *ctx, usm_kind kind, void *p, size_t size);
 typedef struct ocl_event {
     gate_event gate;   /* first                                                  */
     cl_event   native; /* of a native event; stored before gate.state            */
+    uint64_t   queue;  /* the serial of the in-order queue it is of; 0: none      */
     cl_event   shadow; /* of a user event: for event_native, or foreign; lock    */
 } ocl_event;
 
@@ -277,6 +279,7 @@ usm_status ocl_program_kernels(void *program, char **names);
 usm_status ocl_kernel_create(void *program, const char *name, void **kernel);
 void       ocl_kernel_destroy(void *kernel);
 usm_status ocl_kernel_info(void *kernel, size_t *nargs, usm_arg_kind *kinds, size_t cap);
+usm_status ocl_kernel_groups(void *kernel, usm_backend_groups *groups);
 usm_status ocl_launch(void *q, void *kernel, const usm_launch *launch, size_t ndeps,
                       void *const *deps, void **ev);
 void       ocl_instance_give_back(ocl_instance *instance);
@@ -294,6 +297,7 @@ typedef struct ocl_queue {
     uint32_t         nlanes;               /* 0: `native` is all there is      */
     cl_command_queue lanes[OCL_MAX_LANES]; /* in order each; the first: native */
     bool             must_finish;          /* before its last release          */
+    uint64_t         serial;               /* of all queues: never reused, not 0 */
     /* atomic */
     _Atomic uint32_t next_lane;
 } ocl_queue;

@@ -44,13 +44,15 @@ static cl_int create_lanes(const ocl_context *ctx, ocl_queue *q, cl_bitfield bit
 
 static usm_status queue_new(ocl_device *dev, uint32_t flags, ocl_queue **out)
 {
-    ocl_queue *q = ocl_host->heap_alloc(sizeof(*q));
+    static _Atomic uint64_t serials;
+    ocl_queue              *q = ocl_host->heap_alloc(sizeof(*q));
 
     if (!q)
         return ocl_no_memory();
-    q->dev   = dev;
-    q->flags = flags;
-    *out     = q;
+    q->dev    = dev;
+    q->flags  = flags;
+    q->serial = usm_add_relaxed(&serials, (uint64_t)1) + 1;
+    *out      = q;
     return USM_OK;
 }
 

@@ -27,7 +27,15 @@ static bool native_failed(cl_event native)
     return !err && code < 0;
 }
 
-static usm_status wait_list_init(wait_list *w, size_t ndeps, gate_event *const *deps)
+/* What is before the command in its in-order queue needs no place in the list: the driver keeps the
+ * order at no cost, and an entry costs it time. */
+static bool is_before(const ocl_queue *q, const ocl_event *ev)
+{
+    return q->gate.is_ordered && ev->queue == q->serial;
+}
+
+static usm_status wait_list_init(wait_list *w, const ocl_queue *q, size_t ndeps,
+                                 gate_event *const *deps)
 {
     w->events     = w->few;
     w->n          = 0;
@@ -43,7 +51,7 @@ static usm_status wait_list_init(wait_list *w, size_t ndeps, gate_event *const *
             w->has_failed |= deps[i]->status < 0;
         else if (native_failed(ev->native))
             w->has_failed = true;
-        else
+        else if (!is_before(q, ev))
             w->events[w->n++] = ev->native;
     }
     return USM_OK;
@@ -94,8 +102,10 @@ static usm_status run(ocl_queue *q, const ocl_command *cmd, const wait_list *w, 
 
     if (err)
         return ocl_fail(err, ocl_command_name(cmd));
-    if (wants)
+    if (wants) {
+        out->queue = q->gate.is_ordered ? q->serial : 0;
         ocl_event_become_native(out, native, notices);
+    }
     return USM_OK;
 }
 
@@ -106,7 +116,7 @@ static usm_status issue(gate_queue *queue, const gate_command *command, size_t n
     ocl_queue         *q   = (ocl_queue *)queue;
     const ocl_command *cmd = (const ocl_command *)command;
     wait_list          w;
-    usm_status         status = wait_list_init(&w, ndeps, deps);
+    usm_status         status = wait_list_init(&w, q, ndeps, deps);
 
     if (status)
         return status;

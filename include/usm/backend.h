@@ -47,8 +47,10 @@ typedef enum usm_backend_cap {
     USM_CAP_PEER        = 1u << 6, /* can_access_peer                                     */
     USM_CAP_FORK_MEMORY = 1u << 7, /* no functions: memory works on in a forked child, and
                                       is private to it                                   */
-    USM_CAP_IPC  = 1u << 8,        /* ipc_*                                               */
-    USM_CAP_VMEM = 1u << 9         /* vmem_*, phys_*                                      */
+    USM_CAP_IPC    = 1u << 8,      /* ipc_*                                               */
+    USM_CAP_VMEM   = 1u << 9,      /* vmem_*, phys_*                                      */
+    USM_CAP_TASKS  = 1u << 10,     /* task                                                */
+    USM_CAP_GROUPS = 1u << 11      /* kernel_groups                                       */
 } usm_backend_cap;
 
 /** A device as its backend describes it; copied by the core. */
@@ -62,14 +64,17 @@ typedef struct usm_backend_device {
     char            driver_version[128];
     uint64_t        aspects; /**< bit (1 << usm_aspect) each                            */
     uint32_t        compute_units;
-    uint32_t        sub_devices; /**< how many sub_devices() gives; 0 = none        */
-    uint64_t        memory_size;
-    uint64_t        max_alloc_size;
-    size_t          max_work_group_size;
-    size_t          local_memory_size;
-    size_t          max_align;        /**< largest alignment mem_alloc honours by itself */
-    size_t          max_fill_pattern; /**< fill takes powers of two up to this, dst and
-                                           size multiples of it; SIZE_MAX: anything      */
+    /** Threads of this process that compute for the device, on its own processors; 0: none.  Two
+     * devices that have some share the cores: a team takes one of them. */
+    uint32_t compute_threads;
+    uint32_t sub_devices; /**< how many sub_devices() gives; 0 = none        */
+    uint64_t memory_size;
+    uint64_t max_alloc_size;
+    size_t   max_work_group_size;
+    size_t   local_memory_size;
+    size_t   max_align;        /**< largest alignment mem_alloc honours by itself */
+    size_t   max_fill_pattern; /**< fill takes powers of two up to this, dst and
+                                    size multiples of it; SIZE_MAX: anything      */
     bool     has_pci;
     uint32_t pci[4]; /**< domain, bus, device, function                 */
     bool     has_uuid;
@@ -86,7 +91,21 @@ typedef struct usm_backend_ipc {
     size_t  size;        /**< of the allocation; told to ipc_open                         */
 } usm_backend_ipc;
 
+/** What a kernel's work-groups may be on its device. */
+typedef struct usm_backend_groups {
+    size_t max_size;    /**< work-items of one; 0: not known                            */
+    size_t multiple;    /**< those of multiples of it run best; 0: not known            */
+    size_t required[3]; /**< all are of this size; 0: of any                            */
+} usm_backend_groups;
+
 typedef void (*usm_backend_notify_fn)(void *arg, usm_status status);
+
+/** A function of the program.  Exactly one of run and drop is called, once. */
+typedef struct usm_backend_task {
+    usm_task_fn run;          /**< a status < 0 fails the command                       */
+    void (*drop)(void *user); /**< a dependency failed; NULL: nobody is to be told       */
+    void *user;
+} usm_backend_task;
 
 typedef struct usm_backend_ops {
     uint32_t    abi;         /**< USM_MODULE_ABI of the author's build                   */
@@ -176,6 +195,15 @@ typedef struct usm_backend_ops {
      * were checked.  Arguments are copied before it returns. */
     usm_status (*launch)(void *q, void *kernel, const usm_launch *launch, size_t ndeps,
                          void *const *deps, void **ev);
+
+    /* USM_CAP_TASKS: runs the task on a thread of the backend's when its turn in the queue comes.
+     * It may call libusm and may block: other commands go on meanwhile.  Without this group the
+     * core runs it on a thread of its own between two markers. ------------------------------ */
+    usm_status (*task)(void *q, const usm_backend_task *task, size_t ndeps, void *const *deps,
+                       void **ev);
+
+    /* USM_CAP_GROUPS: for whoever looks for the best local size (usm/parallel.h). ----------- */
+    usm_status (*kernel_groups)(void *kernel, usm_backend_groups *groups);
 
     /* USM_CAP_IPC ------------------------------------------------------------- */
     /** As mem_alloc, of memory that ipc_get takes where the kind can be shared at all; others may

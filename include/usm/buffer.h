@@ -203,6 +203,16 @@ USM_API USM_NODISCARD usm_status usm_buffer_copy(usm_queue *q, const usm_accesso
                                                  const usm_accessor *src, size_t ndeps,
                                                  usm_event *const *deps, usm_event **ev);
 
+/** A host task over parts of buffers: fn(user, ptrs) runs on a thread of the library once the bytes
+ * are in host memory and the commands before it have ended; ptrs[i] is the first byte of
+ * accessors[i], until fn returns.  As usm_host_task(), on a queue of any device.  What a failing
+ * task should have written counts as not written. */
+typedef usm_status (*usm_buffer_task_fn)(void *user, void *const *ptrs);
+USM_API USM_NODISCARD usm_status usm_buffer_task(usm_queue *q, usm_buffer_task_fn fn, void *user,
+                                                 size_t naccessors, const usm_accessor *accessors,
+                                                 size_t ndeps, usm_event *const *deps,
+                                                 usm_event **ev);
+
 /* ---- what is known of the future ---------------------------------------------------- */
 
 typedef enum usm_buffer_advice {

@@ -69,14 +69,16 @@ typedef struct usm_device_info {
     uint64_t        memory_size;    /**< bytes                                 */
     uint64_t        max_alloc_size; /**< bytes, one allocation, without limits
                                          being relaxed                         */
-    size_t max_work_group_size;
-    size_t local_memory_size; /**< bytes a work-group may have           */
+    size_t   max_work_group_size;
+    size_t   local_memory_size; /**< bytes a work-group may have           */
+    uint32_t compute_threads;   /**< threads of this process that compute for the device on its own
+                                     processors; 0: none.  Two devices with some share the cores  */
 } usm_device_info;
 /** The struct_size member, then zeroes. */
 #define USM_DEVICE_INFO_INIT                                                                       \
     {                                                                                              \
         sizeof(usm_device_info), (usm_device_type)0, NULL, NULL, NULL, NULL, NULL, NULL, 0, 0, 0,  \
-            0, 0, 0                                                                                \
+            0, 0, 0, 0                                                                             \
     }
 
 /** Bytes; `free` is USM_MEMORY_UNKNOWN where the driver cannot tell. */

@@ -93,6 +93,10 @@ typedef struct usm_os_api {
     /** The beginning of a file that nobody but its owner may read; how many bytes; -1 and errno,
      * EPERM: others may. */
     int64_t (*secret_read)(const char *path, void *data, size_t cap);
+
+    /** Processors that are this process's: those it may run on, and no more than the quota of its
+     * control group pays for; >= 1. */
+    unsigned (*cpu_count)(void);
 } usm_os_api;
 
 typedef struct usm_host_api {

@@ -92,6 +92,8 @@ typedef struct usm_job_params {
     /** Names of servers in launches of their own to join, "NAME,NAME"; of a server itself what it
      * publishes and whom it serves, "NAME[,clients=N][,at_once=N]"; or NULL. */
     const char *join;
+    /** Of transports other than MPI: behind "NAME:" of usm_job_join(); or NULL. */
+    const char *config;
     /** A message came; a member's state changed.  From one thread of the transport. */
     void (*message)(void *user, uint32_t from, uint32_t tag, const void *data, size_t size);
     void (*member_changed)(void *user, const usm_job_member *member);
@@ -183,10 +185,12 @@ typedef struct usm_transport_ops {
     /* USM_TRANSPORT_CAP_JOB: the processes of a job, which send each other messages and may lend
      * each other memory.  Stores of a job's members lie in each other's memory. ------------------
      */
-    /** Collective over the communicator; once a process.  Returns what libusm may use MPI for.
+    /** Collective over the communicator, or over those that params->config means; once a process.
+     * Returns what libusm may use MPI for.
      *   USM_E_MPI          no MPI runs, it was finalised, a communicator of another MPI
      *   USM_E_MPI_THREADS  the thread level does not allow what is asked (lending, serving)
-     *   USM_E_KEY          the members do not have the same key */
+     *   USM_E_KEY          the members do not have the same key
+     *   USM_E_PEER         one did not come */
     usm_status (*attach)(const usm_job_params *params, void **job);
     /** Not collective: tells the living, waits for nobody dead.  No store is open. */
     void (*detach)(void *job);
@@ -200,6 +204,10 @@ typedef struct usm_transport_ops {
     /** To one member, in order for one receiver, at most 64 KiB and 64 bytes; copied.  No
      * acknowledgement: what is sent to the lost is lost, and they are told by member_changed. */
     usm_status (*send)(void *job, uint32_t to, uint32_t tag, const void *data, size_t size);
+    /** Optional.  What comes from now on may lie for ns nanoseconds until the receiver is told of
+     * it, so that nobody need look for it more often; 0: as soon as can be, which is how it begins.
+     * A hint, from any thread. */
+    void (*set_patience)(void *job, uint64_t ns);
     /** Several lines for people: the MPI, its version, thread level, network components, which
      * deaths this launch survives and the command that would survive more. */
     void (*job_describe)(void *job, char *text, size_t cap);

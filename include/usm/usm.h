@@ -16,17 +16,20 @@
 #include <usm/context.h>
 #include <usm/device.h>
 #include <usm/event.h>
+#include <usm/graph.h>
 #include <usm/init.h>
 #include <usm/ipc.h>
 #include <usm/job.h>
 #include <usm/memory.h>
 #include <usm/mpi.h>
+#include <usm/parallel.h>
 #include <usm/pool.h>
 #include <usm/program.h>
 #include <usm/queue.h>
 #include <usm/shared_buffer.h>
 #include <usm/status.h>
 #include <usm/tag.h>
+#include <usm/team.h>
 #include <usm/types.h>
 #include <usm/version.h>
 

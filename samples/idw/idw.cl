@@ -3,7 +3,8 @@
  *
  * A work-item computes 8 neighbouring pixels of a row (IDW_LANES in idw.h), so that each point it
  * loads is used eight times, and so that CPUs whose compilers do not join work-items into vectors
- * have vectors all the same.  native.c is the same arithmetic in C; idw.h tells why they agree. */
+ * have vectors all the same.  native.c is the same arithmetic in C; idw.h tells why they agree.
+ * `heights` are those of the launch, which begins at the row get_global_offset(1). */
 #pragma OPENCL FP_CONTRACT OFF
 
 /* d2^half_power, where half_power is a constant once this is inlined. */
@@ -57,5 +58,5 @@ __kernel void idw(__global const float *east, __global const float *north,
     default:
         result = interpolate(east, north, height, count, column_east, y, scale, nearest2, 4);
     }
-    vstore8(result, 0, heights + (size_t)row * pitch + column);
+    vstore8(result, 0, heights + (get_global_id(1) - get_global_offset(1)) * pitch + column);
 }

@@ -90,6 +90,14 @@ const float *idw_job_heights(const struct idw_job *job);
 bool         idw_job_figures(const struct idw_job *job, struct idw_figures *figures);
 void         idw_job_destroy(struct idw_job *job);
 
+/* team.c: all devices compute the grid --------------------------------------------------------- */
+
+struct team_course; /* ../common/team.h */
+
+/* Over a team that it makes of the course's options.  `heights`: as idw_job_heights(), or NULL on a
+ * rank that is not home.  Collective.  Failures are said on stderr. */
+usm_status idw_team_run(struct team_course *course, const struct idw_input *input, float *heights);
+
 /* native.c: the kernel for devices that run C ----------------------------------------------------
  */
 
@@ -116,10 +124,5 @@ bool                  idw_difference_passes(const struct idw_difference *differe
 /* Draws `heights` into a file: PNG, or PPM in a build without libpng. */
 bool idw_map_write(const struct idw_grid *grid, const float *heights, const char *path,
                    const char *title);
-
-/* clock.c -----------------------------------------------------------------------------------------
- */
-
-double idw_now_s(void);
 
 #endif

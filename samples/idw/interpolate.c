@@ -8,6 +8,7 @@
  * Nothing here knows which backend the device belongs to. */
 #include "idw.h"
 
+#include "../common/clock.h"
 #include "idw_kernels.h" /* made of idw.cl by usm_add_kernels() */
 
 #include <stdio.h>
@@ -57,7 +58,7 @@ static bool build_kernel(struct idw_job *job)
 {
     const usm_image  images[] = {{USM_IMAGE_BUNDLE, idw_kernels, idw_kernels_size},
                                  {USM_IMAGE_NATIVE, idw_native_kernels, sizeof idw_native_kernels}};
-    const double     start_s  = idw_now_s();
+    const double     start_s  = clock_now_s();
     usm_program_desc desc     = USM_PROGRAM_DESC_INIT;
 
     desc.nimages = sizeof images / sizeof images[0];
@@ -65,7 +66,7 @@ static bool build_kernel(struct idw_job *job)
     if (usm_program_create(job->ctx, &desc, &job->program) != USM_OK ||
         usm_kernel_create(job->program, "idw", &job->kernel) != USM_OK)
         return tell("building the kernel");
-    job->build_s = idw_now_s() - start_s;
+    job->build_s = clock_now_s() - start_s;
     return true;
 }
 
@@ -149,13 +150,14 @@ static bool launch_rows(struct idw_job *job, uint32_t first, uint32_t rows, usm_
     const uint32_t         count      = (uint32_t)job->input->points->n;
     const float            nearest2   = IDW_NEAREST_KM * IDW_NEAREST_KM;
     const uint32_t         half_power = job->input->power / 2;
+    float                 *heights    = job->grid + (size_t)first * grid->pitch;
     const usm_arg          args[]     = {
                      USM_ARG_PTR(job->east),        USM_ARG_PTR(job->north),
                      USM_ARG_PTR(job->height),      USM_ARG_VAL(count),
                      USM_ARG_PTR(job->row_north),   USM_ARG_PTR(job->row_scale),
                      USM_ARG_VAL(grid->first_east), USM_ARG_VAL(grid->step_east),
                      USM_ARG_VAL(nearest2),         USM_ARG_VAL(half_power),
-                     USM_ARG_VAL(grid->pitch),      USM_ARG_PTR(job->grid),
+                     USM_ARG_VAL(grid->pitch),      USM_ARG_PTR(heights),
     };
     usm_launch launch = USM_LAUNCH_INIT;
 
@@ -196,7 +198,7 @@ static bool compute(struct idw_job *job, idw_progress_fn progress)
 {
     const uint32_t size = job->input->grid->size, rows = rows_of_a_chunk(job);
     const uint32_t chunks               = (size + rows - 1) / rows;
-    const double   start_s              = idw_now_s();
+    const double   start_s              = clock_now_s();
     usm_event     *under_way[IN_FLIGHT] = {NULL};
     bool           is_good              = true;
 
@@ -224,14 +226,14 @@ static bool download(struct idw_job *job)
 
 bool idw_job_run(struct idw_job *job, idw_progress_fn progress)
 {
-    const double start_s = idw_now_s();
+    const double start_s = clock_now_s();
 
     job->bytes_up = job->bytes_down = 0;
     if (!upload(job) || !compute(job, progress) || !download(job)) {
         usm_queue_wait(job->queue); /* what was queued may still use the memory */
         return false;
     }
-    job->compute_s = idw_now_s() - start_s;
+    job->compute_s = clock_now_s() - start_s;
     return true;
 }
 

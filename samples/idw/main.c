@@ -2,11 +2,14 @@
 /* libusm's main sample: the elevations of some 12,000 airports become a relief of the United
  * States, on whatever device USM_DEVICE_SELECTOR names.
  *
- * Here: the course of the program and what it prints.  What it asks of libusm is in interpolate.c,
- * the kernels are in idw.cl and native.c, the check is in reference.c, the picture in map.c. */
+ * Here: the course of the program and what it prints.  What it asks of libusm is in interpolate.c
+ * and team.c, the kernels are in idw.cl and native.c, the check is in reference.c, the picture in
+ * map.c. */
+#include "../common/job.h"
+#include "../common/progress.h"
+#include "../common/team.h"
 #include "idw.h"
 #include "options.h"
-#include "progress.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -164,21 +167,63 @@ static enum exit_status run_all(const struct options *options, const struct idw_
     return good == count ? EXIT_RIGHT : EXIT_WRONG;
 }
 
+/* ---- over a team --------------------------------------------------------------------------- */
+
+static bool report(const struct options *options, const struct idw_input *input,
+                   const struct team_course *course, const float *heights)
+{
+    const uint64_t size = input->grid->size;
+
+    printf("\n");
+    team_course_print(course);
+    printf("kernel   built in %.2f s\n", course->build_s);
+    printf("time     %.2f s, %.2f G interactions/s\n", course->run_s,
+           1e-9 * (double)(size * size * input->points->n) / course->run_s);
+    printf("copied   %.2f MiB to devices' memory, %.2f MiB back\n",
+           (double)course->sum.bytes_in / MIB, (double)course->sum.bytes_out / MIB);
+    return check(options, input, heights) && (!options->out || draw(options, input, heights));
+}
+
+/* Of several ranks only home has the result, and speaks. */
+static enum exit_status run_team(const struct options *options, const struct idw_input *input)
+{
+    const uint64_t     size     = input->grid->size;
+    const bool         is_shown = job_is_home() && !options->is_quiet;
+    struct team_course course   = {
+          .options = &options->team, .show = is_shown ? progress_show : NULL, .total = size * size};
+    float     *heights = job_is_home() ? malloc(size * input->grid->pitch * sizeof(float)) : NULL;
+    usm_status status  = USM_E_NO_MEMORY;
+    bool       is_good;
+
+    progress_begin("compute", 1e-9 * (double)input->points->n, "G interactions/s");
+    if (heights || !job_is_home())
+        status = idw_team_run(&course, input, heights);
+    job_leave(team_course_close(&course) && status == USM_OK);
+    is_good = status == USM_OK && (!job_is_home() || report(options, input, &course, heights));
+    team_course_fini(&course);
+    free(heights);
+    if (status == USM_E_NO_DEVICE)
+        return EXIT_NO_DEVICE;
+    return is_good ? EXIT_RIGHT : EXIT_WRONG;
+}
+
 static enum exit_status run(const struct options *options)
 {
     struct idw_points points;
     struct idw_grid   grid;
     enum exit_status  status = EXIT_WRONG;
 
-    if (!idw_points_load(&points))
+    if (!job_join("idw", options->team.ranks) || !idw_points_load(&points))
         return EXIT_WRONG;
     if (idw_grid_init(&grid, options->size)) {
         const struct idw_input input = {&points, &grid, options->power};
 
-        printf("idw      elevations of %zu airports, inverse distance to the power %u,"
-               " %" PRIu32 " x %" PRIu32 " pixels\n",
-               points.n, options->power, grid.size, grid.size);
-        status = run_all(options, &input);
+        if (job_is_home())
+            printf("idw      elevations of %zu airports, inverse distance to the power %u,"
+                   " %" PRIu32 " x %" PRIu32 " pixels\n",
+                   points.n, options->power, grid.size, grid.size);
+        status = options->team.is_on || options->team.ranks ? run_team(options, &input)
+                                                            : run_all(options, &input);
     }
     idw_grid_fini(&grid);
     idw_points_fini(&points);
@@ -198,6 +243,6 @@ int main(int argc, char **argv)
         return EXIT_OPTIONS;
     case OPTIONS_GO:
     default:
-        return (int)run(&options);
+        return job_exit((int)run(&options));
     }
 }

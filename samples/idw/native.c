@@ -104,8 +104,9 @@ static void idw_range(const usm_range *range, void *const *args)
     float            *heights = POINTER(11);
 
     for (size_t row = range->begin[1]; row < range->end[1]; row++)
-        compute_row(&a, row_north[row], row_scale[row], COUNT(9), heights + row * pitch,
-                    range->begin[0] * IDW_LANES, range->end[0] * IDW_LANES);
+        compute_row(&a, row_north[row], row_scale[row], COUNT(9),
+                    heights + (row - range->offset[1]) * pitch, range->begin[0] * IDW_LANES,
+                    range->end[0] * IDW_LANES);
 }
 
 static const usm_arg_kind kinds[] = {

@@ -2,10 +2,10 @@
 /* The command line (options.h); for main.c. */
 #include "options.h"
 
+#include "../common/arguments.h"
 #include "canvas.h"
 
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #define SMALLEST 16
@@ -22,45 +22,23 @@ void options_help(void)
         "  --out FILE        the map (idw%s); none: no map\n"
         "  --check[=WHAT]    compare with plain C: sample, every 64th pixel (default),\n"
         "                    or full, every pixel (minutes); --check alone is full\n"
-        "  --all-devices     run on every device that the selector names, not only the first\n"
+        "  --verify          as --check=full\n"
+        "  --all-devices     run on every device that the selector names, one after the other\n"
+        "%s"
         "  --quiet           no progress\n"
         "  --help            this text\n"
         "\n"
         "USM_DEVICE_SELECTOR chooses: host:*, opencl:cpu, opencl:gpu, opencl:0, '*:*', ...\n"
         "Exit status: 0 all right, 1 a wrong result or a failure, 2 a wrong option,\n"
         "3 no device that the selector names.\n",
-        SMALLEST, LARGEST, image_suffix);
-}
-
-static bool parse_number(const char *text, long least, long most, long *number)
-{
-    char *end;
-
-    *number = strtol(text, &end, 10);
-    return end != text && *end == '\0' && *number >= least && *number <= most;
-}
-
-/* The value of `--name=value` or `--name value`, which is then `next`; NULL when it is another
- * option.  *used says how many arguments that took. */
-static const char *value_of(const char *name, const char *argument, const char *next, int *used)
-{
-    const size_t length = strlen(name);
-
-    if (strncmp(argument, name, length) != 0)
-        return NULL;
-    if (argument[length] == '=')
-        return argument + length + 1;
-    if (argument[length] != '\0')
-        return NULL;
-    *used = next ? 2 : 1;
-    return next ? next : "";
+        SMALLEST, LARGEST, image_suffix, team_options_help);
 }
 
 static bool parse_size(struct options *o, const char *text)
 {
-    long number;
+    int64_t number;
 
-    if (!parse_number(text, SMALLEST, LARGEST, &number)) {
+    if (!argument_number(text, SMALLEST, LARGEST, &number)) {
         fprintf(stderr, "idw: --size wants a number from %d to %d, not \"%s\"\n", SMALLEST, LARGEST,
                 text);
         return false;
@@ -71,9 +49,9 @@ static bool parse_size(struct options *o, const char *text)
 
 static bool parse_power(struct options *o, const char *text)
 {
-    long number;
+    int64_t number;
 
-    if (!parse_number(text, 2, 8, &number) || number % 2 != 0) {
+    if (!argument_number(text, 2, 8, &number) || number % 2 != 0) {
         fprintf(stderr, "idw: --power wants 2, 4, 6 or 8, not \"%s\"\n", text);
         return false;
     }
@@ -105,6 +83,8 @@ static bool parse_switch(struct options *o, const char *argument)
 {
     if (strcmp(argument, "--all-devices") == 0)
         o->all_devices = true;
+    else if (strcmp(argument, "--verify") == 0)
+        o->check_all = true;
     else if (strcmp(argument, "--quiet") == 0)
         o->is_quiet = true;
     else if (strncmp(argument, "--check", 7) == 0 && (argument[7] == '=' || argument[7] == '\0'))
@@ -118,16 +98,26 @@ static bool parse_switch(struct options *o, const char *argument)
 
 static bool parse_one(struct options *o, const char *argument, const char *next, int *used)
 {
-    const char *value;
+    const char      *value;
+    enum team_option of_team = team_option_parse(&o->team, "idw", argument, next, used);
 
-    *used = 1;
-    if ((value = value_of("--size", argument, next, used)) != NULL)
+    if (of_team != TEAM_OPTION_OTHER)
+        return of_team == TEAM_OPTION_TAKEN;
+    if ((value = argument_value("--size", argument, next, used)) != NULL)
         return parse_size(o, value);
-    if ((value = value_of("--power", argument, next, used)) != NULL)
+    if ((value = argument_value("--power", argument, next, used)) != NULL)
         return parse_power(o, value);
-    if ((value = value_of("--out", argument, next, used)) != NULL)
+    if ((value = argument_value("--out", argument, next, used)) != NULL)
         return parse_out(o, value);
     return parse_switch(o, argument);
+}
+
+static bool fit(const struct options *o)
+{
+    if (!o->all_devices || (!o->team.is_on && !o->team.ranks))
+        return team_options_fit(&o->team, "idw");
+    fprintf(stderr, "idw: --all-devices is one after the other, --team all at once; give one\n");
+    return false;
 }
 
 enum options_result options_parse(struct options *options, int argc, char **argv)
@@ -143,5 +133,5 @@ enum options_result options_parse(struct options *options, int argc, char **argv
         if (!parse_one(options, argv[i], i + 1 < argc ? argv[i + 1] : NULL, &used))
             return OPTIONS_WRONG;
     }
-    return OPTIONS_GO;
+    return fit(options) ? OPTIONS_GO : OPTIONS_WRONG;
 }

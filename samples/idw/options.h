@@ -3,16 +3,19 @@
 #ifndef IDW_OPTIONS_H
 #define IDW_OPTIONS_H
 
+#include "../common/team.h"
+
 #include <stdbool.h>
 #include <stdint.h>
 
 struct options {
-    uint32_t    size;
-    unsigned    power;
-    const char *out; /* NULL: no map */
-    bool        check_all;
-    bool        all_devices;
-    bool        is_quiet;
+    uint32_t            size;
+    unsigned            power;
+    const char         *out; /* NULL: no map */
+    bool                check_all;
+    bool                all_devices;
+    bool                is_quiet;
+    struct team_options team;
 };
 
 enum options_result { OPTIONS_GO, OPTIONS_HELP, OPTIONS_WRONG };

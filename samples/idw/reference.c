@@ -6,6 +6,8 @@
  * would show a formula that is wrong in all three places. */
 #include "idw.h"
 
+#include "../common/clock.h"
+
 #include <math.h>
 
 #define SAMPLE_STEP 64u /* of a row's pixels; the first moves from row to row */
@@ -96,7 +98,7 @@ struct idw_difference idw_compare(const struct idw_input *input, const float *he
                                   idw_progress_fn progress)
 {
     const uint32_t        size = input->grid->size, step = all ? 1 : SAMPLE_STEP;
-    const double          start_s    = idw_now_s();
+    const double          start_s    = clock_now_s();
     struct idw_difference difference = {0};
 
     for (uint32_t row = 0; row < size; row++) {

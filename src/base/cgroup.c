@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* How much memory the machine and the control groups leave us: part of os.h.
+/* How much memory and processor time the machine and the control groups leave us: part of os.h.
  *
  * A group's limit holds for all below it, so each group from ours up to the root
  * is asked.  In a container the path that /proc/self/cgroup gives may lie outside
  * of what is mounted: folders that are not there are passed over, and the walk
  * ends at the mount itself, which then is our group.  Version 2 is mounted at
- * /sys/fs/cgroup or beside version 1 at .../unified; version 1 at .../memory. */
+ * /sys/fs/cgroup or beside version 1 at .../unified; version 1 at .../memory and .../cpu. */
 #include "base/os.h"
 #include "base/text.h"
 
@@ -85,9 +85,11 @@ static uint64_t reclaimable(const char *folder, const char *key)
     return find_number(text, key);
 }
 
-static void ask_group(const char *folder, const flavour *f, figures *all)
+static void ask_memory(const char *folder, bool is_v2, void *out)
 {
-    uint64_t limit, usage, idle;
+    const flavour *f   = is_v2 ? &v2 : &v1;
+    figures       *all = out;
+    uint64_t       limit, usage, idle;
 
     if (!read_number(folder, f->limit, &limit)) /* absent, or "max" */
         return;
@@ -102,8 +104,45 @@ static void ask_group(const char *folder, const flavour *f, figures *all)
         all->free = limit;
 }
 
+/* A "quota period" of version 2, or a file for each; no quota is "max", or -1.  *cpus: the fewest
+ * so far, 0: no limit. */
+static void ask_cpus(const char *folder, bool is_v2, void *out)
+{
+    unsigned *cpus = out;
+    char      path[PATH_MAX], text[TEXT_SIZE];
+    uint64_t  quota, period, n;
+    usm__span rest, first, second;
+
+    if (!is_v2) {
+        if (!read_number(folder, "cpu.cfs_quota_us", &quota) ||
+            !read_number(folder, "cpu.cfs_period_us", &period))
+            return;
+    } else {
+        if ((size_t)snprintf(path, sizeof(path), "%s/cpu.max", folder) >= sizeof(path) ||
+            !read_text(path, text))
+            return;
+        text[strcspn(text, "\n")] = '\0';
+        rest                      = usm__span_of(text);
+        if (!usm__span_next(&rest, ' ', &first) || !usm__span_next(&rest, ' ', &second) ||
+            !usm__span_number(first, &quota) || !usm__span_number(second, &period))
+            return;
+    }
+    if (quota == 0 || period == 0)
+        return;
+    n = (quota + period - 1) / period;
+    if (n < UINT_MAX && (*cpus == 0 || n < *cpus))
+        *cpus = (unsigned)n;
+}
+
+/* What is asked of each group: what to add to `out`, and the controller it is of. */
+typedef struct question {
+    const char *controller;
+    void (*ask)(const char *folder, bool is_v2, void *out);
+    void *out;
+} question;
+
 /* Asks mount/group, then each folder above it, and mount itself last. */
-static void ask_upwards(const char *mount, usm__span group, const flavour *f, figures *all)
+static void ask_upwards(const char *mount, usm__span group, bool is_v2, const question *q)
 {
     char   folder[PATH_MAX];
     size_t root = strlen(mount);
@@ -116,7 +155,7 @@ static void ask_upwards(const char *mount, usm__span group, const flavour *f, fi
     for (;;) {
         char *slash;
 
-        ask_group(folder, f, all);
+        q->ask(folder, is_v2, q->out);
         slash = strrchr(folder + root, '/');
         if (slash == NULL)
             return;
@@ -124,18 +163,18 @@ static void ask_upwards(const char *mount, usm__span group, const flavour *f, fi
     }
 }
 
-static bool lists_memory(usm__span controllers)
+static bool lists(usm__span controllers, const char *name)
 {
     usm__span one;
 
     while (usm__span_next(&controllers, ',', &one))
-        if (usm__span_is(one, "memory"))
+        if (usm__span_is(one, name))
             return true;
     return false;
 }
 
 /* A line "4:memory:/group" (version 1) or "0::/group" (version 2). */
-static void ask_line(usm__span line, const char *mount, figures *all)
+static void ask_line(usm__span line, const char *mount, const question *q)
 {
     char      below[PATH_MAX];
     usm__span id, controllers;
@@ -143,28 +182,43 @@ static void ask_line(usm__span line, const char *mount, figures *all)
     if (!usm__span_next(&line, ':', &id) || !usm__span_next(&line, ':', &controllers))
         return;
     if (controllers.len == 0) {
-        ask_upwards(mount, line, &v2, all);
+        ask_upwards(mount, line, true, q);
         if ((size_t)snprintf(below, sizeof(below), "%s/unified", mount) < sizeof(below))
-            ask_upwards(below, line, &v2, all);
-    } else if (lists_memory(controllers) &&
-               (size_t)snprintf(below, sizeof(below), "%s/memory", mount) < sizeof(below)) {
-        ask_upwards(below, line, &v1, all);
+            ask_upwards(below, line, true, q);
+    } else if (lists(controllers, q->controller) &&
+               (size_t)snprintf(below, sizeof(below), "%s/%s", mount, q->controller) <
+                   sizeof(below)) {
+        ask_upwards(below, line, false, q);
     }
+}
+
+static void ask_all(const char *list, const char *mount, const question *q)
+{
+    char      text[TEXT_SIZE];
+    usm__span rest, line;
+
+    if (!read_text(list, text))
+        return;
+    rest = usm__span_of(text);
+    while (usm__span_next(&rest, '\n', &line))
+        ask_line(line, mount, q);
 }
 
 void usm__os_cgroup_memory(const char *list, const char *mount, uint64_t *limit, uint64_t *free)
 {
-    figures   all = {UINT64_MAX, UINT64_MAX};
-    char      text[TEXT_SIZE];
-    usm__span rest, line;
+    figures all = {UINT64_MAX, UINT64_MAX};
 
-    if (read_text(list, text)) {
-        rest = usm__span_of(text);
-        while (usm__span_next(&rest, '\n', &line))
-            ask_line(line, mount, &all);
-    }
+    ask_all(list, mount, &(question){"memory", ask_memory, &all});
     *limit = all.limit;
     *free  = all.free;
+}
+
+unsigned usm__os_cgroup_cpus(const char *list, const char *mount)
+{
+    unsigned cpus = 0;
+
+    ask_all(list, mount, &(question){"cpu", ask_cpus, &cpus});
+    return cpus;
 }
 
 static uint64_t meminfo(const char *key)

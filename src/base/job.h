@@ -8,11 +8,13 @@
 #include <stdint.h>
 
 typedef struct usm__job_place {
-    uint32_t    rank, size;             /* 0 of 1 when there is no job                        */
-    uint32_t    local_rank, local_size; /* among the ranks of this node; 0 of 1 when not known */
-    bool        is_job;
-    bool        is_local_known;
-    const char *source; /* "mpi", "openmpi", "pmi", "pals", "slurm", "flux", "none"; static  */
+    uint32_t rank, size;             /* 0 of 1 when there is no job                        */
+    uint32_t local_rank, local_size; /* among the ranks of this node; 0 of 1 when not known */
+    bool     is_job;
+    bool     is_local_known;
+
+    /* "mpi", "socket", "openmpi", "pmi", "pals", "slurm", "flux" or "none"; static. */
+    const char *source;
 } usm__job_place;
 
 usm__job_place usm__job_place_get(void);

@@ -31,7 +31,8 @@ typedef struct usm__meta_type {
 
 #define USM__META_TYPE(type, keep_bytes, name)                                                     \
     {                                                                                              \
-        USM__MUTEX_INIT(USM__RANK_META, name), sizeof(type), (keep_bytes), 0, 0, 0, 0, 0, 0, 0, 0  \
+        USM__MUTEX_INIT_BRIEF(USM__RANK_META, name), sizeof(type), (keep_bytes), 0, 0, 0, 0, 0, 0, \
+            0, 0                                                                                   \
     }
 
 void *usm__meta_alloc(usm__meta_type *type); /* NULL when out of memory */

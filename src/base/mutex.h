@@ -10,14 +10,21 @@
 #include <time.h>
 
 typedef enum usm__rank {
-    USM__RANK_SHARED      = 0, /* shared buffers, above the buffers that keep their blocks */
-    USM__RANK_BUFFER      = 1, /* what the places of a buffer say                         */
-    USM__RANK_INIT        = 2, /* start, default context                                 */
-    USM__RANK_REGISTRY    = 3, /* modules, devices                                       */
-    USM__RANK_PLACES      = 4, /* extents of a device, over all buffers                   */
-    USM__RANK_ORDER       = 5, /* which accesses to buffers wait for which                */
-    USM__RANK_CONTEXT     = 6, /* pools, queues, programs of a context                   */
-    USM__RANK_PROGRAM     = 7, /* program cache                                          */
+    USM__RANK_WATTS       = -7, /* the energy counters of the last look                      */
+    USM__RANK_GRAPH       = -6, /* a graph's run: what is ready                              */
+    USM__RANK_TEAM        = -5, /* members' states and figures                               */
+    USM__RANK_LAUNCH      = -4, /* the book of a launch over a team                          */
+    USM__RANK_RUN         = -3, /* which of a launch's slots are busy                        */
+    USM__RANK_RANKS       = -2, /* launches over ranks: what came, what goes out              */
+    USM__RANK_SUBMIT      = -1, /* commands over buffers enter an in-order queue             */
+    USM__RANK_SHARED      = 0,  /* shared buffers, above the buffers that keep their blocks */
+    USM__RANK_BUFFER      = 1,  /* what the places of a buffer say                         */
+    USM__RANK_INIT        = 2,  /* start, default context                                 */
+    USM__RANK_REGISTRY    = 3,  /* modules, devices                                       */
+    USM__RANK_PLACES      = 4,  /* extents of a device, over all buffers                   */
+    USM__RANK_ORDER       = 5,  /* which accesses to buffers wait for which                */
+    USM__RANK_CONTEXT     = 6,  /* pools, queues, programs of a context                   */
+    USM__RANK_PROGRAM     = 7,  /* program cache                                          */
     USM__RANK_QUEUE       = 8,
     USM__RANK_EVENT       = 9,
     USM__RANK_WATCH       = 10, /* records of watched blocks                             */
@@ -59,6 +66,17 @@ typedef struct usm__mutex {
     {                                                                                              \
         PTHREAD_MUTEX_INITIALIZER, (rank), (name), 0                                               \
     }
+
+/* Of one that is held for moments only and often wanted by two threads: a look or two before it
+ * sleeps. */
+#ifdef PTHREAD_ADAPTIVE_MUTEX_INITIALIZER_NP
+#define USM__MUTEX_INIT_BRIEF(rank, name)                                                          \
+    {                                                                                              \
+        PTHREAD_ADAPTIVE_MUTEX_INITIALIZER_NP, (rank), (name), 0                                   \
+    }
+#else
+#define USM__MUTEX_INIT_BRIEF(rank, name) USM__MUTEX_INIT(rank, name)
+#endif
 
 void usm__mutex_init(usm__mutex *m, usm__rank rank, const char *name);
 void usm__mutex_fini(usm__mutex *m);

@@ -250,7 +250,7 @@ void usm__os_sleep_ns(uint64_t ns)
         ;
 }
 
-unsigned usm__os_cpu_count(void)
+static unsigned cpus_allowed(void)
 {
     /* The kernel refuses a set smaller than its own: grow up to 65,536 processors. */
     for (size_t n = CPU_SETSIZE; n <= 65536; n *= 2) {
@@ -267,6 +267,14 @@ unsigned usm__os_cpu_count(void)
             return (unsigned)count;
     }
     return 1;
+}
+
+unsigned usm__os_cpu_count(void)
+{
+    unsigned allowed = cpus_allowed();
+    unsigned paid    = usm__os_cgroup_cpus("/proc/self/cgroup", "/sys/fs/cgroup");
+
+    return paid > 0 && paid < allowed ? paid : allowed;
 }
 
 /* --- files ---------------------------------------------------------------- */
@@ -492,4 +500,6 @@ const usm_os_api usm__os_api = {
     .secret_wipe  = usm__os_secret_wipe,
     .secret_peek  = usm__os_secret_peek,
     .secret_read  = usm__os_secret_read,
+
+    .cpu_count = usm__os_cpu_count,
 };

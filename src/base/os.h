@@ -46,12 +46,14 @@ int usm__os_write(int fd, const void *data, size_t size);
 int      usm__os_open_alone(const char *path);
 uint64_t usm__os_now_ns(void); /* CLOCK_MONOTONIC */
 void     usm__os_sleep_ns(uint64_t ns);
-unsigned usm__os_cpu_count(void);    /* that this process may run on, >= 1 */
+unsigned usm__os_cpu_count(void);    /* may be run on, and are paid for by the quota; >= 1 */
 uint64_t usm__os_memory_total(void); /* bytes: the smaller of RAM and cgroup */
 uint64_t usm__os_memory_free(void);  /* bytes available without swapping     */
 /* What the two above read, for tests: `list` is /proc/self/cgroup, `mount` is
  * /sys/fs/cgroup.  UINT64_MAX when nothing limits. */
 void usm__os_cgroup_memory(const char *list, const char *mount, uint64_t *limit, uint64_t *free);
+/* The same of processor time: how many processors' worth, rounded up; 0 when nothing limits. */
+unsigned usm__os_cgroup_cpus(const char *list, const char *mount);
 /* Every other thread of the process has run a full barrier when it returns.  _start() prepares it;
  * false: the kernel has none, and it must not be used. */
 bool usm__os_membarrier_start(void);

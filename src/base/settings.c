@@ -33,6 +33,7 @@ static bool check_ipc(const char *text, char *why, size_t why_size);
 static bool check_replicas(const char *text, char *why, size_t why_size);
 static bool check_read(const char *text, char *why, size_t why_size);
 static bool check_mpi(const char *text, char *why, size_t why_size);
+static bool check_policy(const char *text, char *why, size_t why_size);
 
 #define NAMES(lower, upper) .key = (lower), .variable = "USM_" upper
 
@@ -145,15 +146,30 @@ const usm__setting usm__settings[] = {
     {NAMES("plugin_path", "PLUGIN_PATH"), .initial = "", .unit = "path", .secure = true,
      .help = "folders that modules are looked for in first, separated by \":\""},
     {NAMES("cache_dir", "CACHE_DIR"), .initial = "", .unit = "path", .secure = true,
-     .help = "where compiled kernels are kept; off: nowhere; unset: $XDG_CACHE_HOME/usm or "
-             "~/.cache/usm"},
+     .help = "where compiled kernels are kept, and which local sizes suit them; off: nowhere; "
+             "unset: $XDG_CACHE_HOME/usm or ~/.cache/usm"},
     {NAMES("ipc", "IPC"), .initial = "channel", .unit = "channel|pidfd", .check = check_ipc,
      .help =
          "how descriptors reach other processes: sent by their owner (channel), or taken out of "
          "it (pidfd), which Yama may refuse"},
+    {NAMES("policy", "POLICY"), .initial = "adaptive",
+     .unit = "adaptive|static|fixed|guided|fastest|energy", .check = check_policy,
+     .help = "how many indices a member of a team takes at a time, where a launch names no policy"},
+    {NAMES("watts", "WATTS"), .initial = "", .unit = "name=watts,...|path", .secure = true,
+     .check = usm__settings_check_watts,
+     .help  = "what devices draw while they compute, as in host=65,opencl:0=150, or a file of such "
+              "lines; unset: the host's is measured where the system counts energy"},
     {NAMES("host_guard_device", "HOST_GUARD_DEVICE"), .initial = "0", .unit = "",
      .type = USM__SETTING_BOOL,
      .help = "the host backend keeps device memory unreadable outside of its commands"},
+    {NAMES("host_threads", "HOST_THREADS"), .initial = "0", .unit = "threads",
+     .type = USM__SETTING_SIZE,
+     .help = "how many threads of the host backend compute, 256 at most; 0: one for each processor "
+             "that the process may run on and its control group's quota pays for"},
+    {NAMES("host_bind", "HOST_BIND"), .initial = "0", .unit = "", .type = USM__SETTING_BOOL,
+     .help =
+         "each of these threads keeps to a processor of its own, when there are as many; what a "
+         "host task starts inherits it"},
     {NAMES("level_zero_lists", "LEVEL_ZERO_LISTS"), .initial = "immediate",
      .unit = "immediate|regular", .check = check_lists,
      .help = "how Level Zero queues hand over commands: immediate command lists, or a regular one "
@@ -311,6 +327,18 @@ static bool check_mpi(const char *text, char *why, size_t why_size)
     static const char *const known[] = {"auto", "openmpi", "mpich", "mpich12", "abi"};
 
     (void)snprintf(why, why_size, "auto, openmpi, mpich, mpich12, abi");
+    for (size_t i = 0; i < sizeof known / sizeof known[0]; i++)
+        if (strcmp(text, known[i]) == 0)
+            return true;
+    return false;
+}
+
+static bool check_policy(const char *text, char *why, size_t why_size)
+{
+    static const char *const known[] = {"adaptive", "static",  "fixed",
+                                        "guided",   "fastest", "energy"};
+
+    (void)snprintf(why, why_size, "adaptive, static, fixed, guided, fastest, energy");
     for (size_t i = 0; i < sizeof known / sizeof known[0]; i++)
         if (strcmp(text, known[i]) == 0)
             return true;

@@ -1,9 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* Checks of the settings of spilling: whether a text has the right form.  Whether there is such a
+/* Checks of settings: whether a text has the right form.  Whether there is such a
  * transport, codec or folder turns out when it is first needed (src/spill/tier.c). */
 #include "base/settings_check.h"
-
-#include "base/text.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -71,4 +69,59 @@ bool usm__settings_check_key(const char *text, char *why, size_t why_size)
 
     (void)snprintf(why, why_size, "32 or 64 hexadecimal digits, as from \"openssl rand -hex 32\"");
     return n == 0 || ((n == 32 || n == 64) && strspn(text, "0123456789abcdefABCDEF") == n);
+}
+
+/* Digits, with a point among them or not: strtod() would want what the locale calls a point. */
+static bool cut_decimal(usm__span s, double *number)
+{
+    double value = 0, scale = 1;
+    bool   point = false;
+    size_t n     = 0;
+
+    for (size_t i = 0; i < s.len; i++) {
+        if (s.at[i] == '.' && !point) {
+            point = true;
+            continue;
+        }
+        if (s.at[i] < '0' || s.at[i] > '9' || ++n > 15)
+            return false;
+        value = value * 10 + (s.at[i] - '0');
+        scale *= point ? 10 : 1;
+    }
+    *number = value / scale;
+    return n > 0;
+}
+
+bool usm__settings_cut_watts(usm__span line, usm__span *name, double *watts)
+{
+    const char *sign = memchr(line.at, '=', line.len);
+    usm__span   value;
+
+    if (sign == NULL)
+        return false;
+    *name = usm__span_trimmed((usm__span){line.at, (size_t)(sign - line.at)});
+    value = usm__span_trimmed((usm__span){sign + 1, line.len - (size_t)(sign + 1 - line.at)});
+    return name->len > 0 && cut_decimal(value, watts);
+}
+
+bool usm__settings_is_watts_path(const char *text)
+{
+    return text[0] == '/' || strncmp(text, "./", 2) == 0 || strncmp(text, "../", 3) == 0 ||
+           (text[0] != '\0' && strchr(text, '=') == NULL);
+}
+
+bool usm__settings_check_watts(const char *text, char *why, size_t why_size)
+{
+    usm__span rest = usm__span_of(text), field, name;
+    double    watts;
+
+    (void)snprintf(why, why_size,
+                   "name=watts separated by \",\", as in host=65,opencl:0=150, or the path of a "
+                   "file of such lines");
+    if (text[0] == '\0' || usm__settings_is_watts_path(text))
+        return true;
+    while (usm__span_next(&rest, ',', &field))
+        if (!usm__settings_cut_watts(field, &name, &watts))
+            return false;
+    return true;
 }

@@ -17,7 +17,7 @@
 #include "base/text.h"
 #include "base/thread.h"
 #include "base/trace_ring.h"
-#include "base/trace_spill.h"
+#include "base/trace_work.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -41,7 +41,11 @@ static usm__mutex  lock = USM__MUTEX_INIT(USM__RANK_TRACE, "trace rings"); /* a 
 static usm__ring  *idle;  /* guarded by lock, as the next */
 static uint64_t    bytes; /* of all rings                 */
 static uint32_t    last_thread;
-static atomic_uint last_pool, last_tag, last_space, last_tier;
+static atomic_uint last_pool, last_tag, last_space, last_tier, last_kernel;
+
+/* Teams come and go, the devices stay; guarded by lock. */
+static char     members[USM__TRACE_MEMBERS_MAX][64];
+static uint32_t nmembers;
 
 /* --- time ------------------------------------------------------------------ */
 
@@ -282,6 +286,24 @@ void usm__trace_spill_put(const usm__spill_event *e)
     put(ring);
 }
 
+void usm__trace_work_put(const usm__work_event *e)
+{
+    bool               is_chunk = e->kind <= USM__WORK_FAILED;
+    usm__ring         *ring;
+    usm__trace_packed *o = on() ? room(&ring) : NULL;
+
+    if (o == NULL)
+        return;
+    *o = (usm__trace_packed){.time    = ticks(),
+                             .address = is_chunk ? e->first : e->ago_ns,
+                             .size    = e->n,
+                             .extra   = usm__ns_pack(e->ns),
+                             .tag     = (uint16_t)e->kernel,
+                             .pool    = (uint8_t)e->member,
+                             .type    = (uint8_t)((unsigned)USM__EVENT_WORK + (unsigned)e->kind)};
+    put(ring);
+}
+
 /* --- definitions ----------------------------------------------------------- */
 
 /* A number below max + 1 that was not given before; 0 when there is none left. */
@@ -354,19 +376,57 @@ uint32_t usm__trace_space(const char *name, uint64_t block_size, uint64_t blocks
                                                                                        : 0;
 }
 
-uint32_t usm__trace_tier(const char *name)
+/* `id`, or 0 where its name has no room. */
+static uint32_t define_name(usm__trace_kind kind, uint32_t id, const char *name)
 {
     struct {
         uint32_t id, zero;
         char     name[64];
-    } tier;
+    } named;
+
+    memset(&named, 0, sizeof(named));
+    named.id = id;
+    (void)snprintf(named.name, sizeof(named.name), "%s", name);
+    return id != 0 && usm__trace_define(kind, &named, sizeof(named)) ? id : 0;
+}
+
+uint32_t usm__trace_tier(const char *name)
+{
+    return on() ? define_name(USM__CHUNK_TIER, next_id(&last_tier, USM__TRACE_TIERS_MAX), name) : 0;
+}
+
+uint32_t usm__trace_kernel(const char *name)
+{
+    return on()
+               ? define_name(USM__CHUNK_KERNEL, next_id(&last_kernel, USM__TRACE_KERNELS_MAX), name)
+               : 0;
+}
+
+/* pre: lock is held. */
+static uint32_t find_member(const char *name)
+{
+    for (uint32_t i = 0; i < nmembers; i++)
+        if (strncmp(members[i], name, sizeof(members[i]) - 1) == 0)
+            return i + 1;
+    return 0;
+}
+
+uint32_t usm__trace_member(const char *name)
+{
+    uint32_t id;
+    bool     is_new = false;
 
     if (!on())
         return 0;
-    memset(&tier, 0, sizeof(tier));
-    tier.id = next_id(&last_tier, USM__TRACE_TIERS_MAX);
-    (void)snprintf(tier.name, sizeof(tier.name), "%s", name);
-    return tier.id != 0 && usm__trace_define(USM__CHUNK_TIER, &tier, sizeof(tier)) ? tier.id : 0;
+    usm__mutex_lock(&lock);
+    id     = find_member(name);
+    is_new = id == 0 && nmembers < USM__TRACE_MEMBERS_MAX;
+    if (is_new) {
+        (void)snprintf(members[nmembers], sizeof(members[0]), "%s", name);
+        id = ++nmembers;
+    }
+    usm__mutex_unlock(&lock);
+    return is_new ? define_name(USM__CHUNK_MEMBER, id, name) : id;
 }
 
 /* --- start and fork -------------------------------------------------------- */

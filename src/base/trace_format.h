@@ -6,10 +6,10 @@
  *     chunk  = chunk header, payload
  *     payload= events of one thread in the order of their times, or one definition
  *
- * What an event refers to by number (pool, tag, stack, space, tier) is defined by a chunk that
- * comes before the event's.  A merged file holds several traces one after the other: each begins
- * with a chunk SOURCE, whose payload is that trace's own header, and its numbers and times are its
- * own.
+ * What an event refers to by number (pool, tag, stack, space, tier, member, kernel) is defined by a
+ * chunk that comes before the event's.  A merged file holds several traces one after the other:
+ * each begins with a chunk SOURCE, whose payload is that trace's own header, and its numbers and
+ * times are its own.
  *
  * A reader that meets a damaged or cut chunk stops there and says so: what came before is good.
  * Chunks of kinds it does not know are passed over. */
@@ -20,7 +20,7 @@
 #include <stdint.h>
 
 #define USM__TRACE_MAGIC      "USMTRACE"
-#define USM__TRACE_VERSION    2u /* 1: no spilling; readers take both */
+#define USM__TRACE_VERSION    3u /* 1: no spilling; 2: no launches; readers take all */
 #define USM__TRACE_BYTE_ORDER 0x01020304u
 
 typedef struct usm__trace_header {
@@ -44,16 +44,18 @@ typedef enum usm__trace_flag {
 
 /* Payload kinds. */
 typedef enum usm__trace_kind {
-    USM__CHUNK_EVENTS = 1, /* usm__trace_packed[]                                           */
-    USM__CHUNK_POOL   = 2, /* u32 id, u32 kind, char name[32], char device[64]              */
-    USM__CHUNK_TAG    = 3, /* u32 id, char name[64]                                         */
-    USM__CHUNK_STACK  = 4, /* u32 id, u32 n, n * u64 addresses, innermost first             */
-    USM__CHUNK_MAP    = 5, /* the lines of /proc/self/maps that are code, for symbols       */
-    USM__CHUNK_LOST   = 6, /* u64: events a thread had to drop since its last chunk         */
-    USM__CHUNK_END    = 7, /* the process ended in order; nothing follows but a SOURCE      */
-    USM__CHUNK_SOURCE = 8, /* usm__trace_header                                             */
-    USM__CHUNK_SPACE  = 9, /* u32 id, u32 0, u64 block size, u64 blocks, char name[48]      */
-    USM__CHUNK_TIER   = 10 /* u32 id, u32 0, char name[64]                                  */
+    USM__CHUNK_EVENTS = 1,  /* usm__trace_packed[]                                           */
+    USM__CHUNK_POOL   = 2,  /* u32 id, u32 kind, char name[32], char device[64]              */
+    USM__CHUNK_TAG    = 3,  /* u32 id, char name[64]                                         */
+    USM__CHUNK_STACK  = 4,  /* u32 id, u32 n, n * u64 addresses, innermost first             */
+    USM__CHUNK_MAP    = 5,  /* the lines of /proc/self/maps that are code, for symbols       */
+    USM__CHUNK_LOST   = 6,  /* u64: events a thread had to drop since its last chunk         */
+    USM__CHUNK_END    = 7,  /* the process ended in order; nothing follows but a SOURCE      */
+    USM__CHUNK_SOURCE = 8,  /* usm__trace_header                                             */
+    USM__CHUNK_SPACE  = 9,  /* u32 id, u32 0, u64 block size, u64 blocks, char name[48]      */
+    USM__CHUNK_TIER   = 10, /* u32 id, u32 0, char name[64]                                 */
+    USM__CHUNK_MEMBER = 11, /* the same: a device of a team                                 */
+    USM__CHUNK_KERNEL = 12  /* the same                                                     */
 } usm__trace_kind;
 
 typedef struct usm__trace_chunk {
@@ -81,6 +83,13 @@ typedef enum usm__trace_type {
 #define USM__EVENT_SPILL     16
 #define USM__EVENT_SPILL_END 32
 
+/* Types [WORK, WORK_END) are of split launches: WORK + usm__work_kind (trace_work.h).  extra:
+ * usm__ns_pack(); tag: id of the kernel; pool: id of the member; size: indices or bytes; address:
+ * of a chunk its first index, of its parts how many ns before `time` they ended.  Passed over as
+ * well. */
+#define USM__EVENT_WORK     32
+#define USM__EVENT_WORK_END 48
+
 /* An event as it lies in the file and in the rings. */
 typedef struct usm__trace_packed {
     uint64_t time; /* ns since start_ns; in a ring: ticks                                      */
@@ -94,12 +103,14 @@ typedef struct usm__trace_packed {
 
 _Static_assert(sizeof(usm__trace_packed) == 32, "32 bytes an event");
 
-#define USM__TRACE_POOLS_MAX  255
-#define USM__TRACE_TAGS_MAX   65535
-#define USM__TRACE_STACKS_MAX 65535
-#define USM__TRACE_DEPTH_MAX  32
-#define USM__TRACE_SPACES_MAX 65535
-#define USM__TRACE_TIERS_MAX  255
+#define USM__TRACE_POOLS_MAX   255
+#define USM__TRACE_TAGS_MAX    65535
+#define USM__TRACE_STACKS_MAX  65535
+#define USM__TRACE_DEPTH_MAX   32
+#define USM__TRACE_SPACES_MAX  65535
+#define USM__TRACE_TIERS_MAX   255
+#define USM__TRACE_MEMBERS_MAX 255
+#define USM__TRACE_KERNELS_MAX 65535
 
 /* Slack, usable size - size, in 16 bits: eleven of mantissa, five of exponent.  Exact below 2 KiB,
  * else rounded up by less than 1/512. */

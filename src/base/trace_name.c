@@ -16,7 +16,7 @@ static int32_t find_rank(void)
 {
     usm__job_place p = usm__job_place_get();
 
-    if (strcmp(p.source, "mpi") != 0)
+    if (strcmp(p.source, "mpi") != 0 && strcmp(p.source, "socket") != 0)
         p = usm__job_place_read();
     return p.is_job ? (int32_t)p.rank : -1;
 }

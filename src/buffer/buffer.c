@@ -454,3 +454,8 @@ void usm__buffer_start(void)
     usm__area_out_of_memory  = usm__buffers_give_back;
     usm__spill_starved       = usm__buffers_starved;
 }
+
+void usm__buffer_context_end(void)
+{
+    usm__commands_forget();
+}

@@ -76,6 +76,8 @@ usm_status usm__buffer_settle(usm_buffer *root, bool bring);
 size_t usm__buffers_starved(usm_context *owner, size_t bytes); /* as usm__spill_starved */
 size_t usm__buffers_give_back(usm_context *ctx, usm_device *dev, usm_kind kind, size_t size);
 
+/* A context ended: nothing is kept for commands that may never come. */
+void usm__buffer_context_end(void);
 /* src/usm.c: fills the core's hook points. */
 void usm__buffer_start(void);
 /* The locks of buffers, which rank below those of contexts. */

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* Commands over buffers: how they enter the orders of their buffers, go straight into the queue if
- * they can, and end (buffer/command.h).  Where their bytes come from is place.c's; what happens to
- * those that cannot go at once is defer.c's.  Called by work.c, on behalf of the public functions.
+/* Commands over buffers: how they are made, go straight into the queue if they can, and end
+ * (buffer/command.h).  What they come after is enter.c's; where their bytes come from is place.c's;
+ * what happens to those that cannot go at once is defer.c's.  Called by work.c, on behalf of the
+ * public functions.
  *
  * A command is referred to by its completion (or, before, by who submits or defers it) and by those
  * who wait for it.  It ends once: on the thread of its completion, or on that of a host access that
@@ -9,6 +10,8 @@
 #include "buffer/command.h"
 
 #include "base/fork.h"
+#include "base/inline/bits.h"
+#include "base/inline/recycle.h"
 #include "base/os.h"
 
 #include <stdio.h>
@@ -18,13 +21,39 @@
 
 /* Guarded by the lock of track.c. */
 static struct {
-    usm_list unlaunched;
     usm_list to_watch; /* each with a reference                                                 */
     uint64_t under_way, ended; /* of those launched and watched                                  */
-} commands = {
-    {&commands.unlaunched, &commands.unlaunched}, {&commands.to_watch, &commands.to_watch}, 0, 0};
+    unsigned awaited; /* threads that sleep until any of them ends                              */
+} commands = {{&commands.to_watch, &commands.to_watch}, 0, 0, 0};
+
+/* Something is in commands.to_watch: set under the lock, asked without by the thread that may have
+ * set it. */
+static _Atomic(bool) has_wanted;
 
 /* ---- making and giving back ------------------------------------------------------- */
+
+static usm_recycler kept =
+    USM_RECYCLER_INIT(sizeof(usm__command) + USM__COMMAND_USES * sizeof(usm__use), 1024);
+
+static usm__command *take_memory(size_t nuses)
+{
+    size_t        size = sizeof(usm__command) + nuses * sizeof(usm__use);
+    usm__command *c    = size <= kept.size ? usm_recycler_take(&kept, size) : NULL;
+
+    return c ? c : usm__heap_alloc(usm_max_size(size, kept.size));
+}
+
+static void give_memory(usm__command *c)
+{
+    if (c->nuses > USM__COMMAND_USES || !usm_recycler_give(&kept, c))
+        usm__heap_free(c);
+}
+
+void usm__commands_forget(void)
+{
+    usm_recycler_clear(&kept, usm__heap_free);
+    usm__edges_forget();
+}
 
 static void release_deps(usm__command *c)
 {
@@ -47,9 +76,11 @@ static void free_command(usm__command *c)
     usm_event_release(c->end);
     usm_event_release(c->gate);
     usm_event_release(c->start);
-    usm__heap_free(c->deps);
-    usm__heap_free(c->ptrs);
-    usm__heap_free(c);
+    if (c->deps != c->first_deps)
+        usm__heap_free(c->deps);
+    if (c->ptrs != c->first_ptrs)
+        usm__heap_free(c->ptrs);
+    give_memory(c);
     usm__context_unuse(ctx);
 }
 
@@ -88,19 +119,27 @@ static void set_use(usm__command *c, usm__use *u, const usm_accessor *a)
 
 static usm__command *new_command(usm_queue *q, const usm__command_desc *d, bool wants_event)
 {
-    usm__command *c = usm__heap_alloc(sizeof *c + d->n * sizeof *c->uses);
+    usm__command *c = take_memory(d->n);
 
     if (!c)
         goto err_memory;
-    c->ptrs = usm__heap_alloc(d->n * sizeof *c->ptrs);
+    c->nuses = d->n;
+    c->ptrs  = c->first_ptrs;
+    if (d->n > USM__COMMAND_USES)
+        c->ptrs = usm__heap_alloc(d->n * sizeof *c->ptrs);
     if (!c->ptrs)
         goto err_free;
+    c->deps        = c->first_deps;
+    c->cap         = USM__COMMAND_DEPS;
     c->ops         = d->ops;
-    c->work        = d->work;
+    c->work        = d->task ? c : d->work;
+    c->task        = d->task;
+    c->user        = d->user;
+    c->is_native   = d->task && usm__queue_has_tasks(q);
     c->ctx         = q->ctx;
     c->index       = q->index;
     c->lane        = usm__queue_in_order(q) ? q->serial : 0;
-    c->is_in_place = usm__places_in_place(q);
+    c->is_in_place = d->task || usm__places_in_place(q);
     c->wants_event = wants_event;
     usm_store_relaxed(&c->refs, 1u);
     usm_list_init(&c->link);
@@ -109,178 +148,26 @@ static usm__command *new_command(usm_queue *q, const usm__command_desc *d, bool 
     usm_list_init(&c->waiter.link);
     c->waiter.ready = usm__command_ready;
     usm__context_use(c->ctx);
-    c->nuses = d->n;
     for (size_t i = 0; i < d->n; i++)
         set_use(c, &c->uses[i], &d->accessors[i]);
     return c;
 
 err_free:
-    usm__heap_free(c);
+    give_memory(c);
 err_memory:
     (void)usm__fail(USM_E_NO_MEMORY, "no host memory for a command");
     return NULL;
 }
 
-/* ---- entering ------------------------------------------------------------------------ */
-
-/* Room for one event more, which is to come. */
-static bool expect_dep(usm__command *c)
-{
-    size_t      cap = c->cap ? 2 * c->cap : 4;
-    usm_event **more;
-
-    if (c->ndeps + c->nexpected == c->cap) {
-        more = usm__heap_realloc(c->deps, cap * sizeof(usm_event *));
-        if (!more)
-            return false;
-        c->deps = more;
-        c->cap  = cap;
-    }
-    c->nexpected++;
-    return true;
-}
-
-void usm__command_preceded(usm__command *c, usm_event *dep, usm_status status)
-{
-    c->nexpected--;
-    if (dep && usm_event_retain(dep) == USM_OK)
-        c->deps[c->ndeps++] = dep;
-    else if (status < 0)
-        c->preceded = USM_E_DEPENDENCY;
-}
-
-static bool has_dep(const usm__command *c, const usm_event *ev)
-{
-    for (size_t i = 0; i < c->ndeps; i++)
-        if (c->deps[i] == ev)
-            return true;
-    return false;
-}
-
-static bool put_behind(usm__command *c, usm__order_entry *e)
-{
-    usm__command *before;
-
-    if (e->is_host)
-        return usm__edge_add(&usm_container_of(e, usm__host_entry, entry)->waiters, &c->waiter,
-                             NULL);
-    before = usm__use_of(e)->command;
-    /* Between a device's memory and the host's bytes are copied only when nothing works on them. */
-    if (c->is_in_place != before->is_in_place) {
-        usm__command_want_watch(before);
-        return usm__edge_add(&before->on_done, &c->waiter, NULL);
-    }
-    if (before->event && has_dep(c, before->event))
-        return true;
-    if (!expect_dep(c))
-        return false;
-    if (!before->event)
-        return usm__edge_add(&before->on_launch, &c->waiter, c);
-    usm__command_preceded(c, before->event, USM_OK);
-    return true;
-}
-
-static usm_status find_order(usm__command *c, usm__use *u)
-{
-    usm__order *o = &usm__track_of(u->root)->order;
-
-    for (usm__order_entry *e = usm__order_next(o, &u->entry, false, NULL); e;
-         e                   = usm__order_next(o, &u->entry, false, e))
-        if (!put_behind(c, e))
-            return usm__fail(USM_E_NO_MEMORY, "no host memory for the order of commands");
-    return USM_OK;
-}
-
-static bool depends_on(const usm__command *before, size_t ndeps, usm_event *const *deps)
-{
-    for (size_t i = 0; before->end && i < ndeps; i++)
-        if (deps[i] == before->end)
-            return true;
-    return false;
-}
-
-/* Commands that were deferred, and that this one comes after for another reason than bytes: it must
- * not take memory that they need. */
-static usm_status find_deferred(usm__command *c, size_t ndeps, usm_event *const *deps)
-{
-    USM_LIST_FOREACH (it, &commands.unlaunched) {
-        usm__command *before = usm_container_of(it, usm__command, link);
-
-        if (before->is_deferred &&
-            ((c->lane && before->lane == c->lane) || depends_on(before, ndeps, deps)) &&
-            !usm__edge_add(&before->on_launch, &c->waiter, NULL))
-            return usm__fail(USM_E_NO_MEMORY, "no host memory for the order of commands");
-    }
-    return USM_OK;
-}
-
-static usm_status told_failure(usm_status status)
-{
-    return usm__fail(USM_E_DEPENDENCY,
-                     "a command that should have written these bytes failed (%s); write them anew",
-                     usm_status_name(status));
-}
-
-static usm_status take_failures(usm__command *c)
-{
-    for (size_t i = 0; i < c->nuses; i++) {
-        usm__use  *u  = &c->uses[i];
-        usm_status st = u->is_empty
-                            ? USM_OK
-                            : usm__failures_take(&usm__track_of(u->root)->failures, u->entry.begin,
-                                                 u->entry.end, u->entry.mode);
-
-        if (st != USM_OK)
-            return told_failure(st);
-    }
-    return USM_OK;
-}
-
-/* Under the lock. */
-static usm_status find_all(usm__command *c, size_t ndeps, usm_event *const *deps)
-{
-    usm_status st = USM_OK;
-
-    for (size_t i = 0; st == USM_OK && i < c->nuses; i++)
-        st = usm__track_start(c->uses[i].root);
-    if (st == USM_OK)
-        st = take_failures(c);
-    for (size_t i = 0; st == USM_OK && i < c->nuses; i++)
-        if (!c->uses[i].is_empty)
-            st = find_order(c, &c->uses[i]);
-    return st == USM_OK ? find_deferred(c, ndeps, deps) : st;
-}
-
-/* Nobody but those it waits for knows it any more; under the lock. */
-static void give_up(usm__command *c)
-{
-    c->is_given_up = true;
-    usm__waiter_tell(&c->waiter);
-}
-
-/* *may_go: nothing is in its way but memory, perhaps. */
-static usm_status enter(usm__command *c, size_t ndeps, usm_event *const *deps, bool *may_go)
-{
-    usm_status st;
-
-    usm__track_lock();
-    c->waiter.waits = 1; /* for whoever submits it */
-    st              = find_all(c, ndeps, deps);
-    if (st == USM_OK) {
-        for (size_t i = 0; i < c->nuses; i++)
-            if (!c->uses[i].is_empty)
-                usm__order_add(&usm__track_of(c->uses[i].root)->order, &c->uses[i].entry);
-        usm_list_append(&commands.unlaunched, &c->link);
-        *may_go = c->waiter.waits == 1 && !usm__line_is_busy();
-    } else {
-        give_up(c);
-    }
-    usm__track_unlock();
-    usm__commands_watch_wanted();
-    return st;
-}
-
 /* ---- watched ------------------------------------------------------------------------ */
+
+void usm__command_set_under_way(bool is_under_way)
+{
+    if (is_under_way)
+        commands.under_way++;
+    else
+        commands.under_way--;
+}
 
 #define UNWATCHED_MAX 4 /* commands of a buffer                                              */
 
@@ -289,7 +176,8 @@ static usm_status enter(usm__command *c, size_t ndeps, usm_event *const *deps, b
  * held. */
 static bool needs_watch(const usm__command *c)
 {
-    if (c->is_deferred || c->on_done || !c->is_in_place || (!c->wants_event && c->ctx->on_error))
+    if (c->task || c->is_deferred || c->on_done || !c->is_in_place ||
+        (!c->wants_event && c->ctx->on_error))
         return true;
     for (size_t i = 0; i < c->nuses; i++)
         if (!(usm_load_relaxed(&c->uses[i].root->flags) & USM__BUFFER_FOREIGN) ||
@@ -306,9 +194,21 @@ static void completed(usm__completion *completion)
     usm__command_unref(c);
 }
 
-/* Takes a reference over. */
+/* Its submitter, or the thread that has run it, is through with the task. */
+void usm__command_meet(usm__command *c)
+{
+    if (usm_add_acq_rel(&c->met, 1u) == 1)
+        usm__command_finish(c, c->outcome);
+    usm__command_unref(c);
+}
+
+/* Takes a reference over.  No lock is held: a task may be through, and the program is told. */
 static void watch(usm__command *c)
 {
+    if (c->task) {
+        usm__command_meet(c);
+        return;
+    }
     if (usm__completion_arm(&c->c, c->ctx->be, c->event->native, completed) == USM_OK)
         return;
     usm__command_await(c); /* no thread to be had */
@@ -323,48 +223,57 @@ void usm__command_want_watch(usm__command *c)
     commands.under_way++;
     usm_ref_take(&c->refs);
     usm_list_append(&commands.to_watch, &c->to_watch);
+    usm_store_relaxed(&has_wanted, true);
 }
 
 void usm__commands_watch_wanted(void)
 {
     usm_list *it;
 
+    if (!usm_load_relaxed(&has_wanted))
+        return;
     do {
         usm__track_lock();
         it = usm_list_pop(&commands.to_watch);
+        if (!it)
+            usm_store_relaxed(&has_wanted, false);
         usm__track_unlock();
         if (it)
             watch(usm_container_of(it, usm__command, to_watch));
     } while (it);
 }
 
+void usm__command_watch(usm__command *c)
+{
+    if (c->wants_watch)
+        watch(c);
+}
+
 /* ---- launched, ended ------------------------------------------------------------------- */
 
-/* Whether its completion is to be watched. */
-static bool launched(usm__command *c, usm_event *ev)
+static void launched(usm__command *c, usm_event *ev)
 {
-    bool is_watched;
-
     usm__track_lock();
     c->event      = ev;
-    c->is_watched = needs_watch(c);
+    c->is_watched = c->wants_watch = needs_watch(c);
     usm_list_remove(&c->link);
     commands.under_way += c->is_watched;
-    is_watched = c->is_watched;
+    if (c->is_watched)
+        usm_ref_take(&c->refs); /* the completion's */
+    if (!c->is_deferred)
+        usm__command_arrived(c);
     usm__edges_fire(&c->on_launch, ev, USM_OK);
     usm__track_wake();
     usm__track_unlock();
-    return is_watched;
 }
 
 static void leave_order(usm__use *u, usm_status status)
 {
     usm__track *t = usm__track_of(u->root);
 
-    if (u->is_empty)
-        return;
-    usm__order_remove(&t->order, &u->entry, status == USM_OK);
-    if (status < 0 && (u->entry.mode & USM_WRITE))
+    if (!u->is_empty)
+        usm__order_remove(&t->order, &u->entry, status == USM_OK);
+    if (!u->is_empty && status < 0 && (u->entry.mode & USM_WRITE))
         usm__failures_add(&t->failures, u->entry.begin, u->entry.end, status);
     usm__track_stop(u->root);
 }
@@ -376,18 +285,22 @@ static void leave(usm__command *c, usm_status status)
         leave_order(&c->uses[i], status);
     if (!c->event)
         usm_list_remove(&c->link);
-    else if (c->is_watched)
+    if (c->is_watched || c->is_rider)
         commands.under_way--;
-    commands.ended += c->event != NULL;
+    if (c->is_rider)
+        usm__rider_left();
+    commands.ended += c->event || c->is_rider;
     c->is_done = true;
     usm__edges_fire(&c->on_launch, NULL, status);
     usm__edges_fire(&c->on_done, NULL, status);
-    usm__track_wake();
+    if (!c->is_rider || c->is_awaited || commands.awaited > 0)
+        usm__track_wake();
 }
 
 /* Whoever waits for the command, and nobody else, hears how it ended. */
 static void tell_user(usm__command *c, usm_status status)
 {
+    bool was_run = c->event || c->is_rider;
     char story[256];
 
     if (c->end)
@@ -395,7 +308,7 @@ static void tell_user(usm__command *c, usm_status status)
     else if (status < 0 && !c->wants_event) {
         (void)snprintf(story, sizeof story,
                        "a command over buffers failed after it was submitted%s%s",
-                       c->event ? "" : ": ", c->event ? "" : usm_last_error());
+                       was_run ? "" : ": ", was_run ? "" : usm_last_error());
         usm__context_error(c->ctx, status, story);
     }
     if (c->gate)
@@ -422,21 +335,14 @@ void usm__command_finish(usm__command *c, usm_status status)
         usm__command_unref(c); /* the order's; the caller has one of its own */
 }
 
-/* Submitted in vain: as if it had never been. */
+/* Submitted in vain. */
 static void withdraw(usm__command *c)
 {
     usm__track_lock();
-    for (size_t i = 0; i < c->nuses; i++)
-        if (!c->uses[i].is_empty)
-            usm__order_remove(&usm__track_of(c->uses[i].root)->order, &c->uses[i].entry, false);
     usm_list_remove(&c->link);
     c->is_done = true;
-    usm__edges_fire(&c->on_launch, NULL, USM_OK);
-    usm__edges_fire(&c->on_done, NULL, USM_OK);
-    for (size_t i = 0; i < c->nuses; i++)
-        usm__track_stop(c->uses[i].root);
-    usm__track_wake();
-    give_up(c);
+    usm__command_leave_orders(c);
+    usm__command_give_up(c);
     usm__track_unlock();
 }
 
@@ -449,7 +355,6 @@ usm_status usm__command_launch(usm__command *c, usm_queue *q, const usm__event_l
     size_t      n    = c->ndeps + after->n + ndeps;
     usm_event **list = n > DEPS_INLINE ? usm__heap_alloc(n * sizeof(usm_event *)) : first;
     usm_event  *ev   = NULL;
-    bool        is_watched;
     usm_status  st;
 
     if (!list)
@@ -467,14 +372,11 @@ usm_status usm__command_launch(usm__command *c, usm_queue *q, const usm__event_l
         return st;
     release_deps(c);
     usm_ref_take(&c->refs); /* the order's, until the command has ended */
-    usm_ref_take(&c->refs); /* the completion's */
-    is_watched = launched(c, ev);
-    if (is_watched)
-        watch(c);
-    else
-        usm__command_unref(c);
+    launched(c, ev);
     return USM_OK;
 }
+
+/* ---- submitting -------------------------------------------------------------------------- */
 
 static usm_status try_now(usm__command *c, usm_queue *q, size_t ndeps, usm_event *const *deps,
                           usm_event **ev)
@@ -493,21 +395,59 @@ static usm_status try_now(usm__command *c, usm_queue *q, size_t ndeps, usm_event
     return st;
 }
 
-static usm_status submit(usm__command *c, usm_queue *q, size_t ndeps, usm_event *const *deps,
-                         usm_event **ev)
+static usm_status put(usm__command *c, usm_queue *q, size_t ndeps, usm_event *const *deps,
+                      usm_event **ev)
 {
     bool       may_go = false;
-    usm_status st     = enter(c, ndeps, deps, &may_go);
+    usm_status st     = usm__command_enter(c, ndeps, deps, &may_go);
 
     if (st != USM_OK)
         return st;
     st = may_go ? try_now(c, q, ndeps, deps, ev) : USM_E_AGAIN;
-    if (st == USM_OK)
-        usm__command_unref(c);
-    else if (st == USM_E_AGAIN)
+    if (st == USM_E_AGAIN)
         st = usm__command_defer(c, q, ndeps, deps, ev);
     if (st != USM_OK)
         withdraw(c);
+    return st;
+}
+
+static usm_status ride_or_put(usm__command *c, usm_queue *q, size_t ndeps, usm_event *const *deps,
+                              usm_event **ev)
+{
+    usm_status st = USM_E_AGAIN;
+
+    if (c->is_native && c->lane != 0 && ndeps == 0 && !ev)
+        st = usm__command_ride(c, q);
+    return st == USM_E_AGAIN ? put(c, q, ndeps, deps, ev) : st;
+}
+
+/* What must be told now that it has its place, and may run what calls us again. */
+static void see_off(usm__command *c)
+{
+    if (c->is_deferred) {
+        usm__command_go(c);
+        return;
+    }
+    if (!c->is_rider)
+        usm__command_watch(c);
+    usm__command_unref(c);
+}
+
+/* Into the orders and into the queue; of an in-order queue one command at a time (enter.c). */
+static usm_status submit(usm__command *c, usm_queue *q, size_t ndeps, usm_event *const *deps,
+                         usm_event **ev)
+{
+    bool       is_alone = c->lane != 0;
+    usm_status st;
+
+    if (is_alone)
+        usm__mutex_lock(&q->entering);
+    st = ride_or_put(c, q, ndeps, deps, ev);
+    if (is_alone)
+        usm__mutex_unlock(&q->entering);
+    if (st == USM_OK)
+        see_off(c);
+    usm__commands_watch_wanted();
     return st;
 }
 
@@ -538,6 +478,7 @@ void usm__command_await(usm__command *c)
     usm_event *ev = NULL;
 
     usm__track_lock();
+    c->is_awaited = true;
     while (!c->event && !c->is_done)
         usm__track_sleep();
     if (!c->is_done && usm_event_retain(c->event) == USM_OK)
@@ -584,8 +525,10 @@ bool usm__commands_await_end(uint64_t ended)
     bool has_ended;
 
     usm__track_lock();
+    commands.awaited++;
     while (commands.ended == ended && commands.under_way > 0)
         usm__track_sleep();
+    commands.awaited--;
     has_ended = commands.ended != ended;
     usm__track_unlock();
     return has_ended;
@@ -594,8 +537,11 @@ bool usm__commands_await_end(uint64_t ended)
 void usm__commands_fork(usm_fork_phase phase)
 {
     if (phase == USM_FORK_CHILD) {
-        usm_list_init(&commands.unlaunched);
         usm_list_init(&commands.to_watch);
         commands.under_way = 0;
+        commands.awaited   = 0;
+        usm_store_relaxed(&has_wanted, false);
+        usm__entering_in_child();
+        usm_recycler_in_child(&kept);
     }
 }

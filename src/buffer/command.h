@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
 /* Commands over buffers: launches with accessors, fills, copies.
  *
- * Submitted, a command enters the orders of its buffers.  If all it needs is there at once (its
- * blocks in memory, no open access of the host in its way, every command before it launched, device
- * memory free), it goes straight into the user's queue (command.c).  Else it is deferred (defer.c):
- * the queue gets a place that is held, and a thread of the executor does what takes time, and
- * launches the command on a queue of the core's own.  Submitting never waits.
+ * Submitted, a command enters the orders of its buffers (enter.c).  If all it needs is there at
+ * once (its blocks in memory, no open access of the host in its way, every command before it
+ * launched, device memory free), it goes straight into the user's queue (command.c).  Else it is
+ * deferred (defer.c): the queue gets a place that is held, and a thread of the executor does what
+ * takes time, and launches the command on a queue of the core's own.  Submitting never waits.
  *
  * Memory and deadlocks.  A command takes its memory (pins, extents) all or none, and only when
  * every command that it depends on has its own: what holds memory can always come to its end,
@@ -39,6 +39,17 @@ typedef struct usm__use {
     bool         is_placed;
 } usm__use;
 
+typedef enum usm__arrival {
+    USM__COMING  = 0,
+    USM__AWAITED = 1, /* and somebody sleeps until it is there                                   */
+    USM__THERE   = 2
+} usm__arrival;
+
+#define USM__COMMAND_USES                                                                          \
+    4 /* of most commands: those are kept when they end, for the next ones                         \
+       */
+#define USM__COMMAND_DEPS 8
+
 typedef struct usm__command {
     /* fixed after it entered */
     const usm__work_ops *ops;
@@ -47,10 +58,20 @@ typedef struct usm__command {
     size_t               index; /* of the device                                                 */
     bool                 is_in_place;
     bool                 wants_event;
+    usm_buffer_task_fn   task; /* a host task: tells of its end itself; NULL: another command    */
+    void                *user;
+    bool                 is_native; /* a task that the backend runs as a command of the queue   */
     uint64_t             lane;
     _Atomic(uint32_t)    refs;
     _Atomic(bool)        is_finishing;
-    usm__completion      c;
+    /* of a task: how many of its submitter, who is through with it, and its thread, which has run
+     * it, are there; the second one finishes it with the outcome */
+    _Atomic(uint32_t) met;
+    usm_status        outcome;
+    usm__completion   c;
+    _Atomic(uint32_t) arrival; /* usm__arrival: whether it has its place in its queue           */
+    bool
+        wants_watch; /* of who launched it: its completion is to be watched, when no lock is held */
     /* guarded by the lock of track.c */
     usm__waiter waiter; /* what it waits for before it may take memory                        */
     usm_list    link;   /* in the list of those not launched                                 */
@@ -59,6 +80,10 @@ typedef struct usm__command {
     usm_event  *event; /* of what was launched; NULL before; counted                          */
     bool        is_done;
     bool        is_deferred;
+    bool        is_rider;    /* a task without an event: its queue alone orders it (task.c)    */
+    bool        is_awaited;  /* by a thread that sleeps                                        */
+    bool        has_failed;  /* of a native task: it ran, or was dropped                       */
+    bool        is_dropped;  /* one before it in its queue failed; read by who runs it as well */
     bool        is_watched;  /* its completion tells of its end; else who waits for it finds out */
     usm_list    to_watch;    /* in the list of those that must be from now on                   */
     bool        is_given_up; /* and freed once nobody tells it anything any more                 */
@@ -73,6 +98,8 @@ typedef struct usm__command {
     usm_queue *own; /* borrowed                                                               */
     size_t     nuses;
     void     **ptrs;
+    void      *first_ptrs[USM__COMMAND_USES];
+    usm_event *first_deps[USM__COMMAND_DEPS];
     usm__use   uses[];
 } usm__command;
 
@@ -81,15 +108,49 @@ typedef struct usm__command_desc {
     const void          *work;
     size_t               n;
     const usm_accessor  *accessors;
+    usm_buffer_task_fn   task; /* instead of `work`: a host task with `user`                     */
+    void                *user;
 } usm__command_desc;
+
+extern const usm__work_ops usm__command_task_ops; /* of a task: task.c                       */
+/* The short way of a native task that nobody wants an event of; q's lock `entering` is held.  On
+ * failure takes c over, but with USM_E_AGAIN: not now; then it is in no order. */
+usm_status usm__command_ride(usm__command *c, usm_queue *q);
+/* Under the lock: c, of the same in-order queue, runs behind `before` in any case, and is dropped
+ * if that fails: it needs no edge. */
+bool usm__task_queue_orders(const usm__command *before, const usm__command *c);
 
 /* As usm_queue_submit().  Accessors are checked here. */
 usm_status usm__command_submit(usm_queue *q, const usm__command_desc *d, size_t ndeps,
                                usm_event *const *deps, usm_event **ev);
 
-/* ---- between command.c, defer.c and host.c ------------------------------------------ */
+/* ---- between command.c, enter.c, task.c, defer.c and host.c ------------------------- */
 
 void usm__command_unref(usm__command *c);
+/* Of a task: its submitter, or the thread that has run it, is through with it. Takes a reference.
+ */
+void usm__command_meet(usm__command *c);
+/* Enters its orders.  *may_go: nothing is in its way but memory, perhaps.  On failure it is given
+ * up. */
+usm_status usm__command_enter(usm__command *c, size_t ndeps, usm_event *const *deps, bool *may_go);
+/* Under the lock, which is given back meanwhile: sleeps if anything is coming that e, in no order
+ * yet, would wait for.  true: it slept, and all is to be looked at once more. */
+bool usm__enter_later(usm__order *o, const usm__order_entry *e);
+/* It has its place in its queue: under the lock, or of a rider without. */
+void usm__command_arrived(usm__command *c);
+void usm__rider_arrived(usm__command *c);
+/* A rider ended; under the lock. */
+void usm__rider_left(void);
+/* Under the lock: into the orders; out, as if it had never been in them. */
+void usm__command_join_orders(usm__command *c);
+void usm__command_leave_orders(usm__command *c);
+/* Nobody but those it waits for knows it any more; under the lock. */
+void usm__command_give_up(usm__command *c);
+void usm__entering_in_child(void);
+/* Under the lock: one of that in-order queue was deferred and not launched yet. */
+bool usm__command_is_lane_deferred(uint64_t lane);
+/* Under the lock: one more that will tell of its end; or it was withdrawn. */
+void usm__command_set_under_way(bool is_under_way);
 /* A command that c waited for was launched, or ended without: under the lock. */
 void usm__command_preceded(usm__command *c, usm_event *dep, usm_status status);
 /* Pins and extents for all uses on q, or none.  may_wait false: USM_E_AGAIN instead of waiting. */
@@ -97,9 +158,11 @@ usm_status usm__command_place(usm__command *c, usm_queue *q, bool may_wait, usm_
 /* The same, once more whenever other commands have given memory back. */
 usm_status usm__command_place_waiting(usm__command *c, usm_queue *q, usm__event_list *after);
 void       usm__command_unplace(usm__command *c);
-/* Queues the work on q, behind its dependencies, `after` and `deps`. */
+/* Queues the work on q, behind its dependencies, `after` and `deps`.  usm__command_watch() is to
+ * follow when it is launched, without a lock. */
 usm_status usm__command_launch(usm__command *c, usm_queue *q, const usm__event_list *after,
                                size_t ndeps, usm_event *const *deps);
+void       usm__command_watch(usm__command *c);
 /* It ended so: gives back what it holds, tells who waits.  Once, whoever comes first. */
 void usm__command_finish(usm__command *c, usm_status status);
 /* Waits until it has ended; the caller holds a reference. */
@@ -114,17 +177,20 @@ void usm__commands_watch_wanted(void);
  * others asks before, and sleeps until another one has ended.  false: nothing is under way. */
 uint64_t usm__commands_ended(void);
 bool     usm__commands_await_end(uint64_t ended);
-void     usm__commands_fork(usm_fork_phase phase);
+/* What is kept of ended commands goes back to the heap. */
+void usm__commands_forget(void);
+void usm__commands_fork(usm_fork_phase phase);
 
 /* Whether commands wait for memory: others are to queue up behind them. */
 bool usm__line_is_busy(void); /* under the lock */
 /* Nothing is before the command any more: it joins the line. */
 void usm__command_ready(usm__waiter *w);
-/* The user's queue gets its held place, and the command goes its slow way.  Outputs the user's
- * event.  On failure nothing was done. */
+/* The user's queue gets its held place.  Outputs the user's event.  On failure nothing was done. */
 usm_status usm__command_defer(usm__command *c, usm_queue *q, size_t ndeps, usm_event *const *deps,
                               usm_event **ev);
-void       usm__line_fork(usm_fork_phase phase);
+/* A deferred command goes its slow way.  Takes a reference over. */
+void usm__command_go(usm__command *c);
+void usm__line_fork(usm_fork_phase phase);
 
 static inline usm__use *usm__use_of(usm__order_entry *e)
 {

@@ -61,7 +61,9 @@ static void run_line(usm__job *job)
             return;
         c  = usm_container_of(it, usm__command, in_line);
         st = launch_from_line(c);
-        if (st != USM_OK)
+        if (st == USM_OK)
+            usm__command_watch(c);
+        else
             usm__command_finish(c, st);
         usm__command_unref(c);
     }
@@ -160,11 +162,18 @@ usm_status usm__command_defer(usm__command *c, usm_queue *q, size_t ndeps, usm_e
         usm_ref_take(&c->end->refs);
         *ev = c->end;
     }
+    usm__track_lock();
+    usm__command_arrived(c);
+    usm__track_unlock();
+    return USM_OK;
+}
+
+void usm__command_go(usm__command *c)
+{
     bring_ahead(c);
     usm__track_lock();
     usm__waiter_tell(&c->waiter);
     usm__track_unlock();
-    return USM_OK;
 }
 
 void usm__line_fork(usm_fork_phase phase)

@@ -89,7 +89,24 @@ static usm_status find_before(const usm__open *o, before *b)
     return USM_OK;
 }
 
-/* All in one step; b gets the commands to wait for. */
+static bool may_wait(size_t n, usm__open **opens)
+{
+    for (size_t i = 0; i < n; i++)
+        if (opens[i]->host.entry.mode & USM_NO_WAIT)
+            return false;
+    return true;
+}
+
+static bool enter_later(size_t n, usm__open **opens)
+{
+    for (size_t i = 0; i < n; i++)
+        if (usm__enter_later(&usm__track_of(opens[i]->host.root)->order, &opens[i]->host.entry))
+            return true;
+    return false;
+}
+
+/* All in one step; b gets the commands to wait for.  What does not wait for them, and leaves again,
+ * need not mind those that are coming (enter.c). */
 static usm_status enter(size_t n, usm__open **opens, before *b)
 {
     usm_status st = USM_OK;
@@ -98,11 +115,12 @@ static usm_status enter(size_t n, usm__open **opens, before *b)
     b->cap  = INLINE_COMMANDS;
     b->list = b->first;
     usm__track_lock();
-    for (size_t i = 0; st == USM_OK && i < n; i++) {
+    for (size_t i = 0; st == USM_OK && i < n; i++)
         st = usm__track_get(opens[i]->host.root) ? USM_OK : USM_E_NO_MEMORY;
-        if (st == USM_OK)
-            st = find_before(opens[i], b);
-    }
+    while (st == USM_OK && may_wait(n, opens) && enter_later(n, opens))
+        ;
+    for (size_t i = 0; st == USM_OK && i < n; i++)
+        st = find_before(opens[i], b);
     for (size_t i = 0; st == USM_OK && i < n; i++)
         usm__order_add(&usm__track_of(opens[i]->host.root)->order, &opens[i]->host.entry);
     usm__track_unlock();
@@ -182,7 +200,7 @@ static usm_status bring(usm__open *o)
         return USM_OK;
     usm__mutex_lock(&t->lock);
     st = usm__places_to_host(usm_load_acquire(&t->places), in_root(o), o->pin.size,
-                             o->host.entry.mode, 0, NULL);
+                             o->host.entry.mode);
     usm__mutex_unlock(&t->lock);
     return st;
 }
@@ -226,12 +244,10 @@ static usm_status fetch(size_t n, usm__open **opens)
 /* The commands before; or, without waiting, that they have ended. */
 static usm_status await_all(size_t n, usm__open **opens, const before *b)
 {
-    bool may_wait = true;
+    bool waits = may_wait(n, opens);
 
-    for (size_t i = 0; i < n; i++)
-        may_wait = may_wait && !(opens[i]->host.entry.mode & USM_NO_WAIT);
     for (size_t i = 0; i < b->n; i++) {
-        if (may_wait)
+        if (waits)
             usm__command_await(b->list[i]);
         else if (!usm__command_has_ended(b->list[i]))
             return usm__fail(USM_E_AGAIN, "a command that is not complete uses these bytes");

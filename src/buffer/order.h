@@ -4,9 +4,9 @@
  *
  * An access that ended is removed.  One whose waiting is implied by a newer one's is put aside
  * ("covered"): a write over the same bytes waits for it, or it is a read before another read in the
- * same in-order lane.  Commands then wait for the newer one alone, so that a long chain of commands
- * has one dependency each; who looks at all (the host, which must not go on while anything still
- * runs) sees the covered ones too.
+ * same in-order lane, which has its place there already (enter.c).  Commands then wait for the
+ * newer one alone, so that a long chain of commands has one dependency each; who looks at all (the
+ * host, which must not go on while anything still runs) sees the covered ones too.
  *
  * And the ranges whose content a failed command left undefined.
  *

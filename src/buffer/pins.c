@@ -20,16 +20,29 @@ static size_t run_of_engine(size_t n, const usm__pin *list)
     return i;
 }
 
+/* All in memory, each in one block: the common case, without a lock. */
+static bool all_hit(size_t n, const usm__pin *list)
+{
+    for (size_t i = 0; i < n; i++) {
+        const usm__pin *p = &list[i];
+
+        if (usm__space_pin_hit(p->space, p->offset, p->size, p->mode))
+            continue;
+        usm__pins_give(i, list);
+        return false;
+    }
+    return true;
+}
+
 usm_status usm__pins_take(size_t n, const usm__pin *list)
 {
     usm_status st = USM_OK;
 
+    if (all_hit(n, list))
+        return USM_OK;
     for (size_t i = 0, run; i < n; i += run) {
         run = run_of_engine(n - i, list + i);
-        if (run == 1 &&
-            usm__space_pin_hit(list[i].space, list[i].offset, list[i].size, list[i].mode))
-            continue;
-        st = usm__spill_pin(list[i].space->spill, run, list + i);
+        st  = usm__spill_pin(list[i].space->spill, run, list + i);
         if (st != USM_OK) {
             usm__pins_give(i, list);
             break;

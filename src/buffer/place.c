@@ -65,14 +65,26 @@ static size_t size_of(const usm__use *u)
     return u->entry.end - u->entry.begin;
 }
 
+/* Without a lock: they may wait for an event of the user's, and whoever is to signal that may want
+ * the buffer first. */
+static usm_status await_before(const usm__command *c, const usm__use *u)
+{
+    for (size_t i = 0; i < c->ndeps; i++)
+        if (usm_event_wait(c->deps[i]) != USM_OK)
+            return usm__fail(USM_E_DEPENDENCY, "a command that used \"%s\" before failed: %s",
+                             u->root->space->name, usm_last_error());
+    return USM_OK;
+}
+
 static usm_status bring_to_host(const usm__command *c, usm__use *u)
 {
-    usm__track *t = usm__track_of(u->root);
-    usm_status  st;
+    usm__track *t  = usm__track_of(u->root);
+    usm_status  st = await_before(c, u);
 
+    if (st != USM_OK)
+        return st;
     usm__mutex_lock(&t->lock);
-    st = usm__places_to_host(usm_load_acquire(&t->places), in_root(u), size_of(u), u->entry.mode,
-                             c->ndeps, c->deps);
+    st = usm__places_to_host(usm_load_acquire(&t->places), in_root(u), size_of(u), u->entry.mode);
     usm__mutex_unlock(&t->lock);
     return st;
 }

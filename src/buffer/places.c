@@ -335,15 +335,6 @@ bool usm__places_is_on_host(const usm__places *p, size_t offset, size_t size, us
     return is;
 }
 
-static usm_status await_deps(const usm__places *p, size_t ndeps, usm_event *const *deps)
-{
-    for (size_t i = 0; i < ndeps; i++)
-        if (usm_event_wait(deps[i]) != USM_OK)
-            return usm__fail(USM_E_DEPENDENCY, "a command that used \"%s\" before failed: %s",
-                             p->space->name, usm_last_error());
-    return USM_OK;
-}
-
 /* The lock is held, and given up meanwhile. */
 static usm_status fetch(usm__places *p, usm__extent *from, const usm__interval *piece)
 {
@@ -422,13 +413,10 @@ static usm_status settle_on_host(usm__places *p, size_t start, size_t end, usm_a
     return st;
 }
 
-usm_status usm__places_to_host(usm__places *p, size_t offset, size_t size, usm_access_mode mode,
-                               size_t ndeps, usm_event *const *deps)
+usm_status usm__places_to_host(usm__places *p, size_t offset, size_t size, usm_access_mode mode)
 {
-    usm_status st = await_deps(p, ndeps, deps);
+    usm_status st;
 
-    if (st != USM_OK)
-        return st;
     usm__extents_lock();
     st = settle_on_host(p, offset, offset + size, mode);
     usm__extents_unlock();

@@ -91,10 +91,9 @@ void     usm__places_await_memory(const usm_queue *q, uint64_t turn);
 /* Whether the range is newest in host memory for `mode`, nothing need be done: reading: valid
  * there, or nowhere; writing: valid there and nowhere else, and no copy still reads it. */
 bool usm__places_is_on_host(const usm__places *p, size_t offset, size_t size, usm_access_mode mode);
-/* Brings what the mode needs to host memory, whose blocks the caller has pinned for writing, after
- * `deps`; waits.  Enters the mode's validity.   USM_E_DEPENDENCY, USM_E_DEVICE_LOST, ... */
-usm_status usm__places_to_host(usm__places *p, size_t offset, size_t size, usm_access_mode mode,
-                               size_t ndeps, usm_event *const *deps);
+/* Brings what the mode needs to host memory, whose blocks the caller has pinned for writing; waits.
+ * The commands before it have ended.  Enters the mode's validity.   USM_E_DEVICE_LOST, ... */
+usm_status usm__places_to_host(usm__places *p, size_t offset, size_t size, usm_access_mode mode);
 /* Content is dead: valid nowhere. */
 void usm__places_discard(usm__places *p, size_t offset, size_t size);
 

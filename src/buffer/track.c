@@ -4,15 +4,18 @@
 #include "buffer/track.h"
 
 #include "base/fork.h"
+#include "base/inline/recycle.h"
 #include "base/os.h"
 #include "buffer/command.h"
+
+static usm_recycler kept_edges = USM_RECYCLER_INIT(sizeof(usm__edge), 4096);
 
 static struct {
     usm__mutex     lock;
     pthread_cond_t changed;
     unsigned       sleepers;
     usm_list       ready; /* waiters that nobody has told yet                                   */
-} track = {USM__MUTEX_INIT(USM__RANK_ORDER, "order of buffers"),
+} track = {USM__MUTEX_INIT_BRIEF(USM__RANK_ORDER, "order of buffers"),
            PTHREAD_COND_INITIALIZER,
            0,
            {&track.ready, &track.ready}};
@@ -58,6 +61,7 @@ void usm__track_fork(usm_fork_phase phase)
         return;
     pthread_cond_init(&track.changed, NULL);
     usm_list_init(&track.ready);
+    usm_recycler_in_child(&kept_edges);
     track.sleepers = 0;
 }
 
@@ -65,8 +69,10 @@ void usm__track_fork(usm_fork_phase phase)
 
 bool usm__edge_add(usm__edge **list, usm__waiter *who, struct usm__command *after)
 {
-    usm__edge *e = usm__heap_alloc(sizeof *e);
+    usm__edge *e = usm_recycler_take(&kept_edges, 0);
 
+    if (!e)
+        e = usm__heap_alloc(sizeof *e);
     if (!e)
         return false;
     e->who   = who;
@@ -75,6 +81,11 @@ bool usm__edge_add(usm__edge **list, usm__waiter *who, struct usm__command *afte
     *list    = e;
     who->waits++;
     return true;
+}
+
+void usm__edges_forget(void)
+{
+    usm_recycler_clear(&kept_edges, usm__heap_free);
 }
 
 void usm__waiter_tell(usm__waiter *who)
@@ -94,7 +105,8 @@ void usm__edges_fire(usm__edge **list, usm_event *dep, usm_status status)
         if (e->after)
             usm__command_preceded(e->after, dep, status);
         usm__waiter_tell(e->who);
-        usm__heap_free(e);
+        if (!usm_recycler_give(&kept_edges, e))
+            usm__heap_free(e);
         e = next;
     }
 }
@@ -125,6 +137,7 @@ void usm__track_free(usm__track *t)
     if (usm_load_acquire(&t->places))
         usm__places_destroy(usm_load_acquire(&t->places));
     usm__mutex_fini(&t->lock);
+    usm__heap_free(t->spare);
     usm__heap_free(t);
 }
 
@@ -141,10 +154,9 @@ static void adopt(usm_buffer *root, usm__track *t, usm__host_entry *h, const usm
 
 usm_status usm__track_start(usm_buffer *root)
 {
-    usm__track      *t  = usm__track_get(root);
-    size_t           at = 0;
-    usm__slot_seen   seen;
-    usm__host_entry *h = NULL;
+    usm__track    *t  = usm__track_get(root);
+    size_t         at = 0;
+    usm__slot_seen seen;
 
     if (!t)
         return USM_E_NO_MEMORY;
@@ -153,14 +165,15 @@ usm_status usm__track_start(usm_buffer *root)
     (void)atomic_fetch_or(&root->flags, USM__BUFFER_TRACKED);
     usm__slot_barrier(); /* before the slots are looked at: slot.h */
     for (;;) {
-        h = usm__heap_alloc(sizeof *h); /* before: what is adopted must get an entry */
-        if (!h)
+        if (!t->spare) /* before: what is adopted must get an entry */
+            t->spare = usm__heap_alloc(sizeof *t->spare);
+        if (!t->spare)
             return usm__fail(USM_E_NO_MEMORY, "no host memory for the commands of a buffer");
         if (!usm__slot_adopt_next(root, &at, &seen))
             break;
-        adopt(root, t, h, &seen);
+        adopt(root, t, t->spare, &seen);
+        t->spare = NULL;
     }
-    usm__heap_free(h);
     t->is_complete = true;
     return USM_OK;
 }

@@ -10,7 +10,8 @@
  *     host      entered --------------------------------------------> ended
  *
  * A command behind one that is launched depends on its event.  A command behind one that is not
- * launched yet, or behind an open access of the host, is told by an edge. */
+ * launched yet, or behind an open access of the host, is told by an edge.  Tasks of one in-order
+ * queue need neither (task.c). */
 #ifndef USM_BUFFER_TRACK_H
 #define USM_BUFFER_TRACK_H
 
@@ -19,12 +20,16 @@
 #include "buffer/places.h"
 #include "buffer/slot.h"
 
+struct usm__host_entry;
+
 typedef struct usm__track {
     /* guarded by the lock of track.c */
     usm__order    order;
     usm__failures failures;
     unsigned      nadopted;    /* entries of slots                                              */
     bool          is_complete; /* all slots were adopted since it is tracked                  */
+    bool          is_mixed;    /* somebody else waited for a task without an event             */
+    struct usm__host_entry *spare; /* for the next slot that is adopted; or NULL              */
     /* guards what places say; taken before the lock of track.c */
     usm__mutex             lock;
     _Atomic(usm__places *) places; /* NULL: no device without access in place used the buffer    */
@@ -89,6 +94,7 @@ bool usm__track_is_on_host(usm_buffer *root, size_t begin, size_t end, usm_acces
 bool usm__edge_add(usm__edge **list, usm__waiter *who, struct usm__command *after);
 /* All of the list are told; the dependency goes to those that asked for it. */
 void usm__edges_fire(usm__edge **list, usm_event *dep, usm_status status);
+void usm__edges_forget(void); /* as usm__commands_forget() */
 void usm__waiter_tell(usm__waiter *who);
 
 /* The access with that slot ended: takes its entry out, if it was adopted.  No lock held. */

@@ -89,7 +89,7 @@ usm_status usm__buffers_launch(usm_queue *q, const usm_launch *l, size_t ndeps,
 {
     usm_accessor      first[ARGS_INLINE];
     usm_accessor     *accessors = first;
-    usm__command_desc d         = {&launch_ops, l, 0, NULL};
+    usm__command_desc d         = {.ops = &launch_ops, .work = l};
     usm_status        st;
 
     if (l->nargs > ARGS_INLINE)
@@ -157,7 +157,7 @@ usm_status usm_buffer_fill(usm_queue *q, const usm_accessor *dst, const void *pa
 {
     usm_accessor      a;
     fill_work         f;
-    usm__command_desc d  = {&fill_ops, &f, 1, &a};
+    usm__command_desc d  = {.ops = &fill_ops, .work = &f, .n = 1, .accessors = &a};
     usm_status        st = usm__queue_check(q);
 
     if (st == USM_OK)
@@ -195,7 +195,7 @@ usm_status usm_buffer_copy(usm_queue *q, const usm_accessor *dst, const usm_acce
                            size_t ndeps, usm_event *const *deps, usm_event **ev)
 {
     usm_accessor      sides[2];
-    usm__command_desc d  = {&copy_ops, &sides[0].size, 2, sides};
+    usm__command_desc d  = {.ops = &copy_ops, .work = &sides[0].size, .n = 2, .accessors = sides};
     usm_status        st = usm__queue_check(q);
 
     if (st == USM_OK)
@@ -207,5 +207,23 @@ usm_status usm_buffer_copy(usm_queue *q, const usm_accessor *dst, const usm_acce
     if (dst->size != src->size)
         return usm__fail(USM_E_INVALID, "usm_buffer_copy: %zu bytes from a range of %zu", dst->size,
                          src->size);
+    return usm__command_submit(q, &d, ndeps, deps, ev);
+}
+
+/* ---- host tasks --------------------------------------------------------------------------------
+ */
+
+usm_status usm_buffer_task(usm_queue *q, usm_buffer_task_fn fn, void *user, size_t naccessors,
+                           const usm_accessor *accessors, size_t ndeps, usm_event *const *deps,
+                           usm_event **ev)
+{
+    const usm__command_desc d = {.ops       = &usm__command_task_ops,
+                                 .n         = naccessors,
+                                 .accessors = accessors,
+                                 .task      = fn,
+                                 .user      = user};
+
+    if (!fn || (naccessors && !accessors))
+        return usm__fail(USM_E_INVALID, "usm_buffer_task: %s is NULL", fn ? "accessors" : "fn");
     return usm__command_submit(q, &d, ndeps, deps, ev);
 }

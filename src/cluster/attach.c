@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* Coming into a job and leaving it: usm_mpi_attach(), usm_mpi_detach(), usm_mpi_app_comm(), and the
- * transport "mpi" of USM_SPILL, which is whichever module was attached.  Which module: choose.c;
- * what is sent through it: messages.c.
+/* Coming into a job and leaving it: usm_mpi_attach(), usm_mpi_detach(), usm_mpi_app_comm(),
+ * usm_job_join(), usm_job_leave(), and the transport "mpi" of USM_SPILL, which is whichever module
+ * was attached.  Which module: choose.c; what is sent through it: messages.c.
  *
  * A process attaches once.  The table "mpi" is kept by the registry from the first time it is asked
  * for with success, so it stays the module's also after the process has left: opening is refused
@@ -44,7 +44,8 @@ usm_status usm__job_check(void)
         return USM_OK;
     case USM__JOB_LEAVING:
     case USM__JOB_LEFT:
-        return usm__fail(USM_E_MPI, "the process has left its job: usm_mpi_detach() was called");
+        return usm__fail(USM_E_MPI, "the process has left its job: usm_job_leave() or "
+                                    "usm_mpi_detach() was called");
     case USM__JOB_ENDED:
         return usm__fail(USM_E_MPI, "the process has left its job: MPI_Finalize() was called");
     case USM__JOB_FORKED:
@@ -55,7 +56,7 @@ usm_status usm__job_check(void)
         break;
     }
     return usm__fail(USM_E_MPI, "the process is in no job: call usm_mpi_attach() after "
-                                "MPI_Init_thread()");
+                                "MPI_Init_thread(), or usm_job_join()");
 }
 
 bool usm__job_is_attached(void)
@@ -254,11 +255,17 @@ static usm_status begin(void)
         usm__job.phase = USM__JOB_ATTACHING;
     else if (usm__job.phase == USM__JOB_ATTACHED || usm__job.phase == USM__JOB_ATTACHING)
         st = usm__fail(USM_E_BUSY,
-                       "the process is attached already; usm_mpi_attach() is called once");
+                       "the process is attached already; usm_mpi_attach() or usm_job_join() is "
+                       "called once");
     else
         st = usm__job_check();
     usm__mutex_unlock(&usm__job.lock);
     return st;
+}
+
+static bool is_mpi(const char *module)
+{
+    return strncmp(module, "mpi", 3) == 0 && (module[3] == 0 || module[3] == '_');
 }
 
 static const usm_transport_ops *load(const char *module)
@@ -268,10 +275,11 @@ static const usm_transport_ops *load(const char *module)
 
     if (ops && (ops->caps & USM_TRANSPORT_CAP_JOB))
         return ops;
-    if (ops) {
-        (void)usm__fail(USM_E_MPI, "transport %s knows no jobs", module);
+    if (ops)
+        (void)usm__fail(is_mpi(module) ? USM_E_MPI : USM_E_NOT_SUPPORTED,
+                        "transport %s knows no jobs", module);
+    if (ops || !is_mpi(module))
         return NULL;
-    }
     usm__story_save(&story);
     (void)usm__fail(story.status == USM_E_NO_MEMORY ? USM_E_NO_MEMORY : USM_E_MPI, "%.900s",
                     story.text);
@@ -306,7 +314,8 @@ usm_status usm__cluster_load(const char *which, const usm_transport_ops **ops)
     return *ops ? USM_OK : usm_last_status();
 }
 
-static usm_status enter(const usm_transport_ops *ops, const void *comm, size_t size)
+/* What is asked: comm, comm_size or config. */
+static usm_status enter(const usm_transport_ops *ops, const usm_job_params *asked)
 {
     usm_job_params params;
     void          *job = NULL;
@@ -317,8 +326,9 @@ static usm_status enter(const usm_transport_ops *ops, const void *comm, size_t s
     if (st != USM_OK)
         return st;
     params.join           = *usm__setting_text("mpi_join") ? usm__setting_text("mpi_join") : NULL;
-    params.comm           = comm;
-    params.comm_size      = size;
+    params.comm           = asked->comm;
+    params.comm_size      = asked->comm_size;
+    params.config         = asked->config;
     params.message        = usm__messages_came;
     params.member_changed = usm__messages_member;
     st                    = ops->attach(&params, &job);
@@ -376,7 +386,7 @@ static void tell_survival(const usm_transport_ops *ops, void *job)
              more ? "; " : "", more ? more : "");
 }
 
-usm_status usm__job_attach(const char *module, const void *comm, size_t size)
+static usm_status attach(const char *module, const usm_job_params *asked)
 {
     const usm_transport_ops *ops;
     usm_status               st = begin();
@@ -384,16 +394,40 @@ usm_status usm__job_attach(const char *module, const void *comm, size_t size)
     if (st != USM_OK)
         return st;
     ops = load(module);
-    st  = ops ? enter(ops, comm, size) : usm_last_status();
+    st  = ops ? enter(ops, asked) : usm_last_status();
     if (st != USM_OK) {
         set_phase(USM__JOB_ALONE);
         return st;
     }
-    usm__job_learn(2 * milliseconds("job_lease"));
+    usm__job_learn(is_mpi(module) ? "mpi" : ops->name, 2 * milliseconds("job_lease"));
     usm__info("attached as rank %u of %u, through %s", usm__job.table.self, usm__job.table.nranks,
               module);
     tell_survival(ops, usm__job.job);
     return USM_OK;
+}
+
+usm_status usm__job_attach(const char *module, const void *comm, size_t size)
+{
+    return attach(module, &(usm_job_params){.comm = comm, .comm_size = size});
+}
+
+usm_status usm_job_join(const char *where)
+{
+    usm_status st = usm__up();
+    size_t     n  = where ? strcspn(where, ":") : 0;
+    char       name[32];
+
+    if (st != USM_OK)
+        return st;
+    if (n == 0 || n >= sizeof name || !where[n])
+        return usm__fail(USM_E_INVALID,
+                         "usm_job_join: \"%.64s\" does not begin with a transport's name, as in "
+                         "socket:/run/user/1000/job,rank=0,size=4",
+                         where ? where : "(null)");
+    (void)snprintf(name, sizeof name, "%.*s", (int)n, where);
+    if (is_mpi(name))
+        return usm__fail(USM_E_INVALID, "usm_job_join: a job of MPI is joined by usm_mpi_attach()");
+    return attach(name, &(usm_job_params){.config = where + n + 1});
 }
 
 usm_status usm_mpi_attach(const void *comm, size_t size)
@@ -449,7 +483,7 @@ static bool begin_to_leave(void)
     return is_in;
 }
 
-void usm_mpi_detach(void)
+void usm_job_leave(void)
 {
     if (!begin_to_leave())
         return;
@@ -461,6 +495,11 @@ void usm_mpi_detach(void)
     free_table(&usm__job.table);
     usm__job.phase = USM__JOB_LEFT;
     usm__mutex_unlock(&usm__job.lock);
+}
+
+void usm_mpi_detach(void)
+{
+    usm_job_leave();
 }
 
 /* ---- fork()

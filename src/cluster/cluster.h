@@ -31,6 +31,9 @@ bool       usm__job_rank_is_lost(uint32_t rank);
 /* To one rank, in order for one receiver, at most USM__JOB_MESSAGE_MAX bytes, copied; to oneself as
  * well.  USM_E_PEER: it is lost. */
 usm_status usm__job_send(uint32_t rank, uint32_t tag, const void *data, size_t size);
+/* What comes may lie for that long until its listener is called (0: not at all, as at first): who
+ * has enough to do meanwhile spares the transport looking for it. */
+void usm__job_set_patience(uint64_t ns);
 /* Calls come one after the other from one thread of the transport, no lock held: they may send, and
  * must not wait for messages.  What came before somebody listened is kept for him.  fn NULL ends
  * it and returns once no call is under way. */

@@ -54,6 +54,7 @@ static bool next_member(const view *v, uint32_t *at, uint32_t *ranks, usm_job_me
 static const char *teller(const char *source)
 {
     static const char *const names[][2] = {{"mpi", "MPI"},
+                                           {"socket", "usm_job_join()"},
                                            {"openmpi", "Open MPI's launcher"},
                                            {"pmi", "the launcher (PMI)"},
                                            {"pals", "PALS"},
@@ -72,8 +73,8 @@ static void put_place(usm__out *o, const view *v)
 
     if (!i->is_job) {
         usm__out_put(o,
-                     "no job: no launcher has left its variables, and usm_mpi_attach() was not "
-                     "called\nhost: %s\n",
+                     "no job: no launcher has left its variables, and neither usm_mpi_attach() nor "
+                     "usm_job_join() was called\nhost: %s\n",
                      i->host);
         return;
     }

@@ -22,7 +22,7 @@ typedef enum usm__job_phase {
     USM__JOB_ATTACHING, /* the module is being asked: messages may come before its answer      */
     USM__JOB_ATTACHED,
     USM__JOB_LEAVING,
-    USM__JOB_LEFT,  /* by usm_mpi_detach(): once a process                                    */
+    USM__JOB_LEFT,  /* by usm_job_leave(): once a process                                     */
     USM__JOB_ENDED, /* by MPI_Finalize(): only the module's memory is still there            */
     USM__JOB_FORKED /* a child of one that attached                                          */
 } usm__job_phase;
@@ -62,8 +62,8 @@ struct timespec usm__job_deadline(uint64_t ms);
 
 /* ---- job.c ------------------------------------------------------------------------------- */
 
-/* MPI's word replaces the launcher's.  Collective. */
-void usm__job_learn(uint32_t timeout_ms);
+/* The job's word replaces the launcher's; source: static, as in usm_job_info.  Collective. */
+void usm__job_learn(const char *source, uint32_t timeout_ms);
 
 /* ---- messages.c ------------------------------------------------------------------------ */
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* Which rank this process is: usm_job_get_info().  What the launcher said is base/job.c's; here MPI
- * is asked, when the process attaches, and whose ranks share this node: all tell each other a name
- * of theirs, made of the node's name and of the boot of its kernel, so that containers count as
- * nodes of their own and equal names of two machines as two. */
+/* Which rank this process is: usm_job_get_info().  What the launcher said is base/job.c's; here the
+ * job is asked, when the process attaches, and whose ranks share this node: all tell each other a
+ * name of theirs, made of the node's name and of the boot of its kernel, so that containers count
+ * as nodes of their own and equal names of two machines as two. */
 #include "base/job.h"
 #include "base/hash.h"
 #include "base/log.h"
@@ -41,7 +41,7 @@ static void count_local(usm__job_place *p, const usm__hash *all)
     p->is_local_known = true;
 }
 
-void usm__job_learn(uint32_t timeout_ms)
+void usm__job_learn(const char *source, uint32_t timeout_ms)
 {
     usm__job_place p    = usm__job_place_get();
     usm__hash      node = name_of_node();
@@ -50,7 +50,7 @@ void usm__job_learn(uint32_t timeout_ms)
     if (usm__job_ranks(&p.rank, &p.size) != USM_OK)
         return;
     p.is_job = true;
-    p.source = "mpi";
+    p.source = source;
     all      = usm__heap_alloc(p.size * sizeof *all);
     if (all && usm__job_agree(&node, sizeof node, all, timeout_ms, NULL) == USM_OK)
         count_local(&p, all);

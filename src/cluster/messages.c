@@ -291,6 +291,19 @@ usm_status usm__job_send(uint32_t rank, uint32_t tag, const void *data, size_t s
     return st;
 }
 
+void usm__job_set_patience(uint64_t ns)
+{
+    usm__mutex_lock(&usm__job.lock);
+    if (usm__job_check() != USM_OK || !usm__job.ops->set_patience) {
+        usm__mutex_unlock(&usm__job.lock);
+        return;
+    }
+    usm__job.inside++;
+    usm__mutex_unlock(&usm__job.lock);
+    usm__job.ops->set_patience(usm__job.job, ns);
+    usm__job_leave();
+}
+
 /* ---- who listens ------------------------------------------------------------------------------
  */
 

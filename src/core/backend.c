@@ -135,6 +135,17 @@ STUB(launch, (void *q, void *kernel, const usm_launch *launch, CMD))
     UNUSED(q), UNUSED(kernel), UNUSED(launch), CMD_UNUSED();
     return absent();
 }
+STUB(task, (void *q, const usm_backend_task *task, CMD))
+{
+    UNUSED(q), UNUSED(task), CMD_UNUSED();
+    return absent();
+}
+STUB(kernel_groups, (void *kernel, usm_backend_groups *groups))
+{
+    UNUSED(kernel), UNUSED(groups);
+    return absent();
+}
+
 STUB(ipc_alloc,
      (void *ctx, void *dev, usm_kind kind, bool writable, size_t size, size_t align, void **p))
 {
@@ -288,6 +299,8 @@ usm_status usm__backend_init(usm__backend *be, const usm_backend_ops *given)
     SLOT(USM_CAP_KERNELS, "kernels", kernel_destroy, no_void);
     SLOT(USM_CAP_KERNELS, "kernels", kernel_info, no_kernel_info);
     SLOT(USM_CAP_KERNELS, "kernels", launch, no_launch);
+    SLOT(USM_CAP_TASKS, "tasks", task, no_task);
+    SLOT(USM_CAP_GROUPS, "groups", kernel_groups, no_kernel_groups);
     SLOT(USM_CAP_IPC, "ipc", ipc_alloc, no_ipc_alloc);
     SLOT(USM_CAP_IPC, "ipc", ipc_get, no_ipc_get);
     SLOT(USM_CAP_IPC, "ipc", ipc_put, no_ipc_put);

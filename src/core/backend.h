@@ -199,6 +199,12 @@ USM__BACKEND_COMMAND(launch, launch->global[0] * launch->global[1] * launch->glo
                      (const usm__backend *be, void *q, void *kernel, const usm_launch *launch,
                       USM__BE_CMD),
                      (q, kernel, launch, USM__BE_ARGS), .launch = launch)
+USM__BACKEND_CALL(task, 0,
+                  (const usm__backend *be, void *q, const usm_backend_task *task, USM__BE_CMD),
+                  (q, task, USM__BE_ARGS))
+USM__BACKEND_CALL(kernel_groups, 0,
+                  (const usm__backend *be, void *kernel, usm_backend_groups *groups),
+                  (kernel, groups))
 USM__BACKEND_CALL(ipc_alloc, size,
                   (const usm__backend *be, void *ctx, void *dev, usm_kind kind, bool writable,
                    size_t size, size_t align, void **p),

@@ -304,12 +304,17 @@ static usm_status obtain(const request *r, usm__built **built)
     usm_status s;
 
     *built = is_for_disk(r) ? load(r) : NULL;
-    if (*built)
+    if (*built) {
+        (*built)->key = r->key;
         return USM_OK;
+    }
     s = usm__built_make(r->ctx, r->index, r->image, r->options, r->log, r->log_size, built);
-    if (s == USM_OK && is_for_disk(r))
+    if (s != USM_OK)
+        return s;
+    (*built)->key = r->key;
+    if (is_for_disk(r))
         store(r, *built);
-    return s;
+    return USM_OK;
 }
 
 usm_status usm__program_cache_get(usm_context *ctx, size_t index, const usm_image *image,

@@ -38,6 +38,11 @@ typedef struct usm__task_body {
 usm_status usm__task_submit(usm_queue *q, const usm__task_body *body, size_t ndeps,
                             usm_event *const *deps, usm_event **ev);
 
+/* Whether the backend runs q's tasks itself: an in-order queue orders them like other commands. */
+bool usm__queue_has_tasks(const usm_queue *q);
+/* One for such a queue, without an event, whose fn tells of failures itself and returns USM_OK. */
+usm_status usm__task_post(usm_queue *q, const usm__task_body *body);
+
 /* Keeps a place in the queue: *start is complete when what will fill it may begin; what comes later
  * in order, and usm_queue_wait(), wait until `gate`, a user event of the queue's context, is
  * signalled.

@@ -287,6 +287,7 @@ usm_status usm_device_get_info(const usm_device *dev, usm_device_info *info)
         .max_alloc_size      = d->max_alloc_size,
         .max_work_group_size = d->max_work_group_size,
         .local_memory_size   = d->local_memory_size,
+        .compute_threads     = d->compute_threads,
     };
     return USM_OK;
 }

@@ -12,7 +12,7 @@
  * The folder is kept to USM__DISK_CACHE_FILES files, by looking through it at
  * each write, which follows a build that took far longer.
  *
- * Not here: what is cached and under which key (cache.c, the only caller). */
+ * Not here: what is cached and under which key (cache.c, offload/tune.c). */
 #include "core/disk_cache.h"
 
 #include "base/log.h"

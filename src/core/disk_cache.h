@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* The program cache on disk: one file for each program, named by its key.
+/* The program cache on disk: one file for each program, named by its key; and for each kernel whose
+ * local size was tuned (offload/tune.c).
  *
  * Any number of processes use one folder at a time.  Every failure is harmless:
  * what cannot be read is built, what cannot be written is built again by the

@@ -18,6 +18,7 @@
  * waited for as well. */
 #include "core/executor.h"
 
+#include "base/inline/atomic.h"
 #include "base/log.h"
 #include "base/mutex.h"
 #include "base/os.h"
@@ -50,6 +51,9 @@ static struct {
         0,
         0,
         0};
+
+/* There is one, and the last ones stay: nobody need ask again. */
+static _Atomic(bool) has_threads;
 
 static struct timespec from_now(uint64_t ns)
 {
@@ -143,11 +147,15 @@ static usm_status reserve(unsigned held)
 {
     int rc = 0;
 
+    if (held == 0 && usm_load_relaxed(&has_threads))
+        return USM_OK;
     usm__mutex_lock(&ex.lock);
     ex.held += held;
     if (ex.threads <= ex.held)
         rc = start_thread();
-    if (rc != 0)
+    if (rc == 0)
+        usm_store_relaxed(&has_threads, true);
+    else
         ex.held -= held;
     usm__mutex_unlock(&ex.lock);
     if (rc != 0)
@@ -212,6 +220,7 @@ void usm__executor_fork(usm_fork_phase phase)
         pthread_cond_init(&ex.wake, NULL);
         pthread_cond_init(&ex.calm, NULL);
         usm_list_init(&ex.jobs);
+        usm_store_relaxed(&has_threads, false);
         ex.threads = ex.idle = ex.posted = ex.expected = ex.held = 0;
     }
 }

@@ -20,7 +20,11 @@ typedef enum usm__magic {
     USM__MAGIC_BUFFER        = 0x75736d08,
     USM__MAGIC_CHANNEL       = 0x75736d09,
     USM__MAGIC_IPC_EVENT     = 0x75736d0a,
-    USM__MAGIC_SHARED_BUFFER = 0x75736d0b
+    USM__MAGIC_SHARED_BUFFER = 0x75736d0b,
+    USM__MAGIC_TEAM          = 0x75736d0c,
+    USM__MAGIC_TEAM_KERNEL   = 0x75736d0d,
+    USM__MAGIC_LAUNCH        = 0x75736d0e,
+    USM__MAGIC_GRAPH         = 0x75736d0f
 } usm__magic;
 
 typedef _Atomic(uint32_t) usm__magic_word;

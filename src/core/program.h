@@ -3,6 +3,7 @@
 #ifndef USM_CORE_PROGRAM_H
 #define USM_CORE_PROGRAM_H
 
+#include "base/hash.h"
 #include "core/context.h"
 
 /* A backend program for one device, counted; shared by programs, kernels and the
@@ -13,6 +14,7 @@ typedef struct usm__built {
     usm_context      *ctx;
     void             *native;
     usm_image_type    type; /* the image it was made from                              */
+    usm__hash         key;  /* of image, options, device, driver; 0: native code        */
 } usm__built;
 
 struct usm_program {

@@ -44,6 +44,7 @@ static usm_queue *new_queue(usm_context *ctx, size_t index, uint32_t flags)
     q->flags  = flags;
     q->serial = usm_add_relaxed(&serials, (uint64_t)1) + 1;
     usm__mutex_init(&q->lock, USM__RANK_QUEUE, "queue");
+    usm__mutex_init(&q->entering, USM__RANK_SUBMIT, "entering a queue");
     usm_list_init(&q->link);
     usm_store_relaxed(&q->refs, 1u);
     return q;
@@ -63,6 +64,7 @@ static void publish(usm_queue *q, usm_queue **out)
 
 static void discard(usm_queue *q)
 {
+    usm__mutex_fini(&q->entering);
     usm__mutex_fini(&q->lock);
     usm__meta_free(&queue_type, q);
 }
@@ -486,11 +488,12 @@ usm_status usm__submit_open(usm__submit *s, usm_queue *q, size_t ndeps, usm_even
         usm__deps_fini(&s->deps);
         return USM_E_NO_MEMORY;
     }
-    s->q      = q;
-    s->out    = ev;
-    s->native = NULL;
-    s->linked = NULL;
-    s->want   = ev != NULL || q->ctx->on_error != NULL;
+    s->q            = q;
+    s->out          = ev;
+    s->native       = NULL;
+    s->linked       = NULL;
+    s->has_no_times = false;
+    s->want         = ev != NULL || q->ctx->on_error != NULL;
     if (usm__queue_in_order(q)) {
         usm__mutex_lock(&q->lock);
         follow_all(q, ndeps, deps);
@@ -553,7 +556,8 @@ usm_status usm__submit_end(usm__submit *s, usm_status status)
     if (s->event) {
         s->event->serial   = usm__queue_in_order(q) ? q->serial : 0;
         s->event->position = position;
-        usm__event_publish(s->event, s->native, (q->flags & USM_QUEUE_PROFILING) != 0);
+        usm__event_publish(s->event, s->native,
+                           (q->flags & USM_QUEUE_PROFILING) != 0 && !s->has_no_times);
         *s->out = s->event;
     } else if (s->native) {
         watch_command(q->ctx, s->native);

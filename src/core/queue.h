@@ -30,10 +30,11 @@ struct usm_queue {
     usm_list            link;        /* in ctx->queues, until the last reference        */
     uint64_t            serial;      /* of all queues of the process: never reused        */
     usm__mutex          lock;        /* in-order queues: commands of several parts stay together */
-    _Atomic(uint64_t)   submitted;   /* commands                                          */
-    _Atomic(uint64_t)   ended;       /* as many of them are known to have ended           */
-    _Atomic(bool)       is_shared;   /* over a native queue, whose owner queues as well   */
-    void               *probe; /* a marker behind probe_at commands, or NULL; guarded by lock */
+    usm__mutex          entering;  /* src/buffer's: its commands of an in-order queue come singly */
+    _Atomic(uint64_t)   submitted; /* commands                                          */
+    _Atomic(uint64_t)   ended;     /* as many of them are known to have ended           */
+    _Atomic(bool)       is_shared; /* over a native queue, whose owner queues as well   */
+    void               *probe;     /* a marker behind probe_at commands, or NULL; guarded by lock */
     uint64_t            probe_at;
     usm__queue_seen     seen[USM__QUEUE_SEEN]; /* guarded by lock                         */
     unsigned            seen_hand;             /* the entry that is forgotten next          */
@@ -100,10 +101,11 @@ typedef struct usm__submit {
     usm_queue  *q;
     usm__deps   deps;
     usm_event **out;
-    usm_event  *event;  /* made for *out before anything is queued                     */
-    void       *native; /* the event of the last command                               */
-    void       *linked; /* what a chained command depends on                           */
-    bool        want;   /* whether the next command's event is wanted                   */
+    usm_event  *event;        /* made for *out before anything is queued                     */
+    void       *native;       /* the event of the last command                               */
+    void       *linked;       /* what a chained command depends on                           */
+    bool        want;         /* whether the next command's event is wanted                   */
+    bool        has_no_times; /* it is a host task's                                        */
 } usm__submit;
 
 #define USM__SUBMIT_ARGS(s) (s)->deps.n, (s)->deps.native, ((s)->want ? &(s)->native : NULL)

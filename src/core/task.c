@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
 /* Host tasks: a function that runs when its turn in a queue comes.
  *
+ * A backend that runs tasks itself (USM_CAP_TASKS) gets them as commands like others.  Else:
+ *
  *     queue:   ... earlier | marker "start" (deps) | marker "held" waits for gate | later ...
  *     executor:                      fn(user), then the event E ends, then gate
  *
@@ -119,6 +121,39 @@ static usm_status new_task(usm_context *ctx, const usm__task_body *body, bool wa
     return USM_OK;
 }
 
+static usm_status submit_native(usm_queue *q, const usm__task_body *body, size_t ndeps,
+                                usm_event *const *deps, usm_event **ev)
+{
+    const usm_backend_task t = {body->fn, body->drop, body->user};
+    usm__submit            s;
+    usm_status             st = usm__submit_open(&s, q, ndeps, deps, ev);
+
+    if (st != USM_OK)
+        return st;
+    st = usm__be_task(q->be, q->native, &t, USM__SUBMIT_ARGS(&s));
+    if (s.event) { /* before anybody knows it */
+        s.event->is_task = true;
+        s.has_no_times   = true;
+    }
+    return usm__submit_end(&s, st);
+}
+
+/* The checker of stream order follows markers; it is not told of tasks. */
+bool usm__queue_has_tasks(const usm_queue *q)
+{
+    return usm__backend_can(q->be, USM_CAP_TASKS) && !usm__order_on();
+}
+
+usm_status usm__task_post(usm_queue *q, const usm__task_body *body)
+{
+    const usm_backend_task t = {body->fn, body->drop, body->user};
+    usm__submit            s;
+    usm_status             st = usm__submit_open(&s, q, 0, NULL, NULL);
+
+    return st == USM_OK ? usm__submit_end(&s, usm__be_task(q->be, q->native, &t, 0, NULL, NULL))
+                        : st;
+}
+
 usm_status usm__task_submit(usm_queue *q, const usm__task_body *body, size_t ndeps,
                             usm_event *const *deps, usm_event **ev)
 {
@@ -126,6 +161,8 @@ usm_status usm__task_submit(usm_queue *q, const usm__task_body *body, size_t nde
     task      *t   = NULL;
     usm_status st  = usm__queue_check(q);
 
+    if (st == USM_OK && usm__queue_has_tasks(q))
+        return submit_native(q, body, ndeps, deps, ev);
     if (st == USM_OK)
         st = new_task(q->ctx, body, ev != NULL, &t);
     if (st != USM_OK)
@@ -148,10 +185,7 @@ usm_status usm_host_task(usm_queue *q, usm_task_fn fn, void *user, size_t ndeps,
                          usm_event *const *deps, usm_event **ev)
 {
     const usm__task_body body = {fn, NULL, user};
-    usm_status           st   = usm__queue_check(q);
 
-    if (st != USM_OK)
-        return st;
     if (!fn)
         return usm__fail(USM_E_INVALID, "usm_host_task: fn is NULL");
     return usm__task_submit(q, &body, ndeps, deps, ev);

@@ -465,7 +465,9 @@ static int run(work *w)
     drop_empty(&a->classes);
     sort_rows(&a->sites);
     sort_rows(&a->tags);
-    return usm__spill_count(w->t, &a->spill) && usm__advise(w->t, a) ? 0 : ENOMEM;
+    if (!usm__spill_count(w->t, &a->spill) || !usm__work_count(w->t, &a->work))
+        return ENOMEM;
+    return usm__advise(w->t, a) ? 0 : ENOMEM;
 }
 
 usm_status usm__analyse(const usm__trace *t, usm__analysis **out)
@@ -498,6 +500,7 @@ void usm__analysis_free(usm__analysis *a)
         usm__heap_free(a->advice[i]);
     usm__heap_free(a->advice);
     usm__spill_usages_free(&a->spill);
+    usm__work_usages_free(&a->work);
     usm__heap_free(a->pools);
     usm__heap_free(a->classes.rows);
     usm__heap_free(a->sites.rows);

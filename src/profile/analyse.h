@@ -6,6 +6,7 @@
 
 #include "profile/spill.h"
 #include "profile/trace.h"
+#include "profile/work.h"
 
 #define USM__BRIEF_NS 1000000u /* a life shorter than this is brief: 1 ms */
 
@@ -52,6 +53,7 @@ typedef struct usm__analysis {
     usm__pool_usage  *pools;
     usm__usages       classes, sites, tags; /* classes by size                                  */
     usm__spill_usages spill;
+    usm__work_usages  work;
     size_t            nadvice;
     char            **advice;
 } usm__analysis;

@@ -478,6 +478,8 @@ uint64_t usm__trace_duration_ns(const usm__trace *t)
 
     if (t->nspills && t->spills[t->nspills - 1].time_ns > last)
         last = t->spills[t->nspills - 1].time_ns;
+    if (t->nworks && t->works[t->nworks - 1].time_ns > last)
+        last = t->works[t->nworks - 1].time_ns;
     return last;
 }
 

@@ -4,6 +4,7 @@
 #include "profile/export.h"
 #include "profile/out.h"
 #include "profile/spill.h"
+#include "profile/work.h"
 
 #include <inttypes.h>
 #include <string.h>
@@ -48,6 +49,35 @@ static void put_spill(FILE *out, const usm__trace *t, const usm__trace_spill_rec
     (void)fprintf(out, ",0x%" PRIx32 ",%" PRIu64 ",0,%" PRIu64 ",0\n", r->block, r->bytes, r->ns);
 }
 
+/* The member's number stands for the pool's, the kernel's name for the tag, the first index for the
+ * address. */
+static void put_work(FILE *out, const usm__trace *t, const usm__trace_work_record *r)
+{
+    (void)fprintf(out, "%" PRIu64 ",%u,%u,%s,%u,", r->time_ns, r->source, r->thread,
+                  usm__work_kind_name(r->kind), r->member);
+    put_text(out, usm__work_kernel_name(t, r->kernel));
+    (void)fprintf(out, ",0x%" PRIx64 ",%" PRIu64 ",0,%" PRIu64 ",0\n", r->first, r->n, r->ns);
+}
+
+/* All kinds in the order of their times. */
+static void put_all(FILE *out, const usm__trace *t)
+{
+    size_t i = 0, k = 0, m = 0;
+
+    while (i < t->nrecords || k < t->nspills || m < t->nworks) {
+        uint64_t record = i < t->nrecords ? t->records[i].e.time_ns : UINT64_MAX;
+        uint64_t spill  = k < t->nspills ? t->spills[k].time_ns : UINT64_MAX;
+        uint64_t work   = m < t->nworks ? t->works[m].time_ns : UINT64_MAX;
+
+        if (i < t->nrecords && record <= spill && record <= work)
+            put_record(out, t, &t->records[i++]);
+        else if (k < t->nspills && spill <= work)
+            put_spill(out, t, &t->spills[k++]);
+        else if (m < t->nworks)
+            put_work(out, t, &t->works[m++]);
+    }
+}
+
 int usm__export_csv(const usm__trace *t, const char *path)
 {
     FILE *out    = NULL;
@@ -57,14 +87,6 @@ int usm__export_csv(const usm__trace *t, const char *path)
         return status;
     (void)fputs("time_ns,source,thread,event,pool,tag,address,size,usable,duration_ns,stack\n",
                 out);
-    for (size_t i = 0, k = 0; i < t->nrecords || k < t->nspills;) {
-        bool is_spill =
-            i == t->nrecords || (k < t->nspills && t->spills[k].time_ns < t->records[i].e.time_ns);
-
-        if (is_spill)
-            put_spill(out, t, &t->spills[k++]);
-        else
-            put_record(out, t, &t->records[i++]);
-    }
+    put_all(out, t);
     return usm__out_close(out, path, 0);
 }

@@ -10,6 +10,7 @@
 #include "profile/blocks.h"
 #include "profile/export.h"
 #include "profile/export_tables.h"
+#include "profile/export_work.h"
 #include "profile/out.h"
 
 #include <errno.h>
@@ -294,6 +295,8 @@ static int write_data(page *p)
     write_column(p, "times", moments(p), time_step);
     write_blocks(p);
     status = write_rest(p);
+    if (!status)
+        status = usm__export_work(p->out, p->t);
     if (!status)
         status = usm__export_tables(p->out, p->t, p->found);
     fputs("}\n", p->out);

@@ -5,6 +5,7 @@
  *     threads' slices  driver calls with their duration; failed allocations as instants
  *     async slices     a block from its allocation to its free, named by its tag or its size
  *     spilling         transfers as async slices of their tier, waits as slices of their thread
+ *     launches         chunks, kernels, copies and idle gaps as async slices of their device
  *     flow arrows      from the free of a block to the allocation that reuses its address
  *
  * Files stay small enough for a browser: of more than BLOCKS_MAX blocks those with most bytes x
@@ -14,8 +15,9 @@
 #include "profile/export.h"
 #include "profile/out.h"
 #include "profile/spill.h"
+#include "profile/work.h"
 
-#include "base/trace_spill.h"
+#include "base/trace_work.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -25,6 +27,7 @@
 #define FLOWS_MAX  5000u
 #define STEPS_MAX  20000u
 #define SPILLS_MAX 100000u
+#define WORKS_MAX  100000u
 
 typedef struct writer {
     FILE                    *out;
@@ -126,6 +129,8 @@ static int write_names(writer *w)
         last = w->t->records[i].thread > last ? w->t->records[i].thread : last;
     for (size_t i = 0; i < w->t->nspills; i++)
         last = w->t->spills[i].thread > last ? w->t->spills[i].thread : last;
+    for (size_t i = 0; i < w->t->nworks; i++)
+        last = w->t->works[i].thread > last ? w->t->works[i].thread : last;
     seen = calloc((size_t)last + 1, sizeof *seen);
     if (!seen)
         return ENOMEM;
@@ -138,6 +143,14 @@ static int write_names(writer *w)
     }
     for (size_t i = 0; i < w->t->nspills; i++) {
         const usm__trace_record r = record_of(&w->t->spills[i]);
+
+        if (!seen[r.thread])
+            write_thread(w, &r);
+        seen[r.thread] = true;
+    }
+    for (size_t i = 0; i < w->t->nworks; i++) {
+        const usm__trace_record r = {.thread = w->t->works[i].thread,
+                                     .source = w->t->works[i].source};
 
         if (!seen[r.thread])
             write_thread(w, &r);
@@ -343,6 +356,76 @@ static void write_spills(writer *w)
         mark(w, "only the first events of spilling are shown");
 }
 
+/* ---- launches over teams ------------------------------------------------------------ */
+
+/* One slice on the track `name`; those of one track may overlap.  Its arguments are the caller's to
+ * write, before write_slice_end(). */
+static void write_slice(writer *w, const usm__trace_record *r, const char *name, uint64_t id)
+{
+    event(w, 'b', r, r->e.time_ns);
+    text(w, name, 120);
+    fprintf(w->out, ",\"cat\":\"work\",\"id\":\"work%" PRIu64 "\"", id);
+}
+
+static void write_slice_end(writer *w, const usm__trace_record *r, const char *name, uint64_t id)
+{
+    fputc('}', w->out);
+    event(w, 'e', r, r->e.time_ns);
+    text(w, name, 120);
+    fprintf(w->out, ",\"cat\":\"work\",\"id\":\"work%" PRIu64 "\"}", id);
+}
+
+static void write_work(writer *w, const usm__trace_work_record *k, uint64_t id)
+{
+    usm__trace_record r       = {.thread = k->thread, .source = k->source};
+    const char       *member  = usm__work_member_name(w->t, k->member);
+    bool              is_copy = k->kind == USM__WORK_IN || k->kind == USM__WORK_OUT;
+    char              name[120];
+
+    snprintf(name, sizeof name, "%s%s%s", member, member[0] ? " " : "",
+             usm__work_kind_name(k->kind));
+    r.e.time_ns = usm__work_from(k);
+    write_slice(w, &r, name, id);
+    fputs(",\"args\":{\"kernel\":", w->out);
+    text(w, usm__work_kernel_name(w->t, k->kernel), 64);
+    fprintf(w->out, ",\"first\":%" PRIu64 ",\"%s\":%" PRIu64 "}", k->first,
+            is_copy ? "bytes" : "indices", k->n);
+    r.e.time_ns = k->time_ns;
+    write_slice_end(w, &r, name, id);
+}
+
+static void write_gaps(writer *w, const usm__work_device *d, uint64_t id)
+{
+    usm__trace_record r = {.source = d->source};
+    char              name[120];
+
+    snprintf(name, sizeof name, "%s idle", d->name);
+    for (size_t i = 0; i < d->ngaps && i < WORKS_MAX; i++) {
+        r.e.time_ns = d->gaps[i].from;
+        write_slice(w, &r, name, id + i);
+        r.e.time_ns = d->gaps[i].to;
+        write_slice_end(w, &r, name, id + i);
+    }
+}
+
+static int write_works(writer *w)
+{
+    usm__work_usages u;
+    bool             fine = usm__work_count(w->t, &u);
+    uint64_t         id   = w->t->nworks;
+
+    for (size_t i = 0; fine && i < w->t->nworks && i < WORKS_MAX; i++)
+        write_work(w, &w->t->works[i], i);
+    for (size_t i = 0; fine && i < u.ndevices; i++) {
+        write_gaps(w, &u.devices[i], id);
+        id += u.devices[i].ngaps;
+    }
+    if (w->t->nworks > WORKS_MAX)
+        mark(w, "only the first events of split launches are shown");
+    usm__work_usages_free(&u);
+    return fine ? 0 : ENOMEM;
+}
+
 /* ---- blocks ----------------------------------------------------------------------- */
 
 /* The name of a block's track: its tag, else its size rounded up to a power of two. */
@@ -458,7 +541,9 @@ static int write_events(writer *w)
     write_marks(w);
     write_calls(w);
     write_spills(w);
-    status = write_counters(w);
+    status = write_works(w);
+    if (!status)
+        status = write_counters(w);
     return status ? status : write_blocks(w);
 }
 

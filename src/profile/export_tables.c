@@ -154,7 +154,44 @@ static void write_spill_tiers(FILE *out, const usm__spill_usages *u)
     fputs("]}", out);
 }
 
-static void write_tables(FILE *out, const usm__analysis *a)
+static void write_work(FILE *out, const usm__trace *t, const usm__work_usages *u)
+{
+    table_begin(out, "Devices in split launches",
+                "Shares of the time that launches were under way. Hidden: copies while a kernel "
+                "ran. Idle: neither a kernel nor a copy.",
+                "[\"device\",\"text\"],[\"chunks\",\"count\"],"
+                "[\"failed\",\"count\"],[\"indices\",\"count\"],[\"computes\",\"percent\"],"
+                "[\"copies\",\"percent\"],[\"hidden\",\"percent\"],[\"in\",\"bytes\"],"
+                "[\"out\",\"bytes\"],[\"idle\",\"percent\"],[\"gaps\",\"count\"],"
+                "[\"longest\",\"duration\"]");
+    for (size_t i = 0; i < u->ndevices && i < ROWS_MAX; i++) {
+        const usm__work_device *d = &u->devices[i];
+        char                    name[100];
+
+        if (t->nsources > 1)
+            snprintf(name, sizeof name, "%s of process %" PRIu32, d->name,
+                     t->sources[d->source].header.pid);
+        else
+            snprintf(name, sizeof name, "%s", d->name);
+        fputs(i ? ",\n[" : "[", out);
+        usm__out_json_text(out, name, sizeof name);
+        cell(out, (double)d->chunks);
+        cell(out, (double)d->failed);
+        cell(out, (double)d->items);
+        cell(out, share(d->kernel_ns, d->launched_ns));
+        cell(out, share(d->copy_ns, d->launched_ns));
+        cell(out, share(d->hidden_ns, d->copy_ns));
+        cell(out, (double)d->bytes_in);
+        cell(out, (double)d->bytes_out);
+        cell(out, share(d->idle_ns, d->launched_ns));
+        cell(out, (double)d->ngaps);
+        cell(out, (double)d->longest_ns);
+        fputc(']', out);
+    }
+    fputs("]}", out);
+}
+
+static void write_tables(FILE *out, const usm__trace *t, const usm__analysis *a)
 {
     static const char columns[] =
         "[\"allocations\",\"count\"],[\"bytes asked for\",\"bytes\"],[\"reused\",\"percent\"],"
@@ -184,6 +221,10 @@ static void write_tables(FILE *out, const usm__analysis *a)
         write_spill_buffers(out, &a->spill);
         fputs(",\n", out);
         write_spill_tiers(out, &a->spill);
+    }
+    if (a->work.ndevices) {
+        fputs(",\n", out);
+        write_work(out, t, &a->work);
     }
     fputc(']', out);
 }
@@ -384,7 +425,7 @@ int usm__export_tables(FILE *out, const usm__trace *t, const usm__trace_blocks *
     if (usm__analyse(t, &a) != USM_OK)
         return ENOMEM;
     status = write_summary(out, t, found, a);
-    write_tables(out, a);
+    write_tables(out, t, a);
     write_notices(out, t, found);
     usm__analysis_free(a);
     return status ? status : write_stacks(out, t);

@@ -7,7 +7,7 @@
 
 #include "base/os.h"
 #include "base/status.h"
-#include "base/trace_spill.h"
+#include "base/trace_work.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -23,6 +23,8 @@ typedef struct numbers {
     uint32_t stack[USM__TRACE_STACKS_MAX + 1];
     uint32_t space[USM__TRACE_SPACES_MAX + 1];
     uint32_t tier[USM__TRACE_TIERS_MAX + 1];
+    uint32_t member[USM__TRACE_MEMBERS_MAX + 1];
+    uint32_t kernel[USM__TRACE_KERNELS_MAX + 1];
     uint32_t thread_base, thread_last;
 } numbers;
 
@@ -33,6 +35,7 @@ typedef struct reader {
     numbers             *n;
     size_t               records_room, pools_room, tags_room, stacks_room, sources_room;
     size_t               spills_room, spaces_room, tiers_room;
+    size_t               works_room, members_room, kernels_room;
     bool                 out_of_memory;
 } reader;
 
@@ -202,20 +205,48 @@ static const char *read_space(reader *r, const unsigned char *p, uint32_t size)
     return NULL;
 }
 
-static const char *read_tier(reader *r, const unsigned char *p, uint32_t size)
+/* A list of names: a tier's, a member's, a kernel's. */
+typedef struct names {
+    char (**list)[64];
+    size_t   *n, *room;
+    uint32_t *id_of, most;
+} names;
+
+static const char *read_name(reader *r, const unsigned char *p, uint32_t size, names to)
 {
     uint32_t id;
 
     if (size != 72)
-        return "a tier of a wrong size";
+        return "a name of a wrong size";
     memcpy(&id, p, 4);
-    if (id == 0 || id > USM__TRACE_TIERS_MAX)
-        return "a tier that cannot be";
-    if (!grow(r, &r->t->tiers, r->t->ntiers, &r->tiers_room, sizeof(*r->t->tiers)))
+    if (id == 0 || id > to.most)
+        return "a name that cannot be";
+    if (!grow(r, to.list, *to.n, to.room, sizeof(**to.list)))
         return NULL;
-    copy_name(r->t->tiers[r->t->ntiers++], sizeof(*r->t->tiers), p + 8);
-    r->n->tier[id] = (uint32_t)r->t->ntiers;
+    copy_name((*to.list)[(*to.n)++], sizeof(**to.list), p + 8);
+    to.id_of[id] = (uint32_t)*to.n;
     return NULL;
+}
+
+static const char *read_tier(reader *r, const unsigned char *p, uint32_t size)
+{
+    return read_name(
+        r, p, size,
+        (names){&r->t->tiers, &r->t->ntiers, &r->tiers_room, r->n->tier, USM__TRACE_TIERS_MAX});
+}
+
+static const char *read_member(reader *r, const unsigned char *p, uint32_t size)
+{
+    return read_name(r, p, size,
+                     (names){&r->t->members, &r->t->nmembers, &r->members_room, r->n->member,
+                             USM__TRACE_MEMBERS_MAX});
+}
+
+static const char *read_kernel(reader *r, const unsigned char *p, uint32_t size)
+{
+    return read_name(r, p, size,
+                     (names){&r->t->kernels, &r->t->nkernels, &r->kernels_room, r->n->kernel,
+                             USM__TRACE_KERNELS_MAX});
 }
 
 static const char *read_map(reader *r, const unsigned char *p, uint32_t size)
@@ -281,6 +312,32 @@ static const char *read_spill(reader *r, const usm__trace_packed *e, uint32_t th
     return NULL;
 }
 
+static const char *read_work(reader *r, const usm__trace_packed *e, uint32_t thread)
+{
+    usm__trace            *t = r->t;
+    usm__trace_work_record o = {
+        .time_ns = e->time,
+        .ns      = usm__ns_unpack(e->extra),
+        .first   = e->address,
+        .n       = e->size,
+        .kind    = (uint32_t)e->type - USM__EVENT_WORK,
+        .member  = r->n->member[e->pool],
+        .kernel  = r->n->kernel[e->tag],
+        .thread  = r->n->thread_base + thread,
+        .source  = (uint32_t)t->nsources - 1,
+    };
+
+    if (o.kind >= USM__WORK_KINDS)
+        return NULL; /* of a newer libusm */
+    if (o.kind > USM__WORK_FAILED) {
+        o.time_ns -= e->address < o.time_ns ? e->address : o.time_ns;
+        o.first = 0;
+    }
+    if (grow(r, &t->works, t->nworks, &r->works_room, sizeof(*t->works)))
+        t->works[t->nworks++] = o;
+    return NULL;
+}
+
 static const char *read_event(reader *r, const usm__trace_packed *e, uint32_t thread)
 {
     usm__trace       *t = r->t;
@@ -298,6 +355,8 @@ static const char *read_event(reader *r, const usm__trace_packed *e, uint32_t th
 
     if (e->type >= USM__EVENT_SPILL && e->type < USM__EVENT_SPILL_END)
         return read_spill(r, e, thread);
+    if (e->type >= USM__EVENT_WORK && e->type < USM__EVENT_WORK_END)
+        return read_work(r, e, thread);
     if (e->type < USM__EVENT_ALLOC || e->type > USM__EVENT_UNMAP)
         return "an event of an unknown type";
     if (e->pool != 0 && r->n->pool[e->pool] == 0) { /* its definition is missing */
@@ -351,6 +410,10 @@ static const char *read_payload(reader *r, const usm__trace_chunk *c, const unsi
         return read_space(r, p, c->size);
     case USM__CHUNK_TIER:
         return read_tier(r, p, c->size);
+    case USM__CHUNK_MEMBER:
+        return read_member(r, p, c->size);
+    case USM__CHUNK_KERNEL:
+        return read_kernel(r, p, c->size);
     case USM__CHUNK_LOST:
         return read_lost(r, p, c->size);
     case USM__CHUNK_END:
@@ -456,11 +519,22 @@ static void align_times(usm__trace *t)
         t->records[i].e.time_ns += t->sources[t->records[i].source].header.start_real_ns - first;
     for (size_t i = 0; i < t->nspills; i++)
         t->spills[i].time_ns += t->sources[t->spills[i].source].header.start_real_ns - first;
+    for (size_t i = 0; i < t->nworks; i++)
+        t->works[i].time_ns += t->sources[t->works[i].source].header.start_real_ns - first;
 }
 
 static int by_time(const void *a, const void *b)
 {
     const usm__trace_spill_record *x = a, *y = b;
+
+    if (x->time_ns != y->time_ns)
+        return x->time_ns < y->time_ns ? -1 : 1;
+    return x->thread != y->thread ? (x->thread < y->thread ? -1 : 1) : 0;
+}
+
+static int works_by_time(const void *a, const void *b)
+{
+    const usm__trace_work_record *x = a, *y = b;
 
     if (x->time_ns != y->time_ns)
         return x->time_ns < y->time_ns ? -1 : 1;
@@ -516,6 +590,8 @@ usm_status usm__trace_parse(const void *data, size_t size, const char *name, usm
         fine = sort_records(&r);
         if (r.t->nspills > 1)
             qsort(r.t->spills, r.t->nspills, sizeof(*r.t->spills), by_time);
+        if (r.t->nworks > 1)
+            qsort(r.t->works, r.t->nworks, sizeof(*r.t->works), works_by_time);
     }
     usm__heap_free(r.n);
     if (fine) {
@@ -555,6 +631,9 @@ void usm__trace_close(usm__trace *t)
     usm__heap_free(t->spills);
     usm__heap_free(t->spaces);
     usm__heap_free(t->tiers);
+    usm__heap_free(t->works);
+    usm__heap_free(t->members);
+    usm__heap_free(t->kernels);
     usm__heap_free(t->pools);
     usm__heap_free(t->tags);
     usm__heap_free(t->stacks);

@@ -52,6 +52,16 @@ typedef struct usm__trace_spill_record {
     uint32_t thread, source; /* as a record's                                                */
 } usm__trace_spill_record;
 
+/* What a launch over a team did: base/trace_work.h. */
+typedef struct usm__trace_work_record {
+    uint64_t time_ns; /* of its end; of a part of a chunk the device's                       */
+    uint64_t ns;
+    uint64_t first, n;       /* of a chunk; indices, or bytes                                */
+    uint32_t kind;           /* usm__work_kind                                               */
+    uint32_t member, kernel; /* members[member - 1], kernels[kernel - 1]; 0: none, unknown    */
+    uint32_t thread, source; /* as a record's                                                */
+} usm__trace_work_record;
+
 /* An event with what only a reader knows. */
 typedef struct usm__trace_record {
     usm__trace_event e;
@@ -85,6 +95,11 @@ typedef struct usm__trace {
     size_t                   nspaces, ntiers;
     usm__trace_space_info   *spaces; /* spaces[id - 1]                              */
     char (*tiers)[64];               /* tiers[id - 1]                               */
+    size_t                  nworks;
+    usm__trace_work_record *works; /* by time; apart from records                   */
+    size_t                  nmembers, nkernels;
+    char (*members)[64]; /* members[id - 1], of their source alone              */
+    char (*kernels)[64]; /* kernels[id - 1]                                     */
     uint64_t lost;
     bool     ended;       /* all processes ended in order                     */
     char     damage[256]; /* what is wrong with the file's rest; "" = nothing */

@@ -165,15 +165,13 @@ static void push(peer *p)
 /* One message; false: there is none. */
 static bool pull(uint32_t rank)
 {
-    const int fd = job.peers[rank].fd;
-    ssize_t   n  = recv(fd, job.buffer, sizeof job.buffer, 0);
-    uint32_t  tag;
+    ssize_t  n = recv(job.peers[rank].fd, job.buffer, sizeof job.buffer, 0);
+    uint32_t tag;
 
-    /* Its end, with words of ours unread; told before what it has sent, which comes now. */
-    if (n < 0 && errno == ECONNRESET)
-        n = recv(fd, job.buffer, sizeof job.buffer, 0);
     if (n < 0 && (errno == EAGAIN || errno == EINTR))
         return false;
+    if (n < 0 && errno == ECONNRESET) /* it has left something unread; what it said comes yet */
+        return true;
     if (n < (ssize_t)sizeof tag) { /* its end */
         lose(rank);
         return false;

@@ -272,6 +272,12 @@ static void state_end(state *s)
         usm_free(s->p[i]);
     }
     usm_event_release(s->gate);
+    usm_parallel_release(s->run);
+    usm_graph_destroy(s->graph);
+    usm_team_kernel_destroy(s->team_kernel);
+    usm_team_kernel_destroy(s->second_kernel);
+    usm_team_destroy(s->team);
+    usm_buffer_destroy(s->buffer);
     usm_kernel_destroy(s->kernel);
     usm_program_destroy(s->program);
     if (s->area)
@@ -603,6 +609,8 @@ static int sweep_one(const scenario *sc)
     const char *why        = sc->flags & COLD ? NULL : why_not(sc);
     bool        has_driver = driver_open();
 
+    if (!why && has_driver && sc->flags & SLOW && getenv("USM_SWEEP_EVERY"))
+        why = "left to ./run soak";
     if (why) {
         printf("%s: not offered: %s\n", sc->name, why);
         return 0;
@@ -650,9 +658,9 @@ static const scenario planted[] = {{"planted_leak", lose_a_block, 0}, {NULL, NUL
 
 static const scenario *find(const char *name)
 {
-    const scenario *lists[] = {scenarios, command_scenarios, planted};
+    const scenario *lists[] = {scenarios, command_scenarios, offload_scenarios, planted};
 
-    for (int l = 0; l < 3; l++)
+    for (int l = 0; l < 4; l++)
         for (const scenario *sc = lists[l]; sc->name; sc++)
             if (!strcmp(sc->name, name))
                 return sc;
@@ -680,10 +688,10 @@ static int sweep_all(void)
     if (!mkdtemp(cache) || setenv("USM_SWEEP_CACHE", cache, 1))
         abort();
 
-    const scenario *lists[] = {scenarios, command_scenarios};
+    const scenario *lists[] = {scenarios, command_scenarios, offload_scenarios};
     int             total = 0, bad = 0;
 
-    for (int l = 0; l < 2; l++) {
+    for (int l = 0; l < 3; l++) {
         for (const scenario *sc = lists[l]; sc->name; sc++, total++)
             bad += !passes_alone(sc->name);
     }

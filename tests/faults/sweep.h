@@ -14,6 +14,8 @@
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
+#include <usm/graph.h>
+#include <usm/parallel.h>
 #include <usm/pool_ops.h>
 #include <usm/usm.h>
 
@@ -21,21 +23,26 @@
 
 /* Two contexts with a queue each, made before faults are armed, and room for what `act` makes. */
 typedef struct state {
-    usm_context *ctx, *other;
-    usm_queue   *q, *other_q;
-    usm_context *made_ctx;
-    usm_queue   *made_q;
-    usm_pool    *pool;
-    usm_area    *area; /* of the pool, reserved                                       */
-    usm_program *program;
-    usm_kernel  *kernel;
-    usm_event   *gate;      /* a user event: signalled when the state is taken down      */
-    usm_event   *ev[SLOTS]; /* events to be released                                     */
-    void        *p[SLOTS];  /* blocks to be freed                                        */
-    char         host[4096], back[4096];
-    bool         used_default; /* the default queue has work to be waited for             */
-    atomic_int   calls;
-    const char  *wrong; /* set by act when something is wrong that is not a status       */
+    usm_context      *ctx, *other;
+    usm_queue        *q, *other_q;
+    usm_context      *made_ctx;
+    usm_queue        *made_q;
+    usm_pool         *pool;
+    usm_area         *area; /* of the pool, reserved                                       */
+    usm_program      *program;
+    usm_kernel       *kernel;
+    usm_buffer       *buffer;
+    usm_team         *team;
+    usm_team_kernel  *team_kernel, *second_kernel;
+    usm_parallel_run *run;
+    usm_graph        *graph;
+    usm_event        *gate;      /* a user event: signalled when the state is taken down      */
+    usm_event        *ev[SLOTS]; /* events to be released                                     */
+    void             *p[SLOTS];  /* blocks to be freed                                        */
+    char              host[4096], back[4096];
+    bool              used_default; /* the default queue has work to be waited for             */
+    atomic_int        calls;
+    const char       *wrong; /* set by act when something is wrong that is not a status       */
 } state;
 
 typedef struct scenario {
@@ -50,11 +57,13 @@ enum {
     NEEDS_RUN    = 4 | NEEDS_DATA, /* not where no kernels run                               */
     NEEDS_NATIVE = 8,  /* only over a driver with native objects                             */
     MAY_REFUSE   = 16, /* act's own end may be a failure without any fault                   */
-    MAY_LACK     = 32  /* what a driver fails to tell may be USM_E_NOT_SUPPORTED              */
+    MAY_LACK     = 32, /* what a driver fails to tell may be USM_E_NOT_SUPPORTED              */
+    SLOW         = 64  /* minutes over the software driver: there only in ./run soak          */
 };
 
 extern const scenario scenarios[]; /* the last has no name */
 extern const scenario command_scenarios[];
+extern const scenario offload_scenarios[];
 
 /* In `act`: passes a failure on, after looking at what must hold about it. */
 #define TRY(call)                                                                                  \

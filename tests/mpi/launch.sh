@@ -12,6 +12,7 @@
 #   --recovery            the death of a rank shall not end the job (Open MPI 4: --enable-recovery,
 #                         Open MPI 5: --with-ft ulfm; MPICH has no such thing: exit status 77)
 #   --time SECONDS        until it is killed (60)
+#   --input FILE          what rank 0 reads on its standard input (default: nothing)
 #   --output FILE         what the ranks write to stdout and stderr (default: ours)
 #   --verdict             the exit status is that of the line "ok ...", "not ok ..." or "skip ..." that
 #                         a rank wrote: 0, 1, 77; without such a line 1
@@ -28,7 +29,7 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 set -u
 
-mpi='' launcher='' slots='' recovery=no seconds=60 output='' verdict=no killed=no yield=no own=''
+mpi='' launcher='' slots='' recovery=no seconds=60 input=/dev/null output='' verdict=no killed=no yield=no own=''
 usage()
 {
     sed -n '2,/^# SPDX/p' "$0" | sed 's/^# \{0,1\}//; $d' >&2
@@ -46,6 +47,7 @@ while [ $# -gt 0 ]; do
     --launcher) launcher=$2 && shift ;;
     --slots) slots=$2 && shift ;;
     --time) seconds=$2 && shift ;;
+    --input) input=$2 && shift ;;
     --output) output=$2 && shift ;;
     --recovery) recovery=yes ;;
     --verdict) verdict=yes ;;
@@ -297,7 +299,7 @@ set -- "$launcher" $options $own "$@"
     sh -c 'hostname "$0"; exec "$@"' "$name-0" "$@"
 # shellcheck disable=SC2016
 [ $private = no ] || set -- unshare --mount sh -c 'mount -t tmpfs none /dev/shm; exec "$@"' sh "$@"
-setsid timeout -k 5 "$seconds" "$@" </dev/null >"$said" 2>&1 &
+setsid timeout -k 5 "$seconds" "$@" <"$input" >"$said" 2>&1 &
 job=$!
 # Debian's MPICH hangs in MPI_Finalize() now and then when its nodes are namespaces, without libusm too
 # (one waits for its peers to flush, they for it at a barrier): once the verdict is there it is ended.

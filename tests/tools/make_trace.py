@@ -7,6 +7,7 @@ make_trace.py KIND FILE
             a reuse, a block that stays; what is in it is told below, the tests know the numbers
     many    300000 blocks of one pool, many live at once, given back with their area
     unended small without its end, and a free of a block that is not in it
+    work    a launch over two devices: the first copies beside its kernels, the second ends early
     empty   a header and an end
 
 SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
@@ -17,11 +18,13 @@ import zlib
 
 ALLOC, FREE, FAILED, TAKE, GIVE, MAP, UNMAP = range(1, 8)
 EVENTS, POOL, TAG, STACK, MAPS, LOST, END = range(1, 8)
+MEMBER, KERNEL_NAME = 11, 12
+LAUNCH, CHUNK, FAILED_CHUNK, COPY_IN, KERNEL, COPY_OUT = range(32, 38)
 MIB = 1 << 20
 
 
-def header(command="app </script> --n 1"):
-    return struct.pack("<8sIIIIiIQQQ64s256s", b"USMTRACE", 1, 376, 0x01020304, 4711, 3, 0, 0,
+def header(command="app </script> --n 1", version=1):
+    return struct.pack("<8sIIIIiIQQQ64s256s", b"USMTRACE", version, 376, 0x01020304, 4711, 3, 0, 0,
                        1795304400 * 10**9, 1, b"node017", command.encode())
 
 
@@ -79,8 +82,34 @@ def many():
     return out + chunk(END, b"")
 
 
+def work():
+    """Times in us: of ten chunks on a gpu each is copied in while the one before computes; three
+    on a cpu, twice as long, and the fourth fails."""
+    out, events = header("work", 3), []
+    for kind, number, name in ((MEMBER, 1, b"opencl:0"), (MEMBER, 2, b"</script>"), (KERNEL_NAME, 1, b"blend")):
+        out += chunk(kind, struct.pack("<II64s", number, 0, name))
+
+    def part(kind, begin, end, seen, n, member):
+        events.append((seen, event(seen * 1000, (seen - end) * 1000, n, (end - begin) * 1000, 1, member, kind)))
+
+    for k in range(10):
+        begin = 100 + 100 * k
+        part(COPY_IN, begin - 60, begin - 20, begin + 140, MIB, 1)
+        part(KERNEL, begin, begin + 90, begin + 140, 64, 1)
+        part(COPY_OUT, begin + 95, begin + 130, begin + 140, MIB // 2, 1)
+        events.append((begin + 140, event((begin + 140) * 1000, 64 * k, 64, 210 * 1000, 1, 1, CHUNK)))
+    for k in range(3):
+        end = 300 + 200 * k
+        part(KERNEL, end - 200, end, end, 32, 2)
+        events.append((end, event(end * 1000, 640 + 32 * k, 32, 200 * 1000, 1, 2, CHUNK)))
+    events.append((720, event(720 * 1000, 736, 32, 20 * 1000, 1, 2, FAILED_CHUNK)))
+    events.append((1200, event(1200 * 1000, 0, 768, 1180 * 1000, 1, 0, LAUNCH)))
+    events.sort(key=lambda e: e[0])
+    return out + chunk(EVENTS, b"".join(e for _, e in events), thread=1) + chunk(END, b"")
+
+
 def main():
-    kinds = {"small": small, "many": many, "unended": unended, "empty": lambda: header("empty") + chunk(END, b"")}
+    kinds = {"work": work, "small": small, "many": many, "unended": unended, "empty": lambda: header("empty") + chunk(END, b"")}
     with open(sys.argv[2], "wb") as file:
         file.write(kinds[sys.argv[1]]())
 

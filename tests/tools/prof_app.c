@@ -3,7 +3,9 @@
  *
  *     prof_app               200 times a block of 96 KiB, and two blocks of 64 KiB that stay under
  * the tag "solver"; exits 0 prof_app exit N        the same, and exits N prof_app kill          the
- * same, and kills itself once its trace is written prof_app without       does not call libusm */
+ * same, and kills itself once its trace is written prof_app without       does not call libusm
+ *     prof_app split         a launch of 1000 indices over a team, in chunks of 100 */
+#include <usm/parallel.h>
 #include <usm/usm.h>
 
 #include <signal.h>
@@ -42,6 +44,38 @@ static int work(void)
     return usm_tag_pop() == USM_OK ? 0 : fail("usm_tag_pop");
 }
 
+static void square(const usm_range *r, void *const *args)
+{
+    uint32_t *out = *(uint32_t *const *)args[0];
+
+    for (size_t i = r->begin[0]; i < r->end[0]; i++)
+        out[i - r->offset[0]] = (uint32_t)(i * i);
+}
+
+static int split(void)
+{
+    static uint32_t         out[1000];
+    const usm_native_kernel native  = {"square", square, 1, NULL};
+    usm_image               image   = {USM_IMAGE_NATIVE, &native, sizeof native};
+    usm_program_desc        program = USM_PROGRAM_DESC_INIT;
+    usm_split_arg           arg     = USM_SPLIT_OUT(out, sizeof *out);
+    usm_parallel_desc       d       = USM_PARALLEL_DESC_INIT;
+    const double            size    = 100;
+    usm_team               *team;
+
+    program.images = &image, program.nimages = 1;
+    if (usm_team_create(NULL, &team) != USM_OK ||
+        usm_team_kernel_create(team, &program, "square", &d.kernel) != USM_OK)
+        return fail("usm_team_create");
+    d.global[0] = 1000, d.nargs = 1, d.args = &arg;
+    d.policy.name = "fixed", d.policy.numbers = &size, d.policy.nnumbers = 1;
+    if (usm_parallel(team, &d, NULL) != USM_OK)
+        return fail("usm_parallel");
+    usm_team_kernel_destroy(d.kernel);
+    usm_team_destroy(team);
+    return out[999] == 999 * 999 ? 0 : 99;
+}
+
 int main(int argc, char **argv)
 {
     int rc;
@@ -50,7 +84,7 @@ int main(int argc, char **argv)
         return 0;
     if (argc > 2 && strcmp(argv[1], "config") == 0 && usm_config_set("trace", argv[2]) != USM_OK)
         return fail("usm_config_set");
-    rc = work();
+    rc = argc > 1 && strcmp(argv[1], "split") == 0 ? split() : work();
     if (rc == 0 && argc > 2 && strcmp(argv[1], "exit") == 0)
         rc = atoi(argv[2]);
     if (rc == 0 && argc > 1 && strcmp(argv[1], "kill") == 0) {

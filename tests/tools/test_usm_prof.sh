@@ -110,6 +110,18 @@ cp p.json out && json 'len(d["traceEvents"]) > 200'
 run 0 env USM_POOL=direct "$tool" record -o direct.trace "$app"
 run 0 "$tool" report direct.trace && says "the pool slab would have saved"
 
+# --- launches over teams ------------------------------------------------------------------------------
+run 0 "$tool" record -o split.trace "$app" split
+run 0 "$tool" report split.trace && says "Devices in 1 split launches" && says "host:0"
+run 0 "$tool" report split.trace --json
+json 'd["work"]["launches"] == 1 and len(d["work"]["devices"]) == 1'
+json 'd["work"]["devices"][0]["chunks"] == 10 and d["work"]["devices"][0]["indices"] == 1000'
+json '0 < d["work"]["devices"][0]["kernel_ns"] <= d["work"]["devices"][0]["launched_ns"]'
+json 'd["work"]["devices"][0]["idle_ns"] < d["work"]["devices"][0]["launched_ns"]'
+run 0 "$tool" report split.trace --csv split.csv
+[ "$(grep -c ',kernel,.*square' split.csv)" = 10 ] && pass || fail "a line for each kernel"
+run 0 "$tool" report a.trace --json && json 'd["work"] is None'
+
 # --- damaged files ----------------------------------------------------------------------------------
 head -c 6000 a.trace >cut.trace
 run 0 "$tool" report cut.trace && says "the file ends within it" && says "allocations"

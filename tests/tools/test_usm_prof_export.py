@@ -104,6 +104,21 @@ def check_many(data, trace, sizes):
     check(max(sizes) < 40 * MIB, "many: files of {} bytes".format(sizes))
 
 
+def check_work(data, trace):
+    gpu, cpu = data["work"]["devices"]
+    check(gpu["name"] == "opencl:0" and cpu["name"] == "</script>", "page: the devices are named")
+    check(collections.Counter(s[0] for s in gpu["spans"]) == {1: 10, 3: 10, 4: 10, 5: 10},
+          "page: ten chunks, each with its parts")
+    check([1, 230000, 210000, 64, 1, 128] in gpu["spans"], "page: the third chunk")
+    check(sum(s[0] == 2 for s in cpu["spans"]) == 1, "page: a chunk that failed")
+    check(cpu["gaps"][-1] == [700000, 500000], "page: the second device has nothing to do, {}".format(cpu["gaps"]))
+    rows = next(t for t in data["tables"] if t["title"] == "Devices in split launches")["rows"]
+    check(rows[0][0] == "opencl:0" and rows[0][1] == 10 and rows[1][2] == 1, "page: the table is {}".format(rows))
+    names = collections.Counter(e["name"] for e in trace["traceEvents"] if e["ph"] == "b")
+    check(names["opencl:0 kernel"] == 10 and names["opencl:0 copy in"] == 10 and names["</script> idle"] == 2,
+          "perfetto: slices of each device, not {}".format(names))
+
+
 def main():
     prof = sys.argv[1]
     with tempfile.TemporaryDirectory() as folder:
@@ -118,6 +133,8 @@ def main():
         data, *_ = export(prof, folder, "unended")
         check(len(data["notices"]) == 3 and "did not end in order" in data["notices"][1]
               and data["notices"][2].startswith("1 blocks were freed"), "unended: {}".format(data["notices"]))
+        data, trace, *_ = export(prof, folder, "work")
+        check_work(data, trace)
         data, trace, *_ = export(prof, folder, "empty")
         check(data["blocks"]["size"] == [] and data["times"] == [], "empty: there is something")
         result = subprocess.run([prof, "report", os.path.join(folder, "small.trace"), "--html",

@@ -72,6 +72,10 @@ has small "reserved 8.00 MiB, free 5.00 MiB"
 page many
 has many '100,000 blocks with less bytes'
 has many '<td>300,000</td>'
+page work
+has work 'Devices in split launches'
+has work '<td class="text">opencl:0</td>'
+has work '</i>kernel blend</span>'
 page empty
 has empty 'There is no allocation in this trace.'
 
@@ -79,6 +83,8 @@ has empty 'There is no allocation in this trace.'
 browse --window-size=1280,1600 --screenshot="$keep/many.png" "file://$keep/many.html" 2>/dev/null
 size=$(wc -c <"$keep/many.png" 2>/dev/null || echo 0)
 [ "$size" -gt 30000 ] || fail "the screenshot has $size bytes"
+
+browse --window-size=1280,1000 --screenshot="$keep/work.png" "file://$keep/work.html" 2>/dev/null
 
 echo "$failed failed"
 [ "$failed" -eq 0 ]

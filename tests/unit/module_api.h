@@ -62,6 +62,13 @@ static bool module_setting_bool(const char *key)
     return strcmp(key, "host_guard_device") == 0 && module.guard;
 }
 
+/* Those that are asked for have this one's meaning of "as usual". */
+static uint64_t module_setting_size(const char *key)
+{
+    (void)key;
+    return 0;
+}
+
 static void *module_heap_alloc(size_t size)
 {
     void *p = usm__heap_alloc(size);
@@ -253,6 +260,11 @@ static bool module_fault(const char *name, usm_status *status)
     return usm__fault_hit(name, status);
 }
 
+static unsigned module_cpu_count(void)
+{
+    return usm__os_api.cpu_count();
+}
+
 static const usm_os_api module_os = {
     .map     = module_map,
     .map_at  = module_map_at,
@@ -278,6 +290,8 @@ static const usm_os_api module_os = {
     .drop_cache = module_drop_cache,
     .event_fd   = module_event_fd,
     .limit      = module_limit,
+
+    .cpu_count = module_cpu_count,
 };
 
 static const usm_host_api module_api = {
@@ -288,6 +302,7 @@ static const usm_host_api module_api = {
     .log_enabled  = module_log_enabled,
     .setting      = module_setting,
     .setting_bool = module_setting_bool,
+    .setting_size = module_setting_size,
     .heap_alloc   = module_heap_alloc,
     .heap_free    = module_heap_free,
     .os           = &module_os,

@@ -131,11 +131,11 @@ static inline usm_access_mode pin_mode(const data *d, size_t at, size_t n, usm_a
 
 static inline usm_status on_host(data *d, size_t at, size_t n, usm_access_mode mode)
 {
-    usm_event *deps[1] = {d->last};
+    usm_status st = d->last ? usm_event_wait(d->last) : USM_OK;
 
-    if (usm__places_is_on_host(d->places, at, n, mode) && !d->last)
-        return USM_OK;
-    return usm__places_to_host(d->places, at, n, mode, d->last ? 1 : 0, deps);
+    if (st != USM_OK || (usm__places_is_on_host(d->places, at, n, mode) && !d->last))
+        return st;
+    return usm__places_to_host(d->places, at, n, mode);
 }
 
 static inline usm_status write_host(data *d, size_t at, size_t n, int value)

@@ -7,7 +7,7 @@
 
 #define ALL_CAPS                                                                                   \
     (USM_CAP_QUEUES | USM_CAP_NOTIFY | USM_CAP_KERNELS | USM_CAP_PARTITION | USM_CAP_NATIVE |      \
-     USM_CAP_MEMINFO | USM_CAP_PEER | USM_CAP_IPC | USM_CAP_VMEM)
+     USM_CAP_MEMINFO | USM_CAP_PEER | USM_CAP_IPC | USM_CAP_VMEM | USM_CAP_TASKS | USM_CAP_GROUPS)
 
 /* All that follows in the table is functions. */
 #define FIRST_SLOT offsetof(usm_backend_ops, devices)
@@ -91,6 +91,7 @@ static void what_is_not_offered_answers_so(void)
     CHECK_INT(usm__backend_init(&be, &ops), USM_OK);
     for (size_t i = 0; i < SLOTS; i++)
         CHECK(has_slot(&be.ops, i));
+    CHECK_INT(usm__be_kernel_groups(&be, NULL, NULL), USM_E_NOT_SUPPORTED);
     CHECK_INT(usm__be_ipc_alloc(&be, NULL, NULL, USM_HOST, true, 1, 1, &p), USM_E_NOT_SUPPORTED);
     CHECK_INT(usm__be_ipc_get(&be, NULL, NULL, &handle), USM_E_NOT_SUPPORTED);
     CHECK_INT(usm__be_ipc_put(&be, NULL, &handle), USM_E_NOT_SUPPORTED);

@@ -571,12 +571,21 @@ static void an_in_order_queue_keeps_its_order_behind_a_deferred_command(void)
     end();
 }
 
+static usm_status do_nothing(void *user, void *const *ptrs)
+{
+    (void)user;
+    (void)ptrs;
+    return USM_OK;
+}
+
 static void a_buffer_goes_back_to_the_hit_path(void)
 {
-    usm_buffer *b;
+    usm_buffer  *b;
+    usm_accessor nothing;
 
     begin();
-    b = buffer_of(4000);
+    b       = buffer_of(4000);
+    nothing = (usm_accessor){b, 400, 0, USM_READ_WRITE};
     set_ints(b, 1000, 0);
     CHECK(!is_tracked(b));
     add(b, 0, 1000, 1);
@@ -586,6 +595,40 @@ static void a_buffer_goes_back_to_the_hit_path(void)
         set_ints(b, 1000, 1);
     }
     CHECK(!is_tracked(b));
+    OK(usm_buffer_task(rig.q, do_nothing, NULL, 1, &nothing, 0, NULL, NULL));
+    OK(usm_queue_wait(rig.q));
+    CHECK(has_copies() || !is_tracked(b)); /* there it is for the host to find out */
+    usm_buffer_destroy(b);
+    end();
+}
+
+/* A task whose bytes are partly on the device waits for one that waits for the user, who wants
+ * other bytes first: else this case ends with its time. */
+static void who_waits_for_the_user_keeps_nobody_from_other_bytes(void)
+{
+    usm_buffer  *b;
+    usm_accessor second, both;
+    usm_event   *gate, *ev = NULL;
+    usm_access   a;
+
+    begin();
+    b      = buffer_of(12000);
+    second = (usm_accessor){b, 4000, 4000, USM_READ_WRITE};
+    both   = (usm_accessor){b, 0, 8000, USM_READ};
+    set_ints(b, 3000, 1);
+    add(b, 0, 1000, 1);
+    OK(usm_queue_wait(rig.q));
+    OK(usm_event_create(rig.ctx, &gate));
+    OK(usm_buffer_task(rig.q, do_nothing, NULL, 1, &second, 1, &gate, NULL));
+    OK(usm_buffer_task(rig.q2, do_nothing, NULL, 1, &both, 0, NULL, &ev));
+    usleep(20000); /* it gets so far */
+    OK(usm_access_begin(b, 8000, 4000, USM_READ_WRITE, &a));
+    usm_access_end(&a);
+    OK(usm_event_signal(gate, USM_OK));
+    OK(usm_event_wait(ev));
+    check_ints(b, 0, 1000, 2);
+    usm_event_release(ev);
+    usm_event_release(gate);
     usm_buffer_destroy(b);
     end();
 }
@@ -983,6 +1026,7 @@ static const plain_case cases[] = {
     CASE(a_command_waits_for_an_open_access_without_holding_its_caller),
     CASE(an_in_order_queue_keeps_its_order_behind_a_deferred_command),
     CASE(a_buffer_goes_back_to_the_hit_path),
+    CASE(who_waits_for_the_user_keeps_nobody_from_other_bytes),
     CASE(fills_and_copies_check_their_ranges),
     CASE(accessors_that_make_no_sense_are_refused),
     CASE(a_failed_command_is_told_once_to_who_reads),

@@ -384,7 +384,8 @@ static void local_memory_needs_a_local_size(void)
 static void a_launch_without_local_memory_to_be_had_fails(void)
 {
     static atomic_int wrong;
-    const usm_arg     args[] = {USM_ARG_PTR(&wrong), USM_ARG_SCRATCH(100 * sizeof(size_t)),
+    const usm_arg     args[] = {USM_ARG_PTR(&wrong),
+                                USM_ARG_SCRATCH((size_t)64 << 10), /* not kept for the next share */
                                 USM_ARG_SCRATCH(3 * sizeof(size_t))};
     usm_launch        launch = USM_LAUNCH_INIT;
     void             *gate, *kernel, *ev = NULL;

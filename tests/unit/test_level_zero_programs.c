@@ -56,6 +56,24 @@ static void kinds_of_arguments_are_known(void)
     over_images(0, check_kinds);
 }
 
+static void check_groups(void *program)
+{
+    void              *any = kernel_of(program, "sum"), *eights = kernel_of(program, "eights");
+    usm_backend_groups groups;
+
+    CHECK_INT(ops->kernel_groups(any, &groups), USM_OK);
+    CHECK(groups.max_size >= 8 && groups.multiple >= 1 && groups.required[0] == 0);
+    CHECK_INT(ops->kernel_groups(eights, &groups), USM_OK);
+    CHECK(groups.required[0] == 8 && groups.required[1] == 1 && groups.required[2] == 1);
+    ops->kernel_destroy(any);
+    ops->kernel_destroy(eights);
+}
+
+static void work_groups_of_a_kernel_are_known(void)
+{
+    over_images(0, check_groups);
+}
+
 static void check_binary(void *program)
 {
     void      *data = NULL, *again;
@@ -209,6 +227,7 @@ static const plain_case cases[] = {
     CASE(programs_are_built_and_run),
     CASE(kernels_are_listed),
     CASE(kinds_of_arguments_are_known),
+    CASE(work_groups_of_a_kernel_are_known),
     CASE(a_binary_comes_back_as_the_same_program),
     CASE(a_bare_binary_has_unknown_kinds),
     CASE(what_is_no_image_is_refused_before_the_driver),

@@ -136,6 +136,30 @@ static void kinds_of_arguments_are_known(void)
     close_all();
 }
 
+static void work_groups_of_a_kernel_are_known(void)
+{
+    static const char  eights[] = "__attribute__((reqd_work_group_size(8, 1, 1)))\n"
+                                  "kernel void eights(global int *a) { a[get_global_id(0)] = 1; }\n";
+    usm_backend_groups any, eight;
+    void              *programs[2], *k[2];
+
+    needs_text();
+    open_with(0);
+    programs[0] = build_text();
+    programs[1] = build_with(USM_IMAGE_OPENCL_C, eights, sizeof(eights) - 1, NULL);
+    k[0]        = kernel_of(programs[0], "add");
+    k[1]        = kernel_of(programs[1], "eights");
+    CHECK_INT(ops->kernel_groups(k[0], &any), USM_OK);
+    CHECK_INT(ops->kernel_groups(k[1], &eight), USM_OK);
+    CHECK(any.max_size >= 8 && any.multiple >= 1 && any.required[0] == 0);
+    CHECK(eight.required[0] == 8 && eight.required[1] == 1 && eight.required[2] == 1);
+    for (int i = 0; i < 2; i++) {
+        ops->kernel_destroy(k[i]);
+        ops->program_destroy(programs[i]);
+    }
+    close_all();
+}
+
 static void wrong_launches_are_named(void)
 {
     int64_t    big = 1;
@@ -563,6 +587,7 @@ static const plain_case cases[] = {
     CASE(a_kernel_outlives_its_program),
     CASE(a_launch_has_dimensions_offsets_and_local_memory),
     CASE(kinds_of_arguments_are_known),
+    CASE(work_groups_of_a_kernel_are_known),
     CASE(wrong_launches_are_named),
     CASE(a_program_that_does_not_compile_says_why),
     CASE(a_binary_comes_back_as_the_same_program),

@@ -383,6 +383,34 @@ static void no_group_or_a_broken_one_means_no_limit(void)
     CHECK(limit == UINT64_MAX && free == UINT64_MAX);
 }
 
+static unsigned cpus(const char *tree)
+{
+    char list[64];
+
+    (void)snprintf(list, sizeof(list), "%s/list", tree);
+    return usm__os_cgroup_cpus(plain_path(list), plain_path(tree));
+}
+
+static void the_smallest_quota_of_processor_time_holds(void)
+{
+    put("q2/list", "0::/job/step\n");
+    put("q2/job/step/cpu.max", "max 100000\n");
+    put("q2/job/cpu.max", "250000 100000\n");
+    put("q2/cpu.max", "800000 100000\n");
+    CHECK_INT(cpus("q2"), 3); /* two and a half: rounded up */
+    put("q1/list", "5:cpu,cpuacct:/x\n4:hugetlb,memory:/x\n");
+    put("q1/cpu/x/cpu.cfs_quota_us", "50000\n");
+    put("q1/cpu/x/cpu.cfs_period_us", "100000\n");
+    CHECK_INT(cpus("q1"), 1);
+    put("q1/cpu/x/cpu.cfs_quota_us", "-1\n");
+    CHECK_INT(cpus("q1"), 0);
+    put("q0/list", "0::/x\n");
+    put("q0/x/cpu.max", "0 0\n");
+    put("q0/cpu.max", "many\n");
+    CHECK_INT(cpus("q0"), 0);
+    CHECK_INT(cpus("absent"), 0);
+}
+
 /* --- modules -------------------------------------------------------------- */
 
 static void a_module_is_loaded_or_the_reason_told(void)
@@ -432,6 +460,7 @@ static const plain_case cases[] = {
     CASE(the_smallest_limit_up_to_the_root_holds),
     CASE(version_1_and_mixed_trees_are_read),
     CASE(no_group_or_a_broken_one_means_no_limit),
+    CASE(the_smallest_quota_of_processor_time_holds),
     CASE(a_module_is_loaded_or_the_reason_told),
     CASE(modules_get_the_same_calls),
     {NULL, NULL},

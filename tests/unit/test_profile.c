@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
 /* src/profile: reading, joining and analysing traces.  The traces are made here, byte by byte, so
  * that every figure is known. */
-#include "base/trace_spill.h"
+#include "base/trace_work.h"
 #include "plain.h"
 #include "profile/analyse.h"
 #include "profile/export.h"
@@ -98,6 +98,17 @@ static void put_tier(maker *m, uint32_t id, const char *name)
     put_chunk(m, USM__CHUNK_TIER, 0, &tier, sizeof(tier));
 }
 
+static void put_name(maker *m, usm__trace_kind kind, uint32_t id, const char *name)
+{
+    struct {
+        uint32_t id, zero;
+        char     name[64];
+    } named = {.id = id};
+
+    (void)snprintf(named.name, sizeof(named.name), "%s", name);
+    put_chunk(m, kind, 0, &named, sizeof(named));
+}
+
 static void put_stack(maker *m, uint32_t id, uint64_t address)
 {
     struct {
@@ -127,6 +138,17 @@ static void spill(maker *m, usm__spill_kind kind, uint64_t time, uint32_t space,
     last(m)->type  = (uint8_t)(USM__EVENT_SPILL + (unsigned)kind);
     last(m)->tag   = (uint16_t)space;
     last(m)->extra = usm__ns_pack(time / 2);
+}
+
+/* Of member `member`, kernel 1.  first: of a part, how long ago it ended. */
+static void did(maker *m, usm__work_kind kind, uint64_t time, uint32_t member, uint64_t ns,
+                uint64_t first, uint64_t n)
+{
+    event(m, USM__EVENT_ALLOC, time, first, n);
+    last(m)->type  = (uint8_t)(USM__EVENT_WORK + (unsigned)kind);
+    last(m)->tag   = 1;
+    last(m)->pool  = (uint8_t)member;
+    last(m)->extra = usm__ns_pack(ns);
 }
 
 static void put_events(maker *m, uint32_t thread)
@@ -716,6 +738,98 @@ static void spilling_is_exported(void)
     usm__trace_close(t);
 }
 
+/* --- launches over teams --------------------------------------------------------- */
+
+/* A launch from 100 to 1100.  "gpu" computes from 200 to 500 and from 500 to 900, and copies from
+ * 100 to 200, from 300 to 400 and from 900 to 1000; "cpu" computes from 100 to 800 and fails at
+ * what it takes then. */
+static void make_launch(maker *m)
+{
+    begin(m, 1, 1000);
+    put_name(m, USM__CHUNK_MEMBER, 2, "gpu");
+    put_name(m, USM__CHUNK_MEMBER, 3, "cpu");
+    put_name(m, USM__CHUNK_KERNEL, 1, "blend");
+    did(m, USM__WORK_IN, 600, 2, 100, 400, 64);
+    did(m, USM__WORK_KERNEL, 600, 2, 300, 100, 1000);
+    did(m, USM__WORK_CHUNK, 600, 2, 500, 0, 1000);
+    did(m, USM__WORK_KERNEL, 800, 3, 700, 0, 500);
+    did(m, USM__WORK_CHUNK, 800, 3, 700, 1000, 500);
+    did(m, USM__WORK_FAILED, 850, 3, 50, 1500, 500);
+    did(m, USM__WORK_IN, 1000, 2, 100, 600, 32);
+    did(m, USM__WORK_KERNEL, 1000, 2, 400, 100, 500);
+    did(m, USM__WORK_OUT, 1000, 2, 100, 0, 16);
+    did(m, USM__WORK_CHUNK, 1050, 2, 900, 1500, 500);
+    did(m, USM__WORK_LAUNCH, 1100, 0, 1000, 0, 2000);
+    did(m, (usm__work_kind)USM__WORK_KINDS, 1200, 2, 1, 0, 0); /* of a newer libusm */
+    put_events(m, 1);
+    end(m);
+}
+
+static void launches_are_read_and_counted_by_device(void)
+{
+    const usm__work_device *d;
+    usm__analysis          *a = NULL;
+    usm__trace             *t;
+
+    make_launch(&made);
+    t = parse(&made);
+    CHECK_STR(t->damage, "");
+    CHECK_INT(t->nworks, 11);
+    CHECK_INT(t->nrecords, 0);
+    CHECK_INT(t->works[0].kind, USM__WORK_IN);
+    CHECK_INT(t->works[0].time_ns, 200);
+    CHECK_INT(usm__work_from(&t->works[0]), 100);
+    CHECK_STR(usm__work_kernel_name(t, t->works[0].kernel), "blend");
+    CHECK_INT(usm__analyse(t, &a), USM_OK);
+    CHECK_INT(a->duration_ns, 1100);
+    CHECK_INT(a->work.launches, 1);
+    CHECK_INT(a->work.ndevices, 2);
+    d = &a->work.devices[0];
+    CHECK_STR(d->name, "gpu");
+    CHECK_INT(d->chunks, 2);
+    CHECK_INT(d->items, 1500);
+    CHECK_INT(d->launched_ns, 1000);
+    CHECK_INT(d->kernel_ns, 700);
+    CHECK_INT(d->copy_ns, 300);
+    CHECK_INT(d->hidden_ns, 100);
+    CHECK_INT(d->bytes_in, 96);
+    CHECK_INT(d->bytes_out, 16);
+    CHECK_INT(d->idle_ns, 100);
+    CHECK_INT(d->ngaps, 1);
+    CHECK_INT(d->gaps[0].from, 1000);
+    d = &a->work.devices[1];
+    CHECK_STR(d->name, "cpu");
+    CHECK_INT(d->chunks, 1);
+    CHECK_INT(d->failed, 1);
+    CHECK_INT(d->idle_ns, 300);
+    CHECK_INT(d->longest_ns, 300);
+    usm__analysis_free(a);
+    usm__trace_close(t);
+}
+
+static void launches_are_exported(void)
+{
+    static char text[1 << 17];
+    const char *out = plain_path("work.out");
+    usm__trace *t;
+
+    make_launch(&made);
+    t = parse(&made);
+    CHECK_INT(usm__export_csv(t, out), 0);
+    (void)plain_read(out, text, sizeof(text));
+    CHECK_IN("1050,0,1,chunk,1,blend,0x5dc,500,0,900,0\n", text);
+    CHECK_IN("200,0,1,copy in,1,blend,0x0,64,0,100,0\n", text);
+    CHECK_INT(usm__export_perfetto(t, out), 0);
+    (void)plain_read(out, text, sizeof(text));
+    CHECK_IN("\"gpu kernel\"", text);
+    CHECK_IN("\"cpu failed chunk\"", text);
+    CHECK_IN("\"cpu idle\"", text);
+    CHECK_INT(usm__export_html(t, out), 0);
+    (void)plain_read(out, text, sizeof(text));
+    CHECK_IN("\"gaps\":[[1000,100]]", text);
+    usm__trace_close(t);
+}
+
 static const plain_case cases[] = {
     CASE(a_whole_trace_is_read),
     CASE(a_trace_cut_anywhere_gives_what_comes_before),
@@ -735,6 +849,8 @@ static const plain_case cases[] = {
     CASE(old_and_newer_traces_are_read),
     CASE(durations_are_packed_closely),
     CASE(spilling_is_exported),
+    CASE(launches_are_read_and_counted_by_device),
+    CASE(launches_are_exported),
     {NULL, NULL},
 };
 

@@ -3,7 +3,9 @@
  *
  * A cl_kernel's arguments are its state: they are set and the launch is queued under the kernel's
  * lock; the wait is outside.  Queues are in order, taken from a small pool, so that threads of two
- * devices do not wait for each other.
+ * devices do not wait for each other.  But PoCL before version 6 runs one kernel at a time here: of
+ * two launches of the same one, with and without an offset, it may give back the wrong form of the
+ * kernel when one ends, and abort (pocl_release_dlhandle_cache).
  *
  * Called by kernel.c and launch.c. */
 #include "opencl.h"
@@ -144,15 +146,21 @@ static cl_int wait(const soft_cl *cl, cl_event event)
 
 ze_result_t soft_cl_run(soft_cl_kernel *kernel, const soft_call *call)
 {
-    cl_event         event = NULL;
-    cl_int           error;
-    cl_command_queue queue = queue_take(kernel->cl, &error);
+    static pthread_mutex_t one_at_a_time = PTHREAD_MUTEX_INITIALIZER;
+    const bool             is_old        = !kernel->cl->create_with_il; /* takes bitcode: PoCL 3  */
+    cl_event               event         = NULL;
+    cl_int                 error;
+    cl_command_queue       queue = queue_take(kernel->cl, &error);
 
     if (error)
         return soft_cl_result(error);
+    if (is_old)
+        pthread_mutex_lock(&one_at_a_time);
     error = enqueue(kernel, call, queue, &event);
     if (!error)
         error = wait(kernel->cl, event);
+    if (is_old)
+        pthread_mutex_unlock(&one_at_a_time);
     queue_give_back(kernel->cl, queue);
     return soft_cl_result(error);
 }

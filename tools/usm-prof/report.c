@@ -26,7 +26,7 @@ static void print_head(const char *path, const usm__trace *t, const usm__analysi
 {
     char duration[32], time[32], saved[32];
 
-    printf("Trace %s: %zu events in %s, %llu lost\n", path, t->nrecords + t->nspills,
+    printf("Trace %s: %zu events in %s, %llu lost\n", path, t->nrecords + t->nspills + t->nworks,
            time_text((double)a->duration_ns, duration, sizeof(duration)),
            (unsigned long long)t->lost);
     print_sources(t);
@@ -209,6 +209,44 @@ static void print_spill(const usm__spill_usages *u, size_t top)
     print_spill_tiers(u);
 }
 
+/* --- launches over teams ------------------------------------------------------------------ */
+
+static void print_work(const usm__trace *t, const usm__work_usages *u)
+{
+    static const char *const names[] = {"device", "chunks",  "failed", "indices", "computes",
+                                        "copies", "hidden",  "in",     "out",     "idle",
+                                        "gaps",   "longest", NULL};
+    columns                 *c;
+
+    if (u->ndevices == 0)
+        return;
+    c = columns_new(12);
+    heads(c, names);
+    for (size_t i = 0; i < u->ndevices; i++) {
+        const usm__work_device *d = &u->devices[i];
+
+        if (t->nsources > 1)
+            columns_add(c, "%s of process %u", d->name, t->sources[d->source].header.pid);
+        else
+            columns_add(c, "%s", d->name);
+        columns_add(c, "%llu", (unsigned long long)d->chunks);
+        columns_add(c, "%llu", (unsigned long long)d->failed);
+        columns_add(c, "%llu", (unsigned long long)d->items);
+        columns_share(c, d->kernel_ns, d->launched_ns);
+        columns_share(c, d->copy_ns, d->launched_ns);
+        columns_share(c, d->hidden_ns, d->copy_ns);
+        columns_bytes(c, d->bytes_in);
+        columns_bytes(c, d->bytes_out);
+        columns_share(c, d->idle_ns, d->launched_ns);
+        columns_add(c, "%zu", d->ngaps);
+        columns_time(c, (double)d->longest_ns);
+    }
+    printf("\nDevices in %llu split launches (shares of the time that launches were under way; "
+           "hidden: copies behind kernels)\n",
+           (unsigned long long)u->launches);
+    columns_print(c);
+}
+
 /* Words of `text` in lines of LINE_WIDTH. */
 static void print_wrapped(const char *text)
 {
@@ -238,6 +276,7 @@ void report_text(const char *path, const usm__trace *t, const usm__analysis *a, 
     if (a->tags.n > 1 || (a->tags.n == 1 && strcmp(a->tags.rows[0].name, "(no tag)") != 0))
         print_usages("Tags", "tag", &a->tags, top);
     print_spill(&a->spill, top);
+    print_work(t, &a->work);
     puts("\nAdvice");
     for (size_t i = 0; i < a->nadvice; i++)
         print_wrapped(a->advice[i]);

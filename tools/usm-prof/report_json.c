@@ -143,6 +143,41 @@ static void spill(json *j, const usm__spill_usages *u)
     json_object_end(j);
 }
 
+/* null: no launch over a team. */
+static void work(json *j, const usm__work_usages *u)
+{
+    if (u->nevents == 0) {
+        json_null(j, "work");
+        return;
+    }
+    json_object_begin(j, "work");
+    json_number(j, "events", u->nevents);
+    json_number(j, "launches", u->launches);
+    json_array_begin(j, "devices");
+    for (size_t i = 0; i < u->ndevices; i++) {
+        const usm__work_device *d = &u->devices[i];
+
+        json_object_begin(j, NULL);
+        json_text(j, "name", d->name);
+        json_number(j, "source", d->source);
+        json_number(j, "chunks", d->chunks);
+        json_number(j, "failed", d->failed);
+        json_number(j, "indices", d->items);
+        json_number(j, "launched_ns", d->launched_ns);
+        json_number(j, "kernel_ns", d->kernel_ns);
+        json_number(j, "copy_ns", d->copy_ns);
+        json_number(j, "hidden_ns", d->hidden_ns);
+        json_number(j, "bytes_in", d->bytes_in);
+        json_number(j, "bytes_out", d->bytes_out);
+        json_number(j, "idle_ns", d->idle_ns);
+        json_number(j, "gaps", d->ngaps);
+        json_number(j, "longest_gap_ns", d->longest_ns);
+        json_object_end(j);
+    }
+    json_array_end(j);
+    json_object_end(j);
+}
+
 void report_json(const char *path, const usm__trace *t, const usm__analysis *a)
 {
     json j;
@@ -154,7 +189,7 @@ void report_json(const char *path, const usm__trace *t, const usm__analysis *a)
     json_text(&j, "trace", path);
     json_text(&j, "damage", t->damage[0] != '\0' ? t->damage : NULL);
     json_bool(&j, "ended", t->ended);
-    json_number(&j, "events", t->nrecords + t->nspills);
+    json_number(&j, "events", t->nrecords + t->nspills + t->nworks);
     json_number(&j, "lost", t->lost);
     json_number(&j, "duration_ns", a->duration_ns);
     sources(&j, t);
@@ -178,6 +213,7 @@ void report_json(const char *path, const usm__trace *t, const usm__analysis *a)
     usages(&j, "call_sites", &a->sites, false);
     usages(&j, "tags", &a->tags, false);
     spill(&j, &a->spill);
+    work(&j, &a->work);
     json_array_begin(&j, "advice");
     for (size_t i = 0; i < a->nadvice; i++)
         json_text(&j, NULL, a->advice[i]);

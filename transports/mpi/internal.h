@@ -51,6 +51,8 @@ void      mpi_link_hush(mpi_link *link);
 far_link *mpi_link_base(mpi_link *link);
 /* Operations that have ended so far: whether something moves. */
 uint64_t mpi_link_moves(const mpi_link *link);
+/* Whether MPI has messages of ours that have not gone.  Within a step. */
+bool     mpi_link_is_sending(const mpi_link *link);
 uint64_t mpi_now(void);
 /* Whether the MPI that is loaded tells of the death of processes (ULFM). */
 bool mpi_has_ulfm(void);
@@ -186,14 +188,16 @@ typedef struct mpi_job {
     _Atomic bool     busy;       /* as far_step() said                                          */
     _Atomic uint64_t next;       /* when the protocol wants to be stepped at the latest         */
     _Atomic uint32_t nplaces;
-    _Atomic bool     has_ended; /* there is something in `ended`                             */
-    _Atomic uint32_t copies;    /* of mpi_copy()                                             */
-    _Atomic uint32_t flying;    /* threads and transfers in transfer.c                       */
-    _Atomic uint32_t awaiters;  /* threads that step until their transfer has ended           */
-    _Atomic uint64_t beside;    /* when one of them stepped last                             */
-    _Atomic uint32_t shadows;   /* transfers with the protocol that nobody awaits            */
-    _Atomic uint64_t wakes_at;  /* our thread does, at the latest; while it is asleep        */
-    _Atomic uint64_t stepper;   /* who holds `step`: pthread_self() as a number; 0: nobody     */
+    _Atomic bool     has_ended;  /* there is something in `ended`                             */
+    _Atomic uint32_t copies;     /* of mpi_copy()                                             */
+    _Atomic uint32_t flying;     /* threads and transfers in transfer.c                       */
+    _Atomic uint32_t awaiters;   /* threads that step until their transfer has ended           */
+    _Atomic uint64_t beside;     /* when one of them stepped last                             */
+    _Atomic uint32_t shadows;    /* transfers with the protocol that nobody awaits            */
+    _Atomic uint64_t patience;   /* module.c's set_patience()                                  */
+    _Atomic bool     is_sending; /* MPI has messages of ours that have not gone              */
+    _Atomic uint64_t wakes_at;   /* our thread does, at the latest; while it is asleep        */
+    _Atomic uint64_t stepper;    /* who holds `step`: pthread_self() as a number; 0: nobody     */
 } mpi_job;
 
 struct mpi_store {

@@ -564,6 +564,14 @@ far_link *mpi_link_base(mpi_link *link)
     return &link->base;
 }
 
+bool mpi_link_is_sending(const mpi_link *link)
+{
+    for (int i = 0; i < link->n; i++)
+        if (link->ops[i] && trace_of(link->ops[i])->is_any == 0)
+            return true;
+    return link->waiting != NULL;
+}
+
 uint64_t mpi_link_moves(const mpi_link *link)
 {
     return usm_load_relaxed(&link->moves);

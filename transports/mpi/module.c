@@ -222,6 +222,15 @@ static usm_status send(void *job_, uint32_t to, uint32_t tag, const void *data, 
     return st;
 }
 
+static void set_patience(void *job_, uint64_t ns)
+{
+    mpi_job       *job = job_;
+    const uint64_t was = usm_swap_acq_rel(&job->patience, ns);
+
+    if (ns < was)
+        mpi_service_wake(job);
+}
+
 static const usm_transport_ops ops = {
     .abi         = USM_MODULE_ABI,
     .struct_size = sizeof(ops),
@@ -248,6 +257,7 @@ static const usm_transport_ops ops = {
     .members      = members,
     .member       = member,
     .send         = send,
+    .set_patience = set_patience,
     .job_describe = mpi_job_describe,
 };
 

@@ -13,6 +13,8 @@
  * each microsecond of that is lost, and the scheduler, which sees only one of the two awake at a
  * time, does not part them.
  *
+ * Where nobody here waits for what may come (set_patience()), it sleeps for as long as was said.
+ *
  * Work of this process wakes our thread.  A thread that waits for a transfer steps itself
  * meanwhile, and ours stands aside: that spares two changes of threads.  It stays aside between
  * such waits too, where they follow each other closely, and looks now and then whether transfers
@@ -89,6 +91,7 @@ bool mpi_step(mpi_job *job)
     mpi_turn_end(has_turn);
     usm_store_relaxed(&job->next, next);
     usm_store_relaxed(&job->busy, busy);
+    usm_store_relaxed(&job->is_sending, mpi_link_is_sending(job->link));
     if (job->has_left)
         usm_store_release(&job->has_said_goodbye, true);
     job->moves = mpi_link_moves(job->link);
@@ -388,6 +391,11 @@ static void take_a_rest(mpi_job *job, rest *r, bool has_moved)
         r->moved = now;
     if (is_beside(job, now)) {
         fall_asleep(job, usm_load_relaxed(&job->shadows) ? NAP_WATCH_NS : NAP_BESIDE_NS);
+        return;
+    }
+    ns = usm_load_relaxed(&job->patience);
+    if (ns > 0 && !usm_load_relaxed(&job->busy) && !usm_load_relaxed(&job->is_sending)) {
+        fall_asleep(job, next > now && next - now < ns ? next - now : ns);
         return;
     }
     look = usm_load_relaxed(&job->busy) || now - r->busy > WORK_NS ? LOOK_BRIEF_NS : LOOK_NS;

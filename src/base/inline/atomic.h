@@ -15,6 +15,8 @@
 #define usm_sub_relaxed(p, v) atomic_fetch_sub_explicit((p), (v), memory_order_relaxed)
 /* A count whose reader (acquire) also sees what was done before it was raised. */
 #define usm_add_release(p, v) atomic_fetch_add_explicit((p), (v), memory_order_release)
+/* Both: whoever is last sees what the others did. */
+#define usm_add_acq_rel(p, v) atomic_fetch_add_explicit((p), (v), memory_order_acq_rel)
 /* Reference counts: the drop that reaches 0 sees all that happened before. */
 #define usm_ref_take(p) atomic_fetch_add_explicit((p), 1, memory_order_relaxed)
 #define usm_ref_drop(p) (atomic_fetch_sub_explicit((p), 1, memory_order_acq_rel) == 1)

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* Seconds since some moment in the past; for everyone here. */
-#include "idw.h"
+/* The monotonic clock (clock.h). */
+#include "clock.h"
 
 #include <time.h>
 
-double idw_now_s(void)
+double clock_now_s(void)
 {
     struct timespec t;
 

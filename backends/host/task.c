@@ -1,0 +1,320 @@
+/* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
+/* Functions of the program that run on the workers of the host backend when their turn comes.
+ *
+ * A task that waits for nothing but its in-order queue and whose end nobody asks for is the common
+ * one, and may do a microsecond of work.  Such tasks that follow each other ride in a train:
+ * one command of the graph with a list of tasks.
+ *
+ *      queue:   a command | train: t1 t2 t3 ...  <- the next task, while the train is the last
+ *
+ * Submitting one is to append to the list, under the graph's lock.  The worker takes the whole list
+ * and runs it in order, then looks for more; when none comes for LINGER_NS, or anything else waits
+ * for the worker or for the train's end, the command is complete.  What enters the queue behind
+ * the train, and whoever waits for the queue, closes it: later tasks are not of it.  So commands
+ * and waiters see the same order as if each task were a command.
+ *
+ * All other tasks (with dependencies or an event, in out-of-order queues) are commands.
+ *
+ * The lists' elements are taken from a store, of which the tasks that ran fill the other end.
+ * Called by the core, through the table in host.c, and by queue.c. */
+#include "graph.h"
+
+#include <time.h>
+
+#define LINGER_NS     20000u
+#define GATHER_PAUSES 32    /* a microsecond */
+#define FEW           16    /* tasks */
+#define KEPT          65536 /* elements of lists, 40 bytes each; more go back to the heap */
+
+#define graph usm__host_the_graph
+
+struct task {
+    struct task     *next;
+    usm_backend_task body;
+};
+
+struct chain {
+    struct task *first, *last;
+    size_t       n;
+};
+
+/* The payload of a train.  Guarded by the graph's lock, but `news`. */
+struct train {
+    struct chain      waiting;
+    bool              is_spinner;
+    _Atomic(bool)     is_closed;
+    _Atomic(unsigned) news; /* a change of `waiting` or is_closed: for who lingers */
+};
+
+static struct chain store; /* guarded by the graph's lock */
+
+static void chain_add(struct chain *c, struct task *t)
+{
+    t->next = NULL;
+    if (c->first)
+        c->last->next = t;
+    else
+        c->first = t;
+    c->last = t;
+    c->n++;
+}
+
+/* In front: what was used last is in the cache. */
+static void chain_join(struct chain *c, struct chain *more)
+{
+    if (!more->first)
+        return;
+    more->last->next = c->first;
+    if (!c->first)
+        c->last = more->last;
+    c->first = more->first;
+    c->n += more->n;
+    *more = (struct chain){NULL, NULL, 0};
+}
+
+static struct task *chain_pop(struct chain *c)
+{
+    struct task *t = c->first;
+
+    if (t) {
+        c->first = t->next;
+        c->n--;
+    }
+    return t;
+}
+
+static void chain_free(struct chain *c)
+{
+    for (struct task *t = chain_pop(c); t; t = chain_pop(c))
+        usm__host_lib->heap_free(t);
+}
+
+void usm__host_tasks_forget(void)
+{
+    struct chain all;
+
+    usm__host_graph_lock();
+    all   = store;
+    store = (struct chain){NULL, NULL, 0};
+    usm__host_graph_unlock();
+    chain_free(&all);
+}
+
+void usm__host_tasks_in_child(void)
+{
+    store = (struct chain){NULL, NULL, 0};
+}
+
+/* --- running --------------------------------------------------------------------------------- */
+
+/* What a program may return and what no command can end with. */
+static usm_status as_result(usm_status status)
+{
+    if (status >= 0)
+        return USM_OK;
+    return status == USM_E_NOT_READY ? USM_E_INVALID : status;
+}
+
+static uint64_t now_ns(void)
+{
+    struct timespec t;
+
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
+}
+
+/* A moment for more of them to come: to take each by itself is to fight for the lock with who
+ * submits them. */
+static void gather(struct train *t)
+{
+    for (int i = 0; i < GATHER_PAUSES && !usm_load_relaxed(&t->is_closed); i++)
+        usm_cpu_relax();
+}
+
+/* Until there is news, the worker is wanted elsewhere, or for LINGER_NS. */
+static void linger(struct train *t, unsigned seen)
+{
+    uint64_t until = now_ns() + LINGER_NS;
+
+    while (usm_load_relaxed(&t->news) == seen && !usm_load_relaxed(&graph.is_ready) &&
+           now_ns() < until)
+        for (int i = 0; i < 16; i++)
+            usm_cpu_relax();
+}
+
+/* The lock is held: what was done goes to the store, or into *excess. */
+static void give_back(struct chain *done, struct chain *excess)
+{
+    chain_join(store.n + done->n <= KEPT ? &store : excess, done);
+}
+
+/* The lock is held.  While it lingers a worker takes what becomes ready, as one that spins. */
+static void set_lingering(struct train *t, bool is_lingering)
+{
+    if (is_lingering && !graph.is_spinning) {
+        t->is_spinner = graph.is_spinning = true;
+    } else if (!is_lingering && t->is_spinner) {
+        t->is_spinner = graph.is_spinning = false;
+    }
+}
+
+/* Takes what waits, and gives back what was done.  False: the train ends. */
+static bool next_tasks(usm__host_command *c, struct chain *tasks, bool may_linger)
+{
+    struct train *t      = c->payload;
+    struct chain  excess = {NULL, NULL, 0};
+    unsigned      seen;
+    bool          is_over, lingers;
+
+    usm__host_graph_lock();
+    set_lingering(t, false);
+    give_back(tasks, &excess);
+    *tasks     = t->waiting;
+    t->waiting = (struct chain){NULL, NULL, 0};
+    is_over    = !tasks->first && (usm_load_relaxed(&t->is_closed) || !may_linger);
+    lingers    = !tasks->first && !is_over;
+    if (is_over && !usm_load_relaxed(&t->is_closed))
+        usm__host_train_close(c->queue);
+    if (lingers)
+        set_lingering(t, true);
+    else if (!is_over)
+        usm__host_call_for_help();
+    seen = usm_load_relaxed(&t->news);
+    usm__host_graph_unlock();
+    chain_free(&excess);
+    if (lingers)
+        linger(t, seen);
+    return !is_over;
+}
+
+static usm_status run_train(usm__host_command *c, size_t part)
+{
+    struct chain tasks    = {NULL, NULL, 0};
+    usm_status   failure  = USM_OK;
+    bool         had_some = true; /* an empty look is followed by one more, after a while */
+
+    (void)part;
+    while (next_tasks(c, &tasks, had_some)) {
+        had_some = usm__host_may_spin && tasks.first;
+        for (struct task *t = tasks.first; t; t = t->next) {
+            usm_status status = as_result(t->body.run(t->body.user));
+
+            if (!failure)
+                failure = status;
+        }
+        if (tasks.n < FEW && usm__host_may_spin)
+            gather(c->payload);
+    }
+    return failure;
+}
+
+static usm_status run_task(usm__host_command *c, size_t part)
+{
+    const usm_backend_task *t = c->payload;
+
+    (void)part;
+    return as_result(t->run(t->user));
+}
+
+static void drop_task(usm__host_command *c)
+{
+    const usm_backend_task *t = c->payload;
+
+    if (t->drop)
+        t->drop(t->user);
+}
+
+/* --- submitting ------------------------------------------------------------------------------ */
+
+void usm__host_train_close(usm__host_queue *q)
+{
+    struct train *t;
+
+    if (!q->train)
+        return;
+    t = q->train->payload;
+    usm_store_relaxed(&t->is_closed, true);
+    q->train = NULL;
+    (void)usm_add_relaxed(&t->news, 1u);
+}
+
+static usm_status submit_command(usm__host_queue *q, const usm_backend_task *task, size_t ndeps,
+                                 void *const *deps, void **ev)
+{
+    usm__host_command *c = usm__host_command_create(q, ndeps, sizeof(*task));
+
+    if (!c)
+        return USM_E_NO_MEMORY;
+    *(usm_backend_task *)c->payload = *task;
+    c->run                          = run_task;
+    c->drop                         = drop_task;
+    c->is_task                      = true;
+    return usm__host_submit(c, ndeps, deps, ev);
+}
+
+/* The lock is held, and the queue has a train. */
+static void board(usm__host_queue *q, struct task *t)
+{
+    struct train *train = q->train->payload;
+
+    chain_add(&train->waiting, t);
+    (void)usm_add_relaxed(&train->news, 1u);
+}
+
+/* Takes t over. */
+static usm_status start_train(usm__host_queue *q, struct task *t)
+{
+    usm__host_command *c = usm__host_command_create(q, 0, sizeof(struct train));
+    int                error;
+
+    if (!c) {
+        usm__host_lib->heap_free(t);
+        return USM_E_NO_MEMORY;
+    }
+    c->run     = run_train;
+    c->is_task = true;
+    usm__host_graph_lock();
+    error = usm__host_have_worker();
+    if (!error && !q->train) { /* nobody was faster */
+        usm__host_enter_graph(c, 0, NULL, false);
+        q->train = c;
+        c        = NULL;
+    }
+    if (!error)
+        board(q, t);
+    usm__host_graph_unlock();
+    if (c)
+        usm__host_command_release(c);
+    if (!error)
+        return USM_OK;
+    usm__host_lib->heap_free(t);
+    return usm__host_no_worker(error);
+}
+
+usm_status usm__host_task(void *queue, const usm_backend_task *task, size_t ndeps,
+                          void *const *deps, void **ev)
+{
+    usm__host_queue *q = queue;
+    struct task     *t;
+    bool             is_aboard;
+
+    if (ndeps > 0 || ev || !q->in_order)
+        return submit_command(q, task, ndeps, deps, ev);
+    usm__host_graph_lock();
+    t         = chain_pop(&store);
+    is_aboard = t && q->train;
+    if (t)
+        t->body = *task;
+    if (is_aboard)
+        board(q, t);
+    usm__host_graph_unlock();
+    if (is_aboard)
+        return USM_OK;
+    if (!t) {
+        t = usm__host_lib->heap_alloc(sizeof(*t));
+        if (!t)
+            return usm__host_lib->report(USM_E_NO_MEMORY, "no host memory for a task");
+        t->body = *task;
+    }
+    return start_train(q, t);
+}

@@ -1,0 +1,268 @@
+/* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
+/* The workers of the host backend: how many, when they sleep, who wakes whom.
+ *
+ * One team for all queues of the process, as large as the processors that are really free: those
+ * the process may run on, no more than its control group's quota pays for (USM_HOST_THREADS says
+ * otherwise).  The first worker is started by the first command, which fails if that cannot be
+ * done, the others when they are needed; all end when the last context and queue are gone.
+ *
+ * Who wakes whom.  Whoever leaves jobs behind (a submitter, a worker that takes one of several)
+ * wakes one sleeping worker or, when none sleeps, starts one.  A worker without work looks for
+ * SPIN_NS at a flag before it sleeps, one worker at a time: small commands that follow each other
+ * closely cost no system call.  A process that waits costs nothing.
+ *
+ * Tasks may block, even for each other, and occupy their worker.  When commands are ready, no
+ * worker is free, some are in tasks and nothing was taken for a while, the standby thread starts a
+ * worker beyond the team's size; it leaves when it finds nothing to do.  The while grows with the
+ * number of these, so that long tasks that only compute get few.  Kernels and copies do not block.
+ *
+ * Rejected: binding workers to processors by themselves.  A task may start threads (OpenMP's, say),
+ * and those inherit the one processor; USM_HOST_BIND=1 does it for programs that know better.
+ *
+ * Called by queue.c; the lock is the graph's. */
+#include "graph.h"
+
+#include <errno.h>
+#include <sched.h>
+#include <stdlib.h>
+#include <time.h>
+
+#define SPIN_NS     20000u
+#define STANDBY_NS  1000000u
+#define EXIT_NS     1000000000u
+#define WORKERS_MAX 256u
+
+#define graph usm__host_the_graph
+
+/* --- its size -------------------------------------------------------------------------------- */
+
+unsigned usm__host_team_size(bool *may_spin)
+{
+    unsigned cpus = usm__host_lib->os->cpu_count();
+    uint64_t set  = usm__host_lib->setting_size("host_threads");
+
+    *may_spin = cpus > 1;
+    if (set > 0)
+        return set < WORKERS_MAX ? (unsigned)set : WORKERS_MAX;
+    return cpus < 2 ? 2 : cpus; /* two also on one: one may be in a long kernel */
+}
+
+/* --- workers --------------------------------------------------------------------------------- */
+
+static uint64_t now_ns(clockid_t clock)
+{
+    struct timespec t;
+
+    clock_gettime(clock, &t);
+    return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
+}
+
+/* To the index-th processor of those the process has, if the team has them all. */
+static void bind_worker(unsigned index)
+{
+    cpu_set_t all, one;
+    unsigned  n = 0;
+
+    if (!usm__host_lib->setting_bool("host_bind") || sched_getaffinity(0, sizeof(all), &all) != 0 ||
+        (unsigned)CPU_COUNT(&all) != usm__host_workers || index >= usm__host_workers)
+        return;
+    CPU_ZERO(&one);
+    for (int cpu = 0; cpu < CPU_SETSIZE; cpu++)
+        if (CPU_ISSET(cpu, &all) && n++ == index)
+            CPU_SET(cpu, &one);
+    (void)sched_setaffinity(0, sizeof(one), &one);
+}
+
+/* Until there may be work, SPIN_NS at most.  The lock is held at begin and end. */
+static void spin(void)
+{
+    uint64_t until;
+
+    graph.is_spinning = true;
+    pthread_mutex_unlock(&graph.lock);
+    until = now_ns(CLOCK_MONOTONIC) + SPIN_NS;
+    while (!usm_load_relaxed(&graph.is_ready) && now_ns(CLOCK_MONOTONIC) < until)
+        for (int i = 0; i < 16; i++)
+            usm_cpu_relax();
+    pthread_mutex_lock(&graph.lock);
+    graph.is_spinning = false;
+}
+
+/* False: this worker is one too many.  The lock is held at begin and end. */
+static bool rest(void)
+{
+    if (graph.workers > usm__host_workers)
+        return false;
+    if (!graph.is_spinning && usm__host_may_spin) {
+        spin();
+        if (!usm_list_is_empty(&graph.ready) || graph.users == 0)
+            return true;
+    }
+    graph.idle++;
+    pthread_cond_wait(&graph.work, &graph.lock);
+    graph.idle--;
+    return true;
+}
+
+static void worker(void *index)
+{
+    bind_worker((unsigned)(uintptr_t)index);
+    pthread_mutex_lock(&graph.lock);
+    while (graph.users > 0) {
+        if (!usm_list_is_empty(&graph.ready))
+            usm__host_work_once();
+        else if (!rest())
+            break;
+    }
+    graph.workers--;
+    pthread_mutex_unlock(&graph.lock);
+}
+
+/* 0 or an errno value. */
+static int start_worker(void)
+{
+    void *index = (void *)(uintptr_t)graph.workers;
+    int   error = usm__host_lib->os->thread(worker, index, "usm-host");
+
+    if (!error)
+        graph.workers++;
+    return error;
+}
+
+int usm__host_have_worker(void)
+{
+    return graph.workers > 0 ? 0 : start_worker();
+}
+
+usm_status usm__host_no_worker(int error)
+{
+    return usm__host_refused(error == ENOMEM ? USM_E_NO_MEMORY : USM_E_SYSTEM,
+                             "no thread for the host's commands (see ulimit -u)", error);
+}
+
+/* --- the standby ----------------------------------------------------------------------------- */
+
+/* Commands are ready, and perhaps nobody will ever come for them. */
+static bool is_stuck(void)
+{
+    return !usm_list_is_empty(&graph.ready) && graph.idle == 0 && !graph.is_spinning &&
+           graph.in_tasks > 0 && graph.workers < WORKERS_MAX;
+}
+
+static void wait_a_while(void)
+{
+    uint64_t extra    = graph.workers > usm__host_workers ? graph.workers - usm__host_workers : 0;
+    uint64_t until    = now_ns(CLOCK_REALTIME) + STANDBY_NS * (1 + extra);
+    struct timespec t = {(time_t)(until / 1000000000u), (long)(until % 1000000000u)};
+
+    (void)pthread_cond_timedwait(&graph.standby, &graph.lock, &t);
+}
+
+static void standby(void *unused)
+{
+    (void)unused;
+    pthread_mutex_lock(&graph.lock);
+    while (graph.users > 0) {
+        uint64_t taken = graph.taken;
+
+        if (!is_stuck()) {
+            graph.is_standby_awake = false;
+            pthread_cond_wait(&graph.standby, &graph.lock);
+            continue;
+        }
+        wait_a_while();
+        if (graph.users > 0 && is_stuck() && graph.taken == taken)
+            (void)start_worker(); /* else tried again */
+    }
+    graph.has_standby = graph.is_standby_awake = false;
+    pthread_mutex_unlock(&graph.lock);
+}
+
+/* Without a thread for it, it is tried again at the next command. */
+static void wake_standby(void)
+{
+    if (graph.is_standby_awake || !is_stuck())
+        return;
+    if (!graph.has_standby)
+        graph.has_standby = usm__host_lib->os->thread(standby, NULL, "usm-standby") == 0;
+    else
+        pthread_cond_signal(&graph.standby);
+    graph.is_standby_awake = graph.has_standby;
+}
+
+/* --- calls ----------------------------------------------------------------------------------- */
+
+void usm__host_call_for_help(void)
+{
+    if (usm_list_is_empty(&graph.ready) || graph.is_spinning)
+        return; /* who spins takes one, and calls others for the rest */
+    if (graph.idle > 0)
+        pthread_cond_signal(&graph.work);
+    else if (graph.workers < usm__host_workers)
+        (void)start_worker(); /* those there are get through the work as well */
+    else
+        wake_standby();
+}
+
+void usm__host_workers_keep(void)
+{
+    usm__host_graph_lock();
+    graph.users++;
+    usm_store_release(&graph.has_users, true);
+    usm__host_graph_unlock();
+}
+
+void usm__host_workers_let_go(void)
+{
+    bool is_last;
+
+    usm__host_graph_lock();
+    is_last = --graph.users == 0;
+    if (is_last) {
+        usm_store_release(&graph.has_users, false);
+        pthread_cond_broadcast(&graph.work);
+        pthread_cond_broadcast(&graph.standby);
+    }
+    usm__host_graph_unlock();
+    if (is_last)
+        usm__host_forget_recycled();
+}
+
+/* What is still to be done for the program is done before what it uses is torn down; who waits for
+ * something that never comes is left after EXIT_NS, as in core/executor.c. */
+static void at_exit(void)
+{
+    uint64_t        until = now_ns(CLOCK_REALTIME) + EXIT_NS;
+    struct timespec t     = {(time_t)(until / 1000000000u), (long)(until % 1000000000u)};
+    int             rc    = 0;
+
+    usm__host_graph_lock();
+    while (rc == 0 && graph.tasks > 0)
+        rc = pthread_cond_timedwait(&graph.calm, &graph.lock, &t);
+    usm__host_graph_unlock();
+}
+
+/* Without memory for the handler, it is as it would be without one. */
+static void register_once(void)
+{
+    (void)atexit(at_exit);
+}
+
+void usm__host_watch_exit(void)
+{
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+
+    (void)pthread_once(&once, register_once);
+}
+
+/* The sleepers that the conditions count did not come along: they are made anew. */
+void usm__host_team_in_child(void)
+{
+    graph.in_child = true;
+    graph.workers = graph.idle = graph.in_tasks = 0;
+    graph.tasks                                 = 0;
+    graph.is_spinning = graph.has_standby = graph.is_standby_awake = false;
+    pthread_cond_init(&graph.work, NULL);
+    pthread_cond_init(&graph.standby, NULL);
+    pthread_cond_init(&graph.calm, NULL);
+}

@@ -1,0 +1,48 @@
+/* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
+/* What USM_TRACE records of launches over teams (usm/parallel.h): each launch, each chunk on its
+ * device, and the chunk's parts: copies in, kernel, copies out.  Part of the event rings (trace.h),
+ * and like them costs one branch while nothing is recorded.  src/offload calls this; src/profile
+ * reads it. */
+#ifndef USM_BASE_TRACE_WORK_H
+#define USM_BASE_TRACE_WORK_H
+
+#include "base/trace_spill.h"
+
+typedef enum usm__work_kind {
+    /* From the start of a launch to its end.  n: indices of the range; no member. */
+    USM__WORK_LAUNCH = 0,
+    /* A chunk, from when it was queued to when its end was seen.  first, n: indices. */
+    USM__WORK_CHUNK  = 1,
+    USM__WORK_FAILED = 2,
+    /* Parts of chunks, as the device's clock says, or where it has none the kernel alone, from the
+     * end of the chunk before.  n: bytes; of the kernel indices. */
+    USM__WORK_IN     = 3,
+    USM__WORK_KERNEL = 4,
+    USM__WORK_OUT    = 5,
+    USM__WORK_KINDS  = 6
+} usm__work_kind;
+
+typedef struct usm__work_event {
+    usm__work_kind kind;
+    uint32_t       member; /* of usm__trace_member(); 0: none, unknown                         */
+    uint32_t       kernel; /* of usm__trace_kernel(); 0: unknown                               */
+    uint64_t       first;  /* of a chunk                                                       */
+    uint64_t       n;
+    uint64_t       ns;     /* that it took                                                     */
+    uint64_t       ago_ns; /* of a part: when it ended, before now                             */
+} usm__work_event;
+
+/* A name's number in the file, > 0; 0 when not tracing or no more fit.  A member has the same one
+ * in all teams. */
+uint32_t usm__trace_member(const char *name);
+uint32_t usm__trace_kernel(const char *name);
+
+void usm__trace_work_put(const usm__work_event *e);
+
+static inline void usm__trace_work(const usm__work_event *e)
+{
+    if (usm__trace_is_on())
+        usm__trace_work_put(e);
+}
+
+#endif

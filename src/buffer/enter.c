@@ -1,0 +1,302 @@
+/* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
+/* Commands enter the orders of their buffers (buffer/command.h): what each comes after, and why
+ * nothing ever waits in a circle.
+ *
+ * A command enters the orders of all its buffers in one step, and gets its place in its queue, be
+ * it launched there or held (defer.c), in another one a moment later.  Between the two it is
+ * "coming".  It waits for what is before it in the orders, and for what is before it in the queue:
+ * before another one here and behind it there, both would wait for good.  So
+ *
+ *     1. nobody, command or host, enters while one is coming that it would wait for: it sleeps
+ *        until that has its place;
+ *     2. commands over buffers of one in-order queue come one at a time: the queue's lock
+ *        `entering` is held from before one enters until it has its place.
+ *
+ * No circle: let the time of a command be when it gets its place, that of an access of the host
+ * when it enters.  Then each waits for earlier ones alone: those before it in an order have their
+ * places, or have entered, when it enters (1); those before it in its queue, or behind whose
+ * barrier it is, have theirs when it gets its own; an event that it was given is of a call that has
+ * returned.  That goes for commands without buffers, too, which stand in the same queues and wait
+ * for events of these, and for queues without an order: those need no lock.
+ *
+ * The second rule is for what is not said by an edge.  One that stands behind a deferred one in its
+ * queue must not take memory that it needs (find_deferred); reads of a queue are waited for by the
+ * last of them (order.c), its tasks wait for no event (task.c): in each case the order of entering
+ * must be that of the queue.
+ *
+ * Who sleeps here is in no order yet and may hold its queue's lock; who is coming wants no such
+ * lock, and waits for nobody who enters.  Called by command.c, task.c, host.c. */
+#include "base/os.h"
+#include "buffer/command.h"
+
+#include <string.h>
+
+/* Guarded by the lock of track.c. */
+static struct {
+    usm_list unlaunched;
+    size_t   ncoming; /* that may be coming: riders count until they end                        */
+} entering = {{&entering.unlaunched, &entering.unlaunched}, 0};
+
+/* ---- what it comes after ----------------------------------------------------------------- */
+
+/* Room for one event more, which is to come. */
+static bool expect_dep(usm__command *c)
+{
+    usm_event **more;
+
+    if (c->ndeps + c->nexpected == c->cap) {
+        more = usm__heap_alloc(2 * c->cap * sizeof(usm_event *));
+        if (!more)
+            return false;
+        memcpy(more, c->deps, c->ndeps * sizeof(usm_event *));
+        if (c->deps != c->first_deps)
+            usm__heap_free(c->deps);
+        c->deps = more;
+        c->cap *= 2;
+    }
+    c->nexpected++;
+    return true;
+}
+
+void usm__command_preceded(usm__command *c, usm_event *dep, usm_status status)
+{
+    c->nexpected--;
+    if (dep && usm_event_retain(dep) == USM_OK)
+        c->deps[c->ndeps++] = dep;
+    else if (status < 0)
+        c->preceded = USM_E_DEPENDENCY;
+}
+
+static bool has_dep(const usm__command *c, const usm_event *ev)
+{
+    for (size_t i = 0; i < c->ndeps; i++)
+        if (c->deps[i] == ev)
+            return true;
+    return false;
+}
+
+static bool put_behind(usm__command *c, usm__order_entry *e)
+{
+    usm__command *before;
+
+    if (e->is_host)
+        return usm__edge_add(&usm_container_of(e, usm__host_entry, entry)->waiters, &c->waiter,
+                             NULL);
+    before = usm__use_of(e)->command;
+    /* Between a device's memory and the host's bytes are copied only when nothing works on them. */
+    if (c->is_in_place != before->is_in_place) {
+        usm__command_want_watch(before);
+        return usm__edge_add(&before->on_done, &c->waiter, NULL);
+    }
+    if (usm__task_queue_orders(before, c) || (before->event && has_dep(c, before->event)))
+        return true;
+    if (!expect_dep(c))
+        return false;
+    if (before->is_rider) {
+        usm__track_of(usm__use_of(e)->root)->is_mixed = true;
+        return usm__edge_add(&before->on_done, &c->waiter, c);
+    }
+    if (!before->event)
+        return usm__edge_add(&before->on_launch, &c->waiter, c);
+    usm__command_preceded(c, before->event, USM_OK);
+    return true;
+}
+
+static usm_status find_order(usm__command *c, usm__use *u)
+{
+    usm__order *o = &usm__track_of(u->root)->order;
+
+    for (usm__order_entry *e = usm__order_next(o, &u->entry, false, NULL); e;
+         e                   = usm__order_next(o, &u->entry, false, e))
+        if (!put_behind(c, e))
+            return usm__fail(USM_E_NO_MEMORY, "no host memory for the order of commands");
+    return USM_OK;
+}
+
+static bool depends_on(const usm__command *before, size_t ndeps, usm_event *const *deps)
+{
+    for (size_t i = 0; before->end && i < ndeps; i++)
+        if (deps[i] == before->end)
+            return true;
+    return false;
+}
+
+/* Commands that were deferred, and that this one comes after for another reason than bytes: it must
+ * not take memory that they need. */
+static usm_status find_deferred(usm__command *c, size_t ndeps, usm_event *const *deps)
+{
+    USM_LIST_FOREACH (it, &entering.unlaunched) {
+        usm__command *before = usm_container_of(it, usm__command, link);
+
+        if (before->is_deferred &&
+            ((c->lane && before->lane == c->lane) || depends_on(before, ndeps, deps)) &&
+            !usm__edge_add(&before->on_launch, &c->waiter, NULL))
+            return usm__fail(USM_E_NO_MEMORY, "no host memory for the order of commands");
+    }
+    return USM_OK;
+}
+
+static usm_status told_failure(usm_status status)
+{
+    return usm__fail(USM_E_DEPENDENCY,
+                     "a command that should have written these bytes failed (%s); write them anew",
+                     usm_status_name(status));
+}
+
+static usm_status take_failures(usm__command *c)
+{
+    for (size_t i = 0; i < c->nuses; i++) {
+        usm__use  *u  = &c->uses[i];
+        usm_status st = u->is_empty
+                            ? USM_OK
+                            : usm__failures_take(&usm__track_of(u->root)->failures, u->entry.begin,
+                                                 u->entry.end, u->entry.mode);
+
+        if (st != USM_OK)
+            return told_failure(st);
+    }
+    return USM_OK;
+}
+
+/* Under the lock. */
+static usm_status find_all(usm__command *c, size_t ndeps, usm_event *const *deps)
+{
+    usm_status st = USM_OK;
+
+    for (size_t i = 0; st == USM_OK && i < c->nuses; i++)
+        st = usm__track_start(c->uses[i].root);
+    if (st == USM_OK)
+        st = take_failures(c);
+    for (size_t i = 0; st == USM_OK && i < c->nuses; i++)
+        if (!c->uses[i].is_empty)
+            st = find_order(c, &c->uses[i]);
+    return st == USM_OK ? find_deferred(c, ndeps, deps) : st;
+}
+
+/* ---- coming ------------------------------------------------------------------------------ */
+
+static void settled(void)
+{
+    entering.ncoming--;
+}
+
+void usm__rider_left(void)
+{
+    settled();
+}
+
+void usm__command_arrived(usm__command *c)
+{
+    usm_store_release(&c->arrival, (uint32_t)USM__THERE);
+    settled();
+    usm__track_wake();
+}
+
+void usm__rider_arrived(usm__command *c)
+{
+    if (usm_swap_acq_rel(&c->arrival, (uint32_t)USM__THERE) != USM__AWAITED)
+        return;
+    usm__track_lock();
+    usm__track_wake();
+    usm__track_unlock();
+}
+
+/* Sleeps if it still is. */
+static bool await(usm__command *c)
+{
+    uint32_t was = USM__COMING;
+
+    if (!usm_cas_acq_rel(&c->arrival, &was, (uint32_t)USM__AWAITED) && was == USM__THERE)
+        return false;
+    usm__track_sleep();
+    return true;
+}
+
+bool usm__enter_later(usm__order *o, const usm__order_entry *e)
+{
+    if (entering.ncoming == 0)
+        return false;
+    for (usm__order_entry *x = usm__order_next(o, e, false, NULL); x;
+         x                   = usm__order_next(o, e, false, x))
+        if (!x->is_host && await(usm__use_of(x)->command))
+            return true;
+    return false;
+}
+
+static bool enter_later(usm__command *c)
+{
+    for (size_t i = 0; i < c->nuses; i++) {
+        usm__use   *u = &c->uses[i];
+        usm__track *t = usm__track_of(u->root);
+
+        if (t && !u->is_empty && usm__enter_later(&t->order, &u->entry))
+            return true;
+    }
+    return false;
+}
+
+/* ---- in and out -------------------------------------------------------------------------- */
+
+void usm__command_join_orders(usm__command *c)
+{
+    for (size_t i = 0; i < c->nuses; i++)
+        if (!c->uses[i].is_empty)
+            usm__order_add(&usm__track_of(c->uses[i].root)->order, &c->uses[i].entry);
+    entering.ncoming++;
+}
+
+void usm__command_leave_orders(usm__command *c)
+{
+    settled();
+    for (size_t i = 0; i < c->nuses; i++)
+        if (!c->uses[i].is_empty)
+            usm__order_remove(&usm__track_of(c->uses[i].root)->order, &c->uses[i].entry, false);
+    usm__edges_fire(&c->on_launch, NULL, USM_OK);
+    usm__edges_fire(&c->on_done, NULL, USM_OK);
+    for (size_t i = 0; i < c->nuses; i++)
+        usm__track_stop(c->uses[i].root);
+    usm__track_wake();
+}
+
+void usm__command_give_up(usm__command *c)
+{
+    c->is_given_up = true;
+    usm__waiter_tell(&c->waiter);
+}
+
+usm_status usm__command_enter(usm__command *c, size_t ndeps, usm_event *const *deps, bool *may_go)
+{
+    usm_status st;
+
+    usm__track_lock();
+    while (enter_later(c))
+        ;
+    c->waiter.waits = 1; /* for whoever submits it */
+    st              = find_all(c, ndeps, deps);
+    if (st == USM_OK) {
+        usm__command_join_orders(c);
+        usm_list_append(&entering.unlaunched, &c->link);
+        *may_go = c->waiter.waits == 1 && !usm__line_is_busy();
+    } else {
+        usm__command_give_up(c);
+    }
+    usm__track_unlock();
+    return st;
+}
+
+bool usm__command_is_lane_deferred(uint64_t lane)
+{
+    USM_LIST_FOREACH (it, &entering.unlaunched) {
+        const usm__command *before = usm_container_of(it, usm__command, link);
+
+        if (before->is_deferred && before->lane == lane)
+            return true;
+    }
+    return false;
+}
+
+void usm__entering_in_child(void)
+{
+    usm_list_init(&entering.unlaunched);
+    entering.ncoming = 0;
+}

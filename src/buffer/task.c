@@ -1,0 +1,193 @@
+/* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
+/* Host tasks over buffers: a command (command.c) that runs a function of the program on the host.
+ *
+ * It needs its bytes in host memory, whatever the queue's device.  The thread that runs the
+ * function ends the command itself, so that no other thread has to be told; as it may be through
+ * before its submitter is, the second of both does it.
+ *
+ * Riders.  A task that nobody has an event of, in an in-order queue whose backend runs tasks, with
+ * nothing before it but tasks of the same queue: the queue orders them, so it needs no event, no
+ * dependency and no second look at the orders, and tasks that follow each other reach the worker in
+ * one go (backends/host/task.c).  Whoever else must wait for it is told when it ends.  As that
+ * takes the slow way (defer.c), the buffer then has no riders any more.  What a failure means to
+ * those behind is the dependencies' affair otherwise; here who failed marks them before they run.
+ *
+ * Called by work.c and command.c. */
+#include "buffer/command.h"
+
+/* Under the lock: those behind c in its queue that use the same bytes. */
+static void drop_behind(const usm__command *c, const usm__use *u)
+{
+    usm__order *o = &usm__track_of(u->root)->order;
+
+    for (usm__order_entry *e = usm__order_next(o, &u->entry, true, NULL); e;
+         e                   = usm__order_next(o, &u->entry, true, e)) {
+        usm__command *behind = e->is_host ? NULL : usm__use_of(e)->command;
+
+        if (behind && behind != c && behind->is_native && behind->lane == c->lane)
+            behind->is_dropped = true;
+    }
+}
+
+/* A task of an in-order queue failed or was dropped: before any that come later in it run. */
+static void failed(usm__command *c)
+{
+    if (!c->is_native || c->lane == 0)
+        return;
+    usm__track_lock();
+    c->has_failed = true;
+    for (size_t i = 0; i < c->nuses; i++)
+        if (!c->uses[i].is_empty)
+            drop_behind(c, &c->uses[i]);
+    usm__track_unlock();
+}
+
+static usm_status run(usm__command *c)
+{
+    usm_status status = c->is_dropped ? USM_E_DEPENDENCY : c->task(c->user, c->ptrs);
+
+    if (status < 0)
+        failed(c);
+    return status;
+}
+
+/* The thread that has run it knows its end first: nobody else is told. */
+static usm_status run_task(void *command)
+{
+    usm__command *c      = command;
+    usm_status    status = run(c);
+
+    c->outcome = status;
+    usm__command_meet(c);
+    return status;
+}
+
+static void drop_task(void *command)
+{
+    usm__command *c = command;
+
+    failed(c);
+    c->outcome = USM_E_DEPENDENCY;
+    usm__command_meet(c);
+}
+
+static usm_status task_submit(const void *work, void *const *ptrs, usm_queue *q, size_t ndeps,
+                              usm_event *const *deps, usm_event **ev)
+{
+    usm__command        *c    = (usm__command *)(uintptr_t)work;
+    const usm__task_body body = {run_task, drop_task, c};
+    usm_status           st;
+
+    (void)ptrs; /* c's own */
+    usm_ref_take(&c->refs);
+    st = usm__task_submit(q, &body, ndeps, deps, ev);
+    if (st != USM_OK)
+        usm__command_unref(c);
+    return st;
+}
+
+/* The command itself is what is to be done. */
+static void *task_keep(const void *work)
+{
+    return (void *)(uintptr_t)work;
+}
+
+static void task_drop(void *work)
+{
+    (void)work;
+}
+
+const usm__work_ops usm__command_task_ops = {task_submit, task_keep, task_drop};
+
+/* ---- riders ------------------------------------------------------------------------------ */
+
+/* Being of one in-order queue, `before` has its place there already (enter.c). */
+bool usm__task_queue_orders(const usm__command *before, const usm__command *c)
+{
+    return c->is_native && before->is_native && c->lane != 0 && before->lane == c->lane &&
+           !before->is_deferred && !before->has_failed;
+}
+
+static bool may_ride_over(const usm__command *c, const usm__use *u)
+{
+    usm__track *t = usm__track_of(u->root);
+
+    if (t->is_mixed || t->failures.n > 0)
+        return false;
+    for (usm__order_entry *e = usm__order_next(&t->order, &u->entry, false, NULL); e;
+         e                   = usm__order_next(&t->order, &u->entry, false, e))
+        if (e->is_host || !usm__task_queue_orders(usm__use_of(e)->command, c))
+            return false;
+    return true;
+}
+
+/* False: it is no case for that, and in no order. */
+static bool enter(usm__command *c)
+{
+    bool may;
+
+    usm__track_lock();
+    may = !usm__line_is_busy() && !usm__command_is_lane_deferred(c->lane);
+    for (size_t i = 0; may && i < c->nuses; i++)
+        may = usm__track_start(c->uses[i].root) == USM_OK && may_ride_over(c, &c->uses[i]);
+    c->is_rider = may;
+    if (may) {
+        usm__command_join_orders(c);
+        usm__command_set_under_way(true);
+    }
+    usm__track_unlock();
+    return may;
+}
+
+static void withdraw(usm__command *c)
+{
+    usm__track_lock();
+    usm__command_leave_orders(c);
+    c->is_rider = false;
+    usm__command_set_under_way(false);
+    usm__track_unlock();
+}
+
+/* The user is told of a failure here; the queue is not. */
+static usm_status run_rider(void *command)
+{
+    usm__command *c = command;
+
+    usm__command_finish(c, run(c));
+    usm__command_unref(c);
+    return USM_OK;
+}
+
+static usm_status board(usm__command *c, usm_queue *q)
+{
+    const usm__task_body body = {run_rider, NULL, c};
+    usm_status           st;
+
+    usm_ref_take(&c->refs); /* whoever runs it */
+    st = usm__task_post(q, &body);
+    if (st == USM_OK)
+        usm__rider_arrived(c);
+    else
+        usm__command_unref(c);
+    return st;
+}
+
+usm_status usm__command_ride(usm__command *c, usm_queue *q)
+{
+    usm__event_list after = USM__EVENT_LIST_INIT; /* stays empty: in place */
+    usm_status      st;
+
+    if (!enter(c))
+        return USM_E_AGAIN;
+    st = usm__command_place(c, q, false, &after);
+    if (st == USM_OK) {
+        st = board(c, q);
+        if (st == USM_OK)
+            return USM_OK;
+        usm__command_unplace(c);
+    }
+    withdraw(c);
+    if (st != USM_E_AGAIN)
+        usm__command_unref(c);
+    return st;
+}

@@ -1,0 +1,512 @@
+/* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
+/* The book of a launch of one process: gives chunks to its run (offload/run.h), takes what they
+ * came to, and ends it.
+ *
+ * The schedule is guarded by the launch's lock.  What may take long, merging, writing the file and
+ * the caller's progress function, is done by one thread at a time without the lock: whoever ends a
+ * chunk and finds nobody at it (usm__book_settle()).  The same thread ends the launch, once nothing
+ * is under way. */
+#include "offload/parallel.h"
+
+#include "base/log.h"
+#include "base/os.h"
+#include "base/trace_work.h"
+
+#include <string.h>
+
+/* ---- giving
+ * -------------------------------------------------------------------------------------- */
+
+bool usm__book_take(void *source, uint32_t member, usm__chunk *chunk)
+{
+    usm_parallel_run *r    = source;
+    usm__part        *part = &r->parts[member];
+    uint64_t          now  = usm__os_now_ns();
+    bool              is_given;
+
+    usm__mutex_lock(&r->lock);
+    is_given = !r->is_stopped && usm__schedule_take(r->schedule, member, now, chunk);
+    if (is_given) {
+        r->under_way++;
+        if (part->under_way++ == 0)
+            part->since_ns = now;
+    } else {
+        r->is_starving = !r->is_stopped && !usm__schedule_is_over(r->schedule);
+    }
+    usm__mutex_unlock(&r->lock);
+    return is_given;
+}
+
+bool usm__book_take_more(void *source, uint32_t member, usm__chunk *chunk)
+{
+    usm_parallel_run *r   = source;
+    uint64_t          now = usm__os_now_ns();
+    bool              is_given;
+
+    usm__mutex_lock(&r->lock);
+    is_given = !r->is_stopped && usm__schedule_take_more(r->schedule, member, now, chunk);
+    if (is_given) {
+        r->under_way++;
+        r->parts[member].under_way++;
+    }
+    usm__mutex_unlock(&r->lock);
+    return is_given;
+}
+
+bool usm__book_again(void *source, uint32_t member, const usm__chunk *chunk, const void *copies)
+{
+    usm_parallel_run *r = source;
+    bool              goes_on;
+
+    (void)member;
+    (void)copies;
+    usm__mutex_lock(&r->lock);
+    goes_on = !r->is_stopped && chunk->first < r->cut;
+    usm__mutex_unlock(&r->lock);
+    usm__book_settle(r);
+    return goes_on;
+}
+
+void usm__book_keep(void *source, const usm__chunk *chunk, const usm__piece *pieces,
+                    const void *copies)
+{
+    usm_parallel_run *r = source;
+
+    usm__resume_keep(r->resume, chunk, pieces, copies);
+    usm__book_settle(r);
+}
+
+bool usm__book_bring(void *source, const usm__chunk *chunk, const usm__piece *pieces, void *copies)
+{
+    usm_parallel_run *r   = source;
+    bool              any = usm__resume_bring(r->resume, chunk, pieces, copies);
+
+    usm__mutex_lock(&r->lock);
+    r->continued += any;
+    usm__mutex_unlock(&r->lock);
+    return any;
+}
+
+void usm__book_stop(usm_parallel_run *r, usm_status status)
+{
+    usm__mutex_lock(&r->lock);
+    if (!r->is_stopped && !r->is_ending) {
+        r->is_stopped = true;
+        r->status     = status;
+        usm__story_save(&r->story);
+    }
+    usm__mutex_unlock(&r->lock);
+}
+
+/* ---- ends of chunks
+ * ----------------------------------------------------------------------------------- */
+
+/* What another device would answer as well. */
+static bool is_of_launch(usm_status status)
+{
+    return status == USM_E_ARGUMENTS || status == USM_E_INVALID || status == USM_E_INVALID_HANDLE ||
+           status == USM_E_INVALID_POINTER || status == USM_E_SIZE || status == USM_E_FORKED;
+}
+
+/* What says nothing of other launches. */
+static bool is_for_now(usm_status status)
+{
+    return status == USM_E_NO_MEMORY || status == USM_E_BUDGET;
+}
+
+bool usm__is_of_device(usm_status status)
+{
+    return status != USM_E_CANCELLED && !is_of_launch(status) && !is_for_now(status);
+}
+
+static void take_failure(usm_parallel_run *r, const usm__chunk_end *end)
+{
+    bool goes_on = false;
+
+    if (end->status == USM_E_CANCELLED)
+        return; /* it was stopped, by whoever called it off */
+    if (!end->is_of_bytes && !is_of_launch(end->status)) {
+        if (!is_for_now(end->status))
+            usm__team_set_aside(r->team, end->member, end->status);
+        usm__mutex_lock(&r->lock);
+        goes_on        = usm__schedule_failed(r->schedule, end->member, end->chunk.id);
+        r->is_starving = true;
+        usm__mutex_unlock(&r->lock);
+    }
+    if (!goes_on)
+        usm__book_stop(r, end->status);
+}
+
+/* A block with the chunk's copies; NULL: no memory. */
+static usm__ended *keep(usm_parallel_run *r, const usm__chunk_end *end)
+{
+    usm__ended *e;
+
+    usm__mutex_lock(&r->lock);
+    e = r->spare;
+    if (e)
+        r->spare = e->next;
+    usm__mutex_unlock(&r->lock);
+    if (!e)
+        e = usm__heap_alloc(sizeof *e);
+    if (e && e->cap < end->copies_size) {
+        usm__heap_free(e->copies);
+        e->copies = usm__heap_alloc(end->copies_size);
+        e->cap    = e->copies ? end->copies_size : 0;
+    }
+    if (!e || e->cap < end->copies_size) {
+        usm__heap_free(e);
+        (void)usm__fail(USM_E_NO_MEMORY, "no host memory for %zu bytes of private copies",
+                        end->copies_size);
+        return NULL;
+    }
+    e->next  = NULL;
+    e->chunk = end->chunk;
+    if (end->copies_size)
+        memcpy(e->copies, end->copies, end->copies_size);
+    return e;
+}
+
+static void cut(usm_parallel_run *r, const usm__chunk_end *end)
+{
+    const usm__plan *p = r->plan;
+    size_t           at;
+    uint64_t         from;
+
+    if (!p->found_arg)
+        return;
+    (void)usm__plan_copies(p, end->chunk.count, p->found_arg - 1, &at);
+    if (usm__merge_cuts(&p->desc.args[p->found_arg - 1], &end->chunk,
+                        (const char *)end->copies + at, &from) &&
+        from < r->cut) {
+        r->cut = from;
+        usm__schedule_cut(r->schedule, from);
+    }
+}
+
+static void take_result(usm_parallel_run *r, const usm__chunk_end *end, usm__ended *e)
+{
+    usm__part *part = &r->parts[end->member];
+
+    if (usm__schedule_done(r->schedule, end->member, end->chunk.id, part->last_end_ns,
+                           end->compute_ns) != USM__CHUNK_COUNTS) {
+        if (e) {
+            e->next  = r->spare;
+            r->spare = e;
+        }
+        return;
+    }
+    part->chunks++;
+    part->items += end->chunk.count;
+    if (e) {
+        *r->last = e;
+        r->last  = &e->next;
+    }
+    cut(r, end);
+}
+
+void usm__book_ended(void *source, const usm__chunk_end *end)
+{
+    usm_parallel_run *r    = source;
+    usm__part        *part = &r->parts[end->member];
+    usm__ended       *e    = NULL;
+    bool              is_starving;
+
+    if (end->status != USM_OK)
+        take_failure(r, end);
+    else if (r->keeps && !(e = keep(r, end)))
+        usm__book_stop(r, USM_E_NO_MEMORY);
+    usm__mutex_lock(&r->lock);
+    part->last_end_ns = end->end_ns > part->last_end_ns ? end->end_ns : usm__os_now_ns();
+    if (--part->under_way == 0)
+        part->busy_ns += part->last_end_ns - part->since_ns;
+    if (end->status == USM_OK && (e || !r->keeps))
+        take_result(r, end, e);
+    else if (end->status == USM_E_CANCELLED && end->chunk.first >= r->cut)
+        take_result(r, end, NULL); /* usm__book_again(): it was left, and nobody wants it */
+    r->under_way--;
+    is_starving    = r->is_starving;
+    r->is_starving = false;
+    usm__mutex_unlock(&r->lock);
+    if (is_starving)
+        usm__run_feed(r->run);
+    usm__book_settle(r);
+}
+
+/* ---- what one thread does
+ * -------------------------------------------------------------------------------- */
+
+static usm_status merge(usm_parallel_run *r, const usm__ended *e)
+{
+    usm_status st = USM_OK;
+
+    for (size_t i = 0; st == USM_OK && i < r->plan->desc.nargs; i++) {
+        size_t at;
+
+        if (!r->trees[i])
+            continue;
+        (void)usm__plan_copies(r->plan, e->chunk.count, i, &at);
+        st = usm__tree_add(r->trees[i], e->chunk.first, e->chunk.count, e->copies + at);
+    }
+    if (r->resume)
+        usm__resume_add(r->resume, &e->chunk, e->copies);
+    return st;
+}
+
+static bool tell(usm_parallel_run *r, bool is_end)
+{
+    usm__schedule_stats stats;
+    usm__told told = {.now_ns = usm__os_now_ns(), .total = r->plan->total, .is_end = is_end};
+
+    usm__mutex_lock(&r->lock);
+    usm__schedule_get_stats(r->schedule, &stats);
+    usm__teller_set_shares(&r->teller, r->parts);
+    usm__mutex_unlock(&r->lock);
+    told.done        = stats.done;
+    told.chunks      = stats.chunks;
+    told.rescheduled = stats.rescheduled;
+    return usm__teller_tell(&r->teller, &told);
+}
+
+/* Into the caller's bytes. */
+static usm_status finish_merges(usm_parallel_run *r)
+{
+    usm_status st = USM_OK;
+
+    for (size_t i = 0; st == USM_OK && i < r->plan->desc.nargs; i++) {
+        const usm_split_arg *a     = &r->plan->desc.args[i];
+        usm__piece           piece = {0};
+
+        if (!r->trees[i])
+            continue;
+        st = usm__bytes_local.open(r->plan, i, 0, a->size, USM_READ_WRITE, &piece);
+        if (st != USM_OK)
+            break;
+        usm__tree_finish(r->trees[i], piece.ptr);
+        st = usm__bytes_local.close(r->plan, i, 0, USM_READ_WRITE, &piece, USM_OK);
+    }
+    return st;
+}
+
+static void count(usm_parallel_run *r, uint64_t now)
+{
+    usm__schedule_stats stats;
+    uint64_t            first = UINT64_MAX, last = 0;
+
+    usm__schedule_get_stats(r->schedule, &stats);
+    r->stats = (usm_parallel_stats){.struct_size = sizeof r->stats,
+                                    .chunks      = stats.chunks,
+                                    .rescheduled = stats.rescheduled,
+                                    .duplicated  = stats.duplicated,
+                                    .dropped     = stats.dropped,
+                                    .resumed     = r->resumed,
+                                    .continued   = r->continued,
+                                    .wall_ns     = now - r->start_ns};
+    if (r->run)
+        usm__run_get_bytes(r->run, &r->stats.bytes_in, &r->stats.bytes_out);
+    for (uint32_t i = 0; i < r->team->nmembers; i++) {
+        const usm__part *part = &r->parts[i];
+
+        if (part->chunks == 0)
+            continue;
+        first = part->last_end_ns < first ? part->last_end_ns : first;
+        last  = part->last_end_ns > last ? part->last_end_ns : last;
+        usm__team_add(r->team, i, part->chunks, part->items, part->busy_ns,
+                      usm__schedule_speed(r->schedule, i));
+    }
+    if (last > first && now > r->start_ns)
+        r->stats.spread = (double)(last - first) / (double)(now - r->start_ns);
+}
+
+/* Nothing is under way any more: the run calls nobody, but for slots that find nothing. */
+static void end_launch(usm_parallel_run *r)
+{
+    usm_status status = r->status;
+
+    usm__run_end(r->run);
+    if (status == USM_OK)
+        status = finish_merges(r);
+    if (status == USM_OK && r->teller.fn && !tell(r, true))
+        status =
+            usm__fail(USM_E_CANCELLED, "the progress function called the launch off at its end");
+    usm__resume_close(r->resume, status == USM_OK);
+    r->resume = NULL;
+    if (status != r->status)
+        usm__story_save(&r->story);
+    count(r, usm__os_now_ns());
+    usm__book_end(r, status);
+}
+
+void usm__book_end(usm_parallel_run *r, usm_status status)
+{
+    usm_event *event;
+
+    usm__trace_work(&(usm__work_event){.kind   = USM__WORK_LAUNCH,
+                                       .kernel = r->plan->desc.kernel->trace,
+                                       .n      = r->plan->total,
+                                       .ns     = usm__os_now_ns() - r->start_ns});
+    usm__mutex_lock(&r->lock);
+    r->status  = status;
+    r->is_over = true;
+    event      = r->event;
+    if (event && usm_event_retain(event) != USM_OK)
+        event = NULL;
+    pthread_cond_broadcast(&r->ends);
+    usm__mutex_unlock(&r->lock);
+    if (event)
+        (void)usm_event_signal(event, status);
+    usm_event_release(event);
+}
+
+/* ---- silence ---------------------------------------------------------------------------------
+ *
+ * What a silent member has is written where its results belong, now or whenever it wakes, so no
+ * other may do it; it is told of, by name, and the launch ends when it wakes.  Who waits notices:
+ * there is no clock of the launch's own. */
+
+/* A member that has just fallen silent.  The lock is held, and given back while it is told. */
+static bool tell_of_one(usm_parallel_run *r, uint64_t now)
+{
+    for (uint32_t i = 0; i < r->team->nmembers; i++) {
+        usm__chunk chunk;
+        uint64_t   ns;
+
+        if (!usm__schedule_is_silent(r->schedule, i, now, &chunk, &ns)) {
+            r->parts[i].is_told = false;
+            continue;
+        }
+        if (r->parts[i].is_told)
+            continue;
+        r->parts[i].is_told = true;
+        usm__mutex_unlock(&r->lock);
+        usm__warn(
+            "team: nothing was heard of %s for %.1f s; it has %llu indices of kernel \"%s\" from "
+            "%llu on, and is given nothing until they end",
+            r->team->members[i].name, (double)ns / 1e9, (unsigned long long)chunk.count,
+            r->plan->desc.kernel->name, (unsigned long long)chunk.first);
+        usm__mutex_lock(&r->lock);
+        return true;
+    }
+    return false;
+}
+
+/* Nothing else is left than what silent members have: one of them.  NULL: others are at work, or
+ * nobody.  The lock is held. */
+static const usm__member *find_last(usm_parallel_run *r, uint64_t now, uint64_t *ns)
+{
+    const usm__member *last = NULL;
+
+    for (uint32_t i = 0; i < r->team->nmembers; i++) {
+        usm__chunk chunk;
+
+        if (r->parts[i].under_way == 0)
+            continue;
+        if (!usm__schedule_is_silent(r->schedule, i, now, &chunk, ns))
+            return NULL;
+        last = &r->team->members[i];
+    }
+    return last;
+}
+
+/* The lock is held.  USM_OK: *next is when to look again, a second from now where nothing is under
+ * way yet. */
+static usm_status look(usm_parallel_run *r, bool gives_up, uint64_t *next)
+{
+    uint64_t           now = usm__os_now_ns(), ns = 0;
+    const usm__member *last;
+
+    (void)usm__schedule_overdue(r->schedule, now, next);
+    if (*next == UINT64_MAX)
+        *next = now + 1000000000u;
+    if (tell_of_one(r, now))
+        *next = now;
+    last = gives_up && r->plan->desc.silence_ms ? find_last(r, now, &ns) : NULL;
+    if (!last)
+        return USM_OK;
+    return usm__fail(USM_E_NOT_READY,
+                     "nothing was heard of %s for %.1f s, and nothing else of the launch is under "
+                     "way; its memory is in use until the device answers",
+                     last->name, (double)ns / 1e9);
+}
+
+usm_status usm__book_wait(usm_parallel_run *r, bool gives_up)
+{
+    usm_status st = USM_OK;
+
+    usm__mutex_lock(&r->lock);
+    while (!r->is_over && st == USM_OK) {
+        uint64_t        next = UINT64_MAX;
+        struct timespec until;
+
+        if (r->schedule && !r->is_ending)
+            st = look(r, gives_up, &next);
+        if (r->is_over || st != USM_OK)
+            continue;
+        until = (struct timespec){.tv_sec  = (time_t)(next / 1000000000u),
+                                  .tv_nsec = (long)(next % 1000000000u)};
+        (void)usm__mutex_wait(&r->lock, &r->ends, next == UINT64_MAX ? NULL : &until);
+    }
+    usm__mutex_unlock(&r->lock);
+    return st;
+}
+
+/* ---- what one thread does, and the end ---------------------------------------------------------
+ */
+
+/* The lock is held, and given back in between.  True: there was something to do. */
+static bool settle_one(usm_parallel_run *r)
+{
+    usm__ended *e   = r->first;
+    usm_status  st  = USM_OK;
+    uint64_t    now = usm__os_now_ns();
+
+    if (e) {
+        r->first = e->next;
+        if (!r->first)
+            r->last = &r->first;
+        usm__mutex_unlock(&r->lock);
+        st = merge(r, e);
+        if (st != USM_OK)
+            usm__book_stop(r, st);
+        usm__mutex_lock(&r->lock);
+        e->next  = r->spare;
+        r->spare = e;
+        return true;
+    }
+    if (r->is_stopped || r->is_ending)
+        return false;
+    if (r->resume && usm__resume_is_due(r->resume, now)) {
+        usm__mutex_unlock(&r->lock);
+        usm__resume_write(r->resume);
+        usm__mutex_lock(&r->lock);
+        return true;
+    }
+    if (!usm__teller_is_due(&r->teller, now))
+        return false;
+    usm__mutex_unlock(&r->lock);
+    if (!tell(r, false)) {
+        (void)usm__fail(USM_E_CANCELLED, "the progress function called the launch off");
+        usm__book_stop(r, USM_E_CANCELLED);
+    }
+    usm__mutex_lock(&r->lock);
+    return true;
+}
+
+void usm__book_settle(usm_parallel_run *r)
+{
+    bool ends = false;
+
+    usm__mutex_lock(&r->lock);
+    if (!r->is_settling) {
+        r->is_settling = true;
+        while (settle_one(r))
+            ;
+        r->is_settling = false;
+        ends           = !r->is_ending && r->under_way == 0 &&
+               (r->is_stopped || usm__schedule_is_over(r->schedule));
+        r->is_ending = r->is_ending || ends;
+    }
+    usm__mutex_unlock(&r->lock);
+    if (ends)
+        end_launch(r);
+}

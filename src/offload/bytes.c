@@ -1,0 +1,42 @@
+/* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
+/* The bytes of arguments where the launch was made: the caller's memory as it is, buffers by an
+ * access to exactly the range, so that what a launch holds at a time is what its chunks need. */
+#include "offload/offload.h"
+
+static usm_status open_local(void *from, size_t arg, size_t offset, size_t size,
+                             usm_access_mode mode, usm__piece *piece)
+{
+    const usm__plan     *plan = from;
+    const usm_split_arg *a    = &plan->desc.args[arg];
+    usm_status           st;
+
+    piece->size          = size;
+    piece->access.buffer = NULL;
+    if (!a->buffer) {
+        piece->ptr = (char *)a->host + a->offset + offset;
+        return USM_OK;
+    }
+    st = usm_access_begin(a->buffer, a->offset + offset, size, mode, &piece->access);
+    if (st == USM_OK)
+        piece->ptr = piece->access.ptr;
+    else
+        piece->access.buffer = NULL;
+    return st;
+}
+
+static usm_status close_local(void *from, size_t arg, size_t offset, usm_access_mode mode,
+                              usm__piece *piece, usm_status status)
+{
+    const usm__plan *plan = from;
+
+    (void)offset;
+    (void)mode;
+    (void)status;
+    if (plan->desc.args[arg].buffer && piece->access.buffer)
+        usm_access_end(&piece->access);
+    piece->access.buffer = NULL;
+    piece->ptr           = NULL;
+    return USM_OK;
+}
+
+const usm__bytes_ops usm__bytes_local = {open_local, close_local};

@@ -1,0 +1,294 @@
+/* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
+/* Blocks of ended launches in a folder, so that a run that was killed goes on.
+ *
+ *     FOLDER/graph              which graph: a header without blocks
+ *     FOLDER/<node>.<part>      a header, then the blocks of one launch
+ *
+ * Files are written aside and renamed: each is there whole, or not.  What a crash of the machine
+ * damages is known by its checksum, and done again.  Numbers are little-endian, so a folder may go
+ * on elsewhere.  The hash in each header is of all that blocks depend on: nodes, edges, sizes, the
+ * bytes of inputs, and what the caller adds. */
+#include "offload/graph.h"
+
+#include "base/log.h"
+#include "base/os.h"
+#include "base/os_file.h"
+#include "spill/tier_sum.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#define KEEP_VERSION 1
+
+/*  0 magic  8 version  12 node  16 part  20 blocks of the node  24 hash (16)  40 size  48 checksum
+ */
+enum { HEADER_SIZE = 56 };
+static const char magic[8] = {'u', 's', 'm', 'g', 'r', 'a', 'p', 'h'};
+
+struct usm__graph_keep {
+    char     *folder;
+    usm__hash hash;
+    bool      has_failed;
+};
+
+typedef struct header {
+    uint32_t node, part, nblocks;
+    uint64_t size, sum;
+} header;
+
+/* ---- numbers --------------------------------------------------------------------------------- */
+
+static void put(unsigned char *at, uint64_t value, int bytes)
+{
+    for (int i = 0; i < bytes; i++)
+        at[i] = (unsigned char)(value >> 8 * i);
+}
+
+static uint64_t get(const unsigned char *at, int bytes)
+{
+    uint64_t value = 0;
+
+    for (int i = 0; i < bytes; i++)
+        value |= (uint64_t)at[i] << 8 * i;
+    return value;
+}
+
+static void put_header(const usm__graph_keep *k, const header *h, unsigned char *at)
+{
+    memcpy(at, magic, sizeof magic);
+    put(at + 8, KEEP_VERSION, 4);
+    put(at + 12, h->node, 4);
+    put(at + 16, h->part, 4);
+    put(at + 20, h->nblocks, 4);
+    put(at + 24, k->hash.hi, 8);
+    put(at + 32, k->hash.lo, 8);
+    put(at + 40, h->size, 8);
+    put(at + 48, h->sum, 8);
+}
+
+/* False: none of this graph. */
+static bool get_header(const usm__graph_keep *k, header *h, const unsigned char *at)
+{
+    if (memcmp(at, magic, sizeof magic) != 0 || get(at + 8, 4) != KEEP_VERSION ||
+        get(at + 24, 8) != k->hash.hi || get(at + 32, 8) != k->hash.lo)
+        return false;
+    h->node    = (uint32_t)get(at + 12, 4);
+    h->part    = (uint32_t)get(at + 16, 4);
+    h->nblocks = (uint32_t)get(at + 20, 4);
+    h->size    = get(at + 40, 8);
+    h->sum     = get(at + 48, 8);
+    return true;
+}
+
+/* ---- the graph ------------------------------------------------------------------------------- */
+
+static void add_number(usm__hash *h, uint64_t value)
+{
+    unsigned char bytes[8];
+
+    put(bytes, value, 8);
+    usm__hash_add(h, bytes, sizeof bytes);
+}
+
+static void add_text(usm__hash *h, const char *text)
+{
+    usm__hash_add(h, text, strlen(text) + 1);
+}
+
+static usm__hash hash_of(const usm_graph *g, const char *key)
+{
+    usm__hash h = USM__HASH_INIT;
+
+    add_text(&h, key ? key : "");
+    for (uint32_t i = 0; i < g->nnodes; i++) {
+        const usm_node_desc *d = &g->nodes[i].desc;
+
+        add_text(&h, d->name);
+        add_number(&h, d->kind);
+        add_number(&h, d->dims);
+        for (uint32_t j = 0; j < d->dims; j++) {
+            add_number(&h, d->global[j]);
+            add_number(&h, d->local[j]);
+        }
+        add_number(&h, d->out_size);
+        add_number(&h, d->parts);
+        add_number(&h, d->size);
+        if (d->kind == USM_NODE_INPUT)
+            add_number(&h, usm__xxh3(d->data, d->size, 0));
+        else
+            add_text(&h, d->kernel->name);
+        add_number(&h, g->nodes[i].ninputs);
+        for (uint32_t j = 0; j < g->nodes[i].ninputs; j++)
+            add_number(&h, g->nodes[i].inputs[j]);
+    }
+    return h;
+}
+
+/* ---- files ----------------------------------------------------------------------------------- */
+
+typedef char path_text[4096];
+
+static bool path_of(const usm__graph_keep *k, uint32_t node, uint32_t part, path_text path)
+{
+    int n = node == USM__NOBODY
+                ? snprintf(path, sizeof(path_text), "%s/graph", k->folder)
+                : snprintf(path, sizeof(path_text), "%s/%u.%u", k->folder, node, part);
+
+    return n > 0 && (size_t)n < sizeof(path_text);
+}
+
+static usm_status write_mark(usm__graph_keep *k, const char *path)
+{
+    unsigned char bytes[HEADER_SIZE];
+    char          why[128];
+
+    put_header(k, &(header){.node = USM__NOBODY}, bytes);
+    if (usm__os_write_file(path, bytes, sizeof bytes) != 0)
+        return usm__fail(USM_E_IO, "blocks cannot be kept in '%s': %s", k->folder,
+                         strerror_r(errno, why, sizeof why));
+    return USM_OK;
+}
+
+/* The folder is this graph's, or becomes so. */
+static usm_status claim(usm__graph_keep *k)
+{
+    path_text      path;
+    char           why[128];
+    size_t         size = 0;
+    unsigned char *bytes;
+    header         h;
+    bool           is_ours;
+
+    if (!path_of(k, USM__NOBODY, 0, path))
+        return usm__fail(USM_E_INVALID, "the name of the folder to resume from is too long");
+    bytes = usm__os_read_file(path, &size);
+    if (!bytes && errno == ENOENT)
+        return write_mark(k, path);
+    if (!bytes)
+        return usm__fail(USM_E_IO, "'%s' cannot be read: %s", path,
+                         strerror_r(errno, why, sizeof why));
+    is_ours = size == HEADER_SIZE && get_header(k, &h, bytes);
+    usm__heap_free(bytes);
+    if (is_ours)
+        return USM_OK;
+    return usm__fail(USM_E_INVALID,
+                     "'%s' holds the blocks of another graph, or of other inputs or kernels; name "
+                     "another folder, or remove it to begin anew",
+                     k->folder);
+}
+
+usm_status usm__graph_keep_open(const usm_graph *g, const char *folder, const char *key,
+                                usm__graph_keep **keep)
+{
+    usm__graph_keep *k = usm__heap_alloc(sizeof *k);
+    usm_status       st;
+
+    if (k)
+        k->folder = usm__heap_strdup(folder);
+    if (!k || !k->folder) {
+        usm__heap_free(k);
+        return usm__fail(USM_E_NO_MEMORY, "no host memory to resume");
+    }
+    k->hash = hash_of(g, key);
+    st      = claim(k);
+    if (st == USM_OK)
+        *keep = k;
+    else
+        usm__graph_keep_close(k, g, false);
+    return st;
+}
+
+static size_t size_of_task(const usm__graph_node *n)
+{
+    return n->desc.out_size * (n->ntasks == 1 ? n->nblocks : 1);
+}
+
+void usm__graph_keep_save(usm__graph_keep *k, const usm_graph *g, const usm__graph_task *task)
+{
+    const usm__graph_node *n    = &g->nodes[task->node];
+    size_t                 size = size_of_task(n);
+    const unsigned char   *data = n->blocks + task->part * n->desc.out_size;
+    unsigned char         *bytes;
+    path_text              path;
+    char                   why[128];
+    int                    rc = -1;
+
+    bytes = usm__heap_alloc(HEADER_SIZE + size);
+    if (bytes && path_of(k, task->node, task->part, path)) {
+        header h = {task->node, task->part, n->nblocks, size, usm__xxh3(data, size, 0)};
+
+        put_header(k, &h, bytes);
+        memcpy(bytes + HEADER_SIZE, data, size);
+        rc = usm__os_write_file(path, bytes, HEADER_SIZE + size);
+    }
+    if (rc != 0 && !k->has_failed) {
+        k->has_failed = true;
+        usm__warn("graph: the blocks of '%s' are not kept in '%s': %s; a run that resumes does "
+                  "them again",
+                  n->desc.name, k->folder,
+                  bytes ? strerror_r(errno, why, sizeof why) : "no host memory");
+    }
+    usm__heap_free(bytes);
+}
+
+uint32_t usm__graph_keep_has(usm__graph_keep *k, uint32_t node, uint32_t part)
+{
+    unsigned char bytes[HEADER_SIZE];
+    path_text     path;
+    header        h;
+    int           fd;
+    ssize_t       n;
+
+    if (!path_of(k, node, part, path))
+        return 0;
+    fd = usm__os_open(path, 0, 0);
+    if (fd < 0)
+        return 0;
+    n = usm__os_pread(fd, bytes, sizeof bytes, 0);
+    (void)usm__os_close(fd);
+    return n == HEADER_SIZE && get_header(k, &h, bytes) && h.node == node && h.part == part
+               ? h.nblocks
+               : 0;
+}
+
+bool usm__graph_keep_load(usm__graph_keep *k, uint32_t node, uint32_t part, void *data, size_t size)
+{
+    unsigned char *bytes;
+    path_text      path;
+    size_t         all   = 0;
+    bool           is_ok = false;
+    header         h;
+
+    if (!path_of(k, node, part, path))
+        return false;
+    bytes = usm__os_read_file(path, &all);
+    if (bytes && all == HEADER_SIZE + size && get_header(k, &h, bytes) && h.size == size &&
+        h.sum == usm__xxh3(bytes + HEADER_SIZE, size, 0)) {
+        memcpy(data, bytes + HEADER_SIZE, size);
+        is_ok = true;
+    }
+    if (!is_ok)
+        usm__warn("graph: '%s' is damaged; what it held is done again", path);
+    usm__heap_free(bytes);
+    return is_ok;
+}
+
+void usm__graph_keep_close(usm__graph_keep *k, const usm_graph *g, bool remove)
+{
+    path_text path;
+
+    if (!k)
+        return;
+    for (uint32_t i = 0; i < g->nnodes && remove; i++)
+        for (uint32_t j = 0; j < g->nodes[i].ntasks; j++)
+            if (g->nodes[i].desc.kind != USM_NODE_INPUT && path_of(k, i, j, path))
+                (void)unlink(path);
+    if (remove && path_of(k, USM__NOBODY, 0, path)) {
+        (void)unlink(path); /* the last: until then the folder is this graph's */
+        (void)rmdir(k->folder);
+    }
+    usm__heap_free(k->folder);
+    usm__heap_free(k);
+}

@@ -1,0 +1,537 @@
+/* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
+/* A run of a graph: usm_graph_run().
+ *
+ *     what is ready --choose--> flights on members --events--> mail --> done: readers get ready
+ *
+ * The thread that called does all of this, and sleeps until mail comes; other threads only put
+ * ended flights into the mail (graph_flight.c).  So there is no lock here.
+ *
+ * A member that fails with a task is set aside, and the task is ready again; one that has no memory
+ * for it only does not get it again.  Mistakes of the graph (arguments, sizes) would fail
+ * everywhere: they end the run. */
+#include "offload/graph_run.h"
+
+#include "base/os.h"
+#include "offload/watts.h"
+
+#include <stdio.h>
+#include <string.h>
+
+/* ---- what is ready --------------------------------------------------------------------------- */
+
+static usm_status out_of_memory(void)
+{
+    return usm__fail(USM_E_NO_MEMORY, "no host memory to run a graph");
+}
+
+/* By rank, those of one rank in the order in which they came. */
+static usm_status push(usm__graph_run *r, usm__graph_task *task)
+{
+    double   rank = r->g->nodes[task->node].rank;
+    uint32_t at;
+
+    if (r->nready == r->ready_cap) {
+        uint32_t          more = r->ready_cap ? r->ready_cap * 2 : 64;
+        usm__graph_task **list = usm__heap_realloc(r->ready, more * sizeof(usm__graph_task *));
+
+        if (!list)
+            return out_of_memory();
+        r->ready     = list;
+        r->ready_cap = more;
+    }
+    for (at = r->nready; at > 0 && r->g->nodes[r->ready[at - 1]->node].rank < rank; at--)
+        r->ready[at] = r->ready[at - 1];
+    r->ready[at] = task;
+    r->nready++;
+    task->state = USM__TASK_READY;
+    return USM_OK;
+}
+
+static bool is_satisfied(const usm_graph *g, uint32_t node, uint32_t part)
+{
+    const usm__graph_node *n = &g->nodes[node];
+
+    for (uint32_t i = 0; i < n->ninputs; i++) {
+        const usm__graph_node *in = &g->nodes[n->inputs[i]];
+
+        if (usm__graph_is_complete(in))
+            continue;
+        if (!usm__graph_by_part(g, node, n->inputs[i]) || in->ntasks != n->ntasks ||
+            in->tasks[part].state != USM__TASK_DONE)
+            return false;
+    }
+    return true;
+}
+
+static usm_status try_task(usm__graph_run *r, uint32_t node, uint32_t part)
+{
+    usm__graph_node *n  = &r->g->nodes[node];
+    usm_status       st = USM_OK;
+
+    if (n->tasks[part].state != USM__TASK_WAITS || !is_satisfied(r->g, node, part))
+        return USM_OK;
+    st = usm__graph_make_room(n);
+    return st == USM_OK ? push(r, &n->tasks[part]) : st;
+}
+
+/* Something that `node` reads is there. */
+static usm_status try_node(usm__graph_run *r, uint32_t node)
+{
+    usm__graph_node *n  = &r->g->nodes[node];
+    usm_status       st = USM_OK;
+
+    if (n->ntasks == 0 && n->desc.kind == USM_NODE_PARTITION && is_satisfied(r->g, node, 0))
+        st = usm__graph_unroll_all(r->g, node, usm__graph_parts(r->g, node));
+    for (uint32_t i = 0; i < n->ntasks && st == USM_OK; i++)
+        st = try_task(r, node, i);
+    return st;
+}
+
+static void release_inputs(usm_graph *g, const usm__graph_node *n)
+{
+    for (uint32_t i = 0; i < n->ninputs; i++) {
+        usm__graph_node *in = &g->nodes[n->inputs[i]];
+
+        if (--in->readers_left > 0 || !in->memory)
+            continue;
+        usm__heap_free(in->memory);
+        in->memory = NULL;
+        in->blocks = NULL;
+    }
+}
+
+static usm_status complete(usm__graph_run *r, usm__graph_task *task)
+{
+    usm_graph       *g  = r->g;
+    usm__graph_node *n  = &g->nodes[task->node];
+    usm_status       st = USM_OK;
+
+    task->state = USM__TASK_DONE;
+    n->ndone++;
+    if (usm__graph_is_complete(n))
+        release_inputs(g, n);
+    for (uint32_t i = g->first_reader[task->node]; i < g->first_reader[task->node + 1]; i++) {
+        uint32_t reader = g->readers[i];
+
+        if (st != USM_OK)
+            break;
+        if (usm__graph_is_complete(n))
+            st = try_node(r, reader);
+        else if (usm__graph_by_part(g, reader, task->node) && g->nodes[reader].ntasks)
+            st = try_task(r, reader, task->part);
+    }
+    return st;
+}
+
+/* ---- members --------------------------------------------------------------------------------- */
+
+static bool may_take(const usm__graph_run *r, uint32_t member, const usm__graph_task *task)
+{
+    const usm_team_kernel *k = r->g->nodes[task->node].desc.kernel;
+
+    return r->members[member].is_well && k->kernels[member] &&
+           !(task->tried && task->tried[member]);
+}
+
+static usm_status fail_task(usm__graph_run *r, const usm__graph_task *task)
+{
+    const char *name = r->g->nodes[task->node].desc.name;
+
+    if (r->failure == USM_OK)
+        return usm__fail(USM_E_NO_IMAGE, "no device that is well%s has an image of node '%s'",
+                         r->policy == USM__GRAPH_ENERGY ? ", and known to keep under the cap," : "",
+                         name);
+    return usm__fail(r->failure,
+                     "node '%s' fails on every device that could do it; the last said: %s", name,
+                     r->story);
+}
+
+/* A task did not work on a member; the story is the thread's. */
+static usm_status on_failure(usm__graph_run *r, usm__graph_task *task, uint32_t member,
+                             usm_status status)
+{
+    const usm__graph_node *n = &r->g->nodes[task->node];
+    char                   story[sizeof r->story];
+
+    (void)snprintf(story, sizeof story, "%s", usm_last_error());
+    if (status == USM_E_ARGUMENTS || status == USM_E_INVALID || status == USM_E_SIZE)
+        return usm__fail(status, "node '%s' on %s: %s", n->desc.name,
+                         r->places[member].member->name, story);
+    r->failure = status;
+    memcpy(r->story, story, sizeof story);
+    if (status == USM_E_NO_MEMORY || status == USM_E_BUDGET) {
+        if (!task->tried)
+            task->tried = usm__heap_alloc(r->nmembers * sizeof *task->tried);
+        if (!task->tried)
+            return out_of_memory();
+        task->tried[member] = true;
+    } else {
+        (void)usm__fail(status, "node '%s': %s", n->desc.name, story);
+        usm__team_set_aside(r->g->team, member, status);
+        r->members[member].is_well = false;
+    }
+    r->stats.rescheduled++;
+    task->member = USM__NOBODY;
+    return push(r, task);
+}
+
+static usm_status give(usm__graph_run *r, usm__graph_task *task, uint32_t member)
+{
+    usm__graph_member *m    = &r->members[member];
+    double             work = r->g->nodes[task->node].desc.work;
+    usm_status         st;
+
+    task->state  = USM__TASK_FLIES;
+    task->member = member;
+    st           = usm__graph_flight_begin(r->g, task, &r->places[member], r->mail);
+    if (st != USM_OK)
+        return on_failure(r, task, member, st);
+    m->room--;
+    m->tasks++;
+    m->flying += work;
+    m->given += work;
+    r->flying++;
+    return USM_OK;
+}
+
+/* USM__NOBODY: nobody now, or nobody at all (*is_hopeless). */
+static uint32_t choose(usm__graph_run *r, const usm__graph_task *task, bool *is_hopeless)
+{
+    *is_hopeless = true;
+    for (uint32_t i = 0; i < r->nmembers; i++) {
+        r->members[i].may = may_take(r, i, task);
+        *is_hopeless &= !r->members[i].may;
+    }
+    return usm__graph_choose(r->policy, &r->desc.policy, r->members, r->nmembers,
+                             r->g->nodes[task->node].desc.work, r->nready);
+}
+
+static bool has_room(const usm__graph_run *r)
+{
+    for (uint32_t i = 0; i < r->nmembers; i++)
+        if (r->members[i].is_well && r->members[i].room)
+            return true;
+    return false;
+}
+
+/* How many ready tasks are looked at that wait for a busy member, before the rest are taken to. */
+#define MOST_REFUSED 64
+
+/* First one each, then the next ones, whose inputs travel meanwhile: `depth` rounds. */
+static usm_status feed(usm__graph_run *r)
+{
+    usm_status st      = USM_OK;
+    uint32_t   refused = 0;
+
+    for (uint32_t at = 0; at < r->nready && refused < MOST_REFUSED && has_room(r);) {
+        usm__graph_task *task = r->ready[at];
+        bool             is_hopeless;
+        uint32_t         member = choose(r, task, &is_hopeless);
+
+        if (is_hopeless)
+            return fail_task(r, task);
+        if (member == USM__NOBODY) {
+            refused++;
+            at++;
+            continue;
+        }
+        r->nready--;
+        memmove(&r->ready[at], &r->ready[at + 1], (r->nready - at) * sizeof *r->ready);
+        st = give(r, task, member);
+        if (st != USM_OK)
+            return st;
+    }
+    return st;
+}
+
+/* ---- ends ------------------------------------------------------------------------------------ */
+
+/* The first launch of a kernel on a device includes its compilation: it counts only until there is
+ * another. */
+static void measure(usm__graph_run *r, usm__graph_flight *f)
+{
+    uint32_t           member = f->task->member;
+    usm__graph_member *m      = &r->members[member];
+    usm__graph_place  *p      = f->place;
+    double             work   = r->g->nodes[f->task->node].desc.work;
+    bool              *warm   = &r->is_warm[(size_t)f->task->node * r->nmembers + member];
+    uint64_t           begin  = f->begin_ns > p->last_end_ns ? f->begin_ns : p->last_end_ns;
+    uint64_t           busy   = f->end_ns > begin ? f->end_ns - begin : 1;
+    double             speed  = work / (double)busy * 1e9;
+
+    if (m->speed <= 0 || (r->is_cold[member] && *warm)) {
+        m->speed           = speed;
+        r->is_cold[member] = !*warm;
+    } else if (*warm) {
+        m->speed = (m->speed + speed) / 2;
+    }
+    *warm = true;
+    if (f->end_ns > p->last_end_ns)
+        p->last_end_ns = f->end_ns;
+    m->ended++;
+    r->done[member] += work;
+    usm__team_add(r->g->team, member, 1, 0, busy, 0);
+}
+
+static usm_status on_flight(usm__graph_run *r, usm__graph_flight *f)
+{
+    usm__graph_task   *task = f->task;
+    usm__graph_member *m    = &r->members[task->member];
+
+    r->flying--;
+    m->room++;
+    m->flying -= r->g->nodes[task->node].desc.work;
+    if (--m->tasks == 0)
+        m->flying = 0; /* no rounding is left */
+    if (f->status < 0) {
+        usm_status status = f->status;
+
+        (void)usm__fail(status, "%s", f->story);
+        return on_failure(r, task, task->member, status);
+    }
+    measure(r, f);
+    r->stats.chunks++;
+    r->stats.bytes_in += f->bytes_in;
+    r->stats.bytes_out += f->bytes_out;
+    if (r->keep)
+        usm__graph_keep_save(r->keep, r->g, task);
+    return complete(r, task);
+}
+
+/* The first failure ends the run: what is under way is waited for. */
+static usm_status take_mail(usm__graph_run *r, uint64_t deadline_ns, usm_status st)
+{
+    usm__graph_flight *f = usm__graph_mail_take(r->mail, deadline_ns);
+
+    while (f) {
+        usm__graph_flight *next = f->next;
+
+        if (st == USM_OK)
+            st = on_flight(r, f);
+        else
+            r->flying--;
+        usm__graph_flight_free(f);
+        f = next;
+    }
+    return st;
+}
+
+static usm_status run(usm__graph_run *r)
+{
+    usm_status st = USM_OK;
+    usm__story story;
+
+    for (uint32_t i = 0; i < r->g->nnodes && st == USM_OK; i++)
+        st = try_node(r, r->g->order[i]);
+    while (st == USM_OK) {
+        st = feed(r);
+        if (st == USM_OK && r->flying == 0) {
+            if (r->nready)
+                st = fail_task(r, r->ready[0]); /* nobody is well */
+            break;
+        }
+        if (st == USM_OK)
+            st = take_mail(r, usm__graph_progress_due(r), st);
+        if (st == USM_OK)
+            st = usm__graph_progress_tell(r, false);
+    }
+    usm__story_save(&story);
+    while (r->flying)
+        (void)take_mail(r, 0, USM_E_CANCELLED);
+    usm__story_restore(&story);
+    return st;
+}
+
+/* ---- begin and end --------------------------------------------------------------------------- */
+
+static usm_status open_place(usm__graph_run *r, uint32_t i)
+{
+    usm__graph_place *p = &r->places[i];
+    usm_status        st;
+
+    r->members[i].is_well = usm__team_is_well(r->g->team, i);
+    if (!r->members[i].is_well)
+        return USM_OK;
+    st = usm_queue_create(p->member->context, p->member->device, NULL, &p->compute);
+    if (st == USM_OK)
+        st = usm_queue_create(p->member->context, p->member->device, NULL, &p->copies);
+    return st;
+}
+
+/* Who draws more than the cap alone, or of whom nothing is known, takes no part. */
+static usm_status find_watts(usm__graph_run *r)
+{
+    usm__schedule_params p     = {.nworkers = r->nmembers,
+                                  .policy   = usm__policy_find("energy"),
+                                  .numbers  = r->desc.policy.numbers,
+                                  .nnumbers = r->desc.policy.nnumbers};
+    double              *watts = usm__heap_alloc(r->nmembers * sizeof *watts);
+    usm_status           st    = watts ? USM_OK : out_of_memory();
+
+    for (uint32_t i = 0; i < r->nmembers && st == USM_OK; i++) {
+        st                  = usm__watts_ask(r->places[i].member->name, &watts[i]);
+        r->members[i].watts = watts[i];
+    }
+    p.watts = watts;
+    if (st == USM_OK)
+        st = usm__policy_check(&p);
+    for (uint32_t i = 0; i < r->nmembers && st == USM_OK; i++)
+        r->members[i].is_well &= usm__policy_takes(&p, i);
+    usm__heap_free(watts);
+    return st;
+}
+
+static usm_status open_places(usm__graph_run *r)
+{
+    usm_team         *team  = r->g->team;
+    const usm_policy *p     = &r->desc.policy;
+    uint32_t          depth = team->depth > 2 ? team->depth : 2;
+    usm_status        st    = USM_OK;
+
+    r->nmembers = team->nmembers;
+    r->places   = usm__heap_alloc(r->nmembers * sizeof *r->places);
+    r->members  = usm__heap_alloc(r->nmembers * sizeof *r->members);
+    r->done     = usm__heap_alloc(r->nmembers * sizeof *r->done);
+    r->shares   = usm__heap_alloc(r->nmembers * sizeof *r->shares);
+    r->is_cold  = usm__heap_alloc(r->nmembers * sizeof *r->is_cold);
+    r->is_warm  = usm__heap_alloc((size_t)r->g->nnodes * r->nmembers * sizeof *r->is_warm);
+    r->mail     = usm__graph_mail_create();
+    if (!r->places || !r->members || !r->done || !r->shares || !r->is_cold || !r->is_warm ||
+        !r->mail)
+        return out_of_memory();
+    for (uint32_t i = 0; i < r->nmembers && st == USM_OK; i++) {
+        r->places[i].member  = &team->members[i];
+        r->members[i].room   = r->desc.no_prefetch ? 1 : depth;
+        r->members[i].weight = i < p->nweights ? p->weights[i] : 1;
+        st                   = open_place(r, i);
+    }
+    return st == USM_OK && r->policy == USM__GRAPH_ENERGY ? find_watts(r) : st;
+}
+
+/* Everything that can be known is unrolled; inputs are done. */
+static usm_status prepare(usm__graph_run *r)
+{
+    usm_graph *g  = r->g;
+    usm_status st = USM_OK;
+
+    usm__graph_clear(g);
+    g->has_tasks = true;
+    for (uint32_t i = 0; i < g->nnodes && st == USM_OK; i++) {
+        usm__graph_node *n = &g->nodes[i];
+
+        if (n->partitioner != USM__NOBODY)
+            continue;
+        st = usm__graph_unroll(g, i, 0);
+        if (st != USM_OK || n->desc.kind != USM_NODE_INPUT)
+            continue;
+        n->ndone          = 1;
+        n->tasks[0].state = USM__TASK_DONE;
+    }
+    if (st == USM_OK && r->desc.resume)
+        st = usm__graph_keep_open(g, r->desc.resume, r->desc.resume_key, &r->keep);
+    if (st == USM_OK && r->keep)
+        st = usm__graph_restore(g, r->keep, &r->stats.resumed);
+    for (uint32_t i = 0; i < g->nnodes; i++)
+        g->nodes[i].readers_left = g->nodes[i].nreaders;
+    for (uint32_t i = 0; i < g->nnodes; i++)
+        if (usm__graph_is_complete(&g->nodes[i]))
+            release_inputs(g, &g->nodes[i]);
+    return st;
+}
+
+static void finish(usm__graph_run *r, uint64_t begin_ns, usm_parallel_stats *stats)
+{
+    uint64_t first = UINT64_MAX, last = 0;
+
+    for (uint32_t i = 0; i < r->nmembers && r->places; i++) {
+        usm__graph_place *p = &r->places[i];
+
+        usm_queue_destroy(p->compute);
+        usm_queue_destroy(p->copies);
+        if (p->last_end_ns == 0)
+            continue;
+        first = p->last_end_ns < first ? p->last_end_ns : first;
+        last  = p->last_end_ns > last ? p->last_end_ns : last;
+    }
+    r->stats.wall_ns = usm__os_now_ns() - begin_ns;
+    if (last > first)
+        r->stats.spread = (double)(last - first) / (double)r->stats.wall_ns;
+    if (stats) {
+        r->stats.struct_size = stats->struct_size;
+        *stats               = r->stats;
+    }
+    if (r->mail)
+        usm__graph_mail_drop(r->mail);
+    usm__heap_free(r->places);
+    usm__heap_free(r->members);
+    usm__heap_free(r->done);
+    usm__heap_free(r->shares);
+    usm__heap_free(r->is_cold);
+    usm__heap_free(r->is_warm);
+    usm__heap_free(r->ready);
+}
+
+static usm_status check_call(usm_graph *g, const usm_graph_run_desc *desc,
+                             const usm_parallel_stats *stats)
+{
+    usm_status st = usm__handle_check(g, USM__MAGIC_GRAPH);
+
+    if (st == USM_OK)
+        st = usm__team_check_fork(g->team);
+    if (st != USM_OK)
+        return st;
+    if (desc && desc->struct_size < sizeof *desc)
+        return usm__fail(USM_E_ABI,
+                         "usm_graph_run: struct_size is %zu; start with USM_GRAPH_RUN_DESC_INIT",
+                         desc->struct_size);
+    if (stats && stats->struct_size < sizeof *stats)
+        return usm__fail(USM_E_ABI, "usm_graph_run: stats has a wrong struct_size; start with "
+                                    "USM_PARALLEL_STATS_INIT");
+    return USM_OK;
+}
+
+static usm_status run_checked(usm__graph_run *r, usm_parallel_stats *stats)
+{
+    usm_graph *graph = r->g;
+    usm_status st;
+    usm__story story;
+
+    r->begin_ns = usm__os_now_ns();
+    usm__team_enter(graph->team);
+    st = usm__graph_policy_find(&r->desc.policy, &r->policy);
+    if (st == USM_OK)
+        st = open_places(r);
+    if (st == USM_OK)
+        st = prepare(r);
+    if (st == USM_OK)
+        st = run(r);
+    if (st == USM_OK)
+        st = usm__graph_progress_tell(r, true);
+    usm__story_save(&story);
+    usm__graph_keep_close(r->keep, graph, st == USM_OK);
+    finish(r, r->begin_ns, stats);
+    usm__team_leave(graph->team);
+    if (st != USM_OK)
+        usm__story_restore(&story);
+    graph->has_run = st == USM_OK;
+    return st;
+}
+
+usm_status usm_graph_run(usm_graph *graph, const usm_graph_run_desc *desc,
+                         usm_parallel_stats *stats)
+{
+    usm__graph_run r  = {.g = graph, .desc = USM_GRAPH_RUN_DESC_INIT};
+    usm_status     st = check_call(graph, desc, stats);
+
+    if (st != USM_OK)
+        return st;
+    if (usm_swap_acq_rel(&graph->is_running, true))
+        return usm__fail(USM_E_BUSY, "usm_graph_run: the graph is running");
+    if (desc)
+        r.desc = *desc;
+    st = usm__graph_check(graph);
+    if (st == USM_OK)
+        st = run_checked(&r, stats);
+    usm_store_release(&graph->is_running, false);
+    return st;
+}

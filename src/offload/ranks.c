@@ -1,0 +1,378 @@
+/* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
+/* The ranks of a team: who has which members, which master, and to which launch a message goes.
+ *
+ * Teams are numbered in the order in which a process makes them, launches in the order in which a
+ * team makes them; both are collective, so that numbers agree without being told.  What comes for
+ * a launch that this rank has not come to yet waits in `early`; what comes for one that is over is
+ * dropped: by then nobody waits for an answer. */
+#include "offload/ranks.h"
+
+#include "base/log.h"
+#include "base/os.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#define CREATE_MS   60000u
+#define AGREED_SIZE 4096u /* of each rank: team, number of members, members */
+#define AGREED_HEAD 8u
+#define AGREED_EACH 64u /* the name                                                        */
+#define MEMBERS_MAX ((AGREED_SIZE - AGREED_HEAD) / AGREED_EACH)
+#define EARLY_MAX   4096u
+#define ALL         UINT32_MAX /* launches of a team; none comes to that number                     */
+
+usm__mutex usm__ranks_lock = USM__MUTEX_INIT(USM__RANK_RANKS, "ranks");
+
+/* Guarded by the lock. */
+static struct {
+    bool     is_ready, listens;
+    uint32_t next, nearly;
+    usm_list teams, early;
+} all;
+
+/* ---- letters ---------------------------------------------------------------------------- */
+
+usm__letter *usm__letter_make(uint32_t rank, const void *data, size_t size)
+{
+    usm__letter *letter = usm__heap_alloc(sizeof *letter + size);
+
+    if (!letter)
+        return NULL;
+    letter->rank = rank;
+    letter->size = size;
+    if (size > 0)
+        memcpy(letter->bytes, data, size);
+    return letter;
+}
+
+static usm__ranks *find_team(uint32_t id)
+{
+    USM_LIST_FOREACH (it, &all.teams) {
+        usm__ranks *ranks = usm_container_of(it, usm__ranks, link);
+
+        if (ranks->id == id)
+            return ranks;
+    }
+    return NULL;
+}
+
+static usm__launch *find_launch(usm__ranks *ranks, uint32_t number)
+{
+    USM_LIST_FOREACH (it, &ranks->launches) {
+        usm__launch *l = usm_container_of(it, usm__launch, link);
+
+        if (l->number == number)
+            return l;
+    }
+    return NULL;
+}
+
+/* ranks: NULL where this rank has not come to the team yet. */
+static void keep_early(usm__ranks *ranks, uint32_t launch, uint32_t from, const void *data,
+                       size_t size)
+{
+    usm__letter *letter = all.nearly < EARLY_MAX ? usm__letter_make(from, data, size) : NULL;
+
+    if (!letter) {
+        usm__log(USM_LOG_ERROR, "a message of rank %u for a launch to come is lost: no memory",
+                 from);
+        if (ranks && launch >= ranks->deaf_until)
+            ranks->deaf_until = launch + 1;
+        return;
+    }
+    all.nearly++;
+    usm_list_append(&all.early, &letter->link);
+}
+
+static void hear(void *arg, uint32_t from, const void *data, size_t size)
+{
+    usm__wire    msg;
+    usm__ranks  *ranks;
+    usm__launch *l;
+
+    (void)arg;
+    if (!usm__wire_decode(data, size, &msg)) {
+        usm__log(USM_LOG_ERROR, "rank %u sent a message of %zu bytes that is none of a launch",
+                 from, size);
+        return;
+    }
+    usm__mutex_lock(&usm__ranks_lock);
+    ranks = find_team(msg.team);
+    l     = ranks ? find_launch(ranks, msg.launch) : NULL;
+    if (l && (msg.op == USM__WIRE_DATA || msg.op == USM__WIRE_ACK))
+        usm__ranks_bytes_came(l, from, &msg);
+    else if (l)
+        usm__launch_came(l, from, data, size);
+    else if (ranks ? msg.launch >= ranks->next : msg.team >= all.next)
+        keep_early(ranks, msg.launch, from, data, size);
+    usm__mutex_unlock(&usm__ranks_lock);
+}
+
+static void watch(void *arg, uint32_t rank, usm_place_state state)
+{
+    (void)arg;
+    if (state != USM_PLACE_LOST)
+        return;
+    usm__mutex_lock(&usm__ranks_lock);
+    USM_LIST_FOREACH (it, &all.teams) {
+        const usm__ranks *ranks = usm_container_of(it, usm__ranks, link);
+
+        USM_LIST_FOREACH (at, &ranks->launches)
+            usm__launch_lost(usm_container_of(at, usm__launch, link), rank);
+    }
+    usm__mutex_unlock(&usm__ranks_lock);
+}
+
+static bool is_of(const usm__letter *letter, const usm__ranks *ranks, uint32_t launch)
+{
+    usm__wire msg;
+
+    return usm__wire_decode(letter->bytes, letter->size, &msg) && msg.team == ranks->id &&
+           (launch == ALL || msg.launch == launch);
+}
+
+void usm__ranks_register(usm__ranks *ranks, usm__launch *l)
+{
+    l->number = ranks->next++;
+    if (l->number < ranks->deaf_until) /* it would wait for what is lost */
+        l->broken = USM_E_NO_MEMORY;
+    usm_list_append(&ranks->launches, &l->link);
+    USM_LIST_FOREACH_SAFE (it, next, &all.early) {
+        if (!is_of(usm_container_of(it, usm__letter, link), ranks, l->number))
+            continue;
+        usm_list_remove(it);
+        all.nearly--;
+        usm_list_append(&l->in, it);
+    }
+    for (uint32_t r = 0; r < ranks->count; r++)
+        if (usm__job_rank_is_lost(r))
+            usm__launch_lost(l, r);
+}
+
+/* Lock held. */
+static void drop_early(const usm__ranks *ranks, uint32_t launch)
+{
+    USM_LIST_FOREACH_SAFE (it, next, &all.early) {
+        usm__letter *letter = usm_container_of(it, usm__letter, link);
+
+        if (!is_of(letter, ranks, launch))
+            continue;
+        usm_list_remove(it);
+        all.nearly--;
+        usm__heap_free(letter);
+    }
+}
+
+uint32_t usm__ranks_skip(usm__ranks *ranks)
+{
+    drop_early(ranks, ranks->next);
+    return ranks->next++;
+}
+
+/* ---- teams ------------------------------------------------------------------------------ */
+
+static void enter(usm__ranks *ranks)
+{
+    bool listens;
+
+    usm__mutex_lock(&usm__ranks_lock);
+    if (!all.is_ready) {
+        usm_list_init(&all.teams);
+        usm_list_init(&all.early);
+        all.is_ready = true;
+    }
+    ranks->id = all.next++;
+    usm_list_init(&ranks->launches);
+    usm_list_append(&all.teams, &ranks->link);
+    listens     = all.listens;
+    all.listens = true;
+    usm__mutex_unlock(&usm__ranks_lock);
+    if (listens)
+        return;
+    usm__job_listen(USM__JOB_TEAMS, hear, NULL);
+    usm__job_watch(watch, NULL);
+}
+
+void usm__ranks_destroy(usm__ranks *ranks)
+{
+    if (!ranks)
+        return;
+    usm__mutex_lock(&usm__ranks_lock);
+    usm_list_remove(&ranks->link);
+    drop_early(ranks, ALL);
+    usm__mutex_unlock(&usm__ranks_lock);
+    usm__heap_free(ranks->nmembers);
+    usm__heap_free(ranks->first);
+    usm__heap_free(ranks->names);
+    usm__heap_free(ranks->figures);
+    usm__heap_free(ranks);
+}
+
+static void describe(const usm__ranks *ranks, unsigned char *bytes)
+{
+    uint32_t n = ranks->team->nmembers < MEMBERS_MAX ? ranks->team->nmembers : MEMBERS_MAX;
+
+    usm__wire_put(bytes, ranks->id, 4);
+    usm__wire_put(bytes + 4, n, 4);
+    for (uint32_t i = 0; i < n; i++) {
+        const char *name = ranks->team->members[i].name;
+
+        memcpy(bytes + AGREED_HEAD + (size_t)i * AGREED_EACH, name, strnlen(name, AGREED_EACH - 1));
+    }
+}
+
+/* pre: the table is there. */
+static void read_members(usm__ranks *ranks, const unsigned char *bytes)
+{
+    for (uint32_t r = 0; r < ranks->count; r++)
+        for (uint32_t i = 0; i < ranks->nmembers[r]; i++) {
+            const unsigned char *name =
+                bytes + (size_t)r * AGREED_SIZE + AGREED_HEAD + (size_t)i * AGREED_EACH;
+
+            (void)snprintf(ranks->names[ranks->first[r] + i], sizeof *ranks->names, "%u/%.50s", r,
+                           (const char *)name);
+        }
+}
+
+/* What all have said. */
+static usm_status read_all(usm__ranks *ranks, const unsigned char *bytes)
+{
+    ranks->nmembers = usm__heap_alloc(ranks->count * sizeof *ranks->nmembers);
+    ranks->first    = usm__heap_alloc(ranks->count * sizeof *ranks->first);
+    if (!ranks->nmembers || !ranks->first)
+        return usm__fail(USM_E_NO_MEMORY, "no host memory for a team of %u ranks", ranks->count);
+    ranks->master = ranks->count;
+    for (uint32_t r = 0; r < ranks->count; r++) {
+        const unsigned char *at = bytes + (size_t)r * AGREED_SIZE;
+        uint32_t             n  = (uint32_t)usm__wire_get(at + 4, 4);
+
+        ranks->first[r]    = ranks->total;
+        ranks->nmembers[r] = n < MEMBERS_MAX ? n : MEMBERS_MAX; /* 0: it was lost before */
+        ranks->total += ranks->nmembers[r];
+        if (n > 0 && usm__wire_get(at, 4) != ranks->id)
+            return usm__fail(
+                USM_E_INVALID,
+                "rank %u makes its team %u where rank %u makes its team %u: teams with "
+                "`ranks` are made in the same order everywhere",
+                r, (uint32_t)usm__wire_get(at, 4), ranks->self, ranks->id);
+        if (n > 0 && ranks->master == ranks->count)
+            ranks->master = r;
+    }
+    ranks->names   = usm__heap_alloc(ranks->total * sizeof *ranks->names);
+    ranks->figures = usm__heap_alloc(ranks->total * sizeof *ranks->figures);
+    if (!ranks->names || !ranks->figures)
+        return usm__fail(USM_E_NO_MEMORY, "no host memory for a team of %u members", ranks->total);
+    read_members(ranks, bytes);
+    return USM_OK;
+}
+
+static usm_status agree(usm__ranks *ranks)
+{
+    unsigned char *bytes = usm__heap_alloc((size_t)(ranks->count + 1) * AGREED_SIZE);
+    unsigned char *mine  = bytes + (size_t)ranks->count * AGREED_SIZE;
+    usm_status     st;
+
+    if (!bytes)
+        return usm__fail(USM_E_NO_MEMORY, "no host memory for a team of %u ranks", ranks->count);
+    describe(ranks, mine);
+    st = usm__job_agree(mine, AGREED_SIZE, bytes, CREATE_MS, NULL);
+    if (st == USM_OK)
+        st = read_all(ranks, bytes);
+    usm__heap_free(bytes);
+    return st;
+}
+
+usm_status usm__ranks_create(usm_team *team, usm__ranks **out)
+{
+    usm__ranks *ranks;
+    usm__story  story;
+    uint32_t    self, count;
+    usm_status  st = usm__job_ranks(&self, &count);
+
+    if (st != USM_OK)
+        return st;
+    ranks = usm__heap_alloc(sizeof *ranks);
+    if (!ranks)
+        return usm__fail(USM_E_NO_MEMORY, "no host memory for a team of ranks");
+    ranks->team  = team;
+    ranks->self  = self;
+    ranks->count = count;
+    enter(ranks);
+    st = agree(ranks);
+    if (st == USM_OK) {
+        *out = ranks;
+        return USM_OK;
+    }
+    usm__story_save(&story);
+    usm__ranks_destroy(ranks);
+    usm__story_restore(&story);
+    return st;
+}
+
+void usm__ranks_add(usm__ranks *ranks, const usm__wire *end)
+{
+    for (uint32_t i = 0; i < end->index && i < ranks->total; i++) {
+        usm__wire_member *m = &ranks->figures[i], told;
+
+        usm__wire_get_member(end->bytes + USM__WIRE_FIGURES + (size_t)i * USM__WIRE_MEMBER, &told);
+        m->chunks += told.chunks;
+        m->items += told.items;
+        m->busy_ns += told.busy_ns;
+        m->speed = told.speed > 0 ? told.speed : m->speed;
+        if (told.state > m->state && told.state <= USM_MEMBER_LOST) /* it does not get well */
+            m->state = told.state;
+    }
+}
+
+uint32_t usm__ranks_size(const usm__ranks *ranks)
+{
+    return ranks->total;
+}
+
+bool usm__ranks_is_home(const usm__ranks *ranks, uint32_t home)
+{
+    return ranks->self == home;
+}
+
+static usm_member_state state_of(uint32_t rank, uint32_t told)
+{
+    if (usm__job_rank_is_lost(rank))
+        return USM_MEMBER_LOST;
+    return told > USM_MEMBER_WELL ? (usm_member_state)told : USM_MEMBER_WELL;
+}
+
+usm_status usm__ranks_get_member(usm__ranks *ranks, uint32_t index, usm_team_member *info)
+{
+    usm__wire_member told;
+    uint32_t         r = 0;
+
+    if (index >= ranks->total)
+        return usm__fail(USM_E_INVALID, "there is no member %u; the team has %u", index,
+                         ranks->total);
+    while (index >= ranks->first[r] + ranks->nmembers[r])
+        r++;
+    usm__mutex_lock(&usm__ranks_lock);
+    told = ranks->figures[index];
+    usm__mutex_unlock(&usm__ranks_lock);
+    info->rank    = r;
+    info->device  = NULL;
+    info->state   = state_of(r, told.state);
+    info->chunks  = told.chunks;
+    info->items   = told.items;
+    info->busy_ns = told.busy_ns;
+    info->speed   = told.speed;
+    (void)snprintf(info->name, sizeof info->name, "%s", ranks->names[index]);
+    if (r == ranks->self) {
+        const usm__member *m = &ranks->team->members[index - ranks->first[r]];
+
+        usm__mutex_lock(&ranks->team->lock);
+        info->device  = m->device;
+        info->state   = m->state;
+        info->chunks  = m->chunks;
+        info->items   = m->items;
+        info->busy_ns = m->busy_ns;
+        info->speed   = m->speed;
+        usm__mutex_unlock(&ranks->team->lock);
+    }
+    return USM_OK;
+}

@@ -1,0 +1,721 @@
+/* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
+/* A launch over ranks, on this one: its thread runs the worker's machine, on the master that one
+ * too, and on home serves bytes (ranks.h).  It sleeps until something comes, or until a moment that
+ * a machine has named.
+ *
+ * Members' threads take chunks and note how they ended, under the lock; what is to be said of it is
+ * said by the thread, several ends in one message.  After END nothing is taken any more, and who
+ * waits for home is woken; the launch is over here when the last chunk has left the members. */
+#include "offload/ranks.h"
+
+#include "base/log.h"
+#include "base/os.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#define PATIENCE_NS UINT64_C(1000000)
+#define KEPT_BYTES  ((size_t)256 << 10)
+#define LOOK_NS     UINT64_C(1000000000)
+#define MOVES_NS    UINT64_C(5000000) /* more is asked for, when something was            */
+
+static unsigned launches; /* under way, in the process; guarded by the lock */
+
+/* ---- messages: lock held ---------------------------------------------------------------- */
+
+static void break_off(usm__launch *l, usm_status status)
+{
+    if (l->broken == USM_OK)
+        l->broken = status;
+    (void)pthread_cond_signal(&l->changed);
+    (void)pthread_cond_broadcast(&l->moved);
+}
+
+void usm__launch_came(usm__launch *l, uint32_t from, const void *data, size_t size)
+{
+    usm__letter *letter = usm__letter_make(from, data, size);
+
+    if (!letter) {
+        break_off(l, USM_E_NO_MEMORY);
+        return;
+    }
+    usm_list_append(&l->in, &letter->link);
+    (void)pthread_cond_signal(&l->changed);
+}
+
+void usm__launch_lost(usm__launch *l, uint32_t rank)
+{
+    usm__launch_came(l, rank, NULL, 0);
+}
+
+/* NULL: no memory. */
+static usm__letter *write_letter(const usm__launch *l, uint32_t to, const usm__wire *msg)
+{
+    size_t       size   = USM__WIRE_HEADER + msg->size;
+    usm__letter *letter = usm__heap_alloc(sizeof *letter + size);
+    usm__wire    w      = *msg;
+
+    if (!letter)
+        return NULL;
+    w.team       = l->ranks->id;
+    w.launch     = l->number;
+    letter->rank = to;
+    letter->size = size;
+    usm__wire_encode(&w, letter->bytes);
+    if (w.size > 0)
+        memcpy(letter->bytes + USM__WIRE_HEADER, w.bytes, w.size);
+    return letter;
+}
+
+bool usm__launch_keep(usm__launch *l, const usm__wire *msg)
+{
+    usm__letter *letter = write_letter(l, l->plan->desc.home, msg);
+
+    if (!letter)
+        return false;
+    usm_list_append(&l->kept, &letter->link);
+    l->nkept += letter->size;
+    return true;
+}
+
+void usm__launch_post(usm__launch *l, uint32_t to, const usm__wire *msg)
+{
+    usm__letter *letter = write_letter(l, to, msg);
+
+    if (!letter) {
+        break_off(l, USM_E_NO_MEMORY);
+        return;
+    }
+    usm_list_append(to == l->ranks->self ? &l->in : &l->out, &letter->link);
+    (void)pthread_cond_signal(&l->changed);
+}
+
+static void send_as_worker(void *arg, uint32_t to, const usm__wire *msg)
+{
+    usm__launch_post(arg, to, msg);
+}
+
+static void send_as_master(void *arg, uint32_t to, const usm__wire *msg)
+{
+    usm__launch *l = arg;
+
+    if (to != l->ranks->self)
+        l->sent += USM__WIRE_HEADER + msg->size;
+    usm__launch_post(l, to, msg);
+}
+
+/* Gives the lock up meanwhile.  A rank that cannot be reached is lost, which is heard of. */
+static void send_all(usm__launch *l)
+{
+    usm_list *it;
+
+    while ((it = usm_list_pop(&l->out))) {
+        usm__letter *letter = usm_container_of(it, usm__letter, link);
+        usm_status   st;
+
+        usm__mutex_unlock(&usm__ranks_lock);
+        st = usm__job_send(letter->rank, USM__JOB_TEAMS, letter->bytes, letter->size);
+        usm__heap_free(letter);
+        usm__mutex_lock(&usm__ranks_lock);
+        if (st != USM_OK && st != USM_E_PEER)
+            break_off(l, st);
+    }
+}
+
+/* What has ended need not be told of yet. */
+static bool may_keep(const usm__launch *l)
+{
+    return l->nkept < KEPT_BYTES && usm__worker_may_keep(&l->worker);
+}
+
+/* ---- the source of the run -------------------------------------------------------------- */
+
+static bool take(void *source, uint32_t member, usm__chunk *chunk)
+{
+    usm__launch *l = source;
+    bool         any;
+
+    usm__mutex_lock(&usm__ranks_lock);
+    any = usm__worker_take(&l->worker, member, chunk);
+    usm__mutex_unlock(&usm__ranks_lock);
+    return any;
+}
+
+/* From there on nothing is wanted, as this chunk has found something; UINT64_MAX. */
+static uint64_t cut_of(const usm__launch *l, const usm__chunk_end *end)
+{
+    uint64_t from = UINT64_MAX;
+    size_t   arg  = l->plan->found_arg, at;
+
+    if (arg == 0)
+        return from;
+    (void)usm__plan_copies(l->plan, end->chunk.count, arg - 1, &at);
+    (void)usm__merge_cuts(&l->plan->desc.args[arg - 1], &end->chunk, (const char *)end->copies + at,
+                          &from);
+    return from;
+}
+
+static void ended(void *source, const usm__chunk_end *end)
+{
+    usm__launch *l        = source;
+    usm_status   st       = end->status;
+    bool         is_bytes = end->is_of_bytes;
+    unsigned     flags    = 0;
+
+    if (st == USM_OK && l->has_copies && end->copies_size > 0) {
+        st       = usm__ranks_send_copies(l, end);
+        is_bytes = st != USM_OK;
+    }
+    if (st == USM_OK)
+        usm__team_add(l->ranks->team, end->member, 1, end->chunk.count, end->compute_ns,
+                      end->compute_ns ? (double)end->chunk.count * 1e9 / (double)end->compute_ns
+                                      : 0);
+    if (is_bytes && st != USM_E_NO_MEMORY)
+        flags = USM__WIRE_FATAL;
+    else if (st != USM_OK && !is_bytes && usm__is_of_device(st))
+        flags = USM__WIRE_ASIDE;
+    if (flags == USM__WIRE_ASIDE)
+        usm__team_set_aside(l->ranks->team, end->member, st);
+    usm__mutex_lock(&usm__ranks_lock);
+    if (st == USM_OK)
+        usm__worker_done(&l->worker, end->member, end->chunk.id, end->compute_ns, cut_of(l, end));
+    else if (st == USM_E_CANCELLED && end->chunk.first >= l->worker.cut) /* again(): it was left */
+        usm__worker_done(&l->worker, end->member, end->chunk.id, 0, UINT64_MAX);
+    else
+        usm__worker_failed(&l->worker, end->member, end->chunk.id, st, flags, usm_last_error());
+    if (!may_keep(l)) {
+        l->has_work = true; /* the member has room */
+        (void)pthread_cond_signal(&l->changed);
+    }
+    usm__mutex_unlock(&usm__ranks_lock);
+}
+
+static bool again(void *source, uint32_t member, const usm__chunk *chunk, const void *copies)
+{
+    usm__launch *l = source;
+    bool         goes_on;
+
+    (void)member;
+    (void)copies;
+    usm__mutex_lock(&usm__ranks_lock);
+    goes_on = !l->worker.is_over && chunk->first < l->worker.cut;
+    usm__mutex_unlock(&usm__ranks_lock);
+    return goes_on;
+}
+
+/* ---- what comes ------------------------------------------------------------------------- */
+
+/* Lock held, given up meanwhile. */
+static void tell_progress(usm__launch *l, const usm__wire *msg)
+{
+    const usm__told told = {.now_ns      = usm__os_now_ns(),
+                            .total       = l->plan->total,
+                            .done        = msg->a,
+                            .chunks      = msg->b,
+                            .rescheduled = msg->c};
+    const usm__wire stop = {.op = USM__WIRE_CANCEL};
+    bool            goes_on;
+
+    for (uint32_t i = 0; i < l->ranks->total && 8 * (i + 1) <= msg->size; i++)
+        l->parts[i].items = usm__wire_get(msg->bytes + (size_t)8 * i, 8);
+    usm__mutex_unlock(&usm__ranks_lock);
+    usm__teller_set_shares(&l->teller, l->parts);
+    goes_on = usm__teller_tell(&l->teller, &told);
+    usm__mutex_lock(&usm__ranks_lock);
+    if (!goes_on)
+        usm__launch_post(l, l->ranks->master, &stop);
+}
+
+static void rank_is_lost(usm__launch *l, uint32_t rank, uint64_t now_ns)
+{
+    char story[USM__RANKS_STORY];
+
+    if (l->is_master)
+        usm__master_lost(&l->master, rank, now_ns);
+    if (rank != l->ranks->master && rank != l->plan->desc.home)
+        return;
+    (void)snprintf(story, sizeof story, "rank %u has ended, which %s", rank,
+                   rank == l->ranks->master ? "kept the book of the launch" : "had the arguments");
+    if (!l->is_master) /* it has said so to all */
+        usm__worker_end(&l->worker, USM_E_PEER, story);
+}
+
+static bool is_for_home(const usm__wire *msg)
+{
+    return msg->op == USM__WIRE_FETCH || msg->op == USM__WIRE_STORE ||
+           msg->op == USM__WIRE_COPIES || msg->op == USM__WIRE_COUNTS ||
+           msg->op == USM__WIRE_SETTLE;
+}
+
+/* Lock held, given up where home moves bytes. */
+static void open_letter(usm__launch *l, const usm__letter *letter)
+{
+    uint64_t  now = usm__os_now_ns();
+    usm__wire msg;
+
+    if (letter->size == 0) {
+        rank_is_lost(l, letter->rank, now);
+        return;
+    }
+    if (!usm__wire_decode(letter->bytes, letter->size, &msg))
+        return;
+    if (is_for_home(&msg)) {
+        if (!l->is_home)
+            return;
+        if (msg.op == USM__WIRE_FETCH || (msg.op == USM__WIRE_STORE && msg.size == USM__WIRE_PIECE))
+            l->moved_ns = now;
+        usm__mutex_unlock(&usm__ranks_lock);
+        usm__ranks_home_receive(l, letter->rank, &msg);
+        usm__mutex_lock(&usm__ranks_lock);
+        return;
+    }
+    if (msg.op == USM__WIRE_PROGRESS && letter->rank == l->ranks->master && l->teller.fn) {
+        tell_progress(l, &msg);
+        return;
+    }
+    if (msg.op == USM__WIRE_END && letter->rank == l->ranks->master && !l->worker.is_over)
+        usm__ranks_add(l->ranks, &msg);
+    if (l->is_master)
+        usm__master_receive(&l->master, letter->rank, &msg, now);
+    if (usm__worker_receive(&l->worker, letter->rank, &msg))
+        l->has_work = true;
+}
+
+/* That this rank takes no part in a launch, or none any more, with the calling thread's story: the
+ * master tells all itself; others tell the master.  Lock not held; no memory is asked for. */
+static void say_no(const usm__ranks *ranks, uint32_t launch, usm_status status)
+{
+    unsigned char  message[USM__WIRE_HEADER + USM__WIRE_FIGURES + USM__RANKS_STORY + 32];
+    bool           is_master = ranks->self == ranks->master;
+    unsigned char *bytes     = message + USM__WIRE_HEADER;
+    size_t         head      = is_master ? USM__WIRE_FIGURES : USM__WIRE_SHAPE;
+    usm__wire      msg       = {.op     = is_master ? USM__WIRE_END : USM__WIRE_READY,
+                                .status = status,
+                                .team   = ranks->id,
+                                .launch = launch};
+    usm__story     own;
+
+    usm__story_save(&own);
+    memset(message, 0, sizeof message);
+    if (is_master)
+        (void)snprintf((char *)bytes + head, USM__RANKS_STORY, "rank %u: %s", ranks->self,
+                       usm_last_error());
+    else
+        (void)snprintf((char *)bytes + head, USM__RANKS_STORY, "%s", usm_last_error());
+    msg.size = (uint32_t)(head + strlen((const char *)bytes + head));
+    usm__wire_encode(&msg, message);
+    for (uint32_t r = 0; r < ranks->count; r++)
+        if (r != ranks->self && (is_master || r == ranks->master))
+            (void)usm__job_send(r, USM__JOB_TEAMS, message, USM__WIRE_HEADER + msg.size);
+    usm__story_restore(&own); /* of what has failed here */
+}
+
+/* Lock held, given up meanwhile. */
+static void give_up(usm__launch *l)
+{
+    const char *story = l->broken == USM_E_NO_MEMORY ? "no host memory for messages of the launch"
+                        : l->broken == USM_E_MPI     ? "the process has left the job"
+                                                     : "messages of the launch cannot be sent";
+
+    l->has_given_up = true;
+    if (l->is_master)
+        usm__master_fail(&l->master, l->broken, story);
+    usm__worker_end(&l->worker, l->broken, story);
+    usm__mutex_unlock(&usm__ranks_lock);
+    (void)usm__fail(l->broken, "%s", story);
+    say_no(l->ranks, l->number, l->broken);
+    usm__mutex_lock(&usm__ranks_lock);
+}
+
+/* A member that has just fallen silent, here or on another rank: who waits learns of it.  What a
+ * member of home has written in place nobody else does. */
+static void tell_of_silent(usm__launch *l, uint64_t now)
+{
+    const usm__schedule *book = l->master.book;
+
+    for (uint32_t i = 0; book && i < l->ranks->total; i++) {
+        usm__chunk chunk;
+        uint64_t   ns;
+
+        if (!usm__schedule_is_silent(book, i, now, &chunk, &ns)) {
+            l->parts[i].is_told = false;
+            continue;
+        }
+        if (!l->parts[i].is_told)
+            usm__warn("team: nothing was heard of %s for %.1f s; it has %" PRIu64
+                      " indices of kernel \"%s\" from %" PRIu64
+                      " on, and is given nothing until they end",
+                      l->ranks->names[i], (double)ns / 1e9, chunk.count, l->plan->desc.kernel->name,
+                      chunk.first);
+        l->parts[i].is_told = true;
+    }
+}
+
+/* ---- the thread: lock held -------------------------------------------------------------- */
+
+/* LOOK_NS at most: nobody says that the process has left the job. */
+static void sleep_until(usm__launch *l, uint64_t at_ns)
+{
+    const uint64_t  look = usm__os_now_ns() + LOOK_NS, until = at_ns < look ? at_ns : look;
+    struct timespec t = {.tv_sec  = (time_t)(until / 1000000000u),
+                         .tv_nsec = (long)(until % 1000000000u)};
+
+    if (usm_list_is_empty(&l->in) && usm_list_is_empty(&l->out) && !l->has_work &&
+        l->broken == USM_OK)
+        (void)usm__mutex_wait(&usm__ranks_lock, &l->changed, &t);
+}
+
+/* A chunk cannot begin before they are there. */
+static bool moves_bytes(const usm__launch *l)
+{
+    USM_LIST_FOREACH (it, &l->transfers)
+        if (usm_container_of(it, usm__transfer, link)->to)
+            return true;
+    return l->moved_ns > 0 && usm__os_now_ns() - l->moved_ns < MOVES_NS;
+}
+
+/* While members have work left over, nobody need look for messages all the time: copies, their
+ * acknowledgement, the result and the next grant may lie for an eighth of it each. */
+static void be_patient(usm__launch *l)
+{
+    uint64_t ns = launches == 1 ? usm__worker_slack_ns(&l->worker) / 8 : 0;
+
+    if (ns > 0 && moves_bytes(l))
+        ns = 0;
+    if (ns > PATIENCE_NS)
+        ns = PATIENCE_NS;
+    if (ns < PATIENCE_NS / 16)
+        ns = 0;
+    if (ns == l->patience_ns || (ns / 2 < l->patience_ns && ns >= l->patience_ns / 2 && ns > 0))
+        return;
+    l->patience_ns = ns;
+    usm__job_set_patience(ns);
+}
+
+/* What was kept of chunks goes before their ends are told of. */
+static void flush(usm__launch *l, uint64_t now)
+{
+    usm_list *it;
+
+    while ((it = usm_list_pop(&l->kept)))
+        usm_list_append(&l->out, it);
+    l->nkept = 0;
+    usm__worker_flush(&l->worker, now);
+}
+
+static void step(usm__launch *l)
+{
+    uint64_t  now, next = UINT64_MAX, own = UINT64_MAX;
+    usm_list *it;
+
+    while ((it = usm_list_pop(&l->in))) {
+        usm__letter *letter = usm_container_of(it, usm__letter, link);
+
+        open_letter(l, letter);
+        usm__heap_free(letter);
+    }
+    if (l->broken == USM_OK && !usm__job_is_attached())
+        break_off(l, USM_E_MPI);
+    if (l->broken != USM_OK && !l->has_given_up)
+        give_up(l);
+    now = usm__os_now_ns();
+    if (!may_keep(l) || now - l->worker.spoke_ns >= USM__RANKS_ALIVE_NS)
+        flush(l, now);
+    usm__worker_tick(&l->worker, now, &own);
+    if (l->is_master) {
+        usm__master_tick(&l->master, now, &next);
+        tell_of_silent(l, now);
+    }
+    send_all(l);
+    if (l->has_work && !l->worker.is_over) {
+        l->has_work = false;
+        usm__mutex_unlock(&usm__ranks_lock);
+        usm__run_feed(l->run);
+        usm__mutex_lock(&usm__ranks_lock);
+    }
+    be_patient(l);
+    if (!l->worker.is_over)
+        sleep_until(l, own < next ? own : next);
+}
+
+static void free_letters(usm_list *list)
+{
+    usm_list *it;
+
+    while (list->next && (it = usm_list_pop(list)))
+        usm__heap_free(usm_container_of(it, usm__letter, link));
+}
+
+static void tell_end(usm__launch *l, usm_status status, const char *story)
+{
+    usm_parallel_stats stats = l->worker.stats;
+
+    stats.struct_size = sizeof stats;
+    stats.wall_ns     = usm__os_now_ns() - l->start_ns;
+    stats.sent        = l->sent;
+    if (stats.wall_ns > 0)
+        stats.spread = (double)l->worker.spread_ns / (double)stats.wall_ns;
+    usm__run_get_bytes(l->run, &stats.bytes_in, &stats.bytes_out);
+    if (status == USM_OK && l->teller.fn) {
+        const usm__told told = {.now_ns      = usm__os_now_ns(),
+                                .total       = l->plan->total,
+                                .done        = l->plan->total,
+                                .chunks      = stats.chunks,
+                                .rescheduled = stats.rescheduled,
+                                .is_end      = true};
+
+        (void)usm__teller_tell(&l->teller, &told);
+    }
+    usm__run_destroy(l->run);
+    l->run = NULL;
+    if (status != USM_OK)
+        (void)usm__fail(status, "%s", story);
+    l->over(l->over_arg, status, &stats);
+}
+
+static void run_launch(void *arg)
+{
+    usm__launch *l = arg;
+    usm_status   status;
+    char         story[USM__RANKS_STORY];
+
+    usm__mutex_lock(&usm__ranks_lock);
+    launches++;
+    usm__worker_start(&l->worker, usm__os_now_ns());
+    while (!l->worker.is_over)
+        step(l);
+    send_all(l);
+    launches--;
+    be_patient(l);
+    if (l->broken != USM_OK && !l->has_given_up)
+        give_up(l); /* others may not have heard of the end */
+    (void)pthread_cond_broadcast(&l->moved);
+    usm__mutex_unlock(&usm__ranks_lock);
+    usm__run_quiesce(l->run);
+    usm__mutex_lock(&usm__ranks_lock);
+    usm_list_remove(&l->link);
+    status = l->worker.status;
+    memcpy(story, l->worker.story, sizeof story);
+    usm__mutex_unlock(&usm__ranks_lock);
+    tell_end(l, status, story);
+    usm__mutex_lock(&usm__ranks_lock);
+    l->is_gone = true;
+    (void)pthread_cond_broadcast(&l->changed);
+    usm__mutex_unlock(&usm__ranks_lock);
+}
+
+/* ---- start ------------------------------------------------------------------------------ */
+
+static usm_status start_master(usm__launch *l)
+{
+    const usm__plan   *p      = l->plan;
+    usm__master_params params = {.nranks     = l->ranks->count,
+                                 .self       = l->ranks->self,
+                                 .home       = p->desc.home,
+                                 .nmembers   = l->ranks->nmembers,
+                                 .shape      = l->shape,
+                                 .has_copies = l->has_copies,
+                                 .depth      = l->ranks->team->depth,
+                                 .send       = send_as_master,
+                                 .arg        = l};
+    usm_status         st;
+
+    params.progress_ms = p->desc.progress_ms ? p->desc.progress_ms : 200;
+    params.silence_ns  = usm__plan_silence_ns(p);
+    params.book        = (usm__schedule_params){.total      = p->total,
+                                                .multiple   = p->multiple,
+                                                .min_chunk  = p->desc.min_chunk,
+                                                .max_chunk  = p->max_chunk,
+                                                .nworkers   = l->ranks->total,
+                                                .policy     = p->policy,
+                                                .numbers    = p->desc.policy.numbers,
+                                                .nnumbers   = p->desc.policy.nnumbers,
+                                                .weights    = p->desc.policy.weights,
+                                                .may_repeat = p->may_repeat};
+    st                 = usm__policy_check(&params.book);
+    return st == USM_OK ? usm__master_init(&l->master, &params) : st;
+}
+
+static usm_status start_worker(usm__launch *l)
+{
+    const usm_team          *team   = l->ranks->team;
+    const usm__worker_params params = {.nmembers       = team->nmembers,
+                                       .master         = l->ranks->master,
+                                       .home           = l->plan->desc.home,
+                                       .shape          = l->shape,
+                                       .takes_part     = l->takes_part,
+                                       .total          = l->plan->total,
+                                       .max_chunk      = l->plan->max_chunk,
+                                       .wants_progress = l->plan->desc.progress != NULL,
+                                       .send           = send_as_worker,
+                                       .arg            = l};
+
+    memcpy(l->shape, l->plan->shape, USM__WIRE_SHAPE);
+    for (uint32_t i = 0; i < team->nmembers && i < sizeof l->takes_part; i++)
+        l->takes_part[i] = usm__run_has(l->run, i);
+    return usm__worker_init(&l->worker, &params);
+}
+
+static usm_status check(const usm__ranks *ranks, const usm__plan *plan)
+{
+    const usm_parallel_desc *d = &plan->desc;
+
+    if (d->home >= ranks->count || ranks->nmembers[d->home] == 0)
+        return usm__fail(
+            USM_E_INVALID, "usm_parallel: home is rank %u, and the team has %u ranks%s", d->home,
+            ranks->count, d->home < ranks->count ? "; that one was lost before it was made" : "");
+    if (d->policy.nweights && d->policy.nweights != ranks->total)
+        return usm__fail(USM_E_INVALID,
+                         "usm_parallel: %zu weights for a team that has %u members on all ranks",
+                         d->policy.nweights, ranks->total);
+    if (d->resume)
+        return usm__fail(USM_E_NOT_SUPPORTED,
+                         "usm_parallel: resume is for teams of one process; over ranks a launch "
+                         "survives the loss of ranks without a file");
+    return USM_OK;
+}
+
+static usm_status fill(usm__launch *l)
+{
+    const usm_parallel_desc *d      = &l->plan->desc;
+    const usm__run_params    params = {.team   = l->ranks->team,
+                                       .plan   = l->plan,
+                                       .bytes  = &usm__bytes_ranks,
+                                       .from   = l,
+                                       .take   = take,
+                                       .ended  = ended,
+                                       .again  = again,
+                                       .source = l};
+    usm_status               st     = check(l->ranks, l->plan);
+
+    l->is_master = l->ranks->self == l->ranks->master;
+    l->is_home   = l->ranks->self == d->home;
+    l->plan->may_wait |= !l->is_home;
+    for (size_t i = 0; i < d->nargs; i++) {
+        l->has_copies |=
+            d->args[i].follow == USM_FOLLOW_PRIVATE && d->args[i].merge != USM_MERGE_NONE;
+        l->plan->may_wait |= d->args[i].mode == USM_READ_WRITE;
+    }
+    if (st == USM_OK)
+        st = usm__run_create(&params, &l->run);
+    if (st == USM_OK)
+        st = start_worker(l);
+    if (st == USM_OK && l->is_master)
+        st = start_master(l);
+    if (st == USM_OK && l->is_home)
+        st = usm__ranks_home_init(l);
+    l->parts = usm__heap_alloc(l->ranks->total * sizeof *l->parts);
+    if (st == USM_OK && !l->parts)
+        st = usm__fail(USM_E_NO_MEMORY, "no host memory for a launch over ranks");
+    if (st == USM_OK)
+        st = usm__teller_init(&l->teller, l->plan, l->ranks->total, l->start_ns);
+    return st;
+}
+
+static usm__launch *make(usm__ranks *ranks, usm__plan *plan)
+{
+    usm__launch       *l = usm__heap_alloc(sizeof *l);
+    pthread_condattr_t attr;
+
+    if (!l) {
+        (void)usm__fail(USM_E_NO_MEMORY, "no host memory for a launch over ranks");
+        return NULL;
+    }
+    l->ranks    = ranks;
+    l->plan     = plan;
+    l->start_ns = usm__os_now_ns();
+    usm_list_init(&l->link);
+    usm_list_init(&l->in);
+    usm_list_init(&l->out);
+    usm_list_init(&l->kept);
+    usm_list_init(&l->transfers);
+    (void)pthread_condattr_init(&attr);
+    (void)pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
+    (void)pthread_cond_init(&l->changed, &attr);
+    (void)pthread_cond_init(&l->moved, &attr);
+    (void)pthread_condattr_destroy(&attr);
+    return l;
+}
+
+static void discard(usm__launch *l)
+{
+    usm__run_destroy(l->run);
+    free_letters(&l->in);
+    free_letters(&l->out);
+    free_letters(&l->kept);
+    usm__master_fini(&l->master);
+    usm__worker_fini(&l->worker);
+    usm__ranks_home_fini(l);
+    usm__teller_fini(&l->teller);
+    usm__ranks_bytes_end(l);
+    usm__heap_free(l->parts);
+    (void)pthread_cond_destroy(&l->changed);
+    (void)pthread_cond_destroy(&l->moved);
+    usm__heap_free(l);
+}
+
+usm_status usm__ranks_start(usm__ranks *ranks, usm__plan *plan, usm__ranks_over_fn *over, void *arg,
+                            usm__launch **out)
+{
+    usm__launch *l  = make(ranks, plan);
+    usm_status   st = l ? fill(l) : USM_E_NO_MEMORY;
+    usm__story   story;
+    int          error = 0;
+
+    if (st == USM_OK) {
+        l->over     = over;
+        l->over_arg = arg;
+        *out        = l; /* `over` may be called before this returns */
+        usm__mutex_lock(&usm__ranks_lock);
+        error = usm__os_thread(run_launch, l, "usm-team");
+        if (error == 0)
+            usm__ranks_register(ranks, l);
+        usm__mutex_unlock(&usm__ranks_lock);
+        if (error == 0)
+            return USM_OK;
+        *out = NULL;
+        st   = usm__fail(error == ENOMEM ? USM_E_NO_MEMORY : USM_E_SYSTEM,
+                       "no thread for a launch over ranks: error %d", error);
+    }
+    usm__ranks_refuse(ranks, st);
+    usm__story_save(&story);
+    if (l)
+        discard(l);
+    usm__story_restore(&story);
+    return st;
+}
+
+/* ---- the rest --------------------------------------------------------------------------- */
+
+void usm__ranks_refuse(usm__ranks *ranks, usm_status status)
+{
+    uint32_t launch;
+
+    usm__mutex_lock(&usm__ranks_lock);
+    launch = usm__ranks_skip(ranks);
+    usm__mutex_unlock(&usm__ranks_lock);
+    say_no(ranks, launch, status);
+}
+
+void usm__ranks_cancel(usm__launch *l)
+{
+    const usm__wire msg = {.op = USM__WIRE_CANCEL};
+
+    usm__mutex_lock(&usm__ranks_lock);
+    if (!l->worker.is_over)
+        usm__launch_post(l, l->ranks->master, &msg);
+    usm__mutex_unlock(&usm__ranks_lock);
+}
+
+void usm__ranks_release(usm__launch *l)
+{
+    if (!l)
+        return;
+    usm__mutex_lock(&usm__ranks_lock);
+    while (!l->is_gone)
+        (void)usm__mutex_wait(&usm__ranks_lock, &l->changed, NULL);
+    usm__mutex_unlock(&usm__ranks_lock);
+    discard(l);
+}

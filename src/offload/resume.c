@@ -1,0 +1,417 @@
+/* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
+/* The file to go on from: what ended chunks wrote, and their private copies.
+ *
+ *     head     "USMRUN1\n", the launch's shape (32 characters), its indices, a number of the file's
+ *              own, by which that of chunks in the middle (states.c) is known to be of it
+ *     records  resume.h
+ *
+ * Records are only added: a process that is killed leaves at most one that is cut short, which its
+ * checksum gives away; what follows it is not looked at and is written over.  They are gathered for
+ * `resume_ms`, or until they are 4 MiB. */
+#include "offload/resume.h"
+
+#include "base/inline/bits.h"
+#include "base/log.h"
+#include "base/os.h"
+#include "base/os_file.h"
+#include "base/os_ipc.h"
+#include "base/settings.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <string.h>
+#include <unistd.h>
+
+#define XXH_INLINE_ALL
+#include <xxhash.h>
+
+#define HEAD_SIZE ((size_t)56)
+#define HEAD_SAME ((size_t)48) /* of any file of the launch: all but its number               */
+#define EVERY_MS  1000u
+#define GATHERED  ((size_t)4 << 20)
+
+static const char magic[8] = {'U', 'S', 'M', 'R', 'U', 'N', '1', '\n'};
+
+struct usm__resume {
+    usm__plan   *plan;
+    char        *path;
+    int          fd;
+    bool         has_failed; /* told once; nothing more is written                              */
+    uint64_t     number, every_ns, last_ns;
+    usm__states *states; /* of iterative launches; NULL: none are kept                           */
+    uint64_t     last_states_ns;
+    char        *bytes;
+    size_t       used, cap;
+};
+
+/* ---- records ------------------------------------------------------------------------------ */
+
+void usm__saved_put(unsigned char *at, uint64_t n)
+{
+    for (unsigned i = 0; i < 8; i++)
+        at[i] = (unsigned char)(n >> 8 * i);
+}
+
+uint64_t usm__saved_get(const unsigned char *at)
+{
+    uint64_t n = 0;
+
+    for (unsigned i = 0; i < 8; i++)
+        n |= (uint64_t)at[i] << 8 * i;
+    return n;
+}
+
+uint64_t usm__saved_sum(const void *data, size_t size)
+{
+    return XXH3_64bits(data, size);
+}
+
+static uint64_t sum_of(const unsigned char *record, const void *payload, size_t size)
+{
+    return XXH3_64bits_withSeed(payload, size, XXH3_64bits(record, USM__RECORD_SIZE - 8));
+}
+
+size_t usm__saved_size(const usm__plan *p, uint64_t count)
+{
+    size_t size = usm__plan_copies_size(p, count);
+
+    for (size_t i = 0; i < p->desc.nargs; i++)
+        if (usm__is_saved(&p->desc.args[i]))
+            size += (size_t)count * p->desc.args[i].stride;
+    return size;
+}
+
+void usm__saved_seal(unsigned char *record, uint64_t first, uint64_t count, size_t size)
+{
+    usm__saved_put(record, first);
+    usm__saved_put(record + 8, count);
+    usm__saved_put(record + 16, size);
+    usm__saved_put(record + 24, sum_of(record, record + USM__RECORD_SIZE, size));
+}
+
+bool usm__saved_read(const usm__plan *p, const unsigned char *record, usm__chunk *chunk,
+                     size_t *size)
+{
+    chunk->first = usm__saved_get(record);
+    chunk->count = usm__saved_get(record + 8);
+    if (chunk->count == 0 || chunk->first >= p->total || chunk->count > p->total - chunk->first)
+        return false;
+    *size = usm__saved_size(p, chunk->count);
+    return usm__saved_get(record + 16) == *size;
+}
+
+bool usm__saved_is_whole(const unsigned char *record, const void *payload, size_t size)
+{
+    return usm__saved_get(record + 24) == sum_of(record, payload, size);
+}
+
+static void put_head(const usm__resume *r, unsigned char head[HEAD_SIZE])
+{
+    memcpy(head, magic, sizeof magic);
+    memcpy(head + 8, r->plan->shape, 32);
+    usm__saved_put(head + 40, r->plan->total);
+    usm__saved_put(head + 48, r->number);
+}
+
+/* The arguments' bytes of a chunk, to or from a payload; *used: of it. */
+static usm_status move_bytes(usm__plan *p, const usm__chunk *chunk, char *payload, bool is_in,
+                             size_t *used)
+{
+    *used = 0;
+    for (size_t i = 0; i < p->desc.nargs; i++) {
+        usm_access_mode mode  = is_in ? USM_WRITE_NO_INIT : USM_READ;
+        usm__piece      piece = {0};
+        size_t          offset, size, skip;
+        usm_status      st;
+
+        if (!usm__is_saved(&p->desc.args[i]))
+            continue;
+        usm__plan_window(p, i, chunk, &offset, &size, &skip);
+        st = usm__bytes_local.open(p, i, offset, size, mode, &piece);
+        if (st != USM_OK)
+            return st;
+        if (is_in)
+            memcpy(piece.ptr, payload + *used, size);
+        else
+            memcpy(payload + *used, piece.ptr, size);
+        (void)usm__bytes_local.close(p, i, offset, mode, &piece, USM_OK);
+        *used += size;
+    }
+    return USM_OK;
+}
+
+/* ---- reading
+ * ------------------------------------------------------------------------------------------ */
+
+static bool read_all(int fd, void *data, size_t size, uint64_t at)
+{
+    size_t done = 0;
+
+    while (done < size) {
+        ssize_t n = pread(fd, (char *)data + done, size - done, (off_t)(at + done));
+
+        if (n < 0 && errno == EINTR)
+            continue;
+        if (n <= 0)
+            return false;
+        done += (size_t)n;
+    }
+    return true;
+}
+
+/* The record at *at, if it is whole, to the arguments and to fn; false: there is none. */
+static bool read_record(usm__resume *r, usm__resume_fn fn, void *arg, uint64_t *at, usm_status *st)
+{
+    unsigned char head[USM__RECORD_SIZE];
+    usm__chunk    chunk = {0};
+    size_t        size, used;
+    char         *payload;
+    bool          is_whole;
+
+    if (!read_all(r->fd, head, sizeof head, *at) || !usm__saved_read(r->plan, head, &chunk, &size))
+        return false;
+    payload = usm__heap_alloc(size);
+    if (!payload) {
+        *st = usm__fail(USM_E_NO_MEMORY, "no host memory for %zu bytes of a chunk", size);
+        return false;
+    }
+    is_whole = read_all(r->fd, payload, size, *at + sizeof head) &&
+               usm__saved_is_whole(head, payload, size);
+    if (is_whole)
+        *st = move_bytes(r->plan, &chunk, payload, true, &used);
+    is_whole = is_whole && *st == USM_OK && fn(arg, chunk.first, chunk.count, payload + used, st);
+    usm__heap_free(payload);
+    if (is_whole && r->states)
+        usm__states_drop(r->states, chunk.first, chunk.count);
+    *at += is_whole ? sizeof head + size : 0;
+    return is_whole;
+}
+
+/* ---- writing
+ * ------------------------------------------------------------------------------------------ */
+
+static void give_up(usm__resume *r, const char *ending)
+{
+    if (!r->has_failed)
+        usm__warn("resume: \"%s%s\" cannot be written (errno %d): the launch goes on without",
+                  r->path, ending, errno);
+    r->has_failed = true;
+}
+
+static void flush(usm__resume *r)
+{
+    if (!r->has_failed && r->used && usm__os_write(r->fd, r->bytes, r->used) != 0)
+        give_up(r, "");
+    r->used = 0;
+}
+
+/* What has ended first: it is in the list of those in the middle no more. */
+static void write_states(usm__resume *r)
+{
+    flush(r);
+    if (!r->has_failed && !usm__states_write(r->states))
+        give_up(r, ".states");
+}
+
+static bool make_room(usm__resume *r, size_t size)
+{
+    void *bytes;
+
+    if (r->cap - r->used >= size)
+        return true;
+    if (r->used)
+        flush(r);
+    if (r->cap >= size)
+        return true;
+    size  = usm_max_size(size, GATHERED);
+    bytes = usm__heap_realloc(r->bytes, size);
+    if (!bytes)
+        return false;
+    r->bytes = bytes;
+    r->cap   = size;
+    return true;
+}
+
+void usm__resume_add(usm__resume *r, const usm__chunk *chunk, const void *copies)
+{
+    size_t         size = usm__saved_size(r->plan, chunk->count), used;
+    size_t         last = usm__plan_copies_size(r->plan, chunk->count);
+    unsigned char *head;
+    uint64_t       now = usm__os_now_ns();
+
+    if (r->has_failed || !make_room(r, USM__RECORD_SIZE + size))
+        return; /* it is done again, should it come to that */
+    head = (unsigned char *)r->bytes + r->used;
+    if (move_bytes(r->plan, chunk, (char *)head + USM__RECORD_SIZE, false, &used) != USM_OK)
+        return;
+    if (last)
+        memcpy(head + USM__RECORD_SIZE + used, copies, last);
+    usm__saved_seal(head, chunk->first, chunk->count, size);
+    r->used += USM__RECORD_SIZE + size;
+    if (r->states)
+        usm__states_drop(r->states, chunk->first, chunk->count);
+    if (now - r->last_ns < r->every_ns && r->used < GATHERED)
+        return;
+    flush(r);
+    r->last_ns = now;
+}
+
+/* ---- chunks in the middle ------------------------------------------------------------------ */
+
+uint64_t usm__resume_keeps_ns(const usm__resume *r)
+{
+    return r->states ? r->every_ns : 0;
+}
+
+void usm__resume_keep(usm__resume *r, const usm__chunk *chunk, const usm__piece *pieces,
+                      const void *copies)
+{
+    usm__states_keep(r->states, chunk, pieces, copies);
+}
+
+bool usm__resume_bring(usm__resume *r, const usm__chunk *chunk, const usm__piece *pieces,
+                       void *copies)
+{
+    return usm__states_bring(r->states, chunk, pieces, copies);
+}
+
+bool usm__resume_is_due(const usm__resume *r, uint64_t now_ns)
+{
+    return r->states && !r->has_failed && now_ns - r->last_states_ns >= r->every_ns &&
+           usm__states_have_changed(r->states);
+}
+
+void usm__resume_write(usm__resume *r)
+{
+    write_states(r);
+    r->last_ns = r->last_states_ns = usm__os_now_ns();
+}
+
+/* Their private copies go by leaves. */
+static bool has_states(const usm__plan *p)
+{
+    if (p->desc.state_arg == 0)
+        return false;
+    for (size_t i = 0; i < p->desc.nargs; i++)
+        if (p->desc.args[i].follow == USM_FOLLOW_PRIVATE && p->desc.args[i].leaf == 0)
+            return false;
+    return true;
+}
+
+/* ---- open and close ------------------------------------------------------------------------ */
+
+static usm_status refuse(const usm__resume *r)
+{
+    return usm__fail(USM_E_INVALID,
+                     "resume: \"%s\" is the file of another launch (kernel, ranges, arguments or "
+                     "values differ), or none; remove it, or name another",
+                     r->path);
+}
+
+/* Whose file it is; *end: where its head ends, 0: it is to be begun. */
+static usm_status read_head(usm__resume *r, uint64_t size, uint64_t *end)
+{
+    unsigned char head[HEAD_SIZE], found[HEAD_SIZE] = {0};
+    size_t        there = size < HEAD_SIZE ? (size_t)size : HEAD_SIZE;
+
+    *end = 0;
+    if (usm__os_random(&r->number, sizeof r->number) != 0)
+        r->number = usm__os_now_ns();
+    put_head(r, head);
+    if (!read_all(r->fd, found, there, 0))
+        return usm__fail(USM_E_IO, "resume: \"%s\" cannot be read (errno %d)", r->path, errno);
+    if (memcmp(head, found, usm_min_size(there, HEAD_SAME)) != 0)
+        return refuse(r);
+    if (there < HEAD_SIZE)
+        return USM_OK;
+    r->number = usm__saved_get(found + HEAD_SAME);
+    *end      = HEAD_SIZE;
+    return USM_OK;
+}
+
+/* Reads what is there; *end: where to go on writing. */
+static usm_status take_up(usm__resume *r, usm__resume_fn fn, void *arg, uint64_t *end)
+{
+    usm__os_stat info;
+    usm_status   st;
+
+    if (usm__os_stat_fd(r->fd, &info) != 0)
+        return usm__fail(USM_E_IO, "resume: \"%s\" cannot be read (errno %d)", r->path, errno);
+    st = read_head(r, info.size, end);
+    if (st == USM_OK && has_states(r->plan))
+        st = usm__states_open(r->plan, r->path, r->number, &r->states);
+    if (st != USM_OK || *end == 0)
+        return st;
+    while (read_record(r, fn, arg, end, &st))
+        ;
+    if (st == USM_OK && *end < info.size)
+        usm__warn("resume: \"%s\" is damaged or cut short after byte %" PRIu64
+                  ": what was behind it is done again",
+                  r->path, *end);
+    return st;
+}
+
+static usm_status begin(usm__resume *r, uint64_t end)
+{
+    unsigned char head[HEAD_SIZE];
+
+    put_head(r, head);
+    if (ftruncate(r->fd, (off_t)end) == 0 && lseek(r->fd, (off_t)end, SEEK_SET) == (off_t)end &&
+        (end > 0 || usm__os_write(r->fd, head, sizeof head) == 0))
+        return USM_OK;
+    return usm__fail(USM_E_IO, "resume: \"%s\" cannot be written (errno %d)", r->path, errno);
+}
+
+usm_status usm__resume_open(usm__plan *plan, usm__resume_fn fn, void *arg, usm__resume **out)
+{
+    usm__resume *r = usm__heap_alloc(sizeof *r);
+    uint64_t     end;
+    usm_status   st;
+
+    if (!r)
+        return usm__fail(USM_E_NO_MEMORY, "no host memory for a file to resume from");
+    r->plan     = plan;
+    r->every_ns = (plan->desc.resume_ms ? plan->desc.resume_ms : EVERY_MS) * 1000000ull;
+    r->last_ns = r->last_states_ns = usm__os_now_ns();
+    r->path                        = usm__heap_strdup(plan->desc.resume);
+    r->fd                          = -1;
+    if (!r->path) {
+        usm__heap_free(r);
+        return usm__fail(USM_E_NO_MEMORY, "no host memory for a path");
+    }
+    r->fd = usm__os_open_alone(r->path);
+    if (r->fd < 0)
+        st = usm__fail(errno == EWOULDBLOCK ? USM_E_BUSY : USM_E_IO,
+                       errno == EWOULDBLOCK ? "resume: another launch has \"%s\" open (errno %d)"
+                                            : "resume: \"%s\" cannot be opened (errno %d)",
+                       r->path, errno);
+    else
+        st = take_up(r, fn, arg, &end);
+    if (st == USM_OK)
+        st = begin(r, end);
+    if (st != USM_OK) {
+        r->has_failed = true;
+        usm__resume_close(r, false);
+        return st;
+    }
+    *out = r;
+    return USM_OK;
+}
+
+void usm__resume_close(usm__resume *r, bool is_done)
+{
+    if (!r)
+        return;
+    if (is_done)
+        (void)unlink(r->path);
+    else if (r->states && usm__states_have_changed(r->states))
+        write_states(r);
+    else
+        flush(r);
+    usm__states_close(r->states, is_done);
+    if (r->fd >= 0)
+        (void)usm__os_close(r->fd);
+    usm__heap_free(r->bytes);
+    usm__heap_free(r->path);
+    usm__heap_free(r);
+}

@@ -1,0 +1,406 @@
+/* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
+/* Chunks in the middle: what iterative ones (usm_parallel_desc.state_arg) had written, and their
+ * private copies, at the end of a round; in memory, and in a file beside the launch's (resume.c).
+ *
+ *     head     "USMSTA1\n", the launch's shape (32 characters), its indices, the number of the
+ *              launch's file, how many states follow, checksum of the head before it
+ *     states   records, as in resume.h
+ *
+ * They are known by their indices, not by their chunks: a chunk that is cut otherwise the next time
+ * takes what there is of it, and begins the rest.  That needs private copies that go by leaves; a
+ * launch with one copy to a chunk keeps no states.
+ *
+ * The file is written aside and renamed, so that it is whole whenever the process is killed.  A
+ * state that its checksum gives away is left out, with those behind it: such chunks begin anew.
+ * The number ties the two files together: after one was removed by hand the other says nothing.
+ * What has ended stays in the list until the launch's file has it, so nothing is in neither. */
+#include "offload/resume.h"
+
+#include "base/inline/atomic.h"
+#include "base/inline/bits.h"
+#include "base/log.h"
+#include "base/os.h"
+#include "base/os_file.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#define HEAD_SIZE ((size_t)72)
+
+static const char magic[8] = {'U', 'S', 'M', 'S', 'T', 'A', '1', '\n'};
+
+typedef struct state {
+    struct state *next;
+    uint64_t      first, end;
+    size_t        size;
+    char          bytes[]; /* the payload */
+} state;
+
+struct usm__states {
+    /* fixed after open */
+    usm__plan *plan;
+    char      *path, *aside;
+    uint64_t   number;
+    /* guarded by lock */
+    usm__mutex    lock; /* of its rank none other is taken with it                               */
+    state        *list;
+    char        **from, **to; /* by argument: views of the calls that move bytes                  */
+    _Atomic(bool) has_changed;
+};
+
+/* ---- bytes: lock held --------------------------------------------------------------------- */
+
+/* Where the bytes of each argument begin in a payload of so many indices. */
+static void view_payload(const usm__plan *p, char *bytes, uint64_t count, char **at)
+{
+    size_t used = 0, offset;
+
+    for (size_t i = 0; i < p->desc.nargs; i++) {
+        if (!usm__is_saved(&p->desc.args[i]))
+            continue;
+        at[i] = bytes + used;
+        used += (size_t)count * p->desc.args[i].stride;
+    }
+    for (size_t i = 0; i < p->desc.nargs; i++)
+        if (p->desc.args[i].follow == USM_FOLLOW_PRIVATE) {
+            (void)usm__plan_copies(p, count, i, &offset);
+            at[i] = bytes + used + offset;
+        }
+}
+
+static void view_chunk(const usm__plan *p, const usm__piece *pieces, char *copies, uint64_t count,
+                       char **at)
+{
+    size_t offset;
+
+    for (size_t i = 0; i < p->desc.nargs; i++)
+        if (usm__is_saved(&p->desc.args[i])) {
+            at[i] = pieces[i].ptr;
+        } else if (p->desc.args[i].follow == USM_FOLLOW_PRIVATE) {
+            (void)usm__plan_copies(p, count, i, &offset);
+            at[i] = copies + offset;
+        }
+}
+
+/* [first, end) from one view, of the indices from `from_first` on, to the other. */
+static void move(const usm__states *s, uint64_t from_first, uint64_t to_first, uint64_t first,
+                 uint64_t end)
+{
+    for (size_t i = 0; i < s->plan->desc.nargs; i++) {
+        const usm_split_arg *a = &s->plan->desc.args[i];
+
+        if (usm__is_saved(a))
+            memcpy(s->to[i] + (first - to_first) * a->stride,
+                   s->from[i] + (first - from_first) * a->stride, (end - first) * a->stride);
+        else if (a->follow == USM_FOLLOW_PRIVATE)
+            memcpy(s->to[i] + (first - to_first) / a->leaf * a->size,
+                   s->from[i] + (first - from_first) / a->leaf * a->size,
+                   usm__copies_of(a, end - first) * a->size);
+    }
+}
+
+static state *make(const usm__states *s, uint64_t first, uint64_t end)
+{
+    size_t size = usm__saved_size(s->plan, end - first);
+    state *e    = usm__heap_alloc(sizeof *e + size);
+
+    if (!e)
+        return NULL;
+    e->first = first;
+    e->end   = end;
+    e->size  = size;
+    return e;
+}
+
+static void add(usm__states *s, state *e)
+{
+    e->next = s->list;
+    s->list = e;
+}
+
+/* A part of it for itself; without memory it is not kept. */
+static void add_part(usm__states *s, state *of, uint64_t first, uint64_t end)
+{
+    state *e = first < end ? make(s, first, end) : NULL;
+
+    if (!e)
+        return;
+    view_payload(s->plan, of->bytes, of->end - of->first, s->from);
+    view_payload(s->plan, e->bytes, end - first, s->to);
+    move(s, of->first, first, first, end);
+    add(s, e);
+}
+
+static void cut_out(usm__states *s, uint64_t first, uint64_t end)
+{
+    state *list = s->list;
+
+    s->list = NULL;
+    while (list) {
+        state *e = list;
+
+        list = e->next;
+        if (e->end <= first || e->first >= end) {
+            add(s, e);
+            continue;
+        }
+        add_part(s, e, e->first, first);
+        add_part(s, e, end, e->end);
+        usm__heap_free(e);
+        usm_store_relaxed(&s->has_changed, true);
+    }
+}
+
+/* ---- what lanes do ------------------------------------------------------------------------ */
+
+void usm__states_keep(usm__states *s, const usm__chunk *chunk, const usm__piece *pieces,
+                      const void *copies)
+{
+    uint64_t end = chunk->first + chunk->count;
+    state   *e;
+
+    usm__mutex_lock(&s->lock);
+    for (e = s->list; e; e = e->next)
+        if (e->first == chunk->first && e->end == end)
+            break;
+    if (!e) {
+        e = make(s, chunk->first, end);
+        if (e) {
+            cut_out(s, chunk->first, end);
+            add(s, e);
+        }
+    }
+    if (e) { /* else what was kept before is still true */
+        view_chunk(s->plan, pieces, (char *)(uintptr_t)copies, chunk->count, s->from);
+        view_payload(s->plan, e->bytes, chunk->count, s->to);
+        move(s, chunk->first, chunk->first, chunk->first, end);
+        usm_store_relaxed(&s->has_changed, true);
+    }
+    usm__mutex_unlock(&s->lock);
+}
+
+bool usm__states_bring(usm__states *s, const usm__chunk *chunk, const usm__piece *pieces,
+                       void *copies)
+{
+    uint64_t end = chunk->first + chunk->count;
+    bool     any = false;
+
+    usm__mutex_lock(&s->lock);
+    view_chunk(s->plan, pieces, copies, chunk->count, s->to);
+    for (state *e = s->list; e; e = e->next) {
+        uint64_t from = e->first > chunk->first ? e->first : chunk->first;
+        uint64_t to   = e->end < end ? e->end : end;
+
+        if (from >= to)
+            continue;
+        view_payload(s->plan, e->bytes, e->end - e->first, s->from);
+        move(s, e->first, chunk->first, from, to);
+        any = true;
+    }
+    usm__mutex_unlock(&s->lock);
+    return any;
+}
+
+void usm__states_drop(usm__states *s, uint64_t first, uint64_t count)
+{
+    usm__mutex_lock(&s->lock);
+    cut_out(s, first, first + count);
+    usm__mutex_unlock(&s->lock);
+}
+
+bool usm__states_have_changed(const usm__states *s)
+{
+    return usm_load_relaxed(&s->has_changed);
+}
+
+/* ---- the file ----------------------------------------------------------------------------- */
+
+static void put_head(const usm__states *s, uint64_t n, unsigned char head[HEAD_SIZE])
+{
+    memcpy(head, magic, sizeof magic);
+    memcpy(head + 8, s->plan->shape, 32);
+    usm__saved_put(head + 40, s->plan->total);
+    usm__saved_put(head + 48, s->number);
+    usm__saved_put(head + 56, n);
+    usm__saved_put(head + 64, usm__saved_sum(head, 64));
+}
+
+/* All of them as bytes; NULL: no memory. */
+static unsigned char *put_all(usm__states *s, size_t *size)
+{
+    unsigned char *bytes, *at;
+    uint64_t       n = 0;
+
+    usm__mutex_lock(&s->lock);
+    *size = HEAD_SIZE;
+    for (const state *e = s->list; e; e = e->next, n++)
+        *size += USM__RECORD_SIZE + e->size;
+    at = bytes = usm__heap_alloc(*size);
+    if (bytes) {
+        put_head(s, n, at);
+        at += HEAD_SIZE;
+        usm_store_relaxed(&s->has_changed, false);
+    }
+    for (const state *e = s->list; bytes && e; e = e->next) {
+        memcpy(at + USM__RECORD_SIZE, e->bytes, e->size);
+        usm__saved_seal(at, e->first, e->end - e->first, e->size);
+        at += USM__RECORD_SIZE + e->size;
+    }
+    usm__mutex_unlock(&s->lock);
+    return bytes;
+}
+
+static bool replace(const usm__states *s, const void *bytes, size_t size)
+{
+    const int flags = O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW;
+    int       fd    = usm__os_open(s->aside, flags, 0644), error;
+    bool      is_ok;
+
+    if (fd < 0)
+        return false;
+    is_ok = usm__os_write(fd, bytes, size) == 0;
+    error = errno;
+    is_ok = usm__os_close(fd) == 0 && is_ok;
+    if (is_ok && usm__os_rename(s->aside, s->path) == 0)
+        return true;
+    error = is_ok ? errno : error;
+    (void)unlink(s->aside);
+    errno = error;
+    return false;
+}
+
+bool usm__states_write(usm__states *s)
+{
+    size_t         size  = 0;
+    unsigned char *bytes = put_all(s, &size);
+    bool           is_ok = bytes && replace(s, bytes, size);
+    int            error = bytes ? errno : ENOMEM;
+
+    usm__heap_free(bytes);
+    errno = error;
+    return is_ok;
+}
+
+/* Those that are whole, up to one that is not; false: there was one. */
+static bool read_states(usm__states *s, const unsigned char *at, size_t size, uint64_t n)
+{
+    for (; n > 0; n--) {
+        uint64_t   multiple = s->plan->multiple, end;
+        usm__chunk chunk    = {0};
+        size_t     payload;
+        state     *e;
+
+        if (size < USM__RECORD_SIZE || !usm__saved_read(s->plan, at, &chunk, &payload) ||
+            payload > size - USM__RECORD_SIZE ||
+            !usm__saved_is_whole(at, at + USM__RECORD_SIZE, payload))
+            return false;
+        end = chunk.first + chunk.count;
+        if (chunk.first % multiple || (end % multiple && end != s->plan->total))
+            return false;
+        e = make(s, chunk.first, end);
+        if (!e)
+            return false;
+        memcpy(e->bytes, at + USM__RECORD_SIZE, payload);
+        cut_out(s, chunk.first, end);
+        add(s, e);
+        at += USM__RECORD_SIZE + payload;
+        size -= USM__RECORD_SIZE + payload;
+    }
+    return size == 0;
+}
+
+static usm_status read_file(usm__states *s)
+{
+    unsigned char  head[HEAD_SIZE];
+    size_t         size  = 0;
+    unsigned char *bytes = usm__os_read_file(s->path, &size);
+    usm_status     st    = USM_OK;
+
+    if (!bytes && errno == ENOENT)
+        return USM_OK;
+    if (!bytes)
+        return usm__fail(USM_E_IO, "resume: \"%s\" cannot be read (errno %d)", s->path, errno);
+    put_head(s, size < HEAD_SIZE ? 0 : usm__saved_get(bytes + 56), head);
+    if (memcmp(bytes, magic, usm_min_size(size, sizeof magic)) != 0)
+        st = usm__fail(USM_E_INVALID,
+                       "resume: \"%s\" would hold chunks in the middle, but it is something else; "
+                       "remove it, or name another file to resume from",
+                       s->path);
+    else if (size < HEAD_SIZE || usm__saved_get(bytes + 64) != usm__saved_sum(bytes, 64))
+        usm__warn("resume: \"%s\" is damaged: chunks in the middle begin anew", s->path);
+    else if (memcmp(bytes, head, HEAD_SIZE) != 0)
+        usm__warn("resume: \"%s\" is of another launch, and is not looked at", s->path);
+    else if (!read_states(s, bytes + HEAD_SIZE, size - HEAD_SIZE, usm__saved_get(bytes + 56)))
+        usm__warn("resume: \"%s\" is damaged: some chunks in the middle begin anew", s->path);
+    usm__heap_free(bytes);
+    return st;
+}
+
+/* ---- open and close ----------------------------------------------------------------------- */
+
+static char *path_with(const char *path, const char *ending)
+{
+    size_t size = strlen(path) + strlen(ending) + 1;
+    char  *text = usm__heap_alloc(size);
+
+    if (text)
+        (void)snprintf(text, size, "%s%s", path, ending);
+    return text;
+}
+
+static void discard(usm__states *s)
+{
+    while (s->list) {
+        state *e = s->list;
+
+        s->list = e->next;
+        usm__heap_free(e);
+    }
+    usm__mutex_fini(&s->lock);
+    usm__heap_free(s->from);
+    usm__heap_free(s->to);
+    usm__heap_free(s->path);
+    usm__heap_free(s->aside);
+    usm__heap_free(s);
+}
+
+usm_status usm__states_open(usm__plan *plan, const char *path, uint64_t number, usm__states **out)
+{
+    usm__states *s = usm__heap_alloc(sizeof *s);
+    usm_status   st;
+
+    if (!s)
+        return usm__fail(USM_E_NO_MEMORY, "no host memory for states of chunks");
+    usm__mutex_init(&s->lock, USM__RANK_LAUNCH, "states");
+    s->plan   = plan;
+    s->number = number;
+    s->path   = path_with(path, ".states");
+    s->aside  = path_with(path, ".states.new");
+    s->from   = usm__heap_alloc(plan->desc.nargs * sizeof *s->from);
+    s->to     = usm__heap_alloc(plan->desc.nargs * sizeof *s->to);
+    if (s->path && s->aside && s->from && s->to)
+        st = read_file(s);
+    else
+        st = usm__fail(USM_E_NO_MEMORY, "no host memory for states of chunks");
+    if (st != USM_OK) {
+        discard(s);
+        return st;
+    }
+    usm_store_relaxed(&s->has_changed, false);
+    *out = s;
+    return USM_OK;
+}
+
+void usm__states_close(usm__states *s, bool is_done)
+{
+    if (!s)
+        return;
+    if (is_done) {
+        (void)unlink(s->path);
+        (void)unlink(s->aside);
+    }
+    discard(s);
+}

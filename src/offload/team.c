@@ -1,0 +1,386 @@
+/* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
+/* Teams: their members, one context each, and what is known of them.
+ *
+ * Contexts are the team's own, so that nobody's usm_shutdown() or settings of another context reach
+ * a launch.  Which of the members that share cores takes part is decided for each program, when it
+ * is known whether it has native code (kernel.c). */
+#include "offload/ranks.h"
+#include "offload/run.h"
+
+#include "base/log.h"
+#include "base/meta.h"
+#include "base/os.h"
+#include "base/out.h"
+#include "base/trace_work.h"
+#include "core/context.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#define DEPTH     2
+#define DEPTH_MAX 16
+
+static usm__meta_type team_type = USM__META_TYPE(struct usm_team, sizeof(usm__magic_word), "teams");
+
+usm_status usm__team_check_fork(const usm_team *team)
+{
+    if (team->nmembers && usm__context_is_inert(team->members[0].context))
+        return usm__fail(USM_E_FORKED, "the team was made before fork(); make one in the child");
+    return USM_OK;
+}
+
+usm_status usm__team_check(usm_team *team)
+{
+    usm_status st = usm__handle_check(team, USM__MAGIC_TEAM);
+
+    return st == USM_OK ? usm__team_check_fork(team) : st;
+}
+
+/* ---- members --------------------------------------------------------------------------------- */
+
+/* Processors that a driver computes on copy with the same cores, so that nothing is gained by two
+ * queues; chunks wait behind each other as well in one.  And PoCL before version 6 may abort when
+ * launches of one kernel run at the same time, one of them without an offset: it gives back the
+ * wrong one of the kernel's two forms (pocl_release_dlhandle_cache). */
+static usm_status open_queue(usm__member *m)
+{
+    usm_queue_desc  desc = USM_QUEUE_DESC_INIT;
+    usm_device_info info = USM_DEVICE_INFO_INIT;
+    usm_status      st   = usm_device_get_info(m->device, &info);
+
+    if (st != USM_OK || info.type != USM_DEVICE_TYPE_CPU)
+        return st;
+    if (usm_device_has(m->device, USM_ASPECT_QUEUE_PROFILING))
+        desc.flags |= USM_QUEUE_PROFILING;
+    return usm_queue_create(m->context, m->device, &desc, &m->queue);
+}
+
+static usm_status open_member(usm__member *m, uint32_t index, usm_device *dev)
+{
+    usm_context_desc desc = USM_CONTEXT_DESC_INIT;
+    usm_kind         kind = USM_DEVICE;
+    usm_status       st;
+
+    m->index  = index;
+    m->device = dev;
+    m->state  = USM_MEMBER_WELL;
+    (void)snprintf(m->name, sizeof m->name, "%s", dev->term);
+    m->trace            = usm__trace_member(m->name);
+    m->is_native        = strncmp(m->name, "host", 4) == 0;
+    desc.ndevices       = 1;
+    desc.devices        = &dev;
+    m->uses_host_memory = usm_device_has(dev, USM_ASPECT_USM_SYSTEM_ALLOCATIONS);
+    st                  = usm_context_create(&desc, &m->context);
+    if (st != USM_OK || m->uses_host_memory)
+        return st;
+    if (!usm_device_has(dev, USM_ASPECT_USM_DEVICE_ALLOCATIONS))
+        kind = USM_SHARED;
+    m->pool = usm_pool_default(m->context, dev, kind);
+    return m->pool ? open_queue(m) : usm_last_status();
+}
+
+static void close_members(usm_team *team)
+{
+    for (uint32_t i = 0; i < team->nmembers; i++) {
+        usm__lanes_destroy(team->members[i].spare);
+        usm_queue_destroy(team->members[i].queue);
+        usm_context_destroy(team->members[i].context);
+    }
+    usm__heap_free(team->members);
+}
+
+/* A device that cannot be opened is left out, unless it was listed by hand. */
+static usm_status open_members(usm_team *team, usm_device *const *list, size_t n, bool by_hand)
+{
+    usm_status st = USM_OK;
+
+    team->members = usm__heap_alloc(n * sizeof *team->members);
+    if (!team->members)
+        return usm__fail(USM_E_NO_MEMORY, "no host memory for a team of %zu devices", n);
+    for (size_t i = 0; i < n; i++) {
+        usm__member *m = &team->members[team->nmembers];
+
+        if (!usm_device_has(list[i], USM_ASPECT_KERNELS))
+            continue;
+        st = open_member(m, team->nmembers, list[i]);
+        if (st == USM_OK) {
+            team->nmembers++;
+            continue;
+        }
+        usm_queue_destroy(m->queue);
+        usm_context_destroy(m->context);
+        memset(m, 0, sizeof *m);
+        if (by_hand)
+            return st;
+        usm__warn("team: %s is left out: %s", list[i]->term, usm_last_error());
+    }
+    if (team->nmembers > 0)
+        return USM_OK;
+    return st != USM_OK
+               ? st
+               : usm__fail(USM_E_NO_DEVICE, "usm_team_create: none of %zu devices runs kernels", n);
+}
+
+/* Devices listed by hand: each once. */
+static usm_status check_list(const usm_team_desc *desc)
+{
+    if (!desc->devices)
+        return usm__fail(USM_E_INVALID, "usm_team_create: ndevices is %zu, but devices is NULL",
+                         desc->ndevices);
+    for (size_t i = 0; i < desc->ndevices; i++) {
+        usm_status st = usm__handle_check(desc->devices[i], USM__MAGIC_DEVICE);
+
+        if (st != USM_OK)
+            return st;
+        for (size_t k = 0; k < i; k++)
+            if (desc->devices[k] == desc->devices[i])
+                return usm__fail(USM_E_INVALID, "usm_team_create: %s is listed twice",
+                                 desc->devices[i]->term);
+    }
+    return USM_OK;
+}
+
+static usm_status find_devices(const usm_team_desc *desc, usm_device ***list, size_t *n)
+{
+    size_t     cap = 0;
+    usm_status st;
+
+    *list = NULL;
+    for (;;) {
+        st = desc->selector ? usm_select_devices(desc->selector, *list, cap, n)
+                            : usm_get_devices(*list, cap, n);
+        if (st != USM_OK || *n <= cap)
+            return st;
+        cap = *n;
+        usm__heap_free(*list);
+        *list = usm__heap_alloc(cap * sizeof(usm_device *));
+        if (!*list)
+            return usm__fail(USM_E_NO_MEMORY, "no host memory for a list of %zu devices", cap);
+    }
+}
+
+static usm_status check_desc(const usm_team_desc *desc, usm_team **team)
+{
+    if (!team)
+        return usm__fail(USM_E_INVALID, "usm_team_create: team is NULL");
+    if (desc->struct_size < sizeof *desc)
+        return usm__fail(USM_E_ABI,
+                         "usm_team_create: struct_size is %zu; start with USM_TEAM_DESC_INIT",
+                         desc->struct_size);
+    if (desc->depth > DEPTH_MAX)
+        return usm__fail(USM_E_INVALID, "usm_team_create: depth is %u; at most %d", desc->depth,
+                         DEPTH_MAX);
+    return desc->ndevices ? check_list(desc) : USM_OK;
+}
+
+static void discard(usm_team *team)
+{
+    usm__ranks_destroy(team->ranks);
+    close_members(team);
+    usm__mutex_fini(&team->lock);
+    (void)pthread_cond_destroy(&team->calm);
+    usm__meta_free(&team_type, team);
+}
+
+static usm_status fill(usm_team *team, const usm_team_desc *desc)
+{
+    usm_device **list = NULL;
+    size_t       n;
+    usm_status   st;
+
+    if (desc->ndevices)
+        return open_members(team, desc->devices, desc->ndevices, true);
+    st = find_devices(desc, &list, &n);
+    if (st == USM_OK)
+        st = open_members(team, list, n, false);
+    usm__heap_free(list);
+    return st;
+}
+
+usm_status usm_team_create(const usm_team_desc *desc, usm_team **out)
+{
+    const usm_team_desc defaults = USM_TEAM_DESC_INIT;
+    usm_team           *team;
+    usm_status          st;
+
+    if (!desc)
+        desc = &defaults;
+    st = check_desc(desc, out);
+    if (st != USM_OK)
+        return st;
+    team = usm__meta_alloc(&team_type);
+    if (!team)
+        return usm__fail(USM_E_NO_MEMORY, "no host memory for a team");
+    usm__trace_start();
+    usm__mutex_init(&team->lock, USM__RANK_TEAM, "team");
+    (void)pthread_cond_init(&team->calm, NULL);
+    team->depth   = desc->depth ? desc->depth : DEPTH;
+    team->by_hand = desc->ndevices > 0;
+    st            = fill(team, desc);
+    if (st == USM_OK && desc->ranks)
+        st = usm__ranks_create(team, &team->ranks);
+    if (st != USM_OK) {
+        discard(team);
+        return st;
+    }
+    usm_store_release(&team->magic, (uint32_t)USM__MAGIC_TEAM);
+    *out = team;
+    return USM_OK;
+}
+
+void usm_team_destroy(usm_team *team)
+{
+    if (!team || usm__team_check(team) != USM_OK || !usm__handle_kill(team, USM__MAGIC_TEAM))
+        return;
+    usm__mutex_lock(&team->lock);
+    while (team->launches > 0)
+        (void)usm__mutex_wait(&team->lock, &team->calm, NULL);
+    usm__mutex_unlock(&team->lock);
+    discard(team);
+}
+
+void usm__team_enter(usm_team *team)
+{
+    usm__mutex_lock(&team->lock);
+    team->launches++;
+    usm__mutex_unlock(&team->lock);
+}
+
+void usm__team_leave(usm_team *team)
+{
+    usm__mutex_lock(&team->lock);
+    if (--team->launches == 0)
+        pthread_cond_broadcast(&team->calm);
+    usm__mutex_unlock(&team->lock);
+}
+
+/* ---- states and figures --------------------------------------------------------------------- */
+
+void usm__team_set_aside(usm_team *team, uint32_t member, usm_status why)
+{
+    usm__member *m      = &team->members[member];
+    bool         is_new = false;
+
+    usm__mutex_lock(&team->lock);
+    if (m->state == USM_MEMBER_WELL) {
+        m->state = why == USM_E_DEVICE_LOST ? USM_MEMBER_LOST : USM_MEMBER_ASIDE;
+        is_new   = true;
+    }
+    usm__mutex_unlock(&team->lock);
+    if (is_new)
+        usm__warn("team: %s is given nothing more: %s", m->name, usm_last_error());
+}
+
+bool usm__team_is_well(usm_team *team, uint32_t member)
+{
+    bool well;
+
+    usm__mutex_lock(&team->lock);
+    well = team->members[member].state == USM_MEMBER_WELL;
+    usm__mutex_unlock(&team->lock);
+    return well;
+}
+
+void usm__team_add(usm_team *team, uint32_t member, uint64_t chunks, uint64_t items,
+                   uint64_t busy_ns, double speed)
+{
+    usm__member *m = &team->members[member];
+
+    usm__mutex_lock(&team->lock);
+    m->chunks += chunks;
+    m->items += items;
+    m->busy_ns += busy_ns;
+    if (speed > 0)
+        m->speed = speed;
+    usm__mutex_unlock(&team->lock);
+}
+
+uint32_t usm_team_size(usm_team *team)
+{
+    if (usm__team_check(team) != USM_OK)
+        return 0;
+    return team->ranks ? usm__ranks_size(team->ranks) : team->nmembers;
+}
+
+usm_status usm_team_get_member(usm_team *team, uint32_t index, usm_team_member *info)
+{
+    usm_status   st = usm__team_check(team);
+    usm__member *m;
+
+    if (st != USM_OK)
+        return st;
+    if (!info || info->struct_size < sizeof *info)
+        return usm__fail(info ? USM_E_ABI : USM_E_INVALID, "usm_team_get_member: info %s",
+                         info ? "has a wrong struct_size; set it to sizeof(usm_team_member)"
+                              : "is NULL");
+    if (team->ranks)
+        return usm__ranks_get_member(team->ranks, index, info);
+    if (index >= team->nmembers)
+        return usm__fail(USM_E_INVALID, "usm_team_get_member: there is no member %u of %u", index,
+                         team->nmembers);
+    m = &team->members[index];
+    usm__mutex_lock(&team->lock);
+    *info = (usm_team_member){.struct_size = info->struct_size,
+                              .device      = m->device,
+                              .state       = m->state,
+                              .chunks      = m->chunks,
+                              .items       = m->items,
+                              .busy_ns     = m->busy_ns,
+                              .speed       = m->speed};
+    usm__mutex_unlock(&team->lock);
+    memcpy(info->name, m->name, sizeof info->name);
+    return USM_OK;
+}
+
+static const char *name_of_state(usm_member_state state)
+{
+    return state == USM_MEMBER_WELL ? "well" : state == USM_MEMBER_ASIDE ? "aside" : "lost";
+}
+
+static void put_member(usm__out *o, const usm_team_member *m, bool is_json, bool is_first)
+{
+    if (!is_json) {
+        usm__out_put(o, "  %-16s %-6s %10llu %14llu %14.0f\n", m->name, name_of_state(m->state),
+                     (unsigned long long)m->chunks, (unsigned long long)m->items, m->speed);
+        return;
+    }
+    usm__out_put(o, "%s{\"name\":", is_first ? "" : ",");
+    usm__out_string(o, m->name);
+    usm__out_put(o, ",\"state\":\"%s\"", name_of_state(m->state));
+    usm__out_number(o, "rank", m->rank);
+    usm__out_number(o, "chunks", m->chunks);
+    usm__out_number(o, "items", m->items);
+    usm__out_number(o, "busy_ns", m->busy_ns);
+    usm__out_number(o, "items_a_second", (uint64_t)m->speed);
+    usm__out_put(o, "}");
+}
+
+usm_status usm_team_describe(usm_team *team, usm_text_format format, char *text, size_t cap,
+                             size_t *size)
+{
+    usm__out   o       = {text, cap, 0};
+    bool       is_json = format == USM_JSON;
+    usm_status st      = usm__team_check(team);
+
+    if (st != USM_OK)
+        return st;
+    if ((format != USM_TEXT && !is_json) || (!text && cap))
+        return usm__fail(USM_E_INVALID, "usm_team_describe: %s",
+                         !text && cap ? "text is NULL, but cap is not 0" : "no such format");
+    if (is_json)
+        usm__out_put(&o, "{\"members\":[");
+    else
+        usm__out_put(&o, "  %-16s %-6s %10s %14s %14s\n", "member", "state", "chunks", "items",
+                     "items/s");
+    for (uint32_t i = 0; i < usm_team_size(team); i++) {
+        usm_team_member m = {.struct_size = sizeof m};
+
+        if (usm_team_get_member(team, i, &m) == USM_OK)
+            put_member(&o, &m, is_json, i == 0);
+    }
+    if (is_json)
+        usm__out_put(&o, "]}");
+    if (size)
+        *size = o.used;
+    return USM_OK;
+}

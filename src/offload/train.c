@@ -1,0 +1,120 @@
+/* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
+/* Short chunks travel together.
+ *
+ * That a chunk has ended is handed over between threads twice: from the driver's to one of the
+ * core's, and back with what comes next; 20 us of processor time and more, whatever the chunk does.
+ * So several short ones go in a row, each in its own memory and with commands and events of its
+ * own, in one in-order queue, and only the end of the last one calls.
+ *
+ *     lane        [chunk 7]    in, kernel, out     has the queue
+ *       behind    [chunk 8]    in, kernel, out
+ *         behind  [chunk 9]    in, kernel, out     its end calls usm__run_step_ended(lane)
+ *
+ * The book sees a member that has more chunks: each is given, ends or fails, is merged, told of and
+ * traced by itself.  When each of them ended nobody saw: their times are parts of the whole's, by
+ * indices.
+ *
+ * How many: those that take TRAIN_NS, of which the hand-over is 1 % or 2, and no more than twice as
+ * many as before, so that one measure that went wrong does little harm; nor more than have room in
+ * TRAIN_BYTES, for that memory is kept.  At the end the source gives fewer: who takes many then
+ * keeps the others waiting.
+ *
+ * Not where bytes may have to be waited for (buffers, other ranks), as those in front would wait
+ * for those behind, and not where chunks have several rounds. */
+#include "offload/run.h"
+
+#include "base/os.h"
+
+#define TRAIN_NS    2e6
+#define TRAIN_BYTES ((double)(64u << 20))
+
+bool usm__train_is_possible(const usm__run_params *p)
+{
+    return p->take_more && p->bytes == &usm__bytes_local && !p->plan->may_wait &&
+           p->plan->desc.state_arg == 0;
+}
+
+static uint64_t count_indices(const usm__lane *s)
+{
+    uint64_t n = 0;
+
+    for (const usm__lane *w = s; w != s->last; w = w->behind)
+        n += w->chunk.count;
+    return n + s->last->chunk.count;
+}
+
+void usm__train_begin(usm__lane *s)
+{
+    usm__run_member *rm = &s->run->members[s->member->index];
+
+    s->began_ns = usm__os_now_ns();
+    usm__mutex_lock(&s->run->lock);
+    s->ended_before = rm->ended;
+    usm__mutex_unlock(&s->run->lock);
+}
+
+/* Its share of the time since it began, in which its member did those of other lanes too.  From one
+ * end to the next would be less to keep, but two lanes' ends are often seen at the same moment: the
+ * second then seems to have taken none. */
+static uint64_t take_time(usm__lane *s, uint64_t n, uint64_t now, uint64_t *from)
+{
+    usm__run_member *rm     = &s->run->members[s->member->index];
+    double           passed = now > s->began_ns ? (double)(now - s->began_ns) : 1, ns;
+
+    usm__mutex_lock(&s->run->lock);
+    rm->ended += n;
+    ns    = passed * (double)n / (double)(rm->ended - s->ended_before);
+    *from = rm->last_end_ns > s->began_ns ? rm->last_end_ns : s->began_ns;
+    if (*from >= now)
+        *from = now - 1;
+    rm->last_end_ns = now;
+    usm__mutex_unlock(&s->run->lock);
+    return ns > 1 ? (uint64_t)ns : 1;
+}
+
+/* Two trains are nothing beside the silence that a launch bears. */
+static double longest_ns(const usm__lane *s)
+{
+    double silence_ns = 1e6 * s->run->params.plan->desc.silence_ms;
+
+    return silence_ns > 0 && silence_ns / 8 < TRAIN_NS ? silence_ns / 8 : TRAIN_NS;
+}
+
+/* n took that long. */
+static unsigned length(const usm__lane *s, unsigned n, uint64_t ns)
+{
+    double most = longest_ns(s) * n / (double)ns, bytes = (double)(s->mem_size + s->host_size);
+
+    if (most > 2.0 * n)
+        most = 2.0 * n;
+    if (most > USM__TRAIN_MAX)
+        most = USM__TRAIN_MAX;
+    if (most * bytes > TRAIN_BYTES)
+        most = TRAIN_BYTES / bytes;
+    return most > 1 && s->run->has_trains ? (unsigned)most : 1;
+}
+
+void usm__train_time(usm__lane *s)
+{
+    uint64_t all = count_indices(s), now = usm__os_now_ns(), done = 0, from;
+    uint64_t ns   = take_time(s, all, now, &from);
+    double   each = (double)ns / (double)all, step = (double)(now - from) / (double)all;
+    unsigned n = 0;
+
+    for (usm__lane *w = s;; w = w->behind) {
+        n++;
+        done += w->chunk.count;
+        w->end_ns     = w == s->last ? now : from + (uint64_t)((double)done * step);
+        w->compute_ns = 1 + (uint64_t)((double)w->chunk.count * each);
+        if (w == s->last)
+            break;
+    }
+    s->length = length(s, n, ns);
+}
+
+usm_status usm__train_status(usm__lane *w)
+{
+    usm_status st = usm_event_query(w->tail);
+
+    return st == USM_E_NOT_READY ? usm_event_wait(w->tail) : st;
+}

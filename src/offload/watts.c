@@ -1,0 +1,215 @@
+/* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
+/* What devices draw, for the policy "energy": from a table, or measured.
+ *
+ * A table speaks of devices as usm-info lists them.  Of several lines the one that says most wins:
+ * "3/host:0" (a rank's), "host:0", "host" (the backend's), "*".
+ *
+ * Measured is the host: the counters of its packages, which Linux offers under powercap to those
+ * who may read them.  What they say is the mean of an interval in which the processor may have been
+ * idle, and a cap is to be kept: the highest mean seen so far counts. */
+#include "offload/watts.h"
+
+#include "base/log.h"
+#include "base/mutex.h"
+#include "base/os.h"
+#include "base/settings.h"
+#include "base/settings_check.h"
+#include "base/status.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define POWERCAP    "/sys/class/powercap"
+#define INTERVAL_NS 50000000u
+
+/* --- counters -------------------------------------------------------------------------------- */
+
+static bool read_line(const char *folder, unsigned zone, const char *file, char *line, size_t size)
+{
+    char   path[512];
+    size_t n = 0;
+    char  *text;
+
+    (void)snprintf(path, sizeof(path), "%s/intel-rapl:%u/%s", folder, zone, file);
+    text = usm__os_read_file(path, &n);
+    if (text == NULL)
+        return false;
+    (void)snprintf(line, size, "%.*s", (int)strcspn(text, "\n"), text);
+    usm__heap_free(text);
+    return true;
+}
+
+bool usm__powercap_read(const char *folder, uint64_t now_ns, usm__powercap *counters)
+{
+    char line[64];
+
+    *counters = (usm__powercap){.at_ns = now_ns};
+    for (unsigned zone = 0; zone < USM__POWERCAP_ZONES; zone++) {
+        uint64_t *uj = &counters->uj[counters->n];
+
+        if (!read_line(folder, zone, "name", line, sizeof(line)) ||
+            strncmp(line, "package", 7) != 0) /* "psys" counts packages once more */
+            continue;
+        if (!read_line(folder, zone, "energy_uj", line, sizeof(line)))
+            continue;
+        *uj = strtoull(line, NULL, 10);
+        if (!read_line(folder, zone, "max_energy_range_uj", line, sizeof(line)))
+            continue;
+        counters->most_uj[counters->n++] = strtoull(line, NULL, 10);
+    }
+    return counters->n > 0;
+}
+
+double usm__powercap_watts(const usm__powercap *before, const usm__powercap *after)
+{
+    uint64_t ns = after->at_ns - before->at_ns, uj = 0;
+
+    if (ns == 0 || after->at_ns < before->at_ns || before->n != after->n)
+        return 0;
+    for (unsigned i = 0; i < after->n; i++) {
+        uj += after->uj[i] - before->uj[i];
+        if (after->uj[i] < before->uj[i]) /* it began anew, once */
+            uj += after->most_uj[i];
+    }
+    return (double)uj * 1e3 / (double)ns;
+}
+
+/* 0: there are no counters, or none that this process may read. */
+static double measure(void)
+{
+    static usm__mutex    lock = USM__MUTEX_INIT(USM__RANK_WATTS, "watts");
+    static usm__powercap last;
+    static double        most;
+    usm__powercap        now;
+    double               watts = 0;
+
+    usm__mutex_lock(&lock);
+    if (last.n == 0 && usm__powercap_read(POWERCAP, usm__os_now_ns(), &last))
+        usm__os_sleep_ns(INTERVAL_NS);
+    if (last.n > 0 && usm__os_now_ns() - last.at_ns >= INTERVAL_NS &&
+        usm__powercap_read(POWERCAP, usm__os_now_ns(), &now)) {
+        watts = usm__powercap_watts(&last, &now);
+        last  = now;
+        if (watts > most)
+            most = watts;
+    }
+    watts = most;
+    usm__mutex_unlock(&lock);
+    return watts;
+}
+
+/* --- the table ------------------------------------------------------------------------------- */
+
+static bool span_equals(usm__span s, const char *text, size_t len)
+{
+    return s.len == len && memcmp(s.at, text, len) == 0;
+}
+
+/* How much a line says of the device; 0: nothing. */
+static unsigned match(usm__span name, const char *device)
+{
+    const char *slash = strchr(device, '/'), *local = slash != NULL ? slash + 1 : device;
+
+    if (span_equals(name, device, strlen(device)))
+        return 4;
+    if (span_equals(name, local, strlen(local)))
+        return 3;
+    if (span_equals(name, local, strcspn(local, ":")))
+        return 2;
+    return span_equals(name, "*", 1);
+}
+
+static usm__span without_comment(usm__span line)
+{
+    const char *sign = memchr(line.at, '#', line.len);
+
+    if (sign != NULL)
+        line.len = (size_t)(sign - line.at);
+    return usm__span_trimmed(line);
+}
+
+/* Lines, or fields of a list; *found stays where none speaks of the device. */
+static usm_status look_up(const char *text, char separator, const char *where, const char *device,
+                          double *watts, bool *found)
+{
+    usm__span rest = usm__span_of(text), field, name = {NULL, 0};
+    unsigned  best = 0;
+    double    value;
+
+    for (unsigned line = 1; usm__span_next(&rest, separator, &field); line++) {
+        unsigned m;
+
+        field = without_comment(field);
+        if (field.len == 0)
+            continue;
+        if (!usm__settings_cut_watts(field, &name, &value))
+            return usm__fail(USM_E_SETTING,
+                             "%s: entry %u, \"%.*s\", is not name=watts, as in opencl:0=150", where,
+                             line, (int)(field.len < 64 ? field.len : 64), field.at);
+        m = match(name, device);
+        if (m > best) {
+            best   = m;
+            *watts = value;
+            *found = true;
+        }
+    }
+    return USM_OK;
+}
+
+static usm_status look_up_file(const char *path, const char *device, double *watts, bool *found)
+{
+    size_t     size = 0;
+    char      *text = usm__os_read_file(path, &size);
+    char       why[64];
+    usm_status st;
+
+    if (text == NULL)
+        return usm__fail(USM_E_SETTING,
+                         "USM_WATTS names the file %s, which cannot be read: %s; it is a path or "
+                         "name=watts separated by \",\"",
+                         path, strerror_r(errno, why, sizeof(why)));
+    st = look_up(text, '\n', path, device, watts, found);
+    usm__heap_free(text);
+    return st;
+}
+
+usm_status usm__watts_of(const char *device_name, double *watts, const char **source)
+{
+    const char *setting = usm__setting_text("watts"), *slash = strchr(device_name, '/');
+    const char *local = slash != NULL ? slash + 1 : device_name;
+    bool        found = false;
+    double      value = 0;
+    usm_status  st    = USM_OK;
+
+    if (usm__settings_is_watts_path(setting))
+        st = look_up_file(setting, device_name, &value, &found);
+    else
+        st = look_up(setting, ',', "USM_WATTS", device_name, &value, &found);
+    if (st != USM_OK)
+        return st;
+    *source = "USM_WATTS";
+    if (!found) {
+        if (strncmp(local, "host", 4) == 0 && (local[4] == ':' || local[4] == '\0'))
+            value = measure();
+        *source = value > 0 ? "powercap" : "unknown";
+    }
+    *watts = value;
+    return USM_OK;
+}
+
+usm_status usm__watts_ask(const char *device_name, double *watts)
+{
+    const char *source = NULL;
+    usm_status  st     = usm__watts_of(device_name, watts, &source);
+
+    if (st != USM_OK)
+        return st;
+    if (*watts > 0)
+        usm__info("energy: %s draws %.1f W, as %s says", device_name, *watts, source);
+    else
+        usm__info("energy: nothing says what %s draws, so it is given nothing; USM_WATTS may",
+                  device_name);
+    return USM_OK;
+}

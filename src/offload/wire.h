@@ -1,0 +1,119 @@
+/* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
+/* What ranks say to each other of a launch, as bytes: little-endian, of fixed widths.
+ *
+ *      0  magic       4  op, flags; version, 2 bytes     8  team     12  launch
+ *     16  status     20  index                          24  request
+ *     32  a          40  b                              48  c
+ *     56  size: of the bytes behind it                  60  0
+ *
+ * What the numbers are, by op; master is the rank that keeps the book, home the one whose
+ * arguments' bytes count:
+ *
+ *     READY     worker > master  a home, b most indices a chunk (0: any), flags; bytes: the
+ *                                launch's shape, then a byte for each member: it takes part.
+ *                                With a status, at any time: this rank takes no part, or none
+ *                                any more; behind as many bytes of no meaning the story
+ *     GRANT     master > worker  records
+ *     DONE      worker > master  records: home has all of their bytes
+ *     FAILED    worker > master  index member, a chunk, status, flags; bytes: the story
+ *     ALIVE     worker > master  what was granted is being worked on
+ *     COUNTS    master > home    records: copies of these chunks are to be merged
+ *     CUT       master > all     a: indices from there on are not wanted any more
+ *     CANCEL    any > master
+ *     PROGRESS  master > all     a done, b chunks, c rescheduled; bytes: 8 a member, indices done
+ *     SETTLE    master > home    all is done: merge what is private
+ *     SETTLED   home > master    status; bytes: the story
+ *     END       master > all     status; bytes: chunks, rescheduled, duplicated, dropped, ns from
+ *                                the first end of a member to the last, 8 bytes each; as many
+ *                                members (USM__WIRE_MEMBER) as index says; the story
+ *     FETCH     worker > home    index argument, a offset, b length, request; flags
+ *     DATA      home > worker    a offset, status, request; bytes
+ *     STORE     worker > home    index argument, a offset, request; bytes
+ *     COPIES    worker > home    a chunk, b its first index, c indices, index: which of the pieces
+ *                                of USM__WIRE_PIECE, request; bytes
+ *     ACK       home > worker    status, request: one for each STORE and COPIES that has a
+ *                                request, in their order */
+#ifndef USM_OFFLOAD_WIRE_H
+#define USM_OFFLOAD_WIRE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#define USM__WIRE_HEADER 64u
+#define USM__WIRE_RECORD 32u
+#define USM__WIRE_SHAPE  32u
+/* Bytes of an argument in one message. */
+#define USM__WIRE_PIECE   65536u
+#define USM__WIRE_FIGURES 40u
+#define USM__WIRE_MEMBER  40u
+
+typedef enum usm__wire_op {
+    USM__WIRE_READY = 1,
+    USM__WIRE_GRANT,
+    USM__WIRE_DONE,
+    USM__WIRE_FAILED,
+    USM__WIRE_ALIVE,
+    USM__WIRE_COUNTS,
+    USM__WIRE_CUT,
+    USM__WIRE_CANCEL,
+    USM__WIRE_PROGRESS,
+    USM__WIRE_SETTLE,
+    USM__WIRE_SETTLED,
+    USM__WIRE_END,
+    USM__WIRE_FETCH,
+    USM__WIRE_DATA,
+    USM__WIRE_STORE,
+    USM__WIRE_COPIES,
+    USM__WIRE_ACK,
+    USM__WIRE_OPS
+} usm__wire_op;
+
+enum {
+    USM__WIRE_FATAL   = 2, /* FAILED: no other member could do it                                */
+    USM__WIRE_ASIDE   = 4, /* FAILED: the member is given nothing any more                       */
+    USM__WIRE_WATCHES = 2  /* READY: PROGRESS is wanted                                          */
+};
+
+typedef struct usm__wire {
+    uint8_t  op, flags;
+    uint32_t team, launch;
+    int32_t  status;
+    uint32_t index;
+    uint64_t request, a, b, c;
+    uint32_t size; /* of `bytes`                                                                 */
+    const unsigned char *bytes; /* the caller's, or the message's */
+} usm__wire;
+
+/* Of GRANT: attempt, first, count.  Of DONE: 0, compute_ns, the first index that is not wanted any
+ * more (UINT64_MAX: all are).  Of COUNTS: the rank that did it in place of the member; 0, 0, 0. */
+typedef struct usm__wire_record {
+    uint32_t member, attempt;
+    uint64_t id, a, b;
+} usm__wire_record;
+
+/* Of a member in one launch. */
+typedef struct usm__wire_member {
+    uint64_t chunks, items, busy_ns;
+    double   speed; /* items a second, to a thousandth                                           */
+    uint32_t state; /* usm_member_state                                                          */
+} usm__wire_member;
+
+void     usm__wire_put(unsigned char *at, uint64_t value, unsigned bytes);
+uint64_t usm__wire_get(const unsigned char *at, unsigned bytes);
+
+/* The header; the bytes go behind it. */
+void usm__wire_encode(const usm__wire *w, unsigned char header[USM__WIRE_HEADER]);
+/* False: no message of this version, or its length is not what it says or its op needs. */
+bool usm__wire_decode(const void *data, size_t size, usm__wire *w);
+void usm__wire_put_record(unsigned char *at, const usm__wire_record *r);
+void usm__wire_get_record(const unsigned char *at, usm__wire_record *r);
+void usm__wire_put_member(unsigned char *at, const usm__wire_member *m);
+void usm__wire_get_member(const unsigned char *at, usm__wire_member *m);
+/* How many of a GRANT, a DONE or a COUNTS. */
+static inline uint32_t usm__wire_records(const usm__wire *w)
+{
+    return w->size / USM__WIRE_RECORD;
+}
+
+#endif

@@ -1,0 +1,290 @@
+#!/bin/sh
+# test_usm_run.sh USM_RUN CC INCLUDE: usm-run as users meet it: mistakes with their lines and words,
+# results, the dot text, a run that is killed and goes on.  Where the runtime is the host, kernels are
+# native ones of a library that is compiled here; elsewhere the samples' OpenCL C.
+#
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+set -u
+
+here=$(cd "$(dirname "$0")" && pwd)
+root=$(dirname "$(dirname "$here")")
+tool=$1
+cc=$2
+include=$3
+work=$(mktemp -d "${TMPDIR:-/tmp}/usm-run-test.XXXXXX") || exit 1
+trap 'rm -rf "$work"' EXIT
+trap 'exit 143' HUP INT TERM
+unset USM_POLICY USM_WATTS
+passed=0 failed=0
+cd "$work" || exit 1
+
+# expect STATUS NAME ARGUMENT...: runs it, its output is in out and err.
+expect()
+{
+    wanted=$1 name=$2
+    shift 2
+    "$tool" "$@" >out 2>err
+    status=$?
+    if [ $status -eq "$wanted" ]; then
+        passed=$((passed + 1))
+    else
+        failed=$((failed + 1))
+        echo "FAILED: $name: exits with $status, not $wanted"
+        sed 's/^/    /' out err | head -n 20
+    fi
+}
+
+# says FILE TEXT
+says()
+{
+    if grep -qF -- "$2" "$1"; then
+        passed=$((passed + 1))
+    else
+        failed=$((failed + 1))
+        echo "FAILED: $name: no \"$2\" in"
+        sed 's/^/    /' "$1" | head -n 20
+    fi
+}
+
+says_not()
+{
+    if grep -qF -- "$2" "$1"; then
+        failed=$((failed + 1))
+        echo "FAILED: $name: \"$2\" is in"
+        sed 's/^/    /' "$1" | head -n 20
+    else
+        passed=$((passed + 1))
+    fi
+}
+
+# --- kernels ----------------------------------------------------------------------------------------
+# slow: sums its bytes, and takes its time over it, so that a run can be killed in the middle.
+if [ "${USM_TEST_RUNTIME:-host}" = host ]; then
+    cat >kernels.c <<'END'
+#include <time.h>
+#include <usm/program.h>
+#define IN   (*(unsigned char **)args[0])
+#define SIZE (*(unsigned *)args[1])
+#define USE(f) void f(const usm_range *range, void *const *args); \
+    void f(const usm_range *range, void *const *args)
+USE(processData)
+{
+    struct timespec t = {0, 40000000};
+    unsigned sum = 0;
+    if (range->begin[0] == 0) {
+        for (unsigned i = 0; i < SIZE; i++)
+            sum += IN[i];
+        nanosleep(&t, NULL);
+        **(unsigned **)args[2] = sum;
+    }
+}
+USE(partitionData)
+{
+    unsigned parts = *(unsigned *)args[2], size = *(unsigned *)args[4];
+    unsigned char *out = *(unsigned char **)args[3];
+    if (range->begin[0] == 0)
+        for (unsigned i = 0; i < parts * size; i++)
+            out[i] = IN[i % SIZE];
+}
+USE(mergeData)
+{
+    unsigned *out = *(unsigned **)args[3];
+    if (range->begin[0] == 0) {
+        *out = 0;
+        for (unsigned i = 0; i < SIZE / 4; i++)
+            *out += ((unsigned *)IN)[i];
+    }
+}
+END
+    "$cc" -shared -fPIC -I"$root/include" -I"$include" -o kernels.so kernels.c || exit 1
+    code='"library": "kernels.so"'
+    is_native=1
+else
+    cat >kernels.cl <<'END'
+__kernel void processData(__global const uchar *in, uint in_size, __global uint *out, uint out_size)
+{
+    uint sum = 0, x = in_size;
+    for (uint i = 0; i < 30000000; i++)
+        x = x * 1664525u + 1013904223u;
+    for (uint i = 0; i < in_size; i++)
+        sum += in[i];
+    *out = x == 1 ? sum + 1 : sum;
+}
+__kernel void partitionData(__global const uchar *in, uint in_size, uint parts, __global uchar *out,
+                            uint part_size)
+{
+    for (uint i = 0; i < parts * part_size; i++)
+        out[i] = in[i % in_size];
+}
+__kernel void mergeData(__global const uint *in, uint in_size, uint parts, __global uint *out,
+                        uint out_size)
+{
+    uint sum = 0;
+    for (uint i = 0; i < in_size / 4; i++)
+        sum += in[i];
+    *out = sum;
+}
+END
+    code='"file": "kernels.cl"'
+    is_native=0
+fi
+
+# app NAME: a right one, in lines that are counted on below.
+app()
+{
+    cat >"$1" <<END
+{
+    "kernels": {"k": {$code}},
+    "nodes": [
+        {"name": "in", "kind": "input", "data": [{"text": "abc"}, {"hex": "01 02"},
+            {"numbers": [1, -1], "type": "i16"}]},
+        {"name": "cut", "kind": "partition", "kernel": "k", "part_size": 9, "parts": 30},
+        {"name": "each", "kind": "expandable", "kernel": "k", "out_size": 4},
+        {"name": "sum", "kind": "merge", "kernel": "k", "out_size": 4, "output": {"print": "u32"}}
+    ],
+    "edges": [
+        ["in", "cut"],
+        ["cut", "each"],
+        ["each", "sum"]
+    ]
+}
+END
+}
+
+app good.json
+
+# --- mistakes: sed expression | line | words --------------------------------------------------------
+table()
+{
+    cat <<'END'
+s/"kind": "merge"/"kind": "merger"/|8|a kind is input, process, partition, merge or expandable
+s/"name": "each"/"name": "cut"/|7|two nodes with the name 'cut'; the other is in line 6
+s/"out_size": 4}/"out_sizes": 4}/|7|has no field 'out_sizes'; there are name, kind, kernel
+s/"out_size": 4}/"out_size": 0}/|7|'out_size' must be a whole number from 1 to 4294967295
+s/"out_size": 4}/"out_size": "4"}/|7|whole number from 1 to 4294967295, not a text
+s/"out_size": 4}/"work": 1}/|7|node 'each' has no 'out_size'
+s/"parts": 30/"parts": 2.5/|6|'parts' must be a whole number
+s/"parts": 30/"parts": 30, "local": 8, "global": [3, 3]/|6|'local' has 1 numbers and 'global' 2
+s/"kernel": "k", "part_size"/"kernel": "q", "part_size"/|6|there is no kernel 'q'
+s/"kernel": "k", "part_size"/"part_size"/|6|node 'cut' has no 'kernel'
+s/"hex": "01 02"/"hex": "01 0"/|4|'hex' has 3 digits: two make a byte
+s/"hex": "01 02"/"hex": "0x"/|4|'x' is no hexadecimal digit
+s/"hex": "01 02"/"file": "nowhere"/|4|'nowhere' cannot be read: No such file
+s/\[1, -1\]/[1, 40000]/|5|this is no i16
+s/"i16"/"i17"/|5|there is no type 'i17'
+s/, "type": "i16"//|5|'numbers' needs a 'type'
+s/\["cut", "each"\]/["cut", "eahc"]/|12|there is no node 'eahc'
+s/\["cut", "each"\]/["cut"]/|12|an edge must be
+s/\["cut", "each"\]/["cut", "each"], ["each", "cut"]/|12|makes a cycle: cut -> each -> cut
+s/\["cut", "each"\]/["cut", "each"], ["cut", "each"]/|12|two edges from 'cut' to 'each'
+s/\["cut", "each"\]/["cut", "each"], ["each", "in"]/|12|'in' is an input
+s/\["cut", "each"\]/["in", "each"]/|7|nothing to unroll it by
+s/\["each", "sum"\]/["sum", "each"]/|13|node 'sum' has an output, so nobody can read it
+s/\["in", "cut"\],//|6|nobody gives input to node 'cut'
+s/{"print": "u32"}/{"print": "u31"}/|8|'print' is text, hex, or a type of numbers
+s/{"print": "u32"}/{}/|8|an output needs a 'file', or 'print'
+s/"name": "sum", //|8|a node has no 'name'
+s/"edges"/"egdes"/|10|an app has no field 'egdes'; there are name, kernels, nodes, edges
+s/"kernels[.][a-z]*"/"nothing"/|2|'nothing' cannot be read: No such file
+s/"k": {.*}}/"k": {"options": "-w"}}/|2|kernel 'k' has no code
+s/"parts": 30/"parts": 30, "parts": 31/|6|duplicate object key
+s/"parts": 30}/"parts": 30/|7|expected
+s/"out_size": 4}/"out_size": 4, "function": "nothing"}/|2|nothing
+END
+}
+
+table >mistakes
+while IFS='|' read -r change line words <&3; do
+    sed "$change" good.json >bad.json
+    cmp -s good.json bad.json && echo "FAILED: '$change' changes nothing" && failed=$((failed + 1))
+    expect 1 "$change" bad.json --dry-run
+    says err "bad.json:$line: "
+    says err "$words"
+    says_not out digraph
+done 3<mistakes
+
+expect 1 "no such file" nowhere.json
+says err "usm-run: 'nowhere.json' cannot be read: No such file"
+printf '[1]' >bad.json
+expect 1 "no object" bad.json
+says err "bad.json:1: an app must be an object, not an array"
+sed 's/"merge"/"merger"/; s/"hex": "01 02"/"hex": "zz"/' good.json >bad.json
+expect 1 "two mistakes" bad.json
+says err "bad.json:4: 'z' is no hexadecimal digit"
+says err "bad.json:8: node 'sum' is of kind 'merger'"
+expect 2 "no file"
+says err "which file is to be run?"
+expect 2 "a wrong option" good.json --quick
+expect 1 "a wrong policy" good.json --policy quickest
+says err "adaptive, fastest, static, energy"
+expect 2 "a policy without its number" good.json --policy energy:
+expect 2 "a cap without watts" good.json --policy energy
+says err "energy:300"
+USM_WATTS='*=50' expect 1 "a cap that nobody keeps" good.json --policy energy:20
+says err "no member keeps under the cap of 20 W: the least draws 50 W"
+expect 1 "a wrong device" good.json --device nothing:7
+expect 0 "help" --help
+says out "usage: usm-run"
+
+# --- results ----------------------------------------------------------------------------------------
+expect 0 "a dry run" good.json --dry-run --dot
+says out '"cut" -> "each.29"'
+says_not out xlabel
+expect 0 "a run" good.json --progress
+# 9 bytes: 97 98 99 1 2 1 0 255 255, thirty times
+says out 24240
+says err "100 %"
+says err "rescheduled=0"
+expect 0 "a run with its dot text" good.json --dot --policy fastest --no-prefetch
+says out 24240
+says out xlabel
+USM_WATTS='*=50' USM_LOG=info expect 0 "a run under a cap" good.json --policy energy:60
+says out 24240
+says err "draws 50.0 W, as USM_WATTS says"
+sed 's/{"print": "u32"}/{"file": "sum.bin", "print": ["u16", "hex"]}/' good.json >file.json
+expect 0 "outputs" file.json
+says out "24240 0000"
+[ "$(od -An -tu4 sum.bin | tr -d ' ')" = 24240 ] || { failed=$((failed + 1)); echo "FAILED: sum.bin"; }
+
+# --- killed, and on again ---------------------------------------------------------------------------
+# On a machine that is busy a run may end before this script has its turn: then another one is begun.
+tries=0
+while [ ! -d kept ] && [ $tries -lt 10 ]; do
+    "$tool" good.json --resume kept >out 2>err &
+    pid=$!
+    while kill -0 $pid 2>/dev/null && [ "$(find kept -name '2.*' 2>/dev/null | wc -l)" -lt 3 ]; do
+        sleep 0.05
+    done
+    kill -9 $pid 2>/dev/null
+    wait $pid 2>/dev/null
+    tries=$((tries + 1))
+done
+name="a run that is killed"
+if [ -d kept ]; then
+    sed 's/"text": "abc"/"text": "abd"/' good.json >other.json
+    expect 1 "another graph in its folder" other.json --resume kept
+    says err "another graph"
+    expect 0 "the run goes on" good.json --resume kept
+    says out 24240
+    says_not err "resumed=0"
+    says err "resumed="
+    [ ! -e kept ] || { failed=$((failed + 1)); echo "FAILED: the folder stays"; }
+else
+    failed=$((failed + 1))
+    echo "FAILED: the run ended, or never began, before it was killed"
+    sed 's/^/    /' out err
+fi
+
+# --- the samples --------------------------------------------------------------------------------------
+if [ $is_native = 0 ]; then
+    expect 0 "samples/graphs/md5.json" "$root/samples/graphs/md5.json"
+    says out "3 abc"
+    expect 0 "samples/graphs/integral.json" "$root/samples/graphs/integral.json"
+    says out "3.1415"
+else
+    expect 1 "OpenCL C on the host" "$root/samples/graphs/md5.json"
+    says err "md5.json:4: kernel 'md5':"
+fi
+
+echo "$passed passed, $failed failed"
+[ $failed -eq 0 ]

@@ -1,0 +1,122 @@
+/* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
+/* What the files of usm-run share: an app, a graph of kernels as a JSON file tells it.
+ *
+ *     place.c    where in the text a value stands, for messages: file:line: reason
+ *     read.c     the text into nodes, kernels, edges; all mistakes that can be told are
+ *     fields.c   fields of its objects: names that are allowed, types, ranges
+ *     bytes.c    bytes of inputs, and outputs as text
+ *     build.c    kernels and the graph of libusm
+ *     show.c     progress and the dot text
+ *     main.c     the command line */
+#ifndef USM_RUN_APP_H
+#define USM_RUN_APP_H
+
+#include <usm/graph.h>
+
+#include <jansson.h>
+#include <signal.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+/* A value of the file, and where it begins in the text. */
+typedef struct value {
+    json_t     *json; /* NULL: it is not there */
+    const char *at;
+} value;
+
+typedef struct app_image {
+    usm_image_type    type;
+    char             *data; /* of the file; of a library: its handle */
+    size_t            size;
+    usm_native_kernel native;
+} app_image;
+
+enum { IMAGES_MAX = 4 };
+
+typedef struct app_kernel {
+    const char *name, *function, *options;
+    value       at;
+    app_image   images[IMAGES_MAX];
+    size_t      nimages;
+} app_kernel;
+
+/* A function of a kernel, built. */
+typedef struct app_function {
+    const app_kernel *kernel;
+    char             *name;
+    usm_team_kernel  *built;
+} app_function;
+
+typedef struct app_node {
+    usm_node_desc  desc;
+    value          at;
+    const char    *kernel; /* its name; NULL: input */
+    unsigned char *data;
+    size_t         size;
+    value          output; /* json NULL: none */
+    uint32_t       number; /* in the graph */
+} app_node;
+
+typedef struct app {
+    const char   *path;
+    char         *text, *folder;
+    json_t       *root;
+    unsigned      mistakes;
+    app_kernel   *kernels;
+    size_t        nkernels;
+    app_node     *nodes;
+    size_t        nnodes;
+    value         edges;
+    app_function *functions;
+    size_t        nfunctions;
+    char          key[33]; /* a hash of kernels: usm_graph_run_desc.resume_key */
+    usm_team     *team;
+    usm_graph    *graph;
+} app;
+
+/* ---- place.c */
+value    member(value object, const char *key);
+value    element(value array, size_t index);
+unsigned line_of(const app *a, const char *at);
+/* Prints "path:line: ...", or "usm-run: ..." of a file that could not be read, and counts it;
+ * false. */
+bool mistake(app *a, const char *at, const char *format, ...) USM_PRINTF(3, 4);
+
+/* ---- read.c */
+bool      app_read(app *a, const char *path);
+void      app_free(app *a);
+app_node *app_find(app *a, const char *name);
+
+/* ---- fields.c: false, and a mistake told, where it is not as wanted; absent ones leave *out */
+bool  check_keys(app *a, value object, const char *what, const char *const *keys);
+bool  get_text(app *a, value object, const char *key, const char **out);
+bool  get_number(app *a, value object, const char *key, uint64_t least, uint64_t most,
+                 uint64_t *out);
+bool  get_sizes(app *a, value object, const char *key, size_t *out, uint32_t *count);
+void *need(void *memory); /* ends the program where memory is NULL */
+/* A path as the file means it: relative to its folder. */
+char *path_of(const app *a, const char *name);
+/* NULL, and a mistake told. */
+char *read_file(app *a, value at, const char *name, size_t *size);
+
+/* ---- bytes.c */
+bool read_data(app *a, app_node *node);
+bool check_output(app *a, value output);
+bool write_output(app *a, const app_node *node);
+
+/* ---- build.c: false, and the reason told */
+bool app_load_kernels(app *a);
+bool app_build(app *a);
+/* Tells why a call for the whole graph failed, with the line of the node it names. */
+bool app_failed(app *a);
+
+/* ---- show.c */
+typedef struct progress {
+    app                   *a;
+    bool                   is_shown, is_tty, is_open; /* open: its line is to be ended */
+    volatile sig_atomic_t *is_called_off;
+} progress;
+bool show_progress(const usm_progress *p, void *user);
+bool show_dot(app *a);
+
+#endif

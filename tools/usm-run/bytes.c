@@ -1,0 +1,303 @@
+/* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
+/* Bytes of inputs: of files, hexadecimal digits, text, numbers, or several of these one behind the
+ * other; and outputs: into files, or as text on stdout. */
+#include "app.h"
+
+#include <ctype.h>
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- types of numbers ------------------------------------------------------------------------ */
+
+typedef struct number_type {
+    const char *name;
+    size_t      size;
+    bool        is_float;
+    json_int_t  least, most; /* of u64: as far as JSON goes */
+} number_type;
+
+static const number_type types[] = {
+    {"i8", 1, false, INT8_MIN, INT8_MAX},
+    {"u8", 1, false, 0, UINT8_MAX},
+    {"i16", 2, false, INT16_MIN, INT16_MAX},
+    {"u16", 2, false, 0, UINT16_MAX},
+    {"i32", 4, false, INT32_MIN, INT32_MAX},
+    {"u32", 4, false, 0, UINT32_MAX},
+    {"i64", 8, false, INT64_MIN, INT64_MAX},
+    {"u64", 8, false, 0, INT64_MAX},
+    {"f32", 4, true, 0, 0},
+    {"f64", 8, true, 0, 0},
+};
+#define TYPE_NAMES "i8, u8, i16, u16, i32, u32, i64, u64, f32, f64"
+
+static const number_type *type_of(const char *name)
+{
+    for (size_t i = 0; i < sizeof types / sizeof *types; i++)
+        if (strcmp(types[i].name, name) == 0)
+            return &types[i];
+    return NULL;
+}
+
+/* ---- inputs ---------------------------------------------------------------------------------- */
+
+static void append(app_node *n, const void *data, size_t size)
+{
+    n->data = need(realloc(n->data, n->size + size + 1));
+    memcpy(n->data + n->size, data, size);
+    n->size += size;
+}
+
+static bool add_hex(app *a, app_node *n, value v)
+{
+    unsigned      half = 0;
+    unsigned char byte = 0;
+
+    if (!json_is_string(v.json))
+        return mistake(a, v.at, "'hex' must be a text of hexadecimal digits");
+    for (const char *s = json_string_value(v.json); *s; s++) {
+        const char *digits = "0123456789abcdef";
+        const char *digit  = strchr(digits, tolower((unsigned char)*s));
+
+        if (isspace((unsigned char)*s))
+            continue;
+        if (!digit)
+            return mistake(a, v.at, "'%c' is no hexadecimal digit", *s);
+        byte = (unsigned char)(byte << 4 | (unsigned)(digit - digits));
+        if (half++ % 2)
+            append(n, &byte, 1);
+    }
+    return half % 2 == 0 || mistake(a, v.at, "'hex' has %u digits: two make a byte", half);
+}
+
+static bool add_number(app *a, app_node *n, value v, const number_type *t)
+{
+    json_int_t whole = json_integer_value(v.json);
+    double     d     = json_number_value(v.json);
+    float      f     = (float)d;
+
+    if (t->is_float && json_is_number(v.json)) {
+        if (t->size == 4)
+            append(n, &f, 4);
+        else
+            append(n, &d, 8);
+        return true;
+    }
+    if (!json_is_integer(v.json) || whole < t->least || whole > t->most)
+        return mistake(a, v.at, "this is no %s", t->name);
+    if (t->size == 1)
+        append(n, &(int8_t){(int8_t)whole}, 1);
+    else if (t->size == 2)
+        append(n, &(int16_t){(int16_t)whole}, 2);
+    else if (t->size == 4)
+        append(n, &(int32_t){(int32_t)whole}, 4);
+    else
+        append(n, &(int64_t){whole}, 8);
+    return true;
+}
+
+static bool add_numbers(app *a, app_node *n, value piece, value list)
+{
+    const char        *name = NULL;
+    const number_type *t;
+    bool               is_ok = true;
+
+    if (!get_text(a, piece, "type", &name))
+        return false;
+    if (!name)
+        return mistake(a, piece.at, "'numbers' needs a 'type': " TYPE_NAMES);
+    t = type_of(name);
+    if (!t)
+        return mistake(a, member(piece, "type").at, "there is no type '%s'; there are " TYPE_NAMES,
+                       name);
+    if (!json_is_array(list.json))
+        return mistake(a, list.at, "'numbers' must be an array");
+    for (size_t i = 0; i < json_array_size(list.json) && is_ok; i++)
+        is_ok = add_number(a, n, element(list, i), t);
+    return is_ok;
+}
+
+static bool add_file(app *a, app_node *n, value v)
+{
+    size_t size = 0;
+    char  *data;
+
+    if (!json_is_string(v.json))
+        return mistake(a, v.at, "'file' must be the name of a file");
+    data = read_file(a, v, json_string_value(v.json), &size);
+    if (data)
+        append(n, data, size);
+    free(data);
+    return data != NULL;
+}
+
+static bool add_piece(app *a, app_node *n, value piece)
+{
+    static const char *const keys[]  = {"file", "hex", "text", "numbers", "type", NULL};
+    unsigned                 sources = 0;
+    value                    v[4];
+
+    if (!check_keys(a, piece, "data", keys))
+        return false;
+    for (unsigned i = 0; i < 4; i++) {
+        v[i] = member(piece, keys[i]);
+        sources += v[i].json != NULL;
+    }
+    if (sources != 1)
+        return mistake(a, piece.at, "data is one of file, hex, text and numbers, not %u of them",
+                       sources);
+    if (v[0].json)
+        return add_file(a, n, v[0]);
+    if (v[1].json)
+        return add_hex(a, n, v[1]);
+    if (v[3].json)
+        return add_numbers(a, n, piece, v[3]);
+    if (!json_is_string(v[2].json))
+        return mistake(a, v[2].at, "'text' must be a text");
+    append(n, json_string_value(v[2].json), json_string_length(v[2].json));
+    return true;
+}
+
+bool read_data(app *a, app_node *n)
+{
+    value data  = member(n->at, "data");
+    bool  is_ok = true;
+
+    if (!data.json)
+        return mistake(a, n->at.at, "the input '%s' has no 'data'", n->desc.name);
+    if (!json_is_array(data.json))
+        is_ok = add_piece(a, n, data);
+    for (size_t i = 0; i < json_array_size(data.json); i++)
+        is_ok &= add_piece(a, n, element(data, i));
+    if (is_ok && n->size == 0)
+        return mistake(a, data.at, "the input '%s' has no bytes", n->desc.name);
+    n->desc.data = n->data;
+    n->desc.size = n->size;
+    return is_ok;
+}
+
+/* ---- outputs --------------------------------------------------------------------------------- */
+
+static bool check_format(app *a, value v)
+{
+    const char *name = json_string_value(v.json);
+
+    if (name && (strcmp(name, "text") == 0 || strcmp(name, "hex") == 0 || type_of(name)))
+        return true;
+    return mistake(a, v.at,
+                   "'print' is text, hex, or a type of numbers (" TYPE_NAMES
+                   "), or an array of these");
+}
+
+bool check_output(app *a, value output)
+{
+    static const char *const keys[] = {"file", "print", NULL};
+    value                    print  = member(output, "print");
+    const char              *file   = NULL;
+    bool                     is_ok  = check_keys(a, output, "an output", keys);
+
+    if (!is_ok)
+        return false;
+    is_ok = get_text(a, output, "file", &file);
+    if (!file && !print.json)
+        return mistake(a, output.at, "an output needs a 'file', or 'print'");
+    if (print.json && !json_is_array(print.json))
+        return is_ok && check_format(a, print);
+    for (size_t i = 0; i < json_array_size(print.json); i++)
+        is_ok &= check_format(a, element(print, i));
+    return is_ok;
+}
+
+/* Narrow whole numbers are the low bytes of a wide one. */
+static void print_number(const unsigned char *at, const number_type *t)
+{
+    uint64_t bits  = 0;
+    unsigned spare = 64 - 8 * (unsigned)t->size;
+    float    f32   = 0;
+    double   f64   = 0;
+
+    memcpy(&f32, at, t->size < sizeof f32 ? t->size : sizeof f32);
+    memcpy(&f64, at, t->size);
+    for (size_t i = 0; i < t->size; i++)
+        bits |= (uint64_t)at[i] << 8 * i;
+    if (t->is_float)
+        printf("%.*g", t->size == 4 ? 9 : 17, t->size == 4 ? (double)f32 : f64);
+    else if (t->name[0] == 'i')
+        printf("%" PRId64, (int64_t)(bits << spare) / (int64_t)(UINT64_C(1) << spare));
+    else
+        printf("%" PRIu64, bits);
+}
+
+/* Up to the first 0 byte. */
+static void print_text(const unsigned char *at, size_t size)
+{
+    for (size_t i = 0; i < size && at[i]; i++)
+        if (isprint(at[i]) || at[i] >= 0x80 || at[i] == '\n' || at[i] == '\t')
+            putchar(at[i]);
+        else
+            printf("\\x%02x", at[i]);
+}
+
+/* One value of a type of numbers, or all of them, or the rest as text or digits. Returns bytes. */
+static size_t print_as(const char *format, const unsigned char *at, size_t size, bool is_last)
+{
+    const number_type *t = type_of(format);
+
+    if (!t) {
+        if (strcmp(format, "text") == 0)
+            print_text(at, size);
+        else
+            for (size_t i = 0; i < size; i++)
+                printf("%02x", at[i]);
+        return size;
+    }
+    for (size_t i = 0; i + t->size <= size; i += t->size) {
+        if (i)
+            putchar(' ');
+        print_number(at + i, t);
+        if (!is_last)
+            return t->size;
+    }
+    return size;
+}
+
+static void print_output(const json_t *print, const unsigned char *data, size_t size)
+{
+    size_t formats = json_is_array(print) ? json_array_size(print) : 1, used = 0;
+
+    for (size_t i = 0; i < formats; i++) {
+        const json_t *format = json_is_array(print) ? json_array_get(print, i) : print;
+
+        if (i)
+            putchar(' ');
+        used += print_as(json_string_value(format), data + used, size - used, i + 1 == formats);
+    }
+    putchar('\n');
+}
+
+bool write_output(app *a, const app_node *n)
+{
+    const char *name  = json_string_value(member(n->output, "file").json);
+    json_t     *print = member(n->output, "print").json;
+    const void *data;
+    size_t      size;
+    FILE       *file;
+    bool        is_ok;
+
+    if (!n->output.json)
+        return true;
+    if (usm_graph_get_output(a->graph, n->number, &data, &size) != USM_OK)
+        return mistake(a, n->output.at, "%s", usm_last_error());
+    if (print)
+        print_output(print, data, size);
+    if (!name)
+        return true;
+    file  = fopen(name, "we");
+    is_ok = file && fwrite(data, 1, size, file) == size;
+    if (file && fclose(file) != 0)
+        is_ok = false;
+    return is_ok || mistake(a, member(n->output, "file").at, "'%s' cannot be written: %s", name,
+                            strerror(errno));
+}

@@ -1,0 +1,233 @@
+/* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
+/* usm-run: a graph of kernels, told by a JSON file, run over the devices of this machine.
+ *
+ * Here: the command line.  The form of the file is in docs/man/usm-run.1. */
+#include "app.h"
+
+#include <getopt.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <usm/init.h>
+#include <usm/version.h>
+
+typedef struct command_line {
+    const char *path, *resume, *device;
+    char       *policy; /* a name, then numbers behind a colon */
+    double      numbers[8];
+    size_t      nnumbers;
+    bool        is_dot, is_dry, is_progress, no_prefetch;
+} command_line;
+
+static const char help[] =
+    "usage: usm-run APP.json [options]\n"
+    "\n"
+    "Runs a graph of kernels that partition, process and merge data.\n"
+    "\n"
+    "      --dot              prints the graph for Graphviz, as it was unrolled\n"
+    "  -n, --dry-run          reads, checks and builds everything, and runs nothing\n"
+    "  -p, --progress         percent, rate, time left, share of each device\n"
+    "  -r, --resume FOLDER    keeps what has ended there, and goes on from it\n"
+    "      --policy NAME      which device takes what: adaptive (default), fastest, static,\n"
+    "                         energy:WATTS\n"
+    "  -d, --device SELECTOR  the devices, as USM_DEVICE_SELECTOR\n"
+    "      --no-prefetch      inputs do not travel while a kernel computes\n"
+    "  -V, --version\n"
+    "  -h, --help\n";
+
+enum { OPTION_DOT = 256, OPTION_POLICY, OPTION_NO_PREFETCH };
+
+static const struct option long_options[] = {
+    {"dot", no_argument, NULL, OPTION_DOT},
+    {"dry-run", no_argument, NULL, 'n'},
+    {"progress", no_argument, NULL, 'p'},
+    {"resume", required_argument, NULL, 'r'},
+    {"policy", required_argument, NULL, OPTION_POLICY},
+    {"device", required_argument, NULL, 'd'},
+    {"no-prefetch", no_argument, NULL, OPTION_NO_PREFETCH},
+    {"version", no_argument, NULL, 'V'},
+    {"help", no_argument, NULL, 'h'},
+    {NULL, 0, NULL, 0},
+};
+
+/* "energy:300" */
+static bool parse_policy(command_line *c, const char *text)
+{
+    char *rest;
+
+    free(c->policy);
+    c->policy = need(strdup(text));
+    rest      = strchr(c->policy, ':');
+    for (c->nnumbers = 0; rest; c->nnumbers++) {
+        char *from = rest + 1;
+
+        *rest = '\0';
+        if (c->nnumbers == sizeof c->numbers / sizeof *c->numbers)
+            return false;
+        c->numbers[c->nnumbers] = strtod(from, &rest);
+        if (rest == from || (*rest && *rest != ','))
+            return false;
+        if (!*rest)
+            rest = NULL;
+    }
+    return c->nnumbers > 0 || strcmp(c->policy, "energy") != 0;
+}
+
+/* An exit status; -1: go on. */
+static int take_option(command_line *c, int option)
+{
+    switch (option) {
+    case OPTION_DOT:
+        c->is_dot = true;
+        break;
+    case 'n':
+        c->is_dry = true;
+        break;
+    case 'p':
+        c->is_progress = true;
+        break;
+    case 'r':
+        c->resume = optarg;
+        break;
+    case 'd':
+        c->device = optarg;
+        break;
+    case OPTION_NO_PREFETCH:
+        c->no_prefetch = true;
+        break;
+    case OPTION_POLICY:
+        if (parse_policy(c, optarg))
+            break;
+        fprintf(stderr,
+                "usm-run: '%s' is no policy with its numbers: NAME or NAME:NUMBER,..., as in "
+                "fastest or energy:300\n",
+                optarg);
+        return 2;
+    case 'V':
+        puts("usm-run " USM_VERSION_STRING);
+        return 0;
+    case 'h':
+        fputs(help, stdout);
+        return 0;
+    default:
+        return 2;
+    }
+    return -1;
+}
+
+static int parse(command_line *c, int argc, char **argv)
+{
+    int option, rc = -1;
+
+    while (rc < 0 && (option = getopt_long(argc, argv, "npr:d:Vh", long_options, NULL)) != -1)
+        rc = take_option(c, option);
+    if (rc < 0 && optind + 1 != argc) {
+        fprintf(stderr, "usm-run: %s\n",
+                optind < argc ? "one file at a time" : "which file is to be run?");
+        rc = 2;
+    }
+    if (rc == 2)
+        fputs("Try usm-run --help.\n", stderr);
+    if (rc < 0)
+        c->path = argv[optind];
+    return rc;
+}
+
+static volatile sig_atomic_t is_called_off;
+
+/* What is under way ends first; the second one does not wait for that. */
+static void on_signal(int number)
+{
+    is_called_off = 1;
+    (void)signal(number, SIG_DFL);
+}
+
+static void tell_end(const command_line *c, const usm_parallel_stats *s)
+{
+    if (!c->is_progress && !s->rescheduled && !s->resumed)
+        return;
+    fprintf(stderr, "usm-run: %llu launches in %.3f s, rescheduled=%llu resumed=%llu\n",
+            (unsigned long long)s->chunks, (double)s->wall_ns / 1e9,
+            (unsigned long long)s->rescheduled, (unsigned long long)s->resumed);
+}
+
+static bool run(app *a, const command_line *c)
+{
+    usm_graph_run_desc d     = USM_GRAPH_RUN_DESC_INIT;
+    usm_parallel_stats stats = USM_PARALLEL_STATS_INIT;
+    progress   show  = {a, c->is_progress, isatty(STDERR_FILENO) != 0, false, &is_called_off};
+    bool       is_ok = true;
+    usm_status st;
+
+    d.policy.name     = c->policy;
+    d.policy.numbers  = c->numbers;
+    d.policy.nnumbers = c->nnumbers;
+    d.no_prefetch     = c->no_prefetch;
+    d.resume          = c->resume;
+    d.resume_key      = a->key;
+    d.progress        = show_progress;
+    d.progress_user   = &show;
+    d.progress_ms     = c->is_progress && !show.is_tty ? 1000 : 200;
+    (void)signal(SIGINT, on_signal);
+    (void)signal(SIGTERM, on_signal);
+    st = usm_graph_run(a->graph, &d, &stats);
+    if (show.is_open)
+        fputc('\n', stderr);
+    if (st != USM_OK) {
+        if (st != USM_E_CANCELLED)
+            return app_failed(a);
+        fprintf(stderr, "usm-run: called off%s%s\n",
+                c->resume ? "; what has ended is kept in " : "", c->resume ? c->resume : "");
+        return false;
+    }
+    tell_end(c, &stats);
+    for (size_t i = 0; i < a->nnodes; i++)
+        is_ok &= write_output(a, &a->nodes[i]);
+    return is_ok;
+}
+
+static bool work(app *a, const command_line *c)
+{
+    usm_team_desc d = USM_TEAM_DESC_INIT;
+
+    if (!app_read(a, c->path) || !app_load_kernels(a))
+        return false;
+    d.selector = c->device;
+    if (usm_team_create(&d, &a->team) != USM_OK) {
+        fprintf(stderr, "usm-run: %s\n", usm_last_error());
+        return false;
+    }
+    if (!app_build(a))
+        return false;
+    if (!c->is_dry && !run(a, c))
+        return false;
+    if (c->is_dot)
+        return show_dot(a);
+    if (c->is_dry) {
+        size_t size;
+
+        return usm_graph_describe_dot(a->graph, NULL, 0, &size) == USM_OK || app_failed(a);
+    }
+    return true;
+}
+
+int main(int argc, char **argv)
+{
+    command_line c = {.path = NULL};
+    app          a = {.path = NULL};
+    int          rc;
+
+    rc = parse(&c, argc, argv);
+    if (rc < 0) {
+        rc = work(&a, &c) ? 0 : 1;
+        app_free(&a);
+    }
+    free(c.policy);
+    if (fflush(stdout) || ferror(stdout)) {
+        fputs("usm-run: the output could not be written\n", stderr);
+        rc = 1;
+    }
+    return rc;
+}

@@ -1,0 +1,279 @@
+/* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
+/* The text of an app into kernels, nodes and edges.  Reading goes on behind a mistake, so that all
+ * of them are told at once; what only the graph as a whole shows is told by libusm (build.c). */
+#include "app.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- nodes ----------------------------------------------------------------------------------- */
+
+static const char *const kind_names[] = {"input", "process", "partition", "merge", "expandable"};
+
+/* The fields of each kind. */
+static const char *const input_keys[]     = {"name", "kind", "data", NULL};
+static const char *const process_keys[]   = {"name",   "kind",  "kernel", "function", "out_size",
+                                             "global", "local", "work",   "output",   NULL};
+static const char *const partition_keys[] = {"name",  "kind",       "kernel",    "function",
+                                             "parts", "per_device", "part_size", "global",
+                                             "local", "work",       "output",    NULL};
+
+static bool read_kind(app *a, app_node *n)
+{
+    const char *kind = NULL;
+
+    if (!get_text(a, n->at, "kind", &kind))
+        return false;
+    for (unsigned i = 0; kind && i < sizeof kind_names / sizeof *kind_names; i++)
+        if (strcmp(kind, kind_names[i]) == 0) {
+            n->desc.kind = (usm_node_kind)(USM_NODE_INPUT + i);
+            return true;
+        }
+    return mistake(a, kind ? member(n->at, "kind").at : n->at.at,
+                   "node '%s'%s%s%s: a kind is input, process, partition, merge or expandable",
+                   n->desc.name, kind ? " is of kind '" : " has no kind", kind ? kind : "",
+                   kind ? "'" : "");
+}
+
+static bool read_range(app *a, app_node *n)
+{
+    uint32_t locals = 0;
+    double   work   = 1;
+    value    v      = member(n->at, "work");
+
+    if (!get_sizes(a, n->at, "global", n->desc.global, &n->desc.dims) ||
+        !get_sizes(a, n->at, "local", n->desc.local, &locals))
+        return false;
+    if (locals && locals != n->desc.dims)
+        return mistake(a, member(n->at, "local").at,
+                       "node '%s': 'local' has %u numbers and 'global' %u", n->desc.name, locals,
+                       n->desc.dims);
+    if (v.json) {
+        if (!json_is_number(v.json) || !(json_number_value(v.json) > 0))
+            return mistake(a, v.at, "'work' must be a number above 0");
+        work = json_number_value(v.json);
+    }
+    n->desc.work = work;
+    return true;
+}
+
+static bool read_kernel_node(app *a, app_node *n)
+{
+    bool        is_partition = n->desc.kind == USM_NODE_PARTITION;
+    const char *size_key     = is_partition ? "part_size" : "out_size";
+    uint64_t    size = 0, parts = 0, per_device = 0;
+    bool is_ok = check_keys(a, n->at, is_partition ? "a partition node" : "a node with a kernel",
+                            is_partition ? partition_keys : process_keys);
+
+    is_ok &= get_text(a, n->at, "kernel", &n->kernel);
+    is_ok &= get_number(a, n->at, size_key, 1, UINT32_MAX, &size);
+    is_ok &= get_number(a, n->at, "parts", 1, 1u << 20, &parts);
+    is_ok &= get_number(a, n->at, "per_device", 1, 1u << 16, &per_device);
+    is_ok &= read_range(a, n);
+    if (!member(n->at, "kernel").json)
+        is_ok = mistake(a, n->at.at, "node '%s' has no 'kernel'", n->desc.name);
+    if (!member(n->at, size_key).json)
+        is_ok = mistake(a, n->at.at, "node '%s' has no '%s': the bytes of a block it gives",
+                        n->desc.name, size_key);
+    n->desc.out_size   = size;
+    n->desc.parts      = (uint32_t)parts;
+    n->desc.per_device = (uint32_t)per_device;
+    n->output          = member(n->at, "output");
+    return is_ok && (!n->output.json || check_output(a, n->output));
+}
+
+app_node *app_find(app *a, const char *name)
+{
+    for (size_t i = 0; i < a->nnodes; i++)
+        if (a->nodes[i].desc.name && strcmp(a->nodes[i].desc.name, name) == 0)
+            return &a->nodes[i];
+    return NULL;
+}
+
+static bool read_node(app *a, value at)
+{
+    app_node    n    = {.desc = USM_NODE_DESC_INIT, .at = at};
+    const char *name = NULL;
+    app_node   *other;
+
+    if (!json_is_object(at.json))
+        return mistake(a, at.at, "a node must be an object");
+    if (!get_text(a, at, "name", &name))
+        return false;
+    if (!name)
+        return mistake(a, at.at, "a node has no 'name'");
+    other = app_find(a, name);
+    if (other)
+        return mistake(a, member(at, "name").at,
+                       "there are two nodes with the name '%s'; the other is in line %u", name,
+                       line_of(a, other->at.at));
+    n.desc.name         = name;
+    a->nodes[a->nnodes] = n; /* known, so that edges to it are no mistakes of their own */
+    other               = &a->nodes[a->nnodes++];
+    if (!read_kind(a, other))
+        return false;
+    if (other->desc.kind != USM_NODE_INPUT)
+        return read_kernel_node(a, other);
+    return check_keys(a, at, "an input", input_keys) && read_data(a, other);
+}
+
+static void read_nodes(app *a, value list)
+{
+    if (!json_is_array(list.json) || json_array_size(list.json) == 0) {
+        (void)mistake(a, list.json ? list.at : a->text, "'nodes' must be an array of nodes");
+        return;
+    }
+    a->nodes = need(calloc(json_array_size(list.json), sizeof *a->nodes));
+    for (size_t i = 0; i < json_array_size(list.json); i++)
+        (void)read_node(a, element(list, i));
+}
+
+/* ---- kernels --------------------------------------------------------------------------------- */
+
+static const char *const kernel_keys[] = {"file",     "spirv",   "bundle", "library",
+                                          "function", "options", NULL};
+
+static void read_kernels(app *a, value list)
+{
+    const char *name;
+    json_t     *ignored;
+
+    if (list.json && !json_is_object(list.json)) {
+        (void)mistake(a, list.at, "'kernels' must be an object: \"name\": {\"file\": ...}");
+        return;
+    }
+    a->kernels = need(calloc(json_object_size(list.json) + 1, sizeof *a->kernels));
+    json_object_foreach(list.json, name, ignored)
+    {
+        app_kernel *k = &a->kernels[a->nkernels++];
+
+        *k = (app_kernel){.name = name, .at = member(list, name)};
+        if (!check_keys(a, k->at, "a kernel", kernel_keys))
+            continue;
+        (void)get_text(a, k->at, "function", &k->function);
+        (void)get_text(a, k->at, "options", &k->options);
+        if (!member(k->at, "file").json && !member(k->at, "spirv").json &&
+            !member(k->at, "bundle").json && !member(k->at, "library").json)
+            (void)mistake(a, k->at.at,
+                          "kernel '%s' has no code: name a file (OpenCL C), spirv, bundle or "
+                          "library",
+                          name);
+    }
+}
+
+static void find_kernels(app *a)
+{
+    for (size_t i = 0; i < a->nnodes; i++) {
+        const char *wanted = a->nodes[i].kernel;
+        size_t      k      = 0;
+
+        while (wanted && k < a->nkernels && strcmp(a->kernels[k].name, wanted) != 0)
+            k++;
+        if (wanted && k == a->nkernels)
+            (void)mistake(a, member(a->nodes[i].at, "kernel").at,
+                          "node '%s': there is no kernel '%s' under 'kernels'",
+                          a->nodes[i].desc.name, wanted);
+    }
+}
+
+/* ---- edges ----------------------------------------------------------------------------------- */
+
+static bool read_edge(app *a, value edge)
+{
+    bool is_ok = true;
+
+    if (!json_is_array(edge.json) || json_array_size(edge.json) != 2 ||
+        !json_is_string(element(edge, 0).json) || !json_is_string(element(edge, 1).json))
+        return mistake(a, edge.at, "an edge must be [\"from\", \"to\"], the names of two nodes");
+    for (size_t i = 0; i < 2; i++) {
+        value       end  = element(edge, i);
+        const char *name = json_string_value(end.json);
+        app_node   *n    = app_find(a, name);
+
+        if (!n)
+            is_ok = mistake(a, end.at, "there is no node '%s'", name);
+        else if (i == 0 && n->output.json)
+            is_ok = mistake(a, edge.at,
+                            "node '%s' has an output, so nobody can read it: only the last nodes "
+                            "have outputs",
+                            name);
+    }
+    return is_ok;
+}
+
+static void read_edges(app *a)
+{
+    if (a->edges.json && !json_is_array(a->edges.json)) {
+        (void)mistake(a, a->edges.at, "'edges' must be an array of [\"from\", \"to\"]");
+        return;
+    }
+    for (size_t i = 0; i < json_array_size(a->edges.json); i++)
+        (void)read_edge(a, element(a->edges, i));
+}
+
+/* ---- the whole ------------------------------------------------------------------------------- */
+
+static const char *const app_keys[] = {"name", "kernels", "nodes", "edges", NULL};
+
+static bool load(app *a)
+{
+    json_error_t error;
+    size_t       size  = 0;
+    const char  *slash = strrchr(a->path, '/');
+    char        *text;
+
+    a->folder = need(strdup("")); /* its own path is not relative to itself */
+    a->text   = need(strdup(""));
+    text      = read_file(a, (value){NULL, a->text}, a->path, &size);
+    if (!text)
+        return false;
+    free(a->text);
+    free(a->folder);
+    a->text   = text;
+    a->folder = need(strndup(a->path, slash ? (size_t)(slash - a->path) + 1 : 0));
+    a->root   = json_loadb(a->text, size, JSON_REJECT_DUPLICATES, &error);
+    if (a->root)
+        return true;
+    fprintf(stderr, "%s:%d: %s\n", a->path, error.line, error.text);
+    return false;
+}
+
+bool app_read(app *a, const char *path)
+{
+    value root;
+
+    a->path = path;
+    if (!load(a))
+        return false;
+    root = (value){a->root, a->text + strspn(a->text, " \t\r\n")};
+    if (!check_keys(a, root, "an app", app_keys) && !json_is_object(a->root))
+        return false;
+    read_kernels(a, member(root, "kernels"));
+    read_nodes(a, member(root, "nodes"));
+    a->edges = member(root, "edges");
+    find_kernels(a);
+    read_edges(a);
+    return a->mistakes == 0;
+}
+
+void app_free(app *a)
+{
+    usm_graph_destroy(a->graph);
+    for (size_t i = 0; i < a->nfunctions; i++) {
+        usm_team_kernel_destroy(a->functions[i].built);
+        free(a->functions[i].name);
+    }
+    usm_team_destroy(a->team);
+    for (size_t i = 0; i < a->nnodes; i++)
+        free(a->nodes[i].data);
+    for (size_t i = 0; i < a->nkernels; i++)
+        for (size_t j = 0; j < a->kernels[i].nimages; j++)
+            free(a->kernels[i].images[j].data);
+    free(a->functions);
+    free(a->nodes);
+    free(a->kernels);
+    free(a->text);
+    free(a->folder);
+    json_decref(a->root);
+}

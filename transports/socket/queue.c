@@ -1,0 +1,226 @@
+/* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
+/* What is sent.  A packet goes out at once when the socket has room and nothing waits before it;
+ * else a copy waits in the peer's queue for the thread to find room.
+ *
+ * A queue has a bound.  Beyond it who sends waits for room, and waits himself: he pushes the queue
+ * on, and gives signs of life to all, because the thread may be waiting for him (it delivers a
+ * message to a listener that another thread is in).  The thread itself never waits here: it goes
+ * beyond the bound. */
+#include "internal.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#define FAREWELL_MS 1000u
+
+struct usm_socket_letter {
+    usm_socket_letter *next;
+    size_t             size;
+    unsigned char      bytes[]; /* a packet                                                  */
+};
+
+typedef enum outcome { OUT, NO_ROOM } outcome;
+
+/* To one whose end is near, too: what is sent to the lost is lost. */
+static outcome put(int fd, const void *head, size_t head_size, const void *data, size_t size)
+{
+    struct iovec parts[2] = {{(void *)(uintptr_t)head, head_size}, {(void *)(uintptr_t)data, size}};
+    struct msghdr m       = {.msg_iov = parts, .msg_iovlen = size > 0 ? 2 : 1};
+
+    if (sendmsg(fd, &m, MSG_NOSIGNAL | MSG_DONTWAIT) >= 0)
+        return OUT;
+    if (errno == EAGAIN || errno == EINTR || errno == ENOBUFS || errno == ENOMEM)
+        return NO_ROOM;
+    if (errno != EPIPE && errno != ECONNRESET)
+        (void)shutdown(fd, SHUT_RDWR); /* of no use any more: its end is told */
+    return OUT;
+}
+
+bool usm_socket_say(const usm_socket_job *j, int fd, uint32_t kind, uint32_t tag, const void *data,
+                    size_t size)
+{
+    unsigned char head[HEADER_SIZE];
+
+    usm_socket_put_head(head, kind, j->config.rank, tag, size);
+    return put(fd, head, sizeof(head), data, size) == OUT;
+}
+
+/* ---- lock held ------------------------------------------------------------------------------ */
+
+static bool is_reached(const usm_socket_peer *p)
+{
+    return p->fd >= 0 && p->state != USM_PLACE_LOST;
+}
+
+void usm_socket_push(usm_socket_job *j, usm_socket_peer *p)
+{
+    while (p->first && is_reached(p)) {
+        usm_socket_letter *l = p->first;
+
+        if (put(p->fd, l->bytes, l->size, NULL, 0) == NO_ROOM)
+            return;
+        p->sent  = usm_socket_now();
+        p->first = l->next;
+        if (!p->first)
+            p->end = &p->first;
+        p->queued -= l->size;
+        j->api->heap_free(l);
+    }
+}
+
+void usm_socket_beat(usm_socket_job *j, uint64_t now)
+{
+    if (now < j->next_beat)
+        return;
+    j->next_beat = now + j->beat_ms;
+    for (uint32_t r = 0; r < j->config.size; r++) {
+        usm_socket_peer *p = &j->peers[r];
+
+        if (!is_reached(p) || p->first || now - p->sent < j->beat_ms / 2)
+            continue;
+        if (usm_socket_say(j, p->fd, USM_SOCKET_BEAT, 0, NULL, 0))
+            p->sent = now;
+    }
+}
+
+static void close_it(usm_socket_peer *p)
+{
+    if (p->fd >= 0 && p->users == 0 && p->state == USM_PLACE_LOST) {
+        (void)close(p->fd);
+        p->fd = -1;
+    }
+}
+
+void usm_socket_drop(usm_socket_job *j, usm_socket_peer *p)
+{
+    p->state = USM_PLACE_LOST;
+    while (p->first) {
+        usm_socket_letter *l = p->first;
+
+        p->first = l->next;
+        j->api->heap_free(l);
+    }
+    p->end    = &p->first;
+    p->queued = 0;
+    if (p->fd >= 0)
+        (void)shutdown(p->fd, SHUT_RDWR); /* who waits for room is woken */
+    close_it(p);
+}
+
+static void append(usm_socket_peer *p, usm_socket_letter *l)
+{
+    *p->end = l;
+    p->end  = &l->next;
+    p->queued += l->size;
+}
+
+/* Until the queue is below its bound, or the peer is lost. */
+static usm_status wait_for_room(usm_socket_job *j, usm_socket_peer *p)
+{
+    uint64_t now = usm_socket_now(), end = now + j->lease_ms;
+
+    p->users++;
+    while (is_reached(p) && p->queued >= QUEUE_MAX && now < end) {
+        uint64_t      until = j->next_beat < end ? j->next_beat : end;
+        struct pollfd fd    = {.fd = p->fd, .events = POLLOUT};
+
+        usm_socket_unlock(j);
+        (void)poll(&fd, 1, until > now ? (int)(until - now) : 0);
+        usm_socket_lock(j);
+        now = usm_socket_now();
+        usm_socket_push(j, p);
+        usm_socket_beat(j, now);
+    }
+    p->users--;
+    close_it(p);
+    if (is_reached(p) && p->queued >= QUEUE_MAX)
+        return j->api->report(
+            USM_E_PEER,
+            "socket: rank %u has taken no message for %u ms, and %zu MiB wait for "
+            "it",
+            (unsigned)(p - j->peers), j->lease_ms, QUEUE_MAX >> 20);
+    return USM_OK;
+}
+
+/* ---- sending --------------------------------------------------------------------------------- */
+
+static usm_status send_later(usm_socket_job *j, usm_socket_peer *p, uint32_t tag, const void *data,
+                             size_t size)
+{
+    usm_socket_letter *l = j->api->heap_alloc(sizeof(*l) + HEADER_SIZE + size);
+
+    if (!l)
+        return j->api->report(USM_E_NO_MEMORY, "no host memory for a message of %zu bytes", size);
+    l->size = HEADER_SIZE + size;
+    usm_socket_put_head(l->bytes, USM_SOCKET_MESSAGE, j->config.rank, tag, size);
+    if (size > 0)
+        memcpy(l->bytes + HEADER_SIZE, data, size);
+    append(p, l);
+    usm_socket_ring(j); /* the thread waits for room from now on */
+    return USM_OK;
+}
+
+usm_status usm_socket_send(usm_socket_job *j, uint32_t to, uint32_t tag, const void *data,
+                           size_t size)
+{
+    usm_socket_peer *p  = &j->peers[to];
+    usm_status       st = USM_OK;
+    unsigned char    head[HEADER_SIZE];
+
+    usm_socket_put_head(head, USM_SOCKET_MESSAGE, j->config.rank, tag, size);
+    usm_socket_lock(j);
+    if (p->queued >= QUEUE_MAX && !pthread_equal(j->thread, pthread_self()))
+        st = wait_for_room(j, p);
+    if (st == USM_OK && is_reached(p)) {
+        if (!p->first && put(p->fd, head, sizeof(head), data, size) == OUT)
+            p->sent = usm_socket_now();
+        else
+            st = send_later(j, p, tag, data, size);
+    }
+    usm_socket_unlock(j);
+    return st;
+}
+
+/* ---- leaving -------------------------------------------------------------------------------- */
+
+/* One that cannot be had is spared: the others see the end of the socket. */
+static void say_bye(usm_socket_job *j, usm_socket_peer *p)
+{
+    usm_socket_letter *l = j->api->heap_alloc(sizeof(*l) + HEADER_SIZE);
+
+    if (!l)
+        return;
+    l->size = HEADER_SIZE;
+    usm_socket_put_head(l->bytes, USM_SOCKET_BYE, j->config.rank, 0, 0);
+    append(p, l);
+}
+
+/* How many have not taken all yet; fds: theirs. */
+static uint32_t push_out(usm_socket_job *j)
+{
+    uint32_t n = 0;
+
+    for (uint32_t r = 0; r < j->config.size; r++) {
+        usm_socket_peer *p = &j->peers[r];
+
+        usm_socket_push(j, p);
+        if (p->first)
+            j->fds[n++] = (struct pollfd){.fd = p->fd, .events = POLLOUT};
+    }
+    return n;
+}
+
+void usm_socket_farewell(usm_socket_job *j)
+{
+    uint64_t now = usm_socket_now(), end = now + FAREWELL_MS;
+
+    for (uint32_t r = 0; r < j->config.size; r++)
+        if (is_reached(&j->peers[r]))
+            say_bye(j, &j->peers[r]);
+    for (uint32_t n = push_out(j); n > 0 && now < end; n = push_out(j)) {
+        (void)poll(j->fds, n, (int)(end - now));
+        now = usm_socket_now();
+    }
+}

@@ -1,0 +1,236 @@
+/* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
+/* The thread of a job.  It sleeps in poll() until something comes, there is room for what waits, or
+ * a sign of life is due, and calls message() and member_changed(), which nobody else does.
+ *
+ * A peer whose socket has ended is lost as soon as all that it sent was read.  One that says
+ * nothing for half a lease is slow, for a lease lost.  Its silence counts from when it could be
+ * heard: when this process itself stood still, all get their time anew. */
+#include "internal.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#define AT_ONCE 16 /* packets of one peer, before it is the others' turn                       */
+
+void usm_socket_ring(const usm_socket_job *j)
+{
+    const uint64_t one = 1;
+
+    (void)!write(j->bell, &one, sizeof(one)); /* it rings already, if that fails */
+}
+
+/* ---- what comes ------------------------------------------------------------------------------ */
+
+static void lose(usm_socket_job *j, usm_socket_peer *p)
+{
+    usm_socket_lock(j);
+    usm_socket_drop(j, p);
+    usm_socket_unlock(j);
+}
+
+static void take_packet(usm_socket_job *j, uint32_t rank, size_t n)
+{
+    usm_socket_peer *p = &j->peers[rank];
+    usm_socket_head  h;
+
+    if (n > HEADER_SIZE + PAYLOAD_MAX || !usm_socket_get_head(j->packet, n, &h) ||
+        h.version != USM_SOCKET_VERSION || h.from != rank) {
+        j->api->log(USM_LOG_WARN, "rank %u sends what is no message: it is taken for lost", rank);
+        lose(j, p);
+        return;
+    }
+    usm_socket_lock(j);
+    p->heard = usm_socket_now();
+    usm_socket_unlock(j);
+    if (h.kind == USM_SOCKET_BYE)
+        p->has_left = true;
+    else if (h.kind == USM_SOCKET_MESSAGE)
+        j->params.message(j->params.user, rank, h.tag, j->packet + HEADER_SIZE, h.size);
+}
+
+/* One packet; false: there is none. */
+static bool hear(usm_socket_job *j, uint32_t rank)
+{
+    usm_socket_peer *p = &j->peers[rank];
+    ssize_t          n;
+
+    if (p->state == USM_PLACE_LOST || p->fd < 0) /* only then another thread may close it */
+        return false;
+    n = recv(p->fd, j->packet, sizeof(j->packet), 0);
+    if (n < 0 && (errno == EAGAIN || errno == EINTR))
+        return false;
+    if (n < 0 && errno == ECONNRESET) /* it has left something unread; what it said comes yet */
+        return true;
+    if (n <= 0) {
+        j->api->log(USM_LOG_INFO, "rank %u has %s", rank, p->has_left ? "left" : "ended");
+        lose(j, p);
+        return false;
+    }
+    take_packet(j, rank, (size_t)n);
+    return true;
+}
+
+/* ---- who is silent -------------------------------------------------------------------------- */
+
+static void judge_one(usm_socket_job *j, usm_socket_peer *p, uint64_t now)
+{
+    uint64_t silent = now > p->heard ? now - p->heard : 0;
+
+    if (p->fd < 0 || p->state == USM_PLACE_LOST)
+        return;
+    if (silent >= j->lease_ms)
+        usm_socket_drop(j, p);
+    else
+        p->state = silent >= j->lease_ms / 2 ? USM_PLACE_SLOW : USM_PLACE_UP;
+}
+
+static void judge(usm_socket_job *j)
+{
+    uint64_t now      = usm_socket_now();
+    bool     was_away = now - j->looked > j->lease_ms / 2;
+
+    usm_socket_lock(j);
+    for (uint32_t r = 0; r < j->config.size; r++) {
+        if (was_away)
+            j->peers[r].heard = now;
+        judge_one(j, &j->peers[r], now);
+    }
+    usm_socket_beat(j, now);
+    usm_socket_unlock(j);
+    j->looked = now;
+}
+
+static void tell_changes(usm_socket_job *j)
+{
+    for (uint32_t r = 0; r < j->config.size; r++) {
+        usm_socket_peer *p = &j->peers[r];
+        usm_job_member   m = {.index = r};
+
+        usm_socket_lock(j);
+        m.state = p->state;
+        usm_socket_unlock(j);
+        if (m.state == p->told)
+            continue;
+        if (m.state == USM_PLACE_LOST && p->told == USM_PLACE_SLOW)
+            j->api->log(USM_LOG_WARN, "rank %u was silent for %u ms and is lost", r, j->lease_ms);
+        p->told = m.state;
+        memcpy(m.domain, p->domain, sizeof(m.domain));
+        j->params.member_changed(j->params.user, &m);
+    }
+}
+
+/* ---- a round -------------------------------------------------------------------------------- */
+
+/* When somebody will have been silent for too long, or a sign of life is due; -1: never. */
+static int time_left(const usm_socket_job *j, uint64_t now)
+{
+    uint64_t until = UINT64_MAX;
+
+    for (uint32_t r = 0; r < j->config.size; r++) {
+        const usm_socket_peer *p = &j->peers[r];
+        uint64_t               slow;
+
+        if (p->fd < 0 || p->state == USM_PLACE_LOST)
+            continue;
+        slow = p->heard + (p->state == USM_PLACE_SLOW ? j->lease_ms : j->lease_ms / 2);
+        if (slow < until)
+            until = slow;
+        if (j->next_beat < until)
+            until = j->next_beat;
+    }
+    if (until == UINT64_MAX)
+        return -1;
+    return until > now ? (int)(until - now) : 0;
+}
+
+static int prepare(usm_socket_job *j)
+{
+    uint32_t n = j->config.size;
+    int      ms;
+
+    usm_socket_lock(j);
+    for (uint32_t r = 0; r < n; r++) {
+        usm_socket_peer *p = &j->peers[r];
+
+        usm_socket_push(j, p);
+        j->fds[r] = (struct pollfd){.fd     = p->state == USM_PLACE_LOST ? -1 : p->fd,
+                                    .events = (short)(POLLIN | (p->first ? POLLOUT : 0))};
+    }
+    ms = time_left(j, usm_socket_now());
+    usm_socket_unlock(j);
+    j->fds[n]     = (struct pollfd){.fd = j->bell, .events = POLLIN};
+    j->fds[n + 1] = (struct pollfd){.fd = j->door, .events = POLLIN};
+    return ms;
+}
+
+static void look(usm_socket_job *j)
+{
+    uint32_t n  = j->config.size;
+    int      ms = prepare(j);
+    uint64_t rings;
+
+    if (poll(j->fds, n + 2, ms) > 0) {
+        if (j->fds[n].revents)
+            (void)!read(j->bell, &rings, sizeof(rings));
+        for (uint32_t r = 0; r < n; r++)
+            for (int i = 0; j->fds[r].revents & ~POLLOUT && i < AT_ONCE && hear(j, r); i++)
+                ;
+        if (j->fds[n + 1].revents)
+            usm_socket_turn_away(j);
+    }
+    judge(j);
+    tell_changes(j);
+}
+
+static void serve(void *arg)
+{
+    usm_socket_job *j = arg;
+
+    usm_socket_lock(j);
+    j->thread = pthread_self();
+    while (!j->stop) {
+        usm_socket_unlock(j);
+        look(j);
+        usm_socket_lock(j);
+    }
+    j->runs = false;
+    (void)pthread_cond_broadcast(&j->ended);
+    usm_socket_unlock(j);
+}
+
+/* ---- start and end -------------------------------------------------------------------------- */
+
+usm_status usm_socket_start(usm_socket_job *j)
+{
+    char room[128];
+    int  error;
+
+    j->fds = j->api->heap_alloc((j->config.size + 2) * sizeof(*j->fds));
+    if (!j->fds)
+        return j->api->report(USM_E_NO_MEMORY, "no host memory for a job of %u processes",
+                              j->config.size);
+    j->looked = usm_socket_now();
+    for (uint32_t r = 0; r < j->config.size; r++)
+        j->peers[r].heard = j->peers[r].sent = j->looked;
+    j->next_beat = j->looked + j->beat_ms;
+    j->runs      = true;
+    error        = j->api->os->thread(serve, j, "usm-socket");
+    if (error == 0)
+        return USM_OK;
+    j->runs = false;
+    return j->api->report(error == ENOMEM ? USM_E_NO_MEMORY : USM_E_SYSTEM,
+                          "socket: no thread can be had: %s",
+                          strerror_r(error, room, sizeof(room)));
+}
+
+void usm_socket_stop(usm_socket_job *j)
+{
+    usm_socket_lock(j);
+    j->stop = true;
+    usm_socket_ring(j);
+    while (j->runs)
+        (void)pthread_cond_wait(&j->ended, &j->lock);
+    usm_socket_unlock(j);
+}
