@@ -2,9 +2,9 @@
 /* What run.c, lane.c and train.c know of each other: a launch on the members of this process, and
  * its lanes, of which each has one chunk at a time, or a train of short ones.
  *
- * A lane has a queue of its own, so that the copies of one chunk run beside the kernel of another,
- * and memory that grows to what its chunks need; both outlive the launch, in the team, so that a
- * second launch makes nothing. */
+ * A lane has a queue of its own (but on processors: team.c), so that the copies of one chunk run
+ * beside the kernel of another, and memory that grows to what its chunks need; both outlive the
+ * launch, in the team, so that a second launch makes nothing. */
 #ifndef USM_OFFLOAD_RUN_H
 #define USM_OFFLOAD_RUN_H
 

@@ -114,6 +114,25 @@ static usm_status tell_copies(uint64_t first, uint64_t count, uint32_t piece, ui
                 NULL);
 }
 
+/* Nobody waits for an answer then: the failure is the launch's. */
+static void what_asks_for_no_answer_fails_the_launch(void)
+{
+    static const unsigned char bytes[64] = {1};
+    usm__wire store = {.op = USM__WIRE_STORE, .index = 1, .a = OUT - 1, .size = 1, .bytes = bytes};
+
+    begin();
+    usm__ranks_home_receive(&home.l, 0, &store);
+    CHECK_INT(home.l.home.status, USM_OK);
+    CHECK_INT(home.out[OUT - 1], 1);
+    store.a = OUT;
+    usm__ranks_home_receive(&home.l, 0, &store);
+    CHECK_INT(home.l.home.status, USM_E_INVALID);
+    CHECK(strstr(home.l.home.story, "rank 0") != NULL);
+    CHECK_INT(home.out[OUT], 0);
+    CHECK(usm_list_is_empty(&home.l.in) && usm_list_is_empty(&home.l.out));
+    end();
+}
+
 static void copies_beyond_their_chunk_are_refused(void)
 {
     begin();
@@ -237,6 +256,7 @@ int main(int argc, char **argv)
 {
     static const plain_case cases[] = {
         CASE(addresses_outside_an_argument_are_refused),
+        CASE(what_asks_for_no_answer_fails_the_launch),
         CASE(copies_beyond_their_chunk_are_refused),
         CASE(what_comes_of_a_chunk_that_has_counted_is_left),
         CASE(grants_outside_the_range_are_refused),
