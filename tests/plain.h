@@ -204,6 +204,15 @@ static inline int plain_run(const plain_case *c)
     return end;
 }
 
+/* By hand, all drivers of the machine play a part, and the folders of the user. */
+static inline void plain_tell_of_runtimes(const char *program)
+{
+    if (getenv("USM_TEST_ID") == NULL)
+        printf("# not run as CTest does: tests/with-runtime.sh RUNTIME %s [case]...\n"
+               "# RUNTIME: what stands behind the @ of the test's name in `ctest -N`, else none\n",
+               program);
+}
+
 static inline int plain_main(int argc, char **argv, const plain_case *cases)
 {
     const char *no_skip  = getenv("USM_TEST_NO_SKIP");
@@ -229,8 +238,10 @@ static inline int plain_main(int argc, char **argv, const plain_case *cases)
         (void)nftw(plain.folder, plain_remove, 16, FTW_DEPTH | FTW_PHYS);
     if (n == 0)
         return 2;
-    if (count[PLAIN_FAILED] > 0)
+    if (count[PLAIN_FAILED] > 0) {
+        plain_tell_of_runtimes(argv[0]);
         return 1;
+    }
     if (count[PLAIN_SKIPPED] == n)
         return 77;
     return no_skip != NULL && strcmp(no_skip, "1") == 0 && count[PLAIN_SKIPPED] > 0 ? 77 : 0;
