@@ -13,7 +13,8 @@
 #
 # Options:
 #   LABELS <label>...    ctest -L: offline (needs a compiler and nothing else), unit, conformance,
-#                        gate, stress, check, install, fuzz; `ci` and `soak`: not in `./run test`
+#                        gate, stress, check, install, fuzz; `ci` and `soak`: not in `./run test`.
+#                        Each test also has its folder (tests/spill) and runtime-<name>
 #   RUNTIMES <name>...   names of tests/runtimes.sh; one test for each, <name>@<runtime> (default: none,
 #                        which means no driver and no selector, and adds no suffix)
 #   SHARED               link libusm.so as a user does (default: the internal archive with src/)
@@ -97,9 +98,10 @@ function(_usm_register name)
     if(NOT TARGET usm_backend_level_zero)
         list(FILTER arg_RUNTIMES EXCLUDE REGEX "^(ze-|neo-ze|neo-pair)")
     endif()
+    file(RELATIVE_PATH folder "${PROJECT_SOURCE_DIR}" "${CMAKE_CURRENT_SOURCE_DIR}")
     foreach(runtime IN LISTS arg_RUNTIMES)
         set(test "${name}@${runtime}")
-        set(labels ${arg_LABELS})
+        set(labels ${arg_LABELS} "${folder}")
         if(runtime STREQUAL "none")
             set(test "${name}")
         else()
