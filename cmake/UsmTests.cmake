@@ -25,8 +25,9 @@
 #   TIMEOUT <seconds>    default 120
 #   SERIAL               nothing else runs beside it
 #
-# Every test runs under tests/with-runtime.sh, which sets the drivers and selectors that it sees, and
-# turns a skip that is not in tests/allowed_skips.txt into a failure when USM_TEST_NO_SKIP=1.
+# Every test runs under tests/with-runtime.sh, which sets the drivers, selectors and temporary folder that
+# it sees, fails it when it leaves files or processes behind, and turns a skip that is not in
+# tests/allowed_skips.txt into a failure when USM_TEST_NO_SKIP=1.
 #
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 

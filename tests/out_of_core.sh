@@ -11,7 +11,7 @@ set -eu
 }
 program=$1
 # Not /tmp: that may be memory, which libusm refuses to spill to.
-folder=$(mktemp -d /var/tmp/usm-out_of_core-XXXXXX)
+folder=$(mktemp -d "/var/tmp/${USM_TEST_ID:-usm}-out_of_core.XXXXXX")
 trap 'rm -rf "$folder"' EXIT
 
 "$program" --size 96M --limit 24M --quiet --compare mmap

@@ -1,15 +1,23 @@
 #!/bin/sh
-# with-runtime.sh NAME COMMAND...: runs COMMAND where one runtime of tests/runtimes.sh is all there is.
+# with-runtime.sh NAME COMMAND...: runs COMMAND where one runtime of tests/runtimes.sh is all there is, and
+# sees to it that COMMAND leaves nothing behind (tests/leftovers.sh).
 #
-# Exits as COMMAND does; 77 (skipped) when the runtime is not here or COMMAND skips.  With
-# USM_TEST_NO_SKIP=1 a skip is a failure, unless a line of tests/allowed_skips.txt names the test
-# (USM_TEST_NAME, set by ctest).  COMMAND sees the name of the runtime in USM_TEST_RUNTIME.
+# Exits as COMMAND does; 77 (skipped) when the runtime is not here or COMMAND skips; 1 when all went well
+# but files or processes are left, which it names.  With USM_TEST_NO_SKIP=1 a skip is a failure, unless a
+# line of tests/allowed_skips.txt names the test (USM_TEST_NAME, set by ctest).
+#
+# COMMAND sees: the name of the runtime in USM_TEST_RUNTIME; folders of its own in TMPDIR, USM_CACHE_DIR
+# and XDG_CACHE_HOME (below the caller's TMPDIR); USM_TEST_ID, unique, for the names of what it has to
+# make elsewhere; and for a program of a build folder, build/release/bin/test_x, the folders that CTest
+# names: USM_PLUGIN_PATH, USM_TEST_BINARY_DIR, USM_TEST_SOURCE_DIR.  From a terminal COMMAND runs in the
+# foreground, so that it may be a debugger.
 #
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 set -u
 
 tests=$(cd "$(dirname "$0")" && pwd)
 . "$tests/runtimes.sh"
+. "$tests/leftovers.sh"
 
 usage()
 {
@@ -52,13 +60,20 @@ skipped()
     exit 77
 }
 
+# run COMMAND...: its exit status in rc.  What it leaves running is ended, so that nothing holds its output.
 run()
 {
-    "$@" &
-    child=$!
-    wait "$child"
-    rc=$?
-    child=
+    if [ -t 0 ]; then
+        TMPDIR=$work/tmp USM_TEST_ID=$id "$@"
+        rc=$?
+    else
+        TMPDIR=$work/tmp USM_TEST_ID=$id "$@" &
+        child=$!
+        wait "$child"
+        rc=$?
+        child=
+    fi
+    usm_leftovers_processes "$id" || left=1
 }
 
 # PoCL 6 stops the program now and then, in about one run of a hundred with many events ("PTHREAD ERROR in
@@ -79,18 +94,40 @@ pocl_stopped()
         grep -m 1 'PTHREAD ERROR in pocl_' "$work/output"
 }
 
+# By hand, with a program of a build folder: what CTest would say of the folders.
+[ -n "${USM_TEST_BINARY_DIR:-}" ] || for word in "$@"; do
+    [ -e "${word%/bin/*}/CMakeCache.txt" ] || continue
+    USM_TEST_BINARY_DIR=$(cd "${word%/bin/*}" && pwd)
+    USM_TEST_SOURCE_DIR=${tests%/*}
+    USM_PLUGIN_PATH=${USM_PLUGIN_PATH:-$USM_TEST_BINARY_DIR/lib}
+    export USM_TEST_BINARY_DIR USM_TEST_SOURCE_DIR USM_PLUGIN_PATH
+    break
+done
+
 why=$(usm_runtime_why "$runtime") || skipped "$why"
 
 work=$(mktemp -d "${TMPDIR:-/tmp}/usm-test.XXXXXX") || exit 1
+id=${work##*/}
+echo "$$ ${USM_TEST_NAME:--} ${USM_TEST_BINARY_DIR:--}" >"$work/owner"
 trap 'rm -rf "$work"' EXIT
 child=
-# A signal to us is passed on; the folder goes away all the same.
-trap '[ -n "$child" ] && kill "$child" 2>/dev/null; exit 143' HUP INT TERM
-mkdir "$work/icd" "$work/cwd" "$work/cache"
+left=0
+# A signal to us is passed on; processes and the folder go away all the same.
+trap '[ -n "$child" ] && kill "$child" 2>/dev/null; usm_leftovers_processes "$id"; exit 143' HUP INT TERM
+mkdir "$work/icd" "$work/cwd" "$work/cache" "$work/tmp" "$work/xdg"
 usm_runtime_env "$runtime" "$work/icd"
 USM_TEST_RUNTIME=$runtime
 USM_CACHE_DIR=$work/cache # not what an earlier build left in the user's
-export USM_TEST_RUNTIME USM_CACHE_DIR
+XDG_CACHE_HOME=$work/xdg
+export USM_TEST_RUNTIME USM_CACHE_DIR XDG_CACHE_HOME
+# PoCL compiles a kernel for a second, so its cache outlives the test: build/pocl-cache, for all presets, or
+# in a build folder elsewhere.
+if [ -z "${POCL_CACHE_DIR:-}" ]; then
+    POCL_CACHE_DIR=${USM_TEST_BINARY_DIR:-${tests%/*}/build/release}
+    case $POCL_CACHE_DIR in "${tests%/*}"/build/*) POCL_CACHE_DIR=${tests%/*}/build ;; esac
+    POCL_CACHE_DIR=$POCL_CACHE_DIR/pocl-cache
+    export POCL_CACHE_DIR
+fi
 case $runtime in
 neo-*) # leaves .aub files where it runs
     case $1 in
@@ -104,12 +141,24 @@ neo-*) # leaves .aub files where it runs
     cd "$work/cwd" || exit 1
     ;;
 esac
+usm_leftovers_before
 case $runtime in
-pocl | ze-soft) run_on_pocl "$@" ;;
+pocl | ze-soft)
+    if [ -t 0 ]; then
+        run "$@"
+    else
+        run_on_pocl "$@"
+    fi
+    ;;
 *) run "$@" ;;
 esac
+usm_leftovers_files "$work" || left=1
 if [ "$rc" -ne 0 ] && why=$(pocl_stopped); then
     skipped "PoCL stopped the program: $why" allowed
+fi
+if [ "$left" -ne 0 ]; then
+    echo "FAILED: ${USM_TEST_NAME:-$*} left behind what is named above"
+    [ "$rc" -ne 0 ] && [ "$rc" -ne 77 ] || exit 1
 fi
 [ "$rc" -eq 77 ] && skipped "the program says so, above"
 exit "$rc"

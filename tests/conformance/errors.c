@@ -359,10 +359,14 @@ Test(errors, blocking_copies_refuse_memory_that_is_gone)
 
 Test(errors, out_of_memory_is_told_and_no_warning)
 {
-    char  path[] = "/tmp/usm-test-log-XXXXXX", setting[64];
-    int   fd     = mkstemp(path);
-    FILE *f      = fd >= 0 ? fdopen(fd, "r") : NULL;
+    const char *tmp = getenv("TMPDIR");
+    char        path[256], setting[300];
+    int         fd;
+    FILE       *f;
 
+    snprintf(path, sizeof path, "%.200s/usm-test-log-XXXXXX", tmp ? tmp : "/tmp");
+    fd = mkstemp(path);
+    f  = fd >= 0 ? fdopen(fd, "r") : NULL;
     CHECK(f, "no file for the log");
     snprintf(setting, sizeof setting, "level:trace;output:%s", path);
     CHECK_OK(usm_config_set("log", setting));

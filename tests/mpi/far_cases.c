@@ -367,14 +367,16 @@ static void wrong_module(void)
 /* libusm.so where it has no modules beside it: a folder with a link to it. */
 static void missing_module(void)
 {
-    const char *folder  = getenv("FAR_CASES_FOLDER");
-    char template[]     = "/tmp/usm-far-XXXXXX", name[600];
+    const char *folder = getenv("FAR_CASES_FOLDER");
+    const char *tmp    = getenv("TMPDIR"); /* of launch.sh */
+    char template[300], name[600];
     char   *arguments[] = {(char *)(uintptr_t) "far_cases", (char *)(uintptr_t)job.name, NULL};
     Dl_info info;
 
     if (!folder) {
         NEED(dladdr(dlsym(RTLD_DEFAULT, "usm_mpi_attach"), &info) != 0, "where is libusm.so?");
-        NEED(mkdtemp(template) != NULL, "no folder in /tmp");
+        snprintf(template, sizeof template, "%.250s/usm-far-XXXXXX", tmp ? tmp : "/tmp");
+        NEED(mkdtemp(template) != NULL, "no folder %s", template);
         snprintf(name, sizeof name, "%s/%s", template, strrchr(info.dli_fname, '/') + 1);
         NEED(symlink(info.dli_fname, name) == 0, "no link in %s", template);
         job_set("LD_LIBRARY_PATH", template);

@@ -100,7 +100,7 @@ shared=/dev/shm
 if [ "$(id -u)" -eq 0 ] && unshare --mount mount -t tmpfs none /dev/shm 2>/dev/null; then
     private=yes
 else
-    shared=/dev/shm/usm-launch-$$
+    shared=/dev/shm/${USM_TEST_ID:-usm}-launch-$$
     mkdir "$shared" 2>/dev/null || shared=$folder
 fi
 mark=LAUNCH_MARK=$name-$(basename "$folder")

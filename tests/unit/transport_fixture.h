@@ -151,8 +151,9 @@ static inline usm_status open_store(const char *config, const usm_transport_home
 static inline const char *disk_folder(void)
 {
     static char       path[512];
-    const char *const tops[] = {getenv("USM_TEST_DISK"), "/var/tmp", getenv("USM_TEST_BINARY_DIR"),
-                                "/tmp"};
+    const char *const tops[] = {getenv("USM_TEST_DISK"), getenv("TMPDIR"), "/var/tmp",
+                                getenv("USM_TEST_BINARY_DIR"), "/tmp"};
+    const char *const id     = getenv("USM_TEST_ID"); /* tests/leftovers.sh looks for it */
 
     for (size_t i = 0; !path[0] && i < sizeof(tops) / sizeof(tops[0]); i++) {
         void *store = NULL;
@@ -161,7 +162,7 @@ static inline const char *disk_folder(void)
             continue;
         ops->close(store);
         module_clean(); /* its threads are gone before a case counts its own */
-        (void)snprintf(path, sizeof(path), "%.400s/usm-transport.XXXXXX", tops[i]);
+        (void)snprintf(path, sizeof(path), "%.400s/%.40s-disk.XXXXXX", tops[i], id ? id : "usm");
         if (!mkdtemp(path))
             path[0] = '\0';
     }
