@@ -68,7 +68,7 @@ run()
         rc=$?
     else
         TMPDIR=$work/tmp USM_TEST_ID=$id "$@" &
-        child=$!
+        child=$! program=$!
         wait "$child"
         rc=$?
         child=
@@ -110,11 +110,13 @@ work=$(mktemp -d "${TMPDIR:-/tmp}/usm-test.XXXXXX") || exit 1
 id=${work##*/}
 echo "$$ ${USM_TEST_NAME:--} ${USM_TEST_BINARY_DIR:--}" >"$work/owner"
 trap 'rm -rf "$work"' EXIT
-child=
+child='' program=''
 left=0
 # A signal to us is passed on; processes and the folder go away all the same.
 trap '[ -n "$child" ] && kill "$child" 2>/dev/null; usm_leftovers_processes "$id"; exit 143' HUP INT TERM
-mkdir "$work/icd" "$work/cwd" "$work/cache" "$work/tmp" "$work/xdg"
+# Tests that become another user get to their files, as in /tmp.
+chmod 755 "$work"
+mkdir -m 755 "$work/icd" "$work/cwd" "$work/cache" "$work/tmp" "$work/xdg"
 usm_runtime_env "$runtime" "$work/icd"
 USM_TEST_RUNTIME=$runtime
 USM_CACHE_DIR=$work/cache # not what an earlier build left in the user's
@@ -152,7 +154,7 @@ pocl | ze-soft)
     ;;
 *) run "$@" ;;
 esac
-usm_leftovers_files "$work" || left=1
+usm_leftovers_files "$work" "$program" || left=1
 if [ "$rc" -ne 0 ] && why=$(pocl_stopped); then
     skipped "PoCL stopped the program: $why" allowed
 fi

@@ -179,6 +179,7 @@ static void die_with_a_child(uint32_t rank, uint32_t count)
             CHECK_INT(usm__job_ranks(&self, &n), USM_E_MPI);
             atomic_store(&board->step, 1);
             wait_for(&board->step, 2);
+            atomic_store(&board->met, 1);
             _exit(0);
         }
         wait_for(&board->step, 1);
@@ -197,6 +198,7 @@ static void a_rank_that_has_forked_is_noticed_as_well(void)
     start_all(2, die_with_a_child, pids);
     CHECK_INT(end_of(pids[0]), SIGKILL);
     CHECK_INT(end_of(pids[1]), 0);
+    wait_for(&board->met, 1); /* the child has seen step 2, which the next case sets back */
 }
 
 static _Atomic uint64_t slow_at, lost_at;
