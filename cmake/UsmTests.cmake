@@ -13,7 +13,7 @@
 #
 # Options:
 #   LABELS <label>...    ctest -L: offline (needs a compiler and nothing else), unit, conformance,
-#                        gate, stress, check, install, fuzz; `ci` and `soak`: not in `./run test`.
+#                        gate, stress, check, install, fuzz; `ci`, `repeat`, `soak`: not in `./run test`.
 #                        Each test also has its folder (tests/spill) and runtime-<name>
 #   RUNTIMES <name>...   names of tests/runtimes.sh; one test for each, <name>@<runtime> (default: none,
 #                        which means no driver and no selector, and adds no suffix)
@@ -23,6 +23,13 @@
 #   LIBS <lib>...        further libraries
 #   SOURCE_DEFINES       definitions for the program
 #   TIMEOUT <seconds>    default 120
+#   DRIVER               label `driver`: it sees what one driver does and another does not.  A test that is
+#                        the same over every driver has the label `repeat`, which `./run soak` runs,
+#                        over Intel's runtimes, and in sanitizers' builds over all runtimes but its first
+#   ONE_THREAD           ThreadSanitizer has nothing to see in it: `repeat` there
+#   WAITS                it waits more than it computes: of the three places of `ctest -j` that a processor
+#                        stands for it takes one, where others take two
+#   LOCK <name>          nothing of that name runs beside it
 #   SERIAL               nothing else runs beside it
 #
 # Every test runs under tests/with-runtime.sh, which sets the drivers, selectors and temporary folder that
@@ -51,8 +58,8 @@ find_program(USM_PYTHON NAMES python3)
 mark_as_advanced(USM_PYTHON)
 add_feature_info(python3 USM_PYTHON "the checks of symbols and includes, loading from Python")
 
-set(_usm_test_options SHARED SERIAL)
-set(_usm_test_values TIMEOUT)
+set(_usm_test_options SHARED DRIVER ONE_THREAD WAITS SERIAL)
+set(_usm_test_values TIMEOUT LOCK)
 set(_usm_test_lists SOURCES LABELS RUNTIMES ARGS LIBS SOURCE_DEFINES COMMAND ENVIRONMENT)
 
 set(_usm_test_environment
@@ -82,6 +89,18 @@ if(USM_SANITIZE)
         "UCX_MEM_EVENTS=n" "USM_JOB_LEASE=30000" "USM_JOB_ORPHAN=33000")
 endif()
 
+# Which step of `./run` has a test of this runtime: `./run test`, ci (which installs Intel's), or soak.
+function(_usm_step_label runtime is_driver_test is_first out)
+    set(label "")
+    if(runtime MATCHES "intel|^neo")
+        set(label ci)
+    endif()
+    if(NOT is_driver_test AND (label OR (USM_SANITIZE AND NOT is_first)))
+        set(label repeat)
+    endif()
+    set(${out} "${label}" PARENT_SCOPE)
+endfunction()
+
 # One ctest entry for each runtime.
 function(_usm_register name)
     cmake_parse_arguments(PARSE_ARGV 1 arg
@@ -100,6 +119,17 @@ function(_usm_register name)
         list(FILTER arg_RUNTIMES EXCLUDE REGEX "^(ze-|neo-ze|neo-pair)")
     endif()
     file(RELATIVE_PATH folder "${PROJECT_SOURCE_DIR}" "${CMAKE_CURRENT_SOURCE_DIR}")
+    if(arg_DRIVER)
+        list(APPEND arg_LABELS driver)
+    endif()
+    set(places 2)
+    if(arg_WAITS)
+        set(places 1)
+    endif()
+    if(arg_ONE_THREAD AND USM_SANITIZE MATCHES "thread")
+        list(APPEND arg_LABELS repeat)
+    endif()
+    set(is_first TRUE)
     foreach(runtime IN LISTS arg_RUNTIMES)
         set(test "${name}@${runtime}")
         set(labels ${arg_LABELS} "${folder}")
@@ -108,9 +138,9 @@ function(_usm_register name)
         else()
             list(APPEND labels "runtime-${runtime}")
         endif()
-        if(runtime MATCHES "intel|^neo")
-            list(APPEND labels ci) # `./run ci` installs these
-        endif()
+        _usm_step_label("${runtime}" "${arg_DRIVER}" ${is_first} step)
+        list(APPEND labels ${step})
+        set(is_first FALSE)
         add_test(NAME "${test}"
             COMMAND "${PROJECT_SOURCE_DIR}/tests/with-runtime.sh" ${runtime}
                     ${arg_COMMAND} ${arg_ARGS})
@@ -118,6 +148,8 @@ function(_usm_register name)
             LABELS "${labels}"
             TIMEOUT ${arg_TIMEOUT}
             SKIP_RETURN_CODE 77
+            PROCESSORS ${places}
+            RESOURCE_LOCK "${arg_LOCK}"
             RUN_SERIAL "${arg_SERIAL}"
             ENVIRONMENT "USM_TEST_NAME=${test};${_usm_test_environment};${arg_ENVIRONMENT}")
     endforeach()
