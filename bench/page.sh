@@ -30,14 +30,14 @@ before=$(cut -d' ' -f1 /proc/loadavg)
 
 if [ "${2:-}" = --level-zero ]; then
     block=level-zero
-    USM_DEBIAN13_TREE=working tests/debian13.sh sh -c './run --step step_build release >/dev/null &&
+    USM_DEBIAN13_TREE=working tests/debian13.sh sh -c './run --step step_build release -DUSM_BENCH=ON >/dev/null &&
         build/release/bin/usm-bench pool --only sycl-ze --markdown' >"$table.page"
     # What the build says comes before.
     sed -n '/^\*\*/,$p' "$table.page" >"$table"
 elif [ "${2:-}" = --async-level-zero ]; then
     block=async-level-zero
     # shellcheck disable=SC2016  # for the shell in there
-    USM_DEBIAN13_TREE=working tests/debian13.sh sh -c './run --step step_build release >/dev/null &&
+    USM_DEBIAN13_TREE=working tests/debian13.sh sh -c './run --step step_build release -DUSM_BENCH=ON >/dev/null &&
         for section in driver submit; do
             build/release/bin/usm-bench async --only $section --markdown
         done' >"$table.page"

@@ -35,8 +35,11 @@ usm_leftovers_processes()
 {
     usm__pids=$(usm__processes_of "$1")
     [ -n "$usm__pids" ] || return 0
-    # One that ends by itself just now, as a killed one that nobody waits for, is none.
-    for _ in 1 2 3 4 5 6 7 8 9 10; do
+    # One that ends by itself just now, as a killed one that nobody waits for, is none.  On a machine that
+    # is busy with other things that takes seconds.
+    usm__polls=0
+    while [ "$usm__polls" -lt 100 ]; do
+        usm__polls=$((usm__polls + 1))
         sleep 0.1
         usm__pids=$(usm__processes_of "$1")
         [ -n "$usm__pids" ] || return 0
