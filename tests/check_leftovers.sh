@@ -43,6 +43,10 @@ expect 1 'LEFT BEHIND: process [0-9]*: sleep 1001' none 'setsid sleep 1001 >/dev
 expect 0 '' none 'setsid sleep 0.3 >/dev/null 2>&1 &'
 if [ -w /dev/shm ]; then
     expect 1 "LEFT BEHIND: /dev/shm/usm-planted-$$" none ": >/dev/shm/usm-planted-$$"
+    # What another program has made meanwhile is its own business, whatever it is.
+    expect 0 '' none "mkdir /dev/shm/other-$$; : >/dev/shm/other-$$.file"
+    [ -d "/dev/shm/other-$$" ] && [ -e "/dev/shm/other-$$.file" ] || exit 1
+    rm -rf "/dev/shm/other-$$" "/dev/shm/other-$$.file"
     expect 0 '' none ": >/dev/shm/usm-planted-$$; rm /dev/shm/usm-planted-$$"
 fi
 

@@ -13,9 +13,9 @@
 #   WORK/xdg            its XDG_CACHE_HOME: what libusm keeps there it would keep in the user's home
 # A test's processes have USM_TEST_ID=ID in their environment, daemons and orphans too.  A test that needs
 # a folder elsewhere (a disk, when TMPDIR is memory) puts the ID into its name.  So nobody else's files and
-# processes are taken for a test's; only in /dev/shm, where libraries choose the names, a file counts that is
-# this user's, was not there before, and that no process has open.  A Criterion program PID has a socket in
-# /tmp whatever TMPDIR says.
+# processes are taken for a test's.  Libraries choose names of their own: a Criterion program PID has a
+# socket in /tmp; in /dev/shm a file counts that has a name as Criterion, Open MPI, MPICH, UCX and PSM give,
+# is this user's, was not there before, and that no process has open.
 #
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 # shellcheck shell=sh
@@ -57,10 +57,10 @@ usm_leftovers_processes()
     return 1
 }
 
-# Is $1 this user's, and does no process have it open or mapped?
+# Is $1 this user's, a file, and does no process have it open or mapped?
 usm__is_stale()
 {
-    [ -O "$1" ] && ! grep -sqF " $1" /proc/[0-9]*/maps &&
+    [ -f "$1" ] && [ -O "$1" ] && ! grep -sqF " $1" /proc/[0-9]*/maps &&
         [ -z "$(find /proc/[0-9]*/fd -lname "$1" 2>/dev/null | head -n 1)" ] && [ -e "$1" ]
 }
 
@@ -82,9 +82,10 @@ usm_leftovers_files()
             usm__left_file "$usm__file"
     done
     for usm__file in /dev/shm/*; do
-        case $usm__file in
+        case ${usm__file#/dev/shm/} in
         *"${1##*/}"*) usm__left_file "$usm__file" && continue ;;
-        *usm-test.*) continue ;; # of another test, which runs beside
+        bxfi_* | vader_segment.* | sm_segment.* | mpich* | ucx_shm_* | psm2_shm.* | usm-planted-*) ;;
+        *) continue ;;
         esac
         case ${usm__shm_before:-} in '' | *" $usm__file "*) continue ;; esac
         usm__is_stale "$usm__file" && sleep 0.3 && usm__is_stale "$usm__file" && usm__left_file "$usm__file"
