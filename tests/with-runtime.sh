@@ -112,8 +112,15 @@ echo "$$ ${USM_TEST_NAME:--} ${USM_TEST_BINARY_DIR:--}" >"$work/owner"
 trap 'rm -rf "$work"' EXIT
 child='' program=''
 left=0
-# A signal to us is passed on; processes and the folder go away all the same.
-trap '[ -n "$child" ] && kill "$child" 2>/dev/null; usm_leftovers_processes "$id"; exit 143' HUP INT TERM
+# A signal to us is passed on; processes and files go away all the same.
+ended()
+{
+    [ -n "$child" ] && kill "$child" 2>/dev/null
+    usm_leftovers_processes "$id"
+    usm_leftovers_files "$work" "$program"
+    exit 143
+}
+trap 'ended >/dev/null' HUP INT TERM
 # Tests that become another user get to their files, as in /tmp.
 chmod 755 "$work"
 mkdir -m 755 "$work/icd" "$work/cwd" "$work/cache" "$work/tmp" "$work/xdg"
