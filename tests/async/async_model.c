@@ -10,9 +10,10 @@
  * up.
  *
  * --unchecked leaves the checker out, so that the quick paths are taken, which it closes: then only
- * contents are compared.  --seconds ends it earlier, after whole seeds.  With --planted a wait is
- * left out (order), or a block changed behind the model's back (data), and must be found: exit
- * status 1 and the seed. */
+ * contents are compared.  With --planted a wait is left out (order), or a block changed behind the
+ * model's back (data), and must be found: exit status 1 and the seed. */
+#include "budget.h"
+
 #include "base/fault.h"
 #include "core/order_check.h"
 
@@ -39,9 +40,11 @@ enum {
 };
 
 static struct {
-    uint64_t seed, seeds, operations, seconds, threads;
+    uint64_t operations, threads;
     bool     verbose, unchecked, plant_order, plant_data;
-} options = {.seed = 1, .seeds = 1, .operations = 90};
+} options = {.operations = 90};
+
+static budget seeds = {.first = 1, .most = 1};
 
 static struct {
     usm_context      *ctx;
@@ -619,11 +622,7 @@ static void parse(int argc, char **argv)
     static const struct {
         const char *name;
         uint64_t   *at;
-    } numbers[] = {{"--seed", &options.seed},
-                   {"--seeds", &options.seeds},
-                   {"--operations", &options.operations},
-                   {"--seconds", &options.seconds},
-                   {"--threads", &options.threads}};
+    } numbers[] = {{"--operations", &options.operations}, {"--threads", &options.threads}};
 
     for (int i = 1; i < argc; i++) {
         bool known = parse_flag(argv[i]);
@@ -633,37 +632,28 @@ static void parse(int argc, char **argv)
                 *numbers[n].at = strtoull(argv[++i], NULL, 0);
                 known          = true;
             }
-        if (!known)
+        if (!known && !budget_option(&seeds, argc, argv, &i))
             exit(2);
     }
     if (options.threads > THREADS_MAX)
         exit(2);
 }
 
-static uint64_t now_s(void)
-{
-    struct timespec now;
-
-    (void)clock_gettime(CLOCK_MONOTONIC, &now);
-    return (uint64_t)now.tv_sec;
-}
-
 int main(int argc, char **argv)
 {
-    uint64_t seeds = 0, began = now_s();
+    uint64_t seed;
 
     parse(argc, argv);
     start();
-    while (seeds < options.seeds &&
-           (seeds == 0 || options.seconds == 0 || now_s() - began < options.seconds))
-        run_seed(options.seed + seeds++);
+    while (budget_next(&seeds, &seed))
+        run_seed(seed);
     usm_context_destroy(all.ctx);
-    printf("%llu seeds, %llu operations, %llu lives, %llu commands, %llu MiB compared; the pools: "
-           "%llu reuses in queues, %llu waits put in, %llu by the host, %llu refusals: in order\n",
-           (unsigned long long)seeds, (unsigned long long)all.operations,
-           (unsigned long long)all.lives, (unsigned long long)all.commands,
-           (unsigned long long)(all.bytes >> 20), (unsigned long long)all.reuses,
-           (unsigned long long)all.waits, (unsigned long long)all.host_waits,
-           (unsigned long long)all.refused);
-    return seeds > 0 ? 0 : 1;
+    budget_print(&seeds);
+    printf(", %llu operations, %llu lives, %llu commands, %llu MiB compared; the pools: %llu "
+           "reuses in queues, %llu waits put in, %llu by the host, %llu refusals: in order\n",
+           (unsigned long long)all.operations, (unsigned long long)all.lives,
+           (unsigned long long)all.commands, (unsigned long long)(all.bytes >> 20),
+           (unsigned long long)all.reuses, (unsigned long long)all.waits,
+           (unsigned long long)all.host_waits, (unsigned long long)all.refused);
+    return 0;
 }

@@ -3,13 +3,15 @@
  * doubles messages, with ranks that are killed and sends that fail.  Every step is drawn from the
  * seed.
  *
- *     shared_model [--seed N] [--seeds N] [--planted=beside|hang|stale]
+ *     shared_model [--seed N] [--seeds N] [--seconds S] [--planted=beside|hang|stale]
  *
  * Checked: one rank at most writes a block, and none reads it beside; an access without NO_INIT
  * finds what the write before it left; a directory passes nobody over; every access comes to an
  * end, once nothing else is under way; what a living rank owns is refused to nobody in the end;
  * with nobody killed and no send that failed none fails.  --planted makes one kind of defect
  * happen, which must be found: exit status 1. */
+#include "budget.h"
+
 #include "cluster/shared_state.h"
 
 #include <stdio.h>
@@ -585,23 +587,17 @@ static bool run_seed(uint64_t seed)
     return !w.defect;
 }
 
-static uint64_t number(int argc, char **argv, const char *name, uint64_t otherwise)
-{
-    for (int i = 1; i + 1 < argc; i++)
-        if (strcmp(argv[i], name) == 0)
-            return strtoull(argv[i + 1], NULL, 10);
-    return otherwise;
-}
-
 int main(int argc, char **argv)
 {
-    uint64_t first = number(argc, argv, "--seed", 1), seeds = number(argc, argv, "--seeds", 1000);
-    uint64_t opens = 0, refusals = 0, kills = 0, moves = 0;
+    budget   seeds = {.first = 1, .most = 1000};
+    uint64_t opens = 0, refusals = 0, kills = 0, moves = 0, seed;
 
     for (int i = 1; i < argc; i++)
         if (strncmp(argv[i], "--planted=", 10) == 0)
             w.planted = argv[i] + 10;
-    for (uint64_t seed = first; seed < first + seeds; seed++) {
+        else if (!budget_option(&seeds, argc, argv, &i))
+            return 2;
+    while (budget_next(&seeds, &seed)) {
         if (!run_seed(seed))
             return 1;
         opens += w.opened;
@@ -609,9 +605,9 @@ int main(int argc, char **argv)
         kills += w.kills;
         moves += w.moved;
     }
-    printf("%llu seeds: %llu blocks accessed, %llu moved, %llu ranks killed, %llu accesses failed "
-           "for it\n",
-           (unsigned long long)seeds, (unsigned long long)opens, (unsigned long long)moves,
-           (unsigned long long)kills, (unsigned long long)refusals);
+    budget_print(&seeds);
+    printf(": %llu blocks accessed, %llu moved, %llu ranks killed, %llu accesses failed for it\n",
+           (unsigned long long)opens, (unsigned long long)moves, (unsigned long long)kills,
+           (unsigned long long)refusals);
     return 0;
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* far_model [--seed N] [--seeds COUNT] [--operations N] [--verbose]
+/* far_model [--seed N] [--seeds COUNT] [--seconds S] [--operations N] [--verbose]
  *           [--planted=data|lost|twice|leak|scribble]
  *
  * Deterministic simulation of far memory: 1 to 3 borrowers and 3 to 9 lenders in one thread, over a
@@ -472,18 +472,19 @@ static void run_seed(uint64_t seed)
 
 static void print_counts(void)
 {
-    printf("%llu seeds, %llu operations: %llu stores, %llu fetches, %llu MiB compared, %llu "
-           "messages; %llu of %llu sendings hurt, %llu deaths, %llu hangs, %llu cuts, %llu left, "
+    budget_print(&settings.seeds);
+    printf(", %llu operations: %llu stores, %llu fetches, %llu MiB compared, %llu messages; %llu "
+           "of %llu sendings hurt, %llu deaths, %llu hangs, %llu cuts, %llu left, "
            "%llu came; %llu transfers failed, %llu blocks lost with their lenders, %llu pages "
            "damaged on the way; nothing else lost\n",
-           (unsigned long long)settings.seeds, (unsigned long long)all.operations,
-           (unsigned long long)all.stores, (unsigned long long)all.fetches,
-           (unsigned long long)(all.bytes >> 20), (unsigned long long)all.messages,
-           (unsigned long long)all.net_faults, (unsigned long long)all.net_messages,
-           (unsigned long long)all.deaths, (unsigned long long)all.hangs,
-           (unsigned long long)all.cuts, (unsigned long long)all.leaves,
-           (unsigned long long)all.joins, (unsigned long long)all.failures,
-           (unsigned long long)all.lost, (unsigned long long)all.damaged);
+           (unsigned long long)all.operations, (unsigned long long)all.stores,
+           (unsigned long long)all.fetches, (unsigned long long)(all.bytes >> 20),
+           (unsigned long long)all.messages, (unsigned long long)all.net_faults,
+           (unsigned long long)all.net_messages, (unsigned long long)all.deaths,
+           (unsigned long long)all.hangs, (unsigned long long)all.cuts,
+           (unsigned long long)all.leaves, (unsigned long long)all.joins,
+           (unsigned long long)all.failures, (unsigned long long)all.lost,
+           (unsigned long long)all.damaged);
     printf(
         "far: %llu timeouts, %llu late, %llu stale, %llu refused, %llu bytes in quarantine at "
         "the end, %llu writes after the end of a node, the longest transfer %llu us, %llu steps; "
@@ -499,9 +500,11 @@ static void print_counts(void)
 
 int main(int argc, char **argv)
 {
+    uint64_t seed;
+
     world_parse(argc, argv);
-    for (uint64_t i = 0; i < settings.seeds; i++)
-        run_seed(settings.seed + i);
+    while (budget_next(&settings.seeds, &seed))
+        run_seed(seed);
     print_counts();
-    return settings.seeds > 0 ? 0 : 1;
+    return 0;
 }

@@ -17,7 +17,7 @@
 
 enum { SECONDS = 60 };
 
-struct world_settings settings = {.seed = 1, .seeds = 1, .operations = 250};
+struct world_settings settings = {.seeds = {.first = 1, .most = 1}, .operations = 250};
 
 /* ---- words, and chance ---------------------------------------------------------------- */
 
@@ -95,10 +95,7 @@ void world_parse(int argc, char **argv)
     static const struct {
         const char *name;
         uint64_t   *at;
-    } numbers[] = {{"--seed", &settings.seed},
-                   {"--seeds", &settings.seeds},
-                   {"--operations", &settings.operations},
-                   {"--flips", &settings.flips}};
+    } numbers[] = {{"--operations", &settings.operations}, {"--flips", &settings.flips}};
 
     for (int i = 1; i < argc; i++) {
         bool known = strcmp(argv[i], "--verbose") == 0;
@@ -113,7 +110,7 @@ void world_parse(int argc, char **argv)
                 *numbers[n].at = strtoull(argv[++i], NULL, 0);
                 known          = true;
             }
-        if (!known)
+        if (!known && !budget_option(&settings.seeds, argc, argv, &i))
             exit(2);
     }
     (void)signal(SIGALRM, died);

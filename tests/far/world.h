@@ -4,6 +4,7 @@
 #ifndef TESTS_FAR_WORLD_H
 #define TESTS_FAR_WORLD_H
 
+#include "budget.h"
 #include "near_sim.h"
 #include "net.h"
 
@@ -110,7 +111,8 @@ struct world {
 /* ---- world.c ------------------------------------------------------------------------- */
 
 extern struct world_settings {
-    uint64_t    seed, seeds, operations, flips;
+    budget      seeds;
+    uint64_t    operations, flips;
     bool        verbose;
     const char *planted;
 } settings;

@@ -1,14 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* dag_model [--seeds A B] [--ops LIST] [--tries N] [--verbose] [--planted] [--alone]
+/* dag_model [--seed N] [--seeds COUNT] [--seconds S] [--ops LIST] [--tries N] [--verbose]
+ *           [--planted] [--alone]
  *
  * Random DAGs of commands equal their serial execution: launches, copies and fills over parts of
  * buffers and over plain memory, host tasks, barriers, the host's accesses in between, on queues of
- * two contexts, for the seeds from A up to, not including, B.
+ * two contexts.
  *
  * A seed that differs, hangs or crashes is run again in processes of its own, with ever fewer of
  * its operations; the smallest part that still goes wrong is printed.  --ops 0,3,7 runs such a
  * part, --tries N so often, as few faults of order show each time; --alone stops at the first fault
  * instead of looking for the smallest.  --planted forgets dependencies: that must be found. */
+#include "budget.h"
 #include "dag.h"
 
 #include <errno.h>
@@ -29,11 +31,13 @@
 enum { SECONDS = 60, SHRINK_SECONDS = 60, TRIES = 10 }; /* of a seed, of the search          */
 
 static struct {
-    uint64_t    first, end, ops;
+    uint64_t    ops;
     unsigned    tries;
     bool        verbose, planted, alone, shrink;
     const char *self;
-} options = {.end = 200, .ops = UINT64_MAX, .tries = 1};
+} options = {.ops = UINT64_MAX, .tries = 1};
+
+static budget seeds = {.first = 0, .most = 200};
 
 static dag_world         world;
 static volatile uint64_t now; /* the seed under way                                           */
@@ -53,12 +57,12 @@ static void write_ops(char *text, size_t size, uint64_t ops)
 /* Does not come back. */
 static void become(const char *what, uint64_t seed, uint64_t ops, unsigned tries)
 {
-    char        first[24], end[24], list[4 * DAG_OPS], count[16];
-    const char *argv[12] = {options.self, "--seeds", first, end, "--ops", list, "--tries", count};
-    size_t      n        = 8;
+    char        first[24], list[4 * DAG_OPS], count[16];
+    const char *argv[14] = {options.self, "--seed", first,     "--seeds", "1",
+                            "--ops",      list,     "--tries", count};
+    size_t      n        = 9;
 
     (void)snprintf(first, sizeof first, "%llu", (unsigned long long)seed);
-    (void)snprintf(end, sizeof end, "%llu", (unsigned long long)seed + 1);
     (void)snprintf(count, sizeof count, "%u", tries);
     write_ops(list, sizeof list, ops);
     argv[n++] = what;
@@ -111,7 +115,7 @@ static bool fails(uint64_t ops)
     if (pid == 0) {
         if (!freopen("/dev/null", "w", stdout) || !freopen("/dev/null", "w", stderr))
             _exit(2);
-        become("--alone", options.first, ops, options.tries);
+        become("--alone", seeds.first, ops, options.tries);
     }
     while (pid > 0 && waitpid(pid, &status, 0) < 0 && errno == EINTR)
         continue;
@@ -150,19 +154,19 @@ static void shrink(void)
     dag_plan plan;
     uint64_t ops;
 
-    dag_plan_make(&plan, options.first);
+    dag_plan_make(&plan, seeds.first);
     ops = options.ops & (((uint64_t)1 << plan.nops) - 1);
     if (fails(ops)) {
         ops = smallest(ops);
         printf("# the smallest part of seed %llu that goes wrong: %d of %u operations\n",
-               (unsigned long long)options.first, __builtin_popcountll(ops), plan.nops);
+               (unsigned long long)seeds.first, __builtin_popcountll(ops), plan.nops);
     } else {
         printf("# seed %llu did not go wrong again in %u tries; all of it:\n",
-               (unsigned long long)options.first, options.tries);
+               (unsigned long long)seeds.first, options.tries);
     }
     (void)fflush(NULL);
     if (fork() == 0)
-        become("--verbose", options.first, ops, options.tries);
+        become("--verbose", seeds.first, ops, options.tries);
     (void)wait(NULL);
 }
 
@@ -266,16 +270,13 @@ static void parse(int argc, char **argv)
     for (int i = 1; i < argc; i++) {
         if (parse_flag(argv[i]))
             continue;
-        if (strcmp(argv[i], "--seeds") == 0 && i + 2 < argc) {
-            options.first = strtoull(argv[++i], NULL, 0);
-            options.end   = strtoull(argv[++i], NULL, 0);
-        } else if (strcmp(argv[i], "--ops") == 0 && i + 1 < argc) {
+        if (strcmp(argv[i], "--ops") == 0 && i + 1 < argc) {
             options.ops = read_ops(argv[++i]);
         } else if (strcmp(argv[i], "--tries") == 0 && i + 1 < argc) {
             options.tries = (unsigned)strtoul(argv[++i], NULL, 0);
-        } else {
-            printf("usage: %s [--seeds A B] [--ops LIST] [--tries N] [--verbose] [--planted] "
-                   "[--alone]\n",
+        } else if (!budget_option(&seeds, argc, argv, &i)) {
+            printf("usage: %s [--seed N] [--seeds COUNT] [--seconds S] [--ops LIST] [--tries N] "
+                   "[--verbose] [--planted] [--alone]\n",
                    argv[0]);
             exit(2);
         }
@@ -299,12 +300,12 @@ int main(int argc, char **argv)
     (void)signal(SIGABRT, on_signal);
 #endif
     start();
-    for (seed = options.first; seed < options.end; seed++)
+    while (budget_next(&seeds, &seed))
         run_seed(seed);
     (void)alarm(0);
     stop();
-    printf("%llu seeds, %llu commands, %llu KiB compared: as serial execution\n",
-           (unsigned long long)(options.end - options.first), (unsigned long long)world.commands,
-           (unsigned long long)(world.bytes >> 10));
-    return options.end > options.first ? 0 : 1;
+    budget_print(&seeds);
+    printf(", %llu commands, %llu KiB compared: as serial execution\n",
+           (unsigned long long)world.commands, (unsigned long long)(world.bytes >> 10));
+    return 0;
 }

@@ -1,6 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* graph_model [FIRST COUNT]: random graphs give what their serial execution gives, to the byte;
- * each seed is a graph, run in two ways. */
+/* graph_model [--seed N] [--seeds COUNT] [--seconds S] [--all]
+ *
+ * Random graphs give what their serial execution gives, to the byte; each seed is a graph, run in
+ * two ways.  --all: over all devices together, the host too, instead of the selected one. */
+#include "budget.h"
 #include "graph_kernels.h"
 
 #include <stdio.h>
@@ -189,7 +192,7 @@ static usm_graph *build(usm_team *team, const kernels *k)
     return g;
 }
 
-static void compare(usm_graph *g, unsigned long seed)
+static void compare(usm_graph *g, uint64_t seed)
 {
     for (uint32_t i = 0; i < nnodes; i++) {
         const void *data;
@@ -202,7 +205,8 @@ static void compare(usm_graph *g, unsigned long seed)
         if (size == (size_t)nodes[i].size * nodes[i].blocks &&
             memcmp(data, nodes[i].data, size) == 0)
             continue;
-        printf("seed %lu: node n%u differs from its serial execution\n", seed, i);
+        printf("seed %llu: node n%u differs from its serial execution\n", (unsigned long long)seed,
+               i);
         exit(1);
     }
 }
@@ -221,42 +225,54 @@ static usm_status make_team(bool is_all, usm_team **team)
     return st == USM_OK ? usm_team_create(&d, team) : st;
 }
 
+static void run_seed(usm_team *team, const kernels *k, uint64_t seed)
+{
+    usm_graph_run_desc d = USM_GRAPH_RUN_DESC_INIT;
+    usm_graph         *g;
+
+    seed_state = seed * 2654435761u + 1;
+    for (nnodes = 0; nnodes < 3 + seed % (NODES_MAX - 2);) {
+        make_node(&nodes[nnodes]);
+        evaluate(&nodes[nnodes]);
+        nnodes++;
+    }
+    g             = build(team, k);
+    d.no_prefetch = seed % 2;
+    for (int i = 0; i < 2; i++) {
+        if (usm_graph_run(g, i ? &d : NULL, NULL) != USM_OK)
+            die("usm_graph_run");
+        compare(g, seed);
+    }
+    usm_graph_destroy(g);
+    for (uint32_t i = 0; i < nnodes; i++) {
+        free(nodes[i].data);
+        nodes[i].is_read = false;
+    }
+}
+
 int main(int argc, char **argv)
 {
-    unsigned long first = argc > 2 ? strtoul(argv[1], NULL, 10) : 0;
-    unsigned long count = argc > 2 ? strtoul(argv[2], NULL, 10) : 100;
-    usm_team     *team;
-    uint32_t      members;
-    kernels       k = {{NULL}};
+    budget    seeds  = {.first = 0, .most = 100};
+    bool      is_all = false;
+    usm_team *team;
+    uint32_t  members;
+    uint64_t  seed;
+    kernels   k = {{NULL}};
 
-    if (make_team(argc > 3, &team) != USM_OK || kernels_create(team, &k) != USM_OK)
+    for (int i = 1; i < argc; i++)
+        if (strcmp(argv[i], "--all") == 0)
+            is_all = true;
+        else if (!budget_option(&seeds, argc, argv, &i))
+            return 2;
+    if (make_team(is_all, &team) != USM_OK || kernels_create(team, &k) != USM_OK)
         die("the team");
     members = usm_team_size(team);
-    for (unsigned long seed = first; seed < first + count; seed++) {
-        usm_graph_run_desc d = USM_GRAPH_RUN_DESC_INIT;
-        usm_graph         *g;
-
-        seed_state = seed * 2654435761u + 1;
-        for (nnodes = 0; nnodes < 3 + seed % (NODES_MAX - 2);) {
-            make_node(&nodes[nnodes]);
-            evaluate(&nodes[nnodes]);
-            nnodes++;
-        }
-        g             = build(team, &k);
-        d.no_prefetch = seed % 2;
-        for (int i = 0; i < 2; i++) {
-            if (usm_graph_run(g, i ? &d : NULL, NULL) != USM_OK)
-                die("usm_graph_run");
-            compare(g, seed);
-        }
-        usm_graph_destroy(g);
-        for (uint32_t i = 0; i < nnodes; i++) {
-            free(nodes[i].data);
-            nodes[i].is_read = false;
-        }
-    }
+    while (budget_next(&seeds, &seed))
+        run_seed(team, &k, seed);
     kernels_destroy(&k);
     usm_team_destroy(team);
-    printf("%lu random graphs equal their serial execution on %u devices\n", count, members);
+    budget_print(&seeds);
+    printf(": %llu random graphs equal their serial execution on %u devices\n",
+           (unsigned long long)seeds.ran, members);
     return 0;
 }

@@ -3,12 +3,14 @@
  * ranks that are killed, stopped and continued, slowed, members that fail or hang, messages that
  * take their time.  Everything is drawn from the seed.
  *
- *     ranks_model [--seed N] [--seeds N] [--planted=early|mute]
+ *     ranks_model [--seed N] [--seeds N] [--seconds S] [--planted=early|mute]
  *
  * Checked: every rank that lives comes to an end, all with the same status; success means that home
  * has every index that was wanted; it is success if the master and home live, somebody is left who
  * can work, and nobody cancels; what dies, stops or hangs costs some seconds of silence and no
  * more.  --planted makes one kind of defect happen, which must be found: exit status 1. */
+#include "budget.h"
+
 #include "offload/ranks_state.h"
 
 #include <stdio.h>
@@ -559,22 +561,20 @@ static bool run_seed(uint64_t seed)
 
 int main(int argc, char **argv)
 {
-    uint64_t seed = 1, seeds = 1000;
+    budget   seeds = {.first = 1, .most = 1000};
+    uint64_t seed;
 
     for (int i = 1; i < argc; i++)
-        if (strcmp(argv[i], "--seed") == 0 && i + 1 < argc)
-            seed = strtoull(argv[++i], NULL, 10);
-        else if (strcmp(argv[i], "--seeds") == 0 && i + 1 < argc)
-            seeds = strtoull(argv[++i], NULL, 10);
-        else if (strncmp(argv[i], "--planted=", 10) == 0)
+        if (strncmp(argv[i], "--planted=", 10) == 0) {
             w.planted = argv[i] + 10;
-        else {
+        } else if (!budget_option(&seeds, argc, argv, &i)) {
             fprintf(stderr, "ranks_model: what is %s?\n", argv[i]);
             return 2;
         }
-    for (uint64_t i = 0; i < seeds; i++)
-        if (!run_seed(seed + i))
+    while (budget_next(&seeds, &seed))
+        if (!run_seed(seed))
             return 1;
-    printf("ok %llu worlds\n", (unsigned long long)seeds);
+    budget_print(&seeds);
+    printf(": %llu worlds came to the end they should\n", (unsigned long long)seeds.ran);
     return 0;
 }

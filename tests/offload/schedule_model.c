@@ -2,7 +2,9 @@
 /* The book of a launch against workers that die, hang, answer late, twice and nonsense: each index
  * counts exactly once, what the book says of itself is true at each step, and the launch ends.
  *
- *     schedule_model [--seed FIRST] [--seeds COUNT] */
+ *     schedule_model [--seed FIRST] [--seeds COUNT] [--seconds S] */
+#include "budget.h"
+
 #include "offload/schedule_private.h"
 
 #include <stdio.h>
@@ -391,22 +393,20 @@ static void run(uint64_t seed)
 
 int main(int argc, char **argv)
 {
-    uint64_t first = 1, count = 2000;
+    budget   seeds = {.first = 1, .most = 2000};
+    uint64_t seed;
 
-    for (int i = 1; i + 1 < argc; i += 2) {
-        if (strcmp(argv[i], "--seed") == 0)
-            first = strtoull(argv[i + 1], NULL, 10);
-        else if (strcmp(argv[i], "--seeds") == 0)
-            count = strtoull(argv[i + 1], NULL, 10);
-    }
-    for (uint64_t seed = first; seed < first + count; seed++)
+    for (int i = 1; i < argc; i++)
+        if (!budget_option(&seeds, argc, argv, &i))
+            return 2;
+    while (budget_next(&seeds, &seed))
         run(seed);
-    printf("%llu seeds: each index counted once; %llu chunks given again, %llu twice, %llu answers "
-           "dropped, %llu silences\n",
-           (unsigned long long)count, (unsigned long long)seen.rescheduled,
-           (unsigned long long)seen.duplicated, (unsigned long long)seen.dropped,
-           (unsigned long long)nsilent);
-    if (count < MANY) /* a seed that is looked into may have none of these */
+    budget_print(&seeds);
+    printf(": each index counted once; %llu chunks given again, %llu twice, %llu answers dropped, "
+           "%llu silences\n",
+           (unsigned long long)seen.rescheduled, (unsigned long long)seen.duplicated,
+           (unsigned long long)seen.dropped, (unsigned long long)nsilent);
+    if (seeds.ran < MANY) /* a seed that is looked into may have none of these */
         return 0;
     return seen.rescheduled > 0 && seen.duplicated > 0 && seen.dropped > 0 && nsilent > 0 ? 0 : 1;
 }

@@ -7,8 +7,8 @@
  * limited and the rest lies in files, so that blocks leave while commands and other threads work.
  * Threads have buffers of their own and share the queues, the memory and the tiers.
  *
- * --seconds ends it earlier, after whole seeds.  --planted changes bytes behind the model's back:
- * it must find that. */
+ * --planted changes bytes behind the model's back: it must find that. */
+#include "budget.h"
 #include "mix.h"
 #include "model.h"
 
@@ -22,10 +22,12 @@
 enum { THREADS_MAX = 8, BLOCK = 65536, FRAMES = 96, SECONDS = 120 };
 
 static struct {
-    uint64_t seed, seeds, operations, seconds;
+    uint64_t operations;
     unsigned threads;
     bool     verbose, planted;
-} options = {.seed = 1, .seeds = 1, .operations = 300, .threads = 1};
+} options = {.operations = 300, .threads = 1};
+
+static budget seeds = {.first = 1, .most = 1};
 
 static struct {
     usm_context *ctx;
@@ -147,60 +149,36 @@ static void run_seed(uint64_t seed, model_counts *sum)
     }
 }
 
-static uint64_t now_s(void)
-{
-    struct timespec now;
-
-    (void)clock_gettime(CLOCK_MONOTONIC, &now);
-    return (uint64_t)now.tv_sec;
-}
-
 static void parse(int argc, char **argv)
 {
-    static const struct {
-        const char *name;
-        uint64_t   *at;
-    } numbers[] = {{"--seed", &options.seed},
-                   {"--seeds", &options.seeds},
-                   {"--operations", &options.operations},
-                   {"--seconds", &options.seconds}};
-    bool known;
-
     for (int i = 1; i < argc; i++) {
-        known = true;
         if (strcmp(argv[i], "--verbose") == 0)
             options.verbose = true;
         else if (strcmp(argv[i], "--planted") == 0)
             options.planted = true;
         else if (strcmp(argv[i], "--threads") == 0 && i + 1 < argc)
             options.threads = (unsigned)strtoul(argv[++i], NULL, 0) % (THREADS_MAX + 1);
-        else
-            known = false;
-        for (size_t k = 0; !known && k < sizeof numbers / sizeof numbers[0] && i + 1 < argc; k++)
-            if (strcmp(argv[i], numbers[k].name) == 0) {
-                *numbers[k].at = strtoull(argv[++i], NULL, 0);
-                known          = true;
-            }
-        if (!known)
+        else if (strcmp(argv[i], "--operations") == 0 && i + 1 < argc)
+            options.operations = strtoull(argv[++i], NULL, 0);
+        else if (!budget_option(&seeds, argc, argv, &i))
             exit(2);
     }
 }
 
 int main(int argc, char **argv)
 {
-    model_counts sum   = {0};
-    uint64_t     seeds = 0, began = now_s();
+    model_counts sum = {0};
+    uint64_t     seed;
 
     parse(argc, argv);
     start();
-    while (seeds < options.seeds &&
-           (seeds == 0 || options.seconds == 0 || now_s() - began < options.seconds))
-        run_seed(options.seed + seeds++, &sum);
+    while (budget_next(&seeds, &seed))
+        run_seed(seed, &sum);
     stop();
-    printf("%llu seeds, %llu operations, %llu commands, %llu MiB compared, %llu calls refused: as "
-           "serial execution\n",
-           (unsigned long long)seeds, (unsigned long long)sum.operations,
-           (unsigned long long)sum.commands, (unsigned long long)(sum.bytes_checked >> 20),
-           (unsigned long long)sum.failures);
-    return seeds > 0 ? 0 : 1;
+    budget_print(&seeds);
+    printf(", %llu operations, %llu commands, %llu MiB compared, %llu calls refused: as serial "
+           "execution\n",
+           (unsigned long long)sum.operations, (unsigned long long)sum.commands,
+           (unsigned long long)(sum.bytes_checked >> 20), (unsigned long long)sum.failures);
+    return 0;
 }

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* spill_sim [--seed N] [--seeds COUNT] [--operations N] [--verbose] [--planted=lost|model]
+/* spill_sim [--seed N] [--seeds COUNT] [--seconds S] [--operations N] [--verbose]
+ *           [--planted=lost|model]
  *
  * Deterministic simulation of buffers that outgrow memory: one thread, a clock that moves only when
  * somebody waits, tiers in memory whose transfers end in an order that the seed chooses
@@ -14,6 +15,7 @@
  *
  * --planted: the store loses blocks for good, or bytes change behind the model's back: the
  * simulation must find either, or it would let everything through. */
+#include "budget.h"
 #include "fake_store.h"
 #include "model.h"
 
@@ -34,10 +36,12 @@
 enum { SECONDS = 60, WAITS_MAX = 20000, SEGMENTS_MAX = 24, JOBS_MAX = 256 };
 
 static struct {
-    uint64_t    seed, seeds, operations;
+    uint64_t    operations;
     bool        verbose;
     const char *planted;
-} options = {.seed = 1, .seeds = 1, .operations = 400};
+} options = {.operations = 400};
+
+static budget seeds = {.first = 1, .most = 1};
 
 typedef struct result {
     uint64_t operations, faults, failures, bytes, memory;
@@ -432,13 +436,9 @@ static void parse(int argc, char **argv)
             options.verbose = true;
         else if (strncmp(argv[i], "--planted=", 10) == 0)
             options.planted = argv[i] + 10;
-        else if (strcmp(argv[i], "--seed") == 0)
-            options.seed = strtoull(value, NULL, 0), i++;
-        else if (strcmp(argv[i], "--seeds") == 0)
-            options.seeds = strtoull(value, NULL, 0), i++;
         else if (strcmp(argv[i], "--operations") == 0)
             options.operations = strtoull(value, NULL, 0), i++;
-        else
+        else if (!budget_option(&seeds, argc, argv, &i))
             exit(2);
     }
 }
@@ -446,18 +446,19 @@ static void parse(int argc, char **argv)
 int main(int argc, char **argv)
 {
     result   sum    = {0};
-    uint64_t failed = 0;
+    uint64_t failed = 0, seed;
 
     parse(argc, argv);
-    for (uint64_t i = 0; i < options.seeds && failed < 10; i++)
-        failed += !run_child(options.seed + i, &sum);
+    while (failed < 10 && budget_next(&seeds, &seed))
+        failed += !run_child(seed, &sum);
     for (int i = 0; i < FAKE_FAULTS; i++)
         printf("  %8llu  %s\n", (unsigned long long)sum.injected[i], fake_fault_names[i]);
     printf("  %8llu  no memory\n", (unsigned long long)sum.memory);
-    printf("%llu seeds, %llu operations, %llu faults injected, %llu accesses failed by them, "
+    budget_print(&seeds);
+    printf(", %llu operations, %llu faults injected, %llu accesses failed by them, "
            "%llu MiB compared: %s\n",
-           (unsigned long long)options.seeds, (unsigned long long)sum.operations,
-           (unsigned long long)sum.faults, (unsigned long long)sum.failures,
-           (unsigned long long)(sum.bytes >> 20), failed ? "FAILED" : "nothing lost");
+           (unsigned long long)sum.operations, (unsigned long long)sum.faults,
+           (unsigned long long)sum.failures, (unsigned long long)(sum.bytes >> 20),
+           failed ? "FAILED" : "nothing lost");
     return failed ? 1 : 0;
 }

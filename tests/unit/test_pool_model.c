@@ -13,11 +13,16 @@
  * and are replaced; pools of the same name are made, used and destroyed meanwhile, with blocks
  * still out.
  *
- * usage: test_pool_model POOL host|device|shared [OPERATIONS [SEED]]
+ * usage: test_pool_model POOL host|device|shared [--seed N] [--seeds COUNT] [--seconds S]
+ *                        [--operations N]
+ *
+ * The operations are those of one seed, which begins with new pools.  The draws are the seed's, the
+ * interleaving of the threads is not.
  *
  * The model must not bring an order between threads that the pool does not, or ThreadSanitizer
  * would miss what the pool lacks: its atomics are relaxed, and only a hand-over orders, as in a
  * program. */
+#include "budget.h"
 #include "plain.h"
 
 #include <errno.h>
@@ -47,7 +52,10 @@ static struct {
     uint64_t     operations, seed;
     usm_context *ctx;
     usm_pool    *pools[POOLS];
-} run = {.operations = 1000000};
+} run = {.operations = PLAIN_SANITIZED ? 10000 : 50000};
+
+static budget   seeds = {.first = 1, .most = 1};
+static uint64_t served, refused, handed;
 
 _Noreturn static void wrong(const char *format, ...) USM_PRINTF(1, 2);
 _Noreturn static void wrong(const char *format, ...)
@@ -537,12 +545,13 @@ static void check_end(usm_pool *pool)
     usm_pool_destroy(pool);
 }
 
-static void check_all(void)
+static void run_seed(uint64_t seed)
 {
     static worker workers[THREADS];
     pthread_t     threads[THREADS];
-    uint64_t      served = 0, refused = 0, handed = 0;
 
+    run.seed = seed;
+    memset(workers, 0, sizeof workers);
     for (size_t i = 0; i < POOLS; i++)
         run.pools[i] = make_pool();
     for (size_t i = 0; i < THREADS; i++) {
@@ -559,31 +568,23 @@ static void check_all(void)
     }
     for (size_t i = 0; i < POOLS; i++)
         check_end(run.pools[i]);
-    printf("# %llu blocks served, %llu requests refused, %llu blocks handed over\n",
-           (unsigned long long)served, (unsigned long long)refused, (unsigned long long)handed);
 }
 
 static bool read_arguments(int argc, char **argv)
 {
     static const char *const kinds[] = {"", "host", "device", "shared"};
-    struct timespec          now;
 
-    (void)clock_gettime(CLOCK_REALTIME, &now);
-    run.seed = (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
     for (int k = USM_HOST; argc > 2 && k <= USM_SHARED; k++)
         if (strcmp(argv[2], kinds[k]) == 0)
             run.kind = (usm_kind)k;
-    if (run.kind == USM_UNKNOWN || argc > 5) {
-        (void)fprintf(stderr, "usage: %s POOL host|device|shared [OPERATIONS [SEED]]\n", argv[0]);
+    if (run.kind == USM_UNKNOWN)
         return false;
-    }
     run.name = argv[1];
-    if (argc > 3)
-        run.operations = strtoull(argv[3], NULL, 0);
-    if (argc > 4)
-        run.seed = strtoull(argv[4], NULL, 0);
-    if (PLAIN_SANITIZED && argc <= 4) /* who sets the seed wants that very run */
-        run.operations /= 50;
+    for (int i = 3; i < argc; i++)
+        if (strcmp(argv[i], "--operations") == 0 && i + 1 < argc)
+            run.operations = strtoull(argv[++i], NULL, 0);
+        else if (!budget_option(&seeds, argc, argv, &i))
+            return false;
     return true;
 }
 
@@ -591,11 +592,17 @@ int main(int argc, char **argv)
 {
     usm_pool_desc desc = USM_POOL_DESC_INIT;
     usm_pool     *pool = NULL;
+    uint64_t      seed;
 
     plain.runner   = pthread_self();
     plain.in_child = true; /* a failed check ends the program */
-    if (!read_arguments(argc, argv))
+    if (!read_arguments(argc, argv)) {
+        (void)fprintf(stderr,
+                      "usage: %s POOL host|device|shared [--seed N] [--seeds COUNT] [--seconds S] "
+                      "[--operations N]\n",
+                      argv[0]);
         return 2;
+    }
     if (usm_config_set("device_selector", "host:*") || usm_config_set("host_guard_device", "1") ||
         !(run.ctx = usm_default_context())) {
         printf("# %s\n", usm_last_error());
@@ -607,9 +614,12 @@ int main(int argc, char **argv)
         return 77;
     }
     usm_pool_destroy(pool);
-    printf("# pool %s, %s memory, %llu operations, seed %llu\n", run.name, argv[2],
-           (unsigned long long)run.operations, (unsigned long long)run.seed);
-    (void)fflush(stdout);
-    check_all();
+    while (budget_next(&seeds, &seed))
+        run_seed(seed);
+    budget_print(&seeds);
+    printf(", %llu operations on the pool %s, %s memory: %llu blocks served, %llu requests "
+           "refused, %llu blocks handed over\n",
+           (unsigned long long)(seeds.ran * run.operations), run.name, argv[2],
+           (unsigned long long)served, (unsigned long long)refused, (unsigned long long)handed);
     return 0;
 }
