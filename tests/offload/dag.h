@@ -104,7 +104,7 @@ typedef struct dag_world {
     usm_program *programs[DAG_CONTEXTS];
     usm_kernel  *kernels[DAG_CONTEXTS][4];
     bool         is_verbose;
-    bool         is_planted; /* forgets explicit dependencies now and then: to be found        */
+    bool         is_planted; /* forgets explicit dependencies: to be found                    */
     /* Something differs from the serial execution: told; does not come back. */
     void (*differs)(void);
     uint64_t commands, bytes;

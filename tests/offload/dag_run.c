@@ -7,7 +7,12 @@
  * a barrier already puts behind another command gets no event for that.
  *
  * Gates are events of the program that hold single commands back.  They open late and in any order,
- * so that a command whose dependency was forgotten runs too early, not only perhaps. */
+ * so that a command whose dependency was forgotten runs too early, not only perhaps.
+ *
+ * The planted defect leaves nothing to chance: this file forgets a dependency only on a command
+ * whose gate is closed, only where nothing else holds the dependent command back, and then waits
+ * for the end of that command before any gate opens.  So it runs too early each time, however busy
+ * the machine is. */
 #include "dag.h"
 
 #include <pthread.h>
@@ -48,9 +53,11 @@ typedef struct run {
     task            tasks[DAG_OPS];
     uint64_t        before[DAG_OPS]; /* operations that i comes after, as a mask of positions   */
     uint64_t        done;            /* the same of those that have surely ended                */
+    uint64_t        forgotten;       /* by the planted defect, for the command under way        */
     uint64_t        barrier[DAG_QUEUES], last[DAG_QUEUES], all[DAG_QUEUES];
     usm_event      *gates[DAG_OPS]; /* not open yet                                          */
     unsigned        ngates;
+    uint64_t        gated; /* the operations that they hold back                            */
     pthread_t       opener;
     bool            has_opener;
     uint64_t        random; /* of the opener                                                */
@@ -104,12 +111,14 @@ static void compare(run *r, const dag_op *op, unsigned at, size_t offset, size_t
 
 /* ---- gates ---------------------------------------------------------------------------------- */
 
-static usm_event *gate_new(run *r, const dag_op *op)
+static usm_event *gate_new(run *r, unsigned j)
 {
-    usm_event *ev = NULL;
+    const dag_op *op = &r->plan->ops[j];
+    usm_event    *ev = NULL;
 
     must(r, op, usm_event_create(r->w->contexts[op->queue % 2], &ev), "usm_event_create");
     r->gates[r->ngates++] = ev;
+    r->gated |= (uint64_t)1 << j;
     return ev;
 }
 
@@ -133,6 +142,7 @@ static void *open_all(void *run_)
 /* Before the thread waits for commands; perhaps while it does. */
 static void gates_open(run *r, uint64_t random)
 {
+    r->gated      = 0;
     r->random     = random | 1;
     r->has_opener = r->ngates > 0 && dag_pick(&r->random, 4) == 0;
     if (r->has_opener && pthread_create(&r->opener, NULL, open_all, r) == 0)
@@ -193,37 +203,66 @@ static void find_order(run *r, unsigned j)
         r->before[j] |= r->last[op->queue];
 }
 
-static void add_dep(run *r, unsigned j, unsigned i, usm_event **deps, size_t *n)
+/* Commands of buffers alone may do without an event: nobody needs to be told. */
+static bool wants_event(const run *r, const dag_op *op)
 {
-    put_after(r, j, i);
-    if (r->w->is_planted && dag_pick(&r->random, 2) == 0)
-        return;
-    deps[(*n)++] = r->events[i];
+    for (unsigned i = 0; i < op->nuses; i++)
+        if (r->plan->places[op->uses[i].place].kind != DAG_BUFFER)
+            return true;
+    return op->random >> 60 != 0 || op->kind == DAG_BARRIER;
+}
+
+/* The planted defect: one of the `waits`, for a command whose gate is closed, without which nothing
+ * holds operation j back, and whose end can be waited for; 0: there is none.  `order`: what j comes
+ * after without any of them. */
+static uint64_t forgotten(const run *r, unsigned j, uint64_t order, uint64_t waits)
+{
+    if (!r->w->is_planted || !wants_event(r, &r->plan->ops[j]))
+        return 0;
+    for (unsigned i = 0; i < j; i++) {
+        uint64_t one  = (uint64_t)1 << i,
+                 rest = order | (waits & ~one) | (r->gated & (uint64_t)1 << j);
+
+        for (unsigned k = 0; k < j; k++)
+            if (waits >> k & 1 && k != i)
+                rest |= r->before[k];
+        if (waits & r->gated & one && !(rest & r->gated))
+            return one;
+    }
+    return 0;
 }
 
 /* What the program has to order by events, and some that order nothing new. */
 static size_t find_deps(run *r, unsigned j, usm_event **deps)
 {
-    const dag_op *op  = &r->plan->ops[j];
+    const dag_op *op    = &r->plan->ops[j];
+    uint64_t      order = r->before[j], waits = 0;
     uint64_t      rnd = op->random | 1;
     size_t        n   = 0;
 
-    r->random = rnd;
+    r->forgotten = 0;
     if (op->kind == DAG_BARRIER && !op->is_gated && dag_pick(&rnd, 2)) {
         r->before[j] |= r->all[op->queue];
         return 0; /* for all before it */
     }
     if (op->is_gated || op->kind == DAG_BARRIER)
-        deps[n++] = gate_new(r, op);
+        deps[n++] = gate_new(r, j);
     for (unsigned i = j; i-- > 0;) {
         const dag_op *old    = &r->plan->ops[i];
         bool          needed = conflicts(r, old, op, false) && !(r->done >> i & 1);
 
         if (!r->events[i])
             continue;
-        if ((needed && !(r->before[j] >> i & 1)) || dag_pick(&rnd, 24) == 0)
-            add_dep(r, j, i, deps, &n);
+        if ((needed && !(r->before[j] >> i & 1)) || dag_pick(&rnd, 24) == 0) {
+            put_after(r, j, i);
+            waits |= (uint64_t)1 << i;
+        }
     }
+    r->forgotten = forgotten(r, j, order, waits);
+    waits &= ~r->forgotten;
+    for (unsigned i = j; i-- > 0;)
+        if (waits >> i & 1)
+            deps[n++] = r->events[i];
     return n;
 }
 
@@ -368,15 +407,6 @@ static usm_status submit(run *r, unsigned j, size_t n, usm_event *const *deps, u
     return op->is_task ? submit_task(r, j, n, deps, ev) : launch(r, op, n, deps, ev);
 }
 
-/* Commands of buffers alone may do without an event: nobody needs to be told. */
-static bool wants_event(const run *r, const dag_op *op)
-{
-    for (unsigned i = 0; i < op->nuses; i++)
-        if (r->plan->places[op->uses[i].place].kind != DAG_BUFFER)
-            return true;
-    return op->random >> 60 != 0 || op->kind == DAG_BARRIER;
-}
-
 static void tell_order(const run *r, unsigned j)
 {
     uint64_t implied = 0;
@@ -403,6 +433,8 @@ static void command(run *r, unsigned j)
     if (r->w->is_verbose)
         tell_order(r, j);
     must(r, op, submit(r, j, n, deps, wants_event(r, op) ? &r->events[j] : NULL), "submission");
+    if (r->forgotten)
+        must(r, op, usm_event_wait(r->events[j]), "the wait for what runs too early");
     entered(r, j);
     model(r, op);
     r->w->commands++;
