@@ -142,9 +142,9 @@ neo-*) # leaves .aub files where it runs
     case $1 in
     /*) ;;
     */*)
-        program=$(cd "$(dirname "$1")" && pwd)/$(basename "$1")
+        path=$(cd "$(dirname "$1")" && pwd)/$(basename "$1")
         shift
-        set -- "$program" "$@"
+        set -- "$path" "$@"
         ;;
     esac
     cd "$work/cwd" || exit 1
