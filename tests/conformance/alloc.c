@@ -6,8 +6,6 @@
 #include <errno.h>
 #include <pthread.h>
 
-TestSuite(alloc, .timeout = 60);
-
 Test(alloc, each_kind_gives_memory_of_that_kind_and_size)
 {
     EACH_DEVICE (r) {

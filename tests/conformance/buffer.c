@@ -6,8 +6,6 @@
 
 #include <pthread.h>
 
-TestSuite(buffer, .timeout = 120);
-
 #define N 4096 /* floats of most buffers */
 
 typedef struct bench {

@@ -2,12 +2,11 @@
 /* The record of what passed and what a device does not offer; devices, memory, waiting.
  *
  * The record goes to the file USM_TEST_TABLE; unset, to
- * $USM_TEST_BINARY_DIR/conformance/<ctest's name>.tsv.  The runner, which is one process for all
- * tests, begins it and writes each test's end; the tests, processes of their own, append what they
- * found not to be offered.  Every line is one write() to a file opened with O_APPEND. */
+ * $USM_TEST_BINARY_DIR/conformance/<ctest's name>.tsv.  The runner begins it and writes each test's
+ * end; tests append what they found not to be offered.  Several processes write: every line is one
+ * write() to a file opened with O_APPEND. */
 #include "common.h"
 
-#include <criterion/hooks.h>
 #include <ctype.h>
 #include <fcntl.h>
 #include <fnmatch.h>
@@ -52,15 +51,14 @@ static void record(const char *status, const char *class, const char *behaviour,
 
 static void record_here(const char *status, const char *reason)
 {
-    record(status, criterion_current_test->category, criterion_current_test->name, reason);
+    record(status, test_current()->suite, test_current()->name, reason);
 }
 
-ReportHook(PRE_ALL)(struct criterion_test_set *tests)
+void record_begin(void)
 {
     const char *build = getenv("USM_TEST_BINARY_DIR");
     char        path[4096];
 
-    (void)tests;
     if (build) {
         snprintf(path, sizeof path, "%s/conformance", build);
         mkdir(path, 0777);
@@ -69,16 +67,9 @@ ReportHook(PRE_ALL)(struct criterion_test_set *tests)
     unlink(path);
 }
 
-ReportHook(POST_TEST)(struct criterion_test_stats *stats)
+void record_end(const test_case *t, const char *status, const char *reason)
 {
-    static const char *const names[] = {"PASSED", "FAILED", "SKIPPED"};
-
-    record(names[stats->test_status], stats->test->category, stats->test->name, "");
-}
-
-ReportHook(TEST_CRASH)(struct criterion_test_stats *stats)
-{
-    record("FAILED", stats->test->category, stats->test->name, "crashed");
+    record(status, t->suite, t->name, reason);
 }
 
 void not_offered(const char *reason, ...)
@@ -106,8 +97,8 @@ static bool skip_is_allowed(void)
     FILE       *f;
 
     snprintf(path, sizeof path, "%s/tests/allowed_skips.txt", source ? source : ".");
-    snprintf(name, sizeof name, "%s/%s@%s", criterion_current_test->category,
-             criterion_current_test->name, runtime ? runtime : "none");
+    snprintf(name, sizeof name, "%s/%s@%s", test_current()->suite, test_current()->name,
+             runtime ? runtime : "none");
     f = fopen(path, "r");
     while (f && !found && fgets(line, sizeof line, f))
         found = line[0] != '#' && sscanf(line, "%255s", pattern) == 1 && !fnmatch(pattern, name, 0);
@@ -119,16 +110,16 @@ static bool skip_is_allowed(void)
 void skip(const char *reason, ...)
 {
     const char *no_skip = getenv("USM_TEST_NO_SKIP");
-    char        text[512];
+    static char text[512];
     va_list     args;
 
     va_start(args, reason);
     vsnprintf(text, sizeof text, reason, args);
     va_end(args);
-    if (no_skip && !strcmp(no_skip, "1") && !skip_is_allowed())
-        cr_assert_fail("skipped (%s), and tests/allowed_skips.txt does not have it", text);
+    CHECK(!no_skip || strcmp(no_skip, "1") || skip_is_allowed(),
+          "skipped (%s), and tests/allowed_skips.txt does not have it", text);
     record_here("SKIPPED", text);
-    cr_skip_test("%s", text);
+    test_skip(text);
 }
 
 bool story_names(const char *culprit)

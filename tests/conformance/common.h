@@ -2,15 +2,16 @@
 /* What the conformance tests share: checks, the loop over devices, the record of what a device does
  * not offer, memory and kernels to work on.
  *
- * Not here: any test.  Every file of this folder includes it; they are one Criterion program, which
- * CTest runs once for each runtime, each test in a process of its own.
+ * Not here: any test.  Every file of this folder includes it; they are one program (runner.h),
+ * which CTest runs once for each runtime.
  *
  * The record (common.c) is a file of lines `status TAB class TAB behaviour TAB reason`, class and
  * behaviour being the suite and the name of the test; table.py makes the final table of them. */
 #ifndef USM_TESTS_CONFORMANCE_COMMON_H
 #define USM_TESTS_CONFORMANCE_COMMON_H
 
-#include <criterion/criterion.h>
+#include "runner.h"
+
 #include <errno.h>
 #include <stdatomic.h>
 #include <stdint.h>
@@ -19,11 +20,11 @@
 #include <string.h>
 #include <usm/usm.h>
 
-/* Like cr_assert, but silent while it holds: Criterion sends each assertion to its parent. */
+/* Ends the test as failed unless `cond` holds; the rest is a message as for printf(). */
 #define CHECK(cond, ...)                                                                           \
     do {                                                                                           \
         if (!(cond))                                                                               \
-            cr_assert_fail(__VA_ARGS__);                                                           \
+            test_fail(__FILE__, __LINE__, __VA_ARGS__);                                            \
     } while (0)
 
 #define CHECK_OK(call) CHECK_IS(call, USM_OK)
@@ -33,8 +34,8 @@
     do {                                                                                           \
         usm_status check_got = (call);                                                             \
         if (check_got != (want))                                                                   \
-            cr_assert_fail("%s: %s, not %s: %s", #call, usm_status_name(check_got),                \
-                           usm_status_name(want), usm_last_error());                               \
+            test_fail(__FILE__, __LINE__, "%s: %s, not %s: %s", #call, usm_status_name(check_got), \
+                      usm_status_name(want), usm_last_error());                                    \
     } while (0)
 
 /* The call answers `want` and leaves a story that contains `culprit` (case aside). */

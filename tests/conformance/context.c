@@ -2,8 +2,6 @@
 /* Class "context": making contexts, one's own and over native ones, and what their end means. */
 #include "common.h"
 
-TestSuite(context, .timeout = 60);
-
 static usm_context *context_of(usm_device *dev)
 {
     usm_context_desc desc = USM_CONTEXT_DESC_INIT;

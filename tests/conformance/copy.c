@@ -5,8 +5,6 @@
 
 #include <unistd.h>
 
-TestSuite(copy, .timeout = 90);
-
 /* A kind for loops that also tries malloc'ed memory, USM_UNKNOWN. */
 #define EACH_SIDE(k) for (usm_kind k = USM_UNKNOWN; k <= USM_SHARED; k = next_kind(k))
 
@@ -593,7 +591,7 @@ static void wait_for_nothing_held(const rig *r)
           (unsigned long long)info.pooled);
 }
 
-Test(copy, an_overlapping_copy_over_the_limit_names_the_limit)
+TestAlone(copy, an_overlapping_copy_over_the_limit_names_the_limit)
 {
     CHECK_OK(usm_config_set("memory_limit", "device:1M"));
     EACH_DEVICE (r) {

@@ -2,8 +2,6 @@
 /* Class "device": what devices tell, and the grammar that chooses them. */
 #include "common.h"
 
-TestSuite(device, .timeout = 60);
-
 Test(device, its_info_is_complete)
 {
     EACH_DEVICE (r) {
@@ -374,7 +372,7 @@ Test(device, devices_are_the_same_in_every_answer)
         CHECK(a[i] == b[i], "device %zu", i);
 }
 
-Test(device, the_setting_chooses_for_the_process)
+TestAlone(device, the_setting_chooses_for_the_process)
 {
     usm_device     *list[32];
     usm_device_info i     = USM_DEVICE_INFO_INIT;
@@ -390,7 +388,7 @@ Test(device, the_setting_chooses_for_the_process)
     usm_free(p);
 }
 
-Test(device, a_setting_that_leaves_nothing_is_told_by_every_call_that_needs_it)
+TestAlone(device, a_setting_that_leaves_nothing_is_told_by_every_call_that_needs_it)
 {
     size_t count = 0;
 
@@ -403,7 +401,7 @@ Test(device, a_setting_that_leaves_nothing_is_told_by_every_call_that_needs_it)
     CHECK_IS(usm_last_status(), USM_E_NO_DEVICE);
 }
 
-Test(device, the_empty_environment_variable_counts_as_unset)
+TestAlone(device, the_empty_environment_variable_counts_as_unset)
 {
     size_t count = 0;
 
@@ -412,7 +410,7 @@ Test(device, the_empty_environment_variable_counts_as_unset)
     CHECK(count >= 1, "no device");
 }
 
-Test(device, the_variable_of_oneapi_is_read_when_ours_is_unset)
+TestAlone(device, the_variable_of_oneapi_is_read_when_ours_is_unset)
 {
     usm_device     *list[32];
     usm_device_info i     = USM_DEVICE_INFO_INIT;
@@ -428,7 +426,7 @@ Test(device, the_variable_of_oneapi_is_read_when_ours_is_unset)
     CHECK(!strcmp(origin, "ONEAPI_DEVICE_SELECTOR"), "origin %s", origin);
 }
 
-Test(device, an_empty_selection_by_the_variable_names_the_variable)
+TestAlone(device, an_empty_selection_by_the_variable_names_the_variable)
 {
     size_t count = 0;
 

@@ -5,8 +5,6 @@
 
 #include <pthread.h>
 
-TestSuite(errors, .timeout = 60);
-
 Test(errors, every_status_has_a_name_and_a_meaning)
 {
 #define HAS_NAME(name, number, meaning)                                                            \
@@ -18,7 +16,7 @@ Test(errors, every_status_has_a_name_and_a_meaning)
     CHECK(!strcmp(usm_status_name((usm_status)7), "unknown status"), "a name for 7");
 }
 
-Test(errors, at_first_there_is_no_story)
+TestAlone(errors, at_first_there_is_no_story)
 {
     CHECK(usm_last_error() && !usm_last_error()[0], "'%s'", usm_last_error());
     CHECK_IS(usm_last_status(), USM_OK);
@@ -215,7 +213,7 @@ Test(errors, null_outputs_are_refused)
     }
 }
 
-Test(errors, destroying_null_is_fine)
+TestAlone(errors, destroying_null_is_fine)
 {
     usm_context_destroy(NULL);
     usm_queue_destroy(NULL);
@@ -328,7 +326,7 @@ static void blocking_calls_refuse(void *gone, usm_status want, const char *when)
 
 /* On the host's device, where memory that is given back is unmapped at once: with a driver that
  * allocates on the heap the address may be somebody's again. */
-Test(errors, blocking_copies_refuse_memory_that_is_gone)
+TestAlone(errors, blocking_copies_refuse_memory_that_is_gone)
 {
     usm_context_desc desc = USM_CONTEXT_DESC_INIT;
     usm_device      *host = NULL;
@@ -357,7 +355,7 @@ Test(errors, blocking_copies_refuse_memory_that_is_gone)
     blocking_calls_refuse(opaque(p), USM_E_SHUTDOWN, "after usm_shutdown()");
 }
 
-Test(errors, out_of_memory_is_told_and_no_warning)
+TestAlone(errors, out_of_memory_is_told_and_no_warning)
 {
     const char *tmp = getenv("TMPDIR");
     char        path[256], setting[300];

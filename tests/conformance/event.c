@@ -4,8 +4,6 @@
 
 #include <pthread.h>
 
-TestSuite(event, .timeout = 60);
-
 /* A command behind `gate`, with its event. */
 static usm_event *held(const rig *r, usm_event *gate)
 {

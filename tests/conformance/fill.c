@@ -2,8 +2,6 @@
 /* Class "fill": patterns of any size, on any memory, at any address. */
 #include "common.h"
 
-TestSuite(fill, .timeout = 90);
-
 static const size_t sizes[] = {1, 2, 3, 4, 5, 7, 8, 12, 16, 100, 128, 200};
 #define NSIZES (sizeof sizes / sizeof *sizes)
 

@@ -5,8 +5,6 @@
 
 #include <pthread.h>
 
-TestSuite(free, .timeout = 60);
-
 /* usm_free and usm_free_ctx refuse p with `want`. */
 static void check_refused(void *p, usm_context *ctx, usm_status want, const char *what)
 {
@@ -16,7 +14,7 @@ static void check_refused(void *p, usm_context *ctx, usm_status want, const char
     CHECK_IS(usm_last_status(), want);
 }
 
-Test(free, null_is_fine)
+TestAlone(free, null_is_fine)
 {
     usm_free(NULL);
     CHECK_OK(usm_free_ctx(NULL, NULL));

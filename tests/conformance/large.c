@@ -2,8 +2,6 @@
 /* Class "large": allocations over 4 GiB, or the named failure where the driver has no way. */
 #include "common.h"
 
-TestSuite(large, .timeout = 240);
-
 #define GIB ((size_t)1 << 30)
 #define BIG (4 * GIB + (5 << 20))
 

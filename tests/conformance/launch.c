@@ -5,8 +5,6 @@
 
 #include <pthread.h>
 
-TestSuite(launch, .timeout = 120);
-
 /* A rig with a program; for the loop below. */
 typedef struct bench {
     usm_program *program;

@@ -8,9 +8,7 @@
 #include <time.h>
 #include <unistd.h>
 
-TestSuite(lifecycle, .timeout = 60);
-
-Test(lifecycle, init_and_shutdown_are_counted)
+TestAlone(lifecycle, init_and_shutdown_are_counted)
 {
     CHECK_OK(usm_init());
     CHECK_OK(usm_init());
@@ -23,7 +21,7 @@ Test(lifecycle, init_and_shutdown_are_counted)
     CHECK_NO_BLOCK(usm_alloc_host(8), USM_E_SHUTDOWN);
 }
 
-Test(lifecycle, without_init_the_first_use_starts_and_shutdown_ends_it)
+TestAlone(lifecycle, without_init_the_first_use_starts_and_shutdown_ends_it)
 {
     void *p = usm_alloc_host(100);
 
@@ -32,7 +30,7 @@ Test(lifecycle, without_init_the_first_use_starts_and_shutdown_ends_it)
     CHECK_NO_BLOCK(usm_alloc_host(8), USM_E_SHUTDOWN);
 }
 
-Test(lifecycle, after_the_last_shutdown_the_default_forms_say_so)
+TestAlone(lifecycle, after_the_last_shutdown_the_default_forms_say_so)
 {
     usm_queue   *q   = usm_default_queue();
     usm_context *ctx = usm_default_context();
@@ -55,7 +53,7 @@ Test(lifecycle, after_the_last_shutdown_the_default_forms_say_so)
     CHECK(s == USM_E_INVALID_HANDLE || s == USM_E_SHUTDOWN, "%s", usm_status_name(s));
 }
 
-Test(lifecycle, late_frees_are_harmless)
+TestAlone(lifecycle, late_frees_are_harmless)
 {
     rig   r = rig_first();
     void *p[30], *own;
@@ -74,7 +72,7 @@ Test(lifecycle, late_frees_are_harmless)
     rig_end(&r);
 }
 
-Test(lifecycle, init_after_shutdown_starts_anew)
+TestAlone(lifecycle, init_after_shutdown_starts_anew)
 {
     for (int i = 0; i < 5; i++) {
         CHECK_OK(usm_init());
@@ -86,7 +84,7 @@ Test(lifecycle, init_after_shutdown_starts_anew)
     }
 }
 
-Test(lifecycle, more_shutdowns_than_inits_are_harmless)
+TestAlone(lifecycle, more_shutdowns_than_inits_are_harmless)
 {
     usm_shutdown();
     usm_shutdown();
@@ -100,7 +98,7 @@ Test(lifecycle, more_shutdowns_than_inits_are_harmless)
     usm_shutdown();
 }
 
-Test(lifecycle, own_contexts_outlive_the_shutdown)
+TestAlone(lifecycle, own_contexts_outlive_the_shutdown)
 {
     EACH_DEVICE (r) {
         char *p = mem(&r, USM_HOST, 100);
@@ -180,7 +178,7 @@ static int host_pools_go_on(void *arg)
     return 0;
 }
 
-Test(lifecycle, in_a_forked_child_the_hosts_pools_go_on)
+TestAlone(lifecycle, in_a_forked_child_the_hosts_pools_go_on)
 {
     EACH_DEVICE (r) {
         inherited   i     = inherit(r);
@@ -216,7 +214,7 @@ static int device_pools_are_inert(void *arg)
     return 0;
 }
 
-Test(lifecycle, in_a_forked_child_the_devices_pools_are_inert)
+TestAlone(lifecycle, in_a_forked_child_the_devices_pools_are_inert)
 {
     EACH_DEVICE (r) {
         inherited i = inherit(r);
@@ -250,7 +248,7 @@ static int queues_are_refused(void *arg)
     return 0;
 }
 
-Test(lifecycle, in_a_forked_child_queues_are_refused_and_ends_are_harmless)
+TestAlone(lifecycle, in_a_forked_child_queues_are_refused_and_ends_are_harmless)
 {
     EACH_DEVICE (r) {
         inherited i = inherit(r);
@@ -276,7 +274,7 @@ static int exit_quietly(void *arg)
     exit(0); /* with destructors and atexit handlers */
 }
 
-Test(lifecycle, a_forked_child_exits_quietly)
+TestAlone(lifecycle, a_forked_child_exits_quietly)
 {
     EACH_DEVICE (r) {
         inherited i = inherit(r);
@@ -310,7 +308,7 @@ static int use_afresh(void *arg)
     return 0;
 }
 
-Test(lifecycle, a_child_forked_before_the_first_use_has_all_of_the_library)
+TestAlone(lifecycle, a_child_forked_before_the_first_use_has_all_of_the_library)
 {
     in_child(use_afresh, NULL, "afresh");
     EACH_DEVICE (r)
@@ -338,7 +336,7 @@ static int exit_while_busy(void *arg)
     exit(0);
 }
 
-Test(lifecycle, exit_does_not_hang_while_queues_are_busy)
+TestAlone(lifecycle, exit_does_not_hang_while_queues_are_busy)
 {
     in_child(exit_while_busy, NULL, "exit"); /* forked before the first use: the child's own */
 }
@@ -412,13 +410,13 @@ static bool commands_can_be_tried(void)
     return !commands_crash();
 }
 
-Test(lifecycle, frees_after_a_shutdown_with_work_in_flight_are_harmless)
+TestAlone(lifecycle, frees_after_a_shutdown_with_work_in_flight_are_harmless)
 {
     if (commands_can_be_tried())
         in_child(free_after_a_busy_shutdown, NULL, "frees after shutdown");
 }
 
-Test(lifecycle, shutdown_with_work_in_flight_is_harmless)
+TestAlone(lifecycle, shutdown_with_work_in_flight_is_harmless)
 {
     if (commands_can_be_tried())
         in_child(shutdown_while_busy, NULL, "shutdown");
@@ -449,7 +447,7 @@ static void *default_comes_and_goes(void *stop)
 }
 
 /* A fork holds the locks of all contexts and pools for a moment, whoever makes and ends them. */
-Test(lifecycle, forks_while_contexts_come_and_go_are_harmless)
+TestAlone(lifecycle, forks_while_contexts_come_and_go_are_harmless)
 {
 #ifdef __SANITIZE_ADDRESS__
     not_offered("the sanitizer's allocator does not survive a fork while threads allocate");
@@ -500,7 +498,7 @@ static int realloc_goes_on(void *arg)
     return 0;
 }
 
-Test(lifecycle, in_a_forked_child_realloc_goes_on_with_the_hosts_pools)
+TestAlone(lifecycle, in_a_forked_child_realloc_goes_on_with_the_hosts_pools)
 {
     EACH_DEVICE (r) {
         inherited   i     = inherit(r);

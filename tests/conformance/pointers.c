@@ -2,8 +2,6 @@
 /* Class "pointers": what is answered about a pointer, whatever pointer it is. */
 #include "common.h"
 
-TestSuite(pointers, .timeout = 60);
-
 /* A pointer that is no live USM: every query says so. */
 static void check_unknown(const void *p, usm_context *ctx, const char *what)
 {

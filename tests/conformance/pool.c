@@ -5,8 +5,6 @@
 
 #include <pthread.h>
 
-TestSuite(pool, .timeout = 60);
-
 static const char *const names[] = {"direct", "arena", "slab"};
 #define EACH_POOL(n) for (size_t n = 0; n < sizeof names / sizeof *names; n++)
 
@@ -555,7 +553,7 @@ Test(pool, wrong_descriptors_and_kinds_are_refused)
     }
 }
 
-Test(pool, the_setting_chooses_the_default_pool_by_kind)
+TestAlone(pool, the_setting_chooses_the_default_pool_by_kind)
 {
     CHECK_OK(usm_config_set("pool", "host:arena;device:direct"));
     EACH_DEVICE (r) {

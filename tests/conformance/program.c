@@ -7,8 +7,6 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-TestSuite(program, .timeout = 120);
-
 static const char broken[] = "kernel void k(global int *p) { p[0] = no_such_variable; }";
 
 static usm_status build(usm_context *ctx, usm_image image, usm_program **program)
@@ -338,7 +336,7 @@ static void remove_folder(const char *path)
     CHECK(!system(command), "cannot remove %s", path);
 }
 
-Test(program, the_same_program_twice_is_right_each_time)
+TestAlone(program, the_same_program_twice_is_right_each_time)
 {
     char folder[256];
 
@@ -363,7 +361,7 @@ Test(program, the_same_program_twice_is_right_each_time)
     remove_folder(folder);
 }
 
-Test(program, a_cache_that_cannot_be_written_is_no_failure)
+TestAlone(program, a_cache_that_cannot_be_written_is_no_failure)
 {
     EACH_DEVICE (r) {
         if (!can(&r, NEED_KERNELS | NEED_DEVICE))
@@ -375,7 +373,7 @@ Test(program, a_cache_that_cannot_be_written_is_no_failure)
     }
 }
 
-Test(program, a_damaged_cache_is_built_anew)
+TestAlone(program, a_damaged_cache_is_built_anew)
 {
     char folder[256], command[700];
 
@@ -409,7 +407,7 @@ static int build_in_child(const char *folder)
     return 0;
 }
 
-Test(program, many_processes_build_the_same_program_at_once)
+TestAlone(program, many_processes_build_the_same_program_at_once)
 {
     enum { N = 8 };
     char  folder[256];

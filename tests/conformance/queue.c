@@ -4,8 +4,6 @@
 
 #include <pthread.h>
 
-TestSuite(queue, .timeout = 60);
-
 Test(queue, an_in_order_queue_runs_its_commands_in_order)
 {
     EACH_DEVICE (r) {

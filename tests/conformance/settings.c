@@ -2,8 +2,6 @@
 /* Class "settings": usm_config_set, usm_config_get and what stands over what. */
 #include "common.h"
 
-TestSuite(settings, .timeout = 60);
-
 /* The value and origin of a key. */
 static void check_setting(const char *key, const char *want, const char *want_origin)
 {
@@ -15,8 +13,8 @@ static void check_setting(const char *key, const char *want, const char *want_or
           want_origin);
 }
 
-/* Each test is a process of its own: nothing was read of the environment before. */
-Test(settings, without_a_variable_the_default_is_in_force)
+/* Alone, all of them: no setting was read of the environment before. */
+TestAlone(settings, without_a_variable_the_default_is_in_force)
 {
     const char *value = NULL, *origin = NULL;
 
@@ -25,13 +23,13 @@ Test(settings, without_a_variable_the_default_is_in_force)
     CHECK(value && origin && !strcmp(origin, "default"), "'%s' from '%s'", value, origin);
 }
 
-Test(settings, the_variable_stands_over_the_default)
+TestAlone(settings, the_variable_stands_over_the_default)
 {
     setenv("USM_POOL", "arena", 1);
     check_setting("pool", "arena", "USM_POOL");
 }
 
-Test(settings, the_programs_value_stands_over_the_variable_until_taken_back)
+TestAlone(settings, the_programs_value_stands_over_the_variable_until_taken_back)
 {
     setenv("USM_POOL", "arena", 1);
     CHECK_OK(usm_config_set("pool", "direct"));
@@ -40,21 +38,21 @@ Test(settings, the_programs_value_stands_over_the_variable_until_taken_back)
     check_setting("pool", "arena", "USM_POOL");
 }
 
-Test(settings, the_variable_stands_over_a_foreign_one)
+TestAlone(settings, the_variable_stands_over_a_foreign_one)
 {
     setenv("USM_DEVICE_SELECTOR", "host:0", 1);
     setenv("ONEAPI_DEVICE_SELECTOR", "opencl:*", 1);
     check_setting("device_selector", "host:0", "USM_DEVICE_SELECTOR");
 }
 
-Test(settings, keys_are_found_in_any_case)
+TestAlone(settings, keys_are_found_in_any_case)
 {
     CHECK_OK(usm_config_set("Device_SELECTOR", "host:*"));
     check_setting("device_selector", "host:*", "usm_config_set");
     check_setting("DEVICE_SELECTOR", "host:*", "usm_config_set");
 }
 
-Test(settings, an_unknown_key_is_named)
+TestAlone(settings, an_unknown_key_is_named)
 {
     const char *value = "before", *origin = "before";
 
@@ -64,7 +62,7 @@ Test(settings, an_unknown_key_is_named)
     CHECK(!strcmp(value, "before") && !strcmp(origin, "before"), "an output was touched");
 }
 
-Test(settings, a_value_that_does_not_parse_is_named_with_what_may_be)
+TestAlone(settings, a_value_that_does_not_parse_is_named_with_what_may_be)
 {
     CHECK_REFUSED(usm_config_set("validation", "perhaps"), USM_E_SETTING, "perhaps");
     CHECK(story_names("yes") || story_names("true"), "what may be is not told: %s",
@@ -74,7 +72,7 @@ Test(settings, a_value_that_does_not_parse_is_named_with_what_may_be)
     CHECK_REFUSED(usm_config_set("log", "level:loud"), USM_E_SETTING, "loud");
 }
 
-Test(settings, every_spelling_of_a_boolean_is_taken)
+TestAlone(settings, every_spelling_of_a_boolean_is_taken)
 {
     static const char *const yes[] = {"1", "true", "yes", "on", "TRUE", "On"}, *const no[] = {
                                                                                    "0",     "false",
@@ -87,7 +85,7 @@ Test(settings, every_spelling_of_a_boolean_is_taken)
     }
 }
 
-Test(settings, a_variable_that_does_not_parse_is_ignored_with_the_default_in_force)
+TestAlone(settings, a_variable_that_does_not_parse_is_ignored_with_the_default_in_force)
 {
     const char *value = NULL, *origin = NULL;
 
@@ -96,7 +94,7 @@ Test(settings, a_variable_that_does_not_parse_is_ignored_with_the_default_in_for
     CHECK(!strcmp(origin, "default"), "'%s' from %s", value, origin);
 }
 
-Test(settings, null_is_refused_where_it_means_nothing)
+TestAlone(settings, null_is_refused_where_it_means_nothing)
 {
     const char *value, *origin = NULL;
 
@@ -105,7 +103,7 @@ Test(settings, null_is_refused_where_it_means_nothing)
     CHECK_OK(usm_config_get("log", NULL, NULL)); /* each output may be left out */
 }
 
-Test(settings, many_changes_of_one_key_hold)
+TestAlone(settings, many_changes_of_one_key_hold)
 {
     char text[32];
 
@@ -116,7 +114,7 @@ Test(settings, many_changes_of_one_key_hold)
     check_setting("cache_dir", "/tmp/cache-999", "usm_config_set");
 }
 
-Test(settings, a_descriptor_stands_over_the_setting)
+TestAlone(settings, a_descriptor_stands_over_the_setting)
 {
     CHECK_OK(usm_config_set("pool", "direct"));
     EACH_DEVICE (r) {

@@ -4,8 +4,6 @@
 
 #include <pthread.h>
 
-TestSuite(task, .timeout = 60);
-
 typedef struct order {
     atomic_int next;
     int        at[64];
