@@ -1,8 +1,6 @@
 # How a test is added; tests/CMakeLists.txt holds the lists.
 #
 #   usm_add_plain_test(<name> SOURCES <file>... [options])      a C program: exit 0 passed, 77 skipped
-#   usm_add_criterion_test(<name> SOURCES <file>... [options])  a Criterion program, whose tests are
-#                                                               run over each of its RUNTIMES
 #   usm_add_run(<name> [options])                               the same program once more, say over
 #                                                               other RUNTIMES
 #   usm_add_check(<name> COMMAND <command>... [options])        a script
@@ -38,20 +36,6 @@
 #
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 
-find_path(USM_CRITERION_INCLUDE_DIR criterion/criterion.h)
-find_library(USM_CRITERION_LIBRARY criterion)
-mark_as_advanced(USM_CRITERION_INCLUDE_DIR USM_CRITERION_LIBRARY)
-set(USM_HAVE_CRITERION FALSE)
-set(criterion_why "libcriterion-dev")
-if(USM_SANITIZE MATCHES "thread")
-    set(criterion_why "its runner aborts under ThreadSanitizer; plain tests only")
-elseif(USM_CRITERION_INCLUDE_DIR AND USM_CRITERION_LIBRARY)
-    set(USM_HAVE_CRITERION TRUE)
-else()
-    message(STATUS "usm: Criterion not found (Debian: libcriterion-dev): only the plain tests")
-endif()
-add_feature_info(Criterion USM_HAVE_CRITERION "the unit and conformance tests (${criterion_why})")
-
 # Not find_package(Python3): the system's own is wanted before any version manager's.
 find_program(USM_PYTHON NAMES python3 PATHS /usr/bin NO_DEFAULT_PATH)
 find_program(USM_PYTHON NAMES python3)
@@ -69,7 +53,6 @@ set(_usm_test_environment
     "USM_TEST_SANITIZE=${USM_SANITIZE}")
 if(USM_SANITIZE)
     set(supp "${PROJECT_SOURCE_DIR}/tests")
-    # abort: Criterion takes a test that ends by exit() for one that passed.
     # allocator_may_return_null: SIZE_MAX is a test, not a mistake.
     string(CONCAT asan_options
         "strict_string_checks=1:detect_stack_use_after_return=1:allocator_may_return_null=1:"
@@ -178,16 +161,6 @@ function(usm_add_plain_test name)
     endif()
     _usm_test_program(${name} ${ARGN})
     _usm_register(${name} ${ARGN} COMMAND $<TARGET_FILE:${name}>)
-endfunction()
-
-function(usm_add_criterion_test name)
-    if(NOT USM_HAVE_CRITERION OR USM_FUZZERS)
-        return()
-    endif()
-    _usm_test_program(${name} ${ARGN})
-    target_include_directories(${name} SYSTEM PRIVATE "${USM_CRITERION_INCLUDE_DIR}")
-    target_link_libraries(${name} PRIVATE "${USM_CRITERION_LIBRARY}")
-    usm_add_run(${name} ${ARGN})
 endfunction()
 
 function(usm_add_run name)

@@ -3,7 +3,7 @@
 #
 #   usm_leftovers_before              remembers what is in /dev/shm
 #   usm_leftovers_processes ID        the test's processes that are alive; they are ended.  1: there are
-#   usm_leftovers_files WORK [PID]    what else it left; it is removed.  1: there is some
+#   usm_leftovers_files WORK          what else it left; it is removed.  1: there is some
 #   usm_leftovers_of_killed BUILD     the same of tests of the build folder BUILD that were killed together
 #                                     with their with-runtime.sh (a timeout of CTest's), named.  1: there are
 #
@@ -13,9 +13,9 @@
 #   WORK/xdg            its XDG_CACHE_HOME: what libusm keeps there it would keep in the user's home
 # A test's processes have USM_TEST_ID=ID in their environment, daemons and orphans too.  A test that needs
 # a folder elsewhere (a disk, when TMPDIR is memory) puts the ID into its name.  So nobody else's files and
-# processes are taken for a test's.  Libraries choose names of their own: a Criterion program PID has a
-# socket in /tmp; in /dev/shm a file counts that has a name as Criterion, Open MPI, MPICH, UCX and PSM give,
-# is this user's, was not there before, and that no process has open.
+# processes are taken for a test's.  In /dev/shm libraries choose names of their own: a file counts there that
+# has a name as Open MPI, MPICH, UCX and PSM give, is this user's, was not there before, and that no
+# process has open.
 #
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 # shellcheck shell=sh
@@ -76,8 +76,7 @@ usm__left_file()
 usm_leftovers_files()
 {
     usm__left=0
-    for usm__file in "$1"/tmp/* "$1"/tmp/.[!.]* "$1"/xdg/usm /tmp/*"${1##*/}"* /var/tmp/*"${1##*/}"* \
-        "/tmp/criterion_${2:-}.sock"; do
+    for usm__file in "$1"/tmp/* "$1"/tmp/.[!.]* "$1"/xdg/usm /tmp/*"${1##*/}"* /var/tmp/*"${1##*/}"*; do
         [ "$usm__file" != "$1" ] && { [ -e "$usm__file" ] || [ -h "$usm__file" ]; } &&
             usm__left_file "$usm__file"
     done

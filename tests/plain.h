@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* What a test program in plain C needs, for machines without Criterion and for
- * sanitizers that its runner does not go with: checks, a table of cases, skips,
+/* What a test program in plain C needs: checks, a table of cases, skips,
  * children, a folder.  A program is one file:
  *
  *     static void blocks_are_reused(void) { CHECK(...); }

@@ -2,9 +2,9 @@
 /* leaks [--planted=block|context|heap|overrun]: what libusm is used for, after which nothing may be
  * live: by its own accounts in every build, by LeakSanitizer or valgrind where they watch.
  *
- * A plain program, because leaks pass unseen in Criterion's forked tests.  Each planted defect must
- * be caught (run_gate.sh, valgrind.sh): a block that is not freed, a context that is not destroyed,
- * heap memory that nobody points to, and a read behind the end of a block of the heap. */
+ * Each planted defect must be caught (run_gate.sh, valgrind.sh): a block that is not freed, a
+ * context that is not destroyed, heap memory that nobody points to, and a read behind the end of a
+ * block of the heap. */
 #include "base/os.h"
 #include "core/context.h"
 #include "leaks_kernels.h" /* made of leaks.cl by usm_add_kernels() */

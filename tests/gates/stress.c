@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
 /* stress [ROUNDS] [--planted]: many threads on shared contexts and queues, for ThreadSanitizer and
- * for the checks of contents below; a plain program, because Criterion's runner aborts under TSan.
+ * for the checks of contents below.
  *
  * Each thread allocates, stamps, copies, queries and frees; hands blocks to others through a
  * mailbox; makes and destroys contexts, queues, pools and events of its own meanwhile; has
