@@ -3,8 +3,9 @@
  * again and again takes nothing from the heap.  A block in it is linked through its first word.
  * Who gives no block that it keeps (it is full, or there is none) leaves the caller to the heap.
  *
- * Thread-safe; the lock is a leaf.  At a fork() the child starts with none:
- * usm_recycler_in_child(). Modules may include this header. */
+ * Thread-safe; the lock is a leaf.  At a fork() the child starts with none, because another thread
+ * may have been changing the list: usm_recycler_in_child().  The child never frees what its parent
+ * kept, at most `most` blocks.  Modules may include this header. */
 #ifndef USM_BASE_RECYCLE_H
 #define USM_BASE_RECYCLE_H
 
@@ -21,6 +22,8 @@ typedef struct usm_recycler {
     /* guarded by lock */
     void    *first;
     unsigned count;
+    /* in a child: the parent's list, unused, so that leak checkers do not report it */
+    void *abandoned;
 } usm_recycler;
 
 #ifdef PTHREAD_ADAPTIVE_MUTEX_INITIALIZER_NP /* held for moments: worth a look before sleep */
@@ -30,7 +33,7 @@ typedef struct usm_recycler {
 #endif
 #define USM_RECYCLER_INIT(size, most)                                                              \
     {                                                                                              \
-        USM_RECYCLER_LOCK, (size), (most), NULL, 0                                                 \
+        USM_RECYCLER_LOCK, (size), (most), NULL, 0, NULL                                           \
     }
 
 /* A block with the first `zeroed` bytes 0; NULL: none is kept. */
@@ -77,9 +80,10 @@ static inline void usm_recycler_clear(usm_recycler *r, void (*heap_free)(void *p
 
 static inline void usm_recycler_in_child(usm_recycler *r)
 {
-    const usm_recycler fresh = USM_RECYCLER_INIT(r->size, r->most);
+    usm_recycler fresh = USM_RECYCLER_INIT(r->size, r->most);
 
-    *r = fresh;
+    fresh.abandoned = r->first;
+    *r              = fresh;
 }
 
 #endif
