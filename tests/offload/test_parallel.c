@@ -346,6 +346,20 @@ static void a_team_may_have_one_chunk_under_way(void)
 
 /* --- short chunks ---------------------------------------------------------------------------- */
 
+/* Chunks are short by the clock, and on a machine that is busy with other work none is.  While a
+ * time is set here the clock goes a thousandth of its pace from there on. */
+static _Atomic uint64_t slow_since_ns;
+
+uint64_t __real_usm__os_now_ns(void);
+uint64_t __wrap_usm__os_now_ns(void);
+
+uint64_t __wrap_usm__os_now_ns(void)
+{
+    uint64_t now = __real_usm__os_now_ns(), since = atomic_load(&slow_since_ns);
+
+    return since > 0 && now > since ? since + (now - since) / 1000 : now;
+}
+
 /* Each is a chunk for all who count, but ends are told of several at a time. */
 static void short_all(usm_team *team)
 {
@@ -363,7 +377,9 @@ static void short_all(usm_team *team)
         data[i] = i;
     must(usm_parallel(team, &d, NULL)); /* kernels are compiled */
     CHECK(usm__fault_arm("event_notify", 0, false, USM_OK));
+    atomic_store(&slow_since_ns, __real_usm__os_now_ns());
     must(usm_parallel(team, &d, &stats));
+    atomic_store(&slow_since_ns, 0);
     CHECK_INT(stats.chunks, N / 2);
     CHECK(usm__fault_counted() > 0);
     CHECK(usm__fault_counted() < N / 2 * 3 / 4);
