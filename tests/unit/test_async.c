@@ -7,6 +7,8 @@
 #include <usm/usm.h>
 
 #include <errno.h>
+#include <pthread.h>
+#include <sched.h>
 #include <stddef.h>
 #include <time.h>
 
@@ -339,6 +341,14 @@ static void a_pool_that_is_full_waits_for_its_queues(void)
     usm_queue_destroy(q);
 }
 
+static uint64_t now_ms(void)
+{
+    struct timespec t;
+
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (uint64_t)t.tv_sec * 1000 + (uint64_t)t.tv_nsec / 1000000;
+}
+
 /* The thread that would wait is the one that holds the queue up. */
 static void a_queue_that_is_held_up_is_not_waited_for_without_end(void)
 {
@@ -346,6 +356,7 @@ static void a_queue_that_is_held_up_is_not_waited_for_without_end(void)
     usm_queue    *q = new_queue(0), *other = new_queue(0);
     usm_pool     *pool;
     usm_event    *gate;
+    uint64_t      began;
     void         *p;
 
     d.maximum_size = (size_t)8 << 20;
@@ -356,13 +367,50 @@ static void a_queue_that_is_held_up_is_not_waited_for_without_end(void)
     use(q, p);
     CHECK_INT(usm_async_free(q, p), USM_OK);
     set(pool, USM_POOL_REUSE_INSERT_WAITS, 0);
+    began = now_ms();
     CHECK(usm_async_malloc_from_pool(other, (size_t)6 << 20, pool) == NULL);
     CHECK_INT(usm_last_status(), USM_E_BUDGET);
+    CHECK(now_ms() - began >= 45); /* nor given up at once */
     CHECK(get(pool, USM_POOL_HOST_WAITS) >= 1);
     let_go(gate);
     CHECK_INT(usm_config_set("queue_wait", "30000"), USM_OK);
     p = take(other, pool, (size_t)6 << 20);
     CHECK_INT(usm_async_free(other, p), USM_OK);
+    usm_pool_destroy(pool);
+    usm_queue_destroy(other);
+    usm_queue_destroy(q);
+}
+
+static void free_when_used(usm_queue *q, usm_pool *pool, size_t size)
+{
+    void *p = take(q, pool, size);
+
+    use(q, p);
+    CHECK_INT(usm_async_free(q, p), USM_OK);
+}
+
+/* An event that was recorded before a command does not stand for the free behind it. */
+static void a_later_free_is_waited_for_by_an_event_of_its_own(void)
+{
+    usm_pool_desc d = USM_POOL_DESC_INIT;
+    usm_queue    *q = new_queue(0), *other = new_queue(0);
+    usm_pool     *pool;
+    usm_event    *gate;
+
+    d.maximum_size = (size_t)8 << 20;
+    pool           = new_pool(q, &d);
+    set(pool, USM_POOL_REUSE_INSERT_WAITS, 0);
+    CHECK_INT(usm_config_set("queue_wait", "1"), USM_OK);
+    gate = hold(q);
+    free_when_used(q, pool, (size_t)1 << 20);
+    CHECK(usm_async_malloc_from_pool(other, (size_t)8 << 20, pool) == NULL);
+    CHECK_INT(get(pool, USM_POOL_QUEUED_EVENTS), 1);
+    free_when_used(q, pool, (size_t)2 << 20);
+    CHECK(usm_async_malloc_from_pool(other, (size_t)8 << 20, pool) == NULL);
+    CHECK_INT(get(pool, USM_POOL_QUEUED_EVENTS), 2);
+    let_go(gate);
+    CHECK_INT(usm_config_set("queue_wait", "30000"), USM_OK);
+    CHECK_INT(usm_queue_wait(q), USM_OK);
     usm_pool_destroy(pool);
     usm_queue_destroy(other);
     usm_queue_destroy(q);
@@ -393,6 +441,8 @@ static void a_queue_that_is_left_alone_gives_back(void)
     }
     await_nothing_queued(pool);
     CHECK(get(pool, USM_POOL_QUEUED_EVENTS) <= 20); /* one for many */
+    free_when_used(q, pool, SIZE); /* and once more, in the same list */
+    await_nothing_queued(pool);
     CHECK_INT(get(pool, USM_POOL_HOST_WAITS), 0);
     CHECK_INT(usm_pool_trim_to(pool, 0), USM_OK);
     CHECK_INT(get(pool, USM_POOL_RESERVED_CURRENT), 0);
@@ -534,6 +584,49 @@ static void an_out_of_order_free_without_any_comes_behind_all(void)
     let_go(gate);
     await_nothing_queued(pool);
     usm_pool_destroy(pool);
+    usm_queue_destroy(q);
+}
+
+typedef struct opener {
+    usm_pool  *pool;
+    usm_event *gate;
+} opener;
+
+static void *open_when_waited_for(void *arg)
+{
+    opener *o = arg;
+
+    while (get(o->pool, USM_POOL_HOST_WAITS) == 0)
+        sched_yield();
+    let_go(o->gate);
+    return NULL;
+}
+
+/* The thread that waits for it is woken by the free, not by the end of its time. */
+static void a_full_pool_waits_for_an_out_of_order_free(void)
+{
+    usm_pool_desc d = USM_POOL_DESC_INIT;
+    usm_queue    *q;
+    opener        o;
+    uint64_t      began;
+    pthread_t     thread;
+    void         *p;
+
+    need_out_of_order();
+    q              = new_queue(USM_QUEUE_OUT_OF_ORDER);
+    d.maximum_size = (size_t)8 << 20;
+    o.pool         = new_pool(q, &d);
+    p              = take(q, o.pool, (size_t)6 << 20);
+    CHECK_INT(usm_event_create(usm_queue_get_context(q), &o.gate), USM_OK);
+    CHECK_INT(usm_async_free_after(q, p, 1, &o.gate, NULL), USM_OK);
+    CHECK_INT(pthread_create(&thread, NULL, open_when_waited_for, &o), 0);
+    began = now_ms();
+    p     = take(q, o.pool, (size_t)6 << 20);
+    CHECK(now_ms() - began < 20000); /* of the 30 s of USM_QUEUE_WAIT */
+    CHECK_INT(pthread_join(thread, NULL), 0);
+    CHECK_INT(usm_async_free(q, p), USM_OK);
+    await_nothing_queued(o.pool);
+    usm_pool_destroy(o.pool);
     usm_queue_destroy(q);
 }
 
@@ -735,6 +828,7 @@ static const plain_case cases[] = {
     CASE(another_queue_gets_it_once_it_is_reached),
     CASE(a_pool_that_is_full_waits_for_its_queues),
     CASE(a_queue_that_is_held_up_is_not_waited_for_without_end),
+    CASE(a_later_free_is_waited_for_by_an_event_of_its_own),
     CASE(a_queue_that_is_left_alone_gives_back),
     CASE(a_queue_destroyed_with_a_thousand_frees_gives_back),
     CASE(a_pool_is_destroyed_with_frees_under_way),
@@ -742,6 +836,7 @@ static const plain_case cases[] = {
     CASE(the_statistics_tell_of_queues),
     CASE(an_out_of_order_free_waits_for_its_dependencies),
     CASE(an_out_of_order_free_without_any_comes_behind_all),
+    CASE(a_full_pool_waits_for_an_out_of_order_free),
     CASE(dependencies_work_in_order_too),
     CASE(zero_init_is_queued),
     CASE(attributes_refuse_what_is_none),
