@@ -500,6 +500,69 @@ static void the_host_waits_for_a_command_it_conflicts_with(void)
     end();
 }
 
+typedef struct sleeper {
+    waiting     w;
+    pthread_t   thread;
+    _Atomic int tid;
+} sleeper;
+
+static void *read_first_as(void *arg)
+{
+    sleeper *s = arg;
+
+    atomic_store(&s->tid, (int)gettid());
+    return read_first(&s->w);
+}
+
+/* Starts a thread that reads w.b, and returns once it sleeps: the command before the read cannot be
+ * launched yet. */
+static void start_sleeper(sleeper *s, usm_buffer *b)
+{
+    char path[64], text[512] = "";
+
+    *s = (sleeper){.w.b = b};
+    CHECK_INT(pthread_create(&s->thread, NULL, read_first_as, s), 0);
+    while (atomic_load(&s->tid) == 0)
+        sched_yield();
+    (void)snprintf(path, sizeof path, "/proc/self/task/%d/stat", atomic_load(&s->tid));
+    while (strstr(text, ") S ") == NULL) {
+        CHECK(plain_read(path, text, sizeof text) != NULL);
+        sched_yield();
+    }
+}
+
+/* Threads sleep for different reasons: whatever happens, those it concerns are woken, however many
+ * others sleep in front of them. */
+static void every_sleeper_is_woken_for_its_own_command(void)
+{
+    enum { FRONT = 6 };
+    usm_buffer *b[2];
+    usm_access  a[2];
+    sleeper     s[FRONT + 1];
+
+    begin();
+    for (int i = 0; i < 2; i++) {
+        b[i] = buffer_of(4000);
+        set_ints(b[i], 1000, 0);
+        OK(usm_access_begin(b[i], 0, 4000, USM_WRITE, &a[i]));
+        OK(try_add(i ? rig.q2 : rig.q, b[i], 0, 1000, 3, 0, NULL, NULL));
+    }
+    for (int i = 0; i < FRONT; i++)
+        start_sleeper(&s[i], b[0]);
+    start_sleeper(&s[FRONT], b[1]);
+    usm_access_end(&a[1]);
+    CHECK_INT(pthread_join(s[FRONT].thread, NULL), 0);
+    CHECK_INT(s[FRONT].w.seen, 3);
+    usm_access_end(&a[0]);
+    for (int i = 0; i < FRONT; i++) {
+        CHECK_INT(pthread_join(s[i].thread, NULL), 0);
+        CHECK_INT(s[i].w.seen, 3);
+    }
+    usm_buffer_destroy(b[0]);
+    usm_buffer_destroy(b[1]);
+    end();
+}
+
 /* A command behind an access that is open is submitted at once and runs after its end; `tracked`:
  * the buffer has had a command before. */
 static void command_behind_an_access(bool tracked, size_t ints)
@@ -1023,6 +1086,7 @@ static const plain_case cases[] = {
     CASE(commands_on_two_queues_follow_the_bytes),
     CASE(disjoint_ranges_run_in_parallel),
     CASE(the_host_waits_for_a_command_it_conflicts_with),
+    CASE(every_sleeper_is_woken_for_its_own_command),
     CASE(a_command_waits_for_an_open_access_without_holding_its_caller),
     CASE(an_in_order_queue_keeps_its_order_behind_a_deferred_command),
     CASE(a_buffer_goes_back_to_the_hit_path),
