@@ -37,7 +37,7 @@ import time
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 MUTANTS = ROOT / "tests/mutants"
 FIELDS = ("What", "Harm", "Tests")
-MARK = "USM_MUTATE_TEST"  # in the environment of a test and of all that it starts
+MARK = "PLANTED_DEFECT_TEST"  # in the environment of a test and of all that it starts
 
 
 class Broken(Exception):
