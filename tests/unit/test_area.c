@@ -115,6 +115,25 @@ static void ranges_of_all_sizes_are_found_and_forgotten(void)
     memset(in_map, 0, sizeof in_map);
 }
 
+/* The last one covers the end of a page and the start of the next, and each has one of the others. */
+static void ranges_that_share_pages_are_forgotten_one_by_one(void)
+{
+    uintptr_t page = WINDOW + 4096;
+
+    for (int gone = 0; gone < 2; gone++) {
+        CHECK_INT(insert(&ranges[0], page, 64), USM_OK);
+        CHECK_INT(insert(&ranges[1], page + 8192 - 64, 64), USM_OK);
+        CHECK_INT(insert(&ranges[2], page + 128, 4096), USM_OK);
+        usm__map_remove(&ranges[gone]);
+        CHECK(find(page) == (gone == 0 ? NULL : &ranges[0]));
+        CHECK(find(page + 8191) == (gone == 1 ? NULL : &ranges[1]));
+        CHECK(find(page + 4095) == &ranges[2] && find(page + 4096) == &ranges[2]);
+        usm__map_remove(&ranges[!gone]);
+        usm__map_remove(&ranges[2]);
+        CHECK(!find(page) && !find(page + 4096) && !find(page + 8191));
+    }
+}
+
 /* A GiB that one range covers needs no table of its own. */
 static void a_long_range_needs_few_tables(void)
 {
@@ -361,6 +380,7 @@ static void addresses_with_memory_behind_them_are_not_reused(void)
 
 static const plain_case cases[] = {
     CASE(ranges_of_all_sizes_are_found_and_forgotten),
+    CASE(ranges_that_share_pages_are_forgotten_one_by_one),
     CASE(a_long_range_needs_few_tables),
     CASE(reserved_addresses_count_for_nothing),
     CASE(mapped_memory_is_usable_and_counts),
