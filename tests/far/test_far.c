@@ -730,6 +730,19 @@ static void a_death_that_is_told_is_believed_at_once(void)
     world_end();
 }
 
+static void blocks_of_a_borrower_whose_death_is_told_are_freed_at_once(void)
+{
+    world_begin(64 << 20);
+    fill(data[0], 1);
+    CHECK_INT(job_run(USM_TRANSFER_STORE, 0, data[0]), USM_OK);
+    CHECK_INT(stats(1).kept, BLOCK);
+    far_peer_died(at[1].node, 0);
+    CHECK_INT(at[1].state[0], FAR_LOST);
+    CHECK_INT(stats(1).kept, 0);
+    CHECK_INT(stats(1).borrowers, 0);
+    world_end();
+}
+
 static const plain_case cases[] = {
     CASE(what_is_stored_is_fetched),
     CASE(a_part_is_stored_into_the_rest),
@@ -763,6 +776,7 @@ static const plain_case cases[] = {
     CASE(small_fetches_come_late_and_doubled_too),
     CASE(many_small_pieces_are_in_flight),
     CASE(a_death_that_is_told_is_believed_at_once),
+    CASE(blocks_of_a_borrower_whose_death_is_told_are_freed_at_once),
     {NULL, NULL},
 };
 
