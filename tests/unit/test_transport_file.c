@@ -317,6 +317,22 @@ static void a_full_disk_is_an_answer(void)
     module_clean();
 }
 
+static void a_reservation_that_signals_interrupt_is_made(void)
+{
+    void *store = NULL;
+
+    module_start();
+    CHECK_INT(open_store(disk_folder(), NULL, &store), USM_OK);
+    for (uint64_t n = 1; n <= 4; n++) /* the step ahead, and what is needed */
+        CHECK(usm__fault_arm("os.fallocate", n, false, USM_E_AGAIN));
+    CHECK_INT(ops->reserve(store, 0, 1), USM_OK);
+    CHECK_INT(usm__fault_fired(), 4);
+    CHECK_INT(module.punches, 0);
+    usm__fault_disarm_all();
+    ops->close(store);
+    module_clean();
+}
+
 static void reserve_beyond_the_limit_of_files(void)
 {
     const struct rlimit limit = {1 << 20, 1 << 20};
@@ -765,6 +781,7 @@ static const plain_case cases[] = {
     CASE(a_quota_is_kept),
     CASE(files_grow_in_steps_and_give_back_in_runs),
     CASE(a_full_disk_is_an_answer),
+    CASE(a_reservation_that_signals_interrupt_is_made),
     CASE(the_limit_of_files_is_no_signal),
     CASE(short_transfers_are_gone_on_with),
     CASE(interruptions_are_sat_out),
