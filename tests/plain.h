@@ -146,6 +146,18 @@ static inline const char *plain_read(const char *path, char *text, size_t size)
     return text;
 }
 
+/* Until the thread (gettid()) sleeps in a system call. */
+static inline void plain_await_sleep(int tid)
+{
+    char path[64], text[512] = "";
+
+    (void)snprintf(path, sizeof path, "/proc/self/task/%d/stat", tid);
+    while (strstr(text, ") S ") == NULL) {
+        (void)usleep(100);
+        CHECK(plain_read(path, text, sizeof text)[0] != '\0');
+    }
+}
+
 static inline void plain_write(const char *path, const char *text)
 {
     FILE *file = fopen(path, "we");

@@ -518,17 +518,11 @@ static void *read_first_as(void *arg)
  * launched yet. */
 static void start_sleeper(sleeper *s, usm_buffer *b)
 {
-    char path[64], text[512] = "";
-
     *s = (sleeper){.w.b = b};
     CHECK_INT(pthread_create(&s->thread, NULL, read_first_as, s), 0);
     while (atomic_load(&s->tid) == 0)
         sched_yield();
-    (void)snprintf(path, sizeof path, "/proc/self/task/%d/stat", atomic_load(&s->tid));
-    while (strstr(text, ") S ") == NULL) {
-        CHECK(plain_read(path, text, sizeof text) != NULL);
-        sched_yield();
-    }
+    plain_await_sleep(atomic_load(&s->tid));
 }
 
 /* Threads sleep for different reasons: whatever happens, those it concerns are woken, however many

@@ -3,6 +3,36 @@
  * events, what happens to those behind a failure, what may end early. */
 #include "host_fixture.h"
 
+typedef struct queue_waiter {
+    pthread_t  thread;
+    atomic_int tid, status;
+} queue_waiter;
+
+static void *wait_for_queue(void *arg)
+{
+    queue_waiter *w = arg;
+
+    atomic_store(&w->tid, (int)gettid());
+    atomic_store(&w->status, (int)be->queue_wait(queue));
+    return NULL;
+}
+
+/* Returns once the thread sleeps. */
+static void start_waiter(queue_waiter *w)
+{
+    atomic_store(&w->tid, 0);
+    CHECK_INT(pthread_create(&w->thread, NULL, wait_for_queue, w), 0);
+    while (atomic_load(&w->tid) == 0)
+        (void)usleep(100);
+    plain_await_sleep(atomic_load(&w->tid));
+}
+
+static void end_waiter(queue_waiter *w)
+{
+    CHECK_INT(pthread_join(w->thread, NULL), 0);
+    CHECK_INT(atomic_load(&w->status), USM_OK);
+}
+
 /* --- order ----------------------------------------------------------------------------------- */
 
 static void in_order_commands_run_one_after_the_other(void)
@@ -306,6 +336,45 @@ static void times_ascend_where_they_were_asked_for(void)
     CHECK(t.start_ns >= none.start_ns);
     release2(a, b);
     release(gate);
+    end();
+}
+
+static void each_thread_waits_for_what_was_queued_before(void)
+{
+    queue_waiter first, second;
+    void        *gate, *later, *a, *b;
+
+    begin();
+    gate  = user_event();
+    later = user_event();
+    a     = note_after(1, &gate, 1);
+    start_waiter(&first);
+    b = note_after(2, &later, 1);
+    start_waiter(&second);
+    signal_event(gate, USM_OK);
+    end_waiter(&first);
+    CHECK_INT(be->event_query(b), USM_E_NOT_READY);
+    signal_event(later, USM_OK);
+    end_waiter(&second);
+    release2(a, b);
+    release2(gate, later);
+    end();
+}
+
+/* Whoever finds a command complete finds its times, too: looked for at the very moment. */
+static void times_are_there_as_soon_as_the_end_is(void)
+{
+    usm_profiling t = USM_PROFILING_INIT;
+
+    begin_with(false, USM_QUEUE_PROFILING);
+    for (long i = 0; i < 2000; i++) {
+        void *ev = note_after(i, NULL, 0);
+
+        while (be->event_profiling(ev, &t) != USM_OK)
+            ;
+        CHECK(t.end_ns >= t.start_ns && t.end_ns > 0);
+        release(ev);
+    }
     end();
 }
 
@@ -619,6 +688,8 @@ static const plain_case cases[] = {
     CASE(callbacks_are_called_once_with_the_status),
     CASE(a_callback_may_release_the_event),
     CASE(times_ascend_where_they_were_asked_for),
+    CASE(each_thread_waits_for_what_was_queued_before),
+    CASE(times_are_there_as_soon_as_the_end_is),
     CASE(times_are_not_had_without_profiling),
     CASE(a_failure_reaches_dependents_and_theirs),
     CASE(a_long_chain_of_failures_needs_no_deep_stack),
