@@ -60,6 +60,8 @@ static void lz4_gives_back_what_it_made_smaller(void)
     CHECK(memcmp(in, back, BLOCK) == 0);
     CHECK_INT(ops->decode(codec, &id, out, n - 1, back, BLOCK), USM_E_CORRUPT);
     CHECK_INT(ops->decode(codec, &id, out, n, back, BLOCK / 2), USM_E_CORRUPT);
+    CHECK_INT(ops->encode(codec, &id, in, BLOCK / 2, out, BLOCK / 2, &n), USM_OK);
+    CHECK_INT(ops->decode(codec, &id, out, n, back, BLOCK), USM_E_CORRUPT); /* too short */
 
     fill_random(in, BLOCK, 5);
     n = 77;
