@@ -303,7 +303,8 @@ static bool is_dispensable(const char *call)
 static void fail_each_call(ze_result_t code, usm_status expected)
 {
     uint64_t before = soft.live(), n = 0;
-    bool     has_failed = true;
+    int      made_resident = 0;
+    bool     has_failed    = true;
 
     while (has_failed) {
         usm_status  status;
@@ -317,11 +318,13 @@ static void fail_each_call(ze_result_t code, usm_status expected)
             expected_is(status, USM_OK, call);
         else
             expected_is(status, expected, call);
+        made_resident += has_failed && strcmp(call, "zeContextMakeMemoryResident") == 0;
         soft.fail_at(0, 0, 0);
         CHECK_INT(soft.live(), before);
     }
     printf("# %d calls failed in turn\n", (int)n - 1);
     CHECK(n > 10);
+    CHECK_INT(made_resident, 3); /* device and shared memory, and what is mapped */
 }
 
 static void each_driver_call_may_be_out_of_memory(void)
