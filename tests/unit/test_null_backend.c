@@ -3,6 +3,7 @@
  * and nothing but its name finds it.  Each case is a child, for settings are read once. */
 #include "plain.h"
 
+#include "base/fault.h"
 #include "core/pool.h"
 
 #include <usm/usm.h>
@@ -96,6 +97,22 @@ static void run_out(void)
     CHECK_INT(info.free, 0);
     usm_free(p);
     usm_free(more);
+    CHECK_INT(usm_device_memory(usm_queue_get_device(q), &info), USM_OK);
+    CHECK_INT(info.free, GIB);
+}
+
+static void have_no_addresses(void)
+{
+    usm_memory_info info = USM_MEMORY_INFO_INIT;
+    usm_queue      *q;
+
+    set("null:0", "direct", "1G", NULL);
+    q = usm_default_queue();
+    usm_free(usm_malloc_device(MIB, q)); /* what is made once is there */
+    CHECK(usm__fault_arm("os.mmap", 1, true, USM_OK));
+    CHECK(usm_malloc_device(MIB, q) == NULL);
+    CHECK_INT(usm_last_status(), USM_E_NO_MEMORY);
+    usm__fault_disarm_all();
     CHECK_INT(usm_device_memory(usm_queue_get_device(q), &info), USM_OK);
     CHECK_INT(info.free, GIB);
 }
@@ -214,6 +231,11 @@ static void memory_ends_where_the_setting_says(void)
     CHECK_INT(plain_child(run_out, NULL), 0);
 }
 
+static void memory_without_addresses_is_not_taken(void)
+{
+    CHECK_INT(plain_child(have_no_addresses, NULL), 0);
+}
+
 static void ranges_are_mapped_in_pieces_unless_switched_off(void)
 {
     CHECK_INT(plain_child(map_pieces, NULL), 0);
@@ -241,6 +263,7 @@ static const plain_case cases[] = {
     CASE(the_pool_direct_works_over_it),
     CASE(the_pool_arena_works_over_it),
     CASE(memory_ends_where_the_setting_says),
+    CASE(memory_without_addresses_is_not_taken),
     CASE(ranges_are_mapped_in_pieces_unless_switched_off),
     CASE(only_its_name_finds_it),
     CASE(nobody_may_touch_it),
