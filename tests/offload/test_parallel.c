@@ -3,7 +3,9 @@
 #include "over_teams.h"
 
 #include "base/fault.h"
+#include "offload/offload.h"
 
+#include <math.h>
 #include <stdatomic.h>
 
 static const unsigned counts[] = {1, 2, 3, 4, 7, 16, 61, 64, 255, 256};
@@ -229,6 +231,46 @@ static void merge_all(usm_team *team)
     CHECK_INT(f.least, -5000);
     CHECK_INT(f.most, 5006);
     usm_team_kernel_destroy(k);
+}
+
+/* What a private copy begins with changes no value, the least and the greatest there are included. */
+static void copies_begin_with_what_changes_nothing(void)
+{
+    static const struct {
+        usm_element element;
+        size_t      size;
+        union {
+            int32_t  i32;
+            uint32_t u32;
+            int64_t  i64;
+            uint64_t u64;
+            float    f32;
+            double   f64;
+        } least, greatest;
+    } of[] = {{USM_ELEMENT_I32, 4, {.i32 = INT32_MIN}, {.i32 = INT32_MAX}},
+              {USM_ELEMENT_U32, 4, {.u32 = 0}, {.u32 = UINT32_MAX}},
+              {USM_ELEMENT_I64, 8, {.i64 = INT64_MIN}, {.i64 = INT64_MAX}},
+              {USM_ELEMENT_U64, 8, {.u64 = 0}, {.u64 = UINT64_MAX}},
+              {USM_ELEMENT_F32, 4, {.f32 = -INFINITY}, {.f32 = INFINITY}},
+              {USM_ELEMENT_F64, 8, {.f64 = -INFINITY}, {.f64 = INFINITY}}};
+    static const unsigned char zero[16];
+    unsigned char              copy[16];
+
+    for (size_t i = 0; i < sizeof of / sizeof *of; i++) {
+        usm_split_arg arg = {.size = 2 * of[i].size, .element = of[i].element};
+
+        for (size_t at = 0; at < arg.size; at += of[i].size) {
+            arg.merge = USM_MERGE_MAX;
+            usm__merge_begin(&arg, zero, copy);
+            CHECK(memcmp(copy + at, &of[i].least, of[i].size) == 0);
+            arg.merge = USM_MERGE_MIN;
+            usm__merge_begin(&arg, zero, copy);
+            CHECK(memcmp(copy + at, &of[i].greatest, of[i].size) == 0);
+            arg.merge = USM_MERGE_SUM;
+            usm__merge_begin(&arg, zero, copy);
+            CHECK(memcmp(copy + at, zero, of[i].size) == 0);
+        }
+    }
 }
 
 static void merges_do_not_depend_on_the_split(void)
@@ -504,6 +546,7 @@ static const plain_case cases[] = {CASE(any_split_gives_the_serial_result),
                                    CASE(every_policy_does_each_index_once),
                                    CASE(chunks_are_multiples),
                                    CASE(halos_reach_into_neighbours),
+                                   CASE(copies_begin_with_what_changes_nothing),
                                    CASE(merges_do_not_depend_on_the_split),
                                    CASE(the_first_that_is_found_calls_off_the_rest),
                                    CASE(the_users_merge_is_called_in_order),
