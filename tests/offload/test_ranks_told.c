@@ -114,6 +114,24 @@ static usm_status tell_copies(uint64_t first, uint64_t count, uint32_t piece, ui
                 NULL);
 }
 
+static bool is_read(unsigned op, int32_t status, uint32_t size)
+{
+    unsigned char   text[USM__WIRE_HEADER + 64] = {0};
+    const usm__wire w    = {.op = (uint8_t)op, .status = status, .size = size};
+    usm__wire       back = {0};
+
+    usm__wire_encode(&w, text);
+    return usm__wire_decode(text, USM__WIRE_HEADER + size, &back);
+}
+
+static void an_answer_has_bytes_or_a_failure(void)
+{
+    CHECK(is_read(USM__WIRE_DATA, USM_OK, 64));
+    CHECK(is_read(USM__WIRE_DATA, USM_E_IO, 0));
+    CHECK(!is_read(USM__WIRE_DATA, USM_OK, 0));
+    CHECK(!is_read(USM__WIRE_DATA, USM_E_IO, 64));
+}
+
 /* Nobody waits for an answer then: the failure is the launch's. */
 static void what_asks_for_no_answer_fails_the_launch(void)
 {
@@ -256,6 +274,7 @@ int main(int argc, char **argv)
 {
     static const plain_case cases[] = {
         CASE(addresses_outside_an_argument_are_refused),
+        CASE(an_answer_has_bytes_or_a_failure),
         CASE(what_asks_for_no_answer_fails_the_launch),
         CASE(copies_beyond_their_chunk_are_refused),
         CASE(what_comes_of_a_chunk_that_has_counted_is_left),
