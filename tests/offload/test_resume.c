@@ -406,8 +406,11 @@ static void damaged_files_change_no_answer(void)
     CHECK_INT(go_on_with(&file, file.size, &states, HEAD - 1), 0);
     CHECK_INT(go_on_with(&file, file.size, &states, 0), 0);
     (void)go_on_with(&file, file.size - 7, &states, states.size);
-    file.at[file.size / 2] ^= 1;
-    (void)go_on_with(&file, file.size, &states, states.size);
+    for (size_t i = 1; i <= 16; i++) { /* wherever it is: in the records, in what they hold */
+        file.at[i * (file.size - 1) / 16] ^= 1;
+        (void)go_on_with(&file, file.size, &states, states.size);
+        file.at[i * (file.size - 1) / 16] ^= 1;
+    }
     free(file.at);
     free(states.at);
 }
