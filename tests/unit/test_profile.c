@@ -401,6 +401,14 @@ static void traces_are_joined_by_real_time(void)
     CHECK_INT(t->nsources, 3);
     CHECK_INT(t->nrecords, 12);
     usm__trace_close(t);
+    make_small(&made, 1, 5000);
+    made.data[made.size - sizeof(usm__trace_chunk) - 1] ^= 1; /* in what lies before its end */
+    (void)snprintf(a, sizeof(a), "%s", save(&made, "a"));
+    t = join(2, (char *[]){a, b}); /* what is damaged stays out, and hides nothing behind it */
+    CHECK_STR(t->damage, "");
+    CHECK_INT(t->nsources, 2);
+    CHECK(t->nrecords >= 4);
+    usm__trace_close(t);
 }
 
 static void what_cannot_be_joined_is_named(void)
@@ -539,6 +547,7 @@ static void leaks_failures_and_hoards_are_told(void)
     CHECK(advises(a, "1 allocations from pool 1 slab device host:0 were refused, 1 of them after"));
     CHECK(advises(a, "held up to 64 MiB"));
     CHECK_INT(a->pools[0].refused, 1);
+    CHECK_INT(a->pools[0].takes, 1);
     CHECK_INT(a->tags.rows[0].blocks, 3);
     usm__analysis_free(a);
     usm__trace_close(t);
