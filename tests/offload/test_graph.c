@@ -532,6 +532,26 @@ static void fail_first(void)
     close_team();
 }
 
+/* No device has memory for the first node: each is tried once, and stays well. */
+static void lack_memory(void)
+{
+    usm_parallel_stats stats = USM_PARALLEL_STATS_INIT;
+    usm_team_member    m     = {.struct_size = sizeof m};
+    usm_graph         *g;
+    uint32_t           last;
+
+    (void)setenv("USM_HOOKS", "fault:launch@1+=USM_E_NO_MEMORY", 1);
+    (void)open_all_devices();
+    g = make(&last);
+    refused(usm_graph_run(g, NULL, &stats), USM_E_NO_MEMORY, "node 'cut' fails on every device");
+    for (uint32_t i = 0; i < usm_team_size(team); i++) {
+        must(usm_team_get_member(team, i, &m));
+        CHECK(m.state != USM_MEMBER_ASIDE);
+    }
+    usm_graph_destroy(g);
+    close_team();
+}
+
 /* Whether "each" is unrolled into so many. */
 static void expect_parts(usm_graph *g, size_t parts)
 {
@@ -580,6 +600,11 @@ static void parts_left_open_follow_the_devices_that_are_well(void)
     CHECK_INT(plain_child(leave_parts_open, NULL), 0);
 }
 
+static void a_node_that_has_memory_nowhere_fails(void)
+{
+    CHECK_INT(plain_child(lack_memory, plain_path("errors")), 0);
+}
+
 static void a_device_that_fails_is_set_aside_and_another_goes_on(void)
 {
     CHECK_INT(plain_child(fail_first, plain_path("errors")), 0);
@@ -587,6 +612,7 @@ static void a_device_that_fails_is_set_aside_and_another_goes_on(void)
 
 static const plain_case cases[] = {
     CASE(a_device_that_fails_is_set_aside_and_another_goes_on), /* before anything has started */
+    CASE(a_node_that_has_memory_nowhere_fails),
     CASE(parts_left_open_follow_the_devices_that_are_well),
     CASE(energy_keeps_its_cap_or_says_why_it_cannot),
     CASE(a_wrong_node_is_refused),
