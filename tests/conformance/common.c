@@ -304,10 +304,15 @@ size_t opaque_size(size_t n)
 
 void pattern_fill(void *p, size_t n, unsigned seed)
 {
-    unsigned char *bytes = p;
+    unsigned char *bytes = p, row[256];
 
-    for (size_t i = 0; i < n; i++)
-        bytes[i] = (unsigned char)((i * 31 + (i >> 8) * 7 + (i >> 16) * 3 + seed) & 0xff);
+    for (size_t i = 0; i < n; i += sizeof row) { /* in rows, which compilers make fast */
+        unsigned first = (unsigned)((i >> 8) * 7 + (i >> 16) * 3 + seed);
+
+        for (unsigned j = 0; j < sizeof row; j++)
+            row[j] = (unsigned char)((j * 31 + first) & 0xff);
+        memcpy(bytes + i, row, n - i < sizeof row ? n - i : sizeof row);
+    }
 }
 
 void put(const rig *r, void *dst, const void *src, size_t n)
@@ -328,7 +333,7 @@ void check_bytes(const rig *r, const void *p, const void *want, size_t n, const 
 
     CHECK(seen, "no memory for the test itself");
     get(r, seen, p, n);
-    for (size_t i = 0; i < n; i++)
+    for (size_t i = 0, end = memcmp(seen, expected, n) ? n : 0; i < end; i++)
         CHECK(seen[i] == expected[i], "%s: %s: byte %zu of %zu is %#x, not %#x", r->name, what, i,
               n, seen[i], expected[i]);
     free(seen);
