@@ -123,10 +123,9 @@ Test(free, freeing_blocking_waits_for_the_work_on_the_block)
         CHECK(want && dst, "no memory for the test");
         pattern_fill(want, n, 4);
         memcpy(src, want, n);
-        for (int i = 0; i < 4; i++) {
-            memset(dst, 0, n);
+        memset(dst, 0, n);
+        for (int i = 0; i < 4; i++)
             CHECK_OK(usm_memcpy(r.q, dst, src, n, 0, NULL, NULL));
-        }
         CHECK_OK(usm_free_blocking(src, r.ctx)); /* the copies are done: no wait for the queue */
         CHECK(!memcmp(dst, want, n), "%s: freed before the copy was done", r.name);
         CHECK_OK(usm_queue_wait(r.q));
