@@ -58,7 +58,7 @@ says_not()
 }
 
 # --- kernels ----------------------------------------------------------------------------------------
-# slow: sums its bytes, and takes its time over it, so that a run can be killed in the middle.
+# processData sums its bytes; with SLOW it takes its time over it, so that a run can be killed in the middle.
 if [ "${USM_TEST_RUNTIME:-host}" = host ]; then
     cat >kernels.c <<'END'
 #include <time.h>
@@ -69,12 +69,13 @@ if [ "${USM_TEST_RUNTIME:-host}" = host ]; then
     void f(const usm_range *range, void *const *args)
 USE(processData)
 {
-    struct timespec t = {0, 40000000};
     unsigned sum = 0;
     if (range->begin[0] == 0) {
         for (unsigned i = 0; i < SIZE; i++)
             sum += IN[i];
-        nanosleep(&t, NULL);
+#ifdef SLOW
+        nanosleep(&(struct timespec){0, 40000000}, NULL);
+#endif
         **(unsigned **)args[2] = sum;
     }
 }
@@ -97,15 +98,19 @@ USE(mergeData)
 }
 END
     "$cc" -shared -fPIC -I"$root/include" -I"$include" -o kernels.so kernels.c || exit 1
+    "$cc" -DSLOW -shared -fPIC -I"$root/include" -I"$include" -o slow.so kernels.c || exit 1
     code='"library": "kernels.so"'
+    slow_code='"library": "slow.so"'
     is_native=1
 else
     cat >kernels.cl <<'END'
 __kernel void processData(__global const uchar *in, uint in_size, __global uint *out, uint out_size)
 {
     uint sum = 0, x = in_size;
+#ifdef SLOW
     for (uint i = 0; i < 30000000; i++)
         x = x * 1664525u + 1013904223u;
+#endif
     for (uint i = 0; i < in_size; i++)
         sum += in[i];
     *out = x == 1 ? sum + 1 : sum;
@@ -126,15 +131,16 @@ __kernel void mergeData(__global const uint *in, uint in_size, uint parts, __glo
 }
 END
     code='"file": "kernels.cl"'
+    slow_code='"file": "kernels.cl", "options": "-DSLOW"'
     is_native=0
 fi
 
-# app NAME: a right one, in lines that are counted on below.
+# app NAME CODE: a right one, in lines that are counted on below.
 app()
 {
     cat >"$1" <<END
 {
-    "kernels": {"k": {$code}},
+    "kernels": {"k": {$2}},
     "nodes": [
         {"name": "in", "kind": "input", "data": [{"text": "abc"}, {"hex": "01 02"},
             {"numbers": [1, -1], "type": "i16"}]},
@@ -151,7 +157,8 @@ app()
 END
 }
 
-app good.json
+app good.json "$code"
+app slow.json "$slow_code"
 
 # --- mistakes: sed expression | line | words --------------------------------------------------------
 table()
@@ -250,7 +257,7 @@ says out "24240 0000"
 # On a machine that is busy a run may end before this script has its turn: then another one is begun.
 tries=0
 while [ ! -d kept ] && [ $tries -lt 10 ]; do
-    "$tool" good.json --resume kept >out 2>err &
+    "$tool" slow.json --resume kept >out 2>err &
     pid=$!
     while kill -0 $pid 2>/dev/null && [ "$(find kept -name '2.*' 2>/dev/null | wc -l)" -lt 3 ]; do
         sleep 0.05
@@ -261,10 +268,10 @@ while [ ! -d kept ] && [ $tries -lt 10 ]; do
 done
 name="a run that is killed"
 if [ -d kept ]; then
-    sed 's/"text": "abc"/"text": "abd"/' good.json >other.json
+    sed 's/"text": "abc"/"text": "abd"/' slow.json >other.json
     expect 1 "another graph in its folder" other.json --resume kept
     says err "another graph"
-    expect 0 "the run goes on" good.json --resume kept
+    expect 0 "the run goes on" slow.json --resume kept
     says out 24240
     says_not err "resumed=0"
     says err "resumed="
