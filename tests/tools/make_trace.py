@@ -77,9 +77,8 @@ def many():
         if k >= 2000:
             events.append(event(11 + 2 * k, base + 65536 * ((k - 2000) % 4096), 0, 0, 0, 1, FREE))
     events.append(event(10**6, base, 1 << 34, 10, 0, 1, GIVE))
-    for at in range(0, len(events), 1000):
-        out += chunk(EVENTS, b"".join(events[at:at + 1000]), thread=1)
-    return out + chunk(END, b"")
+    chunks = [chunk(EVENTS, b"".join(events[at:at + 1000]), thread=1) for at in range(0, len(events), 1000)]
+    return out + b"".join(chunks) + chunk(END, b"")
 
 
 def work():

@@ -25,12 +25,13 @@ def check(condition, complaint):
         failures.append(complaint)
 
 
-def export(prof, folder, kind, cut=None):
-    """The two files of a trace; `cut` bytes are missing at its end."""
+def export(prof, folder, kind, left=None):
+    """The two files of a trace; with `left`, of so many bytes of the one made last time."""
     trace, page, perfetto = (os.path.join(folder, kind + end) for end in (".trace", ".html", ".json"))
-    subprocess.run([sys.executable, os.path.join(HERE, "make_trace.py"), kind, trace], check=True)
-    if cut:
-        os.truncate(trace, os.path.getsize(trace) - cut)
+    if not left:
+        subprocess.run([sys.executable, os.path.join(HERE, "make_trace.py"), kind, trace], check=True)
+    else:
+        os.truncate(trace, left)
     result = subprocess.run([prof, "report", trace, "--html", page, "--perfetto", perfetto],
                             stdout=subprocess.PIPE, stderr=subprocess.STDOUT, universal_newlines=True)
     check(result.returncode == 0, "{}: usm-prof says {}".format(kind, result.stdout))
@@ -127,7 +128,7 @@ def main():
         check_page(data, text)
         data, trace, text, *sizes = export(prof, folder, "many")
         check_many(data, trace, sizes)
-        data, trace, *_ = export(prof, folder, "many", cut=100)
+        data, trace, *_ = export(prof, folder, "many", left=MIB + 100)
         check(any("damaged" in n for n in data["notices"]), "cut: {}".format(data["notices"]))
         check(any("damaged" in e["name"] for e in trace["traceEvents"]), "cut: perfetto says nothing")
         data, *_ = export(prof, folder, "unended")
