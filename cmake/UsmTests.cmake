@@ -4,6 +4,8 @@
 #   usm_add_run(<name> [options])                               the same program once more, say over
 #                                                               other RUNTIMES
 #   usm_add_check(<name> COMMAND <command>... [options])        a script
+#   usm_use_vclock(<name>...)                                   programs whose time-outs are under
+#                                                               the virtual clock of tests/vclock.h
 #   usm_add_fuzzer(<name> SOURCES <file>... [options])          LLVMFuzzerTestOneInput(): with clang's
 #                                                               libFuzzer in the preset fuzz, elsewhere a
 #                                                               program that replays its corpus,
@@ -161,6 +163,18 @@ function(usm_add_plain_test name)
     endif()
     _usm_test_program(${name} ${ARGN})
     _usm_register(${name} ${ARGN} COMMAND $<TARGET_FILE:${name}>)
+endfunction()
+
+function(usm_use_vclock)
+    foreach(name IN LISTS ARGN)
+        if(TARGET ${name})
+            target_sources(${name} PRIVATE "${PROJECT_SOURCE_DIR}/tests/vclock.c")
+            foreach(call IN ITEMS ppoll pthread_cond_wait pthread_cond_timedwait pthread_cond_signal
+                    pthread_cond_broadcast)
+                target_link_options(${name} PRIVATE LINKER:--wrap=${call})
+            endforeach()
+        endif()
+    endforeach()
 endfunction()
 
 function(usm_add_run name)

@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
 /* Ranks of jobs over transports/socket, for tests: processes that this one starts; it never starts
- * libusm itself.  Each case begins with begin(), and has a folder of its own. */
+ * libusm itself.  Each case begins with begin(), and has a folder of its own.  Time is vclock.h's.
+ */
 #ifndef SOCKET_RANKS_H
 #define SOCKET_RANKS_H
 
 #include "plain.h"
+#include "vclock.h"
 
 #include "cluster/cluster.h"
 
@@ -16,18 +18,16 @@
 #include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/stat.h>
-#include <time.h>
 
 #define RANKS      16
 #define LARGEST    65600u
-#define LONGEST_MS 60000u /* of a rank, and of whoever waits for one                         */
+#define LONGEST_MS 120000u  /* real time of a rank, and of whoever waits for one              */
+#define LEASE_MS   1000000u /* longer than LONGEST_MS: real time ends none                    */
+#define STEP_MS    40000u   /* less than a quarter of LEASE_MS / 4, the period of signs of life */
 
 typedef void rank_fn(uint32_t rank, uint32_t count);
 
 static char folder[400];
-/* Milliseconds.  Nothing is noticed by silence but where a case says so. */
-static const char *lease = "60000";
-
 /* Seen by all processes of a case. */
 static struct {
     _Atomic int step, refused, met;
@@ -46,41 +46,42 @@ static inline void begin(void)
     atomic_store(&board->step, 0);
     atomic_store(&board->refused, 0);
     atomic_store(&board->met, 0);
-    lease = "60000";
-}
-
-static inline uint64_t now_ms(void)
-{
-    struct timespec t;
-
-    (void)clock_gettime(CLOCK_MONOTONIC, &t);
-    return (uint64_t)t.tv_sec * 1000 + (uint64_t)t.tv_nsec / 1000000;
+    vclock_start();
 }
 
 /* Who should have come on may have died. */
-static inline void wait_a_while(uint64_t begun)
+static inline void wait_a_while(unsigned *naps)
 {
-    CHECK(now_ms() - begun < LONGEST_MS);
+    CHECK(++*naps < LONGEST_MS);
     (void)usleep(1000);
 }
 
 static inline void wait_for(_Atomic int *number, int value)
 {
-    uint64_t begun = now_ms();
+    unsigned naps = 0;
 
     while (atomic_load(number) < value)
-        wait_a_while(begun);
+        wait_a_while(&naps);
+}
+
+/* Until that child stands still. */
+static inline void wait_until_stopped(pid_t pid)
+{
+    int status = 0;
+
+    CHECK(waitpid(pid, &status, WUNTRACED) == pid);
+    CHECK(WIFSTOPPED(status));
 }
 
 static inline void wait_for_file(const char *name)
 {
     char        path[512];
     struct stat st;
-    uint64_t    begun = now_ms();
+    unsigned    naps = 0;
 
     (void)snprintf(path, sizeof path, "%s/%s", folder, name);
     while (stat(path, &st) != 0)
-        wait_a_while(begun);
+        wait_a_while(&naps);
 }
 
 /* ---- ranks --------------------------------------------------------------------------------- */
@@ -88,6 +89,7 @@ static inline void wait_for_file(const char *name)
 static inline pid_t start(void (*fn)(uint32_t, uint32_t, rank_fn *), uint32_t rank, uint32_t count,
                           rank_fn *arg)
 {
+    char  lease[16];
     pid_t pid;
 
     (void)fflush(NULL);
@@ -98,6 +100,7 @@ static inline pid_t start(void (*fn)(uint32_t, uint32_t, rank_fn *), uint32_t ra
     plain.in_child = true;
     (void)alarm(LONGEST_MS / 1000);
     (void)prctl(PR_SET_PDEATHSIG, SIGKILL); /* one that stands still hears no alarm */
+    (void)snprintf(lease, sizeof lease, "%u", LEASE_MS);
     CHECK_INT(usm_config_set("job_lease", lease), USM_OK);
     fn(rank, count, arg);
     (void)fflush(NULL);
@@ -108,7 +111,8 @@ static inline usm_status join(uint32_t rank, uint32_t count, const char *more)
 {
     char where[512];
 
-    (void)snprintf(where, sizeof where, "socket:%s,rank=%u,size=%u%s", folder, rank, count, more);
+    (void)snprintf(where, sizeof where, "socket:%s,rank=%u,size=%u%s", folder, rank, count,
+                   *more ? more : ",wait=120000");
     return usm_job_join(where);
 }
 
@@ -126,12 +130,17 @@ static inline void start_all(uint32_t count, rank_fn *fn, pid_t *pids)
         pids[r] = start(be_rank, r, count, fn);
 }
 
+static inline int end_in(int status)
+{
+    return WIFSIGNALED(status) ? WTERMSIG(status) : WEXITSTATUS(status) << 8;
+}
+
 static inline int end_of(pid_t pid)
 {
     int status = -1;
 
     CHECK(waitpid(pid, &status, 0) == pid);
-    return WIFSIGNALED(status) ? WTERMSIG(status) : WEXITSTATUS(status) << 8;
+    return end_in(status);
 }
 
 static inline void run(uint32_t count, rank_fn *fn)
@@ -147,7 +156,7 @@ static inline void barrier(void)
 {
     char one = 1, ones[RANKS];
 
-    CHECK_INT(usm__job_agree(&one, 1, ones, 30000, NULL), USM_OK);
+    CHECK_INT(usm__job_agree(&one, 1, ones, LONGEST_MS, NULL), USM_OK);
 }
 
 static inline void wait_until_lost(uint32_t rank)
@@ -229,7 +238,7 @@ static inline void agree_often(uint32_t rank, uint32_t count)
 
         for (size_t i = 0; i < size; i++)
             mine[i] = byte_of(rank, round, i);
-        CHECK_INT(usm__job_agree(mine, size, all, 30000, NULL), USM_OK);
+        CHECK_INT(usm__job_agree(mine, size, all, LONGEST_MS, NULL), USM_OK);
         for (uint32_t r = 0; r < count; r++)
             for (size_t i = 0; i < size; i++)
                 CHECK_INT(all[r * size + i], byte_of(r, round, i));
