@@ -500,7 +500,7 @@ static void what_is_open_of_an_owner_that_ended_stays_readable(void)
     atomic_store(&seen.losses, 0);
     CHECK_INT(usm_ipc_open(&handle, NULL, NULL, &q), USM_OK);
     two_kill(&p);
-    CHECK(two_wait_for(&seen.losses, 1, 2000));
+    CHECK(two_wait_for(&seen.losses, 1, TWO_WAIT_MS));
     CHECK_INT(seen.pid, pid);
     CHECK_INT(seen.role, USM_IPC_OWNER);
     CHECK(has_pattern(q, 0, SIZE));

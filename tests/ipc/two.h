@@ -28,7 +28,7 @@
 #define TWO_TSAN 0
 #endif
 
-#define TWO_WAIT_MS 20000
+#define TWO_WAIT_MS 60000
 #define TWO_FD      3 /* of the peer                                                   */
 
 typedef struct two_role {
