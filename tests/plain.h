@@ -178,7 +178,7 @@ static inline int plain_child(void (*fn)(void), const char *errors)
     pid = fork();
     if (pid == 0) {
         plain.in_child = true;
-        (void)alarm(20); /* a child that hangs is a failure too */
+        (void)alarm(100); /* a child that hangs is a failure too */
         if (errors != NULL && dup2(creat(errors, 0600), STDERR_FILENO) < 0)
             _exit(1);
         fn();

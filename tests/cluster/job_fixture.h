@@ -36,7 +36,7 @@ typedef struct job_plan {
     bool       by_calls;  /* no thread: messages go on in the module's functions only             */
     bool       is_frail;  /* it says that this launch survives no death */
     usm_status attach;  /* what the module's attach() answers; USM_OK                            */
-    unsigned   seconds; /* until a rank is killed; 0: 30                                         */
+    unsigned   seconds; /* until a rank is killed; 0: 120                                        */
 } job_plan;
 extern job_plan job_plan_now;
 
@@ -60,7 +60,7 @@ void job_start_rank(void);
 _Noreturn static inline void job_be(uint32_t rank, uint32_t count, job_rank_fn *fn)
 {
     plain.in_child = true;
-    (void)alarm(job_plan_now.seconds ? job_plan_now.seconds : 30);
+    (void)alarm(job_plan_now.seconds ? job_plan_now.seconds : 120);
     job_sockets_keep(rank);
     job_start_rank();
     if (!job_plan_now.is_manual && job_attach() != USM_OK)

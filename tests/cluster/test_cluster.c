@@ -361,6 +361,8 @@ static void attach_with_a_fault(uint32_t rank, uint32_t count)
     usm_status st;
     bool       fired;
 
+    /* Without memory for its own part of an agreement, attaching waits for two of these. */
+    CHECK_INT(usm_config_set("job_lease", "100"), USM_OK);
     CHECK(usm__fault_arm("heap.alloc", fault_nth, false, USM_OK));
     st    = job_attach();
     fired = usm__fault_fired() > 0;
