@@ -233,7 +233,8 @@ static void merge_all(usm_team *team)
     usm_team_kernel_destroy(k);
 }
 
-/* What a private copy begins with changes no value, the least and the greatest there are included. */
+/* What a private copy begins with changes no value, the least and the greatest there are included.
+ */
 static void copies_begin_with_what_changes_nothing(void)
 {
     static const struct {

@@ -115,7 +115,8 @@ static void ranges_of_all_sizes_are_found_and_forgotten(void)
     memset(in_map, 0, sizeof in_map);
 }
 
-/* The last one covers the end of a page and the start of the next, and each has one of the others. */
+/* The last one covers the end of a page and the start of the next, and each has one of the others.
+ */
 static void ranges_that_share_pages_are_forgotten_one_by_one(void)
 {
     uintptr_t page = WINDOW + 4096;

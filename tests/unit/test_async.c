@@ -441,7 +441,7 @@ static void a_queue_that_is_left_alone_gives_back(void)
     }
     await_nothing_queued(pool);
     CHECK(get(pool, USM_POOL_QUEUED_EVENTS) <= 20); /* one for many */
-    free_when_used(q, pool, SIZE); /* and once more, in the same list */
+    free_when_used(q, pool, SIZE);                  /* and once more, in the same list */
     await_nothing_queued(pool);
     CHECK_INT(get(pool, USM_POOL_HOST_WAITS), 0);
     CHECK_INT(usm_pool_trim_to(pool, 0), USM_OK);
