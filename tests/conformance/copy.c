@@ -145,6 +145,7 @@ Test(copy, large_overlapping_copies_behave_as_memmove)
             if (!can(&r, need_side(k) | NEED_DATA))
                 continue;
             overlap(&r, k, (9 << 20) + 3, 5);
+            overlap(&r, k, 9 << 20, (9 << 20) - 1); /* in one byte */
             overlap(&r, k, 9 << 20, 4 << 20);
         }
     }
