@@ -383,6 +383,32 @@ static void a_journal_that_was_cut_is_never_applied(void)
     free(journal);
 }
 
+/* An inode is given to another file once its first one is gone: the time of birth differs then. */
+static void a_journal_of_an_earlier_file_with_the_inode_is_refused(void)
+{
+    test_file            f;
+    size_t               home_size, size;
+    char                *home, *journal;
+    usm__journal_header *h;
+
+    make_cut_off(&f, "reborn.raw");
+    home    = slurp(f.path, &home_size);
+    journal = slurp(journal_of(&f), &size);
+    h       = (usm__journal_header *)(void *)journal;
+    if (h->birth_ns != 0) { /* else the file system has none */
+        h->birth_ns++;
+        usm__journal_seal(h, (usm__journal_entry *)(void *)(journal + USM__JOURNAL_PAGE));
+        spew(journal_of(&f), journal, size);
+        CHECK(is_refused(&f, home, home_size));
+        h->birth_ns--;
+        usm__journal_seal(h, (usm__journal_entry *)(void *)(journal + USM__JOURNAL_PAGE));
+        spew(journal_of(&f), journal, size);
+    }
+    CHECK(!is_refused(&f, home, home_size));
+    free(home);
+    free(journal);
+}
+
 static void a_journal_of_another_file_is_refused(void)
 {
     test_file f;
@@ -577,6 +603,7 @@ int main(int argc, char **argv)
         CASE(a_full_disk_is_told_before_anything_changes),
         CASE(a_flipped_bit_is_never_applied),
         CASE(a_journal_that_was_cut_is_never_applied),
+        CASE(a_journal_of_an_earlier_file_with_the_inode_is_refused),
         CASE(a_journal_of_another_file_is_refused),
         CASE(a_journal_of_another_user_is_refused),
         CASE(a_link_or_a_folder_is_no_journal),
