@@ -57,6 +57,7 @@ static void a_store_that_fails_is_tried_again_then_elsewhere(void)
     CHECK_INT(write_new(&b, 3), USM_E_IO);
     CHECK_IN("fake_a: ", b.story);
     CHECK_IN("fake_b: ", b.story);
+    CHECK_INT(tiers->list[0].slots.used, 0); /* that was of no use */
     fake_plan_of(FAKE_B)->store_eio = 0;
     CHECK_INT(write_new(&b, 3), USM_OK);
     CHECK_INT(read_part(&b, 0, SECTORS), USM_OK);
