@@ -40,6 +40,30 @@ static void a_block_has_two_copies_in_two_domains(void)
     stop();
 }
 
+/* More than can be under way wait for their turn, and do so again after all of them had it. */
+static void writes_that_wait_are_made_each_time(void)
+{
+    enum { N = 2 * USM__FANS };
+    block b[N];
+
+    fake_reset();
+    add_racks(FAKE_N, 3);
+    start_copies("fake_n", NULL);
+    init_all(b, N);
+    for (uint32_t version = 1; version <= 3; version++) {
+        for (unsigned i = 0; i < N; i++) {
+            for (uint32_t s = 0; s < SECTORS; s++)
+                fill(&b[i], s, version);
+            begin(&b[i], true, 0, SECTORS);
+        }
+        for (unsigned i = 0; i < N; i++)
+            CHECK_INT(end(&b[i]), USM_OK);
+    }
+    read_all(b, N);
+    fini_all(b, N);
+    stop();
+}
+
 static void one_copy_costs_what_it_did(void)
 {
     fake_reset();
@@ -816,6 +840,7 @@ static void memory_that_runs_out_is_told_and_nothing_else_is_harmed(void)
 
 static const plain_case cases[] = {
     CASE(a_block_has_two_copies_in_two_domains),
+    CASE(writes_that_wait_are_made_each_time),
     CASE(one_copy_costs_what_it_did),
     CASE(two_tiers_are_two_domains),
     CASE(three_copies_are_in_three_domains),
