@@ -172,6 +172,7 @@ s/"out_size": 4}/"out_size": "4"}/|7|whole number from 1 to 4294967295, not a te
 s/"out_size": 4}/"work": 1}/|7|node 'each' has no 'out_size'
 s/"parts": 30/"parts": 2.5/|6|'parts' must be a whole number
 s/"parts": 30/"parts": 30, "local": 8, "global": [3, 3]/|6|'local' has 1 numbers and 'global' 2
+s/"parts": 30/"parts": 30, "global": [3, 3, 3, 3]/|6|'global' must have 1 to 3 numbers, not 4
 s/"kernel": "k", "part_size"/"kernel": "q", "part_size"/|6|there is no kernel 'q'
 s/"kernel": "k", "part_size"/"part_size"/|6|node 'cut' has no 'kernel'
 s/"hex": "01 02"/"hex": "01 0"/|4|'hex' has 3 digits: two make a byte
