@@ -60,6 +60,19 @@ _Noreturn static void commit_for_ever(const test_file *f, shared_page *page)
     }
 }
 
+/* Kills in the middle of commits, however slow the machine is: some have begun in this child. */
+static void wait_for_commits(const shared_page *page, uint64_t from)
+{
+    const struct timespec moment = {0, (long)(next_random() % 6000000)};
+    const uint64_t        until  = from + 1 + next_random() % 3;
+
+    for (unsigned naps = 0; atomic_load(&page->started) < until; naps++) {
+        CHECK(naps < 1000000);
+        (void)usleep(50);
+    }
+    (void)nanosleep(&moment, NULL);
+}
+
 /* The version of all words of the file; UINT64_MAX: they differ. */
 static uint64_t version_of_file(const test_file *f)
 {
@@ -75,14 +88,14 @@ static uint64_t version_of_file(const test_file *f)
 
 static void one_child(const test_file *f, shared_page *page)
 {
-    struct timespec pause = {0, (long)(next_random() % 30000000)};
-    int             status;
-    pid_t           pid = fork();
+    const uint64_t from = atomic_load(&page->started);
+    int            status;
+    pid_t          pid = fork();
 
     if (pid == 0)
         commit_for_ever(f, page);
     CHECK(pid > 0);
-    (void)nanosleep(&pause, NULL);
+    wait_for_commits(page, from);
     CHECK(kill(pid, SIGKILL) == 0 && waitpid(pid, &status, 0) == pid);
     CHECK(WIFSIGNALED(status)); /* it did not end by itself */
 }
@@ -113,6 +126,7 @@ static void a_killed_commit_is_there_or_not(void)
         CHECK(!journal_is_there(&f));
         under_way += version != atomic_load(&page->acked);
         atomic_store(&page->acked, version);
+        atomic_store(&page->started, version);
     }
     printf("# %ld children killed after %llu commits, %ld journals replayed, %ld commits that were "
            "not acknowledged are there: nothing lost\n",
