@@ -23,9 +23,10 @@
 #   LIBS <lib>...        further libraries
 #   SOURCE_DEFINES       definitions for the program
 #   TIMEOUT <seconds>    default 120
-#   DRIVER               label `driver`: it sees what one driver does and another does not.  A test that is
-#                        the same over every driver has the label `repeat`, which `./run soak` runs,
-#                        over Intel's runtimes, and in sanitizers' builds over all runtimes but its first
+#   DRIVER               label `driver`: it sees what one driver does and another does not.  Other tests are
+#                        the same over every driver: over ze-soft they have the label `ci` when they run
+#                        over PoCL, over Intel's runtimes `repeat`, which `./run soak` runs, and in
+#                        sanitizers' builds `repeat` over all runtimes but their first
 #   ONE_THREAD           ThreadSanitizer has nothing to see in it: `repeat` there
 #   WAITS                it waits more than it computes: of the three places of `ctest -j` that a processor
 #                        stands for it takes one, where others take two
@@ -74,14 +75,21 @@ if(USM_SANITIZE)
         "UCX_MEM_EVENTS=n" "USM_JOB_LEASE=30000" "USM_JOB_ORPHAN=33000")
 endif()
 
-# Which step of `./run` has a test of this runtime: `./run test`, ci (which installs Intel's), or soak.
-function(_usm_step_label runtime is_driver_test is_first out)
+# Which step of `./run` has a test over the last of these runtimes: `./run test` (no label), ci (which
+# installs Intel's), or soak.
+function(_usm_step_label is_driver_test out)
+    set(before ${ARGN})
+    list(POP_BACK before runtime)
     set(label "")
     if(runtime MATCHES "intel|^neo")
         set(label ci)
     endif()
-    if(NOT is_driver_test AND (label OR (USM_SANITIZE AND NOT is_first)))
-        set(label repeat)
+    if(NOT is_driver_test)
+        if(label OR (USM_SANITIZE AND before))
+            set(label repeat)
+        elseif(runtime STREQUAL "ze-soft" AND "pocl" IN_LIST before)
+            set(label ci)
+        endif()
     endif()
     set(${out} "${label}" PARENT_SCOPE)
 endfunction()
@@ -114,7 +122,7 @@ function(_usm_register name)
     if(arg_ONE_THREAD AND USM_SANITIZE MATCHES "thread")
         list(APPEND arg_LABELS repeat)
     endif()
-    set(is_first TRUE)
+    set(seen "")
     foreach(runtime IN LISTS arg_RUNTIMES)
         set(test "${name}@${runtime}")
         set(labels ${arg_LABELS} "${folder}")
@@ -123,9 +131,9 @@ function(_usm_register name)
         else()
             list(APPEND labels "runtime-${runtime}")
         endif()
-        _usm_step_label("${runtime}" "${arg_DRIVER}" ${is_first} step)
+        list(APPEND seen ${runtime})
+        _usm_step_label("${arg_DRIVER}" step ${seen})
         list(APPEND labels ${step})
-        set(is_first FALSE)
         add_test(NAME "${test}"
             COMMAND "${PROJECT_SOURCE_DIR}/tests/with-runtime.sh" ${runtime}
                     ${arg_COMMAND} ${arg_ARGS})
