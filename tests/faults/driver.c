@@ -2,6 +2,7 @@
 /* The fault sweep: failures inside the software Level Zero driver, whose functions of ze_soft.h are
  * found in the process.  Where the runtime has another driver there are none.  Called by sweep.c.
  */
+#include "paths.h"
 #include "sweep.h"
 
 #include "ze_soft/ze_soft.h"
@@ -10,6 +11,7 @@
 
 static struct {
     ze_soft_fail_at_fn     *fail_at;
+    ze_soft_fail_if_fn     *fail_if;
     ze_soft_has_failed_fn  *has_failed;
     ze_soft_failed_call_fn *failed_call;
     ze_soft_live_fn        *live;
@@ -34,6 +36,7 @@ bool driver_open(void)
         return false;
     library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
     if (!library || !find(library, "ze_soft_fail_at", &soft.fail_at) ||
+        !find(library, "ze_soft_fail_if", &soft.fail_if) ||
         !find(library, "ze_soft_has_failed", &soft.has_failed) ||
         !find(library, "ze_soft_failed_call", &soft.failed_call) ||
         !find(library, "ze_soft_live", &soft.live)) {
@@ -43,9 +46,14 @@ bool driver_open(void)
     return true;
 }
 
-void driver_arm(uint64_t n, uint32_t code, bool onwards)
+static int asks(const char *function)
 {
-    soft.fail_at(n, code, onwards);
+    return paths_hit(function);
+}
+
+void driver_arm(uint32_t code)
+{
+    soft.fail_if(asks, code);
 }
 
 bool driver_has_failed(void)

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* sweep [SCENARIO...] (or sweep SCENARIO N: the N-th call loses the device): fails the n-th heap,
- * system and backend call, n = 1, 2, ..., until each scenario passes without meeting a failure;
- * once with single failures, once with all calls from the n-th on failing (the machine stays out of
- * memory).  Over the software Level Zero driver then the same with the calls of that driver, whose
- * failures are what it answers: out of the device's memory, out of the host's, and, for a sample of
- * the calls, that the device is lost.
+/* sweep [--whole] [SCENARIO...] (or sweep SCENARIO N: a call loses the device): fails heap, system
+ * and backend calls, one in each run, until each scenario passes without meeting a failure; once
+ * with single failures, once with all later calls failing too (the machine stays out of memory).
+ * Over the software Level Zero driver then the same with the calls of that driver, whose failures
+ * are what it answers: out of the device's memory, out of the host's, the device lost.
  *
- * USM_SWEEP_EVERY=K: behind the first eight only each K-th call fails, for builds that are slow.
+ * The call that fails is the first one whose path has not failed before (paths.h): on the host in
+ * this scenario, over a driver in any.  With --whole it is the n-th, n = 1, 2, ...: every one.
  *
  * After each run: the failure had a status with a name and a story (the driver's: the one that
  * belongs to its answer); what was allocated is back to what it was before (blocks of the heap,
@@ -17,10 +17,12 @@
  * The accounting wraps the functions of base/os.h by the linker's --wrap: it sees every file of
  * libusm but os.c itself. */
 #include "sweep.h"
+#include "paths.h"
 
 #include "base/fault.h"
 #include "base/os.h"
 #include "base/settings.h"
+#include "base/thread.h"
 #include "core/area.h"
 
 #include <dirent.h>
@@ -35,6 +37,9 @@
 #define SCENARIO_SECONDS 240
 #define MAX_N            3000
 #define MAX_LIVE         65536
+#define PATIENCE         2000 /* times 2 ms, for what ends on other threads */
+#define LITTLE_PATIENCE  100
+#define REPEATS          4
 
 /* --- the account
  * ---------------------------------------------------------------------------------- */
@@ -89,7 +94,6 @@ static void note_free(const void *p)
 void *__real_usm__heap_alloc(size_t size);
 void *__real_usm__heap_realloc(void *p, size_t size);
 void  __real_usm__heap_free(void *p);
-bool  __real_usm__fault_hit_slow(const char *name, usm_status *status);
 void *__wrap_usm__heap_alloc(size_t size);
 void *__wrap_usm__heap_realloc(void *p, size_t size);
 void  __wrap_usm__heap_free(void *p);
@@ -126,9 +130,8 @@ static atomic_bool hit_free, hit_driver;
 
 bool __wrap_usm__fault_hit_slow(const char *name, usm_status *status)
 {
-    bool hit = __real_usm__fault_hit_slow(name, status);
-
-    if (!hit)
+    (void)status; /* the call's usual failure */
+    if (usm__self.fault_benign > 0 || strncmp(name, "die.", 4) == 0 || !paths_hit(name))
         return false;
     pthread_mutex_lock(&account_lock);
     if (!hit_name[0])
@@ -312,17 +315,24 @@ static const source sources[] = {
     {"the device lost", 0x70000001, USM_E_DEVICE_LOST, 3, true},
 };
 #define NSOURCES (sizeof sources / sizeof sources[0])
+#define DRIVERS  (&sources[2])            /* the first of the driver's */
 #define LOST     (&sources[NSOURCES - 1]) /* for good: each n is a process of its own */
 
 typedef struct run {
     const scenario *sc;
     const source   *from;
     uint64_t        n;
+    bool            is_again; /* the call fails that failed in the last run             */
     uint64_t        fired;
     usm_status      status;
 } run;
 
 static int failures;
+
+static bool is_whole(void)
+{
+    return getenv("USM_SWEEP_WHOLE") != NULL;
+}
 
 /* How the processes end that run a scenario once. */
 enum { CAME_THROUGH = 40, MET_A_FAILURE = 41 };
@@ -371,16 +381,20 @@ static void arm(run *r)
     hit_name[0] = 0;
     pthread_mutex_unlock(&account_lock);
     atomic_store(&hit_free, false);
+    if (r->is_again && !is_whole())
+        paths_arm_again(r->from->onwards);
+    else
+        paths_arm(r->n, r->from->onwards);
     if (r->n && r->from->code)
-        driver_arm(r->n, r->from->code, r->from->onwards);
-    else if (r->n && !usm__fault_arm("*", r->n, r->from->onwards, USM_OK))
+        driver_arm(r->from->code);
+    else if (r->n && !usm__fault_arm("*", 0, false, USM_OK)) /* so that calls ask */
         complain(r, "no room for a rule", "");
 }
 
 static void disarm(run *r)
 {
     if (!r->from->code) {
-        r->fired = r->n ? usm__fault_fired() : 0;
+        r->fired = r->n ? paths_fired() : 0;
     } else {
         r->fired = r->n && driver_has_failed();
         pthread_mutex_lock(&account_lock);
@@ -391,6 +405,7 @@ static void disarm(run *r)
     }
     usm__fault_disarm_all();
     driver_disarm();
+    paths_disarm();
 }
 
 static void run_once(run *r)
@@ -403,7 +418,7 @@ static void run_once(run *r)
         return;
     }
     arm(r);
-    r->status = r->sc->act(&s);
+    r->status = paths_run(r->sc->act, &s);
     disarm(r);
     check_status(r, &s);
     state_end(&s);
@@ -426,13 +441,13 @@ static int run_program(const char *name, const char *n)
     return status;
 }
 
-/* What ends on other threads may take a moment. */
-static bool still_leaks(account *now, const account *before)
+/* What ends on other threads may take a moment: so many times 2 ms at most. */
+static bool still_leaks(account *now, const account *before, int patience)
 {
     struct timespec wait = {0, 2000000};
 
     *now = take_account();
-    for (int i = 0; i < 2000 && leaks(now, before); i++) {
+    for (int i = 0; i < patience && leaks(now, before); i++) {
         nanosleep(&wait, NULL);
         *now = take_account();
     }
@@ -444,7 +459,7 @@ static void check_account(const run *r, const account *before)
     char    text[250];
     account now;
 
-    if (atomic_load(&hit_free) || !still_leaks(&now, before))
+    if (atomic_load(&hit_free) || !still_leaks(&now, before, PATIENCE))
         return;
     snprintf(text, sizeof text,
              "%zu blocks (%zu), %zu descriptors (%zu), %llu bytes (%llu), held %llu (%llu), "
@@ -457,13 +472,10 @@ static void check_account(const run *r, const account *before)
     print_makers(before);
 }
 
-/* The call that fails behind the n-th. */
+/* The call that fails behind the n-th; where paths fail, the number of the run. */
 static uint64_t next_n(const run *r)
 {
-    const char *text  = getenv("USM_SWEEP_EVERY");
-    uint64_t    every = text && r->n > 8 ? strtoull(text, NULL, 10) : 1;
-
-    return r->n + r->from->step * (every ? every : 1);
+    return r->n + (is_whole() ? r->from->step : 1);
 }
 
 /* A scenario while whose n-th call the device is lost, in a process of its own; its exit status. */
@@ -473,6 +485,7 @@ static int run_lost(const scenario *sc, uint64_t n)
     account before;
 
     driver_open();
+    paths_begin(NSOURCES - 1, true);
     for (int i = 0; i < 2; i++)
         run_once(&clean);
     before = take_account();
@@ -486,7 +499,7 @@ static uint64_t sweep_lost(const scenario *sc)
     run      r     = {.sc = sc, .from = LOST, .n = 1};
     uint64_t tried = 0;
 
-    for (;; r.n = next_n(&r) + r.n / 8, tried++) {
+    for (;; r.n = is_whole() ? next_n(&r) + r.n / 8 : r.n + 1, tried++) {
         char text[24];
         int  status;
 
@@ -516,26 +529,33 @@ static uint64_t sweep_warm(const scenario *sc, const source *from)
         return sweep_lost(sc);
 
     run      clean = {.sc = sc, .from = from}, r = {.sc = sc, .from = from, .n = 1};
-    uint64_t tried = 0;
+    uint64_t tried   = 0;
+    bool     has_met = true;
+    int      repeats = 0;
     account  before, now;
 
     read_settings();
     for (int i = 0; i < 3; i++) /* what is made once and kept */
         run_once(&clean);
-    for (;; r.n = next_n(&r), tried++) {
+    while (has_met && failures < 20 && r.n < MAX_N) {
         before = take_account();
-        run_once(&r);
-        /* Descriptors that are kept for life are made where one is first needed; a leak comes back.
-         */
-        if (!atomic_load(&hit_free) && still_leaks(&now, &before)) {
-            before = take_account();
-            run_once(&r);
-            check_account(&r, &before);
-        }
-        if (tried % 8 == 7 || !r.fired)
+        run_once(&r); /* always from here, for the path leads through here */
+        has_met = r.is_again || r.fired > 0;
+        /* A leak comes back each time the same call fails.  Descriptors that are kept for life do
+         * not, nor do more recycled blocks than ever before, which is a matter of how threads
+         * happened to run. */
+        r.is_again = !atomic_load(&hit_free) && repeats < REPEATS &&
+                     still_leaks(&now, &before, LITTLE_PATIENCE);
+        repeats = r.is_again ? repeats + 1 : 0;
+        if (r.is_again)
+            continue;
+        check_account(&r, &before);
+        if (tried % 8 == 7 || !has_met)
             run_once(&clean);
-        if (!r.fired || failures >= 20 || r.n >= MAX_N)
-            break;
+        if (has_met) {
+            tried++;
+            r.n = next_n(&r);
+        }
     }
     if (r.n >= MAX_N)
         complain(&r, "still not through", "");
@@ -553,7 +573,7 @@ static int run_cold(run *r)
         s.host[i] = (char)(i * 7 + 3);
     alarm(60);
     arm(r);
-    r->status = r->sc->act(&s);
+    r->status = paths_run(r->sc->act, &s);
     disarm(r);
     check_status(r, &s);
     state_end(&s);
@@ -604,12 +624,22 @@ static const char *why_not(const scenario *sc)
     return NULL;
 }
 
+/* Kinds of failures of which a few return addresses tell the paths apart: over a driver each run of
+ * these scenarios opens it anew or compiles, and the driver's first kind has taken the same paths
+ * as its others, which may be retried for a second. */
+static bool is_coarse(const scenario *sc, const source *from)
+{
+    if (from == LOST)
+        return true;
+    return paths_are_shared() && (sc->flags & (COLD | SLOW) || (from->code && from != DRIVERS));
+}
+
 static int sweep_one(const scenario *sc)
 {
     const char *why        = sc->flags & COLD ? NULL : why_not(sc);
     bool        has_driver = driver_open();
 
-    if (!why && has_driver && sc->flags & SLOW && getenv("USM_SWEEP_EVERY"))
+    if (!why && has_driver && sc->flags & SLOW && !is_whole())
         why = "left to ./run soak";
     if (why) {
         printf("%s: not offered: %s\n", sc->name, why);
@@ -621,12 +651,14 @@ static int sweep_one(const scenario *sc)
 
         if (from->code && !has_driver)
             break;
+        paths_begin((unsigned)i, is_coarse(sc, from));
         tried = sc->flags & COLD ? sweep_cold(sc, from) : sweep_warm(sc, from);
-        if (!tried && !from->code)
+        if (!paths_calls() && !from->code)
             complain(&(run){.sc = sc, .from = from}, "no call of it can fail: it tests nothing",
                      "");
-        printf("%s: %s: %llu failures of %s\n", failures ? "not ok" : "ok", sc->name,
-               (unsigned long long)tried, from->name);
+        printf("%s: %s: %llu failures of %s (%llu calls on %llu paths)\n",
+               failures ? "not ok" : "ok", sc->name, (unsigned long long)tried, from->name,
+               (unsigned long long)paths_calls(), (unsigned long long)paths_found());
         fflush(stdout);
     }
     return failures ? 1 : 0;
@@ -684,6 +716,10 @@ static int sweep_all(void)
     const char *tmp = getenv("TMPDIR");
     char        cache[256];
 
+    /* A run over a driver costs ten times as much, and the host's runs have shown what depends on
+     * the state that a scenario brings. */
+    if (strcmp(sweep_backend(), "host") != 0)
+        paths_share();
     snprintf(cache, sizeof cache, "%.200s/usm-sweep-XXXXXX", tmp ? tmp : "/tmp");
     if (!mkdtemp(cache) || setenv("USM_SWEEP_CACHE", cache, 1))
         abort();
@@ -712,6 +748,12 @@ int main(int argc, char **argv)
 
     setenv("USM_CACHE_DIR", "off", 1);
     setenv("USM_LOG", "off", 0); /* failures are what is made here */
+    if (argc > 1 && !strcmp(argv[1], "--whole")) {
+        setenv("USM_SWEEP_WHOLE", "1", 1);
+        argv[1] = argv[0];
+        argv++;
+        argc--;
+    }
     if (argc == 1)
         return sweep_all();
     if (argc == 3 && strtoull(argv[2], NULL, 10) && find(argv[1])) {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
 /* The fault sweep: what a scenario is.  sweep.c runs them, scenarios_*.c hold them.
  *
- * A scenario is run again and again, the n-th call of a heap, system or backend function (or of the
+ * A scenario is run again and again, another call of a heap, system or backend function (or of the
  * software Level Zero driver) failing each time, until it comes through without having met a
  * failure.  `act` runs with faults armed and says with what status it ended; everything it made
  * goes into the state, which sweep.c takes down with faults off: memory may not be freed while
@@ -90,8 +90,8 @@ extern const scenario offload_scenarios[];
 
 /* The software driver (driver.c): false where the runtime has another. */
 bool driver_open(void);
-/* The n-th call of the driver from now on answers `code`; `onwards`: and all after it. */
-void driver_arm(uint64_t n, uint32_t code, bool onwards);
+/* Calls of the driver that paths.h chooses answer `code`. */
+void driver_arm(uint32_t code);
 /* To be asked before it is disarmed. */
 bool        driver_has_failed(void);
 void        driver_disarm(void);

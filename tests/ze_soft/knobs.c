@@ -15,6 +15,7 @@
 SOFT_EXPORT ze_soft_calls_fn       ze_soft_calls;
 SOFT_EXPORT ze_soft_reset_fn       ze_soft_reset;
 SOFT_EXPORT ze_soft_fail_at_fn     ze_soft_fail_at;
+SOFT_EXPORT ze_soft_fail_if_fn     ze_soft_fail_if;
 SOFT_EXPORT ze_soft_has_failed_fn  ze_soft_has_failed;
 SOFT_EXPORT ze_soft_failed_call_fn ze_soft_failed_call;
 SOFT_EXPORT ze_soft_lose_fn        ze_soft_lose;
@@ -36,6 +37,7 @@ static struct {
     bool            from;
     _Atomic bool    failed;
     uint64_t        until; /* calls to go, this one counted                            */
+    ze_soft_ask_fn *ask;   /* NULL: `until` decides                                    */
     ze_result_t     code;
 
     _Atomic(const char *) failed_call; /* literal, of the first failure                 */
@@ -87,15 +89,16 @@ uint64_t soft_knob(const char *name, uint64_t unset)
     return value;
 }
 
-static void arm(uint64_t nth, ze_result_t code, bool from)
+static void arm(uint64_t nth, ze_soft_ask_fn *ask, ze_result_t code, bool from)
 {
     pthread_mutex_lock(&knobs.lock);
     knobs.until  = nth;
+    knobs.ask    = ask;
     knobs.code   = code;
     knobs.from   = from;
     knobs.failed = false;
     atomic_store(&knobs.failed_call, "");
-    knobs.armed = nth != 0;
+    knobs.armed = nth != 0 || ask != NULL;
     pthread_mutex_unlock(&knobs.lock);
 }
 
@@ -110,7 +113,7 @@ static void arm_from_environment(void)
         return;
     if (*end == ':' && !parse_number(end + 1, &end, &code))
         return;
-    arm(nth, (ze_result_t)code, false);
+    arm(nth, NULL, (ze_result_t)code, false);
 }
 
 static void read_knobs(void)
@@ -145,16 +148,22 @@ static void enter(const char *function)
 
 static ze_result_t planned_failure(const char *function)
 {
-    ze_result_t code = ZE_RESULT_SUCCESS;
+    ze_result_t     code = ZE_RESULT_SUCCESS;
+    ze_soft_ask_fn *ask;
+    bool            fails;
 
     pthread_mutex_lock(&knobs.lock);
-    if (knobs.armed && --knobs.until == 0) {
+    ask = knobs.ask;
+    pthread_mutex_unlock(&knobs.lock);
+    fails = ask != NULL && ask(plain_name(function));
+    pthread_mutex_lock(&knobs.lock);
+    if (ask != NULL ? fails : knobs.armed && --knobs.until == 0) {
         code = knobs.code;
         if (!knobs.failed)
             atomic_store(&knobs.failed_call, plain_name(function));
         knobs.failed = true;
         knobs.until  = 1; /* the next one, too, if `from` */
-        knobs.armed  = knobs.from;
+        knobs.armed  = knobs.from || ask != NULL;
     }
     pthread_mutex_unlock(&knobs.lock);
     return code;
@@ -212,7 +221,13 @@ void ze_soft_reset(void)
 void ze_soft_fail_at(uint64_t nth, uint32_t code, int from)
 {
     pthread_once(&knobs.once, read_knobs); /* which arms, too */
-    arm(nth, (ze_result_t)code, from != 0);
+    arm(nth, NULL, (ze_result_t)code, from != 0);
+}
+
+void ze_soft_fail_if(ze_soft_ask_fn *ask, uint32_t code)
+{
+    pthread_once(&knobs.once, read_knobs); /* which arms, too */
+    arm(0, ask, (ze_result_t)code, false);
 }
 
 int ze_soft_has_failed(void)

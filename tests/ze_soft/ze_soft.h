@@ -33,6 +33,11 @@ typedef void     ze_soft_reset_fn(void);
  * is not 0 all after it, too; nth 0: none any more.  Code 0x70000001 loses the first device with
  * it, as ze_soft_lose does. */
 typedef void ze_soft_fail_at_fn(uint64_t nth, uint32_t code, int from);
+/* From now on each call asks before it does anything, by its function's name, and answers `code`
+ * when `ask` says so; NULL: none asks any more.  It is called by the thread of the call, without
+ * locks of the driver's knobs. */
+typedef int  ze_soft_ask_fn(const char *function);
+typedef void ze_soft_fail_if_fn(ze_soft_ask_fn *ask, uint32_t code);
 /* Whether the armed failure has happened. */
 typedef int ze_soft_has_failed_fn(void);
 /* The function that was the first to fail since then, "zeMemAllocDevice"; "" when none was. */
