@@ -92,7 +92,14 @@ else
 fi
 
 # --- add_subdirectory ----------------------------------------------------------------------------------
-quietly cmake -S "$here/add_subdirectory" -B "$work/as" "-DUSM_SOURCE_DIR=$root"
+# All rules, links and maps are those of a project that embeds libusm; of some 230 sources five are compiled, and
+# of the others it gets the objects of BUILD (reuse.sh).  With USM_TEST_LONG=1 (soak) all are compiled.
+REUSE_BUILD=$build
+REUSE_ROOT=$root
+export REUSE_BUILD REUSE_ROOT
+launcher=-DCMAKE_C_COMPILER_LAUNCHER=$here/reuse.sh
+[ -z "${USM_TEST_LONG:-}" ] || launcher=-DCMAKE_C_COMPILER_LAUNCHER=
+quietly cmake -S "$here/add_subdirectory" -B "$work/as" "-DUSM_SOURCE_DIR=$root" "$launcher"
 quietly cmake --build "$work/as" --target consumer
 printf 'add_subdirectory: '
 "$work/as/consumer"
