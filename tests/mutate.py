@@ -10,7 +10,7 @@ A defect is a file tests/mutants/<folder>-<name>.patch.  Three lines precede its
 The scratch folder gets a copy of the tracked files as they are in the working tree, and one build of it
 for each preset.  For each defect the script reverts the one before, applies the patch, builds the
 programs of `Tests:`, runs these tests, and stops at the first that fails.  When none fails it builds
-everything and runs the rest of the set: `test` (all but the labels ci and soak), `ci` (all but soak),
+everything and runs the rest of the set: `test` (what `./run test` runs), `ci` (that and label ci),
 `folder` (label unit, of the same folders of tests/), `hinted` (nothing more).
 
 The results are lines of mutant, preset, verdict (caught, missed, broken), test or set, seconds.
@@ -79,6 +79,9 @@ def check_one(path):
 
 def check():
     """--check: every patch applies to the working tree."""
+    if not shutil.which("git"):
+        print("there is no git, which applies the patches")
+        return 77
     paths = sorted(MUTANTS.glob("*.patch"))
     with concurrent.futures.ThreadPoolExecutor(4) as pool:
         wrong = [line for line in pool.map(check_one, paths) if line]
@@ -166,7 +169,7 @@ def list_tests(build):
 
 
 def is_allowed(test, which):
-    return not set(test.get("LABELS", [])) & ({"soak"} if which == "ci" else {"ci", "soak"})
+    return not set(test.get("LABELS", [])) & ({"soak", "repeat"} | ({"ci"} if which == "test" else set()))
 
 
 def is_in_set(test, which, hinted):
