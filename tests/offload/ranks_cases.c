@@ -587,12 +587,12 @@ void rank_has_no_memory(uint32_t rank, uint32_t count)
 
         if (rank == n % count)
             CHECK(usm__fault_arm("heap.alloc", 1 + n / count, false, USM_OK));
-        st = fill_once(k, 1, rank, TOTAL, NULL);
+        st = fill_once(k, 1, rank, TABLE, NULL);
         usm__fault_disarm_all();
         if (st != USM_OK)
             must(st, USM_E_NO_MEMORY);
     }
-    must(fill_once(k, 1, rank, TOTAL, NULL), USM_OK);
+    must(fill_once(k, 1, rank, TABLE, NULL), USM_OK);
     end(k);
 }
 
