@@ -17,10 +17,11 @@
 #define CACHE     (2 * MIB) /* most that the magazines of a thread hold */
 #define OK(call)  CHECK_INT((call), USM_OK)
 #define COUNT(a)  (sizeof(a) / sizeof *(a))
-#define FEWER(n)  (PLAIN_SANITIZED ? (n) / 10 : (n))
+#define FEWER(n)  ((n) / (PLAIN_SANITIZED ? 10 : is_long ? 1 : 4))
 #define FOR(i, n) for (size_t i = 0; i < (n); i++)
 
 static usm_context *ctx;
+static bool         is_long; /* USM_TEST_LONG is set: all repetitions */
 
 /* --- pools, figures, threads ------------------------------------------------------------------ */
 
@@ -137,6 +138,7 @@ static inline int run_cases(int argc, char **argv, const plain_case *cases)
 {
     int result;
 
+    is_long = getenv("USM_TEST_LONG") != NULL;
     (void)alarm(300); /* one that hangs is a failure too */
     /* What is reserved is compared with areas of 2 MiB, as the host has them; PoCL's are a page
      * larger. */
