@@ -265,13 +265,11 @@ static int die(char **argv)
     return 0;
 }
 
-static void have_killed(const char *process, const char *percent)
+static int run_to_death(const char *self, const char *process, const char *percent)
 {
-    char  self[512] = {0};
     int   status;
     pid_t pid;
 
-    CHECK(readlink("/proc/self/exe", self, sizeof self - 1) > 0);
     (void)fflush(NULL);
     pid = fork();
     if (pid == 0) {
@@ -279,6 +277,19 @@ static void have_killed(const char *process, const char *percent)
         _exit(1);
     }
     CHECK(waitpid(pid, &status, 0) == pid);
+    return status;
+}
+
+/* On a busy machine the progress function may not be called while a chunk is in the middle; then
+ * the process comes through, its files are gone, and another one begins. */
+static void have_killed(const char *process, const char *percent)
+{
+    char self[512] = {0};
+    int  status    = 0;
+
+    CHECK(readlink("/proc/self/exe", self, sizeof self - 1) > 0);
+    for (int i = 0; i < 20 && status == 0; i++)
+        status = run_to_death(self, process, percent);
     CHECK(WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL);
 }
 
