@@ -1,18 +1,12 @@
 #!/bin/sh
-# run.sh [--others] CC GENERATED LIBRARY SOURCE [FLAG...]: the C++ face of libusm as its users meet it.
-# SOURCE, a program of this folder, compiles without a warning as C++17 with the compiler that goes with CC,
-# and runs.  With --others it compiles as C++20, and with any other compiler that is there, as both.
-# GENERATED is the build's include folder, FLAGs are what LIBRARY needs.  SOURCE docs/sycl.md: the programs
-# that the page tells.
+# run.sh CC GENERATED LIBRARY SOURCE [FLAG...]: the C++ face of libusm as its users meet it.  SOURCE, a
+# program of this folder, compiles without a warning as C++17 and C++20, with the compiler that goes
+# with CC and with any other that is there, and runs.  GENERATED is the build's include folder, FLAGs
+# are what LIBRARY needs.  SOURCE docs/sycl.md: the programs that the page tells.
 #
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 set -u
 
-others_only=no
-if [ "$1" = --others ]; then
-    others_only=yes
-    shift
-fi
 cc=$1
 generated=$2
 library=$3
@@ -54,37 +48,24 @@ check()
     fi
 }
 
-# The compilers, each once, but for what is compiled and run without --others.
-compile_with_others()
-{
-    others=
-    for compiler in "$cxx" g++ clang++; do
-        found=$(readlink -f "$(command -v "$compiler" 2>/dev/null)" 2>/dev/null) || continue
-        case " $others " in *" $found "*) ;; *) others="$others $found" ;; esac
+# The compilers, each once; what CC's compiles as C++17 below is not tried before.
+others=
+for compiler in "$cxx" g++ clang++; do
+    found=$(readlink -f "$(command -v "$compiler" 2>/dev/null)" 2>/dev/null) || continue
+    case " $others " in *" $found "*) ;; *) others="$others $found" ;; esac
+done
+own=$(readlink -f "$(command -v "$cxx")")
+for compiler in $others; do
+    for standard in c++17 c++20; do
+        [ "$compiler $standard" != "$own c++17" ] || continue
+        # shellcheck disable=SC2086  # flags
+        check "$compiler" "-std=$standard" $flags -fsyntax-only "$here/$source"
     done
-    own=$(readlink -f "$(command -v "$cxx")")
-    for compiler in $others; do
-        for standard in c++17 c++20; do
-            [ "$compiler $standard" != "$own c++17" ] || continue
-            # shellcheck disable=SC2086  # flags
-            check "$compiler" "-std=$standard" $flags -fsyntax-only "$here/$source"
-        done
-    done
-}
-
-compile_and_run()
-{
-    program=$work/$(basename "$source" .cpp)
-    # shellcheck disable=SC2086
-    check "$cxx" -std=c++17 $flags -g "$here/$source" -o "$program" "$library" "$@" \
-        "-Wl,-rpath,$(dirname "$library")" -pthread
-    [ -x "$program" ] && TMPDIR=$work check timeout 120 "$program"
-}
-
-if [ "$others_only" = yes ]; then
-    compile_with_others
-else
-    compile_and_run "$@"
-fi
+done
+program=$work/$(basename "$source" .cpp)
+# shellcheck disable=SC2086
+check "$cxx" -std=c++17 $flags -g "$here/$source" -o "$program" "$library" "$@" \
+    "-Wl,-rpath,$(dirname "$library")" -pthread
+[ -x "$program" ] && TMPDIR=$work check timeout 120 "$program"
 echo "$passed passed, $failed failed"
 [ "$failed" -eq 0 ] && [ "$passed" -gt 0 ]
