@@ -103,7 +103,7 @@ void no_memory_is_an_exception()
 
 } // namespace
 
-int main()
+int cases_of_async()
 {
     return check::run(a_block_is_usable_by_later_commands_and_free_when_they_have_ended,
                       a_pool_is_named, dependencies_order_a_queue_that_has_no_order,

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* What usm/usm.hpp promises, as a program: each case is a sentence; exit status 0: all held.
- * Compiled and run by tests/cpp/run.sh against the library of a build. */
+/* What usm/usm.hpp promises of buffers, and of blocks that have owners; each case is a sentence. */
+#include "check.hpp"
+
 #include <usm/usm.hpp>
 
 #include <algorithm>
@@ -16,28 +17,7 @@
 namespace
 {
 
-int checks, failures;
-
-void expect(bool ok, const char *what, int line)
-{
-    checks++;
-    if (ok)
-        return;
-    failures++;
-    std::fprintf(stderr, "buffers.cpp:%d: not so: %s (%s)\n", line, what, usm_last_error());
-}
-#define EXPECT(...) expect((__VA_ARGS__), #__VA_ARGS__, __LINE__)
-
-/* The status that `fn` throws; USM_OK when it does not. */
-template <class F> usm_status thrown(F &&fn)
-{
-    try {
-        fn();
-    } catch (const usm::error &e) {
-        return e.status();
-    }
-    return USM_OK;
-}
+using check::thrown;
 
 void own_memory_keeps_what_is_written()
 {
@@ -348,27 +328,13 @@ void blocks_have_owners()
 
 } // namespace
 
-int main()
+int cases_of_buffers()
 {
-    try {
-        own_memory_keeps_what_is_written();
-        readers_see_const_elements();
-        user_memory_is_used_in_place();
-        const_memory_is_not_written();
-        a_vector_that_goes_is_copied();
-        a_vector_that_stays_gets_the_final_content();
-        sub_buffers_share_bytes();
-        moving_moves_the_owner();
-        several_are_opened_at_once();
-        failures_are_exceptions_with_their_status();
-        a_buffer_lives_in_a_file();
-        a_home_is_a_class_whose_exceptions_become_failures();
-        commands_take_accessors();
-        blocks_have_owners();
-    } catch (const std::exception &e) {
-        std::fprintf(stderr, "buffers.cpp: an exception that nobody expected: %s\n", e.what());
-        failures++;
-    }
-    std::printf("%d checks passed, %d failed\n", checks - failures, failures);
-    return failures == 0 && checks > 0 ? 0 : 1;
+    return check::run(own_memory_keeps_what_is_written, readers_see_const_elements,
+                      user_memory_is_used_in_place, const_memory_is_not_written,
+                      a_vector_that_goes_is_copied, a_vector_that_stays_gets_the_final_content,
+                      sub_buffers_share_bytes, moving_moves_the_owner, several_are_opened_at_once,
+                      failures_are_exceptions_with_their_status, a_buffer_lives_in_a_file,
+                      a_home_is_a_class_whose_exceptions_become_failures, commands_take_accessors,
+                      blocks_have_owners);
 }

@@ -216,7 +216,7 @@ void a_channel_of_one_meets_itself()
 
 } // namespace
 
-int main()
+int cases_of_ipc()
 {
     (void)std::signal(SIGPIPE, SIG_IGN);
     (void)alarm(100);

@@ -296,7 +296,7 @@ void any_thread_allocates_and_any_frees()
 
 } // namespace
 
-int main()
+int cases_of_memory()
 {
     return check::run(memory_comes_by_type_and_count, objects_have_owners,
                       pools_are_owned_and_borrowed, allocators_are_equal_as_sycls_are,

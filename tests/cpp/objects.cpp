@@ -324,7 +324,7 @@ void a_communicator_needs_no_address()
 
 } // namespace
 
-int main()
+int cases_of_objects()
 {
     return check::run(devices_are_listed_and_named, a_context_owns_and_a_reference_borrows,
                       a_queue_is_moved_and_what_was_moved_from_is_refused, commands_move_bytes,

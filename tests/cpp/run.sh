@@ -1,7 +1,7 @@
 #!/bin/sh
-# run.sh CC GENERATED LIBRARY SOURCE [FLAG...]: the C++ face of libusm as its users meet it.  SOURCE, a
-# program of this folder, compiles without a warning as C++17 and C++20, with the compiler that goes
-# with CC and with any other that is there, and runs.  GENERATED is the build's include folder, FLAGs
+# run.sh CC GENERATED LIBRARY SOURCE [FLAG...]: the C++ face of libusm as its users meet it.  SOURCE, all.cpp
+# of this folder, compiles without a warning as C++17 and C++20, with the compiler that goes with CC and
+# with any other that is there, and each of its parts runs.  GENERATED is the build's include folder, FLAGs
 # are what LIBRARY needs.  SOURCE docs/sycl.md: the programs that the page tells.
 #
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
@@ -66,6 +66,10 @@ program=$work/$(basename "$source" .cpp)
 # shellcheck disable=SC2086
 check "$cxx" -std=c++17 $flags -g "$here/$source" -o "$program" "$library" "$@" \
     "-Wl,-rpath,$(dirname "$library")" -pthread
-[ -x "$program" ] && TMPDIR=$work check timeout 120 "$program"
+if [ -x "$program" ]; then
+    for name in $("$program"); do
+        TMPDIR=$work check timeout 120 "$program" "$name"
+    done
+fi
 echo "$passed passed, $failed failed"
 [ "$failed" -eq 0 ] && [ "$passed" -gt 0 ]
