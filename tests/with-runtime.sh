@@ -117,7 +117,7 @@ ended()
 {
     [ -n "$child" ] && kill "$child" 2>/dev/null
     usm_leftovers_processes "$id"
-    usm_leftovers_files "$work" "$program"
+    usm_leftovers_files "$work"
     exit 143
 }
 trap 'ended >/dev/null' HUP INT TERM
