@@ -83,6 +83,30 @@ static void ranks_send_each_other_messages_in_order(void)
     job_run(4, send_to_all);
 }
 
+/* A message that was kept, and one that comes as the listener does: before it is called for the
+ * kept one, which is a matter of microseconds, hence so many. */
+static void send_as_listeners_come(uint32_t rank, uint32_t count)
+{
+    uint32_t to = (rank + 1) % count, from = (rank + count - 1) % count;
+
+    for (unsigned i = 0; i < 600; i += 2) {
+        usm__job_listen(USM__JOB_TEAMS, NULL, NULL);
+        barrier();
+        send_number(to, i, 4);
+        barrier(); /* it has come */
+        send_number(to, i + 1, 4);
+        usm__job_listen(USM__JOB_TEAMS, count_message, &seen);
+        wait_for(&seen.n[from], i + 2);
+    }
+    CHECK_INT(seen.wrong, 0);
+    barrier();
+}
+
+static void a_message_does_not_overtake_those_that_were_kept(void)
+{
+    job_run(2, send_as_listeners_come);
+}
+
 static void hold_back_the_queue(uint32_t rank, uint32_t count)
 {
     uint32_t to = (rank + 1) % count, from = (rank + count - 1) % count;
@@ -565,6 +589,7 @@ static void the_tier_mpi_is_the_module_that_was_attached(void)
 
 static const plain_case cases[] = {
     CASE(ranks_send_each_other_messages_in_order),
+    CASE(a_message_does_not_overtake_those_that_were_kept),
     CASE(a_message_has_64_kib_and_waits_for_its_receiver),
     CASE(listeners_may_send),
     CASE(who_stops_listening_is_not_called_any_more),
