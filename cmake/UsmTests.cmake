@@ -27,7 +27,8 @@
 #                        the same over every driver: over ze-soft they have the label `ci` when they run
 #                        over PoCL, over Intel's runtimes `repeat`, which `./run soak` runs, and in
 #                        sanitizers' builds `repeat` over all runtimes but their first
-#   ONE_THREAD           ThreadSanitizer has nothing to see in it: `repeat` there
+#   NOT_UNDER <name>...  `repeat` under these sanitizers, address or thread: what has one thread at a time
+#                        shows ThreadSanitizer nothing, and what is the same once more shows it to one
 #   WAITS                it waits more than it computes: of the three places of `ctest -j` that a processor
 #                        stands for it takes one, where others take two
 #   LOCK <name>          nothing of that name runs beside it
@@ -45,9 +46,9 @@ find_program(USM_PYTHON NAMES python3)
 mark_as_advanced(USM_PYTHON)
 add_feature_info(python3 USM_PYTHON "the checks of symbols and includes, loading from Python")
 
-set(_usm_test_options SHARED DRIVER ONE_THREAD WAITS SERIAL)
+set(_usm_test_options SHARED DRIVER WAITS SERIAL)
 set(_usm_test_values TIMEOUT LOCK)
-set(_usm_test_lists SOURCES LABELS RUNTIMES ARGS LIBS SOURCE_DEFINES COMMAND ENVIRONMENT)
+set(_usm_test_lists SOURCES NOT_UNDER LABELS RUNTIMES ARGS LIBS SOURCE_DEFINES COMMAND ENVIRONMENT)
 
 set(_usm_test_environment
     "USM_PLUGIN_PATH=${PROJECT_BINARY_DIR}/lib"
@@ -74,6 +75,10 @@ if(USM_SANITIZE)
         "TSAN_OPTIONS=halt_on_error=1:detect_deadlocks=0:ignore_noninstrumented_modules=1"
         "UCX_MEM_EVENTS=n" "USM_JOB_LEASE=30000" "USM_JOB_ORPHAN=33000")
 endif()
+
+# Each sanitizer has one MPI; they are not built for either.
+set(usm_openmpi_under NOT_UNDER thread)
+set(usm_mpich_under NOT_UNDER address)
 
 # Which step of `./run` has a test over the last of these runtimes: `./run test` (no label), ci (which
 # installs Intel's), or soak.
@@ -119,9 +124,11 @@ function(_usm_register name)
     if(arg_WAITS)
         set(places 1)
     endif()
-    if(arg_ONE_THREAD AND USM_SANITIZE MATCHES "thread")
-        list(APPEND arg_LABELS repeat)
-    endif()
+    foreach(sanitizer IN LISTS arg_NOT_UNDER)
+        if(USM_SANITIZE MATCHES "${sanitizer}")
+            list(APPEND arg_LABELS repeat)
+        endif()
+    endforeach()
     set(seen "")
     foreach(runtime IN LISTS arg_RUNTIMES)
         set(test "${name}@${runtime}")
