@@ -24,13 +24,12 @@
 #   SOURCE_DEFINES       definitions for the program
 #   TIMEOUT <seconds>    default 120
 #   DRIVER               label `driver`: it sees what one driver does and another does not.  Other tests are
-#                        the same over every driver: over ze-soft they have the label `ci` when they run
-#                        over PoCL, over Intel's runtimes `repeat`, which `./run soak` runs, and in
-#                        sanitizers' builds `repeat` over all runtimes but their first
+#                        the same over every driver: over all runtimes but their first they have the label
+#                        `ci`, over Intel's, and in sanitizers' builds, `repeat`, which `./run soak` runs
 #   NOT_UNDER <name>...  `repeat` under these sanitizers, address or thread: what has one thread at a time
 #                        shows ThreadSanitizer nothing, and what is the same once more shows it to one
 #   WAITS                it waits more than it computes: of the three places of `ctest -j` that a processor
-#                        stands for it takes one, where others take two
+#                        stands for it takes one, where others take two, and it begins before them
 #   LOCK <name>          nothing of that name runs beside it
 #   SERIAL               nothing else runs beside it
 #
@@ -89,11 +88,10 @@ function(_usm_step_label is_driver_test out)
     if(runtime MATCHES "intel|^neo")
         set(label ci)
     endif()
-    if(NOT is_driver_test)
-        if(label OR (USM_SANITIZE AND before))
+    if(NOT is_driver_test AND (label OR before))
+        set(label ci)
+        if(USM_SANITIZE OR runtime MATCHES "intel|^neo")
             set(label repeat)
-        elseif(runtime STREQUAL "ze-soft" AND "pocl" IN_LIST before)
-            set(label ci)
         endif()
     endif()
     set(${out} "${label}" PARENT_SCOPE)
@@ -121,8 +119,10 @@ function(_usm_register name)
         list(APPEND arg_LABELS driver)
     endif()
     set(places 2)
+    set(cost 0)
     if(arg_WAITS)
         set(places 1)
+        set(cost 10)
     endif()
     foreach(sanitizer IN LISTS arg_NOT_UNDER)
         if(USM_SANITIZE MATCHES "${sanitizer}")
@@ -149,6 +149,7 @@ function(_usm_register name)
             TIMEOUT ${arg_TIMEOUT}
             SKIP_RETURN_CODE 77
             PROCESSORS ${places}
+            COST ${cost}
             RESOURCE_LOCK "${arg_LOCK}"
             RUN_SERIAL "${arg_SERIAL}"
             ENVIRONMENT "USM_TEST_NAME=${test};${_usm_test_environment};${arg_ENVIRONMENT}")

@@ -10,6 +10,8 @@ tests=$(cd "$(dirname "$0")" && pwd)
 . "$tests/leftovers.sh"
 USM_TEST_NAME=planted
 export USM_TEST_NAME
+USM_TEST_LEFTOVER_POLLS=5 # what is planted does not end by itself
+export USM_TEST_LEFTOVER_POLLS
 checks=0
 
 # expect STATUS PATTERN RUNTIME SCRIPT: with-runtime.sh ends with STATUS and prints PATTERN ('' : nothing).

@@ -38,7 +38,7 @@ usm_leftovers_processes()
     # One that ends by itself just now, as a killed one that nobody waits for, is none.  On a machine that
     # is busy with other things that takes seconds.
     usm__polls=0
-    while [ "$usm__polls" -lt 100 ]; do
+    while [ "$usm__polls" -lt "${USM_TEST_LEFTOVER_POLLS:-100}" ]; do
         usm__polls=$((usm__polls + 1))
         sleep 0.1
         usm__pids=$(usm__processes_of "$1")
