@@ -20,6 +20,18 @@
 #include <string.h>
 #include <usm/usm.h>
 
+/* AddressSanitizer or ThreadSanitizer; gcc says so by a macro, clang by a feature. */
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#define UNDER_SANITIZER 1
+#elif defined(__has_feature)
+#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
+#define UNDER_SANITIZER 1
+#endif
+#endif
+#ifndef UNDER_SANITIZER
+#define UNDER_SANITIZER 0
+#endif
+
 /* Ends the test as failed unless `cond` holds; the rest is a message as for printf(). */
 #define CHECK(cond, ...)                                                                           \
     do {                                                                                           \

@@ -516,7 +516,7 @@ static void names_say_host_rank_and_process(void)
 static void record_with_stacks(void)
 {
     start(trace_path, "1M", "all");
-    for (int i = 0; i < 10; i++)
+    for (volatile int i = 0; i < 10; i++) /* volatile: unrolled it would be ten call sites */
         usm__trace_alloc(0, 0, ADDRESS(i), 64, 64);
     usm__trace_free(0, ADDRESS(1));
     exit(0);
