@@ -19,7 +19,7 @@ if(PROJECT_IS_TOP_LEVEL)
     set(c_warnings -Wstrict-prototypes -Wmissing-prototypes)
     target_compile_options(usm_dev INTERFACE ${warnings} "$<$<COMPILE_LANGUAGE:C>:${c_warnings}>")
 endif()
-# Some two hundred programs are linked, and the system's own linker takes half a second for one.
+# Some two hundred programs are linked, again after each change of the library.
 set(USM_LINKER AUTO CACHE STRING
     "Linker of libusm's own build, as -fuse-ld= takes it: AUTO: mold or lld where installed, OFF: the compiler's")
 set(linker "${USM_LINKER}")
