@@ -118,6 +118,7 @@ void gate_queue_init(gate_queue *q, gate_context *ctx, bool is_ordered)
     usm_store_relaxed(&q->refs, 1);
     usm_store_relaxed(&q->nheld, 0);
     usm_store_relaxed(&q->failure, USM_OK);
+    pthread_cond_init(&q->drained, NULL);
     usm_list_init(&q->held);
     usm_list_init(&q->link);
     gate_context_ref(ctx);
@@ -133,6 +134,7 @@ static void queue_free(gate_queue *q)
 {
     gate_context *ctx = q->ctx;
 
+    pthread_cond_destroy(&q->drained);
     ctx->ops->queue_free(q);
     gate_context_unref(ctx);
 }
@@ -151,7 +153,7 @@ void gate_queue_wait_held(gate_queue *q)
         return;
     pthread_mutex_lock(&ctx->lock);
     while (usm_load_acquire(&q->nheld) != 0)
-        pthread_cond_wait(&ctx->changed, &ctx->lock);
+        pthread_cond_wait(&q->drained, &ctx->lock);
     pthread_mutex_unlock(&ctx->lock);
 }
 
@@ -407,8 +409,10 @@ static void held_issue(gate_queue *q, held_command *h, bool has_failed, usm_list
     usm_list_remove(&h->link);
     q->nbarriers -= command_of(h)->is_barrier;
     /* Pairs with the load in gate_submit(): who sees 0 enqueues behind us. */
-    if (usm_ref_drop(&q->nheld))
+    if (usm_ref_drop(&q->nheld)) {
         usm_list_remove(&q->link);
+        pthread_cond_broadcast(&q->drained);
+    }
     q->ctx->host->heap_free(h);
     (void)usm_ref_drop(&q->refs); /* never the last: the pump, or who submits, has one */
 }

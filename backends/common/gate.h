@@ -35,7 +35,7 @@ struct gate_context {
     _Atomic size_t refs; /* the core's, and one of each queue                            */
     /* guarded by lock */
     pthread_mutex_t lock;
-    pthread_cond_t  changed; /* some event was settled or some queue drained             */
+    pthread_cond_t  changed; /* some event was settled                                   */
     usm_list        holding; /* queues with held commands                                */
     /* What was given back, for the next one: a command like one before takes nothing from the heap
      */
@@ -54,6 +54,8 @@ struct gate_queue {
     _Atomic size_t nheld;   /* commands in `held`; written with the lock                 */
     _Atomic int    failure; /* first status of a command that had no event               */
     /* guarded by the context's lock */
+    pthread_cond_t drained; /* broadcast when `held` becomes empty: not the context's `changed`,
+                             * which wakes at each event that ends                               */
     usm_list held;
     size_t   nbarriers; /* of them                                                       */
     usm_list link;      /* in ctx->holding, when `held` is not empty                          */
