@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
 /* Host tasks, plain and over buffers: order, results as of serial execution, many threads, tasks
  * that block, failures, ends of queues with tasks in them.  The worker team: its size, its sleep.
- */
+ *
+ * Over drivers, where a task is an event of the driver's, there are fewer; with USM_TEST_LONG=1 as
+ * many as over the host. */
 #include "plain.h"
 
 #include <errno.h>
@@ -12,6 +14,8 @@
 #include <usm/usm.h>
 
 enum { MANY = PLAIN_SANITIZED ? 3000 : 20000, THREADS = 4, CELLS = 8, CELL = 64 };
+
+static uint32_t many = MANY; /* tasks of a case                                               */
 
 static struct {
     usm_context *ctx;
@@ -67,7 +71,7 @@ static void tasks_of_an_in_order_queue_run_one_after_the_other(void)
 
     open_all();
     history = 0;
-    for (uintptr_t i = 0; i < MANY; i++) {
+    for (uintptr_t i = 0; i < many; i++) {
         usm_event *ev = NULL;
 
         must(usm_host_task(t.q, append, (void *)i, 0, NULL, i % 97 == 5 ? &ev : NULL));
@@ -110,7 +114,7 @@ static void *submit_many(void *arg)
     submitter *s  = arg;
     numbered  *of = notes[s->sum];
 
-    for (uint64_t i = 0; i < MANY; i++) {
+    for (uint64_t i = 0; i < many; i++) {
         of[i] = (numbered){s, i + 1};
         must(usm_host_task(s->q, note, &of[i], 0, NULL, NULL));
         if (i % 2000 == 99)
@@ -132,7 +136,7 @@ static void many_threads_submit_to_one_queue(void)
         CHECK_INT(pthread_join(s[i].thread, NULL), 0);
     must(usm_queue_wait(t.q));
     for (int i = 0; i < THREADS; i++)
-        CHECK(s[i].is_ordered && s[i].last == MANY);
+        CHECK(s[i].is_ordered && s[i].last == many);
     close_all();
 }
 
@@ -311,7 +315,7 @@ static void random_steps(bool others, uint32_t asked)
 
     open_all();
     b = filled_buffer(cells);
-    for (uint32_t i = 0; i < MANY / 4; i++) {
+    for (uint32_t i = 0; i < many / 4; i++) {
         usm_event *ev = NULL;
         usm_queue *q  = others && t.free_order && random_below(&seed, 3) ? t.free_order : t.q;
 
@@ -455,18 +459,18 @@ static void bad_tasks_over_buffers_are_refused(void)
     close_all();
 }
 
-typedef struct many {
+typedef struct adder {
     pthread_t   thread;
     usm_buffer *b;
     usm_queue  *odd; /* every second step's                                                    */
     step        step;
-} many;
+} adder;
 
 static void *add_many(void *arg)
 {
-    many *m = arg;
+    adder *m = arg;
 
-    for (int i = 0; i < MANY / 20; i++)
+    for (uint32_t i = 0; i < many / 20; i++)
         submit_step(i % 2 ? m->odd : t.q, m->b, &m->step, NULL);
     return NULL;
 }
@@ -474,15 +478,15 @@ static void *add_many(void *arg)
 static void add_from_many_threads(bool others)
 {
     uint64_t cells[CELLS];
-    many     m[THREADS];
+    adder    m[THREADS];
 
     open_all();
     usm_buffer *b = filled_buffer(cells);
     for (uint32_t i = 0; i < THREADS; i++) {
-        m[i] = (many){
+        m[i] = (adder){
             .b = b, .odd = others && t.free_order ? t.free_order : t.q, .step = {i, CELLS - 1, i}};
         CHECK_INT(pthread_create(&m[i].thread, NULL, add_many, &m[i]), 0);
-        for (int k = 0; k < MANY / 20; k++)
+        for (uint32_t k = 0; k < many / 20; k++)
             serial(cells, &m[i].step);
     }
     for (int i = 0; i < THREADS; i++)
@@ -570,5 +574,9 @@ static const plain_case cases[] = {CASE(tasks_of_an_in_order_queue_run_one_after
 
 int main(int argc, char **argv)
 {
+    const char *runtime = getenv("USM_TEST_RUNTIME"), *is_long = getenv("USM_TEST_LONG");
+
+    if (runtime && strcmp(runtime, "host") != 0 && !is_long)
+        many = MANY / 5;
     return plain_main(argc, argv, cases);
 }
