@@ -200,6 +200,37 @@ static void an_old_store_is_stale(void)
     world_end();
 }
 
+static usm_status store_first_piece(void *from)
+{
+    job j = {.t.size = PIECE};
+
+    job_start(&j, USM_TRANSFER_STORE, 0, from);
+    for (int i = 0; i < 500 && j.ended == 0; i++)
+        pass_ms(20);
+    CHECK_INT(j.ended, 1);
+    return j.status;
+}
+
+/* The newer one goes through another slot: what came by the old one's would come first. */
+static void an_old_store_that_comes_last_is_stale(void)
+{
+    world_begin(64 << 20);
+    for (unsigned i = 0; i < 3; i++)
+        fill(data[i], i);
+    CHECK_INT(job_run(USM_TRANSFER_STORE, 0, data[0]), USM_OK);
+    stores_to_hold = 1;
+    net.judge      = hold_some_stores;
+    CHECK_INT(store_first_piece(data[1]), USM_E_IO);
+    net.judge = NULL;
+    CHECK_INT(store_first_piece(data[2]), USM_OK);
+    release();
+    step_all();
+    memcpy(data[0], data[2], PIECE);
+    CHECK_INT(job_run(USM_TRANSFER_FETCH, 0, data[3]), USM_OK);
+    CHECK(memcmp(data[3], data[0], BLOCK) == 0);
+    world_end();
+}
+
 static void a_store_that_comes_after_the_forgetting_is_stale(void)
 {
     world_begin(64 << 20);
@@ -753,6 +784,7 @@ static const plain_case cases[] = {
     CASE(a_late_answer_is_dropped_and_ends_the_quarantine),
     CASE(doubled_messages_do_no_harm),
     CASE(an_old_store_is_stale),
+    CASE(an_old_store_that_comes_last_is_stale),
     CASE(a_store_that_comes_after_the_forgetting_is_stale),
     CASE(a_given_up_reserve_is_undone),
     CASE(a_wrong_key_is_refused),

@@ -30,7 +30,7 @@ static usm_status devices(usm_backend_device *list, size_t cap, size_t *count)
         list->handle   = &thing;
         list->platform = &thing;
         list->type     = USM_DEVICE_TYPE_GPU;
-        strcpy(list->name, "fake \"device\" \\ \xff\t");
+        strcpy(list->name, "fake\t\"device\" \\ \xff");
         strcpy(list->platform_name, "fake platform");
         strcpy(list->vendor, "nobody");
         strcpy(list->driver_version, "1");

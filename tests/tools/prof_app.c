@@ -1,14 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
 /* A program for test_usm_prof.sh to look at.
  *
- *     prof_app               200 times a block of 96 KiB, and two blocks of 64 KiB that stay under
- * the tag "solver"; exits 0 prof_app exit N        the same, and exits N prof_app kill          the
- * same, and kills itself once its trace is written prof_app without       does not call libusm
- *     prof_app split         a launch of 1000 indices over a team, in chunks of 100 */
+ *     prof_app          200 times a block of 96 KiB, and two blocks of 64 KiB that stay under the
+ *                       tag "solver"; exits 0
+ *     prof_app freed    without those that stay
+ *     prof_app exit N   the same as without arguments, and exits N
+ *     prof_app kill     the same, and kills itself once its trace is written
+ *     prof_app config T the same, and sets the trace by usm_config_set()
+ *     prof_app without  does not call libusm
+ *     prof_app split    a launch of 1000 indices over a team, in chunks of 100 */
 #include <usm/parallel.h>
 #include <usm/usm.h>
 
 #include <signal.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -27,7 +32,7 @@ __attribute__((noinline)) static void *allocate_work(void)
     return p;
 }
 
-static int work(void)
+static int work(bool has_leaks)
 {
     for (int i = 0; i < 200; i++) {
         void *p = allocate_work();
@@ -36,6 +41,8 @@ static int work(void)
             return fail("usm_alloc_device");
         usm_free(p);
     }
+    if (!has_leaks)
+        return 0;
     if (usm_tag_push("solver") != USM_OK)
         return fail("usm_tag_push");
     for (int i = 0; i < 2; i++)
@@ -84,7 +91,10 @@ int main(int argc, char **argv)
         return 0;
     if (argc > 2 && strcmp(argv[1], "config") == 0 && usm_config_set("trace", argv[2]) != USM_OK)
         return fail("usm_config_set");
-    rc = argc > 1 && strcmp(argv[1], "split") == 0 ? split() : work();
+    if (argc > 1 && strcmp(argv[1], "split") == 0)
+        rc = split();
+    else
+        rc = work(argc == 1 || strcmp(argv[1], "freed") != 0);
     if (rc == 0 && argc > 2 && strcmp(argv[1], "exit") == 0)
         rc = atoi(argv[2]);
     if (rc == 0 && argc > 1 && strcmp(argv[1], "kill") == 0) {

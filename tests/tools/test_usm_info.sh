@@ -391,10 +391,10 @@ fake()
 ) &
 hang=$!
 
-fake still 0 && says "no: commands complete but move nothing"
+fake still 0 && says "no: commands complete but move nothing" && says 'fake?"device"'
 fake still 0 --json
 json 'd["devices"][0]["moves_data"] == "no" and d["devices"][0]["memory"]["free"] is None'
-json 'd["devices"][0]["name"] == "fake \"device\" \\ \ufffd\t"'
+json 'd["devices"][0]["name"] == "fake\t\"device\" \\ \ufffd"'
 fake still 1 --doctor && says "fake:0" && says "does not work: commands complete" &&
     says "'!fake:0'"
 fake crash 0 && says "commands crash ("

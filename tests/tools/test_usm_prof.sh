@@ -109,6 +109,9 @@ cp p.json out && json 'len(d["traceEvents"]) > 200'
 # a pool without reuse is told what reuse would save
 run 0 env USM_POOL=direct "$tool" record -o direct.trace "$app"
 run 0 "$tool" report direct.trace && says "the pool slab would have saved"
+# unused: of what was reserved at its peak, whatever is in use at the end
+run 0 env USM_POOL=direct "$tool" record -o freed.trace "$app" freed
+run 0 "$tool" report freed.trace && says "96 KiB 96 KiB 0.0 %"
 
 # --- launches over teams ------------------------------------------------------------------------------
 run 0 "$tool" record -o split.trace "$app" split
