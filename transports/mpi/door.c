@@ -337,8 +337,7 @@ static bool listen_to(mpi_door *d, const mpi_doorkeeper *k, visitor *v)
 bool mpi_door_keep(mpi_door *door, const mpi_doorkeeper *keeper, int timeout_ms)
 {
     struct pollfd  polled[1 + VISITORS];
-    const visitor *none    = NULL;
-    bool           has_one = false;
+    const visitor *none = NULL;
 
     polled[0] = (struct pollfd){.fd = door->fd, .events = POLLIN};
     for (size_t i = 0; i < VISITORS; i++) {
@@ -352,11 +351,12 @@ bool mpi_door_keep(mpi_door *door, const mpi_doorkeeper *keeper, int timeout_ms)
     if (poll(polled, 1 + VISITORS, timeout_ms) <= 0)
         return false;
     for (size_t i = 0; i < VISITORS; i++)
-        if (door->visitors[i].fd >= 0 && polled[1 + i].revents)
-            has_one |= listen_to(door, keeper, &door->visitors[i]);
+        if (door->visitors[i].fd >= 0 && polled[1 + i].revents &&
+            listen_to(door, keeper, &door->visitors[i]))
+            return true; /* the keeper does not know of him: the others are judged by the next */
     if (polled[0].revents & POLLIN)
         let_knock(door, keeper);
-    return has_one;
+    return false;
 }
 
 /* ---- the program's side -------------------------------------------------------------------- */
