@@ -43,14 +43,17 @@ expect 1 'planted left behind' none ': >"$TMPDIR/one"; exit 77'
 # A process that is about to become another program has no environment for a moment.
 expect 1 'LEFT BEHIND: process [0-9]*: sleep 1001' none 'setsid sleep 1001 >/dev/null 2>&1 & sleep 0.2'
 expect 0 '' none 'setsid sleep 0.3 >/dev/null 2>&1 &'
-if [ -w /dev/shm ]; then
-    expect 1 "LEFT BEHIND: /dev/shm/usm-planted-$$" none ": >/dev/shm/usm-planted-$$"
-    # What another program has made meanwhile is its own business, whatever it is.
-    expect 0 '' none "mkdir /dev/shm/other-$$; : >/dev/shm/other-$$.file"
-    [ -d "/dev/shm/other-$$" ] && [ -e "/dev/shm/other-$$.file" ] || exit 1
-    rm -rf "/dev/shm/other-$$" "/dev/shm/other-$$.file"
-    expect 0 '' none ": >/dev/shm/usm-planted-$$; rm /dev/shm/usm-planted-$$"
-fi
+# Not in /dev/shm itself: a test that ends at this moment would be told to have left it.
+USM_TEST_SHM=$(mktemp -d "${TMPDIR:-/tmp}/shm.XXXXXX")
+export USM_TEST_SHM
+trap 'rm -rf "$USM_TEST_SHM"' EXIT
+shm=$USM_TEST_SHM
+expect 1 "LEFT BEHIND: $shm/vader_segment.planted" none ": >$shm/vader_segment.planted"
+[ ! -e "$shm/vader_segment.planted" ] || exit 1
+# What another program has made meanwhile is its own business, whatever it is.
+expect 0 '' none "mkdir $shm/other; : >$shm/other.file"
+[ -d "$shm/other" ] && [ -e "$shm/other.file" ] || exit 1
+expect 0 '' none ": >$shm/vader_segment.planted; rm $shm/vader_segment.planted"
 
 # A test that is killed together with its with-runtime.sh, as CTest does at a timeout.
 USM_TEST_BINARY_DIR=/nowhere/$$ "$tests/with-runtime.sh" none \

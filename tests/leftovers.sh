@@ -15,14 +15,16 @@
 # a folder elsewhere (a disk, when TMPDIR is memory) puts the ID into its name.  So nobody else's files and
 # processes are taken for a test's.  In /dev/shm libraries choose names of their own: a file counts there that
 # has a name as Open MPI, MPICH, UCX and PSM give, is this user's, was not there before, and that no
-# process has open.
+# process has open.  USM_TEST_SHM is a folder instead of /dev/shm, for the test of all this.
 #
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 # shellcheck shell=sh
 
+usm__shm=${USM_TEST_SHM:-/dev/shm}
+
 usm_leftovers_before()
 {
-    usm__shm_before=" $(echo /dev/shm/*) "
+    usm__shm_before=" $(echo "$usm__shm"/*) "
 }
 
 # The ids of living processes with USM_TEST_ID=$1.
@@ -80,10 +82,10 @@ usm_leftovers_files()
         [ "$usm__file" != "$1" ] && { [ -e "$usm__file" ] || [ -h "$usm__file" ]; } &&
             usm__left_file "$usm__file"
     done
-    for usm__file in /dev/shm/*; do
-        case ${usm__file#/dev/shm/} in
+    for usm__file in "$usm__shm"/*; do
+        case ${usm__file#"$usm__shm"/} in
         *"${1##*/}"*) usm__left_file "$usm__file" && continue ;;
-        bxfi_* | vader_segment.* | sm_segment.* | mpich* | ucx_shm_* | psm2_shm.* | usm-planted-*) ;;
+        bxfi_* | vader_segment.* | sm_segment.* | mpich* | ucx_shm_* | psm2_shm.*) ;;
         *) continue ;;
         esac
         case ${usm__shm_before:-} in '' | *" $usm__file "*) continue ;; esac
