@@ -133,7 +133,8 @@ Test(context, destroyed_with_live_memory_it_gives_all_of_it_back)
             usm_context_destroy(ctx);
         }
         CHECK_OK(usm_device_memory(r.dev, &after));
-        CHECK(after.ours == before.ours && after.pooled <= before.pooled,
+        /* Less, where work of an earlier case has ended meanwhile and its memory went with it. */
+        CHECK(after.ours <= before.ours && after.pooled <= before.pooled,
               "%s: %llu bytes live, %llu pooled after all contexts went", r.name,
               (unsigned long long)after.ours, (unsigned long long)after.pooled);
     }
