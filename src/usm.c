@@ -51,6 +51,7 @@ static void plug_buffers(void)
 void usm__compose(void)
 {
     (void)usm_host_watch_forks(); /* tried again with its first context */
+    (void)usm_slab_watch_forks();
     usm__async_start();
     plug_buffers();
     usm__exports = &usm__ipc_exports;

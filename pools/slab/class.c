@@ -9,6 +9,7 @@
  *
  * Who calls: cache.c for threads, slab.c for those without a cache. */
 #include "pool.h"
+#include "slab.h"
 
 #include <string.h>
 
@@ -141,20 +142,28 @@ static void put_descriptor(unsigned k, slab *s)
     pthread_mutex_unlock(&spares.lock);
 }
 
-/* Once for each pool, between the same two moments: the first takes the lock, the last gives it. */
-void slab_descriptors_fork(usm_fork_phase phase)
+/* A pool whose end has begun, or that is being made, is in no list any more or not yet, and takes
+ * descriptors all the same: so this lock is taken at every fork, whatever pools there are. */
+static void before_fork(void)
 {
-    static unsigned pools; /* of this fork; forks are one at a time */
+    pthread_mutex_lock(&spares.lock);
+}
 
-    if (phase == USM_FORK_PREPARE) {
-        if (pools++ == 0)
-            pthread_mutex_lock(&spares.lock);
-    } else if (--pools == 0) {
-        if (phase == USM_FORK_PARENT)
-            pthread_mutex_unlock(&spares.lock);
-        else
-            pthread_mutex_init(&spares.lock, NULL);
-    }
+static void after_fork_in_parent(void)
+{
+    pthread_mutex_unlock(&spares.lock);
+}
+
+static void after_fork_in_child(void)
+{
+    pthread_mutex_init(&spares.lock, NULL);
+}
+
+usm_status usm_slab_watch_forks(void)
+{
+    return pthread_atfork(before_fork, after_fork_in_parent, after_fork_in_child) == 0
+               ? USM_OK
+               : USM_E_NO_MEMORY;
 }
 
 /* ---- slabs ----------------------------------------------------------------------------------- */

@@ -101,8 +101,6 @@ void slab_class_init(slab_pool *p, unsigned k, size_t maximum_size);
 void slab_class_fini(slab_pool *p, unsigned k);
 
 void slab_class_fork(slab_class *c, usm_fork_phase phase);
-/* What all pools share. */
-void slab_descriptors_fork(usm_fork_phase phase);
 
 /* One block, straight from a slab or the heap. */
 usm_status slab_take_block(slab_pool *p, unsigned k, usm_slot *block);

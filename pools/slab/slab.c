@@ -351,15 +351,11 @@ static void slab_fork(void *pool, usm_fork_phase phase)
 {
     slab_pool *p = pool;
 
-    if (phase == USM_FORK_PREPARE) {
+    if (phase == USM_FORK_PREPARE)
         fork_classes(p, phase);
-        slab_descriptors_fork(phase);
-    }
     slab_heap_fork(&p->heap, phase);
-    if (phase != USM_FORK_PREPARE) {
-        slab_descriptors_fork(phase);
+    if (phase != USM_FORK_PREPARE)
         fork_classes(p, phase);
-    }
 }
 
 static const usm_pool_ops ops = {

@@ -7,4 +7,8 @@
 
 const usm_pool_ops *usm_slab_pool_entry(const usm_host_api *api);
 
+/* Once, before the core's own handlers of fork(), which hold the pools' locks meanwhile: what all
+ * pools share is locked after them.  USM_E_NO_MEMORY: a child of a fork() may hang. */
+usm_status usm_slab_watch_forks(void);
+
 #endif
