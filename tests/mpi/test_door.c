@@ -82,6 +82,16 @@ static unsigned verdict(int fd)
     return text[8];
 }
 
+/* Two come, one knocks and is welcome. */
+static void let_first_in(int *first, int *second)
+{
+    *first  = come();
+    *second = come();
+    say(*first, KNOCK, KNOCK_SIZE);
+    CHECK(!keep());
+    CHECK_INT(verdict(*first), WELCOME);
+}
+
 /* ---- cases --------------------------------------------------------------------------------- */
 
 static void a_visitor_is_let_in(void)
@@ -105,11 +115,7 @@ static void others_wait_for_the_one_on_the_way(void)
     int first, second;
 
     open_door();
-    first  = come();
-    second = come();
-    say(first, KNOCK, KNOCK_SIZE);
-    CHECK(!keep());
-    CHECK_INT(verdict(first), WELCOME);
+    let_first_in(&first, &second);
     say(second, KNOCK, KNOCK_SIZE);
     CHECK(!keep());
     CHECK_INT(verdict(second), FULL);
@@ -124,11 +130,7 @@ static void nobody_is_let_in_beside_the_one_who_enters(void)
     int first, second;
 
     open_door();
-    first  = come();
-    second = come();
-    say(first, KNOCK, KNOCK_SIZE);
-    CHECK(!keep());
-    CHECK_INT(verdict(first), WELCOME);
+    let_first_in(&first, &second);
     say(first, ENTER, ENTER_SIZE);
     say(second, KNOCK, KNOCK_SIZE);
     CHECK(keep());
