@@ -30,6 +30,8 @@
 #                        shows ThreadSanitizer nothing, and what is the same once more shows it to one
 #   WAITS                it waits more than it computes: of the three places of `ctest -j` that a processor
 #                        stands for it takes one, where others take two, and it begins before them
+#   LONG                 seconds of one processor: it begins before all but those that wait, so that the last
+#                        test to end is a short one
 #   LOCK <name>          nothing of that name runs beside it
 #   SERIAL               nothing else runs beside it
 #
@@ -45,7 +47,7 @@ find_program(USM_PYTHON NAMES python3)
 mark_as_advanced(USM_PYTHON)
 add_feature_info(python3 USM_PYTHON "the checks of symbols and includes, loading from Python")
 
-set(_usm_test_options SHARED DRIVER WAITS SERIAL)
+set(_usm_test_options SHARED DRIVER WAITS LONG SERIAL)
 set(_usm_test_values TIMEOUT LOCK)
 set(_usm_test_lists SOURCES NOT_UNDER LABELS RUNTIMES ARGS LIBS SOURCE_DEFINES COMMAND ENVIRONMENT)
 
@@ -120,6 +122,9 @@ function(_usm_register name)
     endif()
     set(places 2)
     set(cost 0)
+    if(arg_LONG)
+        set(cost 5)
+    endif()
     if(arg_WAITS)
         set(places 1)
         set(cost 10)
