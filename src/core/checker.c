@@ -4,14 +4,8 @@
 
 #include <pthread.h>
 
-#if defined(__has_include)
-#if __has_include(<valgrind/memcheck.h>)
+#ifdef USM_HAVE_VALGRIND /* its header; src/CMakeLists.txt looks for it */
 #include <valgrind/memcheck.h>
-#define HAS_VALGRIND 1
-#endif
-#endif
-#ifndef HAS_VALGRIND
-#define HAS_VALGRIND 0
 #endif
 
 /* AddressSanitizer's, when the process has it, whoever brought it. */
@@ -46,7 +40,7 @@ static bool asan_listens(void)
 static void look(void)
 {
     told.asan = asan_listens();
-#if HAS_VALGRIND
+#ifdef USM_HAVE_VALGRIND
     told.valgrind = RUNNING_ON_VALGRIND != 0;
 #endif
 }
@@ -57,7 +51,7 @@ bool usm__checker_present(void)
     return told.valgrind || told.asan;
 }
 
-#if HAS_VALGRIND
+#ifdef USM_HAVE_VALGRIND
 static void valgrind_open(const usm__record *r)
 {
     (void)VALGRIND_MAKE_MEM_DEFINED(r->block.base, r->block.size);
