@@ -10,13 +10,14 @@
 #include <time.h>
 
 typedef enum usm__rank {
-    USM__RANK_WATTS       = -7, /* the energy counters of the last look                      */
-    USM__RANK_GRAPH       = -6, /* a graph's run: what is ready                              */
-    USM__RANK_TEAM        = -5, /* members' states and figures                               */
-    USM__RANK_LAUNCH      = -4, /* the book of a launch over a team                          */
-    USM__RANK_RUN         = -3, /* which of a launch's slots are busy                        */
-    USM__RANK_RANKS       = -2, /* launches over ranks: what came, what goes out              */
-    USM__RANK_SUBMIT      = -1, /* commands over buffers enter an in-order queue             */
+    USM__RANK_WATTS       = -8, /* the energy counters of the last look                      */
+    USM__RANK_GRAPH       = -7, /* a graph's run: what is ready                              */
+    USM__RANK_TEAM        = -6, /* members' states and figures                               */
+    USM__RANK_LAUNCH      = -5, /* the book of a launch over a team                          */
+    USM__RANK_RUN         = -4, /* which of a launch's slots are busy                        */
+    USM__RANK_RANKS       = -3, /* launches over ranks: what came, what goes out              */
+    USM__RANK_SUBMIT      = -2, /* commands over buffers enter an in-order queue             */
+    USM__RANK_PLACING     = -1, /* commands over buffers get held places                    */
     USM__RANK_SHARED      = 0,  /* shared buffers, above the buffers that keep their blocks */
     USM__RANK_BUFFER      = 1,  /* what the places of a buffer say                         */
     USM__RANK_INIT        = 2,  /* start, default context                                 */

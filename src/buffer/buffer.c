@@ -11,6 +11,7 @@
 #include "base/meta.h"
 #include "base/os.h"
 #include "buffer/command.h"
+#include "buffer/grant.h"
 #include "buffer/keep.h"
 #include "buffer/pins.h"
 #include "buffer/work.h"
@@ -440,16 +441,17 @@ usm_status usm_buffer_set_write_back(usm_buffer *buf, bool enabled)
 void usm__buffer_fork(usm_fork_phase phase)
 {
     usm__kept_fork(phase);
+    usm__grant_fork(phase);
     usm__track_fork(phase);
     usm__places_fork(phase);
     if (phase != USM_FORK_CHILD)
         return;
     usm__commands_fork(phase);
-    usm__line_fork(phase);
 }
 
 void usm__buffer_start(void)
 {
+    usm__grant_start();
     usm__launch_over_buffers = usm__buffers_launch;
     usm__area_out_of_memory  = usm__buffers_give_back;
     usm__spill_starved       = usm__buffers_starved;

@@ -8,6 +8,8 @@
  * who wait for it.  It ends once: on the thread of its completion, or on that of a host access that
  * waited for its event and would otherwise wait for a hand-over between threads. */
 #include "buffer/command.h"
+#include "buffer/grant.h"
+#include "core/outside.h"
 
 #include "base/fork.h"
 #include "base/inline/bits.h"
@@ -142,11 +144,10 @@ static usm__command *new_command(usm_queue *q, const usm__command_desc *d, bool 
     c->is_in_place = d->task || usm__places_in_place(q);
     c->wants_event = wants_event;
     usm_store_relaxed(&c->refs, 1u);
-    usm_list_init(&c->link);
     usm_list_init(&c->in_line);
     usm_list_init(&c->to_watch);
     usm_list_init(&c->waiter.link);
-    c->waiter.ready = usm__command_ready;
+    c->waiter.ready = usm__grant_ready;
     usm__context_use(c->ctx);
     for (size_t i = 0; i < d->n; i++)
         set_use(c, &c->uses[i], &d->accessors[i]);
@@ -251,12 +252,19 @@ void usm__command_watch(usm__command *c)
 
 /* ---- launched, ended ------------------------------------------------------------------- */
 
+/* It has its place, or goes without. */
+static void stop_taking(usm__command *c)
+{
+    if (c->is_taking)
+        usm__grant_placed();
+    c->is_taking = false;
+}
+
 static void launched(usm__command *c, usm_event *ev)
 {
     usm__track_lock();
     c->event      = ev;
     c->is_watched = c->wants_watch = needs_watch(c);
-    usm_list_remove(&c->link);
     commands.under_way += c->is_watched;
     if (c->is_watched)
         usm_ref_take(&c->refs); /* the completion's */
@@ -265,6 +273,7 @@ static void launched(usm__command *c, usm_event *ev)
     usm__edges_fire(&c->on_launch, ev, USM_OK);
     usm__track_wake();
     usm__track_unlock();
+    stop_taking(c);
 }
 
 static void leave_order(usm__use *u, usm_status status)
@@ -283,8 +292,6 @@ static void leave(usm__command *c, usm_status status)
 {
     for (size_t i = 0; i < c->nuses; i++)
         leave_order(&c->uses[i], status);
-    if (!c->event)
-        usm_list_remove(&c->link);
     if (c->is_watched || c->is_rider)
         commands.under_way--;
     if (c->is_rider)
@@ -339,7 +346,6 @@ void usm__command_finish(usm__command *c, usm_status status)
 static void withdraw(usm__command *c)
 {
     usm__track_lock();
-    usm_list_remove(&c->link);
     c->is_done = true;
     usm__command_leave_orders(c);
     usm__command_give_up(c);
@@ -398,12 +404,12 @@ static usm_status try_now(usm__command *c, usm_queue *q, size_t ndeps, usm_event
 static usm_status put(usm__command *c, usm_queue *q, size_t ndeps, usm_event *const *deps,
                       usm_event **ev)
 {
-    bool       may_go = false;
-    usm_status st     = usm__command_enter(c, ndeps, deps, &may_go);
+    usm_status st = usm__command_enter(c);
 
     if (st != USM_OK)
         return st;
-    st = may_go ? try_now(c, q, ndeps, deps, ev) : USM_E_AGAIN;
+    st = c->is_taking ? try_now(c, q, ndeps, deps, ev) : USM_E_AGAIN;
+    stop_taking(c);
     if (st == USM_E_AGAIN)
         st = usm__command_defer(c, q, ndeps, deps, ev);
     if (st != USM_OK)
@@ -467,6 +473,8 @@ usm_status usm__command_submit(usm_queue *q, const usm__command_desc *d, size_t 
         st = usm__executor_reserve();
     if (st != USM_OK)
         return st;
+    for (size_t i = 0; i < ndeps; i++)
+        usm__outside_await(deps[i]);
     c = new_command(q, d, ev != NULL);
     return c ? submit(c, q, ndeps, deps, ev) : USM_E_NO_MEMORY;
 }

@@ -7,9 +7,7 @@
  * deferred (defer.c): the queue gets a place that is held, and a thread of the executor does what
  * takes time, and launches the command on a queue of the core's own.  Submitting never waits.
  *
- * Memory and deadlocks.  A command takes its memory (pins, extents) all or none, and only when
- * every command that it depends on has its own: what holds memory can always come to its end,
- * unless it waits for an event of the user's. */
+ * Which of them gets memory when, and why they do not wait for each other for good: grant.c. */
 #ifndef USM_BUFFER_COMMAND_H
 #define USM_BUFFER_COMMAND_H
 
@@ -68,14 +66,14 @@ typedef struct usm__command {
      * it, are there; the second one finishes it with the outcome */
     _Atomic(uint32_t) met;
     usm_status        outcome;
-    usm__completion   c;
-    _Atomic(uint32_t) arrival; /* usm__arrival: whether it has its place in its queue           */
+    usm__completion   c, came;   /* its end; deferred: of what is before its place                */
+    bool              is_taking; /* of its submitter: grant.h                                    */
+    _Atomic(uint32_t) arrival;   /* usm__arrival: whether it has its place in its queue           */
     bool
         wants_watch; /* of who launched it: its completion is to be watched, when no lock is held */
     /* guarded by the lock of track.c */
-    usm__waiter waiter; /* what it waits for before it may take memory                        */
-    usm_list    link;   /* in the list of those not launched                                 */
-    usm_list    in_line;
+    usm__waiter waiter;  /* what it waits for before it may take memory                        */
+    usm_list    in_line; /* grant.c                                                           */
     usm__edge  *on_launch, *on_done;
     usm_event  *event; /* of what was launched; NULL before; counted                          */
     bool        is_done;
@@ -90,7 +88,10 @@ typedef struct usm__command {
     usm_status  preceded; /* what a command before it failed with before it was launched          */
     size_t ndeps, nexpected, cap; /* events of the commands before it: had, to come, room     */
     usm_event **deps;
-    /* deferred */
+    /* deferred; the first three guarded by the lock of track.c */
+    bool       is_ready; /* nothing is before it in its orders                                  */
+    bool       is_asked; /* whether its place has come                                          */
+    bool       has_come; /* it has: all is complete that stands before it                       */
     bool       is_kept;
     usm_event *end;  /* the user's event; NULL                                                    */
     usm_event *gate; /* lets what comes later in the queue go on                                 */
@@ -130,9 +131,8 @@ void usm__command_unref(usm__command *c);
 /* Of a task: its submitter, or the thread that has run it, is through with it. Takes a reference.
  */
 void usm__command_meet(usm__command *c);
-/* Enters its orders.  *may_go: nothing is in its way but memory, perhaps.  On failure it is given
- * up. */
-usm_status usm__command_enter(usm__command *c, size_t ndeps, usm_event *const *deps, bool *may_go);
+/* Enters its orders; c->is_taking: it may be placed at once.  On failure it is given up. */
+usm_status usm__command_enter(usm__command *c);
 /* Under the lock, which is given back meanwhile: sleeps if anything is coming that e, in no order
  * yet, would wait for.  true: it slept, and all is to be looked at once more. */
 bool usm__enter_later(usm__order *o, const usm__order_entry *e);
@@ -147,8 +147,6 @@ void usm__command_leave_orders(usm__command *c);
 /* Nobody but those it waits for knows it any more; under the lock. */
 void usm__command_give_up(usm__command *c);
 void usm__entering_in_child(void);
-/* Under the lock: one of that in-order queue was deferred and not launched yet. */
-bool usm__command_is_lane_deferred(uint64_t lane);
 /* Under the lock: one more that will tell of its end; or it was withdrawn. */
 void usm__command_set_under_way(bool is_under_way);
 /* A command that c waited for was launched, or ended without: under the lock. */
@@ -181,16 +179,13 @@ bool     usm__commands_await_end(uint64_t ended);
 void usm__commands_forget(void);
 void usm__commands_fork(usm_fork_phase phase);
 
-/* Whether commands wait for memory: others are to queue up behind them. */
-bool usm__line_is_busy(void); /* under the lock */
-/* Nothing is before the command any more: it joins the line. */
-void usm__command_ready(usm__waiter *w);
 /* The user's queue gets its held place.  Outputs the user's event.  On failure nothing was done. */
 usm_status usm__command_defer(usm__command *c, usm_queue *q, size_t ndeps, usm_event *const *deps,
                               usm_event **ev);
 /* A deferred command goes its slow way.  Takes a reference over. */
 void usm__command_go(usm__command *c);
-void usm__line_fork(usm_fork_phase phase);
+/* It is granted: gets its bytes, which may take long, and is launched. */
+usm_status usm__command_launch_deferred(usm__command *c);
 
 static inline usm__use *usm__use_of(usm__order_entry *e)
 {

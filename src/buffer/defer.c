@@ -2,33 +2,19 @@
 /* Commands that cannot go at once (buffer/command.h).
  *
  *     user's queue:  ... earlier | start (deps) | held until the gate opens | later ...
- *     command:       waits for those before it  ->  line  ->  memory  ->  own queue  ->  ended
+ *     command:                  line  ->  memory  ->  own queue  ->  ended
  *
- * A command waits, without a thread, until every command before it has its memory and no access of
- * the host is in its way.  Then it joins one line, whose head gets its bytes on a thread of the
- * executor: one at a time, so that what they hold and want cannot cross.  It is launched on a queue
+ * A command waits in one line, without a thread, until it is granted its memory (grant.c).  A
+ * thread of the executor gets its bytes then, for one command at a time, and launches it on a queue
  * of the core's own, behind "start"; when it ends, the user's event does, and the gate opens.
  *
- * Called by command.c. */
+ * Called by command.c and grant.c. */
 #include "buffer/command.h"
+#include "buffer/grant.h"
 
 #include "base/os.h"
 
-static void run_line(usm__job *job);
-
-/* Guarded by the lock of track.c. */
-static struct {
-    usm_list commands;
-    bool     is_running; /* a thread is at it, or the job is posted                             */
-    usm__job job;
-} line = {{&line.commands, &line.commands}, false, {{&line.job.link, &line.job.link}, run_line}};
-
-bool usm__line_is_busy(void)
-{
-    return line.is_running;
-}
-
-static usm_status launch_from_line(usm__command *c)
+usm_status usm__command_launch_deferred(usm__command *c)
 {
     usm__event_list after = USM__EVENT_LIST_INIT;
     usm_status      st    = USM_OK;
@@ -45,49 +31,6 @@ static usm_status launch_from_line(usm__command *c)
     return st;
 }
 
-static void run_line(usm__job *job)
-{
-    usm__command *c;
-    usm_list     *it;
-    usm_status    st;
-
-    (void)job;
-    for (;;) {
-        usm__track_lock();
-        it              = usm_list_pop(&line.commands);
-        line.is_running = it != NULL;
-        usm__track_unlock();
-        if (!it)
-            return;
-        c  = usm_container_of(it, usm__command, in_line);
-        st = launch_from_line(c);
-        if (st == USM_OK)
-            usm__command_watch(c);
-        else
-            usm__command_finish(c, st);
-        usm__command_unref(c);
-    }
-}
-
-/* Nothing is before it any more. */
-void usm__command_ready(usm__waiter *w)
-{
-    usm__command *c      = usm_container_of(w, usm__command, waiter);
-    bool          starts = false;
-
-    if (c->is_given_up) {
-        usm__command_unref(c);
-        return;
-    }
-    usm__track_lock();
-    usm_list_append(&line.commands, &c->in_line);
-    starts          = !line.is_running;
-    line.is_running = true;
-    usm__track_unlock();
-    if (starts)
-        usm__executor_post(&line.job);
-}
-
 /* The next ones in line find their blocks in memory, or on the way. */
 static void bring_ahead(const usm__command *c)
 {
@@ -100,6 +43,13 @@ static void bring_ahead(const usm__command *c)
     }
 }
 
+/* Who waits for it comes later in line. */
+static void set_own(usm_event *ev)
+{
+    ev->is_task    = true;
+    ev->is_outside = false;
+}
+
 /* The events of a deferred command: the user's, the gate. */
 static usm_status make_events(usm__command *c)
 {
@@ -108,9 +58,9 @@ static usm_status make_events(usm__command *c)
     if (st == USM_OK && c->wants_event)
         st = usm_event_create(c->ctx, &c->end);
     if (st == USM_OK)
-        c->gate->is_task = true;
+        set_own(c->gate);
     if (c->end)
-        c->end->is_task = true;
+        set_own(c->end);
     return st;
 }
 
@@ -152,10 +102,9 @@ usm_status usm__command_defer(usm__command *c, usm_queue *q, size_t ndeps, usm_e
         st = make_events(c);
     if (st != USM_OK)
         return st;
-    usm__track_lock();
-    c->is_deferred = true;
-    usm__track_unlock();
+    usm__grant_hold_begin(c);
     st = hold(c, q, ndeps, deps);
+    usm__grant_hold_end(c, st == USM_OK);
     if (st != USM_OK)
         return st;
     if (ev) {
@@ -174,13 +123,4 @@ void usm__command_go(usm__command *c)
     usm__track_lock();
     usm__waiter_tell(&c->waiter);
     usm__track_unlock();
-}
-
-void usm__line_fork(usm_fork_phase phase)
-{
-    if (phase == USM_FORK_CHILD) {
-        usm_list_init(&line.commands);
-        usm_list_init(&line.job.link);
-        line.is_running = false;
-    }
 }

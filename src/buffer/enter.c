@@ -19,23 +19,20 @@
  * returned.  That goes for commands without buffers, too, which stand in the same queues and wait
  * for events of these, and for queues without an order: those need no lock.
  *
- * The second rule is for what is not said by an edge.  One that stands behind a deferred one in its
- * queue must not take memory that it needs (find_deferred); reads of a queue are waited for by the
- * last of them (order.c), its tasks wait for no event (task.c): in each case the order of entering
- * must be that of the queue.
+ * The second rule is for what is not said by an edge: reads of a queue are waited for by the last
+ * of them (order.c), its tasks wait for no event (task.c): in each case the order of entering must
+ * be that of the queue.  Nor is it said who has memory: that is grant.c's.
  *
  * Who sleeps here is in no order yet and may hold its queue's lock; who is coming wants no such
  * lock, and waits for nobody who enters.  Called by command.c, task.c, host.c. */
 #include "base/os.h"
 #include "buffer/command.h"
+#include "buffer/grant.h"
 
 #include <string.h>
 
-/* Guarded by the lock of track.c. */
-static struct {
-    usm_list unlaunched;
-    size_t   ncoming; /* that may be coming: riders count until they end                        */
-} entering = {{&entering.unlaunched, &entering.unlaunched}, 0};
+/* Commands that may be coming: riders count until they end.  Guarded by the lock of track.c. */
+static size_t ncoming;
 
 /* ---- what it comes after ----------------------------------------------------------------- */
 
@@ -113,29 +110,6 @@ static usm_status find_order(usm__command *c, usm__use *u)
     return USM_OK;
 }
 
-static bool depends_on(const usm__command *before, size_t ndeps, usm_event *const *deps)
-{
-    for (size_t i = 0; before->end && i < ndeps; i++)
-        if (deps[i] == before->end)
-            return true;
-    return false;
-}
-
-/* Commands that were deferred, and that this one comes after for another reason than bytes: it must
- * not take memory that they need. */
-static usm_status find_deferred(usm__command *c, size_t ndeps, usm_event *const *deps)
-{
-    USM_LIST_FOREACH (it, &entering.unlaunched) {
-        usm__command *before = usm_container_of(it, usm__command, link);
-
-        if (before->is_deferred &&
-            ((c->lane && before->lane == c->lane) || depends_on(before, ndeps, deps)) &&
-            !usm__edge_add(&before->on_launch, &c->waiter, NULL))
-            return usm__fail(USM_E_NO_MEMORY, "no host memory for the order of commands");
-    }
-    return USM_OK;
-}
-
 static usm_status told_failure(usm_status status)
 {
     return usm__fail(USM_E_DEPENDENCY,
@@ -159,7 +133,7 @@ static usm_status take_failures(usm__command *c)
 }
 
 /* Under the lock. */
-static usm_status find_all(usm__command *c, size_t ndeps, usm_event *const *deps)
+static usm_status find_all(usm__command *c)
 {
     usm_status st = USM_OK;
 
@@ -170,14 +144,14 @@ static usm_status find_all(usm__command *c, size_t ndeps, usm_event *const *deps
     for (size_t i = 0; st == USM_OK && i < c->nuses; i++)
         if (!c->uses[i].is_empty)
             st = find_order(c, &c->uses[i]);
-    return st == USM_OK ? find_deferred(c, ndeps, deps) : st;
+    return st;
 }
 
 /* ---- coming ------------------------------------------------------------------------------ */
 
 static void settled(void)
 {
-    entering.ncoming--;
+    ncoming--;
 }
 
 void usm__rider_left(void)
@@ -214,7 +188,7 @@ static bool await(usm__command *c)
 
 bool usm__enter_later(usm__order *o, const usm__order_entry *e)
 {
-    if (entering.ncoming == 0)
+    if (ncoming == 0)
         return false;
     for (usm__order_entry *x = usm__order_next(o, e, false, NULL); x;
          x                   = usm__order_next(o, e, false, x))
@@ -242,7 +216,7 @@ void usm__command_join_orders(usm__command *c)
     for (size_t i = 0; i < c->nuses; i++)
         if (!c->uses[i].is_empty)
             usm__order_add(&usm__track_of(c->uses[i].root)->order, &c->uses[i].entry);
-    entering.ncoming++;
+    ncoming++;
 }
 
 void usm__command_leave_orders(usm__command *c)
@@ -264,7 +238,7 @@ void usm__command_give_up(usm__command *c)
     usm__waiter_tell(&c->waiter);
 }
 
-usm_status usm__command_enter(usm__command *c, size_t ndeps, usm_event *const *deps, bool *may_go)
+usm_status usm__command_enter(usm__command *c)
 {
     usm_status st;
 
@@ -272,11 +246,10 @@ usm_status usm__command_enter(usm__command *c, size_t ndeps, usm_event *const *d
     while (enter_later(c))
         ;
     c->waiter.waits = 1; /* for whoever submits it */
-    st              = find_all(c, ndeps, deps);
+    st              = find_all(c);
     if (st == USM_OK) {
         usm__command_join_orders(c);
-        usm_list_append(&entering.unlaunched, &c->link);
-        *may_go = c->waiter.waits == 1 && !usm__line_is_busy();
+        c->is_taking = c->waiter.waits == 1 && usm__grant_at_once();
     } else {
         usm__command_give_up(c);
     }
@@ -284,19 +257,7 @@ usm_status usm__command_enter(usm__command *c, size_t ndeps, usm_event *const *d
     return st;
 }
 
-bool usm__command_is_lane_deferred(uint64_t lane)
-{
-    USM_LIST_FOREACH (it, &entering.unlaunched) {
-        const usm__command *before = usm_container_of(it, usm__command, link);
-
-        if (before->is_deferred && before->lane == lane)
-            return true;
-    }
-    return false;
-}
-
 void usm__entering_in_child(void)
 {
-    usm_list_init(&entering.unlaunched);
-    entering.ncoming = 0;
+    ncoming = 0;
 }

@@ -14,6 +14,7 @@
  *
  * Called by work.c and command.c. */
 #include "buffer/command.h"
+#include "buffer/grant.h"
 
 /* Under the lock: those behind c in its queue that use the same bytes. */
 static void drop_behind(const usm__command *c, const usm__use *u)
@@ -127,9 +128,10 @@ static bool enter(usm__command *c)
     bool may;
 
     usm__track_lock();
-    may = !usm__line_is_busy() && !usm__command_is_lane_deferred(c->lane);
+    may = true;
     for (size_t i = 0; may && i < c->nuses; i++)
         may = usm__track_start(c->uses[i].root) == USM_OK && may_ride_over(c, &c->uses[i]);
+    may         = may && usm__grant_at_once();
     c->is_rider = may;
     if (may) {
         usm__command_join_orders(c);
@@ -146,6 +148,7 @@ static void withdraw(usm__command *c)
     c->is_rider = false;
     usm__command_set_under_way(false);
     usm__track_unlock();
+    usm__grant_placed();
 }
 
 /* The user is told of a failure here; the queue is not. */
@@ -165,10 +168,12 @@ static usm_status board(usm__command *c, usm_queue *q)
 
     usm_ref_take(&c->refs); /* whoever runs it */
     st = usm__task_post(q, &body);
-    if (st == USM_OK)
+    if (st == USM_OK) {
         usm__rider_arrived(c);
-    else
+        usm__grant_placed();
+    } else {
         usm__command_unref(c);
+    }
     return st;
 }
 

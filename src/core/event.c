@@ -11,6 +11,7 @@
 #include "base/meta.h"
 #include "base/os.h"
 #include "core/init.h"
+#include "core/outside.h"
 
 static usm__meta_type event_type =
     USM__META_TYPE(struct usm_event, sizeof(usm__magic_word), "events");
@@ -71,6 +72,8 @@ void usm_event_release(usm_event *ev)
     if (!usm__handle_kill(ev, USM__MAGIC_EVENT))
         return;
     ctx = ev->ctx;
+    if (ev->is_user)
+        usm__outside_ended(usm_load_acquire(&ev->signalled));
     usm__be_event_release(ctx->be, ev->native);
     usm__meta_free(&event_type, ev);
     usm__context_unref(ctx);
@@ -157,7 +160,7 @@ usm_status usm_event_create(usm_context *ctx, usm_event **ev)
         usm__event_discard(made);
         return st;
     }
-    made->is_user = true;
+    made->is_user = made->is_outside = true;
     usm__event_publish(made, native, false);
     *ev = made;
     return USM_OK;
@@ -165,12 +168,17 @@ usm_status usm_event_create(usm_context *ctx, usm_event **ev)
 
 usm_status usm__event_end(usm_event *ev, usm_status status)
 {
-    int no = 0;
+    int        was = usm_load_acquire(&ev->signalled);
+    usm_status st;
 
-    if (!usm_cas_acq_rel(&ev->signalled, &no, 1))
-        return usm__fail(USM_E_INVALID, "the event %p was signalled before", (void *)ev);
+    do {
+        if (was == USM__EVENT_SIGNALLED)
+            return usm__fail(USM_E_INVALID, "the event %p was signalled before", (void *)ev);
+    } while (!usm_cas_acq_rel(&ev->signalled, &was, USM__EVENT_SIGNALLED));
     usm_store_release(&ev->status, (int)status);
-    return usm__be_event_signal(ev->ctx->be, ev->native, status);
+    st = usm__be_event_signal(ev->ctx->be, ev->native, status);
+    usm__outside_ended(was);
+    return st;
 }
 
 usm_status usm_event_signal(usm_event *ev, usm_status status)
@@ -338,7 +346,7 @@ static void bridge_run(usm__completion *c)
 {
     bridge *b = usm_container_of(c, bridge, c);
 
-    (void)usm_event_signal(b->to, own_status(b->from, c->status));
+    (void)usm__event_end(b->to, own_status(b->from, c->status));
     usm_event_release(b->to);
     usm_event_release(b->from);
     usm__heap_free(b);
@@ -355,7 +363,8 @@ static usm_status make_bridge(usm_context *ctx, usm_event *from, usm_event **to)
     st = usm_event_create(ctx, &b->to);
     if (st != USM_OK)
         goto err_free;
-    b->from = from;
+    b->to->is_outside = false; /* as much so as `from`, which is counted */
+    b->from           = from;
     usm_ref_take(&from->refs);
     usm_ref_take(&b->to->refs);
     *to = b->to; /* the bridge may run, and free itself, as soon as it is armed */
@@ -388,6 +397,7 @@ static usm_status add_dep(usm__deps *d, usm_event *ev)
 
     if (st != USM_OK)
         return st;
+    usm__outside_await(ev);
     if (ev->ctx != d->ctx) {
         st = make_bridge(d->ctx, ev, &bridged);
         if (st != USM_OK)

@@ -8,15 +8,16 @@
 
 struct usm_event {
     usm__magic_word   magic;
-    usm_context      *ctx;     /* counted by refs                                       */
-    void             *native;  /* the backend's, one reference                          */
-    bool              is_user; /* completed by usm__event_end()                          */
-    bool              is_task; /* and that by a host task alone                        */
+    usm_context      *ctx;        /* counted by refs                                       */
+    void             *native;     /* the backend's, one reference                          */
+    bool              is_user;    /* completed by usm__event_end()                          */
+    bool              is_task;    /* and that by a host task alone                        */
+    bool              is_outside; /* no command is known to complete it: outside.h     */
     bool              has_times;
     uint64_t          serial;   /* of the in-order queue whose command it is; 0: none      */
     uint64_t          position; /* there: how many commands it is the last of           */
     _Atomic(uint32_t) refs;
-    _Atomic(int)      signalled; /* user events: 1 once usm_event_signal was accepted   */
+    _Atomic(int)      signalled; /* USM__EVENT_*: whether usm_event_signal was accepted   */
     _Atomic(int)      status;    /* user events: what it was signalled with             */
 };
 

@@ -19,6 +19,7 @@
 #include "core/magazine.h"
 #include "core/observe.h"
 #include "core/order_check.h"
+#include "core/outside.h"
 #include "core/pool.h"
 #include "core/pool_setting.h"
 #include "core/queue.h"
@@ -73,6 +74,7 @@ static void fork_all(usm_fork_phase phase)
     usm__registry_fork(phase);
     usm__observe_fork((int)phase); /* before the pools': a reset of watched blocks holds both */
     usm__contexts_fork(phase);
+    usm__outside_fork(phase);
     usm__magazine_fork((int)phase);
     if (usm__fork_above)
         usm__fork_above(phase, false);

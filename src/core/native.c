@@ -76,6 +76,7 @@ usm_status usm_event_from_native(usm_context *ctx, void *handle, usm_ownership o
         usm__event_discard(made);
         return st;
     }
+    made->is_outside = true;
     usm__event_publish(made, native, true);
     *ev = made;
     return USM_OK;

@@ -115,8 +115,10 @@ static usm_status new_task(usm_context *ctx, const usm__task_body *body, bool wa
         task_free(t);
         return st;
     }
-    if (t->end)
-        t->end->is_task = true;
+    if (t->end) {
+        t->end->is_task    = true;
+        t->end->is_outside = false;
+    }
     *out = t;
     return USM_OK;
 }

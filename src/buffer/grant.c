@@ -1,0 +1,244 @@
+/* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
+/* Which command over buffers takes its memory when (buffer/grant.h), and why none waits for good.
+ *
+ * The rule.  A command is granted its memory, all or none, only when everything that it waits for
+ * has been granted or needs none, and nothing among it is completed from outside: an open access of
+ * the host, an event that only the program signals (core/outside.h).
+ *
+ * Who waits for whom is not written down: a barrier, the order of a queue, an event or a task may
+ * pass the waiting on.  What is known is the order of places.  Each command gets its place in its
+ * queue at one time: straight away with its memory, or held (defer.c); and whatever it waits for
+ * had its place before, or was completed (enter.c).  The line below has the commands without memory
+ * in the order of their places.  One of them is granted if what comes before it in the orders of
+ * its buffers has been, and
+ *
+ *     1. it is the first in line, and no event from outside is awaited by anything; or
+ *     2. its place has come: all that is before it in its queue, and all its events, have ended.
+ *
+ * A command that has just come takes its memory at once if the line is empty and no event from
+ * outside is awaited.
+ *
+ * Proof of the rule.  By 1: whatever it waits for and has no memory would be in line before it.
+ * By 2: what it still waits for are commands in the orders of its buffers, and those were granted.
+ * At once: as 1.  That needs the line and the queues to agree, whatever other threads submit at
+ * that moment:
+ *
+ *     - A command that is deferred joins the line and gets its held place under one lock,
+ *       `placing`: what comes to stand behind that place comes later in line.
+ *     - A command that takes memory at once is "taking" until it has its place.  Meanwhile none is
+ *       deferred, and no event from outside begins to be awaited (core/outside.c): what was found
+ *       when it took memory holds when it stands in its queue.
+ *
+ * No circle.  A command that holds memory waits only for such as hold theirs or need none, whose
+ * places are earlier: the first of them to have got its place waits for nothing, and ends.  What
+ * it gives back goes to the first in line that nothing from outside holds up.  What is held up from
+ * outside holds nothing itself, and keeps up nobody who does not wait for it: by 2.
+ *
+ * What the rule does not know: a task of the program that waits, inside, for a command submitted
+ * after it; commands that the owner of a native queue puts into it. */
+#include "buffer/grant.h"
+
+#include "base/fork.h"
+#include "base/os.h"
+#include "buffer/command.h"
+#include "core/outside.h"
+
+static void run_line(usm__job *job);
+
+static usm__mutex placing = USM__MUTEX_INIT(USM__RANK_PLACING, "held places");
+
+/* Guarded by the lock of track.c. */
+static struct {
+    usm_list commands;   /* deferred, without memory, in the order of their places             */
+    size_t   n;          /* deferred, neither launched nor failed: in the list, or nearly so   */
+    bool     is_running; /* a thread is at it, or the job is posted                            */
+    usm__job job;
+} line = {{&line.commands, &line.commands}, 0, false, {{&line.job.link, &line.job.link}, run_line}};
+
+/* Commands that take memory at once and have no place yet; and whether somebody sleeps until there
+ * are none.  Raised under the lock. */
+static _Atomic(size_t) taking;
+static _Atomic(size_t) awaiting;
+
+/* ---- at once ------------------------------------------------------------------------------ */
+
+bool usm__grant_at_once(void)
+{
+    if (line.n > 0)
+        return false;
+    (void)atomic_fetch_add(&taking, 1); /* before the question: core/outside.c */
+    if (!usm__outside_awaited())
+        return true;
+    (void)atomic_fetch_sub(&taking, 1);
+    usm__track_wake();
+    return false;
+}
+
+void usm__grant_placed(void)
+{
+    if (atomic_fetch_sub(&taking, 1) != 1 || atomic_load(&awaiting) == 0)
+        return;
+    usm__track_lock();
+    usm__track_wake();
+    usm__track_unlock();
+}
+
+/* Under the lock. */
+static void await_placed(void)
+{
+    (void)atomic_fetch_add(&awaiting, 1);
+    while (atomic_load(&taking) > 0)
+        usm__track_sleep();
+    (void)atomic_fetch_sub(&awaiting, 1);
+}
+
+static void settle(void)
+{
+    if (atomic_load(&taking) == 0)
+        return;
+    usm__track_lock();
+    await_placed();
+    usm__track_unlock();
+}
+
+/* ---- the line ------------------------------------------------------------------------------ */
+
+void usm__grant_hold_begin(usm__command *c)
+{
+    usm__mutex_lock(&placing);
+    usm__track_lock();
+    c->is_deferred = true;
+    line.n++; /* from now on nobody takes memory at once */
+    await_placed();
+    usm__track_unlock();
+}
+
+void usm__grant_hold_end(usm__command *c, bool is_held)
+{
+    usm__track_lock();
+    if (is_held)
+        usm_list_append(&line.commands, &c->in_line);
+    else
+        line.n--;
+    usm__track_unlock();
+    usm__mutex_unlock(&placing);
+}
+
+/* Under the lock: whoever is in line is looked at once more. */
+static bool wants_look(void)
+{
+    bool starts = !line.is_running;
+
+    line.is_running = true;
+    return starts;
+}
+
+void usm__grant_ready(usm__waiter *w)
+{
+    usm__command *c = usm_container_of(w, usm__command, waiter);
+    bool          starts;
+
+    if (c->is_given_up) {
+        usm__command_unref(c);
+        return;
+    }
+    usm__track_lock();
+    c->is_ready = true;
+    starts      = wants_look();
+    usm__track_unlock();
+    if (starts)
+        usm__executor_post(&line.job);
+}
+
+static void place_came(usm__completion *completion)
+{
+    usm__command *c = usm_container_of(completion, usm__command, came);
+    bool          starts;
+
+    usm__track_lock();
+    c->has_come = true;
+    starts      = !usm_list_is_empty(&c->in_line) && wants_look();
+    usm__track_unlock();
+    usm__command_unref(c);
+    if (starts)
+        usm__executor_post(&line.job);
+}
+
+/* ---- who is next ---------------------------------------------------------------------------- */
+
+/* The first that may be granted, or that must be asked whether its place has come.  Under the lock.
+ */
+static usm__command *next_in_line(bool *may_go)
+{
+    bool is_first = true;
+
+    USM_LIST_FOREACH (it, &line.commands) {
+        usm__command *c = usm_container_of(it, usm__command, in_line);
+
+        *may_go = c->is_ready && (c->has_come || (is_first && !usm__outside_awaited()));
+        if (*may_go || (c->is_ready && !c->is_asked))
+            return c;
+        is_first = false;
+    }
+    return NULL;
+}
+
+static void ask(usm__command *c)
+{
+    usm_ref_take(&c->refs);
+    (void)usm__completion_arm(&c->came, c->ctx->be, c->start->native, place_came); /* reserved */
+}
+
+static void grant(usm__command *c)
+{
+    usm_status st = usm__command_launch_deferred(c);
+
+    usm__track_lock();
+    line.n--;
+    usm__track_unlock();
+    if (st == USM_OK)
+        usm__command_watch(c);
+    else
+        usm__command_finish(c, st);
+    usm__command_unref(c);
+}
+
+static void run_line(usm__job *job)
+{
+    usm__command *c;
+    bool          may_go = false;
+
+    (void)job;
+    do {
+        usm__track_lock();
+        c               = next_in_line(&may_go);
+        line.is_running = c != NULL;
+        if (c && may_go)
+            usm_list_remove(&c->in_line);
+        else if (c)
+            c->is_asked = true;
+        usm__track_unlock();
+        if (c && may_go)
+            grant(c);
+        else if (c)
+            ask(c);
+    } while (c);
+}
+
+void usm__grant_start(void)
+{
+    usm__outside_settle = settle;
+}
+
+void usm__grant_fork(usm_fork_phase phase)
+{
+    usm__mutex_fork(&placing, (int)phase);
+    if (phase != USM_FORK_CHILD)
+        return;
+    usm_list_init(&line.commands);
+    usm_list_init(&line.job.link);
+    line.n          = 0;
+    line.is_running = false;
+    atomic_store(&taking, (size_t)0);
+    atomic_store(&awaiting, (size_t)0);
+}

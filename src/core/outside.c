@@ -1,0 +1,92 @@
+/* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
+/* Counting events of the program that commands wait for (core/outside.h).
+ *
+ * Who counts one and who grants memory each write first and read then, both in one total order:
+ *
+ *     here:        awaited++;   is a command taking memory?  then wait until it stands in its queue
+ *     grant.c:     taking++;    is one awaited?              then take nothing
+ *
+ * So a command that takes memory stands before what waits for the event, or sees that it is
+ * awaited. */
+#include "core/outside.h"
+
+#include "base/os.h"
+
+static _Atomic(size_t) awaited;
+
+void (*usm__outside_settle)(void);
+
+bool usm__outside_awaited(void)
+{
+    return atomic_load(&awaited) > 0;
+}
+
+/* ---- native events of others ---------------------------------------------------------------- */
+
+typedef struct watch {
+    usm__completion c;
+    usm_event      *ev; /* counted */
+} watch;
+
+static void foreign_ended(usm__completion *c)
+{
+    watch *w = usm_container_of(c, watch, c);
+
+    usm_store_release(&w->ev->signalled, USM__EVENT_SIGNALLED);
+    (void)atomic_fetch_sub(&awaited, 1);
+    usm_event_release(w->ev);
+    usm__heap_free(w);
+}
+
+/* false: nobody will tell of its end. */
+static bool follow(usm_event *ev)
+{
+    watch *w = usm__heap_alloc(sizeof *w);
+
+    if (!w)
+        return false;
+    w->ev = ev;
+    usm_ref_take(&ev->refs);
+    if (usm__completion_arm(&w->c, ev->ctx->be, ev->native, foreign_ended) == USM_OK)
+        return true;
+    usm_event_release(ev);
+    usm__heap_free(w);
+    return false;
+}
+
+/* ---- counting -------------------------------------------------------------------------------- */
+
+static bool concerns(const usm_event *ev)
+{
+    if (usm_load_acquire(&ev->signalled) != USM__EVENT_OPEN)
+        return false;
+    return ev->is_user || usm__be_event_query(ev->ctx->be, ev->native) == USM_E_NOT_READY;
+}
+
+void usm__outside_count(usm_event *ev)
+{
+    int open = USM__EVENT_OPEN;
+
+    if (!concerns(ev))
+        return;
+    (void)atomic_fetch_add(&awaited, 1);
+    if (!usm_cas_acq_rel(&ev->signalled, &open, USM__EVENT_AWAITED) ||
+        (!ev->is_user && !follow(ev))) {
+        (void)atomic_fetch_sub(&awaited, 1);
+        return;
+    }
+    if (usm__outside_settle)
+        usm__outside_settle();
+}
+
+void usm__outside_ended(int was)
+{
+    if (was == USM__EVENT_AWAITED)
+        (void)atomic_fetch_sub(&awaited, 1);
+}
+
+void usm__outside_fork(usm_fork_phase phase)
+{
+    if (phase == USM_FORK_CHILD)
+        atomic_store(&awaited, (size_t)0);
+}
