@@ -211,8 +211,9 @@ static usm_status fail_room(const part *p, usm_status status)
                      p->block, p->space->name, usm_status_string(status));
 }
 
-/* Begins to fetch what the part needs; a status when that cannot be. */
-static usm_status fetch(request *r, const part *p)
+/* Begins to fetch what the part needs; *from_store: the block comes from where it is stored, if
+ * only because it cannot come in parts.  A status when that cannot be. */
+static usm_status fetch(request *r, const part *p, bool *from_store)
 {
     usm__spill *s     = r->spill;
     usm__block *b     = usm__block_of(p->space, p->block);
@@ -246,6 +247,7 @@ static usm_status fetch(request *r, const part *p)
                          : load.needs_content ? worth_fetching(s, p, reads ? need : p->touch, NULL)
                                               : p->cover;
     load.is_awaited    = is_awaited(r, &load.need);
+    *from_store        = load.needs_content;
     s->stats.misses++;
     usm__load_absent(s, &load, frame);
     if (reads && b->content != USM__CONTENT_ZERO)
@@ -293,7 +295,7 @@ static usm_status pin_block(request *r, const part *p)
     usm__spill *s      = r->spill;
     usm__word  *word   = &p->space->words[p->block];
     usm__block *b      = usm__block_of(p->space, p->block);
-    bool        waited = false;
+    bool        waited = false, has_read = false;
 
     for (;;) {
         uint64_t   seen      = usm_load_relaxed(word);
@@ -314,9 +316,9 @@ static usm_status pin_block(request *r, const part *p)
             return USM_OK;
         }
         if (state == USM__BLOCK_ABSENT) {
-            if (waited && b->status != USM_OK && needed(s, p).count != 0)
+            if (waited && b->status != USM_OK && (has_read || needed(s, p).count != 0))
                 return fail_load(p, (usm_status)b->status);
-            st = fetch(r, p);
+            st = fetch(r, p, &has_read);
             if (st != USM_OK)
                 return st;
             waited = true;
@@ -498,7 +500,8 @@ static usm_status pin_in_turn(request *r)
 /* Begins to fetch what is absent, so that the medium sees all of it at once. */
 static usm_status begin_fetch(request *r, const usm__pin *pin, uint32_t block, size_t number)
 {
-    part p = part_of(r->spill, pin, block);
+    part p          = part_of(r->spill, pin, block);
+    bool from_store = false;
 
     (void)number;
     if (usm__state_of(usm_load_relaxed(&pin->space->words[block])) != USM__BLOCK_ABSENT ||
@@ -508,7 +511,7 @@ static usm_status begin_fetch(request *r, const usm__pin *pin, uint32_t block, s
         p.mode = (usm_access_mode)(p.mode & ~(unsigned)USM_NO_INIT);
     if (r->spill->loads >= 2 * usm__tiers_depth(r->spill->tiers))
         return USM_E_AGAIN;
-    return fetch(r, &p);
+    return fetch(r, &p, &from_store);
 }
 
 static void fetch_all(request *r)

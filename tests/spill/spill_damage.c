@@ -179,8 +179,76 @@ static void every_damage_in_the_file_is_detected(void)
     in_child(damaged_file);
 }
 
+/* ---- parts of damaged blocks ------------------------------------------------------------- */
+
+static const char *engine;
+
+static void damage_all(int fd)
+{
+    unsigned char bytes[4096];
+    ssize_t       n;
+
+    for (off_t at = 0; (n = pread(fd, bytes, sizeof bytes, at)) > 0; at += n) {
+        for (ssize_t i = 0; i < n; i++)
+            bytes[i] ^= 0x55;
+        CHECK(pwrite(fd, bytes, (size_t)n, at) == n);
+    }
+}
+
+static usm_status write_part(usm_buffer *buf, size_t i)
+{
+    usm_access acc;
+    usm_status st = usm_access_begin(buf, i * BLOCK + 4096, 4096, USM_WRITE_NO_INIT, &acc);
+
+    if (st != USM_OK)
+        return st;
+    memset(acc.ptr, 0, acc.size);
+    usm_access_end(&acc);
+    return USM_OK;
+}
+
+/* Nothing of a block is asked for, but it comes as a whole or not at all. */
+static void parts_of_damaged_blocks(void)
+{
+    usm_buffer *buf;
+    size_t      failed = 0;
+    int         fd;
+
+    CHECK_INT(usm_config_set("spill_codec", "lz4"), USM_OK);
+    start(engine);
+    (void)alarm(30);
+    buf = make("damaged", BLOCKS);
+    rewrite(buf, 1);
+    fd = scratch_file();
+    CHECK(fd >= 0);
+    damage_all(fd);
+    for (size_t i = 0; i < BLOCKS; i++) {
+        usm_status st = write_part(buf, i);
+
+        CHECK(st == USM_OK || st == USM_E_CORRUPT); /* it was still in memory, or not */
+        failed += st != USM_OK;
+    }
+    CHECK(failed >= BLOCKS - FRAMES);
+    for (size_t i = 0; i < BLOCKS; i++) /* written as a whole, it need not come */
+        CHECK_INT(write_block(buf, i, 2), USM_OK);
+    read_all(buf, BLOCKS, 2);
+    usm_buffer_destroy(buf);
+    usm_context_destroy(here.ctx);
+}
+
+static void a_part_of_a_damaged_block_is_refused(void)
+{
+    static const char *const engines[] = {",engine=threads", ",engine=uring"};
+
+    for (size_t i = 0; i < sizeof engines / sizeof engines[0]; i++) {
+        engine = engines[i];
+        in_child(parts_of_damaged_blocks);
+    }
+}
+
 static const plain_case cases[] = {
     CASE(every_damage_in_the_file_is_detected),
+    CASE(a_part_of_a_damaged_block_is_refused),
     {NULL, NULL},
 };
 
