@@ -337,8 +337,8 @@ static usm_status no_room(const usm__memory *m, const usm__places *p, const usm_
                      own.n > 4 ? ", ..." : "", why->text);
 }
 
-/* Ways to make room, in the order of what they cost. */
-typedef enum way { WAY_CLEAN, WAY_FRAMES, WAY_COPY, WAY_NONE } way;
+/* Ways to make room: what is on the host as well leaves first. */
+typedef enum way { WAY_CLEAN, WAY_REST } way;
 
 typedef struct search {
     usm__memory            *memory;
@@ -363,28 +363,41 @@ static bool evict_some(search *s, bool may_copy)
     return left > 0;
 }
 
-/* Where the device's memory is the host's, frames of the engine make room too. */
+/* Where the device's memory is the host's, frames of the engine make room too; but for those that
+ * what leaves passes through. */
 static bool take_frames(const search *s)
 {
     const usm_queue *q = s->want->q;
 
     return !s->is_over_share && usm__account_lacks_host(q->ctx, q->index, USM_DEVICE) &&
-           usm__spill_give_back(s->places->space->spill, s->want->size) > 0;
+           usm__spill_give_back(s->places->space->spill, s->want->size,
+                                usm__account_buffer_limit(q->ctx) / 8) > 0;
 }
 
+/* What copies to and from the extents that the same command has got already keep in frames can go
+ * once they have ended.  False: there are none. */
+static bool await_own_copy(const usm__device_want *want)
+{
+    usm__copying *t = NULL;
+
+    usm__extents_lock();
+    for (size_t i = 0; i < want->nheld && !t; i++)
+        t = usm__extent_copying(want->held[i]);
+    if (t)
+        usm__copying_await(t);
+    usm__extents_unlock();
+    return t != NULL;
+}
+
+/* Frames that were given may be taken by others before they are ours: whoever did so went on. */
 static bool make_room(search *s)
 {
     if (s->way == WAY_CLEAN && evict_some(s, false))
         return true;
     if (!s->want->may_wait)
         return false;
-    if (s->way < WAY_FRAMES) {
-        s->way = WAY_FRAMES;
-        if (take_frames(s))
-            return true; /* once */
-    }
-    s->way = WAY_COPY;
-    return evict_some(s, true);
+    s->way = WAY_REST;
+    return take_frames(s) || evict_some(s, true) || await_own_copy(s->want);
 }
 
 static bool is_full(usm_status st)

@@ -157,6 +157,8 @@ void usm__places_unpin(const usm__places *p, const usm__interval *piece, usm_acc
 usm_status usm__places_fetch(const usm__extent *from, const usm__interval *piece);
 /* What `e` lacks of the wanted range and other places have comes to it. */
 usm_status usm__places_bring(usm__places *p, const usm__device_want *want, usm__extent *e);
+/* One under way to or from e; NULL.  Lock held. */
+usm__copying *usm__extent_copying(const usm__extent *e);
 /* Copies that have ended, and of which nobody was told so far, do not count any more.  Without the
  * lock. */
 void usm__copies_reap(usm__memory *m);

@@ -181,6 +181,17 @@ void usm__copying_await(usm__copying *t)
     usm__extents_lock();
 }
 
+usm__copying *usm__extent_copying(const usm__extent *e)
+{
+    USM_LIST_FOREACH (it, &e->places->copies) {
+        usm__copying *t = usm_container_of(it, usm__copying, link);
+
+        if (t->from == e || t->to == e)
+            return t;
+    }
+    return NULL;
+}
+
 /* One over an extent of m that was not looked at in this pass. */
 static usm__copying *next_unseen(const usm__memory *m, uint64_t pass)
 {

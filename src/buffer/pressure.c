@@ -43,10 +43,10 @@ size_t usm__buffers_give_back(usm_context *ctx, usm_device *dev, usm_kind kind, 
                    usm__account_lacks_host(ctx, index, kind);
 
     if (kind == USM_HOST && spill)
-        given = usm__spill_give_back(spill, size);
+        given = usm__spill_give_back(spill, size, 0);
     if (given < size && (kind != USM_HOST || usm__device_is_host_memory(dev)))
         given += usm__places_give_back(ctx, dev, size - given);
     if (kind != USM_HOST && is_host && spill && given < size)
-        given += usm__spill_give_back(spill, size - given);
+        given += usm__spill_give_back(spill, size - given, 0);
     return given;
 }

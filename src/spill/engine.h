@@ -156,8 +156,8 @@ usm_status usm__spill_announce(usm__spill *spill, size_t n, const usm__pin *list
 usm_status usm__space_commit(usm__space *space);
 
 /* Memory is wanted for something else (a pool's area): gives up to `bytes` of frames back to the
- * system and the account; returns how many. */
-size_t usm__spill_give_back(usm__spill *spill, size_t bytes);
+ * system and the account while there are more than `keep` bytes of them; returns how many. */
+size_t usm__spill_give_back(usm__spill *spill, size_t bytes, size_t keep);
 /* Hook point of src/buffer; NULL: nobody else has memory.  Others hold what the limit of `owner`
  * (NULL: the process) allows: gives about `bytes` of it back to the account; returns how many.  No
  * lock of the engine is held. */

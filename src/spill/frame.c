@@ -59,13 +59,13 @@ static uint32_t grow(usm__spill *s)
     return frame;
 }
 
-size_t usm__spill_give_back(usm__spill *s, size_t bytes)
+size_t usm__spill_give_back(usm__spill *s, size_t bytes, size_t keep)
 {
     usm_status status;
     size_t     given = 0;
 
     usm__mutex_lock(&s->lock);
-    while (given < bytes) {
+    while (given < bytes && s->nfree + s->resident > keep >> s->shift) {
         uint32_t frame = s->nfree ? take_free(s) : USM__NO_FRAME;
 
         if (frame == USM__NO_FRAME) {
