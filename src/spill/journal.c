@@ -66,6 +66,11 @@ static usm_status open_round(usm__journal *j)
         return usm__journal_fail(j->names.folder, "no journal can be made here");
     if (usm__os_stat_fd(j->params.home, &j->identity) != 0)
         return usm__journal_fail(j->names.home, "its identity cannot be read");
+    if (j->identity.size < j->params.offset + j->params.size) /* zeros would be read in between */
+        return usm__fail(USM_E_IO,
+                         "%s ends before byte %llu: somebody made it shorter, and nothing is "
+                         "committed into it",
+                         j->names.home, (unsigned long long)(j->params.offset + j->params.size));
     usm__os_permit_as(j->fd, &j->identity);
     return USM_OK;
 }

@@ -170,6 +170,25 @@ static void a_file_that_became_shorter_fails_by_name(void)
     usm__home_close(home);
 }
 
+static void a_commit_into_a_shorter_file_is_refused(void)
+{
+    static const uint64_t blocks[] = {0, 5};
+    test_file             f;
+    usm__home            *home;
+    struct stat           st;
+
+    make_file(&f, "cut.raw", 0, BLOCKS * BLOCK);
+    CHECK_INT(open_home(&f, USM_READ_WRITE, &home), USM_OK);
+    CHECK_INT(truncate(f.path, 2 * BLOCK), 0);
+    CHECK_INT(commit_blocks(home, blocks, 2, 1), USM_E_IO);
+    CHECK_IN("somebody made it shorter", usm_last_error());
+    CHECK_INT(stat(f.path, &st), 0);
+    CHECK_INT(st.st_size, 2 * BLOCK);
+    CHECK_INT(truncate(f.path, BLOCKS * BLOCK), 0);
+    CHECK_INT(commit_blocks(home, blocks, 2, 2), USM_OK);
+    usm__home_close(home);
+}
+
 /* --- commits of several threads ---------------------------------------------------------- */
 
 static usm__home *busy_home;
@@ -408,6 +427,7 @@ int main(int argc, char **argv)
         CASE(a_commit_is_read_again_from_the_home),
         CASE(a_read_that_fails_is_made_again_and_told_in_the_end),
         CASE(a_file_that_became_shorter_fails_by_name),
+        CASE(a_commit_into_a_shorter_file_is_refused),
         CASE(commits_of_two_threads_come_one_after_the_other),
         CASE(functions_read_several_parts_at_a_time),
         CASE(functions_that_fail_are_told_with_their_words),
