@@ -41,8 +41,12 @@
 static struct {
     usm__mutex            lock;
     usm_list              all;
-    _Atomic(usm__spill *) shared; /* the process's                                                */
-} engines = {USM__MUTEX_INIT(USM__RANK_BUFFER, "engines"), {&engines.all, &engines.all}, NULL};
+    usm_list              parents; /* in a forked child: what buffers of the parent point to      */
+    _Atomic(usm__spill *) shared;  /* the process's                                               */
+} engines = {USM__MUTEX_INIT(USM__RANK_BUFFER, "engines"),
+             {&engines.all, &engines.all},
+             {&engines.parents, &engines.parents},
+             NULL};
 
 /* --- sizes ------------------------------------------------------------------------------ */
 
@@ -195,8 +199,11 @@ usm_status usm__spill_of(usm_context *ctx, usm__spill **out)
 
 usm__spill *usm__spill_there(const usm_context *ctx)
 {
-    return usm__account_is_own(ctx) ? usm_load_acquire(&((usm_context *)(uintptr_t)ctx)->spill)
-                                    : usm_load_acquire(&engines.shared);
+    usm__spill *s = usm__account_is_own(ctx)
+                        ? usm_load_acquire(&((usm_context *)(uintptr_t)ctx)->spill)
+                        : usm_load_acquire(&engines.shared);
+
+    return s && s->fork_generation == usm__fork_generation() ? s : NULL;
 }
 
 void usm__spill_end(usm_context *ctx)
@@ -253,9 +260,10 @@ void usm__spill_wait(usm__spill *s, uint32_t timeout_ms)
 /* --- fork
  * ------------------------------------------------------------------------------------------ */
 
-/* The child has no frames (frames.c): nothing may look resident there. */
+/* The child has no frames (frames.c): nothing may look resident there, or be taken for used. */
 static void make_absent(usm__spill *s)
 {
+    usm__account_sub_host(s->owner, (size_t)(s->nfree + s->resident) << s->shift);
     for (uint32_t i = 0; i < s->grown; i++)
         if (s->frame[i].space)
             usm_store_relaxed(&s->frame[i].space->words[s->frame[i].block], USM__BLOCK_ABSENT);
@@ -275,12 +283,25 @@ static void fork_engine(usm__spill *s, usm_fork_phase phase)
     usm__tiers_fork(s->tiers, phase);
 }
 
+/* The child makes engines of its own. */
+static void fork_engines(usm_fork_phase phase)
+{
+    USM_LIST_FOREACH_SAFE (it, next, &engines.all) {
+        fork_engine(usm_container_of(it, usm__spill, link), phase);
+        if (phase == USM_FORK_CHILD) {
+            usm_list_remove(it);
+            usm_list_append(&engines.parents, it);
+        }
+    }
+    if (phase == USM_FORK_CHILD)
+        usm_store_release(&engines.shared, NULL);
+}
+
 /* The list's lock is held while engines are made, and those look for modules: it ranks below. */
 void usm__spill_fork(usm_fork_phase phase, bool before_contexts)
 {
     if (!before_contexts)
-        USM_LIST_FOREACH (it, &engines.all)
-            fork_engine(usm_container_of(it, usm__spill, link), phase);
+        fork_engines(phase);
     else if (phase == USM_FORK_PREPARE)
         usm__mutex_lock_for_fork(&engines.lock);
     else if (phase == USM_FORK_PARENT)

@@ -930,6 +930,69 @@ static void advice_and_announcements_check_their_ranges(void)
     end();
 }
 
+/* More than memory holds, of a context of its own. */
+static usm_buffer *fill_more_than_memory(usm_context **ctx)
+{
+    usm_context_desc desc = USM_CONTEXT_DESC_INIT;
+    usm_device      *dev  = NULL;
+    usm_buffer      *b;
+    usm_access       a;
+
+    OK(usm_select_devices("host:*", &dev, 1, &desc.ndevices));
+    desc.devices = &dev;
+    OK(usm_context_create(&desc, ctx));
+    b = usm_buffer_new(*ctx, 64 * KIB * KIB);
+    CHECK(b != NULL);
+    for (size_t at = 0; at < 64 * KIB * KIB; at += KIB * KIB) {
+        OK(usm_access_begin(b, at, KIB * KIB, USM_WRITE_NO_INIT, &a));
+        memset(a.ptr, (int)(at / KIB / KIB), a.size);
+        usm_access_end(&a);
+    }
+    OK(usm_access_begin(b, 5 * KIB * KIB, 1, USM_READ, &a));
+    CHECK_INT(*(char *)a.ptr, 5);
+    usm_access_end(&a);
+    return b;
+}
+
+static void use_buffers_in_a_child(void)
+{
+    usm_context *ctx = NULL, *childs = NULL;
+    int          status = 0;
+    usm_buffer  *b      = fill_more_than_memory(&ctx);
+    pid_t        pid    = fork();
+
+    if (pid == 0) {
+        usm_buffer_destroy(fill_more_than_memory(&childs));
+        usm_context_destroy(childs);
+        _exit(0);
+    }
+    CHECK(waitpid(pid, &status, 0) == pid && status == 0);
+    usm_buffer_destroy(b);
+    usm_context_destroy(ctx);
+    _exit(0);
+}
+
+static void a_child_has_buffers_of_its_own(void)
+{
+    usm_buffer *b;
+    int         status = 0;
+    pid_t       pid;
+
+    begin();
+    b   = buffer_of(4000);
+    pid = fork();
+    if (pid == 0) {
+        (void)alarm(60);
+        OK(usm_config_set("memory_limit", "host:16M"));
+        use_buffers_in_a_child();
+    }
+    CHECK(pid > 0);
+    CHECK_INT(waitpid(pid, &status, 0), pid);
+    CHECK_INT(status, 0);
+    usm_buffer_destroy(b);
+    end();
+}
+
 static void a_child_is_told_that_it_has_no_buffers(void)
 {
     usm_buffer *b;
@@ -1094,6 +1157,7 @@ static const plain_case cases[] = {
     CASE(an_access_without_waiting_is_complete_with_its_event),
     CASE(advice_and_announcements_check_their_ranges),
     CASE(a_child_is_told_that_it_has_no_buffers),
+    CASE(a_child_has_buffers_of_its_own),
     CASE(threads_share_a_buffer_with_commands),
     CASE(hits_and_first_commands_see_each_other),
     {NULL, NULL},
