@@ -107,6 +107,8 @@ static inline usm_status usm__host_result(usm__host_command *c)
 }
 
 /* Under the graph's lock: tasks that come later are of a command of their own (task.c). */
+/* The calling thread runs a task of it at this moment. */
+bool usm__host_runs_task_of(const usm__host_queue *q);
 void usm__host_train_close(usm__host_queue *q);
 /* What is kept to be used again goes to the heap, or in a child of a fork is forgotten. */
 void usm__host_forget_recycled(void);

@@ -511,6 +511,10 @@ usm_status usm__host_queue_wait(void *queue)
     uint64_t           last;
     usm_status         failure;
 
+    if (usm__host_runs_task_of(q))
+        return usm__host_lib->report(USM_E_BUSY,
+                                     "a task waits for the queue that it runs in, and so "
+                                     "for its own end");
     usm__host_graph_lock();
     last = q->last_number;
     usm__host_train_close(q); /* else tasks that come later would be waited for too */

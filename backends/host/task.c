@@ -187,6 +187,25 @@ static bool next_tasks(usm__host_command *c, struct chain *tasks, bool may_linge
     return !is_over;
 }
 
+/* The queue whose task the thread runs; a task that waits for another queue may run one of that. */
+static __thread const usm__host_queue *running __attribute__((tls_model("initial-exec")));
+
+bool usm__host_runs_task_of(const usm__host_queue *q)
+{
+    return running == q;
+}
+
+static usm_status run_body(usm__host_command *c, const usm_backend_task *t)
+{
+    const usm__host_queue *before = running;
+    usm_status             status;
+
+    running = c->queue;
+    status  = as_result(t->run(t->user));
+    running = before;
+    return status;
+}
+
 static usm_status run_train(usm__host_command *c, size_t part)
 {
     struct chain tasks    = {NULL, NULL, 0};
@@ -197,7 +216,7 @@ static usm_status run_train(usm__host_command *c, size_t part)
     while (next_tasks(c, &tasks, had_some)) {
         had_some = usm__host_may_spin && tasks.first;
         for (struct task *t = tasks.first; t; t = t->next) {
-            usm_status status = as_result(t->body.run(t->body.user));
+            usm_status status = run_body(c, &t->body);
 
             if (!failure)
                 failure = status;
@@ -210,10 +229,8 @@ static usm_status run_train(usm__host_command *c, size_t part)
 
 static usm_status run_task(usm__host_command *c, size_t part)
 {
-    const usm_backend_task *t = c->payload;
-
     (void)part;
-    return as_result(t->run(t->user));
+    return run_body(c, c->payload);
 }
 
 static void drop_task(usm__host_command *c)

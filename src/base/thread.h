@@ -7,6 +7,8 @@
 
 #include "base/inline/list.h"
 
+#include <stdint.h>
+
 #include <usm/pool_ops.h>
 
 #define USM__STORY_SIZE 1024
@@ -45,6 +47,8 @@ typedef struct usm__tls {
     int                fault_benign; /* > 0: faults do not fire, fault.c                     */
     int                is_giving;    /* 1: inside the hook area_out_of_memory, core/pool.c   */
     int                is_held;      /* 1: no memory is taken from a driver, core/area.c     */
+    unsigned           in_default;   /* calls that use the default context, core/init.c      */
+    uint64_t           task_queue;   /* the serial of the queue whose task runs, core/task.c */
     /* core/magazine.h: the table in force, and the slot of the cache in use at this moment, by a
      * hit and by a slow path. */
     _Atomic(usm_bin *) *caches;

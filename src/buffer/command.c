@@ -140,7 +140,8 @@ static usm__command *new_command(usm_queue *q, const usm__command_desc *d, bool 
     c->is_native   = d->task && usm__queue_has_tasks(q);
     c->ctx         = q->ctx;
     c->index       = q->index;
-    c->lane        = usm__queue_in_order(q) ? q->serial : 0;
+    c->queue       = q->serial;
+    c->lane        = usm__queue_in_order(q) ? c->queue : 0;
     c->is_in_place = d->task || usm__places_in_place(q);
     c->wants_event = wants_event;
     usm_store_relaxed(&c->refs, 1u);
@@ -476,7 +477,13 @@ usm_status usm__command_submit(usm_queue *q, const usm__command_desc *d, size_t 
     for (size_t i = 0; i < ndeps; i++)
         usm__outside_await(deps[i]);
     c = new_command(q, d, ev != NULL);
-    return c ? submit(c, q, ndeps, deps, ev) : USM_E_NO_MEMORY;
+    if (!c)
+        return USM_E_NO_MEMORY;
+    st = usm__command_check_fits(c, q);
+    if (st == USM_OK)
+        return submit(c, q, ndeps, deps, ev);
+    usm__command_unref(c);
+    return st;
 }
 
 /* ---- waiting ---------------------------------------------------------------------------- */

@@ -54,6 +54,7 @@ typedef struct usm__command {
     const void          *work; /* the caller's; deferred: kept                                   */
     usm_context         *ctx;  /* the queue's, counted by users                                   */
     size_t               index; /* of the device                                                 */
+    uint64_t             queue; /* its serial                                                    */
     bool                 is_in_place;
     bool                 wants_event;
     usm_buffer_task_fn   task; /* a host task: tells of its end itself; NULL: another command    */
@@ -151,6 +152,8 @@ void usm__entering_in_child(void);
 void usm__command_set_under_way(bool is_under_way);
 /* A command that c waited for was launched, or ended without: under the lock. */
 void usm__command_preceded(usm__command *c, usm_event *dep, usm_status status);
+/* USM_E_BUDGET: memory would never hold all that it uses. */
+usm_status usm__command_check_fits(const usm__command *c, const usm_queue *q);
 /* Pins and extents for all uses on q, or none.  may_wait false: USM_E_AGAIN instead of waiting. */
 usm_status usm__command_place(usm__command *c, usm_queue *q, bool may_wait, usm__event_list *after);
 /* The same, once more whenever other commands have given memory back. */

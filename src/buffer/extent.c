@@ -412,14 +412,19 @@ static bool share_a_limit(const usm_context *a, const usm_context *b)
 
 /* Of memory that is the host's, frames keep a quarter of the limit: what comes from and goes to
  * host memory passes through them. */
+uint64_t usm__extents_most(const usm_queue *q)
+{
+    return usm__device_is_host_memory(q->dev) ? usm__account_buffer_limit(q->ctx) / 4 * 3
+                                              : UINT64_MAX;
+}
+
 static usm_status check_share(const search *s)
 {
-    const usm_context *ctx = s->want->q->ctx;
-    uint64_t           most, taken = 0;
+    const usm_context *ctx  = s->want->q->ctx;
+    uint64_t           most = usm__extents_most(s->want->q), taken = 0;
 
-    if (!usm__device_is_host_memory(s->memory->dev))
+    if (most == UINT64_MAX)
         return USM_OK;
-    most = usm__account_buffer_limit(ctx) / 4 * 3;
     usm__extents_lock();
     USM_LIST_FOREACH (it, &s->memory->extents) {
         const usm__extent *e = usm_container_of(it, usm__extent, lru);

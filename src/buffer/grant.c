@@ -39,9 +39,13 @@
 #include "buffer/grant.h"
 
 #include "base/fork.h"
+#include "base/log.h"
 #include "base/os.h"
 #include "buffer/command.h"
+#include "buffer/stall.h"
 #include "core/outside.h"
+
+#include <stdio.h>
 
 static void run_line(usm__job *job);
 
@@ -50,21 +54,27 @@ static usm__mutex placing = USM__MUTEX_INIT(USM__RANK_PLACING, "held places");
 /* Guarded by the lock of track.c. */
 static struct {
     usm_list commands;   /* deferred, without memory, in the order of their places             */
-    size_t   n;          /* deferred, neither launched nor failed: in the list, or nearly so   */
     bool     is_running; /* a thread is at it, or the job is posted                            */
+    bool     granting;   /* it gets a command its memory                                       */
     usm__job job;
-} line = {{&line.commands, &line.commands}, 0, false, {{&line.job.link, &line.job.link}, run_line}};
+} line = {
+    {&line.commands, &line.commands}, false, false, {{&line.job.link, &line.job.link}, run_line}};
+
+/* Commands that are deferred, and neither launched nor failed: in line, or nearly so.  Changed
+ * under the lock. */
+static _Atomic(size_t) deferred;
 
 /* Commands that take memory at once and have no place yet; and whether somebody sleeps until there
  * are none.  Raised under the lock. */
-static _Atomic(size_t) taking;
-static _Atomic(size_t) awaiting;
+static _Atomic(size_t)   taking;
+static _Atomic(size_t)   awaiting;
+static _Atomic(uint64_t) granted; /* commands of the line, so far                           */
 
 /* ---- at once ------------------------------------------------------------------------------ */
 
 bool usm__grant_at_once(void)
 {
-    if (line.n > 0)
+    if (usm_load_relaxed(&deferred) > 0)
         return false;
     (void)atomic_fetch_add(&taking, 1); /* before the question: core/outside.c */
     if (!usm__outside_awaited())
@@ -108,7 +118,7 @@ void usm__grant_hold_begin(usm__command *c)
     usm__mutex_lock(&placing);
     usm__track_lock();
     c->is_deferred = true;
-    line.n++; /* from now on nobody takes memory at once */
+    (void)usm_add_relaxed(&deferred, (size_t)1); /* from now on nobody takes memory at once */
     await_placed();
     usm__track_unlock();
 }
@@ -119,9 +129,10 @@ void usm__grant_hold_end(usm__command *c, bool is_held)
     if (is_held)
         usm_list_append(&line.commands, &c->in_line);
     else
-        line.n--;
+        (void)usm_sub_relaxed(&deferred, (size_t)1);
     usm__track_unlock();
     usm__mutex_unlock(&placing);
+    usm__stall_watch();
 }
 
 /* Under the lock: whoever is in line is looked at once more. */
@@ -194,8 +205,10 @@ static void grant(usm__command *c)
     usm_status st = usm__command_launch_deferred(c);
 
     usm__track_lock();
-    line.n--;
+    (void)usm_sub_relaxed(&deferred, (size_t)1);
+    line.granting = false;
     usm__track_unlock();
+    (void)usm_add_relaxed(&granted, (uint64_t)1);
     if (st == USM_OK)
         usm__command_watch(c);
     else
@@ -213,6 +226,7 @@ static void run_line(usm__job *job)
         usm__track_lock();
         c               = next_in_line(&may_go);
         line.is_running = c != NULL;
+        line.granting   = c && may_go;
         if (c && may_go)
             usm_list_remove(&c->in_line);
         else if (c)
@@ -225,8 +239,82 @@ static void run_line(usm__job *job)
     } while (c);
 }
 
+/* ---- looked at from outside ------------------------------------------------------------------ */
+
+const usm_list *usm__grant_line(void)
+{
+    return &line.commands;
+}
+
+bool usm__grant_under_way(void)
+{
+    return line.granting;
+}
+
+bool usm__grant_is_idle(void)
+{
+    return usm_load_relaxed(&deferred) == 0;
+}
+
+uint64_t usm__grant_moves(void)
+{
+    return usm_load_relaxed(&granted) + usm__commands_ended();
+}
+
+/* ---- who waits for himself ------------------------------------------------------------------ */
+
+static bool is_own(const usm__host_entry *h)
+{
+    return h->slot ? usm__slot_is_own(h->slot) : h->opener && h->opener == usm__self.block;
+}
+
+const usm__host_entry *usm__grant_access_before(const usm__command *c, const usm__use *u,
+                                                bool (*is_meant)(const usm__host_entry *h))
+{
+    usm__order *o = &usm__track_of(u->root)->order;
+
+    for (usm__order_entry *e = usm__order_next(o, &u->entry, true, NULL); e;
+         e                   = usm__order_next(o, &u->entry, true, e)) {
+        const usm__host_entry *h;
+
+        if (!e->is_host)
+            continue;
+        h = usm_container_of(e, usm__host_entry, entry);
+        for (const usm__edge *w = !is_meant || is_meant(h) ? h->waiters : NULL; w; w = w->next)
+            if (w->who == &c->waiter)
+                return h;
+    }
+    return NULL;
+}
+
+/* Only a warning: another thread may be going to end the access. */
+static void warn_of_own_access(usm_queue *q)
+{
+    const usm__host_entry *h = NULL;
+    char                   name[64];
+
+    if (usm_load_relaxed(&deferred) == 0)
+        return;
+    usm__track_lock();
+    USM_LIST_FOREACH (it, &line.commands) {
+        const usm__command *c = usm_container_of(it, usm__command, in_line);
+
+        for (size_t i = 0; !h && c->queue == q->serial && !c->is_ready && i < c->nuses; i++)
+            if (!c->uses[i].is_empty)
+                h = usm__grant_access_before(c, &c->uses[i], is_own);
+    }
+    if (h)
+        (void)snprintf(name, sizeof name, "%s", h->root->space->name);
+    usm__track_unlock();
+    if (h)
+        usm__warn("the calling thread waits for a queue in which a command waits for an access to "
+                  "buffer \"%s\" that this thread has open: end the access first",
+                  name);
+}
+
 void usm__grant_start(void)
 {
+    usm__queue_waiting  = warn_of_own_access;
     usm__outside_settle = settle;
 }
 
@@ -237,8 +325,9 @@ void usm__grant_fork(usm_fork_phase phase)
         return;
     usm_list_init(&line.commands);
     usm_list_init(&line.job.link);
-    line.n          = 0;
-    line.is_running = false;
+    line.is_running = line.granting = false;
+    usm__stall_in_child();
+    usm_store_relaxed(&deferred, (size_t)0);
     atomic_store(&taking, (size_t)0);
     atomic_store(&awaiting, (size_t)0);
 }

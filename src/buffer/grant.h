@@ -27,6 +27,18 @@ void usm__grant_hold_end(struct usm__command *c, bool is_held);
 /* Nothing that the command knows of is before it any more. */
 void usm__grant_ready(usm__waiter *w);
 
+/* For stall.c.  Under the lock: the line; whether one that has left it is getting its memory; the
+ * access of the host that c waits for with u, of those that are meant (NULL: any), or NULL. */
+const usm_list *usm__grant_line(void);
+bool            usm__grant_under_way(void);
+struct usm__use;
+const usm__host_entry *usm__grant_access_before(const struct usm__command *c,
+                                                const struct usm__use     *u,
+                                                bool (*is_meant)(const usm__host_entry *h));
+/* No lock is held: nothing is deferred; grows whenever a command was granted or ended. */
+bool     usm__grant_is_idle(void);
+uint64_t usm__grant_moves(void);
+
 void usm__grant_start(void);
 void usm__grant_fork(usm_fork_phase phase);
 

@@ -60,12 +60,13 @@ static usm__open *new_open(const usm_buffer_range *r)
         (void)usm__fail(USM_E_NO_MEMORY, "no host memory for an access");
         return NULL;
     }
-    o->host.root  = root;
-    o->host.entry = (usm__order_entry){.begin   = r->buffer->base + r->offset,
-                                       .end     = r->buffer->base + r->offset + r->size,
-                                       .mode    = r->mode,
-                                       .is_host = true};
-    o->pin        = (usm__pin){root->space, o->host.entry.begin, r->size, r->mode};
+    o->host.root   = root;
+    o->host.entry  = (usm__order_entry){.begin   = r->buffer->base + r->offset,
+                                        .end     = r->buffer->base + r->offset + r->size,
+                                        .mode    = r->mode,
+                                        .is_host = true};
+    o->host.opener = usm__self.block;
+    o->pin         = (usm__pin){root->space, o->host.entry.begin, r->size, r->mode};
     usm__buffer_ref(root);
     return o;
 }

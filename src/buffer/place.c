@@ -3,6 +3,7 @@
  * device memory (places.h); all of a command's, or none.  Called by command.c and defer.c. */
 #include "base/inline/bits.h"
 #include "base/os.h"
+#include "base/text.h"
 #include "buffer/command.h"
 #include "buffer/pins.h"
 
@@ -240,6 +241,86 @@ static usm_status place_on_device(usm__command *c, usm_queue *q, bool may_wait, 
         st = place_run(c, u, &hull, &want, after);
         if (st == USM_OK)
             l->held[want.nheld++] = u->extent;
+    }
+    return st;
+}
+
+/* ---- whether it can ever be ---------------------------------------------------------------- */
+
+/* In whole units: of use i, but for what uses before it have as well. */
+static size_t adds(const usm__command *c, size_t i, size_t unit)
+{
+    const usm__use *u  = &c->uses[i];
+    size_t          at = u->entry.begin / unit * unit, sum = 0;
+    size_t          end = (u->entry.end + unit - 1) / unit * unit;
+
+    while (at < end) {
+        size_t from = end, covered = at;
+
+        for (size_t j = 0; j < i; j++) {
+            const usm__use *v = &c->uses[j];
+            size_t          b = v->entry.begin / unit * unit;
+            size_t          e = (v->entry.end + unit - 1) / unit * unit;
+
+            if (v->is_empty || v->root->space != u->root->space || e <= at)
+                continue;
+            if (b <= at)
+                covered = usm_max_size(covered, e);
+            else
+                from = usm_min_size(from, b);
+        }
+        if (covered == at) {
+            sum += from - at;
+            covered = from;
+        }
+        at = covered;
+    }
+    return sum;
+}
+
+/* In place: of one engine's frames; foreign memory needs none. */
+static bool counts(const usm__command *c, const usm__use *u, const usm__spill *spill)
+{
+    return !u->is_empty &&
+           (!c->is_in_place || (u->root->space->spill == spill && !u->root->space->is_foreign));
+}
+
+static usm_status check_fits(const usm__command *c, const usm__spill *spill, size_t unit,
+                             uint64_t most, const char *where)
+{
+    uint64_t sum = 0;
+    char     needs[16], has[16];
+
+    for (size_t i = 0; i < c->nuses; i++)
+        sum += counts(c, &c->uses[i], spill) ? size_of(&c->uses[i]) + 2 * (unit - 1) : 0;
+    if (sum <= most)
+        return USM_OK;
+    sum = 0;
+    for (size_t i = 0; i < c->nuses; i++)
+        sum += counts(c, &c->uses[i], spill) ? adds(c, i, unit) : 0;
+    if (sum <= most)
+        return USM_OK;
+    return usm__fail(USM_E_BUDGET,
+                     "a command over %s of buffers at once, of which %s may be in %s: access less "
+                     "at a time, or raise USM_MEMORY_LIMIT",
+                     usm__format_bytes(sum, needs, sizeof needs),
+                     usm__format_bytes(most, has, sizeof has), where);
+}
+
+usm_status usm__command_check_fits(const usm__command *c, const usm_queue *q)
+{
+    usm_status st = USM_OK;
+
+    if (!c->is_in_place)
+        return check_fits(c, NULL, 1, usm__extents_most(q), q->dev->term);
+    for (size_t i = 0; st == USM_OK && i < c->nuses; i++) {
+        const usm__spill *spill = c->uses[i].root->space->spill;
+        size_t            block, sector;
+
+        if (i > 0 && spill == c->uses[i - 1].root->space->spill)
+            continue;
+        usm__spill_get_sizes(spill, &block, &sector);
+        st = check_fits(c, spill, block, usm__spill_capacity(spill), "host memory");
     }
     return st;
 }

@@ -82,6 +82,8 @@ usm_status usm__places_to_device(usm__places *p, const usm__device_want *want, u
 /* The command that used it has ended, or was given up.  Any thread; needs no buffer's lock. */
 void usm__extent_unuse(usm__extent *e);
 
+/* Bytes that extents may have on the queue's device; UINT64_MAX: what there is. */
+uint64_t usm__extents_most(const usm_queue *q);
 /* After USM_E_BUSY: waits until other commands use fewer extents of the queue's device than at
  * `turn`, which usm__places_turn() gave before the attempt.  No buffer's lock is held, and no
  * extent (a command gives up what it got: two that hold a half each would wait for ever). */

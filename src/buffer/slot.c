@@ -79,3 +79,10 @@ bool usm__slot_is_open_here(const void *root)
             return true;
     return false;
 }
+
+bool usm__slot_is_own(const usm__slot *slot)
+{
+    const usm__thread *t = usm__self.block;
+
+    return t && t->open && slot >= t->open->slots && slot < t->open->slots + USM__OPEN_MAX;
+}

@@ -99,6 +99,8 @@ typedef struct usm__slot_seen {
 /* Goes over the slots of all threads and adopts those of `root`: the next one, or false.  *at is 0
  * at first.  One caller at a time for a root. */
 bool usm__slot_adopt_next(const void *root, size_t *at, usm__slot_seen *seen);
+/* Whether it is in the calling thread's table: for warnings. */
+bool usm__slot_is_own(const usm__slot *slot);
 /* Whether the calling thread has an access to it open: for warnings. */
 bool usm__slot_is_open_here(const void *root);
 

@@ -57,6 +57,7 @@ typedef struct usm__host_entry {
     usm_buffer      *root;
     usm__edge       *waiters;
     usm__slot       *slot; /* whose access it is if it was adopted; NULL                          */
+    const void      *opener; /* identity of the thread that opened it; NULL: that of the slot     */
     uint32_t         serial;
 } usm__host_entry;
 

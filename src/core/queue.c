@@ -180,6 +180,7 @@ usm_status usm_queue_from_native(usm_context *ctx, void *handle, usm_ownership o
 
 /* ---- end ------------------------------------------------------------------------------ */
 
+void (*usm__queue_waiting)(usm_queue *q);
 void (*usm__queue_waited)(usm_queue *q, uint64_t position);
 void (*usm__queue_retired)(usm_queue *q);
 
@@ -324,8 +325,15 @@ static void note_ended(usm_queue *q, uint64_t n)
 
 usm_status usm__queue_finish(usm_queue *q)
 {
-    uint64_t   n  = usm_load_acquire(&q->submitted);
-    usm_status st = usm__be_queue_wait(q->be, q->native);
+    uint64_t   n = usm_load_acquire(&q->submitted);
+    usm_status st;
+
+    if (usm__self.task_queue == q->serial)
+        return usm__fail(USM_E_BUSY,
+                         "a task waits for the queue that it runs in, and so for its own end");
+    if (usm__queue_waiting)
+        usm__queue_waiting(q);
+    st = usm__be_queue_wait(q->be, q->native);
 
     if (st != USM_E_NO_MEMORY) { /* whatever became of the commands, they have ended */
         note_ended(q, n);

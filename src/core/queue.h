@@ -78,6 +78,8 @@ static inline uint64_t usm__queue_position(usm_queue *q)
     return usm_load_acquire(&q->submitted);
 }
 
+/* Hook point of src/buffer: somebody is about to wait for q; no lock is held. */
+extern void (*usm__queue_waiting)(usm_queue *q);
 /* Hook points of src/async, filled by src/usm.c; no lock is held. */
 /* All of q's first `position` commands have ended; the queue was waited for. */
 extern void (*usm__queue_waited)(usm_queue *q, uint64_t position);

@@ -19,8 +19,9 @@ typedef struct task {
     usm__completion c;
     usm_context    *ctx; /* counted by refs                                             */
     usm__task_body  body;
-    usm_event      *end;  /* counted: E; NULL when nobody wants it: a failure is reported */
-    void           *gate; /* native                                                    */
+    usm_event      *end;   /* counted: E; NULL when nobody wants it: a failure is reported */
+    void           *gate;  /* native                                                    */
+    uint64_t        queue; /* its serial                                                */
 } task;
 
 static void task_free(task *t)
@@ -46,13 +47,24 @@ static void task_end(task *t, usm_status status)
     task_free(t);
 }
 
+static usm_status run(const task *t)
+{
+    uint64_t   before = usm__self.task_queue;
+    usm_status status;
+
+    usm__self.task_queue = t->queue;
+    status               = t->body.fn(t->body.user);
+    usm__self.task_queue = before;
+    return status;
+}
+
 static void task_start(usm__completion *c)
 {
     task *t = usm_container_of(c, task, c);
 
     usm__be_event_release(c->be, c->native);
     if (c->status >= 0) {
-        task_end(t, t->body.fn(t->body.user));
+        task_end(t, run(t));
         return;
     }
     if (t->body.drop)
@@ -98,15 +110,17 @@ static usm_status submit(task *t, usm_queue *q, size_t ndeps, usm_event *const *
     return st;
 }
 
-static usm_status new_task(usm_context *ctx, const usm__task_body *body, bool wants_end, task **out)
+static usm_status new_task(usm_queue *q, const usm__task_body *body, bool wants_end, task **out)
 {
-    task      *t = usm__heap_alloc(sizeof *t);
-    usm_status st;
+    usm_context *ctx = q->ctx;
+    task        *t   = usm__heap_alloc(sizeof *t);
+    usm_status   st;
 
     if (!t)
         return usm__fail(USM_E_NO_MEMORY, "no host memory for a host task");
-    t->ctx  = ctx;
-    t->body = *body;
+    t->ctx   = ctx;
+    t->body  = *body;
+    t->queue = q->serial;
     usm__context_ref(ctx);
     st = usm__be_event_create_user(ctx->be, ctx->native, &t->gate);
     if (st == USM_OK && wants_end)
@@ -166,7 +180,7 @@ usm_status usm__task_submit(usm_queue *q, const usm__task_body *body, size_t nde
     if (st == USM_OK && usm__queue_has_tasks(q))
         return submit_native(q, body, ndeps, deps, ev);
     if (st == USM_OK)
-        st = new_task(q->ctx, body, ev != NULL, &t);
+        st = new_task(q, body, ev != NULL, &t);
     if (st != USM_OK)
         return st;
     end = t->end;

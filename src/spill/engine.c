@@ -169,6 +169,11 @@ static void destroy(usm__spill *s)
     usm__heap_free(s);
 }
 
+size_t usm__spill_capacity(const usm__spill *s)
+{
+    return (size_t)s->frames.count << s->shift;
+}
+
 void usm__spill_get_sizes(const usm__spill *s, size_t *block, size_t *sector)
 {
     *block  = s->block_size;

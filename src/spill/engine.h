@@ -77,7 +77,9 @@ usm__spill *usm__spill_there(const usm_context *ctx);
 /* The context goes, and all its buffers have gone. */
 void usm__spill_end(usm_context *ctx);
 
-void usm__spill_get_sizes(const usm__spill *spill, size_t *block, size_t *sector);
+/* Bytes of buffers that can be in memory at once. */
+size_t usm__spill_capacity(const usm__spill *spill);
+void   usm__spill_get_sizes(const usm__spill *spill, size_t *block, size_t *sector);
 
 usm_status usm__space_create(usm__spill *spill, const usm__space_params *params, usm__space **out);
 /* Nothing is pinned.  Waits for transfers of its blocks. */

@@ -38,6 +38,28 @@ Test(task, tasks_of_an_in_order_queue_run_in_order)
     }
 }
 
+static usm_status wait_for_own_queue(void *user)
+{
+    usm_queue *q = user;
+
+    if (usm_queue_wait(q) != USM_E_BUSY || !story_names("its own end"))
+        return USM_E_INVALID;
+    return usm_context_wait(usm_queue_get_context(q)) == USM_E_BUSY ? USM_OK : USM_E_INVALID;
+}
+
+Test(task, a_task_that_waits_for_its_own_queue_is_told)
+{
+    EACH_DEVICE (r) {
+        usm_event *ev = NULL;
+
+        CHECK_OK(usm_host_task(r.q, wait_for_own_queue, r.q, 0, NULL, &ev));
+        CHECK_OK(usm_event_wait(ev));
+        usm_event_release(ev);
+        CHECK_OK(usm_host_task(r.q, wait_for_own_queue, r.q, 0, NULL, NULL));
+        CHECK_OK(usm_queue_wait(r.q));
+    }
+}
+
 typedef struct adder {
     int *p;
     int  add;

@@ -1,0 +1,151 @@
+/* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
+/* Says what waits for what when deferred commands have not moved for USM_QUEUE_WAIT: nothing of
+ * libusm waits in a circle (grant.c), but a program may wait for what only it can give.
+ *
+ * One thread, from the first command that is deferred until none has been for a while; it sleeps
+ * and looks, nobody wakes it.  Called by grant.c. */
+#include "buffer/stall.h"
+
+#include "base/log.h"
+#include "base/os.h"
+#include "base/settings.h"
+#include "buffer/command.h"
+#include "buffer/grant.h"
+#include "core/outside.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+
+#define LOOKS 4 /* in the time that is set                                                      */
+#define TOLD  4 /* commands that are described                                                  */
+
+static _Atomic(bool) is_running;
+
+/* ---- the words ------------------------------------------------------------------------- */
+
+typedef struct text {
+    char   at[900];
+    size_t len;
+} text;
+
+static void put(text *t, const char *format, ...) __attribute__((format(printf, 2, 3)));
+static void put(text *t, const char *format, ...)
+{
+    va_list args;
+    int     n;
+
+    va_start(args, format);
+    n = vsnprintf(t->at + t->len, sizeof t->at - t->len, format, args);
+    va_end(args);
+    if (n > 0)
+        t->len = t->len + (size_t)n < sizeof t->at ? t->len + (size_t)n : sizeof t->at - 1;
+}
+
+static const char *name_of(const usm_buffer *root)
+{
+    return root->space->name[0] ? root->space->name : "(unnamed)";
+}
+
+/* An access of the host that c waits for; NULL. */
+static const usm__host_entry *access_before(const usm__command *c)
+{
+    const usm__host_entry *h = NULL;
+
+    for (size_t i = 0; !h && i < c->nuses; i++)
+        if (!c->uses[i].is_empty)
+            h = usm__grant_access_before(c, &c->uses[i], NULL);
+    return h;
+}
+
+static void put_reason(text *t, const usm__command *c, bool is_first)
+{
+    const usm__host_entry *h = c->is_ready ? NULL : access_before(c);
+
+    if (h)
+        put(t, "an open access of the host to \"%s\"", name_of(h->root));
+    else if (!c->is_ready)
+        put(t, "a command before it over the same bytes");
+    else if (usm__outside_awaited())
+        put(t, "what is before it in its queue, while commands wait for an event that only the "
+               "program or another process completes");
+    else
+        put(t, "%s", is_first ? "its turn" : "those before it");
+}
+
+static void put_command(text *t, const usm__command *c, bool is_first)
+{
+    put(t, "; a command over");
+    for (size_t i = 0; i < c->nuses && i < 3; i++)
+        put(t, "%s \"%s\"", i ? "," : "", name_of(c->uses[i].root));
+    put(t, "%s waits for ", c->nuses > 3 ? ", ..." : "");
+    put_reason(t, c, is_first);
+}
+
+/* Under the lock. */
+static void describe(text *t)
+{
+    const usm_list *line = usm__grant_line();
+    size_t          n    = 0;
+
+    if (usm__grant_under_way())
+        put(t, "; one asks for memory that commands and open accesses hold");
+    USM_LIST_FOREACH (it, line) {
+        if (n < TOLD)
+            put_command(t, usm_container_of(it, usm__command, in_line), n == 0);
+        n++;
+    }
+    if (n > TOLD)
+        put(t, "; and %zu more", n - TOLD);
+}
+
+/* ---- the thread ------------------------------------------------------------------------ */
+
+typedef struct look {
+    uint64_t moves;
+    unsigned unmoved, idle; /* looks in a row                                               */
+} look;
+
+/* One look.  false: there is nothing to look at any more. */
+static bool look_once(look *l, uint64_t ms)
+{
+    uint64_t moves = usm__grant_moves();
+    text     t     = {.len = 0};
+
+    l->idle    = usm__grant_is_idle() ? l->idle + 1 : 0;
+    l->unmoved = moves == l->moves && l->idle == 0 ? l->unmoved + 1 : 0;
+    l->moves   = moves;
+    if (l->unmoved == LOOKS) {
+        usm__track_lock();
+        describe(&t);
+        usm__track_unlock();
+        usm__warn("commands over buffers have not moved for %llu ms (USM_QUEUE_WAIT)%s",
+                  (unsigned long long)ms, t.at);
+    }
+    return l->idle < LOOKS;
+}
+
+static void run(void *unused)
+{
+    look     l  = {usm__grant_moves(), 0, 0};
+    uint64_t ms = usm__setting_size("queue_wait");
+
+    (void)unused;
+    do
+        usm__os_sleep_ns(ms * 1000000 / LOOKS + 1000);
+    while (look_once(&l, ms));
+    usm_store_release(&is_running, false);
+}
+
+void usm__stall_watch(void)
+{
+    if (usm_load_relaxed(&is_running) || usm__setting_size("queue_wait") == 0 ||
+        atomic_exchange(&is_running, true))
+        return;
+    if (usm__os_thread(run, NULL, "usm-stall") != 0)
+        usm_store_release(&is_running, false);
+}
+
+void usm__stall_in_child(void)
+{
+    usm_store_relaxed(&is_running, false);
+}
