@@ -392,7 +392,9 @@ size_t usm_pool_malloc_batch(usm_pool *pool, size_t size, size_t n, void **out)
 {
     size_t got = 0;
 
-    while (got < n && (out[got] = usm_pool_malloc(pool, size)) != NULL)
+    if (n && !out)
+        (void)usm__fail(USM_E_INVALID, "usm_pool_malloc_batch: out is NULL");
+    while (out && got < n && (out[got] = usm_pool_malloc(pool, size)) != NULL)
         got++;
     return got;
 }
@@ -471,7 +473,7 @@ void usm_pool_free_sized(usm_pool *pool, void *p, size_t size)
 
 void usm_pool_free_batch(usm_pool *pool, size_t n, void *const *p)
 {
-    for (size_t i = 0; i < n; i++)
+    for (size_t i = 0; p && i < n; i++)
         usm_pool_free(pool, p[i]);
 }
 

@@ -112,6 +112,16 @@ static void complete(usm_pool_desc *desc, usm__pool_choice *chosen, usm_kind kin
     desc->zero_init |= chosen->zero_init;
 }
 
+/* No process has more addresses: what is rounded up from less does not overflow. */
+#define AREA_MAX ((size_t)1 << 47)
+
+static usm_status check_area_size(size_t size)
+{
+    if (size <= AREA_MAX)
+        return USM_OK;
+    return usm__fail(USM_E_SIZE, "area_size: %zu bytes exceed the address space", size);
+}
+
 static usm_pool *new_pool(usm_context *ctx, size_t index, usm_kind kind, const usm_pool_desc *desc)
 {
     usm_pool *pool = usm__meta_alloc(&pool_type);
@@ -168,6 +178,9 @@ static usm_status make_pool(usm_context *ctx, size_t index, usm_kind kind,
     usm__trace_start(); /* until the first pool, who watches can be set */
     usm__observe_start();
     complete(&d, &chosen, kind);
+    st = check_area_size(d.area_size);
+    if (st != USM_OK)
+        return st;
     pool = new_pool(ctx, index, kind, &d);
     if (!pool)
         return USM_E_NO_MEMORY;

@@ -76,7 +76,7 @@ out:
 usm_status usm__space_create(usm__spill *s, const usm__space_params *params, usm__space **out)
 {
     usm__space *space   = usm__heap_alloc(sizeof *space);
-    size_t      nblocks = (params->size + s->block_size - 1) >> s->shift;
+    size_t      nblocks = (params->size >> s->shift) + (params->size % s->block_size != 0);
     usm_status  st      = USM_OK;
 
     if (space)

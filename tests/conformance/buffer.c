@@ -66,6 +66,17 @@ static void check_range(const rig *r, usm_buffer *b, size_t first, size_t n, flo
     usm_access_end(&a);
 }
 
+Test(buffer, sizes_beyond_the_address_space_are_refused)
+{
+    EACH_DEVICE (r) {
+        const size_t sizes[] = {SIZE_MAX, SIZE_MAX - 4095, SIZE_MAX / 2, SIZE_MAX / 4 + 1};
+
+        for (int i = 0; i < 4; i++)
+            CHECK(!usm_buffer_new(r.ctx, sizes[i]) && usm_last_status() == USM_E_NO_MEMORY,
+                  "%s: %zu bytes: %s", r.name, sizes[i], usm_last_error());
+    }
+}
+
 typedef struct part {
     usm_buffer *buffer;
     size_t      first, n; /* floats */

@@ -545,6 +545,11 @@ Test(pool, wrong_descriptors_and_kinds_are_refused)
         CHECK_REFUSED(usm_pool_create(r.ctx, r.dev, (usm_kind)9, &desc, &pool), USM_E_KIND, "9");
         desc.min_align = 24;
         CHECK_REFUSED(usm_pool_create(r.ctx, r.dev, USM_HOST, &desc, &pool), USM_E_ALIGNMENT, "24");
+        desc.min_align = 0;
+        desc.area_size = SIZE_MAX;
+        CHECK_REFUSED(usm_pool_create(r.ctx, r.dev, USM_HOST, &desc, &pool), USM_E_SIZE,
+                      "area_size");
+        desc.area_size   = 0;
         desc.min_align   = 0;
         desc.struct_size = 3;
         CHECK_REFUSED(usm_pool_create(r.ctx, r.dev, USM_HOST, &desc, &pool), USM_E_ABI,
