@@ -5,6 +5,7 @@
 #include "base/mutex.h"
 
 #include "base/assert.h"
+#include "base/os.h"
 #include "base/thread.h"
 
 #include <stdio.h>
@@ -81,6 +82,7 @@ void usm__mutex_unlock(usm__mutex *m)
 
 int usm__mutex_wait(usm__mutex *m, pthread_cond_t *c, const struct timespec *deadline)
 {
+    int cancel = usm__os_cancel_off();
     int rc;
 
     if (CHECKED)
@@ -89,6 +91,7 @@ int usm__mutex_wait(usm__mutex *m, pthread_cond_t *c, const struct timespec *dea
                   : pthread_cond_wait(c, &m->native);
     if (CHECKED)
         chain(m);
+    usm__os_cancel_restore(cancel);
     return rc;
 }
 

@@ -229,6 +229,19 @@ bool usm__os_membarrier_start(void)
     return syscall(SYS_membarrier, MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED, 0, 0) == 0;
 }
 
+int usm__os_cancel_off(void)
+{
+    int before = PTHREAD_CANCEL_ENABLE;
+
+    (void)pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &before);
+    return before;
+}
+
+void usm__os_cancel_restore(int before)
+{
+    (void)pthread_setcancelstate(before, NULL);
+}
+
 void usm__os_membarrier(void)
 {
     (void)syscall(SYS_membarrier, MEMBARRIER_CMD_PRIVATE_EXPEDITED, 0, 0);

@@ -56,6 +56,10 @@ void usm__os_cgroup_memory(const char *list, const char *mount, uint64_t *limit,
 unsigned usm__os_cgroup_cpus(const char *list, const char *mount);
 /* Every other thread of the process has run a full barrier when it returns.  _start() prepares it;
  * false: the kernel has none, and it must not be used. */
+/* Until it is given back what _off returned, pthread_cancel() of the thread waits: it would leave a
+ * lock behind. */
+int  usm__os_cancel_off(void);
+void usm__os_cancel_restore(int before);
 bool usm__os_membarrier_start(void);
 void usm__os_membarrier(void);
 

@@ -437,6 +437,8 @@ void usm__context_end(usm_context *ctx)
         return;
     if (usm__context_is_inert(ctx))
         return; /* inherited: its driver state is the parent's */
+    if (ctx->is_default)
+        usm__default_await_left();
     retire_queues(ctx);
     usm__context_unuse(ctx);
 }

@@ -11,6 +11,7 @@
 #include "base/inline/bits.h"
 #include "base/job.h"
 #include "base/log.h"
+#include "base/os.h"
 #include "base/settings.h"
 #include "base/trace.h"
 #include "core/area.h"
@@ -35,14 +36,23 @@
 
 static struct {
     usm__mutex             lock;
-    unsigned               count; /* usm_init() calls                                     */
-    _Atomic(bool)          down;
+    unsigned               count;      /* usm_init() calls                                 */
+    bool                   is_implied; /* the first use counts as one                      */
+    _Atomic(bool)          down, has_started;
     _Atomic(usm_context *) context;
     _Atomic(usm_queue *)   queue;
     _Atomic(unsigned)      fork_generation;
 } lib = {.lock = USM__MUTEX_INIT(USM__RANK_INIT, "library")};
 
 _Atomic(uint8_t) usm__default_slots[4];
+
+/* Calls that are at work on the default context, or on memory that may be its; by the thread, so
+ * that threads do not meet in one line of the cache. */
+#define CALLERS 16
+static struct {
+    _Atomic(size_t) n;
+    char            others[64 - sizeof(size_t)];
+} callers[CALLERS];
 
 void (*usm__fork_above)(usm_fork_phase phase, bool before_contexts);
 void (*usm__context_above)(usm_context *ctx);
@@ -52,6 +62,51 @@ static pthread_once_t start_once = PTHREAD_ONCE_INIT;
 int usm_version(void)
 {
     return USM_VERSION;
+}
+
+/* ---- who is at work on the default context ----------------------------------------------------
+ */
+
+static _Atomic(size_t) *own_callers(void)
+{
+    return &callers[((uintptr_t)&usm__self >> 12) * 0x9e3779b9u % CALLERS].n;
+}
+
+/* The fence is between the count and what is read of the context, as the other one is between its
+ * end and the question whether anybody is at work: one of both sees the other. */
+void usm__default_enter(void)
+{
+    (void)usm_add_relaxed(own_callers(), (size_t)1);
+    atomic_thread_fence(memory_order_seq_cst);
+    usm__self.in_default++;
+}
+
+void usm__default_leave(void)
+{
+    usm__self.in_default--;
+    (void)atomic_fetch_sub_explicit(own_callers(), (size_t)1, memory_order_release);
+}
+
+/* The caller may be at work itself: what it calls may tell the program of an error. */
+void usm__default_await_left(void)
+{
+    atomic_thread_fence(memory_order_seq_cst);
+    for (;;) {
+        size_t n = 0;
+
+        for (unsigned i = 0; i < CALLERS; i++)
+            n += usm_load_acquire(&callers[i].n);
+        if (n <= usm__self.in_default)
+            return;
+        usm__os_sleep_ns(20000);
+    }
+}
+
+static void forget_callers(void)
+{
+    for (unsigned i = 0; i < CALLERS; i++)
+        atomic_store(&callers[i].n, (size_t)0);
+    atomic_store(own_callers(), (size_t)usm__self.in_default);
 }
 
 unsigned usm__fork_generation(void)
@@ -96,6 +151,7 @@ static void fork_parent(void)
 static void fork_child(void)
 {
     usm_add_relaxed(&lib.fork_generation, 1u);
+    forget_callers();
     fork_all(USM_FORK_CHILD);
 }
 
@@ -132,7 +188,14 @@ static void start(void)
 
 usm_status usm__start(void)
 {
+    int cancel;
+
+    if (usm_load_acquire(&lib.has_started))
+        return USM_OK;
+    cancel = usm__os_cancel_off(); /* a cancelled beginning would begin once more */
     (void)pthread_once(&start_once, start);
+    usm__os_cancel_restore(cancel);
+    usm_store_release(&lib.has_started, true);
     return USM_OK;
 }
 
@@ -194,7 +257,9 @@ void usm_shutdown(void)
     usm__mutex_lock(&lib.lock);
     if (lib.count > 0)
         lib.count--;
-    if (lib.count == 0) {
+    else
+        lib.is_implied = false;
+    if (lib.count == 0 && !lib.is_implied) {
         usm_store_release(&lib.down, true);
         q   = usm_swap_acq_rel(&lib.queue, NULL);
         ctx = atomic_exchange(&lib.context, NULL);
@@ -264,6 +329,7 @@ static usm_context *make_default_context(void)
 usm_context *usm_default_context(void)
 {
     usm_context *ctx = usm_load_acquire(&lib.context);
+    int          cancel;
 
     if (ctx && usm__context_check(ctx) == USM_OK)
         return ctx;
@@ -271,8 +337,11 @@ usm_context *usm_default_context(void)
         return NULL;
     usm__mutex_lock(&lib.lock);
     ctx = usm_load_acquire(&lib.context);
-    if (!ctx) {
-        ctx = make_default_context();
+    if (!ctx && usm__up() == USM_OK) {
+        cancel = usm__os_cancel_off();
+        ctx    = make_default_context();
+        usm__os_cancel_restore(cancel);
+        lib.is_implied = ctx && lib.count == 0;
         usm_store_release(&lib.context, ctx);
     }
     usm__mutex_unlock(&lib.lock);

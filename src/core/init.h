@@ -13,6 +13,13 @@ usm_status usm__start(void);
 /* USM_E_SHUTDOWN between the last usm_shutdown() and the next usm_init(). */
 usm_status usm__up(void);
 bool       usm__is_down(void);
+/* Around the use of what usm_default_context() gives, and of blocks that may be its: usm_shutdown()
+ * on another thread waits for the end.  May be nested. */
+void usm__default_enter(void);
+void usm__default_leave(void);
+/* The context was ended: until nobody else is between _enter and _leave who may not have seen it.
+ */
+void usm__default_await_left(void);
 
 /* The slots by which usm_alloc() and family find the default context's pools: usm_pool.alloc_slot
  * of each kind, 0 while there is none. */

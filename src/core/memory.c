@@ -44,12 +44,15 @@ static bool is_kind(usm_kind kind)
 
 void *usm_aligned_alloc(size_t align, size_t size, usm_kind kind)
 {
-    usm_context *ctx = is_kind(kind) ? usm_default_context() : NULL;
+    usm_context *ctx;
+    void        *p;
 
-    void *p = ctx ? alloc_in(ctx, 0, kind, align, size) : no_memory();
-
+    usm__default_enter();
+    ctx = is_kind(kind) ? usm_default_context() : NULL;
+    p   = ctx ? alloc_in(ctx, 0, kind, align, size) : no_memory();
     if (p && !usm_load_relaxed(&usm__default_slots[kind]))
         usm__default_slot_set(usm__pool_of(ctx, 0, kind));
+    usm__default_leave();
     return p;
 }
 
@@ -193,7 +196,7 @@ static usm_status refuse(const void *p)
                      "%p is no libusm memory; free it with what allocated it", p);
 }
 
-static usm_status free_checked(void *p, const usm_context *ctx)
+static usm_status free_found(void *p, const usm_context *ctx)
 {
     usm__area *area = usm__map_find(p);
 
@@ -206,6 +209,16 @@ static usm_status free_checked(void *p, const usm_context *ctx)
     if (usm__context_is_ended(area->ctx))
         return USM_OK; /* its pools may be going at this moment, on another thread */
     return usm__pool_free(area, p);
+}
+
+static usm_status free_checked(void *p, const usm_context *ctx)
+{
+    usm_status st;
+
+    usm__default_enter();
+    st = free_found(p, ctx);
+    usm__default_leave();
+    return st;
 }
 
 usm_status usm_free_ctx(void *p, usm_context *ctx)

@@ -4,6 +4,7 @@
 
 #include <pthread.h>
 #include <signal.h>
+#include <stdatomic.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -96,6 +97,84 @@ TestAlone(lifecycle, more_shutdowns_than_inits_are_harmless)
     CHECK(p, "%s", usm_last_error());
     usm_free(p);
     usm_shutdown();
+}
+
+/* A plugin that begins and ends libusm for itself, in a program that never did. */
+TestAlone(lifecycle, a_pair_of_calls_leaves_what_the_first_use_started)
+{
+    char *p = usm_alloc_host(100);
+
+    CHECK(p, "%s", usm_last_error());
+    CHECK_OK(usm_init());
+    usm_shutdown();
+    CHECK(usm_get_pointer_type(p, NULL) == USM_HOST, "the program's memory went");
+    usm_free(p);
+    usm_shutdown();
+    CHECK_NO_BLOCK(usm_alloc_host(8), USM_E_SHUTDOWN);
+}
+
+static atomic_bool has_ended;
+
+static void *allocate_until_the_end(void *seed)
+{
+    static const size_t sizes[] = {1, 100, 5000, 70000, 300000};
+    void               *kept[8] = {NULL};
+
+    for (unsigned i = (unsigned)(uintptr_t)seed; !atomic_load(&has_ended); i += 7) {
+        void **p = &kept[i % 8];
+
+        usm_free(*p);
+        *p = usm_alloc(sizes[i % 5], USM_HOST);
+        if (!*p && usm_last_status() != USM_E_SHUTDOWN)
+            return (void *)1;
+    }
+    return NULL;
+}
+
+/* None of them is the last to use what the others end. */
+TestAlone(lifecycle, threads_allocate_and_free_beside_the_end)
+{
+    pthread_t threads[3];
+    void     *failed = NULL;
+
+    atomic_store(&has_ended, false);
+    for (uintptr_t i = 0; i < 3; i++)
+        CHECK(pthread_create(&threads[i], NULL, allocate_until_the_end, (void *)i) == 0, "%s",
+              "no thread");
+    for (int i = 0; i < 40; i++) {
+        CHECK_OK(usm_init());
+        (void)nanosleep(&(struct timespec){0, 1000000}, NULL);
+        usm_shutdown();
+        usm_shutdown(); /* where a thread's use was the first */
+    }
+    atomic_store(&has_ended, true);
+    for (int i = 0; i < 3; i++) {
+        (void)pthread_join(threads[i], &failed);
+        CHECK(!failed, "%s", "an allocation failed for another reason");
+    }
+}
+
+static void *first_use(void *arg)
+{
+    (void)arg;
+    (void)pthread_setcanceltype(PTHREAD_CANCEL_DEFERRED, NULL);
+    usm_free(usm_alloc_host(10));
+    for (;;)
+        pthread_testcancel();
+    return NULL;
+}
+
+TestAlone(lifecycle, a_thread_that_is_cancelled_in_its_first_use_leaves_no_lock)
+{
+    pthread_t thread;
+    void     *p;
+
+    CHECK(pthread_create(&thread, NULL, first_use, NULL) == 0, "%s", "no thread");
+    (void)pthread_cancel(thread);
+    (void)pthread_join(thread, NULL);
+    p = usm_alloc_host(100);
+    CHECK(p, "%s", usm_last_error());
+    usm_free(p);
 }
 
 TestAlone(lifecycle, own_contexts_outlive_the_shutdown)
