@@ -60,7 +60,8 @@ USM_API USM_NODISCARD usm_status usm_queue_from_native(usm_context *ctx, void *h
 USM_API void usm_queue_destroy(usm_queue *q);
 
 /** Waits for every command submitted so far.  The status is the first failure
- * among those that were submitted without an event, if the backend knows it. */
+ * among those that were submitted without an event, if the backend knows it.
+ *   USM_E_BUSY  called by a host task of this queue: it would wait for its own end */
 USM_API usm_status usm_queue_wait(usm_queue *q);
 
 /** USM_OK when nothing submitted is unfinished, USM_E_NOT_READY otherwise. */

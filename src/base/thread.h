@@ -24,7 +24,8 @@ typedef struct usm__thread {
     /* The tags that the thread has pushed, the innermost last: core/tag.c. */
     unsigned         tag_depth;
     struct usm__tag *tags[USM__TAG_DEPTH];
-    void            *trace; /* the ring of events, trace.c; NULL until first needed     */
+    uint64_t         task_queue; /* the serial of the queue whose task runs: core/task.c   */
+    void            *trace;      /* the ring of events, trace.c; NULL until first needed     */
     /* The host's open accesses to buffers: buffer/slot.h.  The block's for life, whoever has it. */
     struct usm__open_table *open;
 } usm__thread;
@@ -48,7 +49,6 @@ typedef struct usm__tls {
     int                is_giving;    /* 1: inside the hook area_out_of_memory, core/pool.c   */
     int                is_held;      /* 1: no memory is taken from a driver, core/area.c     */
     unsigned           in_default;   /* calls that use the default context, core/init.c      */
-    uint64_t           task_queue;   /* the serial of the queue whose task runs, core/task.c */
     /* core/magazine.h: the table in force, and the slot of the cache in use at this moment, by a
      * hit and by a slow path. */
     _Atomic(usm_bin *) *caches;

@@ -328,7 +328,7 @@ usm_status usm__queue_finish(usm_queue *q)
     uint64_t   n = usm_load_acquire(&q->submitted);
     usm_status st;
 
-    if (usm__self.task_queue == q->serial)
+    if (usm__self.block && usm__self.block->task_queue == q->serial)
         return usm__fail(USM_E_BUSY,
                          "a task waits for the queue that it runs in, and so for its own end");
     if (usm__queue_waiting)

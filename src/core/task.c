@@ -49,12 +49,15 @@ static void task_end(task *t, usm_status status)
 
 static usm_status run(const task *t)
 {
-    uint64_t   before = usm__self.task_queue;
-    usm_status status;
+    usm__thread *self   = usm__thread_self();
+    uint64_t     before = self ? self->task_queue : 0;
+    usm_status   status;
 
-    usm__self.task_queue = t->queue;
-    status               = t->body.fn(t->body.user);
-    usm__self.task_queue = before;
+    if (self)
+        self->task_queue = t->queue;
+    status = t->body.fn(t->body.user);
+    if (self)
+        self->task_queue = before;
     return status;
 }
 

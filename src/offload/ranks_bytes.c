@@ -61,22 +61,35 @@ static bool has_stopped(const usm__launch *l, const usm__transfer *t)
     return t->status != USM_OK || l->worker.is_over || l->broken != USM_OK;
 }
 
+/* Why a transfer is not whole.  What broke here is told as that: the chunk's failure may reach the
+ * master before the launch's. */
+static usm_status why_not_whole(const usm__launch *l, const usm__transfer *t, const char **story)
+{
+    *story = "the launch is over";
+    if (t->status != USM_OK) {
+        *story = "home could not read or write them";
+        return t->status;
+    }
+    if (l->worker.is_over && l->worker.status != USM_OK)
+        return l->worker.status;
+    if (l->broken == USM_OK)
+        return USM_E_CANCELLED;
+    *story = "nothing can be sent or kept any more";
+    return l->broken;
+}
+
 /* With the story of why a transfer is not whole. */
 static usm_status end(usm__launch *l, usm__transfer *t, bool is_whole)
 {
-    char       story[USM__RANKS_STORY];
-    usm_status st = t->status;
+    const char *story;
+    usm_status  st;
 
     usm_list_remove(&t->link);
-    if (is_whole && st == USM_OK) {
+    if (is_whole && t->status == USM_OK) {
         usm__mutex_unlock(&usm__ranks_lock);
         return USM_OK;
     }
-    if (st == USM_OK)
-        st = l->worker.is_over && l->worker.status != USM_OK ? l->worker.status : USM_E_CANCELLED;
-    (void)snprintf(story, sizeof story, "%s",
-                   t->status != USM_OK ? "home could not read or write them"
-                                       : "the launch is over");
+    st = why_not_whole(l, t, &story);
     usm__mutex_unlock(&usm__ranks_lock);
     return usm__fail(st, "bytes of a launch, between rank %u and rank %u, home: %s", l->ranks->self,
                      l->plan->desc.home, story);
