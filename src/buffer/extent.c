@@ -296,6 +296,20 @@ static void add_holder(holders *h, const usm__extent *e)
         h->len = usm_min_size(h->len + (size_t)len, sizeof h->text - 1);
 }
 
+/* Frames keep so much of memory that is the host's: what leaves a device passes through them. */
+static size_t frames_share(const usm_queue *q)
+{
+    return (size_t)(usm__account_buffer_limit(q->ctx) / 8);
+}
+
+/* Frames that are held at this moment have the memory. */
+static bool is_kept_by_frames(const usm__memory *m, const usm__places *p,
+                              const usm__device_want *want)
+{
+    return want->may_wait && usm__device_is_host_memory(m->dev) &&
+           usm__spill_in_memory(p->space->spill) > frames_share(want->q);
+}
+
 /* What is in the way, once nothing more can leave.  `why`: the allocation's story, or that of what
  * should have left and could not. */
 static usm_status no_room(const usm__memory *m, const usm__places *p, const usm__device_want *want,
@@ -329,7 +343,7 @@ static usm_status no_room(const usm__memory *m, const usm__places *p, const usm_
                          "%s of \"%s\" find no room on %s unless other data is copied away from "
                          "there, which takes time (%.300s)",
                          size, p->space->name, m->dev->term, why->text);
-    return usm__fail(why->status,
+    return usm__fail(is_kept_by_frames(m, p, want) ? USM_E_AGAIN : why->status,
                      "%s of \"%s\" find no room on %s%s%s%s: access less at a time, or raise the "
                      "limit (%.300s)",
                      size, p->space->name, m->dev->term,
@@ -370,8 +384,7 @@ static bool take_frames(const search *s)
     const usm_queue *q = s->want->q;
 
     return !s->is_over_share && usm__account_lacks_host(q->ctx, q->index, USM_DEVICE) &&
-           usm__spill_give_back(s->places->space->spill, s->want->size,
-                                usm__account_buffer_limit(q->ctx) / 8) > 0;
+           usm__spill_give_back(s->places->space->spill, s->want->size, frames_share(q)) > 0;
 }
 
 /* What copies to and from the extents that the same command has got already keep in frames can go

@@ -150,7 +150,7 @@ static inline void *usm__places_host(const usm__places *p, size_t offset)
 }
 
 /* Pins the start of [piece->start, piece->end) in host memory, and shortens the piece to that: what
- * does not fit at once comes in parts. */
+ * does not fit at once comes in parts.   USM_E_AGAIN: others hold all of it */
 usm_status usm__places_pin(const usm__places *p, usm__interval *piece, usm_access_mode mode);
 void usm__places_unpin(const usm__places *p, const usm__interval *piece, usm_access_mode mode);
 /* Device to host on the context's own queue; waits.  The piece is pinned by the caller. */

@@ -6,11 +6,13 @@
  *
  * Only extents that nothing uses leave, so nothing has to be waited for but the copies.  A byte
  * that is valid in another extent as well is not copied, unless that one is leaving too: of two
- * that leave at once, one copies.  Whatever fails, the extent stays, with what is valid in it; what
- * was copied until then is valid in both places. */
+ * that leave at once, one copies.  Frames that others hold are not waited for meanwhile: who holds
+ * them may wait for what is leaving.  Whatever fails, the extent stays, with what is valid in it;
+ * what was copied until then is valid in both places. */
 #include "buffer/extent.h"
 
 #include "base/inline/bits.h"
+#include "buffer/slot.h"
 #include "core/pool.h"
 
 #define CANDIDATES 16 /* how many of those used longest ago are compared */
@@ -151,6 +153,22 @@ static void give_memory(usm__extent *e, bool to_driver)
     usm__context_unuse(ctx);
 }
 
+/* Frames that it needs for its bytes are not to be had by making others leave, which need frames
+ * too. */
+static usm_status save_alone(usm__extent *e)
+{
+    usm__open_table *self = usm__slot_table();
+    bool             was  = self && self->is_giving;
+    usm_status       st;
+
+    if (self)
+        self->is_giving = true;
+    st = save(e);
+    if (self)
+        self->is_giving = was;
+    return st;
+}
+
 usm_status usm__extent_evict(usm__memory *m, const usm__evict_rule *rule, size_t *freed)
 {
     usm__extent *e;
@@ -167,7 +185,7 @@ usm_status usm__extent_evict(usm__memory *m, const usm__evict_rule *rule, size_t
     }
     spill         = e->places->space->spill; /* the buffer may go once its extent has */
     e->is_leaving = true;
-    st            = save(e);
+    st            = save_alone(e);
     e->is_leaving = false;
     if (st == USM_OK)
         usm__extent_unlink(e);

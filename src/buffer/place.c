@@ -3,6 +3,7 @@
  * device memory (places.h); all of a command's, or none.  Called by command.c and defer.c. */
 #include "base/inline/bits.h"
 #include "base/os.h"
+#include "base/settings.h"
 #include "base/text.h"
 #include "buffer/command.h"
 #include "buffer/pins.h"
@@ -357,9 +358,33 @@ usm_status usm__command_place(usm__command *c, usm_queue *q, bool may_wait, usm_
  * the host may be waiting for the command. */
 #define PATIENCE 5
 
+typedef struct patience {
+    unsigned tried;
+    uint64_t until; /* 0: not asked for yet                                                     */
+} patience;
+
+/* In place the attempt itself has waited.  Else frames are waited for, which copies need: here,
+ * where nothing is held.  false: for long enough. */
+static bool wait_for_accesses(const usm__command *c, patience *p)
+{
+    uint64_t now = usm__os_now_ns(), ms = usm__setting_size("spill_wait");
+
+    if (c->is_in_place)
+        return p->tried++ < PATIENCE;
+    if (p->until == 0)
+        p->until = now + PATIENCE * ms * 1000000;
+    if (now >= p->until)
+        return false;
+    usm__spill_await_frames(c->uses[0].root->space->spill,
+                            (uint32_t)((p->until - now) / 1000000) + 1);
+    return true;
+}
+
 usm_status usm__command_place_waiting(usm__command *c, usm_queue *q, usm__event_list *after)
 {
-    for (int tried = 0;; tried++) {
+    patience p = {0, 0};
+
+    for (;;) {
         uint64_t   ended = usm__commands_ended();
         uint64_t   turn  = c->is_in_place ? 0 : usm__places_turn(q);
         usm_status st    = usm__command_place(c, q, true, after);
@@ -368,7 +393,8 @@ usm_status usm__command_place_waiting(usm__command *c, usm_queue *q, usm__event_
             usm__places_await_memory(q, turn);
         else if (!is_memory(st))
             return st;
-        else if (!usm__commands_await_end(ended) && (st != USM_E_AGAIN || tried >= PATIENCE))
+        else if (!usm__commands_await_end(ended) &&
+                 (st != USM_E_AGAIN || !wait_for_accesses(c, &p)))
             return st;
     }
 }

@@ -25,11 +25,13 @@
 
 /* ---- pins --------------------------------------------------------------------------- */
 
+/* Frames that others hold are not waited for here: the buffer is locked, or an extent of it is
+ * leaving, and who holds them may wait for either. */
 static usm_status pin(const usm__places *p, const usm__interval *piece, usm_access_mode mode)
 {
     const usm__pin one = {p->space, p->base + piece->start, piece->end - piece->start, mode};
 
-    return usm__spill_pin(p->space->spill, 1, &one);
+    return usm__spill_pin_hastily(p->space->spill, 1, &one);
 }
 
 /* As many blocks as fit in memory at once: half as many after each refusal. */

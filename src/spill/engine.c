@@ -174,6 +174,16 @@ size_t usm__spill_capacity(const usm__spill *s)
     return (size_t)s->frames.count << s->shift;
 }
 
+size_t usm__spill_in_memory(usm__spill *s)
+{
+    size_t bytes;
+
+    usm__mutex_lock(&s->lock);
+    bytes = (size_t)(s->nfree + s->resident) << s->shift;
+    usm__mutex_unlock(&s->lock);
+    return bytes;
+}
+
 void usm__spill_get_sizes(const usm__spill *s, size_t *block, size_t *sector)
 {
     *block  = s->block_size;

@@ -77,8 +77,9 @@ usm__spill *usm__spill_there(const usm_context *ctx);
 /* The context goes, and all its buffers have gone. */
 void usm__spill_end(usm_context *ctx);
 
-/* Bytes of buffers that can be in memory at once. */
+/* Bytes of buffers that can be in memory at once; that frames have at this moment. */
 size_t usm__spill_capacity(const usm__spill *spill);
+size_t usm__spill_in_memory(usm__spill *spill);
 void   usm__spill_get_sizes(const usm__spill *spill, size_t *block, size_t *sector);
 
 usm_status usm__space_create(usm__spill *spill, const usm__space_params *params, usm__space **out);
@@ -142,7 +143,11 @@ static inline bool usm__space_pin_hit(usm__space *space, size_t offset, size_t s
 /* All of the list, or none.  Blocks until everything is in memory (USM_NO_WAIT in a mode:
  * USM_E_AGAIN instead).  NO_INIT brings nothing in.  Fails as usm_access_begin(). */
 usm_status usm__spill_pin(usm__spill *spill, size_t n, const usm__pin *list);
-void       usm__space_unpin(usm__space *space, size_t offset, size_t size, usm_access_mode mode);
+/* The same, but memory that others hold is not waited for: USM_E_AGAIN at once. */
+usm_status usm__spill_pin_hastily(usm__spill *spill, size_t n, const usm__pin *list);
+/* Sleeps until frames may be had that were held, or something else changed. */
+void usm__spill_await_frames(usm__spill *spill, uint32_t timeout_ms);
+void usm__space_unpin(usm__space *space, size_t offset, size_t size, usm_access_mode mode);
 /* Waits until no pins of that kind are left on the blocks of the range: those that write, or all
  * (writers_only false). */
 void usm__space_await_unpinned(usm__space *space, size_t offset, size_t size, bool writers_only);

@@ -36,6 +36,7 @@ typedef struct request {
     size_t          n;
     const usm__pin *list;
     bool            may_wait;
+    bool            is_hasty;  /* but not for memory that others hold                        */
     bool            has_asked; /* others for memory                                          */
     bool            is_trying; /* frames may not be waited for at this moment                 */
     uint64_t        deadline;
@@ -557,6 +558,14 @@ static void await_unpins(usm__spill *s)
     }
 }
 
+void usm__spill_await_frames(usm__spill *s, uint32_t timeout_ms)
+{
+    usm__mutex_lock(&s->lock);
+    await_unpins(s);
+    usm__spill_wait(s, timeout_ms);
+    usm__mutex_unlock(&s->lock);
+}
+
 /* Nothing is held. False: it has taken too long. */
 static bool wait_for_frames(request *r)
 {
@@ -577,16 +586,21 @@ static bool wait_for_frames(request *r)
 /* Frames there could be more of, had not others taken what the limit allows. */
 static bool others_gave(request *r)
 {
-    usm__spill *s = r->spill;
+    usm__spill *s        = r->spill;
+    bool        had_turn = s->turn == r;
     size_t      given;
 
     if (r->has_asked || !usm__spill_starved ||
         (s->grown == s->frames.count && s->empty_head == USM__NO_FRAME))
         return false;
     r->has_asked = true;
+    if (had_turn)
+        s->turn = NULL; /* what is to leave needs a frame */
     usm__mutex_unlock(&s->lock);
     given = usm__spill_starved(s->owner, r->blocks << s->shift);
     usm__mutex_lock(&s->lock);
+    if (had_turn && !s->turn)
+        s->turn = r;
     return given > 0;
 }
 
@@ -609,10 +623,13 @@ static usm_status pin_all(request *r)
             return usm__fail(st, "the access would have to wait for memory or storage");
         if (others_gave(r))
             continue;
+        if (r->is_hasty)
+            return usm__fail(st, "the memory is held by others at this moment");
         if (!s->turn)
             s->turn = r;
         if (!wait_for_frames(r))
             return fail_held(s);
+        r->has_asked = false;
     }
 }
 
@@ -726,11 +743,16 @@ static usm_status pin(request *r)
     return st;
 }
 
-usm_status usm__spill_pin(usm__spill *s, size_t n, const usm__pin *list)
+static usm_status pin_list(usm__spill *s, size_t n, const usm__pin *list, bool is_hasty)
 {
     unsigned char few[MARKS_INLINE] = {0};
-    request       r  = {.spill = s, .n = n, .list = list, .may_wait = true, .hand = USM__NO_FRAME};
-    usm_status    st = check_size(&r);
+    request       r                 = {.spill    = s,
+                                       .n        = n,
+                                       .list     = list,
+                                       .may_wait = true,
+                                       .is_hasty = is_hasty,
+                                       .hand     = USM__NO_FRAME};
+    usm_status    st                = check_size(&r);
 
     if (st != USM_OK)
         return st;
@@ -743,6 +765,16 @@ usm_status usm__spill_pin(usm__spill *s, size_t n, const usm__pin *list)
     if (r.marks != few)
         usm__heap_free(r.marks);
     return st;
+}
+
+usm_status usm__spill_pin(usm__spill *s, size_t n, const usm__pin *list)
+{
+    return pin_list(s, n, list, false);
+}
+
+usm_status usm__spill_pin_hastily(usm__spill *s, size_t n, const usm__pin *list)
+{
+    return pin_list(s, n, list, true);
 }
 
 void usm__space_unpin(usm__space *space, size_t offset, size_t size, usm_access_mode mode)

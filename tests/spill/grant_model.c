@@ -21,9 +21,11 @@
 #include <usm/usm.h>
 
 enum {
-    BLOCK   = 65536,
-    FRAMES  = 10, /* of memory, and of each thread besides: what it may hold open                 */
+    BLOCK  = 65536,
+    FRAMES = 10, /* of memory, and of each thread besides: what it may hold open fits into the
+                    quarter that is not devices', where their memory is the host's            */
     OPEN    = 6,
+    LOOK    = 1000, /* bytes of an access that stays open                                       */
     BUFFERS = 4,
     SIZE    = 12 * BLOCK, /* of a buffer                                                       */
     RANGE   = 3 * BLOCK,  /* of a command, at most                                             */
@@ -283,7 +285,7 @@ static void open_access(worker *w)
     part p = pick_part(w);
 
     give_up(w);
-    p.size = p.size % 1000 + 1;
+    p.size = p.size % LOOK + 1;
     must(usm_access_begin(w->buffers[p.buffer], p.offset, p.size, USM_READ_WRITE, &w->open),
          "an access");
     compare(w, w->open.ptr, p);
@@ -298,6 +300,7 @@ static void look_later(worker *w)
     usm_event *ev = NULL;
     usm_access a;
 
+    p.size = p.size % LOOK + 1;
     must(usm_access_begin_async(w->buffers[p.buffer], p.offset, p.size, USM_READ, &a, &ev),
          "usm_access_begin_async");
     must(usm_queue_barrier(pick_queue(w), 1, &ev, NULL), "a barrier behind an access");
