@@ -150,8 +150,10 @@ static inline void *usm__places_host(const usm__places *p, size_t offset)
 }
 
 /* Pins the start of [piece->start, piece->end) in host memory, and shortens the piece to that: what
- * does not fit at once comes in parts.   USM_E_AGAIN: others hold all of it */
-usm_status usm__places_pin(const usm__places *p, usm__interval *piece, usm_access_mode mode);
+ * does not fit at once comes in parts.   is_leaving: for a copy away from a
+ * device.   USM_E_AGAIN  others hold all of it */
+usm_status usm__places_pin(const usm__places *p, usm__interval *piece, usm_access_mode mode,
+                           bool is_leaving);
 void usm__places_unpin(const usm__places *p, const usm__interval *piece, usm_access_mode mode);
 /* Device to host on the context's own queue; waits.  The piece is pinned by the caller. */
 usm_status usm__places_fetch(const usm__extent *from, const usm__interval *piece);

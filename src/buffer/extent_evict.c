@@ -106,7 +106,7 @@ static usm__extent *choose(const usm__memory *m, const usm__evict_rule *rule)
 static usm_status save_piece(const usm__extent *e, usm__interval *piece)
 {
     const usm__places *p  = e->places;
-    usm_status         st = usm__places_pin(p, piece, USM_WRITE_NO_INIT);
+    usm_status         st = usm__places_pin(p, piece, USM_WRITE_NO_INIT, true);
 
     if (st != USM_OK)
         return st;

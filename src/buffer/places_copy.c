@@ -27,15 +27,17 @@
 
 /* Frames that others hold are not waited for here: the buffer is locked, or an extent of it is
  * leaving, and who holds them may wait for either. */
-static usm_status pin(const usm__places *p, const usm__interval *piece, usm_access_mode mode)
+static usm_status pin(const usm__places *p, const usm__interval *piece, usm_access_mode mode,
+                      bool is_leaving)
 {
     const usm__pin one = {p->space, p->base + piece->start, piece->end - piece->start, mode};
 
-    return usm__spill_pin_hastily(p->space->spill, 1, &one);
+    return usm__spill_pin_hastily(p->space->spill, &one, is_leaving);
 }
 
 /* As many blocks as fit in memory at once: half as many after each refusal. */
-usm_status usm__places_pin(const usm__places *p, usm__interval *piece, usm_access_mode mode)
+usm_status usm__places_pin(const usm__places *p, usm__interval *piece, usm_access_mode mode,
+                           bool is_leaving)
 {
     size_t     block = (size_t)1 << p->space->shift, n = PIN_BLOCKS;
     size_t     first = p->base + piece->start;
@@ -47,7 +49,7 @@ usm_status usm__places_pin(const usm__places *p, usm__interval *piece, usm_acces
         size_t end = (first & ~(block - 1)) + n * block - p->base;
 
         piece->end = usm_min_size(piece->end, end);
-        st         = pin(p, piece, mode);
+        st         = pin(p, piece, mode, is_leaving);
         if ((st != USM_E_BUDGET && st != USM_E_AGAIN) || n == 1)
             return st;
     }
@@ -430,7 +432,7 @@ static usm_status start(plan *c, usm__copying *t)
     usm_status      st   = add_deps(c);
 
     if (st == USM_OK && !c->s.from)
-        st = usm__places_pin(c->p, &c->s.piece, mode);
+        st = usm__places_pin(c->p, &c->s.piece, mode, false);
     if (st != USM_OK)
         return st;
     t->is_pinned = !c->s.from && !c->p->space->is_foreign;

@@ -143,8 +143,9 @@ static inline bool usm__space_pin_hit(usm__space *space, size_t offset, size_t s
 /* All of the list, or none.  Blocks until everything is in memory (USM_NO_WAIT in a mode:
  * USM_E_AGAIN instead).  NO_INIT brings nothing in.  Fails as usm_access_begin(). */
 usm_status usm__spill_pin(usm__spill *spill, size_t n, const usm__pin *list);
-/* The same, but memory that others hold is not waited for: USM_E_AGAIN at once. */
-usm_status usm__spill_pin_hastily(usm__spill *spill, size_t n, const usm__pin *list);
+/* The same for one, but memory that others hold is not waited for: USM_E_AGAIN at once.
+ * is_past_turn: nor is it left to those who wait for more than there is; for what makes memory. */
+usm_status usm__spill_pin_hastily(usm__spill *spill, const usm__pin *pin, bool is_past_turn);
 /* Sleeps until frames may be had that were held, or something else changed. */
 void usm__spill_await_frames(usm__spill *spill, uint32_t timeout_ms);
 void usm__space_unpin(usm__space *space, size_t offset, size_t size, usm_access_mode mode);

@@ -36,9 +36,10 @@ typedef struct request {
     size_t          n;
     const usm__pin *list;
     bool            may_wait;
-    bool            is_hasty;  /* but not for memory that others hold                        */
-    bool            has_asked; /* others for memory                                          */
-    bool            is_trying; /* frames may not be waited for at this moment                 */
+    bool            is_hasty;     /* but not for memory that others hold                        */
+    bool            is_past_turn; /* it makes memory: others' turn would wait for it           */
+    bool            has_asked;    /* others for memory                                          */
+    bool            is_trying;    /* frames may not be waited for at this moment                 */
     uint64_t        deadline;
     uint64_t        started; /* when it first had to wait; 0                                 */
     size_t          blocks;  /* each time it names one                                        */
@@ -610,7 +611,7 @@ static usm_status pin_all(request *r)
     usm_status  st;
 
     for (;;) {
-        if (s->turn && s->turn != r) {
+        if (s->turn && s->turn != r && !r->is_past_turn) {
             st = USM_E_AGAIN;
         } else {
             if (r->may_wait)
@@ -743,15 +744,17 @@ static usm_status pin(request *r)
     return st;
 }
 
-static usm_status pin_list(usm__spill *s, size_t n, const usm__pin *list, bool is_hasty)
+static usm_status pin_list(usm__spill *s, size_t n, const usm__pin *list, bool is_hasty,
+                           bool is_past_turn)
 {
     unsigned char few[MARKS_INLINE] = {0};
-    request       r                 = {.spill    = s,
-                                       .n        = n,
-                                       .list     = list,
-                                       .may_wait = true,
-                                       .is_hasty = is_hasty,
-                                       .hand     = USM__NO_FRAME};
+    request       r                 = {.spill        = s,
+                                       .n            = n,
+                                       .list         = list,
+                                       .may_wait     = true,
+                                       .is_hasty     = is_hasty,
+                                       .is_past_turn = is_past_turn,
+                                       .hand         = USM__NO_FRAME};
     usm_status    st                = check_size(&r);
 
     if (st != USM_OK)
@@ -769,12 +772,12 @@ static usm_status pin_list(usm__spill *s, size_t n, const usm__pin *list, bool i
 
 usm_status usm__spill_pin(usm__spill *s, size_t n, const usm__pin *list)
 {
-    return pin_list(s, n, list, false);
+    return pin_list(s, n, list, false, false);
 }
 
-usm_status usm__spill_pin_hastily(usm__spill *s, size_t n, const usm__pin *list)
+usm_status usm__spill_pin_hastily(usm__spill *s, const usm__pin *pin, bool is_past_turn)
 {
-    return pin_list(s, n, list, true);
+    return pin_list(s, 1, pin, true, is_past_turn);
 }
 
 void usm__space_unpin(usm__space *space, size_t offset, size_t size, usm_access_mode mode)
