@@ -328,12 +328,16 @@ static usm_context *make_default_context(void)
 
 usm_context *usm_default_context(void)
 {
-    usm_context *ctx = usm_load_acquire(&lib.context);
+    usm_context *ctx;
     int          cancel;
 
-    if (ctx && usm__context_check(ctx) == USM_OK)
-        return ctx;
-    if (ctx || usm__up() != USM_OK)
+    while ((ctx = usm_load_acquire(&lib.context)) != NULL) {
+        if (usm__context_check(ctx) == USM_OK)
+            return ctx;
+        if (usm_load_acquire(&lib.context) == ctx)
+            return NULL; /* the parent's; else it was ended between the two looks */
+    }
+    if (usm__up() != USM_OK)
         return NULL;
     usm__mutex_lock(&lib.lock);
     ctx = usm_load_acquire(&lib.context);

@@ -126,7 +126,7 @@ static void *allocate_until_the_end(void *seed)
         usm_free(*p);
         *p = usm_alloc(sizes[i % 5], USM_HOST);
         if (!*p && usm_last_status() != USM_E_SHUTDOWN)
-            return (void *)1;
+            return (void *)(uintptr_t)-usm_last_status();
     }
     return NULL;
 }
@@ -150,7 +150,7 @@ TestAlone(lifecycle, threads_allocate_and_free_beside_the_end)
     atomic_store(&has_ended, true);
     for (int i = 0; i < 3; i++) {
         (void)pthread_join(threads[i], &failed);
-        CHECK(!failed, "%s", "an allocation failed for another reason");
+        CHECK(!failed, "an allocation failed for another reason: -%u", (unsigned)(uintptr_t)failed);
     }
 }
 
