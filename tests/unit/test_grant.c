@@ -99,7 +99,7 @@ static void copies_with_something_between(usm_queue *q, bool with_tasks)
 
     for (int i = 0; i < 60; i++) {
         unsigned to = (seed = seed * 1103515245 + 12345) >> 16 & 1;
-        size_t   at = (seed >> 17 & 15) * 256 * KIB, from = (seed >> 21 & 15) * 256 * KIB;
+        size_t   at = 256 * KIB * (seed >> 17 & 15), from = 256 * KIB * (seed >> 21 & 15);
 
         OK(copy(q, b[to], at, b[1 - to], from, 256 * KIB));
         if (with_tasks)
