@@ -74,10 +74,6 @@ const usm__setting usm__settings[] = {
     {NAMES("spill_wait", "SPILL_WAIT"), .initial = "2000", .unit = "ms", .type = USM__SETTING_SIZE,
      .help = "how long an access waits for memory that other accesses and commands hold, before it "
              "fails with USM_E_AGAIN"},
-    {NAMES("queue_wait", "QUEUE_WAIT"), .initial = "30000", .unit = "ms", .type = USM__SETTING_SIZE,
-     .help =
-         "when commands over buffers that wait for memory have not moved for so long, a warning "
-         "says what waits for what; 0: never"},
     {NAMES("spill_lend", "SPILL_LEND"), .initial = "0", .unit = "bytes", .type = USM__SETTING_SIZE,
      .help = "memory of this process that other ranks of an MPI job may borrow, as 8G"},
     {NAMES("spill_replicas", "SPILL_REPLICAS"), .initial = "", .unit = "1|2|3",
@@ -121,8 +117,10 @@ const usm__setting usm__settings[] = {
     {NAMES("mpi_near", "MPI_NEAR"), .initial = "1", .unit = "", .type = USM__SETTING_BOOL,
      .help = "memory that a process of the same host lends is mapped and not sent over MPI"},
     {NAMES("queue_wait", "QUEUE_WAIT"), .initial = "30000", .unit = "ms", .type = USM__SETTING_SIZE,
-     .help = "how long an allocation that finds no memory waits for what queues have yet to free, "
-             "before it fails"},
+     .help =
+         "how long an allocation that finds no memory waits for what queues have yet to free, "
+         "before it fails; commands over buffers that wait for memory and have not moved for so "
+         "long are told of in a warning"},
     {NAMES("log", "LOG"), .initial = "warn", .unit = "level:LEVEL;output:FILE", .secure = true,
      .check = usm__log_check,
      .help  = "what is logged (off, error, warn, info, debug, trace) and where to (stderr, stdout, "
