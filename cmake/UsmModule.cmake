@@ -26,10 +26,7 @@ function(usm_add_module name)
     endif()
     set_target_properties(${name} PROPERTIES LINK_DEPENDS "${map}")
     add_dependencies(usm_modules ${name})
-    if(USM_INSTALL)
-        install(TARGETS ${name}
-            LIBRARY DESTINATION "${CMAKE_INSTALL_LIBDIR}/usm-${USM_MODULE_ABI}")
-    endif()
+    usm_install_built(${name} LIBRARY DESTINATION "${CMAKE_INSTALL_LIBDIR}/usm-${USM_MODULE_ABI}")
 endfunction()
 
 # usm_add_driver_backend(<name> TITLE <title> HEADER <file> PACKAGE <name> SOURCES <file>...)

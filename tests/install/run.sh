@@ -1,7 +1,8 @@
 #!/bin/sh
 # run.sh BUILD: installs the tree built in BUILD into a temporary prefix, moves the prefix, and builds
 # and runs a consumer through find_package, pkg-config and add_subdirectory.  Looks at what was
-# installed: needed libraries, no RUNPATH, modules found beside libusm.so.
+# installed: needed libraries, no RUNPATH of a machine, modules found beside libusm.so, from an embedded
+# libusm too.  A tree of which a part is built, as after `./run demo`, installs that part.
 #
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 set -eu
@@ -49,7 +50,8 @@ libdir=$(dirname "$library")
 
 find "$prefix" -type f | while read -r file; do
     [ "$(head -c 4 "$file" | tail -c 3)" = ELF ] || continue
-    if readelf -d "$file" | grep -E 'RPATH|RUNPATH'; then
+    # usm-bench finds its library from where it lies itself.
+    if readelf -d "$file" | grep -E 'RPATH|RUNPATH' | grep -v '\[$ORIGIN/[^:]*\]'; then
         fail "${file#"$prefix"/} has a RUNPATH"
     fi
 done
@@ -63,6 +65,9 @@ fi
 if grep -rlF "$work/first" "$prefix" >/dev/null 2>&1 || grep -rlF "$root/" "$prefix" --include='*.pc' \
     --include='*.cmake' --include='*.h' >/dev/null 2>&1; then
     fail "an installed file names the folder it was built in or installed to"
+fi
+if [ -x "$prefix/bin/usm-bench" ] && ldd "$prefix/bin/usm-bench" | grep 'not found'; then
+    fail "usm-bench, installed, does not find its library"
 fi
 echo "installed: $(find "$prefix" -type f | wc -l) files; the library needs libc, libm, pthread at most"
 
@@ -104,30 +109,39 @@ quietly cmake --build "$work/as" --target consumer
 printf 'add_subdirectory: '
 "$work/as/consumer"
 
+# --- a part --------------------------------------------------------------------------------------------
+# The same, with install rules: its tools are not built.
+quietly cmake -S "$here/add_subdirectory" -B "$work/as" -DCONSUMER_INSTALLS=ON -DUSM_INSTALL=ON \
+    -DUSM_TOOLS=ON
+quietly cmake --install "$work/as" --prefix "$work/part"
+grep -q 'Left out, not built: usm-memd$' "$work/log" || fail "nothing tells that usm-memd is left out"
+[ -n "$(find "$work/part" -name 'libusm.so' -o -name libusm.a)" ] || fail "a part was not installed"
+[ -z "$(find "$work/part" -name usm-memd)" ] || fail "what was not built was installed"
+echo "a part of it: installed"
+
 # --- modules -------------------------------------------------------------------------------------------
-# The loader's own trace, as there may be no driver here that would make the module useful.
-module=$(find "$libdir" -path '*/usm-*/*' -name 'libusm_backend_opencl.so')
-if [ -n "$module" ]; then
+# loads PROGRAM FOLDER: PROGRAM loads the OpenCL module, from a folder whose path ends with FOLDER.  The
+# loader's own trace tells, as there may be no driver here that would make the module useful.
+loads()
+{
+    rm -f "$work"/ld.*
     (
         unset USM_DEVICE_SELECTOR
-        # A program that holds the archive has no libusm.so beside which to look.
-        [ "${library##*.}" != a ] || export USM_PLUGIN_PATH="${module%/*}"
-        LD_DEBUG=files LD_DEBUG_OUTPUT=$work/ld "$work/fp/consumer" >/dev/null 2>&1 || :
+        LD_DEBUG=files LD_DEBUG_OUTPUT=$work/ld "$1" >/dev/null 2>&1 || :
     )
-    cat "$work"/ld.* | grep -q "usm-[0-9]*/libusm_backend_opencl\.so.*generating link map" ||
-        fail "the consumer did not load ${module#"$prefix"/}"
-    echo "modules: ${module#"$prefix"/} is found from the installed library"
+    cat "$work"/ld.* | grep -q "$2/libusm_backend_opencl\.so.*generating link map" ||
+        fail "${1#"$work"/} did not load the module from $2"
+    echo "modules: found by ${1#"$work"/}"
+}
+
+module=$(find "$libdir" -path '*/usm-*/*' -name 'libusm_backend_opencl.so')
+if [ -n "$module" ]; then
+    # A program that holds the archive has no libusm.so beside which to look.
+    [ "${library##*.}" != a ] || export USM_PLUGIN_PATH="${module%/*}"
+    loads "$work/fp/consumer" 'usm-[0-9]*'
+    unset USM_PLUGIN_PATH
+    loads "$work/as/consumer" usm/lib
     # The tool that looks for devices when it is just started.
-    tool=$prefix/bin/usm-info
-    if [ -x "$tool" ]; then
-        rm -f "$work"/ld.*
-        (
-            unset USM_DEVICE_SELECTOR
-            LD_DEBUG=files LD_DEBUG_OUTPUT=$work/ld "$tool" >/dev/null 2>&1 || :
-        )
-        cat "$work"/ld.* | grep -q "usm-[0-9]*/libusm_backend_opencl\.so.*generating link map" ||
-            fail "${tool##*/}, installed, did not load the module"
-        echo "modules: found by ${tool##*/}"
-    fi
+    [ ! -x "$prefix/bin/usm-info" ] || loads "$prefix/bin/usm-info" 'usm-[0-9]*'
 fi
 echo "3 consumers passed"
