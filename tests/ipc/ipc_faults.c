@@ -6,6 +6,8 @@
 #include <usm/usm.h>
 
 #include "base/fault.h"
+#include "base/inline/atomic.h"
+#include "core/context.h"
 
 #define OK(call) CHECK_INT((call), USM_OK)
 #define SOON     20000
@@ -20,42 +22,61 @@ static bool is_named(usm_status st)
     return st == USM_E_NO_MEMORY || st == USM_E_SYSTEM;
 }
 
+/* References to the default context: each event holds one. */
+static int context_refs(void)
+{
+    return (int)usm_load_relaxed(&usm_default_context()->refs);
+}
+
+typedef struct held {
+    int descriptors, mappings, refs;
+} held;
+
+static held held_now(void)
+{
+    return (held){group_descriptors(), group_mappings(), context_refs()};
+}
+
 /* What ends on other threads is waited for. */
-static void settle(int descriptors, int mappings)
+static void settle(const held *before)
 {
     for (int ms = 0; ms < 5000; ms++) {
-        if (group_descriptors() == descriptors && group_mappings() == mappings)
+        const held now = held_now();
+
+        if (memcmp(&now, before, sizeof now) == 0)
             return;
         group_sleep_ms(1);
     }
-    CHECK_INT(group_descriptors(), descriptors);
-    CHECK_INT(group_mappings(), mappings);
+    CHECK_INT(group_descriptors(), before->descriptors);
+    CHECK_INT(group_mappings(), before->mappings);
+    CHECK_INT(context_refs(), before->refs);
 }
 
 /* All but "os.munmap", after which a mapping rightly stays. */
 static const char *const points[] = {
-    "heap.alloc",    "os.memfd",  "os.mmap",   "os.ftruncate", "os.stat",  "os.socket",
-    "os.connect",    "os.accept", "os.send",   "os.receive",   "os.epoll", "os.poll",
-    "os.futex_wait", "os.pidfd",  "os.thread", "os.dup",       "os.random"};
+    "heap.alloc", "os.memfd",   "os.mmap",       "os.ftruncate",     "os.stat",
+    "os.socket",  "os.connect", "os.accept",     "os.send",          "os.receive",
+    "os.epoll",   "os.poll",    "os.futex_wait", "os.pidfd",         "os.thread",
+    "os.dup",     "os.random",  "barrier",       "event_create_user"};
 
 /* Runs it with each fault in turn. */
 static void sweep(bool (*run)(group *g, int rank), group *g, int rank)
 {
-    int descriptors, mappings, fired = 0;
+    held before;
+    int  fired = 0;
 
     CHECK(run(g, rank));
     group_sleep_ms(50); /* nothing is on its way any more */
-    descriptors = group_descriptors();
-    mappings    = group_mappings();
+    before = held_now();
     for (size_t i = 0; i < sizeof points / sizeof *points; i++) {
         int n = 1;
 
         do {
             CHECK(n < 500);
-            CHECK(usm__fault_arm(points[i], (uint64_t)n, false, USM_OK));
+            CHECK(usm__fault_arm(points[i], (uint64_t)n, false, USM_E_NO_MEMORY));
             (void)run(g, rank);
             usm__fault_disarm_all();
-            settle(descriptors, mappings);
+            settle(&before);
         } while (usm__fault_fired() > 0 && ++n);
         fired += n - 1;
     }

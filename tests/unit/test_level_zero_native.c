@@ -224,11 +224,107 @@ static void handles_of_events_are_signalled_with_them(void)
     }
 }
 
+/* --- who is told ----------------------------------------------------------------------------- */
+
+/* A command that waits for an event of the program, which the driver has: not one that is held. */
+typedef struct stalled {
+    native_event e;
+    void        *theirs, *behind;
+} stalled;
+
+static stalled stall(char *to)
+{
+    stalled s = {.e = native_event_new()};
+
+    CHECK_INT(ops->event_from_native(ctx, s.e.event, USM_KEEP, &s.theirs), USM_OK);
+    s.behind = copy_after(to, "x", 1, 1, &s.theirs);
+    return s;
+}
+
+static void go_on(const stalled *s)
+{
+    CHECK_INT(lz.zeEventHostSignal(s->e.event), 0);
+}
+
+static void stalled_end(stalled *s)
+{
+    finish(s->behind);
+    ops->event_release(s->theirs);
+    CHECK_INT(ops->queue_wait(q), USM_OK);
+    CHECK_INT(lz.zeEventDestroy(s->e.event), 0);
+    CHECK_INT(lz.zeEventPoolDestroy(s->e.pool), 0);
+}
+
+static void on_end(void *arg, usm_status status)
+{
+    atomic_store((atomic_int *)arg, status ? -1 : 1);
+}
+
+static void who_waits_for_an_earlier_command_is_told_first(void)
+{
+    enum { COMMANDS = 3 };
+    atomic_int told[COMMANDS] = {0};
+    stalled    s[COMMANDS];
+    char      *p;
+
+    needs_commands();
+    open_with(0);
+    p = allocate_in(ctx, USM_SHARED, N);
+    for (int i = 0; i < COMMANDS; i++)
+        s[i] = stall(p + i);
+    for (int i = 0; i < COMMANDS; i++)
+        CHECK_INT(ops->event_notify(s[i].behind, on_end, &told[i]), USM_OK);
+    for (int i = 0; i < COMMANDS; i++) {
+        go_on(&s[i]);
+        for (int ms = 0; ms < 10000 && !atomic_load(&told[i]); ms++)
+            module_sleep_ms(1);
+        CHECK_INT(told[i], 1);
+        CHECK_INT(i + 1 < COMMANDS ? told[i + 1] : 0, 0);
+    }
+    for (int i = 0; i < COMMANDS; i++)
+        stalled_end(&s[i]);
+    CHECK_INT(ops->mem_free(ctx, USM_SHARED, p, N), USM_OK);
+    close_all();
+}
+
+static void an_event_whose_callback_got_no_thread_stays_whole(void)
+{
+    enum { NEXT = 4 };
+    stalled first, next[NEXT];
+    char   *p;
+
+    needs_commands();
+    open_with(0);
+    p     = allocate_in(ctx, USM_SHARED, N);
+    first = stall(p);
+    CHECK(usm__fault_arm("os.thread", 1, false, USM_OK));
+    CHECK_INT(ops->event_notify(first.behind, on_hear, &heard), USM_E_SYSTEM);
+    CHECK_IN("no thread", usm_last_error());
+    usm__fault_disarm_all();
+    go_on(&first);
+    CHECK_INT(ops->event_wait(first.behind), USM_OK);
+    CHECK_INT(ops->queue_wait(q), USM_OK);
+    for (int i = 0; i < NEXT; i++) /* they take driver events that nobody holds any more */
+        next[i] = stall(p + 1 + i);
+    CHECK_INT(ops->event_query(first.behind), USM_OK);
+    for (int i = 0; i < NEXT; i++) {
+        CHECK_INT(ops->event_query(next[i].behind), USM_E_NOT_READY);
+        go_on(&next[i]);
+    }
+    for (int i = 0; i < NEXT; i++)
+        stalled_end(&next[i]);
+    stalled_end(&first);
+    CHECK_INT(ops->mem_free(ctx, USM_SHARED, p, N), USM_OK);
+    close_all();
+}
+
 static const plain_case cases[] = {
     CASE(queues_over_native_streams_keep_their_order),
     CASE(half_described_native_queues_are_refused),
     CASE(commands_wait_for_an_event_of_the_program),
     CASE(handles_of_events_are_signalled_with_them),
+    CASE(who_waits_for_an_earlier_command_is_told_first),
+    CASE(an_event_whose_callback_got_no_thread_stays_whole),
     {NULL, NULL},
 };
 
