@@ -58,23 +58,36 @@ static bool follow(usm_event *ev)
 
 static bool concerns(const usm_event *ev)
 {
-    if (usm_load_acquire(&ev->signalled) != USM__EVENT_OPEN)
+    if (usm_load_acquire(&ev->signalled) == USM__EVENT_SIGNALLED)
         return false;
     return ev->is_user || usm__be_event_query(ev->ctx->be, ev->native) == USM_E_NOT_READY;
 }
 
-void usm__outside_count(usm_event *ev)
+/* false: it is none to count, or nobody would tell of its end. */
+static bool count(usm_event *ev)
 {
-    int open = USM__EVENT_OPEN;
+    int was = USM__EVENT_OPEN;
 
     if (!concerns(ev))
-        return;
+        return false;
     (void)atomic_fetch_add(&awaited, 1);
-    if (!usm_cas_acq_rel(&ev->signalled, &open, USM__EVENT_AWAITED) ||
-        (!ev->is_user && !follow(ev))) {
+    if (!usm_cas_acq_rel(&ev->signalled, &was, USM__EVENT_AWAITED)) {
         (void)atomic_fetch_sub(&awaited, 1);
-        return;
+        return was == USM__EVENT_AWAITED; /* another thread has counted it */
     }
+    if (ev->is_user || follow(ev))
+        return true;
+    usm_store_release(&ev->signalled, USM__EVENT_SIGNALLED);
+    (void)atomic_fetch_sub(&awaited, 1);
+    return false;
+}
+
+/* Whoever has counted it may still wait for those that took memory before: so does each thread
+ * whose command is to wait for it. */
+void usm__outside_count(usm_event *ev)
+{
+    if (usm_load_acquire(&ev->signalled) != USM__EVENT_AWAITED && !count(ev))
+        return;
     if (usm__outside_settle)
         usm__outside_settle();
 }

@@ -1,5 +1,5 @@
 #!/bin/sh
-# check.sh: Spin verifies the models of this folder, and finds what -DPLANTED plants in each.
+# check.sh: Spin verifies the models of this folder, and finds what each -DPLANTED=N plants.
 #
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 set -u
@@ -38,10 +38,12 @@ for file in "$here"/*.pml; do
         exit 1
     fi
     states=$(sed -n 's/^ *\([0-9.e+]*\) states, stored.*/\1/p' pan.log)
-    verify "$name" -DPLANTED
-    if [ "$errors" -eq 0 ]; then
-        echo "FAILED: $name: what was planted was not found"
-        exit 1
-    fi
+    for planted in $(sed -n 's/^ \* -DPLANTED=\([0-9]*\):.*/\1/p' "$file"); do
+        verify "$name" -DPLANTED="$planted"
+        if [ "$errors" -eq 0 ]; then
+            echo "FAILED: $name: what -DPLANTED=$planted plants was not found"
+            exit 1
+        fi
+    done
     echo "$name: $states states, no error; what is planted is found"
 done

@@ -8,7 +8,7 @@
  * that.  All of this is chosen at the start; Spin tries every choice and every interleaving.  Every run
  * must end with all commands done: one in which nobody can go on is an invalid end state.
  *
- * -DPLANTED: a command is granted memory although one before it, which it waits for only through
+ * -DPLANTED=1: a command is granted memory although one before it, which it waits for only through
  * another's place, has none.  Spin must find the circle. */
 #ifndef COMMANDS
 #define COMMANDS 3

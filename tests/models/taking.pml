@@ -3,18 +3,19 @@
  * src/core/outside.c): a command that has taken memory never stands behind a place that is held, nor
  * behind an event of the program.
  *
- * One queue; its places are given in the order of a counter.
+ * One queue; its places are given in the order of a counter.  Two threads give the queue commands that
+ * wait for the same event, which is counted once.
  *
- * -DPLANTED: who is deferred does not wait for those that are taking. */
+ * -DPLANTED=1: who is deferred does not wait for those that are taking.
+ * -DPLANTED=2: of the threads that find the event counted, none does. */
 byte place;           /* the last that was given                                              */
 byte deferred, awaited, taking;
 byte held = 255;      /* the place that is held, without memory                               */
-byte behind = 255;    /* the place that waits for the event                                   */
+byte behind = 255;    /* the first place that waits for the event                             */
+bool counted;         /* the event                                                            */
 
-#ifdef PLANTED
-#define AWAIT_TAKING skip
-#else
-#define AWAIT_TAKING (taking == 0)
+#ifndef PLANTED
+#define PLANTED 0
 #endif
 
 proctype at_once()
@@ -49,15 +50,38 @@ proctype at_once()
 proctype defers()
 {
     deferred++;
-    AWAIT_TAKING;
+#if PLANTED == 1
+    skip;
+#else
+    (taking == 0);
+#endif
     d_step { place++; held = place }
 }
 
 proctype awaits_event()
 {
-    awaited++;
-    AWAIT_TAKING;
-    d_step { place++; behind = place }
+    bool was;
+
+    was = counted;
+    if
+    :: !was ->
+        awaited++;
+        atomic { was = counted; counted = true };
+        if
+        :: was -> awaited--
+        :: else -> skip
+        fi
+    :: else -> skip
+    fi;
+#if PLANTED == 2
+    if
+    :: was -> skip
+    :: else -> (taking == 0)
+    fi;
+#else
+    (taking == 0);
+#endif
+    d_step { place++; behind = (place < behind -> place : behind) }
 }
 
 init {
@@ -65,6 +89,7 @@ init {
         run at_once();
         run at_once();
         run defers();
+        run awaits_event();
         run awaits_event()
     }
 }
