@@ -45,12 +45,14 @@ typedef enum usm_backend_cap {
     USM_CAP_NATIVE      = 1u << 4, /* *_from_native, *_native                             */
     USM_CAP_MEMINFO     = 1u << 5, /* device_memory                                       */
     USM_CAP_PEER        = 1u << 6, /* can_access_peer                                     */
-    USM_CAP_FORK_MEMORY = 1u << 7, /* no functions: memory works on in a forked child, and
-                                      is private to it                                   */
-    USM_CAP_IPC    = 1u << 8,      /* ipc_*                                               */
-    USM_CAP_VMEM   = 1u << 9,      /* vmem_*, phys_*                                      */
-    USM_CAP_TASKS  = 1u << 10,     /* task                                                */
-    USM_CAP_GROUPS = 1u << 11      /* kernel_groups                                       */
+    USM_CAP_FORK_MEMORY = 1u << 7, /* no functions: memory works on in a forked child, is
+                                      private to it and, of all kinds, the host's        */
+    USM_CAP_IPC       = 1u << 8,   /* ipc_*                                               */
+    USM_CAP_VMEM      = 1u << 9,   /* vmem_*, phys_*                                      */
+    USM_CAP_TASKS     = 1u << 10,  /* task                                                */
+    USM_CAP_GROUPS    = 1u << 11,  /* kernel_groups                                       */
+    USM_CAP_NO_ACCESS = 1u << 12   /* no functions: memory of all kinds is addresses that
+                                      nobody may touch, and counts as the device's        */
 } usm_backend_cap;
 
 /** A device as its backend describes it; copied by the core. */

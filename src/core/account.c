@@ -242,8 +242,7 @@ static uint64_t smaller_limit(uint64_t a, uint64_t b)
     return a == 0 || (b != 0 && b < a) ? b : a;
 }
 
-/* Read once: commands ask for it. */
-static uint64_t memory_total(void)
+uint64_t usm__account_memory_total(void)
 {
     static _Atomic(uint64_t) total;
     uint64_t                 bytes = usm_load_relaxed(&total);
@@ -260,7 +259,7 @@ uint64_t usm__account_buffer_limit(const usm_context *ctx)
     uint64_t own   = usm_load_relaxed(&((usm_context *)(uintptr_t)ctx)->own_host.limit);
     uint64_t limit = smaller_limit(own, usm_load_relaxed(&host.limit));
 
-    return limit ? limit : memory_total() / 10 * 8 / usm__job_place_get().local_size;
+    return limit ? limit : usm__account_memory_total() / 10 * 8 / usm__job_place_get().local_size;
 }
 
 bool usm__account_is_own(const usm_context *ctx)

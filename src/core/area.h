@@ -87,6 +87,9 @@ usm_status usm__account_add(usm_context *ctx, size_t index, usm_kind kind, size_
 void usm__account_pad(usm_context *ctx, size_t index, usm_kind kind, size_t size);
 void usm__account_sub(usm_context *ctx, size_t index, usm_kind kind, size_t size);
 
+/* Bytes of memory that the process may use: the machine's, or its control group's where that is
+ * less.  Read once, because allocations and commands ask for it; 0: not known. */
+uint64_t usm__account_memory_total(void);
 /* Host memory that buffers of the context may take, all together with what else counts as the
  * host's: the limit that is set, else 0.8 of what there is. */
 uint64_t usm__account_buffer_limit(const usm_context *ctx);

@@ -315,8 +315,9 @@ static usm_status queue_for(const void *a, const void *b, usm_queue **q)
     if (!best)
         return USM_OK;
     if (usm__context_is_inert(best->ctx)) {
-        if (best->kind != USM_DEVICE && usm__backend_can(best->ctx->be, USM_CAP_FORK_MEMORY))
-            return USM_OK; /* a child's own by now */
+        if (usm__backend_can(best->ctx->be, USM_CAP_FORK_MEMORY) &&
+            !usm__backend_can(best->ctx->be, USM_CAP_NO_ACCESS))
+            return USM_OK; /* a child's own by now, and the host's whatever its kind */
         return usm__fail(USM_E_FORKED, "the memory was allocated before fork()");
     }
     *q = best->ctx->is_default && best->pool->index == 0

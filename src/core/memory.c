@@ -86,8 +86,9 @@ void *usm_alloc_shared(size_t size)
 
 void *usm_calloc(size_t n, size_t size, usm_kind kind)
 {
-    size_t total;
-    void  *p;
+    usm__area *area;
+    size_t     total;
+    void      *p;
 
     if (__builtin_mul_overflow(n, size, &total)) {
         (void)usm__fail(USM_E_SIZE, "usm_calloc: %zu times %zu bytes exceed the address space", n,
@@ -97,7 +98,8 @@ void *usm_calloc(size_t n, size_t size, usm_kind kind)
     p = usm_alloc(total, kind);
     if (!p)
         return NULL;
-    if (kind != USM_DEVICE) {
+    area = kind != USM_DEVICE ? usm__map_find(p) : NULL;
+    if (area && usm__pool_host_may_touch(area->pool)) {
         memset(p, 0, total);
     } else if (usm_set(p, 0, total) != USM_OK) {
         usm__story story;

@@ -106,6 +106,7 @@ static usm_status fill_record(usm__record *r, usm_pool *pool, usm__tag *tag, voi
     r->pool       = pool;
     r->tag        = tag;
     r->kind       = pool->kind;
+    r->on_host    = usm__pool_host_may_touch(pool);
     r->dev        = pool->ctx->devices[pool->index].dev;
     r->generation = usm__fork_generation();
     return area ? usm__pool_block_plain(area, p, &r->block) : USM_E_INVALID_POINTER;

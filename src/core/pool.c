@@ -25,16 +25,19 @@
 
 static usm_status check_request(const usm_pool *pool, size_t align, size_t size)
 {
-    const usm_backend_device *d = &pool->ctx->devices[pool->index].dev->desc;
+    uint64_t memory = usm__pool_memory(pool);
 
     if (align && (!usm_is_pow2(align) || align > USM_MAX_ALIGNMENT))
         return usm__fail(USM_E_ALIGNMENT, "alignment %zu is no power of two up to 2 MiB (2097152)",
                          align);
     if (size > (size_t)PTRDIFF_MAX)
         return usm__fail(USM_E_SIZE, "%zu bytes exceed the address space; was it negative?", size);
-    if (pool->kind != USM_HOST && d->memory_size && size > d->memory_size)
+    if (memory && size > memory)
         return usm__fail(USM_E_SIZE, "%zu bytes are more than the %llu that %s has", size,
-                         (unsigned long long)d->memory_size, d->name);
+                         (unsigned long long)memory,
+                         pool->kind == USM_HOST
+                             ? "this machine (or the control group of this process)"
+                             : pool->ctx->devices[pool->index].dev->desc.name);
     return USM_OK;
 }
 
@@ -225,7 +228,7 @@ static void *zeroed(usm_pool *pool, void *p, size_t size)
     usm_status st = USM_OK;
     usm__area *area;
 
-    if (pool->kind != USM_DEVICE)
+    if (usm__pool_host_may_touch(pool))
         memset(p, 0, size);
     else
         st = usm_set(p, 0, size);

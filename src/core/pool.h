@@ -58,6 +58,10 @@ usm_status usm__pool_free_plain(usm__area *area, void *p);
 usm_status usm__pool_block_plain(usm__area *area, const void *p, usm_block *block);
 
 usm_status usm__pool_check(usm_pool *pool);
+/* Whether the host may read and write its blocks. */
+bool usm__pool_host_may_touch(const usm_pool *pool);
+/* Bytes of memory that there are for pools of its kind; 0: not known. */
+uint64_t usm__pool_memory(const usm_pool *pool);
 /* The default pool of (device index, kind); made at first use. NULL and a story. */
 usm_pool *usm__pool_of(usm_context *ctx, size_t index, usm_kind kind);
 void     *usm__pool_alloc(usm_pool *pool, size_t align, size_t size);

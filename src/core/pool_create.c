@@ -47,10 +47,16 @@ static usm_status check_kind(const usm_device *dev, usm_kind kind)
     return USM_OK;
 }
 
-static uint64_t memory_of(const usm_pool *pool)
+bool usm__pool_host_may_touch(const usm_pool *pool)
 {
-    return pool->kind == USM_HOST ? usm__os_memory_total()
-                                  : pool->ctx->devices[pool->index].dev->desc.memory_size;
+    return pool->kind != USM_DEVICE && !usm__backend_can(pool->ctx->be, USM_CAP_NO_ACCESS);
+}
+
+uint64_t usm__pool_memory(const usm_pool *pool)
+{
+    return pool->kind == USM_HOST && usm__pool_host_may_touch(pool)
+               ? usm__account_memory_total()
+               : pool->ctx->devices[pool->index].dev->desc.memory_size;
 }
 
 static usm_area_source source_of(usm_pool *pool)
@@ -75,11 +81,11 @@ static usm_status start_pool(usm_pool *pool, const usm_pool_desc *desc)
         .api             = &usm__host_api,
         .areas           = source_of(pool),
         .kind            = pool->kind,
-        .host_accessible = pool->kind != USM_DEVICE,
+        .host_accessible = usm__pool_host_may_touch(pool),
         .default_align   = usm_max_size(USM__POOL_ALIGN, desc->min_align),
         .area_size       = desc->area_size,
         .maximum_size    = pool->maximum_size,
-        .memory_size     = (size_t)memory_of(pool),
+        .memory_size     = (size_t)usm__pool_memory(pool),
         .retain          = desc->retain,
         .retain_ms       = desc->retain_ms,
         .slot            = pool->slot,

@@ -29,6 +29,7 @@ typedef struct usm__record {
     usm_kind            kind;
     bool is_exact;  /* the program sees `usable` bytes, not the block's                         */
     bool has_zones; /* red zones are painted                                                */
+    bool on_host;   /* the host may touch it                                                */
 } usm__record;
 
 /* NULL when out of memory. */
@@ -36,7 +37,7 @@ usm__record       *usm__record_new(void);
 void               usm__record_free(usm__record *r);
 static inline bool usm__record_on_host(const usm__record *r)
 {
-    return r->kind != USM_DEVICE;
+    return r->on_host;
 }
 
 /* Enters r. What was there of that address (a block that went without a free: its pool was reset)

@@ -259,6 +259,16 @@ Test(alloc, more_than_the_device_has_is_an_ordinary_failure)
     }
 }
 
+Test(alloc, more_than_the_machine_has_is_refused_for_the_host_by_name)
+{
+    EACH_DEVICE (r) {
+        if (!can(&r, NEED_HOST))
+            continue;
+        CHECK_NO_BLOCK(usm_malloc_host(opaque_size((size_t)1 << 45), r.q), USM_E_SIZE);
+        CHECK(story_names("this machine"), "%s: %s", r.name, usm_last_error());
+    }
+}
+
 Test(alloc, size_and_kind_swapped_is_named)
 {
     CHECK_NO_BLOCK(usm_alloc(opaque_size(USM_DEVICE), (usm_kind)4096), USM_E_KIND);

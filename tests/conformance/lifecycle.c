@@ -566,18 +566,35 @@ static int realloc_goes_on(void *arg)
     inherited *i = arg;
 
     for (int k = USM_HOST; k <= USM_SHARED; k++) {
-        char *p = k == USM_DEVICE ? NULL : i->p[k], *grown;
+        char *p = i->p[k], *grown, x = 'x';
         if (!p)
             continue;
-        p[0]  = 'x';
-        grown = usm_realloc(p, 5000, USM_UNKNOWN);
-        if (!grown || grown[0] != 'x')
+        if (usm_copy(p, &x, 1) != USM_OK)
+            return 10 + k;
+        grown = usm_realloc(p, 9000, USM_UNKNOWN);
+        x     = 'y';
+        if (!grown || usm_copy(&x, grown, 1) != USM_OK || x != 'x')
             return k;
     }
     return 0;
 }
 
-TestAlone(lifecycle, in_a_forked_child_realloc_goes_on_with_the_hosts_pools)
+static int calloc_goes_on(void *arg)
+{
+    (void)arg;
+    for (int k = USM_HOST; k <= USM_SHARED; k++) {
+        char *p = usm_calloc(100, 50, (usm_kind)k), back[5000] = "x";
+        if (!p || usm_copy(back, p, sizeof back) != USM_OK)
+            return k;
+        for (size_t b = 0; b < sizeof back; b++)
+            if (back[b] != 0)
+                return 10 + k;
+        usm_free(p);
+    }
+    return 0;
+}
+
+TestAlone(lifecycle, in_a_forked_child_realloc_and_calloc_go_on_with_the_hosts_pools)
 {
     EACH_DEVICE (r) {
         inherited   i     = inherit(r);
@@ -590,5 +607,9 @@ TestAlone(lifecycle, in_a_forked_child_realloc_goes_on_with_the_hosts_pools)
         }
         tried();
         in_child(realloc_goes_on, &i, r.name);
+        if (r.index == 1) {                  /* the default context's first device */
+            usm_free(usm_alloc_device(100)); /* which the child has from before it was one */
+            in_child(calloc_goes_on, NULL, r.name);
+        }
     }
 }

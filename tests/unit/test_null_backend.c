@@ -214,6 +214,41 @@ static void copy_it(void)
     usm_free(p);
 }
 
+/* Of any kind: with the pools of USM_POOL, and with one that zeroes its blocks. */
+static void zero_it(void)
+{
+    usm_pool_desc desc = USM_POOL_DESC_INIT;
+    usm_context  *ctx;
+    usm_pool     *pool;
+
+    set("null:0", NULL, NULL, NULL);
+    desc.zero_init = true;
+    CHECK_INT(usm_context_create(NULL, &ctx), USM_OK);
+    for (int k = USM_HOST; k <= USM_SHARED; k++) {
+        CHECK(usm_calloc(10, 1000, (usm_kind)k) == NULL);
+        CHECK_INT(usm_last_status(), USM_E_NO_DATA_MOVED);
+        CHECK_INT(usm_pool_create(ctx, NULL, (usm_kind)k, &desc, &pool), USM_OK);
+        CHECK(usm_pool_malloc(pool, 1000) == NULL);
+        CHECK_INT(usm_last_status(), USM_E_NO_DATA_MOVED);
+        CHECK_INT(stats_of(pool).blocks, 0);
+        usm_pool_destroy(pool);
+    }
+    usm_context_destroy(ctx);
+}
+
+/* Red zones and patterns are left out where nobody could write them. */
+static void debug_it(void)
+{
+    CHECK(setenv("USM_DEBUG", "redzone,poison", 1) == 0);
+    set("null:0", NULL, NULL, NULL);
+    for (int k = USM_HOST; k <= USM_SHARED; k++) {
+        void *p = usm_alloc(1000, (usm_kind)k);
+
+        CHECK(p != NULL);
+        usm_free(p);
+    }
+}
+
 /* --- cases ------------------------------------------------------------------------------------ */
 
 static void the_pool_direct_works_over_it(void)
@@ -259,6 +294,16 @@ static void that_copies_move_nothing_is_said(void)
     CHECK_INT(plain_child(copy_it, NULL), 0);
 }
 
+static void that_blocks_cannot_be_zeroed_is_said(void)
+{
+    CHECK_INT(plain_child(zero_it, NULL), 0);
+}
+
+static void red_zones_are_left_out(void)
+{
+    CHECK_INT(plain_child(debug_it, NULL), 0);
+}
+
 static const plain_case cases[] = {
     CASE(the_pool_direct_works_over_it),
     CASE(the_pool_arena_works_over_it),
@@ -268,6 +313,8 @@ static const plain_case cases[] = {
     CASE(only_its_name_finds_it),
     CASE(nobody_may_touch_it),
     CASE(that_copies_move_nothing_is_said),
+    CASE(that_blocks_cannot_be_zeroed_is_said),
+    CASE(red_zones_are_left_out),
     {NULL, NULL},
 };
 
