@@ -18,6 +18,7 @@
 #define USM_JE_FUNCTIONS(X)                                                                        \
     X(void *, mallocx, (size_t size, int flags))                                                   \
     X(void, sdallocx, (void *p, size_t size, int flags))                                           \
+    X(void *, rallocx, (void *p, size_t size, int flags))                                          \
     X(size_t, sallocx, (const void *p, int flags))                                                 \
     X(size_t, nallocx, (size_t size, int flags))                                                   \
     X(int, mallctl, (const char *name, void *old, size_t *old_size, void *value, size_t size))
@@ -32,6 +33,8 @@ extern struct usm_je_library usm_je; /* fixed once the entry has returned a tabl
 
 /* Finds them in the program; USM_E_NOT_SUPPORTED and what to do about it. */
 usm_status usm_je_find(const usm_host_api *api);
+/* Whether p points to memory of jemalloc's, of any arena.  Not known before 5.3: false. */
+bool usm_je_has(const void *p);
 /* Writes the control arena.<index>.<name>, or runs it (NULL, 0).  0 or an errno value. */
 int usm_je_control(const char *name, unsigned index, const void *value, size_t size);
 

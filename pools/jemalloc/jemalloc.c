@@ -103,6 +103,29 @@ static usm_status refuse_kind(const usm_pool_params *params)
                                "memory take `slab`");
 }
 
+/* An area that the driver has from the program's malloc() is part of jemalloc's heap already: given
+ * to an arena, it would be entered a second time, and the first merge would take the heap apart.
+ * One page is taken to see where the driver takes its memory from; no alignment is asked for, so
+ * the area begins where the driver's own block does. */
+static usm_status check_source(const usm_pool_params *params)
+{
+    const usm_area_source *s    = &params->areas;
+    usm_area              *area = NULL;
+    usm_status             st   = s->take(s->source, USM_JE_PAGE, 1, &area);
+    bool                   has;
+
+    if (st)
+        return st;
+    has = usm_je_has(area->base);
+    s->give(s->source, area);
+    if (!has)
+        return USM_OK;
+    return params->api->report(USM_E_NOT_SUPPORTED,
+                               "the pool `jemalloc` cannot be used here: the driver takes this "
+                               "memory from the program's malloc(), which is jemalloc too; take "
+                               "`slab`, or start the program without jemalloc");
+}
+
 static void init_pool(struct usm_je_pool *p, const usm_pool_params *params)
 {
     size_t page = USM_JE_PAGE, first = params->area_size ? params->area_size : USM_JE_CHUNK;
@@ -122,6 +145,8 @@ static usm_status je_create(const usm_pool_params *params, void **pool)
     struct usm_je_pool *p;
     usm_status          status = refuse_kind(params);
 
+    if (!status)
+        status = check_source(params);
     if (status)
         return status;
     if (params->options && params->options[0])
@@ -210,6 +235,23 @@ static void release(struct usm_je_pool *p, uint64_t keep)
         usm_je_arena_trim(&p->arenas[i], keep);
 }
 
+/* Once jemalloc has cleaned up after a thread, which then allocates in a destructor of a key of
+ * its own, mallocx() serves it from arena 0, whatever the flags say; rallocx() goes by them still.
+ * A block of one byte is too small to grow where it is, for no block of a pool is of its class. */
+static void *ask_late(size_t size, int flags)
+{
+    void *tiny = usm_je.mallocx(1, (int)MALLOCX_TCACHE_NONE);
+    void *got  = tiny ? usm_je.rallocx(tiny, size, flags) : NULL;
+
+    if (tiny && !got)
+        usm_je.sdallocx(tiny, 1, (int)MALLOCX_TCACHE_NONE);
+    if (got && !usm_je_area_of(got)) {
+        usm_je.sdallocx(got, usm_je.sallocx(got, 0), (int)MALLOCX_TCACHE_NONE);
+        got = NULL;
+    }
+    return got;
+}
+
 static void *ask(struct usm_je_pool *p, struct usm_je_cache *c, size_t size, int flag,
                  usm_je_call *call)
 {
@@ -218,6 +260,10 @@ static void *ask(struct usm_je_pool *p, struct usm_je_cache *c, size_t size, int
 
     usm_je_call_begin(call);
     got = usm_je.mallocx(size, flag | as->arena_flag | cache_flag(as, call));
+    if (got && !usm_je_area_of(got)) {
+        usm_je.sdallocx(got, usm_je.sallocx(got, 0), (int)MALLOCX_TCACHE_NONE);
+        got = ask_late(usm_je.nallocx(size, flag), flag | as->arena_flag | MALLOCX_TCACHE_NONE);
+    }
     usm_je_call_end(call);
     return got;
 }

@@ -177,6 +177,45 @@ static void give_untouchable(void *source, usm_area *area)
     free(area);
 }
 
+/* As a driver does that has no memory of its own, such as PoCL. */
+static usm_status take_from_malloc(void *source, size_t size, size_t align, usm_area **area)
+{
+    void *p = NULL;
+
+    (void)source;
+    CHECK(posix_memalign(&p, align < 64 ? 64 : align, size) == 0);
+    *area = malloc(sizeof(**area));
+    CHECK(*area != NULL);
+    **area = (usm_area){p, size, NULL};
+    return USM_OK;
+}
+
+static void give_to_malloc(void *source, usm_area *area)
+{
+    (void)source;
+    free(area->base);
+    free(area);
+}
+
+static void areas_of_the_programs_own_jemalloc_are_refused(void)
+{
+    const usm_pool_ops *ops    = usm__registry_pool("jemalloc");
+    usm_pool_params     params = {.struct_size = sizeof(params),
+                                  .api         = &usm__host_api,
+                                  .areas       = {.take = take_from_malloc, .give = give_to_malloc},
+                                  .kind        = USM_HOST,
+                                  .host_accessible = true,
+                                  .default_align   = 64};
+    void               *pool   = NULL;
+
+    CHECK(ops != NULL);
+    if (PLAIN_SANITIZED) /* whose malloc() is its own */
+        return;
+    CHECK_INT(ops->create(&params, &pool), USM_E_NOT_SUPPORTED);
+    CHECK_IN("which is jemalloc too", usm_last_error());
+    CHECK(pool == NULL);
+}
+
 static void memory_is_never_touched(void)
 {
     const usm_pool_ops *ops    = usm__registry_pool("jemalloc");
@@ -351,6 +390,61 @@ static void a_threads_cache_ends_with_it(void)
     CHECK_INT(usm_pool_trim_to(pool, 0), USM_OK);
     CHECK_INT(stats(pool).reserved, 0);
     usm_pool_destroy(pool);
+}
+
+/* A destructor of the program's key, which runs after jemalloc's, and so in each round. */
+static struct {
+    pthread_key_t key;
+    usm_pool     *pool;
+    _Atomic(int)  rounds;
+    void         *kept[4];
+} last_words;
+
+static void allocate_at_the_end(void *first)
+{
+    const size_t sizes[] = {1, 100, 5000, 100 * KIB, 3 * MIB};
+    int          round   = atomic_fetch_add(&last_words.rounds, 1);
+
+    if (round < 3)
+        CHECK(pthread_setspecific(last_words.key, first) == 0);
+    for (size_t i = 0; i < 5; i++) {
+        char *p = get(last_words.pool, sizes[i]);
+        char *q = usm_pool_aligned_alloc(last_words.pool, 4096, sizes[i]);
+
+        CHECK(q != NULL && (uintptr_t)q % 4096 == 0);
+        CHECK_INT(usm_get_pointer_type(p, ctx), USM_HOST);
+        p[0] = p[sizes[i] - 1] = q[sizes[i] - 1] = 'x';
+        usm_pool_free(last_words.pool, p);
+        usm_pool_free(last_words.pool, q);
+    }
+    last_words.kept[round] = get(last_words.pool, 2000);
+    if (round == 0)
+        usm_pool_free(last_words.pool, first); /* of before the thread's end */
+}
+
+static void *set_the_key(void *arg)
+{
+    CHECK(pthread_setspecific(last_words.key, get(last_words.pool, 100)) == 0);
+    return arg;
+}
+
+static void a_thread_allocates_in_its_keys_destructors(void)
+{
+    pthread_t t;
+
+    last_words.pool = make_pool(USM_HOST, 0);
+    CHECK(pthread_key_create(&last_words.key, allocate_at_the_end) == 0);
+    for (int i = 0; i < 20; i++) {
+        atomic_store(&last_words.rounds, 0);
+        CHECK(pthread_create(&t, NULL, set_the_key, NULL) == 0);
+        CHECK(pthread_join(t, NULL) == 0);
+        CHECK_INT(atomic_load(&last_words.rounds), 4);
+        for (int k = 0; k < 4; k++)
+            usm_pool_free(last_words.pool, last_words.kept[k]);
+    }
+    CHECK_INT(stats(last_words.pool).blocks, 0);
+    CHECK(pthread_key_delete(last_words.key) == 0);
+    usm_pool_destroy(last_words.pool);
 }
 
 static void *free_a_thousand(void *arg)
@@ -611,11 +705,13 @@ static void forks_while_threads_are_at_work_do_no_harm(void)
 static const plain_case cases[] = {
     CASE(host_and_shared_blocks_hold_their_bytes),
     CASE(device_memory_is_refused),
+    CASE(areas_of_the_programs_own_jemalloc_are_refused),
     CASE(memory_is_never_touched),
     CASE(churn_in_one_pool_keeps_the_heap_whole),
     CASE(churn_in_pools_that_come_and_go_keeps_the_heap_whole),
     CASE(a_pool_goes_while_threads_that_used_it_live),
     CASE(a_threads_cache_ends_with_it),
+    CASE(a_thread_allocates_in_its_keys_destructors),
     CASE(any_thread_frees_any_block),
     CASE(wrong_pointers_are_told_apart),
     CASE(alignments_up_to_2_mib_are_kept),
