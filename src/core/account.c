@@ -219,15 +219,6 @@ usm_status usm__account_add(usm_context *ctx, size_t index, usm_kind kind, size_
     return add_all(list, accounts_of(ctx, index, kind, list), size);
 }
 
-void usm__account_pad(usm_context *ctx, size_t index, usm_kind kind, size_t size)
-{
-    entry  list[ACCOUNTS];
-    size_t n = accounts_of(ctx, index, kind, list);
-
-    for (size_t i = 0; i < n; i++)
-        usm_add_relaxed(&list[i].account->reserved, (uint64_t)size);
-}
-
 void usm__account_sub(usm_context *ctx, size_t index, usm_kind kind, size_t size)
 {
     entry list[ACCOUNTS];

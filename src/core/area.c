@@ -127,6 +127,63 @@ static usm_status driver_unmap(const usm__area *a, void *p, size_t size, void *p
     return st;
 }
 
+/* ---- accounts ------------------------------------------------------------------------ */
+
+static usm_status count_in_pool(usm_pool *pool, size_t size)
+{
+    uint64_t held = 0;
+
+    if (usm__account_count(&pool->reserved, pool->maximum_size, size, &held))
+        return USM_OK;
+    return usm__fail(USM_E_BUDGET,
+                     "%zu bytes more would cross the pool's maximum_size of %zu (it holds %llu)",
+                     size, pool->maximum_size, (unsigned long long)held);
+}
+
+/* In the pool's account and the device's, within the limits of both. */
+static usm_status count(const usm__area *a, size_t size)
+{
+    usm_status st = count_in_pool(a->pool, size);
+
+    if (st != USM_OK)
+        return st;
+    st = usm__account_add(a->ctx, a->pool->index, a->kind, size);
+    if (st != USM_OK)
+        usm_sub_relaxed(&a->pool->reserved, (uint64_t)size);
+    return st;
+}
+
+static void uncount(const usm__area *a, size_t size)
+{
+    usm__account_sub(a->ctx, a->pool->index, a->kind, size);
+    usm_sub_relaxed(&a->pool->reserved, (uint64_t)size);
+}
+
+/* What a driver that does not align by itself is asked for beyond the area counts as the area does:
+ * within the limits, or it is not taken. */
+static usm_status count_padding(usm__area *a, size_t padding)
+{
+    usm_status st;
+
+    if (a->granularity || a->padding) /* addresses alone; counted the time before */
+        return USM_OK;
+    st = count(a, padding);
+    if (st == USM_OK)
+        a->padding = padding;
+    return st;
+}
+
+static void count_driver_alloc(const usm__area *a)
+{
+    usm_pool *pool = a->pool;
+    uint64_t  now  = usm_load_relaxed(&pool->reserved);
+    uint64_t  peak = usm_load_relaxed(&pool->reserved_peak);
+
+    while (now > peak && !usm_cas_acq_rel(&pool->reserved_peak, &peak, now))
+        ;
+    usm_add_relaxed(&pool->driver_allocs, (uint64_t)1);
+}
+
 /* ---- addresses that are right ------------------------------------------------------ */
 
 /* Fills driver_* and view; the address is aligned as asked whatever the driver does. */
@@ -146,7 +203,9 @@ static usm_status obtain(usm__area *a, size_t size, size_t align)
         if (__builtin_add_overflow(size, align, &padded))
             return usm__fail(USM_E_SIZE, "%zu bytes aligned to %zu exceed the address space", size,
                              align);
-        st = driver_alloc(a, padded, 1, &p);
+        st = count_padding(a, align);
+        if (st == USM_OK)
+            st = driver_alloc(a, padded, 1, &p);
     }
     if (st != USM_OK)
         return st;
@@ -194,52 +253,6 @@ static usm_status obtain_unique(usm__area *a, size_t size, size_t align)
         driver_free(a, aside[n].p, aside[n].size);
     }
     return st;
-}
-
-/* ---- accounts ------------------------------------------------------------------------ */
-
-static usm_status count_in_pool(usm_pool *pool, size_t size)
-{
-    uint64_t held = 0;
-
-    if (usm__account_count(&pool->reserved, pool->maximum_size, size, &held))
-        return USM_OK;
-    return usm__fail(USM_E_BUDGET,
-                     "%zu bytes more would cross the pool's maximum_size of %zu (it holds %llu)",
-                     size, pool->maximum_size, (unsigned long long)held);
-}
-
-/* In the pool's account and the device's, within the limits of both. */
-static usm_status count(const usm__area *a, size_t size)
-{
-    usm_status st = count_in_pool(a->pool, size);
-
-    if (st != USM_OK)
-        return st;
-    st = usm__account_add(a->ctx, a->pool->index, a->kind, size);
-    if (st != USM_OK)
-        usm_sub_relaxed(&a->pool->reserved, (uint64_t)size);
-    return st;
-}
-
-static void uncount(const usm__area *a, size_t size)
-{
-    usm__account_sub(a->ctx, a->pool->index, a->kind, size);
-    usm_sub_relaxed(&a->pool->reserved, (uint64_t)size);
-}
-
-/* `padding` of it was not asked for: it counts too, but breaks no limit. */
-static void count_driver_alloc(const usm__area *a, size_t padding)
-{
-    usm_pool *pool = a->pool;
-    uint64_t  now  = usm_add_relaxed(&pool->reserved, (uint64_t)padding) + padding;
-    uint64_t  peak = usm_load_relaxed(&pool->reserved_peak);
-
-    if (padding)
-        usm__account_pad(a->ctx, a->pool->index, a->kind, padding);
-    while (now > peak && !usm_cas_acq_rel(&pool->reserved_peak, &peak, now))
-        ;
-    usm_add_relaxed(&pool->driver_allocs, (uint64_t)1);
 }
 
 /* ---- areas --------------------------------------------------------------------------- */
@@ -291,13 +304,14 @@ usm_status usm__area_take(void *source, size_t size, size_t align, usm_area **ar
     st = obtain_unique(a, size, align ? align : 1);
     if (st != USM_OK)
         goto err_count;
-    count_driver_alloc(a, a->driver_size - size);
+    uncount(a, size + a->padding - a->driver_size); /* what another try needed, and this did not */
+    count_driver_alloc(a);
     enter_list(a);
     *area = &a->view;
     return USM_OK;
 
 err_count:
-    uncount(a, size);
+    uncount(a, size + a->padding);
 err_area:
     usm__meta_free(&area_type, a);
     return st;
@@ -398,7 +412,7 @@ usm_status usm__area_map(void *source, usm_area *area, size_t offset, size_t siz
     }
     *piece = (usm__area_piece){phys, size};
     usm_add_relaxed(&a->npieces, (size_t)1);
-    count_driver_alloc(a, 0);
+    count_driver_alloc(a);
     return USM_OK;
 }
 

@@ -27,8 +27,9 @@ typedef struct usm__area {
     usm_kind     kind;
     void        *driver_base; /* what the driver gave: view may start later            */
     size_t       driver_size;
-    usm_list     link;   /* in pool->areas                                               */
-    void        *shared; /* what src/ipc keeps of it, by its lock; NULL: nothing           */
+    size_t       padding; /* bytes counted beyond view's, to reach its alignment           */
+    usm_list     link;    /* in pool->areas                                               */
+    void        *shared;  /* what src/ipc keeps of it, by its lock; NULL: nothing           */
     /* of an area that was reserved; granularity 0: it was taken and is all memory */
     size_t           granularity;
     usm__area_piece *pieces; /* [i]: what was mapped at i * granularity; whoever maps and
@@ -83,9 +84,7 @@ bool usm__account_lacks_host(usm_context *ctx, size_t index, usm_kind kind);
 bool usm__account_count(_Atomic(uint64_t) *count, uint64_t limit, size_t size, uint64_t *before);
 /* USM_E_BUDGET when a limit would be crossed. */
 usm_status usm__account_add(usm_context *ctx, size_t index, usm_kind kind, size_t size);
-/* Without looking at limits. */
-void usm__account_pad(usm_context *ctx, size_t index, usm_kind kind, size_t size);
-void usm__account_sub(usm_context *ctx, size_t index, usm_kind kind, size_t size);
+void       usm__account_sub(usm_context *ctx, size_t index, usm_kind kind, size_t size);
 
 /* Bytes of memory that the process may use: the machine's, or its control group's where that is
  * less.  Read once, because allocations and commands ask for it; 0: not known. */

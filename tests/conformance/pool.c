@@ -321,6 +321,36 @@ Test(pool, beyond_its_maximum_it_fails_with_budget)
     }
 }
 
+/* A driver that does not align by itself is asked for more than the block. */
+Test(pool, alignment_takes_no_more_than_the_maximum)
+{
+    const size_t mib = (size_t)1 << 20;
+
+    EACH_DEVICE (r) {
+        EACH_KIND (k) {
+            if (!can(&r, need_kind(k)))
+                continue;
+            EACH_POOL (n) {
+                usm_pool *pool = pool_with(&r, k, names[n], 5 * mib);
+                void     *p[8];
+                int       got = 0;
+                while (got < 8 && (p[got] = usm_pool_aligned_alloc(pool, 2 * mib, mib)))
+                    CHECK((uintptr_t)p[got++] % (2 * mib) == 0, "%s: not aligned", names[n]);
+                CHECK(got > 0 && got < 8, "%s: %d blocks", names[n], got);
+                CHECK(usm_last_status() == USM_E_BUDGET, "%s: %s", names[n], usm_last_error());
+                CHECK(stats(pool).reserved_peak <= 5 * mib, "%s: %s: %llu of %zu reserved", r.name,
+                      names[n], (unsigned long long)stats(pool).reserved_peak, 5 * mib);
+                while (got > 0)
+                    usm_pool_free(pool, p[--got]);
+                CHECK_OK(usm_pool_trim_to(pool, 0));
+                if (strcmp(names[n], "arena") != 0) /* an arena goes back by its reset */
+                    CHECK_NUMBER(stats(pool).reserved, 0);
+                usm_pool_destroy(pool);
+            }
+        }
+    }
+}
+
 Test(pool, freed_memory_counts_no_more_against_the_maximum)
 {
     EACH_DEVICE (r) {

@@ -112,6 +112,24 @@ static void both_limits_hold_for_a_processor(void)
     end();
 }
 
+/* A driver that does not align by itself is asked for more than the block. */
+static void alignment_counts_within_the_limit(void)
+{
+    void *p[8];
+    int   n = 0;
+
+    begin("host:5M");
+    while (n < 8 && (p[n] = usm_aligned_alloc_host(2 * MIB, MIB, q)))
+        n++;
+    CHECK(n > 0);
+    refused(n < 8 ? NULL : p[7], USM_E_BUDGET, "limit of 5242880", "USM_MEMORY_LIMIT");
+    CHECK(usm__account_host_reserved() <= 5 * MIB);
+    while (n > 0)
+        usm_free(p[--n]);
+    CHECK_INT(usm__account_host_reserved(), 0);
+    end();
+}
+
 /* --- a context's own
  * ---------------------------------------------------------------------------------- */
 
@@ -387,6 +405,7 @@ static const plain_case cases[] = {
     CASE(host_memory_counts_for_the_host),
     CASE(a_processors_memory_is_the_hosts),
     CASE(both_limits_hold_for_a_processor),
+    CASE(alignment_counts_within_the_limit),
     CASE(a_context_has_limits_of_its_own),
     CASE(the_process_limit_holds_for_it_as_well),
     CASE(programs_of_the_version_before_have_none),
