@@ -217,6 +217,21 @@ program_killed()
     ended "$servers" pool 'is published'
 }
 
+# A program that dies when it is connected, before it has joined, is given up like a silent one.
+dies_joining()
+{
+    serve pool 1 --clients 2
+    servers=$job
+    USM_HOOKS="fault:die.join.1@1;fault:die.join.2@1"
+    export USM_HOOKS
+    run first 1 "pool-$$" works
+    unset USM_HOOKS
+    wait "$job" && fail 'the program lives'
+    run second 1 "pool-$$" works
+    ended "$job" second '^ok works'
+    ended "$servers" pool 'is published'
+}
+
 keys()
 {
     USM_JOB_KEY=00112233445566778899aabbccddeeff
@@ -267,7 +282,7 @@ not_here()
 }
 
 case $case in
-one_after_the_other | at_once | two_names | program_killed | keys | nobody)
+one_after_the_other | at_once | two_names | program_killed | dies_joining | keys | nobody)
     start_name_server
     "$case"
     ;;

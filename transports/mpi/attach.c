@@ -675,7 +675,7 @@ typedef struct census {
     uint32_t clients, alive, lost;
 } census;
 
-static census count_clients(mpi_job *job)
+static census count_clients(mpi_job *job, bool joins_at_once)
 {
     census c = {0};
 
@@ -686,15 +686,16 @@ static census count_clients(mpi_job *job)
             continue;
         mpi_get_member(job, i, &m);
         c.clients++;
-        c.alive += m.state == FAR_UP || m.state == FAR_SLOW || m.state == FAR_JOINING;
-        c.lost += m.state == FAR_LOST;
+        c.alive +=
+            m.state == FAR_UP || m.state == FAR_SLOW || (m.state == FAR_JOINING && !joins_at_once);
+        c.lost += m.state == FAR_LOST || (m.state == FAR_JOINING && joins_at_once);
     }
     return c;
 }
 
-bool mpi_job_is_over(mpi_job *job, uint64_t *alone)
+bool mpi_job_is_over(mpi_job *job, bool joins_at_once, uint64_t *alone)
 {
-    const census   c   = count_clients(job);
+    const census   c   = count_clients(job, joins_at_once);
     const uint64_t now = mpi_now();
 
     if (c.alive == 0 && c.lost == 0)
@@ -715,7 +716,7 @@ usm_status mpi_serve(void *job_, const volatile int *stop)
 
     if (job->hall)
         return mpi_hall_serve(job->hall, stop);
-    while (!*stop && !mpi_job_is_over(job, &alone))
+    while (!*stop && !mpi_job_is_over(job, false, &alone))
         (void)nanosleep(&nap, NULL);
     return USM_OK;
 }

@@ -201,7 +201,7 @@ static void look_after_guests(mpi_hall *h)
     for (guest **at = &h->guests; *at;) {
         guest *g = *at;
 
-        if (!mpi_job_is_over(g->job, &g->alone)) {
+        if (!mpi_job_is_over(g->job, true, &g->alone)) {
             at = &g->next;
             continue;
         }

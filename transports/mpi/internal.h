@@ -352,8 +352,10 @@ usm_status mpi_job_start(mpi_job *job);
 /* mpi_job_start() came before. */
 void mpi_job_leave(mpi_job *job);
 void mpi_job_free(mpi_job *job);
-/* Whether nobody is left whom a server of this job serves. */
-bool mpi_job_is_over(mpi_job *job, uint64_t *alone);
+/* Whether nobody is left whom a server of this job serves.  joins_at_once: a client that has not
+ * joined counts as silent since the job began, because it joins as soon as it is connected; else
+ * it may come at any time. */
+bool mpi_job_is_over(mpi_job *job, bool joins_at_once, uint64_t *alone);
 
 /* ---- the rest ------------------------------------------------------------------------ */
 
