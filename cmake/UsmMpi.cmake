@@ -4,6 +4,7 @@
 #   USM_MPIS                     those found, of: openmpi mpich
 #   usm_mpi_<name>               a target to link: its headers and library
 #   USM_MPI_LAUNCHER_<name>      its mpirun or mpiexec
+#   USM_MPIS_LACK                what each of the others lacks, a sentence for each
 #
 # Asked are the compiler wrappers, mpicc.openmpi and mpicc.mpich (Debian) or mpicc, which say what
 # they are; -DUSM_MPICC_OPENMPI=/opt/openmpi/bin/mpicc and -DUSM_MPICC_MPICH= name others.
@@ -33,14 +34,19 @@ function(usm_ask_mpi wrapper name out)
     set(${out} "${words}" PARENT_SCOPE)
 endfunction()
 
-# -> USM_MPIS, the target, USM_MPI_LAUNCHER_<name>
+# -> USM_MPIS, the target, USM_MPI_LAUNCHER_<name>; or USM_MPIS_LACK
 function(usm_find_mpi name library launchers)
     string(TOUPPER "${name}" upper)
+    set(packages "Debian: lib${name}-dev, ${name}")
+    if(name STREQUAL "openmpi")
+        set(packages "Debian: libopenmpi-dev, openmpi-bin")
+    endif()
     find_program(USM_MPICC_${upper} NAMES mpicc.${name} mpicc
         DOC "The compiler wrapper of ${name}")
     mark_as_advanced(USM_MPICC_${upper})
     set(wrapper "${USM_MPICC_${upper}}")
     if(NOT wrapper)
+        set(USM_MPIS_LACK ${USM_MPIS_LACK} "${name}: there is no mpicc.${name} (${packages})" PARENT_SCOPE)
         return()
     endif()
     usm_ask_mpi("${wrapper}" ${name} words)
@@ -52,6 +58,7 @@ function(usm_find_mpi name library launchers)
     list(TRANSFORM includes REPLACE "^-I" "")
     list(REMOVE_DUPLICATES includes)
     if(NOT includes OR NOT dirs)
+        set(USM_MPIS_LACK ${USM_MPIS_LACK} "${name}: ${wrapper} is another MPI's (${packages})" PARENT_SCOPE)
         return()
     endif()
     find_library(USM_MPI_LIBRARY_${upper} NAMES ${library} PATHS ${dirs} NO_DEFAULT_PATH)
@@ -65,6 +72,12 @@ function(usm_find_mpi name library launchers)
         DOC "What starts programs of ${name}")
     mark_as_advanced(USM_MPI_LAUNCHER_${name})
     if(NOT USM_MPI_LIBRARY_${upper} OR NOT USM_MPI_LAUNCHER_${name})
+        set(absent "lib${library} is not in ${dirs}")
+        if(USM_MPI_LIBRARY_${upper})
+            list(JOIN launchers " nor " absent)
+            string(PREPEND absent "there is no ")
+        endif()
+        set(USM_MPIS_LACK ${USM_MPIS_LACK} "${name}: ${absent} (${packages})" PARENT_SCOPE)
         return()
     endif()
     add_library(usm_mpi_${name} INTERFACE IMPORTED GLOBAL)
@@ -74,6 +87,8 @@ function(usm_find_mpi name library launchers)
 endfunction()
 
 set(USM_MPIS "")
+set(USM_MPIS_LACK "")
 usm_find_mpi(openmpi mpi "mpirun;mpiexec")
 usm_find_mpi(mpich "mpich;mpi" "mpiexec;mpirun")
 set(USM_MPIS "${USM_MPIS}" CACHE INTERNAL "")
+set(USM_MPIS_LACK "${USM_MPIS_LACK}" CACHE INTERNAL "")

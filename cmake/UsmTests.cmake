@@ -13,7 +13,8 @@
 #
 # Options:
 #   LABELS <label>...    ctest -L: offline (needs a compiler and nothing else), unit, conformance,
-#                        gate, stress, check, install, fuzz; `ci`, `repeat`, `soak`: not in `./run test`.
+#                        gate, stress, check, install, fuzz; `ci`, `repeat`, `soak`: not in `./run test`;
+#                        `mpi-short`: of `ci`, but in `./run test` where an MPI is installed.
 #                        Each test also has its folder (tests/spill) and runtime-<name>
 #   RUNTIMES <name>...   names of tests/runtimes.sh; one test for each, <name>@<runtime> (default: none,
 #                        which means no driver and no selector, and adds no suffix)
