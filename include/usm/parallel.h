@@ -230,10 +230,10 @@ typedef struct usm_parallel_desc {
      * the chunk is then launched again with what it left there.  0: none. */
     uint32_t state_arg;
     /** A file to which ended chunks go with their private copies, and from which a launch of the
-     * same shape goes on; removed at the end.  Or NULL.  With `state_arg`, and where every PRIVATE
-     * argument has a leaf, chunks in the middle are kept too, in FILE.states: what they have
-     * written and their private copies at the end of a round; such a chunk goes on with the round
-     * after it.  Any other that was under way begins anew. */
+     * same shape, program and inputs goes on (resume_key, below); removed at the end.  Or NULL.
+     * With `state_arg`, and where every PRIVATE argument has a leaf, chunks in the middle are kept
+     * too, in FILE.states: what they have written and their private copies at the end of a round;
+     * such a chunk goes on with the round after it.  Any other that was under way begins anew. */
     const char *resume;
     uint32_t    resume_ms; /**< between writes; 0: 1000                                           */
     /** Teams of ranks: the rank whose arguments' bytes count, and where results land; others may
@@ -245,6 +245,12 @@ typedef struct usm_parallel_desc {
      * counts when it answers.  Not 0: usm_parallel_wait() gives up when nothing else is under way.
      * 0: it waits; 10 s.  Over ranks the master's times hold: what a silent rank has, others do. */
     uint32_t silence_ms;
+    /** With `resume`: a text that differs wherever the inputs or native code differ, such as a
+     * version and the names and times of input files.  NULL: the start reads all arguments that are
+     * only read, and the executable or library of native code, and compares them by a hash; where
+     * that cannot be (READ_WRITE chunks, more than 256 MiB of inputs, native code made at run
+     * time), the launch is USM_E_INVALID without a key.  Images are compared in any case. */
+    const char *resume_key;
 } usm_parallel_desc;
 #define USM_PARALLEL_DESC_INIT                                                                     \
     {                                                                                              \
@@ -275,8 +281,9 @@ typedef struct usm_parallel_run usm_parallel_run;
 
 /** Starts it and does not wait; `desc` and its arrays are copied.  Caller owns *run.
  *   USM_E_ARGUMENTS      an argument that cannot follow the split: the story says which and why
- *   USM_E_INVALID        ranges, a policy of another name, a file of another launch;
- *                        USM_PARALLEL_TUNE with a local size, or with SCRATCH
+ *   USM_E_INVALID        ranges, a policy of another name, a file of another launch, resume
+ *                        without the resume_key that the launch needs; USM_PARALLEL_TUNE with a
+ *                        local size, or with SCRATCH
  *   USM_E_NOT_SUPPORTED  READ_WRITE arguments, where chunks may be done again */
 USM_API USM_NODISCARD usm_status usm_parallel_start(usm_team *team, const usm_parallel_desc *desc,
                                                     usm_parallel_run **run);

@@ -109,6 +109,7 @@ static usm_status build_all(usm_team_kernel *k, const usm_program_desc *program)
     for (uint32_t i = 0; i < k->nmembers; i++)
         if (k->kernels[i])
             k->nargs = k->kernels[i]->nargs;
+    usm__images_hash(k, program);
     return USM_OK;
 }
 

@@ -12,7 +12,8 @@
  *     bytes.c      where arguments' bytes come from
  *     merge.c      private copies into one
  *     progress.c   what is told while it runs
- *     resume.c     the file to go on from;  states.c  chunks in the middle
+ *     resume.c     the file to go on from;  resume_key.c  whose it is;  states.c  chunks in the
+ *                  middle
  *     schedule.c   the book (schedule.h);  policy.c, energy.c
  *     ranks*.c     the same over a job: grants, results, bytes (ranks.h)
  *     graph.c      nodes and edges (usm/graph.h)
@@ -24,6 +25,7 @@
 
 #include "offload/schedule.h"
 
+#include "base/hash.h"
 #include "base/mutex.h"
 #include "core/handle.h"
 
@@ -77,6 +79,8 @@ struct usm_team_kernel {
     uint32_t          trace; /* as a member's                                                     */
     _Atomic unsigned  refs;
     struct usm__tune *tunes; /* guarded by the team's lock                                      */
+    usm__hash     images;    /* of all that the program was made of, for any device               */
+    usm_native_fn native;    /* the kernel among the images; NULL: there is none                 */
 };
 
 usm_status usm__team_check(usm_team *team);
@@ -94,6 +98,8 @@ void usm__team_add(usm_team *team, uint32_t member, uint64_t chunks, uint64_t it
 
 usm_status usm__team_kernel_check(usm_team_kernel *k);
 void       usm__team_kernel_release(usm_team_kernel *k);
+/* resume_key.c.  pre: the program was built, so its images are well-formed. */
+void usm__images_hash(usm_team_kernel *k, const usm_program_desc *program);
 
 /* ---- plan.c -------------------------------------------------------------------------------- */
 

@@ -557,7 +557,11 @@ static usm_status copy_texts(usm__plan *p, const usm_parallel_desc *desc)
     if (st != USM_OK || !desc->resume)
         return st;
     p->desc.resume = usm__heap_strdup(desc->resume);
-    return p->desc.resume ? USM_OK : usm__fail(USM_E_NO_MEMORY, "no host memory for a path");
+    if (desc->resume_key)
+        p->desc.resume_key = usm__heap_strdup(desc->resume_key);
+    if (!p->desc.resume || (desc->resume_key && !p->desc.resume_key))
+        return usm__fail(USM_E_NO_MEMORY, "no host memory for a path");
+    return USM_OK;
 }
 
 static usm_status fill(usm__plan *p, usm_team *team, const usm_parallel_desc *desc)
@@ -597,8 +601,8 @@ usm_status usm__plan_make(usm_team *team, const usm_parallel_desc *desc, usm__pl
     p->desc.args           = NULL;
     p->desc.policy.numbers = p->desc.policy.weights = NULL;
     p->desc.policy.name                             = NULL;
-    p->desc.resume                                  = NULL;
-    p->may_repeat                                   = !(desc->flags & USM_PARALLEL_NO_RETRY);
+    p->desc.resume = p->desc.resume_key = NULL;
+    p->may_repeat                       = !(desc->flags & USM_PARALLEL_NO_RETRY);
     p->has_bytes = !team->ranks || usm__ranks_is_home(team->ranks, desc->home);
     st           = fill(p, team, desc);
     if (st != USM_OK) {
@@ -625,6 +629,7 @@ void usm__plan_free(usm__plan *p)
     free_const(p->desc.policy.numbers);
     free_const(p->desc.policy.weights);
     free_const(p->desc.resume);
+    free_const(p->desc.resume_key);
     usm__team_kernel_release(p->desc.kernel);
     usm__heap_free(p);
 }

@@ -1,13 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
 /* The file to go on from: what ended chunks wrote, and their private copies.
  *
- *     head     "USMRUN1\n", the launch's shape (32 characters), its indices, a number of the file's
- *              own, by which that of chunks in the middle (states.c) is known to be of it
+ *     head     "USMRUN2\n", the launch's shape (32 characters), hashes of its program and of its
+ *              inputs (resume_key.c), its indices, a number of the file's own, by which that of
+ *              chunks in the middle (states.c) is known to be of it, checksum of all this but the
+ *              first 8 bytes
  *     records  resume.h
  *
  * Records are only added: a process that is killed leaves at most one that is cut short, which its
  * checksum gives away; what follows it is not looked at and is written over.  They are gathered for
- * `resume_ms`, or until they are 4 MiB. */
+ * `resume_ms`, or until they are 4 MiB.
+ *
+ * A head that its checksum or its first 8 bytes give away is damaged: nobody knows whose the
+ * records are, and the launch begins anew.  Where both do, it is another file, and is left alone.
+ */
 #include "offload/resume.h"
 
 #include "base/inline/bits.h"
@@ -25,19 +31,21 @@
 #define XXH_INLINE_ALL
 #include <xxhash.h>
 
-#define HEAD_SIZE ((size_t)56)
-#define HEAD_SAME ((size_t)48) /* of any file of the launch: all but its number               */
+#define HEAD_SIZE ((size_t)96)
 #define EVERY_MS  1000u
 #define GATHERED  ((size_t)4 << 20)
 
-static const char magic[8] = {'U', 'S', 'M', 'R', 'U', 'N', '1', '\n'};
+enum { AT_SHAPE = 8, AT_PROGRAM = 40, AT_INPUTS = 56, AT_TOTAL = 72, AT_NUMBER = 80, AT_SUM = 88 };
+
+static const char magic[8] = {'U', 'S', 'M', 'R', 'U', 'N', '2', '\n'};
 
 struct usm__resume {
-    usm__plan   *plan;
-    char        *path;
-    int          fd;
-    bool         has_failed; /* told once; nothing more is written                              */
-    uint64_t     number, every_ns, last_ns;
+    usm__plan *plan;
+    char      *path;
+    int        fd;
+    bool       has_failed; /* told once; nothing more is written                              */
+    usm__resume_key key;
+    uint64_t        number, every_ns, last_ns;
     usm__states *states; /* of iterative launches; NULL: none are kept                           */
     uint64_t     last_states_ns;
     char        *bytes;
@@ -105,12 +113,26 @@ bool usm__saved_is_whole(const unsigned char *record, const void *payload, size_
     return usm__saved_get(record + 24) == sum_of(record, payload, size);
 }
 
+static void put_hash(unsigned char *at, const usm__hash *h)
+{
+    usm__saved_put(at, h->hi);
+    usm__saved_put(at + 8, h->lo);
+}
+
+static uint64_t sum_of_head(const unsigned char head[HEAD_SIZE])
+{
+    return usm__saved_sum(head + AT_SHAPE, AT_SUM - AT_SHAPE);
+}
+
 static void put_head(const usm__resume *r, unsigned char head[HEAD_SIZE])
 {
     memcpy(head, magic, sizeof magic);
-    memcpy(head + 8, r->plan->shape, 32);
-    usm__saved_put(head + 40, r->plan->total);
-    usm__saved_put(head + 48, r->number);
+    memcpy(head + AT_SHAPE, r->plan->shape, AT_PROGRAM - AT_SHAPE);
+    put_hash(head + AT_PROGRAM, &r->key.program);
+    put_hash(head + AT_INPUTS, &r->key.inputs);
+    usm__saved_put(head + AT_TOTAL, r->plan->total);
+    usm__saved_put(head + AT_NUMBER, r->number);
+    usm__saved_put(head + AT_SUM, sum_of_head(head));
 }
 
 /* The arguments' bytes of a chunk, to or from a payload; *used: of it. */
@@ -300,12 +322,24 @@ static bool has_states(const usm__plan *p)
 
 /* ---- open and close ------------------------------------------------------------------------ */
 
-static usm_status refuse(const usm__resume *r)
+static usm_status refuse(const usm__resume *r, const char *why)
 {
-    return usm__fail(USM_E_INVALID,
-                     "resume: \"%s\" is the file of another launch (kernel, ranges, arguments or "
-                     "values differ), or none; remove it, or name another",
-                     r->path);
+    return usm__fail(USM_E_INVALID, "resume: \"%s\" is %s; remove it, or name another", r->path,
+                     why);
+}
+
+/* The head is whole: what it says of its launch is ours. */
+static usm_status compare(const usm__resume *r, const unsigned char head[HEAD_SIZE],
+                          const unsigned char found[HEAD_SIZE])
+{
+    if (memcmp(head + AT_SHAPE, found + AT_SHAPE, AT_PROGRAM - AT_SHAPE) != 0 ||
+        memcmp(head + AT_TOTAL, found + AT_TOTAL, AT_NUMBER - AT_TOTAL) != 0)
+        return refuse(r, "the file of another launch (kernel, ranges, arguments or values differ)");
+    if (memcmp(head + AT_PROGRAM, found + AT_PROGRAM, AT_INPUTS - AT_PROGRAM) != 0)
+        return refuse(r, "the file of another launch (the program's images or options differ)");
+    if (memcmp(head + AT_INPUTS, found + AT_INPUTS, AT_TOTAL - AT_INPUTS) != 0)
+        return refuse(r, "the file of another launch (inputs, native code or resume_key differ)");
+    return USM_OK;
 }
 
 /* Whose file it is; *end: where its head ends, 0: it is to be begun. */
@@ -313,6 +347,8 @@ static usm_status read_head(usm__resume *r, uint64_t size, uint64_t *end)
 {
     unsigned char head[HEAD_SIZE], found[HEAD_SIZE] = {0};
     size_t        there = size < HEAD_SIZE ? (size_t)size : HEAD_SIZE;
+    bool          is_named, is_whole;
+    usm_status    st;
 
     *end = 0;
     if (usm__os_random(&r->number, sizeof r->number) != 0)
@@ -320,11 +356,21 @@ static usm_status read_head(usm__resume *r, uint64_t size, uint64_t *end)
     put_head(r, head);
     if (!read_all(r->fd, found, there, 0))
         return usm__fail(USM_E_IO, "resume: \"%s\" cannot be read (errno %d)", r->path, errno);
-    if (memcmp(head, found, usm_min_size(there, HEAD_SAME)) != 0)
-        return refuse(r);
-    if (there < HEAD_SIZE)
+    is_named = memcmp(found, magic, usm_min_size(there, sizeof magic)) == 0;
+    is_whole = there == HEAD_SIZE && usm__saved_get(found + AT_SUM) == sum_of_head(found);
+    if (!is_named && !is_whole)
+        return refuse(r, "no file of a launch, or one of another version of libusm");
+    if (there < HEAD_SIZE) /* whoever began it was killed then: it has no records */
         return USM_OK;
-    r->number = usm__saved_get(found + HEAD_SAME);
+    if (!is_named || !is_whole) {
+        usm__warn("resume: \"%s\" is damaged in its first %zu bytes: the launch begins anew",
+                  r->path, HEAD_SIZE);
+        return USM_OK;
+    }
+    st = compare(r, head, found);
+    if (st != USM_OK)
+        return st;
+    r->number = usm__saved_get(found + AT_NUMBER);
     *end      = HEAD_SIZE;
     return USM_OK;
 }
@@ -362,10 +408,21 @@ static usm_status begin(usm__resume *r, uint64_t end)
     return usm__fail(USM_E_IO, "resume: \"%s\" cannot be written (errno %d)", r->path, errno);
 }
 
+static usm_status open_file(usm__resume *r)
+{
+    r->fd = usm__os_open_alone(r->path);
+    if (r->fd >= 0)
+        return USM_OK;
+    return usm__fail(errno == EWOULDBLOCK ? USM_E_BUSY : USM_E_IO,
+                     errno == EWOULDBLOCK ? "resume: another launch has \"%s\" open (errno %d)"
+                                          : "resume: \"%s\" cannot be opened (errno %d)",
+                     r->path, errno);
+}
+
 usm_status usm__resume_open(usm__plan *plan, usm__resume_fn fn, void *arg, usm__resume **out)
 {
-    usm__resume *r = usm__heap_alloc(sizeof *r);
-    uint64_t     end;
+    usm__resume *r   = usm__heap_alloc(sizeof *r);
+    uint64_t     end = 0;
     usm_status   st;
 
     if (!r)
@@ -379,13 +436,10 @@ usm_status usm__resume_open(usm__plan *plan, usm__resume_fn fn, void *arg, usm__
         usm__heap_free(r);
         return usm__fail(USM_E_NO_MEMORY, "no host memory for a path");
     }
-    r->fd = usm__os_open_alone(r->path);
-    if (r->fd < 0)
-        st = usm__fail(errno == EWOULDBLOCK ? USM_E_BUSY : USM_E_IO,
-                       errno == EWOULDBLOCK ? "resume: another launch has \"%s\" open (errno %d)"
-                                            : "resume: \"%s\" cannot be opened (errno %d)",
-                       r->path, errno);
-    else
+    st = usm__resume_key_make(plan, &r->key); /* first, as what is refused leaves no file */
+    if (st == USM_OK)
+        st = open_file(r);
+    if (st == USM_OK)
         st = take_up(r, fn, arg, &end);
     if (st == USM_OK)
         st = begin(r, end);

@@ -31,6 +31,16 @@ bool usm__saved_read(const usm__plan *plan, const unsigned char *record, usm__ch
                      size_t *size);
 bool usm__saved_is_whole(const unsigned char *record, const void *payload, size_t size);
 
+/* ---- resume_key.c -------------------------------------------------------------------------- */
+
+typedef struct usm__resume_key {
+    usm__hash program, inputs;
+} usm__resume_key;
+
+/* Reads inputs where the caller gave no key of his own.
+ *   USM_E_INVALID  they cannot be compared, and there is none */
+usm_status usm__resume_key_make(usm__plan *plan, usm__resume_key *key);
+
 /* ---- states.c: any thread ----------------------------------------------------------------- */
 
 typedef struct usm__states usm__states;

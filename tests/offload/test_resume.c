@@ -13,7 +13,7 @@
 #include <sys/stat.h>
 #include <time.h>
 
-enum { COUNT = 384, CHUNK = 32, ROUNDS = 200, LEAF = 8, HEAD = 72, FILE_HEAD = 56, RECORD = 32 };
+enum { COUNT = 384, CHUNK = 32, ROUNDS = 200, LEAF = 8, HEAD = 72, FILE_HEAD = 96, RECORD = 32 };
 
 typedef struct walked {
     uint32_t out[COUNT][ROUNDS], acc[COUNT], sum;
@@ -181,6 +181,7 @@ static usm_status go(uint32_t process, usm_progress_fn fn, walked *w, usm_parall
     d.flags       = USM_PARALLEL_SNAPSHOT;
     d.state_arg   = 4;
     d.resume      = plan.path;
+    d.resume_key  = "whoever computes"; /* `process` may be another */
     d.resume_ms   = 1;
     d.progress    = fn;
     d.progress_ms = 1;
@@ -417,6 +418,9 @@ static void damaged_files_change_no_answer(void)
     CHECK_INT(go_on_with(&file, file.size, &states, HEAD - 1), 0);
     CHECK_INT(go_on_with(&file, file.size, &states, 0), 0);
     (void)go_on_with(&file, file.size - 7, &states, states.size);
+    file.at[FILE_HEAD - 9] ^= 4; /* the number by which the files know each other */
+    CHECK_INT(go_on_with(&file, file.size, &states, states.size), 0);
+    file.at[FILE_HEAD - 9] ^= 4;
     for (size_t i = 1; i <= 16; i++) { /* wherever it is: in the records, in what they hold */
         file.at[i * (file.size - 1) / 16] ^= 1;
         (void)go_on_with(&file, file.size, &states, states.size);
