@@ -142,6 +142,17 @@ static void complain(const char *file, int error)
     write_line(line, (size_t)n);
 }
 
+/* A pipe or a terminal may be meant.  Opening a pipe without a reader would wait for one. */
+static int open_output(const char *file)
+{
+    int flags  = O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC | O_NOCTTY;
+    int opened = open(file, flags | O_NONBLOCK, 0644);
+
+    if (opened >= 0)
+        (void)fcntl(opened, F_SETFL, O_APPEND); /* lines are written whole: they may wait */
+    return opened;
+}
+
 static void use_file(usm__span output)
 {
     int opened;
@@ -151,7 +162,7 @@ static void use_file(usm__span output)
     use(STDERR_FILENO);
     memcpy(path, output.at, output.len);
     path[output.len] = '\0';
-    opened           = open(path, O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC, 0644);
+    opened           = open_output(path);
     if (opened < 0) {
         complain(path, errno);
         return;

@@ -293,7 +293,7 @@ unsigned usm__os_cpu_count(void)
 /* --- files ---------------------------------------------------------------- */
 
 /* Reads to the end; the file may change or be of /proc, so its size is a hint. */
-static char *read_all(int fd, size_t hint, size_t *size)
+static char *read_all(int fd, size_t hint, size_t most, size_t *size)
 {
     size_t room = hint + 1, used = 0;
     char  *data = usm__heap_alloc(room + 1);
@@ -309,6 +309,10 @@ static char *read_all(int fd, size_t hint, size_t *size)
         if (n < 0)
             goto err_data;
         used += (size_t)n;
+        if (used > most) {
+            errno = EFBIG;
+            goto err_data;
+        }
         if (used < room)
             continue;
         room *= 2;
@@ -328,7 +332,17 @@ err_data:
     return NULL;
 }
 
-void *usm__os_read_file(const char *path, size_t *size)
+/* 0 or an errno value. */
+static int check_readable(const struct stat *st, size_t most)
+{
+    if (S_ISDIR(st->st_mode))
+        return EISDIR;
+    if (!S_ISREG(st->st_mode))
+        return EINVAL;
+    return st->st_size > 0 && (uint64_t)st->st_size > most ? EFBIG : 0;
+}
+
+void *usm__os_read_file(const char *path, size_t most, size_t *size)
 {
     struct stat st;
     char       *data = NULL;
@@ -336,11 +350,13 @@ void *usm__os_read_file(const char *path, size_t *size)
 
     if (faulted("os.read_file", EIO))
         return NULL;
-    fd = open(path, O_RDONLY | O_CLOEXEC);
+    fd = open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK); /* a pipe without a writer */
     if (fd < 0)
         return NULL;
-    if (fstat(fd, &st) == 0)
-        data = read_all(fd, st.st_size > 0 ? (size_t)st.st_size : 4095, size);
+    error = fstat(fd, &st) == 0 ? check_readable(&st, most) : errno;
+    errno = error;
+    if (error == 0)
+        data = read_all(fd, st.st_size > 0 ? (size_t)st.st_size : 4095, most, size);
     error = errno;
     (void)close(fd);
     errno = error;

@@ -34,8 +34,9 @@ int usm__os_close(int fd);
 /* Detached, named (15 characters), all signals blocked but those that a thread
  * raises by its own doing (SIGSEGV, ...); 0 or an errno value. */
 int usm__os_thread(void (*fn)(void *), void *arg, const char *name);
-/* Whole file into a heap block; NULL with errno. A 0 byte follows the data. */
-void *usm__os_read_file(const char *path, size_t *size);
+/* Whole file into a heap block; NULL with errno: EFBIG for more than `most` bytes, EINVAL for what
+ * is no regular file (a device or pipe may never end). A 0 byte follows the data. */
+void *usm__os_read_file(const char *path, size_t most, size_t *size);
 /* Written aside in the same folder, then renamed: readers see all or nothing.
  * Makes missing folders (0700).  0 or -1 with errno. */
 int usm__os_write_file(const char *path, const void *data, size_t size);

@@ -74,11 +74,14 @@ static int check_private(int fd)
 
 int64_t usm__os_secret_read(const char *path, void *data, size_t cap)
 {
-    int     fd = usm__fault_hit("os.open", NULL) ? (errno = EMFILE, -1)
-                                                 : open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY);
+    int     fd = -1;
     ssize_t n  = -1;
     int     error;
 
+    if (usm__fault_hit("os.open", NULL))
+        errno = EMFILE;
+    else /* a pipe is not waited for */
+        fd = open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK);
     if (fd < 0)
         return -1;
     error = check_private(fd);

@@ -61,7 +61,7 @@ static bool tsc_is_good(void)
     if (!good)
         return false;
     source = usm__os_read_file("/sys/devices/system/clocksource/clocksource0/current_clocksource",
-                               &size);
+                               4096, &size);
     good   = source != NULL && strncmp(source, "tsc", 3) == 0;
     usm__heap_free(source);
     return good;

@@ -70,7 +70,7 @@ bool usm__trace_expand(const char *name, char *out, size_t size)
 void usm__trace_describe(usm__trace_header *h)
 {
     size_t size    = 0;
-    char  *command = usm__os_read_file("/proc/self/cmdline", &size);
+    char  *command = usm__os_read_file("/proc/self/cmdline", SIZE_MAX, &size);
 
     memset(h, 0, sizeof(*h));
     memcpy(h->magic, USM__TRACE_MAGIC, sizeof(h->magic));

@@ -171,7 +171,7 @@ static void append_maps(void)
 
     if (usm__trace_config_now.stack_bytes == 0)
         return;
-    text = usm__os_read_file("/proc/self/maps", &size);
+    text = usm__os_read_file("/proc/self/maps", SIZE_MAX, &size);
     if (text == NULL)
         return;
     for (char *line = text; *line != '\0';) {

@@ -18,7 +18,7 @@ static usm__hash name_of_node(void)
     usm__hash   h    = USM__HASH_INIT;
     size_t      size = 0;
     const char *host = usm__job_host();
-    char       *boot = usm__os_read_file("/proc/sys/kernel/random/boot_id", &size);
+    char       *boot = usm__os_read_file("/proc/sys/kernel/random/boot_id", 4096, &size);
 
     usm__hash_add(&h, host, strlen(host) + 1);
     if (boot)

@@ -37,6 +37,7 @@
 #define ASIDE_LENGTH (NAME_LENGTH + 7) /* <key>.bin.XXXXXX, as usm__os_write_file makes */
 /* A file that was not finished in this time is of a process that died. */
 #define ASIDE_SECONDS 3600
+#define FILE_MOST     ((size_t)1 << 30) /* a driver's binary is some MiB */
 /* Most deletions at one write: a folder that holds far too many shrinks bit by bit. */
 #define DELETE_MAX 4
 
@@ -126,7 +127,7 @@ void *usm__disk_cache_read(const usm__hash *key, size_t *size)
 
     if (!path_of(key, path, sizeof path))
         return NULL;
-    file = usm__os_read_file(path, &bytes);
+    file = usm__os_read_file(path, FILE_MOST, &bytes);
     if (!file) {
         usm__debug("program cache: %s cannot be read (errno %d)", path, errno);
         return NULL;

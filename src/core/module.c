@@ -12,6 +12,7 @@
 #include <limits.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 /* Both from CMake: the modules' folder, and the way there from a tool's folder. */
@@ -80,8 +81,10 @@ static usm_status load(const char *what, const char *path, void **entry)
 
 static bool is_in(const char *folder, const char *what, const char *name, char *file, size_t size)
 {
+    struct stat st;
+
     return snprintf(file, size, "%s/libusm_%s_%s.so", folder, what, name) < (int)size &&
-           access(file, F_OK) == 0;
+           stat(file, &st) == 0 && S_ISREG(st.st_mode); /* what else bears the name may not end */
 }
 
 bool usm__module_exists(const char *what, const char *name)

@@ -163,7 +163,7 @@ static usm_status claim(usm__graph_keep *k)
 
     if (!path_of(k, USM__NOBODY, 0, path))
         return usm__fail(USM_E_INVALID, "the name of the folder to resume from is too long");
-    bytes = usm__os_read_file(path, &size);
+    bytes = usm__os_read_file(path, 4096, &size);
     if (!bytes && errno == ENOENT)
         return write_mark(k, path);
     if (!bytes)
@@ -263,7 +263,7 @@ bool usm__graph_keep_load(usm__graph_keep *k, uint32_t node, uint32_t part, void
 
     if (!path_of(k, node, part, path))
         return false;
-    bytes = usm__os_read_file(path, &all);
+    bytes = usm__os_read_file(path, HEADER_SIZE + size, &all);
     if (bytes && all == HEADER_SIZE + size && get_header(k, &h, bytes) && h.size == size &&
         h.sum == usm__xxh3(bytes + HEADER_SIZE, size, 0)) {
         memcpy(data, bytes + HEADER_SIZE, size);

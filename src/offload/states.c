@@ -316,7 +316,7 @@ static usm_status read_file(usm__states *s)
 {
     unsigned char  head[HEAD_SIZE];
     size_t         size  = 0;
-    unsigned char *bytes = usm__os_read_file(s->path, &size);
+    unsigned char *bytes = usm__os_read_file(s->path, SIZE_MAX, &size);
     usm_status     st    = USM_OK;
 
     if (!bytes && errno == ENOENT)

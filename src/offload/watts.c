@@ -23,6 +23,8 @@
 
 #define POWERCAP    "/sys/class/powercap"
 #define INTERVAL_NS 50000000u
+#define LINE_MOST   ((size_t)4096)    /* files of /sys are a page at most                       */
+#define TABLE_MOST  ((size_t)1 << 20) /* thousands of devices, and remarks                      */
 
 /* --- counters -------------------------------------------------------------------------------- */
 
@@ -33,7 +35,7 @@ static bool read_line(const char *folder, unsigned zone, const char *file, char 
     char  *text;
 
     (void)snprintf(path, sizeof(path), "%s/intel-rapl:%u/%s", folder, zone, file);
-    text = usm__os_read_file(path, &n);
+    text = usm__os_read_file(path, LINE_MOST, &n);
     if (text == NULL)
         return false;
     (void)snprintf(line, size, "%.*s", (int)strcspn(text, "\n"), text);
@@ -161,15 +163,16 @@ static usm_status look_up(const char *text, char separator, const char *where, c
 static usm_status look_up_file(const char *path, const char *device, double *watts, bool *found)
 {
     size_t     size = 0;
-    char      *text = usm__os_read_file(path, &size);
+    char      *text = usm__os_read_file(path, TABLE_MOST, &size);
     char       why[64];
     usm_status st;
 
     if (text == NULL)
-        return usm__fail(USM_E_SETTING,
-                         "USM_WATTS names the file %s, which cannot be read: %s; it is a path or "
-                         "name=watts separated by \",\"",
-                         path, strerror_r(errno, why, sizeof(why)));
+        return usm__fail(
+            USM_E_SETTING,
+            "USM_WATTS names the file %s, which cannot be read: %s; it is a path or "
+            "name=watts separated by \",\"",
+            path, errno == EINVAL ? "it is no regular file" : strerror_r(errno, why, sizeof(why)));
     st = look_up(text, '\n', path, device, watts, found);
     usm__heap_free(text);
     return st;

@@ -80,7 +80,7 @@ static usm_status add_file(joined *j, const char *path)
     if (t->damage[0] != '\0')
         usm__warn("%s: %s; what comes before is taken", path, t->damage);
     usm__trace_close(t);
-    data = usm__os_read_file(path, &size);
+    data = usm__os_read_file(path, SIZE_MAX, &size);
     if (data == NULL || size < sizeof(usm__trace_header))
         st = usm__fail(USM_E_SYSTEM, "the trace %s cannot be read: %s", path,
                        data ? "it became shorter" : strerror_r(errno, why, sizeof(why)));

@@ -134,7 +134,7 @@ static void load(module *m)
         return;
     m->loaded = true;
     if (m->path[0] == '/')
-        m->data = usm__os_read_file(m->path, &m->size);
+        m->data = usm__os_read_file(m->path, SIZE_MAX, &m->size);
     read_symbols(m);
 }
 

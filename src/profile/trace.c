@@ -605,7 +605,7 @@ usm_status usm__trace_parse(const void *data, size_t size, const char *name, usm
 usm_status usm__trace_open(const char *path, usm__trace **trace)
 {
     size_t     size = 0;
-    void      *data = usm__os_read_file(path, &size);
+    void      *data = usm__os_read_file(path, SIZE_MAX, &size);
     usm_status st;
     char       why[128];
 

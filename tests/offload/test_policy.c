@@ -335,6 +335,26 @@ static void a_file_is_a_table(void)
     CHECK_INT(usm__settings_set("watts", NULL), USM_OK);
 }
 
+/* Neither is read for ever, nor into all memory. */
+static void a_table_is_a_file_of_some_lines(void)
+{
+    const char *large = plain_path("large"), *pipe = plain_path("pipe");
+    const char *paths[] = {"/dev/zero", pipe, large};
+    double      watts   = -1;
+    const char *by      = "";
+
+    CHECK_INT(mkfifo(pipe, 0600), 0);
+    plain_write(large, "");
+    CHECK_INT(truncate(large, (off_t)1 << 40), 0);
+    for (size_t i = 0; i < 3; i++) {
+        CHECK_INT(usm__settings_set("watts", paths[i]), USM_OK);
+        CHECK_INT(usm__watts_of("opencl:0.0", &watts, &by), USM_E_SETTING);
+        CHECK_IN(paths[i], usm_last_error());
+        CHECK_IN(i < 2 ? "it is no regular file" : "File too large", usm_last_error());
+    }
+    CHECK_INT(usm__settings_set("watts", NULL), USM_OK);
+}
+
 static void a_path_begins_as_one_or_has_no_sign(void)
 {
     CHECK(!usm__settings_is_watts_path("3/host:0=5"));
@@ -400,6 +420,7 @@ static const plain_case cases[] = {
     CASE(odd_items_stay_out),
     CASE(the_table_says_what_devices_draw),
     CASE(a_file_is_a_table),
+    CASE(a_table_is_a_file_of_some_lines),
     CASE(a_path_begins_as_one_or_has_no_sign),
     CASE(lists_that_are_wrong_are_refused),
     CASE(counters_are_summed_over_packages),

@@ -163,6 +163,8 @@ static void a_bad_key_file_stops_encryption(void)
     CHECK_INT(create_with_file(path, &codec), USM_E_KEY);
     CHECK_IN("No such file", usm_last_error());
     CHECK_INT(create_with_file("/dev/zero", &codec), USM_E_KEY);
+    CHECK_INT(mkfifo(path, 0600), 0); /* opening it would wait for a writer */
+    CHECK_INT(create_with_file(path, &codec), USM_E_KEY);
     CHECK(codec == NULL);
     forget_keys();
 }

@@ -128,7 +128,7 @@ static void every_call_that_can_fail_can_be_made_to(void)
     CHECK_INT(p[0], 0); /* neither was done */
     CHECK_INT(usm__os_memfd("x", PAGE), -1);
     CHECK_INT(usm__os_thread(NULL, NULL, "x"), EAGAIN);
-    CHECK(usm__os_read_file("/proc/self/stat", &size) == NULL);
+    CHECK(usm__os_read_file("/proc/self/stat", SIZE_MAX, &size) == NULL);
     CHECK_INT(size, 77);
     CHECK_INT(usm__os_write_file(plain_path("no"), "x", 1), -1);
     CHECK(usm__os_dlopen("libm.so.6", why, sizeof(why)) == NULL);
@@ -221,15 +221,15 @@ static void a_file_is_read_whole_with_a_zero_behind(void)
     memset(big, 'b', 20000);
     big[20000] = '\0';
     plain_write(plain_path("big"), big);
-    text = usm__os_read_file(plain_path("big"), &size);
+    text = usm__os_read_file(plain_path("big"), SIZE_MAX, &size);
     CHECK_INT(size, 20000);
     CHECK_STR(text, big);
     usm__heap_free(text);
-    text = usm__os_read_file("/proc/self/maps", &size); /* says that its size is 0 */
+    text = usm__os_read_file("/proc/self/maps", SIZE_MAX, &size); /* says that its size is 0 */
     CHECK(text != NULL && size > 100 && strlen(text) == size);
     usm__heap_free(text);
     plain_write(plain_path("empty"), "");
-    text = usm__os_read_file(plain_path("empty"), &size);
+    text = usm__os_read_file(plain_path("empty"), SIZE_MAX, &size);
     CHECK_STR(text, "");
     CHECK_INT(size, 0);
     usm__heap_free(text);
@@ -240,10 +240,42 @@ static void reading_what_is_no_file_says_why(void)
     size_t size;
 
     errno = 0;
-    CHECK(usm__os_read_file(plain_path("absent"), &size) == NULL);
+    CHECK(usm__os_read_file(plain_path("absent"), SIZE_MAX, &size) == NULL);
     CHECK_INT(errno, ENOENT);
-    CHECK(usm__os_read_file("/proc", &size) == NULL);
+    CHECK(usm__os_read_file("/proc", SIZE_MAX, &size) == NULL);
     CHECK_INT(errno, EISDIR);
+}
+
+/* Reading /dev/zero does not end, and opening a pipe waits for its other end. */
+static void devices_and_pipes_are_not_read(void)
+{
+    const char *pipe = plain_path("pipe");
+    size_t      size;
+
+    CHECK_INT(mkfifo(pipe, 0600), 0);
+    CHECK(usm__os_read_file("/dev/zero", SIZE_MAX, &size) == NULL);
+    CHECK_INT(errno, EINVAL);
+    CHECK(usm__os_read_file(pipe, SIZE_MAX, &size) == NULL);
+    CHECK_INT(errno, EINVAL);
+}
+
+static void more_than_the_bound_is_not_read(void)
+{
+    const char *path = plain_path("bound");
+    size_t      size = 0;
+    void       *text;
+
+    plain_write(path, "12345");
+    text = usm__os_read_file(path, 5, &size);
+    CHECK_STR(text, "12345");
+    usm__heap_free(text);
+    CHECK(usm__os_read_file(path, 4, &size) == NULL);
+    CHECK_INT(errno, EFBIG);
+    CHECK_INT(truncate(path, (off_t)1 << 40), 0); /* all of it holes */
+    CHECK(usm__os_read_file(path, 1 << 20, &size) == NULL);
+    CHECK_INT(errno, EFBIG);
+    CHECK(usm__os_read_file("/proc/self/maps", 100, &size) == NULL); /* says that it has 0 */
+    CHECK_INT(errno, EFBIG);
 }
 
 static void a_read_without_memory_leaks_nothing(void)
@@ -255,7 +287,7 @@ static void a_read_without_memory_leaks_nothing(void)
     for (uint64_t n = 1; p == NULL; n++) { /* maps grows the block several times */
         CHECK(n < 20);
         CHECK(usm__fault_arm("heap.alloc", n, false, USM_OK));
-        p = usm__os_read_file("/proc/self/maps", &size);
+        p = usm__os_read_file("/proc/self/maps", SIZE_MAX, &size);
         CHECK((p == NULL) == (usm__fault_fired() == 1));
         CHECK(p != NULL || errno == ENOMEM);
         usm__fault_disarm_all();
@@ -452,6 +484,8 @@ static const plain_case cases[] = {
     CASE(there_is_a_processor),
     CASE(a_file_is_read_whole_with_a_zero_behind),
     CASE(reading_what_is_no_file_says_why),
+    CASE(devices_and_pipes_are_not_read),
+    CASE(more_than_the_bound_is_not_read),
     CASE(a_read_without_memory_leaks_nothing),
     CASE(a_file_is_written_into_new_private_folders),
     CASE(a_write_that_fails_leaves_the_old_file_and_nothing_aside),

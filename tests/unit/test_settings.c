@@ -660,6 +660,26 @@ static void logging_leaves_errno_alone(void)
     start_afresh();
 }
 
+static void log_into_a_pipe_without_a_reader(void)
+{
+    char value[600];
+
+    (void)snprintf(value, sizeof value, "output:%s", plain_path("pipe"));
+    CHECK_INT(usm__settings_set("log", value), USM_OK);
+    usm__warn("a line");
+}
+
+/* Opening it would wait for a reader. */
+static void a_log_that_nobody_reads_goes_to_stderr(void)
+{
+    char text[512];
+
+    CHECK_INT(mkfifo(plain_path("pipe"), 0600), 0);
+    CHECK_INT(plain_child(log_into_a_pipe_without_a_reader, plain_path("errors")), 0);
+    CHECK_IN("the log goes to stderr", plain_read(plain_path("errors"), text, sizeof text));
+    CHECK_IN("a line", text);
+}
+
 static const plain_case cases[] = {
     CASE(lists_are_cut_into_trimmed_fields),
     CASE(an_empty_list_has_no_fields),
@@ -699,6 +719,7 @@ static const plain_case cases[] = {
     CASE(a_log_that_cannot_be_opened_goes_to_stderr_and_says_so_once),
     CASE(a_bad_log_variable_is_told_on_stderr),
     CASE(logging_leaves_errno_alone),
+    CASE(a_log_that_nobody_reads_goes_to_stderr),
     {NULL, NULL},
 };
 

@@ -123,7 +123,7 @@ static void check_library(doctor *d, const char *library, const char *source)
 static char *read_icd(const char *path)
 {
     size_t size;
-    char  *data = usm__os_read_file(path, &size), *line, *text;
+    char  *data = usm__os_read_file(path, 65536, &size), *line, *text;
 
     if (!data)
         return NULL;

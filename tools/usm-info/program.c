@@ -105,7 +105,7 @@ int child_build_program(int argc, char **argv)
 
     if (argc != 3)
         return 2;
-    data = usm__os_read_file(argv[1], &image.size);
+    data = usm__os_read_file(argv[1], SIZE_MAX, &image.size);
     if (!data)
         return 2;
     image.type    = guess_type(data, image.size);
@@ -276,7 +276,7 @@ static int report(const char *path, const char *options, const char *contents, b
 int program_report(const char *path, const char *options, bool as_json)
 {
     size_t size = 0;
-    void  *data = usm__os_read_file(path, &size);
+    void  *data = usm__os_read_file(path, SIZE_MAX, &size);
     char  *contents;
     int    rc;
 
