@@ -81,7 +81,7 @@ typedef struct usm_graph_run_desc {
     /** A folder where the blocks of ended nodes are kept, from which a run of the same graph goes
      * on; removed at the end.  Or NULL. */
     const char *resume;
-    const char *resume_key; /**< what a graph does not tell: versions of kernels, say; or NULL    */
+    const char *resume_key; /**< what a graph does not tell: versions of native code; or NULL     */
 } usm_graph_run_desc;
 #define USM_GRAPH_RUN_DESC_INIT                                                                    \
     {                                                                                              \

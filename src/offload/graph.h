@@ -190,7 +190,7 @@ uint32_t usm__graph_keep_has(usm__graph_keep *k, uint32_t node, uint32_t part);
 bool usm__graph_keep_load(usm__graph_keep *k, uint32_t node, uint32_t part, void *data,
                           size_t size);
 /* remove: the run has ended well, and nobody needs them. */
-void usm__graph_keep_close(usm__graph_keep *k, const usm_graph *g, bool remove);
+void usm__graph_keep_close(usm__graph_keep *k, bool remove);
 
 /* ---- graph_restore.c, graph_check.c ---------------------------------------------------------- */
 

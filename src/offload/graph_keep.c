@@ -4,10 +4,11 @@
  *     FOLDER/graph              which graph: a header without blocks
  *     FOLDER/<node>.<part>      a header, then the blocks of one launch
  *
- * Files are written aside and renamed: each is there whole, or not.  What a crash of the machine
+ * Files are written aside and renamed: each is there whole, or not.  A kill in between leaves the
+ * file aside, which the next run knows by its name and removes.  What a crash of the machine
  * damages is known by its checksum, and done again.  Numbers are little-endian, so a folder may go
- * on elsewhere.  The hash in each header is of all that blocks depend on: nodes, edges, sizes, the
- * bytes of inputs, and what the caller adds. */
+ * on elsewhere.  The hash in each header is of all that blocks depend on: nodes, edges, sizes,
+ * images of kernels, the bytes of inputs, and what the caller adds (code of native kernels). */
 #include "offload/graph.h"
 
 #include "base/log.h"
@@ -15,7 +16,9 @@
 #include "base/os_file.h"
 #include "spill/tier_sum.h"
 
+#include <dirent.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
@@ -97,6 +100,13 @@ static void add_text(usm__hash *h, const char *text)
     usm__hash_add(h, text, strlen(text) + 1);
 }
 
+static void add_kernel(usm__hash *h, const usm_team_kernel *k)
+{
+    add_text(h, k->name);
+    add_number(h, k->images.hi);
+    add_number(h, k->images.lo);
+}
+
 static usm__hash hash_of(const usm_graph *g, const char *key)
 {
     usm__hash h = USM__HASH_INIT;
@@ -118,7 +128,7 @@ static usm__hash hash_of(const usm_graph *g, const char *key)
         if (d->kind == USM_NODE_INPUT)
             add_number(&h, usm__xxh3(d->data, d->size, 0));
         else
-            add_text(&h, d->kernel->name);
+            add_kernel(&h, d->kernel);
         add_number(&h, g->nodes[i].ninputs);
         for (uint32_t j = 0; j < g->nodes[i].ninputs; j++)
             add_number(&h, g->nodes[i].inputs[j]);
@@ -179,6 +189,46 @@ static usm_status claim(usm__graph_keep *k)
                      k->folder);
 }
 
+/* ---- what former runs left --------------------------------------------------------------------
+ */
+
+#define DIGITS       "0123456789"
+#define ALPHANUMERIC DIGITS "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
+
+/* The end of "graph" or "<node>.<part>" in front of the name; NULL: it begins otherwise. */
+static const char *skip_name(const char *name)
+{
+    size_t node = strspn(name, DIGITS), part;
+
+    if (strncmp(name, "graph", 5) == 0)
+        return name + 5;
+    part = node > 0 && name[node] == '.' ? strspn(name + node + 1, DIGITS) : 0;
+    return part > 0 ? name + node + 1 + part : NULL;
+}
+
+/* ".XXXXXX", which usm__os_write_file() adds to a name until the file is whole. */
+static bool is_aside(const char *ending)
+{
+    return strlen(ending) == 7 && ending[0] == '.' && strspn(ending + 1, ALPHANUMERIC) == 6;
+}
+
+/* Files aside; and all others of a graph's but its mark, where the folder is done with: a former
+ * run may have had more parts. */
+static void sweep(const usm__graph_keep *k, bool all)
+{
+    DIR           *dir = opendir(k->folder);
+    struct dirent *e;
+
+    while (dir && (e = readdir(dir)) != NULL) { /* NOLINT(concurrency-mt-unsafe): this call's */
+        const char *ending = skip_name(e->d_name);
+
+        if (ending && (is_aside(ending) || (all && *ending == '\0' && e->d_name[0] != 'g')))
+            (void)unlinkat(dirfd(dir), e->d_name, 0);
+    }
+    if (dir)
+        (void)closedir(dir);
+}
+
 usm_status usm__graph_keep_open(const usm_graph *g, const char *folder, const char *key,
                                 usm__graph_keep **keep)
 {
@@ -193,11 +243,13 @@ usm_status usm__graph_keep_open(const usm_graph *g, const char *folder, const ch
     }
     k->hash = hash_of(g, key);
     st      = claim(k);
-    if (st == USM_OK)
-        *keep = k;
-    else
-        usm__graph_keep_close(k, g, false);
-    return st;
+    if (st != USM_OK) {
+        usm__graph_keep_close(k, false);
+        return st;
+    }
+    sweep(k, false);
+    *keep = k;
+    return USM_OK;
 }
 
 static size_t size_of_task(const usm__graph_node *n)
@@ -275,16 +327,14 @@ bool usm__graph_keep_load(usm__graph_keep *k, uint32_t node, uint32_t part, void
     return is_ok;
 }
 
-void usm__graph_keep_close(usm__graph_keep *k, const usm_graph *g, bool remove)
+void usm__graph_keep_close(usm__graph_keep *k, bool remove)
 {
     path_text path;
 
     if (!k)
         return;
-    for (uint32_t i = 0; i < g->nnodes && remove; i++)
-        for (uint32_t j = 0; j < g->nodes[i].ntasks; j++)
-            if (g->nodes[i].desc.kind != USM_NODE_INPUT && path_of(k, i, j, path))
-                (void)unlink(path);
+    if (remove)
+        sweep(k, true);
     if (remove && path_of(k, USM__NOBODY, 0, path)) {
         (void)unlink(path); /* the last: until then the folder is this graph's */
         (void)rmdir(k->folder);

@@ -508,7 +508,7 @@ static usm_status run_checked(usm__graph_run *r, usm_parallel_stats *stats)
     if (st == USM_OK)
         st = usm__graph_progress_tell(r, true);
     usm__story_save(&story);
-    usm__graph_keep_close(r->keep, graph, st == USM_OK);
+    usm__graph_keep_close(r->keep, st == USM_OK);
     finish(r, r->begin_ns, stats);
     usm__team_leave(graph->team);
     if (st != USM_OK)

@@ -7,6 +7,7 @@
 #include "graph_kernels.h"
 
 #include <dirent.h>
+#include <sys/stat.h>
 
 static usm_team *team;
 static kernels   all;
@@ -463,6 +464,18 @@ static void damage(const char *folder)
     (void)closedir(dir);
 }
 
+/* As kills leave it: files aside; a part that this run does not have. */
+static void litter(const char *folder)
+{
+    static const char *const names[] = {"graph.Ab12xY", "0.0.aaaaaa", "12.345.ZZ9999", "0.4000"};
+    char                     path[1024];
+
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        (void)snprintf(path, sizeof path, "%s/%s", folder, names[i]);
+        plain_write(path, "half of a block");
+    }
+}
+
 static void a_run_called_off_goes_on_from_its_folder(void)
 {
     usm_graph_run_desc d      = USM_GRAPH_RUN_DESC_INIT;
@@ -486,6 +499,7 @@ static void a_run_called_off_goes_on_from_its_folder(void)
     refused(usm_graph_get_output(g, last, &(const void *){NULL}, &(size_t){0}), USM_E_NOT_READY,
             "");
     damage(folder);
+    litter(folder);
     d.progress   = NULL;
     d.resume_key = "other kernels";
     refused(usm_graph_run(g, &d, NULL), USM_E_INVALID, "another graph");
@@ -496,6 +510,34 @@ static void a_run_called_off_goes_on_from_its_folder(void)
     copy_output(g, last, got);
     CHECK(memcmp(want, got, OUT) == 0);
     CHECK(access(folder, F_OK) != 0);
+    usm_graph_destroy(g);
+    close_team();
+}
+
+static void what_is_not_the_graphs_stays_in_the_folder(void)
+{
+    static const char *const names[] = {"notes", "0.0.toolong7", "0.0.new", ".0.aaaaaa",
+                                        "graph.txt"};
+    usm_graph_run_desc       d       = USM_GRAPH_RUN_DESC_INIT;
+    const char              *folder  = plain_path("shared");
+    char                     path[1024];
+    usm_graph               *g;
+    uint32_t                 last;
+
+    open_team();
+    g = make(&last);
+    CHECK_INT(mkdir(folder, 0700), 0);
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        (void)snprintf(path, sizeof path, "%s/%s", folder, names[i]);
+        plain_write(path, "mine");
+    }
+    d.resume = folder;
+    must(usm_graph_run(g, &d, NULL));
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        (void)snprintf(path, sizeof path, "%s/%s", folder, names[i]);
+        CHECK_INT(unlink(path), 0);
+    }
+    CHECK_INT(rmdir(folder), 0); /* nothing else is there */
     usm_graph_destroy(g);
     close_team();
 }
@@ -623,6 +665,7 @@ static const plain_case cases[] = {
     CASE(the_dot_text_shows_each_launch),
     CASE(progress_never_falls_and_ends_at_one),
     CASE(a_run_called_off_goes_on_from_its_folder),
+    CASE(what_is_not_the_graphs_stays_in_the_folder),
     {NULL, NULL},
 };
 
