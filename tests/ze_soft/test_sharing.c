@@ -461,6 +461,27 @@ static void rights_are_kept(void)
     OK(zePhysicalMemDestroy(ctx, mem));
 }
 
+static void addresses_without_memory_have_rights_too(void)
+{
+    size_t                       page = page_size(1), same = 0;
+    char                        *at  = reserved(2 * page);
+    ze_physical_mem_handle_t     mem = physical(page, 0);
+    ze_memory_access_attribute_t got;
+
+    OK(zeVirtualMemSetAccessAttribute(ctx, at, 2 * page, READWRITE));
+    OK(zeVirtualMemGetAccessAttribute(ctx, at, page, &got, &same));
+    CHECK(got == READWRITE && same == 2 * page);
+    OK(zeVirtualMemMap(ctx, at, page, mem, 0, READONLY)); /* which brings its own */
+    OK(zeVirtualMemGetAccessAttribute(ctx, at, page, &got, &same));
+    CHECK(got == READONLY && same == page);
+    OK(zeVirtualMemSetAccessAttribute(ctx, at + page, page, NONE));
+    OK(zeVirtualMemGetAccessAttribute(ctx, at + page, page, &got, &same));
+    CHECK(got == NONE && same == page);
+    OK(zeVirtualMemFree(ctx, at, 2 * page));
+    FAILS(INVALID_ARGUMENT, zeVirtualMemSetAccessAttribute(ctx, at, page, READWRITE));
+    OK(zePhysicalMemDestroy(ctx, mem));
+}
+
 #if HAS_API_1_12
 
 static void physical_memory_of_the_host_is_open_to_it(void)
@@ -546,6 +567,7 @@ static const plain_case cases[] = {CASE(another_process_opens_memory),
                                    CASE(physical_memory_is_mapped),
                                    CASE(bad_mappings_are_refused),
                                    CASE(rights_are_kept),
+                                   CASE(addresses_without_memory_have_rights_too),
 #if HAS_API_1_12
                                    CASE(physical_memory_of_the_host_is_open_to_it),
 #endif

@@ -40,9 +40,10 @@ typedef struct physical {
 } physical;
 
 typedef struct reservation {
-    struct reservation *next;
-    char               *base, *alias; /* alias: NULL before the first mapping */
-    size_t              size;
+    struct reservation          *next;
+    char                        *base, *alias; /* alias: NULL before the first mapping */
+    size_t                       size;
+    ze_memory_access_attribute_t access; /* of what is not mapped: kept, and means nothing */
 } reservation;
 
 typedef struct mapping {
@@ -149,8 +150,9 @@ static ze_result_t ZE_APICALL soft_zeVirtualMemReserve(ze_context_handle_t ctx, 
     r = calloc(1, sizeof(*r));
     if (r == NULL)
         return ZE_RESULT_ERROR_OUT_OF_HOST_MEMORY;
-    r->size = size;
-    r->base = space_at(start, size);
+    r->size   = size;
+    r->access = ZE_MEMORY_ACCESS_ATTRIBUTE_NONE;
+    r->base   = space_at(start, size);
     if (r->base == NULL) {
         free(r);
         return ZE_RESULT_ERROR_OUT_OF_HOST_MEMORY;
@@ -523,13 +525,18 @@ static ze_result_t ZE_APICALL soft_zeVirtualMemUnmap(ze_context_handle_t ctx, co
 
 /* --- rights -------------------------------------------------------------------------------- */
 
+/* Where nothing is mapped the reservation remembers the rights and gives them back, as Intel's
+ * driver does; a mapping brings its own. */
 static ze_result_t set_all(const char *p, size_t size, ze_memory_access_attribute_t access)
 {
-    const char *end = p + size;
-    mapping    *m;
+    const char  *end = p + size;
+    reservation *r   = reservation_with(p, size);
+    mapping     *m;
 
-    if (reservation_with(p, size) == NULL || !covers_whole(p, size) || mapping_from(p, end) == NULL)
+    if (r == NULL || !covers_whole(p, size))
         return ZE_RESULT_ERROR_INVALID_ARGUMENT;
+    if (mapping_from(p, end) == NULL)
+        r->access = access;
     while (p < end && (m = mapping_from(p, end)) != NULL) {
         set_access(m, access);
         p = (char *)m->b.a.base + m->b.a.size;
@@ -555,17 +562,14 @@ static ze_result_t ZE_APICALL soft_zeVirtualMemSetAccessAttribute(
 }
 
 /* The rights at p, and where they may change: the end of the mapping or of the gap. */
-static ze_memory_access_attribute_t access_at(const char *p, const char *limit, const char **end)
+static ze_memory_access_attribute_t access_at(const reservation *r, const char *p, const char **end)
 {
-    mapping *m = mapping_from(p, limit);
+    const char *limit = r->base + r->size;
+    mapping    *m     = mapping_from(p, limit);
 
-    if (m == NULL) {
-        *end = limit;
-        return ZE_MEMORY_ACCESS_ATTRIBUTE_NONE;
-    }
-    if ((uintptr_t)m->b.a.base > (uintptr_t)p) {
-        *end = m->b.a.base;
-        return ZE_MEMORY_ACCESS_ATTRIBUTE_NONE;
+    if (m == NULL || (uintptr_t)m->b.a.base > (uintptr_t)p) {
+        *end = m == NULL ? limit : m->b.a.base;
+        return r->access;
     }
     *end = (char *)m->b.a.base + m->b.a.size;
     return m->access;
@@ -580,8 +584,8 @@ static ze_result_t get_access(const char *p, size_t size, ze_memory_access_attri
     if (r == NULL)
         return ZE_RESULT_ERROR_INVALID_ARGUMENT;
     limit   = r->base + r->size;
-    *access = access_at(p, limit, &end);
-    while (end < limit && access_at(end, limit, &next) == *access)
+    *access = access_at(r, p, &end);
+    while (end < limit && access_at(r, end, &next) == *access)
         end = next;
     *same = (size_t)(end - p);
     return ZE_RESULT_SUCCESS;
