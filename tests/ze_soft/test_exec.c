@@ -444,6 +444,21 @@ typedef struct counter_desc {
     uint32_t    flags;
 } counter_desc;
 
+static void counters_are_an_extension(void)
+{
+    ze_driver_extension_properties_t all[64];
+    uint32_t                         n = 1;
+    ze_driver_handle_t               driver;
+    bool                             found = false;
+
+    OK(zeDriverGet(&n, &driver));
+    n = sizeof(all) / sizeof(all[0]);
+    OK(zeDriverGetExtensionProperties(driver, &n, all));
+    for (uint32_t i = 0; i < n; i++)
+        found = found || strcmp(all[i].name, "ZE_experimental_event_pool_counter_based") == 0;
+    CHECK(found);
+}
+
 static ze_event_pool_handle_t make_counters(void)
 {
     const counter_desc     counters = {.stype = 0x00020014, .flags = 3};
@@ -660,6 +675,7 @@ static const plain_case cases[] = {CASE(immediate_copies_move_data),
                                    CASE(timestamps_are_those_of_the_device),
                                    CASE(four_threads_hand_a_value_round),
                                    CASE(a_signal_wakes_all_who_wait),
+                                   CASE(counters_are_an_extension),
                                    CASE(counters_need_no_reset),
                                    CASE(counters_count_executions),
                                    CASE(counters_stand_for_the_last_execution),
