@@ -5,7 +5,8 @@
  *   code.c     what a module was made from   launch.c  arguments taken at append, and running
  *   elf.c      native modules                spirv.c   reads SPIR-V
  *   link.c     modules with imports          text.c    logs
- *   opencl.c   the OpenCL runtime            clbuild.c, translate.c, clrun.c  programs, running
+ *   opencl.c   the OpenCL runtime            clbuild.c, translate.c, uncast.c, clrun.c  programs,
+ *              running
  *
  * A module owns one reference of its code; each kernel, and each launch of it, another one: what
  * still runs outlives the handles.  Code is immutable but for its OpenCL program, which a module

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
 /* The OpenCL runtime behind SPIR-V modules.  Included by opencl.c, clbuild.c, clrun.c,
- * translate.c. */
+ * translate.c, uncast.c. */
 #ifndef ZE_SOFT_OPENCL_H
 #define ZE_SOFT_OPENCL_H
 
@@ -69,5 +69,8 @@ ze_result_t soft_translate(const soft_cl *cl, const soft_unit *const *units, siz
                            soft_text *log, uint8_t **data, size_t *size);
 /* Whether the tool is on PATH: for the choice of the runtime. */
 bool soft_can_translate(unsigned llvm);
+/* Atomic operations on pointers cast to the generic address space get what was cast (uncast.c);
+ * false: no memory. */
+bool soft_uncast_atomics(uint32_t *words, size_t nwords);
 
 #endif

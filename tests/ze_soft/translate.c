@@ -154,11 +154,26 @@ static int make(char *const argv[], const int *inputs, size_t ninputs, soft_text
     return -1;
 }
 
+/* A file of the unit's SPIR-V as the runtime can take it, or -1. */
+static int spirv_file(const soft_unit *unit)
+{
+    uint32_t *words = malloc(unit->size);
+    int       fd    = -1;
+
+    if (!words)
+        return -1;
+    memcpy(words, unit->data, unit->size);
+    if (soft_uncast_atomics(words, unit->size / sizeof(*words)))
+        fd = new_file(words, unit->size);
+    free(words);
+    return fd;
+}
+
 static int to_bitcode(char *name, const soft_unit *unit, soft_text *log)
 {
     char  flag[] = "-r", in[] = "/proc/self/fd/3", to[] = "-o", out[] = "-";
     char *argv[]  = {name, flag, in, to, out, NULL};
-    int   spirv   = new_file(unit->data, unit->size);
+    int   spirv   = spirv_file(unit);
     int   bitcode = spirv >= 0 ? make(argv, &spirv, 1, log) : -1;
 
     if (spirv >= 0)
