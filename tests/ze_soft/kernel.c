@@ -201,6 +201,14 @@ static ze_result_t fill_slot(soft_slot *slot, size_t size, const void *value)
     return ZE_RESULT_SUCCESS;
 }
 
+/* A lenient driver takes of a value as much as the parameter has room for, as Intel's does. */
+static size_t taken_size(const soft_arg *arg, size_t size)
+{
+    bool is_larger = arg->kind == SOFT_ARG_VALUE && arg->size && size > arg->size;
+
+    return is_larger && exec_is_lenient() ? arg->size : size;
+}
+
 static ze_result_t ZE_APICALL soft_zeKernelSetArgumentValue(ze_kernel_handle_t h, uint32_t index,
                                                             size_t size, const void *value)
 {
@@ -213,6 +221,7 @@ static ze_result_t ZE_APICALL soft_zeKernelSetArgumentValue(ze_kernel_handle_t h
     if (index >= kernel->entry->function->nargs)
         return ZE_RESULT_ERROR_INVALID_KERNEL_ARGUMENT_INDEX;
     arg    = &kernel->entry->function->args[index];
+    size   = taken_size(arg, size);
     result = check_size(arg, size);
     if (!result && arg->kind != SOFT_ARG_LOCAL)
         result = fill_slot(&kernel->slots[index], size, value);

@@ -2,21 +2,24 @@
 /* What tests may ask of the software Level Zero driver, and its knobs.
  *
  * Knobs are environment variables, read at the driver's first call:
- *   ZE_SOFT_MEMORY=bytes       memory of each device (default 1 GiB); suffixes K, M, G
- *   ZE_SOFT_CALL_NS=n          busy time added to each driver call (default 0)
- *   ZE_SOFT_COPY_MBS=n         bandwidth of copies and fills in MB/s (default 0: as fast as it
- * goes) ZE_SOFT_GUARD=0|1          device memory is closed to the host (default 1)
- *   ZE_SOFT_FAIL=n[:code]      the n-th call fails (code default 0x70000003, out of device memory)
- *   ZE_SOFT_FAIL_INIT=code     zeInit answers it
- *   ZE_SOFT_LOSE=n             the first device is lost at the n-th command
- *   ZE_SOFT_REORDER=1          commands that may pass one another do (in lists without the in-order
- *                              flag, between barriers), as drawn by ZE_SOFT_SEED=n (default 1; 0:
- * the last first) ZE_SOFT_LENIENT=1          appends to closed lists are dropped, two events may
- * have one index in a pool, unknown list flags pass: as Intel's driver has it
- *   ZE_SOFT_MISALIGN=bytes     every allocation is off its alignment by so many bytes
- *   ZE_SOFT_OVERLAP=1          every second device allocation gets the address of the one before,
- * while that lives and is large enough ZE_SOFT_SPIRV=path         the OpenCL runtime for SPIR-V: a
- * library (default: found, see README) ZE_SOFT_TRACE=1            each call on stderr
+ *   ZE_SOFT_MEMORY=bytes   memory of each device (default 1 GiB); suffixes K, M, G
+ *   ZE_SOFT_CALL_NS=n      busy time added to each driver call (default 0)
+ *   ZE_SOFT_COPY_MBS=n     bandwidth of copies and fills in MB/s (default 0: no limit)
+ *   ZE_SOFT_GUARD=0|1      device memory is closed to the host (default 1)
+ *   ZE_SOFT_FAIL=n[:code]  the n-th call fails (default 0x70000003, out of device memory)
+ *   ZE_SOFT_FAIL_INIT=code zeInit answers it
+ *   ZE_SOFT_LOSE=n         the first device is lost at the n-th command
+ *   ZE_SOFT_REORDER=1      commands that may pass one another do (in lists without the in-order
+ *                          flag, between barriers), as drawn by ZE_SOFT_SEED=n (default 1; 0: the
+ *                          last first)
+ *   ZE_SOFT_LENIENT=1      what Intel's driver lets pass, passes: appends to closed lists are
+ *                          dropped, two events may have one index in a pool, unknown list flags,
+ *                          an argument larger than its parameter (whose bytes are taken)
+ *   ZE_SOFT_MISALIGN=bytes every allocation is off its alignment by so many bytes
+ *   ZE_SOFT_OVERLAP=1      every second device allocation gets the address of the one before,
+ *                          while that lives and is large enough
+ *   ZE_SOFT_SPIRV=path     the OpenCL runtime for SPIR-V: a library (default: found, see README)
+ *   ZE_SOFT_TRACE=1        each call on stderr
  *
  * In one process with the driver, a test finds these functions with dlsym(dlopen(path,
  * RTLD_NOLOAD)). All are thread-safe. */
