@@ -34,6 +34,18 @@
 #define PLAIN_SANITIZED 0
 #endif
 
+/* ThreadSanitizer lets no child of a process with threads start one. */
+#if defined(__SANITIZE_THREAD__)
+#define PLAIN_TSAN 1
+#elif defined(__has_feature)
+#if __has_feature(thread_sanitizer)
+#define PLAIN_TSAN 1
+#endif
+#endif
+#ifndef PLAIN_TSAN
+#define PLAIN_TSAN 0
+#endif
+
 typedef struct plain_case {
     const char *name; /* a sentence */
     void (*run)(void);
