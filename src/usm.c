@@ -16,6 +16,7 @@
 #include "../pools/arena/arena.h"
 #include "../pools/direct/direct.h"
 #include "../pools/slab/slab.h"
+#include "../pools/whole/whole.h"
 
 static void fork_above(usm_fork_phase phase, bool before_contexts)
 {
@@ -62,6 +63,7 @@ void usm__compose(void)
     usm__registry_add_pool("slab", usm_slab_pool_entry);
     usm__registry_add_pool("direct", usm_direct_pool_entry);
     usm__registry_add_pool("arena", usm_arena_pool_entry);
+    usm__registry_add_pool("whole", usm_whole_pool_entry);
     usm__registry_add_pool("jemalloc", NULL);
     usm__registry_add_transport("file", NULL);
     usm__registry_add_transport("mpi", usm__job_tier);

@@ -107,6 +107,17 @@ static uint64_t memory_aspects(const ze_device_memory_access_properties_t *p)
            aspect_if(p->sharedSystemAllocCapabilities & any, USM_ASPECT_USM_SYSTEM_ALLOCATIONS);
 }
 
+/* Without concurrent access the driver keeps a shared allocation in one place at a time, the host's
+ * memory or the device's own, and moves all of it.  A device inside the processor has no memory of
+ * its own. */
+static bool moves_shared_whole(const lz_device *dev)
+{
+    return dev->info.type == USM_DEVICE_TYPE_GPU &&
+           !(dev->properties.flags & ZE_DEVICE_PROPERTY_FLAG_INTEGRATED) &&
+           !(dev->access.sharedSingleDeviceAllocCapabilities &
+             ZE_MEMORY_ACCESS_CAP_FLAG_CONCURRENT);
+}
+
 /* A device may have several memories (HBM of each tile). */
 static ze_result_t ask_memory(lz_device *dev)
 {
@@ -277,7 +288,8 @@ usm_status lz_device_describe(lz_device *dev)
     info->platform = dev->driver;
     /* Intel's driver takes larger ones and does not honour them; some of its devices nothing above
      * a page either, which costs the core a second try. */
-    info->max_align = (size_t)64 << 10;
+    info->max_align          = (size_t)64 << 10;
+    info->shared_moves_whole = moves_shared_whole(dev);
     timer(dev);
     names(dev);
     identity(dev);

@@ -2,8 +2,12 @@
 /* Allocation of the three kinds.
  *
  * Hidden here: sizes over maxMemAllocSize are asked with the limits relaxed where the driver knows
- * that, and are a named error elsewhere; memory of a device is made resident there, so that kernels
- * may follow pointers into it that they were not given; success with NULL is out of memory.
+ * that, and are a named error elsewhere; memory of a device is made resident there, and there only,
+ * so that kernels may follow pointers into it that they were not given, and evicted before it is
+ * freed; success with NULL is out of memory.
+ *
+ * Shared memory is not made resident: Intel's driver moves what is to the device with every command
+ * that it is given, whether the command uses it or not, and keeps it in that list after a free.
  * Not here: size 0, alignments above 64 KiB and checking them: the core's. */
 #include "level_zero.h"
 
@@ -54,6 +58,18 @@ static ze_result_t make_resident(const lz_context *ctx, const lz_device *dev, vo
                : err;
 }
 
+/* The device is the one that the memory was allocated on.  What fails here the free brings to
+ * light. */
+static void evict(const lz_context *ctx, void *p, size_t size)
+{
+    ze_memory_allocation_properties_t properties = {
+        .stype = ZE_STRUCTURE_TYPE_MEMORY_ALLOCATION_PROPERTIES};
+    ze_device_handle_t dev = NULL;
+
+    if (!lz.zeMemGetAllocProperties(ctx->native, p, &properties, &dev) && dev)
+        (void)lz.zeContextEvictMemory(ctx->native, dev, p, size);
+}
+
 usm_status lz_mem_alloc(void *ctx, void *dev, usm_kind kind, size_t size, size_t align, void **p)
 {
     const ze_relaxed_allocation_limits_exp_desc_t relaxed = {
@@ -72,7 +88,7 @@ usm_status lz_mem_alloc(void *ctx, void *dev, usm_kind kind, size_t size, size_t
         return too_large(limiting, size);
     if (err || !block)
         return lz_fail(err ? err : ZE_RESULT_ERROR_OUT_OF_DEVICE_MEMORY, "the allocation");
-    if (kind != USM_HOST)
+    if (kind == USM_DEVICE)
         err = make_resident(c, dev, block, size);
     if (err)
         goto err_free_block;
@@ -85,6 +101,9 @@ err_free_block:
 
 usm_status lz_mem_free(void *ctx, usm_kind kind, void *p, size_t size)
 {
-    (void)kind, (void)size;
-    return lz_free_status(lz.zeMemFree(((lz_context *)ctx)->native, p), "zeMemFree");
+    const lz_context *c = ctx;
+
+    if (kind == USM_DEVICE)
+        evict(c, p, size);
+    return lz_free_status(lz.zeMemFree(c->native, p), "zeMemFree");
 }

@@ -274,6 +274,16 @@ static void identity(ocl_device *dev, const char *extensions)
     info->has_uuid = memcmp(info->uuid, zeroes, sizeof(zeroes)) != 0;
 }
 
+/* As Intel's driver does on GPUs with memory of their own that report no concurrent access. */
+static bool moves_shared_whole(const ocl_device *dev)
+{
+    cl_bool is_unified = CL_FALSE;
+
+    ASK(dev->id, CL_DEVICE_HOST_UNIFIED_MEMORY, is_unified);
+    return dev->way == OCL_WAY_USM && dev->info.type == USM_DEVICE_TYPE_GPU && !is_unified &&
+           !(dev->usm.shared & CL_UNIFIED_SHARED_MEMORY_CONCURRENT_ACCESS_INTEL);
+}
+
 static void sizes(ocl_device *dev)
 {
     usm_backend_device *info   = &dev->info;
@@ -326,7 +336,8 @@ usm_status ocl_device_describe(ocl_device *dev)
     info->aspects  = memory_aspects(dev, extensions);
     sizes(dev);
     identity(dev, extensions);
-    info->sub_devices = (uint32_t)ocl_device_cut(dev, cut);
+    info->shared_moves_whole = moves_shared_whole(dev);
+    info->sub_devices        = (uint32_t)ocl_device_cut(dev, cut);
     info->aspects |= other_aspects(dev, extensions);
     dev->needs_lanes    = is_intels_cpu_runtime(dev, extensions);
     dev->has_amd_memory = has_word(extensions, "cl_amd_device_attribute_query");

@@ -77,7 +77,10 @@ typedef struct usm_backend_device {
     size_t   max_align;        /**< largest alignment mem_alloc honours by itself */
     size_t   max_fill_pattern; /**< fill takes powers of two up to this, dst and
                                     size multiples of it; SIZE_MAX: anything      */
-    bool     has_pci;
+    bool has_pci;
+    /** Shared memory goes from host to device and back a whole mem_alloc() at a time, and a touch
+     * of the host takes it away from a command that is under way: no two blocks may lie in one. */
+    bool     shared_moves_whole;
     uint32_t pci[4]; /**< domain, bus, device, function                 */
     bool     has_uuid;
     uint8_t  uuid[16];

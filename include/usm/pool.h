@@ -7,7 +7,9 @@
  * thread's own magazines and large ones from a heap that coalesces, and never
  * touches the memory; `arena` bumps a pointer and gives everything back at a
  * reset; `jemalloc` lays jemalloc over host and shared memory; `direct` asks
- * the driver each time.  usm_free() works on blocks of any pool.
+ * the driver each time; `whole` does and keeps what is freed, for shared memory
+ * that a driver moves by whole allocations, where it stands in for pools that
+ * cut.  usm_free() works on blocks of any pool.
  *
  * Pools are thread-safe: any thread frees any block, whichever allocated it. */
 #ifndef USM_POOL_H

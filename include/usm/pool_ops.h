@@ -38,7 +38,8 @@ typedef enum usm_pool_cap {
     USM_POOL_CAP_RESET = 1u << 2, /* reset                                              */
     USM_POOL_CAP_MARK  = 1u << 3, /* mark, reset_to                                     */
     USM_POOL_CAP_CACHE = 1u << 4, /* cache_*: thread caches over spans                  */
-    USM_POOL_CAP_CLASS = 1u << 5  /* get_classes                                        */
+    USM_POOL_CAP_CLASS = 1u << 5, /* get_classes                                        */
+    USM_POOL_CAP_WHOLE = 1u << 6  /* no functions: every block is an area of its own     */
 } usm_pool_cap;
 
 /* ---- spans and thread caches ------------------------------------------------- */

@@ -168,6 +168,32 @@ static void open_pool(usm_pool *pool)
     usm_store_release(&pool->magic, (uint32_t)USM__MAGIC_POOL);
 }
 
+/* The pool's functions.  Where the driver moves shared memory by whole allocations, two blocks in
+ * one would overwrite each other's work: `whole` stands in for pools that cut, but not for one that
+ * was asked for by name and has a reset, which `whole` has not.  NULL and a story. */
+static const usm_pool_ops *choose_ops(const usm_pool *pool, const char *name, bool is_named)
+{
+    const usm_device   *dev = pool->ctx->devices[pool->index].dev;
+    const usm_pool_ops *ops = usm__registry_pool(name);
+
+    if (!ops || pool->kind != USM_SHARED || !dev->desc.shared_moves_whole ||
+        (ops->caps & USM_POOL_CAP_WHOLE))
+        return ops;
+    if (is_named && (ops->caps & USM_POOL_CAP_RESET)) {
+        (void)usm__fail(
+            USM_E_NOT_SUPPORTED,
+            "the driver of %s moves shared memory by whole allocations, so that blocks "
+            "of the pool \"%s\", which lie in one, would overwrite each other: take the "
+            "pool \"whole\" or \"direct\", or host or device memory",
+            dev->term, name);
+        return NULL;
+    }
+    usm__info("shared memory of %s moves by whole allocations: the pool \"whole\" serves it, not "
+              "\"%s\"",
+              dev->term, name);
+    return usm__registry_pool("whole");
+}
+
 static usm_status make_pool(usm_context *ctx, size_t index, usm_kind kind,
                             const usm_pool_desc *desc, usm_pool **out)
 {
@@ -190,7 +216,7 @@ static usm_status make_pool(usm_context *ctx, size_t index, usm_kind kind,
     pool = new_pool(ctx, index, kind, &d);
     if (!pool)
         return USM_E_NO_MEMORY;
-    pool->ops = usm__registry_pool(d.name);
+    pool->ops = choose_ops(pool, d.name, desc->name != NULL);
     if (pool->ops) /* before it takes an area */
         pool->trace_id = usm__trace_pool(pool->ops->name, kind, ctx->devices[index].dev->term);
     /* A free of a block that others may have open must be seen: no cache takes it. */

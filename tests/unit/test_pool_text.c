@@ -154,7 +154,7 @@ static void check_figures(usm_pool *pool)
 
 static void json_has_the_figures_of_get_stats(void)
 {
-    static const char *const names[] = {"direct", "arena", "slab"};
+    static const char *const names[] = {"direct", "arena", "slab", "whole"};
     usm_context             *ctx     = make_context();
 
     for (size_t i = 0; i < 3; i++) {

@@ -137,7 +137,9 @@ static ze_result_t set_resident(soft_device *dev, const void *p, size_t size, bo
     b = soft_block_find(p);
     if (b != NULL && size <= b->a.size - ((uintptr_t)p - (uintptr_t)b->a.base)) {
         b->resident[dev->root->index] = resident;
-        result                        = ZE_RESULT_SUCCESS;
+        if (b->moving.size != 0)
+            soft_moving_keep(&b->moving, resident);
+        result = ZE_RESULT_SUCCESS;
     }
     pthread_mutex_unlock(&soft_memory_lock);
     return result;

@@ -399,16 +399,17 @@ static ze_result_t ZE_APICALL soft_zeDeviceGetMemoryProperties(ze_device_handle_
 static ze_result_t ZE_APICALL soft_zeDeviceGetMemoryAccessProperties(
     ze_device_handle_t h, ze_device_memory_access_properties_t *out)
 {
-    const uint32_t all = (uint32_t)ZE_MEMORY_ACCESS_CAP_FLAG_RW |
-                         (uint32_t)ZE_MEMORY_ACCESS_CAP_FLAG_ATOMIC |
-                         (uint32_t)ZE_MEMORY_ACCESS_CAP_FLAG_CONCURRENT |
+    const uint32_t some =
+        (uint32_t)ZE_MEMORY_ACCESS_CAP_FLAG_RW | (uint32_t)ZE_MEMORY_ACCESS_CAP_FLAG_ATOMIC;
+    const uint32_t all = some | (uint32_t)ZE_MEMORY_ACCESS_CAP_FLAG_CONCURRENT |
                          (uint32_t)ZE_MEMORY_ACCESS_CAP_FLAG_CONCURRENT_ATOMIC;
+    const uint32_t shared = soft_migrates() ? some : all;
 
     DEVICE_OR_RETURN(dev, h, out);
     out->hostAllocCapabilities               = all;
     out->deviceAllocCapabilities             = all;
-    out->sharedSingleDeviceAllocCapabilities = all;
-    out->sharedCrossDeviceAllocCapabilities  = all;
+    out->sharedSingleDeviceAllocCapabilities = shared;
+    out->sharedCrossDeviceAllocCapabilities  = shared;
     out->sharedSystemAllocCapabilities       = 0;
     return ZE_RESULT_SUCCESS;
 }

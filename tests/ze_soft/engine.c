@@ -485,10 +485,20 @@ static void enqueue(exec_engine *e, exec_cmd *cmd)
         exec_cell_nudge(e->bed);
 }
 
+static bool any_uses(const void *cmds, const void *base, size_t size)
+{
+    bool any = false;
+
+    for (const exec_cmd *cmd = cmds; cmd && !any; cmd = cmd->next)
+        any = uses(cmd, base, size);
+    return any;
+}
+
 ze_result_t exec_engine_submit(exec_engine *e, exec_cmd *cmd)
 {
     ze_result_t res = ZE_RESULT_SUCCESS;
 
+    soft_moving_submit(any_uses, cmd);
     arm_all(e, cmd);
     pthread_mutex_lock(&e->lock);
     if (soft_is_lost(e->dev) || e->is_failed)

@@ -11,6 +11,7 @@
  *
  * Called by memory.c, ipc.c, vmem.c with soft_memory_lock held. */
 #include "memory.h"
+#include "ze_soft.h"
 
 #include <fcntl.h>
 #include <stdio.h>
@@ -46,6 +47,7 @@ static struct {
 
 static soft_chunk *heaps[HEAPS][SLOT_CLASSES];
 static uint64_t    last_id;
+static uint64_t    resident_frees;
 static soft_block *last_device; /* ZE_SOFT_OVERLAP: the one before, if its address was its own */
 
 /* --- the map ----------------------------------------------------------------------- */
@@ -360,6 +362,35 @@ static ze_result_t file_new(soft_block *b, size_t size, size_t align, bool guard
     return ZE_RESULT_SUCCESS;
 }
 
+/* Two storages in one file; the driver's threads see the device's. */
+static ze_result_t moving_new(soft_block *b, size_t size, size_t align)
+{
+    soft_extent all = {.fd = -1, .size = soft_round_up(size, SOFT_DEVICE_PAGE)};
+    ze_result_t err = soft_file_new("ze_soft", 2 * all.size, &all.fd);
+
+    if (err != ZE_RESULT_SUCCESS)
+        return err;
+    if (align < natural_alignment(size))
+        align = natural_alignment(size);
+    err = soft_pages_map(&b->pages, &all, align, false);
+    if (err != ZE_RESULT_SUCCESS)
+        goto err_file;
+    err = soft_moving_add(&b->moving, &all, b->pages.user);
+    if (err != ZE_RESULT_SUCCESS)
+        goto err_pages;
+    b->fd      = all.fd;
+    b->file_id = soft_file_id(all.fd);
+    b->a.base  = b->pages.user;
+    b->a.alias = b->moving.alias + all.size;
+    return ZE_RESULT_SUCCESS;
+
+err_pages:
+    soft_pages_unmap(&b->pages);
+err_file:
+    close(all.fd);
+    return err;
+}
+
 /* A descriptor of a chunk says nothing of the slot, unless one of our blocks lent it. */
 static bool is_chunk(int fd)
 {
@@ -417,7 +448,9 @@ static ze_result_t block_place(soft_block *b, const soft_request *r)
 
     if (r->import_fd >= 0)
         return file_import(b, r, guard);
-    if (want < SOFT_SMALL && !r->exported)
+    if (r->type == ZE_MEMORY_TYPE_SHARED && r->dev != NULL && soft_migrates())
+        err = moving_new(b, r->size + off, r->align);
+    else if (want < SOFT_SMALL && !r->exported)
         err = slot_new(b, want, guard);
     else
         err = file_new(b, r->size + off, r->align, guard);
@@ -435,6 +468,8 @@ static void block_displace(soft_block *b)
         slot_free(b);
         return;
     }
+    if (b->moving.size != 0)
+        soft_moving_remove(&b->moving);
     soft_pages_unmap(&b->pages);
     close(b->fd);
 }
@@ -528,6 +563,8 @@ void soft_block_free(soft_block *b)
     if (last_device == b)
         last_device = NULL;
     soft_block_remove(b);
+    for (unsigned i = 0; i < SOFT_ROOTS; i++)
+        resident_frees += b->resident[i];
     if (b->charged != 0)
         soft_uncharge(b->a.dev, b->charged);
     block_displace(b);
@@ -552,4 +589,19 @@ soft_block *soft_block_lent(int fd)
         if (map.blocks[i]->export_fd == fd && map.blocks[i]->file_id == id)
             return map.blocks[i];
     return NULL;
+}
+
+/* --- for tests (ze_soft.h) ---------------------------------------------------------------------
+ */
+
+SOFT_EXPORT ze_soft_resident_frees_fn ze_soft_resident_frees;
+
+uint64_t ze_soft_resident_frees(void)
+{
+    uint64_t n;
+
+    pthread_mutex_lock(&soft_memory_lock);
+    n = resident_frees;
+    pthread_mutex_unlock(&soft_memory_lock);
+    return n;
 }

@@ -223,7 +223,9 @@ ze_result_t soft_launch_run(soft_launch *launch)
     if (result || call->count[0] == 0 || call->count[1] == 0 || call->count[2] == 0)
         return result;
     soft_guard_open();
+    soft_moving_open();
     result = launch->entry->cl ? soft_cl_run(launch->entry->cl, call) : run_native(call);
+    soft_moving_close();
     soft_guard_close();
     return result;
 }

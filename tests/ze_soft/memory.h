@@ -64,6 +64,24 @@ void  soft_space_release(void *addr, size_t size);
 ze_result_t soft_file_new(const char *kind, size_t size, int *fd);
 uint64_t    soft_file_id(int fd); /* its inode; 0: not a file of this kind  */
 
+/* --- shared memory that moves (moving.c) --------------------------------------------- */
+
+bool soft_migrates(void); /* ZE_SOFT_MIGRATE */
+
+/* An allocation: where the program sees it, and both storages one behind the other. */
+typedef struct soft_moving {
+    char               *user, *alias;
+    size_t              size; /* of one storage; 0: the block does not move */
+    int                 fd;
+    bool                is_on_device, is_resident;
+    struct soft_moving *prev, *next;
+} soft_moving;
+
+/* `part` is the first storage, `user` where it is mapped. */
+ze_result_t soft_moving_add(soft_moving *m, const soft_extent *part, char *user);
+void        soft_moving_remove(soft_moving *m); /* before it is unmapped */
+void        soft_moving_keep(soft_moving *m, bool is_resident);
+
 /* --- blocks (heap.c) --------------------------------------------------------------- */
 
 typedef enum soft_origin {
@@ -85,6 +103,7 @@ typedef struct soft_block {
     uint32_t    slot;
     uint32_t    generation; /* of the slot                                                    */
     soft_pages  pages;      /* large and opened ones                                          */
+    soft_moving moving;     /* size 0: it does not                                            */
     uint64_t    charged;    /* to the device                                                  */
     int         export_fd;  /* lent to the program; -1: not yet                               */
     uint32_t    sharers;    /* ZE_SOFT_OVERLAP: how many more were given this address         */

@@ -138,6 +138,12 @@ void *soft_view(const void *p, size_t n);
 /* While a kernel runs the program's addresses of device memory are open; counted, nests. */
 void soft_guard_open(void);
 void soft_guard_close(void);
+/* The same for shared memory that moves and is on the device (moving.c). */
+void soft_moving_open(void);
+void soft_moving_close(void);
+/* A command is submitted: shared memory that it may use goes to the device. */
+typedef bool soft_uses_fn(const void *cmd, const void *base, size_t size);
+void         soft_moving_submit(soft_uses_fn *uses, const void *cmd);
 
 /* --- execution (queue.c, list.c, event.c, fence.c, engine.c) -------------------- */
 

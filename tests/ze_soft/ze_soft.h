@@ -15,6 +15,8 @@
  *   ZE_SOFT_LENIENT=1      what Intel's driver lets pass, passes: appends to closed lists are
  *                          dropped, two events may have one index in a pool, unknown list flags,
  *                          an argument larger than its parameter (whose bytes are taken)
+ *   ZE_SOFT_MIGRATE=1      shared memory moves between host and device by whole allocations, and
+ *                          no concurrent access is reported (moving.c)
  *   ZE_SOFT_MISALIGN=bytes every allocation is off its alignment by so many bytes
  *   ZE_SOFT_OVERLAP=1      every second device allocation gets the address of the one before,
  *                          while that lives and is large enough
@@ -47,6 +49,10 @@ typedef int ze_soft_has_failed_fn(void);
 typedef const char *ze_soft_failed_call_fn(void);
 /* The device (0 or 1) is lost from now on. */
 typedef void ze_soft_lose_fn(uint32_t device);
+/* How often shared memory went from host to device, with ZE_SOFT_MIGRATE=1. */
+typedef uint64_t ze_soft_moves_fn(void);
+/* Allocations that were freed while resident. */
+typedef uint64_t ze_soft_resident_frees_fn(void);
 /* Objects and allocations that were created and not destroyed. */
 typedef uint64_t ze_soft_live_fn(void);
 

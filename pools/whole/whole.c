@@ -1,0 +1,458 @@
+/* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
+/* The pool `whole`: each block is an area of its own, and a freed one is kept and handed out again,
+ * whole, never cut.
+ *
+ * It is for shared memory that a driver moves between host and device a whole allocation at a time:
+ * two blocks in one allocation would move together, and a touch of the host would take away what a
+ * kernel is working on.  The core puts it there in the place of pools that cut
+ * (core/pool_create.c).
+ *
+ *     size     rounded up to a class (base/inline/classes.h, 4 KiB at least): an eighth of waste
+ *     bins     one list a class: free blocks, the last freed in front
+ *     idle     one list: all free blocks, the first freed in front
+ *
+ *     live = sum of the sizes of blocks that are out       idle_bytes = of those in the bins
+ *
+ * A request takes the first block of its class, or of one of the next two, whose address is aligned
+ * as asked.  Without one an area is asked for; before that, idle blocks beyond `retain` bytes go
+ * back, the first freed first, about as much as comes.  When memory is short all of them go, and
+ * the block is asked for in pages, without the class.
+ *
+ * What lies idle for `retain_ms` beyond `retain` bytes goes back when blocks are freed, as in the
+ * pool `slab`: `low` is the least that was idle since `window_ns`.
+ *
+ * A block's record hangs at area->pool_data as long as the pool has the area; whether it is out
+ * changes under the lock, so that of two frees of one pointer the second is refused. */
+#include "whole.h"
+
+#include <base/inline/bits.h>
+#include <base/inline/classes.h>
+#include <base/inline/list.h>
+
+#include <pthread.h>
+#include <time.h>
+
+#define PAGE              ((size_t)4096)
+#define CLASSES           320u /* up to 2^48 bytes                                     */
+#define NEXT_CLASSES      2u
+#define TRIES             8u /* blocks of a class that are looked at for their alignment   */
+#define LEAST_RETAIN      ((size_t)64 << 20)
+#define MOST_RETAIN       ((size_t)1 << 30)
+#define DEFAULT_RETAIN_MS 10000u
+#define NS_PER_MS         1000000ull
+
+struct whole_pool {
+    /* fixed after create */
+    const usm_host_api *api;
+    usm_area_source     areas;
+    size_t              default_align;
+    uint64_t            retain, retain_ns;
+
+    pthread_mutex_t lock; /* guards all below, and what hangs on the lists */
+    usm_list        out;  /* whole_block.link                              */
+    usm_list        idle; /* whole_block.link                              */
+    usm_list        bins[CLASSES];
+    uint64_t        held, idle_bytes;
+    uint64_t        low, window_ns; /* window_ns 0: idle bytes are not watched */
+    usm_pool_stats  stats;
+};
+
+struct whole_block {
+    usm_list  link; /* out or idle        */
+    usm_list  bin;  /* while it is idle   */
+    usm_area *area;
+    bool      is_out;
+};
+
+#define BLOCK_OF(it) usm_container_of((it), struct whole_block, link)
+
+static const usm_host_api *host_api;
+
+/* --- idle blocks, with the lock ----------------------------------------------------------------
+ */
+
+/* The class whose blocks are at most as large. */
+static unsigned bin_of(size_t size)
+{
+    unsigned k = usm_class_of(size);
+
+    return usm_class_size(k) > size ? k - 1 : k;
+}
+
+static void enter_idle(struct whole_pool *p, struct whole_block *b)
+{
+    usm_list *bin = &p->bins[bin_of(b->area->size)];
+
+    usm_list_append(bin->next, &b->bin); /* in front */
+    usm_list_append(&p->idle, &b->link);
+    p->idle_bytes += b->area->size;
+}
+
+static void leave_idle(struct whole_pool *p, struct whole_block *b)
+{
+    usm_list_remove(&b->bin);
+    usm_list_remove(&b->link);
+    p->idle_bytes -= b->area->size;
+    if (p->low > p->idle_bytes)
+        p->low = p->idle_bytes;
+}
+
+/* NULL: none. */
+static struct whole_block *take_idle(struct whole_pool *p, size_t size, size_t align)
+{
+    unsigned k = usm_class_of(size);
+
+    for (unsigned end = k + NEXT_CLASSES; k <= end && k < CLASSES; k++) {
+        unsigned tries = TRIES;
+
+        USM_LIST_FOREACH (it, &p->bins[k]) {
+            struct whole_block *b = usm_container_of(it, struct whole_block, bin);
+
+            if (usm_is_aligned(b->area->base, align)) {
+                leave_idle(p, b);
+                return b;
+            }
+            if (--tries == 0)
+                break;
+        }
+    }
+    return NULL;
+}
+
+static void count_out(struct whole_pool *p, struct whole_block *b)
+{
+    b->is_out          = true;
+    b->area->pool_data = b;
+    usm_list_append(&p->out, &b->link);
+    p->stats.allocations++;
+    p->stats.blocks++;
+    p->stats.live += b->area->size;
+    if (p->stats.live_peak < p->stats.live)
+        p->stats.live_peak = p->stats.live;
+}
+
+static void count_in(struct whole_pool *p, struct whole_block *b)
+{
+    b->is_out = false;
+    usm_list_remove(&b->link);
+    p->stats.frees++;
+    p->stats.blocks--;
+    p->stats.live -= b->area->size;
+}
+
+/* --- giving back ---------------------------------------------------------------------------------
+ */
+
+/* Moves idle blocks to `list`, the first freed first, until it is `enough` bytes. */
+static void collect(struct whole_pool *p, uint64_t enough, usm_list *list)
+{
+    uint64_t given = 0;
+
+    USM_LIST_FOREACH_SAFE (it, next, &p->idle) {
+        struct whole_block *b = BLOCK_OF(it);
+
+        if (given >= enough)
+            return;
+        given += b->area->size;
+        p->held -= b->area->size;
+        b->area->pool_data = NULL;
+        leave_idle(p, b);
+        usm_list_append(list, &b->link);
+    }
+}
+
+/* Without the lock: the source may do anything. */
+static void give(struct whole_pool *p, usm_list *list)
+{
+    usm_list *it;
+
+    while ((it = usm_list_pop(list))) {
+        struct whole_block *b = BLOCK_OF(it);
+
+        p->areas.give(p->areas.source, b->area);
+        p->api->heap_free(b);
+    }
+}
+
+static void give_back(struct whole_pool *p, uint64_t enough)
+{
+    usm_list list;
+
+    usm_list_init(&list);
+    pthread_mutex_lock(&p->lock);
+    collect(p, enough, &list);
+    pthread_mutex_unlock(&p->lock);
+    give(p, &list);
+}
+
+static uint64_t now_ns(void)
+{
+    struct timespec t;
+
+    (void)clock_gettime(CLOCK_MONOTONIC_COARSE, &t);
+    return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
+}
+
+/* With the lock.  What was of no use for `retain_ms`, beyond `retain` bytes. */
+static void collect_overdue(struct whole_pool *p, usm_list *list)
+{
+    uint64_t now = now_ns(), low = p->low;
+
+    if (p->window_ns && now - p->window_ns < p->retain_ns)
+        return;
+    if (!p->window_ns)
+        low = 0;
+    p->window_ns = now;
+    p->low       = p->idle_bytes;
+    if (low > p->retain)
+        collect(p, low - p->retain, list);
+}
+
+static usm_status whole_trim_to(void *pool, size_t keep)
+{
+    struct whole_pool *p = pool;
+    uint64_t           held;
+
+    pthread_mutex_lock(&p->lock);
+    held = p->held;
+    pthread_mutex_unlock(&p->lock);
+    if (held > keep)
+        give_back(p, held - keep);
+    return USM_OK;
+}
+
+/* --- new blocks --------------------------------------------------------------------------------
+ */
+
+static bool is_full_answer(usm_status status)
+{
+    return status == USM_E_NO_MEMORY || status == USM_E_BUDGET;
+}
+
+/* What lies idle beyond `retain` makes room for what comes. */
+static void replace_idle(struct whole_pool *p, size_t size)
+{
+    uint64_t beyond;
+
+    pthread_mutex_lock(&p->lock);
+    beyond = p->idle_bytes > p->retain ? p->idle_bytes - p->retain : 0;
+    pthread_mutex_unlock(&p->lock);
+    if (beyond)
+        give_back(p, usm_min_size(beyond, size));
+}
+
+static usm_status take_area(struct whole_pool *p, size_t size, size_t align, usm_area **area)
+{
+    size_t     rounded = usm_class_size(usm_class_of(size));
+    usm_status status;
+
+    replace_idle(p, rounded);
+    status = p->areas.take(p->areas.source, rounded, align, area);
+    if (!is_full_answer(status))
+        return status;
+    give_back(p, UINT64_MAX);
+    return p->areas.take(p->areas.source, size, align, area);
+}
+
+static usm_status malloc_anew(struct whole_pool *p, size_t size, size_t align, void **out)
+{
+    struct whole_block *b = p->api->heap_alloc(sizeof(*b));
+    usm_status          status;
+
+    if (!b)
+        return p->api->report(USM_E_NO_MEMORY, "no host memory for the record of a block");
+    status = take_area(p, size, align, &b->area);
+    if (status) {
+        p->api->heap_free(b);
+        return status;
+    }
+    pthread_mutex_lock(&p->lock);
+    *out = b->area->base; /* from the unlock on another thread may free it */
+    p->held += b->area->size;
+    count_out(p, b);
+    pthread_mutex_unlock(&p->lock);
+    return USM_OK;
+}
+
+/* --- the interface ------------------------------------------------------------------------------
+ */
+
+static uint64_t retained(const usm_pool_params *params)
+{
+    if (params->retain)
+        return params->retain;
+    return usm_min_size(usm_max_size(params->memory_size / 64, LEAST_RETAIN), MOST_RETAIN);
+}
+
+static usm_status whole_create(const usm_pool_params *params, void **pool)
+{
+    struct whole_pool *p = host_api->heap_alloc(sizeof(*p));
+
+    if (!p)
+        return host_api->report(USM_E_NO_MEMORY, "no host memory for a pool");
+    if (params->options && params->options[0])
+        host_api->log(USM_LOG_WARN, "the pool `whole` takes no options: \"%s\" is ignored",
+                      params->options);
+    p->api           = params->api;
+    p->areas         = params->areas;
+    p->default_align = usm_max_size(params->default_align, 1);
+    p->retain        = retained(params);
+    p->retain_ns     = (params->retain_ms ? params->retain_ms : DEFAULT_RETAIN_MS) * NS_PER_MS;
+    pthread_mutex_init(&p->lock, NULL);
+    usm_list_init(&p->out);
+    usm_list_init(&p->idle);
+    for (unsigned k = 0; k < CLASSES; k++)
+        usm_list_init(&p->bins[k]);
+    *pool = p;
+    return USM_OK;
+}
+
+static void whole_destroy(void *pool)
+{
+    struct whole_pool *p = pool;
+
+    give(p, &p->idle);
+    give(p, &p->out);
+    pthread_mutex_destroy(&p->lock);
+    p->api->heap_free(p);
+}
+
+static usm_status whole_malloc(void *pool, size_t size, size_t align, void **out)
+{
+    struct whole_pool  *p = pool;
+    struct whole_block *b = NULL;
+
+    if (!usm_align_up(size, PAGE, &size) || usm_class_of(size) >= CLASSES)
+        return p->api->report(USM_E_NO_MEMORY, "%zu bytes are more than there can be", size);
+    align = usm_max_size(align, p->default_align);
+    pthread_mutex_lock(&p->lock);
+    b = take_idle(p, size, align);
+    if (b) {
+        *out = b->area->base;
+        count_out(p, b);
+    }
+    pthread_mutex_unlock(&p->lock);
+    return b ? USM_OK : malloc_anew(p, size, align, out);
+}
+
+static usm_status refuse(const struct whole_pool *p, usm_status why, const void *ptr)
+{
+    if (why == USM_E_DOUBLE_FREE)
+        return p->api->report(why, "the block at %p was freed before", ptr);
+    if (why == USM_E_INTERIOR_POINTER)
+        return p->api->report(why, "%p lies inside a block: free the block's start", ptr);
+    return p->api->report(why, "%p is in no live block", ptr);
+}
+
+/* With the lock. */
+static usm_status check_free(const usm_area *area, const void *ptr)
+{
+    const struct whole_block *b = area->pool_data;
+
+    if (ptr == area->base)
+        return b && b->is_out ? USM_OK : USM_E_DOUBLE_FREE;
+    return b && b->is_out ? USM_E_INTERIOR_POINTER : USM_E_INVALID_POINTER;
+}
+
+static usm_status whole_free(void *pool, usm_area *area, void *ptr)
+{
+    struct whole_pool *p = pool;
+    usm_status         status;
+    usm_list           list;
+
+    usm_list_init(&list);
+    pthread_mutex_lock(&p->lock);
+    status = check_free(area, ptr);
+    if (!status) {
+        count_in(p, area->pool_data);
+        enter_idle(p, area->pool_data);
+        if (p->idle_bytes > p->retain)
+            collect_overdue(p, &list);
+    }
+    pthread_mutex_unlock(&p->lock);
+    give(p, &list);
+    return status ? refuse(p, status, ptr) : USM_OK;
+}
+
+static usm_status whole_block_of(void *pool, usm_area *area, const void *ptr, usm_block *block)
+{
+    struct whole_pool        *p = pool;
+    const struct whole_block *b;
+    bool                      is_out;
+
+    pthread_mutex_lock(&p->lock);
+    b      = area->pool_data;
+    is_out = b && b->is_out;
+    pthread_mutex_unlock(&p->lock);
+    if (!is_out || (uintptr_t)ptr - (uintptr_t)area->base >= area->size)
+        return refuse(p, USM_E_INVALID_POINTER, ptr);
+    *block = (usm_block){area->base, area->size};
+    return USM_OK;
+}
+
+static size_t largest_free(const struct whole_pool *p)
+{
+    size_t largest = 0;
+
+    for (unsigned k = CLASSES; k-- > 0 && !largest;)
+        USM_LIST_FOREACH (it, &p->bins[k])
+            largest =
+                usm_max_size(largest, usm_container_of(it, struct whole_block, bin)->area->size);
+    return largest;
+}
+
+static void whole_get_stats(void *pool, usm_pool_stats *stats)
+{
+    struct whole_pool *p = pool;
+
+    pthread_mutex_lock(&p->lock);
+    stats->live         = p->stats.live;
+    stats->live_peak    = p->stats.live_peak;
+    stats->blocks       = p->stats.blocks;
+    stats->allocations  = p->stats.allocations;
+    stats->frees        = p->stats.frees;
+    stats->largest_free = largest_free(p);
+    pthread_mutex_unlock(&p->lock);
+}
+
+static void whole_reset_peaks(void *pool)
+{
+    struct whole_pool *p = pool;
+
+    pthread_mutex_lock(&p->lock);
+    p->stats.live_peak = p->stats.live;
+    pthread_mutex_unlock(&p->lock);
+}
+
+/* The forking thread is the child's only one and holds the lock there too. */
+static void whole_fork(void *pool, usm_fork_phase phase)
+{
+    struct whole_pool *p = pool;
+
+    if (phase == USM_FORK_PREPARE)
+        pthread_mutex_lock(&p->lock);
+    else
+        pthread_mutex_unlock(&p->lock);
+}
+
+static const usm_pool_ops whole_ops = {
+    .abi         = USM_MODULE_ABI,
+    .struct_size = sizeof(usm_pool_ops),
+    .name        = "whole",
+    .caps        = USM_POOL_CAP_WHOLE,
+    .create      = whole_create,
+    .destroy     = whole_destroy,
+    .malloc      = whole_malloc,
+    .free        = whole_free,
+    .block       = whole_block_of,
+    .trim_to     = whole_trim_to,
+    .get_stats   = whole_get_stats,
+    .reset_peaks = whole_reset_peaks,
+    .fork        = whole_fork,
+};
+
+const usm_pool_ops *usm_whole_pool_entry(const usm_host_api *api)
+{
+    host_api = api;
+    return &whole_ops;
+}
