@@ -229,8 +229,8 @@ bool in_order(sycl::queue &q, const usm::context &ctx, const sycl::kernel &k,
     q.memcpy(last.data(), row, bytes);
     usm::async_free(order, row);
     q.wait_and_throw();
-    std::printf("\nin the order of the queue: %u allocations, %" PRIu64 " driver calls, %.1f MiB "
-                "taken, the host waited for memory %" PRIu64 " times\n",
+    std::printf("\nin the order of the queue: allocations: %u, driver calls: %" PRIu64 ", %.1f MiB "
+                "taken, the host's waits for memory: %" PRIu64 "\n",
                 rounds + 1, pool.stats().driver_allocs,
                 static_cast<double>(pool.attribute(USM_POOL_RESERVED_HIGH)) / (1 << 20),
                 pool.attribute(USM_POOL_HOST_WAITS));

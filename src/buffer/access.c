@@ -4,6 +4,7 @@
  * The hit path, for bytes that are in memory and that no command uses: a slot of the thread
  * (buffer/slot.h), one compare-and-swap to pin, one subtraction to unpin, and no lock.  What is not
  * in memory, or of several blocks, is pinned by the engine; all else enters the order (host.c). */
+#include "base/inline/plural.h"
 #include "base/log.h"
 #include "base/os.h"
 #include "buffer/host.h"
@@ -33,8 +34,9 @@ usm_status usm__buffer_check(const usm_buffer *buf)
 usm_status usm__buffer_check_range(const usm_buffer *buf, size_t offset, size_t size)
 {
     if (offset > buf->size || size > buf->size - offset)
-        return usm__fail(USM_E_INVALID, "%zu bytes at %zu leave the buffer%s%s of %zu bytes", size,
-                         offset, buf->root->name ? " " : "", buf->root->name ? buf->root->name : "",
+        return usm__fail(USM_E_INVALID, "%zu %s at %zu leave%s the buffer%s%s of %zu bytes", size,
+                         usm__plural(size, "byte", "bytes"), offset, usm__plural(size, "s", ""),
+                         buf->root->name ? " " : "", buf->root->name ? buf->root->name : "",
                          buf->size);
     return USM_OK;
 }

@@ -11,6 +11,7 @@
  * there before it is used.  Not here: whether a payload is what its type says (program.c).
  *
  * Called by program.c and by tests/fuzz/fuzz_bundle.c. */
+#include "base/inline/plural.h"
 #include "base/text.h"
 #include "core/program.h"
 
@@ -144,8 +145,8 @@ usm_status usm__bundle_parse(const void *data, size_t size, usm_image *images, s
     if (s != USM_OK)
         return s;
     if (count > cap)
-        return usm__fail(USM_E_INVALID, "the bundle has %zu images, there is room for %zu", count,
-                         cap);
+        return usm__fail(USM_E_INVALID, "the bundle has %zu %s, there is room for %zu", count,
+                         usm__plural(count, "image", "images"), cap);
     memcpy(images, found, count * sizeof *images);
     *n = count;
     return USM_OK;

@@ -15,6 +15,7 @@
 #include "core/debug.h"
 
 #include "base/inline/bits.h"
+#include "base/inline/plural.h"
 #include "base/log.h"
 #include "base/os.h"
 #include "base/settings.h"
@@ -246,9 +247,9 @@ void usm__debug_paint(usm__record *r)
 /* "1000 bytes of device memory of host:0, tag "solver"" */
 static const char *describe(const usm__record *r, char *text, size_t size)
 {
-    (void)snprintf(text, size, "%zu bytes of %s memory of %s%s%s%s", r->asked,
-                   kind_names[r->kind & 3], r->dev->term, r->tag ? ", tag \"" : "",
-                   r->tag ? r->tag->name : "", r->tag ? "\"" : "");
+    (void)snprintf(text, size, "%zu %s of %s memory of %s%s%s%s", r->asked,
+                   usm__plural(r->asked, "byte", "bytes"), kind_names[r->kind & 3], r->dev->term,
+                   r->tag ? ", tag \"" : "", r->tag ? r->tag->name : "", r->tag ? "\"" : "");
     return text;
 }
 
@@ -418,7 +419,7 @@ static void print(const collection *c)
     for (size_t i = LINES; i < c->n; i++)
         rest += c->groups[i].count;
     if (rest > 0)
-        usm__warn("  and %zu blocks more", rest);
+        usm__warn("  and %zu %s more", rest, usm__plural(rest, "block", "blocks"));
 }
 
 size_t usm__debug_list(const usm_pool *pool)

@@ -5,6 +5,7 @@
  * number of threads may launch it.  It keeps the built programs it came from,
  * so the program may be destroyed before it. */
 #include "base/inline/bits.h"
+#include "base/inline/plural.h"
 #include "base/log.h"
 #include "base/meta.h"
 #include "base/os.h"
@@ -103,9 +104,10 @@ static usm_status learn(usm_kernel *k, size_t index, bool is_first)
     }
     if (nargs != k->nargs)
         return usm__fail(USM_E_INVALID,
-                         "kernel \"%s\" has %zu arguments on %s, but %zu on the devices before it: "
+                         "kernel \"%s\" has %zu %s on %s, but %zu on the devices before it: "
                          "the images differ",
-                         k->name, nargs, dev->term, k->nargs);
+                         k->name, nargs, usm__plural(nargs, "argument", "arguments"), dev->term,
+                         k->nargs);
     return merge_kinds(k, kinds, dev);
 }
 

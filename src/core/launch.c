@@ -12,6 +12,7 @@
  * Not here: kernels (kernel.c), the frame of a submission (queue.c), what arguments that are
  * accessors become (src/buffer, through the hook point usm__launch_over_buffers). */
 #include "base/inline/bits.h"
+#include "base/inline/plural.h"
 #include "core/command.h"
 #include "core/pool.h"
 #include "core/program.h"
@@ -264,11 +265,11 @@ static usm_status check_args(const usm_queue *q, const usm_kernel *k, const usm_
     usm_status s           = USM_OK;
 
     if (l->nargs != k->nargs)
-        return usm__fail(USM_E_ARGUMENTS, "kernel \"%s\" takes %zu arguments, %zu were given",
-                         k->name, k->nargs, l->nargs);
+        return usm__fail(USM_E_ARGUMENTS, "kernel \"%s\" takes %zu %s, %zu were given", k->name,
+                         k->nargs, usm__plural(k->nargs, "argument", "arguments"), l->nargs);
     if (l->nargs && !l->args)
-        return usm__fail(USM_E_ARGUMENTS, "kernel \"%s\": %zu arguments but args is NULL", k->name,
-                         l->nargs);
+        return usm__fail(USM_E_ARGUMENTS, "kernel \"%s\": %zu %s but args is NULL", k->name,
+                         l->nargs, usm__plural(l->nargs, "argument", "arguments"));
     for (; s == USM_OK && at.i < l->nargs; at.i++)
         s = check_arg(&at, &l->args[at.i], &local_total);
     /* Some drivers would choose a local size, others cannot: refused by all alike. */

@@ -13,6 +13,7 @@
 #include "core/observe.h"
 
 #include "base/inline/bits.h"
+#include "base/inline/plural.h"
 #include "base/log.h"
 #include "base/os.h"
 #include "base/settings.h"
@@ -413,9 +414,9 @@ usm_status usm__observe_block(usm__area *area, const void *p, usm_block *block)
         return USM_OK;
     }
     if ((uintptr_t)p - (uintptr_t)r.user >= r.usable)
-        return usm__fail(USM_E_INVALID_POINTER, "%p lies %s the block at %p of %zu bytes", p,
+        return usm__fail(USM_E_INVALID_POINTER, "%p lies %s the block at %p of %zu %s", p,
                          (const char *)p < r.user ? "before" : "past the end of", (void *)r.user,
-                         r.asked);
+                         r.asked, usm__plural(r.asked, "byte", "bytes"));
     *block = (usm_block){r.user, r.usable};
     return USM_OK;
 }

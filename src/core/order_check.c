@@ -11,6 +11,7 @@
 #include "base/fault.h"
 #include "base/fork.h"
 #include "base/inline/atomic.h"
+#include "base/inline/plural.h"
 #include "base/log.h"
 #include "base/mutex.h"
 #include "base/os.h"
@@ -90,10 +91,11 @@ static void leave(bool ok)
 
 static void sum_up(void)
 {
-    usm__log(USM__LOG_HOOK,
-             "order: %llu violations; %llu commands and %llu lives of blocks were looked at",
-             (unsigned long long)usm__order_violations(), (unsigned long long)order.commands,
-             (unsigned long long)order.lives);
+    usm__log(USM__LOG_HOOK, "order: %llu %s; %llu %s and %llu %s of blocks were looked at",
+             (unsigned long long)usm__order_violations(),
+             usm__plural(usm__order_violations(), "violation", "violations"),
+             (unsigned long long)order.commands, usm__plural(order.commands, "command", "commands"),
+             (unsigned long long)order.lives, usm__plural(order.lives, "life", "lives"));
 }
 
 void usm__order_start(bool is_hook)
@@ -687,8 +689,10 @@ static void name_users(const usm__life *life, char *story, size_t size)
     char   one[96];
     size_t at;
 
-    (void)snprintf(story, size, "the block %p of %zu bytes was freed while queued work uses it:",
-                   (void *)life->lo, (size_t)(life->hi - life->lo));
+    (void)snprintf(story, size,
+                   "the block %p of %zu %s was freed while queued work uses it:", (void *)life->lo,
+                   (size_t)(life->hi - life->lo),
+                   usm__plural((size_t)(life->hi - life->lo), "byte", "bytes"));
     for (uint32_t i = 0; i < life->uses.n && i < 4; i++) {
         at = strlen(story);
         (void)snprintf(story + at, size - at, "%s %s", i ? "," : "",

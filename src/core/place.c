@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
 /* Looking at the pointers of a command, and other things all commands need.
  * Called by core/copy.c, core/fill.c, core/task.c. */
+#include "base/inline/plural.h"
 #include "base/os.h"
 #include "base/settings.h"
 #include "core/command.h"
@@ -93,8 +94,8 @@ static usm_status check_block(const char *what, usm__area *area, const void *p, 
     room = block.size - (size_t)((const char *)p - (const char *)block.base);
     if (n > room)
         return usm__fail(USM_E_SIZE,
-                         "%s: %zu bytes at %p run over the end of their block, which has %zu left",
-                         what, n, p, room);
+                         "%s: %zu %s at %p would cross the end of the block, which has %zu left",
+                         what, n, usm__plural(n, "byte", "bytes"), p, room);
     return USM_OK;
 }
 

@@ -5,6 +5,7 @@
  * most one a second and pool.  Called by core/pool.c. */
 #include "core/pool_report.h"
 
+#include "base/inline/plural.h"
 #include "base/log.h"
 #include "base/os.h"
 #include "base/text.h"
@@ -123,22 +124,22 @@ static void look(report *r)
 static void say_holders(const holder list[LARGEST], const char *what, const char *held)
 {
     for (size_t i = 0; i < LARGEST && list[i].rank; i++)
-        usm__info("  %s%s: live %s in %llu blocks, %s %s", what, list[i].name,
-                  TEXT_OF(list[i].live), (unsigned long long)list[i].blocks, held,
-                  TEXT_OF(list[i].held));
+        usm__info("  %s%s: live %s in %llu %s, %s %s", what, list[i].name, TEXT_OF(list[i].live),
+                  (unsigned long long)list[i].blocks,
+                  usm__plural(list[i].blocks, "block", "blocks"), held, TEXT_OF(list[i].held));
 }
 
 static void say_pool(const report *r)
 {
     const usm_pool_stats *s = &r->stats;
 
-    usm__info(
-        "  this pool: live %s in %llu blocks (peak %s), reserved %s (peak %s), largest free %s",
-        TEXT_OF(s->live), (unsigned long long)s->blocks, TEXT_OF(s->live_peak),
-        TEXT_OF(s->reserved), TEXT_OF(s->reserved_peak), TEXT_OF(s->largest_free));
+    usm__info("  this pool: live %s in %llu %s (peak %s), reserved %s (peak %s), largest free %s",
+              TEXT_OF(s->live), (unsigned long long)s->blocks,
+              usm__plural(s->blocks, "block", "blocks"), TEXT_OF(s->live_peak),
+              TEXT_OF(s->reserved), TEXT_OF(s->reserved_peak), TEXT_OF(s->largest_free));
     if (s->thread_cached + s->depot_cached)
-        usm__info("  free in caches: %s of %llu threads, %s between threads",
-                  TEXT_OF(s->thread_cached), (unsigned long long)s->threads,
+        usm__info("  free in caches: %s of %llu %s, %s between threads", TEXT_OF(s->thread_cached),
+                  (unsigned long long)s->threads, usm__plural(s->threads, "thread", "threads"),
                   TEXT_OF(s->depot_cached));
 }
 

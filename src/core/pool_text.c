@@ -4,6 +4,7 @@
  * there is no memory.  Numbers are integers, which no locale spells otherwise.  The report of a
  * failed allocation is core/pool_report.c's. */
 #include "base/inline/bits.h"
+#include "base/inline/plural.h"
 #include "base/out.h"
 #include "core/magazine.h"
 #include "core/pool.h"
@@ -177,8 +178,9 @@ static void put_text_stats(usm__out *o, const usm_pool_stats *s)
 {
     unsigned long long calls = s->allocations, driver = s->driver_allocs;
 
-    usm__out_put(o, "  live           %-11s in %llu blocks; peak %s", USM__SIZE_TEXT(s->live),
-                 (unsigned long long)s->blocks, USM__SIZE_TEXT(s->live_peak));
+    usm__out_put(o, "  live           %-11s in %llu %s; peak %s", USM__SIZE_TEXT(s->live),
+                 (unsigned long long)s->blocks, usm__plural(s->blocks, "block", "blocks"),
+                 USM__SIZE_TEXT(s->live_peak));
     if (s->live_peak_error)
         usm__out_put(o, ", or up to %s more", USM__SIZE_TEXT(s->live_peak_error));
     usm__out_put(o, "\n  reserved       %-11s peak %s\n", USM__SIZE_TEXT(s->reserved),
@@ -192,9 +194,9 @@ static void put_text_stats(usm__out *o, const usm_pool_stats *s)
         put_percent(o, "; reuse ", reuse_of(s));
     usm__out_put(o, "\n");
     if (s->threads || s->depot_cached)
-        usm__out_put(o, "  cached         %-11s by %llu threads, %s between threads\n",
+        usm__out_put(o, "  cached         %-11s by %llu %s, %s between threads\n",
                      USM__SIZE_TEXT(s->thread_cached), (unsigned long long)s->threads,
-                     USM__SIZE_TEXT(s->depot_cached));
+                     usm__plural(s->threads, "thread", "threads"), USM__SIZE_TEXT(s->depot_cached));
     if (s->depot_hits + s->depot_misses)
         usm__out_put(o, "  magazines      %-11llu from other threads, %llu filled anew\n",
                      (unsigned long long)s->depot_hits, (unsigned long long)s->depot_misses);
@@ -206,10 +208,11 @@ static void put_text_queued(usm__out *o, usm_pool *pool)
 
     if (f.bytes || f.reuses || f.events)
         usm__out_put(o,
-                     "  in queues      %-11s freed there; %llu blocks taken again, %llu events, "
+                     "  in queues      %-11s freed there; %llu %s taken again, %llu %s, "
                      "%llu waits in queues, %llu of the host\n",
                      USM__SIZE_TEXT(f.bytes), (unsigned long long)f.reuses,
-                     (unsigned long long)f.events, (unsigned long long)f.waits,
+                     usm__plural(f.reuses, "block", "blocks"), (unsigned long long)f.events,
+                     usm__plural(f.events, "event", "events"), (unsigned long long)f.waits,
                      (unsigned long long)f.host_waits);
 }
 

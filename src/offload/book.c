@@ -8,6 +8,7 @@
  * is under way. */
 #include "offload/parallel.h"
 
+#include "base/inline/plural.h"
 #include "base/log.h"
 #include "base/os.h"
 #include "base/trace_work.h"
@@ -379,11 +380,11 @@ static bool tell_of_one(usm_parallel_run *r, uint64_t now)
             continue;
         r->parts[i].is_told = true;
         usm__mutex_unlock(&r->lock);
-        usm__warn(
-            "team: nothing was heard of %s for %.1f s; it has %llu indices of kernel \"%s\" from "
-            "%llu on, and is given nothing until they end",
-            r->team->members[i].name, (double)ns / 1e9, (unsigned long long)chunk.count,
-            r->plan->desc.kernel->name, (unsigned long long)chunk.first);
+        usm__warn("team: nothing was heard of %s for %.1f s; it has %llu %s of kernel \"%s\" from "
+                  "%llu on, and is given nothing until they end",
+                  r->team->members[i].name, (double)ns / 1e9, (unsigned long long)chunk.count,
+                  usm__plural(chunk.count, "index", "indices"), r->plan->desc.kernel->name,
+                  (unsigned long long)chunk.first);
         usm__mutex_lock(&r->lock);
         return true;
     }

@@ -3,6 +3,7 @@
  * when it is added; what only the whole graph shows, when it runs (graph_check.c). */
 #include "offload/graph.h"
 
+#include "base/inline/plural.h"
 #include "base/log.h"
 #include "base/meta.h"
 #include "base/os.h"
@@ -87,8 +88,8 @@ static usm_status check_sizes(const usm_node_desc *d)
                          "follows the partitioner before it",
                          d->name);
     if (d->parts > USM__PARTS_MAX)
-        return usm__fail(USM_E_INVALID, "node '%s': %u parts; at most %u", d->name, d->parts,
-                         USM__PARTS_MAX);
+        return usm__fail(USM_E_INVALID, "node '%s': %u %s; at most %u", d->name, d->parts,
+                         usm__plural(d->parts, "part", "parts"), USM__PARTS_MAX);
     if (d->dims > 3)
         return usm__fail(USM_E_INVALID, "node '%s': dims is %u; it must be 0 to 3", d->name,
                          d->dims);
@@ -112,12 +113,14 @@ static usm_status check_kernel(const usm_graph *g, const usm_node_desc *d)
     if (d->kernel->team != g->team)
         return usm__fail(USM_E_INVALID, "the kernel of node '%s' belongs to another team", d->name);
     if (d->kernel->nargs && d->kernel->nargs != arguments)
-        return usm__fail(
-            USM_E_ARGUMENTS, "kernel '%s' of node '%s' has %zu arguments; a %s node's has %zu: %s",
-            d->kernel->name, d->name, d->kernel->nargs, usm__node_kind_name(d->kind), arguments,
-            arguments == 4              ? "in, in_size, out, out_size"
-            : d->kind == USM_NODE_MERGE ? "in, in_size, parts, out, out_size"
-                                        : "in, in_size, parts, out, part_size");
+        return usm__fail(USM_E_ARGUMENTS,
+                         "kernel '%s' of node '%s' has %zu %s; a %s node's has %zu: %s",
+                         d->kernel->name, d->name, d->kernel->nargs,
+                         usm__plural(d->kernel->nargs, "argument", "arguments"),
+                         usm__node_kind_name(d->kind), arguments,
+                         arguments == 4              ? "in, in_size, out, out_size"
+                         : d->kind == USM_NODE_MERGE ? "in, in_size, parts, out, out_size"
+                                                     : "in, in_size, parts, out, part_size");
     if (d->data || d->size)
         return usm__fail(USM_E_INVALID, "node '%s' has a kernel and data: only inputs have data",
                          d->name);

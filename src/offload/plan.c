@@ -8,6 +8,7 @@
 #include "offload/ranks.h"
 
 #include "base/hash.h"
+#include "base/inline/plural.h"
 #include "base/os.h"
 #include "base/settings.h"
 #include "buffer/buffer.h"
@@ -466,8 +467,9 @@ static usm_status find_policy(usm__plan *p, const usm_team *team, const usm_poli
     const char *name = policy->name ? policy->name : usm__setting_text("policy");
 
     if (policy->nweights && !team->ranks && policy->nweights != team->nmembers)
-        return usm__fail(USM_E_INVALID, "usm_parallel: %zu weights for a team of %u members",
-                         policy->nweights, team->nmembers);
+        return usm__fail(USM_E_INVALID, "usm_parallel: %zu %s for a team of %u %s",
+                         policy->nweights, usm__plural(policy->nweights, "weight", "weights"),
+                         team->nmembers, usm__plural(team->nmembers, "member", "members"));
     p->policy = policy->fn ? policy->fn : usm__policy_find(name);
     if (!p->policy)
         return usm__fail(USM_E_INVALID, "usm_parallel: there is no policy \"%s\"; there are: %s",
@@ -539,11 +541,12 @@ static usm_status check_desc(usm_team *team, const usm_parallel_desc *desc)
     if (desc->flags & ~FLAGS)
         return usm__fail(USM_E_INVALID, "usm_parallel: unknown flags 0x%x", desc->flags);
     if (desc->nargs && !desc->args)
-        return usm__fail(USM_E_ARGUMENTS, "usm_parallel: %zu arguments, but args is NULL",
-                         desc->nargs);
+        return usm__fail(USM_E_ARGUMENTS, "usm_parallel: %zu %s, but args is NULL", desc->nargs,
+                         usm__plural(desc->nargs, "argument", "arguments"));
     if (desc->nargs != desc->kernel->nargs)
-        return usm__fail(USM_E_ARGUMENTS, "kernel \"%s\" takes %zu arguments, %zu were given",
-                         desc->kernel->name, desc->kernel->nargs, desc->nargs);
+        return usm__fail(USM_E_ARGUMENTS, "kernel \"%s\" takes %zu %s, %zu were given",
+                         desc->kernel->name, desc->kernel->nargs,
+                         usm__plural(desc->kernel->nargs, "argument", "arguments"), desc->nargs);
     return USM_OK;
 }
 

@@ -10,6 +10,7 @@
  * with.  tests/offload/policy_sim.c has the figures. */
 #include "offload/schedule.h"
 
+#include "base/inline/plural.h"
 #include "base/status.h"
 
 #include <string.h>
@@ -230,8 +231,8 @@ static usm_status check_energy(const usm__schedule_params *p)
         return usm__fail(USM_E_INVALID, "the policy energy needs a cap: numbers[0], in watts");
     if (p->nworkers > MEMBERS_MAX)
         return usm__fail(USM_E_INVALID,
-                         "the policy energy chooses among %d members at most, and the team has %u",
-                         MEMBERS_MAX, p->nworkers);
+                         "the policy energy chooses among %d %s at most, and the team has %u",
+                         MEMBERS_MAX, usm__plural(MEMBERS_MAX, "member", "members"), p->nworkers);
     if (p->watts == NULL)
         return usm__fail(USM_E_INVALID, "the policy energy is for the devices of one process: what "
                                         "those of other ranks draw is not known");

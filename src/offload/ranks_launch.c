@@ -8,6 +8,7 @@
  * waits for home is woken; the launch is over here when the last chunk has left the members. */
 #include "offload/ranks.h"
 
+#include "base/inline/plural.h"
 #include "base/log.h"
 #include "base/os.h"
 
@@ -568,8 +569,9 @@ static usm_status check(const usm__ranks *ranks, const usm__plan *plan)
             ranks->count, d->home < ranks->count ? "; that one was lost before it was made" : "");
     if (d->policy.nweights && d->policy.nweights != ranks->total)
         return usm__fail(USM_E_INVALID,
-                         "usm_parallel: %zu weights for a team that has %u members on all ranks",
-                         d->policy.nweights, ranks->total);
+                         "usm_parallel: %zu %s for a team that has %u %s on all ranks",
+                         d->policy.nweights, usm__plural(d->policy.nweights, "weight", "weights"),
+                         ranks->total, usm__plural(ranks->total, "member", "members"));
     if (d->resume)
         return usm__fail(USM_E_NOT_SUPPORTED,
                          "usm_parallel: resume is for teams of one process; over ranks a launch "

@@ -7,6 +7,7 @@
 #include "offload/ranks.h"
 #include "offload/run.h"
 
+#include "base/inline/plural.h"
 #include "base/log.h"
 #include "base/meta.h"
 #include "base/os.h"
@@ -116,9 +117,9 @@ static usm_status open_members(usm_team *team, usm_device *const *list, size_t n
     }
     if (team->nmembers > 0)
         return USM_OK;
-    return st != USM_OK
-               ? st
-               : usm__fail(USM_E_NO_DEVICE, "usm_team_create: none of %zu devices runs kernels", n);
+    return st != USM_OK ? st
+                        : usm__fail(USM_E_NO_DEVICE, "usm_team_create: none of %zu %s runs kernels",
+                                    n, usm__plural(n, "device", "devices"));
 }
 
 /* Devices listed by hand: each once. */

@@ -3,6 +3,7 @@
  * seen and what to do.  A rule that has nothing to say is silent.  Called by analyse.c. */
 #include "profile/analyse.h"
 
+#include "base/inline/plural.h"
 #include "base/os.h"
 #include "base/text.h"
 
@@ -57,10 +58,10 @@ static bool about_trace(const usm__trace *t, usm__analysis *a)
                       "200 ms are missing, and blocks that look unfreed may not be leaks.");
     if (fine && t->lost > 0)
         fine = say(a,
-                   "%llu events were lost because rings were full: all figures are too low, and "
+                   "%llu %s lost because rings were full: all figures are too low, and "
                    "blocks may seem unfreed; record again with a larger USM_TRACE_RING, such as "
                    "16M.",
-                   (unsigned long long)t->lost);
+                   (unsigned long long)t->lost, usm__plural(t->lost, "event was", "events were"));
     return fine;
 }
 
@@ -84,13 +85,13 @@ static bool about_direct(usm__analysis *a)
     }
     if (n == 0)
         return true;
-    return say(
-        a,
-        "%zu %s of the kind direct asked the driver for each of %llu allocations; %llu of them "
-        "had a size that had been freed before: the pool slab would have saved about %s of "
-        "driver calls (USM_POOL=slab, or no name at all).",
-        n, n == 1 ? "pool" : "pools", (unsigned long long)allocations, (unsigned long long)repeats,
-        TIME(repeats * (a->take_ns + a->give_ns)));
+    return say(a,
+               "%zu %s of the kind direct asked the driver for each of %llu %s%llu of them "
+               "had a size that had been freed before: the pool slab would have saved about %s of "
+               "driver calls (USM_POOL=slab, or no name at all).",
+               n, n == 1 ? "pool" : "pools", (unsigned long long)allocations,
+               usm__plural(allocations, "allocation; ", "allocations; "),
+               (unsigned long long)repeats, TIME(repeats * (a->take_ns + a->give_ns)));
 }
 
 static bool about_reserve(usm__analysis *a, const usm__pool_usage *p)
@@ -113,10 +114,10 @@ static bool about_churn(usm__analysis *a, const usm__pool_usage *p)
         p->takes < p->u.allocations / 10)
         return true;
     return say(a,
-               "Pool %s took areas %llu times and gave %llu back, %s in the driver: it gives up "
+               "Pool %s took areas %llu %s and gave %llu back, %s in the driver: it gives up "
                "what it soon needs again; let it keep more (USM_POOL=%s,retain=%s).",
-               p->u.name, (unsigned long long)p->takes, (unsigned long long)p->gives,
-               TIME(p->driver_ns), p->pool, "all");
+               p->u.name, (unsigned long long)p->takes, usm__plural(p->takes, "time", "times"),
+               (unsigned long long)p->gives, TIME(p->driver_ns), p->pool, "all");
 }
 
 static bool about_failures(usm__analysis *a, const usm__pool_usage *p)
@@ -124,11 +125,12 @@ static bool about_failures(usm__analysis *a, const usm__pool_usage *p)
     if (p->u.failed == 0)
         return true;
     return say(a,
-               "%llu allocations from pool %s were refused, %llu of them after the driver had "
+               "Pool %s refused %llu %s, %llu of them after the driver had "
                "refused: it held %s at most, of which %s were live; raise its maximum_size or "
                "USM_MEMORY_LIMIT if one is set, else free or spill earlier.",
-               (unsigned long long)p->u.failed, p->u.name, (unsigned long long)p->refused,
-               BYTES(p->reserved_peak), BYTES(p->u.live_peak));
+               p->u.name, (unsigned long long)p->u.failed,
+               usm__plural(p->u.failed, "allocation", "allocations"),
+               (unsigned long long)p->refused, BYTES(p->reserved_peak), BYTES(p->u.live_peak));
 }
 
 /* Brief blocks that kept asking the driver, though their pool keeps blocks. */
@@ -138,10 +140,11 @@ static bool about_class(usm__analysis *a, const usm__usage *u)
         return true;
     return say(
         a,
-        "Sizes of %s: %llu allocations lived %s on average, and %.0f %% of them waited for "
+        "Sizes of %s: %llu %s lived %s on average, and %.0f %% of them waited for "
         "the driver: let their pool keep more (retain), or allocate once outside of the loop.",
-        u->name, (unsigned long long)u->allocations, TIME(u->life_ns / (double)u->ended),
-        100 - usm__percent(u->hits, u->allocations));
+        u->name, (unsigned long long)u->allocations,
+        usm__plural(u->allocations, "allocation", "allocations"),
+        TIME(u->life_ns / (double)u->ended), 100 - usm__percent(u->hits, u->allocations));
 }
 
 static bool about_classes(usm__analysis *a)
@@ -163,11 +166,14 @@ static bool about_tag(const usm__trace *t, usm__analysis *a, const usm__usage *u
         return true;
     if (strcmp(u->name, "(no tag)") == 0)
         return say(a,
-                   "%llu blocks without a tag (%s) were not freed when the process ended; record "
-                   "with --stacks to see who allocated them.",
-                   (unsigned long long)u->blocks, BYTES(u->live));
-    return say(a, "Tag %s leaks %llu blocks (%s): they were not freed when the process ended.",
-               u->name, (unsigned long long)u->blocks, BYTES(u->live));
+                   "%llu %s (%s) not freed when the process ended; record with --stacks to see "
+                   "who allocated them.",
+                   (unsigned long long)u->blocks,
+                   usm__plural(u->blocks, "block without a tag was", "blocks without a tag were"),
+                   BYTES(u->live));
+    return say(a, "Tag %s leaks %llu %s (%s): not freed when the process ended.", u->name,
+               (unsigned long long)u->blocks, usm__plural(u->blocks, "block", "blocks"),
+               BYTES(u->live));
 }
 
 static bool about_drivers(usm__analysis *a)

@@ -3,6 +3,7 @@
  * column is [name, unit], and the page knows how each unit is written. */
 #include "profile/export_tables.h"
 
+#include "base/inline/plural.h"
 #include "base/text.h"
 #include "profile/analyse.h"
 #include "profile/out.h"
@@ -324,8 +325,8 @@ static void run_fact(facts *f)
     for (size_t i = 0; i < f->t->nrecords; i++)
         if (f->t->records[i].thread > threads)
             threads = f->t->records[i].thread;
-    snprintf(note, sizeof note, "%zu events of %" PRIu32 " thread%s", f->t->nrecords, threads,
-             threads == 1 ? "" : "s");
+    snprintf(note, sizeof note, "%zu %s of %" PRIu32 " thread%s", f->t->nrecords,
+             usm__plural(f->t->nrecords, "event", "events"), threads, threads == 1 ? "" : "s");
     fact(f, "Duration", duration((double)usm__trace_duration_ns(f->t), value, sizeof value), note);
 }
 
@@ -379,8 +380,8 @@ static void write_notices(FILE *out, const usm__trace *t, const usm__trace_block
     if (!t->ended && !t->damage[0])
         notice(out, &any, "The process did not end in order: its last events are missing.");
     if (found->unmatched) {
-        snprintf(text, sizeof text, "%zu blocks were freed whose allocation is not in the trace.",
-                 found->unmatched);
+        snprintf(text, sizeof text, "%zu %s freed whose allocation is not in the trace.",
+                 found->unmatched, usm__plural(found->unmatched, "block was", "blocks were"));
         notice(out, &any, text);
     }
     fputc(']', out);

@@ -3,6 +3,8 @@
  * the figures are is told in usm/buffer.h.  Nothing is allocated, and no lock taken. */
 #include "spill/describe.h"
 
+#include "base/inline/plural.h"
+
 #include <stdio.h>
 
 #define UNKNOWN UINT64_MAX
@@ -162,8 +164,9 @@ static void text_tier(usm__out *o, const usm_tier_stats *t)
         usm__out_put(o, "  codecs         %-11s became %s\n", USM__SIZE_TEXT(t->encoded_in),
                      USM__SIZE_TEXT(t->encoded_out));
     if (t->errors || t->corrupt)
-        usm__out_put(o, "  failed         %-11llu transfers; wrong bytes came back %llu times\n",
-                     (unsigned long long)t->errors, (unsigned long long)t->corrupt);
+        usm__out_put(o, "  failed         %-11llu %s; wrong bytes came back %llu %s\n",
+                     (unsigned long long)t->errors, usm__plural(t->errors, "transfer", "transfers"),
+                     (unsigned long long)t->corrupt, usm__plural(t->corrupt, "time", "times"));
 }
 
 static void text_all(usm__out *o, const usm_spill_stats *s, const usm__spill_holder *holders,

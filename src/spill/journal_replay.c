@@ -6,6 +6,7 @@
  * files, so it has to be ours, the home's owner's, or root's.  See spill/journal.h. */
 #include "spill/journal.h"
 
+#include "base/inline/plural.h"
 #include "base/log.h"
 #include "base/os.h"
 #include "base/status.h"
@@ -219,8 +220,8 @@ usm_status usm__journal_replay(const char *path, bool *is_replayed)
     if (status == USM_OK) {
         *is_replayed = was_replayed;
         if (was_replayed)
-            usm__info("%s: an interrupted commit of %llu blocks was brought to its end", path,
-                      (unsigned long long)r->header.n);
+            usm__info("%s: an interrupted commit of %llu %s was brought to its end", path,
+                      (unsigned long long)r->header.n, usm__plural(r->header.n, "block", "blocks"));
     }
     free_replay(r);
     return status;

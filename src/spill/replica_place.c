@@ -7,6 +7,7 @@
  * by transports (usm__place_changed), replica_write.c and replica_mend.c. */
 #include "spill/replica.h"
 
+#include "base/inline/plural.h"
 #include "base/log.h"
 #include "base/os.h"
 
@@ -355,15 +356,17 @@ static void tell_lost(usm__tiers *t, const usm__place *p, uint64_t copies, uint6
 {
     if (lost > 0)
         usm__tiers_tell(t, USM_E_IO,
-                        "%s is lost with the only copy of %llu blocks: accesses to them fail with "
+                        "%s is lost with the only copy of %llu %s fail with "
                         "USM_E_IO; USM_SPILL_REPLICAS=%u keeps copies in other fault domains",
                         p->title, (unsigned long long)lost,
+                        usm__plural(lost, "block: accesses to it", "blocks: accesses to them"),
                         t->replicas->wanted < USM__REPLICAS_MAX ? t->replicas->wanted + 1
                                                                 : USM__REPLICAS_MAX);
     else if (copies > 0)
-        usm__warn("%s is lost; the %llu blocks it had are read from their other copies, and get "
-                  "new ones",
-                  p->title, (unsigned long long)copies);
+        usm__warn("%s is lost; the %llu %s other copies; new copies are made", p->title,
+                  (unsigned long long)copies,
+                  usm__plural(copies, "block it had is read from its",
+                              "blocks it had are read from their"));
 }
 
 /* All copies there, by and by, are put in line for others: what was looked at goes to the end. */

@@ -133,7 +133,7 @@ def main():
         check(any("damaged" in e["name"] for e in trace["traceEvents"]), "cut: perfetto says nothing")
         data, *_ = export(prof, folder, "unended")
         check(len(data["notices"]) == 3 and "did not end in order" in data["notices"][1]
-              and data["notices"][2].startswith("1 blocks were freed"), "unended: {}".format(data["notices"]))
+              and data["notices"][2].startswith("1 block was freed"), "unended: {}".format(data["notices"]))
         data, trace, *_ = export(prof, folder, "work")
         check_work(data, trace)
         data, trace, *_ = export(prof, folder, "empty")

@@ -231,7 +231,7 @@ static void text_is_for_people(void)
     const char  *text = describe(pool, USM_TEXT);
 
     CHECK_IN("pool arena, host memory, host:0 (", text);
-    CHECK_IN("live           512 KiB     in 1 blocks; peak 512 KiB", text);
+    CHECK_IN("live           512 KiB     in 1 block; peak 512 KiB", text);
     CHECK_IN("reserved       1 MiB       peak 1 MiB", text);
     usm_pool_free(pool, p);
     usm_pool_destroy(pool);
@@ -409,9 +409,9 @@ static void a_limit_that_is_crossed_is_reported_with_who_holds_what(void)
         log);
     CHECK_IN("USM_MEMORY_LIMIT (the arena pool: 3 MiB live, 3 MiB reserved, largest free 0 B)\n",
              log);
-    CHECK_IN("  this pool: live 3 MiB in 1 blocks (peak 3 MiB), reserved 3 MiB (peak 3 MiB)", log);
+    CHECK_IN("  this pool: live 3 MiB in 1 block (peak 3 MiB), reserved 3 MiB (peak 3 MiB)", log);
     CHECK_IN("  other: host pool direct: live 2", log);
-    CHECK_IN("  tag solver: live 4 KiB in 1 blocks, peak 4 KiB", log);
+    CHECK_IN("  tag solver: live 4 KiB in 1 block, peak 4 KiB", log);
     CHECK_IN("  way out: USM_MEMORY_LIMIT allows 8 MiB for host, and 5", log);
     CHECK_INT(occurrences(log, "out of memory"), 1);
     CHECK(story != NULL);

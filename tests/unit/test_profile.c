@@ -544,7 +544,7 @@ static void leaks_failures_and_hoards_are_told(void)
     t = parse(&made);
     a = analyse(t);
     CHECK(advises(a, "Tag solver leaks 3 blocks (12 KiB)"));
-    CHECK(advises(a, "1 allocations from pool 1 slab device host:0 were refused, 1 of them after"));
+    CHECK(advises(a, "Pool 1 slab device host:0 refused 1 allocation, 1 of them after"));
     CHECK(advises(a, "held up to 64 MiB"));
     CHECK_INT(a->pools[0].refused, 1);
     CHECK_INT(a->pools[0].takes, 1);

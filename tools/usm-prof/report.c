@@ -2,6 +2,7 @@
 /* usm-prof report: the tables and the advice, for people. */
 #include "prof.h"
 
+#include "base/inline/plural.h"
 #include "base/text.h"
 #include "columns.h"
 
@@ -26,14 +27,17 @@ static void print_head(const char *path, const usm__trace *t, const usm__analysi
 {
     char duration[32], time[32], saved[32];
 
-    printf("Trace %s: %zu events in %s, %llu lost\n", path, t->nrecords + t->nspills + t->nworks,
+    printf("Trace %s: %zu %s in %s, %llu lost\n", path, t->nrecords + t->nspills + t->nworks,
+           usm__plural(t->nrecords + t->nspills + t->nworks, "event", "events"),
            time_text((double)a->duration_ns, duration, sizeof(duration)),
            (unsigned long long)t->lost);
     print_sources(t);
     if (t->damage[0] != '\0')
         printf("  damaged: %s\n", t->damage);
-    printf("\n%llu allocations, %llu driver calls (%s) for memory, %llu avoided",
-           (unsigned long long)a->all.allocations, (unsigned long long)a->takes + a->gives,
+    printf("\n%llu %s%llu %s (%s) for memory, %llu avoided", (unsigned long long)a->all.allocations,
+           usm__plural(a->all.allocations, "allocation, ", "allocations, "),
+           (unsigned long long)a->takes + a->gives,
+           usm__plural(a->takes + a->gives, "driver call", "driver calls"),
            time_text((double)a->driver_ns, time, sizeof(time)), (unsigned long long)a->avoided);
     if (a->take_ns + a->give_ns > 0)
         printf(", which would have cost %s",

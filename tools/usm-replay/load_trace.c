@@ -4,6 +4,8 @@
 #include "profile/blocks.h"
 #include "replay.h"
 
+#include "base/inline/plural.h"
+
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -104,8 +106,8 @@ bool log_read_trace(loader *l, const char *path, uint32_t only_pool, char *why, 
     if (t->damage[0])
         snprintf(log->damage, sizeof log->damage, "%s", t->damage);
     else if (t->lost)
-        snprintf(log->damage, sizeof log->damage, "%llu events were lost when it was written",
-                 (unsigned long long)t->lost);
+        snprintf(log->damage, sizeof log->damage, "%llu %s lost when it was written",
+                 (unsigned long long)t->lost, usm__plural(t->lost, "event was", "events were"));
     usm__trace_close(t);
     return good;
 }

@@ -7,6 +7,8 @@
  * was given up is undone. */
 #include "internal.h"
 
+#include "base/inline/plural.h"
+
 #include <time.h>
 
 enum { CONTROLS_OUT = 32 };
@@ -232,8 +234,8 @@ usm_status far_reserve(far_store *store, uint32_t peer, uint64_t first, uint64_t
     if (has_ended)
         waiter_drop(w);
     if (s == USM_E_SPILL_FULL)
-        return node->api->report(s, "far memory: member %u has no room for %llu blocks", peer,
-                                 (unsigned long long)n);
+        return node->api->report(s, "far memory: member %u has no room for %llu %s", peer,
+                                 (unsigned long long)n, usm__plural(n, "block", "blocks"));
     if (s != USM_OK)
         return node->api->report(s, "far memory: member %u did not answer, or is lost", peer);
     return USM_OK;

@@ -18,6 +18,8 @@
  * Called by usm-memd's one thread, through the transport's serve() and detach(). */
 #include "internal.h"
 
+#include "base/inline/plural.h"
+
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -165,8 +167,10 @@ static void take_guest(mpi_hall *h)
     g->next   = h->guests;
     g->number = h->served + ++h->count;
     h->guests = g;
-    h->api->log(USM_LOG_INFO, "program %u has come: %u processes, %llu MiB for it", g->number,
-                g->job->count - h->front->count, (unsigned long long)(h->params.lend >> 20));
+    h->api->log(USM_LOG_INFO, "program %u has come: %u %s%llu MiB for it", g->number,
+                g->job->count - h->front->count,
+                usm__plural(g->job->count - h->front->count, "process, ", "processes, "),
+                (unsigned long long)(h->params.lend >> 20));
 }
 
 static void look_after_entry(mpi_hall *h)

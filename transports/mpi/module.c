@@ -3,6 +3,8 @@
  * of the job.  What the parts do is told in internal.h; the protocol is in transports/far. */
 #include "internal.h"
 
+#include "base/inline/plural.h"
+
 #include <stdio.h>
 
 #define PIECES           4 /* in flight a lender; far.h's depth                           */
@@ -133,9 +135,10 @@ static void store_describe(void *store, char *text, size_t cap)
     if (cap == 0)
         return;
     (void)store_capacity(store, &c);
-    (void)snprintf(text, cap, "memory of %u members of the job, %llu MiB, %llu free",
-                   usm_load_acquire(&s->job->nplaces), (unsigned long long)(c.total >> 20),
-                   (unsigned long long)(c.available >> 20));
+    (void)snprintf(text, cap, "memory of %u %s of the job, %llu MiB, %llu free",
+                   usm_load_acquire(&s->job->nplaces),
+                   usm__plural(usm_load_acquire(&s->job->nplaces), "member", "members"),
+                   (unsigned long long)(c.total >> 20), (unsigned long long)(c.available >> 20));
 }
 
 static uint32_t store_places(void *store)
