@@ -47,19 +47,20 @@ const usm__setting usm__settings[] = {
      .help = "the pool that serves each kind of memory, separated by \";\"; options: area_size, "
              "maximum_size, min_align, retain, retain_ms, zero_init"},
     {NAMES("memory_limit", "MEMORY_LIMIT"), .initial = "", .unit = "kind:bytes|percent",
+     .binding = true,
      .help = "most memory to hold, as in host:256M,device:80%, pools and buffers together; auto or "
              "unset: no limit, but buffers keep to 80% of the host's, divided by the job's ranks "
              "on it"},
     {NAMES("spill", "SPILL"), .initial = "file:/var/tmp", .unit = "off|tier;...", .secure = true,
-     .check = usm__settings_check_spill,
-     .help  = "where buffers that outgrow memory go: tiers in order, as in "
-              "file:/var/tmp,quota=20G, separated by \";\"; off: nothing is spilled"},
+     .binding = true, .check = usm__settings_check_spill,
+     .help = "where buffers that outgrow memory go: tiers in order, as in "
+             "file:/var/tmp,quota=20G, separated by \";\"; off: nothing is spilled"},
     {NAMES("spill_codec", "SPILL_CODEC"), .initial = "off", .unit = "off|auto|codec,...",
-     .check = usm__settings_check_codec,
-     .help  = "what is done to spilled blocks: lz4 (compression), aes_gcm (encryption), "
-              "lz4,aes_gcm, or auto: lz4 when samples say that it is quicker than the tier"},
+     .binding = true, .check = usm__settings_check_codec,
+     .help = "what is done to spilled blocks: lz4 (compression), aes_gcm (encryption), "
+             "lz4,aes_gcm, or auto: lz4 when samples say that it is quicker than the tier"},
     {NAMES("spill_key", "SPILL_KEY"), .initial = "", .unit = "hex digits", .secure = true,
-     .secret = true, .check = usm__settings_check_key,
+     .secret = true, .binding = true, .check = usm__settings_check_key,
      .help =
          "the key of aes_gcm, 32 or 64 digits; wiped from the environment when it is taken, and "
          "never shown; unset: USM_SPILL_KEY_FILE, else a random one"},
@@ -97,7 +98,7 @@ const usm__setting usm__settings[] = {
          "what a borrower has that is silent for so long is freed, and what a lender has is given "
          "up; usm-memd ends when all are"},
     {NAMES("job_key", "JOB_KEY"), .initial = "", .unit = "hex digits", .secure = true,
-     .secret = true, .check = usm__settings_check_key,
+     .secret = true, .binding = true, .check = usm__settings_check_key,
      .help =
          "the key members of the job prove to each other that they have, 32 or 64 digits; wiped "
          "from the environment when it is taken, and never shown; unset: USM_JOB_KEY_FILE"},
@@ -190,6 +191,7 @@ typedef struct view {
     /* Of a secret that is set: it, in memory for keys; then the text is "(set)".  Until it is kept
      * the text is the secret itself, and does not leave this file. */
     const char *secret;
+    bool        is_refused; /* it binds and does not pass; of a secret nothing is kept */
 } view;
 
 typedef struct value {
@@ -386,6 +388,7 @@ static value *find_kept(size_t i, const view *v)
 
     while (it != NULL &&
            !(it->index == i && it->view.origin == v->origin &&
+             it->view.is_refused == v->is_refused &&
              strcmp(it->view.secret != NULL ? it->view.secret : it->text, v->text) == 0))
         it = it->next;
     return it;
@@ -458,18 +461,20 @@ typedef struct reading {
 } reading;
 
 /* `text` NULL: it is not to be shown. */
-static void note_wrong(reading *r, const char *variable, const char *text, const char *why)
+static void note_wrong(reading *r, const char *variable, const char *text, bool is_binding,
+                       const char *why)
 {
     size_t room = sizeof(r->wrong) - r->wrong_size;
     bool   show = text != NULL;
-    int    n    = snprintf(r->wrong + r->wrong_size, room, "%s%s%s%.128s%s is ignored; allowed: %s",
+    int    n    = snprintf(r->wrong + r->wrong_size, room, "%s%s%s%.128s%s %s; allowed: %s",
                      r->wrong_size ? "; " : "", variable, show ? "=\"" : "",
-                     show ? text : " (its value is not shown)", show ? "\"" : "", why);
+                     show ? text : " (its value is not shown)", show ? "\"" : "",
+                     is_binding ? "cannot be used" : "is ignored", why);
 
     r->wrong_size += n < 0 ? 0 : (size_t)n < room ? (size_t)n : room - 1;
 }
 
-/* Whether the variable is set and passes: then it is in force. */
+/* Whether the variable is set and passes, or binds: then it is in force. */
 static bool take_variable(size_t i, const char *variable, bool is_foreign, reading *r)
 {
     usm__setting_translate *translate = usm_load_acquire(&translate_of[i]);
@@ -482,14 +487,17 @@ static bool take_variable(size_t i, const char *variable, bool is_foreign, readi
     memset(&r->t, 0, sizeof(r->t));
     if (is_foreign && translate != NULL) {
         if (!translate(variable, text, &r->t)) {
-            note_wrong(r, variable, text, r->t.why);
+            note_wrong(r, variable, text, false, r->t.why);
             return false;
         }
         ours = r->t.value;
     }
     if (!parse(i, ours, &r->view.number, why)) {
-        note_wrong(r, variable, usm__settings[i].secret ? NULL : text, why);
-        return false;
+        bool hidden = usm__settings[i].secret, binding = usm__settings[i].binding;
+
+        note_wrong(r, variable, hidden ? NULL : text, binding, why);
+        r->view = (view){hidden ? "" : text, variable, 0, NULL, binding};
+        return binding;
     }
     r->view.text   = ours;
     r->view.origin = variable;
@@ -510,7 +518,7 @@ static void read_variables(size_t i, reading *r)
             take_variable(i, setting->foreign[k], true, r))
             return;
     memset(&r->t, 0, sizeof(r->t));
-    r->view = (view){setting->initial, "default", 0, NULL};
+    r->view = (view){setting->initial, "default", 0, NULL, false};
     (void)parse(i, setting->initial, &r->view.number, why);
 }
 
@@ -538,7 +546,7 @@ static view resolve(size_t i)
     read_variables(i, &r);
     mine = keep(i, &r.view);
     if (mine == NULL && (r.view.text == r.t.value || is_hidden(i, r.view.text)))
-        return (view){usm__settings[i].initial, "default", 0, NULL};
+        return (view){usm__settings[i].initial, "default", 0, NULL, false};
     if (mine == NULL)
         return r.view;
     if (!usm_cas_acq_rel(&was_read[i], &expected, mine))
@@ -566,7 +574,7 @@ static void put(size_t i, value *v)
 
 usm_status usm__settings_set(const char *key, const char *value_text)
 {
-    view   v = {value_text, by_call, 0, NULL};
+    view   v = {value_text, by_call, 0, NULL, false};
     char   why[WHY_SIZE];
     value *it;
     size_t i;
@@ -631,6 +639,21 @@ uint64_t usm__setting_size(const char *key)
 
     usm_assert(i < COUNT && usm__settings[i].type == USM__SETTING_SIZE);
     return i < COUNT ? current(i).number : 0;
+}
+
+usm_status usm__settings_refusal(void)
+{
+    reading r;
+
+    for (size_t i = 0; i < COUNT; i++) {
+        if (!usm__settings[i].binding || !current(i).is_refused)
+            continue;
+        r.wrong_size = 0;
+        read_variables(i, &r);
+        return usm__fail(USM_E_SETTING, "%s",
+                         r.wrong_size ? r.wrong : "a variable was refused and has changed since");
+    }
+    return USM_OK;
 }
 
 /* The value that the variable has is overwritten where it lies: what the system shows of the

@@ -4,8 +4,9 @@
  * Precedence (a descriptor's field is the caller's affair): usm_config_set,
  * variable USM_<KEY>, foreign variables, default.  Keys are looked up without
  * regard to case.  A value that does not parse warns once, naming the variable
- * and what is allowed, and the next in precedence is used.  Paths and hooks
- * are read with secure_getenv. */
+ * and what is allowed, and the next in precedence is used; where that would take
+ * more memory or write elsewhere than the user said, whoever asks for devices or
+ * contexts is refused instead.  Paths and hooks are read with secure_getenv. */
 #ifndef USM_BASE_SETTINGS_H
 #define USM_BASE_SETTINGS_H
 
@@ -47,6 +48,8 @@ typedef struct usm__setting {
     bool              secure; /* not read from the environment of setuid programs    */
     bool              secret; /* its text is "(set)"; the value is nowhere in dumps or
                                  messages: usm__setting_take_secret                  */
+    bool binding;             /* a value that does not pass stays, and refuses devices:
+                                 usm__settings_refusal                                 */
     bool translated;          /* foreign ones have a grammar of their own:
                                  usm__setting_set_translate                          */
 } usm__setting;
@@ -64,6 +67,8 @@ bool        usm__setting_bool(const char *key);
 uint64_t    usm__setting_size(const char *key);
 /* Who set the value in force: "default", "usm_config_set", or the variable. */
 const char *usm__setting_origin(const char *key);
+/* USM_E_SETTING while a variable that binds has a value that does not pass. */
+usm_status usm__settings_refusal(void);
 /* The value of a secret, 0 behind it, into memory that the caller keeps from dumps; its length, 0:
  * it is not set.  Its variable is overwritten: programs started from now on do not inherit it. */
 size_t usm__setting_take_secret(const char *key, char *text, size_t cap);

@@ -27,11 +27,13 @@ bool usm__settings_check_spill(const char *text, char *why, size_t why_size)
 {
     usm__span rest = usm__span_of(text), field;
     size_t    n    = 0;
+    bool      path = text[0] == '/' || text[0] == '.';
 
     (void)snprintf(why, why_size,
                    "off, or up to %d tiers in order, separated by \";\", each transport[:options], "
-                   "as in file:/var/tmp,quota=20G",
-                   USM__SPILL_TIERS_MAX);
+                   "as in file:/var/tmp,quota=20G%s%.60s%s",
+                   USM__SPILL_TIERS_MAX, path ? "; did you mean file:" : "", path ? text : "",
+                   path ? "?" : "");
     if (usm__span_is(usm__span_trimmed(rest), "off"))
         return true;
     while (usm__span_next(&rest, ';', &field)) {

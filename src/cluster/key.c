@@ -93,7 +93,9 @@ usm_status usm__job_key(const void **key, size_t *size)
     if (!kept)
         return usm__fail(USM_E_SYSTEM, "no memory for the job's key: %s",
                          strerror_r(errno, words, sizeof words));
-    st = take(&n);
+    st = usm__settings_refusal(); /* a malformed USM_JOB_KEY is not as if there were none */
+    if (st == USM_OK)
+        st = take(&n);
     usm__os_secret_wipe(kept->text, sizeof kept->text);
     if (st != USM_OK)
         return st;

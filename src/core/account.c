@@ -7,6 +7,7 @@
  * and a part of the memory there is for buffers, shared out evenly among the ranks of a node
  * (usm__account_buffer_limit).
  * Called by core/area.c, core/context.c, the parts above for frames of buffers. */
+#include "base/inline/plural.h"
 #include "base/job.h"
 #include "base/os.h"
 #include "base/settings.h"
@@ -63,11 +64,13 @@ static bool find_amount(const char *text, const char *which, uint64_t total, uin
 bool usm__account_check(const char *text, char *why, size_t why_size)
 {
     uint64_t n;
+    bool     amount = parse_amount(usm__span_of(text), 100, &n);
 
     if (find_amount(text, "host", 100, &n))
         return true;
     snprintf(why, why_size,
-             "auto, or host:SIZE,device:SIZE where SIZE is bytes (256M) or 1%%..100%%");
+             "auto, or host:SIZE,device:SIZE where SIZE is bytes (256M) or 1%%..100%%%s%.40s%s",
+             amount ? "; did you mean host:" : "", amount ? text : "", amount ? "?" : "");
     return false;
 }
 
@@ -184,10 +187,10 @@ static usm_status add(const entry *e, size_t size)
     if (usm__account_count(&e->account->reserved, limit, size, &before))
         return USM_OK;
     return usm__fail(USM_E_BUDGET,
-                     "%zu bytes more would cross the %slimit of %llu for %s (%llu are taken); free "
+                     "%zu %s more would cross the %slimit of %llu for %s (%llu are taken); free "
                      "some or raise %s",
-                     size, e->is_own ? "context's " : "", (unsigned long long)limit, e->whose,
-                     (unsigned long long)before,
+                     size, usm__plural(size, "byte", "bytes"), e->is_own ? "context's " : "",
+                     (unsigned long long)limit, e->whose, (unsigned long long)before,
                      e->is_own ? "host_limit or device_limit of its usm_context_desc"
                                : "USM_MEMORY_LIMIT");
 }

@@ -185,6 +185,9 @@ static usm_status select_devices(const char *origin, const char *text, bool uniq
         st = usm__fail(USM_E_NO_MEMORY, "no host memory to select devices");
         goto out;
     }
+    st = usm__settings_refusal();
+    if (st != USM_OK)
+        goto out;
     st = usm__selector_parse(text, sel);
     if (st != USM_OK) {
         usm__story story;

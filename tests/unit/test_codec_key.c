@@ -357,7 +357,7 @@ static void a_refused_key_is_not_shown(void)
     CHECK_INT(plain_child(refuse, path), 0);
     key_text(key);
     key[63] = '\0';
-    CHECK_IN("USM_SPILL_KEY (its value is not shown) is ignored",
+    CHECK_IN("USM_SPILL_KEY (its value is not shown) cannot be used",
              plain_read(path, text, sizeof text));
     CHECK(strstr(text, key) == NULL);
     key[8] = '\0';

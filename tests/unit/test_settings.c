@@ -229,6 +229,31 @@ static void a_default_says_so(void)
     CHECK_INT(usm__settings_get("log", NULL, NULL), USM_OK);
 }
 
+static void what_binds_and_does_not_parse_refuses_and_is_not_dropped(void)
+{
+    start_afresh();
+    CHECK_INT(usm__settings_refusal(), USM_OK);
+    start_afresh();
+    (void)setenv("USM_SPILL", "/data", 1);
+    CHECK_STR(usm__setting_text("spill"), "/data");
+    CHECK_STR(usm__setting_origin("spill"), "USM_SPILL");
+    CHECK_INT(usm__settings_refusal(), USM_E_SETTING);
+    CHECK_IN("USM_SPILL=\"/data\" cannot be used", usm_last_error());
+    CHECK_IN("did you mean file:/data?", usm_last_error());
+    CHECK_INT(usm__settings_set("spill", "file:/data"), USM_OK); /* over the variable */
+    CHECK_INT(usm__settings_refusal(), USM_OK);
+    start_afresh();
+    (void)setenv("USM_JOB_KEY", "deadbeef", 1);
+    CHECK_INT(usm__settings_refusal(), USM_E_SETTING);
+    CHECK(strstr(usm_last_error(), "deadbeef") == NULL);
+    CHECK_STR(usm__setting_text("job_key"), "");
+    start_afresh();
+    (void)setenv("USM_SPILL_WAIT", "soon", 1); /* others are dropped with a warning */
+    CHECK_INT(usm__settings_refusal(), USM_OK);
+    CHECK_INT(usm__setting_size("spill_wait"), 2000);
+    start_afresh();
+}
+
 static void our_variable_is_over_the_foreign_one(void)
 {
     start_afresh();
@@ -694,6 +719,7 @@ static const plain_case cases[] = {
     CASE(durations_need_a_unit),
     CASE(bytes_are_formatted_for_people),
     CASE(a_default_says_so),
+    CASE(what_binds_and_does_not_parse_refuses_and_is_not_dropped),
     CASE(our_variable_is_over_the_foreign_one),
     CASE(usm_config_set_is_over_the_environment_until_taken_back),
     CASE(an_empty_variable_counts_as_unset),
