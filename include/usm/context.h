@@ -14,6 +14,10 @@
 
 USM_BEGIN_DECLS
 
+/* A context that is NULL means the default one (usm_default_context), in every function that takes
+ * one but two kinds: usm_context_destroy(NULL) does nothing, and functions that take a pointer to
+ * memory beside it (usm_free_ctx, usm_get_pointer_type, usm_ipc_get ...) take the memory's own. */
+
 /** Called, on a thread of the library, for a failure that has no caller: a
  * command that fails after it was submitted without an event.  `story` is valid
  * during the call.  It must not destroy the context.  It may come a moment after

@@ -58,7 +58,7 @@ USM_API USM_MALLOC USM_ALLOC_SIZE(2)
 USM_API USM_MALLOC USM_ALLOC_SIZE(2)
     USM_ALLOC_ALIGN(1) void *usm_aligned_alloc_shared(size_t align, size_t size, usm_queue *q);
 /* The (device, context) forms; dev is ignored for host and may be NULL: the
- * context's first. */
+ * context's first; ctx NULL: the default context. */
 USM_API USM_MALLOC USM_ALLOC_SIZE(1) void *usm_malloc_ctx(size_t size, usm_device *dev,
                                                           usm_context *ctx, usm_kind kind);
 USM_API USM_MALLOC USM_ALLOC_SIZE(2)

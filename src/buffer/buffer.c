@@ -124,13 +124,8 @@ void usm_buffer_destroy(usm_buffer *buf)
 
 static usm_status check_context(usm_context **ctx)
 {
-    usm_status st;
+    usm_status st = usm__context_resolve(ctx);
 
-    if (!*ctx)
-        *ctx = usm_default_context();
-    if (!*ctx)
-        return usm_last_status();
-    st = usm__context_check(*ctx);
     if (st == USM_OK && usm__context_is_inert(*ctx))
         st = usm__fail(USM_E_FORKED, "the context was made before fork(); make one in the child");
     return st;

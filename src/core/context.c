@@ -9,9 +9,11 @@
 
 #include "base/fork.h"
 #include "base/inline/bits.h"
+#include "base/inline/plural.h"
 #include "base/log.h"
 #include "base/meta.h"
 #include "base/os.h"
+#include "base/settings.h"
 #include "core/area.h"
 #include "core/event.h"
 #include "core/init.h"
@@ -53,11 +55,16 @@ usm_status usm__context_check(usm_context *ctx)
     return st;
 }
 
+usm_status usm__context_resolve(usm_context **ctx)
+{
+    if (!*ctx)
+        *ctx = usm_default_context();
+    return *ctx ? usm__context_check(*ctx) : usm_last_status();
+}
+
 usm_context *usm__context_or_default(usm_context *ctx)
 {
-    if (!ctx)
-        return usm_default_context();
-    return usm__context_check(ctx) == USM_OK ? ctx : NULL;
+    return usm__context_resolve(&ctx) == USM_OK ? ctx : NULL;
 }
 
 usm_status usm__context_device_index(usm_context *ctx, const usm_device *dev, size_t *index)
@@ -334,9 +341,12 @@ usm_status usm_context_create(const usm_context_desc *given, usm_context **ctx)
     if (given)
         memcpy(&desc, given, usm_min_size(given->struct_size, sizeof desc));
     if (desc.ndevices && !desc.devices)
-        return usm__fail(USM_E_INVALID, "usm_context_create: %zu devices but devices is NULL",
-                         desc.ndevices);
+        return usm__fail(USM_E_INVALID, "usm_context_create: %zu %s but devices is NULL",
+                         desc.ndevices, usm__plural(desc.ndevices, "device", "devices"));
     (void)usm__start();
+    st = usm__settings_refusal();
+    if (st != USM_OK)
+        return st;
     if (desc.ndevices)
         return create(desc.ndevices, desc.devices, &desc, ctx);
     st = usm_get_devices(&first, 1, &count);
@@ -411,6 +421,9 @@ usm_status usm_context_from_native(const usm_native_desc *given, usm_context **c
         return st;
     memcpy(&desc, given, usm_min_size(given->struct_size, sizeof desc));
     (void)usm__start();
+    st = usm__settings_refusal();
+    if (st != USM_OK)
+        return st;
     slot = usm__registry_backend(desc.backend);
     if (!slot)
         return usm_last_status();
@@ -458,7 +471,7 @@ void usm_context_destroy(usm_context *ctx)
 
 usm_status usm_context_get_devices(usm_context *ctx, usm_device **list, size_t cap, size_t *count)
 {
-    usm_status st = usm__context_check(ctx);
+    usm_status st = usm__context_resolve(&ctx);
 
     if (st != USM_OK)
         return st;
@@ -473,7 +486,7 @@ usm_status usm_context_get_devices(usm_context *ctx, usm_device **list, size_t c
 
 usm_status usm_context_wait(usm_context *ctx)
 {
-    usm_status st = usm__context_check(ctx), first = USM_OK;
+    usm_status st = usm__context_resolve(&ctx), first = USM_OK;
 
     if (st == USM_OK && usm__context_is_inert(ctx))
         st = usm__fail(USM_E_FORKED, "the context was made before fork(); make one in the child");

@@ -56,6 +56,8 @@ struct usm_context {
 
 /* Handle and fork check. */
 usm_status usm__context_check(usm_context *ctx);
+/* *ctx NULL becomes the default context (which may be started), any other is checked. */
+usm_status usm__context_resolve(usm_context **ctx);
 /* ctx NULL is the default context (which may be started); NULL on failure. */
 usm_context *usm__context_or_default(usm_context *ctx);
 /* dev NULL: index 0.  A sub-device of a context's device is not in it. */

@@ -140,12 +140,7 @@ usm_status usm_event_create(usm_context *ctx, usm_event **ev)
     usm_event *made;
     usm_status st;
 
-    if (!ctx) {
-        ctx = usm_default_context();
-        if (!ctx)
-            return usm_last_status();
-    }
-    st = usm__context_check(ctx);
+    st = usm__context_resolve(&ctx);
     if (st != USM_OK)
         return st;
     if (usm__context_is_inert(ctx))

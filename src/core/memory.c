@@ -112,16 +112,28 @@ void *usm_calloc(size_t n, size_t size, usm_kind kind)
     return p;
 }
 
-void *usm_aligned_alloc_ctx(size_t align, size_t size, usm_device *dev, usm_context *ctx,
-                            usm_kind kind)
+static void *alloc_ctx(size_t align, size_t size, usm_device *dev, usm_context *ctx, usm_kind kind)
 {
     size_t index = 0;
 
-    if (!is_kind(kind) || usm__context_check(ctx) != USM_OK)
+    if (!is_kind(kind) || usm__context_resolve(&ctx) != USM_OK)
         return no_memory();
     if (kind != USM_HOST && usm__context_device_index(ctx, dev, &index) != USM_OK)
         return no_memory();
     return alloc_in(ctx, index, kind, align, size);
+}
+
+void *usm_aligned_alloc_ctx(size_t align, size_t size, usm_device *dev, usm_context *ctx,
+                            usm_kind kind)
+{
+    void *p;
+
+    if (ctx)
+        return alloc_ctx(align, size, dev, ctx, kind);
+    usm__default_enter(); /* usm_shutdown() waits for the caller */
+    p = alloc_ctx(align, size, dev, ctx, kind);
+    usm__default_leave();
+    return p;
 }
 
 void *usm_malloc_ctx(size_t size, usm_device *dev, usm_context *ctx, usm_kind kind)

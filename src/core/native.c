@@ -18,7 +18,7 @@ static usm_status check_backend(const usm__backend *be, const char *backend, voi
 
 usm_status usm_context_get_native(usm_context *ctx, const char *backend, void **handle)
 {
-    usm_status st = usm__context_check(ctx);
+    usm_status st = usm__context_resolve(&ctx);
 
     if (st == USM_OK)
         st = check_backend(ctx->be, backend, handle);
@@ -61,7 +61,7 @@ usm_status usm_event_from_native(usm_context *ctx, void *handle, usm_ownership o
 {
     void      *native = NULL;
     usm_event *made;
-    usm_status st = usm__context_check(ctx);
+    usm_status st = usm__context_resolve(&ctx);
 
     if (st != USM_OK)
         return st;

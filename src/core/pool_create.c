@@ -4,6 +4,7 @@
 #include "core/pool.h"
 
 #include "base/inline/bits.h"
+#include "base/inline/plural.h"
 #include "base/log.h"
 #include "base/meta.h"
 #include "base/os.h"
@@ -281,7 +282,7 @@ usm_status usm_pool_create(usm_context *ctx, usm_device *dev, usm_kind kind,
 {
     usm_pool_desc full;
     size_t        index = 0;
-    usm_status    st    = usm__context_check(ctx);
+    usm_status    st    = usm__context_resolve(&ctx);
 
     if (st == USM_OK)
         st = usm__context_device_index(ctx, dev, &index);
@@ -372,9 +373,9 @@ static void list_blocks_out(usm_pool *pool)
 
     usm__pool_stats(pool, &stats);
     if (stats.blocks && usm__setting_bool("validation"))
-        usm__warn("a pool of %s was destroyed with %llu blocks (%llu bytes) still out",
+        usm__warn("a pool of %s was destroyed with %llu %s (%llu bytes) still out",
                   pool->ctx->devices[pool->index].dev->term, (unsigned long long)stats.blocks,
-                  (unsigned long long)stats.live);
+                  usm__plural(stats.blocks, "block", "blocks"), (unsigned long long)stats.live);
 }
 
 void usm__pool_finish(usm_pool *pool)

@@ -11,6 +11,7 @@
  * Not here: building (build.c), the caches (cache.c), kernels (kernel.c). */
 #include "core/program.h"
 #include "base/inline/bits.h"
+#include "base/inline/plural.h"
 #include "base/log.h"
 #include "base/meta.h"
 #include "base/os.h"
@@ -369,10 +370,6 @@ static void free_program(usm_program *p)
 
 static usm_status check_desc(usm_context *ctx, const usm_program_desc *desc)
 {
-    usm_status s = usm__context_check(ctx);
-
-    if (s != USM_OK)
-        return s;
     if (usm__context_is_inert(ctx))
         return usm__fail(USM_E_FORKED, "the context was made before fork(); make one in the child");
     if (!desc)
@@ -383,8 +380,9 @@ static usm_status check_desc(usm_context *ctx, const usm_program_desc *desc)
                          "usm_program_create: struct_size is %zu; start with USM_PROGRAM_DESC_INIT",
                          desc->struct_size);
     if (!desc->nimages || !desc->images || desc->nimages > IMAGES_MAX)
-        return usm__fail(USM_E_INVALID, "usm_program_create: %zu images at %p; give 1 to %d",
-                         desc->nimages, (const void *)desc->images, IMAGES_MAX);
+        return usm__fail(USM_E_INVALID, "usm_program_create: %zu %s at %p; give 1 to %d",
+                         desc->nimages, usm__plural(desc->nimages, "image", "images"),
+                         (const void *)desc->images, IMAGES_MAX);
     if (!desc->log && desc->log_size)
         return usm__fail(USM_E_INVALID, "usm_program_create: log_size is %zu, log is NULL",
                          desc->log_size);
@@ -439,11 +437,14 @@ out:
 
 usm_status usm_program_create(usm_context *ctx, const usm_program_desc *desc, usm_program **program)
 {
-    creation   c = {.ctx = ctx, .desc = desc};
-    usm_status s = check_desc(ctx, desc);
+    creation   c = {.desc = desc};
+    usm_status s = usm__context_resolve(&ctx);
 
+    if (s == USM_OK)
+        s = check_desc(ctx, desc);
     if (s != USM_OK)
         return s;
+    c.ctx = ctx;
     if (!program)
         return usm__fail(USM_E_INVALID, "usm_program_create: program is NULL");
     if (desc->log && desc->log_size) {

@@ -118,12 +118,7 @@ usm_status usm_queue_create(usm_context *ctx, usm_device *dev, const usm_queue_d
     size_t               index    = 0;
     usm_status           st       = USM_OK;
 
-    if (!ctx) {
-        ctx = usm_default_context();
-        if (!ctx)
-            return usm_last_status();
-    }
-    st = usm__context_check(ctx);
+    st = usm__context_resolve(&ctx);
     if (st == USM_OK)
         st = usm__context_device_index(ctx, dev, &index);
     if (st != USM_OK)
@@ -155,7 +150,7 @@ usm_status usm_queue_from_native(usm_context *ctx, void *handle, usm_ownership o
     uint32_t   flags = 0;
     size_t     index = 0;
     usm_queue *q;
-    usm_status st = usm__context_check(ctx);
+    usm_status st = usm__context_resolve(&ctx);
 
     if (st != USM_OK)
         return st;

@@ -29,10 +29,7 @@ static usm_status begin(const char *what, usm_context **ctx, usm_ipc_event **out
 
     if (!out)
         return usm__fail(USM_E_INVALID, "%s: ev is NULL", what);
-    *ctx = usm__context_or_default(*ctx);
-    if (!*ctx)
-        return usm_last_status();
-    st = usm__context_check(*ctx);
+    st = usm__context_resolve(ctx);
     if (st == USM_OK && usm__context_is_inert(*ctx))
         st = usm__fail(USM_E_FORKED, "the context was made before fork(); make one in the child");
     if (st != USM_OK)

@@ -33,10 +33,7 @@ usm_status usm_ipc_open(const usm_ipc_handle *handle, usm_context *ctx, usm_devi
 
     if (!handle || !p)
         return usm__fail(USM_E_INVALID, "usm_ipc_open: %s is NULL", handle ? "p" : "handle");
-    ctx = usm__context_or_default(ctx);
-    if (!ctx)
-        return usm_last_status();
-    st = usm__context_check(ctx);
+    st = usm__context_resolve(&ctx);
     if (st == USM_OK && dev)
         st = usm__context_device_index(ctx, dev, &index);
     if (st == USM_OK)
