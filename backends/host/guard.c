@@ -81,7 +81,7 @@ static usm_status map_twice(struct region *r, size_t align, int fd)
     /* With access, so that the system refuses what it could never back. */
     r->start = usm__host_map(r->size, align, PROT_READ | PROT_WRITE);
     if (!r->start)
-        return usm__host_lib->report(USM_E_NO_MEMORY, "the host has no %zu bytes left", r->size);
+        return usm__host_no_memory(r->size, "");
     if (!os->map_fd(r->start, r->size, PROT_NONE, fd))
         goto err_start;
     r->alias = os->map_fd(NULL, r->size, PROT_READ | PROT_WRITE, fd);
@@ -241,12 +241,6 @@ static void enter_range(struct region *r)
     pthread_mutex_unlock(&guard.lock);
 }
 
-static usm_status no_addresses(size_t size)
-{
-    return usm__host_lib->report(USM_E_NO_MEMORY, "the host has no %zu bytes of addresses left",
-                                 size);
-}
-
 usm_status usm__host_guard_reserve(size_t size, size_t align, void **p)
 {
     struct region *r = new_region(size);
@@ -267,7 +261,7 @@ err_start:
     (void)usm__host_lib->os->unmap(r->start, size);
 err_region:
     usm__host_lib->heap_free(r);
-    return no_addresses(size);
+    return usm__host_no_memory(size, " of addresses");
 }
 
 usm_status usm__host_guard_release(const void *p)

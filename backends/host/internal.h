@@ -159,6 +159,10 @@ void       usm__host_guard_close(void);
 
 /* --- pages (memory.c) ------------------------------------------------------------------------ */
 
+/* USM_E_NO_MEMORY with its message, which names a limit of the process.  `of`: "", or " of
+ * addresses". */
+usm_status usm__host_no_memory(size_t size, const char *of);
+
 /* size: whole pages.  NULL, errno set. */
 void *usm__host_map(size_t size, size_t align, int prot);
 

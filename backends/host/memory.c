@@ -7,9 +7,22 @@
 
 #include <errno.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 
 /* mmap aligns to pages only.  For more, enough is mapped to find an aligned start in it, and what
  * lies before and behind goes back. */
+usm_status usm__host_no_memory(size_t size, const char *of)
+{
+    struct rlimit addresses;
+
+    if (getrlimit(RLIMIT_AS, &addresses) == 0 && addresses.rlim_cur != RLIM_INFINITY)
+        return usm__host_lib->report(USM_E_NO_MEMORY,
+                                     "the host has no %zu bytes%s left: the process may have %llu "
+                                     "KiB of addresses (ulimit -v)",
+                                     size, of, (unsigned long long)addresses.rlim_cur >> 10);
+    return usm__host_lib->report(USM_E_NO_MEMORY, "the host has no %zu bytes%s left", size, of);
+}
+
 void *usm__host_map(size_t size, size_t align, int prot)
 {
     const usm_os_api *os    = usm__host_lib->os;
@@ -54,7 +67,7 @@ usm_status usm__host_mem_alloc(void *ctx, void *dev, usm_kind kind, size_t size,
         return usm__host_guard_alloc(pages, align, p);
     got = usm__host_map(pages, align, PROT_READ | PROT_WRITE);
     if (!got)
-        return usm__host_lib->report(USM_E_NO_MEMORY, "the host has no %zu bytes left", size);
+        return usm__host_no_memory(size, "");
     *p = got;
     return USM_OK;
 }

@@ -41,8 +41,7 @@ usm_status usm__host_vmem_reserve(void *ctx, usm_kind kind, size_t size, void **
         return usm__host_guard_reserve(size, GRANULARITY, p);
     got = usm__host_map(size, GRANULARITY, PROT_NONE);
     if (!got)
-        return usm__host_lib->report(USM_E_NO_MEMORY, "the host has no %zu bytes of addresses left",
-                                     size);
+        return usm__host_no_memory(size, " of addresses");
     *p = got;
     return USM_OK;
 }
@@ -88,7 +87,7 @@ usm_status usm__host_vmem_map(void *ctx, void *p, size_t size, void *phys, size_
     if (usm__host_lib->os->protect(p, size, PROT_READ | PROT_WRITE) == 0)
         return USM_OK;
     if (errno == ENOMEM)
-        return usm__host_lib->report(USM_E_NO_MEMORY, "the host has no %zu bytes left", size);
+        return usm__host_no_memory(size, "");
     return usm__host_refused(USM_E_SYSTEM, "memory cannot be mapped: mprotect", errno);
 }
 

@@ -150,8 +150,8 @@ static usm_status encode(void *codec, const usm_codec_id *id, const void *in, si
 static usm_status fail_corrupt(const usm_codec_id *id)
 {
     return aes_api->report(USM_E_CORRUPT,
-                           "block %llu is not what was encrypted with this key: generation %llu",
-                           (unsigned long long)id->block, (unsigned long long)id->generation);
+                           "it is not what was encrypted with this key: generation %llu",
+                           (unsigned long long)id->generation);
 }
 
 static usm_status decode(void *codec, const usm_codec_id *id, const void *in, size_t encoded,

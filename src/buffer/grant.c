@@ -291,7 +291,7 @@ const usm__host_entry *usm__grant_access_before(const usm__command *c, const usm
 static void warn_of_own_access(usm_queue *q)
 {
     const usm__host_entry *h = NULL;
-    char                   name[64];
+    char                   title[USM__SPACE_TITLE];
 
     if (usm_load_relaxed(&deferred) == 0)
         return;
@@ -304,12 +304,12 @@ static void warn_of_own_access(usm_queue *q)
                 h = usm__grant_access_before(c, &c->uses[i], is_own);
     }
     if (h)
-        (void)snprintf(name, sizeof name, "%s", h->root->space->name);
+        (void)usm__space_title(h->root->space, title);
     usm__track_unlock();
     if (h)
         usm__warn("the calling thread waits for a queue in which a command waits for an access to "
-                  "buffer \"%s\" that this thread has open: end the access first",
-                  name);
+                  "%s that this thread has open: end the access first",
+                  title);
 }
 
 void usm__grant_start(void)

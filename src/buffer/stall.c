@@ -41,11 +41,6 @@ static void put(text *t, const char *format, ...)
         t->len = t->len + (size_t)n < sizeof t->at ? t->len + (size_t)n : sizeof t->at - 1;
 }
 
-static const char *name_of(const usm_buffer *root)
-{
-    return root->space->name[0] ? root->space->name : "(unnamed)";
-}
-
 /* An access of the host that c waits for; NULL. */
 static const usm__host_entry *access_before(const usm__command *c)
 {
@@ -60,9 +55,10 @@ static const usm__host_entry *access_before(const usm__command *c)
 static void put_reason(text *t, const usm__command *c, bool is_first)
 {
     const usm__host_entry *h = c->is_ready ? NULL : access_before(c);
+    char                   title[USM__SPACE_TITLE];
 
     if (h)
-        put(t, "an open access of the host to \"%s\"", name_of(h->root));
+        put(t, "an open access of the host to %s", usm__space_title(h->root->space, title));
     else if (!c->is_ready)
         put(t, "a command before it over the same bytes");
     else if (usm__outside_awaited())
@@ -74,9 +70,11 @@ static void put_reason(text *t, const usm__command *c, bool is_first)
 
 static void put_command(text *t, const usm__command *c, bool is_first)
 {
+    char title[USM__SPACE_TITLE];
+
     put(t, "; a command over");
     for (size_t i = 0; i < c->nuses && i < 3; i++)
-        put(t, "%s \"%s\"", i ? "," : "", name_of(c->uses[i].root));
+        put(t, "%s %s", i ? "," : "", usm__space_title(c->uses[i].root->space, title));
     put(t, "%s waits for ", c->nuses > 3 ? ", ..." : "");
     put_reason(t, c, is_first);
 }

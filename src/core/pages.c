@@ -97,7 +97,9 @@ usm_status usm__pages_set(void *source, uintptr_t at, size_t n, usm_span *span)
 
     (void)source; /* one map for all */
     if (span && !make_leaves(first, n))
-        return usm__fail(USM_E_NO_MEMORY, "no host memory for the page map of %p", (void *)at);
+        return usm__fail(USM_E_NO_MEMORY,
+                         "no host memory for the page map, in which libusm finds the block of %p",
+                         (void *)at);
     for (size_t step; n > 0; first += step, n -= step) {
         usm__page_entry *entry = entry_of(first);
         usm__page_leaf  *leaf  = entry ? usm_load_acquire(entry) : NULL;

@@ -167,6 +167,18 @@ usm_status usm__pool_block_plain(usm__area *area, const void *p, usm_block *bloc
     return area->pool->ops->block(area->pool->impl, &area->view, p, block);
 }
 
+/* The message names what should have been freed, whichever pool it is. */
+static usm_status fail_interior(usm__area *area, const void *p)
+{
+    usm_block block;
+
+    if (usm__pool_block_plain(area, p, &block) != USM_OK)
+        return usm__fail(USM_E_INTERIOR_POINTER, "%p lies inside a block: free the block's start",
+                         p);
+    return usm__fail(USM_E_INTERIOR_POINTER, "%p lies %td bytes inside the block at %p; free that",
+                     p, (const char *)p - (const char *)block.base, block.base);
+}
+
 usm_status usm__pool_free_plain(usm__area *area, void *p)
 {
     usm_pool  *pool = area->pool;
@@ -187,7 +199,7 @@ usm_status usm__pool_free_plain(usm__area *area, void *p)
         return usm__fail(USM_E_DOUBLE_FREE, "the block at %p was freed before", p);
     if (st != USM_OK && st != USM_E_DOUBLE_FREE)
         usm__freed_forget(p);
-    return st;
+    return st == USM_E_INTERIOR_POINTER ? fail_interior(area, p) : st;
 }
 
 usm_status usm__pool_block(usm__area *area, const void *p, usm_block *block)

@@ -61,6 +61,11 @@ typedef struct usm__space {
     struct usm__space_more *more; /* the engine's: spill/internal.h                          */
 } usm__space;
 
+/* What messages call it: buffer "grid", or an unnamed buffer.  `text` has USM__SPACE_TITLE bytes;
+ * returns it. */
+#define USM__SPACE_TITLE 80
+const char *usm__space_title(const usm__space *space, char *text);
+
 typedef struct usm__space_params {
     size_t       size;
     const char  *name;    /* or NULL                                                          */

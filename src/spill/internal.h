@@ -136,7 +136,9 @@ struct usm__spill {
     bool            is_cleaning;   /* somebody is in usm__clean_ahead()                         */
     bool            is_failing;    /* a store failed: some frames are marked                   */
     usm_status      store_status;
+    char            store_words[320]; /* of who tried: the newest failure to store              */
     uint64_t        store_failures;
+    uint64_t        told_late_ns; /* when the program was told of one that nobody waited for     */
     const void     *turn; /* who alone may take frames: he gave up what he had                 */
     usm_list        spaces;
     usm_list        announced;
@@ -147,7 +149,7 @@ struct usm__spill {
     bool            has_spilled;
     /* why the load of the block with that key failed, in the words of who tried */
     uint64_t story_key;
-    char     story[256];
+    char     story[400];
 
     /* small buffers: their own lock */
     _Atomic(struct usm__segments *) segments;

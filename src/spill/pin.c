@@ -170,25 +170,23 @@ static void pin_partial(usm__spill *s, const part *p)
 
 static usm_status fail_load(const part *p, usm_status status)
 {
-    const usm__spill *s    = p->space->spill;
-    const char       *name = p->space->name[0] ? p->space->name : "(unnamed)";
+    const usm__spill *s     = p->space->spill;
+    bool              known = s->story_key == p->space->key + p->block;
+    const char       *words = known ? s->story : usm_status_string(status);
+    char              title[USM__SPACE_TITLE];
 
+    (void)usm__space_title(p->space, title);
     if (status == USM_E_CORRUPT)
-        return usm__fail(
-            status,
-            "buffer \"%s\", block %u: what came back is not what was stored; the data is "
-            "lost, the rest of the buffer is not",
-            name, p->block);
-    if (status == USM_E_NO_MEMORY)
         return usm__fail(status,
-                         "buffer \"%s\", block %u: the process has too many mappings "
-                         "(vm.max_map_count); use larger blocks (USM_SPILL_BLOCK)",
-                         name, p->block);
-    if (s->story_key == p->space->key + p->block)
-        return usm__fail(status, "buffer \"%s\", block %u cannot be read: %s", name, p->block,
-                         s->story);
-    return usm__fail(status, "buffer \"%s\", block %u cannot be read (%s)", name, p->block,
-                     usm_status_string(status));
+                         "%s, block %u: what came back is not what was stored; the data is lost, "
+                         "the rest of the buffer is not: %s",
+                         title, p->block, words);
+    if (status == USM_E_NO_MEMORY && !known)
+        return usm__fail(status,
+                         "%s, block %u: the process has too many mappings (vm.max_map_count); use "
+                         "larger blocks (USM_SPILL_BLOCK)",
+                         title, p->block);
+    return usm__fail(status, "%s, block %u cannot be read: %s", title, p->block, words);
 }
 
 /* A small read that nothing overlaps with: the thread itself may make it. */
@@ -200,17 +198,22 @@ static bool is_awaited(const request *r, const usm__run *need)
 
 static usm_status fail_room(const part *p, usm_status status)
 {
+    const usm__spill *s     = p->space->spill;
+    bool              known = s->store_status == status && s->store_words[0] != '\0';
+    const char       *words = known ? s->store_words : usm_status_string(status);
+    char              title[USM__SPACE_TITLE];
+
+    (void)usm__space_title(p->space, title);
     if (status == USM_E_SPILL_FULL)
-        return usm__fail(
-            status,
-            "there is no memory for block %u of buffer \"%s\": what is there cannot leave, "
-            "for every place of USM_SPILL is full; add one, raise a quota or "
-            "USM_MEMORY_LIMIT, or destroy buffers",
-            p->block, p->space->name);
+        return usm__fail(status,
+                         "there is no memory for block %u of %s: nothing can leave, for every "
+                         "place of USM_SPILL is full: %s; add one, raise a quota or "
+                         "USM_MEMORY_LIMIT, or destroy buffers",
+                         p->block, title, words);
     return usm__fail(status,
-                     "there is no memory for block %u of buffer \"%s\": what is there cannot leave "
-                     "(%s); see to the places of USM_SPILL",
-                     p->block, p->space->name, usm_status_string(status));
+                     "there is no memory for block %u of %s: nothing can leave: %s; see to the "
+                     "places of USM_SPILL",
+                     p->block, title, words);
 }
 
 /* Begins to fetch what the part needs; *from_store: the block comes from where it is stored, if
@@ -712,15 +715,15 @@ static usm_status take_late(const request *r)
     for (size_t i = 0; i < r->n; i++) {
         usm__space_more *more = r->list[i].space->more;
         usm_status       late = more->late;
+        char             title[USM__SPACE_TITLE];
 
         more->late = USM_OK;
         if (late != USM_OK)
-            return usm__fail(
-                late,
-                "a part of buffer \"%s\" could not be stored when it was to leave memory "
-                "(%s); nothing is lost: it stays in memory and is tried again; see to "
-                "the places of USM_SPILL",
-                r->list[i].space->name, usm_status_string(late));
+            return usm__fail(late,
+                             "a part of %s could not be stored when it was to leave memory; "
+                             "nothing is lost: it stays in memory and is tried again; see to the "
+                             "places of USM_SPILL: %s",
+                             usm__space_title(r->list[i].space, title), r->spill->store_words);
     }
     return USM_OK;
 }

@@ -60,12 +60,12 @@ static void submit_read(usm__tiers *t, usm__io *io, usm__place *p)
     p->tier->ops->submit(p->tier->store, &io->t);
 }
 
-static usm_status fail_lost(usm__tiers *t, const usm__io *io, const usm__place *gone)
+static usm_status fail_lost(usm__tiers *t, const usm__place *gone)
 {
     return usm__fail(USM_E_IO,
-                     "block %llu is lost: its last copy was in %s, which is gone; "
+                     "it is lost: its last copy was in %s, which is gone; "
                      "USM_SPILL_REPLICAS=%u keeps copies in other fault domains",
-                     (unsigned long long)io->key, gone ? gone->title : "a place",
+                     gone ? gone->title : "a place",
                      t->replicas->wanted < USM__REPLICAS_MAX ? t->replicas->wanted + 1
                                                              : USM__REPLICAS_MAX);
 }
@@ -106,7 +106,7 @@ void usm__replicas_read(usm__tiers *t, usm__io *io)
     if (p)
         submit_read(t, io, p);
     else
-        usm__io_finish(t, io, fail_lost(t, io, gone));
+        usm__io_finish(t, io, fail_lost(t, gone));
 }
 
 /* A wrong sum that came twice: another copy makes it good, and replaces it.  Without another it
@@ -143,8 +143,7 @@ static void read_story(const usm__io *io, const usm__place *p, usm_status st)
     char words[400];
 
     (void)snprintf(words, sizeof words, "%.399s", usm__words_of(st));
-    (void)usm__fail(st, "block %llu cannot be read back from %s, slot %llu: %s",
-                    (unsigned long long)io->key, p->title, (unsigned long long)io->slot, words);
+    (void)usm__fail(st, "%s, slot %llu: %s", p->title, (unsigned long long)io->slot, words);
 }
 
 /* With the story of this copy's failure in place: the next copy, all of them once more, or the end.
@@ -163,7 +162,7 @@ static void read_elsewhere(usm__tiers *t, usm__io *io, usm_status st)
     if (p)
         submit_read(t, io, p);
     else
-        usm__io_finish(t, io, is_lost ? fail_lost(t, io, gone) : st);
+        usm__io_finish(t, io, is_lost ? fail_lost(t, gone) : st);
 }
 
 static void read_failed(usm__tiers *t, usm__io *io, usm__place *p, usm_status st)

@@ -14,6 +14,7 @@
 #include "spill/replica.h"
 
 #include "base/assert.h"
+#include "base/inline/plural.h"
 #include "base/os.h"
 #include "base/text.h"
 
@@ -360,7 +361,7 @@ static usm_status fail_everywhere(usm__fan *fan)
                               t->list[i].reason[0] ? t->list[i].reason
                                                    : "no place of it takes blocks now");
     usm__mutex_unlock(&t->lock);
-    return usm__fail(st, "no tier takes block %llu: %s", (unsigned long long)fan->io->key, all);
+    return usm__fail(st, "no tier takes it: %s", all);
 }
 
 /* Fewer copies than asked for, and no place in another domain: told once. */
@@ -377,11 +378,12 @@ static void warn_alone(usm__fan *fan)
     if (is_news)
         usm__tiers_tell(
             t, USM_E_NOT_SUPPORTED,
-            "USM_SPILL_REPLICAS asks for %u copies of each block, but there is room in "
+            "USM_SPILL_REPLICAS asks for %u %s of each block, but there is room in "
             "%u fault domain%s only (%s): blocks have fewer copies until there is more, "
             "and are lost with the last; a tier behind, as in "
             "USM_SPILL=mpi;file:/var/tmp, or lenders elsewhere keep more",
-            r->wanted, fan->n, fan->n == 1 ? "" : "s", fan->leg[0].place->title);
+            r->wanted, usm__plural(r->wanted, "copy", "copies"), fan->n, fan->n == 1 ? "" : "s",
+            fan->leg[0].place->title);
 }
 
 /* ---- a write: the legs ------------------------------------------------------------------------
@@ -531,8 +533,7 @@ static void conclude(usm__fan *fan)
     if (tier)
         end_fan(fan, USM_OK);
     else if (odd != USM_OK)
-        end_fan(fan, usm__fail(odd, "block %llu cannot be stored: %s", (unsigned long long)io->key,
-                               usm_status_string(odd)));
+        end_fan(fan, usm__fail(odd, "it cannot be stored: %s", usm_status_string(odd)));
     else
         plan_and_go(fan);
 }

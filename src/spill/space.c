@@ -116,6 +116,15 @@ usm_status usm__space_create(usm__spill *s, const usm__space_params *params, usm
     return USM_OK;
 }
 
+const char *usm__space_title(const usm__space *space, char *text)
+{
+    const bool has_name = space->name[0] != '\0';
+
+    (void)snprintf(text, USM__SPACE_TITLE, "%s%s%s", has_name ? "buffer \"" : "an unnamed buffer",
+                   space->name, has_name ? "\"" : "");
+    return text;
+}
+
 /* --- the end of content ------------------------------------------------------------------- */
 
 /* Drops frame and copy of a block that nobody uses.  Lock held, released meanwhile; false: in use.
@@ -177,14 +186,14 @@ static usm_status discard(usm__space *space, size_t offset, size_t size)
     size_t      below = s->block_size - 1;
     uint32_t    first = (uint32_t)((offset + below) >> s->shift);
     uint32_t    end   = (uint32_t)((offset + size) >> s->shift);
+    char        title[USM__SPACE_TITLE];
 
     if (offset + size == space->size)
         end = space->nblocks;
     for (uint32_t i = first; i < end; i++)
         if (!drop_block(s, space, i))
-            return usm__fail(USM_E_BUSY,
-                             "buffer \"%s\": the range that shall be discarded is in use",
-                             space->name);
+            return usm__fail(USM_E_BUSY, "%s: the range that is to be discarded is in use",
+                             usm__space_title(space, title));
     if (s->is_failing)
         usm__frame_forgive(s);
     return USM_OK;

@@ -10,7 +10,8 @@
 #include <stdio.h>
 #include <string.h>
 
-#define AHEAD_MAX 32
+#define AHEAD_MAX     32
+#define TELL_AGAIN_NS UINT64_C(1000000000)
 
 static bool is_all_zero(const char *p, size_t n)
 {
@@ -66,6 +67,8 @@ static void end_well(usm__spill *s, usm__frame *f, usm__content content)
 /* Nothing is lost: it stays here, dirty. */
 static void end_badly(usm__spill *s, usm__frame *f, usm_status status)
 {
+    (void)snprintf(s->store_words, sizeof s->store_words, "%.*s", (int)sizeof s->store_words - 1,
+                   usm__words_of(status));
     for (size_t i = 0; i < USM__MASK_WORDS; i++)
         f->dirty.bits[i] |= f->work.bits[i];
     f->is_failed    = true;
@@ -77,17 +80,26 @@ static void end_badly(usm__spill *s, usm__frame *f, usm_status status)
     usm__word_change(&f->space->words[f->block], -1, USM__WORD_DIRTY, USM__WORD_STORING);
 }
 
-static void tell_late(usm_context *ctx, const char *name, usm_status status)
+static void tell_late(usm_context *ctx, const char *title, usm_status status)
 {
-    char story[256];
+    char story[USM__STORY_SIZE];
 
-    if (!ctx)
-        return;
-    snprintf(story, sizeof story,
-             "buffer \"%s\": a part that was to leave memory could not be stored (%s); it stays in "
-             "memory",
-             name, usm_status_name(status));
+    (void)snprintf(story, sizeof story,
+                   "%s: a part that was to leave memory could not be stored; it stays in memory: "
+                   "%.*s",
+                   title, USM__STORY_SIZE / 2, usm__words_of(status));
     usm__context_error(ctx, status, story);
+}
+
+/* A medium that fails now and then, or is full now and then, is told of once a second. */
+static bool is_news(usm__spill *s)
+{
+    uint64_t now = usm__os_now_ns();
+
+    if (s->is_failing || (s->told_late_ns && now - s->told_late_ns < TELL_AGAIN_NS))
+        return false;
+    s->told_late_ns = now;
+    return true;
 }
 
 /* content: what the block is now; *ctx and name: whom to tell of a failure. */
@@ -95,7 +107,7 @@ static void end(usm__spill *s, usm__frame *f, usm_status status, usm__content co
 {
     usm__space  *space = f->space;
     usm_context *ctx   = NULL;
-    char         name[sizeof space->name];
+    char         title[USM__SPACE_TITLE];
 
     usm__mutex_lock(&s->lock);
     s->stores--;
@@ -103,11 +115,11 @@ static void end(usm__spill *s, usm__frame *f, usm_status status, usm__content co
     if (status == USM_OK) {
         end_well(s, f, content);
     } else {
-        if (!s->is_failing) /* the first since all was well: there will be many alike */
+        if (is_news(s)) /* there will be many alike */
             ctx = space->more->ctx;
         end_badly(s, f, status);
     }
-    memcpy(name, space->name, sizeof name);
+    (void)usm__space_title(space, title);
     if (ctx)
         usm__context_ref(ctx);
     usm__clean_ahead(s);
@@ -115,7 +127,7 @@ static void end(usm__spill *s, usm__frame *f, usm_status status, usm__content co
     usm__spill_changed(s);
     usm__mutex_unlock(&s->lock);
     if (ctx) {
-        tell_late(ctx, name, status);
+        tell_late(ctx, title, status);
         usm__context_unref(ctx);
     }
 }

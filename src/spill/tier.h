@@ -139,4 +139,8 @@ size_t usm__tiers_get_places(usm__tiers *t, size_t tier, usm__place_stats *list,
 /* The checksum of a sector: XXH3 over the bytes, seeded with whose they are. */
 uint32_t usm__sector_sum(const void *data, size_t size, uint64_t key, uint32_t sector);
 
+/* What was said of the failure at hand: the calling thread's message where it is of that status,
+ * else the status in words. */
+const char *usm__words_of(usm_status st);
+
 #endif

@@ -395,10 +395,10 @@ usm_status usm__codecs_decode(usm__tiers *t, usm__io *io, const char *place)
         return usm__fail(USM_E_INTERNAL, "a part of an encoded block was asked for");
     if (copy->sums[0] != usm__sector_sum(bounce->a, stored, io->key, 0))
         return usm__fail(USM_E_CORRUPT,
-                         "%s gave back other bytes than were stored: block %llu, slot %llu, "
-                         "%u bytes of generation %u",
-                         place, (unsigned long long)io->key, (unsigned long long)io->slot,
-                         (unsigned)copy->encoded, (unsigned)copy->generation);
+                         "%s gave back other bytes than were stored: slot %llu, %u bytes of "
+                         "generation %u",
+                         place, (unsigned long long)io->slot, (unsigned)copy->encoded,
+                         (unsigned)copy->generation);
     memcpy(bounce->a + stored, copy->sums + 2, copy->encoded - stored);
     return decode_all(t, io);
 }

@@ -229,8 +229,8 @@ static usm_status try_tier(usm__tiers *t, usm__io *io, unsigned index)
 /* What each tier has to say, when none is left. */
 static usm_status fail_everywhere(usm__tiers *t, const usm__io *io, usm_status st)
 {
-    char   all[USM__STORY_SIZE - 128];
-    size_t n = 0;
+    char   all[USM__STORY_SIZE - 128] = "";
+    size_t n                          = 0;
 
     if (t->n == 0)
         return usm__fail(
@@ -246,7 +246,7 @@ static usm_status fail_everywhere(usm__tiers *t, const usm__io *io, usm_status s
                                   tier->reason);
     }
     usm__mutex_unlock(&t->lock);
-    return usm__fail(st, "no tier takes block %llu: %s", (unsigned long long)io->key, all);
+    return usm__fail(st, "no tier takes it: %s", all);
 }
 
 /* The tiers in order, but for those that fail unless `all`.  USM_E_AGAIN: none of them takes it;
@@ -324,10 +324,10 @@ usm_status usm__io_verify(usm__tiers *t, usm__io *io, const char *place)
         if (io->copy->sums[io->first + i] !=
             usm__sector_sum(data, t->sector_size, io->key, io->first + i))
             return usm__fail(USM_E_CORRUPT,
-                             "%s gave back other bytes than were stored: block %llu, slot "
-                             "%llu, sector %u of generation %u",
-                             place, (unsigned long long)io->key, (unsigned long long)io->slot,
-                             (unsigned)(io->first + i), (unsigned)io->copy->generation);
+                             "%s gave back other bytes than were stored: slot %llu, sector %u of "
+                             "generation %u",
+                             place, (unsigned long long)io->slot, (unsigned)(io->first + i),
+                             (unsigned)io->copy->generation);
     return USM_OK;
 }
 
@@ -437,8 +437,7 @@ static void read_failed(usm__io *io, const usm__tier *tier, usm_status st)
     char words[sizeof tier->reason];
 
     (void)snprintf(words, sizeof words, "%.*s", (int)sizeof words - 1, usm__words_of(st));
-    (void)usm__fail(st, "block %llu cannot be read back from tier %s, slot %llu: %s",
-                    (unsigned long long)io->key, tier->name, (unsigned long long)io->slot, words);
+    (void)usm__fail(st, "tier %s, slot %llu: %s", tier->name, (unsigned long long)io->slot, words);
 }
 
 static void fetched(usm__tiers *t, usm__io *io, usm_status st)

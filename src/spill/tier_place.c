@@ -4,6 +4,43 @@
  * tier_io.c and replica_place.c. */
 #include "spill/tier_private.h"
 
+#include "base/os.h"
+
+#include <stdio.h>
+
+/* How long a transport that is full is not asked again: a full disk takes tens of milliseconds for
+ * its answer, and every access would pay for it. */
+#define FULL_WAIT_MIN (UINT64_C(8) * 1000000)
+#define FULL_WAIT_MAX (UINT64_C(1024) * 1000000)
+
+/* Lock held; the message is the transport's. */
+static void note_full(usm__room room)
+{
+    usm__slots *s    = room.slots;
+    uint64_t    wait = s->full_wait ? 2 * s->full_wait : FULL_WAIT_MIN;
+
+    s->full_wait  = wait < FULL_WAIT_MAX ? wait : FULL_WAIT_MAX;
+    s->full_until = usm__os_now_ns() + s->full_wait;
+    (void)snprintf(room.tier->reason, sizeof room.tier->reason, "%.*s",
+                   (int)sizeof room.tier->reason - 1, usm__words_of(USM_E_SPILL_FULL));
+}
+
+/* Lock held.  There was room, or some was given back. */
+static void note_room(usm__slots *s)
+{
+    s->full_until = 0;
+    s->full_wait  = 0;
+}
+
+/* Lock held.  Who may ask again asks for one slot: longer runs are tried once that is had. */
+static bool may_ask(usm__slots *s)
+{
+    if (s->full_wait == 0)
+        return true;
+    s->step = 1;
+    return usm__os_now_ns() >= s->full_until;
+}
+
 /* Reserves the run for `key`, the lock held, which is let go meanwhile.  USM_E_AGAIN: ask anew. */
 static usm_status reserve(usm__room room, usm__slot_run run, uint64_t key, uint64_t *slot)
 {
@@ -16,6 +53,10 @@ static usm_status reserve(usm__room room, usm__slot_run run, uint64_t key, uint6
     st = tier->ops->reserve(tier->store, room.base + run.first, run.n);
     usm__mutex_lock(&t->lock);
     more = usm__slots_reserved(room.slots, run, st == USM_OK, key, slot);
+    if (st == USM_OK)
+        note_room(room.slots);
+    else if (st == USM_E_SPILL_FULL && !more)
+        note_full(room);
     pthread_cond_broadcast(&t->changed);
     return st == USM_E_SPILL_FULL && more ? USM_E_AGAIN : st;
 }
@@ -40,6 +81,8 @@ static usm_status take(usm__room room, uint64_t key, uint64_t *slot)
     usm_status    st = USM_E_AGAIN;
     usm__slot_run run;
 
+    if (!may_ask(room.slots))
+        st = usm__fail(USM_E_SPILL_FULL, "%s", room.tier->reason);
     while (st == USM_E_AGAIN)
         switch (usm__slots_take(room.slots, key, true, slot, &run)) {
         case USM__SLOT_TAKEN:
@@ -84,6 +127,7 @@ void usm__room_give(usm__room room, uint64_t slot)
     tier->ops->forget(tier->store, room.base + run.first, run.n);
     usm__mutex_lock(&t->lock);
     usm__slots_forgotten(room.slots, run);
+    note_room(room.slots);
     pthread_cond_broadcast(&t->changed);
     usm__mutex_unlock(&t->lock);
 }

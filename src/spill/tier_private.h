@@ -190,8 +190,6 @@ void usm__io_fill(const usm__tiers *t, const usm__io *io, uint64_t slot, usm_tra
 /* What was fetched against the sums, through codecs; `place` names where it came from. */
 usm_status usm__io_verify(usm__tiers *t, usm__io *io, const char *place);
 void       usm__tiers_tell_first(usm__tiers *t, const usm__tier *tier);
-/* What the transport said of the failure at hand. */
-const char *usm__words_of(usm_status st);
 
 /* replica*.c: called where t->replicas is there. */
 /* USM_OK also where none is needed. */

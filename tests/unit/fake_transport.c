@@ -351,6 +351,7 @@ static usm_status fake_reserve(void *store, uint64_t first, uint64_t n)
     s = space_of(f, first);
     for (uint64_t i = first; i < first + n; i++)
         fresh += !block_at(f, i)->reserved;
+    f->counts.asked++;
     if (fresh != n)
         violate(f, "reserved twice", first);
     if (is_lost(f, first))

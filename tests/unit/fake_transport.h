@@ -55,6 +55,7 @@ typedef struct fake_plan {
 typedef struct fake_counts {
     uint64_t stores, fetches, reserves, forgets; /* calls; reserves and forgets: blocks         */
     uint64_t eio, full;                          /* refused                                     */
+    uint64_t asked;                              /* calls that were to reserve                  */
     uint64_t lost, torn, stray, flips;           /* done                                        */
     uint64_t violations;
     char     violation[128]; /* the first                                                      */

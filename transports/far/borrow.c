@@ -84,7 +84,7 @@ static void transfer_end(usm_transfer *t)
 
     if (s != USM_OK)
         s = k->store->node->api->report(
-            s, "far memory: block %llu could not be %s member %u", (unsigned long long)t->block,
+            s, "far memory: slot %llu could not be %s member %u", (unsigned long long)t->block,
             t->op == USM_TRANSFER_STORE ? "stored at" : "fetched from", k->peer);
     t->done(t, s);
 }

@@ -439,7 +439,7 @@ static void transfer_end(far_node *node, usm_transfer *t, bool has_failed)
 
     if (has_failed)
         s = node->api->report(USM_E_IO,
-                              "far memory: a lender on this host has taken block %llu back: it had "
+                              "far memory: a lender on this host has taken slot %llu back: it had "
                               "lost sight of this process, or has left",
                               (unsigned long long)t->block);
     else if (t->op == USM_TRANSFER_STORE)
@@ -544,7 +544,7 @@ bool far_near_submit(far_store *store, uint32_t peer, usm_transfer *t)
     }
     (void)pthread_mutex_unlock(&node->lock);
     if (!has_begun)
-        t->done(t, node->api->report(USM_E_IO, "far memory: block %llu was never stored",
+        t->done(t, node->api->report(USM_E_IO, "far memory: slot %llu was never stored",
                                      (unsigned long long)t->block));
     else if (t->is_awaited)
         piece_run(node, t, 0, t->size);

@@ -107,18 +107,17 @@ usm_status usm_file_explain(const usm_file_store *s, const usm_transfer *t, int 
     if (st == USM_E_NO_MEMORY)
         return s->api->report(st, "no memory for a transfer of %zu bytes", t->size);
     if (st == USM_E_SPILL_FULL)
-        return s->api->report(st,
-                              "%s has no room for block %llu: %s; give it room, or name another "
-                              "folder in USM_SPILL",
-                              file->path, (unsigned long long)t->block,
-                              words(error, room, sizeof(room)));
+        return s->api->report(
+            st,
+            "%s has no room for %zu bytes more: %s; give it room, or name another "
+            "folder in USM_SPILL",
+            file->path, t->size, words(error, room, sizeof(room)));
     if (error == ENODATA)
         return s->api->report(st, "%s ends before byte %llu: somebody made it shorter", file->path,
                               (unsigned long long)end);
-    return s->api->report(st, "%s block %llu (%zu bytes at %llu) %s %s failed: %s",
-                          is_store ? "storing" : "fetching", (unsigned long long)t->block, t->size,
-                          (unsigned long long)at, is_store ? "into" : "from", file->path,
-                          words(error, room, sizeof(room)));
+    return s->api->report(st, "%s %zu bytes at %llu %s %s failed: %s",
+                          is_store ? "storing" : "fetching", t->size, (unsigned long long)at,
+                          is_store ? "into" : "from", file->path, words(error, room, sizeof(room)));
 }
 
 void usm_file_finish(usm_transfer *t, usm_status status)

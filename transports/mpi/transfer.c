@@ -242,7 +242,7 @@ static void run_awaited(mpi_store *s, uint32_t peer, usm_transfer *t)
     await(s->job, &a.ended);
     mpi_await_end(s->job);
     if (a.status != USM_OK)
-        (void)s->job->api->report(a.status, "member %u of the job did not %s block %llu", peer,
+        (void)s->job->api->report(a.status, "member %u of the job did not %s slot %llu", peer,
                                   t->op == USM_TRANSFER_FETCH ? "give" : "keep",
                                   (unsigned long long)(t->block & BLOCK_MASK));
     t->done(t, a.status);
