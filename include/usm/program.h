@@ -16,6 +16,11 @@
 
 #include <usm/types.h>
 
+#ifdef __cplusplus
+#include <memory>
+#include <type_traits>
+#endif
+
 USM_BEGIN_DECLS
 
 /** What a native kernel is asked to compute: the work-items with
@@ -107,23 +112,51 @@ typedef struct usm_arg {
     const void  *value; /**< the pointer itself, or where the value lies             */
 } usm_arg;
 
-#define USM_ARG_PTR(p)                                                                             \
-    {                                                                                              \
-        USM_ARG_POINTER, sizeof(void *), (p)                                                       \
+#ifdef __cplusplus
+extern "C++" {
+namespace usm
+{
+namespace detail
+{
+/* A variable is pointed to; of what is none, the place in the program keeps a copy for each thread.
+ * `Place` is a type of that place. */
+template <class T, class Place> usm_arg value_argument(T &&x, Place)
+{
+    if constexpr (std::is_lvalue_reference<T>::value) {
+        return usm_arg{USM_ARG_VALUE, sizeof(x), static_cast<const void *>(std::addressof(x))};
+    } else {
+        static thread_local typename std::remove_const<T>::type kept;
+
+        kept = x;
+        return usm_arg{USM_ARG_VALUE, sizeof(kept), static_cast<const void *>(&kept)};
     }
-#define USM_ARG_VAL(lvalue)                                                                        \
+}
+} // namespace detail
+} // namespace usm
+}
+#define USM_ARG_OF_(kind, size, value)                                                             \
+    usm_arg                                                                                        \
     {                                                                                              \
-        USM_ARG_VALUE, sizeof(lvalue), &(lvalue)                                                   \
+        kind, size, value                                                                          \
     }
-#define USM_ARG_SCRATCH(n)                                                                         \
-    {                                                                                              \
-        USM_ARG_LOCAL, (n), NULL                                                                   \
-    }
-/** accessor: an lvalue of type usm_accessor, read during the launch. */
-#define USM_ARG_BUFFER(accessor)                                                                   \
-    {                                                                                              \
-        USM_ARG_ACCESS, sizeof(accessor), &(accessor)                                              \
-    }
+#define USM_ARG_VAL(x) ::usm::detail::value_argument((x), [] {})
+#else
+#define USM_ARG_OF_(kind, size, value) ((usm_arg){kind, size, value})
+#define USM_ARG_VAL(x)                                                                             \
+    USM_ARG_OF_(USM_ARG_VALUE, sizeof(x), &((const struct { __typeof__(x) is; }){(x)}))
+#endif
+/* All of them are values of type usm_arg: `usm_arg args[] = {USM_ARG_PTR(p), USM_ARG_VAL(2.0f)};`,
+ * or `args[0] = USM_ARG_PTR(p);`.
+ *
+ * USM_ARG_VAL(x): x is a variable or any expression.  It is not to change, and the block of the
+ * program around the macro not to end, before the launch: the value is kept in that block.  An `if`
+ * or a loop is a block, too.  USM_ARG_REF(variable) has no such limit: the variable itself is read
+ * during the launch. */
+#define USM_ARG_PTR(p)        USM_ARG_OF_(USM_ARG_POINTER, sizeof(void *), (p))
+#define USM_ARG_REF(variable) USM_ARG_OF_(USM_ARG_VALUE, sizeof(variable), &(variable))
+#define USM_ARG_SCRATCH(n)    USM_ARG_OF_(USM_ARG_LOCAL, (n), NULL)
+/** accessor: a variable of type usm_accessor, read during the launch. */
+#define USM_ARG_BUFFER(accessor) USM_ARG_OF_(USM_ARG_ACCESS, sizeof(accessor), &(accessor))
 
 /** Pointers a kernel reaches through other memory must be declared: one by
  * one, or all of a kind. */

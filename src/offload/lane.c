@@ -304,10 +304,10 @@ static void set_once(usm__lane *s, const usm__run_member *rm)
         } else if (a->follow == USM_FOLLOW_SCRATCH) {
             s->args[i] = (usm_arg){USM_ARG_LOCAL, a->size, NULL};
         } else if (a->follow == USM_FOLLOW_WHOLE && a->size) {
-            s->args[i] = (usm_arg)USM_ARG_PTR(rm->whole ? rm->whole + at : s->run->wholes[i].ptr);
+            s->args[i] = USM_ARG_PTR(rm->whole ? rm->whole + at : s->run->wholes[i].ptr);
             at += ALIGNED(a->size);
         } else {
-            s->args[i] = (usm_arg)USM_ARG_PTR(NULL);
+            s->args[i] = USM_ARG_PTR(NULL);
         }
     }
     if (rm->ready && usm_event_retain(rm->ready) == USM_OK)

@@ -321,15 +321,14 @@ static usm_status launch(run *r, const dag_op *op, size_t n, usm_event *const *d
         const place *p = &r->places[op->uses[i].place];
 
         accs[i] = accessor(r, op, i);
-        args[i] = p->buffer ? (usm_arg)USM_ARG_BUFFER(accs[i])
-                            : (usm_arg)USM_ARG_PTR(p->memory + op->uses[i].offset);
+        args[i] = p->buffer ? USM_ARG_BUFFER(accs[i]) : USM_ARG_PTR(p->memory + op->uses[i].offset);
     }
     l.nargs = op->nuses;
     if (op->kind == DAG_GATHER)
-        args[l.nargs++] = (usm_arg)USM_ARG_VAL(items);
+        args[l.nargs++] = USM_ARG_REF(items);
     if (op->kind == DAG_STRIPE)
-        args[l.nargs++] = (usm_arg)USM_ARG_VAL(step);
-    args[l.nargs++] = (usm_arg)USM_ARG_VAL(value);
+        args[l.nargs++] = USM_ARG_REF(step);
+    args[l.nargs++] = USM_ARG_REF(value);
     l.args          = args;
     l.kernel        = r->w->kernels[op->queue % 2][op->kind - DAG_MIX];
     l.global[0]     = op->n;

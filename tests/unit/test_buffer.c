@@ -747,8 +747,8 @@ static void accessors_that_make_no_sense_are_refused(void)
     REFUSED(usm_queue_submit(rig.q, &l, 0, NULL, NULL), USM_E_INVALID_HANDLE, "buffer is NULL");
     args[0].size = 3;
     REFUSED(usm_queue_submit(rig.q, &l, 0, NULL, NULL), USM_E_ARGUMENTS, "no usm_accessor");
-    args[0] = (usm_arg)USM_ARG_BUFFER(a);
-    args[1] = (usm_arg)USM_ARG_BUFFER(a);
+    args[0] = USM_ARG_BUFFER(a);
+    args[1] = USM_ARG_BUFFER(a);
     REFUSED(usm_queue_submit(rig.q, &l, 0, NULL, NULL), USM_E_ARGUMENTS, "an accessor");
     usm_buffer_destroy(b);
     end();

@@ -79,9 +79,9 @@ static usm_program *program_of(usm_context *ctx)
 /* A launch of k that is right. */
 static void reset_launch(void)
 {
-    rig.args[0] = (usm_arg)USM_ARG_PTR(rig.block);
-    rig.args[1] = (usm_arg)USM_ARG_VAL(rig.value);
-    rig.args[2] = (usm_arg)USM_ARG_SCRATCH(16);
+    rig.args[0] = USM_ARG_PTR(rig.block);
+    rig.args[1] = USM_ARG_REF(rig.value);
+    rig.args[2] = USM_ARG_SCRATCH(16);
     rig.launch  = (usm_launch)USM_LAUNCH_INIT;
 
     rig.launch.kernel    = rig.k;
@@ -368,10 +368,10 @@ static void local_memory_is_added_up(void)
     OK(usm_kernel_create(program, "two", &two));
     rig.launch.kernel = two;
     rig.launch.nargs  = 2;
-    rig.args[0]       = (usm_arg)USM_ARG_SCRATCH(512);
-    rig.args[1]       = (usm_arg)USM_ARG_SCRATCH(512);
+    rig.args[0]       = USM_ARG_SCRATCH(512);
+    rig.args[1]       = USM_ARG_SCRATCH(512);
     OK(submit());
-    rig.args[1] = (usm_arg)USM_ARG_SCRATCH(513);
+    rig.args[1] = USM_ARG_SCRATCH(513);
     REFUSED(submit(), USM_E_ARGUMENTS, "argument 1 of kernel \"two\": with its 513 bytes");
     usm_kernel_destroy(two);
     usm_program_destroy(program);
