@@ -32,6 +32,9 @@ static const char magic[8] = {'u', 's', 'm', 'g', 'r', 'a', 'p', 'h'};
 
 struct usm__graph_keep {
     char     *folder;
+    size_t    there;  /* so many letters of its path were there before                        */
+    bool      is_new; /* nothing of a former run lies in it                                   */
+    bool      has_saved;
     usm__hash hash;
     bool      has_failed;
 };
@@ -161,6 +164,44 @@ static usm_status write_mark(usm__graph_keep *k, const char *path)
     return USM_OK;
 }
 
+/* How much of the folder's path is there already; letters. */
+static size_t length_there(char *folder)
+{
+    size_t n = strlen(folder);
+
+    while (n > 0) {
+        char last = folder[n];
+        bool is_there;
+
+        folder[n] = '\0';
+        is_there  = access(folder, F_OK) == 0;
+        folder[n] = last;
+        if (is_there)
+            return n;
+        while (n > 0 && folder[n - 1] != '/')
+            n--;
+        while (n > 0 && folder[n - 1] == '/')
+            n--;
+    }
+    return 0;
+}
+
+/* The folder, and those above it that were made for it, as far as nobody else uses them. */
+static void remove_folders(usm__graph_keep *k)
+{
+    size_t n    = strlen(k->folder);
+    bool   gone = rmdir(k->folder) == 0;
+
+    while (n > k->there && gone) {
+        while (n > k->there && k->folder[n - 1] != '/')
+            n--;
+        while (n > k->there && k->folder[n - 1] == '/')
+            n--;
+        k->folder[n] = '\0';
+        gone         = n > k->there && rmdir(k->folder) == 0;
+    }
+}
+
 /* The folder is this graph's, or becomes so. */
 static usm_status claim(usm__graph_keep *k)
 {
@@ -174,8 +215,10 @@ static usm_status claim(usm__graph_keep *k)
     if (!path_of(k, USM__NOBODY, 0, path))
         return usm__fail(USM_E_INVALID, "the name of the folder to resume from is too long");
     bytes = usm__os_read_file(path, 4096, &size);
-    if (!bytes && errno == ENOENT)
+    if (!bytes && errno == ENOENT) {
+        k->is_new = true;
         return write_mark(k, path);
+    }
     if (!bytes)
         return usm__fail(USM_E_IO, "'%s' cannot be read: %s", path,
                          strerror_r(errno, why, sizeof why));
@@ -241,8 +284,9 @@ usm_status usm__graph_keep_open(const usm_graph *g, const char *folder, const ch
         usm__heap_free(k);
         return usm__fail(USM_E_NO_MEMORY, "no host memory to resume");
     }
-    k->hash = hash_of(g, key);
-    st      = claim(k);
+    k->hash  = hash_of(g, key);
+    k->there = length_there(k->folder);
+    st       = claim(k);
     if (st != USM_OK) {
         usm__graph_keep_close(k, false);
         return st;
@@ -274,6 +318,7 @@ void usm__graph_keep_save(usm__graph_keep *k, const usm_graph *g, const usm__gra
         put_header(k, &h, bytes);
         memcpy(bytes + HEADER_SIZE, data, size);
         rc = usm__os_write_file(path, bytes, HEADER_SIZE + size);
+        k->has_saved |= rc == 0;
     }
     if (rc != 0 && !k->has_failed) {
         k->has_failed = true;
@@ -335,9 +380,10 @@ void usm__graph_keep_close(usm__graph_keep *k, bool remove)
         return;
     if (remove)
         sweep(k, true);
-    if (remove && path_of(k, USM__NOBODY, 0, path)) {
+    if ((remove || (k->is_new && !k->has_saved)) && path_of(k, USM__NOBODY, 0, path)) {
         (void)unlink(path); /* the last: until then the folder is this graph's */
-        (void)rmdir(k->folder);
+        if (remove || k->there < strlen(k->folder)) /* an empty one of the user's stays */
+            remove_folders(k);
     }
     usm__heap_free(k->folder);
     usm__heap_free(k);

@@ -244,8 +244,10 @@ says out 24240
 says err "100 %"
 says err "rescheduled=0"
 expect 0 "a run with its dot text" good.json --dot --policy fastest --no-prefetch
-says out 24240
+says err 24240
+says_not out 24240
 says out xlabel
+[ "$(head -c 7 out)" = digraph ] || { failed=$((failed + 1)); echo "FAILED: --dot writes more than the graph"; }
 USM_WATTS='*=50' USM_LOG=info expect 0 "a run under a cap" good.json --policy energy:60
 says out 24240
 says err "draws 50.0 W, as USM_WATTS says"
@@ -253,6 +255,13 @@ sed 's/{"print": "u32"}/{"file": "sum.bin", "print": ["u16", "hex"]}/' good.json
 expect 0 "outputs" file.json
 says out "24240 0000"
 [ "$(od -An -tu4 sum.bin | tr -d ' ')" = 24240 ] || { failed=$((failed + 1)); echo "FAILED: sum.bin"; }
+
+# --- folders to resume from ---
+expect 0 "a run that keeps its blocks" good.json --resume made/for/it
+[ ! -e made ] || { failed=$((failed + 1)); echo "FAILED: folders that were made stay"; }
+mkdir mine
+USM_HOOKS='fault:launch@1+' expect 1 "a run in vain" good.json --resume mine/for/it
+[ ! -e mine/for ] && [ -d mine ] || { failed=$((failed + 1)); echo "FAILED: folders made in vain stay"; }
 
 # --- killed, and on again ---------------------------------------------------------------------------
 # On a machine that is busy a run may end before this script has its turn: then another one is begun.

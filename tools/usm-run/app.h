@@ -17,6 +17,7 @@
 #include <signal.h>
 #include <stdbool.h>
 #include <stdint.h>
+#include <stdio.h>
 
 /* A value of the file, and where it begins in the text. */
 typedef struct value {
@@ -102,7 +103,8 @@ char *read_file(app *a, value at, const char *name, size_t *size);
 /* ---- bytes.c */
 bool read_data(app *a, app_node *node);
 bool check_output(app *a, value output);
-bool write_output(app *a, const app_node *node);
+/* What is to be printed goes to `out`. */
+bool write_output(app *a, const app_node *node, FILE *out);
 
 /* ---- build.c: false, and the reason told */
 bool app_load_kernels(app *a);

@@ -211,7 +211,7 @@ bool check_output(app *a, value output)
 }
 
 /* Narrow whole numbers are the low bytes of a wide one. */
-static void print_number(const unsigned char *at, const number_type *t)
+static void print_number(FILE *out, const unsigned char *at, const number_type *t)
 {
     uint64_t bits  = 0;
     unsigned spare = 64 - 8 * (unsigned)t->size;
@@ -223,47 +223,48 @@ static void print_number(const unsigned char *at, const number_type *t)
     for (size_t i = 0; i < t->size; i++)
         bits |= (uint64_t)at[i] << 8 * i;
     if (t->is_float)
-        printf("%.*g", t->size == 4 ? 9 : 17, t->size == 4 ? (double)f32 : f64);
+        fprintf(out, "%.*g", t->size == 4 ? 9 : 17, t->size == 4 ? (double)f32 : f64);
     else if (t->name[0] == 'i')
-        printf("%" PRId64, (int64_t)(bits << spare) / (int64_t)(UINT64_C(1) << spare));
+        fprintf(out, "%" PRId64, (int64_t)(bits << spare) / (int64_t)(UINT64_C(1) << spare));
     else
-        printf("%" PRIu64, bits);
+        fprintf(out, "%" PRIu64, bits);
 }
 
 /* Up to the first 0 byte. */
-static void print_text(const unsigned char *at, size_t size)
+static void print_text(FILE *out, const unsigned char *at, size_t size)
 {
     for (size_t i = 0; i < size && at[i]; i++)
         if (isprint(at[i]) || at[i] >= 0x80 || at[i] == '\n' || at[i] == '\t')
-            putchar(at[i]);
+            fputc(at[i], out);
         else
-            printf("\\x%02x", at[i]);
+            fprintf(out, "\\x%02x", at[i]);
 }
 
 /* One value of a type of numbers, or all of them, or the rest as text or digits. Returns bytes. */
-static size_t print_as(const char *format, const unsigned char *at, size_t size, bool is_last)
+static size_t print_as(FILE *out, const char *format, const unsigned char *at, size_t size,
+                       bool is_last)
 {
     const number_type *t = type_of(format);
 
     if (!t) {
         if (strcmp(format, "text") == 0)
-            print_text(at, size);
+            print_text(out, at, size);
         else
             for (size_t i = 0; i < size; i++)
-                printf("%02x", at[i]);
+                fprintf(out, "%02x", at[i]);
         return size;
     }
     for (size_t i = 0; i + t->size <= size; i += t->size) {
         if (i)
-            putchar(' ');
-        print_number(at + i, t);
+            fputc(' ', out);
+        print_number(out, at + i, t);
         if (!is_last)
             return t->size;
     }
     return size;
 }
 
-static void print_output(const json_t *print, const unsigned char *data, size_t size)
+static void print_output(FILE *out, const json_t *print, const unsigned char *data, size_t size)
 {
     size_t formats = json_is_array(print) ? json_array_size(print) : 1, used = 0;
 
@@ -271,13 +272,14 @@ static void print_output(const json_t *print, const unsigned char *data, size_t 
         const json_t *format = json_is_array(print) ? json_array_get(print, i) : print;
 
         if (i)
-            putchar(' ');
-        used += print_as(json_string_value(format), data + used, size - used, i + 1 == formats);
+            fputc(' ', out);
+        used +=
+            print_as(out, json_string_value(format), data + used, size - used, i + 1 == formats);
     }
-    putchar('\n');
+    fputc('\n', out);
 }
 
-bool write_output(app *a, const app_node *n)
+bool write_output(app *a, const app_node *n, FILE *out)
 {
     const char *name  = json_string_value(member(n->output, "file").json);
     json_t     *print = member(n->output, "print").json;
@@ -291,7 +293,7 @@ bool write_output(app *a, const app_node *n)
     if (usm_graph_get_output(a->graph, n->number, &data, &size) != USM_OK)
         return mistake(a, n->output.at, "%s", usm_last_error());
     if (print)
-        print_output(print, data, size);
+        print_output(out, print, data, size);
     if (!name)
         return true;
     file  = fopen(name, "we");

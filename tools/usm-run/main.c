@@ -4,6 +4,8 @@
  * Here: the command line.  The form of the file is in docs/man/usm-run.1. */
 #include "app.h"
 
+#include "base/inline/plural.h"
+
 #include <getopt.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -26,7 +28,8 @@ static const char help[] =
     "\n"
     "Runs a graph of kernels that partition, process and merge data.\n"
     "\n"
-    "      --dot              prints the graph for Graphviz, as it was unrolled\n"
+    "      --dot              prints the graph for Graphviz, as it was unrolled, and\n"
+    "                         nothing else: results go to stderr\n"
     "  -n, --dry-run          reads, checks and builds everything, and runs nothing\n"
     "  -p, --progress         percent, rate, time left, share of each device\n"
     "  -r, --resume FOLDER    keeps what has ended there, and goes on from it\n"
@@ -148,9 +151,10 @@ static void tell_end(const command_line *c, const usm_parallel_stats *s)
 {
     if (!c->is_progress && !s->rescheduled && !s->resumed)
         return;
-    fprintf(stderr, "usm-run: %llu launches in %.3f s, rescheduled=%llu resumed=%llu\n",
-            (unsigned long long)s->chunks, (double)s->wall_ns / 1e9,
-            (unsigned long long)s->rescheduled, (unsigned long long)s->resumed);
+    fprintf(stderr, "usm-run: %llu %s in %.3f s, rescheduled=%llu resumed=%llu\n",
+            (unsigned long long)s->chunks, usm__plural(s->chunks, "launch", "launches"),
+            (double)s->wall_ns / 1e9, (unsigned long long)s->rescheduled,
+            (unsigned long long)s->resumed);
 }
 
 static bool run(app *a, const command_line *c)
@@ -184,7 +188,7 @@ static bool run(app *a, const command_line *c)
     }
     tell_end(c, &stats);
     for (size_t i = 0; i < a->nnodes; i++)
-        is_ok &= write_output(a, &a->nodes[i]);
+        is_ok &= write_output(a, &a->nodes[i], c->is_dot ? stderr : stdout);
     return is_ok;
 }
 
