@@ -54,10 +54,11 @@ static bool print_device(const usm_device *dev)
 
 static void print_pool(const char *name, const usm_pool_stats *stats)
 {
-    printf("%s%.2f MiB live at its peak in %" PRIu64 " allocations,"
-           " %.2f MiB from the driver in %" PRIu64 " calls\n",
+    printf("%s%.2f MiB live at its peak, in %" PRIu64 " allocation%s;"
+           " %.2f MiB from the driver, in %" PRIu64 " call%s\n",
            name, (double)stats->live_peak / MIB, stats->allocations,
-           (double)stats->reserved_peak / MIB, stats->driver_allocs);
+           stats->allocations == 1 ? "" : "s", (double)stats->reserved_peak / MIB,
+           stats->driver_allocs, stats->driver_allocs == 1 ? "" : "s");
 }
 
 static void print_figures(const struct idw_figures *f)
