@@ -26,7 +26,12 @@ function(usm_add_module name)
     endif()
     set_target_properties(${name} PROPERTIES LINK_DEPENDS "${map}")
     add_dependencies(usm_modules ${name})
-    usm_install_built(${name} LIBRARY DESTINATION "${CMAKE_INSTALL_LIBDIR}/usm-${USM_MODULE_ABI}")
+    set(component runtime)
+    if(name MATCHES "^usm_transport_(mpi_.*)$")
+        set(component ${CMAKE_MATCH_1})
+    endif()
+    usm_install_built(${name} ${component}
+        LIBRARY DESTINATION "${CMAKE_INSTALL_LIBDIR}/usm-${USM_MODULE_ABI}")
 endfunction()
 
 # usm_add_driver_backend(<name> TITLE <title> HEADER <file> PACKAGE <name> SOURCES <file>...)

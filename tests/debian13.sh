@@ -30,25 +30,17 @@ die()
     exit 1
 }
 
+. "$top/tests/debian_root.sh"
+
 # --- inside the namespaces (this script calls itself) ----------------------------------------------
 if [ "${1:-}" = --make ]; then
     echo "making a Debian 13 root in $root (once, about two minutes)"
-    rm -rf --one-file-system "$root" "$root.new"
-    debootstrap --variant=minbase --include=ca-certificates "$suite" "$root.new" "$2" \
-        >"$cache/debian13.log" 2>&1 || {
-        tail -n 20 "$cache/debian13.log" >&2
-        die "debootstrap failed, $cache/debian13.log tells more"
-    }
-    : >"$root.new/.usm-ready"
-    mv "$root.new" "$root"
+    debian_root_make "$suite" "$root" "$cache/debian13.log"
     exit
 fi
 if [ "${1:-}" = --inside ]; then
     shift
-    mount -t proc proc "$root/proc"
-    mount --rbind /sys "$root/sys"
-    mount --rbind /dev "$root/dev"
-    mount -t tmpfs tmpfs "$root/tmp"
+    debian_root_mount "$root"
     ci_cache=
     if [ -d "$cache/intel/lib" ]; then
         mkdir -p "$root/opt/intel"
@@ -69,21 +61,6 @@ command -v unshare >/dev/null || die "needs unshare (the package util-linux)"
 command -v debootstrap >/dev/null || [ -e "$root/.usm-ready" ] ||
     die "needs debootstrap (the package of that name)"
 
-# The mirror this machine's own packages come from.
-mirror=${USM_DEBIAN_MIRROR:-}
-if [ -z "$mirror" ]; then
-    # shellcheck disable=SC1091
-    (. /etc/os-release && [ "$ID" = debian ]) || die "not on Debian: set USM_DEBIAN_MIRROR"
-    for list in /etc/apt/sources.list.d/debian.sources /etc/apt/sources.list.d/*.sources; do
-        [ -r "$list" ] && mirror=$(sed -n 's/^URIs:[[:space:]]*\([^[:space:]]*\).*/\1/p;' "$list" |
-            head -n 1)
-        [ -n "$mirror" ] && break
-    done
-    [ -n "$mirror" ] || mirror=$(sed 's/\[[^]]*\]//' /etc/apt/sources.list 2>/dev/null |
-        awk '$1 == "deb" { print $2; exit }')
-    [ -n "$mirror" ] || die "no mirror in /etc/apt: set USM_DEBIAN_MIRROR"
-fi
-
 mkdir -p "$cache"
 exec 9>"$cache/debian13.lock"
 flock -n 9 || {
@@ -102,13 +79,9 @@ in_namespaces()
     return "$rc"
 }
 
-[ -e "$root/.usm-ready" ] || in_namespaces --make "$mirror"
+[ -e "$root/.usm-ready" ] || in_namespaces --make
 
-# What the machine's own apt needs to reach its mirror, and its resolver.
-cp -L /etc/resolv.conf /etc/hosts "$root/etc/"
-apt-config dump 2>/dev/null |
-    grep -E '^Acquire::(https?::Proxy|Check-Valid-Until|Check-Date|Retries)' \
-        >"$root/etc/apt/apt.conf.d/90machine" || :
+debian_root_machine "$root"
 
 # --- the tree -----------------------------------------------------------------------------------------
 tree=$root/libusm

@@ -65,7 +65,7 @@ typedef struct usm_device_info {
     const char     *driver_version;
     const char     *selector; /**< the term that names it, "opencl:0.1"  */
     uint32_t        compute_units;
-    uint32_t        sub_devices;    /**< how many `N.*` would give; 0 = none   */
+    uint32_t        sub_devices;    /**< how many "N.*" would give; 0 = none   */
     uint64_t        memory_size;    /**< bytes                                 */
     uint64_t        max_alloc_size; /**< bytes, one allocation, without limits
                                          being relaxed                         */

@@ -2,7 +2,8 @@
 # run.sh BUILD: installs the tree built in BUILD into a temporary prefix, moves the prefix, and builds
 # and runs a consumer through find_package, pkg-config and add_subdirectory.  Looks at what was
 # installed: needed libraries, no RUNPATH of a machine, modules found beside libusm.so, from an embedded
-# libusm too.  A tree of which a part is built, as after `./run demo`, installs that part.
+# libusm too; a sample that was installed is built and run.  A tree of which a part is built, as after
+# `./run demo`, installs that part, and uninstalls it.
 #
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 set -eu
@@ -41,7 +42,12 @@ quietly()
 }
 
 # --- install, and move: nothing may remember where it was installed ----------------------------------
+# What the user has installed from there is still what `uninstall` removes.
+manifest=$build/install_manifest.txt
+[ ! -e "$manifest" ] || cp "$manifest" "$work/manifest"
 quietly cmake --install "$build" --prefix "$work/first"
+rm "$manifest"
+[ ! -e "$work/manifest" ] || cp "$work/manifest" "$manifest"
 mv "$work/first" "$work/prefix"
 prefix=$work/prefix
 library=$(find "$prefix" -name 'libusm.so.*' -type f -o -name libusm.a)
@@ -84,6 +90,14 @@ if cmake -S "$work/newer" -B "$work/fp2" "-DCMAKE_PREFIX_PATH=$prefix" >/dev/nul
     fail "find_package(usm 0.2) accepted version 0.1"
 fi
 
+# --- a sample ------------------------------------------------------------------------------------------
+sample=$prefix/share/doc/usm/samples/pool_reuse
+quietly cmake -S "$sample" -B "$work/sample" "-DCMAKE_PREFIX_PATH=$prefix"
+quietly cmake --build "$work/sample"
+quietly "$work/sample/pool_reuse" --side 16 --steps 2 --rounds 1
+echo "pool_reuse, installed as source: built and run"
+[ -e "$prefix/share/doc/usm/docs/settings.md" ] || fail "no documents were installed"
+
 # --- pkg-config ----------------------------------------------------------------------------------------
 if command -v pkg-config >/dev/null 2>&1; then
     PKG_CONFIG_PATH=$libdir/pkgconfig
@@ -113,11 +127,15 @@ printf 'add_subdirectory: '
 # The same, with install rules: its tools are not built.
 quietly cmake -S "$here/add_subdirectory" -B "$work/as" -DCONSUMER_INSTALLS=ON -DUSM_INSTALL=ON \
     -DUSM_TOOLS=ON
+quietly cmake --build "$work/as" --target consumer # libraries that are installed may be linked differently
 quietly cmake --install "$work/as" --prefix "$work/part"
 grep -q 'Left out, not built: usm-memd$' "$work/log" || fail "nothing tells that usm-memd is left out"
 [ -n "$(find "$work/part" -name 'libusm.so' -o -name libusm.a)" ] || fail "a part was not installed"
 [ -z "$(find "$work/part" -name usm-memd)" ] || fail "what was not built was installed"
-echo "a part of it: installed"
+quietly cmake "-DBUILD=$work/as" -P "$root/cmake/UsmUninstall.cmake"
+left=$(find "$work/part" ! -type d -o -name '*usm*')
+[ -z "$left" ] || fail "uninstall left $left"
+echo "a part of it: installed, and removed again"
 
 # --- modules -------------------------------------------------------------------------------------------
 # loads PROGRAM FOLDER: PROGRAM loads the OpenCL module, from a folder whose path ends with FOLDER.  The
