@@ -27,8 +27,9 @@ quietly apt-get -q -y install --no-install-recommends gcc libc6-dev pkg-config \
     /debs/libusm0_*.deb /debs/libusm-dev_*.deb /debs/libusm-tools_*.deb
 echo "installed: $(dpkg-query -W -f '${Package} ${Version}; ' 'libusm*')"
 
-# The README's first program.
-sed -n '/^```c$/,/^```$/p' /libusm/README.md | sed '1d; /^```$/,$d' >app.c
+# The README's first whole program.
+awk '/^```c$/ { text = ""; next } /^```$/ { if (text ~ /int main\(/) { printf "%s", text; exit } }
+    { text = text $0 "\n" }' /libusm/README.md >app.c
 # shellcheck disable=SC2046  # flags
 quietly cc app.c $(pkg-config --cflags --libs libusm) -o app
 said=$(./app)
