@@ -244,7 +244,7 @@ static void who_waits_behind_his_own_access_is_warned(void)
     CHECK_IN("access to buffer \"mine\" that this thread has open",
              plain_read(errors, text, sizeof text));
     CHECK_IN("have not moved for 100 ms", text);
-    CHECK_IN("an open access of the host to \"mine\"", text);
+    CHECK_IN("an open access of the host to buffer \"mine\"", text);
 }
 
 static void run_behind_a_gate(void)
@@ -274,7 +274,9 @@ static void what_does_not_move_is_told(void)
 
     CHECK_INT(plain_child(run_behind_a_gate, errors), 0);
     CHECK_IN("have not moved for 100 ms", plain_read(errors, text, sizeof text));
-    CHECK_IN("a command over \"second\", \"first\" waits for what is before it in its queue", text);
+    CHECK_IN("a command over buffer \"second\", buffer \"first\" waits for what is before it in "
+             "its queue",
+             text);
 }
 
 static const plain_case cases[] = {
