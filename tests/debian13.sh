@@ -1,6 +1,7 @@
 #!/bin/sh
-# debian13.sh [COMMAND...]: runs COMMAND (default: ./run test) in a fresh clone of this checkout inside
-# a Debian 13 root.  A second distribution, a second compiler, PoCL 6 with USM.
+# debian13.sh [COMMAND...]: runs COMMAND (default: ./run test) in a fresh clone of this checkout, in root's
+# home, inside a Debian 13 root.  A second distribution, a second compiler, PoCL 6 with USM; and as in
+# most homes nobody else can enter the clone.
 #
 # The root is made once by debootstrap, from the mirror that this machine uses itself, and kept in
 # ${USM_CI_CACHE}/debian13 with what the command installed there, so that a second run starts in
@@ -8,7 +9,7 @@
 # namespace: both are gone when this script is, however it ends.  Needs root; on Debian only, unless
 # USM_DEBIAN_MIRROR names a mirror.
 #
-# USM_DEBIAN13_TREE says which tree COMMAND sees in /libusm:
+# USM_DEBIAN13_TREE says which tree COMMAND sees in /root/libusm:
 #   clone    (the default) a fresh clone of HEAD; what is not committed is not tested
 #   keep     the one that is there, with what was built in it, if it is of the same HEAD; else a clone
 #   working  the same, brought to the state of the working tree, new files included
@@ -52,7 +53,7 @@ if [ "${1:-}" = --inside ]; then
         LC_ALL=C.UTF-8 DEBIAN_FRONTEND=noninteractive TERM="${TERM:-dumb}" \
         ${CI:+"CI=$CI"} ${USM_TEST_NO_SKIP:+"USM_TEST_NO_SKIP=$USM_TEST_NO_SKIP"} \
         ${ci_cache:+"USM_CI_CACHE=$ci_cache"} \
-        sh -c 'cd /libusm && exec "$@"' sh "$@"
+        sh -c 'cd /root/libusm && exec "$@"' sh "$@"
 fi
 
 # --- outside ----------------------------------------------------------------------------------------
@@ -84,7 +85,7 @@ in_namespaces()
 debian_root_machine "$root"
 
 # --- the tree -----------------------------------------------------------------------------------------
-tree=$root/libusm
+tree=$root/root/libusm
 
 in_tree()
 {

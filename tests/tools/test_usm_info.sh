@@ -335,26 +335,28 @@ says "vm.overcommit_memory is 2"
 
 # No permission: root may do everything, so it becomes somebody else first.
 chmod 755 "$work" "$fake" "$fake/dev" "$fake/dev/dri"
+# Nobody else may be able to enter the folder of the build: it runs a copy.
+cp "$tool" "$work/usm-info"
 as_nobody=
 if [ "$(id -u)" -eq 0 ]; then
     as_nobody='setpriv --reuid=65534 --clear-groups'
     # shellcheck disable=SC2086  # words
-    $as_nobody test -x "$tool" 2>/dev/null || as_nobody=none
+    $as_nobody test -x "$work/usm-info" 2>/dev/null || as_nobody=none
 fi
 if [ "$as_nobody" = none ]; then
-    skip "nobody else can run $tool here"
+    skip "nobody else can run $work/usm-info here"
 else
     chmod 600 "$fake/dev/dri/renderD128"
     [ -z "$as_nobody" ] && chmod 000 "$fake/dev/dri/renderD128"
     # shellcheck disable=SC2086
-    HOME=$work $as_nobody "$tool" --doctor --root "$fake" >"$work/out" 2>"$work/err"
+    HOME=$work $as_nobody "$work/usm-info" --doctor --root "$fake" >"$work/out" 2>"$work/err"
     says "No permission to open $fake/dev/dri/renderD128" && says "lets no group in"
     if [ -n "$as_nobody" ]; then
         chmod 660 "$fake/dev/dri/renderD128"
         group=$(sed -n 's/^\(video\|daemon\|bin\):.*/\1/p' /etc/group | head -n 1)
         chgrp "$group" "$fake/dev/dri/renderD128"
         # shellcheck disable=SC2086
-        HOME=$work $as_nobody "$tool" --doctor --root "$fake" >"$work/out" 2>"$work/err"
+        HOME=$work $as_nobody "$work/usm-info" --doctor --root "$fake" >"$work/out" 2>"$work/err"
         says "Join the group $group (sudo usermod -aG $group"
     fi
 fi
