@@ -230,10 +230,13 @@ ze_result_t soft_cl_build(const soft_unit *const *units, size_t nunits, soft_tex
         return ZE_RESULT_ERROR_MODULE_BUILD_FAILURE;
     if (!is_whole && missing_imports(units, nunits, log) && !cl->create_with_il)
         return ZE_RESULT_ERROR_MODULE_LINK_FAILURE;
+    if (!soft_cl_enter())
+        return ZE_RESULT_ERROR_DEVICE_LOST;
     if (is_whole || !cl->create_with_il)
         result = build_whole(cl, units, nunits, log, &made);
     else
         result = compile_and_link(cl, units, nunits, log, &made);
+    soft_cl_leave(false);
     if (!result)
         *program = made;
     return result;

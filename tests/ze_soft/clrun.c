@@ -144,7 +144,7 @@ static cl_int wait(const soft_cl *cl, cl_event event)
     return status < 0 ? status : error;
 }
 
-ze_result_t soft_cl_run(soft_cl_kernel *kernel, const soft_call *call)
+static ze_result_t run(soft_cl_kernel *kernel, const soft_call *call)
 {
     static pthread_mutex_t one_at_a_time = PTHREAD_MUTEX_INITIALIZER;
     const bool             is_old        = !kernel->cl->create_with_il; /* takes bitcode: PoCL 3  */
@@ -163,4 +163,15 @@ ze_result_t soft_cl_run(soft_cl_kernel *kernel, const soft_call *call)
         pthread_mutex_unlock(&one_at_a_time);
     queue_give_back(kernel->cl, queue);
     return soft_cl_result(error);
+}
+
+ze_result_t soft_cl_run(soft_cl_kernel *kernel, const soft_call *call)
+{
+    ze_result_t result;
+
+    if (!soft_cl_enter())
+        return ZE_RESULT_ERROR_DEVICE_LOST;
+    result = run(kernel, call);
+    soft_cl_leave(true);
+    return result;
 }

@@ -9,14 +9,26 @@
  * A runtime without a loader may export nothing but clGetExtensionFunctionAddress: its functions
  * are then those of the dispatch table that each of its platforms starts with (cl_khr_icd).
  *
- * The choice is made once and kept for the life of the process.  Called by clbuild.c, clrun.c. */
+ * The choice is made once and kept for the life of the process.
+ *
+ * exit() destroys what LLVM keeps in static variables while PoCL's threads compile kernels with it:
+ * 6 of 30 programs that ended in the middle of a launch fell there.  So an exit handler, which is
+ * registered after LLVM was loaded and therefore runs before its destructors, waits until nobody
+ * compiles or runs, some seconds at most, and lets nobody in afterwards.  It is registered once
+ * more when a first kernel has run, as LLVM has made more such variables by then: a process that
+ * ends in the middle of its very first kernel may still fall.
+ *
+ * Called by clbuild.c, clrun.c. */
 #include "opencl.h"
 
 #include <dlfcn.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
+#include <unistd.h>
 
+#define EXIT_SECONDS  5
 #define MAX_PLATFORMS 16
 #define MAX_DEVICES   8
 
@@ -205,10 +217,57 @@ static bool search(soft_cl *best, soft_text *why)
     return found != TAKES_NOTHING && open_context(best, why);
 }
 
+/* --- the end of the process --------------------------------------------------------------------
+ */
+
+/* Read by who compiles or runs; threads that go on doing so let the handler in. */
+static pthread_rwlock_t in_use = PTHREAD_RWLOCK_WRITER_NONRECURSIVE_INITIALIZER_NP;
+static bool             has_ended; /* guarded by it */
+static pid_t            process;   /* that has the threads */
+
+static void on_exit_of_process(void)
+{
+    struct timespec until;
+
+    if (getpid() != process)
+        return;
+    clock_gettime(CLOCK_REALTIME, &until);
+    until.tv_sec += EXIT_SECONDS;
+    if (pthread_rwlock_timedwrlock(&in_use, &until) != 0)
+        return;
+    has_ended = true;
+    pthread_rwlock_unlock(&in_use);
+}
+
+static void register_handler(void)
+{
+    (void)atexit(on_exit_of_process);
+}
+
+bool soft_cl_enter(void)
+{
+    pthread_rwlock_rdlock(&in_use);
+    if (!has_ended)
+        return true;
+    pthread_rwlock_unlock(&in_use);
+    return false;
+}
+
+void soft_cl_leave(bool has_run)
+{
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+
+    pthread_rwlock_unlock(&in_use);
+    if (has_run)
+        pthread_once(&once, register_handler);
+}
+
 static void choose(void)
 {
     soft_text_add(&chosen.why, "no OpenCL runtime here can run SPIR-V modules:\n");
     chosen.is_there = search(&chosen.cl, &chosen.why);
+    process         = getpid();
+    register_handler();
     soft_text_add(
         &chosen.why,
         "install one whose CPU device takes SPIR-V (PoCL 6 or later, Intel's CPU runtime),"

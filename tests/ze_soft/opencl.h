@@ -63,6 +63,10 @@ typedef struct soft_cl {
 const soft_cl *soft_cl_runtime(soft_text *log);
 ze_result_t    soft_cl_result(cl_int error);
 
+/* Around whatever compiles or runs there; false: the process ends, and nothing does any more. */
+bool soft_cl_enter(void);
+void soft_cl_leave(bool has_run);
+
 /* SPIR-V to SPIR bitcode for runtimes without SPIR-V, one bitcode of all units; *data is of
  * malloc. */
 ze_result_t soft_translate(const soft_cl *cl, const soft_unit *const *units, size_t nunits,
