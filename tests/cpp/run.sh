@@ -37,7 +37,7 @@ if [ "$source" = docs/sycl.md ]; then
 fi
 work=$(mktemp -d "${TMPDIR:-/tmp}/usm-cpp.XXXXXX")
 trap 'rm -rf "$work"' EXIT
-flags="-Wall -Wextra -Wpedantic -Wshadow -Wundef -Wconversion -Werror -I $root/include -I $generated"
+flags="-Wall -Wextra -Wpedantic -Wshadow -Wundef -Wconversion -Werror"
 failed=0
 passed=0
 
@@ -59,7 +59,8 @@ if [ "$source" = compilers ]; then
         seen="$seen $found"
         for standard in c++17 c++20; do
             # shellcheck disable=SC2086  # flags
-            check "$found" "-std=$standard" $flags -fsyntax-only "$here/all.cpp"
+            check "$found" "-std=$standard" $flags -I "$root/include" -I "$generated" -fsyntax-only \
+                "$here/all.cpp"
         done
     done
     echo "$passed passed, $failed failed"
@@ -68,8 +69,8 @@ if [ "$source" = compilers ]; then
 fi
 program=$work/$(basename "$source" .cpp)
 # shellcheck disable=SC2086
-check "$cxx" -std=c++17 $flags -g "$here/$source" -o "$program" "$library" "$@" \
-    "-Wl,-rpath,$(dirname "$library")" -pthread
+check "$cxx" -std=c++17 $flags -I "$root/include" -I "$generated" -g "$here/$source" -o "$program" \
+    "$library" "$@" "-Wl,-rpath,$(dirname "$library")" -pthread
 if [ -x "$program" ]; then
     for name in $("$program"); do
         TMPDIR=$work check timeout 120 "$program" "$name"
