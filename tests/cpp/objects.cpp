@@ -306,6 +306,23 @@ void kernels_take_pointers_values_and_accessors()
     usm::free(x);
 }
 
+// The macros of C are values here too; a variable is pointed to, of all else a copy is kept.
+void arguments_in_c_take_any_expression()
+{
+    int      x       = 0, count = 4;
+    usm_arg  args[3] = {USM_ARG_PTR(&x), USM_ARG_VAL(2.0f), USM_ARG_SCRATCH(16)};
+
+    EXPECT(args[1].size == sizeof(float) && *static_cast<const float *>(args[1].value) == 2.0f);
+    args[0] = USM_ARG_PTR(nullptr);
+    args[1] = USM_ARG_VAL(count);
+    args[2] = USM_ARG_VAL(count + 1);
+    EXPECT(args[0].kind == USM_ARG_POINTER && args[0].value == nullptr);
+    EXPECT(args[1].value == &count);
+    EXPECT(*static_cast<const int *>(args[2].value) == 5);
+    args[2] = USM_ARG_REF(count);
+    EXPECT(args[2].kind == USM_ARG_VALUE && args[2].value == &count);
+}
+
 void times_are_told()
 {
     usm::queue q(USM_QUEUE_PROFILING);
@@ -331,6 +348,7 @@ int cases_of_objects()
                       events_are_waited_for_in_lists_and_vectors, events_are_counted,
                       failures_travel_with_events, what_goes_gives_its_handle_back,
                       functions_go_when_they_have_run_or_are_dropped,
-                      kernels_take_pointers_values_and_accessors, times_are_told,
+                      kernels_take_pointers_values_and_accessors,
+                      arguments_in_c_take_any_expression, times_are_told,
                       a_communicator_needs_no_address);
 }

@@ -461,7 +461,30 @@ static void a_launch_allocates_nothing(void)
     end();
 }
 
-static const plain_case cases[] = {CASE(a_right_launch_arrives_as_it_was_given),
+static void arguments_take_any_expression_and_can_be_assigned(void)
+{
+    typedef struct pair {
+        float a, b;
+    } pair;
+    const pair p       = {1, 2};
+    int        count   = 4;
+    usm_arg    args[3] = {USM_ARG_PTR(&count), USM_ARG_VAL(2.0f), USM_ARG_SCRATCH(16)};
+
+    CHECK_INT(args[1].size, sizeof(float));
+    CHECK(*(const float *)args[1].value == 2.0f);
+    args[0] = USM_ARG_PTR(NULL);
+    args[1] = USM_ARG_VAL(count + 1);
+    args[2] = USM_ARG_VAL(p);
+    count   = 9; /* what was taken stays */
+    CHECK(args[0].kind == USM_ARG_POINTER && !args[0].value);
+    CHECK_INT(*(const int *)args[1].value, 5);
+    CHECK(args[2].size == sizeof p && ((const pair *)args[2].value)->b == 2);
+    args[1] = USM_ARG_REF(count);
+    CHECK(args[1].kind == USM_ARG_VALUE && args[1].value == &count);
+}
+
+static const plain_case cases[] = {CASE(arguments_take_any_expression_and_can_be_assigned),
+                                   CASE(a_right_launch_arrives_as_it_was_given),
                                    CASE(unused_dimensions_are_made_normal),
                                    CASE(no_work_items_are_only_dependencies),
                                    CASE(null_interior_and_another_devices_pointers_are_arguments),
