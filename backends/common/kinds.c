@@ -74,7 +74,7 @@ usm_status kinds_unwrap(const usm_host_api *host, const usm_image *image, usm_im
     memcpy(&h, data, sizeof(h));
     if (h.kinds_size == 0 || h.kinds_size > image->size - sizeof(h) ||
         data[sizeof(h) + h.kinds_size - 1] != '\0')
-        return host->report(USM_E_BUILD, "the binary is damaged: compile the program anew");
+        return host->report(USM_E_BUILD, "the binary is damaged: compile the program again");
     text = host->heap_alloc(h.kinds_size);
     if (!text)
         return host->report(USM_E_NO_MEMORY, "the host heap is exhausted");

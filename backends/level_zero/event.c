@@ -23,7 +23,7 @@ static usm_status ended(ze_result_t code, const char *what)
     if (code == ZE_RESULT_ERROR_DEVICE_LOST)
         return lz_report(USM_E_DEVICE_LOST,
                          "the device was lost before the command ended (%s: %s); destroy what uses "
-                         "it and make it anew",
+                         "it and make it again",
                          what, lz_error_name(code));
     return code ? lz_fail(code, what) : USM_OK;
 }

@@ -67,7 +67,8 @@ usm_status slab_spare_ensure(slab_heap *h)
         c = chunk_get(h->params.api);
         pthread_mutex_lock(&h->lock);
         if (!c)
-            return h->params.api->report(USM_E_NO_MEMORY, "no host memory to describe blocks");
+            return h->params.api->report(
+                USM_E_NO_MEMORY, "no host memory for libusm's tables, which describe blocks");
         usm_list_append(&h->chunks, &c->link);
         for (size_t i = 0; i < CHUNK_BLOCKS; i++)
             slab_spare_give(h, &c->blocks[i]);

@@ -192,7 +192,8 @@ static void lay_out(const slab_pool *p, unsigned k, slab *s, slab_block *block)
 
 static usm_status no_host_memory(const slab_pool *p)
 {
-    return p->api->report(USM_E_NO_MEMORY, "no host memory for what describes a slab");
+    return p->api->report(USM_E_NO_MEMORY,
+                          "no host memory for libusm's tables, which describe a slab");
 }
 
 /* A slab more for the class.  No lock is held. */

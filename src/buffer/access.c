@@ -46,7 +46,7 @@ usm_status usm__buffer_check_mode(const usm_buffer *buf, usm_access_mode mode)
     if (!is_mode(mode))
         return usm__fail(
             USM_E_INVALID,
-            "0x%x is no access mode: USM_READ, USM_WRITE or both; USM_NO_INIT goes with "
+            "0x%x is not an access mode: USM_READ, USM_WRITE or both; USM_NO_INIT goes with "
             "writing only",
             (unsigned)mode);
     if ((mode & USM_WRITE) && (usm_load_relaxed(&buf->root->flags) & USM__BUFFER_READ_ONLY))

@@ -113,7 +113,7 @@ static usm_status find_order(usm__command *c, usm__use *u)
 static usm_status told_failure(usm_status status)
 {
     return usm__fail(USM_E_DEPENDENCY,
-                     "a command that should have written these bytes failed (%s); write them anew",
+                     "a command that should have written these bytes failed (%s); write them again",
                      usm_status_name(status));
 }
 

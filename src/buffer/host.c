@@ -163,7 +163,7 @@ static usm_status take_failures(const usm__open *o)
     if (st == USM_OK)
         return USM_OK;
     return usm__fail(USM_E_DEPENDENCY,
-                     "a command that should have written these bytes failed (%s); write them anew",
+                     "a command that should have written these bytes failed (%s); write them again",
                      usm_status_name(st));
 }
 

@@ -166,7 +166,7 @@ usm_status usm_buffer_fill(usm_queue *q, const usm_accessor *dst, const void *pa
         return st;
     if (!pattern || pattern_size == 0 || a.size % pattern_size != 0)
         return usm__fail(USM_E_INVALID,
-                         "usm_buffer_fill: %zu bytes are no multiple of a pattern of %zu at %p",
+                         "usm_buffer_fill: %zu bytes are not a multiple of a pattern of %zu at %p",
                          a.size, pattern_size, pattern);
     f = (fill_work){pattern_size, a.size, pattern};
     return usm__command_submit(q, &d, ndeps, deps, ev);

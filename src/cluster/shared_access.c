@@ -234,10 +234,11 @@ static usm_status check(usm_shared_buffer *buf, size_t offset, size_t size, usm_
         return usm__fail(USM_E_INVALID, "usm_shared_access_begin: acc is NULL");
     if (mode & USM_NO_WAIT || !(mode & USM_READ_WRITE) || mode & ~7u ||
         (mode & (USM_WRITE | USM_NO_INIT)) == USM_NO_INIT)
-        return usm__fail(USM_E_INVALID,
-                         "0x%x is no access mode of shared buffers: USM_READ, USM_WRITE or both; "
-                         "USM_NO_INIT goes with writing only",
-                         (unsigned)mode);
+        return usm__fail(
+            USM_E_INVALID,
+            "0x%x is not an access mode of shared buffers: USM_READ, USM_WRITE or both; "
+            "USM_NO_INIT goes with writing only",
+            (unsigned)mode);
     if (offset > buf->size || size > buf->size - offset)
         return usm__fail(USM_E_INVALID, "%zu bytes at %zu leave the shared buffer %s of %zu bytes",
                          size, offset, buf->name, buf->size);

@@ -28,8 +28,8 @@ static usm_status check_request(const usm_pool *pool, size_t align, size_t size)
     uint64_t memory = usm__pool_memory(pool);
 
     if (align && (!usm_is_pow2(align) || align > USM_MAX_ALIGNMENT))
-        return usm__fail(USM_E_ALIGNMENT, "alignment %zu is no power of two up to 2 MiB (2097152)",
-                         align);
+        return usm__fail(USM_E_ALIGNMENT,
+                         "alignment %zu is not a power of two up to 2 MiB (2097152)", align);
     if (size > (size_t)PTRDIFF_MAX)
         return usm__fail(USM_E_SIZE, "%zu bytes exceed the address space; was it negative?", size);
     if (memory && size > memory)

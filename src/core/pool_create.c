@@ -269,7 +269,7 @@ static usm_status complete_desc(const usm_pool_desc *given, usm_pool_desc *full)
 static usm_status check_desc(const usm_pool_desc *desc)
 {
     if (desc->min_align && (!usm_is_pow2(desc->min_align) || desc->min_align > USM_MAX_ALIGNMENT))
-        return usm__fail(USM_E_ALIGNMENT, "min_align %zu is no power of two up to 2 MiB",
+        return usm__fail(USM_E_ALIGNMENT, "min_align %zu is not a power of two up to 2 MiB",
                          desc->min_align);
     if (desc->export_mode > USM_POOL_EXPORT_RO)
         return usm__fail(USM_E_INVALID, "export_mode %u is none of usm_pool_export",

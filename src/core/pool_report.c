@@ -13,6 +13,7 @@
 
 #include <stdio.h>
 #include <string.h>
+#include <sys/resource.h>
 
 #define EVERY_NS 1000000000ull
 #define LARGEST  5
@@ -218,19 +219,34 @@ static void say(const report *r)
 
 /* ---- both ---------------------------------------------------------------------- */
 
+/* Memory that the machine has may still lack addresses: nobody who was refused sees the limit. */
+static const char *address_limit(char *text, size_t size)
+{
+    struct rlimit l;
+
+    text[0] = '\0';
+    if (getrlimit(RLIMIT_AS, &l) == 0 && l.rlim_cur != RLIM_INFINITY &&
+        !strstr(usm_last_error(), "ulimit -v"))
+        (void)snprintf(text, size, "; the process may have %llu KiB of addresses (ulimit -v)",
+                       (unsigned long long)l.rlim_cur >> 10);
+    return text;
+}
+
 /* What is known where the memory was refused is the middle of the sentence. */
 static void tell_anew(const report *r)
 {
     const usm_pool *pool = r->pool;
     size_text       aligned;
+    char            addresses[96];
 
     usm__note(
         r->status,
-        "%s of %s memory on %s%s%s cannot be had: %s (the %s pool: %s live, %s reserved, largest "
+        "%s of %s memory on %s%s%s cannot be had: %s%s (the %s pool: %s live, %s reserved, largest "
         "free %s)",
         TEXT_OF(r->size), usm__kind_name(pool->kind), pool->ctx->devices[pool->index].dev->term,
         r->align > 64 ? ", aligned to " : "",
         r->align > 64 ? usm__format_bytes(r->align, aligned, sizeof aligned) : "", usm_last_error(),
+        r->status == USM_E_NO_MEMORY ? address_limit(addresses, sizeof addresses) : "",
         pool->ops->name, TEXT_OF(r->stats.live), TEXT_OF(r->stats.reserved),
         TEXT_OF(r->stats.largest_free));
 }

@@ -198,7 +198,7 @@ static void put_text_stats(usm__out *o, const usm_pool_stats *s)
                      USM__SIZE_TEXT(s->thread_cached), (unsigned long long)s->threads,
                      usm__plural(s->threads, "thread", "threads"), USM__SIZE_TEXT(s->depot_cached));
     if (s->depot_hits + s->depot_misses)
-        usm__out_put(o, "  magazines      %-11llu from other threads, %llu filled anew\n",
+        usm__out_put(o, "  magazines      %-11llu from other threads, %llu filled again\n",
                      (unsigned long long)s->depot_hits, (unsigned long long)s->depot_misses);
 }
 

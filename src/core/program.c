@@ -96,7 +96,7 @@ static usm_status check_spirv(const usm_image *image, size_t i)
         (memcmp(image->data, little, 4) != 0 && memcmp(image->data, big, 4) != 0))
         return usm__fail(USM_E_INVALID,
                          "image %zu (spirv) is no SPIR-V module: no magic number in front, or its "
-                         "%zu bytes are no whole words",
+                         "%zu bytes are not whole words",
                          i, image->size);
     return USM_OK;
 }

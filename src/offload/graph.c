@@ -71,7 +71,7 @@ static usm_status check_input(const usm_node_desc *d)
                          d->name);
     if (d->size > UINT32_MAX)
         return usm__fail(USM_E_SIZE,
-                         "node '%s' has %zu bytes; kernels are told sizes as uint, so at most "
+                         "node '%s' has %zu bytes; kernels get sizes as uint, so at most "
                          "4294967295",
                          d->name, d->size);
     return USM_OK;

@@ -310,7 +310,7 @@ usm_status usm__graph_pieces(const usm_graph *g, const usm__graph_task *task,
     }
     if (total > UINT32_MAX)
         return usm__fail(USM_E_SIZE,
-                         "node '%s' reads %llu bytes; kernels are told sizes as uint, so at most "
+                         "node '%s' reads %llu bytes; kernels get sizes as uint, so at most "
                          "4294967295",
                          n->desc.name, (unsigned long long)total);
     *size    = (uint32_t)total;

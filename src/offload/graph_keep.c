@@ -228,7 +228,7 @@ static usm_status claim(usm__graph_keep *k)
         return USM_OK;
     return usm__fail(USM_E_INVALID,
                      "'%s' holds the blocks of another graph, or of other inputs or kernels; name "
-                     "another folder, or remove it to begin anew",
+                     "another folder, or remove it to begin again",
                      k->folder);
 }
 

@@ -90,10 +90,11 @@ static usm_status check_merge(const usm__plan *p, size_t i, const usm_split_arg 
     case USM_MERGE_MIN:
     case USM_MERGE_MAX:
         if (element == 0 || a->size % element != 0)
-            return usm__fail(USM_E_ARGUMENTS,
-                             "argument %zu: %zu bytes are no whole number of elements of kind %d; "
-                             "sum, min and max need one of USM_ELEMENT_*",
-                             i, a->size, (int)a->element);
+            return usm__fail(
+                USM_E_ARGUMENTS,
+                "argument %zu: %zu bytes are not a whole number of elements of kind %d; "
+                "sum, min and max need one of USM_ELEMENT_*",
+                i, a->size, (int)a->element);
         return USM_OK;
     case USM_MERGE_FIRST:
         if (a->size < sizeof(int64_t))

@@ -363,7 +363,7 @@ static usm_status read_head(usm__resume *r, uint64_t size, uint64_t *end)
     if (there < HEAD_SIZE) /* whoever began it was killed then: it has no records */
         return USM_OK;
     if (!is_named || !is_whole) {
-        usm__warn("resume: \"%s\" is damaged in its first %zu bytes: the launch begins anew",
+        usm__warn("resume: \"%s\" is damaged in its first %zu bytes: the launch begins again",
                   r->path, HEAD_SIZE);
         return USM_OK;
     }

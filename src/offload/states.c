@@ -330,11 +330,11 @@ static usm_status read_file(usm__states *s)
                        "remove it, or name another file to resume from",
                        s->path);
     else if (size < HEAD_SIZE || usm__saved_get(bytes + 64) != usm__saved_sum(bytes, 64))
-        usm__warn("resume: \"%s\" is damaged: chunks in the middle begin anew", s->path);
+        usm__warn("resume: \"%s\" is damaged: chunks in the middle begin again", s->path);
     else if (memcmp(bytes, head, HEAD_SIZE) != 0)
         usm__warn("resume: \"%s\" is of another launch, and is not looked at", s->path);
     else if (!read_states(s, bytes + HEAD_SIZE, size - HEAD_SIZE, usm__saved_get(bytes + 56)))
-        usm__warn("resume: \"%s\" is damaged: some chunks in the middle begin anew", s->path);
+        usm__warn("resume: \"%s\" is damaged: some chunks in the middle begin again", s->path);
     usm__heap_free(bytes);
     return st;
 }

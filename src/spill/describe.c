@@ -130,10 +130,10 @@ static void text_engine(usm__out *o, const usm_spill_stats *s)
         usm__out_put(o, "  device memory  %-11llu parts of buffers left it\n",
                      (unsigned long long)s->device_evictions);
     if (s->copies)
-        usm__out_put(o,
-                     "  copies         %-11llu blocks with fewer %llu; made anew %llu; lost %llu\n",
-                     (unsigned long long)s->copies, (unsigned long long)s->copies_missing,
-                     (unsigned long long)s->copies_repaired, (unsigned long long)s->blocks_lost);
+        usm__out_put(
+            o, "  copies         %-11llu blocks with fewer %llu; made again %llu; lost %llu\n",
+            (unsigned long long)s->copies, (unsigned long long)s->copies_missing,
+            (unsigned long long)s->copies_repaired, (unsigned long long)s->blocks_lost);
 }
 
 static void text_flow(usm__out *o, const char *what, uint64_t bytes, uint64_t transfers,

@@ -74,7 +74,7 @@ void usm__home_read(usm__home *home, usm__io *io)
 static void warn_once(const usm__home *home, const usm__io *io, usm_status status, uint64_t errors)
 {
     if (errors == 1 && status != USM_E_NO_MEMORY)
-        usm__warn("%s: %zu bytes at %llu cannot be read: %s; further failures are not told here",
+        usm__warn("%s: %zu bytes at %llu cannot be read: %s; further failures are not reported",
                   home->name, usm__home_inside(home, io),
                   (unsigned long long)usm__home_offset(home, io), usm_last_error());
 }

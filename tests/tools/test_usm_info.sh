@@ -232,7 +232,7 @@ else
 fi
 run 0 env USM_VALIDATION=maybe "$tool" --env && says "USM_VALIDATION 0 default" && says "maybe"
 run 1 env USM_VALIDATION=maybe "$tool" --doctor && says "USM_VALIDATION=maybe is ignored"
-run 1 env USM_PLUGIN_PATH="$work:/nowhere" "$tool" --doctor && says "names /nowhere, which is no folder"
+run 1 env USM_PLUGIN_PATH="$work:/nowhere" "$tool" --doctor && says "names /nowhere, which is not a folder"
 run 0 env USM_LGO=1 "$tool" --doctor && says "USM_LGO is set but means nothing"
 (
     unset USM_DEVICE_SELECTOR

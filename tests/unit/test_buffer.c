@@ -222,9 +222,10 @@ static void accesses_that_make_no_sense_are_refused(void)
     REFUSED(usm_access_begin(b, 0, 101, USM_READ, &a), USM_E_INVALID, "leave the buffer");
     REFUSED(usm_access_begin(b, 101, 0, USM_READ, &a), USM_E_INVALID, "leave the buffer");
     REFUSED(usm_access_begin(b, SIZE_MAX, 2, USM_READ, &a), USM_E_INVALID, "leave the buffer");
-    REFUSED(usm_access_begin(b, 0, 1, 0, &a), USM_E_INVALID, "no access mode");
-    REFUSED(usm_access_begin(b, 0, 1, USM_READ | USM_NO_INIT, &a), USM_E_INVALID, "no access mode");
-    REFUSED(usm_access_begin(b, 0, 1, 64, &a), USM_E_INVALID, "no access mode");
+    REFUSED(usm_access_begin(b, 0, 1, 0, &a), USM_E_INVALID, "not an access mode");
+    REFUSED(usm_access_begin(b, 0, 1, USM_READ | USM_NO_INIT, &a), USM_E_INVALID,
+            "not an access mode");
+    REFUSED(usm_access_begin(b, 0, 1, 64, &a), USM_E_INVALID, "not an access mode");
     REFUSED(usm_access_begin(b, 0, 1, USM_READ, NULL), USM_E_INVALID, "acc is NULL");
     OK(usm_access_begin(b, 100, 0, USM_READ, &a)); /* nothing, at the end */
     CHECK_INT(a.size, 0);
@@ -703,7 +704,8 @@ static void fills_and_copies_check_their_ranges(void)
     src = (usm_accessor){b, 0, 2000, USM_READ};
     OK(usm_buffer_fill(rig.q, &dst, &seven, sizeof seven, 0, NULL, NULL));
     check_ints(b, 0, 1000, 7);
-    REFUSED(usm_buffer_fill(rig.q, &dst, &seven, 3, 0, NULL, NULL), USM_E_INVALID, "no multiple");
+    REFUSED(usm_buffer_fill(rig.q, &dst, &seven, 3, 0, NULL, NULL), USM_E_INVALID,
+            "not a multiple");
     REFUSED(usm_buffer_fill(rig.q, &src, &seven, 4, 0, NULL, NULL), USM_E_INVALID, "mode");
     REFUSED(usm_buffer_fill(rig.q, NULL, &seven, 4, 0, NULL, NULL), USM_E_INVALID, "NULL");
     REFUSED(usm_buffer_copy(rig.q, &dst, &src, 0, NULL, NULL), USM_E_INVALID, "4000 bytes");

@@ -249,8 +249,10 @@ static const char *filled(const char *text)
     size_t      n = 0;
 
     for (; *text && n < sizeof out - 300; text++) {
-        char c = text[0] == '$' ? text[1] : '\0';
+        char c = '\0';
 
+        if (text[0] == '$')
+            c = text[1];
         if (c == 'T')
             n += (size_t)snprintf(out + n, sizeof out - n, "%s", folder);
         else if (c == 'I' || c == 'B')

@@ -80,7 +80,7 @@ static void text_names_figures_tiers_and_holders(void)
               "  misses         17          accesses waited 1.2 s\n"
               "  brought ahead  100         used 90, in vain 5\n"
               "  evicted        11          clean, 12 stored; all zero, kept nowhere: 13\n"
-              "  copies         2           blocks with fewer 7; made anew 5; lost 1\n"
+              "  copies         2           blocks with fewer 7; made again 5; lost 1\n"
               "tier mpi\n"
               "  used           0 B         of 1 GiB\n"
               "  read           0 B         in 0 transfers\n"

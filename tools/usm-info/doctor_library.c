@@ -135,7 +135,7 @@ static void check_plugin_path(doctor *d)
 
         if (len > 0 && (stat(folder, &s) != 0 || !S_ISDIR(s.st_mode)))
             doctor_add(d, FINDING_PROBLEM, "settings",
-                       tool_printf("USM_PLUGIN_PATH names %s, which is no folder.", folder),
+                       tool_printf("USM_PLUGIN_PATH names %s, which is not a folder.", folder),
                        tool_printf("Correct it; folders are separated by \":\"."));
         free(folder);
         at += len;

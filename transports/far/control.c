@@ -19,10 +19,11 @@ usm_status far_store_open(far_node *node, size_t block_size, far_store **out)
 
     if (block_size == 0 || (block_size & (block_size - 1)) != 0 ||
         block_size >> FAR_SHIFT_MIN == 0 || block_size >> FAR_SHIFT_MAX > 1)
-        return node->api->report(USM_E_INVALID,
-                                 "far memory: blocks of %zu bytes are no power of two from 4 KiB "
-                                 "to 2 GiB",
-                                 block_size);
+        return node->api->report(
+            USM_E_INVALID,
+            "far memory: blocks of %zu bytes are not a power of two from 4 KiB "
+            "to 2 GiB",
+            block_size);
     s = node->api->heap_alloc(sizeof(*s));
     if (s == NULL)
         return node->api->report(USM_E_NO_MEMORY, "far memory: no memory for a store");

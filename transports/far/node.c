@@ -233,7 +233,7 @@ static usm_status params_check(const far_params *p)
     if (p->piece == 0 || (p->piece & (p->piece - 1)) != 0 || p->piece >> FAR_SHIFT_MIN == 0 ||
         p->piece >> FAR_SHIFT_MAX > 1)
         return api->report(USM_E_INVALID,
-                           "far memory: a piece of %zu bytes is no power of two "
+                           "far memory: a piece of %zu bytes is not a power of two "
                            "from 4 KiB to 2 GiB",
                            p->piece);
     if (p->depth == 0 || p->depth > FAR_SLOTS_MAX / 8)

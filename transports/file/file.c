@@ -76,7 +76,7 @@ static usm_status file_open(const usm_transport_params *params, void **store)
     if (params->struct_size != sizeof(*params))
         return api->report(USM_E_ABI, "the transport file was built for another libusm");
     if (!usm_is_pow2(params->block_size) || params->block_size < PAGE_SIZE)
-        return api->report(USM_E_INVALID, "a block of %zu bytes is no power of two from 4096 on",
+        return api->report(USM_E_INVALID, "a block of %zu bytes is not a power of two from 4096 on",
                            params->block_size);
     s = api->heap_alloc(sizeof(*s));
     if (!s)

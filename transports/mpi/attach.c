@@ -655,7 +655,7 @@ usm_status mpi_attach(const usm_host_api *api, const usm_job_params *params, voi
         st = api->report(USM_E_BUSY, "this process is attached already");
     else if (the.is_stuck)
         st = api->report(USM_E_MPI, "MPI has not come back from joining usm-memd; start the "
-                                    "program anew");
+                                    "program again");
     else if (the.has_left)
         st = api->report(USM_E_BUSY, "this process has left its job; a job is attached once");
     else

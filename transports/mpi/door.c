@@ -500,7 +500,7 @@ static usm_status refused(const mpi_doorkeeper *who, const place *p, unsigned ve
     case CLOSED:
         return who->api->report(USM_E_PEER,
                                 "usm-memd on %s takes no programs any more: it ends, or one of its "
-                                "processes has ended; start it anew",
+                                "processes has ended; start it again",
                                 p->host);
     default:
         return who->api->report(USM_E_PEER, "what answers at usm-memd's door on %s is none",
@@ -560,7 +560,7 @@ usm_status mpi_door_knock(const mpi_doorkeeper *who, const char *address, uint64
             USM_E_PEER,
             "the name was published by a usm-memd on %s that does not answer at "
             "port %u: it has ended, hangs, or a firewall is between; start it "
-            "anew",
+            "again",
             p.host, p.port);
     st = talk(who, &p, *fd, hello, until, port);
     if (st != USM_OK)

@@ -185,7 +185,7 @@ static void look_after_entry(mpi_hall *h)
         return;
     h->is_broken = true;
     h->api->log(USM_LOG_WARN, "a program that was let in has not come to MPI's port: MPI waits for "
-                              "it, and no other can come; start usm-memd anew");
+                              "it, and no other can come; start usm-memd again");
 }
 
 /* ---- going -------------------------------------------------------------------------------- */
@@ -279,7 +279,7 @@ usm_status mpi_hall_serve(mpi_hall *h, const volatile int *stop)
     }
     if (!*stop && h->is_broken && !atomic_load(&h->ended))
         return h->api->report(USM_E_PEER, "no more programs could come, and those that were here "
-                                          "have gone; start usm-memd anew");
+                                          "have gone; start usm-memd again");
     return USM_OK;
 }
 

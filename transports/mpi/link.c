@@ -202,7 +202,7 @@ static far_result result_of(mpi_link *l, int code)
         l->has_told = true;
         (void)MPI_Error_string(code, text, &n);
         text[strcspn(text, "\n")] = '\0';
-        l->api->log(USM_LOG_WARN, "MPI reports of a message: %s (told once)", text);
+        l->api->log(USM_LOG_WARN, "MPI reports of a message: %s (reported once)", text);
     }
     return FAR_FAILED;
 }
