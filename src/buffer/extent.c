@@ -360,6 +360,7 @@ typedef struct search {
     const usm__device_want *want;
     way                     way;           /* the next to try                          */
     bool                    is_over_share; /* frames would be no help                   */
+    bool                    have_pools_given;
     usm__story              why;
 } search;
 
@@ -400,6 +401,18 @@ static bool await_own_copy(const usm__device_want *want)
         usm__copying_await(t);
     usm__extents_unlock();
     return t != NULL;
+}
+
+/* What lies free in pools of the device goes before anything that buffers have there. */
+static bool pools_gave(search *s, const usm_pool *pool)
+{
+    usm_device                *dev    = s->want->q->dev;
+    const usm__memory_of_pools memory = {dev, usm__device_is_host_memory(dev), NULL};
+
+    if (s->have_pools_given || s->is_over_share)
+        return false;
+    s->have_pools_given = true;
+    return usm__pools_give_back(&memory, pool, s->want->size, false) > 0;
 }
 
 /* Frames that were given may be taken by others before they are ours: whoever did so went on. */
@@ -472,7 +485,7 @@ static usm_status take_memory(usm__memory *m, usm__places *p, const usm__device_
         if (!is_full(st))
             return st;
         usm__story_save(&s.why);
-    } while (make_room(&s));
+    } while (pools_gave(&s, pool) || make_room(&s));
     return no_room(m, p, want, &s.why);
 }
 

@@ -7,6 +7,7 @@
 #include "buffer/places.h"
 #include "buffer/slot.h"
 #include "core/area.h"
+#include "core/pool.h"
 
 #define DEVICES 64
 
@@ -20,13 +21,15 @@ static size_t ask_device(usm_device *dev, size_t bytes)
  * which would need frames in their turn. */
 size_t usm__buffers_starved(usm_context *owner, size_t bytes)
 {
-    usm__open_table *self = usm__slot_table();
-    usm_device      *list[DEVICES];
-    size_t           n, given = 0;
+    const usm__memory_of_pools host = {NULL, true, NULL};
+    usm__open_table           *self = usm__slot_table();
+    usm_device                *list[DEVICES];
+    size_t                     n, given = 0;
 
     if (!self || self->is_giving)
         return 0;
     self->is_giving = true;
+    given           = usm__pools_give_back(&host, NULL, bytes, true);
     n               = usm__places_devices(list, DEVICES);
     for (size_t i = 0; i < n && given < bytes; i++)
         given += ask_device(list[i], bytes - given);

@@ -129,6 +129,7 @@ static void fork_all(usm_fork_phase phase)
     usm__registry_fork(phase);
     usm__observe_fork((int)phase); /* before the pools': a reset of watched blocks holds both */
     usm__contexts_fork(phase);
+    usm__pools_give_fork(phase);
     usm__outside_fork(phase);
     usm__magazine_fork((int)phase);
     if (usm__fork_above)

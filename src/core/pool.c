@@ -20,6 +20,8 @@
 
 /* What others are asked to give back at least: pools take no less from the driver. */
 #define GIVEN_AT_LEAST ((size_t)2 << 20)
+/* How often other pools are asked: others may be faster to take what they gave. */
+#define GIVEN_OFTEN 4
 
 /* ---- use ------------------------------------------------------------------------- */
 
@@ -318,6 +320,25 @@ static bool is_at_maximum(usm_pool *pool)
            account.limit - usm_min_size(account.reserved, account.limit);
 }
 
+/* Whether other pools of the memory gave back what lay free in them. */
+static bool pools_gave(usm_pool *pool, size_t align, size_t size)
+{
+    const usm_device    *dev    = pool->ctx->devices[pool->index].dev;
+    usm__memory_of_pools memory = {.dev = pool->kind == USM_HOST ? NULL : dev,
+                                   .is_host =
+                                       pool->kind == USM_HOST || usm__device_is_host_memory(dev)};
+    usm__account_view    account;
+    size_t               wanted;
+
+    if (!is_full(usm_last_status()) || is_at_maximum(pool) ||
+        __builtin_add_overflow(usm_align_up_ptr(size, GIVEN_AT_LEAST), align, &wanted))
+        return false;
+    usm__account_get(pool->ctx, pool->index, pool->kind, &account);
+    if (account.limit && account.is_own && usm_last_status() == USM_E_BUDGET)
+        memory.ctx = pool->ctx;
+    return usm__pools_give_back(&memory, pool, wanted, true) > 0;
+}
+
 /* Whether buffers gave memory back, so that it is worth asking again.  What they may keep is in
  * other pools, or in this one: so it is done here, where no lock of a pool is held. */
 static bool others_gave(usm_pool *pool, size_t size)
@@ -369,6 +390,8 @@ static void *alloc_or_report(alloc_fn *alloc, usm_pool *pool, size_t align, size
         gave = queues_gave(pool);
         p    = alloc(pool, align, size); /* also when another thread was faster: it is there now */
     }
+    for (int i = 0; !p && i < GIVEN_OFTEN && pools_gave(pool, align, size); i++)
+        p = alloc(pool, align, size);
     if (!p && others_gave(pool, size))
         p = alloc(pool, align, size);
     if (!p) {
@@ -607,6 +630,8 @@ void usm__pool_fork(usm_pool *pool, usm_fork_phase phase)
         pool->ops->fork(pool->impl, phase);
         usm__mutex_fork(&pool->lock, (int)phase);
     } else {
+        if (phase == USM_FORK_CHILD)
+            usm_store_relaxed(&pool->guests, 0u); /* the parent's */
         usm__mutex_fork(&pool->lock, (int)phase);
         pool->ops->fork(pool->impl, phase);
     }

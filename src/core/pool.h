@@ -50,6 +50,7 @@ struct usm_pool {
     /* src/async's: what queues have freed; NULL until first needed, gone with the pool */
     _Atomic(struct usm__async_pool *) async;
     _Atomic(uint64_t) reported_ns; /* when core/pool_report.c spoke last; 0: never       */
+    _Atomic(unsigned) guests;      /* who asks it for free memory: core/pool_give.c       */
 };
 
 /* The pool itself, without observers.  USM_OK and *p, or why not (a story is written). */
@@ -73,6 +74,21 @@ void *usm__pool_alloc_raw(usm_pool *pool, size_t size);
 /* As _raw, of memory that the pool has: the driver is not asked, and NULL is no failure (but a
  * story may be left). */
 void *usm__pool_alloc_held(usm_pool *pool, size_t size);
+/* ---- free memory for others: core/pool_give.c ---- */
+/* Memory of a device, the host's, or both where they are one. */
+typedef struct usm__memory_of_pools {
+    const usm_device  *dev; /* NULL: no device's                                         */
+    bool               is_host;
+    const usm_context *ctx; /* only its pools; NULL: all contexts'                       */
+} usm__memory_of_pools;
+/* Pools of that memory other than `but` give about `size` bytes that lie free back to the driver,
+ * or less; returns how many.  may_flush: other threads' caches too, where there is too little
+ * elsewhere.  No lock of a context or above is held. */
+size_t usm__pools_give_back(const usm__memory_of_pools *memory, const usm_pool *but, size_t size,
+                            bool may_flush);
+/* The pool, which is in no list any more, ends: until nobody asks it for memory. */
+void usm__pool_await_guests(usm_pool *pool);
+void usm__pools_give_fork(usm_fork_phase phase);
 /* What was freed in the order of queues. */
 typedef struct usm__pool_queued {
     uint64_t bytes; /* freed, and not yet everybody's                                   */

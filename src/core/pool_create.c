@@ -380,6 +380,7 @@ static void list_blocks_out(usm_pool *pool)
 
 void usm__pool_finish(usm_pool *pool)
 {
+    usm__pool_await_guests(pool);
     if (usm__pool_ending && usm_load_acquire(&pool->async))
         usm__pool_ending(pool);
     list_blocks_out(pool);

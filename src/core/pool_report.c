@@ -185,8 +185,9 @@ static bool say_others(const report *r)
 {
     if (r->others_unused < r->size || r->others_unused == 0)
         return false;
-    usm__info("  way out: %s lie unused in other pools: usm_pool_trim_to() on them, or a smaller "
-              "retain in USM_POOL",
+    usm__info("  way out: %s lie unused in other pools, in areas that have live blocks as well: a "
+              "smaller area_size there, or a pool of their own for blocks that live long, lets "
+              "them go back",
               TEXT_OF(r->others_unused));
     return true;
 }

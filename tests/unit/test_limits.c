@@ -14,6 +14,8 @@
 #include <usm/usm.h>
 
 #include <errno.h>
+#include <pthread.h>
+#include <stdatomic.h>
 
 #define MIB ((size_t)1 << 20)
 
@@ -328,6 +330,197 @@ static void what_others_cannot_help_they_are_not_asked(void)
     end();
 }
 
+/* --- free memory of other pools
+ * -------------------------------------------------------------------------------- */
+
+/* As begin(), with pools that keep all that was ever theirs. */
+static void begin_keeping_with(const char *limit, uint64_t host)
+{
+    usm_context_desc desc = USM_CONTEXT_DESC_INIT;
+
+    begin(limit);
+    usm_queue_destroy(q);
+    usm_context_destroy(ctx);
+    desc.host_limit = host;
+    CHECK_INT(usm_config_set("pool", "slab,retain=all"), USM_OK);
+    CHECK_INT(usm_context_create(&desc, &ctx), USM_OK);
+    CHECK_INT(usm_queue_create(ctx, NULL, NULL, &q), USM_OK);
+}
+
+static void begin_keeping(const char *limit)
+{
+    begin_keeping_with(limit, 0);
+}
+
+static uint64_t reserved_by(usm_kind kind)
+{
+    usm_pool_stats s = USM_POOL_STATS_INIT;
+
+    CHECK_INT(usm_pool_get_stats(usm_pool_default(ctx, dev, kind), &s), USM_OK);
+    return s.reserved;
+}
+
+/* In blocks of 64 KiB, so that threads' caches have some of them. */
+static void use_and_free(usm_queue *on, usm_kind kind, size_t size)
+{
+    void  *p[1024];
+    size_t n = size / (64 << 10);
+
+    for (size_t i = 0; i < n; i++)
+        CHECK((p[i] = usm_malloc(64 << 10, on, kind)) != NULL);
+    for (size_t i = 0; i < n; i++)
+        usm_free(p[i]);
+}
+
+static void free_memory_of_other_kinds_makes_room(void)
+{
+    usm_kind from;
+    void    *p;
+
+    begin_keeping("host:32M,device:32M");
+    from = usm_device_has(dev, USM_ASPECT_CPU) ? USM_HOST : USM_DEVICE;
+    use_and_free(q, from, 24 * MIB);
+    CHECK(reserved_by(from) >= 24 * MIB);
+    p = usm_malloc_shared(24 * MIB, q);
+    CHECK(p != NULL);
+    CHECK(reserved_by(from) < 8 * MIB);
+    usm_free(p);
+    CHECK((p = usm_malloc(24 * MIB, q, from)) != NULL); /* and the other way round */
+    usm_free(p);
+    end();
+}
+
+static void free_memory_of_other_contexts_and_pools_makes_room(void)
+{
+    usm_pool_desc desc  = USM_POOL_DESC_INIT;
+    usm_context  *other = NULL;
+    usm_queue    *on    = NULL;
+    usm_pool     *pool  = NULL;
+    void         *p;
+
+    begin_keeping("host:32M,device:32M");
+    CHECK_INT(usm_context_create(NULL, &other), USM_OK);
+    CHECK_INT(usm_queue_create(other, NULL, NULL, &on), USM_OK);
+    desc.name = "arena";
+    CHECK_INT(usm_pool_create(ctx, NULL, USM_SHARED, &desc, &pool), USM_OK);
+    use_and_free(q, USM_SHARED, 24 * MIB);
+    CHECK((p = usm_malloc_shared(24 * MIB, on)) != NULL);
+    usm_free(p);
+    CHECK((p = usm_pool_malloc(pool, 24 * MIB)) != NULL);
+    CHECK_INT(usm_pool_reset(pool), USM_OK);
+    CHECK((p = usm_malloc_shared(24 * MIB, q)) != NULL);
+    refused(usm_malloc_shared(24 * MIB, on), USM_E_BUDGET, "limit", "USM_MEMORY_LIMIT");
+    usm_free(p);
+    usm_pool_destroy(pool);
+    usm_queue_destroy(on);
+    usm_context_destroy(other);
+    end();
+}
+
+static void a_context_at_its_own_limit_leaves_others_alone(void)
+{
+    usm_context_desc desc  = USM_CONTEXT_DESC_INIT;
+    usm_context     *other = NULL;
+
+    begin_keeping("host:1G");
+    desc.host_limit = 4 * MIB;
+    CHECK_INT(usm_context_create(&desc, &other), USM_OK);
+    use_and_free(q, USM_HOST, 24 * MIB);
+    refused(usm_malloc_ctx(8 * MIB, NULL, other, USM_HOST), USM_E_BUDGET, "context's limit",
+            "host_limit");
+    CHECK(reserved_by(USM_HOST) >= 24 * MIB);
+    usm_context_destroy(other);
+    end();
+}
+
+static pthread_barrier_t barrier;
+
+static void *use_and_stay(void *arg)
+{
+    use_and_free(q, USM_SHARED, 6 * MIB);
+    (void)pthread_barrier_wait(&barrier); /* it is free, some of it in this thread's caches */
+    (void)pthread_barrier_wait(&barrier);
+    return arg;
+}
+
+static void caches_of_idle_threads_make_room_in_other_pools(void)
+{
+    usm_pool_desc desc = USM_POOL_DESC_INIT;
+    usm_pool     *pool = NULL;
+    pthread_t     t;
+    void         *p;
+
+    begin_keeping("host:8M,device:8M");
+    CHECK_INT(usm_pool_create(ctx, NULL, USM_SHARED, &desc, &pool), USM_OK);
+    CHECK_INT(pthread_barrier_init(&barrier, NULL, 2), 0);
+    CHECK_INT(pthread_create(&t, NULL, use_and_stay, NULL), 0);
+    (void)pthread_barrier_wait(&barrier);
+    CHECK((p = usm_pool_malloc(pool, 7 * MIB)) != NULL);
+    (void)pthread_barrier_wait(&barrier);
+    CHECK_INT(pthread_join(t, NULL), 0);
+    CHECK_INT(pthread_barrier_destroy(&barrier), 0);
+    usm_pool_free(pool, p);
+    usm_pool_destroy(pool);
+    end();
+}
+
+static void free_memory_of_pools_makes_room_for_buffers(void)
+{
+    usm_buffer *b;
+    usm_access  a;
+
+    CHECK_INT(usm_config_set("spill", "off"), USM_OK);
+    begin_keeping_with("auto", 16 * MIB); /* frames of its own end with it */
+    use_and_free(q, USM_HOST, 14 * MIB);
+    b = usm_buffer_new(ctx, 8 * MIB);
+    CHECK(b != NULL);
+    CHECK_INT(usm_access_begin(b, 0, 8 * MIB, USM_WRITE_NO_INIT, &a), USM_OK);
+    usm_access_end(&a);
+    usm_buffer_destroy(b);
+    end();
+    CHECK_INT(usm_config_set("spill", NULL), USM_OK);
+}
+
+static _Atomic(bool) stop;
+
+static void *pools_come_and_go(void *arg)
+{
+    while (!atomic_load(&stop)) {
+        usm_pool_desc desc = USM_POOL_DESC_INIT;
+        usm_pool     *pool = NULL;
+
+        CHECK_INT(usm_pool_create(ctx, NULL, USM_SHARED, &desc, &pool), USM_OK);
+        for (int i = 0; i < 4; i++)
+            usm_pool_free(pool, usm_pool_malloc(pool, 2 * MIB)); /* NULL is fine */
+        usm_pool_destroy(pool);
+    }
+    return arg;
+}
+
+/* A pool ends while another thread asks it for memory. */
+static void pools_that_end_are_asked_no_more(void)
+{
+    pthread_t t[2];
+    int       got = 0;
+
+    begin_keeping("host:8M,device:8M");
+    atomic_store(&stop, false);
+    for (int i = 0; i < 2; i++)
+        CHECK_INT(pthread_create(&t[i], NULL, pools_come_and_go, NULL), 0);
+    for (int i = 0; i < 300; i++) {
+        void *p = usm_malloc_shared(5 * MIB, q);
+
+        got += p != NULL;
+        usm_free(p);
+        CHECK_INT(usm_pool_trim_to(usm_pool_default(ctx, dev, USM_SHARED), 0), USM_OK);
+    }
+    atomic_store(&stop, true);
+    for (int i = 0; i < 2; i++)
+        CHECK_INT(pthread_join(t[i], NULL), 0);
+    CHECK(got > 0);
+    end();
+}
+
 /* --- buffers as they are
  * -------------------------------------------------------------------------------- */
 
@@ -415,6 +608,12 @@ static const plain_case cases[] = {
     CASE(blocks_of_the_same_pool_can_be_given),
     CASE(a_full_driver_is_a_reason_too),
     CASE(what_others_cannot_help_they_are_not_asked),
+    CASE(free_memory_of_other_kinds_makes_room),
+    CASE(free_memory_of_other_contexts_and_pools_makes_room),
+    CASE(a_context_at_its_own_limit_leaves_others_alone),
+    CASE(caches_of_idle_threads_make_room_in_other_pools),
+    CASE(free_memory_of_pools_makes_room_for_buffers),
+    CASE(pools_that_end_are_asked_no_more),
     CASE(buffers_make_room_for_host_memory),
     CASE(buffers_make_room_for_device_memory),
     {NULL, NULL},
