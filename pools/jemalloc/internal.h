@@ -112,14 +112,15 @@ extern const extent_hooks_t usm_je_hooks; /* to be copied into an arena's `hooks
  */
 
 /* What one thread has of one pool. Counters: written by the owner only (`spare`: under the pool's
- * lock), read by any thread. */
+ * lock), read by any thread.  `busy` is the owner's, `taken` whoever's who flushes the tcache. */
 struct usm_je_cache {
     usm_list          link; /* in pool->caches; guarded by pool->lock                            */
     void             *owner;
     int               arena_flag;  /* MALLOCX_ARENA()                                            */
-    int               tcache_flag; /* MALLOCX_TCACHE(), _NONE                                    */
+    int               tcache_flag; /* MALLOCX_TCACHE(); _NONE without one                        */
     unsigned          tcache;      /* jemalloc's index, when has_tcache                          */
     bool              has_tcache;
+    _Atomic(bool)     busy, taken;
     _Atomic(uint64_t) allocations, frees;
     _Atomic(int64_t)  live;    /* bytes since they were last added to the pool's                 */
     _Atomic(int64_t)  highest; /* of `live` since                                                */
@@ -150,6 +151,13 @@ struct usm_je_pool {
     _Atomic(uint64_t) empty;           /* bytes of areas that jemalloc has nothing of             */
 };
 
+/* Around every call of jemalloc that may come back through the hooks: what they met. */
+typedef struct usm_je_call {
+    usm_status          status;  /* why the hooks gave no memory; USM_OK: they were not asked     */
+    bool                forking; /* because of a fork: to be asked again after it                 */
+    struct usm_je_call *outer;
+} usm_je_call;
+
 /* Once per process, when jemalloc is known. */
 usm_status usm_je_threads_start(const usm_host_api *api);
 /* Finds a slot for the pool and lets threads find it.  USM_E_NO_MEMORY: too many pools. */
@@ -158,17 +166,19 @@ usm_status usm_je_pool_enter(struct usm_je_pool *p);
 void usm_je_pool_leave(struct usm_je_pool *p);
 /* The calling thread's; NULL: it cannot have one, `spare` is used under the lock. */
 struct usm_je_cache *usm_je_cache_of(struct usm_je_pool *p);
+/* The calling thread's, if it has one. */
+struct usm_je_cache *usm_je_cache_there(const struct usm_je_pool *p);
+/* Around a call of jemalloc with the cache `c` of the calling thread: how jemalloc is told of it,
+ * MALLOCX_TCACHE_NONE where it may not be used now. */
+int  usm_je_cache_enter(struct usm_je_cache *c, const usm_je_call *call);
+void usm_je_cache_leave(struct usm_je_cache *c, const usm_je_call *call);
+/* Empties the caches of threads that are not using theirs at this moment; false: none was, or it
+ * cannot be done here. */
+bool usm_je_caches_flush(struct usm_je_pool *p);
 /* One block more (bytes > 0) or less.  By the cache's owner, or under the lock for `spare`. */
 void usm_je_count(struct usm_je_pool *p, struct usm_je_cache *c, int64_t bytes);
 void usm_je_stats(struct usm_je_pool *p, usm_pool_stats *stats);
 void usm_je_stats_reset_peaks(struct usm_je_pool *p);
-
-/* Around every call of jemalloc that may come back through the hooks: what they met. */
-typedef struct usm_je_call {
-    usm_status          status;  /* why the hooks gave no memory; USM_OK: they were not asked     */
-    bool                forking; /* because of a fork: to be asked again after it                 */
-    struct usm_je_call *outer;
-} usm_je_call;
 
 void usm_je_call_begin(usm_je_call *call);
 void usm_je_call_end(usm_je_call *call);

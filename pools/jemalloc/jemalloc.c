@@ -137,7 +137,6 @@ static void init_pool(struct usm_je_pool *p, const usm_pool_params *params)
     p->shift         = (unsigned)__builtin_ctzll(usm_min_size(p->default_align, page));
     pthread_mutex_init(&p->lock, NULL);
     usm_list_init(&p->caches);
-    p->spare.tcache_flag = (int)MALLOCX_TCACHE_NONE;
 }
 
 static usm_status je_create(const usm_pool_params *params, void **pool)
@@ -208,13 +207,6 @@ static bool plan(const struct usm_je_pool *p, size_t size, size_t align, size_t 
     return size <= LARGEST && usm_je.nallocx(*asked, *flag) != 0;
 }
 
-/* The flags of a call by this thread; with jemalloc on the stack already (a hook's source
- * allocates) its cache is in the middle of something. */
-static int cache_flag(const struct usm_je_cache *c, const usm_je_call *call)
-{
-    return call->outer ? (int)MALLOCX_TCACHE_NONE : c->tcache_flag;
-}
-
 static void count(struct usm_je_pool *p, struct usm_je_cache *c, int64_t bytes)
 {
     if (c) {
@@ -252,20 +244,44 @@ static void *ask_late(size_t size, int flags)
     return got;
 }
 
+/* c NULL: the thread has none. */
+static int enter_cache(struct usm_je_cache *c, const usm_je_call *call)
+{
+    return c ? usm_je_cache_enter(c, call) : (int)MALLOCX_TCACHE_NONE;
+}
+
+static void leave_cache(struct usm_je_cache *c, const usm_je_call *call)
+{
+    if (c)
+        usm_je_cache_leave(c, call);
+}
+
 static void *ask(struct usm_je_pool *p, struct usm_je_cache *c, size_t size, int flag,
                  usm_je_call *call)
 {
-    const struct usm_je_cache *as = c ? c : &p->spare;
-    void                      *got;
+    int   arena = c ? c->arena_flag : p->spare.arena_flag;
+    void *got;
 
     usm_je_call_begin(call);
-    got = usm_je.mallocx(size, flag | as->arena_flag | cache_flag(as, call));
+    got = usm_je.mallocx(size, flag | arena | enter_cache(c, call));
     if (got && !usm_je_area_of(got)) {
         usm_je.sdallocx(got, usm_je.sallocx(got, 0), (int)MALLOCX_TCACHE_NONE);
-        got = ask_late(usm_je.nallocx(size, flag), flag | as->arena_flag | MALLOCX_TCACHE_NONE);
+        got = ask_late(usm_je.nallocx(size, flag), flag | arena | MALLOCX_TCACHE_NONE);
     }
+    leave_cache(c, call);
     usm_je_call_end(call);
     return got;
+}
+
+/* The calling thread's, and those of threads that are not using theirs. */
+static void empty_caches(struct usm_je_pool *p, const usm_je_call *call)
+{
+    struct usm_je_cache *c = usm_je_cache_there(p);
+
+    if (enter_cache(c, call) != (int)MALLOCX_TCACHE_NONE)
+        (void)usm_je.mallctl("tcache.flush", NULL, NULL, &c->tcache, sizeof(c->tcache));
+    leave_cache(c, call);
+    (void)usm_je_caches_flush(p);
 }
 
 /* The first answer was no. */
@@ -279,6 +295,7 @@ static void *ask_again(struct usm_je_pool *p, struct usm_je_cache *c, size_t siz
         got = ask(p, c, size, flag, call);
     }
     if (!got && (call->status == USM_E_NO_MEMORY || call->status == USM_E_BUDGET) && !call->outer) {
+        empty_caches(p, call);
         release(p, 0);
         got = ask(p, c, size, flag, call);
     }
@@ -330,23 +347,22 @@ static struct usm_je_area *area_of(const struct usm_je_pool *p, const usm_area *
 
 static usm_status je_free(void *pool, usm_area *view, void *ptr)
 {
-    struct usm_je_pool        *p = pool;
-    struct usm_je_area        *a = area_of(p, view, ptr);
-    struct usm_je_cache       *c;
-    const struct usm_je_cache *as;
-    usm_je_call                call;
-    size_t                     size;
-    usm_status                 status;
+    struct usm_je_pool  *p = pool;
+    struct usm_je_area  *a = area_of(p, view, ptr);
+    struct usm_je_cache *c;
+    usm_je_call          call;
+    size_t               size;
+    usm_status           status;
 
     status = a ? usm_je_blocks_remove(&a->blocks, ptr) : USM_E_INVALID_POINTER;
     if (status)
         return refuse_free(p, status, ptr);
     c    = usm_je_cache_of(p);
-    as   = c ? c : &p->spare;
     size = usm_je.sallocx(ptr, 0);
     count(p, c, -(int64_t)size);
     usm_je_call_begin(&call);
-    usm_je.sdallocx(ptr, size, cache_flag(as, &call));
+    usm_je.sdallocx(ptr, size, enter_cache(c, &call));
+    leave_cache(c, &call);
     usm_je_call_end(&call);
     return USM_OK;
 }
@@ -365,16 +381,12 @@ static usm_status je_block(void *pool, usm_area *view, const void *ptr, usm_bloc
 
 static usm_status je_trim_to(void *pool, size_t keep)
 {
-    struct usm_je_pool        *p = pool;
-    const struct usm_je_cache *c = usm_je_cache_of(p);
-    usm_je_call                call;
+    struct usm_je_pool *p = pool;
+    usm_je_call         call;
 
     usm_je_call_begin(&call);
     if (!call.outer && usm_load_relaxed(&p->held) > keep) {
-        unsigned tcache = c && c->has_tcache ? c->tcache : 0;
-
-        if (c && c->has_tcache)
-            (void)usm_je.mallctl("tcache.flush", NULL, NULL, &tcache, sizeof(tcache));
+        empty_caches(p, &call);
         release(p, keep);
     }
     usm_je_call_end(&call);

@@ -18,7 +18,10 @@
  * they are left alone, and what is in them comes back when the pool's arenas are destroyed. */
 #include "internal.h"
 
+#include <linux/membarrier.h>
 #include <string.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 #define MAX_POOLS  1000 /* jemalloc has 4094 arenas */
 #define FIRST_CAP  8
@@ -40,7 +43,8 @@ static struct {
     const usm_host_api *api; /* fixed, as is key, once started */
     pthread_key_t       key;
     bool                started;
-    pthread_mutex_t     lock; /* guards below, and the lives of pools and caches */
+    bool                can_take; /* there is membarrier()                                       */
+    pthread_mutex_t     lock;     /* guards below, and the lives of pools and caches */
     uint64_t            last_id;
     struct usm_je_pool *pools[MAX_POOLS];
     size_t              npools;
@@ -111,6 +115,11 @@ static void abandon(struct usm_je_pool *p, const struct thread *survivor)
     }
 }
 
+static bool start_membarrier(void)
+{
+    return syscall(SYS_membarrier, MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED, 0, 0) == 0;
+}
+
 /* There is no other thread, and locks that one held are held for ever. */
 static void fork_child(void)
 {
@@ -122,6 +131,7 @@ static void fork_child(void)
         if (all.pools[i])
             abandon(all.pools[i], pthread_getspecific(all.key));
     pthread_mutex_init(&all.lock, NULL);
+    all.can_take = start_membarrier();
 }
 
 /* --- counting -------------------------------------------------------------------------------- */
@@ -297,13 +307,21 @@ static bool make_room(struct thread *t, size_t slot)
     return true;
 }
 
+struct usm_je_cache *usm_je_cache_there(const struct usm_je_pool *p)
+{
+    const struct thread *t = pthread_getspecific(all.key);
+
+    return t && p->slot < t->count && t->entries[p->slot].id == p->id ? t->entries[p->slot].cache
+                                                                      : NULL;
+}
+
 struct usm_je_cache *usm_je_cache_of(struct usm_je_pool *p)
 {
-    struct thread       *t = pthread_getspecific(all.key);
-    struct usm_je_cache *c;
+    struct usm_je_cache *c = usm_je_cache_there(p);
+    struct thread       *t;
 
-    if (t && p->slot < t->count && t->entries[p->slot].id == p->id)
-        return t->entries[p->slot].cache;
+    if (c)
+        return c;
     t = thread_now();
     if (!t || !make_room(t, p->slot))
         return NULL;
@@ -311,6 +329,77 @@ struct usm_je_cache *usm_je_cache_of(struct usm_je_pool *p)
     if (c)
         t->entries[p->slot] = (struct entry){p->id, c};
     return c;
+}
+
+/* --- whose cache it is at this moment --------------------------------------------------------- */
+
+/* A cache has no lock.  Its owner says that it is inside, then looks whether the cache was taken;
+ * who takes it says so, makes that seen by all threads (membarrier), then looks whether the owner
+ * is inside.  One of the two sees the other; the owner who does goes on without the cache.  With
+ * jemalloc on the stack already (a hook's source allocates) the cache is in the middle of
+ * something, and is not the inner call's. */
+int usm_je_cache_enter(struct usm_je_cache *c, const usm_je_call *call)
+{
+    if (call->outer || !c->has_tcache)
+        return (int)MALLOCX_TCACHE_NONE;
+    usm_store_relaxed(&c->busy, true);
+    atomic_signal_fence(memory_order_seq_cst);
+    if (!usm_load_acquire(&c->taken))
+        return c->tcache_flag;
+    usm_store_release(&c->busy, false);
+    return (int)MALLOCX_TCACHE_NONE;
+}
+
+void usm_je_cache_leave(struct usm_je_cache *c, const usm_je_call *call)
+{
+    if (!call->outer)
+        usm_store_release(&c->busy, false);
+}
+
+static bool make_seen(void)
+{
+    return syscall(SYS_membarrier, MEMBARRIER_CMD_PRIVATE_EXPEDITED, 0, 0) == 0;
+}
+
+static struct usm_je_cache *next_cache(struct usm_je_pool *p, const usm_list *at)
+{
+    usm_list *next;
+
+    pthread_mutex_lock(&p->lock);
+    next = at->next;
+    pthread_mutex_unlock(&p->lock);
+    return next == &p->caches ? NULL : CACHE_OF(next);
+}
+
+static void mark(struct usm_je_pool *p, bool taken)
+{
+    for (struct usm_je_cache *c = next_cache(p, &p->caches); c; c = next_cache(p, &c->link))
+        usm_store_release(&c->taken, taken);
+}
+
+static bool flush_idle(struct usm_je_pool *p)
+{
+    bool any = false;
+
+    for (struct usm_je_cache *c = next_cache(p, &p->caches); c; c = next_cache(p, &c->link))
+        if (c->has_tcache && usm_load_relaxed(&c->taken) && !usm_load_acquire(&c->busy))
+            any |= usm_je.mallctl("tcache.flush", NULL, NULL, &c->tcache, sizeof(c->tcache)) == 0;
+    return any;
+}
+
+/* `lock` keeps every cache alive.  It is only tried: the end of a thread or pool that holds it
+ * gives memory back by itself. */
+bool usm_je_caches_flush(struct usm_je_pool *p)
+{
+    bool any;
+
+    if (!all.can_take || pthread_mutex_trylock(&all.lock))
+        return false;
+    mark(p, true);
+    any = make_seen() && flush_idle(p);
+    mark(p, false);
+    pthread_mutex_unlock(&all.lock);
+    return any;
 }
 
 /* --- calls ----------------------------------------------------------------------------------- */
@@ -352,7 +441,8 @@ usm_status usm_je_threads_start(const usm_host_api *api)
         (void)pthread_key_delete(all.key);
         return api->report(USM_E_NO_MEMORY, "no host memory for the handlers of fork()");
     }
-    all.started = true;
+    all.can_take = start_membarrier();
+    all.started  = true;
     return USM_OK;
 }
 

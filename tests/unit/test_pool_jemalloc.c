@@ -567,6 +567,71 @@ static void at_its_limit_it_uses_what_is_idle_before_it_fails(void)
     usm_pool_destroy(pool);
 }
 
+/* Blocks that stay in this thread's cache, one in each few pages: none of their areas is empty. */
+static void *fill_a_cache_and_stay(void *arg)
+{
+    usm_pool *pool = arg;
+    void     *p[200];
+
+    for (size_t i = 0; i < 200; i++)
+        p[i] = get(pool, 16 * KIB);
+    for (size_t i = 0; i < 200; i++)
+        usm_pool_free(pool, p[i]);
+    (void)pthread_barrier_wait(&stage.barrier);
+    (void)pthread_barrier_wait(&stage.barrier);
+    p[0] = get(pool, 16 * KIB); /* its cache works on */
+    memset(p[0], 1, 16 * KIB);
+    usm_pool_free(pool, p[0]);
+    return NULL;
+}
+
+static void caches_of_idle_threads_are_the_last_reserve(void)
+{
+    usm_pool *pool = make_pool(USM_HOST, 4 * MIB);
+    void     *p;
+    pthread_t t;
+
+    CHECK(pthread_barrier_init(&stage.barrier, NULL, 2) == 0);
+    CHECK(pthread_create(&t, NULL, fill_a_cache_and_stay, pool) == 0);
+    (void)pthread_barrier_wait(&stage.barrier);
+    p = usm_pool_malloc(pool, 3 * MIB); /* needs both areas gone */
+    CHECK(p != NULL);
+    CHECK_INT(stats(pool).blocks, 1);
+    usm_pool_free(pool, p);
+    CHECK_INT(usm_pool_trim_to(pool, 0), USM_OK);
+    CHECK_INT(stats(pool).reserved, 0);
+    (void)pthread_barrier_wait(&stage.barrier);
+    CHECK(pthread_join(t, NULL) == 0);
+    CHECK(pthread_barrier_destroy(&stage.barrier) == 0);
+    usm_pool_destroy(pool);
+}
+
+static _Atomic(bool) is_over;
+
+static void *trim_until_told(void *arg)
+{
+    while (!atomic_load(&is_over))
+        CHECK_INT(usm_pool_trim_to(arg, 0), USM_OK);
+    return NULL;
+}
+
+/* What takes caches away beside threads that use them breaks neither. */
+static void caches_are_emptied_beside_their_use(void)
+{
+    usm_pool *pool = make_pool(USM_HOST, 0);
+    pthread_t t;
+
+    atomic_store(&is_over, false);
+    CHECK(pthread_create(&t, NULL, trim_until_told, pool) == 0);
+    churn_by_threads(pool, 2, 5, PLAIN_SANITIZED ? 2000 : 20000);
+    atomic_store(&is_over, true);
+    CHECK(pthread_join(t, NULL) == 0);
+    CHECK_INT(stats(pool).blocks, 0);
+    CHECK_INT(usm_pool_trim_to(pool, 0), USM_OK);
+    CHECK_INT(stats(pool).reserved, 0);
+    usm_pool_destroy(pool);
+}
+
 static void pools_may_be_many_and_follow_each_other(void)
 {
     usm_pool *pools[30];
@@ -717,6 +782,8 @@ static const plain_case cases[] = {
     CASE(alignments_up_to_2_mib_are_kept),
     CASE(a_trim_gives_back_what_is_idle_and_pooling_goes_on),
     CASE(at_its_limit_it_uses_what_is_idle_before_it_fails),
+    CASE(caches_of_idle_threads_are_the_last_reserve),
+    CASE(caches_are_emptied_beside_their_use),
     CASE(pools_may_be_many_and_follow_each_other),
     CASE(figures_are_exact_for_one_thread),
     CASE(each_refusal_of_host_memory_is_survived),
