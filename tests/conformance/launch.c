@@ -149,8 +149,8 @@ Test(launch, values_of_every_size_arrive)
         int         i = -2000000000, back[5] = {0}, *out = mem(&r, USM_DEVICE, sizeof back);
         int64_t     l      = INT64_C(-77) * (INT64_C(1) << 32);
         float       f      = -12.75f;
-        usm_arg     args[] = {USM_ARG_PTR(out), USM_ARG_VAL(c), USM_ARG_VAL(s),
-                              USM_ARG_VAL(i),   USM_ARG_VAL(l), USM_ARG_VAL(f)};
+        usm_arg     args[] = {USM_ARG_PTR(out), USM_ARG_REF(c), USM_ARG_REF(s),
+                              USM_ARG_REF(i),   USM_ARG_REF(l), USM_ARG_REF(f)};
         bench       b      = bench_new(&r, "values", 6, args);
         CHECK_OK(usm_queue_submit(r.q, &b.launch, 0, NULL, NULL));
         c = 0; /* they were copied at the launch */

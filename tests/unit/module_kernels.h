@@ -71,7 +71,7 @@ static inline void check_add(void *program)
 {
     int       *a = allocate_in(ctx, USM_SHARED, N * sizeof(int)), n = 3;
     void      *k = kernel_of(program, "add"), *ev = NULL;
-    usm_arg    args[] = {USM_ARG_PTR(a), USM_ARG_VAL(n)};
+    usm_arg    args[] = {USM_ARG_PTR(a), USM_ARG_REF(n)};
     usm_launch l      = launch_of(N, 0, args, 2);
 
     for (int i = 0; i < N; i++)

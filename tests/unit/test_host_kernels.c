@@ -272,7 +272,7 @@ static void arguments_are_copied_and_aligned(void)
     int                            n       = 42;
     struct wide                    w       = {"wide"};
     char                           c = 'c', text[] = "text";
-    usm_arg    args[] = {USM_ARG_VAL(n), USM_ARG_VAL(w), USM_ARG_VAL(c), USM_ARG_PTR(text)};
+    usm_arg    args[] = {USM_ARG_REF(n), USM_ARG_REF(w), USM_ARG_REF(c), USM_ARG_PTR(text)};
     usm_launch launch = USM_LAUNCH_INIT;
     void      *gate, *kernel;
 
