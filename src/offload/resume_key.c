@@ -78,6 +78,25 @@ static bool is_in(const struct dl_phdr_info *object, const ElfW(Phdr) * segment,
            at - object->dlpi_addr - segment->p_vaddr < segment->p_memsz;
 }
 
+/* Also of what AddressSanitizer keeps between variables of the program. */
+__attribute__((no_sanitize_address)) static void copy_bytes(volatile char *to, const char *from,
+                                                            size_t size)
+{
+    for (size_t i = 0; i < size; i++)
+        to[i] = from[i];
+}
+
+static void add_segment(usm__hash *h, const char *from, size_t size)
+{
+    char piece[4096];
+
+    for (size_t at = 0, n; at < size; at += n) {
+        n = usm_min_size(size - at, sizeof piece);
+        copy_bytes(piece, from + at, n);
+        add_number(h, usm__saved_sum(piece, n));
+    }
+}
+
 /* Of dl_iterate_phdr(): 1 for the object that has the function. */
 static int add_object(struct dl_phdr_info *object, size_t size, void *arg)
 {
@@ -94,9 +113,8 @@ static int add_object(struct dl_phdr_info *object, size_t size, void *arg)
         const ElfW(Phdr) *segment = &object->dlpi_phdr[i];
 
         if (segment->p_type == PT_LOAD && (segment->p_flags & (PF_R | PF_W)) == PF_R)
-            add_number(&s->hash,
-                       usm__saved_sum((const void *)(object->dlpi_addr + segment->p_vaddr),
-                                      segment->p_memsz));
+            add_segment(&s->hash, (const char *)(object->dlpi_addr + segment->p_vaddr),
+                        segment->p_memsz);
     }
     return 1;
 }
