@@ -3,6 +3,7 @@
  * of memory at each driver call of these and of plain allocation, a lost device. */
 #include "level_zero_fixture.h"
 
+#include <sys/mman.h>
 #include <sys/socket.h>
 
 /* --- address ranges -----------------------------------------------------------------------------
@@ -122,6 +123,13 @@ static void receive_handle(int from, usm_backend_ipc *handle)
         memcpy(&handle->fd, CMSG_DATA(&control.head), sizeof(int));
 }
 
+/* Wherever a number is taken for a descriptor that it is not, it finds an empty file. */
+static void fill_numbers(void)
+{
+    for (int i = 0; i < 64; i++)
+        CHECK(memfd_create("decoy", MFD_CLOEXEC) >= 0);
+}
+
 /* The other process: opens what comes through its standard input, looks and writes. */
 static void open_and_answer(void)
 {
@@ -169,6 +177,23 @@ static void another_process_opens_our_memory(void)
     close_all();
     (void)close(pair[0]);
     (void)close(pair[1]);
+}
+
+/* As a process of its own, whose descriptors may stay open. */
+static void own_and_lend(void)
+{
+    fill_numbers();
+    another_process_opens_our_memory();
+}
+
+/* What the handle names is a number of the opener's, as before August 2025, or of the exporter's;
+ * and where the opener may not take that from the exporter, none of either. */
+static void a_descriptors_number_is_one_of_the_process_it_is_named_in(void)
+{
+    needs_ipc();
+    needs_soft();
+    ends_well(start_self("--lend", "ZE_SOFT_IPC=1", -1));
+    ends_well(start_self("--lend", "ZE_SOFT_IPC=2", -1));
 }
 
 static void each_opening_has_its_own_address(void)
@@ -398,6 +423,7 @@ static const plain_case cases[] = {
     CASE(ranges_and_memory_are_joined_and_parted),
     CASE(ranges_of_odd_sizes_are_refused),
     CASE(another_process_opens_our_memory),
+    CASE(a_descriptors_number_is_one_of_the_process_it_is_named_in),
     CASE(each_opening_has_its_own_address),
     CASE(bytes_that_are_no_handle_are_refused),
     CASE(each_driver_call_may_be_out_of_memory),
@@ -407,6 +433,7 @@ static const plain_case cases[] = {
 };
 
 static const plain_case others[] = {
+    {"--lend", own_and_lend},
     {"--open", open_and_answer},
     {"--lose", lose_the_device},
     {NULL, NULL},

@@ -6,6 +6,11 @@
  * driver send that descriptor through a socket and put the number they received in its place.  So
  * the opener first looks whether it has such a descriptor itself.
  *
+ * ZE_SOFT_IPC takes these ways one by one, and looks at nothing but numbers, as Intel's driver
+ * does: 1, until August 2025, a descriptor of the opener; 2, since then, that number in the process
+ * whose number stands at byte 16, and where the system does not give it, once more one of the
+ * opener.
+ *
  * What makes a handle stale: the owner is gone (its start time is in the handle, as its number may
  * be another's now), the block is freed (its descriptor is closed or another file's; the generation
  * of a slot is another).  What is open already lives on: the pages belong to the mapping.
@@ -20,32 +25,52 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
-#define MAGIC 0x5a50f70cu
+#define MAGIC 0xf70cu
+
+enum { IPC_EITHER, IPC_NUMBER, IPC_OPAQUE }; /* ZE_SOFT_IPC */
 
 typedef struct handle {
     int32_t  fd; /* as the one who has the handle can use it */
-    uint32_t magic;
-    int32_t  owner_fd;
-    uint32_t pid;
-    uint64_t start; /* of the process */
-    uint64_t file_id;
+    uint16_t magic, type;
     uint64_t offset;
+    uint32_t process; /* whose fd is; 0 but with ZE_SOFT_IPC=2      */
+    int32_t  owner_fd;
+    uint64_t start; /* of the owner's process */
+    uint64_t file_id;
     uint64_t size;
     uint32_t slot, generation;
-    uint32_t type;
+    uint32_t pid;
     uint32_t check;
 } handle;
 
+_Static_assert(offsetof(handle, process) == 16, "where Intel's driver has it");
+
 _Static_assert(sizeof(handle) == ZE_MAX_IPC_HANDLE_SIZE, "a handle fills Level Zero's exactly");
 
-/* FNV-1a of all between fd and check. */
+static uint64_t way(void)
+{
+    static _Atomic uint64_t known = UINT64_MAX;
+    uint64_t                value = atomic_load(&known);
+
+    if (value == UINT64_MAX) {
+        value = soft_knob("IPC", IPC_EITHER);
+        atomic_store(&known, value);
+    }
+    return value;
+}
+
+/* FNV-1a of all between fd and check, without the process: programs may write to both. */
 static uint32_t checksum(const handle *h)
 {
-    const unsigned char *p   = (const unsigned char *)h;
-    uint32_t             sum = 2166136261u;
+    handle               copy = *h;
+    const unsigned char *p    = (const unsigned char *)&copy;
+    uint32_t             sum  = 2166136261u;
 
+    copy.process = 0;
     for (size_t i = offsetof(handle, magic); i < offsetof(handle, check); i++)
         sum = (sum ^ p[i]) * 16777619u;
     return sum;
@@ -97,8 +122,12 @@ static ze_result_t handle_make(soft_block *b, int fd, ze_ipc_mem_handle_t *out)
                     .size       = b->a.size,
                     .slot       = b->slot,
                     .generation = b->generation,
-                    .type       = (uint32_t)b->a.type};
+                    .type       = (uint16_t)b->a.type};
 
+    if (way() == IPC_OPAQUE) {
+        h.process = pid;
+        (void)prctl(PR_SET_PTRACER, PR_SET_PTRACER_ANY);
+    }
     if (fd < 0)
         return ZE_RESULT_ERROR_OUT_OF_HOST_MEMORY;
     h.check = checksum(&h);
@@ -134,12 +163,27 @@ ze_result_t ZE_APICALL soft_zeMemGetIpcHandle(ze_context_handle_t ctx, const voi
 
 /* --- opening ---------------------------------------------------------------------- */
 
+static int take_by_number(const handle *h)
+{
+    int process = -1, fd = -1;
+
+    if (way() == IPC_OPAQUE)
+        process = (int)syscall(SYS_pidfd_open, h->process, 0);
+    if (process >= 0) {
+        fd = (int)syscall(SYS_pidfd_getfd, process, h->fd, 0);
+        close(process);
+    }
+    return fd >= 0 ? fd : fcntl(h->fd, F_DUPFD_CLOEXEC, 0);
+}
+
 /* A descriptor of the handle's file for this process; -1: the handle is stale. */
 static int file_open(const handle *h)
 {
     char path[64];
     int  fd;
 
+    if (way() != IPC_EITHER)
+        return take_by_number(h);
     if (soft_file_id(h->fd) == h->file_id)
         return fcntl(h->fd, F_DUPFD_CLOEXEC, 0);
     snprintf(path, sizeof(path), "/proc/%u/fd/%d", h->pid, h->owner_fd);

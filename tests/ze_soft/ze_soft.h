@@ -8,6 +8,8 @@
  *   ZE_SOFT_GUARD=0|1      device memory is closed to the host (default 1)
  *   ZE_SOFT_FAIL=n[:code]  the n-th call fails (default 0x70000003, out of device memory)
  *   ZE_SOFT_FAIL_INIT=code zeInit answers it
+ *   ZE_SOFT_IPC=1|2        handles of memory for other processes name a descriptor by its number in
+ *                          the opener, or by the exporter's and its process (ipc.c)
  *   ZE_SOFT_LOSE=n         the first device is lost at the n-th command
  *   ZE_SOFT_REORDER=1      commands that may pass one another do (in lists without the in-order
  *                          flag, between barriers), as drawn by ZE_SOFT_SEED=n (default 1; 0: the
