@@ -63,14 +63,16 @@ static uint64_t way(void)
     return value;
 }
 
-/* FNV-1a of all between fd and check, without the process: programs may write to both. */
+/* FNV-1a of all between fd and check, without the process where that counts: programs may write to
+ * both. */
 static uint32_t checksum(const handle *h)
 {
     handle               copy = *h;
     const unsigned char *p    = (const unsigned char *)&copy;
     uint32_t             sum  = 2166136261u;
 
-    copy.process = 0;
+    if (way() == IPC_OPAQUE)
+        copy.process = 0;
     for (size_t i = offsetof(handle, magic); i < offsetof(handle, check); i++)
         sum = (sum ^ p[i]) * 16777619u;
     return sum;
