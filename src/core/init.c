@@ -87,18 +87,19 @@ void usm__default_leave(void)
     (void)atomic_fetch_sub_explicit(own_callers(), (size_t)1, memory_order_release);
 }
 
-/* The caller may be at work itself: what it calls may tell the program of an error. */
+/* The caller may be at work itself: what it calls may tell the program of an error.
+ *
+ * A thread that enters after the fence sees that the context has ended.  So each counter must be
+ * seen without others once, not all of them at one moment: threads that go on allocating would
+ * seldom let that moment come. */
 void usm__default_await_left(void)
 {
     atomic_thread_fence(memory_order_seq_cst);
-    for (;;) {
-        size_t n = 0;
+    for (unsigned i = 0; i < CALLERS; i++) {
+        size_t own = &callers[i].n == own_callers() ? usm__self.in_default : 0;
 
-        for (unsigned i = 0; i < CALLERS; i++)
-            n += usm_load_acquire(&callers[i].n);
-        if (n <= usm__self.in_default)
-            return;
-        usm__os_sleep_ns(20000);
+        while (usm_load_acquire(&callers[i].n) > own)
+            usm__os_sleep_ns(20000);
     }
 }
 
