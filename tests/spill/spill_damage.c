@@ -181,7 +181,7 @@ static void every_damage_in_the_file_is_detected(void)
 
 /* ---- parts of damaged blocks ------------------------------------------------------------- */
 
-static const char *engine;
+static const char *codec, *engine;
 
 static void damage_all(int fd)
 {
@@ -214,12 +214,12 @@ static void parts_of_damaged_blocks(void)
     size_t      failed = 0;
     int         fd;
 
-    CHECK_INT(usm_config_set("spill_codec", "lz4"), USM_OK);
+    CHECK_INT(usm_config_set("spill_codec", codec), USM_OK);
     start(engine);
     (void)alarm(30);
     buf = usm_buffer_new(here.ctx, BLOCK);
     if (!buf && usm_last_status() == USM_E_NO_BACKEND) {
-        printf("# lz4 was not built\n");
+        printf("# %s was not built\n", codec);
         usm_context_destroy(here.ctx);
         return;
     }
@@ -246,9 +246,11 @@ static void parts_of_damaged_blocks(void)
 static void a_part_of_a_damaged_block_is_refused(void)
 {
     static const char *const engines[] = {",engine=threads", ",engine=uring"};
+    static const char *const codecs[]  = {"lz4", "aes_gcm"};
 
-    for (size_t i = 0; i < sizeof engines / sizeof engines[0]; i++) {
-        engine = engines[i];
+    for (size_t i = 0; i < 4; i++) {
+        engine = engines[i % 2];
+        codec  = codecs[i / 2];
         in_child(parts_of_damaged_blocks);
     }
 }
