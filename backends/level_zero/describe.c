@@ -290,6 +290,7 @@ usm_status lz_device_describe(lz_device *dev)
      * a page either, which costs the core a second try. */
     info->max_align          = (size_t)64 << 10;
     info->shared_moves_whole = moves_shared_whole(dev);
+    info->advises_whole      = true; /* Intel's driver looks at the range's start alone */
     timer(dev);
     names(dev);
     identity(dev);

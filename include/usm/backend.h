@@ -80,7 +80,9 @@ typedef struct usm_backend_device {
     bool has_pci;
     /** Shared memory goes from host to device and back a whole mem_alloc() at a time, and a touch
      * of the host takes it away from a command that is under way: no two blocks may lie in one. */
-    bool     shared_moves_whole;
+    bool shared_moves_whole;
+    /** advise() is for all of the mem_alloc() that its range lies in. */
+    bool     advises_whole;
     uint32_t pci[4]; /**< domain, bus, device, function                 */
     bool     has_uuid;
     uint8_t  uuid[16];

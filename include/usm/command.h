@@ -52,7 +52,12 @@ typedef enum usm_advice {
     USM_ADVICE_NO_PREFERRED_LOCATION = 5
 } usm_advice;
 
-/** A hint about how a block will be used. */
+/** A hint about how a block will be used.  A driver that takes advice for whole
+ * allocations of its own (Level Zero) gets it for blocks of the pools `whole`
+ * and `direct`, which are such allocations; for a block of a pool that cuts it is
+ * dropped, since it would change the block's neighbours, and the command is only
+ * its dependencies: USM_LOG=info tells.  `whole` hands a freed block out with
+ * its advice: USM_ADVICE_DEFAULT before the free ends that. */
 USM_API USM_NODISCARD usm_status usm_mem_advise(usm_queue *q, const void *p, size_t n,
                                                 usm_advice advice, size_t ndeps,
                                                 usm_event *const *deps, usm_event **ev);

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
 /* Hints and barriers: usm_prefetch, usm_mem_advise, usm_queue_barrier.  A hint
- * about memory that the device cannot migrate is only its dependencies. */
+ * about memory that the device cannot migrate, and advice that the driver would
+ * give to other blocks as well, is only its dependencies. */
+#include "base/log.h"
 #include "core/command.h"
 #include "core/pool.h"
 
@@ -35,6 +37,20 @@ usm_status usm_prefetch(usm_queue *q, const void *p, size_t n, size_t ndeps, usm
     return usm__submit_end(&s, usm__be_prefetch(q->be, q->native, p, n, USM__SUBMIT_ARGS(&s)));
 }
 
+/* Whether the driver would take the advice for neighbours, too: it goes by its own allocations, and
+ * a pool that cuts has many blocks in one, now or once the block is freed. */
+static bool reaches_others(const usm_queue *q, const void *p, const usm_pool *pool)
+{
+    if (!q->dev->desc.advises_whole || (pool->ops->caps & USM_POOL_CAP_WHOLE))
+        return false;
+    usm__info(
+        "usm_mem_advise: the advice for %p is dropped: the driver of %s would give it to all "
+        "of an allocation, in which the pool \"%s\" has other blocks: take the pool \"whole\" "
+        "or \"direct\"",
+        p, q->dev->term, pool->ops->name);
+    return true;
+}
+
 usm_status usm_mem_advise(usm_queue *q, const void *p, size_t n, usm_advice advice, size_t ndeps,
                           usm_event *const *deps, usm_event **ev)
 {
@@ -46,7 +62,7 @@ usm_status usm_mem_advise(usm_queue *q, const void *p, size_t n, usm_advice advi
         return st;
     if ((int)advice < 0 || advice > USM_ADVICE_NO_PREFERRED_LOCATION)
         return usm__fail(USM_E_INVALID, "usm_mem_advise: there is no advice %d", (int)advice);
-    if (n == 0 || !place.pool || place.pool->ctx != q->ctx)
+    if (n == 0 || !place.pool || place.pool->ctx != q->ctx || reaches_others(q, p, place.pool))
         return usm__submit_nothing(q, ndeps, deps, ev);
     st = usm__submit_begin(&s, q, ndeps, deps, ev);
     if (st != USM_OK)

@@ -304,6 +304,7 @@ static ze_result_t ZE_APICALL soft_zeCommandListAppendMemAdvise(ze_command_list_
         return ZE_RESULT_ERROR_INVALID_NULL_POINTER;
     if ((uint32_t)advice > LAST_ADVICE)
         return ZE_RESULT_ERROR_INVALID_ENUMERATION;
+    soft_advise(p);
     return append_hint(&advise_kind, list);
 }
 

@@ -591,6 +591,18 @@ soft_block *soft_block_lent(int fd)
     return NULL;
 }
 
+/* As Intel's driver has it: of all of the allocation, whatever range was named. */
+void soft_advise(const void *p)
+{
+    soft_block *block;
+
+    pthread_mutex_lock(&soft_memory_lock);
+    block = soft_block_find(p);
+    if (block != NULL)
+        block->advised = true;
+    pthread_mutex_unlock(&soft_memory_lock);
+}
+
 /* --- for tests (ze_soft.h) ---------------------------------------------------------------------
  */
 
@@ -604,4 +616,18 @@ uint64_t ze_soft_resident_frees(void)
     n = resident_frees;
     pthread_mutex_unlock(&soft_memory_lock);
     return n;
+}
+
+SOFT_EXPORT ze_soft_is_advised_fn ze_soft_is_advised;
+
+int ze_soft_is_advised(const void *p)
+{
+    const soft_block *block;
+    bool              is_advised;
+
+    pthread_mutex_lock(&soft_memory_lock);
+    block      = soft_block_find(p);
+    is_advised = block != NULL && block->advised;
+    pthread_mutex_unlock(&soft_memory_lock);
+    return is_advised;
 }

@@ -109,6 +109,7 @@ typedef struct soft_block {
     uint32_t    sharers;    /* ZE_SOFT_OVERLAP: how many more were given this address         */
     bool        closed;     /* mapped without any right                                          */
     bool        deferred;   /* to be freed once it is not used                                   */
+    bool        advised;    /* zeCommandListAppendMemAdvise was called for any of it             */
     bool        resident[SOFT_ROOTS];
     uint32_t    atomics[SOFT_ROOTS];
 } soft_block;

@@ -145,6 +145,9 @@ void soft_moving_close(void);
 typedef bool soft_uses_fn(const void *cmd, const void *base, size_t size);
 void         soft_moving_submit(soft_uses_fn *uses, const void *cmd);
 
+/* The block that p lies in was advised (heap.c). */
+void soft_advise(const void *p);
+
 /* --- execution (queue.c, list.c, event.c, fence.c, engine.c) -------------------- */
 
 typedef struct soft_launch soft_launch; /* module.c: a kernel with its arguments, as appended    */

@@ -55,6 +55,8 @@ typedef void ze_soft_lose_fn(uint32_t device);
 typedef uint64_t ze_soft_moves_fn(void);
 /* Allocations that were freed while resident. */
 typedef uint64_t ze_soft_resident_frees_fn(void);
+/* Whether the driver was advised of the allocation that p lies in. */
+typedef int ze_soft_is_advised_fn(const void *p);
 /* Objects and allocations that were created and not destroyed. */
 typedef uint64_t ze_soft_live_fn(void);
 
