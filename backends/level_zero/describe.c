@@ -6,9 +6,8 @@
 #include <stdio.h>
 #include <string.h>
 
-#define MAX_GROUPS      16
-#define MAX_MEMORIES    16
-#define INTEL_VENDOR_ID 0x8086u
+#define MAX_GROUPS   16
+#define MAX_MEMORIES 16
 
 /* --- drivers ------------------------------------------------------------------ */
 
@@ -71,6 +70,7 @@ usm_status lz_driver_describe(lz_driver *driver)
     err                  = lz.zeDriverGetProperties(driver->native, &properties);
     if (err)
         return left_out(err, "zeDriverGetProperties");
+    driver->number = properties.driverVersion;
     /* As sysman prints the number of Intel's driver. */
     snprintf(driver->text, sizeof(driver->text), "%u.%u.%u",
              (unsigned)(properties.driverVersion >> 24),
@@ -224,7 +224,7 @@ static void names(lz_device *dev)
              (unsigned)ZE_MAJOR_VERSION(dev->driver->version),
              (unsigned)ZE_MINOR_VERSION(dev->driver->version));
     snprintf(info->driver_version, sizeof(info->driver_version), "%s", dev->driver->text);
-    if (p->vendorId == INTEL_VENDOR_ID)
+    if (p->vendorId == LZ_INTEL)
         snprintf(info->vendor, sizeof(info->vendor), "Intel(R) Corporation");
     else
         snprintf(info->vendor, sizeof(info->vendor), "PCI vendor 0x%04x", (unsigned)p->vendorId);

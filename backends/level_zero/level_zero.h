@@ -169,8 +169,11 @@ typedef struct lz_driver {
     bool               has_global_offset;  /* ZE_experimental_global_offset                */
     bool               has_in_order;       /* in-order command lists: API 1.7              */
     bool               has_pci;            /* ZE_extension_pci_properties                  */
-    char               text[32];           /* its version, "1.3.24595"                     */
+    uint32_t           number;             /* its version: Intel's count builds in it      */
+    char               text[32];           /* the same, "1.3.24595"                        */
 } lz_driver;
+
+#define LZ_INTEL 0x8086u /* vendorId */
 
 /* Where sysman tells of a device's memory. */
 typedef struct lz_sysman {

@@ -4,6 +4,24 @@
  * Called by the core through the table. */
 #include "level_zero.h"
 
+#include <string.h>
+
+/* Intel's driver gives a kernel that addresses its buffer by a surface the length of the pieces
+ * that were mapped when the argument was set, added up: what lies behind a gap, or is mapped later,
+ * was beyond the surface's end until April 2024.  24.22.29735 is the first release with the change
+ * ("fix: kernel access to multiple stateful virtual regions").  The number is 0x01030000 plus the
+ * build. */
+#define RIGHT_SINCE (0x01030000u + 29735u)
+
+static bool maps_pieces(const lz_device *dev)
+{
+    const char *text = lz_host->setting("level_zero_vmem");
+
+    if (text && strcmp(text, "auto") != 0)
+        return strcmp(text, "on") == 0;
+    return dev->properties.vendorId != LZ_INTEL || dev->driver->number >= RIGHT_SINCE;
+}
+
 usm_status lz_vmem_granularity(void *ctx, void *dev, usm_kind kind, size_t size,
                                size_t *granularity)
 {
@@ -12,6 +30,11 @@ usm_status lz_vmem_granularity(void *ctx, void *dev, usm_kind kind, size_t size,
 
     if (kind != USM_DEVICE)
         return lz_report(USM_E_NOT_SUPPORTED, "Level Zero maps device memory only");
+    if (!maps_pieces(dev))
+        return lz_report(USM_E_NOT_SUPPORTED,
+                         "the driver %s is not used to map memory in pieces: %s",
+                         ((lz_device *)dev)->driver->text,
+                         "USM_LEVEL_ZERO_VMEM=on does so all the same, a driver since 24.22 does");
     err = lz.zeVirtualMemQueryPageSize(((lz_context *)ctx)->native, ((lz_device *)dev)->native,
                                        size, &page);
     if (err)

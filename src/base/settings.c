@@ -29,6 +29,7 @@
 #define SECRET_SIZE 4096 /* a page for each; its check lets no longer one pass */
 
 static bool check_lists(const char *text, char *why, size_t why_size);
+static bool check_vmem(const char *text, char *why, size_t why_size);
 static bool check_ipc(const char *text, char *why, size_t why_size);
 static bool check_replicas(const char *text, char *why, size_t why_size);
 static bool check_read(const char *text, char *why, size_t why_size);
@@ -177,6 +178,11 @@ const usm__setting usm__settings[] = {
      .unit = "immediate|regular", .check = check_lists,
      .help = "how Level Zero queues hand over commands: immediate command lists, or a regular one "
              "for each command"},
+    {NAMES("level_zero_vmem", "LEVEL_ZERO_VMEM"), .initial = "auto", .unit = "auto|on|off",
+     .check = check_vmem,
+     .help  = "whether Level Zero's device memory grows in pieces, mapped side by side: always, "
+              "never, or where the driver is known to be right about kernels that cross from piece "
+              "to piece (Intel's since 24.22)"},
     {NAMES("null_memory", "NULL_MEMORY"), .initial = "80G", .unit = "bytes",
      .type = USM__SETTING_SIZE, .help = "how much memory that is not there the null backend has"},
     {NAMES("null_vmem", "NULL_VMEM"), .initial = "1", .unit = "", .type = USM__SETTING_BOOL,
@@ -306,6 +312,12 @@ static bool check_lists(const char *text, char *why, size_t why_size)
 {
     (void)snprintf(why, why_size, "immediate, regular");
     return strcmp(text, "immediate") == 0 || strcmp(text, "regular") == 0;
+}
+
+static bool check_vmem(const char *text, char *why, size_t why_size)
+{
+    (void)snprintf(why, why_size, "auto, on, off");
+    return strcmp(text, "auto") == 0 || strcmp(text, "on") == 0 || strcmp(text, "off") == 0;
 }
 
 static bool check_ipc(const char *text, char *why, size_t why_size)

@@ -54,6 +54,8 @@ static bool module_log_enabled(usm_log_level level)
 
 static const char *module_setting(const char *key)
 {
+    if (strcmp(key, "level_zero_vmem") == 0)
+        return "on"; /* Debian's driver is older than what is known good */
     return strcmp(key, "level_zero_lists") == 0 ? module.lists : NULL;
 }
 

@@ -147,7 +147,7 @@ static ze_result_t ZE_APICALL soft_zeDriverGetProperties(ze_driver_handle_t     
 
     DRIVER_OR_RETURN(h, out);
     memcpy(out->uuid.id, uuid, sizeof(uuid));
-    out->driverVersion = DRIVER_VERSION;
+    out->driverVersion = (uint32_t)soft_knob("DRIVER", DRIVER_VERSION);
     policies           = (void *)(uintptr_t)soft_chain_find(
                   out->pNext, ZE_STRUCTURE_TYPE_DRIVER_MEMORY_FREE_EXT_PROPERTIES);
     if (policies != NULL)

@@ -6,6 +6,7 @@
  *   ZE_SOFT_CALL_NS=n      busy time added to each driver call (default 0)
  *   ZE_SOFT_COPY_MBS=n     bandwidth of copies and fills in MB/s (default 0: no limit)
  *   ZE_SOFT_GUARD=0|1      device memory is closed to the host (default 1)
+ *   ZE_SOFT_DRIVER=number  the driver's version, as zeDriverGetProperties tells it
  *   ZE_SOFT_FAIL=n[:code]  the n-th call fails (default 0x70000003, out of device memory)
  *   ZE_SOFT_FAIL_INIT=code zeInit answers it
  *   ZE_SOFT_IPC=1|2        handles of memory for other processes name a descriptor by its number in
