@@ -25,6 +25,15 @@ typedef ze_result_t(ZE_APICALL *lz_zeInitDrivers_fn)(uint32_t *count, ze_driver_
 #define LZ_COMMAND_QUEUE_FLAG_IN_ORDER 0x2u
 #define LZ_COMMAND_LIST_FLAG_IN_ORDER  0x8u
 
+/* An extension of Intel's driver (2024): copies of a list for kernels may go to copy engines. */
+#define LZ_COPY_OFFLOAD_NAME           "ZEX_intel_experimental_queue_copy_operations_offload_hint"
+#define LZ_STRUCTURE_TYPE_COPY_OFFLOAD 0x0003001b
+typedef struct lz_copy_offload_desc {
+    uint32_t    stype;
+    const void *pNext;
+    ze_bool_t   is_wanted;
+} lz_copy_offload_desc;
+
 /* [1.6] */
 typedef ze_result_t(ZE_APICALL *lz_zeCommandListHostSynchronize_fn)(ze_command_list_handle_t list,
                                                                     uint64_t timeout_ns);

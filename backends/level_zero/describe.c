@@ -35,6 +35,7 @@ static usm_status ask_extensions(lz_driver *driver)
     if (!lz.zeDriverGetExtensionProperties(driver->native, &n, list)) {
         driver->has_relaxed_limits = has_extension(list, n, ZE_RELAXED_ALLOCATION_LIMITS_EXP_NAME);
         driver->has_global_offset  = has_extension(list, n, ZE_GLOBAL_OFFSET_EXP_NAME);
+        driver->has_copy_offload   = has_extension(list, n, LZ_COPY_OFFLOAD_NAME);
         driver->has_pci            = has_extension(list, n, ZE_PCI_PROPERTIES_EXT_NAME);
     }
     lz_host->heap_free(list);

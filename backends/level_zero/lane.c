@@ -92,6 +92,11 @@ static bool wants_regular(void)
     return lists && strcmp(lists, "regular") == 0;
 }
 
+/* The driver gives copies of this list to copy engines where the device has them and that is
+ * faster, and keeps the order: it knows which copies and engines those are. */
+static const lz_copy_offload_desc copy_offload = {.stype     = LZ_STRUCTURE_TYPE_COPY_OFFLOAD,
+                                                  .is_wanted = 1};
+
 usm_status lz_stream_create(const lz_context *ctx, lz_device *dev, lz_stream *out)
 {
     ze_command_queue_desc_t desc = {
@@ -112,6 +117,8 @@ usm_status lz_stream_create(const lz_context *ctx, lz_device *dev, lz_stream *ou
         stream.is_in_order = dev->driver->has_in_order;
         if (stream.is_in_order)
             desc.flags = LZ_COMMAND_QUEUE_FLAG_IN_ORDER;
+        if (dev->driver->has_copy_offload)
+            desc.pNext = &copy_offload;
         code = lz.zeCommandListCreateImmediate(ctx->native, dev->native, &desc, &stream.list);
         if (code)
             return lz_fail(code, "zeCommandListCreateImmediate");

@@ -168,6 +168,7 @@ typedef struct lz_driver {
     bool               has_relaxed_limits; /* ZE_experimental_relaxed_allocation_limits    */
     bool               has_global_offset;  /* ZE_experimental_global_offset                */
     bool               has_in_order;       /* in-order command lists: API 1.7              */
+    bool               has_copy_offload;   /* LZ_COPY_OFFLOAD_NAME                         */
     bool               has_pci;            /* ZE_extension_pci_properties                  */
     uint32_t           number;             /* its version: Intel's count builds in it      */
     char               text[32];           /* the same, "1.3.24595"                        */

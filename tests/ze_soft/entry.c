@@ -23,6 +23,7 @@
 #define DRIVER_VERSION (1u << 24 | 12u << 16 | 1u)
 
 /* ZE_EVENT_POOL_COUNTER_BASED_EXP_NAME of API 1.8, which the driver has for older loaders, too. */
+#define COPY_OFFLOAD_NAME  "ZEX_intel_experimental_queue_copy_operations_offload_hint"
 #define COUNTER_BASED_NAME "ZE_experimental_event_pool_counter_based"
 
 soft_handle soft_driver = {.type = SOFT_DRIVER};
@@ -174,6 +175,7 @@ static const ze_driver_extension_properties_t extensions[] = {
     {ZE_DEVICE_MEMORY_PROPERTIES_EXT_NAME, ZE_MAKE_VERSION(1, 0)},
     {ZE_MEMORY_FREE_POLICIES_EXT_NAME, ZE_MAKE_VERSION(1, 0)},
     {COUNTER_BASED_NAME, ZE_MAKE_VERSION(1, 0)},
+    {COPY_OFFLOAD_NAME, ZE_MAKE_VERSION(1, 0)},
 #if SOFT_HAS_API_1_12
     {ZE_KERNEL_MAX_GROUP_SIZE_PROPERTIES_EXT_NAME, ZE_MAKE_VERSION(1, 0)},
     {ZE_DEVICE_IP_VERSION_EXT_NAME, ZE_MAKE_VERSION(1, 0)},

@@ -6,8 +6,19 @@
  * A body is shared by the list, its clones and the executions that are not done; Reset gives the
  * list another one, so that a list may be reset or destroyed at any time. */
 #include "exec.h"
+#include "ze_soft.h"
 
-#define LIST_FLAGS_KNOWN 0x1fu
+#define LIST_FLAGS_KNOWN  0x1fu
+#define COPY_OFFLOAD_TYPE 0x0003001bu
+
+SOFT_EXPORT ze_soft_copy_offloads_fn ze_soft_copy_offloads;
+
+static _Atomic uint64_t copy_offloads;
+
+uint64_t ze_soft_copy_offloads(void)
+{
+    return atomic_load(&copy_offloads);
+}
 
 /* --- for appends ---------------------------------------------------------------------- */
 
@@ -113,6 +124,14 @@ static ze_result_t ZE_APICALL soft_zeCommandListCreate(ze_context_handle_t      
     return ZE_RESULT_SUCCESS;
 }
 
+/* Intel's driver takes the structure for the first of the chain. */
+static bool wants_copy_offload(const ze_command_queue_desc_t *desc)
+{
+    const ze_base_desc_t *first = desc->pNext;
+
+    return first && (uint32_t)first->stype == COPY_OFFLOAD_TYPE;
+}
+
 static ze_result_t ZE_APICALL soft_zeCommandListCreateImmediate(ze_context_handle_t            hctx,
                                                                 ze_device_handle_t             hdev,
                                                                 const ze_command_queue_desc_t *desc,
@@ -132,6 +151,8 @@ static ze_result_t ZE_APICALL soft_zeCommandListCreateImmediate(ze_context_handl
                    &list);
     if (res != ZE_RESULT_SUCCESS)
         return res;
+    if (wants_copy_offload(desc))
+        atomic_fetch_add(&copy_offloads, 1);
     list->ordinal        = desc->ordinal;
     list->index          = desc->index;
     list->flags          = desc->flags;

@@ -58,6 +58,8 @@ typedef uint64_t ze_soft_moves_fn(void);
 typedef uint64_t ze_soft_resident_frees_fn(void);
 /* Whether the driver was advised of the allocation that p lies in. */
 typedef int ze_soft_is_advised_fn(const void *p);
+/* Immediate lists created with the hint that copies may go to copy engines. */
+typedef uint64_t ze_soft_copy_offloads_fn(void);
 /* Objects and allocations that were created and not destroyed. */
 typedef uint64_t ze_soft_live_fn(void);
 
