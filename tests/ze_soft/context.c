@@ -135,6 +135,8 @@ static ze_result_t set_resident(soft_device *dev, const void *p, size_t size, bo
 
     pthread_mutex_lock(&soft_memory_lock);
     b = soft_block_find(p);
+    if (b == NULL && soft_takes_system_memory())
+        result = ZE_RESULT_SUCCESS;
     if (b != NULL && size <= b->a.size - ((uintptr_t)p - (uintptr_t)b->a.base)) {
         b->resident[dev->root->index] = resident;
         if (b->moving.size != 0)

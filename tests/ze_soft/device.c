@@ -239,6 +239,12 @@ void soft_device_uuid(const soft_device *dev, uint8_t *uuid, size_t size)
     memcpy(uuid, id, size < sizeof(id) ? size : sizeof(id));
 }
 
+/* Known and without effect: a kernel's work-groups run as the OpenCL runtime likes. */
+#define SCHEDULING_HINTS                                                                           \
+    ((uint32_t)ZE_SCHEDULING_HINT_EXP_FLAG_OLDEST_FIRST |                                          \
+     (uint32_t)ZE_SCHEDULING_HINT_EXP_FLAG_ROUND_ROBIN |                                           \
+     (uint32_t)ZE_SCHEDULING_HINT_EXP_FLAG_STALL_BASED_ROUND_ROBIN)
+
 /* Structures that programs chain to what they ask. */
 static void describe_chained(const soft_device *dev, void *next)
 {
@@ -246,6 +252,9 @@ static void describe_chained(const soft_device *dev, void *next)
         if (s->stype == ZE_STRUCTURE_TYPE_EU_COUNT_EXT)
             ((ze_eu_count_ext_t *)(void *)s)->numTotalEUs =
                 EUS * SLICES * (dev->nparts != 0 ? dev->nparts : 1);
+        if (s->stype == ZE_STRUCTURE_TYPE_SCHEDULING_HINT_EXP_PROPERTIES)
+            ((ze_scheduling_hint_exp_properties_t *)(void *)s)->schedulingHintFlags =
+                SCHEDULING_HINTS;
 #if SOFT_HAS_API_1_12
         if (s->stype == ZE_STRUCTURE_TYPE_DEVICE_IP_VERSION_EXT)
             ((ze_device_ip_version_ext_t *)(void *)s)->ipVersion = 1;
@@ -396,6 +405,11 @@ static ze_result_t ZE_APICALL soft_zeDeviceGetMemoryProperties(ze_device_handle_
     return ZE_RESULT_SUCCESS;
 }
 
+bool soft_takes_system_memory(void)
+{
+    return soft_knob("SYSTEM", 0) != 0;
+}
+
 static ze_result_t ZE_APICALL soft_zeDeviceGetMemoryAccessProperties(
     ze_device_handle_t h, ze_device_memory_access_properties_t *out)
 {
@@ -410,7 +424,7 @@ static ze_result_t ZE_APICALL soft_zeDeviceGetMemoryAccessProperties(
     out->deviceAllocCapabilities             = all;
     out->sharedSingleDeviceAllocCapabilities = shared;
     out->sharedCrossDeviceAllocCapabilities  = shared;
-    out->sharedSystemAllocCapabilities       = 0;
+    out->sharedSystemAllocCapabilities       = soft_takes_system_memory() ? all : 0;
     return ZE_RESULT_SUCCESS;
 }
 

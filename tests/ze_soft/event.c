@@ -137,7 +137,7 @@ static ze_result_t ZE_APICALL soft_zeEventCreate(ze_event_pool_handle_t h,
         return ZE_RESULT_ERROR_INVALID_ENUMERATION;
     if (desc->index >= pool->count)
         return ZE_RESULT_ERROR_INVALID_ARGUMENT;
-    if (atomic_fetch_add(&pool->in_use[desc->index], 1) && !exec_is_lenient())
+    if (atomic_fetch_add(&pool->in_use[desc->index], 1) && !soft_is_lenient())
         res = ZE_RESULT_ERROR_INVALID_ARGUMENT;
     else
         res = event_new(pool, desc, &ev);

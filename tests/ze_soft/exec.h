@@ -40,10 +40,6 @@ void *exec_object_of(void *h, soft_type type);
 void exec_object_retire(void *object);
 void exec_object_free(void *object);
 
-/* ZE_SOFT_LENIENT=1: what Intel's driver lets pass, and its conformance tests rely on, passes here.
- */
-bool exec_is_lenient(void);
-
 /* The object of a handle, or the answer of the function that is given a bad one. */
 #define EXEC_HANDLE(var, h, type)                                                                  \
     do {                                                                                           \

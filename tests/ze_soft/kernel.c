@@ -88,6 +88,9 @@ static char *attributes_of(const soft_function *function)
     if (function->required[0])
         soft_text_add(&text, "reqd_work_group_size(%u,%u,%u)", function->required[0],
                       function->required[1], function->required[2]);
+    if (function->hinted[0])
+        soft_text_add(&text, "%swork_group_size_hint(%u,%u,%u)", text.length ? " " : "",
+                      function->hinted[0], function->hinted[1], function->hinted[2]);
     if (function->subgroup)
         soft_text_add(&text, "%sintel_reqd_sub_group_size(%u)", text.length ? " " : "",
                       function->subgroup);
@@ -184,29 +187,33 @@ static ze_result_t check_size(const soft_arg *arg, size_t size)
     return fits ? ZE_RESULT_SUCCESS : ZE_RESULT_ERROR_INVALID_KERNEL_ARGUMENT_SIZE;
 }
 
-/* No value is a value of zeros. */
-static ze_result_t fill_slot(soft_slot *slot, size_t size, const void *value)
+/* The slot's `room` bytes: the first n are the value's (zeros when there is none), the rest stays
+ * what it was, zeros at first. */
+static ze_result_t fill_slot(soft_slot *slot, size_t room, size_t n, const void *value)
 {
     void *data = slot->data;
 
-    if (!data || slot->size != size)
-        data = realloc(slot->data, size);
-    if (!data)
-        return ZE_RESULT_ERROR_OUT_OF_HOST_MEMORY;
-    slot->data = data;
+    if (!data || slot->size != room) {
+        data = calloc(1, room);
+        if (!data)
+            return ZE_RESULT_ERROR_OUT_OF_HOST_MEMORY;
+        free(slot->data);
+        slot->data = data;
+    }
     if (value)
-        memcpy(data, value, size);
+        memcpy(data, value, n);
     else
-        memset(data, 0, size);
+        memset(data, 0, n);
     return ZE_RESULT_SUCCESS;
 }
 
-/* A lenient driver takes of a value as much as the parameter has room for, as Intel's does. */
-static size_t taken_size(const soft_arg *arg, size_t size)
+/* The bytes of the slot.  A lenient driver takes a value of any size for a parameter, as Intel's
+ * does: of what is larger the first bytes count, what is smaller leaves the others as they are. */
+static size_t slot_room(const soft_arg *arg, size_t size)
 {
-    bool is_larger = arg->kind == SOFT_ARG_VALUE && arg->size && size > arg->size;
+    bool is_taken = arg->kind == SOFT_ARG_VALUE && arg->size && size && soft_is_lenient();
 
-    return is_larger && exec_is_lenient() ? arg->size : size;
+    return is_taken ? arg->size : size;
 }
 
 static ze_result_t ZE_APICALL soft_zeKernelSetArgumentValue(ze_kernel_handle_t h, uint32_t index,
@@ -214,6 +221,7 @@ static ze_result_t ZE_APICALL soft_zeKernelSetArgumentValue(ze_kernel_handle_t h
 {
     soft_kernel    *kernel;
     const soft_arg *arg;
+    size_t          room;
     ze_result_t     result;
 
     SOFT_CALL();
@@ -221,13 +229,13 @@ static ze_result_t ZE_APICALL soft_zeKernelSetArgumentValue(ze_kernel_handle_t h
     if (index >= kernel->entry->function->nargs)
         return ZE_RESULT_ERROR_INVALID_KERNEL_ARGUMENT_INDEX;
     arg    = &kernel->entry->function->args[index];
-    size   = taken_size(arg, size);
-    result = check_size(arg, size);
+    room   = slot_room(arg, size);
+    result = check_size(arg, room);
     if (!result && arg->kind != SOFT_ARG_LOCAL)
-        result = fill_slot(&kernel->slots[index], size, value);
+        result = fill_slot(&kernel->slots[index], room, size < room ? size : room, value);
     if (result)
         return result;
-    kernel->slots[index].size   = size;
+    kernel->slots[index].size   = room;
     kernel->slots[index].is_set = true;
     return ZE_RESULT_SUCCESS;
 }

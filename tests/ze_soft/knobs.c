@@ -25,7 +25,7 @@ static struct {
     /* fixed once read */
     pthread_once_t once;
     uint64_t       call_ns;
-    bool           trace;
+    bool           trace, lenient;
 
     /* atomic */
     _Atomic uint64_t calls;
@@ -120,7 +120,14 @@ static void read_knobs(void)
 {
     knobs.call_ns = soft_knob("CALL_NS", 0);
     knobs.trace   = soft_knob("TRACE", 0) != 0;
+    knobs.lenient = soft_knob("LENIENT", 0) != 0;
     arm_from_environment();
+}
+
+bool soft_is_lenient(void)
+{
+    pthread_once(&knobs.once, read_knobs);
+    return knobs.lenient;
 }
 
 /* The call's cost is the processor's, as a real driver's is: no sleep. */

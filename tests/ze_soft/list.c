@@ -40,7 +40,7 @@ ze_result_t exec_list_open(ze_command_list_handle_t h, exec_list **list)
     EXEC_HANDLE(*list, h, SOFT_LIST);
     if (soft_is_lost((*list)->dev))
         return ZE_RESULT_ERROR_DEVICE_LOST;
-    return (*list)->is_closed && !exec_is_lenient() ? ZE_RESULT_ERROR_INVALID_ARGUMENT
+    return (*list)->is_closed && !soft_is_lenient() ? ZE_RESULT_ERROR_INVALID_ARGUMENT
                                                     : ZE_RESULT_SUCCESS;
 }
 
@@ -110,7 +110,7 @@ static ze_result_t ZE_APICALL soft_zeCommandListCreate(ze_context_handle_t      
     res = check(hctx, hdev, desc, out, &dev);
     if (res != ZE_RESULT_SUCCESS)
         return res;
-    if ((desc->flags & ~LIST_FLAGS_KNOWN) && !exec_is_lenient())
+    if ((desc->flags & ~LIST_FLAGS_KNOWN) && !soft_is_lenient())
         return ZE_RESULT_ERROR_INVALID_ENUMERATION;
     res = exec_check_group(dev, desc->commandQueueGroupOrdinal, 0, NULL);
     if (res != ZE_RESULT_SUCCESS)

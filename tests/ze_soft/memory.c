@@ -127,11 +127,25 @@ static ze_result_t check_size(const soft_request *r, const void *next)
     return ZE_RESULT_SUCCESS;
 }
 
+/* A lenient driver makes a power of two of any alignment. */
+static void forgive_alignment(soft_request *r)
+{
+    size_t align = 1;
+
+    if (!soft_is_lenient() || r->align > SIZE_MAX / 4)
+        return;
+    while (align < r->align)
+        align *= 2;
+    r->align = r->align != 0 ? align : 0;
+}
+
 static ze_result_t allocate(soft_request *r, const void *next, void **p)
 {
-    ze_result_t err = check_size(r, next);
+    ze_result_t err;
     soft_block *b;
 
+    forgive_alignment(r);
+    err = check_size(r, next);
     if (err == ZE_RESULT_SUCCESS)
         err = soft_chain_external(next, &r->import_fd, &r->exported);
     if (err != ZE_RESULT_SUCCESS)
@@ -166,7 +180,7 @@ static ze_result_t ZE_APICALL soft_zeMemAllocDevice(ze_context_handle_t         
         return ZE_RESULT_ERROR_INVALID_NULL_POINTER;
     if (desc->flags > DEVICE_FLAGS)
         return ZE_RESULT_ERROR_INVALID_ENUMERATION;
-    if (desc->ordinal != 0)
+    if (desc->ordinal != 0 && !soft_is_lenient())
         return ZE_RESULT_ERROR_INVALID_ARGUMENT; /* there is one memory */
     return allocate(&r, desc->pNext, p);
 }
@@ -207,7 +221,7 @@ static ze_result_t ZE_APICALL soft_zeMemAllocShared(ze_context_handle_t         
         return ZE_RESULT_ERROR_INVALID_NULL_POINTER;
     if (desc->flags > DEVICE_FLAGS || host_desc->flags > HOST_FLAGS)
         return ZE_RESULT_ERROR_INVALID_ENUMERATION;
-    if (desc->ordinal != 0)
+    if (desc->ordinal != 0 && !soft_is_lenient())
         return ZE_RESULT_ERROR_INVALID_ARGUMENT;
     return allocate(&r, desc->pNext, p);
 }

@@ -54,6 +54,7 @@ typedef struct soft_function {
     uint32_t           nargs;
     soft_arg          *args;
     uint32_t           required[3]; /* group size; 0: any */
+    uint32_t           hinted[3];   /* group size that the source names as likely; 0: none */
     uint32_t           subgroup;    /* required size, 0: any */
     ze_soft_kernel_fn *native;      /* of native modules */
 } soft_function;

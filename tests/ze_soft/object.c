@@ -15,20 +15,6 @@ static pthread_mutex_t  lock = PTHREAD_MUTEX_INITIALIZER;
 static void            *kept[NKEPT]; /* a ring of dead objects, guarded by lock               */
 static size_t           oldest;
 
-static pthread_once_t once = PTHREAD_ONCE_INIT;
-static bool           is_lenient;
-
-static void read_knob(void)
-{
-    is_lenient = soft_knob("LENIENT", 0) != 0;
-}
-
-bool exec_is_lenient(void)
-{
-    pthread_once(&once, read_knob);
-    return is_lenient;
-}
-
 uint64_t soft_exec_live(void)
 {
     return atomic_load(&live);

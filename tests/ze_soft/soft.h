@@ -92,6 +92,8 @@ soft_device       *soft_device_of(ze_device_handle_t h);   /* NULL: not one of o
 soft_context      *soft_context_of(ze_context_handle_t h); /* NULL: not one of ours, or destroyed */
 bool               soft_is_lost(const soft_device *dev);
 void soft_lose(soft_device *dev); /* wakes every waiter, too (queue.c registers)     */
+/* ZE_SOFT_SYSTEM=1: devices say that they take memory of the host that no driver allocated. */
+bool soft_takes_system_memory(void);
 /* Nanoseconds of the device's timer, which is CLOCK_MONOTONIC. */
 uint64_t soft_now_ns(void);
 /* The command queue groups (device.c), *count of them: lists and queues are checked against them.
@@ -114,6 +116,8 @@ ze_result_t soft_enter(const char *function);
 void soft_enter_free(const char *function);
 /* A knob's value (ZE_SOFT_<NAME>), read once; `unset` when it is not there or no number. */
 uint64_t soft_knob(const char *name, uint64_t unset);
+/* ZE_SOFT_LENIENT=1: what Intel's driver lets pass, and its conformance tests rely on, passes. */
+bool soft_is_lenient(void);
 /* Contexts, allocations, modules, kernels: +1 when created, -1 when destroyed.  What the execution
  * counts by itself (soft_exec_live) is added by ze_soft_live. */
 void soft_live(int delta);

@@ -47,7 +47,12 @@ enum decoration {
     DECORATION_BUILTIN = 11,
     DECORATION_LINKAGE = 41
 };
-enum mode { MODE_LOCAL_SIZE = 17, MODE_SUBGROUP_SIZE = 35, MODE_LOCAL_SIZE_ID = 38 };
+enum mode {
+    MODE_LOCAL_SIZE      = 17,
+    MODE_LOCAL_SIZE_HINT = 18,
+    MODE_SUBGROUP_SIZE   = 35,
+    MODE_LOCAL_SIZE_ID   = 38
+};
 enum linkage { LINKAGE_EXPORT = 0, LINKAGE_IMPORT = 1 };
 enum mark { MARK_PACKED = 1, MARK_BUILTIN = 2 };
 
@@ -326,6 +331,8 @@ static void read_mode(reader *r, const instruction *in)
         for (uint32_t d = 0; d < 3 && in->n > 5; d++)
             if (in->w[2] == MODE_LOCAL_SIZE)
                 function->required[d] = in->w[3 + d];
+            else if (in->w[2] == MODE_LOCAL_SIZE_HINT)
+                function->hinted[d] = in->w[3 + d];
             else if (in->w[2] == MODE_LOCAL_SIZE_ID)
                 function->required[d] = (uint32_t)constant(r, in->w[3 + d]);
     }

@@ -444,7 +444,7 @@ typedef struct counter_desc {
     uint32_t    flags;
 } counter_desc;
 
-static void counters_are_an_extension(void)
+static bool has_extension(const char *name)
 {
     ze_driver_extension_properties_t all[64];
     uint32_t                         n = 1;
@@ -455,8 +455,18 @@ static void counters_are_an_extension(void)
     n = sizeof(all) / sizeof(all[0]);
     OK(zeDriverGetExtensionProperties(driver, &n, all));
     for (uint32_t i = 0; i < n; i++)
-        found = found || strcmp(all[i].name, "ZE_experimental_event_pool_counter_based") == 0;
-    CHECK(found);
+        found = found || strcmp(all[i].name, name) == 0;
+    return found;
+}
+
+static void what_is_there_is_listed(void)
+{
+    CHECK(has_extension("ZE_experimental_event_pool_counter_based"));
+    CHECK(has_extension(ZE_EVENT_QUERY_TIMESTAMPS_EXP_NAME));
+    CHECK(has_extension(ZE_KERNEL_SCHEDULING_HINTS_EXP_NAME));
+#ifdef ZE_EVENT_QUERY_KERNEL_TIMESTAMPS_EXT_NAME
+    CHECK(has_extension(ZE_EVENT_QUERY_KERNEL_TIMESTAMPS_EXT_NAME));
+#endif
 }
 
 static ze_event_pool_handle_t make_counters(void)
@@ -675,7 +685,7 @@ static const plain_case cases[] = {CASE(immediate_copies_move_data),
                                    CASE(timestamps_are_those_of_the_device),
                                    CASE(four_threads_hand_a_value_round),
                                    CASE(a_signal_wakes_all_who_wait),
-                                   CASE(counters_are_an_extension),
+                                   CASE(what_is_there_is_listed),
                                    CASE(counters_need_no_reset),
                                    CASE(counters_count_executions),
                                    CASE(counters_stand_for_the_last_execution),

@@ -548,8 +548,41 @@ static int lost_first(void)
     return zeInit(0) != ZE_RESULT_SUCCESS;
 }
 
+/* What Intel's driver lets pass. */
+static void child_lenient(void)
+{
+    ze_device_mem_alloc_desc_t desc = {.stype   = ZE_STRUCTURE_TYPE_DEVICE_MEM_ALLOC_DESC,
+                                       .ordinal = 1};
+    ze_host_mem_alloc_desc_t   host = {.stype = ZE_STRUCTURE_TYPE_HOST_MEM_ALLOC_DESC};
+    void                      *p    = NULL;
+
+    if (!getenv("ZE_ENABLE_VALIDATION_LAYER")) { /* which refuses it */
+        OK(zeMemAllocDevice(ctx, &desc, 1000, 1000, devices[0], &p));
+        CHECK_INT((uintptr_t)p % 1024, 0);
+        OK(zeMemFree(ctx, p));
+    }
+    OK(zeMemAllocShared(ctx, &desc, &host, 1000, 0, devices[0], &p));
+    OK(zeMemFree(ctx, p));
+    FAILS(UNSUPPORTED_ALIGNMENT, zeMemAllocHost(ctx, &host, 1000, SIZE_MAX, &p));
+}
+
+/* Memory that no driver allocated. */
+static void child_system(void)
+{
+    ze_device_memory_access_properties_t access = {
+        .stype = ZE_STRUCTURE_TYPE_DEVICE_MEMORY_ACCESS_PROPERTIES};
+    static char mine[4096];
+
+    OK(zeDeviceGetMemoryAccessProperties(devices[0], &access));
+    CHECK((access.sharedSystemAllocCapabilities & ZE_MEMORY_ACCESS_CAP_FLAG_RW) != 0);
+    OK(zeContextMakeMemoryResident(ctx, devices[0], mine, sizeof(mine)));
+    OK(zeContextEvictMemory(ctx, devices[0], mine, sizeof(mine)));
+}
+
 static void knobs_are_read(void)
 {
+    CHECK_INT(spawn("lenient", "ZE_SOFT_LENIENT", "1"), 0);
+    CHECK_INT(spawn("system", "ZE_SOFT_SYSTEM", "1"), 0);
     CHECK_INT(spawn("misaligned", "ZE_SOFT_MISALIGN", "24"), 0);
     CHECK_INT(spawn("overlapping", "ZE_SOFT_OVERLAP", "1"), 0);
     CHECK_INT(spawn("small", "ZE_SOFT_MEMORY", "3M"), 0);
@@ -618,13 +651,10 @@ static void a_fork_has_blocks_of_its_own(void)
     OK(zeMemFree(ctx, first));
 }
 
-static const plain_case children[] = {{"devices", child_devices},
-                                      {"touch", child_touch},
-                                      {"misaligned", child_misaligned},
-                                      {"overlapping", child_overlapping},
-                                      {"small", child_small},
-                                      {"lost", child_lost},
-                                      {NULL, NULL}};
+static const plain_case children[] = {
+    {"devices", child_devices},         {"touch", child_touch}, {"misaligned", child_misaligned},
+    {"overlapping", child_overlapping}, {"small", child_small}, {"lenient", child_lenient},
+    {"system", child_system},           {"lost", child_lost},   {NULL, NULL}};
 
 static const plain_case cases[] = {CASE(there_are_two_devices_and_two_parts),
                                    CASE(devices_say_what_they_are),

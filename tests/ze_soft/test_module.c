@@ -412,14 +412,27 @@ static void check_atomics(ze_module_handle_t module)
     OK(zeKernelDestroy(kernel));
 }
 
+static void check_attributes(ze_module_handle_t module)
+{
+    ze_kernel_handle_t kernel = kernel_of(module, "hinted");
+    char              *words  = NULL;
+    uint32_t           size   = 0;
+
+    OK(zeKernelGetSourceAttributes(kernel, &size, &words));
+    CHECK_STR(words, "work_group_size_hint(4,2,1)");
+    CHECK_INT(size, strlen(words) + 1);
+    OK(zeKernelDestroy(kernel));
+}
+
 static void spirv_modules_run(void)
 {
     ze_module_handle_t module;
 
     start();
     module = make(SPIRV, SPIRV_BYTES);
-    check_names(module, 6);
+    check_names(module, 7);
     check_atomics(module);
+    check_attributes(module);
     check_launches(module);
     check_group_sizes(module);
     check_refusals(module);
@@ -673,6 +686,7 @@ static void child_lenient(void)
     ze_module_handle_t module;
     ze_kernel_handle_t kernel;
     const int          n[2] = {5, -1}; /* the second lies beyond the parameter */
+    const int          wide = 0x102;
     const char         c    = 1;
     int               *a;
 
@@ -685,7 +699,11 @@ static void child_lenient(void)
     OK(zeKernelSetGroupSize(kernel, 64, 1, 1));
     launch(kernel, ITEMS / 64);
     CHECK_INT(a[ITEMS - 1], ITEMS - 1 + 5);
-    CHECK_INT(zeKernelSetArgumentValue(kernel, 1, sizeof(c), &c),
+    SET(kernel, 1, wide);
+    SET(kernel, 1, c); /* its lowest byte */
+    launch(kernel, ITEMS / 64);
+    CHECK_INT(a[0], 5 + 0x101);
+    CHECK_INT(zeKernelSetArgumentValue(kernel, 0, 4, &a),
               ZE_RESULT_ERROR_INVALID_KERNEL_ARGUMENT_SIZE);
     OK(zeMemFree(ctx, a));
     OK(zeKernelDestroy(kernel));

@@ -49,6 +49,11 @@ kernel __attribute__((reqd_work_group_size(8, 1, 1))) void eights(global int *a)
     a[get_global_id(0)] = get_local_size(0);
 }
 
+kernel __attribute__((work_group_size_hint(4, 2, 1))) void hinted(global int *a)
+{
+    a[get_global_id(0)] = 1;
+}
+
 /* The LLVM translator makes specialization constants 7 and 8 of them. */
 int __attribute__((overloadable)) __spirv_SpecConstant(int id, int fallback);
 long __attribute__((overloadable)) __spirv_SpecConstant(int id, long fallback);

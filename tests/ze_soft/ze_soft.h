@@ -17,13 +17,15 @@
  *                          last first)
  *   ZE_SOFT_LENIENT=1      what Intel's driver lets pass, passes: appends to closed lists are
  *                          dropped, two events may have one index in a pool, unknown list flags,
- *                          an argument larger than its parameter (whose bytes are taken)
+ *                          a value larger or smaller than its parameter, an allocation's ordinal
+ *                          and an alignment that is no power of two
  *   ZE_SOFT_MIGRATE=1      shared memory moves between host and device by whole allocations, and
  *                          no concurrent access is reported (moving.c)
  *   ZE_SOFT_MISALIGN=bytes every allocation is off its alignment by so many bytes
  *   ZE_SOFT_OVERLAP=1      every second device allocation gets the address of the one before,
  *                          while that lives and is large enough
  *   ZE_SOFT_SPIRV=path     the OpenCL runtime for SPIR-V: a library (default: found, see README)
+ *   ZE_SOFT_SYSTEM=1       devices say that they take any memory of the host (which they do)
  *   ZE_SOFT_TRACE=1        each call on stderr
  *
  * In one process with the driver, a test finds these functions with dlsym(dlopen(path,
