@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
 /* How the heap grows and shrinks.
  *
- * Where the source can reserve and map, one large range of addresses is reserved, and memory mapped
- * into it piece by piece; so whatever is free can be made one block.  Where a range is cut into
- * pieces is fixed by the offset, because unmap() must get what map() got:
+ * Where the source can reserve and map, ranges of addresses are reserved, and memory mapped into
+ * them piece by piece; so whatever is free in one can be made one block.  The first range is small
+ * (its index costs memory, and a process has pools by the hundred), each further one as large as
+ * all before, up to twice the memory.  Where a range is cut into pieces is fixed by the offset,
+ * because unmap() must get what map() got:
  *
  *     offset     0 .. 32 MiB     .. 256 MiB     ..
  *     pieces          2 MiB          8 MiB          32 MiB     (multiples of the granularity)
@@ -21,15 +23,16 @@
  * gets an area of its own size.
  *
  * What goes back: areas and pieces that have no used block.  When memory is short, or at a trim:
- * all that is needed.  Else what lay idle for a while beyond `retain` bytes: `low` is the least
- * that was idle at any time since `window_ns`, so after `retain_ms` that much was of no use. */
+ * all that is needed; at a trim ranges without memory go, too.  Else what lay idle for a while
+ * beyond `retain` bytes: `low` is the least that was idle at any time since `window_ns`, so after
+ * `retain_ms` that much was of no use. */
 #include "heap_private.h"
 
 #include <time.h>
 
 #define FIRST_AREA        ((size_t)2 << 20)
 #define LARGEST_AREA      ((size_t)64 << 20)
-#define LEAST_RANGE       ((size_t)256 << 20)
+#define FIRST_RANGE       ((size_t)256 << 20)
 #define USUAL_RANGE       ((size_t)64 << 30)
 #define LARGEST_RANGE     ((size_t)4 << 40)
 #define DEFAULT_RETAIN_MS 10000u
@@ -382,28 +385,37 @@ static usm_status map_run(slab_heap *h, const struct run *run, size_t size, slab
 
 /* --- ranges: addresses ----------------------------------------------------------------------- */
 
-static size_t range_size(const slab_heap *h, size_t least)
+static size_t largest_range(const slab_heap *h)
 {
     size_t size = usm_max_size(usm_min_size(h->params.memory_size, LARGEST_RANGE) * 2, USUAL_RANGE);
 
     if (h->params.maximum_size && h->params.maximum_size < size / 4)
         size = h->params.maximum_size * 4;
-    size = usm_max_size(usm_min_size(size, LARGEST_RANGE), LEAST_RANGE);
-    return usm_max_size(size, least);
+    return usm_max_size(usm_min_size(size, LARGEST_RANGE), FIRST_RANGE);
 }
 
-/* Without the lock.  As large a range as there can be, `least` bytes at least. */
-static usm_status reserve(slab_heap *h, size_t least, usm_area **area)
+/* A request that a range is reserved for finds room for some more of its size. */
+static size_t range_size(const slab_heap *h, size_t least)
+{
+    size_t most = largest_range(h);
+    size_t size = usm_max_size(h->ranges, FIRST_RANGE);
+
+    while (size / 4 < least && size < most)
+        size *= 2;
+    return usm_max_size(usm_min_size(size, most), least);
+}
+
+/* Without the lock.  `size` bytes of addresses or fewer, `least` at least. */
+static usm_status reserve(slab_heap *h, size_t size, size_t least, usm_area **area)
 {
     const usm_area_source *s    = &h->params.areas;
     size_t                 unit = (size_t)1 << h->piece_shift[2];
-    size_t                 size = range_size(h, least);
     usm_status             status;
 
     for (;;) {
         status =
             usm_align_up(size, unit, &size) ? s->reserve(s->source, size, area) : USM_E_NO_MEMORY;
-        if (!status || size / 2 < usm_max_size(least, unit) || size / 2 < LEAST_RANGE)
+        if (!status || size / 2 < usm_max_size(least, unit) || size / 2 < FIRST_RANGE)
             return status;
         size /= 2;
     }
@@ -412,13 +424,14 @@ static usm_status reserve(slab_heap *h, size_t least, usm_area **area)
 /* One more range, all of it a hole. */
 static usm_status add_range(slab_heap *h, size_t least)
 {
+    size_t     size = range_size(h, least);
     usm_area  *area = NULL;
     slab_area *a    = NULL;
     bool       refused;
     usm_status status;
 
     leave(h);
-    status  = reserve(h, least, &area);
+    status  = reserve(h, size, least, &area);
     refused = status != USM_OK;
     if (!status && !(a = slab_area_new(h, area->size, true))) {
         h->params.areas.give(h->params.areas.source, area);
@@ -431,6 +444,7 @@ static usm_status add_range(slab_heap *h, size_t least)
         return status;
     slab_area_start(h, a, area, SLAB_HOLE);
     make_hole(h, a->bottom);
+    h->ranges += a->size;
     return USM_OK;
 }
 
@@ -610,6 +624,28 @@ static size_t give_pieces(slab_heap *h, uint64_t enough, uint64_t most)
     return given;
 }
 
+/* The area, which is one block in no list, leaves the heap for `out`. */
+static void take_out(slab_heap *h, slab_area *a, usm_list *out)
+{
+    slab_spare_give(h, a->bottom);
+    a->area->pool_data = NULL;
+    usm_list_remove(&a->link);
+    usm_list_append(out, &a->link);
+}
+
+/* Lets the lock go. */
+static void give_all(slab_heap *h, usm_list *out)
+{
+    usm_list *it;
+
+    leave_to_give(h);
+    while ((it = usm_list_pop(out))) {
+        h->params.areas.give(h->params.areas.source, SLAB_AREA_OF(it)->area);
+        slab_area_free(h, SLAB_AREA_OF(it));
+    }
+    enter_after_giving(h);
+}
+
 /* Lets the lock go.  Idle areas, the youngest first. */
 static size_t give_areas(slab_heap *h, uint64_t enough, uint64_t most)
 {
@@ -625,22 +661,32 @@ static size_t give_areas(slab_heap *h, uint64_t enough, uint64_t most)
             a->size > most - given)
             continue;
         slab_unbin(h, a->bottom);
-        slab_spare_give(h, a->bottom);
-        a->area->pool_data = NULL;
+        take_out(h, a, &out);
         h->held -= a->size;
         given += a->size;
-        usm_list_remove(it);
-        usm_list_append(&out, it);
     }
-    if (!given)
-        return 0;
-    leave_to_give(h);
-    while ((it = usm_list_pop(&out))) {
-        h->params.areas.give(h->params.areas.source, SLAB_AREA_OF(it)->area);
-        slab_area_free(h, SLAB_AREA_OF(it));
-    }
-    enter_after_giving(h);
+    if (given)
+        give_all(h, &out);
     return given;
+}
+
+void slab_give_ranges(slab_heap *h)
+{
+    usm_list out, *it, *next;
+
+    usm_list_init(&out);
+    for (it = h->areas.next; it != &h->areas; it = next) {
+        slab_area *a = SLAB_AREA_OF(it);
+
+        next = it->next;
+        if (a->bottom->use != SLAB_HOLE || a->bottom->span.size != a->size)
+            continue;
+        usm_list_remove(&a->bottom->link);
+        take_out(h, a, &out);
+        h->ranges -= a->size;
+    }
+    if (!usm_list_is_empty(&out))
+        give_all(h, &out);
 }
 
 size_t slab_give_back(slab_heap *h, uint64_t enough, uint64_t most)

@@ -224,6 +224,7 @@ size_t slab_heap_trim(slab_heap *h, size_t keep)
     pthread_mutex_lock(&h->lock);
     if (h->held > keep)
         given = slab_give_back(h, h->held - keep, UINT64_MAX);
+    slab_give_ranges(h);
     pthread_mutex_unlock(&h->lock);
     return given;
 }

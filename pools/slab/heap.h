@@ -97,6 +97,7 @@ typedef struct slab_heap {
     usm_list        spare; /* descriptors without a block                                  */
     size_t          spare_count;
     usm_list        chunks;
+    size_t          ranges; /* bytes of addresses reserved                                 */
     uint64_t        held, used, free, idle;
     uint64_t        used_blocks, allocations, frees;
     uint64_t        large_bytes, large_blocks, large_allocations;
@@ -123,7 +124,8 @@ void slab_heap_free(slab_heap *h, slab_block *block);
 /* The used block around p, which lies in `area`; NULL: none.  The block is safe to look at as long
  * as the caller knows that nobody frees it. */
 slab_block *slab_heap_find(slab_heap *h, const usm_area *area, const void *p);
-/* Gives idle memory back until at most `keep` bytes are held; returns how many bytes it gave. */
+/* Gives idle memory back until at most `keep` bytes are held, and addresses without any memory;
+ * returns how many bytes of memory it gave. */
 size_t slab_heap_trim(slab_heap *h, size_t keep);
 void   slab_heap_get_stats(slab_heap *h, slab_heap_stats *stats);
 /* PREPARE waits until no call to the source is under way. */

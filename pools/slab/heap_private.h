@@ -102,6 +102,8 @@ void slab_growth_init(slab_heap *h);
 usm_status slab_grow(slab_heap *h, size_t size, size_t align, slab_block **b);
 /* Lets the lock go.  Gives idle memory back until it is `enough` bytes, never more than `most`. */
 size_t slab_give_back(slab_heap *h, uint64_t enough, uint64_t most);
+/* Lets the lock go.  Gives back the ranges that no memory is mapped into. */
+void slab_give_ranges(slab_heap *h);
 /* Bytes of b that are areas or pieces without a used block. */
 size_t slab_idle_in(const slab_heap *h, const slab_block *b);
 /* After a block was freed: gives back what was idle too long.  Lets the lock go. */

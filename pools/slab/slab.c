@@ -263,10 +263,9 @@ static usm_status slab_trim_to(void *pool, size_t keep)
     slab_heap_stats stats;
 
     slab_heap_get_stats(&p->heap, &stats);
-    if (stats.held > keep) {
+    if (stats.held > keep)
         trim_classes(p);
-        (void)slab_heap_trim(&p->heap, keep);
-    }
+    (void)slab_heap_trim(&p->heap, keep);
     return USM_OK;
 }
 

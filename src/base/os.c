@@ -96,6 +96,16 @@ void *usm__os_map_for_life(size_t size)
     return p;
 }
 
+void usm__os_discard(void *p, size_t size)
+{
+    uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE);
+    uintptr_t from = ((uintptr_t)p + page - 1) & ~(page - 1);
+    uintptr_t to   = ((uintptr_t)p + size) & ~(page - 1);
+
+    if (from < to)
+        (void)madvise((void *)from, to - from, MADV_DONTNEED);
+}
+
 void *usm__os_map_fd(void *at, size_t size, int prot, int fd)
 {
     return map(at, size, prot, MAP_SHARED | (at != NULL ? MAP_FIXED : 0), fd);

@@ -28,9 +28,12 @@ void *usm__os_map_fd_part(void *at, size_t size, int fd, uint64_t offset);
  * and empty.  0 or an errno value (EINVAL: this kernel or valgrind cannot).  "os.mremap". */
 int usm__os_move(void *from, size_t size, void *to);
 int usm__os_unmap(void *p, size_t size);
-int usm__os_protect(void *p, size_t size, int prot);
-int usm__os_memfd(const char *name, size_t size);
-int usm__os_close(int fd);
+/* Pages of a private mapping that lie in [p, p + size) as a whole: they read as zeros and cost no
+ * memory until they are written again.  Where the system does not do it (mlockall) they stay. */
+void usm__os_discard(void *p, size_t size);
+int  usm__os_protect(void *p, size_t size, int prot);
+int  usm__os_memfd(const char *name, size_t size);
+int  usm__os_close(int fd);
 /* Detached, named (15 characters), all signals blocked but those that a thread
  * raises by its own doing (SIGSEGV, ...); 0 or an errno value. */
 int usm__os_thread(void (*fn)(void *), void *arg, const char *name);

@@ -17,6 +17,7 @@
 #include "base/trace.h"
 #include "core/export.h"
 #include "core/observe.h"
+#include "core/pages.h"
 #include "core/pool.h"
 
 #define ASIDE_MAX       8
@@ -331,7 +332,7 @@ size_t usm__area_granularity(usm_pool *pool)
     return usm_is_pow2(g) && g >= GRANULARITY_MIN && g <= GRANULARITY_MAX ? g : 0;
 }
 
-/* One entry a granule: of 64 GiB in granules of 2 MiB, half a MiB of which only what is used costs
+/* One entry a granule: of 64 GiB in granules of 2 MiB half a MiB, of which only what is used costs
  * memory. */
 static size_t pieces_size(const usm__area *a, size_t size)
 {
@@ -381,6 +382,7 @@ static bool unmap_piece(usm__area *a, size_t offset)
         usm__warn("%p was not unmapped by the driver: %s", p, usm_last_error());
         return false;
     }
+    usm__pages_discard((uintptr_t)p, piece->size);
     uncount(a, piece->size);
     usm_add_relaxed(&a->pool->driver_frees, (uint64_t)1);
     *piece = (usm__area_piece){NULL, 0};
@@ -460,6 +462,7 @@ void usm__area_give(void *source, usm_area *area)
     if (a->granularity) {
         give_reserved(a);
     } else {
+        usm__pages_discard((uintptr_t)a->view.base, a->view.size);
         driver_free(a, a->driver_base, a->driver_size);
         uncount(a, a->driver_size);
         usm_add_relaxed(&pool->driver_frees, (uint64_t)1);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
 /* The page map's writers, and its high half.  The mechanism is described in core/pages.h.
  *
- * Leaves are made when a span first needs one and never given back, so a reader never looks into
+ * Leaves are made when a span first needs one and never unmapped, so a reader never looks into
  * memory that is gone; two writers that need the same leaf both map one and the slower unmaps
  * its own.  No lock: nothing has to be done at a fork. */
 #include "core/pages.h"
@@ -109,6 +109,20 @@ usm_status usm__pages_set(void *source, uintptr_t at, size_t n, usm_span *span)
             usm_store_release(&leaf->span[(first + i) & (LEAF_PAGES - 1)], span);
     }
     return USM_OK;
+}
+
+void usm__pages_discard(uintptr_t at, size_t size)
+{
+    uintptr_t first = at >> USM__PAGE_SHIFT;
+
+    for (size_t n = size >> USM__PAGE_SHIFT, step; n > 0; first += step, n -= step) {
+        usm__page_entry *entry = entry_of(first);
+        usm__page_leaf  *leaf  = entry ? usm_load_acquire(entry) : NULL;
+
+        step = pages_in_leaf(first, n);
+        if (leaf)
+            usm__os_discard(&leaf->span[first & (LEAF_PAGES - 1)], step * sizeof leaf->span[0]);
+    }
 }
 
 usm_span *usm__pages_get(void *source, const void *p)

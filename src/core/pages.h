@@ -5,7 +5,8 @@
  *
  * Two loads and no lock, whatever the pointer: what no pool put there leads to NULL.  The root of
  * the low half (user space) is static, zero pages until it is used; a leaf covers 1 GiB, takes
- * 2 MiB of addresses and as much memory as its pages are used, and lives as long as the process.
+ * 2 MiB of addresses and as much memory as its pages are used, and lives as long as the process;
+ * what describes memory that was given back costs none.
  * Some GPUs' addresses are in the high half: it has a root of its own, out of line.
  *
  * The address map (core/map.c) knows the areas, and answers for every pointer; this one knows what
@@ -64,5 +65,9 @@ static inline usm_span *usm__page_find(const void *p)
  * the same pages meanwhile. */
 usm_status usm__pages_set(void *source, uintptr_t at, size_t n, usm_span *span);
 usm_span  *usm__pages_get(void *source, const void *p);
+/* Of [at, at + size) no page leads to a span: the memory of their entries goes back to the system,
+ * as far as it is whole pages of it.  The addresses are the caller's: nobody sets their pages
+ * meanwhile. */
+void usm__pages_discard(uintptr_t at, size_t size);
 
 #endif

@@ -9,6 +9,7 @@
 #include <usm/status.h>
 
 #define GIB       ((uintptr_t)1 << 30)
+#define MIB       ((uintptr_t)1 << 20)
 #define PAGE      ((uintptr_t)4096)
 #define HIGH      ((uintptr_t)0xffff800000000000)
 #define THREADS   4
@@ -103,6 +104,25 @@ static void without_memory_for_a_leaf_no_page_is_set(void)
 static pthread_barrier_t start;
 
 /* Racer i sets page i of leaves that nobody has used. */
+/* An entry takes 8 bytes: those of 2 MiB are a page of the leaf. */
+static void what_is_discarded_can_be_set_again_and_neighbours_stay(void)
+{
+    uintptr_t base = 20 * GIB - 4 * MIB; /* to the end of one leaf, and a part of the next */
+    size_t    n    = 7 * MIB / PAGE;
+
+    CHECK_INT(usm__pages_set(NULL, base - PAGE, 1, &spans[0]), USM_OK);
+    CHECK_INT(usm__pages_set(NULL, base, n, &spans[1]), USM_OK);
+    CHECK_INT(usm__pages_set(NULL, base + n * PAGE, 1, &spans[2]), USM_OK);
+    CHECK_INT(usm__pages_set(NULL, base, n, NULL), USM_OK);
+    usm__pages_discard(base, n * PAGE);
+    usm__pages_discard(700 * GIB, 2 * GIB); /* nothing was ever there */
+    for (size_t i = 0; i < n; i++)
+        CHECK(at(base + i * PAGE) == NULL);
+    CHECK(at(base - PAGE) == &spans[0] && at(base + n * PAGE) == &spans[2]);
+    CHECK_INT(usm__pages_set(NULL, base, n, &spans[3]), USM_OK);
+    CHECK(at(base) == &spans[3] && at(base + (n - 1) * PAGE) == &spans[3]);
+}
+
 static void *race(void *arg)
 {
     uintptr_t self = (uintptr_t)((usm_span *)arg - spans);
@@ -139,6 +159,7 @@ static const plain_case cases[] = {
     CASE(the_halves_have_their_ends),
     CASE(what_is_in_no_half_is_refused),
     CASE(without_memory_for_a_leaf_no_page_is_set),
+    CASE(what_is_discarded_can_be_set_again_and_neighbours_stay),
     CASE(racing_threads_share_one_leaf),
     {NULL, NULL},
 };

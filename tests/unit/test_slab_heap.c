@@ -276,6 +276,45 @@ static void pieces_have_the_size_that_was_asked_for(void)
     close_heap();
 }
 
+static void ranges_are_reserved_by_need(void)
+{
+    slab_heap_params params = params_for(true);
+    slab_block      *b[4];
+
+    open_with(&params);
+    b[0] = get(3 * MIB);
+    CHECK_INT(source.last_size, 256 * MIB);
+    b[1] = get(255 * MIB); /* room for some more of it */
+    CHECK_INT(source.last_size, GIB);
+    b[2] = get(800 * MIB);
+    CHECK_INT(source.last_size, 5 * GIB); /* as large as all before, times four */
+    b[3] = get(100 * MIB);
+    CHECK_INT(source.reserves, 3);
+    for (size_t i = 0; i < 4; i++)
+        put(b[i]);
+    close_heap();
+}
+
+static void a_trim_gives_ranges_without_memory_back(void)
+{
+    slab_block *a, *b;
+
+    open_heap(true);
+    a = get(3 * MIB);
+    b = get(500 * MIB);
+    put(b);
+    CHECK_INT(source.held, 2);
+    CHECK(slab_heap_trim(&heap, 0) >= 500 * MIB);
+    CHECK_INT(source.held, 1); /* a lies in the other */
+    put(a);
+    CHECK_INT(slab_heap_trim(&heap, 0), 4 * MIB);
+    CHECK_INT(source.held, 0);
+    put(get(3 * MIB)); /* and all begins anew */
+    CHECK_INT(source.last_size, 256 * MIB);
+    CHECK_INT(stats_now().held, 4 * MIB);
+    close_heap();
+}
+
 static void a_range_that_is_refused_is_asked_for_smaller(void)
 {
     slab_heap_params params = params_for(true);
@@ -569,6 +608,8 @@ static const plain_case cases[] = {
     CASE(the_lowest_run_is_filled_first),
     CASE(a_run_of_memory_and_holes_becomes_one_block),
     CASE(pieces_have_the_size_that_was_asked_for),
+    CASE(ranges_are_reserved_by_need),
+    CASE(a_trim_gives_ranges_without_memory_back),
     CASE(a_range_that_is_refused_is_asked_for_smaller),
     CASE(without_ranges_areas_are_taken),
     BOTH_CASES(random_operations_keep_the_invariants),
