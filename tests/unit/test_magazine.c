@@ -358,6 +358,8 @@ static void a_process_can_fork_in_the_middle_of_all(void)
     size_t nforks   = is_plain && !PLAIN_SANITIZED ? 100 : FEWER(100);
     crew   c, d;
 
+    if (PLAIN_SANITIZED && !PLAIN_TSAN)
+        return; /* AddressSanitizer of gcc 12 lets a child inherit its allocator's lock, taken */
     OK(usm_config_set("log", "off"));
     forked.pool  = make(0);
     forked.other = make(0);
