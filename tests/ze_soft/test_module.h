@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
 /* What test_module.c stands on: a device, the modules' bytes, logs, launches.
  *
- * The modules are files, made of test_module_native.c, test_module.cl, test_module_user.cl and
- * test_module_other.cl: TEST_NATIVE, TEST_SPV, TEST_USER_SPV, TEST_OTHER_SPV, definitions or
- * variables of the environment. */
+ * The modules are files, made of test_module_native.c, test_module.cl, test_module_user.cl,
+ * test_module_other.cl and test_module_atomics.cl: TEST_NATIVE, TEST_SPV, TEST_USER_SPV,
+ * TEST_OTHER_SPV, TEST_ATOMICS_SPV, definitions or variables of the environment. */
 #ifndef ZE_SOFT_TEST_MODULE_H
 #define ZE_SOFT_TEST_MODULE_H
 
@@ -24,6 +24,9 @@
 #endif
 #ifndef TEST_OTHER_SPV
 #define TEST_OTHER_SPV ""
+#endif
+#ifndef TEST_ATOMICS_SPV
+#define TEST_ATOMICS_SPV ""
 #endif
 
 #define LIBRARY  "-ze-opt-level=2 -library-compilation"
@@ -82,9 +85,10 @@ static bytes spirv_bytes(const char *path)
     return read_bytes(path);
 }
 
-#define SPIRV_BYTES spirv_bytes(path_of("TEST_SPV", TEST_SPV))
-#define USER_BYTES  spirv_bytes(path_of("TEST_USER_SPV", TEST_USER_SPV))
-#define OTHER_BYTES spirv_bytes(path_of("TEST_OTHER_SPV", TEST_OTHER_SPV))
+#define SPIRV_BYTES   spirv_bytes(path_of("TEST_SPV", TEST_SPV))
+#define USER_BYTES    spirv_bytes(path_of("TEST_USER_SPV", TEST_USER_SPV))
+#define OTHER_BYTES   spirv_bytes(path_of("TEST_OTHER_SPV", TEST_OTHER_SPV))
+#define ATOMICS_BYTES spirv_bytes(path_of("TEST_ATOMICS_SPV", TEST_ATOMICS_SPV))
 
 static void start(void)
 {
