@@ -180,7 +180,7 @@ static void *thread_main(void *p)
 {
     start s = *(start *)p;
 
-    free(p);
+    usm__heap_free(p);
     (void)pthread_setname_np(pthread_self(), s.name);
     s.fn(s.arg);
     return NULL;
