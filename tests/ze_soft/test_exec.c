@@ -446,13 +446,15 @@ typedef struct counter_desc {
 
 static bool has_extension(const char *name)
 {
-    ze_driver_extension_properties_t all[64];
-    uint32_t                         n = 1;
+    ze_driver_extension_properties_t all[64] = {{{0}, 0}};
+    uint32_t                         n       = 1;
     ze_driver_handle_t               driver;
     bool                             found = false;
 
     OK(zeDriverGet(&n, &driver));
-    n = sizeof(all) / sizeof(all[0]);
+    n = 0;
+    OK(zeDriverGetExtensionProperties(driver, &n, NULL));
+    CHECK(n <= sizeof(all) / sizeof(all[0]));
     OK(zeDriverGetExtensionProperties(driver, &n, all));
     for (uint32_t i = 0; i < n; i++)
         found = found || strcmp(all[i].name, name) == 0;
