@@ -8,19 +8,16 @@
 
 #include <stdio.h>
 
-/* How long a transport that is full is not asked again: a full disk takes tens of milliseconds for
- * its answer, and every access would pay for it. */
-#define FULL_WAIT_MIN (UINT64_C(8) * 1000000)
-#define FULL_WAIT_MAX (UINT64_C(1024) * 1000000)
+/* A transport that is full is not asked again for this many times as long as its answer took: a
+ * full disk takes tens of milliseconds for one, and every access would pay for it. */
+#define FULL_WAIT UINT64_C(8)
 
-/* Lock held; the message is the transport's. */
-static void note_full(usm__room room)
+/* Lock held; the message is the transport's, which has thought about it since began_ns. */
+static void note_full(usm__room room, uint64_t began_ns)
 {
-    usm__slots *s    = room.slots;
-    uint64_t    wait = s->full_wait ? 2 * s->full_wait : FULL_WAIT_MIN;
+    uint64_t now = usm__os_now_ns();
 
-    s->full_wait  = wait < FULL_WAIT_MAX ? wait : FULL_WAIT_MAX;
-    s->full_until = usm__os_now_ns() + s->full_wait;
+    room.slots->full_until = now + FULL_WAIT * (now - began_ns);
     (void)snprintf(room.tier->reason, sizeof room.tier->reason, "%.*s",
                    (int)sizeof room.tier->reason - 1, usm__words_of(USM_E_SPILL_FULL));
 }
@@ -29,13 +26,12 @@ static void note_full(usm__room room)
 static void note_room(usm__slots *s)
 {
     s->full_until = 0;
-    s->full_wait  = 0;
 }
 
 /* Lock held.  Who may ask again asks for one slot: longer runs are tried once that is had. */
 static bool may_ask(usm__slots *s)
 {
-    if (s->full_wait == 0)
+    if (s->full_until == 0)
         return true;
     s->step = 1;
     return usm__os_now_ns() >= s->full_until;
@@ -44,8 +40,9 @@ static bool may_ask(usm__slots *s)
 /* Reserves the run for `key`, the lock held, which is let go meanwhile.  USM_E_AGAIN: ask anew. */
 static usm_status reserve(usm__room room, usm__slot_run run, uint64_t key, uint64_t *slot)
 {
-    usm__tier  *tier = room.tier;
-    usm__tiers *t    = tier->tiers;
+    usm__tier  *tier     = room.tier;
+    usm__tiers *t        = tier->tiers;
+    uint64_t    began_ns = usm__os_now_ns();
     usm_status  st;
     bool        more;
 
@@ -56,7 +53,7 @@ static usm_status reserve(usm__room room, usm__slot_run run, uint64_t key, uint6
     if (st == USM_OK)
         note_room(room.slots);
     else if (st == USM_E_SPILL_FULL && !more)
-        note_full(room);
+        note_full(room, began_ns);
     pthread_cond_broadcast(&t->changed);
     return st == USM_E_SPILL_FULL && more ? USM_E_AGAIN : st;
 }

@@ -31,9 +31,7 @@ typedef struct usm__slots {
     uint64_t         used, reserved; /* slots                                                 */
     size_t           nbusy;          /* groups with busy bits                                 */
     unsigned         step; /* slots to reserve at once: smaller when there is little room */
-    /* The transport was full: it is not asked before full_until; full_wait: how long that was.
-     * tier_place.c's, ns. */
-    uint64_t full_until, full_wait;
+    uint64_t full_until; /* the transport was full and is not asked before: tier_place.c's, ns   */
     /* owner -> group: open addressing, a power of two of places, group + 1 in each; 0: empty. */
     uint32_t *index;
     size_t    index_size, index_used;

@@ -9,6 +9,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #define PAGE        4096u
 #define PLACE_SHIFT 48
@@ -370,6 +371,8 @@ static usm_status fake_reserve(void *store, uint64_t first, uint64_t n)
         s->reserved += fresh;
     }
     pthread_mutex_unlock(&f->lock);
+    if (st == USM_E_SPILL_FULL && f->plan.full_us > 0)
+        (void)usleep(f->plan.full_us);
     return st;
 }
 

@@ -39,6 +39,7 @@ typedef struct fake_plan {
     bool     thread;   /* FAKE_A, FAKE_B: read when a store is opened                          */
     bool     shuffle;  /* transfers that wait end in random order, not the first first          */
     uint64_t capacity; /* blocks; UINT64_MAX                                                   */
+    unsigned full_us;  /* how long it takes to see that there is no room                       */
     /* what is refused */
     usm_status open;                 /* what open() answers; USM_OK                               */
     unsigned   store_eio, fetch_eio; /* rates                                                  */
