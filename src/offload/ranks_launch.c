@@ -231,16 +231,10 @@ static void tell_progress(usm__launch *l, const usm__wire *msg)
 
 static void rank_is_lost(usm__launch *l, uint32_t rank, uint64_t now_ns)
 {
-    char story[USM__RANKS_STORY];
-
-    if (l->is_master)
+    if (l->is_master) /* it says so to all */
         usm__master_lost(&l->master, rank, now_ns);
-    if (rank != l->ranks->master && rank != l->plan->desc.home)
-        return;
-    (void)snprintf(story, sizeof story, "rank %u has ended, which %s", rank,
-                   rank == l->ranks->master ? "kept the book of the launch" : "had the arguments");
-    if (!l->is_master) /* it has said so to all */
-        usm__worker_end(&l->worker, USM_E_PEER, story);
+    else
+        usm__worker_lost(&l->worker, rank);
 }
 
 static bool is_for_home(const usm__wire *msg)

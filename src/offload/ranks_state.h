@@ -14,10 +14,12 @@
  * A worker of the book (schedule.h) is a member: member m of rank r is number first[r] + m.
  *
  * What holds, whoever dies: nobody waits for a rank that is lost.  A worker that is lost has its
- * chunks given to others; the master's end, or home's, ends the launch for all (USM_E_PEER).  A
- * chunk counts once home has its bytes and the master its DONE; a result of a chunk that counted
- * before is dropped by its number.  Who is silent for longer than the book allows keeps what it
- * has, but others are given it too; it is given nothing new before it speaks. */
+ * chunks given to others; the master's end, or home's, ends the launch for all (USM_E_PEER).  But
+ * for the master's end all learn the same end, from END: a rank that has it may leave, and be
+ * missed by one whose END is still to come.  A chunk counts once home has its bytes and the master
+ * its DONE; a result of a chunk that counted before is dropped by its number.  Who is silent for
+ * longer than the book allows keeps what it has, but others are given it too; it is given nothing
+ * new before it speaks. */
 #ifndef USM_OFFLOAD_RANKS_STATE_H
 #define USM_OFFLOAD_RANKS_STATE_H
 
@@ -149,7 +151,10 @@ void       usm__worker_fini(usm__worker *w);
 void usm__worker_start(usm__worker *w, uint64_t now_ns);
 /* True: there may be something to take. */
 bool usm__worker_receive(usm__worker *w, uint32_t from, const usm__wire *msg);
-/* The launch ends here: the master or home is lost, or this process cannot go on. */
+/* Not for the master's own.  Without the master the launch ends here; that home is lost the master
+ * is told, whose END comes: the launch may have ended well. */
+void usm__worker_lost(usm__worker *w, uint32_t rank);
+/* The launch ends here: the master is lost, or this process cannot go on. */
 void usm__worker_end(usm__worker *w, usm_status status, const char *story);
 bool usm__worker_take(usm__worker *w, uint32_t member, usm__chunk *chunk);
 /* What was taken has ended: home has its bytes, or it failed.  cut: from there on no index is

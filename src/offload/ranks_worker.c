@@ -218,6 +218,34 @@ void usm__worker_end(usm__worker *w, usm_status status, const char *story)
         w->queues[i].count = 0;
 }
 
+/* A home that has ended well was told of the end, and so is this rank, whose END may come after it:
+ * home's loss is the master's to judge. */
+static void tell_of_home(const usm__worker *w)
+{
+    unsigned char bytes[USM__WIRE_SHAPE + USM__RANKS_STORY] = {0};
+    usm__wire     msg = {.op = USM__WIRE_READY, .status = USM_E_PEER, .bytes = bytes};
+    int           n   = snprintf((char *)bytes + USM__WIRE_SHAPE, USM__RANKS_STORY,
+                                 "rank %u has ended, which had the arguments", w->params.home);
+
+    msg.size = USM__WIRE_SHAPE + (uint32_t)n;
+    w->params.send(w->params.arg, w->params.master, &msg);
+}
+
+void usm__worker_lost(usm__worker *w, uint32_t rank)
+{
+    char story[USM__RANKS_STORY];
+
+    if (w->is_over)
+        return;
+    if (rank == w->params.master) {
+        (void)snprintf(story, sizeof story, "rank %u has ended, which kept the book of the launch",
+                       rank);
+        usm__worker_end(w, USM_E_PEER, story);
+    } else if (rank == w->params.home) {
+        tell_of_home(w);
+    }
+}
+
 bool usm__worker_take(usm__worker *w, uint32_t member, usm__chunk *chunk)
 {
     usm__worker_queue *q = &w->queues[member];

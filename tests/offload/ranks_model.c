@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
 /* The master and the workers of a launch over ranks (src/offload/ranks_state.h) in simulated time:
- * ranks that are killed, stopped and continued, slowed, members that fail or hang, messages that
- * take their time.  Everything is drawn from the seed.
+ * ranks that are killed, stopped and continued, slowed, that leave once they know the end, members
+ * that fail or hang, messages that take their time.  Everything is drawn from the seed.
  *
- *     ranks_model [--seed N] [--seeds N] [--seconds S] [--planted=early|mute]
+ *     ranks_model [--seed N] [--seeds N] [--seconds S] [--planted=early|mute|hasty]
  *
  * Checked: every rank that lives comes to an end, all with the same status; success means that home
  * has every index that was wanted; it is success if the master and home live, somebody is left who
@@ -24,7 +24,7 @@ enum { RANKS = 5, MEMBERS = 3, EVENTS = 1 << 16, TOTAL = 20000, COPIES = 4096 };
 #define HANG        (5000000ull * MS) /* of a device, whose process lives                       */
 #define LATE        (3000000ull * MS) /* the slowest member alone takes 2000 s                  */
 
-typedef enum kind { MESSAGE, WORKED, STORED, TICK, LOST, KILL, STOP, CONTINUE, CANCEL } kind;
+typedef enum kind { MESSAGE, WORKED, STORED, TICK, LOST, KILL, STOP, CONTINUE, CANCEL, LEAVE } kind;
 
 typedef struct event {
     uint64_t       at, number;
@@ -52,11 +52,11 @@ typedef struct node {
     usm__worker worker;
     member      members[MEMBERS];
     uint32_t    nmembers;
-    bool        is_dead, is_stopped, has_ended;
+    bool        is_dead, is_stopped, is_leaving, has_left;
     uint64_t    last[RANKS]; /* when the last message to that rank arrives                        */
     uint64_t    tick_at;
-    event       held[1024];
-    uint32_t    nheld;
+    event      *held; /* what came while it was stopped                                      */
+    uint32_t    nheld, room;
 } node;
 
 static struct {
@@ -298,12 +298,14 @@ static void hear(uint32_t r, const event *e)
     (void)usm__worker_receive(&n->worker, e->from, &msg);
 }
 
-static void lose(uint32_t r, uint32_t dead)
+static void lose(uint32_t r, uint32_t gone)
 {
     if (r == w.master)
-        usm__master_lost(&w.book, dead, w.now);
-    if (dead == w.master || dead == w.home)
+        usm__master_lost(&w.book, gone, w.now);
+    else if (is_planted("hasty") && gone == w.home)
         usm__worker_end(&w.nodes[r].worker, USM_E_PEER, "lost");
+    else
+        usm__worker_lost(&w.nodes[r].worker, gone);
 }
 
 /* After whatever happened to it. */
@@ -321,19 +323,47 @@ static void go_on(uint32_t r)
         next = own;
     if (next <= w.now)
         next = w.now + 1;
+    if (n->worker.is_over && !n->is_leaving) {
+        n->is_leaving = true;
+        put((event){.at = w.now + draw(MS), .kind = LEAVE, .to = r});
+    }
     if (next != UINT64_MAX && (n->tick_at <= w.now || next < n->tick_at)) {
         n->tick_at = next;
         put((event){.at = next, .kind = TICK, .to = r});
     }
 }
 
+/* The others hear of it after all that it has said. */
+static void miss(uint32_t r)
+{
+    for (uint32_t to = 0; to < w.ranks; to++)
+        if (to != r)
+            put((event){.at = arrival(r, to) + 50000, .kind = LOST, .to = to, .from = r});
+}
+
 static void kill_rank(uint32_t r)
 {
     w.nodes[r].is_dead = true;
     w.deaths++;
-    for (uint32_t to = 0; to < w.ranks; to++)
-        if (to != r)
-            put((event){.at = arrival(r, to) + 50000, .kind = LOST, .to = to, .from = r});
+    miss(r);
+}
+
+static void leave(uint32_t r)
+{
+    w.nodes[r].has_left = true;
+    miss(r);
+}
+
+/* Until it goes on. */
+static void hold(node *n, const event *e)
+{
+    if (n->nheld == n->room) {
+        n->room = n->room ? 2 * n->room : 64;
+        n->held = realloc(n->held, n->room * sizeof *n->held);
+        if (!n->held)
+            abort();
+    }
+    n->held[n->nheld++] = *e;
 }
 
 static void let_go_on(uint32_t r)
@@ -352,15 +382,12 @@ static void happen(event *e)
 {
     node *n = &w.nodes[e->to];
 
-    if (n->is_dead && e->kind != STORED) {
+    if ((n->is_dead || n->has_left) && e->kind != STORED) {
         free(e->bytes);
         return;
     }
     if (n->is_stopped && e->kind != KILL && e->kind != CONTINUE) {
-        if (n->nheld < 1024)
-            n->held[n->nheld++] = *e;
-        else
-            free(e->bytes);
+        hold(n, e);
         return;
     }
     if (e->kind == MESSAGE)
@@ -377,13 +404,15 @@ static void happen(event *e)
         n->is_stopped = true;
     else if (e->kind == CONTINUE)
         let_go_on(e->to);
+    else if (e->kind == LEAVE)
+        leave(e->to);
     else if (e->kind == CANCEL) {
         const usm__wire msg = {.op = USM__WIRE_CANCEL};
 
         on_send(n, w.master, &msg);
     }
     free(e->bytes);
-    if (!n->is_dead)
+    if (!n->is_dead && !n->has_left)
         go_on(e->to);
 }
 
@@ -506,8 +535,7 @@ static void judge(void)
             found("a rank has not come to the end");
             return;
         }
-        if (first && it->status != first->status && !w.nodes[w.master].is_dead &&
-            !w.nodes[w.home].is_dead)
+        if (first && it->status != first->status && !w.nodes[w.master].is_dead)
             found("ranks end with different answers");
         first = it;
     }
@@ -550,6 +578,7 @@ static bool run_seed(uint64_t seed)
     for (uint32_t r = 0; r < w.ranks; r++) {
         for (uint32_t i = 0; i < w.nodes[r].nheld; i++)
             free(w.nodes[r].held[i].bytes);
+        free(w.nodes[r].held);
         usm__worker_fini(&w.nodes[r].worker);
     }
     usm__master_fini(&w.book);

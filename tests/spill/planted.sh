@@ -9,7 +9,7 @@ program=$1
 shift
 found=0
 for defect in "$@"; do
-    output=$("$program" --seed 7 --seeds 3 "$defect" 2>&1)
+    output=$("$program" --seed 7 --seeds 20 "$defect" 2>&1)
     if [ $? -ne 1 ] || ! printf '%s\n' "$output" | grep -q '# seed [0-9]*, operation'; then
         printf '%s\n' "$output" | tail -n 20
         echo "$defect was not found"

@@ -249,8 +249,8 @@ static void all_room_is_used_and_all_is_given_back(void)
     printf("# %d cases, nothing lost\n", SEEDS * 3000);
 }
 
-/* Every access to a full disk that asks it again pays for its answer: a ninth of the time at most goes
- * into that. */
+/* Every access to a full disk that asks it again pays for its answer: a ninth of the time at most
+ * goes into that. */
 static void a_full_tier_is_not_asked_by_each_write(void)
 {
     enum { N = 20000, TAKES_US = 1000 };
