@@ -9,6 +9,7 @@
  * waited for its event and would otherwise wait for a hand-over between threads. */
 #include "buffer/command.h"
 #include "buffer/grant.h"
+#include "core/command.h"
 #include "core/outside.h"
 
 #include "base/fork.h"
@@ -466,6 +467,8 @@ usm_status usm__command_submit(usm_queue *q, const usm__command_desc *d, size_t 
 
     for (size_t i = 0; st == USM_OK && i < d->n; i++)
         st = check_accessor(&d->accessors[i]);
+    if (st == USM_OK && !d->task && !usm__places_in_place(q))
+        st = usm__queue_probe(q); /* before bytes are brought to where none arrive */
     if (st == USM_OK && ndeps && !deps)
         st = usm__fail(USM_E_INVALID, "%zu dependencies, but the array is NULL", ndeps);
     for (size_t i = 0; st == USM_OK && i < ndeps; i++)

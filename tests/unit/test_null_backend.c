@@ -214,6 +214,34 @@ static void copy_it(void)
     usm_free(p);
 }
 
+/* The bytes were not brought to the device, from where none come back. */
+static void fill_a_buffer(void)
+{
+    const char   pattern = 1;
+    usm_context *ctx     = NULL;
+    usm_queue   *q       = NULL;
+    usm_buffer  *b;
+    usm_accessor part = {NULL, 100, 50, USM_READ_WRITE};
+    usm_access   a;
+
+    set("null:0", NULL, NULL, NULL);
+    CHECK_INT(usm_context_create(NULL, &ctx), USM_OK);
+    CHECK_INT(usm_queue_create(ctx, NULL, NULL, &q), USM_OK);
+    b = part.buffer = usm_buffer_new(ctx, 4096);
+    CHECK(b != NULL);
+    CHECK_INT(usm_access_begin(b, 0, 4096, USM_WRITE_NO_INIT, &a), USM_OK);
+    memset(a.ptr, 7, 4096);
+    usm_access_end(&a);
+    CHECK_INT(usm_buffer_fill(q, &part, &pattern, 1, 0, NULL, NULL), USM_E_NO_DATA_MOVED);
+    CHECK_INT(usm_access_begin(b, 0, 4096, USM_READ, &a), USM_OK);
+    for (size_t i = 0; i < 4096; i++)
+        CHECK_INT(((const char *)a.ptr)[i], 7);
+    usm_access_end(&a);
+    usm_buffer_destroy(b);
+    usm_queue_destroy(q);
+    usm_context_destroy(ctx);
+}
+
 /* Of any kind: with the pools of USM_POOL, and with one that zeroes its blocks. */
 static void zero_it(void)
 {
@@ -294,6 +322,11 @@ static void that_copies_move_nothing_is_said(void)
     CHECK_INT(plain_child(copy_it, NULL), 0);
 }
 
+static void a_buffer_keeps_its_bytes_when_a_command_is_refused(void)
+{
+    CHECK_INT(plain_child(fill_a_buffer, NULL), 0);
+}
+
 static void that_blocks_cannot_be_zeroed_is_said(void)
 {
     CHECK_INT(plain_child(zero_it, NULL), 0);
@@ -313,6 +346,7 @@ static const plain_case cases[] = {
     CASE(only_its_name_finds_it),
     CASE(nobody_may_touch_it),
     CASE(that_copies_move_nothing_is_said),
+    CASE(a_buffer_keeps_its_bytes_when_a_command_is_refused),
     CASE(that_blocks_cannot_be_zeroed_is_said),
     CASE(red_zones_are_left_out),
     {NULL, NULL},
