@@ -1,10 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
 /* graph_kernels.cl in C, for the host's devices and as the reference. */
 #include "graph_kernels.h"
-
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
+#include "graph_images_kernels.h" /* made by usm_add_kernels() */
 
 void serial_process(const uint8_t *in, uint32_t in_size, uint8_t *out, uint32_t out_size)
 {
@@ -65,38 +62,17 @@ static const usm_native_kernel natives[KERNELS] = {{"processData", native_proces
                                                    {"partitionData", native_partition, 5, NULL},
                                                    {"mergeData", native_merge, 5, NULL}};
 
-static char *read_text(size_t *size)
-{
-    char  path[1024];
-    char *text = calloc(1, 1 << 16);
-    FILE *file;
-
-    (void)snprintf(path, sizeof path, "%s/tests/offload/graph_kernels.cl",
-                   getenv("USM_TEST_SOURCE_DIR"));
-    file = fopen(path, "re");
-    if (!file || !text) {
-        free(text);
-        return NULL;
-    }
-    *size = fread(text, 1, (1 << 16) - 1, file);
-    (void)fclose(file);
-    return text;
-}
-
 usm_status kernels_create(usm_team *team, kernels *out)
 {
     usm_image        images[2] = {{USM_IMAGE_NATIVE, natives, sizeof natives}};
     usm_program_desc d         = USM_PROGRAM_DESC_INIT;
-    size_t           size      = 0;
-    char            *text      = read_text(&size);
-    usm_status       st        = text ? USM_OK : USM_E_IO;
+    usm_status       st        = USM_OK;
 
-    images[1] = (usm_image){USM_IMAGE_OPENCL_C, text, size};
+    images[1] = (usm_image){USM_IMAGE_BUNDLE, graph_images_kernels, graph_images_kernels_size};
     d.nimages = 2;
     d.images  = images;
     for (int i = 0; i < KERNELS && st == USM_OK; i++)
         st = usm_team_kernel_create(team, &d, natives[i].name, &out->k[i]);
-    free(text);
     return st;
 }
 

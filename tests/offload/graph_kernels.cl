@@ -10,8 +10,12 @@ __kernel void processData(__global const uchar *in, uint in_size, __global uchar
 __kernel void partitionData(__global const uchar *in, uint in_size, uint parts, __global uchar *out,
                             uint part_size)
 {
-    for (uint i = (uint)get_global_id(0); i < parts * part_size; i += (uint)get_global_size(0))
-        out[i] = (uchar)(in[(i / part_size * 13 + i % part_size) % in_size] + i / part_size);
+    for (uint i = (uint)get_global_id(0); i < parts * part_size; i += (uint)get_global_size(0)) {
+        uint part = i / part_size, at = i - part * part_size; /* by %: clang 14 makes it `freeze`,
+                                                                 which llvm-spirv does not know */
+
+        out[i] = (uchar)(in[(part * 13 + at) % in_size] + part);
+    }
 }
 
 __kernel void mergeData(__global const uchar *in, uint in_size, uint parts, __global uchar *out,

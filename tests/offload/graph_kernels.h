@@ -13,7 +13,7 @@ void serial_partition(const uint8_t *in, uint32_t in_size, uint32_t parts, uint8
 void serial_merge(const uint8_t *in, uint32_t in_size, uint32_t parts, uint8_t *out,
                   uint32_t out_size);
 
-/* The three of them, as one program with both images; ends the test where it cannot. */
+/* The three of them, as one program with an image for each device there is. */
 enum { KERNEL_PROCESS, KERNEL_PARTITION, KERNEL_MERGE, KERNELS };
 typedef struct kernels {
     usm_team_kernel *k[KERNELS];
