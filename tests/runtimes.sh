@@ -16,6 +16,7 @@
 #   ze-soft        Level Zero's loader over the software driver of tests/ze_soft, whose SPIR-V goes
 #                  through PoCL                    ze-soft-intel   the same through Intel's CPU runtime
 #   neo-ze-<p>     Intel's Level Zero GPU driver   neo-pair-<p>    both of its drivers in one process
+#   null           the null backend, whose memory is not there: for tests of what is refused then
 #
 # Intel's OpenCL CPU runtime comes from PyPI; `./run ci` fetches it into ${USM_CI_CACHE}/intel.  The
 # software driver is lib/libze_soft.so in ${USM_TEST_BINARY_DIR} (set by ctest), else in build/release.
@@ -28,7 +29,7 @@ USM_CI_CACHE=${USM_CI_CACHE:-${HOME:-/tmp}/.cache/usm-ci}
 usm_runtime_names()
 {
     echo host pocl intel neo-skl neo-tgllp neo-dg2 ze-soft ze-soft-intel neo-ze-tgllp neo-ze-dg2 \
-        neo-pair-dg2
+        neo-pair-dg2 null
 }
 
 # The line of a system .icd file whose name matches $1, or nothing.
@@ -87,7 +88,7 @@ usm__level_zero_lacks()
 usm_runtime_why()
 {
     case $1 in
-    none | host) return 0 ;;
+    none | host | null) return 0 ;;
     pocl | ze-soft) usm__how='the package pocl-opencl-icd' ;;
     intel | ze-soft-intel) usm__how="\`./run ci\` fetches it into $USM_CI_CACHE/intel" ;;
     neo-*) usm__how='the package intel-opencl-icd' ;;
@@ -124,7 +125,7 @@ usm_runtime_env()
     [ "$1" != none ] || return 0
     usm__runtime_library "$1" >"$2/$1.icd"
     case $1 in
-    host) USM_DEVICE_SELECTOR='host:*' ;;
+    host | null) USM_DEVICE_SELECTOR="$1:*" ;;
     ze-soft*)
         ZE_ENABLE_ALT_DRIVERS=$(usm__soft_driver)
         USM_DEVICE_SELECTOR='level_zero:*'
