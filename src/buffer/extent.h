@@ -64,6 +64,7 @@ typedef struct usm__copying {
     usm__extent *from, *to; /* counted by copies; from NULL: host memory                   */
     size_t       start, end;
     bool         is_pinned; /* the host blocks                                            */
+    bool         is_behind; /* a command, itself or through the copies before it          */
     /* guarded by usm__extents_lock() */
     usm_list link;
     unsigned refs;          /* its completion, who waits for it                             */

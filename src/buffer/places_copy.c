@@ -5,14 +5,15 @@
  * ended: it counts on its extents and holds the pins of its host blocks, and whoever uses the bytes
  * meanwhile waits for its event.  It is queued
  *
- *     in the command's queue   where commands under way use one of the extents: behind `deps`
- *     in the context's own     elsewhere: it need not wait for anything, and overlaps with what
- * runs
+ *     in the command's queue   where commands under way use one of the extents: behind `deps`; and
+ *                              where it comes after such a copy
+ *     in the context's own     elsewhere: it waits for no command, and overlaps with what runs
  *
  * so that nothing in the context's own queue waits for a command, and evictions, which use it too,
- * cannot be held up.  When one fails, its target is not valid there after all; bytes that are valid
- * nowhere then, because the command that was to come after it has been entered as writing, are
- * valid again where they came from: the command did not run.
+ * cannot be held up: a task that allocates may wait for one, and commands for the task.  When one
+ * fails, its target is not valid there after all; bytes that are valid nowhere then, because the
+ * command that was to come after it has been entered as writing, are valid again where they came
+ * from: the command did not run.
  *
  * To the host: waited for (usm__places_fetch). */
 #include "buffer/extent.h"
@@ -352,7 +353,8 @@ typedef struct plan {
     usm__extent            *e;
     source                  s;
     bool                    waits_for_commands;
-    usm__event_list         deps; /* copies under way over the same bytes               */
+    bool                    is_behind; /* as usm__copying's                                 */
+    usm__event_list         deps;      /* copies under way over the same bytes              */
 } plan;
 
 static bool touches(const usm__copying *t, const plan *c)
@@ -382,13 +384,14 @@ static usm_status prepare(plan *c)
     from->pending++;
     if (!usm__holding_reserve(&c->e->holding) || !usm__holding_reserve(from))
         return usm__fail(USM_E_NO_MEMORY, "no host memory to note what is valid");
-    c->waits_for_commands = may_be_in_use(c);
+    c->waits_for_commands = c->is_behind = may_be_in_use(c);
     USM_LIST_FOREACH (it, &c->p->copies) {
         usm__copying *t = usm_container_of(it, usm__copying, link);
         usm_status    st;
 
         if (!touches(t, c))
             continue;
+        c->is_behind |= t->is_behind;
         st = usm_event_retain(t->ev);
         if (st == USM_OK)
             st = usm__event_list_add(&c->deps, t->ev);
@@ -412,12 +415,11 @@ static usm_status add_deps(plan *c)
 
 static usm_status queue_copy(plan *c, usm_event **ev)
 {
-    const usm_queue *q     = c->want->q;
-    usm_queue       *on    = c->waits_for_commands
-                                 ? c->want->q
-                                 : usm__context_queue(q->ctx, q->index, USM__QUEUE_BLOCKING);
-    size_t           start = c->s.piece.start;
-    const void      *src =
+    const usm_queue *q = c->want->q;
+    usm_queue       *on =
+        c->is_behind ? c->want->q : usm__context_queue(q->ctx, q->index, USM__QUEUE_BLOCKING);
+    size_t      start = c->s.piece.start;
+    const void *src =
         c->s.from ? c->s.from->at + (start - c->s.from->start) : usm__places_host(c->p, start);
 
     if (!on)
@@ -445,12 +447,13 @@ static usm_status start(plan *c, usm__copying *t)
 /* It is queued: enters it.  Lock held. */
 static void enter(plan *c, usm__copying *t)
 {
-    t->places = c->p;
-    t->from   = c->s.from;
-    t->to     = c->e;
-    t->start  = c->s.piece.start;
-    t->end    = c->s.piece.end;
-    t->refs   = 1;
+    t->places    = c->p;
+    t->from      = c->s.from;
+    t->to        = c->e;
+    t->start     = c->s.piece.start;
+    t->end       = c->s.piece.end;
+    t->is_behind = c->is_behind;
+    t->refs      = 1;
     usm_list_append(&c->p->copies, &t->link);
     usm__valid_add(&c->e->holding.valid, t->start, t->end);
 }

@@ -7,6 +7,7 @@
 #include "buffer/places.h"
 
 #include <plain.h>
+#include <stdatomic.h>
 #include <usm/usm.h>
 
 #define MIB     ((size_t)1 << 20)
@@ -194,9 +195,99 @@ static void memory_that_is_held_is_an_answer_and_no_wait_for_ever(void)
     end();
 }
 
+/* ---- a task that needs memory ------------------------------------------------------------------
+ */
+
+enum { SIZE = 65536 };
+
+static struct {
+    usm_context  *ctx;
+    usm_queue    *q[3];
+    _Atomic(bool) goes;
+    size_t        given;
+} lone;
+
+static usm_status make_room(void *unused)
+{
+    (void)unused;
+    while (!atomic_load(&lone.goes))
+        usleep(1000);
+    lone.given = usm__places_give_back(lone.ctx, usm_queue_get_device(lone.q[0]), SIZE);
+    return USM_OK;
+}
+
+static usm_buffer *make_buffer(bool is_on_device)
+{
+    usm_buffer        *b    = usm_buffer_new(lone.ctx, SIZE);
+    const usm_accessor all  = {b, 0, SIZE, USM_WRITE_NO_INIT};
+    const char         byte = 1;
+    usm_access         a;
+
+    CHECK(b != NULL);
+    if (is_on_device) {
+        OK(usm_buffer_fill(lone.q[0], &all, &byte, 1, 0, NULL, NULL));
+        OK(usm_queue_wait(lone.q[0]));
+    } else {
+        OK(usm_access_begin(b, 0, SIZE, USM_WRITE_NO_INIT, &a));
+        memset(a.ptr, 1, SIZE);
+        usm_access_end(&a);
+    }
+    return b;
+}
+
+static void copy_part(usm_queue *q, usm_buffer *to, usm_buffer *from, size_t begin, size_t end)
+{
+    usm_accessor dst = {to, 0, end - begin, USM_WRITE}, src = {from, begin, end - begin, USM_READ};
+
+    OK(usm_buffer_copy(q, &dst, &src, 0, NULL, NULL));
+}
+
+/* The first copy's bytes reach the device behind the fill, which waits for the task; the second
+ * one's come from there.  That must hold up nothing that takes other bytes from the device. */
+static void a_task_gets_memory_while_commands_wait_for_it(void)
+{
+    usm_context_desc desc = USM_CONTEXT_DESC_INIT;
+    usm_device      *dev  = NULL;
+    usm_buffer      *idle, *used, *to[2];
+    const char       byte = 2;
+    usm_accessor     first;
+
+    OK(usm_config_set("memory_limit", "auto"));
+    OK(usm_select_devices("host:*", &dev, 1, &desc.ndevices));
+    desc.devices = &dev;
+    OK(usm_context_create(&desc, &lone.ctx));
+    usm__places_force_copies(true);
+    for (int i = 0; i < 3; i++)
+        OK(usm_queue_create(lone.ctx, NULL, NULL, &lone.q[i]));
+    idle  = make_buffer(true);
+    used  = make_buffer(false);
+    to[0] = usm_buffer_new(lone.ctx, SIZE);
+    to[1] = usm_buffer_new(lone.ctx, SIZE);
+    CHECK(to[0] && to[1]);
+    first = (usm_accessor){used, 0, 100, USM_WRITE};
+    OK(usm_host_task(lone.q[0], make_room, NULL, 0, NULL, NULL));
+    OK(usm_buffer_fill(lone.q[0], &first, &byte, 1, 0, NULL, NULL));
+    copy_part(lone.q[1], to[0], used, 0, 4096);
+    copy_part(lone.q[2], to[1], used, 1000, 8192);
+    atomic_store(&lone.goes, true);
+    (void)alarm(60);
+    for (int i = 0; i < 3; i++)
+        OK(usm_queue_wait(lone.q[i]));
+    (void)alarm(0);
+    CHECK(lone.given >= SIZE);
+    usm_buffer_destroy(idle);
+    usm_buffer_destroy(used);
+    usm_buffer_destroy(to[0]);
+    usm_buffer_destroy(to[1]);
+    for (int i = 0; i < 3; i++)
+        usm_queue_destroy(lone.q[i]);
+    usm_context_destroy(lone.ctx);
+}
+
 static const plain_case cases[] = {
     CASE(commands_beyond_memory_equal_serial_execution),
     CASE(memory_that_is_held_is_an_answer_and_no_wait_for_ever),
+    CASE(a_task_gets_memory_while_commands_wait_for_it),
     {NULL, NULL},
 };
 
