@@ -25,7 +25,9 @@ USM_API usm_status usm_init(void);
  * A first use before any usm_init() counts as one: it is ended by a call without
  * an usm_init() of its own, so that a plugin's pair of calls ends nothing.
  * Other threads may be allocating and freeing: what they get from then on is NULL
- * and USM_E_SHUTDOWN. */
+ * and USM_E_SHUTDOWN; their calls that are under way are waited for, new ones not.
+ * Called inside of an allocation or a free (by the functions of a pool), it does not
+ * wait: the context goes when that is through. */
 USM_API void usm_shutdown(void);
 
 /** Sets a setting for the process, over the environment.  `key` is the name

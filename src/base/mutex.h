@@ -10,6 +10,7 @@
 #include <time.h>
 
 typedef enum usm__rank {
+    USM__RANK_ENDING      = -9, /* waits for those at work on a default context that ended   */
     USM__RANK_WATTS       = -8, /* the energy counters of the last look                      */
     USM__RANK_GRAPH       = -7, /* a graph's run: what is ready                              */
     USM__RANK_TEAM        = -6, /* members' states and figures                               */

@@ -48,7 +48,10 @@ typedef struct usm__tls {
     int                fault_benign; /* > 0: faults do not fire, fault.c                     */
     int                is_giving;    /* 1: inside the hook area_out_of_memory, core/pool.c   */
     int                is_held;      /* 1: no memory is taken from a driver, core/area.c     */
-    unsigned           in_default;   /* calls that use the default context, core/init.c      */
+    /* core/init.c: calls that use the default context, one in the other; which counters have the
+     * outermost; contexts that it ended itself, which go when it is through. */
+    unsigned            in_default, default_round;
+    struct usm_context *put_off;
     /* core/magazine.h: the table in force, and the slot of the cache in use at this moment, by a
      * hit and by a slow path. */
     _Atomic(usm_bin *) *caches;

@@ -444,16 +444,20 @@ static void retire_queues(usm_context *ctx)
         usm__queue_retire(q);
 }
 
+void usm__context_let_go(usm_context *ctx)
+{
+    retire_queues(ctx);
+    usm__context_unuse(ctx);
+}
+
 void usm__context_end(usm_context *ctx)
 {
     if (!usm__handle_kill(ctx, USM__MAGIC_CONTEXT))
         return;
     if (usm__context_is_inert(ctx))
         return; /* inherited: its driver state is the parent's */
-    if (ctx->is_default)
-        usm__default_await_left();
-    retire_queues(ctx);
-    usm__context_unuse(ctx);
+    if (!ctx->is_default || usm__default_await_left(ctx))
+        usm__context_let_go(ctx);
 }
 
 void usm_context_destroy(usm_context *ctx)

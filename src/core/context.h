@@ -39,6 +39,7 @@ struct usm_context {
     void                *user;
     unsigned             fork_generation;
     bool                 is_default;
+    usm_context         *put_off; /* ended: the next that its thread has to let go, init.c  */
     /* atomic */
     _Atomic(uint32_t) users, refs;
     usm__account      own_host; /* within its host_limit, if it has one                */
@@ -69,6 +70,8 @@ void usm__context_use(usm_context *ctx);
 void usm__context_unuse(usm_context *ctx);
 /* The owner's count is given back, whoever the owner is; once. */
 void usm__context_end(usm_context *ctx);
+/* The rest of it, of one that was the default: nobody is at work on it. */
+void usm__context_let_go(usm_context *ctx);
 
 /* Made at first use; NULL and a story. */
 usm_queue *usm__context_queue(usm_context *ctx, size_t index, usm__own_queue which);

@@ -47,12 +47,15 @@ static struct {
 _Atomic(uint8_t) usm__default_slots[4];
 
 /* Calls that are at work on the default context, or on memory that may be its; by the thread, so
- * that threads do not meet in one line of the cache. */
+ * that threads do not meet in one line of the cache; and by the round in which they began. */
 #define CALLERS 16
 static struct {
     _Atomic(size_t) n;
     char            others[64 - sizeof(size_t)];
-} callers[CALLERS];
+} callers[2][CALLERS];
+
+static _Atomic(unsigned) current_round; /* 0 or 1; changed under the lock                    */
+static usm__mutex        ending = USM__MUTEX_INIT(USM__RANK_ENDING, "end of the default context");
 
 void (*usm__fork_above)(usm_fork_phase phase, bool before_contexts);
 void (*usm__context_above)(usm_context *ctx);
@@ -64,50 +67,106 @@ int usm_version(void)
     return USM_VERSION;
 }
 
-/* ---- who is at work on the default context ----------------------------------------------------
- */
+/* ---- who is at work on the default context ------------------------------------------------------
+ *
+ * usm_shutdown() ends the context for all to see, and gives its memory back when the calls are
+ * through that may not have seen it.  Such a call counts itself in before it looks at the context;
+ * the end looks at the counters after it is visible; a fence is in between on both sides, so one of
+ * both sees the other.  Hence it is enough to see each counter at 0 once, at any moment.
+ *
+ * That it ends.  Threads that go on allocating and freeing while they share a counter may keep it
+ * above 0 for good, although each call is short.  So there are two sets of counters, and the end
+ * has new calls count in the other one: then a counter rises at most once more for each thread,
+ * which may have read the round just before, and otherwise falls as calls end.  The wait lasts as
+ * long as the longest call that was under way, and the next look (NAP_NS).
+ *
+ *     1. the set that new calls do not use: what is in it began before the round last changed
+ *     2. the round changes
+ *     3. the set that new calls used until then
+ *
+ * One end at a time does so (`ending`), or the second one would send new calls to where the first
+ * one waits.  A call that ends the context from inside (a pool's or a backend's function may, on
+ * behalf of an allocation) waits for nobody: two of these would wait for each other, and one that
+ * waits for `ending` would hold up its owner.  Its context goes when the outermost call is through.
+ *
+ * What comes after the wait ends as well: thread caches that are in use are waited for so many naps
+ * and then left (magazine.c); who empties caches of a pool, or is its guest, is counted, and such a
+ * counter only falls once the pool is in no list (magazine.c, pool_give.c); commands are not waited
+ * for, unless no thread can be had that waits in our place. */
 
-static _Atomic(size_t) *own_callers(void)
+#define NAP_NS 20000
+
+static _Atomic(size_t) *own_callers(unsigned round)
 {
-    return &callers[((uintptr_t)&usm__self >> 12) * 0x9e3779b9u % CALLERS].n;
+    return &callers[round][((uintptr_t)&usm__self >> 12) * 0x9e3779b9u % CALLERS].n;
 }
 
-/* The fence is between the count and what is read of the context, as the other one is between its
- * end and the question whether anybody is at work: one of both sees the other. */
 void usm__default_enter(void)
 {
-    (void)usm_add_relaxed(own_callers(), (size_t)1);
+    if (usm__self.in_default++ > 0)
+        return; /* counted, and before it looked at any context */
+    usm__self.default_round = usm_load_relaxed(&current_round);
+    (void)usm_add_relaxed(own_callers(usm__self.default_round), (size_t)1);
     atomic_thread_fence(memory_order_seq_cst);
-    usm__self.in_default++;
+}
+
+static __attribute__((noinline)) void end_put_off(void)
+{
+    usm_context *ctx;
+
+    while ((ctx = usm__self.put_off)) {
+        usm__self.put_off = ctx->put_off;
+        if (usm__default_await_left(ctx))
+            usm__context_let_go(ctx);
+    }
 }
 
 void usm__default_leave(void)
 {
-    usm__self.in_default--;
-    (void)atomic_fetch_sub_explicit(own_callers(), (size_t)1, memory_order_release);
+    if (--usm__self.in_default > 0)
+        return;
+    (void)atomic_fetch_sub_explicit(own_callers(usm__self.default_round), (size_t)1,
+                                    memory_order_release);
+    if (__builtin_expect(usm__self.put_off != NULL, 0))
+        end_put_off();
 }
 
-/* The caller may be at work itself: what it calls may tell the program of an error.
- *
- * A thread that enters after the fence sees that the context has ended.  So each counter must be
- * seen without others once, not all of them at one moment: threads that go on allocating would
- * seldom let that moment come. */
-void usm__default_await_left(void)
+static void await_round(unsigned round)
 {
-    atomic_thread_fence(memory_order_seq_cst);
-    for (unsigned i = 0; i < CALLERS; i++) {
-        size_t own = &callers[i].n == own_callers() ? usm__self.in_default : 0;
+    for (unsigned i = 0; i < CALLERS; i++)
+        while (usm_load_acquire(&callers[round][i].n) > 0)
+            usm__os_sleep_ns(NAP_NS);
+}
 
-        while (usm_load_acquire(&callers[i].n) > own)
-            usm__os_sleep_ns(20000);
+bool usm__default_await_left(usm_context *ctx)
+{
+    unsigned round;
+
+    if (usm__self.in_default > 0) {
+        ctx->put_off      = usm__self.put_off;
+        usm__self.put_off = ctx;
+        return false;
     }
+    atomic_thread_fence(memory_order_seq_cst);
+    usm__mutex_lock(&ending);
+    round = usm_load_relaxed(&current_round);
+    await_round(!round);
+    atomic_store(&current_round, !round);
+    await_round(round);
+    usm__mutex_unlock(&ending);
+    return true;
 }
 
 static void forget_callers(void)
 {
-    for (unsigned i = 0; i < CALLERS; i++)
-        atomic_store(&callers[i].n, (size_t)0);
-    atomic_store(own_callers(), (size_t)usm__self.in_default);
+    for (unsigned i = 0; i < CALLERS; i++) {
+        atomic_store(&callers[0][i].n, (size_t)0);
+        atomic_store(&callers[1][i].n, (size_t)0);
+    }
+    usm__self.put_off = NULL; /* the parent's */
+    if (usm__self.in_default > 0)
+        atomic_store(own_callers(usm__self.default_round), (size_t)1);
+    usm__mutex_reset_in_child(&ending);
 }
 
 unsigned usm__fork_generation(void)

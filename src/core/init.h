@@ -17,9 +17,10 @@ bool       usm__is_down(void);
  * on another thread waits for the end.  May be nested. */
 void usm__default_enter(void);
 void usm__default_leave(void);
-/* The context was ended: until nobody else is between _enter and _leave who may not have seen it.
- */
-void usm__default_await_left(void);
+/* The context was ended: until nobody is between _enter and _leave who may not have seen it.  Ends
+ * when the calls that were under way have ended (init.c).  False: the caller is such a call itself;
+ * usm__context_let_go() comes at its end. */
+bool usm__default_await_left(usm_context *ctx);
 
 /* The slots by which usm_alloc() and family find the default context's pools: usm_pool.alloc_slot
  * of each kind, 0 while there is none. */
