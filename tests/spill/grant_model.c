@@ -55,6 +55,7 @@ static struct {
     usm_queue        *queues[QUEUES];
     bool              has_graphs, moves_data;
     _Atomic(unsigned) graphs, refused; /* that ran; that found no memory of their own          */
+    uint64_t          seed;            /* that runs                                            */
 } all;
 
 typedef struct worker {
@@ -72,7 +73,8 @@ static void must(usm_status st, const char *what)
 {
     if (st == USM_OK)
         return;
-    printf("# %s: %s: %s\n", what, usm_status_name(st), usm_last_error());
+    printf("# seed %llu: %s: %s: %s\n", (unsigned long long)all.seed, what, usm_status_name(st),
+           usm_last_error());
     (void)fflush(NULL);
     _exit(1);
 }
@@ -557,6 +559,7 @@ static uint64_t run_seed(uint64_t seed)
     uint64_t commands = 0;
 
     (void)alarm(SECONDS);
+    all.seed = seed;
     memset(list, 0, sizeof list);
     for (unsigned i = 0; i < options.threads; i++) {
         list[i].seed  = seed;
