@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
 /* Blocks brought in before they are asked for: announced lists first, then guesses
  * (spill/prefetch.h).  Nothing here waits: what finds no free or clean frame is left for later.
- * Called with the engine's lock held, by pin.c. */
+ * Called with the engine's lock held, by pin_block.c. */
 #include "spill/internal.h"
 
 #include <string.h>

@@ -2,7 +2,8 @@
 /* The residency engine: making, finding and ending it, waiting, statistics, fork.
  *
  *   who        what                                                        file
- *   pin.c      accesses: hit, miss, waiting, all or nothing                 engine.h (the hit path)
+ *   pin.c      accesses: hit, waiting for frames, all or nothing            engine.h (the hit path)
+ *   pin_block.c  one block: miss, what is fetched
  *   load.c     ABSENT -> LOADING -> RESIDENT or PARTIAL
  *   frame.c    who gives way: free, fresh, clean, dirty frames; moving
  *   store.c    dirty blocks to the tiers, ahead of need

@@ -5,7 +5,7 @@
  *                      \-> PARTIAL -> ...     only the sectors that were asked for; more later
  *
  * A frame is filled at home, in the arena, and moved into the space when it is full; sectors that
- * come later are read where the frame lies then.  Called by pin.c and ahead.c. */
+ * come later are read where the frame lies then.  Called by pin_block.c and ahead.c. */
 #include "spill/internal.h"
 
 #include <string.h>

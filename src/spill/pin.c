@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* The slow way to a pinned block, and all-or-nothing pins of many.
+/* Pins of many blocks, all or nothing, and who waits for frames; one block: pin_block.c.
  *
  * Deadlock: a thread that finds no frame lets go of what this call has pinned before it waits, and
  * takes the turn: until it has all it needs, others that find no frame wait without taking any.
@@ -11,357 +11,28 @@
  *
  * Called by src/buffer, and by commit.c and advise.c. */
 #include "spill/describe.h"
-#include "spill/internal.h"
+#include "spill/pin_private.h"
 
 #include <stdio.h>
-#include <string.h>
 
-#define AWAITED_MAX  ((size_t)64 << 10)
 #define MARKS_INLINE 64 /* blocks of an access that needs no heap */
 
 /* What a request has of a block. */
 enum { MARK_NONE = 0, MARK_PINNED = 1, MARK_HELD = 2 };
 
-/* A pin's part in one block. */
-typedef struct part {
-    usm__space     *space;
-    uint32_t        block;
-    usm__run        touch; /* sectors                                                        */
-    usm__run        cover; /* of these, wholly covered                                       */
-    usm_access_mode mode;
-} part;
-
-typedef struct request {
-    usm__spill     *spill;
-    size_t          n;
-    const usm__pin *list;
-    bool            may_wait;
-    bool            is_hasty;     /* but not for memory that others hold                        */
-    bool            is_past_turn; /* it makes memory: others' turn would wait for it           */
-    bool            has_asked;    /* others for memory                                          */
-    bool            is_trying;    /* frames may not be waited for at this moment                 */
-    uint64_t        deadline;
-    uint64_t        started; /* when it first had to wait; 0                                 */
-    size_t          blocks;  /* each time it names one                                        */
-    unsigned char  *marks;   /* of each block in turn: whether it is pinned                   */
-    uint32_t        hand;    /* frames for hollow blocks, linked by next                       */
-} request;
-
 size_t (*usm__spill_starved)(usm_context *owner, size_t bytes);
-
-/* --- geometry ------------------------------------------------------------------------ */
-
-static part part_of(const usm__spill *s, const usm__pin *pin, uint32_t block)
-{
-    size_t   at    = (size_t)block << s->shift;
-    size_t   begin = pin->offset > at ? pin->offset - at : 0;
-    size_t   end   = pin->offset + pin->size - at;
-    size_t   below = s->sector_size - 1;
-    part     p     = {.space = pin->space, .block = block, .mode = pin->mode};
-    uint32_t last, whole;
-
-    if (end > s->block_size)
-        end = s->block_size;
-    p.touch.first = (uint32_t)(begin >> s->sector_shift);
-    last          = (uint32_t)((end + below) >> s->sector_shift);
-    p.touch.count = last - p.touch.first;
-    p.cover.first = (uint32_t)((begin + below) >> s->sector_shift);
-    /* Nothing lies behind the end of the space. */
-    whole         = at + end >= pin->space->size ? s->sectors : (uint32_t)(end >> s->sector_shift);
-    p.cover.count = whole > p.cover.first ? whole - p.cover.first : 0;
-    return p;
-}
-
-static uint32_t first_block(const usm__pin *pin)
-{
-    return (uint32_t)(pin->offset >> pin->space->shift);
-}
-
-static uint32_t last_block(const usm__pin *pin)
-{
-    return (uint32_t)((pin->offset + pin->size - 1) >> pin->space->shift);
-}
-
-/* --- one block -------------------------------------------------------------------------- */
-
-/* What must be fetched before the access; count 0: nothing. */
-static usm__run needed(const usm__spill *s, const part *p)
-{
-    usm__run run = p->touch;
-
-    if (!(p->mode & USM_NO_INIT))
-        return run;
-    if (p->cover.count == 0)
-        return run;
-    if (p->cover.first == p->touch.first) { /* at most its end is not covered */
-        run.first = p->cover.first + p->cover.count;
-        run.count = run.first < p->touch.first + p->touch.count
-                        ? p->touch.first + p->touch.count - run.first
-                        : 0;
-    } else if (p->cover.first + p->cover.count >= p->touch.first + p->touch.count) {
-        run.count = p->cover.first - p->touch.first;
-    }
-    (void)s;
-    return run;
-}
-
-/* Everything, or the sectors alone: a lonely small access should not pay for its block. */
-static usm__run worth_fetching(usm__spill *s, const part *p, usm__run need, const usm__frame *f)
-{
-    usm__space_more *more = p->space->more;
-    const usm__run   all  = {0, s->sectors};
-
-    if (need.count * 2 >= s->sectors || more->pattern == USM__PATTERN_SEQUENTIAL)
-        return all;
-    if (usm__block_of(p->space, p->block)->content == USM__CONTENT_COPY &&
-        usm__tiers_needs_whole(s->tiers))
-        return all;
-    if (more->pattern == USM__PATTERN_RANDOM)
-        return need;
-    if (f ? f->last_end == need.first : usm__prefetch_in_order(more->prefetch))
-        return all;
-    return need;
-}
-
-static void first_use(usm__spill *s, const part *p)
-{
-    usm__frame *f = &s->frame[usm__block_of(p->space, p->block)->frame];
-
-    if (!f->is_guess)
-        return;
-    f->is_guess = false;
-    s->stats.prefetch_hits++;
-    usm__policy_used(s->policy, (uint32_t)(f - s->frame));
-    usm__trace_spill(&(usm__spill_event){.kind  = USM__SPILL_GUESS_USED,
-                                         .space = p->space->more->trace,
-                                         .mode  = (uint32_t)p->mode,
-                                         .block = p->block,
-                                         .bytes = s->block_size});
-    usm__ahead(s, p->space, p->block, true);
-}
-
-static void pin_now(const part *p)
-{
-    usm__word *word = &p->space->words[p->block];
-    uint64_t   old  = usm_load_relaxed(word);
-    uint64_t   set  = p->mode & USM_WRITE ? USM__WORD_USED | USM__WORD_DIRTY : USM__WORD_USED;
-
-    while (!atomic_compare_exchange_weak_explicit(
-        word, &old, ((old + usm__pin_step(p->mode)) | set) & ~USM__WORD_FRESH, memory_order_seq_cst,
-        memory_order_relaxed)) {}
-}
-
-/* The sectors of a PARTIAL block are there, or need not be. */
-static void pin_partial(usm__spill *s, const part *p)
-{
-    usm__frame *f = &s->frame[usm__block_of(p->space, p->block)->frame];
-
-    if (p->mode & USM_NO_INIT)
-        usm__mask_set(&f->present, p->cover.first, p->cover.count);
-    if (p->mode & USM_WRITE)
-        usm__mask_set(&f->dirty, p->touch.first, p->touch.count);
-    if ((p->mode & USM_NO_INIT) && (p->mode & USM_WRITE))
-        usm__mask_set(&f->dirty, p->cover.first, p->cover.count);
-    pin_now(p);
-    f->last_end = p->touch.first + p->touch.count;
-    if (usm__mask_count(&f->present) == s->sectors)
-        usm__word_change(&p->space->words[p->block], USM__BLOCK_RESIDENT, 0, 0);
-}
-
-static usm_status fail_load(const part *p, usm_status status)
-{
-    const usm__spill *s     = p->space->spill;
-    bool              known = s->story_key == p->space->key + p->block;
-    const char       *words = known ? s->story : usm_status_string(status);
-    char              title[USM__SPACE_TITLE];
-
-    (void)usm__space_title(p->space, title);
-    if (status == USM_E_CORRUPT)
-        return usm__fail(status,
-                         "%s, block %u: what came back is not what was stored; the data is lost, "
-                         "the rest of the buffer is not: %s",
-                         title, p->block, words);
-    if (status == USM_E_NO_MEMORY && !known)
-        return usm__fail(status,
-                         "%s, block %u: the process has too many mappings (vm.max_map_count); use "
-                         "larger blocks (USM_SPILL_BLOCK)",
-                         title, p->block);
-    return usm__fail(status, "%s, block %u cannot be read: %s", title, p->block, words);
-}
-
-/* A small read that nothing overlaps with: the thread itself may make it. */
-static bool is_awaited(const request *r, const usm__run *need)
-{
-    return r->blocks == 1 && r->may_wait &&
-           ((size_t)need->count << r->spill->sector_shift) <= AWAITED_MAX;
-}
-
-static usm_status fail_room(const part *p, usm_status status)
-{
-    const usm__spill *s     = p->space->spill;
-    bool              known = s->store_status == status && s->store_words[0] != '\0';
-    const char       *words = known ? s->store_words : usm_status_string(status);
-    char              title[USM__SPACE_TITLE];
-
-    (void)usm__space_title(p->space, title);
-    if (status == USM_E_SPILL_FULL)
-        return usm__fail(status,
-                         "there is no memory for block %u of %s: nothing can leave, for every "
-                         "place of USM_SPILL is full: %s; add one, raise a quota or "
-                         "USM_MEMORY_LIMIT, or destroy buffers",
-                         p->block, title, words);
-    return usm__fail(status,
-                     "there is no memory for block %u of %s: nothing can leave: %s; see to the "
-                     "places of USM_SPILL",
-                     p->block, title, words);
-}
-
-/* Begins to fetch what the part needs; *from_store: the block comes from where it is stored, if
- * only because it cannot come in parts.  A status when that cannot be. */
-static usm_status fetch(request *r, const part *p, bool *from_store)
-{
-    usm__spill *s     = r->spill;
-    usm__block *b     = usm__block_of(p->space, p->block);
-    usm__run    need  = needed(s, p);
-    bool        reads = need.count != 0;
-    usm__load   load  = {.space = p->space, .block = p->block, .needs_content = reads};
-    usm_status  st    = USM_OK;
-    uint32_t    frame = r->hand;
-
-    if (frame != USM__NO_FRAME)
-        r->hand = s->frame[frame].next;
-    else
-        frame = usm__frame_get(s, r->may_wait && !r->is_trying, &st);
-    if (frame == USM__NO_FRAME && st == USM_E_SPILL_FULL && b->content == USM__CONTENT_COPY) {
-        frame        = usm__frame_take_spare(s);
-        load.is_swap = frame != USM__NO_FRAME;
-    }
-    if (frame == USM__NO_FRAME)
-        return st == USM_E_AGAIN ? st : fail_room(p, st);
-    if (usm__state_of(usm_load_relaxed(&p->space->words[p->block])) != USM__BLOCK_ABSENT) {
-        usm__frame_put_free(s, frame, s->frame[frame].is_zero); /* another thread was faster */
-        return USM_OK;
-    }
-    load.hint = p->space->more->pattern == USM__PATTERN_SEQUENTIAL ? USM__HINT_SEQUENTIAL
-                                                                   : USM__HINT_DEMAND;
-    if (!reads && p->cover.count < s->sectors && b->content == USM__CONTENT_COPY &&
-        usm__tiers_needs_whole(s->tiers))
-        load.needs_content = true;
-    load.needs_content = load.needs_content || load.is_swap;
-    load.need          = load.is_swap         ? (usm__run){0, s->sectors}
-                         : load.needs_content ? worth_fetching(s, p, reads ? need : p->touch, NULL)
-                                              : p->cover;
-    load.is_awaited    = is_awaited(r, &load.need);
-    *from_store        = load.needs_content;
-    s->stats.misses++;
-    usm__load_absent(s, &load, frame);
-    if (reads && b->content != USM__CONTENT_ZERO)
-        usm__ahead(s, p->space, p->block, false);
-    else
-        usm__ahead_passed(s, p->space, p->block);
-    usm__clean_ahead(s);
-    return USM_OK;
-}
-
-static void fetch_missing(request *r, const part *p, usm__run need)
-{
-    usm__spill *s    = r->spill;
-    usm__frame *f    = &s->frame[usm__block_of(p->space, p->block)->frame];
-    usm__load   load = {.space = p->space, .block = p->block, .needs_content = true};
-    usm__run    run  = worth_fetching(s, p, need, f);
-    bool        all  = run.count == s->sectors;
-
-    load.need       = run;
-    load.is_awaited = is_awaited(r, &run);
-    s->stats.misses++;
-    usm__load_missing(s, &load);
-    if (all)
-        usm__ahead(s, p->space, p->block, false);
-}
-
-static void wait_for_block(request *r)
-{
-    if (r->started == 0)
-        r->started = usm__os_now_ns();
-    usm__spill_wait(r->spill, 1000);
-}
-
-/* Sectors that are not to be read are on their way in: they would arrive over what is written. */
-static bool is_overtaken(const usm__spill *s, const part *p)
-{
-    const usm__frame *f = &s->frame[usm__block_of(p->space, p->block)->frame];
-
-    return (p->mode & USM_NO_INIT) && f->is_busy && !f->is_store;
-}
-
-/* Lock held. USM_E_AGAIN: no frame now, or it would wait and may not. */
-static usm_status pin_block(request *r, const part *p)
-{
-    usm__spill *s      = r->spill;
-    usm__word  *word   = &p->space->words[p->block];
-    usm__block *b      = usm__block_of(p->space, p->block);
-    bool        waited = false, has_read = false;
-
-    for (;;) {
-        uint64_t   seen      = usm_load_relaxed(word);
-        unsigned   state     = usm__state_of(seen);
-        bool       is_stored = (p->mode & USM_WRITE) && (seen & USM__WORD_STORING);
-        usm__run   need;
-        usm_status st;
-
-        if (is_stored && state != USM__BLOCK_ABSENT) {
-            if (!r->may_wait)
-                return USM_E_AGAIN;
-            wait_for_block(r);
-            continue;
-        }
-        if (state == USM__BLOCK_RESIDENT) {
-            pin_now(p);
-            first_use(s, p);
-            return USM_OK;
-        }
-        if (state == USM__BLOCK_ABSENT) {
-            if (waited && b->status != USM_OK && (has_read || needed(s, p).count != 0))
-                return fail_load(p, (usm_status)b->status);
-            st = fetch(r, p, &has_read);
-            if (st != USM_OK)
-                return st;
-            waited = true;
-            continue;
-        }
-        if (state == USM__BLOCK_PARTIAL && !is_overtaken(s, p)) {
-            need = needed(s, p);
-            if (usm__mask_has(&s->frame[b->frame].present, need.first, need.count)) {
-                pin_partial(s, p);
-                first_use(s, p);
-                return USM_OK;
-            }
-            if (!s->frame[b->frame].is_busy) {
-                if (waited && b->status != USM_OK)
-                    return fail_load(p, (usm_status)b->status);
-                fetch_missing(r, p, need);
-                waited = true;
-                continue;
-            }
-        }
-        if (!r->may_wait)
-            return USM_E_AGAIN;
-        waited = true;
-        wait_for_block(r);
-    }
-}
 
 /* --- many ---------------------------------------------------------------------------------- */
 
 /* Calls for each block of the request in turn, with its running number. */
-typedef usm_status visit(request *r, const usm__pin *pin, uint32_t block, size_t number);
+typedef usm_status visit(usm__pin_request *r, const usm__pin *pin, uint32_t block, size_t number);
 
-static usm_status each_block(request *r, visit *fn)
+static usm_status each_block(usm__pin_request *r, visit *fn)
 {
     size_t number = 0;
 
     for (size_t i = 0; i < r->n; i++)
-        for (uint32_t b = first_block(&r->list[i]); b <= last_block(&r->list[i]); b++) {
+        for (uint32_t b = usm__pin_first(&r->list[i]); b <= usm__pin_last(&r->list[i]); b++) {
             usm_status st = fn(r, &r->list[i], b, number++);
 
             if (st != USM_OK)
@@ -370,7 +41,8 @@ static usm_status each_block(request *r, visit *fn)
     return USM_OK;
 }
 
-static usm_status unpin_marked(request *r, const usm__pin *pin, uint32_t block, size_t number)
+static usm_status unpin_marked(usm__pin_request *r, const usm__pin *pin, uint32_t block,
+                               size_t number)
 {
     if (r->marks[number] != MARK_NONE)
         usm__word_unpin(pin->space, block, r->marks[number] == MARK_HELD ? USM_READ : pin->mode);
@@ -379,38 +51,38 @@ static usm_status unpin_marked(request *r, const usm__pin *pin, uint32_t block, 
 }
 
 /* It will lose its content, and nothing of it need be fetched. */
-static bool is_hollow(const usm__spill *s, const part *p)
+static bool is_hollow(const usm__spill *s, const usm__pin_part *p)
 {
-    return (p->mode & USM_NO_INIT) && needed(s, p).count == 0 &&
+    return (p->mode & USM_NO_INIT) && usm__pin_needed(s, p).count == 0 &&
            usm__state_of(usm_load_relaxed(&p->space->words[p->block])) != USM__BLOCK_RESIDENT;
 }
 
 /* Of an access of several blocks: those at its ends are brought in whole, so that they lose nothing
  * if it fails. */
-static usm_status pin_solid(request *r, const usm__pin *pin, uint32_t block, size_t number)
+static usm_status pin_solid(usm__pin_request *r, const usm__pin *pin, uint32_t block, size_t number)
 {
-    part       p  = part_of(r->spill, pin, block);
-    usm_status st = USM_OK;
+    usm__pin_part p  = usm__pin_part_of(r->spill, pin, block);
+    usm_status    st = USM_OK;
 
     if (usm__word_pin_hit(&pin->space->words[block], pin->mode)) {
         r->marks[number] = MARK_PINNED;
     } else if (!is_hollow(r->spill, &p)) {
         if (r->blocks > 1)
             p.mode = (usm_access_mode)(p.mode & ~(unsigned)USM_NO_INIT);
-        st               = pin_block(r, &p);
+        st               = usm__pin_block(r, &p);
         r->marks[number] = st == USM_OK;
     }
     return st;
 }
 
-static usm_status take_in_hand(request *r, const part *p)
+static usm_status take_in_hand(usm__pin_request *r, const usm__pin_part *p)
 {
     usm__spill *s     = r->spill;
     usm_status  st    = USM_OK;
     uint32_t    frame = usm__frame_get(s, r->may_wait, &st);
 
     if (frame == USM__NO_FRAME)
-        return st == USM_E_AGAIN ? st : fail_room(p, st);
+        return st == USM_E_AGAIN ? st : usm__pin_fail_room(p, st);
     s->frame[frame].next = r->hand;
     r->hand              = frame;
     return USM_OK;
@@ -418,17 +90,17 @@ static usm_status take_in_hand(request *r, const part *p)
 
 /* A hollow block shall not fail later for want of a frame: an absent one gets a frame in hand, what
  * is there in part is held (a pin that says nothing of how). */
-static usm_status secure(request *r, const usm__pin *pin, uint32_t block, size_t number)
+static usm_status secure(usm__pin_request *r, const usm__pin *pin, uint32_t block, size_t number)
 {
-    usm__word *word = &pin->space->words[block];
-    part       p    = part_of(r->spill, pin, block);
-    usm_status st   = USM_OK;
+    usm__word    *word = &pin->space->words[block];
+    usm__pin_part p    = usm__pin_part_of(r->spill, pin, block);
+    usm_status    st   = USM_OK;
 
     while (r->marks[number] == MARK_NONE && st == USM_OK) {
         unsigned state = usm__state_of(usm_load_relaxed(word));
 
         if (state == USM__BLOCK_RESIDENT) {
-            st               = pin_block(r, &p);
+            st               = usm__pin_block(r, &p);
             r->marks[number] = st == USM_OK ? MARK_PINNED : MARK_NONE;
         } else if (state == USM__BLOCK_PARTIAL) {
             (void)atomic_fetch_add(word, USM__WORD_PIN);
@@ -440,20 +112,21 @@ static usm_status secure(request *r, const usm__pin *pin, uint32_t block, size_t
         } else if (!r->may_wait) {
             st = USM_E_AGAIN;
         } else {
-            wait_for_block(r);
+            usm__pin_wait(r);
         }
     }
     return st;
 }
 
-static usm_status pin_hollow(request *r, const usm__pin *pin, uint32_t block, size_t number)
+static usm_status pin_hollow(usm__pin_request *r, const usm__pin *pin, uint32_t block,
+                             size_t number)
 {
-    part       p = part_of(r->spill, pin, block);
-    usm_status st;
+    usm__pin_part p = usm__pin_part_of(r->spill, pin, block);
+    usm_status    st;
 
     if (r->marks[number] == MARK_PINNED)
         return USM_OK;
-    st = pin_block(r, &p);
+    st = usm__pin_block(r, &p);
     if (st != USM_OK)
         return st;
     if (r->marks[number] == MARK_HELD)
@@ -463,7 +136,7 @@ static usm_status pin_hollow(request *r, const usm__pin *pin, uint32_t block, si
 }
 
 /* From the first of them on there is no way back: what is under way is waited for. */
-static usm_status pin_all_hollow(request *r)
+static usm_status pin_all_hollow(usm__pin_request *r)
 {
     bool       may_wait = r->may_wait;
     usm_status st;
@@ -474,7 +147,7 @@ static usm_status pin_all_hollow(request *r)
     return st;
 }
 
-static void empty_hand(request *r)
+static void empty_hand(usm__pin_request *r)
 {
     while (r->hand != USM__NO_FRAME) {
         uint32_t frame = r->hand;
@@ -485,7 +158,7 @@ static void empty_hand(request *r)
 }
 
 /* Lock held, and released to unpin: the last pin to go may call back. */
-static usm_status pin_in_turn(request *r)
+static usm_status pin_in_turn(usm__pin_request *r)
 {
     usm_status st = each_block(r, pin_solid);
 
@@ -503,10 +176,11 @@ static usm_status pin_in_turn(request *r)
 }
 
 /* Begins to fetch what is absent, so that the medium sees all of it at once. */
-static usm_status begin_fetch(request *r, const usm__pin *pin, uint32_t block, size_t number)
+static usm_status begin_fetch(usm__pin_request *r, const usm__pin *pin, uint32_t block,
+                              size_t number)
 {
-    part p          = part_of(r->spill, pin, block);
-    bool from_store = false;
+    usm__pin_part p          = usm__pin_part_of(r->spill, pin, block);
+    bool          from_store = false;
 
     (void)number;
     if (usm__state_of(usm_load_relaxed(&pin->space->words[block])) != USM__BLOCK_ABSENT ||
@@ -516,10 +190,10 @@ static usm_status begin_fetch(request *r, const usm__pin *pin, uint32_t block, s
         p.mode = (usm_access_mode)(p.mode & ~(unsigned)USM_NO_INIT);
     if (r->spill->loads >= 2 * usm__tiers_depth(r->spill->tiers))
         return USM_E_AGAIN;
-    return fetch(r, &p, &from_store);
+    return usm__pin_fetch(r, &p, &from_store);
 }
 
-static void fetch_all(request *r)
+static void fetch_all(usm__pin_request *r)
 {
     r->is_trying = true;
     (void)each_block(r, begin_fetch);
@@ -571,7 +245,7 @@ void usm__spill_await_frames(usm__spill *s, uint32_t timeout_ms)
 }
 
 /* Nothing is held. False: it has taken too long. */
-static bool wait_for_frames(request *r)
+static bool wait_for_frames(usm__pin_request *r)
 {
     usm__spill *s   = r->spill;
     uint64_t    now = usm__os_now_ns();
@@ -588,7 +262,7 @@ static bool wait_for_frames(request *r)
 }
 
 /* Frames there could be more of, had not others taken what the limit allows. */
-static bool others_gave(request *r)
+static bool others_gave(usm__pin_request *r)
 {
     usm__spill *s        = r->spill;
     bool        had_turn = s->turn == r;
@@ -608,7 +282,7 @@ static bool others_gave(request *r)
     return given > 0;
 }
 
-static usm_status pin_all(request *r)
+static usm_status pin_all(usm__pin_request *r)
 {
     usm__spill *s = r->spill;
     usm_status  st;
@@ -657,7 +331,7 @@ static void trace_pinned(usm__spill *s, uint64_t ns)
     }
 }
 
-static void end_wait(request *r)
+static void end_wait(usm__pin_request *r)
 {
     usm__spill *s = r->spill;
     uint64_t    ns;
@@ -675,18 +349,18 @@ static void end_wait(request *r)
     usm__trace_spill(&(usm__spill_event){.kind  = USM__SPILL_MISS,
                                          .space = r->list[0].space->more->trace,
                                          .mode  = (uint32_t)r->list[0].mode,
-                                         .block = first_block(&r->list[0]),
+                                         .block = usm__pin_first(&r->list[0]),
                                          .bytes = r->list[0].size,
                                          .ns    = ns});
 }
 
-static usm_status pin_hit(request *r, const usm__pin *pin, uint32_t block, size_t number)
+static usm_status pin_hit(usm__pin_request *r, const usm__pin *pin, uint32_t block, size_t number)
 {
     r->marks[number] = usm__word_pin_hit(&pin->space->words[block], pin->mode);
     return r->marks[number] ? USM_OK : USM_E_AGAIN;
 }
 
-static bool hit_all(request *r)
+static bool hit_all(usm__pin_request *r)
 {
     if (each_block(r, pin_hit) == USM_OK)
         return true;
@@ -694,10 +368,10 @@ static bool hit_all(request *r)
     return false;
 }
 
-static usm_status check_size(request *r)
+static usm_status check_size(usm__pin_request *r)
 {
     for (size_t i = 0; i < r->n; i++) {
-        size_t n = last_block(&r->list[i]) - first_block(&r->list[i]) + (size_t)1;
+        size_t n = usm__pin_last(&r->list[i]) - usm__pin_first(&r->list[i]) + (size_t)1;
 
         r->blocks += n;
         if (n > r->spill->frames.count && !r->list[i].space->is_foreign)
@@ -710,7 +384,7 @@ static usm_status check_size(request *r)
 }
 
 /* A failure to store that nobody waited for, told once. */
-static usm_status take_late(const request *r)
+static usm_status take_late(const usm__pin_request *r)
 {
     for (size_t i = 0; i < r->n; i++) {
         usm__space_more *more = r->list[i].space->more;
@@ -728,7 +402,7 @@ static usm_status take_late(const request *r)
     return USM_OK;
 }
 
-static usm_status pin(request *r)
+static usm_status pin(usm__pin_request *r)
 {
     usm__spill *s = r->spill;
     usm_status  st;
@@ -750,15 +424,15 @@ static usm_status pin(request *r)
 static usm_status pin_list(usm__spill *s, size_t n, const usm__pin *list, bool is_hasty,
                            bool is_past_turn)
 {
-    unsigned char few[MARKS_INLINE] = {0};
-    request       r                 = {.spill        = s,
-                                       .n            = n,
-                                       .list         = list,
-                                       .may_wait     = true,
-                                       .is_hasty     = is_hasty,
-                                       .is_past_turn = is_past_turn,
-                                       .hand         = USM__NO_FRAME};
-    usm_status    st                = check_size(&r);
+    unsigned char    few[MARKS_INLINE] = {0};
+    usm__pin_request r                 = {.spill        = s,
+                                          .n            = n,
+                                          .list         = list,
+                                          .may_wait     = true,
+                                          .is_hasty     = is_hasty,
+                                          .is_past_turn = is_past_turn,
+                                          .hand         = USM__NO_FRAME};
+    usm_status       st                = check_size(&r);
 
     if (st != USM_OK)
         return st;
@@ -787,7 +461,7 @@ void usm__space_unpin(usm__space *space, size_t offset, size_t size, usm_access_
 {
     const usm__pin pin = {space, offset, size, mode};
 
-    for (uint32_t b = first_block(&pin); b <= last_block(&pin); b++)
+    for (uint32_t b = usm__pin_first(&pin); b <= usm__pin_last(&pin); b++)
         usm__word_unpin(space, b, mode);
 }
 
@@ -807,7 +481,7 @@ bool usm__space_is_pinned(usm__space *space, size_t offset, size_t size, bool wr
     const usm__pin pin  = {space, offset, size, USM_READ};
     uint64_t       mask = writers_only ? USM__WORD_WRITERS : USM__WORD_PINS;
 
-    for (uint32_t b = first_block(&pin); b <= last_block(&pin); b++)
+    for (uint32_t b = usm__pin_first(&pin); b <= usm__pin_last(&pin); b++)
         if (atomic_load_explicit(&space->words[b], memory_order_seq_cst) & mask)
             return true;
     return false;
@@ -820,7 +494,7 @@ void usm__space_await_unpinned(usm__space *space, size_t offset, size_t size, bo
 
     usm__mutex_lock(&s->lock);
     for (;;) {
-        for (uint32_t b = first_block(&pin); b <= last_block(&pin); b++)
+        for (uint32_t b = usm__pin_first(&pin); b <= usm__pin_last(&pin); b++)
             usm__word_change(&space->words[b], -1, USM__WORD_AWAITED, 0);
         if (!usm__space_is_pinned(space, offset, size, writers_only))
             break;

@@ -3,7 +3,7 @@
  * can leave at once.
  *
  * A block may be read while it is stored; who would write it waits: a checksum over bytes that
- * change is worth nothing. Called by frame.c, pin.c and the end of each store. */
+ * change is worth nothing. Called by frame.c, pin_block.c and the end of each store. */
 #include "core/context.h"
 #include "spill/internal.h"
 

@@ -1,0 +1,295 @@
+/* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
+/* One block of a pin (spill/pin_private.h): which of its sectors the access touches and needs, what
+ * is worth fetching with them, and the way from any state to pinned.  Called by pin.c. */
+#include "spill/pin_private.h"
+
+#define AWAITED_MAX ((size_t)64 << 10)
+
+/* --- geometry ------------------------------------------------------------------------ */
+
+usm__pin_part usm__pin_part_of(const usm__spill *s, const usm__pin *pin, uint32_t block)
+{
+    size_t        at    = (size_t)block << s->shift;
+    size_t        begin = pin->offset > at ? pin->offset - at : 0;
+    size_t        end   = pin->offset + pin->size - at;
+    size_t        below = s->sector_size - 1;
+    usm__pin_part p     = {.space = pin->space, .block = block, .mode = pin->mode};
+    uint32_t      last, whole;
+
+    if (end > s->block_size)
+        end = s->block_size;
+    p.touch.first = (uint32_t)(begin >> s->sector_shift);
+    last          = (uint32_t)((end + below) >> s->sector_shift);
+    p.touch.count = last - p.touch.first;
+    p.cover.first = (uint32_t)((begin + below) >> s->sector_shift);
+    /* Nothing lies behind the end of the space. */
+    whole         = at + end >= pin->space->size ? s->sectors : (uint32_t)(end >> s->sector_shift);
+    p.cover.count = whole > p.cover.first ? whole - p.cover.first : 0;
+    return p;
+}
+
+/* --- one block -------------------------------------------------------------------------- */
+
+usm__run usm__pin_needed(const usm__spill *s, const usm__pin_part *p)
+{
+    usm__run run = p->touch;
+
+    if (!(p->mode & USM_NO_INIT))
+        return run;
+    if (p->cover.count == 0)
+        return run;
+    if (p->cover.first == p->touch.first) { /* at most its end is not covered */
+        run.first = p->cover.first + p->cover.count;
+        run.count = run.first < p->touch.first + p->touch.count
+                        ? p->touch.first + p->touch.count - run.first
+                        : 0;
+    } else if (p->cover.first + p->cover.count >= p->touch.first + p->touch.count) {
+        run.count = p->cover.first - p->touch.first;
+    }
+    (void)s;
+    return run;
+}
+
+/* Everything, or the sectors alone: a lonely small access should not pay for its block. */
+static usm__run worth_fetching(usm__spill *s, const usm__pin_part *p, usm__run need,
+                               const usm__frame *f)
+{
+    usm__space_more *more = p->space->more;
+    const usm__run   all  = {0, s->sectors};
+
+    if (need.count * 2 >= s->sectors || more->pattern == USM__PATTERN_SEQUENTIAL)
+        return all;
+    if (usm__block_of(p->space, p->block)->content == USM__CONTENT_COPY &&
+        usm__tiers_needs_whole(s->tiers))
+        return all;
+    if (more->pattern == USM__PATTERN_RANDOM)
+        return need;
+    if (f ? f->last_end == need.first : usm__prefetch_in_order(more->prefetch))
+        return all;
+    return need;
+}
+
+static void first_use(usm__spill *s, const usm__pin_part *p)
+{
+    usm__frame *f = &s->frame[usm__block_of(p->space, p->block)->frame];
+
+    if (!f->is_guess)
+        return;
+    f->is_guess = false;
+    s->stats.prefetch_hits++;
+    usm__policy_used(s->policy, (uint32_t)(f - s->frame));
+    usm__trace_spill(&(usm__spill_event){.kind  = USM__SPILL_GUESS_USED,
+                                         .space = p->space->more->trace,
+                                         .mode  = (uint32_t)p->mode,
+                                         .block = p->block,
+                                         .bytes = s->block_size});
+    usm__ahead(s, p->space, p->block, true);
+}
+
+static void pin_now(const usm__pin_part *p)
+{
+    usm__word *word = &p->space->words[p->block];
+    uint64_t   old  = usm_load_relaxed(word);
+    uint64_t   set  = p->mode & USM_WRITE ? USM__WORD_USED | USM__WORD_DIRTY : USM__WORD_USED;
+
+    while (!atomic_compare_exchange_weak_explicit(
+        word, &old, ((old + usm__pin_step(p->mode)) | set) & ~USM__WORD_FRESH, memory_order_seq_cst,
+        memory_order_relaxed)) {}
+}
+
+/* The sectors of a PARTIAL block are there, or need not be. */
+static void pin_partial(usm__spill *s, const usm__pin_part *p)
+{
+    usm__frame *f = &s->frame[usm__block_of(p->space, p->block)->frame];
+
+    if (p->mode & USM_NO_INIT)
+        usm__mask_set(&f->present, p->cover.first, p->cover.count);
+    if (p->mode & USM_WRITE)
+        usm__mask_set(&f->dirty, p->touch.first, p->touch.count);
+    if ((p->mode & USM_NO_INIT) && (p->mode & USM_WRITE))
+        usm__mask_set(&f->dirty, p->cover.first, p->cover.count);
+    pin_now(p);
+    f->last_end = p->touch.first + p->touch.count;
+    if (usm__mask_count(&f->present) == s->sectors)
+        usm__word_change(&p->space->words[p->block], USM__BLOCK_RESIDENT, 0, 0);
+}
+
+static usm_status fail_load(const usm__pin_part *p, usm_status status)
+{
+    const usm__spill *s     = p->space->spill;
+    bool              known = s->story_key == p->space->key + p->block;
+    const char       *words = known ? s->story : usm_status_string(status);
+    char              title[USM__SPACE_TITLE];
+
+    (void)usm__space_title(p->space, title);
+    if (status == USM_E_CORRUPT)
+        return usm__fail(status,
+                         "%s, block %u: what came back is not what was stored; the data is lost, "
+                         "the rest of the buffer is not: %s",
+                         title, p->block, words);
+    if (status == USM_E_NO_MEMORY && !known)
+        return usm__fail(status,
+                         "%s, block %u: the process has too many mappings (vm.max_map_count); use "
+                         "larger blocks (USM_SPILL_BLOCK)",
+                         title, p->block);
+    return usm__fail(status, "%s, block %u cannot be read: %s", title, p->block, words);
+}
+
+/* A small read that nothing overlaps with: the thread itself may make it. */
+static bool is_awaited(const usm__pin_request *r, const usm__run *need)
+{
+    return r->blocks == 1 && r->may_wait &&
+           ((size_t)need->count << r->spill->sector_shift) <= AWAITED_MAX;
+}
+
+usm_status usm__pin_fail_room(const usm__pin_part *p, usm_status status)
+{
+    const usm__spill *s     = p->space->spill;
+    bool              known = s->store_status == status && s->store_words[0] != '\0';
+    const char       *words = known ? s->store_words : usm_status_string(status);
+    char              title[USM__SPACE_TITLE];
+
+    (void)usm__space_title(p->space, title);
+    if (status == USM_E_SPILL_FULL)
+        return usm__fail(status,
+                         "there is no memory for block %u of %s: nothing can leave, for every "
+                         "place of USM_SPILL is full: %s; add one, raise a quota or "
+                         "USM_MEMORY_LIMIT, or destroy buffers",
+                         p->block, title, words);
+    return usm__fail(status,
+                     "there is no memory for block %u of %s: nothing can leave: %s; see to the "
+                     "places of USM_SPILL",
+                     p->block, title, words);
+}
+
+usm_status usm__pin_fetch(usm__pin_request *r, const usm__pin_part *p, bool *from_store)
+{
+    usm__spill *s     = r->spill;
+    usm__block *b     = usm__block_of(p->space, p->block);
+    usm__run    need  = usm__pin_needed(s, p);
+    bool        reads = need.count != 0;
+    usm__load   load  = {.space = p->space, .block = p->block, .needs_content = reads};
+    usm_status  st    = USM_OK;
+    uint32_t    frame = r->hand;
+
+    if (frame != USM__NO_FRAME)
+        r->hand = s->frame[frame].next;
+    else
+        frame = usm__frame_get(s, r->may_wait && !r->is_trying, &st);
+    if (frame == USM__NO_FRAME && st == USM_E_SPILL_FULL && b->content == USM__CONTENT_COPY) {
+        frame        = usm__frame_take_spare(s);
+        load.is_swap = frame != USM__NO_FRAME;
+    }
+    if (frame == USM__NO_FRAME)
+        return st == USM_E_AGAIN ? st : usm__pin_fail_room(p, st);
+    if (usm__state_of(usm_load_relaxed(&p->space->words[p->block])) != USM__BLOCK_ABSENT) {
+        usm__frame_put_free(s, frame, s->frame[frame].is_zero); /* another thread was faster */
+        return USM_OK;
+    }
+    load.hint = p->space->more->pattern == USM__PATTERN_SEQUENTIAL ? USM__HINT_SEQUENTIAL
+                                                                   : USM__HINT_DEMAND;
+    if (!reads && p->cover.count < s->sectors && b->content == USM__CONTENT_COPY &&
+        usm__tiers_needs_whole(s->tiers))
+        load.needs_content = true;
+    load.needs_content = load.needs_content || load.is_swap;
+    load.need          = load.is_swap         ? (usm__run){0, s->sectors}
+                         : load.needs_content ? worth_fetching(s, p, reads ? need : p->touch, NULL)
+                                              : p->cover;
+    load.is_awaited    = is_awaited(r, &load.need);
+    *from_store        = load.needs_content;
+    s->stats.misses++;
+    usm__load_absent(s, &load, frame);
+    if (reads && b->content != USM__CONTENT_ZERO)
+        usm__ahead(s, p->space, p->block, false);
+    else
+        usm__ahead_passed(s, p->space, p->block);
+    usm__clean_ahead(s);
+    return USM_OK;
+}
+
+static void fetch_missing(usm__pin_request *r, const usm__pin_part *p, usm__run need)
+{
+    usm__spill *s    = r->spill;
+    usm__frame *f    = &s->frame[usm__block_of(p->space, p->block)->frame];
+    usm__load   load = {.space = p->space, .block = p->block, .needs_content = true};
+    usm__run    run  = worth_fetching(s, p, need, f);
+    bool        all  = run.count == s->sectors;
+
+    load.need       = run;
+    load.is_awaited = is_awaited(r, &run);
+    s->stats.misses++;
+    usm__load_missing(s, &load);
+    if (all)
+        usm__ahead(s, p->space, p->block, false);
+}
+
+void usm__pin_wait(usm__pin_request *r)
+{
+    if (r->started == 0)
+        r->started = usm__os_now_ns();
+    usm__spill_wait(r->spill, 1000);
+}
+
+/* Sectors that are not to be read are on their way in: they would arrive over what is written. */
+static bool is_overtaken(const usm__spill *s, const usm__pin_part *p)
+{
+    const usm__frame *f = &s->frame[usm__block_of(p->space, p->block)->frame];
+
+    return (p->mode & USM_NO_INIT) && f->is_busy && !f->is_store;
+}
+
+usm_status usm__pin_block(usm__pin_request *r, const usm__pin_part *p)
+{
+    usm__spill *s      = r->spill;
+    usm__word  *word   = &p->space->words[p->block];
+    usm__block *b      = usm__block_of(p->space, p->block);
+    bool        waited = false, has_read = false;
+
+    for (;;) {
+        uint64_t   seen      = usm_load_relaxed(word);
+        unsigned   state     = usm__state_of(seen);
+        bool       is_stored = (p->mode & USM_WRITE) && (seen & USM__WORD_STORING);
+        usm__run   need;
+        usm_status st;
+
+        if (is_stored && state != USM__BLOCK_ABSENT) {
+            if (!r->may_wait)
+                return USM_E_AGAIN;
+            usm__pin_wait(r);
+            continue;
+        }
+        if (state == USM__BLOCK_RESIDENT) {
+            pin_now(p);
+            first_use(s, p);
+            return USM_OK;
+        }
+        if (state == USM__BLOCK_ABSENT) {
+            if (waited && b->status != USM_OK && (has_read || usm__pin_needed(s, p).count != 0))
+                return fail_load(p, (usm_status)b->status);
+            st = usm__pin_fetch(r, p, &has_read);
+            if (st != USM_OK)
+                return st;
+            waited = true;
+            continue;
+        }
+        if (state == USM__BLOCK_PARTIAL && !is_overtaken(s, p)) {
+            need = usm__pin_needed(s, p);
+            if (usm__mask_has(&s->frame[b->frame].present, need.first, need.count)) {
+                pin_partial(s, p);
+                first_use(s, p);
+                return USM_OK;
+            }
+            if (!s->frame[b->frame].is_busy) {
+                if (waited && b->status != USM_OK)
+                    return fail_load(p, (usm_status)b->status);
+                fetch_missing(r, p, need);
+                waited = true;
+                continue;
+            }
+        }
+        if (!r->may_wait)
+            return USM_E_AGAIN;
+        waited = true;
+        usm__pin_wait(r);
+    }
+}
