@@ -33,8 +33,8 @@ extern struct usm_je_library usm_je; /* fixed once the entry has returned a tabl
 
 /* Finds them in the program; USM_E_NOT_SUPPORTED and what to do about it. */
 usm_status usm_je_find(const usm_host_api *api);
-/* Whether p points to memory of jemalloc's, of any arena.  Not known before 5.3: false. */
-bool usm_je_has(const void *p);
+/* Bytes that the calling thread has had from jemalloc in its life; 0: built without statistics. */
+uint64_t usm_je_allocated(void);
 /* Writes the control arena.<index>.<name>, or runs it (NULL, 0).  0 or an errno value. */
 int usm_je_control(const char *name, unsigned index, const void *value, size_t size);
 

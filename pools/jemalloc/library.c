@@ -78,24 +78,12 @@ usm_status usm_je_find(const usm_host_api *api)
                        shared_name, why ? why : "no reason given");
 }
 
-/* In earlier versions the control must not be asked of anybody else's memory. */
-static bool can_look_up(void)
+uint64_t usm_je_allocated(void)
 {
-    const char *version = "";
-    size_t      size    = sizeof(version);
-    int         major = 0, minor = 0;
+    uint64_t bytes = 0;
+    size_t   size  = sizeof(bytes);
 
-    return usm_je.mallctl("version", &version, &size, NULL, 0) == 0 &&
-           sscanf(version, "%d.%d", &major, &minor) == 2 && /* NOLINT(cert-err34-c): it is small */
-           (major > 5 || minor >= 3);
-}
-
-bool usm_je_has(const void *p)
-{
-    unsigned arena = 0;
-    size_t   size  = sizeof(arena);
-
-    return can_look_up() && usm_je.mallctl("arenas.lookup", &arena, &size, &p, sizeof(p)) == 0;
+    return usm_je.mallctl("thread.allocated", &bytes, &size, NULL, 0) == 0 ? bytes : 0;
 }
 
 int usm_je_control(const char *name, unsigned index, const void *value, size_t size)
