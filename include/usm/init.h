@@ -21,7 +21,8 @@ USM_API usm_status usm_init(void);
  * back: its queue, pools and memory.  Contexts that callers made go on living.
  * Afterwards functions that need the default context answer USM_E_SHUTDOWN
  * until usm_init() is called again; usm_free() of what went is accepted and does
- * nothing, and is refused as of no libusm memory once usm_init() was called.
+ * nothing.  Once usm_init() was called it is an error, as a second free is: the
+ * address may be another block's by then.
  * A first use before any usm_init() counts as one: it is ended by a call without
  * an usm_init() of its own, so that a plugin's pair of calls ends nothing.
  * Other threads may be allocating and freeing: what they get from then on is NULL

@@ -113,45 +113,73 @@ TestAlone(lifecycle, a_pair_of_calls_leaves_what_the_first_use_started)
     CHECK_NO_BLOCK(usm_alloc_host(8), USM_E_SHUTDOWN);
 }
 
-static atomic_bool has_ended;
+/* Lives of the library that began, threads that have seen the end of one. */
+static atomic_uint lives, seen;
+static atomic_int  failure;
 
-static void *allocate_until_the_end(void *seed)
+enum { ALLOCATING = 3, LIVES = 40 };
+
+static void nap(void)
+{
+    (void)nanosleep(&(struct timespec){0, 100000}, NULL);
+}
+
+/* Until the library ends. */
+static void allocate_for_a_life(unsigned seed)
 {
     static const size_t sizes[] = {1, 100, 5000, 70000, 300000};
     void               *kept[8] = {NULL};
 
-    for (unsigned i = (unsigned)(uintptr_t)seed; !atomic_load(&has_ended); i += 7) {
+    for (unsigned i = seed;; i += 7) {
         void **p = &kept[i % 8];
 
         usm_free(*p);
         *p = usm_alloc(sizes[i % 5], USM_HOST);
-        if (!*p && usm_last_status() != USM_E_SHUTDOWN)
-            return (void *)(uintptr_t)-usm_last_status();
+        if (!*p)
+            break;
+    }
+    if (usm_last_status() != USM_E_SHUTDOWN)
+        atomic_store(&failure, usm_last_status());
+    for (int i = 0; i < 8; i++)
+        usm_free(kept[i]); /* it went: accepted */
+}
+
+static void *allocate_until_the_end(void *seed)
+{
+    for (unsigned life = 1; life <= LIVES; life++) {
+        while (atomic_load(&lives) < life)
+            nap();
+        allocate_for_a_life((unsigned)(uintptr_t)seed);
+        (void)atomic_fetch_add(&seen, 1);
     }
     return NULL;
 }
 
-/* None of them is the last to use what the others end. */
+/* None of them is the last to use what the others end.  A block of one life is not freed in the
+ * next, where its address may be another's. */
 TestAlone(lifecycle, threads_allocate_and_free_beside_the_end)
 {
-    pthread_t threads[3];
-    void     *failed = NULL;
+    pthread_t threads[ALLOCATING];
 
-    atomic_store(&has_ended, false);
-    for (uintptr_t i = 0; i < 3; i++)
+    for (uintptr_t i = 0; i < ALLOCATING; i++)
         CHECK(pthread_create(&threads[i], NULL, allocate_until_the_end, (void *)i) == 0, "%s",
               "no thread");
-    for (int i = 0; i < 40; i++) {
+    for (unsigned life = 1; life <= LIVES; life++) {
+        if (life == 1)
+            atomic_store(&lives, life); /* whose use is the first? */
         CHECK_OK(usm_init());
-        (void)nanosleep(&(struct timespec){0, 1000000}, NULL);
+        atomic_store(&lives, life);
+        for (int i = 0; i < 10; i++)
+            nap();
         usm_shutdown();
         usm_shutdown(); /* where a thread's use was the first */
+        while (atomic_load(&seen) < ALLOCATING * life)
+            nap();
     }
-    atomic_store(&has_ended, true);
-    for (int i = 0; i < 3; i++) {
-        (void)pthread_join(threads[i], &failed);
-        CHECK(!failed, "an allocation failed for another reason: -%u", (unsigned)(uintptr_t)failed);
-    }
+    for (int i = 0; i < ALLOCATING; i++)
+        (void)pthread_join(threads[i], NULL);
+    CHECK(atomic_load(&failure) == USM_OK, "an allocation failed for another reason: %s",
+          usm_status_name((usm_status)atomic_load(&failure)));
 }
 
 static void *first_use(void *arg)
