@@ -126,6 +126,26 @@ def check_manuals():
         check(result.returncode == 0, result.stdout.strip())
 
 
+LOCKS = re.compile(r"(\| rank \| guards \|\n\|---\|---\|\n)((?:\|.*\n)*)")
+RANK = re.compile(r"/\* ([^*]*) \*/\n\s*USM__RANK_(\w+) +=")
+
+
+def check_locks(write):
+    """The lock table is what src/base/mutex.h says of each rank, in its order."""
+    rows = "".join("| {} | {} |\n".format(name.lower().replace("_", " "), " ".join(guards.split()))
+                   for guards, name in RANK.findall(read("src/base/mutex.h")))
+    text = read("docs/threading.md")
+    if write:
+        with open(os.path.join(ROOT, "docs/threading.md"), "w", encoding="utf-8") as file:
+            file.write(LOCKS.sub(lambda m: m.group(1) + rows, text))
+        return
+    table = LOCKS.search(text)
+    ranks = len(re.findall(r"USM__RANK_\w+ +=", read("src/base/mutex.h")))
+    check(rows.count("\n") == ranks, "src/base/mutex.h: a rank without a comment before it")
+    check(table and table.group(2) == rows,
+          "docs/threading.md: the lock table differs from src/base/mutex.h: check_docs.py --write")
+
+
 def check_example(cc, includes, library):
     found = re.search(r"```c\n(.*?)```", read("README.md"), flags=re.S)
     check(found, "README.md: there is no example")
@@ -154,12 +174,14 @@ def main():
     parser.add_argument("--cc")
     parser.add_argument("--include", action="append", default=[])
     parser.add_argument("--library")
+    parser.add_argument("--write", action="store_true", help="makes the lock table")
     args = parser.parse_args()
     check_links()
     check_map()
     check_folders()
     check_statuses()
     check_manuals()
+    check_locks(args.write)
     if args.cc:
         check_example(args.cc, args.include, args.library)
     for complaint in wrong:

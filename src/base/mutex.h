@@ -1,7 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
 /* Mutexes with a rank: a thread may take one only of a higher rank than those
  * it holds.  Debug builds (without NDEBUG, or USM_DEBUG_LOCKS) check that and
- * abort with both names.  Equal ranks may be nested only by fork handlers. */
+ * abort with both names.  Equal ranks may be nested only by fork handlers.
+ *
+ * The comment before each rank is its row of the table in docs/threading.md:
+ * tests/check_docs.py --write makes the table. */
 #ifndef USM_BASE_MUTEX_H
 #define USM_BASE_MUTEX_H
 
@@ -10,50 +13,99 @@
 #include <time.h>
 
 typedef enum usm__rank {
-    USM__RANK_ENDING      = -9, /* waits for those at work on a default context that ended   */
-    USM__RANK_WATTS       = -8, /* the energy counters of the last look                      */
-    USM__RANK_GRAPH       = -7, /* a graph's run: what is ready                              */
-    USM__RANK_TEAM        = -6, /* members' states and figures                               */
-    USM__RANK_LAUNCH      = -5, /* the book of a launch over a team                          */
-    USM__RANK_RUN         = -4, /* which of a launch's slots are busy                        */
-    USM__RANK_RANKS       = -3, /* launches over ranks: what came, what goes out              */
-    USM__RANK_SUBMIT      = -2, /* commands over buffers enter an in-order queue             */
-    USM__RANK_PLACING     = -1, /* commands over buffers get held places                    */
-    USM__RANK_SHARED      = 0,  /* shared buffers, above the buffers that keep their blocks */
-    USM__RANK_BUFFER      = 1,  /* what the places of a buffer say                         */
-    USM__RANK_INIT        = 2,  /* start, default context                                 */
-    USM__RANK_REGISTRY    = 3,  /* modules, devices                                       */
-    USM__RANK_PLACES      = 4,  /* extents of a device, over all buffers                   */
-    USM__RANK_ORDER       = 5,  /* which accesses to buffers wait for which                */
-    USM__RANK_CONTEXT     = 6,  /* pools, queues, programs of a context                   */
-    USM__RANK_PROGRAM     = 7,  /* program cache                                          */
-    USM__RANK_QUEUE       = 8,
-    USM__RANK_EVENT       = 9,
-    USM__RANK_WATCH       = 10, /* records of watched blocks                             */
-    USM__RANK_MAGAZINE    = 11, /* who has which thread cache                            */
-    USM__RANK_ASYNC_QUEUE = 12, /* what a queue has freed                              */
-    USM__RANK_ASYNC       = 13, /* which queues have freed blocks of a pool                */
-    USM__RANK_POOL        = 14,
-    USM__RANK_SEGMENT     = 15, /* small buffers: who has which part of a block          */
-    USM__RANK_SPILL       = 16, /* an engine: frames, policy, blocks' states              */
-    USM__RANK_TIER        = 17, /* tiers: slots, statistics                              */
-    USM__RANK_IPC_CALL    = 18, /* one exchange with another process                     */
-    USM__RANK_IPC         = 19, /* what is shared with other processes: handles, imports  */
-    USM__RANK_RENDEZVOUS  = 20, /* descriptors to be had, watched processes              */
-    USM__RANK_JOB         = 21, /* members of a job, messages that wait for somebody       */
-    USM__RANK_MAP         = 22, /* writers of the address map                            */
-    USM__RANK_EXECUTOR    = 23,
-    USM__RANK_HANDLE      = 24,
-    USM__RANK_SETTINGS    = 25,
-    USM__RANK_META        = 26,
-    USM__RANK_ORDER_CHECK = 27, /* the checker of stream order                   */
-    USM__RANK_LOG         = 28,
+    /* one usm_shutdown() at a time waits for calls that are at work on the default context */
+    USM__RANK_ENDING = -9,
+    /* the readings of the energy counters at the last look */
+    USM__RANK_WATTS = -8,
+    /* which nodes of a running graph are ready */
+    USM__RANK_GRAPH = -7,
+    /* the states and statistics of a team's members */
+    USM__RANK_TEAM = -6,
+    /* which chunks of a launch belong to which member of a team */
+    USM__RANK_LAUNCH = -5,
+    /* which of a launch's slots on a device are busy */
+    USM__RANK_RUN = -4,
+    /* messages of launches over ranks; nothing is sent while it is held */
+    USM__RANK_RANKS = -3,
+    /* commands over buffers of one in-order queue enter their buffers' orders and the queue one at
+       a time */
+    USM__RANK_SUBMIT = -2,
+    /* commands over buffers enter their queues and the line for memory in the same order */
+    USM__RANK_PLACING = -1,
+    /* the blocks of a shared buffer; taken before the lock of the buffer that stores them */
+    USM__RANK_SHARED = 0,
+    /* the coherence state of one buffer; held while its copies are queued, and while the host waits
+       for one */
+    USM__RANK_BUFFER = 1,
+    /* start and end of the library, the default context */
+    USM__RANK_INIT = 2,
+    /* backends, devices, modules, the list of all contexts; held while a driver is loaded and
+       listed */
+    USM__RANK_REGISTRY = 3,
+    /* which bytes of which buffer are valid where, and ranges of device memory; never held over a
+       copy */
+    USM__RANK_PLACES = 4,
+    /* which accesses to buffers wait for which, over all buffers; held for moments */
+    USM__RANK_ORDER = 5,
+    /* the pools, queues and programs of a context */
+    USM__RANK_CONTEXT = 6,
+    /* the cache of built programs */
+    USM__RANK_PROGRAM = 7,
+    /* the commands of one call stay together in an in-order queue */
+    USM__RANK_QUEUE = 8,
+    /* the state and the callbacks of an event */
+    USM__RANK_EVENT = 9,
+    /* the records of tracked blocks */
+    USM__RANK_WATCH = 10,
+    /* which thread has which magazine */
+    USM__RANK_MAGAZINE = 11,
+    /* the blocks that were freed in a queue */
+    USM__RANK_ASYNC_QUEUE = 12,
+    /* which queues have freed blocks of a pool */
+    USM__RANK_ASYNC = 13,
+    /* the blocks and areas of a pool; no function of the program or of a driver is called with it
+       held */
+    USM__RANK_POOL = 14,
+    /* which small buffer has which part of a block */
+    USM__RANK_SEGMENT = 15,
+    /* frames, eviction policy and block states of one engine */
+    USM__RANK_SPILL = 16,
+    /* the slots and statistics of the tiers */
+    USM__RANK_TIER = 17,
+    /* one exchange with another process */
+    USM__RANK_IPC_CALL = 18,
+    /* handles, imports and what else is shared with other processes */
+    USM__RANK_IPC = 19,
+    /* the descriptors that other processes may ask for, and the processes that are tracked */
+    USM__RANK_RENDEZVOUS = 20,
+    /* the members of the job and waiting messages; never held while the MPI module or a listener is
+       called */
+    USM__RANK_JOB = 21,
+    /* the writers of the address map; readers take no lock */
+    USM__RANK_MAP = 22,
+    /* the jobs and threads of the executor */
+    USM__RANK_EXECUTOR = 23,
+    /* the table of live objects */
+    USM__RANK_HANDLE = 24,
+    /* the values of settings */
+    USM__RANK_SETTINGS = 25,
+    /* the slots of objects */
+    USM__RANK_META = 26,
+    /* the clocks and records of the stream order checker */
+    USM__RANK_ORDER_CHECK = 27,
+    /* lines of the log stay whole */
+    USM__RANK_LOG = 28,
     /* Leaves: nothing is logged or reported while one of these is held. */
-    USM__RANK_TRACE_FILE  = 29, /* the consumer of the event rings                    */
+    /* the consumer of the event rings and its file */
+    USM__RANK_TRACE_FILE = 29,
+    /* the table of call stacks */
     USM__RANK_TRACE_STACK = 30,
-    USM__RANK_TRACE       = 31, /* rings' list, definitions                           */
-    USM__RANK_THREAD      = 32,
-    USM__RANK_FAULT       = 33
+    /* the list of event rings, and definitions */
+    USM__RANK_TRACE = 31,
+    /* the list of threads */
+    USM__RANK_THREAD = 32,
+    /* the counters of the fault hooks */
+    USM__RANK_FAULT = 33
 } usm__rank;
 
 typedef struct usm__mutex {
