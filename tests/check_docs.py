@@ -126,6 +126,14 @@ def check_manuals():
         check(result.returncode == 0, result.stdout.strip())
 
 
+def check_decisions():
+    """Newest first."""
+    dates = re.findall(r"^## (\d{4}-\d\d-\d\d): ", read("docs/decisions.md"), re.M)
+    check(dates, "docs/decisions.md: no entries")
+    for newer, older in zip(dates, dates[1:]):
+        check(newer >= older, "docs/decisions.md: {} stands before {}".format(newer, older))
+
+
 LOCKS = re.compile(r"(\| rank \| guards \|\n\|---\|---\|\n)((?:\|.*\n)*)")
 RANK = re.compile(r"/\* ([^*]*) \*/\n\s*USM__RANK_(\w+) +=")
 
@@ -181,6 +189,7 @@ def main():
     check_folders()
     check_statuses()
     check_manuals()
+    check_decisions()
     check_locks(args.write)
     if args.cc:
         check_example(args.cc, args.include, args.library)
