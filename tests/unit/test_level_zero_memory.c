@@ -3,8 +3,52 @@
  * of memory at each driver call of these and of plain allocation, a lost device. */
 #include "level_zero_fixture.h"
 
+#include <errno.h>
+#include <stdarg.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
+#include <sys/syscall.h>
+
+/* --- a system that gives no descriptor of another process ---------------------------------------
+ *
+ * With USM_TEST_REFUSES=open it knows no pidfds (Linux before 5.3), with =getfd none gives a
+ * descriptor (before 5.6, or Yama's doing).  libc's function for the whole process: the backend and
+ * the driver are modules. */
+
+#define EXPORTED __attribute__((visibility("default")))
+
+static _Atomic(unsigned) refusals;
+
+static bool is_refused(long number)
+{
+    const char *which = getenv("USM_TEST_REFUSES");
+
+    return which && ((number == SYS_pidfd_open && strcmp(which, "open") == 0) ||
+                     (number == SYS_pidfd_getfd && strcmp(which, "getfd") == 0));
+}
+
+EXPORTED long syscall(long number, ...)
+{
+    static long (*real)(long number, ...);
+    long    a[6];
+    va_list list;
+
+    va_start(list, number);
+    for (int i = 0; i < 6; i++)
+        a[i] = va_arg(list, long);
+    va_end(list);
+    if (is_refused(number)) {
+        refusals++;
+        errno = number == SYS_pidfd_open ? ENOSYS : EPERM;
+        return -1;
+    }
+    if (!real) {
+        void *f = dlsym(RTLD_NEXT, "syscall");
+
+        memcpy(&real, &f, sizeof(f));
+    }
+    return real(number, a[0], a[1], a[2], a[3], a[4], a[5]);
+}
 
 /* --- address ranges -----------------------------------------------------------------------------
  */
@@ -123,11 +167,14 @@ static void receive_handle(int from, usm_backend_ipc *handle)
         memcpy(&handle->fd, CMSG_DATA(&control.head), sizeof(int));
 }
 
-/* Wherever a number is taken for a descriptor that it is not, it finds an empty file. */
-static void fill_numbers(void)
+/* Wherever a number is taken for a descriptor that it is not, it finds a file of nothing. */
+static void fill_numbers(int count, off_t size)
 {
-    for (int i = 0; i < 64; i++)
-        CHECK(memfd_create("decoy", MFD_CLOEXEC) >= 0);
+    for (int i = 0; i < count; i++) {
+        int fd = memfd_create("decoy", MFD_CLOEXEC);
+
+        CHECK(fd >= 0 && ftruncate(fd, size) == 0);
+    }
 }
 
 /* The other process: opens what comes through its standard input, looks and writes. */
@@ -136,9 +183,12 @@ static void open_and_answer(void)
     usm_backend_ipc handle;
     void           *p = NULL;
 
+    if (getenv("USM_TEST_REFUSES")) /* the exporter's number as well: large enough to be opened */
+        fill_numbers(200, 64 << 20);
     receive_handle(STDIN_FILENO, &handle);
     open_with(0);
     CHECK_INT(ops->ipc_open(ctx, dev->handle, &handle, &p), USM_OK);
+    CHECK(!getenv("USM_TEST_REFUSES") || refusals > 0);
     check_bytes(p, 11, N);
     fill_bytes((char *)p + N / 2, 22, N / 2);
     CHECK_INT(ops->ipc_close(ctx, p), USM_OK);
@@ -182,7 +232,7 @@ static void another_process_opens_our_memory(void)
 /* As a process of its own, whose descriptors may stay open. */
 static void own_and_lend(void)
 {
-    fill_numbers();
+    fill_numbers(64, 0);
     another_process_opens_our_memory();
 }
 
@@ -194,6 +244,20 @@ static void a_descriptors_number_is_one_of_the_process_it_is_named_in(void)
     needs_soft();
     ends_well(start_self("--lend", "ZE_SOFT_IPC=1", -1));
     ends_well(start_self("--lend", "ZE_SOFT_IPC=2", -1));
+}
+
+/* The driver, too, cannot take the descriptor then, and looks for the number among the opener's. */
+static void where_no_process_gives_its_descriptors_the_one_that_was_sent_is_named(void)
+{
+    static const char *const refused[] = {"open", "getfd"};
+
+    needs_ipc();
+    needs_soft();
+    for (int i = 0; i < 2; i++) {
+        CHECK(setenv("USM_TEST_REFUSES", refused[i], 1) == 0);
+        ends_well(start_self("--lend", "ZE_SOFT_IPC=2", -1));
+    }
+    CHECK(unsetenv("USM_TEST_REFUSES") == 0);
 }
 
 static void each_opening_has_its_own_address(void)
@@ -424,6 +488,7 @@ static const plain_case cases[] = {
     CASE(ranges_of_odd_sizes_are_refused),
     CASE(another_process_opens_our_memory),
     CASE(a_descriptors_number_is_one_of_the_process_it_is_named_in),
+    CASE(where_no_process_gives_its_descriptors_the_one_that_was_sent_is_named),
     CASE(each_opening_has_its_own_address),
     CASE(bytes_that_are_no_handle_are_refused),
     CASE(each_driver_call_may_be_out_of_memory),
