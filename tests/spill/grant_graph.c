@@ -18,16 +18,33 @@ static size_t part_of(size_t size)
     return size / PARTS + 1;
 }
 
-bool grant_graph_open(void)
+/* From the driver as they are: a pool that keeps more than it needs for some bytes would take most
+ * of the little memory there is, and commands that find none then fail, rightly. */
+static usm_status open_team(void)
 {
-    usm_status st = usm_team_create(NULL, &team);
+    unsigned char byte = 0;
+    usm_status    st   = usm_config_set("pool", "direct");
 
     if (st == USM_OK)
+        st = usm_team_create(NULL, &team);
+    if (st == USM_OK)
         st = kernels_create(team, &made);
+    if (st == USM_OK)
+        st = grant_graph_run(&byte, &byte, 1); /* the pools are there now */
+    return st;
+}
+
+bool grant_graph_open(void)
+{
+    usm_status st = open_team();
+
+    if (st == USM_OK)
+        st = usm_config_set("pool", NULL);
     if (st == USM_OK)
         return true;
     printf("# no graphs: %s: %s\n", usm_status_name(st), usm_last_error());
     grant_graph_close();
+    (void)usm_config_set("pool", NULL);
     if (st != USM_E_NO_DEVICE && st != USM_E_NO_IMAGE)
         exit(1);
     return false;

@@ -536,13 +536,13 @@ static void start(void)
     must(usm_config_set("memory_limit", text), "memory_limit");
     (void)snprintf(text, sizeof text, "%dK", BLOCK / 1024);
     must(usm_config_set("spill_block", text), "spill_block");
-    desc.on_error = failed_late;
+    all.has_graphs = grant_graph_open();
+    desc.on_error  = failed_late;
     must(usm_context_create(&desc, &all.ctx), "usm_context_create");
     for (int i = 0; i < QUEUES; i++)
         if (i % 2 == 0 || usm_queue_create(all.ctx, NULL, &free_order, &all.queues[i]) != USM_OK)
             must(usm_queue_create(all.ctx, NULL, NULL, &all.queues[i]), "usm_queue_create");
     all.moves_data = moves_data();
-    all.has_graphs = grant_graph_open();
 }
 
 static void stop(void)
