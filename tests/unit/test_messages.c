@@ -314,6 +314,45 @@ static void each_message_names_culprit_and_remedy(void)
     printf("# %zu messages\n", sizeof list / sizeof list[0]);
 }
 
+/* Which call it is that the page map makes depends on the machine: each is made to fail, until one
+ * does not matter. */
+static unsigned mapping;
+
+/* The first block of a process needs a leaf of the page map. */
+static void have_no_mapping(void)
+{
+    char  text[64];
+    void *p;
+
+    (void)snprintf(text, sizeof text, "fault:os.mmap@%u+", mapping);
+    CHECK_INT(setenv("USM_HOOKS", text, 1), 0);
+    CHECK_INT(setenv("USM_DEVICE_SELECTOR", "host:*", 1), 0);
+    CHECK_INT(setenv("USM_POOL", "slab", 1), 0);
+    p = usm_alloc_host(64);
+    (void)fprintf(stderr, "%s", p ? "all is well" : usm_last_error());
+    if (!p)
+        CHECK_INT(usm_last_status(), USM_E_NO_MEMORY);
+}
+
+static void a_page_map_that_cannot_grow_says_so(void)
+{
+    char        text[4096];
+    const char *path = plain_path("mappings");
+    bool        said = false;
+
+    for (mapping = 1; mapping < 200; mapping++) {
+        CHECK_INT(plain_child(have_no_mapping, path), 0);
+        keeps_the_rules(plain_read(path, text, sizeof text));
+        said |= strstr(text, "no host memory for the page map, in which libusm finds the block of "
+                             "0x") != NULL;
+        if (strstr(text, "all is well"))
+            break;
+    }
+    printf("# %u mappings\n", mapping - 1);
+    CHECK(mapping < 200);
+    CHECK(said);
+}
+
 static void plurals_are_told_apart(void)
 {
     CHECK(has_wrong_plural("in 1 blocks") && has_wrong_plural("1 allocations"));
@@ -323,6 +362,7 @@ static void plurals_are_told_apart(void)
 static const plain_case cases[] = {
     CASE(plurals_are_told_apart),
     CASE(each_message_names_culprit_and_remedy),
+    CASE(a_page_map_that_cannot_grow_says_so),
     {NULL, NULL},
 };
 

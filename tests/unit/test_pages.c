@@ -103,7 +103,6 @@ static void without_memory_for_a_leaf_no_page_is_set(void)
 
 static pthread_barrier_t start;
 
-/* Racer i sets page i of leaves that nobody has used. */
 /* An entry takes 8 bytes: those of 2 MiB are a page of the leaf. */
 static void what_is_discarded_can_be_set_again_and_neighbours_stay(void)
 {
@@ -123,6 +122,7 @@ static void what_is_discarded_can_be_set_again_and_neighbours_stay(void)
     CHECK(at(base) == &spans[3] && at(base + (n - 1) * PAGE) == &spans[3]);
 }
 
+/* Racer i sets page i of leaves that nobody has used. */
 static void *race(void *arg)
 {
     uintptr_t self = (uintptr_t)((usm_span *)arg - spans);
