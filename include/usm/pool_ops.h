@@ -85,8 +85,8 @@ typedef struct usm_slot {
     USM_ATOMIC(uint8_t) * state;
 } usm_slot;
 
-/** A stack of free blocks.  The pool makes them; they live until it is destroyed, so that who
- * counts another thread's blocks may read one that is just being swapped. */
+/** A stack of free blocks.  The pool makes them, and may free those that are in no cache: nobody
+ * but a cache's user follows its pointers (who counts blocks compares them, see usm_cache.rest). */
 typedef struct usm_magazine {
     struct usm_magazine *next;  /**< the pool's                                         */
     USM_ATOMIC(uint32_t) count; /**< while it is not loaded                             */
@@ -115,7 +115,10 @@ typedef struct usm_bin {
  * functions are called by the owner, or by another thread while the owner cannot use it. */
 typedef struct usm_cache {
     usm_bin bins[USM_BINS];
-    USM_ATOMIC(uint64_t) active[2]; /**< bit k: bins[k] has a magazine                         */
+    USM_ATOMIC(uint64_t) active[2]; /**< bit k: bins[k] has a magazine                    */
+    USM_ATOMIC(uint32_t)
+    rest[USM_BINS]; /**< blocks in the spare, which other threads may not
+                         look into                                        */
     /* The pool's. */
     usm_slot *seen[USM_BINS]; /**< top when the hand passed: unchanged means idle           */
     uint32_t  held[USM_BINS]; /**< blocks when it was last looked at                        */

@@ -2,8 +2,12 @@
 /* Descriptors of the heap's blocks, and where each block's is found.
  *
  * Descriptors come in chunks of 64 KiB that are never unmapped and never used for anything else: a
- * free that lost a race may still read a span in one.  A heap that goes leaves its chunks to the
- * process's next heaps.  That list is a stack without a lock, so that fork() need not know it: it
+ * free that lost a race may still read a span in one.  It found the span before it said where it
+ * is (core/magazine.h, `busy`), so nobody can wait until it is over; and emptied pages will not do
+ * either: a base that was read before and states that were read after would be no address at all.
+ *
+ * A heap that goes leaves its chunks to the process's other heaps, one that is trimmed those
+ * without a block.  That list is a stack without a lock, so that fork() need not know it: it
  * is pushed to by compare-and-swap and emptied as a whole, which no reuse of an entry can confuse.
  */
 #include "heap_private.h"
@@ -14,38 +18,39 @@
 
 #define CHUNK_SIZE ((size_t)64 << 10)
 
-struct chunk {
-    usm_list            link; /* in a heap                                                 */
-    struct chunk       *next; /* in the process's stack                                    */
+struct slab_chunk {
+    usm_list            link;  /* in a heap                                                 */
+    struct slab_chunk  *next;  /* in the process's stack                                    */
+    size_t              spare; /* descriptors without a block: when slab_chunks_trim counted */
     const usm_host_api *api;
     slab_block          blocks[];
 };
 
-#define CHUNK_BLOCKS ((CHUNK_SIZE - sizeof(struct chunk)) / sizeof(slab_block))
+#define CHUNK_BLOCKS ((CHUNK_SIZE - sizeof(struct slab_chunk)) / sizeof(slab_block))
 
-static _Atomic(struct chunk *) unused_chunks;
+static _Atomic(struct slab_chunk *) unused_chunks;
 
 /* --- descriptors ----------------------------------------------------------------------------- */
 
-static void push_chunks(struct chunk *first, struct chunk *last)
+static void push_chunks(struct slab_chunk *first, struct slab_chunk *last)
 {
-    struct chunk *top = usm_load_relaxed(&unused_chunks);
+    struct slab_chunk *top = usm_load_relaxed(&unused_chunks);
 
     do
         last->next = top;
     while (!usm_cas_acq_rel(&unused_chunks, &top, first));
 }
 
-static struct chunk *last_chunk(struct chunk *c)
+static struct slab_chunk *last_chunk(struct slab_chunk *c)
 {
     while (c->next)
         c = c->next;
     return c;
 }
 
-static struct chunk *chunk_get(const usm_host_api *api)
+static struct slab_chunk *chunk_get(const usm_host_api *api)
 {
-    struct chunk *c = usm_swap_acq_rel(&unused_chunks, NULL);
+    struct slab_chunk *c = usm_swap_acq_rel(&unused_chunks, NULL);
 
     if (c) {
         if (c->next)
@@ -60,7 +65,7 @@ static struct chunk *chunk_get(const usm_host_api *api)
 
 usm_status slab_spare_ensure(slab_heap *h)
 {
-    struct chunk *c;
+    struct slab_chunk *c;
 
     while (h->spare_count < SLAB_STEP_BLOCKS) {
         pthread_mutex_unlock(&h->lock);
@@ -70,8 +75,10 @@ usm_status slab_spare_ensure(slab_heap *h)
             return h->params.api->report(
                 USM_E_NO_MEMORY, "no host memory for libusm's tables, which describe blocks");
         usm_list_append(&h->chunks, &c->link);
-        for (size_t i = 0; i < CHUNK_BLOCKS; i++)
+        for (size_t i = 0; i < CHUNK_BLOCKS; i++) {
+            c->blocks[i].chunk = c;
             slab_spare_give(h, &c->blocks[i]);
+        }
     }
     return USM_OK;
 }
@@ -96,7 +103,7 @@ void slab_chunks_give(slab_heap *h)
     usm_list *it;
 
     while ((it = usm_list_pop(&h->chunks))) {
-        struct chunk *c = usm_container_of(it, struct chunk, link);
+        struct slab_chunk *c = usm_container_of(it, struct slab_chunk, link);
 
         push_chunks(c, c);
     }
@@ -104,9 +111,38 @@ void slab_chunks_give(slab_heap *h)
     h->spare_count = 0;
 }
 
+/* pre: all its descriptors are spare ones. */
+static void give_chunk(slab_heap *h, struct slab_chunk *c)
+{
+    for (size_t i = 0; i < CHUNK_BLOCKS; i++)
+        usm_list_remove(&c->blocks[i].link);
+    h->spare_count -= CHUNK_BLOCKS;
+    usm_list_remove(&c->link);
+    c->next = NULL;
+    push_chunks(c, c);
+}
+
+/* Who saw to spare descriptors uses them before the lock is let go, or is a call to the source or
+ * the grower meanwhile. */
+void slab_chunks_trim(slab_heap *h)
+{
+    if (h->calls || h->growing)
+        return;
+    USM_LIST_FOREACH (it, &h->chunks)
+        usm_container_of(it, struct slab_chunk, link)->spare = 0;
+    USM_LIST_FOREACH (it, &h->spare)
+        SLAB_BLOCK_OF(it)->chunk->spare++;
+    USM_LIST_FOREACH_SAFE (it, next, &h->chunks) {
+        struct slab_chunk *c = usm_container_of(it, struct slab_chunk, link);
+
+        if (c->spare == CHUNK_BLOCKS)
+            give_chunk(h, c);
+    }
+}
+
 void slab_heap_release_descriptors(void)
 {
-    struct chunk *next, *c = usm_swap_acq_rel(&unused_chunks, NULL);
+    struct slab_chunk *next, *c = usm_swap_acq_rel(&unused_chunks, NULL);
 
     for (; c; c = next) {
         next = c->next;

@@ -32,9 +32,8 @@ static uint32_t loaded_count(const usm_bin *bin)
 static void note(slab_pool *p, usm_cache *c, unsigned k, int64_t moved)
 {
     const usm_bin      *bin    = &c->bins[k];
-    const usm_magazine *spare  = usm_load_relaxed(&bin->spare);
     const usm_magazine *loaded = loaded_of(bin);
-    uint32_t            rest   = spare ? usm_load_relaxed(&spare->count) : 0;
+    uint32_t            rest   = usm_load_relaxed(&c->rest[k]);
     const slab_swap s = {moved, loaded_count(bin) + rest, (loaded ? loaded->capacity : 0) + rest};
 
     slab_note_cached(p, c, k, &s);
@@ -66,18 +65,20 @@ static usm_magazine *unload(usm_bin *bin)
     return m;
 }
 
-/* Release: other threads look into it to count blocks (core/magazine.c). */
-static void set_spare(usm_bin *bin, usm_magazine *m)
+/* m may be NULL.  Its count is written down for those who count other threads' blocks
+ * (core/magazine.c). */
+static void set_spare(usm_cache *c, unsigned k, usm_magazine *m)
 {
-    usm_store_release(&bin->spare, m);
+    usm_store_relaxed(&c->rest[k], m ? usm_load_relaxed(&m->count) : 0u);
+    usm_store_release(&c->bins[k].spare, m);
 }
 
-static void swap(usm_bin *bin)
+static void swap(usm_cache *c, unsigned k)
 {
+    usm_bin      *bin   = &c->bins[k];
     usm_magazine *spare = usm_load_relaxed(&bin->spare);
-    usm_magazine *m     = unload(bin);
 
-    set_spare(bin, m);
+    set_spare(c, k, unload(bin));
     load(bin, spare);
 }
 
@@ -129,7 +130,7 @@ static void give_up(slab_pool *p, usm_cache *c, unsigned k, const usm_cache *own
     usm_magazine *m   = usm_load_relaxed(&bin->spare);
 
     if (m)
-        usm_store_relaxed(&bin->spare, NULL);
+        set_spare(c, k, NULL);
     else
         m = unload(bin);
     if (!m)
@@ -211,7 +212,7 @@ usm_status slab_cache_fill(void *pool, usm_cache *c, unsigned k, usm_slot *block
     usm_status          st;
 
     if (spare && usm_load_relaxed(&spare->count) > 0) {
-        swap(bin);
+        swap(c, k);
         *block = pop(bin);
         return USM_OK;
     }
@@ -245,14 +246,14 @@ static usm_magazine *with_room(slab_pool *p, usm_cache *c, unsigned k, int64_t *
     else if (!spare)
         fresh = own_magazine(p, c, k);
     if (fresh) {
-        set_spare(bin, unload(bin));
+        set_spare(c, k, unload(bin));
         return fresh;
     }
     if (k >= SLAB_CLASSES)
         return NULL;
     /* One goes to the depot, an empty one comes for it. */
     if (spare)
-        set_spare(bin, unload(bin));
+        set_spare(c, k, unload(bin));
     else
         spare = unload(bin);
     *moved = -(int64_t)usm_load_relaxed(&spare->count);

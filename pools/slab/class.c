@@ -380,22 +380,29 @@ static void push(usm_magazine **list, usm_magazine *m)
 }
 
 /* The slots begin at a cache line: the top of a thread's magazine is written at every operation. In
- * front of it, in a line of their own: the next of all that were made, where the memory begins, the
- * magazine's own words. */
+ * front of it, in a line of their own: this, and the magazine's own words. */
+typedef struct made {
+    usm_list link; /* in the class's list of all magazines */
+    void    *raw;  /* where the memory begins              */
+} made;
+
+static made *made_of(usm_magazine *m)
+{
+    return (made *)((uintptr_t)(m + 1) - SLAB_LINE);
+}
+
 static usm_magazine *make_magazine(slab_pool *p, slab_class *c)
 {
     void         *raw = p->api->heap_alloc(2 * SLAB_LINE + c->capacity * sizeof(usm_slot));
     uintptr_t     at  = usm_align_up_ptr((uintptr_t)raw, SLAB_LINE);
-    void        **own = (void **)at;
     usm_magazine *m   = (usm_magazine *)(at + SLAB_LINE) - 1;
 
     if (!raw)
         return NULL;
-    m->capacity = c->capacity;
-    own[1]      = raw;
+    m->capacity     = c->capacity;
+    made_of(m)->raw = raw;
     pthread_mutex_lock(&c->lock);
-    own[0]  = c->made;
-    c->made = own;
+    usm_list_append(&c->made, &made_of(m)->link);
     pthread_mutex_unlock(&c->lock);
     return m;
 }
@@ -419,6 +426,35 @@ void slab_put_magazine(slab_pool *p, unsigned k, usm_magazine *m)
     pthread_mutex_lock(&c->lock);
     push(&c->empty, m);
     pthread_mutex_unlock(&c->lock);
+}
+
+static void free_made(slab_pool *p, usm_list *list)
+{
+    usm_list *it;
+
+    while ((it = usm_list_pop(list)))
+        p->api->heap_free(usm_container_of(it, made, link)->raw);
+}
+
+/* A magazine is in one place: a cache, the depot, among the empty ones, or on its way between two
+ * of them in the hands of one thread, and every move is a store of the one that has it.  So nobody
+ * else can have a pointer to an empty one, a cache's pointer to it was overwritten before it came
+ * here, and threads that count blocks follow none (usm_cache.rest).  In a forked child the same
+ * holds: the class was locked at the fork, and what was on its way is in no list but `made`. */
+void slab_class_free_magazines(slab_pool *p, unsigned k)
+{
+    slab_class   *c = &p->classes[k];
+    usm_magazine *m;
+    usm_list      list;
+
+    usm_list_init(&list);
+    pthread_mutex_lock(&c->lock);
+    while ((m = pop(&c->empty))) {
+        usm_list_remove(&made_of(m)->link);
+        usm_list_append(&list, &made_of(m)->link);
+    }
+    pthread_mutex_unlock(&c->lock);
+    free_made(p, &list);
 }
 
 /* ---- in and out
@@ -698,6 +734,7 @@ void slab_class_init(slab_pool *p, unsigned k, size_t maximum_size)
     pthread_mutex_init(&c->lock, NULL);
     usm_list_init(&c->empties);
     usm_list_init(&c->slabs);
+    usm_list_init(&c->made);
     c->size = usm_class_size(k);
     if (p->slot)
         c->capacity = capacity_for(c->size, p->cache_bytes);
@@ -736,12 +773,7 @@ void slab_class_fini(slab_pool *p, unsigned k)
 
     if (k < SLAB_CLASSES)
         forget_slabs(p, k);
-    while (c->made) {
-        void **own = c->made;
-
-        c->made = own[0];
-        p->api->heap_free(own[1]);
-    }
+    free_made(p, &c->made);
     pthread_mutex_destroy(&c->lock);
 }
 

@@ -225,6 +225,7 @@ size_t slab_heap_trim(slab_heap *h, size_t keep)
     if (h->held > keep)
         given = slab_give_back(h, h->held - keep, UINT64_MAX);
     slab_give_ranges(h);
+    slab_chunks_trim(h);
     pthread_mutex_unlock(&h->lock);
     return given;
 }

@@ -36,6 +36,7 @@
 #define SLAB_MOST_RETAIN  ((size_t)1 << 30)
 
 struct slab_area;
+struct slab_chunk;
 
 /* One block of the heap.  Memory that held descriptors is used for nothing else while the process
  * lives: a free that lost a race may read the span of a block that is gone, and then finds it FREE
@@ -52,6 +53,7 @@ typedef struct slab_block {
     struct slab_area  *home;
     struct slab_block *lower, *upper; /* neighbours by address                            */
     usm_list           link;          /* in a bin, among holes, among spare descriptors   */
+    struct slab_chunk *chunk;         /* that the descriptor lies in; fixed                */
 } slab_block;
 
 typedef struct slab_heap_params {
@@ -124,8 +126,9 @@ void slab_heap_free(slab_heap *h, slab_block *block);
 /* The used block around p, which lies in `area`; NULL: none.  The block is safe to look at as long
  * as the caller knows that nobody frees it. */
 slab_block *slab_heap_find(slab_heap *h, const usm_area *area, const void *p);
-/* Gives idle memory back until at most `keep` bytes are held, and addresses without any memory;
- * returns how many bytes of memory it gave. */
+/* Gives idle memory back until at most `keep` bytes are held, addresses without any memory, and
+ * descriptors that nothing needs, to the process's other heaps; returns how many bytes of memory it
+ * gave. */
 size_t slab_heap_trim(slab_heap *h, size_t keep);
 void   slab_heap_get_stats(slab_heap *h, slab_heap_stats *stats);
 /* PREPARE waits until no call to the source is under way. */

@@ -69,6 +69,8 @@ usm_status  slab_spare_ensure(slab_heap *h);
 slab_block *slab_spare_take(slab_heap *h); /* never NULL: see above                        */
 void        slab_spare_give(slab_heap *h, slab_block *b);
 void        slab_chunks_give(slab_heap *h); /* to the process; no lock needed              */
+/* Only those without a block; none while a thread that let the lock go counts on its spare ones. */
+void slab_chunks_trim(slab_heap *h);
 
 /* Without the lock.  NULL: no host memory; no story. */
 slab_area *slab_area_new(const slab_heap *h, size_t size, bool is_range);

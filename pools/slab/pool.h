@@ -70,7 +70,7 @@ typedef struct slab_class {
     slab         *partial; /* slabs with a free block, as a heap: the lowest address on top */
     usm_list      slabs, empties;
     usm_magazine *full, *empty;
-    void         *made; /* every magazine, in threads' caches too                         */
+    usm_list      made; /* every magazine, in threads' caches too                         */
     uint32_t      nfull, nslabs, nempty; /* nempty: slabs all of whose blocks are free      */
     /* written under lock (those of runs: atomically), read without */
     _Atomic(uint64_t) filled, drained; /* blocks handed to threads or the program, and back */
@@ -122,6 +122,8 @@ void          slab_put_magazine(slab_pool *p, unsigned k, usm_magazine *magazine
 void slab_class_disown(slab_pool *p, unsigned k, const usm_cache *owner);
 /* The depot goes back into slabs, slabs without a live block into the heap. */
 void slab_class_trim(slab_pool *p, unsigned k);
+/* Magazines that are in no cache and not in the depot go back to the host heap. */
+void slab_class_free_magazines(slab_pool *p, unsigned k);
 
 /* ---- cache.c: what is done to a thread's cache --------------------------------------------- */
 

@@ -265,6 +265,9 @@ static usm_status slab_trim_to(void *pool, size_t keep)
     slab_heap_get_stats(&p->heap, &stats);
     if (stats.held > keep)
         trim_classes(p);
+    if (stats.held > keep || keep == 0)
+        for (unsigned k = 0; k < USM_BINS; k++)
+            slab_class_free_magazines(p, k);
     (void)slab_heap_trim(&p->heap, keep);
     return USM_OK;
 }

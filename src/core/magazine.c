@@ -361,12 +361,13 @@ static void on_thread_end(usm__thread *t)
 
 /* ---- figures -------------------------------------------------------------------------- */
 
-static uint64_t blocks_in(const usm_bin *bin)
+/* Of another thread's cache: its magazines may be freed meanwhile, so nothing is read but the
+ * cache. */
+static uint64_t blocks_in(const usm_cache *c, unsigned k)
 {
-    const usm_slot     *top    = usm_load_relaxed(&bin->top);
-    const usm_slot     *bottom = usm_load_relaxed(&bin->bottom);
-    const usm_magazine *spare  = usm_load_acquire(&bin->spare); /* slab's release */
-    uint64_t            n      = spare ? usm_load_relaxed(&spare->count) : 0;
+    const usm_slot *top    = usm_load_relaxed(&c->bins[k].top);
+    const usm_slot *bottom = usm_load_relaxed(&c->bins[k].bottom);
+    uint64_t        n      = usm_load_relaxed(&c->rest[k]);
 
     /* While it is being swapped the two may belong to different magazines. */
     if (top > bottom && (size_t)(top - bottom) <= 64)
@@ -384,7 +385,7 @@ static void count_cache(const usm_cache *c, uint64_t blocks[USM_BINS], uint64_t 
         for (uint64_t bits = active; bits; bits &= bits - 1) {
             unsigned k = w * 64 + (unsigned)__builtin_ctzll(bits);
 
-            blocks[k] += blocks_in(&c->bins[k]);
+            blocks[k] += blocks_in(c, k);
         }
     }
 }

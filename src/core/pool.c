@@ -523,8 +523,9 @@ usm_status usm_pool_trim_to(usm_pool *pool, size_t keep)
         return st;
     if (usm__pool_collect && usm_load_acquire(&pool->async))
         (void)usm__pool_collect(pool, false);
-    if (keep < usm_load_relaxed(&pool->reserved))
-        (void)usm__magazine_reclaim(pool); /* a block in a magazine holds its area */
+    /* A block in a magazine holds its area; magazines without one cost host memory. */
+    if (keep < usm_load_relaxed(&pool->reserved) || keep == 0)
+        (void)usm__magazine_reclaim(pool);
     return pool->ops->trim_to(pool->impl, keep);
 }
 
