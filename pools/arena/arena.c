@@ -52,6 +52,7 @@
 #include <base/inline/atomic.h>
 #include <base/inline/bits.h>
 #include <base/inline/list.h>
+#include <base/inline/pool_counts.h>
 
 #include <pthread.h>
 #include <string.h>
@@ -85,19 +86,20 @@ struct place {
 };
 
 struct arena_pool {
+    usm_pool_counts counts; /* first */
+
     /* fixed after create */
     const usm_host_api *api;
     usm_area_source     areas;
     size_t              default_align;
     uint64_t            id; /* no other pool had it or will have */
 
-    pthread_mutex_t    lock; /* guards all below, and what hangs on the list */
+    /* guarded by the lock of the counts, as what hangs on the list */
     usm_list           list; /* of arena_area, largest first */
     struct arena_area *current;
     size_t             next_size; /* of the next area */
     uint64_t           held;      /* sum of the areas' sizes */
-    usm_pool_stats     stats;
-    struct place      *places; /* of marks that are valid, the oldest first */
+    struct place      *places;    /* of marks that are valid, the oldest first */
     size_t             nplaces, places_cap;
     uint64_t           last_mark; /* the newest id                          */
     uint64_t           back_at;   /* `allocations` when the top place was gone back to, if that
@@ -196,12 +198,9 @@ static bool cut(struct arena_pool *p, struct arena_area *a, size_t size, size_t 
     a->count = settled_count(a);
     if (a->count == a->cap && !grow_index(p, a))
         return false;
-    a->entries[a->count++] = (struct entry){offset, size, ++p->stats.allocations};
+    a->entries[a->count++] = (struct entry){offset, size, p->counts.allocations + 1};
     a->live_count++;
-    p->stats.blocks++;
-    p->stats.live += size;
-    if (p->stats.live_peak < p->stats.live)
-        p->stats.live_peak = p->stats.live;
+    usm_pool_counts_out(&p->counts, size);
     return true;
 }
 
@@ -291,9 +290,9 @@ static usm_status arena_trim_to(void *pool, size_t keep)
     usm_list           out;
 
     usm_list_init(&out);
-    pthread_mutex_lock(&p->lock);
+    pthread_mutex_lock(&p->counts.lock);
     collect_free_areas(p, keep, &out);
-    pthread_mutex_unlock(&p->lock);
+    pthread_mutex_unlock(&p->counts.lock);
     give_areas(p, &out);
     return USM_OK;
 }
@@ -315,9 +314,9 @@ static usm_status take_area(struct arena_pool *p, size_t size, size_t align, usm
     size_t     wanted;
     usm_status status;
 
-    pthread_mutex_lock(&p->lock);
+    pthread_mutex_lock(&p->counts.lock);
     wanted = usm_max_size(size, p->next_size);
-    pthread_mutex_unlock(&p->lock);
+    pthread_mutex_unlock(&p->counts.lock);
 
     status = p->areas.take(p->areas.source, wanted, align, area);
     if (!is_full_answer(status))
@@ -341,14 +340,14 @@ static usm_status malloc_in_new_area(struct arena_pool *p, size_t size, size_t a
         p->api->heap_free(a);
         return status;
     }
-    pthread_mutex_lock(&p->lock);
+    pthread_mutex_lock(&p->counts.lock);
     enter_area(p, a);
     if (size <= p->next_size && p->next_size < LARGEST_AREA_SIZE)
         p->next_size = usm_min_size(p->next_size * 2, LARGEST_AREA_SIZE);
     (void)cut(p, a, size, 0); /* there is room: the area is aligned, its index has entries */
     prefer(p, a);
     *out = a->area->base;
-    pthread_mutex_unlock(&p->lock);
+    pthread_mutex_unlock(&p->counts.lock);
     return USM_OK;
 }
 
@@ -370,7 +369,7 @@ static usm_status arena_create(const usm_pool_params *params, void **pool)
     p->next_size     = params->area_size ? params->area_size : FIRST_AREA_SIZE;
     p->id            = usm_add_relaxed(&last_id, 1) + 1;
     p->back_at       = NOT_BACK;
-    pthread_mutex_init(&p->lock, NULL);
+    pthread_mutex_init(&p->counts.lock, NULL);
     usm_list_init(&p->list);
     *pool = p;
     return USM_OK;
@@ -382,7 +381,7 @@ static void arena_destroy(void *pool)
 
     give_areas(p, &p->list);
     p->api->heap_free(p->places);
-    pthread_mutex_destroy(&p->lock);
+    pthread_mutex_destroy(&p->counts.lock);
     p->api->heap_free(p);
 }
 
@@ -394,9 +393,9 @@ static usm_status arena_malloc(void *pool, size_t size, size_t align, void **out
     if (size >= FREED)
         return p->api->report(USM_E_NO_MEMORY, "%zu bytes are more than there can be", size);
     align = usm_max_size(align, p->default_align);
-    pthread_mutex_lock(&p->lock);
+    pthread_mutex_lock(&p->counts.lock);
     status = cut_from_held(p, size, align, out);
-    pthread_mutex_unlock(&p->lock);
+    pthread_mutex_unlock(&p->counts.lock);
     if (status == USM_E_NOT_READY)
         return malloc_in_new_area(p, size, align, out);
     return status ? no_host_memory(p) : USM_OK;
@@ -422,9 +421,7 @@ static usm_status mark_freed(struct arena_pool *p, const usm_area *area, size_t 
         return USM_E_DOUBLE_FREE;
     if (e->offset != offset)
         return USM_E_INTERIOR_POINTER;
-    p->stats.frees++;
-    p->stats.blocks--;
-    p->stats.live -= e->size;
+    usm_pool_counts_in(&p->counts, e->size);
     a->live_count--;
     e->size |= FREED;
     return USM_OK;
@@ -435,9 +432,9 @@ static usm_status arena_free(void *pool, usm_area *area, void *ptr)
     struct arena_pool *p = pool;
     usm_status         status;
 
-    pthread_mutex_lock(&p->lock);
+    pthread_mutex_lock(&p->counts.lock);
     status = mark_freed(p, area, (uintptr_t)ptr - (uintptr_t)area->base);
-    pthread_mutex_unlock(&p->lock);
+    pthread_mutex_unlock(&p->counts.lock);
     return status ? refuse_free(p, status, ptr) : USM_OK;
 }
 
@@ -447,12 +444,12 @@ static usm_status arena_block(void *pool, usm_area *area, const void *ptr, usm_b
     struct entry       found = {0, FREED, 0};
     struct entry      *e     = NULL;
 
-    pthread_mutex_lock(&p->lock);
+    pthread_mutex_lock(&p->counts.lock);
     if (area->pool_data)
         e = find_entry(area->pool_data, (uintptr_t)ptr - (uintptr_t)area->base);
     if (e)
         found = *e;
-    pthread_mutex_unlock(&p->lock);
+    pthread_mutex_unlock(&p->counts.lock);
     if (is_freed(&found))
         return refuse_free(p, USM_E_INVALID_POINTER, ptr);
     *block = (usm_block){(char *)area->base + found.offset, found.size};
@@ -463,7 +460,7 @@ static usm_status arena_reset(void *pool)
 {
     struct arena_pool *p = pool;
 
-    pthread_mutex_lock(&p->lock);
+    pthread_mutex_lock(&p->counts.lock);
     USM_LIST_FOREACH (it, &p->list) {
         AREA_OF(it)->count      = 0;
         AREA_OF(it)->live_count = 0;
@@ -471,10 +468,10 @@ static usm_status arena_reset(void *pool)
     p->current = usm_list_is_empty(&p->list) ? NULL : AREA_OF(p->list.next);
     p->nplaces = 0;
     p->back_at = NOT_BACK;
-    p->stats.frees += p->stats.blocks;
-    p->stats.blocks = 0;
-    p->stats.live   = 0;
-    pthread_mutex_unlock(&p->lock);
+    p->counts.frees += p->counts.blocks;
+    p->counts.blocks = 0;
+    p->counts.live   = 0;
+    pthread_mutex_unlock(&p->counts.lock);
     return USM_OK;
 }
 
@@ -500,12 +497,12 @@ static bool grow_places(struct arena_pool *p)
 /* The place for a new mark; NULL: no memory. */
 static struct place *place_mark(struct arena_pool *p)
 {
-    if (p->nplaces && p->back_at == p->stats.allocations && !p->places[p->nplaces - 1].is_closed)
+    if (p->nplaces && p->back_at == p->counts.allocations && !p->places[p->nplaces - 1].is_closed)
         return &p->places[p->nplaces - 1];
     if (p->nplaces == p->places_cap && !grow_places(p))
         return NULL;
     p->places[p->nplaces] = (struct place){
-        .number = p->stats.allocations, .first = p->last_mark + 1, .current = p->current};
+        .number = p->counts.allocations, .first = p->last_mark + 1, .current = p->current};
     return &p->places[p->nplaces++];
 }
 
@@ -515,7 +512,7 @@ static usm_status arena_mark(void *pool, usm_pool_mark *mark)
     usm_pool_mark      set = {{p->id, 0, 0, 0}};
     struct place      *at;
 
-    pthread_mutex_lock(&p->lock);
+    pthread_mutex_lock(&p->counts.lock);
     at = place_mark(p);
     if (at) {
         at->last               = ++p->last_mark;
@@ -523,7 +520,7 @@ static usm_status arena_mark(void *pool, usm_pool_mark *mark)
         set.opaque[MARK_PLACE] = (uint64_t)(at - p->places);
         p->back_at             = NOT_BACK;
     }
-    pthread_mutex_unlock(&p->lock);
+    pthread_mutex_unlock(&p->counts.lock);
     if (!at)
         return p->api->report(USM_E_NO_MEMORY, "no host memory for a mark of an arena");
     *mark = set;
@@ -539,9 +536,7 @@ static void drop_younger(struct arena_pool *p, struct arena_area *a, uint64_t nu
         if (is_freed(e))
             continue;
         a->live_count--;
-        p->stats.frees++;
-        p->stats.blocks--;
-        p->stats.live -= e->size;
+        usm_pool_counts_in(&p->counts, e->size);
     }
 }
 
@@ -562,7 +557,7 @@ static void go_back(struct arena_pool *p, struct place *at, uint64_t id)
     at->is_closed |= id < at->last;
     at->last   = id;
     p->nplaces = (size_t)(at - p->places) + 1;
-    p->back_at = p->stats.allocations;
+    p->back_at = p->counts.allocations;
     if (at->current)
         p->current = at->current;
 }
@@ -575,11 +570,11 @@ static usm_status arena_reset_to(void *pool, const usm_pool_mark *mark)
     if (mark->opaque[MARK_POOL] != p->id)
         return p->api->report(USM_E_INVALID, "the mark is of another pool: each pool goes back "
                                              "to marks of its own only");
-    pthread_mutex_lock(&p->lock);
+    pthread_mutex_lock(&p->counts.lock);
     at = find_place(p, mark);
     if (at)
         go_back(p, at, mark->opaque[MARK_ID]);
-    pthread_mutex_unlock(&p->lock);
+    pthread_mutex_unlock(&p->counts.lock);
     if (!at)
         return p->api->report(USM_E_INVALID,
                               "the mark was dropped by a reset, or by going back to one that was "
@@ -607,34 +602,9 @@ static void arena_get_stats(void *pool, usm_pool_stats *stats)
 {
     struct arena_pool *p = pool;
 
-    pthread_mutex_lock(&p->lock);
-    stats->live         = p->stats.live;
-    stats->live_peak    = p->stats.live_peak;
-    stats->blocks       = p->stats.blocks;
-    stats->allocations  = p->stats.allocations;
-    stats->frees        = p->stats.frees;
-    stats->largest_free = largest_free(p);
-    pthread_mutex_unlock(&p->lock);
-}
-
-static void arena_reset_peaks(void *pool)
-{
-    struct arena_pool *p = pool;
-
-    pthread_mutex_lock(&p->lock);
-    p->stats.live_peak = p->stats.live;
-    pthread_mutex_unlock(&p->lock);
-}
-
-/* The forking thread is the child's only one and holds the lock there too. */
-static void arena_fork(void *pool, usm_fork_phase phase)
-{
-    struct arena_pool *p = pool;
-
-    if (phase == USM_FORK_PREPARE)
-        pthread_mutex_lock(&p->lock);
-    else
-        pthread_mutex_unlock(&p->lock);
+    pthread_mutex_lock(&p->counts.lock);
+    usm_pool_counts_get(&p->counts, largest_free(p), stats);
+    pthread_mutex_unlock(&p->counts.lock);
 }
 
 static const usm_pool_ops arena_ops = {
@@ -649,8 +619,8 @@ static const usm_pool_ops arena_ops = {
     .block       = arena_block,
     .trim_to     = arena_trim_to,
     .get_stats   = arena_get_stats,
-    .reset_peaks = arena_reset_peaks,
-    .fork        = arena_fork,
+    .reset_peaks = usm_pool_counts_reset_peaks,
+    .fork        = usm_pool_counts_fork,
     .reset       = arena_reset,
     .mark        = arena_mark,
     .reset_to    = arena_reset_to,

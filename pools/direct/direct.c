@@ -12,19 +12,19 @@
 
 #include <base/inline/bits.h>
 #include <base/inline/list.h>
+#include <base/inline/pool_counts.h>
 
 #include <pthread.h>
 
 struct direct_pool {
+    usm_pool_counts counts; /* first; live = the sizes of `blocks` */
+
     /* fixed after create */
     const usm_host_api *api;
     usm_area_source     areas;
     size_t              default_align;
 
-    /* guarded by lock; live = the sizes of `blocks`, blocks = allocations - frees */
-    pthread_mutex_t lock;
-    usm_list        blocks;
-    usm_pool_stats  stats;
+    usm_list blocks; /* guarded by the lock of the counts */
 };
 
 struct direct_block {
@@ -46,7 +46,7 @@ static usm_status direct_create(const usm_pool_params *params, void **pool)
     p->api           = params->api;
     p->areas         = params->areas;
     p->default_align = params->default_align;
-    pthread_mutex_init(&p->lock, NULL);
+    pthread_mutex_init(&p->counts.lock, NULL);
     usm_list_init(&p->blocks);
     *pool = p;
     return USM_OK;
@@ -63,21 +63,17 @@ static void direct_destroy(void *pool)
         p->areas.give(p->areas.source, b->area);
         p->api->heap_free(b);
     }
-    pthread_mutex_destroy(&p->lock);
+    pthread_mutex_destroy(&p->counts.lock);
     p->api->heap_free(p);
 }
 
 static void count_block(struct direct_pool *p, struct direct_block *b)
 {
-    pthread_mutex_lock(&p->lock);
+    pthread_mutex_lock(&p->counts.lock);
     b->area->pool_data = b;
     usm_list_append(&p->blocks, &b->link);
-    p->stats.allocations++;
-    p->stats.blocks++;
-    p->stats.live += b->area->size;
-    if (p->stats.live_peak < p->stats.live)
-        p->stats.live_peak = p->stats.live;
-    pthread_mutex_unlock(&p->lock);
+    usm_pool_counts_out(&p->counts, b->area->size);
+    pthread_mutex_unlock(&p->counts.lock);
 }
 
 static usm_status direct_malloc(void *pool, size_t size, size_t align, void **out)
@@ -107,16 +103,14 @@ static struct direct_block *uncount_block(struct direct_pool *p, usm_area *area)
 {
     struct direct_block *b;
 
-    pthread_mutex_lock(&p->lock);
+    pthread_mutex_lock(&p->counts.lock);
     b = area->pool_data;
     if (b) {
         area->pool_data = NULL;
         usm_list_remove(&b->link);
-        p->stats.frees++;
-        p->stats.blocks--;
-        p->stats.live -= area->size;
+        usm_pool_counts_in(&p->counts, area->size);
     }
-    pthread_mutex_unlock(&p->lock);
+    pthread_mutex_unlock(&p->counts.lock);
     return b;
 }
 
@@ -143,9 +137,9 @@ static usm_status direct_block(void *pool, usm_area *area, const void *ptr, usm_
     uintptr_t           offset = (uintptr_t)ptr - (uintptr_t)area->base;
     bool                live;
 
-    pthread_mutex_lock(&p->lock);
+    pthread_mutex_lock(&p->counts.lock);
     live = area->pool_data != NULL;
-    pthread_mutex_unlock(&p->lock);
+    pthread_mutex_unlock(&p->counts.lock);
     if (!live || offset >= area->size)
         return p->api->report(USM_E_INVALID_POINTER, "%p is in no live block", ptr);
     *block = (usm_block){area->base, area->size};
@@ -164,34 +158,9 @@ static void direct_get_stats(void *pool, usm_pool_stats *stats)
 {
     struct direct_pool *p = pool;
 
-    pthread_mutex_lock(&p->lock);
-    stats->live         = p->stats.live;
-    stats->live_peak    = p->stats.live_peak;
-    stats->blocks       = p->stats.blocks;
-    stats->allocations  = p->stats.allocations;
-    stats->frees        = p->stats.frees;
-    stats->largest_free = 0;
-    pthread_mutex_unlock(&p->lock);
-}
-
-static void direct_reset_peaks(void *pool)
-{
-    struct direct_pool *p = pool;
-
-    pthread_mutex_lock(&p->lock);
-    p->stats.live_peak = p->stats.live;
-    pthread_mutex_unlock(&p->lock);
-}
-
-/* The forking thread is the child's only one and holds the lock there too. */
-static void direct_fork(void *pool, usm_fork_phase phase)
-{
-    struct direct_pool *p = pool;
-
-    if (phase == USM_FORK_PREPARE)
-        pthread_mutex_lock(&p->lock);
-    else
-        pthread_mutex_unlock(&p->lock);
+    pthread_mutex_lock(&p->counts.lock);
+    usm_pool_counts_get(&p->counts, 0, stats);
+    pthread_mutex_unlock(&p->counts.lock);
 }
 
 static const usm_pool_ops direct_ops = {
@@ -206,8 +175,8 @@ static const usm_pool_ops direct_ops = {
     .block       = direct_block,
     .trim_to     = direct_trim_to,
     .get_stats   = direct_get_stats,
-    .reset_peaks = direct_reset_peaks,
-    .fork        = direct_fork,
+    .reset_peaks = usm_pool_counts_reset_peaks,
+    .fork        = usm_pool_counts_fork,
 };
 
 const usm_pool_ops *usm_direct_pool_entry(const usm_host_api *api)

@@ -28,6 +28,7 @@
 #include <base/inline/bits.h>
 #include <base/inline/classes.h>
 #include <base/inline/list.h>
+#include <base/inline/pool_counts.h>
 
 #include <pthread.h>
 #include <time.h>
@@ -42,19 +43,20 @@
 #define NS_PER_MS         1000000ull
 
 struct whole_pool {
+    usm_pool_counts counts; /* first */
+
     /* fixed after create */
     const usm_host_api *api;
     usm_area_source     areas;
     size_t              default_align;
     uint64_t            retain, retain_ns;
 
-    pthread_mutex_t lock; /* guards all below, and what hangs on the lists */
-    usm_list        out;  /* whole_block.link                              */
-    usm_list        idle; /* whole_block.link                              */
-    usm_list        bins[CLASSES];
-    uint64_t        held, idle_bytes;
-    uint64_t        low, window_ns; /* window_ns 0: idle bytes are not watched */
-    usm_pool_stats  stats;
+    /* guarded by the lock of the counts, as what hangs on the lists */
+    usm_list out;  /* whole_block.link                              */
+    usm_list idle; /* whole_block.link                              */
+    usm_list bins[CLASSES];
+    uint64_t held, idle_bytes;
+    uint64_t low, window_ns; /* window_ns 0: idle bytes are not watched */
 };
 
 struct whole_block {
@@ -124,20 +126,14 @@ static void count_out(struct whole_pool *p, struct whole_block *b)
     b->is_out          = true;
     b->area->pool_data = b;
     usm_list_append(&p->out, &b->link);
-    p->stats.allocations++;
-    p->stats.blocks++;
-    p->stats.live += b->area->size;
-    if (p->stats.live_peak < p->stats.live)
-        p->stats.live_peak = p->stats.live;
+    usm_pool_counts_out(&p->counts, b->area->size);
 }
 
 static void count_in(struct whole_pool *p, struct whole_block *b)
 {
     b->is_out = false;
     usm_list_remove(&b->link);
-    p->stats.frees++;
-    p->stats.blocks--;
-    p->stats.live -= b->area->size;
+    usm_pool_counts_in(&p->counts, b->area->size);
 }
 
 /* --- giving back ---------------------------------------------------------------------------------
@@ -179,9 +175,9 @@ static void give_back(struct whole_pool *p, uint64_t enough)
     usm_list list;
 
     usm_list_init(&list);
-    pthread_mutex_lock(&p->lock);
+    pthread_mutex_lock(&p->counts.lock);
     collect(p, enough, &list);
-    pthread_mutex_unlock(&p->lock);
+    pthread_mutex_unlock(&p->counts.lock);
     give(p, &list);
 }
 
@@ -213,9 +209,9 @@ static usm_status whole_trim_to(void *pool, size_t keep)
     struct whole_pool *p = pool;
     uint64_t           held;
 
-    pthread_mutex_lock(&p->lock);
+    pthread_mutex_lock(&p->counts.lock);
     held = p->held;
-    pthread_mutex_unlock(&p->lock);
+    pthread_mutex_unlock(&p->counts.lock);
     if (held > keep)
         give_back(p, held - keep);
     return USM_OK;
@@ -234,9 +230,9 @@ static void replace_idle(struct whole_pool *p, size_t size)
 {
     uint64_t beyond;
 
-    pthread_mutex_lock(&p->lock);
+    pthread_mutex_lock(&p->counts.lock);
     beyond = p->idle_bytes > p->retain ? p->idle_bytes - p->retain : 0;
-    pthread_mutex_unlock(&p->lock);
+    pthread_mutex_unlock(&p->counts.lock);
     if (beyond)
         give_back(p, usm_min_size(beyond, size));
 }
@@ -266,11 +262,11 @@ static usm_status malloc_anew(struct whole_pool *p, size_t size, size_t align, v
         p->api->heap_free(b);
         return status;
     }
-    pthread_mutex_lock(&p->lock);
+    pthread_mutex_lock(&p->counts.lock);
     *out = b->area->base; /* from the unlock on another thread may free it */
     p->held += b->area->size;
     count_out(p, b);
-    pthread_mutex_unlock(&p->lock);
+    pthread_mutex_unlock(&p->counts.lock);
     return USM_OK;
 }
 
@@ -298,7 +294,7 @@ static usm_status whole_create(const usm_pool_params *params, void **pool)
     p->default_align = usm_max_size(params->default_align, 1);
     p->retain        = retained(params);
     p->retain_ns     = (params->retain_ms ? params->retain_ms : DEFAULT_RETAIN_MS) * NS_PER_MS;
-    pthread_mutex_init(&p->lock, NULL);
+    pthread_mutex_init(&p->counts.lock, NULL);
     usm_list_init(&p->out);
     usm_list_init(&p->idle);
     for (unsigned k = 0; k < CLASSES; k++)
@@ -313,7 +309,7 @@ static void whole_destroy(void *pool)
 
     give(p, &p->idle);
     give(p, &p->out);
-    pthread_mutex_destroy(&p->lock);
+    pthread_mutex_destroy(&p->counts.lock);
     p->api->heap_free(p);
 }
 
@@ -325,13 +321,13 @@ static usm_status whole_malloc(void *pool, size_t size, size_t align, void **out
     if (!usm_align_up(size, PAGE, &size) || usm_class_of(size) >= CLASSES)
         return p->api->report(USM_E_NO_MEMORY, "%zu bytes are more than there can be", size);
     align = usm_max_size(align, p->default_align);
-    pthread_mutex_lock(&p->lock);
+    pthread_mutex_lock(&p->counts.lock);
     b = take_idle(p, size, align);
     if (b) {
         *out = b->area->base;
         count_out(p, b);
     }
-    pthread_mutex_unlock(&p->lock);
+    pthread_mutex_unlock(&p->counts.lock);
     return b ? USM_OK : malloc_anew(p, size, align, out);
 }
 
@@ -361,7 +357,7 @@ static usm_status whole_free(void *pool, usm_area *area, void *ptr)
     usm_list           list;
 
     usm_list_init(&list);
-    pthread_mutex_lock(&p->lock);
+    pthread_mutex_lock(&p->counts.lock);
     status = check_free(area, ptr);
     if (!status) {
         count_in(p, area->pool_data);
@@ -369,7 +365,7 @@ static usm_status whole_free(void *pool, usm_area *area, void *ptr)
         if (p->idle_bytes > p->retain)
             collect_overdue(p, &list);
     }
-    pthread_mutex_unlock(&p->lock);
+    pthread_mutex_unlock(&p->counts.lock);
     give(p, &list);
     return status ? refuse(p, status, ptr) : USM_OK;
 }
@@ -380,10 +376,10 @@ static usm_status whole_block_of(void *pool, usm_area *area, const void *ptr, us
     const struct whole_block *b;
     bool                      is_out;
 
-    pthread_mutex_lock(&p->lock);
+    pthread_mutex_lock(&p->counts.lock);
     b      = area->pool_data;
     is_out = b && b->is_out;
-    pthread_mutex_unlock(&p->lock);
+    pthread_mutex_unlock(&p->counts.lock);
     if (!is_out || (uintptr_t)ptr - (uintptr_t)area->base >= area->size)
         return refuse(p, USM_E_INVALID_POINTER, ptr);
     *block = (usm_block){area->base, area->size};
@@ -405,34 +401,9 @@ static void whole_get_stats(void *pool, usm_pool_stats *stats)
 {
     struct whole_pool *p = pool;
 
-    pthread_mutex_lock(&p->lock);
-    stats->live         = p->stats.live;
-    stats->live_peak    = p->stats.live_peak;
-    stats->blocks       = p->stats.blocks;
-    stats->allocations  = p->stats.allocations;
-    stats->frees        = p->stats.frees;
-    stats->largest_free = largest_free(p);
-    pthread_mutex_unlock(&p->lock);
-}
-
-static void whole_reset_peaks(void *pool)
-{
-    struct whole_pool *p = pool;
-
-    pthread_mutex_lock(&p->lock);
-    p->stats.live_peak = p->stats.live;
-    pthread_mutex_unlock(&p->lock);
-}
-
-/* The forking thread is the child's only one and holds the lock there too. */
-static void whole_fork(void *pool, usm_fork_phase phase)
-{
-    struct whole_pool *p = pool;
-
-    if (phase == USM_FORK_PREPARE)
-        pthread_mutex_lock(&p->lock);
-    else
-        pthread_mutex_unlock(&p->lock);
+    pthread_mutex_lock(&p->counts.lock);
+    usm_pool_counts_get(&p->counts, largest_free(p), stats);
+    pthread_mutex_unlock(&p->counts.lock);
 }
 
 static const usm_pool_ops whole_ops = {
@@ -447,8 +418,8 @@ static const usm_pool_ops whole_ops = {
     .block       = whole_block_of,
     .trim_to     = whole_trim_to,
     .get_stats   = whole_get_stats,
-    .reset_peaks = whole_reset_peaks,
-    .fork        = whole_fork,
+    .reset_peaks = usm_pool_counts_reset_peaks,
+    .fork        = usm_pool_counts_fork,
 };
 
 const usm_pool_ops *usm_whole_pool_entry(const usm_host_api *api)
