@@ -22,7 +22,7 @@ typedef struct ipc_offer {
 
 /* Then it does what it is asked for. */
 typedef struct ipc_request {
-    char what; /* 'd': a descriptor of a memory file of IPC_MEDIUM bytes; 'e': answers n pings;
+    char     what; /* 'd': a descriptor of a memory file of IPC_MEDIUM bytes; 'e': answers n pings;
                   'w': the same by words of shared memory */
     uint64_t n;
 } ipc_request;

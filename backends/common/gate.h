@@ -56,9 +56,9 @@ struct gate_queue {
     /* guarded by the context's lock */
     pthread_cond_t drained; /* broadcast when `held` becomes empty: not the context's `changed`,
                              * which wakes at each event that ends                               */
-    usm_list held;
-    size_t   nbarriers; /* of them                                                       */
-    usm_list link;      /* in ctx->holding, when `held` is not empty                          */
+    usm_list       held;
+    size_t         nbarriers; /* of them                                                       */
+    usm_list       link; /* in ctx->holding, when `held` is not empty                          */
 };
 
 typedef enum gate_state { GATE_PENDING, GATE_NATIVE, GATE_SETTLED } gate_state;

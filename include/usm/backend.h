@@ -38,20 +38,20 @@
 USM_BEGIN_DECLS
 
 typedef enum usm_backend_cap {
-    USM_CAP_QUEUES      = 1u << 0, /* queue_*, copy .. barrier, event_*                   */
-    USM_CAP_NOTIFY      = 1u << 1, /* event_notify                                        */
-    USM_CAP_KERNELS     = 1u << 2, /* program_*, kernel_*, launch                         */
-    USM_CAP_PARTITION   = 1u << 3, /* sub_devices                                         */
-    USM_CAP_NATIVE      = 1u << 4, /* *_from_native, *_native                             */
-    USM_CAP_MEMINFO     = 1u << 5, /* device_memory                                       */
-    USM_CAP_PEER        = 1u << 6, /* can_access_peer                                     */
-    USM_CAP_FORK_MEMORY = 1u << 7, /* no functions: memory works on in a forked child, is
+    USM_CAP_QUEUES      = 1u << 0,  /* queue_*, copy .. barrier, event_*                   */
+    USM_CAP_NOTIFY      = 1u << 1,  /* event_notify                                        */
+    USM_CAP_KERNELS     = 1u << 2,  /* program_*, kernel_*, launch                         */
+    USM_CAP_PARTITION   = 1u << 3,  /* sub_devices                                         */
+    USM_CAP_NATIVE      = 1u << 4,  /* *_from_native, *_native                             */
+    USM_CAP_MEMINFO     = 1u << 5,  /* device_memory                                       */
+    USM_CAP_PEER        = 1u << 6,  /* can_access_peer                                     */
+    USM_CAP_FORK_MEMORY = 1u << 7,  /* no functions: memory works on in a forked child, is
                                       private to it and, of all kinds, the host's        */
-    USM_CAP_IPC       = 1u << 8,   /* ipc_*                                               */
-    USM_CAP_VMEM      = 1u << 9,   /* vmem_*, phys_*                                      */
-    USM_CAP_TASKS     = 1u << 10,  /* task                                                */
-    USM_CAP_GROUPS    = 1u << 11,  /* kernel_groups                                       */
-    USM_CAP_NO_ACCESS = 1u << 12   /* no functions: memory of all kinds is addresses that
+    USM_CAP_IPC         = 1u << 8,  /* ipc_*                                               */
+    USM_CAP_VMEM        = 1u << 9,  /* vmem_*, phys_*                                      */
+    USM_CAP_TASKS       = 1u << 10, /* task                                                */
+    USM_CAP_GROUPS      = 1u << 11, /* kernel_groups                                       */
+    USM_CAP_NO_ACCESS   = 1u << 12  /* no functions: memory of all kinds is addresses that
                                       nobody may touch, and counts as the device's        */
 } usm_backend_cap;
 
@@ -77,7 +77,7 @@ typedef struct usm_backend_device {
     size_t   max_align;        /**< largest alignment mem_alloc honours by itself */
     size_t   max_fill_pattern; /**< fill takes powers of two up to this, dst and
                                     size multiples of it; SIZE_MAX: anything      */
-    bool has_pci;
+    bool     has_pci;
     /** Shared memory goes from host to device and back a whole mem_alloc() at a time, and a touch
      * of the host takes it away from a command that is under way: no two blocks may lie in one. */
     bool shared_moves_whole;

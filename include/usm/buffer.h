@@ -43,13 +43,13 @@ typedef struct usm_buffer usm_buffer;
 /** WRITE keeps what it does not write; NO_INIT, or-ed to WRITE or READ_WRITE, does not: nothing is
  * brought in, and bytes of the range that are not written become indeterminate. */
 typedef enum usm_access_mode {
-    USM_READ       = 1,
-    USM_WRITE      = 2,
-    USM_READ_WRITE = 3,
-    USM_NO_INIT    = 4,
-    USM_NO_WAIT    = 8, /**< host accesses: USM_E_AGAIN instead of waiting for commands, memory
+    USM_READ          = 1,
+    USM_WRITE         = 2,
+    USM_READ_WRITE    = 3,
+    USM_NO_INIT       = 4,
+    USM_NO_WAIT       = 8, /**< host accesses: USM_E_AGAIN instead of waiting for commands, memory
                              or storage                                                     */
-    USM_WRITE_NO_INIT      = USM_WRITE | USM_NO_INIT,
+    USM_WRITE_NO_INIT = USM_WRITE | USM_NO_INIT,
     USM_READ_WRITE_NO_INIT = USM_READ_WRITE | USM_NO_INIT
 } usm_access_mode;
 
@@ -80,15 +80,15 @@ typedef struct usm_home_ops {
 USM_API usm_status usm_home_fail(usm_status status, const char *format, ...) USM_PRINTF(2, 3);
 
 typedef struct usm_buffer_desc {
-    size_t struct_size;
-    size_t size;               /**< bytes > 0                                                 */
-    void  *host_data;          /**< NULL: memory of the buffer's own, whose content is indeterminate
+    size_t      struct_size;
+    size_t      size;         /**< bytes > 0                                                 */
+    void       *host_data;    /**< NULL: memory of the buffer's own, whose content is indeterminate
                                     at first; else memory of `size` bytes that outlives the buffer,
                                     is used in place, never spilled, and holds the final content
                                     once the buffer is destroyed                              */
-    uint32_t            flags; /**< usm_buffer_flags                                      */
-    const char         *name;  /**< for stories and statistics; copied; or NULL          */
-    const usm_home_ops *home;  /**< NULL: none                                           */
+    uint32_t    flags;        /**< usm_buffer_flags                                      */
+    const char *name;         /**< for stories and statistics; copied; or NULL          */
+    const usm_home_ops *home; /**< NULL: none                                           */
     void               *home_data;
 } usm_buffer_desc;
 #define USM_BUFFER_DESC_INIT                                                                       \

@@ -27,16 +27,16 @@ typedef void (*usm_error_fn)(usm_context *ctx, usm_status status, const char *st
 
 typedef struct usm_context_desc {
     size_t             struct_size;
-    size_t             ndevices; /**< 0: the first device the selector gives       */
-    usm_device *const *devices;  /**< all of one platform of one backend           */
-    usm_error_fn       on_error; /**< NULL: such failures are logged, as far as they
+    size_t             ndevices;     /**< 0: the first device the selector gives       */
+    usm_device *const *devices;      /**< all of one platform of one backend           */
+    usm_error_fn       on_error;     /**< NULL: such failures are logged, as far as they
                                       come to light: watching each command costs an
                                       event, which a callback asks for              */
-    void    *user;               /**< handed to on_error                                   */
-    uint64_t host_limit;         /**< most host memory for the context's pools and buffers
+    void              *user;         /**< handed to on_error                                   */
+    uint64_t           host_limit;   /**< most host memory for the context's pools and buffers
                                       together, bytes; its buffers then have frames of their
                                       own. 0: USM_MEMORY_LIMIT alone, which holds besides     */
-    uint64_t device_limit;       /**< the same for device and shared memory of each of its
+    uint64_t           device_limit; /**< the same for device and shared memory of each of its
                                       devices; of a processor, it is host memory as well      */
 } usm_context_desc;
 #define USM_CONTEXT_DESC_INIT                                                                      \
@@ -59,13 +59,13 @@ typedef enum usm_ownership {
 /** A context over one that somebody else made, e.g. SYCL's or PyOpenCL's.
  * Unlike in DPC++ the default is USM_KEEP for every backend. */
 typedef struct usm_native_desc {
-    size_t      struct_size;
-    const char *backend; /**< "opencl": `handle` is a cl_context; "level_zero": a
+    size_t        struct_size;
+    const char   *backend; /**< "opencl": `handle` is a cl_context; "level_zero": a
                             ze_context_handle_t                                */
-    void  *handle;
-    size_t ndevices;       /**< 0: all devices of the native context; Level Zero's
+    void         *handle;
+    size_t        ndevices; /**< 0: all devices of the native context; Level Zero's
                               cannot be asked, so that all of the driver are meant */
-    void *const  *devices; /**< native devices: cl_device_id, ze_device_handle_t */
+    void *const  *devices;  /**< native devices: cl_device_id, ze_device_handle_t */
     usm_ownership ownership;
     usm_error_fn  on_error;
     void         *user;

@@ -69,9 +69,9 @@ typedef struct usm_device_info {
     uint64_t        memory_size;    /**< bytes                                 */
     uint64_t        max_alloc_size; /**< bytes, one allocation, without limits
                                          being relaxed                         */
-    size_t   max_work_group_size;
-    size_t   local_memory_size; /**< bytes a work-group may have           */
-    uint32_t compute_threads;   /**< threads of this process that compute for the device on its own
+    size_t          max_work_group_size;
+    size_t          local_memory_size; /**< bytes a work-group may have           */
+    uint32_t compute_threads; /**< threads of this process that compute for the device on its own
                                      processors; 0: none.  Two devices with some share the cores  */
 } usm_device_info;
 /** The struct_size member, then zeroes. */

@@ -26,13 +26,13 @@ typedef struct usm_pool_desc {
     size_t      maximum_size; /**< most bytes to hold; 0 = no limit                       */
     size_t      min_align;    /**< every block's alignment at least, up to 2 MiB; 0 = 64.
                                    Network buffers want 4096 or 2 MiB, pages of their own */
-    size_t retain;            /**< free bytes to keep however long they lie idle; 0 = the pool's
+    size_t      retain;       /**< free bytes to keep however long they lie idle; 0 = the pool's
                                    preference, SIZE_MAX = all                                   */
-    uint32_t retain_ms;       /**< how long more than that is kept; 0 = the pool's preference   */
-    bool     zero_init;       /**< blocks come zeroed; usm_async_malloc() queues the fill       */
-    bool     read_only;       /**< a hint: kernels only read the memory                         */
-    uint32_t export_mode;     /**< usm_pool_export: whether usm_ipc_get() takes its blocks       */
-    size_t   threshold;       /**< at usm_queue_wait() and usm_context_wait() what is held beyond it
+    uint32_t    retain_ms;    /**< how long more than that is kept; 0 = the pool's preference   */
+    bool        zero_init;    /**< blocks come zeroed; usm_async_malloc() queues the fill       */
+    bool        read_only;    /**< a hint: kernels only read the memory                         */
+    uint32_t    export_mode;  /**< usm_pool_export: whether usm_ipc_get() takes its blocks       */
+    size_t      threshold;    /**< at usm_queue_wait() and usm_context_wait() what is held beyond it
                                    goes back to the driver, as far as it is free; 0: `retain` alone
                                    decides                                                      */
 } usm_pool_desc;
@@ -121,14 +121,14 @@ USM_API USM_NODISCARD usm_status usm_pool_reset_peaks(usm_pool *pool);
  * properties of SYCL's memory_pool.  Sizes are bytes, switches 0 or 1; (r) is read only, (0) can be
  * set to 0 alone: a peak starts from what there is, a count anew. */
 typedef enum usm_pool_attribute {
-    USM_POOL_THRESHOLD        = 1,     /**< usm_pool_desc.threshold                            */
-    USM_POOL_MAXIMUM_SIZE     = 2,     /**< (r)                                                */
-    USM_POOL_ZERO_INIT        = 3,     /**< (r)                                                */
-    USM_POOL_READ_ONLY        = 4,     /**< (r)                                                */
-    USM_POOL_EXPORT_MODE      = 5,     /**< (r) usm_pool_export                                */
-    USM_POOL_RESERVED_CURRENT = 6,     /**< (r) taken from the driver                          */
-    USM_POOL_RESERVED_HIGH    = 7,     /**< (0)                                                */
-    USM_POOL_USED_CURRENT     = 8,     /**< (r) in the program's hands; what a queue has yet to
+    USM_POOL_THRESHOLD           = 1,  /**< usm_pool_desc.threshold                            */
+    USM_POOL_MAXIMUM_SIZE        = 2,  /**< (r)                                                */
+    USM_POOL_ZERO_INIT           = 3,  /**< (r)                                                */
+    USM_POOL_READ_ONLY           = 4,  /**< (r)                                                */
+    USM_POOL_EXPORT_MODE         = 5,  /**< (r) usm_pool_export                                */
+    USM_POOL_RESERVED_CURRENT    = 6,  /**< (r) taken from the driver                          */
+    USM_POOL_RESERVED_HIGH       = 7,  /**< (0)                                                */
+    USM_POOL_USED_CURRENT        = 8,  /**< (r) in the program's hands; what a queue has yet to
                                             free is not                                        */
     USM_POOL_USED_HIGH           = 9,  /**< (0) see usm_pool_stats.live_peak                   */
     USM_POOL_REUSE_FOLLOW_EVENTS = 10, /**< usm/async.h; on                                    */
@@ -136,10 +136,10 @@ typedef enum usm_pool_attribute {
     USM_POOL_REUSE_INSERT_WAITS  = 12, /**< on                                                 */
     USM_POOL_QUEUED_CURRENT      = 13, /**< (r) freed in queues that have not been seen to get
                                             there: bytes that only those queues get at once     */
-    USM_POOL_QUEUED_REUSES = 14,       /**< (0) blocks that came from the list of a queue        */
-    USM_POOL_QUEUED_EVENTS = 15,       /**< (0) events recorded for frees, one for many           */
-    USM_POOL_QUEUED_WAITS  = 16,       /**< (0) waits put into queues for blocks of others        */
-    USM_POOL_HOST_WAITS    = 17        /**< (0) times the host waited for a queue to get memory   */
+    USM_POOL_QUEUED_REUSES       = 14, /**< (0) blocks that came from the list of a queue        */
+    USM_POOL_QUEUED_EVENTS       = 15, /**< (0) events recorded for frees, one for many           */
+    USM_POOL_QUEUED_WAITS        = 16, /**< (0) waits put into queues for blocks of others        */
+    USM_POOL_HOST_WAITS          = 17  /**< (0) times the host waited for a queue to get memory   */
 } usm_pool_attribute;
 
 /** One attribute.

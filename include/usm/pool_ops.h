@@ -181,13 +181,13 @@ typedef struct usm_pool_params {
     bool                host_accessible; /**< the host may read and write blocks         */
     size_t              default_align;   /**< for alignment 0; blocks of a page or more
                                               may be aligned more                        */
-    size_t      area_size;               /**< bytes; 0 = the pool's preference           */
-    size_t      maximum_size;            /**< the source enforces it; for information    */
-    size_t      memory_size;             /**< of the device or host; 0 = not known       */
-    size_t      retain;                  /**< free bytes to keep however idle; SIZE_MAX: all */
-    uint32_t    retain_ms;               /**< how long more than that is kept, once idle */
-    uint16_t    slot;                    /**< of its thread caches; 0: none              */
-    const char *options;                 /**< "name=value,..." from USM_POOL: those that the
+    size_t              area_size;       /**< bytes; 0 = the pool's preference           */
+    size_t              maximum_size;    /**< the source enforces it; for information    */
+    size_t              memory_size;     /**< of the device or host; 0 = not known       */
+    size_t              retain;          /**< free bytes to keep however idle; SIZE_MAX: all */
+    uint32_t            retain_ms;       /**< how long more than that is kept, once idle */
+    uint16_t            slot;            /**< of its thread caches; 0: none              */
+    const char         *options;         /**< "name=value,..." from USM_POOL: those that the
                                               core does not know; or NULL                */
 } usm_pool_params;
 

@@ -46,7 +46,7 @@ typedef enum usm_arg_kind {
     USM_ARG_VALUE   = 2, /**< bytes, copied at the launch                            */
     USM_ARG_LOCAL   = 3, /**< `size` bytes of memory for each work-group; the launch
                               needs a local size                                    */
-    USM_ARG_ACCESS = 4   /**< a usm_accessor (usm/buffer.h): the kernel gets a pointer
+    USM_ARG_ACCESS  = 4  /**< a usm_accessor (usm/buffer.h): the kernel gets a pointer
                               to the first byte of its range                        */
 } usm_arg_kind;
 
@@ -69,7 +69,7 @@ typedef struct usm_image {
     usm_image_type type;
     const void    *data; /**< borrowed during the call; native tables: for the
                               program's life                                          */
-    size_t size;
+    size_t         size;
 } usm_image;
 
 /** Compilers of SPIR-V are given no `options` but on Level Zero, and there without those of the

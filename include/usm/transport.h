@@ -49,11 +49,11 @@ typedef struct usm_transport_place {
 /** A file of the user that a store lies in: block n at offset + n * block_size of it. */
 typedef struct usm_transport_home {
     const char *path;
-    uint64_t    offset; /**< bytes; any                                                */
-    uint64_t    size;   /**< bytes, of the part that is used; the last block may be cut
+    uint64_t    offset;   /**< bytes; any                                                */
+    uint64_t    size;     /**< bytes, of the part that is used; the last block may be cut
                              short: a fetch gives zeros behind, a store leaves them out */
-    bool writable;      /**< stores are allowed                                        */
-    bool create;        /**< make the file, or make it longer, so that it has the size */
+    bool        writable; /**< stores are allowed                                        */
+    bool        create;   /**< make the file, or make it longer, so that it has the size */
 } usm_transport_home;
 
 typedef struct usm_transport_params {

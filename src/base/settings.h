@@ -45,12 +45,12 @@ typedef struct usm__setting {
     /* Other libraries' variables, read in this order when ours is unset; NULL ends them. */
     const char       *foreign[USM__SETTING_FOREIGN + 1];
     usm__setting_type type;
-    bool              secure; /* not read from the environment of setuid programs    */
-    bool              secret; /* its text is "(set)"; the value is nowhere in dumps or
+    bool              secure;     /* not read from the environment of setuid programs    */
+    bool              secret;     /* its text is "(set)"; the value is nowhere in dumps or
                                  messages: usm__setting_take_secret                  */
-    bool binding;             /* a value that does not pass stays, and refuses devices:
+    bool              binding;    /* a value that does not pass stays, and refuses devices:
                                  usm__settings_refusal                                 */
-    bool translated;          /* foreign ones have a grammar of their own:
+    bool              translated; /* foreign ones have a grammar of their own:
                                  usm__setting_set_translate                          */
 } usm__setting;
 

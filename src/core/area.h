@@ -32,9 +32,9 @@ typedef struct usm__area {
     void        *shared;  /* what src/ipc keeps of it, by its lock; NULL: nothing           */
     /* of an area that was reserved; granularity 0: it was taken and is all memory */
     size_t           granularity;
-    usm__area_piece *pieces; /* [i]: what was mapped at i * granularity; whoever maps and
+    usm__area_piece *pieces;  /* [i]: what was mapped at i * granularity; whoever maps and
                                 unmaps there, one at a time, may look at it           */
-    _Atomic(size_t) npieces; /* of the table's entries that are in use                 */
+    _Atomic(size_t)  npieces; /* of the table's entries that are in use                 */
     /* written under the map's lock, read without */
     _Atomic(uintptr_t)          lo, hi; /* [lo, hi)                                     */
     _Atomic(struct usm__area *) next_first, next_last; /* sharing its first, last page  */

@@ -28,8 +28,8 @@
 #include <usm/usm.h>
 
 enum {
-    BLOCK  = 65536,
-    FRAMES = 10, /* of memory, and of each thread besides: what it may hold open fits into the
+    BLOCK   = 65536,
+    FRAMES  = 10, /* of memory, and of each thread besides: what it may hold open fits into the
                     quarter that is not devices', where their memory is the host's            */
     OPEN    = 6,
     LOOK    = GRAPH_SIZE, /* bytes of an access that stays open */

@@ -56,7 +56,7 @@ typedef enum far_wire_op {
     FAR_OP_BYTES   = 17, /* behind the bytes of a store                                      */
     FAR_OP_MESSAGE = 24, /* block: its number from 1; store: its tag; length: of its body;
                             operation: the body's sum                                        */
-    FAR_OP_JOIN = 25,    /* parts 1 to 3 of joining: offset; operation: the body's sum       */
+    FAR_OP_JOIN    = 25, /* parts 1 to 3 of joining: offset; operation: the body's sum       */
     FAR_OP_END
 } far_wire_op;
 
