@@ -3,8 +3,9 @@
  *
  * Starting is cheap and touches no driver.  The default context is made at
  * first use from the selector's first device.  Shutdown ends only that: other
- * contexts belong to others.  No destructor, no atexit: a process that ends
- * makes no driver call on our behalf. */
+ * contexts belong to others.  There is no destructor: a process that ends makes
+ * no driver call on the library's behalf, and the library's exit handlers only
+ * wait and write (docs/threading.md). */
 #include "core/init.h"
 
 #include "base/fork.h"
