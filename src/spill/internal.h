@@ -140,6 +140,7 @@ struct usm__spill {
     uint64_t        store_failures;
     uint64_t        told_late_ns; /* when the program was told of one that nobody waited for     */
     const void     *turn; /* who alone may take frames: he gave up what he had                 */
+    uint64_t        held; /* how often one who had the turn found no memory for spill_wait     */
     usm_list        spaces;
     usm_list        announced;
     usm__line       line;

@@ -4,6 +4,7 @@
  * Deadlock: a thread that finds no frame lets go of what this call has pinned before it waits, and
  * takes the turn: until it has all it needs, others that find no frame wait without taking any.
  * What other accesses hold is not waited for longer than spill_wait; then USM_E_AGAIN names them.
+ * The turns of others do not count, as long as they get what they wait for.
  *
  * NO_INIT.  A block that is not brought in has lost its content, so an access of several blocks
  * must not fail after that: such blocks ("hollow") come last, when everything else is pinned and
@@ -244,20 +245,37 @@ void usm__spill_await_frames(usm__spill *s, uint32_t timeout_ms)
     usm__mutex_unlock(&s->lock);
 }
 
+/* Whose turn comes has waited for others, who got memory: it waits anew.  But when one whose turn
+ * it was got none, what he waited for is what all wait for. */
+static void set_deadline(usm__pin_request *r, uint64_t now)
+{
+    usm__spill *s         = r->spill;
+    bool        is_turned = s->turn == r && !r->has_turned && s->held == r->held;
+
+    if (r->deadline == 0)
+        r->held = s->held;
+    if (r->deadline == 0 || is_turned)
+        r->deadline = now + (uint64_t)s->wait_ms * 1000000;
+    r->has_turned |= s->turn == r;
+}
+
 /* Nothing is held. False: it has taken too long. */
 static bool wait_for_frames(usm__pin_request *r)
 {
     usm__spill *s   = r->spill;
     uint64_t    now = usm__os_now_ns();
+    uint64_t    left;
 
     if (r->started == 0)
         r->started = now;
-    if (r->deadline == 0)
-        r->deadline = now + (uint64_t)s->wait_ms * 1000000;
-    if (now >= r->deadline)
+    set_deadline(r, now);
+    left = r->deadline > now ? (r->deadline - now) / 1000000 + 1 : 0;
+    if (left == 0 && (s->turn == r || s->held != r->held)) {
+        s->held += s->turn == r;
         return false;
+    }
     await_unpins(s);
-    usm__spill_wait(s, (uint32_t)((r->deadline - now) / 1000000) + 1);
+    usm__spill_wait(s, left ? (uint32_t)left : s->wait_ms + 1);
     return true;
 }
 

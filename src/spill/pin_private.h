@@ -28,6 +28,8 @@ typedef struct usm__pin_request {
     bool            is_past_turn; /* it makes memory: others' turn would wait for it           */
     bool            has_asked;    /* others for memory                                          */
     bool            is_trying;    /* frames may not be waited for at this moment                 */
+    bool            has_turned;   /* it has or had the turn                                      */
+    uint64_t        held;         /* the engine's, when it first had to wait for frames          */
     uint64_t        deadline;
     uint64_t        started; /* when it first had to wait; 0                                 */
     size_t          blocks;  /* each time it names one                                        */

@@ -448,6 +448,120 @@ static void a_child_is_refused(void)
     end(&f);
 }
 
+/* --- whose turn it is ---------------------------------------------------------------------------
+ */
+
+static _Atomic(uint64_t)  ahead_ns; /* of the clock                                             */
+static _Atomic(unsigned)  looks;    /* of the thread that waits last                            */
+static _Thread_local bool is_last;
+
+uint64_t __real_usm__os_now_ns(void);
+uint64_t __wrap_usm__os_now_ns(void);
+
+uint64_t __wrap_usm__os_now_ns(void)
+{
+    if (is_last)
+        atomic_fetch_add(&looks, 1);
+    return __real_usm__os_now_ns() + atomic_load(&ahead_ns);
+}
+
+typedef struct waiter {
+    pthread_t   thread;
+    usm__space *space;
+    uint32_t    block;
+    bool        is_last;
+    usm_status  status;
+} waiter;
+
+static usm_status pin_one(usm__space *space, uint32_t block)
+{
+    usm__spill *s = space->spill;
+
+    return pin(space, (size_t)block << s->shift, s->block_size, USM_READ);
+}
+
+static void unpin_one(usm__space *space, uint32_t block)
+{
+    usm__spill *s = space->spill;
+
+    usm__space_unpin(space, (size_t)block << s->shift, s->block_size, USM_READ);
+}
+
+static void *wait_for_one(void *waiter_)
+{
+    waiter *w = waiter_;
+
+    is_last   = w->is_last;
+    w->status = pin_one(w->space, w->block);
+    return NULL;
+}
+
+static void start_waiter(waiter *w, usm__space *space, uint32_t block, bool last)
+{
+    *w = (waiter){.space = space, .block = block, .is_last = last};
+    CHECK(pthread_create(&w->thread, NULL, wait_for_one, w) == 0);
+}
+
+static const void *whose_turn(usm__spill *s)
+{
+    const void *turn;
+
+    usm__mutex_lock(&s->lock);
+    turn = s->turn;
+    usm__mutex_unlock(&s->lock);
+    return turn;
+}
+
+static void await_look(unsigned seen)
+{
+    while (atomic_load(&looks) == seen)
+        usleep(1000);
+}
+
+/* All memory is held; one waits, and has the turn; another waits for its turn, the longest part of
+ * its time. */
+static void the_turn_of_another_is_no_time_of_ones_own(void)
+{
+    fixture     f     = fixture_of("fake_a:", MIB);
+    usm__space *space = space_of(&f, 4 * MIB, "turns");
+    uint32_t    n     = 0;
+    unsigned    seen;
+    waiter      first, last;
+    const void *turn;
+
+    f.spill->wait_ms = 60000; /* of the clock below */
+    while (pin(space, (size_t)n << f.spill->shift, f.spill->block_size, USM_READ | USM_NO_WAIT) ==
+           USM_OK)
+        n++;
+    while (f.spill->spare != USM__NO_FRAME) /* kept for who may wait */
+        CHECK_INT(pin_one(space, n++), USM_OK);
+    CHECK(n >= 3);
+    start_waiter(&first, space, n, false);
+    while (!(turn = whose_turn(f.spill)))
+        usleep(1000);
+    start_waiter(&last, space, n + 1, true);
+    await_look(0);
+    atomic_fetch_add(&ahead_ns, UINT64_C(50000000000));
+    unpin_one(space, 0);
+    CHECK(pthread_join(first.thread, NULL) == 0);
+    CHECK_INT(first.status, USM_OK);
+    while (!whose_turn(f.spill) || whose_turn(f.spill) == turn)
+        usleep(1000);
+    atomic_fetch_add(&ahead_ns, UINT64_C(20000000000)); /* more than was left of its time */
+    seen = atomic_load(&looks);
+    usm__mutex_lock(&f.spill->lock);
+    usm__spill_changed(f.spill);
+    usm__mutex_unlock(&f.spill->lock);
+    await_look(seen);
+    unpin_one(space, 1);
+    CHECK(pthread_join(last.thread, NULL) == 0);
+    CHECK_INT(last.status, USM_OK);
+    for (uint32_t i = 2; i < n + 2; i++)
+        unpin_one(space, i);
+    usm__space_destroy(space);
+    end(&f);
+}
+
 static const plain_case cases[] = {
     CASE(contents_survive_tiers_that_end_transfers_at_once),
     CASE(contents_survive_tiers_with_a_thread),
@@ -463,6 +577,7 @@ static const plain_case cases[] = {
     CASE(full_tiers_keep_what_is_in_memory),
     CASE(discarded_blocks_are_zero_and_nowhere),
     CASE(small_buffers_lie_side_by_side),
+    CASE(the_turn_of_another_is_no_time_of_ones_own),
     CASE(a_child_is_refused),
     {NULL, NULL},
 };
