@@ -19,6 +19,7 @@
 #include "grant_graph.h"
 
 #include <pthread.h>
+#include <signal.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -39,7 +40,7 @@ enum {
     QUEUES  = 4,
     EVENTS  = 8,
     THREADS = 8,
-    SECONDS = 60 /* that a seed may take                                                       */
+    SECONDS = 150 /* that a seed may take                                                       */
 };
 
 static struct {
@@ -88,6 +89,16 @@ static bool is_done(usm_status st, usm_status refusal, const char *what)
         return st == USM_OK;
     printf("# %s was done where no data moves\n", what);
     (void)fflush(NULL);
+    _exit(1);
+}
+
+static void hung(int signal)
+{
+    char text[64];
+    int  n = snprintf(text, sizeof text, "# seed %llu: hangs\n", (unsigned long long)all.seed);
+
+    (void)signal;
+    (void)!write(STDOUT_FILENO, text, (size_t)n);
     _exit(1);
 }
 
@@ -593,6 +604,7 @@ int main(int argc, char **argv)
     uint64_t commands = 0, seed;
 
     parse(argc, argv);
+    (void)signal(SIGALRM, hung);
     start();
     while (budget_next(&seeds, &seed))
         commands += run_seed(seed);
