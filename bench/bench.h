@@ -44,7 +44,6 @@ typedef struct bench_options {
     bool        json, markdown, quick, pin, verbose;
     uint64_t    seed;
     const char *only;          /* a workload, or how sections begin; NULL  */
-    const char *svg;           /* a file to write a plot into; NULL: none  */
     const char *sycl;          /* the folder of Intel's runtimes; NULL     */
     const char *dir;           /* where `spill` writes; NULL: /var/tmp     */
     uint64_t    rounds, scale; /* of `spill`; 0: its own choice   */

@@ -38,7 +38,6 @@ static int list(FILE *out)
                  "  --seed N       of the random workloads (1)\n"
                  "  --pin          each thread on its own processor\n"
                  "  --markdown     tables for a page\n"
-                 "  --svg FILE     writes a plot\n"
                  "  --sycl DIR     virtual environment with Intel's runtimes\n"
                  "  --verbose      shows what the workers write to stderr\n"
                  "of spill: --quick, --only, --markdown, --sycl, --verbose, and\n"
@@ -75,8 +74,6 @@ static bool setting(const char *word, const char *value, bench_options *o)
         return false;
     if (strcmp(word, "--only") == 0)
         o->only = value;
-    else if (strcmp(word, "--svg") == 0)
-        o->svg = value;
     else if (strcmp(word, "--sycl") == 0)
         o->sycl = value;
     else if (strcmp(word, "--dir") == 0)

@@ -1,9 +1,9 @@
 #!/bin/sh
 # page.sh BUILD [--level-zero | --spill | --async | --async-level-zero | --ipc | --mpi | --offload]
 #         [OPTION...]
-# measures with BUILD/bin/usm-bench and writes what it found into docs/benchmarks.md (between its
-# markers), with the load that the machine had, and docs/benchmarks.svg.  Needs a quiet machine and
-# about eight minutes.
+# measures with BUILD/bin/usm-bench and writes what it found, with the load that the machine had, into
+# the file of that section in docs/benchmarks/ (between its markers); then page.py makes
+# docs/benchmarks.md and the plots from it.  Needs a quiet machine and about eight minutes.
 #
 # --level-zero: only the comparison with SYCL over Level Zero, which needs a loader newer than Debian
 # 12's: it builds and runs in the Debian 13 root of tests/debian13.sh (as root).
@@ -22,7 +22,7 @@ set -eu
 }
 build=$(cd "$1" && pwd)
 cd "$(dirname "$0")/.."
-page=docs/benchmarks.md
+section=pool
 by=
 table=$(mktemp)
 trap 'rm -f "$table" "$table.page"' EXIT
@@ -35,6 +35,7 @@ if [ "${2:-}" = --level-zero ]; then
     # What the build says comes before.
     sed -n '/^\*\*/,$p' "$table.page" >"$table"
 elif [ "${2:-}" = --async-level-zero ]; then
+    section=async
     block=async-level-zero
     # shellcheck disable=SC2016  # for the shell in there
     USM_DEBIAN13_TREE=working tests/debian13.sh sh -c './run --step step_build release -DUSM_BENCH=ON >/dev/null &&
@@ -44,22 +45,25 @@ elif [ "${2:-}" = --async-level-zero ]; then
     sed -n '/^\*\*/,$p' "$table.page" >"$table"
 elif [ "${2:-}" = --async ] || [ "${2:-}" = --ipc ] || [ "${2:-}" = --mpi ] ||
     [ "${2:-}" = --offload ]; then
-    block=${2#--}
+    section=${2#--}
+    block=$section
     shift 2
     by=" with \`usm-bench $block${*:+ $*}\`"
     "$build/bin/usm-bench" "$block" --markdown "$@" >"$table"
 elif [ "${2:-}" = --spill ]; then
+    section=spill
     block=spill
     bench/spill.sh "$build" --markdown >"$table"
 else
     block=tables
-    "$build/bin/usm-bench" pool --markdown --svg docs/benchmarks.svg >"$table"
+    "$build/bin/usm-bench" pool --markdown >"$table"
 fi
 [ -s "$table" ] || {
     echo "nothing was measured" >&2
     exit 1
 }
 
+page=docs/benchmarks/$section.md
 how="$(date -u +%Y-%m-%d)$by on $(nproc) processors; load of the machine $before before, $(cut -d' ' -f1 /proc/loadavg) after"
 awk -v block="$block" -v table="$table" -v how="$how" '
     $0 == "<!-- " block ": end -->" { skip = 0 }
@@ -72,3 +76,4 @@ awk -v block="$block" -v table="$table" -v how="$how" '
     }' "$page" >"$table.page"
 cat "$table.page" >"$page"
 echo "$page: the block \"$block\" is new"
+bench/page.py

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
 /* usm-bench pool inside: sections of rows, a cell for each contender.  pool_rows.c says what is
- * measured and what the goals are, pool.c measures, pool_print.c and pool_svg.c show. */
+ * measured and what the goals are, pool.c measures, pool_print.c shows. */
 #ifndef USM_BENCH_POOL_H
 #define USM_BENCH_POOL_H
 
@@ -75,6 +75,5 @@ double pool_ratio(const pool_row *row, unsigned i);
 int pool_met(const pool_row *row, unsigned i);
 
 void pool_print(const pool_table *table, bool markdown);
-bool pool_svg(const pool_table *table, const char *path);
 
 #endif

@@ -4,9 +4,9 @@
 check_docs.py [--cc CC --include DIR... [--library LIBUSM]]
 
 Links resolve; files that docs/map.md and the folders' READMEs name exist, and no source is left
-out; docs/errors.md has every status; folder READMEs have at most 40 lines; manuals pass mandoc
-(where it is installed).  With --cc the example of README.md is compiled, with --library also linked
-and run on the host.
+out; docs/benchmarks.md and its plots are what docs/benchmarks/ says; docs/errors.md has every
+status; folder READMEs have at most 40 lines; manuals pass mandoc (where it is installed).  With
+--cc the example of README.md is compiled, with --library also linked and run on the host.
 
 SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """
@@ -134,6 +134,13 @@ def check_decisions():
         check(newer >= older, "docs/decisions.md: {} stands before {}".format(newer, older))
 
 
+def check_made(program):
+    """What a script makes is what the tree says now; its --check prints what is not."""
+    result = subprocess.run([sys.executable, os.path.join(ROOT, program), "--check"], text=True,
+                            stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+    check(result.returncode == 0, "{}: {}".format(program, result.stdout.strip()))
+
+
 LOCKS = re.compile(r"(\| rank \| guards \|\n\|---\|---\|\n)((?:\|.*\n)*)")
 RANK = re.compile(r"/\* ([^*]*) \*/\n\s*USM__RANK_(\w+) +=")
 
@@ -190,6 +197,7 @@ def main():
     check_statuses()
     check_manuals()
     check_decisions()
+    check_made("bench/page.py")
     check_locks(args.write)
     if args.cc:
         check_example(args.cc, args.include, args.library)

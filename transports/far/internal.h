@@ -43,7 +43,7 @@ void  far_alloc_list(far_node *node, void *p);
  * behind a header of his own, which often begins a page; and AMD's Zen 3 copies (`rep movsb`: the
  * kernel, glibc 2.36) at a fifth of its speed where the target is 1 to 31 bytes after the source,
  * pages not counted.  TCP's copy of bytes that begin a page took 0.4 ms a MiB there, of others
- * half of that (docs/benchmarks.md). */
+ * half of that (docs/benchmarks/mpi.md). */
 enum { FAR_ASIDE = 2048 };
 
 /* memcpy that lets the link work in between. */
