@@ -4,9 +4,10 @@
 check_docs.py [--cc CC --include DIR... [--library LIBUSM]]
 
 Links resolve; files that docs/map.md and the folders' READMEs name exist, and no source is left
-out; docs/benchmarks.md and its plots are what docs/benchmarks/ says; docs/errors.md has every
-status; folder READMEs have at most 40 lines; manuals pass mandoc (where it is installed).  With
---cc the example of README.md is compiled, with --library also linked and run on the host.
+out; docs/benchmarks.md and its plots are what docs/benchmarks/ says, the picture of
+docs/architecture.md what the tree is; docs/errors.md has every status; folder READMEs have at most
+40 lines; manuals pass mandoc (where it is installed).  With --cc the example of README.md is
+compiled, with --library also linked and run on the host.
 
 SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """
@@ -198,6 +199,7 @@ def main():
     check_manuals()
     check_decisions()
     check_made("bench/page.py")
+    check_made("tests/draw_architecture.py")
     check_locks(args.write)
     if args.cc:
         check_example(args.cc, args.include, args.library)
