@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
 /** @file
- * What every public header needs: visibility, attributes, C linkage.
- * Included by all the others; nothing here is an interface of its own. */
+ * Visibility, attributes and C linkage for all public headers, which include
+ * this one.  It declares no interface of its own. */
 #ifndef USM_EXPORT_H
 #define USM_EXPORT_H
 
@@ -16,10 +16,12 @@
 #endif
 
 #define USM_NODISCARD __attribute__((warn_unused_result))
-/** printf-like: `f` is the position of the format, `a` of the first argument. */
+/** Like printf: `f` is the position of the format, `a` that of the first
+ * argument. */
 #define USM_PRINTF(f, a) __attribute__((format(printf, f, a)))
 
-/* A deallocator named here makes gcc >= 11 warn about the wrong kind of free. */
+/* Names the deallocator: gcc >= 11 then warns about frees by any other
+ * function. */
 #if defined(__GNUC__) && !defined(__clang__) && __GNUC__ >= 11
 #define USM_MALLOC __attribute__((malloc, malloc(usm_free, 1)))
 #else
@@ -27,7 +29,8 @@
 #endif
 #define USM_ALLOC_SIZE(n)     __attribute__((alloc_size(n)))
 #define USM_ALLOC_SIZE2(n, m) __attribute__((alloc_size(n, m)))
-/* Not for clang: its optimizer (14) crashes on our default, the constant alignment 0. */
+/* Not for clang: its optimizer (14) crashes on the constant alignment 0, which
+ * is our default. */
 #if defined(__clang__)
 #define USM_ALLOC_ALIGN(n)
 #else

@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
 /** @file
- * How libusm tells what went wrong.
+ * Statuses and error messages.
  *
- * Functions that allocate return NULL on failure; all others that can fail
- * return a usm_status: 0 or a negative USM_E_* whose number never changes.
- * Each failure also leaves one sentence with the culprit and the remedy in
- * usm_last_error(), a text of the calling thread.  Outputs are untouched on
- * failure.  Out of memory is an ordinary answer: it is never turned into
- * another code, and only told where the log's level is info or more. */
+ * Functions that allocate return NULL on failure.  All other functions that can
+ * fail return a usm_status: 0, or a negative USM_E_* whose number never
+ * changes.  Each failure also stores an error message of one sentence for the
+ * calling thread: it names the cause and, where there is one, the remedy;
+ * usm_last_error() returns it.  A failing function leaves its outputs
+ * untouched.  Out of memory is an ordinary result: the library never translates
+ * it into another status, and logs it only at level info or above. */
 #ifndef USM_STATUS_H
 #define USM_STATUS_H
 
@@ -15,7 +16,7 @@
 
 USM_BEGIN_DECLS
 
-/** X(name, number, meaning): the one list of statuses.  Numbers are frozen. */
+/** X(name, number, meaning): the only list of statuses.  Numbers are frozen. */
 #define USM_STATUS_LIST(X)                                                                         \
     X(USM_OK, 0, "success")                                                                        \
     X(USM_E_NOT_READY, -1, "the event is not complete yet")                                        \
@@ -74,15 +75,18 @@ typedef enum usm_status {
 #undef USM_STATUS_ENUM
 } usm_status;
 
-/** The constant's name, "USM_E_NO_MEMORY"; "unknown status" for other numbers. */
+/** Returns the name of the constant, such as "USM_E_NO_MEMORY", or "unknown
+ * status" for any other number.  The text is static. */
 USM_API const char *usm_status_name(usm_status status);
-/** What the status means in general, for people. */
+/** Returns a text that says what the status means in general.  It is static. */
 USM_API const char *usm_status_string(usm_status status);
 
-/** The story of the calling thread's last failure: one sentence, never NULL, ""
- * when nothing failed yet.  Valid until the thread's next failing call. */
+/** Returns the error message of the calling thread's last failure: one sentence;
+ * never NULL; "" when nothing has failed yet.  It is valid until the next
+ * failing call of this thread. */
 USM_API const char *usm_last_error(void);
-/** The status of the calling thread's last failure; USM_OK when none. */
+/** Returns the status of the calling thread's last failure; USM_OK when nothing
+ * has failed yet. */
 USM_API usm_status usm_last_status(void);
 
 USM_END_DECLS

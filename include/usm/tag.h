@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
 /** @file
- * Tags: who allocates.
+ * Tags: attribution of allocations.
  *
- * A thread pushes a name, and until it pops it every block the thread
- * allocates, on any pool and kind, belongs to that name (the innermost one).
- * Tags appear in usm_pool_describe(), in the trace, in leak reports and in the
- * report of an allocation that failed.  Blocks allocated under a tag are counted
- * one by one; threads without a tag pay nothing.
+ * A thread pushes a name.  Until it pops the name, every block that the thread
+ * allocates, in any pool and of any kind, belongs to that name (the innermost
+ * one).  Tags appear in usm_pool_describe(), in the trace, in leak reports, and
+ * in the report of an allocation that failed.  Blocks allocated under a tag are
+ * counted individually; threads without a tag have no overhead.
  *
- * Names are compared by text, cut after 63 bytes, and kept for ever: use a few
- * fixed ones, not one a request. */
+ * Names are compared as text, cut off after 63 bytes, and never freed: use a
+ * few fixed names, not one per request. */
 #ifndef USM_TAG_H
 #define USM_TAG_H
 
@@ -17,10 +17,11 @@
 
 USM_BEGIN_DECLS
 
-/** Bytes and blocks of one tag, over all pools; exact.  Bytes are those asked for. */
+/** Bytes and blocks of one tag, over all pools; exact.  Bytes are those that
+ * were requested. */
 typedef struct usm_tag_stats {
     size_t      struct_size;
-    const char *name; /**< valid for ever                                                  */
+    const char *name; /**< valid until the process ends */
     uint64_t    live, live_peak;
     uint64_t    blocks, allocations;
 } usm_tag_stats;
@@ -29,13 +30,15 @@ typedef struct usm_tag_stats {
         sizeof(usm_tag_stats), NULL, 0, 0, 0, 0                                                    \
     }
 
-/** The calling thread's allocations belong to `name` from here on.
- *   USM_E_INVALID    name is NULL or empty, or 32 are pushed already
- *   USM_E_NO_MEMORY */
+/** Pushes `name`: the calling thread's allocations belong to it from now on.
+ *   USM_E_INVALID    name is NULL or empty, or 32 names are pushed already
+ *   USM_E_NO_MEMORY  the heap is exhausted */
 USM_API USM_NODISCARD usm_status usm_tag_push(const char *name);
-/** Back to the one before.  USM_E_INVALID: none is pushed. */
+/** Pops the innermost name of the calling thread.
+ *   USM_E_INVALID  no name is pushed */
 USM_API usm_status usm_tag_pop(void);
-/** USM_E_INVALID: no allocation was ever made under that name. */
+/** Returns the statistics of a name.
+ *   USM_E_INVALID  nothing was ever allocated under that name */
 USM_API USM_NODISCARD usm_status usm_tag_get_stats(const char *name, usm_tag_stats *stats);
 
 USM_END_DECLS

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
 /** @file
- * The names that several headers share: opaque objects, kinds of memory.
+ * Types that several headers share: opaque handles, and kinds of memory.
  *
- * Objects are made by `_create` and given back by `_destroy` (or `_release`
- * for counted ones).  A handle that was destroyed is recognised in most cases
- * (USM_E_INVALID_HANDLE), as long as its slot has not been handed out anew.
+ * A `_create` function makes an object, and the matching `_destroy` function
+ * destroys it (`_release` for reference-counted objects).  The library
+ * recognises most handles of destroyed objects (USM_E_INVALID_HANDLE), until
+ * the memory of the handle is reused for another object of the same type.
  * Sizes are bytes unless a name says otherwise. */
 #ifndef USM_TYPES_H
 #define USM_TYPES_H
@@ -14,30 +15,30 @@
 
 USM_BEGIN_DECLS
 
-/** Immutable; belongs to the library; valid as long as the process. */
+/** Immutable.  Owned by the library, valid until the process ends. */
 typedef struct usm_device usm_device;
 /** Thread-safe.  Memory, queues, events and programs belong to one context. */
 typedef struct usm_context usm_context;
 /** Thread-safe. */
 typedef struct usm_queue usm_queue;
-/** Thread-safe, counted. */
+/** Thread-safe, reference-counted. */
 typedef struct usm_event usm_event;
 /** Thread-safe. */
 typedef struct usm_pool usm_pool;
 /** Immutable once created. */
 typedef struct usm_program usm_program;
-/** Immutable once created: arguments travel with each launch. */
+/** Immutable once created: each launch carries its own arguments. */
 typedef struct usm_kernel usm_kernel;
 
-/** Where memory lives and who may touch it; the values are Level Zero's. */
+/** Where memory is located and who may access it.  The values are Level Zero's. */
 typedef enum usm_kind {
-    USM_UNKNOWN = 0, /**< not libusm memory                                       */
-    USM_HOST    = 1, /**< in host memory for life; host and devices use it        */
-    USM_DEVICE  = 2, /**< in the device's memory; the host must not touch it      */
-    USM_SHARED  = 3  /**< moves between host and device, which take turns         */
+    USM_UNKNOWN = 0, /**< not memory of libusm                                */
+    USM_HOST    = 1, /**< stays in host memory; host and devices access it    */
+    USM_DEVICE  = 2, /**< in the device's memory; the host must not access it */
+    USM_SHARED  = 3  /**< migrates; host and devices access it in turns       */
 } usm_kind;
 
-/** Largest alignment that can be asked of any allocation: 2 MiB. */
+/** The largest alignment that any allocation function accepts: 2 MiB. */
 #define USM_MAX_ALIGNMENT ((size_t)2 << 20)
 
 USM_END_DECLS
