@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
 /** @file
- * Buffers that the ranks of a job share: readable by all, writable by one at a time in each block.
+ * Buffers that the ranks of a job share: any rank may read any block, one rank
+ * at a time may write a block.
  *
  *     usm_shared_buffer_desc d = USM_SHARED_BUFFER_DESC_INIT;
  *     d.size = rows * cols * sizeof(float);
@@ -10,23 +11,32 @@
  *     usm_shared_access_end(&a);
  *     usm_shared_buffer_destroy(m);                            // every rank
  *
- * Each block has one owner, the last rank that wrote it; write access moves it, and takes the
- * copies of readers away first.  Read copies stay until somebody writes.  Bytes go from rank to
- * rank; only addresses pass through the block's directory, a rank fixed by its number.  An access
- * sees every write that ended before it began; among ranks at the same time one writes, or several
- * read.  Threads of one rank do not wait for each other, as over plain memory.  Two ranks that each
- * hold blocks and ask for each other's may wait for each other: ask for all that you need in one
- * access, or in one order, and for no block that you have an access open to.
+ * Coherence.  Each block has one owner, the last rank that wrote it.  Write
+ * access transfers the ownership and invalidates the copies of readers; read
+ * copies stay until a rank writes.  The bytes go directly from rank to rank.
+ * The block's directory, which is on the rank that its number determines,
+ * handles requests only.  An access sees every write that ended before it
+ * began.  Of accesses to a block by several ranks at the same time, either one
+ * writes or several read.
  *
- * What a rank keeps of a shared buffer, owned or copied, is content of a usm_buffer of its own: it
- * counts against its memory limit and goes down its tiers; blocks that have just come lie in the
- * heap until the access that wanted them begins.
+ * Threads of one rank do not wait for each other, as for plain memory.  Two
+ * ranks can deadlock if each has blocks open and asks for the other's: ask for
+ * all needed blocks in one access, or in one order, and never for a block to
+ * which you have an access open.
  *
- * A rank that dies, or leaves the job, takes with it the blocks it owned, copies of them included:
- * accesses to those give USM_E_PEER on all others.  The rest goes on.  Where it was the directory,
- * the next living rank is, once all that live have told it what they have.  A block that was on its
- * way to the dead rank stays with its owner unless it was sent; one that was on its way between
- * others, through its directory's end, may be lost as well: USM_E_PEER.  Nobody waits for ever.
+ * Memory.  The blocks that a rank owns or has copied are content of a private
+ * usm_buffer: they count against its memory limit and are evicted to its tiers.
+ * Blocks that have just arrived are on the heap until the access that asked for
+ * them begins.
+ *
+ * Failures.  If a rank dies or leaves the job, the blocks it owned are lost,
+ * copies of them included: accesses to them return USM_E_PEER on all other
+ * ranks.  All other blocks stay valid.  If it held a directory, the next living
+ * rank takes over once all living ranks have reported to it which blocks they
+ * have.  A block that was being transferred to the dead rank stays with its
+ * owner unless it had been sent; one that was being transferred between other
+ * ranks may be lost (USM_E_PEER) if its directory was on the dead rank.  No
+ * rank waits forever.
  *
  * Shared buffers are thread-safe.  Sizes and offsets are bytes. */
 #ifndef USM_SHARED_BUFFER_H
@@ -40,24 +50,29 @@ typedef struct usm_shared_buffer usm_shared_buffer;
 
 typedef struct usm_shared_buffer_desc {
     size_t      struct_size;
-    size_t      size;       /**< bytes > 0, the same on every rank                              */
-    size_t      block_size; /**< what moves at once, a power of two, 4 KiB to 1 GiB; 0: 64 KiB    */
-    const char *name;       /**< for stories; or NULL                                          */
+    size_t      size;       /**< bytes > 0; the same on every rank */
+    size_t      block_size; /**< unit of coherence and transfer: a power of two, 4 KiB to 1 GiB;
+                                 0: 64 KiB */
+    const char *name;       /**< for error messages; or NULL */
 } usm_shared_buffer_desc;
 #define USM_SHARED_BUFFER_DESC_INIT                                                                \
     {                                                                                              \
         sizeof(usm_shared_buffer_desc), 0, 0, NULL                                                 \
     }
 
-/** Collective over the ranks that attached (usm_mpi_attach()), in the same order for several.
- * Block b belongs to rank b * ranks / blocks at first, and is zero.  `ctx`: where this rank keeps
- * its part; NULL: the default one.
- *   USM_E_MPI      the process is not attached;   USM_E_INVALID  ranks disagree about the size
+/** Creates a shared buffer.  Collective over the ranks that attached
+ * (usm_mpi_attach()); several are created in the same order on all ranks.
+ * Block b initially belongs to rank b * ranks / blocks and is zero.  `ctx`: the
+ * context in which this rank keeps its part; NULL: the default context.  The
+ * caller owns *buf.
+ *   USM_E_MPI      the process is not attached
+ *   USM_E_INVALID  the ranks gave different sizes
  *   USM_E_PEER     a rank did not come, or has ended */
 USM_API USM_NODISCARD usm_status usm_shared_buffer_create(usm_context                  *ctx,
                                                           const usm_shared_buffer_desc *desc,
                                                           usm_shared_buffer           **buf);
-/** Collective as well; waits for the others' accesses, and for nobody who is dead. */
+/** Destroys a shared buffer.  Collective; waits for the accesses of other ranks,
+ * but not for a rank that has died. */
 USM_API void usm_shared_buffer_destroy(usm_shared_buffer *buf);
 
 typedef struct usm_shared_access {
@@ -66,27 +81,31 @@ typedef struct usm_shared_access {
     usm_shared_buffer *buffer;
     size_t             offset;
     usm_access_mode    mode;
-    usm_access         local; /**< libusm's */
+    usm_access         local; /**< private */
 } usm_shared_access;
 
-/** Blocks until this rank may do what `mode` says (usm_access_mode without USM_NO_WAIT): the blocks
- * of the range are taken one after the other, by rising number; the next ones are asked for ahead,
- * so one access to many moves more than many accesses to one.
- * An access that fails leaves what it was to write with NO_INIT indeterminate.
- *   as usm_access_begin(); USM_E_PEER  who owned a block has ended;   USM_E_MPI  this rank left the
- *   job;   USM_E_AGAIN, USM_E_IO, ...  also when the owner cannot get at the bytes */
+/** Opens an access: blocks until this rank has the access that `mode` asks for
+ * (usm_access_mode without USM_NO_WAIT).  The blocks of the range are acquired
+ * one after the other, by rising number, and the following ones are requested
+ * ahead: one access to many blocks is faster than many accesses to one.
+ * Statuses as usm_access_begin().  After a failure of an access with
+ * USM_NO_INIT the bytes it was to write are indeterminate.
+ *   USM_E_PEER   the owner of a block has ended
+ *   USM_E_MPI    this rank has left the job
+ *   USM_E_AGAIN, USM_E_IO and others  also if the owner cannot read the bytes */
 USM_API USM_NODISCARD usm_status usm_shared_access_begin(usm_shared_buffer *buf, size_t offset,
                                                          size_t size, usm_access_mode mode,
                                                          usm_shared_access *acc);
-USM_API void                     usm_shared_access_end(usm_shared_access *acc);
+/** Ends an access, once; acc->ptr is invalid from now on. */
+USM_API void usm_shared_access_end(usm_shared_access *acc);
 
-/** Bytes unless named otherwise, of this rank. */
+/** Statistics of this rank.  Sizes are bytes. */
 typedef struct usm_shared_buffer_stats {
     size_t   struct_size;
-    uint64_t blocks, owned, copies; /**< blocks; of these owned here, copied here                */
-    uint64_t received, sent;        /**< between ranks                                          */
-    uint64_t hits, misses;          /**< accesses to blocks                                     */
-    uint64_t invalidated;           /**< copies taken away from here                             */
+    uint64_t blocks, owned, copies; /**< blocks; how many this rank owns, and has copied */
+    uint64_t received, sent;        /**< between ranks                                   */
+    uint64_t hits, misses;          /**< accesses to blocks                              */
+    uint64_t invalidated;           /**< copies of this rank that were invalidated       */
 } usm_shared_buffer_stats;
 USM_API USM_NODISCARD usm_status usm_shared_buffer_get_stats(usm_shared_buffer       *buf,
                                                              usm_shared_buffer_stats *stats);
