@@ -1,21 +1,22 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
 /** @file
- * Teams: the devices, of this process and of the job's other ranks, that one launch is split over
- * (usm/parallel.h).
+ * Teams: the devices, of this process and of the job's other ranks, over which
+ * one launch is split (usm/parallel.h).
  *
  *     usm_team *team;
- *     usm_team_create(NULL, &team);           // every device that the selector leaves
+ *     usm_team_create(NULL, &team);           // every device of the selector
  *     usm_team_kernel *k;
  *     usm_team_kernel_create(team, &program, "idw", &k);
  *     usm_parallel(team, &launch, NULL);
  *
- * A member is one device.  A team of one process costs no thread while it waits.  A processor that
- * OpenCL offers and the host backend are one set of cores: both are members, and of those that
- * share cores a launch uses one, the host backend where the program has native code.  Devices that
- * were listed by hand all take part.
+ * A member is one device.  A team of one process has no threads while it is
+ * idle.  A CPU that OpenCL offers and the host backend use the same cores.
+ * Both are members, but a launch uses only one of the members that share cores:
+ * the host backend if the program has native code.  Devices that the program
+ * listed explicitly all take part.
  *
- * Teams and their kernels are thread-safe.  Launches of one team at the same time share its
- * devices. */
+ * Teams and their kernels are thread-safe.  Concurrent launches of one team
+ * share its devices. */
 #ifndef USM_TEAM_H
 #define USM_TEAM_H
 
@@ -30,15 +31,18 @@ typedef struct usm_team_kernel usm_team_kernel;
 
 typedef struct usm_team_desc {
     size_t             struct_size;
-    const char        *selector; /**< as USM_DEVICE_SELECTOR; NULL: what the setting leaves       */
-    size_t             ndevices; /**< > 0: exactly these, and selector is not looked at           */
+    const char        *selector; /**< as USM_DEVICE_SELECTOR; NULL: the devices that the setting
+                                      selects */
+    size_t             ndevices; /**< > 0: exactly these, and selector is ignored */
     usm_device *const *devices;
-    /** Every rank of the job takes part with its own devices: collective, here and in each launch.
-     * The lowest rank gives out the chunks: its end, and that of a launch's home, end launches with
-     * USM_E_PEER; any other rank may die or stand still, and its chunks are done by others. */
+    /** Every rank of the job takes part with its own devices: creation and each
+     * launch are then collective.  The lowest rank is the master, which hands
+     * out the chunks.  If the master ends, or the rank that provides a launch's
+     * data (usm_parallel_desc.home), launches end with USM_E_PEER.  Any other
+     * rank may die or stop responding: its chunks are done by others. */
     bool ranks;
-    /** Chunks under way a member, so that transfers hide behind kernels; 0: 2.  Of short ones,
-     * below a millisecond, several count as one. */
+    /** Chunks in progress per member, so that transfers overlap with kernels; 0:
+     * 2. Several chunks shorter than a millisecond count as one. */
     uint32_t depth;
 } usm_team_desc;
 #define USM_TEAM_DESC_INIT                                                                         \
@@ -46,48 +50,57 @@ typedef struct usm_team_desc {
         sizeof(usm_team_desc), NULL, 0, NULL, false, 0                                             \
     }
 
-/** Caller owns *team.  `desc` NULL: the selected devices of this process.
- *   USM_E_NO_DEVICE  none is left, or none of them runs kernels
- *   USM_E_MPI        `ranks`, and this process has not joined its job
+/** Creates a team.  The caller owns *team.  `desc` NULL: the selected devices of
+ * this process.
+ *   USM_E_NO_DEVICE  no device is selected, or none of them runs kernels
+ *   USM_E_MPI        `ranks` is set, and this process has not joined a job
  *   USM_E_PEER       a rank did not come */
 USM_API USM_NODISCARD usm_status usm_team_create(const usm_team_desc *desc, usm_team **team);
-/** NULL is fine.  Launches under way end first.  Kernels of it must be destroyed before. */
+/** Destroys a team, or does nothing if it is NULL.  Waits for launches in
+ * progress.  The team's kernels must have been destroyed before. */
 USM_API void usm_team_destroy(usm_team *team);
 
 typedef enum usm_member_state {
     USM_MEMBER_WELL  = 1,
-    USM_MEMBER_ASIDE = 2, /**< its kernels failed: it is given nothing more                       */
-    USM_MEMBER_LOST  = 3  /**< the device is gone, or its rank: dead, silent, or left the job     */
+    USM_MEMBER_ASIDE = 2, /**< quarantined: its kernels failed, and it gets no more work        */
+    USM_MEMBER_LOST  = 3  /**< the device is gone; or its rank is dead, silent, or left the job */
 } usm_member_state;
 
-/** Of a member since the team was made.  Of another rank's the figures, and that it was set aside,
- * are told at the end of each launch; chunks that came too late to count are not among them. */
+/** Statistics of a member since the creation of the team.  Those of members on
+ * other ranks, and their quarantine, are updated at the end of each launch;
+ * they do not include chunks whose results arrived too late to be used. */
 typedef struct usm_team_member {
     size_t           struct_size;
     uint32_t         rank;
-    usm_device      *device;   /**< NULL: of another rank                                      */
-    char             name[64]; /**< "opencl:0.0", "3/host:0" where there are ranks             */
+    usm_device      *device;   /**< NULL: on another rank               */
+    char             name[64]; /**< "opencl:0.0"; with ranks "3/host:0" */
     usm_member_state state;
     uint64_t         chunks, items;
-    uint64_t         busy_ns; /**< while it had at least one chunk                               */
-    double           speed;   /**< items a second, as last measured; 0: not known               */
+    uint64_t         busy_ns; /**< time with at least one chunk                   */
+    double           speed;   /**< items per second, as last measured; 0: unknown */
 } usm_team_member;
 
+/** Returns the number of members. */
 USM_API uint32_t usm_team_size(usm_team *team);
-/** info->struct_size is set by the caller.   USM_E_INVALID  there is no such member */
+/** Returns information about a member.  The caller sets info->struct_size.
+ *   USM_E_INVALID  there is no such member */
 USM_API USM_NODISCARD usm_status usm_team_get_member(usm_team *team, uint32_t index,
                                                      usm_team_member *info);
-/** The members as text or JSON; as usm_pool_describe(). */
+/** Writes the members as text or JSON; format, cap and size are as in
+ * usm_pool_describe(). */
 USM_API usm_status usm_team_describe(usm_team *team, usm_text_format format, char *text, size_t cap,
                                      size_t *size);
 
-/** Builds the program for every member; those that no image fits take no part in its launches.
- * Caller owns *kernel.  Built programs come from the same caches as usm_program_create()'s.
- *   USM_E_BUILD, USM_E_NO_KERNEL;  USM_E_NO_IMAGE  no member of this process runs it */
+/** Builds the program for every member.  A member that can run no image takes no
+ * part in launches of the kernel.  The caller owns *kernel.  Programs are
+ * cached as those of usm_program_create().
+ *   USM_E_BUILD, USM_E_NO_KERNEL  as usm_program_create(), usm_kernel_create()
+ *   USM_E_NO_IMAGE                no member of this process can run it */
 USM_API USM_NODISCARD usm_status usm_team_kernel_create(usm_team               *team,
                                                         const usm_program_desc *program,
                                                         const char *name, usm_team_kernel **kernel);
-/** NULL is fine.  Launches under way go on. */
+/** Destroys a kernel, or does nothing if it is NULL.  Launches in progress go
+ * on. */
 USM_API void usm_team_kernel_destroy(usm_team_kernel *kernel);
 
 USM_END_DECLS
