@@ -156,11 +156,11 @@ WIDTH, LEFT, RIGHT, BAR, GAP = 860, 250, 80, 12, 14
 COLOURS = ["#e8590c", "#868e96", "#4c8bd0", "#4fa36b", "#9775cf", "#c09a2b"]
 STYLE = ("text{fill:#555}.title{font-size:15px;font-weight:bold}.name{font-size:12px;font-weight:bold}"
          ".panel{font-size:13px;font-weight:bold}.value{font-size:9.5px}"
-         ".ours{font-size:9.5px;font-weight:bold}.title,.name,.panel,.ours{fill:#222}"
+         ".ours,.inner{font-size:9.5px;font-weight:bold}.inner{fill:#fff}.title,.name,.panel,.ours{fill:#222}"
          ".grid{stroke:#888;stroke-opacity:.25}.goal{stroke:#222;stroke-width:2}"
          ".zero{stroke:#888}.rule{stroke:#222;stroke-dasharray:4 3}"
          "@media(prefers-color-scheme:dark){text{fill:#aaa}.title,.name,.panel,.ours{fill:#eee}"
-         ".goal,.rule{stroke:#eee}}")
+         ".inner{fill:#fff}.goal,.rule{stroke:#eee}}")
 
 
 class Drawing:
@@ -241,7 +241,10 @@ def draw_bars(d, panel, colour_of):
             d.rect(LEFT, y, x - LEFT, BAR - 2, colour_of[who])
             if goal is not None and axis.least < goal <= axis.most:
                 d.line(axis.at(goal), y - 1, axis.at(goal), y + BAR - 1, "goal")
-                x = max(x, axis.at(goal)) if abs(x - axis.at(goal)) < 36 else x
+                if 0 <= axis.at(goal) - x < 40 < x - LEFT:  # the figure would stand at the goal
+                    d.text(x - 4, y + BAR - 3, figure, "inner", "end")
+                    y += BAR
+                    continue
             d.text(x + 4, y + BAR - 3, figure, "ours" if who.startswith("libusm") else "value")
             y += BAR
         d.y += GAP + BAR * max(len(bars), 2)
