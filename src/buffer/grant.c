@@ -32,7 +32,9 @@
  * No circle.  A command that holds memory waits only for such as hold theirs or need none, whose
  * places are earlier: the first of them to have got its place waits for nothing, and ends.  What
  * it gives back goes to the first in line that nothing from outside holds up.  What is held up from
- * outside holds nothing itself, and keeps up nobody who does not wait for it: by 2.
+ * outside holds nothing itself, and keeps up nobody who does not wait for it: by 2.  Who makes memory
+ * by an eviction, be it a task that allocates, waits for the context's own queue alone, where
+ * nothing waits for a command (places_copy.c).
  *
  * What the rule does not know: a task of the program that waits, inside, for a command submitted
  * after it; commands that the owner of a native queue puts into it. */
