@@ -28,7 +28,7 @@ static bool is_changed(const usm__space *space, uint32_t block)
 static void find_changed(commit *c)
 {
     c->n = 0;
-    for (uint32_t i = 0; i < c->space->nblocks; i++)
+    for (uint32_t i = 0; (i = usm__space_skip(c->space, i)) < c->space->nblocks; i++)
         if (is_changed(c->space, i))
             c->blocks[c->n++] = i;
 }

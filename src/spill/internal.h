@@ -91,12 +91,25 @@ typedef struct usm__announced {
     } list[];
 } usm__announced;
 
+/* A space may be far larger than what is ever used of it, so what is said of its blocks is made a
+ * chunk of them at a time, when one is first looked at:
+ *
+ *     chunk untouched  =>  its blocks have word 0 (ABSENT), no frame, no copy, kept 0, and the
+ *                          content that the space began with
+ *
+ * A walk over all blocks skips those chunks (usm__space_skip), except where it changes that
+ * content. */
+#define USM__CHUNK_SHIFT 9
+
 typedef struct usm__space_more usm__space_more;
 struct usm__space_more {
-    usm__space    *space; /* whose it is                                                     */
-    usm_list       link;  /* in spill->spaces                                                 */
-    usm__block    *blocks;
-    usm__home     *home;
+    usm__space *space; /* whose it is                                                     */
+    usm_list    link;  /* in spill->spaces                                                 */
+    usm__block *blocks;
+    usm__home  *home;
+
+    _Atomic(uint64_t) *touched; /* a bit for each chunk of blocks; set under the engine's lock   */
+
     usm_context   *ctx;
     usm__prefetch *prefetch;
     usm__pattern   pattern;
@@ -160,8 +173,20 @@ struct usm__spill {
 void usm__spill_wait(usm__spill *s, uint32_t timeout_ms); /* lock held; for any change         */
 void usm__spill_changed(usm__spill *s);                   /* lock held                        */
 
+void usm__space_touch(const usm__space *space, uint32_t chunk); /* lock held; space.c        */
+/* The first block from `block` on in a chunk that was touched, nblocks at the end. */
+uint32_t usm__space_skip(const usm__space *space, uint32_t block);
+
+static inline bool usm__space_is_touched(const usm__space *space, uint32_t chunk)
+{
+    return usm_load_relaxed(&space->more->touched[chunk / 64]) >> chunk % 64 & 1;
+}
+
+/* Lock held, unless the block was looked at before. */
 static inline usm__block *usm__block_of(const usm__space *space, uint32_t block)
 {
+    if (!usm__space_is_touched(space, block >> USM__CHUNK_SHIFT))
+        usm__space_touch(space, block >> USM__CHUNK_SHIFT);
     return &space->more->blocks[block];
 }
 

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
 /* Spaces: ranges of addresses and the tables of their blocks; what is said of their future; the end
  * of their content.  Called by src/buffer and segment.c. */
+#include "base/assert.h"
 #include "base/inline/bits.h"
 #include "core/context.h"
 #include "spill/internal.h"
@@ -14,22 +15,50 @@ static usm_status make_tables(usm__space *space)
 {
     usm__space_more *more  = space->more;
     size_t           words = space->nblocks * sizeof *space->words;
+    size_t           size  = space->is_foreign ? 0 : space->nblocks * sizeof *more->blocks;
+    size_t           bits  = (((space->nblocks - 1) >> USM__CHUNK_SHIFT) / 64 + 1) * 8;
 
-    space->words =
-        usm__heap_alloc(words + (space->is_foreign ? 0 : space->nblocks * sizeof *more->blocks));
+    space->words = usm__heap_alloc(words + size + bits);
     if (!space->words)
         return usm__fail(USM_E_NO_MEMORY, "no host memory for the tables of %u blocks",
                          space->nblocks);
-    more->blocks = (usm__block *)((uintptr_t)space->words + words);
-    for (uint32_t i = 0; i < space->nblocks; i++) {
-        if (space->is_foreign) {
-            atomic_init(&space->words[i], USM__BLOCK_RESIDENT);
-            continue;
-        }
+    more->blocks  = (usm__block *)((uintptr_t)space->words + words);
+    more->touched = (_Atomic(uint64_t) *)((uintptr_t)more->blocks + size);
+    for (uint32_t i = 0; space->is_foreign && i < space->nblocks; i++)
+        atomic_init(&space->words[i], USM__BLOCK_RESIDENT);
+    return USM_OK;
+}
+
+void usm__space_touch(const usm__space *space, uint32_t chunk)
+{
+    usm__space_more   *more  = space->more;
+    _Atomic(uint64_t) *bits  = &more->touched[chunk / 64];
+    uint32_t           first = chunk << USM__CHUNK_SHIFT;
+    uint32_t           n = (uint32_t)usm_min_size(space->nblocks - first, 1u << USM__CHUNK_SHIFT);
+
+    usm_assert(!space->is_foreign); /* has no blocks beside its words */
+    for (uint32_t i = first; i < first + n; i++) {
         more->blocks[i].frame   = USM__NO_FRAME;
         more->blocks[i].content = more->home ? USM__CONTENT_HOME : USM__CONTENT_ZERO;
     }
-    return USM_OK;
+    usm_store_relaxed(bits, usm_load_relaxed(bits) | UINT64_C(1) << chunk % 64);
+}
+
+uint32_t usm__space_skip(const usm__space *space, uint32_t block)
+{
+    uint32_t chunks = ((space->nblocks - 1) >> USM__CHUNK_SHIFT) + 1;
+    uint32_t chunk  = block >> USM__CHUNK_SHIFT;
+
+    if (block >= space->nblocks || usm__space_is_touched(space, chunk))
+        return block;
+    while (++chunk < chunks) {
+        uint64_t bits = usm_load_relaxed(&space->more->touched[chunk / 64]) >> chunk % 64;
+
+        if (bits)
+            return (chunk + (uint32_t)__builtin_ctzll(bits)) << USM__CHUNK_SHIFT;
+        chunk |= 63;
+    }
+    return space->nblocks;
 }
 
 static usm_status make_prefetch(usm__spill *s, usm__space *space)
@@ -163,7 +192,8 @@ void usm__space_destroy(usm__space *space)
     usm__mutex_lock(&s->lock);
     usm__announced_forget(s, space);
     if (!space->is_foreign)
-        for (uint32_t i = 0; i < space->nblocks; i++) {
+        for (uint32_t i = usm__space_skip(space, 0); i < space->nblocks;
+             i          = usm__space_skip(space, i + 1)) {
             usm__block *b = usm__block_of(space, i);
 
             if ((usm_load_relaxed(&space->words[i]) & USM__WORD_STATE) || b->copy)
@@ -190,7 +220,8 @@ static usm_status discard(usm__space *space, size_t offset, size_t size)
 
     if (offset + size == space->size)
         end = space->nblocks;
-    for (uint32_t i = first; i < end; i++)
+    /* What has a home does not read as zeros while it is untouched. */
+    for (uint32_t i = first; (i = space->more->home ? i : usm__space_skip(space, i)) < end; i++)
         if (!drop_block(s, space, i))
             return usm__fail(USM_E_BUSY, "%s: the range that is to be discarded is in use",
                              usm__space_title(space, title));
@@ -256,11 +287,11 @@ static usm_status advise(usm__space *space, size_t offset, size_t size, usm_buff
                 break;
         return USM_OK;
     case USM_BUFFER_WONT_NEED:
-        for (uint32_t i = first; i <= last; i++)
+        for (uint32_t i = first; (i = usm__space_skip(space, i)) <= last; i++)
             demote(s, space, i);
         return USM_OK;
     case USM_BUFFER_UNPIN:
-        for (uint32_t i = first; i <= last; i++)
+        for (uint32_t i = first; (i = usm__space_skip(space, i)) <= last; i++)
             usm__block_of(space, i)->kept -= usm__block_of(space, i)->kept != 0;
         usm__spill_changed(s);
         return USM_OK;
