@@ -7,6 +7,7 @@
 
 #include "base/inline/list.h"
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #include <usm/pool_ops.h>
@@ -46,11 +47,12 @@ typedef struct usm__tls {
     struct usm__mutex *held;         /* debug builds: the ranked mutex taken last, mutex.c   */
     usm_status         orphan;       /* the last failure's status while no block can be had  */
     int                fault_benign; /* > 0: faults do not fire, fault.c                     */
-    int                is_giving;    /* 1: inside the hook area_out_of_memory, core/pool.c   */
-    int                is_held;      /* 1: no memory is taken from a driver, core/area.c     */
-    /* core/init.c: calls that use the default context, one in the other; which counters have the
-     * outermost; contexts that it ended itself, which go when it is through. */
-    unsigned            in_default, default_round;
+    bool               is_giving;    /* inside the hook area_out_of_memory, core/pool.c      */
+    bool               is_held;      /* no memory is taken from a driver, core/area.c        */
+    /* core/init.c: which counters have the outermost call that uses the default context; such calls
+     * at work, one inside the other; contexts that they ended, which go when the outermost returns. */
+    uint16_t            default_round;
+    unsigned            in_default;
     struct usm_context *put_off;
     /* core/magazine.h: the table in force, and the slot of the cache in use at this moment, by a
      * hit and by a slow path. */

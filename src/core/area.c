@@ -286,7 +286,7 @@ static void enter_list(usm__area *a)
  * without a story. */
 static bool is_held(void)
 {
-    return usm__self.is_held != 0;
+    return usm__self.is_held;
 }
 
 usm_status usm__area_take(void *source, size_t size, size_t align, usm_area **area)

@@ -106,7 +106,7 @@ void usm__default_enter(void)
 {
     if (usm__self.in_default++ > 0)
         return; /* counted, and before it looked at any context */
-    usm__self.default_round = usm_load_relaxed(&current_round);
+    usm__self.default_round = (uint16_t)usm_load_relaxed(&current_round);
     (void)usm_add_relaxed(own_callers(usm__self.default_round), (size_t)1);
     atomic_thread_fence(memory_order_seq_cst);
 }

@@ -282,10 +282,10 @@ void *usm__pool_alloc_held(usm_pool *pool, size_t size)
 
     if (usm__observe_wants_record() || check_request(pool, 0, size) != USM_OK)
         return NULL;
-    usm__self.is_held = 1;
+    usm__self.is_held = true;
     if (alloc_once(pool, pool->min_align, size ? size : 1, &p) != USM_OK)
         p = NULL;
-    usm__self.is_held = 0;
+    usm__self.is_held = false;
     if (p)
         usm__freed_forget(p);
     if (p && usm__order_on())
@@ -350,10 +350,10 @@ static bool others_gave(usm_pool *pool, size_t size)
         is_at_maximum(pool))
         return false;
     usm__story_save(&story);
-    usm__self.is_giving = 1;
+    usm__self.is_giving = true;
     given = usm__area_out_of_memory(pool->ctx, pool->ctx->devices[pool->index].dev, pool->kind,
                                     usm_align_up_ptr(size, GIVEN_AT_LEAST));
-    usm__self.is_giving = 0;
+    usm__self.is_giving = false;
     usm__story_restore(&story);
     return given > 0;
 }
