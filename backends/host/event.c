@@ -21,9 +21,8 @@ static usm_status tell(usm_status status)
     case USM_OK:
         return USM_OK;
     case USM_E_DEPENDENCY:
-        return usm__host_lib->report(
-            status,
-            "the command did not run: one that it depends on failed, whose event tells why");
+        return usm__host_lib->report(status, "the command did not run: one that it depends on "
+                                             "failed; see the status of that command's event");
     default:
         return usm__host_lib->report(status, "the command or user event ended with this failure");
     }

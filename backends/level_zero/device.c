@@ -192,7 +192,7 @@ usm_status lz_only_driver_devices(size_t *count, lz_device ***list)
         copy[i] = record_of(lz_registry.roots[i]);
     if (!n)
         status = lz_report(
-            USM_E_INVALID, "Level Zero does not tell the devices of a context, and %s: name them",
+            USM_E_INVALID, "Level Zero does not list the devices of a context, and %s: name them",
             lz_registry.nroots ? "there are several drivers" : "no driver has a device");
     registry_unlock(&lz_registry);
     if (!status && !copy)

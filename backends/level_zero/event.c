@@ -145,7 +145,7 @@ usm_status lz_event_profiling(void *event, usm_profiling *times)
         return status;
     if (!ev->slot->has_times)
         return lz_report(USM_E_NOT_SUPPORTED, "the event has no times: its queue needs "
-                                              "USM_QUEUE_PROFILING, or the driver did not tell "
+                                              "USM_QUEUE_PROFILING, or the driver did not report "
                                               "the device's clock (zeDeviceGetGlobalTimestamps)");
     code = lz.zeEventQueryKernelTimestamp(ev->slot->native, &t);
     if (code)

@@ -568,8 +568,8 @@ static void finish(lz_lane *lane, usm_status status)
     if (!status || lane->is_lost)
         lane_free(lane);
     else
-        lz_host->log(USM_LOG_WARN, "Level Zero: the driver does not tell when a queue's last "
-                                   "command ends; what it uses is not given back");
+        lz_host->log(USM_LOG_WARN, "Level Zero: the driver does not report when a queue's last "
+                                   "command ends; the memory it uses is not released");
 }
 
 static void on_end(void *arg, usm_status status)

@@ -66,7 +66,7 @@ USM_BEGIN_DECLS
     X(USM_E_PEER, -45, "a process of the group did not come, or has ended")                        \
     X(USM_E_MPI, -46, "MPI is not there, not usable any more, or another one than expected")       \
     X(USM_E_MPI_THREADS, -47, "MPI's thread level does not allow it")                              \
-    X(USM_E_CANCELLED, -48, "it was called off before its end")                                    \
+    X(USM_E_CANCELLED, -48, "it was cancelled before its end")                                     \
     X(USM_E_INTERNAL, -99, "libusm is at fault: please report this")
 
 typedef enum usm_status {

@@ -98,9 +98,9 @@ static usm_status refuse_kind(const usm_pool_params *params)
 {
     if (params->kind != USM_DEVICE && params->host_accessible)
         return USM_OK;
-    return params->api->report(USM_E_NOT_SUPPORTED,
-                               "the pool `jemalloc` serves host and shared memory only: for device "
-                               "memory take `slab`");
+    return params->api->report(
+        USM_E_NOT_SUPPORTED,
+        "the pool `jemalloc` supports host and shared memory only: for device memory use `slab`");
 }
 
 /* Larger than what else a driver has from malloc() for an area. */

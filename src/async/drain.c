@@ -25,7 +25,8 @@ static void give_back(usm_pool *pool, const usm__async_block *b, bool is_users)
         st = b->is_seen ? usm__pool_free(area, b->p)
                         : pool->ops->free(pool->impl, &area->view, b->p);
     if (st != USM_OK)
-        usm__warn("%p, which a queue had freed, was not taken back: %s", b->p, usm_last_error());
+        usm__warn("%p, which was freed in a queue, could not be returned to its pool: %s", b->p,
+                  usm_last_error());
 }
 
 size_t usm__async_drain(usm__async_list *l, uint64_t position, bool is_users)
@@ -235,7 +236,8 @@ static void free_now(usm_pool *pool, const usm__async_block *b)
     if (b->state)
         give_back(pool, b, false);
     else if (!area || usm__pool_free(area, b->p) != USM_OK)
-        usm__warn("%p, which a queue had freed, was not taken back: %s", b->p, usm_last_error());
+        usm__warn("%p, which was freed in a queue, could not be returned to its pool: %s", b->p,
+                  usm_last_error());
 }
 
 static void later_run(usm__completion *c)

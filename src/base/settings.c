@@ -45,7 +45,7 @@ const usm__setting usm__settings[] = {
                 "separated by \";\"; unset: GPUs, then CPUs, then the host"},
     {NAMES("pool", "POOL"), .initial = "", .unit = "[kind:]pool[,option=value]...",
      .foreign = {"UR_L0_DISABLE_USM_ALLOCATOR", "UR_L0_USM_ALLOCATOR"}, .translated = true,
-     .help = "the pool that serves each kind of memory, separated by \";\"; options: area_size, "
+     .help = "the pool for each kind of memory, separated by \";\"; options: area_size, "
              "maximum_size, min_align, retain, retain_ms, zero_init"},
     {NAMES("memory_limit", "MEMORY_LIMIT"), .initial = "", .unit = "kind:bytes|percent",
      .binding = true,
@@ -58,7 +58,7 @@ const usm__setting usm__settings[] = {
              "file:/var/tmp,quota=20G, separated by \";\"; off: nothing is spilled"},
     {NAMES("spill_codec", "SPILL_CODEC"), .initial = "off", .unit = "off|auto|codec,...",
      .binding = true, .check = usm__settings_check_codec,
-     .help = "what is done to spilled blocks: lz4 (compression), aes_gcm (encryption), "
+     .help = "the codecs of spilled blocks: lz4 (compression), aes_gcm (encryption), "
              "lz4,aes_gcm, or auto: lz4 when samples say that it is quicker than the tier"},
     {NAMES("spill_key", "SPILL_KEY"), .initial = "", .unit = "hex digits", .secure = true,
      .secret = true, .binding = true, .check = usm__settings_check_key,
@@ -70,9 +70,8 @@ const usm__setting usm__settings[] = {
          "a file with the key of aes_gcm in hexadecimal digits; nobody but its owner may read it"},
     {NAMES("spill_block", "SPILL_BLOCK"), .initial = "1M", .unit = "bytes",
      .type = USM__SETTING_SIZE,
-     .help =
-         "how much of a buffer moves at a time; rounded up to a power of two that leaves at most "
-         "8192 blocks in memory, less where the memory limit is small"},
+     .help = "the unit in which buffers are evicted and loaded; rounded up to a power of two such "
+             "that at most 8192 blocks are in memory, fewer where the memory limit is small"},
     {NAMES("spill_wait", "SPILL_WAIT"), .initial = "2000", .unit = "ms", .type = USM__SETTING_SIZE,
      .help = "how long an access waits for memory that other accesses and commands hold, before it "
              "fails with USM_E_AGAIN"},
@@ -80,24 +79,22 @@ const usm__setting usm__settings[] = {
      .help = "memory of this process that other ranks of an MPI job may borrow, as 8G"},
     {NAMES("spill_replicas", "SPILL_REPLICAS"), .initial = "", .unit = "1|2|3",
      .check = check_replicas,
-     .help =
-         "copies of each block that leaves memory, never two in one fault domain; unset: 2 when "
-         "memory of other nodes is a tier, else 1"},
+     .help  = "copies of each evicted block, never two in one fault domain; unset: 2 when "
+              "memory of other nodes is a tier, else 1"},
     {NAMES("spill_read", "SPILL_READ"), .initial = "primary", .unit = "primary|any",
      .check = check_read,
-     .help  = "which copy of a block is read: its first, or any, that is the one whose place has "
-              "the fewest reads under way; places that are slow or fail are asked last"},
+     .help =
+         "which copy of a block is read: the first, or any, that is the one whose replica target "
+         "has the fewest reads in progress; targets that are slow or fail are asked last"},
     {NAMES("spill_domain", "SPILL_DOMAIN"), .initial = "", .unit = "name",
-     .help =
-         "what this process's memory fails together with: a rack, a power line; unset: its node"},
+     .help = "the fault domain of this process's memory, such as a rack or a power line; unset: "
+             "its node"},
     {NAMES("job_lease", "JOB_LEASE"), .initial = "3000", .unit = "ms", .type = USM__SETTING_SIZE,
-     .help =
-         "a member of the job that is silent for so long is lost: copies of what it has are made "
-         "elsewhere"},
+     .help = "a member of the job that is silent for so long is lost: its blocks are re-replicated "
+             "elsewhere"},
     {NAMES("job_orphan", "JOB_ORPHAN"), .initial = "30000", .unit = "ms", .type = USM__SETTING_SIZE,
-     .help =
-         "what a borrower has that is silent for so long is freed, and what a lender has is given "
-         "up; usm-memd ends when all are"},
+     .help = "the blocks of a borrower that is silent for so long are freed, and those on such a "
+             "lender are given up; usm-memd ends when all are"},
     {NAMES("job_key", "JOB_KEY"), .initial = "", .unit = "hex digits", .secure = true,
      .secret = true, .binding = true, .check = usm__settings_check_key,
      .help =
@@ -115,14 +112,13 @@ const usm__setting usm__settings[] = {
     {NAMES("mpi_join_timeout", "MPI_JOIN_TIMEOUT"), .initial = "10000", .unit = "ms",
      .type = USM__SETTING_SIZE,
      .help =
-         "how long USM_MPI_JOIN's names are looked for, and servers that are full are waited for"},
+         "how long to look for the names of USM_MPI_JOIN, and to wait for servers that are full"},
     {NAMES("mpi_near", "MPI_NEAR"), .initial = "1", .unit = "", .type = USM__SETTING_BOOL,
-     .help = "memory that a process of the same host lends is mapped and not sent over MPI"},
+     .help = "memory that a process of the same host lends is mapped instead of sent over MPI"},
     {NAMES("queue_wait", "QUEUE_WAIT"), .initial = "30000", .unit = "ms", .type = USM__SETTING_SIZE,
-     .help =
-         "how long an allocation that finds no memory waits for what queues have yet to free, "
-         "before it fails; commands over buffers that wait for memory and have not moved for so "
-         "long are told of in a warning"},
+     .help = "how long an allocation that finds no memory waits for what queues have yet to free, "
+             "before it fails; commands over buffers that have waited for memory for so long are "
+             "reported in a warning"},
     {NAMES("log", "LOG"), .initial = "warn", .unit = "level:LEVEL;output:FILE", .secure = true,
      .check = usm__log_check,
      .help  = "what is logged (off, error, warn, info, debug, trace) and where to (stderr, stdout, "
@@ -133,8 +129,8 @@ const usm__setting usm__settings[] = {
      .help = "full checks of pointers and lifetimes, with reports"},
     {NAMES("trace", "TRACE"), .initial = "", .unit = "path", .secure = true,
      .check = usm__trace_check_name,
-     .help  = "the file that allocations and driver calls are recorded in for usm-prof; %h, %r, %p "
-              "stand for host, rank, process; read once, before the first pool is made"},
+     .help = "the file in which allocations and driver calls are recorded for usm-prof; %h, %r, %p "
+             "stand for host, rank, process; read once, before the first pool is made"},
     {NAMES("trace_stacks", "TRACE_STACKS"), .initial = "off", .unit = "off|on|all|bytes",
      .check = usm__trace_check_stacks,
      .help  = "with a trace: stacks of allocations, one each 512 KiB on average (on), all, or as "
@@ -148,7 +144,7 @@ const usm__setting usm__settings[] = {
          "checks of the program's own memory: redzone (writes past a block), poison (use of what "
          "was never written or is free), leaks (what was not freed)"},
     {NAMES("plugin_path", "PLUGIN_PATH"), .initial = "", .unit = "path", .secure = true,
-     .help = "folders that modules are looked for in first, separated by \":\""},
+     .help = "folders to search for modules first, separated by \":\""},
     {NAMES("cache_dir", "CACHE_DIR"), .initial = "", .unit = "path", .secure = true,
      .help = "where compiled kernels are kept, and which local sizes suit them; off: nowhere; "
              "unset: $XDG_CACHE_HOME/usm or ~/.cache/usm"},
@@ -184,7 +180,7 @@ const usm__setting usm__settings[] = {
               "never, or where the driver is known to be right about kernels that cross from piece "
               "to piece (Intel's since 24.22)"},
     {NAMES("null_memory", "NULL_MEMORY"), .initial = "80G", .unit = "bytes",
-     .type = USM__SETTING_SIZE, .help = "how much memory that is not there the null backend has"},
+     .type = USM__SETTING_SIZE, .help = "how much memory the null backend pretends to have"},
     {NAMES("null_vmem", "NULL_VMEM"), .initial = "1", .unit = "", .type = USM__SETTING_BOOL,
      .help = "the null backend can reserve addresses and map memory behind them"},
     {.key = NULL}};
@@ -717,7 +713,7 @@ void usm__setting_set_check(const char *key, usm__setting_check *check)
     usm_assert(!usm__settings[i].secret); /* none of them has such a check */
     if (set != NULL && !parse(i, set->text, &number, why)) {
         put(i, NULL);
-        usm__warn("usm_config_set(\"%s\", \"%.128s\") is taken back; allowed: %s",
+        usm__warn("usm_config_set(\"%s\", \"%.128s\") is reverted; allowed: %s",
                   usm__settings[i].key, set->text, why);
     }
 }

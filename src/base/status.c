@@ -9,7 +9,7 @@
 #include <string.h>
 
 static const char no_block[] =
-    "a call failed and its story is lost: there is no memory for this thread's error text";
+    "a call failed and its error message is lost: there is no memory for this thread's message";
 
 const char *usm_status_name(usm_status status)
 {

@@ -234,7 +234,7 @@ static const char *open_file(usm__trace_header *h)
     if (file.fd < 0 && errno == EWOULDBLOCK)
         return "another process is recording into it; put %p into the name";
     if (file.fd < 0 && errno == EINVAL)
-        return "it is no regular file";
+        return "it is not a regular file";
     if (file.fd < 0)
         return strerror_r(errno, why, sizeof(why));
     if (!is_replaceable(file.fd)) {

@@ -34,7 +34,7 @@ usm_status usm__buffer_check(const usm_buffer *buf)
 usm_status usm__buffer_check_range(const usm_buffer *buf, size_t offset, size_t size)
 {
     if (offset > buf->size || size > buf->size - offset)
-        return usm__fail(USM_E_INVALID, "%zu %s at %zu leave%s the buffer%s%s of %zu bytes", size,
+        return usm__fail(USM_E_INVALID, "%zu %s at %zu exceed%s the buffer%s%s of %zu bytes", size,
                          usm__plural(size, "byte", "bytes"), offset, usm__plural(size, "s", ""),
                          buf->root->name ? " " : "", buf->root->name ? buf->root->name : "",
                          buf->size);
@@ -51,7 +51,7 @@ usm_status usm__buffer_check_mode(const usm_buffer *buf, usm_access_mode mode)
             (unsigned)mode);
     if ((mode & USM_WRITE) && (usm_load_relaxed(&buf->root->flags) & USM__BUFFER_READ_ONLY))
         return usm__fail(USM_E_READ_ONLY,
-                         "the buffer%s%s may only be read: its file was opened for reading",
+                         "the buffer%s%s is read only: its file was opened for reading",
                          buf->root->name ? " " : "", buf->root->name ? buf->root->name : "");
     return USM_OK;
 }

@@ -72,7 +72,8 @@ usm_status usm_buffer_advise(usm_buffer *buf, size_t offset, size_t size, usm_bu
     if (st == USM_OK)
         st = usm__buffer_check_range(buf, offset, size);
     if (st == USM_OK && (advice < USM_BUFFER_NORMAL || advice > USM_BUFFER_DISCARD))
-        st = usm__fail(USM_E_INVALID, "usm_buffer_advise: %d is no usm_buffer_advice", (int)advice);
+        st = usm__fail(USM_E_INVALID, "usm_buffer_advise: %d is not a usm_buffer_advice",
+                       (int)advice);
     if (st == USM_OK && advice == USM_BUFFER_DISCARD)
         st = usm__buffer_check_mode(buf, USM_WRITE);
     if (st != USM_OK || size == 0)
@@ -206,8 +207,8 @@ usm_status usm_buffer_commit(usm_buffer *buf)
         return st;
     root = buf->root;
     if (!(usm_load_relaxed(&root->flags) & USM__BUFFER_HAS_HOME))
-        return usm__fail(USM_E_NOT_SUPPORTED,
-                         "usm_buffer_commit: the buffer lives in no file; see usm_buffer_open()");
+        return usm__fail(USM_E_NOT_SUPPORTED, "usm_buffer_commit: the buffer has no file or other "
+                                              "backing store; see usm_buffer_open()");
     st = usm__buffer_check_mode(root, USM_WRITE);
     if (st != USM_OK)
         return st;

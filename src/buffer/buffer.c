@@ -228,12 +228,11 @@ static usm_status check_desc(const usm_buffer_desc *d, usm_buffer *const *buf)
         return usm__fail(USM_E_INVALID, "usm_buffer_create: flags 0x%x without host_data",
                          d->flags);
     if (d->home && d->host_data)
-        return usm__fail(USM_E_INVALID,
-                         "usm_buffer_create: the content comes from host_data or from a home, not "
-                         "from both");
+        return usm__fail(USM_E_INVALID, "usm_buffer_create: the content comes from host_data or "
+                                        "from a backing store, not from both");
     if (d->home && (d->home->struct_size < sizeof *d->home || !d->home->read))
         return usm__fail(d->home->read ? USM_E_ABI : USM_E_INVALID,
-                         "usm_buffer_create: the home %s",
+                         "usm_buffer_create: the backing store %s",
                          d->home->read ? "has a wrong struct_size" : "has no read function");
     return USM_OK;
 }

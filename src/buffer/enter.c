@@ -106,7 +106,7 @@ static usm_status find_order(usm__command *c, usm__use *u)
     for (usm__order_entry *e = usm__order_next(o, &u->entry, false, NULL); e;
          e                   = usm__order_next(o, &u->entry, false, e))
         if (!put_behind(c, e))
-            return usm__fail(USM_E_NO_MEMORY, "no host memory for the order of commands");
+            return usm__fail(USM_E_NO_MEMORY, "no host memory to order commands");
     return USM_OK;
 }
 

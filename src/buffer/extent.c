@@ -86,7 +86,8 @@ usm__memory *usm__memory_of(usm_device *dev)
     }
     usm__extents_unlock();
     if (!m)
-        (void)usm__fail(USM_E_NO_MEMORY, "no host memory to keep account of %s's", dev->term);
+        (void)usm__fail(USM_E_NO_MEMORY, "no host memory for the memory accounting of %s",
+                        dev->term);
     return m;
 }
 
@@ -159,7 +160,8 @@ usm_status usm__places_settle(const usm__places *p, size_t start, size_t end, bo
 {
     while (usm__places_are_leaving(p, start, end)) {
         if (!may_wait)
-            return usm__fail(USM_E_AGAIN, "a part of \"%s\" is just leaving a device's memory",
+            return usm__fail(USM_E_AGAIN,
+                             "a part of \"%s\" is being evicted from a device's memory",
                              p->space->name);
         usm__extents_wait();
     }
@@ -333,19 +335,18 @@ static usm_status no_room(const usm__memory *m, const usm__places *p, const usm_
     usm__extents_unlock();
     (void)usm__format_bytes(want->size, size, sizeof size);
     if (others.n)
-        return usm__fail(want->may_wait ? USM_E_BUSY : USM_E_AGAIN,
-                         "%s of \"%s\" find no room on %s at this moment: commands use %s%s "
-                         "(%.300s)",
-                         size, p->space->name, m->dev->term, others.text,
-                         others.n > 4 ? ", ..." : "", why->text);
+        return usm__fail(
+            want->may_wait ? USM_E_BUSY : USM_E_AGAIN,
+            "there is no room for %s of \"%s\" on %s at present: commands use %s%s (%.300s)", size,
+            p->space->name, m->dev->term, others.text, others.n > 4 ? ", ..." : "", why->text);
     if (has_unused && !want->may_wait)
         return usm__fail(USM_E_AGAIN,
-                         "%s of \"%s\" find no room on %s unless other data is copied away from "
-                         "there, which takes time (%.300s)",
+                         "there is no room for %s of \"%s\" on %s unless other data is evicted, "
+                         "which takes time (%.300s)",
                          size, p->space->name, m->dev->term, why->text);
     return usm__fail(is_kept_by_frames(m, p, want) ? USM_E_AGAIN : why->status,
-                     "%s of \"%s\" find no room on %s%s%s%s: access less at a time, or raise the "
-                     "limit (%.300s)",
+                     "there is no room for %s of \"%s\" on %s%s%s%s: access less at a time, or "
+                     "raise the limit (%.300s)",
                      size, p->space->name, m->dev->term,
                      own.n ? ", where the same command uses " : "", own.text,
                      own.n > 4 ? ", ..." : "", why->text);

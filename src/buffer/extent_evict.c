@@ -128,7 +128,7 @@ static usm_status save(usm__extent *e)
         st = save_piece(e, &piece);
         usm__extents_lock();
         if (st == USM_OK && !usm__holding_reserve(&p->host))
-            st = usm__fail(USM_E_NO_MEMORY, "no host memory to note what is valid");
+            st = usm__fail(USM_E_NO_MEMORY, "no host memory to record which bytes are valid");
         if (st == USM_OK)
             usm__valid_add(&p->host.valid, piece.start, piece.end);
         at = piece.end;

@@ -32,7 +32,7 @@ usm_status usm__buffer_keep(usm_buffer *root, size_t begin, size_t size)
     usm_status st;
 
     if (!k)
-        return usm__fail(USM_E_NO_MEMORY, "no host memory to note what stays in memory");
+        return usm__fail(USM_E_NO_MEMORY, "no host memory to record what stays in memory");
     k->first = begin >> root->space->shift;
     k->last  = (begin + size - 1) >> root->space->shift;
     st       = advise_blocks(root, k->first, k->last, USM_BUFFER_PIN);
@@ -104,7 +104,7 @@ usm_status usm__buffer_unkeep(usm_buffer *root, size_t begin, size_t size)
         went = unkeep_one(root, first, last, &rest);
         usm__mutex_unlock(&lock);
         if (went == STEP_NEEDS_MEMORY && (rest = usm__heap_alloc(sizeof *rest)) == NULL)
-            return usm__fail(USM_E_NO_MEMORY, "no host memory to note what stays in memory");
+            return usm__fail(USM_E_NO_MEMORY, "no host memory to record what stays in memory");
     }
     usm__heap_free(rest);
     return USM_OK;

@@ -58,7 +58,7 @@ usm_status usm__places_create(usm__space *space, size_t base, size_t size, bool 
     usm__places *p = usm__heap_alloc(sizeof *p);
 
     if (!p)
-        return usm__fail(USM_E_NO_MEMORY, "no host memory to note where a buffer's bytes are");
+        return usm__fail(USM_E_NO_MEMORY, "no host memory to record where a buffer's bytes are");
     p->space = space;
     p->base  = base;
     p->size  = size;
@@ -119,7 +119,7 @@ static usm_status reserve_all(usm__places *p)
     }
     if (has_room)
         return USM_OK;
-    return usm__fail(USM_E_NO_MEMORY, "no host memory to note what is valid");
+    return usm__fail(USM_E_NO_MEMORY, "no host memory to record which bytes are valid");
 }
 
 /* The range is valid in `in` (NULL: host memory) and nowhere else.  pre: reserve_all(). */
@@ -346,7 +346,7 @@ static usm_status fetch(usm__places *p, usm__extent *from, const usm__interval *
     st = usm__places_fetch(from, piece);
     usm__extents_lock();
     if (st == USM_OK && !usm__holding_reserve(&p->host))
-        st = usm__fail(USM_E_NO_MEMORY, "no host memory to note what is valid");
+        st = usm__fail(USM_E_NO_MEMORY, "no host memory to record which bytes are valid");
     if (st == USM_OK)
         usm__valid_add(&p->host.valid, piece->start, piece->end);
     goes = usm__extent_drop_copy(from);

@@ -383,7 +383,7 @@ static usm_status prepare(plan *c)
     c->e->holding.pending++;
     from->pending++;
     if (!usm__holding_reserve(&c->e->holding) || !usm__holding_reserve(from))
-        return usm__fail(USM_E_NO_MEMORY, "no host memory to note what is valid");
+        return usm__fail(USM_E_NO_MEMORY, "no host memory to record which bytes are valid");
     c->waits_for_commands = c->is_behind = may_be_in_use(c);
     USM_LIST_FOREACH (it, &c->p->copies) {
         usm__copying *t = usm_container_of(it, usm__copying, link);
@@ -486,7 +486,7 @@ static usm_status copy_piece(plan *c)
     usm__extents_unlock();
     t = usm__heap_alloc(sizeof *t);
     if (!t)
-        st = usm__fail(USM_E_NO_MEMORY, "no host memory to follow a copy");
+        st = usm__fail(USM_E_NO_MEMORY, "no host memory to track a copy");
     if (st == USM_OK)
         st = start(c, t);
     usm__event_list_fini(&c->deps);

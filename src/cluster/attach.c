@@ -50,7 +50,7 @@ usm_status usm__job_check(void)
         return usm__fail(USM_E_MPI, "the process has left its job: MPI_Finalize() was called");
     case USM__JOB_FORKED:
         return usm__fail(USM_E_MPI,
-                         "the process is a fork of a member of the job, and none itself");
+                         "the process is a fork of a member of the job, and not a member itself");
     case USM__JOB_ALONE:
     case USM__JOB_ATTACHING:
         break;
@@ -277,7 +277,7 @@ static const usm_transport_ops *load(const char *module)
         return ops;
     if (ops)
         (void)usm__fail(is_mpi(module) ? USM_E_MPI : USM_E_NOT_SUPPORTED,
-                        "transport %s knows no jobs", module);
+                        "transport %s does not support jobs", module);
     if (ops || !is_mpi(module))
         return NULL;
     usm__story_save(&story);

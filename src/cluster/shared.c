@@ -402,7 +402,7 @@ void usm_shared_buffer_destroy(usm_shared_buffer *buf)
         return;
     if (!usm__handle_is(buf, USM__MAGIC_SHARED_BUFFER) ||
         !usm__handle_kill(buf, USM__MAGIC_SHARED_BUFFER)) {
-        usm__warn("usm_shared_buffer_destroy: %p is no shared buffer, or was destroyed before",
+        usm__warn("usm_shared_buffer_destroy: %p is not a shared buffer, or was destroyed before",
                   (void *)buf);
         return;
     }

@@ -74,22 +74,19 @@ static usm_status tell(const usm_shared_buffer *s, uint64_t block, usm_status st
     if (st == USM_E_PEER && !usm__job_is_attached()) /* all others have ended, as far as we know */
         st = USM_E_MPI;
     if (st == USM_E_PEER)
-        return usm__fail(
-            USM_E_PEER,
-            "the rank that owned bytes %llu to %llu of the shared buffer %s has ended, "
-            "and they with it",
-            (unsigned long long)usm__shared_block_offset(s, block),
-            (unsigned long long)(usm__shared_block_offset(s, block) +
-                                 usm__shared_block_size(s, block) - 1),
-            s->name);
+        return usm__fail(USM_E_PEER,
+                         "the rank that owned bytes %llu to %llu of the shared buffer %s has "
+                         "ended, so they are lost",
+                         (unsigned long long)usm__shared_block_offset(s, block),
+                         (unsigned long long)(usm__shared_block_offset(s, block) +
+                                              usm__shared_block_size(s, block) - 1),
+                         s->name);
     if (st == USM_E_MPI)
         return usm__fail(
             USM_E_MPI, "the process has left its job: the shared buffer %s went with it", s->name);
-    return usm__fail(st,
-                     "bytes from %llu on of the shared buffer %s could not be had from who owns "
-                     "them: %s",
-                     (unsigned long long)usm__shared_block_offset(s, block), s->name,
-                     usm_status_string(st));
+    return usm__fail(
+        st, "bytes from %llu on of the shared buffer %s could not be fetched from their owner: %s",
+        (unsigned long long)usm__shared_block_offset(s, block), s->name, usm_status_string(st));
 }
 
 /* Lock held, and given up while it waits. */
@@ -240,7 +237,7 @@ static usm_status check(usm_shared_buffer *buf, size_t offset, size_t size, usm_
             "USM_NO_INIT goes with writing only",
             (unsigned)mode);
     if (offset > buf->size || size > buf->size - offset)
-        return usm__fail(USM_E_INVALID, "%zu bytes at %zu leave the shared buffer %s of %zu bytes",
+        return usm__fail(USM_E_INVALID, "%zu bytes at %zu exceed the shared buffer %s of %zu bytes",
                          size, offset, buf->name, buf->size);
     return USM_OK;
 }

@@ -55,7 +55,7 @@ static void list_names(const char *names, char *out, size_t size)
 
 static usm_status no_kernel(usm_context *ctx, size_t index, const usm__built *b, const char *name)
 {
-    char  list[NAMES_MAX] = "none, or does not tell";
+    char  list[NAMES_MAX] = "none, or they are unknown";
     char *names           = NULL;
 
     if (usm__be_program_kernels(ctx->be, b->native, &names) == USM_OK && names && *names)

@@ -265,8 +265,8 @@ static usm_status check_args(const usm_queue *q, const usm_kernel *k, const usm_
     usm_status s           = USM_OK;
 
     if (l->nargs != k->nargs)
-        return usm__fail(USM_E_ARGUMENTS, "kernel \"%s\" takes %zu %s, %zu were given", k->name,
-                         k->nargs, usm__plural(k->nargs, "argument", "arguments"), l->nargs);
+        return usm__fail(USM_E_ARGUMENTS, "kernel \"%s\" takes %zu %s, not %zu", k->name, k->nargs,
+                         usm__plural(k->nargs, "argument", "arguments"), l->nargs);
     if (l->nargs && !l->args)
         return usm__fail(USM_E_ARGUMENTS, "kernel \"%s\": %zu %s but args is NULL", k->name,
                          l->nargs, usm__plural(l->nargs, "argument", "arguments"));

@@ -189,8 +189,8 @@ static const usm_pool_ops *choose_ops(const usm_pool *pool, const char *name, bo
             dev->term, name);
         return NULL;
     }
-    usm__info("shared memory of %s moves by whole allocations: the pool \"whole\" serves it, not "
-              "\"%s\"",
+    usm__info("shared memory of %s migrates by whole allocations: it comes from the pool "
+              "\"whole\", not \"%s\"",
               dev->term, name);
     return usm__registry_pool("whole");
 }

@@ -157,11 +157,11 @@ static bool say_limit(const report *r)
     if (r->status != USM_E_BUDGET || (!pool->maximum_size && !r->account.limit))
         return false;
     if (left(pool->maximum_size, r->stats.reserved) <= left(r->account.limit, r->account.reserved))
-        usm__info("  way out: the pool may hold %s: free some, or raise maximum_size in its "
+        usm__info("  remedy: the pool may hold %s: free some, or raise maximum_size in its "
                   "descriptor or in USM_POOL",
                   TEXT_OF(pool->maximum_size));
     else
-        usm__info("  way out: %s allows %s for %s, and %s are taken: free some, or raise it",
+        usm__info("  remedy: %s allows %s for %s, and %s are taken: free some, or raise it",
                   r->account.is_own ? "the context's descriptor" : "USM_MEMORY_LIMIT",
                   TEXT_OF(r->account.limit), r->account.whose, TEXT_OF(r->account.reserved));
     return true;
@@ -174,7 +174,7 @@ static bool say_pieces(const report *r)
 
     if (unused < r->size || s->largest_free >= r->size)
         return false;
-    usm__info("  way out: %s of the pool are free, but not in one piece: usm_pool_trim_to(pool, 0) "
+    usm__info("  remedy: %s of the pool are free, but not in one piece: usm_pool_trim_to(pool, 0) "
               "gives back what is free as a whole; a larger area_size, or a pool of their own for "
               "blocks that live long, keeps pieces large",
               TEXT_OF(unused));
@@ -185,7 +185,7 @@ static bool say_others(const report *r)
 {
     if (r->others_unused < r->size || r->others_unused == 0)
         return false;
-    usm__info("  way out: %s lie unused in other pools, in areas that have live blocks as well: a "
+    usm__info("  remedy: %s lie unused in other pools, in areas that have live blocks as well: a "
               "smaller area_size there, or a pool of their own for blocks that live long, lets "
               "them go back",
               TEXT_OF(r->others_unused));
@@ -199,10 +199,10 @@ static void say_way_out(const report *r)
     said |= say_pieces(r);
     said |= say_others(r);
     if (!said && r->stats.largest_free >= r->size && r->align <= 64)
-        usm__info("  way out: the pool has room: what is lacking is host memory for libusm's own "
+        usm__info("  remedy: the pool has room: what is lacking is host memory for libusm's own "
                   "tables, or addresses (ulimit -v)");
     else if (!said)
-        usm__info("  way out: what is held is in use, here or outside of libusm: free some, make "
+        usm__info("  remedy: what is held is in use, here or outside of libusm: free some, make "
                   "the problem smaller, or use another device or kind of memory");
     if (!r->tags[0].rank)
         usm__info("  usm_tag_push() around parts of the program would show which part holds what");
@@ -240,16 +240,17 @@ static void tell_anew(const report *r)
     size_text       aligned;
     char            addresses[96];
 
-    usm__note(
-        r->status,
-        "%s of %s memory on %s%s%s cannot be had: %s%s (the %s pool: %s live, %s reserved, largest "
-        "free %s)",
-        TEXT_OF(r->size), usm__kind_name(pool->kind), pool->ctx->devices[pool->index].dev->term,
-        r->align > 64 ? ", aligned to " : "",
-        r->align > 64 ? usm__format_bytes(r->align, aligned, sizeof aligned) : "", usm_last_error(),
-        r->status == USM_E_NO_MEMORY ? address_limit(addresses, sizeof addresses) : "",
-        pool->ops->name, TEXT_OF(r->stats.live), TEXT_OF(r->stats.reserved),
-        TEXT_OF(r->stats.largest_free));
+    usm__note(r->status,
+              "%s of %s memory on %s%s%s could not be allocated: %s%s (the %s pool: %s live, %s "
+              "reserved, largest "
+              "free %s)",
+              TEXT_OF(r->size), usm__kind_name(pool->kind),
+              pool->ctx->devices[pool->index].dev->term, r->align > 64 ? ", aligned to " : "",
+              r->align > 64 ? usm__format_bytes(r->align, aligned, sizeof aligned) : "",
+              usm_last_error(),
+              r->status == USM_E_NO_MEMORY ? address_limit(addresses, sizeof addresses) : "",
+              pool->ops->name, TEXT_OF(r->stats.live), TEXT_OF(r->stats.reserved),
+              TEXT_OF(r->stats.largest_free));
 }
 
 /* Whether it is this call's turn to report. */

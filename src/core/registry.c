@@ -311,7 +311,7 @@ usm__backend_slot *usm__registry_backend(const char *name)
         (void)usm__fail(USM_E_NO_MEMORY, "no memory to load backend %s", name);
     else
         (void)usm__fail(slot && slot->status == USM_E_ABI ? USM_E_ABI : USM_E_NO_BACKEND,
-                        "backend %s is not to be had: %s; known by name: %s", name,
+                        "backend %s is not available: %s; known by name: %s", name,
                         slot ? slot->reason : "too many backends", known);
     return NULL;
 }

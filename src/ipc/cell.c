@@ -232,7 +232,8 @@ static usm_status fetch_page(const usm__ipc_name *name, usm__cell_page **out)
     else if (file.size >= PAGE_SIZE)
         st = map_page(fd, out);
     else
-        st = usm__fail(USM_E_HANDLE, "what process %d shares under that name is no page of events",
+        st = usm__fail(USM_E_HANDLE,
+                       "what process %d shares under that name is not a page of events",
                        name->owner.pid);
     (void)usm__os_close(fd);
     if (st == USM_OK)

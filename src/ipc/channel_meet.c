@@ -288,7 +288,7 @@ static usm_status map_page(meeting *m)
     usm__os_stat file;
 
     if (usm__os_stat_fd(m->page_fd, &file) != 0 || file.size < m->page_size)
-        return usm__fail(USM_E_SYSTEM, "the page of the group \"%s\" is none of libusm",
+        return usm__fail(USM_E_SYSTEM, "the page of the group \"%s\" is not one of libusm",
                          m->desc->name);
     m->page = usm__os_map_fd(NULL, m->page_size, 3, m->page_fd);
     if (!m->page)

@@ -53,10 +53,10 @@ usm_status usm__event_handle_decode(const usm_ipc_handle *handle, usm__event_nam
 
     memcpy(&l, handle->bytes, sizeof l);
     if (memcmp(l.magic, MAGIC, 7) != 0)
-        return usm__fail(USM_E_HANDLE, "these bytes are no handle of libusm's");
+        return usm__fail(USM_E_HANDLE, "these bytes are not a handle of libusm");
     if (l.magic[7] != MAGIC[7])
         return usm__fail(USM_E_HANDLE,
-                         "this is no handle of an event; memory is opened with usm_ipc_open()");
+                         "this is not a handle of an event; memory is opened with usm_ipc_open()");
     if (l.version != VERSION || l.size != sizeof *name)
         return usm__fail(USM_E_HANDLE,
                          "the handle is of version %u, and this libusm knows version %u: both "

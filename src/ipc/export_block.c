@@ -229,8 +229,8 @@ void usm__own_look(void)
         /* In the list until it is done: who ends the pool waits for that. */
         usm__mutex_unlock(&usm__own.lock);
         if (usm__pool_free_now(b->area, b->base) != USM_OK)
-            usm__warn("%p, whose free was put off, was not taken back: %s", (void *)b->base,
-                      usm_last_error());
+            usm__warn("%p, whose free was deferred, could not be returned to its pool: %s",
+                      (void *)b->base, usm_last_error());
         usm__mutex_lock(&usm__own.lock);
         usm__own_block_drop(b);
         (void)pthread_cond_broadcast(&usm__own.freed);

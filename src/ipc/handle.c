@@ -71,11 +71,11 @@ usm_status usm__ipc_handle_decode(const usm_ipc_handle *handle, usm__ipc_memory 
 
     memcpy(&l, handle->bytes, sizeof l);
     if (memcmp(l.magic, "usm-ipc", 7) != 0)
-        return usm__fail(USM_E_HANDLE, "these bytes are no handle of libusm's");
+        return usm__fail(USM_E_HANDLE, "these bytes are not a handle of libusm");
     if (l.magic[7] != MAGIC[7])
         return usm__fail(
             USM_E_HANDLE,
-            "this is no handle of memory; events are opened with usm_ipc_event_open()");
+            "this is not a handle of memory; events are opened with usm_ipc_event_open()");
     if (l.version != VERSION || l.size != sizeof *m)
         return usm__fail(USM_E_HANDLE,
                          "the handle is of version %u, and this libusm knows version %u: both "

@@ -249,9 +249,8 @@ static usm_status connect_to(usm__ipc_owner *o)
     /* The name is nobody's property: another user may listen there once its owner has gone. */
     if (usm__os_peer(fd, &pid, &uid) != 0 || uid != o->process.uid) {
         (void)usm__os_close(fd);
-        return usm__fail(USM_E_PERMISSION,
-                         "process %d, user %u, answers in the place of process %d", pid, uid,
-                         o->process.pid);
+        return usm__fail(USM_E_PERMISSION, "process %d, user %u, answers instead of process %d",
+                         pid, uid, o->process.pid);
     }
     usm__mutex_lock(&usm__ipc.lock);
     o->fd         = fd;
@@ -262,7 +261,7 @@ static usm_status connect_to(usm__ipc_owner *o)
     if (fd < 0)
         return USM_OK;
     disconnect(o);
-    return usm__fail(USM_E_SYSTEM, "the connection to process %d cannot be watched",
+    return usm__fail(USM_E_SYSTEM, "the connection to process %d cannot be monitored",
                      o->process.pid);
 }
 
@@ -330,7 +329,7 @@ static usm_status told(const usm__ipc_process *p, const usm__ipc_answer *answer)
         return usm__fail(USM_E_PERMISSION, "process %d, the owner, is of another user", p->pid);
     default:
         return usm__fail(USM_E_SYSTEM,
-                         "process %d, the owner, has no descriptor or memory left to serve others",
+                         "process %d, the owner, has no descriptor or memory left for others",
                          p->pid);
     }
 }

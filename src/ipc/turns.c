@@ -193,7 +193,8 @@ static usm_status count_one(usm__process_key key, census *c)
 
 static usm_status nobody_left(void)
 {
-    return usm__fail(USM_E_OWNER_GONE, "no process is left that could record what is waited for");
+    return usm__fail(USM_E_OWNER_GONE,
+                     "no process is left that could make the records that are waited for");
 }
 
 /* A count that nobody is left to reach: its creator and all that record have ended; or all others

@@ -29,7 +29,7 @@ int usm__ipc_open_process(const usm__ipc_process *p, usm_status *st)
         return -1;
     }
     if (fd < 0) {
-        *st = usm__fail(USM_E_SYSTEM, "process %d cannot be watched: %s%s", p->pid,
+        *st = usm__fail(USM_E_SYSTEM, "process %d cannot be monitored: %s%s", p->pid,
                         strerror(errno), /* NOLINT(concurrency-mt-unsafe): glibc's is safe */
                         errno == ENOSYS ? "; that needs Linux 5.3" : "");
         return -1;
@@ -58,7 +58,7 @@ usm_status usm__ipc_watch_start(usm__ipc_watch *w)
         w->pidfd = fd;
         usm_list_append(&usm__ipc.watches, &w->link);
     } else {
-        st = usm__fail(USM_E_SYSTEM, "process %d cannot be watched: %s", w->process.pid,
+        st = usm__fail(USM_E_SYSTEM, "process %d cannot be monitored: %s", w->process.pid,
                        strerror(errno)); /* NOLINT(concurrency-mt-unsafe): glibc's is safe */
         (void)usm__os_close(fd);
     }

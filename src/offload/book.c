@@ -329,7 +329,7 @@ static void end_launch(usm_parallel_run *r)
         status = finish_merges(r);
     if (status == USM_OK && r->teller.fn && !tell(r, true))
         status =
-            usm__fail(USM_E_CANCELLED, "the progress function called the launch off at its end");
+            usm__fail(USM_E_CANCELLED, "the progress function cancelled the launch at its end");
     usm__resume_close(r->resume, status == USM_OK);
     r->resume = NULL;
     if (status != r->status)
@@ -380,8 +380,8 @@ static bool tell_of_one(usm_parallel_run *r, uint64_t now)
             continue;
         r->parts[i].is_told = true;
         usm__mutex_unlock(&r->lock);
-        usm__warn("team: nothing was heard of %s for %.1f s; it has %llu %s of kernel \"%s\" from "
-                  "%llu on, and is given nothing until they end",
+        usm__warn("team: no message from %s for %.1f s; it has %llu %s of kernel \"%s\" from "
+                  "%llu on, and gets no more work until they end",
                   r->team->members[i].name, (double)ns / 1e9, (unsigned long long)chunk.count,
                   usm__plural(chunk.count, "index", "indices"), r->plan->desc.kernel->name,
                   (unsigned long long)chunk.first);
@@ -425,8 +425,8 @@ static usm_status look(usm_parallel_run *r, bool gives_up, uint64_t *next)
     if (!last)
         return USM_OK;
     return usm__fail(USM_E_NOT_READY,
-                     "nothing was heard of %s for %.1f s, and nothing else of the launch is under "
-                     "way; its memory is in use until the device answers",
+                     "no answer from %s for %.1f s, and nothing else of the launch is in progress; "
+                     "its memory is in use until the device answers",
                      last->name, (double)ns / 1e9);
 }
 
@@ -486,7 +486,7 @@ static bool settle_one(usm_parallel_run *r)
         return false;
     usm__mutex_unlock(&r->lock);
     if (!tell(r, false)) {
-        (void)usm__fail(USM_E_CANCELLED, "the progress function called the launch off");
+        (void)usm__fail(USM_E_CANCELLED, "the progress function cancelled the launch");
         usm__book_stop(r, USM_E_CANCELLED);
     }
     usm__mutex_lock(&r->lock);

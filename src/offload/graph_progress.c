@@ -67,6 +67,6 @@ usm_status usm__graph_progress_tell(usm__graph_run *r, bool is_end)
     r->told_work = sum;
     r->told_ns   = now;
     if (!r->desc.progress(&p, r->desc.progress_user) && !is_end)
-        return usm__fail(USM_E_CANCELLED, "the graph was called off by its progress function");
+        return usm__fail(USM_E_CANCELLED, "the graph was cancelled by its progress function");
     return USM_OK;
 }

@@ -138,7 +138,7 @@ static usm_status fail_task(usm__graph_run *r, const usm__graph_task *task)
     const char *name = r->g->nodes[task->node].desc.name;
 
     if (r->failure == USM_OK)
-        return usm__fail(USM_E_NO_IMAGE, "no device that is well%s has an image of node '%s'",
+        return usm__fail(USM_E_NO_IMAGE, "no healthy device%s has an image of node '%s'",
                          r->policy == USM__GRAPH_ENERGY ? ", and known to keep under the cap," : "",
                          name);
     return usm__fail(r->failure,

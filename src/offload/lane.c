@@ -94,7 +94,7 @@ static usm__lane *make(usm__member *member, bool wants_times)
     usm__lane     *s    = usm__heap_alloc(sizeof *s);
 
     if (!s) {
-        (void)usm__fail(USM_E_NO_MEMORY, "no host memory for a lane of a team");
+        (void)usm__fail(USM_E_NO_MEMORY, "no host memory for a chunk of a team");
         return NULL;
     }
     s->member    = member;

@@ -299,7 +299,7 @@ void usm_parallel_cancel(usm_parallel_run *r)
         usm__ranks_cancel(r->launch);
         return;
     }
-    (void)usm__fail(USM_E_CANCELLED, "usm_parallel_cancel() called the launch off");
+    (void)usm__fail(USM_E_CANCELLED, "usm_parallel_cancel() cancelled the launch");
     usm__book_stop(r, USM_E_CANCELLED);
     usm__book_settle(r);
 }

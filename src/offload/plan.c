@@ -545,8 +545,8 @@ static usm_status check_desc(usm_team *team, const usm_parallel_desc *desc)
         return usm__fail(USM_E_ARGUMENTS, "usm_parallel: %zu %s, but args is NULL", desc->nargs,
                          usm__plural(desc->nargs, "argument", "arguments"));
     if (desc->nargs != desc->kernel->nargs)
-        return usm__fail(USM_E_ARGUMENTS, "kernel \"%s\" takes %zu %s, %zu were given",
-                         desc->kernel->name, desc->kernel->nargs,
+        return usm__fail(USM_E_ARGUMENTS, "kernel \"%s\" takes %zu %s, not %zu", desc->kernel->name,
+                         desc->kernel->nargs,
                          usm__plural(desc->kernel->nargs, "argument", "arguments"), desc->nargs);
     return USM_OK;
 }

@@ -22,7 +22,7 @@ usm_status usm__teller_init(usm__teller *t, const usm__plan *plan, uint32_t nmem
     if (!t->fn)
         return USM_OK;
     t->shares = usm__heap_alloc(nmembers * sizeof *t->shares);
-    return t->shares ? USM_OK : usm__fail(USM_E_NO_MEMORY, "no host memory to tell of progress");
+    return t->shares ? USM_OK : usm__fail(USM_E_NO_MEMORY, "no host memory to report progress");
 }
 
 void usm__teller_fini(usm__teller *t)

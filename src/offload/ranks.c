@@ -74,7 +74,7 @@ static void keep_early(usm__ranks *ranks, uint32_t launch, uint32_t from, const 
     usm__letter *letter = all.nearly < EARLY_MAX ? usm__letter_make(from, data, size) : NULL;
 
     if (!letter) {
-        usm__log(USM_LOG_ERROR, "a message of rank %u for a launch to come is lost: no memory",
+        usm__log(USM_LOG_ERROR, "a message of rank %u for a future launch is lost: no memory",
                  from);
         if (ranks && launch >= ranks->deaf_until)
             ranks->deaf_until = launch + 1;
@@ -92,8 +92,9 @@ static void hear(void *arg, uint32_t from, const void *data, size_t size)
 
     (void)arg;
     if (!usm__wire_decode(data, size, &msg)) {
-        usm__log(USM_LOG_ERROR, "rank %u sent a message of %zu bytes that is none of a launch",
-                 from, size);
+        usm__log(USM_LOG_ERROR,
+                 "rank %u sent a message of %zu bytes that does not belong to a launch", from,
+                 size);
         return;
     }
     usm__mutex_lock(&usm__ranks_lock);

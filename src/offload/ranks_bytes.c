@@ -67,14 +67,14 @@ static usm_status why_not_whole(const usm__launch *l, const usm__transfer *t, co
 {
     *story = "the launch is over";
     if (t->status != USM_OK) {
-        *story = "home could not read or write them";
+        *story = "the rank that has the data could not read or write them";
         return t->status;
     }
     if (l->worker.is_over && l->worker.status != USM_OK)
         return l->worker.status;
     if (l->broken == USM_OK)
         return USM_E_CANCELLED;
-    *story = "nothing can be sent or kept any more";
+    *story = "nothing can be sent or stored any more";
     return l->broken;
 }
 
@@ -91,8 +91,8 @@ static usm_status end(usm__launch *l, usm__transfer *t, bool is_whole)
     }
     st = why_not_whole(l, t, &story);
     usm__mutex_unlock(&usm__ranks_lock);
-    return usm__fail(st, "bytes of a launch, between rank %u and rank %u, home: %s", l->ranks->self,
-                     l->plan->desc.home, story);
+    return usm__fail(st, "bytes of a launch, between rank %u and rank %u, which has the data: %s",
+                     l->ranks->self, l->plan->desc.home, story);
 }
 
 static void wait_for_bytes(usm__launch *l)

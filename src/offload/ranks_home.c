@@ -342,7 +342,7 @@ static void take_counts(usm__launch *l, const usm__wire *msg)
         if (c)
             merge(l, c);
         else
-            fail(l, usm__fail(USM_E_SYSTEM, "private copies of a chunk of rank %u are not here",
+            fail(l, usm__fail(USM_E_SYSTEM, "the private copies of a chunk of rank %u are missing",
                               r.member));
         usm__heap_free(c);
     }

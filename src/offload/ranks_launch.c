@@ -339,9 +339,9 @@ static void tell_of_silent(usm__launch *l, uint64_t now)
             continue;
         }
         if (!l->parts[i].is_told)
-            usm__warn("team: nothing was heard of %s for %.1f s; it has %" PRIu64
+            usm__warn("team: no message from %s for %.1f s; it has %" PRIu64
                       " indices of kernel \"%s\" from %" PRIu64
-                      " on, and is given nothing until they end",
+                      " on, and gets no more work until they end",
                       l->ranks->names[i], (double)ns / 1e9, chunk.count, l->plan->desc.kernel->name,
                       chunk.first);
         l->parts[i].is_told = true;
@@ -559,7 +559,8 @@ static usm_status check(const usm__ranks *ranks, const usm__plan *plan)
 
     if (d->home >= ranks->count || ranks->nmembers[d->home] == 0)
         return usm__fail(
-            USM_E_INVALID, "usm_parallel: home is rank %u, and the team has %u ranks%s", d->home,
+            USM_E_INVALID,
+            "usm_parallel: the rank of the data (home) is %u, and the team has %u ranks%s", d->home,
             ranks->count, d->home < ranks->count ? "; that one was lost before it was made" : "");
     if (d->policy.nweights && d->policy.nweights != ranks->total)
         return usm__fail(USM_E_INVALID,

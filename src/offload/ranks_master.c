@@ -55,7 +55,7 @@ usm_status usm__master_init(usm__master *m, const usm__master_params *params)
         return USM_OK;
 err_memory:
     usm__master_fini(m);
-    return usm__fail(USM_E_NO_MEMORY, "no host memory for the book of a launch over %u ranks",
+    return usm__fail(USM_E_NO_MEMORY, "no host memory for the scheduler of a launch over %u ranks",
                      params->nranks);
 }
 
@@ -312,13 +312,13 @@ static bool is_agreed(usm__master *m, uint32_t from)
         return true;
     if (rank->home != m->params.home)
         (void)snprintf(story, sizeof story,
-                       "rank %u says that rank %u is home, rank %u that it is rank %u: every rank "
-                       "launches the same",
+                       "rank %u names rank %u as the rank of the data (home), rank %u names rank "
+                       "%u: the launch must be the same on every rank",
                        from, rank->home, m->params.self, m->params.home);
     else
         (void)snprintf(story, sizeof story,
-                       "rank %u launches something else than rank %u: kernel, ranges, arguments' "
-                       "sizes, policy and flags are the same on every rank",
+                       "rank %u launches something else than rank %u: kernel, ranges, sizes of "
+                       "arguments, policy and flags must be the same on every rank",
                        from, m->params.self);
     usm__master_fail(m, USM_E_INVALID, story);
     return false;
@@ -338,7 +338,7 @@ static bool make_book(usm__master *m)
     }
     m->book = usm__schedule_create(p);
     if (!m->book) {
-        usm__master_fail(m, USM_E_NO_MEMORY, "no host memory for the book of a launch");
+        usm__master_fail(m, USM_E_NO_MEMORY, "no host memory for the scheduler of a launch");
         return false;
     }
     for (uint32_t r = 0; r < m->params.nranks; r++)
@@ -556,7 +556,7 @@ void usm__master_lost(usm__master *m, uint32_t rank, uint64_t now_ns)
         return;
     lost->is_lost = true;
     if (rank == m->params.home) {
-        (void)snprintf(story, sizeof story, "rank %u has ended, which had the arguments", rank);
+        (void)snprintf(story, sizeof story, "rank %u, which had the arguments, has ended", rank);
         usm__master_fail(m, USM_E_PEER, story);
         return;
     }
@@ -570,8 +570,8 @@ void usm__master_lost(usm__master *m, uint32_t rank, uint64_t now_ns)
     }
     if (!left && m->phase == USM__MASTER_WORKS) {
         (void)snprintf(story, sizeof story,
-                       "rank %u has ended, and nobody is left who could do its part%s", rank,
-                       m->params.book.may_repeat ? "" : ", or what it wrote may not be done again");
+                       "rank %u has ended, and no member is left that could do its part%s", rank,
+                       m->params.book.may_repeat ? "" : ", or what it wrote may not be repeated");
         usm__master_fail(m, USM_E_PEER, story);
         return;
     }

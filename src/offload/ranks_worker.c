@@ -129,7 +129,7 @@ static void keep_grant(usm__worker *w, const usm__wire_record *r)
         return;
     if (r->b == 0 || r->a > w->params.total || r->b > w->params.total - r->a) {
         give_up(w, r->member, r->id, USM_E_INVALID, USM__WIRE_FATAL,
-                "it was granted indices that the launch does not have");
+                "it got indices that the launch does not have");
         return;
     }
     if (r->a >= w->cut) {
@@ -225,7 +225,7 @@ static void tell_of_home(const usm__worker *w)
     unsigned char bytes[USM__WIRE_SHAPE + USM__RANKS_STORY] = {0};
     usm__wire     msg = {.op = USM__WIRE_READY, .status = USM_E_PEER, .bytes = bytes};
     int           n   = snprintf((char *)bytes + USM__WIRE_SHAPE, USM__RANKS_STORY,
-                                 "rank %u has ended, which had the arguments", w->params.home);
+                                 "rank %u, which had the arguments, has ended", w->params.home);
 
     msg.size = USM__WIRE_SHAPE + (uint32_t)n;
     w->params.send(w->params.arg, w->params.master, &msg);
@@ -238,8 +238,7 @@ void usm__worker_lost(usm__worker *w, uint32_t rank)
     if (w->is_over)
         return;
     if (rank == w->params.master) {
-        (void)snprintf(story, sizeof story, "rank %u has ended, which kept the book of the launch",
-                       rank);
+        (void)snprintf(story, sizeof story, "rank %u, which scheduled the launch, has ended", rank);
         usm__worker_end(w, USM_E_PEER, story);
     } else if (rank == w->params.home) {
         tell_of_home(w);

@@ -127,7 +127,7 @@ static usm_status add_code(const usm__plan *p, usm__hash *h)
     if (k->native && dl_iterate_phdr(add_object, &s) == 0)
         return usm__fail(USM_E_INVALID,
                          "resume: the native code of kernel \"%s\" is in no file that was loaded, "
-                         "so a later process cannot tell whether its own is the same; set "
+                         "so a later process cannot check whether its own is the same; set "
                          "resume_key to something that changes with the code and the inputs",
                          k->name);
     *h = s.hash;

@@ -337,7 +337,7 @@ static bool go_on(usm__lane *s, usm_status *status)
         if (!keep(s, !goes_on)) {
             *status = usm__lane_bring_back(s);
         } else if (!goes_on) {
-            *status = usm__fail(USM_E_CANCELLED, "the launch was called off");
+            *status = usm__fail(USM_E_CANCELLED, "the launch was cancelled");
             return false;
         } else {
             *status = usm__lane_again(s);

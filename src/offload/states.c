@@ -326,15 +326,15 @@ static usm_status read_file(usm__states *s)
     put_head(s, size < HEAD_SIZE ? 0 : usm__saved_get(bytes + 56), head);
     if (memcmp(bytes, magic, usm_min_size(size, sizeof magic)) != 0)
         st = usm__fail(USM_E_INVALID,
-                       "resume: \"%s\" would hold chunks in the middle, but it is something else; "
+                       "resume: \"%s\" should contain unfinished chunks, but it is something else; "
                        "remove it, or name another file to resume from",
                        s->path);
     else if (size < HEAD_SIZE || usm__saved_get(bytes + 64) != usm__saved_sum(bytes, 64))
-        usm__warn("resume: \"%s\" is damaged: chunks in the middle begin again", s->path);
+        usm__warn("resume: \"%s\" is damaged: unfinished chunks begin again", s->path);
     else if (memcmp(bytes, head, HEAD_SIZE) != 0)
-        usm__warn("resume: \"%s\" is of another launch, and is not looked at", s->path);
+        usm__warn("resume: \"%s\" belongs to another launch and is ignored", s->path);
     else if (!read_states(s, bytes + HEAD_SIZE, size - HEAD_SIZE, usm__saved_get(bytes + 56)))
-        usm__warn("resume: \"%s\" is damaged: some chunks in the middle begin again", s->path);
+        usm__warn("resume: \"%s\" is damaged: some unfinished chunks begin again", s->path);
     usm__heap_free(bytes);
     return st;
 }

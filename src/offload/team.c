@@ -269,7 +269,7 @@ void usm__team_set_aside(usm_team *team, uint32_t member, usm_status why)
     }
     usm__mutex_unlock(&team->lock);
     if (is_new)
-        usm__warn("team: %s is given nothing more: %s", m->name, usm_last_error());
+        usm__warn("team: %s gets no more work: %s", m->name, usm_last_error());
 }
 
 bool usm__team_is_well(usm_team *team, uint32_t member)

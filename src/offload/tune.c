@@ -156,8 +156,8 @@ static void tell(const usm__tune *t, bool has_clock)
     char                  text[32];
 
     if (!has_clock) {
-        usm__info("team: kernel \"%s\" on %s: work-groups of the usual size, as the device's clock "
-                  "tells no times",
+        usm__info("team: kernel \"%s\" on %s: work-groups of the usual size, because the device's "
+                  "clock gives no times",
                   t->kernel->name, member_name(t));
         return;
     }
@@ -277,14 +277,14 @@ static const char *why_not(usm__tune *t, const usm__plan *plan)
         return "native code has no work-groups to choose";
     if (usm_device_get_info(m->device, &info) != USM_OK ||
         (info.type == USM_DEVICE_TYPE_CPU && !usm_load_relaxed(&includes_processors)))
-        return "it is a processor, whose work-groups are left alone";
+        return "it is a CPU, whose work-groups are not tuned";
     if (plan->desc.state_arg)
         return "the launch's chunks have several rounds";
     if (!usm_device_has(m->device, USM_ASPECT_QUEUE_PROFILING))
-        return "it does not tell how long commands take";
+        return "it does not report how long commands take";
     if (!usm__backend_can(k->ctx->be, USM_CAP_GROUPS) ||
         usm__be_kernel_groups(k->ctx->be, k->native[0], &groups) != USM_OK)
-        return "its driver does not say what work-groups may be";
+        return "its driver does not report which work-groups it supports";
     if (groups.required[0])
         return "the kernel was compiled for work-groups of one size";
     list_sizes(t, plan, &groups, info.max_work_group_size);

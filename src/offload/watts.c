@@ -168,11 +168,12 @@ static usm_status look_up_file(const char *path, const char *device, double *wat
     usm_status st;
 
     if (text == NULL)
-        return usm__fail(
-            USM_E_SETTING,
-            "USM_WATTS names the file %s, which cannot be read: %s; it is a path or "
-            "name=watts separated by \",\"",
-            path, errno == EINVAL ? "it is no regular file" : strerror_r(errno, why, sizeof(why)));
+        return usm__fail(USM_E_SETTING,
+                         "USM_WATTS names the file %s, which cannot be read: %s; it is a path or "
+                         "name=watts separated by \",\"",
+                         path,
+                         errno == EINVAL ? "it is not a regular file"
+                                         : strerror_r(errno, why, sizeof(why)));
     st = look_up(text, '\n', path, device, watts, found);
     usm__heap_free(text);
     return st;
@@ -212,7 +213,7 @@ usm_status usm__watts_ask(const char *device_name, double *watts)
     if (*watts > 0)
         usm__info("energy: %s draws %.1f W, as %s says", device_name, *watts, source);
     else
-        usm__info("energy: nothing says what %s draws, so it is given nothing; USM_WATTS may",
+        usm__info("energy: the power draw of %s is unknown, so it gets no work; set USM_WATTS",
                   device_name);
     return USM_OK;
 }

@@ -120,20 +120,20 @@ static void text_engine(usm__out *o, const usm_spill_stats *s)
                  USM__SIZE_TEXT(s->dirty), USM__SIZE_TEXT(s->pinned));
     usm__out_put(o, "  misses         %-11llu accesses waited %s\n", (unsigned long long)s->misses,
                  TIME_TEXT(s->wait_ns));
-    usm__out_put(o, "  brought ahead  %-11llu used %llu, in vain %llu\n",
+    usm__out_put(o, "  prefetched     %-11llu used %llu, wasted %llu\n",
                  (unsigned long long)s->prefetched, (unsigned long long)s->prefetch_hits,
                  (unsigned long long)s->prefetch_wasted);
     usm__out_put(o, "  evicted        %-11llu clean, %llu stored; all zero, kept nowhere: %llu\n",
                  (unsigned long long)s->evicted_clean, (unsigned long long)s->evicted_dirty,
                  (unsigned long long)s->zero_blocks);
     if (s->device_evictions)
-        usm__out_put(o, "  device memory  %-11llu parts of buffers left it\n",
+        usm__out_put(o, "  device memory  %-11llu parts of buffers evicted\n",
                      (unsigned long long)s->device_evictions);
     if (s->copies)
-        usm__out_put(
-            o, "  copies         %-11llu blocks with fewer %llu; made again %llu; lost %llu\n",
-            (unsigned long long)s->copies, (unsigned long long)s->copies_missing,
-            (unsigned long long)s->copies_repaired, (unsigned long long)s->blocks_lost);
+        usm__out_put(o,
+                     "  copies         %-11llu blocks with fewer %llu; repaired %llu; lost %llu\n",
+                     (unsigned long long)s->copies, (unsigned long long)s->copies_missing,
+                     (unsigned long long)s->copies_repaired, (unsigned long long)s->blocks_lost);
 }
 
 static void text_flow(usm__out *o, const char *what, uint64_t bytes, uint64_t transfers,

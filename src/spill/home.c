@@ -198,7 +198,8 @@ usm_status usm__home_open_memory(const void *data, const usm__home_params *param
     memory_home                *m    = usm__heap_alloc(sizeof(*m));
 
     if (m == NULL)
-        return usm__fail(USM_E_NO_MEMORY, "no memory for the home of %zu bytes", params->size);
+        return usm__fail(USM_E_NO_MEMORY, "no memory for a backing store of %zu bytes",
+                         params->size);
     usm__home_init(&m->base, &kind, params, "memory");
     m->data = data;
     *home   = &m->base;

@@ -119,7 +119,7 @@ static usm_status open_file(file_home *f, const char *path, usm_access_mode mode
         return fail_errno(path, mode & USM_WRITE ? "the file cannot be opened for writing"
                                                  : "the file cannot be opened for reading");
     if (realpath(path, f->path) == NULL)
-        return fail_errno(path, "the file's place cannot be found");
+        return fail_errno(path, "the file's folder cannot be resolved");
     return USM_OK;
 }
 
@@ -138,12 +138,12 @@ static usm_status claim(const file_home *f, bool is_writable)
 static usm_status look_at(const file_home *f, usm__os_stat *st)
 {
     if (usm__os_stat_fd(f->fd, st) != 0)
-        return fail_errno(f->path, "the file cannot be looked at");
+        return fail_errno(f->path, "the file cannot be inspected");
     if (!st->is_regular)
-        return usm__fail(USM_E_IO, "%s is no regular file: a buffer lives in those alone", f->path);
+        return usm__fail(USM_E_IO, "%s is not a regular file; buffers need one", f->path);
     if (f->base.is_writable && st->links > 1)
-        usm__warn("%s has %u names: after a crash open it by this one, beside which the journal of "
-                  "its commits lies",
+        usm__warn("%s has %u names: after a crash open it by this one: the journal of its commits "
+                  "is beside it",
                   f->path, st->links);
     return USM_OK;
 }
@@ -154,7 +154,7 @@ static usm_status fit_size(const file_home *f, uint64_t length, usm_access_mode 
 
     if (*size == 0) {
         if (length <= f->offset || length - f->offset > SIZE_MAX)
-            return usm__fail(USM_E_SIZE, "%s has %llu bytes: none from %llu on", f->path,
+            return usm__fail(USM_E_SIZE, "%s has %llu bytes, and none at or after %llu", f->path,
                              (unsigned long long)length, (unsigned long long)f->offset);
         *size = (size_t)(length - f->offset);
         return USM_OK;
@@ -163,10 +163,10 @@ static usm_status fit_size(const file_home *f, uint64_t length, usm_access_mode 
         return usm__fail(USM_E_SIZE, "%s: no file has %zu bytes from %llu on", f->path, *size,
                          (unsigned long long)f->offset);
     if (end > length && !(mode & USM_NO_INIT))
-        return usm__fail(USM_E_SIZE,
-                         "%s has %llu bytes, %zu from %llu on are asked for; with USM_NO_INIT it "
-                         "is made longer",
-                         f->path, (unsigned long long)length, *size, (unsigned long long)f->offset);
+        return usm__fail(
+            USM_E_SIZE,
+            "%s has %llu bytes, but %zu from %llu on are needed; with USM_NO_INIT it is extended",
+            f->path, (unsigned long long)length, *size, (unsigned long long)f->offset);
     return USM_OK;
 }
 
@@ -191,7 +191,8 @@ static usm_status open_store(file_home *f, size_t size, bool may_grow)
     if (f->ops == NULL)
         return usm_last_status();
     if (!(f->ops->caps & USM_TRANSPORT_CAP_HOMES))
-        return usm__fail(USM_E_NOT_SUPPORTED, "the transport `file` keeps no files of the user");
+        return usm__fail(USM_E_NOT_SUPPORTED,
+                         "the transport `file` does not support files of the user");
     return f->ops->open(&params, &f->store);
 }
 
@@ -258,7 +259,7 @@ usm_status usm__home_open_file(const char *path, uint64_t offset, size_t *size,
         return status;
     f = usm__heap_alloc(sizeof(*f));
     if (f == NULL)
-        return usm__fail(USM_E_NO_MEMORY, "no memory for the home %s", path);
+        return usm__fail(USM_E_NO_MEMORY, "no memory for the backing store %s", path);
     usm__home_init(&f->base, &kind, &params, slash != NULL ? slash + 1 : path);
     f->base.is_writable = mode & USM_WRITE;
     f->offset           = offset;

@@ -49,7 +49,7 @@ static usm_status told(const usm__home *home, const char *what, usm_status statu
     if (status == USM_OK)
         return USM_OK;
     if (status > 0)
-        return usm__fail(USM_E_IO, "%s: the function `%s` returned %d, which is no status",
+        return usm__fail(USM_E_IO, "%s: the function `%s` returned %d, which is not a status",
                          home->name, what, (int)status);
     if (usm_last_status() != status)
         usm__note(status, "%s: the function `%s` failed (%s) and did not say why", home->name, what,
@@ -200,7 +200,8 @@ usm_status usm__home_open_user(const usm_home_ops *ops, void *data, const usm__h
         return status;
     u = usm__heap_alloc(sizeof(*u));
     if (u == NULL)
-        return usm__fail(USM_E_NO_MEMORY, "no memory for the home of %zu bytes", params->size);
+        return usm__fail(USM_E_NO_MEMORY, "no memory for a backing store of %zu bytes",
+                         params->size);
     usm__home_init(&u->base, &kind, params, "user");
     u->base.is_writable = ops->write != NULL;
     u->ops              = *ops;

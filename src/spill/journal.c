@@ -63,14 +63,14 @@ static usm_status open_round(usm__journal *j)
         j->fd          = open_named(j);
     }
     if (j->fd < 0)
-        return usm__journal_fail(j->names.folder, "no journal can be made here");
+        return usm__journal_fail(j->names.folder, "no journal can be created here");
     if (usm__os_stat_fd(j->params.home, &j->identity) != 0)
         return usm__journal_fail(j->names.home, "its identity cannot be read");
     if (j->identity.size < j->params.offset + j->params.size) /* zeros would be read in between */
-        return usm__fail(USM_E_IO,
-                         "%s ends before byte %llu: somebody made it shorter, and nothing is "
-                         "committed into it",
-                         j->names.home, (unsigned long long)(j->params.offset + j->params.size));
+        return usm__fail(
+            USM_E_IO,
+            "%s ends before byte %llu: the file was truncated, and nothing is committed to it",
+            j->names.home, (unsigned long long)(j->params.offset + j->params.size));
     usm__os_permit_as(j->fd, &j->identity);
     return USM_OK;
 }
@@ -91,7 +91,7 @@ static usm_status copy_block(usm__journal *j, const usm__dirty_blocks *dirty, si
     memcpy(j->room, data, (size_t)entry->size);
     dirty->put(dirty->arg, j->first + i);
     if (entry->size == 0)
-        return usm__fail(USM_E_INTERNAL, "block %llu lies behind the end of %s",
+        return usm__fail(USM_E_INTERNAL, "block %llu is beyond the end of %s",
                          (unsigned long long)block, j->names.home);
     return USM_OK;
 }
@@ -172,7 +172,7 @@ static usm_status publish(usm__journal *j)
                                      : usm__os_rename(j->names.fresh, j->names.journal);
 
     if (rc != 0) {
-        usm_status status = usm__journal_fail(j->names.journal, "the journal cannot be named");
+        usm_status status = usm__journal_fail(j->names.journal, "the journal cannot be renamed");
 
         /* On a network the answer may have been lost, not the deed. */
         if (usm__os_stat_path(j->names.journal, &st) == 0 || errno != ENOENT)

@@ -12,7 +12,7 @@
 
 static const char magic[8] = {'U', 'S', 'M', 'J', 'R', 'N', 'L', '\n'};
 
-_Static_assert(sizeof(usm__journal_header) <= 512, "the header is torn by no crash");
+_Static_assert(sizeof(usm__journal_header) <= 512, "no crash damages a header like this");
 
 usm__journal_sum usm__journal_sum_of(const void *data, size_t size, uint64_t seed)
 {
@@ -71,9 +71,9 @@ const char *usm__journal_header_flaw(const usm__journal_header *header, uint64_t
     if (header->version != USM__JOURNAL_VERSION)
         return "it was written by another version of libusm";
     if (header->sum != sum_of_header(header))
-        return "the checksum of its header does not fit";
+        return "the checksum of its header is wrong";
     if (header->state != USM__JOURNAL_COMMITTED && header->state != USM__JOURNAL_DONE)
-        return "its header has no state that there is";
+        return "its header has an unknown state";
     return is_sane(header, file_size) ? NULL : "it is shorter than its header says";
 }
 
@@ -83,16 +83,16 @@ const char *usm__journal_table_flaw(const usm__journal_header *header,
     uint64_t at = usm__journal_data_at(header->n);
 
     if (!is_equal(header->table, sum_of_table(table, header->n)))
-        return "the checksum of its table does not fit";
+        return "the checksum of its table is wrong";
     for (uint64_t i = 0; i < header->n; i++) {
         uint64_t size = table[i].size, end;
 
         if (size == 0 || size > header->size - at ||
             __builtin_add_overflow(table[i].offset, size, &end) || end > header->home_size)
-            return "an entry of its table leads outside";
+            return "an entry of its table is out of range";
         at += usm__journal_round_up(size);
         if (at > header->size)
-            return "an entry of its table leads outside";
+            return "an entry of its table is out of range";
     }
     return NULL;
 }

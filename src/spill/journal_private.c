@@ -67,7 +67,7 @@ static usm_status read_block(const usm__journal_round *r, const usm__journal_ent
     if ((uint64_t)got != entry->size)
         return usm__journal_refuse(r->names, "it is cut short");
     if (!usm__journal_sum_is(entry, r->room))
-        return usm__journal_refuse(r->names, "the checksum of a block in it does not fit");
+        return usm__journal_refuse(r->names, "the checksum of a block in it is wrong");
     return USM_OK;
 }
 

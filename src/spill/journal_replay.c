@@ -37,8 +37,8 @@ static usm_status refuse_read_only(const replay *r, const char *path)
     char why[128];
 
     return usm__fail(USM_E_READ_ONLY,
-                     "a commit of %s was interrupted and has to be brought to its end before the "
-                     "file is read (its journal lies beside it, *%s), but %s cannot be written "
+                     "a commit of %s was interrupted and must be completed before the file is read "
+                     "(its journal is beside it, *%s), but %s cannot be written "
                      "(%s): open it once as a user who may write both",
                      r->names.home, USM__JOURNAL_SUFFIX, path, strerror_r(errno, why, sizeof(why)));
 }
@@ -76,9 +76,9 @@ static usm_status check_owner(const replay *r)
     uint32_t owner = r->journal_stat.uid;
 
     if (!r->journal_stat.is_regular)
-        return refuse(r, "it is no regular file");
+        return refuse(r, "it is not a regular file");
     if (owner != 0 && owner != geteuid() && owner != r->home_stat.uid)
-        return refuse(r, "it belongs neither to you nor to the file's owner");
+        return refuse(r, "it belongs to neither this user nor the file's owner");
     return USM_OK;
 }
 
@@ -172,7 +172,7 @@ static usm_status run(replay *r, bool *is_replayed)
     if (status != USM_OK || r->fd < 0)
         return status;
     if (usm__os_stat_path(r->names.home, &r->home_stat) != 0)
-        return usm__journal_fail(r->names.home, "the file cannot be looked at");
+        return usm__journal_fail(r->names.home, "the file cannot be inspected");
     status = read_header(r);
     if (status == USM_OK)
         status = read_table(r);
@@ -220,7 +220,7 @@ usm_status usm__journal_replay(const char *path, bool *is_replayed)
     if (status == USM_OK) {
         *is_replayed = was_replayed;
         if (was_replayed)
-            usm__info("%s: an interrupted commit of %llu %s was brought to its end", path,
+            usm__info("%s: an interrupted commit of %llu %s was completed", path,
                       (unsigned long long)r->header.n, usm__plural(r->header.n, "block", "blocks"));
     }
     free_replay(r);

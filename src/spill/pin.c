@@ -320,7 +320,7 @@ static usm_status pin_all(usm__pin_request *r)
         if (others_gave(r))
             continue;
         if (r->is_hasty)
-            return usm__fail(st, "the memory is held by others at this moment");
+            return usm__fail(st, "other accesses hold the memory at present");
         if (!s->turn)
             s->turn = r;
         if (!wait_for_frames(r))
@@ -411,11 +411,11 @@ static usm_status take_late(const usm__pin_request *r)
 
         more->late = USM_OK;
         if (late != USM_OK)
-            return usm__fail(late,
-                             "a part of %s could not be stored when it was to leave memory; "
-                             "nothing is lost: it stays in memory and is tried again; see to the "
-                             "places of USM_SPILL: %s",
-                             usm__space_title(r->list[i].space, title), r->spill->store_words);
+            return usm__fail(
+                late,
+                "a part of %s could not be stored when it was to be evicted; nothing is lost: it "
+                "stays in memory and is tried again; check the tiers of USM_SPILL: %s",
+                usm__space_title(r->list[i].space, title), r->spill->store_words);
     }
     return USM_OK;
 }

@@ -124,8 +124,8 @@ static usm_status fail_load(const usm__pin_part *p, usm_status status)
     (void)usm__space_title(p->space, title);
     if (status == USM_E_CORRUPT)
         return usm__fail(status,
-                         "%s, block %u: what came back is not what was stored; the data is lost, "
-                         "the rest of the buffer is not: %s",
+                         "%s, block %u: the data read back is not what was stored; it is lost, the "
+                         "rest of the buffer is not: %s",
                          title, p->block, words);
     if (status == USM_E_NO_MEMORY && !known)
         return usm__fail(status,
@@ -152,13 +152,13 @@ usm_status usm__pin_fail_room(const usm__pin_part *p, usm_status status)
     (void)usm__space_title(p->space, title);
     if (status == USM_E_SPILL_FULL)
         return usm__fail(status,
-                         "there is no memory for block %u of %s: nothing can leave, for every "
-                         "place of USM_SPILL is full: %s; add one, raise a quota or "
+                         "there is no memory for block %u of %s: nothing can be evicted, because "
+                         "every tier of USM_SPILL is full: %s; add one, raise a quota or "
                          "USM_MEMORY_LIMIT, or destroy buffers",
                          p->block, title, words);
     return usm__fail(status,
-                     "there is no memory for block %u of %s: nothing can leave: %s; see to the "
-                     "places of USM_SPILL",
+                     "there is no memory for block %u of %s: nothing can be evicted: %s; check the "
+                     "tiers of USM_SPILL",
                      p->block, title, words);
 }
 

@@ -68,8 +68,8 @@ static void name_place(usm__place *p, bool is_only)
     if (is_only)
         (void)snprintf(p->title, sizeof p->title, "%s", p->tier->title);
     else
-        (void)snprintf(p->title, sizeof p->title, "place %u (%s) of tier %s", (unsigned)p->index,
-                       p->domain_name, p->tier->name);
+        (void)snprintf(p->title, sizeof p->title, "replica target %u (%s) of tier %s",
+                       (unsigned)p->index, p->domain_name, p->tier->name);
 }
 
 static usm__place *make_place(usm__tier *tier, uint32_t index, const usm_transport_place *info)
@@ -127,7 +127,8 @@ static usm_status know_place(usm__tier *tier, uint32_t index)
     info.domain[sizeof info.domain - 1] = '\0';
     p                                   = make_place(tier, index, &info);
     if (!p)
-        return usm__fail(USM_E_NO_MEMORY, "no host memory for the places of tier %s", tier->name);
+        return usm__fail(USM_E_NO_MEMORY, "no host memory for the replica targets of tier %s",
+                         tier->name);
     name_place(p, false);
     usm__mutex_lock(&t->lock);
     if (tier->nplaces == index && add_place(tier, p, weight_of(&info))) {

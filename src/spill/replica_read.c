@@ -63,7 +63,7 @@ static void submit_read(usm__tiers *t, usm__io *io, usm__place *p)
 static usm_status fail_lost(usm__tiers *t, const usm__place *gone)
 {
     return usm__fail(USM_E_IO,
-                     "it is lost: its last copy was in %s, which is gone; "
+                     "it is lost: its last copy was on %s, which is gone; "
                      "USM_SPILL_REPLICAS=%u keeps copies in other fault domains",
                      gone ? gone->title : "a place",
                      t->replicas->wanted < USM__REPLICAS_MAX ? t->replicas->wanted + 1
@@ -134,7 +134,7 @@ static void note_corrupt(usm__place *p, bool is_counted)
         p->tier->corrupt++;
         usm__mutex_unlock(&p->tier->tiers->lock);
     }
-    usm__place_tell(p, USM__TOLD_CORRUPT, USM_E_CORRUPT, "%s: look after its medium", story.text);
+    usm__place_tell(p, USM__TOLD_CORRUPT, USM_E_CORRUPT, "%s: check its medium", story.text);
     usm__story_restore(&story);
 }
 

@@ -352,14 +352,15 @@ static usm_status fail_everywhere(usm__fan *fan)
 
     if (t->n == 0)
         return usm__fail(USM_E_SPILL_FULL,
-                         "with USM_SPILL=off nothing leaves memory: raise USM_MEMORY_LIMIT, or "
-                         "name a place, as in USM_SPILL=file:/var/tmp");
+                         "with USM_SPILL=off nothing is evicted: raise USM_MEMORY_LIMIT, or name a "
+                         "tier, as in USM_SPILL=file:/var/tmp");
     all[0] = '\0';
     usm__mutex_lock(&t->lock);
     for (unsigned i = 0; i < t->n && n < sizeof all; i++)
         n += (size_t)snprintf(all + n, sizeof all - n, "%s%s: %s", n ? "; " : "", t->list[i].name,
-                              t->list[i].reason[0] ? t->list[i].reason
-                                                   : "no place of it takes blocks now");
+                              t->list[i].reason[0]
+                                  ? t->list[i].reason
+                                  : "none of its replica targets accepts blocks now");
     usm__mutex_unlock(&t->lock);
     return usm__fail(st, "no tier takes it: %s", all);
 }
@@ -376,14 +377,13 @@ static void warn_alone(usm__fan *fan)
     r->told_alone = r->told_alone || is_news;
     usm__mutex_unlock(&t->lock);
     if (is_news)
-        usm__tiers_tell(
-            t, USM_E_NOT_SUPPORTED,
-            "USM_SPILL_REPLICAS asks for %u %s of each block, but there is room in "
-            "%u fault domain%s only (%s): blocks have fewer copies until there is more, "
-            "and are lost with the last; a tier behind, as in "
-            "USM_SPILL=mpi;file:/var/tmp, or lenders elsewhere keep more",
-            r->wanted, usm__plural(r->wanted, "copy", "copies"), fan->n, fan->n == 1 ? "" : "s",
-            fan->leg[0].place->title);
+        usm__tiers_tell(t, USM_E_NOT_SUPPORTED,
+                        "USM_SPILL_REPLICAS asks for %u %s of each block, but there is room in "
+                        "%u fault domain%s only (%s): blocks have fewer copies until there is "
+                        "more, and are lost with the last one; add a further tier, as in "
+                        "USM_SPILL=mpi;file:/var/tmp, or lenders in other domains",
+                        r->wanted, usm__plural(r->wanted, "copy", "copies"), fan->n,
+                        fan->n == 1 ? "" : "s", fan->leg[0].place->title);
 }
 
 /* ---- a write: the legs ------------------------------------------------------------------------

@@ -300,7 +300,7 @@ static usm_status advise(usm__space *space, size_t offset, size_t size, usm_buff
     case USM_BUFFER_PIN:
         break;
     }
-    return usm__fail(USM_E_INVALID, "the advice %d is none of usm_buffer_advice", (int)advice);
+    return usm__fail(USM_E_INVALID, "the advice %d is not a usm_buffer_advice", (int)advice);
 }
 
 usm_status usm__space_advise(usm__space *space, size_t offset, size_t size,

@@ -84,10 +84,10 @@ static void tell_late(usm_context *ctx, const char *title, usm_status status)
 {
     char story[USM__STORY_SIZE];
 
-    (void)snprintf(story, sizeof story,
-                   "%s: a part that was to leave memory could not be stored; it stays in memory: "
-                   "%.*s",
-                   title, USM__STORY_SIZE / 2, usm__words_of(status));
+    (void)snprintf(
+        story, sizeof story,
+        "%s: a part that was to be evicted could not be stored; it stays in memory: %.*s", title,
+        USM__STORY_SIZE / 2, usm__words_of(status));
     usm__context_error(ctx, status, story);
 }
 

@@ -225,8 +225,8 @@ static usm_status open_store(usm__tier *tier)
         return usm_last_status();
     if ((ops->caps & USM_TRANSPORT_CAP_PLACES) && !t->replicas)
         return usm__fail(USM_E_SETTING,
-                         "tier %s consists of places, which was not known when its buffers were "
-                         "made: set USM_SPILL_REPLICAS to 1 or 2",
+                         "tier %s has several replica targets, which was not known when its "
+                         "buffers were created: set USM_SPILL_REPLICAS to 1 or 2",
                          tier->name);
     st = ops->open(&params, &store);
     if (st != USM_OK)

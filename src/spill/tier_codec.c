@@ -52,8 +52,8 @@ static usm_status add_codec(usm__tiers *t, const char *name)
     t->codecs.n++;
     if (t->codecs.n > 1 && (t->codecs.list[0].ops->traits & USM_CODEC_SECRET))
         return usm__fail(USM_E_SETTING,
-                         "USM_SPILL_CODEC: %s finds nothing to do behind %s, which comes last",
-                         name, t->codecs.list[0].ops->name);
+                         "USM_SPILL_CODEC: %s has no effect after %s, which must come last", name,
+                         t->codecs.list[0].ops->name);
     if (!(ops->traits & USM_CODEC_SHRINKS) &&
         ops->bound(c->codec, t->block_size) > t->block_size + USM__TAIL_MAX)
         return usm__fail(USM_E_SIZE, "codec %s adds more than %u bytes to a block of %zu", name,
@@ -395,7 +395,7 @@ usm_status usm__codecs_decode(usm__tiers *t, usm__io *io, const char *place)
         return usm__fail(USM_E_INTERNAL, "a part of an encoded block was asked for");
     if (copy->sums[0] != usm__sector_sum(bounce->a, stored, io->key, 0))
         return usm__fail(USM_E_CORRUPT,
-                         "%s gave back other bytes than were stored: slot %llu, %u bytes of "
+                         "%s returned other bytes than were stored: slot %llu, %u bytes of "
                          "generation %u",
                          place, (unsigned long long)io->slot, (unsigned)copy->encoded,
                          (unsigned)copy->generation);

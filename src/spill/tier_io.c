@@ -233,10 +233,9 @@ static usm_status fail_everywhere(usm__tiers *t, const usm__io *io, usm_status s
     size_t n                          = 0;
 
     if (t->n == 0)
-        return usm__fail(
-            USM_E_SPILL_FULL,
-            "with USM_SPILL=off nothing leaves memory: raise USM_MEMORY_LIMIT, or name "
-            "a place, as in USM_SPILL=file:/var/tmp");
+        return usm__fail(USM_E_SPILL_FULL,
+                         "with USM_SPILL=off nothing is evicted: raise USM_MEMORY_LIMIT, or name a "
+                         "tier, as in USM_SPILL=file:/var/tmp");
     usm__mutex_lock(&t->lock);
     for (unsigned i = 0; i < t->n && n < sizeof all; i++) {
         const usm__tier *tier = &t->list[i];
@@ -324,7 +323,7 @@ usm_status usm__io_verify(usm__tiers *t, usm__io *io, const char *place)
         if (io->copy->sums[io->first + i] !=
             usm__sector_sum(data, t->sector_size, io->key, io->first + i))
             return usm__fail(USM_E_CORRUPT,
-                             "%s gave back other bytes than were stored: slot %llu, sector %u of "
+                             "%s returned other bytes than were stored: slot %llu, sector %u of "
                              "generation %u",
                              place, (unsigned long long)io->slot, (unsigned)(io->first + i),
                              (unsigned)io->copy->generation);
@@ -428,7 +427,7 @@ static void note_corrupt(usm__io *io, usm__tier *tier)
     usm__mutex_unlock(&tier->tiers->lock);
     io->tried = 1;
     usm__story_save(&story);
-    usm__tier_tell(tier, USM__TOLD_CORRUPT, USM_E_CORRUPT, "%s: look after its medium", story.text);
+    usm__tier_tell(tier, USM__TOLD_CORRUPT, USM_E_CORRUPT, "%s: check its medium", story.text);
     usm__story_restore(&story);
 }
 

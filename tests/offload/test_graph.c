@@ -494,7 +494,7 @@ static void a_run_called_off_goes_on_from_its_folder(void)
     d.progress      = watch;
     d.progress_user = &w;
     d.progress_ms   = 1;
-    refused(usm_graph_run(g, &d, &stats), USM_E_CANCELLED, "called off");
+    refused(usm_graph_run(g, &d, &stats), USM_E_CANCELLED, "cancelled");
     CHECK(stats.chunks < 1002);
     refused(usm_graph_get_output(g, last, &(const void *){NULL}, &(size_t){0}), USM_E_NOT_READY,
             "");

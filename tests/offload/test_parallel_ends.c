@@ -328,7 +328,7 @@ static void refused(usm_status wanted, const char *words, int line)
 
 static void bad_arguments(void)
 {
-    REFUSED(bad.d.nargs = 2, USM_E_ARGUMENTS, "takes 3 arguments, 2");
+    REFUSED(bad.d.nargs = 2, USM_E_ARGUMENTS, "takes 3 arguments, not 2");
     REFUSED(bad.d.args = NULL, USM_E_ARGUMENTS, "args is NULL");
     REFUSED(bad.args[0].host = NULL, USM_E_ARGUMENTS, "argument 0 has neither");
     REFUSED(bad.args[0].follow = (usm_follow)9, USM_E_ARGUMENTS, "USM_FOLLOW_*");

@@ -350,7 +350,7 @@ static void a_table_is_a_file_of_some_lines(void)
         CHECK_INT(usm__settings_set("watts", paths[i]), USM_OK);
         CHECK_INT(usm__watts_of("opencl:0.0", &watts, &by), USM_E_SETTING);
         CHECK_IN(paths[i], usm_last_error());
-        CHECK_IN(i < 2 ? "it is no regular file" : "File too large", usm_last_error());
+        CHECK_IN(i < 2 ? "it is not a regular file" : "File too large", usm_last_error());
     }
     CHECK_INT(usm__settings_set("watts", NULL), USM_OK);
 }

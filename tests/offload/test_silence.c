@@ -80,7 +80,7 @@ static void who_waits_gives_up_and_may_wait_again(void)
     begin(&w, 30);
     CHECK_INT(usm_parallel_start(w.team, &w.desc, &run), USM_OK);
     CHECK_INT(usm_parallel_wait(run, &stats), USM_E_NOT_READY);
-    CHECK_IN("nothing was heard of host:0", usm_last_error());
+    CHECK_IN("no answer from host:0", usm_last_error());
     CHECK(atomic_load(&has_begun));
     CHECK_INT(usm_parallel_wait(run, NULL), USM_E_NOT_READY); /* it still is */
     atomic_store(&is_held, false);

@@ -563,7 +563,7 @@ static void the_log_says_what_was_found_and_why_nothing_is_tuned(void)
     if (is_host())
         CHECK_IN("native code", text);
     else if (k->tunes->nsizes == 0)
-        CHECK_IN("it is a processor, whose work-groups are left alone", text);
+        CHECK_IN("it is a CPU, whose work-groups are not tuned", text);
     else
         CHECK_IN("as measured: ", text);
     usm_team_kernel_destroy(k);

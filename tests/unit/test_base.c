@@ -227,7 +227,7 @@ static void *note_in_crowd(void *arg)
         CHECK_STR(usm_last_error(), "gone");
         atomic_fetch_add(&c->with_block, 1);
     } else {
-        CHECK_IN("its story is lost", usm_last_error());
+        CHECK_IN("its error message is lost", usm_last_error());
         atomic_fetch_add(&c->without, 1);
     }
     (void)pthread_barrier_wait(&c->looked);

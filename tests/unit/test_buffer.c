@@ -219,9 +219,9 @@ static void accesses_that_make_no_sense_are_refused(void)
 
     begin();
     b = buffer_of(100);
-    REFUSED(usm_access_begin(b, 0, 101, USM_READ, &a), USM_E_INVALID, "leave the buffer");
-    REFUSED(usm_access_begin(b, 101, 0, USM_READ, &a), USM_E_INVALID, "leave the buffer");
-    REFUSED(usm_access_begin(b, SIZE_MAX, 2, USM_READ, &a), USM_E_INVALID, "leave the buffer");
+    REFUSED(usm_access_begin(b, 0, 101, USM_READ, &a), USM_E_INVALID, "exceed the buffer");
+    REFUSED(usm_access_begin(b, 101, 0, USM_READ, &a), USM_E_INVALID, "exceed the buffer");
+    REFUSED(usm_access_begin(b, SIZE_MAX, 2, USM_READ, &a), USM_E_INVALID, "exceed the buffer");
     REFUSED(usm_access_begin(b, 0, 1, 0, &a), USM_E_INVALID, "not an access mode");
     REFUSED(usm_access_begin(b, 0, 1, USM_READ | USM_NO_INIT, &a), USM_E_INVALID,
             "not an access mode");
@@ -309,13 +309,13 @@ static void sub_buffers_share_the_bytes_and_keep_the_parent(void)
     begin();
     b = buffer_of(1000 * sizeof(int));
     set_ints(b, 1000, 1);
-    REFUSED(usm_buffer_create_sub(b, 1, 4000, &none), USM_E_INVALID, "leave the buffer");
+    REFUSED(usm_buffer_create_sub(b, 1, 4000, &none), USM_E_INVALID, "exceed the buffer");
     REFUSED(usm_buffer_create_sub(b, 0, 0, &none), USM_E_INVALID, "size is 0");
     OK(usm_buffer_create_sub(b, 0, 2000, &left));
     OK(usm_buffer_create_sub(b, 2000, 2000, &right));
     REFUSED(usm_buffer_create_sub(left, 0, 4, &none), USM_E_INVALID, "sub-buffer itself");
     REFUSED(usm_buffer_set_final_data(left, &none), USM_E_INVALID, "parent");
-    REFUSED(usm_access_begin(left, 0, 2001, USM_READ, &a), USM_E_INVALID, "leave the buffer");
+    REFUSED(usm_access_begin(left, 0, 2001, USM_READ, &a), USM_E_INVALID, "exceed the buffer");
     CHECK(usm_buffer_get_context(right) == rig.ctx);
     usm_buffer_destroy(b);
     add(right, 0, 500, 5);
@@ -716,7 +716,7 @@ static void fills_and_copies_check_their_ranges(void)
     OK(usm_buffer_copy(rig.q, &dst, &src, 0, NULL, NULL));
     check_ints(b, 0, 1000, 7);
     dst.offset = 3000;
-    REFUSED(usm_buffer_copy(rig.q, &dst, &src, 0, NULL, NULL), USM_E_INVALID, "leave the buffer");
+    REFUSED(usm_buffer_copy(rig.q, &dst, &src, 0, NULL, NULL), USM_E_INVALID, "exceed the buffer");
     dst.offset = 0;
     dst.size   = 0;
     src.size   = 0;
@@ -742,7 +742,7 @@ static void accessors_that_make_no_sense_are_refused(void)
     l.nargs     = 2;
     l.args      = args;
     a           = (usm_accessor){b, 4, 400, USM_READ};
-    REFUSED(usm_queue_submit(rig.q, &l, 0, NULL, NULL), USM_E_INVALID, "leave the buffer");
+    REFUSED(usm_queue_submit(rig.q, &l, 0, NULL, NULL), USM_E_INVALID, "exceed the buffer");
     a = (usm_accessor){b, 0, 400, USM_READ | USM_NO_WAIT};
     REFUSED(usm_queue_submit(rig.q, &l, 0, NULL, NULL), USM_E_INVALID, "NO_WAIT");
     a = (usm_accessor){NULL, 0, 400, USM_READ};
@@ -851,7 +851,7 @@ static void many_accesses_are_all_or_none(void)
     OK(usm_queue_wait(rig.q2));
     OK(usm_event_signal(gate, USM_OK));
     list[2].size = 9 * KIB * KIB;
-    REFUSED(usm_access_many(3, list, accs), USM_E_INVALID, "leave the buffer");
+    REFUSED(usm_access_many(3, list, accs), USM_E_INVALID, "exceed the buffer");
     OK(usm_access_many(0, NULL, NULL));
     REFUSED(usm_access_many(1, NULL, NULL), USM_E_INVALID, "list"[0] ? "NULL" : "");
     OK(usm_queue_wait(rig.q));
@@ -911,7 +911,7 @@ static void advice_and_announcements_check_their_ranges(void)
     OK(usm_announce(1, &r));
     OK(usm_announce(0, NULL));
     r.size++;
-    REFUSED(usm_announce(1, &r), USM_E_INVALID, "leave the buffer");
+    REFUSED(usm_announce(1, &r), USM_E_INVALID, "exceed the buffer");
     for (int i = USM_BUFFER_NORMAL; i <= USM_BUFFER_UNPIN; i++)
         OK(usm_buffer_advise(b, 0, KIB, (usm_buffer_advice)i));
     REFUSED(usm_buffer_advise(b, 0, 1, (usm_buffer_advice)99), USM_E_INVALID, "advice");

@@ -412,7 +412,7 @@ static void wrong_bytes_are_noticed_before_decoding(void)
         stored = fake_block(FAKE_A, b.copy->slot);
         stored[fake_random(&seed) % (b.copy->encoded < BLOCK ? b.copy->encoded : BLOCK)] ^= 4;
         detected += read_part(&b, 0, SECTORS) == USM_E_CORRUPT;
-        CHECK_IN("gave back other bytes than were stored: slot ", b.story);
+        CHECK_IN("returned other bytes than were stored: slot ", b.story);
     }
     printf("# %d corruptions: %llu detected\n", (int)CASES, (unsigned long long)detected);
     CHECK_INT(detected, CASES);
@@ -493,7 +493,7 @@ static void encryption_comes_last(void)
 
     use_codec("aes_gcm,lz4");
     CHECK_INT(usm__tiers_create(&params, &tiers), USM_E_SETTING);
-    CHECK_IN("lz4 finds nothing to do behind aes_gcm", usm_last_error());
+    CHECK_IN("lz4 has no effect after aes_gcm", usm_last_error());
     CHECK_INT(usm__settings_set("spill_codec", NULL), USM_OK);
 }
 

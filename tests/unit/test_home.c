@@ -105,7 +105,7 @@ static void what_is_no_file_of_the_users_is_refused_by_name(void)
     CHECK_INT(usm__home_open_file(f.path, 0, &size, USM_READ | USM_NO_WAIT, BLOCK, &home),
               USM_E_INVALID);
     CHECK_INT(usm__home_open_file(plain.folder, 0, &size, USM_READ, BLOCK, &home), USM_E_IO);
-    CHECK_IN("no regular file", usm_last_error());
+    CHECK_IN("not a regular file", usm_last_error());
     CHECK_INT(mkfifo(plain_path("pipe"), 0600), 0);
     CHECK_INT(usm__home_open_file(plain_path("pipe"), 0, &size, USM_READ, BLOCK, &home), USM_E_IO);
     CHECK_INT(usm__home_open_file("/dev/null", 0, &size, USM_READ, BLOCK, &home), USM_E_IO);
@@ -181,7 +181,7 @@ static void a_commit_into_a_shorter_file_is_refused(void)
     CHECK_INT(open_home(&f, USM_READ_WRITE, &home), USM_OK);
     CHECK_INT(truncate(f.path, 2 * BLOCK), 0);
     CHECK_INT(commit_blocks(home, blocks, 2, 1), USM_E_IO);
-    CHECK_IN("somebody made it shorter", usm_last_error());
+    CHECK_IN("the file was truncated", usm_last_error());
     CHECK_INT(stat(f.path, &st), 0);
     CHECK_INT(st.st_size, 2 * BLOCK);
     CHECK_INT(truncate(f.path, BLOCKS * BLOCK), 0);
@@ -333,7 +333,7 @@ static void functions_that_fail_are_told_with_their_words(void)
     user.read = (usm_status)5;
     start_read(&a, home, 0, 0, 2, data);
     CHECK_INT(await(&a), USM_E_IO);
-    CHECK_IN("which is no status", a.story);
+    CHECK_IN("which is not a status", a.story);
     user.read = USM_OK;
     CHECK_INT(read_sectors(home, 0, 0, 2), USM_OK);
     usm__home_get_stats(home, &stats);

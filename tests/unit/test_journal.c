@@ -446,7 +446,7 @@ static void a_journal_of_another_user_is_refused(void)
     make_cut_off(&f, "owner.raw");
     CHECK_INT(chown(journal_of(&f), 12345, 12345), 0);
     CHECK_INT(reopen(&f, USM_READ), USM_E_FORMAT);
-    CHECK_IN("neither to you nor to the file's owner", usm_last_error());
+    CHECK_IN("neither this user nor the file's owner", usm_last_error());
     CHECK_INT(chown(f.path, 12345, 12345), 0);
     CHECK_INT(reopen(&f, USM_READ), USM_OK);
     CHECK(holds(&f, some, 3, 1, 0));
@@ -474,7 +474,7 @@ static void as_nobody_refused(void)
 {
     CHECK(setgid(65534) == 0 && setuid(65534) == 0);
     CHECK_INT(reopen(&shared, USM_READ), USM_E_READ_ONLY);
-    CHECK_IN("brought to its end", usm_last_error());
+    CHECK_IN("must be completed", usm_last_error());
     CHECK_INT(reopen(&shared, USM_READ_WRITE), USM_E_IO);
 }
 

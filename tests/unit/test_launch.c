@@ -338,7 +338,7 @@ static void arguments_are_checked_in_turn(void)
         REFUSED(submit(), USM_E_ARGUMENTS, bad[i].culprit);
     }
     rig.launch.nargs = 2;
-    REFUSED(submit(), USM_E_ARGUMENTS, "kernel \"k\" takes 3 arguments, 2 were given");
+    REFUSED(submit(), USM_E_ARGUMENTS, "kernel \"k\" takes 3 arguments, not 2");
     rig.launch.nargs = SIZE_MAX;
     REFUSED(submit(), USM_E_ARGUMENTS, "takes 3 arguments");
     rig.launch.nargs = 3;
@@ -346,7 +346,7 @@ static void arguments_are_checked_in_turn(void)
     REFUSED(submit(), USM_E_ARGUMENTS, "args is NULL");
     reset_launch();
     rig.launch.kernel = rig.bare;
-    REFUSED(submit(), USM_E_ARGUMENTS, "\"bare\" takes 0 arguments, 3 were given");
+    REFUSED(submit(), USM_E_ARGUMENTS, "\"bare\" takes 0 arguments, not 3");
     rig.launch.nargs = 0;
     rig.launch.args  = NULL;
     OK(submit());

@@ -188,7 +188,7 @@ static const saying list[] = {
      {NULL},
      leave_a_buffer_by_a_byte,
      USM_E_INVALID,
-     {"1 byte at 64 leaves the buffer of 64 bytes"},
+     {"1 byte at 64 exceeds the buffer of 64 bytes"},
      NULL},
     {"past the end of a block",
      {NULL},

@@ -405,25 +405,26 @@ static void a_limit_that_is_crossed_is_reported_with_who_holds_what(void)
     const char *story = strchr(log, '<');
 
     CHECK_IN(
-        "usm: info: out of memory (USM_E_BUDGET): 64 MiB of host memory on host:0 cannot be had: ",
+        "usm: info: out of memory (USM_E_BUDGET): 64 MiB of host memory on host:0 could not be "
+        "allocated: ",
         log);
     CHECK_IN("USM_MEMORY_LIMIT (the arena pool: 3 MiB live, 3 MiB reserved, largest free 0 B)\n",
              log);
     CHECK_IN("  this pool: live 3 MiB in 1 block (peak 3 MiB), reserved 3 MiB (peak 3 MiB)", log);
     CHECK_IN("  other: host pool direct: live 2", log);
     CHECK_IN("  tag solver: live 4 KiB in 1 block, peak 4 KiB", log);
-    CHECK_IN("  way out: USM_MEMORY_LIMIT allows 8 MiB for host, and 5", log);
+    CHECK_IN("  remedy: USM_MEMORY_LIMIT allows 8 MiB for host, and 5", log);
     CHECK_INT(occurrences(log, "out of memory"), 1);
     CHECK(story != NULL);
-    CHECK_IN("<64 MiB of host memory on host:0 cannot be had: ", story);
-    CHECK(strstr(story, "way out") == NULL);
+    CHECK_IN("<64 MiB of host memory on host:0 could not be allocated: ", story);
+    CHECK(strstr(story, "remedy") == NULL);
 }
 
 static void without_info_only_the_story_speaks(void)
 {
     const char *log = log_of_child(cross_a_limit, "warn", "host:8M");
 
-    CHECK_IN("<64 MiB of host memory on host:0 cannot be had: ", log);
+    CHECK_IN("<64 MiB of host memory on host:0 could not be allocated: ", log);
     CHECK_INT(occurrences(log, "\n"), 1);
 }
 
@@ -435,14 +436,15 @@ static void cross_maximum_size(void)
     CHECK(usm_pool_malloc(pool, 1 << 20) != NULL);
     CHECK(usm_pool_aligned_alloc(pool, 4096, 2 << 20) == NULL);
     CHECK_INT(usm_last_status(), USM_E_BUDGET);
-    CHECK_IN("2 MiB of host memory on host:0, aligned to 4 KiB cannot be had", usm_last_error());
+    CHECK_IN("2 MiB of host memory on host:0, aligned to 4 KiB could not be allocated",
+             usm_last_error());
 }
 
 static void maximum_size_is_reported_as_the_pools(void)
 {
     const char *log = log_of_child(cross_maximum_size, "info", NULL);
 
-    CHECK_IN("  way out: the pool may hold 2 MiB: free some, or raise maximum_size in its "
+    CHECK_IN("  remedy: the pool may hold 2 MiB: free some, or raise maximum_size in its "
              "descriptor or in USM_POOL",
              log);
     CHECK_IN("  usm_tag_push() around parts of the program", log);
@@ -493,7 +495,7 @@ static void memory_that_lies_unused_elsewhere_is_pointed_at(void)
     const char *log = log_of_child(waste, "info", "host:8M");
 
     CHECK_IN("  other: host pool arena: live 64 B in 1 block, reserved 6 MiB", log);
-    CHECK_IN("  way out: 6.0 MiB lie unused in other pools, in areas that have live", log);
+    CHECK_IN("  remedy: 6.0 MiB lie unused in other pools, in areas that have live", log);
 }
 
 static void fail_with_a_wrong_request(void)

@@ -185,7 +185,7 @@ static void a_read_goes_to_the_other_copy_when_one_fails(void)
     for (unsigned p = 0; p < 3; p++)
         fake_place_fail(FAKE_M, p, 0, 1000);
     CHECK_INT(read_part(&b[0], 0, SECTORS), USM_E_IO);
-    CHECK_IN("place ", b[0].story);
+    CHECK_IN("replica target ", b[0].story);
     CHECK_IN("of tier fake_m", b[0].story);
     CHECK_IN("a planned fault", b[0].story);
     fini_all(b, N);
@@ -290,7 +290,8 @@ static void a_corrupt_copy_is_read_elsewhere_and_made_anew(void)
     settle();
     CHECK(stats_of(0).corrupt > 0);
     CHECK_INT(events_of(USM_E_CORRUPT), 1);
-    CHECK_IN("place 0 (rack0) of tier fake_m gave back other bytes", events.sentence[events.n - 1]);
+    CHECK_IN("replica target 0 (rack0) of tier fake_m returned other bytes",
+             events.sentence[events.n - 1]);
     /* Those in place 0 that are asked second are found when the first is lost. */
     fake_place_set(FAKE_M, 0, USM_PLACE_SLOW);
     read_all(b, N);
@@ -599,7 +600,7 @@ static void of_two_places_lost_at_once_exactly_the_common_blocks_are_lost(void)
     fake_place_set(FAKE_N, 1, USM_PLACE_LOST);
     CHECK_INT(copies().lost, n);
     CHECK_INT(events_of(USM_E_IO), 1);
-    CHECK_IN("place 1 (rack1) of tier fake_n is lost with the only copy of",
+    CHECK_IN("replica target 1 (rack1) of tier fake_n is lost with the only copy of",
              events.sentence[events.n - 1]);
     for (unsigned i = 0; i < N; i++) {
         usm_status st = read_part(&b[i], 0, SECTORS);
@@ -607,7 +608,8 @@ static void of_two_places_lost_at_once_exactly_the_common_blocks_are_lost(void)
         CHECK_INT(st, common[i] ? USM_E_IO : USM_OK);
         CHECK(common[i] || holds_all(&b[i]));
         if (common[i])
-            CHECK_IN("is lost: its last copy was in place 1 (rack1) of tier fake_n", b[i].story);
+            CHECK_IN("is lost: its last copy was on replica target 1 (rack1) of tier fake_n",
+                     b[i].story);
     }
     settle();
     for (unsigned i = 0; i < N; i++) { /* a part of a lost block can be written, the rest is gone */

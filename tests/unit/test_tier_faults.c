@@ -243,7 +243,7 @@ static void wrong_bytes_never_come_back_unnoticed(void)
         if (read_part(it, first, count) == USM_E_CORRUPT) {
             detected++;
             of[what]++;
-            CHECK_IN("gave back other bytes than were stored", it->story);
+            CHECK_IN("returned other bytes than were stored", it->story);
         }
         CHECK_INT(write_new(it, i + 2), USM_OK); /* whole again */
     }

@@ -454,7 +454,7 @@ static void files_that_are_no_traces_are_left_alone(void)
     refused("is no trace");
     CHECK_STR(plain_read(trace_path, text, sizeof(text)), "Dear reader");
     (void)snprintf(trace_path, sizeof(trace_path), "/dev/null");
-    refused("no regular file");
+    refused("not a regular file");
     new_path("no/such/folder");
     refused("No such file");
 }

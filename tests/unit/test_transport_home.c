@@ -428,7 +428,7 @@ static void a_file_that_becomes_shorter_is_an_error(void)
             for (uint64_t b = 1; b < 4; b++) {
                 job_set(&j, USM_TRANSFER_FETCH, b, data);
                 CHECK_INT(job_run(store, &j), USM_E_IO);
-                CHECK_IN("somebody made it shorter", j.story);
+                CHECK_IN("the file was truncated", j.story);
             }
             ops->close(store);
             free(model);

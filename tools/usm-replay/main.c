@@ -42,7 +42,7 @@ static const char help[] =
     "      --rounds N         how often some repeat (4); --seed N\n"
     "      --bandwidth SIZE   of the device, a second (2000M); --latency-us N of a transfer (35);\n"
     "      --depth N          transfers at a time (16); --work-us N of the program (66)\n"
-    "      --window N         most blocks guessed ahead (as the engine: 32 MiB, a quarter of "
+    "      --window N         most blocks of readahead (as the engine: 32 MiB, a quarter of "
     "memory)\n"
     "  -j, --json             for programs; the members are in usm-replay(1)\n"
     "  -V, --version\n"

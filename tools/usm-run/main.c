@@ -182,8 +182,8 @@ static bool run(app *a, const command_line *c)
     if (st != USM_OK) {
         if (st != USM_E_CANCELLED)
             return app_failed(a);
-        fprintf(stderr, "usm-run: called off%s%s\n",
-                c->resume ? "; what has ended is kept in " : "", c->resume ? c->resume : "");
+        fprintf(stderr, "usm-run: cancelled%s%s\n", c->resume ? "; what has ended is kept in " : "",
+                c->resume ? c->resume : "");
         return false;
     }
     tell_end(c, &stats);

@@ -92,8 +92,8 @@ void far_forget(far_store *store, uint32_t peer, uint64_t first, uint64_t n)
             c = control_make(store, peer, FAR_OP_FORGET);
             if (c == NULL) {
                 store->node->api->log(USM_LOG_WARN,
-                                      "far memory: no memory to tell member %u of "
-                                      "%llu forgotten blocks; they stay there until "
+                                      "far memory: no memory to notify member %u of %llu forgotten "
+                                      "blocks; they stay there until "
                                       "the store is closed",
                                       peer, (unsigned long long)n);
                 return;

@@ -439,8 +439,8 @@ static void transfer_end(far_node *node, usm_transfer *t, bool has_failed)
 
     if (has_failed)
         s = node->api->report(USM_E_IO,
-                              "far memory: a lender on this host has taken slot %llu back: it had "
-                              "lost sight of this process, or has left",
+                              "far memory: a lender on this host has reclaimed slot %llu: it "
+                              "considered this process lost, or has left",
                               (unsigned long long)t->block);
     else if (t->op == USM_TRANSFER_STORE)
         usm_add_relaxed(&node->near_stored, t->size);

@@ -45,7 +45,7 @@ void usm_file_warn_network(const usm_host_api *api, const char *name, const char
         if (!(atomic_fetch_or_explicit(&warned, bit, memory_order_relaxed) & bit))
             api->log(USM_LOG_WARN | USM_LOG_NODE,
                      "%s is on %s: spilling there goes over the network and may be slow for "
-                     "others too; a folder on a local disk serves better",
+                     "others too; a folder on a local disk is better",
                      path, name);
         return;
     }

@@ -113,7 +113,7 @@ usm_status usm_file_explain(const usm_file_store *s, const usm_transfer *t, int 
             "folder in USM_SPILL",
             file->path, t->size, words(error, room, sizeof(room)));
     if (error == ENODATA)
-        return s->api->report(st, "%s ends before byte %llu: somebody made it shorter", file->path,
+        return s->api->report(st, "%s ends before byte %llu: the file was truncated", file->path,
                               (unsigned long long)end);
     return s->api->report(st, "%s %zu bytes at %llu %s %s failed: %s",
                           is_store ? "storing" : "fetching", t->size, (unsigned long long)at,

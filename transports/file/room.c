@@ -114,7 +114,7 @@ static int lengthen(usm_file_store *s, const run *r)
     usm_file_room *room = &s->room;
 
     if (!room->uncertain)
-        s->api->log(USM_LOG_INFO, "%s cannot promise room: it may turn out to be full later",
+        s->api->log(USM_LOG_INFO, "%s cannot reserve room: it may turn out to be full later",
                     s->places[r->place].path);
     room->uncertain = true;
     if (r->first + r->n <= room->ends[r->place])

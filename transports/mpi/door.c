@@ -147,7 +147,7 @@ usm_status mpi_door_open(const usm_host_api *api, mpi_door **door)
     mpi_door *d = api->heap_alloc(sizeof(*d));
 
     if (!d)
-        return api->report(USM_E_NO_MEMORY, "no memory for a door");
+        return api->report(USM_E_NO_MEMORY, "no memory for a listener");
     d->api = api;
     for (size_t i = 0; i < VISITORS; i++)
         d->visitors[i].fd = -1;
@@ -493,17 +493,19 @@ static usm_status refused(const mpi_doorkeeper *who, const place *p, unsigned ve
             : they_have_key           ? "asks for the job's key, and this program has none"
                                       : "has no key of the job, and this program has one");
     case FULL:
-        return who->api->report(USM_E_BUSY,
-                                "usm-memd on %s serves as many programs as it was told to; start "
-                                "it with --at-once N, or give USM_MPI_JOIN_TIMEOUT more time",
-                                p->host);
+        return who->api->report(
+            USM_E_BUSY,
+            "usm-memd on %s already has as many programs as --at-once allows; start it with a "
+            "larger --at-once N, or give USM_MPI_JOIN_TIMEOUT more time",
+            p->host);
     case CLOSED:
         return who->api->report(USM_E_PEER,
                                 "usm-memd on %s takes no programs any more: it ends, or one of its "
                                 "processes has ended; start it again",
                                 p->host);
     default:
-        return who->api->report(USM_E_PEER, "what answers at usm-memd's door on %s is none",
+        return who->api->report(USM_E_PEER,
+                                "the program that listens at usm-memd's port on %s is not usm-memd",
                                 p->host);
     }
 }

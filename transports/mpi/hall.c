@@ -119,7 +119,8 @@ static void come_in(void *arg)
     if (st == USM_OK)
         st = mpi_job_start(job);
     if (st != USM_OK) {
-        h->api->log(USM_LOG_WARN, "a program that was let in did not come: %s", mpi_kept_story());
+        h->api->log(USM_LOG_WARN, "a program that was admitted did not connect: %s",
+                    mpi_kept_story());
         if (job)
             mpi_job_free(job);
         job = NULL;
@@ -159,7 +160,7 @@ static void take_guest(mpi_hall *h)
         mpi_job_leave(h->came);
         mpi_job_free(h->came);
         h->served++;
-        h->api->log(USM_LOG_WARN, "a program was sent away: no memory for a guest");
+        h->api->log(USM_LOG_WARN, "a program was turned away: no memory for its session");
     }
     if (!g)
         return;
@@ -184,8 +185,8 @@ static void look_after_entry(mpi_hall *h)
     if (mpi_now() < h->entry_until || h->is_broken)
         return;
     h->is_broken = true;
-    h->api->log(USM_LOG_WARN, "a program that was let in has not come to MPI's port: MPI waits for "
-                              "it, and no other can come; start usm-memd again");
+    h->api->log(USM_LOG_WARN, "a program that was admitted has not connected to MPI's port: MPI "
+                              "waits for it, and no other can connect; start usm-memd again");
 }
 
 /* ---- going -------------------------------------------------------------------------------- */
@@ -194,7 +195,7 @@ static void show_out(mpi_hall *h, guest *g)
 {
     mpi_job_leave(g->job);
     mpi_job_free(g->job);
-    h->api->log(USM_LOG_INFO, "program %u has gone; what it had is free", g->number);
+    h->api->log(USM_LOG_INFO, "program %u has ended; its memory is free", g->number);
     h->api->heap_free(g);
     h->count--;
     h->served++;
@@ -274,12 +275,12 @@ usm_status mpi_hall_serve(mpi_hall *h, const volatile int *stop)
         if (!h->is_broken && !atomic_load(&h->ended) && is_somebody_gone(h)) {
             h->is_broken = true;
             h->api->log(USM_LOG_WARN, "one of the servers has ended: no more programs can come; "
-                                      "those that are here are served to their end");
+                                      "those that are connected may finish");
         }
     }
     if (!*stop && h->is_broken && !atomic_load(&h->ended))
-        return h->api->report(USM_E_PEER, "no more programs could come, and those that were here "
-                                          "have gone; start usm-memd again");
+        return h->api->report(USM_E_PEER, "no more programs could connect, and those that were "
+                                          "connected have ended; start usm-memd again");
     return USM_OK;
 }
 
@@ -369,7 +370,7 @@ usm_status mpi_hall_create(mpi_job *front)
     usm_status st;
 
     if (!h)
-        return front->api->report(USM_E_NO_MEMORY, "no memory for a hall");
+        return front->api->report(USM_E_NO_MEMORY, "no memory for the servers' sessions");
     h->api         = front->api;
     h->front       = front;
     h->params      = front->params;

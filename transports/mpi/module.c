@@ -153,7 +153,7 @@ static usm_status store_place(void *store, uint32_t place, usm_transport_place *
     far_member          m;
 
     if (place >= usm_load_acquire(&job->nplaces))
-        return host->report(USM_E_INVALID, "the job has no place %u", place);
+        return host->report(USM_E_INVALID, "the job has no member %u", place);
     mpi_get_member(job, job->places[place].member, &m);
     if (!usm_load_relaxed(&job->places[place].is_lost)) {
         p.state     = mpi_place_state(&m);

@@ -37,7 +37,7 @@ static usm_status enter(mpi_store *s, uint64_t block, uint32_t *peer)
     if (mpi_find_place(job, place, peer))
         return USM_OK;
     if (place >= usm_load_acquire(&job->nplaces))
-        return job->api->report(USM_E_INVALID, "the job has no place %llu",
+        return job->api->report(USM_E_INVALID, "the job has no member %llu",
                                 (unsigned long long)place);
     return job->api->report(USM_E_IO, "member %u of the job is lost, with what it held",
                             job->places[place].member);
@@ -79,7 +79,7 @@ static usm_status reserve_at(mpi_store *s, uint32_t peer, uint64_t first, uint64
     reservation         r   = {.status = USM_E_INTERNAL};
 
     if (((first + n - 1) ^ first) >> PLACE_SHIFT)
-        return api->report(USM_E_INVALID, "blocks of several places are reserved at once");
+        return api->report(USM_E_INVALID, "blocks of several members are reserved at once");
     mpi_await_begin(s->job);
     far_reserve_start(s->far, peer, first & BLOCK_MASK, n, on_reserved, &r);
     await(s->job, &r.ended);

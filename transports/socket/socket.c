@@ -181,7 +181,7 @@ static usm_status serve(void *job, const volatile int *stop)
 {
     (void)job;
     (void)stop;
-    return api->report(USM_E_NOT_SUPPORTED, "the transport socket serves nobody");
+    return api->report(USM_E_NOT_SUPPORTED, "the transport socket has no servers");
 }
 
 /* ---- members and messages ------------------------------------------------------------------- */
