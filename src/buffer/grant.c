@@ -1,43 +1,48 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* Which command over buffers takes its memory when (buffer/grant.h), and why none waits for good.
+/* When a command over buffers gets its memory (buffer/grant.h), and why no command waits forever.
  *
- * The rule.  A command is granted its memory, all or none, only when everything that it waits for
- * has been granted or needs none, and nothing among it is completed from outside: an open access of
- * the host, an event that only the program signals (core/outside.h).
+ * The problem.  Commands need memory for the buffers they use, memory is limited, and commands wait
+ * for each other: by the order of a buffer's accesses, of a queue, by events, barriers and tasks.
+ * If command A held memory and waited for B, and B waited for memory, neither would ever run.
  *
- * Who waits for whom is not written down: a barrier, the order of a queue, an event or a task may
- * pass the waiting on.  What is known is the order of places.  Each command gets its place in its
- * queue at one time: straight away with its memory, or held (defer.c); and whatever it waits for
- * had its place before, or was completed (enter.c).  The line below has the commands without memory
- * in the order of their places.  One of them is granted if what comes before it in the orders of
- * its buffers has been, and
+ * The rule.  A command is granted its memory, all of it or none, only when
+ *     - everything that it waits for has been granted its memory or needs none, and
+ *     - nothing that it waits for, directly or not, is completed from outside: by the end of an
+ *       open access of the host, or by an event that only the program signals (core/outside.h).
  *
- *     1. it is the first in line, and no event from outside is awaited by anything; or
- *     2. its place has come: all that is before it in its queue, and all its events, have ended.
+ * How the rule is checked.  The library does not record which command waits for which: barriers,
+ * events and tasks can pass a wait on.  It knows the order in which commands were queued.  A
+ * command is queued at one moment: either at once, together with its memory, or deferred (defer.c).
+ * Everything it waits for was queued earlier, or has been completed (enter.c).  The line below has
+ * the commands without memory in the order in which they were queued.  One of them is granted its
+ * memory if everything before it in the orders of its buffers has been granted, and
  *
- * A command that has just come takes its memory at once if the line is empty and no event from
- * outside is awaited.
+ *     1. it is the first in the line, and nothing awaits an event from outside; or
+ *     2. everything before it in its queue, and all its events, have ended.
  *
- * Proof of the rule.  By 1: whatever it waits for and has no memory would be in line before it.
- * By 2: what it still waits for are commands in the orders of its buffers, and those were granted.
- * At once: as 1.  That needs the line and the queues to agree, whatever other threads submit at
- * that moment:
+ * A new command takes its memory at once if the line is empty and nothing awaits an event from
+ * outside.
  *
- *     - A command that is deferred joins the line and gets its held place under one lock,
- *       `placing`: what comes to stand behind that place comes later in line.
- *     - A command that takes memory at once is "taking" until it has its place.  Meanwhile none is
- *       deferred, and no event from outside begins to be awaited (core/outside.c): what was found
- *       when it took memory holds when it stands in its queue.
+ * The check implies the rule.  Case 1: a command that it waits for and that has no memory would be
+ * before it in the line.  Case 2: it can still wait only for commands in the orders of its buffers,
+ * and those have been granted.  A command that takes memory at once: as case 1.  This requires that
+ * the line and the queues agree, whatever other threads submit at the same moment:
  *
- * No circle.  A command that holds memory waits only for such as hold theirs or need none, whose
- * places are earlier: the first of them to have got its place waits for nothing, and ends.  What
- * it gives back goes to the first in line that nothing from outside holds up.  What is held up from
- * outside holds nothing itself, and keeps up nobody who does not wait for it: by 2.  Who makes memory
- * by an eviction, be it a task that allocates, waits for the context's own queue alone, where
- * nothing waits for a command (places_copy.c).
+ *     - A command that is deferred joins the line and is queued under one lock, `placing`: a
+ *       command that is queued behind it is behind it in the line.
+ *     - A command that takes memory at once is `taking` until it is queued.  During that time no
+ *       command is deferred, and no wait for an event from outside begins (core/outside.c): what it
+ *       found when it took memory still holds when it is queued.
  *
- * What the rule does not know: a task of the program that waits, inside, for a command submitted
- * after it; commands that the owner of a native queue puts into it. */
+ * No deadlock.  A command that holds memory waits only for commands that hold theirs or need none,
+ * and that were queued earlier.  The earliest of them waits for nothing, and ends.  The memory it
+ * releases goes to the first command in the line that does not depend on the outside.  A command
+ * that depends on the outside holds no memory, and by case 2 delays only commands that wait for it.
+ * A thread that evicts data to get memory, be it a task that allocates, waits only for the
+ * context's own queue, in which nothing waits for a command (places_copy.c).
+ *
+ * Not covered: a task of the program that waits, inside, for a command submitted after it; and
+ * commands that the owner of a native queue puts into it. */
 #include "buffer/grant.h"
 
 #include "base/fork.h"

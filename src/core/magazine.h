@@ -1,37 +1,43 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* Thread caches: a thread's magazines of each pool that has the cap USM_POOL_CAP_CACHE.
+/* Thread caches: each thread's magazines of each pool that has the capability
+ * USM_POOL_CAP_CACHE (magazines: Bonwick and Adams 2001).
  *
- *     usm__self.caches --> table --[slot]--> bins of this thread and pool --[class]--> loaded
- * magazine
+ *     usm__self.caches --> table --[slot]--> bins of this thread and pool
+ *                                                  --[class]--> loaded magazine
  *
- * The two inline functions are the whole hit path of an allocation and of a free: no lock, no
- * atomic read-modify-write, no counter, and no question whether the caches may be used: where they
- * may not (a pool that is gone, a forked child, a thread that is observed), the table leads to
- * usm__closed_bins, which are empty and full at once, and the slow path is taken.
+ * The two inline functions are the whole fast path of an allocation and of a free: no lock, no
+ * atomic read-modify-write, no counter.  Nor does the fast path check whether the cache may be
+ * used.  Where it may not (the pool is destroyed, the process is a forked child, the thread's
+ * allocations are tracked), the table entry points to usm__closed_bins.  These bins are empty and
+ * full at the same time, so every allocation and free takes the slow path.
  *
- * One thread uses a cache without a lock.  Another may take it away: it closes the slot in the
- * owner's table, makes that seen by all threads (membarrier) and then looks where the owner is:
- * `busy` is the slot of a hit, `entered` that of a slow path.  If neither is this slot, the owner
- * is outside, and will find the slot closed when it comes back.  The owner pays two plain stores:
+ * Taking a cache away.  The owner uses its cache without a lock.  Another thread (the taker) may
+ * have to take it, for example to destroy the pool.  The owner announces what it is using: `busy`
+ * is the slot of the fast path it is in, `entered` that of the slow path.  The taker closes the
+ * slot in the owner's table, calls membarrier(), and then reads `busy` and `entered`.  If neither
+ * is this slot, the owner is not using the cache, and the next time it will find the slot closed.
+ * The owner pays for this with two plain stores:
  *
  *     owner    busy = slot           taker    table[slot] = closed
  *              (compiler fence)               membarrier
  *              read table[slot]               read busy
  *
- * On any processor one of the two sees the other's store: membarrier is a full fence in each
- * thread, either before the owner's read, which finds the slot closed, or after its store, which
- * the taker finds.  The owner's store that ends it is a release, and the taker's read an acquire.
+ * Why at least one of the two sees the other's store: membarrier() is a full fence in every thread
+ * of the process.  In the owner it takes effect either before the read of the table, which then
+ * finds the slot closed, or after the store to `busy`, which the taker then finds.  The owner's
+ * store that resets `busy` is a release, and the taker's read an acquire, so the taker also sees
+ * what the owner did to the cache.
  *
- * What is called on a slow path may come back here (a driver tells of an error, and whom it tells
- * allocates): it finds the thread inside and does without caches.  Signal handlers may not come
- * here.
+ * Reentrancy.  A function called on the slow path may allocate again, for example a callback for a
+ * driver's error.  It finds the thread inside (`entered`) and works without caches.  A signal
+ * handler must not use this code.
  *
- * Two threads that free one block at the same moment may both succeed, for a hit has no atomic
- * read-modify-write; nothing of libusm breaks then, but the block can be served twice.  A second
- * free that comes after the first is always refused.
+ * Double free.  Two threads that free one block at the same moment may both succeed, because the
+ * fast path has no atomic read-modify-write.  libusm's structures stay intact, but the block can
+ * be allocated twice.  A second free that comes after the first is always rejected.
  *
- * Here: attaching, closing, taking away, the end of threads, fork.  Not here: what is in a
- * magazine and where it comes from, which is the pool's (pool_ops.h, cache_*). */
+ * Here: attaching, closing and taking caches, the end of threads, fork.  Not here: the content of
+ * magazines and its source, which are the pool's (pool_ops.h, cache_*). */
 #ifndef USM_CORE_MAGAZINE_H
 #define USM_CORE_MAGAZINE_H
 

@@ -1,26 +1,30 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* Short chunks travel together.
+/* Batches: several short chunks are submitted in a row, with one completion.
  *
- * That a chunk has ended is handed over between threads twice: from the driver's to one of the
- * core's, and back with what comes next; 20 us of processor time and more, whatever the chunk does.
- * So several short ones go in a row, each in its own memory and with commands and events of its
- * own, in one in-order queue, and only the end of the last one calls.
+ * The problem.  When a chunk ends, the driver's thread hands its completion to a thread of the
+ * core, which submits the next chunk.  The two hand-overs cost 20 us of processor time or more, however
+ * short the chunk is.
  *
- *     lane        [chunk 7]    in, kernel, out     has the queue
+ * The mechanism.  Several short chunks are submitted to one in-order queue.  Each has its own
+ * memory, commands and events, but only the completion of the last one calls back.  In the code a
+ * batch is a "train":
+ *
+ *     lane        [chunk 7]    in, kernel, out     owns the queue
  *       behind    [chunk 8]    in, kernel, out
- *         behind  [chunk 9]    in, kernel, out     its end calls usm__run_step_ended(lane)
+ *         behind  [chunk 9]    in, kernel, out     its completion calls usm__run_step_ended(lane)
  *
- * The book sees a member that has more chunks: each is given, ends or fails, is merged, told of and
- * traced by itself.  When each of them ended nobody saw: their times are parts of the whole's, by
- * indices.
+ * For the scheduler the member just has more chunks in progress: each is handed out, ends or fails,
+ * is merged, reported and traced separately.  When each of them ended was not observed: the time of
+ * the batch is divided among them in proportion to their indices.
  *
- * How many: those that take TRAIN_NS, of which the hand-over is 1 % or 2, and no more than twice as
- * many as before, so that one measure that went wrong does little harm; nor more than have room in
- * TRAIN_BYTES, for that memory is kept.  At the end the source gives fewer: who takes many then
- * keeps the others waiting.
+ * The length of a batch: as many chunks as take TRAIN_NS, of which the hand-overs are 1 % or 2 %;
+ * at most twice as many as the previous batch had, so that one wrong measurement does little harm;
+ * and only as many as fit in TRAIN_BYTES, because their memory is kept.  Near the end of a launch
+ * the scheduler hands out fewer: a member with a long batch would keep the others waiting.
  *
- * Not where bytes may have to be waited for (buffers, other ranks), as those in front would wait
- * for those behind, and not where chunks have several rounds. */
+ * There are no batches where a chunk may have to wait for its bytes (buffers, other ranks), since
+ * the first chunks of a batch would then wait for the last ones, and none where chunks have several
+ * rounds. */
 #include "offload/run.h"
 
 #include "base/os.h"
@@ -72,7 +76,7 @@ static uint64_t take_time(usm__lane *s, uint64_t n, uint64_t now, uint64_t *from
     return ns > 1 ? (uint64_t)ns : 1;
 }
 
-/* Two trains are nothing beside the silence that a launch bears. */
+/* Two batches take much less time than the silence after which a device is reported. */
 static double longest_ns(const usm__lane *s)
 {
     double silence_ns = 1e6 * s->run->params.plan->desc.silence_ms;

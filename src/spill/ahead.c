@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* Blocks brought in before they are asked for: announced lists first, then guesses
- * (spill/prefetch.h).  Nothing here waits: what finds no free or clean frame is left for later.
- * Called with the engine's lock held, by pin_block.c. */
+/* Prefetch and readahead: loading blocks before an access asks for them.  Blocks that the program
+ * announced come first, then those that the access history predicts (spill/prefetch.h).  Nothing
+ * here waits: a block for which there is no free or clean frame is skipped for now.  Called with
+ * the engine's lock held, by pin_block.c. */
 #include "spill/internal.h"
 
 #include <string.h>

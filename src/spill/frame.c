@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* Frames: which are free, which give way, and moving them.  Called by the engine's files.
+/* Frames: which are free, which is the victim of the next eviction, and moving them.  Called by the
+ * engine's files.
  *
- * The spare.  When the tiers are full and every frame is dirty, a block that lies on a tier could
- * not be read: no frame can be emptied for it.  So one frame is kept back: the block is read into
- * it, its copy is given up, a dirty block goes where that was, and the frame it leaves is the next
- * spare. */
+ * The spare frame.  When the tiers are full and every frame is dirty, a block that is stored on a
+ * tier could not be loaded: loading needs a frame, a frame needs an eviction, and the evicted block
+ * needs room on a tier.  So the engine keeps one frame unused.  It loads the block into this spare
+ * frame, drops the block's copy on the tier, stores a dirty block in the room that this frees, and
+ * the frame of that block becomes the next spare. */
 #include "core/area.h"
 #include "spill/internal.h"
 

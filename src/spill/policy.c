@@ -1,28 +1,32 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* The order of eviction: S3-FIFO with second chance, told apart from passes.
+/* The order of eviction: S3-FIFO (Yang and others 2023) with a second chance, extended so that
+ * passes over data larger than memory (scans) do not evict the working set.
  *
- *     guesses --used--> young --> small --used again--> main --idle--> out
- *                                   |                     ^
- *                                   +--idle--> out ......./  remembered: comes back soon
+ *     readahead --used--> young --> small --used again--> main --idle--> evicted
+ *                                     |                     ^
+ *                                     +--idle--> evicted ..../  history: it comes back soon
  *
- *  - A block starts in `young`, a few frames in which use says nothing: a pass over a block is many
- *    accesses.  What is used later, in `small`, has been come back to, and moves to `main`; so does
- *    what comes back soon after it left.  While young and small hold their share, a tenth of memory
- * at first, they give the victims, so a pass over anything leaves main alone.
- *  - `history` remembers the last evictions in their order, many more than there are frames.  In a
- *    cyclic pass longer than memory blocks come back in just that order (or, after random accesses,
- *    in that of their numbers).  While they do (`score`), main keeps what it has and takes all but
- * a few frames, which turn over for the pass: of the pass about frames / blocks hits each round, as
- *    much as can be had.  Blocks of main that were not used for a round are none of it: they give
- *    way, and when many do, one after the other, the pass is not what it seemed.
- *  - Passes over a part that fits, again and again, look the same at first.  What comes back in
- * order sooner than memory turns over raises `share`, the frames for what is new, and so the length
- *    from which a pass counts as longer than memory.
- *  - Guesses wait in a queue of their own, bounded, for their first use; what was demoted and what
- *    is used once in passing leaves first.
+ *  - A block starts in `young`, a queue of few frames in which use does not count, because one pass
+ *    over a block consists of many accesses.  A block that is used later, in `small`, is really
+ *    reused and moves to `main`; so does a block that is loaded again soon after its eviction.
+ *    While young and small hold their share, at first a tenth of memory, the victims come from
+ *    them: a scan leaves main alone.
+ *  - `history` records the last evictions in their order, many more than there are frames.  In a
+ *    cyclic scan that is larger than memory, blocks come back in exactly that order (or, after
+ *    random accesses, in the order of their numbers).  While they do (`score`), main keeps its
+ *    blocks and takes all frames but a few, through which the scan passes.  The scan then has about
+ *    frames / blocks hits in each round, which is the optimum.  Blocks of main that were not used
+ *    for a round do not belong to the scan: they are evicted, and when many of them follow each
+ *    other, the scan is no longer considered cyclic.
+ *  - Repeated passes over a part that fits in memory look the same at first.  Blocks that come back
+ *    in order sooner than memory turns over raise `share`, the number of frames for new blocks, and
+ *    with it the length from which a scan counts as larger than memory.
+ *  - Blocks of readahead wait in a bounded queue of their own for their first use.  Blocks that
+ *    were demoted, or are used once in passing, are evicted first.
  *
- * Each operation moves a constant number of frames, but for those whose mark of use is taken: each
- * of those was set by an access.  Nothing is allocated.  Called by the engine and the simulator. */
+ * Each operation moves a constant number of frames, except for frames whose mark of use is cleared:
+ * each of these marks was set by an access, so the amortised cost is constant.  Nothing is
+ * allocated.  Called by the engine and the simulator. */
 #include "spill/policy.h"
 
 #include <string.h>

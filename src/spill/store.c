@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* Dirty blocks on their way to a tier: because a frame is wanted, or ahead of that, so that frames
- * can leave at once.
+/* Storing dirty blocks on a tier: when a frame is needed, or earlier (write-behind), so that a
+ * later eviction need not wait.
  *
- * A block may be read while it is stored; who would write it waits: a checksum over bytes that
- * change is worth nothing. Called by frame.c, pin_block.c and the end of each store. */
+ * A block may be read while it is being stored.  A thread that wants to write it waits: a checksum
+ * over bytes that change would be wrong.  Called by frame.c, pin_block.c and the end of each
+ * store. */
 #include "core/context.h"
 #include "spill/internal.h"
 
