@@ -9,6 +9,8 @@
  * OpenSSL's contexts: context.c.  Called by src/spill/tier_codec.c through its table. */
 #include "internal.h"
 
+#include "base/inline/bytes.h"
+
 #include <limits.h>
 #include <openssl/rand.h>
 #include <string.h>
@@ -73,27 +75,21 @@ typedef struct aes_about {
     unsigned char bytes[28];
 } aes_about;
 
-static void put(unsigned char *at, uint64_t value, unsigned n)
-{
-    for (unsigned i = 0; i < n; i++)
-        at[i] = (unsigned char)(value >> (8 * i));
-}
-
 static aes_about about(const usm_codec_id *id, size_t size)
 {
     aes_about b;
 
-    put(b.bytes, id->block, 8);
-    put(b.bytes + 8, id->generation, 8);
-    put(b.bytes + 16, id->part, 4);
-    put(b.bytes + 20, size, 8);
+    usm_put_le(b.bytes, id->block, 8);
+    usm_put_le(b.bytes + 8, id->generation, 8);
+    usm_put_le(b.bytes + 16, id->part, 4);
+    usm_put_le(b.bytes + 20, size, 8);
     return b;
 }
 
 static void make_nonce(aes *a, unsigned char *nonce)
 {
-    put(nonce, a->prefix, 4);
-    put(nonce + 4, usm_add_relaxed(&a->counter, 1), 8);
+    usm_put_le(nonce, a->prefix, 4);
+    usm_put_le(nonce + 4, usm_add_relaxed(&a->counter, 1), 8);
 }
 
 static bool seal(EVP_CIPHER_CTX *evp, const aes_about *with, const unsigned char *in, size_t size,

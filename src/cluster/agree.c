@@ -15,6 +15,7 @@
  * (the same, and a dead rank cuts off many). */
 #include "cluster/internal.h"
 
+#include "base/inline/bytes.h"
 #include "base/os.h"
 
 #include <string.h>
@@ -75,17 +76,6 @@ static struct {
 
 /* ---- bytes on the way ---------------------------------------------------------------------- */
 
-static void put(unsigned char *at, uint32_t value)
-{
-    for (int i = 0; i < 4; i++)
-        at[i] = (unsigned char)(value >> (8 * i));
-}
-
-static uint32_t get(const unsigned char *at)
-{
-    return (uint32_t)at[0] | (uint32_t)at[1] << 8 | (uint32_t)at[2] << 16 | (uint32_t)at[3] << 24;
-}
-
 /* What comes may be any number: no overflow. */
 static usm_status status_of(uint32_t told)
 {
@@ -121,12 +111,12 @@ static void send_part(uint32_t to, const head *h, const void *bytes, size_t size
 {
     unsigned char text[HEADER + PART];
 
-    put(text, h->op);
-    put(text + 4, h->seq);
-    put(text + 8, h->status);
-    put(text + 12, h->which);
-    put(text + 16, h->total);
-    put(text + 20, h->offset);
+    usm_put_le(text, h->op, 4);
+    usm_put_le(text + 4, h->seq, 4);
+    usm_put_le(text + 8, h->status, 4);
+    usm_put_le(text + 12, h->which, 4);
+    usm_put_le(text + 16, h->total, 4);
+    usm_put_le(text + 20, h->offset, 4);
     if (size > 0)
         memcpy(text + HEADER, bytes, size);
     (void)usm__job_send(to, USM__JOB_AGREE, text, HEADER + size); /* who is lost is told of */
@@ -389,8 +379,9 @@ static void came(void *arg, uint32_t from, const void *data, size_t size)
     (void)arg;
     if (size < HEADER)
         return;
-    h = (head){get(text),      get(text + 4),  get(text + 8),
-               get(text + 12), get(text + 16), get(text + 20)};
+    h = (head){(uint32_t)usm_get_le(text, 4),      (uint32_t)usm_get_le(text + 4, 4),
+               (uint32_t)usm_get_le(text + 8, 4),  (uint32_t)usm_get_le(text + 12, 4),
+               (uint32_t)usm_get_le(text + 16, 4), (uint32_t)usm_get_le(text + 20, 4)};
     usm__mutex_lock(&usm__job.lock);
     if (agree.gifts) {
         if (h.op == GIVE)

@@ -6,6 +6,7 @@
  */
 #include "cluster/shared.h"
 
+#include "base/inline/bytes.h"
 #include "base/log.h"
 #include "base/meta.h"
 #include "base/os.h"
@@ -257,18 +258,17 @@ static void leave(usm_shared_buffer *s)
 
 static void write_record(const record *r, unsigned char at[RECORD])
 {
-    usm__shared_put(at, r->id, 8);
-    usm__shared_put(at + 8, r->size, 8);
-    usm__shared_put(at + 16, r->block_size, 8);
-    usm__shared_put(at + 24, (uint32_t)r->status, 4);
-    usm__shared_put(at + 28, 1, 4);
+    usm_put_le(at, r->id, 8);
+    usm_put_le(at + 8, r->size, 8);
+    usm_put_le(at + 16, r->block_size, 8);
+    usm_put_le(at + 24, (uint32_t)r->status, 4);
+    usm_put_le(at + 28, 1, 4);
 }
 
 static record read_record(const unsigned char at[RECORD])
 {
-    record r = {usm__shared_get(at, 8), usm__shared_get(at + 8, 8), usm__shared_get(at + 16, 8),
-                (usm_status)(int32_t)(uint32_t)usm__shared_get(at + 24, 4),
-                usm__shared_get(at + 28, 4) == 1};
+    record r = {usm_get_le(at, 8), usm_get_le(at + 8, 8), usm_get_le(at + 16, 8),
+                (usm_status)(int32_t)(uint32_t)usm_get_le(at + 24, 4), usm_get_le(at + 28, 4) == 1};
 
     return r;
 }

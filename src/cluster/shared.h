@@ -106,8 +106,6 @@ void usm__shared_encode(uint64_t buffer, const usm__shared_message *msg,
                         unsigned char header[USM__SHARED_HEADER]);
 /* false: not a message of ours, or of another release. */
 bool usm__shared_decode(const void *data, size_t size, uint64_t *buffer, usm__shared_message *msg);
-void usm__shared_put(unsigned char *at, uint64_t value, unsigned bytes);
-uint64_t usm__shared_get(const unsigned char *at, unsigned bytes);
 
 /* ---- shared_move.c ----------------------------------------------------------------------- */
 

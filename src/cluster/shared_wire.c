@@ -6,62 +6,49 @@
  *     48  offset    52  size: of the bytes behind it  56  0 */
 #include "cluster/shared.h"
 
+#include "base/inline/bytes.h"
+
 #include <string.h>
 
 #define MAGIC   0x53534d55u /* "UMSS"                                                       */
 #define VERSION 1u
 
-void usm__shared_put(unsigned char *at, uint64_t value, unsigned bytes)
-{
-    for (unsigned i = 0; i < bytes; i++)
-        at[i] = (unsigned char)(value >> (8 * i));
-}
-
-uint64_t usm__shared_get(const unsigned char *at, unsigned bytes)
-{
-    uint64_t value = 0;
-
-    for (unsigned i = 0; i < bytes; i++)
-        value |= (uint64_t)at[i] << (8 * i);
-    return value;
-}
-
 void usm__shared_encode(uint64_t buffer, const usm__shared_message *msg,
                         unsigned char header[USM__SHARED_HEADER])
 {
     memset(header, 0, USM__SHARED_HEADER);
-    usm__shared_put(header, MAGIC, 4);
+    usm_put_le(header, MAGIC, 4);
     header[4] = msg->op;
     header[5] = msg->mode;
     header[6] = msg->flags;
     header[7] = VERSION;
-    usm__shared_put(header + 8, (uint32_t)msg->status, 4);
-    usm__shared_put(header + 12, msg->rank, 4);
-    usm__shared_put(header + 16, buffer, 8);
-    usm__shared_put(header + 24, msg->block, 8);
-    usm__shared_put(header + 32, msg->request, 8);
-    usm__shared_put(header + 40, msg->txn, 8);
-    usm__shared_put(header + 48, msg->offset, 4);
-    usm__shared_put(header + 52, msg->size, 4);
+    usm_put_le(header + 8, (uint32_t)msg->status, 4);
+    usm_put_le(header + 12, msg->rank, 4);
+    usm_put_le(header + 16, buffer, 8);
+    usm_put_le(header + 24, msg->block, 8);
+    usm_put_le(header + 32, msg->request, 8);
+    usm_put_le(header + 40, msg->txn, 8);
+    usm_put_le(header + 48, msg->offset, 4);
+    usm_put_le(header + 52, msg->size, 4);
 }
 
 bool usm__shared_decode(const void *data, size_t size, uint64_t *buffer, usm__shared_message *msg)
 {
     const unsigned char *header = data;
 
-    if (size < USM__SHARED_HEADER || usm__shared_get(header, 4) != MAGIC || header[7] != VERSION ||
+    if (size < USM__SHARED_HEADER || usm_get_le(header, 4) != MAGIC || header[7] != VERSION ||
         header[4] == 0 || header[4] >= USM__SHARED_OPS)
         return false;
     msg->op      = header[4];
     msg->mode    = header[5];
     msg->flags   = header[6];
-    msg->status  = (int32_t)(uint32_t)usm__shared_get(header + 8, 4);
-    msg->rank    = (uint32_t)usm__shared_get(header + 12, 4);
-    *buffer      = usm__shared_get(header + 16, 8);
-    msg->block   = usm__shared_get(header + 24, 8);
-    msg->request = usm__shared_get(header + 32, 8);
-    msg->txn     = usm__shared_get(header + 40, 8);
-    msg->offset  = (uint32_t)usm__shared_get(header + 48, 4);
-    msg->size    = (uint32_t)usm__shared_get(header + 52, 4);
+    msg->status  = (int32_t)(uint32_t)usm_get_le(header + 8, 4);
+    msg->rank    = (uint32_t)usm_get_le(header + 12, 4);
+    *buffer      = usm_get_le(header + 16, 8);
+    msg->block   = usm_get_le(header + 24, 8);
+    msg->request = usm_get_le(header + 32, 8);
+    msg->txn     = usm_get_le(header + 40, 8);
+    msg->offset  = (uint32_t)usm_get_le(header + 48, 4);
+    msg->size    = (uint32_t)usm_get_le(header + 52, 4);
     return msg->size == size - USM__SHARED_HEADER;
 }

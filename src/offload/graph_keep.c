@@ -11,6 +11,7 @@
  * images of kernels, the bytes of inputs, and what the caller adds (code of native kernels). */
 #include "offload/graph.h"
 
+#include "base/inline/bytes.h"
 #include "base/log.h"
 #include "base/os.h"
 #include "base/os_file.h"
@@ -44,47 +45,30 @@ typedef struct header {
     uint64_t size, sum;
 } header;
 
-/* ---- numbers --------------------------------------------------------------------------------- */
-
-static void put(unsigned char *at, uint64_t value, int bytes)
-{
-    for (int i = 0; i < bytes; i++)
-        at[i] = (unsigned char)(value >> 8 * i);
-}
-
-static uint64_t get(const unsigned char *at, int bytes)
-{
-    uint64_t value = 0;
-
-    for (int i = 0; i < bytes; i++)
-        value |= (uint64_t)at[i] << 8 * i;
-    return value;
-}
-
 static void put_header(const usm__graph_keep *k, const header *h, unsigned char *at)
 {
     memcpy(at, magic, sizeof magic);
-    put(at + 8, KEEP_VERSION, 4);
-    put(at + 12, h->node, 4);
-    put(at + 16, h->part, 4);
-    put(at + 20, h->nblocks, 4);
-    put(at + 24, k->hash.hi, 8);
-    put(at + 32, k->hash.lo, 8);
-    put(at + 40, h->size, 8);
-    put(at + 48, h->sum, 8);
+    usm_put_le(at + 8, KEEP_VERSION, 4);
+    usm_put_le(at + 12, h->node, 4);
+    usm_put_le(at + 16, h->part, 4);
+    usm_put_le(at + 20, h->nblocks, 4);
+    usm_put_le(at + 24, k->hash.hi, 8);
+    usm_put_le(at + 32, k->hash.lo, 8);
+    usm_put_le(at + 40, h->size, 8);
+    usm_put_le(at + 48, h->sum, 8);
 }
 
 /* False: none of this graph. */
 static bool get_header(const usm__graph_keep *k, header *h, const unsigned char *at)
 {
-    if (memcmp(at, magic, sizeof magic) != 0 || get(at + 8, 4) != KEEP_VERSION ||
-        get(at + 24, 8) != k->hash.hi || get(at + 32, 8) != k->hash.lo)
+    if (memcmp(at, magic, sizeof magic) != 0 || usm_get_le(at + 8, 4) != KEEP_VERSION ||
+        usm_get_le(at + 24, 8) != k->hash.hi || usm_get_le(at + 32, 8) != k->hash.lo)
         return false;
-    h->node    = (uint32_t)get(at + 12, 4);
-    h->part    = (uint32_t)get(at + 16, 4);
-    h->nblocks = (uint32_t)get(at + 20, 4);
-    h->size    = get(at + 40, 8);
-    h->sum     = get(at + 48, 8);
+    h->node    = (uint32_t)usm_get_le(at + 12, 4);
+    h->part    = (uint32_t)usm_get_le(at + 16, 4);
+    h->nblocks = (uint32_t)usm_get_le(at + 20, 4);
+    h->size    = usm_get_le(at + 40, 8);
+    h->sum     = usm_get_le(at + 48, 8);
     return true;
 }
 
@@ -94,7 +78,7 @@ static void add_number(usm__hash *h, uint64_t value)
 {
     unsigned char bytes[8];
 
-    put(bytes, value, 8);
+    usm_put_le(bytes, value, 8);
     usm__hash_add(h, bytes, sizeof bytes);
 }
 

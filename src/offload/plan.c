@@ -8,6 +8,7 @@
 #include "offload/ranks.h"
 
 #include "base/hash.h"
+#include "base/inline/bytes.h"
 #include "base/inline/plural.h"
 #include "base/os.h"
 #include "base/settings.h"
@@ -482,8 +483,7 @@ static void add_number(usm__hash *h, uint64_t n)
 {
     unsigned char bytes[8];
 
-    for (unsigned i = 0; i < 8; i++)
-        bytes[i] = (unsigned char)(n >> 8 * i);
+    usm_put_le(bytes, n, sizeof bytes);
     usm__hash_add(h, bytes, sizeof bytes);
 }
 

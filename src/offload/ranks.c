@@ -7,6 +7,7 @@
  * dropped: by then nobody waits for an answer. */
 #include "offload/ranks.h"
 
+#include "base/inline/bytes.h"
 #include "base/log.h"
 #include "base/os.h"
 
@@ -213,8 +214,8 @@ static void describe(const usm__ranks *ranks, unsigned char *bytes)
 {
     uint32_t n = ranks->team->nmembers < MEMBERS_MAX ? ranks->team->nmembers : MEMBERS_MAX;
 
-    usm__wire_put(bytes, ranks->id, 4);
-    usm__wire_put(bytes + 4, n, 4);
+    usm_put_le(bytes, ranks->id, 4);
+    usm_put_le(bytes + 4, n, 4);
     for (uint32_t i = 0; i < n; i++) {
         const char *name = ranks->team->members[i].name;
 
@@ -245,17 +246,17 @@ static usm_status read_all(usm__ranks *ranks, const unsigned char *bytes)
     ranks->master = ranks->count;
     for (uint32_t r = 0; r < ranks->count; r++) {
         const unsigned char *at = bytes + (size_t)r * AGREED_SIZE;
-        uint32_t             n  = (uint32_t)usm__wire_get(at + 4, 4);
+        uint32_t             n  = (uint32_t)usm_get_le(at + 4, 4);
 
         ranks->first[r]    = ranks->total;
         ranks->nmembers[r] = n < MEMBERS_MAX ? n : MEMBERS_MAX; /* 0: it was lost before */
         ranks->total += ranks->nmembers[r];
-        if (n > 0 && usm__wire_get(at, 4) != ranks->id)
+        if (n > 0 && usm_get_le(at, 4) != ranks->id)
             return usm__fail(
                 USM_E_INVALID,
                 "rank %u makes its team %u where rank %u makes its team %u: teams with "
                 "`ranks` are made in the same order everywhere",
-                r, (uint32_t)usm__wire_get(at, 4), ranks->self, ranks->id);
+                r, (uint32_t)usm_get_le(at, 4), ranks->self, ranks->id);
         if (n > 0 && ranks->master == ranks->count)
             ranks->master = r;
     }

@@ -8,6 +8,7 @@
  * waits for home is woken; the launch is over here when the last chunk has left the members. */
 #include "offload/ranks.h"
 
+#include "base/inline/bytes.h"
 #include "base/inline/plural.h"
 #include "base/log.h"
 #include "base/os.h"
@@ -220,7 +221,7 @@ static void tell_progress(usm__launch *l, const usm__wire *msg)
     bool            goes_on;
 
     for (uint32_t i = 0; i < l->ranks->total && 8 * (i + 1) <= msg->size; i++)
-        l->parts[i].items = usm__wire_get(msg->bytes + (size_t)8 * i, 8);
+        l->parts[i].items = usm_get_le(msg->bytes + (size_t)8 * i, 8);
     usm__mutex_unlock(&usm__ranks_lock);
     usm__teller_set_shares(&l->teller, l->parts);
     goes_on = usm__teller_tell(&l->teller, &told);

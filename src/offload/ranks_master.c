@@ -10,6 +10,7 @@
  * be a rank's share in size and the last one of a rank would keep one of its members alone busy. */
 #include "offload/ranks_state.h"
 
+#include "base/inline/bytes.h"
 #include "base/os.h"
 #include "base/status.h"
 
@@ -93,7 +94,7 @@ static void tell_progress(usm__master *m)
     msg.c        = s.rescheduled;
     for (uint32_t r = 0; r < m->params.nranks; r++)
         for (uint32_t i = 0; i < m->ranks[r].nmembers && msg.size < sizeof bytes; i++) {
-            usm__wire_put(bytes + msg.size, m->ranks[r].members[i].done, 8);
+            usm_put_le(bytes + msg.size, m->ranks[r].members[i].done, 8);
             msg.size += 8;
         }
     for (uint32_t r = 0; r < m->params.nranks; r++)
@@ -126,11 +127,11 @@ static void put_figures(const usm__master *m, unsigned char *bytes)
 
     if (m->book)
         usm__schedule_get_stats(m->book, &s);
-    usm__wire_put(bytes, s.chunks, 8);
-    usm__wire_put(bytes + 8, s.rescheduled, 8);
-    usm__wire_put(bytes + 16, s.duplicated, 8);
-    usm__wire_put(bytes + 24, s.dropped, 8);
-    usm__wire_put(bytes + 32, spread_ns(m), 8);
+    usm_put_le(bytes, s.chunks, 8);
+    usm_put_le(bytes + 8, s.rescheduled, 8);
+    usm_put_le(bytes + 16, s.duplicated, 8);
+    usm_put_le(bytes + 24, s.dropped, 8);
+    usm_put_le(bytes + 32, spread_ns(m), 8);
 }
 
 static void put_members(const usm__master *m, unsigned char *bytes, uint32_t n)

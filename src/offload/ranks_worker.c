@@ -5,6 +5,7 @@
  * has work says so every USM__RANKS_ALIVE_NS, unless it has said something else. */
 #include "offload/ranks_state.h"
 
+#include "base/inline/bytes.h"
 #include "base/os.h"
 #include "base/status.h"
 
@@ -175,11 +176,11 @@ static void end_all(usm__worker *w, const usm__wire *msg)
         size = sizeof story - 1;
     memcpy(story, msg->bytes + head, size);
     story[size]          = '\0';
-    w->stats.chunks      = usm__wire_get(msg->bytes, 8);
-    w->stats.rescheduled = usm__wire_get(msg->bytes + 8, 8);
-    w->stats.duplicated  = usm__wire_get(msg->bytes + 16, 8);
-    w->stats.dropped     = usm__wire_get(msg->bytes + 24, 8);
-    w->spread_ns         = usm__wire_get(msg->bytes + 32, 8);
+    w->stats.chunks      = usm_get_le(msg->bytes, 8);
+    w->stats.rescheduled = usm_get_le(msg->bytes + 8, 8);
+    w->stats.duplicated  = usm_get_le(msg->bytes + 16, 8);
+    w->stats.dropped     = usm_get_le(msg->bytes + 24, 8);
+    w->spread_ns         = usm_get_le(msg->bytes + 32, 8);
     usm__worker_end(w, msg->status > 0 ? USM_E_INVALID : (usm_status)msg->status, story);
 }
 

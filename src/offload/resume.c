@@ -17,6 +17,7 @@
 #include "offload/resume.h"
 
 #include "base/inline/bits.h"
+#include "base/inline/bytes.h"
 #include "base/log.h"
 #include "base/os.h"
 #include "base/os_file.h"
@@ -54,21 +55,6 @@ struct usm__resume {
 
 /* ---- records ------------------------------------------------------------------------------ */
 
-void usm__saved_put(unsigned char *at, uint64_t n)
-{
-    for (unsigned i = 0; i < 8; i++)
-        at[i] = (unsigned char)(n >> 8 * i);
-}
-
-uint64_t usm__saved_get(const unsigned char *at)
-{
-    uint64_t n = 0;
-
-    for (unsigned i = 0; i < 8; i++)
-        n |= (uint64_t)at[i] << 8 * i;
-    return n;
-}
-
 uint64_t usm__saved_sum(const void *data, size_t size)
 {
     return XXH3_64bits(data, size);
@@ -91,32 +77,32 @@ size_t usm__saved_size(const usm__plan *p, uint64_t count)
 
 void usm__saved_seal(unsigned char *record, uint64_t first, uint64_t count, size_t size)
 {
-    usm__saved_put(record, first);
-    usm__saved_put(record + 8, count);
-    usm__saved_put(record + 16, size);
-    usm__saved_put(record + 24, sum_of(record, record + USM__RECORD_SIZE, size));
+    usm_put_le(record, first, 8);
+    usm_put_le(record + 8, count, 8);
+    usm_put_le(record + 16, size, 8);
+    usm_put_le(record + 24, sum_of(record, record + USM__RECORD_SIZE, size), 8);
 }
 
 bool usm__saved_read(const usm__plan *p, const unsigned char *record, usm__chunk *chunk,
                      size_t *size)
 {
-    chunk->first = usm__saved_get(record);
-    chunk->count = usm__saved_get(record + 8);
+    chunk->first = usm_get_le(record, 8);
+    chunk->count = usm_get_le(record + 8, 8);
     if (chunk->count == 0 || chunk->first >= p->total || chunk->count > p->total - chunk->first)
         return false;
     *size = usm__saved_size(p, chunk->count);
-    return usm__saved_get(record + 16) == *size;
+    return usm_get_le(record + 16, 8) == *size;
 }
 
 bool usm__saved_is_whole(const unsigned char *record, const void *payload, size_t size)
 {
-    return usm__saved_get(record + 24) == sum_of(record, payload, size);
+    return usm_get_le(record + 24, 8) == sum_of(record, payload, size);
 }
 
 static void put_hash(unsigned char *at, const usm__hash *h)
 {
-    usm__saved_put(at, h->hi);
-    usm__saved_put(at + 8, h->lo);
+    usm_put_le(at, h->hi, 8);
+    usm_put_le(at + 8, h->lo, 8);
 }
 
 static uint64_t sum_of_head(const unsigned char head[HEAD_SIZE])
@@ -130,9 +116,9 @@ static void put_head(const usm__resume *r, unsigned char head[HEAD_SIZE])
     memcpy(head + AT_SHAPE, r->plan->shape, AT_PROGRAM - AT_SHAPE);
     put_hash(head + AT_PROGRAM, &r->key.program);
     put_hash(head + AT_INPUTS, &r->key.inputs);
-    usm__saved_put(head + AT_TOTAL, r->plan->total);
-    usm__saved_put(head + AT_NUMBER, r->number);
-    usm__saved_put(head + AT_SUM, sum_of_head(head));
+    usm_put_le(head + AT_TOTAL, r->plan->total, 8);
+    usm_put_le(head + AT_NUMBER, r->number, 8);
+    usm_put_le(head + AT_SUM, sum_of_head(head), 8);
 }
 
 /* The arguments' bytes of a chunk, to or from a payload; *used: of it. */
@@ -357,7 +343,7 @@ static usm_status read_head(usm__resume *r, uint64_t size, uint64_t *end)
     if (!read_all(r->fd, found, there, 0))
         return usm__fail(USM_E_IO, "resume: \"%s\" cannot be read (errno %d)", r->path, errno);
     is_named = memcmp(found, magic, usm_min_size(there, sizeof magic)) == 0;
-    is_whole = there == HEAD_SIZE && usm__saved_get(found + AT_SUM) == sum_of_head(found);
+    is_whole = there == HEAD_SIZE && usm_get_le(found + AT_SUM, 8) == sum_of_head(found);
     if (!is_named && !is_whole)
         return refuse(r, "no file of a launch, or one of another version of libusm");
     if (there < HEAD_SIZE) /* whoever began it was killed then: it has no records */
@@ -370,7 +356,7 @@ static usm_status read_head(usm__resume *r, uint64_t size, uint64_t *end)
     st = compare(r, head, found);
     if (st != USM_OK)
         return st;
-    r->number = usm__saved_get(found + AT_NUMBER);
+    r->number = usm_get_le(found + AT_NUMBER, 8);
     *end      = HEAD_SIZE;
     return USM_OK;
 }

@@ -18,8 +18,6 @@ static inline bool usm__is_saved(const usm_split_arg *a)
     return a->follow == USM_FOLLOW_CHUNK && (a->mode & USM_WRITE);
 }
 
-void     usm__saved_put(unsigned char *at, uint64_t n);
-uint64_t usm__saved_get(const unsigned char *at);
 uint64_t usm__saved_sum(const void *data, size_t size);
 
 /* Of the payload. */

@@ -16,6 +16,7 @@
 #include "offload/resume.h"
 
 #include "base/inline/bits.h"
+#include "base/inline/bytes.h"
 
 #include <link.h>
 #include <string.h>
@@ -27,7 +28,7 @@ static void add_number(usm__hash *h, uint64_t n)
 {
     unsigned char bytes[8];
 
-    usm__saved_put(bytes, n);
+    usm_put_le(bytes, n, 8);
     usm__hash_add(h, bytes, sizeof bytes);
 }
 

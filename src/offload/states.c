@@ -18,6 +18,7 @@
 
 #include "base/inline/atomic.h"
 #include "base/inline/bits.h"
+#include "base/inline/bytes.h"
 #include "base/log.h"
 #include "base/os.h"
 #include "base/os_file.h"
@@ -222,10 +223,10 @@ static void put_head(const usm__states *s, uint64_t n, unsigned char head[HEAD_S
 {
     memcpy(head, magic, sizeof magic);
     memcpy(head + 8, s->plan->shape, 32);
-    usm__saved_put(head + 40, s->plan->total);
-    usm__saved_put(head + 48, s->number);
-    usm__saved_put(head + 56, n);
-    usm__saved_put(head + 64, usm__saved_sum(head, 64));
+    usm_put_le(head + 40, s->plan->total, 8);
+    usm_put_le(head + 48, s->number, 8);
+    usm_put_le(head + 56, n, 8);
+    usm_put_le(head + 64, usm__saved_sum(head, 64), 8);
 }
 
 /* All of them as bytes; NULL: no memory. */
@@ -323,17 +324,17 @@ static usm_status read_file(usm__states *s)
         return USM_OK;
     if (!bytes)
         return usm__fail(USM_E_IO, "resume: \"%s\" cannot be read (errno %d)", s->path, errno);
-    put_head(s, size < HEAD_SIZE ? 0 : usm__saved_get(bytes + 56), head);
+    put_head(s, size < HEAD_SIZE ? 0 : usm_get_le(bytes + 56, 8), head);
     if (memcmp(bytes, magic, usm_min_size(size, sizeof magic)) != 0)
         st = usm__fail(USM_E_INVALID,
                        "resume: \"%s\" should contain unfinished chunks, but it is something else; "
                        "remove it, or name another file to resume from",
                        s->path);
-    else if (size < HEAD_SIZE || usm__saved_get(bytes + 64) != usm__saved_sum(bytes, 64))
+    else if (size < HEAD_SIZE || usm_get_le(bytes + 64, 8) != usm__saved_sum(bytes, 64))
         usm__warn("resume: \"%s\" is damaged: unfinished chunks begin again", s->path);
     else if (memcmp(bytes, head, HEAD_SIZE) != 0)
         usm__warn("resume: \"%s\" belongs to another launch and is ignored", s->path);
-    else if (!read_states(s, bytes + HEAD_SIZE, size - HEAD_SIZE, usm__saved_get(bytes + 56)))
+    else if (!read_states(s, bytes + HEAD_SIZE, size - HEAD_SIZE, usm_get_le(bytes + 56, 8)))
         usm__warn("resume: \"%s\" is damaged: some unfinished chunks begin again", s->path);
     usm__heap_free(bytes);
     return st;

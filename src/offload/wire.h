@@ -99,9 +99,6 @@ typedef struct usm__wire_member {
     uint32_t state; /* usm_member_state                                                          */
 } usm__wire_member;
 
-void     usm__wire_put(unsigned char *at, uint64_t value, unsigned bytes);
-uint64_t usm__wire_get(const unsigned char *at, unsigned bytes);
-
 /* The header; the bytes go behind it. */
 void usm__wire_encode(const usm__wire *w, unsigned char header[USM__WIRE_HEADER]);
 /* False: no message of this version, or its length is not what it says or its op needs. */

@@ -3,6 +3,8 @@
  * other; and outputs: into files, or as text on stdout. */
 #include "app.h"
 
+#include "base/inline/bytes.h"
+
 #include <ctype.h>
 #include <errno.h>
 #include <inttypes.h>
@@ -213,15 +215,13 @@ bool check_output(app *a, value output)
 /* Narrow whole numbers are the low bytes of a wide one. */
 static void print_number(FILE *out, const unsigned char *at, const number_type *t)
 {
-    uint64_t bits  = 0;
+    uint64_t bits  = usm_get_le(at, t->size);
     unsigned spare = 64 - 8 * (unsigned)t->size;
     float    f32   = 0;
     double   f64   = 0;
 
     memcpy(&f32, at, t->size < sizeof f32 ? t->size : sizeof f32);
     memcpy(&f64, at, t->size);
-    for (size_t i = 0; i < t->size; i++)
-        bits |= (uint64_t)at[i] << 8 * i;
     if (t->is_float)
         fprintf(out, "%.*g", t->size == 4 ? 9 : 17, t->size == 4 ? (double)f32 : f64);
     else if (t->name[0] == 'i')

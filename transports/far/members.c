@@ -22,6 +22,8 @@
  */
 #include "internal.h"
 
+#include "base/inline/bytes.h"
+
 #include <string.h>
 
 static uint64_t mix(uint64_t x)
@@ -282,8 +284,8 @@ void far_member_heard(far_peer *peer)
 
 static void put(unsigned char **at, uint64_t v, unsigned bytes)
 {
-    for (unsigned i = 0; i < bytes; i++)
-        *(*at)++ = (unsigned char)(v >> (8 * i));
+    usm_put_le(*at, v, bytes);
+    *at += bytes;
 }
 
 static void put_bytes(unsigned char **at, const void *bytes, size_t size)

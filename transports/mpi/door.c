@@ -18,6 +18,8 @@
  * (transports/far).  Called by names.c (programs) and hall.c (servers), one thread each. */
 #include "internal.h"
 
+#include "base/inline/bytes.h"
+
 #include <arpa/inet.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -64,32 +66,18 @@ struct mpi_door {
 
 /* ---- messages ------------------------------------------------------------------------- */
 
-static void put(unsigned char *p, uint64_t v, size_t n)
-{
-    for (size_t i = 0; i < n; i++)
-        p[i] = (unsigned char)(v >> (8 * i));
-}
-
-static uint64_t get(const unsigned char *p, size_t n)
-{
-    uint64_t v = 0;
-
-    for (size_t i = 0; i < n; i++)
-        v |= (uint64_t)p[i] << (8 * i);
-    return v;
-}
-
 static void begin(unsigned char *p, size_t size, unsigned kind)
 {
     memset(p, 0, size);
-    put(p, MAGIC, 4);
-    put(p + 4, VERSION, 2);
-    put(p + 6, kind, 2);
+    usm_put_le(p, MAGIC, 4);
+    usm_put_le(p + 4, VERSION, 2);
+    usm_put_le(p + 6, kind, 2);
 }
 
 static bool is_kind(const unsigned char *p, unsigned kind)
 {
-    return get(p, 4) == MAGIC && get(p + 4, 2) == VERSION && get(p + 6, 2) == kind;
+    return usm_get_le(p, 4) == MAGIC && usm_get_le(p + 4, 2) == VERSION &&
+           usm_get_le(p + 6, 2) == kind;
 }
 
 /* Over what was said before: the nonce of the one who asks first, then the prover's. */
@@ -221,7 +209,7 @@ void mpi_door_describe(const mpi_door *door, char address[MPI_ADDRESS_SIZE])
     (void)gethostname(host, sizeof(host) - 1);
     host[strcspn(host, "/ ;=")] = '\0';
     (void)snprintf(address, MPI_ADDRESS_SIZE, "usm1/%016llx/%u/%s",
-                   (unsigned long long)get(door->id, ID_SIZE), door->port, host);
+                   (unsigned long long)usm_get_le(door->id, ID_SIZE), door->port, host);
     add_addresses(address, MPI_ADDRESS_SIZE - 16, false);
     add_addresses(address, MPI_ADDRESS_SIZE, true);
 }
@@ -295,7 +283,7 @@ static void answer(mpi_door *d, const mpi_doorkeeper *k, visitor *v)
     bool           is_proven;
 
     begin(text, sizeof(text), ANSWER);
-    put(text + 8, verdict, 4);
+    usm_put_le(text + 8, verdict, 4);
     if (verdict == WELCOME)
         (void)snprintf((char *)text + 64, MPI_PORT_SIZE, "%s", k->port);
     is_proven = prove(k, ANSWER + verdict, v->in + 16, v->nonce, (char *)text + 64, text + 16);
@@ -380,7 +368,7 @@ static bool parse(const char *address, place *p)
     id = strtoull(address + 5, &at, 16);
     if (*at != '/')
         return false;
-    put(p->id, id, ID_SIZE);
+    usm_put_le(p->id, id, ID_SIZE);
     p->port = (uint16_t)strtoul(at + 1, &at, 10);
     if (*at != '/' || p->port == 0)
         return false;
@@ -470,7 +458,7 @@ static int reach(const place *p, uint64_t until, unsigned char hello[HELLO_SIZE]
         if (fd < 0)
             continue;
         /* It may be stopped for a moment: HELLO may take the whole time. */
-        if (hear(fd, hello, HELLO_SIZE, until) && get(hello, 4) == MAGIC &&
+        if (hear(fd, hello, HELLO_SIZE, until) && usm_get_le(hello, 4) == MAGIC &&
             memcmp(hello + 16, p->id, ID_SIZE) == 0) {
             *is_other = !is_kind(hello, HELLO);
             if (!*is_other)
@@ -527,7 +515,7 @@ static usm_status talk(const mpi_doorkeeper *who, const place *p, int fd,
                                 "usm-memd on %s does not answer: it hangs, has ended, or is not "
                                 "the one that published the name",
                                 p->host);
-    verdict               = (unsigned)get(text + 8, 4);
+    verdict               = (unsigned)usm_get_le(text + 8, 4);
     text[ANSWER_SIZE - 1] = '\0';
     if (verdict != WELCOME)
         return refused(who, p, verdict, hello[8] != 0);

@@ -9,29 +9,14 @@
  * with fixed widths, little endian, their version first. */
 #include "internal.h"
 
+#include "base/inline/bytes.h"
+
 #include <stdio.h>
 #include <time.h>
 
 #define MAGIC       UINT32_C(0x4d4d5355) /* "USMM"                                             */
 #define HELLO_SIZE  16
 #define RECORD_SIZE 128
-
-/* ---- numbers ------------------------------------------------------------------------ */
-
-static void put(unsigned char *p, uint64_t v, size_t n)
-{
-    for (size_t i = 0; i < n; i++)
-        p[i] = (unsigned char)(v >> (8 * i));
-}
-
-static uint64_t get(const unsigned char *p, size_t n)
-{
-    uint64_t v = 0;
-
-    for (size_t i = 0; i < n; i++)
-        v |= (uint64_t)p[i] << (8 * i);
-    return v;
-}
 
 /* ---- collectives -------------------------------------------------------------------- */
 
@@ -101,12 +86,12 @@ static usm_status look_at_hellos(mpi_meeting *m, const unsigned char *all)
     for (int i = 0; i < m->size; i++) {
         const unsigned char *p = all + (size_t)i * HELLO_SIZE;
 
-        if (get(p, 4) != MAGIC || get(p + 4, 4) != MPI_WIRE_VERSION)
+        if (usm_get_le(p, 4) != MAGIC || usm_get_le(p + 4, 4) != MPI_WIRE_VERSION)
             return m->api->report(
                 USM_E_ABI,
                 "rank %d has another libusm, which talks version %llu and not %u; "
                 "run one release in all ranks and usm-memd",
-                i, (unsigned long long)get(p + 4, 4), MPI_WIRE_VERSION);
+                i, (unsigned long long)usm_get_le(p + 4, 4), MPI_WIRE_VERSION);
         m->has_servers |= p[8] == MPI_MEET_SERVER;
         m->is_split |= p[8] == MPI_MEET_SPLIT;
         attaching |= p[8] == MPI_MEET_ATTACH;
@@ -151,8 +136,8 @@ usm_status mpi_meet(const usm_host_api *api, MPI_Comm comm, mpi_purpose purpose,
     all = api->heap_alloc((size_t)found.size * HELLO_SIZE);
     if (!all)
         return api->report(USM_E_NO_MEMORY, "no memory for what %d ranks say", found.size);
-    put(mine, MAGIC, 4);
-    put(mine + 4, MPI_WIRE_VERSION, 4);
+    usm_put_le(mine, MAGIC, 4);
+    usm_put_le(mine + 4, MPI_WIRE_VERSION, 4);
     mine[8] = (unsigned char)purpose;
     mine[9] = joins(api, purpose);
     st      = allgather(&found, mine, sizeof(mine), all);
@@ -169,11 +154,11 @@ usm_status mpi_meet(const usm_host_api *api, MPI_Comm comm, mpi_purpose purpose,
 static void pack(const mpi_record *r, unsigned char *p)
 {
     memset(p, 0, RECORD_SIZE);
-    put(p, MAGIC, 4);
-    put(p + 4, MPI_WIRE_VERSION, 4);
-    put(p + 8, (uint32_t)r->refusal, 4);
-    put(p + 12, r->rank, 4);
-    put(p + 16, r->lend, 8);
+    usm_put_le(p, MAGIC, 4);
+    usm_put_le(p + 4, MPI_WIRE_VERSION, 4);
+    usm_put_le(p + 8, (uint32_t)r->refusal, 4);
+    usm_put_le(p + 12, r->rank, 4);
+    usm_put_le(p + 16, r->lend, 8);
     p[24] = r->is_present;
     p[25] = r->is_server;
     p[26] = r->has_key;
@@ -184,10 +169,10 @@ static void pack(const mpi_record *r, unsigned char *p)
 
 static void unpack(const unsigned char *p, mpi_record *r)
 {
-    r->version    = (uint32_t)get(p + 4, 4);
-    r->refusal    = (int32_t)(uint32_t)get(p + 8, 4);
-    r->rank       = (uint32_t)get(p + 12, 4);
-    r->lend       = get(p + 16, 8);
+    r->version    = (uint32_t)usm_get_le(p + 4, 4);
+    r->refusal    = (int32_t)(uint32_t)usm_get_le(p + 8, 4);
+    r->rank       = (uint32_t)usm_get_le(p + 12, 4);
+    r->lend       = usm_get_le(p + 16, 8);
     r->is_present = p[24] != 0;
     r->is_server  = p[25] != 0;
     r->has_key    = p[26] != 0;
@@ -277,7 +262,7 @@ static bool prove(const mpi_record *all, int rank, const void *key, size_t key_s
     unsigned char text[MPI_NONCE_SIZE + 8];
 
     memcpy(text, all[0].nonce, MPI_NONCE_SIZE);
-    put(text + MPI_NONCE_SIZE, (uint64_t)rank, 8);
+    usm_put_le(text + MPI_NONCE_SIZE, (uint64_t)rank, 8);
     return mpi_hmac(key, key_size, text, sizeof(text), mac);
 }
 

@@ -18,6 +18,8 @@
  * hang; both MPIs finalise alone, whoever is dead, when nothing is freed. */
 #include "internal.h"
 
+#include "base/inline/bytes.h"
+
 #include <signal.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -292,8 +294,7 @@ static void decide(party *p, order *o)
     if (st == USM_OK)
         return;
     o->kind = FAIL;
-    for (size_t i = 0; i < sizeof(o->status); i++)
-        o->status[i] = (unsigned char)((unsigned)st >> (8 * i));
+    usm_put_le(o->status, (unsigned)st, sizeof(o->status));
     (void)snprintf(o->text, sizeof(o->text), "%s%s%s",
                    p->next > 0 && p->next <= p->count ? p->names[p->next - 1] : "",
                    p->next > 0 ? ": " : "", caught);
@@ -301,11 +302,7 @@ static void decide(party *p, order *o)
 
 static usm_status status_of(const order *o)
 {
-    unsigned v = 0;
-
-    for (size_t i = 0; i < sizeof(o->status); i++)
-        v |= (unsigned)o->status[i] << (8 * i);
-    return (usm_status)(int)v;
+    return (usm_status)(int)(unsigned)usm_get_le(o->status, sizeof(o->status));
 }
 
 /* ---- MPICH and the dead --------------------------------------------------------------------- */

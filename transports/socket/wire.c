@@ -12,52 +12,32 @@
  * not fit can tell each other so. */
 #include "internal.h"
 
+#include "base/inline/bytes.h"
+
 #define MAGIC 0x536d7375u
-
-static void put16(unsigned char *at, uint32_t value)
-{
-    at[0] = (unsigned char)value;
-    at[1] = (unsigned char)(value >> 8);
-}
-
-static void put32(unsigned char *at, uint32_t value)
-{
-    put16(at, value);
-    put16(at + 2, value >> 16);
-}
-
-static uint32_t get16(const unsigned char *at)
-{
-    return (uint32_t)at[0] | (uint32_t)at[1] << 8;
-}
-
-static uint32_t get32(const unsigned char *at)
-{
-    return get16(at) | get16(at + 2) << 16;
-}
 
 void usm_socket_put_head(unsigned char *at, uint32_t kind, uint32_t from, uint32_t tag, size_t size)
 {
-    put32(at, MAGIC);
-    put16(at + 4, USM_SOCKET_VERSION);
-    put16(at + 6, kind);
-    put32(at + 8, from);
-    put32(at + 12, tag);
-    put32(at + 16, (uint32_t)size);
-    put32(at + 20, 0);
+    usm_put_le(at, MAGIC, 4);
+    usm_put_le(at + 4, USM_SOCKET_VERSION, 2);
+    usm_put_le(at + 6, kind, 2);
+    usm_put_le(at + 8, from, 4);
+    usm_put_le(at + 12, tag, 4);
+    usm_put_le(at + 16, (uint32_t)size, 4);
+    usm_put_le(at + 20, 0, 4);
 }
 
 bool usm_socket_get_head(const unsigned char *packet, size_t n, usm_socket_head *head)
 {
     usm_socket_head h;
 
-    if (n < HEADER_SIZE || get32(packet) != MAGIC)
+    if (n < HEADER_SIZE || (uint32_t)usm_get_le(packet, 4) != MAGIC)
         return false;
-    h.version = get16(packet + 4);
-    h.kind    = get16(packet + 6);
-    h.from    = get32(packet + 8);
-    h.tag     = get32(packet + 12);
-    h.size    = get32(packet + 16);
+    h.version = (uint32_t)usm_get_le(packet + 4, 2);
+    h.kind    = (uint32_t)usm_get_le(packet + 6, 2);
+    h.from    = (uint32_t)usm_get_le(packet + 8, 4);
+    h.tag     = (uint32_t)usm_get_le(packet + 12, 4);
+    h.size    = (uint32_t)usm_get_le(packet + 16, 4);
     if (h.version == USM_SOCKET_VERSION && h.size != n - HEADER_SIZE)
         return false;
     *head = h;
@@ -66,15 +46,15 @@ bool usm_socket_get_head(const unsigned char *packet, size_t n, usm_socket_head 
 
 void usm_socket_put_hello(unsigned char *at, const usm_socket_hello *hello)
 {
-    put32(at, hello->ranks);
-    put32(at + 4, hello->lease_ms);
+    usm_put_le(at, hello->ranks, 4);
+    usm_put_le(at + 4, hello->lease_ms, 4);
     memcpy(at + 8, hello->domain, DOMAIN_SIZE);
 }
 
 void usm_socket_get_hello(const unsigned char *at, usm_socket_hello *hello)
 {
-    hello->ranks    = get32(at);
-    hello->lease_ms = get32(at + 4);
+    hello->ranks    = (uint32_t)usm_get_le(at, 4);
+    hello->lease_ms = (uint32_t)usm_get_le(at + 4, 4);
     memcpy(hello->domain, at + 8, DOMAIN_SIZE);
     hello->domain[DOMAIN_SIZE - 1] = 0;
 }
