@@ -20,6 +20,14 @@ ODD = [
     (r"\bthat shall be\b", "that is to be"),
     (r"\bgives? way\b", "is evicted"),
     (r"\b(told once)\b", "reported once"),
+    (r"\bis no libusm memory", "is not libusm memory"),
+    (r"\bstor(?:y|ies)\b(?!\"|\.h)", "error message"),
+    (r"\bcalled off\b", "cancelled"),
+    (r"\bleaves? memory\b", "is evicted"),
+    (r"\bplaces? of USM_SPILL\b", "tier of USM_SPILL"),
+    (r"\b(not|cannot) (to )?be had\b", "is not available"),
+    (r"\btaken back\b", "returned"),
+    (r"\bmade anew\b", "repaired"),
 ]
 
 

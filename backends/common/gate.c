@@ -559,7 +559,7 @@ usm_status gate_event_signal(void *event, usm_status status)
     gate_event *ev = event;
 
     if (!ev->is_user || !gate_event_complete(ev, status))
-        return fail(ev->ctx, USM_E_INVALID, "the event is no user event, or was signalled");
+        return fail(ev->ctx, USM_E_INVALID, "the event is not a user event, or was signalled");
     return USM_OK;
 }
 

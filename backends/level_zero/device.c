@@ -265,8 +265,9 @@ usm_status lz_device_find(ze_device_handle_t native, lz_device **out)
     if (!dev && !status)
         status = adopt_card(native, &dev);
     if (!dev && !status)
-        status = lz_report(USM_E_INVALID, "the handle is no ze_device_handle_t of this process's "
-                                          "Level Zero drivers");
+        status =
+            lz_report(USM_E_INVALID, "the handle is not a ze_device_handle_t of this process's "
+                                     "Level Zero drivers");
     registry_unlock(&lz_registry);
     if (!status)
         *out = dev;

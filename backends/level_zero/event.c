@@ -109,7 +109,7 @@ usm_status lz_event_from_native(void *ctx, void *native, usm_ownership ownership
         if (status == USM_E_NO_MEMORY || status == USM_E_DEVICE_LOST)
             return lz_fail(code, "zeEventQueryStatus");
         return lz_report(USM_E_INVALID,
-                         "the handle is no ze_event_handle_t of a host-visible pool "
+                         "the handle is not a ze_event_handle_t of a host-visible pool "
                          "(%s, 0x%x)",
                          lz_error_name(code), (unsigned)code);
     }

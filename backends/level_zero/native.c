@@ -28,7 +28,7 @@ static usm_status check_context(ze_context_handle_t native)
     ze_result_t err = lz.zeContextGetStatus(native);
 
     if (native_to_status(err) == USM_E_INVALID)
-        return lz_report(USM_E_INVALID, "the handle is no ze_context_handle_t (%s, 0x%x)",
+        return lz_report(USM_E_INVALID, "the handle is not a ze_context_handle_t (%s, 0x%x)",
                          lz_error_name(err), (unsigned)err);
     if (err && err != ZE_RESULT_ERROR_UNSUPPORTED_FEATURE)
         return lz_fail(err, "zeContextGetStatus");

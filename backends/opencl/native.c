@@ -13,7 +13,7 @@ static usm_status context_ids(cl_context native, cl_device_id **ids, size_t *n)
     cl_int err  = cl.clGetContextInfo(native, CL_CONTEXT_DEVICES, 0, NULL, &size);
 
     if (err)
-        return ocl_report(USM_E_INVALID, "the handle is no cl_context (%s, %d)",
+        return ocl_report(USM_E_INVALID, "the handle is not a cl_context (%s, %d)",
                           ocl_error_name(err), (int)err);
     *ids = ocl_host->heap_alloc(size);
     if (!*ids)
@@ -124,7 +124,7 @@ static usm_status ask_queue(cl_command_queue native, queue_facts *f)
         err = cl.clGetCommandQueueInfo(native, CL_QUEUE_PROPERTIES, sizeof(f->properties),
                                        &f->properties, NULL);
     if (err)
-        return ocl_report(USM_E_INVALID, "the handle is no cl_command_queue (%s, %d)",
+        return ocl_report(USM_E_INVALID, "the handle is not a cl_command_queue (%s, %d)",
                           ocl_error_name(err), (int)err);
     return USM_OK;
 }
@@ -239,8 +239,8 @@ usm_status ocl_event_from_native(void *ctx, void *native, usm_ownership ownershi
     cl_int err = cl.clGetEventInfo(native, CL_EVENT_CONTEXT, sizeof(context), &context, NULL);
 
     if (err)
-        return ocl_report(USM_E_INVALID, "the handle is no cl_event (%s, %d)", ocl_error_name(err),
-                          (int)err);
+        return ocl_report(USM_E_INVALID, "the handle is not a cl_event (%s, %d)",
+                          ocl_error_name(err), (int)err);
     if (context != c->native)
         return ocl_report(USM_E_WRONG_CONTEXT, "the cl_event belongs to another cl_context "
                                                "than the libusm context");

@@ -267,7 +267,7 @@ static usm_status refuse(const void *p)
 {
     if (usm__freed_lately(p))
         return usm__fail(USM_E_DOUBLE_FREE, "the block at %p was freed before", p);
-    return usm__fail(USM_E_INVALID_POINTER, "%p is no libusm memory", p);
+    return usm__fail(USM_E_INVALID_POINTER, "%p is not libusm memory", p);
 }
 
 /* *block: the live one that starts at p. */

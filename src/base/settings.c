@@ -755,9 +755,9 @@ static void warn_if_unknown(const char *entry)
                    entry);
     like = closest(name + 4);
     if (like != NULL)
-        usm__warn_job("the variable %s is no setting: did you mean %s?", name, like->variable);
+        usm__warn_job("the variable %s is not a setting: did you mean %s?", name, like->variable);
     else
-        usm__warn_job("the variable %s is no setting and is ignored", name);
+        usm__warn_job("the variable %s is not a setting and is ignored", name);
 }
 
 void usm__settings_warn_unknown(void)

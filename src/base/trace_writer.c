@@ -240,7 +240,7 @@ static const char *open_file(usm__trace_header *h)
     if (!is_replaceable(file.fd)) {
         (void)usm__os_close(file.fd);
         file.fd = -1;
-        return "there is a file of that name which is no trace; it is left alone";
+        return "there is a file of that name which is not a trace; it is left alone";
     }
     (void)!ftruncate(file.fd, 0);
     (void)lseek(file.fd, 0, SEEK_SET);

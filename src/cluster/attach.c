@@ -195,8 +195,9 @@ static usm_status number_ranks(const usm_transport_ops *ops, void *job, usm__job
     }
     if (self < t->nmembers && t->rank_of[self] != USM__JOB_NO_RANK)
         return USM_OK;
-    return usm__fail(USM_E_INTERNAL, "transport %s says that member %u, this process, is no rank",
-                     ops->name, self);
+    return usm__fail(USM_E_INTERNAL,
+                     "transport %s says that member %u, this process, is not a rank", ops->name,
+                     self);
 }
 
 /* States may have changed while the table was made: those that are asked for once it is in force

@@ -77,7 +77,7 @@ static usm_status take(size_t *size)
     *size = 0;
     if (n > 0) {
         *size = parse(kept->text, n, kept->key);
-        return *size > 0 ? USM_OK : usm__fail(USM_E_KEY, "USM_JOB_KEY is no key");
+        return *size > 0 ? USM_OK : usm__fail(USM_E_KEY, "USM_JOB_KEY is not a key");
     }
     return *path ? read_file(path, size) : USM_OK;
 }

@@ -225,7 +225,7 @@ static usm_status check(usm_shared_buffer *buf, size_t offset, size_t size, usm_
     if (buf->fork_generation != usm__fork_generation())
         return usm__fail(USM_E_FORKED,
                          "the shared buffer %s was made before fork(); this process "
-                         "is no rank of the job",
+                         "is not a rank of the job",
                          buf->name);
     if (!acc)
         return usm__fail(USM_E_INVALID, "usm_shared_access_begin: acc is NULL");

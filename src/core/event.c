@@ -187,7 +187,7 @@ usm_status usm_event_signal(usm_event *ev, usm_status status)
     if (status > 0 || status == USM_E_NOT_READY)
         return usm__fail(
             USM_E_INVALID,
-            "usm_event_signal: %d is no result; pass USM_OK or a failure (USM_E_*, but "
+            "usm_event_signal: %d is not a result; pass USM_OK or a failure (USM_E_*, but "
             "not USM_E_NOT_READY)",
             (int)status);
     return usm__event_end(ev, status);

@@ -170,7 +170,7 @@ static usm_status fill(usm_queue *q, const char *what, const fill_spec *f, size_
 
     if (st == USM_OK && !place.pool && !usm_device_has(q->dev, USM_ASPECT_USM_SYSTEM_ALLOCATIONS))
         st = usm__fail(USM_E_INVALID_POINTER,
-                       "%s: %p is no libusm memory and %s cannot use other memory; allocate it "
+                       "%s: %p is not libusm memory and %s cannot use other memory; allocate it "
                        "with usm_alloc()",
                        what, (void *)f->dst, q->dev->term);
     if (st == USM_OK)

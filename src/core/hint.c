@@ -16,7 +16,7 @@ static usm_status check_hint(usm_queue *q, const char *what, const void *p, size
     if (st == USM_OK)
         st = usm__place_of(q, what, p, n, place);
     if (st == USM_OK && !place->pool && !usm_device_has(q->dev, USM_ASPECT_USM_SYSTEM_ALLOCATIONS))
-        st = usm__fail(USM_E_INVALID_POINTER, "%s: %p is no libusm memory", what, p);
+        st = usm__fail(USM_E_INVALID_POINTER, "%s: %p is not libusm memory", what, p);
     return st;
 }
 

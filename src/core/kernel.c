@@ -217,7 +217,7 @@ void usm_kernel_destroy(usm_kernel *kernel)
         return;
     if (usm__handle_check(kernel, USM__MAGIC_KERNEL) != USM_OK ||
         !usm__handle_kill(kernel, USM__MAGIC_KERNEL)) {
-        usm__warn("usm_kernel_destroy: %p is no living kernel", (void *)kernel);
+        usm__warn("usm_kernel_destroy: %p is not a living kernel", (void *)kernel);
         return;
     }
     usm__kernel_release(kernel);

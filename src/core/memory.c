@@ -35,10 +35,11 @@ static bool is_kind(usm_kind kind)
 {
     if ((int)kind >= USM_HOST && (int)kind <= USM_SHARED)
         return true;
-    (void)usm__fail(USM_E_KIND,
-                    "%lld is no kind of memory (USM_HOST 1, USM_DEVICE 2, USM_SHARED 3): were size "
-                    "and kind swapped?",
-                    (long long)(int)kind);
+    (void)usm__fail(
+        USM_E_KIND,
+        "%lld is not a kind of memory (USM_HOST 1, USM_DEVICE 2, USM_SHARED 3): were size "
+        "and kind swapped?",
+        (long long)(int)kind);
     return false;
 }
 
@@ -207,7 +208,7 @@ static usm_status refuse(const void *p)
     if (usm__freed_lately(p))
         return usm__fail(USM_E_DOUBLE_FREE, "%p was freed before; free a block once", p);
     return usm__fail(USM_E_INVALID_POINTER,
-                     "%p is no libusm memory; free it with what allocated it", p);
+                     "%p is not libusm memory; free it with what allocated it", p);
 }
 
 static usm_status free_found(void *p, const usm_context *ctx)
@@ -292,13 +293,13 @@ static usm_status find_block(const void *p, usm_context *ctx, usm__area **area, 
         return USM_E_INVALID_HANDLE;
     *area = p ? usm__map_find(p) : NULL;
     if (!*area)
-        return usm__fail(USM_E_INVALID_POINTER, "%p is no libusm memory%s", p,
+        return usm__fail(USM_E_INVALID_POINTER, "%p is not libusm memory%s", p,
                          usm__freed_lately(p) ? " any more: it was freed" : "");
     if (ctx && (*area)->ctx != ctx)
         return usm__fail(USM_E_INVALID_POINTER, "%p belongs to another context", p);
     if (usm__context_is_ended((*area)->ctx))
         return usm__fail(USM_E_INVALID_POINTER,
-                         "%p is no libusm memory any more: its context ended", p);
+                         "%p is not libusm memory any more: its context ended", p);
     return usm__pool_block(*area, p, block);
 }
 

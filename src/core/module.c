@@ -76,7 +76,7 @@ static usm_status load(const char *what, const char *path, void **entry)
     if (*entry)
         return USM_OK;
     usm__os_dlclose(module);
-    return usm__fail(USM_E_ABI, "%s is no module of libusm: it has no %s", path, symbol);
+    return usm__fail(USM_E_ABI, "%s is not a module of libusm: it has no %s", path, symbol);
 }
 
 static bool is_in(const char *folder, const char *what, const char *name, char *file, size_t size)

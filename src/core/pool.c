@@ -447,7 +447,7 @@ static usm_status refuse_foreign(usm__area *area, const void *p)
     bool freed = !lives && usm__freed_lately(p);
 
     return usm__fail(freed ? USM_E_DOUBLE_FREE : USM_E_INVALID_POINTER,
-                     "usm_pool_free: %p is no block of this pool%s", p,
+                     "usm_pool_free: %p is not a block of this pool%s", p,
                      freed   ? " any more: it was freed before"
                      : lives ? " but of another"
                              : "");

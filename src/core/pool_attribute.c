@@ -129,7 +129,7 @@ static usm_status get(usm_pool *pool, usm_pool_attribute which, uint64_t *value)
         *value = queued(pool, which) - usm_load_relaxed(count_from(pool, which));
         break;
     default:
-        return usm__fail(USM_E_INVALID, "%d is no attribute of pools", (int)which);
+        return usm__fail(USM_E_INVALID, "%d is not an attribute of pools", (int)which);
     }
     return USM_OK;
 }

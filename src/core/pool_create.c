@@ -38,10 +38,11 @@ static usm_status check_kind(const usm_device *dev, usm_kind kind)
     static const char *const names[] = {"", "host", "device", "shared"};
 
     if ((int)kind < USM_HOST || (int)kind > USM_SHARED)
-        return usm__fail(USM_E_KIND,
-                         "%lld is no kind of memory (USM_HOST 1, USM_DEVICE 2, USM_SHARED 3): were "
-                         "size and kind swapped?",
-                         (long long)(int)kind);
+        return usm__fail(
+            USM_E_KIND,
+            "%lld is not a kind of memory (USM_HOST 1, USM_DEVICE 2, USM_SHARED 3): were "
+            "size and kind swapped?",
+            (long long)(int)kind);
     if (!usm_device_has(dev, aspect_of(kind)))
         return usm__fail(USM_E_NOT_SUPPORTED, "%s (%s) has no %s memory; see usm-info", dev->term,
                          dev->desc.name, names[kind]);

@@ -146,7 +146,7 @@ static bool parse_head(usm__span head, int *kind, usm__pool_choice *c, const rea
     }
     if (head.len == 0 || head.len >= sizeof c->name || memchr(head.at, '=', head.len) ||
         memchr(head.at, ':', head.len))
-        return refuse(why, "\"%.*s\" is no pool's name; " GRAMMAR, shown(head), head.at);
+        return refuse(why, "\"%.*s\" is not a pool's name; " GRAMMAR, shown(head), head.at);
     memcpy(c->name, head.at, head.len);
     return true;
 }

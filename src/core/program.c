@@ -74,10 +74,11 @@ static usm_status check_native(const usm_image *image, size_t i)
 
     if (image->size % sizeof(usm_native_kernel) != 0 || n > NATIVE_MAX ||
         !usm_is_aligned(image->data, _Alignof(usm_native_kernel)))
-        return usm__fail(USM_E_INVALID,
-                         "image %zu (native) is no array of usm_native_kernel: its size is %zu, "
-                         "give the sizeof the array",
-                         i, image->size);
+        return usm__fail(
+            USM_E_INVALID,
+            "image %zu (native) is not an array of usm_native_kernel: its size is %zu, "
+            "give the sizeof the array",
+            i, image->size);
     for (size_t k = 0; k < n; k++) {
         usm_status s = check_native_kernel(image->data, k);
 
@@ -461,7 +462,7 @@ void usm_program_destroy(usm_program *program)
         return;
     if (usm__handle_check(program, USM__MAGIC_PROGRAM) != USM_OK ||
         !usm__handle_kill(program, USM__MAGIC_PROGRAM)) {
-        usm__warn("usm_program_destroy: %p is no living program", (void *)program);
+        usm__warn("usm_program_destroy: %p is not a living program", (void *)program);
         return;
     }
     free_program(program);

@@ -247,8 +247,9 @@ static usm_status check(usm_ipc_channel *ch)
     usm_status st = usm__handle_check(ch, USM__MAGIC_CHANNEL);
 
     if (st == USM_OK && ch->fork_generation != usm__fork_generation())
-        st = usm__fail(USM_E_FORKED,
-                       "the channel was opened before fork(); the child is no member of the group");
+        st = usm__fail(
+            USM_E_FORKED,
+            "the channel was opened before fork(); the child is not a member of the group");
     return st;
 }
 

@@ -135,7 +135,7 @@ static usm_status check_node(const usm_graph *g, const usm_node_desc *d)
         if (strcmp(g->nodes[i].desc.name, d->name) == 0)
             return usm__fail(USM_E_INVALID, "there are two nodes with the name '%s'", d->name);
     if (d->kind < USM_NODE_INPUT || d->kind > USM_NODE_EXPANDABLE)
-        return usm__fail(USM_E_INVALID, "node '%s': %d is no kind of a node", d->name,
+        return usm__fail(USM_E_INVALID, "node '%s': %d is not a kind of a node", d->name,
                          (int)d->kind);
     if (!(d->work >= 0) || d->work > 1e300)
         return usm__fail(USM_E_INVALID,

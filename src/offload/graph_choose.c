@@ -29,7 +29,7 @@ usm_status usm__graph_policy_find(const usm_policy *policy, usm__graph_policy *f
     else
         return usm__fail(
             USM_E_INVALID,
-            "'%s' is no policy for graphs; there are adaptive, fastest, static, energy",
+            "'%s' is not a policy for graphs; there are adaptive, fastest, static, energy",
             policy->name);
     return USM_OK;
 }

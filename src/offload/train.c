@@ -2,8 +2,8 @@
 /* Batches: several short chunks are submitted in a row, with one completion.
  *
  * The problem.  When a chunk ends, the driver's thread hands its completion to a thread of the
- * core, which submits the next chunk.  The two hand-overs cost 20 us of processor time or more, however
- * short the chunk is.
+ * core, which submits the next chunk.  The two hand-overs cost 20 us of processor time or more,
+ * however short the chunk is.
  *
  * The mechanism.  Several short chunks are submitted to one in-order queue.  Each has its own
  * memory, commands and events, but only the completion of the last one calls back.  In the code a

@@ -73,7 +73,7 @@ static const char *check_header(const void *data, size_t size, usm__trace_header
         return "it is too short for a trace";
     memcpy(h, data, sizeof(*h));
     if (memcmp(h->magic, USM__TRACE_MAGIC, sizeof(h->magic)) != 0)
-        return "it is no trace of libusm";
+        return "it is not a trace of libusm";
     if (h->byte_order != USM__TRACE_BYTE_ORDER)
         return "it was written on a machine of another byte order";
     if (h->version < 1 || h->version > USM__TRACE_VERSION || h->header_size != sizeof(*h))

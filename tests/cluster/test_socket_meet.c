@@ -380,7 +380,7 @@ static void come_to_no_member(uint32_t rank, uint32_t count, rank_fn *fn)
 {
     (void)fn;
     CHECK_INT(join(rank, count, ""), USM_E_PEER);
-    CHECK_IN("0.sock is no member of a job", usm_last_error());
+    CHECK_IN("0.sock is not a member of a job", usm_last_error());
 }
 
 static void what_is_no_member_is_named(void)
@@ -473,12 +473,12 @@ static void ask_for_nonsense(uint32_t rank, uint32_t count, rank_fn *fn)
     expect_config(USM_E_INVALID, "size=, or it is 0, is missing", ",rank=0");
     expect_config(USM_E_INVALID, "size=, or it is 0, is missing", ",rank=0,size=0");
     expect_config(USM_E_INVALID, "there is no rank 2 in a job of size 2", ",rank=2,size=2");
-    expect_config(USM_E_INVALID, "\"ranks=2\" is no setting", ",ranks=2,size=2");
+    expect_config(USM_E_INVALID, "\"ranks=2\" is not a setting", ",ranks=2,size=2");
     expect_config(USM_E_INVALID, "\"rank=-1\": rank is a number from 0 to 1023", ",rank=-1");
     expect_config(USM_E_INVALID, "\"rank=\"", ",rank=");
     expect_config(USM_E_INVALID, "size is a number from 0 to 1024", ",rank=0,size=1025");
     expect_config(USM_E_INVALID, "size is a number", ",rank=0,size=99999999999999999999");
-    expect_config(USM_E_INVALID, "\"\" is no setting", ",,rank=0,size=1");
+    expect_config(USM_E_INVALID, "\"\" is not a setting", ",,rank=0,size=1");
     (void)snprintf(where, sizeof where, "socket:/tmp/%0200d,rank=0,size=1", 0);
     expect(USM_E_INVALID, "take a shorter one", where);
     expect_config(USM_E_IO, "cannot be made: No such file", "/no/such,rank=0,size=1");
@@ -496,7 +496,7 @@ static void come_to_files(uint32_t rank, uint32_t count, rank_fn *fn)
     (void)rank;
     (void)count;
     (void)fn;
-    expect_config(USM_E_INVALID, "0.sock is there, and is no socket", ",rank=0,size=1");
+    expect_config(USM_E_INVALID, "0.sock is there, and is not a socket", ",rank=0,size=1");
     expect_config(USM_E_IO, "0.sock cannot be used: Not a directory", "/0.sock,rank=0,size=1");
 }
 

@@ -95,7 +95,7 @@ static void a_wrong_node_is_refused(void)
     refused(usm_graph_add(g, &d, &n), USM_E_INVALID, "at least one byte");
     d      = input_desc("b");
     d.kind = (usm_node_kind)9;
-    refused(usm_graph_add(g, &d, &n), USM_E_INVALID, "9 is no kind");
+    refused(usm_graph_add(g, &d, &n), USM_E_INVALID, "9 is not a kind");
     d        = desc("b", USM_NODE_PROCESS, 4);
     d.kernel = NULL;
     refused(usm_graph_add(g, &d, &n), USM_E_INVALID, "'b' needs a kernel");

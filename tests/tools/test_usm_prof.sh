@@ -76,7 +76,7 @@ run 2 "$tool" record --json true && says "the rest is for report"
 run 0 "$app" config asked.trace && run 0 "$tool" report asked.trace && says "202 allocations"
 run 99 "$app" config 'x.%q' && says "setting trace cannot be"
 echo letter >letter.txt
-run 1 "$tool" record -o letter.txt "$app" && says "is no trace" && says "no trace was written"
+run 1 "$tool" record -o letter.txt "$app" && says "is not a trace" && says "no trace was written"
 [ "$(cat letter.txt)" = letter ] && pass || fail "a file that is no trace is left alone"
 
 # --- report ---------------------------------------------------------------------------------------

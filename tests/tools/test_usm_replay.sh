@@ -119,7 +119,7 @@ expect 0 'just enough' "$data/rmm.csv" --pool direct --device-mem 2564K
     printf '1201,10:32:16:403190,allo'
 } >"$work/bad.csv"
 expect 0 'bad lines' "$work/bad.csv" --pool direct --json
-says err 'line 13: the size is no number; replayed is what can be read (more lines are left out)'
+says err 'line 13: the size is not a number; replayed is what can be read (more lines are left out)'
 json "p['allocations'] == 5 and o['log']['left_out'] == 3 and o['log']['unmatched'] == 1"
 
 head -c 700 "$work/small.trace" >"$work/cut.trace"
@@ -129,7 +129,7 @@ says err 'cut.trace'
 
 echo 'hello' >"$work/text"
 expect 1 'no log' "$work/text"
-says err 'is no log known here'
+says err 'is not a log known here'
 : >"$work/nothing"
 expect 1 'an empty file' "$work/nothing"
 expect 1 'no file' "$work/none.csv"
@@ -185,7 +185,7 @@ spill "o['frames'] == 1"
 expect 0 'names of workloads' --spill list
 says out 'hot+scan'
 expect 1 'neither a name nor a trace' --spill nosuch
-says err 'no name of a workload'
+says err 'not a name of a workload'
 expect 1 'a trace without spilling' --spill "$work/small.trace"
 says err 'nothing in it is about spilling'
 expect 2 'a bad number of frames' --spill seq --frames none

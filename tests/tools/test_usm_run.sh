@@ -176,7 +176,7 @@ s/"parts": 30/"parts": 30, "global": [3, 3, 3, 3]/|6|'global' must have 1 to 3 n
 s/"kernel": "k", "part_size"/"kernel": "q", "part_size"/|6|there is no kernel 'q'
 s/"kernel": "k", "part_size"/"part_size"/|6|node 'cut' has no 'kernel'
 s/"hex": "01 02"/"hex": "01 0"/|4|'hex' has 3 digits: two make a byte
-s/"hex": "01 02"/"hex": "0x"/|4|'x' is no hexadecimal digit
+s/"hex": "01 02"/"hex": "0x"/|4|'x' is not a hexadecimal digit
 s/"hex": "01 02"/"file": "nowhere"/|4|'nowhere' cannot be read: No such file
 s/\[1, -1\]/[1, 40000]/|5|this is no i16
 s/"i16"/"i17"/|5|there is no type 'i17'
@@ -218,7 +218,7 @@ expect 1 "no object" bad.json
 says err "bad.json:1: an app must be an object, not an array"
 sed 's/"merge"/"merger"/; s/"hex": "01 02"/"hex": "zz"/' good.json >bad.json
 expect 1 "two mistakes" bad.json
-says err "bad.json:4: 'z' is no hexadecimal digit"
+says err "bad.json:4: 'z' is not a hexadecimal digit"
 says err "bad.json:8: node 'sum' is of kind 'merger'"
 expect 2 "no file"
 says err "which file is to be run?"

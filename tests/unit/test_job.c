@@ -294,10 +294,10 @@ static const char *complaint_of(const char *rank, const char *level)
 
 static void rank_0_warns_for_all(void)
 {
-    CHECK_IN("usm: warning: the variable USM_NO_SUCH_THING is no setting",
+    CHECK_IN("usm: warning: the variable USM_NO_SUCH_THING is not a setting",
              complaint_of("PMI_RANK=0", "USM_LOG=warn"));
     CHECK_STR(complaint_of("PMI_RANK=1", "USM_LOG=warn"), "");
-    CHECK_IN("usm: info: the variable USM_NO_SUCH_THING is no setting",
+    CHECK_IN("usm: info: the variable USM_NO_SUCH_THING is not a setting",
              complaint_of("PMI_RANK=1", "USM_LOG=info"));
 }
 

@@ -418,7 +418,7 @@ static void what_is_no_device_or_context_is_refused(void)
     theirs = context_of_others();
     CHECK_INT(ops->context_from_native(theirs, 1, &wrong, USM_TRANSFER, &made, list, 1, &n),
               USM_E_INVALID);
-    CHECK_IN("no ze_device_handle_t", usm_last_error());
+    CHECK_IN("not a ze_device_handle_t", usm_last_error());
     CHECK_INT(native.context_destroy(theirs), 0); /* it was not taken */
     CHECK_INT(ops->device_native(dev->handle, &native_dev), USM_OK);
     /* Other drivers trust the handle, and so do loaders that look into it. */
@@ -426,7 +426,7 @@ static void what_is_no_device_or_context_is_refused(void)
         !getenv("ZE_ENABLE_LOADER_INTERCEPT")) {
         CHECK_INT(ops->context_from_native(wrong, 1, &native_dev, USM_KEEP, &made, list, 1, &n),
                   USM_E_INVALID);
-        CHECK_IN("no ze_context_handle_t", usm_last_error());
+        CHECK_IN("not a ze_context_handle_t", usm_last_error());
     }
     CHECK(made == NULL);
     CHECK_INT(n, 77);

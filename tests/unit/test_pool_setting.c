@@ -180,7 +180,7 @@ static void what_does_not_parse_is_named(void)
         {"slab,area_size=-1", "not \"-1\""},
         {"slab,area_size=1=2", "not \"1=2\""},
         {"slab,area_size=1\n2", "area_size is bytes"},
-        {"host:slab\nx:1", "is no pool's name"},
+        {"host:slab\nx:1", "is not a pool's name"},
         {"slab,maximum_size=99999999T", "maximum_size is bytes"},
         {"slab,min_align=3", "a power of two up to 2M"},
         {"slab,min_align=4M", "a power of two up to 2M"},
@@ -191,12 +191,12 @@ static void what_does_not_parse_is_named(void)
         {"slab,=1", "there is no option \"\""},
         {"disk:slab", "\"disk:slab\" begins with no kind of memory"},
         {":slab", "begins with no kind of memory"},
-        {"host:", "is no pool's name"},
-        {"host::slab", "is no pool's name"},
-        {"host:slab:", "is no pool's name"},
-        {"retain=1G", "\"retain=1G\" is no pool's name"},
-        {",retain=1G", "is no pool's name"},
-        {"a_name_that_is_far_longer_than_any_pools", "is no pool's name"},
+        {"host:", "is not a pool's name"},
+        {"host::slab", "is not a pool's name"},
+        {"host:slab:", "is not a pool's name"},
+        {"retain=1G", "\"retain=1G\" is not a pool's name"},
+        {",retain=1G", "is not a pool's name"},
+        {"a_name_that_is_far_longer_than_any_pools", "is not a pool's name"},
     };
 
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++)

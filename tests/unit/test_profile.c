@@ -303,7 +303,7 @@ static void what_is_no_trace_is_refused_with_the_reason(void)
 {
     usm__trace *t = NULL;
 
-    refuse(0, 0x464c457f, "no trace of libusm");
+    refuse(0, 0x464c457f, "not a trace of libusm");
     refuse(offsetof(usm__trace_header, version), 99, "version");
     refuse(offsetof(usm__trace_header, byte_order), 0x04030201, "byte order");
     CHECK_INT(usm__trace_open(plain_path("absent"), &t), USM_E_SYSTEM);

@@ -468,9 +468,9 @@ static void unknown_variables_are_named_with_the_nearest_setting(void)
     (void)setenv("USM_TEST_X", "1", 1);
     path = log_to_file("warn");
     usm__settings_warn_unknown();
-    CHECK_IN("USM_LGO is no setting: did you mean USM_LOG?", logged(path));
-    CHECK_IN("USM_log is no setting: did you mean USM_LOG?", logged(path));
-    CHECK_IN("USM_WEATHER is no setting and is ignored", logged(path));
+    CHECK_IN("USM_LGO is not a setting: did you mean USM_LOG?", logged(path));
+    CHECK_IN("USM_log is not a setting: did you mean USM_LOG?", logged(path));
+    CHECK_IN("USM_WEATHER is not a setting and is ignored", logged(path));
     CHECK(strstr(logged(path), "USM_POOL") == NULL);
     CHECK(strstr(logged(path), "USM_TEST") == NULL);
     usm__settings_warn_unknown(); /* says it once */

@@ -451,7 +451,7 @@ static void files_that_are_no_traces_are_left_alone(void)
     char text[64];
 
     plain_write(new_path("letter"), "Dear reader");
-    refused("is no trace");
+    refused("is not a trace");
     CHECK_STR(plain_read(trace_path, text, sizeof(text)), "Dear reader");
     (void)snprintf(trace_path, sizeof(trace_path), "/dev/null");
     refused("not a regular file");

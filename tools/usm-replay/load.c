@@ -217,7 +217,7 @@ static const format *find_format(const char *path, char *why, size_t why_size)
     f       = format_of(head);
     if (!f)
         snprintf(why, why_size,
-                 "%s is no log known here: neither a trace of libusm, nor RMM's CSV "
+                 "%s is not a log known here: neither a trace of libusm, nor RMM's CSV "
                  "(Thread,Time,Action,Pointer,Size,Stream), nor Umpire's replay (JSON lines)",
                  path);
     return f;

@@ -58,15 +58,15 @@ static const char *read_line(loader *l, char *line, uint64_t at, bool *memory)
     if (n != FIELDS)
         return n < FIELDS ? "it ends within the six fields" : "it has more than six fields";
     if (!number(fields[THREAD], 10, &thread) && !number(fields[THREAD], 16, &thread))
-        return "the thread is no number";
+        return "the thread is not a number";
     if (strcmp(fields[ACTION], "allocate failure") == 0) {
         loader_failed(l);
         return NULL;
     }
     if (!number(fields[SIZE], 10, &size) || size >= (uint64_t)1 << 62)
-        return "the size is no number";
+        return "the size is not a number";
     if (!number(fields[POINTER], 16, &address))
-        return "the pointer is no hexadecimal number";
+        return "the pointer is not a hexadecimal number";
     if (strcmp(fields[ACTION], "allocate") == 0)
         *memory = loader_alloc(l, 0, address, size, thread, at);
     else if (strcmp(fields[ACTION], "free") == 0)

@@ -71,7 +71,7 @@ bool spill_workload_read(spill_workload *w, const char *path, char *why, size_t 
     bool        good;
 
     if (usm__trace_open(path, &t) != USM_OK) {
-        snprintf(why, why_size, "%s; it is no name of a workload either (--spill=list)",
+        snprintf(why, why_size, "%s; it is not a name of a workload either (--spill=list)",
                  usm_last_error());
         return false;
     }

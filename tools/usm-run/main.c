@@ -104,7 +104,7 @@ static int take_option(command_line *c, int option)
         if (parse_policy(c, optarg))
             break;
         fprintf(stderr,
-                "usm-run: '%s' is no policy with its numbers: NAME or NAME:NUMBER,..., as in "
+                "usm-run: '%s' is not a policy with its numbers: NAME or NAME:NUMBER,..., as in "
                 "fastest or energy:300\n",
                 optarg);
         return 2;

@@ -34,7 +34,7 @@ static usm_status start_ring(usm_file_store *s)
 #endif
     if (s->config.engine == USM_FILE_URING)
         return s->api->report(USM_E_NOT_SUPPORTED,
-                              "engine=uring cannot be had: %s; engine=auto "
+                              "engine=uring is not available: %s; engine=auto "
                               "takes threads then",
                               s->why_not);
     s->api->log(USM_LOG_INFO, "spilling without io_uring (%s): by threads", s->why_not);

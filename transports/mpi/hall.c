@@ -309,7 +309,7 @@ static usm_status take_name(mpi_hall *h, const char *text)
     h->at_once = 1;
     if (n == 0 || n >= sizeof(h->name) || (text[n] && text[n] != ','))
         return h->api->report(USM_E_INVALID,
-                              "%.80s is no name to publish: up to %zu letters, digits, '.', '_' "
+                              "%.80s is not a name to publish: up to %zu letters, digits, '.', '_' "
                               "and '-'",
                               text, sizeof(h->name) - 1);
     if ((programs && !take_number(programs + strlen(",clients="), 1000000, &h->programs)) ||

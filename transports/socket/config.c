@@ -54,7 +54,7 @@ static usm_status take(const usm_host_api *api, const char *part, usm_socket_con
                            keys[i].key, keys[i].max);
     }
     return api->report(USM_E_INVALID,
-                       "socket: \"%s\" is no setting; there are rank=R, size=N and wait=MS, "
+                       "socket: \"%s\" is not a setting; there are rank=R, size=N and wait=MS, "
                        "behind the folder",
                        part);
 }

@@ -128,7 +128,7 @@ static usm_status check_name(const usm_socket_job *j)
 
     name_of(j->config.rank, "sock", name);
     if (fstatat(j->folder, name, &st, AT_SYMLINK_NOFOLLOW) == 0 && !S_ISSOCK(st.st_mode))
-        return j->api->report(USM_E_INVALID, "socket: %s/%s is there, and is no socket",
+        return j->api->report(USM_E_INVALID, "socket: %s/%s is there, and is not a socket",
                               j->config.folder, name);
     fd = usm_socket_connect(j, j->config.rank);
     if (fd < 0 && (errno == ENOENT || errno == ECONNREFUSED))

@@ -177,7 +177,7 @@ static usm_status hear_answer(meeting *m, uint32_t rank)
     }
     if (!usm_socket_get_head(j->packet, (size_t)n, &h))
         return j->api->report(USM_E_PEER,
-                              "socket: what listens at %s/%u.sock is no member of a job",
+                              "socket: what listens at %s/%u.sock is not a member of a job",
                               j->config.folder, rank);
     if (h.version != USM_SOCKET_VERSION || h.from != rank ||
         (h.kind == USM_SOCKET_HELLO && h.size != HELLO_SIZE))

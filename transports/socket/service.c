@@ -37,7 +37,8 @@ static void take_packet(usm_socket_job *j, uint32_t rank, size_t n)
 
     if (n > HEADER_SIZE + PAYLOAD_MAX || !usm_socket_get_head(j->packet, n, &h) ||
         h.version != USM_SOCKET_VERSION || h.from != rank) {
-        j->api->log(USM_LOG_WARN, "rank %u sends what is no message: it is taken for lost", rank);
+        j->api->log(USM_LOG_WARN, "rank %u sends what is not a message: it is taken for lost",
+                    rank);
         lose(j, p);
         return;
     }
