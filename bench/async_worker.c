@@ -264,8 +264,7 @@ static void answer(const char *line)
         printf("error what is \"%s\"\n", line);
 }
 
-/* ---- start --------------------------------------------------------------------------------------
- */
+/* ---- start ----------------------------------------------------------------------------------- */
 
 static bool open_plugin(const char *file, char *why, size_t cap)
 {

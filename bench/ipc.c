@@ -345,8 +345,7 @@ static void section_event(void)
     usm_ipc_event_destroy(ev[1]);
 }
 
-/* ---- the benchmark ----------------------------------------------------------------------------
- */
+/* ---- the benchmark --------------------------------------------------------------------------- */
 
 static pid_t start_owner(void)
 {

@@ -67,8 +67,7 @@ typedef struct leftovers {
     usm_list queues; /* without references; by `link` */
 } leftovers;
 
-/* --- contexts and queues -----------------------------------------------------------------------
- */
+/* --- contexts and queues ---------------------------------------------------------------------- */
 
 void gate_context_init(gate_context *ctx, const gate_ops *ops, const usm_host_api *host)
 {
@@ -231,8 +230,7 @@ void gate_event_settle(gate_event *ev, usm_status status, usm_list *notices)
     move_notices(ev, notices);
 }
 
-/* --- telling ------------------------------------------------------------------------------------
- */
+/* --- telling ---------------------------------------------------------------------------------- */
 
 static void deliver(const gate_ops *ops, const notice *n)
 {
@@ -279,8 +277,7 @@ static usm_status notify_later(gate_event *ev, usm_backend_notify_fn fn, void *a
     return USM_OK;
 }
 
-/* --- leftovers ----------------------------------------------------------------------------------
- */
+/* --- leftovers -------------------------------------------------------------------------------- */
 
 static void leftovers_init(leftovers *l)
 {
@@ -298,8 +295,7 @@ static void leftovers_finish(leftovers *l, gate_context *ctx)
         queue_free(usm_container_of(it, gate_queue, link));
 }
 
-/* --- issuing ------------------------------------------------------------------------------------
- */
+/* --- issuing ---------------------------------------------------------------------------------- */
 
 /* What a wait list says: of its events, each is looked at once. */
 typedef struct outlook {
@@ -518,8 +514,7 @@ usm_status gate_submit(gate_queue *q, const gate_command *cmd, size_t ndeps, voi
     return status;
 }
 
-/* --- user events --------------------------------------------------------------------------------
- */
+/* --- user events ------------------------------------------------------------------------------ */
 
 /* Settles a pending event from outside a lock, and issues what waited for it. */
 bool gate_event_complete(gate_event *ev, usm_status status)
@@ -573,8 +568,7 @@ void gate_event_release(void *event)
     gate_event_unref(ev);
 }
 
-/* --- asking -------------------------------------------------------------------------------------
- */
+/* --- asking ----------------------------------------------------------------------------------- */
 
 static usm_status tell_status(const gate_event *ev)
 {

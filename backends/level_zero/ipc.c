@@ -81,8 +81,7 @@ usm_status lz_ipc_put(void *ctx, usm_backend_ipc *handle)
     return USM_OK;
 }
 
-/* --- handles that say whose descriptor they name -------------------------------------------------
- */
+/* --- handles that say whose descriptor they name ---------------------------------------------- */
 
 #define PROCESS_AT  16u
 #define LEAST_TOLD  5u /* older bytes have a small number there, of the kind of memory        */

@@ -507,8 +507,7 @@ usm_status lz_lane_wait(lz_lane *lane)
     return code ? lz_fail(code, "zeEventHostSynchronize") : status;
 }
 
-/* --- the beginning and the end ------------------------------------------------------------------
- */
+/* --- the beginning and the end ---------------------------------------------------------------- */
 
 usm_status lz_lane_create(lz_context *ctx, lz_device *dev, bool is_timed, const lz_stream *stream,
                           lz_lane **out)

@@ -12,8 +12,7 @@
 #include <jemalloc/jemalloc.h>
 #include <pthread.h>
 
-/* --- jemalloc's functions (library.c) -----------------------------------------------------------
- */
+/* --- jemalloc's functions (library.c) --------------------------------------------------------- */
 
 #define USM_JE_FUNCTIONS(X)                                                                        \
     X(void *, mallocx, (size_t size, int flags))                                                   \
@@ -38,8 +37,7 @@ uint64_t usm_je_allocated(void);
 /* Writes the control arena.<index>.<name>, or runs it (NULL, 0).  0 or an errno value. */
 int usm_je_control(const char *name, unsigned index, const void *value, size_t size);
 
-/* --- live blocks (blocks.c) ---------------------------------------------------------------------
- */
+/* --- live blocks (blocks.c) ------------------------------------------------------------------- */
 
 /* Two bits for each granule of an area: a live block starts here; one did and was freed. */
 struct usm_je_blocks {
@@ -57,8 +55,7 @@ usm_status usm_je_blocks_remove(struct usm_je_blocks *b, const void *p);
 /* The live block that p points into. */
 bool usm_je_blocks_find(const struct usm_je_blocks *b, const void *p, usm_block *block);
 
-/* --- areas (area.c) -----------------------------------------------------------------------------
- */
+/* --- areas (area.c) --------------------------------------------------------------------------- */
 
 #define USM_JE_PAGE   ((size_t)4096)
 #define USM_JE_CHUNK  ((size_t)2 << 20) /* areas are aligned to it */
@@ -103,13 +100,11 @@ void usm_je_arena_take_back(struct usm_je_arena *a, struct usm_je_area *area, vo
 void   usm_je_arena_trim(struct usm_je_arena *a, uint64_t keep);
 size_t usm_je_arena_largest_free(struct usm_je_arena *a);
 
-/* --- extent hooks (hooks.c) ---------------------------------------------------------------------
- */
+/* --- extent hooks (hooks.c) ------------------------------------------------------------------- */
 
 extern const extent_hooks_t usm_je_hooks; /* to be copied into an arena's `hooks`                 */
 
-/* --- threads and fork (thread.c) ----------------------------------------------------------------
- */
+/* --- threads and fork (thread.c) -------------------------------------------------------------- */
 
 /* What one thread has of one pool. Counters: written by the owner only (`spare`: under the pool's
  * lock), read by any thread.  `busy` is the owner's, `taken` whoever's who flushes the tcache. */

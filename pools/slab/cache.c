@@ -199,8 +199,7 @@ static usm_magazine *own_magazine(slab_pool *p, usm_cache *c, unsigned k)
     return m;
 }
 
-/* ---- the three entries --------------------------------------------------------------------------
- */
+/* ---- the three entries ----------------------------------------------------------------------- */
 
 usm_status slab_cache_fill(void *pool, usm_cache *c, unsigned k, usm_slot *block)
 {

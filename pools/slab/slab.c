@@ -131,8 +131,7 @@ static void slab_get_classes(void *pool, usm_pool_class *list, size_t cap, size_
     *count = n;
 }
 
-/* ---- allocation and free, where no cache helps ------------------------------------------------
- */
+/* ---- allocation and free, where no cache helps ----------------------------------------------- */
 
 static usm_status take_large(slab_pool *p, size_t size, size_t align, void **out)
 {
@@ -272,8 +271,7 @@ static usm_status slab_trim_to(void *pool, size_t keep)
     return USM_OK;
 }
 
-/* ---- caches: out of memory is met here, where the depot can still give -------------------------
- */
+/* ---- caches: out of memory is met here, where the depot can still give ----------------------- */
 
 static usm_status slab_fill(void *pool, usm_cache *cache, unsigned k, usm_slot *block)
 {

@@ -70,8 +70,7 @@ struct whole_block {
 
 static const usm_host_api *host_api;
 
-/* --- idle blocks, with the lock ----------------------------------------------------------------
- */
+/* --- idle blocks, with the lock --------------------------------------------------------------- */
 
 /* The class whose blocks are at most as large. */
 static unsigned bin_of(size_t size)
@@ -136,8 +135,7 @@ static void count_in(struct whole_pool *p, struct whole_block *b)
     usm_pool_counts_in(&p->counts, b->area->size);
 }
 
-/* --- giving back ---------------------------------------------------------------------------------
- */
+/* --- giving back ------------------------------------------------------------------------------ */
 
 /* Moves idle blocks to `list`, the first freed first, until it is `enough` bytes. */
 static void collect(struct whole_pool *p, uint64_t enough, usm_list *list)
@@ -217,8 +215,7 @@ static usm_status whole_trim_to(void *pool, size_t keep)
     return USM_OK;
 }
 
-/* --- new blocks --------------------------------------------------------------------------------
- */
+/* --- new blocks ------------------------------------------------------------------------------- */
 
 static bool is_full_answer(usm_status status)
 {
@@ -270,8 +267,7 @@ static usm_status malloc_anew(struct whole_pool *p, size_t size, size_t align, v
     return USM_OK;
 }
 
-/* --- the interface ------------------------------------------------------------------------------
- */
+/* --- the interface ---------------------------------------------------------------------------- */
 
 static uint64_t retained(const usm_pool_params *params)
 {

@@ -119,8 +119,7 @@ usm_status group_gather(group *g, const void *mine, size_t size, void *all)
     return look(g, usm_ipc_channel_gather(g->ch, mine, size, all));
 }
 
-/* ---- the whole --------------------------------------------------------------------------------
- */
+/* ---- the whole ------------------------------------------------------------------------------- */
 
 static usm_status meet(group *g)
 {

@@ -481,8 +481,7 @@ usm_status usm_async_free_after(usm_queue *q, void *p, size_t ndeps, usm_event *
     return free_after_in_order(q, p, ndeps, deps, ev);
 }
 
-/* ---- hook points --------------------------------------------------------------------------------
- */
+/* ---- hook points ----------------------------------------------------------------------------- */
 
 static void waited(usm_queue *q, uint64_t position)
 {

@@ -98,8 +98,7 @@ static bool look_after(usm__async_list *l)
     return true;
 }
 
-/* ---- the tick ---------------------------------------------------------------------------------
- */
+/* ---- the tick -------------------------------------------------------------------------------- */
 
 /* Lists of queues that have ended are empty: they leave like others. */
 static void tick(usm__job *job)

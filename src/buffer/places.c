@@ -423,8 +423,7 @@ usm_status usm__places_to_host(usm__places *p, size_t offset, size_t size, usm_a
     return st;
 }
 
-/* ---- the rest ----------------------------------------------------------------------------------
- */
+/* ---- the rest -------------------------------------------------------------------------------- */
 
 /* Without room to note it, what is dead stays valid: correct, and dearer. */
 void usm__places_discard(usm__places *p, size_t offset, size_t size)

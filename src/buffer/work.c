@@ -210,8 +210,7 @@ usm_status usm_buffer_copy(usm_queue *q, const usm_accessor *dst, const usm_acce
     return usm__command_submit(q, &d, ndeps, deps, ev);
 }
 
-/* ---- host tasks --------------------------------------------------------------------------------
- */
+/* ---- host tasks ------------------------------------------------------------------------------ */
 
 usm_status usm_buffer_task(usm_queue *q, usm_buffer_task_fn fn, void *user, size_t naccessors,
                            const usm_accessor *accessors, size_t ndeps, usm_event *const *deps,

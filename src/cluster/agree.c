@@ -166,8 +166,7 @@ void usm__agree_flush(void)
     usm__mutex_unlock(&usm__job.lock);
 }
 
-/* ---- deciding: lock held in all of these ------------------------------------------------------
- */
+/* ---- deciding: lock held in all of these ----------------------------------------------------- */
 
 static bool is_lost(uint32_t rank)
 {
@@ -299,8 +298,7 @@ void usm__agree_lost(uint32_t rank)
         decide();
 }
 
-/* ---- what comes: lock held ----------------------------------------------------------------------
- */
+/* ---- what comes: lock held ------------------------------------------------------------------- */
 
 /* The last call that has a result here. */
 static uint32_t last_seq(void)

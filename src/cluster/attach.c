@@ -148,8 +148,7 @@ const usm_transport_ops *usm__job_tier(const usm_host_api *api)
     return ops ? &mpi_tier : NULL;
 }
 
-/* ---- members -----------------------------------------------------------------------------------
- */
+/* ---- members --------------------------------------------------------------------------------- */
 
 static void free_table(usm__job_table *t)
 {

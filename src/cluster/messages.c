@@ -304,8 +304,7 @@ void usm__job_set_patience(uint64_t ns)
     usm__job_leave();
 }
 
-/* ---- who listens ------------------------------------------------------------------------------
- */
+/* ---- who listens ----------------------------------------------------------------------------- */
 
 void usm__job_listen(usm__job_tag tag, usm__job_listener *fn, void *arg)
 {
@@ -352,8 +351,7 @@ bool usm__job_rank_is_lost(uint32_t rank)
     return is_lost;
 }
 
-/* ---- start and end ------------------------------------------------------------------------------
- */
+/* ---- start and end --------------------------------------------------------------------------- */
 
 static void forget_all(void)
 {

@@ -418,8 +418,7 @@ void usm_shared_buffer_destroy(usm_shared_buffer *buf)
     free_buffer(buf);
 }
 
-/* ---- what is said of it -----------------------------------------------------------------------
- */
+/* ---- what is said of it ---------------------------------------------------------------------- */
 
 usm_status usm_shared_buffer_get_stats(usm_shared_buffer *buf, usm_shared_buffer_stats *stats)
 {

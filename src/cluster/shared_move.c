@@ -301,8 +301,7 @@ void usm__shared_break(usm_shared_buffer *s, usm_status st)
     (void)pthread_cond_broadcast(&s->changed);
 }
 
-/* ---- what the machine gives --------------------------------------------------------------------
- */
+/* ---- what the machine gives ------------------------------------------------------------------ */
 
 /* Done with the letters, not from inside the machine. */
 static void give_letter(usm_shared_buffer *s, const usm__shared_give *give, letter_kind kind)

@@ -46,8 +46,7 @@ uint64_t usm__order_violations(void);
 /* USM_FORK_*: in a child no queue of the parent is left. */
 void usm__order_fork(int phase);
 
-/* ---- for src/async, each behind usm__order_on(), with no lock of a rank above QUEUE held -------
- */
+/* ---- for src/async, each behind usm__order_on(), with no lock of a rank above QUEUE held ----- */
 
 /* usm_async_malloc() on q is about to return p: after the block has come from the pool, or from a
  * list.  `native`: the backend's event of the _after form, which users must depend on; NULL: later
@@ -62,8 +61,7 @@ void usm__order_async_free(usm_queue *q, void *p, uint64_t position, void *nativ
  * must be known, from a wait or a query, to be out of use.  By whoever raises what is reached. */
 void usm__order_claim_complete(usm_queue *q, uint64_t position);
 
-/* ---- for the core ------------------------------------------------------------------------------
- */
+/* ---- for the core ---------------------------------------------------------------------------- */
 
 /* A command that was queued. */
 typedef struct usm__order_command {

@@ -46,8 +46,7 @@ void usm__pool_set_threshold(usm_pool *pool, uint64_t bytes)
         usm_store_relaxed(&has_thresholds, true);
 }
 
-/* ---- one by one --------------------------------------------------------------------------------
- */
+/* ---- one by one ------------------------------------------------------------------------------ */
 
 /* Since the pool was made. */
 static uint64_t queued(usm_pool *pool, usm_pool_attribute which)

@@ -127,8 +127,7 @@ static void unwatch(usm_ipc_channel *ch)
             usm__ipc_watch_stop(&ch->peers[r].watch);
 }
 
-/* ---- open, close ------------------------------------------------------------------------------
- */
+/* ---- open, close ----------------------------------------------------------------------------- */
 
 static usm_status check_desc(const usm_ipc_channel_desc *desc, usm_ipc_channel **ch)
 {
@@ -239,8 +238,7 @@ void usm_ipc_channel_close(usm_ipc_channel *ch)
     free_channel(ch);
 }
 
-/* ---- calls --------------------------------------------------------------------------------------
- */
+/* ---- calls ----------------------------------------------------------------------------------- */
 
 static usm_status check(usm_ipc_channel *ch)
 {

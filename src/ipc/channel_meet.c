@@ -358,8 +358,7 @@ static outcome join(meeting *m, int fd, usm_status *st)
     return usm__os_send(fd, &h, sizeof h, -1) == 0 ? wait_for_all(m, fd, st) : AGAIN;
 }
 
-/* ---- both -------------------------------------------------------------------------------------
- */
+/* ---- both ------------------------------------------------------------------------------------ */
 
 static outcome try_once(meeting *m, usm_status *st)
 {

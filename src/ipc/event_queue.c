@@ -99,8 +99,7 @@ usm_status usm_ipc_event_record(usm_ipc_event *ev, usm_queue *q, size_t ndeps,
     return USM_OK;
 }
 
-/* ---- waits --------------------------------------------------------------------------------------
- */
+/* ---- waits ----------------------------------------------------------------------------------- */
 
 typedef struct gate {
     usm_list   link;

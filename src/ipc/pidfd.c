@@ -95,8 +95,7 @@ void usm__ipc_directory_leave(const usm__ipc_shared *s)
         atomic_store(&e[s->entry].id, (uint64_t)0);
 }
 
-/* ---- others' -----------------------------------------------------------------------------------
- */
+/* ---- others' --------------------------------------------------------------------------------- */
 
 static usm_status not_taken(const usm__ipc_process *p)
 {

@@ -451,8 +451,7 @@ usm_status usm__book_wait(usm_parallel_run *r, bool gives_up)
     return st;
 }
 
-/* ---- what one thread does, and the end ---------------------------------------------------------
- */
+/* ---- what one thread does, and the end ------------------------------------------------------- */
 
 /* The lock is held, and given back in between.  True: there was something to do. */
 static bool settle_one(usm_parallel_run *r)

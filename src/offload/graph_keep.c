@@ -216,8 +216,7 @@ static usm_status claim(usm__graph_keep *k)
                      k->folder);
 }
 
-/* ---- what former runs left --------------------------------------------------------------------
- */
+/* ---- what former runs left ------------------------------------------------------------------- */
 
 #define DIGITS       "0123456789"
 #define ALPHANUMERIC DIGITS "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"

@@ -236,8 +236,7 @@ void usm__run_quiesce(usm__run *run);
 void usm__run_destroy(usm__run *run);
 void usm__run_get_bytes(usm__run *run, uint64_t *in, uint64_t *out);
 
-/* ---- merge.c ----------------------------------------------------------------------------------
- */
+/* ---- merge.c --------------------------------------------------------------------------------- */
 
 /* The copies of one private argument, as they come, in any order: merged by a binary tree over
  * leaf numbers that only depends on their count.  One thread at a time. */

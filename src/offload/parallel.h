@@ -26,8 +26,7 @@ typedef struct usm__part {
     bool is_told; /* that it is silent                                                         */
 } usm__part;
 
-/* ---- progress.c: one thread at a time ----------------------------------------------------------
- */
+/* ---- progress.c: one thread at a time -------------------------------------------------------- */
 
 typedef struct usm__teller {
     usm_progress_fn fn;
@@ -56,8 +55,7 @@ void usm__teller_set_shares(usm__teller *t, const usm__part *parts);
 /* What the caller's function says. */
 bool usm__teller_tell(usm__teller *t, const usm__told *told);
 
-/* ---- resume.c: one thread at a time -------------------------------------------------------------
- */
+/* ---- resume.c: one thread at a time ---------------------------------------------------------- */
 
 typedef struct usm__resume usm__resume;
 /* A chunk that an earlier launch had ended: its bytes are with the arguments again.  False: it does

@@ -23,8 +23,7 @@
 #define GROUP_MOST   ((size_t)1024)
 #define FLAGS        ((uint32_t)(USM_PARALLEL_SNAPSHOT | USM_PARALLEL_NO_RETRY | USM_PARALLEL_TUNE))
 
-/* ---- arguments ---------------------------------------------------------------------------------
- */
+/* ---- arguments ------------------------------------------------------------------------------- */
 
 static bool is_written(const usm_split_arg *a)
 {
@@ -283,8 +282,7 @@ static usm_status copy_args(usm__plan *p, const usm_split_arg *from)
     return st == USM_OK ? check_state(p) : st;
 }
 
-/* ---- shapes ------------------------------------------------------------------------------------
- */
+/* ---- shapes ---------------------------------------------------------------------------------- */
 
 /* Sizes cannot be tried where the caller has chosen one, or relies on one. */
 static usm_status check_tuning(const usm__plan *p)
@@ -445,8 +443,7 @@ static void find_most(usm__plan *p, usm_team *team)
         p->max_chunk = most < p->multiple ? p->multiple : most - most % p->multiple;
 }
 
-/* ---- policies, names --------------------------------------------------------------------------
- */
+/* ---- policies, names ------------------------------------------------------------------------- */
 
 static usm_status copy_doubles(const double *list, size_t n, const char *what, const double **out)
 {
@@ -521,8 +518,7 @@ static void find_shape(usm__plan *p)
     (void)snprintf(p->shape, sizeof p->shape, "%016" PRIx64 "%016" PRIx64, h.hi, h.lo);
 }
 
-/* ---- the plan ----------------------------------------------------------------------------------
- */
+/* ---- the plan -------------------------------------------------------------------------------- */
 
 static usm_status check_desc(usm_team *team, const usm_parallel_desc *desc)
 {

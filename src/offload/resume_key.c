@@ -37,8 +37,7 @@ static void add_text(usm__hash *h, const char *text)
     usm__hash_add(h, text, strlen(text) + 1);
 }
 
-/* ---- the program ------------------------------------------------------------------------------
- */
+/* ---- the program ----------------------------------------------------------------------------- */
 
 static void add_natives(usm_team_kernel *k, const usm_image *image)
 {
@@ -135,8 +134,7 @@ static usm_status add_code(const usm__plan *p, usm__hash *h)
     return USM_OK;
 }
 
-/* ---- inputs -----------------------------------------------------------------------------------
- */
+/* ---- inputs ---------------------------------------------------------------------------------- */
 
 /* Bytes that copies begin with count; sums, minima and maxima begin with a neutral element. */
 static bool is_input(const usm_split_arg *a)

@@ -27,8 +27,7 @@ static usm__run_member *member_of(const usm__lane *s)
     return &s->run->members[s->member->index];
 }
 
-/* ---- rest and work -----------------------------------------------------------------------------
- */
+/* ---- rest and work --------------------------------------------------------------------------- */
 
 static unsigned feeds_so_far(usm__run *run)
 {

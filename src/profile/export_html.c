@@ -201,8 +201,7 @@ static bool any_mapped(const page *p)
     return false;
 }
 
-/* ---- the blocks that are not drawn one by one --------------------------------------------------
- */
+/* ---- the blocks that are not drawn one by one ------------------------------------------------ */
 
 typedef struct rest {
     size_t   samples, every; /* moments a sample */

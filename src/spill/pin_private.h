@@ -47,8 +47,7 @@ static inline uint32_t usm__pin_last(const usm__pin *pin)
     return (uint32_t)((pin->offset + pin->size - 1) >> pin->space->shift);
 }
 
-/* ---- pin_block.c ------------------------------------------------------------------------------
- */
+/* ---- pin_block.c ----------------------------------------------------------------------------- */
 
 usm__pin_part usm__pin_part_of(const usm__spill *s, const usm__pin *pin, uint32_t block);
 /* What must be fetched before the access; count 0: nothing. */

@@ -188,8 +188,7 @@ static size_t page_up(size_t size)
     return (size + USM__PAGE - 1) & ~(size_t)(USM__PAGE - 1);
 }
 
-/* ---- fetching ---------------------------------------------------------------------------------
- */
+/* ---- fetching -------------------------------------------------------------------------------- */
 
 /* Strikes the sectors that are right off the list of those needed; how many are wrong.  Lock held,
  * given back meanwhile. */
@@ -312,8 +311,7 @@ static void unpark(usm__mend *m)
     usm__mutex_lock(&t->lock);
 }
 
-/* ---- storing ----------------------------------------------------------------------------------
- */
+/* ---- storing --------------------------------------------------------------------------------- */
 
 static usm_status store(usm__mend *m)
 {
@@ -332,8 +330,7 @@ static usm_status store(usm__mend *m)
     return st;
 }
 
-/* ---- one block ----------------------------------------------------------------------------------
- */
+/* ---- one block ------------------------------------------------------------------------------- */
 
 /* Lock held, given back meanwhile.  A slot in a domain that has no copy which stays; false: there
  * is none. */

@@ -386,8 +386,7 @@ static void warn_alone(usm__fan *fan)
                         fan->n == 1 ? "" : "s", fan->leg[0].place->title);
 }
 
-/* ---- a write: the legs ------------------------------------------------------------------------
- */
+/* ---- a write: the legs ----------------------------------------------------------------------- */
 
 static void leg_done(usm_transfer *x, usm_status st);
 

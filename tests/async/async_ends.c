@@ -156,8 +156,7 @@ static void a_pool_that_ends_waits_for_its_frees(void)
     close_all();
 }
 
-/* ---- processes ---------------------------------------------------------------------------------
- */
+/* ---- processes ------------------------------------------------------------------------------- */
 
 static void in_the_child(void)
 {

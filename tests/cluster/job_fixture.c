@@ -367,8 +367,7 @@ static void describe_job(void *which, char *text, size_t cap)
                                          : "this launch survives the death of any rank");
 }
 
-/* ---- blocks, in the process itself -------------------------------------------------------------
- */
+/* ---- blocks, in the process itself ----------------------------------------------------------- */
 
 typedef struct kept {
     struct kept *next;

@@ -340,8 +340,7 @@ void rank_adds_with_threads(uint32_t rank, uint32_t count)
     usm_shared_buffer_destroy(shared.s);
 }
 
-/* ---- many blocks at once -----------------------------------------------------------------------
- */
+/* ---- many blocks at once --------------------------------------------------------------------- */
 
 enum { SMALL = 4096, MANY = 200 }; /* more than are asked for ahead                           */
 

@@ -179,8 +179,7 @@ Test(device, a_device_can_reach_its_own_memory)
     }
 }
 
-/* --- selectors ----------------------------------------------------------------------------------
- */
+/* --- selectors -------------------------------------------------------------------------------- */
 
 static size_t selected(const char *selector, usm_device **list)
 {

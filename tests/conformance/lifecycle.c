@@ -222,8 +222,7 @@ TestAlone(lifecycle, own_contexts_outlive_the_shutdown)
     }
 }
 
-/* --- fork ---------------------------------------------------------------------------------------
- */
+/* --- fork ------------------------------------------------------------------------------------- */
 
 /* Runs `body` in a forked child that must end by itself; its result is the exit code. */
 static void in_child(int (*body)(void *arg), void *arg, const char *what)
@@ -422,8 +421,7 @@ TestAlone(lifecycle, a_child_forked_before_the_first_use_has_all_of_the_library)
         CHECK_OK(usm_queue_wait(r.q));
 }
 
-/* --- exit ---------------------------------------------------------------------------------------
- */
+/* --- exit ------------------------------------------------------------------------------------- */
 
 static usm_status sleep_long(void *user)
 {

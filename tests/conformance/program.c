@@ -317,8 +317,7 @@ Test(program, one_program_serves_every_device_of_its_context)
     }
 }
 
-/* --- the cache ----------------------------------------------------------------------------------
- */
+/* --- the cache -------------------------------------------------------------------------------- */
 
 static void fresh_folder(char *path, size_t size)
 {

@@ -99,8 +99,7 @@ void test_skip(const char *reason)
     longjmp(end_of_test, 1);
 }
 
-/* --- the child ----------------------------------------------------------------------------------
- */
+/* --- the child -------------------------------------------------------------------------------- */
 
 static void run(const test_case *t, bool is_last)
 {
@@ -130,8 +129,7 @@ _Noreturn static void run_tests(size_t begin, size_t end)
     exit(0); /* with destructors and leak checkers */
 }
 
-/* --- the parent ---------------------------------------------------------------------------------
- */
+/* --- the parent ------------------------------------------------------------------------------- */
 
 static void describe(int status, char *text, size_t size)
 {

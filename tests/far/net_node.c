@@ -263,8 +263,7 @@ void net_plan(net *n, uint32_t which, net_moment moment, unsigned nth, net_end h
     n->nodes[which].plan = (plan){moment, how, nth};
 }
 
-/* ---- what is known of it ----------------------------------------------------------------------
- */
+/* ---- what is known of it --------------------------------------------------------------------- */
 
 bool net_is_cut(const net *n, uint32_t from, uint32_t to)
 {
@@ -383,8 +382,7 @@ far_link *net_link(net *n, uint32_t which)
     return &n->nodes[which].link;
 }
 
-/* ---- its beginning and end ----------------------------------------------------------------------
- */
+/* ---- its beginning and end ------------------------------------------------------------------- */
 
 net *net_create(const net_params *params)
 {

@@ -75,8 +75,7 @@ bool runs(const member *m)
     return m->node && !m->is_gone && !net_is_dead(m->w->n, m->index);
 }
 
-/* ---- options ----------------------------------------------------------------------------------
- */
+/* ---- options --------------------------------------------------------------------------------- */
 
 static uint64_t seed_under_way;
 
@@ -635,8 +634,7 @@ void world_open(world *w, bool tells_death)
     }
 }
 
-/* ---- what must hold ---------------------------------------------------------------------------
- */
+/* ---- what must hold -------------------------------------------------------------------------- */
 
 static void check_members(const member *m)
 {

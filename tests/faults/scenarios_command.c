@@ -308,8 +308,7 @@ static usm_status error_callback(state *s)
     return usm_queue_wait(s->made_q);
 }
 
-/* --- in the order of queues ----------------------------------------------------------------------
- */
+/* --- in the order of queues ------------------------------------------------------------------- */
 
 /* The state frees what is in a slot: a block that its queue frees leaves it. */
 static usm_status free_in(state *s, usm_queue *q, int slot)

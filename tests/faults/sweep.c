@@ -219,8 +219,7 @@ static bool leaks(const account *now, const account *before)
            now->objects > before->objects;
 }
 
-/* --- states -------------------------------------------------------------------------------------
- */
+/* --- states ----------------------------------------------------------------------------------- */
 
 bool sweep_has(usm_aspect aspect)
 {
@@ -293,8 +292,7 @@ static void state_end(state *s)
         usm_context_destroy(all[i]);
 }
 
-/* --- one run -------------------------------------------------------------------------------------
- */
+/* --- one run ---------------------------------------------------------------------------------- */
 
 /* What fails: calls of libusm, or of the software driver. */
 typedef struct source {
@@ -562,8 +560,7 @@ static uint64_t sweep_warm(const scenario *sc, const source *from)
     return tried;
 }
 
-/* --- cold runs -----------------------------------------------------------------------------------
- */
+/* --- cold runs -------------------------------------------------------------------------------- */
 
 static int run_cold(run *r)
 {
@@ -610,8 +607,7 @@ static uint64_t sweep_cold(const scenario *sc, const source *from)
     return tried;
 }
 
-/* --- scenarios -----------------------------------------------------------------------------------
- */
+/* --- scenarios -------------------------------------------------------------------------------- */
 
 static const char *why_not(const scenario *sc)
 {

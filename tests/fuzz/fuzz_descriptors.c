@@ -354,8 +354,7 @@ static void depend(made *m, const uint8_t *v)
     must(!usm_async_malloc_after(all.queue, USM_HOST, 64, n, NULL, NULL), "no events");
 }
 
-/* ---- kernels ------------------------------------------------------------------------------------
- */
+/* ---- kernels --------------------------------------------------------------------------------- */
 
 static void kernel_nothing(const usm_range *range, void *const *args)
 {

@@ -106,8 +106,7 @@ static void start_service(const group *g, int rank)
     usm_ipc_channel_close(ch);
 }
 
-/* ---- memory -----------------------------------------------------------------------------------
- */
+/* ---- memory ---------------------------------------------------------------------------------- */
 
 static usm_pool *export_pool(void)
 {
@@ -204,8 +203,7 @@ static void import_memory(group *g, int rank)
         has_no_more_than(before); /* else the connection stays, as long as the owner does */
 }
 
-/* ---- events -------------------------------------------------------------------------------------
- */
+/* ---- events ---------------------------------------------------------------------------------- */
 
 /* What may come of it when the other one may have ended. */
 static bool is_fair(const group *g, usm_status st)

@@ -303,8 +303,7 @@ static void wrong_descriptors_are_named(void)
     group_end(&g);
 }
 
-/* ---- members that end ---------------------------------------------------------------------------
- */
+/* ---- members that end ------------------------------------------------------------------------ */
 
 static _Atomic(int) losses;
 

@@ -264,8 +264,7 @@ static bool has_pattern(const void *p, size_t offset, size_t size)
     return same;
 }
 
-/* ---- cases ------------------------------------------------------------------------------------
- */
+/* ---- cases ----------------------------------------------------------------------------------- */
 
 static void round_trip(int kind)
 {

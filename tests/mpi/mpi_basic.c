@@ -291,8 +291,7 @@ static void speed(void)
         ops->close(store);
 }
 
-/* ---- the program ------------------------------------------------------------------------------
- */
+/* ---- the program ----------------------------------------------------------------------------- */
 
 /* With servers the program has a world of its own, and lends nothing. */
 static bool find_world(bool has_servers)

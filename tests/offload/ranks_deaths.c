@@ -33,8 +33,7 @@ static uint64_t next_random(uint64_t *state)
     return z ^ z >> 31;
 }
 
-/* ---- the loss ---------------------------------------------------------------------------------
- */
+/* ---- the loss -------------------------------------------------------------------------------- */
 
 typedef struct loss {
     uint32_t rank;
@@ -76,8 +75,7 @@ static void *get_lost(void *arg)
     return NULL;
 }
 
-/* ---- launches ---------------------------------------------------------------------------------
- */
+/* ---- launches -------------------------------------------------------------------------------- */
 
 static void launch(usm_team_kernel *k, uint32_t rank, usm_parallel_stats *stats)
 {

@@ -181,8 +181,7 @@ static void a_key_speaks_for_the_inputs(void)
     check_goes_on(true);
 }
 
-/* --- what needs a key --------------------------------------------------------------------------
- */
+/* --- what needs a key ------------------------------------------------------------------------- */
 
 static usm_status twice(const char *key)
 {
@@ -237,8 +236,7 @@ static void large_inputs_need_a_key(void)
     (void)munmap(memory, size);
 }
 
-/* --- the head ----------------------------------------------------------------------------------
- */
+/* --- the head --------------------------------------------------------------------------------- */
 
 static void flip(size_t byte, int bit)
 {

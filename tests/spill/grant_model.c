@@ -174,8 +174,7 @@ static usm_accessor accessor(worker *w, part p, usm_access_mode mode)
     return (usm_accessor){w->buffers[p.buffer], p.offset, p.size, mode};
 }
 
-/* ---- commands ---------------------------------------------------------------------------------
- */
+/* ---- commands -------------------------------------------------------------------------------- */
 
 static void fill(worker *w)
 {
@@ -347,8 +346,7 @@ static void make_own(worker *w)
     (void)is_done(usm_event_create(all.ctx, &w->own), USM_E_NOT_SUPPORTED, "usm_event_create");
 }
 
-/* ---- waits -------------------------------------------------------------------------------------
- */
+/* ---- waits ----------------------------------------------------------------------------------- */
 
 static void compare(worker *w, const void *bytes, part p)
 {
@@ -470,8 +468,7 @@ static void step(worker *w)
     }
 }
 
-/* ---- a thread -----------------------------------------------------------------------------------
- */
+/* ---- a thread -------------------------------------------------------------------------------- */
 
 static void begin(worker *w)
 {

@@ -13,8 +13,7 @@
 
 const usm_host_api *lz_host;
 
-/* --- the software driver ------------------------------------------------------------------------
- */
+/* --- the software driver ---------------------------------------------------------------------- */
 
 static struct {
     bool                    is_there; /* else it is a driver of somebody else's */
@@ -51,8 +50,7 @@ static inline void needs_soft(void)
         SKIP("the driver is not ze_soft");
 }
 
-/* --- another process ----------------------------------------------------------------------------
- */
+/* --- another process -------------------------------------------------------------------------- */
 
 /* This program anew, with `mode` as its argument, `setting` ("NAME=value") in its environment and
  * `in` as its standard input; its process number. */

@@ -53,8 +53,7 @@ static inline void on_hear(void *arg, usm_status status)
     atomic_fetch_add(&heard.n, 1);
 }
 
-/* --- the program's own objects -----------------------------------------------------------------
- */
+/* --- the program's own objects ---------------------------------------------------------------- */
 
 static inline ze_context_handle_t native_context(void)
 {
@@ -97,8 +96,7 @@ static inline native_event native_event_new(void)
     return e;
 }
 
-/* --- running -----------------------------------------------------------------------------------
- */
+/* --- running ---------------------------------------------------------------------------------- */
 
 /* The cases twice, then so the last ones. */
 static inline int lists_main(int argc, char **argv, const plain_case *cases, const plain_case *last)

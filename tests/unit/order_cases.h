@@ -4,8 +4,7 @@
 #ifndef ORDER_CASES_H
 #define ORDER_CASES_H
 
-/* --- order -------------------------------------------------------------------------------------
- */
+/* --- order ------------------------------------------------------------------------------------ */
 
 static void in_order_commands_wait_behind_a_gate(void)
 {
@@ -169,8 +168,7 @@ static void queues_come_and_go_with_work_in_flight(void)
     }
 }
 
-/* --- failures ----------------------------------------------------------------------------------
- */
+/* --- failures --------------------------------------------------------------------------------- */
 
 static void a_failed_gate_fails_what_waits_and_nothing_else(void)
 {
@@ -266,8 +264,7 @@ static void an_event_is_signalled_once(void)
     close_all();
 }
 
-/* --- notices, threads, times -------------------------------------------------------------------
- */
+/* --- notices, threads, times ------------------------------------------------------------------ */
 
 static struct {
     atomic_int calls, last;

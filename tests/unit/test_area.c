@@ -154,8 +154,7 @@ static void a_long_range_needs_few_tables(void)
     usm__map_remove(&ranges[1]);
 }
 
-/* --- reserved areas -----------------------------------------------------------------------------
- */
+/* --- reserved areas --------------------------------------------------------------------------- */
 
 static usm_context *ctx;
 static usm_pool    *pool;

@@ -658,8 +658,7 @@ static void dependencies_work_in_order_too(void)
     usm_queue_destroy(q);
 }
 
-/* ---- properties -------------------------------------------------------------------------------
- */
+/* ---- properties ------------------------------------------------------------------------------ */
 
 static void zero_init_is_queued(void)
 {
@@ -776,8 +775,7 @@ static void wrong_contexts_and_pools_are_named(void)
     CHECK(usm_async_malloc(q, USM_DEVICE, 1) == NULL);
 }
 
-/* ---- threads ----------------------------------------------------------------------------------
- */
+/* ---- threads --------------------------------------------------------------------------------- */
 
 enum { THREADS = 4, ROUNDS = 3000 };
 static usm_queue *shared_queue[2];

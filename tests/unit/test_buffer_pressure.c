@@ -195,8 +195,7 @@ static void memory_that_is_held_is_an_answer_and_no_wait_for_ever(void)
     end();
 }
 
-/* ---- a task that needs memory ------------------------------------------------------------------
- */
+/* ---- a task that needs memory ---------------------------------------------------------------- */
 
 enum { SIZE = 65536 };
 

@@ -169,8 +169,7 @@ static void a_bad_key_file_stops_encryption(void)
     forget_keys();
 }
 
-/* ---- where it is ------------------------------------------------------------------------------
- */
+/* ---- where it is ----------------------------------------------------------------------------- */
 
 typedef struct needle {
     const char *name;

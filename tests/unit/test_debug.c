@@ -48,8 +48,7 @@ static void set(const char *checks)
     CHECK(usm_default_queue() != NULL);
 }
 
-/* --- kernels, which alone can write past a block of device memory --------------------------------
- */
+/* --- kernels, which alone can write past a block of device memory ----------------------------- */
 
 static void poke_range(const usm_range *r, void *const *args)
 {
@@ -253,8 +252,7 @@ static void nobody_touches_guarded_device_memory(void)
     CHECK_IN("was written past its end: 2 bytes changed, from offset 1000 on: 41 fb fb 41", errors);
 }
 
-/* --- what stays as it was -----------------------------------------------------------------------
- */
+/* --- what stays as it was --------------------------------------------------------------------- */
 
 static void look_at(unsigned char *p, size_t align, size_t size)
 {

@@ -217,8 +217,7 @@ static void a_command_that_never_fits_is_refused_at_once(void)
     CHECK_INT(plain_child(run_too_much, NULL), 0);
 }
 
-/* ---- what is told -----------------------------------------------------------------------------
- */
+/* ---- what is told ---------------------------------------------------------------------------- */
 
 static void run_behind_own_access(void)
 {

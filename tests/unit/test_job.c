@@ -225,8 +225,7 @@ static void an_outer_launcher_is_stale(void)
               "pmi 2/4 0/1 job");
 }
 
-/* ---- what follows ------------------------------------------------------------------------------
- */
+/* ---- what follows ---------------------------------------------------------------------------- */
 
 static unsigned long long limit_with(environment variables, unsigned long long *total)
 {

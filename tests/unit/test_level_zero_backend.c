@@ -4,8 +4,7 @@
  * queues and events, modules and kernels. */
 #include "level_zero_fixture.h"
 
-/* --- statuses, entry, devices -------------------------------------------------------------------
- */
+/* --- statuses, entry, devices ----------------------------------------------------------------- */
 
 static void codes_of_the_driver_have_their_status(void)
 {
@@ -218,8 +217,7 @@ static void peers_are_told(void)
         SKIP("there is only one device");
 }
 
-/* --- contexts and memory ------------------------------------------------------------------------
- */
+/* --- contexts and memory ---------------------------------------------------------------------- */
 
 /* Intel's driver honours a page always, and what is above as it likes: the core looks. */
 static void check_alignment(const void *p, usm_kind kind, size_t align)
@@ -293,8 +291,7 @@ static void a_pointer_of_nobody_is_not_freed(void)
     module_clean();
 }
 
-/* --- native contexts ----------------------------------------------------------------------------
- */
+/* --- native contexts -------------------------------------------------------------------------- */
 
 static struct {
     __typeof__(&zeDriverGet)             driver_get;
@@ -506,8 +503,7 @@ static void all_hierarchies_are_listed(void)
     ends_well(start_self("--composite", "ZE_FLAT_DEVICE_HIERARCHY=COMPOSITE", -1));
 }
 
-/* ------------------------------------------------------------------------------------------------
- */
+/* ---------------------------------------------------------------------------------------------- */
 
 static const plain_case cases[] = {
     CASE(the_software_driver_is_found_where_it_runs),

@@ -312,8 +312,7 @@ static void overlapping_memory_is_never_handed_out(void)
     (void)in_child(given_to_two_contexts);
 }
 
-/* --- a lost device ------------------------------------------------------------------------------
- */
+/* --- a lost device ---------------------------------------------------------------------------- */
 
 typedef struct loss {
     rig         r;
@@ -459,8 +458,7 @@ static void a_device_may_be_lost_at_any_command(void)
     }
 }
 
-/* --- out of memory -------------------------------------------------------------------------------
- */
+/* --- out of memory ---------------------------------------------------------------------------- */
 
 static void small_device(void)
 {
@@ -615,8 +613,7 @@ static void memory_of_a_process_that_is_gone_is_refused(void)
     CHECK_INT(plain_child(importer, NULL), 0);
 }
 
-/* -------------------------------------------------------------------------------------------------
- */
+/* ---------------------------------------------------------------------------------------------- */
 
 static const plain_case cases[] = {
     CASE(without_a_loader_there_are_no_devices),

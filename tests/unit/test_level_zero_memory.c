@@ -50,8 +50,7 @@ EXPORTED long syscall(long number, ...)
     return real(number, a[0], a[1], a[2], a[3], a[4], a[5]);
 }
 
-/* --- address ranges -----------------------------------------------------------------------------
- */
+/* --- address ranges --------------------------------------------------------------------------- */
 
 static void check_bytes(const void *p, unsigned char value, size_t n)
 {
@@ -122,8 +121,7 @@ static void ranges_of_odd_sizes_are_refused(void)
     module_clean();
 }
 
-/* --- memory of other processes ------------------------------------------------------------------
- */
+/* --- memory of other processes ---------------------------------------------------------------- */
 
 /* A handle goes through a socket, its descriptor beside it. */
 static void send_handle(int to, const usm_backend_ipc *handle)
@@ -301,8 +299,7 @@ static void bytes_that_are_no_handle_are_refused(void)
     module_clean();
 }
 
-/* --- faults -------------------------------------------------------------------------------------
- */
+/* --- faults ----------------------------------------------------------------------------------- */
 
 static usm_status use_memory(void *own)
 {
@@ -479,8 +476,7 @@ static void a_lost_device_takes_back_what_it_gave(void)
     ends_well(start_self("--lose", "USM_TEST_ROLE=loses", -1));
 }
 
-/* ------------------------------------------------------------------------------------------------
- */
+/* ---------------------------------------------------------------------------------------------- */
 
 static const plain_case cases[] = {
     CASE(the_software_driver_is_found_where_it_runs),

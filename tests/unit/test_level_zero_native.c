@@ -3,8 +3,7 @@
  * the program sees them. */
 #include "level_zero_lists.h"
 
-/* --- handles -----------------------------------------------------------------------------------
- */
+/* --- handles ---------------------------------------------------------------------------------- */
 
 typedef enum kind_of_stream { LIST, ORDERED_LIST, COMMAND_QUEUE, KINDS_OF_STREAM } kind_of_stream;
 

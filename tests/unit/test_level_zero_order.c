@@ -263,8 +263,7 @@ static void a_callback_of_one_queue_releases_another(void)
     close_all();
 }
 
-/* --- the end -------------------------------------------------------------------------------------
- */
+/* --- the end ---------------------------------------------------------------------------------- */
 
 /* Queue, context and events are given back at once: the driver's part goes when the work has ended.
  */
@@ -390,8 +389,7 @@ static void kernel_times_count_from_the_submission(void)
     CHECK(times.start_ns == times.submit_ns && times.end_ns == times.submit_ns);
 }
 
-/* --- when memory runs out ------------------------------------------------------------------------
- */
+/* --- when memory runs out --------------------------------------------------------------------- */
 
 /* A little of all; whatever fails, all is given back. */
 static void small_life(void)
@@ -538,8 +536,7 @@ static void a_lost_device_ends_all_that_waits_for_it(void)
     expect_live(live);
 }
 
-/* -----------------------------------------------------------------------------------------------
- */
+/* ---------------------------------------------------------------------------------------------- */
 
 static const plain_case cases[] = {
     ORDER_CASES,

@@ -5,8 +5,7 @@
  * leaves behind. */
 #include "level_zero_lists.h"
 
-/* --- helpers ------------------------------------------------------------------------------------
- */
+/* --- helpers ---------------------------------------------------------------------------------- */
 
 /* True once the event has ended; a hang is a failure, not a test that never ends. */
 static bool ends_soon(void *ev)
@@ -66,8 +65,7 @@ static void latch_free(const latch *l)
     CHECK_INT(lz.zeEventPoolDestroy(l->native.pool), 0);
 }
 
-/* --- commands that fail half way ----------------------------------------------------------------
- */
+/* --- commands that fail half way -------------------------------------------------------------- */
 
 /* A prefetch behind an event of q, of which the driver has the wait and nothing else; the event. */
 static void *prefetch_half(void *queue, void *latch_ev)
@@ -128,8 +126,7 @@ static void half_a_command_keeps_the_events_it_waits_for(void)
     close_all();
 }
 
-/* --- tangles -----------------------------------------------------------------------------------
- */
+/* --- tangles ---------------------------------------------------------------------------------- */
 
 enum { PLACES = 256, QUEUES = 8, TANGLERS = 4 };
 
@@ -327,8 +324,7 @@ static void a_tangle_survives_a_driver_that_fails(void)
     }
 }
 
-/* --- callbacks ----------------------------------------------------------------------------------
- */
+/* --- callbacks -------------------------------------------------------------------------------- */
 
 typedef struct owned {
     void *queue, *ev;

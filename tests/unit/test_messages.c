@@ -236,8 +236,7 @@ static void keeps_the_rules(const char *text)
     }
 }
 
-/* --- the list -----------------------------------------------------------------------------------
- */
+/* --- the list --------------------------------------------------------------------------------- */
 
 static const saying *now;
 static const char   *folder;

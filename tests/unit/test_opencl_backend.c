@@ -2,8 +2,7 @@
 /* The OpenCL backend: entry, devices, memory, copies, fills, hints, native handles. */
 #include "opencl_fixture.h"
 
-/* --- statuses, entry, devices ------------------------------------------------------------------
- */
+/* --- statuses, entry, devices ----------------------------------------------------------------- */
 
 static void codes_of_the_driver_have_their_status(void)
 {
@@ -66,8 +65,7 @@ static void memory_of_the_device_is_told(void)
     CHECK(total == dev->memory_size && left > 0);
 }
 
-/* --- memory ------------------------------------------------------------------------------------
- */
+/* --- memory ----------------------------------------------------------------------------------- */
 
 static void each_kind_is_given_aligned_or_refused_by_name(void)
 {
@@ -122,8 +120,7 @@ static void too_much_memory_is_a_named_error(void)
     close_all();
 }
 
-/* --- copies and fills --------------------------------------------------------------------------
- */
+/* --- copies and fills ------------------------------------------------------------------------- */
 
 static void copies_go_between_all_kinds_and_host_memory(void)
 {
@@ -232,8 +229,7 @@ static void hints_complete_whatever_the_driver_says(void)
     close_all();
 }
 
-/* --- native handles ----------------------------------------------------------------------------
- */
+/* --- native handles --------------------------------------------------------------------------- */
 
 static struct {
     __typeof__(&clRetainContext)      retain_context;

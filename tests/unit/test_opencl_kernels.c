@@ -10,8 +10,7 @@
 #define USM_TEST_SPV ""
 #endif
 
-/* --- programs and kernels ----------------------------------------------------------------------
- */
+/* --- programs and kernels --------------------------------------------------------------------- */
 
 static const char source[] =
     "kernel void add(global int *a, int n) { a[get_global_id(0)] += n; }\n"
@@ -458,8 +457,7 @@ static void coarse_svm_is_device_memory(void)
     close_all();
 }
 
-/* --- parts -------------------------------------------------------------------------------------
- */
+/* --- parts ------------------------------------------------------------------------------------ */
 
 static void parts_are_devices_of_their_own(void)
 {
@@ -503,8 +501,7 @@ static void parts_are_devices_of_their_own(void)
     module_clean();
 }
 
-/* --- out of memory -----------------------------------------------------------------------------
- */
+/* --- out of memory ---------------------------------------------------------------------------- */
 
 static void ignore(void *arg, usm_status status)
 {

@@ -20,8 +20,7 @@ static int copies(void)
     return (int)usm__fault_counted();
 }
 
-/* --- fewest copies ------------------------------------------------------------------------------
- */
+/* --- fewest copies ---------------------------------------------------------------------------- */
 
 static void what_one_side_writes_the_other_reads(void)
 {

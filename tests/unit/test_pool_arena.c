@@ -246,8 +246,7 @@ static void arena_knows_its_largest_free_block(void)
     close_pool();
 }
 
-/* --- arena: marks ------------------------------------------------------------------------------
- */
+/* --- arena: marks ----------------------------------------------------------------------------- */
 
 static usm_pool_mark set_mark(void)
 {

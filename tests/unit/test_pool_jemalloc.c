@@ -124,8 +124,7 @@ static void *get(usm_pool *pool, size_t size)
     return p;
 }
 
-/* --- kinds -------------------------------------------------------------------------------------
- */
+/* --- kinds ------------------------------------------------------------------------------------ */
 
 static void host_and_shared_blocks_hold_their_bytes(void)
 {
@@ -237,8 +236,7 @@ static void memory_is_never_touched(void)
     ops->destroy(pool);
 }
 
-/* --- threads -----------------------------------------------------------------------------------
- */
+/* --- threads ---------------------------------------------------------------------------------- */
 
 struct churn {
     usm_pool *pool;
@@ -476,8 +474,7 @@ static void any_thread_frees_any_block(void)
     usm_pool_destroy(pool);
 }
 
-/* --- pointers ----------------------------------------------------------------------------------
- */
+/* --- pointers --------------------------------------------------------------------------------- */
 
 static void wrong_pointers_are_told_apart(void)
 {
@@ -517,8 +514,7 @@ static void alignments_up_to_2_mib_are_kept(void)
     usm_pool_destroy(pool);
 }
 
-/* --- memory ------------------------------------------------------------------------------------
- */
+/* --- memory ----------------------------------------------------------------------------------- */
 
 static void a_trim_gives_back_what_is_idle_and_pooling_goes_on(void)
 {
@@ -710,8 +706,7 @@ static void each_refusal_of_host_memory_is_survived(void)
  * holds more than 64 locks, as jemalloc does then. */
 #if !PLAIN_SANITIZED
 
-/* --- fork --------------------------------------------------------------------------------------
- */
+/* --- fork ------------------------------------------------------------------------------------- */
 
 static void in_child(void)
 {

@@ -71,8 +71,7 @@ _Noreturn static void wrong(const char *format, ...)
     abort(); /* with the other threads where they are */
 }
 
-/* --- the model: whose is each granule of the address space -------------------------------------
- */
+/* --- the model: whose is each granule of the address space ------------------------------------ */
 
 #define PAGE_BITS 12
 #define LEAF_BITS 18 /* pages in a leaf: 1 GiB */
@@ -146,8 +145,7 @@ static void unclaim(const void *p, size_t size)
     }
 }
 
-/* --- blocks --------------------------------------------------------------------------------------
- */
+/* --- blocks ----------------------------------------------------------------------------------- */
 
 typedef struct block {
     unsigned char *p; /* NULL: none */
@@ -271,8 +269,7 @@ static void free_block(worker *w, block *b)
     b->p = NULL;
 }
 
-/* --- operations --------------------------------------------------------------------------------
- */
+/* --- operations ------------------------------------------------------------------------------- */
 
 static size_t random_size(worker *w)
 {
@@ -486,8 +483,7 @@ static void step(worker *w)
         short_lived_pool(w);
 }
 
-/* --- threads ------------------------------------------------------------------------------------
- */
+/* --- threads ---------------------------------------------------------------------------------- */
 
 static void *work(void *arg)
 {

@@ -6,8 +6,7 @@
 
 #include "base/fault.h"
 
-/* ---- which there are --------------------------------------------------------------------------
- */
+/* ---- which there are ------------------------------------------------------------------------- */
 
 static void a_block_has_two_copies_in_two_domains(void)
 {
@@ -166,8 +165,7 @@ static void with_one_domain_it_is_said_once_and_made_good_when_another_comes(voi
     stop();
 }
 
-/* ---- reads --------------------------------------------------------------------------------------
- */
+/* ---- reads ----------------------------------------------------------------------------------- */
 
 static void a_read_goes_to_the_other_copy_when_one_fails(void)
 {
@@ -373,8 +371,7 @@ static void every_flipped_bit_is_found_and_made_good(void)
     stop();
 }
 
-/* ---- writes ------------------------------------------------------------------------------------
- */
+/* ---- writes ---------------------------------------------------------------------------------- */
 
 static void a_copy_that_missed_a_part_is_not_read(void)
 {
@@ -543,8 +540,7 @@ static void a_place_that_has_room_again_is_found(void)
     stop();
 }
 
-/* ---- places come and go -------------------------------------------------------------------------
- */
+/* ---- places come and go ---------------------------------------------------------------------- */
 
 static void what_a_lost_place_had_is_read_elsewhere_and_copied_anew(void)
 {
@@ -724,8 +720,7 @@ static void a_place_that_leaves_is_emptied(void)
     }
 }
 
-/* ---- ends ---------------------------------------------------------------------------------------
- */
+/* ---- ends ------------------------------------------------------------------------------------ */
 
 static void the_end_does_not_wait_for_what_can_not_be_mended(void)
 {

@@ -236,8 +236,7 @@ static void blocks_fit_the_limit(void)
     CHECK_INT(block_for(256 * MIB, "300K"), 512 * KIB);
 }
 
-/* --- what costs nothing, what is refused --------------------------------------------------------
- */
+/* --- what costs nothing, what is refused ------------------------------------------------------ */
 
 static void zero_blocks_are_not_stored(void)
 {
@@ -448,8 +447,7 @@ static void a_child_is_refused(void)
     end(&f);
 }
 
-/* --- whose turn it is ---------------------------------------------------------------------------
- */
+/* --- whose turn it is ------------------------------------------------------------------------- */
 
 static _Atomic(uint64_t)  ahead_ns; /* of the clock                                             */
 static _Atomic(unsigned)  looks;    /* of the thread that waits last                            */

@@ -334,8 +334,7 @@ static void memory_that_runs_out_is_told_and_nothing_else_is_harmed(void)
     CHECK(n > 4);
 }
 
-/* ---- everything together, against a model ------------------------------------------------------
- */
+/* ---- everything together, against a model ---------------------------------------------------- */
 
 #define MODEL_BLOCKS 24
 

@@ -105,8 +105,7 @@ static ze_result_t ZE_APICALL soft_zeCommandListAppendEventReset(ze_command_list
     return append_plain(h, &reset_kind, &events);
 }
 
-/* --- timestamps --------------------------------------------------------------------------------
- */
+/* --- timestamps ------------------------------------------------------------------------------- */
 
 static bool run_global(exec_engine *e, exec_cmd *cmd)
 {
@@ -182,8 +181,7 @@ static ze_result_t ZE_APICALL soft_zeCommandListAppendQueryKernelTimestamps(
     return append_stamp(h, &query_kind, dst, offsets, &events);
 }
 
-/* --- launches ------------------------------------------------------------------------------------
- */
+/* --- launches --------------------------------------------------------------------------------- */
 
 static void free_launches(soft_launch **launches, uint32_t n)
 {
@@ -369,8 +367,7 @@ static ze_result_t ZE_APICALL soft_zeCommandListAppendLaunchMultipleKernelsIndir
     return append_launch(list, &multiple_kind, n, launches, count, &events);
 }
 
-/* --- images: this device has none --------------------------------------------------------------
- */
+/* --- images: this device has none ------------------------------------------------------------- */
 
 static ze_result_t ZE_APICALL soft_zeCommandListAppendImageCopy(
     ze_command_list_handle_t h, ze_image_handle_t dst, ze_image_handle_t src,

@@ -253,8 +253,7 @@ static ze_result_t ZE_APICALL soft_zeCommandListAppendMemoryFill(
     return exec_list_append(list, cmd);
 }
 
-/* --- hints --------------------------------------------------------------------------------------
- */
+/* --- hints ------------------------------------------------------------------------------------ */
 
 static const exec_kind prefetch_kind = {.name = "zeCommandListAppendMemoryPrefetch"};
 static const exec_kind advise_kind   = {.name = "zeCommandListAppendMemAdvise"};

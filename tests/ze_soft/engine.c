@@ -408,8 +408,7 @@ static bool engine_start(exec_engine *e)
     return e->is_started;
 }
 
-/* --- for queues and lists ------------------------------------------------------------------------
- */
+/* --- for queues and lists --------------------------------------------------------------------- */
 
 exec_engine *exec_engine_new(soft_device *dev, bool is_in_order)
 {

@@ -603,8 +603,7 @@ void soft_advise(const void *p)
     pthread_mutex_unlock(&soft_memory_lock);
 }
 
-/* --- for tests (ze_soft.h) ---------------------------------------------------------------------
- */
+/* --- for tests (ze_soft.h) -------------------------------------------------------------------- */
 
 SOFT_EXPORT ze_soft_resident_frees_fn ze_soft_resident_frees;
 

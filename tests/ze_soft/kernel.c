@@ -373,8 +373,7 @@ static ze_result_t ZE_APICALL soft_zeKernelSchedulingHintExp(ze_kernel_handle_t 
     return hint->flags > 0x7 ? ZE_RESULT_ERROR_INVALID_ENUMERATION : ZE_RESULT_SUCCESS;
 }
 
-/* --- queries -----------------------------------------------------------------------------------
- */
+/* --- queries ---------------------------------------------------------------------------------- */
 
 /* The text is written where *string points, and when it points nowhere it is lent. */
 static ze_result_t ZE_APICALL soft_zeKernelGetSourceAttributes(ze_kernel_handle_t h, uint32_t *size,

@@ -403,8 +403,7 @@ static ze_result_t ZE_APICALL soft_zeMemGetAddressRange(ze_context_handle_t ctx,
 
 #if SOFT_HAS_API_1_12
 
-/* --- later than 1.4 ----------------------------------------------------------------------------
- */
+/* --- later than 1.4 --------------------------------------------------------------------------- */
 
 static ze_result_t ZE_APICALL soft_zeMemGetPitchFor2dImage(ze_context_handle_t ctx,
                                                            ze_device_handle_t device, size_t width,

@@ -73,8 +73,7 @@ static void move_to_host(soft_moving *m)
     show(m);
 }
 
-/* --- faults ------------------------------------------------------------------------------------
- */
+/* --- faults ----------------------------------------------------------------------------------- */
 
 static bool handle(const void *p)
 {
@@ -155,8 +154,7 @@ void soft_moving_keep(soft_moving *m, bool is_resident)
     pthread_mutex_unlock(&moving.lock);
 }
 
-/* --- commands ----------------------------------------------------------------------------------
- */
+/* --- commands --------------------------------------------------------------------------------- */
 
 void soft_moving_submit(soft_uses_fn *uses, const void *cmd)
 {
@@ -196,8 +194,7 @@ void soft_moving_close(void)
     count_kernels(-1);
 }
 
-/* --- for tests (ze_soft.h) ---------------------------------------------------------------------
- */
+/* --- for tests (ze_soft.h) -------------------------------------------------------------------- */
 
 SOFT_EXPORT ze_soft_moves_fn ze_soft_moves;
 

@@ -217,8 +217,7 @@ static bool search(soft_cl *best, soft_text *why)
     return found != TAKES_NOTHING && open_context(best, why);
 }
 
-/* --- the end of the process --------------------------------------------------------------------
- */
+/* --- the end of the process ------------------------------------------------------------------- */
 
 /* Read by who compiles or runs; threads that go on doing so let the handler in. */
 static pthread_rwlock_t in_use = PTHREAD_RWLOCK_WRITER_NONRECURSIVE_INITIALIZER_NP;

@@ -77,8 +77,7 @@ static ze_result_t ZE_APICALL soft_zeCommandQueueDestroy(ze_command_queue_handle
     return ZE_RESULT_SUCCESS;
 }
 
-/* --- execution ---------------------------------------------------------------------------------
- */
+/* --- execution -------------------------------------------------------------------------------- */
 
 /* Its signal is the fence's cell. */
 static const exec_kind fence_kind = {.name = "a fence", .is_fence = true, .is_ours = true};

@@ -106,8 +106,7 @@ static const char *text(const instruction *in, uint32_t k, uint32_t *next)
     return end ? chars : NULL;
 }
 
-/* --- first walk: definitions, entry points, marks -----------------------------------------------
- */
+/* --- first walk: definitions, entry points, marks --------------------------------------------- */
 
 static void note_definition(reader *r, size_t i, const instruction *in)
 {
@@ -176,8 +175,7 @@ static ze_result_t first_walk(reader *r, soft_text *log)
     return ZE_RESULT_SUCCESS;
 }
 
-/* --- sizes of types ------------------------------------------------------------------------------
- */
+/* --- sizes of types --------------------------------------------------------------------------- */
 
 typedef struct layout {
     uint64_t size, align; /* size 0: not known */
@@ -367,8 +365,7 @@ static ze_result_t second_walk(reader *r)
     return result;
 }
 
-/* --- specialization constants --------------------------------------------------------------------
- */
+/* --- specialization constants ----------------------------------------------------------------- */
 
 /* Numbers narrower than a word are sign- or zero-extended to it. */
 static void put_number(const reader *r, uint32_t *w, uint32_t n, const void *value)

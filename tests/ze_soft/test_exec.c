@@ -6,8 +6,7 @@
 
 #include <stdatomic.h>
 
-/* --- immediate lists ----------------------------------------------------------------------------
- */
+/* --- immediate lists -------------------------------------------------------------------------- */
 
 static void immediate_copies_move_data(void)
 {
@@ -133,8 +132,7 @@ static void a_list_is_destroyed_with_work(void)
     OK(zeEventPoolDestroy(pool));
 }
 
-/* --- regular lists -------------------------------------------------------------------------------
- */
+/* --- regular lists ---------------------------------------------------------------------------- */
 
 static void regular_lists_are_executed_many_times(void)
 {

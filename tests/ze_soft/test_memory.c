@@ -285,8 +285,7 @@ static void relaxed_limits_allow_more(void)
     OK(zeMemFree(ctx, p));
 }
 
-/* --- pointers ------------------------------------------------------------------------------------
- */
+/* --- pointers --------------------------------------------------------------------------------- */
 
 static void pointers_are_known(void)
 {

@@ -210,8 +210,7 @@ static ze_module_handle_t remade(ze_module_handle_t module)
     return make(NATIVE, b);
 }
 
-/* --- native modules ------------------------------------------------------------------------------
- */
+/* --- native modules --------------------------------------------------------------------------- */
 
 static void native_modules_run(void)
 {
@@ -390,8 +389,7 @@ static void bad_descriptors_are_refused(void)
     stop();
 }
 
-/* --- SPIR-V --------------------------------------------------------------------------------------
- */
+/* --- SPIR-V ----------------------------------------------------------------------------------- */
 
 /* On pointers cast to the generic address space, which not every runtime has functions for. */
 static void check_attributes(ze_module_handle_t module)
@@ -553,8 +551,7 @@ static void specialization_constants_are_set(void)
     stop();
 }
 
-/* --- modules with imports ------------------------------------------------------------------------
- */
+/* --- modules with imports --------------------------------------------------------------------- */
 
 static void check_use(ze_module_handle_t module)
 {
@@ -647,8 +644,7 @@ static void several_modules_make_one(void)
     stop();
 }
 
-/* --- no runtime ----------------------------------------------------------------------------------
- */
+/* --- no runtime ------------------------------------------------------------------------------- */
 
 static void no_runtime_is_said(void)
 {
@@ -689,8 +685,7 @@ static void without_a_runtime_the_log_says_what_to_do(void)
     CHECK_INT(spawn("no_runtime", "ZE_SOFT_SPIRV", "/nowhere/libnone.so"), 0);
 }
 
-/* --- leniency ------------------------------------------------------------------------------------
- */
+/* --- leniency --------------------------------------------------------------------------------- */
 
 static void child_lenient(void)
 {

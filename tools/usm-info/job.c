@@ -84,8 +84,7 @@ static void show(const usm_transport_ops *ops, void *job, bool as_json)
     free(text);
 }
 
-/* ---- among several of this tool ----------------------------------------------------------------
- */
+/* ---- among several of this tool -------------------------------------------------------------- */
 
 #define TAG_SHOWN (USM__JOB_TAGS - 1)
 

@@ -171,8 +171,7 @@ static void enter(machine *m, uint32_t at, uint32_t block, usm__policy_hint hint
     usm__policy_insert(m->policy, at, block, hint);
 }
 
-/* ---- ahead of the program ---------------------------------------------------------------------
- */
+/* ---- ahead of the program -------------------------------------------------------------------- */
 
 /* A pass that overwrites everything is followed, but nothing is brought in for it. */
 static void bring_ahead(machine *m, const spill_access *a, bool was_guess)

@@ -122,8 +122,7 @@ void far_near_take_back(far_peer *peer)
     peer->lent_area = NULL;
 }
 
-/* ---- places in an area ------------------------------------------------------------------------
- */
+/* ---- places in an area ----------------------------------------------------------------------- */
 
 /* One that is free and has memory, one that is free, a new one. NULL: no room, or no memory. */
 static far_near_block *place_take(far_map *m, uint8_t shift)
@@ -174,8 +173,7 @@ static void list_free(const far_map *m, far_near_block *b)
     }
 }
 
-/* ---- blocks -----------------------------------------------------------------------------------
- */
+/* ---- blocks ---------------------------------------------------------------------------------- */
 
 static far_near_block **bucket_of(const far_map *m, uint32_t store, uint64_t number)
 {
@@ -227,8 +225,7 @@ static void block_forget(far_map *m, far_near_block **at)
     place_put(m, b);
 }
 
-/* ---- reserving: the stepper -------------------------------------------------------------------
- */
+/* ---- reserving: the stepper ------------------------------------------------------------------ */
 
 far_near_block *far_near_take(far_peer *peer, const far_header *reserve)
 {
@@ -293,8 +290,7 @@ void far_near_keep(far_peer *peer, far_near_block *list)
     (void)pthread_mutex_unlock(&peer->node->lock);
 }
 
-/* ---- forgetting: any thread --------------------------------------------------------------------
- */
+/* ---- forgetting: any thread ------------------------------------------------------------------ */
 
 /* By whichever way is shorter. */
 static void forget(far_map *m, uint32_t store, uint64_t first, uint64_t n)
@@ -331,8 +327,7 @@ void far_near_forget(far_store *store, uint32_t peer, uint64_t first, uint64_t n
     (void)pthread_mutex_unlock(&node->lock);
 }
 
-/* ---- mapping -----------------------------------------------------------------------------------
- */
+/* ---- mapping --------------------------------------------------------------------------------- */
 
 /* Lock not held; nobody uses it. */
 static void map_free(far_map *m)
@@ -402,8 +397,7 @@ void far_near_end(far_peer *peer)
         map_free(m);
 }
 
-/* ---- copying: any thread -----------------------------------------------------------------------
- */
+/* ---- copying: any thread --------------------------------------------------------------------- */
 
 /* Pairs with far_near_take_back(): what was copied before was copied while the area was lent. */
 static bool is_lent_still(far_map *m)
@@ -553,8 +547,7 @@ bool far_near_submit(far_store *store, uint32_t peer, usm_transfer *t)
     return true;
 }
 
-/* ---- memory that nobody uses: the stepper -----------------------------------------------------
- */
+/* ---- memory that nobody uses: the stepper ---------------------------------------------------- */
 
 /* Nothing is used: all of it, at once. */
 static void trim_all(far_map *m)

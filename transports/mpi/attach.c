@@ -80,8 +80,7 @@ static usm_status check_comm(const usm_host_api *api, const void *comm, MPI_Comm
     return USM_OK;
 }
 
-/* ---- leaving -----------------------------------------------------------------------------------
- */
+/* ---- leaving --------------------------------------------------------------------------------- */
 
 static bool is_far_left(mpi_job *job)
 {

@@ -165,8 +165,7 @@ static usm_status store_place(void *store, uint32_t place, usm_transport_place *
     return USM_OK;
 }
 
-/* ---- the job ----------------------------------------------------------------------------------
- */
+/* ---- the job --------------------------------------------------------------------------------- */
 
 static usm_status attach(const usm_job_params *params, void **job)
 {

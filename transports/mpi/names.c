@@ -613,8 +613,7 @@ usm_status mpi_join(mpi_job *job, const char *names, int rank, bool *is_stuck)
     return st;
 }
 
-/* ---- the servers' side --------------------------------------------------------------------------
- */
+/* ---- the servers' side ----------------------------------------------------------------------- */
 
 usm_status mpi_welcome(mpi_job *job, const mpi_meeting *servers, const char *port)
 {

@@ -123,8 +123,7 @@ void mpi_store_forget(void *store, uint64_t first, uint64_t n)
     leave(job);
 }
 
-/* ---- shadows ----------------------------------------------------------------------------------
- */
+/* ---- shadows --------------------------------------------------------------------------------- */
 
 struct mpi_shadow {
     usm_transfer  t;  /* the protocol's; first                                                */
@@ -214,8 +213,7 @@ void mpi_deliver(mpi_job *job)
     is_delivering = false;
 }
 
-/* ---- transfers ----------------------------------------------------------------------------------
- */
+/* ---- transfers ------------------------------------------------------------------------------- */
 
 /* Its submitter waits for it in submit(): the protocol gets a copy. */
 typedef struct awaited {

@@ -18,8 +18,7 @@ typedef struct usm_pool_counts {
     uint64_t        live, live_peak, blocks, allocations, frees;
 } usm_pool_counts;
 
-/* --- with the lock -----------------------------------------------------------------------------
- */
+/* --- with the lock ---------------------------------------------------------------------------- */
 
 static inline void usm_pool_counts_out(usm_pool_counts *c, size_t size)
 {
@@ -48,8 +47,7 @@ static inline void usm_pool_counts_get(const usm_pool_counts *c, size_t largest_
     stats->largest_free = largest_free;
 }
 
-/* --- for the table -----------------------------------------------------------------------------
- */
+/* --- for the table ---------------------------------------------------------------------------- */
 
 static inline void usm_pool_counts_reset_peaks(void *pool)
 {
