@@ -191,8 +191,9 @@ typedef struct usm_backend_ops {
     void (*event_release)(void *ev);
 
     /* USM_CAP_NOTIFY: calls fn(arg, status) once, from any thread or within
-     * this call.  fn is short and never calls the backend.  Without this group
-     * the core has a thread wait in event_wait. */
+     * this call.  fn is short and never calls the backend.  The caller keeps
+     * the event's context until fn was called.  Without this group the core has
+     * a thread wait in event_wait. */
     usm_status (*event_notify)(void *ev, usm_backend_notify_fn fn, void *arg);
 
     /* USM_CAP_KERNELS --------------------------------------------------------- */

@@ -6,6 +6,8 @@
 
 #include "module_kernels.h"
 
+#include <stdatomic.h>
+
 #ifndef USM_TEST_SPV
 #define USM_TEST_SPV ""
 #endif
@@ -503,9 +505,10 @@ static void parts_are_devices_of_their_own(void)
 
 /* --- out of memory ---------------------------------------------------------------------------- */
 
-static void ignore(void *arg, usm_status status)
+static void on_notice(void *arg, usm_status status)
 {
-    (void)arg, (void)status;
+    (void)status;
+    atomic_store((_Atomic(bool) *)arg, true);
 }
 
 /* Contexts, queues, held and direct commands, notices, a program, a kernel, native handles. */
@@ -521,6 +524,7 @@ static usm_status scenario(void)
     usm_arg_kind       kinds[2];
     usm_arg            args[2] = {USM_ARG_PTR(NULL), USM_ARG_VAL(n)};
     usm_launch         l       = launch_of(4, 0, args, 2);
+    _Atomic(bool)      noticed = true;
     usm_status         s;
 
 #define TRY(call)                                                                                  \
@@ -533,7 +537,12 @@ static usm_status scenario(void)
     TRY(ops->event_create_user(c, &gate));
     TRY(ops->copy(sq, p, "a", 2, 1, &gate, &ev[0]));
     TRY(ops->fill(sq, p, "a", 1, 16, 0, NULL, &ev[1]));
-    TRY(ops->event_notify(ev[1], ignore, NULL));
+    noticed = false;
+    s       = ops->event_notify(ev[1], on_notice, (void *)&noticed);
+    if (s != USM_OK) {
+        noticed = true;
+        goto out;
+    }
     TRY(ops->event_signal(gate, USM_OK));
     TRY(ops->program_build(c, dev->handle, &image, "-DSCALE=1", &log, &prog));
     TRY(ops->program_kernels(prog, &names));
@@ -566,6 +575,8 @@ out:
     }
     if (p)
         CHECK_INT(ops->mem_free(c, USM_SHARED, p, N), USM_OK);
+    while (!atomic_load(&noticed)) /* the context lives until then: usm/backend.h */
+        (void)usleep(100);
     if (c)
         ops->context_destroy(c);
     return s;
