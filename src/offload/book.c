@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* The book of a launch of one process: gives chunks to its run (offload/run.h), takes what they
- * came to, and ends it.
+/* The chunk ledger of a launch of one process.  It hands out chunks to the launch's run
+ * (offload/run.h), records their results, and ends the launch.
  *
- * The schedule is guarded by the launch's lock.  What may take long, merging, writing the file and
- * the caller's progress function, is done by one thread at a time without the lock: whoever ends a
- * chunk and finds nobody at it (usm__book_settle()).  The same thread ends the launch, once nothing
- * is under way. */
+ * The launch's lock guards the schedule.  Work that may take long (merging, writing the file to
+ * resume from, calling the caller's progress function) is done by one thread at a time, without the
+ * lock: a thread that has ended a chunk does it if no other thread is doing it
+ * (usm__book_settle()).  The same thread ends the launch once nothing is in progress. */
 #include "offload/parallel.h"
 
 #include "base/inline/plural.h"
@@ -15,8 +15,7 @@
 
 #include <string.h>
 
-/* ---- giving
- * -------------------------------------------------------------------------------------- */
+/* ---- handing out --------------------------------------------------------------------------- */
 
 bool usm__book_take(void *source, uint32_t member, usm__chunk *chunk)
 {
@@ -99,17 +98,16 @@ void usm__book_stop(usm_parallel_run *r, usm_status status)
     usm__mutex_unlock(&r->lock);
 }
 
-/* ---- ends of chunks
- * ----------------------------------------------------------------------------------- */
+/* ---- ends of chunks ------------------------------------------------------------------------ */
 
-/* What another device would answer as well. */
+/* Whether another device would fail in the same way. */
 static bool is_of_launch(usm_status status)
 {
     return status == USM_E_ARGUMENTS || status == USM_E_INVALID || status == USM_E_INVALID_HANDLE ||
            status == USM_E_INVALID_POINTER || status == USM_E_SIZE || status == USM_E_FORKED;
 }
 
-/* What says nothing of other launches. */
+/* Whether the failure means nothing for later launches. */
 static bool is_for_now(usm_status status)
 {
     return status == USM_E_NO_MEMORY || status == USM_E_BUDGET;
@@ -125,7 +123,7 @@ static void take_failure(usm_parallel_run *r, const usm__chunk_end *end)
     bool goes_on = false;
 
     if (end->status == USM_E_CANCELLED)
-        return; /* it was stopped, by whoever called it off */
+        return; /* the launch was stopped, and whoever stopped it recorded why */
     if (!end->is_of_bytes && !is_of_launch(end->status)) {
         if (!is_for_now(end->status))
             usm__team_set_aside(r->team, end->member, end->status);
@@ -138,7 +136,7 @@ static void take_failure(usm_parallel_run *r, const usm__chunk_end *end)
         usm__book_stop(r, end->status);
 }
 
-/* A block with the chunk's copies; NULL: no memory. */
+/* Returns a block with the chunk's private copies; NULL: no memory. */
 static usm__ended *keep(usm_parallel_run *r, const usm__chunk_end *end)
 {
     usm__ended *e;
@@ -224,7 +222,7 @@ void usm__book_ended(void *source, const usm__chunk_end *end)
     if (end->status == USM_OK && (e || !r->keeps))
         take_result(r, end, e);
     else if (end->status == USM_E_CANCELLED && end->chunk.first >= r->cut)
-        take_result(r, end, NULL); /* usm__book_again(): it was left, and nobody wants it */
+        take_result(r, end, NULL); /* usm__book_again() ended it, and its indices are not wanted */
     r->under_way--;
     is_starving    = r->is_starving;
     r->is_starving = false;
@@ -234,8 +232,7 @@ void usm__book_ended(void *source, const usm__chunk_end *end)
     usm__book_settle(r);
 }
 
-/* ---- what one thread does
- * -------------------------------------------------------------------------------- */
+/* ---- what one thread does ------------------------------------------------------------------ */
 
 static usm_status merge(usm_parallel_run *r, const usm__ended *e)
 {
@@ -269,7 +266,7 @@ static bool tell(usm_parallel_run *r, bool is_end)
     return usm__teller_tell(&r->teller, &told);
 }
 
-/* Into the caller's bytes. */
+/* Writes the merged values to the caller's bytes. */
 static usm_status finish_merges(usm_parallel_run *r)
 {
     usm_status st = USM_OK;
@@ -319,7 +316,7 @@ static void count(usm_parallel_run *r, uint64_t now)
         r->stats.spread = (double)(last - first) / (double)(now - r->start_ns);
 }
 
-/* Nothing is under way any more: the run calls nobody, but for slots that find nothing. */
+/* Nothing is in progress any more: the run makes no calls, except for slots that find no chunk. */
 static void end_launch(usm_parallel_run *r)
 {
     usm_status status = r->status;
@@ -361,11 +358,13 @@ void usm__book_end(usm_parallel_run *r, usm_status status)
 
 /* ---- silence ---------------------------------------------------------------------------------
  *
- * What a silent member has is written where its results belong, now or whenever it wakes, so no
- * other may do it; it is told of, by name, and the launch ends when it wakes.  Who waits notices:
- * there is no clock of the launch's own. */
+ * A silent member writes its chunk's results to their final memory, now or whenever it answers.  So
+ * no other member may do that chunk.  The library reports the member by name, and the launch ends
+ * when the member answers.  A thread that waits for the launch notices the silence: the launch has
+ * no timer of its own. */
 
-/* A member that has just fallen silent.  The lock is held, and given back while it is told. */
+/* Reports a member that has just fallen silent.  The lock is held; it is released during the
+ * report. */
 static bool tell_of_one(usm_parallel_run *r, uint64_t now)
 {
     for (uint32_t i = 0; i < r->team->nmembers; i++) {
@@ -391,8 +390,8 @@ static bool tell_of_one(usm_parallel_run *r, uint64_t now)
     return false;
 }
 
-/* Nothing else is left than what silent members have: one of them.  NULL: others are at work, or
- * nobody.  The lock is held. */
+/* Returns one of the silent members if only silent ones still have chunks.  NULL: others are at
+ * work, or no member is.  The lock is held. */
 static const usm__member *find_last(usm_parallel_run *r, uint64_t now, uint64_t *ns)
 {
     const usm__member *last = NULL;
@@ -409,8 +408,8 @@ static const usm__member *find_last(usm_parallel_run *r, uint64_t now, uint64_t 
     return last;
 }
 
-/* The lock is held.  USM_OK: *next is when to look again, a second from now where nothing is under
- * way yet. */
+/* The lock is held.  USM_OK: *next is when to look again; a second from now if nothing is in
+ * progress yet. */
 static usm_status look(usm_parallel_run *r, bool gives_up, uint64_t *next)
 {
     uint64_t           now = usm__os_now_ns(), ns = 0;
@@ -451,9 +450,10 @@ usm_status usm__book_wait(usm_parallel_run *r, bool gives_up)
     return st;
 }
 
-/* ---- what one thread does, and the end ------------------------------------------------------- */
+/* ---- the one thread's work, and the end ---------------------------------------------------- */
 
-/* The lock is held, and given back in between.  True: there was something to do. */
+/* Does one piece of work.  The lock is held; it is released in between.  True: there was something
+ * to do. */
 static bool settle_one(usm_parallel_run *r)
 {
     usm__ended *e   = r->first;

@@ -1,22 +1,23 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* The 0/1 knapsack behind the policy "energy", exact for 64 items and fewer.
+/* The 0/1 knapsack of the policy "energy", exact for up to 64 items.
  *
- * Watts are whole tenths, so that sums are.  Items are looked at by value a watt, best first, with
- * and then without each; a branch ends where even fractions of what is left would not do better.
- * Where an item was left out, no other that draws as much or more and is worth as much or less can
- * be in a better set: that ends the branches of devices that are alike.  What is still too many
- * branches is hard for this and easy for a table over all sums of watts. */
+ * Watts are rounded up to whole tenths, so that sums are exact.  The search is branch and bound.
+ * It takes items in the order of value per watt, best first, with and then without each.  It leaves
+ * a branch when even fractions of the remaining items could not reach a better value.  Once an item
+ * is left out, no item that draws as much or more and is worth as much or less can be in a better
+ * set: this ends the branches of devices that are alike.  Inputs that still need too many branches
+ * are easy for a table over all sums of watts. */
 #include "offload/schedule.h"
 
 #include "base/os.h"
 
 #define ITEMS_MAX    64
-#define BRANCHES_MAX 4096 /* then the table */
+#define BRANCHES_MAX 4096 /* after so many, the table is used */
 
 typedef struct item {
     double   value;
     uint64_t tenths;
-    uint64_t better; /* those before it, by rank, that it cannot do without */
+    uint64_t better; /* items before it, by rank, without which it is in no better set */
     uint32_t index;
 } item;
 
@@ -35,7 +36,7 @@ static bool is_before(const item *a, const item *b)
     return x > y || (x == y && a->tenths < b->tenths);
 }
 
-/* Items that are worth something and fit alone, sorted. */
+/* Collects the items that have a value and fit alone, sorted. */
 static uint64_t collect(search *s, size_t n, const double *value, const double *watts,
                         uint64_t tenths)
 {
@@ -62,7 +63,7 @@ static uint64_t collect(search *s, size_t n, const double *value, const double *
     return sum;
 }
 
-/* The most that items from `i` on may add. */
+/* An upper bound for what the items from `i` on may add. */
 static double bound(const search *s, size_t i, uint64_t room)
 {
     double sum = 0;
@@ -92,7 +93,7 @@ static void branch(search *s, size_t i, uint64_t room, uint64_t set, double valu
     branch(s, i + 1, room, set, value);
 }
 
-/* For each sum of tenths the best set that keeps to it. */
+/* For each sum of tenths, the best set within that sum. */
 typedef struct cell {
     double   value;
     uint64_t set;

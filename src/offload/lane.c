@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
 /* One chunk on one device.
  *
- * Where the device takes host pointers the kernel works in place.  Elsewhere the chunk's bytes are
- * copied to the lane's memory, and what it wrote back.  Commands are queued one behind the other,
- * each depending on the one before, so that a failure stops what follows; the last one's event says
- * that the chunk has ended, and perhaps those before it (train.c).  Nothing here waits, and once
- * the lane's memory has grown to what chunks need, nothing is allocated.
+ * Where the device can use host pointers, the kernel works in place.  Elsewhere the chunk's bytes
+ * are copied to the slot's memory, and what the kernel wrote is copied back.  Each command depends
+ * on the one queued before it, so that a failure stops those that follow.  The event of the last
+ * one reports that the chunk has ended, and possibly those before it in a batch (train.c).  Nothing
+ * here waits for the device unless queuing fails half-way, and once the slot's memory has grown to
+ * what chunks need, nothing is allocated.
  *
  *     mem    [chunk argument] [chunk argument] ... [private copies of all arguments]
  *     host   [private copies of all arguments] [snapshot] [snapshot] ... */
@@ -24,8 +25,7 @@
 #define PLAN(lane)  ((lane)->run->params.plan)
 #define NARGS(lane) (PLAN(lane)->desc.nargs)
 
-/* ---- lanes of a team
- * ------------------------------------------------------------------------------ */
+/* ---- lanes of a team ----------------------------------------------------------------------- */
 
 static void destroy(usm__lane *s)
 {
@@ -142,7 +142,7 @@ void usm__lane_put(usm_team *team, usm__lane *s)
     usm__mutex_unlock(&team->lock);
 }
 
-/* What was in it is not needed any more. */
+/* Grows the slot's memory.  Its old content is not kept. */
 static usm_status grow(usm__lane *s, size_t mem, size_t host)
 {
     if (host > s->host_size) {
@@ -186,8 +186,7 @@ usm__lane *usm__lane_behind(usm__lane *s)
     return w;
 }
 
-/* ---- commands, one behind the other
- * ---------------------------------------------------------------- */
+/* ---- commands, one behind the other -------------------------------------------------------- */
 
 static void follow(usm__lane *s, usm_event *ev)
 {
@@ -222,8 +221,8 @@ static usm_status copy_out(usm__lane *s, void *dst, const void *src, size_t n)
     return copy(s, USM__WORK_OUT, dst, src, n);
 }
 
-/* Some commands were queued and the rest could not be: none may go on with bytes that are closed.
- */
+/* Some commands were queued, and the rest could not be.  Waits for the queued ones, so that none
+ * uses bytes after they are closed. */
 static usm_status give_up(usm__lane *s, usm_status status)
 {
     usm__story story;
@@ -243,7 +242,7 @@ static void step_ended(usm__completion *c)
     usm__run_step_ended(s, c->status);
 }
 
-/* After that the lane is another thread's. */
+/* After a success the slot belongs to another thread. */
 usm_status usm__lane_watch(usm__lane *s)
 {
     usm_event *tail = s->last->tail;
@@ -279,10 +278,9 @@ usm_status usm__lane_bring_whole(usm__lane *s, usm__run_member *rm)
     return USM_OK;
 }
 
-/* ---- arguments
- * ---------------------------------------------------------------------------------------- */
+/* ---- arguments ----------------------------------------------------------------------------- */
 
-/* Those that are the same for each chunk. */
+/* Sets the arguments that are the same for all chunks. */
 static void set_once(usm__lane *s, const usm__run_member *rm)
 {
     const usm_parallel_desc *d  = &PLAN(s)->desc;
@@ -311,7 +309,7 @@ static void set_once(usm__lane *s, const usm__run_member *rm)
         }
     }
     if (rm->ready && usm_event_retain(rm->ready) == USM_OK)
-        follow(s, rm->ready); /* the lane's first command comes after them */
+        follow(s, rm->ready); /* the slot's first command runs after these copies */
     s->is_set = true;
 }
 
@@ -331,7 +329,7 @@ static bool is_snapshotted(const usm__lane *s, size_t i)
            (PLAN(s)->desc.flags & USM_PARALLEL_SNAPSHOT);
 }
 
-/* Memory for the chunk, and where what lies in it. */
+/* Computes where the chunk's bytes go, and grows the memory accordingly. */
 static usm_status lay_out(usm__lane *s)
 {
     size_t copies = usm__plan_copies_size(PLAN(s), s->chunk.count);
@@ -355,7 +353,7 @@ static usm_status lay_out(usm__lane *s)
     return grow(s, s->member->uses_host_memory ? 0 : mem + copies, host);
 }
 
-/* Copies begin anew; what is read and written is put aside. */
+/* Initializes private copies, and makes snapshots of what is read and written. */
 static void begin_host(usm__lane *s)
 {
     size_t aside = ALIGNED(usm__plan_copies_size(PLAN(s), s->chunk.count));
@@ -387,8 +385,7 @@ static void put_back(usm__lane *s)
         }
 }
 
-/* ---- bytes
- * ---------------------------------------------------------------------------------------------- */
+/* ---- bytes --------------------------------------------------------------------------------- */
 
 static usm_status close_all(usm__lane *s, usm_status status)
 {
@@ -427,7 +424,7 @@ usm_status usm__lane_open(usm__lane *s)
     }
     if (st == USM_OK)
         return USM_OK;
-    (void)close_all(s, st); /* an end of accesses writes no story */
+    (void)close_all(s, st); /* ending accesses writes no error message */
     return st;
 }
 
@@ -441,8 +438,7 @@ usm_status usm__lane_close(usm__lane *s, usm_status status)
     return close_all(s, status);
 }
 
-/* ---- the chunk
- * ---------------------------------------------------------------------------------------- */
+/* ---- the chunk ----------------------------------------------------------------------------- */
 
 static void point(usm__lane *s)
 {
@@ -484,8 +480,8 @@ static usm_status queue_ins(usm__lane *s)
     return st;
 }
 
-/* What is the same for all chunks of a launch is looked at once: to look at pointers asks the
- * system. */
+/* Queues the kernel.  Pointers that are the same for all chunks of a launch are checked for the
+ * first chunk only, since the check calls the driver or the system. */
 static usm_status launch(usm__lane *s, usm_event **ev)
 {
     const usm_launch *l  = &s->launch;
@@ -539,7 +535,7 @@ static usm_status queue_outs(usm__lane *s)
     return st;
 }
 
-/* The kernel, and what is to be seen of it. */
+/* Queues the kernel and the copies of its results to the host. */
 static usm_status queue_round(usm__lane *s)
 {
     usm_status st = queue_kernel(s);

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* What USM_TRACE records of a chunk on its device (base/trace_work.h): called by lane.c and run.c,
- * which ask first whether anything is recorded.
+/* What USM_TRACE records of a chunk on its device (base/trace_work.h).  lane.c and run.c call these
+ * functions, after they have checked that a trace is being recorded.
  *
- * While something is, lanes made from then on have queues with times.  A device's clock is its
- * own: the end of the last command is taken as the moment when it was seen, and the others are
- * placed before it. */
+ * Slots that are created while a trace is recorded have queues that measure times.  A device has a
+ * clock of its own: the end of the last command is taken to be the moment when the library noticed
+ * it, and the others are placed before it by their distance on the device's clock. */
 #include "offload/run.h"
 
 #include "base/os.h"
@@ -69,7 +69,7 @@ void usm__lane_tell_chunk(usm__lane *s, usm_status status)
     uint64_t   end = s->end_ns > 0 && s->end_ns < now ? s->end_ns : now;
     usm__story story;
 
-    usm__story_save(&story); /* the failure's */
+    usm__story_save(&story); /* the message of the chunk's failure */
     usm__lane_tell_marks(s, s);
     usm__story_restore(&story);
     if (status == USM_OK && !s->has_kernel_times)

@@ -1,15 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* Private copies into one.
+/* Merges private copies into one.
  *
- * A node is what a run of leaves has come to.  With leaves of a fixed size, two nodes are joined
- * when they are the halves of a node of the binary tree over leaf numbers: [k 2^n, (k+1) 2^n) and
- * what follows it up to (k+2) 2^n or the last leaf, k even.  So which copies meet, and in which
- * order, depends on the number of leaves alone, and floats come out the same to the bit for any
- * split.  Without (leaf 0) the numbers are indices, and neighbours are joined as they come: always
- * the lower into the left.
+ * A node is the merged copy of some consecutive leaves.  With leaves of a fixed size, two nodes are
+ * joined if they are the halves of a node of the binary tree over leaf numbers: [k 2^n, (k+1) 2^n)
+ * and its successor up to (k+2) 2^n or the last leaf, k even.  So the number of leaves alone
+ * decides which copies are joined in which order, and floating-point results are equal to the bit
+ * for any split. Without leaves of a fixed size (leaf 0) the numbers are indices, and neighbours
+ * are joined as they arrive.  In all cases the node of the higher numbers is joined into that of
+ * the lower ones.
  *
- * Nodes are few: those of a launch in order of its indices are the 1 bits of how many leaves have
- * come, and those that are joined are kept for the next. */
+ * There are few nodes: if a launch's chunks end in order, one for each 1 bit in the number of
+ * leaves that have arrived.  The memory of joined nodes is reused. */
 #include "offload/offload.h"
 
 #include "base/os.h"
@@ -19,16 +20,16 @@
 #include <string.h>
 
 typedef struct node {
-    uint64_t first, count; /* leaves                                                           */
+    uint64_t first, count; /* in leaves */
     void    *bytes;
 } node;
 
 struct usm__tree {
     usm_split_arg arg;
-    uint64_t      leaves; /* 0: leaf is 0                                                      */
-    node         *nodes;  /* by first                                                          */
+    uint64_t      leaves; /* 0: the argument's leaf is 0 */
+    node         *nodes;  /* in the order of `first` */
     size_t        n, cap;
-    void        **spare; /* blocks of joined nodes                                            */
+    void        **spare; /* memory of joined nodes */
     size_t        nspare, spare_cap;
 };
 
@@ -90,7 +91,7 @@ static bool has_found(const void *copy)
     return found >= 0;
 }
 
-/* into: of lower indices. */
+/* `into` has the lower indices. */
 static void join(const usm_split_arg *arg, void *into, const void *from)
 {
     if (arg->merge == USM_MERGE_FIRST) {
@@ -103,7 +104,7 @@ static void join(const usm_split_arg *arg, void *into, const void *from)
     }
 }
 
-/* The element that changes nothing. */
+/* The element that changes nothing when it is merged. */
 static void neutral(const usm_split_arg *arg, unsigned char one[8])
 {
     bool is_min = arg->merge == USM_MERGE_MIN;
@@ -172,8 +173,7 @@ bool usm__merge_cuts(const usm_split_arg *arg, const usm__chunk *chunk, const vo
     return false;
 }
 
-/* ---- the tree
- * -------------------------------------------------------------------------------------- */
+/* ---- the tree ------------------------------------------------------------------------------ */
 
 usm__tree *usm__tree_create(const usm_split_arg *arg, uint64_t total)
 {
@@ -201,7 +201,7 @@ void usm__tree_destroy(usm__tree *t)
     usm__heap_free(t);
 }
 
-/* Room for one more node; blocks to be kept are never more than nodes there were. */
+/* Makes room for one more node.  There are never more spare blocks than there were nodes. */
 static bool make_room(usm__tree *t)
 {
     size_t cap = t->cap ? 2 * t->cap : 16;
@@ -221,7 +221,7 @@ static bool make_room(usm__tree *t)
     return true;
 }
 
-/* Where a node that begins at `first` stands, or would. */
+/* The position of the node that begins at `first`, or where it would be. */
 static size_t position(const usm__tree *t, uint64_t first)
 {
     size_t low = 0, high = t->n;
@@ -237,7 +237,7 @@ static size_t position(const usm__tree *t, uint64_t first)
     return low;
 }
 
-/* Whether they are the two halves of a node. */
+/* Whether the two are the halves of a node. */
 static bool fit(const usm__tree *t, const node *left, const node *right)
 {
     uint64_t end = left->first + 2 * left->count;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* usm_parallel() and what it is made of: start, wait, cancel, release.  What happens in between is
- * book.c's and run.c's; over a job, ranks.c's. */
+/* usm_parallel() and the calls it consists of: start, wait, cancel, release.  book.c and run.c do
+ * the work between start and end; over a job, ranks.c does. */
 #include "offload/ranks.h"
 #include "offload/tune.h"
 #include "offload/watts.h"
@@ -22,7 +22,7 @@ static usm_status check(usm_parallel_run *r)
 
 /* ---- start ------------------------------------------------------------------------------- */
 
-/* What members draw while they compute. */
+/* Finds the power that each member draws while it computes. */
 static usm_status ask_watts(const usm_team *team, double *watts)
 {
     usm_status st = USM_OK;
@@ -72,7 +72,7 @@ static usm_status make_schedule(usm_parallel_run *r)
     return st;
 }
 
-/* Members that take no part, besides those that the policy leaves out. */
+/* Excludes members that take no part, besides those that the policy excludes. */
 static usm_status leave_out(usm_parallel_run *r)
 {
     bool is_any = true;
@@ -105,7 +105,7 @@ static usm_status make_trees(usm_parallel_run *r)
     return USM_OK;
 }
 
-/* A chunk that an earlier process had done. */
+/* Takes over a chunk that ended in an earlier process. */
 static bool take_up(void *arg, uint64_t first, uint64_t count, const void *copies, usm_status *st)
 {
     usm_parallel_run *r = arg;
@@ -196,7 +196,7 @@ static void discard(usm_parallel_run *r)
     usm__meta_free(&launch_type, r);
 }
 
-/* Of a team over ranks: usm__ranks_over_fn. */
+/* The end of a launch of a team over ranks: usm__ranks_over_fn. */
 static void launch_is_over(void *arg, usm_status status, const usm_parallel_stats *stats)
 {
     usm_parallel_run *r = arg;
@@ -252,12 +252,11 @@ usm_status usm_parallel_start(usm_team *team, const usm_parallel_desc *desc, usm
     if (r->launch)
         return USM_OK;
     usm__run_feed(r->run);
-    usm__book_settle(r); /* there may have been nothing to do */
+    usm__book_settle(r); /* ends the launch if there was nothing to do */
     return USM_OK;
 }
 
-/* ---- until its end
- * ------------------------------------------------------------------------------------ */
+/* ---- until its end ------------------------------------------------------------------------- */
 
 static usm_status wait_for(usm_parallel_run *r, bool gives_up, usm_parallel_stats *stats)
 {

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* A launch as it was asked for: checked before anything is begun, so that what can be known to be
- * wrong is refused by name, and copied.
+/* Checks a requested launch and copies it.  Everything that can be known to be wrong is refused
+ * before anything has started, with a message that names the argument.
  *
- * Chunks are cut at multiples of the local size and of every leaf, and are kept small enough that
- * those under way together fit in half of what limits buffers, and in a quarter of a device. */
+ * Chunks are cut at multiples of the local size and of every leaf.  They are kept so small that all
+ * chunks in progress fit together in half of the memory limit of the buffers, and in a quarter of a
+ * device's memory. */
 #include "offload/offload.h"
 #include "offload/ranks.h"
 
@@ -141,7 +142,7 @@ static usm_status check_private(usm__plan *p, size_t i, const usm_split_arg *a)
     return USM_OK;
 }
 
-/* Where the bytes lie. */
+/* Checks where the argument's bytes are: in host memory or in a buffer. */
 static usm_status check_place(const usm__plan *p, size_t i, const usm_split_arg *a)
 {
     if (!p->has_bytes || a->size == 0)
@@ -231,7 +232,8 @@ static bool shares_bytes(const usm_split_arg *a, const usm_split_arg *b)
            (a->buffer || (a->host && b->host)) && x < y + b->size && y < x + a->size;
 }
 
-/* What a chunk writes another may read by then, or the same one, when it is done again. */
+/* Refuses arguments that share bytes with one written by chunks: another chunk, or the same chunk
+ * when it is done again, might read what a chunk has written. */
 static usm_status check_sharing(const usm__plan *p, size_t i)
 {
     const usm_split_arg *args = p->desc.args;
@@ -248,7 +250,7 @@ static usm_status check_sharing(const usm__plan *p, size_t i)
     return USM_OK;
 }
 
-/* Copies the array, and values. */
+/* Copies the array of arguments, and the values. */
 static usm_status copy_args(usm__plan *p, const usm_split_arg *from)
 {
     size_t         n    = p->desc.nargs;
@@ -284,7 +286,7 @@ static usm_status copy_args(usm__plan *p, const usm_split_arg *from)
 
 /* ---- shapes ---------------------------------------------------------------------------------- */
 
-/* Sizes cannot be tried where the caller has chosen one, or relies on one. */
+/* Sizes of work-groups cannot be tried if the caller has chosen one, or relies on one. */
 static usm_status check_tuning(const usm__plan *p)
 {
     if (!(p->desc.flags & USM_PARALLEL_TUNE))
@@ -335,16 +337,16 @@ static usm_status check_range(usm__plan *p)
     return USM_OK;
 }
 
-/* Whether chunks of a long row are whole groups, of a size that usm__plan_local() finds then: where
- * nobody has said how large they are. */
+/* Whether chunks of a long row are cut at whole work-groups, of the size that usm__plan_local()
+ * then chooses: only if the caller has chosen neither a local size nor the sizes of chunks. */
 static bool goes_by_groups(const usm__plan *p, const usm_policy *policy)
 {
     return !p->desc.local[0] && !policy->fn && !policy->nnumbers && p->dim == 0 &&
            p->total >= GROUP * 1024;
 }
 
-/* The same with USM_PARALLEL_TUNE: as large a power of two as leaves a thousand of them, or as
- * divides chunks whose size is known. */
+/* The size of work-groups with USM_PARALLEL_TUNE: a power of two, as large as leaves a thousand
+ * chunks or, where the policy fixes the size of chunks, as large as divides it. */
 static size_t find_groups(const usm__plan *p, const usm_policy *policy)
 {
     bool   is_fixed = policy->nnumbers && usm__policy_find("fixed") == p->policy;
@@ -367,7 +369,7 @@ static uint64_t find_own_multiple(const usm__plan *p, const usm_policy *policy)
     return p->desc.local[p->dim] ? p->desc.local[p->dim] : 1;
 }
 
-/* Chunks go by work-groups and leaves. */
+/* Chunks are cut at multiples of work-groups and leaves. */
 static usm_status find_multiple(usm__plan *p, const usm_policy *policy)
 {
     const usm_parallel_desc *d     = &p->desc;
@@ -393,7 +395,7 @@ static usm_status find_multiple(usm__plan *p, const usm_policy *policy)
     return USM_OK;
 }
 
-/* Bytes that an index has in buffers (of the host), and in a member's memory. */
+/* Computes the bytes that one index takes in buffers (host memory), and in a member's memory. */
 static void bytes_of_index(const usm__plan *p, double *host, double *device)
 {
     *host = *device = 0;
@@ -439,7 +441,8 @@ static void find_most(usm__plan *p, usm_team *team)
         lower(&most, (double)info.memory_size / (4 * team->depth), device);
         lower(&most, (double)info.max_alloc_size / 2, device);
     }
-    if (most != UINT64_MAX) /* at least one multiple, and none that would be rounded up */
+    if (most != UINT64_MAX) /* at least one multiple, and a multiple, so that nothing rounds it
+                               up */
         p->max_chunk = most < p->multiple ? p->multiple : most - most % p->multiple;
 }
 
@@ -484,7 +487,7 @@ static void add_number(usm__hash *h, uint64_t n)
     usm__hash_add(h, bytes, sizeof bytes);
 }
 
-/* Values count as well: another n is another launch. */
+/* Values are part of the shape: a launch with another value is another launch. */
 static void find_shape(usm__plan *p)
 {
     usm__hash                h = USM__HASH_INIT;
@@ -596,7 +599,8 @@ usm_status usm__plan_make(usm_team *team, const usm_parallel_desc *desc, usm__pl
     if (!p)
         return usm__fail(USM_E_NO_MEMORY, "no host memory for a launch");
     usm_ref_take(&desc->kernel->refs);
-    /* What the caller's pointers lead to is the plan's once it was copied. */
+    /* The pointers of the caller's descriptor are replaced by the plan's own once their targets
+     * have been copied. */
     p->desc                = *desc;
     p->desc.args           = NULL;
     p->desc.policy.numbers = p->desc.policy.weights = NULL;
@@ -634,8 +638,7 @@ void usm__plan_free(usm__plan *p)
     usm__heap_free(p);
 }
 
-/* ---- what a chunk needs
- * -------------------------------------------------------------------------- */
+/* ---- what a chunk needs -------------------------------------------------------------------- */
 
 size_t usm__plan_copies(const usm__plan *plan, uint64_t count, size_t arg, size_t *offset)
 {
@@ -664,7 +667,7 @@ size_t usm__plan_copies_size(const usm__plan *plan, uint64_t count)
     return end;
 }
 
-/* The largest divisor of n up to GROUP. */
+/* The largest divisor of n that is not above GROUP. */
 static size_t divisor(uint64_t n)
 {
     size_t d = GROUP;

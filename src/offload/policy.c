@@ -1,13 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* How many indices a member takes next: pure functions of the state (usm/parallel.h).
+/* The policies: how many indices a member takes next.  They are pure functions of the state
+ * (usm/parallel.h).
  *
- * adaptive, in the terms of time: T is how long all that remains takes all members together.  A
- * member takes a part of T at its own speed, so that all of its chunks under way come to half of
- * what it would do until the end: as the end nears chunks get smaller, and by then speeds are known
- * well.  Costs of chunks bound this from below: where a chunk of that size would cost more than 1 %
- * it takes up to a half of T (a third, of two under way) at once; and when T is but a few costs
- * long, the rest is shared out.  A device that turns slow has then at most two thirds of T to go on
- * with.  tests/offload/policy_sim.c has the figures. */
+ * "adaptive" is explained in terms of time.  Let T be how long all members together need for
+ * everything that remains.  A member takes a part of T at its own speed, such that all its chunks
+ * in progress together are half of what it would do until the end.  So chunks become smaller as the
+ * end nears, and by then speeds are known well.  The fixed costs of chunks bound this from below:
+ *
+ *  - Where the cost of such a chunk would be more than 1 % of its time, the member takes a larger
+ *    one: up to a half of T (a third, with two chunks in progress).
+ *  - When T is no longer than a few costs, the rest is shared out at once.
+ *
+ * A device that becomes slow then has at most two thirds of T in progress.
+ * tests/offload/policy_sim.c has the numbers. */
 #include "offload/schedule.h"
 
 #include "base/inline/plural.h"
@@ -15,11 +20,11 @@
 
 #include <string.h>
 
-#define FIRST_PROBE  2048.0 /* of the range, for a member that was never measured                */
-#define SECOND_PROBE 128.0  /* ... whose first chunk may have been a warm-up                     */
-#define LEAST        2048.0 /* of its share of the range                                        */
-#define COSTS        100.0  /* a chunk is worth so many, as long as T allows                     */
-#define COSTS_LEFT   12.0   /* T below which the rest is shared out                              */
+#define FIRST_PROBE  2048.0 /* part of the range, for a member that was never measured */
+#define SECOND_PROBE 128.0  /* part of the range, while its first chunk may have been a warm-up */
+#define LEAST        2048.0 /* part of its share of the range: no chunk is smaller */
+#define COSTS        100.0  /* a chunk should take this many costs, as long as T allows */
+#define COSTS_LEFT   12.0   /* number of costs: if T is shorter, the rest is shared out */
 #define MEMBERS_MAX  64
 
 static bool is_in(uint64_t set, uint32_t member)
@@ -36,7 +41,7 @@ static uint64_t at_least_one(double n)
 
 /* --- adaptive -------------------------------------------------------------------------------- */
 
-/* Indices a second of the members in the set; who is not measured counts as the mean. */
+/* Indices per second of the members in the set; one that was not measured counts as the mean. */
 static double speed_of_all(const usm_policy_state *s, uint64_t set)
 {
     double   sum    = 0;
@@ -97,7 +102,7 @@ static bool has_yet_to_begin(const usm_policy_member *m)
     return is_any(m) && m->chunks == 0 && m->flying == 0;
 }
 
-/* What remains, by weight, among the members that are asked for. */
+/* The member's share by weight of what remains, among the members for which `counts` is true. */
 static uint64_t share_out(const usm_policy_state *s, uint32_t member,
                           bool (*counts)(const usm_policy_member *))
 {
@@ -107,11 +112,11 @@ static uint64_t share_out(const usm_policy_state *s, uint32_t member,
         if (counts(&s->members[i]))
             sum += s->members[i].weight;
     n = sum > 0 ? (double)s->remaining * s->members[member].weight / sum : 0;
-    return at_least_one(n + 0.999); /* rounded up: nothing is left over */
+    return at_least_one(n + 0.999); /* rounded up, so that nothing is left over */
 }
 
-/* Each takes its share of what the others before it left.  What comes back later is shared once
- * more, among those who have ended. */
+/* "static": each member takes its share of what the members before it left.  What becomes free
+ * later is shared once more, among members that have ended their first chunk. */
 static uint64_t equal(const usm_policy_state *s, uint32_t member)
 {
     const usm_policy_member *m = &s->members[member];
@@ -122,7 +127,7 @@ static uint64_t equal(const usm_policy_state *s, uint32_t member)
         return share_out(s, member, has_yet_to_begin);
     for (uint32_t i = 0; i < s->nmembers; i++)
         if (has_yet_to_begin(&s->members[i]))
-            return 0; /* it is about to take its own */
+            return 0; /* that member is about to take its own share */
     return share_out(s, member, is_any);
 }
 
@@ -153,7 +158,7 @@ static uint64_t fastest(const usm_policy_state *s, uint32_t member)
     return best == member && best < MEMBERS_MAX ? adaptive_among(s, member, 1ull << best) : 0;
 }
 
-/* Watts of the others that are at work. */
+/* The power that the other members at work draw, in watts. */
 static double drawn(const usm_policy_state *s, uint32_t member)
 {
     double sum = 0;
@@ -164,7 +169,7 @@ static double drawn(const usm_policy_state *s, uint32_t member)
     return sum;
 }
 
-/* Somebody who may be in the set has yet to probe. */
+/* Whether a member that may be in the set has not been measured yet. */
 static bool is_waited_for(const usm_policy_state *s, uint32_t member, double cap)
 {
     for (uint32_t i = 0; i < s->nmembers; i++) {
@@ -177,7 +182,7 @@ static bool is_waited_for(const usm_policy_state *s, uint32_t member, double cap
     return false;
 }
 
-/* Members probe first, as many at a time as the cap allows: the others wait for them. */
+/* Members are measured first, as many at a time as the cap allows; the others wait for that. */
 static uint64_t energy(const usm_policy_state *s, uint32_t member)
 {
     const usm_policy_member *m                   = &s->members[member];

@@ -148,8 +148,7 @@ static usm_status move_bytes(usm__plan *p, const usm__chunk *chunk, char *payloa
     return USM_OK;
 }
 
-/* ---- reading
- * ------------------------------------------------------------------------------------------ */
+/* ---- reading ------------------------------------------------------------------------------- */
 
 static bool read_all(int fd, void *data, size_t size, uint64_t at)
 {
@@ -195,8 +194,7 @@ static bool read_record(usm__resume *r, usm__resume_fn fn, void *arg, uint64_t *
     return is_whole;
 }
 
-/* ---- writing
- * ------------------------------------------------------------------------------------------ */
+/* ---- writing ------------------------------------------------------------------------------- */
 
 static void give_up(usm__resume *r, const char *ending)
 {

@@ -1,17 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* A launch under way on the members of this process: who takes what, and when.
+/* A launch in progress on the members of this process: which slot takes a chunk, and when.
  *
- * A lane that has room asks the source for a chunk, opens its bytes, queues it, and comes back when
- * it has ended, on a thread of the core: to close, to tell, and to ask for the next.  Short chunks
- * go several at a time (train.c).  What finds nothing rests until usm__run_feed().  Before the
- * first chunk what is whole is brought, once.
+ * A slot (usm__lane) that has room asks the source for a chunk, opens the chunk's bytes, and queues
+ * its commands.  When they have ended, a thread of the core continues with the slot: it closes the
+ * bytes, reports the end to the source, and asks for the next chunk.  Short chunks are submitted in
+ * batches (train.c).  A slot for which the source has no chunk rests until usm__run_feed().  Before
+ * the first chunk, the arguments that are read as a whole are brought to the members, once.
  *
- * Bytes of buffers may be held by others (USM_E_AGAIN): by other lanes of this launch, since all of
- * them together may need more than the limit allows.  Such a lane keeps its chunk, closes what it
- * had and waits until another closes; only when nobody else holds anything is it a failure.
+ * Bytes of buffers may be held by others (USM_E_AGAIN).  These can be other slots of this launch,
+ * since all slots together may need more memory than the limit allows.  Such a slot keeps its
+ * chunk, closes what it had opened, and waits until another slot closes its bytes.  It fails only
+ * if no other slot holds anything.
  *
- * The lock is held for nothing that waits and around no call of the source.  `busy` counts lanes
- * that are at work, so that at 0 nothing calls any more. */
+ * The lock is not held while anything waits, nor during calls to the source.  `busy` counts the
+ * slots at work: when it is 0, nothing calls the source any more. */
 #include "offload/run.h"
 #include "offload/tune.h"
 
@@ -45,7 +47,7 @@ static void leave_locked(usm__run *run)
         pthread_cond_broadcast(&run->calm);
 }
 
-/* False: there was said to be work since the lane looked. */
+/* False: usm__run_feed() was called after the slot had asked. */
 static bool rest(usm__lane *s, unsigned feeds)
 {
     usm__run *run = s->run;
@@ -78,8 +80,7 @@ static bool claim(usm__lane *s)
     return mine;
 }
 
-/* ---- bytes that others hold
- * ---------------------------------------------------------------------- */
+/* ---- bytes that others hold ---------------------------------------------------------------- */
 
 static void work_on(usm__job *job);
 
@@ -90,7 +91,7 @@ static void hold(usm__run *run)
     usm__mutex_unlock(&run->lock);
 }
 
-/* Whoever waits for bytes tries again. */
+/* Slots that wait for bytes try again. */
 static void let_go(usm__run *run)
 {
     usm__lane *list;
@@ -108,7 +109,8 @@ static void let_go(usm__run *run)
     }
 }
 
-/* True: it waits, and is another thread's from here on. False: nobody else holds anything. */
+/* True: the slot waits, and belongs to another thread from here on.  False: no other slot holds
+ * anything. */
 static bool park(usm__lane *s)
 {
     usm__run *run = s->run;
@@ -125,8 +127,7 @@ static bool park(usm__lane *s)
     return parked;
 }
 
-/* ---- one chunk
- * -------------------------------------------------------------------------------------- */
+/* ---- one chunk ----------------------------------------------------------------------------- */
 
 static void tell(usm__lane *s, usm_status status, bool is_of_bytes)
 {
@@ -146,7 +147,7 @@ static void tell(usm__lane *s, usm_status status, bool is_of_bytes)
     p->ended(p->source, &end);
 }
 
-/* Its commands have ended, or were never queued. */
+/* The commands of the chunk have ended, or were never queued. */
 static void end_chunk(usm__lane *s, usm_status status)
 {
     usm_status closed = usm__lane_close(s, status);
@@ -159,8 +160,8 @@ static void end_chunk(usm__lane *s, usm_status status)
 }
 
 typedef enum beginning {
-    ENDED,  /* badly, and told                                                                   */
-    PARKED, /* it waits for bytes, and is another thread's                                        */
+    ENDED,  /* it failed, and this was reported */
+    PARKED, /* it waits for bytes, and belongs to another thread */
     QUEUED
 } beginning;
 
@@ -181,7 +182,7 @@ static beginning begin(usm__lane *s)
         st = usm__lane_open(s);
         if (st == USM_E_AGAIN && park(s))
             return PARKED;
-    } while (st == USM_E_AGAIN && tries++ == 0); /* once with nobody else */
+    } while (st == USM_E_AGAIN && tries++ == 0); /* one more try while no other slot holds any */
     if (st != USM_OK) {
         if (st != USM_E_AGAIN)
             let_go(run);
@@ -206,7 +207,7 @@ static usm_status name_failure(const usm__lane *s, usm_status status)
                      usm_status_name(status));
 }
 
-/* status: of the last of them. */
+/* status: of the last chunk of the batch. */
 static void end_train(usm__lane *s, usm_status status)
 {
     usm__train_time(s);
@@ -218,8 +219,8 @@ static void end_train(usm__lane *s, usm_status status)
     end_chunk(s->last, status);
 }
 
-/* The lane has a chunk, and takes more while they are short.  True: they are under way, or the
- * first waits for bytes. */
+/* The slot has a chunk, and takes more while chunks are short.  True: they are in progress, or the
+ * first one waits for bytes. */
 static bool depart(usm__lane *s)
 {
     usm__run_params *p   = &s->run->params;
@@ -243,7 +244,8 @@ static bool depart(usm__lane *s)
     return st == USM_OK;
 }
 
-/* Its member's first lane tries sizes of work-groups, alone. */
+/* Whether the slot must wait, because its member's first slot is trying sizes of work-groups,
+ * alone. */
 static bool is_held(usm__lane *s)
 {
     usm__run_member *rm = member_of(s);
@@ -287,7 +289,7 @@ static void work(usm__lane *s)
     }
 }
 
-/* A lane with a chunk whose bytes others held. */
+/* Continues with a slot that has a chunk whose bytes others held. */
 static void work_on(usm__job *job)
 {
     usm__lane *s = usm_container_of(job, usm__lane, job);
@@ -305,7 +307,8 @@ static void work_first(usm__job *job)
     work(s);
 }
 
-/* A round has ended, and another is to come.  False: what the chunk wrote must come here first. */
+/* A round has ended, and another follows.  Stores the chunk's state if it is time.  False: what the
+ * chunk wrote must be copied to the host first. */
 static bool keep(usm__lane *s, bool is_left)
 {
     usm__run_params *p   = &s->run->params;
@@ -366,8 +369,7 @@ void usm__run_step_ended(usm__lane *s, usm_status status)
     work(s);
 }
 
-/* ---- before the first chunk
- * -------------------------------------------------------------------------- */
+/* ---- before the first chunk ---------------------------------------------------------------- */
 
 static usm_status open_whole(usm__run *run, size_t i)
 {
@@ -424,7 +426,7 @@ static void bring(usm__run *run)
     }
 }
 
-/* Copies to members first: nobody may have waited for them. */
+/* Waits for the copies to members first: nobody may have waited for them yet. */
 static void let_wholes_go(usm__run *run)
 {
     usm__run_params *p = &run->params;
@@ -509,8 +511,7 @@ void usm__run_feed(usm__run *run)
     }
 }
 
-/* ---- a run's life
- * ------------------------------------------------------------------------------------ */
+/* ---- a run's life -------------------------------------------------------------------------- */
 
 static usm_status get_slots(usm__run *run)
 {

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* What run.c, lane.c and train.c know of each other: a launch on the members of this process, and
- * its lanes, of which each has one chunk at a time, or a train of short ones.
+/* What run.c, lane.c and train.c share: a launch on the members of this process, and its slots.
  *
- * A lane has a queue of its own (but on processors: team.c), so that the copies of one chunk run
- * beside the kernel of another, and memory that grows to what its chunks need; both outlive the
- * launch, in the team, so that a second launch makes nothing. */
+ * A slot (usm__lane) executes one chunk at a time, or a batch of short ones.  It has a queue of its
+ * own (except on processors: team.c), so that the copies of one chunk run while the kernel of
+ * another does, and memory that grows to what its chunks need.  Queue and memory outlive the
+ * launch, in the team: a second launch creates nothing. */
 #ifndef USM_OFFLOAD_RUN_H
 #define USM_OFFLOAD_RUN_H
 
@@ -13,51 +13,53 @@
 #include "base/inline/atomic.h"
 #include "core/event.h"
 
-/* A command that is recorded: base/trace_work.h. */
+/* A command whose times are recorded: base/trace_work.h. */
 typedef struct usm__mark {
-    usm_event *event; /* counted                                                                  */
+    usm_event *event; /* the slot has a reference to it */
     uint64_t   n;
     int        kind; /* usm__work_kind                                                            */
 } usm__mark;
 #define USM__MARKS_MAX 32u
 
 typedef struct usm__lane {
-    struct usm__lane *next; /* in the member's spare ones, or those that wait for bytes           */
+    struct usm__lane *next; /* in the member's list of spare slots, or in that of slots that wait
+                               for bytes */
     usm__member      *member;
     usm_queue        *queue;
-    struct usm__lane *behind; /* its chunk goes behind this one's in a train; NULL: none yet     */
-    bool is_wagon;            /* it is behind another, whose queue it has                        */
-    bool has_times;           /* its queue measures commands                                     */
-    bool has_own_queue;
-    /* Grown, and kept: of the device, and the host's for private copies and snapshots. */
-    char    *mem, *host;
-    size_t   mem_size, host_size;
-    usm_arg *args; /* of the launch, by argument                                                 */
+    struct usm__lane *behind;   /* the slot of the next chunk of a batch; NULL: there is none yet */
+    bool              is_wagon; /* it is behind another slot, and uses its queue */
+    bool              has_times; /* its queue measures commands */
+    bool              has_own_queue;
+    /* Memory of the device, and of the host for private copies and snapshots.  It grows, and is
+     * kept. */
+    char       *mem, *host;
+    size_t      mem_size, host_size;
+    usm_arg    *args; /* arguments of the launch, by argument */
     usm__piece *pieces;
-    size_t *places; /* where the bytes of an argument lie in mem                                */
-    size_t  nargs;
-    /* of one launch */
+    size_t     *places; /* where the bytes of an argument are in mem */
+    size_t      nargs;
+    /* valid during one launch */
     usm__run  *run;
     usm_launch launch;
     bool       is_busy; /* guarded by the run's lock */
-    bool       is_set; /* the arguments that no chunk changes are                                 */
-    unsigned   length; /* of its next train                                                       */
-    /* of one chunk: whoever has it */
+    bool       is_set;  /* the arguments that are the same for all chunks are set */
+    unsigned   length;  /* how many chunks its next batch may have */
+    /* valid during one chunk, for the thread that has it */
     usm__chunk chunk;
-    size_t     npieces;     /* that are open: the first so many arguments                         */
-    bool       is_laid_out; /* copies and snapshots are there                               */
-    bool       is_last; /* after what is under way nothing is left to do but to close           */
-    bool       is_brought; /* it goes on with what was kept of it                               */
-    bool       is_keeping; /* after what is under way its bytes are here, to be kept             */
+    size_t     npieces;     /* the first so many arguments are open */
+    bool       is_laid_out; /* copies and snapshots were made */
+    bool       is_last;     /* after the commands in progress only the close is left */
+    bool       is_brought;  /* it continues from a stored state */
+    bool       is_keeping;  /* its bytes are being copied back to be stored */
     uint64_t   kept_ns;
     uint64_t   began_ns;
-    uint64_t   ended_before; /* indices that its member had done when it began                 */
+    uint64_t   ended_before;       /* indices that its member had done when the chunk began */
     uint64_t   compute_ns, end_ns; /* 0: not measured                                           */
-    usm_event *tail;               /* the last command's                                       */
-    struct usm__lane *last;        /* of the train; itself: its chunk is alone                  */
-    unsigned          size;        /* of its work-groups: offload/tune.h; 0: the usual one      */
+    usm_event *tail;               /* the event of the last command */
+    struct usm__lane *last;        /* last slot of the batch; itself: no batch */
+    unsigned          size;        /* size of its work-groups: offload/tune.h; 0: the usual one */
     bool              is_trial;
-    usm_event        *tried; /* the kernel's                                                    */
+    usm_event        *tried; /* the kernel's event */
     usm__completion   done;
     usm__job          job;
     /* of USM_TRACE */
@@ -66,22 +68,22 @@ typedef struct usm__lane {
     usm__mark marks[USM__MARKS_MAX];
 } usm__lane;
 
-/* A member's part in a launch. */
+/* One member in one launch. */
 typedef struct usm__run_member {
     usm__member  *member;
-    usm_kernel   *kernel; /* NULL: takes no part                                                  */
+    usm_kernel   *kernel; /* NULL: it takes no part */
     bool          is_brought;
-    _Atomic(bool) is_checked; /* its first kernel was queued                                      */
-    usm_status    status; /* of bringing what is whole, and why                                   */
+    _Atomic(bool) is_checked; /* its first kernel was queued */
+    usm_status    status;     /* of copying the whole arguments, and why */
     usm__story    story;
-    char         *whole; /* on the device, one argument behind the other                         */
-    usm_event    *ready; /* the last copy there; NULL: nothing is copied                          */
-    uint64_t      last_end_ns; /* guarded by the run's lock                                     */
-    uint64_t      ended;       /* indices; guarded by it                                        */
-    /* While sizes of work-groups are tried, only its first lane takes chunks. */
-    struct usm__tune *tune; /* NULL: none are tried                                             */
+    char         *whole;       /* whole arguments on the device, one after the other */
+    usm_event    *ready;       /* event of the last copy to it; NULL: no copies */
+    uint64_t      last_end_ns; /* guarded by the run's lock */
+    uint64_t      ended;       /* indices; guarded by the run's lock */
+    /* While sizes of work-groups are tried, only the member's first slot takes chunks. */
+    struct usm__tune *tune; /* NULL: none are tried */
     usm__lane        *first;
-    bool              holds; /* others want to: guarded by the run's lock                       */
+    bool              holds; /* others want chunks: guarded by the run's lock */
 } usm__run_member;
 
 typedef enum usm__run_stage { USM__RUN_NEW, USM__RUN_PREPARING, USM__RUN_READY } usm__run_stage;
@@ -90,74 +92,75 @@ struct usm__run {
     /* fixed after create */
     usm__run_params  params;
     usm__run_member *members;
-    usm__lane      **lanes; /* first one of each member, then the second of each, ...            */
+    usm__lane      **lanes; /* the first slot of each member, then the second of each, ... */
     uint32_t         nlanes;
     bool             has_trains;
     usm__job         job;
-    /* fixed once ready */
-    usm__piece *wholes; /* by argument                                                          */
-    char      **begin;  /* by argument: what a private copy begins with; NULL otherwise          */
-    usm_status  status; /* of bringing them                                                     */
+    /* fixed once stage is READY */
+    usm__piece *wholes; /* by argument */
+    char      **begin;  /* by argument: the initial content of a private copy; NULL otherwise */
+    usm_status  status; /* of opening and reading them */
     usm__story  story;
     /* guarded by lock */
-    usm__mutex     lock;
-    pthread_cond_t calm;
-    usm__run_stage stage;
-    bool           is_over; /* usm__run_end()                                                  */
-    unsigned       busy;    /* lanes, and 1 for the preparation                                   */
-    unsigned       awake;   /* lanes alone                                                        */
-    unsigned       feeds; /* how often there was said to be work                                 */
-    unsigned       holding; /* lanes that have bytes open, or are at it                           */
-    usm__lane     *parked;  /* whose bytes others hold                                            */
+    usm__mutex       lock;
+    pthread_cond_t   calm;
+    usm__run_stage   stage;
+    bool             is_over; /* usm__run_end() was called */
+    unsigned         busy;    /* slots at work, and 1 for the preparation */
+    unsigned         awake;   /* slots at work only */
+    unsigned         feeds;   /* number of calls of usm__run_feed() */
+    unsigned         holding; /* slots that have bytes open, or are opening them */
+    usm__lane       *parked;  /* slots that wait for bytes which others hold */
     _Atomic uint64_t in, out;
 };
 
 /* ---- lane.c ---------------------------------------------------------------------------------- */
 
-/* One of the member's spare ones, or a new one; NULL and a story. */
+/* Returns one of the member's spare slots, or a new one; NULL with an error message. */
 usm__lane *usm__lane_get(usm_team *team, usm__member *member, size_t nargs, bool wants_times);
 void       usm__lane_put(usm_team *team, usm__lane *lane);
 void       usm__lanes_destroy(usm__lane *list);
-/* One for the chunk behind that of `lane`, with as much memory; NULL: there is none to be had. */
+/* Returns the slot for the chunk behind that of `lane`, with as much memory; NULL: there is no
+ * memory for it. */
 usm__lane *usm__lane_behind(usm__lane *lane);
 
-/* What the launch as a whole needs on a member: copies are queued, not waited for. */
+/* Copies the arguments that all chunks need to a member: the copies are queued, not waited for. */
 usm_status usm__lane_bring_whole(usm__lane *lane, usm__run_member *rm);
-/* The bytes of the lane's chunk; all or none.  USM_E_AGAIN: others hold them. */
+/* Opens the bytes of the slot's chunk, all or none.  USM_E_AGAIN: others hold them. */
 usm_status usm__lane_open(usm__lane *lane);
-/* status: the chunk's.  What was snapshotted is put back when it failed. */
+/* status: the chunk's.  If it failed, snapshots are copied back. */
 usm_status usm__lane_close(usm__lane *lane, usm_status status);
-/* Queues the chunk. */
+/* Queues the commands of the chunk. */
 usm_status usm__lane_begin(usm__lane *lane, usm__run_member *rm);
-/* Says so when the last of the train has ended: usm__run_step_ended(). */
+/* Arranges that usm__run_step_ended() is called when the last chunk of the batch has ended. */
 usm_status usm__lane_watch(usm__lane *lane);
-/* What an iterative chunk does next: one more round; what it wrote comes here, for the last time or
- * (is_keeping) before one more. */
+/* The next step of an iterative chunk: one more round; or a copy of what it wrote to the host, for
+ * the last time or (is_keeping) before one more round. */
 usm_status usm__lane_again(usm__lane *lane);
 usm_status usm__lane_bring_back(usm__lane *lane);
-/* An iterative chunk: whether an index of it has more to do. */
+/* Whether an index of an iterative chunk needs another round. */
 bool usm__lane_wants_more(const usm__lane *lane);
 
-/* ---- lane_trace.c: while usm__trace_is_on()
- * ------------------------------------------------------
- */
+/* ---- lane_trace.c: while usm__trace_is_on() ------------------------------------------------ */
 
-/* The lane's commands, as they are queued; those beyond USM__MARKS_MAX are left out. */
+/* Records a command of the slot when it is queued; those beyond USM__MARKS_MAX are left out. */
 void usm__lane_mark(usm__lane *lane, int kind, uint64_t n, usm_event *ev);
-/* They have ended, and so have those of the train, of which `last` was the last just now. */
+/* Writes the slot's commands to the trace after they have ended.  `last` is the last slot of the
+ * batch, which has ended just now. */
 void usm__lane_tell_marks(usm__lane *lane, const usm__lane *last);
-/* So has the chunk. */
+/* Writes the chunk to the trace after it has ended. */
 void usm__lane_tell_chunk(usm__lane *lane, usm_status status);
 
 /* ---- train.c --------------------------------------------------------------------------------- */
 
-/* Whether short chunks of the launch may travel together. */
+/* Whether short chunks of the launch may be submitted in batches. */
 bool usm__train_is_possible(const usm__run_params *params);
-/* The first is about to be queued. */
+/* The first command of the chunk is about to be queued. */
 void usm__train_begin(usm__lane *lane);
-/* All have ended: their times, and how long the lane's next train may be. */
+/* All chunks of the batch have ended: computes their times, and how long the slot's next batch may
+ * be. */
 void usm__train_time(usm__lane *lane);
-/* What came of one that was not the last. */
+/* The result of a chunk that was not the last of its batch. */
 usm_status usm__train_status(usm__lane *wagon);
 
 /* ---- run.c ----------------------------------------------------------------------------------- */

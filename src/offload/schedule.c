@@ -1,31 +1,32 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* The book of one launch: what is free, and what is given to whom.  What comes of it (results,
- * failures, silence) is in schedule_end.c; what is skipped, cut off, left and done in
- * schedule_range.c.
+/* The scheduler state of one launch, first half: which indices are free, and which worker has which
+ * chunk.  schedule_end.c has the ends of chunks (results, failures, silence), schedule_range.c what
+ * is skipped, cut off, left and done.
  *
  *     fresh ranges --cut off--> GIVEN --result--> done
  *                                 |  ^
- *          lost, failed, silent   v  | given again, whole or in parts
+ *          lost, failed, silent   v  | handed out again, whole or in parts
  *                                BACK
  *
- *  - Never-given indices are ranges in order; a chunk is cut off the first.
- *  - A record is a chunk that is not done.  Done ones need none: what is done is what is neither
- *    fresh nor in a record.
- *  - A holding is a chunk in the hands of a worker, at most `depth` trains each.  Its record may be
- * gone: another was first.  Ids are never used twice, so this is seen by comparing them.
- *  - holders of a record = its holdings that are not overdue; a given record without any is free
- *    at once, if chunks may be repeated.
+ *  - Fresh indices, which were never handed out, are ranges in order; a chunk is cut off the first.
+ *  - A record describes a chunk that is not done.  Done chunks need no record: an index is done if
+ *    it is neither fresh nor in a record.
+ *  - A holding is a chunk that a worker has in progress.  A worker has at most `depth` batches of
+ *    them.  The record of a holding may be gone, because another worker's result came first.  Ids
+ *    are never used twice, so comparing them shows this.
+ *  - The holders of a record are its holdings that are not overdue.  A given record without holders
+ *    becomes free at once, if chunks may be repeated.
  *
- * Fresh indices are touched only while nothing is BACK, so that every record then has a holder or,
- * where nothing may be repeated, had one that is lost: records are at most twice the holdings, but
- * for parts of what is BACK, which are only made while there is room.  All memory is there from the
- * beginning, and giving and ending a chunk look at one worker's holdings and at what the policy
- * looks at.
+ * Bounds.  Fresh indices are handed out only while no record is BACK.  Every record then has a
+ * holder or, where nothing may be repeated, had one that is lost.  So there are at most twice as
+ * many records as holdings, not counting the parts of BACK records, which are made only while there
+ * is room.  All memory is allocated at the beginning.  Handing out and ending a chunk look at the
+ * holdings of one worker, and at what the policy looks at.
  *
- * What is given once more although somebody is at it (at the end, when nothing is free) is the
- * oldest chunk that the second worker should have so much sooner than the first that it matters:
- * by 1/64 of the time the launch took so far.  For less, it is work done twice for nothing,
- * and a network that carries its results. */
+ * Duplicates.  At the end, when nothing is free, a chunk may be handed to a second worker while the
+ * first still has it.  It is the oldest chunk that the second worker should finish sooner than the
+ * first by 1/64 of the time that the launch has taken so far.  For less gain the work would be done
+ * twice for nothing, and a network would carry its results twice. */
 #include "offload/schedule_private.h"
 
 #include "base/assert.h"
@@ -33,9 +34,9 @@
 
 #include <string.h>
 
-#define LEAST_SILENCE_NS 1000000000u /* where the caller says nothing                           */
-#define LEAST_GAIN       64          /* of the time so far: one part of so many                 */
-#define LONGEST_NS       1e15        /* of a prediction: eleven days                             */
+#define LEAST_SILENCE_NS 1000000000u /* the default */
+#define LEAST_GAIN       64          /* of the time so far: one part in this many */
+#define LONGEST_NS       1e15        /* of a prediction: about eleven days */
 
 /* --- records -------------------------------------------------------------------------------- */
 
@@ -61,7 +62,7 @@ void usm__record_unlink(usm__schedule *s, uint32_t i)
         s->back_left -= r->count;
 }
 
-/* Behind `after`; USM__NO_RECORD: at the head. */
+/* Links a record after `after`; USM__NO_RECORD: at the head. */
 static void link_behind(usm__schedule *s, record_list *l, uint32_t after, uint32_t i)
 {
     record *r = &s->records[i];
@@ -110,7 +111,7 @@ void usm__record_release(usm__schedule *s, uint32_t i)
     s->unused = i;
 }
 
-/* In no list yet. */
+/* The new record is in no list yet. */
 static uint32_t make_record(usm__schedule *s, uint64_t first, uint64_t count)
 {
     uint32_t i = s->unused;
@@ -193,7 +194,7 @@ usm__schedule *usm__schedule_create(const usm__schedule_params *params)
         memcpy(numbers, params->numbers, params->nnumbers * sizeof(*numbers));
     init_members(s);
     init_records(s);
-    s->p.weights = s->p.watts = NULL; /* members have them now */
+    s->p.weights = s->p.watts = NULL; /* copied to the members above */
     s->limit = s->fresh_left = params->total;
     s->fresh[0]              = (range){0, params->total};
     s->nfresh                = params->total > 0 ? 1 : 0;
@@ -218,7 +219,7 @@ void usm__schedule_destroy(usm__schedule *s)
 
 /* --- what is fresh --------------------------------------------------------------------------- */
 
-/* Cuts a chunk of about `size` off the first fresh range. pre: fresh_left > 0 */
+/* Cuts a chunk of about `size` indices off the first fresh range.  pre: fresh_left > 0 */
 static uint32_t cut_fresh(usm__schedule *s, uint64_t size)
 {
     range   *r   = &s->fresh[s->at];
@@ -238,7 +239,7 @@ static uint32_t cut_fresh(usm__schedule *s, uint64_t size)
 
 /* --- giving --------------------------------------------------------------------------------- */
 
-/* Nobody is at work, and `w` is held back: for another, who is to be asked, or for nothing. */
+/* Whether another idle worker would get a chunk from the policy, which gives `w` none. */
 static bool is_for_another(const usm__schedule *s, uint32_t w)
 {
     for (uint32_t i = 0; i < s->p.nworkers; i++)
@@ -248,7 +249,7 @@ static bool is_for_another(const usm__schedule *s, uint32_t w)
     return false;
 }
 
-/* What the policy wants `w` to have, in the launch's terms; 0: nothing. */
+/* How many indices the policy gives `w`, rounded to what the launch allows; 0: none. */
 static uint64_t ask_policy(usm__schedule *s, uint32_t w, uint64_t remaining)
 {
     const usm__schedule_params *p = &s->p;
@@ -270,7 +271,8 @@ static uint64_t ask_policy(usm__schedule *s, uint32_t w, uint64_t remaining)
     return n;
 }
 
-/* A silent worker may still answer for the whole of it, so its parts are chunks of their own. */
+/* Splits a free chunk.  The parts get ids of their own, because a silent worker may still report a
+ * result for the whole chunk. */
 static uint32_t split_back(usm__schedule *s, uint32_t i, uint64_t size)
 {
     record  *r = &s->records[i];
@@ -284,7 +286,7 @@ static uint32_t split_back(usm__schedule *s, uint32_t i, uint64_t size)
     s->records[rest].id        = s->next_id++;
     s->records[rest].first += size;
     s->records[rest].count -= size;
-    if (!usm__is_wanted(s, &s->records[rest])) { /* a cut lay in between */
+    if (!usm__is_wanted(s, &s->records[rest])) { /* the cut of the launch is between the parts */
         s->back_left -= s->records[rest].count;
         s->live--;
         usm__record_release(s, rest);
@@ -292,7 +294,8 @@ static uint32_t split_back(usm__schedule *s, uint32_t i, uint64_t size)
     return part;
 }
 
-/* A free chunk that was given before: whole, unless it is far too large for who gets it now. */
+/* Hands out a free chunk again: whole, unless it is more than twice as large as the policy gives
+ * its new worker. */
 static uint32_t give_back(usm__schedule *s, uint32_t i, uint64_t size)
 {
     if (s->records[i].count / 2 > size && s->unused != USM__NO_RECORD)
@@ -336,7 +339,8 @@ uint64_t usm__schedule_predict_ns(const usm__schedule *s, uint32_t w, uint64_t c
     return ns < LONGEST_NS ? (uint64_t)ns + 1 : (uint64_t)LONGEST_NS;
 }
 
-/* When who has it should be ready, from now on.  Who is past his time may take as long again. */
+/* In how many ns the worker that has the chunk should finish it.  A worker that is past the
+ * predicted time is expected to take as long again as it has taken. */
 static uint64_t expected_ns(const usm__schedule *s, const record *r, uint64_t now_ns)
 {
     const worker *by    = &s->workers[r->worker];
@@ -350,7 +354,7 @@ static uint64_t expected_ns(const usm__schedule *s, const record *r, uint64_t no
         if (h->id == r->id)
             return ahead > passed && h->predicted_ns > 0 ? ahead - passed : passed;
     }
-    return UINT64_MAX; /* it has another holder, that is older */
+    return UINT64_MAX; /* an earlier worker has it, not the one that got it last */
 }
 
 uint32_t usm__schedule_late_record(const usm__schedule *s, uint32_t w, uint64_t now_ns)
@@ -398,7 +402,8 @@ bool usm__schedule_take(usm__schedule *s, uint32_t w, uint64_t now_ns, usm__chun
     return true;
 }
 
-/* Of those that may get something; who was not measured counts as fast as `w`. */
+/* Indices per second of all workers that may get chunks.  One that was not measured counts as fast
+ * as `w`. */
 static double speed_of_all(const usm__schedule *s, uint32_t w)
 {
     double sum = 0;
@@ -409,7 +414,8 @@ static double speed_of_all(const usm__schedule *s, uint32_t w)
     return sum;
 }
 
-/* What it has under way takes it no more than half of what is left takes all of them. */
+/* Only while what the worker has in progress takes it no longer than half of what is left takes all
+ * workers together. */
 bool usm__schedule_take_more(usm__schedule *s, uint32_t w, uint64_t now_ns, usm__chunk *chunk)
 {
     const usm_policy_member *m = w < s->p.nworkers ? &s->members[w] : NULL;

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* Which indices of a range are free, given to somebody, done: the book of one launch.
+/* The scheduler state of one launch: which indices of its range are free, in progress and done, and
+ * which worker has them.
  *
- * A worker is a member of the team, or on the master of a job, a rank.  No locks, no clock, no
- * memory but its own: the caller guards it, and tells the time.  The same book serves the launch
- * of one process (run.c) and the master of several (ranks_master.c), and the simulation of
- * policies. */
+ * A worker is a member of the team or, on the master of a job, a rank.  The module has no lock and
+ * no clock, and uses only its own memory: the caller guards the state, and passes the time.  The
+ * same code serves the launch of one process (book.c), the master of a job (ranks_master.c), and
+ * the simulation of policies (tests/offload/policy_sim.c). */
 #ifndef USM_OFFLOAD_SCHEDULE_H
 #define USM_OFFLOAD_SCHEDULE_H
 
@@ -13,7 +14,7 @@
 typedef struct usm__schedule usm__schedule;
 
 typedef struct usm__chunk {
-    uint64_t id;    /* of the indices: a chunk that is given again keeps it                       */
+    uint64_t id;    /* names the indices: a chunk that is handed out again keeps it */
     uint64_t first; /* relative to the launch's offset                                           */
     uint64_t count;
     uint32_t attempt; /* 0, 1, ...                                                               */
@@ -21,34 +22,35 @@ typedef struct usm__chunk {
 
 typedef struct usm__schedule_params {
     uint64_t      total;    /* indices                                                           */
-    uint64_t      multiple; /* of chunks, but the last                                           */
+    uint64_t      multiple; /* of chunks, except the last */
     uint64_t      min_chunk, max_chunk; /* 0: none                                               */
     uint32_t      nworkers, depth;
-    uint32_t      train; /* chunks that may travel together, as one of `depth`; 0: 1             */
+    uint32_t      train; /* chunks of one batch, which counts once against `depth`; 0: 1 */
     usm_policy_fn policy;
     const double *numbers;
     size_t        nnumbers;
     const double *weights; /* by worker; NULL: 1                                                 */
-    const double *watts;   /* by worker; NULL: not known                                         */
+    const double *watts;   /* by worker; NULL: unknown */
     bool          may_repeat;
-    bool          never_twice; /* at the same time: workers write the same memory.  So what a
-                                  silent one has stays its own                                   */
-    /* These workers write the launch's own memory when a chunk is given for the first time, and a
-     * copy when it is given again: the former is nobody else's until it has ended. */
-    uint32_t in_place, nin_place; /* the first of them, how many                                 */
-    /* A chunk is overdue after this, or 4 times its prediction, or 4 times this for a worker whose
-     * speed is not known yet.  0: a second. */
+    bool          never_twice; /* no chunk is in progress twice at the same time, because workers
+                                  write the same memory.  A silent worker therefore keeps its
+                                  chunks */
+    /* These workers write the launch's own memory at the first attempt at a chunk, and a copy at
+     * later ones.  During a first attempt no other worker gets the chunk. */
+    uint32_t in_place, nin_place; /* index of the first of them; their number */
+    /* A chunk is overdue after 4 times its predicted time, but not before this time has passed; for
+     * a worker of unknown speed, after 4 times this time.  0: one second. */
     uint64_t least_silence_ns;
 } usm__schedule_params;
 
 typedef enum usm__verdict {
-    USM__CHUNK_COUNTS,  /* the first result of it: it is to be kept                              */
-    USM__CHUNK_DROPPED, /* another's counted, or nobody wants it any more                         */
-    USM__CHUNK_UNKNOWN  /* never given to that worker                                            */
+    USM__CHUNK_COUNTS,  /* the first result of the chunk: the caller keeps it */
+    USM__CHUNK_DROPPED, /* another result counted, or the indices are no longer wanted */
+    USM__CHUNK_UNKNOWN  /* that worker never had the chunk */
 } usm__verdict;
 
 typedef struct usm__schedule_stats {
-    uint64_t done; /* indices, skipped ones too                                                  */
+    uint64_t done; /* indices, including skipped ones */
     uint64_t chunks, rescheduled, duplicated, dropped;
 } usm__schedule_stats;
 
@@ -56,67 +58,72 @@ typedef struct usm__schedule_stats {
 usm__schedule *usm__schedule_create(const usm__schedule_params *params);
 void           usm__schedule_destroy(usm__schedule *s);
 
-/* What an earlier launch had done, before anything is given; counts as done.  False: not within the
- * range, done twice, not at the launch's multiple; or no memory. */
+/* Marks indices as done that an earlier launch did, before anything is handed out.  False: the
+ * range exceeds the launch's, was done before, or is not cut at multiples; or no memory. */
 bool usm__schedule_skip(usm__schedule *s, uint64_t first, uint64_t count);
-/* Work for `worker`; false: nothing for it now (usm__schedule_is_over(), or others still work, or
- * are to be asked: after each end, all that have room are). A chunk that comes back is given whole,
- * with its id, or cut where it is more than twice what the policy gives now; its parts have ids of
- * their own. */
+/* Hands a chunk to `worker`.  False: there is none now.  The launch may be over
+ * (usm__schedule_is_over()), or other workers still have chunks or must be asked first: the caller
+ * asks all workers that have room after each end.  A chunk that became free again is handed out
+ * whole, with its id, or split if it is more than twice as large as the policy gives now; the parts
+ * have ids of their own. */
 bool usm__schedule_take(usm__schedule *s, uint32_t worker, uint64_t now_ns, usm__chunk *chunk);
-/* One more for a worker that takes several short ones at a time: only while so much is left that
- * none of the others will have to wait for it at the end. */
+/* Hands out one more chunk to a worker that takes batches of short ones: only while so much is left
+ * that no other worker will have to wait for this one at the end. */
 bool usm__schedule_take_more(usm__schedule *s, uint32_t worker, uint64_t now_ns, usm__chunk *chunk);
-/* It lives, and has got so far: the time of this chunk, and of what waits behind it, begins anew.
- */
+/* The worker has reported progress with this chunk: the time allowed for it, and for the chunks
+ * that wait behind it, starts again. */
 void usm__schedule_touch(usm__schedule *s, uint32_t worker, uint64_t id, uint64_t now_ns);
-/* compute_ns: of the chunk alone, without waiting for its turn; 0: not measured.  UNKNOWN: no chunk
- * has that id yet. */
+/* Records a result.  compute_ns: the time of the chunk alone, without its wait for the device; 0:
+ * not measured.  UNKNOWN: no chunk has that id yet. */
 usm__verdict usm__schedule_done(usm__schedule *s, uint32_t worker, uint64_t id, uint64_t now_ns,
                                 uint64_t compute_ns);
-/* It is to be given to another, and this worker is set aside.  False: the launch cannot end any
- * more, for nobody is left who could take what is free, or it may not be repeated. */
+/* The worker failed at the chunk: the chunk becomes free, and the worker gets no more.  False: the
+ * launch can no longer end, since no worker is left for what is free, or the chunk may not be
+ * repeated. */
 bool usm__schedule_failed(usm__schedule *s, uint32_t worker, uint64_t id);
-/* All it had is free again; false as above. */
+/* The worker is lost: all its chunks become free.  False: as above. */
 bool usm__schedule_lose(usm__schedule *s, uint32_t worker);
-/* It takes nothing more; what it has may end.  False as above. */
+/* The worker gets no more chunks; those it has may end.  False: as above. */
 bool usm__schedule_set_aside(usm__schedule *s, uint32_t worker);
-/* A worker whose chunk is overdue at now_ns is silent: what it has is free, and it gets nothing
- * until it is heard of, by a result or a touch.  Returns how many chunks others may take now:
- * those, and at the end those worth doing twice; they are to be asked to take.  *next_ns: when to
- * call again; UINT64_MAX: nothing is under way.  Where chunks may not be repeated, or never twice
- * at the same time, nothing becomes free. */
+/* Looks for silent workers: those with a chunk that is overdue at now_ns.  Their chunks become
+ * free, and they get no more until they report a result or progress.  Returns how many chunks other
+ * workers may take now: the freed ones and, at the end, those that are worth doing twice.  The
+ * caller then asks the workers to take.  *next_ns: when to call again; UINT64_MAX: nothing is in
+ * progress. If chunks may not be repeated, or not done twice at the same time, none become free. */
 unsigned usm__schedule_overdue(usm__schedule *s, uint64_t now_ns, uint64_t *next_ns);
-/* Whether it is silent; since_ns: how long it works at its first chunk, which is *chunk. */
+/* Whether the worker is silent.  *chunk: its first chunk; since_ns: how long it has worked on
+ * it. */
 bool usm__schedule_is_silent(const usm__schedule *s, uint32_t worker, uint64_t now_ns,
                              usm__chunk *chunk, uint64_t *since_ns);
-/* Indices from `first` on, rounded up to the multiple, are not wanted any more (USM_MERGE_FIRST);
- * 0: none are. */
+/* Indices from `first` on, rounded up to the multiple, are no longer wanted (USM_MERGE_FIRST); 0:
+ * no index is. */
 void usm__schedule_cut(usm__schedule *s, uint64_t first);
-/* Everything wanted is done. */
+/* Whether everything that is wanted is done. */
 bool   usm__schedule_is_over(const usm__schedule *s);
 void   usm__schedule_get_stats(const usm__schedule *s, usm__schedule_stats *stats);
 double usm__schedule_speed(const usm__schedule *s, uint32_t worker);
-/* Wanted indices that nobody has. */
+/* The number of wanted indices that no worker has. */
 uint64_t usm__schedule_remaining(const usm__schedule *s);
-/* Ended ranges below a cut, joined, in order: for files to resume from.  At most cap of them are
- * written; returns how many there are. */
+/* Returns the number of ended ranges below a cut, for files to resume from, and writes at most cap
+ * of them, joined and in order. */
 size_t usm__schedule_done_ranges(const usm__schedule *s, uint64_t (*ranges)[2], size_t cap);
 
 /* ---- policy.c, energy.c ------------------------------------------------------------------- */
 
 /* NULL: no policy has that name. */
 usm_policy_fn usm__policy_find(const char *name);
-/* "adaptive, static, ...", for stories. */
+/* "adaptive, static, ...", for error messages. */
 const char *usm__policy_names(void);
-/* What a pure function cannot say: numbers out of range, "energy" without a cap, without watts,
- * with a cap that no member fits under, or with more than 64 members.  USM_E_INVALID */
+/* Checks what the policies, as pure functions, cannot report: numbers out of range; "energy"
+ * without a cap, without watts, with a cap below what every member draws, or with more than 64
+ * members.  USM_E_INVALID */
 usm_status usm__policy_check(const usm__schedule_params *params);
-/* False: `worker` is to have nothing, come what may: by "energy", who alone draws more than the
- * cap, and of whom nothing is known. */
+/* False: the policy never gives `worker` anything.  "energy" excludes members that draw more than
+ * the cap on their own, and members whose power is unknown. */
 bool usm__policy_takes(const usm__schedule_params *params, uint32_t worker);
-/* The subset of n <= 64 items with the most value whose watts, each rounded up to a tenth, are at
- * most cap, as bits: exact, but where memory fails. */
+/* The subset of n <= 64 items with the highest total value among those whose watts, each rounded up
+ * to a tenth, sum to at most cap; as bits.  It is exact, unless memory for the exact search
+ * fails. */
 uint64_t usm__knapsack(size_t n, const double *value, const double *watts, double cap);
 
 #endif

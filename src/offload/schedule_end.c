@@ -1,20 +1,20 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* What comes of the chunks that were given (schedule.c): results, failures, losses, silence; and
- * what is learnt from them about the workers' speed. */
+/* The scheduler state, second half (schedule.c): results, failures, losses and silence, and what
+ * they say about the workers' speeds. */
 #include "offload/schedule_private.h"
 
 #include "base/assert.h"
 
 #include <string.h>
 
-#define SPEED_NEW 0.5 /* the last chunk's part of the moving mean */
-#define OVERDUE   4   /* times the predicted time                                                */
+#define SPEED_NEW 0.5 /* weight of the last chunk in the moving average */
+#define OVERDUE   4   /* times the predicted time */
 
 /* --- speed ----------------------------------------------------------------------------------- */
 
-/* Time that passed for the chunk alone: from the end of the one before, if it waited for it.  The
- * cost of a chunk is what the shortest took beyond its indices at the best rate seen: it is never
- * more than any chunk took, and stays while a device slows down. */
+/* Measures the time of the chunk alone: from the end of the one before, if it waited for that.  The
+ * fixed cost of a chunk is what the shortest chunk took beyond its indices at the best rate seen.
+ * So it is never more than any chunk took, and does not grow when a device slows down. */
 static void measure(usm__schedule *s, uint32_t w, const holding *h, uint64_t now_ns,
                     uint64_t compute_ns)
 {
@@ -34,7 +34,8 @@ static void measure(usm__schedule *s, uint32_t w, const holding *h, uint64_t now
         m->cost = 0;
     own   = compute_ns > 0 ? (double)compute_ns / 1e9 : (double)ns / 1e9 - m->cost;
     speed = (double)h->count / (own > 0 ? own : (double)ns / 1e9);
-    /* The first chunk warms up: kernels are made ready, pages touched. */
+    /* The first chunk is a warm-up: the driver prepares kernels, and pages are touched for the
+     * first time. */
     m->speed = p->samples < 2 ? speed : SPEED_NEW * speed + (1 - SPEED_NEW) * m->speed;
     p->samples++;
     m->chunks++;
@@ -73,8 +74,9 @@ static void set_well(usm__schedule *s, uint32_t w)
     s->members[w].is_well = usm__worker_is_well(it) && !it->is_silent;
 }
 
-/* It lives: what it has from the i-th on begins anew, and is its own again unless somebody else
- * has it by now. */
+/* The worker has reported something.  The time allowed for its holdings from the i-th on starts
+ * again, and chunks that were taken from it are its own again, unless another worker has them by
+ * now. */
 static void hear(usm__schedule *s, uint32_t w, uint32_t from, uint64_t now_ns)
 {
     worker *by = &s->workers[w];
@@ -102,7 +104,7 @@ static void hear(usm__schedule *s, uint32_t w, uint32_t from, uint64_t now_ns)
     }
 }
 
-/* Nobody is at it any more. False: and nobody may be. */
+/* No worker has the chunk any more: it becomes free.  False: it may not be repeated. */
 static bool set_free(usm__schedule *s, uint32_t i)
 {
     record *r = &s->records[i];
@@ -143,7 +145,7 @@ void usm__schedule_touch(usm__schedule *s, uint32_t w, uint64_t id, uint64_t now
 {
     const holding *h = find_holding(s, w, id);
 
-    if (h != NULL) /* what it was given later waits for this one */
+    if (h != NULL) /* chunks that it was given later wait for this one */
         hear(s, w, (uint32_t)(h - s->workers[w].held), now_ns);
 }
 
@@ -226,7 +228,8 @@ static uint64_t allowed_ns(const usm__schedule *s, const holding *h)
     return most > s->p.least_silence_ns ? most : s->p.least_silence_ns;
 }
 
-/* The first of what it holds is what it works at: the others wait.  True: it is silent now. */
+/* Whether the worker is silent from now on.  It works on the first of its holdings; the others
+ * wait. */
 static bool is_overdue(usm__schedule *s, uint32_t w, uint64_t now_ns, uint64_t *next_ns)
 {
     const worker  *it = &s->workers[w];
@@ -264,7 +267,7 @@ static unsigned give_up(usm__schedule *s, uint32_t w)
     return n;
 }
 
-/* When an idle worker should be asked whether a chunk that is late is worth doing twice. */
+/* Counts late chunks that idle workers should do a second time, and finds when to ask again. */
 static unsigned count_late(const usm__schedule *s, uint64_t now_ns, uint64_t *next_ns)
 {
     uint64_t soon = now_ns + (s->p.least_silence_ns + OVERDUE - 1) / OVERDUE;

@@ -1,19 +1,21 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* Chunks in the middle: what iterative ones (usm_parallel_desc.state_arg) had written, and their
- * private copies, at the end of a round; in memory, and in a file beside the launch's (resume.c).
+/* The states of iterative chunks (usm_parallel_desc.state_arg) that have not ended: what a chunk
+ * had written at the end of a round, and its private copies.  They are kept in memory, and in a
+ * file beside that of the launch (resume.c).
  *
  *     head     "USMSTA1\n", the launch's shape (32 characters), its indices, the number of the
  *              launch's file, how many states follow, checksum of the head before it
  *     states   records, as in resume.h
  *
- * They are known by their indices, not by their chunks: a chunk that is cut otherwise the next time
- * takes what there is of it, and begins the rest.  That needs private copies that go by leaves; a
- * launch with one copy to a chunk keeps no states.
+ * States are stored by indices, not by chunk: a chunk that is cut differently the next time takes
+ * the states that exist of its indices, and starts the others from the beginning.  That requires
+ * private copies by leaves; a launch with one copy per chunk keeps no states.
  *
- * The file is written aside and renamed, so that it is whole whenever the process is killed.  A
- * state that its checksum gives away is left out, with those behind it: such chunks begin anew.
- * The number ties the two files together: after one was removed by hand the other says nothing.
- * What has ended stays in the list until the launch's file has it, so nothing is in neither. */
+ * The file is written under another name and then renamed, so that it is whole whenever the process
+ * is killed.  A state whose checksum is wrong is ignored, and so are those after it: these chunks
+ * start from the beginning.  The number ties the two files together: after one of them was removed
+ * by hand, the other is not used.  A chunk that has ended keeps its state in the list until the
+ * launch's file has its result, so that at any time one of the two has it. */
 #include "offload/resume.h"
 
 #include "base/inline/atomic.h"
@@ -46,15 +48,15 @@ struct usm__states {
     char      *path, *aside;
     uint64_t   number;
     /* guarded by lock */
-    usm__mutex    lock; /* of its rank none other is taken with it                               */
+    usm__mutex    lock; /* no other mutex of its rank is locked with it */
     state        *list;
-    char        **from, **to; /* by argument: views of the calls that move bytes                  */
+    char        **from, **to; /* by argument: where the calls that move bytes read and write */
     _Atomic(bool) has_changed;
 };
 
 /* ---- bytes: lock held --------------------------------------------------------------------- */
 
-/* Where the bytes of each argument begin in a payload of so many indices. */
+/* Finds where the bytes of each argument begin in a payload of `count` indices. */
 static void view_payload(const usm__plan *p, char *bytes, uint64_t count, char **at)
 {
     size_t used = 0, offset;
@@ -86,7 +88,7 @@ static void view_chunk(const usm__plan *p, const usm__piece *pieces, char *copie
         }
 }
 
-/* [first, end) from one view, of the indices from `from_first` on, to the other. */
+/* Copies [first, end) from one view to the other; the views begin at from_first and to_first. */
 static void move(const usm__states *s, uint64_t from_first, uint64_t to_first, uint64_t first,
                  uint64_t end)
 {
@@ -122,7 +124,7 @@ static void add(usm__states *s, state *e)
     s->list = e;
 }
 
-/* A part of it for itself; without memory it is not kept. */
+/* Adds a part of a state as a state of its own; without memory the part is dropped. */
 static void add_part(usm__states *s, state *of, uint64_t first, uint64_t end)
 {
     state *e = first < end ? make(s, first, end) : NULL;
@@ -155,7 +157,7 @@ static void cut_out(usm__states *s, uint64_t first, uint64_t end)
     }
 }
 
-/* ---- what lanes do ------------------------------------------------------------------------ */
+/* ---- called by slots ----------------------------------------------------------------------- */
 
 void usm__states_keep(usm__states *s, const usm__chunk *chunk, const usm__piece *pieces,
                       const void *copies)
@@ -174,7 +176,7 @@ void usm__states_keep(usm__states *s, const usm__chunk *chunk, const usm__piece 
             add(s, e);
         }
     }
-    if (e) { /* else what was kept before is still true */
+    if (e) { /* else the state that was kept before is still valid */
         view_chunk(s->plan, pieces, (char *)(uintptr_t)copies, chunk->count, s->from);
         view_payload(s->plan, e->bytes, chunk->count, s->to);
         move(s, chunk->first, chunk->first, chunk->first, end);
@@ -229,7 +231,7 @@ static void put_head(const usm__states *s, uint64_t n, unsigned char head[HEAD_S
     usm_put_le(head + 64, usm__saved_sum(head, 64), 8);
 }
 
-/* All of them as bytes; NULL: no memory. */
+/* Serializes all states; NULL: no memory. */
 static unsigned char *put_all(usm__states *s, size_t *size)
 {
     unsigned char *bytes, *at;
@@ -285,7 +287,7 @@ bool usm__states_write(usm__states *s)
     return is_ok;
 }
 
-/* Those that are whole, up to one that is not; false: there was one. */
+/* Reads states up to the first damaged one; false: there was one. */
 static bool read_states(usm__states *s, const unsigned char *at, size_t size, uint64_t n)
 {
     for (; n > 0; n--) {

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* Teams: their members, one context each, and what is known of them.
+/* Teams: their members, a context for each, and their statistics.
  *
- * Contexts are the team's own, so that nobody's usm_shutdown() or settings of another context reach
- * a launch.  Which of the members that share cores takes part is decided for each program, when it
- * is known whether it has native code (kernel.c). */
+ * The contexts belong to the team, so that neither usm_shutdown() nor the settings of another
+ * context affect a launch.  Which of the members that share cores takes part is decided for each
+ * program, when it is known whether the program has native code (kernel.c). */
 #include "offload/ranks.h"
 #include "offload/run.h"
 
@@ -39,10 +39,11 @@ usm_status usm__team_check(usm_team *team)
 
 /* ---- members --------------------------------------------------------------------------------- */
 
-/* Processors that a driver computes on copy with the same cores, so that nothing is gained by two
- * queues; chunks wait behind each other as well in one.  And PoCL before version 6 may abort when
- * launches of one kernel run at the same time, one of them without an offset: it gives back the
- * wrong one of the kernel's two forms (pocl_release_dlhandle_cache). */
+/* Opens one queue for all slots of a processor on which a driver computes.  It copies with the same
+ * cores that compute, so several queues would gain nothing; chunks wait for each other in one as
+ * well. And PoCL before version 6 may abort when launches of one kernel run at the same time, one
+ * of them without an offset: it releases the wrong one of the kernel's two forms
+ * (pocl_release_dlhandle_cache). */
 static usm_status open_queue(usm__member *m)
 {
     usm_queue_desc  desc = USM_QUEUE_DESC_INIT;
@@ -90,7 +91,7 @@ static void close_members(usm_team *team)
     usm__heap_free(team->members);
 }
 
-/* A device that cannot be opened is left out, unless it was listed by hand. */
+/* A device that cannot be opened is left out, unless the program listed it. */
 static usm_status open_members(usm_team *team, usm_device *const *list, size_t n, bool by_hand)
 {
     usm_status st = USM_OK;
@@ -122,7 +123,7 @@ static usm_status open_members(usm_team *team, usm_device *const *list, size_t n
                                     n, usm__plural(n, "device", "devices"));
 }
 
-/* Devices listed by hand: each once. */
+/* Checks that no device of the list occurs twice. */
 static usm_status check_list(const usm_team_desc *desc)
 {
     if (!desc->devices)
@@ -255,7 +256,7 @@ void usm__team_leave(usm_team *team)
     usm__mutex_unlock(&team->lock);
 }
 
-/* ---- states and figures --------------------------------------------------------------------- */
+/* ---- states and statistics ----------------------------------------------------------------- */
 
 void usm__team_set_aside(usm_team *team, uint32_t member, usm_status why)
 {

@@ -7,11 +7,11 @@
  *
  * The mechanism.  Several short chunks are submitted to one in-order queue.  Each has its own
  * memory, commands and events, but only the completion of the last one calls back.  In the code a
- * batch is a "train":
+ * batch is a "train", and a slot a "lane":
  *
- *     lane        [chunk 7]    in, kernel, out     owns the queue
+ *     slot        [chunk 7]    in, kernel, out     owns the queue
  *       behind    [chunk 8]    in, kernel, out
- *         behind  [chunk 9]    in, kernel, out     its completion calls usm__run_step_ended(lane)
+ *         behind  [chunk 9]    in, kernel, out     its completion calls usm__run_step_ended(slot)
  *
  * For the scheduler the member just has more chunks in progress: each is handed out, ends or fails,
  * is merged, reported and traced separately.  When each of them ended was not observed: the time of
@@ -57,9 +57,10 @@ void usm__train_begin(usm__lane *s)
     usm__mutex_unlock(&s->run->lock);
 }
 
-/* Its share of the time since it began, in which its member did those of other lanes too.  From one
- * end to the next would be less to keep, but two lanes' ends are often seen at the same moment: the
- * second then seems to have taken none. */
+/* Returns the batch's share of the time since it began: in that time the member did indices of
+ * other slots too.  Measuring from one end to the next would need less state, but the ends of two
+ * slots are often noticed at the same moment, and the second would then seem to have taken no
+ * time. */
 static uint64_t take_time(usm__lane *s, uint64_t n, uint64_t now, uint64_t *from)
 {
     usm__run_member *rm     = &s->run->members[s->member->index];
@@ -84,7 +85,7 @@ static double longest_ns(const usm__lane *s)
     return silence_ns > 0 && silence_ns / 8 < TRAIN_NS ? silence_ns / 8 : TRAIN_NS;
 }
 
-/* n took that long. */
+/* n chunks took `ns`. */
 static unsigned length(const usm__lane *s, unsigned n, uint64_t ns)
 {
     double most = longest_ns(s) * n / (double)ns, bytes = (double)(s->mem_size + s->host_size);

@@ -49,8 +49,7 @@ static const char *member_name(const usm__tune *t)
     return t->kernel->team->members[t->member].name;
 }
 
-/* ---- local sizes
- * -------------------------------------------------------------------------------------- */
+/* ---- local sizes --------------------------------------------------------------------------- */
 
 /* A work-group of so many items, along the first dimension as far as it divides it, the rest along
  * the second.  False: there is none. */
@@ -112,8 +111,7 @@ static const char *name_size(size_t items, char text[32])
     return text;
 }
 
-/* ---- the choice
- * --------------------------------------------------------------------------------------- */
+/* ---- the choice ---------------------------------------------------------------------------- */
 
 static double median_of(const usm__tune_size *s)
 {
@@ -168,8 +166,7 @@ static void tell(const usm__tune *t, bool has_clock)
               t->nsizes);
 }
 
-/* ---- the file
- * ----------------------------------------------------------------------------------------- */
+/* ---- the file ------------------------------------------------------------------------------ */
 
 typedef struct record {
     char     magic[8];
@@ -243,8 +240,7 @@ static void keep(usm__tune *t)
     usm__fault_benign_end();
 }
 
-/* ---- what is known of a kernel on a member
- * ------------------------------------------------------------ */
+/* ---- what is known of a kernel on a member ------------------------------------------------- */
 
 static void add_number(usm__hash *h, uint64_t n)
 {
@@ -373,8 +369,7 @@ uint64_t usm__tune_max_chunk(const usm__plan *plan)
     return plan->max_chunk && plan->max_chunk < most ? plan->max_chunk : most;
 }
 
-/* ---- trials
- * ------------------------------------------------------------------------------------------- */
+/* ---- trials -------------------------------------------------------------------------------- */
 
 /* Up the list in the first round, down in the second.  -1: all that fit the chunk are under way.
  * The lock is held. */
@@ -457,8 +452,7 @@ void usm__tune_ended(usm__tune *t, unsigned size, uint64_t items, uint64_t ns)
     settle(t);
 }
 
-/* ---- of a lane
- * ---------------------------------------------------------------------------------------- */
+/* ---- of a lane ----------------------------------------------------------------------------- */
 
 static usm__tune *tune_of(const usm__lane *s)
 {

@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* What devices draw, for the policy "energy": from a table, or measured.
+/* How much power devices draw, for the policy "energy": from a table, or measured.
  *
- * A table speaks of devices as usm-info lists them.  Of several lines the one that says most wins:
- * "3/host:0" (a rank's), "host:0", "host" (the backend's), "*".
+ * A table names devices as usm-info lists them.  If several lines match a device, the most specific
+ * one counts: "3/host:0" (of a rank), then "host:0", "host" (the backend), "*".
  *
- * Measured is the host: the counters of its packages, which Linux offers under powercap to those
- * who may read them.  What they say is the mean of an interval in which the processor may have been
- * idle, and a cap is to be kept: the highest mean seen so far counts. */
+ * Only the host is measured, by the energy counters of its packages, which Linux offers under
+ * powercap to processes that may read them.  They yield the mean of an interval in which the
+ * processor may have been idle.  Since a cap must not be exceeded, the highest mean seen so far
+ * counts. */
 #include "offload/watts.h"
 
 #include "base/log.h"
@@ -23,8 +24,8 @@
 
 #define POWERCAP    "/sys/class/powercap"
 #define INTERVAL_NS 50000000u
-#define LINE_MOST   ((size_t)4096)    /* files of /sys are a page at most                       */
-#define TABLE_MOST  ((size_t)1 << 20) /* thousands of devices, and remarks                      */
+#define LINE_MOST   ((size_t)4096)    /* files of /sys are at most a page */
+#define TABLE_MOST  ((size_t)1 << 20) /* thousands of devices, and comments */
 
 /* --- counters -------------------------------------------------------------------------------- */
 
@@ -52,7 +53,7 @@ bool usm__powercap_read(const char *folder, uint64_t now_ns, usm__powercap *coun
         uint64_t *uj = &counters->uj[counters->n];
 
         if (!read_line(folder, zone, "name", line, sizeof(line)) ||
-            strncmp(line, "package", 7) != 0) /* "psys" counts packages once more */
+            strncmp(line, "package", 7) != 0) /* "psys" would count packages twice */
             continue;
         if (!read_line(folder, zone, "energy_uj", line, sizeof(line)))
             continue;
@@ -72,7 +73,7 @@ double usm__powercap_watts(const usm__powercap *before, const usm__powercap *aft
         return 0;
     for (unsigned i = 0; i < after->n; i++) {
         uj += after->uj[i] - before->uj[i];
-        if (after->uj[i] < before->uj[i]) /* it began anew, once */
+        if (after->uj[i] < before->uj[i]) /* the counter has wrapped, once */
             uj += after->most_uj[i];
     }
     return (double)uj * 1e3 / (double)ns;
@@ -109,7 +110,7 @@ static bool span_equals(usm__span s, const char *text, size_t len)
     return s.len == len && memcmp(s.at, text, len) == 0;
 }
 
-/* How much a line says of the device; 0: nothing. */
+/* How specifically a line names the device; 0: not at all. */
 static unsigned match(usm__span name, const char *device)
 {
     const char *slash = strchr(device, '/'), *local = slash != NULL ? slash + 1 : device;
@@ -132,7 +133,7 @@ static usm__span without_comment(usm__span line)
     return usm__span_trimmed(line);
 }
 
-/* Lines, or fields of a list; *found stays where none speaks of the device. */
+/* Looks up a device in lines, or in the fields of a list.  *found is unchanged if none matches. */
 static usm_status look_up(const char *text, char separator, const char *where, const char *device,
                           double *watts, bool *found)
 {

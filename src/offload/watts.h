@@ -1,31 +1,33 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* What devices draw: from the table that USM_WATTS gives, or measured. */
+/* How much power devices draw: from the table that USM_WATTS gives, or measured. */
 #ifndef USM_OFFLOAD_WATTS_H
 #define USM_OFFLOAD_WATTS_H
 
 #include <usm/status.h>
 
-/* What a device ("opencl:0", "3/host:0") draws while it computes, and who says so: "USM_WATTS",
- * "powercap" for the host's counters, or "unknown", and 0.  Counters are looked at over 50 ms,
- * which the first call waits for; later calls over the time since.  Reads files: not for each
- * chunk, and no lock held. USM_E_SETTING  USM_WATTS names a file that cannot be read, or an entry
- * is not name=watts */
+/* Finds the power that a device ("opencl:0", "3/host:0") draws while it computes.  *source:
+ * "USM_WATTS", "powercap" for the host's counters, or "unknown", and the power is 0.  Counters are
+ * read over an interval of at least 50 ms: the first call waits for it, later calls measure the
+ * time since the previous one.  The function reads files: do not call it for each chunk, nor with a
+ * lock held.
+ *   USM_E_SETTING  USM_WATTS names a file that cannot be read, or an entry is not name=watts */
 usm_status usm__watts_of(const char *device_name, double *watts, const char **source);
-/* The same, of a team's member, and told in the log. */
+/* The same for a member of a team; writes it to the log. */
 usm_status usm__watts_ask(const char *device_name, double *watts);
 
 #define USM__POWERCAP_ZONES 8
 
-/* Energy of the host's packages, as Linux counts it. */
+/* The energy counters of the host's packages. */
 typedef struct usm__powercap {
     unsigned n;
-    uint64_t uj[USM__POWERCAP_ZONES], most_uj[USM__POWERCAP_ZONES]; /* behind most: 0 again       */
+    uint64_t uj[USM__POWERCAP_ZONES], most_uj[USM__POWERCAP_ZONES]; /* a counter above its most_uj
+                                                                       starts at 0 */
     uint64_t at_ns;
 } usm__powercap;
 
-/* False: there are none under the folder, or this process may not read them. */
+/* False: the folder has no counters, or this process may not read them. */
 bool usm__powercap_read(const char *folder, uint64_t now_ns, usm__powercap *counters);
-/* The mean between two looks; 0: not to be told. */
+/* The mean power between two readings; 0: unknown. */
 double usm__powercap_watts(const usm__powercap *before, const usm__powercap *after);
 
 #endif
