@@ -505,10 +505,12 @@ static void parts_are_devices_of_their_own(void)
 
 /* --- out of memory ---------------------------------------------------------------------------- */
 
+static atomic_bool noticed; /* nobody waits for a notice, or it has come */
+
 static void on_notice(void *arg, usm_status status)
 {
-    (void)status;
-    atomic_store((_Atomic(bool) *)arg, true);
+    (void)arg, (void)status;
+    atomic_store(&noticed, true);
 }
 
 /* Contexts, queues, held and direct commands, notices, a program, a kernel, native handles. */
@@ -524,9 +526,9 @@ static usm_status scenario(void)
     usm_arg_kind       kinds[2];
     usm_arg            args[2] = {USM_ARG_PTR(NULL), USM_ARG_VAL(n)};
     usm_launch         l       = launch_of(4, 0, args, 2);
-    _Atomic(bool)      noticed = true;
     usm_status         s;
 
+    atomic_store(&noticed, true);
 #define TRY(call)                                                                                  \
     if ((s = (call)) != USM_OK)                                                                    \
     goto out
@@ -537,10 +539,10 @@ static usm_status scenario(void)
     TRY(ops->event_create_user(c, &gate));
     TRY(ops->copy(sq, p, "a", 2, 1, &gate, &ev[0]));
     TRY(ops->fill(sq, p, "a", 1, 16, 0, NULL, &ev[1]));
-    noticed = false;
-    s       = ops->event_notify(ev[1], on_notice, (void *)&noticed);
+    atomic_store(&noticed, false);
+    s = ops->event_notify(ev[1], on_notice, NULL);
     if (s != USM_OK) {
-        noticed = true;
+        atomic_store(&noticed, true);
         goto out;
     }
     TRY(ops->event_signal(gate, USM_OK));
