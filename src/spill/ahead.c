@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
 /* Prefetch and readahead: loading blocks before an access asks for them.  Blocks that the program
- * announced come first, then those that the access history predicts (spill/prefetch.h).  Nothing
- * here waits: a block for which there is no free or clean frame is skipped for now.  Called with
- * the engine's lock held, by pin_block.c. */
+ * hinted come first, then those that the access history predicts (spill/prefetch.h).  Nothing here
+ * waits: a block for which there is no free or clean frame is skipped for now.  Called with the
+ * engine's lock held, by pin_block.c. */
 #include "spill/internal.h"
 
 #include <string.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#define GUESSES 64 /* at a time                                                             */
+#define GUESSES 64 /* blocks of one request for readahead                                   */
 
 bool usm__ahead_bring(usm__spill *s, usm__space *space, uint32_t block, usm__policy_hint hint)
 {
@@ -42,7 +42,7 @@ bool usm__ahead_bring(usm__spill *s, usm__space *space, uint32_t block, usm__pol
     return true;
 }
 
-/* --- announced lists ------------------------------------------------------------------ */
+/* --- lists of hints ------------------------------------------------------------------- */
 
 static uint64_t this_thread(void)
 {
@@ -66,7 +66,7 @@ static void forget_list(usm__announced *a)
     usm__heap_free(a);
 }
 
-/* How many blocks may be there ahead of their use. */
+/* How many blocks may be loaded ahead of their use. */
 static size_t window(const usm__spill *s)
 {
     size_t most = s->frames.count / 2;
@@ -75,7 +75,7 @@ static size_t window(const usm__spill *s)
     return most < deep ? (most ? most : 1) : deep;
 }
 
-/* The lock is released while a block is asked for: the list may go meanwhile. */
+/* The lock is released while a block is requested: the list may be deleted meanwhile. */
 static void top_up(usm__spill *s, uint64_t thread)
 {
     for (;;) {
@@ -94,7 +94,8 @@ static void top_up(usm__spill *s, uint64_t thread)
     }
 }
 
-/* The block was used: the list has come that far. False: it is in no list of this thread. */
+/* The block was used: moves the list's position behind it.  False: no list of this thread has
+ * it. */
 static bool advance(usm__spill *s, uint64_t thread, const usm__space *space, uint32_t block)
 {
     usm__announced *a = list_of(s, thread);
@@ -154,7 +155,7 @@ static void fill_list(usm__announced *a, size_t n, const usm__pin *list)
         for (size_t b = list[i].offset >> space->shift; !space->is_foreign && b <= last; b++) {
             struct usm__announced_block *at = &a->list[a->n];
 
-            /* Small buffers one behind the other share a block. */
+            /* Adjacent small buffers share a block. */
             if (a->n && at[-1].space == space && at[-1].block == b)
                 continue;
             at->space = space;
@@ -189,18 +190,18 @@ usm_status usm__spill_announce(usm__spill *s, size_t n, const usm__pin *list)
     return USM_OK;
 }
 
-/* --- guesses: buffers of a block or two ------------------------------------------------------- */
+/* --- readahead: buffers of one or two blocks -------------------------------------------------- */
 
-#define LINE_BLOCKS 2  /* most of such a buffer                                              */
-#define LINE_RUN    2  /* in turn, before anything is guessed                               */
-#define LINE_MOST   16 /* spaces ahead                                                      */
+#define LINE_BLOCKS 2  /* largest size of such a buffer, in blocks        */
+#define LINE_RUN    2  /* buffers used in order before the next is loaded */
+#define LINE_MOST   16 /* spaces loaded ahead, at most                    */
 
 static bool is_in_line(const usm__space *space)
 {
     return space->nblocks <= LINE_BLOCKS && !space->is_foreign;
 }
 
-/* Notes that the space was reached; whether that was its turn. */
+/* Notes that the space was reached; returns whether it was the expected one. */
 static bool follow_line(usm__spill *s, usm__space *space)
 {
     usm__line *line = &s->line;
@@ -211,7 +212,8 @@ static bool follow_line(usm__spill *s, usm__space *space)
     return line->run >= LINE_RUN;
 }
 
-/* Spaces behind this one, held (busy) so that they stay while the lock is given up. */
+/* Finds spaces behind this one, and marks them busy so that they stay while the lock is
+ * released. */
 static size_t hold_next(usm__spill *s, usm__space *space, usm__space **list, size_t most)
 {
     size_t n = 0;
@@ -240,7 +242,7 @@ static void bring_line(usm__spill *s, usm__space *space)
             goes_on = usm__ahead_bring(s, list[i], b, USM__HINT_PREFETCH);
         list[i]->more->busy--;
     }
-    usm__spill_changed(s); /* who destroys one waits for that */
+    usm__spill_changed(s); /* a thread that destroys one waits for that */
 }
 
 static void ahead_in_line(usm__spill *s, usm__space *space, bool was_guess)
@@ -266,7 +268,7 @@ void usm__ahead_wasted(usm__spill *s, usm__space *space, uint32_t block)
     s->line.run = 0;
 }
 
-/* --- guesses ------------------------------------------------------------------------------ */
+/* --- readahead ---------------------------------------------------------------------------- */
 
 void usm__ahead(usm__spill *s, usm__space *space, uint32_t block, bool was_guess)
 {

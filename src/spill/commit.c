@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* Commits: what was written comes home.  Which blocks, and how they are looked at; how they become
- * durable is the home's affair (home.h).
+/* Commits: writing dirty blocks to the backing store.  This file selects the blocks and makes them
+ * readable one by one; the backing store makes them durable (home.h).
  *
- * From the moment the home looks at a block until the commit has ended the block is clean but must
- * not be dropped: must_store.  If somebody writes it meanwhile it is dirty again, and stays so.
+ * From the moment the backing store reads a block until the commit has ended, the block is clean
+ * but must not be dropped: must_store.  If it is written meanwhile it becomes dirty again, and
+ * stays so.
  *
  * Called by src/buffer, one commit of a space at a time. */
 #include "spill/internal.h"
@@ -14,8 +15,8 @@ typedef struct commit {
     size_t      n;
 } commit;
 
-/* A block at home, changed since.  While it is stored it is not dirty, but not said to be elsewhere
- * either. */
+/* Whether the block's content differs from the backing store.  While it is stored on a tier it is
+ * not dirty, but its `content` does not name the tier yet. */
 static bool is_changed(const usm__space *space, uint32_t block)
 {
     const usm__block *b = usm__block_of(space, block);
@@ -71,7 +72,7 @@ static void put(void *arg, size_t index)
     usm__space_unpin(c->space, pin.offset, pin.size, pin.mode);
 }
 
-/* Lock held; nothing of the block is under way when its copy is forgotten. */
+/* Lock held; no transfer of the block is under way when its copy is dropped. */
 static void end_block(usm__spill *s, usm__space *space, uint32_t block)
 {
     usm__block *b = usm__block_of(space, block);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* The figures of an engine and its tiers as text and as JSON.  Called by usm_spill_describe(); what
- * the figures are is told in usm/buffer.h.  Nothing is allocated, and no lock taken. */
+/* The statistics of an engine and its tiers as text and as JSON.  Called by usm_spill_describe();
+ * usm/buffer.h says what each figure means.  Allocates nothing and takes no lock. */
 #include "spill/describe.h"
 
 #include "base/inline/plural.h"
@@ -9,7 +9,7 @@
 
 #define UNKNOWN UINT64_MAX
 
-/* Bytes a second; 0: nothing was moved. */
+/* Bytes a second; 0: nothing was transferred. */
 static uint64_t rate_of(uint64_t bytes, uint64_t ns)
 {
     return ns ? (uint64_t)((double)bytes * 1e9 / (double)ns) : 0;

@@ -1,28 +1,33 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* The residency engine: making, finding and ending it, waiting, statistics, fork.
+/* The residency engine: creation, lookup, end, waiting, statistics, fork.
  *
- *   who        what                                                        file
- *   pin.c      accesses: hit, waiting for frames, all or nothing            engine.h (the hit path)
- *   pin_block.c  one block: miss, what is fetched
- *   load.c     ABSENT -> LOADING -> RESIDENT or PARTIAL
- *   frame.c    who gives way: free, fresh, clean, dirty frames; moving
- *   store.c    dirty blocks to the tiers, ahead of need
- *   ahead.c    announced lists and guesses
- *   space.c    ranges, advice, discarding         segment.c  small buffers
- *   report.c   statistics, who holds memory
- *   commit.c   homes                              transfer.c runs of sectors
+ *     file         what it does
+ *     pin.c        accesses: tickets, waiting for frames, all or nothing
+ *                  (the hit path is in engine.h)
+ *     pin_block.c  one block: a miss, and which sectors are fetched
+ *     load.c       ABSENT -> LOADING -> RESIDENT or PARTIAL
+ *     frame.c      choice of a frame: free, fresh, clean, dirty; eviction; moving
+ *     store.c      dirty blocks to the tiers, ahead of need
+ *     ahead.c      hints and readahead
+ *     space.c      ranges, advice, discarding
+ *     segment.c    small buffers
+ *     report.c     statistics, which buffers hold memory
+ *     commit.c     backing stores
+ *     transfer.c   runs of sectors
  *
- * Locks.  The engine's lock guards everything but the words; a word's state changes under it (the
- * hit path only pins, and only what is resident).  It is never held over a transfer, a move of
- * pages or a callback: a frame whose is_busy is set belongs to whoever set it.
+ * Locks.  The engine's lock guards everything except the words.  The state in a word changes under
+ * the lock; the hit path only adds pins, and only to resident blocks.  The lock is never held over
+ * a transfer, a move of pages or a callback: a frame with is_busy belongs to the thread that set
+ * it.
  *
  * Invariants (s->lock held):
- *   block RESIDENT, PARTIAL, LOADING or LEAVING  <=>  its frame is not NO_FRAME, and that frame's
- *   space and block are its own
- *   frames in use + free = frames that have memory = what the account was charged / block_size
- *   a block that is neither dirty nor must_store has its content where `content` says
+ *   - a block is RESIDENT, PARTIAL, LOADING or LEAVING  <=>  its frame is not NO_FRAME, and that
+ *     frame names this space and block
+ *   - frames in use + free = frames that have memory = bytes charged to the memory accounting /
+ *     block_size
+ *   - a block that is neither dirty nor must_store has its content where `content` says
  *
- * Called by src/buffer; spill/engine.h is what it sees. */
+ * Called by src/buffer, which sees spill/engine.h. */
 #include "base/inline/bits.h"
 #include "base/log.h"
 #include "base/settings.h"
@@ -36,14 +41,14 @@
 #include <time.h>
 
 #define MIN_BLOCK  ((size_t)4 << 10)
-#define MAX_FRAMES 8192 /* each is a mapping of its own while away, and 65,530 can be */
-#define MIN_FRAMES 32   /* as far as blocks of 4 KiB allow                                        */
+#define MAX_FRAMES 8192 /* each takes a mapping while in a space; 65,530 are possible */
+#define MIN_FRAMES 32   /* unless blocks would be smaller than 4 KiB                  */
 
 static struct {
     usm__mutex            lock;
     usm_list              all;
-    usm_list              parents; /* in a forked child: what buffers of the parent point to      */
-    _Atomic(usm__spill *) shared;  /* the process's                                               */
+    usm_list              parents; /* in a forked child: engines of the parent's buffers          */
+    _Atomic(usm__spill *) shared;  /* the process's engine                                        */
 } engines = {USM__MUTEX_INIT(USM__RANK_BUFFER, "engines"),
              {&engines.all, &engines.all},
              {&engines.parents, &engines.parents},
@@ -51,8 +56,8 @@ static struct {
 
 /* --- sizes ------------------------------------------------------------------------------ */
 
-/* The smallest power of two that is wanted at least and makes no more than 8192 frames; but small
- * limits get small blocks. */
+/* The smallest power of two that is at least the wanted size and makes no more than 8192 frames;
+ * small limits get small blocks. */
 static size_t choose_block(uint64_t limit)
 {
     uint64_t wanted = usm__setting_size("spill_block");
@@ -70,7 +75,7 @@ static unsigned log2_of(size_t n)
     return (unsigned)__builtin_ctzl(n);
 }
 
-/* --- make and end -------------------------------------------------------------------------- */
+/* --- creation and end ---------------------------------------------------------------------- */
 
 static void tell(void *user, usm_status status, const char *sentence)
 {
@@ -157,7 +162,7 @@ static usm_status create(usm_context *owner, uint64_t limit, usm__spill **out)
     return USM_OK;
 }
 
-/* pre: no space but those of small buffers, of which none is left, nothing under way. */
+/* pre: there are no spaces except those of small buffers, which hold none; nothing is under way. */
 static void destroy(usm__spill *s)
 {
     usm__segments_fini(s);
@@ -260,7 +265,7 @@ static void sleep_until_changed(usm__spill *s, uint32_t timeout_ms)
     s->waiters--;
 }
 
-/* A transport without a thread moves only while somebody asks it to. */
+/* A transport without a thread makes progress only while the library calls it. */
 void usm__spill_wait(usm__spill *s, uint32_t timeout_ms)
 {
     uint64_t changes = s->changes;
@@ -276,7 +281,7 @@ void usm__spill_wait(usm__spill *s, uint32_t timeout_ms)
 /* --- fork
  * ------------------------------------------------------------------------------------------ */
 
-/* The child has no frames (frames.c): nothing may look resident there, or be taken for used. */
+/* The child has no frames (frames.c): no block may be marked resident or used there. */
 static void make_absent(usm__spill *s)
 {
     usm__account_sub_host(s->owner, (size_t)(s->nfree + s->resident) << s->shift);
@@ -299,7 +304,7 @@ static void fork_engine(usm__spill *s, usm_fork_phase phase)
     usm__tiers_fork(s->tiers, phase);
 }
 
-/* The child makes engines of its own. */
+/* The child makes its own engines. */
 static void fork_engines(usm_fork_phase phase)
 {
     USM_LIST_FOREACH_SAFE (it, next, &engines.all) {
@@ -313,7 +318,8 @@ static void fork_engines(usm_fork_phase phase)
         usm_store_release(&engines.shared, NULL);
 }
 
-/* The list's lock is held while engines are made, and those look for modules: it ranks below. */
+/* The lock of the list is held while engines are made, and those load modules: it ranks below the
+ * locks of modules. */
 void usm__spill_fork(usm_fork_phase phase, bool before_contexts)
 {
     if (!before_contexts)

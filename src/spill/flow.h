@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* What is counted of transfers: bytes, the time in which at least one was under way, how long each
- * took (tier_stats.c).  The caller has a lock.  For tiers and homes. */
+/* Statistics of transfers: bytes, the time in which at least one was under way, how long each took
+ * (tier_stats.c).  The caller holds a lock.  For tiers and backing stores. */
 #ifndef USM_SPILL_FLOW_H
 #define USM_SPILL_FLOW_H
 
@@ -8,7 +8,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* Times, by eight buckets to a doubling: p50 and p99 are right to an eighth. */
+/* A histogram of times with eight buckets to a doubling: p50 and p99 are exact to an eighth. */
 #define USM__TIMES_BUCKETS 320
 
 typedef struct usm__times {
@@ -19,10 +19,10 @@ typedef struct usm__times {
 void     usm__times_add(usm__times *h, uint64_t ns);
 uint64_t usm__times_quantile(const usm__times *h, double q);
 
-/* Of one direction. */
+/* One direction of transfers. */
 typedef struct usm__flow {
     uint64_t   bytes, transfers;
-    uint64_t   busy_ns;  /* while at least one was under way, but for the current stretch     */
+    uint64_t   busy_ns;  /* time with at least one under way, without the current stretch     */
     uint64_t   since_ns; /* when the current stretch began                                    */
     uint32_t   flying;
     usm__times times;

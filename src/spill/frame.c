@@ -13,9 +13,9 @@
 #include <errno.h>
 #include <string.h>
 
-#define STORE_FAILURES 4  /* of one request for a frame, before it gives up                   */
-#define SPARE_FROM     8  /* frames                                                          */
-#define PLACE_ATTEMPTS 16 /* each frees a mapping                                            */
+#define STORE_FAILURES 4  /* failed stores within one request for a frame, before it fails */
+#define SPARE_FROM     8  /* frames that an engine has, at least, to keep a spare one      */
+#define PLACE_ATTEMPTS 16 /* evictions to free a mapping each                              */
 
 /* --- free frames -------------------------------------------------------------------- */
 
@@ -43,7 +43,7 @@ static uint32_t take_free(usm__spill *s)
     return frame;
 }
 
-/* A frame that has no memory yet, if the account allows it. */
+/* Takes a frame that has no memory yet, if the memory accounting allows it. */
 static uint32_t grow(usm__spill *s)
 {
     uint32_t frame = s->empty_head;
@@ -88,7 +88,7 @@ size_t usm__spill_give_back(usm__spill *s, size_t bytes, size_t keep)
     return given;
 }
 
-/* --- who gives way ------------------------------------------------------------------- */
+/* --- eviction ------------------------------------------------------------------------ */
 
 usm__policy_look usm__frame_look(void *spill, uint32_t frame)
 {
@@ -118,7 +118,7 @@ void usm__frame_forgive(usm__spill *s)
         s->frame[i].is_failed = false;
 }
 
-/* *state: what it was. */
+/* *state: the state before. */
 static bool take_idle(usm__word *word, unsigned *state)
 {
     uint64_t old = usm_load_relaxed(word);
@@ -167,7 +167,7 @@ bool usm__frame_leave(usm__spill *s, uint32_t frame, bool is_evicted)
     usm__mutex_lock(&s->lock);
     f->is_busy = false;
     space->more->busy--;
-    if (rc != 0) { /* its pages are where they were */
+    if (rc != 0) { /* its pages have not moved      */
         usm__word_change(word, (int)state, 0, 0);
         usm__spill_changed(s);
         return false;
@@ -183,7 +183,7 @@ bool usm__frame_leave(usm__spill *s, uint32_t frame, bool is_evicted)
     return true;
 }
 
-/* A clean one leaves; false: there is none. */
+/* Evicts a clean block; false: there is none. */
 static bool evict_clean(usm__spill *s)
 {
     uint32_t frame = usm__policy_victim(s->policy, false, usm__frame_look, s);
@@ -191,7 +191,7 @@ static bool evict_clean(usm__spill *s)
     return frame != USM__NO_FRAME && usm__frame_leave(s, frame, true);
 }
 
-/* No frame may go: waits for what is under way.  A status when that is hopeless. */
+/* No frame can be evicted: waits for what is under way.  A status if nothing is. */
 static usm_status wait_for_room(usm__spill *s, uint64_t failures)
 {
     if (s->loads || s->stores) {
@@ -206,7 +206,7 @@ static usm_status wait_for_room(usm__spill *s, uint64_t failures)
     return USM_OK;
 }
 
-/* One step towards a free or clean frame; a status when that is hopeless. */
+/* One step towards a free or clean frame; a status if there is no further step. */
 static usm_status make_room(usm__spill *s, uint64_t failures)
 {
     uint32_t frame = usm__policy_victim(s->policy, true, usm__frame_look, s);
@@ -223,10 +223,10 @@ static usm_status make_room(usm__spill *s, uint64_t failures)
     }
     if (usm__store_start(s, frame, false))
         s->stats.evicted_dirty++;
-    return USM_OK; /* it came into use, or its store may have ended meanwhile: look again */
+    return USM_OK; /* the block may be in use again, or its store have ended: look again  */
 }
 
-/* The first one that comes along becomes the spare. */
+/* Keeps the first free frame as the spare. */
 static uint32_t keep_spare(usm__spill *s, uint32_t frame)
 {
     if (frame == USM__NO_FRAME || s->spare != USM__NO_FRAME || s->frames.count < SPARE_FROM)
@@ -257,7 +257,7 @@ uint32_t usm__frame_get(usm__spill *s, bool may_wait, usm_status *status)
         if (found || evict_clean(s))
             continue;
         *status = may_wait ? make_room(s, failures) : USM_E_AGAIN;
-        if (*status == USM_E_AGAIN && may_wait) /* all are held: better used than kept */
+        if (*status == USM_E_AGAIN && may_wait) /* all are pinned: better used than kept */
             return usm__frame_take_spare(s);
         if (*status != USM_OK)
             return USM__NO_FRAME;
@@ -266,8 +266,8 @@ uint32_t usm__frame_get(usm__spill *s, bool may_wait, usm_status *status)
 
 /* --- moving ----------------------------------------------------------------------------- */
 
-/* A process may have 65,530 mappings, and each block that is in memory is one: with ENOMEM others
- * leave first. */
+/* A process may have 65,530 mappings, and each block in memory is one: after ENOMEM, other blocks
+ * are evicted first. */
 int usm__frame_place(usm__spill *s, uint32_t frame)
 {
     usm__frame *f  = &s->frame[frame];

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* The arena of frames; see frames.h.  Called by the engine's files, which know what is where.
+/* The arena of frames; see frames.h.  Called by the engine's files, which know where each frame is.
  *
- * A hole that a frame leaves behind is replaced by a fresh mapping, not only protected: a mapping
- * that held pages never merges with its neighbours again, and the process may have 65,530. */
+ * The hole that a moved frame leaves in the arena is replaced by a fresh mapping, not only
+ * protected: a mapping that held pages never merges with its neighbours again, and the process may
+ * have 65,530. */
 #include "spill/frames.h"
 
 #include "base/os.h"
@@ -18,7 +19,7 @@
 static char *map_aligned(size_t size, int fd)
 {
     size_t padded = size + HUGE_PAGE;
-    char  *p      = usm__os_map(padded, PROT_NONE); /* which reserves nothing */
+    char  *p      = usm__os_map(padded, PROT_NONE); /* reserves no memory     */
     char  *base;
     size_t head, tail;
 
@@ -38,7 +39,7 @@ static char *map_aligned(size_t size, int fd)
     return base;
 }
 
-/* Whether pages can be moved here: tried on a page. */
+/* Whether pages can be moved here, tested with one page. */
 static bool can_move(void)
 {
     long  page = 4096;
@@ -80,7 +81,8 @@ usm_status usm__frames_init(usm__frames *f, uint32_t count, size_t frame_size)
         (void)usm__os_protect(f->base, size, PROT_READ | PROT_WRITE);
     (void)madvise(f->base, size,
                   MADV_HUGEPAGE); /* fewer, longer pieces for the disk's controller */
-    /* A child would share pages that transfers are writing into: one of both would miss them. */
+    /* A child would share pages that transfers write into: one of the two would not see the
+     * bytes. */
     (void)madvise(f->base, size, MADV_DONTFORK);
     f->size       = size;
     f->frame_size = frame_size;

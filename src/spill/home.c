@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* What all homes have in common, statistics above all, and the simplest of them: memory that is
- * only read.  Files are in home_file.c, functions of the user in home_user.c.  Called by the
- * engine. */
+/* The common part of all backing stores, above all statistics, and the simplest of them: memory
+ * that is only read.  Files are in home_file.c, functions of the user in home_user.c.  Called by
+ * the engine. */
 #include "base/log.h"
 #include "base/os.h"
 #include "base/trace_spill.h"
@@ -98,7 +98,7 @@ void usm__home_end_read(usm__home *home, usm__io *io, usm_status status)
 
 /* --- commits -------------------------------------------------------------------- */
 
-/* Commits of two threads come one after the other. */
+/* Commits of two threads run one after the other. */
 static void begin_commit(usm__home *home)
 {
     usm__mutex_lock(&home->lock);
@@ -181,7 +181,7 @@ static void memory_read(usm__home *home, usm__io *io)
 
 static usm_status memory_commit(usm__home *home, const usm__dirty_blocks *dirty)
 {
-    (void)home; /* it is not writable, so nobody gets here */
+    (void)home; /* never called: the memory is not writable */
     (void)dirty;
     return USM_E_READ_ONLY;
 }

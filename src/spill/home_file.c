@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* Homes that are files of the user: read through the transport `file`, in place; written by commits
- * alone, through the journal (spill/journal.h).
+/* Backing stores that are files of the user: read in place through the transport `file`; written
+ * only by commits, through the journal (spill/journal.h).
  *
- * Besides the transport's, a home has a descriptor of its own, which holds the claim on the file:
- * one writer or any number of readers, over all processes.  It is taken before the journal is
- * looked at, so nobody replays the commit of a process that is alive. */
+ * Besides the transport's descriptor, the backing store has one of its own, which locks the file:
+ * one writer or any number of readers, over all processes.  The lock is taken before the journal is
+ * read, so nobody replays the commit of a process that is alive. */
 #include "base/log.h"
 #include "base/os.h"
 #include "base/os_file.h"
@@ -20,7 +20,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* A transfer that failed is asked for again so often: a path to storage may come back. */
+/* Number of attempts for a transfer: a path to storage may come back. */
 #define ATTEMPTS 3u
 
 typedef struct file_home {
@@ -29,7 +29,7 @@ typedef struct file_home {
     void                    *store;
     usm__journal            *journal; /* NULL: read only                                     */
     int                      fd;
-    bool                     is_made; /* by this opening: to be undone when it fails         */
+    bool                     is_made; /* created by this opening, which removes it if it fails */
     uint64_t                 offset;
     char                     path[PATH_MAX];
 } file_home;
@@ -67,7 +67,7 @@ static void file_read(usm__home *home, usm__io *io)
         .offset     = (size_t)io->first * home->params.sector_size,
         .size       = (size_t)io->count * home->params.sector_size,
         .data       = io->data,
-        .registered = SIZE_MAX, /* with the tiers' store, which is another */
+        .registered = SIZE_MAX, /* memory is registered with the tiers' store */
         .is_awaited = io->is_awaited,
         .done       = fetched,
     };
@@ -104,8 +104,8 @@ static usm_status check_mode(const char *path, usm_access_mode mode)
                      path, (int)mode);
 }
 
-/* The descriptor, and the name without symbolic links: by any of its names a file has one journal.
- */
+/* Opens the descriptor, and finds the name without symbolic links: a file has one journal,
+ * whichever of its names is used. */
 static usm_status open_file(file_home *f, const char *path, usm_access_mode mode)
 {
     int flags = (mode & USM_WRITE ? O_RDWR : O_RDONLY) | O_NONBLOCK;
@@ -196,7 +196,7 @@ static usm_status open_store(file_home *f, size_t size, bool may_grow)
     return f->ops->open(&params, &f->store);
 }
 
-/* That a file was made, or is that long, survives a crash before the first commit counts on it. */
+/* Makes the file's existence and length durable before the first commit relies on them. */
 static usm_status settle_length(const file_home *f)
 {
     char folder[PATH_MAX];

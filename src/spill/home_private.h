@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* What the kinds of homes share: home.c (what is common, and memory that is only read),
- * home_file.c, home_user.c.  Nobody else includes it. */
+/* Shared by the files of the backing stores: home.c (the common part, and memory that is only
+ * read), home_file.c, home_user.c.  No other file includes it. */
 #ifndef USM_SPILL_HOME_PRIVATE_H
 #define USM_SPILL_HOME_PRIVATE_H
 
@@ -13,14 +13,15 @@
 #include <pthread.h>
 
 typedef struct usm__home_kind {
-    /* Ends with usm__home_end_read(), sooner or later, on any thread. */
+    /* Starts a read.  It ends with usm__home_end_read(), on any thread, possibly during the
+     * call. */
     void (*read)(usm__home *home, usm__io *io);
-    /* One at a time. */
+    /* Called by one thread at a time. */
     usm_status (*commit)(usm__home *home, const usm__dirty_blocks *dirty);
-    void (*close)(usm__home *home); /* frees it                                              */
+    void (*close)(usm__home *home); /* frees the backing store                               */
 } usm__home_kind;
 
-/* The beginning of each kind's own structure. */
+/* The first member of each kind's own structure. */
 struct usm__home {
     /* fixed after open */
     const usm__home_kind *kind;
@@ -40,11 +41,12 @@ struct usm__home {
 void usm__home_init(usm__home *home, const usm__home_kind *kind, const usm__home_params *params,
                     const char *name);
 void usm__home_fini(usm__home *home);
-/* Where the transfer begins in the space, and how many of its bytes lie there: the rest is zeros.
- */
+/* The offset in the space at which the transfer begins, and how many of its bytes are within the
+ * space: the rest is zeros. */
 uint64_t usm__home_offset(const usm__home *home, const usm__io *io);
 size_t   usm__home_inside(const usm__home *home, const usm__io *io);
-/* Zeros behind the space, statistics, a warning of the first failure; then io->done. */
+/* Writes the zeros behind the space, counts the transfer, warns of the first failure, and calls
+ * io->done. */
 void usm__home_end_read(usm__home *home, usm__io *io, usm_status status);
 
 #endif

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* Homes that are functions of the user (usm_home_ops): formats of one's own.  The functions block,
- * so they run on the executor's threads, a few at a time; further transfers wait in a queue here.
- * What a commit promises is what the functions do: libusm writes block by block, then calls flush.
- * Called by the engine; usm_home_fail() by the user's functions. */
+/* Backing stores that are functions of the user (usm_home_ops), for formats of the program's own.
+ * The functions block, so they run on the executor's threads, a few at a time; further transfers
+ * wait in a queue here.  How durable a commit is depends on the functions: libusm writes block by
+ * block, then calls flush.  Called by the engine; the user's functions call usm_home_fail(). */
 #include "base/inline/atomic.h"
 #include "base/os.h"
 #include "core/executor.h"
@@ -17,18 +17,19 @@ typedef struct user_home user_home;
 typedef struct worker {
     usm__job   job;
     user_home *home;
-    bool       is_busy; /* guarded by the home's lock: posted, or at work                    */
+    bool       is_busy; /* guarded by the backing store's lock: posted, or running           */
 } worker;
 
 struct user_home {
     usm__home    base;
     usm_home_ops ops;
     void        *data;
-    /* The owner's, and one of each worker that is posted or at work: it may look for more after the
-     * last transfer ended and the owner has closed the home. */
+    /* One reference of the owner, and one of each worker that is posted or running: a worker may
+     * look for more work after the last transfer ended and the owner has closed the backing
+     * store. */
     _Atomic(uint32_t) refs;
     worker            workers[WORKERS];
-    /* guarded by the home's lock */
+    /* guarded by the backing store's lock */
     usm_transfer  *head; /* of ios that wait, linked by t.next                               */
     usm_transfer **tail;
 };
@@ -43,7 +44,7 @@ usm_status usm_home_fail(usm_status status, const char *format, ...)
     return status;
 }
 
-/* The status of a function that came back, with a story. */
+/* The status that the user's function returned, with an error message. */
 static usm_status told(const usm__home *home, const char *what, usm_status status)
 {
     if (status == USM_OK)
@@ -77,7 +78,7 @@ static usm_status read_some(user_home *u, const usm__io *io)
                 u->ops.read(u->data, usm__home_offset(&u->base, io), io->data, size));
 }
 
-/* The next that waits; NULL: none, and the worker is idle. */
+/* The next io that waits; NULL: there is none, and the worker is idle. */
 static usm__io *next_of(worker *w)
 {
     user_home    *u = w->home;

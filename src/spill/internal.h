@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* What the engine's files share.  The essay is in engine.c. */
+/* Shared by the files of the engine.  Its mechanism is explained in engine.c. */
 #ifndef USM_SPILL_INTERNAL_H
 #define USM_SPILL_INTERNAL_H
 
@@ -23,76 +23,76 @@ typedef struct usm__mask {
     uint64_t bits[USM__MASK_WORDS];
 } usm__mask;
 
-/* Where the content of a block is that is not in memory. */
+/* Where a block's content is when it is not in memory. */
 typedef enum usm__content {
-    USM__CONTENT_ZERO = 0, /* never written, or all zero: nowhere                            */
-    USM__CONTENT_HOME = 1, /* where it came from                                             */
+    USM__CONTENT_ZERO = 0, /* nowhere: it was never written, or is all zero                  */
+    USM__CONTENT_HOME = 1, /* in the backing store                                           */
     USM__CONTENT_COPY = 2  /* on a tier                                                      */
 } usm__content;
 
-/* A block beside its word.  Guarded by the engine's lock. */
+/* The rest of a block's state, beside its word.  Guarded by the engine's lock. */
 typedef struct usm__block {
-    usm__copy *copy;  /* NULL: it never left                                                */
+    usm__copy *copy;  /* NULL: it was never stored                                          */
     uint32_t   frame; /* USM__NO_FRAME: none                                                */
     uint8_t    content;
-    bool       must_store; /* clean, but newer than its content says: a commit looks at it   */
-    uint16_t   kept;       /* how often USM_BUFFER_PIN was said                             */
-    int16_t    status;     /* how the last load failed; 0                                   */
+    bool       must_store; /* clean, but newer than `content` says: a commit must write it */
+    uint16_t   kept;       /* how often USM_BUFFER_PIN was requested                       */
+    int16_t    status;     /* the status of its last load that failed; 0: none             */
 } usm__block;
 
-#define USM__FRAME_IOS 2 /* transfers of one frame at a time: neighbouring sectors are one */
+#define USM__FRAME_IOS 2 /* transfers of a frame at a time, each a run of sectors          */
 
-/* Guarded by the engine's lock; the transfer's members by whose transfer it is. */
+/* Guarded by the engine's lock; the members of a transfer belong to the thread that makes it. */
 typedef struct usm__frame {
     usm__spill *spill;
     usm__space *space; /* NULL: free                                                        */
     uint32_t    block;
-    uint32_t    next;       /* free list                                                     */
-    bool        is_away;    /* in the space, not in the arena                                */
-    bool        is_zero;    /* free and known to read as zeros                               */
-    bool        is_busy;    /* sectors are being fetched or stored                           */
-    bool        is_failed;  /* could not be stored: not tried again until something changes   */
-    bool        is_guess;   /* brought in ahead, and not used yet                            */
-    bool        was_wanted; /* it was stored because somebody waited for its frame          */
-    bool        is_swap;    /* once it is here its copy goes, so that another block finds room */
-    uint32_t    last_end;   /* PARTIAL: the sector behind the last that was asked for        */
-    usm__mask   present;    /* PARTIAL: sectors that are there                               */
-    usm__mask   dirty;      /* PARTIAL: of these, written                                    */
+    uint32_t    next;       /* next in the free list                                           */
+    bool        is_away;    /* its pages are in the space, not in the arena                    */
+    bool        is_zero;    /* free and known to read as zeros                                 */
+    bool        is_busy;    /* sectors are being read or stored                                */
+    bool        is_failed;  /* storing it failed: not tried again until something changes      */
+    bool        is_guess;   /* loaded by readahead, and not used yet                           */
+    bool        was_wanted; /* it was stored because a thread waited for its frame             */
+    bool        is_swap;    /* after the load its copy on the tier is dropped, to make room    */
+    uint32_t    last_end;   /* PARTIAL: the sector behind the last that was requested          */
+    usm__mask   present;    /* PARTIAL: sectors that are in memory                             */
+    usm__mask   dirty;      /* PARTIAL: of these, those that were written                      */
     /* the transfer */
     usm__mask work;   /* sectors                                                            */
-    uint32_t  cursor; /* work below it is done or under way                                 */
+    uint32_t  cursor; /* the sectors below it are done or under way                         */
     bool      is_store;
-    bool      is_awaited; /* a fetch for which a thread does nothing else                     */
-    bool      is_ahead;   /* nobody waits for it                                      */
-    _Atomic(uint32_t) pending;  /* of ios                                                   */
-    _Atomic(int)      failed;   /* status of the first that did                             */
+    bool      is_awaited;       /* a read that a thread waits for, doing nothing else */
+    bool      is_ahead;         /* no thread waits for it                             */
+    _Atomic(uint32_t) pending;  /* number of ios under way                                  */
+    _Atomic(int)      failed;   /* status of the first io that failed                       */
     uint64_t          start_ns; /* while tracing                                            */
     usm__io           ios[USM__FRAME_IOS];
 } usm__frame;
 
 typedef struct usm__segments usm__segments;
 
-/* Buffers of a block or two, used in the order in which they were made: what prefetch.h is to the
- * blocks of one space. */
+/* Access history of buffers of one or two blocks that are used in the order in which they were
+ * created: as prefetch.h for the blocks of one space. */
 typedef struct usm__line {
-    usm__space *last;   /* that was reached; NULL                                           */
-    uint32_t    run;    /* how often in turn the next was reached                           */
-    uint32_t    window; /* spaces to bring in ahead: grows with use, shrinks with waste       */
+    usm__space *last;   /* the last space that was reached; NULL                        */
+    uint32_t    run;    /* how often in succession the next one was reached             */
+    uint32_t    window; /* spaces to load ahead: grows with use, shrinks with waste     */
 } usm__line;
 
 typedef struct usm__announced {
     usm_list link; /* in spill->announced                                                   */
     uint64_t thread;
-    size_t   n, next; /* of list; the first that has not been asked for                     */
-    size_t   used;    /* that were used                                                     */
+    size_t   n, next; /* entries of list; the first that has not been requested             */
+    size_t   used;    /* entries that were used                                             */
     struct usm__announced_block {
         usm__space *space;
         uint32_t    block;
     } list[];
 } usm__announced;
 
-/* A space may be far larger than what is ever used of it, so what is said of its blocks is made a
- * chunk of them at a time, when one is first looked at:
+/* A space may be far larger than the part of it that is ever used.  Therefore the records of its
+ * blocks are made in chunks, each when one of its blocks is first looked at:
  *
  *     chunk untouched  =>  its blocks have word 0 (ABSENT), no frame, no copy, kept 0, and the
  *                          content that the space began with
@@ -103,8 +103,8 @@ typedef struct usm__announced {
 
 typedef struct usm__space_more usm__space_more;
 struct usm__space_more {
-    usm__space *space; /* whose it is                                                     */
-    usm_list    link;  /* in spill->spaces                                                 */
+    usm__space *space; /* the space that it belongs to */
+    usm_list    link;  /* in spill->spaces */
     usm__block *blocks;
     usm__home  *home;
 
@@ -116,8 +116,8 @@ struct usm__space_more {
     uint32_t       busy; /* transfers under way                                            */
     uint32_t       trace;
     uint32_t       resident;
-    usm_status     late;   /* a store that failed with nobody waiting; told once              */
-    struct shared *shared; /* segment.c's, of a space for small buffers                      */
+    usm_status     late;   /* a store that failed while no thread waited for it; reported once */
+    struct shared *shared; /* of segment.c, for a space of small buffers                       */
 };
 
 struct usm__spill {
@@ -126,34 +126,34 @@ struct usm__spill {
     unsigned     shift, sector_shift;
     uint32_t     sectors; /* of a block                                                      */
     uint64_t     limit;   /* bytes                                                           */
-    uint32_t     wait_ms; /* how long to wait for pins                                       */
-    usm_context *owner;   /* whose limit it is; NULL: the process's                          */
+    uint32_t     wait_ms; /* how long to wait for pins, ms                                   */
+    usm_context *owner;   /* the context whose limit it has; NULL: the process               */
     usm__frames  frames;
     usm__tiers  *tiers;
-    usm_list     link; /* all engines                                                        */
+    usm_list     link; /* in the list of all engines                                         */
     unsigned     fork_generation;
 
     usm__mutex     lock;
     pthread_cond_t changed;
     /* guarded by lock */
-    uint64_t        changes; /* counts broadcasts                                              */
+    uint64_t        changes; /* number of broadcasts                                           */
     uint32_t        waiters;
     usm__frame     *frame; /* [frames.count]                                                 */
     usm__policy    *policy;
     uint32_t        free_head, nfree; /* frames that have memory                               */
-    uint32_t        grown;      /* frames [0, grown) were ever used                               */
-    uint32_t        spare;      /* USM__NO_FRAME: to be filled again; see frame.c             */
-    uint32_t        no_growth;  /* > 0: somebody makes memory for others                     */
-    uint32_t        empty_head; /* frames below grown whose memory was given back            */
-    uint32_t        loads, stores; /* under way                                                */
-    bool            is_cleaning;   /* somebody is in usm__clean_ahead()                         */
-    bool            is_failing;    /* a store failed: some frames are marked                   */
+    uint32_t        grown;            /* frames [0, grown) were ever used                      */
+    uint32_t        spare;            /* the spare frame: see frame.c; USM__NO_FRAME: none now */
+    uint32_t        no_growth;        /* > 0: a thread frees memory for other parts            */
+    uint32_t        empty_head;       /* frames below `grown` whose memory was returned        */
+    uint32_t        loads, stores;    /* under way                                  */
+    bool            is_cleaning;      /* a thread is in usm__clean_ahead()          */
+    bool            is_failing;       /* a store failed: some frames have is_failed */
     usm_status      store_status;
-    char            store_words[320]; /* of who tried: the newest failure to store              */
+    char            store_words[320]; /* message of the newest failure to store                 */
     uint64_t        store_failures;
-    uint64_t        told_late_ns; /* when the program was told of one that nobody waited for     */
-    const void     *turn; /* who alone may take frames: he gave up what he had                 */
-    uint64_t        held; /* how often one who had the turn found no memory for spill_wait     */
+    uint64_t        told_late_ns; /* last report of a failure that no thread waited for          */
+    const void     *turn; /* the request with the ticket: it alone may take frames             */
+    uint64_t        held; /* how often a thread with the ticket got no memory within wait_ms   */
     usm_list        spaces;
     usm_list        announced;
     usm__line       line;
@@ -161,7 +161,8 @@ struct usm__spill {
     uint64_t        resident; /* frames in use                                                 */
     usm_spill_stats stats;    /* counters                                                      */
     bool            has_spilled;
-    /* why the load of the block with that key failed, in the words of who tried */
+    /* why the load of the block with that key failed: the error message of the thread that read
+     * it */
     uint64_t story_key;
     char     story[400];
 
@@ -170,11 +171,11 @@ struct usm__spill {
 };
 
 /* engine.c */
-void usm__spill_wait(usm__spill *s, uint32_t timeout_ms); /* lock held; for any change         */
-void usm__spill_changed(usm__spill *s);                   /* lock held                        */
+void usm__spill_wait(usm__spill *s, uint32_t timeout_ms); /* lock held; returns after any change */
+void usm__spill_changed(usm__spill *s);                   /* lock held                           */
 
 void usm__space_touch(const usm__space *space, uint32_t chunk); /* lock held; space.c        */
-/* The first block from `block` on in a chunk that was touched, nblocks at the end. */
+/* The first block from `block` on in a touched chunk; nblocks at the end. */
 uint32_t usm__space_skip(const usm__space *space, uint32_t block);
 
 static inline bool usm__space_is_touched(const usm__space *space, uint32_t chunk)
@@ -210,39 +211,39 @@ void     usm__mask_set(usm__mask *m, uint32_t first, uint32_t count);
 void     usm__mask_clear(usm__mask *m, uint32_t first, uint32_t count);
 bool     usm__mask_has(const usm__mask *m, uint32_t first, uint32_t count);
 uint32_t usm__mask_count(const usm__mask *m);
-/* The next run of set (want) or clear bits from *at on, below end; false: none. */
+/* The next run of set (want) or clear bits from *at on, below end; false: there is none. */
 bool usm__mask_next(const usm__mask *m, bool want, uint32_t *at, uint32_t end, usm__run *run);
 
 /* word.c */
-/* Sets and clears marks, and the state unless `state` is negative; pins stay. */
+/* Sets and clears marks, and the state unless `state` is negative; pins are kept. */
 void usm__word_change(usm__word *word, int state, uint64_t set, uint64_t clear);
 
-/* frame.c: frames, who gives way.  The lock is held and may be released meanwhile. */
-/* A frame for the taking, or USM__NO_FRAME with *status: USM_E_AGAIN: all are in use;
- * USM_E_SPILL_FULL, USM_E_IO: what would have to leave could not be stored.  may_wait false: only
- * what is free or clean. */
+/* frame.c: frames and eviction.  The lock is held and may be released meanwhile. */
+/* Takes a free frame, or returns USM__NO_FRAME with *status: USM_E_AGAIN: all are in use;
+ * USM_E_SPILL_FULL, USM_E_IO: the victim could not be stored.  may_wait false: only free and clean
+ * frames. */
 uint32_t usm__frame_get(usm__spill *s, bool may_wait, usm_status *status);
-/* For a block whose copy will be given up (is_swap); USM__NO_FRAME: there is none. */
+/* For a block whose copy will be dropped (is_swap); USM__NO_FRAME: there is no spare frame. */
 uint32_t usm__frame_take_spare(usm__spill *s);
 void     usm__frame_put_free(usm__spill *s, uint32_t frame, bool is_zero);
-/* The block's frame goes; false: it came into use. */
+/* Evicts the block from the frame; false: the block is in use again. */
 bool usm__frame_leave(usm__spill *s, uint32_t frame, bool is_evicted);
-/* Puts it where its block is looked for, lock not held: 0 or errno. */
+/* Moves the frame to the address of its block; lock not held; returns 0 or errno. */
 int usm__frame_place(usm__spill *s, uint32_t frame);
-/* A failed store may be tried again. */
+/* Failed stores may be tried again. */
 void             usm__frame_forgive(usm__spill *s);
 usm__policy_look usm__frame_look(void *spill, uint32_t frame);
 
 /* store.c */
-/* Stores go on until enough frames could leave at once. */
+/* Starts stores until enough frames can be evicted without waiting. */
 void usm__clean_ahead(usm__spill *s);
-/* Begins to store what is dirty; false: it cannot be now. */
+/* Starts to store the dirty block; false: it is not possible now. */
 bool usm__store_start(usm__spill *s, uint32_t frame, bool is_ahead);
 void usm__store_ended(usm__spill *s, uint32_t frame, usm_status status); /* lock not held      */
-/* Lock held, released meanwhile. Nothing of the copy is under way. */
+/* Lock held, released meanwhile. pre: no transfer of the copy is under way. */
 void usm__drop_copy(usm__spill *s, usm__block *b);
 
-/* transfer.c: lock not held; the frame is busy, and is_store said, since it was */
+/* transfer.c: lock not held; the frame is busy, and has been since is_store was set */
 void usm__transfer(usm__spill *s, uint32_t frame);
 
 /* load.c: lock held, released meanwhile */
@@ -250,29 +251,29 @@ typedef struct usm__load {
     usm__space      *space;
     uint32_t         block;
     usm__run         need;          /* sectors                                              */
-    bool             needs_content; /* false: all of `need` will be written without reading */
+    bool             needs_content; /* false: all of `need` will be written without fetch   */
     bool             is_guess;
-    bool             is_awaited; /* the caller does nothing else until it is here             */
+    bool             is_awaited; /* the caller does nothing else until it is loaded           */
     bool             is_swap;
     usm__policy_hint hint;
 } usm__load;
-/* Begins to bring a block in; `frame` is free and the caller's, the block absent. */
+/* Begins to load a block; pre: `frame` is free and the caller's, the block is absent. */
 void usm__load_absent(usm__spill *s, const usm__load *load, uint32_t frame);
 /* The same for missing sectors of a partial block that is not busy. */
 void usm__load_missing(usm__spill *s, const usm__load *load);
-/* The number in a trace of where its block's content lies. */
+/* The number in a trace of the place where its block's content is stored. */
 uint32_t usm__frame_source(const usm__spill *s, const usm__frame *f);
 void usm__load_ended(usm__spill *s, uint32_t frame, usm_status status); /* lock not held       */
 
 /* ahead.c: lock held, released meanwhile */
-/* An access reached the block by a miss, or by the first use of a guess. */
+/* An access reached the block by a miss, or by the first use of a block of readahead. */
 void usm__ahead(usm__spill *s, usm__space *space, uint32_t block, bool was_guess);
-/* An access that brings nothing in reached it: the pass is followed. */
+/* An access without fetch reached the block: only the access history is updated. */
 void usm__ahead_passed(usm__spill *s, usm__space *space, uint32_t block);
-/* Brings a whole block in without waiting; false: there is no room for it. */
+/* Loads a whole block without waiting; false: there is no room for it. */
 bool usm__ahead_bring(usm__spill *s, usm__space *space, uint32_t block, usm__policy_hint hint);
 void usm__announced_forget(usm__spill *s, const usm__space *space);
-/* A guess left memory unused. */
+/* A block of readahead was evicted unused. */
 void usm__ahead_wasted(usm__spill *s, usm__space *space, uint32_t block);
 
 /* report.c: lock held */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* The writing side of the journal: rounds of a commit.  The mechanism and what it promises are told
- * in spill/journal.h, replay is in journal_replay.c. */
+/* The writing side of the journal: the rounds of a commit.  spill/journal.h explains the mechanism
+ * and its guarantees; replay is in journal_replay.c. */
 #include "spill/journal.h"
 
 #include "base/os.h"
@@ -15,8 +15,8 @@
 /* What an earlier round may have left under the journal's name. */
 typedef enum leftover {
     LEFT_NOTHING,
-    LEFT_UNTOUCHED, /* a journal whose home is as it was: it may go                           */
-    LEFT_APPLIED    /* one whose home may be half written: it has to be brought to its end    */
+    LEFT_UNTOUCHED, /* a journal whose backing file is unchanged: it may be removed            */
+    LEFT_APPLIED    /* one whose backing file may be half written: its round must be completed */
 } leftover;
 
 struct usm__journal {
@@ -24,13 +24,13 @@ struct usm__journal {
     usm__journal_params params;
     uint64_t            sequence;
     leftover            left;
-    /* the round at work */
+    /* the current round */
     int                 fd;
     bool                is_nameless;
     size_t              first, n;
     usm__journal_header header;
     usm__journal_entry *table;
-    void               *room; /* a block, as it is written                                    */
+    void               *room; /* buffer for a block, as it is written                         */
     uint64_t            size; /* of the journal                                               */
     usm__os_stat        identity;
 };
@@ -47,10 +47,10 @@ static size_t size_of_block(const usm__journal *j, uint64_t block)
 
 /* --- step 1: the new bytes ------------------------------------------------------ */
 
-/* One with the name *.new, where files cannot be nameless. */
+/* Opens a file with the name *.new, where files cannot be nameless. */
 static int open_named(const usm__journal *j)
 {
-    (void)usm__os_file_unlink(j->names.fresh); /* a round that was cut off */
+    (void)usm__os_file_unlink(j->names.fresh); /* left by a round that was cut off */
     return usm__os_open(j->names.fresh, O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW, 0600);
 }
 
@@ -66,7 +66,7 @@ static usm_status open_round(usm__journal *j)
         return usm__journal_fail(j->names.folder, "no journal can be created here");
     if (usm__os_stat_fd(j->params.home, &j->identity) != 0)
         return usm__journal_fail(j->names.home, "its identity cannot be read");
-    if (j->identity.size < j->params.offset + j->params.size) /* zeros would be read in between */
+    if (j->identity.size < j->params.offset + j->params.size) /* else a gap of zeros            */
         return usm__fail(
             USM_E_IO,
             "%s ends before byte %llu: the file was truncated, and nothing is committed to it",
@@ -75,8 +75,8 @@ static usm_status open_round(usm__journal *j)
     return USM_OK;
 }
 
-/* A copy is taken: the checksum is that of the bytes that are written, even if a program changes
- * them at this moment. */
+/* Copies the block first, so that the checksum is that of the bytes written, even if a program
+ * changes the block at this moment. */
 static usm_status copy_block(usm__journal *j, const usm__dirty_blocks *dirty, size_t i)
 {
     usm__journal_entry *entry = &j->table[i];
@@ -106,12 +106,12 @@ static usm_status write_block(usm__journal *j, const usm__dirty_blocks *dirty, s
     entry->sum = usm__journal_sum_of(j->room, (size_t)entry->size, entry->offset);
     if (usm__os_pwrite(j->fd, j->room, (size_t)entry->size, j->size) != 0)
         return usm__journal_fail(j->names.journal, "the journal cannot be written");
-    usm__os_file_drop_cache(j->fd, j->size, entry->size); /* the disk begins now, not at the sync */
+    usm__os_file_drop_cache(j->fd, j->size, entry->size); /* writing begins now, not at the sync  */
     j->size += usm__journal_round_up(entry->size);
     return USM_OK;
 }
 
-/* The file is as long as its header says, also where the last block is no multiple of a page. */
+/* The file gets the length in its header, also when the last block is no multiple of a page. */
 static usm_status write_table(usm__journal *j)
 {
     j->header = (usm__journal_header){
@@ -151,7 +151,8 @@ static usm_status write_round(usm__journal *j, const usm__dirty_blocks *dirty)
 
 /* --- steps 2 to 5 ------------------------------------------------------------------ */
 
-/* Holes of the home become room, and stay zeros: a full disk shows before the round happens. */
+/* Allocates room in the holes of the backing file, which still read as zeros: a full disk is found
+ * before the round counts. */
 static usm_status reserve(const usm__journal *j)
 {
     for (size_t i = 0; i < j->n;) {
@@ -174,7 +175,7 @@ static usm_status publish(usm__journal *j)
     if (rc != 0) {
         usm_status status = usm__journal_fail(j->names.journal, "the journal cannot be renamed");
 
-        /* On a network the answer may have been lost, not the deed. */
+        /* On a network file system the link may have been made although the answer was lost. */
         if (usm__os_stat_path(j->names.journal, &st) == 0 || errno != ENOENT)
             j->left = LEFT_UNTOUCHED;
         return status;
@@ -185,8 +186,8 @@ static usm_status publish(usm__journal *j)
     return USM_OK;
 }
 
-/* Where the name stays, the journal itself says that it is done: it must never be replayed over
- * what others write into the file later. */
+/* If the name cannot be removed, the journal itself is marked as done: it must never be replayed
+ * over later writes of other programs. */
 static usm_status retire(usm__journal *j)
 {
     usm_status status = usm__journal_remove(&j->names);
@@ -241,7 +242,7 @@ static usm_status run_round(usm__journal *j, const usm__dirty_blocks *dirty)
     return status;
 }
 
-/* --- the whole ------------------------------------------------------------------- */
+/* --- commit ---------------------------------------------------------------------- */
 
 usm_status usm__journal_open(const usm__journal_params *params, usm__journal **journal)
 {
@@ -258,7 +259,7 @@ usm_status usm__journal_open(const usm__journal_params *params, usm__journal **j
     if (status != USM_OK)
         goto err_journal;
     j->params.path = j->names.home;
-    /* That of a process that was killed counts for nothing. */
+    /* The file of a process that was killed is worth nothing. */
     (void)usm__os_file_unlink(j->names.fresh);
     *journal = j;
     return USM_OK;
@@ -273,8 +274,8 @@ void usm__journal_close(usm__journal *journal)
     usm__heap_free(journal);
 }
 
-/* A round that was cut off is brought to its end before another begins: the blocks of the next need
- * not be those of the last. */
+/* Completes a round that was cut off before another begins: the next round may have other
+ * blocks. */
 static usm_status finish(usm__journal *j)
 {
     bool       is_replayed;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* Checksums of a journal's parts, and what makes one unfit to be believed: see
+/* Checksums of a journal's parts, and the checks that find an invalid journal: see
  * spill/journal_format.h. */
 #include "spill/journal_format.h"
 
@@ -54,7 +54,7 @@ int usm__journal_mark(int fd, usm__journal_header *header)
     return usm__os_fsync(fd);
 }
 
-/* So many that their table fits into the file, and no product overflows. */
+/* Whether n is so small that the table fits into the file, and no product overflows. */
 static bool is_sane(const usm__journal_header *header, uint64_t file_size)
 {
     return header->size <= file_size && header->n > 0 &&

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* What spill/journal_private.h says. */
+/* The functions of spill/journal_private.h. */
 #include "spill/journal_private.h"
 
 #include "base/os_storage.h"
@@ -55,7 +55,7 @@ usm_status usm__journal_refuse(const usm__journal_names *names, const char *flaw
                      names->journal, flaw, names->home);
 }
 
-/* --- a round comes home ---------------------------------------------------------- */
+/* --- writing a round to the backing file ----------------------------------------- */
 
 static usm_status read_block(const usm__journal_round *r, const usm__journal_entry *entry,
                              uint64_t at)
@@ -75,7 +75,7 @@ static usm_status write_block(const usm__journal_round *r, const usm__journal_en
 {
     if (usm__os_pwrite(r->home, r->room, (size_t)entry->size, entry->offset) != 0)
         return usm__journal_fail(r->names->home, "a commit cannot be written in place");
-    usm__os_file_drop_cache(r->home, entry->offset, entry->size); /* the disk begins now */
+    usm__os_file_drop_cache(r->home, entry->offset, entry->size); /* the disk begins to write now */
     return USM_OK;
 }
 
@@ -103,7 +103,8 @@ usm_status usm__journal_check_blocks(const usm__journal_round *round)
     return pass(round, false);
 }
 
-/* The system's copy of what was written goes: the engine has one, and its limit is the user's. */
+/* Drops the system's cached copy of the written bytes: the engine has one in memory, which the
+ * user's limit counts. */
 static void drop_cache(const usm__journal_round *r)
 {
     for (uint64_t i = 0; i < r->n;) {

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* The reading side of the journal: what a commit that was cut off had left to do.
+/* The reading side of the journal: completes a commit that was cut off.
  *
  * Everything is read and checked before the first byte is written, and each block once more when it
- * is: a damaged journal changes nothing.  The journal may lie in a folder where anybody makes
- * files, so it has to be ours, the home's owner's, or root's.  See spill/journal.h. */
+ * is written: a damaged journal changes nothing.  The journal may be in a folder where anybody can
+ * create files, so its owner must be this user, the owner of the backing file, or root.  See
+ * spill/journal.h. */
 #include "spill/journal.h"
 
 #include "base/inline/plural.h"
@@ -24,7 +25,7 @@ typedef struct replay {
     usm__os_stat        journal_stat, home_stat;
     usm__journal_header header;
     usm__journal_entry *table;
-    void               *block; /* room for the largest                                       */
+    void               *block; /* buffer for the largest block                               */
 } replay;
 
 static usm_status refuse(const replay *r, const char *flaw)
@@ -43,7 +44,7 @@ static usm_status refuse_read_only(const replay *r, const char *path)
                      r->names.home, USM__JOURNAL_SUFFIX, path, strerror_r(errno, why, sizeof(why)));
 }
 
-/* --- what lies there -------------------------------------------------------------- */
+/* --- finding the journal ---------------------------------------------------------- */
 
 /* fd -1 with USM_OK: there is no journal. */
 static usm_status open_journal(replay *r)
@@ -131,7 +132,7 @@ static usm_status read_table(replay *r)
     return USM_OK;
 }
 
-/* --- what is done ----------------------------------------------------------------- */
+/* --- completing the round --------------------------------------------------------- */
 
 static usm_status apply(replay *r)
 {
@@ -148,14 +149,15 @@ static usm_status apply(replay *r)
         return refuse_read_only(r, r->names.home);
     if (r->home < 0)
         return usm__journal_fail(r->names.home, "the file cannot be opened for writing");
-    /* The name may be in the system's memory alone: it must outlive what is written from now on. */
+    /* The name may exist in the system's memory only: it must be durable before the backing file is
+     * written. */
     if (usm__os_fsync_dir(r->names.folder) != 0)
         return usm__journal_fail(r->names.folder, "the folder cannot be synced");
     round.home = r->home;
     return usm__journal_bring_home(&round);
 }
 
-/* Where the name cannot be removed, the journal itself says that it is done. */
+/* If the name cannot be removed, the journal itself is marked as done. */
 static usm_status settle(replay *r)
 {
     usm_status status = usm__journal_remove(&r->names);

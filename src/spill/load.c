@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* Blocks on their way into memory.
+/* Loading blocks into memory.
  *
- *     ABSENT -> LOADING -> RESIDENT           all of it
- *                      \-> PARTIAL -> ...     only the sectors that were asked for; more later
+ *     ABSENT -> LOADING -> RESIDENT           all sectors
+ *                      \-> PARTIAL -> ...     only the sectors that were requested; more later
  *
- * A frame is filled at home, in the arena, and moved into the space when it is full; sectors that
- * come later are read where the frame lies then.  Called by pin_block.c and ahead.c. */
+ * A frame is filled in the arena and then moved into the space; sectors that are loaded later are
+ * read to where the frame is then.  Called by pin_block.c and ahead.c. */
 #include "spill/internal.h"
 
 #include <string.h>
@@ -31,7 +31,7 @@ static void trace_fetch(const usm__spill *s, const usm__frame *f)
                                 .ns    = usm__os_now_ns() - f->start_ns});
 }
 
-/* What was fetched is there. */
+/* The sectors that were read are in memory. */
 static void enter(usm__spill *s, usm__frame *f)
 {
     usm__word *word = &f->space->words[f->block];
@@ -46,7 +46,8 @@ static void enter(usm__spill *s, usm__frame *f)
     usm__word_change(word, is_full ? USM__BLOCK_RESIDENT : USM__BLOCK_PARTIAL, set, 0);
 }
 
-/* The frame was the spare: what is here now is all there is of the block. */
+/* The frame was the spare frame: drops the block's copy on the tier, so that memory has the only
+ * one. */
 static void give_copy_up(usm__spill *s, usm__frame *f)
 {
     usm__block *b = usm__block_of(f->space, f->block);
@@ -54,7 +55,7 @@ static void give_copy_up(usm__spill *s, usm__frame *f)
     if (!f->is_swap)
         return;
     f->is_swap = false;
-    f->is_busy = true; /* nobody begins to store it before its copy has gone */
+    f->is_busy = true; /* no thread begins to store it before its copy is dropped */
     usm__word_change(&f->space->words[f->block], -1, USM__WORD_DIRTY, 0);
     usm__drop_copy(s, b);
     f->is_busy = false;
@@ -69,7 +70,7 @@ static void fail(usm__spill *s, usm__frame *f, usm_status status)
 
     b->status = (int16_t)status;
     if (usm__state_of(usm_load_relaxed(word)) != USM__BLOCK_LOADING)
-        return; /* what was there before is there still */
+        return; /* the sectors that were there before are still there */
     usm__policy_remove(s->policy, frame, false);
     b->frame = USM__NO_FRAME;
     usm__word_change(word, USM__BLOCK_ABSENT, 0, USM__WORD_FRESH | USM__WORD_USED);
@@ -93,13 +94,13 @@ void usm__load_ended(usm__spill *s, uint32_t frame, usm_status status)
     } else {
         fail(s, f, status);
     }
-    space->more->busy--; /* the space may go from here on */
+    space->more->busy--; /* from here on the space may be destroyed */
     usm__spill_changed(s);
     usm__mutex_unlock(&s->lock);
 }
 
-/* No content to fetch: zeros, or nothing when all will be written. Lock held, released meanwhile.
- */
+/* A block without content to read: zeros, or nothing if all of it will be written.  Lock held,
+ * released meanwhile. */
 static void enter_empty(usm__spill *s, const usm__load *load, uint32_t frame)
 {
     usm__frame *f       = &s->frame[frame];

@@ -1,14 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* Pins of many blocks, all or nothing, and who waits for frames; one block: pin_block.c.
+/* Pins of many blocks, all or nothing, and waiting for frames; for one block see pin_block.c.
  *
- * Deadlock: a thread that finds no frame lets go of what this call has pinned before it waits, and
- * takes the turn: until it has all it needs, others that find no frame wait without taking any.
- * What other accesses hold is not waited for longer than spill_wait; then USM_E_AGAIN names them.
- * The turns of others do not count, as long as they get what they wait for.
+ * No deadlock.  A thread that finds no frame first releases what this call has pinned.  It then
+ * takes the ticket (`turn`), if no other thread has it, and waits.  Until the thread with the
+ * ticket has all its blocks, the others that find no frame wait without pinning any.  A thread with
+ * the ticket waits for the accesses of others for spill_wait at most; then it fails with
+ * USM_E_AGAIN, and the message names these accesses.  The time in which other threads had the
+ * ticket does not count, as long as they got their memory.
  *
- * NO_INIT.  A block that is not brought in has lost its content, so an access of several blocks
- * must not fail after that: such blocks ("hollow") come last, when everything else is pinned and
- * their frames are in hand.
+ * Write without fetch (NO_INIT).  Once such a block has a frame, its old content is lost.  An
+ * access of several blocks must not fail after that.  Therefore these blocks ("hollow") are pinned
+ * last, when everything else is pinned and their frames have been taken.
  *
  * Called by src/buffer, and by commit.c and advise.c. */
 #include "spill/describe.h"
@@ -16,16 +18,16 @@
 
 #include <stdio.h>
 
-#define MARKS_INLINE 64 /* blocks of an access that needs no heap */
+#define MARKS_INLINE 64 /* blocks of an access that needs no heap memory */
 
-/* What a request has of a block. */
+/* What a request has done to a block: HELD is a pin without a mode. */
 enum { MARK_NONE = 0, MARK_PINNED = 1, MARK_HELD = 2 };
 
 size_t (*usm__spill_starved)(usm_context *owner, size_t bytes);
 
-/* --- many ---------------------------------------------------------------------------------- */
+/* --- pins of many blocks ------------------------------------------------------------------- */
 
-/* Calls for each block of the request in turn, with its running number. */
+/* Calls a function for each block of the request in order, with its running number. */
 typedef usm_status visit(usm__pin_request *r, const usm__pin *pin, uint32_t block, size_t number);
 
 static usm_status each_block(usm__pin_request *r, visit *fn)
@@ -51,15 +53,15 @@ static usm_status unpin_marked(usm__pin_request *r, const usm__pin *pin, uint32_
     return USM_OK;
 }
 
-/* It will lose its content, and nothing of it need be fetched. */
+/* Whether the block will lose its content, and nothing of it need be fetched. */
 static bool is_hollow(const usm__spill *s, const usm__pin_part *p)
 {
     return (p->mode & USM_NO_INIT) && usm__pin_needed(s, p).count == 0 &&
            usm__state_of(usm_load_relaxed(&p->space->words[p->block])) != USM__BLOCK_RESIDENT;
 }
 
-/* Of an access of several blocks: those at its ends are brought in whole, so that they lose nothing
- * if it fails. */
+/* Pins the blocks that are not written without fetch.  In an access of several blocks those at its
+ * ends are loaded whole, so that they lose nothing if the access fails. */
 static usm_status pin_solid(usm__pin_request *r, const usm__pin *pin, uint32_t block, size_t number)
 {
     usm__pin_part p  = usm__pin_part_of(r->spill, pin, block);
@@ -89,8 +91,8 @@ static usm_status take_in_hand(usm__pin_request *r, const usm__pin_part *p)
     return USM_OK;
 }
 
-/* A hollow block shall not fail later for want of a frame: an absent one gets a frame in hand, what
- * is there in part is held (a pin that says nothing of how). */
+/* Makes sure that a block written without fetch cannot fail later for lack of a frame: for an
+ * absent block it takes a frame, a partial one gets a pin without a mode. */
 static usm_status secure(usm__pin_request *r, const usm__pin *pin, uint32_t block, size_t number)
 {
     usm__word    *word = &pin->space->words[block];
@@ -136,7 +138,8 @@ static usm_status pin_hollow(usm__pin_request *r, const usm__pin *pin, uint32_t 
     return USM_OK;
 }
 
-/* From the first of them on there is no way back: what is under way is waited for. */
+/* After the first of these blocks the access can no longer be undone, so transfers under way are
+ * waited for. */
 static usm_status pin_all_hollow(usm__pin_request *r)
 {
     bool       may_wait = r->may_wait;
@@ -158,7 +161,7 @@ static void empty_hand(usm__pin_request *r)
     }
 }
 
-/* Lock held, and released to unpin: the last pin to go may call back. */
+/* Lock held, and released to unpin: the end of the last pin may call back. */
 static usm_status pin_in_turn(usm__pin_request *r)
 {
     usm_status st = each_block(r, pin_solid);
@@ -176,7 +179,7 @@ static usm_status pin_in_turn(usm__pin_request *r)
     return st;
 }
 
-/* Begins to fetch what is absent, so that the medium sees all of it at once. */
+/* Begins to fetch the absent blocks, so that the medium gets all requests at once. */
 static usm_status begin_fetch(usm__pin_request *r, const usm__pin *pin, uint32_t block,
                               size_t number)
 {
@@ -201,7 +204,7 @@ static void fetch_all(usm__pin_request *r)
     r->is_trying = false;
 }
 
-/* --- who holds it ----------------------------------------------------------------------------- */
+/* --- which accesses hold memory --------------------------------------------------------------- */
 
 #define HOLDERS 4
 
@@ -225,7 +228,7 @@ static usm_status fail_held(usm__spill *s)
         (unsigned long long)(s->resident << s->shift) >> 10, n ? text : "none is known");
 }
 
-/* Whoever unpins a block tells us. */
+/* Asks for a wake-up at the end of each pin. */
 static void await_unpins(usm__spill *s)
 {
     for (uint32_t i = 0; i < s->grown; i++) {
@@ -244,8 +247,9 @@ void usm__spill_await_frames(usm__spill *s, uint32_t timeout_ms)
     usm__mutex_unlock(&s->lock);
 }
 
-/* Whose turn comes has waited for others, who got memory: it waits anew.  But when one whose turn
- * it was got none, what he waited for is what all wait for. */
+/* A thread that gets the ticket has waited for others, who got their memory: its time starts again.
+ * But if a thread with the ticket got no memory, it waited for what all wait for, and the time does
+ * not start again. */
 static void set_deadline(usm__pin_request *r, uint64_t now)
 {
     usm__spill *s         = r->spill;
@@ -258,7 +262,7 @@ static void set_deadline(usm__pin_request *r, uint64_t now)
     r->has_turned |= s->turn == r;
 }
 
-/* Nothing is held. False: it has taken too long. */
+/* pre: the request has no pins.  False: it has waited too long. */
 static bool wait_for_frames(usm__pin_request *r)
 {
     usm__spill *s   = r->spill;
@@ -278,7 +282,8 @@ static bool wait_for_frames(usm__pin_request *r)
     return true;
 }
 
-/* Frames there could be more of, had not others taken what the limit allows. */
+/* The engine could have more frames if other parts did not use up the limit: asks them for
+ * memory. */
 static bool others_gave(usm__pin_request *r)
 {
     usm__spill *s        = r->spill;
@@ -290,7 +295,7 @@ static bool others_gave(usm__pin_request *r)
         return false;
     r->has_asked = true;
     if (had_turn)
-        s->turn = NULL; /* what is to leave needs a frame */
+        s->turn = NULL; /* their eviction needs a frame   */
     usm__mutex_unlock(&s->lock);
     given = usm__spill_starved(s->owner, r->blocks << s->shift);
     usm__mutex_lock(&s->lock);
@@ -328,7 +333,7 @@ static usm_status pin_all(usm__pin_request *r)
     }
 }
 
-/* Somebody waited for memory: whose accesses held it. */
+/* A thread waited for memory: traces whose accesses held it. */
 static void trace_pinned(usm__spill *s, uint64_t ns)
 {
     USM_LIST_FOREACH (it, &s->spaces) {
@@ -400,7 +405,7 @@ static usm_status check_size(usm__pin_request *r)
     return USM_OK;
 }
 
-/* A failure to store that nobody waited for, told once. */
+/* Returns a failure to store that no thread waited for, once. */
 static usm_status take_late(const usm__pin_request *r)
 {
     for (size_t i = 0; i < r->n; i++) {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* One block of a pin (spill/pin_private.h): which of its sectors the access touches and needs, what
- * is worth fetching with them, and the way from any state to pinned.  Called by pin.c. */
+/* One block of a pin (spill/pin_private.h): which sectors the access touches and needs, which are
+ * worth fetching with them, and the way from any state to pinned.  Called by pin.c. */
 #include "spill/pin_private.h"
 
 #define AWAITED_MAX ((size_t)64 << 10)
@@ -22,7 +22,7 @@ usm__pin_part usm__pin_part_of(const usm__spill *s, const usm__pin *pin, uint32_
     last          = (uint32_t)((end + below) >> s->sector_shift);
     p.touch.count = last - p.touch.first;
     p.cover.first = (uint32_t)((begin + below) >> s->sector_shift);
-    /* Nothing lies behind the end of the space. */
+    /* There is nothing behind the end of the space. */
     whole         = at + end >= pin->space->size ? s->sectors : (uint32_t)(end >> s->sector_shift);
     p.cover.count = whole > p.cover.first ? whole - p.cover.first : 0;
     return p;
@@ -50,7 +50,8 @@ usm__run usm__pin_needed(const usm__spill *s, const usm__pin_part *p)
     return run;
 }
 
-/* Everything, or the sectors alone: a lonely small access should not pay for its block. */
+/* The whole block, or only the sectors needed: an isolated small access should not pay for a
+ * block. */
 static usm__run worth_fetching(usm__spill *s, const usm__pin_part *p, usm__run need,
                                const usm__frame *f)
 {
@@ -97,7 +98,7 @@ static void pin_now(const usm__pin_part *p)
         memory_order_relaxed)) {}
 }
 
-/* The sectors of a PARTIAL block are there, or need not be. */
+/* Pins a PARTIAL block whose sectors are in memory, or need not be. */
 static void pin_partial(usm__spill *s, const usm__pin_part *p)
 {
     usm__frame *f = &s->frame[usm__block_of(p->space, p->block)->frame];
@@ -135,7 +136,8 @@ static usm_status fail_load(const usm__pin_part *p, usm_status status)
     return usm__fail(status, "%s, block %u cannot be read: %s", title, p->block, words);
 }
 
-/* A small read that nothing overlaps with: the thread itself may make it. */
+/* Whether it is a small read without other work in parallel: then this thread may do the
+ * transfer. */
 static bool is_awaited(const usm__pin_request *r, const usm__run *need)
 {
     return r->blocks == 1 && r->may_wait &&
@@ -230,7 +232,8 @@ void usm__pin_wait(usm__pin_request *r)
     usm__spill_wait(r->spill, 1000);
 }
 
-/* Sectors that are not to be read are on their way in: they would arrive over what is written. */
+/* Whether sectors that the access need not read are being read: they would overwrite what it
+ * writes. */
 static bool is_overtaken(const usm__spill *s, const usm__pin_part *p)
 {
     const usm__frame *f = &s->frame[usm__block_of(p->space, p->block)->frame];

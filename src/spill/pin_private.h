@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* What the files of pins share: a request, and its part in one block.
+/* Shared by the files of pins: a request, and its part in one block.
  *
- *     pin.c        requests: whose turn it is, all or nothing, waiting for frames
- *     pin_block.c  one block: what of it must be fetched, and its way from any state to pinned
+ *     pin.c        requests: tickets, all or nothing, waiting for frames
+ *     pin_block.c  one block: which sectors must be fetched, and its way from any state to pinned
  *
  * Functions are called with the engine's lock held. */
 #ifndef USM_SPILL_PIN_PRIVATE_H
@@ -10,12 +10,12 @@
 
 #include "spill/internal.h"
 
-/* A pin's part in one block. */
+/* The part of a pin that lies in one block. */
 typedef struct usm__pin_part {
     usm__space     *space;
     uint32_t        block;
     usm__run        touch; /* sectors                                                        */
-    usm__run        cover; /* of these, wholly covered                                       */
+    usm__run        cover; /* of these, those that it covers completely                      */
     usm_access_mode mode;
 } usm__pin_part;
 
@@ -24,17 +24,17 @@ typedef struct usm__pin_request {
     size_t          n;
     const usm__pin *list;
     bool            may_wait;
-    bool            is_hasty;     /* but not for memory that others hold                        */
-    bool            is_past_turn; /* it makes memory: others' turn would wait for it           */
-    bool            has_asked;    /* others for memory                                          */
-    bool            is_trying;    /* frames may not be waited for at this moment                 */
-    bool            has_turned;   /* it has or had the turn                                      */
-    uint64_t        held;         /* the engine's, when it first had to wait for frames          */
+    bool            is_hasty;     /* but does not wait for memory that others hold             */
+    bool            is_past_turn; /* it frees memory: a thread with a ticket would wait for it */
+    bool            has_asked;    /* it has asked other parts for memory                       */
+    bool            is_trying;    /* it must not wait for frames at this moment                */
+    bool            has_turned;   /* it has or had the ticket                                  */
+    uint64_t        held;         /* the engine's `held` when it first had to wait for frames  */
     uint64_t        deadline;
-    uint64_t        started; /* when it first had to wait; 0                                 */
-    size_t          blocks;  /* each time it names one                                        */
-    unsigned char  *marks;   /* of each block in turn: whether it is pinned                   */
-    uint32_t        hand;    /* frames for hollow blocks, linked by next                       */
+    uint64_t        started; /* time at which it first had to wait; 0: it did not */
+    size_t          blocks;  /* blocks of the list, counted each time that one is named */
+    unsigned char  *marks;   /* of each block in order: whether it is pinned */
+    uint32_t        hand;    /* frames for blocks that are written without fetch, linked by next */
 } usm__pin_request;
 
 static inline uint32_t usm__pin_first(const usm__pin *pin)
@@ -50,16 +50,16 @@ static inline uint32_t usm__pin_last(const usm__pin *pin)
 /* ---- pin_block.c ----------------------------------------------------------------------------- */
 
 usm__pin_part usm__pin_part_of(const usm__spill *s, const usm__pin *pin, uint32_t block);
-/* What must be fetched before the access; count 0: nothing. */
+/* The sectors that must be fetched before the access; count 0: none. */
 usm__run usm__pin_needed(const usm__spill *s, const usm__pin_part *p);
-/* Begins to fetch what the part needs; *from_store: the block comes from where it is stored, if
- * only because it cannot come in parts.  A status when that cannot be. */
+/* Begins to fetch what the part needs; *from_store: the block is read from where it is stored,
+ * possibly only because it cannot be read in parts.  A status if the fetch cannot begin. */
 usm_status usm__pin_fetch(usm__pin_request *r, const usm__pin_part *p, bool *from_store);
-/* USM_E_AGAIN: no frame now, or it would wait and may not. */
+/* USM_E_AGAIN: no frame is available now, or the pin would have to wait and may not. */
 usm_status usm__pin_block(usm__pin_request *r, const usm__pin_part *p);
-/* No frame was to be had, for that reason: says so of the block. */
+/* Fails because no frame was available, for the reason `status`; the message names the block. */
 usm_status usm__pin_fail_room(const usm__pin_part *p, usm_status status);
-/* For something that happens to a block. */
+/* Waits for any event of a block. */
 void usm__pin_wait(usm__pin_request *r);
 
 #endif

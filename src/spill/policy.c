@@ -32,18 +32,18 @@
 #include <string.h>
 
 #define NONE           USM__NO_FRAME
-#define HEADS          4  /* passes at a time that are told apart                          */
-#define SCORE_ON       8  /* blocks in a row that came back in order: it is cyclic         */
-#define SCORE_MORE     16 /* the more, the more that did not end it                        */
+#define HEADS          4  /* passes that are distinguished at a time                             */
+#define SCORE_ON       8  /* blocks in a row that came back in order, so that the pass is cyclic */
+#define SCORE_MORE     16 /* excess of the score over that: so many misses do not end a pass     */
 #define STALE_MANY     8
-#define HISTORY_FACTOR 16 /* a cycle of more times memory is not worth recognising          */
+#define HISTORY_FACTOR 16 /* a cycle longer than this many times memory is not worth recognising */
 #define HISTORY_MIN    4096
-#define NEXT_KEYS      4  /* a block is next to one that many before it                      */
-#define STEP_OVER      32 /* frames in use at the head of a queue that keep their place     */
+#define NEXT_KEYS      4  /* a block is adjacent to one at most that many numbers before it */
+#define STEP_OVER      32 /* frames in use at the head of a queue that keep their position  */
 
 typedef enum queue_id {
-    OUT = 0, /* the frame holds nothing */
-    FIRST,   /* demoted, or used in passing: leaves first */
+    OUT = 0, /* the frame is empty                         */
+    FIRST,   /* demoted, or used in passing: evicted first */
     GUESS,
     ANNOUNCED,
     YOUNG,
@@ -55,41 +55,42 @@ typedef enum queue_id {
 typedef struct slot {
     uint64_t key;
     uint32_t prev, next;
-    uint32_t stamp; /* evictions, when it was last known to be in use                         */
-    uint32_t back;  /* the number of the eviction it has come back from                       */
+    uint32_t stamp; /* number of evictions when it was last known to be in use                */
+    uint32_t back;  /* the number of the eviction that it came back from                      */
     uint8_t  queue;
-    bool     has_back, returned; /* it has come back, as yet untold; it had left before       */
-    bool     back_main;  /* it has come back to where it was                                   */
-    bool     in_passing; /* a guess that is used once                                         */
-    bool     demoted;    /* a mark of use from before does not count                             */
+    bool     has_back, returned; /* has come back, not yet evaluated; had been evicted before */
+    bool     back_main;          /* it was evicted from main and came back */
+    bool     in_passing;         /* a block of readahead that is used once */
+    bool     demoted;            /* marks of use from before do not count  */
 } slot;
 
 typedef struct queue {
     uint32_t head, tail, count;
 } queue;
 
-/* Eviction number n lies at n % history.  A chain of `next` for each bucket. */
+/* A recorded eviction: number n is at n % history.  The entries of a bucket are chained by
+ * `next`. */
 typedef struct past {
     uint64_t key;
-    uint32_t next; /* index + 1 */
-    bool     live; /* evicted, and has not come back                                          */
+    uint32_t next; /* index + 1                      */
+    bool     live; /* evicted, and has not come back */
     bool     from_main;
 } past;
 
 struct usm__policy {
     uint32_t frames, history;
-    uint32_t evictions; /* so far; wraps, so only differences count                           */
+    uint32_t evictions; /* number of evictions; wraps, so only differences count              */
     uint32_t small_most, young_most, guess_most, order_slack;
-    uint32_t share; /* frames for what is new: grows while that comes back too soon after it left */
+    uint32_t share; /* frames for new blocks: grows while they come back soon after eviction      */
     queue    queues[QUEUES];
-    /* order of coming back */
-    uint32_t heads[HEADS]; /* of orders: the last eviction that was undone, ...               */
+    /* the order in which blocks come back */
+    uint32_t heads[HEADS]; /* of each order: the last eviction that was undone, ...           */
     uint64_t keys[HEADS];  /* ... and its key                                                 */
     uint32_t nheads, oldest_head;
     uint32_t score, round; /* evictions between leaving and coming back                       */
-    uint32_t stale;        /* in main, one after the other                                    */
+    uint32_t stale;        /* unused blocks of main found in succession                       */
     bool     cyclic, settled;
-    uint32_t dirty_pressure; /* rises while victims are dirty                                 */
+    uint32_t dirty_pressure; /* grows while victims are dirty                                 */
     slot     slots[]; /* then past[history], uint32_t buckets[history]                        */
 };
 
@@ -155,7 +156,7 @@ static uint32_t count(const usm__policy *p, queue_id q)
     return p->queues[q].count;
 }
 
-/* Frames for what is new and in passing. */
+/* Frames of new blocks and of those used in passing. */
 static uint32_t count_small(const usm__policy *p)
 {
     return count(p, SMALL) + count(p, YOUNG);
@@ -247,7 +248,8 @@ static void remember(usm__policy *p, uint64_t key, bool from_main)
     *link = index + 1;
 }
 
-/* Whether the key left lately: the number of its eviction, and from where.  It is forgotten. */
+/* Whether the key was evicted recently: the number of its eviction, and from which queue.  The
+ * record is deleted. */
 static bool recall(usm__policy *p, uint64_t key, slot *s)
 {
     past    *all = pasts(p);
@@ -266,8 +268,8 @@ static bool recall(usm__policy *p, uint64_t key, slot *s)
 
 /* --- cyclic passes -------------------------------------------------------------- */
 
-/* Whether what comes back continues one of the orders at hand: as it left, or as blocks are
- * numbered.  near: it does not contradict. */
+/* Whether a block that comes back continues one of the current orders: the order of eviction, or
+ * that of block numbers.  near: it does not contradict one. */
 static bool continues(usm__policy *p, const slot *s, bool *near)
 {
     for (uint32_t i = 0; i < p->nheads; i++) {
@@ -298,8 +300,8 @@ static void begin_order(usm__policy *p, const slot *s)
     p->keys[i]  = s->key;
 }
 
-/* So many in order make a cyclic pass.  Where what is new used to come back soon, it must be longer
- * than what is kept for that. */
+/* Number of blocks in order that make a cyclic pass.  If new blocks used to come back soon, the
+ * pass must be longer than the share kept for them. */
 static uint32_t score_on(const usm__policy *p)
 {
     return p->share > 2 * p->small_most ? p->share : at_most(SCORE_ON, p->frames);
@@ -318,7 +320,7 @@ static void lower_score(usm__policy *p, uint32_t by)
         end_cycle(p);
 }
 
-/* A block is used that was not in memory when it was asked for. */
+/* A block is used that was not in memory when it was requested. */
 static bool came_back_in_order(usm__policy *p, const slot *s)
 {
     bool near = false;
@@ -342,13 +344,13 @@ static bool came_back_in_order(usm__policy *p, const slot *s)
     return false;
 }
 
-/* What is kept for long earns its place. */
+/* Blocks that main kept are used again: new blocks get a smaller share. */
 static void lower_share(usm__policy *p)
 {
     p->share -= p->share > p->small_most;
 }
 
-/* Where a block begins that is used now. */
+/* The queue in which a block that is used now begins. */
 static queue_id begin_at(usm__policy *p, slot *s)
 {
     bool in_order = came_back_in_order(p, s);
@@ -362,8 +364,8 @@ static queue_id begin_at(usm__policy *p, slot *s)
     return soon && !(p->cyclic && in_order) ? MAIN : YOUNG;
 }
 
-/* Frames that turn over for a pass: more when their content must be stored first, as that takes
- * its time. */
+/* Frames that are replaced during a pass: more if their content must be stored first, because that
+ * takes time. */
 static uint32_t turnover(const usm__policy *p)
 {
     uint32_t usual = at_most(p->small_most, 16);
@@ -373,7 +375,7 @@ static uint32_t turnover(const usm__policy *p)
     return at_least(usual, at_most(at_least(p->frames / 2, 1), 32));
 }
 
-/* --- what the engine tells ---------------------------------------------------------- */
+/* --- reports of the engine ---------------------------------------------------------- */
 
 void usm__policy_insert(usm__policy *p, uint32_t frame, uint64_t key, usm__policy_hint hint)
 {
@@ -414,7 +416,7 @@ void usm__policy_remove(usm__policy *p, uint32_t frame, bool is_evicted)
     unlink_slot(p, frame);
     if (!is_evicted)
         return;
-    if (!is_guess) /* a guess that was not used says nothing of its block */
+    if (!is_guess) /* a block of readahead that was not used says nothing about its reuse */
         remember(p, s->key, was_main);
     p->evictions += is_guess ? 0 : 1;
 }
@@ -453,9 +455,9 @@ typedef struct search {
     usm__policy_look_fn *look;
     void                *arg;
     bool                 dirty_too;
-    uint32_t             dirty;    /* the first that was seen                               */
-    uint32_t             patience; /* looks for a clean one that are left once one was seen */
-    uint32_t             steps;    /* over frames in use, that are left                     */
+    uint32_t             dirty;    /* the first that was found                              */
+    uint32_t             patience; /* more frames to look at for a clean one                */
+    uint32_t             steps;    /* frames in use that may still be skipped               */
 } search;
 
 static usm__policy_look look_at(search *s, uint32_t frame)
@@ -468,8 +470,8 @@ static usm__policy_look look_at(search *s, uint32_t frame)
     return seen;
 }
 
-/* A frame of `id` that is in use, or was since the last look.  What is being stored keeps its
- * place, to leave when that is done; what is pinned for long does not stand in the way for ever. */
+/* Handles a frame of `id` that is in use, or was since the last look.  A frame that is being stored
+ * keeps its position, to be evicted afterwards; one that stays pinned is moved out of the way. */
 static void keep(search *s, uint32_t frame, queue_id id, usm__policy_look seen)
 {
     bool is_used = seen == USM__LOOK_USED;
@@ -482,7 +484,7 @@ static void keep(search *s, uint32_t frame, queue_id id, usm__policy_look seen)
         move(s->p, frame, id);
 }
 
-/* From the head of the queue, `most` frames at most: one that can go. */
+/* Searches from the head of the queue, `most` frames at most, for one that can be evicted. */
 static uint32_t scan(search *s, queue_id id, uint32_t most)
 {
     usm__policy *p  = s->p;
@@ -498,7 +500,7 @@ static uint32_t scan(search *s, queue_id id, uint32_t most)
             keep(s, at, id, seen);
         else if (s->dirty == NONE)
             s->dirty = at;
-        if (next == NONE && most > 1) /* it was the last: from the head again */
+        if (next == NONE && most > 1) /* it was the last: continue at the head */
             next = p->queues[id].head;
         if (s->dirty != NONE && s->patience-- == 0)
             break;
@@ -506,7 +508,7 @@ static uint32_t scan(search *s, queue_id id, uint32_t most)
     return s->dirty_too ? s->dirty : NONE;
 }
 
-/* The oldest young ones become small; their marks of use are of their first visit. */
+/* Moves the oldest blocks of young to small; their marks of use are from their first visit. */
 static void grow_up(search *s)
 {
     usm__policy *p = s->p;
@@ -518,8 +520,8 @@ static void grow_up(search *s)
     }
 }
 
-/* In a cyclic pass: what need not turn over stays, the oldest first.  When the pass is recognised
- * that is all there is; later what is known to come back. */
+/* In a cyclic pass: keeps the blocks that need not be replaced, the oldest first.  At first, when
+ * the pass is recognised, that is all of them; later those known to come back. */
 static void settle(usm__policy *p)
 {
     while (count_small(p) > turnover(p) && count(p, SMALL) > 1 &&
@@ -528,7 +530,8 @@ static void settle(usm__policy *p)
     p->settled = true;
 }
 
-/* In a cyclic pass: a block of main that was not used for more than a round.  Looks at one. */
+/* In a cyclic pass: finds a block of main that was not used for more than a round.  Looks at
+ * one. */
 static uint32_t find_stale(search *s)
 {
     usm__policy     *p     = s->p;
@@ -555,7 +558,7 @@ static uint32_t find_stale(search *s)
     return NONE;
 }
 
-/* Guesses that nobody came for. */
+/* Blocks of readahead that were not used in time. */
 static bool is_overdue(const usm__policy *p, queue_id id)
 {
     uint32_t most   = id == GUESS ? p->guess_most : at_least(p->frames / 2, 1);
@@ -566,7 +569,7 @@ static bool is_overdue(const usm__policy *p, queue_id id)
            (count(p, id) > most || p->evictions - p->slots[head].stamp > factor * (p->frames + 32));
 }
 
-/* Those that leave before what was asked for. */
+/* Finds a block that is evicted before demanded ones. */
 static uint32_t find_first(search *s)
 {
     static const queue_id guesses[] = {GUESS, ANNOUNCED};
@@ -579,7 +582,7 @@ static uint32_t find_first(search *s)
     return frame;
 }
 
-/* Small gives while it has its share. */
+/* Small provides the victim while it has more than its share. */
 static bool is_small_next(const usm__policy *p)
 {
     uint32_t share = p->cyclic ? turnover(p) / 2 : p->share - 1;
@@ -596,7 +599,7 @@ static uint32_t find(search *s)
     if (frame == NONE && p->cyclic) {
         settle(p);
         frame = find_stale(s);
-        if (p->stale >= STALE_MANY) /* what it keeps is none of this pass */
+        if (p->stale >= STALE_MANY) /* main's blocks do not belong to this pass */
             end_cycle(p);
     }
     if (frame == NONE && is_small_next(p))
@@ -604,7 +607,7 @@ static uint32_t find(search *s)
     if (frame == NONE && (s->dirty_too || s->dirty == NONE))
         frame = scan(s, MAIN, 2 * count(p, MAIN));
     for (size_t i = 0; i < sizeof(any) / sizeof(any[0]) && frame == NONE; i++)
-        if (s->dirty_too || s->dirty == NONE) /* else one is to be stored, and leaves then */
+        if (s->dirty_too || s->dirty == NONE) /* else a block is stored, then evicted      */
             frame = scan(s, any[i], 2 * count(p, any[i]));
     return frame;
 }
@@ -629,7 +632,7 @@ uint32_t usm__policy_victim(usm__policy *p, bool dirty_too, usm__policy_look_fn 
     return frame;
 }
 
-/* --- storing ahead ---------------------------------------------------------------------- */
+/* --- storing early ---------------------------------------------------------------------- */
 
 size_t usm__policy_clean_ahead(usm__policy *p, uint32_t *frames, size_t n,
                                usm__policy_look_fn *look, void *arg)

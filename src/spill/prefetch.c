@@ -1,16 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* Guesses.  What is told are misses and first uses of guesses: hits on what is in memory are not.
+/* Readahead: predicting the next blocks.  The engine reports misses and first uses of blocks of
+ * readahead; it does not report hits on other blocks in memory.
  *
- *     streams  up to eight passes with a stride each.  An access continues one that it lies ahead
- * of by few strides; what continues none is held against the last that did not, for a neighbour or
- * three points in a line: the majority among them, whatever lies between. tour     what followed
- * each block last time.  It is held against what happens before it is believed, so a random order
- * costs nothing.
+ *     streams  up to eight passes, with one stride each.  An access continues the stream that it
+ *              is few strides ahead of.  An access that continues none is compared with the
+ *              recent ones that did not either: a neighbour, or three points in a line, begin a
+ *              stream, whatever other accesses were in between.
+ *     tour     the block that followed each block last time.  Predictions are first compared with
+ *              the accesses that follow, before they are used, so a random order costs nothing.
  *
- * What guesses may cost is bounded three times: a stream that four accesses have not confirmed pays
- * for each guess with one of a few tokens, which used guesses earn back and time does slowly; each
- * stream has a limit, halved by each guess that left memory unused; and `reach`, the limit that new
- * streams begin with, is what the last ones came to.
+ * The cost of wrong predictions is bounded in three ways.  A stream that four accesses have not
+ * confirmed pays one of a few tokens for each prediction; used predictions earn tokens back, and
+ * time does so slowly.  Each stream has a limit, which is halved by each of its blocks that was
+ * evicted unused.  New streams begin with the limit `reach`, which the last streams attained.
  *
  * Called by the engine and the simulator. */
 #include "spill/prefetch.h"
@@ -19,40 +21,40 @@
 
 #define STREAMS     8
 #define RECENT      16
-#define SURE        4 /* accesses in order: a stream that pays no tokens                    */
-#define TOKENS      8 /* to begin with, and most                                            */
+#define SURE        4 /* accesses in order after which a stream pays no tokens              */
+#define TOKENS      8 /* at first, and at most                                              */
 #define BOLD        4
-#define RETRY       64  /* accesses in order until a stream whose guesses failed tries again   */
-#define TOKEN_EVERY 256 /* accesses give one back                                            */
-#define NEAR_STRIDE 64  /* between accesses that others lie between                            */
-#define NEAR_TIME   64  /* accesses: what came before has nothing to do with it                 */
-#define TOUR_SURE   8   /* right predictions in a row                                         */
+#define RETRY       64  /* accesses in order before a failed stream predicts again       */
+#define TOKEN_EVERY 256 /* accesses that earn one token                                  */
+#define NEAR_STRIDE 64  /* largest stride between accesses that have others between them */
+#define NEAR_TIME   64  /* accesses after which an earlier access counts as unrelated    */
+#define TOUR_SURE   8   /* right predictions in a row                                    */
 #define TOUR_MAX    64
 
 typedef struct stream {
-    int64_t  last, ahead; /* reached; asked for up to here                                    */
-    int64_t  stride;      /* 0: none                                                         */
-    uint32_t run;         /* accesses in order                                               */
-    uint32_t limit;       /* of the window                                                   */
-    uint32_t used;        /* guesses                                                         */
-    uint32_t seen;        /* when it was continued last                                      */
+    int64_t  last, ahead; /* last block reached; last block requested    */
+    int64_t  stride;      /* 0: none                                     */
+    uint32_t run;         /* accesses in order                           */
+    uint32_t limit;       /* of the window                               */
+    uint32_t used;        /* predictions that were used                  */
+    uint32_t seen;        /* number of the access that continued it last */
 } stream;
 
 struct usm__prefetch {
     uint32_t     blocks, most;
     usm__pattern pattern;
-    uint32_t     now; /* accesses                                                            */
+    uint32_t     now; /* number of accesses                                                  */
     uint32_t     tokens, reach;
-    uint32_t     bold; /* streams to begin from one access alone; as many as became sure          */
-    int64_t      stride; /* of the last stream that became sure; 0: none                     */
+    uint32_t     bold; /* streams that a single access may begin: as many became SURE             */
+    int64_t      stride; /* of the last stream that reached SURE; 0: none                    */
     bool         in_order, has_prev;
     uint32_t     prev, repeats;
     stream       streams[STREAMS];
-    uint32_t     recent[RECENT], recent_when[RECENT], nrecent; /* continued no stream; a ring */
-    /* tour */
+    uint32_t     recent[RECENT], recent_when[RECENT], nrecent; /* accesses of no stream; a ring */
+    /* successors ("tour") */
     bool     tour_is_right; /* the last prediction                                            */
     uint32_t tour_score, tour_limit, tour_asked, tour_ahead;
-    uint32_t after[]; /* by block: what followed it, + 1                                      */
+    uint32_t after[]; /* by block: its successor + 1                                          */
 };
 
 static uint32_t at_most(uint32_t n, uint32_t most)
@@ -102,8 +104,8 @@ bool usm__prefetch_in_order(const usm__prefetch *p)
 
 /* --- streams ---------------------------------------------------------------------- */
 
-/* How far a stream may be ahead: four times as far with each access that confirms it, and not much
- * farther than used guesses have borne out. */
+/* How far readahead of a stream may be ahead: four times as far with each access that confirms it,
+ * and at most eight times the predictions that were used. */
 static uint32_t window(const stream *s)
 {
     static const uint32_t by_run[] = {0, 2, 8, 32};
@@ -113,7 +115,7 @@ static uint32_t window(const stream *s)
     return at_most(s->limit, 8 * (at_most(s->used, s->limit) + 1));
 }
 
-/* Strides that the block lies ahead of the stream; 0: not on it. */
+/* The number of strides that the block is ahead of the stream; 0: it is not on it. */
 static int64_t steps_ahead(const stream *s, uint32_t block)
 {
     int64_t d = s->stride != 0 ? (int64_t)block - s->last : 0;
@@ -121,7 +123,7 @@ static int64_t steps_ahead(const stream *s, uint32_t block)
     return d != 0 && d % s->stride == 0 && d / s->stride > 0 ? d / s->stride : 0;
 }
 
-/* One that was left alone for a while has to be met exactly. */
+/* The stream that the block continues.  A stream without a recent access must be met exactly. */
 static stream *find_stream(usm__prefetch *p, uint32_t block, bool was_guess, int64_t *steps)
 {
     stream *best = NULL;
@@ -140,7 +142,7 @@ static stream *find_stream(usm__prefetch *p, uint32_t block, bool was_guess, int
     return best;
 }
 
-/* Just passed by a stream: another thread was quicker. */
+/* The stream that has just passed the block, because another thread was faster. */
 static stream *find_passed(usm__prefetch *p, uint32_t block)
 {
     for (int i = 0; i < STREAMS; i++) {
@@ -153,7 +155,7 @@ static stream *find_passed(usm__prefetch *p, uint32_t block)
     return NULL;
 }
 
-/* What a stream came to says how far the next may reach. */
+/* The end of a stream adjusts the limit of the next ones. */
 static void end_stream(usm__prefetch *p, stream *s)
 {
     int64_t unused = s->stride != 0 ? (s->ahead - s->last) / s->stride : 0;
@@ -165,7 +167,7 @@ static void end_stream(usm__prefetch *p, stream *s)
     s->stride = 0;
 }
 
-/* In place of the one that was left alone for the longest time. */
+/* Replaces the stream that was not used for the longest time. */
 static stream *begin_stream(usm__prefetch *p, uint32_t block, int64_t stride, uint32_t run)
 {
     stream *s = &p->streams[0];
@@ -199,8 +201,8 @@ static bool was_recent(const usm__prefetch *p, int64_t block, uint32_t before, u
     return false;
 }
 
-/* A neighbour among the last, or a line of three: small strides with others between them, any when
- * they came at once. 0: none. */
+/* The stride from a recent neighbour, or from three points in a line: small strides may have other
+ * accesses between them, other strides none. 0: none. */
 static int64_t find_stride(const usm__prefetch *p, uint32_t block, uint32_t *run)
 {
     uint32_t when = 0, unused = 0;
@@ -235,7 +237,7 @@ static stream *find_new(usm__prefetch *p, uint32_t block)
     if (stride == 0 && p->pattern == USM__PATTERN_SEQUENTIAL) {
         stride = 1;
         run    = SURE;
-    } else if (stride == 0 && p->bold > 0) { /* all goes well: a pass begins or goes on */
+    } else if (stride == 0 && p->bold > 0) { /* recent streams were right               */
         stride = p->stride;
         run    = 1;
         p->bold--;
@@ -245,7 +247,7 @@ static stream *find_new(usm__prefetch *p, uint32_t block)
     p->nrecent++;
     s = stride != 0 ? begin_stream(p, block, stride, run) : NULL;
     if (s != NULL && p->pattern == USM__PATTERN_SEQUENTIAL)
-        s->used = p->most; /* the owner bears it out */
+        s->used = p->most; /* its owner has announced the pass */
     return s;
 }
 
@@ -257,7 +259,7 @@ static void go_on(usm__prefetch *p, stream *s, uint32_t block, int64_t steps, bo
         s->used++;
         s->limit = at_most(s->limit + 1, p->most);
     } else {
-        s->ahead = block; /* what was asked for did not come: again */
+        s->ahead = block; /* what was requested is not in memory: request it again */
     }
     if ((s->ahead - s->last) / s->stride < 0)
         s->ahead = block;
@@ -273,7 +275,7 @@ static void go_on(usm__prefetch *p, stream *s, uint32_t block, int64_t steps, bo
         s->limit = 1;
 }
 
-/* --- tour ---------------------------------------------------------------------------- */
+/* --- successors ---------------------------------------------------------------------- */
 
 static void note_order(usm__prefetch *p, uint32_t block, bool was_guess)
 {
@@ -312,7 +314,7 @@ static size_t ask_tour(usm__prefetch *p, uint32_t most, uint32_t *out, size_t ca
     return n;
 }
 
-/* --- asking ---------------------------------------------------------------------------- */
+/* --- requests -------------------------------------------------------------------------- */
 
 static bool pay(usm__prefetch *p, const stream *s)
 {
@@ -365,7 +367,7 @@ size_t usm__prefetch_next(usm__prefetch *p, uint32_t block, bool was_guess, uint
         go_on(p, s, block, steps, was_guess);
     else if (find_passed(p, block) == NULL)
         s = find_new(p, block);
-    p->in_order = p->now == 1 || (s != NULL && s->run >= SURE); /* three in a row come by chance */
+    p->in_order = p->now == 1 || (s != NULL && s->run >= SURE); /* three in a row occur by chance */
     if (s != NULL)
         n = ask_stream(p, s, out, cap);
     else
@@ -387,7 +389,7 @@ void usm__prefetch_wasted(usm__prefetch *p, uint32_t block)
         if (s->limit == 0)
             s->run = at_most(s->run, SURE);
         p->tokens -= p->tokens > 0;
-        if (s->used == 0) { /* nor will it be better with the next */
+        if (s->used == 0) { /* and the next is no better           */
             p->reach /= 2;
             p->bold = 0;
         }

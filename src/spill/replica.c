@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* The copies of a block as an object: entries that come, go and are forgotten; whether a set of
- * tiers has copies at all; the figures.  Not here: transfers (replica_write.c, replica_read.c),
- * places (replica_place.c), new copies (replica_mend.c).  Called by tier.c, tier_io.c and these.
+/* The copies of a block as an object: entries are added, dropped and forgotten; whether a set of
+ * tiers has copies at all; statistics.  Not here: transfers (replica_write.c, replica_read.c),
+ * replica targets (replica_place.c), re-replication (replica_mend.c).  Called by tier.c, tier_io.c
+ * and these.
  *
- * An entry that is no copy any more goes at once, or, while something is under way there, with its
- * last transfer: a transport is never told to forget what it is moving. */
+ * An entry that is no longer a copy is dropped at once, or, while a transfer is under way there,
+ * after the last one: a transport is never asked to forget a slot that it transfers. */
 #include "spill/replica.h"
 
 #include "base/assert.h"
@@ -14,7 +15,7 @@
 
 #include <string.h>
 
-#define TRANSPORTS_MAX 16 /* that can be registered                                          */
+#define TRANSPORTS_MAX 16 /* transports that can be registered                               */
 
 /* ---- entries ---------------------------------------------------------------------------- */
 
@@ -53,7 +54,7 @@ usm__location *usm__spread_add(usm__spread *s, usm__place *place, uint64_t slot)
     return NULL;
 }
 
-/* The entry is free from here on. */
+/* The entry is free afterwards. */
 static void end_location(usm__location *l, usm__gives *g)
 {
     if (l->state != USM__LOCATION_GONE) {
@@ -145,14 +146,15 @@ bool usm__replicas_begin(usm__tiers *t, usm__io *io)
     s->writing++;
     if (!s->mend || !s->mend->is_fetching)
         return true;
-    /* What is fetched now must not be stored over: a transport is never asked for both at once. */
+    /* A slot must not be stored to while it is read: a transport is never asked for both at
+     * once. */
     io->t.next           = NULL;
     *s->mend->parked_end = &io->t;
     s->mend->parked_end  = &io->t.next;
     return false;
 }
 
-/* Everything the block has goes; what the mender has under way is his to give back. */
+/* Frees all slots of the block; a repair under way frees its own. */
 static void release_all(usm__tiers *t, usm__spread *s, usm__gives *g)
 {
     usm__mend_unqueue(t, s);
@@ -173,7 +175,7 @@ static void release_all(usm__tiers *t, usm__spread *s, usm__gives *g)
     memset(s, 0, sizeof *s);
 }
 
-/* A block of which nothing was ever stored has no place. */
+/* A block of which nothing was ever stored keeps no slots. */
 void usm__replicas_end(usm__tiers *t, usm__io *io)
 {
     usm__spread *s = usm__spread_of(t, io->copy);
@@ -209,7 +211,8 @@ void usm__replicas_forget(usm__tiers *t, usm__copy *copy)
 
 /* ---- creation ------------------------------------------------------------------------------- */
 
-/* Without loading a module: those that are built in or in use are known, and "mpi" by its name. */
+/* Without loading a module: the transports that are built in or loaded are known, and "mpi" by its
+ * name. */
 static bool has_places(const char *name)
 {
     usm__registry_store list[TRANSPORTS_MAX];
@@ -287,7 +290,7 @@ void usm__replicas_destroy(usm__tiers *t)
 void usm__replicas_fork_child(usm__tiers *t)
 {
     if (t->replicas)
-        t->replicas->has_thread = false; /* it has not come along */
+        t->replicas->has_thread = false; /* a thread does not survive fork() */
 }
 
 /* ---- figures -------------------------------------------------------------------------------- */

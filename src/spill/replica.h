@@ -1,22 +1,23 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* Copies of blocks in several fault domains: what the files of it share.
+/* Copies of blocks in several fault domains: shared by the files of replication.
  *
- *     replica.c         the copies of a block as an object: coming, going, forgotten; creation
- *     replica_place.c   places: which there are, which takes a block, what is done when one is lost
+ *     replica.c         the copies of a block as an object: added, dropped, forgotten; creation
+ *     replica_place.c   replica targets ("places"): the list of them, the choice for a block, loss
  *     replica_write.c   writes to all copies
- *     replica_read.c    reads from the best, or another (USM_SPILL_READ)
- *     replica_mend.c    blocks with too few copies get new ones, in the background
- *     placement.c       which place gets a key: pure
+ *     replica_read.c    reads from the best copy, or from another (USM_SPILL_READ)
+ *     replica_mend.c    re-replication: the background thread that adds missing copies
+ *     placement.c       the choice of a target for a key: pure functions
  *
- * All of it exists only where t->replicas is there: with USM_SPILL_REPLICAS beyond 1, or a tier
- * that consists of places.  Then each tier has places (a tier whose transport has none is one), and
- * behind the sums of each usm__copy lies its usm__spread, which says where the copies are: about
- * 250 bytes a block, nothing else is allocated for one.  copy->tier and copy->slot then tell the
- * owner only that there is content, and where its first copy was at the end of his last write.
+ * All of it exists only if t->replicas is set: if USM_SPILL_REPLICAS is more than 1, or a tier
+ * consists of replica targets.  Then each tier has targets (a tier whose transport has none is one
+ * target), and the sums of each usm__copy are followed by its usm__spread, which lists the copies:
+ * about 250 bytes a block, the only memory that replication needs for a block.  copy->tier and
+ * copy->slot then tell the owner only that there is content, and where its first copy was at the
+ * end of the owner's last write.
  *
- * Everything is guarded by the tiers' lock unless it says otherwise.  "pre: lock" functions do not
- * let go of it.  What is to be given back to a transport is collected meanwhile in a usm__gives and
- * given without the lock. */
+ * The tiers' lock guards everything that does not say otherwise.  Functions with "pre: lock" do not
+ * release it.  Slots to be freed at a transport are meanwhile collected in a usm__gives, and freed
+ * without the lock. */
 #ifndef USM_SPILL_REPLICA_H
 #define USM_SPILL_REPLICA_H
 
@@ -25,12 +26,12 @@
 #include "spill/tier_private.h"
 
 #define USM__REPLICAS_MAX 3
-#define USM__LOCATIONS    (USM__REPLICAS_MAX + 1) /* one more while a copy moves               */
-#define USM__FANS         64u                     /* writes under way; more wait in a queue   */
+#define USM__LOCATIONS    (USM__REPLICAS_MAX + 1) /* one more while a copy moves            */
+#define USM__FANS         64u                     /* replicated writes at a time; more wait */
 #define USM__TRIED_MAX    16u
 #define USM__PLACE_SHIFT  48u
 
-/* ---- places ------------------------------------------------------------------------ */
+/* ---- replica targets --------------------------------------------------------------- */
 
 typedef struct usm__place {
     /* fixed after create */
@@ -39,63 +40,63 @@ typedef struct usm__place {
     uint64_t   domain;
     char       domain_name[64];
     char       title[192]; /* "place 3 (node7) of tier mpi"                                   */
-    uint64_t   base; /* of its slots' numbers at the transport                               */
+    uint64_t   base; /* added to the numbers of its slots at the transport                   */
     /* guarded by the lock */
     usm_place_state state;
     usm__slots      slots;
-    usm_list        locations; /* all of copies that lie here                                */
+    usm_list        locations; /* all locations of copies that are here                      */
     uint64_t        nlocations;
     uint32_t        reading; /* owners' reads under way here                                  */
     unsigned        told;
-    bool            is_full; /* it has refused room, and none was given back since            */
-    uint64_t        full_ns; /* when; others may have given some back a second later           */
+    bool            is_full; /* it refused room, and no room was freed since    */
+    uint64_t        full_ns; /* when; a second later others may have freed room */
     /* relaxed: transfers in a row that failed; a hint */
     _Atomic(unsigned) failures;
 } usm__place;
 
-/* ---- where a block's copies are ------------------------------------------------------- */
+/* ---- the locations of a block's copies ------------------------------------------------ */
 
 typedef enum usm__location_state {
-    USM__LOCATION_NONE = 0, /* the entry is free                                             */
-    USM__LOCATION_GOOD,     /* every write that was acknowledged is there                    */
-    USM__LOCATION_CORRUPT,  /* of some sector it gave other bytes: asked last, to be replaced  */
-    USM__LOCATION_STALE,    /* it has missed a write: never read, goes with its last transfer */
-    USM__LOCATION_GONE      /* with its place; as STALE                                      */
+    USM__LOCATION_NONE = 0, /* the entry is free                                                  */
+    USM__LOCATION_GOOD,     /* it has every write that was acknowledged                           */
+    USM__LOCATION_CORRUPT,  /* it returned wrong bytes for some sector: read last, to be replaced */
+    USM__LOCATION_STALE,    /* it missed a write: never read, dropped after its last transfer     */
+    USM__LOCATION_GONE      /* lost with its target; otherwise as STALE                           */
 } usm__location_state;
 
 typedef struct usm__location {
     usm_list    link; /* place->locations, unless NONE or GONE                               */
     usm__place *place;
-    uint64_t    slot;   /* without the place's base                                            */
-    uint8_t     index;  /* in usm__spread.at                                                 */
-    uint8_t     flying; /* transfers under way there                                        */
+    uint64_t    slot;   /* without the target's base */
+    uint8_t     index;  /* in usm__spread.at         */
+    uint8_t     flying; /* transfers under way there */
     uint8_t     state;
-    uint8_t     order; /* the least is asked first: the first place of the rendezvous that has
-                          held the block without a break                                    */
+    uint8_t     order; /* the least is read first: the first target of the rendezvous order that
+                          has held the block without interruption */
 } usm__location;
 
 typedef enum usm__queued { USM__QUEUED_NOT = 0, USM__QUEUED_MEND, USM__QUEUED_STUCK } usm__queued;
 
 typedef struct usm__mend usm__mend;
 
-/* Zeroed: nowhere. */
+/* Zeroed: no copies. */
 typedef struct usm__spread {
-    usm__copy    *copy; /* whose it is                                                         */
+    usm__copy    *copy; /* the copy that it belongs to                                         */
     uint64_t      key;
-    usm_list      queue; /* of blocks to be mended, if queued                                  */
-    usm__mend    *mend;  /* who is mending it now; NULL                                        */
-    usm__place   *gone;  /* the last place that was lost with a copy of it                      */
-    uint64_t      stored[USM__SECTORS_MAX / 64]; /* sectors whose last write ended well         */
+    usm_list      queue; /* in the list of blocks to re-replicate, if queued */
+    usm__mend    *mend;  /* its repair under way; NULL: none                 */
+    usm__place   *gone;  /* the last target that was lost with a copy of it  */
+    uint64_t      stored[USM__SECTORS_MAX / 64]; /* sectors whose last write succeeded           */
     uint16_t      writing;                       /* owner's writes that have begun and not ended */
-    uint8_t       queued;                        /* usm__queued                                */
+    uint8_t       queued;                        /* usm__queued                                  */
     uint8_t       next_order;
-    bool          is_lost;   /* the last copy has gone: what is not written anew cannot be read */
-    bool          must_mend; /* looked at again when the writes have ended                     */
-    uint32_t      epoch;     /* of the places, when it was last written whole                   */
+    bool          is_lost;   /* the last copy was lost: only sectors written since can be read */
+    bool          must_mend; /* checked again when the writes have ended                       */
+    uint32_t      epoch;     /* of the set of targets, when it was last written whole          */
     usm__location at[USM__LOCATIONS];
 } usm__spread;
 
-/* ---- a write ---------------------------------------------------------------------------- */
+/* ---- a replicated write ----------------------------------------------------------------- */
 
 typedef struct usm__fan usm__fan;
 
@@ -105,7 +106,7 @@ typedef struct usm__leg {
     usm__place  *place;
     uint64_t     slot;
     uint64_t     start_ns;
-    int          at; /* entry of the spread; -1: a slot of its own, not the copy's yet          */
+    int          at; /* entry of the spread; -1: a slot that does not belong to the copy yet    */
     unsigned     attempts;
     usm_status   status;
 } usm__leg;
@@ -116,19 +117,19 @@ struct usm__fan {
     usm__io    *io;
     unsigned    n, pending;
     usm__leg    leg[USM__REPLICAS_MAX];
-    usm__place *tried[USM__TRIED_MAX]; /* places that failed this write                         */
+    usm__place *tried[USM__TRIED_MAX]; /* targets that failed this write                        */
     unsigned    ntried;
     usm_status  worst;
 };
 
 /* ---- all of it ---------------------------------------------------------------------------- */
 
-/* Bounded: one block is mended at a time, through one buffer of its size, which is made with the
- * first. */
+/* Memory is bounded: one block is repaired at a time, through one buffer of the block's size, which
+ * is allocated with the first. */
 struct usm__mend {
     usm__tiers   *t;
-    usm__spread  *s; /* NULL: it was forgotten meanwhile, what it had under way is the mender's */
-    bool          is_fetching; /* writes of the owner wait in parked                          */
+    usm__spread  *s; /* NULL: it was forgotten meanwhile; the repair owns what it had under way */
+    bool          is_fetching; /* the owner's writes wait in `parked`                         */
     usm_transfer *parked, **parked_end;
     uint32_t      generation, encoded;
     uint64_t      key;
@@ -138,7 +139,7 @@ struct usm__mend {
     char         *data; /* a block and a page                                                 */
     usm__place   *from, *to;
     uint64_t      from_slot, to_slot;
-    uint8_t       corrupt; /* entries of the spread that gave other bytes                       */
+    uint8_t       corrupt; /* entries of the spread that returned wrong bytes                   */
     /* the transfer under way */
     usm_transfer t_now;
     bool         is_done;
@@ -153,20 +154,20 @@ struct usm__replicas {
     usm__fan fans[USM__FANS];
     /* guarded by the lock */
     usm__fan      *idle;
-    usm_transfer  *queue, **queue_end; /* of ios that wait for a fan                           */
-    usm_list       mending, stuck; /* blocks with too few copies; those nothing can be done for */
+    usm_transfer  *queue, **queue_end; /* of ios that wait for a usm__fan                      */
+    usm_list       mending, stuck; /* blocks with too few copies; those not repairable now      */
     uint64_t       nqueued;
-    uint64_t       retry_ns; /* when some of the stuck are looked at again; 0: there are none */
+    uint64_t       retry_ns; /* when some of `stuck` are tried again; 0: there are none       */
     uint64_t       repaired, lost;
-    uint32_t       epoch; /* counts places that came                                           */
+    uint32_t       epoch; /* counts targets that were added                                    */
     bool           told_alone;
     bool           has_thread, must_end, is_mending, has_progress;
-    pthread_cond_t wake;  /* of the thread                                                    */
-    pthread_cond_t ended; /* a transfer of the mender's; the thread                           */
+    pthread_cond_t wake;  /* wakes the repair thread                                          */
+    pthread_cond_t ended; /* a transfer of the repair has ended; the thread has ended         */
     usm__mend      mend;
 };
 
-/* Slots that are to be given back. */
+/* Slots to be freed. */
 typedef struct usm__gives {
     unsigned n;
     struct {
@@ -194,15 +195,16 @@ static inline bool usm__location_is_readable(const usm__location *l)
 /* replica.c.  pre: lock */
 usm__location *usm__spread_add(usm__spread *s, usm__place *place,
                                uint64_t slot); /* NULL: no entry */
-/* It is no copy any more; its slot is given back now or with its last transfer. */
+/* It is no longer a copy; its slot is freed now or after its last transfer. */
 void usm__location_drop(usm__spread *s, usm__location *l, usm__location_state state, usm__gives *g);
 /* A transfer there has ended. */
 void usm__location_landed(usm__spread *s, usm__location *l, usm__gives *g);
 void usm__give_later(usm__gives *g, usm__place *place, uint64_t slot);
 bool usm__spread_is_readable(const usm__spread *s);
-/* Domains with copies in places that stay. */
+/* Number of fault domains with copies on targets that stay. */
 unsigned usm__spread_firm(const usm__spread *s);
-/* Another one stays in its domain: where a place was away, got a stand-in and came back. */
+/* Whether another copy stays in its domain: that happens when a target was away, was replaced, and
+ * came back. */
 bool usm__location_is_doubled(const usm__spread *s, const usm__location *l);
 void usm__spread_mark(usm__spread *s, uint32_t first, uint32_t count, bool is_stored);
 bool usm__spread_has(const usm__spread *s, uint32_t first, uint32_t count);
@@ -210,9 +212,9 @@ bool usm__spread_has(const usm__spread *s, uint32_t first, uint32_t count);
 void usm__give_now(usm__gives *g);
 
 /* replica_place.c */
-/* Lock not held: a place for a copy of the block, in none of the domains, none of those tried.
- * healthy: only such as neither fail nor are full.  NULL: there is none; *st is then the worst that
- * a tier said that cannot be opened. */
+/* Lock not held: chooses a target for a copy of the block, in none of the given domains, and none
+ * of those tried.  healthy: only targets that neither fail nor are full.  NULL: there is none; *st
+ * is then the worst status of a tier that cannot be opened. */
 typedef struct usm__choice {
     uint64_t           key;
     const uint64_t    *avoid;
@@ -224,19 +226,19 @@ typedef struct usm__choice {
 usm__place *usm__place_choose(usm__tiers *t, const usm__choice *c, usm_status *st);
 usm_status  usm__place_take(usm__place *p, uint64_t *slot);
 void        usm__place_give(usm__place *p, uint64_t slot);
-/* It has refused room.  pre: lock */
+/* The target refused room.  pre: lock */
 void usm__place_note_full(usm__place *p);
-/* Once a place and bit.  Lock not held. */
+/* Reports an event, once for each target and bit of `told`.  Lock not held. */
 void usm__place_tell(usm__place *p, unsigned told, usm_status st, const char *format, ...)
     USM_PRINTF(4, 5);
 
-/* replica_read.c.  The best copy but for those whose bit is set; NULL.  pre: lock */
+/* replica_read.c.  The best copy, except those whose bit is set in `tried`; NULL.  pre: lock */
 usm__location *usm__spread_pick(usm__spread *s, uint8_t tried);
 
 /* replica_mend.c.  pre: lock */
 void usm__mend_queue(usm__tiers *t, usm__spread *s);
 void usm__mend_unqueue(usm__tiers *t, usm__spread *s);
-/* A place came or has room again: those nothing could be done for are looked at again. */
+/* A target was added or has room again: blocks that could not be repaired are tried again. */
 void usm__mend_retry(usm__tiers *t);
 
 #endif

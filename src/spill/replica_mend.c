@@ -1,19 +1,22 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* Blocks with too few copies get new ones, in the background: after a place was lost, leaves, or
- * missed a write, and where a copy turned out corrupt.
+/* Re-replication: blocks with too few copies get new ones in the background, after a replica target
+ * was lost, leaves, or missed a write, and where a copy turned out to be corrupt.
  *
- *     mending --> a place in another domain --> fetch what is stored --> store --> a copy more
- *        ^            | none: stuck               | verified, sector by       |
- *        |            v until a place comes       | sector, from any copy    | written by the owner
- *        +----------- stuck, or a second is over <---------------------------+ meanwhile: again
+ *     mending --> a target in another  -> read what is stored --> store --> one more copy
+ *        ^        domain                  | verified, sector by    |
+ *        |          | none: stuck         | sector, from any copy  | the owner has written
+ *        |          v until a target      |                        | meanwhile: again
+ *        +--------- is added, or a <------+------------------------+
+ *                   second has passed
  *
- * One block at a time, through one buffer of a block and a page: the owner's transfers come first.
- * A thread does it, which is started when there is something to mend.  Where a transport moves only
- * when it is asked to, there is no thread, and usm__tiers_progress() does it.
+ * One block is repaired at a time, through one buffer of a block and a page: the owner's transfers
+ * take precedence.  A thread does it, which is started when there is something to repair.  For
+ * transports that make progress only when they are called there is no thread, and
+ * usm__tiers_progress() does it.
  *
- * The owner goes on meanwhile.  What he writes while his block is being fetched waits for that to
- * end; what he writes later raises the generation, and what was made here is thrown away.  He may
- * forget the block at any time: what is under way is then given back here. */
+ * The owner's accesses continue meanwhile.  The owner's writes wait while the repair reads the
+ * block; later writes raise the generation, and the repair then discards its new copy.  The owner
+ * may forget the block at any time: then the repair frees the slots that it has under way. */
 #include "spill/replica.h"
 
 #include "base/log.h"
@@ -24,11 +27,11 @@
 #include <sys/mman.h>
 
 #define RETRY_NS    UINT64_C(1000000000)
-#define RETRIED     256u /* of the stuck at a time                                              */
+#define RETRIED     256u /* stuck blocks that are tried again at a time                         */
 #define PROGRESS_MS 100u
 #define ATTEMPTS    2u
 
-/* ---- who is to be mended ------------------------------------------------------------------- */
+/* ---- blocks to repair ---------------------------------------------------------------------- */
 
 static void thread_main(void *arg);
 
@@ -90,7 +93,7 @@ void usm__mend_retry(usm__tiers *t)
     unstick(t, UINT32_MAX);
 }
 
-/* Nothing can be done for it now. */
+/* The block cannot be repaired now. */
 static void stick(usm__tiers *t, usm__spread *s)
 {
     usm__replicas *r = t->replicas;
@@ -118,8 +121,8 @@ static void move_done(usm_transfer *x, usm_status st)
     usm__mutex_unlock(&t->lock);
 }
 
-/* From the copy, or to the new one, which may lie in the same place.  Lock held, given back
- * meanwhile. */
+/* A transfer from the copy, or to the new one, which may be on the same target.  Lock held,
+ * released meanwhile. */
 static usm_status move(usm__mend *m, usm_transfer_op op, size_t offset, size_t size)
 {
     bool        out  = op == USM_TRANSFER_STORE;
@@ -188,10 +191,10 @@ static size_t page_up(size_t size)
     return (size + USM__PAGE - 1) & ~(size_t)(USM__PAGE - 1);
 }
 
-/* ---- fetching -------------------------------------------------------------------------------- */
+/* ---- reading --------------------------------------------------------------------------------- */
 
-/* Strikes the sectors that are right off the list of those needed; how many are wrong.  Lock held,
- * given back meanwhile. */
+/* Removes the sectors that are right from those needed; returns how many are wrong.  Lock held,
+ * released meanwhile. */
 static uint32_t check_run(usm__mend *m, uint32_t first, uint32_t count)
 {
     usm__tiers *t   = m->t;
@@ -227,7 +230,7 @@ static usm_status fetch_encoded(usm__mend *m)
     return USM_OK;
 }
 
-/* What is needed, from one copy. */
+/* Reads the needed sectors from one copy. */
 static usm_status fetch_plain(usm__mend *m)
 {
     usm_status worst = USM_OK;
@@ -255,7 +258,8 @@ static void give_now(usm__tiers *t, usm__gives *g)
     usm__mutex_lock(&t->lock);
 }
 
-/* From the best copy, and what of it is wrong from the others.  True: all of it is here. */
+/* Reads from the best copy, and the sectors that are wrong there from the others.  True: all
+ * sectors were read. */
 static bool fetch(usm__mend *m)
 {
     usm__tiers *t     = m->t;
@@ -290,7 +294,7 @@ static bool fetch(usm__mend *m)
     return is_empty(m->need);
 }
 
-/* Writes of the owner that waited for the fetch go on. */
+/* Continues the owner's writes that waited for the read. */
 static void unpark(usm__mend *m)
 {
     usm__tiers   *t    = m->t;
@@ -332,8 +336,8 @@ static usm_status store(usm__mend *m)
 
 /* ---- one block ------------------------------------------------------------------------------- */
 
-/* Lock held, given back meanwhile.  A slot in a domain that has no copy which stays; false: there
- * is none. */
+/* Lock held, released meanwhile.  Takes a slot in a domain that has no copy on a target that stays;
+ * false: there is none. */
 static bool find_room(usm__mend *m)
 {
     usm__tiers *t = m->t;
@@ -353,7 +357,7 @@ static bool find_room(usm__mend *m)
         usm__mutex_unlock(&t->lock);
         st    = USM_OK;
         m->to = usm__place_choose(t, &c, &st);
-        if (!m->to && c.healthy) { /* nobody else finds out that one is well again */
+        if (!m->to && c.healthy) { /* only an attempt shows that it works again    */
             c.healthy = false;
             m->to     = usm__place_choose(t, &c, &st);
         }
@@ -371,7 +375,7 @@ static bool find_room(usm__mend *m)
     return false;
 }
 
-/* Copies beyond what is wanted: in places that leave, second ones of a domain, and corrupt ones. */
+/* Drops surplus copies: on targets that leave, second ones of a domain, and corrupt ones. */
 static void drop_spare(usm__tiers *t, usm__spread *s, usm__gives *g)
 {
     if (usm__spread_firm(s) < t->replicas->wanted)
@@ -390,7 +394,7 @@ static bool is_current(const usm__mend *m)
     return m->s && m->s->writing == 0 && m->s->copy->generation == m->generation;
 }
 
-/* What will be made is a copy of the block as it is now.  False: somebody writes it. */
+/* Records the generation of the block that will be copied.  False: the owner is writing it. */
 static bool take_picture(usm__mend *m)
 {
     usm__tiers *t = m->t;
@@ -411,7 +415,7 @@ static bool take_picture(usm__mend *m)
     return true;
 }
 
-/* Where all entries are taken a corrupt copy gives way: its content is in the new one. */
+/* If all entries are in use a corrupt copy is dropped: its content is in the new one. */
 static void make_entry(usm__spread *s, usm__gives *g)
 {
     usm__location *corrupt = NULL;
@@ -426,7 +430,7 @@ static void make_entry(usm__spread *s, usm__gives *g)
         usm__location_drop(s, corrupt, USM__LOCATION_STALE, g);
 }
 
-/* The block has one copy more.  False: it was written or forgotten meanwhile. */
+/* Adds the new copy.  False: the block was written or forgotten meanwhile. */
 static bool enter(usm__mend *m, usm__gives *g)
 {
     usm__tiers  *t = m->t;
@@ -458,7 +462,7 @@ static bool make_room(usm__mend *m)
     return m->sums && m->data;
 }
 
-/* Lock held, given back meanwhile; the rooms are there. */
+/* Lock held, released meanwhile; pre: the buffers exist. */
 static void mend(usm__mend *m)
 {
     usm__tiers *t       = m->t;
@@ -497,7 +501,7 @@ static void begin_mend(usm__mend *m, usm__tiers *t, usm__spread *s)
     s->mend       = m;
 }
 
-/* What is to be done with the block next, if its owner has not forgotten it.  Lock held. */
+/* Decides what happens to the block next, if its owner has not forgotten it.  Lock held. */
 static void end_mend(usm__mend *m, bool is_mended)
 {
     usm__tiers  *t = m->t;
@@ -516,7 +520,7 @@ static void end_mend(usm__mend *m, bool is_mended)
         stick(t, s);
 }
 
-/* The first in line.  Lock held, given back meanwhile. */
+/* Repairs the first block of the queue.  Lock held, released meanwhile. */
 static void mend_next(usm__tiers *t)
 {
     usm__replicas *r        = t->replicas;
@@ -545,10 +549,9 @@ static void mend_next(usm__tiers *t)
     end_mend(m, repaired != r->repaired);
 }
 
-/* ---- who does it
- * ---------------------------------------------------------------------------------- */
+/* ---- the repair thread ---- */
 
-/* Until there is something to do.  Lock held. */
+/* Waits until there is something to do.  Lock held. */
 static void doze(usm__replicas *r, usm__mutex *lock)
 {
     struct timespec until;
@@ -583,7 +586,7 @@ static void thread_main(void *arg)
         revive(t);
         if (usm_list_is_empty(&r->mending))
             doze(r, &t->lock);
-        else if (r->is_mending) /* a thread of the program's that began before */
+        else if (r->is_mending) /* a thread of the program does a repair that it began earlier */
             (void)usm__mutex_wait(&t->lock, &r->ended, NULL);
         else
             mend_next(t);

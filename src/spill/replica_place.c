@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* Places: the parts of a tier that fail apart from each other.  Which there are, which one gets a
- * copy, what is done when one comes, is slow, leaves or is lost.
+/* Replica targets ("places"): the parts of a tier that fail independently.  The list of them, the
+ * choice of one for a copy, and the reaction when one is added, is slow, leaves or is lost.
  *
- * A place that is lost stays in the list, for its number is not used again; its copies are found
- * through its own list, some at a time, so that the lock is never held for long.  Called by tier.c,
- * by transports (usm__place_changed), replica_write.c and replica_mend.c. */
+ * A target that is lost stays in the list, because its number is not used again.  Its copies are
+ * found through its own list, some at a time, so that the lock is never held for long.  Called by
+ * tier.c, by transports (usm__place_changed), replica_write.c and replica_mend.c. */
 #include "spill/replica.h"
 
 #include "base/inline/plural.h"
@@ -15,14 +15,14 @@
 #include <stdio.h>
 #include <string.h>
 
-#define CHUNK          64u /* copies that are looked at without letting go of the lock          */
-#define FULL_NS        UINT64_C(1000000000) /* then it is asked again                          */
+#define CHUNK          64u /* copies that are processed without releasing the lock              */
+#define FULL_NS        UINT64_C(1000000000) /* time after which a full target is asked again   */
 #define WEIGHT_UNKNOWN ((uint64_t)1 << 30)
 
 /* ---- room ------------------------------------------------------------------------------ */
 
-/* Neighbours need not lie together in memory, and its owner lends it to others, too: a place is
- * filled densely, as for one key. */
+/* Neighbouring blocks need not be together in memory, and the target's owner lends memory to others
+ * as well: a target is filled densely, as if for one key. */
 usm_status usm__place_take(usm__place *p, uint64_t *slot)
 {
     return usm__room_take((usm__room){p->tier, &p->slots, p->base}, 0, slot);
@@ -42,7 +42,7 @@ void usm__place_give(usm__place *p, uint64_t slot)
 
     usm__mutex_lock(&t->lock);
     is_lost = p->state == USM_PLACE_LOST;
-    if (is_lost) { /* nobody is there to be told */
+    if (is_lost) { /* the transport need not be told to forget the slot */
         usm__slots_free(&p->slots, slot, &run);
         if (run.n > 0)
             usm__slots_forgotten(&p->slots, run);
@@ -89,7 +89,7 @@ static usm__place *make_place(usm__tier *tier, uint32_t index, const usm_transpo
     return p;
 }
 
-/* pre: lock; the place is the next one.  False: no memory. */
+/* pre: lock; the target is the next one.  False: no memory. */
 static bool add_place(usm__tier *tier, usm__place *p, uint64_t weight)
 {
     size_t          n = (size_t)tier->nplaces + 1;
@@ -114,7 +114,7 @@ static uint64_t weight_of(const usm_transport_place *info)
     return info->capacity == UINT64_MAX ? WEIGHT_UNKNOWN : info->capacity;
 }
 
-/* Place `index`, asked for and entered if it is new; lock not held. */
+/* Asks for target `index` and adds it if it is new; lock not held. */
 static usm_status know_place(usm__tier *tier, uint32_t index)
 {
     usm__tiers         *t    = tier->tiers;
@@ -142,7 +142,7 @@ static usm_status know_place(usm__tier *tier, uint32_t index)
     return USM_OK;
 }
 
-/* All that there are by now; lock not held. */
+/* Adds all targets that exist by now; lock not held. */
 static usm_status know_all(usm__tier *tier)
 {
     uint32_t n = tier->ops->places(tier->store), have;
@@ -174,8 +174,8 @@ usm_status usm__places_open(usm__tier *tier)
     }
     if (tier->ops->caps & USM_TRANSPORT_CAP_PLACES)
         return know_all(tier);
-    /* A domain of its own: what is lost with this node is lost to nobody, and a name that no
-     * place of another tier has. */
+    /* A domain of its own: when this node is lost, nobody needs its blocks any more.  Its name is
+     * that of no target of another tier. */
     (void)snprintf(only.domain, sizeof only.domain, "tier %u: %.40s", tier->index, tier->name);
     p = make_place(tier, 0, &only);
     if (!p)
@@ -212,11 +212,11 @@ uint64_t usm__places_used(const usm__tier *tier)
     return n;
 }
 
-/* ---- which one --------------------------------------------------------------------------- */
+/* ---- the choice -------------------------------------------------------------------------- */
 
 typedef enum health {
-    PASS_UP,   /* that are well                                                              */
-    PASS_SLOW, /* silent for a while, but do not fail                                         */
+    PASS_UP,   /* targets that are up                 */
+    PASS_SLOW, /* silent for a while, but do not fail */
     PASS_ALL,
     PASSES
 } health;
@@ -285,7 +285,7 @@ usm__place *usm__place_choose(usm__tiers *t, const usm__choice *c, usm_status *s
     return NULL;
 }
 
-/* ---- telling ------------------------------------------------------------------------------ */
+/* ---- reports ------------------------------------------------------------------------------ */
 
 void usm__place_tell(usm__place *p, unsigned told, usm_status st, const char *format, ...)
 {
@@ -313,7 +313,7 @@ static usm__spread *spread_of_location(usm__location *l)
     return usm_container_of(l - l->index, usm__spread, at[0]);
 }
 
-/* pre: lock.  Whether the block had no other copy. */
+/* pre: lock.  Returns whether the block had no other copy. */
 static bool lose(usm__tiers *t, usm__location *l, usm__gives *g)
 {
     usm__spread *s = spread_of_location(l);
@@ -370,7 +370,8 @@ static void tell_lost(usm__tiers *t, const usm__place *p, uint64_t copies, uint6
                               "blocks it had are read from their"));
 }
 
-/* All copies there, by and by, are put in line for others: what was looked at goes to the end. */
+/* Queues all blocks with copies there for new copies, a few at a time: processed copies move to the
+ * end of the list. */
 static void leave_all(usm__tiers *t, usm__place *p)
 {
     uint64_t left;
@@ -418,7 +419,7 @@ static void enter_state(usm__tiers *t, usm__place *p, usm_place_state state)
         leave_all(t, p);
 }
 
-/* As long as the tier is being opened it is left to usm__places_open(). */
+/* While the tier is being opened, usm__places_open() handles this. */
 void usm__place_changed(void *arg, uint32_t index, usm_place_state state)
 {
     usm__tier  *tier = arg;

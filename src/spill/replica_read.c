@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* Reads of blocks that have several copies: from the first that is well (USM_SPILL_READ=any: from
- * the one whose place has the least to do), from the others when it fails or gives wrong bytes,
- * which then is replaced.  Sums are verified as for a single copy.
+/* Reads of blocks that have several copies: from the first good copy (USM_SPILL_READ=any: from the
+ * one whose target has the fewest reads under way), and from the others if that fails or returns
+ * wrong bytes; a copy with wrong bytes is then replaced.  Sums are verified as for a single copy.
  * Writes: replica_write.c.  Called by tier_io.c. */
 #include "spill/replica.h"
 
@@ -14,8 +14,8 @@
 
 static void read_done(usm_transfer *x, usm_status st);
 
-/* How late a copy is asked; less is sooner: by what is wrong with it, then by the reads that its
- * place has under way if any copy will do, then by its order. */
+/* The rank of a copy among those to read; the least is read first: by its state, then by the reads
+ * that its target has under way if any copy will do, then by its order. */
 static unsigned lateness(const usm__location *l)
 {
     usm__place *p    = l->place;
@@ -70,8 +70,8 @@ static usm_status fail_lost(usm__tiers *t, const usm__place *gone)
                                                              : USM__REPLICAS_MAX);
 }
 
-/* The next copy that is to be asked; NULL: none is left, and *gone says why.  The io is on its way
- * there: nothing forgets the slot before read_done(). */
+/* The next copy to read; NULL: none is left, and *gone tells why.  The io now has a transfer under
+ * way there: the slot is not forgotten before read_done(). */
 static usm__place *next_copy(usm__tiers *t, usm__io *io, usm__place **gone, bool *is_lost)
 {
     usm__spread   *s = usm__spread_of(t, io->copy);
@@ -109,8 +109,8 @@ void usm__replicas_read(usm__tiers *t, usm__io *io)
         usm__io_finish(t, io, fail_lost(t, gone));
 }
 
-/* A wrong sum that came twice: another copy makes it good, and replaces it.  Without another it
- * stays as it is.  pre: lock */
+/* A wrong sum that came twice: the block is read from another copy, which replaces this one.  If
+ * there is no other copy, this one is kept.  pre: lock */
 static void doubt(usm__tiers *t, usm__spread *s, usm__location *l)
 {
     if (l->state != USM__LOCATION_GOOD)
@@ -146,8 +146,8 @@ static void read_story(const usm__io *io, const usm__place *p, usm_status st)
     (void)usm__fail(st, "%s, slot %llu: %s", p->title, (unsigned long long)io->slot, words);
 }
 
-/* With the story of this copy's failure in place: the next copy, all of them once more, or the end.
- */
+/* With the error message of this copy's failure in place: reads the next copy, all of them once
+ * more, or ends the io. */
 static void read_elsewhere(usm__tiers *t, usm__io *io, usm_status st)
 {
     usm__place *gone, *p;
@@ -206,7 +206,7 @@ static void read_done(usm_transfer *x, usm_status st)
         read_story(io, p, st);
     if (st == USM_E_CORRUPT) {
         note_corrupt(p, io->attempts == 1);
-        /* Once more for a wrong sum: it may have happened on the way. */
+        /* After a wrong sum once more: it may have happened on the way. */
         if (io->attempts < 2) {
             submit_read(t, io, p);
             return;

@@ -1,16 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* Writes of blocks that have several copies: a leg to each place, all under way together ("fan"). A
- * leg that fails is tried once more.  When all have ended: one copy with the bytes makes the write
- * good; a copy that missed it is stale from that moment on, and never read again.  None: a whole
- * block tries other places, a part has failed.  Reads: replica_read.c.
+/* Replicated writes of blocks that have several copies: one sub-write ("leg") to each replica
+ * target, all under way together ("fan").  A sub-write that fails is tried once more.  When all
+ * have ended, the write succeeds if at least one copy has the bytes; a copy that missed the write
+ * is stale from that moment on, and never read again.  If no copy has the bytes, a write of a whole
+ * block tries other targets, and a write of a part fails.  Reads: replica_read.c.
  *
- * What is decided about a copy is decided under the lock, when the last leg has ended: of two parts
- * of one block that are written together to two copies, each missed by one, the first to end makes
- * the copy it missed stale, and the second then finds that the only copy that has its bytes is
- * stale: it has failed.  So there is always a copy that has everything that was acknowledged.
+ * The state of the copies is changed under the lock, when the last sub-write has ended.  Example:
+ * two parts of one block are written together to two copies, and each copy misses one of the
+ * writes.  The first write to end makes the copy that missed it stale.  The second write then finds
+ * that the only copy with its bytes is stale, and fails.  So there is always a copy that has every
+ * write that was acknowledged.
  *
- * Fans are made once: a write never fails for lack of memory, it waits for its turn.  Called by
- * tier_io.c. */
+ * The records of replicated writes are allocated once: a write never fails for lack of memory, it
+ * waits until a record is free.  Called by tier_io.c. */
 #include "spill/replica.h"
 
 #include "base/assert.h"
@@ -21,13 +23,13 @@
 #include <stdio.h>
 #include <string.h>
 
-#define WRITES 2u /* attempts of a leg                                                     */
+#define WRITES 2u /* attempts of a sub-write                                               */
 
 static void plan_and_go(usm__fan *fan);
 
-/* ---- fans ------------------------------------------------------------------------------ */
+/* ---- records of replicated writes ------------------------------------------------------ */
 
-/* NULL: there is none, the io waits in line. */
+/* NULL: none is free, the io waits in the queue. */
 static usm__fan *take_fan(usm__tiers *t, usm__io *io)
 {
     usm__replicas *r = t->replicas;
@@ -63,7 +65,7 @@ void usm__replicas_write(usm__tiers *t, usm__io *io)
         start_fan(t, fan, io);
 }
 
-/* The fan is the next one's, if somebody waits. */
+/* Passes the record to the next io, if one waits. */
 static void end_fan(usm__fan *fan, usm_status st)
 {
     usm__tiers    *t  = fan->t;
@@ -83,11 +85,11 @@ static void end_fan(usm__fan *fan, usm_status st)
     }
     usm__mutex_unlock(&t->lock);
     usm__io_finish(t, io, st);
-    if (next) /* its io is under way: the tiers do not go */
+    if (next) /* its io is under way: the tiers are not destroyed */
         start_fan(t, fan, usm_container_of(next, usm__io, t));
 }
 
-/* ---- a write: where to --------------------------------------------------------------------- */
+/* ---- a write: the choice of targets -------------------------------------------------------- */
 
 static bool has_tried(const usm__fan *fan, const usm__place *p)
 {
@@ -97,7 +99,7 @@ static bool has_tried(const usm__fan *fan, const usm__place *p)
     return false;
 }
 
-/* So many, and no other is asked for: see place_fresh(). */
+/* After so many, no other target is asked: see place_fresh(). */
 static void note_tried(usm__fan *fan, usm__place *p)
 {
     if (fan->ntried < USM__TRIED_MAX && !has_tried(fan, p))
@@ -118,12 +120,12 @@ static usm__leg *add_leg(usm__fan *fan, usm__place *place, uint64_t slot, int at
 }
 
 typedef enum selection {
-    WHICH_ALL,     /* every copy, for none may miss a part                                    */
-    WHICH_HEALTHY, /* in places that stay and do not fail                                     */
+    WHICH_ALL,     /* every copy, because none may miss the write of a part                   */
+    WHICH_HEALTHY, /* on targets that stay and do not fail                                    */
     WHICH_LAST     /* any that was not tried                                                  */
 } selection;
 
-/* The places that the block would get if it were new. */
+/* The targets that the block would get if it were new. */
 typedef struct ideal {
     usm__place *list[USM__REPLICAS_MAX];
     uint64_t    domains[USM__REPLICAS_MAX];
@@ -145,7 +147,7 @@ static bool may_use(const usm__fan *fan, const usm__location *l, selection which
            ((p->state == USM_PLACE_UP || p->state == USM_PLACE_SLOW) && !usm__place_is_failing(p));
 }
 
-/* A place without room for more keeps what it has. */
+/* A target without room for more keeps what it has. */
 static bool is_ideal(const ideal *best, const usm__place *p)
 {
     for (unsigned i = 0; best && i < best->n; i++)
@@ -154,7 +156,7 @@ static bool is_ideal(const ideal *best, const usm__place *p)
     return !best || p->is_full;
 }
 
-/* Legs over the copies that there are; best NULL: wherever they lie. */
+/* Sub-writes to the existing copies; best NULL: wherever they are. */
 static void use_copies(usm__fan *fan, selection which, const ideal *best)
 {
     usm__tiers  *t = fan->t;
@@ -194,7 +196,8 @@ static void note_full(usm__place *p)
 
 static void note_worst(usm__fan *fan, usm_status st)
 {
-    /* A medium that fails is the worse news, a tier that is not there the lesser. */
+    /* A failing medium is a worse answer than a full one; a tier that is not available is the
+     * least. */
     if (fan->worst == USM_OK || (st == USM_E_SPILL_FULL && fan->worst != USM_E_IO) ||
         st == USM_E_IO)
         fan->worst = st;
@@ -211,7 +214,7 @@ static void keep_reason(usm__place *p, usm_status st)
     usm__mutex_unlock(&tier->tiers->lock);
 }
 
-/* One more leg, to a slot of its own.  False: there is no place for it. */
+/* Adds a sub-write to a new slot.  False: there is no target for it. */
 static bool place_fresh(usm__fan *fan, bool healthy)
 {
     uint64_t    avoid[USM__REPLICAS_MAX], slot = 0;
@@ -250,8 +253,8 @@ static void fill_up(usm__fan *fan, bool healthy)
         ;
 }
 
-/* Slots for a block that lies nowhere: they are its copies at once, for other parts of it may be on
- * their way, too; the first to come here says where. */
+/* The new slots of a block without copies become its copies at once, because writes of other parts
+ * of it may be under way, too; the first of them decides the targets. */
 static void settle(usm__fan *fan)
 {
     usm__tiers  *t = fan->t;
@@ -282,8 +285,8 @@ static void settle(usm__fan *fan)
         use_copies(fan, WHICH_ALL, NULL);
 }
 
-/* Whether places came since the block was written whole: then some of its copies may have their
- * place in them.  They move now, when all of it is written anyway, and never on their own. */
+/* Whether targets were added since the block was last written whole: then some of its copies may
+ * belong there.  They move now, when the block is written anyway, and never otherwise. */
 static bool may_move(usm__fan *fan)
 {
     usm__tiers  *t = fan->t;
@@ -332,7 +335,7 @@ static void plan_whole(usm__fan *fan)
 
 static void plan_part(usm__fan *fan)
 {
-    if (fan->ntried > 0) /* it has failed where the rest of the block lies */
+    if (fan->ntried > 0) /* it has failed where the rest of the block is   */
         return;
     use_copies(fan, WHICH_ALL, NULL);
     for (unsigned i = 0; i < 2 && fan->n == 0; i++) {
@@ -342,7 +345,7 @@ static void plan_part(usm__fan *fan)
     }
 }
 
-/* Every place has been heard. */
+/* All targets have failed. */
 static usm_status fail_everywhere(usm__fan *fan)
 {
     usm__tiers *t  = fan->t;
@@ -365,7 +368,7 @@ static usm_status fail_everywhere(usm__fan *fan)
     return usm__fail(st, "no tier takes it: %s", all);
 }
 
-/* Fewer copies than asked for, and no place in another domain: told once. */
+/* Reports, once, that there are fewer copies than wanted, and no target in another domain. */
 static void warn_alone(usm__fan *fan)
 {
     usm__tiers    *t = fan->t;
@@ -386,7 +389,7 @@ static void warn_alone(usm__fan *fan)
                         fan->n == 1 ? "" : "s", fan->leg[0].place->title);
 }
 
-/* ---- a write: the legs ----------------------------------------------------------------------- */
+/* ---- a write: the sub-writes ----------------------------------------------------------------- */
 
 static void leg_done(usm_transfer *x, usm_status st);
 
@@ -427,12 +430,13 @@ static void plan_and_go(usm__fan *fan)
     }
     warn_alone(fan);
     fan->pending = n;
-    /* The fan lives until the last leg has ended, which is not before the last was submitted. */
+    /* The record lives until the last sub-write has ended, which is not before the last was
+     * submitted. */
     for (unsigned i = 0; i < n; i++)
         submit_leg(&fan->leg[i]);
 }
 
-/* A copy that has the bytes of this write.  pre: lock */
+/* Whether the copy has the bytes of this write.  pre: lock */
 static bool has_it(const usm__spread *s, const usm__leg *leg)
 {
     if (leg->status != USM_OK || leg->place->state == USM_PLACE_LOST)
@@ -440,7 +444,8 @@ static bool has_it(const usm__spread *s, const usm__leg *leg)
     return leg->at < 0 || usm__location_is_readable(&s->at[leg->at]);
 }
 
-/* The write is good: who missed it is no copy any more, who has it is one.  pre: lock */
+/* The write succeeds: locations that missed it are no longer copies, those that have it are. pre:
+ * lock */
 static void enter_good(usm__fan *fan, usm__spread *s, usm__gives *g)
 {
     usm__io *io                  = fan->io;
@@ -452,7 +457,7 @@ static void enter_good(usm__fan *fan, usm__spread *s, usm__gives *g)
             has[fan->leg[i].at] = has_it(s, &fan->leg[i]);
     for (unsigned i = 0; i < fan->n; i++)
         if (fan->leg[i].at >= 0)
-            s->at[fan->leg[i].at].flying--; /* landed: below, or with others that are there */
+            s->at[fan->leg[i].at].flying--; /* landed: below, or with the others            */
     for (unsigned i = 0; i < USM__LOCATIONS; i++) {
         usm__location *l = &s->at[i];
 
@@ -537,7 +542,7 @@ static void conclude(usm__fan *fan)
         plan_and_go(fan);
 }
 
-/* pre: the story is the failure's */
+/* pre: the error message is the failure's */
 static void leg_failed(usm__leg *leg, usm_status st)
 {
     usm__place *p = leg->place;

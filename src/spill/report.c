@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* What an engine tells: statistics, their text, who holds memory.  The figures as text are
- * describe.c's.  Called by users, and by pin.c for the story of an access that finds no memory. */
+/* Reports of an engine: statistics, their text, which buffers hold memory.  describe.c formats the
+ * figures.  Called by users, and by pin.c for the error message of an access that finds no
+ * memory. */
 #include "core/context.h"
 #include "spill/describe.h"
 #include "spill/internal.h"
@@ -17,7 +18,7 @@ void usm__spill_count_device_eviction(usm__spill *s)
     usm__mutex_unlock(&s->lock);
 }
 
-/* Counts what only the words know. */
+/* Counts what only the words record. */
 static void count_words(usm__spill *s, usm_spill_stats *stats)
 {
     for (uint32_t i = 0; i < s->grown; i++) {
@@ -34,7 +35,7 @@ static void count_words(usm__spill *s, usm_spill_stats *stats)
     }
 }
 
-/* Behind the tiers, as many as there is room for. */
+/* Appends the backing stores to the tiers, as many as there is room for. */
 static void add_homes(usm__spill *s, usm_spill_stats *stats)
 {
     USM_LIST_FOREACH (it, &s->spaces) {
@@ -109,8 +110,7 @@ usm_status usm_spill_get_stats(usm_context *ctx, usm_spill_stats *stats)
     return USM_OK;
 }
 
-/* --- who holds it
- * --------------------------------------------------------------------------------- */
+/* --- which buffers hold memory ---- */
 
 size_t usm__spill_holders(usm__spill *s, usm__spill_holder *list, size_t cap)
 {
@@ -152,7 +152,7 @@ static usm_status describe(usm_context *ctx, usm_text_format format, usm__out *o
         st = usm__spill_of(usm__context_or_default(ctx), &s);
     if (st != USM_OK)
         return st;
-    usm__mutex_lock(&s->lock); /* the names are the spaces' */
+    usm__mutex_lock(&s->lock); /* the names belong to the spaces */
     n = usm__spill_holders(s, holders, HOLDERS);
     usm__spill_text(&stats, holders, n, format, out);
     usm__mutex_unlock(&s->lock);

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
 /* Room for small buffers: many share a block, so that one transfer moves all of them.
  *
- * A shared space is cut into blocks; a block in use ("segment") serves one size class, its free
- * slots in a bit map; what is created one after the other lies one behind the other.  A block whose
- * last slot is given back is discarded, unless it is the class's only one with room.
+ * A shared space is cut into blocks.  A block in use ("segment") serves one size class, with its
+ * free slots in a bit map; buffers that are created in succession are adjacent.  A block whose last
+ * slot is freed is discarded, unless it is the only block of the class with room.
  *
- * Called by src/buffer.  A lock of its own, taken before the engine's. */
+ * Called by src/buffer.  It has a lock of its own, taken before the engine's. */
 #include "base/inline/bits.h"
 #include "base/inline/classes.h"
 #include "spill/internal.h"
@@ -26,13 +26,13 @@ typedef struct segment {
     shared  *of;
 } segment;
 
-/* Of one shared space. */
+/* One shared space. */
 struct shared {
     struct shared *next;
     usm__space    *space;
-    uint32_t       used; /* blocks [0, used) were handed out once                             */
+    uint32_t       used; /* blocks [0, used) were handed out before                           */
     uint32_t       given_back;
-    uint32_t       back[SPACE_BLOCKS]; /* blocks that were given back                         */
+    uint32_t       back[SPACE_BLOCKS]; /* blocks that were freed                              */
     segment       *segments[SPACE_BLOCKS];
 };
 
@@ -49,7 +49,8 @@ size_t usm__segment_max(const usm__spill *s)
     return most < SLOT_MAX ? most : SLOT_MAX;
 }
 
-/* A class's size; from a page on these that are whole pages: sectors of their own. */
+/* The size of the class; sizes from a page on are whole pages, so that buffers do not share
+ * sectors. */
 static size_t slot_size(size_t size)
 {
     if (size >= 4096)
@@ -95,7 +96,7 @@ static usm_status add_space(usm__spill *s, usm__segments *all)
     return USM_OK;
 }
 
-/* A block that nobody uses, of any shared space; lock held. */
+/* Takes a block that is free, from any shared space; lock held. */
 static usm_status take_block(usm__spill *s, usm__segments *all, shared **sh, uint32_t *block)
 {
     for (int round = 0; round < 2; round++) {
@@ -142,7 +143,7 @@ static usm_status add_segment(usm__spill *s, usm__segments *all, size_t size)
     return USM_OK;
 }
 
-/* pre: it has room. */
+/* pre: the segment has a free slot. */
 static uint32_t take_slot(segment *g)
 {
     uint32_t w = g->hint;
@@ -182,7 +183,7 @@ usm_status usm__segment_alloc(usm__spill *s, size_t size, usm__space **space, si
     return st;
 }
 
-/* Its block is given back.  Lock held. */
+/* Frees the segment's block.  Lock held. */
 static void drop_segment(segment *g)
 {
     shared *sh = g->of;

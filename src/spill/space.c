@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* Spaces: ranges of addresses and the tables of their blocks; what is said of their future; the end
- * of their content.  Called by src/buffer and segment.c. */
+/* Spaces: ranges of addresses and the tables of their blocks; advice on their use; discarding their
+ * content.  Called by src/buffer and segment.c. */
 #include "base/assert.h"
 #include "base/inline/bits.h"
 #include "core/context.h"
@@ -9,7 +9,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* --- make ------------------------------------------------------------------------------ */
+/* --- creation -------------------------------------------------------------------------- */
 
 static usm_status make_tables(usm__space *space)
 {
@@ -36,7 +36,7 @@ void usm__space_touch(const usm__space *space, uint32_t chunk)
     uint32_t           first = chunk << USM__CHUNK_SHIFT;
     uint32_t           n = (uint32_t)usm_min_size(space->nblocks - first, 1u << USM__CHUNK_SHIFT);
 
-    usm_assert(!space->is_foreign); /* has no blocks beside its words */
+    usm_assert(!space->is_foreign); /* it has only the words of its blocks, no records */
     for (uint32_t i = first; i < first + n; i++) {
         more->blocks[i].frame   = USM__NO_FRAME;
         more->blocks[i].content = more->home ? USM__CONTENT_HOME : USM__CONTENT_ZERO;
@@ -154,10 +154,10 @@ const char *usm__space_title(const usm__space *space, char *text)
     return text;
 }
 
-/* --- the end of content ------------------------------------------------------------------- */
+/* --- discarding --------------------------------------------------------------------------- */
 
-/* Drops frame and copy of a block that nobody uses.  Lock held, released meanwhile; false: in use.
- */
+/* Drops the frame and copy of a block that is not in use.  Lock held, released meanwhile; false: it
+ * is in use. */
 static bool drop_block(usm__spill *s, usm__space *space, uint32_t block)
 {
     usm__block *b    = usm__block_of(space, block);
@@ -174,7 +174,7 @@ static bool drop_block(usm__spill *s, usm__space *space, uint32_t block)
             if (usm__frame_leave(s, frame, false))
                 continue;
         }
-        usm__spill_wait(s, 1000); /* something is under way */
+        usm__spill_wait(s, 1000); /* a transfer is under way */
     }
     b->content    = USM__CONTENT_ZERO;
     b->must_store = false;
@@ -188,7 +188,7 @@ void usm__space_destroy(usm__space *space)
     usm__spill *s = space->spill;
 
     if (s->fork_generation != usm__fork_generation())
-        return; /* the parent's */
+        return; /* the engine is the parent process's */
     usm__mutex_lock(&s->lock);
     usm__announced_forget(s, space);
     if (!space->is_foreign)
@@ -209,7 +209,8 @@ void usm__space_destroy(usm__space *space)
     free_space(space);
 }
 
-/* Whole blocks of the range; those at its ends that are shared with what lies beside it stay. */
+/* Discards the whole blocks of the range; those at its ends, which have bytes outside it, are
+ * kept. */
 static usm_status discard(usm__space *space, size_t offset, size_t size)
 {
     usm__spill *s     = space->spill;
@@ -220,7 +221,7 @@ static usm_status discard(usm__space *space, size_t offset, size_t size)
 
     if (offset + size == space->size)
         end = space->nblocks;
-    /* What has a home does not read as zeros while it is untouched. */
+    /* A space with a backing store does not read as zeros where it is untouched. */
     for (uint32_t i = first; (i = space->more->home ? i : usm__space_skip(space, i)) < end; i++)
         if (!drop_block(s, space, i))
             return usm__fail(USM_E_BUSY, "%s: the range that is to be discarded is in use",
@@ -310,7 +311,7 @@ usm_status usm__space_advise(usm__space *space, size_t offset, size_t size,
     usm_status  st;
 
     if (space->is_foreign)
-        return USM_OK; /* it is where it is */
+        return USM_OK; /* memory of the user is not moved */
     if (advice == USM_BUFFER_PIN)
         return keep(space, offset, size);
     usm__mutex_lock(&s->lock);

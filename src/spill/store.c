@@ -65,7 +65,7 @@ static void end_well(usm__spill *s, usm__frame *f, usm__content content)
     usm__word_change(&f->space->words[f->block], -1, 0, USM__WORD_STORING);
 }
 
-/* Nothing is lost: it stays here, dirty. */
+/* Nothing is lost: the block stays in memory, dirty. */
 static void end_badly(usm__spill *s, usm__frame *f, usm_status status)
 {
     (void)snprintf(s->store_words, sizeof s->store_words, "%.*s", (int)sizeof s->store_words - 1,
@@ -92,7 +92,7 @@ static void tell_late(usm_context *ctx, const char *title, usm_status status)
     usm__context_error(ctx, status, story);
 }
 
-/* A medium that fails now and then, or is full now and then, is told of once a second. */
+/* Failures of a medium that fails or is full now and then are reported once a second. */
 static bool is_news(usm__spill *s)
 {
     uint64_t now = usm__os_now_ns();
@@ -103,7 +103,7 @@ static bool is_news(usm__spill *s)
     return true;
 }
 
-/* content: what the block is now; *ctx and name: whom to tell of a failure. */
+/* content: where the block's content is now; *ctx and name: the context to notify of a failure. */
 static void end(usm__spill *s, usm__frame *f, usm_status status, usm__content content)
 {
     usm__space  *space = f->space;
@@ -116,7 +116,7 @@ static void end(usm__spill *s, usm__frame *f, usm_status status, usm__content co
     if (status == USM_OK) {
         end_well(s, f, content);
     } else {
-        if (is_news(s)) /* there will be many alike */
+        if (is_news(s)) /* many similar failures will follow */
             ctx = space->more->ctx;
         end_badly(s, f, status);
     }
@@ -124,7 +124,7 @@ static void end(usm__spill *s, usm__frame *f, usm_status status, usm__content co
     if (ctx)
         usm__context_ref(ctx);
     usm__clean_ahead(s);
-    space->more->busy--; /* the space may go from here on */
+    space->more->busy--; /* from here on the space may be destroyed */
     usm__spill_changed(s);
     usm__mutex_unlock(&s->lock);
     if (ctx) {
@@ -140,7 +140,7 @@ void usm__store_ended(usm__spill *s, uint32_t frame, usm_status status)
 
 /* --- the start -------------------------------------------------------------------- */
 
-/* Dirty -> storing, unless somebody writes. */
+/* Dirty -> storing, unless an access writes to the block. */
 static bool take_dirty(usm__word *word, bool must_store)
 {
     uint64_t old = usm_load_relaxed(word);
@@ -156,7 +156,8 @@ static bool take_dirty(usm__word *word, bool must_store)
     return true;
 }
 
-/* A home's block that is only partly here cannot lie partly there: the rest is fetched first. */
+/* A backing store's block of which only a part is in memory cannot be stored in part: the rest is
+ * read first. */
 static bool complete_first(usm__spill *s, usm__frame *f)
 {
     usm__block *b    = usm__block_of(f->space, f->block);
@@ -220,9 +221,9 @@ bool usm__store_start(usm__spill *s, uint32_t frame, bool is_ahead)
     return true;
 }
 
-/* --- ahead ------------------------------------------------------------------------- */
+/* --- write-behind ------------------------------------------------------------------ */
 
-/* As usm__frame_look(), but what it saw stays as it was. */
+/* As usm__frame_look(), but clears no mark. */
 static usm__policy_look look_only(void *arg, uint32_t frame)
 {
     usm__spill *s    = arg;
@@ -236,7 +237,7 @@ static usm__policy_look look_only(void *arg, uint32_t frame)
     return word & USM__WORD_DIRTY ? USM__LOOK_DIRTY : USM__LOOK_IDLE;
 }
 
-/* How many stores should be begun now. */
+/* How many more stores should be started now. */
 static uint32_t stores_wanted(const usm__spill *s)
 {
     uint32_t room  = s->nfree + (s->frames.count - s->grown);
@@ -249,7 +250,7 @@ static uint32_t stores_wanted(const usm__spill *s)
     return want < AHEAD_MAX ? want : AHEAD_MAX;
 }
 
-/* Whoever finds another one at it leaves it to him: stores that end at once would nest. */
+/* A thread that finds another one in this function returns: stores that end at once would nest. */
 void usm__clean_ahead(usm__spill *s)
 {
     uint32_t list[AHEAD_MAX];

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* The tiers as objects: reading USM_SPILL, opening transports at the first write, statistics.
+/* The tiers as objects: parsing USM_SPILL, opening transports at the first write, statistics.
  *
  *     usm__tiers_write/read   tier_io.c      retries, the next tier, checksums
- *     slots                   tier_place.c   reserving and forgetting; tier_slots.c: which
+ *     slots                   tier_place.c   reserving and forgetting; tier_slots.c: allocation
  *     codecs                  tier_codec.c   bounce buffers
- *     several copies, places  replica.h
- *     figures                 tier_stats.c
+ *     copies, targets         replica.h
+ *     statistics              tier_stats.c
  *
  * One lock guards all of it; it is never held over a call of a transport, a codec or the owner.  A
  * transfer takes it twice, for some tens of nanoseconds. */
@@ -51,13 +51,13 @@ static void cut_tier(usm__tier *tier, char *text)
     name_tier(tier);
 }
 
-/* pre: the text was checked. */
+/* pre: the text is valid. */
 static usm_status parse(usm__tiers *t, const char *spec)
 {
     usm__span rest = usm__span_of(spec), field;
     char     *at;
 
-    t->spec = at = usm__heap_alloc(2 * strlen(spec) + 2); /* each field with its 0 */
+    t->spec = at = usm__heap_alloc(2 * strlen(spec) + 2); /* each field ends with a 0 */
     t->list      = usm__heap_alloc(USM__SPILL_TIERS_MAX * sizeof *t->list);
     if (!t->spec || !t->list)
         return usm__fail(USM_E_NO_MEMORY, "no host memory for the tiers of USM_SPILL");
@@ -95,7 +95,7 @@ static void free_tiers(usm__tiers *t)
     usm__replicas_destroy(t);
     usm__heap_free(t->list);
     usm__heap_free(t->spec);
-    if (!t->is_forked) { /* made anew in the child, not by init */
+    if (!t->is_forked) { /* the child initialises it again      */
         pthread_cond_destroy(&t->changed);
         usm__mutex_fini(&t->lock);
     }
@@ -162,7 +162,7 @@ void usm__tiers_destroy(usm__tiers *t)
     usm__mutex_lock(&t->lock);
     usm__replicas_quit(t);
     while (t->flying > 0 && !t->is_forked) {
-        if (find_busy(t, busy) == 0) { /* submit() wakes us when that changes */
+        if (find_busy(t, busy) == 0) { /* submit() wakes this thread when that changes */
             (void)usm__mutex_wait(&t->lock, &t->changed, NULL);
             continue;
         }
@@ -182,7 +182,7 @@ uint32_t usm__tiers_trace(const usm__tiers *t, unsigned tier)
     return tier > 0 && tier <= t->n ? t->list[tier - 1].trace : 0;
 }
 
-/* From here on its places may call (usm__place_changed). */
+/* From here on its replica targets may call usm__place_changed(). */
 static void enter_store(usm__tier *tier, const usm_transport_ops *ops, void *store)
 {
     const bool may_drive = ops && (ops->caps & USM_TRANSPORT_CAP_PROGRESS);
@@ -201,7 +201,7 @@ static void leave_store(usm__tier *tier)
 
     if ((ops->caps & USM_TRANSPORT_CAP_REGISTER) && tier->tiers->arena)
         ops->unregister_memory(store);
-    ops->close(store); /* usm__place_changed(), which uses both, is over then */
+    ops->close(store); /* usm__place_changed(), which uses both, has returned by then */
     enter_store(tier, NULL, NULL);
     usm__places_close(tier);
 }
@@ -231,7 +231,8 @@ static usm_status open_store(usm__tier *tier)
     st = ops->open(&params, &store);
     if (st != USM_OK)
         return st;
-    /* A limit of the user's is no failure, and neither is a figure that cannot be had. */
+    /* A limit that the user set is no failure, and neither is a figure that cannot be
+     * determined. */
     if ((ops->caps & USM_TRANSPORT_CAP_REGISTER) && t->arena)
         (void)ops->register_memory(store, t->arena, t->arena_size, &registered);
     (void)ops->capacity(store, &room);
@@ -260,13 +261,13 @@ static void end_opening(usm__tier *tier, usm_status st)
     t->is_open |= st == USM_OK;
     tier->status = st;
     tier->state  = st == USM_OK            ? USM__TIER_OPEN
-                   : st == USM_E_NO_MEMORY ? USM__TIER_CLOSED /* that may be better next time */
+                   : st == USM_E_NO_MEMORY ? USM__TIER_CLOSED /* memory may be there next time */
                                            : USM__TIER_REFUSED;
     if (st != USM_OK)
         (void)snprintf(tier->reason, sizeof tier->reason, "%.399s", usm_last_error());
     pthread_cond_broadcast(&t->changed);
     usm__mutex_unlock(&t->lock);
-    if (st != USM_OK && st != USM_E_NO_MEMORY) /* its reason does not change any more */
+    if (st != USM_OK && st != USM_E_NO_MEMORY) /* `reason` does not change any more   */
         usm__tier_tell(tier, USM__TOLD_FAILING, st, "tier %s cannot be used: %s", tier->name,
                        tier->reason);
 }
@@ -291,7 +292,7 @@ usm_status usm__tier_open(usm__tier *tier)
     return st;
 }
 
-/* ---- telling -------------------------------------------------------------------------- */
+/* ---- reports -------------------------------------------------------------------------- */
 
 USM_PRINTF(3, 0)
 static void tell(usm__tiers *t, usm_status status, const char *format, va_list args)
@@ -341,7 +342,7 @@ bool usm__tiers_progress(usm__tiers *t, uint32_t timeout_ms)
     usm__mutex_lock(&t->lock);
     n = find_busy(t, busy);
     usm__mutex_unlock(&t->lock);
-    /* Several share the time: one that is ready is looked at before the wait for another. */
+    /* Several tiers share the time: each is polled before the wait for the first. */
     for (unsigned i = 0; n > 1 && i < n; i++)
         (void)busy[i]->ops->progress(busy[i]->store, 0);
     for (unsigned i = 0; i < n; i++)

@@ -1,19 +1,20 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* Codecs between blocks and tiers, and the bounce buffers they need: a block is encoded beside its
- * frame, for the frame may be in use, and what comes back is decoded into it.
+/* Codecs between blocks and tiers, and their bounce buffers.  A block is encoded into a bounce
+ * buffer beside its frame, because the frame may be in use; the bytes that are read back are
+ * decoded from a bounce buffer into the frame.
  *
  *     frame --lz4--> b --aes_gcm--> a ==tier==> a --aes_gcm--> b --lz4--> frame
  *     frame --one----------------> a ==tier==> a --one-----------------> frame
  *
- * There are few bounces, made when first needed: who finds none waits in a queue, and is started by
- * the one who gives his back.  On the medium a block has its slot and no more: what encryption adds
- * stays in memory, in the copy:
+ * There are few bounce buffers, allocated when first needed.  An io that finds none waits in a
+ * queue, and is started by the io that frees one.  On the medium a block has its slot and no more:
+ * bytes that encryption adds stay in memory, in the copy:
  *
  *     sums[0]  checksum of the stored bytes     sums[1]  bytes between the two codecs
  *     sums[2]  ... the encoded bytes beyond the size of a block
  *
- * Compression that does not save a sixteenth is dropped, and with no other codec the block is
- * stored as it is.  `auto` compresses when samples say that it is quicker:
+ * Compression that does not save a sixteenth is discarded, and the block is stored unencoded if
+ * there is no other codec.  `auto` compresses when samples show that it takes less time:
  *
  *     1 / encoder + (1 / ratio) / tier  <  1 / tier        all in bytes a second */
 #include "spill/tier_private.h"
@@ -28,11 +29,11 @@
 #include <string.h>
 #include <sys/mman.h>
 
-#define LIMIT_SHARE  32u /* of the limit, at most, goes to bounces                            */
+#define LIMIT_SHARE  32u /* bounce buffers take at most this fraction of the limit            */
 #define BOUNCES_MAX  8u
-#define SAMPLES      4u  /* blocks that are compressed before anything is known               */
-#define SAMPLE_EVERY 32u /* then one in so many                                               */
-#define TIER_WRITES  8u  /* the tier's speed is not known before                              */
+#define SAMPLES      4u  /* blocks that are compressed before the speed is known              */
+#define SAMPLE_EVERY 32u /* afterwards one sample in so many blocks                           */
+#define TIER_WRITES  8u  /* writes after which the tier's speed is known                      */
 
 /* ---- creation ------------------------------------------------------------------------ */
 
@@ -117,7 +118,7 @@ void usm__codecs_destroy(usm__tiers *t)
     c->n = 0;
 }
 
-/* ---- bounces --------------------------------------------------------------------------- */
+/* ---- bounce buffers -------------------------------------------------------------------- */
 
 static usm__bounce *make_bounce(const usm__codecs *c)
 {
@@ -133,7 +134,7 @@ static usm__bounce *make_bounce(const usm__codecs *c)
     return NULL;
 }
 
-/* Lock held. USM_E_AGAIN: there is none, the io waits in line. */
+/* Lock held.  USM_E_AGAIN: none is free, the io waits in the queue. */
 static usm_status take_idle(usm__codecs *c, usm__io *io)
 {
     io->scratch = c->idle;
@@ -156,7 +157,7 @@ static usm_status enter_made(usm__tiers *t, usm__io *io)
     if (io->scratch)
         return USM_OK;
     usm__mutex_lock(&t->lock);
-    if (--c->made > 0) /* one of the others will do */
+    if (--c->made > 0) /* an existing one will be freed */
         st = take_idle(c, io);
     usm__mutex_unlock(&t->lock);
     return st == USM_E_NO_MEMORY ? usm__fail(st, "no memory for the buffers of codecs") : st;
@@ -203,7 +204,7 @@ usm__io *usm__codecs_leave(usm__tiers *t, usm__io *io)
     return io;
 }
 
-/* ---- whether it pays ----------------------------------------------------------------------- */
+/* ---- whether compression pays -------------------------------------------------------------- */
 
 bool usm__codec_pays(const usm__codec_speed *s)
 {
@@ -211,7 +212,7 @@ bool usm__codec_pays(const usm__codec_speed *s)
 
     if (s->tier_bytes == 0 || s->in == 0)
         return false;
-    plain = (double)s->tier_ns / (double)s->tier_bytes; /* ns a byte */
+    plain = (double)s->tier_ns / (double)s->tier_bytes; /* ns for a byte */
     coded = (double)s->ns / (double)s->in + plain * (double)s->out / (double)s->in;
     return coded < plain;
 }
@@ -266,7 +267,8 @@ static void note_sample(usm__tiers *t, size_t out, uint64_t ns)
 
 /* ---- encoding ------------------------------------------------------------------------------- */
 
-/* With one codec; what does not get smaller by a sixteenth is not compressed. USM_E_SIZE then. */
+/* Encodes with one codec; bytes that do not get smaller by a sixteenth are not compressed:
+ * USM_E_SIZE. */
 static usm_status encode_one(usm__tiers *t, usm__io *io, unsigned index, const void *in,
                              size_t size, void *out, size_t *encoded)
 {
@@ -292,7 +294,7 @@ static usm_status encode_auto(usm__tiers *t, usm__io *io, void *out, size_t *enc
     return st;
 }
 
-/* Through all of them, into a. *between: bytes after the first of two. */
+/* Encodes with all codecs, into a. *between: bytes after the first of two. */
 static usm_status encode_all(usm__tiers *t, usm__io *io, size_t *encoded, size_t *between)
 {
     usm__bounce *bounce = io->scratch;
@@ -306,7 +308,7 @@ static usm_status encode_all(usm__tiers *t, usm__io *io, size_t *encoded, size_t
                                            : encode_one(t, io, i, in, size, out, encoded);
 
         if (st == USM_E_SIZE && (t->codecs.list[i].ops->traits & USM_CODEC_SHRINKS))
-            continue; /* the next one takes what this one did not want */
+            continue; /* the next codec gets the bytes that this one did not compress */
         if (st != USM_OK)
             return st;
         io->copy->codecs |= (uint8_t)(1u << i);
@@ -315,7 +317,7 @@ static usm_status encode_all(usm__tiers *t, usm__io *io, size_t *encoded, size_t
         if (i + 1 < t->codecs.n)
             *between = size;
     }
-    if (in == bounce->b) { /* the last one did not want it */
+    if (in == bounce->b) { /* the last codec did not compress */
         char *full = bounce->b;
 
         bounce->b = bounce->a;
@@ -325,7 +327,7 @@ static usm_status encode_all(usm__tiers *t, usm__io *io, size_t *encoded, size_t
     return USM_OK;
 }
 
-/* How many of the encoded bytes go to the medium. */
+/* How many of the encoded bytes are stored on the medium. */
 static size_t on_medium(const usm__tiers *t, size_t encoded)
 {
     return usm_min_size(encoded, t->block_size);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* Transfers of blocks: where to, checksums, what is done when one fails.
+/* Transfers of blocks: the choice of a tier, checksums, and what follows a failure.
  *
  *     usm__tiers_write ----> start -> encode or sums -> place -> submit ---> written
  *                                                        ^ next tier          | failed: again here,
@@ -8,10 +8,10 @@
  *                                                        ^ again              | failed, or bad sum
  *                                                        +--------------------+
  *
- * A block's content stays where it is until the write that moves it has ended: then the old slot is
- * given back.  Whole blocks only move; a part goes where the rest lies, or fails.  The first
- * placement of a block is entered in its copy at once, for other parts of it may be on their way
- * too; when all of them fail, it is taken back. */
+ * A block's content stays in its slot until the write that moves it has ended: then the old slot is
+ * freed.  Only whole blocks move; a write of a part goes to the slot of the rest, or fails.  The
+ * slot of a block's first write is entered in its copy at once, because other parts of it may be
+ * under way too; if all of these writes fail, it is freed. */
 #include "spill/tier_private.h"
 
 #include "base/assert.h"
@@ -28,8 +28,8 @@
 
 /* ---- the end ------------------------------------------------------------------------- */
 
-/* A block of which nothing was ever stored has no place. Lock held; the tier whose slot is to be
- * given back, or NULL. */
+/* A block of which nothing was ever stored keeps no slot.  Lock held; returns the tier whose slot
+ * must be freed, or NULL. */
 static usm__tier *end_copy(usm__tiers *t, usm__copy *copy, uint64_t *slot)
 {
     usm__tier *tier = NULL;
@@ -42,7 +42,7 @@ static usm__tier *end_copy(usm__tiers *t, usm__copy *copy, uint64_t *slot)
     return tier;
 }
 
-/* The only copy's part of the end of an io; several: usm__replicas_end(). */
+/* The end of an io of a block with a single copy; for several copies: usm__replicas_end(). */
 static void end_single(usm__tiers *t, usm__io *io)
 {
     uint64_t   slot = 0;
@@ -122,7 +122,7 @@ static void submit(usm__tiers *t, usm__io *io)
     tier->ops->submit(tier->store, x);
 }
 
-/* ---- placing ---------------------------------------------------------------------------- */
+/* ---- choice of a tier ------------------------------------------------------------------- */
 
 const char *usm__words_of(usm_status st)
 {
@@ -142,7 +142,8 @@ static void go_to(usm__io *io, uint8_t tier, uint64_t slot, bool is_fresh)
     io->attempts = 0;
 }
 
-/* Where the block lies already, unless it should and may go elsewhere.  *is_bound: it may not. */
+/* Whether the write goes to the block's slot, because it should not or may not go elsewhere.
+ * *is_bound: it may not. */
 static bool stays(usm__tiers *t, usm__io *io, bool *is_bound)
 {
     const usm__copy *copy = io->copy;
@@ -158,7 +159,7 @@ static bool stays(usm__tiers *t, usm__io *io, bool *is_bound)
     return stay;
 }
 
-/* The slot that was taken; another part of the block may have been quicker. */
+/* Enters the slot that was taken; another part of the block may have been faster. */
 static void settle(usm__tiers *t, usm__io *io, unsigned index, uint64_t slot)
 {
     usm__copy *copy  = io->copy;
@@ -197,7 +198,7 @@ static void note_full(usm__tier *tier)
                    tier->name, used, words);
 }
 
-/* Whether the block lies there: the tier is failing, but there is no other. */
+/* Whether the block is on that tier: the tier is failing, but there is no other for a part. */
 static bool lies_in(usm__tiers *t, usm__io *io, unsigned index)
 {
     bool lies;
@@ -226,7 +227,7 @@ static usm_status try_tier(usm__tiers *t, usm__io *io, unsigned index)
     return st;
 }
 
-/* What each tier has to say, when none is left. */
+/* Fails with the reasons of all tiers, when none is left. */
 static usm_status fail_everywhere(usm__tiers *t, const usm__io *io, usm_status st)
 {
     char   all[USM__STORY_SIZE - 128] = "";
@@ -248,8 +249,8 @@ static usm_status fail_everywhere(usm__tiers *t, const usm__io *io, usm_status s
     return usm__fail(st, "no tier takes it: %s", all);
 }
 
-/* The tiers in order, but for those that fail unless `all`.  USM_E_AGAIN: none of them takes it;
- * *st says why. */
+/* Tries the tiers in order; those that fail only if `all`.  USM_E_AGAIN: no tier accepts the block;
+ * *st is the reason. */
 static usm_status place_among(usm__tiers *t, usm__io *io, bool all, usm_status *st)
 {
     for (unsigned i = 0; i < t->n; i++) {
@@ -261,15 +262,16 @@ static usm_status place_among(usm__tiers *t, usm__io *io, bool all, usm_status *
         if (answer == USM_OK || answer == USM_E_NO_MEMORY)
             return answer;
         io->tried |= (uint8_t)(1u << i);
-        /* A medium that fails is the worse news, a tier that is not there the lesser. */
+        /* A failing medium is a worse answer than a full one; a tier that is not available is the
+         * least. */
         if (*st == USM_OK || (answer == USM_E_SPILL_FULL && *st != USM_E_IO) || answer == USM_E_IO)
             *st = answer;
     }
     return USM_E_AGAIN;
 }
 
-/* In the order of USM_SPILL, those that fail last.  `before`: what went wrong before, with its
- * story in place; else USM_OK. */
+/* Tries the tiers in the order of USM_SPILL, failing ones last.  `before`: the previous failure,
+ * with its error message in place; else USM_OK. */
 static usm_status place(usm__tiers *t, usm__io *io, usm_status before)
 {
     usm_status st = before, answer;
@@ -374,7 +376,7 @@ static void written(usm__tiers *t, usm__io *io)
     usm__io_finish(t, io, USM_OK);
 }
 
-/* pre: the story is the failure's. The story is then that of the tier. */
+/* pre: the error message is the failure's.  Afterwards it is the tier's. */
 static void note_failure(usm__tiers *t, usm__io *io, usm_status st)
 {
     usm__tier *tier = usm__tier_of(t, io->tier);
@@ -417,7 +419,7 @@ static void write_failed(usm__tiers *t, usm__io *io, usm_status st)
     place_and_submit(t, io, st);
 }
 
-/* Counted once for a read. */
+/* Counts one for each read. */
 static void note_corrupt(usm__io *io, usm__tier *tier)
 {
     usm__story story;
@@ -451,7 +453,7 @@ static void fetched(usm__tiers *t, usm__io *io, usm_status st)
     }
     if (is_corrupt)
         note_corrupt(io, tier);
-    /* Once more for a wrong sum: it may have happened on the way. */
+    /* After a wrong sum once more: it may have happened on the way. */
     if ((st == USM_E_IO && io->attempts < READS) || (is_corrupt && io->attempts < 2)) {
         submit(t, io);
         return;
@@ -480,9 +482,9 @@ static void on_done(usm_transfer *transfer, usm_status st)
         write_failed(t, io, st);
 }
 
-/* ---- what the engine calls ------------------------------------------------------------------- */
+/* ---- called by the engine -------------------------------------------------------------------- */
 
-/* Stored as it is. */
+/* Stored unencoded. */
 static usm_status prepare_plain(usm__tiers *t, usm__io *io)
 {
     if (usm__io_is_whole(t, io)) {
@@ -512,7 +514,7 @@ static void start_write(usm__tiers *t, usm__io *io)
         usm__io_start(t, next);
 }
 
-/* With a bounce, if one is needed and was waited for. */
+/* With a bounce buffer, if one is needed and was waited for. */
 void usm__io_start(usm__tiers *t, usm__io *io)
 {
     usm_status st = USM_OK;

@@ -1,18 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* Slots with their room at the transport: what tier_slots.c says is to be reserved or forgotten is
- * done here, outside the lock, while the slots in question are marked as busy.  Called by
- * tier_io.c and replica_place.c. */
+/* Slots and their room at the transport: this file reserves and forgets the runs that tier_slots.c
+ * selects, outside the lock, while the slots concerned are marked as busy.  Called by tier_io.c and
+ * replica_place.c. */
 #include "spill/tier_private.h"
 
 #include "base/os.h"
 
 #include <stdio.h>
 
-/* A transport that is full is not asked again for this many times as long as its answer took: a
- * full disk takes tens of milliseconds for one, and every access would pay for it. */
+/* A full transport is not asked again for this many times the duration of its answer: a full disk
+ * takes tens of milliseconds to answer, which every access would have to wait for. */
 #define FULL_WAIT UINT64_C(8)
 
-/* Lock held; the message is the transport's, which has thought about it since began_ns. */
+/* Lock held; the error message is the transport's, which has taken since began_ns to answer. */
 static void note_full(usm__room room, uint64_t began_ns)
 {
     uint64_t now = usm__os_now_ns();
@@ -22,13 +22,14 @@ static void note_full(usm__room room, uint64_t began_ns)
                    (int)sizeof room.tier->reason - 1, usm__words_of(USM_E_SPILL_FULL));
 }
 
-/* Lock held.  There was room, or some was given back. */
+/* Lock held.  There was room, or some was freed. */
 static void note_room(usm__slots *s)
 {
     s->full_until = 0;
 }
 
-/* Lock held.  Who may ask again asks for one slot: longer runs are tried once that is had. */
+/* Lock held.  After a refusal a single slot is requested first; longer runs are tried once that
+ * succeeds. */
 static bool may_ask(usm__slots *s)
 {
     if (s->full_until == 0)
@@ -37,7 +38,7 @@ static bool may_ask(usm__slots *s)
     return usm__os_now_ns() >= s->full_until;
 }
 
-/* Reserves the run for `key`, the lock held, which is let go meanwhile.  USM_E_AGAIN: ask anew. */
+/* Reserves the run for `key`; the lock is held, and released meanwhile.  USM_E_AGAIN: ask again. */
 static usm_status reserve(usm__room room, usm__slot_run run, uint64_t key, uint64_t *slot)
 {
     usm__tier  *tier     = room.tier;
@@ -58,7 +59,7 @@ static usm_status reserve(usm__room room, usm__slot_run run, uint64_t key, uint6
     return st == USM_E_SPILL_FULL && more ? USM_E_AGAIN : st;
 }
 
-/* What is free of what is reserved, when nothing more can be. */
+/* Takes a free one of the reserved slots, when no more can be reserved. */
 static usm_status take_last(usm__room room, uint64_t key, uint64_t *slot)
 {
     usm__tiers   *t = room.tier->tiers;

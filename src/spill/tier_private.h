@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* What the files of the tiers share: tier.c (opening, statistics), tier_place.c (slots), tier_io.c
+/* Shared by the files of the tiers: tier.c (opening, statistics), tier_place.c (slots), tier_io.c
  * (transfers), tier_codec.c (bounce buffers, codecs), tier_stats.c, replica*.c (several copies of a
- * block, tiers of many places).  Nobody else includes it. */
+ * block, tiers of several replica targets).  No other file includes it. */
 #ifndef USM_SPILL_TIER_PRIVATE_H
 #define USM_SPILL_TIER_PRIVATE_H
 
@@ -23,9 +23,9 @@
 
 typedef enum usm__tier_state {
     USM__TIER_CLOSED,
-    USM__TIER_OPENING, /* by a thread outside the lock                                      */
+    USM__TIER_OPENING, /* a thread opens it, outside the lock                               */
     USM__TIER_OPEN,
-    USM__TIER_REFUSED /* for good: status and reason say why                                */
+    USM__TIER_REFUSED /* for good: `status` and `reason` say why                            */
 } usm__tier_state;
 
 enum { USM__TOLD_FULL = 1, USM__TOLD_FAILING = 2, USM__TOLD_CORRUPT = 4 };
@@ -42,17 +42,17 @@ typedef struct usm__tier {
     const usm_transport_ops *ops;
     void                    *store;
     uint32_t                 depth;
-    bool                     is_driven; /* transfers end only in its progress(), in our threads  */
+    bool                     is_driven; /* transfers end only in its progress(), on our threads  */
     usm_status               status;
     uint32_t                 trace; /* its number in a trace                                */
     /* guarded by the tiers' lock */
     usm__tier_state state;
-    char            reason[400]; /* what went wrong last                                    */
+    char            reason[400]; /* the last failure in words                               */
     usm__slots      slots;
     unsigned        told;
     usm__flow       reads, writes;
     uint64_t        errors, corrupt, encoded_in, encoded_out;
-    /* With t->replicas; grows, the places themselves stay where they are. */
+    /* With t->replicas.  The array grows; the targets themselves do not move. */
     struct usm__place    **places;
     uint32_t               nplaces;
     struct usm__candidate *candidates; /* [nplaces]                                          */
@@ -60,7 +60,8 @@ typedef struct usm__tier {
     _Atomic(unsigned) failures;
 } usm__tier;
 
-/* So many in a row, and a tier is the last to be asked, without retries, until a store succeeds. */
+/* After so many failures in a row a tier is asked last, and without retries, until a store
+ * succeeds. */
 #define USM__TIER_FAILURES 3u
 
 static inline bool usm__tier_is_failing(usm__tier *tier)
@@ -79,32 +80,32 @@ typedef struct usm__codec {
     void                *codec;
 } usm__codec;
 
-/* Two rooms, each for a block and what encoding adds. */
+/* Two buffers, each for a block and the bytes that encoding adds. */
 typedef struct usm__bounce {
     struct usm__bounce *next;
     char               *a; /* stored bytes; aligned to a page                                 */
-    char               *b; /* between two codecs; NULL: there is one                          */
+    char               *b; /* between two codecs; NULL: there is only one codec               */
 } usm__bounce;
 
-/* What is known of the speed of a codec, and of the tier behind it. */
+/* Measured speed of a codec, and of the tier behind it. */
 typedef struct usm__codec_speed {
     uint64_t in, out, ns; /* bytes before and after, time of encoding                         */
     uint64_t tier_bytes, tier_ns;
 } usm__codec_speed;
-/* Whether a block is stored sooner with the codec than without. */
+/* Whether storing a block takes less time with the codec than without. */
 bool usm__codec_pays(const usm__codec_speed *speed);
 
 typedef struct usm__codecs {
     /* fixed after create */
     unsigned   n;
-    bool       is_auto; /* the first is used when it pays                                     */
+    bool       is_auto; /* the first codec is used only when it pays                          */
     usm__codec list[USM__CODECS];
-    size_t     room; /* bytes of a, and of b                                                 */
+    size_t     room; /* bytes of each bounce buffer, a and b                                 */
     unsigned   nmax; /* bounces                                                              */
     /* guarded by the tiers' lock */
     unsigned         made;
     usm__bounce     *idle;
-    usm_transfer    *queue, **queue_end; /* of ios that wait for a bounce                       */
+    usm_transfer    *queue, **queue_end; /* of ios that wait for a bounce buffer                */
     uint64_t         blocks;             /* offered to an automatic codec                       */
     usm__codec_speed sample;
 } usm__codecs;
@@ -124,13 +125,13 @@ struct usm__tiers {
     void (*event)(void *user, usm_status status, const char *sentence);
     void       *user;
     usm__codecs codecs;
-    /* NULL: a block has one copy, and no tier consists of places. replica.h */
+    /* NULL: blocks have one copy, and no tier consists of replica targets. replica.h */
     usm__replicas *replicas;
 
     usm__mutex     lock;
-    pthread_cond_t changed; /* a tier was opened, a reservation ended, all transfers have      */
+    pthread_cond_t changed; /* a tier was opened, a reservation ended, or all transfers have   */
     /* guarded by lock */
-    uint64_t flying; /* ios that were given and not yet answered                              */
+    uint64_t flying; /* ios that were submitted and have not ended                            */
     bool     has_spilled, is_forked, is_open;
     /* relaxed: the greatest of the open ones */
     _Atomic(uint32_t) depth;
@@ -148,19 +149,19 @@ static inline bool usm__io_is_whole(const usm__tiers *t, const usm__io *io)
 
 /* tier.c.  No lock is held in all of these. */
 usm_status usm__tier_open(usm__tier *tier);
-/* Calls the owner's event with the sentence, once for each `told` bit of a tier. */
+/* Calls the owner's event with the sentence, once for each bit of `told` and tier. */
 void usm__tier_tell(usm__tier *tier, unsigned told, usm_status status, const char *format, ...)
     USM_PRINTF(4, 5);
 void usm__tiers_tell(usm__tiers *t, usm_status status, const char *format, ...) USM_PRINTF(3, 4);
 
-/* tier_place.c.  A slot for the block in a tier that is open. */
+/* tier_place.c.  Takes a slot for the block in a tier that is open. */
 usm_status usm__tier_take(usm__tier *tier, uint64_t key, uint64_t *slot);
 void       usm__tier_give(usm__tier *tier, uint64_t slot);
-/* A part of a tier that has slots of its own. */
+/* The part of a tier that has slots of its own. */
 typedef struct usm__room {
     usm__tier  *tier;
     usm__slots *slots;
-    uint64_t    base; /* of their numbers at the transport                                   */
+    uint64_t    base; /* added to their numbers at the transport                             */
 } usm__room;
 usm_status usm__room_take(usm__room room, uint64_t key, uint64_t *slot);
 void       usm__room_give(usm__room room, uint64_t slot);
@@ -168,51 +169,52 @@ void       usm__room_give(usm__room room, uint64_t slot);
 /* tier_codec.c */
 usm_status usm__codecs_create(usm__tiers *t, const char *spec);
 void       usm__codecs_destroy(usm__tiers *t);
-/* A bounce for the io, in io->scratch.  USM_E_AGAIN: it waits, and usm__io_start() is called for it
- * when one is free;  USM_E_NO_MEMORY. */
+/* Takes a bounce buffer for the io, in io->scratch.  USM_E_AGAIN: the io waits, and usm__io_start()
+ * is called for it when a buffer is free;  USM_E_NO_MEMORY. */
 usm_status usm__codecs_enter(usm__tiers *t, usm__io *io);
-/* Gives it back; the io that has got it and is to be started, or NULL. */
+/* Frees the bounce buffer; returns the io that received it and must be started, or NULL. */
 usm__io *usm__codecs_leave(usm__tiers *t, usm__io *io);
-/* Whether this block is to be encoded, and an io needs a bounce at all. */
+/* Whether this block is to be encoded, so that the io needs a bounce buffer. */
 bool usm__codecs_wants(usm__tiers *t, const usm__io *io);
-/* Into the bounce; sets the copy's codecs, encoded and sums.  Codecs 0: it is to be stored as it
- * is. */
+/* Encodes into the bounce buffer; sets the copy's codecs, encoded and sums.  Codecs 0: the block is
+ * to be stored unencoded. */
 usm_status usm__codecs_encode(usm__tiers *t, usm__io *io);
-/* USM_E_CORRUPT: by the checksum or the codec. */
+/* USM_E_CORRUPT: the checksum or the codec found wrong bytes. */
 usm_status usm__codecs_decode(usm__tiers *t, usm__io *io, const char *place);
 
 /* tier_io.c */
 void usm__io_start(usm__tiers *t, usm__io *io);
-/* Calls its owner, with the story of `st` in place. */
+/* Calls the owner's `done`, with the error message of `st` in place. */
 void usm__io_finish(usm__tiers *t, usm__io *io, usm_status st);
-/* What is to move between memory and the slot. */
+/* Describes the transfer between memory and the slot. */
 void usm__io_fill(const usm__tiers *t, const usm__io *io, uint64_t slot, usm_transfer *x);
-/* What was fetched against the sums, through codecs; `place` names where it came from. */
+/* Verifies the bytes that were read against the sums, through codecs; `place` names their
+ * source. */
 usm_status usm__io_verify(usm__tiers *t, usm__io *io, const char *place);
 void       usm__tiers_tell_first(usm__tiers *t, const usm__tier *tier);
 
-/* replica*.c: called where t->replicas is there. */
-/* USM_OK also where none is needed. */
+/* replica*.c: called only if t->replicas is set. */
+/* USM_OK also if no copies are needed. */
 usm_status usm__replicas_create(usm__tiers *t);
 size_t     usm__replicas_copy_size(const usm__tiers *t);
-/* Nothing more is mended, but what has been begun.  pre: lock */
+/* Starts no more repairs; those under way end.  pre: lock */
 void usm__replicas_quit(usm__tiers *t);
-/* Nothing is under way but what mends; waits for it. */
+/* Waits for the repairs under way.  pre: nothing else is. */
 void usm__replicas_stop(usm__tiers *t);
 void usm__replicas_destroy(usm__tiers *t);
-/* False: the io waits for a mender, and usm__io_start() is called for it later.  pre: lock */
+/* False: the io waits for a repair, and usm__io_start() is called for it later.  pre: lock */
 bool usm__replicas_begin(usm__tiers *t, usm__io *io);
 void usm__replicas_write(usm__tiers *t, usm__io *io);
 void usm__replicas_read(usm__tiers *t, usm__io *io);
 /* An io ends; lock not held. */
 void usm__replicas_end(usm__tiers *t, usm__io *io);
 void usm__replicas_forget(usm__tiers *t, usm__copy *copy);
-/* The places of a tier whose store has been opened. */
+/* Lists the replica targets of a tier whose store has been opened. */
 usm_status usm__places_open(usm__tier *tier);
 void       usm__places_close(usm__tier *tier);
 void       usm__place_changed(void *tier, uint32_t place, usm_place_state state);
 uint64_t   usm__places_used(const usm__tier *tier); /* slots; pre: lock                      */
-/* For transports without a thread: mends one block, if there is one.  Lock not held. */
+/* For transports without a thread: repairs one block, if there is one.  Lock not held. */
 bool usm__replicas_progress(usm__tiers *t);
 void usm__replicas_fork_child(usm__tiers *t);
 

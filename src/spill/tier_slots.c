@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* The slots of a tier: bit masks by groups of 64, and which group is lent to which keys.  Finding
- * the group of a key is a look into a hash table, finding a hole a walk from the lowest group that
- * may have one.  Called by tier_place.c, under the tiers' lock. */
+/* The slots of a tier: bit masks in groups of 64, and the keys that each group is lent to.  The
+ * group of a key is found in a hash table, a hole by a walk from the lowest group that may have
+ * one.  Called by tier_place.c, under the tiers' lock. */
 #include "spill/tier_slots.h"
 
 #include "base/assert.h"
@@ -10,8 +10,8 @@
 #include <string.h>
 
 #define GROUP     64u
-#define RUN       16u  /* slots that are given back together                                */
-#define SLACK     256u /* slots that may be reserved beyond twice what is used               */
+#define RUN       16u  /* slots that are freed together                             */
+#define SLACK     256u /* slots that may be reserved beyond twice the number in use */
 #define NO_GROUP  SIZE_MAX
 #define FIRST_CAP 64u
 
@@ -38,14 +38,14 @@ static unsigned lowest(uint64_t bits)
     return (unsigned)__builtin_ctzll(bits);
 }
 
-/* ---- which group is lent to which keys ------------------------------------------- */
+/* ---- groups and the keys that they are lent to ----------------------------------- */
 
 static size_t place_of(const usm__slots *s, uint64_t owner)
 {
     return (size_t)((owner * UINT64_C(0x9e3779b97f4a7c15)) >> 32) & (s->index_size - 1);
 }
 
-/* The place that holds the owner's group, or the empty one where it would stand. */
+/* The entry of the owner's group, or the empty entry where it would be inserted. */
 static size_t find_place(const usm__slots *s, uint64_t owner)
 {
     size_t at = place_of(s, owner);
@@ -91,8 +91,8 @@ static void lend(usm__slots *s, size_t group, uint64_t owner)
     s->index_used++;
 }
 
-/* Takes it out of the table, and closes the gap: what stands behind and would not be found any
- * more moves up. */
+/* Removes the group's entry and closes the gap: later entries that would not be found any more move
+ * up. */
 static void take_back(usm__slots *s, size_t group)
 {
     size_t mask = s->index_size - 1;
@@ -165,8 +165,8 @@ static size_t empty_group(usm__slots *s)
     return add_group(s);
 }
 
-/* The part of the group around `want` that is to be reserved: as much as fits in a step, whole
- * where that is all of it. */
+/* The part of the group around `want` to reserve: as much as fits in a step, or the whole group if
+ * it does. */
 static usm__slot_run run_around(const usm__slots *s, size_t group, unsigned want)
 {
     const usm__slot_group *g     = &s->groups[group];
@@ -190,7 +190,7 @@ static usm__slot_answer reserve_in(usm__slots *s, size_t group, unsigned want, u
     return USM__SLOT_RESERVE;
 }
 
-/* In the group that is lent to the key's neighbours. */
+/* Takes a slot in the group that is lent to the key's neighbours. */
 static bool take_near(usm__slots *s, size_t group, unsigned want, uint64_t *slot)
 {
     const usm__slot_group *g = &s->groups[group];
@@ -201,8 +201,8 @@ static bool take_near(usm__slots *s, size_t group, unsigned want, uint64_t *slot
     return true;
 }
 
-/* What is open in a group that is there already: when whole groups are refused, and for a key whose
- * place a stranger has. */
+/* Reserves a part of an existing group: when whole groups are refused, and for a key whose own slot
+ * is taken by another. */
 static bool reserve_anywhere(usm__slots *s, unsigned want, usm__slot_run *run)
 {
     for (size_t g = 0; g < s->ngroups; g++) {
@@ -239,10 +239,10 @@ usm__slot_answer usm__slots_take(usm__slots *s, uint64_t key, bool may_grow, uin
     if (mine && take_near(s, group, want, slot))
         return USM__SLOT_TAKEN;
     if (mine && (s->groups[group].busy >> want & 1))
-        return USM__SLOT_WAIT; /* its own place will be there at once */
+        return USM__SLOT_WAIT; /* its own slot will be available soon */
     if (mine && may_grow)
         return reserve_in(s, group, want, run);
-    /* A new group only as long as holes are few. */
+    /* A new group only while holes are few. */
     if (!may_grow || group != NO_GROUP || s->reserved > 2 * s->used + SLACK) {
         *slot = take_hole(s);
         if (*slot != USM__SLOT_NONE)
@@ -285,7 +285,7 @@ bool usm__slots_reserved(usm__slots *s, usm__slot_run run, bool ok, uint64_t key
     return true;
 }
 
-/* ---- giving back ------------------------------------------------------------------ */
+/* ---- freeing ---------------------------------------------------------------------- */
 
 static void give_run(usm__slots *s, size_t group, unsigned first, unsigned n, usm__slot_run *run)
 {
@@ -315,7 +315,8 @@ void usm__slots_free(usm__slots *s, uint64_t slot, usm__slot_run *run)
         unsigned top    = GROUP - (unsigned)__builtin_clzll(g->reserved);
 
         take_back(s, group);
-        /* What was never reserved between is forgotten with the rest: it holds nothing. */
+        /* Slots in between that were never reserved are forgotten with the rest: they hold
+         * nothing. */
         s->reserved += (uint64_t)(top - bottom) - (unsigned)__builtin_popcountll(g->reserved);
         give_run(s, group, bottom, top - bottom, run);
     } else if ((g->used & mask_of(first, RUN)) == 0 && (g->busy & mask_of(first, RUN)) == 0 &&

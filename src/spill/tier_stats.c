@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* What is counted of a tier's transfers: bytes, the time in which at least one was under way, and
- * how long each took, in buckets that grow with the time.  Called under the tiers' lock. */
+/* Statistics of a tier's transfers: bytes, the time in which at least one was under way, and how
+ * long each took, in buckets that grow with the time.  Called under the tiers' lock. */
 #include "spill/tier_private.h"
 
 #define SUB      8u /* buckets to a doubling                                                */
@@ -42,7 +42,7 @@ uint64_t usm__times_quantile(const usm__times *h, double q)
         if (seen > want)
             return time_of(i);
     }
-    return 0; /* there were none */
+    return 0; /* there were no transfers */
 }
 
 void usm__flow_begin(usm__flow *f, uint64_t now)

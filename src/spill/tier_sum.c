@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* The checksum of a sector.  Called for every sector that is written or read: 20 GB/s and core out
- * of a cache, 6 out of memory; twice that with AVX2, which is compiled beside this file. */
+/* The checksum of a sector.  It is computed for every sector that is written or read: 20 GB/s and
+ * core from a cache, 6 GB/s from memory; twice that with AVX2, which is compiled in a file of its
+ * own. */
 #include "spill/tier_sum.h"
 
 #include "spill/tier.h"
@@ -13,7 +14,7 @@ uint64_t usm__xxh3(const void *data, size_t size, uint64_t seed)
     return XXH3_64bits_withSeed(data, size, seed);
 }
 
-/* Both compute the same: a program may be checkpointed and go on elsewhere. */
+/* Both variants compute the same sum: a checkpointed program may continue on another processor. */
 static uint64_t hash(const void *data, size_t size, uint64_t seed)
 {
 #if defined(__x86_64__) && defined(USM_XXH_AVX2)
@@ -25,7 +26,7 @@ static uint64_t hash(const void *data, size_t size, uint64_t seed)
 
 uint32_t usm__sector_sum(const void *data, size_t size, uint64_t key, uint32_t sector)
 {
-    /* An odd factor: keys and sectors that differ give seeds that differ. */
+    /* An odd factor: different keys and sectors give different seeds. */
     uint64_t h = hash(data, size, (key << 8 | sector) * UINT64_C(0x9e3779b97f4a7c15));
 
     return (uint32_t)(h ^ h >> 32);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* XXH3 (Y. Collet) for sectors, once for each instruction set it is compiled for.  Called by
- * tier_sum.c, which chooses. */
+/* XXH3 (Y. Collet) for sectors, compiled once for each instruction set.  tier_sum.c chooses between
+ * them. */
 #ifndef USM_SPILL_TIER_SUM_H
 #define USM_SPILL_TIER_SUM_H
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* tier_sum.c's hash, compiled for AVX2; called only where the processor has it. */
+/* The hash of tier_sum.c, compiled for AVX2; called only if the processor supports it. */
 #include "spill/tier_sum.h"
 
 #include <immintrin.h>
@@ -11,8 +11,9 @@ uint64_t usm__xxh3_avx2(const void *data, size_t size, uint64_t seed)
 {
     uint64_t hash = XXH3_64bits_withSeed(data, size, seed);
 
-    /* xxhash.h changes the optimisation level by a pragma, and gcc 12 then leaves this out: every
-     * SSE instruction of the thread, the program's too, was up to 15 times slower afterwards. */
+    /* xxhash.h changes the optimisation level by a pragma, and gcc 12 then omits this instruction:
+     * after that every SSE instruction of the thread, the program's too, was up to 15 times
+     * slower. */
     _mm256_zeroupper();
     return hash;
 }

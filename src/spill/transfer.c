@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* Transfers of one frame's sectors: f->work, run by run, a few runs at a time, between the frame
- * and where the block's content lies.  Needs no memory: a frame can always be stored.  Called by
- * load.c and store.c, which are told of the end on whichever thread ended the last part. */
+/* Transfers of a frame's sectors: the runs of f->work, a few at a time, between the frame and the
+ * place where the block's content is stored.  Allocates nothing, so a frame can always be stored.
+ * Called by load.c and store.c, whose functions usm__load_ended() and usm__store_ended() run at the
+ * end on the thread that ended the last part. */
 #include "spill/internal.h"
 
 #include <stdio.h>
@@ -34,7 +35,7 @@ static void start_part(usm__spill *s, usm__frame *f, usm__io *io, const usm__run
         usm__tiers_read(s->tiers, io);
 }
 
-/* The next runs; false: there were none. */
+/* Starts the next runs; false: there are none. */
 static bool start_parts(usm__spill *s, usm__frame *f)
 {
     usm__run runs[USM__FRAME_IOS];
@@ -44,7 +45,8 @@ static bool start_parts(usm__spill *s, usm__frame *f)
         n++;
     if (n == 0)
         return false;
-    /* Read from here on by io_ended() alone: once the last part is under way it may be over. */
+    /* From here on only io_ended() reads it: once the last part is submitted the transfer may have
+     * ended. */
     usm_store_relaxed(&f->pending, n);
     for (uint32_t i = 0; i < n; i++)
         start_part(s, f, &f->ios[i], &runs[i]);
@@ -64,7 +66,7 @@ static void go_on(usm__spill *s, usm__frame *f)
         usm__load_ended(s, frame, status);
 }
 
-/* The story is this thread's; the access that will tell it is another's. */
+/* Keeps this thread's error message for the thread whose access will report it. */
 static void keep_story(usm__spill *s, uint64_t key)
 {
     usm__mutex_lock(&s->lock);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* Small things over bits: changes of a block's word, sets of sectors.  Called by the engine's
- * files; the pins of the hit path are in engine.h. */
+/* Bit operations: changes of a block's word, sets of sectors.  Called by the engine's files; the
+ * pins of the hit path are in engine.h. */
 #include "spill/internal.h"
 
 void usm__word_change(usm__word *word, int state, uint64_t set, uint64_t clear)
