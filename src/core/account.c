@@ -1,12 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* The accounts that limits look at: bytes taken from the driver, one account a
- * device (device and shared memory) and one for the host, and of each another for
- * a context that has a limit of its own.  Memory of a device that is a processor
- * is the host's: it counts in both.  USM_MEMORY_LIMIT ("host:256M,device:80%")
- * sets how much may be taken; "auto" and silence mean no limit for allocations,
- * and a part of the memory there is for buffers, shared out evenly among the ranks of a node
- * (usm__account_buffer_limit).
- * Called by core/area.c, core/context.c, the parts above for frames of buffers. */
+/* Memory accounting: the bytes taken from drivers, and the limits that are checked against them.
+ *
+ * Each device has one account, for its device and shared memory, and the host has one.  A context
+ * with limits of its own has accounts of its own besides.  The memory of a device that is a
+ * processor is host memory: it counts in both accounts.
+ *
+ * USM_MEMORY_LIMIT ("host:256M,device:80%") sets how much may be taken.  With "auto", or without a
+ * value, allocations have no limit, and buffers get a part of the host's memory, divided evenly
+ * among the ranks of a node (usm__account_buffer_limit).
+ *
+ * Called by core/area.c and core/context.c, and by the parts above the core for frames of
+ * buffers. */
 #include "base/inline/plural.h"
 #include "base/job.h"
 #include "base/os.h"
@@ -18,7 +22,7 @@
 
 static usm__account host;
 
-/* "256M", "80%", "auto": bytes of `total`; 0 for auto. */
+/* Parses "256M", "80%" (of `total`) or "auto" (0) into bytes. */
 static bool parse_amount(usm__span s, uint64_t total, uint64_t *bytes)
 {
     uint64_t n;
@@ -37,7 +41,7 @@ static bool parse_amount(usm__span s, uint64_t total, uint64_t *bytes)
     return usm__span_size(s, bytes) && *bytes > 0;
 }
 
-/* The amount for `which` in the setting; false when the text is no setting. */
+/* Finds the amount for `which` in the setting; false when the text is not a valid setting. */
 static bool find_amount(const char *text, const char *which, uint64_t total, uint64_t *bytes)
 {
     usm__span rest = usm__span_of(text), item, name;
@@ -102,10 +106,10 @@ bool usm__device_is_host_memory(const usm_device *dev)
 typedef struct entry {
     usm__account *account;
     const char   *whose;
-    bool          is_own; /* the context's                                              */
+    bool          is_own; /* an account of the context, not of the process */
 } entry;
 
-/* The accounts that such memory counts in; how many. */
+/* Lists the accounts in which memory of this kind counts; returns their number. */
 static size_t accounts_of(usm_context *ctx, size_t index, usm_kind kind, entry list[ACCOUNTS])
 {
     usm__context_device *d = &ctx->devices[index];
@@ -124,7 +128,7 @@ static size_t accounts_of(usm_context *ctx, size_t index, usm_kind kind, entry l
     return n;
 }
 
-/* As above, for memory that belongs to no device; ctx NULL: to no context either. */
+/* As above, for memory that belongs to no device; ctx NULL: nor to a context. */
 static size_t host_accounts(usm_context *ctx, entry list[ACCOUNTS])
 {
     if (ctx)
@@ -164,12 +168,14 @@ bool usm__account_lacks_host(usm_context *ctx, size_t index, usm_kind kind)
     if (kind != USM_HOST && !usm__device_is_host_memory(ctx->devices[index].dev))
         return false;
     usm__account_get(ctx, index, kind, &view);
-    return view.is_host || view.limit == 0; /* without limits the system itself is full */
+    return view.is_host || view.limit == 0; /* without a limit, the machine itself is out of
+                                               memory */
 }
 
 /* ---- counting -------------------------------------------------------------------- */
 
-/* Never adds what it takes back: that would refuse another thread's request. */
+/* Compares before it adds.  Adding first and subtracting after a failure could make another
+ * thread's request fail meanwhile. */
 bool usm__account_count(_Atomic(uint64_t) *count, uint64_t limit, size_t size, uint64_t *before)
 {
     *before = usm_load_relaxed(count);
@@ -201,7 +207,7 @@ static void sub_all(const entry *list, size_t n, size_t size)
         usm_sub_relaxed(&list[i].account->reserved, (uint64_t)size);
 }
 
-/* In all of them, or none. */
+/* Adds to all of the accounts, or to none. */
 static usm_status add_all(const entry *list, size_t n, size_t size)
 {
     for (size_t i = 0; i < n; i++) {

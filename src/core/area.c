@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* Areas: the only place that takes memory from a driver and gives it back.
+/* Areas: the only place that takes memory from a driver and returns it.
  *
- * What drivers get wrong is put right here: alignment is checked after every
- * allocation and reached by padding where the driver does not honour it; an
- * area whose addresses another context has is set aside and asked for again;
- * accounts and limits are kept.  Pools call through usm_area_source.
+ * This file also corrects what drivers get wrong.  It checks the alignment after every allocation,
+ * and pads the request where the driver does not honour it.  An area whose addresses another
+ * context has already is set aside, and another is requested.  Memory is counted, and limits are
+ * kept.  Pools call these functions through usm_area_source.
  *
- * An area is taken: memory from its start to its end; or it is reserved: addresses,
- * behind which memory is mapped and unmapped in pieces.  Only memory counts. */
+ * There are two sorts of area.  A taken area has memory from its start to its end.  A reserved area
+ * is a range of addresses, behind which memory is mapped and unmapped in pieces; only the mapped
+ * memory counts. */
 #include "core/area.h"
 
 #include "base/inline/bits.h"
@@ -24,11 +25,11 @@
 #define RESERVE_ALIGN   ((size_t)2 << 20)
 #define GRANULARITY_MIN ((size_t)4096)
 #define GRANULARITY_MAX ((size_t)1 << 30)
-/* Drivers answer larger granules for larger ranges (NEO: 1 GiB); what is mapped are pieces. */
+/* Drivers report larger granules for larger ranges (NEO: 1 GiB), but memory is mapped in pieces. */
 #define PIECE_USUAL ((size_t)2 << 20)
 
-/* What is fixed outlives the free: who frees a block a second time, at the same
- * moment, may still be looking at it. */
+/* The fixed fields outlive the free: a thread that frees a block for the second time at the same
+ * moment may still be reading them. */
 static usm__meta_type area_type =
     USM__META_TYPE(usm__area, offsetof(usm__area, driver_base), "areas");
 
@@ -39,7 +40,7 @@ static uint64_t trace_start(void)
     return usm_load_relaxed(&usm__trace_on) ? usm__os_now_ns() : 0;
 }
 
-/* p is NULL where the call failed. */
+/* p is NULL if the call failed. */
 static void trace_end(usm__trace_call call, const usm__area *a, const void *p, size_t size,
                       uint64_t start)
 {
@@ -52,7 +53,7 @@ static void *device_of(const usm__area *a)
     return a->kind == USM_HOST ? NULL : a->dev->desc.handle;
 }
 
-/* Memory, or addresses when the area is to be reserved. */
+/* Allocates memory, or reserves addresses if the area is to be a reserved one. */
 static usm_status driver_alloc(const usm__area *a, size_t size, size_t align, void **p)
 {
     const usm_context *ctx   = a->ctx;
@@ -88,7 +89,7 @@ static void driver_free(const usm__area *a, void *p, size_t size)
         usm__warn("%p was not freed by the driver: %s", p, usm_last_error());
 }
 
-/* Memory behind [p, p + size) of a reserved area. */
+/* Maps new memory behind [p, p + size) of a reserved area. */
 static usm_status driver_map(const usm__area *a, void *p, size_t size, void **phys)
 {
     const usm_context *ctx   = a->ctx;
@@ -112,7 +113,7 @@ static usm_status driver_map(const usm__area *a, void *p, size_t size, void **ph
     return st;
 }
 
-/* Fails when the memory is still mapped; what then becomes of it is the driver's. */
+/* Fails if the memory is still mapped; the driver then keeps it. */
 static usm_status driver_unmap(const usm__area *a, void *p, size_t size, void *phys)
 {
     const usm_context *ctx   = a->ctx;
@@ -141,7 +142,7 @@ static usm_status count_in_pool(usm_pool *pool, size_t size)
                      size, pool->maximum_size, (unsigned long long)held);
 }
 
-/* In the pool's account and the device's, within the limits of both. */
+/* Counts in the pool's account and in the device's, within the limits of both. */
 static usm_status count(const usm__area *a, size_t size)
 {
     usm_status st = count_in_pool(a->pool, size);
@@ -160,13 +161,13 @@ static void uncount(const usm__area *a, size_t size)
     usm_sub_relaxed(&a->pool->reserved, (uint64_t)size);
 }
 
-/* What a driver that does not align by itself is asked for beyond the area counts as the area does:
- * within the limits, or it is not taken. */
+/* The padding requested from a driver that does not align by itself counts like the area itself: it
+ * is taken within the limits, or not at all. */
 static usm_status count_padding(usm__area *a, size_t padding)
 {
     usm_status st;
 
-    if (a->granularity || a->padding) /* addresses alone; counted the time before */
+    if (a->granularity || a->padding) /* addresses only; or counted by an earlier try */
         return USM_OK;
     st = count(a, padding);
     if (st == USM_OK)
@@ -187,7 +188,7 @@ static void count_driver_alloc(const usm__area *a)
 
 /* ---- addresses that are right ------------------------------------------------------ */
 
-/* Fills driver_* and view; the address is aligned as asked whatever the driver does. */
+/* Fills driver_* and view.  The address has the requested alignment, whatever the driver does. */
 static usm_status obtain(usm__area *a, size_t size, size_t align)
 {
     size_t     padded = size;
@@ -217,8 +218,8 @@ static usm_status obtain(usm__area *a, size_t size, size_t align)
     return USM_OK;
 }
 
-/* Until its addresses are nobody else's; those refused are held meanwhile, or the
- * driver would return them again. */
+/* Repeats until no other area has the addresses.  The ranges that were refused are held until then,
+ * because the driver would return the same addresses otherwise. */
 static usm_status obtain_unique(usm__area *a, size_t size, size_t align)
 {
     struct {
@@ -237,7 +238,7 @@ static usm_status obtain_unique(usm__area *a, size_t size, size_t align)
         if (st == USM_OK)
             break;
         if (st == USM_E_ADDRESS_TAKEN && other->ctx == a->ctx) {
-            /* Freeing it might free the other: it stays with the driver. */
+            /* Freeing it might free the other area: the driver keeps it. */
             st = usm__fail(USM_E_DEVICE, "%s returned %p, which it has given out before",
                            a->dev->term, a->view.base);
             break;
@@ -282,8 +283,8 @@ static void enter_list(usm__area *a)
     usm__mutex_unlock(&a->pool->lock);
 }
 
-/* For who would rather have something else than more memory: take() and map() answer USM_E_AGAIN,
- * without a story. */
+/* For threads that prefer another way over more memory: take() and map() return USM_E_AGAIN then,
+ * without an error message. */
 static bool is_held(void)
 {
     return usm__self.is_held;
@@ -305,7 +306,8 @@ usm_status usm__area_take(void *source, size_t size, size_t align, usm_area **ar
     st = obtain_unique(a, size, align ? align : 1);
     if (st != USM_OK)
         goto err_count;
-    uncount(a, size + a->padding - a->driver_size); /* what another try needed, and this did not */
+    uncount(a, size + a->padding - a->driver_size); /* padding that an earlier try needed, and this
+                                                       one did not */
     count_driver_alloc(a);
     enter_list(a);
     *area = &a->view;
@@ -332,8 +334,8 @@ size_t usm__area_granularity(usm_pool *pool)
     return usm_is_pow2(g) && g >= GRANULARITY_MIN && g <= GRANULARITY_MAX ? g : 0;
 }
 
-/* One entry a granule: of 64 GiB in granules of 2 MiB half a MiB, of which only what is used costs
- * memory. */
+/* One entry for each granule: half a MiB for 64 GiB in granules of 2 MiB.  Only the pages in use
+ * cost memory. */
 static size_t pieces_size(const usm__area *a, size_t size)
 {
     return size / a->granularity * sizeof(usm__area_piece);
@@ -371,8 +373,8 @@ err_area:
     return st;
 }
 
-/* What the driver does not unmap stays in the table and in the accounts, and is tried again when
- * the pool maps there, or gives the area back. */
+/* A piece that the driver fails to unmap stays in the table and in the accounts.  The library tries
+ * again when the pool maps there, or returns the area. */
 static bool unmap_piece(usm__area *a, size_t offset)
 {
     usm__area_piece *piece = &a->pieces[offset / a->granularity];
@@ -421,17 +423,18 @@ usm_status usm__area_map(void *source, usm_area *area, size_t offset, size_t siz
 void usm__area_unmap(void *source, usm_area *area, size_t offset, size_t size)
 {
     (void)source;
-    (void)size; /* the piece knows it */
+    (void)size; /* the entry of the piece has it */
     (void)unmap_piece(usm_container_of(area, usm__area, view), offset);
 }
 
-/* Addresses behind which the driver leaves memory are not given back: another area would get them.
- */
+/* Addresses behind which the driver still has memory are not released, because another area would
+ * get them. */
 static void give_reserved(usm__area *a)
 {
     size_t kept = 0;
 
-    /* Not to the table's end: looking at entries that nobody used makes pages of it. */
+    /* Stops at the last used entry: reading entries that were never used would allocate their
+     * pages. */
     for (size_t i = 0; usm_load_relaxed(&a->npieces) > kept; i++) {
         size_t size = a->pieces[i].size;
 

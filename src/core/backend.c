@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* Taking a backend's table in: abi and names are checked, optional groups are
- * all or none, absent slots get typed stubs, so that nobody tests for NULL.
- * Called by core/registry.c. */
+/* Accepting a backend's table of functions.  ABI and names are checked.  An optional group is
+ * present with all its functions or absent.  Absent slots get typed stubs, so that no caller tests
+ * for NULL.  Called by core/registry.c. */
 #include "core/backend.h"
 
 #include "base/status.h"
@@ -13,7 +13,7 @@ static usm_status absent(void)
     return usm__fail(USM_E_NOT_SUPPORTED, "the backend does not offer this; see usm-info");
 }
 
-/* One stub per signature; the names follow the slots. */
+/* One stub for each signature, named after the slot. */
 #define STUB(fn, params) static usm_status no_##fn params
 #define CMD              size_t nd, void *const *d, void **ev
 #define UNUSED(x)        (void)(x)
@@ -228,7 +228,7 @@ static usm_status missing(const char *backend, const char *group, const char *sl
                      slot);
 }
 
-/* A slot of a group: required when its bit is set, a stub otherwise. */
+/* A slot of a group: required if the bit of the group is set, a stub otherwise. */
 #define SLOT(cap, group, slot, stub)                                                               \
     do {                                                                                           \
         if (!(ops.caps & (cap)))                                                                   \

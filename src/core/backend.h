@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* The core's side of a backend: its table with stubs in the absent slots, and
- * one typed wrapper per function, through which hooks see every call. */
+/* The core's view of a backend: its table, with stubs in the absent slots, and one typed wrapper
+ * for each function, through which hooks see every call. */
 #ifndef USM_CORE_BACKEND_H
 #define USM_CORE_BACKEND_H
 
@@ -10,12 +10,12 @@
 #include <usm/backend.h>
 
 typedef struct usm__backend {
-    usm_backend_ops ops; /* absent slots answer USM_E_NOT_SUPPORTED                     */
+    usm_backend_ops ops; /* absent slots return USM_E_NOT_SUPPORTED */
     const char     *name;
 } usm__backend;
 
-/* Checks abi, name and groups, copies the table and fills the stubs.
- *   USM_E_ABI, USM_E_INVALID (half a group: named) */
+/* Checks ABI, name and groups, copies the table and fills in the stubs.
+ *   USM_E_ABI, USM_E_INVALID (a group is incomplete; the message names it) */
 usm_status usm__backend_init(usm__backend *be, const usm_backend_ops *ops);
 
 static inline bool usm__backend_can(const usm__backend *be, usm_backend_cap cap)
@@ -23,7 +23,7 @@ static inline bool usm__backend_can(const usm__backend *be, usm_backend_cap cap)
     return (be->ops.caps & (uint32_t)cap) != 0;
 }
 
-/* A wrapper: usm__be_<fn>(be, ...), `size` is what a trace prints. */
+/* A wrapper: usm__be_<fn>(be, ...); `size` is the number that a trace prints. */
 #define USM__BACKEND_CALL(fn, size, params, args)                                                  \
     static inline usm_status usm__be_##fn params                                                   \
     {                                                                                              \
@@ -38,7 +38,7 @@ static inline bool usm__backend_can(const usm__backend *be, usm_backend_cap cap)
         usm__hook_leave_slow(be->name, #fn, t, (size), s);                                         \
         return s;                                                                                  \
     }
-/* The same, with a word to the checker of stream order (core/order_check.h) about s. */
+/* The same; it also reports the result s to the checker of stream order (core/order_check.h). */
 #define USM__BACKEND_TOLD(fn, params, args, told)                                                  \
     static inline usm_status usm__be_##fn params                                                   \
     {                                                                                              \
@@ -56,7 +56,7 @@ static inline bool usm__backend_can(const usm__backend *be, usm_backend_cap cap)
         usm__hook_leave_slow(be->name, #fn, t, 0, s);                                              \
         return s;                                                                                  \
     }
-/* The same for commands, which the checker of stream order is told of: what they touch. */
+/* The same for commands: the memory they access is reported to the checker of stream order. */
 #define USM__BACKEND_COMMAND(fn, size, params, args, ...)                                          \
     static inline usm_status usm__be_##fn params                                                   \
     {                                                                                              \
@@ -74,8 +74,8 @@ static inline bool usm__backend_can(const usm__backend *be, usm_backend_cap cap)
                 .q = q, .what = #fn, .ndeps = ndeps, .deps = deps, .ev = ev, __VA_ARGS__});        \
         return s;                                                                                  \
     }
-/* The same for waits, which are made to fail after they have waited: nobody could
- * free what commands use behind one that came back at once. */
+/* The same for waits.  An injected fault lets them fail only after they have waited: if a wait
+ * returned at once, the caller could not free memory that commands still use. */
 #define USM__BACKEND_WAIT(fn, before, after)                                                       \
     static inline usm_status usm__be_##fn(const usm__backend *be, void *h)                         \
     {                                                                                              \
@@ -258,8 +258,8 @@ USM__BACKEND_CALL(event_from_native, 0,
                   (ctx, native, own, ev))
 USM__BACKEND_CALL(event_native, 0, (const usm__backend *be, void *ev, void **native), (ev, native))
 
-/* Signalling must always reach the backend, or its dependents would hang: it is
- * traced but never made to fail. */
+/* A signal must always reach the backend, because its dependents would hang otherwise: the call is
+ * traced, but never made to fail. */
 static inline usm_status usm__be_event_signal(const usm__backend *be, void *ev, usm_status status)
 {
     usm_status s;

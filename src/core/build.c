@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* One image built by the driver for one device, and what its log says.
+/* One image is built by the driver for one device; the error message quotes the build log.
  *
- * Not here: which image is taken (program.c), whether it was built before
- * (cache.c).  Those two are the callers; kernel.c gives builts back. */
+ * Not here: the choice of the image (program.c), and whether it was built before (cache.c).  These
+ * two files call this one; kernel.c releases builds. */
 #include "base/os.h"
 #include "base/text.h"
 #include "core/program.h"
@@ -11,7 +11,7 @@
 #include <string.h>
 #include <strings.h>
 
-/* Longest piece of a log in a story. */
+/* Longest part of a log in an error message. */
 #define ERROR_LINE_MAX 320
 
 const char *usm__image_type_name(usm_image_type type)
@@ -43,7 +43,7 @@ static bool contains(usm__span line, const char *word)
     return false;
 }
 
-/* The first line that is not blank and has `word` in it, and not `no`. */
+/* The first line that is not blank, contains `word`, and does not contain `no`. */
 static bool find_line(const char *log, const char *word, const char *no, usm__span *line)
 {
     usm__span rest = usm__span_of(log);
@@ -54,12 +54,12 @@ static bool find_line(const char *log, const char *word, const char *no, usm__sp
     return false;
 }
 
-/* What a person would look for: "k.cl:3:7: error: ..." comes before "error" alone, as in
- * "1 error generated", and that before whatever the log starts with.  Intel's start with
+/* The line that a person would look for.  "k.cl:3:7: error: ..." is preferred over "error" alone,
+ * as in "1 error generated", and that over the first line of the log.  Intel's logs start with
  * "Compilation started". */
 static usm__span first_error(const char *log)
 {
-    static const char none[] = "\n"; /* in no line */
+    static const char none[] = "\n"; /* occurs in no line */
     usm__span         line   = {"", 0};
 
     if (find_line(log, "error:", none, &line) || find_line(log, "error", none, &line) ||
@@ -68,7 +68,7 @@ static usm__span first_error(const char *log)
     return line;
 }
 
-/* A driver's own story stays when there is no log to tell more. */
+/* If there is no log to quote, the driver's own error message stays. */
 static void tell_build_failure(const usm_device *dev, usm_image_type type, const char *text,
                                bool has_room)
 {
@@ -82,7 +82,7 @@ static void tell_build_failure(const usm_device *dev, usm_image_type type, const
 
 /* --- building ------------------------------------------------------------- */
 
-/* Readers of SPIR-V take words, a bundle puts payloads at any byte. */
+/* Readers of SPIR-V need aligned words, and a bundle may have payloads at any byte. */
 static usm_status align_spirv(const usm_image *image, usm_image *aligned, void **copy)
 {
     *aligned = *image;
@@ -137,7 +137,7 @@ usm_status usm__built_make(usm_context *ctx, size_t index, const usm_image *imag
     return s;
 }
 
-/* The caller's program or kernel, or the cache's context, still holds ctx. */
+/* The caller's program or kernel, or the context of the cache, still holds ctx. */
 void usm__built_release(usm__built *b)
 {
     if (!b || !usm_ref_drop(&b->refs))

@@ -7,8 +7,9 @@
  *     \n
  *     <1234 bytes><5678 bytes>  and nothing after them
  *
- * A pure function of its input, which may be any bytes: every size is checked against what is
- * there before it is used.  Not here: whether a payload is what its type says (program.c).
+ * The reader is a pure function of its input, which may be any bytes: every size is compared with
+ * the bytes that are left before it is used.  Not here: whether a payload has the content that its
+ * type promises (program.c).
  *
  * Called by program.c and by tests/fuzz/fuzz_bundle.c. */
 #include "base/inline/plural.h"
@@ -19,7 +20,7 @@
 
 #define MAGIC      "USMK1 "
 #define MAGIC_SIZE (sizeof MAGIC - 1)
-/* Longest line that can be right: a type, a blank, 20 digits. */
+/* The longest valid line: a type, a blank, 20 digits. */
 #define LINE_MAX_BYTES 40
 
 static const struct {
@@ -31,7 +32,7 @@ static const struct {
 };
 #define ENTRY_TYPES (sizeof entry_types / sizeof entry_types[0])
 
-/* Cuts the first line off *rest; its end must be near. */
+/* Cuts the first line off *rest; it must end within LINE_MAX_BYTES. */
 static bool take_line(usm__span *rest, usm__span *line)
 {
     size_t      look = rest->len < LINE_MAX_BYTES ? rest->len : LINE_MAX_BYTES;
@@ -77,7 +78,7 @@ static bool type_of(usm__span name, usm_image_type *type)
     return false;
 }
 
-/* "<type> <bytes>"; the payload's place is not known yet. */
+/* Reads "<type> <bytes>"; the address of the payload is not known yet. */
 static usm_status read_entry(usm__span *rest, size_t i, usm_image *image)
 {
     usm__span   line, name, number;
@@ -105,7 +106,7 @@ static usm_status read_entry(usm__span *rest, size_t i, usm_image *image)
     return USM_OK;
 }
 
-/* The payloads fill the rest exactly. */
+/* The payloads must fill the rest exactly. */
 static usm_status place_payloads(usm__span rest, usm_image *images, size_t n)
 {
     for (size_t i = 0; i < n; i++) {

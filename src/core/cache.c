@@ -1,20 +1,20 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* The cache of built programs: in memory for each context, behind it on disk.
+/* The cache of built programs: in memory for each context, and behind it on disk.
  *
- * The key is a hash of everything the result depends on: the image and its
- * type, the compiler's options, the device and its driver as they name
- * themselves, the processor for what runs on it, and libusm's version.
+ * The key is a hash of everything that the result depends on: the image and its type, the
+ * compiler's options, the device and its driver as they name themselves, the processor if the
+ * device is one, and libusm's version.
  *
  *     get --> in memory? --> on disk? --> the driver builds --> to disk
  *
- * A build may take seconds and calls the driver, so no lock is held during it:
- * the builder leaves an entry that says "building", others who want the same
- * program sleep until it is done, and try themselves when it failed (each
- * caller gets its own log).  Native tables are not cached: building them costs
- * nothing, and two tables with equal bytes may live differently long.
+ * A build may take seconds and calls the driver, so no lock is held during it.  The building thread
+ * leaves an entry that says "building".  Other threads that want the same program sleep until the
+ * build ends, and build it themselves if it failed, so that each caller gets its own log.  Tables
+ * of native functions are not cached: building them costs nothing, and two tables with equal bytes
+ * may have different lifetimes.
  *
- * What is on disk is the driver's binary; one that the driver refuses (a new
- * version under an old name) is built anew.  disk_cache.c has the files.
+ * On disk is the driver's binary.  One that the driver rejects (a new version under an old name) is
+ * replaced by a new build.  disk_cache.c has the files.
  *
  * Called by program.c, and by context.c, which owns the cache. */
 #include "base/fault.h"
@@ -33,25 +33,25 @@
 #include <sys/auxv.h>
 #endif
 
-/* Programs kept in memory that nobody uses any more. */
+/* Number of programs kept in memory although only the cache uses them. */
 #define KEEP_MAX 128
 
 typedef struct entry {
     usm_list    link;
     usm__hash   key;
-    size_t      index; /* of the device: two of one kind have the same key */
+    size_t      index; /* of the device: two devices of one kind have the same key */
     bool        building;
-    usm__built *built; /* one count; NULL while building */
+    usm__built *built; /* the cache holds one reference; NULL while building */
 } entry;
 
 struct usm__program_cache {
-    usm__mutex     lock;    /* guards all below */
-    pthread_cond_t done;    /* some build ended */
-    usm_list       entries; /* longest unused first */
+    usm__mutex     lock;    /* guards everything below     */
+    pthread_cond_t done;    /* signalled when a build ends */
+    usm_list       entries; /* least recently used first   */
     size_t         count;
 };
 
-/* What usm__program_cache_get was asked for. */
+/* The parameters of usm__program_cache_get. */
 typedef struct request {
     usm_context     *ctx;
     size_t           index;
@@ -69,14 +69,14 @@ static void add_text(usm__hash *h, const char *text)
     usm__hash_add(h, text, strlen(text) + 1);
 }
 
-/* Machines of different abilities may share a home, under one processor name
- * when they are virtual. */
+/* Machines with different processors may share a home directory, under one processor name if they
+ * are virtual. */
 static void add_processor(usm__hash *h)
 {
 #if defined(__x86_64__) || defined(__i386__)
     unsigned r[4] = {0}, ext[4] = {0};
 
-    /* Leaf 1: not ebx, which tells one core from another, nor ecx bit 27 (OSXSAVE). */
+    /* Leaf 1: not ebx, which differs between cores, nor ecx bit 27 (OSXSAVE). */
     (void)__get_cpuid(1, &r[0], &r[1], &r[2], &r[3]);
     (void)__get_cpuid_count(7, 0, &ext[0], &ext[1], &ext[2], &ext[3]);
     r[1] = ext[1];
@@ -122,7 +122,7 @@ struct usm__program_cache *usm__program_cache_create(void)
     return c;
 }
 
-/* pre: the lock is held, or the cache is nobody else's. */
+/* pre: the lock is held, or no other thread knows the cache. */
 static void drop_entry(struct usm__program_cache *c, entry *e)
 {
     usm_list_remove(&e->link);
@@ -130,7 +130,7 @@ static void drop_entry(struct usm__program_cache *c, entry *e)
     usm__heap_free(e);
 }
 
-/* Any entry that is not being built, taken out; NULL: none. */
+/* Takes out any entry that is not being built, and returns its program; NULL: none. */
 static usm__built *take_any(struct usm__program_cache *c)
 {
     usm__built *b = NULL;
@@ -194,7 +194,8 @@ static entry *add(struct usm__program_cache *c, const request *r)
     return e;
 }
 
-/* Either *hit is a counted built, or *mine an entry that the caller must finish(). */
+/* Either *hit is a program with a reference for the caller, or *mine is an entry that the caller
+ * must finish(). */
 static usm_status find_or_begin(struct usm__program_cache *c, const request *r, usm__built **hit,
                                 entry **mine)
 {
@@ -206,7 +207,7 @@ static usm_status find_or_begin(struct usm__program_cache *c, const request *r, 
     if (e) {
         (void)usm_ref_take(&e->built->refs);
         *hit = e->built;
-        usm_list_remove(&e->link); /* used last */
+        usm_list_remove(&e->link); /* most recently used: to the end */
         usm_list_append(&c->entries, &e->link);
     } else {
         *mine = add(c, r);
@@ -217,8 +218,8 @@ static usm_status find_or_begin(struct usm__program_cache *c, const request *r, 
     return USM_OK;
 }
 
-/* The longest unused program that only the cache holds, taken out; NULL: none,
- * or room enough.  pre: the lock is held. */
+/* Takes out the least recently used program that only the cache holds.  NULL: none, or the cache is
+ * not full.  pre: the lock is held. */
 static usm__built *take_excess(struct usm__program_cache *c)
 {
     if (c->count <= KEEP_MAX)
@@ -227,7 +228,7 @@ static usm__built *take_excess(struct usm__program_cache *c)
         entry      *e = usm_container_of(it, entry, link);
         usm__built *b = e->built;
 
-        /* One count is the cache's, and only under the lock it can become two. */
+        /* One reference is the cache's; it becomes two only under the lock. */
         if (b && usm_load_acquire(&b->refs) == 1) {
             drop_entry(c, e);
             return b;
@@ -236,7 +237,7 @@ static usm__built *take_excess(struct usm__program_cache *c)
     return NULL;
 }
 
-/* `built` NULL: it failed, and whoever waits may try. */
+/* `built` NULL: the build failed, and a waiting thread may try. */
 static void finish(struct usm__program_cache *c, entry *e, usm__built *built)
 {
     usm__built *excess;
@@ -257,8 +258,8 @@ static void finish(struct usm__program_cache *c, entry *e, usm__built *built)
 
 /* --- on disk -------------------------------------------------------------- */
 
-/* Nothing of it fails a caller, so faults do not fire in it.  A story that a driver leaves here is
- * put away by program.c, as those of images tried in vain. */
+/* A failure of the disk cache never fails a caller, so faults are not injected in it.  If a driver
+ * leaves an error message here, program.c drops it, as it does for images tried in vain. */
 static bool is_for_disk(const request *r)
 {
     return r->image->type == USM_IMAGE_OPENCL_C || r->image->type == USM_IMAGE_SPIRV;
@@ -329,7 +330,7 @@ usm_status usm__program_cache_get(usm_context *ctx, size_t index, const usm_imag
     r.log      = log;
     r.log_size = log_size;
     if (log && log_size)
-        *log = 0; /* a program that was built before has none */
+        *log = 0; /* a program from the cache has no log */
     if (image->type == USM_IMAGE_NATIVE)
         return usm__built_make(ctx, index, image, options, log, log_size, built);
     r.key = key_of(&r);

@@ -1,28 +1,28 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* Telling valgrind and AddressSanitizer about blocks: see checker.h. */
+/* Reports blocks to valgrind and AddressSanitizer: see checker.h. */
 #include "core/checker.h"
 
 #include <pthread.h>
 
-#ifdef USM_HAVE_VALGRIND /* its header; src/CMakeLists.txt looks for it */
+#ifdef USM_HAVE_VALGRIND /* valgrind's header; src/CMakeLists.txt looks for it */
 #include <valgrind/memcheck.h>
 #endif
 
-/* AddressSanitizer's, when the process has it, whoever brought it. */
-/* NOLINTBEGIN(bugprone-reserved-identifier): these are its names. */
+/* AddressSanitizer's functions, if the process has them, from whichever object. */
+/* NOLINTBEGIN(bugprone-reserved-identifier): these are AddressSanitizer's names. */
 extern void __asan_poison_memory_region(const volatile void *p, size_t size) __attribute__((weak));
 extern void __asan_unpoison_memory_region(const volatile void *p, size_t size)
     __attribute__((weak));
 extern int __asan_address_is_poisoned(const volatile void *p) __attribute__((weak));
 /* NOLINTEND(bugprone-reserved-identifier) */
 
-/* Fixed once looked up. */
+/* Which checkers are present; fixed after the first look. */
 static struct {
     bool valgrind, asan;
 } told;
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 
-/* Whether poisoning has an effect: ASAN_OPTIONS can forbid it. */
+/* True if poisoning has an effect: ASAN_OPTIONS can disable it. */
 static bool asan_listens(void)
 {
     static char probe[64] __attribute__((aligned(8)));

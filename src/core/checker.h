@@ -1,27 +1,27 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* Telling valgrind's memcheck and AddressSanitizer about blocks that the host can reach.  Never
- * about a device's.  Called by core/observe.c around blocks, by core/area.c for memory that goes
- * back to its driver.
+/* Reports blocks that the host can access to valgrind's memcheck and to AddressSanitizer; never
+ * blocks in device memory.  Called by core/observe.c for blocks, and by core/area.c for memory that
+ * is returned to its driver.
  *
- * valgrind is told when it runs us and its headers were there at the build; AddressSanitizer when
- * it is in the process, whether libusm, the program or both were built with it.  Who wants the
- * thread caches under AddressSanitizer instead, which are off while somebody is told, sets
- * ASAN_OPTIONS=allow_user_poisoning=0. */
+ * Reports go to valgrind if the program runs under it and its headers were present at the build,
+ * and to AddressSanitizer if it is in the process, whether libusm, the program or both were built
+ * with it.  While a checker is present the thread caches are off.  To have them under
+ * AddressSanitizer instead, set ASAN_OPTIONS=allow_user_poisoning=0. */
 #ifndef USM_CORE_CHECKER_H
 #define USM_CORE_CHECKER_H
 
 #include "core/watch.h"
 
-/* Whether there is somebody to tell; looked up at the first call. */
+/* True if a checker is present; determined at the first call. */
 bool usm__checker_present(void);
-/* The library may write and read the whole block from here on ... */
+/* From here on the library may write and read the whole block ... */
 void usm__checker_open(const usm__record *r);
-/* ... until the program gets it: it may use its own bytes and no others; is_zeroed: they have a
- * value ... */
+/* ... until the program gets it.  The program may use its own bytes and no others; is_zeroed: these
+ * are initialised ... */
 void usm__checker_serve(const usm__record *r, bool is_zeroed);
-/* ... and gives it back: nobody may use any of it. */
+/* ... and until the program frees it: then no byte of it may be used. */
 void usm__checker_close(const usm__record *r);
-/* Memory goes back to its driver, who may do with it as he likes. */
+/* The memory returns to its driver, which may use it as it likes. */
 void usm__checker_forget(void *base, size_t size);
 
 #endif

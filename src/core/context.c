@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* Contexts: creation, the two counts, default objects, the data probe.
+/* Contexts: creation, the two reference counts, default objects, the data probe.
  *
- * `users` counts the owner and every queue (one being destroyed counts until its
- * last command has ended); at 0 pools and memory go.  `refs` counts the users as
- * one, events, programs and kernels; at 0 the driver's context and the struct
- * go.  So a context may be destroyed at any time, with work in flight. */
+ * `users` counts the owner and every queue; a destroyed queue counts until its last command has
+ * ended.  At 0 the pools and their memory are freed.  `refs` counts the users as one, and events,
+ * programs and kernels.  At 0 the driver's context and the struct are freed.  A context may
+ * therefore be destroyed at any time, with commands in flight. */
 #include "core/context.h"
 
 #include "base/fork.h"
@@ -26,7 +26,7 @@
 static usm__meta_type context_type =
     USM__META_TYPE(struct usm_context, sizeof(usm__magic_word), "contexts");
 
-/* All contexts whose struct is alive: for fork and for accounts. */
+/* All contexts whose struct exists: for fork and for memory accounting. */
 static struct {
     usm__mutex lock;
     usm_list   list;
@@ -117,10 +117,10 @@ void usm__context_use(usm_context *ctx)
     usm_ref_take(&ctx->users);
 }
 
-/* Its memory outlives a wait that failed, for then the copies may still be under way. */
+/* Outlives a wait that failed, because the copies may then still be in progress. */
 typedef struct probe {
-    usm_list      link; /* in ctx->probes, once that happened                          */
-    usm_queue    *q;    /* the context's own                                           */
+    usm_list      link; /* in ctx->probes, after a failed wait */
+    usm_queue    *q;    /* a queue of the context's own        */
     usm_kind      kind;
     void         *block;
     unsigned char out[64], back[64];
@@ -160,7 +160,8 @@ static void finish_probes(usm_context *ctx)
     while ((it = usm_list_pop(&ctx->probes))) {
         probe *p = usm_container_of(it, probe, link);
 
-        (void)usm__be_queue_wait(ctx->be, p->q->native); /* nobody is left to be told */
+        (void)usm__be_queue_wait(ctx->be, p->q->native); /* no caller is left that could receive an
+                                                            error */
         probe_free(ctx, p);
     }
 }
@@ -321,7 +322,7 @@ err_discard:
     return st;
 }
 
-/* What programs of version 0.1 know of the descriptors. */
+/* The parts of the descriptors that programs built with version 0.1 know. */
 #define OLD_CONTEXT_DESC offsetof(usm_context_desc, host_limit)
 #define OLD_NATIVE_DESC  offsetof(usm_native_desc, host_limit)
 
@@ -437,7 +438,7 @@ usm_status usm_context_from_native(const usm_native_desc *given, usm_context **c
     return st;
 }
 
-/* The queues of a context that ends are the caller's no more. */
+/* The caller no longer owns the queues of a context that ends. */
 static void retire_queues(usm_context *ctx)
 {
     for (usm_queue *q = usm__queue_next(ctx, NULL); q; q = usm__queue_next(ctx, q))
@@ -512,7 +513,7 @@ usm_queue *usm__context_queue(usm_context *ctx, size_t index, usm__own_queue whi
     if (q || usm__queue_make_own(ctx, index, &q) != USM_OK)
         return q;
     if (!usm_cas_acq_rel(slot, &expected, q)) {
-        usm__queue_end_own(q); /* somebody was faster */
+        usm__queue_end_own(q); /* another thread was faster */
         q = expected;
     }
     return q;
@@ -602,7 +603,7 @@ usm_status usm__context_probe(usm_context *ctx, size_t index)
     if (!q)
         return usm_last_status();
     p = probe_new(ctx, d->dev);
-    if (!p) /* a full device may still copy: it is asked another time */
+    if (!p) /* a full device may still be able to copy: probe again at the next command */
         return usm_last_status() == USM_E_NO_MEMORY ? USM_OK : usm_last_status();
     st = there_and_back(q, p, &is_in_flight);
     if (is_in_flight)
@@ -662,7 +663,7 @@ size_t usm__contexts_alive(void)
     return n;
 }
 
-/* A list is gone over while its lock is held: taken first, given back last. */
+/* The list is walked while its lock is held: the lock is taken first and released last. */
 static void fork_context(usm_context *ctx, usm_fork_phase phase)
 {
     if (phase == USM_FORK_PREPARE)

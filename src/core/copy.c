@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
 /* Copies: usm_memcpy, usm_memcpy_2d and the blocking usm_copy.
  *
- * A copy is the driver's where it can be: both sides of the queue's context or
- * of the host, and no overlap.  Overlapping ranges go through a temporary block
- * (memmove semantics, which drivers refuse); memory of another context goes
- * through the host, on a thread of the executor, in pieces. */
+ * The driver copies where it can: both ranges belong to the queue's context or to the host, and
+ * they do not overlap.  Overlapping ranges are copied through a temporary block (the semantics of
+ * memmove, which drivers refuse).  Memory of another context is copied through the host, in pieces,
+ * by a thread of the executor. */
 #include "base/inline/bits.h"
 #include "base/os.h"
 #include "core/command.h"
@@ -25,19 +25,19 @@ static bool overlap(const void *a, const void *b, size_t n)
 /* ---- through the host: other contexts -------------------------------------------- */
 
 typedef struct far_copy {
-    usm_context *ctx;   /* the queue's, counted by users                                 */
-    usm_context *of[2]; /* of dst and src, counted by users; NULL: host memory           */
+    usm_context *ctx;   /* the queue's, held as a user                       */
+    usm_context *of[2]; /* of dst and src, held as a user; NULL: host memory */
     size_t       index;
     char        *dst;
     const char  *src;
     size_t       dst_pitch, src_pitch, width, height;
 } far_copy;
 
-/* One side of a staged copy: by the driver of p's own context, or by hand. */
+/* Copies one side of a staged copy: the driver of the area's context does it, or memmove(). */
 static usm_status move(const far_copy *f, void *dst, const void *src, size_t n,
                        const usm__area *area)
 {
-    usm_event  *ev = NULL; /* not the queue's wait, which tells of other copies' failures */
+    usm_event  *ev = NULL; /* a wait for the queue would also report failures of other copies */
     usm_queue  *q;
     size_t      index;
     usm__submit s;
@@ -131,7 +131,7 @@ static usm_status submit_far(usm_queue *q, const far_copy *what, size_t ndeps,
 
 /* ---- overlapping ------------------------------------------------------------------- */
 
-/* src -> temporary -> dst, ordered; the temporary goes after the second copy. */
+/* src -> temporary -> dst, in order; the temporary is freed after the second copy. */
 static usm_status copy_twice(usm__submit *s, void *dst, const void *src, void *stage, size_t n)
 {
     usm_queue *q = s->q;
@@ -157,7 +157,7 @@ static usm_status submit_overlapping(usm_queue *q, void *dst, const void *src, s
                                      const usm_pool *pool, size_t ndeps, usm_event *const *deps,
                                      usm_event **ev)
 {
-    /* Host memory may be another context's, or nobody's: the heap serves all of it. */
+    /* Host memory may belong to another context, or to none: heap memory works for all of it. */
     bool        by_heap = !pool || pool->kind == USM_HOST;
     void       *stage   = by_heap ? usm__heap_alloc(n) : alloc_stage(q, pool->kind, n);
     void       *done    = NULL;
@@ -181,7 +181,7 @@ static usm_status submit_overlapping(usm_queue *q, void *dst, const void *src, s
         usm__free_after(q->ctx, done, stage, by_heap);
         return st;
     }
-    (void)usm__be_queue_wait(q->be, q->native); /* what was queued uses the memory */
+    (void)usm__be_queue_wait(q->be, q->native); /* the commands that were queued use the memory */
 err_stage:
     if (by_heap)
         usm__heap_free(stage);
@@ -236,7 +236,7 @@ typedef struct rectangle {
     size_t      dst_pitch, src_pitch, width, height;
 } rectangle;
 
-/* From the first byte of a rectangle to its last, on both sides. */
+/* The bytes from the first of a rectangle to its last, on both sides. */
 static usm_status spans_2d(const rectangle *r, size_t *n_dst, size_t *n_src)
 {
     size_t last = r->height - 1;
@@ -302,7 +302,7 @@ usm_status usm_memcpy_2d(usm_queue *q, void *dst, size_t dst_pitch, const void *
 
 /* ---- blocking -------------------------------------------------------------------------- */
 
-/* The queue that work on these pointers belongs to; NULL with USM_OK: the host's. */
+/* The queue for work on these pointers; NULL with USM_OK: the host does it. */
 static usm_status queue_for(const void *a, const void *b, usm_queue **q)
 {
     usm__area *areas[2] = {usm__map_find(a), b ? usm__map_find(b) : NULL};
@@ -317,7 +317,8 @@ static usm_status queue_for(const void *a, const void *b, usm_queue **q)
     if (usm__context_is_inert(best->ctx)) {
         if (usm__backend_can(best->ctx->be, USM_CAP_FORK_MEMORY) &&
             !usm__backend_can(best->ctx->be, USM_CAP_NO_ACCESS))
-            return USM_OK; /* a child's own by now, and the host's whatever its kind */
+            return USM_OK; /* the child has its own copy now, which the host can access whatever its
+                              kind */
         return usm__fail(USM_E_FORKED, "the memory was allocated before fork()");
     }
     *q = best->ctx->is_default && best->pool->index == 0

@@ -3,15 +3,16 @@
  *
  *     |....front....|the program's bytes|...back...|       zones hold ZONE, 64 bytes at least
  *
- * Memory the host can reach is filled and compared here; a device's is filled by the device and its
- * zones are copied to the host and compared there, by the queue of blocking copies: whoever waits
- * in a queue of the program does not keep that one waiting.  Of a zone only the ZONE_MOST bytes
- * next to the program's are looked at.
+ * Memory that the host can access is filled and compared by the host.  Device memory is filled by
+ * the device, and its zones are copied to the host for comparison.  These commands use the queue of
+ * blocking copies, so that they do not wait behind the commands of a queue of the program.  Of each
+ * zone only the ZONE_MOST bytes next to the program's are checked.
  *
- * Where something cannot be done (no memory, a device that moves no data, a context inherited
- * through fork()) the block goes without, and the log says so once.
+ * Where this is impossible (no memory, a device that moves no data, a context inherited through
+ * fork()) the block has no zones and no poison, and one warning is logged.
  *
- * Not here: which blocks there are (core/watch.c), when all this happens (core/observe.c). */
+ * Not here: the records of blocks (core/watch.c), and the moments at which all this happens
+ * (core/observe.c). */
 #include "core/debug.h"
 
 #include "base/inline/bits.h"
@@ -31,7 +32,7 @@
 #define ZONE_LEAST ((size_t)64)
 #define ZONE_MOST  ((size_t)4096)
 #define ZONE       0xfb
-#define FRESH      0xa5 /* not written yet                                                    */
+#define FRESH      0xa5 /* allocated, and not yet written */
 #define FREED      0xdf
 
 static const char *const kind_names[] = {"unknown", "host", "device", "shared"};
@@ -87,7 +88,7 @@ unsigned usm__debug_checks(void)
 
 /* ---- a device's memory ---------------------------------------------------------------- */
 
-/* The story of whoever allocates or frees is not to be that of a zone. */
+/* The callers save the error message of the allocation or free, and restore it afterwards. */
 static void cannot(const usm__record *r, const char *what)
 {
     static atomic_flag said = ATOMIC_FLAG_INIT;
@@ -110,7 +111,7 @@ static usm_queue *queue_of(const usm__record *r)
     return usm__context_queue(ctx, r->pool->index, USM__QUEUE_BLOCKING);
 }
 
-/* Not usm_memcpy(): zones are no memory of the program's. */
+/* Not usm_memcpy(), which rejects the zones: they are not memory of the program's. */
 static usm_status copy_and_wait(usm_queue *q, void *dst, const void *src, size_t n)
 {
     usm_event  *ev = NULL;
@@ -140,7 +141,7 @@ static usm_status fill_and_wait(usm_queue *q, void *dst, unsigned char byte, siz
     return st;
 }
 
-/* For drivers that do not fill. */
+/* For drivers without a fill. */
 static usm_status fill_by_copies(usm_queue *q, char *dst, unsigned char byte, size_t n)
 {
     unsigned char piece[ZONE_MOST];
@@ -152,7 +153,7 @@ static usm_status fill_by_copies(usm_queue *q, char *dst, unsigned char byte, si
     return st;
 }
 
-/* ---- either's --------------------------------------------------------------------------- */
+/* ---- both kinds of memory ------------------------------------------------------------- */
 
 static usm_status fill(const usm__record *r, char *dst, unsigned char byte, size_t n)
 {
@@ -171,7 +172,7 @@ static usm_status fill(const usm__record *r, char *dst, unsigned char byte, size
                                          : fill_by_copies(q, dst, byte, n);
 }
 
-/* n <= ZONE_MOST bytes of a block, where the host can look at them. */
+/* Copies n <= ZONE_MOST bytes of a block to memory that the host can read. */
 static usm_status read_back(const usm__record *r, const char *src, unsigned char *to, size_t n)
 {
     usm_queue *q;
@@ -214,7 +215,7 @@ void usm__debug_plan_for(const usm_pool *pool, size_t align, size_t size, usm__d
     if (!(usm__debug_checks() & USM__DEBUG_REDZONE) || !usm_is_pow2(front))
         return;
     if (__builtin_add_overflow(usm_max_size(size, 1), front + ZONE_LEAST, &all))
-        return; /* refused for its size anyway */
+        return; /* the pool will refuse the size anyway */
     *plan = (usm__debug_plan){front, all, front};
 }
 
@@ -253,7 +254,7 @@ static const char *describe(const usm__record *r, char *text, size_t size)
     return text;
 }
 
-/* pre: bytes[first..last] are the outermost that changed. */
+/* pre: bytes[first] and bytes[last] are the outermost changed bytes. */
 static void report(const usm__record *r, const zone *z, const unsigned char *bytes, size_t first,
                    size_t last)
 {
@@ -319,9 +320,9 @@ void usm__debug_wipe(const usm__record *r)
 
 /* ---- blocks that were not freed ------------------------------------------------------------- */
 
-#define LINES 20 /* of a list; the rest is summed up                                            */
+#define LINES 20 /* of a list; the remaining groups are counted */
 
-/* Blocks alike: one line. */
+/* Blocks with equal tag, device, kind and size: one line. */
 typedef struct group {
     const usm_device *dev;
     const usm__tag   *tag;
@@ -332,7 +333,7 @@ typedef struct group {
 } group;
 
 typedef struct collection {
-    const usm_pool *pool; /* NULL: any                                                         */
+    const usm_pool *pool; /* NULL: all */
     group          *groups;
     size_t          n, cap;
     size_t          count;
@@ -376,7 +377,7 @@ static int by_likeness(const void *x, const void *y)
     return d ? d : compare_words((uintptr_t)a->first, (uintptr_t)b->first);
 }
 
-/* Most bytes first. */
+/* Largest total size first. */
 static int by_bytes(const void *x, const void *y)
 {
     const group *a = x, *b = y;
@@ -429,11 +430,11 @@ size_t usm__debug_list(const usm_pool *pool)
     usm__watch_each(collect, &c);
     if (c.count == 0)
         return 0;
-    c.cap    = c.count + 64; /* other threads may be at work */
+    c.cap    = c.count + 64; /* other threads may be allocating */
     c.groups = usm__heap_alloc(c.cap * sizeof *c.groups);
     c.count = c.bytes = 0;
     if (!c.groups)
-        c.cap = 0; /* the sum alone */
+        c.cap = 0; /* only the sum is reported */
     usm__watch_each(collect, &c);
     if (c.count == 0)
         goto out;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* Devices as users see them: listing by selector, aspects, information.
- * The parser is core/selector.c's, loading is core/registry.c's. */
+/* Devices as users see them: listing by selector, aspects, information.  core/selector.c parses
+ * selectors, core/registry.c loads backends. */
 #include "base/os.h"
 #include "base/settings.h"
 #include "core/area.h"
@@ -12,11 +12,11 @@
 
 #define LIST_MAX 256
 
-/* The devices found so far, and what to say when there are none. */
+/* The devices found so far, and the parts of the message if there are none. */
 typedef struct found {
     const usm__selector *sel;
-    bool                 unique;    /* a physical device once                              */
-    bool                 no_memory; /* something was not listed for want of it          */
+    bool                 unique;    /* list each physical device once                  */
+    bool                 no_memory; /* a device is missing, because memory was lacking */
     size_t               n;
     usm_device          *list[LIST_MAX];
     char                 excluded[160], note[320];
@@ -30,7 +30,7 @@ static bool index_matches(const usm__selector_device *want, const usm_device *de
     return true;
 }
 
-/* A discarded device takes its parts along. */
+/* A discarded device takes its sub-devices with it. */
 static bool is_discarded(const usm__selector *sel, const usm_device *dev)
 {
     for (size_t t = 0; t < sel->ndiscards; t++) {
@@ -77,7 +77,7 @@ static void add(found *f, usm_device *dev)
         f->list[f->n++] = dev;
 }
 
-/* Devices below `parents` on `level` of an index term. */
+/* Adds the devices among `devs` that an index term selects at `level`. */
 static void add_by_index(found *f, const usm__selector_device *want, usm_device *const *devs,
                          size_t n, size_t level)
 {
@@ -117,7 +117,7 @@ static void add_of_backend(found *f, const usm__selector_device *want,
             add(f, slot->devices[i]);
 }
 
-/* Of every backend; `*` lists GPUs before accelerators before CPUs. */
+/* Adds devices of every backend; `*` lists GPUs before accelerators before CPUs. */
 static void add_of_all(found *f, const usm__selector_device *want)
 {
     static const int   order[] = {USM_DEVICE_TYPE_GPU, USM_DEVICE_TYPE_ACCELERATOR,
@@ -132,7 +132,8 @@ static void add_of_all(found *f, const usm__selector_device *want)
             typed = (usm__selector_device){order[t], 0, {0, 0, 0}};
         for (size_t i = 0; i < n && i < 16; i++)
             if (slots[i]->by_name)
-                continue; /* else `*` would find more once somebody had named it */
+                continue; /* otherwise `*` would find more devices after a term had named this
+                             backend */
             else if (usm__registry_backend(slots[i]->name))
                 add_of_backend(f, &typed, slots[i]);
             else if (usm_last_status() == USM_E_NO_MEMORY)

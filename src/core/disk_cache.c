@@ -3,16 +3,16 @@
  *
  *     "USMC1", 3 zeros | key 16 bytes | payload's size 8 | payload's hash 16 | payload
  *
- * in the machine's own byte order (another order reads as a broken file and is
- * replaced).  A file is written aside and renamed, so a reader sees all of it or
- * none; that two processes write the same key is harmless, the last one stays.
- * The hashes find accidents, not forgeries: whoever can write to the folder can
- * make the program run anything, so the default one is the user's own.
+ * Numbers are in the machine's own byte order; a file in another order looks damaged and is
+ * replaced.  A file is written under another name and then renamed, so a reader sees all of it or
+ * none.  Two processes may write the same key: the last one's file stays.  The hashes detect
+ * accidents, not forgery.  Whoever can write to the folder can make the program run any code, so
+ * the default folder is the user's own.
  *
- * The folder is kept to USM__DISK_CACHE_FILES files, by looking through it at
- * each write, which follows a build that took far longer.
+ * The folder is kept to USM__DISK_CACHE_FILES files.  Each write scans it, which is cheap compared
+ * with the build before it.
  *
- * Not here: what is cached and under which key (cache.c, offload/tune.c). */
+ * Not here: what is cached, and under which key (cache.c, offload/tune.c). */
 #include "core/disk_cache.h"
 
 #include "base/log.h"
@@ -33,12 +33,12 @@
 
 #define SUFFIX       ".bin"
 #define KEY_DIGITS   32
-#define NAME_LENGTH  (KEY_DIGITS + 4)  /* <key>.bin                                     */
-#define ASIDE_LENGTH (NAME_LENGTH + 7) /* <key>.bin.XXXXXX, as usm__os_write_file makes */
-/* A file that was not finished in this time is of a process that died. */
+#define NAME_LENGTH  (KEY_DIGITS + 4)  /* <key>.bin                                              */
+#define ASIDE_LENGTH (NAME_LENGTH + 7) /* <key>.bin.XXXXXX, a name that usm__os_write_file makes */
+/* A file that is unfinished after this time belongs to a process that died. */
 #define ASIDE_SECONDS 3600
 #define FILE_MOST     ((size_t)1 << 30) /* a driver's binary is some MiB */
-/* Most deletions at one write: a folder that holds far too many shrinks bit by bit. */
+/* Deletions at one write at most: a folder with far too many files shrinks step by step. */
 #define DELETE_MAX 4
 
 static const char file_magic[8] = "USMC1";
@@ -64,7 +64,7 @@ static bool is_same(const usm__hash *a, const usm__hash *b)
     return a->hi == b->hi && a->lo == b->lo;
 }
 
-/* secure_getenv: a setuid program must not be led to other people's files. */
+/* secure_getenv: a setuid program must not use files of another user. */
 bool usm__disk_cache_folder(char *folder, size_t size)
 {
     const char *set  = usm__setting_text("cache_dir");
@@ -99,7 +99,7 @@ static bool path_of(const usm__hash *key, char *path, size_t size)
 
 /* --- reading -------------------------------------------------------------- */
 
-/* What is wrong with a file's content; NULL: nothing. */
+/* Returns what is wrong with the content of a file; NULL: nothing. */
 static const char *find_defect(const usm__hash *key, const char *file, size_t size)
 {
     file_header h;
@@ -146,12 +146,12 @@ void *usm__disk_cache_read(const usm__hash *key, size_t *size)
 /* --- keeping the folder small --------------------------------------------- */
 
 typedef struct survey {
-    size_t count; /* finished files                                            */
+    size_t count; /* finished files */
     char   oldest[NAME_LENGTH + 1];
     time_t oldest_time;
 } survey;
 
-/* "<key>.bin", or that and more: only what this file makes is ever deleted. */
+/* "<key>.bin", or that and a suffix: only files that this code makes are ever deleted. */
 static bool is_ours(const char *name, size_t length)
 {
     return strlen(name) == length && strspn(name, "0123456789abcdef") == KEY_DIGITS &&
@@ -190,8 +190,8 @@ static survey look_through(DIR *dir)
     return s;
 }
 
-/* Makes room for one more.  Another process may do the same: then some files
- * more go, which costs their next users a build. */
+/* Makes room for one more file.  If another process does the same at this moment, some more files
+ * are deleted, which costs the next program that needs one of them a build. */
 static void make_room(void)
 {
     char folder[PATH_MAX];

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
 /* Events, user events, completions, and dependencies across contexts.
  *
- * A usm_event holds one reference of the backend's event.  Where a backend can
- * notify, its callback only posts a job; where it cannot, an executor thread
- * sleeps in event_wait.  A dependency of another context becomes a bridge: a
- * user event here that the other's completion signals. */
+ * A usm_event holds one reference of the backend's event.  If the backend can notify, its callback
+ * only posts a job; otherwise an executor thread sleeps in event_wait.  A dependency on an event of
+ * another context becomes a bridge: a user event of this context that is signalled when the other
+ * event completes. */
 #include "core/event.h"
 
 #include "base/log.h"
@@ -125,8 +125,8 @@ usm_status usm__completion_arm(usm__completion *c, const usm__backend *be, void 
             return USM_OK;
         usm__executor_unexpect();
     }
-    /* Also when a backend that could notify would not: what is queued behind the
-     * event must go on, and the caller must not wait for it. */
+    /* This also covers a backend that can notify but refused to: the commands queued behind the
+     * event must continue, and the caller must not wait for it. */
     c->job.run = completion_wait;
     usm__executor_post(&c->job);
     return USM_OK;
@@ -193,9 +193,9 @@ usm_status usm_event_signal(usm_event *ev, usm_status status)
     return usm__event_end(ev, status);
 }
 
-/* ---- asking and waiting -------------------------------------------------------------- */
+/* ---- query and wait ---------------------------------------------------------------------- */
 
-/* What a user event was signalled with is known better here. */
+/* The exact status that a user event was signalled with is only known here. */
 static usm_status own_status(const usm_event *ev, usm_status st)
 {
     int own;
@@ -219,8 +219,8 @@ usm_status usm_event_query(usm_event *ev)
     return own_status(ev, usm__be_event_query(ev->ctx->be, ev->native));
 }
 
-/* A reference for the time of a wait, unless the last one is being given back:
- * slots are type-stable, so that this can be asked of an event that is dying. */
+/* Takes a reference for the time of a wait, unless the last one is being released.  Slots are
+ * type-stable, so this function may read an event that is being destroyed. */
 static usm_status hold(usm_event *ev)
 {
     usm_status st = usm__event_check(ev);
@@ -290,7 +290,7 @@ usm_status usm_event_profiling(usm_event *ev, usm_profiling *times)
 
 typedef struct callback {
     usm__completion c;
-    usm_event      *ev; /* counted */
+    usm_event      *ev; /* holds a reference */
     usm_event_fn    fn;
     void           *user;
 } callback;
@@ -330,11 +330,11 @@ usm_status usm_event_on_complete(usm_event *ev, usm_event_fn fn, void *user)
 
 /* ---- dependencies -------------------------------------------------------------------------- */
 
-/* Carries the completion of an event into another context. */
+/* Forwards the completion of an event to another context. */
 typedef struct bridge {
     usm__completion c;
-    usm_event      *from; /* counted: keeps c.native                                        */
-    usm_event      *to;   /* counted: a user event of the other context                     */
+    usm_event      *from; /* holds a reference: keeps c.native                    */
+    usm_event      *to;   /* holds a reference: a user event of the other context */
 } bridge;
 
 static void bridge_run(usm__completion *c)
@@ -347,7 +347,7 @@ static void bridge_run(usm__completion *c)
     usm__heap_free(b);
 }
 
-/* *to: a user event of ctx that completes with `from`; the caller's reference. */
+/* *to is a user event of ctx that completes with `from`; the caller gets a reference. */
 static usm_status make_bridge(usm_context *ctx, usm_event *from, usm_event **to)
 {
     bridge    *b  = usm__heap_alloc(sizeof *b);
@@ -358,11 +358,12 @@ static usm_status make_bridge(usm_context *ctx, usm_event *from, usm_event **to)
     st = usm_event_create(ctx, &b->to);
     if (st != USM_OK)
         goto err_free;
-    b->to->is_outside = false; /* as much so as `from`, which is counted */
+    b->to->is_outside = false; /* it depends on the outside exactly if `from` does, which is
+                                  counted */
     b->from           = from;
     usm_ref_take(&from->refs);
     usm_ref_take(&b->to->refs);
-    *to = b->to; /* the bridge may run, and free itself, as soon as it is armed */
+    *to = b->to; /* once armed, the bridge may run and free itself at any moment */
     st  = usm__completion_arm(&b->c, from->ctx->be, from->native, bridge_run);
     if (st == USM_OK)
         return USM_OK;

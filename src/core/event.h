@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* Events inside, and the lists of dependencies that commands take. */
+/* Internals of events, and the lists of dependencies that commands take. */
 #ifndef USM_CORE_EVENT_H
 #define USM_CORE_EVENT_H
 
@@ -8,52 +8,51 @@
 
 struct usm_event {
     usm__magic_word   magic;
-    usm_context      *ctx;        /* counted by refs                                       */
-    void             *native;     /* the backend's, one reference                          */
-    bool              is_user;    /* completed by usm__event_end()                          */
-    bool              is_task;    /* and that by a host task alone                        */
-    bool              is_outside; /* no command is known to complete it: outside.h     */
+    usm_context      *ctx;        /* holds a reference of it (`refs`)                 */
+    void             *native;     /* the backend's event, one reference               */
+    bool              is_user;    /* completed by usm__event_end()                    */
+    bool              is_task;    /* a user event that only a host task completes     */
+    bool              is_outside; /* no command is known that completes it: outside.h */
     bool              has_times;
-    uint64_t          serial;   /* of the in-order queue whose command it is; 0: none      */
-    uint64_t          position; /* there: how many commands it is the last of           */
+    uint64_t          serial;   /* of the in-order queue of its command; 0: none        */
+    uint64_t          position; /* in that queue: the number of commands up to this one */
     _Atomic(uint32_t) refs;
-    _Atomic(int)      signalled; /* USM__EVENT_*: whether usm_event_signal was accepted   */
-    _Atomic(int)      status;    /* user events: what it was signalled with             */
+    _Atomic(int)      signalled; /* USM__EVENT_*: whether usm_event_signal was accepted */
+    _Atomic(int)      status;    /* user events: the status it was signalled with       */
 };
 
 usm_status usm__event_check(usm_event *ev);
-/* An event is made before its command is queued, so that nothing can fail after:
- * _new (NULL and a story), then _publish with the backend's event, whose reference
- * it takes over, or _discard. */
+/* An event is created before its command is queued, so that nothing can fail afterwards: _new (NULL
+ * with an error message), then _publish with the backend's event, whose reference it takes over, or
+ * _discard. */
 usm_event *usm__event_new(usm_context *ctx);
 void       usm__event_publish(usm_event *ev, void *native, bool has_times);
 void       usm__event_discard(usm_event *ev);
-/* Completes a user event, or a host task's.   USM_E_INVALID  it was before */
+/* Completes a user event, or that of a host task.  USM_E_INVALID it was completed before */
 usm_status usm__event_end(usm_event *ev, usm_status status);
 
-/* A call for when a native event completes; embedded in its user's struct. */
+/* A function to call when a native event completes; embedded in a struct of its user. */
 typedef struct usm__completion {
     usm__job job;
-    void (*fn)(struct usm__completion *c); /* on an executor thread                    */
+    void (*fn)(struct usm__completion *c); /* called on an executor thread */
     const usm__backend *be;
     void               *native;
     usm_status          status;
 } usm__completion;
 
-/* Runs fn on the executor once `native` is complete.  The caller keeps `native`
- * alive until then (fn usually releases it).  Cannot fail after a successful
- * usm__executor_reserve(). */
+/* Runs fn on the executor when `native` has completed.  The caller keeps `native` alive until then
+ * (fn usually releases it).  Cannot fail after a successful usm__executor_reserve(). */
 usm_status usm__completion_arm(usm__completion *c, const usm__backend *be, void *native,
                                void (*fn)(usm__completion *c));
 
-/* Native dependencies of a command on ctx: events of other contexts are bridged
- * by a user event that their completion signals. */
+/* The native dependencies of a command of ctx.  An event of another context is represented by a
+ * bridge: a user event that its completion signals. */
 #define USM__DEPS_INLINE 8
 typedef struct usm__deps {
     usm_context *ctx;
     size_t       n, nbridges;
     void       **native;
-    usm_event  **bridge; /* counted                                                     */
+    usm_event  **bridge; /* hold references */
     void        *inline_native[USM__DEPS_INLINE];
     usm_event   *inline_bridge[USM__DEPS_INLINE];
 } usm__deps;
@@ -61,7 +60,8 @@ typedef struct usm__deps {
 usm_status usm__deps_init(usm__deps *d, usm_context *ctx, size_t ndeps, usm_event *const *deps);
 void       usm__deps_fini(usm__deps *d);
 
-/* Most commands have none: the same as _init with 0, and whether _fini has anything to do. */
+/* Most commands have no dependencies: _none is _init with 0 of them, and _hold returns whether
+ * _fini has anything to release. */
 static inline void usm__deps_none(usm__deps *d, usm_context *ctx)
 {
     d->n = d->nbridges = 0;

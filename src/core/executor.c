@@ -1,21 +1,22 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
 /* The threads of core/executor.h: one list of jobs, one condition variable.
  *
- * Invariant: with a job in the list, some thread is awake, being woken or being
- * started.  A job that blocks occupies its thread; the next post finds no idle
- * one and starts another, so callbacks cannot deadlock each other (up to the
- * cap, which nothing sane reaches, and as long as the system gives threads: where
- * it does not, those that are there get to it, and jobs that wait for others hold
- * theirs beforehand).  In a forked child there are no threads
- * and the list is emptied: its contexts are refused anyway.
+ * Invariant: while a job is in the list, at least one thread is awake, being woken or being
+ * started.  A job that blocks occupies its thread; the next post finds no idle thread and starts
+ * another.  Callbacks therefore cannot deadlock each other, up to the limit of threads, which no
+ * reasonable program reaches, and as long as the system provides threads.  When it does not, the
+ * existing threads run the jobs one after the other, and a job that waits for other jobs has its
+ * thread reserved beforehand (usm__executor_hold).  A forked child has no such threads, and the
+ * list is emptied: the parent's contexts are refused there anyway.
  *
- * The end of the process.  A thread that ends a host task is still handing over what waited for it
- * when the program, which was told of the end, returns from main(): Intel's driver is torn down
- * under it then (seen in a third of such runs).  So exit() first waits, a second at most, until no
- * job runs; the handler itself calls no driver.  A driver may wake who waits for an event before it
- * calls those who asked to be told: its thread may be on its way to us when main() returns, which
- * is the likely reason of a "Pure virtual function called!" that was seen once.  Those calls are
- * waited for as well. */
+ * The end of the process.  When a host task has ended, its thread still hands over the commands
+ * that waited for it.  The program may see the end of the task and return from main() at that
+ * moment, and Intel's driver would be torn down under the thread (seen in a third of such runs).
+ * Therefore exit() first waits, for a second at most, until no job runs; the exit handler itself
+ * calls no driver.  In addition, a driver may wake the threads that wait for an event before it
+ * calls the registered callbacks: its thread may still be about to call libusm when main() returns,
+ * which probably caused a "Pure virtual function called!" that was seen once.  exit() waits for
+ * those callbacks as well. */
 #include "core/executor.h"
 
 #include "base/inline/atomic.h"
@@ -35,13 +36,13 @@
 static struct {
     usm__mutex     lock;
     pthread_cond_t wake;
-    pthread_cond_t calm; /* for the handler of exit(): nothing runs                       */
+    pthread_cond_t calm; /* signalled when nothing runs, for the exit handler */
     usm_list       jobs;
     unsigned       threads;
-    unsigned       idle;     /* threads that sleep, are woken or are being started           */
-    unsigned       posted;   /* jobs in the list                                           */
-    unsigned       expected; /* jobs that drivers will post                                */
-    unsigned       held;     /* threads for jobs that wait for other jobs                  */
+    unsigned       idle;     /* threads that sleep, are being woken or are being started */
+    unsigned       posted;   /* jobs in the list                                         */
+    unsigned       expected; /* jobs that drivers will post                              */
+    unsigned       held;     /* threads reserved for jobs that wait for other jobs       */
 } ex = {USM__MUTEX_INIT(USM__RANK_EXECUTOR, "executor"),
         PTHREAD_COND_INITIALIZER,
         PTHREAD_COND_INITIALIZER,
@@ -52,7 +53,7 @@ static struct {
         0,
         0};
 
-/* There is one, and the last ones stay: nobody need ask again. */
+/* True once a thread exists.  The last threads never end, so callers need not check again. */
 static _Atomic(bool) has_threads;
 
 static struct timespec from_now(uint64_t ns)
@@ -80,13 +81,13 @@ static void at_exit(void)
     usm__mutex_unlock(&ex.lock);
 }
 
-/* Without memory for the handler, it is as it would be without one. */
+/* If atexit() has no memory, exit() does not wait. */
 static void register_once(void)
 {
     (void)atexit(at_exit);
 }
 
-/* false: nothing came in time. */
+/* Returns false if no job came in time. */
 static bool wait_for_job(void)
 {
     struct timespec until = from_now(IDLE_NS);
@@ -124,7 +125,7 @@ static void thread_main(void *arg)
     usm__mutex_unlock(&ex.lock);
 }
 
-/* Counts the thread before it runs; 0 or errno. */
+/* Counts the thread before it runs; returns 0 or an errno. */
 static int start_thread(void)
 {
     static pthread_once_t once = PTHREAD_ONCE_INIT;
@@ -133,7 +134,8 @@ static int start_thread(void)
     ex.threads++;
     ex.idle++;
     usm__mutex_unlock(&ex.lock);
-    (void)pthread_once(&once, register_once); /* after the driver's own: it is in use */
+    (void)pthread_once(&once, register_once); /* registered after the driver's own handler, since
+                                                 the driver is in use */
     rc = usm__os_thread(thread_main, NULL, "usm-completion");
     usm__mutex_lock(&ex.lock);
     if (rc != 0) {
@@ -176,7 +178,7 @@ usm_status usm__executor_hold(void)
 void usm__executor_unhold(void)
 {
     usm__mutex_lock(&ex.lock);
-    if (ex.held > 0) /* 0: it was held before a fork() */
+    if (ex.held > 0) /* 0: it was reserved before a fork() */
         ex.held--;
     usm__mutex_unlock(&ex.lock);
 }
@@ -187,7 +189,7 @@ void usm__executor_post(usm__job *job)
     usm_list_append(&ex.jobs, &job->link);
     ex.posted++;
     if (ex.posted > ex.idle && ex.threads < THREADS_MAX)
-        (void)start_thread(); /* the threads there are will get to it */
+        (void)start_thread(); /* if this fails, the existing threads will run the job */
     pthread_cond_signal(&ex.wake);
     usm__mutex_unlock(&ex.lock);
 }

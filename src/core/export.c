@@ -1,17 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* Areas of other processes in the address map, and the hook points of pools that export.  Called by
- * src/ipc, core/pool.c, core/memory.c and core/area.c. */
+/* Areas of other processes in the address map, and the hooks for pools whose blocks are exported.
+ * Called by src/ipc, core/pool.c, core/memory.c and core/area.c. */
 #include "core/export.h"
 
 #include "base/meta.h"
 
-/* The area and the pool it is of, which nobody sees but those who find the area. */
+/* The area and the pool it belongs to.  Only code that finds the area sees the pool. */
 typedef struct adopted {
-    usm__area area; /* first                                                              */
+    usm__area area; /* first member */
     usm_pool  pool;
 } adopted;
 
-/* All of it outlives its end: who looks a pointer up at that moment may still be reading. */
+/* The struct stays readable after its free: a thread that looks up a pointer at that moment may
+ * still be reading it. */
 static usm__meta_type adopted_type = USM__META_TYPE(adopted, sizeof(adopted), "adopted areas");
 
 const usm__export_hooks *usm__exports;

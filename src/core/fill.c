@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
 /* Fills: usm_memset and usm_fill, with patterns of any size.
  *
- * Drivers fill with powers of two up to a limit, at addresses aligned to the
- * pattern; some crash on anything else.  Every other fill is made of copies: a
- * seed of repeated patterns goes to the start of the range, then the filled
- * part is copied behind itself, doubling each time:
+ * Drivers fill with patterns whose size is a power of two, up to a limit, at addresses aligned to
+ * the pattern; some crash otherwise.  Every other fill consists of copies.  A seed of repeated
+ * patterns is copied to the start of the range.  Then the filled part is copied behind itself, and
+ * doubles each time:
  *
  *     seed -> |PPPP|            n = seed
  *             |PPPP|PPPP|       copy of n
  *             |PPPPPPPP|PPPPPPPP|  ...
  *
- * log2(size / seed) copies, none of which overlap. */
+ * This takes log2(size / seed) copies, none of which overlap. */
 #include "base/inline/bits.h"
 #include "base/os.h"
 #include "core/command.h"
@@ -31,14 +31,14 @@ static bool driver_can(const usm_queue *q, const fill_spec *f, const usm__place 
     size_t most = q->dev->desc.max_fill_pattern;
 
     if (most == SIZE_MAX)
-        return true; /* anything, the program's memory too */
+        return true; /* any pattern, also in memory that the program allocated elsewhere */
     if (!place->pool || place->pool->ctx != q->ctx)
-        return false; /* drivers crash on memory that is not their own */
+        return false; /* drivers crash on memory of other allocators */
     return usm_is_pow2(f->pattern_size) && f->pattern_size <= most &&
            usm_is_aligned(f->dst, f->pattern_size);
 }
 
-/* A heap block of whole patterns, at most the range's size. */
+/* Returns a heap block of whole patterns, at most as large as the range. */
 static void *make_seed(const fill_spec *f, size_t *n)
 {
     size_t fit   = usm_max_size(SEED_SIZE / f->pattern_size, 1);
@@ -93,7 +93,7 @@ static usm_status fill_by_copies(usm_queue *q, const fill_spec *f, size_t ndeps,
         usm__free_after(q->ctx, done, seed, true);
         return st;
     }
-    (void)usm__be_queue_wait(q->be, q->native); /* what was queued uses the memory */
+    (void)usm__be_queue_wait(q->be, q->native); /* the commands that were queued use the memory */
     usm__heap_free(seed);
     return st;
 }
@@ -111,10 +111,10 @@ static usm_status fill_by_driver(usm_queue *q, const fill_spec *f, size_t ndeps,
     return usm__submit_end(&s, st);
 }
 
-/* Memory of another context is filled by that context, in its turn here. */
+/* A fill of another context's memory: that context does it, in a task of this queue. */
 typedef struct far_fill {
     fill_spec    f;
-    usm_context *ctx; /* the memory's, counted by users                                    */
+    usm_context *ctx; /* the memory's, held as a user */
     size_t       index;
     char         pattern[]; /* a copy */
 } far_fill;

@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* Frees and areas seen lately, for better words: tells a double free from a foreign pointer. Called
- * where pointers are looked at (core/pool.c, memory.c, place.c, area.c). */
+/* Remembers recent frees and areas for better error messages: they can name a double free, where
+ * the address would otherwise only be unknown.  Called where pointers are checked (core/pool.c,
+ * memory.c, place.c, area.c). */
 #include "core/pool.h"
 
-/* ---- frees seen lately ------------------------------------------------------------ */
+/* ---- recent frees ----------------------------------------------------------------- */
 
-/* A hash of addresses without chains: the last free of each bucket.  It only
- * makes messages better and never decides whether something is freed. */
+/* A hash table of addresses without chains: each bucket has its last free.  It only improves
+ * messages, and never decides whether a block counts as freed. */
 #define FREED_SLOTS 4096
 static _Atomic(uintptr_t) freed[FREED_SLOTS];
 
@@ -31,7 +32,8 @@ bool usm__freed_lately(const void *p)
     return p && usm_load_relaxed(freed_slot(p)) == (uintptr_t)p;
 }
 
-/* Areas are aligned: an odd entry is one that went with its pool or context. */
+/* Areas are aligned, so an odd entry can mark an area that was returned with its pool or
+ * context. */
 void usm__gone_note(const void *base)
 {
     if (!usm__freed_lately(base))

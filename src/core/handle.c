@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* The slow half of handle checks: the sentence about a handle that is none.
- * Called by usm__handle_check() in core/handle.h. */
+/* The slow path of handle checks: the error message for an invalid handle.  Called by
+ * usm__handle_check() in core/handle.h. */
 #include "core/handle.h"
 
 static const char *object_name(usm__magic magic)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* What makes a public object recognisable: a magic word at its start.  Objects
- * live in type-stable slots (base/meta.h), so a stale handle can be looked at;
- * it is refused until its slot is handed out again. */
+/* Every public object starts with a magic word, by which it is recognised.  Objects are allocated
+ * from type-stable slots (base/meta.h), so a stale handle can be read safely.  It is refused until
+ * its slot is reused. */
 #ifndef USM_CORE_HANDLE_H
 #define USM_CORE_HANDLE_H
 
@@ -29,7 +29,7 @@ typedef enum usm__magic {
 
 typedef _Atomic(uint32_t) usm__magic_word;
 
-/* Writes the story for a handle that is not `want`. */
+/* Writes the error message for a handle that is not a `want`. */
 usm_status usm__handle_refuse(const void *h, usm__magic want);
 
 static inline bool usm__handle_is(const void *h, usm__magic want)
@@ -46,7 +46,7 @@ static inline usm_status usm__handle_check(const void *h, usm__magic want)
     return USM_E_INVALID_HANDLE;
 }
 
-/* live -> dead, once: false when somebody was faster. */
+/* Marks a live handle as dead, once: false if another thread was faster. */
 static inline bool usm__handle_kill(void *h, usm__magic was)
 {
     uint32_t expected = (uint32_t)was;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* Hints and barriers: usm_prefetch, usm_mem_advise, usm_queue_barrier.  A hint
- * about memory that the device cannot migrate, and advice that the driver would
- * give to other blocks as well, is only its dependencies. */
+/* Hints and barriers: usm_prefetch, usm_mem_advise, usm_queue_barrier.  A hint for memory that the
+ * device cannot migrate is reduced to its dependencies; so is advice that the driver would apply to
+ * other blocks as well. */
 #include "base/log.h"
 #include "core/command.h"
 #include "core/pool.h"
@@ -12,7 +12,7 @@ static usm_status check_hint(usm_queue *q, const char *what, const void *p, size
     usm_status st = usm__queue_check(q);
 
     if (st == USM_OK && n == 0)
-        return USM_OK; /* only its dependencies, wherever p points */
+        return USM_OK; /* only its dependencies matter, wherever p points */
     if (st == USM_OK)
         st = usm__place_of(q, what, p, n, place);
     if (st == USM_OK && !place->pool && !usm_device_has(q->dev, USM_ASPECT_USM_SYSTEM_ALLOCATIONS))
@@ -37,8 +37,9 @@ usm_status usm_prefetch(usm_queue *q, const void *p, size_t n, size_t ndeps, usm
     return usm__submit_end(&s, usm__be_prefetch(q->be, q->native, p, n, USM__SUBMIT_ARGS(&s)));
 }
 
-/* Whether the driver would take the advice for neighbours, too: it goes by its own allocations, and
- * a pool that cuts has many blocks in one, now or once the block is freed. */
+/* True if the driver would apply the advice to other blocks too: it applies it to a whole
+ * allocation of its own, in which a pool that cuts blocks has several, now or after this block is
+ * freed. */
 static bool reaches_others(const usm_queue *q, const void *p, const usm_pool *pool)
 {
     if (!q->dev->desc.advises_whole || (pool->ops->caps & USM_POOL_CAP_WHOLE))

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* USM_HOOKS: trace, fault, slow and order over any backend.
+/* USM_HOOKS: trace, fault, slow and order, over any backend.
  *
- * `trace` prints a line per call to the log; `fault:NAME@N` makes the N-th call
- * of NAME fail (`@N+`: and all after it; `=STATUS`: with that status), where
- * NAME is a backend function, "os.mmap", "heap.alloc" ... or `*`; "die.STEP": no call fails, the
- * process dies at a step of far memory's protocol (transports/far); `slow:NAME=TIME`
- * sleeps before the call; `order` proves stream order (core/order_check.h).  Calls that must not
- * fail are entered with a "!" at the end of their name: traced and slowed, never faulted. Called
- * through core/hooks.h and by the library's start. */
+ * `trace` logs one line for each call.  `fault:NAME@N` makes the N-th call of NAME fail (`@N+`: and
+ * all after it; `=STATUS`: with that status), where NAME is a backend function, "os.mmap",
+ * "heap.alloc" ... or `*`.  With "die.STEP" no call fails; the process exits at a step of the
+ * protocol for remote memory (transports/far).  `slow:NAME=TIME` sleeps before the call.  `order`
+ * checks stream order (core/order_check.h).  Calls that must not fail are entered with a "!" at the
+ * end of their name: they are traced and slowed, but never made to fail.  Called through
+ * core/hooks.h, and at the start of the library. */
 #include "core/hooks.h"
 
 #include "base/log.h"
@@ -25,7 +25,7 @@
 
 atomic_int usm__hooks_on;
 
-/* Written once by start, before usm__hooks_on is raised; then read only. */
+/* Written once at the start, before usm__hooks_on is set; read only afterwards. */
 static struct {
     bool   trace, order;
     size_t nslow;
@@ -63,7 +63,7 @@ static bool status_by_name(usm__span s, usm_status *status)
     return false;
 }
 
-/* A typo must not make a hook that never fires.  Functions of a backend as in
+/* Rejects misspelled names, whose hooks would never fire.  Lists the functions of a backend as in
  * core/backend.h, and the calls of base/os.h. */
 static bool is_call(const char *name)
 {
@@ -234,7 +234,7 @@ static void sleep_for(const char *call)
             usm__os_sleep_ns(hooks.slow[i].ns);
 }
 
-/* What a call answers when a rule names no status. */
+/* The status of an injected failure if the rule names none. */
 static usm_status usual_failure(const char *call)
 {
     static const char *const takers[] = {"alloc", "create", "vmem_reserve", "vmem_map"};

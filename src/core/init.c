@@ -1,11 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
 /* Start, end, the default context and queue, and fork.
  *
- * Starting is cheap and touches no driver.  The default context is made at
- * first use from the selector's first device.  Shutdown ends only that: other
- * contexts belong to others.  There is no destructor: a process that ends makes
- * no driver call on the library's behalf, and the library's exit handlers only
- * wait and write (docs/threading.md). */
+ * Starting is cheap and calls no driver.  The default context is created at its first use, from the
+ * first device of the selector.  usm_shutdown() ends only the default context, because the others
+ * belong to other parts of the program.  There is no destructor: when a process ends, the library
+ * makes no driver call, and its exit handlers only wait and write (docs/threading.md). */
 #include "core/init.h"
 
 #include "base/fork.h"
@@ -33,12 +32,12 @@
 
 #include <usm/version.h>
 
-#define DEVICES_MAX 64 /* that ranks of one node take turns over                             */
+#define DEVICES_MAX 64 /* devices among which the ranks of a node are distributed */
 
 static struct {
     usm__mutex             lock;
-    unsigned               count;      /* usm_init() calls                                 */
-    bool                   is_implied; /* the first use counts as one                      */
+    unsigned               count;      /* calls of usm_init()                            */
+    bool                   is_implied; /* the first use without usm_init() counts as one */
     _Atomic(bool)          down, has_started;
     _Atomic(usm_context *) context;
     _Atomic(usm_queue *)   queue;
@@ -47,15 +46,17 @@ static struct {
 
 _Atomic(uint8_t) usm__default_slots[4];
 
-/* Calls that are at work on the default context, or on memory that may be its; by the thread, so
- * that threads do not meet in one line of the cache; and by the round in which they began. */
+/* The numbers of calls in progress that use the default context, or memory that may belong to it.
+ * Threads are distributed over several counters, so that they do not share a cache line, and there
+ * is a set of counters for each of two rounds: a call counts in the set of the round in which it
+ * began. */
 #define CALLERS 16
 static struct {
     _Atomic(size_t) n;
     char            others[64 - sizeof(size_t)];
 } callers[2][CALLERS];
 
-static _Atomic(unsigned) current_round; /* 0 or 1; changed under the lock                    */
+static _Atomic(unsigned) current_round; /* 0 or 1; changed under the lock `ending` */
 static usm__mutex        ending = USM__MUTEX_INIT(USM__RANK_ENDING, "end of the default context");
 
 void (*usm__fork_above)(usm_fork_phase phase, bool before_contexts);
@@ -68,32 +69,35 @@ int usm_version(void)
     return USM_VERSION;
 }
 
-/* ---- who is at work on the default context ------------------------------------------------------
+/* ---- calls that use the default context ---------------------------------------------------------
  *
- * usm_shutdown() ends the context for all to see, and gives its memory back when the calls are
- * through that may not have seen it.  Such a call counts itself in before it looks at the context;
- * the end looks at the counters after it is visible; a fence is in between on both sides, so one of
- * both sees the other.  Hence it is enough to see each counter at 0 once, at any moment.
+ * usm_shutdown() first ends the context visibly.  It returns the memory when all calls that may not
+ * have seen the end have returned.  Such a call increments a counter before it reads the context;
+ * usm_shutdown() reads the counters after the end is visible.  A fence lies in between on both
+ * sides, so at least one of the two sees the other.  Hence it is sufficient to see each counter at
+ * 0 once, at any moment.
  *
- * That it ends.  Threads that go on allocating and freeing while they share a counter may keep it
- * above 0 for good, although each call is short.  So there are two sets of counters, and the end
- * has new calls count in the other one: then a counter rises at most once more for each thread,
- * which may have read the round just before, and otherwise falls as calls end.  The wait lasts as
- * long as the longest call that was under way, and the next look (NAP_NS).
+ * Why the wait ends.  Threads that continually allocate and free and share a counter may keep it
+ * above 0 forever, although each call is short.  Therefore there are two sets of counters, and
+ * usm_shutdown() directs new calls to the other set.  After that a counter rises at most once more
+ * for each thread, which may have read the round just before, and otherwise falls as calls return.
+ * The wait takes as long as the longest call in progress, plus one sleep (NAP_NS).  The steps:
  *
- *     1. the set that new calls do not use: what is in it began before the round last changed
- *     2. the round changes
- *     3. the set that new calls used until then
+ *     1. wait for the set that new calls do not use: these began before the last change of round
+ *     2. change the round
+ *     3. wait for the set that new calls used until then
  *
- * One end at a time does so (`ending`), or the second one would send new calls to where the first
- * one waits.  A call that ends the context from inside (a pool's or a backend's function may, on
- * behalf of an allocation) waits for nobody: two of these would wait for each other, and one that
- * waits for `ending` would hold up its owner.  Its context goes when the outermost call is through.
+ * Only one thread at a time does so (the lock `ending`); a second one would direct new calls to the
+ * set on which the first waits.  A call may end the context from inside: an allocation can call a
+ * function of a pool or backend that calls usm_shutdown().  Such a call does not wait: two of them
+ * would wait for each other, and one that waited for `ending` would block the thread that holds it.
+ * Its context is released when the outermost call returns.
  *
- * What comes after the wait ends as well: thread caches that are in use are waited for so many naps
- * and then left (magazine.c); who empties caches of a pool, or is its guest, is counted, and such a
- * counter only falls once the pool is in no list (magazine.c, pool_give.c); commands are not waited
- * for, unless no thread can be had that waits in our place. */
+ * The steps after the wait end as well.  Thread caches that are in use are waited for a fixed
+ * number of sleeps, and then left (magazine.c).  Threads that empty caches of a pool, or free
+ * memory of it for others, are counted, and such a counter only falls once the pool is in no list
+ * any more (magazine.c, pool_give.c).  Commands are not waited for, unless no thread can be started
+ * to wait instead of the caller. */
 
 #define NAP_NS 20000
 
@@ -105,7 +109,7 @@ static _Atomic(size_t) *own_callers(unsigned round)
 void usm__default_enter(void)
 {
     if (usm__self.in_default++ > 0)
-        return; /* counted, and before it looked at any context */
+        return; /* the outermost call is counted, and was so before it read any context */
     usm__self.default_round = (uint16_t)usm_load_relaxed(&current_round);
     (void)usm_add_relaxed(own_callers(usm__self.default_round), (size_t)1);
     atomic_thread_fence(memory_order_seq_cst);
@@ -175,8 +179,8 @@ unsigned usm__fork_generation(void)
     return usm_load_relaxed(&lib.fork_generation);
 }
 
-/* Locks are taken in the order of their ranks, so that nothing is half changed
- * in the child; contexts' and pools' go through their own handler. */
+/* Locks are taken in the order of their ranks, so that no structure is half changed in the child.
+ * The locks of contexts and pools have a handler of their own. */
 static void fork_all(usm_fork_phase phase)
 {
     if (phase == USM_FORK_PREPARE)
@@ -188,7 +192,8 @@ static void fork_all(usm_fork_phase phase)
     if (usm__fork_above)
         usm__fork_above(phase, true);
     usm__registry_fork(phase);
-    usm__observe_fork((int)phase); /* before the pools': a reset of watched blocks holds both */
+    usm__observe_fork((int)phase); /* before the pools' locks: a reset of tracked blocks holds
+                                      both */
     usm__contexts_fork(phase);
     usm__pools_give_fork(phase);
     usm__outside_fork(phase);
@@ -232,12 +237,13 @@ static void base_child(void)
     usm__base_fork(USM_FORK_CHILD);
 }
 
-/* fork() prepares in the reverse order of registration: so the core's locks are
- * taken first, then those of the built-in backends, then base's, as everywhere. */
+/* fork() calls the prepare handlers in the reverse order of registration.  So the core's locks are
+ * taken first, then those of the built-in backends, then those of src/base: the order of the
+ * ranks. */
 static void start(void)
 {
     (void)pthread_atfork(base_prepare, base_parent, base_child);
-    usm__compose(); /* before the checks: pools are known by name then */
+    usm__compose(); /* before the checks, because it registers the names of the pools */
     usm__setting_set_check("pool", usm__pool_setting_check);
     usm__setting_set_translate("pool", usm__pool_setting_translate);
     usm__setting_set_check("memory_limit", usm__account_check);
@@ -254,7 +260,7 @@ usm_status usm__start(void)
 
     if (usm_load_acquire(&lib.has_started))
         return USM_OK;
-    cancel = usm__os_cancel_off(); /* a cancelled beginning would begin once more */
+    cancel = usm__os_cancel_off(); /* if it were cancelled, it would run a second time */
     (void)pthread_once(&start_once, start);
     usm__os_cancel_restore(cancel);
     usm_store_release(&lib.has_started, true);
@@ -270,10 +276,10 @@ usm_status usm_config_set(const char *key, const char *value)
 {
     char why[512];
 
-    (void)usm__start(); /* the core's checks must be in place */
-    /* A selector from the environment that does not parse must not be dropped with a
-     * warning, as others are: the program would run on another device.  So it is
-     * refused where devices are asked for, and only here where it is set. */
+    (void)usm__start(); /* installs the checks of the core */
+    /* Other settings from the environment are dropped with a warning if they are invalid.  An
+     * invalid selector must not be, because the program would run on another device: it is refused
+     * when devices are listed, and here only when a program sets it. */
     if (key && value && is_selector(key) && !usm__selector_check(value, why, sizeof why))
         return usm__fail(USM_E_SETTING, "setting device_selector cannot be \"%.128s\": %s", value,
                          why);
@@ -336,8 +342,8 @@ void usm_shutdown(void)
     usm__trace_flush();
 }
 
-/* A mask by which the launcher or the user has already dealt out devices: the first that is seen
- * is this process's own. */
+/* True if the launcher or the user already assigned devices by a mask: the first visible device is
+ * then this process's own. */
 static bool has_affinity_mask(void)
 {
     static const char *const masks[] = {"ZE_AFFINITY_MASK", "CUDA_VISIBLE_DEVICES",
@@ -350,8 +356,8 @@ static bool has_affinity_mask(void)
     return false;
 }
 
-/* Ranks of one node take turns over the devices that are like the first: never over a GPU and the
- * CPU beside it. */
+/* The ranks of one node are distributed over the devices that are like the first one: never over a
+ * GPU and the CPU beside it. */
 static size_t choose_device(usm_device *const *devs, size_t n)
 {
     usm__job_place p    = usm__job_place_get();
@@ -397,7 +403,7 @@ usm_context *usm_default_context(void)
         if (usm__context_check(ctx) == USM_OK)
             return ctx;
         if (usm_load_acquire(&lib.context) == ctx)
-            return NULL; /* the parent's; else it was ended between the two looks */
+            return NULL; /* it is the parent's; otherwise it ended between the two reads */
     }
     if (usm__up() != USM_OK)
         return NULL;
@@ -414,8 +420,8 @@ usm_context *usm_default_context(void)
     return ctx;
 }
 
-/* Under the lock, like the end of the default context: the slot may be another pool's after that.
- */
+/* Takes the lock, as the end of the default context does: after that end the slot may be another
+ * pool's. */
 void usm__default_slot_set(const usm_pool *pool)
 {
     if (!usm_load_relaxed(&pool->alloc_slot))

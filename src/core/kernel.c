@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* Kernels: one name of a program, ready on every device that runs the program.
+/* Kernels: one named function of a program, ready on every device for which the program was built.
  *
- * A kernel never changes: arguments travel with each launch (launch.c), so any
- * number of threads may launch it.  It keeps the built programs it came from,
- * so the program may be destroyed before it. */
+ * A kernel never changes: arguments are passed with each launch (launch.c), so any number of
+ * threads may launch it.  It holds the built programs it came from, so the program may be destroyed
+ * first. */
 #include "base/inline/bits.h"
 #include "base/inline/plural.h"
 #include "base/log.h"
@@ -15,7 +15,7 @@
 #include <string.h>
 
 #define KINDS (sizeof((usm_kernel *)0)->kinds / sizeof(usm_arg_kind))
-/* Bytes of names in a story. */
+/* Bytes of names in an error message. */
 #define NAMES_MAX 400
 
 static usm__meta_type kernel_type =
@@ -34,7 +34,7 @@ usm_status usm__kernel_check(usm_kernel *k)
 
 /* --- no such name --------------------------------------------------------- */
 
-/* "a;b;c" as "a, b, c", cut between names. */
+/* Writes "a;b;c" as "a, b, c", cut between names. */
 static void list_names(const char *names, char *out, size_t size)
 {
     size_t used = 0;
@@ -65,14 +65,14 @@ static usm_status no_kernel(usm_context *ctx, size_t index, const usm__built *b,
                      name, ctx->devices[index].dev->term, list);
 }
 
-/* --- what the devices say of it ------------------------------------------- */
+/* --- argument counts and kinds ------------------------------------------- */
 
 static const char *kind_name(usm_arg_kind kind)
 {
     return kind == USM_ARG_POINTER ? "pointer" : kind == USM_ARG_VALUE ? "value" : "local memory";
 }
 
-/* A later device knows a kind that the first does not, or says something else. */
+/* A later device may know a kind that the first one does not, or report a different one. */
 static usm_status merge_kinds(usm_kernel *k, const usm_arg_kind *kinds, const usm_device *dev)
 {
     for (size_t i = 0; i < usm_min_size(k->nargs, KINDS); i++) {
@@ -87,7 +87,7 @@ static usm_status merge_kinds(usm_kernel *k, const usm_arg_kind *kinds, const us
     return USM_OK;
 }
 
-/* `is_first`: of the devices that have the kernel. */
+/* `is_first`: the first device that has the kernel. */
 static usm_status learn(usm_kernel *k, size_t index, bool is_first)
 {
     const usm_device *dev          = k->ctx->devices[index].dev;
@@ -111,7 +111,7 @@ static usm_status learn(usm_kernel *k, size_t index, bool is_first)
     return merge_kinds(k, kinds, dev);
 }
 
-/* --- making and giving back ----------------------------------------------- */
+/* --- creation and release -------------------------------------------------- */
 
 static usm_kernel *new_kernel(usm_program *program, const char *name)
 {
@@ -135,7 +135,7 @@ static usm_kernel *new_kernel(usm_program *program, const char *name)
     return k;
 }
 
-/* Launches in flight go on: backends keep what those need. */
+/* Launches in flight continue: the backends keep what they need. */
 void usm__kernel_release(usm_kernel *k)
 {
     usm_context *ctx = k->ctx;

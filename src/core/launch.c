@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* Launches: everything that can be known to be wrong is refused here, by name,
- * so that backends may trust what they get.
+/* Launches: every error that can be detected is refused here, with a message that names it, so that
+ * backends can rely on what they receive.
  *
- * The backend sees a copy of the caller's launch in which unused dimensions are
- * normal: global 1, offset 0, local 1, or local 0 in all when none was given.  A
- * launch of no work-items is only its dependencies, as an empty copy is.
+ * The backend receives a copy of the caller's launch with normalised unused dimensions: global 1,
+ * offset 0, and local 1, or local 0 in all dimensions if none was given.  A launch without
+ * work-items is reduced to its dependencies, as an empty copy is.
  *
- * A launch allocates nothing here, and takes no lock before the queue's own but
- * those that a pool needs to tell a live block from a freed one.
+ * A launch allocates nothing here.  Before the queue's own lock it takes only those locks that a
+ * pool needs to distinguish a live block from a freed one.
  *
- * Not here: kernels (kernel.c), the frame of a submission (queue.c), what arguments that are
- * accessors become (src/buffer, through the hook point usm__launch_over_buffers). */
+ * Not here: kernels (kernel.c), the steps of a submission (queue.c), and how accessors become
+ * arguments (src/buffer, through the hook usm__launch_over_buffers). */
 #include "base/inline/bits.h"
 #include "base/inline/plural.h"
 #include "core/command.h"
@@ -23,13 +23,14 @@
 #include <unistd.h>
 
 #define KINDS (sizeof((usm_kernel *)0)->kinds / sizeof(usm_arg_kind))
-/* Most bytes of a value: any driver's limit is lower, and far above it lies only garbage. */
+/* Maximum size of a value: any driver's limit is lower, and a much larger size is certainly
+ * wrong. */
 #define VALUE_MAX    ((size_t)64 << 10)
 #define ALL_INDIRECT (USM_INDIRECT_HOST | USM_INDIRECT_DEVICE | USM_INDIRECT_SHARED)
 
 usm__launch_over_buffers_fn *usm__launch_over_buffers;
 
-/* Where a pointer stands, for its story. */
+/* The position of a pointer among the arguments, for its error message. */
 typedef struct place {
     const usm_queue  *q;
     const usm_kernel *k;
@@ -76,7 +77,7 @@ static usm_status check_global(const usm_kernel *k, const usm_launch *l)
 
 static usm_status check_local(const usm_queue *q, const usm_kernel *k, const usm_launch *l)
 {
-    size_t limit = q->dev->desc.max_work_group_size; /* 0: the device does not tell */
+    size_t limit = q->dev->desc.max_work_group_size; /* 0: the device does not report it */
     size_t group = 1;
 
     if (!l->local[0] && !l->local[1] && !l->local[2])
@@ -103,8 +104,8 @@ static usm_status check_local(const usm_queue *q, const usm_kernel *k, const usm
 
 /* --- pointers ------------------------------------------------------------- */
 
-/* Whether any mapping of the process holds the address: one that was never mapped would end the
- * process instead of failing the command. */
+/* True if some mapping of the process holds the address.  An access to an unmapped address would
+ * kill the process instead of failing the command. */
 static bool is_mapped(const void *p)
 {
     uintptr_t     page = (uintptr_t)sysconf(_SC_PAGESIZE);
@@ -113,8 +114,8 @@ static bool is_mapped(const void *p)
     return mincore((void *)((uintptr_t)p & ~(page - 1)), 1, &in_core) == 0 || errno != ENOMEM;
 }
 
-/* Memory that is not libusm's.  With system allocations it may be anybody's: malloc may have given
- * an address out anew that libusm freed, so only what lies nowhere is refused. */
+/* Checks memory that is not libusm's.  With system allocations it may be anyone's: malloc may have
+ * reused an address that libusm freed, so only an address without any memory is refused. */
 static usm_status check_foreign(const place *at, const void *p)
 {
     bool has_system = at->q->dev->desc.aspects >> USM_ASPECT_USM_SYSTEM_ALLOCATIONS & 1;
@@ -212,7 +213,7 @@ static usm_status check_kind(const usm_kernel *k, size_t i, usm_arg_kind given)
                      k->name, kind_name(wanted), kind_name(given));
 }
 
-/* Adds to *total what the work-group needs. */
+/* Adds the local memory that the work-group needs to *total. */
 static usm_status check_scratch(const usm_queue *q, const usm_kernel *k, size_t i, size_t size,
                                 size_t *total)
 {
@@ -227,7 +228,7 @@ static usm_status check_scratch(const usm_queue *q, const usm_kernel *k, size_t 
     return USM_OK;
 }
 
-/* What it says is checked by who brings the bytes. */
+/* The content is checked in src/buffer, which brings the bytes. */
 static usm_status check_accessor(const place *at, const usm_arg *arg)
 {
     if (!arg->value || arg->size != sizeof(usm_accessor))
@@ -272,7 +273,7 @@ static usm_status check_args(const usm_queue *q, const usm_kernel *k, const usm_
                          l->nargs, usm__plural(l->nargs, "argument", "arguments"));
     for (; s == USM_OK && at.i < l->nargs; at.i++)
         s = check_arg(&at, &l->args[at.i], &local_total);
-    /* Some drivers would choose a local size, others cannot: refused by all alike. */
+    /* Some drivers would choose a local size and others cannot: refused on all of them. */
     if (s == USM_OK && local_total && l->local[0] == 0)
         s = usm__fail(USM_E_ARGUMENTS,
                       "kernel \"%s\": local memory belongs to work-groups: give the launch a local "
@@ -283,7 +284,7 @@ static usm_status check_args(const usm_queue *q, const usm_kernel *k, const usm_
 
 /* --- the launch ----------------------------------------------------------- */
 
-/* The kernel may run on the queue. */
+/* Checks that the kernel can run on the queue. */
 static usm_status check_objects(usm_queue *q, const usm_launch *launch)
 {
     usm_status s = usm__queue_check(q);
@@ -346,7 +347,7 @@ usm_status usm__launch_checked(usm_queue *q, const usm_launch *l, size_t ndeps,
 {
     void       *kernel = l->kernel->native[q->index];
     usm__submit s;
-    /* A device that moves no data would leave a wrong result without a word. */
+    /* A device that moves no data would leave wrong results without an error. */
     usm_status st = usm__context_probe(q->ctx, q->index);
 
     if (st == USM_OK)

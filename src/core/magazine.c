@@ -1,14 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* The slow half of thread caches: see magazine.h for the picture.
+/* The slow half of thread caches; magazine.h has the picture.
  *
- * A cache is in two lists, its pool's and its thread's, and in one entry of its thread's table; all
- * three change under `lock`.  Who has taken a cache out of all three owns it and may empty it
- * without the lock; `flushing` of its pool is counted meanwhile, so that the pool waits for him.
+ * A cache is in two lists, its pool's and its thread's, and in one entry of its thread's table.
+ * All three change under `lock`.  A thread that has removed a cache from all three owns it, and may
+ * empty it without the lock.  Meanwhile `flushing` of the pool is incremented, so that the pool
+ * waits for that thread.
  *
- * In a forked child the other threads' caches have no owner: they stay in their pool's list,
- * without a thread, until somebody reclaims them.  One may have been in the middle of an operation:
- * at worst blocks are lost, or one is in a magazine and was served too, to a thread that is no
- * more. */
+ * In a forked child the caches of the other threads have no owner.  They stay in their pool's list,
+ * without a thread, until they are reclaimed.  A thread may have been in the middle of an operation
+ * on its cache.  At worst some blocks are lost, or one is in a magazine although it was also
+ * allocated, to a thread that does not exist in the child. */
 #include "core/magazine.h"
 
 #include "base/fork.h"
@@ -19,19 +20,20 @@
 
 #include <string.h>
 
-/* A hit takes a few nanoseconds, unless its thread loses the processor in the middle of it: then
- * nobody tells when it is over.  So many looks, and so many naps for all owners together. */
+/* An operation on the fast path takes a few nanoseconds, unless its thread is preempted in the
+ * middle, and nothing signals its end then.  The taker polls SPINS times for each cache, and sleeps
+ * NAPS times at most for all owners together. */
 #define SPINS  2000
 #define NAPS   2000
 #define NAP_NS 50000
 
-#define NO_CACHE ((uint16_t)USM__SLOTS) /* in `entered`: a slow path that may use none */
+#define NO_CACHE ((uint16_t)USM__SLOTS) /* in `entered`: a slow path without a cache */
 
 typedef struct node {
-    usm_cache       cache; /* first: the table leads to its bins */
+    usm_cache       cache; /* first: the table points to its bins */
     usm_pool       *pool;
-    usm__thread    *thread; /* NULL: its thread went with a fork */
-    const usm__tls *tls;    /* the thread's                      */
+    usm__thread    *thread; /* NULL: its thread does not exist in this forked child */
+    const usm__tls *tls;    /* of that thread                                       */
     usm_list        of_pool, of_thread;
 } node;
 
@@ -40,8 +42,8 @@ static usm__meta_type node_type = USM__META_TYPE(node, 0, "thread caches");
 static struct {
     usm__mutex     lock;
     pthread_cond_t flushed;
-    usm_pool      *pools[USM__SLOTS]; /* guarded by lock */
-    bool           can_take;          /* membarrier works: fixed by start */
+    usm_pool      *pools[USM__SLOTS]; /* guarded by lock                    */
+    bool           can_take;          /* membarrier works; set at the start */
 } mag = {.lock    = USM__MUTEX_INIT(USM__RANK_MAGAZINE, "thread caches"),
          .flushed = PTHREAD_COND_INITIALIZER};
 
@@ -74,7 +76,7 @@ void usm__magazine_slot_give(usm_pool *pool)
     usm__mutex_unlock(&mag.lock);
 }
 
-/* ---- taking caches away ----------------------------------------------------------- */
+/* ---- taking caches ---------------------------------------------------------------- */
 
 static void close_slot(const node *n)
 {
@@ -88,15 +90,15 @@ static void open_slot(node *n)
         usm_store_relaxed(&n->thread->caches[n->pool->slot], n->cache.bins);
 }
 
-/* What the owner did before it left is visible then (acquire, pairs with usm__magazine_idle and
- * _leave). */
+/* True if the owner is using the cache.  When it is not, its changes are visible (acquire, pairs
+ * with usm__magazine_idle and _leave). */
 static bool is_in(const _Atomic(uint16_t) *where, const node *n)
 {
     return n->thread && usm_load_acquire(where) == n->pool->slot;
 }
 
-/* The slot is closed and that was made seen: has the owner left it?  Who is on the slow path may
- * stay there as long as a driver takes, and is not waited for. */
+/* Called when the slot is closed and membarrier() has made that visible: has the owner left it?  An
+ * owner on the slow path may stay there as long as a driver call takes, so it is not waited for. */
 static bool is_outside(const node *n, unsigned *naps)
 {
     for (int i = 0; i < SPINS; i++) {
@@ -116,13 +118,14 @@ static void unlist(node *n)
     usm_list_remove(&n->of_thread);
 }
 
-/* Without membarrier one can take one's own, and those of a pool that nobody may be using. */
+/* Without membarrier a thread can only take its own caches, and those of a pool that no thread may
+ * be using. */
 static bool may_take(const node *n)
 {
     return mag.can_take || !n->thread || n->thread == usm__self.block || n->pool->is_retired;
 }
 
-/* Moves the caches of a pool whose owners are outside to `to`.  pre: lock is held. */
+/* Moves the caches of a pool whose owners are not using them to `to`.  pre: lock is held. */
 static void take_away(usm_pool *pool, usm_list *to)
 {
     unsigned naps = NAPS;
@@ -146,15 +149,15 @@ static void take_away(usm_pool *pool, usm_list *to)
     }
 }
 
-/* In a forked child, memory of most drivers is the parent's. */
+/* In a forked child, memory of most drivers belongs to the parent. */
 static bool works_here(const usm_pool *pool)
 {
     return !usm__context_is_inert(pool->ctx) ||
            usm__backend_can(pool->ctx->be, USM_CAP_FORK_MEMORY);
 }
 
-/* Empties caches that nobody else can reach.  No lock is held.  What is called meanwhile gets no
- * cache: on a thread that ends it would stay behind. */
+/* Empties caches that no other thread can reach.  No lock is held.  Code called meanwhile gets no
+ * cache: a cache made on a thread that ends would never be flushed. */
 static void flush_all(usm_list *list)
 {
     bool      is_outermost = usm_load_relaxed(&usm__self.entered) == 0;
@@ -184,7 +187,7 @@ static void count_flushing(const usm_list *list)
         usm_container_of(it, node, of_pool)->pool->flushing++;
 }
 
-/* Until those who empty caches of the pool are done.  pre: lock is held. */
+/* Waits until no thread is emptying caches of the pool.  pre: lock is held. */
 static void wait_flushed(const usm_pool *pool)
 {
     while (pool->flushing > 0)
@@ -201,7 +204,8 @@ bool usm__magazine_reclaim(usm_pool *pool)
     usm_list_init(&list);
     usm__mutex_lock(&mag.lock);
     any = pool->flushing > 0;
-    if (any && usm_load_relaxed(&usm__self.entered) == 0) /* else it may be this thread's doing */
+    if (any && usm_load_relaxed(&usm__self.entered) == 0) /* otherwise this thread may be the one
+                                                             that is flushing */
         wait_flushed(pool);
     take_away(pool, &list);
     count_flushing(&list);
@@ -211,8 +215,9 @@ bool usm__magazine_reclaim(usm_pool *pool)
     return any;
 }
 
-/* Who is inside still is using a pool that ends, against the rules.  Nothing leads to his cache
- * from here on but himself, so it is left as it is.  pre: lock is held. */
+/* A thread that is still inside is using a pool that is being destroyed, which is a misuse.  From
+ * here on only that thread can reach its cache, so the cache is left as it is.  pre: lock is
+ * held. */
 static void abandon(usm_pool *pool)
 {
     USM_LIST_FOREACH_SAFE (it, next, &pool->caches) {
@@ -242,9 +247,9 @@ void usm__magazine_retire(usm_pool *pool)
         usm__meta_free(&node_type, usm_container_of(it, node, of_pool));
 }
 
-/* ---- a thread's side ---------------------------------------------------------------- */
+/* ---- the owner's side --------------------------------------------------------------- */
 
-/* Its table: made at the first cache, kept with the block. */
+/* Makes the thread's table with its first cache.  The table stays with the block of the thread. */
 static bool make_table(usm__thread *t)
 {
     if (t->caches)
@@ -258,7 +263,7 @@ static bool make_table(usm__thread *t)
     return true;
 }
 
-/* As in a hit: first say where, then look. */
+/* As in the fast path: first announce the slot, then read it. */
 static node *look_up(const usm__thread *t, uint16_t slot)
 {
     usm_bin *bins;
@@ -268,7 +273,8 @@ static node *look_up(const usm__thread *t, uint16_t slot)
     bins = usm_load_relaxed(&t->caches[slot]);
     if (bins != usm__closed_bins)
         return node_of(bins);
-    usm__magazine_leave(); /* or who takes the cache away would wait for one that waits for him */
+    usm__magazine_leave(); /* a taker could otherwise wait for this thread, which is about to wait
+                              for it */
     return NULL;
 }
 
@@ -287,7 +293,7 @@ static node *make_node(usm_pool *pool, usm__thread *t)
     return n;
 }
 
-/* It was taken away (and perhaps given back), or there was none. */
+/* The cache was taken away (and the slot perhaps reopened), or there was none. */
 static node *attach(usm_pool *pool, usm__thread *t)
 {
     node *n;
@@ -297,13 +303,14 @@ static node *attach(usm_pool *pool, usm__thread *t)
     if (!n && !pool->is_retired)
         n = make_node(pool, t);
     if (n)
-        usm_store_relaxed(&usm__self.entered, pool->slot); /* takers come after the lock */
+        usm_store_relaxed(&usm__self.entered, pool->slot); /* a taker needs the lock, so it comes
+                                                              later */
     usm__mutex_unlock(&mag.lock);
     return n;
 }
 
-/* Every block is to come by the slow path: somebody observes, or the checker of stream order does.
- */
+/* True if every block must take the slow path, because the thread is observed or the checker of
+ * stream order runs. */
 static bool is_seen(void)
 {
     return usm__observed() || usm__order_on();
@@ -337,7 +344,7 @@ void usm__magazine_open_self(void)
         usm__self.caches = t->caches;
 }
 
-/* The thread ends; its block and table will be another's. */
+/* The thread ends; another one will get its block and table. */
 static void on_thread_end(usm__thread *t)
 {
     usm_list list;
@@ -361,21 +368,21 @@ static void on_thread_end(usm__thread *t)
 
 /* ---- figures -------------------------------------------------------------------------- */
 
-/* Of another thread's cache: its magazines may be freed meanwhile, so nothing is read but the
- * cache. */
+/* Counts the blocks in a cache of another thread.  That thread may free its magazines meanwhile, so
+ * only the cache itself is read. */
 static uint64_t blocks_in(const usm_cache *c, unsigned k)
 {
     const usm_slot *top    = usm_load_relaxed(&c->bins[k].top);
     const usm_slot *bottom = usm_load_relaxed(&c->bins[k].bottom);
     uint64_t        n      = usm_load_relaxed(&c->rest[k]);
 
-    /* While it is being swapped the two may belong to different magazines. */
+    /* While the magazine is being replaced, the two pointers may belong to different ones. */
     if (top > bottom && (size_t)(top - bottom) <= 64)
         n += (uint64_t)(top - bottom);
     return n;
 }
 
-/* used: which classes of blocks are set; the others' are not looked at. */
+/* used: the bits of the classes that have blocks; the others are not read. */
 static void count_cache(const usm_cache *c, uint64_t blocks[USM_BINS], uint64_t used[2])
 {
     for (unsigned w = 0; w < 2; w++) {
@@ -390,7 +397,7 @@ static void count_cache(const usm_cache *c, uint64_t blocks[USM_BINS], uint64_t 
     }
 }
 
-/* How many threads have caches.  blocks is zero. */
+/* Returns the number of threads that have caches.  blocks is zero at entry. */
 static uint64_t count_caches(usm_pool *pool, uint64_t blocks[USM_BINS], uint64_t used[2])
 {
     uint64_t threads = 0;
@@ -438,7 +445,8 @@ void usm__magazine_start(void)
     mag.can_take = usm__os_membarrier_start();
 }
 
-/* The child's one thread keeps its caches of pools that work on; the others' have no owner. */
+/* The only thread of the child keeps its caches of pools that still work; those of the other
+ * threads have no owner. */
 static void fork_child(void)
 {
     for (unsigned i = 1; i < USM__SLOTS; i++) {

@@ -47,7 +47,7 @@
 #include "core/pages.h"
 #include "core/pool.h"
 
-/* The compiler keeps what is between in between; the hardware's part is membarrier's. */
+/* Keeps the compiler from moving code across; the hardware's part is membarrier's. */
 #define USM__MAGAZINE_FENCE() atomic_signal_fence(memory_order_seq_cst)
 
 static inline void usm__magazine_busy(uint16_t slot)
@@ -61,7 +61,7 @@ static inline void usm__magazine_idle(void)
     usm_store_release(&usm__self.busy, (uint16_t)0); /* pairs with is_in() in magazine.c */
 }
 
-/* A block for `size` bytes out of the calling thread's magazine; NULL: take the slow path. */
+/* Returns a block for `size` bytes from the calling thread's magazine; NULL: take the slow path. */
 static inline void *usm__magazine_pop(uint8_t slot, size_t size)
 {
     unsigned  k = usm_class_of(size);
@@ -83,12 +83,12 @@ static inline void *usm__magazine_pop(uint8_t slot, size_t size)
     usm_store_relaxed(top->state, (uint8_t)USM_BLOCK_LIVE);
     usm_store_relaxed(&bin->top, top);
     usm__magazine_idle();
-    if (!p) /* no block is at 0: saves the caller the question */
+    if (!p) /* no block is at address 0: this saves the caller a test */
         __builtin_unreachable();
     return p;
 }
 
-/* The state of the block that starts at p; NULL when none does. */
+/* The state of the block that starts at p; NULL if no block starts there. */
 static inline _Atomic(uint8_t) *usm__span_state(const usm_span *span, const void *p)
 {
     uintptr_t offset = (uintptr_t)p - span->base;
@@ -97,8 +97,8 @@ static inline _Atomic(uint8_t) *usm__span_state(const usm_span *span, const void
     return i * span->size == offset ? usm_span_state(span, i) : NULL;
 }
 
-/* Frees p, of that span, into the calling thread's magazine; false: take the slow path, which says
- * why. */
+/* Frees p, of that span, into the calling thread's magazine; false: take the slow path, which finds
+ * out why. */
 static inline bool usm__magazine_push(const usm_span *span, void *p)
 {
     uintptr_t         offset, i;
@@ -133,40 +133,42 @@ static inline bool usm__magazine_push(const usm_span *span, void *p)
 
 /* ---- the slow path ------------------------------------------------------------------ */
 
-/* Called by the library's start. */
+/* Called when the library starts. */
 void usm__magazine_start(void);
 void usm__magazine_fork(int phase);
 
-/* A slot for a pool that comes; 0 when all are taken (it works without caches then). */
+/* A slot for a new pool; 0 if all are taken (the pool then works without caches). */
 uint8_t usm__magazine_slot(usm_pool *pool);
-/* The pool has ended: no page leads to a span with its slot. */
+/* The pool has ended: no page has a span with its slot any more. */
 void usm__magazine_slot_give(usm_pool *pool);
-/* No thread uses caches of the pool from here on, nor gets new ones; what is in them is dropped,
- * not given back: the pool ends.  Frees that come late take the slow path. */
+/* The pool is being destroyed: from here on no thread uses its caches, or gets new ones.  The
+ * content of the caches is dropped without a flush.  Late frees take the slow path. */
 void usm__magazine_retire(usm_pool *pool);
 
-/* The calling thread's cache, made when there is none; the thread is inside until _leave().  NULL:
- * none can be had, or the thread is inside one already (and nothing to leave). */
+/* Returns the calling thread's cache, which is made if there is none; the thread is inside until
+ * _leave().  NULL: there is no memory for one, or the thread is already inside (there is then
+ * nothing to leave). */
 usm_cache         *usm__magazine_enter(usm_pool *pool);
 static inline void usm__magazine_leave(void)
 {
     usm_store_release(&usm__self.entered, (uint16_t)0); /* pairs with is_in() in magazine.c */
 }
 
-/* Memory is short: all threads' caches of the pool go back to it, as far as their owners are
- * outside.  Whether any did, this call's doing or that of another thread meanwhile. */
+/* Called when memory is short: the caches of all threads return their blocks to the pool, unless
+ * their owners are using them.  True if any cache did, because of this call or of another
+ * thread's. */
 bool usm__magazine_reclaim(usm_pool *pool);
 
-/* The calling thread's caches are closed and opened again (tags); calls nest. */
+/* Closes and reopens the calling thread's caches (for tags); calls nest. */
 void usm__magazine_close_self(void);
 void usm__magazine_open_self(void);
 
-/* What lies in threads' magazines of the pool. */
+/* The content of the threads' magazines of the pool. */
 typedef struct usm__magazine_sum {
     uint64_t threads, blocks, bytes;
 } usm__magazine_sum;
 void usm__magazine_sum_up(usm_pool *pool, usm__magazine_sum *sum);
-/* By class: adds to list[k].cached for every class k with something in it. */
+/* By class: adds to blocks[k] the number of blocks of each class k. */
 void usm__magazine_count(usm_pool *pool, uint64_t blocks[USM_BINS]);
 
 #endif

@@ -7,22 +7,21 @@
  *                      or giga[(addr >> 21) & 511] -> area that covers all 2 MiB
  *                                                  or mega[(addr >> 12) & 511] -> area
  *
- * So a reserved range of 64 GiB is entered by some hundred stores.
+ * A reserved range of 64 GiB therefore takes only some hundred stores.
  *
- * Drivers that use malloc (PoCL) put several areas into one page: areas that
- * share their first or last page are chained through next_first / next_last.
- * An area shares at most those two pages, so two links are enough.
+ * Drivers that use malloc (PoCL) put several areas into one page: areas that share their first or
+ * last page are chained through next_first / next_last.  An area shares at most these two pages, so
+ * two links are enough.
  *
- * Readers take no lock: they read `sequence`, walk, and walk again when it was
- * odd or has changed.  Tables and area descriptors are type-stable (never
- * unmapped), so a walk that lost a race reads stale words at worst; chains are
- * walked for a bounded number of steps for the same reason.  A writer changes
- * links only while the sequence is odd.
+ * Readers take no lock: they read `sequence`, walk the tree, and repeat if it was odd or has
+ * changed.  Tables and area descriptors are type-stable (never unmapped), so a walk that loses a
+ * race reads outdated words at worst; chains are walked for a bounded number of steps for the same
+ * reason.  A writer changes links only while the sequence is odd.
  *
- * The high half of the address space (bit 47 set, as some GPUs' addresses) has
- * entries of its own; an address whose top 17 bits are not all alike is refused.
+ * The high half of the address space (bit 47 set, as in the addresses of some GPUs) has entries of
+ * its own; an address whose top 17 bits are not all equal is refused.
  *
- * Invariant: area in the map  <=>  every page of [lo, hi) reaches it. */
+ * Invariant: area in the map <=> every page of [lo, hi) reaches it. */
 #include "core/area.h"
 
 #include "base/fork.h"
@@ -34,10 +33,10 @@
 #define PAGE      ((uintptr_t)4096)
 #define MEGA      ((uintptr_t)2 << 20)
 #define GIGA      ((uintptr_t)1 << 30)
-#define STEPS_MAX 4096 /* the most areas that can begin in one page, with room          */
+#define STEPS_MAX 4096 /* more than the number of areas that can begin in one page */
 #define TABLE_TAG ((uintptr_t)1)
 
-typedef _Atomic(uintptr_t) slot_t; /* 0, an area, or TABLE_TAG | a table                */
+typedef _Atomic(uintptr_t) slot_t; /* 0, an area, or TABLE_TAG | a table */
 
 typedef struct table {
     slot_t slot[SLOTS];
@@ -149,13 +148,13 @@ static bool make_root(void)
 }
 
 typedef struct range {
-    uintptr_t lo, last; /* bytes, both included                                        */
+    uintptr_t lo, last; /* first and last byte */
 } range;
 
-/* The slots of [lo, hi), one after the other: 1 GiB or 2 MiB where the range covers it
- * all and the slot is not split, else a page. */
+/* Iterates over the slots of [lo, hi): of 1 GiB or 2 MiB where the range covers all of it and the
+ * slot is not split, otherwise of a page. */
 typedef struct cursor {
-    uintptr_t at, end; /* end: last byte                                               */
+    uintptr_t at, end; /* end: the last byte */
     slot_t   *slot;
     uintptr_t step;
 } cursor;
@@ -186,8 +185,8 @@ static bool cursor_next(cursor *c)
     return true;
 }
 
-/* Splits the slot of `step` bytes at `at` into a table unless `all` covers it.  One that is
- * taken stays: the overlap is found later. */
+/* Splits the slot of `step` bytes at `at` into a table, unless `all` covers it.  An occupied slot
+ * stays as it is: find_overlap() reports it later. */
 static bool split(slot_t *slot, uintptr_t at, uintptr_t step, range all)
 {
     uintptr_t base = at & ~(step - 1);
@@ -202,7 +201,7 @@ static bool split(slot_t *slot, uintptr_t at, uintptr_t step, range all)
     return true;
 }
 
-/* What is made stays when it fails. */
+/* If it fails, the tables made so far stay. */
 static bool make_tables(range all)
 {
     for (uintptr_t at = all.lo, step;; at = (at & ~(step - 1)) + step) {
@@ -235,7 +234,7 @@ static usm__area *find_overlap(uintptr_t lo, uintptr_t last)
     return NULL;
 }
 
-/* The link by which `a` continues the chain of `page`. */
+/* The link through which `a` continues the chain of `page`. */
 static _Atomic(usm__area *) *link_in(usm__area *a, uintptr_t page)
 {
     return (usm_load_relaxed(&a->lo) & ~(PAGE - 1)) == page ? &a->next_first : &a->next_last;
@@ -248,7 +247,7 @@ static void link_area(usm__area *a, uintptr_t lo, uintptr_t last)
     while (cursor_next(&c)) {
         usm__area *head = (usm__area *)usm_load_relaxed(c.slot);
 
-        /* Pages in the middle are a's alone: only its first and last have a head. */
+        /* Pages in the middle belong to a alone: only its first and last page may have a chain. */
         if (head)
             usm_store_release(link_in(a, c.at & ~(PAGE - 1)), head);
         usm_store_release(c.slot, (uintptr_t)a);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* The memory entry points: usm_alloc and family, SYCL's forms, free, queries.
- * Allocation finds a pool and asks it; free and queries start from the address
- * map.  Nothing here talks to a driver. */
+/* The memory functions: usm_alloc and its family, SYCL's forms, free, queries.  An allocation finds
+ * a pool and calls it; free and queries start from the address map.  Nothing here calls a
+ * driver. */
 #include "base/inline/bits.h"
 #include "base/log.h"
 #include "core/export.h"
@@ -57,7 +57,7 @@ void *usm_aligned_alloc(size_t align, size_t size, usm_kind kind)
     return p;
 }
 
-/* A hit needs no more than the slot of the default pool, which is known from its first miss on. */
+/* The fast path only needs the slot of the default pool, which is known after its first miss. */
 static inline void *alloc_default(size_t size, usm_kind kind)
 {
     void *p = usm__magazine_pop(usm_load_relaxed(&usm__default_slots[kind]), size);
@@ -131,7 +131,7 @@ void *usm_aligned_alloc_ctx(size_t align, size_t size, usm_device *dev, usm_cont
 
     if (ctx)
         return alloc_ctx(align, size, dev, ctx, kind);
-    usm__default_enter(); /* usm_shutdown() waits for the caller */
+    usm__default_enter(); /* usm_shutdown() waits until _leave */
     p = alloc_ctx(align, size, dev, ctx, kind);
     usm__default_leave();
     return p;
@@ -142,8 +142,8 @@ void *usm_malloc_ctx(size_t size, usm_device *dev, usm_context *ctx, usm_kind ki
     return usm_aligned_alloc_ctx(0, size, dev, ctx, kind);
 }
 
-/* A queue of the parent's context still names its memory after fork(), where that
- * works on: so only the handle and the context are checked. */
+/* After fork(), memory of the parent's context may still be usable, and the queue identifies it.
+ * So only the handle and the context are checked. */
 static void *alloc_queue(size_t align, size_t size, usm_queue *q, usm_kind kind)
 {
     void *p;
@@ -158,7 +158,7 @@ static void *alloc_queue(size_t align, size_t size, usm_queue *q, usm_kind kind)
     return p;
 }
 
-/* As alloc_default(): the queue knows the slots of its device's pools. */
+/* As alloc_default(): the queue has the slots of its device's pools. */
 static inline void *alloc_plain(size_t size, usm_queue *q, usm_kind kind)
 {
     void *p = q ? usm__magazine_pop(usm_load_relaxed(&q->alloc_slots[kind]), size) : NULL;
@@ -220,9 +220,9 @@ static usm_status free_found(void *p, const usm_context *ctx)
     if (ctx && area->ctx != ctx)
         return usm__fail(USM_E_WRONG_CONTEXT, "%p belongs to another context", p);
     if (usm__pool_is_inert(area->pool))
-        return USM_OK; /* inherited: freed by the parent */
+        return USM_OK; /* inherited: the parent frees it */
     if (usm__context_is_ended(area->ctx))
-        return USM_OK; /* its pools may be going at this moment, on another thread */
+        return USM_OK; /* another thread may be destroying its pools at this moment */
     return usm__pool_free(area, p);
 }
 
@@ -245,7 +245,7 @@ usm_status usm_free_ctx(void *p, usm_context *ctx)
     return free_checked(p, ctx);
 }
 
-/* Apart from usm_free(), which saves no register on a hit that way. */
+/* Separate from usm_free(), which therefore saves no registers on its fast path. */
 static __attribute__((noinline)) void free_missed(void *p)
 {
     int        saved = errno;
@@ -256,7 +256,7 @@ static __attribute__((noinline)) void free_missed(void *p)
     st = free_checked(p, NULL);
     if (st != USM_OK && !usm__is_down()) /* late frees are harmless */
         usm__log(USM_LOG_ERROR, "usm_free: %s", usm_last_error());
-    errno = saved; /* free() keeps it, POSIX 2024 */
+    errno = saved; /* free() preserves errno since POSIX 2024 */
 }
 
 void usm_free(void *p)
@@ -277,7 +277,7 @@ usm_status usm_free_blocking(void *p, usm_context *ctx)
     if (ctx && area->ctx != ctx)
         return usm__fail(USM_E_WRONG_CONTEXT, "%p belongs to another context", p);
     if (!usm__context_is_inert(area->ctx)) {
-        st = usm_context_wait(area->ctx); /* its commands' failures are theirs */
+        st = usm_context_wait(area->ctx); /* a failed command does not fail the free */
         if (st == USM_E_INVALID_HANDLE)
             return st;
     }
@@ -286,7 +286,7 @@ usm_status usm_free_blocking(void *p, usm_context *ctx)
 
 /* ---- queries ---------------------------------------------------------------------------- */
 
-/* The live block around p, of ctx if given. */
+/* Finds the live block around p, in ctx if given. */
 static usm_status find_block(const void *p, usm_context *ctx, usm__area **area, usm_block *block)
 {
     if (ctx && usm__handle_check(ctx, USM__MAGIC_CONTEXT) != USM_OK)
@@ -310,7 +310,7 @@ usm_kind usm_get_pointer_type(const void *p, usm_context *ctx)
     usm__area              *area;
     usm_block               block;
 
-    /* The start of a block that is in use: what most callers ask about. */
+    /* The fast path: p is the start of a live block, as in most calls. */
     if (state && usm_load_relaxed(state) == USM_BLOCK_LIVE &&
         (!ctx || ctx == ((const usm_pool *)span->source)->ctx))
         return (usm_kind)span->kind;

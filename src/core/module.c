@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* Loading modules: where they are looked for, and what is said when one does
- * not load.  Called by core/registry.c. */
+/* Loading modules: the folders that are searched, and the messages if a module does not load.
+ * Called by core/registry.c. */
 #include "core/module.h"
 
 #include "base/log.h"
@@ -15,14 +15,15 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* Both from CMake: the modules' folder, and the way there from a tool's folder. */
+/* Both are defined by CMake: the modules' folder, and the path to the libraries from a tool's
+ * folder. */
 #ifndef USM_MODULE_ABI_NAME
 #define USM_MODULE_ABI_NAME "0"
 #define USM_BIN_TO_LIB      "../lib"
 #endif
 
-/* The folder of the file that holds libusm's code: libusm.so, or the program
- * when libusm is static. */
+/* The folder of the file that contains libusm's code: libusm.so, or the program if libusm is
+ * static. */
 static bool own_folder(char *out, size_t size)
 {
     static const char here = 0;
@@ -46,7 +47,7 @@ static bool own_folder(char *out, size_t size)
     return true;
 }
 
-/* The i-th place to look in; false when there are no more. */
+/* The i-th folder to search; false: there are no more. */
 static bool place(size_t i, char *out, size_t size)
 {
     static const char *const beside[] = {"/usm-" USM_MODULE_ABI_NAME, "",
@@ -84,7 +85,8 @@ static bool is_in(const char *folder, const char *what, const char *name, char *
     struct stat st;
 
     return snprintf(file, size, "%s/libusm_%s_%s.so", folder, what, name) < (int)size &&
-           stat(file, &st) == 0 && S_ISREG(st.st_mode); /* what else bears the name may not end */
+           stat(file, &st) == 0 && S_ISREG(st.st_mode); /* reading another sort of file of that name
+                                                           might never end */
 }
 
 bool usm__module_exists(const char *what, const char *name)
@@ -106,7 +108,7 @@ usm_status usm__module_load(const char *what, const char *name, char *path, size
     for (size_t i = 0; place(i, folder, sizeof folder); i++) {
         if (is_in(folder, what, name, file, sizeof file)) {
             snprintf(path, path_size, "%s", file);
-            return load(what, file, entry); /* path may be cut */
+            return load(what, file, entry); /* path may be cut off */
         }
         if (used < sizeof looked)
             used += (size_t)snprintf(looked + used, sizeof looked - used, "%s%s", used ? ", " : "",

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* Native handles out and in: devices, contexts, queues, events of the driver below.
- * usm_context_from_native is core/context.c's, usm_queue_from_native core/queue.c's. */
+/* Native handles in both directions: devices, contexts, queues and events of the driver below.
+ * usm_context_from_native is in core/context.c, usm_queue_from_native in core/queue.c. */
 #include "core/queue.h"
 
 #include <string.h>
@@ -42,7 +42,7 @@ usm_status usm_queue_get_native(usm_queue *q, const char *backend, void **handle
         st = check_backend(q->be, backend, handle);
     if (st != USM_OK)
         return st;
-    /* Whoever has the handle may queue what we do not see. */
+    /* The owner of the handle may queue commands that libusm does not see. */
     usm_store_relaxed(&q->is_shared, true);
     return usm__be_queue_native(q->be, q->native, handle);
 }

@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
 /* The observed path: see observe.h.
  *
- * An allocation is first made, then told of; a free is first told of, then made, for another thread
- * may get the address the moment it is free.  So a free is checked before anything is told, and
- * what was told is taken back when the pool refuses it nevertheless (a race of two frees).
+ * An allocation is made first and reported afterwards.  A free is reported first and made
+ * afterwards, because another thread may get the address as soon as it is free.  Therefore a free
+ * is checked before anything is reported, and the report is undone if the pool refuses the free
+ * nevertheless (when two frees race).
  *
  *     alloc:  pool | zones and poison | checker | record, state WATCHED | tag | trace | hook
  *     free:   record | hook | trace | tag | zones and poison | checker | state LIVE | pool
  *
- * Memory that records need and that is not there makes a block unwatched, which the log says once.
- */
+ * If there is no memory for a record, the block is not tracked, and one warning is logged. */
 #include "core/observe.h"
 
 #include "base/inline/bits.h"
@@ -40,7 +40,7 @@ static unsigned observing(void)
 
 /* ---- start and end ------------------------------------------------------------------ */
 
-/* No driver is called here; a child of fork() lists what it allocated itself. */
+/* Calls no driver.  In a child of fork() it lists only what the child allocated. */
 static void list_at_exit(void)
 {
     (void)usm__debug_list(NULL);
@@ -85,7 +85,7 @@ static bool wants_record(const usm__tag *tag)
     return tag || observing() & RECORDED;
 }
 
-/* NULL: the block goes unwatched. */
+/* NULL: the block is not tracked. */
 static usm__record *new_record(const usm__tag *tag)
 {
     static atomic_flag said = ATOMIC_FLAG_INIT;
@@ -113,7 +113,7 @@ static usm_status fill_record(usm__record *r, usm_pool *pool, usm__tag *tag, voi
     return area ? usm__pool_block_plain(area, p, &r->block) : USM_E_INVALID_POINTER;
 }
 
-/* For pools with spans: which frees the hit path takes. */
+/* For pools with spans: the state decides which frees the fast path accepts. */
 static void set_state(const void *base, usm_block_state from, usm_block_state to)
 {
     const usm_span   *span     = usm__page_find(base);
@@ -124,7 +124,7 @@ static void set_state(const void *base, usm_block_state from, usm_block_state to
         (void)usm_cas_acq_rel(state, &expected, (uint8_t)to);
 }
 
-/* Blocks that went without a free: what their records stand for goes too. */
+/* For blocks that ended without a free: drops their records and the counts of their tags. */
 static void drop_records(usm__record *list)
 {
     while (list) {
@@ -136,13 +136,14 @@ static void drop_records(usm__record *list)
     }
 }
 
-/* Memory that a device or another process wrote is as good as written: valgrind did not see it. */
+/* Memory that a device or another process may have written counts as initialised: valgrind does not
+ * see those writes. */
 static bool counts_as_written(const usm__record *r)
 {
     return r->pool->zero_init || !usm__backend_can(r->pool->ctx->be, USM_CAP_FORK_MEMORY);
 }
 
-/* The program's from here on. */
+/* From here on the block belongs to the program. */
 static void serve(usm__record *r)
 {
     usm__record *stale;
@@ -176,7 +177,7 @@ static void tell_alloc(usm_pool *pool, usm__tag *tag, const void *p, size_t size
     usm__hook_block("block_alloc", p, size);
 }
 
-/* Without a record. */
+/* Allocates without a record. */
 static void *alloc_unwatched(usm_pool *pool, usm__tag *tag, size_t align, size_t size)
 {
     void      *p     = NULL;
@@ -240,8 +241,8 @@ static void tell_free(usm_pool *pool, const void *p)
         usm__trace_free(pool->trace_id, p);
 }
 
-/* The pool refused what it was asked with good reason to take: only a free of the same block by
- * another thread, or its pool's reset, gets here.  The trace is told that it lives. */
+/* The pool refused a free that had passed the checks: another thread freed the same block, or reset
+ * its pool, at the same moment.  The trace receives the block as live again. */
 static void untell_free(usm_pool *pool, usm__tag *tag, const void *p, size_t size)
 {
     usm__freed_forget(p);
@@ -281,7 +282,7 @@ void usm__observe_freed(usm_pool *pool, const void *p)
     tell_free(pool, p);
 }
 
-/* r is the caller's: it was taken out. */
+/* The caller owns r, which it took out of the table. */
 static usm_status free_watched(usm__area *area, usm__record *r)
 {
     usm_pool  *pool = area->pool;
@@ -305,8 +306,8 @@ static usm_status free_watched(usm__area *area, usm__record *r)
     return st;
 }
 
-/* No live block starts at p for the program.  The pool's own words, where it knows p as the program
- * does. */
+/* No live block of the program starts at p.  Where no record changes the block's bounds, the pool
+ * itself writes the message. */
 static usm_status refuse(usm__area *area, void *p, const usm__record *around)
 {
     if (around && (char *)p - around->user >= 0 &&
@@ -321,7 +322,7 @@ static usm_status refuse(usm__area *area, void *p, const usm__record *around)
     return usm__pool_free_plain(area, p);
 }
 
-/* A queue of the context by its native handle, with a reference. */
+/* Finds a queue of the context by its native handle; returns it with a reference. */
 static usm_queue *find_queue(usm_context *ctx, const void *native)
 {
     usm_queue *q = usm__queue_next(ctx, NULL);
@@ -331,15 +332,15 @@ static usm_queue *find_queue(usm_context *ctx, const void *native)
     return q;
 }
 
-/* Whether a marker behind all that is queued completes at once, or nearly: the program may have
- * learnt of its work's end in a way that we did not see.  Else *done is its event. */
+/* True if a marker behind all queued commands completes at once, or nearly: the program may have
+ * observed their end in a way that libusm did not see.  Otherwise *done is the marker's event. */
 static bool has_ended(usm_queue *q, void **done)
 {
     uint64_t position;
 
     *done = NULL;
     if (usm__queue_mark(q, done, &position) != USM_OK)
-        return true; /* nobody can tell: the free is taken as it is */
+        return true; /* it cannot be determined: the free is accepted */
     for (int i = 0; i < 10; i++) {
         if (usm__be_event_query(q->be, *done) != USM_E_NOT_READY) {
             usm__be_event_release(q->be, *done);
@@ -350,8 +351,8 @@ static bool has_ended(usm_queue *q, void **done)
     return false;
 }
 
-/* USM_VALIDATION: the free of a block that queued work uses is named and comes when that has ended:
- * usm_free() cannot refuse, and whoever gets the block next should not pay for it. */
+/* USM_VALIDATION: reports the free of a block that queued commands use, and defers it until they
+ * have ended.  usm_free() cannot refuse, and the next owner of the block must not be harmed. */
 static bool is_put_off(usm__area *area, void *p)
 {
     char       story[512];
@@ -362,7 +363,7 @@ static bool is_put_off(usm__area *area, void *p)
     for (int i = 0; i < 8 && usm__order_in_use(p, &native, story, sizeof story); i++) {
         q = find_queue(area->ctx, native);
         if (!q)
-            return false; /* of another context */
+            return false; /* the queue belongs to another context */
         has = has_ended(q, &done);
         usm__queue_unref(q);
         if (has)
@@ -421,14 +422,14 @@ usm_status usm__observe_block(usm__area *area, const void *p, usm_block *block)
     return USM_OK;
 }
 
-/* ---- pools that give all back --------------------------------------------------------------- */
+/* ---- pools that free all their blocks ------------------------------------------------------- */
 
 static bool is_of_pool(const usm__record *r, void *pool)
 {
     return r->pool == pool;
 }
 
-/* Of this pool, and no block of it any more. */
+/* True if the record belongs to this pool and its block does not exist any more. */
 static bool is_gone(const usm__record *r, void *pool)
 {
     usm__area *area = r->pool == pool ? usm__map_find(r->block.base) : NULL;
@@ -469,7 +470,7 @@ void usm__observe_leaks(usm_pool *pool)
         (void)usm__debug_list(pool);
     out = usm__watch_sweep(is_of_pool, pool);
     for (const usm__record *r = out; r; r = r->next)
-        usm__gone_note(r->user); /* a later use is told from a foreign pointer */
+        usm__gone_note(r->user); /* a later use is then recognised as that of a freed block */
     forget(out);
 }
 

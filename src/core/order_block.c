@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* The tree of lives: see order_block.h.  A treap of ranges that do not overlap; a range that is
- * handed out anew in other parts leaves its rest behind, with the same uses.  What may use a block
- * when is order_check.c's. */
+/* The tree of lifetimes: see order_block.h.  A treap of ranges that do not overlap.  If a range is
+ * allocated again in other parts, its rest stays as a range of its own with the same uses.
+ * order_check.c decides which command may use a block. */
 #include "core/order_block.h"
 
 #include "base/fault.h"
@@ -50,7 +50,7 @@ static bool add_all(usm__uses *u, const usm__uses *more)
 
 /* ---- the tree --------------------------------------------------------------------- */
 
-/* *less: those that begin below `at`. */
+/* *less gets the ranges that begin below `at`. */
 static void split(usm__life *t, uintptr_t at, usm__life **less, usm__life **rest)
 {
     while (t) {
@@ -156,7 +156,7 @@ static void free_life(usm__life *life)
     usm__heap_free(life);
 }
 
-/* The part [lo, hi) of a life goes on being what it was. */
+/* The part [lo, hi) of a lifetime stays as it was. */
 static bool keep_rest(const usm__life *of, uintptr_t lo, uintptr_t hi)
 {
     usm__life *rest;
@@ -176,7 +176,7 @@ static bool keep_rest(const usm__life *of, uintptr_t lo, uintptr_t hi)
     return true;
 }
 
-/* [lo, hi) is taken out of what is there; its uses go to `heir`, which may be NULL. */
+/* Removes [lo, hi) from the ranges there; their uses go to `heir`, which may be NULL. */
 static bool clear(uintptr_t lo, uintptr_t hi, usm__uses *heir)
 {
     usm__life *life;
@@ -218,7 +218,7 @@ static void settle(usm__life *t)
 {
     while (t) {
         t->uses.n = t->before.n = 0;
-        settle(t->left); /* as deep as the treap is high */
+        settle(t->left); /* recursion as deep as the treap is high */
         t = t->right;
     }
 }

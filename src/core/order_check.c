@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* The proof of stream order: see order_check.h.
+/* The checker of stream order: see order_check.h.
  *
- * Here are queues and events by their native handles, the clock of each command as it is queued,
- * and what is a violation.  Each check is made when the later of two things is told of.
+ * This file has the queues and events by their native handles, the clock of each command as it is
+ * queued, and the rules whose violation is reported.  Each check is made when the later of its two
+ * operations is reported.
  *
- * Not here: clocks (order_clock.c), lives of blocks (order_block.c), checks that wait for a user
- * event, and the log (order_expect.c). */
+ * Not here: clocks (order_clock.c), lifetimes of blocks (order_block.c), checks that wait for a
+ * user event, and the log (order_expect.c). */
 #include "core/order_check.h"
 
 #include "base/fault.h"
@@ -35,17 +36,17 @@ typedef struct order_queue {
     node       node;
     uint64_t   serial, commands;
     bool       is_in_order;
-    usm__clock after; /* later commands come after it: the last command, or barrier       */
-    usm__clock all;   /* out of order: every command                                      */
-    uint32_t  *chain; /* in order: one                                                    */
+    usm__clock after; /* later commands come after it: the last command, or barrier */
+    usm__clock all;   /* out of order: the clock of all commands                    */
+    uint32_t  *chain; /* in order: one chain                                        */
     uint32_t   nchains, cap_chains;
-    usm__tick  last;  /* of the last command, without the ticks of allocations and frees  */
+    usm__tick  last;  /* of the last command; ticks of allocations and frees do not count */
     usm_list   freed; /* usm__life.freed, by position                                     */
 } order_queue;
 
 typedef struct order_event {
     node       node;
-    uint32_t   refs; /* a backend may give the same event for several commands             */
+    uint32_t   refs; /* a backend may return the same event for several commands */
     bool       is_user;
     usm__tick  tick;
     usm__clock clock;
@@ -61,12 +62,12 @@ static struct {
     usm__mutex lock;
     node      *queues[BUCKETS], *events[BUCKETS];
     uint64_t   commands, lives;
-    bool       is_debug; /* USM_DEBUG: the library itself paints blocks                     */
+    bool       is_debug; /* USM_DEBUG: the library itself writes to blocks */
 } order = {.lock = USM__MUTEX_INIT(USM__RANK_ORDER_CHECK, "order check")};
 
 /* ---- start and end ---------------------------------------------------------------- */
 
-/* Lock held.  The books have a hole: nothing can be said any more. */
+/* Lock held.  The recorded state is incomplete, so no check is possible any more. */
 static void give_up(void)
 {
     atomic_store(&usm__order_active, 0);
@@ -188,7 +189,7 @@ static bool add_chain(order_queue *q, uint32_t *chain)
 
 static void end_queue(order_queue *q)
 {
-    /* Behind the last command there is nothing that anybody could wait for. */
+    /* No command can wait for anything behind the last command. */
     if (q->is_in_order && usm__host_knows(q->last))
         usm__host_learns_tick(usm__chain_last(q->chain[0]));
     for (uint32_t i = 0; i < q->nchains; i++)
@@ -271,7 +272,7 @@ void *usm__order_queue_snapshot(void *native)
     return s;
 }
 
-/* Whatever became of them, they have ended. */
+/* True if the commands have ended, whatever their result. */
 static bool has_ended(usm_status st)
 {
     return st != USM_E_NOT_READY && st != USM_E_NO_MEMORY;
@@ -405,7 +406,7 @@ static bool join_deps(usm__clock *clock, const usm__order_command *c)
     return true;
 }
 
-/* The chain that a command with this clock may go on. */
+/* Finds a chain that a command with this clock may continue. */
 static bool pick_chain(order_queue *q, const usm__clock *clock, uint32_t *chain)
 {
     for (uint32_t i = 0; i < q->nchains; i++)
@@ -416,7 +417,7 @@ static bool pick_chain(order_queue *q, const usm__clock *clock, uint32_t *chain)
     return add_chain(q, chain);
 }
 
-/* The next of the queue: its clock so far is `clock`. */
+/* The next command of the queue; its clock so far is `clock`. */
 static bool step(order_queue *q, usm__clock *clock, usm__tick *tick)
 {
     uint32_t chain;
@@ -560,8 +561,8 @@ void usm__order_range_gone(const void *p, size_t size)
 
 /* ---- stream-ordered allocation ---------------------------------------- */
 
-/* The life that begins with an allocation in a queue: from the pool, or of an earlier one's block.
- */
+/* The lifetime that an allocation in a queue begins: its block comes from the pool, or from an
+ * earlier free in a queue. */
 static usm__life *life_for(const void *p, size_t size)
 {
     usm__life *life = usm__life_at((uintptr_t)p);
@@ -574,7 +575,7 @@ static usm__life *life_for(const void *p, size_t size)
     return usm__life_begin((uintptr_t)p, (uintptr_t)p + (size ? size : 1));
 }
 
-/* A place in an in-order queue that no command has. */
+/* A position in an in-order queue without a command. */
 static bool step_alone(order_queue *q, usm__tick *tick)
 {
     *tick = usm__chain_next(q->chain[0]);
@@ -590,7 +591,7 @@ static bool be_born(usm__life *life, order_queue *oq, const void *native)
         life->born.tick = e->tick;
     else if (oq && oq->is_in_order)
         return step_alone(oq, &life->born.tick);
-    else /* anybody may use it now */
+    else /* the host may use it now */
         usm__expect_known(&life->before, life->lo, "an out-of-order queue gave a block out");
     return true;
 }
@@ -605,7 +606,7 @@ void usm__order_async_alloc(usm_queue *q, void *p, size_t size, void *native)
     leave(life && be_born(life, queue_at(q->native), native));
 }
 
-/* What the free comes after. */
+/* The clock of a free: everything that it comes after. */
 static bool free_clock(order_queue *q, const void *native, usm__clock *clock, usm__use *by)
 {
     const order_event *e = native ? event_at(native) : NULL;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* Chains, clocks and what the host knows: see order_clock.h.  What the order is of, commands and
- * blocks, is order_check.c's and order_block.c's. */
+/* Chains, clocks and the knowledge of the host: see order_clock.h.  The objects that are ordered,
+ * commands and blocks, are in order_check.c and order_block.c. */
 #include "core/order_clock.h"
 
 #include "base/fault.h"
@@ -9,15 +9,15 @@
 #include <string.h>
 
 typedef struct chain {
-    uint64_t last;  /* ticks given                                                      */
-    uint64_t known; /* as many have ended, and the host knows                            */
+    uint64_t last;  /* ticks issued                            */
+    uint64_t known; /* ticks that the host knows to have ended */
     bool     is_owned, is_user;
 } chain;
 
 static struct {
     chain   *list;
     uint32_t n, cap;
-    uint32_t hand; /* where a chain to be had again is looked for next                   */
+    uint32_t hand; /* where the search for a reusable chain continues */
 } chains;
 
 bool usm__order_grow(void **list, uint32_t *cap, uint32_t n, size_t size)
@@ -27,7 +27,7 @@ bool usm__order_grow(void **list, uint32_t *cap, uint32_t n, size_t size)
 
     if (n < *cap)
         return true;
-    usm__fault_benign_begin(); /* the checker is no part of what is made to fail */
+    usm__fault_benign_begin(); /* faults are not injected into the checker */
     grown = usm__heap_realloc(*list, more * size);
     usm__fault_benign_end();
     if (!grown)
@@ -44,7 +44,7 @@ static bool is_free(const chain *c)
     return !c->is_owned && c->known >= c->last;
 }
 
-/* A chain that nothing unfinished stands in; few are looked at each time. */
+/* Finds a chain without unfinished ticks; examines only a few at each call. */
 static bool find_free(uint32_t *found)
 {
     for (uint32_t i = 0; i < 8 && i < chains.n; i++) {
@@ -115,7 +115,7 @@ void usm__host_knows_all(void)
 
 /* ---- clocks ----------------------------------------------------------------------- */
 
-/* Without what the host knows. */
+/* Removes the ticks that the host knows to have ended. */
 static void prune(usm__clock *c)
 {
     uint32_t n = 0;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* What must come after what, and the log: see order_expect.h. */
+/* The expected orders, and the log: see order_expect.h. */
 #include "core/order_expect.h"
 
 #include "base/inline/atomic.h"
@@ -8,7 +8,7 @@
 
 #include <stdio.h>
 
-/* Those that wait for a user event. */
+/* Expectations that wait for a user event. */
 static usm__expected *list;
 static uint32_t       count, cap;
 

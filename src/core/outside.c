@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* Counting events of the program that commands wait for (core/outside.h).
+/* Counts the events from outside that commands wait for (core/outside.h).
  *
- * Who counts one and who grants memory each write first and read then, both in one total order:
+ * The thread that counts such an event, and the thread that grants memory, each write first and
+ * read afterwards, in one total order:
  *
- *     here:        awaited++;   is a command taking memory?  then wait until it stands in its queue
- *     grant.c:     taking++;    is one awaited?              then take nothing
+ *     here:        awaited++;   is a command taking memory?  then wait until it is in its queue
+ *     grant.c:     taking++;    is an event awaited?         then take no memory
  *
- * So a command that takes memory stands before what waits for the event, or sees that it is
- * awaited. */
+ * A command that takes memory is therefore in its queue before the command that waits for the
+ * event, or it sees that an event is awaited. */
 #include "core/outside.h"
 
 #include "base/os.h"
@@ -21,11 +22,11 @@ bool usm__outside_awaited(void)
     return atomic_load(&awaited) > 0;
 }
 
-/* ---- native events of others ---------------------------------------------------------------- */
+/* ---- native events that libusm did not make ------------------------------------------------- */
 
 typedef struct watch {
     usm__completion c;
-    usm_event      *ev; /* counted */
+    usm_event      *ev; /* holds a reference */
 } watch;
 
 static void foreign_ended(usm__completion *c)
@@ -38,7 +39,7 @@ static void foreign_ended(usm__completion *c)
     usm__heap_free(w);
 }
 
-/* false: nobody will tell of its end. */
+/* False: nothing will report the end of the event. */
 static bool follow(usm_event *ev)
 {
     watch *w = usm__heap_alloc(sizeof *w);
@@ -63,7 +64,7 @@ static bool concerns(const usm_event *ev)
     return ev->is_user || usm__be_event_query(ev->ctx->be, ev->native) == USM_E_NOT_READY;
 }
 
-/* false: it is none to count, or nobody would tell of its end. */
+/* False: the event need not be counted, or nothing would report its end. */
 static bool count(usm_event *ev)
 {
     int was = USM__EVENT_OPEN;
@@ -82,8 +83,8 @@ static bool count(usm_event *ev)
     return false;
 }
 
-/* Whoever has counted it may still wait for those that took memory before: so does each thread
- * whose command is to wait for it. */
+/* The thread that counted the event may still be waiting for commands that took memory before, so
+ * every thread whose command waits for the event does so as well. */
 void usm__outside_count(usm_event *ev)
 {
     if (usm_load_acquire(&ev->signalled) != USM__EVENT_AWAITED && !count(ev))

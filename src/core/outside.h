@@ -1,17 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
 /* Events that commands wait for and that no command is known to complete: user events of the
- * program, events of other processes, launches that submit commands of their own, native events
- * that libusm did not make.  Memory is not to be held behind them (buffer/grant.h). */
+ * program, events of other processes, launches that submit commands themselves, native events that
+ * libusm did not make.  No command may hold memory while it waits for one (buffer/grant.h). */
 #ifndef USM_CORE_OUTSIDE_H
 #define USM_CORE_OUTSIDE_H
 
 #include "core/event.h"
 
-/* Whether any command waits for such an event that has not completed. */
+/* True if any command waits for such an event that has not completed. */
 bool usm__outside_awaited(void);
-/* A command is about to wait for `ev`: counted, if it is such an event, from now on until it
- * completes. Returns when every command that took memory before stands in its queue; no lock is
- * held. */
+/* Called before a command waits for `ev`: counts it, if it is such an event, until it completes.
+ * Returns when every command that took memory before is in its queue; no lock is held. */
 void               usm__outside_count(usm_event *ev);
 static inline void usm__outside_await(usm_event *ev)
 {
@@ -20,13 +19,13 @@ static inline void usm__outside_await(usm_event *ev)
 }
 /* The user event has completed, or will never do so. */
 void usm__outside_ended(int was);
-/* Set by whoever grants memory: waits for those commands.  Once, at the start. */
+/* Waits for those commands.  Set once, at the start, by the code that grants memory. */
 extern void (*usm__outside_settle)(void);
 void usm__outside_fork(usm_fork_phase phase);
 
 /* usm_event.signalled */
 #define USM__EVENT_OPEN      0
-#define USM__EVENT_AWAITED   1 /* and counted here                                              */
+#define USM__EVENT_AWAITED   1 /* and counted here */
 #define USM__EVENT_SIGNALLED 2
 
 #endif
