@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* Graphs: nodes, edges, outputs (usm/graph.h).  What can be wrong with one node or edge is told
- * when it is added; what only the whole graph shows, when it runs (graph_check.c). */
+/* Graphs: nodes, edges, outputs (usm/graph.h).  An error of one node or edge is reported when it is
+ * added; an error that only the whole graph shows, when it runs (graph_check.c). */
 #include "offload/graph.h"
 
 #include "base/inline/plural.h"
@@ -144,7 +144,7 @@ static usm_status check_node(const usm_graph *g, const usm_node_desc *d)
     return d->kind == USM_NODE_INPUT ? check_input(d) : check_kernel(g, d);
 }
 
-/* The graph as a run left it is not the one that is asked about from now on. */
+/* Drops the results of the last run, which do not belong to the changed graph. */
 static usm_status may_change(usm_graph *g, const char *call)
 {
     usm_status st = usm__handle_check(g, USM__MAGIC_GRAPH);
@@ -221,7 +221,8 @@ static usm_status fail_cycle(const usm_graph *g, const uint32_t *next, uint32_t 
                      o.used >= sizeof text ? " ..." : "");
 }
 
-/* Whether `from` reads, over others, what `to` gives: walks back from `from`, noting the way. */
+/* Whether `from` depends on the output of `to`, possibly through other nodes: walks back from
+ * `from`, and records the path. */
 static usm_status check_cycle(const usm_graph *g, uint32_t from, uint32_t to)
 {
     uint32_t  *next, *list, n = 0;

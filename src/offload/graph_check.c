@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* What a whole graph must be, and how its nodes are unrolled into tasks. */
+/* What a whole graph must satisfy, and how its nodes are unrolled into tasks. */
 #include "offload/graph.h"
 
 #include "base/os.h"
@@ -13,9 +13,9 @@ const char *usm__node_kind_name(usm_node_kind kind)
     return names[kind - USM_NODE_INPUT];
 }
 
-/* ---- the whole ------------------------------------------------------------------------------- */
+/* ---- the whole graph ----------------------------------------------------------------------- */
 
-/* Inputs before readers.  There are no cycles: usm_graph_connect() takes none. */
+/* Sorts inputs before readers.  There are no cycles: usm_graph_connect() refuses them. */
 static usm_status sort(usm_graph *g)
 {
     uint32_t *left, *order, n = 0;
@@ -28,7 +28,8 @@ static usm_status sort(usm_graph *g)
         usm__heap_free(left);
         return usm__fail(USM_E_NO_MEMORY, "no host memory to order %u nodes", g->nnodes);
     }
-    /* Backwards, from those that nobody reads: a node follows once its readers are there. */
+    /* Backwards, from nodes without readers: a node follows once all its readers are in the
+     * list. */
     for (uint32_t i = 0; i < g->nnodes; i++) {
         left[i] = g->nodes[i].nreaders;
         if (left[i] == 0)
@@ -64,7 +65,8 @@ static usm_status list_readers(usm_graph *g)
         return usm__fail(USM_E_NO_MEMORY, "no host memory for %u edges", edges);
     for (uint32_t i = 0; i < g->nnodes; i++)
         g->first_reader[i + 1] = g->first_reader[i] + g->nodes[i].nreaders;
-    for (uint32_t i = 0; i < g->nnodes; i++) /* the first numbers move on, and back below */
+    for (uint32_t i = 0; i < g->nnodes; i++) /* this advances the first numbers; they are reset
+                                                below */
         for (uint32_t j = 0; j < g->nodes[i].ninputs; j++)
             g->readers[g->first_reader[g->nodes[i].inputs[j]]++] = i;
     for (uint32_t i = g->nnodes; i > 0; i--)
@@ -73,7 +75,7 @@ static usm_status list_readers(usm_graph *g)
     return USM_OK;
 }
 
-/* An expandable node follows the one partitioner among what it reads. */
+/* An expandable node follows the parts of the one partitioner among its inputs. */
 static usm_status find_partitioner(usm_graph *g, usm__graph_node *n)
 {
     for (uint32_t i = 0; i < n->ninputs; i++) {
@@ -119,7 +121,7 @@ static usm_status check_one(usm_graph *g, uint32_t at, bool *is_after)
     return n->desc.kind == USM_NODE_EXPANDABLE ? find_partitioner(g, n) : USM_OK;
 }
 
-/* The longest way to an end, in work. */
+/* Computes the longest way to an end, in work. */
 static void rank(usm_graph *g)
 {
     for (uint32_t i = 0; i < g->nnodes; i++)
@@ -180,7 +182,7 @@ void usm__graph_clear(usm_graph *g)
     g->has_tasks = false;
 }
 
-/* Devices that are well and run the kernel. */
+/* Counts the devices that work and have the kernel. */
 static uint32_t count_well(const usm_graph *g, const usm_team_kernel *kernel)
 {
     uint32_t n = 0;
@@ -195,7 +197,7 @@ uint32_t usm__graph_parts(const usm_graph *g, uint32_t n)
     const usm_node_desc *d     = &g->nodes[n].desc;
     uint64_t             parts = d->parts, well = 0;
 
-    if (parts == 0) { /* as many as can work on them at a time */
+    if (parts == 0) { /* as many as can be worked on at a time */
         for (uint32_t i = 0; i < g->nnodes; i++)
             if (g->nodes[i].partitioner == n && (i != n || well == 0)) {
                 uint32_t one = count_well(g, g->nodes[i].desc.kernel);
@@ -266,7 +268,7 @@ bool usm__graph_by_part(const usm_graph *g, uint32_t reader, uint32_t input)
            g->nodes[input].partitioner != USM__NOBODY;
 }
 
-/* A merger finds its blocks by their size, so all have one. */
+/* A merger finds its blocks by their size, so all must have the same. */
 static usm_status check_merged(const usm_graph *g, const usm__graph_node *n)
 {
     const usm_node_desc *first = &g->nodes[n->inputs[0]].desc;

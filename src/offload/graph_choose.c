@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
 /* Which member of a team takes a task of a graph: a pure function of what members have done.
  *
- * "adaptive" gives a task to the member that would be done with it first: (what it has + the task)
- * / its speed.  If that one has no room, the task waits for it, however idle a slower one is.  One
- * that was not measured yet counts as fast as the fastest: it is tried soon.  The others choose
- * among fewer members, or by shares; "energy" never lets more draw at a time than its cap. */
+ * "adaptive" gives a task to the member that would finish it first: (its work in progress + the
+ * task) / its speed.  If that member has no room, the task waits for it, even if a slower one is
+ * idle.  A member that was not measured yet counts as fast as the fastest, so that it is tried
+ * soon.  The other policies choose among fewer members, or by shares; "energy" never lets members
+ * draw more than its cap together. */
 #include "offload/graph.h"
 
 #include <string.h>
@@ -44,13 +45,13 @@ static double best_speed(const usm__graph_member *members, uint32_t n)
     return best > 0 ? best : 1;
 }
 
-/* When member i would be done. */
+/* When a member would finish the work. */
 static double finish(const usm__graph_member *m, double best, double work)
 {
     return (m->flying + work) / (m->speed > 0 ? m->speed : best);
 }
 
-/* Of the members in `set`, the one that is done first. */
+/* The member that finishes first, of those not in `is_out`. */
 static uint32_t earliest(const usm__graph_member *members, uint32_t n, double work,
                          const bool *is_out)
 {
@@ -71,7 +72,8 @@ static uint32_t earliest(const usm__graph_member *members, uint32_t n, double wo
     return found;
 }
 
-/* The member with the best speed, once all that may have been measured; until then each in turn. */
+/* The member with the highest speed, once all members that may take the task were measured; until
+ * then each in turn. */
 static uint32_t fastest(const usm__graph_member *members, uint32_t n, double work)
 {
     uint32_t found = USM__NOBODY;
@@ -100,7 +102,7 @@ static uint32_t by_share(const usm__graph_member *members, uint32_t n)
     return found;
 }
 
-/* Watts of the others that are at work. */
+/* The power that the other members at work draw, in watts. */
 static double drawn(const usm__graph_member *members, uint32_t n, uint32_t member)
 {
     double sum = 0;
@@ -111,9 +113,10 @@ static double drawn(const usm__graph_member *members, uint32_t n, uint32_t membe
     return sum;
 }
 
-/* n <= 64, and who may draws no more than the cap.  Of the set with the most speed under it, the
- * one that is done first.  It waits for others, of an earlier set or with kernels of their own, as
- * long as both together would draw too much. */
+/* Of the set of members with the highest speed under the cap, the one that finishes first.  It
+ * waits as long as it and the members at work, of an earlier set or with kernels of their own,
+ * would together draw too much.  pre: n <= 64, and no member that may take the task draws more than
+ * the cap. */
 static uint32_t under_cap(const usm_policy *policy, const usm__graph_member *members, uint32_t n,
                           double work)
 {
@@ -131,7 +134,8 @@ static uint32_t under_cap(const usm_policy *policy, const usm__graph_member *mem
     for (uint32_t i = 0; i < n && i < 64; i++)
         is_out[i] = !(set >> i & 1);
     found = earliest(members, n, work, is_out);
-    if (found == USM__NOBODY) /* alone under the cap, but for less than a tenth of a watt */
+    if (found == USM__NOBODY) /* the member alone keeps the cap, but for less than a tenth of a
+                                 watt */
         found = earliest(members, n, work, NULL);
     if (found == USM__NOBODY ||
         drawn(members, n, found) + members[found].watts > policy->numbers[0])
@@ -139,8 +143,8 @@ static uint32_t under_cap(const usm_policy *policy, const usm__graph_member *mem
     return found;
 }
 
-/* The user's function is asked as for a launch whose indices are the tasks that are ready: of the
- * members that have room, the one that wants the most takes this one. */
+/* Asks the user's function as for a launch whose indices are the tasks that are ready.  Of the
+ * members that have room, the one that wants the most takes this task. */
 static uint32_t by_user(const usm_policy *policy, const usm__graph_member *members, uint32_t n,
                         uint64_t ready)
 {
@@ -206,7 +210,7 @@ uint32_t usm__graph_choose(usm__graph_policy which, const usm_policy *policy,
     case USM__GRAPH_ADAPTIVE:
         break;
     }
-    if (found == USM__NOBODY) /* a share of 0 for all who may */
+    if (found == USM__NOBODY) /* every member that may take it has a share of 0 */
         found = earliest(members, nmembers, work, NULL);
     return found == USM__NOBODY || members[found].room ? found : USM__NOBODY;
 }

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* One task on one device: its inputs are put together in memory of the device, the kernel runs, its
- * blocks come back.
+/* One task on one device: its inputs are gathered in memory of the device, the kernel runs, and its
+ * blocks are copied back.
  *
  *     copies   queue:  inputs of task n + 1 | ...
  *     compute  queue:  kernel of task n, blocks back | kernel of task n + 1, blocks back | ...
  *
- * so the next task's inputs travel while a kernel computes.  Where kernels take host memory, a
- * single input and the output are used where they lie. */
+ * So the inputs of the next task are copied while a kernel computes.  Where kernels can use host
+ * memory, a single input and the output are used in place. */
 #include "offload/graph.h"
 
 #include "base/inline/atomic.h"
@@ -61,7 +61,7 @@ usm__graph_flight *usm__graph_mail_take(usm__graph_mail *mail, uint64_t deadline
     return first;
 }
 
-/* The last event of a flight, failed or not. */
+/* Called at the last event of a flight, failed or not. */
 static void on_end(usm_event *ev, usm_status status, void *user)
 {
     usm__graph_flight *f    = user;
@@ -71,7 +71,7 @@ static void on_end(usm_event *ev, usm_status status, void *user)
     f->end_ns = usm__os_now_ns();
     f->status = status;
     if (status < 0) {
-        usm_status own = usm_event_query(f->computed); /* the copy only says: dependency */
+        usm_status own = usm_event_query(f->computed); /* the copy's status is only DEPENDENCY */
 
         if (own < 0 && own != USM_E_NOT_READY)
             f->status = own;
@@ -104,11 +104,11 @@ static bool is_aligned(const void *p)
     return (uintptr_t)p % USM__BLOCK_ALIGN == 0;
 }
 
-/* What a task's kernel is given. */
+/* The arguments of a task's kernel. */
 typedef struct given {
     const void *in;
     void       *out;
-    void       *blocks; /* the host's */
+    void       *blocks; /* in host memory */
     uint32_t    in_size, parts, out_size;
     size_t      out_total;
 } given;
@@ -150,7 +150,7 @@ static usm_status compute(usm__graph_flight *f, const given *v, const usm_node_d
     l.nargs  = 5;
     l.args   = args;
     if (d->kind == USM_NODE_PROCESS || d->kind == USM_NODE_EXPANDABLE) {
-        l.nargs = 4; /* it has no parts */
+        l.nargs = 4; /* these kinds have no argument `parts` */
         args[2] = args[3];
         args[3] = args[4];
     }
@@ -175,7 +175,7 @@ static usm_status start(usm_graph *g, usm__graph_flight *f, given *v)
         return usm__fail(USM_E_NO_MEMORY, "no host memory for the inputs of '%s'", n->desc.name);
     st = usm__graph_pieces(g, f->task, pieces, &v->in_size, &v->parts);
     if (n->desc.kind == USM_NODE_PARTITION)
-        v->parts = n->nblocks; /* it makes, others get */
+        v->parts = n->nblocks; /* a partitioner makes parts, other nodes receive them */
     if (st == USM_OK)
         st = bring(f, v, pieces, n->ninputs);
     if (pieces != few)
@@ -197,7 +197,8 @@ static usm_status start(usm_graph *g, usm__graph_flight *f, given *v)
                       &f->ended);
 }
 
-/* What was queued before something was refused uses memory that is about to go. */
+/* Commands that were queued before one was refused use memory that is about to be freed: waits for
+ * them. */
 static void settle(usm__graph_flight *f)
 {
     usm__story story;

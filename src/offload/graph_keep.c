@@ -1,14 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* Blocks of ended launches in a folder, so that a run that was killed goes on.
+/* Blocks of ended launches in a folder, from which a run that was killed is resumed.
  *
  *     FOLDER/graph              which graph: a header without blocks
  *     FOLDER/<node>.<part>      a header, then the blocks of one launch
  *
- * Files are written aside and renamed: each is there whole, or not.  A kill in between leaves the
- * file aside, which the next run knows by its name and removes.  What a crash of the machine
- * damages is known by its checksum, and done again.  Numbers are little-endian, so a folder may go
- * on elsewhere.  The hash in each header is of all that blocks depend on: nodes, edges, sizes,
- * images of kernels, the bytes of inputs, and what the caller adds (code of native kernels). */
+ * Files are written under a temporary name and renamed, so each is whole or does not exist.  A kill
+ * in between leaves the temporary file, which the next run recognises by its name and removes.
+ * Damage by a crash of the machine is recognised by the checksum, and that launch is done again.
+ * Numbers are little-endian, so a folder can be used on another machine.  The hash in each header
+ * covers everything on which blocks depend: nodes, edges, sizes, images of kernels, the bytes of
+ * inputs, and what the caller adds (for the code of native kernels). */
 #include "offload/graph.h"
 
 #include "base/inline/bytes.h"
@@ -33,8 +34,8 @@ static const char magic[8] = {'u', 's', 'm', 'g', 'r', 'a', 'p', 'h'};
 
 struct usm__graph_keep {
     char     *folder;
-    size_t    there;  /* so many letters of its path were there before                        */
-    bool      is_new; /* nothing of a former run lies in it                                   */
+    size_t    there;  /* so many characters of its path existed before */
+    bool      is_new; /* it has nothing of an earlier run */
     bool      has_saved;
     usm__hash hash;
     bool      has_failed;
@@ -58,7 +59,7 @@ static void put_header(const usm__graph_keep *k, const header *h, unsigned char 
     usm_put_le(at + 48, h->sum, 8);
 }
 
-/* False: none of this graph. */
+/* False: not a header of this graph. */
 static bool get_header(const usm__graph_keep *k, header *h, const unsigned char *at)
 {
     if (memcmp(at, magic, sizeof magic) != 0 || usm_get_le(at + 8, 4) != KEEP_VERSION ||
@@ -148,7 +149,7 @@ static usm_status write_mark(usm__graph_keep *k, const char *path)
     return USM_OK;
 }
 
-/* How much of the folder's path is there already; letters. */
+/* How many characters of the folder's path exist already. */
 static size_t length_there(char *folder)
 {
     size_t n = strlen(folder);
@@ -170,7 +171,7 @@ static size_t length_there(char *folder)
     return 0;
 }
 
-/* The folder, and those above it that were made for it, as far as nobody else uses them. */
+/* Removes the folder, and those above it that were created for it, as far as they are empty. */
 static void remove_folders(usm__graph_keep *k)
 {
     size_t n    = strlen(k->folder);
@@ -186,7 +187,7 @@ static void remove_folders(usm__graph_keep *k)
     }
 }
 
-/* The folder is this graph's, or becomes so. */
+/* Checks that the folder is this graph's, or makes it so. */
 static usm_status claim(usm__graph_keep *k)
 {
     path_text      path;
@@ -216,12 +217,12 @@ static usm_status claim(usm__graph_keep *k)
                      k->folder);
 }
 
-/* ---- what former runs left ------------------------------------------------------------------- */
+/* ---- files of earlier runs ----------------------------------------------------------------- */
 
 #define DIGITS       "0123456789"
 #define ALPHANUMERIC DIGITS "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
 
-/* The end of "graph" or "<node>.<part>" in front of the name; NULL: it begins otherwise. */
+/* The end of "graph" or "<node>.<part>" at the start of the name; NULL: it starts differently. */
 static const char *skip_name(const char *name)
 {
     size_t node = strspn(name, DIGITS), part;
@@ -238,7 +239,7 @@ static bool is_aside(const char *ending)
     return strlen(ending) == 7 && ending[0] == '.' && strspn(ending + 1, ALPHANUMERIC) == 6;
 }
 
-/* Files aside; and all others of a graph's but its mark, where the folder is done with: a former
+/* Removes temporary files; with `all` also all files of a graph except its mark, since an earlier
  * run may have had more parts. */
 static void sweep(const usm__graph_keep *k, bool all)
 {
@@ -365,7 +366,7 @@ void usm__graph_keep_close(usm__graph_keep *k, bool remove)
         sweep(k, true);
     if ((remove || (k->is_new && !k->has_saved)) && path_of(k, USM__NOBODY, 0, path)) {
         (void)unlink(path); /* the last: until then the folder is this graph's */
-        if (remove || k->there < strlen(k->folder)) /* an empty one of the user's stays */
+        if (remove || k->there < strlen(k->folder)) /* an empty folder of the user stays */
             remove_folders(k);
     }
     usm__heap_free(k->folder);

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
 /* A run of a graph: usm_graph_run().
  *
- *     what is ready --choose--> flights on members --events--> mail --> done: readers get ready
+ *     ready tasks --choose--> flights on members --events--> mail --> done: readers become ready
  *
- * The thread that called does all of this, and sleeps until mail comes; other threads only put
- * ended flights into the mail (graph_flight.c).  So there is no lock here.
+ * The calling thread does all of this, and sleeps until mail arrives.  Other threads only put ended
+ * flights into the mail (graph_flight.c).  So this file needs no lock.
  *
- * A member that fails with a task is set aside, and the task is ready again; one that has no memory
- * for it only does not get it again.  Mistakes of the graph (arguments, sizes) would fail
- * everywhere: they end the run. */
+ * A member that fails with a task is quarantined, and the task becomes ready again.  A member that
+ * has no memory for a task is only not given that task again.  Errors of the graph (arguments,
+ * sizes) would occur on every member: they end the run. */
 #include "offload/graph_run.h"
 
 #include "base/os.h"
@@ -17,14 +17,14 @@
 #include <stdio.h>
 #include <string.h>
 
-/* ---- what is ready --------------------------------------------------------------------------- */
+/* ---- ready tasks --------------------------------------------------------------------------- */
 
 static usm_status out_of_memory(void)
 {
     return usm__fail(USM_E_NO_MEMORY, "no host memory to run a graph");
 }
 
-/* By rank, those of one rank in the order in which they came. */
+/* Inserts by rank; tasks of one rank stay in the order of arrival. */
 static usm_status push(usm__graph_run *r, usm__graph_task *task)
 {
     double   rank = r->g->nodes[task->node].rank;
@@ -74,7 +74,7 @@ static usm_status try_task(usm__graph_run *r, uint32_t node, uint32_t part)
     return st == USM_OK ? push(r, &n->tasks[part]) : st;
 }
 
-/* Something that `node` reads is there. */
+/* An input of `node` has become available. */
 static usm_status try_node(usm__graph_run *r, uint32_t node)
 {
     usm__graph_node *n  = &r->g->nodes[node];
@@ -146,7 +146,7 @@ static usm_status fail_task(usm__graph_run *r, const usm__graph_task *task)
                      r->story);
 }
 
-/* A task did not work on a member; the story is the thread's. */
+/* A task failed on a member; the calling thread has the error message. */
 static usm_status on_failure(usm__graph_run *r, usm__graph_task *task, uint32_t member,
                              usm_status status)
 {
@@ -194,7 +194,7 @@ static usm_status give(usm__graph_run *r, usm__graph_task *task, uint32_t member
     return USM_OK;
 }
 
-/* USM__NOBODY: nobody now, or nobody at all (*is_hopeless). */
+/* USM__NOBODY: no member now, or no member ever (*is_hopeless). */
 static uint32_t choose(usm__graph_run *r, const usm__graph_task *task, bool *is_hopeless)
 {
     *is_hopeless = true;
@@ -214,10 +214,11 @@ static bool has_room(const usm__graph_run *r)
     return false;
 }
 
-/* How many ready tasks are looked at that wait for a busy member, before the rest are taken to. */
+/* Most ready tasks that feed() looks at although they wait for a busy member. */
 #define MOST_REFUSED 64
 
-/* First one each, then the next ones, whose inputs travel meanwhile: `depth` rounds. */
+/* Gives ready tasks to members with room: first one each, then further ones, up to `depth`, whose
+ * inputs are copied meanwhile. */
 static usm_status feed(usm__graph_run *r)
 {
     usm_status st      = USM_OK;
@@ -282,7 +283,7 @@ static usm_status on_flight(usm__graph_run *r, usm__graph_flight *f)
     m->room++;
     m->flying -= r->g->nodes[task->node].desc.work;
     if (--m->tasks == 0)
-        m->flying = 0; /* no rounding is left */
+        m->flying = 0; /* no rounding error is left */
     if (f->status < 0) {
         usm_status status = f->status;
 
@@ -298,7 +299,7 @@ static usm_status on_flight(usm__graph_run *r, usm__graph_flight *f)
     return complete(r, task);
 }
 
-/* The first failure ends the run: what is under way is waited for. */
+/* The first failure ends the run; flights in progress are still waited for. */
 static usm_status take_mail(usm__graph_run *r, uint64_t deadline_ns, usm_status st)
 {
     usm__graph_flight *f = usm__graph_mail_take(r->mail, deadline_ns);
@@ -327,7 +328,7 @@ static usm_status run(usm__graph_run *r)
         st = feed(r);
         if (st == USM_OK && r->flying == 0) {
             if (r->nready)
-                st = fail_task(r, r->ready[0]); /* nobody is well */
+                st = fail_task(r, r->ready[0]); /* no member works */
             break;
         }
         if (st == USM_OK)
@@ -358,7 +359,7 @@ static usm_status open_place(usm__graph_run *r, uint32_t i)
     return st;
 }
 
-/* Who draws more than the cap alone, or of whom nothing is known, takes no part. */
+/* Excludes members that draw more than the cap alone, or whose power is unknown. */
 static usm_status find_watts(usm__graph_run *r)
 {
     usm__schedule_params p     = {.nworkers = r->nmembers,
@@ -408,7 +409,7 @@ static usm_status open_places(usm__graph_run *r)
     return st == USM_OK && r->policy == USM__GRAPH_ENERGY ? find_watts(r) : st;
 }
 
-/* Everything that can be known is unrolled; inputs are done. */
+/* Unrolls everything that is known in advance; inputs are done. */
 static usm_status prepare(usm__graph_run *r)
 {
     usm_graph *g  = r->g;

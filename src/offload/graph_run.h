@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* A run of a graph, and what is told of it: graph_run.c, graph_progress.c. */
+/* A run of a graph and its progress reports: graph_run.c, graph_progress.c. */
 #ifndef USM_OFFLOAD_GRAPH_RUN_H
 #define USM_OFFLOAD_GRAPH_RUN_H
 
@@ -9,22 +9,22 @@ typedef struct usm__graph_run {
     usm_graph         *g;
     usm_graph_run_desc desc;
     usm__graph_policy  policy;
-    usm__graph_keep   *keep; /* NULL: nothing is kept */
+    usm__graph_keep   *keep; /* NULL: no blocks are kept */
     usm__graph_mail   *mail;
     uint64_t           begin_ns;
     /* by member */
     uint32_t           nmembers;
     usm__graph_place  *places;
     usm__graph_member *members;
-    double            *done;    /* work                                                           */
-    double            *shares;  /* for the progress function                                      */
-    bool              *is_cold; /* its speed is that of a first launch                            */
-    bool              *is_warm; /* by node, then by member: it has run there                      */
+    double            *done;    /* in work */
+    double            *shares;  /* for the progress function */
+    bool              *is_cold; /* its speed was measured with a first launch */
+    bool              *is_warm; /* by node, then by member: the node has run there */
     /* tasks */
     usm__graph_task **ready;
     uint32_t          nready, ready_cap;
     uint32_t          flying;
-    /* the last failure that another member may make good */
+    /* the last failure that another member may make up for */
     usm_status failure;
     char       story[256];
     /* graph_progress.c */
@@ -34,7 +34,7 @@ typedef struct usm__graph_run {
     usm_parallel_stats stats;
 } usm__graph_run;
 
-/* When the progress function is to be called next; 0: there is none. */
+/* When the progress function must be called next; 0: there is none. */
 uint64_t usm__graph_progress_due(const usm__graph_run *r);
 /* Calls it, if it is time, or is_end.  USM_E_CANCELLED */
 usm_status usm__graph_progress_tell(usm__graph_run *r, bool is_end);

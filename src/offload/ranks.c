@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* The ranks of a team: who has which members, which master, and to which launch a message goes.
+/* The ranks of a team: which members each rank has, which rank is the master, and to which launch a
+ * message belongs.
  *
- * Teams are numbered in the order in which a process makes them, launches in the order in which a
- * team makes them; both are collective, so that numbers agree without being told.  What comes for
- * a launch that this rank has not come to yet waits in `early`; what comes for one that is over is
- * dropped: by then nobody waits for an answer. */
+ * Teams are numbered in the order in which a process creates them, launches in the order in which a
+ * team starts them.  Both operations are collective, so all ranks use the same numbers without
+ * exchanging them.  A message for a launch that this rank has not started yet is kept in `early`.
+ * One for a launch that is over is dropped: by then no rank waits for an answer. */
 #include "offload/ranks.h"
 
 #include "base/inline/bytes.h"
@@ -15,23 +16,23 @@
 #include <string.h>
 
 #define CREATE_MS   60000u
-#define AGREED_SIZE 4096u /* of each rank: team, number of members, members */
+#define AGREED_SIZE 4096u /* bytes of each rank: team, number of members, members */
 #define AGREED_HEAD 8u
-#define AGREED_EACH 64u /* the name                                                        */
+#define AGREED_EACH 64u /* the member's name */
 #define MEMBERS_MAX ((AGREED_SIZE - AGREED_HEAD) / AGREED_EACH)
 #define EARLY_MAX   4096u
-#define ALL         UINT32_MAX /* launches of a team; none comes to that number                     */
+#define ALL         UINT32_MAX /* launches of a team; no launch reaches that number */
 
 usm__mutex usm__ranks_lock = USM__MUTEX_INIT(USM__RANK_RANKS, "ranks");
 
-/* Guarded by the lock. */
+/* guarded by the lock */
 static struct {
     bool     is_ready, listens;
     uint32_t next, nearly;
     usm_list teams, early;
 } all;
 
-/* ---- letters ---------------------------------------------------------------------------- */
+/* ---- messages ------------------------------------------------------------------------------ */
 
 usm__letter *usm__letter_make(uint32_t rank, const void *data, size_t size)
 {
@@ -68,7 +69,7 @@ static usm__launch *find_launch(usm__ranks *ranks, uint32_t number)
     return NULL;
 }
 
-/* ranks: NULL where this rank has not come to the team yet. */
+/* ranks: NULL if this rank has not created the team yet. */
 static void keep_early(usm__ranks *ranks, uint32_t launch, uint32_t from, const void *data,
                        size_t size)
 {
@@ -136,7 +137,7 @@ static bool is_of(const usm__letter *letter, const usm__ranks *ranks, uint32_t l
 void usm__ranks_register(usm__ranks *ranks, usm__launch *l)
 {
     l->number = ranks->next++;
-    if (l->number < ranks->deaf_until) /* it would wait for what is lost */
+    if (l->number < ranks->deaf_until) /* it would wait for the lost message */
         l->broken = USM_E_NO_MEMORY;
     usm_list_append(&ranks->launches, &l->link);
     USM_LIST_FOREACH_SAFE (it, next, &all.early) {
@@ -151,7 +152,7 @@ void usm__ranks_register(usm__ranks *ranks, usm__launch *l)
             usm__launch_lost(l, r);
 }
 
-/* Lock held. */
+/* The lock is held. */
 static void drop_early(const usm__ranks *ranks, uint32_t launch)
 {
     USM_LIST_FOREACH_SAFE (it, next, &all.early) {
@@ -223,7 +224,7 @@ static void describe(const usm__ranks *ranks, unsigned char *bytes)
     }
 }
 
-/* pre: the table is there. */
+/* pre: the table of members was allocated. */
 static void read_members(usm__ranks *ranks, const unsigned char *bytes)
 {
     for (uint32_t r = 0; r < ranks->count; r++)
@@ -236,7 +237,7 @@ static void read_members(usm__ranks *ranks, const unsigned char *bytes)
         }
 }
 
-/* What all have said. */
+/* Reads what all ranks have sent. */
 static usm_status read_all(usm__ranks *ranks, const unsigned char *bytes)
 {
     ranks->nmembers = usm__heap_alloc(ranks->count * sizeof *ranks->nmembers);
@@ -249,7 +250,7 @@ static usm_status read_all(usm__ranks *ranks, const unsigned char *bytes)
         uint32_t             n  = (uint32_t)usm_get_le(at + 4, 4);
 
         ranks->first[r]    = ranks->total;
-        ranks->nmembers[r] = n < MEMBERS_MAX ? n : MEMBERS_MAX; /* 0: it was lost before */
+        ranks->nmembers[r] = n < MEMBERS_MAX ? n : MEMBERS_MAX; /* 0: the rank was lost before */
         ranks->total += ranks->nmembers[r];
         if (n > 0 && usm_get_le(at, 4) != ranks->id)
             return usm__fail(
@@ -321,7 +322,7 @@ void usm__ranks_add(usm__ranks *ranks, const usm__wire *end)
         m->items += told.items;
         m->busy_ns += told.busy_ns;
         m->speed = told.speed > 0 ? told.speed : m->speed;
-        if (told.state > m->state && told.state <= USM_MEMBER_LOST) /* it does not get well */
+        if (told.state > m->state && told.state <= USM_MEMBER_LOST) /* a state never improves */
             m->state = told.state;
     }
 }

@@ -1,16 +1,20 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
 /* Teams over the ranks of a job.
  *
- *     ranks.c          a team's ranks: who has which members, what comes for which launch
+ *     ranks.c          the ranks of a team: their members; which launch a message is for
  *     ranks_launch.c   a launch on this rank: its thread, the members here, its end
- *     ranks_master.c   who is granted what;  ranks_worker.c  what a rank was granted: both pure
- *     ranks_bytes.c    arguments' bytes of home, on a rank: fetched, stored
- *     ranks_home.c     the same on home: served, kept, merged
+ *     ranks_master.c   what each rank is granted;  ranks_worker.c  what a rank was granted: both
+ *                      are state machines without side effects
+ *     ranks_bytes.c    arguments' bytes on a rank: fetched from the data's rank, and stored there
+ *     ranks_home.c     the same on the data's rank: sent, kept, merged
  *     wire.c           messages as bytes
  *
- * Each launch has one thread on each rank, which sleeps until a message or a moment of the machines
- * comes: it runs the machines, sends what they say, and on home serves bytes.  The members' own
- * threads only move bytes (they wait for home) and leave a note of what has ended. */
+ * "Home" in identifiers is the rank that provides the data (usm_parallel_desc.home).
+ *
+ * Each launch has one thread on each rank.  It sleeps until a message arrives or a moment comes
+ * that one of the state machines has named.  It runs the state machines, sends their messages and,
+ * on the rank that provides the data, answers requests for bytes.  The members' own threads only
+ * move bytes, for which they wait, and record which chunks have ended. */
 #ifndef USM_OFFLOAD_RANKS_H
 #define USM_OFFLOAD_RANKS_H
 
@@ -26,33 +30,34 @@ typedef struct usm__launch usm__launch;
 
 /* ---- for team.c, plan.c, parallel.c ----------------------------------------------------- */
 
-/* On a thread of the launch, once; the story is that thread's. */
+/* Called once, on a thread of the launch, which has the error message. */
 typedef void usm__ranks_over_fn(void *arg, usm_status status, const usm_parallel_stats *stats);
 
-/* Collective; the team has its members.  USM_E_MPI;  USM_E_PEER;  USM_E_INVALID: ranks make teams
- * in different orders. */
+/* Collective; the team has its members already.  USM_E_MPI; USM_E_PEER; USM_E_INVALID: ranks create
+ * teams in different orders. */
 usm_status usm__ranks_create(usm_team *team, usm__ranks **ranks);
-/* No launch is under way. */
+/* pre: no launch is in progress. */
 void       usm__ranks_destroy(usm__ranks *ranks);
 uint32_t   usm__ranks_size(const usm__ranks *ranks); /* members of all ranks */
 usm_status usm__ranks_get_member(usm__ranks *ranks, uint32_t index, usm_team_member *info);
 bool       usm__ranks_is_home(const usm__ranks *ranks, uint32_t home);
-/* The plan is the caller's and stays until `over` was called.  Whatever goes wrong here is told to
- * the other ranks, whose launch then fails as well. */
+/* The caller owns the plan and keeps it until `over` was called.  A failure here is reported to the
+ * other ranks, whose launch then fails as well. */
 usm_status usm__ranks_start(usm__ranks *ranks, usm__plan *plan, usm__ranks_over_fn *over, void *arg,
                             usm__launch **launch);
-/* This rank's call failed before it came to usm__ranks_start(), with the calling thread's story. */
+/* This rank's call failed before it reached usm__ranks_start(); the calling thread has the error
+ * message. */
 void usm__ranks_refuse(usm__ranks *ranks, usm_status status);
 void usm__ranks_cancel(usm__launch *launch);
-/* After `over`. NULL is fine. */
+/* After `over` was called.  NULL is fine. */
 void usm__ranks_release(usm__launch *launch);
 
 /* ---- what the files share --------------------------------------------------------------- */
 
-/* One for all: what is done with it held is short, and nothing is sent. */
+/* One lock for all launches.  It is held only for short times, and not while a message is sent. */
 extern usm__mutex usm__ranks_lock;
 
-/* A message that came or is to go; size 0: `rank` is lost. */
+/* A message that was received or is to be sent; size 0: `rank` is lost. */
 typedef struct usm__letter {
     usm_list      link;
     uint32_t      rank;
@@ -62,30 +67,32 @@ typedef struct usm__letter {
 
 struct usm__ranks {
     /* fixed after create */
-    usm_list  link; /* guarded by usm__ranks_lock                                               */
+    usm_list  link; /* guarded by usm__ranks_lock */
     usm_team *team;
     uint32_t  id, self, count, master;
     uint32_t *nmembers, *first; /* by rank                                                    */
     uint32_t  total;
-    char (*names)[64]; /* by member of all ranks                                              */
+    char (*names)[64]; /* by member of all ranks */
     /* guarded by usm__ranks_lock */
-    usm__wire_member *figures; /* by member of all ranks: what launches have told               */
-    uint32_t next; /* launch                                                                   */
-    uint32_t deaf_until; /* of launches below, a message that came early could not be kept     */
+    usm__wire_member *figures; /* by member of all ranks: the sums of what launches have reported */
+    uint32_t          next;    /* number of the next launch */
+    uint32_t deaf_until; /* of launches with lower numbers, a message that came early could not be
+                            kept */
     usm_list launches;
 };
 
-/* Bytes on their way between a member here and home: on the stack of who waits. */
+/* Bytes in transfer between a member here and the rank that provides the data.  The record is on
+ * the stack of the thread that waits. */
 typedef struct usm__transfer {
     usm_list   link;
     uint64_t   request;
-    char      *to; /* of a fetch                                                               */
+    char      *to; /* for a fetch */
     uint64_t   offset, size, asked, got;
-    unsigned   flying; /* of a store: messages without an answer                                 */
+    unsigned   flying; /* for a store: messages without an answer */
     usm_status status;
 } usm__transfer;
 
-/* Private copies of a chunk that came, until the master says that they count. */
+/* The private copies of a chunk, kept until the master says that its result counts. */
 typedef struct usm__copies {
     usm_list link;
     uint32_t rank;
@@ -94,11 +101,11 @@ typedef struct usm__copies {
     char     bytes[];
 } usm__copies;
 
-/* Of the home rank. */
+/* The state of the rank that provides the data. */
 typedef struct usm__ranks_home {
-    usm__tree    **trees;   /* by argument                                                   */
-    char        ***kept;    /* by argument that is read and written, by USM__WIRE_PIECE bytes   */
-    unsigned char *message; /* room for one                                                  */
+    usm__tree    **trees;   /* by argument */
+    char        ***kept;    /* by argument that is read and written, by USM__WIRE_PIECE bytes */
+    unsigned char *message; /* room for one message */
     usm_list       copies;  /* guarded by usm__ranks_lock                                     */
     usm_status     status;
     char           story[USM__RANKS_STORY];
@@ -117,7 +124,7 @@ struct usm__launch {
     uint64_t            start_ns;
     bool                is_master, is_home, has_copies;
     unsigned char       shape[USM__WIRE_SHAPE], takes_part[USM__RANKS_MEMBERS];
-    /* of its thread */
+    /* used only by the launch's thread */
     usm__ranks_home home;
     usm__teller     teller;
     usm__part      *parts;
@@ -126,51 +133,54 @@ struct usm__launch {
     usm__master    master;
     usm__worker    worker;
     usm_list       in, out;
-    usm_list       kept;   /* letters to home: they go before what is told of ends                */
-    size_t         nkept;  /* bytes of them                                                       */
-    usm_status     broken; /* nothing can be sent or kept any more                            */
+    usm_list       kept;   /* messages for the data's rank: they are sent before the ends of their
+                              chunks are reported */
+    size_t         nkept;  /* their bytes */
+    usm_status     broken; /* set when a message could not be sent or kept */
     bool           has_work, has_given_up, is_gone;
-    uint64_t       sent; /* bytes, as the master                                                 */
-    uint64_t       patience_ns, moved_ns; /* moved: when bytes were asked for last, at home       */
+    uint64_t       sent;                  /* bytes, as the master */
+    uint64_t       patience_ns, moved_ns; /* moved: when the data's rank was last asked for bytes */
     pthread_cond_t changed;
     usm_list       transfers;
-    pthread_cond_t moved; /* transfers                                                         */
+    pthread_cond_t moved; /* signalled on changes of transfers */
     uint64_t       next_request;
     struct {
         void  *ptr;
         size_t size;
-    } spares[USM__RANKS_SPARES]; /* blocks for pieces                                            */
+    } spares[USM__RANKS_SPARES]; /* memory for pieces */
 };
 
-/* ranks_launch.c: lock held. */
+/* ranks_launch.c: the lock is held. */
 void usm__launch_came(usm__launch *l, uint32_t from, const void *data, size_t size);
 void usm__launch_lost(usm__launch *l, uint32_t rank);
-/* A message of this launch, to be sent by its thread. */
+/* Queues a message of this launch, which the launch's thread sends. */
 void usm__launch_post(usm__launch *l, uint32_t to, const usm__wire *msg);
-/* To home, together with the end of the chunk that it belongs to.  False: it cannot be kept. */
+/* Keeps a message for the data's rank, to be sent together with the end of its chunk.  False: there
+ * is no memory for it. */
 bool usm__launch_keep(usm__launch *l, const usm__wire *msg);
 
 /* ranks.c */
 usm__letter *usm__letter_make(uint32_t rank, const void *data, size_t size);
-/* What END says of the members of other ranks.  Lock held. */
+/* Adds what END reports about the members of all ranks.  The lock is held. */
 void usm__ranks_add(usm__ranks *ranks, const usm__wire *end);
-/* Those that came before this rank had begun.  Lock held. */
+/* Registers the launch, and hands it the messages that came before.  The lock is held. */
 void usm__ranks_register(usm__ranks *ranks, usm__launch *l);
-/* The number of a launch that this rank does not begin; what came for it is dropped.  Lock held. */
+/* The number of a launch that this rank does not start; drops the messages for it.  The lock is
+ * held. */
 uint32_t usm__ranks_skip(usm__ranks *ranks);
 
 /* ranks_bytes.c */
 extern const usm__bytes_ops usm__bytes_ranks; /* `from`: the usm__launch                        */
-/* DATA and ACK.  Lock held. */
+/* Handles DATA and ACK.  The lock is held. */
 void usm__ranks_bytes_came(usm__launch *l, uint32_t from, const usm__wire *msg);
-/* Waits until home has them. */
+/* Waits until the data's rank has them. */
 usm_status usm__ranks_send_copies(usm__launch *l, const usm__chunk_end *end);
 void       usm__ranks_bytes_end(usm__launch *l);
 
-/* ranks_home.c: on the launch's thread, lock not held */
+/* ranks_home.c: called by the launch's thread, without the lock */
 usm_status usm__ranks_home_init(usm__launch *l);
 void       usm__ranks_home_fini(usm__launch *l);
-/* FETCH, STORE, COPIES, COUNTS, SETTLE */
+/* Handles FETCH, STORE, COPIES, COUNTS and SETTLE. */
 void usm__ranks_home_receive(usm__launch *l, uint32_t from, const usm__wire *msg);
 /* Any thread. */
 usm_status usm__ranks_home_keep(usm__launch *l, const usm__chunk_end *end);

@@ -1,20 +1,22 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* The bytes of arguments on a rank of a launch: asked for and given back by address {home,
- * argument, offset, length}, past the master.
+/* The bytes of arguments on a rank of a launch.  A rank fetches and stores them by the address
+ * {data's rank, argument, offset, length}, without going through the master.
  *
- *     fetch   FETCH of up to BATCH bytes, the next one when the last but BATCH have come;
- *             DATA of 64 KiB each
- *     store   STORE of 64 KiB each, WINDOW of them without an ACK; one that is enough goes without,
- *             together with the end of the chunk, where home is the master
+ *     fetch   FETCH of up to BATCH bytes; the next one is sent when all but BATCH of the requested
+ *             bytes have arrived.  The answer is DATA of 64 KiB each
+ *     store   STORE of 64 KiB each, at most WINDOW of them without an ACK.  If a single one is
+ *             enough, it needs no ACK where the data's rank is the master: it is sent together with
+ *             the end of the chunk
  *
- * On home nothing moves but where another rank may be at the same chunk: its stores would come in
- * the middle of what a kernel here does.  So home's members work on copies of what they write when
- * the chunk was given before; the book gives no chunk again that they have for the first time
- * (schedule.h).  Of what is read and written they always have copies, and home keeps what was
- * there (ranks_home.c).
+ * On the rank that provides the data ("home" in the code), the members use the arguments in place,
+ * unless another rank may be working on the same chunk: its stores would arrive while a kernel here
+ * writes the same bytes.  So these members work on copies of what they write if the chunk was
+ * handed out before.  The scheduler does not hand out a chunk again while they have it at the first
+ * attempt (schedule.h).  Of what is read and written they always have copies, and the rank keeps
+ * the original bytes (ranks_home.c).
  *
- * Who waits is a thread of a member; the launch's end wakes it, and so nothing is waited for that
- * has died. */
+ * The thread that waits for bytes is a member's.  The end of the launch wakes it, so that it does
+ * not wait for a rank that has died. */
 #include "offload/ranks.h"
 
 #include "base/os.h"
@@ -29,7 +31,7 @@
 
 /* ---- messages --------------------------------------------------------------------------- */
 
-/* Lock not held. */
+/* The lock is not held. */
 static usm_status send_home(usm__launch *l, const usm__wire *msg, unsigned char *room)
 {
     usm__wire  w = *msg;
@@ -55,14 +57,14 @@ static void begin(usm__launch *l, usm__transfer *t)
     usm_list_append(&l->transfers, &t->link);
 }
 
-/* Nothing of it comes any more that matters. */
+/* Nothing more will arrive for the transfer that matters. */
 static bool has_stopped(const usm__launch *l, const usm__transfer *t)
 {
     return t->status != USM_OK || l->worker.is_over || l->broken != USM_OK;
 }
 
-/* Why a transfer is not whole.  What broke here is told as that: the chunk's failure may reach the
- * master before the launch's. */
+/* Why a transfer is not complete.  A failure of this rank is reported as itself, because the
+ * chunk's failure may reach the master before the launch's. */
 static usm_status why_not_whole(const usm__launch *l, const usm__transfer *t, const char **story)
 {
     *story = "the launch is over";
@@ -78,7 +80,7 @@ static usm_status why_not_whole(const usm__launch *l, const usm__transfer *t, co
     return l->broken;
 }
 
-/* With the story of why a transfer is not whole. */
+/* Ends a transfer; if it is not complete, with an error message that says why. */
 static usm_status end(usm__launch *l, usm__transfer *t, bool is_whole)
 {
     const char *story;
@@ -149,7 +151,8 @@ static void data_came(usm__launch *l, usm__transfer *t, const usm__wire *msg)
 
 /* ---- store ------------------------------------------------------------------------------ */
 
-/* True: they go with the end of the chunk, which the same rank hears of after them. */
+/* True: the bytes are sent together with the end of the chunk.  Both go to the same rank, which
+ * receives the bytes first. */
 static bool is_kept(usm__launch *l, usm__wire *msg, const void *from, size_t size)
 {
     bool kept;
@@ -164,7 +167,7 @@ static bool is_kept(usm__launch *l, usm__wire *msg, const void *from, size_t siz
     return kept;
 }
 
-/* Messages of `op` over all of `from`; msg: what they have in common. */
+/* Sends all of `from` in messages of kind `op`; msg: what the messages have in common. */
 static usm_status store(usm__launch *l, usm__wire *msg, const void *from, size_t size)
 {
     usm__transfer  t  = {.size = size};
@@ -240,9 +243,9 @@ usm_status usm__ranks_send_copies(usm__launch *l, const usm__chunk_end *e)
     return l->is_home ? usm__ranks_home_keep(l, e) : store(l, &msg, e->copies, e->copies_size);
 }
 
-/* ---- blocks for pieces ------------------------------------------------------------------ */
+/* ---- memory for pieces --------------------------------------------------------------------- */
 
-/* The smallest that is large enough, and not far too large. */
+/* Returns the smallest spare block that is large enough, and at most four times too large. */
 static void *take_spare(usm__launch *l, size_t *size)
 {
     unsigned best = USM__RANKS_SPARES;
@@ -262,7 +265,7 @@ static void *take_spare(usm__launch *l, size_t *size)
     return ptr;
 }
 
-/* The block's size stands in its first bytes, before what is used of it. */
+/* The first bytes of a block hold its size; the part that is used follows. */
 static void *take_block(usm__launch *l, size_t size, void **own)
 {
     size_t    room  = size + 2 * ALIGN;

@@ -1,14 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* Home's side of a launch over ranks: arguments' bytes are read and written for others, private
- * copies are merged.
+/* A launch over ranks on the rank that provides the data ("home" in the code): it reads and writes
+ * arguments' bytes for the others, and merges private copies.
  *
- * A chunk may be under way on two ranks, and a rank may die in the middle of its stores.  What is
- * only written may be written twice: results are equal.  What is read and written is kept as it was
- * at the launch, in pieces of 64 KiB, before the first byte of a piece changes, and all fetches are
- * answered from what is kept: so that a chunk that is done again begins with the same bytes.
+ * A chunk may be in progress on two ranks, and a rank may die in the middle of its stores.  Bytes
+ * that are only written may be written twice, since the results are equal.  Of arguments that are
+ * read and written, this rank keeps the content at the start of the launch: in pieces of 64 KiB,
+ * each copied before its first byte changes.  Fetches are answered from the kept pieces, so that a
+ * chunk that is done again starts with the same bytes.
  *
- * Private copies wait here until the master says which rank's result counts: a chunk that was
- * silent may have been given again in parts, and only the master knows. */
+ * Private copies are kept here until the master says which rank's result counts: a chunk of a
+ * silent rank may have been handed out again in parts, and only the master knows. */
 #include "offload/ranks.h"
 
 #include "base/os.h"
@@ -68,7 +69,7 @@ void usm__ranks_home_fini(usm__launch *l)
 
 /* ---- answers ---------------------------------------------------------------------------- */
 
-/* The bytes are behind the header in h->message already. */
+/* The bytes are already in h->message, after the header. */
 static void answer(usm__launch *l, uint32_t to, usm__wire *msg)
 {
     unsigned char *m = l->home.message;
@@ -78,7 +79,7 @@ static void answer(usm__launch *l, uint32_t to, usm__wire *msg)
     usm__wire_encode(msg, m);
     if (to != l->ranks->self) {
         (void)usm__job_send(to, USM__JOB_TEAMS, m,
-                            USM__WIRE_HEADER + msg->size); /* lost: heard of */
+                            USM__WIRE_HEADER + msg->size); /* if lost, this is noticed elsewhere */
         return;
     }
     msg->bytes = m + USM__WIRE_HEADER;
@@ -87,7 +88,7 @@ static void answer(usm__launch *l, uint32_t to, usm__wire *msg)
     usm__mutex_unlock(&usm__ranks_lock);
 }
 
-/* The launch fails, once all is done. */
+/* Makes the launch fail, once everything is done. */
 static void fail(usm__launch *l, usm_status status)
 {
     if (l->home.status != USM_OK)
@@ -96,7 +97,7 @@ static void fail(usm__launch *l, usm_status status)
     (void)snprintf(l->home.story, sizeof l->home.story, "%s", usm_last_error());
 }
 
-/* Who asks for no answer does not wait for one: then a failure is home's to tell. */
+/* A rank that asks for no answer does not wait for one: a failure is then reported by this rank. */
 static void acknowledge(usm__launch *l, uint32_t to, const usm__wire *what, usm_status status)
 {
     usm__wire msg = {.op = USM__WIRE_ACK, .status = status, .request = what->request};
@@ -108,7 +109,7 @@ static void acknowledge(usm__launch *l, uint32_t to, const usm__wire *what, usm_
                           usm_status_name(status)));
 }
 
-/* Whether a message's address lies within an argument that has bytes of home. */
+/* Returns the argument if the message's address is within it and it has bytes here; else NULL. */
 static const usm_split_arg *argument_of(const usm__launch *l, uint64_t arg, uint64_t offset,
                                         uint64_t size)
 {
@@ -145,7 +146,7 @@ static usm_status write_bytes(usm__launch *l, size_t arg, size_t offset, size_t 
     return usm__bytes_local.close(l->plan, arg, offset, USM_WRITE_NO_INIT, &piece, USM_OK);
 }
 
-/* As it was at the launch: what is kept, where it is. */
+/* Reads bytes as they were at the start of the launch: kept pieces, or else the argument itself. */
 static usm_status read_kept(usm__launch *l, size_t arg, size_t offset, size_t size, char *to)
 {
     usm_status st = USM_OK;
@@ -234,7 +235,7 @@ static void serve_store(usm__launch *l, uint32_t from, const usm__wire *msg)
 
 /* ---- private copies --------------------------------------------------------------------- */
 
-/* Lock held. */
+/* The lock is held. */
 static usm__copies *find_copies(usm__launch *l, uint32_t rank, uint64_t id)
 {
     USM_LIST_FOREACH (it, &l->home.copies) {
@@ -246,7 +247,8 @@ static usm__copies *find_copies(usm__launch *l, uint32_t rank, uint64_t id)
     return NULL;
 }
 
-/* The chunk's, or new ones; NULL: no memory, or there is no such chunk.  Lock held. */
+/* Returns the record of the chunk, or a new one; NULL: no memory, or there is no such chunk.  The
+ * lock is held. */
 static usm__copies *make_copies(usm__launch *l, uint32_t rank, uint64_t id, uint64_t first,
                                 uint64_t count)
 {
@@ -285,8 +287,8 @@ usm_status usm__ranks_home_keep(usm__launch *l, const usm__chunk_end *end)
     return c ? USM_OK : usm__fail(USM_E_NO_MEMORY, "no host memory for private copies");
 }
 
-/* Two members of a rank may do the same chunk, and send the same.  Who is second is told that all
- * is well: what is here already is left, and so is what comes after the chunk has counted. */
+/* Two members of a rank may do the same chunk, and send the same copies.  The second one's are
+ * acknowledged and ignored, as are copies that arrive after the chunk has counted. */
 static void take_copies(usm__launch *l, uint32_t from, const usm__wire *msg)
 {
     uint64_t     at = (uint64_t)msg->index * USM__WIRE_PIECE;

@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* A launch over ranks, on this one: its thread runs the worker's machine, on the master that one
- * too, and on home serves bytes (ranks.h).  It sleeps until something comes, or until a moment that
- * a machine has named.
+/* A launch over ranks, on this rank.  Its thread runs the worker's state machine, on the master
+ * also the master's, and answers requests for bytes on the rank that provides the data (ranks.h).
+ * It sleeps until something arrives, or until a moment that a state machine has named.
  *
- * Members' threads take chunks and note how they ended, under the lock; what is to be said of it is
- * said by the thread, several ends in one message.  After END nothing is taken any more, and who
- * waits for home is woken; the launch is over here when the last chunk has left the members. */
+ * Threads of members take chunks and record their ends under the lock.  The launch's thread reports
+ * them, several ends in one message.  After END no chunk is taken any more, and threads that wait
+ * for bytes are woken.  The launch is over on this rank when the last chunk has left the
+ * members. */
 #include "offload/ranks.h"
 
 #include "base/inline/bytes.h"
@@ -21,11 +22,11 @@
 #define PATIENCE_NS UINT64_C(1000000)
 #define KEPT_BYTES  ((size_t)256 << 10)
 #define LOOK_NS     UINT64_C(1000000000)
-#define MOVES_NS    UINT64_C(5000000) /* more is asked for, when something was            */
+#define MOVES_NS    UINT64_C(5000000) /* after a request for bytes, more are expected so long */
 
-static unsigned launches; /* under way, in the process; guarded by the lock */
+static unsigned launches; /* in progress in this process; guarded by the lock */
 
-/* ---- messages: lock held ---------------------------------------------------------------- */
+/* ---- messages: the lock is held ------------------------------------------------------------ */
 
 static void break_off(usm__launch *l, usm_status status)
 {
@@ -52,7 +53,7 @@ void usm__launch_lost(usm__launch *l, uint32_t rank)
     usm__launch_came(l, rank, NULL, 0);
 }
 
-/* NULL: no memory. */
+/* Returns NULL if there is no memory. */
 static usm__letter *write_letter(const usm__launch *l, uint32_t to, const usm__wire *msg)
 {
     size_t       size   = USM__WIRE_HEADER + msg->size;
@@ -108,7 +109,8 @@ static void send_as_master(void *arg, uint32_t to, const usm__wire *msg)
     usm__launch_post(l, to, msg);
 }
 
-/* Gives the lock up meanwhile.  A rank that cannot be reached is lost, which is heard of. */
+/* Releases the lock while it sends.  A rank that cannot be reached is lost; the job reports
+ * that. */
 static void send_all(usm__launch *l)
 {
     usm_list *it;
@@ -126,7 +128,7 @@ static void send_all(usm__launch *l)
     }
 }
 
-/* What has ended need not be told of yet. */
+/* Whether ends need not be reported yet. */
 static bool may_keep(const usm__launch *l)
 {
     return l->nkept < KEPT_BYTES && usm__worker_may_keep(&l->worker);
@@ -145,7 +147,8 @@ static bool take(void *source, uint32_t member, usm__chunk *chunk)
     return any;
 }
 
-/* From there on nothing is wanted, as this chunk has found something; UINT64_MAX. */
+/* Index from which on nothing is wanted, because this chunk has found something; UINT64_MAX:
+ * none. */
 static uint64_t cut_of(const usm__launch *l, const usm__chunk_end *end)
 {
     uint64_t from = UINT64_MAX;
@@ -183,7 +186,7 @@ static void ended(void *source, const usm__chunk_end *end)
     usm__mutex_lock(&usm__ranks_lock);
     if (st == USM_OK)
         usm__worker_done(&l->worker, end->member, end->chunk.id, end->compute_ns, cut_of(l, end));
-    else if (st == USM_E_CANCELLED && end->chunk.first >= l->worker.cut) /* again(): it was left */
+    else if (st == USM_E_CANCELLED && end->chunk.first >= l->worker.cut) /* again() ended it */
         usm__worker_done(&l->worker, end->member, end->chunk.id, 0, UINT64_MAX);
     else
         usm__worker_failed(&l->worker, end->member, end->chunk.id, st, flags, usm_last_error());
@@ -207,9 +210,9 @@ static bool again(void *source, uint32_t member, const usm__chunk *chunk, const 
     return goes_on;
 }
 
-/* ---- what comes ------------------------------------------------------------------------- */
+/* ---- received messages --------------------------------------------------------------------- */
 
-/* Lock held, given up meanwhile. */
+/* The lock is held; it is released meanwhile. */
 static void tell_progress(usm__launch *l, const usm__wire *msg)
 {
     const usm__told told = {.now_ns      = usm__os_now_ns(),
@@ -232,7 +235,7 @@ static void tell_progress(usm__launch *l, const usm__wire *msg)
 
 static void rank_is_lost(usm__launch *l, uint32_t rank, uint64_t now_ns)
 {
-    if (l->is_master) /* it says so to all */
+    if (l->is_master) /* the master reports it to all */
         usm__master_lost(&l->master, rank, now_ns);
     else
         usm__worker_lost(&l->worker, rank);
@@ -245,7 +248,7 @@ static bool is_for_home(const usm__wire *msg)
            msg->op == USM__WIRE_SETTLE;
 }
 
-/* Lock held, given up where home moves bytes. */
+/* Handles one message.  The lock is held; it is released while bytes are moved. */
 static void open_letter(usm__launch *l, const usm__letter *letter)
 {
     uint64_t  now = usm__os_now_ns();
@@ -279,8 +282,9 @@ static void open_letter(usm__launch *l, const usm__letter *letter)
         l->has_work = true;
 }
 
-/* That this rank takes no part in a launch, or none any more, with the calling thread's story: the
- * master tells all itself; others tell the master.  Lock not held; no memory is asked for. */
+/* Reports that this rank takes no part in a launch, or no longer, with the calling thread's error
+ * message.  The master tells all ranks, another rank tells the master.  The lock is not held; the
+ * function allocates no memory. */
 static void say_no(const usm__ranks *ranks, uint32_t launch, usm_status status)
 {
     unsigned char  message[USM__WIRE_HEADER + USM__WIRE_FIGURES + USM__RANKS_STORY + 32];
@@ -305,10 +309,10 @@ static void say_no(const usm__ranks *ranks, uint32_t launch, usm_status status)
     for (uint32_t r = 0; r < ranks->count; r++)
         if (r != ranks->self && (is_master || r == ranks->master))
             (void)usm__job_send(r, USM__JOB_TEAMS, message, USM__WIRE_HEADER + msg.size);
-    usm__story_restore(&own); /* of what has failed here */
+    usm__story_restore(&own); /* the message of the failure here */
 }
 
-/* Lock held, given up meanwhile. */
+/* The lock is held; it is released meanwhile. */
 static void give_up(usm__launch *l)
 {
     const char *story = l->broken == USM_E_NO_MEMORY ? "no host memory for messages of the launch"
@@ -325,8 +329,8 @@ static void give_up(usm__launch *l)
     usm__mutex_lock(&usm__ranks_lock);
 }
 
-/* A member that has just fallen silent, here or on another rank: who waits learns of it.  What a
- * member of home has written in place nobody else does. */
+/* Reports a member that has just fallen silent, here or on another rank.  No other member does the
+ * chunks that a member of the data's rank writes in place. */
 static void tell_of_silent(usm__launch *l, uint64_t now)
 {
     const usm__schedule *book = l->master.book;
@@ -349,9 +353,9 @@ static void tell_of_silent(usm__launch *l, uint64_t now)
     }
 }
 
-/* ---- the thread: lock held -------------------------------------------------------------- */
+/* ---- the thread: the lock is held ---------------------------------------------------------- */
 
-/* LOOK_NS at most: nobody says that the process has left the job. */
+/* Sleeps for at most LOOK_NS, since nothing reports that the process has left the job. */
 static void sleep_until(usm__launch *l, uint64_t at_ns)
 {
     const uint64_t  look = usm__os_now_ns() + LOOK_NS, until = at_ns < look ? at_ns : look;
@@ -363,7 +367,7 @@ static void sleep_until(usm__launch *l, uint64_t at_ns)
         (void)usm__mutex_wait(&usm__ranks_lock, &l->changed, &t);
 }
 
-/* A chunk cannot begin before they are there. */
+/* Whether bytes are being moved, without which a chunk cannot start. */
 static bool moves_bytes(const usm__launch *l)
 {
     USM_LIST_FOREACH (it, &l->transfers)
@@ -372,8 +376,9 @@ static bool moves_bytes(const usm__launch *l)
     return l->moved_ns > 0 && usm__os_now_ns() - l->moved_ns < MOVES_NS;
 }
 
-/* While members have work left over, nobody need look for messages all the time: copies, their
- * acknowledgement, the result and the next grant may lie for an eighth of it each. */
+/* While members have chunks in reserve, the thread need not poll for messages all the time.
+ * Copies, their acknowledgement, the result and the next grant may each be delayed by an eighth of
+ * the time that the reserve lasts. */
 static void be_patient(usm__launch *l)
 {
     uint64_t ns = launches == 1 ? usm__worker_slack_ns(&l->worker) / 8 : 0;
@@ -390,7 +395,7 @@ static void be_patient(usm__launch *l)
     usm__job_set_patience(ns);
 }
 
-/* What was kept of chunks goes before their ends are told of. */
+/* The kept messages are sent before the ends of their chunks are reported. */
 static void flush(usm__launch *l, uint64_t now)
 {
     usm_list *it;
@@ -486,7 +491,7 @@ static void run_launch(void *arg)
     launches--;
     be_patient(l);
     if (l->broken != USM_OK && !l->has_given_up)
-        give_up(l); /* others may not have heard of the end */
+        give_up(l); /* others may not have received the end */
     (void)pthread_cond_broadcast(&l->moved);
     usm__mutex_unlock(&usm__ranks_lock);
     usm__run_quiesce(l->run);
@@ -665,7 +670,7 @@ usm_status usm__ranks_start(usm__ranks *ranks, usm__plan *plan, usm__ranks_over_
     if (st == USM_OK) {
         l->over     = over;
         l->over_arg = arg;
-        *out        = l; /* `over` may be called before this returns */
+        *out        = l; /* `over` may be called before this function returns */
         usm__mutex_lock(&usm__ranks_lock);
         error = usm__os_thread(run_launch, l, "usm-team");
         if (error == 0)

@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* The master of a launch over ranks: who is granted what (ranks_state.h).
+/* The master of a launch over ranks: which chunks each rank is granted (ranks_state.h).
  *
- * A member has `depth` chunks under way, or as many as fill two batches of BATCH_NS at the speed it
- * has shown: small chunks go in one message, and nobody waits for the master between two.  Every
- * message of a rank is the moment to fill its members up; others are looked at again when
- * something becomes free.  The book gives nothing to who is silent.
+ * A member has `depth` chunks in progress, or as many as fill two batches of BATCH_NS at its
+ * measured speed: small chunks are sent in one message, and no member waits for the master between
+ * two.  Each message from a rank is an occasion to grant it more; other ranks are considered when
+ * something becomes free.  The scheduler grants nothing to a silent member.
  *
- * Rejected: ranks as workers of the book, each splitting its grants among its members; chunks would
- * be a rank's share in size and the last one of a rank would keep one of its members alone busy. */
+ * Rejected: ranks as workers of the scheduler, each of which splits its grants among its members.
+ * Chunks would be as large as a rank's share, and the last one of a rank would occupy one of its
+ * members while the others are idle. */
 #include "offload/ranks_state.h"
 
 #include "base/inline/bytes.h"
@@ -19,9 +20,9 @@
 
 #define BATCH_NS    8000000.0
 #define FLIGHTS_MAX 64u
-/* Of one message. */
+/* in one message */
 #define RECORDS_MAX  256u
-#define MEMBERS_TOLD 1024u /* 40 KiB of END */
+#define MEMBERS_TOLD 1024u /* END then has 40 KiB */
 
 usm_status usm__master_init(usm__master *m, const usm__master_params *params)
 {
@@ -36,7 +37,7 @@ usm_status usm__master_init(usm__master *m, const usm__master_params *params)
         usm__master_rank *rank = &m->ranks[r];
 
         rank->nmembers = params->nmembers[r];
-        rank->is_lost  = rank->nmembers == 0; /* it was when the team was made */
+        rank->is_lost  = rank->nmembers == 0; /* it was lost when the team was created */
         rank->first    = total;
         rank->members  = usm__heap_alloc((rank->nmembers + 1) * sizeof *rank->members);
         total += rank->nmembers;
@@ -46,7 +47,7 @@ usm_status usm__master_init(usm__master *m, const usm__master_params *params)
             rank->members[i].state = USM_MEMBER_WELL;
         if (r != params->home)
             continue;
-        m->params.book.in_place  = rank->first; /* ranks_bytes.c */
+        m->params.book.in_place  = rank->first; /* see ranks_bytes.c */
         m->params.book.nin_place = rank->nmembers;
     }
     m->params.book.nworkers         = total;
@@ -104,7 +105,7 @@ static void tell_progress(usm__master *m)
 
 /* ---- the end ---------------------------------------------------------------------------- */
 
-/* From the first end of a member to the last. */
+/* The time from the first end of a member to the last. */
 static uint64_t spread_ns(const usm__master *m)
 {
     uint64_t first = UINT64_MAX, last = 0;
@@ -150,7 +151,7 @@ static void put_members(const usm__master *m, unsigned char *bytes, uint32_t n)
         }
 }
 
-/* Without memory for it the members are not told of. */
+/* If there is no memory for it, the message has no statistics of members. */
 static void end(usm__master *m)
 {
     unsigned char  bare[USM__WIRE_FIGURES + USM__RANKS_STORY];
@@ -193,12 +194,12 @@ static void settle_if_over(usm__master *m)
     if (m->phase != USM__MASTER_WORKS || !usm__schedule_is_over(m->book))
         return;
     if (m->is_watched)
-        tell_progress(m); /* who has done how much of all */
+        tell_progress(m); /* the final numbers of each member */
     m->phase = USM__MASTER_SETTLES;
     m->params.send(m->params.arg, m->params.home, &msg);
 }
 
-/* The bytes of a message as text. */
+/* Copies the bytes of a message as text. */
 static void copy_story(char story[USM__RANKS_STORY], const usm__wire *msg)
 {
     size_t size = msg->size < USM__RANKS_STORY - 1 ? msg->size : USM__RANKS_STORY - 1;
@@ -208,7 +209,7 @@ static void copy_story(char story[USM__RANKS_STORY], const usm__wire *msg)
     story[size] = '\0';
 }
 
-/* A failure that another tells of: never taken for success. */
+/* A failure that another rank reports: it is never taken for a success. */
 static usm_status failure_of(const usm__wire *msg)
 {
     return msg->status < 0 ? (usm_status)msg->status : USM_E_INVALID;
@@ -238,7 +239,7 @@ static void forget_flight(usm__master_member *w, uint32_t at)
     memmove(&w->flights[at], &w->flights[at + 1], (w->nflights - at) * sizeof *w->flights);
 }
 
-/* What is more than `depth` is given while there is enough for all. */
+/* More than `depth` chunks are granted only while there is enough for all members. */
 static bool give(usm__master *m, uint32_t number, const usm__master_member *w, uint64_t now_ns,
                  usm__chunk *c)
 {
@@ -264,7 +265,7 @@ static bool take_one(usm__master *m, const usm__master_rank *rank, uint32_t memb
     return true;
 }
 
-/* One chunk for each member in turn, until nobody wants or gets more. */
+/* Grants a rank's members one chunk each in turn, until none wants or gets more. */
 static void serve(usm__master *m, uint32_t to, uint64_t now_ns)
 {
     usm__master_rank *rank = &m->ranks[to];
@@ -289,8 +290,8 @@ static void serve(usm__master *m, uint32_t to, uint64_t now_ns)
     m->params.send(m->params.arg, to, &msg);
 }
 
-/* After every change, and when somebody may have been silent for too long: what has become free is
- * offered to all. */
+/* Called after every change, and when a member may have been silent for too long: offers what has
+ * become free to all ranks. */
 static void go_on(usm__master *m, uint64_t now_ns)
 {
     settle_if_over(m);
@@ -299,10 +300,11 @@ static void go_on(usm__master *m, uint64_t now_ns)
     (void)usm__schedule_overdue(m->book, now_ns, &m->next_ns);
     for (uint32_t r = 0; r < m->params.nranks; r++)
         serve(m, r, now_ns);
-    (void)usm__schedule_overdue(m->book, now_ns, &m->next_ns); /* of what was given now, too */
+    (void)usm__schedule_overdue(m->book, now_ns, &m->next_ns); /* includes what was granted just
+                                                                  now */
 }
 
-/* ---- what comes ------------------------------------------------------------------------- */
+/* ---- received messages --------------------------------------------------------------------- */
 
 static bool is_agreed(usm__master *m, uint32_t from)
 {
@@ -325,7 +327,7 @@ static bool is_agreed(usm__master *m, uint32_t from)
     return false;
 }
 
-/* Members that run the kernel; the book is made for all. */
+/* Excludes members that cannot run the kernel; the scheduler state is created for all. */
 static bool make_book(usm__master *m)
 {
     usm__schedule_params *p   = &m->params.book;
@@ -366,7 +368,7 @@ static void begin_if_all(usm__master *m, uint64_t now_ns)
     go_on(m, now_ns);
 }
 
-/* That rank's call has failed, or it cannot go on: the others would wait for it. */
+/* That rank's call has failed, or the rank cannot go on: the others must not wait for it. */
 static void tell_refusal(usm__master *m, uint32_t from, const usm__wire *msg)
 {
     const usm__wire words = {.bytes = msg->bytes + USM__WIRE_SHAPE,
@@ -400,7 +402,7 @@ static void receive_ready(usm__master *m, uint32_t from, const usm__wire *msg, u
         begin_if_all(m, now_ns);
 }
 
-/* Workers answer for what they leave, so flights stay. */
+/* Workers report the chunks that they drop, so flights stay. */
 static void cut(usm__master *m, uint64_t first)
 {
     const usm__wire msg = {.op = USM__WIRE_CUT, .a = first};
@@ -412,7 +414,7 @@ static void cut(usm__master *m, uint64_t first)
     tell_all(m, &msg);
 }
 
-/* The member has answered for it; false: it was not the member's. */
+/* The member has answered for the chunk; false: it did not have it. */
 static bool answer(usm__master *m, uint32_t from, uint32_t member, uint64_t id, uint64_t *count)
 {
     usm__master_member *w;
@@ -499,7 +501,7 @@ static void receive_settled(usm__master *m, uint32_t from, const usm__wire *msg)
     end(m);
 }
 
-/* Whether a member may still be at its oldest chunk, as its rank lives. */
+/* Whether a member may still be working on its oldest chunk, given that its rank is alive. */
 static bool may_be_at_it(const usm__master *m, uint32_t number, usm__master_member *w,
                          uint64_t now_ns)
 {
@@ -514,7 +516,7 @@ static bool may_be_at_it(const usm__master *m, uint32_t number, usm__master_memb
     return now_ns - w->since_ns <= m->params.silence_ns || (double)(now_ns - w->since_ns) <= ns;
 }
 
-/* It lives, and so do its chunks: those that it was given later wait for the oldest. */
+/* The rank is alive, and so are its members' chunks: those granted later wait for the oldest. */
 static void hear(usm__master *m, uint32_t from, uint64_t now_ns)
 {
     const usm__master_rank *rank = &m->ranks[from];

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* A rank's own side of a launch: what it was granted, and what it has to say (ranks_state.h).
+/* A rank's own part of a launch: what it was granted, and what it reports (ranks_state.h).
  *
- * Results are told of together: they wait for each other while there is enough to do.  A rank that
- * has work says so every USM__RANKS_ALIVE_NS, unless it has said something else. */
+ * Results are reported together: they are held back while every member has enough to do.  A rank
+ * that has work sends a sign of life every USM__RANKS_ALIVE_NS, unless it has sent something
+ * else. */
 #include "offload/ranks_state.h"
 
 #include "base/inline/bytes.h"
@@ -12,9 +13,9 @@
 #include <stdio.h>
 #include <string.h>
 
-/* Of one message. */
+/* in one message */
 #define RECORDS_MAX 1024u
-/* Ends are told of together while every member has work for that long, half of a batch. */
+/* Ends are reported together while every member has work for that long, half of a batch. */
 #define KEEP_NS  UINT64_C(4000000)
 #define KEPT_MAX 64u
 
@@ -64,7 +65,7 @@ void usm__worker_start(usm__worker *w, uint64_t now_ns)
     w->spoke_ns = now_ns;
 }
 
-/* ---- what was granted ------------------------------------------------------------------- */
+/* ---- granted chunks ------------------------------------------------------------------------ */
 
 static bool grow(usm__worker_queue *q)
 {
@@ -145,7 +146,7 @@ static void keep_grant(usm__worker *w, const usm__wire_record *r)
         (usm__chunk){.id = r->id, .first = r->a, .count = r->b, .attempt = r->attempt};
 }
 
-/* What lies above is not done: answered for at once. */
+/* Chunks above the cut are not done, and are answered for at once. */
 static void cut(usm__worker *w, uint64_t first)
 {
     if (first >= w->cut)
@@ -219,8 +220,8 @@ void usm__worker_end(usm__worker *w, usm_status status, const char *story)
         w->queues[i].count = 0;
 }
 
-/* A home that has ended well was told of the end, and so is this rank, whose END may come after it:
- * home's loss is the master's to judge. */
+/* Reports that the data's rank is lost.  If that rank has ended well, it had received END, and the
+ * END for this rank may still arrive: so the master judges the loss. */
 static void tell_of_home(const usm__worker *w)
 {
     unsigned char bytes[USM__WIRE_SHAPE + USM__RANKS_STORY] = {0};
@@ -259,7 +260,7 @@ bool usm__worker_take(usm__worker *w, uint32_t member, usm__chunk *chunk)
     return true;
 }
 
-/* ---- what ended ------------------------------------------------------------------------- */
+/* ---- ended chunks -------------------------------------------------------------------------- */
 
 void usm__worker_done(usm__worker *w, uint32_t member, uint64_t id, uint64_t compute_ns,
                       uint64_t cut_at)

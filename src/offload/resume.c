@@ -1,19 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* The file to go on from: what ended chunks wrote, and their private copies.
+/* The file from which a launch is resumed: what its ended chunks wrote, and their private copies.
  *
  *     head     "USMRUN2\n", the launch's shape (32 characters), hashes of its program and of its
- *              inputs (resume_key.c), its indices, a number of the file's own, by which that of
- *              chunks in the middle (states.c) is known to be of it, checksum of all this but the
- *              first 8 bytes
- *     records  resume.h
+ *              inputs (resume_key.c), its indices, a random number that ties the file of unfinished
+ *              chunks (states.c) to this one, checksum of all this but the first 8 bytes
+ *     records  see resume.h
  *
- * Records are only added: a process that is killed leaves at most one that is cut short, which its
- * checksum gives away; what follows it is not looked at and is written over.  They are gathered for
- * `resume_ms`, or until they are 4 MiB.
+ * Records are only appended.  A process that is killed leaves at most one incomplete record, which
+ * its checksum reveals; it and everything after it are ignored and overwritten.  Records are
+ * gathered in memory for `resume_ms`, or until they are 4 MiB.
  *
- * A head that its checksum or its first 8 bytes give away is damaged: nobody knows whose the
- * records are, and the launch begins anew.  Where both do, it is another file, and is left alone.
- */
+ * If either the first 8 bytes of the head or its checksum is wrong, the head is damaged: nobody
+ * knows to which launch the records belong, and the launch starts from the beginning.  If both are
+ * wrong, it is a different kind of file, and is left alone. */
 #include "offload/resume.h"
 
 #include "base/inline/bits.h"
@@ -41,16 +40,16 @@ enum { AT_SHAPE = 8, AT_PROGRAM = 40, AT_INPUTS = 56, AT_TOTAL = 72, AT_NUMBER =
 static const char magic[8] = {'U', 'S', 'M', 'R', 'U', 'N', '2', '\n'};
 
 struct usm__resume {
-    usm__plan *plan;
-    char      *path;
-    int        fd;
-    bool       has_failed; /* told once; nothing more is written                              */
+    usm__plan      *plan;
+    char           *path;
+    int             fd;
+    bool            has_failed; /* logged once; nothing more is written */
     usm__resume_key key;
     uint64_t        number, every_ns, last_ns;
-    usm__states *states; /* of iterative launches; NULL: none are kept                           */
-    uint64_t     last_states_ns;
-    char        *bytes;
-    size_t       used, cap;
+    usm__states    *states; /* of iterative launches; NULL: none are kept */
+    uint64_t        last_states_ns;
+    char           *bytes;
+    size_t          used, cap;
 };
 
 /* ---- records ------------------------------------------------------------------------------ */
@@ -121,7 +120,7 @@ static void put_head(const usm__resume *r, unsigned char head[HEAD_SIZE])
     usm_put_le(head + AT_SUM, sum_of_head(head), 8);
 }
 
-/* The arguments' bytes of a chunk, to or from a payload; *used: of it. */
+/* Copies the arguments' bytes of a chunk to or from a payload; *used: their number. */
 static usm_status move_bytes(usm__plan *p, const usm__chunk *chunk, char *payload, bool is_in,
                              size_t *used)
 {
@@ -166,7 +165,8 @@ static bool read_all(int fd, void *data, size_t size, uint64_t at)
     return true;
 }
 
-/* The record at *at, if it is whole, to the arguments and to fn; false: there is none. */
+/* Reads the record at *at, if it is whole, and passes it to the arguments and to fn; false: there
+ * is none. */
 static bool read_record(usm__resume *r, usm__resume_fn fn, void *arg, uint64_t *at, usm_status *st)
 {
     unsigned char head[USM__RECORD_SIZE];
@@ -211,7 +211,7 @@ static void flush(usm__resume *r)
     r->used = 0;
 }
 
-/* What has ended first: it is in the list of those in the middle no more. */
+/* Ended chunks are written first: they are no longer among the unfinished ones. */
 static void write_states(usm__resume *r)
 {
     flush(r);
@@ -246,7 +246,7 @@ void usm__resume_add(usm__resume *r, const usm__chunk *chunk, const void *copies
     uint64_t       now = usm__os_now_ns();
 
     if (r->has_failed || !make_room(r, USM__RECORD_SIZE + size))
-        return; /* it is done again, should it come to that */
+        return; /* the chunk is done again if the launch is resumed */
     head = (unsigned char *)r->bytes + r->used;
     if (move_bytes(r->plan, chunk, (char *)head + USM__RECORD_SIZE, false, &used) != USM_OK)
         return;
@@ -262,7 +262,7 @@ void usm__resume_add(usm__resume *r, const usm__chunk *chunk, const void *copies
     r->last_ns = now;
 }
 
-/* ---- chunks in the middle ------------------------------------------------------------------ */
+/* ---- unfinished chunks --------------------------------------------------------------------- */
 
 uint64_t usm__resume_keeps_ns(const usm__resume *r)
 {
@@ -293,7 +293,7 @@ void usm__resume_write(usm__resume *r)
     r->last_ns = r->last_states_ns = usm__os_now_ns();
 }
 
-/* Their private copies go by leaves. */
+/* States are kept only if all private copies are by leaves. */
 static bool has_states(const usm__plan *p)
 {
     if (p->desc.state_arg == 0)
@@ -312,7 +312,7 @@ static usm_status refuse(const usm__resume *r, const char *why)
                      why);
 }
 
-/* The head is whole: what it says of its launch is ours. */
+/* Compares the launches that two heads describe; `found` is whole. */
 static usm_status compare(const usm__resume *r, const unsigned char head[HEAD_SIZE],
                           const unsigned char found[HEAD_SIZE])
 {
@@ -326,7 +326,8 @@ static usm_status compare(const usm__resume *r, const unsigned char head[HEAD_SI
     return USM_OK;
 }
 
-/* Whose file it is; *end: where its head ends, 0: it is to be begun. */
+/* Checks to which launch the file belongs.  *end: where its head ends; 0: the file must be
+ * started. */
 static usm_status read_head(usm__resume *r, uint64_t size, uint64_t *end)
 {
     unsigned char head[HEAD_SIZE], found[HEAD_SIZE] = {0};
@@ -344,7 +345,7 @@ static usm_status read_head(usm__resume *r, uint64_t size, uint64_t *end)
     is_whole = there == HEAD_SIZE && usm_get_le(found + AT_SUM, 8) == sum_of_head(found);
     if (!is_named && !is_whole)
         return refuse(r, "no file of a launch, or one of another version of libusm");
-    if (there < HEAD_SIZE) /* whoever began it was killed then: it has no records */
+    if (there < HEAD_SIZE) /* its first writer was killed: it has no records */
         return USM_OK;
     if (!is_named || !is_whole) {
         usm__warn("resume: \"%s\" is damaged in its first %zu bytes: the launch begins again",
@@ -359,7 +360,7 @@ static usm_status read_head(usm__resume *r, uint64_t size, uint64_t *end)
     return USM_OK;
 }
 
-/* Reads what is there; *end: where to go on writing. */
+/* Reads the existing records; *end: where writing continues. */
 static usm_status take_up(usm__resume *r, usm__resume_fn fn, void *arg, uint64_t *end)
 {
     usm__os_stat info;
@@ -420,7 +421,7 @@ usm_status usm__resume_open(usm__plan *plan, usm__resume_fn fn, void *arg, usm__
         usm__heap_free(r);
         return usm__fail(USM_E_NO_MEMORY, "no host memory for a path");
     }
-    st = usm__resume_key_make(plan, &r->key); /* first, as what is refused leaves no file */
+    st = usm__resume_key_make(plan, &r->key); /* first, so that a refused launch leaves no file */
     if (st == USM_OK)
         st = open_file(r);
     if (st == USM_OK)

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* What the file of ended chunks (resume.c) and that of chunks in the middle (states.c) share: some
+/* What the file of ended chunks (resume.c) and that of unfinished ones (states.c) share: some
  * indices of a launch as bytes.
  *
- *     record   first, count, bytes of the payload, checksum of all of the record but itself
+ *     record   first, count, size of the payload, checksum of the record except itself
  *              payload: by argument, what chunks write; then the private copies
  *
- * Numbers are 64 bits, the lowest byte first; the payload is as the program has it in memory. */
+ * Numbers are 64 bits, the lowest byte first.  The payload is as the program has it in memory. */
 #ifndef USM_OFFLOAD_RESUME_H
 #define USM_OFFLOAD_RESUME_H
 
@@ -20,11 +20,11 @@ static inline bool usm__is_saved(const usm_split_arg *a)
 
 uint64_t usm__saved_sum(const void *data, size_t size);
 
-/* Of the payload. */
+/* The size of the payload. */
 size_t usm__saved_size(const usm__plan *plan, uint64_t count);
-/* Everything but the payload, which is there already. */
+/* Writes everything except the payload, which is in place already. */
 void usm__saved_seal(unsigned char *record, uint64_t first, uint64_t count, size_t size);
-/* False: none of this launch. */
+/* False: not a record of this launch. */
 bool usm__saved_read(const usm__plan *plan, const unsigned char *record, usm__chunk *chunk,
                      size_t *size);
 bool usm__saved_is_whole(const unsigned char *record, const void *payload, size_t size);
@@ -35,30 +35,30 @@ typedef struct usm__resume_key {
     usm__hash program, inputs;
 } usm__resume_key;
 
-/* Reads inputs where the caller gave no key of his own.
- *   USM_E_INVALID  they cannot be compared, and there is none */
+/* Reads the inputs if the caller gave no resume_key.
+ *   USM_E_INVALID  they cannot be compared, and there is no resume_key */
 usm_status usm__resume_key_make(usm__plan *plan, usm__resume_key *key);
 
 /* ---- states.c: any thread ----------------------------------------------------------------- */
 
 typedef struct usm__states usm__states;
 
-/* Reads what the file beside `path` holds, if it is of the launch whose file has this number.
- *   USM_E_INVALID  something else lies there */
+/* Reads the file beside `path`, if it belongs to the launch whose file has this number.
+ *   USM_E_INVALID  there is a file of another kind */
 usm_status usm__states_open(usm__plan *plan, const char *path, uint64_t number, usm__states **out);
-/* What is written of the chunk and its private copies, as they are now. */
+/* Stores the bytes that the chunk writes and its private copies, as they are now. */
 void usm__states_keep(usm__states *s, const usm__chunk *chunk, const usm__piece *pieces,
                       const void *copies);
-/* What was kept of the chunk goes to its bytes; false: nothing was. */
+/* Copies stored states to the chunk's bytes; false: there are none. */
 bool usm__states_bring(usm__states *s, const usm__chunk *chunk, const usm__piece *pieces,
                        void *copies);
-/* They have ended. */
+/* Removes the states of indices that have ended. */
 void usm__states_drop(usm__states *s, uint64_t first, uint64_t count);
-/* There is something that the file does not say. */
+/* Whether there are states that the file does not have. */
 bool usm__states_have_changed(const usm__states *s);
-/* One thread at a time.  False, with errno: the file is as it was. */
+/* One thread at a time.  False, with errno: the file is unchanged. */
 bool usm__states_write(usm__states *s);
-/* is_done: the file goes. */
+/* is_done: the file is deleted. */
 void usm__states_close(usm__states *s, bool is_done);
 
 #endif

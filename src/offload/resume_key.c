@@ -1,18 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* What the results in a file to resume from depend on besides the launch's shape (plan.c): the
- * program, and the bytes that chunks read.  A launch that goes on from results of another program
- * or other inputs would mix two answers.
+/* What the results in a file to resume from depend on, besides the launch's shape (plan.c): the
+ * program, and the bytes that chunks read.  A launch that continued from the results of another
+ * program or of other inputs would mix two answers.
  *
  *     program  the images' bytes, options, names of native kernels
- *     inputs   the caller's resume_key; or the bytes of all arguments that are only read, and where
- *              the kernel has native code, all read-only segments of the executable or library in
- *              which it lies: a function has no size, and it calls others and reads tables
+ *     inputs   the caller's resume_key; or the bytes of all arguments that are only read and, where
+ *              the kernel has native code, all read-only segments of the executable or library
+ *              that contains it: a function has no size, and it calls others and reads tables
  *
- * The segments hold no address that the loader put there, so two processes see the same.
+ * The segments contain no addresses that the loader wrote, so two processes see the same bytes.
  *
- * Without a resume_key these cannot be known, and such a launch is refused: chunks that are read
- * and written, as the chunks that ended have changed some; inputs that take long to read; native
- * code that is part of no file. */
+ * Some inputs cannot be determined, and such a launch is refused if it has no resume_key: chunks
+ * that are read and written, because ended chunks have changed some; inputs that take long to read;
+ * native code that is in no file. */
 #include "offload/resume.h"
 
 #include "base/inline/bits.h"
@@ -21,8 +21,8 @@
 #include <link.h>
 #include <string.h>
 
-#define INPUTS_MOST ((size_t)256 << 20) /* some 30 ms                                          */
-#define WINDOW      ((size_t)1 << 20)   /* of a buffer, in memory at a time                    */
+#define INPUTS_MOST ((size_t)256 << 20) /* takes some 30 ms */
+#define WINDOW      ((size_t)1 << 20)   /* of a buffer, in memory at a time */
 
 static void add_number(usm__hash *h, uint64_t n)
 {
@@ -78,7 +78,7 @@ static bool is_in(const struct dl_phdr_info *object, const ElfW(Phdr) * segment,
            at - object->dlpi_addr - segment->p_vaddr < segment->p_memsz;
 }
 
-/* Also of what AddressSanitizer keeps between variables of the program. */
+/* Also reads what AddressSanitizer keeps between variables of the program. */
 __attribute__((no_sanitize_address)) static void copy_bytes(volatile char *to, const char *from,
                                                             size_t size)
 {
@@ -97,7 +97,7 @@ static void add_segment(usm__hash *h, const char *from, size_t size)
     }
 }
 
-/* Of dl_iterate_phdr(): 1 for the object that has the function. */
+/* Called by dl_iterate_phdr(): returns 1 for the object that contains the function. */
 static int add_object(struct dl_phdr_info *object, size_t size, void *arg)
 {
     search *s     = arg;
@@ -136,7 +136,8 @@ static usm_status add_code(const usm__plan *p, usm__hash *h)
 
 /* ---- inputs ---------------------------------------------------------------------------------- */
 
-/* Bytes that copies begin with count; sums, minima and maxima begin with a neutral element. */
+/* The bytes to which private copies are initialized are inputs.  Sums, minima and maxima start with
+ * a neutral element instead. */
 static bool is_input(const usm_split_arg *a)
 {
     switch (a->follow) {
@@ -146,14 +147,14 @@ static bool is_input(const usm_split_arg *a)
         return a->mode == USM_READ;
     case USM_FOLLOW_PRIVATE:
         return a->merge != USM_MERGE_SUM && a->merge != USM_MERGE_MIN && a->merge != USM_MERGE_MAX;
-    case USM_FOLLOW_VALUE: /* is part of the shape */
+    case USM_FOLLOW_VALUE: /* part of the shape */
     case USM_FOLLOW_SCRATCH:
         break;
     }
     return false;
 }
 
-/* The first number of what a search has found is overwritten in each copy. */
+/* The first number of a search result is overwritten in each copy. */
 static size_t begin_of(const usm_split_arg *a)
 {
     bool is_search = a->follow == USM_FOLLOW_PRIVATE && a->merge == USM_MERGE_FIRST;

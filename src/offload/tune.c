@@ -1,24 +1,25 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* Which local size is best is found by trying: chunks of launches with USM_PARALLEL_TUNE are run
- * with one size after the other, as often as it takes, over several launches if need be.
+/* Finds the best local size by measuring: chunks of launches with USM_PARALLEL_TUNE run with one
+ * size after the other, as often as necessary, over several launches if need be.
  *
  *     sizes    usual, driver's, m, 2m, 4m, ...   up to what device and kernel allow, where m is
- *                                                what the kernel's sizes had best be multiples of
+ *                                                the multiple that the kernel prefers
  *     chunk 0  usual, not measured: it may compile, and touch memory first
- *     then     up the list, down, up             so that what grows or shrinks along the range
- *                                                makes no size better than another
+ *     then     up the list, down, up             so that a cost that grows or shrinks along the
+ *                                                range favours no size
  *
- * Measured is the kernel alone, by the device's clock, an item's time; the median of three counts,
- * so that one that compiled for its size does not.  The usual size stays unless another is better
- * by GAIN.  While sizes are tried the member has one lane, so that no kernel runs beside another,
- * and chunks are small enough that the launch has as many as it takes.
+ * Only the kernel is measured, by the device's clock, as time per work-item.  The median of three
+ * measurements counts, so that one during which the kernel was compiled for its size does not.  The
+ * usual size stays unless another is better by GAIN.  While sizes are tried the member uses one
+ * slot, so that no kernel runs beside another, and chunks are so small that the launch has as many
+ * as the measurements need.
  *
- * What was found is kept by the team's kernel, and in a file of the folder of compiled programs:
- * another process begins with it.  A file that is damaged, or of other sizes, is not used, and
- * written again.
+ * The team's kernel keeps the result, and so does a file in the folder of compiled programs, from
+ * which another process starts.  A file that is damaged, or lists other sizes, is ignored and
+ * overwritten.
  *
- * A size has to divide the chunk: those are tried that divide the launch's multiple (plan.c), and
- * the last chunk, which may be none, is run with the usual one. */
+ * A size must divide the chunk: sizes are tried that divide the launch's multiple (plan.c).  The
+ * last chunk, which may not be a multiple, runs with the usual size. */
 #include "offload/tune.h"
 #include "offload/run.h"
 
@@ -32,9 +33,9 @@
 #include <stdio.h>
 #include <string.h>
 
-#define GAIN        0.98 /* of the usual size's time: less is noise                               */
-#define MISSES_MOST 64u  /* trials that took no time by the device's clock: it is of no use  */
-#define SIZE_LEAST  8u   /* smaller ones are good on no device                                    */
+#define GAIN        0.98 /* of the usual size's time: a smaller gain is noise */
+#define MISSES_MOST 64u  /* after so many trials that took no time, the clock is of no use */
+#define SIZE_LEAST  8u   /* smaller ones are good on no device */
 #define SIZE_MOST   1024u
 
 static _Atomic(bool) includes_processors;
@@ -51,8 +52,8 @@ static const char *member_name(const usm__tune *t)
 
 /* ---- local sizes --------------------------------------------------------------------------- */
 
-/* A work-group of so many items, along the first dimension as far as it divides it, the rest along
- * the second.  False: there is none. */
+/* Finds a work-group of so many items: along the first dimension as far as it divides that one, the
+ * rest along the second.  False: there is none. */
 static bool shape(const usm__plan *plan, uint64_t count, size_t items, size_t local[3])
 {
     const usm_parallel_desc *d    = &plan->desc;
@@ -74,7 +75,7 @@ static bool shape(const usm__plan *plan, uint64_t count, size_t items, size_t lo
     return local[0] * local[1] == items;
 }
 
-/* A size that comes to the usual one is not tried again. */
+/* A size that equals the usual one is not tried again. */
 static bool is_worth_trying(const usm__plan *plan, size_t items)
 {
     size_t local[3], usual[3];
@@ -130,7 +131,7 @@ static bool is_done(const usm__tune_size *s)
     return s->is_refused || s->n == USM__TUNE_TRIES;
 }
 
-/* The best of those that are known; -1: some are to be tried yet.  The lock is held. */
+/* The best of the known sizes; -1: some must still be tried.  The lock is held. */
 static int find_best(usm__tune *t)
 {
     const usm__tune_size *s    = t->sizes;
@@ -173,7 +174,7 @@ typedef struct record {
     uint64_t n;
     struct {
         uint64_t items;
-        double   median; /* 0: refused                                                           */
+        double   median; /* 0: refused */
     } sizes[USM__TUNE_SIZES];
 } record;
 
@@ -196,7 +197,7 @@ static bool fits(const usm__tune *t, const record *r, size_t size)
     return true;
 }
 
-/* Nobody else has it yet. */
+/* No other thread has `t` yet. */
 static void load(usm__tune *t)
 {
     size_t  size = 0;
@@ -240,7 +241,7 @@ static void keep(usm__tune *t)
     usm__fault_benign_end();
 }
 
-/* ---- what is known of a kernel on a member ------------------------------------------------- */
+/* ---- one kernel on one member -------------------------------------------------------------- */
 
 static void add_number(usm__hash *h, uint64_t n)
 {
@@ -301,7 +302,7 @@ static usm__tune *find(const usm__tune *like)
     return t;
 }
 
-/* Two launches may begin at once: the same is then there twice, and the later is found. */
+/* If two launches begin at once, the list has the same entry twice, and the later one is found. */
 static usm__tune *add(const usm__tune *like)
 {
     usm_team  *team = like->kernel->team;
@@ -371,8 +372,8 @@ uint64_t usm__tune_max_chunk(const usm__plan *plan)
 
 /* ---- trials -------------------------------------------------------------------------------- */
 
-/* Up the list in the first round, down in the second.  -1: all that fit the chunk are under way.
- * The lock is held. */
+/* Chooses the next size to try: up the list in the first round, down in the second.  -1: all that
+ * fit the chunk are in progress.  The lock is held. */
 static int next_trial(const usm__tune *t, const usm__plan *plan, uint64_t count)
 {
     int    next = -1;
@@ -413,7 +414,7 @@ unsigned usm__tune_choose(usm__tune *t, const usm__plan *plan, uint64_t count, s
     return (unsigned)size;
 }
 
-/* The lock is held, and given back. */
+/* The lock is held on entry, and is released. */
 static void settle(usm__tune *t)
 {
     int  was = usm_load_relaxed(&t->chosen), best = find_best(t);
@@ -452,7 +453,7 @@ void usm__tune_ended(usm__tune *t, unsigned size, uint64_t items, uint64_t ns)
     settle(t);
 }
 
-/* ---- of a lane ----------------------------------------------------------------------------- */
+/* ---- called by slots ----------------------------------------------------------------------- */
 
 static usm__tune *tune_of(const usm__lane *s)
 {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* Messages of launches over ranks as bytes: wire.h. */
+/* The messages of launches over ranks as bytes: wire.h. */
 #include "offload/wire.h"
 
 #include "base/inline/bytes.h"
@@ -47,7 +47,7 @@ static bool is_size_right(const usm__wire *w)
         return w->status != 0 ? w->size == 0 : w->size > 0 && w->size <= USM__WIRE_PIECE;
     case USM__WIRE_FAILED:
     case USM__WIRE_SETTLED:
-        return true; /* a story, or none */
+        return true; /* an error message, or none */
     case USM__WIRE_ALIVE:
     case USM__WIRE_CUT:
     case USM__WIRE_CANCEL:

@@ -1,31 +1,31 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* What ranks say to each other of a launch, as bytes: little-endian, of fixed widths.
+/* The messages that ranks send each other about a launch, as bytes: little-endian, of fixed widths.
  *
  *      0  magic       4  op, flags; version, 2 bytes     8  team     12  launch
  *     16  status     20  index                          24  request
  *     32  a          40  b                              48  c
- *     56  size: of the bytes behind it                  60  0
+ *     56  size: of the bytes after it                   60  0
  *
- * What the numbers are, by op; master is the rank that keeps the book, home the one whose
- * arguments' bytes count:
+ * The meaning of the numbers, by op.  "master" is the rank that hands out the chunks, "home" the
+ * one that provides the data:
  *
- *     READY     worker > master  a home, b most indices a chunk (0: any), flags; bytes: the
+ *     READY     worker > master  a home, b most indices of a chunk (0: any), flags; bytes: the
  *                                launch's shape, then a byte for each member: it takes part.
- *                                With a status, at any time: this rank takes no part, or none
- *                                any more; behind as many bytes of no meaning the story
+ *                                With a status, at any time: this rank takes no part, or no
+ *                                longer; after as many unused bytes the error message
  *     GRANT     master > worker  records
  *     DONE      worker > master  records: home has all of their bytes
- *     FAILED    worker > master  index member, a chunk, status, flags; bytes: the story
- *     ALIVE     worker > master  what was granted is being worked on
+ *     FAILED    worker > master  index member, a chunk, status, flags; bytes: the error message
+ *     ALIVE     worker > master  granted chunks are being worked on
  *     COUNTS    master > home    records: copies of these chunks are to be merged
- *     CUT       master > all     a: indices from there on are not wanted any more
+ *     CUT       master > all     a: indices from there on are no longer wanted
  *     CANCEL    any > master
  *     PROGRESS  master > all     a done, b chunks, c rescheduled; bytes: 8 a member, indices done
- *     SETTLE    master > home    all is done: merge what is private
- *     SETTLED   home > master    status; bytes: the story
+ *     SETTLE    master > home    all is done: finalize, that is merge the private copies
+ *     SETTLED   home > master    status; bytes: the error message
  *     END       master > all     status; bytes: chunks, rescheduled, duplicated, dropped, ns from
  *                                the first end of a member to the last, 8 bytes each; as many
- *                                members (USM__WIRE_MEMBER) as index says; the story
+ *                                members (USM__WIRE_MEMBER) as index says; the error message
  *     FETCH     worker > home    index argument, a offset, b length, request; flags
  *     DATA      home > worker    a offset, status, request; bytes
  *     STORE     worker > home    index argument, a offset, request; bytes
@@ -43,7 +43,7 @@
 #define USM__WIRE_HEADER 64u
 #define USM__WIRE_RECORD 32u
 #define USM__WIRE_SHAPE  32u
-/* Bytes of an argument in one message. */
+/* of an argument in one message */
 #define USM__WIRE_PIECE   65536u
 #define USM__WIRE_FIGURES 40u
 #define USM__WIRE_MEMBER  40u
@@ -70,9 +70,9 @@ typedef enum usm__wire_op {
 } usm__wire_op;
 
 enum {
-    USM__WIRE_FATAL   = 2, /* FAILED: no other member could do it                                */
-    USM__WIRE_ASIDE   = 4, /* FAILED: the member is given nothing any more                       */
-    USM__WIRE_WATCHES = 2  /* READY: PROGRESS is wanted                                          */
+    USM__WIRE_FATAL   = 2, /* FAILED: no other member could do it */
+    USM__WIRE_ASIDE   = 4, /* FAILED: the member is granted nothing more */
+    USM__WIRE_WATCHES = 2  /* READY: the rank wants PROGRESS */
 };
 
 typedef struct usm__wire {
@@ -82,32 +82,33 @@ typedef struct usm__wire {
     uint32_t index;
     uint64_t request, a, b, c;
     uint32_t size; /* of `bytes`                                                                 */
-    const unsigned char *bytes; /* the caller's, or the message's */
+    const unsigned char *bytes; /* the caller's, or part of the received message */
 } usm__wire;
 
-/* Of GRANT: attempt, first, count.  Of DONE: 0, compute_ns, the first index that is not wanted any
- * more (UINT64_MAX: all are).  Of COUNTS: the rank that did it in place of the member; 0, 0, 0. */
+/* The numbers attempt, a, b.  Of GRANT: attempt, first, count.  Of DONE: 0, compute_ns, the first
+ * index that is no longer wanted (UINT64_MAX: all are).  Of COUNTS: 0, 0, 0, and `member` is the
+ * rank that did the chunk. */
 typedef struct usm__wire_record {
     uint32_t member, attempt;
     uint64_t id, a, b;
 } usm__wire_record;
 
-/* Of a member in one launch. */
+/* The statistics of a member in one launch. */
 typedef struct usm__wire_member {
     uint64_t chunks, items, busy_ns;
-    double   speed; /* items a second, to a thousandth                                           */
+    double   speed; /* indices per second, to a thousandth */
     uint32_t state; /* usm_member_state                                                          */
 } usm__wire_member;
 
-/* The header; the bytes go behind it. */
+/* Writes the header; the bytes follow it. */
 void usm__wire_encode(const usm__wire *w, unsigned char header[USM__WIRE_HEADER]);
-/* False: no message of this version, or its length is not what it says or its op needs. */
+/* False: not a message of this version, or its length does not match its header or op. */
 bool usm__wire_decode(const void *data, size_t size, usm__wire *w);
 void usm__wire_put_record(unsigned char *at, const usm__wire_record *r);
 void usm__wire_get_record(const unsigned char *at, usm__wire_record *r);
 void usm__wire_put_member(unsigned char *at, const usm__wire_member *m);
 void usm__wire_get_member(const unsigned char *at, usm__wire_member *m);
-/* How many of a GRANT, a DONE or a COUNTS. */
+/* The number of records of a GRANT, a DONE or a COUNTS. */
 static inline uint32_t usm__wire_records(const usm__wire *w)
 {
     return w->size / USM__WIRE_RECORD;
