@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* The page map's writers, and its high half.  The mechanism is described in core/pages.h.
+/* The writers of the page map, and its high half.  core/pages.h describes the mechanism.
  *
- * Leaves are made when a span first needs one and never unmapped, so a reader never looks into
- * memory that is gone; two writers that need the same leaf both map one and the slower unmaps
- * its own.  No lock: nothing has to be done at a fork. */
+ * Leaves are made when a span first needs one, and never unmapped, so a reader never reads unmapped
+ * memory.  If two writers need the same leaf, both map one, and the slower one unmaps its own.
+ * There is no lock, and therefore nothing to do at a fork. */
 #include "core/pages.h"
 
 #include "base/os.h"
@@ -11,14 +11,14 @@
 
 #define LEAF_PAGES ((size_t)1 << USM__LEAF_BITS)
 #define ROOT_SIZE  ((size_t)1 << USM__ROOT_BITS)
-#define HALF_SHIFT (USM__LEAF_BITS + USM__ROOT_BITS) /* of a page's number                  */
-#define HIGH_HALF  ((uintptr_t)0x1ffff)              /* all bits from 47 on are set         */
+#define HALF_SHIFT (USM__LEAF_BITS + USM__ROOT_BITS) /* of a page's number          */
+#define HIGH_HALF  ((uintptr_t)0x1ffff)              /* all bits from 47 on are set */
 
 usm__page_entry usm__page_root[ROOT_SIZE];
 
-static _Atomic(usm__page_entry *) high_root; /* mapped when it is first used      */
+static _Atomic(usm__page_entry *) high_root; /* mapped at its first use */
 
-/* The entry of a page's leaf; NULL in no half, or while the high half has no root. */
+/* The entry for a page's leaf; NULL outside both halves, or while the high half has no root. */
 static usm__page_entry *entry_of(uintptr_t page)
 {
     usm__page_entry *root = NULL;
@@ -26,7 +26,7 @@ static usm__page_entry *entry_of(uintptr_t page)
     if (page >> HALF_SHIFT == 0)
         root = usm__page_root;
     else if (page >> HALF_SHIFT == HIGH_HALF)
-        root = usm_load_acquire(&high_root); /* pairs with make_high_root               */
+        root = usm_load_acquire(&high_root); /* pairs with make_high_root */
     return root ? &root[(page >> USM__LEAF_BITS) & (ROOT_SIZE - 1)] : NULL;
 }
 
@@ -51,7 +51,7 @@ static void make_high_root(void)
         (void)usm__os_unmap(pages, ROOT_SIZE * sizeof *root);
 }
 
-/* The leaf of a page; NULL when it cannot be had. */
+/* Returns the leaf of a page, which is made if necessary; NULL: no memory. */
 static usm__page_leaf *make_leaf(uintptr_t page)
 {
     usm__page_entry *entry;
@@ -65,14 +65,14 @@ static usm__page_leaf *make_leaf(uintptr_t page)
         return leaf;
     mine = usm__os_map_noreserve(sizeof *mine);
     if (!mine)
-        return usm_load_acquire(entry); /* another thread may have had more luck      */
+        return usm_load_acquire(entry); /* another thread may have succeeded */
     if (usm_cas_acq_rel(entry, &leaf, mine))
         return mine;
     (void)usm__os_unmap(mine, sizeof *mine);
     return leaf;
 }
 
-/* How many of the n pages from `page` on are in its leaf. */
+/* The number of pages, of the n from `page` on, that are in its leaf. */
 static size_t pages_in_leaf(uintptr_t page, size_t n)
 {
     size_t left = LEAF_PAGES - (page & (LEAF_PAGES - 1));
@@ -80,7 +80,7 @@ static size_t pages_in_leaf(uintptr_t page, size_t n)
     return n < left ? n : left;
 }
 
-/* All or nothing: no page changes unless every leaf is there. */
+/* All or none: no page is changed unless every leaf exists. */
 static bool make_leaves(uintptr_t first, size_t n)
 {
     for (size_t step; n > 0; first += step, n -= step) {
@@ -95,7 +95,7 @@ usm_status usm__pages_set(void *source, uintptr_t at, size_t n, usm_span *span)
 {
     uintptr_t first = at >> USM__PAGE_SHIFT;
 
-    (void)source; /* one map for all */
+    (void)source; /* there is one map for all pools */
     if (span && !make_leaves(first, n))
         return usm__fail(USM_E_NO_MEMORY,
                          "no host memory for the page map, in which libusm finds the block of %p",

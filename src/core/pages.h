@@ -3,15 +3,16 @@
  *
  *     root[addr >> 30] -> leaf[(addr >> 12) & (2^18 - 1)] -> usm_span
  *
- * Two loads and no lock, whatever the pointer: what no pool put there leads to NULL.  The root of
- * the low half (user space) is static, zero pages until it is used; a leaf covers 1 GiB, takes
- * 2 MiB of addresses and as much memory as its pages are used, and lives as long as the process;
- * what describes memory that was given back costs none.
- * Some GPUs' addresses are in the high half: it has a root of its own, out of line.
+ * Two loads and no lock, for any pointer: an address that no pool entered leads to NULL.  The root
+ * of the low half (user space) is static and consists of zero pages until it is used.  A leaf
+ * covers 1 GiB, takes 2 MiB of addresses and as much memory as its used pages need, and lives as
+ * long as the process.  Entries for memory that was returned to the driver cost no memory.  The
+ * addresses of some GPUs are in the high half, which has a root of its own and is handled out of
+ * line.
  *
- * The address map (core/map.c) knows the areas, and answers for every pointer; this one knows what
- * a free needs to take a block back without asking its pool.  Readers: core/magazine.c and the
- * pools.  Writers: pools, by their usm_area_source. */
+ * The address map (core/map.c) knows the areas, and has an answer for every pointer.  This map has
+ * what a free needs to take a block back without calling its pool.  Readers: core/magazine.c and
+ * the pools.  Writers: pools, through their usm_area_source. */
 #ifndef USM_CORE_PAGES_H
 #define USM_CORE_PAGES_H
 
@@ -22,25 +23,26 @@
 #include <stdint.h>
 
 #define USM__PAGE_SHIFT 12
-#define USM__LEAF_BITS  18 /* pages in a leaf                                          */
-#define USM__ROOT_BITS  17 /* leaves of half an address space of 48 bits               */
+#define USM__LEAF_BITS  18 /* pages in a leaf                               */
+#define USM__ROOT_BITS  17 /* leaves in half of an address space of 48 bits */
 
 typedef struct usm__page_leaf {
     _Atomic(usm_span *) span[1u << USM__LEAF_BITS];
 } usm__page_leaf;
 
-typedef _Atomic(usm__page_leaf *) usm__page_entry; /* NULL: no page of that GiB is known  */
+typedef _Atomic(usm__page_leaf *) usm__page_entry; /* NULL: no page of that GiB was entered */
 
-/* Of the low half.  Hidden, so that the hit path addresses it directly. */
+/* The root of the low half.  Hidden, so that the fast path addresses it directly. */
 #pragma GCC visibility push(hidden)
 extern usm__page_entry usm__page_root[1u << USM__ROOT_BITS];
 #pragma GCC visibility pop
 
-/* Addresses with a bit above 46 set. */
+/* For addresses with a bit above 46 set. */
 usm_span *usm__page_find_high(const void *p);
 
-/* The span of p's page, NULL for any other address.  The acquire loads pair with the release
- * stores of usm__pages_set: who finds a span sees what was written into it before. */
+/* Returns the span of p's page, NULL for any other address.  The acquire loads pair with the
+ * release stores of usm__pages_set: a thread that finds a span sees everything written into it
+ * before. */
 static inline usm_span *usm__page_find_low(const void *p)
 {
     uintptr_t       page = (uintptr_t)p >> USM__PAGE_SHIFT;
@@ -54,20 +56,21 @@ static inline usm_span *usm__page_find_low(const void *p)
     return usm_load_acquire(&leaf->span[page & ((1u << USM__LEAF_BITS) - 1)]);
 }
 
-/* _low looks at the low half only, so that a free that hits calls nobody and saves no register. */
+/* usm__page_find_low() covers the low half only, so that the fast path of a free calls no function
+ * and saves no register. */
 static inline usm_span *usm__page_find(const void *p)
 {
     return (uintptr_t)p >> 47 ? usm__page_find_high(p) : usm__page_find_low(p);
 }
 
-/* pages_set and pages_get of a usm_area_source.  `at` is the address of the first page.  A span is
- * complete when it is set; setting NULL never fails.  The caller sees to it that nobody else sets
- * the same pages meanwhile. */
+/* pages_set and pages_get of a usm_area_source.  `at` is the address of the first page.  A span
+ * must be complete when it is set; setting NULL never fails.  The caller makes sure that no other
+ * thread sets the same pages meanwhile. */
 usm_status usm__pages_set(void *source, uintptr_t at, size_t n, usm_span *span);
 usm_span  *usm__pages_get(void *source, const void *p);
-/* Of [at, at + size) no page leads to a span: the memory of their entries goes back to the system,
- * as far as it is whole pages of it.  The addresses are the caller's: nobody sets their pages
- * meanwhile. */
+/* No page of [at, at + size) leads to a span any more: the memory of their entries returns to the
+ * system, where whole pages of it are free.  The caller owns the addresses, so no other thread sets
+ * their pages meanwhile. */
 void usm__pages_discard(uintptr_t at, size_t size);
 
 #endif

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* Looking at the pointers of a command, and other things all commands need.
- * Called by core/copy.c, core/fill.c, core/task.c. */
+/* Pointer resolution for commands, and other functions that all commands need.  Called by
+ * core/copy.c, core/fill.c, core/task.c. */
 #include "base/inline/plural.h"
 #include "base/os.h"
 #include "base/settings.h"
@@ -13,9 +13,9 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-/* Whether every page of [p, p + n) is mapped: mincore() answers ENOMEM if not.
- * Asked of pointers that are suspect (freed lately), after usm_shutdown(), which
- * took memory away, and with USM_VALIDATION of all host memory. */
+/* True if every page of [p, p + n) is mapped: otherwise mincore() returns ENOMEM.  Called for
+ * suspect pointers (recently freed), after usm_shutdown(), which returned memory, and with
+ * USM_VALIDATION for all host memory. */
 static bool is_mapped(const void *p, size_t n)
 {
     uintptr_t     page = (uintptr_t)sysconf(_SC_PAGESIZE);
@@ -34,10 +34,11 @@ static bool is_mapped(const void *p, size_t n)
     return true;
 }
 
-/* The setting, looked up again only when settings changed: each copy asks. */
+/* The value of the setting.  Every copy needs it, so it is looked up again only after a change of
+ * settings. */
 static bool is_validating(void)
 {
-    static _Atomic(unsigned) seen; /* twice the change count, plus the value            */
+    static _Atomic(unsigned) seen; /* twice the number of changes, plus the value */
     unsigned                 now  = usm_load_acquire(&usm__settings_changes);
     unsigned                 last = usm_load_relaxed(&seen);
 
@@ -64,9 +65,9 @@ usm_status usm__place_host(const char *what, const void *p, size_t n)
     return USM_OK;
 }
 
-/* The pool whose live block [p, p + n) is in, by the page map alone: two loads for nearly all
- * pointers of nearly all commands.  NULL: not known.  A block that is watched, and so may be
- * smaller than its pool says, has another state. */
+/* Returns the pool whose live block contains [p, p + n), from the page map alone: two loads for
+ * nearly all pointers of nearly all commands.  NULL: unknown.  A tracked block, which may be
+ * smaller than its pool's block, has another state, so it is not found here. */
 static usm_pool *pool_around(const void *p, size_t n)
 {
     const usm_span *span = usm__page_find(p);
@@ -129,7 +130,7 @@ usm_status usm__marker(usm_queue *q, size_t ndeps, void *const *deps, void **ev)
 
     if (ndeps > 0 || usm__queue_in_order(q))
         return usm__be_marker(q->be, q->native, ndeps, deps, ev);
-    /* Without dependencies it would wait for the whole queue: it gets one that is met. */
+    /* Without dependencies it would wait for the whole queue, so it gets a completed one. */
     st = usm__be_event_create_user(q->be, q->ctx->native, &done);
     if (st != USM_OK)
         return st;
@@ -152,7 +153,7 @@ usm_status usm__submit_nothing(usm_queue *q, size_t ndeps, usm_event *const *dep
 
 typedef struct late_free {
     usm__completion c;
-    usm_context    *ctx; /* counted by users: its pools must outlive p */
+    usm_context    *ctx; /* held as a user: its pools must outlive p */
     void           *p;
     bool            is_heap;
 } late_free;

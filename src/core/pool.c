@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* Pools: allocation and free, statistics, trims, marks.  They begin and end in core/pool_create.c;
- * the cutting itself is the module's (include/usm/pool_ops.h); areas and accounts are
- * core/area.c's.
- */
+/* Pools: allocation and free, statistics, trims, marks.  core/pool_create.c creates and destroys
+ * them; the module cuts the blocks (include/usm/pool_ops.h); core/area.c has the areas, and
+ * core/account.c the memory accounting. */
 #include "core/pool.h"
 
 #include "base/fork.h"
@@ -18,9 +17,9 @@
 #include <errno.h>
 #include <string.h>
 
-/* What others are asked to give back at least: pools take no less from the driver. */
+/* Other pools are asked to return at least this much: a pool takes no less from the driver. */
 #define GIVEN_AT_LEAST ((size_t)2 << 20)
-/* How often other pools are asked: others may be faster to take what they gave. */
+/* Number of rounds in which other pools are asked: another thread may take what they returned. */
 #define GIVEN_OFTEN 4
 
 /* ---- use ------------------------------------------------------------------------- */
@@ -45,8 +44,8 @@ static usm_status check_request(const usm_pool *pool, size_t align, size_t size)
 
 /* ---- blocks of pools with thread caches ------------------------------------------- */
 
-/* Out of the calling thread's cache, which the pool fills where it is empty. USM_E_NOT_READY: it
- * has no cache. */
+/* Takes a block from the calling thread's cache, which the pool fills if it is empty.
+ * USM_E_NOT_READY: the thread has no cache. */
 static usm_status alloc_cached(usm_pool *pool, unsigned k, void **p)
 {
     usm_cache *cache = usm__magazine_enter(pool);
@@ -73,7 +72,7 @@ static usm_status alloc_cached(usm_pool *pool, unsigned k, void **p)
     return st;
 }
 
-/* The state of the block at p, which was live and is free now; NULL: it was not live. */
+/* Marks the block at p as free if it was live, and returns its state; NULL: it was not live. */
 static _Atomic(uint8_t) *end_life(const usm_span *span, const void *p)
 {
     _Atomic(uint8_t) *state = usm__span_state(span, p);
@@ -85,7 +84,7 @@ static _Atomic(uint8_t) *end_life(const usm_span *span, const void *p)
     return NULL;
 }
 
-/* USM_E_NOT_READY: not a matter of the cache. */
+/* USM_E_NOT_READY: the free is not for the cache. */
 static usm_status free_cached(usm_pool *pool, void *p)
 {
     const usm_span *span = usm__page_find(p);
@@ -102,7 +101,7 @@ static usm_status free_cached(usm_pool *pool, void *p)
     block.state = end_life(span, p);
     if (!block.state) {
         usm__magazine_leave();
-        return USM_E_NOT_READY; /* the pool finds the words */
+        return USM_E_NOT_READY; /* the pool writes the error message */
     }
     bin = &cache->bins[span->bin];
     top = usm_load_relaxed(&bin->top);
@@ -123,7 +122,7 @@ static usm_status alloc_once(usm_pool *pool, size_t align, size_t size, void **p
     usm_status st = USM_E_NOT_READY;
 
     if (pool->slot && align <= USM_CACHED_ALIGN) {
-        /* A class's size is a multiple of each alignment that divides the size. */
+        /* The size of a class is a multiple of each alignment that divides the requested size. */
         size_t   rounded = align > USM__POOL_ALIGN ? usm_align_up_ptr(size, align) : size;
         unsigned k       = usm_class_of(rounded);
 
@@ -138,7 +137,7 @@ static bool is_full(usm_status st)
     return st == USM_E_NO_MEMORY || st == USM_E_BUDGET;
 }
 
-/* The checker of stream order is told of the whole block. */
+/* Reports the whole block to the checker of stream order. */
 static void tell_served(void *p, size_t size)
 {
     usm__area *area  = usm__map_find(p);
@@ -153,7 +152,7 @@ usm_status usm__pool_alloc_plain(usm_pool *pool, size_t align, size_t size, void
 {
     usm_status st = alloc_once(pool, align, size, p);
 
-    /* What lies idle in threads' caches is the last reserve. */
+    /* The last reserve: blocks that lie unused in the caches of threads. */
     if (is_full(st) && usm__magazine_reclaim(pool))
         st = alloc_once(pool, align, size, p);
     if (st == USM_OK) {
@@ -169,7 +168,7 @@ usm_status usm__pool_block_plain(usm__area *area, const void *p, usm_block *bloc
     return area->pool->ops->block(area->pool->impl, &area->view, p, block);
 }
 
-/* The message names what should have been freed, whichever pool it is. */
+/* The error message names the block that should have been freed, whatever its pool. */
 static usm_status fail_interior(usm__area *area, const void *p)
 {
     usm_block block;
@@ -194,7 +193,7 @@ usm_status usm__pool_free_plain(usm__area *area, void *p)
     if (st != USM_E_NOT_READY)
         return st;
     lately = usm__freed_lately(p);
-    /* Noted before: once it is free, somebody may get the address again. */
+    /* Noted before the free: another thread may get the address as soon as it is free. */
     usm__freed_note(p);
     st = pool->ops->free(pool->impl, &area->view, p);
     if (st == USM_E_INVALID_POINTER && lately)
@@ -236,7 +235,7 @@ usm_status usm__pool_free_now(usm__area *area, void *p)
 
 /* ---- allocation and free --------------------------------------------------------------- */
 
-/* Blocks of a pool with zero_init; a block that cannot be zeroed goes back. */
+/* For pools with zero_init; a block that cannot be zeroed is freed. */
 static void *zeroed(usm_pool *pool, void *p, size_t size)
 {
     usm_status st = USM_OK;
@@ -254,7 +253,7 @@ static void *zeroed(usm_pool *pool, void *p, size_t size)
     return NULL;
 }
 
-/* NULL: the story says why. */
+/* NULL: with an error message. */
 static void *alloc_unzeroed(usm_pool *pool, size_t align, size_t size)
 {
     void      *p  = NULL;
@@ -305,7 +304,7 @@ usm_status usm__pool_try(usm_pool *pool, size_t size, void **p)
 
 usm__out_of_memory_fn *usm__area_out_of_memory;
 
-/* Whether it is the pool's own maximum_size that leaves least room: nobody else can help then. */
+/* True if the pool's own maximum_size leaves the least room: no other pool can help then. */
 static bool is_at_maximum(usm_pool *pool)
 {
     uint64_t          reserved = usm_load_relaxed(&pool->reserved);
@@ -320,7 +319,7 @@ static bool is_at_maximum(usm_pool *pool)
            account.limit - usm_min_size(account.reserved, account.limit);
 }
 
-/* Whether other pools of the memory gave back what lay free in them. */
+/* True if other pools of the memory returned free areas. */
 static bool pools_gave(usm_pool *pool, size_t align, size_t size)
 {
     const usm_device    *dev    = pool->ctx->devices[pool->index].dev;
@@ -339,8 +338,8 @@ static bool pools_gave(usm_pool *pool, size_t align, size_t size)
     return usm__pools_give_back(&memory, pool, wanted, true) > 0;
 }
 
-/* Whether buffers gave memory back, so that it is worth asking again.  What they may keep is in
- * other pools, or in this one: so it is done here, where no lock of a pool is held. */
+/* True if buffers freed memory, so that another try makes sense.  The memory they may keep is in
+ * other pools, or in this one, so they are called here, where no lock of a pool is held. */
 static bool others_gave(usm_pool *pool, size_t size)
 {
     usm__story story;
@@ -366,8 +365,8 @@ static bool may_ask_queues(usm_pool *pool)
     return usm__pool_collect && usm_load_acquire(&pool->async) && is_full(usm_last_status());
 }
 
-/* Whether queues had freed blocks of the pool, which are everybody's now; for the last of them the
- * host waits. */
+/* True if queues had freed blocks of the pool, which any thread can have now.  For the last of them
+ * the host waits. */
 static bool queues_gave(usm_pool *pool)
 {
     usm__story story;
@@ -388,7 +387,8 @@ static void *alloc_or_report(alloc_fn *alloc, usm_pool *pool, size_t align, size
 
     while (!p && gave && may_ask_queues(pool)) {
         gave = queues_gave(pool);
-        p    = alloc(pool, align, size); /* also when another thread was faster: it is there now */
+        p    = alloc(pool, align, size); /* also if another thread collected them: the blocks are in
+                                            the pool now */
     }
     for (int i = 0; !p && i < GIVEN_OFTEN && pools_gave(pool, align, size); i++)
         p = alloc(pool, align, size);
@@ -437,8 +437,8 @@ size_t usm_pool_malloc_batch(usm_pool *pool, size_t size, size_t n, void **out)
     return got;
 }
 
-/* area: p's, of another pool, or NULL.  That p was freed lately says nothing of a block that lives:
- * a hit makes no note when it serves it again. */
+/* area: that of p, in another pool, or NULL.  The record of recent frees says nothing about a block
+ * that is live: the fast path does not update it when the block is allocated again. */
 static usm_status refuse_foreign(usm__area *area, const void *p)
 {
     usm_block block;
@@ -453,7 +453,7 @@ static usm_status refuse_foreign(usm__area *area, const void *p)
                              : "");
 }
 
-/* size NULL: not known. */
+/* size NULL: unknown. */
 static usm_status check_size(usm__area *area, const void *p, const size_t *size)
 {
     usm_block  block;
@@ -462,7 +462,7 @@ static usm_status check_size(usm__area *area, const void *p, const size_t *size)
     if (st == USM_OK && size && *size > block.size)
         return usm__fail(USM_E_SIZE, "usm_pool_free_sized: the block at %p has %zu bytes, not %zu",
                          p, block.size, *size);
-    return USM_OK; /* whatever else is wrong with p, free says */
+    return USM_OK; /* free reports any other error of p */
 }
 
 static void free_of_pool(usm_pool *pool, void *p, const size_t *size)
@@ -480,13 +480,13 @@ static void free_of_pool(usm_pool *pool, void *p, const size_t *size)
         usm__log(USM_LOG_ERROR, "%s", usm_last_error());
 }
 
-/* Whether a block of `span` can be one of this pool's that has a cache. */
+/* True if a block of `span` may belong to this pool, and the pool has caches. */
 static bool is_of(const usm_pool *pool, const usm_span *span)
 {
     return span && pool && span->slot == usm_load_relaxed(&pool->alloc_slot);
 }
 
-/* Apart from usm_pool_free(), which saves no register on a hit that way. */
+/* Separate from usm_pool_free(), which therefore saves no registers on its fast path. */
 static __attribute__((noinline)) void free_missed(usm_pool *pool, void *p, const size_t *size)
 {
     if (p && usm__pool_check(pool) == USM_OK && pool)
@@ -523,7 +523,7 @@ usm_status usm_pool_trim_to(usm_pool *pool, size_t keep)
         return st;
     if (usm__pool_collect && usm_load_acquire(&pool->async))
         (void)usm__pool_collect(pool, false);
-    /* A block in a magazine holds its area; magazines without one cost host memory. */
+    /* Each block in a magazine keeps its area; empty magazines cost only host memory. */
     if (keep < usm_load_relaxed(&pool->reserved) || keep == 0)
         (void)usm__magazine_reclaim(pool);
     return pool->ops->trim_to(pool->impl, keep);
@@ -588,7 +588,7 @@ usm_status usm_pool_reset(usm_pool *pool)
     return st;
 }
 
-/* USM_OK: `pool` has marks and `mark` may be used. */
+/* USM_OK: `pool` supports marks and `mark` may be used. */
 static usm_status check_marks(usm_pool *pool, const void *mark, const char *function)
 {
     usm_status st = usm__pool_check(pool);

@@ -1,18 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* Attributes of pools: usm_pool_get_attribute(), _set_, and what the threshold does. */
+/* Attributes of pools: usm_pool_get_attribute(), usm_pool_set_attribute(), and the effect of the
+ * threshold. */
 #include "core/init.h"
 #include "core/pool.h"
 
 void (*usm__pool_queued_figures)(usm_pool *pool, usm__pool_queued *figures);
 
-/* Pools that were ever given a threshold: while there are none, nobody looks for them. */
+/* True if a pool was ever given a threshold: until then no pool is checked. */
 static _Atomic(bool) has_thresholds;
 
-/* ---- what is held beyond the threshold ---------------------------------------------------- */
+/* ---- memory held beyond the threshold ----------------------------------------------------- */
 
 #define AT_ONCE 32
 
-/* Its threshold is set, and more than that is held. */
+/* True if the pool has a threshold and holds more than that. */
 static bool is_excessive(const usm_pool *pool)
 {
     uint64_t threshold = usm_load_relaxed(&pool->threshold);
@@ -35,7 +36,8 @@ void usm__pools_release_excess(usm_context *ctx)
             found[n++] = pool;
     }
     usm__mutex_unlock(&ctx->lock);
-    for (size_t i = 0; i < n; i++) /* nobody destroys a pool that work of its context may use */
+    for (size_t i = 0; i < n; i++) /* a pool that commands of its context may use is not
+                                      destroyed */
         (void)usm_pool_trim_to(found[i], (size_t)usm_load_relaxed(&found[i]->threshold));
 }
 
@@ -46,9 +48,10 @@ void usm__pool_set_threshold(usm_pool *pool, uint64_t bytes)
         usm_store_relaxed(&has_thresholds, true);
 }
 
-/* ---- one by one ------------------------------------------------------------------------------ */
+/* ---- the attributes
+ * --------------------------------------------------------------------------- */
 
-/* Since the pool was made. */
+/* The count since the pool was created. */
 static uint64_t queued(usm_pool *pool, usm_pool_attribute which)
 {
     usm__pool_queued f = {0};

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* Pools: how they begin and end; default pools, what USM_POOL and descriptors say.  Their use is
- * core/pool.c's. */
+/* Pools: creation and destruction; default pools, and the choices of USM_POOL and of descriptors.
+ * core/pool.c has their use. */
 #include "core/pool.h"
 
 #include "base/inline/bits.h"
@@ -20,7 +20,7 @@
 
 #define DEFAULT_POOL "slab"
 
-/* What a hit reads of a stale handle is kept: alloc_slot is 0 then. */
+/* The part that the fast path reads of a stale handle stays valid: alloc_slot is 0 then. */
 static usm__meta_type pool_type =
     USM__META_TYPE(struct usm_pool, offsetof(struct usm_pool, ops), "pools");
 
@@ -97,8 +97,8 @@ static usm_status start_pool(usm_pool *pool, const usm_pool_desc *desc)
     return pool->ops->create(&params, &pool->impl);
 }
 
-/* What the descriptor leaves open, USM_POOL says; of a pool that was named, the descriptor alone
- * speaks. */
+/* Fields that the descriptor leaves open are taken from USM_POOL.  If the caller named the pool,
+ * only the descriptor counts. */
 static void complete(usm_pool_desc *desc, usm__pool_choice *chosen, usm_kind kind)
 {
     if (desc->name) {
@@ -120,7 +120,7 @@ static void complete(usm_pool_desc *desc, usm__pool_choice *chosen, usm_kind kin
     desc->zero_init |= chosen->zero_init;
 }
 
-/* No process has more addresses: what is rounded up from less does not overflow. */
+/* No process has more addresses: rounding up a smaller size does not overflow. */
 #define AREA_MAX ((size_t)1 << 47)
 
 static usm_status check_area_size(size_t size)
@@ -164,15 +164,16 @@ static void drop_pool(usm_pool *pool)
 
 static void open_pool(usm_pool *pool)
 {
-    /* Zeroing and a least alignment are the slow path's business. */
+    /* Zeroing and a minimum alignment are left to the slow path. */
     if (!pool->zero_init && pool->min_align <= USM__POOL_ALIGN)
         usm_store_relaxed(&pool->alloc_slot, pool->slot);
     usm_store_release(&pool->magic, (uint32_t)USM__MAGIC_POOL);
 }
 
-/* The pool's functions.  Where the driver moves shared memory by whole allocations, two blocks in
- * one would overwrite each other's work: `whole` stands in for pools that cut, but not for one that
- * was asked for by name and has a reset, which `whole` has not.  NULL and a story. */
+/* Chooses the pool's functions.  Where the driver moves shared memory by whole allocations, two
+ * blocks in one allocation would overwrite each other's data.  There `whole` replaces the pools
+ * that cut, except a pool that was requested by name and has a reset, which `whole` has not.  NULL
+ * with an error message. */
 static const usm_pool_ops *choose_ops(const usm_pool *pool, const char *name, bool is_named)
 {
     const usm_device   *dev = pool->ctx->devices[pool->index].dev;
@@ -209,7 +210,7 @@ static usm_status make_pool(usm_context *ctx, size_t index, usm_kind kind,
                                      "fork(); make a context in the child");
     if (st != USM_OK)
         return st;
-    usm__trace_start(); /* until the first pool, who watches can be set */
+    usm__trace_start(); /* settings of the trace and of checks may change until the first pool */
     usm__observe_start();
     complete(&d, &chosen, kind);
     st = check_area_size(d.area_size);
@@ -219,13 +220,13 @@ static usm_status make_pool(usm_context *ctx, size_t index, usm_kind kind,
     if (!pool)
         return USM_E_NO_MEMORY;
     pool->ops = choose_ops(pool, d.name, desc->name != NULL);
-    if (pool->ops) /* before it takes an area */
+    if (pool->ops) /* before the pool takes an area */
         pool->trace_id = usm__trace_pool(pool->ops->name, kind, ctx->devices[index].dev->term);
-    /* A free of a block that others may have open must be seen: no cache takes it. */
+    /* The free of a block that other processes may have open must be seen: no cache may take it. */
     if (pool->ops && (pool->ops->caps & USM_POOL_CAP_CACHE) &&
         pool->export_mode == USM_POOL_PRIVATE)
         pool->slot = usm__magazine_slot(pool);
-    pool->options = chosen.options; /* during creation only */
+    pool->options = chosen.options; /* only during creation */
     st            = pool->ops ? start_pool(pool, &d) : usm_last_status();
     pool->options = NULL;
     if (st != USM_OK) {
@@ -251,10 +252,10 @@ static void withdraw(usm_pool *pool)
     usm__mutex_unlock(&pool->ctx->lock);
 }
 
-/* What programs know that were built before there was `read_only`. */
+/* The part that programs built before `read_only` existed know. */
 #define OLD_POOL_DESC offsetof(usm_pool_desc, export_mode)
 
-/* *full: what the caller gave, and the rest as USM_POOL_DESC_INIT says. */
+/* *full gets the caller's fields, and the others from USM_POOL_DESC_INIT. */
 static usm_status complete_desc(const usm_pool_desc *given, usm_pool_desc *full)
 {
     *full = (usm_pool_desc)USM_POOL_DESC_INIT;
@@ -317,10 +318,10 @@ usm_pool *usm__pool_of(usm_context *ctx, size_t index, usm_kind kind)
     if (pool || make_pool(ctx, index, kind, &desc, &pool) != USM_OK)
         return pool;
     pool->is_default = true;
-    publish(pool); /* before anybody uses it: fork() goes by the list */
+    publish(pool); /* before its first use: fork() goes through the list */
     if (usm_cas_acq_rel(slot, &expected, pool))
         return pool;
-    withdraw(pool); /* somebody was faster */
+    withdraw(pool); /* another thread was faster */
     usm__pool_finish(pool);
     return expected;
 }
@@ -348,7 +349,8 @@ usm_status usm__pool_check(usm_pool *pool)
 
 /* ---- figures -------------------------------------------------------------------- */
 
-/* A pool with caches counts what it handed to threads: what they have not served is not live. */
+/* A pool with caches counts the blocks it moved to caches: those that are still there are not
+ * live. */
 void usm__pool_stats(usm_pool *pool, usm_pool_stats *stats)
 {
     const size_t      struct_size = stats->struct_size;
@@ -358,7 +360,7 @@ void usm__pool_stats(usm_pool *pool, usm_pool_stats *stats)
     usm__magazine_sum_up(pool, &cached);
     stats->threads       = cached.threads;
     stats->thread_cached = cached.bytes;
-    stats->blocks        = cached.blocks; /* for the pool: what to take off */
+    stats->blocks        = cached.blocks; /* input for the pool: the number to subtract */
     pool->ops->get_stats(pool->impl, stats);
     stats->reserved      = usm_load_relaxed(&pool->reserved);
     stats->reserved_peak = usm_load_relaxed(&pool->reserved_peak);

@@ -1,27 +1,27 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* Memory that lies free in pools goes back to the driver when somebody else cannot have any:
- * another pool, of any kind and context, or buffers.  A pool keeps free memory because asking the
- * driver is slow, not because anybody needs it.
+/* Makes pools return their free memory to the driver when an allocation elsewhere fails: in another
+ * pool, of any kind and context, or for buffers.  A pool keeps free memory because driver calls are
+ * slow, not because the memory is in use.
  *
- * Whoever gives back for others (the giver) is a guest of the pools that it asks: it finds them
- * under the locks of the lists, counts itself in, and asks them with no lock held.  The end of a
- * pool waits until the last guest has left; guests wait for nobody but the driver.
+ * The thread that does so finds the pools under the locks of the lists and increments a counter in
+ * each (`guests`).  It then calls them with no lock held.  The destruction of a pool waits until
+ * this counter is 0; the thread itself waits for nothing but the driver.
  *
- * Who calls: core/pool.c before an allocation fails; src/buffer for extents and frames. */
+ * Called by core/pool.c before an allocation fails, and by src/buffer for extents and frames. */
 #include "core/pool.h"
 
 #include "base/fork.h"
 #include "base/os.h"
 #include "core/export.h"
 
-/* Guards nothing but the wait: `guests` themselves are atomic. */
+/* Guards only the wait: the counters themselves are atomic. */
 static usm__mutex     lock    = USM__MUTEX_INIT(USM__RANK_POOL, "guests of pools");
 static pthread_cond_t changed = PTHREAD_COND_INITIALIZER;
 
 typedef struct search {
     const usm__memory_of_pools *memory;
     const usm_pool             *but;
-    usm_pool                  **found; /* NULL: they are only counted                       */
+    usm_pool                  **found; /* NULL: pools are only counted */
     size_t                      n, cap;
 } search;
 
@@ -42,7 +42,7 @@ static bool has_free(usm_pool *pool)
            usm_load_relaxed(&pool->reserved) > usm__pool_live(pool);
 }
 
-/* The lists' locks are held. */
+/* The locks of the lists are held. */
 static void invite(usm_pool *pool, void *arg)
 {
     search *s = arg;
@@ -76,7 +76,7 @@ void usm__pool_await_guests(usm_pool *pool)
     usm__mutex_unlock(&lock);
 }
 
-/* Threads' caches are left alone unless `deep`: taking them costs their owners. */
+/* Caches of threads are emptied only if `deep`, because that slows their owners down. */
 static size_t trim(usm_pool *pool, size_t size, bool deep)
 {
     uint64_t before = usm_load_relaxed(&pool->reserved), after;

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* Out of memory: who holds what, and the way out.  First all is looked at, which takes the locks of
- * the lists of contexts and pools; then it is written, with none.  A program that spills runs out
- * of memory often and on purpose: so the report is for those who ask for it (USM_LOG=info), and at
- * most one a second and pool.  Called by core/pool.c. */
+/* The report when memory is full: who holds how much, and what helps.  First the state is
+ * collected, which takes the locks of the lists of contexts and pools; then it is written, with no
+ * lock held.  A program that spills runs out of memory often and on purpose.  The report is
+ * therefore only made on request (USM_LOG=info), and for each pool at most once a second.  Called
+ * by core/pool.c. */
 #include "core/pool_report.h"
 
 #include "base/inline/plural.h"
@@ -18,15 +19,15 @@
 #define EVERY_NS 1000000000ull
 #define LARGEST  5
 
-/* The room of one size: "1023.9 MiB". */
+/* Room for a size such as "1023.9 MiB". */
 typedef char size_text[16];
 
 #define TEXT_OF(bytes) usm__format_bytes((bytes), (size_text){0}, sizeof(size_text))
 
-/* One of the largest holders: a class, another pool, a tag. */
+/* One of the largest holders of memory: a class, another pool, a tag. */
 typedef struct holder {
     char     name[64];
-    uint64_t rank; /* by which they are compared; 0: none                             */
+    uint64_t rank; /* the value by which they are ordered; 0: an empty entry */
     uint64_t live, held, blocks;
 } holder;
 
@@ -35,14 +36,14 @@ typedef struct report {
     size_t            size, align;
     usm_status        status;
     usm_pool_stats    stats;
-    usm__account_view account;       /* the one with the least room                            */
-    uint64_t          others_unused; /* in other pools of that memory                          */
+    usm__account_view account;       /* the one with the least room              */
+    uint64_t          others_unused; /* free bytes in other pools of that memory */
     holder            classes[LARGEST], pools[LARGEST], tags[LARGEST];
 } report;
 
-/* ---- looking ------------------------------------------------------------------- */
+/* ---- collecting ---------------------------------------------------------------- */
 
-/* `list` stays in falling order. */
+/* `list` stays in descending order. */
 static void enter(holder list[LARGEST], const holder *h)
 {
     size_t i = LARGEST;
@@ -64,7 +65,7 @@ static void look_at_classes(report *r)
         const usm_pool_class *c = &list[i];
         holder                h = {.live = c->live_bytes, .held = c->held, .blocks = c->live};
 
-        /* Large blocks have no slabs that would hold them. */
+        /* Large blocks have no slabs that hold them. */
         if (h.held < h.live)
             h.held = h.live;
         h.rank = h.held;
@@ -149,7 +150,7 @@ static uint64_t left(uint64_t limit, uint64_t held)
     return limit == 0 ? UINT64_MAX : held < limit ? limit - held : 0;
 }
 
-/* Each says whether it applied. */
+/* Each of these functions returns whether it applied. */
 static bool say_limit(const report *r)
 {
     const usm_pool *pool = r->pool;
@@ -220,7 +221,8 @@ static void say(const report *r)
 
 /* ---- both ---------------------------------------------------------------------- */
 
-/* Memory that the machine has may still lack addresses: nobody who was refused sees the limit. */
+/* The machine may have memory while the process lacks addresses, and a failed allocation does not
+ * show that limit. */
 static const char *address_limit(char *text, size_t size)
 {
     struct rlimit l;
@@ -233,7 +235,7 @@ static const char *address_limit(char *text, size_t size)
     return text;
 }
 
-/* What is known where the memory was refused is the middle of the sentence. */
+/* Rewrites the error message around the one that was left where the memory was refused. */
 static void tell_anew(const report *r)
 {
     const usm_pool *pool = r->pool;
@@ -253,7 +255,7 @@ static void tell_anew(const report *r)
               TEXT_OF(r->stats.largest_free));
 }
 
-/* Whether it is this call's turn to report. */
+/* True if this call is to report. */
 static bool is_due(usm_pool *pool)
 {
     uint64_t last = usm_load_relaxed(&pool->reported_ns);

@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* What is said when an allocation finds no memory: the story for the caller, always, and with
- * USM_LOG=info the report of who holds what. */
+/* Messages when an allocation finds no memory: always the error message for the caller, and with
+ * USM_LOG=info a report of who holds how much. */
 #ifndef USM_CORE_POOL_REPORT_H
 #define USM_CORE_POOL_REPORT_H
 
 #include "core/pool.h"
 
-/* The calling thread's story says why `pool` could not serve `size` bytes aligned to `align`, with
- * `status`.  Unless that is USM_E_NO_MEMORY or USM_E_BUDGET, nothing happens.  Else the story is
- * told anew with size, kind, device and what the pool holds, and the report is logged, at most once
- * a second and pool.  No lock is held. */
+/* Called after `pool` could not allocate `size` bytes aligned to `align`, with `status` and an
+ * error message.  Does nothing unless that is USM_E_NO_MEMORY or USM_E_BUDGET.  Otherwise it
+ * extends the error message by size, kind, device and the memory that the pool holds, and logs the
+ * report, for each pool at most once a second.  No lock is held. */
 void usm__pool_report_full(usm_pool *pool, size_t size, size_t align, usm_status status);
 
 #endif

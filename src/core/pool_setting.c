@@ -4,9 +4,10 @@
  *     setting:  segment[;segment]...
  *     segment:  [kind:]pool[,option=value]...        kind: host, device, shared; none: all three
  *
- * The last segment that speaks of a kind is the one in force for it, whole: it does not add to
- * those before.  What does not parse is refused with the piece that is wrong; nothing is skipped.
- * Called by core/pool.c where a pool is made, and by the table of settings. */
+ * The last segment that applies to a kind is used for it, as a whole: it does not add to the
+ * segments before.  Text that does not parse is refused, and the message quotes the wrong part;
+ * nothing is skipped.  Called by core/pool_create.c when a pool is created, and by the table of
+ * settings. */
 #include "core/pool_setting.h"
 
 #include "base/inline/bits.h"
@@ -21,7 +22,7 @@
     "area_size, maximum_size, min_align (bytes), retain (bytes or all), retain_ms (10s, 500), "    \
     "zero_init (1, 0)"
 
-/* Where the reason of a refusal goes. */
+/* Where the reason of a refusal is written. */
 typedef struct reason {
     char  *text;
     size_t size;
@@ -29,7 +30,7 @@ typedef struct reason {
 
 #define refuse(why, ...) ((void)snprintf((why)->text, (why)->size, __VA_ARGS__), false)
 
-/* For "%.*s": a piece of the setting, cut. */
+/* The length for "%.*s": a part of the setting, cut off. */
 static int shown(usm__span s)
 {
     return s.len < 40 ? (int)s.len : 40;
@@ -63,7 +64,7 @@ static bool parse_retain(usm__span s, void *field)
     return true;
 }
 
-/* A number alone is milliseconds. */
+/* A bare number is milliseconds. */
 static bool parse_time(usm__span s, void *field)
 {
     uint64_t n;
@@ -84,7 +85,7 @@ static bool parse_bool(usm__span s, void *field)
 typedef struct option {
     const char *name;
     bool (*parse)(usm__span value, void *field);
-    size_t      field; /* its place in usm__pool_choice                                */
+    size_t      field; /* its offset in usm__pool_choice */
     const char *allowed;
 } option;
 
@@ -96,7 +97,8 @@ static const option options[] = {
     {"maximum_size", parse_bytes, FIELD(maximum_size), BYTES "; 0 is no limit"},
     {"min_align", parse_align, FIELD(min_align), "a power of two up to 2M"},
     {"retain", parse_retain, FIELD(retain), BYTES ", or all"},
-    {"threshold", parse_retain, FIELD(retain), BYTES ", or all"}, /* other pools' word for it */
+    {"threshold", parse_retain, FIELD(retain), BYTES ", or all"}, /* the name that other pools
+                                                                     use */
     {"retain_ms", parse_time, FIELD(retain_ms),
      "a time, as 10s or 250ms; a number is milliseconds"},
     {"zero_init", parse_bool, FIELD(zero_init), "1, 0, true, false, yes, no, on, off"},
@@ -132,7 +134,7 @@ static bool parse_kind(usm__span s, int *kind)
     return *kind != USM_UNKNOWN;
 }
 
-/* `[kind:]pool`; *kind 0: all. */
+/* Parses `[kind:]pool`; *kind 0: all kinds. */
 static bool parse_head(usm__span head, int *kind, usm__pool_choice *c, const reason *why)
 {
     usm__span kind_name, rest = head;
@@ -164,8 +166,8 @@ static bool parse_segment(usm__span segment, int *kind, usm__pool_choice *c, con
     return true;
 }
 
-/* Goes over the segments; the last that speaks of `kind` is *chosen.  `check_names`: the pools
- * must exist. */
+/* Goes through the segments; *chosen is the last one that applies to `kind`.  `check_names`: the
+ * pools must exist. */
 static bool parse(const char *text, usm_kind kind, usm__pool_choice *chosen, bool check_names,
                   const reason *why)
 {
@@ -205,7 +207,7 @@ bool usm__pool_setting_check(const char *text, char *why, size_t why_size)
 
 void usm__pool_choose(usm_kind kind, usm__pool_choice *choice)
 {
-    char why[256]; /* the setting in force was checked */
+    char why[256]; /* not needed: the setting was checked before */
 
     (void)parse(usm__setting_text("pool"), kind, choice, false, &(reason){why, sizeof why});
 }

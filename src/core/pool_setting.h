@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* USM_POOL: which pool serves which kind of memory, with which options; and the variables of
- * Intel's Unified Runtime that stand in for it when it is unset (core/pool_setting_ur.c). */
+/* USM_POOL: the pool and its options for each kind of memory; and the variables of Intel's Unified
+ * Runtime, which replace it if it is unset (core/pool_setting_ur.c). */
 #ifndef USM_CORE_POOL_SETTING_H
 #define USM_CORE_POOL_SETTING_H
 
@@ -8,20 +8,20 @@
 
 #include <usm/types.h>
 
-/* What is said of one kind; 0 or "" where nothing is. */
+/* The choice for one kind; 0 or "" where the setting says nothing. */
 typedef struct usm__pool_choice {
     char     name[32];
-    char     options[128]; /* for the pool itself; none of ours has any, so always ""    */
+    char     options[128]; /* options for the pool itself; none of ours has any, so it is "" */
     uint64_t area_size, maximum_size, min_align;
-    uint64_t retain;    /* as usm_pool_desc.retain; "retain=0" is 1: nothing to speak of     */
-    uint32_t retain_ms; /* "retain_ms=0" is 1                                             */
+    uint64_t retain;    /* as usm_pool_desc.retain; "retain=0" becomes 1: practically nothing */
+    uint32_t retain_ms; /* "retain_ms=0" becomes 1                                            */
     bool     zero_init;
 } usm__pool_choice;
 
-/* What the setting in force says of `kind`. */
+/* Returns the choice of the current setting for `kind`. */
 void usm__pool_choose(usm_kind kind, usm__pool_choice *choice);
-/* The same of any text; false when it does not parse, and `why` says what is wrong. Without a
- * look at which pools there are. */
+/* The same for any text; false if it does not parse, and `why` gets the reason.  Does not check
+ * that the pools exist. */
 bool usm__pool_setting_parse(const char *text, usm_kind kind, usm__pool_choice *choice, char *why,
                              size_t why_size);
 

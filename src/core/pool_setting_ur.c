@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* The pool variables of Intel's Unified Runtime (SYCL over Level Zero), said in USM_POOL's words.
+/* Translates the pool variables of Intel's Unified Runtime (SYCL over Level Zero) to USM_POOL.
  *
  *     UR_L0_DISABLE_USM_ALLOCATOR=anything             no pools
  *     UR_L0_USM_ALLOCATOR=[buffers][;[total][;[[kind:][largest][,[capacity][,slab]]]]...]
  *
  * buffers: 1 or 0, whether SYCL's buffers come from the pool.  total: free bytes kept, over all
- * pools. kind: host, device, shared, read_only_shared; none: all.  largest: the largest request
- * that is pooled, 0 none.  capacity: free slabs kept of a size.  slab: bytes taken from the driver
- * at a time, at least. What is empty stays as it is without the variable.
+ * pools.  kind: host, device, shared, read_only_shared; none: all.  largest: the largest request
+ * that is pooled, 0: none.  capacity: free slabs kept of a size.  slab: the minimum number of bytes
+ * taken from the driver at a time.  An empty field has the value it has without the variable.
  *
- * Called by the table of settings, when USM_POOL is unset. */
+ * Called by the table of settings, if USM_POOL is unset. */
 #include "core/pool_setting.h"
 
 #include "base/text.h"
@@ -24,14 +24,13 @@
 
 #define KINDS 3
 
-/* The pool slab takes this much at a time at least (pools/slab/growth.c), of its own accord: a
- * slab's least size up to it is met, and more driver calls would be the only effect of saying so.
- */
+/* The pool slab takes at least this much at a time anyway (pools/slab/growth.c).  A smaller minimum
+ * for slabs is therefore met without an option, which would only cause more driver calls. */
 #define MET_ANYWAY ((uint64_t)2 << 20)
 
 typedef struct wish {
     bool     is_direct;
-    uint64_t area_size; /* 0: nothing said */
+    uint64_t area_size; /* 0: not set */
 } wish;
 
 typedef struct wishes {
@@ -45,7 +44,7 @@ static const char *const kind_names[KINDS] = {"host", "device", "shared"};
 
 /* ---- reading ------------------------------------------------------------------- */
 
-/* One of the numbers between commas: *is_set false when it is empty or not there. */
+/* Parses one of the numbers between commas: *is_set is false if it is empty or missing. */
 static bool parse_number(usm__span *rest, uint64_t *n, bool *is_set)
 {
     usm__span field;
@@ -54,8 +53,8 @@ static bool parse_number(usm__span *rest, uint64_t *n, bool *is_set)
     return !*is_set || usm__span_size(field, n);
 }
 
-/* `[kind:]largest,capacity,slab`: *first to *last are the kinds it speaks of; none of ours: empty.
- */
+/* Parses the kind of `[kind:]largest,capacity,slab`: *first to *last are the kinds it applies to;
+ * empty for a kind that libusm does not have. */
 static bool parse_kind(usm__span *segment, wishes *w, size_t *first, size_t *last)
 {
     usm__span name;
@@ -121,7 +120,7 @@ static bool is_of_a_kind(usm__span field)
     return memchr(field.at, ':', field.len) || memchr(field.at, ',', field.len);
 }
 
-/* As newer versions of Unified Runtime read it, the first two fields may be left out. */
+/* Newer versions of Unified Runtime allow that the first two fields are left out. */
 static bool parse(const char *text, wishes *w)
 {
     usm__span rest = usm__span_of(text), field;
@@ -159,7 +158,7 @@ USM_PRINTF(2, 3) static void put(out *o, const char *format, ...)
         o->used += (size_t)n < o->size - o->used ? (size_t)n : o->size - o->used - 1;
 }
 
-/* Exactly, and short: 64K, 4097. */
+/* Writes the exact size, in short form: 64K, 4097. */
 static void put_size(out *o, const char *name, uint64_t bytes)
 {
     static const char units[] = {0, 'K', 'M', 'G'};
@@ -193,7 +192,7 @@ static void put_value(out *o, const wishes *w)
     bool one = is_same(&w->of[0], &w->of[1]) && is_same(&w->of[0], &w->of[2]);
 
     if (one && !w->of[0].is_direct && !w->of[0].area_size && !w->has_total)
-        return; /* nothing that we could do otherwise */
+        return; /* no setting of libusm corresponds to it */
     for (size_t i = 0; i < (one ? 1 : KINDS); i++) {
         if (!one)
             put(o, "%s%s:", i ? ";" : "", kind_names[i]);
@@ -201,7 +200,7 @@ static void put_value(out *o, const wishes *w)
     }
 }
 
-/* A list: "a; b; c". */
+/* Appends an item to a list: "a; b; c". */
 static void put_item(out *o, bool wanted, const char *text)
 {
     if (wanted)
@@ -224,8 +223,8 @@ static void put_remarks(const wishes *w, usm__translation *t)
     put_item(&lost, w->has_read_only, "read_only_shared (is shared)");
 }
 
-/* SYCL programs' whole environment is ours too: what their runtime takes as "anything" is anything
- * here, "0" too. */
+/* The variables of SYCL programs are read as their runtime reads them: any value disables the
+ * pools, also "0". */
 static bool translate_disable(usm__translation *t)
 {
     (void)snprintf(t->value, sizeof t->value, "direct");

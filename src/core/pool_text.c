@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* Pools' statistics as text and as JSON: usm_pool_describe(), and the classes as the program sees
- * them.  Written straight into the caller's memory: nothing is allocated, so that it works when
- * there is no memory.  Numbers are integers, which no locale spells otherwise.  The report of a
- * failed allocation is core/pool_report.c's. */
+/* Statistics of pools as text and as JSON: usm_pool_describe(), and the size classes as the program
+ * sees them.  The text is written directly into the caller's memory, and nothing is allocated, so
+ * that this also works without memory.  Numbers are integers, which are the same in every locale.
+ * core/pool_report.c has the report of a failed allocation. */
 #include "base/inline/bits.h"
 #include "base/inline/plural.h"
 #include "base/out.h"
@@ -35,10 +35,10 @@ size_t usm__pool_classes(usm_pool *pool, usm_pool_class *list, size_t cap)
     n = usm_min_size(n, cap);
     for (size_t i = 0; i < n; i++) {
         usm_pool_class *c = &list[i];
-        unsigned        k = usm_class_of(c->size); /* size 0: beyond all */
+        unsigned        k = usm_class_of(c->size); /* size 0: larger than all classes */
         uint64_t        m = k < USM_BINS && usm_class_size(k) == c->size ? cached[k] : 0;
 
-        /* Blocks may have moved between the two looks. */
+        /* Blocks may have moved between the two reads. */
         m = m < c->live ? m : c->live;
         c->live -= m;
         c->live_bytes -= m * c->size < c->live_bytes ? m * c->size : c->live_bytes;
@@ -58,7 +58,7 @@ static uint32_t part_of(uint64_t part, uint64_t whole)
     return (uint32_t)((double)part / (double)whole * MILLION);
 }
 
-/* Of the allocations, those that needed no driver call. */
+/* The part of the allocations that needed no driver call. */
 static uint32_t reuse_of(const usm_pool_stats *s)
 {
     return s->driver_allocs < s->allocations
@@ -66,7 +66,7 @@ static uint32_t reuse_of(const usm_pool_stats *s)
                : 0;
 }
 
-/* Of the free bytes, those that are not in the largest free block. */
+/* The part of the free bytes that is outside the largest free block. */
 static uint32_t fragmentation_of(const usm_pool_stats *s)
 {
     uint64_t unused = s->reserved > s->live ? s->reserved - s->live : 0;
@@ -106,7 +106,7 @@ static void put_json_stats(usm__out *o, const usm_pool_stats *s)
     put_rate(o, "fragmentation", fragmentation_of(s));
 }
 
-/* What queues have freed in their order (usm/async.h). */
+/* The blocks that queues have freed in their order (usm/async.h). */
 static usm__pool_queued queued_of(usm_pool *pool)
 {
     usm__pool_queued f = {0};
