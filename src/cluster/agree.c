@@ -1,18 +1,21 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* usm__job_agree(): everybody's bytes to everybody, the same at all that get them, whoever dies.
+/* usm__job_agree(): every rank gets every rank's bytes, and all that get a result get the same one,
+ * whichever ranks die.
  *
- * The root is the lowest rank that lives.  All give it their bytes; it decides, and sends the same
- * result to all.  A result is kept until the next one: when the root is lost, the next lowest asks
- * all; who has the result sends it, the others give their bytes again.  So either nobody who lives
- * has a result and the new root decides anew, or its decision is the old one.  Calls are numbered;
- * who comes late to a call that is over gets its result, or that it came too late.
+ * The root is the lowest live rank.  All ranks send it their bytes; it decides, and sends the same
+ * result to all.  Each rank keeps a result until the next one.  When the root is lost, the next
+ * lowest rank asks all: a rank that has the result sends it, the others send their bytes again.  So
+ * either no live rank has a result and the new root decides for the first time, or its decision is
+ * the old one. Calls are numbered.  A rank that comes late to a call that is over gets its result,
+ * or the answer that it came too late.
  *
- * Ranks that the root knew to be lost when it began count as absent: zeros.  One that is lost
- * later, or does not come in time, makes the call fail, at all.  The others wait half as long again
- * for the root's word, as it may have begun later; who still hears nothing fails alone.
+ * Ranks that the root knew to be lost at the beginning count as absent: zeros.  If a rank is lost
+ * later, or does not come in time, the call fails on all ranks.  The other ranks wait for the
+ * root's result half as long again, because it may have begun later; a rank that still receives
+ * nothing fails alone.
  *
- * Rejected: everybody to everybody (whoever dies halfway leaves two opinions), and dissemination
- * (the same, and a dead rank cuts off many). */
+ * Rejected: every rank sends to every rank (if one dies halfway, there are two opinions), and
+ * dissemination (the same, and a dead rank cuts off many). */
 #include "cluster/internal.h"
 
 #include "base/inline/bytes.h"
@@ -21,7 +24,7 @@
 #include <string.h>
 
 #define SIZE_MAX_AGREE 4096u
-#define PART           32768u /* bytes of a result in one message                             */
+#define PART           32768u /* bytes of a result in one message */
 #define HEADER         24u
 #define SLICE_MS       20u
 
@@ -29,20 +32,20 @@ enum { GIVE = 1, RESULT = 2, ASK = 3 };
 
 typedef struct head {
     uint32_t op, seq;
-    uint32_t status, which, total, offset; /* of a result                                     */
-    /* behind it: the bytes; of a result those from `offset` on */
+    uint32_t status, which, total, offset; /* of a result */
+    /* followed by the bytes; of a result those from `offset` on */
 } head;
 
-/* What was decided; never changed. */
+/* A decision; never changed. */
 typedef struct result {
-    unsigned refs; /* guarded by the lock                                                     */
+    unsigned refs; /* guarded by the lock */
     uint32_t seq, which;
-    uint32_t status; /* -usm_status                                                           */
+    uint32_t status; /* -usm_status */
     uint32_t total;
     char     bytes[];
 } result;
 
-/* To be sent once the lock is given back. */
+/* A message, sent after the lock was released. */
 typedef struct letter letter;
 
 struct letter {
@@ -54,29 +57,30 @@ struct letter {
 };
 
 typedef struct gift {
-    uint32_t seq; /* 0: none                                                                   */
+    uint32_t seq; /* 0: none */
     uint32_t size;
     char    *bytes;
 } gift;
 
 /* Guarded by usm__job.lock. */
 static struct {
-    bool     is_busy, is_open; /* somebody is in a call; no result yet                         */
-    uint32_t seq;              /* of the call under way, or of the last                        */
-    uint32_t size;             /* of each rank's bytes in it                                  */
+    bool     is_busy, is_open; /* a thread is in a call; it has no result yet */
+    uint32_t seq;              /* of the call in progress, or of the last */
+    uint32_t size;             /* of each rank's bytes in it */
     uint32_t root;
-    bool    *was_lost; /* when this call began                                                 */
-    gift (*gifts)[2];  /* by rank: of this call and, from the hasty, of the next                */
-    result  *last;     /* of call `seq`, or `seq` - 1 while it is open                          */
-    result  *coming;   /* parts of a result, from `coming_from`                                */
+    bool    *was_lost; /* by rank: when this call began */
+    gift (*gifts)[2];  /* contributions by rank: of this call and, from ranks that are ahead, of the
+                          next */
+    result  *last;     /* of call `seq`, or `seq` - 1 while it is open */
+    result  *coming;   /* the parts of a result received so far, from `coming_from` */
     uint32_t coming_from, coming_have;
     letter  *letters, **end;
-    unsigned sending; /* threads that have taken letters                                      */
+    unsigned sending; /* threads that have taken letters */
 } agree = {.end = &agree.letters};
 
-/* ---- bytes on the way ---------------------------------------------------------------------- */
+/* ---- messages as bytes --------------------------------------------------------------------- */
 
-/* What comes may be any number: no overflow. */
+/* A received number may be any: the negation must not overflow. */
 static usm_status status_of(uint32_t told)
 {
     return (usm_status)(int32_t)(0 - told);
@@ -93,7 +97,7 @@ static void post(uint32_t to, uint32_t op, result *r, const void *bytes, size_t 
     letter *l = usm__heap_alloc(sizeof *l + size);
 
     if (!l)
-        return; /* the other side's time will be over */
+        return; /* the other side will run into its timeout */
     l->to   = to;
     l->op   = op;
     l->seq  = r ? r->seq : agree.seq;
@@ -119,7 +123,8 @@ static void send_part(uint32_t to, const head *h, const void *bytes, size_t size
     usm_put_le(text + 20, h->offset, 4);
     if (size > 0)
         memcpy(text + HEADER, bytes, size);
-    (void)usm__job_send(to, USM__JOB_AGREE, text, HEADER + size); /* who is lost is told of */
+    (void)usm__job_send(to, USM__JOB_AGREE, text, HEADER + size); /* the loss of a rank is reported
+                                                                     separately */
 }
 
 static void send_letter(const letter *l)
@@ -166,7 +171,7 @@ void usm__agree_flush(void)
     usm__mutex_unlock(&usm__job.lock);
 }
 
-/* ---- deciding: lock held in all of these ----------------------------------------------------- */
+/* ---- deciding: the lock is held in all of these -------------------------------------------- */
 
 static bool is_lost(uint32_t rank)
 {
@@ -230,7 +235,7 @@ static result *make_result(usm_status status, uint32_t which, uint32_t total)
     return r;
 }
 
-/* The call ends with a failure: here alone, or everywhere. */
+/* Ends the call with a failure: on this rank alone, or everywhere. */
 static void refuse(usm_status status, uint32_t which, bool is_root)
 {
     result *r = make_result(status, which, 0);
@@ -238,11 +243,11 @@ static void refuse(usm_status status, uint32_t which, bool is_root)
     if (r && is_root)
         post_all(RESULT, r);
     else if (r)
-        r->seq = 0; /* nobody else's */
+        r->seq = 0; /* for no other rank */
     close_call(r);  /* NULL: no memory */
 }
 
-/* The root's: is everybody there? */
+/* As the root: decides if every rank has contributed. */
 static void decide(void)
 {
     uint32_t n = usm__job.table.nranks, missing = n;
@@ -284,7 +289,7 @@ static void go_to_root(bool is_new)
         return;
     }
     if (is_new && agree.root > 0)
-        post_all(ASK, NULL); /* somebody may have what a root before decided */
+        post_all(ASK, NULL); /* a rank may have the decision of an earlier root */
     decide();
 }
 
@@ -298,9 +303,9 @@ void usm__agree_lost(uint32_t rank)
         decide();
 }
 
-/* ---- what comes: lock held ------------------------------------------------------------------- */
+/* ---- received messages: the lock is held --------------------------------------------------- */
 
-/* The last call that has a result here. */
+/* The number of the last call that has a result here. */
 static uint32_t last_seq(void)
 {
     return agree.is_open ? agree.seq - 1 : agree.seq;
@@ -347,11 +352,12 @@ static void take_question(uint32_t from, const head *h)
 
 static void take_result(uint32_t from, const head *h, const void *bytes, size_t size)
 {
-    /* Of a success all bytes come, of a failure none: a faulty member may say otherwise. */
+    /* All bytes of a success are sent, and none of a failure: a faulty member may send anything
+     * else. */
     if (!agree.is_open || h->seq != agree.seq ||
         h->total != (h->status == 0 ? usm__job.table.nranks * agree.size : 0))
         return;
-    if (!agree.coming || agree.coming_from != from) { /* else from the start, by another */
+    if (!agree.coming || agree.coming_from != from) { /* else from the start, by another rank */
         drop(agree.coming);
         agree.coming      = make_result(status_of(h->status), h->which, h->total);
         agree.coming_from = from;
@@ -359,7 +365,7 @@ static void take_result(uint32_t from, const head *h, const void *bytes, size_t 
     }
     if (!agree.coming || h->offset != agree.coming_have ||
         size > agree.coming->total - agree.coming_have)
-        return; /* a part that came before: two of the sender's threads told it */
+        return; /* a part that came before: two threads of the sender have sent it */
     if (size > 0)
         memcpy(agree.coming->bytes + agree.coming_have, bytes, size);
     agree.coming_have += (uint32_t)size;
@@ -393,10 +399,9 @@ static void came(void *arg, uint32_t from, const void *data, size_t size)
     usm__agree_flush();
 }
 
-/* ---- the call
- * -------------------------------------------------------------------------------------- */
+/* ---- the call ------------------------------------------------------------------------------ */
 
-/* Lock held. */
+/* The lock is held. */
 static void begin(const void *mine, size_t size)
 {
     agree.is_busy = agree.is_open = true;
@@ -417,7 +422,8 @@ static bool is_over(const struct timespec *end)
     return now.tv_sec > end->tv_sec || (now.tv_sec == end->tv_sec && now.tv_nsec >= end->tv_nsec);
 }
 
-/* A module without a thread moves while it is asked something.  Lock held, given up meanwhile. */
+/* Waits for a short time.  A module without a thread makes progress only during calls, so one is
+ * called.  The lock is held; it is released meanwhile. */
 static void wait_a_slice(const struct timespec *end, unsigned ms)
 {
     struct timespec          slice = usm__job_deadline(ms < SLICE_MS ? ms : SLICE_MS);
@@ -428,7 +434,7 @@ static void wait_a_slice(const struct timespec *end, unsigned ms)
     if (slice.tv_sec > end->tv_sec || (slice.tv_sec == end->tv_sec && slice.tv_nsec > end->tv_nsec))
         slice = *end;
     if (usm__mutex_wait(&usm__job.lock, &usm__job.changed, &slice) == 0)
-        return; /* something came by itself */
+        return; /* something has arrived */
     usm__mutex_unlock(&usm__job.lock);
     if (usm__job_enter(&ops, &job) == USM_OK) {
         (void)ops->members(job, &self, &count);
@@ -442,7 +448,7 @@ static void end_in_time(void)
 {
     uint32_t rank = agree.root;
 
-    if (agree.root == usm__job.table.self) /* somebody is missing, else it had decided */
+    if (agree.root == usm__job.table.self) /* a rank is missing, else the root had decided */
         for (rank = 0; rank + 1 < usm__job.table.nranks && (gift_here(rank) || is_lost(rank));)
             rank++;
     refuse(USM_E_PEER, rank, agree.root == usm__job.table.self);
@@ -475,7 +481,8 @@ static usm_status tell(const result *r, void *all, uint32_t *which)
     return usm__fail(status, "rank %u came to a call of all ranks with other sizes", r->which);
 }
 
-/* Another thread may be about to send what was decided: who comes back may leave the job. */
+/* Another thread may be about to send the decision, and the caller may leave the job once it
+ * returns. */
 static void wait_for_senders(void)
 {
     usm__mutex_lock(&usm__job.lock);
@@ -518,8 +525,7 @@ out:
     return st;
 }
 
-/* ---- start and end
- * ------------------------------------------------------------------------------------ */
+/* ---- start and end ------------------------------------------------------------------------- */
 
 usm_status usm__agree_start(void)
 {
@@ -535,7 +541,7 @@ usm_status usm__agree_start(void)
     return USM_OK;
 }
 
-/* A thread may still be in a call, or send: what it holds is dropped when it comes back. */
+/* A thread may still be in a call, or be sending: what it holds is dropped when it returns. */
 void usm__agree_stop(void)
 {
     unsigned sending;

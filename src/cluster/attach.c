@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* Coming into a job and leaving it: usm_mpi_attach(), usm_mpi_detach(), usm_mpi_app_comm(),
- * usm_job_join(), usm_job_leave(), and the transport "mpi" of USM_SPILL, which is whichever module
- * was attached.  Which module: choose.c; what is sent through it: messages.c.
+/* Attaching to a job and leaving it: usm_mpi_attach(), usm_mpi_detach(), usm_mpi_app_comm(),
+ * usm_job_join(), usm_job_leave(), and the transport "mpi" of USM_SPILL, which is the module that
+ * was attached.  choose.c chooses the module; messages.c sends through it.
  *
- * A process attaches once.  The table "mpi" is kept by the registry from the first time it is asked
- * for with success, so it stays the module's also after the process has left: opening is refused
- * here then. */
+ * A process attaches once.  The registry keeps the table "mpi" after its first successful use, so
+ * the table stays the module's even after the process has left: from then on open_tier() refuses to
+ * open. */
 #include "cluster/attach.h"
 
 #include "base/job.h"
@@ -23,7 +23,7 @@
 usm__job_state usm__job = {.lock    = USM__MUTEX_INIT(USM__RANK_JOB, "job"),
                            .changed = PTHREAD_COND_INITIALIZER};
 
-static usm_transport_ops mpi_tier; /* "mpi": the module's, but for its name and open()         */
+static usm_transport_ops mpi_tier; /* "mpi": the module's table, except its name and open() */
 
 static void make_condition(void)
 {
@@ -35,7 +35,7 @@ static void make_condition(void)
     pthread_condattr_destroy(&attr);
 }
 
-/* ---- whether ------------------------------------------------------------------------------- */
+/* ---- the phase ----------------------------------------------------------------------------- */
 
 usm_status usm__job_check(void)
 {
@@ -134,7 +134,7 @@ const usm_transport_ops *usm__job_tier(const usm_host_api *api)
         mpi_tier      = *ops;
         mpi_tier.name = "mpi";
         mpi_tier.open = open_tier;
-        mpi_tier.caps &= ~(uint32_t)USM_TRANSPORT_CAP_JOB; /* this is a place for blocks */
+        mpi_tier.caps &= ~(uint32_t)USM_TRANSPORT_CAP_JOB; /* as "mpi" it only stores blocks */
         mpi_tier.attach       = NULL;
         mpi_tier.detach       = NULL;
         mpi_tier.app_comm     = NULL;
@@ -173,7 +173,7 @@ static bool make_table(usm__job_table *t, uint32_t n)
     return false;
 }
 
-/* The ranks are the members that are no servers, in their order. */
+/* Numbers the ranks: the members that are not servers, in their order. */
 static usm_status number_ranks(const usm_transport_ops *ops, void *job, usm__job_table *t,
                                uint32_t self)
 {
@@ -199,8 +199,8 @@ static usm_status number_ranks(const usm_transport_ops *ops, void *job, usm__job
                      self);
 }
 
-/* States may have changed while the table was made: those that are asked for once it is in force
- * miss nothing. */
+/* States may have changed while the table was made.  Asking for them once it is in use misses
+ * none. */
 static void read_states(const usm_transport_ops *ops, void *job)
 {
     for (uint32_t i = 0; i < usm__job.table.nmembers; i++) {
@@ -233,8 +233,7 @@ static usm_status take_members(const usm_transport_ops *ops, void *job)
     return usm__agree_start();
 }
 
-/* ---- attaching
- * ------------------------------------------------------------------------------------ */
+/* ---- attaching ----------------------------------------------------------------------------- */
 
 static void set_phase(usm__job_phase phase)
 {
@@ -314,7 +313,7 @@ usm_status usm__cluster_load(const char *which, const usm_transport_ops **ops)
     return *ops ? USM_OK : usm_last_status();
 }
 
-/* What is asked: comm, comm_size or config. */
+/* asked: comm, comm_size or config, as the caller gave them. */
 static usm_status enter(const usm_transport_ops *ops, const usm_job_params *asked)
 {
     usm_job_params params;
@@ -354,7 +353,7 @@ err_messages:
     return st;
 }
 
-/* Whether blocks of this job may come to lie in another process. */
+/* Whether blocks of this process may be stored in another process, or the other way round. */
 static bool uses_memory_of_others(void)
 {
     usm__span rest = usm__span_of(usm__setting_text("spill")), tier;
@@ -365,8 +364,8 @@ static bool uses_memory_of_others(void)
     return usm__setting_size("spill_lend") > 0;
 }
 
-/* Which deaths the launch survives, and what would survive more, in one sentence: a warning where
- * it is none and there is something to lose.  Said by rank 0. */
+/* Logs in one sentence which deaths the launch survives, and what would let it survive more.  It is
+ * a warning if the launch survives none and there is something to lose.  Rank 0 logs it. */
 static void tell_survival(const usm_transport_ops *ops, void *job)
 {
     static const char none[]      = "this launch survives no death";
@@ -463,10 +462,9 @@ usm_status usm_mpi_app_comm(void *comm, size_t size)
     return ops ? ops->app_comm(comm, size) : usm_last_status();
 }
 
-/* ---- leaving
- * ------------------------------------------------------------------------------------------- */
+/* ---- leaving ------------------------------------------------------------------------------- */
 
-/* Whether there is something to leave. */
+/* Whether there is a job to leave. */
 static bool begin_to_leave(void)
 {
     bool is_in;
@@ -502,8 +500,7 @@ void usm_mpi_detach(void)
     usm_job_leave();
 }
 
-/* ---- fork()
- * --------------------------------------------------------------------------------------------- */
+/* ---- fork() -------------------------------------------------------------------------------- */
 
 void usm__cluster_fork(usm_fork_phase phase)
 {

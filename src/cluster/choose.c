@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
 /* Which MPI the program has loaded, and so which module of libusm fits.  Loads nothing, and calls
- * of MPI only what is allowed before MPI_Init().  Called by attach.c.
+ * of MPI only what is allowed before MPI_Init().  Called by attach.c.  In this order:
  *
- *     USM_MPI names it, else
+ *     the module that USM_MPI names
  *     the libraries that are loaded (RTLD_NOLOAD), by their names
- *     whoever else has MPI_Get_library_version() (vendors' names, MPI inside of another library)
+ *     a library that has MPI_Get_library_version() (vendors' names, MPI inside another library)
  *
  * Two MPIs in one process are refused: their symbols have the same names.  One installation may be
- * loaded by two names, though: MPICH 5 has libmpi.so.12 with handles that are ints, and
- * libmpi_abi.so.1 with the standard's, which are pointers; the program's MPI_Comm tells them apart.
- */
+ * loaded under two names, though: MPICH 5 has libmpi.so.12, whose handles are ints, and
+ * libmpi_abi.so.1 with the standard's handles, which are pointers.  The size of the program's
+ * MPI_Comm tells them apart. */
 #include "base/settings.h"
 #include "cluster/attach.h"
 #include "cluster/internal.h"
@@ -32,7 +32,7 @@ static const flavour flavours[] = {{"openmpi", "libmpi.so.40", sizeof(void *), f
 
 typedef int get_version_fn(char *text, int *size);
 
-/* Those that are loaded, each library once; how many. */
+/* Finds the loaded ones, each library once; returns their number. */
 static size_t find_loaded(const flavour **list)
 {
     void  *handles[sizeof flavours / sizeof flavours[0]];
@@ -44,11 +44,11 @@ static size_t find_loaded(const flavour **list)
 
         if (!h)
             continue;
-        (void)dlclose(h); /* only the count that dlopen() raised */
+        (void)dlclose(h); /* undoes only the count of dlopen() */
         while (known < n && handles[known] != h)
             known++;
         if (known < n)
-            continue; /* the same by another name */
+            continue; /* the same library under another name */
         handles[n] = h;
         list[n++]  = &flavours[i];
     }
@@ -85,12 +85,12 @@ static usm_status refuse_two(const flavour *const *list, size_t n)
                      text, list[0]->name, list[1]->name);
 }
 
-/* By what it says of itself. */
+/* By the library's version text. */
 static const flavour *by_version(size_t comm_size)
 {
     get_version_fn *get_version;
     void           *symbol = dlsym(RTLD_DEFAULT, "MPI_Get_library_version");
-    char            text[8192]; /* MPI_MAX_LIBRARY_VERSION_STRING of those known is at most this */
+    char            text[8192]; /* at least MPI_MAX_LIBRARY_VERSION_STRING of all known MPIs */
     int             size = 0;
 
     if (!symbol)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* usm_job_describe(): the job and its members, as text and as JSON, written straight into the
- * caller's memory.  What the launch survives is said by the module, which knows its MPI. */
+/* usm_job_describe(): the job and its members, as text and as JSON, written directly into the
+ * caller's memory.  The module, which knows its MPI, says what the launch survives. */
 #include "base/job.h"
 #include "base/out.h"
 #include "cluster/attach.h"
@@ -10,13 +10,13 @@
 #include <stdio.h>
 #include <string.h>
 
-/* What is asked once, so that both forms say the same. */
+/* Read once, so that both forms say the same. */
 typedef struct view {
-    usm_job_info   info;
-    usm__job_place place;
-    uint32_t       self, count;   /* members                                                    */
-    char           lines[4096];   /* of the module                                              */
-    const usm_transport_ops *ops; /* NULL: not attached                                        */
+    usm_job_info             info;
+    usm__job_place           place;
+    uint32_t                 self, count; /* count: of members */
+    char                     lines[4096]; /* the module's description */
+    const usm_transport_ops *ops;         /* NULL: not attached */
     void                    *job;
 } view;
 
@@ -35,7 +35,8 @@ static const char *name_of_state(usm_place_state state)
     return "unknown";
 }
 
-/* The next member, from *at on; its rank, counted in *ranks: the n-th that is no server. */
+/* Finds the next member, from *at on, and its rank.  *ranks counts the members that are not
+ * servers. */
 static bool next_member(const view *v, uint32_t *at, uint32_t *ranks, usm_job_member *m,
                         uint32_t *rank)
 {
@@ -189,7 +190,7 @@ static void put_json(usm__out *o, const view *v)
 
 /* ---- the call ---------------------------------------------------------------------------- */
 
-/* Of the launcher, or of what the process is attached to. */
+/* Reads what the launcher says, or the job to which the process is attached. */
 static usm_status look(view *v)
 {
     usm_status st;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* Which rank this process is: usm_job_get_info().  What the launcher said is base/job.c's; here the
- * job is asked, when the process attaches, and whose ranks share this node: all tell each other a
- * name of theirs, made of the node's name and of the boot of its kernel, so that containers count
- * as nodes of their own and equal names of two machines as two. */
+/* Which rank this process is: usm_job_get_info().  base/job.c reads what the launcher says.  This
+ * file asks the job, when the process attaches, and finds out which ranks share this node: each
+ * rank sends the others a hash of the node's name and of the kernel's boot id.  So containers count
+ * as nodes of their own, and two machines of the same name as two. */
 #include "base/job.h"
 #include "base/hash.h"
 #include "base/log.h"
@@ -27,7 +27,7 @@ static usm__hash name_of_node(void)
     return h;
 }
 
-/* Among all nodes' names, by rank, those like ours. */
+/* Counts the ranks whose node has the same name as this one. */
 static void count_local(usm__job_place *p, const usm__hash *all)
 {
     p->local_rank = p->local_size = 0;
@@ -54,11 +54,12 @@ void usm__job_learn(const char *source, uint32_t timeout_ms)
     all      = usm__heap_alloc(p.size * sizeof *all);
     if (all && usm__job_agree(&node, sizeof node, all, timeout_ms, NULL) == USM_OK)
         count_local(&p, all);
-    else /* the launcher's word, if it gave one */
+    else /* what the launcher says stays, if it says something */
         usm__info("which ranks share this node is not known: %s",
                   all ? usm_last_error() : "no host memory");
     usm__heap_free(all);
-    if (p.local_rank >= p.size || p.local_size > p.size) { /* another job's */
+    if (p.local_rank >= p.size || p.local_size > p.size) { /* the launcher's numbers are another
+                                                              job's */
         p.local_rank     = 0;
         p.local_size     = 1;
         p.is_local_known = false;
@@ -66,7 +67,7 @@ void usm__job_learn(const char *source, uint32_t timeout_ms)
     usm__job_place_set(&p);
 }
 
-/* The first line of what the module says: the library and its version. */
+/* The first line of the module's description: the library and its version. */
 static void ask_mpi(char *text, size_t size)
 {
     const usm_transport_ops *ops;
@@ -102,7 +103,7 @@ usm_status usm_job_get_info(usm_job_info *info)
     (void)snprintf(i.source, sizeof i.source, "%s", p.source);
     (void)snprintf(i.host, sizeof i.host, "%s", usm__job_host());
     if (i.is_attached) {
-        usm__story story; /* of the caller's last failure: asking is none */
+        usm__story story; /* keeps the message of the caller's last failure */
 
         usm__story_save(&story);
         ask_mpi(i.mpi, sizeof i.mpi);

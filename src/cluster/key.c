@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* The job's key: USM_JOB_KEY, else what is in USM_JOB_KEY_FILE, as bytes in memory that is left out
- * of core dumps and stays as long as the process.  Members prove to each other that they have it;
- * that is the module's.  Called by attach.c. */
+/* The job's key: USM_JOB_KEY, else the content of USM_JOB_KEY_FILE.  Its bytes are in memory that
+ * is excluded from core dumps and stays until the process ends.  The module lets members prove to
+ * each other that they have the key.  Called by attach.c. */
 #include "base/os_secret.h"
 #include "base/settings.h"
 #include "cluster/internal.h"
@@ -17,7 +17,7 @@ typedef struct secret {
     char          text[256];
 } secret;
 
-static secret *kept; /* made at the first try, by one thread: attach.c sees to it */
+static secret *kept; /* created at the first attempt, by one thread: attach.c ensures that */
 
 static int digit_of(char c)
 {
@@ -30,7 +30,7 @@ static int digit_of(char c)
     return -1;
 }
 
-/* The bytes of 32 or 64 digits; 0: these are none. */
+/* Parses 32 or 64 hexadecimal digits; 0: the text is not a key. */
 static size_t parse(const char *text, size_t n, unsigned char *key)
 {
     while (n > 0 && (text[n - 1] == '\n' || text[n - 1] == '\r' || text[n - 1] == ' '))
@@ -93,7 +93,7 @@ usm_status usm__job_key(const void **key, size_t *size)
     if (!kept)
         return usm__fail(USM_E_SYSTEM, "no memory for the job's key: %s",
                          strerror_r(errno, words, sizeof words));
-    st = usm__settings_refusal(); /* a malformed USM_JOB_KEY is not as if there were none */
+    st = usm__settings_refusal(); /* a malformed USM_JOB_KEY does not count as no key */
     if (st == USM_OK)
         st = take(&n);
     usm__os_secret_wipe(kept->text, sizeof kept->text);

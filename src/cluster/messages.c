@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* Messages between ranks: sending, and from the module's thread to who listens.
+/* Messages between ranks: sending them, and passing them from the module's thread to listeners.
  *
- *     module's thread --> listener              when one is there and nothing waits before it
+ *     module's thread --> listener              if there is one and nothing is queued before
  *                     \-> queue of the tag --> thread of this file --> listener
  *     own process     --/
  *
- * A listener is called by one thread at a time: `calling` is the turn.  What comes while a queue is
- * not empty goes behind it, so the order of each sender stays.  Watchers are called by the thread
- * of this file, after the messages that had come before: what a rank said last is heard before its
- * end.  Not here: who attaches (attach.c). */
+ * One thread at a time calls listeners and watchers: `calling` is set meanwhile.  Messages that
+ * arrive while a queue is not empty are appended to it, so that each sender's order is kept.  The
+ * thread of this file calls watchers, after the messages that had come before: a rank's last
+ * messages are delivered before its loss is reported.  Attaching is in attach.c. */
 #include "cluster/internal.h"
 
 #include "base/assert.h"
@@ -42,17 +42,17 @@ typedef struct watcher {
 
 /* Guarded by usm__job.lock. */
 static struct {
-    bool      is_ready; /* the queues are made                                               */
+    bool      is_ready; /* the queues are initialized */
     listener  tags[USM__JOB_TAGS];
     watcher   watchers[WATCHERS];
-    bool      calling; /* a listener or the watchers, by `caller`                            */
+    bool      calling; /* `caller` is calling a listener or the watchers */
     pthread_t caller;
-    uint32_t  calling_tag; /* 0: watchers                                                    */
-    unsigned  waiting;     /* threads, for the end of that call                               */
-    bool      runs, stop;  /* the thread                                                     */
+    uint32_t  calling_tag; /* 0: watchers */
+    unsigned  waiting;     /* threads that wait for the end of that call */
+    bool      runs, stop;  /* of the thread */
 } box;
 
-/* ---- the lock's friends ------------------------------------------------------------------ */
+/* ---- waiting with the lock ----------------------------------------------------------------- */
 
 struct timespec usm__job_deadline(uint64_t ms)
 {
@@ -73,7 +73,7 @@ static void wait_for_change(void)
     (void)usm__mutex_wait(&usm__job.lock, &usm__job.changed, NULL);
 }
 
-/* Of the call that is under way. */
+/* Waits for the end of the call in progress. */
 static void wait_for_end(void)
 {
     box.waiting++;
@@ -86,7 +86,7 @@ void usm__messages_wake(void)
     (void)pthread_cond_broadcast(&usm__job.changed);
 }
 
-/* ---- delivering: lock held, given up meanwhile -------------------------------------------- */
+/* ---- delivering: the lock is held, and released meanwhile ---------------------------------- */
 
 static bool is_mine(void)
 {
@@ -105,7 +105,7 @@ static void end_call(void)
 {
     usm__mutex_lock(&usm__job.lock);
     box.calling = false;
-    if (box.waiting) /* else it would be a change of threads for each message */
+    if (box.waiting) /* otherwise each message would cost a change of threads */
         usm__messages_wake();
 }
 
@@ -114,14 +114,14 @@ static uint32_t rank_of(uint32_t member)
     return member < usm__job.table.nmembers ? usm__job.table.rank_of[member] : USM__JOB_NO_RANK;
 }
 
-/* pre: nobody is called. */
+/* pre: no call is in progress. */
 static void call_listener(uint32_t tag, uint32_t member, const void *data, size_t size)
 {
     listener now  = box.tags[tag];
     uint32_t rank = rank_of(member);
 
     if (rank == USM__JOB_NO_RANK)
-        return; /* servers have nothing to say to ranks */
+        return; /* servers send no messages to ranks */
     begin_call(tag);
     now.fn(now.arg, rank, data, size);
     end_call();
@@ -187,7 +187,7 @@ static void deliver_all(void *arg)
     usm__mutex_unlock(&usm__job.lock);
 }
 
-/* ---- what comes --------------------------------------------------------------------------- */
+/* ---- received messages --------------------------------------------------------------------- */
 
 static void keep(uint32_t member, uint32_t tag, const void *data, size_t size)
 {
@@ -216,10 +216,10 @@ void usm__messages_came(void *user, uint32_t from, uint32_t tag, const void *dat
 {
     (void)user;
     if (tag == 0 || tag >= USM__JOB_TAGS || size > USM__JOB_MESSAGE_MAX)
-        return; /* of another release, or no message of ours */
+        return; /* of another release, or not a message of libusm */
     usm__mutex_lock(&usm__job.lock);
     while (is_direct(tag) && box.calling)
-        wait_for_end(); /* a listener does not wait */
+        wait_for_end(); /* a listener itself does not wait */
     if (is_direct(tag))
         call_listener(tag, from, data, size);
     else if (usm__job.phase == USM__JOB_ATTACHED || usm__job.phase == USM__JOB_ATTACHING)
@@ -247,7 +247,7 @@ void usm__messages_member(void *user, const usm_job_member *member)
     usm__mutex_unlock(&usm__job.lock);
 }
 
-/* ---- what is sent -------------------------------------------------------------------------- */
+/* ---- sending ------------------------------------------------------------------------------- */
 
 static usm_status check_send(uint32_t rank, uint32_t tag, size_t size)
 {
@@ -304,7 +304,7 @@ void usm__job_set_patience(uint64_t ns)
     usm__job_leave();
 }
 
-/* ---- who listens ----------------------------------------------------------------------------- */
+/* ---- listeners and watchers ---------------------------------------------------------------- */
 
 void usm__job_listen(usm__job_tag tag, usm__job_listener *fn, void *arg)
 {

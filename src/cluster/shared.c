@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* Shared buffers: made and ended by all ranks together, found by what comes for them.
+/* Shared buffers: all ranks together create and destroy them; received messages find them by
+ * number.
  *
- * A rank tells all others BYE when it comes to the end of a buffer, and frees it when all that live
- * have said so: nobody asks for anything after that.  What comes later is for nobody, and dropped.
- */
+ * A rank sends all others BYE when it destroys a buffer, and frees it when all live ranks have sent
+ * theirs: after that no rank requests anything.  Messages that arrive later find no buffer, and are
+ * dropped. */
 #include "cluster/shared.h"
 
 #include "base/inline/bytes.h"
@@ -29,7 +30,7 @@ static struct {
     usm__mutex     lock;
     pthread_cond_t unused;
     usm_list       list;
-    uint64_t       calls; /* of usm_shared_buffer_create(): the same on all ranks                */
+    uint64_t       calls; /* calls of usm_shared_buffer_create(): the same number on all ranks */
     bool           listens;
 } all = {USM__MUTEX_INIT(USM__RANK_SHARED, "shared buffers"),
          PTHREAD_COND_INITIALIZER,
@@ -37,16 +38,17 @@ static struct {
          0,
          false};
 
-/* What a rank says of the buffer that it makes. */
+/* What a rank tells the others about the buffer it creates. */
 typedef struct record {
     uint64_t   id, size, block_size;
     usm_status status;
-    bool       is_there; /* false: the rank has ended                                         */
+    bool       is_there; /* false: the rank has ended */
 } record;
 
 /* ---- finding ---------------------------------------------------------------------------- */
 
-/* The first whose number is `id` at least, counted as used; NULL: none. */
+/* Finds the buffer with the lowest number that is at least `id`, and counts it as used; NULL:
+ * none. */
 static usm_shared_buffer *find_from(uint64_t id)
 {
     usm_shared_buffer *best = NULL;
@@ -127,7 +129,7 @@ static void rank_changed(void *arg, uint32_t rank, usm_place_state state)
     }
 }
 
-/* ---- making ------------------------------------------------------------------------------- */
+/* ---- creating ------------------------------------------------------------------------------ */
 
 static void free_buffer(usm_shared_buffer *s)
 {
@@ -175,7 +177,7 @@ static usm_status check_desc(const usm_shared_buffer_desc *d, usm_shared_buffer 
     return USM_OK;
 }
 
-/* All of it that may fail. */
+/* Everything that may fail. */
 static usm_status make_parts(usm_shared_buffer *s, usm_context *ctx)
 {
     usm_buffer_desc local = USM_BUFFER_DESC_INIT;
@@ -234,7 +236,7 @@ static usm_status make(usm_context *ctx, const usm_shared_buffer_desc *d, record
     return USM_OK;
 }
 
-/* Messages find it from now on. */
+/* From now on messages find the buffer. */
 static void enter(usm_shared_buffer *s)
 {
     usm__mutex_lock(&all.lock);
@@ -254,7 +256,7 @@ static void leave(usm_shared_buffer *s)
     usm__mutex_unlock(&all.lock);
 }
 
-/* ---- what the ranks say of it ---------------------------------------------------------------- */
+/* ---- comparing the ranks' records ---------------------------------------------------------- */
 
 static void write_record(const record *r, unsigned char at[RECORD])
 {
@@ -332,7 +334,7 @@ static uint64_t next_call(void)
     return call;
 }
 
-/* Nothing of it is under way any more.  Lock held, and given up meanwhile. */
+/* Waits until nothing of the buffer is in progress.  The lock is held; it is released meanwhile. */
 static void drain(usm_shared_buffer *s)
 {
     for (unsigned turn = 1; s->transfers > 0 || s->is_sending || !usm_list_is_empty(&s->out);
@@ -343,7 +345,7 @@ static void drain(usm_shared_buffer *s)
 static void give_up(usm_shared_buffer *s)
 {
     usm__mutex_lock(&s->lock);
-    usm__shared_tell_all(s, USM__SHARED_ABSENT); /* others may think that it is there */
+    usm__shared_tell_all(s, USM__SHARED_ABSENT); /* others may take it to exist */
     drain(s);
     usm__mutex_unlock(&s->lock);
     leave(s);
@@ -361,7 +363,7 @@ usm_status usm_shared_buffer_create(usm_context *ctx, const usm_shared_buffer_de
 
     if (st != USM_OK)
         return st;
-    /* A rank whose part fails comes all the same: the others wait for it. */
+    /* A rank whose part fails joins the agreement all the same: the others wait for it. */
     own.id = next_call();
     st_own = check_desc(desc, buf);
     if (st_own == USM_OK)
@@ -386,7 +388,7 @@ usm_status usm_shared_buffer_create(usm_context *ctx, const usm_shared_buffer_de
     return st;
 }
 
-/* ---- end ------------------------------------------------------------------------------------ */
+/* ---- destroying ---------------------------------------------------------------------------- */
 
 static bool all_have_left(const usm_shared_buffer *s)
 {
@@ -407,7 +409,7 @@ void usm_shared_buffer_destroy(usm_shared_buffer *buf)
         return;
     }
     if (buf->fork_generation != usm__fork_generation())
-        return; /* its parent's */
+        return; /* the buffer is the parent's */
     usm__mutex_lock(&buf->lock);
     usm__shared_tell_all(buf, USM__SHARED_BYE);
     for (unsigned turn = 1; !all_have_left(buf) && buf->broken == USM_OK; turn++)
@@ -418,7 +420,7 @@ void usm_shared_buffer_destroy(usm_shared_buffer *buf)
     free_buffer(buf);
 }
 
-/* ---- what is said of it ---------------------------------------------------------------------- */
+/* ---- statistics ---------------------------------------------------------------------------- */
 
 usm_status usm_shared_buffer_get_stats(usm_shared_buffer *buf, usm_shared_buffer_stats *stats)
 {

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
 /* Accesses to shared buffers.
  *
- * An access takes its blocks by rising number, each as the protocol allows, and puts what came as a
- * page into the local buffer; at the end it opens an access to that.  While it is open the blocks
- * stay with the rank.  The next ones are asked for ahead, so that they come while one is waited for
- * and put where it belongs. */
+ * An access takes its blocks in the order of their numbers, each as the protocol allows, and copies
+ * blocks that were received as pages into the local buffer; at the end it opens an access to that.
+ * While it is open the blocks stay with the rank.  Readahead requests the next blocks, so that they
+ * arrive while the access waits for one block and copies it. */
 #include "cluster/shared.h"
 
 #include "base/log.h"
@@ -16,10 +16,10 @@
 #define SLICE_MS 20u
 
 typedef struct span {
-    uint64_t first, behind; /* blocks                                                         */
+    uint64_t first, behind; /* of blocks */
 } span;
 
-/* A module without a thread moves while it is asked something. */
+/* A module without a thread makes progress only during calls, so one is called. */
 static void step(void)
 {
     const usm_transport_ops *ops;
@@ -37,7 +37,7 @@ void usm__shared_wait(usm_shared_buffer *s, unsigned turn)
     struct timespec until;
 
     if (usm__shared_flush(s))
-        return; /* look again */
+        return; /* the caller looks again */
     until = usm__job_deadline(turn < SLICE_MS ? turn : SLICE_MS);
     if (usm__mutex_wait(&s->lock, &s->changed, &until) == 0)
         return;
@@ -57,7 +57,7 @@ static span span_of(const usm_shared_buffer *s, size_t offset, size_t size)
     return (span){offset >> s->shift, ((offset + size - 1) >> s->shift) + 1};
 }
 
-/* NO_INIT counts where all of the block is to be written. */
+/* NO_INIT is used only for blocks that will be overwritten as a whole. */
 static usm_access_mode mode_of(const usm_shared_buffer *s, uint64_t block,
                                const usm_shared_access *acc)
 {
@@ -71,7 +71,7 @@ static usm_access_mode mode_of(const usm_shared_buffer *s, uint64_t block,
 
 static usm_status tell(const usm_shared_buffer *s, uint64_t block, usm_status st)
 {
-    if (st == USM_E_PEER && !usm__job_is_attached()) /* all others have ended, as far as we know */
+    if (st == USM_E_PEER && !usm__job_is_attached()) /* then all others seem to have ended */
         st = USM_E_MPI;
     if (st == USM_E_PEER)
         return usm__fail(USM_E_PEER,
@@ -89,7 +89,7 @@ static usm_status tell(const usm_shared_buffer *s, uint64_t block, usm_status st
         (unsigned long long)usm__shared_block_offset(s, block), s->name, usm_status_string(st));
 }
 
-/* Lock held, and given up while it waits. */
+/* The lock is held; it is released while the access waits. */
 static usm_status take_block(usm_shared_buffer *s, uint64_t block, usm_access_mode mode)
 {
     usm__shared_waiter w = {0};
@@ -125,7 +125,8 @@ static usm_status fill(usm_shared_buffer *s, uint64_t block, const usm__shared_p
     return USM_OK;
 }
 
-/* The bytes of a block that is open, into the local buffer.  Lock held, and given up meanwhile. */
+/* Copies the bytes of a block that is open into the local buffer.  The lock is held; it is released
+ * meanwhile. */
 static usm_status settle(usm_shared_buffer *s, uint64_t block)
 {
     usm__shared_block *b = &s->blocks[block];
@@ -142,7 +143,7 @@ static usm_status settle(usm_shared_buffer *s, uint64_t block)
     if (kind == USM__SHARED_KIND_LOCAL)
         return USM_OK;
     if (kind == USM__SHARED_KIND_NONE)
-        return USM_E_PEER; /* a copy whose owner has ended, just now */
+        return USM_E_PEER; /* a copy whose owner has ended just now */
     if (page)
         page->refs++;
     b->is_busy = true;
@@ -167,8 +168,8 @@ static void give_back(usm_shared_buffer *s, const usm_shared_access *acc, uint64
         usm__shared_end(&s->machine, b, mode_of(s, b, acc));
 }
 
-/* Those behind `at` that were not asked for yet: *asked on.  Half of them at a time, so that their
- * messages go together.  Lock held, and given up meanwhile. */
+/* Requests the blocks after `at` that were not requested yet: *asked on.  Half of them at a time,
+ * so that their messages are sent together.  The lock is held; it is released meanwhile. */
 static void look_ahead(usm_shared_buffer *s, const usm_shared_access *acc, uint64_t at,
                        uint64_t *asked)
 {
@@ -185,13 +186,13 @@ static void look_ahead(usm_shared_buffer *s, const usm_shared_access *acc, uint6
     (void)usm__shared_flush(s);
 }
 
-/* All blocks of the access, or none. */
+/* Takes all blocks of the access, or none. */
 static usm_status take_all(usm_shared_buffer *s, const usm_shared_access *acc)
 {
     const span blocks = span_of(s, acc->offset, acc->size);
     uint64_t   at = blocks.first, asked = blocks.first;
     usm_status st     = USM_OK;
-    bool       is_own = false; /* the story is the local buffer's                         */
+    bool       is_own = false; /* the local buffer has set the error message */
 
     usm__mutex_lock(&s->lock);
     for (; at < blocks.behind; at++) {

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* The directories of shared buffers (shared_state.h): who owns a block, who has copies, one request
- * at a time.  Pure as shared_state.c is.
+/* The directories of shared buffers (shared_state.h): which rank owns a block, which ranks have
+ * copies, and one request at a time.  Without side effects, as shared_state.c.
  *
- *     IDLE -> DROPPING -> SENDING -> IDLE          a write; RECALLING when who asked has ended
+ *     IDLE -> DROPPING -> SENDING -> IDLE          a write; RECALLING if the asker has ended
  *     IDLE -> SENDING -> IDLE                      a read
  *     REBUILD -> IDLE                              taken over from a rank that has ended
  *
- * A block whose owner has ended is lost for good: who asks is refused. */
+ * A block whose owner has ended is lost for good: requests for it are refused. */
 #include "base/os.h"
 #include "cluster/shared_private.h"
 
@@ -14,20 +14,20 @@ typedef enum phase { IDLE = 0, DROPPING, SENDING, RECALLING, REBUILD } phase;
 
 /* A rank as the directory of one block sees it. */
 typedef struct peer {
-    uint64_t last;    /* its request that came last: what is not above it is doubled              */
-    uint32_t next;    /* in line, + 1; 0: the last                                         */
-    uint8_t  mode;    /* of `last`, while it is in line                                      */
-    bool     is_copy; /* it has one                                                       */
-    bool     is_awaited; /* a DROP is on its way                                           */
+    uint64_t last;    /* number of its last request: a request that is not higher is a duplicate */
+    uint32_t next;    /* in line, + 1; 0: it is the last */
+    uint8_t  mode;    /* of `last`, while it is in line */
+    bool     is_copy; /* it has a copy */
+    bool     is_awaited; /* its answer to a DROP is awaited */
     bool     is_in_line;
 } peer;
 
 struct usm__shared_dir {
     uint64_t txn;
-    uint32_t owner;       /* nobody: m->ranks                                                     */
-    uint32_t first, last; /* in line, + 1                                                    */
+    uint32_t owner;       /* m->ranks: no rank */
+    uint32_t first, last; /* in line, + 1 */
     uint32_t asker, awaited;
-    uint8_t  mode; /* what the asker wants                                                   */
+    uint8_t  mode; /* mode that the asker wants */
     uint8_t  phase;
     bool     is_lost;
     peer     peers[];
@@ -41,7 +41,8 @@ struct usm__shared_takeover {
 
 /* ---- entries --------------------------------------------------------------------------- */
 
-/* As it is at first: with its home, and lost with it; NULL: no memory. */
+/* Returns the entry of a block, or makes one in the initial state: the home owns the block, and it
+ * is lost if the home is; NULL: no memory. */
 static usm__shared_dir *entry(usm__shared_machine *m, uint64_t block)
 {
     usm__shared_dir *d = m->dir[block];
@@ -68,7 +69,7 @@ void usm__shared_dir_free(usm__shared_machine *m)
 static void put_in_line(usm__shared_dir *d, uint32_t rank)
 {
     if (d->peers[rank].is_in_line)
-        return; /* with its later request in place of the former */
+        return; /* its later request replaces the earlier one */
     d->peers[rank].is_in_line = true;
     d->peers[rank].next       = 0;
     if (d->last)
@@ -78,7 +79,7 @@ static void put_in_line(usm__shared_dir *d, uint32_t rank)
     d->last = rank + 1;
 }
 
-/* false: nobody. */
+/* False: no rank is in line. */
 static bool take_from_line(usm__shared_dir *d, uint32_t *rank)
 {
     if (!d->first)
@@ -160,7 +161,7 @@ static void lose(usm__shared_machine *m, uint64_t block)
         }
 }
 
-/* Nobody has a copy any more but, perhaps, who asked.  false: the request has come to nothing. */
+/* No rank has a copy any more, except possibly the asker.  False: the request has been dropped. */
 static bool pass_on(usm__shared_machine *m, uint64_t block)
 {
     usm__shared_dir *d = m->dir[block];
@@ -184,7 +185,7 @@ static bool pass_on(usm__shared_machine *m, uint64_t block)
     return true;
 }
 
-/* false: it has come to nothing. */
+/* False: the request has been dropped. */
 static bool start(usm__shared_machine *m, uint64_t block)
 {
     usm__shared_dir *d = m->dir[block];
@@ -209,7 +210,7 @@ static bool start(usm__shared_machine *m, uint64_t block)
     return d->awaited > 0 || pass_on(m, block);
 }
 
-/* The request at hand has ended. */
+/* The current request has ended. */
 static void next(usm__shared_machine *m, uint64_t block)
 {
     usm__shared_dir *d = m->dir[block];
@@ -312,7 +313,7 @@ static void block_rank_lost(usm__shared_machine *m, uint64_t block, uint32_t ran
         d->phase = RECALLING;
         tell(m, USM__SHARED_RECALL, d->owner, block);
     } else if (d->owner == rank) {
-        refuse_asker(m, block); /* unless the bytes came before: its DONE says */
+        refuse_asker(m, block); /* unless the bytes came before, which its DONE shows */
     }
 }
 
@@ -345,7 +346,7 @@ void usm__shared_dir_rank_lost(usm__shared_machine *m, uint32_t rank)
             block_rank_lost(m, b, rank);
 }
 
-/* Without memory the blocks are lost: entry() says so. */
+/* Without memory the blocks are lost: see entry(). */
 void usm__shared_dir_take_over(usm__shared_machine *m, uint32_t home)
 {
     usm__shared_takeover *t = usm__heap_alloc(sizeof *t + m->ranks * sizeof *t->has_told);
@@ -380,7 +381,8 @@ static void take_report(usm__shared_machine *m, uint32_t from, const usm__shared
         d->peers[from].is_copy = true;
 }
 
-/* Whoever tells us of blocks of that home knows that all ranks before us have ended. */
+/* A rank that reports blocks of that home to this rank knows that all ranks in between have
+ * ended. */
 static void learn(usm__shared_machine *m, uint32_t home)
 {
     for (uint32_t r = home; r != m->self; r = (r + 1) % m->ranks)

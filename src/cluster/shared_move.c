@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* Messages and bytes of shared buffers, out and in.
+/* Messages and bytes of shared buffers, sent and received.
  *
- * Letters go out in the order in which the machine wrote them, by one thread at a time, without the
- * lock: a transport may call the listener from inside a send.  What the rank writes to itself is
- * handed back to the machine at once.
+ * Messages ("letters" in the code) are sent in the order in which the state machine wrote them, by
+ * one thread at a time, without the lock: a transport may call the listener from inside a send.
+ * Messages of the rank to itself are passed back to the state machine at once.
  *
- * Bytes go out with the letters where they are in memory, else by a job of the executor: bringing
- * them there may wait for storage.  They come in by the listener, into a page of the heap; who
- * accesses the block puts it into the local buffer (shared_access.c), which may wait as well. */
+ * Bytes are sent together with the messages if they are in memory, else by a job of the executor,
+ * since loading them may wait for storage.  The listener receives bytes into a page of the heap.
+ * The thread that accesses the block copies the page into the local buffer (shared_access.c), which
+ * may wait as well. */
 #include "cluster/shared.h"
 
 #include "base/log.h"
@@ -18,14 +19,14 @@
 #include <string.h>
 
 #define PART   (USM__JOB_MESSAGE_MAX - USM__SHARED_HEADER)
-#define SPARE  64u  /* letters, for when there is no memory                              */
-#define TRIES  400u /* for memory that accesses of this rank hold                         */
+#define SPARE  64u  /* spare messages, for when there is no memory */
+#define TRIES  400u /* attempts to get memory that accesses of this rank hold */
 #define TRY_NS 5000000u
 
 typedef enum letter_kind {
     LETTER = 0,
-    BYTES, /* of `give`                                                                      */
-    END    /* the give has ended, which the machine is told later                           */
+    BYTES, /* of `give` */
+    END    /* the give has ended, which the state machine learns later */
 } letter_kind;
 
 typedef struct letter {
@@ -43,7 +44,7 @@ typedef struct transfer {
     unsigned char      part[USM__JOB_MESSAGE_MAX];
 } transfer;
 
-/* ---- letters -------------------------------------------------------------------------- */
+/* ---- messages ------------------------------------------------------------------------------ */
 
 static letter *new_letter(usm_shared_buffer *s)
 {
@@ -91,11 +92,11 @@ static void send_letter(usm_shared_buffer *s, const letter *l)
     usm__mutex_unlock(&s->lock);
     st = usm__job_send(l->to, USM__JOB_SHARED, header, sizeof header);
     usm__mutex_lock(&s->lock);
-    if (st != USM_OK && st != USM_E_PEER) /* of a rank that has ended we shall be told */
+    if (st != USM_OK && st != USM_E_PEER) /* the loss of a rank is reported separately */
         usm__shared_break(s, st);
 }
 
-/* ---- bytes out ---------------------------------------------------------------------------- */
+/* ---- sending bytes ------------------------------------------------------------------------- */
 
 /* `part` has room for a message. */
 static usm_status send_bytes(usm_shared_buffer *s, const usm__shared_give *give, const char *bytes,
@@ -157,7 +158,7 @@ void usm__shared_page_drop(usm_shared_buffer *s, usm__shared_page *page)
     s->nidle++;
 }
 
-/* Of any block. */
+/* A page for any block. */
 static usm__shared_page *new_page(usm_shared_buffer *s)
 {
     usm__shared_page *page = s->idle;
@@ -173,7 +174,8 @@ static usm__shared_page *new_page(usm_shared_buffer *s)
     return page;
 }
 
-/* Wherever they are.  pre: nobody is busy with the block.  Lock held, and given up meanwhile. */
+/* Sends a block's bytes from where they are.  pre: the block is not busy.  The lock is held; it is
+ * released meanwhile. */
 static usm_status send_block(usm_shared_buffer *s, const usm__shared_give *give,
                              unsigned char *part, bool may_wait)
 {
@@ -213,7 +215,7 @@ static void run_transfer(usm__job *job)
     usm__heap_free(t);
 }
 
-/* What has to wait for memory, or for who is busy with the block. */
+/* For blocks that must wait for memory, or until the block is no longer busy. */
 static void post_transfer(usm_shared_buffer *s, const usm__shared_give *give)
 {
     transfer *t = usm__heap_alloc(sizeof *t);
@@ -241,7 +243,7 @@ static void give_bytes(usm_shared_buffer *s, const usm__shared_give *give)
         usm__shared_sent(&s->machine, give, st);
 }
 
-/* ---- what goes out, in order -------------------------------------------------------------- */
+/* ---- sending, in order --------------------------------------------------------------------- */
 
 static void deliver_letter(usm_shared_buffer *s, letter *l)
 {
@@ -301,9 +303,9 @@ void usm__shared_break(usm_shared_buffer *s, usm_status st)
     (void)pthread_cond_broadcast(&s->changed);
 }
 
-/* ---- what the machine gives ------------------------------------------------------------------ */
+/* ---- actions of the state machine: give ---------------------------------------------------- */
 
-/* Done with the letters, not from inside the machine. */
+/* Queued with the messages, not done from inside the state machine. */
 static void give_letter(usm_shared_buffer *s, const usm__shared_give *give, letter_kind kind)
 {
     letter *l = new_letter(s);
@@ -331,7 +333,7 @@ static void on_give(void *arg, const usm__shared_give *give)
     give_letter(s, give, END);
 }
 
-/* ---- bytes in --------------------------------------------------------------------------- */
+/* ---- receiving bytes ----------------------------------------------------------------------- */
 
 static void set_content(usm_shared_buffer *s, uint64_t block, usm__shared_kind kind,
                         usm__shared_page *page)
@@ -343,7 +345,7 @@ static void set_content(usm_shared_buffer *s, uint64_t block, usm__shared_kind k
     b->kind = (uint8_t)kind;
 }
 
-/* true: the block is whole. */
+/* True: the block is complete. */
 static bool take_part(usm_shared_buffer *s, uint32_t from, const usm__shared_message *msg,
                       const char *bytes)
 {
@@ -355,7 +357,7 @@ static bool take_part(usm_shared_buffer *s, uint32_t from, const usm__shared_mes
         b->coming  = new_page(s);
         b->have    = 0;
         b->request = msg->request;
-        if (!b->coming) { /* if it was given, it is lost; who asks its directory hears of it */
+        if (!b->coming) { /* if it was given, it is lost; ranks that ask its directory learn that */
             usm__shared_message refusal = *msg;
 
             refusal.op     = USM__SHARED_REFUSE;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* A rank's own part of the protocol of shared_state.h: what it has of each block, who waits for it
- * here, what it answers to directories.  The directories are in shared_dir.c. */
+/* A rank's own part of the protocol of shared_state.h: the state of each block here, the accesses
+ * that wait for it, and the answers to directories.  The directories are in shared_dir.c. */
 #include "cluster/shared_state.h"
 
 #include "base/os.h"
@@ -8,7 +8,7 @@
 
 #define WRITES(mode) (((mode)&USM_WRITE) != 0)
 
-/* ---- making -------------------------------------------------------------------------- */
+/* ---- creating ------------------------------------------------------------------------------ */
 
 usm_status usm__shared_init(usm__shared_machine *m)
 {
@@ -80,7 +80,8 @@ static void request(usm__shared_machine *m, uint64_t block, unsigned mode)
     m->ops->send(m->arg, usm__shared_dir_of(m, block), &msg);
 }
 
-/* For all that wait: to write, if one wants to; without bytes, if nobody wants them. */
+/* Requests the block for all accesses that wait: for writing, if one of them writes; without bytes,
+ * if none needs them. */
 static void ask(usm__shared_machine *m, uint64_t block)
 {
     const usm__shared_local *l   = &m->local[block];
@@ -95,7 +96,8 @@ static void ask(usm__shared_machine *m, uint64_t block)
     request(m, block, (any & USM_WRITE ? USM_WRITE : USM_READ) | all);
 }
 
-/* Who waits and may, is let in (st USM_OK), or all fail with st.  Then for the rest it is asked. */
+/* Admits the waiting accesses that the state permits (st USM_OK), or lets all fail with st.  Then
+ * requests the block for the rest. */
 static void admit(usm__shared_machine *m, uint64_t block, usm_status st)
 {
     usm__shared_local  *l    = &m->local[block];
@@ -152,7 +154,8 @@ usm_status usm__shared_begin(usm__shared_machine *m, uint64_t block, usm_access_
     return USM_E_NOT_READY;
 }
 
-/* Without bytes only what has them: who would read it meanwhile must not find what nobody wrote. */
+/* Without bytes it requests only blocks that it has a copy of: an access that reads meanwhile must
+ * not find bytes that nobody wrote. */
 void usm__shared_want(usm__shared_machine *m, uint64_t block, usm_access_mode mode)
 {
     usm__shared_local *l = &m->local[block];
@@ -183,7 +186,7 @@ void usm__shared_cancel(usm__shared_machine *m, uint64_t block, usm__shared_wait
     }
 }
 
-/* ---- what directories want --------------------------------------------------------------- */
+/* ---- requests of directories --------------------------------------------------------------- */
 
 static void leave(usm__shared_machine *m, uint64_t block)
 {
@@ -219,7 +222,7 @@ static void give(usm__shared_machine *m, uint64_t block)
     const usm__shared_give g = {block, l->to_request, l->txn, l->to, ++l->gives, l->flags};
 
     if (l->hold < USM__SHARED_OWNER) {
-        refuse(m, &g, USM_E_PEER); /* it came to grief here: out of memory */
+        refuse(m, &g, USM_E_PEER); /* the block was lost here, for lack of memory */
     } else if (!(g.flags & USM__SHARED_GIVE)) {
         l->hold = USM__SHARED_OWNER;
         m->ops->give(m->arg, &g);
@@ -238,7 +241,7 @@ static void give(usm__shared_machine *m, uint64_t block)
     }
 }
 
-/* What is pending, if nothing stands against it any more. */
+/* Handles a pending message if no open access conflicts with it any more. */
 static void proceed(usm__shared_machine *m, uint64_t block)
 {
     usm__shared_local *l       = &m->local[block];
@@ -283,7 +286,7 @@ void usm__shared_sent(usm__shared_machine *m, const usm__shared_give *g, usm_sta
     admit(m, g->block, USM_OK);
 }
 
-/* A later transaction takes the place of one that was given up: its rank has ended. */
+/* A later transaction replaces one that was abandoned because its rank has ended. */
 static void demand(usm__shared_machine *m, const usm__shared_message *msg)
 {
     usm__shared_local *l = &m->local[msg->block];
@@ -313,7 +316,7 @@ static void recall(usm__shared_machine *m, const usm__shared_message *msg)
     admit(m, msg->block, USM_OK);
 }
 
-/* ---- what was asked for ------------------------------------------------------------------- */
+/* ---- answers to requests ------------------------------------------------------------------- */
 
 bool usm__shared_expects(const usm__shared_machine *m, uint64_t block, uint64_t request)
 {
@@ -323,7 +326,8 @@ bool usm__shared_expects(const usm__shared_machine *m, uint64_t block, uint64_t 
 static void arrived(usm__shared_machine *m, const usm__shared_message *msg)
 {
     usm__shared_local *l = &m->local[msg->block];
-    /* What it was giving away has been received, though the sender here has not said so yet. */
+    /* The receiver has what this rank was giving away, though the sender here has not reported it
+     * yet. */
     usm__shared_hold was = l->is_giving ? USM__SHARED_NONE : (usm__shared_hold)l->hold;
 
     l->is_giving = false;
@@ -345,7 +349,7 @@ static void refused(usm__shared_machine *m, const usm__shared_message *msg)
     admit(m, msg->block, (usm_status)msg->status);
 }
 
-/* For good. */
+/* The block is lost for good. */
 static void gone(usm__shared_machine *m, uint64_t block)
 {
     usm__shared_local *l = &m->local[block];
@@ -395,7 +399,7 @@ void usm__shared_receive(usm__shared_machine *m, uint32_t from, const usm__share
     case USM__SHARED_SEND:
     case USM__SHARED_RECALL:
     case USM__SHARED_LOST:
-        /* From another it was, and is thought to have ended. */
+        /* Any other rank was the directory before, and is thought to have ended. */
         if (usm__shared_dir_of(m, msg->block) == from)
             receive_order(m, msg);
         break;
@@ -415,7 +419,7 @@ void usm__shared_receive(usm__shared_machine *m, uint32_t from, const usm__share
 
 /* ---- a rank ends ------------------------------------------------------------------------- */
 
-/* The directory of the block has ended: what it wanted counts no more. */
+/* The directory of the block has ended: its requests are void. */
 static void report(usm__shared_machine *m, uint64_t block)
 {
     usm__shared_local  *l   = &m->local[block];
@@ -431,7 +435,7 @@ static void report(usm__shared_machine *m, uint64_t block)
         m->ops->send(m->arg, usm__shared_dir_of(m, block), &msg);
 }
 
-/* The home's directory was `was`; it is another now. */
+/* The directory of `home` has ended; another rank has become it. */
 static void report_home(usm__shared_machine *m, uint32_t home)
 {
     const usm__shared_message end = {.op = USM__SHARED_REPORTED, .rank = home};
@@ -455,7 +459,7 @@ void usm__shared_rank_lost(usm__shared_machine *m, uint32_t rank)
     for (uint32_t i = 0; i < m->ranks; i++) {
         uint32_t home = (rank + m->ranks - i) % m->ranks;
 
-        /* Those whose first living rank it was: itself, and the lost ones right before it. */
+        /* The homes whose first live rank it was: itself, and the lost ones directly before it. */
         if (i > 0 && !m->lost[home])
             break;
         m->lost[rank] = true;

@@ -3,7 +3,7 @@
  *
  *      0  magic      4  op, mode, flags, version      8  status     12  rank
  *     16  buffer    24  block    32  request    40  transaction
- *     48  offset    52  size: of the bytes behind it  56  0 */
+ *     48  offset    52  size: of the bytes after it   56  0 */
 #include "cluster/shared.h"
 
 #include "base/inline/bytes.h"
