@@ -3,6 +3,8 @@
  * of memory at each driver call of these and of plain allocation, a lost device. */
 #include "level_zero_fixture.h"
 
+#include "base/inline/atomic.h"
+
 #include <errno.h>
 #include <stdarg.h>
 #include <sys/mman.h>
@@ -29,7 +31,9 @@ static bool is_refused(long number)
 
 EXPORTED long syscall(long number, ...)
 {
-    static long (*real)(long number, ...);
+    static _Atomic(void *) found;
+    long (*real)(long number, ...);
+    void   *f = usm_load_acquire(&found);
     long    a[6];
     va_list list;
 
@@ -42,11 +46,11 @@ EXPORTED long syscall(long number, ...)
         errno = number == SYS_pidfd_open ? ENOSYS : EPERM;
         return -1;
     }
-    if (!real) {
-        void *f = dlsym(RTLD_NEXT, "syscall");
-
-        memcpy(&real, &f, sizeof(f));
+    if (!f) {
+        f = dlsym(RTLD_NEXT, "syscall");
+        usm_store_release(&found, f);
     }
+    memcpy(&real, &f, sizeof(f)); /* ISO C has no cast from data to code */
     return real(number, a[0], a[1], a[2], a[3], a[4], a[5]);
 }
 
