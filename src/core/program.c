@@ -1,12 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* Programs: which image each device of a context takes, and what is said when
- * none does.
+/* Programs: the choice of an image for each device of a context, and the messages if none fits.
  *
- * The images given are flattened (bundles opened) and checked.  Then each device
- * tries those that it can take, best type first: a driver's own binary, SPIR-V,
- * OpenCL C, native functions; within a type the caller's order.  An image that
- * fails gives way to the next, with a line in the log; when none is left, the
- * last failure is the caller's.
+ * The given images are flattened (bundles are opened) and checked.  Then each device tries the
+ * images that it can use, best type first: the driver's own binary, SPIR-V, OpenCL C, native
+ * functions; within a type in the caller's order.  If an image fails, a line is logged and the next
+ * one is tried; if none is left, the caller gets the last failure.
  *
  * Not here: building (build.c), the caches (cache.c), kernels (kernel.c). */
 #include "core/program.h"
@@ -19,32 +17,33 @@
 #include <stdio.h>
 #include <string.h>
 
-#define IMAGES_MAX 256 /* a limit against garbage, far beyond any use */
+#define IMAGES_MAX 256 /* a limit against wrong values, far beyond any use */
 #define NATIVE_MAX 4096
 
 static usm__meta_type program_type =
     USM__META_TYPE(struct usm_program, sizeof(usm__magic_word), "programs");
 
-/* Best first. */
+/* Best type first. */
 #define ASPECT(name) (UINT64_C(1) << USM_ASPECT_##name)
 static const struct {
     usm_image_type type;
-    uint64_t       aspects; /* a device with one of them is asked */
+    uint64_t       aspects; /* a device with one of these aspects tries the type */
 } preference[] = {
-    {USM_IMAGE_BINARY, ASPECT(IMAGE_SPIRV) | ASPECT(IMAGE_OPENCL_C)}, /* it has a compiler */
+    {USM_IMAGE_BINARY, ASPECT(IMAGE_SPIRV) | ASPECT(IMAGE_OPENCL_C)}, /* such a device has a
+                                                                         compiler */
     {USM_IMAGE_SPIRV, ASPECT(IMAGE_SPIRV)},
     {USM_IMAGE_OPENCL_C, ASPECT(IMAGE_OPENCL_C)},
     {USM_IMAGE_NATIVE, ASPECT(IMAGE_NATIVE)},
 };
 #define PREFERENCES (sizeof preference / sizeof preference[0])
 
-/* One usm_program_create at work. */
+/* The state of one usm_program_create(). */
 typedef struct creation {
     usm_context            *ctx;
     const usm_program_desc *desc;
-    usm_image              *images; /* flat: no bundles */
+    usm_image              *images; /* flattened: no bundles */
     size_t                  nimages;
-    char                   *log; /* where the next build log goes; NULL: nowhere */
+    char                   *log; /* where the next build log is written; NULL: nowhere */
     size_t                  log_left;
 } creation;
 
@@ -102,7 +101,7 @@ static usm_status check_spirv(const usm_image *image, size_t i)
     return USM_OK;
 }
 
-/* sizeof a string literal counts its 0: no compiler wants to see it. */
+/* sizeof a string literal counts the final 0, which a compiler must not get. */
 static usm_status check_text(usm_image *image, size_t i)
 {
     const char *text = image->data;
@@ -130,7 +129,7 @@ static usm_status check_image(usm_image *image, size_t i)
     return USM_OK;
 }
 
-/* Appends image i of the descriptor, or what is in it. */
+/* Appends image i of the descriptor, or the images of a bundle. */
 static usm_status flatten(creation *c, size_t i)
 {
     const usm_image *image = &c->desc->images[i];
@@ -170,7 +169,8 @@ static usm_status flatten_all(creation *c)
 
 /* --- choosing ------------------------------------------------------------- */
 
-/* A build log is kept whatever comes of it; those of several builds follow each other. */
+/* A build log is kept whether the build succeeds or not; logs of several builds follow each
+ * other. */
 static void move_past_log(creation *c)
 {
     size_t used = c->log ? strlen(c->log) : 0;
@@ -186,15 +186,15 @@ static void move_past_log(creation *c)
     }
 }
 
-/* Why a device takes none of the images tried so far. */
+/* Why a device rejects the images tried so far. */
 typedef struct refusal {
     size_t     count;
     usm_status status; /* USM_OK: nothing was tried, or no type fitted */
     usm__story story;
 } refusal;
 
-/* Failures that speak of the image, so that another one may do; a binary that was made for another
- * device fails in many ways. */
+/* Failures that are due to the image, so that another image may succeed.  A binary that was made
+ * for another device can fail in many ways. */
 static bool is_about_image(usm_image_type type, usm_status s)
 {
     if (type == USM_IMAGE_BINARY)
@@ -202,7 +202,7 @@ static bool is_about_image(usm_image_type type, usm_status s)
     return s == USM_E_BUILD || s == USM_E_NO_IMAGE || s == USM_E_NOT_SUPPORTED;
 }
 
-/* Only what does not compile is the caller's mistake; the rest is a matter of fitting. */
+/* Only a compilation error is the caller's mistake; otherwise the image just does not fit. */
 static void note_refusal(refusal *r, usm_image_type type, usm_status s)
 {
     bool is_final = !is_about_image(type, s);
@@ -238,7 +238,7 @@ static bool try_type(creation *c, size_t index, usm_image_type type, usm__built 
     return false;
 }
 
-/* *built stays NULL when no image is for the device. */
+/* *built stays NULL if no image fits the device. */
 static usm_status choose(creation *c, size_t index, usm__built **built)
 {
     const usm_device *dev  = c->ctx->devices[index].dev;
@@ -255,7 +255,7 @@ static usm_status choose(creation *c, size_t index, usm__built **built)
     if (*built && r.count)
         usm__info("%s takes the %s image instead", dev->term, usm__image_type_name((*built)->type));
     if (*built || r.status == USM_OK) {
-        usm__story_restore(&before); /* what was tried in vain does not matter */
+        usm__story_restore(&before); /* failed attempts before a success do not matter */
         return USM_OK;
     }
     usm__story_restore(&r.story);
@@ -269,7 +269,7 @@ typedef struct text {
     size_t used;
 } text;
 
-/* Appends "<before><word>"; what does not fit is left out. */
+/* Appends "<before><word>" if it fits. */
 static void add_word(text *t, const char *before, const char *word)
 {
     int n = snprintf(t->at + t->used, sizeof t->at - t->used, "%s%s", before, word);
@@ -294,7 +294,7 @@ static void add_device(text *t, const usm_device *dev)
         add_word(t, " runs no kernels", "");
 }
 
-/* Text alone, for devices without a compiler of it: Level Zero's. */
+/* True if there is only OpenCL C, for devices without a compiler for it: Level Zero's. */
 static bool lacks_spirv(const creation *c)
 {
     bool has_text = false, has_taker = false;
@@ -357,7 +357,7 @@ static usm_program *new_program(usm_context *ctx)
     return p;
 }
 
-/* pre: the magic word is not the living one's. */
+/* pre: the magic word is not that of a live program. */
 static void free_program(usm_program *p)
 {
     usm_context *ctx = p->ctx;
@@ -375,7 +375,7 @@ static usm_status check_desc(usm_context *ctx, const usm_program_desc *desc)
         return usm__fail(USM_E_FORKED, "the context was made before fork(); make one in the child");
     if (!desc)
         return usm__fail(USM_E_INVALID, "usm_program_create: desc is NULL");
-    /* Longer ones come from later headers, whose new fields are 0 or else ignored. */
+    /* Larger ones come from later headers, whose new fields are 0 or otherwise ignored. */
     if (desc->struct_size < sizeof *desc)
         return usm__fail(USM_E_ABI,
                          "usm_program_create: struct_size is %zu; start with USM_PROGRAM_DESC_INIT",
@@ -390,7 +390,7 @@ static usm_status check_desc(usm_context *ctx, const usm_program_desc *desc)
     return USM_OK;
 }
 
-/* Every device of the context; one at least must be left with a program. */
+/* Chooses for every device of the context; at least one must get a program. */
 static usm_status choose_all(creation *c, usm_program *p)
 {
     bool any = false;

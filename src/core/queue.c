@@ -1,11 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* Queues and the frame of every submission (core/queue.h).
+/* Queues, and the steps common to every submission (core/queue.h).
  *
- * Commands of one submission stay together in an in-order queue: it has a lock,
- * which is held around the backend's calls.  A queue that is destroyed with work
- * in flight keeps counting as a user of its context until its last command has
- * ended, so that memory outlives the commands that use it; and it stays in the
- * context's list, so that usm_context_wait() waits for it. */
+ * The commands of one submission stay together in an in-order queue, because its lock is held
+ * around the calls of the backend.  A queue that is destroyed with commands in flight remains a
+ * user of its context until its last command has ended, so that memory outlives the commands that
+ * use it.  It also stays in the context's list, so that usm_context_wait() waits for it. */
 #include "core/queue.h"
 
 #include "base/inline/bits.h"
@@ -167,7 +166,7 @@ usm_status usm_queue_from_native(usm_context *ctx, void *handle, usm_ownership o
         return st != USM_OK ? st : USM_E_NO_MEMORY;
     }
     q->native = native;
-    /* Its owner may have queued work that we know nothing of. */
+    /* The owner of the native queue may have queued commands that libusm does not know. */
     usm_store_relaxed(&q->is_shared, true);
     publish(q, out);
     return USM_OK;
@@ -201,7 +200,7 @@ static void unref(usm_queue *q)
         usm__context_unuse(ctx);
 }
 
-/* False when the last reference is being given back. */
+/* False if the last reference is being released. */
 static bool ref(usm_queue *q)
 {
     uint32_t n = usm_load_relaxed(&q->refs);
@@ -247,18 +246,18 @@ static void last_command_ended(usm__completion *c)
     unref(q);
 }
 
-/* An event for the end of all that was submitted; NULL when all has ended. */
+/* Returns an event for the end of all submitted commands; NULL: all have ended. */
 static void *last_event(usm_queue *q)
 {
     void *ev = NULL;
 
-    /* Known to have ended: then all goes now, not on another thread a moment later, which could be
-     * in the driver while the program exits. */
+    /* If all are known to have ended, everything is freed now.  Otherwise another thread would do
+     * it a moment later, and could be in the driver while the program exits. */
     if (usm_load_relaxed(&q->submitted) == usm_load_relaxed(&q->ended) &&
         !usm_load_relaxed(&q->is_shared))
         return NULL;
     if (usm__be_marker(q->be, q->native, 0, NULL, &ev) != USM_OK) {
-        (void)usm__be_queue_wait(q->be, q->native); /* memory must not go before */
+        (void)usm__be_queue_wait(q->be, q->native); /* memory must not be freed before */
         return NULL;
     }
     if (usm__be_event_query(q->be, ev) == USM_E_NOT_READY)
@@ -267,7 +266,7 @@ static void *last_event(usm_queue *q)
     return NULL;
 }
 
-/* False when somebody was faster. */
+/* False if another thread was faster. */
 static bool kill_handle(usm_queue *q)
 {
     if (!usm__handle_kill(q, USM__MAGIC_QUEUE))
@@ -282,12 +281,12 @@ void usm__queue_retire(usm_queue *q)
     void *ev;
 
     if (!kill_handle(q) || usm__context_is_inert(q->ctx))
-        return; /* or the parent's */
+        return; /* ended before, or inherited from the parent */
     ev = last_event(q);
     if (!ev) {
         unref(q);
     } else if (usm__completion_arm(&q->last, q->be, ev, last_command_ended) != USM_OK) {
-        (void)usm__be_event_wait(q->be, ev); /* no thread to be had: wait here */
+        (void)usm__be_event_wait(q->be, ev); /* no thread can be started: wait here */
         usm__be_event_release(q->be, ev);
         unref(q);
     }
@@ -330,7 +329,7 @@ usm_status usm__queue_finish(usm_queue *q)
         usm__queue_waiting(q);
     st = usm__be_queue_wait(q->be, q->native);
 
-    if (st != USM_E_NO_MEMORY) { /* whatever became of the commands, they have ended */
+    if (st != USM_E_NO_MEMORY) { /* whatever their result, the commands have ended */
         note_ended(q, n);
         if (usm__queue_waited)
             usm__queue_waited(q, n);
@@ -352,8 +351,8 @@ static void drop_probe(usm_queue *q)
     q->probe = NULL;
 }
 
-/* A marker completes a moment after it was queued even when nothing is before it:
- * it is kept, and the next query asks it again.  pre: q->lock is held. */
+/* A marker completes a moment after it was queued, even if nothing is before it.  So it is kept,
+ * and the next query polls it again.  pre: q->lock is held. */
 static usm_status probe(usm_queue *q, uint64_t n)
 {
     usm_status st = USM_OK;
@@ -419,7 +418,7 @@ usm_status usm__queue_mark(usm_queue *q, void **native, uint64_t *position)
     return st;
 }
 
-/* Lock held. */
+/* The lock is held. */
 static void follow(usm_queue *q, uint64_t serial, uint64_t position)
 {
     usm__queue_seen *s;
@@ -504,10 +503,11 @@ usm_status usm__submit_open(usm__submit *s, usm_queue *q, size_t ndeps, usm_even
     return USM_OK;
 }
 
-/* A command without a caller's event in a context with an error callback. */
+/* Reports the failure of a command without an event of the caller's, if the context has an error
+ * callback. */
 typedef struct watch {
     usm__completion c;
-    usm_context    *ctx; /* counted */
+    usm_context    *ctx; /* holds a reference */
 } watch;
 
 static void watch_run(usm__completion *c)
@@ -534,7 +534,8 @@ static void watch_command(usm_context *ctx, void *native)
         usm__context_unref(ctx);
         usm__heap_free(w);
     }
-    usm__be_event_release(ctx->be, native); /* unwatched: the command goes on */
+    usm__be_event_release(ctx->be, native); /* its failure will not be reported; the command
+                                               continues */
 }
 
 usm_status usm__submit_end(usm__submit *s, usm_status status)
@@ -542,7 +543,8 @@ usm_status usm__submit_end(usm__submit *s, usm_status status)
     usm_queue *q = s->q;
     uint64_t   position;
 
-    position = usm_add_release(&q->submitted, (uint64_t)1) + 1; /* now that it is queued */
+    position = usm_add_release(&q->submitted, (uint64_t)1) + 1; /* incremented after it was
+                                                                   queued */
     if (usm__queue_in_order(q))
         usm__mutex_unlock(&q->lock);
     if (usm__deps_hold(&s->deps))

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* Backends, pools and devices of the process.  A slot per backend, filled when
- * it is first asked for; what failed once is not tried again and keeps its
- * reason for usm-info.  Slots and devices are never freed.
+/* The backends, pools and devices of the process.  There is a slot for each backend, filled when it
+ * is first requested.  A backend that failed is not tried again, and its slot keeps the reason for
+ * usm-info.  Slots and devices are never freed.
  *
- * Loading a driver happens under the registry's lock: two threads that start
- * at once must not load it twice, and nothing else needs the lock meanwhile. */
+ * Drivers are loaded under the registry's lock: two threads that start at once must not load one
+ * twice, and nothing else needs the lock meanwhile. */
 #include "core/registry.h"
 
 #include "base/fault.h"
@@ -28,16 +28,17 @@
 
 typedef struct pool_slot {
     char                name[32];
-    usm_pool_entry_fn  *entry; /* NULL: a module's, not loaded yet                        */
-    const usm_pool_ops *ops;   /* NULL: not asked for yet, or refused last time           */
+    usm_pool_entry_fn  *entry; /* NULL: a module that is not loaded yet             */
+    const usm_pool_ops *ops;   /* NULL: not requested yet, or refused the last time */
 } pool_slot;
 
 static struct {
     usm__mutex            lock;
     size_t                nbackends, npools;
-    size_t                nnamed; /* of the pools: by usm__compose(), fixed since        */
+    size_t                nnamed; /* number of pools that usm__compose() registered; fixed
+                                     afterwards */
     usm__backend_slot     backends[BACKENDS_MAX];
-    usm_backend_entry_fn *entries[BACKENDS_MAX]; /* NULL: a module                        */
+    usm_backend_entry_fn *entries[BACKENDS_MAX]; /* NULL: a module */
     pool_slot             pools[POOLS_MAX];
 } reg = {.lock = USM__MUTEX_INIT(USM__RANK_REGISTRY, "registry")};
 
@@ -119,7 +120,7 @@ static usm_device *make_device(usm__backend *be, const usm_backend_device *desc,
     return dev;
 }
 
-/* A backend's function that lists: asks for the count, then for the list. */
+/* A function that lists devices of a backend: called for the count, then for the list. */
 typedef usm_status list_fn(usm__backend *be, usm_device *parent, usm_backend_device *list,
                            size_t cap, size_t *count);
 
@@ -177,14 +178,14 @@ usm_status usm__registry_parts(usm_device *dev, usm_device *const **parts, size_
         usm__mutex_lock(&reg.lock);
         if (!usm_load_acquire(&dev->parted) && dev->depth < 2 && dev->desc.sub_devices > 0)
             st = make_devices(dev->be, dev, list_parts, &dev->parts, &dev->nparts);
-        if (st != USM_E_NO_MEMORY) /* that may be better next time */
+        if (st != USM_E_NO_MEMORY) /* memory may be available the next time */
             usm_store_release(&dev->parted, true);
         usm__mutex_unlock(&reg.lock);
     }
     if (st == USM_E_NO_MEMORY)
         return st;
     *parts = dev->parts;
-    *n     = dev->nparts; /* none, too, when the driver would not list them */
+    *n     = dev->nparts; /* also empty if the driver failed to list them */
     return USM_OK;
 }
 
@@ -210,7 +211,7 @@ usm_device *usm__registry_device_of(usm__backend *be, const usm_backend_device *
     usm__mutex_lock(&reg.lock);
     dev = find_handle(slot->devices, slot->ndevices, desc->handle);
     if (!dev)
-        dev = make_device(be, desc, NULL, slot->ndevices); /* foreign: in no listing */
+        dev = make_device(be, desc, NULL, slot->ndevices); /* a foreign device: it is in no list */
     usm__mutex_unlock(&reg.lock);
     if (!dev)
         (void)usm__fail(USM_E_NO_MEMORY, "no host memory for a device");
@@ -256,7 +257,7 @@ static void fill(usm__backend_slot *slot, usm_backend_entry_fn *entry)
         st = make_devices(&slot->be, NULL, list_roots, &slot->devices, &slot->ndevices);
     slot->ok     = st == USM_OK;
     slot->status = st;
-    slot->tried  = st != USM_E_NO_MEMORY; /* that may be better next time */
+    slot->tried  = st != USM_E_NO_MEMORY; /* memory may be available the next time */
     if (!slot->ok) {
         snprintf(slot->reason, sizeof slot->reason, "%.511s", usm_last_error());
         if (st != USM_E_NO_MEMORY)
@@ -267,8 +268,8 @@ static void fill(usm__backend_slot *slot, usm_backend_entry_fn *entry)
     }
 }
 
-/* The slot of a name; a new one when a selector names a backend we do not know,
- * which may be somebody's module.  Under the lock. */
+/* Returns the slot of a name.  If a selector names an unknown backend, which may be a module of the
+ * user's, a new slot is made.  Under the lock. */
 static usm__backend_slot *slot_of(const char *name)
 {
     for (size_t i = 0; i < reg.nbackends; i++)
@@ -281,7 +282,7 @@ static usm__backend_slot *slot_of(const char *name)
     return &reg.backends[reg.nbackends - 1];
 }
 
-/* Before the first backend call. */
+/* Called before the first call of a backend. */
 static void start_watching(void)
 {
     usm__hooks_start();
@@ -351,14 +352,14 @@ static const usm_pool_ops *check_pool(const usm_pool_ops *ops, const char *name)
     return ops;
 }
 
-/* Part of a file's name: nothing that leads elsewhere. */
+/* True for text that can be part of a file name, without leading to another folder. */
 static bool is_module_name(const char *name)
 {
     return *name && strlen(name) < sizeof reg.pools[0].name &&
            name[strspn(name, "abcdefghijklmnopqrstuvwxyz0123456789_")] == 0;
 }
 
-/* Loads the module where the pool is one; NULL and a story.  Under the lock. */
+/* Loads the module if the pool is one; NULL with an error message.  Under the lock. */
 static const usm_pool_ops *enter_pool(pool_slot *slot)
 {
     if (!slot->entry) {
@@ -373,7 +374,7 @@ static const usm_pool_ops *enter_pool(pool_slot *slot)
     return check_pool(slot->entry(&usm__host_api), slot->name);
 }
 
-/* Somebody's module, which we do not know by name; its slot is kept when it is one. */
+/* Loads a module that is not known by name; it gets a slot if that succeeds. */
 static const usm_pool_ops *enter_unknown_pool(const char *name)
 {
     pool_slot          *slot = &reg.pools[reg.npools];
@@ -411,7 +412,7 @@ const usm_pool_ops *usm__registry_pool(const char *name)
     if (!slot)
         ops = enter_unknown_pool(name);
     else if (!slot->ops)
-        slot->ops = enter_pool(slot); /* what was refused may be there by now */
+        slot->ops = enter_pool(slot); /* a module that failed before may be installed by now */
     if (slot)
         ops = slot->ops;
     usm__mutex_unlock(&reg.lock);

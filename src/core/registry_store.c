@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* Transports and codecs of the process: by name, loaded when one is first asked for.  Here: their
- * slots, and what a table is checked for before anybody calls it.  Not here: backends and pools
- * (registry.c), where modules lie (module.c).  Who calls: src/spill, usm-info.
+/* The transports and codecs of the process, by name; each is loaded when it is first requested.
+ * Here: their slots, and the checks of a table before its first use.  Not here: backends and pools
+ * (registry.c), the folders of modules (module.c).  Called by src/spill and usm-info.
  *
- * A module is loaded under the lock: two threads that start at once must not load it twice.  What
- * was refused is tried again the next time: it may be installed by then.  Slots are never freed. */
+ * A module is loaded under the lock: two threads that start at once must not load it twice.  A
+ * module that was refused is tried again the next time, because it may be installed by then.  Slots
+ * are never freed. */
 #include "core/registry.h"
 
 #include "base/fork.h"
@@ -19,21 +20,21 @@
 
 typedef struct slot {
     char name[32];
-    char path[512]; /* of the module; "built in"; "" as long as it was not found             */
+    char path[512]; /* of the module; or "built in"; "" until it is found */
     union {
         usm_transport_entry_fn *transport;
         usm_codec_entry_fn     *codec;
-        void                   *symbol; /* as dlsym() gave it                              */
+        void                   *symbol; /* as returned by dlsym() */
     } entry;
     bool        is_module;
-    const void *ops; /* its table, checked; NULL: not asked for yet, or refused               */
+    const void *ops; /* its checked table; NULL: not requested yet, or refused */
 } slot;
 
 typedef struct kind kind;
 
 struct kind {
-    const char *what; /* "transport": as in the module's name and its entry's                */
-    /* Calls the entry; NULL and a story when there is no table or it is no good. */
+    const char *what; /* "transport": part of the names of the module and of its entry */
+    /* Calls the entry; NULL with an error message if there is no table or it is not valid. */
     const void *(*enter)(const slot *s);
     size_t n;
     slot   slots[SLOTS_MAX];
@@ -49,7 +50,7 @@ static bool is_name(const char *name)
            name[strspn(name, "abcdefghijklmnopqrstuvwxyz0123456789_")] == 0;
 }
 
-/* What every table begins with. */
+/* The first fields of every table. */
 typedef struct head {
     uint32_t    abi, struct_size;
     const char *name;
@@ -71,12 +72,12 @@ static usm_status check_head(const char *what, const slot *s, const head *table,
 }
 
 typedef struct member {
-    uint32_t    cap; /* 0: all need it                                                      */
+    uint32_t    cap; /* 0: required */
     const char *group, *name;
     bool        is_there;
 } member;
 
-/* A group is there wholly, with its bit, or not at all. */
+/* A group is complete and has its bit, or it is absent. */
 static usm_status check_members(const char *what, const slot *s, uint32_t caps, const member *list)
 {
     for (; list->name; list++) {
@@ -112,7 +113,7 @@ static usm_status check_transport(const slot *s, const usm_transport_ops *ops)
     usm_status st;
 
     if (table.abi == USM_MODULE_ABI && table.struct_size == sizeof *ops)
-        table.name = ops->name; /* else it may lie elsewhere */
+        table.name = ops->name; /* otherwise the field may be elsewhere */
     st = check_head("transport", s, &table, sizeof *ops);
     if (st != USM_OK)
         return st;
@@ -223,7 +224,7 @@ static void names_of(const kind *k, char *text, size_t size)
         used += (size_t)snprintf(text + used, size - used, "%s%s", i ? ", " : "", k->slots[i].name);
 }
 
-/* Its table; NULL and a story.  Under the lock. */
+/* Returns the table; NULL with an error message.  Under the lock. */
 static const void *ops_of(kind *k, const char *name)
 {
     slot *s = find(k, name);
@@ -236,7 +237,7 @@ static const void *ops_of(kind *k, const char *name)
                         name ? name : "(null)", *known ? known : "none");
         return NULL;
     }
-    if (!s) { /* somebody's module: kept when it is one */
+    if (!s) { /* an unknown module: gets a slot if it is one */
         s = &unknown;
         snprintf(s->name, sizeof s->name, "%s", name);
     }
@@ -292,7 +293,8 @@ void usm__registry_add_codec(const char *name, usm_codec_entry_fn *entry)
 
 const usm_transport_ops *usm__registry_transport(const char *name)
 {
-    usm__hooks_start(); /* for who only lends memory no backend does it */
+    usm__hooks_start(); /* a process that only lends memory loads no backend, which would start the
+                           hooks */
     return get(&transports, name);
 }
 

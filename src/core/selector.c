@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* Parser of device selectors; see core/selector.h.  Pure: no driver, no heap.
+/* The parser of device selectors; see core/selector.h.  It calls no driver and allocates nothing.
  *
  *   selector := list of `accept` separated by ';', then list of `!discard`
  *   term     := backend ':' device {',' device}
  *   device   := '*' | cpu | gpu | accelerator | index {'.' index}, index := N | '*'
  *
- * Source: the ONEAPI_DEVICE_SELECTOR page of DPC++ (facts: discards come last and
- * win; discards alone imply *:*).  `fpga` and `acc` are read as accelerator. */
+ * Source: the ONEAPI_DEVICE_SELECTOR page of DPC++ (facts: discards come last and win; discards
+ * alone imply *:*).  `fpga` and `acc` are read as accelerator. */
 #include "core/selector.h"
 
 #include "base/text.h"
@@ -102,7 +102,7 @@ static usm_status parse_term(usm__span text, usm__selector_term *term)
     return term->ndevices ? USM_OK : bad("no device after ':'", text);
 }
 
-/* Room for one more, or NULL. */
+/* Returns a new term, or NULL if there is no room. */
 static usm__selector_term *slot(usm__selector *sel, bool discard)
 {
     size_t *n = discard ? &sel->ndiscards : &sel->naccepts;

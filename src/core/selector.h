@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* The grammar of USM_DEVICE_SELECTOR, that of ONEAPI_DEVICE_SELECTOR plus the
- * backend `host`: accepts and discards, parsed without allocating or touching a
- * driver.  Matching is core/device.c's. */
+/* The grammar of USM_DEVICE_SELECTOR, which is that of ONEAPI_DEVICE_SELECTOR plus the backend
+ * `host`: accepted and discarded devices.  Parsing neither allocates nor calls a driver.
+ * core/device.c matches the devices. */
 #ifndef USM_CORE_SELECTOR_H
 #define USM_CORE_SELECTOR_H
 
@@ -32,7 +32,7 @@ typedef struct usm__selector {
     usm__selector_term discards[USM__SELECTOR_TERMS];
 } usm__selector;
 
-/* "" and discards alone imply `*:*`.   USM_E_SELECTOR names the bad piece. */
+/* "" and discards alone imply `*:*`.  USM_E_SELECTOR the message quotes the wrong part */
 usm_status usm__selector_parse(const char *text, usm__selector *selector);
 /* For the settings table. */
 bool usm__selector_check(const char *text, char *why, size_t why_size);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* Tags: usm_tag_push() and _pop(), the names and their figures.
+/* Tags: usm_tag_push() and usm_tag_pop(), the names and their statistics.
  *
- * Names are found without a lock: buckets and the list of all only grow, under `lock`, and what is
- * in them is complete before it is published.  A push costs a hash and a compare.
+ * Names are found without a lock: buckets and the list of all tags only grow, under `lock`, and an
+ * entry is complete before it is published.  A push costs one hash and one comparison.
  *
  * Not here: the allocations themselves (core/observe.c), printing (core/pool_text.c). */
 #include "core/tag.h"
@@ -19,7 +19,7 @@
 #define BUCKETS 256
 
 static struct {
-    usm__mutex        lock; /* for those who make one                                          */
+    usm__mutex        lock; /* for threads that make a tag */
     usm__tag *_Atomic buckets[BUCKETS];
     usm__tag *_Atomic first;
     usm__tag         *last;  /* guarded by lock                                                */
@@ -28,7 +28,7 @@ static struct {
 
 /* ---- names ------------------------------------------------------------------- */
 
-/* The text as it is kept, and where: FNV-1a, 32 bits. */
+/* Writes the text, shortened to its stored length, and returns its bucket: FNV-1a, 32 bits. */
 static unsigned cut(const char *name, char text[USM__TAG_NAME])
 {
     uint32_t hash = 2166136261u;

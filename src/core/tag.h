@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* Tags inside: the names, their figures, and which one a thread is under.
+/* Internals of tags: the names, their statistics, and the current tag of a thread.
  *
- * A tag is made at its first push and never goes.  The stack of names is in the thread's block
- * (base/thread.h).  Which block belongs to which tag is core/watch.h's. */
+ * A tag is made at its first push and never freed.  The stack of names is in the thread's block
+ * (base/thread.h).  core/watch.h has the tag of each block. */
 #ifndef USM_CORE_TAG_H
 #define USM_CORE_TAG_H
 
@@ -14,17 +14,17 @@
 #define USM__TAG_NAME 64
 
 typedef struct usm__tag {
-    struct usm__tag *_Atomic next;     /* in its bucket                                      */
-    struct usm__tag *_Atomic next_all; /* in the order they were made                        */
+    struct usm__tag *_Atomic next;     /* in its bucket            */
+    struct usm__tag *_Atomic next_all; /* in the order of creation */
     /* fixed */
     uint16_t id; /* 1, 2, ...                                                            */
     char     name[USM__TAG_NAME];
     /* atomic */
     _Atomic(uint64_t) live, live_peak, blocks, allocations;
-    _Atomic(uint32_t) trace_id; /* its number in the trace; 0: not known yet                 */
+    _Atomic(uint32_t) trace_id; /* its number in the trace; 0: none yet */
 } usm__tag;
 
-/* The calling thread's innermost one, or NULL. */
+/* The calling thread's innermost tag, or NULL. */
 static inline usm__tag *usm__tag_current(void)
 {
     const usm__thread *t = usm__self.block;
@@ -32,14 +32,14 @@ static inline usm__tag *usm__tag_current(void)
     return t && t->tag_depth ? t->tags[t->tag_depth - 1] : NULL;
 }
 
-/* `tag` may be NULL in all of these.  A block comes; it goes; its free was refused after all. */
+/* `tag` may be NULL in all of these.  A block was allocated; freed; its free was refused after
+ * all. */
 void     usm__tag_add(usm__tag *tag, size_t size);
 void     usm__tag_sub(usm__tag *tag, size_t size);
 void     usm__tag_restore(usm__tag *tag, size_t size);
 uint32_t usm__tag_trace_id(usm__tag *tag);
 
-/* Calls fn for every tag that something was allocated under, in the order of their first push; no
- * lock is held. */
+/* Calls fn for every tag with an allocation, in the order of their first push; no lock is held. */
 typedef void usm__tag_visit(const usm_tag_stats *tag, void *arg);
 void         usm__tags_each(usm__tag_visit *fn, void *arg);
 void         usm__tag_fork(int phase);

@@ -1,27 +1,28 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* Host tasks: a function that runs when its turn in a queue comes.
+/* Host tasks: a function of the program that runs when all commands before it have ended.
  *
- * A backend that runs tasks itself (USM_CAP_TASKS) gets them as commands like others.  Else:
+ * A backend that runs tasks itself (USM_CAP_TASKS) receives them like other commands.  Otherwise:
  *
- *     queue:   ... earlier | marker "start" (deps) | marker "held" waits for gate | later ...
+ *     queue:   ... earlier | marker "start" (deps) | marker "hold" waits for gate | later ...
  *     executor:                      fn(user), then the event E ends, then gate
  *
- * "start" completes when the task may run: after its dependencies, and what comes
- * before it in an in-order queue or behind a barrier.  Its completion posts the
- * job.  "held" keeps later commands of an in-order queue back and makes
- * usm_queue_wait() wait.  The gate is no more than that: E carries the status, and a
- * failure that somebody has the event of is not the queue's. */
+ * "start" completes when the task may run: after its dependencies, and after everything that comes
+ * before it in an in-order queue or behind a barrier.  Its completion posts the job.  "hold" delays
+ * later commands of an in-order queue, and makes usm_queue_wait() wait.  The gate, a user event,
+ * does nothing else.  E carries the status: if the caller has this event, a failure of the task is
+ * not a failure of the queue. */
 #include "base/os.h"
 #include "core/command.h"
 #include "core/init.h"
 
 typedef struct task {
     usm__completion c;
-    usm_context    *ctx; /* counted by refs                                             */
+    usm_context    *ctx; /* holds a reference of it (`refs`) */
     usm__task_body  body;
-    usm_event      *end;   /* counted: E; NULL when nobody wants it: a failure is reported */
-    void           *gate;  /* native                                                    */
-    uint64_t        queue; /* its serial                                                */
+    usm_event      *end;   /* E, with a reference; NULL: no event was requested, and a failure is
+                              reported */
+    void           *gate;  /* the native event           */
+    uint64_t        queue; /* serial number of its queue */
 } task;
 
 static void task_free(task *t)
@@ -75,7 +76,7 @@ static void task_start(usm__completion *c)
     task_end(t, USM_E_DEPENDENCY);
 }
 
-/* Queues "start" and "held". */
+/* Queues "start" and "hold". */
 static usm_status queue_markers(usm__submit *s, void *gate, void **start)
 {
     usm_queue *q  = s->q;
@@ -108,7 +109,8 @@ static usm_status submit(task *t, usm_queue *q, size_t ndeps, usm_event *const *
 
     if (st == USM_OK)
         st = usm__queue_hold(q, t->gate, ndeps, deps, &start);
-    if (st == USM_OK) /* cannot fail, a thread being reserved; the queue is held already */
+    if (st == USM_OK) /* cannot fail, because a thread is reserved; the queue already waits for
+                         gate */
         st = usm__completion_arm(&t->c, be, start, task_start);
     return st;
 }
@@ -150,14 +152,14 @@ static usm_status submit_native(usm_queue *q, const usm__task_body *body, size_t
     if (st != USM_OK)
         return st;
     st = usm__be_task(q->be, q->native, &t, USM__SUBMIT_ARGS(&s));
-    if (s.event) { /* before anybody knows it */
+    if (s.event) { /* no other thread knows the event yet */
         s.event->is_task = true;
         s.has_no_times   = true;
     }
     return usm__submit_end(&s, st);
 }
 
-/* The checker of stream order follows markers; it is not told of tasks. */
+/* The checker of stream order follows markers; tasks of a backend are not reported to it. */
 bool usm__queue_has_tasks(const usm_queue *q)
 {
     return usm__backend_can(q->be, USM_CAP_TASKS) && !usm__order_on();
@@ -188,7 +190,7 @@ usm_status usm__task_submit(usm_queue *q, const usm__task_body *body, size_t nde
         return st;
     end = t->end;
     if (end)
-        usm_ref_take(&end->refs); /* the caller's; the first is the task's */
+        usm_ref_take(&end->refs); /* for the caller; the first one belongs to the task */
     st = submit(t, q, ndeps, deps);
     if (st == USM_OK) {
         if (ev)

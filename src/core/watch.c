@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* Records of watched blocks: see watch.h.  A shard grows when it can; without memory its chains
- * grow longer instead, so that entering a record never fails. */
+/* Records of tracked blocks: see watch.h.  A shard grows if it can; without memory its chains
+ * become longer instead, so that adding a record never fails. */
 #include "core/watch.h"
 
 #include "base/fork.h"
@@ -8,15 +8,15 @@
 
 #include <pthread.h>
 
-#define SHARD_BITS  3 /* few: fork() takes all their locks, and checkers of locks have limits */
+#define SHARD_BITS  3 /* few: fork() takes all their locks, and lock checkers have limits */
 #define SHARDS      (1u << SHARD_BITS)
-#define FIRST_SIZE  8 /* buckets before there are more; a power of two                         */
-#define CHAIN_LIMIT 2 /* records a bucket, before there are more buckets                      */
+#define FIRST_SIZE  8 /* initial number of buckets; a power of two                       */
+#define CHAIN_LIMIT 2 /* records in a bucket, on average, before their number is doubled */
 
-/* All guarded by lock. */
+/* All fields are guarded by lock. */
 typedef struct shard {
     usm__mutex    lock;
-    usm__record  *first[FIRST_SIZE]; /* the buckets until there are more                         */
+    usm__record  *first[FIRST_SIZE]; /* the initial buckets */
     usm__record **buckets;
     size_t        n, count;
 } shard;
@@ -54,7 +54,7 @@ static usm__record **bucket_of(const shard *s, const void *base)
     return &s->buckets[(hash(base) >> 24) & (s->n - 1)];
 }
 
-/* Where the record of `base` hangs; *result is NULL when there is none. */
+/* Returns the link to the record of `base`; *result is NULL if there is none. */
 static usm__record **find_link(const shard *s, const void *base)
 {
     usm__record **link = bucket_of(s, base);
@@ -84,7 +84,7 @@ static void push(shard *s, usm__record *r)
     *bucket = r;
 }
 
-/* Twice as many buckets, if they are to be had. */
+/* Doubles the number of buckets, if there is memory. */
 static void grow(shard *s)
 {
     size_t        old_n = s->n, n = old_n * 2;
