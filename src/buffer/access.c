@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* The host's accesses.
+/* Accesses of the host.
  *
- * The hit path, for bytes that are in memory and that no command uses: a slot of the thread
- * (buffer/slot.h), one compare-and-swap to pin, one subtraction to unpin, and no lock.  What is not
- * in memory, or of several blocks, is pinned by the engine; all else enters the order (host.c). */
+ * The hit path is for bytes in memory that no command uses: it takes a slot of the thread
+ * (buffer/slot.h), one compare-and-swap to pin and one subtraction to unpin, and no lock.  Accesses
+ * to bytes that are not in memory, or to several blocks, are pinned by the engine; all others enter
+ * the order (host.c). */
 #include "base/inline/plural.h"
 #include "base/log.h"
 #include "base/os.h"
@@ -12,7 +13,7 @@
 
 #include <string.h>
 
-/* A bit each usm_access_mode that is one, with USM_NO_WAIT and without. */
+/* A bit for each valid usm_access_mode, with USM_NO_WAIT and without. */
 #define MODES 0xceceu
 
 static inline bool is_mode(usm_access_mode mode)
@@ -85,7 +86,7 @@ static inline bool is_tracked(usm_buffer *root)
     return (atomic_load(&root->flags) & USM__BUFFER_TRACKED) != 0;
 }
 
-/* A barrier stands between: an unpin, or a pin that came to nothing and a fence. */
+/* pre: a barrier since the access: an unpin, or a pin that failed and a fence. */
 static inline void close_slot(usm_buffer *root, const usm__slot *slot, uint32_t serial)
 {
     if (__builtin_expect(is_tracked(root), 0)) {
@@ -101,7 +102,7 @@ static void retract(usm_buffer *root, usm__slot *slot, uint32_t serial)
     close_slot(root, slot, serial);
 }
 
-/* Valid, and its bytes in one block that is in memory: open at once. */
+/* A valid access with its bytes in one block that is in memory: opens it at once. */
 static inline bool hit(const usm_buffer_range *r, usm_access *acc)
 {
     usm_buffer *buf = r->buffer, *root = buf->root;
@@ -127,8 +128,9 @@ static inline bool hit(const usm_buffer_range *r, usm_access *acc)
     return true;
 }
 
-/* Not in memory, or of several blocks.  What is in the slot is waited for by commands while the
- * engine brings the bytes, as an access that is open.  USM_E_NOT_READY: this way is closed. */
+/* For bytes that are not in memory, or in several blocks.  While the engine loads them, commands
+ * wait for the access in the slot as for an open one.  USM_E_NOT_READY: the buffer is tracked, this
+ * way is closed. */
 static usm_status begin_in_slot(const usm_buffer_range *r, usm_access *acc)
 {
     usm_buffer    *root = r->buffer->root;
@@ -141,7 +143,7 @@ static usm_status begin_in_slot(const usm_buffer_range *r, usm_access *acc)
     if (!slot)
         return USM_E_NOT_READY;
     if (r->mode & USM_WRITE)
-        usm__buffer_written(root); /* before the last look whether it is tracked: track.h */
+        usm__buffer_written(root); /* before the last check whether it is tracked: track.h */
     serial = usm__slot_open(slot, root, at, at + r->size, r->mode);
     atomic_thread_fence(memory_order_seq_cst);
     if (is_tracked(root)) {
@@ -182,7 +184,7 @@ static usm_status begin_slowly(const usm_buffer_range *r, usm_access *acc)
     return st;
 }
 
-/* What check() asks, as far as the common case needs it: all else is slow, and told there. */
+/* The checks of check() for the common case; other cases are slow, and report errors there. */
 static inline bool is_plain(const usm_buffer_range *r, const usm_access *acc)
 {
     const usm_buffer *buf = r->buffer;
@@ -251,7 +253,7 @@ void usm_access_end(usm_access *acc)
     close_slot(buf->root, acc->opaque, state >> 8);
 }
 
-/* ---- several, and without waiting ------------------------------------------------------ */
+/* ---- several accesses, and without waiting --------------------------------------------- */
 
 static usm_status check_list(size_t n, const usm_buffer_range *list, const usm_access *accs)
 {
@@ -264,7 +266,7 @@ static usm_status check_list(size_t n, const usm_buffer_range *list, const usm_a
     return st;
 }
 
-/* Those of no bytes are in no order. */
+/* Accesses of no bytes are in no order. */
 static size_t without_empty(size_t n, const usm_buffer_range *list, usm_buffer_range *out)
 {
     size_t count = 0;
@@ -326,7 +328,7 @@ static usm_status begin_nothing(const usm_buffer_range *r, usm_access *acc, usm_
 usm_status usm_access_begin_async(usm_buffer *buf, size_t offset, size_t size, usm_access_mode mode,
                                   usm_access *acc, usm_event **ev)
 {
-    /* Nothing is waited for here, whatever the mode says of it. */
+    /* This function never waits, whatever the mode says. */
     usm_buffer_range r    = {buf, offset, size, mode & ~USM_NO_WAIT};
     usm__open       *open = NULL;
     usm_status       st   = check(&r, acc);
@@ -345,7 +347,7 @@ usm_status usm_access_begin_async(usm_buffer *buf, size_t offset, size_t size, u
 
 /* ---- for the end of a buffer ------------------------------------------------------------ */
 
-/* A piece at a time, so that a buffer larger than memory can be read. */
+/* Reads a piece at a time, so that a buffer larger than memory can be read. */
 usm_status usm__buffer_read(usm_buffer *root, size_t begin, void *dst, size_t size)
 {
     size_t     piece = (size_t)1 << root->space->shift;

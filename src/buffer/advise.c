@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* What is said of a buffer's future, and making what was written durable.  Called by programs. */
+/* Advice on the future use of a buffer, and commits.  Called by programs. */
 #include "base/os.h"
 #include "buffer/host.h"
 #include "buffer/keep.h"
@@ -18,7 +18,7 @@ static bool has_other(const usm_list *head, const usm__order_entry *than)
     return false;
 }
 
-/* Whether anything else uses the range, accesses that are open by the hit path included. */
+/* Whether anything else uses the range, including accesses opened by the hit path. */
 static usm_status check_unused(usm_buffer *root, const usm__order_entry *own)
 {
     usm__track *t = usm__track_of(root);
@@ -81,7 +81,7 @@ usm_status usm_buffer_advise(usm_buffer *buf, size_t offset, size_t size, usm_bu
     if (advice == USM_BUFFER_DISCARD)
         return discard(buf->root, buf->base + offset, size);
     if (buf->space->is_foreign)
-        return USM_OK; /* it never leaves */
+        return USM_OK; /* it is never evicted */
     if (advice == USM_BUFFER_PIN)
         return usm__buffer_keep(buf->root, buf->base + offset, size);
     if (advice == USM_BUFFER_UNPIN)
@@ -89,7 +89,7 @@ usm_status usm_buffer_advise(usm_buffer *buf, size_t offset, size_t size, usm_bu
     return usm__space_advise(buf->space, buf->base + offset, size, advice);
 }
 
-/* ---- announcements ----------------------------------------------------------------------- */
+/* ---- hints ------------------------------------------------------------------------------- */
 
 static usm_status check_list(size_t n, const usm_buffer_range *list)
 {
@@ -115,7 +115,7 @@ static bool was_before(size_t i, const usm_buffer_range *list)
     return false;
 }
 
-/* What of the list is in the engine of its element i, from there on. */
+/* Collects the elements of the list from i on that are in the engine of element i. */
 static size_t collect(size_t i, size_t n, const usm_buffer_range *list, usm__pin *pins)
 {
     const usm__spill *spill = list[i].buffer->space->spill;
@@ -131,7 +131,7 @@ static size_t collect(size_t i, size_t n, const usm_buffer_range *list, usm__pin
     return count;
 }
 
-/* Of the engine that the last announcement went to; with its buffer it was forgotten. */
+/* Cancels the hints in the engine of the last list; if that buffer was destroyed they are gone. */
 static void withdraw(void)
 {
     usm__open_table *table = usm__slot_table();
@@ -175,7 +175,7 @@ usm_status usm_announce(size_t n, const usm_buffer_range *list)
 
 /* ---- commit -------------------------------------------------------------------------------- */
 
-/* What devices have newest comes to host memory, a block at a time. */
+/* Copies the bytes that only devices have to host memory, a block at a time. */
 static usm_status bring_home(usm_buffer *root)
 {
     usm__track *t     = usm__track_of(root);
@@ -214,7 +214,7 @@ usm_status usm_buffer_commit(usm_buffer *buf)
         return st;
     whole.buffer = root;
     whole.size   = root->size;
-    st           = usm__host_enter(&whole, &open); /* writers that come later wait */
+    st           = usm__host_enter(&whole, &open); /* later writers wait           */
     if (st != USM_OK)
         return st;
     st = bring_home(root);

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* Buffers: made, divided, and at their end written back (buffer/buffer.h).
+/* Buffers: created, divided, and at their end written back (buffer/buffer.h).
  *
- * Two counts.  `owners` are handles: the buffer's own and its sub-buffers'; with the last of them
- * the final content goes where it is wanted, which waits for commands.  `refs` are the owners as
- * one, and commands and accesses under way; with the last of them the memory goes.  The buffer
- * counts as a user of its context, so that the context's memory outlives it. */
+ * There are two counts.  `owners` are handles: the buffer's own and its sub-buffers'.  When the
+ * last one is destroyed, the final content is written to its destination, which waits for commands.
+ * `refs` counts the owners as one, and commands and accesses under way; with the last of them the
+ * memory is freed.  The buffer counts as a user of its context, so the context's memory outlives
+ * it. */
 #include "buffer/buffer.h"
 
 #include "base/log.h"
@@ -56,7 +57,7 @@ void usm__buffer_unref(usm_buffer *b)
 
     if (!usm_ref_drop(&b->refs))
         return;
-    usm__track_free(usm__track_of(b)); /* before the blocks that copies may pin */
+    usm__track_free(usm__track_of(b)); /* before the blocks that copies may have pinned */
     usm__buffer_unkeep_all(b);
     free_memory(b);
     usm__heap_free(b->name);
@@ -64,7 +65,7 @@ void usm__buffer_unref(usm_buffer *b)
     usm__context_unuse(ctx);
 }
 
-/* Where the final content is wanted. */
+/* Writes the final content to its destination. */
 static usm_status write_back(usm_buffer *b)
 {
     uint32_t   flags = usm_load_relaxed(&b->flags);
@@ -76,7 +77,7 @@ static usm_status write_back(usm_buffer *b)
         st = usm__buffer_read(b, b->base, dest, b->size);
     if (!(flags & USM__BUFFER_FOREIGN))
         return st;
-    settled = usm__buffer_settle(b, wants && !dest); /* the memory is the user's again */
+    settled = usm__buffer_settle(b, wants && !dest); /* from here on it is the user's again */
     return st == USM_OK ? settled : st;
 }
 
@@ -105,7 +106,7 @@ void usm_buffer_destroy(usm_buffer *buf)
         return;
     if (buf->fork_generation != usm__fork_generation()) {
         (void)usm__handle_kill(buf, USM__MAGIC_BUFFER);
-        return; /* the parent's */
+        return; /* it belongs to the parent process */
     }
     root = buf->root;
     if (usm__slot_is_open_here(root) && usm_load_relaxed(&root->owners) == 1) {
@@ -131,7 +132,7 @@ static usm_status check_context(usm_context **ctx)
     return st;
 }
 
-/* Takes params->home over, also on failure.  The caller publishes. */
+/* Consumes params->home, also on failure.  The caller publishes the buffer. */
 static usm_status make(usm_context *ctx, const usm__space_params *params, usm_buffer **out)
 {
     usm_buffer *b  = usm__meta_alloc(&buffer_type);
@@ -184,7 +185,7 @@ static void publish(usm_buffer *b, usm_buffer **out)
     *out = b;
 }
 
-/* A block at a time: the buffer may be larger than the memory there is. */
+/* A block at a time: the buffer may be larger than memory. */
 static usm_status copy_in(usm_buffer *b, const void *data)
 {
     size_t     piece = (size_t)1 << b->space->shift;
@@ -251,7 +252,7 @@ static usm_status open_home(usm_context *ctx, const usm_buffer_desc *d, usm__hom
     return usm__home_open_memory(d->host_data, &params, home);
 }
 
-/* Memory that is only read need not stay a home if it is small: it is copied. */
+/* Small memory that is only read is copied instead of serving as a backing store. */
 static usm_status is_copied(usm_context *ctx, const usm_buffer_desc *d, bool *is)
 {
     usm__spill *spill = NULL;
@@ -385,7 +386,7 @@ usm_status usm_buffer_create_sub(usm_buffer *parent, size_t offset, size_t size,
     return USM_OK;
 }
 
-/* ---- what is said of it -------------------------------------------------------------------- */
+/* ---- settings of a buffer ------------------------------------------------------------------ */
 
 size_t usm_buffer_size(const usm_buffer *buf)
 {
@@ -413,7 +414,7 @@ usm_status usm_buffer_set_final_data(usm_buffer *buf, void *dest)
     if (st != USM_OK)
         return st;
     usm_store_release(&buf->final_data, dest);
-    /* NULL is nowhere, not even where the content came from. */
+    /* NULL: no destination, not even the memory that the content came from. */
     return usm_buffer_set_write_back(buf, dest != NULL);
 }
 

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* Commands over buffers: how they are made, go straight into the queue if they can, and end
- * (buffer/command.h).  What they come after is enter.c's; where their bytes come from is place.c's;
- * what happens to those that cannot go at once is defer.c's.  Called by work.c, on behalf of the
- * public functions.
+/* Commands over buffers: their creation, the direct way into the queue, and their end
+ * (buffer/command.h). enter.c finds what they come after, place.c gets their bytes, and defer.c
+ * handles those that cannot go at once.  Called by work.c, on behalf of the public functions.
  *
- * A command is referred to by its completion (or, before, by who submits or defers it) and by those
- * who wait for it.  It ends once: on the thread of its completion, or on that of a host access that
- * waited for its event and would otherwise wait for a hand-over between threads. */
+ * A command is referred to by its completion (before that by the thread that submits or defers it),
+ * and by those who wait for it.  It ends once: on the thread of its completion, or on the thread of
+ * a host access that waited for its event, which then need not wait for a hand-over between
+ * threads. */
 #include "buffer/command.h"
 #include "buffer/grant.h"
 #include "core/command.h"
@@ -25,15 +25,15 @@
 /* Guarded by the lock of track.c. */
 static struct {
     usm_list to_watch; /* each with a reference                                                 */
-    uint64_t under_way, ended; /* of those launched and watched                                  */
+    uint64_t under_way, ended; /* commands that were launched and whose end is reported          */
     unsigned awaited; /* threads that sleep until any of them ends                              */
 } commands = {{&commands.to_watch, &commands.to_watch}, 0, 0, 0};
 
-/* Something is in commands.to_watch: set under the lock, asked without by the thread that may have
+/* commands.to_watch is not empty: set under the lock, read without it by the thread that may have
  * set it. */
 static _Atomic(bool) has_wanted;
 
-/* ---- making and giving back ------------------------------------------------------- */
+/* ---- creation and freeing --------------------------------------------------------- */
 
 static usm_recycler kept =
     USM_RECYCLER_INIT(sizeof(usm__command) + USM__COMMAND_USES * sizeof(usm__use), 1024);
@@ -162,7 +162,7 @@ err_memory:
     return NULL;
 }
 
-/* ---- watched ------------------------------------------------------------------------ */
+/* ---- reporting the end -------------------------------------------------------------- */
 
 void usm__command_set_under_way(bool is_under_way)
 {
@@ -174,9 +174,9 @@ void usm__command_set_under_way(bool is_under_way)
 
 #define UNWATCHED_MAX 4 /* commands of a buffer                                              */
 
-/* Of a command over the program's memory alone nobody waits for what it gives back, and whoever
- * waits for its end waits for its event: a hand-over to another thread would only take time.  Lock
- * held. */
+/* Whether the command's completion must be armed.  Nobody waits for what a command over the
+ * program's own memory releases, and threads that wait for its end wait for its event: a hand-over
+ * to another thread would only take time.  Lock held. */
 static bool needs_watch(const usm__command *c)
 {
     if (c->task || c->is_deferred || c->on_done || !c->is_in_place ||
@@ -197,7 +197,7 @@ static void completed(usm__completion *completion)
     usm__command_unref(c);
 }
 
-/* Its submitter, or the thread that has run it, is through with the task. */
+/* Its submitter, or the thread that has run it, is done with the task. */
 void usm__command_meet(usm__command *c)
 {
     if (usm_add_acq_rel(&c->met, 1u) == 1)
@@ -205,7 +205,8 @@ void usm__command_meet(usm__command *c)
     usm__command_unref(c);
 }
 
-/* Takes a reference over.  No lock is held: a task may be through, and the program is told. */
+/* Consumes a reference.  No lock is held: a task may have ended, and then the program is
+ * notified. */
 static void watch(usm__command *c)
 {
     if (c->task) {
@@ -214,7 +215,7 @@ static void watch(usm__command *c)
     }
     if (usm__completion_arm(&c->c, c->ctx->be, c->event->native, completed) == USM_OK)
         return;
-    usm__command_await(c); /* no thread to be had */
+    usm__command_await(c); /* no thread is available */
     usm__command_unref(c);
 }
 
@@ -252,9 +253,9 @@ void usm__command_watch(usm__command *c)
         watch(c);
 }
 
-/* ---- launched, ended ------------------------------------------------------------------- */
+/* ---- launch and end -------------------------------------------------------------------- */
 
-/* It has its place, or goes without. */
+/* It has its place in its queue, or goes without one. */
 static void stop_taking(usm__command *c)
 {
     if (c->is_taking)
@@ -306,7 +307,7 @@ static void leave(usm__command *c, usm_status status)
         usm__track_wake();
 }
 
-/* Whoever waits for the command, and nobody else, hears how it ended. */
+/* The result goes to whoever waits for the command, or else to the error callback. */
 static void tell_user(usm__command *c, usm_status status)
 {
     bool was_run = c->event || c->is_rider;
@@ -344,7 +345,7 @@ void usm__command_finish(usm__command *c, usm_status status)
         usm__command_unref(c); /* the order's; the caller has one of its own */
 }
 
-/* Submitted in vain. */
+/* The command could not be submitted. */
 static void withdraw(usm__command *c)
 {
     usm__track_lock();
@@ -354,7 +355,7 @@ static void withdraw(usm__command *c)
     usm__track_unlock();
 }
 
-/* ---- into the queue ---------------------------------------------------------------------- */
+/* ---- directly into the queue ------------------------------------------------------------- */
 
 usm_status usm__command_launch(usm__command *c, usm_queue *q, const usm__event_list *after,
                                size_t ndeps, usm_event *const *deps)
@@ -429,7 +430,8 @@ static usm_status ride_or_put(usm__command *c, usm_queue *q, size_t ndeps, usm_e
     return st == USM_E_AGAIN ? put(c, q, ndeps, deps, ev) : st;
 }
 
-/* What must be told now that it has its place, and may run what calls us again. */
+/* Notifications that are due once the command has its place, and may run code that calls us
+ * again. */
 static void see_off(usm__command *c)
 {
     if (c->is_deferred) {
@@ -441,7 +443,7 @@ static void see_off(usm__command *c)
     usm__command_unref(c);
 }
 
-/* Into the orders and into the queue; of an in-order queue one command at a time (enter.c). */
+/* Enters the orders and the queue; for an in-order queue one command at a time (enter.c). */
 static usm_status submit(usm__command *c, usm_queue *q, size_t ndeps, usm_event *const *deps,
                          usm_event **ev)
 {
@@ -468,7 +470,7 @@ usm_status usm__command_submit(usm_queue *q, const usm__command_desc *d, size_t 
     for (size_t i = 0; st == USM_OK && i < d->n; i++)
         st = check_accessor(&d->accessors[i]);
     if (st == USM_OK && !d->task && !usm__places_in_place(q))
-        st = usm__queue_probe(q); /* before bytes are brought to where none arrive */
+        st = usm__queue_probe(q); /* tests the device before bytes are copied to it */
     if (st == USM_OK && ndeps && !deps)
         st = usm__fail(USM_E_INVALID, "%zu dependencies, but the array is NULL", ndeps);
     for (size_t i = 0; st == USM_OK && i < ndeps; i++)

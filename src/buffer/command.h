@@ -1,103 +1,105 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
 /* Commands over buffers: launches with accessors, fills, copies.
  *
- * Submitted, a command enters the orders of its buffers (enter.c).  If all it needs is there at
- * once (its blocks in memory, no open access of the host in its way, every command before it
- * launched, device memory free), it goes straight into the user's queue (command.c).  Else it is
- * deferred (defer.c): the queue gets a place that is held, and a thread of the executor does what
- * takes time, and launches the command on a queue of the core's own.  Submitting never waits.
+ * When it is submitted, a command enters the orders of its buffers (enter.c).  If everything it
+ * needs is available at once (its blocks are in memory, no open access of the host conflicts, every
+ * command before it is launched, device memory is free), it goes directly into the user's queue
+ * (command.c).  Else it is deferred (defer.c): it gets its place in the user's queue, in which
+ * later commands wait, and a thread of the executor does the slow part and launches the command on
+ * a queue of the core's own.  Submitting never waits.
  *
- * Which of them gets memory when, and why they do not wait for each other for good: grant.c. */
+ * grant.c decides when a command gets its memory, and explains why commands never wait for each
+ * other for good. */
 #ifndef USM_BUFFER_COMMAND_H
 #define USM_BUFFER_COMMAND_H
 
 #include "buffer/track.h"
 #include "core/command.h"
 
-/* What a command does. */
+/* The operations of a kind of command. */
 typedef struct usm__work_ops {
-    /* Queues it; ptrs[i] is the address of accessor i.  As usm_memcpy(). */
+    /* Queues the work; ptrs[i] is the address of accessor i.  As usm_memcpy(). */
     usm_status (*submit)(const void *work, void *const *ptrs, usm_queue *q, size_t ndeps,
                          usm_event *const *deps, usm_event **ev);
-    /* A copy that outlives the caller's memory; NULL and a story. */
+    /* Makes a copy that outlives the caller's memory; NULL with an error message. */
     void *(*keep)(const void *work);
     void (*drop)(void *kept);
 } usm__work_ops;
 
 /* One accessor of a command. */
 typedef struct usm__use {
-    usm__order_entry     entry; /* the range in the space, the mode; link: in the order           */
-    usm_buffer          *root;  /* counted                                                       */
+    usm__order_entry     entry; /* range in the space, mode; link: in the order */
+    usm_buffer          *root;  /* counted                                      */
     struct usm__command *command;
-    bool                 is_empty; /* of no bytes: is in no order                              */
-    /* What it holds while the command may run. */
+    bool                 is_empty; /* it has no bytes, and is in no order                      */
+    /* held while the command may run */
     bool         is_pinned;
     usm__pin     pin;
-    usm__extent *extent; /* NULL: none, or that of a use before it                            */
+    usm__extent *extent; /* NULL: none, or the one of an earlier use                          */
     bool         is_placed;
 } usm__use;
 
 typedef enum usm__arrival {
     USM__COMING  = 0,
-    USM__AWAITED = 1, /* and somebody sleeps until it is there                                   */
+    USM__AWAITED = 1, /* and a thread sleeps until it is placed                                  */
     USM__THERE   = 2
 } usm__arrival;
 
 #define USM__COMMAND_USES                                                                          \
-    4 /* of most commands: those are kept when they end, for the next ones                         \
+    4 /* uses of most commands; commands of this size are kept for reuse                           \
        */
 #define USM__COMMAND_DEPS 8
 
 typedef struct usm__command {
-    /* fixed after it entered */
+    /* fixed once it has entered the orders */
     const usm__work_ops *ops;
-    const void          *work; /* the caller's; deferred: kept                                   */
-    usm_context         *ctx;  /* the queue's, counted by users                                   */
+    const void          *work;  /* the caller's; a copy if deferred */
+    usm_context         *ctx;   /* the queue's, counted by users    */
     size_t               index; /* of the device                                                 */
-    uint64_t             queue; /* its serial                                                    */
+    uint64_t             queue; /* serial number of the queue                                    */
     bool                 is_in_place;
     bool                 wants_event;
-    usm_buffer_task_fn   task; /* a host task: tells of its end itself; NULL: another command    */
+    usm_buffer_task_fn   task; /* a host task: it reports its end itself; NULL: another command  */
     void                *user;
     bool                 is_native; /* a task that the backend runs as a command of the queue   */
     uint64_t             lane;
     _Atomic(uint32_t)    refs;
     _Atomic(bool)        is_finishing;
-    /* of a task: how many of its submitter, who is through with it, and its thread, which has run
-     * it, are there; the second one finishes it with the outcome */
+    /* of a task: how many of two threads, the submitter and the one that runs the task, are done
+     * with it; the second one finishes it with the outcome */
     _Atomic(uint32_t) met;
     usm_status        outcome;
-    usm__completion   c, came;   /* its end; deferred: of what is before its place                */
-    bool              is_taking; /* of its submitter: grant.h                                    */
-    _Atomic(uint32_t) arrival;   /* usm__arrival: whether it has its place in its queue           */
+    usm__completion   c, came;   /* its own; if deferred: of all before its place       */
+    bool              is_taking; /* used by its submitter: grant.h                      */
+    _Atomic(uint32_t) arrival;   /* usm__arrival: whether it has its place in its queue */
     bool
-        wants_watch; /* of who launched it: its completion is to be watched, when no lock is held */
+        wants_watch; /* its launcher must call usm__command_watch(), without a lock               */
     /* guarded by the lock of track.c */
-    usm__waiter waiter;  /* what it waits for before it may take memory                        */
-    usm_list    in_line; /* grant.c                                                           */
+    usm__waiter waiter;  /* the accesses that must end or be launched before it may take memory */
+    usm_list    in_line; /* grant.c                                                             */
     usm__edge  *on_launch, *on_done;
-    usm_event  *event; /* of what was launched; NULL before; counted                          */
+    usm_event  *event; /* of the launched work; NULL before; counted                          */
     bool        is_done;
     bool        is_deferred;
-    bool        is_rider;    /* a task without an event: its queue alone orders it (task.c)    */
-    bool        is_awaited;  /* by a thread that sleeps                                        */
-    bool        has_failed;  /* of a native task: it ran, or was dropped                       */
-    bool        is_dropped;  /* one before it in its queue failed; read by who runs it as well */
-    bool        is_watched;  /* its completion tells of its end; else who waits for it finds out */
-    usm_list    to_watch;    /* in the list of those that must be from now on                   */
-    bool        is_given_up; /* and freed once nobody tells it anything any more                 */
-    usm_status  preceded; /* what a command before it failed with before it was launched          */
-    size_t ndeps, nexpected, cap; /* events of the commands before it: had, to come, room     */
+    bool        is_rider;    /* a task without an event, ordered by its queue alone (task.c)  */
+    bool        is_awaited;  /* a thread sleeps until its end                                 */
+    bool        has_failed;  /* of a native task: it ran and failed, or was dropped           */
+    bool        is_dropped;  /* a task before it in its queue failed; read by its thread, too */
+    bool        is_watched;  /* its completion reports its end; else the waiters find out     */
+    usm_list    to_watch;    /* in the list of commands whose completion must be armed        */
+    bool        is_given_up; /* freed when nothing refers to it any more                      */
+    usm_status  preceded; /* the status of a command before it that failed before its launch      */
+    size_t ndeps, nexpected, cap; /* events of the commands before it: had, to come, capacity */
     usm_event **deps;
-    /* deferred; the first three guarded by the lock of track.c */
+    /* if deferred; the first three guarded by the lock of track.c */
     bool       is_ready; /* nothing is before it in its orders                                  */
-    bool       is_asked; /* whether its place has come                                          */
-    bool       has_come; /* it has: all is complete that stands before it                       */
+    bool       is_asked; /* its completion `came` is armed                                      */
+    bool       has_come; /* everything before its place in the queue is complete                */
     bool       is_kept;
-    usm_event *end;  /* the user's event; NULL                                                    */
-    usm_event *gate; /* lets what comes later in the queue go on                                 */
+    usm_event *end;  /* the user's event; NULL                                    */
+    usm_event *gate; /* keeps back later commands of the queue until it completes */
     usm_event *start;
-    usm_queue *own; /* borrowed                                                               */
+    usm_queue *own; /* borrowed queue of the context                                          */
     size_t     nuses;
     void     **ptrs;
     void      *first_ptrs[USM__COMMAND_USES];
@@ -110,16 +112,16 @@ typedef struct usm__command_desc {
     const void          *work;
     size_t               n;
     const usm_accessor  *accessors;
-    usm_buffer_task_fn   task; /* instead of `work`: a host task with `user`                     */
+    usm_buffer_task_fn   task; /* instead of `work`: a host task, called with `user`             */
     void                *user;
 } usm__command_desc;
 
 extern const usm__work_ops usm__command_task_ops; /* of a task: task.c                       */
-/* The short way of a native task that nobody wants an event of; q's lock `entering` is held.  On
- * failure takes c over, but with USM_E_AGAIN: not now; then it is in no order. */
+/* The short way of a native task whose event nobody wants; q's lock `entering` is held.  On failure
+ * it frees c, except with USM_E_AGAIN: then c is in no order, and takes the usual way. */
 usm_status usm__command_ride(usm__command *c, usm_queue *q);
-/* Under the lock: c, of the same in-order queue, runs behind `before` in any case, and is dropped
- * if that fails: it needs no edge. */
+/* Under the lock: whether c, of the same in-order queue, runs after `before` in any case, and is
+ * dropped if that fails: then it needs no edge. */
 bool usm__task_queue_orders(const usm__command *before, const usm__command *c);
 
 /* As usm_queue_submit().  Accessors are checked here. */
@@ -129,65 +131,74 @@ usm_status usm__command_submit(usm_queue *q, const usm__command_desc *d, size_t 
 /* ---- between command.c, enter.c, task.c, defer.c and host.c ------------------------- */
 
 void usm__command_unref(usm__command *c);
-/* Of a task: its submitter, or the thread that has run it, is through with it. Takes a reference.
- */
+/* Of a task: its submitter, or the thread that has run it, is done with it.  Consumes a
+ * reference. */
 void usm__command_meet(usm__command *c);
-/* Enters its orders; c->is_taking: it may be placed at once.  On failure it is given up. */
+/* Enters the orders.  c->is_taking is set if it may take memory at once.  On failure it is
+ * withdrawn. */
 usm_status usm__command_enter(usm__command *c);
-/* Under the lock, which is given back meanwhile: sleeps if anything is coming that e, in no order
- * yet, would wait for.  true: it slept, and all is to be looked at once more. */
+/* Under the lock, which is released meanwhile: sleeps if any command that e, in no order yet, would
+ * wait for has no place in its queue yet.  true: it slept, and the caller must check everything
+ * again. */
 bool usm__enter_later(usm__order *o, const usm__order_entry *e);
-/* It has its place in its queue: under the lock, or of a rider without. */
+/* The command has its place in its queue: under the lock, or without it for tasks without an
+ * event. */
 void usm__command_arrived(usm__command *c);
 void usm__rider_arrived(usm__command *c);
-/* A rider ended; under the lock. */
+/* A task without an event ended; under the lock. */
 void usm__rider_left(void);
-/* Under the lock: into the orders; out, as if it had never been in them. */
+/* Under the lock: enters the orders; leaves them as if it had never been in them. */
 void usm__command_join_orders(usm__command *c);
 void usm__command_leave_orders(usm__command *c);
-/* Nobody but those it waits for knows it any more; under the lock. */
+/* Only commands that it waits for still refer to it; under the lock. */
 void usm__command_give_up(usm__command *c);
 void usm__entering_in_child(void);
-/* Under the lock: one more that will tell of its end; or it was withdrawn. */
+/* Under the lock: counts a command that will report its end, or discounts one that was
+ * withdrawn. */
 void usm__command_set_under_way(bool is_under_way);
-/* A command that c waited for was launched, or ended without: under the lock. */
+/* Under the lock: a command that c waited for was launched, or ended without a launch. */
 void usm__command_preceded(usm__command *c, usm_event *dep, usm_status status);
-/* USM_E_BUDGET: memory would never hold all that it uses. */
+/* USM_E_BUDGET: memory can never hold all that it uses. */
 usm_status usm__command_check_fits(const usm__command *c, const usm_queue *q);
-/* Pins and extents for all uses on q, or none.  may_wait false: USM_E_AGAIN instead of waiting. */
+/* Takes pins and extents for all uses on q, or none.  may_wait false: USM_E_AGAIN instead of
+ * waiting. */
 usm_status usm__command_place(usm__command *c, usm_queue *q, bool may_wait, usm__event_list *after);
-/* The same, once more whenever other commands have given memory back. */
+/* The same, repeated whenever other commands have released memory. */
 usm_status usm__command_place_waiting(usm__command *c, usm_queue *q, usm__event_list *after);
 void       usm__command_unplace(usm__command *c);
-/* Queues the work on q, behind its dependencies, `after` and `deps`.  usm__command_watch() is to
- * follow when it is launched, without a lock. */
+/* Queues the work on q, after its dependencies, `after` and `deps`.  When it is launched the caller
+ * must call usm__command_watch(), without a lock. */
 usm_status usm__command_launch(usm__command *c, usm_queue *q, const usm__event_list *after,
                                size_t ndeps, usm_event *const *deps);
 void       usm__command_watch(usm__command *c);
-/* It ended so: gives back what it holds, tells who waits.  Once, whoever comes first. */
+/* The command ended with that status: releases what it holds and notifies those who wait.  Only the
+ * first call has an effect. */
 void usm__command_finish(usm__command *c, usm_status status);
 /* Waits until it has ended; the caller holds a reference. */
 void usm__command_await(usm__command *c);
-/* Whether it has ended: its event may know before anybody was told.  The caller holds a reference.
- */
+/* Whether it has ended: its event may be complete before anybody was notified.  The caller holds a
+ * reference. */
 bool usm__command_has_ended(usm__command *c);
-/* Somebody is to be told of its end: under the lock; and what follows, after it. */
+/* Requests a notification of its end.  The first under the lock; the second afterwards, without
+ * it. */
 void usm__command_want_watch(usm__command *c);
 void usm__commands_watch_wanted(void);
-/* How many launched commands have ended, and whether any is under way: who found memory held by
- * others asks before, and sleeps until another one has ended.  false: nothing is under way. */
+/* How many launched commands have ended, and whether any is under way.  A thread that finds memory
+ * held by others reads the number first, and sleeps until another command has ended.  false:
+ * nothing is under way. */
 uint64_t usm__commands_ended(void);
 bool     usm__commands_await_end(uint64_t ended);
-/* What is kept of ended commands goes back to the heap. */
+/* Returns the memory that is kept of ended commands to the heap. */
 void usm__commands_forget(void);
 void usm__commands_fork(usm_fork_phase phase);
 
-/* The user's queue gets its held place.  Outputs the user's event.  On failure nothing was done. */
+/* Gives the command its place in the user's queue.  Outputs the user's event.  On failure nothing
+ * was done. */
 usm_status usm__command_defer(usm__command *c, usm_queue *q, size_t ndeps, usm_event *const *deps,
                               usm_event **ev);
-/* A deferred command goes its slow way.  Takes a reference over. */
+/* Starts the slow way of a deferred command.  Consumes a reference. */
 void usm__command_go(usm__command *c);
-/* It is granted: gets its bytes, which may take long, and is launched. */
+/* The command was granted its memory: gets its bytes, which may take long, and is launched. */
 usm_status usm__command_launch_deferred(usm__command *c);
 
 static inline usm__use *usm__use_of(usm__order_entry *e)

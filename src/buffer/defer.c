@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
 /* Commands that cannot go at once (buffer/command.h).
  *
- *     user's queue:  ... earlier | start (deps) | held until the gate opens | later ...
+ *     user's queue:  ... earlier | start (deps) | kept back until the gate completes | later ...
  *     command:                  line  ->  memory  ->  own queue  ->  ended
  *
- * A command waits in one line, without a thread, until it is granted its memory (grant.c).  A
- * thread of the executor gets its bytes then, for one command at a time, and launches it on a queue
- * of the core's own, behind "start"; when it ends, the user's event does, and the gate opens.
+ * A command waits in the line, without a thread, until it is granted its memory (grant.c).  Then a
+ * thread of the executor gets its bytes, for one command at a time, and launches it on a queue of
+ * the core's own, behind "start".  When it ends, the user's event completes, and so does the
+ * "gate": an event on which the user's queue keeps back what was submitted later.
  *
  * Called by command.c and grant.c. */
 #include "buffer/command.h"
@@ -31,7 +32,7 @@ usm_status usm__command_launch_deferred(usm__command *c)
     return st;
 }
 
-/* The next ones in line find their blocks in memory, or on the way. */
+/* Starts loading, so that the next commands in line find their blocks in memory, or on the way. */
 static void bring_ahead(const usm__command *c)
 {
     for (size_t i = 0; c->is_in_place && i < c->nuses; i++) {
@@ -43,14 +44,14 @@ static void bring_ahead(const usm__command *c)
     }
 }
 
-/* Who waits for it comes later in line. */
+/* Commands that wait for this event are later in the line. */
 static void set_own(usm_event *ev)
 {
     ev->is_task    = true;
     ev->is_outside = false;
 }
 
-/* The events of a deferred command: the user's, the gate. */
+/* The events of a deferred command: the user's, and the gate. */
 static usm_status make_events(usm__command *c)
 {
     usm_status st = usm_event_create(c->ctx, &c->gate);

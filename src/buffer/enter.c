@@ -1,42 +1,45 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* Commands enter the orders of their buffers (buffer/command.h): what each comes after, and why
- * nothing ever waits in a circle.
+/* Commands enter the orders of their buffers (buffer/command.h): what each command comes after, and
+ * why nothing ever waits in a circle.
  *
- * A command enters the orders of all its buffers in one step, and gets its place in its queue, be
- * it launched there or held (defer.c), in another one a moment later.  Between the two it is
- * "coming".  It waits for what is before it in the orders, and for what is before it in the queue:
- * before another one here and behind it there, both would wait for good.  So
+ * A command enters the orders of all its buffers in one step.  A moment later it gets its place in
+ * its queue, be it launched there or deferred (defer.c).  Between the two it is "coming".  It waits
+ * for what is before it in the orders, and for what is before it in the queue.  If a second command
+ * were before it in one of them and behind it in the other, both would wait forever.  So
  *
- *     1. nobody, command or host, enters while one is coming that it would wait for: it sleeps
- *        until that has its place;
+ *     1. no command and no access of the host enters while a command that it would wait for is
+ *        coming: its thread sleeps until that command has its place;
  *     2. commands over buffers of one in-order queue come one at a time: the queue's lock
- *        `entering` is held from before one enters until it has its place.
+ *        `entering` is held from before a command enters until it has its place.
  *
- * No circle: let the time of a command be when it gets its place, that of an access of the host
- * when it enters.  Then each waits for earlier ones alone: those before it in an order have their
- * places, or have entered, when it enters (1); those before it in its queue, or behind whose
- * barrier it is, have theirs when it gets its own; an event that it was given is of a call that has
- * returned.  That goes for commands without buffers, too, which stand in the same queues and wait
- * for events of these, and for queues without an order: those need no lock.
+ * There is no circle.  Let the time of a command be when it gets its place, and that of an access
+ * of the host when it enters.  Then each waits only for earlier ones.  Those before it in an order
+ * have their places, or have entered, when it enters (1).  Those before it in its queue, or before
+ * a barrier there, have their places when it gets its own.  An event that it was given was returned
+ * by an earlier call.  This also holds for commands without buffers, which are in the same queues
+ * and wait for events of these, and for queues without an order, which need no lock.
  *
- * The second rule is for what is not said by an edge: reads of a queue are waited for by the last
- * of them (order.c), its tasks wait for no event (task.c): in each case the order of entering must
- * be that of the queue.  Nor is it said who has memory: that is grant.c's.
+ * The second rule is needed for waits that no edge expresses: those who wait for reads of a queue
+ * wait for the last of them only (order.c), and its tasks wait for no event (task.c).  In both
+ * cases the order of entering must be that of the queue.  Which command has memory is grant.c's
+ * subject.
  *
- * Who sleeps here is in no order yet and may hold its queue's lock; who is coming wants no such
- * lock, and waits for nobody who enters.  Called by command.c, task.c, host.c. */
+ * A thread that sleeps here is in no order yet and may hold its queue's lock.  A command that is
+ * coming needs no such lock, and waits for nothing that enters later.  Called by command.c, task.c,
+ * host.c. */
 #include "base/os.h"
 #include "buffer/command.h"
 #include "buffer/grant.h"
 
 #include <string.h>
 
-/* Commands that may be coming: riders count until they end.  Guarded by the lock of track.c. */
+/* Commands that may be coming; tasks without an event count until they end.  Guarded by the lock of
+ * track.c. */
 static size_t ncoming;
 
-/* ---- what it comes after ----------------------------------------------------------------- */
+/* ---- what a command comes after ---------------------------------------------------------- */
 
-/* Room for one event more, which is to come. */
+/* Reserves room for one more event that is still to come. */
 static bool expect_dep(usm__command *c)
 {
     usm_event **more;
@@ -80,7 +83,8 @@ static bool put_behind(usm__command *c, usm__order_entry *e)
         return usm__edge_add(&usm_container_of(e, usm__host_entry, entry)->waiters, &c->waiter,
                              NULL);
     before = usm__use_of(e)->command;
-    /* Between a device's memory and the host's bytes are copied only when nothing works on them. */
+    /* Bytes are copied between a device's memory and the host's only when no command works on
+     * them. */
     if (c->is_in_place != before->is_in_place) {
         usm__command_want_watch(before);
         return usm__edge_add(&before->on_done, &c->waiter, NULL);
@@ -147,7 +151,7 @@ static usm_status find_all(usm__command *c)
     return st;
 }
 
-/* ---- coming ------------------------------------------------------------------------------ */
+/* ---- commands without a place ------------------------------------------------------------ */
 
 static void settled(void)
 {
@@ -175,7 +179,7 @@ void usm__rider_arrived(usm__command *c)
     usm__track_unlock();
 }
 
-/* Sleeps if it still is. */
+/* Sleeps if the command is still coming. */
 static bool await(usm__command *c)
 {
     uint32_t was = USM__COMING;
@@ -209,7 +213,7 @@ static bool enter_later(usm__command *c)
     return false;
 }
 
-/* ---- in and out -------------------------------------------------------------------------- */
+/* ---- entering and leaving ---------------------------------------------------------------- */
 
 void usm__command_join_orders(usm__command *c)
 {
@@ -245,7 +249,7 @@ usm_status usm__command_enter(usm__command *c)
     usm__track_lock();
     while (enter_later(c))
         ;
-    c->waiter.waits = 1; /* for whoever submits it */
+    c->waiter.waits = 1; /* for the thread that submits it */
     st              = find_all(c);
     if (st == USM_OK) {
         usm__command_join_orders(c);

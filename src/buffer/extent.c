@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* Extents: runs of device memory, their lists and counts, and how one gets its memory when the
- * device is full.  Letting one leave is extent_evict.c's, copies are places_copy.c's.  Called by
- * these and places.c. */
+/* Extents: runs of device memory, their lists and counts, and how a new one gets its memory when
+ * the device is full.  extent_evict.c evicts them, places_copy.c copies.  Called by these and
+ * places.c. */
 #include "buffer/extent.h"
 
 #include "base/fork.h"
@@ -17,7 +17,7 @@
 static struct {
     usm__mutex        lock;
     pthread_cond_t    changed;
-    usm__memory      *memories; /* live as long as the process, as devices do               */
+    usm__memory      *memories; /* they live as long as the process, as devices do          */
     _Atomic(uint64_t) bytes;
 } all = {.lock = USM__MUTEX_INIT(USM__RANK_PLACES, "places"), .changed = PTHREAD_COND_INITIALIZER};
 
@@ -214,7 +214,7 @@ static bool dropped(usm__extent *e)
     usm__extents_changed();
     if (usm__extent_is_used(e) || e->is_leaving || !e->is_surplus)
         return false;
-    e->is_surplus = false; /* for it must have a reason now */
+    e->is_surplus = false; /* checked again: it may be needed by now */
     if (!usm__extent_is_covered(e))
         return false;
     usm__extent_unlink(e);
@@ -248,7 +248,7 @@ void usm__extent_free(usm__extent *e)
 {
     usm__story story;
 
-    usm__story_save(&story); /* a failure's way out leads through here */
+    usm__story_save(&story); /* this also runs when a failure is cleaned up */
     usm_free(e->at);
     (void)usm_sub_relaxed(&all.bytes, (uint64_t)(e->end - e->start));
     usm__valid_fini(&e->holding.valid);
@@ -258,7 +258,7 @@ void usm__extent_free(usm__extent *e)
     usm__story_restore(&story);
 }
 
-/* ---- memory for one -------------------------------------------------------------- */
+/* ---- memory for an extent -------------------------------------------------------- */
 
 unsigned usm__extent_own_uses(const usm__device_want *want, const usm__extent *e)
 {
@@ -269,7 +269,7 @@ unsigned usm__extent_own_uses(const usm__device_want *want, const usm__extent *e
     return n;
 }
 
-/* Its own copies end without anybody's doing. */
+/* Whether other commands use it; copies of the command's own extents end by themselves. */
 static bool is_others(const usm__device_want *want, const usm__extent *e)
 {
     unsigned own = usm__extent_own_uses(want, e);
@@ -280,7 +280,7 @@ static bool is_others(const usm__device_want *want, const usm__extent *e)
 typedef struct holders {
     char   text[400];
     size_t len;
-    size_t n; /* extents; of some of them the text tells                              */
+    size_t n; /* number of extents; the text names some of them                       */
 } holders;
 
 static void add_holder(holders *h, const usm__extent *e)
@@ -298,13 +298,14 @@ static void add_holder(holders *h, const usm__extent *e)
         h->len = usm_min_size(h->len + (size_t)len, sizeof h->text - 1);
 }
 
-/* Frames keep so much of memory that is the host's: what leaves a device passes through them. */
+/* Memory that is left to frames, where a device's memory is the host's: evicted bytes pass through
+ * them. */
 static size_t frames_share(const usm_queue *q)
 {
     return (size_t)(usm__account_buffer_limit(q->ctx) / 8);
 }
 
-/* Frames that are held at this moment have the memory. */
+/* Whether frames that are pinned at this moment have the memory. */
 static bool is_kept_by_frames(const usm__memory *m, const usm__places *p,
                               const usm__device_want *want)
 {
@@ -312,13 +313,13 @@ static bool is_kept_by_frames(const usm__memory *m, const usm__places *p,
            usm__spill_in_memory(p->space->spill) > frames_share(want->q);
 }
 
-/* What is in the way, once nothing more can leave.  `why`: the allocation's story, or that of what
- * should have left and could not. */
+/* Fails with what is in the way, once nothing more can be evicted.  `why`: the error message of the
+ * allocation, or of the eviction that failed. */
 static usm_status no_room(const usm__memory *m, const usm__places *p, const usm__device_want *want,
                           const usm__story *why)
 {
     holders others = {.len = 0}, own = {.len = 0};
-    bool    has_unused = false; /* that would have to be copied away                        */
+    bool    has_unused = false; /* extents that would have to be copied away                */
     char    size[16];
 
     usm__extents_lock();
@@ -352,20 +353,21 @@ static usm_status no_room(const usm__memory *m, const usm__places *p, const usm_
                      own.n > 4 ? ", ..." : "", why->text);
 }
 
-/* Ways to make room: what is on the host as well leaves first. */
+/* Ways to make room: extents whose bytes are also on the host are evicted first. */
 typedef enum way { WAY_CLEAN, WAY_REST } way;
 
 typedef struct search {
     usm__memory            *memory;
     usm__places            *places;
     const usm__device_want *want;
-    way                     way;           /* the next to try                          */
-    bool                    is_over_share; /* frames would be no help                   */
+    way                     way;           /* the next to try              */
+    bool                    is_over_share; /* taking frames would not help */
     bool                    have_pools_given;
     usm__story              why;
 } search;
 
-/* Extents leave until as many bytes did, or one at least; false: none could. */
+/* Evicts extents until so many bytes are free, or at least one was evicted; false: none could
+ * be. */
 static bool evict_some(search *s, bool may_copy)
 {
     usm__evict_rule rule = {.for_pool = s->want->q->ctx, .may_copy = may_copy};
@@ -379,8 +381,8 @@ static bool evict_some(search *s, bool may_copy)
     return left > 0;
 }
 
-/* Where the device's memory is the host's, frames of the engine make room too; but for those that
- * what leaves passes through. */
+/* Where the device's memory is the host's, frames of the engine make room too, except those that
+ * evicted bytes pass through. */
 static bool take_frames(const search *s)
 {
     const usm_queue *q = s->want->q;
@@ -389,8 +391,8 @@ static bool take_frames(const search *s)
            usm__spill_give_back(s->places->space->spill, s->want->size, frames_share(q)) > 0;
 }
 
-/* What copies to and from the extents that the same command has got already keep in frames can go
- * once they have ended.  False: there are none. */
+/* Waits for copies to and from extents of the same command: the frames that they pin can be evicted
+ * when they have ended.  False: there are none. */
 static bool await_own_copy(const usm__device_want *want)
 {
     usm__copying *t = NULL;
@@ -404,7 +406,7 @@ static bool await_own_copy(const usm__device_want *want)
     return t != NULL;
 }
 
-/* What lies free in pools of the device goes before anything that buffers have there. */
+/* Free memory in pools of the device is returned before any extents are evicted. */
 static bool pools_gave(search *s, const usm_pool *pool)
 {
     usm_device                *dev    = s->want->q->dev;
@@ -416,7 +418,8 @@ static bool pools_gave(search *s, const usm_pool *pool)
     return usm__pools_give_back(&memory, pool, s->want->size, false) > 0;
 }
 
-/* Frames that were given may be taken by others before they are ours: whoever did so went on. */
+/* Other threads may take frames that were freed before this one does: then they have made
+ * progress. */
 static bool make_room(search *s)
 {
     if (s->way == WAY_CLEAN && evict_some(s, false))
@@ -437,8 +440,8 @@ static bool share_a_limit(const usm_context *a, const usm_context *b)
     return a == b || (!usm__account_is_own(a) && !usm__account_is_own(b));
 }
 
-/* Of memory that is the host's, frames keep a quarter of the limit: what comes from and goes to
- * host memory passes through them. */
+/* Where the device's memory is the host's, frames keep a quarter of the limit: bytes on their way
+ * from and to host memory pass through them. */
 uint64_t usm__extents_most(const usm_queue *q)
 {
     return usm__device_is_host_memory(q->dev) ? usm__account_buffer_limit(q->ctx) / 4 * 3

@@ -1,18 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* Extents, copies and the lock over both: what places.c, places_copy.c, extent.c and extent_evict.c
- * share.  Nobody else includes it, but their tests.
+/* Extents, copies and the lock over both: shared by places.c, places_copy.c, extent.c and
+ * extent_evict.c.  No other file includes it, except their tests.
  *
  *     usm__places   a buffer: what is valid in host memory, its extents, its copies under way
  *     usm__extent   a run of device memory that covers a range of it
- *     usm__copying  a copy between two of these places that has not ended
- *     usm__memory   a device's memory: the extents of all buffers, used longest ago first
+ *     usm__copying  a copy between two of these locations that has not ended
+ *     usm__memory   a device's memory: the extents of all buffers, least recently used first
  *
- * An extent stays while commands or copies are counted on it.  One that is leaving is on its way to
- * host memory (extent_evict.c): it is neither found nor copied from by others, and calls for ranges
- * that overlap it wait.
+ * An extent stays while commands or copies are counted on it.  An extent with is_leaving is being
+ * evicted to host memory (extent_evict.c): others neither find it nor copy from it, and calls for
+ * ranges that overlap it wait.
  *
- * Sets of valid bytes have room for what the copies under way may still have to change when they
- * fail (`pending`), so that a failure can always be entered. */
+ * Sets of valid bytes reserve room for the changes that copies under way may still have to make
+ * when they fail (`pending`), so that a failure can always be recorded. */
 #ifndef USM_BUFFER_EXTENT_H
 #define USM_BUFFER_EXTENT_H
 
@@ -22,14 +22,14 @@
 
 typedef struct usm__memory usm__memory;
 
-/* Of one place, for one buffer. */
+/* The valid bytes in one location, of one buffer. */
 typedef struct usm__holding {
     usm__valid valid;
     size_t     pending; /* copies under way from or to it                                  */
 } usm__holding;
 
 struct usm__extent {
-    /* fixed */
+    /* fixed after create */
     usm__places *places;
     usm__memory *memory;
     usm_context *ctx; /* counted by users                                                   */
@@ -40,14 +40,14 @@ struct usm__extent {
     usm_list     link; /* in places->extents                                              */
     usm_list     lru;  /* in memory->extents                                              */
     usm__holding holding;
-    unsigned     commands, copies; /* that use it                                          */
+    unsigned     commands, copies; /* number of those that use it                          */
     bool         is_leaving;
-    usm_status   failure;    /* of the last copy to it that failed                        */
-    bool         is_surplus; /* another covers it: it goes when it is not used any more    */
+    usm_status   failure;    /* of the last copy to it that failed                       */
+    bool         is_surplus; /* another extent covers it: it is freed after its last use */
 };
 
 struct usm__places {
-    /* fixed */
+    /* fixed after create */
     usm__space *space;
     size_t      base, size;
     /* guarded by usm__extents_lock() */
@@ -58,39 +58,39 @@ struct usm__places {
 
 typedef struct usm__copying {
     usm__completion c;
-    /* fixed */
+    /* fixed after create */
     usm__places *places;
-    usm_event   *ev;        /* counted                                                      */
-    usm__extent *from, *to; /* counted by copies; from NULL: host memory                   */
+    usm_event   *ev;        /* counted                                   */
+    usm__extent *from, *to; /* counted by copies; from NULL: host memory */
     size_t       start, end;
     bool         is_pinned; /* the host blocks                                            */
-    bool         is_behind; /* a command, itself or through the copies before it          */
+    bool         is_behind; /* it waits for a command, itself or through copies before it */
     /* guarded by usm__extents_lock() */
     usm_list link;
-    unsigned refs;          /* its completion, who waits for it                             */
-    uint64_t seen;          /* by usm__copies_reap()                                        */
-    bool     is_ending;     /* somebody is entering what became of it                        */
-    bool     is_superseded; /* what it was copied from turned out bad                      */
+    unsigned refs;          /* its completion, and the threads that wait for it */
+    uint64_t seen;          /* used by usm__copies_reap()                       */
+    bool     is_ending;     /* a thread is recording its outcome                */
+    bool     is_superseded; /* its source turned out to be invalid              */
 } usm__copying;
 
 struct usm__memory {
     usm_device  *dev;
     usm__memory *next;
-    usm_list     extents; /* all contexts', used longest ago first                         */
-    uint64_t     turn;    /* grows when an extent is used less                              */
+    usm_list     extents; /* of all contexts, least recently used first */
+    uint64_t     turn;    /* grows when an extent loses a use           */
 };
 
 /* ---- extent.c --------------------------------------------------------------------- */
 
 void usm__extents_lock(void);
 void usm__extents_unlock(void);
-/* Until something changed: an extent left or is used less, a copy ended. */
+/* Waits for a change: an extent was freed or lost a use, or a copy ended. */
 void usm__extents_wait(void);
 void usm__extents_changed(void);
 
-/* The record of a device's memory; NULL and a story: no host memory.  Takes the lock. */
+/* The record of a device's memory; NULL with an error message: no host memory.  Takes the lock. */
 usm__memory *usm__memory_of(usm_device *dev);
-/* The device's list is gone over with the lock held. */
+/* The device's list may be walked with the lock held. */
 usm__memory *usm__memory_find(const usm_device *dev);
 
 /* With the lock held, all of the following. ------------------------------------------- */
@@ -105,42 +105,45 @@ static inline bool usm__extent_is_used(const usm__extent *e)
 }
 
 bool usm__places_are_leaving(const usm__places *p, size_t start, size_t end);
-/* Nothing of the range is leaving a device now, so that what is valid where can be relied on for as
- * long as the lock is held: to be asked anew whenever it was given up.  It is given up meanwhile.
- *   USM_E_AGAIN  would have to wait, and may_wait is false */
+/* Waits until no extent that overlaps the range is being evicted, so that the validity of its bytes
+ * can be relied on until the lock is released; afterwards it must be called again.  It releases the
+ * lock meanwhile.
+ *
+ *     USM_E_AGAIN  it would have to wait, and may_wait is false */
 usm_status usm__places_settle(const usm__places *p, size_t start, size_t end, bool may_wait);
-/* On the queue's device, covering the range, not leaving; the one with most of it valid. */
+/* The extent on the queue's device that covers the range, is not being evicted, and has most of the
+ * range valid. */
 usm__extent *usm__extent_find(usm__places *p, const usm_queue *q, size_t start, size_t end);
 void         usm__extent_touch(usm__extent *e);
-/* Out of all lists: then, without the lock, usm__extent_free(). */
+/* Removes it from all lists; the caller then calls usm__extent_free(), without the lock. */
 void usm__extent_unlink(usm__extent *e);
-/* Whether another extent of that memory covers it and has all that is valid in it. */
+/* Whether another extent in that memory covers it and has all that is valid in it. */
 bool usm__extent_is_covered(const usm__extent *e);
-/* One use less of either kind; true: it is to be freed. */
+/* Ends a use of either kind; true: the extent is to be freed. */
 bool usm__extent_drop_command(usm__extent *e);
 bool usm__extent_drop_copy(usm__extent *e);
-/* How many of its commands are the one at hand, by want->held. */
+/* How many of its uses belong to the current command, by want->held. */
 unsigned usm__extent_own_uses(const usm__device_want *want, const usm__extent *e);
-/* Room for one change now, besides those that are pending; false: no memory. */
+/* Reserves room for one change now, besides those pending; false: no memory. */
 bool usm__holding_reserve(usm__holding *h);
 
 /* Without the lock. --------------------------------------------------------------------- */
-/* Memory and a descriptor for [start, end), counted by one command and in all lists. */
+/* Allocates memory and a descriptor for [start, end), counted by one command and in all lists. */
 usm_status usm__extent_make(usm__places *p, const usm__device_want *want, usm__extent **out);
 void       usm__extent_free(usm__extent *e);
 
 /* ---- extent_evict.c ---------------------------------------------------------------- */
 
 typedef struct usm__evict_rule {
-    const usm_context *of;       /* whose extents; NULL: any                                  */
-    const usm_context *for_pool; /* whose pool wants the memory: others give theirs to the driver */
-    bool may_copy; /* false: only what has nothing that is valid nowhere else          */
+    const usm_context *of;       /* only extents of this context; NULL: of any             */
+    const usm_context *for_pool; /* context whose pool needs it: other pools return theirs */
+    bool may_copy; /* false: only extents whose bytes are all valid elsewhere          */
 } usm__evict_rule;
 
-/* An unused extent of the memory leaves.  *freed is its size; 0 with USM_OK: there is none. */
+/* Evicts an unused extent of the memory.  *freed is its size; 0 with USM_OK: there is none. */
 usm_status usm__extent_evict(usm__memory *m, const usm__evict_rule *rule, size_t *freed);
-/* How dear it is to let an extent go: bytes that have to be copied away and back, bytes to be
- * copied back, among so many that were used longer ago.  Pure. */
+/* The cost of evicting an extent: bytes that have to be copied away and back, bytes to be copied
+ * back, and its rank among the least recently used.  A pure function. */
 uint64_t usm__extent_cost(size_t only_there, size_t elsewhere_too, size_t size, size_t age_rank);
 
 /* ---- places_copy.c ------------------------------------------------------------------ */
@@ -150,28 +153,28 @@ static inline void *usm__places_host(const usm__places *p, size_t offset)
     return p->space->base + p->base + offset;
 }
 
-/* Pins the start of [piece->start, piece->end) in host memory, and shortens the piece to that: what
- * does not fit at once comes in parts.   is_leaving: for a copy away from a
- * device.   USM_E_AGAIN  others hold all of it */
+/* Pins the start of [piece->start, piece->end) in host memory, and shortens the piece to that: a
+ * range that does not fit at once is pinned in parts.   is_leaving: for a copy away from a device.
+ * USM_E_AGAIN  others hold all of the memory */
 usm_status usm__places_pin(const usm__places *p, usm__interval *piece, usm_access_mode mode,
                            bool is_leaving);
 void usm__places_unpin(const usm__places *p, const usm__interval *piece, usm_access_mode mode);
-/* Device to host on the context's own queue; waits.  The piece is pinned by the caller. */
+/* Copies from device to host on the context's own queue, and waits.  The caller has pinned the
+ * piece. */
 usm_status usm__places_fetch(const usm__extent *from, const usm__interval *piece);
-/* What `e` lacks of the wanted range and other places have comes to it. */
+/* Copies the bytes of the wanted range that `e` lacks and other locations have to `e`. */
 usm_status usm__places_bring(usm__places *p, const usm__device_want *want, usm__extent *e);
-/* One under way to or from e; NULL.  Lock held. */
+/* A copy under way to or from e; NULL.  Lock held. */
 usm__copying *usm__extent_copying(const usm__extent *e);
-/* Copies that have ended, and of which nobody was told so far, do not count any more.  Without the
- * lock. */
+/* Ends the copies that have completed without a notification so far.  Called without the lock. */
 void usm__copies_reap(usm__memory *m);
-/* Whether there is something left to bring: a copy failed meanwhile.  Lock held. */
+/* Whether bytes are still missing, because a copy failed meanwhile.  Lock held. */
 bool usm__places_lacks(const usm__places *p, const usm__device_want *want, const usm__extent *e);
-/* Waits until the copy ended, and it is entered what became of it.  The lock is held, and given up
+/* Waits until the copy has ended and its outcome is recorded.  The lock is held, and released
  * meanwhile. */
 void usm__copying_await(usm__copying *t);
-/* The next piece of [from, to) that is valid in some extent (not leaving, not `but`) and not in
- * `lacking`; lock held. */
+/* The next piece of [from, to) that is valid in some extent (not being evicted, not `but`) and not
+ * in `lacking`; lock held. */
 usm__extent *usm__places_source(const usm__places *p, const usm__valid *lacking,
                                 const usm__extent *but, usm__interval *piece);
 

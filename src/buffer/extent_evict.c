@@ -1,23 +1,24 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* Which extent leaves a full device, and how.
+/* Eviction from a full device: the choice of the extent, and how it is evicted.
  *
  *     chosen (lock) -> is_leaving -> piece by piece: pin host blocks, copy, unpin, host is valid
  *                   -> out of the lists (lock) -> its memory goes back to the pool
  *
- * Only extents that nothing uses leave, so nothing has to be waited for but the copies.  A byte
- * that is valid in another extent as well is not copied, unless that one is leaving too: of two
- * that leave at once, one copies.  Frames that others hold are not waited for meanwhile: who holds
- * them may wait for what is leaving.  Whatever fails, the extent stays, with what is valid in it;
- * what was copied until then is valid in both places. */
+ * Only extents that nothing uses are evicted, so the only waits are for the copies.  A byte that is
+ * also valid in another extent is not copied, unless that one is being evicted too: of two at once,
+ * one copies it.  Frames that others hold are not waited for: their holders may wait for the extent
+ * that is being evicted.  After any failure the extent stays, with its valid bytes; those copied
+ * until then are valid in both locations. */
 #include "buffer/extent.h"
 
 #include "base/inline/bits.h"
 #include "buffer/slot.h"
 #include "core/pool.h"
 
-#define CANDIDATES 16 /* how many of those used longest ago are compared */
+#define CANDIDATES 16 /* how many of the least recently used are compared */
 
-/* Two ways for what must be copied away, per KiB of room that is won; the younger, the dearer. */
+/* Bytes that must be copied away count two ways, other bytes one, per KiB of room gained; the more
+ * recently an extent was used, the higher its cost. */
 uint64_t usm__extent_cost(size_t only_there, size_t elsewhere_too, size_t size, size_t age_rank)
 {
     uint64_t bytes = 2 * (uint64_t)only_there + elsewhere_too;
@@ -25,7 +26,7 @@ uint64_t usm__extent_cost(size_t only_there, size_t elsewhere_too, size_t size, 
     return (bytes << 10) / (size + 1) * (age_rank + 1);
 }
 
-/* ---- choosing -------------------------------------------------------------------- */
+/* ---- the choice ------------------------------------------------------------------ */
 
 /* The next piece from `at` on that is valid in e alone. */
 static bool next_only_there(const usm__extent *e, size_t at, usm__interval *piece)
@@ -90,7 +91,7 @@ static usm__extent *choose(const usm__memory *m, const usm__evict_rule *rule)
             continue;
         cost = cost_of(e, rank, &is_clean);
         if (!is_clean && !rule->may_copy)
-            continue; /* however old: what is clean may be behind it */
+            continue; /* however old: a clean extent may follow      */
         if (!best || cost < least) {
             best  = e;
             least = cost;
@@ -101,7 +102,7 @@ static usm__extent *choose(const usm__memory *m, const usm__evict_rule *rule)
     return best;
 }
 
-/* ---- leaving ---------------------------------------------------------------------- */
+/* ---- evicting --------------------------------------------------------------------- */
 
 static usm_status save_piece(const usm__extent *e, usm__interval *piece)
 {
@@ -115,7 +116,7 @@ static usm_status save_piece(const usm__extent *e, usm__interval *piece)
     return st;
 }
 
-/* The lock is held, and given up meanwhile. */
+/* The lock is held, and released meanwhile. */
 static usm_status save(usm__extent *e)
 {
     usm__places  *p  = e->places;
@@ -136,7 +137,7 @@ static usm_status save(usm__extent *e)
     return st;
 }
 
-/* to_driver: the pool keeps nothing that is idle. */
+/* to_driver: the pool returns all idle memory. */
 static void give_memory(usm__extent *e, bool to_driver)
 {
     usm_context *ctx   = e->ctx;
@@ -153,8 +154,7 @@ static void give_memory(usm__extent *e, bool to_driver)
     usm__context_unuse(ctx);
 }
 
-/* Frames that it needs for its bytes are not to be had by making others leave, which need frames
- * too. */
+/* Frames for its bytes must not be obtained by evicting other extents, which need frames too. */
 static usm_status save_alone(usm__extent *e)
 {
     usm__open_table *self = usm__slot_table();
@@ -183,7 +183,7 @@ usm_status usm__extent_evict(usm__memory *m, const usm__evict_rule *rule, size_t
         usm__extents_unlock();
         return USM_OK;
     }
-    spill         = e->places->space->spill; /* the buffer may go once its extent has */
+    spill         = e->places->space->spill; /* the buffer may be freed once its extent is */
     e->is_leaving = true;
     st            = save_alone(e);
     e->is_leaving = false;

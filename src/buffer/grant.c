@@ -60,22 +60,22 @@ static usm__mutex placing = USM__MUTEX_INIT(USM__RANK_PLACING, "held places");
 
 /* Guarded by the lock of track.c. */
 static struct {
-    usm_list commands;   /* deferred, without memory, in the order of their places             */
-    bool     is_running; /* a thread is at it, or the job is posted                            */
-    bool     granting;   /* it gets a command its memory                                       */
+    usm_list commands;   /* deferred, without memory, in the order in which they were queued   */
+    bool     is_running; /* a thread runs run_line(), or its job is posted                     */
+    bool     granting;   /* it is getting a command its memory                                 */
     usm__job job;
 } line = {
     {&line.commands, &line.commands}, false, false, {{&line.job.link, &line.job.link}, run_line}};
 
-/* Commands that are deferred, and neither launched nor failed: in line, or nearly so.  Changed
- * under the lock. */
+/* Commands that are deferred, and neither launched nor failed: in the line, or about to enter it.
+ * Changed under the lock. */
 static _Atomic(size_t) deferred;
 
-/* Commands that take memory at once and have no place yet; and whether somebody sleeps until there
- * are none.  Raised under the lock. */
+/* Commands that take memory at once and have no place in their queue yet; the number of threads
+ * that sleep until there are none.  Raised under the lock. */
 static _Atomic(size_t)   taking;
 static _Atomic(size_t)   awaiting;
-static _Atomic(uint64_t) granted; /* commands of the line, so far                           */
+static _Atomic(uint64_t) granted; /* commands of the line granted so far                    */
 
 /* ---- at once ------------------------------------------------------------------------------ */
 
@@ -83,7 +83,7 @@ bool usm__grant_at_once(void)
 {
     if (usm_load_relaxed(&deferred) > 0)
         return false;
-    (void)atomic_fetch_add(&taking, 1); /* before the question: core/outside.c */
+    (void)atomic_fetch_add(&taking, 1); /* before the check below: core/outside.c */
     if (!usm__outside_awaited())
         return true;
     (void)atomic_fetch_sub(&taking, 1);
@@ -125,7 +125,7 @@ void usm__grant_hold_begin(usm__command *c)
     usm__mutex_lock(&placing);
     usm__track_lock();
     c->is_deferred = true;
-    (void)usm_add_relaxed(&deferred, (size_t)1); /* from now on nobody takes memory at once */
+    (void)usm_add_relaxed(&deferred, (size_t)1); /* from now on no command takes memory at once */
     await_placed();
     usm__track_unlock();
 }
@@ -142,7 +142,7 @@ void usm__grant_hold_end(usm__command *c, bool is_held)
     usm__stall_watch();
 }
 
-/* Under the lock: whoever is in line is looked at once more. */
+/* Under the lock: asks for another look at the line; true: the caller must start it. */
 static bool wants_look(void)
 {
     bool starts = !line.is_running;
@@ -182,10 +182,10 @@ static void place_came(usm__completion *completion)
         usm__executor_post(&line.job);
 }
 
-/* ---- who is next ---------------------------------------------------------------------------- */
+/* ---- the next command ----------------------------------------------------------------------- */
 
-/* The first that may be granted, or that must be asked whether its place has come.  Under the lock.
- */
+/* The first command in the line that may be granted, or whose place in its queue must be waited
+ * for.  Under the lock. */
 static usm__command *next_in_line(bool *may_go)
 {
     bool is_first = true;
@@ -246,7 +246,7 @@ static void run_line(usm__job *job)
     } while (c);
 }
 
-/* ---- looked at from outside ------------------------------------------------------------------ */
+/* ---- state for other files ------------------------------------------------------------------- */
 
 const usm_list *usm__grant_line(void)
 {
@@ -268,7 +268,7 @@ uint64_t usm__grant_moves(void)
     return usm_load_relaxed(&granted) + usm__commands_ended();
 }
 
-/* ---- who waits for himself ------------------------------------------------------------------ */
+/* ---- a thread that waits for itself --------------------------------------------------------- */
 
 static bool is_own(const usm__host_entry *h)
 {

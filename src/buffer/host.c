@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* The host's accesses through the order of their buffers (buffer/host.h):
+/* Accesses of the host through the order of their buffers (buffer/host.h):
  *
- *     enter all orders -> wait for the commands before -> pin all -> bring what devices have newest
+ *     enter all orders -> wait for the commands before -> pin all -> copy what only devices have
  *
- * Waiting without a lock: commands that come later wait for the access, whatever it waits for. */
+ * It waits without a lock: later commands wait for the access, whatever it is waiting for. */
 #include "buffer/host.h"
 
 #include "base/os.h"
@@ -106,8 +106,8 @@ static bool enter_later(size_t n, usm__open **opens)
     return false;
 }
 
-/* All in one step; b gets the commands to wait for.  What does not wait for them, and leaves again,
- * need not mind those that are coming (enter.c). */
+/* Enters all orders in one step; b gets the commands to wait for.  An access that does not wait for
+ * them, and is withdrawn if there are any, need not wait for commands that are coming (enter.c). */
 static usm_status enter(size_t n, usm__open **opens, before *b)
 {
     usm_status st = USM_OK;
@@ -148,7 +148,7 @@ void usm__host_end(usm__open *o)
     free_open(o);
 }
 
-/* ---- the bytes -------------------------------------------------------------------------- */
+/* ---- getting the bytes ------------------------------------------------------------------ */
 
 static usm_status take_failures(const usm__open *o)
 {
@@ -172,9 +172,9 @@ static size_t in_root(const usm__open *o)
     return o->host.entry.begin - o->host.root->base;
 }
 
-/* What devices have newest is copied into the blocks, which are written then; and not emptied
- * first, even for NO_INIT: until that copy is there the access may fail, and then nothing is to be
- * lost. */
+/* Bytes that only devices have are copied into the blocks, which are therefore pinned for writing.
+ * They are not discarded first, even for NO_INIT: until the copy has ended the access may fail, and
+ * then nothing must be lost. */
 static void look_at_places(usm__open *o)
 {
     const usm__order_entry *e = &o->host.entry;
@@ -224,7 +224,7 @@ static usm_status pin_all(size_t n, usm__open **opens)
     return st;
 }
 
-/* The commands before have ended. */
+/* pre: the commands before have ended. */
 static usm_status fetch(size_t n, usm__open **opens)
 {
     usm_status st = USM_OK;
@@ -242,7 +242,7 @@ static usm_status fetch(size_t n, usm__open **opens)
 
 /* ---- blocking ----------------------------------------------------------------------------- */
 
-/* The commands before; or, without waiting, that they have ended. */
+/* Waits for the commands before; without waiting, checks that they have ended. */
 static usm_status await_all(size_t n, usm__open **opens, const before *b)
 {
     bool waits = may_wait(n, opens);
@@ -321,8 +321,8 @@ usm_status usm__host_enter(const usm_buffer_range *range, usm__open **open)
 
 /* ---- not waiting ---------------------------------------------------------------------------- */
 
-/* Told when the commands before have ended; then a thread of the executor gets the bytes.  Frees
- * itself. */
+/* Notified when the commands before have ended; then a thread of the executor gets the bytes.
+ * Frees itself. */
 typedef struct later {
     usm__waiter waiter;
     usm__job    job;
@@ -336,7 +336,7 @@ static void later_run(usm__job *job)
     usm_status st = fetch(1, &l->open);
 
     usm__track_lock();
-    l->open->is_coming = false; /* it may be ended, and freed, from now on */
+    l->open->is_coming = false; /* from now on the access may be ended, and freed */
     usm__track_wake();
     usm__track_unlock();
     (void)usm__event_end(l->ev, st);
@@ -375,7 +375,7 @@ static usm_status later_new(usm__open *o, later **out)
     return USM_OK;
 }
 
-/* An edge from each command; without memory for one, it is waited for here. */
+/* Adds an edge from each command; if there is no memory for one, waits for that command here. */
 static void wait_later(later *l, const before *b)
 {
     for (size_t i = 0; i < b->n; i++) {

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* USM_BUFFER_PIN and UNPIN: which blocks a buffer asked to keep in memory, so that its end takes
- * all of that back, and nobody takes back what another buffer asked for: small buffers share
- * blocks.
+/* USM_BUFFER_PIN and USM_BUFFER_UNPIN: records which blocks each buffer asked to keep in memory.
+ * The end of a buffer thus cancels all its requests, and no buffer cancels those of another: small
+ * buffers share blocks.
  *
- * A list for each buffer that ever pinned anything, under one lock for all.  Called by advise.c and
- * at the end of buffers. */
+ * There is a list for each buffer that ever pinned anything, under one lock for all.  Called by
+ * advise.c and at the end of buffers. */
 #include "buffer/keep.h"
 
 #include "base/os.h"
@@ -47,7 +47,7 @@ usm_status usm__buffer_keep(usm_buffer *root, size_t begin, size_t size)
     return USM_OK;
 }
 
-/* Takes [first, last] out of *at, of which a part before and one behind may stay; `rest` is memory
+/* Cuts [first, last) out of *at, of which a part before and one behind may remain; `rest` is memory
  * for the latter.  True: rest was used. */
 static bool cut(usm__kept **at, size_t first, size_t last, usm__kept *rest)
 {
@@ -69,10 +69,11 @@ static bool cut(usm__kept **at, size_t first, size_t last, usm__kept *rest)
     return head && tail;
 }
 
-/* What one step of taking back came to. */
+/* The result of one step of cancelling. */
 typedef enum step { STEP_DONE, STEP_NONE_LEFT, STEP_NEEDS_MEMORY } step;
 
-/* The first entry that the blocks touch leaves them; *rest may be NULL, and is when it was used. */
+/* Removes the blocks from the first entry that has any of them; *rest may be NULL, and is set to
+ * NULL when it was used. */
 static step unkeep_one(usm_buffer *root, size_t first, size_t last, usm__kept **rest)
 {
     for (usm__kept **at = &root->kept; *at; at = &(*at)->next) {
@@ -91,7 +92,7 @@ static step unkeep_one(usm_buffer *root, size_t first, size_t last, usm__kept **
     return STEP_NONE_LEFT;
 }
 
-/* Memory is needed only where a range falls in two. */
+/* Memory is needed only if a range is cut in two. */
 usm_status usm__buffer_unkeep(usm_buffer *root, size_t begin, size_t size)
 {
     size_t     first = begin >> root->space->shift;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* Order of accesses by range, as buffer/order.h tells.
+/* The order of accesses by range; see buffer/order.h.
  *
- * Two lists in order of arrival.  The active one is short: whoever writes a range puts aside what
- * it covers, so it holds the last writers of each part and the readers since. */
+ * There are two lists in order of arrival.  The active one is short: a write puts aside all entries
+ * that it covers, so the list has the last writers of each part, and the readers since. */
 #include "buffer/order.h"
 
 #include "base/inline/bits.h"
@@ -46,8 +46,8 @@ usm__order_entry *usm__order_next(usm__order *o, const usm__order_entry *e, bool
     return found;
 }
 
-/* Whether to wait for e is to wait for `old`.  Never one of the host's: those have no event that a
- * command could wait for, so each is waited for by itself. */
+/* Whether waiting for e implies waiting for `old`.  Never true for accesses of the host: they have
+ * no event that a command could wait for, so each is waited for separately. */
 static bool covers(const usm__order_entry *e, const usm__order_entry *old)
 {
     if (e->is_host || old->is_host || old->begin < e->begin || old->end > e->end)
@@ -118,8 +118,8 @@ void usm__failures_add(usm__failures *f, size_t begin, size_t end, usm_status st
     f->list[f->n++] = (struct usm__failure){begin, end, status};
 }
 
-/* [begin, end) is not of failure i any more.  A hole splits it where there is room for the second
- * half, else the whole stays. */
+/* Removes [begin, end) from failure i.  A hole splits it if there is room for the second half;
+ * otherwise the whole failure stays. */
 static void cut(usm__failures *f, unsigned i, size_t begin, size_t end)
 {
     struct usm__failure *x = &f->list[i];

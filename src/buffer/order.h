@@ -1,14 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* Who waits for whom: the outstanding accesses to one buffer, by range, and which of them a new one
- * must wait for: read after write, write after read, write after write; disjoint ranges never.
+/* The order of accesses: the outstanding accesses to one buffer, by range, and which of them a new
+ * one must wait for: read after write, write after read, write after write; accesses to disjoint
+ * ranges do not wait.
  *
- * An access that ended is removed.  One whose waiting is implied by a newer one's is put aside
- * ("covered"): a write over the same bytes waits for it, or it is a read before another read in the
- * same in-order lane, which has its place there already (enter.c).  Commands then wait for the
- * newer one alone, so that a long chain of commands has one dependency each; who looks at all (the
- * host, which must not go on while anything still runs) sees the covered ones too.
+ * An access that ended is removed.  An access is put aside ("covered") when a newer one implies
+ * waiting for it: a write over the same bytes waits for it, or it is a read before another read in
+ * the same in-order queue, where it already has its place (enter.c).  Commands then wait for the
+ * newer one only, so that each command in a long chain has one dependency.  The host, which must
+ * not go on while anything still runs, looks at the covered ones, too.
  *
- * And the ranges whose content a failed command left undefined.
+ * Also recorded: the ranges whose content a failed command left undefined.
  *
  * Pure: no lock, no allocation, no driver; tests/unit/test_order.c checks it against a model.
  * Called by track.c, under its lock. */
@@ -27,14 +28,14 @@ typedef struct usm__order_entry {
     usm_list        link;
     size_t          begin, end; /* bytes, begin < end                                        */
     usm_access_mode mode;
-    bool            is_host;    /* the host's accesses do not wait for each other              */
-    bool            is_covered; /* in the list of these                                       */
-    uint64_t        lane;       /* the in-order queue it is in; 0: none                       */
+    bool            is_host;    /* accesses of the host do not wait for each other */
+    bool            is_covered; /* in the list of covered accesses                 */
+    uint64_t        lane;       /* the in-order queue that it is in; 0: none       */
 } usm__order_entry;
 
 typedef struct usm__order {
     usm_list active, covered;
-    size_t   ncommands; /* entries that are not the host's, in both lists                      */
+    size_t   ncommands; /* entries in both lists that are not the host's                       */
 } usm__order;
 
 void usm__order_init(usm__order *o);
@@ -45,13 +46,13 @@ bool usm__order_conflict(const usm__order_entry *a, const usm__order_entry *b);
  * all: also those that are covered. */
 usm__order_entry *usm__order_next(usm__order *o, const usm__order_entry *e, bool all,
                                   const usm__order_entry *prev);
-/* e waits for all that usm__order_next() gave for it. */
+/* Adds e, which waits for all that usm__order_next() returned for it. */
 void usm__order_add(usm__order *o, usm__order_entry *e);
-/* It ended.  is_clean false: not after all that it waited for (it failed, or was given up): what it
- * covered is then to be waited for again. */
+/* The access ended.  is_clean false: it did not wait for all that it should have (it failed, or was
+ * withdrawn): the accesses that it covered must be waited for again. */
 void usm__order_remove(usm__order *o, usm__order_entry *e, bool is_clean);
 
-/* ---- what failed commands should have written --------------------------------- */
+/* ---- ranges that failed commands did not write -------------------------------- */
 
 #define USM__FAILURES 8
 
@@ -63,11 +64,12 @@ typedef struct usm__failures {
     } list[USM__FAILURES];
 } usm__failures;
 
-/* When the list is full, the nearest one grows: more may be said to have failed than did, never
- * less. */
+/* If the list is full, the nearest range grows: bytes may be marked as failed that were not, but
+ * never the reverse. */
 void usm__failures_add(usm__failures *f, size_t begin, size_t end, usm_status status);
-/* An access in that mode begins: USM_OK, or the status of a failure in its range that it would see,
- * which is told only once.  What it overwrites without looking is forgotten. */
+/* An access in that mode begins: returns USM_OK, or the status of a failure in its range whose
+ * bytes it would see; each failure is reported once.  Failures in bytes that it overwrites without
+ * reading are deleted. */
 usm_status usm__failures_take(usm__failures *f, size_t begin, size_t end, usm_access_mode mode);
 
 #endif

@@ -10,7 +10,7 @@ void usm__pins_give(size_t n, const usm__pin *list)
         usm__space_unpin(list[i].space, list[i].offset, list[i].size, list[i].mode);
 }
 
-/* How many from the first on are of one engine: nearly always all. */
+/* How many of the pins, from the first on, are of one engine: nearly always all. */
 static size_t run_of_engine(size_t n, const usm__pin *list)
 {
     size_t i = 1;
@@ -20,7 +20,7 @@ static size_t run_of_engine(size_t n, const usm__pin *list)
     return i;
 }
 
-/* All in memory, each in one block: the common case, without a lock. */
+/* Pins all if each is in one block in memory: the common case, without a lock. */
 static bool all_hit(size_t n, const usm__pin *list)
 {
     for (size_t i = 0; i < n; i++) {

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* The bytes of a command where its device reaches them: blocks pinned in host memory, or runs of
- * device memory (places.h); all of a command's, or none.  Called by command.c and defer.c. */
+/* Makes the bytes of a command accessible to its device: pins blocks in host memory, or gets runs
+ * of device memory (places.h); for all accessors of the command, or for none.  Called by command.c
+ * and defer.c. */
 #include "base/inline/bits.h"
 #include "base/os.h"
 #include "base/settings.h"
@@ -10,7 +11,7 @@
 
 #define INLINE_USES 8
 
-/* Scratch lists, one element a use. */
+/* Scratch lists, with one element for each use. */
 typedef struct lists {
     usm__pin     *pins;
     usm__extent **held;
@@ -67,8 +68,8 @@ static size_t size_of(const usm__use *u)
     return u->entry.end - u->entry.begin;
 }
 
-/* Without a lock: they may wait for an event of the user's, and whoever is to signal that may want
- * the buffer first. */
+/* Without a lock: the commands before may wait for an event of the user's, and the thread that will
+ * signal it may need the buffer first. */
 static usm_status await_before(const usm__command *c, const usm__use *u)
 {
     for (size_t i = 0; i < c->ndeps; i++)
@@ -91,7 +92,8 @@ static usm_status bring_to_host(const usm__command *c, usm__use *u)
     return st;
 }
 
-/* What devices have newest is copied into the blocks, which are written then. */
+/* Bytes that only devices have are copied into the blocks, which are therefore pinned for
+ * writing. */
 static usm_status want_pin(usm__use *u, bool may_wait)
 {
     bool is_newest = usm__track_is_on_host(u->root, u->entry.begin, u->entry.end, u->entry.mode);
@@ -165,8 +167,8 @@ static usm_status places_of(usm__use *u, usm__places **places)
     return st;
 }
 
-/* Accessors of one command that overlap, one of which writes, are one run of memory: grows `hull`
- * by those that belong to it; whether any did. */
+/* Accessors of one command that overlap, one of which writes, share one run of memory: adds those
+ * that belong to `hull` to it; returns whether there were any. */
 static bool grow(const usm__command *c, usm__use *hull)
 {
     bool has_grown = false;
@@ -183,7 +185,7 @@ static bool grow(const usm__command *c, usm__use *hull)
             continue;
         hull->entry.begin = usm_min_size(hull->entry.begin, u->entry.begin);
         hull->entry.end   = usm_max_size(hull->entry.end, u->entry.end);
-        hull->entry.mode  = both & USM_READ_WRITE; /* what one does not write, another may read */
+        hull->entry.mode  = both & USM_READ_WRITE; /* one may read what another does not write  */
         has_grown         = true;
     }
     return has_grown;
@@ -228,7 +230,7 @@ static usm_status place_on_device(usm__command *c, usm_queue *q, bool may_wait, 
     for (size_t i = 0; st == USM_OK && i < c->nuses; i++) {
         usm__use *u    = &c->uses[i];
         usm__use  hull = {
-             .root  = u->root, /* not its link, which is others' to write */
+             .root  = u->root, /* without its link, which other threads may write */
              .entry = {.begin = u->entry.begin, .end = u->entry.end, .mode = u->entry.mode}};
 
         if (u->is_empty) {
@@ -246,9 +248,9 @@ static usm_status place_on_device(usm__command *c, usm_queue *q, bool may_wait, 
     return st;
 }
 
-/* ---- whether it can ever be ---------------------------------------------------------------- */
+/* ---- whether a command ever fits ----------------------------------------------------------- */
 
-/* In whole units: of use i, but for what uses before it have as well. */
+/* Bytes in whole units that use i adds to those of the uses before it. */
 static size_t adds(const usm__command *c, size_t i, size_t unit)
 {
     const usm__use *u  = &c->uses[i];
@@ -279,7 +281,7 @@ static size_t adds(const usm__command *c, size_t i, size_t unit)
     return sum;
 }
 
-/* In place: of one engine's frames; foreign memory needs none. */
+/* In place: uses count if they take frames of that engine; foreign memory takes none. */
 static bool counts(const usm__command *c, const usm__use *u, const usm__spill *spill)
 {
     return !u->is_empty &&
@@ -328,7 +330,8 @@ usm_status usm__command_check_fits(const usm__command *c, const usm_queue *q)
 
 /* ---- both ------------------------------------------------------------------------------- */
 
-/* Not to be had at this moment, or never: that turns out when nothing else is under way. */
+/* Statuses for memory that is not available now, or never: which of the two is known when nothing
+ * else is under way. */
 static bool is_memory(usm_status st)
 {
     return st == USM_E_AGAIN || st == USM_E_BUDGET || st == USM_E_NO_MEMORY;
@@ -353,18 +356,18 @@ usm_status usm__command_place(usm__command *c, usm_queue *q, bool may_wait, usm_
     return st;
 }
 
-/* Memory that open accesses of the host hold is waited for some times as long as the host itself
- * would wait: a command that fails is work that is lost.  In the end it is told who holds it, as
- * the host may be waiting for the command. */
+/* A command waits several times as long for memory that open accesses of the host hold as the host
+ * itself would: a command that fails is lost work.  In the end it fails and names the accesses,
+ * because the host may be waiting for the command. */
 #define PATIENCE 5
 
 typedef struct patience {
     unsigned tried;
-    uint64_t until; /* 0: not asked for yet                                                     */
+    uint64_t until; /* 0: not set yet                                                           */
 } patience;
 
-/* In place the attempt itself has waited.  Else frames are waited for, which copies need: here,
- * where nothing is held.  false: for long enough. */
+/* In place the attempt itself has waited.  Otherwise this waits for frames, which copies need:
+ * here, where the command holds nothing.  false: it has waited long enough. */
 static bool wait_for_accesses(const usm__command *c, patience *p)
 {
     uint64_t now = usm__os_now_ns(), ms = usm__setting_size("spill_wait");

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* Where the valid bytes of a buffer are (buffer/places.h): the functions that commands and host
- * accesses call.  Each finds out what is lacking where, has it copied (places_copy.c) into memory
- * that extent.c finds, and enters what the access makes valid and invalid. */
+/* Coherence of a buffer's bytes (buffer/places.h): the functions that commands and host accesses
+ * call.  Each finds out which bytes are lacking where, has them copied (places_copy.c) to memory
+ * from extent.c, and records what the access makes valid and invalid. */
 #include "buffer/places.h"
 
 #include "base/os.h"
@@ -50,7 +50,7 @@ void usm__event_list_fini(usm__event_list *l)
     l->n = l->cap = 0;
 }
 
-/* ---- a buffer's places ------------------------------------------------------------- */
+/* ---- the record of a buffer -------------------------------------------------------- */
 
 usm_status usm__places_create(usm__space *space, size_t base, size_t size, bool host_valid,
                               usm__places **out)
@@ -107,7 +107,7 @@ bool usm__places_in_place(const usm_queue *q)
 
 /* ---- validity ------------------------------------------------------------------------ */
 
-/* Room in every set for one change; lock held. */
+/* Reserves room in every set for one change; lock held. */
 static usm_status reserve_all(usm__places *p)
 {
     bool has_room = usm__holding_reserve(&p->host);
@@ -122,7 +122,7 @@ static usm_status reserve_all(usm__places *p)
     return usm__fail(USM_E_NO_MEMORY, "no host memory to record which bytes are valid");
 }
 
-/* The range is valid in `in` (NULL: host memory) and nowhere else.  pre: reserve_all(). */
+/* The range becomes valid in `in` (NULL: host memory) and nowhere else.  pre: reserve_all(). */
 static void valid_only_in(usm__places *p, usm__extent *in, size_t start, size_t end)
 {
     if (in)
@@ -157,8 +157,8 @@ static usm_status find_extent(usm__places *p, const usm__device_want *want, usm_
     return st;
 }
 
-/* Copies under way that the command must come after: those to its bytes, and where it writes also
- * those from them.  Lock held. */
+/* Adds the copies under way that the command must come after: those to its bytes, and if it writes
+ * also those from them.  Lock held. */
 static usm_status add_copies(const usm__places *p, const usm__device_want *want,
                              const usm__extent *e, usm__event_list *after)
 {
@@ -199,7 +199,7 @@ static usm_status enter(usm__places *p, const usm__device_want *want, usm__exten
     return st;
 }
 
-/* What `e` covers now need not be kept elsewhere in the same memory. */
+/* Bytes that `e` covers now need not be kept elsewhere in the same memory. */
 static void drop_covered(usm__places *p, const usm__extent *e)
 {
     usm_list gone, *it;
@@ -240,7 +240,7 @@ usm_status usm__places_to_device(usm__places *p, const usm__device_want *want, u
     if (st == USM_OK)
         st = enter(p, want, e, after);
     if (st != USM_OK) {
-        usm__extent_unuse(e); /* with what is valid there by now */
+        usm__extent_unuse(e); /* with the bytes that are valid there by now */
         return st;
     }
     if (is_new)
@@ -299,7 +299,7 @@ static bool is_valid_on_device(const usm__places *p, size_t start, size_t end)
     return false;
 }
 
-/* A copy under way of these bytes, to `to` (NULL: wherever); NULL: none. */
+/* A copy under way of these bytes, to `to` (NULL: to any location); NULL: none. */
 static usm__copying *copy_over(const usm__places *p, const usm__extent *to, size_t start,
                                size_t end)
 {
@@ -335,7 +335,7 @@ bool usm__places_is_on_host(const usm__places *p, size_t offset, size_t size, us
     return is;
 }
 
-/* The lock is held, and given up meanwhile. */
+/* The lock is held, and released meanwhile. */
 static usm_status fetch(usm__places *p, usm__extent *from, const usm__interval *piece)
 {
     bool       goes;
@@ -358,8 +358,8 @@ static usm_status fetch(usm__places *p, usm__extent *from, const usm__interval *
     return st;
 }
 
-/* Ends with the lock not given up since nothing was leaving.  It is held, and given up meanwhile.
- */
+/* The lock is held, and released meanwhile; at the end it has not been released since nothing was
+ * being evicted. */
 static usm_status bring_to_host(usm__places *p, size_t start, size_t end)
 {
     usm_status st = USM_OK;
@@ -374,7 +374,7 @@ static usm_status bring_to_host(usm__places *p, size_t start, size_t end)
         if (!from)
             break;
         t = copy_over(p, from, piece.start, piece.end);
-        if (t) /* it is valid there once that has ended */
+        if (t) /* the bytes are valid there once that has ended */
             usm__copying_await(t);
         else
             st = fetch(p, from, &piece);
@@ -382,8 +382,8 @@ static usm_status bring_to_host(usm__places *p, size_t start, size_t end)
     return st;
 }
 
-/* No copy is under way and nothing is leaving: the lock was not given up since.  It is held, and
- * given up meanwhile. */
+/* Waits until no copy is under way and nothing is being evicted, without a release of the lock
+ * since.  It is held, and released meanwhile. */
 static void settle_all(usm__places *p, size_t start, size_t end)
 {
     usm__copying *t;
@@ -425,7 +425,7 @@ usm_status usm__places_to_host(usm__places *p, size_t offset, size_t size, usm_a
 
 /* ---- the rest -------------------------------------------------------------------------------- */
 
-/* Without room to note it, what is dead stays valid: correct, and dearer. */
+/* If there is no room to record it, the dead content stays valid: correct, but it costs copies. */
 void usm__places_discard(usm__places *p, size_t offset, size_t size)
 {
     size_t start = offset, end = offset + size;
@@ -450,7 +450,7 @@ static size_t evict_of(usm__memory *m, const usm_context *ctx, size_t bytes)
         left += freed;
         if (st != USM_OK || (freed == 0 && rule.may_copy))
             break;
-        rule.may_copy = freed == 0; /* what is clean goes first */
+        rule.may_copy = freed == 0; /* clean extents are evicted first */
     }
     return left;
 }

@@ -1,33 +1,33 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* Copies between the places of a buffer.
+/* Copies between the locations of a buffer's bytes.
  *
- * To a device: queued, not waited for.  Each is a usm__copying in its buffer's list until it has
- * ended: it counts on its extents and holds the pins of its host blocks, and whoever uses the bytes
- * meanwhile waits for its event.  It is queued
+ * Copies to a device are queued and not waited for.  Each is a usm__copying in its buffer's list
+ * until it has ended: it counts on its extents and holds the pins of its host blocks, and others
+ * that use the bytes meanwhile wait for its event.  It is queued
  *
- *     in the command's queue   where commands under way use one of the extents: behind `deps`; and
- *                              where it comes after such a copy
- *     in the context's own     elsewhere: it waits for no command, and overlaps with what runs
+ *     in the command's queue   if commands under way use one of the extents (it then waits for
+ *                              `deps`), or if it comes after such a copy
+ *     in the context's own     otherwise: it waits for no command, and overlaps with running ones
  *
- * so that nothing in the context's own queue waits for a command, and evictions, which use it too,
- * cannot be held up: a task that allocates may wait for one, and commands for the task.  When one
- * fails, its target is not valid there after all; bytes that are valid nowhere then, because the
- * command that was to come after it has been entered as writing, are valid again where they came
- * from: the command did not run.
+ * so nothing in the context's own queue waits for a command, and evictions, which use it too, are
+ * never held up: a task that allocates may wait for one, and commands for the task.  If a copy
+ * fails, its target is not valid after all.  Bytes that are then valid nowhere, because the command
+ * that was to come after the copy has been recorded as their writer, become valid again in the
+ * source: the command did not run.
  *
- * To the host: waited for (usm__places_fetch). */
+ * Copies to the host are waited for (usm__places_fetch). */
 #include "buffer/extent.h"
 
 #include "base/inline/bits.h"
 #include "base/os.h"
 
 #define PIN_BLOCKS 16 /* most blocks that one copy pins                                  */
-#define CRUMB      4  /* a farther place with as many times more saves a copy            */
+#define CRUMB      4  /* a farther source with this many times more bytes saves a copy   */
 
 /* ---- pins --------------------------------------------------------------------------- */
 
-/* Frames that others hold are not waited for here: the buffer is locked, or an extent of it is
- * leaving, and who holds them may wait for either. */
+/* Does not wait for frames that others hold: the buffer is locked, or an extent of it is being
+ * evicted, and their holders may wait for either. */
 static usm_status pin(const usm__places *p, const usm__interval *piece, usm_access_mode mode,
                       bool is_leaving)
 {
@@ -36,7 +36,7 @@ static usm_status pin(const usm__places *p, const usm__interval *piece, usm_acce
     return usm__spill_pin_hastily(p->space->spill, &one, is_leaving);
 }
 
-/* As many blocks as fit in memory at once: half as many after each refusal. */
+/* Pins as many blocks as fit in memory at once: half as many after each refusal. */
 usm_status usm__places_pin(const usm__places *p, usm__interval *piece, usm_access_mode mode,
                            bool is_leaving)
 {
@@ -82,7 +82,7 @@ static bool is_valid_anywhere(const usm__places *p, const usm__interval *piece)
     return false;
 }
 
-/* Lock held.  Both sets have room for the change. */
+/* Records a failed copy.  Lock held; both sets have room for the change. */
 static void enter_failure(usm__copying *t)
 {
     usm__places  *p     = t->places;
@@ -99,7 +99,7 @@ static void enter_failure(usm__copying *t)
     }
 }
 
-/* It counts on them no more.  The lock is held, and given up where one goes. */
+/* The copy counts on them no more.  The lock is held, and released when one of them is freed. */
 static void drop_places(usm__places *p, usm__extent *from, usm__extent *to)
 {
     bool from_goes, to_goes;
@@ -118,12 +118,12 @@ static void drop_places(usm__places *p, usm__extent *from, usm__extent *to)
     usm__extents_lock();
 }
 
-/* The copy ended so.  The lock is held, and given up meanwhile. */
+/* Records that the copy ended with that status.  The lock is held, and released meanwhile. */
 static void end(usm__copying *t, usm_status status)
 {
     const usm__interval piece = {t->start, t->end};
 
-    if (t->is_ending) { /* by somebody else: until then it is in the list */
+    if (t->is_ending) { /* another thread ends it; until then it is in the list */
         while (!usm_list_is_empty(&t->link))
             usm__extents_wait();
         return;
@@ -197,7 +197,7 @@ usm__copying *usm__extent_copying(const usm__extent *e)
     return NULL;
 }
 
-/* One over an extent of m that was not looked at in this pass. */
+/* A copy over an extent of m that was not looked at in this pass. */
 static usm__copying *next_unseen(const usm__memory *m, uint64_t pass)
 {
     USM_LIST_FOREACH (it, &m->extents) {
@@ -249,8 +249,8 @@ void usm__copies_reap(usm__memory *m)
 
 /* ---- sources -------------------------------------------------------------------------- */
 
-/* The start of `piece` that e has, when it has some of it; where it has only a later part, what
- * lies before that is shortened to. */
+/* The extent with the first byte of `piece` that `lacking` does not have (of several, the one with
+ * most bytes from there on); cuts `piece` to what that extent has. */
 usm__extent *usm__places_source(const usm__places *p, const usm__valid *lacking,
                                 const usm__extent *but, usm__interval *piece)
 {
@@ -277,7 +277,7 @@ usm__extent *usm__places_source(const usm__places *p, const usm__valid *lacking,
     return from;
 }
 
-/* Where the next bytes that `e` lacks come from. */
+/* The source of the next bytes that `e` lacks. */
 typedef struct source {
     usm__interval piece;
     usm__extent  *from; /* NULL: host memory                                           */
@@ -293,7 +293,7 @@ static bool is_same_memory(const usm__extent *e, const usm_queue *q)
     return is_near(e, q) && e->index == q->index;
 }
 
-/* Cheapest first: the same device, another of the context, the host, another context. */
+/* Cheapest first: the same device, another one of the context, the host, another context. */
 static int rank_of(const usm__extent *from, const usm_queue *q)
 {
     if (!from)
@@ -301,7 +301,7 @@ static int rank_of(const usm__extent *from, const usm_queue *q)
     return is_same_memory(from, q) ? 0 : is_near(from, q) ? 1 : 3;
 }
 
-/* Nearer is better, but not for crumbs: of two that start at the same byte. */
+/* Of two that start at the same byte, the nearer is better, unless it has very few bytes. */
 static bool is_better(const source *a, const source *b, const usm_queue *q)
 {
     int    rank_a = rank_of(a->from, q), rank_b = rank_of(b->from, q);
@@ -312,7 +312,7 @@ static bool is_better(const source *a, const source *b, const usm_queue *q)
     return rank_a < rank_b ? size_a >= size_b / CRUMB : size_b < size_a / CRUMB;
 }
 
-/* Is this better than what is known, at the same byte or an earlier one? */
+/* Keeps s if it is better than the best so far: at the same byte, or at an earlier one. */
 static void consider(source *best, bool *found, source s, const usm_queue *q)
 {
     if (*found && (s.piece.start > best->piece.start ||
@@ -346,7 +346,7 @@ static bool next_source(const usm__places *p, const usm_queue *q, const usm__ext
 
 /* ---- to a device ------------------------------------------------------------------------ */
 
-/* One copy that is about to be queued. */
+/* A copy that is about to be queued. */
 typedef struct plan {
     usm__places            *p;
     const usm__device_want *want;
@@ -364,7 +364,7 @@ static bool touches(const usm__copying *t, const plan *c)
     return t->to == c->e || t->from == c->e || (c->s.from && t->to == c->s.from);
 }
 
-/* By a command that `deps` has. */
+/* In use by a command in `deps`. */
 static bool may_be_in_use(const plan *c)
 {
     const usm__extent *from = c->s.from;
@@ -375,7 +375,7 @@ static bool may_be_in_use(const plan *c)
            from->commands > usm__extent_own_uses(c->want, from);
 }
 
-/* Lock held: what it counts on, and what it has to wait for. */
+/* Lock held: finds what the copy counts on, and what it has to wait for. */
 static usm_status prepare(plan *c)
 {
     usm__holding *from = holding_of(c->p, c->s.from);
@@ -444,7 +444,7 @@ static usm_status start(plan *c, usm__copying *t)
     return st;
 }
 
-/* It is queued: enters it.  Lock held. */
+/* Records a copy that was queued.  Lock held. */
 static void enter(plan *c, usm__copying *t)
 {
     t->places    = c->p;
@@ -458,7 +458,7 @@ static void enter(plan *c, usm__copying *t)
     usm__valid_add(&c->e->holding.valid, t->start, t->end);
 }
 
-/* Not to be followed: waited for here. */
+/* Its completion cannot be armed: waits for it here. */
 static void follow(usm__copying *t)
 {
     bool last;
@@ -473,7 +473,7 @@ static void follow(usm__copying *t)
         free_copying(t);
 }
 
-/* The lock is held, and given up meanwhile. */
+/* The lock is held, and released meanwhile. */
 static usm_status copy_piece(plan *c)
 {
     usm__copying *t;
@@ -503,7 +503,7 @@ static usm_status copy_piece(plan *c)
     return USM_OK;
 }
 
-/* Host memory is full: the pins of this buffer's own copies end by themselves. */
+/* Host memory is full: waits for pins of this buffer's own copies, which end by themselves. */
 static bool await_own_pins(usm__places *p)
 {
     USM_LIST_FOREACH (it, &p->copies) {

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* Memory that buffers hold, wanted by an allocation: the core's hook point usm__area_out_of_memory.
- * Device memory is what extents keep there, host memory what frames keep; on a processor they are
- * one: then what was asked for goes first, and the other after it.  And the other way round: frames
- * that are wanted, where extents of a processor hold what the limit allows. */
+/* An allocation needs memory that buffers hold: the core's hook point usm__area_out_of_memory.
+ * Extents keep device memory, frames keep host memory.  On a processor both are the same memory:
+ * then the kind that was asked for is freed first, and the other kind after it.  Also the reverse:
+ * frames are needed, and extents of a processor hold the memory that the limit allows. */
 #include "buffer/buffer.h"
 #include "buffer/places.h"
 #include "buffer/slot.h"
@@ -11,14 +11,14 @@
 
 #define DEVICES 64
 
-/* A device whose memory is the host's, and whether it gave any of it. */
+/* Asks a device for memory, if its memory is the host's; returns how much it freed. */
 static size_t ask_device(usm_device *dev, size_t bytes)
 {
     return usm__device_is_host_memory(dev) ? usm__places_give_back(NULL, dev, bytes) : 0;
 }
 
-/* An extent that leaves may need a frame for its bytes: it is not to make others leave for that,
- * which would need frames in their turn. */
+/* The eviction of an extent may need a frame for its bytes.  To get it, the thread must not evict
+ * other extents, which would need frames in turn. */
 size_t usm__buffers_starved(usm_context *owner, size_t bytes)
 {
     const usm__memory_of_pools host = {NULL, true, NULL};
@@ -34,7 +34,7 @@ size_t usm__buffers_starved(usm_context *owner, size_t bytes)
     for (size_t i = 0; i < n && given < bytes; i++)
         given += ask_device(list[i], bytes - given);
     self->is_giving = false;
-    (void)owner; /* what other contexts give is not counted against it, and does no harm */
+    (void)owner; /* memory freed by other contexts does not help this limit, and does no harm */
     return given;
 }
 

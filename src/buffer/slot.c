@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* Tables of open accesses, and looking through those of all threads (buffer/slot.h).  Called by
+/* Tables of open accesses, and the search in those of all threads (buffer/slot.h).  Called by
  * access.c and track.c. */
 #include "buffer/slot.h"
 
 #include "base/meta.h"
 
 static usm__meta_type table_type = USM__META_TYPE(usm__open_table, 0, "tables of open accesses");
-/* Tables are never taken out. */
+/* Tables are never removed. */
 static _Atomic(usm__open_table *) tables;
 
 static usm__open_table *make_table(usm__thread *t)
@@ -38,8 +38,8 @@ usm__slot *usm__slot_get(void)
     return slot || !usm__slot_table() ? slot : usm__slot_find();
 }
 
-/* What the owner writes meanwhile, the access having ended, is not believed: the mark would be
- * gone. The loads between are before the last one, as in a seqlock. */
+/* If the owner ended the access meanwhile and wrote the slot again, the mark is gone, and the
+ * values are discarded.  The loads in between come before the last one, as in a seqlock. */
 static bool adopt(usm__slot *slot, uintptr_t root, usm__slot_seen *seen)
 {
     uintptr_t was = root;

@@ -1,17 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* The host's open accesses to buffers that no command has touched: a slot each, in a table of the
- * thread that opened it, so that opening and ending one writes only to memory of that thread and to
- * the word of the block.
+/* The host's open accesses to buffers that no command has used: each has a slot in a table of the
+ * thread that opened it, so that opening and ending an access writes only to memory of that thread
+ * and to the word of the block.
  *
- * A buffer on which commands begin to work is "tracked" from then on (track.h): who begins the
- * first looks at the slots of all threads for the exact ranges that are open.
+ * A buffer is "tracked" (track.h) from the moment when its first command enters.  The thread that
+ * submits this command looks in the slots of all threads for the exact ranges that are open.
  *
- *     host:     slot = buffer;      pin (a full barrier);  is it tracked? then the slow way
- *     command:  it is tracked (a full barrier);            look at the slots
+ *     host:     slot = buffer;           pin (a full barrier);  is it tracked? then the slow way
+ *     command:  the buffer is tracked;   a full barrier;        look at the slots
  *
- * One of both sees the other.  A slot that was seen is adopted: its access gets an entry in the
- * buffer's order, and its end, which sees that the buffer is tracked, takes that out.  An access
- * may end on another thread than it began on: `serial` tells it from the next one in the slot. */
+ * At least one of the two sees the other.  A slot that was seen is adopted: its access gets an
+ * entry in the buffer's order, and the end of the access, which sees that the buffer is tracked,
+ * removes the entry.  An access may end on another thread than it began on: `serial` distinguishes
+ * it from the next one in the slot. */
 #ifndef USM_BUFFER_SLOT_H
 #define USM_BUFFER_SLOT_H
 
@@ -23,26 +24,26 @@
 
 #include <usm/buffer.h>
 
-#define USM__OPEN_MAX 16 /* accesses of a thread in slots; more go the slow way               */
+#define USM__OPEN_MAX 16 /* accesses of a thread in slots; more take the slow way             */
 
 #define USM__SLOT_ADOPTED ((uintptr_t)1)
 
 typedef struct usm__slot {
-    _Atomic(uintptr_t) buffer; /* the root, maybe with USM__SLOT_ADOPTED; 0: free              */
-    _Atomic(size_t)    begin, end; /* in its space                                            */
+    _Atomic(uintptr_t) buffer; /* the root, possibly with USM__SLOT_ADOPTED; 0: free           */
+    _Atomic(size_t)    begin, end; /* range in its space                                      */
     _Atomic(uint32_t)  mode, serial;
 } usm__slot;
 
-/* Made at a thread's first access; kept with the thread's block, for the next thread that gets it.
- */
+/* Allocated at a thread's first access; kept with the thread's block, for the next thread that gets
+ * it. */
 typedef struct usm__open_table {
     usm__slot               slots[USM__OPEN_MAX];
-    struct usm__open_table *next; /* fixed before it is in the list                            */
-    bool                    is_giving; /* the thread makes extents leave for frames: pressure.c */
-    usm_buffer *announced; /* of the thread's last announcement; it may be gone: advise.c        */
+    struct usm__open_table *next; /* fixed before it is linked into the list                   */
+    bool                    is_giving; /* the thread evicts extents to get frames: pressure.c   */
+    usm_buffer *announced; /* of the thread's last list of hints; it may be destroyed: advise.c  */
 } usm__open_table;
 
-/* The calling thread's, made if need be; NULL: no memory. */
+/* The calling thread's table, allocated if needed; NULL: no memory. */
 usm__open_table *usm__slot_table(void);
 
 /* NULL: all are in use, or the thread has no table. */
@@ -57,11 +58,11 @@ static inline usm__slot *usm__slot_find(void)
     return NULL;
 }
 
-/* As usm__slot_find(), but makes the table if need be. */
+/* As usm__slot_find(), but allocates the table if needed. */
 usm__slot *usm__slot_get(void);
 
-/* A full barrier must follow before the buffer is asked whether it is tracked.  Returns the serial.
- */
+/* A full barrier must follow before the caller checks whether the buffer is tracked.  Returns the
+ * serial. */
 static inline uint32_t usm__slot_open(usm__slot *slot, const void *root, size_t begin, size_t end,
                                       usm_access_mode mode)
 {
@@ -75,13 +76,13 @@ static inline uint32_t usm__slot_open(usm__slot *slot, const void *root, size_t 
     return serial;
 }
 
-/* The same as for opening: a barrier, then the question. */
+/* As for opening: a barrier must follow, then the check. */
 static inline void usm__slot_close(usm__slot *slot)
 {
     usm_store_release(&slot->buffer, (uintptr_t)0);
 }
 
-/* Behind a read-modify-write that is meant as a barrier.  On x86 it is one. */
+/* Follows a read-modify-write that is used as a barrier.  On x86 that is a full barrier itself. */
 static inline void usm__slot_barrier(void)
 {
 #if !defined(__x86_64__)
@@ -96,8 +97,8 @@ typedef struct usm__slot_seen {
     usm_access_mode mode;
 } usm__slot_seen;
 
-/* Goes over the slots of all threads and adopts those of `root`: the next one, or false.  *at is 0
- * at first.  One caller at a time for a root. */
+/* Walks over the slots of all threads and adopts those of `root`: returns the next one, or false.
+ * *at is 0 at first.  One caller at a time for a root. */
 bool usm__slot_adopt_next(const void *root, size_t *at, usm__slot_seen *seen);
 /* Whether it is in the calling thread's table: for warnings. */
 bool usm__slot_is_own(const usm__slot *slot);

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* Says what waits for what when deferred commands have not moved for USM_QUEUE_WAIT: nothing of
- * libusm waits in a circle (grant.c), but a program may wait for what only it can give.
+/* Warns, with a list of who waits for what, when deferred commands have made no progress for
+ * USM_QUEUE_WAIT. Nothing in libusm waits in a circle (grant.c), but a program may wait for
+ * something that only it can provide.
  *
- * One thread, from the first command that is deferred until none has been for a while; it sleeps
- * and looks, nobody wakes it.  Called by grant.c. */
+ * One thread does this, from the first command that is deferred until none has been for a while.
+ * It sleeps and looks in turn; no other thread wakes it.  Called by grant.c. */
 #include "buffer/stall.h"
 
 #include "base/log.h"
@@ -16,12 +17,12 @@
 #include <stdarg.h>
 #include <stdio.h>
 
-#define LOOKS 4 /* in the time that is set                                                      */
+#define LOOKS 4 /* within the configured time                                                   */
 #define TOLD  4 /* commands that are described                                                  */
 
 static _Atomic(bool) is_running;
 
-/* ---- the words ------------------------------------------------------------------------- */
+/* ---- the text -------------------------------------------------------------------------- */
 
 typedef struct text {
     char   at[900];
@@ -41,7 +42,7 @@ static void put(text *t, const char *format, ...)
         t->len = t->len + (size_t)n < sizeof t->at ? t->len + (size_t)n : sizeof t->at - 1;
 }
 
-/* An access of the host that c waits for; NULL. */
+/* The access of the host that c waits for; NULL. */
 static const usm__host_entry *access_before(const usm__command *c)
 {
     const usm__host_entry *h = NULL;
@@ -103,7 +104,7 @@ typedef struct look {
     unsigned unmoved, idle; /* looks in a row                                               */
 } look;
 
-/* One look.  false: there is nothing to look at any more. */
+/* Looks once.  false: there is nothing to look at any more. */
 static bool look_once(look *l, uint64_t ms)
 {
     uint64_t moves = usm__grant_moves();

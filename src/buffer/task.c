@@ -1,22 +1,23 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
 /* Host tasks over buffers: a command (command.c) that runs a function of the program on the host.
  *
- * It needs its bytes in host memory, whatever the queue's device.  The thread that runs the
- * function ends the command itself, so that no other thread has to be told; as it may be through
- * before its submitter is, the second of both does it.
+ * A task needs its bytes in host memory, whatever the queue's device.  The thread that runs the
+ * function also ends the command, so that no other thread has to be notified.  It may be done
+ * before the submitter is: the second of the two ends the command.
  *
- * Riders.  A task that nobody has an event of, in an in-order queue whose backend runs tasks, with
- * nothing before it but tasks of the same queue: the queue orders them, so it needs no event, no
- * dependency and no second look at the orders, and tasks that follow each other reach the worker in
- * one go (backends/host/task.c).  Whoever else must wait for it is told when it ends.  As that
- * takes the slow way (defer.c), the buffer then has no riders any more.  What a failure means to
- * those behind is the dependencies' affair otherwise; here who failed marks them before they run.
+ * Tasks without an event ("riders").  If the caller wants no event of a task, its queue is in order
+ * and has a backend that runs tasks, and nothing is before it but tasks of the same queue, then the
+ * queue alone orders it.  Such a task needs no event, no dependency and no second look at the
+ * orders, and tasks that follow each other reach the worker in one go (backends/host/task.c).
+ * Others that must wait for it are notified when it ends.  Since that takes the slow way (defer.c),
+ * the buffer then has no such tasks any more.  For other commands the dependencies pass a failure
+ * on to later ones; a task of an in-order queue that fails marks the later ones before they run.
  *
  * Called by work.c and command.c. */
 #include "buffer/command.h"
 #include "buffer/grant.h"
 
-/* Under the lock: those behind c in its queue that use the same bytes. */
+/* Under the lock: drops the tasks behind c in its queue that use the same bytes. */
 static void drop_behind(const usm__command *c, const usm__use *u)
 {
     usm__order *o = &usm__track_of(u->root)->order;
@@ -30,7 +31,7 @@ static void drop_behind(const usm__command *c, const usm__use *u)
     }
 }
 
-/* A task of an in-order queue failed or was dropped: before any that come later in it run. */
+/* A task of an in-order queue failed or was dropped: called before later ones in it run. */
 static void failed(usm__command *c)
 {
     if (!c->is_native || c->lane == 0)
@@ -52,7 +53,7 @@ static usm_status run(usm__command *c)
     return status;
 }
 
-/* The thread that has run it knows its end first: nobody else is told. */
+/* The thread that has run it knows its end first: no other is notified. */
 static usm_status run_task(void *command)
 {
     usm__command *c      = command;
@@ -87,7 +88,7 @@ static usm_status task_submit(const void *work, void *const *ptrs, usm_queue *q,
     return st;
 }
 
-/* The command itself is what is to be done. */
+/* The command itself is the work. */
 static void *task_keep(const void *work)
 {
     return (void *)(uintptr_t)work;
@@ -100,9 +101,9 @@ static void task_drop(void *work)
 
 const usm__work_ops usm__command_task_ops = {task_submit, task_keep, task_drop};
 
-/* ---- riders ------------------------------------------------------------------------------ */
+/* ---- tasks without an event -------------------------------------------------------------- */
 
-/* Being of one in-order queue, `before` has its place there already (enter.c). */
+/* `before` is of the same in-order queue, so it already has its place there (enter.c). */
 bool usm__task_queue_orders(const usm__command *before, const usm__command *c)
 {
     return c->is_native && before->is_native && c->lane != 0 && before->lane == c->lane &&
@@ -122,7 +123,7 @@ static bool may_ride_over(const usm__command *c, const usm__use *u)
     return true;
 }
 
-/* False: it is no case for that, and in no order. */
+/* False: the short way is not possible, and c is in no order. */
 static bool enter(usm__command *c)
 {
     bool may;
@@ -151,7 +152,7 @@ static void withdraw(usm__command *c)
     usm__grant_placed();
 }
 
-/* The user is told of a failure here; the queue is not. */
+/* The user is notified of a failure here; the queue is not. */
 static usm_status run_rider(void *command)
 {
     usm__command *c = command;
@@ -166,7 +167,7 @@ static usm_status board(usm__command *c, usm_queue *q)
     const usm__task_body body = {run_rider, NULL, c};
     usm_status           st;
 
-    usm_ref_take(&c->refs); /* whoever runs it */
+    usm_ref_take(&c->refs); /* for the thread that runs it */
     st = usm__task_post(q, &body);
     if (st == USM_OK) {
         usm__rider_arrived(c);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
 /* The lock over all orders, edges between accesses, and the switch between the hit path and the
- * tracked one (buffer/track.h).  Called by access.c, host.c, command.c, defer.c. */
+ * orders (buffer/track.h).  Called by access.c, host.c, command.c, defer.c. */
 #include "buffer/track.h"
 
 #include "base/fork.h"
@@ -14,7 +14,7 @@ static struct {
     usm__mutex     lock;
     pthread_cond_t changed;
     unsigned       sleepers;
-    usm_list       ready; /* waiters that nobody has told yet                                   */
+    usm_list       ready; /* waiters whose wait is over, not yet notified                       */
 } track = {USM__MUTEX_INIT_BRIEF(USM__RANK_ORDER, "order of buffers"),
            PTHREAD_COND_INITIALIZER,
            0,
@@ -111,7 +111,7 @@ void usm__edges_fire(usm__edge **list, usm_event *dep, usm_status status)
     }
 }
 
-/* ---- a buffer's -------------------------------------------------------------------- */
+/* ---- the record of a buffer -------------------------------------------------------- */
 
 usm__track *usm__track_get(usm_buffer *root)
 {
@@ -165,7 +165,7 @@ usm_status usm__track_start(usm_buffer *root)
     (void)atomic_fetch_or(&root->flags, USM__BUFFER_TRACKED);
     usm__slot_barrier(); /* before the slots are looked at: slot.h */
     for (;;) {
-        if (!t->spare) /* before: what is adopted must get an entry */
+        if (!t->spare) /* before: an access that is adopted must get an entry */
             t->spare = usm__heap_alloc(sizeof *t->spare);
         if (!t->spare)
             return usm__fail(USM_E_NO_MEMORY, "no host memory for the commands of a buffer");
@@ -205,7 +205,7 @@ void usm__track_stop_placed(usm_buffer *root)
 
     if (!places || !(usm_load_relaxed(&root->flags) & USM__BUFFER_TRACKED))
         return;
-    usm__mutex_lock(&t->lock); /* no command changes what the places say meanwhile */
+    usm__mutex_lock(&t->lock); /* so that no command changes `places` meanwhile    */
     is_on_host = usm__places_is_on_host(places, 0, root->size, USM_READ_WRITE);
     usm__track_lock();
     if (is_on_host && is_calm(t))

@@ -42,7 +42,7 @@ bool usm__valid_reserve(usm__valid *v, size_t n)
     return true;
 }
 
-/* Index of the first interval that ends at or behind `at` (beyond: behind it alone). */
+/* Index of the first interval that ends at or behind `at` (beyond: only behind it). */
 static size_t find(const usm__valid *v, size_t at, bool beyond)
 {
     size_t lo = 0, hi = v->n;
@@ -58,7 +58,7 @@ static size_t find(const usm__valid *v, size_t at, bool beyond)
     return lo;
 }
 
-/* Intervals [first, last) become n of them (n <= 2), with what they hold. */
+/* Replaces the intervals [first, last) by n others (n <= 2). */
 static void replace(usm__valid *v, size_t first, size_t last, const usm__interval *with, size_t n)
 {
     size_t behind = v->n - last;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* What commands over buffers do (buffer/command.h): launches whose arguments are accessors, fills,
- * copies.  The addresses are known when the command goes into its queue; a command that is deferred
- * keeps a copy of what it was given. */
+/* The work of commands over buffers (buffer/command.h): launches whose arguments are accessors,
+ * fills, copies.  The addresses are known when the command enters its queue; a deferred command
+ * keeps a copy of its arguments. */
 #include "buffer/work.h"
 
 #include "base/os.h"
@@ -15,7 +15,7 @@
 
 /* ---- launches ------------------------------------------------------------------------- */
 
-/* The arguments with the addresses in the accessors' places; they go in order. */
+/* The arguments, with the accessors replaced by addresses in their order. */
 static void resolve(usm_arg *out, const usm_launch *l, void *const *ptrs)
 {
     for (size_t i = 0, k = 0; i < l->nargs; i++) {
@@ -43,7 +43,8 @@ static usm_status launch_submit(const void *work, void *const *ptrs, usm_queue *
     return st;
 }
 
-/* One block: the launch, its arguments, the list of indirect pointers, the values' bytes. */
+/* One block of memory: the launch, its arguments, the list of indirect pointers, the values'
+ * bytes. */
 static void *launch_keep(const void *work)
 {
     const usm_launch *l = work;
@@ -137,7 +138,8 @@ static void *fill_keep(const void *work)
 
 static const usm__work_ops fill_ops = {fill_submit, fill_keep, usm__heap_free};
 
-/* The accessor of a side of a command that reads or writes all of its range; 0 is that mode. */
+/* The accessor of a side of a command that reads or writes all of its range; 0 stands for that
+ * mode. */
 static usm_status side(const char *what, const usm_accessor *a, usm_access_mode need,
                        usm_accessor *out)
 {

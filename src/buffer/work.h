@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* What commands over buffers do: launches.  For src/buffer's hook (buffer.c). */
+/* The work of commands over buffers: launches.  For the hook of src/buffer (buffer.c). */
 #ifndef USM_BUFFER_WORK_H
 #define USM_BUFFER_WORK_H
 

@@ -22,7 +22,7 @@
  * file before that.
  *
  * Guarantees.  A round is at most USM__JOURNAL_ROUND bytes.  A commit of one round is all or
- * nothing. A larger commit is a sequence of rounds, each of them all or nothing, so after a crash
+ * nothing.  A larger commit is a sequence of rounds, each of them all or nothing, so after a crash
  * each block is old or new, and never torn.  A failure before step 3 leaves the backing file
  * untouched.  After a failure behind step 3 the journal stays, and the next commit or the next
  * opening first completes the round.  A sync that failed is not tried again on the same pages: step

@@ -54,7 +54,7 @@ void usm__policy_demote(usm__policy *p, uint32_t frame);
  * frames that should be evicted are dirty: the caller then stores one of them instead of evicting a
  * clean one that is worth more.  Looks at each frame a bounded number of times. */
 uint32_t usm__policy_victim(usm__policy *p, bool dirty_too, usm__policy_look_fn *look, void *arg);
-/* Finds up to n DIRTY frames that victim() would soon return, so that they can be stored early. It
+/* Finds up to n DIRTY frames that victim() would soon return, so that they can be stored early.  It
  * clears no marks, and `look` must not clear any here. */
 size_t usm__policy_clean_ahead(usm__policy *p, uint32_t *frames, size_t n,
                                usm__policy_look_fn *look, void *arg);

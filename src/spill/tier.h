@@ -40,7 +40,7 @@ typedef struct usm__copy {
     bool     is_stored;  /* a write of it has succeeded                           */
     /* The checksum of each sector, over its bytes, the block's key and the sector's index.  The
      * sums stay in memory and describe the last store, so a swapped, a stale and a torn sector all
-     * fail them. Of an encoded block only the first is used, over the encoded bytes; the words
+     * fail them.  Of an encoded block only the first is used, over the encoded bytes; the words
      * behind it belong to tier_codec.c. */
     uint32_t sums[];
 } usm__copy;
