@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
 /* The public functions of usm/async.h, and the core's hook points.
  *
- * The hit path of both is the list of the queue's default pool: a lock that is one exchange, a bin,
- * no driver.  An allocation that finds nothing there looks, in this order: at the pool's free
- * memory as far as the driver need not be asked; at what other queues have freed and this one may
- * have; at all that has been reached, given back to the pool; at blocks that are worth a wait; and
- * then asks the driver, behind which the host waits for queues before it says that there is no
- * memory. */
+ * The hit path of both allocation and free is the list of the queue's default pool: a lock that is
+ * one exchange, a bin, no driver.  An allocation that finds nothing there tries, in this order: the
+ * pool's free memory, without asking the driver; blocks that other queues have freed and this one
+ * may have; all blocks whose queues have reached their free, returned to the pool; blocks that are
+ * worth a wait.  Then it asks the driver, and if that refuses, the host waits for queues before the
+ * allocation fails. */
 #include "async/internal.h"
 #include "base/inline/bits.h"
 #include "base/log.h"
@@ -20,7 +20,7 @@
 
 #include <errno.h>
 
-/* Grows with every fork: what a queue of the parent freed is not for its child. */
+/* Grows with every fork: blocks that a queue of the parent freed are not for its child. */
 static _Atomic(unsigned) generation;
 
 /* ---- the hit path ------------------------------------------------------------------------ */
@@ -52,7 +52,7 @@ static inline void *pop_hit(usm__async_list *l, unsigned k)
     return p;
 }
 
-/* Whether the block of `span` that starts at p lives and now lies in the list instead. */
+/* Whether the block of `span` that starts at p was live and is now in the list. */
 static inline bool push_hit(usm__async_list *l, const usm_span *span, void *p)
 {
     usm__async_block b  = {.p = p, .size = span->size, .was = USM_BLOCK_LIVE};
@@ -82,7 +82,7 @@ static void *no_memory(void)
     return NULL;
 }
 
-/* The block's own size decides its bin; a pool's least alignment has made it larger. */
+/* The block's own size selects its bin; a pool's least alignment may have made it larger. */
 static size_t request_size(const usm_pool *pool, size_t size)
 {
     size = size ? size : 1;
@@ -101,7 +101,7 @@ static void *own(usm__async_list *l, size_t size, unsigned above)
     return p;
 }
 
-/* What can be had without the driver; NULL: nothing.  Leaves no story. */
+/* A block that can be had without the driver; NULL: none.  Leaves no error message. */
 static void *find(usm__async_list *l, size_t size)
 {
     usm_pool  *pool = l->pool->pool;
@@ -127,8 +127,8 @@ static void *find(usm__async_list *l, size_t size)
     return p;
 }
 
-/* Zeroed when the queue gets there; a block that cannot be goes back, in its turn: commands of its
- * former life may be queued. */
+/* The block is zeroed when the queue gets there.  If that cannot be queued the block is freed in
+ * queue order, because commands of its former user may still be queued. */
 static void *zeroed(usm_queue *q, void *p, size_t size)
 {
     if (!p || usm_memset(q, p, 0, size, 0, NULL, NULL) == USM_OK)
@@ -145,7 +145,7 @@ static void *served(usm_queue *q, void *p, size_t size, const usm_event *ev)
     return p;
 }
 
-/* Out of lists and free memory, which blocks with a record cannot come from; NULL: nothing. */
+/* From lists and free memory, unless the block needs a record; NULL: nothing. */
 static void *find_told(usm_queue *q, usm_pool *pool, size_t size)
 {
     usm__async_list *l = usm__observe_wants_record() ? NULL : usm__async_list_of(q, pool);
@@ -165,7 +165,7 @@ static void *alloc_in_order(usm_queue *q, usm_pool *pool, size_t size)
     return pool->zero_init ? zeroed(q, served(q, p, size, NULL), size) : p;
 }
 
-/* q and pool are checked. */
+/* pre: q and pool are valid. */
 static void *alloc_of(usm_queue *q, usm_pool *pool, size_t size)
 {
     return usm__queue_in_order(q) ? alloc_in_order(q, pool, size) : usm__pool_alloc(pool, 0, size);
@@ -220,14 +220,15 @@ void *usm_async_malloc_from_pool(usm_queue *q, size_t size, usm_pool *pool)
     return served(q, alloc_of(q, pool, size), size, NULL);
 }
 
-/* The dependencies' place in the queue. */
+/* An event behind the dependencies, in the queue. */
 static usm_status after(usm_queue *q, size_t ndeps, usm_event *const *deps, usm_event **ev)
 {
     return usm__queue_in_order(q) ? usm_queue_barrier(q, ndeps, deps, ev)
                                   : usm__submit_nothing(q, ndeps, deps, ev);
 }
 
-/* The event comes behind all that makes the block usable: waits that were put in, the zeroing. */
+/* The event is placed behind everything that makes the block usable: inserted waits, the
+ * zeroing. */
 static void *malloc_after(usm_queue *q, usm_pool *pool, size_t size, size_t ndeps,
                           usm_event *const *deps, usm_event **ev)
 {
@@ -235,7 +236,7 @@ static void *malloc_after(usm_queue *q, usm_pool *pool, size_t size, size_t ndep
     void      *p    = alloc_of(q, pool, size);
 
     if (p && (ndeps > 0 || ev) && after(q, ndeps, deps, &made) != USM_OK) {
-        (void)usm_async_free(q, p); /* in its turn, as above */
+        (void)usm_async_free(q, p); /* in queue order, as above */
         p = no_memory();
     }
     p = served(q, p, size, made);
@@ -270,7 +271,7 @@ static usm_status refuse(const void *p)
     return usm__fail(USM_E_INVALID_POINTER, "%p is not libusm memory", p);
 }
 
-/* *block: the live one that starts at p. */
+/* *block: the live block that starts at p. */
 static usm_status check_block(usm_queue *q, usm__area *area, void *p, usm_block *block)
 {
     usm_status st;
@@ -288,7 +289,7 @@ static usm_status check_block(usm_queue *q, usm__area *area, void *p, usm_block 
     return st;
 }
 
-/* Into the list.  USM_E_NOT_READY: there is no node to be had. */
+/* Puts the block into the list.  USM_E_NOT_READY: there is no memory for a node. */
 static usm_status free_to_list(usm__async_list *l, usm__async_block *b)
 {
     usm_queue *q    = l->queue->q;
@@ -312,8 +313,8 @@ static usm_status free_to_list(usm__async_list *l, usm__async_block *b)
     return USM_OK;
 }
 
-/* Ends the life of the block at p, which is alive, for all checks; *b says how it is given back.
- * Blocks of pools without spans have no state: they live on until then.  False: another thread was
+/* Ends the life of the live block at p for all checks; *b tells how to return it.  Blocks of pools
+ * without spans have no state: they live on until they are returned.  False: another thread was
  * faster. */
 static bool end_life(usm__area *area, void *p, usm__async_block *b)
 {
@@ -338,16 +339,16 @@ static bool end_life(usm__area *area, void *p, usm__async_block *b)
     return false;
 }
 
-/* What the free of an out-of-order queue depends on, and who wants its event. */
+/* The dependencies of a free in an out-of-order queue, and where its event goes. */
 typedef struct free_deps {
     size_t            n;
     usm_event *const *list;
-    usm_event       **out; /* or NULL */
+    usm_event       **out; /* NULL: nobody wants the event */
 } free_deps;
 
 static const free_deps no_deps;
 
-/* The event that a free of q comes behind, which has no list. */
+/* The event behind which a free of q takes effect, for a queue without a list. */
 static usm_status event_of(usm_queue *q, size_t ndeps, usm_event *const *deps, usm_event **ev)
 {
     if (ndeps == 0 && !usm__queue_in_order(q))
@@ -355,7 +356,7 @@ static usm_status event_of(usm_queue *q, size_t ndeps, usm_event *const *deps, u
     return usm__submit_nothing(q, ndeps, deps, ev);
 }
 
-/* Without a list. */
+/* Frees without a list. */
 static usm_status free_behind(usm_queue *q, usm__async_pool *ap, const usm__async_block *b,
                               usm_event *ev)
 {
@@ -365,11 +366,12 @@ static usm_status free_behind(usm_queue *q, usm__async_pool *ap, const usm__asyn
     return USM_OK;
 }
 
-/* A block whose life has ended, and goes on when its free cannot be queued. */
+/* The block's life has ended; it is restored if the free cannot be queued. */
 static usm_status free_ended(usm_queue *q, usm__async_list *l, usm__async_block *b)
 {
     usm_event *ev;
-    /* What others may have open is nobody's to use again before its pool has taken it back. */
+    /* A block that other processes may have open must be taken back by its pool before it is used
+     * again. */
     bool       to_list = b->state && l->pool->pool->export_mode == USM_POOL_PRIVATE;
     usm_status st      = to_list ? free_to_list(l, b) : USM_E_NOT_READY;
 
@@ -421,11 +423,11 @@ static usm_status free_one(usm_queue *q, void *p, const free_deps *deps)
     if (!end_life(area, p, &b))
         return usm__fail(USM_E_DOUBLE_FREE, "the block at %p was freed before", p);
     if (area->pool->export_mode != USM_POOL_PRIVATE) {
-        b.is_seen = true; /* by those who have it open */
+        b.is_seen = true; /* by processes that have it open */
         usm__exports->end_handles(area, p);
     }
     is_told = b.state && !b.is_seen && usm__observed();
-    if (is_told) /* what has a record tells when it goes back to its pool */
+    if (is_told) /* a block with a record reports its return to the pool  */
         usm__observe_freed(area->pool, p);
     st = usm__queue_in_order(q) ? free_ended(q, l, &b) : free_out_of_order(q, l, &b, deps);
     if (st != USM_OK && is_told)
@@ -520,7 +522,7 @@ static size_t collect(usm_pool *pool, bool wait)
     return ap ? usm__async_collect(ap, wait ? USM__ASYNC_WAIT : USM__ASYNC_LOOK_ONLY) : 0;
 }
 
-/* What queues have yet to free is waited for: their commands may use the pool's memory. */
+/* Waits for frees that are still queued: their commands may use the pool's memory. */
 static void ending(usm_pool *pool)
 {
     usm__async_pool *ap = usm__async_pool_there(pool);

@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* Giving back: what a queue has freed and got to goes to its pool, where everybody finds it.
+/* Draining: blocks that a queue has freed, and whose free it has reached, return to their pool,
+ * where every queue and thread finds them.
  *
- * It happens where the program waits for the queue (usm_queue_wait), when an allocation would take
- * more from the driver (_collect), when a queue was left alone (idle.c) and when it ends. */
+ * This happens where the program waits for the queue (usm_queue_wait), when an allocation would
+ * take more from the driver (_collect), when a queue is not used for a while (idle.c) and when it
+ * ends. */
 #include "async/internal.h"
 #include "base/log.h"
 #include "base/os.h"
@@ -12,7 +14,7 @@
 #include <sched.h>
 #include <time.h>
 
-/* Alive for a moment: for its pool it was handed out all the time. */
+/* The block is live for a moment: for its pool it was handed out all the time. */
 static void give_back(usm_pool *pool, const usm__async_block *b, bool is_users)
 {
     usm__area *area = usm__map_find(b->p);
@@ -49,8 +51,8 @@ size_t usm__async_drain(usm__async_list *l, uint64_t position, bool is_users)
     return bytes;
 }
 
-/* Blocks are neither in the list nor in the pool while another thread gives them back: soon they
- * are. Whether there were any. */
+/* While another thread returns blocks they are neither in the list nor in the pool: waits for that.
+ * Returns whether there were any. */
 static bool await_drains(const usm__async_list *l)
 {
     bool any = false;
@@ -62,7 +64,7 @@ static bool await_drains(const usm__async_list *l)
 
 /* ---- waiting ------------------------------------------------------------------------------ */
 
-/* Somebody who waits for an event, but not for ever; counted by him and the completion. */
+/* A wait for an event with a deadline; references: the waiting thread's and the completion's. */
 typedef struct waiter {
     usm__completion   c;
     usm__async_event *ev;
@@ -93,7 +95,7 @@ static void waiter_run(usm__completion *c)
     waiter_unref(w);
 }
 
-/* NULL: none can be had. */
+/* NULL: no memory, or no thread for the completion. */
 static waiter *waiter_for(usm__async_event *ev)
 {
     waiter *w = usm__heap_alloc(sizeof *w);
@@ -112,7 +114,7 @@ static waiter *waiter_for(usm__async_event *ev)
     return NULL;
 }
 
-/* Whether the event is complete by then; its failure is the commands' own. */
+/* Whether the event is complete by then; a failure belongs to its commands. */
 static bool await(usm__async_event *ev, const struct timespec *deadline)
 {
     waiter *w    = deadline ? waiter_for(ev) : NULL;
@@ -132,8 +134,8 @@ static bool await(usm__async_event *ev, const struct timespec *deadline)
     return done;
 }
 
-/* All of it; the host waits, until the deadline if there is one: what holds the queue up may be for
- * the very thread to let go that is waiting here. */
+/* Drains all of the list; the host waits, until the deadline if there is one: the queue may be held
+ * up by something that only the waiting thread can release. */
 static size_t drain_waiting(usm__async_list *l, const struct timespec *deadline)
 {
     usm__async_queue *aq = l->queue;
@@ -157,7 +159,7 @@ static size_t drain_waiting(usm__async_list *l, const struct timespec *deadline)
     return bytes;
 }
 
-/* Frees without a list: whether some came in time. */
+/* Waits for frees without a list; returns whether some took effect in time. */
 static bool await_later(usm__async_pool *ap, const struct timespec *deadline)
 {
     uint64_t before;
@@ -216,7 +218,7 @@ typedef struct later {
     usm__async_pool *ap;
     usm__async_block b;
     usm_event       *ev;
-    usm_context     *ctx; /* a user: its pools stay */
+    usm_context     *ctx; /* counted as a user: its pools stay */
 } later;
 
 static void count_later(usm__async_pool *ap, bool is_more, size_t size)
@@ -266,7 +268,7 @@ void usm__async_free_later(usm__async_pool *ap, const usm__async_block *b, usm_e
         usm__context_unuse(ctx);
         usm__heap_free(l);
     }
-    usm_add_relaxed(&ap->host_waits, (uint64_t)1); /* no memory or no thread to be had */
+    usm_add_relaxed(&ap->host_waits, (uint64_t)1); /* no memory, or no thread          */
     (void)usm__be_event_wait(ctx->be, ev->native);
     free_now(ap->pool, b);
     usm_event_release(ev);

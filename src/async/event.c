@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* How far a queue has got: from waits for it, from queries, and from events that are recorded when
- * somebody wants what it has freed.  One event serves every free before it, and the newest alone is
- * kept. */
+/* The progress of a queue, which is learnt from waits for it, from queries, and from events that
+ * are recorded when blocks that it has freed are needed.  One event serves every free before it,
+ * and only the newest is kept. */
 #include "async/internal.h"
 #include "base/os.h"
 #include "core/order_check.h"
@@ -38,7 +38,7 @@ static usm__async_event *newest(usm__async_queue *aq)
     return ev;
 }
 
-/* Puts `with`, whose reference it takes over, where `was` is if it still is there. */
+/* Consumes a reference to `with`, and replaces `was` by it if that is still there. */
 static void replace(usm__async_queue *aq, usm__async_event *was, usm__async_event *with)
 {
     usm__async_event *gone = with;
@@ -114,7 +114,7 @@ uint64_t usm__async_see(usm__async_list *l)
     usm__async_unlock(l);
     if (reached >= last)
         return reached;
-    ev = newest(aq); /* not complete, or there is none */
+    ev = newest(aq); /* not complete, or there is no event */
     if (!ev)
         ev = usm__async_event_behind(aq, l->pool, last);
     usm__async_event_release(ev);

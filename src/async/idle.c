@@ -1,18 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* Queues that are left alone: what they freed last would stay in their lists, for no event is
- * recorded while a queue takes its own blocks again.
+/* Queues that are not used for a while: without this the blocks that they freed last would stay in
+ * their lists, because no event is recorded while a queue reuses its own blocks.
  *
- * A thread sleeps for TICK_NS while there are lists with blocks (and ends when there are none for a
- * while).  A list that nothing went in or out of since it looked last gets an event behind its last
- * block, and its blocks go back when that is complete.  The thread asks no driver: what a tick
- * finds is done by the executor, which the end of the process waits for. */
+ * A thread sleeps for TICK_NS while there are lists with blocks (and ends when there have been none
+ * for a while).  A list in which nothing was put or taken since its last look gets an event behind
+ * its last block, and its blocks return to the pool when that is complete.  The thread itself does
+ * not call a driver: the executor, which the end of the process waits for, does the work of a
+ * tick. */
 #include "async/internal.h"
 #include "base/os.h"
 
 #include <time.h>
 
-#define TICK_NS 20000000  /* a list lies still for one to two of these                    */
-#define LAST_NS 500000000 /* the thread stays as long with nothing to watch               */
+#define TICK_NS 20000000  /* a list counts as unused after one to two of these            */
+#define LAST_NS 500000000 /* the thread stays so long with no list to look at             */
 
 static struct {
     usm__mutex     lock;
@@ -27,7 +28,7 @@ static struct {
           false,
           {{NULL, NULL}, NULL}};
 
-/* ---- a list that lies still ---------------------------------------------------------------- */
+/* ---- an unused list ------------------------------------------------------------------------ */
 
 typedef struct drain {
     usm__completion   c;
@@ -51,7 +52,7 @@ static void drain_run(usm__completion *c)
     usm__queue_unref(q);
 }
 
-/* When it cannot be had, the next tick tries again. */
+/* If there is no memory or thread, the next tick tries again. */
 static void drain_later(usm__async_list *l, uint64_t last)
 {
     drain *d = usm__heap_alloc(sizeof *d);
@@ -60,7 +61,7 @@ static void drain_later(usm__async_list *l, uint64_t last)
         return;
     *d = (drain){.list = l, .q = l->queue->q};
     if (!usm__async_hold_queue(l->queue))
-        goto err_drain; /* it ends, and gives all back */
+        goto err_drain; /* the queue is ending, which drains its lists */
     d->ev = usm__async_event_behind(l->queue, l->pool, last);
     if (!d->ev)
         goto err_queue;
@@ -77,7 +78,7 @@ err_drain:
     usm__heap_free(d);
 }
 
-/* False: it is empty, and not watched any more. */
+/* False: the list is empty, and removed from those looked at. */
 static bool look_after(usm__async_list *l)
 {
     uint64_t last = 0;
@@ -87,7 +88,7 @@ static bool look_after(usm__async_list *l)
     is_still      = l->moves == l->seen_moves;
     l->seen_moves = l->moves;
     if (usm_load_relaxed(&l->blocks) == 0)
-        usm_store_relaxed(&l->is_watched, false); /* who fills it sees that: the lock is between */
+        usm_store_relaxed(&l->is_watched, false); /* a thread that fills it sees this            */
     else if (is_still)
         last = usm__async_last(l);
     usm__async_unlock(l);
@@ -100,7 +101,7 @@ static bool look_after(usm__async_list *l)
 
 /* ---- the tick -------------------------------------------------------------------------------- */
 
-/* Lists of queues that have ended are empty: they leave like others. */
+/* Lists of queues that have ended are empty: they are removed like others. */
 static void tick(usm__job *job)
 {
     usm_list  now;
@@ -130,7 +131,7 @@ static void tick(usm__job *job)
     usm__mutex_unlock(&idle.lock);
 }
 
-/* Lock held, and given back meanwhile. */
+/* Lock held, and released meanwhile. */
 static int sleep_for(uint64_t ns)
 {
     struct timespec until;
@@ -152,7 +153,7 @@ static void thread_main(void *arg)
                 break;
             continue;
         }
-        while (sleep_for(TICK_NS) == 0) /* only time counts */
+        while (sleep_for(TICK_NS) == 0) /* nothing else wakes it */
             ;
         if (!idle.is_posted && usm__executor_reserve() == USM_OK) {
             idle.is_posted = true;
@@ -176,7 +177,7 @@ void usm__async_watch(usm__async_list *l)
     usm_list_append(&idle.lists, &l->watched);
     if (idle.has_thread)
         pthread_cond_signal(&idle.wake);
-    else /* without a thread the blocks wait for the next one, or for who needs them */
+    else /* without a thread the blocks wait for the next one, or for an allocation  */
         idle.has_thread = usm__os_thread(thread_main, NULL, "usm-idle") == 0;
     usm__mutex_unlock(&idle.lock);
 }

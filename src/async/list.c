@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* Lists of blocks that queues have freed: bins, nodes, and who has which.  What a position means
- * and when a block may go is the other files' business. */
+/* Lists of blocks that queues have freed: bins, nodes, and which queue and pool has which list.
+ * The other files know the meaning of a position, and when a block may be taken. */
 #include "async/internal.h"
 #include "base/os.h"
 #include "core/init.h"
@@ -10,7 +10,7 @@
 
 #define SPINS 64
 #define CHUNK 63 /* nodes taken from the heap at a time: 2.5 KiB                            */
-/* Blocks of one bin that are looked at. */
+/* Blocks of one bin that are looked at, at most. */
 #define DEEP 16
 
 typedef struct usm__async_chunk {
@@ -20,7 +20,7 @@ typedef struct usm__async_chunk {
 
 /* ---- the lock ------------------------------------------------------------------------ */
 
-/* Held for some instructions: who must wait longer waits for a thread that is not running. */
+/* The lock is held for some instructions: a longer wait means that the holder is not running. */
 void usm__async_lock_slow(usm__async_list *l)
 {
     for (unsigned i = 0; atomic_flag_test_and_set_explicit(&l->lock, memory_order_acquire); i++)
@@ -52,7 +52,7 @@ static bool is_used(const usm__async_list *l, unsigned k)
     return k < USM__ASYNC_BINS && (l->used[k / 64] >> (k % 64) & 1);
 }
 
-/* The place of the first block of bin k that fits, or NULL. */
+/* Points to the first block of bin k that fits, or NULL. */
 static usm__async_block **find_in(usm__async_list *l, unsigned k, size_t size, uint64_t position)
 {
     usm__async_block **at   = &l->bin[k];
@@ -64,7 +64,7 @@ static usm__async_block **find_in(usm__async_list *l, unsigned k, size_t size, u
     return NULL;
 }
 
-/* Blocks that are no class's size lie in the bin below that of a request for as much. */
+/* Blocks whose size is that of no class are in the bin below the one of a request for that size. */
 static unsigned first_bin(size_t size)
 {
     unsigned k = usm_class_of(size);
@@ -76,7 +76,7 @@ static void *unlink_at(usm__async_list *l, usm__async_block **at, unsigned k)
 {
     usm__async_block *b = *at;
 
-    /* To the front, from where it is taken. */
+    /* Moves it to the front of the bin, from where it is taken. */
     *at       = b->next;
     b->next   = l->bin[k];
     l->bin[k] = b;
@@ -110,7 +110,7 @@ uint64_t usm__async_peek(const usm__async_list *l, size_t size, unsigned above)
     return least;
 }
 
-/* What of the blocks at *at has a position up to `position`, before `chain`. */
+/* Takes the blocks at *at with a position up to `position`, and puts them before `chain`. */
 static usm__async_block *take_of(usm__async_list *l, usm__async_block **at, uint64_t position,
                                  usm__async_block *chain)
 {
@@ -213,7 +213,7 @@ void usm__async_list_unref(usm__async_list *l)
     usm__heap_free(l);
 }
 
-/* A block of a class is served as it is, and from the bin of its class. */
+/* Whether a block of a class is handed out as it is, and from the bin of its class. */
 static bool is_plain(const usm_pool *pool)
 {
     return !pool->zero_init && pool->min_align <= USM__POOL_ALIGN;
@@ -241,7 +241,7 @@ static usm__async_list *new_list(usm__async_queue *aq, usm__async_pool *ap)
     return l;
 }
 
-/* Its lock held. */
+/* pre: its lock is held. */
 static usm__async_list *find_list(usm__async_queue *aq, const usm__async_pool *ap)
 {
     USM_LIST_FOREACH (it, &aq->lists) {
@@ -253,7 +253,7 @@ static usm__async_list *find_list(usm__async_queue *aq, const usm__async_pool *a
     return NULL;
 }
 
-/* Its lock held. */
+/* pre: its lock is held. */
 static void enter_list(usm__async_list *l)
 {
     usm__async_queue *aq = l->queue;
@@ -348,7 +348,7 @@ usm__async_pool *usm__async_pool_of(usm_pool *pool)
     return other;
 }
 
-/* The lock of its queue is held. */
+/* pre: the lock of its queue is held. */
 static void leave_list(usm__async_list *l)
 {
     usm_list_remove(&l->of_queue);
@@ -358,7 +358,7 @@ static void leave_list(usm__async_list *l)
     usm__mutex_lock(&l->pool->lock);
     usm_list_remove(&l->of_pool);
     pthread_cond_broadcast(&l->pool->changed);
-    usm__mutex_unlock(&l->pool->lock); /* from here on the pool may go */
+    usm__mutex_unlock(&l->pool->lock); /* from here on the pool may be freed */
 }
 
 bool usm__async_hold_queue(usm__async_queue *aq)
@@ -387,7 +387,7 @@ void usm__async_queue_end(usm__async_queue *aq)
     unref_queue(aq);
 }
 
-/* ---- looking at several ---------------------------------------------------------------------- */
+/* ---- several lists --------------------------------------------------------------------------- */
 
 /* Blocks are in it, or on their way from it to the pool. */
 static bool is_busy(usm__async_list *l)
@@ -484,7 +484,7 @@ void usm__async_pool_end(usm__async_pool *ap)
             cut_off(some.list[i]);
         usm__async_pool_release(&some);
         usm__mutex_lock(&ap->lock);
-        if (some.n == 0 && !usm_list_is_empty(&ap->lists)) /* of queues that end at this moment */
+        if (some.n == 0 && !usm_list_is_empty(&ap->lists)) /* of queues that are ending now     */
             (void)usm__mutex_wait(&ap->lock, &ap->changed, NULL);
         is_empty = usm_list_is_empty(&ap->lists);
         usm__mutex_unlock(&ap->lock);

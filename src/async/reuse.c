@@ -1,16 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* Blocks of other queues, as the pool's policies allow: those that this queue comes after anyway,
- * those that have been reached, and those that it is made to wait for. */
+/* Blocks of other queues, as the pool's policies allow: blocks of queues that this one comes after
+ * anyway, blocks whose queue has reached their free, and blocks that this queue is made to wait
+ * for. */
 #include "async/internal.h"
 #include "base/fault.h"
 
-/* Up to which position this queue may have what `from` has freed, without a wait. */
+/* The position up to which this queue may have blocks of `from` without a wait. */
 static uint64_t allowed(const usm__async_list *l, usm__async_list *from)
 {
     const usm_pool *pool     = l->pool->pool;
     uint64_t        position = 0, follows = 0;
 
-    if (usm__fault_hit("async.skip_event", NULL)) /* what the order checker must find */
+    if (usm__fault_hit("async.skip_event", NULL)) /* the order checker must find this */
         return UINT64_MAX;
     if (usm_load_relaxed(&pool->reuse) & USM__REUSE_OPPORTUNISTIC)
         position = usm__async_see(from);
@@ -44,10 +45,9 @@ void *usm__async_reuse(usm__async_list *l, size_t size)
     return p;
 }
 
-/* A wait makes a queue that may have nothing to do with the other one wait for it; memory is
- * cheaper until what lies in lists is a good part of all: then the lists would make the pool grow
- * for ever.
- */
+/* An inserted wait makes this queue depend on one that it may have nothing to do with.  More memory
+ * is cheaper than that, until the blocks in lists are an eighth of the pool's memory: without waits
+ * the lists would make the pool grow without limit. */
 static bool is_worth_a_wait(const usm__async_list *l, const usm__async_some *some)
 {
     const usm_pool *pool  = l->pool->pool;
@@ -73,11 +73,11 @@ static void *wait_and_take(usm__async_list *l, usm__async_list *from, size_t siz
     ev = usm__async_event_behind(from->queue, l->pool, position);
     if (!ev)
         return NULL;
-    if (usm__fault_hit("async.skip_wait", NULL) || /* what the order checker must find */
+    if (usm__fault_hit("async.skip_wait", NULL) || /* the order checker must find this */
         usm__queue_come_after(l->queue->q, ev->native, from->queue->q->serial, ev->position) ==
             USM_OK) {
         usm_add_relaxed(&l->pool->waits, (uint64_t)1);
-        p = take(from, size, ev->position); /* NULL: somebody was faster */
+        p = take(from, size, ev->position); /* NULL: another thread was faster */
     }
     usm__async_event_release(ev);
     return p;
