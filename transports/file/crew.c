@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* A few threads that carry transfers out one by one: where there is no io_uring, and for what takes
- * more than one call (unaligned parts of homes, the system's cache).  They are started when there
- * is work that no idle one takes, up to CREW_MAX, and sleep without a timer.  Called by submit().
- */
+/* A few threads that carry out transfers one by one: if there is no io_uring, and for transfers
+ * that take more than one call (unaligned parts of backing stores, the system's cache).  They are
+ * started, up to CREW_MAX, when there is work that no idle thread takes, and sleep without a timer.
+ * Called by submit(). */
 #include "internal.h"
 
 #define CREW_MAX 8u
@@ -21,7 +21,7 @@ static usm_transfer *pop(usm_file_crew *c)
     return t;
 }
 
-/* The next transfer; NULL: the thread is to end.  The lock is held. */
+/* Waits for the next transfer; NULL: the thread must end.  The lock is held. */
 static usm_transfer *await(usm_file_crew *c)
 {
     while (!c->head && !c->stopping) {
@@ -52,7 +52,7 @@ static void work(void *arg)
     (void)pthread_mutex_unlock(&c->lock);
 }
 
-/* Starts `wanted` threads, which count already. */
+/* Starts `wanted` threads, which are counted already. */
 static void start(usm_file_store *s, unsigned wanted)
 {
     usm_file_crew *c = &s->crew;
@@ -64,7 +64,8 @@ static void start(usm_file_store *s, unsigned wanted)
     (void)pthread_mutex_lock(&c->lock);
     c->threads -= wanted;
     (void)pthread_cond_broadcast(&c->gone);
-    while (c->threads == 0 && c->head) /* none can be had: slowly, but it is done */
+    while (c->threads == 0 && c->head) /* no thread can be started: this thread does the work,
+                                          slowly */
         carry_out(s, pop(c));
     (void)pthread_mutex_unlock(&c->lock);
 }

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* The transport over files: scratch files on the user's disks, and files of the user as homes.
- * Here: the table.  What the parts do is told in internal.h.
+/* The transport over files: scratch files on the user's disks, and files of the user as backing
+ * stores ("homes" in the code).  This file has the table; internal.h lists the other parts.
  *
- * Two engines carry transfers out: io_uring by one thread of ours (ring.c), and a crew of threads
- * (crew.c), which is there anyway for what takes several calls.  What is awaited is carried out by
- * the thread that asked: it would sleep meanwhile, and each change of threads costs as much as a
- * tenth of a block. */
+ * There are two engines: io_uring, by one thread of the transport (ring.c), and a crew of threads
+ * (crew.c), which is needed anyway for transfers that take several calls.  A transfer that the
+ * caller waits for is carried out by the calling thread: it would sleep meanwhile, and each change
+ * of threads costs a tenth of the time of a block. */
 #include "internal.h"
 
 #include <errno.h>
@@ -13,14 +13,15 @@
 
 /* ---- open, close ----------------------------------------------------------------- */
 
-/* A store without the ring works: it says why, and goes on. */
+/* A store works without the ring: the function records why there is none, and succeeds. */
 static usm_status start_ring(usm_file_store *s)
 {
     if (s->config.engine == USM_FILE_THREADS) {
         (void)snprintf(s->why_not, sizeof(s->why_not), "engine=threads");
         return USM_OK;
     }
-    if (s->places[0].direct < 0) { /* its worker threads would be no better than ours */
+    if (s->places[0].direct < 0) { /* the ring's worker threads would be no better than the
+                                      crew's */
         (void)snprintf(s->why_not, sizeof(s->why_not), "no direct I/O");
         return USM_OK;
     }
@@ -138,11 +139,11 @@ static void file_forget(void *store, uint64_t first, uint64_t n)
 {
     usm_file_store *s = store;
 
-    if (!s->is_home) /* a file of the user keeps what it has */
+    if (!s->is_home) /* a file of the user keeps its content */
         usm_file_room_forget(s, first, n);
 }
 
-/* What the file systems have left, all of them. */
+/* Bytes that all the file systems have left. */
 static uint64_t available(const usm_file_store *s)
 {
     uint64_t sum = 0;
@@ -232,7 +233,7 @@ static void file_submit(void *store, usm_transfer *list)
         if (!prepare(s, t))
             continue;
         if (t->is_awaited && !awaited)
-            awaited = t; /* one: the others go on meanwhile */
+            awaited = t; /* one of them: the others proceed meanwhile */
         else
             append(s->ring && is_plain(s, t) ? &plain : &others, t);
     }
@@ -255,7 +256,7 @@ static usm_status file_sync(void *store)
         char                  room[128];
 
         if (s->api->os->sync(p->buffered >= 0 ? p->buffered : p->direct) != 0) {
-            const int error = errno; /* not tried again: the kernel takes lost pages for clean */
+            const int error = errno; /* not repeated: the kernel takes lost pages for clean */
 
             return s->api->report(USM_E_IO, "%s could not be made durable: %s", p->path,
                                   strerror_r(error, room, sizeof(room)));
@@ -264,9 +265,9 @@ static usm_status file_sync(void *store)
     return s->is_home ? usm_file_home_sync(s) : USM_OK;
 }
 
-/* ---- for people --------------------------------------------------------------------- */
+/* ---- descriptions -------------------------------------------------------------------------- */
 
-/* snprintf() at the end of what is there. */
+/* snprintf() at the end of the text. */
 #define ADD(...)                                                                                   \
     do {                                                                                           \
         const size_t used_ = strlen(text);                                                         \

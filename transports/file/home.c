@@ -1,21 +1,22 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* Homes: files of the user, in place, at any byte offset and of any size.  Here: opening and
- * locking, transfers, room.  Not here: what makes a series of stores durable as a whole
- * (src/spill).  Called by file.c, and for transfers by io.c.
+/* Backing stores ("homes"): files of the user, used in place, at any byte offset and of any size.
+ * This file opens and locks them, carries out transfers, and reserves room.  What makes a series of
+ * stores durable as a whole is in src/spill.  Called by file.c, and for transfers by io.c.
  *
- * Direct I/O keeps to whole pages of the file.  A part that begins elsewhere is moved through a
- * bounce buffer; the pages at the ends of a store, which it has only a part of, are written with
- * the other descriptor, through the system's cache.  Both ways go together, because no page of the
- * file is written directly and through the cache at one time: a page that a store has wholly
- * belongs to nobody else's store, and one that it shares is written through the cache by all who
- * share it. A direct fetch makes the system write out what its cache has of the range first. */
+ * Direct I/O works on whole pages of the file.  A part that begins elsewhere is moved through a
+ * bounce buffer.  The pages at the ends of a store, of which it has only a part, are written with
+ * the other descriptor, through the system's cache.  Both ways can be combined, because no page of
+ * the file is written directly and through the cache at the same time: a page that lies within one
+ * store belongs to no other store, and a page that several stores share is written through the
+ * cache by all of them.  A direct fetch makes the system first write out what its cache has of the
+ * range. */
 #include "internal.h"
 
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
 
-/* What a transfer means in the file: bytes [at, at + size), and zeros behind them. */
+/* What a transfer means in the file: bytes [at, at + size), followed by zeros. */
 typedef struct part {
     uint64_t at;
     size_t   size;
@@ -54,7 +55,7 @@ static int through_cache(const usm_file_store *s, bool is_store, part p, char *d
     return move(s, s->places[0].buffered, is_store, p, data);
 }
 
-/* Fetches what direct I/O cannot put where it belongs. */
+/* Fetches a part that direct I/O cannot read to its destination. */
 static int fetch_by_bounce(usm_file_store *s, part p, char *data)
 {
     const uint64_t   begin = p.at & ~(uint64_t)(PAGE_SIZE - 1);
@@ -72,7 +73,7 @@ static int fetch_by_bounce(usm_file_store *s, part p, char *data)
                             .at   = begin};
     error = usm_file_move(s, &span);
     if (error == ENODATA && begin + span.moved >= p.at + p.size)
-        error = 0; /* the file ends in the last page, behind the part */
+        error = 0; /* the file ends in the last page, after the part */
     if (!error)
         memcpy(data, bounce->data + (p.at - begin), p.size);
     usm_file_bounce_give(s, bounce);
@@ -98,7 +99,7 @@ static int fetch(usm_file_store *s, part p, char *data)
     return through_cache(s, false, (part){p.at + whole, p.size - whole}, data + whole);
 }
 
-/* Stores whole pages of the file from where they are not aligned in memory. */
+/* Stores whole pages of the file from memory that is not aligned. */
 static int store_by_bounce(usm_file_store *s, part p, char *data)
 {
     usm_file_bounce *bounce = usm_file_bounce_take(s);
@@ -173,7 +174,7 @@ static usm_status refuse(const usm_file_store *s, const char *path, const char *
     return s->api->report(USM_E_IO, "%s cannot be %s: %s", path, what, text);
 }
 
-/* The same file again, for direct I/O: by its descriptor, for by now the name may mean another. */
+/* Opens the same file for direct I/O, by its descriptor: the name may mean another file by now. */
 static int open_direct(const usm_file_store *s, int fd, int flags)
 {
     char name[64];
@@ -196,7 +197,7 @@ static usm_status lock(const usm_file_store *s, const usm_transport_home *home, 
     return USM_OK; /* a file system without locks */
 }
 
-/* Makes it long enough, or says that it is not. */
+/* Makes the file long enough, or reports that it is not. */
 static usm_status fit(usm_file_store *s, const usm_transport_home *home, int fd,
                       const usm_os_file *file)
 {
@@ -295,14 +296,15 @@ usm_status usm_file_home_reserve(usm_file_store *s, uint64_t first, uint64_t n)
                                    end - begin);
     while (rc != 0 && errno == EINTR);
     if (rc == 0 || errno == EOPNOTSUPP || errno == ENOSYS || errno == ENODEV)
-        return USM_OK; /* a device has its room; where it cannot be promised, a store may fail */
+        return USM_OK; /* a device has its room; where room cannot be reserved, a store may fail
+                          later */
     if (errno == ENOSPC || errno == EDQUOT)
         return s->api->report(USM_E_SPILL_FULL, "there is no room for all of %s on its disk",
                               s->places[0].path);
     return refuse(s, s->places[0].path, "given room", errno);
 }
 
-/* The name of a file that was made, in its folder. */
+/* Makes the name of a created file durable, in its folder. */
 static int sync_folder(const usm_file_store *s)
 {
     const char *path  = s->places[0].path;
@@ -314,10 +316,10 @@ static int sync_folder(const usm_file_store *s)
                    slash ? path : ".");
     fd = s->api->os->open(folder, O_RDONLY | O_DIRECTORY, 0);
     if (fd < 0)
-        return errno == EACCES ? 0 : -1; /* it may be written to, but not read */
+        return errno == EACCES ? 0 : -1; /* the folder is writable, but not readable */
     rc = s->api->os->sync(fd);
     if (rc != 0 && errno == EINVAL)
-        rc = 0; /* a file system whose names need none */
+        rc = 0; /* a file system on which names need no sync */
     (void)s->api->os->close(fd);
     return rc;
 }

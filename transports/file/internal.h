@@ -2,15 +2,16 @@
 /* What the parts of the transport over files share.
  *
  *     file.c        the table: open, close, submit, capacity
- *     config.c      the text behind "file:"
- *     filesystem.c  which file systems are a disk
+ *     config.c      the text after "file:"
+ *     filesystem.c  which file systems are on a disk
  *     place.c       scratch files;  room.c: which of their blocks have room on the disk
- *     home.c        files of the user, of any offset and size
+ *     home.c        files of the user (backing stores), of any offset and size
  *     io.c          a transfer carried out by the calling thread; errors
  *     ring.c        a transfer handed to io_uring;  crew.c: to a few threads
  *
- * A transfer's way: submit() fills in its `piece`, then it goes to the ring, to the crew or, when
- * it is awaited, is carried out there and then.  Whoever ends it calls usm_file_finish(). */
+ * The way of a transfer: submit() fills in its `piece`.  Then the transfer goes to the ring or to
+ * the crew or, if the caller waits for it, is carried out at once.  The thread that ends it calls
+ * usm_file_finish(). */
 #ifndef USM_FILE_INTERNAL_H
 #define USM_FILE_INTERNAL_H
 
@@ -32,38 +33,39 @@ typedef struct usm_file_config {
     char            folders[PLACES_MAX][PATH_ROOM];
     size_t          nfolders;
     uint64_t        quota; /* bytes; UINT64_MAX: none                                       */
-    unsigned        depth; /* transfers that the ring has at a time                          */
+    unsigned        depth; /* most transfers in the ring at a time */
     usm_file_engine engine;
     bool            direct;
 } usm_file_config;
 
 /* One file of a store.  Fixed after open. */
 typedef struct usm_file_place {
-    int         direct;   /* its descriptor with O_DIRECT; -1: refused, or not wanted        */
-    int         buffered; /* that without; -1: a scratch file that has the other             */
+    int         direct;   /* its descriptor with O_DIRECT; -1: refused, or not wanted */
+    int         buffered; /* its descriptor without; -1: a scratch file that has the other */
     const char *filesystem;
-    char        path[PATH_ROOM]; /* the folder; a home's file                                */
+    char        path[PATH_ROOM]; /* the folder, or the user's file */
 } usm_file_place;
 
-/* Which blocks have room on the disk: `backed`, and which of these are reserved: `used`.  The rest
- * of the backed ones is idle: got ahead of need, or forgotten and not given back yet. */
+/* Which blocks have room on the disk (`backed`), and which of these are reserved (`used`).  The
+ * other backed blocks are idle: their room was allocated in advance, or they were forgotten and
+ * their room has not been freed yet. */
 typedef struct usm_file_room {
     pthread_mutex_t lock;
     /* guarded by lock */
-    uint64_t *backed, *used; /* bits by block                                                */
+    uint64_t *backed, *used; /* bits by block */
     uint64_t  nbits;
-    uint64_t  ends[PLACES_MAX]; /* of each file, in blocks                                   */
+    uint64_t  ends[PLACES_MAX]; /* of each file, in blocks */
     bool      cannot_punch;
-    bool      uncertain; /* the file system cannot promise room                              */
-    /* changed under the lock, read without */
+    bool      uncertain; /* the file system cannot reserve room */
+    /* changed under the lock, read without it */
     _Atomic(uint64_t) nbacked, nused;
 } usm_file_room;
 
 typedef struct usm_file_home {
-    uint64_t base, size;  /* of the part, bytes                                               */
-    uint32_t fetch_align; /* of direct fetches in the file                                   */
+    uint64_t base, size;  /* of the part, in bytes */
+    uint32_t fetch_align; /* alignment of direct fetches in the file */
     bool     writable;
-    bool     was_created; /* its name is not durable before the first sync                    */
+    bool     was_created; /* its name is not durable before the first sync */
 } usm_file_home;
 
 /* Threads that carry out transfers one by one. */
@@ -78,10 +80,10 @@ typedef struct usm_file_crew {
     bool           stopping;
 } usm_file_crew;
 
-/* Memory that unaligned transfers go through. */
+/* A buffer for unaligned transfers. */
 typedef struct usm_file_bounce {
     struct usm_file_bounce *next;
-    char                   *data; /* block_size and two pages more, at a page                 */
+    char                   *data; /* block_size bytes and two pages more, page-aligned */
 } usm_file_bounce;
 
 typedef struct usm_file_ring usm_file_ring;
@@ -95,25 +97,25 @@ typedef struct usm_file_store {
     size_t          nplaces;
     bool            is_home;
     usm_file_home   home;
-    usm_file_ring  *ring;         /* NULL: the crew does it all                              */
-    char            why_not[128]; /* there is no ring                                        */
-    /* each with a lock of its own */
+    usm_file_ring  *ring;         /* NULL: the crew does everything */
+    char            why_not[128]; /* the reason why there is no ring */
+    /* each has a lock of its own */
     usm_file_room    room;
     usm_file_crew    crew;
     pthread_mutex_t  bounce_lock;
-    usm_file_bounce *bounces; /* idle ones: guarded by bounce_lock                          */
-    /* register_memory() and unregister_memory() change them, one thread at a time */
+    usm_file_bounce *bounces; /* idle ones: guarded by bounce_lock */
+    /* changed by register_memory() and unregister_memory(), one thread at a time */
     _Atomic(size_t) registered, offered;
 } usm_file_store;
 
-/* A transfer's own room for us. */
+/* The transport's data in a transfer. */
 typedef struct usm_file_piece {
     usm_file_store *store;
-    uint64_t        at;    /* in the file                                                    */
-    size_t          moved; /* bytes that are done                                            */
-    size_t          asked; /* bytes of the call under way: the ring's                         */
+    uint64_t        at;    /* position in the file */
+    size_t          moved; /* bytes that are done */
+    size_t          asked; /* bytes of the call in progress, for the ring */
     uint32_t        place;
-    uint32_t        attempts; /* that moved nothing, one after the other                     */
+    uint32_t        attempts; /* consecutive attempts that moved nothing */
 } usm_file_piece;
 
 _Static_assert(sizeof(usm_file_piece) <= sizeof(((usm_transfer *)0)->opaque), "fits");
@@ -125,28 +127,28 @@ static inline usm_file_piece *usm_file_piece_of(usm_transfer *t)
 }
 /* NOLINTEND(clang-diagnostic-cast-align) */
 
-/* A call that was interrupted or did nothing is made again so often. */
+/* How often a call that was interrupted or moved nothing is repeated. */
 #define ATTEMPTS_MAX 1000u
 
-/* config.c.  `text` may be "".   USM_E_INVALID and a story */
+/* config.c.  `text` may be "".  USM_E_INVALID with an error message */
 usm_status usm_file_parse(const usm_host_api *api, const char *text, usm_file_config *config);
 
 /* filesystem.c */
 typedef enum usm_file_kind {
     USM_FILE_DISK,
-    USM_FILE_MEMORY,  /* tmpfs and its like                                                  */
-    USM_FILE_NETWORK, /* works, slowly or dearly                                             */
+    USM_FILE_MEMORY,  /* tmpfs and the like */
+    USM_FILE_NETWORK, /* works, but slowly, or at the cost of others */
     USM_FILE_UNKNOWN
 } usm_file_kind;
-/* By statfs's f_type; *name becomes what people call it. */
+/* By statfs's f_type; *name is set to the common name. */
 usm_file_kind usm_file_classify(uint64_t filesystem, const char **name);
-/* Warns of a network's file system, once for each kind and process. */
+/* Warns about a network file system, once for each kind and process. */
 void usm_file_warn_network(const usm_host_api *api, const char *name, const char *path);
 
 /* place.c */
 usm_status usm_file_open_places(usm_file_store *s);
 void       usm_file_close_places(usm_file_store *s);
-/* Where block, offset lie. */
+/* Finds the file and position of a block. */
 void usm_file_locate(const usm_file_store *s, uint64_t block, uint32_t *place, uint64_t *at);
 
 /* room.c: of scratch files. */
@@ -161,30 +163,30 @@ usm_status usm_file_run_home(usm_file_store *s, usm_transfer *t);
 /* Whether one direct call carries out the transfer. */
 bool       usm_file_home_is_plain(const usm_file_store *s, const usm_transfer *t);
 usm_status usm_file_home_reserve(usm_file_store *s, uint64_t first, uint64_t n);
-/* What a sync of the file alone leaves out. */
+/* Syncs what a sync of the file alone leaves out. */
 usm_status usm_file_home_sync(const usm_file_store *s);
 
 /* io.c */
-/* Carries the transfer out: blocks. */
+/* Carries out the transfer; blocks. */
 usm_status usm_file_run(usm_file_store *s, usm_transfer *t);
-/* What a series of calls is to move. */
+/* The bytes that a series of calls must move. */
 typedef struct usm_file_span {
     int      fd;
     bool     is_store;
     char    *data;
-    size_t   size, moved; /* bytes                                                           */
-    uint64_t at;          /* in the file                                                     */
+    size_t   size, moved; /* in bytes */
+    uint64_t at;          /* position in the file */
 } usm_file_span;
 
-/* All of the span, repeated as often as it makes sense; 0 or an errno value.  ENODATA: the file
- * ends within it; span->moved says how far it came. */
+/* Moves the whole span, with as many calls as necessary; returns 0 or an errno value.  ENODATA: the
+ * file ends within the span, after span->moved bytes. */
 int usm_file_move(const usm_file_store *s, usm_file_span *span);
-/* Faults that tests ask for, the same for every engine: how much of `size` a call may be asked for
- * ("file.short"), and what a call that had `result` (bytes, or -errno) shall have had
- * ("file.fetch", "file.store"). */
+/* Faults that tests inject, the same for every engine: how much of `size` a call may request
+ * ("file.short"), and the result that a call with `result` (bytes, or -errno) shall seem to have
+ * had ("file.fetch", "file.store"). */
 size_t  usm_file_cut(const usm_file_store *s, size_t size);
 int64_t usm_file_result(const usm_file_store *s, bool is_store, int64_t result);
-/* The story and the status of a transfer that failed by an errno value. */
+/* The error message and the status of a transfer that failed with an errno value. */
 usm_status usm_file_explain(const usm_file_store *s, const usm_transfer *t, int error);
 void       usm_file_finish(usm_transfer *t, usm_status status);
 /* NULL: no memory. */
@@ -194,17 +196,17 @@ void             usm_file_bounces_free(usm_file_store *s);
 
 /* crew.c */
 usm_status usm_file_crew_init(usm_file_store *s);
-void       usm_file_crew_fini(usm_file_store *s); /* its threads have ended when it returns   */
-/* Hands over a list of transfers. */
+void       usm_file_crew_fini(usm_file_store *s); /* its threads have ended when it returns */
+/* Hands a list of transfers to the threads. */
 void usm_file_crew_add(usm_file_store *s, usm_transfer *list);
 
 /* ring.c; without io_uring these are never called. */
 #ifdef USM_FILE_HAS_URING
-/* USM_E_NOT_SUPPORTED, with a story: the kernel refuses; USM_E_NO_MEMORY. */
+/* USM_E_NOT_SUPPORTED, with an error message: the kernel refuses; USM_E_NO_MEMORY. */
 usm_status usm_file_ring_create(usm_file_store *s, usm_file_ring **ring);
-void       usm_file_ring_destroy(usm_file_store *s); /* nothing is under way                  */
+void       usm_file_ring_destroy(usm_file_store *s); /* nothing is in progress */
 void       usm_file_ring_add(usm_file_ring *r, usm_transfer *list);
-/* How many bytes from base on the kernel keeps at hand from now on; 0: none. */
+/* Returns how many bytes from base on are registered with the kernel from now on; 0: none. */
 size_t usm_file_ring_register(usm_file_ring *r, void *base, size_t size);
 void   usm_file_ring_unregister(usm_file_ring *r);
 #endif

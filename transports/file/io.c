@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* A transfer carried out by the calling thread, what its end is told as, and the buffers that
- * unaligned ones go through.  Called by submit() for what is awaited and by the crew's threads;
- * the ring shares the ends and the faults. */
+/* Carries out a transfer in the calling thread.  Also here: how ends are reported, and the bounce
+ * buffers of unaligned transfers.  Called by submit() for a transfer that the caller waits for, and
+ * by the crew's threads; the ring shares the ends and the faults. */
 #include "internal.h"
 
 #include <errno.h>
@@ -34,7 +34,7 @@ int64_t usm_file_result(const usm_file_store *s, bool is_store, int64_t result)
     }
 }
 
-/* One call: bytes, or -errno. */
+/* Makes one call; returns bytes, or -errno. */
 static int64_t move_once(const usm_file_store *s, const usm_file_span *span)
 {
     const usm_os_api *os   = s->api->os;
@@ -56,7 +56,7 @@ int usm_file_move(const usm_file_store *s, usm_file_span *span)
         size_t  left = span->size - span->moved;
 
         if (n > 0 && (size_t)n < left && (size_t)n >= PAGE_SIZE)
-            n &= ~(int64_t)(PAGE_SIZE - 1); /* direct I/O goes on at a page only */
+            n &= ~(int64_t)(PAGE_SIZE - 1); /* direct I/O continues only at a page */
         if (n >= (int64_t)PAGE_SIZE || (n > 0 && (size_t)n == left)) {
             span->moved += (size_t)n;
             attempts = 0;
@@ -76,7 +76,7 @@ int usm_file_move(const usm_file_store *s, usm_file_span *span)
 
 /* ---- ends ------------------------------------------------------------------- */
 
-/* strerror_r of this C library, whose text may lie elsewhere than in the buffer. */
+/* strerror_r of this C library, which may return a text outside the buffer. */
 static const char *words(int error, char *room, size_t size)
 {
     return strerror_r(error, room, size);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* Scratch files: opened without a name, so that nothing is left of them however the process ends.
- * Which of their blocks have room is in room.c.  Called by file.c. */
+/* Scratch files.  They are opened without a name, so that nothing is left of them however the
+ * process ends.  room.c manages the room of their blocks.  Called by file.c. */
 #include "internal.h"
 
 #include <errno.h>
@@ -8,7 +8,7 @@
 #include <stdio.h>
 #include <unistd.h>
 
-/* For file systems without O_TMPFILE: a name that is gone before anything is written. */
+/* For file systems without O_TMPFILE: a name that is removed before anything is written. */
 static int open_and_unlink(const usm_file_store *s, const char *folder, int flags)
 {
     static _Atomic(unsigned) count;
@@ -20,7 +20,8 @@ static int open_and_unlink(const usm_file_store *s, const char *folder, int flag
                        usm_add_relaxed(&count, 1u));
         fd    = s->api->os->open(path, flags | O_CREAT | O_EXCL, 0600);
         error = errno;
-        if (fd < 0 && error != EEXIST) { /* without direct I/O it may have been made all the same */
+        if (fd < 0 && error != EEXIST) { /* without direct I/O the file may have been created all
+                                            the same */
             (void)s->api->os->unlink(path);
             break;
         }

@@ -1,21 +1,21 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* Transfers by io_uring.  Here: the ring, its one thread, registered memory.  Not here: what takes
- * more than one call (crew.c), what is awaited (io.c).  Called by submit().
+/* Transfers by io_uring: the ring, its thread, registered memory.  Transfers that take more than
+ * one call are in crew.c, those that the caller waits for in io.c.  Called by submit().
  *
- * One thread owns the ring: it alone submits and reaps, and sleeps in the kernel until a transfer
- * has ended or the eventfd that it reads through the ring says that there is something new.  If
- * other threads submitted, the kernel would finish their transfers in their context: by
- * interrupting what they compute, by calls of theirs that return EINTR, and not before they run
- * again; and what is under way would be cancelled when they end.  Ours hears of everything in its
- * own time (IORING_SETUP_DEFER_TASKRUN), and the copying, checking and freeing that `done` leads to
- * is off the threads that compute.
+ * One thread owns the ring.  It alone submits and reaps.  It sleeps in the kernel until a transfer
+ * has ended, or until the eventfd that it reads through the ring reports something new.  If other
+ * threads submitted, the kernel would finish their transfers in their context: by interrupting what
+ * they compute, by making their calls return EINTR, and not before they run again; and transfers in
+ * progress would be cancelled when these threads end.  The ring's thread handles completions when
+ * it is ready (IORING_SETUP_DEFER_TASKRUN), and the copying, checking and freeing in `done` does
+ * not burden the threads that compute.
  *
- *     queue   handed over, not in the ring yet: guarded by lock, as `asleep`
- *     asleep  the thread will look at the queue only after the next completion: whoever adds
- *             something then writes the eventfd, once
+ *     queue   transfers handed over that are not in the ring yet: guarded by lock, as `asleep`
+ *     asleep  the thread will look at the queue only after the next completion: a thread that
+ *             adds something then writes the eventfd, once
  *
- * Registered memory is addressed by the addresses it had when it was registered.  The kernel keeps
- * the pages, not the addresses: pages that have been moved since are reached all the same. */
+ * Registered memory is addressed by the addresses that it had when it was registered.  The kernel
+ * keeps the pages, not the addresses: pages that have been moved since are still reached. */
 #include "internal.h"
 
 #include <errno.h>
@@ -24,28 +24,28 @@
 #include <time.h>
 #include <unistd.h>
 
-#define PIECE_MAX ((size_t)1 << 30) /* of registered memory: the kernel takes no longer ones */
-#define PIECES    1024u             /* of them at a time                                    */
+#define PIECE_MAX ((size_t)1 << 30) /* of registered memory: the kernel takes no larger pieces */
+#define PIECES    1024u             /* most pieces at a time */
 
 typedef struct reg {
     void  *base;
-    size_t size;   /* in: what is offered; out: what was taken                                */
-    bool   wanted; /* else: unregister                                                       */
+    size_t size;   /* in: what is offered; out: what was registered */
+    bool   wanted; /* else: unregister */
 } reg;
 
 struct usm_file_ring {
     usm_file_store *store;
     int             wake_fd;
     pthread_mutex_t lock;
-    pthread_cond_t  changed; /* what the thread is asked for from outside was done            */
+    pthread_cond_t  changed; /* signalled when a request from outside was handled */
     /* guarded by lock */
     usm_transfer  *head;
     usm_transfer **tail;
     bool           asleep, stopping;
-    bool           started, gone; /* the thread has a ring; it has none (any more)            */
-    int            error;         /* why it has none                                        */
+    bool           started, gone; /* the thread has a ring; it has none, or no longer */
+    int            error;         /* why it has none */
     reg           *request;
-    /* the thread's own */
+    /* used only by the thread */
     struct io_uring uring;
     unsigned        in_flight, failures;
     bool            fixed_files, wake_armed, is_broken;
@@ -56,7 +56,7 @@ struct usm_file_ring {
 
 /* ---- the thread: submitting ---------------------------------------------------------- */
 
-/* What was set as its data. */
+/* The transfer that was set as the entry's data. */
 static usm_transfer *data_of(const struct io_uring_sqe *sqe)
 {
     return (usm_transfer *)(uintptr_t)sqe->user_data;
@@ -64,7 +64,8 @@ static usm_transfer *data_of(const struct io_uring_sqe *sqe)
 
 static struct io_uring_sqe *next_sqe(usm_file_ring *r)
 {
-    return io_uring_get_sqe(&r->uring); /* there is one for each transfer and one to wake */
+    return io_uring_get_sqe(&r->uring); /* there is one entry for each transfer and one for the
+                                           wake-up */
 }
 
 static void arm_wake(usm_file_ring *r)
@@ -78,7 +79,7 @@ static void arm_wake(usm_file_ring *r)
     r->wake_armed = true;
 }
 
-/* Where the bytes lie by the addresses of the registered memory; NULL: not in there. */
+/* The address of the bytes within the registered memory; NULL: they are not in it. */
 static char *fixed_address(const usm_file_ring *r, const usm_transfer *t, const usm_file_piece *p)
 {
     size_t at = t->registered;
@@ -108,14 +109,14 @@ static void prepare(usm_file_ring *r, struct io_uring_sqe *sqe, usm_transfer *t)
         io_uring_prep_read_fixed(sqe, fd, fixed, (unsigned)size, at, index);
     else
         io_uring_prep_read(sqe, fd, data, (unsigned)size, at);
-    /* What could not be done without waiting is done by a thread of the kernel. */
+    /* A transfer that could not be done without waiting is done by a thread of the kernel. */
     io_uring_sqe_set_flags(sqe, (r->fixed_files ? IOSQE_FIXED_FILE : 0u) |
                                     (p->attempts > 0 ? IOSQE_ASYNC : 0u));
     io_uring_sqe_set_data(sqe, t);
     r->in_flight++;
 }
 
-/* Moves what the ring has room for from the queue into it.  The lock is held. */
+/* Moves transfers from the queue to the ring, as many as fit.  The lock is held. */
 static bool fill(usm_file_ring *r)
 {
     bool any = false;
@@ -147,14 +148,13 @@ static void requeue(usm_file_ring *r, usm_transfer *t)
     (void)pthread_mutex_unlock(&r->lock);
 }
 
-/* What a call came to: 0 when the transfer is whole, EAGAIN when it goes on, else what it failed
- * by. */
+/* The result of a call: 0 if the transfer is complete, EAGAIN if it goes on, else the error. */
 static int progress(const usm_transfer *t, usm_file_piece *p, int64_t result)
 {
     int64_t whole = result;
 
     if (result > 0 && (size_t)result < p->asked)
-        whole = result & ~(int64_t)(PAGE_SIZE - 1); /* direct I/O goes on at a page only */
+        whole = result & ~(int64_t)(PAGE_SIZE - 1); /* direct I/O continues only at a page */
     if (whole > 0) {
         p->moved += (size_t)whole;
         p->attempts = 0;
@@ -182,7 +182,7 @@ static void end(usm_file_ring *r, usm_transfer *t, int result)
         usm_file_finish(t, error ? usm_file_explain(r->store, t, error) : USM_OK);
 }
 
-/* Between two ends, for what comes after one may take long: what waits goes out at once. */
+/* Called between two ends, because `done` may take long: submits what is queued at once. */
 static void keep_going(usm_file_ring *r)
 {
     bool any;
@@ -191,7 +191,7 @@ static void keep_going(usm_file_ring *r)
     any = fill(r);
     (void)pthread_mutex_unlock(&r->lock);
     if (any)
-        (void)io_uring_submit(&r->uring); /* what it leaves goes with the next */
+        (void)io_uring_submit(&r->uring); /* entries that it leaves are submitted next time */
 }
 
 static void reap(usm_file_ring *r)
@@ -229,8 +229,8 @@ static int register_pieces(usm_file_ring *r, char *base, size_t size)
     return rc;
 }
 
-/* As much as the system lets us have: an eighth less, and so on, when it does not, for others of
- * the same user and the ring itself may have a part of the limit. */
+/* Registers as much as the system allows, an eighth less at each attempt: other processes of the
+ * same user and the ring itself may use a part of the limit. */
 static void register_memory(usm_file_ring *r, reg *want)
 {
     const uint64_t limit = r->store->api->os->limit(USM_OS_LIMIT_LOCKED_MEMORY);
@@ -253,8 +253,8 @@ static void register_memory(usm_file_ring *r, reg *want)
     r->registered_size = size;
 }
 
-/* What register_memory() and unregister_memory() wait for.  The lock is held, but not meanwhile;
- * the next one may be there right after. */
+/* Handles what register_memory() and unregister_memory() wait for.  The lock is held, but released
+ * meanwhile; the next request may follow at once. */
 static void serve_requests(usm_file_ring *r)
 {
     for (reg *request = r->request; request; request = r->request) {
@@ -308,7 +308,7 @@ static usm_transfer *take_all(usm_file_ring *r)
     return list;
 }
 
-/* False: everything has ended, and the thread is to. */
+/* False: all transfers have ended, and the thread must end. */
 static bool look(usm_file_ring *r)
 {
     usm_transfer *left = NULL;
@@ -319,7 +319,7 @@ static bool look(usm_file_ring *r)
     (void)fill(r);
     if (r->is_broken)
         left = take_all(r);
-    r->asleep = !r->head; /* a full ring looks again by itself */
+    r->asleep = !r->head; /* if the ring is full, the thread looks again anyway */
     go_on     = r->in_flight > 0 || r->head || !r->stopping;
     (void)pthread_mutex_unlock(&r->lock);
     if (left)
@@ -327,8 +327,8 @@ static bool look(usm_file_ring *r)
     return go_on;
 }
 
-/* The kernel takes nothing more: what it has not taken goes to the crew, and so does all that comes
- * from now on. */
+/* The kernel accepts nothing more: entries that it has not taken go to the crew, and so do all
+ * later transfers. */
 static void give_up(usm_file_ring *r)
 {
     struct io_uring_sq *sq   = &r->uring.sq;
@@ -347,7 +347,8 @@ static void give_up(usm_file_ring *r)
         list    = t;
     }
     sq->sqe_head = sq->sqe_tail = head;
-    io_uring_smp_store_release(sq->ktail, head); /* the kernel looks at it in a call of ours only */
+    io_uring_smp_store_release(sq->ktail, head); /* the kernel reads it only during a call of this
+                                                    thread */
     if (!r->is_broken)
         r->store->api->log(USM_LOG_WARN, "io_uring failed for good: going on by threads");
     r->is_broken = true;
@@ -369,12 +370,13 @@ static void enter(usm_file_ring *r)
     }
     if (++r->failures < ATTEMPTS_MAX)
         (void)nanosleep(&a_moment,
-                        NULL); /* the system is short of memory: not a matter of waiting */
+                        NULL); /* the system is short of memory: waiting for completions would not
+                                  help */
     else
         give_up(r);
 }
 
-/* Until something has ended or is new. */
+/* Sleeps until a transfer has ended or is new. */
 static void sleep_in_kernel(usm_file_ring *r)
 {
     if (!r->is_broken || r->in_flight > 0)
@@ -428,7 +430,7 @@ static void wake(usm_file_ring *r)
         ;
 }
 
-/* With the lock held: whether the thread must be woken after it is given back. */
+/* With the lock held: whether the thread must be woken after the lock is released. */
 static bool rouse(usm_file_ring *r)
 {
     const bool was_asleep = r->asleep;
@@ -456,7 +458,7 @@ void usm_file_ring_add(usm_file_ring *r, usm_transfer *list)
 static void ask(usm_file_ring *r, reg *request)
 {
     (void)pthread_mutex_lock(&r->lock);
-    while (r->request) /* somebody else's */
+    while (r->request) /* of another thread */
         (void)pthread_cond_wait(&r->changed, &r->lock);
     r->request = request;
     if (rouse(r))

@@ -1,18 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* Room for the blocks of scratch files.  Here: what is reserved, what the disk has set apart, the
- * quota, what is given back.  Not here: homes (home.c), which have their room or get it as a whole.
- * Called through the table: reserve, forget, capacity.
+/* Room for the blocks of scratch files: reservations, what the disk has allocated, the quota, and
+ * what is freed.  Backing stores (home.c) have their room, or get it as a whole.  Called through
+ * the table: reserve, forget, capacity.
  *
- *     backed   the file system has set room apart (fallocate)
+ *     backed   the file system has allocated room (fallocate)
  *     used     reserved by the caller; used is a part of backed, the rest of it is idle
  *
- * Files grow in steps, ahead of need: a call for each block costs more than the block's own write
- * on a fast disk.  A block that is forgotten stays backed, because the next reserve is likely to
- * want it and setting room apart again makes its next write slower; when what is idle comes to more
- * than 64 MiB and an eighth of what is used, or room is short, holes are punched for all of it.
+ * Files grow in steps, in advance: a call for each block would cost more than the block's write on
+ * a fast disk.  A forgotten block stays backed, because the next reserve is likely to want it, and
+ * allocating again would make its next write slower.  When idle room exceeds 64 MiB and an eighth
+ * of the used room, or room is short, holes are punched for all idle blocks.
  *
- * The lock is held over fallocate(): who reserves at the same time would have to wait for the same
- * file system's lock.  No transfer needs it. */
+ * The lock is held during fallocate(): threads that reserve at the same time would have to wait for
+ * the file system's lock anyway.  No transfer needs the lock. */
 #include "internal.h"
 
 #include <errno.h>
@@ -34,7 +34,7 @@ static void put(uint64_t *bits, uint64_t i, bool on)
     bits[i / 64] = on ? bits[i / 64] | bit : bits[i / 64] & ~bit;
 }
 
-/* Bits for blocks [0, n). */
+/* Makes bits for blocks [0, n). */
 static bool cover(usm_file_store *s, uint64_t n)
 {
     usm_file_room *r    = &s->room;
@@ -108,7 +108,7 @@ static int descriptor(const usm_file_store *s, uint32_t place)
     return p->direct >= 0 ? p->direct : p->buffered;
 }
 
-/* Where the file system cannot set room apart, the file at least gets its length. */
+/* If the file system cannot allocate room, the file at least gets its length. */
 static int lengthen(usm_file_store *s, const run *r)
 {
     usm_file_room *room = &s->room;
@@ -122,7 +122,7 @@ static int lengthen(usm_file_store *s, const run *r)
     return s->api->os->truncate(descriptor(s, r->place), (r->first + r->n) * s->block_size);
 }
 
-/* Gives the run's room back; false: it stays. */
+/* Frees the run's room; false: it stays. */
 static bool drop(usm_file_store *s, const run *r)
 {
     usm_file_room *room = &s->room;
@@ -134,7 +134,7 @@ static bool drop(usm_file_store *s, const run *r)
     return false;
 }
 
-/* Sets room apart for the run: 0 or an errno value. */
+/* Allocates room for the run; returns 0 or an errno value. */
 static int back(usm_file_store *s, const run *r)
 {
     usm_file_room *room = &s->room;
@@ -152,7 +152,7 @@ static int back(usm_file_store *s, const run *r)
     if (rc != 0) {
         const int error = errno;
 
-        drop(s, r); /* what the file system got hold of before it failed */
+        drop(s, r); /* frees what the file system allocated before it failed */
         return error;
     }
     for (uint64_t i = 0; i < r->n; i++)
@@ -162,7 +162,7 @@ static int back(usm_file_store *s, const run *r)
     return 0;
 }
 
-/* The next run of idle blocks of a file at or after r->first; false: there is none. */
+/* Finds the next run of idle blocks of a file at or after r->first; false: there is none. */
 static bool next_idle(const usm_file_store *s, run *r)
 {
     const usm_file_room *room = &s->room;
@@ -178,7 +178,7 @@ static bool next_idle(const usm_file_store *s, run *r)
     return r->n > 0;
 }
 
-/* Gives all idle room back. */
+/* Frees all idle room. */
 static void punch(usm_file_store *s)
 {
     usm_file_room *room = &s->room;
@@ -190,7 +190,7 @@ static void punch(usm_file_store *s)
             for (uint64_t i = 0; i < r.n; i++)
                 set_backed(room, block_of(s, &r, i), false);
             if (r.first + r.n == room->ends[place])
-                room->ends[place] = r.first; /* from where it grows in steps again */
+                room->ends[place] = r.first; /* the file grows in steps from there again */
         }
 }
 
@@ -201,7 +201,7 @@ static uint64_t quota_in_blocks(const usm_file_store *s)
     return s->config.quota / s->block_size;
 }
 
-/* How many blocks more than the run asks for the file should grow by. */
+/* By how many blocks more than the run asks for the file should grow. */
 static uint64_t ahead(const usm_file_store *s, const run *r)
 {
     const uint64_t backed = usm_load_relaxed(&s->room.nbacked);
@@ -216,7 +216,7 @@ static uint64_t ahead(const usm_file_store *s, const run *r)
     return more / s->nplaces;
 }
 
-/* A run none of which is backed. */
+/* Backs a run of which no block is backed. */
 static int back_run(usm_file_store *s, const run *r)
 {
     run      longer = *r;
@@ -233,13 +233,13 @@ static int back_run(usm_file_store *s, const run *r)
     return back(s, r);
 }
 
-/* All of [first, first + n) gets backed: 0 or an errno value. */
+/* Backs all of [first, first + n); returns 0 or an errno value. */
 static int back_all(usm_file_store *s, uint64_t first, uint64_t n)
 {
     const usm_file_room *room = &s->room;
 
     for (uint32_t place = 0; place < s->nplaces; place++) {
-        /* The file's blocks that are in the range. */
+        /* The file's blocks within the range. */
         uint64_t begin = (first + s->nplaces - 1 - place) / s->nplaces;
         uint64_t end   = (first + n + s->nplaces - 1 - place) / s->nplaces;
 

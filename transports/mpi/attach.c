@@ -318,8 +318,7 @@ void mpi_detach(void *job_)
     finalize_own();
 }
 
-/* ---- app_comm()
- * ---------------------------------------------------------------------------------- */
+/* ---- app_comm() ---------------------------------------------------------------------------- */
 
 static usm_status split_program(mpi_meeting *m, bool is_server)
 {
@@ -355,8 +354,7 @@ out:
     return st;
 }
 
-/* ---- attach()
- * -------------------------------------------------------------------------------------- */
+/* ---- attach() ------------------------------------------------------------------------------ */
 
 /* Where all that take part meet: that of app_comm(), or a new one. */
 static usm_status find_meeting(mpi_job *job, MPI_Comm comm)
@@ -667,8 +665,7 @@ usm_status mpi_attach(const usm_host_api *api, const usm_job_params *params, voi
     return st;
 }
 
-/* ---- servers
- * ------------------------------------------------------------------------------------------ */
+/* ---- servers ------------------------------------------------------------------------------- */
 
 typedef struct census {
     uint32_t clients, alive, lost;

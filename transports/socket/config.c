@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* The text behind "socket:": FOLDER,rank=R,size=N[,wait=MS]. */
+/* Parses the text after "socket:": FOLDER,rank=R,size=N[,wait=MS]. */
 #include "internal.h"
 
 #include <stdio.h>
@@ -59,7 +59,8 @@ static usm_status take(const usm_host_api *api, const char *part, usm_socket_con
                        part);
 }
 
-/* The address of the longest name must fit, that of the last rank while it is being made. */
+/* The address of the longest name must fit: that of the last rank while its socket is being
+ * created. */
 static usm_status check_folder(const usm_host_api *api, const char *folder, bool is_cut)
 {
     static const char longest[] = "/1023.sock";

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
 /* The folder in which the processes of a job meet.  Rank R listens at R.sock.
  *
- * A file of that name may be left of a process that was killed: nobody answers there, and it is
- * replaced.  Two that find it so at a time must not replace each other's, so they look and replace
- * under a lock of the folder.  A socket comes under its name by rename(), when it listens already:
- * who waits for it is told once, by the folder (meet.c). */
+ * A file of that name may be left over from a process that was killed: no process answers there,
+ * and the file is replaced.  Two processes that find it so at the same time must not replace each
+ * other's socket, so they check and replace under a lock of the folder.  A socket gets its name by
+ * rename(), when it listens already: a process that waits for it is notified once, by the folder
+ * (meet.c). */
 #include "internal.h"
 
 #include <errno.h>
@@ -16,7 +17,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#define LOCK_TRIES 1000 /* a millisecond each                                                   */
+#define LOCK_TRIES 1000 /* of a millisecond each */
 #define SEND_SPACE (1 << 20)
 
 static const char *words(int error)
@@ -31,7 +32,7 @@ static void name_of(uint32_t rank, const char *ending, char name[16])
     (void)snprintf(name, 16, "%u.%s", rank, ending);
 }
 
-/* It fits: config.c has seen to it. */
+/* The address fits: config.c has checked that. */
 static struct sockaddr_un address_of(const usm_socket_job *j, uint32_t rank, const char *ending)
 {
     struct sockaddr_un a = {.sun_family = AF_UNIX};
@@ -103,7 +104,7 @@ usm_status usm_socket_folder_open(usm_socket_job *j)
     return USM_OK;
 }
 
-/* Others hold it for a moment. */
+/* Other processes hold the lock only briefly. */
 static usm_status lock_folder(const usm_socket_job *j)
 {
     for (int i = 0; i < LOCK_TRIES; i++) {
@@ -133,7 +134,7 @@ static usm_status check_name(const usm_socket_job *j)
     fd = usm_socket_connect(j, j->config.rank);
     if (fd < 0 && (errno == ENOENT || errno == ECONNREFUSED))
         return USM_OK;
-    if (fd < 0 && errno != EAGAIN) /* EAGAIN: he has not accepted others yet */
+    if (fd < 0 && errno != EAGAIN) /* EAGAIN: that process has not accepted others yet */
         return j->api->report(USM_E_IO, "socket: %s/%s does not answer: %s", j->config.folder, name,
                               words(errno));
     if (fd >= 0)
@@ -152,7 +153,7 @@ static usm_status take_name(usm_socket_job *j)
 
     name_of(j->config.rank, "sock", name);
     name_of(j->config.rank, "new", made);
-    (void)unlinkat(j->folder, made, 0); /* of one that was killed just here */
+    (void)unlinkat(j->folder, made, 0); /* left over from a process that was killed at this point */
     j->door = make_socket(j);
     if (j->door < 0)
         return j->api->report(USM_E_SYSTEM, "socket: no socket can be had: %s", words(errno));

@@ -2,16 +2,16 @@
 /* What the parts of the transport over sockets share.
  *
  *     socket.c   the table: attach, detach, members, send
- *     config.c   the text behind "socket:"
- *     folder.c   the folder: who listens where, whose socket it is
- *     meet.c     everybody connects to everybody
+ *     config.c   the text after "socket:"
+ *     folder.c   the folder: which process listens where, and whose socket it is
+ *     meet.c     every process connects to every other
  *     wire.c     headers of packets
- *     queue.c    what is sent, and what waits until there is room
- *     service.c  the thread: what comes, signs of life, who is lost
+ *     queue.c    sending, and packets that wait until there is room
+ *     service.c  the thread: received packets, signs of life, lost ranks
  *
- * A job is one lock, one thread, and a socket to each of the others (SOCK_SEQPACKET: a packet comes
- * whole or not at all).  The lock is never held while params.message() or member_changed() is
- * called, and never taken by them. */
+ * A job is one lock, one thread, and a socket to each of the other ranks (SOCK_SEQPACKET: a packet
+ * arrives whole or not at all).  The lock is not held during calls of params.message() and
+ * member_changed(), and these never take it. */
 #ifndef USM_SOCKET_INTERNAL_H
 #define USM_SOCKET_INTERNAL_H
 
@@ -22,11 +22,11 @@
 #include <usm/transport.h>
 
 #define RANKS_MAX   1024u
-#define WAIT_MS     10000u /* for the others to come, unless wait= says otherwise            */
+#define WAIT_MS     10000u /* for the other ranks to come, unless wait= says otherwise */
 #define PAYLOAD_MAX ((size_t)(64 << 10) + 64)
 #define HEADER_SIZE ((size_t)24)
 #define DOMAIN_SIZE 64
-/* Bytes that wait for one receiver before who sends must wait as well. */
+/* Bytes that may wait for one receiver before a sender must wait as well. */
 #define QUEUE_MAX ((size_t)16 << 20)
 
 typedef struct usm_socket_config {
@@ -38,18 +38,18 @@ typedef struct usm_socket_config {
 /* ---- wire.c ------------------------------------------------------------------------------- */
 
 typedef enum usm_socket_kind {
-    USM_SOCKET_HELLO   = 1, /* who comes says it, and who lets him in                             */
-    USM_SOCKET_REFUSE  = 2, /* why not: usm_socket_refusal in `tag`                               */
+    USM_SOCKET_HELLO   = 1, /* the first packet in each direction */
+    USM_SOCKET_REFUSE  = 2, /* a refusal: usm_socket_refusal in `tag` */
     USM_SOCKET_MESSAGE = 3,
     USM_SOCKET_BEAT    = 4, /* a sign of life                                                     */
-    USM_SOCKET_BYE     = 5  /* nothing comes behind it                                            */
+    USM_SOCKET_BYE     = 5  /* the last packet */
 } usm_socket_kind;
 
 typedef enum usm_socket_refusal {
     USM_SOCKET_OTHER_VERSION = 1,
-    USM_SOCKET_OTHER_SIZE    = 2, /* `value` says which                                       */
-    USM_SOCKET_TWICE         = 3, /* there is another process of this rank                        */
-    USM_SOCKET_COMPLETE      = 4  /* all had come before                                          */
+    USM_SOCKET_OTHER_SIZE    = 2, /* `value` is the size */
+    USM_SOCKET_TWICE         = 3, /* there is another process of this rank */
+    USM_SOCKET_COMPLETE      = 4  /* all ranks had come before */
 } usm_socket_refusal;
 
 typedef struct usm_socket_head {
@@ -57,7 +57,7 @@ typedef struct usm_socket_head {
     uint32_t kind;
     uint32_t from;
     uint32_t tag;
-    uint32_t size; /* bytes behind the header                                                    */
+    uint32_t size; /* bytes after the header */
 } usm_socket_head;
 
 typedef struct usm_socket_hello {
@@ -70,7 +70,7 @@ typedef struct usm_socket_hello {
 
 void usm_socket_put_head(unsigned char *at, uint32_t kind, uint32_t from, uint32_t tag,
                          size_t size);
-/* False: this is no packet of ours, of whatever version, or its size is not `n`. */
+/* False: not a packet of libusm, of whatever version, or its size is not `n`. */
 bool usm_socket_get_head(const unsigned char *packet, size_t n, usm_socket_head *head);
 void usm_socket_put_hello(unsigned char *at, const usm_socket_hello *hello);
 /* pre: HELLO_SIZE bytes. */
@@ -82,18 +82,18 @@ typedef struct usm_socket_letter usm_socket_letter;
 
 typedef struct usm_socket_peer {
     /* guarded by lock */
-    int                fd;    /* -1: none (any more); this process has none to itself        */
-    unsigned           users; /* threads that wait for room in fd: it is closed behind them     */
+    int                fd;    /* -1: none, or no longer; this process has none to itself */
+    unsigned           users; /* threads that wait for room in fd: the last of them closes it */
     usm_place_state    state;
     usm_socket_letter *first, **end;
-    size_t             queued;      /* bytes                                                    */
-    uint64_t           heard, sent; /* ms, when last                                             */
-    /* of who attaches; fixed then */
-    bool is_in;   /* both have said who they are                                               */
-    bool is_over; /* it had met all and ended before others were through                        */
+    size_t             queued;      /* in bytes */
+    uint64_t           heard, sent; /* ms, the last time */
+    /* set by the attaching thread, then fixed */
+    bool is_in;   /* both have sent HELLO */
+    bool is_over; /* it had met all ranks, and ended before this process had */
     char domain[DOMAIN_SIZE];
-    /* of the thread */
-    usm_place_state told; /* by member_changed()                                              */
+    /* used only by the thread */
+    usm_place_state told; /* the state that member_changed() was called with */
     bool            has_left;
 } usm_socket_peer;
 
@@ -103,12 +103,12 @@ typedef struct usm_socket_job {
     usm_job_params      params;
     usm_socket_config   config;
     uint32_t            lease_ms;
-    /* of who attaches; fixed then */
-    uint32_t beat_ms; /* a sign of life each: a quarter of the shortest lease of all           */
+    /* set by the attaching thread, then fixed */
+    uint32_t beat_ms; /* interval of signs of life: a quarter of the shortest lease of all ranks */
     int      folder;
-    int      door; /* listens; the thread's from then on; -1: closed                          */
-    uint64_t door_device, door_file; /* its file: it is removed if it is still this one         */
-    int      bell;                   /* an eventfd: the thread shall look                        */
+    int      door; /* the listening socket; used by the thread later; -1: closed */
+    uint64_t door_device, door_file; /* its file, which is removed if it is still the same */
+    int      bell;                   /* an eventfd that wakes the thread */
 
     pthread_mutex_t lock;
     pthread_cond_t  ended;
@@ -116,15 +116,15 @@ typedef struct usm_socket_job {
     bool      runs, stop;
     pthread_t thread;
     uint64_t  next_beat;
-    /* of the thread */
-    uint64_t       looked; /* ms, when it judged last                                          */
-    struct pollfd *fds;    /* config.size + 2                                                  */
+    /* used only by the thread */
+    uint64_t       looked; /* ms, when it last judged silences */
+    struct pollfd *fds;    /* config.size + 2 entries */
     _Alignas(8) unsigned char packet[HEADER_SIZE + PAYLOAD_MAX + 1];
 
-    usm_socket_peer peers[]; /* config.size, by rank                                         */
+    usm_socket_peer peers[]; /* config.size of them, by rank */
 } usm_socket_job;
 
-/* Milliseconds of a clock that goes on while the process stands still. */
+/* Milliseconds of a clock that continues while the process is stopped. */
 static inline uint64_t usm_socket_now(void)
 {
     struct timespec t;
@@ -150,48 +150,48 @@ usm_status usm_socket_parse(const usm_host_api *api, const char *text, usm_socke
 
 /* ---- folder.c -------------------------------------------------------------------------------- */
 
-/* Makes the folder if it is missing.   USM_E_IO */
+/* Creates the folder if it is missing.  USM_E_IO */
 usm_status usm_socket_folder_open(usm_socket_job *j);
 /* Listens at FOLDER/RANK.sock, in place of the file of a dead process.
- *   USM_E_BUSY  a living one is there;  USM_E_INVALID  a file that is no socket;  USM_E_IO;
+ *   USM_E_BUSY  a live process is there;  USM_E_INVALID  a file that is no socket;  USM_E_IO;
  *   USM_E_SYSTEM */
 usm_status usm_socket_listen(usm_socket_job *j);
-/* A connection to who listens there; -1 and errno: ENOENT or ECONNREFUSED, nobody does; EAGAIN, he
- * is busy. */
+/* Connects to the process that listens there; -1 and errno: ENOENT or ECONNREFUSED: none does;
+ * EAGAIN: it is busy. */
 int usm_socket_connect(const usm_socket_job *j, uint32_t rank);
-/* The next that connects; -1 and errno. */
+/* Accepts the next connection; -1 and errno. */
 int usm_socket_accept(const usm_socket_job *j);
-/* Whether the process at the other end is of the same user. */
+/* Whether the process at the other end belongs to the same user. */
 bool usm_socket_is_ours(int fd);
-/* Nobody listens any more, and the file is removed; then the folder is closed. */
+/* Stops listening, removes the file, and closes the folder. */
 void usm_socket_folder_close(usm_socket_job *j);
 
 /* ---- meet.c --------------------------------------------------------------------------------- */
 
-/* Until there is a connection to each of the others.
+/* Waits until there is a connection to each of the other ranks.
  *   USM_E_PEER     one did not come in time
  *   USM_E_INVALID  one has another size;  USM_E_BUSY  one has met another process of this rank
  *   USM_E_ABI      one is of another release;  USM_E_PERMISSION  one is another user's
  *   USM_E_NO_MEMORY;  USM_E_SYSTEM */
 usm_status usm_socket_meet(usm_socket_job *j);
-/* Without asking who it is: the job is complete.  The thread. */
+/* Refuses a connection, whichever process it is: the job is complete.  Called by the thread. */
 void usm_socket_turn_away(usm_socket_job *j);
 
 /* ---- queue.c -------------------------------------------------------------------------------- */
 
-/* A packet by itself, before there is a thread; whether it went out. */
+/* Sends a packet directly, before there is a thread; returns whether it was sent. */
 bool usm_socket_say(const usm_socket_job *j, int fd, uint32_t kind, uint32_t tag, const void *data,
                     size_t size);
-/*   USM_E_NO_MEMORY;  USM_E_PEER  no room for a lease */
+/* USM_E_NO_MEMORY; USM_E_PEER there was no room for a lease */
 usm_status usm_socket_send(usm_socket_job *j, uint32_t to, uint32_t tag, const void *data,
                            size_t size);
-/* All lock held: what waits, as far as there is room; signs of life where they are due; nothing is
- * sent there or comes from there any more. */
+/* With the lock held: send queued packets, as far as there is room; send signs of life that are
+ * due; mark a peer as lost, so that nothing is sent to it or received from it any more. */
 void usm_socket_push(usm_socket_job *j, usm_socket_peer *p);
 void usm_socket_beat(usm_socket_job *j, uint64_t now);
 void usm_socket_drop(usm_socket_job *j, usm_socket_peer *p);
-/* Says goodbye to all, and waits a second at most for them to take what was sent.  There is no
- * thread any more. */
+/* Sends BYE to all ranks, and waits at most a second for them to take everything.  The thread has
+ * ended. */
 void usm_socket_farewell(usm_socket_job *j);
 
 /* ---- service.c ------------------------------------------------------------------------------ */

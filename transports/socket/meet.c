@@ -1,18 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* Everybody connects to everybody: a process to those of lower rank, and those of higher rank to
- * it.
+/* Every process connects to every other: to those of lower rank, while those of higher rank connect
+ * to it.
  *
  *     higher                    lower
- *       connect() ----------------> accept()      a guest, who has a second to say who he is
+ *       connect() ----------------> accept()      a client, which has a second to send HELLO
  *       HELLO rank, size, lease --> is it one that is missing?
  *       <-- HELLO, or REFUSE and why
  *
- * Who is not there yet will appear in the folder, which inotify tells of.  A process that dies
- * before all have met is missing again: another may come in its place.  One that had met all, and
- * has left again before this one is through, counts as come: what it sent is still to be read.
+ * A process that has not come yet will appear in the folder, which inotify reports.  If a process
+ * dies before all have met, its rank is missing again, and another process may take its place.  A
+ * process that had met all, and has left again before this one has, counts as come: what it sent
+ * must still be read.
  *
- * All of it is done by the thread that attaches.  Later, who comes is told that the job is
- * complete. */
+ * The attaching thread does all of this.  Later, processes that connect are told that the job is
+ * complete.  In the code a client is a "guest". */
 #include "internal.h"
 
 #include <errno.h>
@@ -24,28 +25,28 @@
 
 #define GUESTS_MAX 64
 #define GUEST_MS   1000u
-#define RETRY_MS   20u /* where the folder tells nothing: a full queue, no inotify              */
+#define RETRY_MS   20u /* if the folder reports nothing: a full queue, no inotify */
 
 typedef struct guest {
-    int      fd; /* -1: none                                                                  */
+    int      fd; /* -1: none */
     uint64_t until;
 } guest;
 
 typedef struct meeting {
     usm_socket_job *j;
     uint64_t        deadline;
-    int             news; /* inotify; -1: there is none                                       */
-    bool            look; /* for those who are not there                                      */
-    bool            soon; /* look again without being told                                    */
+    int             news; /* the inotify descriptor; -1: there is none */
+    bool            look; /* look for ranks that have not come */
+    bool            soon; /* look again without being notified */
     uint32_t        in;
     guest           guests[GUESTS_MAX];
-    struct pollfd  *fds; /* news, door, guests, then peers by rank                              */
-    char            refused[128]; /* who came and was sent away; ""                              */
+    struct pollfd  *fds;          /* news, door, guests, then peers by rank */
+    char            refused[128]; /* the process that was refused, as text; "" */
 } meeting;
 
 #define FIRST_PEER (2 + GUESTS_MAX)
 
-/* A child of a fork closes what it finds. */
+/* With the lock, because the child of a fork closes all descriptors that it finds. */
 static void set_fd(usm_socket_job *j, usm_socket_peer *p, int fd)
 {
     usm_socket_lock(j);
@@ -86,7 +87,7 @@ static bool say_hello(const usm_socket_job *j, int fd)
     return usm_socket_say(j, fd, USM_SOCKET_HELLO, 0, text, sizeof(text));
 }
 
-/* ---- this process comes to others ----------------------------------------------------------- */
+/* ---- connecting to others ------------------------------------------------------------------ */
 
 static usm_status visit(meeting *m, uint32_t rank)
 {
@@ -160,7 +161,7 @@ static usm_status be_refused(const usm_socket_job *j, uint32_t rank, uint32_t wh
                           rank, folder);
 }
 
-/* What a lower rank says to this process's hello. */
+/* Handles a lower rank's answer to this process's HELLO. */
 static usm_status hear_answer(meeting *m, uint32_t rank)
 {
     usm_socket_job  *j = m->j;
@@ -171,7 +172,7 @@ static usm_status hear_answer(meeting *m, uint32_t rank)
 
     if (n < 0 && (errno == EAGAIN || errno == EINTR))
         return USM_OK;
-    if (n <= 0) { /* it has ended, or had too many guests */
+    if (n <= 0) { /* it has ended, or had too many clients */
         forget(m, p);
         return USM_OK;
     }
@@ -196,7 +197,7 @@ static usm_status hear_answer(meeting *m, uint32_t rank)
     return USM_OK;
 }
 
-/* ---- others come --------------------------------------------------------------------------- */
+/* ---- accepting others ---------------------------------------------------------------------- */
 
 static void refuse(const usm_socket_job *j, int fd, usm_socket_refusal why)
 {
@@ -216,7 +217,8 @@ void usm_socket_turn_away(usm_socket_job *j)
             refuse(j, fd, USM_SOCKET_COMPLETE);
         (void)close(fd);
     } else if (errno != EAGAIN && errno != EINTR && errno != ECONNABORTED) {
-        (void)close(j->door); /* no descriptors are left, and it would be told of for ever */
+        (void)close(j->door); /* no descriptors are left, and poll() would report the connection for
+                                 ever */
         j->door = -1;
     }
 }
@@ -249,12 +251,13 @@ static usm_status let_in(meeting *m, uint64_t now)
     for (size_t i = 0; i < GUESTS_MAX && place->fd >= 0; i++)
         if (m->guests[i].fd < 0 || m->guests[i].until < place->until)
             place = &m->guests[i];
-    dismiss(place); /* the one that has been silent for longest */
+    dismiss(place); /* replaces the one that has been silent for longest */
     *place = (guest){fd, now + GUEST_MS};
     return USM_OK;
 }
 
-/* A higher rank, of the same release and size, that has not come yet; else *why, 0: no answer. */
+/* Accepts a higher rank of the same release and size that has not come yet; otherwise *why is set,
+ * or 0: no answer. */
 static bool check_guest(meeting *m, const usm_socket_head *h, const usm_socket_hello *hello,
                         usm_socket_refusal *why)
 {
@@ -306,7 +309,8 @@ static void hear_guest(meeting *m, guest *g)
 
 /* ---- a step -------------------------------------------------------------------------------- */
 
-/* One that had come is gone: it had met all, if it has said anything. */
+/* The connection of a rank that had come has ended: it had met all ranks, if it has sent
+ * anything. */
 static void check_end(meeting *m, usm_socket_peer *p)
 {
     char byte;
@@ -328,14 +332,15 @@ static nfds_t prepare(meeting *m)
     for (uint32_t r = 0; r < j->config.size; r++) {
         const usm_socket_peer *p = &j->peers[r];
 
-        /* What those say who have come is for later; their end is told without being asked for. */
+        /* Packets of ranks that have come are read later; poll() reports their end without being
+         * asked. */
         m->fds[FIRST_PEER + r] = (struct pollfd){.fd     = p->is_over ? -1 : p->fd,
                                                  .events = (short)(p->is_in ? 0 : POLLIN)};
     }
     return FIRST_PEER + j->config.size;
 }
 
-/* Until the first of: the end, a guest's time is over, a look without being told. */
+/* Until the first of: the deadline, the end of a client's time, a look without notification. */
 static int time_left(const meeting *m, uint64_t now)
 {
     uint64_t until = m->deadline;
@@ -397,7 +402,7 @@ static usm_status step(meeting *m)
     }
     if (m->fds[0].revents)
         read_news(m);
-    st = hear_peers(m); /* those who have died make room for guests */
+    st = hear_peers(m); /* peers that have died make room for clients */
     hear_guests(m, usm_socket_now());
     if (st == USM_OK && m->fds[1].revents)
         st = let_in(m, usm_socket_now());

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* What is sent.  A packet goes out at once when the socket has room and nothing waits before it;
- * else a copy waits in the peer's queue for the thread to find room.
+/* Sending.  A packet is sent at once if the socket has room and none is queued before it.
+ * Otherwise a copy is appended to the peer's queue, until the thread finds room.
  *
- * A queue has a bound.  Beyond it who sends waits for room, and waits himself: he pushes the queue
- * on, and gives signs of life to all, because the thread may be waiting for him (it delivers a
- * message to a listener that another thread is in).  The thread itself never waits here: it goes
- * beyond the bound. */
+ * A queue has a bound.  Beyond it a sender waits for room.  While it waits, it sends queued packets
+ * itself, and signs of life to all ranks, because the thread may be waiting for this sender (it
+ * delivers a message to a listener that another thread is in).  The thread itself never waits here:
+ * it may exceed the bound. */
 #include "internal.h"
 
 #include <errno.h>
@@ -18,12 +18,12 @@
 struct usm_socket_letter {
     usm_socket_letter *next;
     size_t             size;
-    unsigned char      bytes[]; /* a packet                                                  */
+    unsigned char      bytes[]; /* a packet */
 };
 
 typedef enum outcome { OUT, NO_ROOM } outcome;
 
-/* To one whose end is near, too: what is sent to the lost is lost. */
+/* Also sends to a peer that is about to end: what is sent to a lost peer is lost. */
 static outcome put(int fd, const void *head, size_t head_size, const void *data, size_t size)
 {
     struct iovec parts[2] = {{(void *)(uintptr_t)head, head_size}, {(void *)(uintptr_t)data, size}};
@@ -34,7 +34,7 @@ static outcome put(int fd, const void *head, size_t head_size, const void *data,
     if (errno == EAGAIN || errno == EINTR || errno == ENOBUFS || errno == ENOMEM)
         return NO_ROOM;
     if (errno != EPIPE && errno != ECONNRESET)
-        (void)shutdown(fd, SHUT_RDWR); /* of no use any more: its end is told */
+        (void)shutdown(fd, SHUT_RDWR); /* useless from now on: its end is reported */
     return OUT;
 }
 
@@ -47,7 +47,7 @@ bool usm_socket_say(const usm_socket_job *j, int fd, uint32_t kind, uint32_t tag
     return put(fd, head, sizeof(head), data, size) == OUT;
 }
 
-/* ---- lock held ------------------------------------------------------------------------------ */
+/* ---- the lock is held ---------------------------------------------------------------------- */
 
 static bool is_reached(const usm_socket_peer *p)
 {
@@ -105,7 +105,7 @@ void usm_socket_drop(usm_socket_job *j, usm_socket_peer *p)
     p->end    = &p->first;
     p->queued = 0;
     if (p->fd >= 0)
-        (void)shutdown(p->fd, SHUT_RDWR); /* who waits for room is woken */
+        (void)shutdown(p->fd, SHUT_RDWR); /* wakes threads that wait for room */
     close_it(p);
 }
 
@@ -116,7 +116,7 @@ static void append(usm_socket_peer *p, usm_socket_letter *l)
     p->queued += l->size;
 }
 
-/* Until the queue is below its bound, or the peer is lost. */
+/* Waits until the queue is below its bound, or the peer is lost. */
 static usm_status wait_for_room(usm_socket_job *j, usm_socket_peer *p)
 {
     uint64_t now = usm_socket_now(), end = now + j->lease_ms;
@@ -158,7 +158,7 @@ static usm_status send_later(usm_socket_job *j, usm_socket_peer *p, uint32_t tag
     if (size > 0)
         memcpy(l->bytes + HEADER_SIZE, data, size);
     append(p, l);
-    usm_socket_ring(j); /* the thread waits for room from now on */
+    usm_socket_ring(j); /* so that the thread waits for room from now on */
     return USM_OK;
 }
 
@@ -185,7 +185,7 @@ usm_status usm_socket_send(usm_socket_job *j, uint32_t to, uint32_t tag, const v
 
 /* ---- leaving -------------------------------------------------------------------------------- */
 
-/* One that cannot be had is spared: the others see the end of the socket. */
+/* Without memory BYE is omitted: the others see the end of the socket. */
 static void say_bye(usm_socket_job *j, usm_socket_peer *p)
 {
     usm_socket_letter *l = j->api->heap_alloc(sizeof(*l) + HEADER_SIZE);
@@ -197,7 +197,7 @@ static void say_bye(usm_socket_job *j, usm_socket_peer *p)
     append(p, l);
 }
 
-/* How many have not taken all yet; fds: theirs. */
+/* Returns how many peers have not taken everything yet; fds: theirs. */
 static uint32_t push_out(usm_socket_job *j)
 {
     uint32_t n = 0;

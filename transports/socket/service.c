@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* The thread of a job.  It sleeps in poll() until something comes, there is room for what waits, or
- * a sign of life is due, and calls message() and member_changed(), which nobody else does.
+/* The thread of a job.  It sleeps in poll() until a packet arrives, there is room for a queued one,
+ * or a sign of life is due.  It alone calls message() and member_changed().
  *
- * A peer whose socket has ended is lost as soon as all that it sent was read.  One that says
- * nothing for half a lease is slow, for a lease lost.  Its silence counts from when it could be
- * heard: when this process itself stood still, all get their time anew. */
+ * A peer whose socket has ended is lost as soon as all that it sent was read.  A peer that is
+ * silent for half a lease is slow, for a lease lost.  Its silence counts from the moment when it
+ * could be heard: if this process itself was stopped, all peers get their full time again. */
 #include "internal.h"
 
 #include <errno.h>
@@ -12,16 +12,17 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#define AT_ONCE 16 /* packets of one peer, before it is the others' turn                       */
+#define AT_ONCE 16 /* packets of one peer, before the others are served */
 
 void usm_socket_ring(const usm_socket_job *j)
 {
     const uint64_t one = 1;
 
-    (void)!write(j->bell, &one, sizeof(one)); /* it rings already, if that fails */
+    (void)!write(j->bell, &one, sizeof(one)); /* if the write fails, the eventfd is signalled
+                                                 already */
 }
 
-/* ---- what comes ------------------------------------------------------------------------------ */
+/* ---- received packets ---------------------------------------------------------------------- */
 
 static void lose(usm_socket_job *j, usm_socket_peer *p)
 {
@@ -51,7 +52,7 @@ static void take_packet(usm_socket_job *j, uint32_t rank, size_t n)
         j->params.message(j->params.user, rank, h.tag, j->packet + HEADER_SIZE, h.size);
 }
 
-/* One packet; false: there is none. */
+/* Receives one packet; false: there is none. */
 static bool hear(usm_socket_job *j, uint32_t rank)
 {
     usm_socket_peer *p = &j->peers[rank];
@@ -62,7 +63,8 @@ static bool hear(usm_socket_job *j, uint32_t rank)
     n = recv(p->fd, j->packet, sizeof(j->packet), 0);
     if (n < 0 && (errno == EAGAIN || errno == EINTR))
         return false;
-    if (n < 0 && errno == ECONNRESET) /* it has left something unread; what it said comes yet */
+    if (n < 0 && errno == ECONNRESET) /* it left something unread; its own packets are still to
+                                         come */
         return true;
     if (n <= 0) {
         j->api->log(USM_LOG_INFO, "rank %u has %s", rank, p->has_left ? "left" : "ended");
@@ -73,7 +75,7 @@ static bool hear(usm_socket_job *j, uint32_t rank)
     return true;
 }
 
-/* ---- who is silent -------------------------------------------------------------------------- */
+/* ---- silent peers -------------------------------------------------------------------------- */
 
 static void judge_one(usm_socket_job *j, usm_socket_peer *p, uint64_t now)
 {
@@ -124,7 +126,7 @@ static void tell_changes(usm_socket_job *j)
 
 /* ---- a round -------------------------------------------------------------------------------- */
 
-/* When somebody will have been silent for too long, or a sign of life is due; -1: never. */
+/* When a peer will have been silent for too long, or a sign of life is due; -1: never. */
 static int time_left(const usm_socket_job *j, uint64_t now)
 {
     uint64_t until = UINT64_MAX;

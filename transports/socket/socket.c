@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
 /* The transport over sockets: processes of one machine and one user that form a job without MPI.
- * Here: the table.  What the parts do is told in internal.h.
+ * This file has the table; internal.h lists the other parts.
  *
- * It has the group JOB and keeps no blocks: opening a store is refused, and the rest of that group
- * is there because every table has it. */
+ * The transport supports the operations of a job, and keeps no blocks: opening a store is refused,
+ * and the other functions for blocks exist only because every table has them. */
 #include "internal.h"
 
 #include <stdio.h>
@@ -15,8 +15,9 @@ static const usm_host_api *api;
 #define fail(status, ...) ((void)api->report((status), __VA_ARGS__), (status))
 
 /* ---- fork() -----------------------------------------------------------------------------------
- * A child has the sockets as well, and the others would not see the end of its parent: they are
- * closed there.  One job a process: attach.c of src/cluster sees to it. */
+ *
+ * A child inherits the sockets, and with them open the other ranks would not see the end of its
+ * parent: the child closes them.  A process has one job: attach.c of src/cluster ensures that. */
 
 static pthread_mutex_t job_lock = PTHREAD_MUTEX_INITIALIZER;
 static usm_socket_job *the_job;
@@ -54,7 +55,7 @@ static void close_all(usm_socket_job *j)
 static void in_child(void)
 {
     if (the_job)
-        close_all(the_job); /* the rest of it is the parent's */
+        close_all(the_job); /* everything else is the parent's */
     after_fork();
 }
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* Packets: a header of 24 bytes, all numbers little-endian, and what it says follows.
+/* Packets: a header of 24 bytes, all numbers little-endian, and the bytes that it describes.
  *
  *     0   magic    "usmS"
  *     4   version  2 bytes     6   kind   2 bytes
@@ -8,8 +8,8 @@
  *    16   size     bytes that follow
  *    20   0
  *
- * Magic, version and the place of the kind stay as they are in all releases, so that two that do
- * not fit can tell each other so. */
+ * Magic, version and the position of the kind stay the same in all releases, so that two
+ * incompatible ones can tell each other. */
 #include "internal.h"
 
 #include "base/inline/bytes.h"
