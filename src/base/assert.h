@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* usm_assert(): programmer errors inside libusm; off in release builds. */
+/* usm_assert() checks for programming errors inside libusm; off in release builds. */
 #ifndef USM_BASE_ASSERT_H
 #define USM_BASE_ASSERT_H
 

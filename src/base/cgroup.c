@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* How much memory and processor time the machine and the control groups leave us: part of os.h.
+/* The memory and processor time that the machine and the control groups allow the process: part of
+ * os.h.
  *
- * A group's limit holds for all below it, so each group from ours up to the root
- * is asked.  In a container the path that /proc/self/cgroup gives may lie outside
- * of what is mounted: folders that are not there are passed over, and the walk
- * ends at the mount itself, which then is our group.  Version 2 is mounted at
- * /sys/fs/cgroup or beside version 1 at .../unified; version 1 at .../memory and .../cpu. */
+ * The limit of a group applies to all groups below it, so every group from the process's own up to
+ * the root is read.  In a container the path in /proc/self/cgroup may lie outside of the mounted
+ * part: folders that do not exist are skipped, and the walk ends at the mount point, which is then
+ * the process's group.  Version 2 is mounted at /sys/fs/cgroup or beside version 1 at .../unified;
+ * version 1 at .../memory and .../cpu. */
 #include "base/os.h"
 #include "base/text.h"
 
@@ -17,7 +18,7 @@
 
 #define TEXT_SIZE 8192
 
-/* One version's files. */
+/* The file names of one version. */
 typedef struct flavour {
     const char *limit, *usage, *inactive;
 } flavour;
@@ -29,7 +30,7 @@ typedef struct figures {
     uint64_t limit, free;
 } figures;
 
-/* Up to TEXT_SIZE - 1 bytes; false when there is no such file. */
+/* Reads up to TEXT_SIZE - 1 bytes; false if there is no such file. */
 static bool read_text(const char *path, char *text)
 {
     size_t  used = 0;
@@ -59,7 +60,7 @@ static bool read_number(const char *folder, const char *name, uint64_t *value)
     return usm__span_next(&rest, '\n', &word) && usm__span_number(word, value);
 }
 
-/* The number behind `key` in lines of "key number" or "key: number kB"; 0 when absent. */
+/* The number after `key` in lines of "key number" or "key: number kB"; 0 if there is none. */
 static uint64_t find_number(const char *text, const char *key)
 {
     usm__span rest = usm__span_of(text), line, word;
@@ -91,7 +92,7 @@ static void ask_memory(const char *folder, bool is_v2, void *out)
     figures       *all = out;
     uint64_t       limit, usage, idle;
 
-    if (!read_number(folder, f->limit, &limit)) /* absent, or "max" */
+    if (!read_number(folder, f->limit, &limit)) /* no such file, or "max" */
         return;
     if (limit < all->limit)
         all->limit = limit;
@@ -104,8 +105,8 @@ static void ask_memory(const char *folder, bool is_v2, void *out)
         all->free = limit;
 }
 
-/* A "quota period" of version 2, or a file for each; no quota is "max", or -1.  *cpus: the fewest
- * so far, 0: no limit. */
+/* Reads "quota period" of version 2, or a file for each; without a quota these are "max" or -1.
+ * *cpus is the smallest number so far, 0: no limit. */
 static void ask_cpus(const char *folder, bool is_v2, void *out)
 {
     unsigned *cpus = out;
@@ -134,14 +135,14 @@ static void ask_cpus(const char *folder, bool is_v2, void *out)
         *cpus = (unsigned)n;
 }
 
-/* What is asked of each group: what to add to `out`, and the controller it is of. */
+/* A query of each group: the function that adds to `out`, and its controller. */
 typedef struct question {
     const char *controller;
     void (*ask)(const char *folder, bool is_v2, void *out);
     void *out;
 } question;
 
-/* Asks mount/group, then each folder above it, and mount itself last. */
+/* Queries mount/group, then each folder above it, and finally mount itself. */
 static void ask_upwards(const char *mount, usm__span group, bool is_v2, const question *q)
 {
     char   folder[PATH_MAX];
@@ -173,7 +174,7 @@ static bool lists(usm__span controllers, const char *name)
     return false;
 }
 
-/* A line "4:memory:/group" (version 1) or "0::/group" (version 2). */
+/* Handles a line "4:memory:/group" (version 1) or "0::/group" (version 2). */
 static void ask_line(usm__span line, const char *mount, const question *q)
 {
     char      below[PATH_MAX];

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* The rules of fault points.  Their text form (USM_HOOKS) is read by the core.
+/* The rules of fault points.  The core parses their text form (USM_HOOKS).
  *
- * A fault point may lie under any lock, so this lock is the last of all and
- * nothing is called with it. */
+ * A fault point may be reached with any lock held, so this lock is the last in the order, and
+ * nothing is called while it is held. */
 #include "base/fault.h"
 
 #include "base/fork.h"
@@ -25,14 +25,14 @@ typedef struct rule {
 atomic_int usm__faults_armed;
 
 static usm__mutex lock = USM__MUTEX_INIT(USM__RANK_FAULT, "fault rules");
-static rule       rules[MAX_RULES]; /* guarded by lock, as all below */
+static rule       rules[MAX_RULES]; /* guarded by lock, as everything below */
 static int        rule_count;
 static uint64_t   fired;
-static uint64_t   first_count; /* of the first rule, kept when it is forgotten */
+static uint64_t   first_count; /* of the first rule; kept after usm__fault_disarm_all() */
 
 __attribute__((noinline)) void usm__fault_breakpoint(void)
 {
-    __asm__ volatile("" ::: "memory"); /* keeps the call */
+    __asm__ volatile("" ::: "memory"); /* keeps the compiler from removing the call */
 }
 
 static bool matches(const rule *r, const char *name)
@@ -44,7 +44,7 @@ static bool matches(const rule *r, const char *name)
     return strcmp(r->name, name) == 0;
 }
 
-/* Counts one call. pre: lock is held. */
+/* Counts one call; true if it must fail.  pre: lock is held. */
 static bool count_call(rule *r)
 {
     r->count++;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* The order in which base's locks are taken around fork().  The handlers
- * themselves are registered by the core. */
+/* The order in which the locks of src/base are taken around fork().  The core registers the
+ * handlers. */
 #include "base/fork.h"
 
 #include "base/mutex.h"
@@ -8,7 +8,7 @@
 
 void usm__base_fork(int phase)
 {
-    /* By rank when they are taken, the other way when they are given back. */
+    /* Locks are taken by rank, and released in the reverse order. */
     static void (*const part[])(int) = {usm__meta_fork, usm__log_fork, usm__trace_fork,
                                         usm__thread_fork, usm__fault_fork};
     const int n                      = (int)(sizeof(part) / sizeof(part[0]));

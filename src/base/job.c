@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* The launcher's variables: rank and size in the job and on the node.  Read once, at the first
- * question.  Called by the log, names of traces, the default device, limits, src/cluster.
+/* The variables of launchers: rank and size in the job and on the node.  Read once, at the first
+ * query.  Called by the log, names of traces, the default device, limits, src/cluster.
  *
- * Launchers nest: mpiexec inside of a Slurm step or a Flux job leaves both sets of variables, the
- * outer one's stale.  So Open MPI's own come first, then what Hydra (MPICH, Intel MPI) says of the
- * node, and those of PALS, Flux and Slurm count only where they do not contradict PMI.  A script
- * that sbatch runs has Slurm's variables too, and is no task.
+ * Launchers nest: mpiexec inside a Slurm step or a Flux job leaves both sets of variables, and the
+ * outer set is outdated.  So Open MPI's own variables come first, then those of Hydra (MPICH, Intel
+ * MPI) for the node.  Those of PALS, Flux and Slurm count only if they do not contradict PMI.  A
+ * script run by sbatch has Slurm's variables too, but it is not a task.
  *
- * Plain PMI does not tell which ranks are on the node: 0 of 1 then, until MPI says more. */
+ * Plain PMI does not give the ranks of the node: they are 0 of 1 then, until MPI gives more. */
 #include "base/job.h"
 
 #include "base/inline/atomic.h"
@@ -22,9 +22,9 @@
 
 typedef struct launcher {
     const char *source;
-    const char *is_there; /* a variable that must be set, too; or NULL                       */
+    const char *is_there; /* a variable that must also be set; or NULL */
     const char *rank[NAMES], *size[NAMES], *local_rank[NAMES], *local_size[NAMES];
-    bool        may_be_stale; /* an outer launcher's: PMI decides                            */
+    bool        may_be_stale; /* may be an outer launcher's: PMI decides */
 } launcher;
 
 static const launcher launchers[] = {
@@ -63,7 +63,7 @@ static const launcher launchers[] = {
 
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 
-/* Set together, but read one by one: MPI only makes more precise what was said before. */
+/* Stored one by one and also read one by one: MPI only refines the earlier values. */
 static struct {
     _Atomic(uint32_t)     rank, size, local_rank, local_size;
     _Atomic(bool)         is_job, is_local_known;
@@ -114,7 +114,7 @@ static bool is_batch_script(void)
            !variable("SLURM_STEPID");
 }
 
-/* "4(x2),3": of the node with this index. */
+/* Reads "4(x2),3" for the node with this index. */
 static bool slurm_local_size(uint32_t *value)
 {
     const char *text = variable("SLURM_STEP_TASKS_PER_NODE");
@@ -153,7 +153,7 @@ static bool find_local_size(const launcher *l, const usm__job_place *p, uint32_t
         return slurm_local_size(value);
     if (strcmp(l->source, "flux") != 0 || !number("FLUX_JOB_NNODES", &nodes) || nodes == 0)
         return false;
-    *value = (p->size + nodes - 1) / nodes; /* it deals tasks out evenly */
+    *value = (p->size + nodes - 1) / nodes; /* Flux distributes tasks evenly */
     return true;
 }
 
@@ -233,7 +233,7 @@ static void find_host(void)
     host[sizeof(host) - 1] = '\0';
     for (char *c = host; *c != '\0'; c++)
         if (*c == '/')
-            *c = '_'; /* it becomes part of a file's name */
+            *c = '_'; /* it becomes part of a file name */
 }
 
 const char *usm__job_host(void)
@@ -242,7 +242,7 @@ const char *usm__job_host(void)
     return host;
 }
 
-/* ---- who speaks --------------------------------------------------------------------------- */
+/* ---- which processes report --------------------------------------------------------------- */
 
 bool usm__job_speaks(void)
 {

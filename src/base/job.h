@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* Which process of a job this is, as the launcher's variables say, until src/cluster knows better
- * from MPI.  Thread-safe; no locks. */
+/* The rank of this process in its job: from the launcher's variables, until src/cluster has better
+ * values from MPI.  Thread-safe; no locks. */
 #ifndef USM_BASE_JOB_H
 #define USM_BASE_JOB_H
 
@@ -8,8 +8,8 @@
 #include <stdint.h>
 
 typedef struct usm__job_place {
-    uint32_t rank, size;             /* 0 of 1 when there is no job                        */
-    uint32_t local_rank, local_size; /* among the ranks of this node; 0 of 1 when not known */
+    uint32_t rank, size;             /* 0 of 1 without a job                            */
+    uint32_t local_rank, local_size; /* among the ranks of this node; 0 of 1 if unknown */
     bool     is_job;
     bool     is_local_known;
 
@@ -18,15 +18,15 @@ typedef struct usm__job_place {
 } usm__job_place;
 
 usm__job_place usm__job_place_get(void);
-/* What MPI says. */
+/* Replaces the values by those of MPI. */
 void usm__job_place_set(const usm__job_place *place);
-/* What the environment says now: what _get() keeps. */
+/* Reads the environment now; _get() keeps its first result. */
 usm__job_place usm__job_place_read(void);
-/* The name of this node, "/" replaced; static. */
+/* The name of this node, with "/" replaced; static. */
 const char *usm__job_host(void);
 
-/* Whether this process warns about what concerns the whole job, or its node: else all would say the
- * same (usm__warn_job() of base/log.h, USM_LOG_NODE). */
+/* True if this process logs warnings that concern the whole job, or its node: otherwise every
+ * process would log the same (usm__warn_job() of base/log.h, USM_LOG_NODE). */
 bool usm__job_speaks(void);
 bool usm__job_speaks_for_node(void);
 

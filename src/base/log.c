@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* The log.  Everybody calls usm__log; only this file writes to it.
+/* The log.  All files call usm__log; only this file writes the output.
  *
- * The setting `log` is read again whenever some setting has changed.  Each line
- * is one write(), so that lines of several processes do not mix.  The lock is
- * the last but the leaves: a caller may hold any other. */
+ * The setting `log` is read again after any setting has changed.  Each line is one write(), so that
+ * lines of several processes do not mix.  The lock is the last before the leaves: a caller may hold
+ * any other. */
 #include "base/log.h"
 
 #include "base/fork.h"
@@ -24,12 +24,12 @@
 
 static usm__mutex  lock      = USM__MUTEX_INIT(USM__RANK_LOG, "log");
 static atomic_int  level_now = USM_LOG_WARN;
-static atomic_uint seen;               /* usm__settings_changes when last read; 0: never */
-static int         fd = STDERR_FILENO; /* guarded by lock, as the next two               */
-static bool        fd_is_file;         /* then it is ours to close                       */
-static char        path[PATH_MAX];     /* the file asked for last, opened or not; or ""  */
+static atomic_uint seen;               /* usm__settings_changes at the last read; 0: never read */
+static int         fd = STDERR_FILENO; /* guarded by lock, as the next two                      */
+static bool        fd_is_file;         /* if so, it is closed here                              */
+static char        path[PATH_MAX];     /* the last file in the setting, opened or not; or ""    */
 
-/* What the setting's text says. */
+/* The parsed text of the setting. */
 typedef struct wish {
     int       level; /* 0: off */
     usm__span output;
@@ -64,13 +64,14 @@ static bool has_prefix(usm__span s, const char *prefix)
     return s.len >= n && usm__span_is((usm__span){s.at, n}, prefix);
 }
 
-/* What follows "name:" in a field, blanks removed. */
+/* The text after "name:" in a field, without blanks at its ends. */
 static usm__span behind_colon(usm__span field)
 {
     usm__span name, value = {field.at, 0};
 
     (void)usm__span_next(&field, ':', &name);
-    (void)usm__span_next(&field, '\0', &value); /* the whole rest: no text has this character */
+    (void)usm__span_next(&field, '\0', &value); /* all of the rest: no text contains this
+                                                   character */
     return value;
 }
 
@@ -108,7 +109,7 @@ bool usm__log_check(const char *value, char *why, size_t why_size)
     return false;
 }
 
-/* One line, one write(). pre: lock is held. */
+/* Writes one line by one write().  pre: lock is held. */
 static void write_line(const char *line, size_t size)
 {
     ssize_t n;
@@ -116,10 +117,10 @@ static void write_line(const char *line, size_t size)
     do
         n = write(fd, line, size);
     while (n < 0 && errno == EINTR);
-    /* A log that cannot be written has nobody left to tell. */
+    /* A failure cannot be reported, because the log itself has failed. */
 }
 
-/* The rest: pre: lock is held. */
+/* Switches to a stream.  pre: lock is held, as for the functions below. */
 static void use(int stream)
 {
     if (fd_is_file)
@@ -142,14 +143,14 @@ static void complain(const char *file, int error)
     write_line(line, (size_t)n);
 }
 
-/* A pipe or a terminal may be meant.  Opening a pipe without a reader would wait for one. */
+/* The output may be a pipe or a terminal.  A blocking open of a pipe would wait for a reader. */
 static int open_output(const char *file)
 {
     int flags  = O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC | O_NOCTTY;
     int opened = open(file, flags | O_NONBLOCK, 0644);
 
     if (opened >= 0)
-        (void)fcntl(opened, F_SETFL, O_APPEND); /* lines are written whole: they may wait */
+        (void)fcntl(opened, F_SETFL, O_APPEND); /* each write must be complete, so it may block */
     return opened;
 }
 
@@ -158,7 +159,7 @@ static void use_file(usm__span output)
     int opened;
 
     if (strlen(path) == output.len && memcmp(path, output.at, output.len) == 0)
-        return; /* also when it failed: once is enough */
+        return; /* also if it failed: it is tried once */
     use(STDERR_FILENO);
     memcpy(path, output.at, output.len);
     path[output.len] = '\0';
@@ -192,14 +193,14 @@ static void refresh(void)
 
     if (changes == usm_load_acquire(&seen))
         return;
-    text = usm__setting_text("log"); /* may come back here to warn about another setting */
+    text = usm__setting_text("log"); /* may call the log again, to warn about another setting */
     usm__mutex_lock(&lock);
     apply(text);
     usm_store_release(&seen, changes);
     usm__mutex_unlock(&lock);
 }
 
-/* Without what says for whom. */
+/* The level without the bit that limits a message to one process of the node. */
 static usm_log_level own_level(usm_log_level level)
 {
     if (!(level & USM_LOG_NODE))
@@ -248,7 +249,8 @@ void usm__log_v(usm_log_level level, const char *format, va_list args)
         return;
     n    = snprintf(line, sizeof(line), "usm: %s: ", level_name(level));
     size = (size_t)n;
-    n    = vsnprintf(line + size, sizeof(line) - size - 1, format, args); /* room for the newline */
+    n    = vsnprintf(line + size, sizeof(line) - size - 1, format, args); /* leaves room for the
+                                                                             newline */
     if (n > 0 && (size_t)n >= sizeof(line) - size - 1) {
         size = sizeof(line) - 2;
         memcpy(line + size - 3, "...", 4);

@@ -1,15 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* The metadata arena.  The core keeps its handles here; modules never see it.
+/* The metadata arena.  The core allocates its handles from it; modules never use it.
  *
  *   chunk (64 KiB, never unmapped): [slot][slot][slot]...fresh...[end]
  *   free queue:  head (oldest) -> ... -> tail (newest)
  *
- * A slot is taken from the head only while more than USM__META_QUARANTINE are
- * in the queue, otherwise fresh: a slot that was just freed is not handed out
- * before that many others were freed.  The link lies behind the `keep` bytes,
- * so those are never written here, not even for a moment: readers of stale
- * handles may look at them at any time.  When memory is exhausted, the
- * quarantine is not broken: NULL. */
+ * A slot is taken from the head only while more than USM__META_QUARANTINE are in the queue;
+ * otherwise a fresh one is cut.  So a freed slot is not reused before that many others were freed.
+ * The link lies behind the `keep` bytes, which are therefore never overwritten here, not even for a
+ * moment: readers of stale handles may read them at any time.  If memory is exhausted, the result
+ * is NULL; the quarantine is not shortened. */
 #include "base/meta.h"
 
 #include "base/assert.h"
@@ -23,8 +22,8 @@
 #define CHUNK_SIZE ((size_t)64 << 10)
 #define SLOT_ALIGN ((size_t)64)
 
-/* Guards the list of types.  It is taken before a type's own lock, never after:
- * of the same rank, so only by functions that skip the check. */
+/* Guards the list of types.  It has the rank of the types' own locks and is taken before them, so
+ * only by functions that skip the rank check. */
 static usm__mutex      list_lock = USM__MUTEX_INIT(USM__RANK_META, "metadata types");
 static usm__meta_type *types; /* guarded by list_lock */
 
@@ -45,7 +44,8 @@ static void **link_of(const usm__meta_type *type, void *slot)
     return (void **)(void *)((char *)slot + link_offset(type));
 }
 
-/* So that the fork handler finds the type, before anybody can hold its lock. */
+/* Enters the type in the list, so that the fork handler finds it before any thread can hold its
+ * lock. */
 static void list_type(usm__meta_type *type)
 {
     usm__mutex_lock(&list_lock);
@@ -57,7 +57,7 @@ static void list_type(usm__meta_type *type)
     usm__mutex_unlock(&list_lock);
 }
 
-/* pre: the type's lock is held, as for the next two. */
+/* pre: the type's lock is held, as for the next two functions. */
 static void *pop_free(usm__meta_type *type)
 {
     void *slot = type->free_head;
@@ -109,7 +109,7 @@ void *usm__meta_alloc(usm__meta_type *type)
     if (slot != NULL)
         memset((char *)slot + type->keep, 0, slot_size(type) - type->keep);
     else
-        slot = cut_fresh(type); /* zero already */
+        slot = cut_fresh(type); /* a fresh slot is zero */
     type->live += slot != NULL;
     usm__mutex_unlock(&type->lock);
     return slot;

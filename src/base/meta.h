@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
 /* The metadata arena: fixed-size objects that are never unmapped.
  *
- * A slot that was freed stays readable and is handed out only for the same
- * type, and only after `USM__META_QUARANTINE` others: so a stale handle can be
- * looked at safely and is recognised by its magic word.  Slots are zeroed when
- * handed out, except for what `keep` says.  Thread-safe. */
+ * A freed slot stays readable.  It is reused only for the same type, and only after
+ * `USM__META_QUARANTINE` others.  A stale handle can therefore be read safely, and is recognised by
+ * its magic word.  A slot is zeroed when it is allocated, except its first `keep` bytes.
+ * Thread-safe. */
 #ifndef USM_BASE_META_H
 #define USM_BASE_META_H
 
@@ -20,9 +20,9 @@ typedef struct usm__meta_type {
     usm__mutex lock;
     size_t     size; /* of one object; slots are rounded up to 64 bytes             */
     size_t     keep; /* bytes at the start that survive free and reuse (magic word) */
-    void      *free_head, *free_tail; /* oldest first                               */
+    void      *free_head, *free_tail; /* oldest first */
     size_t     free_count;
-    char      *chunk, *chunk_end; /* fresh slots                                    */
+    char      *chunk, *chunk_end; /* slots that were never used */
     size_t     live;
 
     struct usm__meta_type *next;   /* all types in use: guarded by the list's lock in meta.c */
@@ -35,7 +35,7 @@ typedef struct usm__meta_type {
             0, 0                                                                                   \
     }
 
-void *usm__meta_alloc(usm__meta_type *type); /* NULL when out of memory */
+void *usm__meta_alloc(usm__meta_type *type); /* NULL if memory is exhausted */
 void  usm__meta_free(usm__meta_type *type, void *p);
 
 #endif

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* Ranked mutexes.  Debug builds chain what a thread holds from usm__self.held,
- * newest first.  Ranks fall along the chain, whatever is given back first, so a new
- * lock is compared with the newest alone. */
+/* Ranked mutexes.  Debug builds keep the mutexes that a thread holds in a chain from
+ * usm__self.held, newest first.  Ranks decrease along the chain, in whatever order mutexes are
+ * released, so a new lock only needs to be compared with the newest. */
 #include "base/mutex.h"
 
 #include "base/assert.h"
@@ -19,7 +19,7 @@
 
 static void die(const char *what, const usm__mutex *m, const usm__mutex *other)
 {
-    /* Not the log: its lock may be the one at fault. */
+    /* Not through the log: its lock may be the cause. */
     (void)fprintf(stderr, "usm: bug: %s \"%s\" (rank %d) while holding \"%s\" (rank %d)\n", what,
                   m->name, (int)m->rank, other ? other->name : "nothing",
                   other ? (int)other->rank : 0);
@@ -86,7 +86,7 @@ int usm__mutex_wait(usm__mutex *m, pthread_cond_t *c, const struct timespec *dea
     int rc;
 
     if (CHECKED)
-        unchain(m); /* its link is whose who holds it now */
+        unchain(m); /* during the wait its link belongs to the next holder */
     rc = deadline ? pthread_cond_timedwait(c, &m->native, deadline)
                   : pthread_cond_wait(c, &m->native);
     if (CHECKED)

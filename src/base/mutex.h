@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* Mutexes with a rank: a thread may take one only of a higher rank than those
- * it holds.  Debug builds (without NDEBUG, or USM_DEBUG_LOCKS) check that and
- * abort with both names.  Equal ranks may be nested only by fork handlers.
+/* Mutexes with a rank: a thread may only lock a mutex whose rank is higher than those it holds.
+ * Debug builds (without NDEBUG, or with USM_DEBUG_LOCKS) check this, and abort with both names.
+ * Only fork handlers may nest equal ranks.
  *
- * The comment before each rank is its row of the table in docs/threading.md:
- * tests/check_docs.py --write makes the table. */
+ * The comment before each rank is its row of the table in docs/threading.md: tests/check_docs.py
+ * --write makes the table. */
 #ifndef USM_BASE_MUTEX_H
 #define USM_BASE_MUTEX_H
 
@@ -13,24 +13,25 @@
 #include <time.h>
 
 typedef enum usm__rank {
-    /* one usm_shutdown() at a time waits for calls that are at work on the default context */
+    /* one usm_shutdown() at a time waits for the calls that use the default context */
     USM__RANK_ENDING = -9,
-    /* the readings of the energy counters at the last look */
+    /* the last readings of the energy counters */
     USM__RANK_WATTS = -8,
-    /* which nodes of a running graph are ready */
+    /* the nodes of a running graph that are ready */
     USM__RANK_GRAPH = -7,
     /* the states and statistics of a team's members */
     USM__RANK_TEAM = -6,
-    /* which chunks of a launch belong to which member of a team */
+    /* the assignment of a launch's chunks to the members of a team */
     USM__RANK_LAUNCH = -5,
-    /* which of a launch's slots on a device are busy */
+    /* the busy slots of a launch on a device */
     USM__RANK_RUN = -4,
     /* messages of launches over ranks; nothing is sent while it is held */
     USM__RANK_RANKS = -3,
-    /* commands over buffers of one in-order queue enter their buffers' orders and the queue one at
-       a time */
+    /* the order in which commands over buffers enter the orders of their buffers and an in-order
+       queue: one at a time */
     USM__RANK_SUBMIT = -2,
-    /* commands over buffers enter their queues and the line for memory in the same order */
+    /* makes the order in which commands over buffers enter their queues that of the line for
+       memory */
     USM__RANK_PLACING = -1,
     /* the blocks of a shared buffer; taken before the lock of the buffer that stores them */
     USM__RANK_SHARED = 0,
@@ -42,31 +43,31 @@ typedef enum usm__rank {
     /* backends, devices, modules, the list of all contexts; held while a driver is loaded and
        listed */
     USM__RANK_REGISTRY = 3,
-    /* which bytes of which buffer are valid where, and ranges of device memory; never held over a
+    /* the places where bytes of buffers are valid, and ranges of device memory; never held during a
        copy */
     USM__RANK_PLACES = 4,
-    /* which accesses to buffers wait for which, over all buffers; held for moments */
+    /* the waits between accesses to buffers, over all buffers; held briefly */
     USM__RANK_ORDER = 5,
     /* the pools, queues and programs of a context */
     USM__RANK_CONTEXT = 6,
     /* the cache of built programs */
     USM__RANK_PROGRAM = 7,
-    /* the commands of one call stay together in an in-order queue */
+    /* keeps the commands of one call together in an in-order queue */
     USM__RANK_QUEUE = 8,
     /* the state and the callbacks of an event */
     USM__RANK_EVENT = 9,
     /* the records of tracked blocks */
     USM__RANK_WATCH = 10,
-    /* which thread has which magazine */
+    /* the magazines of each thread */
     USM__RANK_MAGAZINE = 11,
     /* the blocks that were freed in a queue */
     USM__RANK_ASYNC_QUEUE = 12,
-    /* which queues have freed blocks of a pool */
+    /* the queues that have freed blocks of a pool */
     USM__RANK_ASYNC = 13,
     /* the blocks and areas of a pool; no function of the program or of a driver is called with it
        held */
     USM__RANK_POOL = 14,
-    /* which small buffer has which part of a block */
+    /* the parts of blocks that belong to small buffers */
     USM__RANK_SEGMENT = 15,
     /* frames, eviction policy and block states of one engine */
     USM__RANK_SPILL = 16,
@@ -74,9 +75,9 @@ typedef enum usm__rank {
     USM__RANK_TIER = 17,
     /* one exchange with another process */
     USM__RANK_IPC_CALL = 18,
-    /* handles, imports and what else is shared with other processes */
+    /* handles, imports and other data shared with other processes */
     USM__RANK_IPC = 19,
-    /* the descriptors that other processes may ask for, and the processes that are tracked */
+    /* the descriptors that other processes may request, and the processes that are tracked */
     USM__RANK_RENDEZVOUS = 20,
     /* the members of the job and waiting messages; never held while the MPI module or a listener is
        called */
@@ -93,7 +94,7 @@ typedef enum usm__rank {
     USM__RANK_META = 26,
     /* the clocks and records of the stream order checker */
     USM__RANK_ORDER_CHECK = 27,
-    /* lines of the log stay whole */
+    /* keeps the lines of the log whole */
     USM__RANK_LOG = 28,
     /* Leaves: nothing is logged or reported while one of these is held. */
     /* the consumer of the event rings and its file */
@@ -112,7 +113,7 @@ typedef struct usm__mutex {
     pthread_mutex_t native;
     usm__rank       rank;
     const char     *name;
-    /* Debug builds: the one its holder had taken before. Touched by the holder only. */
+    /* Debug builds: the mutex that the holder took before.  Accessed by the holder only. */
     struct usm__mutex *below;
 } usm__mutex;
 
@@ -121,7 +122,7 @@ typedef struct usm__mutex {
         PTHREAD_MUTEX_INITIALIZER, (rank), (name), 0                                               \
     }
 
-/* Of one that is held for moments only and often wanted by two threads: a look or two before it
+/* For a mutex that is held briefly and often contended by two threads: it spins a little before it
  * sleeps. */
 #ifdef PTHREAD_ADAPTIVE_MUTEX_INITIALIZER_NP
 #define USM__MUTEX_INIT_BRIEF(rank, name)                                                          \
@@ -136,17 +137,17 @@ void usm__mutex_init(usm__mutex *m, usm__rank rank, const char *name);
 void usm__mutex_fini(usm__mutex *m);
 void usm__mutex_lock(usm__mutex *m);
 void usm__mutex_unlock(usm__mutex *m);
-/* Waits for the condition, until `deadline` on its clock (NULL: for ever); the mutex is given back
- * meanwhile.  Not pthread_cond_wait(): the chain of what the thread holds is whole again
- * afterwards. 0 or ETIMEDOUT. */
+/* Waits for the condition, until `deadline` on its clock (NULL: without limit); the mutex is
+ * unlocked meanwhile.  Must be used instead of pthread_cond_wait(), because it maintains the chain
+ * of held mutexes.  Returns 0 or ETIMEDOUT. */
 int usm__mutex_wait(usm__mutex *m, pthread_cond_t *c, const struct timespec *deadline);
 /* For fork handlers: no rank check. */
 void usm__mutex_lock_for_fork(usm__mutex *m);
 void usm__mutex_unlock_after_fork(usm__mutex *m);
-/* In the child: a fresh, unlocked mutex, whoever held it. */
+/* In the child: re-initialises the mutex as unlocked, whichever thread held it. */
 void usm__mutex_reset_in_child(usm__mutex *m);
-/* Whether the calling thread holds no ranked mutex: asserted before callbacks
- * and backend calls (always true in release builds). */
+/* True if the calling thread holds no ranked mutex: asserted before callbacks and backend calls
+ * (always true in release builds). */
 bool usm__mutex_none_held(void);
 
 #endif

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* System and heap calls with their fault points.  All of src calls the system
- * through here, modules through usm__os_api; figures of memory are in cgroup.c. */
+/* System and heap calls with their fault points.  All of src calls the system through these
+ * functions, and modules through usm__os_api; cgroup.c determines memory sizes. */
 #include "base/os.h"
 
 #include "base/fault.h"
@@ -26,7 +26,7 @@
 #include <time.h>
 #include <unistd.h>
 
-/* LeakSanitizer's, when it is in the process: the program may have brought it. */
+/* LeakSanitizer's function, if it is in the process: the program may have brought it. */
 /* NOLINTNEXTLINE(bugprone-reserved-identifier): it is its name */
 extern void __lsan_register_root_region(const void *p, size_t size) __attribute__((weak));
 
@@ -92,7 +92,7 @@ void *usm__os_map_for_life(size_t size)
     void *p = usm__os_map(size, PROT_READ | PROT_WRITE);
 
     if (p != NULL && __lsan_register_root_region != NULL)
-        __lsan_register_root_region(p, size); /* it does not look into mappings by itself */
+        __lsan_register_root_region(p, size); /* the checker does not scan mappings by itself */
     return p;
 }
 
@@ -121,8 +121,8 @@ void *usm__os_map_fd_part(void *at, size_t size, int fd, uint64_t offset)
     return p == MAP_FAILED ? NULL : p;
 }
 
-/* The system's own call: UCX, which MPICH brings into a process, puts a mremap() in place of the C
- * library's that drops `to`, so pages went anywhere. */
+/* Uses the system call directly: UCX, which MPICH loads into a process, replaces the C library's
+ * mremap() by one that ignores `to`, and the pages were moved to arbitrary addresses. */
 int usm__os_move(void *from, size_t size, void *to)
 {
     const int flags = MREMAP_MAYMOVE | MREMAP_FIXED | MREMAP_DONTUNMAP;
@@ -186,8 +186,8 @@ static void *thread_main(void *p)
     return NULL;
 }
 
-/* All but those that the thread raises by its own doing: when they are blocked,
- * the kernel ends the process past every handler, a debugging tool's too. */
+/* All signals except those that the thread itself causes: if these are blocked, the kernel kills
+ * the process without calling any handler, including that of a debugging tool. */
 static void signals_to_block(sigset_t *set)
 {
     static const int own[] = {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP, SIGSYS, SIGABRT};
@@ -208,7 +208,7 @@ static int start_thread(start *s)
         return error;
     (void)pthread_attr_setdetachstate(&attr, PTHREAD_CREATE_DETACHED);
     signals_to_block(&block);
-    (void)pthread_sigmask(SIG_SETMASK, &block, &before); /* the new thread inherits it */
+    (void)pthread_sigmask(SIG_SETMASK, &block, &before); /* the new thread inherits the mask */
     error = pthread_create(&thread, &attr, thread_main, s);
     (void)pthread_sigmask(SIG_SETMASK, &before, NULL);
     (void)pthread_attr_destroy(&attr);
@@ -275,7 +275,7 @@ void usm__os_sleep_ns(uint64_t ns)
 
 static unsigned cpus_allowed(void)
 {
-    /* The kernel refuses a set smaller than its own: grow up to 65,536 processors. */
+    /* The kernel rejects a set smaller than its own, so the set grows up to 65,536 processors. */
     for (size_t n = CPU_SETSIZE; n <= 65536; n *= 2) {
         cpu_set_t *set   = CPU_ALLOC(n);
         size_t     size  = CPU_ALLOC_SIZE(n);
@@ -302,7 +302,7 @@ unsigned usm__os_cpu_count(void)
 
 /* --- files ---------------------------------------------------------------- */
 
-/* Reads to the end; the file may change or be of /proc, so its size is a hint. */
+/* Reads to the end.  The file may change or be in /proc, so its size is only a hint. */
 static char *read_all(int fd, size_t hint, size_t most, size_t *size)
 {
     size_t room = hint + 1, used = 0;
@@ -342,7 +342,7 @@ err_data:
     return NULL;
 }
 
-/* 0 or an errno value. */
+/* Returns 0 or an errno value. */
 static int check_readable(const struct stat *st, size_t most)
 {
     if (S_ISDIR(st->st_mode))
@@ -360,7 +360,7 @@ void *usm__os_read_file(const char *path, size_t most, size_t *size)
 
     if (faulted("os.read_file", EIO))
         return NULL;
-    fd = open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK); /* a pipe without a writer */
+    fd = open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK); /* for a pipe without a writer */
     if (fd < 0)
         return NULL;
     error = fstat(fd, &st) == 0 ? check_readable(&st, most) : errno;
@@ -373,7 +373,7 @@ void *usm__os_read_file(const char *path, size_t most, size_t *size)
     return data;
 }
 
-/* Makes the folders that `path` lies in. */
+/* Makes the folders of `path`. */
 static int make_folders(const char *path)
 {
     char   folder[PATH_MAX];
@@ -430,7 +430,7 @@ int usm__os_open_alone(const char *path)
         goto err_fd;
     if (flock(fd, LOCK_EX | LOCK_NB) == 0)
         return fd;
-    if (errno != EWOULDBLOCK) /* a file system without locks */
+    if (errno != EWOULDBLOCK) /* the file system has no locks */
         return fd;
 
 err_fd:
@@ -490,7 +490,7 @@ void *usm__os_dlopen(const char *path, char *why, size_t why_size)
     }
     module = dlopen(path, RTLD_NOW | RTLD_LOCAL);
     if (module == NULL) {
-        text = dlerror(); /* NOLINT(concurrency-mt-unsafe): glibc keeps one per thread */
+        text = dlerror(); /* glibc has one for each thread */
         (void)snprintf(why, why_size, "%s", text != NULL ? text : "no reason was given");
     }
     return module;

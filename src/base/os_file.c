@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* The calls of base/os_file.h.  Called by src/spill, for homes and their journals. */
+/* The calls of base/os_file.h.  Called by src/spill, for backing stores and their journals. */
 #include "base/os_file.h"
 
 #include "base/fault.h"
@@ -36,7 +36,7 @@ int usm__os_open(const char *path, int flags, uint32_t mode)
     return fd;
 }
 
-/* Where a descriptor can be had by a name. */
+/* A name by which a descriptor can be opened. */
 static void name_of_fd(int fd, char name[32])
 {
     (void)snprintf(name, 32, "/proc/self/fd/%d", fd);
@@ -48,7 +48,8 @@ int usm__os_open_nameless(const char *folder, uint32_t mode)
     int  fd = usm__os_open(folder, O_TMPFILE | O_RDWR, mode);
 
     if (fd < 0) {
-        /* Kernels and file systems without it take it for an odd way to open a folder. */
+        /* Kernels and file systems without O_TMPFILE take the call for an attempt to open a
+         * folder. */
         errno = errno == EISDIR || errno == EINVAL || errno == ENOENT ? EOPNOTSUPP : errno;
         return -1;
     }
@@ -134,7 +135,7 @@ int usm__os_fallocate(int fd, uint64_t offset, uint64_t size, bool keep_size)
 
 int usm__os_fsync(int fd)
 {
-    /* Never repeated: after a failure the kernel takes the lost pages for clean. */
+    /* Never repeated: after a failure the kernel marks the lost pages as clean. */
     return faulted("os.fsync", EIO) ? -1 : fsync(fd);
 }
 
@@ -149,7 +150,7 @@ int usm__os_fsync_dir(const char *folder)
         return -1;
     rc = fsync(fd);
     if (rc != 0 && (errno == EINVAL || errno == ENOTSUP))
-        rc = 0; /* a file system whose names need none */
+        rc = 0; /* a file system on which folders need no sync */
     if (rc != 0)
         return close_and_fail(fd, errno);
     (void)close(fd);
@@ -173,7 +174,7 @@ int usm__os_rename(const char *from, const char *to)
 
 int usm__os_claim(int fd, bool is_exclusive)
 {
-    /* The last byte that a file can have: no transfer locks it by itself. */
+    /* The last byte that a file can have: no transfer locks it. */
     int rc = usm__os_file_lock(fd, is_exclusive, INT64_MAX - 1, 1);
 
     if (rc != 0 && errno == EACCES)
@@ -186,9 +187,9 @@ void usm__os_permit_as(int fd, const usm__os_stat *other)
     uint32_t mode = other->mode & 0666u;
 
     if (fchown(fd, other->uid, (gid_t)-1) != 0)
-        mode |= 0600u; /* it stays ours: we must get at it */
+        mode |= 0600u; /* the file stays ours, so we need access */
     if (fchown(fd, (uid_t)-1, other->gid) != 0)
-        mode &= ~(uint32_t)0060; /* our group is not the one that may see it */
+        mode &= ~(uint32_t)0060; /* our group is not the one that may read it */
     (void)fchmod(fd, mode);
 }
 

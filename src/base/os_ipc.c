@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* System calls about other processes, with their fault points.  Called by src/ipc. */
+/* System calls that concern other processes, with their fault points.  Called by src/ipc. */
 #include "base/os_ipc.h"
 
 #include "base/fault.h"
@@ -69,7 +69,8 @@ uint64_t usm__os_process_start(int pid)
     if (n <= 0)
         return 0;
     text[n] = '\0';
-    /* Field 2 is the program's name in parentheses, which may hold any of them itself. */
+    /* Field 2 is the program's name in parentheses, and may itself contain blanks and
+     * parentheses. */
     at = strrchr(text, ')');
     while (at != NULL && field < 22) {
         at = strchr(at + 1, ' ');
@@ -121,7 +122,7 @@ int usm__os_find_memfd(int pid, const char *name)
 
         link[n > 0 ? n : 0] = '\0';
         if (strcmp(link, want) == 0)
-            found = atoi(d->d_name); /* NOLINT(cert-err34-c): /proc's are numbers */
+            found = atoi(d->d_name); /* names in /proc are numbers */
     }
     (void)closedir(folder);
     errno = found < 0 ? ENOENT : 0;
@@ -135,7 +136,8 @@ static socklen_t address_of(const char *name, struct sockaddr_un *address)
     size_t n = strnlen(name, sizeof(address->sun_path) - 1);
 
     *address             = (struct sockaddr_un){.sun_family = AF_UNIX};
-    address->sun_path[0] = '\0'; /* abstract: no file, gone with its last descriptor */
+    address->sun_path[0] = '\0'; /* abstract: there is no file, and it ends with its last
+                                    descriptor */
     memcpy(address->sun_path + 1, name, n);
     return (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + n);
 }
@@ -249,7 +251,8 @@ ssize_t usm__os_receive(int fd, void *data, size_t size, int *passed)
     do
         n = recvmsg(fd, &m, MSG_CMSG_CLOEXEC);
     while (n < 0 && errno == EINTR);
-    /* Once, from an end that was closed before it read all: what it had sent may wait behind. */
+    /* The other end was closed before it had read everything, which is reported once.  Data that it
+     * sent before may still be readable. */
     if (n < 0 && errno == ECONNRESET)
         n = recvmsg(fd, &m, MSG_CMSG_CLOEXEC);
     if (n < 0)

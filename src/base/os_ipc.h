@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* Calls about other processes: who runs, sockets of this machine that pass descriptors, memory
- * files that can be sealed.  Each is one call of the system, repeated only when a signal cut it
- * short. Descriptors are close-on-exec.  0, or -1 with errno, unless said otherwise.
+/* Calls that concern other processes: their state, sockets of this machine that pass descriptors,
+ * memory files that can be sealed.  Each is one system call, repeated only if a signal interrupted
+ * it.  Descriptors are close-on-exec.  They return 0, or -1 with errno, unless stated otherwise.
  *
  * Fault points: "os.pidfd", "os.pidfd_take", "os.socket", "os.connect", "os.accept", "os.send",
  * "os.receive", "os.epoll", "os.dup", "os.seal", "os.random", "os.memfd" and "os.ftruncate". */
@@ -13,53 +13,53 @@
 #include <stdint.h>
 #include <sys/types.h>
 
-/* When that process was started, in clock ticks after boot; 0: there is none of that number. */
+/* The start time of the process, in clock ticks after boot; 0: there is no such process. */
 uint64_t usm__os_process_start(int pid);
-/* Whose it is; UINT32_MAX: there is none of that number. */
+/* The user of the process; UINT32_MAX: there is no such process. */
 uint32_t usm__os_process_user(int pid);
 int      usm__os_pidfd(int pid);
-/* Whether the process behind the pidfd has ended, its last thread as well. */
+/* True if the process of the pidfd has ended, including its last thread. */
 bool usm__os_pidfd_ended(int pidfd);
-/* A descriptor of another process, for ourselves; EPERM where the system does not let. */
+/* Duplicates a descriptor of another process; EPERM if the system refuses. */
 int usm__os_pidfd_take(int pidfd, int fd);
 
-/* The number, there, of that process's descriptor of the memory file of that name; -1 with errno,
+/* Returns the number, in that process, of its descriptor of the memory file `name`; -1 with errno,
  * ENOENT: it has none. */
 int usm__os_find_memfd(int pid, const char *name);
 
-/* Sockets by an abstract name of at most 100 bytes, one packet a message. */
+/* Sockets with an abstract name of at most 100 bytes; each message is one packet. */
 int usm__os_listen(const char *name);
-/* EAGAIN: not within the time, which holds for later sends and receives as well. */
+/* EAGAIN: not within the time, which also limits later sends and receives. */
 int usm__os_connect(const char *name, unsigned timeout_ms);
 int usm__os_accept(int fd);
-/* Who is at the other end. */
+/* Returns the process and the user at the other end. */
 int usm__os_peer(int fd, int *pid, uint32_t *uid);
-/* One packet, with a descriptor if `pass` is not -1; never raises SIGPIPE. */
+/* Sends one packet, with a descriptor unless `pass` is -1; never raises SIGPIPE. */
 int usm__os_send(int fd, const void *data, size_t size, int pass);
-/* One packet; *passed is its descriptor or -1.  The size, 0: the other end is closed. */
+/* Receives one packet; *passed is its descriptor or -1.  Returns its size; 0: the other end is
+ * closed. */
 ssize_t usm__os_receive(int fd, void *data, size_t size, int *passed);
 
-/* Waiting for many descriptors: `data` comes back when one can be read, or its other end is closed;
- * to_read false: only that. */
+/* Waits for many descriptors.  `data` is returned when the descriptor can be read or its other end
+ * is closed; with to_read false only when it is closed. */
 int usm__os_epoll(void);
 int usm__os_epoll_add(int epoll, int fd, bool to_read, uint64_t data);
 /* pre: fd is open. */
 void usm__os_epoll_remove(int epoll, int fd);
-/* The next one, without end; interruptions are waited through. */
+/* Waits for the next one, without a time limit; interruptions are ignored. */
 int usm__os_epoll_wait(int epoll, uint64_t *data);
 
 int usm__os_dup(int fd);
 int usm__os_random(void *data, size_t size);
-/* A memory file that takes seals (usm__os_memfd()'s takes none). */
+/* A memory file that can be sealed (that of usm__os_memfd() cannot). */
 int usm__os_memfd_sealable(const char *name, size_t size);
-/* Its size is for good; is_read_only: nobody can write to it from now on but through mappings that
- * are there. */
+/* Fixes its size; is_read_only: from now on it can only be written through existing mappings. */
 int usm__os_seal(int fd, bool is_read_only);
-/* Whether the file is a memory file of at least that size, which nobody can make shorter. */
+/* True if the file is a memory file of at least that size, which no process can shrink. */
 bool usm__os_is_fixed(int fd, size_t size);
-/* The file's first bytes, shared, to be read alone; NULL with errno. */
+/* Maps the first bytes of the file, shared and read-only; NULL with errno. */
 void *usm__os_map_fd_read_only(size_t size, int fd);
-/* A child of fork() will not have these pages.  No more than a hint. */
+/* Keeps these pages out of children of fork().  This is only a hint. */
 void usm__os_keep_from_children(void *p, size_t size);
 
 #endif

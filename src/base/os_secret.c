@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* Memory that keys lie in, and reading them.  See the header. */
+/* Memory for keys, and reading them.  See the header. */
 #include "base/os_secret.h"
 
 #include "base/fault.h"
@@ -25,7 +25,7 @@ int usm__os_secret_hide(void *p, size_t size)
     uintptr_t first = (uintptr_t)p & ~(uintptr_t)(PAGE - 1);
     size_t    n     = ((uintptr_t)p + size - first + PAGE - 1) & ~(size_t)(PAGE - 1);
 
-    (void)mlock((void *)first, n); /* the user's limit is no failure */
+    (void)mlock((void *)first, n); /* exceeding the user's limit is not a failure */
     return madvise((void *)first, n, MADV_DONTDUMP);
 }
 
@@ -58,7 +58,7 @@ size_t usm__os_secret_peek(const void *p, void *copy, size_t size)
     return n > 0 ? (size_t)n : 0;
 }
 
-/* 0 or an errno value. */
+/* Returns 0 or an errno value. */
 static int check_private(int fd)
 {
     struct stat st;
@@ -80,7 +80,7 @@ int64_t usm__os_secret_read(const char *path, void *data, size_t cap)
 
     if (usm__fault_hit("os.open", NULL))
         errno = EMFILE;
-    else /* a pipe is not waited for */
+    else /* does not wait for a pipe */
         fd = open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK);
     if (fd < 0)
         return -1;

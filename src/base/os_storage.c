@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* The calls of base/os_storage.h, and limits of the process.  Called through usm__os_api alone, by
+/* The calls of base/os_storage.h, and limits of the process.  Called only through usm__os_api, by
  * transports. */
 #include "base/os_storage.h"
 
@@ -17,7 +17,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-/* How a rule's status is told to those who look at errno. */
+/* The errno value for the status that a rule names. */
 static int errno_of(usm_status status, int usual)
 {
     switch ((int)status) {
@@ -87,7 +87,7 @@ int usm__os_file_inspect(int fd, usm_os_file *file)
     return 0;
 }
 
-/* What is left of `size` when the call is to do a part: multiples of 4 KiB stay such. */
+/* The part of `size` to transfer if the call is to be short: multiples of 4 KiB stay multiples. */
 static size_t cut(const char *name, size_t size)
 {
     if (size <= 4096 || !usm__fault_hit(name, NULL))
@@ -138,8 +138,8 @@ int usm__os_file_lock(int fd, bool is_exclusive, uint64_t at, uint64_t size)
 
 void usm__os_file_drop_cache(int fd, uint64_t at, uint64_t size)
 {
-    /* No waiting: that would take the error of an earlier write from the sync that is to tell it.
-     */
+    /* Does not wait: a wait would consume the error of an earlier write, which a later sync must
+     * report. */
     (void)sync_file_range(fd, (off_t)at, (off_t)size, SYNC_FILE_RANGE_WRITE);
     (void)posix_fadvise(fd, (off_t)at, (off_t)size, POSIX_FADV_DONTNEED);
 }
@@ -149,7 +149,7 @@ int usm__os_event_fd(void)
     return faulted("os.event_fd", EMFILE) ? -1 : eventfd(0, EFD_CLOEXEC);
 }
 
-/* With this right the limit of locked memory does not count. */
+/* With this capability the limit of locked memory does not apply. */
 static bool may_lock_all(void)
 {
     struct __user_cap_header_struct head = {.version = _LINUX_CAPABILITY_VERSION_3, .pid = 0};

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* The calls on files that transports make, as usm_os_api has them: each is one call of the system,
- * told as it came out, for a transport repeats by itself.  (What repeats is in base/os_file.h.)
+/* The calls on files that transports make, as in usm_os_api.  Each is one system call whose result
+ * is returned unchanged, because transports repeat calls themselves.  (base/os_file.h has functions
+ * that repeat.)
  *
  * Fault points: "os.open", "os.unlink", "os.inspect", "os.pread", "os.pwrite", "os.fallocate",
- * "os.ftruncate", "os.fsync", "os.lock", "os.event_fd".  A status that a rule asks for chooses the
- * error: USM_E_SPILL_FULL is ENOSPC, USM_E_BUSY EAGAIN, USM_E_AGAIN EINTR, USM_E_NOT_SUPPORTED
- * EOPNOTSUPP; "os.pread.short" and "os.pwrite.short" let a call do half of what it was asked for.
- */
+ * "os.ftruncate", "os.fsync", "os.lock", "os.event_fd".  The status of a rule chooses the error:
+ * USM_E_SPILL_FULL is ENOSPC, USM_E_BUSY EAGAIN, USM_E_AGAIN EINTR, USM_E_NOT_SUPPORTED EOPNOTSUPP;
+ * "os.pread.short" and "os.pwrite.short" make a call transfer half of the requested bytes. */
 #ifndef USM_BASE_OS_STORAGE_H
 #define USM_BASE_OS_STORAGE_H
 

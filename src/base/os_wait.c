@@ -29,7 +29,7 @@ int usm__os_futex_wait(_Atomic(uint32_t) *word, uint32_t value, uint64_t deadlin
 
     if (usm__fault_hit("os.futex_wait", NULL))
         return 0;
-    /* The form with a set of bits takes a point in time, and not a span: it may be repeated. */
+    /* The variant with a bit set takes an absolute time, not a duration, so it may be repeated. */
     rc = syscall(SYS_futex, word, FUTEX_WAIT_BITSET, value,
                  deadline == USM__OS_NO_DEADLINE ? NULL : &until, NULL, FUTEX_BITSET_MATCH_ANY);
     return rc != 0 && errno == ETIMEDOUT ? ETIMEDOUT : 0;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* Writing texts and JSON into memory that may be too small. */
+/* Writes texts and JSON to memory that may be too small. */
 #include "base/out.h"
 
 #include <stdio.h>
@@ -17,14 +17,15 @@ void usm__out_put(usm__out *o, const char *format, ...)
         o->used += (size_t)n;
 }
 
-/* The bytes of the UTF-8 character at s; 0 when it is none. */
+/* The length of the UTF-8 character at s; 0 if it is not valid. */
 static size_t utf8_length(const unsigned char *s)
 {
     static const unsigned least[] = {0, 0, 0x80, 0x800, 0x10000};
     size_t n = s[0] < 0x80 ? 1 : s[0] >> 5 == 6 ? 2 : s[0] >> 4 == 14 ? 3 : s[0] >> 3 == 30 ? 4 : 0;
     unsigned code = n > 1 ? s[0] & (0x7fu >> n) : s[0];
 
-    for (size_t i = 1; i < n; i++) { /* stops at the end of the text: 0 is no continuation */
+    for (size_t i = 1; i < n; i++) { /* stops at the end of the text, because 0 is not a
+                                        continuation byte */
         if ((s[i] & 0xc0) != 0x80)
             return 0;
         code = code << 6 | (s[i] & 0x3f);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* Text for the caller's memory, as text and as JSON: all is counted, and what fits is written, as
- * snprintf() does.  Nothing is allocated, so that it works when there is no memory; numbers are
- * integers, which no locale spells otherwise.  Called by usm_pool_describe(), usm_spill_describe().
- */
+/* Writes text and JSON to the caller's memory: everything is counted, and as much as fits is
+ * written, as snprintf() does.  Nothing is allocated, so that this works without memory.  Numbers
+ * are integers, which are the same in every locale.  Called by usm_pool_describe(),
+ * usm_spill_describe(). */
 #ifndef USM_BASE_OUT_H
 #define USM_BASE_OUT_H
 
@@ -19,12 +19,12 @@ typedef struct usm__out {
 } usm__out;
 
 void usm__out_put(usm__out *o, const char *format, ...) USM_PRINTF(2, 3);
-/* A JSON string; what is no UTF-8 becomes U+FFFD. */
+/* Writes a JSON string; bytes that are not valid UTF-8 become U+FFFD. */
 void usm__out_string(usm__out *o, const char *text);
-/* ,"name":value */
+/* Writes ,"name":value */
 void usm__out_number(usm__out *o, const char *name, uint64_t value);
 
-/* The room of one size: "1023.9 MiB". */
+/* Room for a size such as "1023.9 MiB". */
 typedef char usm__size_text[16];
 
 #define USM__SIZE_TEXT(bytes)                                                                      \

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* The table of settings, what usm_config_set and usm_config_get do.  Whoever needs a
- * value asks by key; nobody else looks at the environment.
+/* The table of settings, and the work of usm_config_set and usm_config_get.  Other files get a
+ * value by its key; only this file reads the environment for settings.
  *
- * A key has two slots: what usm_config_set gave, and what the environment or the
- * default gave when it was first asked for.  Both point to values that are never
- * changed and never freed, all on the list `kept`, so that readers need no lock
- * and a fork finds nothing half done.  Setting a text again finds the old value,
- * so the list is as long as there were different texts. */
+ * A key has two slots: one for the value of usm_config_set, and one for the value that the
+ * environment or the default had when it was first requested.  Both point to values that are never
+ * changed or freed, in the list `kept`.  Readers therefore need no lock, and a fork finds nothing
+ * half done.  If a text is set again, the old value is found, so the list has one entry for each
+ * different text. */
 #include "base/settings.h"
 
 #include "base/assert.h"
@@ -25,8 +25,8 @@
 #include <unistd.h>
 
 #define WHY_SIZE    256
-#define MAX_NAME    48   /* longest name that a suggestion is made for */
-#define SECRET_SIZE 4096 /* a page for each; its check lets no longer one pass */
+#define MAX_NAME    48   /* longest name for which a suggestion is made                      */
+#define SECRET_SIZE 4096 /* a page for each; the check of the setting accepts no longer text */
 
 static bool check_lists(const char *text, char *why, size_t why_size);
 static bool check_vmem(const char *text, char *why, size_t why_size);
@@ -189,25 +189,25 @@ const usm__setting usm__settings[] = {
 
 typedef struct view {
     const char *text, *origin;
-    uint64_t    number; /* of a bool (0, 1) or a size */
-    /* Of a secret that is set: it, in memory for keys; then the text is "(set)".  Until it is kept
-     * the text is the secret itself, and does not leave this file. */
+    uint64_t    number; /* the value of a bool (0, 1) or a size */
+    /* For a secret that is set: the secret, in memory for keys, and the text is "(set)".  Until
+     * keep() has stored it, the text is the secret itself, and does not leave this file. */
     const char *secret;
-    bool        is_refused; /* it binds and does not pass; of a secret nothing is kept */
+    bool        is_refused; /* binding and invalid; a refused secret is not kept */
 } view;
 
 typedef struct value {
     struct value *next;
     size_t        index;
-    view          view; /* its text is the one below */
+    view          view; /* its text is the member below */
     char          text[];
 } value;
 
 atomic_uint usm__settings_changes = 1;
 
 static value *_Atomic              kept;
-static value *_Atomic              was_set[COUNT];  /* by usm_config_set, or NULL            */
-static value *_Atomic              was_read[COUNT]; /* environment or default; NULL: not yet */
+static value *_Atomic              was_set[COUNT];  /* by usm_config_set, or NULL                 */
+static value *_Atomic              was_read[COUNT]; /* environment or default; NULL: not read yet */
 static usm__setting_check *_Atomic late_check[COUNT];
 
 static usm__setting_translate *_Atomic translate_of[COUNT];
@@ -218,7 +218,7 @@ static const char by_call[] = "usm_config_set";
 
 /* --- keys ----------------------------------------------------------------- */
 
-/* COUNT when there is none. */
+/* Returns COUNT if there is no such key. */
 static size_t find(const char *key)
 {
     usm__span s = usm__span_of(key);
@@ -245,7 +245,7 @@ static char upper(char c)
     return c;
 }
 
-/* Levenshtein's distance, case aside. pre: both are shorter than MAX_NAME. */
+/* Levenshtein's distance, ignoring case.  pre: both are shorter than MAX_NAME. */
 static size_t distance(const char *a, const char *b)
 {
     size_t row[MAX_NAME];
@@ -268,8 +268,8 @@ static size_t distance(const char *a, const char *b)
     return row[n];
 }
 
-/* The setting whose name is at most two slips away, or NULL. `name` is a key
- * without usm_ . */
+/* Returns the setting whose name differs by at most two edits, or NULL.  `name` is a key without
+ * usm_ . */
 static const usm__setting *closest(const char *name)
 {
     const usm__setting *best  = NULL;
@@ -419,7 +419,7 @@ static void free_value(value *it)
     usm__heap_free(it);
 }
 
-/* A value that stays; NULL when out of memory. */
+/* Stores a value permanently; NULL if memory is exhausted. */
 static value *keep(size_t i, const view *v)
 {
     value *it = find_kept(i, v);
@@ -460,15 +460,15 @@ static const char *read_environment(size_t i, const char *variable)
     return text != NULL && text[0] != '\0' ? text : NULL;
 }
 
-/* What the environment says of a setting. */
+/* What the environment contains for a setting. */
 typedef struct reading {
     view             view;
-    usm__translation t; /* when it is in other words than ours                            */
+    usm__translation t; /* used if the variable has another grammar than the setting */
     char             wrong[1024];
     size_t           wrong_size;
 } reading;
 
-/* `text` NULL: it is not to be shown. */
+/* `text` NULL: it may not be shown. */
 static void note_wrong(reading *r, const char *variable, const char *text, bool is_binding,
                        const char *why)
 {
@@ -482,7 +482,7 @@ static void note_wrong(reading *r, const char *variable, const char *text, bool 
     r->wrong_size += n < 0 ? 0 : (size_t)n < room ? (size_t)n : room - 1;
 }
 
-/* Whether the variable is set and passes, or binds: then it is in force. */
+/* True if the variable is set, and is valid or binding: then its value is used. */
 static bool take_variable(size_t i, const char *variable, bool is_foreign, reading *r)
 {
     usm__setting_translate *translate = usm_load_acquire(&translate_of[i]);
@@ -512,8 +512,7 @@ static bool take_variable(size_t i, const char *variable, bool is_foreign, readi
     return true;
 }
 
-/* Takes the first variable that is set and passes; writes what was wrong with the
- * others. */
+/* Uses the first variable that is set and valid, and writes what is wrong with the others. */
 static void read_variables(size_t i, reading *r)
 {
     const usm__setting *setting = &usm__settings[i];
@@ -530,7 +529,7 @@ static void read_variables(size_t i, reading *r)
     (void)parse(i, setting->initial, &r->view.number, why);
 }
 
-/* After the value was entered, for the log asks for settings too. */
+/* Called after the value was stored, because the log reads settings too. */
 static void tell(size_t i, const reading *r, const value *taken)
 {
     if (r->wrong_size > 0)
@@ -543,8 +542,9 @@ static void tell(size_t i, const reading *r, const value *taken)
                       usm__settings[i].variable, taken->text, r->t.lost);
 }
 
-/* Out of memory gives a view that is right but not kept: the next call tries again.  Only what
- * was translated, and a secret, cannot be returned without being kept: then it is the default. */
+/* If memory is exhausted, the result is right but not kept, and the next call tries again.  Only a
+ * translated value or a secret cannot be returned without being kept: the default is returned
+ * then. */
 static view resolve(size_t i)
 {
     reading r        = {.wrong_size = 0};
@@ -578,7 +578,7 @@ static void put(size_t i, value *v)
     (void)usm_add_relaxed(&usm__settings_changes, 1);
 }
 
-/* --- what others call ----------------------------------------------------- */
+/* --- the interface -------------------------------------------------------- */
 
 usm_status usm__settings_set(const char *key, const char *value_text)
 {
@@ -664,11 +664,11 @@ usm_status usm__settings_refusal(void)
     return USM_OK;
 }
 
-/* The value that the variable has is overwritten where it lies: what the system shows of the
- * process's environment, and a core dump, have it no more. */
+/* Overwrites the value of the variable where it is stored, so that the system's view of the
+ * process's environment, and a core dump, no longer have it. */
 static void wipe_variable(size_t i, const char *origin)
 {
-    /* NOLINTNEXTLINE(concurrency-mt-unsafe): its place does not change, only its bytes */
+    /* its address does not change, only its bytes */
     char *text = origin == usm__settings[i].variable ? getenv(origin) : NULL;
 
     if (text != NULL)
@@ -707,10 +707,10 @@ void usm__setting_set_check(const char *key, usm__setting_check *check)
 
     usm_assert(i < COUNT);
     usm_store_release(&late_check[i], check);
-    usm_store_release(&was_read[i], NULL); /* read anew, now with the check */
+    usm_store_release(&was_read[i], NULL); /* to be read again, with the check */
     (void)usm_add_relaxed(&usm__settings_changes, 1);
     set = usm_load_acquire(&was_set[i]);
-    usm_assert(!usm__settings[i].secret); /* none of them has such a check */
+    usm_assert(!usm__settings[i].secret); /* no secret has such a check */
     if (set != NULL && !parse(i, set->text, &number, why)) {
         put(i, NULL);
         usm__warn("usm_config_set(\"%s\", \"%.128s\") is reverted; allowed: %s",
@@ -724,7 +724,7 @@ void usm__setting_set_translate(const char *key, usm__setting_translate *transla
 
     usm_assert(i < COUNT && usm__settings[i].translated);
     usm_store_release(&translate_of[i], translate);
-    usm_store_release(&was_read[i], NULL); /* read anew, now with it */
+    usm_store_release(&was_read[i], NULL); /* to be read again, with the translation */
     (void)usm_add_relaxed(&usm__settings_changes, 1);
 }
 

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* Checks of settings: whether a text has the right form.  Whether there is such a
- * transport, codec or folder turns out when it is first needed (src/spill/tier.c). */
+/* Checks that the text of a setting has the right form.  Whether the transport, codec or folder
+ * exists is found out when it is first needed (src/spill/tier.c). */
 #include "base/settings_check.h"
 
 #include <stdio.h>
 #include <string.h>
 
 #define NAME_CHARACTERS "abcdefghijklmnopqrstuvwxyz0123456789_"
-#define NAME_SIZE       32 /* of a module's name, with its 0 */
+#define NAME_SIZE       32 /* of a module's name, including the final 0 */
 
 static bool is_module_name(usm__span s)
 {
@@ -73,7 +73,8 @@ bool usm__settings_check_key(const char *text, char *why, size_t why_size)
     return n == 0 || ((n == 32 || n == 64) && strspn(text, "0123456789abcdefABCDEF") == n);
 }
 
-/* Digits, with a point among them or not: strtod() would want what the locale calls a point. */
+/* Parses digits, with or without a point.  strtod() would expect the decimal point of the
+ * locale. */
 static bool cut_decimal(usm__span s, double *number)
 {
     double value = 0, scale = 1;

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* Checks of settings whose grammar base knows: base/settings.c names them in its table. */
+/* Checks of settings whose grammar src/base knows: the table in base/settings.c names them. */
 #ifndef USM_BASE_SETTINGS_CHECK_H
 #define USM_BASE_SETTINGS_CHECK_H
 
 #include "base/text.h"
 
-/* Most tiers below host memory. */
+/* Maximum number of tiers below host memory. */
 #define USM__SPILL_TIERS_MAX 7
 
 /* "off", or transport[:config] separated by ";". */
@@ -16,9 +16,9 @@ bool usm__settings_check_codec(const char *text, char *why, size_t why_size);
 bool usm__settings_check_key(const char *text, char *why, size_t why_size);
 /* Nothing, a path, or name=watts separated by ",". */
 bool usm__settings_check_watts(const char *text, char *why, size_t why_size);
-/* It begins with "/", "./" or "../", or has no "=". */
+/* True if it begins with "/", "./" or "../", or has no "=". */
 bool usm__settings_is_watts_path(const char *text);
-/* "name=watts": what of the line is the name, and the number, 0 or more; false: it is neither. */
+/* Splits "name=watts" into the name and the number, 0 or more; false: it has another form. */
 bool usm__settings_cut_watts(usm__span line, usm__span *name, double *watts);
 
 #endif

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* Statuses and stories.  Stories live in the calling thread's block (thread.c);
- * a thread that can have none keeps at least its status. */
+/* Statuses and error messages.  Messages are stored in the calling thread's block (thread.c); a
+ * thread for which there is no memory keeps at least its status. */
 #include "base/status.h"
 
 #include <errno.h>
@@ -49,8 +49,8 @@ usm_status usm_last_status(void)
     return usm__self.block != NULL ? usm__self.block->status : USM_OK;
 }
 
-/* A story that was cut ends in "..." after its last whole UTF-8 character; none
- * ends in a newline. */
+/* A message that was cut off ends in "..." after its last whole UTF-8 character; no message ends in
+ * a newline. */
 static void tidy_story(char *text, int wanted)
 {
     size_t n = strlen(text);
@@ -68,7 +68,7 @@ static void tidy_story(char *text, int wanted)
 
 void usm__note_v(usm_status status, const char *format, va_list args)
 {
-    /* Made aside: an argument may be the old story. */
+    /* Formatted in a separate buffer: an argument may be the old message. */
     char         text[USM__STORY_SIZE];
     int          error = errno;
     usm__thread *block = usm__thread_self();

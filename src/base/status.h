@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* How a failure is born: usm__fail() writes the thread's story and yields the
- * status.  A macro, so that analyzers see that the path fails. */
+/* The origin of every failure: usm__fail() writes the thread's error message and yields the status.
+ * It is a macro, so that analyzers see that the path fails. */
 #ifndef USM_BASE_STATUS_H
 #define USM_BASE_STATUS_H
 
@@ -9,11 +9,11 @@
 
 #define usm__fail(status, ...) (usm__note((status), __VA_ARGS__), (status))
 
-/* Writes story and status of the calling thread; never allocates, never logs. */
+/* Writes error message and status of the calling thread; never allocates, never logs. */
 void usm__note(usm_status status, const char *format, ...) USM_PRINTF(2, 3);
 void usm__note_v(usm_status status, const char *format, __builtin_va_list args) USM_PRINTF(2, 0);
 
-/* Puts the story aside while clean-up runs that may itself fail. */
+/* Saves the error message while clean-up code runs that may itself fail. */
 typedef struct usm__story {
     usm_status status;
     char       text[USM__STORY_SIZE];

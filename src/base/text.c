@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* Parsers of small texts: sizes, durations, booleans, lists.  ASCII and integers
- * only, so that no locale changes what a setting means. */
+/* Parsers of short texts: sizes, durations, booleans, lists.  ASCII and integers only, so that no
+ * locale changes the meaning of a setting. */
 #include "base/text.h"
 
 #include <stdio.h>
@@ -67,7 +67,7 @@ bool usm__span_is(usm__span s, const char *word)
     return true;
 }
 
-/* Cuts digits off *s; false when there are none or they do not fit. */
+/* Cuts digits off *s; false if there are none or the number does not fit. */
 static bool cut_digits(usm__span *s, uint64_t *n)
 {
     uint64_t value = 0;
@@ -94,7 +94,7 @@ bool usm__span_number(usm__span s, uint64_t *n)
     return true;
 }
 
-/* A decimal fraction as billionths; digits behind the ninth are dropped. */
+/* Reads a decimal fraction as billionths; digits after the ninth are dropped. */
 static bool cut_fraction(usm__span *s, uint32_t *billionths)
 {
     uint32_t value = 0, unit = 100000000;
@@ -127,7 +127,7 @@ static const measure *find_unit(const measure *units, usm__span name)
     return NULL;
 }
 
-/* A number, perhaps with a fraction, and one of `units`, in units of factor 1. */
+/* Parses a number, possibly with a fraction, and one of `units`, into units of factor 1. */
 static bool parse_with_unit(usm__span s, const measure *units, uint64_t *value)
 {
     uint64_t       whole, part;

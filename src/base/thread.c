@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* The per-thread blocks.  status.c writes stories into them; nobody else makes one.
+/* The per-thread blocks.  status.c writes error messages into them; only this file makes them.
  *
- * Blocks are cut from chunks of their own, not from meta.c: a block is needed
- * where any lock may be held, and reporting its lack must not need a block.
- * A block goes back to the free list when its thread ends; chunks stay. */
+ * Blocks are cut from chunks of their own, not taken from meta.c: a block may be needed with any
+ * lock held, and reporting its absence must not need a block.  When a thread ends, its block
+ * returns to the free list; chunks are never freed. */
 #include "base/thread.h"
 
 #include "base/fork.h"
@@ -26,7 +26,7 @@ _Static_assert(sizeof usm__closed_caches / sizeof *usm__closed_caches == USM__SL
 __thread usm__tls usm__self __attribute__((tls_model("initial-exec"), visibility("hidden"))) = {
     .caches = usm__closed_caches};
 
-static void (*on_end)(usm__thread *block); /* fixed by the library's start */
+static void (*on_end)(usm__thread *block); /* fixed at the start of the library */
 
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 static pthread_key_t  key;
@@ -34,7 +34,8 @@ static bool           key_made; /* fixed after `once` */
 
 static usm__mutex   lock = USM__MUTEX_INIT(USM__RANK_THREAD, "thread blocks");
 static usm__thread *free_blocks;           /* guarded by lock */
-static usm__thread *chunk_at, *chunk_last; /* guarded by lock: blocks never used, [at, last) */
+static usm__thread *chunk_at, *chunk_last; /* guarded by lock: blocks that were never used, [at,
+                                              last) */
 
 static void give_back(usm__thread *block)
 {
@@ -44,8 +45,8 @@ static void give_back(usm__thread *block)
     usm__mutex_unlock(&lock);
 }
 
-/* The thread ends.  A destructor of somebody else may still call libusm: then a
- * new block is made, and this is called again. */
+/* Called when the thread ends.  A destructor of other code may still call libusm afterwards: then a
+ * new block is made, and this function is called again. */
 static void on_thread_end(void *p)
 {
     usm__thread *block = p;
@@ -98,7 +99,7 @@ static usm__thread *make_block(void)
     usm__thread *block;
 
     (void)pthread_once(&once, make_key);
-    if (!key_made) /* without the key, each thread that ends would leak its block */
+    if (!key_made) /* without the key, every ending thread would leak its block */
         return NULL;
     block = take_block();
     if (block == NULL)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* The per-thread block: story text, the tables of pools' caches.  libusm has
- * one initial-exec pointer to it, so that libusm.so can always be dlopened.
- * Blocks come from the metadata arena and are reused after their thread. */
+/* The per-thread block: the error message, and the tables of thread caches.  libusm reaches it
+ * through one small initial-exec variable, so that libusm.so can always be loaded with dlopen().
+ * Blocks are cut from chunks in thread.c, and reused after the end of their thread. */
 #ifndef USM_BASE_THREAD_H
 #define USM_BASE_THREAD_H
 
@@ -19,55 +19,60 @@ typedef struct usm__thread {
     struct usm__thread *next_free; /* guarded by the lock in thread.c             */
     usm_status          status;
     char                story[USM__STORY_SIZE];
-    /* Thread caches by pool slot, the owner's: core/magazine.c.  NULL until first needed. */
+    /* The owner's thread caches by pool slot: core/magazine.c.  NULL until first needed. */
     _Atomic(usm_bin *) *caches;
-    usm_list            cache_list; /* guarded by the lock there; once there is a table     */
-    /* The tags that the thread has pushed, the innermost last: core/tag.c. */
+    usm_list            cache_list; /* guarded by the lock there, once there is a table */
+    /* The tags pushed by the thread, innermost last: core/tag.c. */
     unsigned         tag_depth;
     struct usm__tag *tags[USM__TAG_DEPTH];
-    uint64_t         task_queue; /* the serial of the queue whose task runs: core/task.c   */
-    void            *trace;      /* the ring of events, trace.c; NULL until first needed     */
-    /* The host's open accesses to buffers: buffer/slot.h.  The block's for life, whoever has it. */
+    uint64_t         task_queue; /* serial number of the queue whose task the thread runs:
+                                    core/task.c */
+    void            *trace;      /* the event ring, trace.c; NULL until first needed */
+    /* The host's open accesses to buffers: buffer/slot.h.  Belongs to the block permanently,
+     * whichever thread has the block. */
     struct usm__open_table *open;
 } usm__thread;
 
-/* Pools that can have thread caches at a time, slot 0 (none) included. */
+/* The number of pools that can have thread caches at the same time, plus slot 0 (none). */
 #define USM__SLOTS 256
 
-/* The table of who has no caches, or must not use them now: every slot leads to bins that are empty
- * and full at once, so that both an allocation and a free take the slow path. */
+/* The table of a thread without caches, or that must not use them now: every slot points to bins
+ * that are empty and full at the same time, so that every allocation and free takes the slow
+ * path. */
 extern usm_bin            usm__closed_bins[USM_BINS] __attribute__((visibility("hidden")));
 extern _Atomic(usm_bin *) usm__closed_caches[USM__SLOTS] __attribute__((visibility("hidden")));
 
 struct usm__mutex;
 
-/* All thread-local state of libusm: the block and what must work without one. */
+/* All thread-local state of libusm: the block, and the state that must exist without one. */
 typedef struct usm__tls {
     usm__thread       *block;        /* NULL until first needed                              */
-    struct usm__mutex *held;         /* debug builds: the ranked mutex taken last, mutex.c   */
-    usm_status         orphan;       /* the last failure's status while no block can be had  */
+    struct usm__mutex *held;         /* debug builds: the most recently locked ranked mutex,
+                                        mutex.c */
+    usm_status         orphan;       /* status of the last failure while there is no memory for a
+                                        block */
     int                fault_benign; /* > 0: faults do not fire, fault.c                     */
     bool               is_giving;    /* inside the hook area_out_of_memory, core/pool.c      */
     bool               is_held;      /* no memory is taken from a driver, core/area.c        */
-    /* core/init.c: which counters have the outermost call that uses the default context; such calls
-     * at work, one inside the other; contexts that they ended, which go when the outermost returns. */
+    /* core/init.c: the round whose counter has the outermost call that uses the default context;
+     * the depth of such nested calls; contexts that they ended, to be released when the outermost
+     * returns. */
     uint16_t            default_round;
     unsigned            in_default;
     struct usm_context *put_off;
-    /* core/magazine.h: the table in force, and the slot of the cache in use at this moment, by a
-     * hit and by a slow path. */
+    /* core/magazine.h: the current table, and the slots of the caches in use at this moment, on the
+     * fast path and on the slow path. */
     _Atomic(usm_bin *) *caches;
     _Atomic(uint16_t)   busy, entered;
 } usm__tls;
 
 extern __thread usm__tls usm__self __attribute__((tls_model("initial-exec"), visibility("hidden")));
 
-/* The calling thread's block, made when there is none yet; NULL when none can be
- * had (out of memory). */
+/* The calling thread's block, made if there is none yet; NULL if memory is exhausted. */
 usm__thread *usm__thread_self(void);
 
-/* Called on a thread that ends, with its block, before that is given back. One, set by the core's
- * start. */
+/* Sets the function that is called on an ending thread, with its block, before the block is freed.
+ * There is one, set at the start of the core. */
 void usm__thread_on_end(void (*fn)(usm__thread *block));
 
 #endif

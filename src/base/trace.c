@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* The event rings' producers: one ring a thread, filled without a lock.
+/* The producers of the event rings: one ring for each thread, filled without a lock.
  *
- * An event is 32 bytes and a time stamp; the writer thread turns ticks into nanoseconds.  The
- * producer compares one number, `limit`: the head at which it must look at the consumer again, to
- * wake it (the ring is half full) or to count an event as lost (it is full).  The ring is made at a
- * thread's first event, drained to its end after the thread's, and then another thread's.
+ * An event is 32 bytes including a time stamp in ticks, which the writer thread converts to
+ * nanoseconds.  The producer compares the head with one number, `limit`: the head at which it must
+ * check the consumer's position again, either to wake the consumer (the ring is half full) or to
+ * count an event as lost (it is full).  A ring is made at a thread's first event.  After the thread
+ * has ended, the ring is drained, and then reused for another thread.
  *
  * Not here: the file (trace_writer.c), stacks (trace_stack.c). */
 #include "base/trace.h"
@@ -28,7 +29,7 @@
 #include <x86intrin.h>
 #endif
 
-#define RINGS_BYTES_MAX   ((uint64_t)256 << 20) /* of all rings; threads beyond lose events */
+#define RINGS_BYTES_MAX   ((uint64_t)256 << 20) /* all rings; threads beyond it lose events */
 #define CAPACITY_MIN      64
 #define STACK_BYTES_USUAL ((uint64_t)512 << 10)
 
@@ -43,13 +44,14 @@ static uint64_t    bytes; /* of all rings                 */
 static uint32_t    last_thread;
 static atomic_uint last_pool, last_tag, last_space, last_tier, last_kernel;
 
-/* Teams come and go, the devices stay; guarded by lock. */
+/* Teams are created and destroyed, while devices stay; guarded by lock. */
 static char     members[USM__TRACE_MEMBERS_MAX][64];
 static uint32_t nmembers;
 
 /* --- time ------------------------------------------------------------------ */
 
-/* The counter ticks evenly on all processors: the processor says so, and the kernel trusts it. */
+/* True if the counter ticks evenly on all processors: the processor reports it, and the kernel uses
+ * it as its clock. */
 static bool tsc_is_good(void)
 {
 #if defined(__x86_64__)
@@ -103,7 +105,7 @@ static usm__ring *new_ring(void)
     return ring;
 }
 
-/* The calling thread's first event: NULL when there is no room for a ring. */
+/* Called at the calling thread's first event; NULL: there is no room for a ring. */
 static __attribute__((noinline)) usm__ring *take_ring(void)
 {
     usm__thread *self = usm__thread_self();
@@ -119,7 +121,8 @@ static __attribute__((noinline)) usm__ring *take_ring(void)
         ring = new_ring();
     if (ring != NULL) {
         ring->thread       = ++last_thread;
-        ring->limit        = usm_load_relaxed(&ring->head); /* look at the writer at once */
+        ring->limit        = usm_load_relaxed(&ring->head); /* checks the consumer at the first
+                                                               event */
         ring->until_sample = 0;
         ring->random       = ticks() ^ (uint64_t)(uintptr_t)ring;
         usm_store_release(&ring->ended, false);
@@ -149,7 +152,7 @@ static inline usm__ring *my_ring(void)
     return __builtin_expect(ring != NULL, 1) ? ring : take_ring();
 }
 
-/* The head is at the limit.  false: there is no room. */
+/* Called when the head has reached the limit.  False: the ring is full. */
 static __attribute__((noinline)) bool look(usm__ring *ring, uint64_t head)
 {
     uint64_t capacity = usm__trace_config_now.capacity;
@@ -165,7 +168,7 @@ static __attribute__((noinline)) bool look(usm__ring *ring, uint64_t head)
     return true;
 }
 
-/* Room for the next event, which put() publishes; NULL: it is lost. */
+/* Returns room for the next event, which put() publishes; NULL: it is lost. */
 static inline usm__trace_packed *room(usm__ring **out)
 {
     usm__ring *ring = my_ring();
@@ -306,7 +309,7 @@ void usm__trace_work_put(const usm__work_event *e)
 
 /* --- definitions ----------------------------------------------------------- */
 
-/* A number below max + 1 that was not given before; 0 when there is none left. */
+/* Returns an id up to max that was not returned before; 0 if there is none left. */
 static uint32_t next_id(atomic_uint *last, uint32_t max)
 {
     uint32_t id = usm_load_relaxed(last);
@@ -376,7 +379,7 @@ uint32_t usm__trace_space(const char *name, uint64_t block_size, uint64_t blocks
                                                                                        : 0;
 }
 
-/* `id`, or 0 where its name has no room. */
+/* Returns `id`, or 0 if there is no room for its name. */
 static uint32_t define_name(usm__trace_kind kind, uint32_t id, const char *name)
 {
     struct {
@@ -439,7 +442,7 @@ static bool parse_stacks(const char *text, uint64_t *mean)
     *mean = 0;
     if (usm__span_is(s, "all"))
         *mean = 1;
-    else if (usm__span_bool(s, &is)) /* 0 and 1 among them */
+    else if (usm__span_bool(s, &is)) /* accepts 0 and 1 too */
         *mean = is ? STACK_BYTES_USUAL : 0;
     else
         return usm__span_size(s, mean);
@@ -456,7 +459,7 @@ bool usm__trace_check_stacks(const char *value, char *why, size_t why_size)
     return parse_stacks(value, &mean);
 }
 
-/* A power of two that fits `size` bytes. */
+/* The largest power of two whose events fit in `size` bytes. */
 static uint64_t capacity_of(uint64_t size)
 {
     uint64_t n = CAPACITY_MIN;
@@ -475,7 +478,8 @@ static void start(void)
         return;
     (void)snprintf(c->name, sizeof(c->name), "%s", name);
     for (const char *at = strchr(name, '%'); at != NULL; at = strchr(at + 2, '%'))
-        c->own_file |= at[1] == 'p'; /* the setting's check has seen that one follows */
+        c->own_file |= at[1] == 'p'; /* the check of the setting made sure that a character
+                                        follows */
     c->capacity = capacity_of(usm__setting_size("trace_ring"));
     c->use_tsc  = tsc_is_good();
     (void)parse_stacks(usm__setting_text("trace_stacks"), &c->stack_bytes);
@@ -492,8 +496,9 @@ void usm__trace_start(void)
     (void)pthread_once(&once, start);
 }
 
-/* In the child nobody else runs: what was not written is the parent's to write, rings of threads
- * that are not here are free, and the own thread's next event looks for a writer. */
+/* Called in the child, where no other thread runs.  The parent writes the events recorded so far,
+ * rings of threads that do not exist here are free, and the own thread's next event starts a
+ * writer. */
 static void empty_rings(void)
 {
     usm__ring *mine = usm__self.block != NULL ? usm__self.block->trace : NULL;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* The name of the trace file, and who writes it: host, rank, process, command line.
- * Called by trace_writer.c when a file is opened. */
+/* The name of the trace file, and its header: host, rank, process, command line.  Called by
+ * trace_writer.c when a file is opened. */
 #include "base/job.h"
 #include "base/os.h"
 #include "base/text.h"
@@ -11,7 +11,7 @@
 #include <string.h>
 #include <unistd.h>
 
-/* As it is when the file is opened: -1 without a job. */
+/* The rank when the file is opened; -1 without a job. */
 static int32_t find_rank(void)
 {
     usm__job_place p = usm__job_place_get();

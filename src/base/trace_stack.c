@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* Sampled stacks: which call sites allocate.
+/* Sampled stacks: the call sites that allocate.
  *
- * A Poisson process over the bytes that a thread allocates: the distance to the next sample is
- * exponential with the mean of USM_TRACE_STACKS, so an allocation of s bytes is sampled with
- * probability 1 - exp(-s / mean), whatever came before, and a reader can scale up.  Stacks are kept
- * once each, in a hash table of fixed size under a lock: a sample costs microseconds anyhow, and
- * there is one each half mebibyte.  Called by trace.c for each allocation it records. */
+ * Samples are a Poisson process over the bytes that a thread allocates.  The distance to the next
+ * sample is exponential with the mean of USM_TRACE_STACKS.  An allocation of s bytes is therefore
+ * sampled with probability 1 - exp(-s / mean), independent of what came before, and a reader can
+ * scale the samples up.  Each stack is stored once, in a hash table of fixed size under a lock: a
+ * sample costs microseconds anyway, and there is one for each half mebibyte.  Called by trace.c for
+ * each allocation that it records. */
 #include "base/fork.h"
 #include "base/mutex.h"
 #include "base/os.h"
@@ -22,11 +23,12 @@
 #endif
 #endif
 
-#define SLOTS 32768u /* of the hash table: a power of two, twice what it may hold */
+#define SLOTS 32768u /* of the hash table: a power of two, twice the number of stacks it may hold */
 #define HOLDS (SLOTS / 2)
-#define OWN   1 /* frames on top of each stack: take_stack() */
+#define OWN   1 /* frames on top of each stack that belong to this file: take_stack() */
 
-/* A stack is known by its hash alone (64 bits): two that collide, one in 10^11, are one. */
+/* A stack is identified by its hash alone (64 bits): two with the same hash, one in 10^11, count as
+ * one. */
 typedef struct seen {
     uint64_t hash; /* 0: empty */
     uint32_t id;
@@ -41,7 +43,8 @@ void usm__stack_start(void)
 #ifdef HAVE_BACKTRACE
     void *frames[4];
 
-    /* glibc loads libgcc_s at the first call: not later, within somebody's malloc. */
+    /* glibc loads libgcc_s at the first call, which must not happen inside a malloc of the
+     * program. */
     (void)backtrace(frames, 4);
     table = usm__os_map(SLOTS * sizeof(*table), 3 /* PROT_READ | PROT_WRITE */);
 #endif
@@ -100,7 +103,7 @@ static uint32_t intern(void *const *frames, uint32_t n)
 
     usm__mutex_lock(&lock);
     slot = &table[hash & (SLOTS - 1)];
-    while (slot->hash != 0 && slot->hash != hash) /* ends: half of them are empty */
+    while (slot->hash != 0 && slot->hash != hash) /* ends, because half of the slots are empty */
         slot = slot + 1 < table + SLOTS ? slot + 1 : table;
     id = slot->hash != 0 ? slot->id : enter(slot, hash, frames, n);
     usm__mutex_unlock(&lock);
@@ -136,7 +139,7 @@ uint32_t usm__stack_sample(usm__ring *ring, uint64_t size)
         ring->until_sample -= (int64_t)size;
     else
         ring->until_sample =
-            next_distance(ring); /* memoryless: where in the block does not matter */
+            next_distance(ring); /* memoryless: the position in the block does not matter */
     return due ? take_stack() : 0;
 }
 

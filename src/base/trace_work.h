@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* What USM_TRACE records of launches over teams (usm/parallel.h): each launch, each chunk on its
- * device, and the chunk's parts: copies in, kernel, copies out.  Part of the event rings (trace.h),
- * and like them costs one branch while nothing is recorded.  src/offload calls this; src/profile
- * reads it. */
+/* The events of launches over teams (usm/parallel.h) in USM_TRACE: each launch, each chunk on its
+ * device, and the parts of the chunk: copies in, kernel, copies out.  Part of the event rings
+ * (trace.h); like them, it costs one branch while nothing is recorded.  src/offload records the
+ * events; src/profile reads them. */
 #ifndef USM_BASE_TRACE_WORK_H
 #define USM_BASE_TRACE_WORK_H
 
@@ -11,11 +11,11 @@
 typedef enum usm__work_kind {
     /* From the start of a launch to its end.  n: indices of the range; no member. */
     USM__WORK_LAUNCH = 0,
-    /* A chunk, from when it was queued to when its end was seen.  first, n: indices. */
+    /* A chunk, from its submission until its end was observed.  first, n: indices. */
     USM__WORK_CHUNK  = 1,
     USM__WORK_FAILED = 2,
-    /* Parts of chunks, as the device's clock says, or where it has none the kernel alone, from the
-     * end of the chunk before.  n: bytes; of the kernel indices. */
+    /* Parts of chunks, by the device's clock.  If it has none, only the kernel, from the end of the
+     * previous chunk.  n: bytes; for the kernel indices. */
     USM__WORK_IN     = 3,
     USM__WORK_KERNEL = 4,
     USM__WORK_OUT    = 5,
@@ -24,16 +24,16 @@ typedef enum usm__work_kind {
 
 typedef struct usm__work_event {
     usm__work_kind kind;
-    uint32_t       member; /* of usm__trace_member(); 0: none, unknown                         */
-    uint32_t       kernel; /* of usm__trace_kernel(); 0: unknown                               */
-    uint64_t       first;  /* of a chunk                                                       */
+    uint32_t       member; /* of usm__trace_member(); 0: none, or unknown */
+    uint32_t       kernel; /* of usm__trace_kernel(); 0: unknown          */
+    uint64_t       first;  /* of a chunk                                  */
     uint64_t       n;
-    uint64_t       ns;     /* that it took                                                     */
-    uint64_t       ago_ns; /* of a part: when it ended, before now                             */
+    uint64_t       ns;     /* duration                          */
+    uint64_t       ago_ns; /* of a part: the time since its end */
 } usm__work_event;
 
-/* A name's number in the file, > 0; 0 when not tracing or no more fit.  A member has the same one
- * in all teams. */
+/* Return a name's number in the file, > 0; 0: tracing is off, or there are too many.  A member has
+ * the same number in all teams. */
 uint32_t usm__trace_member(const char *name);
 uint32_t usm__trace_kernel(const char *name);
 

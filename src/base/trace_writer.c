@@ -1,17 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* The event rings' consumer: the trace file, and the thread that writes it.
+/* The consumer of the event rings: the trace file, and the thread that writes it.
  *
- * The thread sleeps until a ring is half full, or a fifth of a second.  Each round it reads both
- * clocks, turns the ticks of what it finds into nanoseconds by the line through this round's and
- * the last round's readings, and writes chunks, each whole by one write(): after SIGKILL a file is
- * readable up to its last chunk.  An error (disk full) is warned about once, the file is cut after
- * its last whole chunk and recording ends.
+ * The thread sleeps until a ring is half full, at most a fifth of a second.  In each round it reads
+ * both clocks.  It converts ticks to nanoseconds by the line through the readings of this and the
+ * previous round, and writes chunks, each by a single write(): after SIGKILL a file is readable up
+ * to its last chunk.  After an error (such as a full disk) one warning is logged, the file is
+ * truncated after its last whole chunk, and recording ends.
  *
- * fork(): the parent's file is the parent's.  A child has its own when the name has %p, opened at
- * its first event with all definitions so far, else it records nothing.
+ * fork(): the parent keeps its file.  If the name has %p, the child gets a file of its own, which
+ * is opened at its first event with all definitions so far; otherwise it records nothing.
  *
- * Definitions (pools, tags, stacks) come here as chunks, kept in a chain for as long as the process
- * lives; their number is bounded. */
+ * Definitions (pools, tags, stacks) are passed in as chunks and stored in a chain for as long as
+ * the process lives; their number is bounded. */
 #include "base/fork.h"
 #include "base/inline/atomic.h"
 #include "base/log.h"
@@ -31,7 +31,7 @@
 #include <unistd.h>
 
 #define PERIOD_NS   200000000
-#define BATCH       2048 /* events of a chunk */
+#define BATCH       2048 /* events in a chunk */
 #define BLOCK_BYTES ((size_t)64 << 10)
 
 /* Definitions: a chain of blocks that only grows. */
@@ -41,24 +41,24 @@ typedef struct block {
     unsigned char bytes[];
 } block;
 
-/* Guarded by the file's lock, but for `changing`. */
+/* Guarded by the file's lock. */
 static struct {
     usm__mutex lock;
-    int        fd;           /* -1: none                                                       */
-    int        pid;          /* whose it is                                                    */
-    bool       wanted;       /* a child's, to be opened at its first event                    */
-    int        error;        /* to be warned about once the lock is free                       */
-    uint64_t   size;         /* bytes of whole chunks                                          */
+    int        fd;           /* -1: none                                             */
+    int        pid;          /* the process that writes it                           */
+    bool       wanted;       /* to be opened at the first event, in a child          */
+    int        error;        /* to be logged when the lock has been released         */
+    uint64_t   size;         /* bytes of whole chunks                                */
     uint64_t   start_ns, ns; /* of CLOCK_MONOTONIC: the file's start, the last round */
     uint64_t   ticks;        /* when `ns` was read                                   */
     double     ns_per_tick;
-    block     *block; /* definitions written so far: up to `at` of `block`              */
+    block     *block; /* definitions written so far: up to `at` of `block` */
     size_t     at;
-    uint64_t   maps_size; /* of the maps written last                                   */
+    uint64_t   maps_size; /* size of the maps written last */
     char       path[4096];
 } file = {.lock = USM__MUTEX_INIT(USM__RANK_TRACE_FILE, "trace file"), .fd = -1};
 
-/* One chunk under construction; guarded by the file's lock. */
+/* The chunk under construction; guarded by the file's lock. */
 static struct {
     usm__trace_chunk  head;
     usm__trace_packed events[BATCH];
@@ -68,7 +68,7 @@ static usm__mutex define_lock = USM__MUTEX_INIT(USM__RANK_TRACE, "trace definiti
 static block     *first_block, *last_block; /* guarded by define_lock */
 
 _Atomic(bool)            usm__trace_writing;
-static _Atomic(uint32_t) bell; /* 1: the writer is to look; a futex */
+static _Atomic(uint32_t) bell; /* 1: the writer must wake up; a futex */
 
 /* --- definitions ----------------------------------------------------------- */
 
@@ -106,14 +106,14 @@ bool usm__trace_define(usm__trace_kind kind, const void *payload, uint32_t size)
     return at != NULL;
 }
 
-/* --- the file; pre of all: its lock is held ---------------------------------- */
+/* --- the file; pre for all functions: its lock is held ----------------------- */
 
 static void stop(int error)
 {
     usm_store_release(&usm__trace_on, 0);
     file.error = error;
     if (file.size > 0)
-        (void)!ftruncate(file.fd, (off_t)file.size); /* what is whole stays */
+        (void)!ftruncate(file.fd, (off_t)file.size); /* keeps the whole chunks */
     (void)usm__os_close(file.fd);
     file.fd = -1;
 }
@@ -128,7 +128,7 @@ static void append(const void *data, size_t size)
         stop(errno);
 }
 
-/* pre: the payload lies behind out.head. */
+/* pre: the payload is behind out.head. */
 static void append_chunk(usm__trace_kind kind, uint32_t thread, size_t size)
 {
     out.head = (usm__trace_chunk){(uint32_t)kind, thread, (uint32_t)size,
@@ -136,8 +136,8 @@ static void append_chunk(usm__trace_kind kind, uint32_t thread, size_t size)
     append(&out, sizeof(out.head) + size);
 }
 
-/* What was defined since the last time.  Blocks only grow, so what is copied out of the lock is
- * whole. */
+/* Writes the definitions made since the last call.  Blocks only grow, so the part that was seen
+ * under the lock is complete. */
 static void append_definitions(void)
 {
     size_t used;
@@ -162,7 +162,7 @@ static void append_definitions(void)
     }
 }
 
-/* The lines of /proc/self/maps that are code, when modules were loaded since they were written. */
+/* Writes the lines of /proc/self/maps for code, if modules were loaded since the last time. */
 static void append_maps(void)
 {
     size_t           size = 0, n = 0;
@@ -195,7 +195,7 @@ static void append_maps(void)
     usm__heap_free(text);
 }
 
-/* Both clocks at one moment: the closest of three readings. */
+/* Reads both clocks at the same moment: the closest of three readings. */
 static void read_clocks(uint64_t *ns, uint64_t *ticks)
 {
     uint64_t best = UINT64_MAX;
@@ -222,7 +222,7 @@ static bool is_replaceable(int fd)
            (n == (ssize_t)sizeof(magic) && memcmp(magic, USM__TRACE_MAGIC, sizeof(magic)) == 0);
 }
 
-/* NULL, or why there is none. */
+/* Returns NULL, or why there is no file. */
 static const char *open_file(usm__trace_header *h)
 {
     struct timespec real;
@@ -290,10 +290,10 @@ static void append_lost(uint32_t thread, uint64_t n)
 
 static void drain_ring(usm__ring *ring)
 {
-    bool     ended = usm_load_acquire(&ring->ended); /* before head: nothing follows then */
+    bool     ended = usm_load_acquire(&ring->ended); /* before head: no event follows then */
     uint64_t head  = usm_load_acquire(&ring->head);
     uint64_t tail  = usm_load_relaxed(&ring->tail);
-    uint64_t lost  = usm_load_acquire(&ring->lost); /* with it, whose ring it is */
+    uint64_t lost  = usm_load_acquire(&ring->lost); /* this also makes ring->thread visible */
 
     if (head != tail)
         append_definitions();
@@ -302,7 +302,7 @@ static void drain_ring(usm__ring *ring)
 
         copy_events(ring, tail, n);
         tail += n;
-        usm_store_release(&ring->tail, tail); /* they are copied: the producer may go on */
+        usm_store_release(&ring->tail, tail); /* they are copied: the producer may reuse them */
         append_chunk(USM__CHUNK_EVENTS, ring->thread, n * sizeof(usm__trace_packed));
     }
     if (lost != ring->lost_written)
@@ -333,7 +333,7 @@ static void drain(void)
         append_lost(0, ringless);
 }
 
-/* Gives the lock back and says what went wrong meanwhile. */
+/* Releases the lock and logs an error that occurred meanwhile. */
 static void unlock_and_tell(void)
 {
     int  error = file.error;
@@ -369,7 +369,7 @@ static void write_rounds(void *unused)
     }
 }
 
-/* pre: the file's lock is held.  What went wrong, or NULL. */
+/* pre: the file's lock is held.  Returns what went wrong, or NULL. */
 static const char *begin(void)
 {
     usm__trace_header h;
@@ -412,7 +412,7 @@ void usm__trace_ring_bell(void)
 
 /* --- start, end, fork ------------------------------------------------------------ */
 
-/* Writes files only: no driver is called at the process's end. */
+/* Only writes the file: no driver is called at the end of the process. */
 static void at_exit(void)
 {
     usm__mutex_lock(&file.lock);
@@ -439,7 +439,7 @@ bool usm__trace_open_file(void)
     read_clocks(&file.ns, &file.ticks);
     file.start_ns = file.ns;
     file.ns_per_tick =
-        usm__trace_config_now.use_tsc ? 0.3 : 1; /* until the first round has measured */
+        usm__trace_config_now.use_tsc ? 0.3 : 1; /* until the first round has measured it */
     wrong      = open_file(&h);
     file.error = 0;
     usm__mutex_unlock(&file.lock);
@@ -453,7 +453,7 @@ bool usm__trace_open_file(void)
 void usm__trace_flush(void)
 {
     usm__mutex_lock(&file.lock);
-    if (file.fd >= 0 && file.pid == (int)getpid()) { /* not of a child that no handler ran in */
+    if (file.fd >= 0 && file.pid == (int)getpid()) { /* not in a child in which no handler ran */
         drain();
         append_maps();
     }
@@ -475,7 +475,7 @@ static void in_child(void)
         usm_store_relaxed(&usm__trace_on, 0);
 }
 
-/* By rank when they are taken, the other way when they are given back. */
+/* Locks are taken by rank, and released in the reverse order. */
 void usm__trace_fork(int phase)
 {
     if (phase == USM__FORK_PREPARE) {

@@ -12,7 +12,7 @@ static inline bool usm_is_pow2(size_t n)
     return n != 0 && (n & (n - 1)) == 0;
 }
 
-/* align is a power of two; false when the result does not fit. */
+/* align is a power of two; false if the result does not fit. */
 static inline bool usm_align_up(size_t n, size_t align, size_t *out)
 {
     return !__builtin_add_overflow(n, align - 1, out) && ((*out &= ~(align - 1)), true);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* A circular doubly linked list whose links live in the elements.  An element
- * that is in no list points to itself.  Modules may include this header. */
+/* A circular doubly linked list whose links are members of the elements.  An element that is in no
+ * list points to itself.  Modules may include this header. */
 #ifndef USM_BASE_LIST_H
 #define USM_BASE_LIST_H
 
@@ -12,9 +12,9 @@ typedef struct usm_list {
 } usm_list;
 
 #define usm_container_of(ptr, type, member) ((type *)(void *)((char *)(ptr)-offsetof(type, member)))
-/* NOLINTBEGIN(bugprone-macro-parentheses): a name that is declared cannot have them. */
+/* NOLINTBEGIN(bugprone-macro-parentheses): a declared name cannot have them. */
 #define USM_LIST_FOREACH(it, head) for (usm_list *it = (head)->next; it != (head); it = it->next)
-/* Survives the removal of the element at hand. */
+/* The current element may be removed from the list. */
 #define USM_LIST_FOREACH_SAFE(it, tmp, head)                                                       \
     for (usm_list *it = (head)->next, *tmp = it->next; it != (head); it = tmp, tmp = it->next)
 
@@ -45,7 +45,7 @@ static inline void usm_list_remove(usm_list *it)
     usm_list_init(it);
 }
 
-/* NULL when empty. */
+/* NULL if the list is empty. */
 static inline usm_list *usm_list_pop(usm_list *head)
 {
     usm_list *it = head->next;

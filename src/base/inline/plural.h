@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* The form of a word that goes with a number in a message: "1 block", "2 blocks". */
+/* The form of a word after a number in a message: "1 block", "2 blocks". */
 #ifndef USM_BASE_INLINE_PLURAL_H
 #define USM_BASE_INLINE_PLURAL_H
 

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* What pools that have one lock share (pools/arena, direct, whole): the counts of their blocks, and
- * the functions of their table that need the lock and the counts alone.
+/* Shared by pools that have one lock (pools/arena, direct, whole): the counts of their blocks, and
+ * the functions of their table that need only the lock and the counts.
  *
- *   blocks = allocations - frees;  live = the sizes of blocks that are out;  live <= live_peak
+ *   blocks = allocations - frees;  live = the sizes of allocated blocks;  live <= live_peak
  *
- * usm_pool_counts is the first member of such a pool, so that the table's functions, which get the
- * pool as a void *, need not know more of it.  Modules may include this header. */
+ * usm_pool_counts is the first member of such a pool, so the functions of the table, which get the
+ * pool as a void *, need not know more about it.  Modules may include this header. */
 #ifndef USM_BASE_INLINE_POOL_COUNTS_H
 #define USM_BASE_INLINE_POOL_COUNTS_H
 
@@ -14,7 +14,7 @@
 #include <pthread.h>
 
 typedef struct usm_pool_counts {
-    pthread_mutex_t lock; /* guards the counts, and what else the pool says */
+    pthread_mutex_t lock; /* guards the counts, and other data as the pool defines */
     uint64_t        live, live_peak, blocks, allocations, frees;
 } usm_pool_counts;
 
@@ -58,7 +58,7 @@ static inline void usm_pool_counts_reset_peaks(void *pool)
     pthread_mutex_unlock(&c->lock);
 }
 
-/* The forking thread is the child's only one and holds the lock there too. */
+/* The forking thread is the only thread of the child, and holds the lock there too. */
 static inline void usm_pool_counts_fork(void *pool, usm_fork_phase phase)
 {
     usm_pool_counts *c = pool;

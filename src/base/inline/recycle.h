@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* Blocks of one size that were given back and are kept for the next who asks, so that what is done
- * again and again takes nothing from the heap.  A block in it is linked through its first word.
- * Who gives no block that it keeps (it is full, or there is none) leaves the caller to the heap.
+/* Keeps freed blocks of one size for reuse, so that frequent operations need no heap allocation.  A
+ * block in the list is linked through its first word.  If no block is kept, or the list is full,
+ * the caller uses the heap.
  *
- * Thread-safe; the lock is a leaf.  At a fork() the child starts with none, because another thread
- * may have been changing the list: usm_recycler_in_child().  The child never frees what its parent
- * kept, at most `most` blocks.  Modules may include this header. */
+ * Thread-safe; the lock is a leaf.  After a fork() the child starts with an empty list, because
+ * another thread may have been changing it: usm_recycler_in_child().  The child never frees the
+ * blocks that its parent kept, which are at most `most`.  Modules may include this header. */
 #ifndef USM_BASE_RECYCLE_H
 #define USM_BASE_RECYCLE_H
 
@@ -17,16 +17,16 @@
 typedef struct usm_recycler {
     pthread_mutex_t lock;
     /* fixed */
-    size_t   size; /* of a block                                                         */
-    unsigned most; /* kept                                                                */
+    size_t   size; /* of a block          */
+    unsigned most; /* blocks kept at most */
     /* guarded by lock */
     void    *first;
     unsigned count;
-    /* in a child: the parent's list, unused, so that leak checkers do not report it */
+    /* in a child: the parent's list, unused; prevents reports of leak checkers */
     void *abandoned;
 } usm_recycler;
 
-#ifdef PTHREAD_ADAPTIVE_MUTEX_INITIALIZER_NP /* held for moments: worth a look before sleep */
+#ifdef PTHREAD_ADAPTIVE_MUTEX_INITIALIZER_NP /* held briefly: worth spinning */
 #define USM_RECYCLER_LOCK PTHREAD_ADAPTIVE_MUTEX_INITIALIZER_NP
 #else
 #define USM_RECYCLER_LOCK PTHREAD_MUTEX_INITIALIZER
@@ -36,7 +36,7 @@ typedef struct usm_recycler {
         USM_RECYCLER_LOCK, (size), (most), NULL, 0, NULL                                           \
     }
 
-/* A block with the first `zeroed` bytes 0; NULL: none is kept. */
+/* Returns a block whose first `zeroed` bytes are 0; NULL: none is kept. */
 static inline void *usm_recycler_take(usm_recycler *r, size_t zeroed)
 {
     void *p;
@@ -53,7 +53,7 @@ static inline void *usm_recycler_take(usm_recycler *r, size_t zeroed)
     return p;
 }
 
-/* False: it is full, and p is the caller's to free. */
+/* False: the list is full, and the caller must free p. */
 static inline bool usm_recycler_give(usm_recycler *r, void *p)
 {
     bool is_kept;
@@ -69,7 +69,7 @@ static inline bool usm_recycler_give(usm_recycler *r, void *p)
     return is_kept;
 }
 
-/* Gives all it keeps to the heap. */
+/* Frees all kept blocks to the heap. */
 static inline void usm_recycler_clear(usm_recycler *r, void (*heap_free)(void *p))
 {
     void *p = usm_recycler_take(r, 0);
