@@ -1,27 +1,28 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* The barrier of a channel: every living member leaves it with the same answer, also when members
- * end while they are in it.  Called by channel.c; the page is described in channel.h.
+/* The barrier of a channel: every living member leaves it with the same answer, even if members end
+ * while they are in it.  Called by channel.c; the page is described in channel.h.
  *
- * Calls are counted, 1, 2, ...  A member arrives by writing the number into `arrived`.  Whoever
- * then sees that all have arrived that have not gone writes a verdict (who has gone, so far) into
- * its own part of the page, and tries to make it the one that counts, by one exchange of `decided`:
+ * Calls are counted, 1, 2, ...  A member arrives by writing the number into `arrived`.  The member
+ * that then sees that all have arrived, except those that have gone, writes a verdict (which
+ * members have gone so far) into its own part of the page, and tries to make it the valid one, by
+ * one exchange of `decided`:
  *
- *     decided = call << 10 | stage << 8 | rank of the member whose verdict counts
+ *     decided = call << 10 | stage << 8 | rank of the member whose verdict is valid
  *
  *     call c - 1, END  ---------------------------------------->  call c, END
  *                      \-->  call c, ACROSS (if there is one)  --/
  *
- * In ACROSS the lowest rank that has not gone is in across(); it proposes the end.  When it ends
- * instead, the others propose one that says so.
+ * In ACROSS the lowest rank that has not gone runs across(), and then proposes the end.  If it ends
+ * instead, the others propose an end that says so.
  *
  * Why one word is enough.  Nobody can propose for call c before every living member has arrived
- * there, and none arrives before it has read the verdict of c - 1: a verdict is not overwritten
- * while somebody reads it.  A member that ends before its exchange has changed nothing; after it,
- * the verdict stays in the page.  Between its exchange and waking the others: they learn of its end
- * from the kernel, and look again.
+ * there, and none arrives before it has read the verdict of c - 1: so a verdict is not overwritten
+ * while somebody reads it.  A member that ends before its exchange has changed nothing; after the
+ * exchange the verdict stays in the page.  If it ends between its exchange and waking the others,
+ * they learn of its end from the kernel, and look again.
  *
- * Who has gone is what the kernel told this process, what members wrote when they closed, and what
- * earlier verdicts say: others may have heard of an end before us. */
+ * A member counts as gone if the kernel reported its end to this process, if it wrote that it
+ * closed, or if an earlier verdict says so: other members may learn of an end before this one. */
 #include "base/os.h"
 #include "ipc/channel.h"
 #include "ipc/spin.h"
@@ -54,8 +55,9 @@ static bool has_gone(const usm_ipc_channel *ch, uint32_t rank)
            usm_load_acquire(&ch->page->members[rank].presence) == USM__MEMBER_CLOSED;
 }
 
-/* Whether all have arrived that have not gone.  Of two that arrive at the same time one sees the
- * other: each writes its own `arrived` first, and all of that is in one order. */
+/* Whether all have arrived that have not gone.  If two arrive at the same time, at least one sees
+ * the other: each writes its own `arrived` first, and all of these accesses are sequentially
+ * consistent. */
 static bool all_here(const usm_ipc_channel *ch, usm__ranks *gone)
 {
     *gone = (usm__ranks){{0}};
@@ -77,7 +79,7 @@ static uint32_t lowest(const usm_ipc_channel *ch, const usm__ranks *gone)
     return rank;
 }
 
-/* False when another member was faster, with whatever. */
+/* False if another member was faster, with any verdict. */
 static bool propose(usm_ipc_channel *ch, uint64_t seen, unsigned stage, const usm__verdict *v)
 {
     ch->page->members[ch->rank].verdict[stage - 1] = *v;
@@ -99,7 +101,7 @@ static void begin_end(usm_ipc_channel *ch, uint64_t seen)
     usm__bell_ring(&ch->page->bell);
 }
 
-/* While across() is called: by us, or by one that may have ended. */
+/* While across() runs: in this process, or in one that may have ended. */
 static void end_across(usm_ipc_channel *ch, uint64_t seen)
 {
     usm__verdict   v     = *verdict_of(ch, seen);
@@ -141,7 +143,7 @@ void usm__channel_arrive(usm_ipc_channel *ch, uint32_t given, usm__ranks *gone, 
     usm__channel_page   *page  = ch->page;
     usm__channel_member *me    = &page->members[ch->rank];
     const uint64_t       end   = stage_of(make_decided(++ch->call, END, 0));
-    bool                 is_in = false; /* and has spun                                    */
+    bool                 is_in = false; /* it has spun, and is counted in the bell         */
     uint64_t             seen;
 
     me->given[ch->call & 1] = given;

@@ -1,25 +1,26 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
 /* A bell in memory that processes share: they sleep until something has changed, and look again.
  *
- *     who waits                                      who changes something
+ *     the waiting process                            the process that changes something
  *     usm__bell_enter(b);                            change it
  *     for (;;) {                                     usm__bell_ring(b);
  *         word = usm__bell_word(b);
- *         if (what it waits for is there) break;
+ *         if (the condition holds) break;
  *         usm__bell_wait(b, word, deadline);
  *     }
  *     usm__bell_leave(b);
  *
- * Nothing is missed: who waits counts itself in, then reads the word, then looks; who rings
- * changes, then counts the word up, then looks whether anybody is in.  So the change is seen, or
- * the word is old and the wait comes back at once, or the sleeper is counted and woken.  Without
- * sleepers ringing is no system call.
+ * No change is missed.  The waiting process adds itself to `in`, then reads the word, then looks.
+ * The other one makes its change, then increments the word, then looks whether any process is in.
+ * So either the waiting process sees the change, or its word is old and the wait returns at once,
+ * or it is counted in and is woken.  If no process sleeps, ringing is no system call.
  *
- * Processes are killed.  One that was in stays counted: from then on each ring is a system call, no
- * more.  (A flag that who rings takes back before waking would be cheaper and wrong: who is killed
- * between the two leaves sleepers that no later ring wakes.)  One that is killed between its change
- * and waking others leaves them asleep until the next ring, which those that wait for it make when
- * they hear of its end.  Called by barrier.c, turns.c and their like. */
+ * Processes may be killed.  One that was in stays counted: from then on each ring is a system call,
+ * nothing more.  (A flag that the ringing process clears before it wakes the others would be
+ * cheaper, and wrong: if it is killed between the two, no later ring wakes the sleepers.)  A
+ * process that is killed between its change and the wake-up leaves the others asleep until the next
+ * ring; processes that wait for it ring when they are notified of its end.  Called by barrier.c,
+ * turns.c and others. */
 #ifndef USM_IPC_BELL_H
 #define USM_IPC_BELL_H
 
@@ -27,8 +28,8 @@
 #include "base/os_wait.h"
 
 typedef struct usm__bell {
-    _Atomic(uint32_t) word; /* changes at each ring; slept on                              */
-    _Atomic(uint32_t) in;   /* how many may sleep                                         */
+    _Atomic(uint32_t) word; /* changes at each ring; processes sleep on it */
+    _Atomic(uint32_t) in;   /* number of processes that may sleep          */
 } usm__bell;
 
 static inline void usm__bell_enter(usm__bell *b)
@@ -46,7 +47,7 @@ static inline uint32_t usm__bell_word(usm__bell *b)
     return atomic_load(&b->word);
 }
 
-/* 0: look again; ETIMEDOUT. */
+/* Returns 0: look again; or ETIMEDOUT. */
 static inline int usm__bell_wait(usm__bell *b, uint32_t word, uint64_t deadline)
 {
     return usm__os_futex_wait(&b->word, word, deadline);

@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* The cells of events (cell.h): making and finding them, who has them open, who has ended. Counting
- * and waiting is in turns.c.  Called by event.c and event_queue.c.
+/* Event slots ("cells", cell.h): creating and finding them, which processes have them open, which
+ * of those have ended. turns.c counts and waits.  Called by event.c and event_queue.c.
  *
- * When a cell is used again.  Its creator retires it (generation 0), then its last user here gives
- * it back.  Others may still have it open: each wrote its key into `openers` and looked at the
- * generation afterwards.  So whoever is not in the list sees that the cell is retired, and a cell
- * is used again when all in the list are gone: closed, or ended, which the kernel tells. */
+ * When a slot is reused.  Its creator retires it (generation 0), then the last user in this process
+ * returns it.  Other processes may still have it open: each of them wrote its key into `openers`
+ * and looked at the generation afterwards.  So a process that is not in the list will find that the
+ * slot is retired.  The slot is reused when all in the list have gone: closed it, or ended, which
+ * the kernel reports. */
 #include "ipc/cell.h"
 
 #include "base/os.h"
@@ -16,14 +17,14 @@
 #include <string.h>
 
 #define PAGE_SIZE ((size_t)USM__CELLS * USM__CELL_SIZE)
-#define PID_BITS  22 /* what the kernel gives at most                                      */
+#define PID_BITS  22 /* largest number of bits of a process number                         */
 
 _Static_assert(sizeof(usm__shared_cell) <= USM__CELL_SIZE, "a cell has its place");
 _Static_assert(sizeof(usm__recorder) == 64, "a line each");
 
 enum { CELL_FREE = 0, CELL_USED = 1, CELL_PARKED = 2 }; /* retired; others may have it open */
 
-/* A process whose end we want to know. */
+/* A process whose end is monitored. */
 typedef struct watched {
     usm_list         link;
     usm__ipc_watch   watch;
@@ -35,13 +36,13 @@ typedef struct watched {
 typedef struct lists {
     usm_list pages;
     usm_list watches;
-    size_t   cells; /* open here                                                           */
+    size_t   cells; /* event slots open in this process                                    */
 } lists;
 
 static struct {
     usm__mutex       lock;
-    lists            l;         /* guarded by lock, as all below                           */
-    lists            inherited; /* the parent's: not ours, kept for leak checkers to see     */
+    lists            l;         /* guarded by lock, as all below                     */
+    lists            inherited; /* the parent's: kept so that leak checkers see them */
     usm__ipc_process self;
     uint64_t         generation;
 } all = {.lock = USM__MUTEX_INIT(USM__RANK_IPC, "cells of events"),
@@ -56,7 +57,7 @@ static usm__process_key key_of(const usm__ipc_process *p)
 
 usm__process_key usm__process_self(void)
 {
-    return key_of(&all.self); /* fixed by the first cell */
+    return key_of(&all.self); /* fixed by the first event slot */
 }
 
 usm__process_key usm__cell_owner(const usm__cell *cell)
@@ -139,7 +140,7 @@ usm_status usm__cell_has_ended(usm__process_key key, bool *has_ended)
     return st;
 }
 
-/* Lock held; without a watch. */
+/* Lock held; without a monitor. */
 static bool is_alive(usm__process_key key)
 {
     const usm__ipc_process p = {.start = key >> PID_BITS,
@@ -149,7 +150,7 @@ static bool is_alive(usm__process_key key)
     return key == usm__process_self() || usm__ipc_is_alive(&p);
 }
 
-/* Without the lock, as the calls of those that end take it.  The list is the caller's. */
+/* Called without the lock, which the callbacks take.  The list is the caller's. */
 static void stop_watches(usm_list *list)
 {
     usm_list *it;
@@ -254,7 +255,7 @@ static usm__cell_page *find_page(const usm__ipc_name *name)
     return NULL;
 }
 
-/* ---- cells ----------------------------------------------------------------------------------- */
+/* ---- event slots ----------------------------------------------------------------------------- */
 
 static usm__shared_cell *shared_of(const usm__cell_page *page, uint32_t index)
 {
@@ -290,7 +291,7 @@ static void free_cell(usm__cell *cell)
     usm__heap_free(cell);
 }
 
-/* Lock held.  Whether nobody else has it open any more. */
+/* Lock held.  Whether no other process has it open any more. */
 static bool is_free(usm__cell_page *page, uint32_t index)
 {
     usm__shared_cell *shared = shared_of(page, index);
@@ -307,7 +308,7 @@ static bool is_free(usm__cell_page *page, uint32_t index)
     return true;
 }
 
-/* Lock held.  Clean before it is open to others. */
+/* Lock held.  Clears the slot before other processes can open it. */
 static usm_status take_cell(usm__cell_page *page, uint32_t index, usm__cell **out)
 {
     usm__shared_cell *shared     = shared_of(page, index);
@@ -380,12 +381,12 @@ static usm_status is_stale(void)
     return usm__fail(USM_E_STALE, "the event was destroyed by the process that created it");
 }
 
-/* Lock held.  Our key among those that have it open. */
+/* Lock held.  Enters our key among those that have it open. */
 static usm_status enter(usm__cell *cell)
 {
     usm__shared_cell *shared = cell->shared;
 
-    for (int pass = 0; pass < 2; pass++) /* free places first, then those of the dead */
+    for (int pass = 0; pass < 2; pass++) /* free entries first, then those of the dead */
         for (int i = 0; i < USM__CELL_OPENERS; i++) {
             uint64_t key = usm_load_acquire(&shared->openers[i]);
 
@@ -395,7 +396,7 @@ static usm_status enter(usm__cell *cell)
                 continue;
             cell->opener = i;
             if (atomic_load(&shared->generation) == cell->generation) {
-                usm__bell_ring(&shared->bell); /* who waits for a count watches us as well */
+                usm__bell_ring(&shared->bell); /* waiting processes then monitor us, too   */
                 return USM_OK;
             }
             usm_store_release(&shared->openers[i], (uint64_t)0);
@@ -438,7 +439,7 @@ static usm_status open_in(usm__cell_page *page, uint32_t index, uint64_t generat
     return st;
 }
 
-/* Lock held.  The page, for who frees it after that, when nothing of it is open here. */
+/* Lock held.  If nothing of the page is open here, removes it; the caller frees it after that. */
 static usm__cell_page *leave_page(usm__cell_page *page)
 {
     if (!usm_list_is_empty(&page->cells))
@@ -447,7 +448,8 @@ static usm__cell_page *leave_page(usm__cell_page *page)
     return page;
 }
 
-/* Lock held.  All watches, for who stops them after that, when nothing is open here. */
+/* Lock held.  If nothing is open here, moves all monitors to the list; the caller stops them after
+ * that. */
 static void leave_watches(usm_list *watches)
 {
     usm_list_init(watches);
@@ -485,7 +487,7 @@ usm_status usm__cell_open(const usm__ipc_name *name, uint32_t index, uint64_t ge
         st = usm__fail(USM_E_OWNER_GONE, "process %d, which created the event, has ended",
                        name->owner.pid);
     usm__mutex_lock(&all.lock);
-    page = find_page(name); /* it may have come, or gone, meanwhile */
+    page = find_page(name); /* another thread may have added or removed it meanwhile */
     if (!page && fetched) {
         page    = fetched;
         fetched = NULL;
@@ -524,7 +526,7 @@ static void give_back(usm__cell *cell)
     if (cell->opener >= 0)
         usm_store_release(&shared->openers[cell->opener], (uint64_t)0);
     else
-        *state = CELL_PARKED; /* looked at when it is wanted */
+        *state = CELL_PARKED; /* checked when a slot is needed */
     usm_list_remove(&cell->link);
     all.l.cells--;
 }
@@ -557,7 +559,8 @@ void usm__cell_retire(usm__cell *cell)
 
 /* ---- recorders ------------------------------------------------------------------------------- */
 
-/* The place's counts go on where its last holder left them: nothing of his may be under way. */
+/* The entry's counts continue where its last holder left them: none of its records may be under
+ * way. */
 static bool try_claim(usm__cell *cell, uint32_t index, bool from_the_dead)
 {
     usm__recorder *r   = &cell->shared->recorders[index];
@@ -595,7 +598,7 @@ usm_status usm__cell_claim(usm__cell *cell)
 /* ---- fork
  * ---------------------------------------------------------------------------------------- */
 
-/* The pages are not in the child; its events are refused, and forgotten here. */
+/* The pages are not mapped in the child; its events are refused, and forgotten here. */
 void usm__cells_fork(usm_fork_phase phase)
 {
     if (phase == USM_FORK_PREPARE) {

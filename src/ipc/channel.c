@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* Channels: opening and closing them, barriers and gathers, who is alive.  How members meet is in
- * channel_meet.c, how they agree in barrier.c, what they share in channel.h.
+/* Channels: opening and closing them, barriers and gathers, which members are alive.
+ * channel_meet.c has how members meet, barrier.c how they agree, channel.h the page that they
+ * share.
  *
- * Each member watches all others (rendezvous.h): when one ends, this process hears of it from the
- * kernel and wakes whoever sleeps in the page, here and elsewhere. */
+ * Each member monitors all others (rendezvous.h): when one ends, the kernel notifies this process,
+ * which wakes all that sleep at the page, here and in other processes. */
 #include "ipc/channel.h"
 
 #include "base/meta.h"
@@ -110,7 +111,7 @@ static usm_status watch_peer(usm_ipc_channel *ch, uint32_t rank)
     if (rank == ch->rank || usm__ipc_is_self(&peer->watch.process))
         return USM_OK;
     st = usm__ipc_watch_start(&peer->watch);
-    if (st == USM_E_OWNER_GONE) { /* since it came: the first call tells */
+    if (st == USM_E_OWNER_GONE) { /* it ended since the meeting: the first call reports that */
         usm_store_release(&peer->has_ended, true);
         usm__bell_ring(&ch->page->bell);
         tell_loss(peer);
@@ -168,7 +169,7 @@ static usm_ipc_channel *new_channel(const usm_ipc_channel_desc *desc)
     ch->user            = desc->user;
     ch->call            = 0;
     ch->agreed          = (usm__ranks){{0}};
-    /* With fewer processors than members, who spins keeps others from coming. */
+    /* With fewer processors than members, a spinning member keeps others from arriving. */
     ch->may_spin = usm__os_cpu_count() >= desc->size && desc->size > 1;
     return ch;
 
@@ -187,7 +188,7 @@ static void free_channel(usm_ipc_channel *ch)
     usm__meta_free(&channel_type, ch);
 }
 
-/* The others hear of it as of an end. */
+/* To the others this is like an end of the process. */
 static void leave(usm_ipc_channel *ch)
 {
     usm_store_release(&ch->page->members[ch->rank].presence, (uint32_t)USM__MEMBER_CLOSED);
@@ -233,7 +234,7 @@ void usm_ipc_channel_close(usm_ipc_channel *ch)
     if (!ch || usm__handle_check(ch, USM__MAGIC_CHANNEL) != USM_OK ||
         !usm__handle_kill(ch, USM__MAGIC_CHANNEL))
         return;
-    if (ch->fork_generation == usm__fork_generation()) /* or it is the parent's membership */
+    if (ch->fork_generation == usm__fork_generation()) /* else it is the parent's membership */
         leave(ch);
     free_channel(ch);
 }
@@ -251,7 +252,8 @@ static usm_status check(usm_ipc_channel *ch)
     return st;
 }
 
-/* The same for all, as it depends on the verdict and on what members gave before it. */
+/* All members get the same result, because it depends only on the verdict and on what members wrote
+ * before it. */
 static usm_status same_call(const usm_ipc_channel *ch, uint32_t given)
 {
     for (uint32_t r = 0; r < ch->size; r++) {

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* The page that a group of processes shares, and what channel.c, channel_meet.c and barrier.c know
- * of each other.
+/* The page that a group of processes shares, and the interface between channel.c, channel_meet.c
+ * and barrier.c.
  *
- * The page is a memory file: the member that hosts the meeting makes it and hands it out.  Its size
- * is fixed by the size of the group:
+ * The page is a memory file: the member that hosts the meeting creates it and hands it out.  Its
+ * size depends on the size of the group:
  *
  *     usm__channel_page | a usm__channel_member each | gather: two halves, 4096 bytes a member each
  *
- * All of it is written by the member it belongs to, but for the words at the start.  Nobody holds a
- * lock in it, so a member may end at any moment. */
+ * Each part is written by the member it belongs to, except the words at the start.  Nobody holds a
+ * lock in the page, so a member may end at any moment. */
 #ifndef USM_IPC_CHANNEL_H
 #define USM_IPC_CHANNEL_H
 
@@ -19,24 +19,24 @@
 
 #define USM__CHANNEL_NAME_MAX 63
 #define USM__CHANNEL_SIZE_MAX 256
-#define USM__CHANNEL_BYTES    4096 /* that a member gives at most                            */
+#define USM__CHANNEL_BYTES    4096 /* the most that a member contributes                     */
 #define USM__CHANNEL_MAGIC    0x75636831u
 
-/* Some of the ranks. */
+/* A set of ranks. */
 typedef struct usm__ranks {
     uint64_t bits[USM__CHANNEL_SIZE_MAX / 64];
 } usm__ranks;
 
 typedef enum usm__meeting {
     USM__MEETING_OPEN      = 0,
-    USM__MEETING_COMPLETE  = 1, /* all have come: the group exists                         */
-    USM__MEETING_ABANDONED = 2  /* somebody went: those that stay start over                */
+    USM__MEETING_COMPLETE  = 1, /* all have arrived: the group exists         */
+    USM__MEETING_ABANDONED = 2  /* a member left: those that stay start again */
 } usm__meeting;
 
-/* How a call may end: the one that is chosen counts for all. */
+/* How a call may end: the chosen verdict is valid for all. */
 typedef struct usm__verdict {
-    usm__ranks gone;   /* all that have ended or closed so far                            */
-    int32_t    across; /* what across() returned                                         */
+    usm__ranks gone;   /* all that have ended or closed so far */
+    int32_t    across; /* what across() returned               */
     uint32_t   pad;
 } usm__verdict;
 
@@ -50,9 +50,9 @@ typedef struct usm__channel_member {
     usm__ipc_process  process;
     _Atomic(uint32_t) presence;
     uint32_t          has_across;
-    _Atomic(uint64_t) arrived;    /* the number of the call it has come to                  */
+    _Atomic(uint64_t) arrived;    /* number of the call at which it has arrived                 */
     uint32_t          given[2];   /* in calls of that parity: bytes for gather, + 1; 0: barrier */
-    usm__verdict      verdict[2]; /* proposed: for the start of across(), for the end        */
+    usm__verdict      verdict[2]; /* proposed: for the start of across(), for the end           */
 } usm__channel_member;
 
 typedef struct usm__channel_page {
@@ -78,8 +78,8 @@ struct usm_ipc_channel {
     size_t             page_size;
     uint32_t           rank, size;
     bool               may_spin;
-    uint64_t           call;   /* how many calls this member has made                      */
-    usm__ranks         agreed; /* who has gone, as the members were told so far               */
+    uint64_t           call;   /* number of calls that this member has made  */
+    usm__ranks         agreed; /* members that have gone, as reported so far */
     usm_ipc_across_fn  across;
     void              *user;
     usm__channel_peer *peers; /* `size` of them, our own unused                           */
@@ -100,15 +100,15 @@ bool usm__ranks_any(const usm__ranks *r);
 const char *usm__ranks_text(const usm__ranks *r, char *text, size_t size);
 
 size_t usm__channel_page_size(uint32_t size);
-/* What `rank` gave in calls of that parity. */
+/* The contribution of `rank` in calls of that parity. */
 char *usm__channel_gift(usm__channel_page *page, uint64_t call, uint32_t rank);
 
-/* Waits until all have come; the caller unmaps *page. */
+/* Waits until all members have arrived; the caller unmaps *page. */
 usm_status usm__channel_meet(const usm_ipc_channel_desc *desc, const usm__ipc_process *self,
                              usm__channel_page **page);
 
-/* Waits until every living member has made this call, and says who has gone since the last one.
- * *across is what across() returned, for whichever member. */
+/* Waits until every living member has made this call; outputs which have gone since the last one.
+ * *across is what across() returned, in whichever member. */
 void usm__channel_arrive(usm_ipc_channel *ch, uint32_t given, usm__ranks *gone, usm_status *across);
 
 #endif

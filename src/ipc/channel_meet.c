@@ -1,17 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
 /* How the members of a channel find each other: usm__channel_meet().  Called by channel.c.
  *
- * Whoever can bind the socket of the group's name is the host: it makes the page and hands it to
- * those that come (each says rank and size first, and again once it has the page; SO_PEERCRED
- * decides whether it may).  The socket has an abstract name with the user's number in it, so
- * nothing is in the file system and nothing is left.
+ * The member that can bind the socket of the group's name is the host.  It creates the page and
+ * hands it to the members that connect (each sends rank and size first, and a second packet once it
+ * has the page; SO_PEERCRED decides whether it may).  The socket has an abstract name with the
+ * user's number in it, so nothing is in the file system and nothing is left over.
  *
- * Whether the group exists is decided by one word in the page, `meeting`: the host sets it when all
- * are there, and only after that closes the connections; who leaves before (its time is over) makes
- * it ABANDONED.  So when a connection ends, those that come look there: COMPLETE, and they are
- * members; or not, because the host has ended or somebody left, and they start over, with what is
- * left of their time: one of them is the next host.  A member that ends while the others wait makes
- * its place free. */
+ * Whether the group exists is decided by one word in the page, `meeting`.  The host sets it to
+ * COMPLETE when all are present, and only after that closes the connections; a member that leaves
+ * earlier (its time is over) sets it to ABANDONED.  So when a connection ends, the connected
+ * members look at the word.  If it is COMPLETE they are members of the group.  Otherwise the host
+ * has ended or a member left, and they start again with the rest of their time: one of them is the
+ * next host.  If a member ends while the others wait, its rank is free again. */
 #include "base/os.h"
 #include "base/os_file.h"
 #include "base/os_ipc.h"
@@ -24,8 +24,8 @@
 #include <stdio.h>
 #include <string.h>
 
-#define PAUSE_NS  1000000u /* between looks at a name that is just being taken, or given up */
-#define STRANGERS 16       /* that are connected and have not said their rank               */
+#define PAUSE_NS  1000000u /* between attempts at a name that is just being bound or released */
+#define STRANGERS 16       /* connections at most that have not sent their rank               */
 
 typedef struct hello {
     uint32_t         magic, rank, size, has_across;
@@ -34,15 +34,15 @@ typedef struct hello {
 
 typedef struct welcome {
     uint32_t magic;
-    int32_t  status; /* USM_OK: the page comes along                                      */
+    int32_t  status; /* USM_OK: the page is passed with it                                */
     uint32_t size;   /* of the group that meets                                           */
 } welcome;
 
-/* One who came. */
+/* A connected process. */
 typedef struct guest {
     hello said;
-    bool  has_said; /* its rank is taken                                                  */
-    bool  is_ready; /* it has the page: it counts                                         */
+    bool  has_said; /* its rank is reserved                                               */
+    bool  is_ready; /* it has the page: it counts as present                              */
 } guest;
 
 typedef struct meeting {
@@ -53,13 +53,13 @@ typedef struct meeting {
     usm__channel_page          *page;
     size_t                      page_size;
     int                         page_fd;
-    /* The host's: list[0] is the socket, list[i] the connection of guests[i]. */
+    /* Used by the host: list[0] is the socket, list[i] the connection of guests[i]. */
     struct pollfd *list;
     guest         *guests;
     unsigned       n, room, here;
 } meeting;
 
-/* What becomes of a try. */
+/* The outcome of an attempt. */
 typedef enum outcome { MET, FAILED, AGAIN } outcome;
 
 static const char *why(int error)
@@ -77,7 +77,7 @@ static unsigned left_ms(const meeting *m)
     const uint64_t now = usm__os_now_ns();
 
     if (m->deadline == USM__OS_NO_DEADLINE)
-        return 0; /* sockets take that for ever */
+        return 0; /* sockets treat a timeout of 0 as no limit */
     return now >= m->deadline ? 1 : (unsigned)((m->deadline - now) / 1000000u) + 1;
 }
 
@@ -91,7 +91,7 @@ static void drop_page(meeting *m)
     m->page_fd = -1;
 }
 
-/* True: this member made the end of the meeting; false: it is complete. */
+/* True: this member has ended the meeting; false: it is complete. */
 static bool abandon(const meeting *m)
 {
     uint32_t open = USM__MEETING_OPEN;
@@ -216,8 +216,8 @@ static bool is_taken(const meeting *m, uint32_t rank)
     return taken;
 }
 
-/* Its first packet says who it is, its second that it has mapped the page: a member that could not
- * would be waited for.  False: the connection is at its end. */
+/* The first packet of a member has its rank, the second says that it has mapped the page: the
+ * others would wait for a member that could not.  False: the connection must be closed. */
 static bool hear_guest(meeting *m, unsigned i)
 {
     guest  *g = &m->guests[i];
@@ -275,13 +275,13 @@ static outcome host(meeting *m, int listener, usm_status *st)
         (void)usm_cas_acq_rel(&m->page->meeting, &open, (uint32_t)USM__MEETING_COMPLETE);
     else if (*st == USM_OK && is_over(m))
         *st = too_late(m);
-    close_lists(m); /* after the word: the ends of the connections tell of it */
+    close_lists(m); /* after the word is set: the members read it then        */
     if (*st != USM_OK)
         return FAILED;
     return usm_load_acquire(&m->page->meeting) == USM__MEETING_COMPLETE ? MET : AGAIN;
 }
 
-/* ---- those that come ------------------------------------------------------------------------- */
+/* ---- the other members ----------------------------------------------------------------------- */
 
 static usm_status map_page(meeting *m)
 {
@@ -318,7 +318,7 @@ static bool wait_readable(const meeting *m, int fd)
     return true;
 }
 
-/* After the welcome nothing comes but the end of the connection. */
+/* After the welcome only the end of the connection follows. */
 static outcome wait_for_all(meeting *m, int fd, usm_status *st)
 {
     if (!wait_readable(m, fd)) {
@@ -371,12 +371,12 @@ static outcome try_once(meeting *m, usm_status *st)
         return o;
     }
     if (errno == EAGAIN)
-        return AGAIN; /* its queue is full, or the time is over */
+        return AGAIN; /* the host's queue is full, or the time is over */
     if (errno == ECONNREFUSED) {
         fd = usm__os_listen(m->name);
         if (fd >= 0)
             return host(m, fd, st);
-        if (errno == EADDRINUSE) /* bound and not yet listening, or about to go */
+        if (errno == EADDRINUSE) /* bound, but not yet listening, or about to close */
             return AGAIN;
     }
     *st = usm__fail(USM_E_SYSTEM, "no socket for the group \"%s\": %s", m->desc->name, why(errno));

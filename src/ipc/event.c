@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* Events across processes (usm/ipc.h): making, opening, ending them, and what the host does with
- * them. Records and waits of queues are in event_queue.c, what events are made of in cell.h. */
+/* Events across processes (usm/ipc.h): creating, opening and destroying them, and the host's
+ * functions. Records and waits of queues are in event_queue.c; event slots are in cell.h. */
 #include "ipc/event.h"
 
 #include "base/meta.h"
@@ -10,7 +10,7 @@
 static usm__meta_type event_type =
     USM__META_TYPE(struct usm_ipc_event, sizeof(usm__magic_word), "IPC events");
 
-/* ---- making, opening, ending ------------------------------------------------------------- */
+/* ---- creating, opening, destroying ------------------------------------------------------- */
 
 usm_status usm__ipc_event_check(usm_ipc_event *ev)
 {
@@ -92,7 +92,7 @@ void usm_ipc_event_destroy(usm_ipc_event *ev)
         !usm__handle_kill(ev, USM__MAGIC_IPC_EVENT))
         return;
     if (ev->fork_generation != usm__fork_generation())
-        return; /* the parent's */
+        return; /* it is the parent's */
     if (ev->is_creator)
         usm__cell_retire(ev->cell);
     usm__cell_unref(ev->cell);
@@ -129,7 +129,7 @@ usm_status usm_ipc_event_signal(usm_ipc_event *ev)
     return st;
 }
 
-/* A reference, as the event may be destroyed by another thread while this one sleeps. */
+/* Takes a reference, because another thread may destroy the event while this one sleeps. */
 static usm_status wait_for(usm_ipc_event *ev, const usm__turns *turns, uint32_t timeout_ms)
 {
     usm__cell *cell = ev->cell;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* Events across processes: what event.c, event_handle.c and event_queue.c share. */
+/* Events across processes: shared by event.c, event_handle.c and event_queue.c. */
 #ifndef USM_IPC_EVENT_H
 #define USM_IPC_EVENT_H
 
@@ -9,7 +9,7 @@
 
 struct usm_ipc_event {
     usm__magic_word magic;
-    unsigned        fork_generation; /* of the process that has it                         */
+    unsigned        fork_generation; /* of the process that has the event                  */
     usm_context    *ctx;             /* counted by refs                                    */
     usm__cell      *cell;            /* one reference                                      */
     bool            is_creator;
@@ -17,7 +17,7 @@ struct usm_ipc_event {
 
 usm_status usm__ipc_event_check(usm_ipc_event *ev);
 
-/* event_handle.c.  What a handle of an event says. */
+/* event_handle.c.  The content of a handle of an event. */
 typedef struct usm__event_name {
     usm__ipc_name page;
     uint64_t      generation;
@@ -26,7 +26,7 @@ typedef struct usm__event_name {
 } usm__event_name;
 
 void usm__event_handle_encode(const usm__event_name *name, usm_ipc_handle *handle);
-/* USM_E_HANDLE: not whole, not of this version, or of memory. */
+/* USM_E_HANDLE: incomplete, of another version, or a handle of memory. */
 usm_status usm__event_handle_decode(const usm_ipc_handle *handle, usm__event_name *name);
 
 #endif

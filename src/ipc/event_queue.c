@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
 /* Events across processes in queues: usm_ipc_event_record() and usm_ipc_event_wait().
  *
- * A record is a marker in the queue, whose completion (core/event.h) is counted in the cell.
+ * A record is a marker in the queue, whose completion (core/event.h) is counted in the event slot.
  *
- * A wait is a barrier that depends on a user event, the gate.  While any queue waits for a cell,
- * one job of the executor sleeps at its bell, judges all its waits when it rings, and signals the
- * gates of those that are over: nobody polls, and an event takes one thread however many queues
- * wait for it. */
+ * A wait is a barrier that depends on a user event, the gate.  While any queue waits for a slot,
+ * one job of the executor sleeps at its bell, checks all its waits when it rings, and signals the
+ * gates of those that are over.  So there is no polling, and an event takes one thread however many
+ * queues wait for it. */
 #include "base/os.h"
 #include "core/command.h"
 #include "core/executor.h"
@@ -16,8 +16,8 @@
 
 typedef struct command {
     usm__completion c;
-    usm__cell      *cell; /* counted                                                       */
-    usm_context    *ctx;  /* counted by refs: keeps c.native                                */
+    usm__cell      *cell; /* counted                               */
+    usm_context    *ctx;  /* counted by refs: keeps c.native valid */
     usm__record    *record;
 } command;
 
@@ -86,12 +86,12 @@ usm_status usm_ipc_event_record(usm_ipc_event *ev, usm_queue *q, size_t ndeps,
         usm__heap_free(cmd);
         return st;
     }
-    /* From here on nothing fails: what is counted as made completes. */
+    /* From here on nothing fails: a record that is counted as made completes. */
     usm__cell_ref(cmd->cell);
     usm__context_ref(cmd->ctx);
     usm__cell_made(cmd->cell, cmd->record);
     if (usm__completion_arm(&cmd->c, q->be, native, command_ended) != USM_OK) {
-        cmd->c.be     = q->be; /* no thread after all: wait here */
+        cmd->c.be     = q->be; /* no thread is available: wait here */
         cmd->c.native = native;
         cmd->c.status = usm__be_event_wait(q->be, native);
         command_ended(&cmd->c);
@@ -120,7 +120,7 @@ static void open_gate(gate *g, usm_status st)
     usm__heap_free(g);
 }
 
-/* Takes what came since; false, for good, when there is nothing to wait for. */
+/* Takes the waits that were added since; false, for good, if there is nothing to wait for. */
 static bool take_gates(waiter *w)
 {
     usm__cell *cell = w->cell;
@@ -136,7 +136,7 @@ static bool take_gates(waiter *w)
     return is_any;
 }
 
-/* Whether any was over. */
+/* Whether any wait was over. */
 static bool open_gates(waiter *w)
 {
     bool opened = false;
@@ -175,7 +175,7 @@ static void waiter_run(usm__job *job)
     usm__executor_unhold();
 }
 
-/* Pre: a thread of the executor is held.  `spare` is used when nobody waits there yet. */
+/* pre: a thread of the executor is reserved.  `spare` is used if no job waits there yet. */
 static void add_gate(usm__cell *cell, gate *g, waiter *spare)
 {
     bool is_first;
@@ -188,7 +188,7 @@ static void add_gate(usm__cell *cell, gate *g, waiter *spare)
     if (!is_first) {
         usm__executor_unhold();
         usm__heap_free(spare);
-        usm__bell_ring(&cell->shared->bell); /* the waiter looks at the new one as well */
+        usm__bell_ring(&cell->shared->bell); /* the waiting job looks at the new wait, too */
         return;
     }
     spare->cell    = cell;
@@ -199,7 +199,8 @@ static void add_gate(usm__cell *cell, gate *g, waiter *spare)
     usm__executor_post(&spare->job);
 }
 
-/* The barrier, in the caller's name only when nobody gets the gate to learn of a failure. */
+/* Queues the barrier, in the caller's name only if nobody gets the gate, from which to learn of a
+ * failure. */
 static usm_status queue_gate(usm_queue *q, usm_event *event, bool is_known)
 {
     usm_event *barrier = NULL;
@@ -227,7 +228,7 @@ static usm_status wait_in_queue(usm_ipc_event *ev, const usm__turns *turns, usm_
     st = usm_event_create(q->ctx, &g->event);
     if (st != USM_OK)
         goto err_held;
-    g->event->is_task = true; /* not for the caller to signal */
+    g->event->is_task = true; /* the caller must not signal it */
     st                = queue_gate(q, g->event, out != NULL);
     if (st != USM_OK)
         goto err_event;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* The owner's side of shared memory: handles.  An area is shared once, at the first handle of one
- * of its blocks (usm__area.shared); a handle has a slot of its own, whose number it carries.  What
- * becomes of blocks that are freed while others have them open is export_block.c's.
+/* The owner's side of shared memory: handles.  An area is shared once, when a handle of one of its
+ * blocks is first made (usm__area.shared); each handle has a slot of its own, whose number it
+ * contains.  export_block.c handles blocks that are freed while other processes have them open.
  *
  * No lock is held while a driver is called. */
 #include "ipc/export.h"
@@ -15,7 +15,7 @@
 
 #include <usm/ipc.h>
 
-/* Short, in this file. */
+/* Short names in this file. */
 typedef usm__own_page  page;
 typedef usm__own_slot  slot;
 typedef usm__own_block block;
@@ -23,7 +23,7 @@ typedef usm__own_block block;
 typedef struct shared {
     usm__ipc_name   name;
     usm_backend_ipc native;
-    unsigned        generation; /* of forks                                               */
+    unsigned        generation; /* number of forks                                        */
 } shared;
 
 /* ---- areas -------------------------------------------------------------------------- */
@@ -47,7 +47,7 @@ static usm_status cannot_export(const usm__area *a)
                      usm__kind_name(a->kind), a->dev->term, why);
 }
 
-/* No lock held: the driver is asked. */
+/* No lock held: it calls the driver. */
 static usm_status share(usm__area *a, shared **out)
 {
     shared    *s = usm__heap_alloc(sizeof *s);
@@ -63,7 +63,7 @@ static usm_status share(usm__area *a, shared **out)
         goto err_shared;
     s->generation = usm__fork_generation();
     fd            = s->native.fd;
-    if (fd < 0) /* the bytes alone: any descriptor carries them */
+    if (fd < 0) /* only the driver's bytes name the area: any descriptor will do */
         fd = usm__os_memfd_sealable("usm-ipc-none", 0);
     st = fd < 0 ? usm__fail(USM_E_SYSTEM, "no descriptor is free")
                 : usm__ipc_share(fd, s->native.bytes, sizeof s->native.bytes, &s->name);
@@ -101,7 +101,7 @@ static usm_status share_once(usm__area *a)
         s         = NULL;
     }
     usm__mutex_unlock(&usm__own.lock);
-    if (s) /* somebody was faster */
+    if (s) /* another thread was faster */
         share_end(a, s);
     return USM_OK;
 }
@@ -128,7 +128,7 @@ static usm_status check_exportable(const usm__area *a, const void *p)
     return USM_OK;
 }
 
-/* The block's, made when it is the first handle; NULL when out of memory.  Under the lock. */
+/* The record of the block, created with its first handle; NULL: out of memory.  Under the lock. */
 static block *block_of(usm__area *a, const usm_block *found)
 {
     block *b = usm__own_block_find(found->base);
@@ -210,7 +210,7 @@ static usm_status make_handle(usm__area *a, const void *p, const usm_block *foun
             return st;
         usm__mutex_lock(&usm__own.lock);
         if (usm_container_of(usm__own.pages.next, page, link)->nfree >
-            0) { /* no other was faster */
+            0) { /* no other thread was faster */
             b = block_of(a, found);
             s = b ? slot_new(b, number) : NULL;
             if (s) {
@@ -256,7 +256,7 @@ usm_status usm_ipc_get(const void *p, usm_context *ctx, usm_ipc_handle *handle)
     return make_handle(a, p, &found, handle);
 }
 
-/* Under the lock; NULL: it ended. */
+/* Under the lock; NULL: the handle has ended. */
 static slot *slot_find(const usm__ipc_memory *m)
 {
     USM_LIST_FOREACH (it, &usm__own.pages) {
@@ -303,7 +303,7 @@ usm_status usm_ipc_put(const usm_ipc_handle *handle, usm_context *ctx)
     return s ? USM_OK : stale();
 }
 
-/* ---- opened in their own process ---------------------------------------------------- */
+/* ---- handles opened in their own process -------------------------------------------- */
 
 usm_status usm__ipc_own_open(const usm__ipc_memory *m, usm_context *ctx, void **p)
 {

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* What the files of the owner's side of shared memory know of each other:
+/* The interface between the files of the owner's side of shared memory:
  *
- *     block  of which there are handles, by its address                  in usm__own.blocks
- *     slot   of one handle: a number in a page that this process writes  in its block's list
+ *     block  one of which there are handles, by its address               in usm__own.blocks
+ *     slot   of one handle: a number in a page that this process writes   in its block's list
  *
- * A slot whose handle ended is given to another only when nobody claims it any more: until then it
- * stays with its block, or, when the block has gone, in usm__own.retired.
+ * When a handle has ended, its slot is reused only when no importer claims it any more.  Until then
+ * it stays with its block, or, when the block has gone, in usm__own.retired.
  *
- * export.c makes and ends handles; export_block.c has the pages, and blocks whose free is put off.
- */
+ * export.c makes and ends handles; export_block.c has the pages, and blocks whose free is
+ * postponed. */
 #ifndef USM_IPC_EXPORT_H
 #define USM_IPC_EXPORT_H
 
@@ -29,26 +29,26 @@ typedef struct usm__own_page {
 typedef struct usm__own_block usm__own_block;
 
 typedef struct usm__own_slot {
-    usm_list        link; /* in its block's, or retired                                       */
+    usm_list        link; /* in its block's list, or in `retired`                             */
     usm__own_page  *page;
-    usm__own_block *block;  /* NULL: it has gone                                            */
-    uint64_t        number; /* while the handle is good; else 0                                 */
-    uint64_t        offset; /* of the handle's pointer in the block                             */
+    usm__own_block *block;  /* NULL: the block has gone             */
+    uint64_t        number; /* while the handle is valid; else 0    */
+    uint64_t        offset; /* of the handle's pointer in the block */
     uint32_t        index;
     uint32_t        opens; /* in this process                                                  */
 } usm__own_slot;
 
 struct usm__own_block {
-    usm_list   link; /* in its bucket; when it is being freed: in none                    */
+    usm_list   link; /* in its bucket; in no list while it is being freed                 */
     usm_list   slots;
     usm_pool  *pool;
     usm__area *area;
     char      *base;
     size_t     size;
-    bool       is_freed; /* its end is put off                                             */
+    bool       is_freed; /* it was freed, and its return to the pool is postponed          */
 };
 
-/* Of one importer, over the slots of one page. */
+/* The claims of one importer, over the slots of one page. */
 typedef struct usm__own_claims {
     usm_list              link;
     usm__ipc_process      from;
@@ -66,16 +66,16 @@ typedef struct usm__own_state {
 } usm__own_state;
 extern usm__own_state usm__own;
 
-/* export_block.c.  Under the lock, but for page_ready() and look(). */
-/* A page with a free slot is first in the list afterwards. */
+/* export_block.c.  Under the lock, except page_ready() and look(). */
+/* Afterwards the first page of the list has a free slot. */
 usm_status usm__own_page_ready(void);
-/* The handle opens no more. */
+/* The handle can be opened no more. */
 void usm__own_slot_end(usm__own_slot *s);
-/* Ended slots of the list that nobody claims any more go. */
+/* Frees ended slots of the list that no importer claims any more. */
 void            usm__own_slots_sweep(usm_list *list);
 usm_list       *usm__own_bucket(const void *base);
 usm__own_block *usm__own_block_find(const void *base);
-/* Slots that somebody claims still stay, without it. */
+/* Slots that are still claimed stay, without the block. */
 void usm__own_block_drop(usm__own_block *b);
 /* Frees blocks that were freed and that nobody has open any more; any thread, no lock held. */
 void                      usm__own_look(void);

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* The owner's side of shared memory: pages of numbers, what importers claim, and blocks whose free
- * is put off.  Handles themselves are export.c's.
+/* The owner's side of shared memory: pages of numbers, claims of importers, and blocks whose free
+ * is postponed. export.c has the handles themselves.
  *
- * The thread of the service comes here with words of importers and with their ends, and frees what
- * was put off; a pool that ends waits for it.  No lock is held while a block is freed.  In a forked
- * child nothing of this is left: its handles are its parent's. */
+ * The service's thread calls this with messages of importers, and when they end, and frees the
+ * postponed blocks; the end of a pool waits for that.  No lock is held while a block is freed.  A
+ * forked child has none of this: the handles are its parent's. */
 #include "ipc/export.h"
 
 #include "base/fork.h"
@@ -15,7 +15,7 @@
 #include <string.h>
 #include <sys/mman.h>
 
-/* Short, in this file. */
+/* Short names in this file. */
 typedef usm__own_page   page;
 typedef usm__own_slot   slot;
 typedef usm__own_block  block;
@@ -60,7 +60,7 @@ void usm__own_slot_end(slot *s)
     usm__own.handles--;
 }
 
-/* pre: it ended, and nobody claims it. */
+/* pre: the handle ended, and no importer claims the slot. */
 static void slot_free(slot *s)
 {
     usm_list_remove(&s->link);
@@ -197,9 +197,9 @@ static void block_end_handles(const block *b)
         usm__own_slot_end(usm_container_of(it, slot, link));
 }
 
-/* ---- what is put off ---------------------------------------------------------------- */
+/* ---- postponed frees ---------------------------------------------------------------- */
 
-/* A block that was freed and that nobody has open any more: out of the table, into
+/* A block that was freed and that nobody has open any more: moved from the table to
  * usm__own.freeing. */
 static block *next_to_free(void)
 {
@@ -226,7 +226,7 @@ void usm__own_look(void)
     usm__mutex_lock(&usm__own.lock);
     usm__own_slots_sweep(&usm__own.retired);
     while ((b = next_to_free()) != NULL) {
-        /* In the list until it is done: who ends the pool waits for that. */
+        /* It stays in the list until it is freed: the end of its pool waits for that. */
         usm__mutex_unlock(&usm__own.lock);
         if (usm__pool_free_now(b->area, b->base) != USM_OK)
             usm__warn("%p, whose free was deferred, could not be returned to its pool: %s",
@@ -379,8 +379,8 @@ static void note_claimed(block *b, void *arg)
     *(bool *)arg |= b->is_freed || any_claimed(b);
 }
 
-/* While a pool is reset its handles open nothing: afterwards those of blocks that stayed do again.
- */
+/* While a pool is reset its handles cannot be opened; afterwards those of blocks that stayed can be
+ * again. */
 static void set_numbers(block *b, void *arg)
 {
     const bool *is_open = arg;
@@ -417,7 +417,8 @@ static void move_to(block *b, void *arg)
     usm_list_append(arg, &b->link);
 }
 
-/* The pool's lock ranks below ours: so its blocks are out of the table while it is asked. */
+/* The pool's lock ranks below ours: so its blocks are taken out of the table before the pool is
+ * called. */
 static void was_reset(usm_pool *pool)
 {
     bool     is_open = true;
@@ -489,7 +490,7 @@ const usm__export_hooks usm__ipc_exports = {
 
 /* ---- fork --------------------------------------------------------------------------- */
 
-/* The pages of numbers are not in the child; those of claims are only looked at. */
+/* The pages of numbers are not mapped in the child; those of claims are only read. */
 static void forget(void)
 {
     usm_list *it;

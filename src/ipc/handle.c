@@ -6,9 +6,9 @@
  *     176 checksum of the 176 bytes before it, 128 bits
  *
  * All processes of a machine have one byte order and one layout of these fields; another version of
- * libusm has another version here.  The checksum finds accidents: bytes that were cut short,
- * changed or never were a handle.  Forgers of the same user are out of scope, and what they can
- * forge is looked up at the owner all the same. */
+ * libusm has another version number here.  The checksum finds accidents: bytes that were cut short
+ * or changed, or never were a handle.  It does not stop forgers of the same user, but the owner
+ * checks all that they can forge. */
 #include "ipc/handle.h"
 
 #include "base/hash.h"
@@ -51,8 +51,7 @@ void usm__ipc_handle_encode(const usm__ipc_memory *m, usm_ipc_handle *handle)
     memcpy(handle->bytes, &l, sizeof l);
 }
 
-/* What no owner writes, whatever the checksum says: so that nobody needs to fear sums that
- * overflow. */
+/* Refuses values that no owner writes, whatever the checksum says: so no later sum can overflow. */
 static bool is_sane(const usm__ipc_memory *m)
 {
     uint64_t end;

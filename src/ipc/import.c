@@ -1,18 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
 /* The importer's side of shared memory: what this process has open of others.
  *
- *     owner   another process, watched: its pages of numbers, our claims over them, its areas
+ *     owner   another process, monitored: its pages of numbers, our claims over them, its areas
  *     area    one of its allocations, mapped once for a context and device
  *     record  one handle: a pointer into an area, counted
  *
  * A handle that was opened before is found by its bytes: then an open is a claim and a look at the
  * owner's page, without a system call.  Records whose count is 0 stay as long as their area does,
- * and areas in which nothing is open stay mapped, the latest few of them.
+ * and the last few areas in which nothing is open stay mapped.
  *
- * What asks another process, the system or a driver is done without the lock, by one thread an
- * owner at a time (owner.is_busy); records, counts and lists are changed under it.  What is to go
- * is taken out of the lists under the lock, and buried without it. *
- * Other processes and their pages are import_owner.c's. */
+ * Calls to another process, the system or a driver are made without the lock, by one thread an
+ * owner at a time (owner.is_busy); records, counts and lists are changed under it.  Objects to be
+ * freed are taken out of the lists under the lock, and freed ("buried") without it.
+ *
+ * Other processes and their pages are in import_owner.c. */
 #include "ipc/import.h"
 
 #include "base/fork.h"
@@ -28,7 +29,7 @@
 #define IDLE_AREAS   16
 #define IDLE_RECORDS 1024
 
-/* Short, in this file. */
+/* Short names in this file. */
 typedef usm__import_page   page;
 typedef usm__import_owner  owner;
 typedef usm__import_area   area;
@@ -62,7 +63,7 @@ static usm_list *bucket(usm_list *table, uint64_t key)
     return b;
 }
 
-/* Where a handle's number stands in its bytes is handle.c's; it is looked at there. */
+/* handle.c knows where a handle's number is in its bytes, and compares it there. */
 static record *record_find(const usm_ipc_handle *handle, const usm_context *ctx, size_t index)
 {
     usm_list *b = bucket(usm__imports.by_number, usm__ipc_handle_number(handle));
@@ -77,7 +78,7 @@ static record *record_find(const usm_ipc_handle *handle, const usm_context *ctx,
     return NULL;
 }
 
-/* That is open. */
+/* The record of an open handle. */
 static record *record_at(const void *p)
 {
     usm_list *b = bucket(usm__imports.by_pointer, (uint64_t)(uintptr_t)p);
@@ -102,7 +103,7 @@ static void record_free(record *r)
     usm__heap_free(r);
 }
 
-/* The record's count has become 0: it waits for its handle to come again. */
+/* The record's count has become 0: it is kept for another open of its handle. */
 static void record_rest(record *r)
 {
     usm__imports.opened--;
@@ -131,14 +132,14 @@ static bool claim(const page *p, uint32_t slot, uint64_t number)
     return false;
 }
 
-/* Under the lock.  True: the owner may be waiting for it, and must be told to look. */
+/* Under the lock.  True: the owner may be waiting for this, and must be told to look. */
 static bool unclaim(const page *p, uint32_t slot, uint64_t number)
 {
     atomic_fetch_sub(&p->claims[slot], 1u);
     return atomic_load(&p->slots[slot].number) != number;
 }
 
-/* No lock held.  An owner that has ended needs no word. */
+/* No lock held.  An owner that has ended gets no message. */
 static void say_look(const usm__ipc_process *to)
 {
     const usm__ipc_word w = {.what = USM__IPC_WORD_LOOK};
@@ -160,7 +161,7 @@ usm_status usm__import_gone(const usm__ipc_process *p)
     return usm__fail(USM_E_OWNER_GONE, "process %d, the owner of the memory, has ended", p->pid);
 }
 
-/* ---- ends --------------------------------------------------------------------------- */
+/* ---- freeing ------------------------------------------------------------------------ */
 
 bool usm__import_area_doom(area *a, doomed *d)
 {
@@ -227,7 +228,7 @@ void usm__import_bury(doomed *d, bool all)
 
 /* ---- areas -------------------------------------------------------------------------- */
 
-/* The open block around p.  A pointer into the area that is in none is nobody's here. */
+/* The open block around p.  Pointers of the area that are in none are not known here. */
 static usm_status find_block(void *impl, usm_area *view, const void *p, usm_block *block)
 {
     const area *a     = impl;
@@ -271,7 +272,7 @@ static area *area_find(const owner *o, const usm__ipc_memory *m, const usm_conte
     return NULL;
 }
 
-/* What the driver says of memory that cannot be opened. */
+/* Fails with the reason why the memory cannot be opened. */
 static usm_status refused(const owner *o, usm_status st)
 {
     char why[512];
@@ -285,7 +286,7 @@ static usm_status refused(const owner *o, usm_status st)
                      why);
 }
 
-/* Busy, no lock held. */
+/* is_busy set, no lock held. */
 static usm_status area_map(const owner *o, const usm__ipc_memory *m, area *a)
 {
     const usm__ipc_name name  = {.owner = o->process, .id = m->area_id, .nonce = m->area_nonce};
@@ -314,8 +315,8 @@ static usm_status area_map(const owner *o, const usm__ipc_memory *m, area *a)
     return USM_OK;
 }
 
-/* Busy.  It is not in usm__imports.idle yet though nothing of it is open: the caller opens
- * something. */
+/* is_busy set.  The area is not in usm__imports.idle yet though nothing of it is open: the caller
+ * opens something. */
 static usm_status area_get(owner *o, const usm__ipc_memory *m, usm_context *ctx, size_t index,
                            area **out)
 {
@@ -325,7 +326,7 @@ static usm_status area_get(owner *o, const usm__ipc_memory *m, usm_context *ctx,
     usm__mutex_lock(&usm__imports.lock);
     a = area_find(o, m, ctx, index);
     if (a) {
-        a->opens++; /* held, until its record is there */
+        a->opens++; /* kept by this count until its record exists */
         if (!usm_list_is_empty(&a->idle)) {
             usm_list_remove(&a->idle);
             usm__imports.nidle--;
@@ -360,7 +361,7 @@ static usm_status area_get(owner *o, const usm__ipc_memory *m, usm_context *ctx,
     return USM_OK;
 }
 
-/* Under the lock: one open less.  What is idle for longest may go. */
+/* Under the lock: one open less.  The area that has been idle longest may be freed. */
 static void area_release(area *a, doomed *d)
 {
     if (--a->opens > 0)
@@ -430,7 +431,7 @@ static void record_enter(record *r, const usm_ipc_handle *handle, const usm__ipc
     usm__imports.opens++;
 }
 
-/* Busy.  The claim comes first: from then on neither block nor area go. */
+/* is_busy set.  The claim comes first: from then on neither block nor area are freed. */
 static usm_status open_new(owner *o, const usm_ipc_handle *handle, const usm__ipc_memory *m,
                            usm_context *ctx, size_t index, void **p)
 {
@@ -482,7 +483,7 @@ usm_status usm__ipc_import(const usm_ipc_handle *handle, const usm__ipc_memory *
     if (!o)
         return USM_E_NO_MEMORY;
     st = usm__import_owner_watch(o);
-    if (st == USM_OK) /* somebody may have been faster */
+    if (st == USM_OK) /* another thread may have been faster */
         st = usm__ipc_import_again(handle, ctx, index, p);
     if (st == USM_E_NOT_READY)
         st = open_new(o, handle, m, ctx, index, p);
@@ -490,7 +491,7 @@ usm_status usm__ipc_import(const usm_ipc_handle *handle, const usm__ipc_memory *
     return st;
 }
 
-/* ---- closing, asking ---------------------------------------------------------------- */
+/* ---- closing, queries --------------------------------------------------------------- */
 
 usm_status usm__ipc_import_close(void *p, const usm_context *ctx)
 {
@@ -512,7 +513,7 @@ usm_status usm__ipc_import_close(void *p, const usm_context *ctx)
         usm__mutex_unlock(&usm__imports.lock);
         return st;
     }
-    a          = r->area; /* r may be gone once it rests */
+    a          = r->area; /* r may be freed once its count is 0 */
     process    = a->owner->process;
     is_to_look = unclaim(r->page, r->m.slot, r->m.number) && !r->area->owner->is_gone;
     if (--r->count == 0)
@@ -602,7 +603,7 @@ void usm__ipc_import_context_end(usm_context *ctx)
  * -----------------------------------------------------------------------------------------------
  */
 
-/* The child keeps what is mapped, and knows of none of it: the claims are its parent's. */
+/* The mappings stay in the child, but it forgets them: the claims are its parent's. */
 static void forget(void)
 {
     USM_LIST_FOREACH (it, &usm__imports.owners) {

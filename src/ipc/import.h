@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* What the files of the importer's side of shared memory know of each other: import.c opens and
+/* The interface between the files of the importer's side of shared memory: import.c opens and
  * closes, import_owner.c has the other processes and their pages. */
 #ifndef USM_IPC_IMPORT_H
 #define USM_IPC_IMPORT_H
@@ -22,16 +22,16 @@ typedef struct usm__import_owner {
     usm__ipc_process process;
     usm__ipc_watch   watch;
     usm_list         pages;
-    uint64_t         connection; /* that knows of our claims                              */
+    uint64_t         connection; /* the one that knows of our claims                      */
     size_t           nareas;
-    size_t           waiting; /* threads that want to be the busy one                     */
+    size_t           waiting; /* threads that wait to set is_busy                         */
     bool             is_busy, is_watched, is_gone;
-    bool             is_leaving; /* out of the list, to be buried                         */
+    bool             is_leaving; /* out of the list, to be freed                          */
 } usm__import_owner;
 
-/* Type-stable: who looks a pointer up may come when it has just gone. */
+/* Type-stable: a thread that looks up a pointer may find it just freed. */
 typedef struct usm__import_area {
-    usm_list           link; /* of all; when doomed in the caller's list                         */
+    usm_list           link; /* in the list of all; when doomed in the caller's list             */
     usm_list           idle; /* in imports.idle while nothing is open                            */
     usm_list           records;
     usm__import_owner *owner;
@@ -40,7 +40,7 @@ typedef struct usm__import_area {
     uint64_t           id, nonce;
     char              *base;
     usm__area         *mapped;
-    uint64_t           opens; /* over its records                                                */
+    uint64_t           opens; /* sum over its records                                            */
 } usm__import_area;
 
 typedef struct usm__import_record {
@@ -54,14 +54,14 @@ typedef struct usm__import_record {
     uint32_t          count;
 } usm__import_record;
 
-/* What is to be buried once the lock is given back. */
+/* Objects to be freed once the lock is released. */
 typedef struct usm__import_doomed {
     usm_list areas, owners;
 } usm__import_doomed;
 
 typedef struct usm__import_state {
     usm__mutex     lock;
-    pthread_cond_t changed; /* is_busy                                                   */
+    pthread_cond_t changed; /* is_busy was cleared                                       */
     usm_list       owners, areas, idle, idle_records;
     size_t         nidle, nidle_records;
     usm_list       by_number[USM__IMPORT_BUCKETS], by_pointer[USM__IMPORT_BUCKETS];
@@ -70,24 +70,24 @@ typedef struct usm__import_state {
 } usm__import_state;
 extern usm__import_state usm__imports;
 
-/* import.c.  Under the lock: out of all lists; true: the owner must be told to look. */
+/* import.c.  Under the lock: removes it from all lists; true: the owner must be told to look. */
 bool usm__import_area_doom(usm__import_area *a, usm__import_doomed *d);
-/* Under the lock: if nothing is left of it. */
+/* Under the lock: the same for the owner if nothing of it is left. */
 void usm__import_owner_doom(usm__import_owner *o, usm__import_doomed *d);
 void usm__import_doomed_init(usm__import_doomed *d);
-/* No lock held.  Owners of what is unmapped may go with it; all: even those that live. */
+/* No lock held.  Owners of unmapped areas may be freed too; all: even those that are alive. */
 void       usm__import_bury(usm__import_doomed *d, bool all);
 usm_status usm__import_gone(const usm__ipc_process *p);
 
-/* import_owner.c.  The calling thread is the busy one when it returns.  NULL and a story: out of
- * memory. */
+/* import_owner.c.  When it returns, the calling thread has set is_busy.  NULL with an error
+ * message: out of memory. */
 usm__import_owner *usm__import_owner_enter(const usm__ipc_process *p);
-/* One of which nothing could be opened goes again. */
+/* Clears is_busy; an owner of which nothing could be opened is freed. */
 void usm__import_owner_leave(usm__import_owner *o);
-/* Busy: it is of our user, and lives; its end will be noticed. */
+/* is_busy set: checks that it is of our user and alive; its end will be noticed. */
 usm_status usm__import_owner_watch(usm__import_owner *o);
 void       usm__import_owner_free(usm__import_owner *o);
-/* Busy: the page that the handle's number stands in, over which the owner knows our claims. */
+/* is_busy set: the page with the handle's number; the owner knows our claims over it. */
 usm_status usm__import_page_get(usm__import_owner *o, const usm__ipc_memory *m,
                                 usm__import_page **out);
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* The importer's side of shared memory: owners, which are watched, and their pages of numbers with
- * our claims over them.  One thread an owner at a time asks it for something (is_busy).  Called by
+/* The importer's side of shared memory: owners, which are monitored, and their pages of numbers
+ * with our claims over them.  One thread an owner at a time sends it requests (is_busy).  Called by
  * import.c. */
 #include "ipc/import.h"
 
@@ -10,7 +10,7 @@
 #include <string.h>
 #include <sys/mman.h>
 
-/* Short, in this file. */
+/* Short names in this file. */
 typedef usm__import_page   page;
 typedef usm__import_owner  owner;
 typedef usm__import_area   area;
@@ -155,7 +155,8 @@ static usm_status cannot_map(const usm__ipc_process *p)
                      strerror(errno)); /* NOLINT(concurrency-mt-unsafe): glibc's is safe */
 }
 
-/* The owner learns of our claims, before anything is claimed that it has not seen.  Busy. */
+/* Sends the owner our page of claims, before anything is claimed that it has not seen.  is_busy
+ * set. */
 static usm_status introduce(const owner *o, const page *p)
 {
     const usm__ipc_word w = {.what = USM__IPC_WORD_CLAIMS, .page = p->id};
@@ -163,7 +164,7 @@ static usm_status introduce(const owner *o, const page *p)
     return usm__ipc_ask(&o->process, &w, sizeof w, p->fd);
 }
 
-/* Busy. */
+/* is_busy set. */
 static usm_status introduce_again(owner *o)
 {
     usm_status st = USM_OK;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* usm_ipc_open() and the functions that ask about what is open: arguments, and whether a pointer is
- * of ours (export.c) or of another process (import.c). */
+/* usm_ipc_open() and the queries of what is open: checks arguments, and finds out whether a pointer
+ * belongs to this process (export.c) or another one (import.c). */
 #include "ipc/memory.h"
 
 #include <stdio.h>

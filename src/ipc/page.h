@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* What owner and importers of memory read of each other without asking.
+/* Pages that owner and importers of memory read of each other, without a request.
  *
  *     owner's page of numbers      slot -> number       written by the owner, read by all
  *     importer's page of claims    slot -> count        written by that importer, read by the owner
  *
- * A handle opens while its slot holds its number.  An importer claims, then reads the number; the
- * owner who frees takes the number away, then reads the claims.  Whichever of the two came first,
- * one sees the other: either the importer finds the number gone, and withdraws, or the owner finds
- * the claim, and puts the free off.  All four are sequentially consistent.  An importer that lets a
- * claim go and then finds the number gone sends the word LOOK, for the owner may be waiting for it.
- */
+ * A handle can be opened while its slot holds its number.  An importer claims the slot, then reads
+ * the number; an owner that frees takes the number away, then reads the claims.  Whichever came
+ * first, at least one sees the other: either the importer finds the number gone, and withdraws, or
+ * the owner finds the claim, and postpones the free.  All four accesses are sequentially
+ * consistent.  An importer that withdraws a claim and then finds the number gone sends the message
+ * LOOK, because the owner may be waiting for that. */
 #ifndef USM_IPC_PAGE_H
 #define USM_IPC_PAGE_H
 
@@ -20,7 +20,7 @@
 #define USM__IPC_SLOTS 4096
 
 typedef struct usm__ipc_slot {
-    _Atomic(uint64_t) number; /* 0: opens nothing                                            */
+    _Atomic(uint64_t) number; /* 0: cannot be opened                                         */
     _Atomic(uint64_t) generation;
 } usm__ipc_slot;
 typedef _Atomic(uint32_t) usm__ipc_claim;

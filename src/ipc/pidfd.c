@@ -1,17 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* USM_IPC=pidfd: descriptors are taken out of the owner's process, which need not do anything for
- * it: it may even be stopped.  Where the system restricts ptrace (Yama) it refuses; so this is not
- * the default.
+/* USM_IPC=pidfd: an importer takes descriptors out of the owner's process, which need do nothing
+ * for that: it may even be stopped.  Where the system restricts ptrace (Yama) this is refused; so
+ * it is not the default.
  *
- * What an owner shares stands in a directory, a memory file that it alone writes, whichever way
- * others fetch: id, nonce, the descriptor's number, what lies beside it.  Others find it among the
- * owner's descriptors by its name, which has the owner's secret in it.
+ * The owner lists what it shares in a directory, a memory file that it alone writes, whichever way
+ * others fetch: id, nonce, the descriptor's number, the extra bytes.  Others find the directory
+ * among the owner's descriptors by its name, which contains the owner's secret.
  *
- *     owner    writes all, then id              takes id away, then closes the descriptor
+ *     owner    writes all fields, then id        clears id, then closes the descriptor
  *     reader   id and nonce are right: takes the descriptor of that number: id is still right
  *
- * so that a descriptor that was taken is the one that was meant.  Words go through sockets in both
- * ways.  Called by rendezvous.c. */
+ * So a descriptor that was taken is the one that was meant.  Messages go through sockets in both
+ * modes.  Called by rendezvous.c. */
 #include "ipc/service.h"
 
 #include "base/inline/atomic.h"
@@ -40,9 +40,9 @@ static void name_of(const usm__ipc_process *p, char *name, size_t size)
     (void)snprintf(name, size, "usm-ipc-%016llx", (unsigned long long)p->secret);
 }
 
-/* ---- the owner's, under the service's lock --------------------------------------------------- */
+/* ---- the owner's side, under the service's lock ---------------------------------------------- */
 
-/* False: others cannot take what is shared in this way. */
+/* False: others cannot fetch in this way. */
 static bool make_directory(void)
 {
     char name[40];
@@ -95,7 +95,7 @@ void usm__ipc_directory_leave(const usm__ipc_shared *s)
         atomic_store(&e[s->entry].id, (uint64_t)0);
 }
 
-/* ---- others' --------------------------------------------------------------------------------- */
+/* ---- the other processes --------------------------------------------------------------------- */
 
 static usm_status not_taken(const usm__ipc_process *p)
 {
@@ -117,7 +117,7 @@ static usm_status not_taken(const usm__ipc_process *p)
                      error == ENOSYS ? "; that needs Linux 5.6" : "");
 }
 
-/* A descriptor of the directory, in this process; -1 and the status. */
+/* A descriptor of the directory, in this process; or -1, and the status. */
 static int open_directory(const usm__ipc_process *p, int pidfd, usm_status *st)
 {
     char name[40];

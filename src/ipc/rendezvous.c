@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* Sharing descriptors, and fetching those of others.  The thread that answers is service.c's.
+/* Sharing descriptors, and fetching those of others.  The thread that answers is in service.c.
  *
- * A fetch connects once to each other process and keeps the connection, for what the owner knows of
- * this process hangs on it.  The calling thread itself sends and waits for the answer, seconds at
- * most: an owner that is stopped must not stop its importers.  An answer that comes too late is
- * thrown away by the next exchange, which knows its own by the turn. */
+ * A fetch connects once to each other process and keeps the connection, because the owner keeps its
+ * records of this process with the connection.  The calling thread itself sends and waits for the
+ * answer, for seconds at most: an owner that is stopped must not stop its importers.  An answer
+ * that arrives too late is discarded by the next exchange, which recognises its own by `turn`. */
 #include "ipc/service.h"
 
 #include "base/os.h"
@@ -136,7 +136,7 @@ static usm__ipc_owner *owner_find(const usm__ipc_process *p)
     return NULL;
 }
 
-/* A right to it, which owner_release() gives back; NULL and a story. */
+/* Takes a reference, which owner_release() releases; NULL with an error message. */
 static usm__ipc_owner *owner_acquire(const usm__ipc_process *p)
 {
     usm__ipc_owner *made = usm__heap_alloc(sizeof *made);
@@ -163,7 +163,7 @@ static usm__ipc_owner *owner_acquire(const usm__ipc_process *p)
     return o;
 }
 
-/* Under the lock; the last right goes. */
+/* Under the lock; the last reference is released. */
 static void owner_free(usm__ipc_owner *o)
 {
     if (o->fd >= 0)
@@ -246,7 +246,7 @@ static usm_status connect_to(usm__ipc_owner *o)
     fd = usm__os_connect(name, USM__IPC_DEADLINE_MS);
     if (fd < 0)
         return not_reached(&o->process, errno);
-    /* The name is nobody's property: another user may listen there once its owner has gone. */
+    /* Any user may bind this name: another one may listen there once the owner has ended. */
     if (usm__os_peer(fd, &pid, &uid) != 0 || uid != o->process.uid) {
         (void)usm__os_close(fd);
         return usm__fail(USM_E_PERMISSION, "process %d, user %u, answers instead of process %d",
@@ -265,8 +265,8 @@ static usm_status connect_to(usm__ipc_owner *o)
                      o->process.pid);
 }
 
-/* Under o's lock.  *fd: goes along, and is what came back, or -1.  0 or an errno value; EPIPE: the
- * connection has ended. */
+/* Under o's lock.  *fd: passed with the request; outputs the received descriptor, or -1.  Returns 0
+ * or an errno value; EPIPE: the connection has ended. */
 static int exchange(usm__ipc_owner *o, usm__ipc_request *r, usm__ipc_answer *answer, int *fd)
 {
     int pass = *fd;
@@ -274,7 +274,7 @@ static int exchange(usm__ipc_owner *o, usm__ipc_request *r, usm__ipc_answer *ans
     *fd      = -1;
     r->magic = USM__IPC_PACKET_MAGIC;
     r->turn  = ++o->turn;
-    /* One that was turned away finds the reason waiting though it cannot send. */
+    /* A process that was refused finds the reason in its socket although it cannot send. */
     if (usm__os_send(o->fd, r, sizeof *r, pass) != 0 && errno != EPIPE)
         return errno;
     for (;;) {
@@ -298,8 +298,7 @@ static bool is_broken(int error)
     return error == EPIPE || error == ECONNRESET || error == ENOTCONN;
 }
 
-/* Under o's lock: connects if need be, and once more when the connection turns out to have ended.
- */
+/* Under o's lock: connects if needed, and once more if the connection turns out to have ended. */
 static usm_status ask(usm__ipc_owner *o, usm__ipc_request *r, usm__ipc_answer *answer, int *fd)
 {
     int error = EPIPE, pass = *fd;
@@ -409,7 +408,7 @@ usm_status usm__ipc_fetch(const usm__ipc_name *name, int *fd, void *extra, size_
     return st;
 }
 
-/* ---- words ---------------------------------------------------------------------------------- */
+/* ---- messages ------------------------------------------------------------------------------- */
 
 /* Under o's lock. */
 static usm_status say(usm__ipc_owner *o, const usm__ipc_request *r, int fd)

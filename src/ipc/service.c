@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* The one thread of src/ipc: it takes connections of other processes, answers what they ask for,
- * and notices ends.  It sleeps until one of its descriptors has something; nothing is polled with
- * time-outs, and nothing it does waits for another process: what is sent to them has room.
+/* The one thread of src/ipc: it accepts connections of other processes, answers their requests, and
+ * notices when processes end.  It sleeps until one of its descriptors is ready.  It does not poll
+ * with time-outs, and never waits for another process: there is room for what it sends.
  *
- * One descriptor is looked at at a time, and under the lock each is looked up again: what it
+ * It handles one descriptor at a time, and looks each up again under the lock: the object that it
  * belonged to may be gone since.  Callbacks run without the lock.
  *
- * Only processes of the same user are served; the kernel says who they are (SO_PEERCRED). */
+ * Only processes of the same user are served; the kernel tells who they are (SO_PEERCRED). */
 #include "ipc/service.h"
 
 #include "base/log.h"
@@ -59,9 +59,9 @@ bool usm__ipc_on_service(void)
     return usm__ipc.has_thread && pthread_equal(usm__ipc.thread, pthread_self());
 }
 
-/* ---- callers ------------------------------------------------------------------------- */
+/* ---- connected processes ------------------------------------------------------------- */
 
-/* Under the lock: forgets one that has both left and ended. */
+/* Under the lock: frees the record of a process that has both disconnected and ended. */
 static void caller_drop(usm__ipc_caller *c)
 {
     if (c->fd >= 0 || c->watch.fn != NULL)
@@ -123,8 +123,8 @@ err_caller:
     return false;
 }
 
-/* Without a free descriptor the caller would stay in the queue and wake the thread for ever: one
- * that is kept for that is given up for a moment. */
+/* Without a free descriptor the process would stay in the queue of the socket and wake the thread
+ * forever: so a spare descriptor is closed for a moment. */
 static void turn_away(void)
 {
     int fd;
@@ -155,7 +155,7 @@ static void take_caller(void)
         refuse(fd, USM_E_SYSTEM);
 }
 
-/* ---- what they ask for ----------------------------------------------------------------- */
+/* ---- requests -------------------------------------------------------------------------- */
 
 static void answer_fetch(usm__ipc_caller *c, const usm__ipc_request *r)
 {
@@ -172,8 +172,8 @@ static void answer_fetch(usm__ipc_caller *c, const usm__ipc_request *r)
         fd = s->fd;
         c->is_importer |= !s->is_aside;
     }
-    /* Sent under the lock, so that the descriptor is not closed meanwhile; there is room, for each
-     * caller asks for one thing at a time. */
+    /* Sent under the lock, so that the descriptor is not closed meanwhile; there is room, because
+     * each process has one request at a time. */
     if (usm__os_send(c->fd, &answer, sizeof answer, fd) != 0 && errno != EPIPE)
         usm__warn("process %d was not sent what it asked for: %s", c->watch.process.pid,
                   strerror(errno)); /* NOLINT(concurrency-mt-unsafe): glibc's is safe */
@@ -214,7 +214,7 @@ static void hang_up(usm__ipc_caller *c)
         ear->left(&from);
 }
 
-/* Only this thread removes callers, so c stays until it does. */
+/* Only this thread removes connected processes, so c stays until it does. */
 static void hear(usm__ipc_caller *c)
 {
     usm__ipc_request r;
@@ -267,7 +267,7 @@ static bool is_in(usm_list *head, const usm_list *link)
     return false;
 }
 
-/* Whether `what` is still what the descriptor was looked at for; under the lock. */
+/* Whether `what` is still the object that the descriptor was polled for; under the lock. */
 static bool is_current(usm__ipc_kind kind, void *what)
 {
     switch (kind) {
@@ -410,7 +410,7 @@ static void forget_callers(void)
     }
 }
 
-/* Exchanges that others were in at the fork have no end here: what they hold stays. */
+/* Exchanges that other threads were in at the fork never end here: what they hold stays. */
 static void forget_owners(void)
 {
     usm_list *it;

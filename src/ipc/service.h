@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* What the files of the rendezvous share: the one service of the process.  rendezvous.c shares and
- * fetches, service.c has the thread and answers others, watch.c learns of their ends. */
+/* Shared by the files of the rendezvous: the one service of the process.  rendezvous.c shares and
+ * fetches, service.c has the thread and answers other processes, watch.c is notified when they
+ * end. */
 #ifndef USM_IPC_SERVICE_H
 #define USM_IPC_SERVICE_H
 
@@ -13,20 +14,21 @@
 
 typedef enum usm__ipc_op { USM__IPC_OP_FETCH = 1, USM__IPC_OP_WORD = 2 } usm__ipc_op;
 
-/* Packets.  Both ends are libusm of one machine and one version: the magic has the version. */
+/* Packets.  Both ends are libusm on one machine and of one version: the magic number includes the
+ * version. */
 #define USM__IPC_PACKET_MAGIC 0x31435049u /* "IPC1" */
 typedef struct usm__ipc_request {
     uint32_t magic, op;
-    uint64_t turn; /* the answer has it as well: late ones are told from others          */
+    uint64_t turn; /* repeated in the answer, so that late answers are recognised        */
     uint64_t id, nonce;
-    uint32_t size;      /* of the word                                                   */
-    uint32_t is_asking; /* a word is to be answered                                       */
+    uint32_t size;      /* of the message                */
+    uint32_t is_asking; /* the message is to be answered */
     uint8_t  word[USM__IPC_EXTRA_SIZE];
 } usm__ipc_request;
 typedef struct usm__ipc_answer {
     uint32_t magic;
     int32_t  status;
-    uint64_t turn; /* 0: to whoever asks, before the connection is closed                 */
+    uint64_t turn; /* 0: an answer to any request, before the connection is closed        */
     uint8_t  extra[USM__IPC_EXTRA_SIZE];
 } usm__ipc_answer;
 
@@ -42,16 +44,16 @@ typedef struct usm__ipc_shared {
 /* Another process that connected to this one. */
 typedef struct usm__ipc_caller {
     usm_list       link;
-    usm__ipc_watch watch; /* its process; fn NULL: has ended                              */
-    int            fd;    /* -1: has left                                                 */
+    usm__ipc_watch watch; /* its process; fn NULL: it has ended                           */
+    int            fd;    /* -1: it has disconnected                                      */
     bool           is_importer;
 } usm__ipc_caller;
 
 /* Another process that this one connected to. */
 typedef struct usm__ipc_owner {
-    usm_list         link; /* points to itself: its process has closed                      */
+    usm_list         link; /* points to itself: the other process has closed the connection */
     usm__ipc_process process;
-    unsigned         refs; /* guarded by the service's lock: one of the list                 */
+    unsigned         refs; /* guarded by the service's lock: one for being in the list       */
     usm__mutex       lock; /* one exchange at a time; guards what follows                    */
     int              fd;   /* written under both locks                                       */
     uint64_t         turn;
@@ -60,12 +62,12 @@ typedef struct usm__ipc_owner {
 
 typedef struct usm__ipc_service {
     usm__mutex     lock;
-    pthread_cond_t changed; /* calling, telling                                             */
+    pthread_cond_t changed; /* of `calling` and `telling`                                   */
     /* all guarded by lock */
     bool                is_up;
     usm__ipc_process    self;
     int                 epoll, listener;
-    int                 spare; /* given up to take a caller off the queue when no other is free   */
+    int                 spare; /* closed to accept and refuse a process when no other is free     */
     bool                has_thread;
     pthread_t           thread;
     uint64_t            last_id, last_connection;
@@ -73,11 +75,11 @@ typedef struct usm__ipc_service {
     usm_list            callers, owners, watches;
     void               *directory; /* pidfd.c; NULL: none yet                              */
     int                 directory_fd;
-    usm__ipc_watch     *calling; /* whose fn runs                                                */
+    usm__ipc_watch     *calling; /* the one whose fn runs                                        */
     const usm__ipc_ear *ear;
     usm_ipc_loss_fn     loss;
     void               *loss_user;
-    unsigned            telling; /* calls of loss that run                                       */
+    unsigned            telling; /* number of running calls of usm_ipc_on_loss()                 */
     struct {
         uint64_t     start;
         int32_t      pid;
@@ -88,9 +90,9 @@ typedef struct usm__ipc_service {
 
 extern usm__ipc_service usm__ipc;
 
-/* service.c.  The service runs; at the first call it is started. */
+/* service.c.  Starts the service at the first call. */
 usm_status usm__ipc_start(void);
-/* What poll() is to look at; `what` is passed back with the kind.  Under the lock. */
+/* What poll() looks at; `what` is passed back with the kind.  Under the lock. */
 typedef enum usm__ipc_kind {
     USM__IPC_LISTENER = 0,
     USM__IPC_CALLER   = 1,
@@ -105,18 +107,18 @@ bool usm__ipc_is_same(const usm__ipc_process *a, const usm__ipc_process *b);
 
 /* rendezvous.c.  Under the lock; NULL: not shared (any more). */
 usm__ipc_shared *usm__ipc_shared_find(uint64_t id, uint64_t nonce);
-/* The process behind the connection has closed it. */
+/* The other process has closed the connection. */
 void usm__ipc_owner_closed(usm__ipc_owner *o);
 
 /* pidfd.c.  Under the lock. */
 void usm__ipc_directory_enter(usm__ipc_shared *s);
 void usm__ipc_directory_leave(const usm__ipc_shared *s);
-/* As usm__ipc_fetch(), of another process of this user. */
+/* As usm__ipc_fetch(), from another process of this user. */
 usm_status usm__ipc_fetch_by_pidfd(const usm__ipc_name *name, int *fd, uint8_t *extra);
 
-/* watch.c.  A pidfd of that very process; -1 and the status. */
+/* watch.c.  A pidfd of that very process; or -1, and the status. */
 int usm__ipc_open_process(const usm__ipc_process *p, usm_status *st);
-/* watch.c, on the service's thread: the pidfd of a watch can be read. */
+/* watch.c, on the service's thread: the pidfd of a monitored process can be read. */
 void usm__ipc_watch_ready(usm__ipc_watch *w);
 
 #endif

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* How long to look before sleeping.  At most a few microseconds: the other process is often that
- * near, and sleeping and being woken takes as long.  Where looking has been in vain of late (what
- * is waited for takes longer, or both are on one processor, which the other one then needs) it is
- * less, down to next to nothing; every 16th time it is tried in full again.  Called by turns.c and
- * barrier.c. */
+/* How long to spin before sleeping.  At most a few microseconds: often the other process needs no
+ * longer, and sleeping and being woken takes as long.  Where spinning was in vain recently (the
+ * condition takes longer, or both processes are on one processor, which the other one then needs)
+ * it is less, down to next to nothing; every 16th time it is tried in full again.  Called by
+ * turns.c and barrier.c. */
 #ifndef USM_IPC_SPIN_H
 #define USM_IPC_SPIN_H
 
@@ -13,8 +13,8 @@
 #define USM__SPIN_MOST_NS  5000u
 #define USM__SPIN_LEAST_NS 150u
 
-/* Of one kind of wait in this process; what is lost by two threads that change it at a time is no
- * matter. */
+/* State of one kind of wait in this process; two threads that change it at the same time may lose
+ * an update, which does no harm. */
 typedef struct usm__spin {
     _Atomic(uint32_t) ns, tries;
 } usm__spin;
@@ -24,7 +24,7 @@ typedef struct usm__spin {
         USM__SPIN_MOST_NS, 0                                                                       \
     }
 
-/* How long this time. */
+/* How long to spin this time. */
 static inline uint64_t usm__spin_ns(usm__spin *s)
 {
     return usm_add_relaxed(&s->tries, 1u) % 16 == 0 ? USM__SPIN_MOST_NS : usm_load_relaxed(&s->ns);

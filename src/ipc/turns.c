@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* Counting the records of a cell, and waiting for them (cell.h).  Called by event.c and
+/* Counting the records of an event slot, and waiting for them (cell.h).  Called by event.c and
  * event_queue.c. */
 #include "base/os.h"
 #include "ipc/cell.h"
@@ -80,7 +80,7 @@ void usm__cell_signal(usm__cell *cell)
     usm__bell_ring(&cell->shared->bell);
 }
 
-/* How many recorders there are to look at; another process may have written anything. */
+/* How many recorders to look at; limited, because another process may have written anything. */
 static uint32_t recorders_of(const usm__cell *cell)
 {
     const uint32_t n = usm_load_acquire(&cell->shared->nrecorders);
@@ -92,7 +92,7 @@ void usm__cell_count(const usm__cell *cell, uint64_t *made, uint64_t *complete)
 {
     uint64_t m = 0, c = 0;
 
-    /* Complete ones first: never more than were made. */
+    /* Complete ones first: so never more than were made. */
     for (uint32_t i = 0; i < recorders_of(cell); i++)
         c += usm_load_acquire(&cell->shared->recorders[i].complete);
     for (uint32_t i = 0; i < recorders_of(cell); i++)
@@ -109,7 +109,7 @@ void usm__cell_turns(const usm__cell *cell, usm__turns *turns)
         turns->made[i] = usm_load_acquire(&cell->shared->recorders[i].made);
 }
 
-/* ---- judging ------------------------------------------------------------------------------ */
+/* ---- the outcome of a wait ---------------------------------------------------------------- */
 
 bool usm__cell_is_pending(const usm__cell *cell, const usm__turns *turns)
 {
@@ -146,7 +146,7 @@ static usm_status is_gone(usm__process_key key)
                      (unsigned)(key & 0x3fffff));
 }
 
-/* Whether one whose records are waited for has ended. */
+/* Whether a process whose records are waited for has ended. */
 static usm_status judge_recorders(const usm__cell *cell, const usm__turns *turns)
 {
     const uint32_t n = turns->count > 0 ? recorders_of(cell) : turns->n;
@@ -163,15 +163,15 @@ static usm_status judge_recorders(const usm__cell *cell, const usm__turns *turns
         st = usm__cell_has_ended(key, &ended);
         if (st != USM_OK)
             return st;
-        if (ended && usm_load_acquire(&r->low) < wanted) /* it may have done it before */
+        if (ended && usm_load_acquire(&r->low) < wanted) /* it may have completed them before */
             return is_gone(key);
     }
     return USM_E_NOT_READY;
 }
 
-/* Of those that could record. */
+/* Counts the processes that could still record. */
 typedef struct census {
-    unsigned living, ended; /* others                                                     */
+    unsigned living, ended; /* other processes                                            */
     bool     has_self;
 } census;
 
@@ -197,8 +197,9 @@ static usm_status nobody_left(void)
                      "no process is left that could make the records that are waited for");
 }
 
-/* A count that nobody is left to reach: its creator and all that record have ended; or all others
- * that have the event have, and there were such. */
+/* Fails if no process is left that could make the awaited records: its creator and all recorders
+ * have ended, and this process is none of them; or all other processes that have the event open
+ * have ended, and there were some. */
 static usm_status judge_others(const usm__cell *cell)
 {
     census     c  = {.living = 0};
@@ -224,7 +225,7 @@ usm_status usm__cell_judge(const usm__cell *cell, const usm__turns *turns)
     st = judge_recorders(cell, turns);
     if (st == USM_E_NOT_READY && turns->count > 0)
         st = judge_others(cell);
-    /* What ended may have done it just before. */
+    /* A process that ended may have completed them just before. */
     if (st == USM_E_OWNER_GONE && !usm__cell_is_pending(cell, turns))
         return failure_of(cell, turns);
     return st;

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* Who has ended: pidfds on the service's thread, and the program's usm_ipc_on_loss().
+/* Which processes have ended: pidfds on the service's thread, and the program's usm_ipc_on_loss().
  *
- * A process is its number and its start time; a number alone may be another's by now.  A pidfd can
- * be read from the moment the last thread of its process has ended, and what it stands for is
- * checked after it was opened: while the start time is the right one, so is the pidfd. */
+ * A process is identified by its number and its start time; a number alone may belong to another by
+ * now.  A pidfd can be read from the moment when the last thread of its process has ended.  The
+ * process is checked after the pidfd was opened: if the start time is the right one, so is the
+ * pidfd. */
 #include "ipc/service.h"
 
 #include "base/os.h"
@@ -12,7 +13,7 @@
 #include <errno.h>
 #include <string.h>
 
-/* ---- watches -------------------------------------------------------------------------- */
+/* ---- monitors ------------------------------------------------------------------------- */
 
 static usm_status gone(const usm__ipc_process *p)
 {
@@ -93,7 +94,7 @@ void usm__ipc_watch_ready(usm__ipc_watch *w)
     usm__mutex_lock(&usm__ipc.lock);
     USM_LIST_FOREACH (it, &usm__ipc.watches)
         is_in |= it == &w->link;
-    /* Another one may lie at the same address since the event was taken. */
+    /* Another one may be at the same address since the event was taken. */
     if (!is_in || !usm__os_pidfd_ended(w->pidfd)) {
         usm__mutex_unlock(&usm__ipc.lock);
         return;
@@ -131,9 +132,10 @@ bool usm__ipc_is_alive(const usm__ipc_process *p)
     return true;
 }
 
-/* ---- telling the program ---------------------------------------------------------------- */
+/* ---- notifying the program -------------------------------------------------------------- */
 
-/* Under the lock: whether it was told already, and from now on it is.  The last ones are known. */
+/* Under the lock: whether this was reported already; from now on it counts as reported.  The last
+ * ones are remembered. */
 static bool is_told(const usm__ipc_process *p, usm_ipc_role role)
 {
     unsigned n = usm__ipc.ntold < USM__IPC_TOLD ? usm__ipc.ntold : USM__IPC_TOLD;
@@ -175,8 +177,8 @@ void usm_ipc_on_loss(usm_ipc_loss_fn fn, void *user)
     usm__mutex_lock(&usm__ipc.lock);
     usm__ipc.loss      = fn;
     usm__ipc.loss_user = user;
-    /* What `user` was may go once this returns; from within the function it cannot be waited for.
-     */
+    /* After this returns, the object of `user` may be freed; a call from within the function itself
+     * cannot wait. */
     while (usm__ipc.telling > 0 && !usm__ipc_on_service())
         (void)usm__mutex_wait(&usm__ipc.lock, &usm__ipc.changed, NULL);
     usm__mutex_unlock(&usm__ipc.lock);
