@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
 /* Advice in words: each rule looks at the counts of analyse.c and says in one sentence what was
- * seen and what to do.  A rule that has nothing to say is silent.  Called by analyse.c. */
+ * seen and what to do.  A rule that does not apply adds nothing.  Called by analyse.c. */
 #include "profile/analyse.h"
 
 #include "base/inline/plural.h"
@@ -11,7 +11,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#define FEW      100u                /* fewer allocations than this are not worth a word */
+#define FEW      100u                /* fewer allocations than this are not worth advice */
 #define LITTLE   ((uint64_t)1 << 20) /* bytes */
 #define BYTES(n) usm__format_bytes((n), (char[32]){0}, 32)
 
@@ -70,7 +70,7 @@ static bool is_direct(const usm__pool_usage *p)
     return strcmp(p->pool, "direct") == 0;
 }
 
-/* What pools that ask their driver each time would have saved by keeping blocks. */
+/* What pools that ask their driver for each block would have saved by keeping blocks. */
 static bool about_direct(usm__analysis *a)
 {
     uint64_t allocations = 0, repeats = 0;
@@ -107,7 +107,7 @@ static bool about_reserve(usm__analysis *a, const usm__pool_usage *p)
                BYTES(p->u.live_peak), p->pool, p->u.live_peak >= LITTLE ? "64M" : "1M");
 }
 
-/* A pool that gives areas back and takes them again: takes well beyond what its peak needs. */
+/* A pool that returns areas and takes them again: it takes far more than its peak needs. */
 static bool about_churn(usm__analysis *a, const usm__pool_usage *p)
 {
     if (is_direct(p) || p->takes < FEW || p->gives < p->takes / 2 ||
@@ -133,7 +133,7 @@ static bool about_failures(usm__analysis *a, const usm__pool_usage *p)
                (unsigned long long)p->refused, BYTES(p->reserved_peak), BYTES(p->u.live_peak));
 }
 
-/* Brief blocks that kept asking the driver, though their pool keeps blocks. */
+/* Blocks with brief lives that often asked the driver, though their pool keeps blocks. */
 static bool about_class(usm__analysis *a, const usm__usage *u)
 {
     if (u->allocations < FEW || u->brief < u->allocations / 2 || u->hits > u->allocations / 2)
@@ -152,7 +152,7 @@ static bool about_classes(usm__analysis *a)
     uint64_t misses = a->all.allocations - a->all.hits;
     bool     fine   = true;
 
-    for (size_t i = 0; i < a->npools; i++) /* of which about_direct() has spoken */
+    for (size_t i = 0; i < a->npools; i++) /* about_direct() covers these pools  */
         if (is_direct(&a->pools[i]))
             misses -= a->pools[i].u.allocations - a->pools[i].u.hits;
     for (size_t i = 0; i < a->classes.n && fine && misses >= FEW; i++)

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
 /* Counting what a trace shows.
  *
- * One pass over the records in their order.  A driver call that a thread made since its last event
- * of the same pool belongs to the allocation that comes next there: that one was no hit.  Lives of
- * blocks come from blocks.c; each block is charged to its pool, its size (powers of two), its tag
- * and, when its stack was sampled, to its call site, scaled by 1 / (1 - exp(-size / mean)), the
- * inverse of the chance to be sampled. */
+ * One pass over the records in their order.  If a thread made a driver call for a pool, its next
+ * allocation there counts as no hit.  Lives of blocks come from blocks.c.  Each block is charged to
+ * its pool, its size (powers of two), its tag and, if its stack was sampled, to its call site.
+ * Samples are scaled by 1 / (1 - exp(-size / mean)), the inverse of the probability of being
+ * sampled. */
 #include "profile/analyse.h"
 
 #include "base/os.h"
@@ -26,11 +26,11 @@ typedef struct work {
     const usm__trace  *t;
     usm__analysis     *a;
     usm__trace_blocks *found;
-    uint32_t          *first, *next; /* blocks that end with a record: lists by index          */
-    uint32_t          *pending;      /* by thread: pool it made a driver call for, or 0        */
+    uint32_t          *first, *next; /* blocks that end at a record: lists by index            */
+    uint32_t          *pending;      /* by thread: pool for which it made a driver call, or 0  */
     uint32_t          *site_of;      /* by stack id: row of sites, or USM__NEVER               */
     uint32_t           nthreads;
-    uint32_t           block; /* the next one to be born */
+    uint32_t           block; /* the next block to be allocated */
     usm__usage        *classes;
     uint64_t          *pool_class; /* (npools + 1) x CLASSES: allocations, blocks now, peak    */
 } work;
@@ -210,7 +210,7 @@ static void on_level(void *user, uint32_t record, uint32_t pool, const usm__trac
         p->live_then     = 0;
     }
     if (p->reserved == p->reserved_peak && levels[pool].live > p->live_then)
-        p->live_then = levels[pool].live; /* the most that the peak was needed for */
+        p->live_then = levels[pool].live; /* the most that was in use at the peak  */
 }
 
 /* --- medians, what was avoided -------------------------------------------------------- */
@@ -222,7 +222,8 @@ static int by_number(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-/* Of the durations of granted calls; `takes`: those that take, else those that give. 0: none. */
+/* Of the durations of granted calls; `takes`: of those that take memory, else of those that return
+ * it. 0: none. */
 static bool median(const usm__trace *t, bool takes, uint64_t *out)
 {
     uint32_t *all = usm__heap_alloc(t->nrecords * sizeof(*all));
@@ -286,7 +287,7 @@ static void name_classes(usm__usage *rows)
     }
 }
 
-/* Rows that nothing was counted in go; the order stays. */
+/* Removes rows without counts; keeps the order. */
 static void drop_empty(usm__usages *u)
 {
     size_t n = 0;
@@ -362,7 +363,8 @@ static int by_name(const void *a, const void *b)
     return strcmp(((const named *)a)->name, ((const named *)b)->name);
 }
 
-/* The caller and, because many programs allocate through a function of their own, its caller. */
+/* Names the caller and also its caller, because many programs allocate through a function of their
+ * own. */
 static void name_site(usm__symbols *s, const usm__trace_stack_info *stack, named *n)
 {
     uint32_t site = usm__symbols_site(s, stack);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* What a trace says about reuse: tables by pool, size, call site and tag, and advice in words.
- * Here: counting.  Not here: printing (tools/usm-prof), exporting.  Called by usm-prof report. */
+/* What a trace shows about reuse: tables by pool, size, call site and tag, and advice in words.
+ * This part counts; it does not print (tools/usm-prof) or export.  Called by usm-prof report. */
 #ifndef USM_PROFILE_ANALYSE_H
 #define USM_PROFILE_ANALYSE_H
 
@@ -10,33 +10,33 @@
 
 #define USM__BRIEF_NS 1000000u /* a life shorter than this is brief: 1 ms */
 
-/* One line of a table.  Of call sites, which are sampled, allocations and bytes are estimates. */
+/* A row of a table.  Call sites are sampled, so their allocations and bytes are estimates. */
 typedef struct usm__usage {
     char     name[320]; /* pool, "4 MiB..8 MiB", call site, tag                              */
     uint64_t low, high; /* of a size class: bytes (low, high]                                */
-    uint64_t samples;   /* of a call site: stacks that the estimates come from               */
+    uint64_t samples;   /* of a call site: stacks on which the estimates are based           */
     uint64_t allocations, bytes;
     uint64_t hits; /* allocations for which the allocating thread made no driver call         */
     uint64_t failed;
     uint64_t ended, brief; /* blocks whose end is in the trace; those that lived < 1 ms      */
-    double   life_ns;      /* sum of lives of those                                          */
+    double   life_ns;      /* sum of the lives of ended blocks                               */
     uint64_t live, blocks; /* bytes (usable) and blocks at the trace's end                   */
     uint64_t live_peak, blocks_peak;
 } usm__usage;
 
-/* A pool, and what it had from its driver. */
+/* A pool, and its driver calls. */
 typedef struct usm__pool_usage {
     usm__usage u;
     uint32_t   id, kind, source;
     char       pool[32], device[64];
-    uint64_t   takes, gives; /* driver calls that were granted                               */
-    uint64_t   refused;      /* that were not                                                */
-    uint64_t   driver_ns;    /* spent in all of them                                         */
-    uint64_t   avoided;      /* allocations - takes + frees - gives, as far as positive      */
-    uint64_t   avoided_ns;   /* what they would have cost: the medians of this trace         */
-    uint64_t   reserved, reserved_peak; /* bytes at the end, most                            */
-    uint64_t   live_then;               /* when reserved was at its peak                     */
-    uint64_t   repeats; /* allocations beyond the peak of blocks, by size class: a cache's chance */
+    uint64_t   takes, gives; /* driver calls that were granted                                 */
+    uint64_t   refused;      /* driver calls that were refused                                 */
+    uint64_t   driver_ns;    /* time spent in all of them                                      */
+    uint64_t   avoided;      /* allocations - takes + frees - gives, as far as positive        */
+    uint64_t   avoided_ns;   /* what those calls would have cost, by the medians of this trace */
+    uint64_t   reserved, reserved_peak; /* bytes at the end; most bytes                      */
+    uint64_t   live_then;               /* live bytes when reserved was at its peak          */
+    uint64_t   repeats; /* allocations beyond the peak of blocks, by size class: for a cache      */
 } usm__pool_usage;
 
 typedef struct usm__usages {

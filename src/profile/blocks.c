@@ -1,28 +1,28 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
 /* Lives of blocks and areas, found in one pass over a trace's records.
  *
- * A table by address holds the last block that had it, dead or alive, so that a free finds its
- * block and an allocation the block it reuses.  The areas that a pool holds at the moment stand in
- * a list sorted by (source, address), each with the number of its live blocks: an area that is
- * given back with blocks in it (their pool or context ended) ends them.  Addresses of two processes
- * are apart: `source` belongs to every key. */
+ * A table by address holds the last block at each address, freed or not, so that a free finds its
+ * block and an allocation finds the block whose address it reuses.  The areas that a pool holds at
+ * the moment are in a list sorted by (source, address), each with the number of its live blocks.
+ * When an area is returned with blocks in it (their pool or context ended), these blocks end.
+ * Addresses of two processes are unrelated: `source` is part of every key. */
 #include "profile/blocks.h"
 
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
-/* An area held at the moment. */
+/* An area held at the current record. */
 typedef struct holding {
     uint32_t area;
     uint32_t live;  /* blocks in it, at least one too many after a split */
-    uint32_t first; /* no block of it is before this one                 */
+    uint32_t first; /* no earlier block is in it                         */
 } holding;
 
 typedef struct finder {
     const usm__trace  *t;
     usm__trace_blocks *found;
-    uint32_t          *table; /* of block indices; USM__NEVER is empty */
+    uint32_t          *table; /* of block indices; USM__NEVER: empty   */
     size_t             mask;
     holding           *held;
     size_t             nheld, held_cap, areas_cap;
@@ -33,7 +33,7 @@ static uint32_t source_of(const finder *f, uint32_t record)
     return f->t->records[record].source;
 }
 
-/* Where the address's last block stands, or is to stand. */
+/* The entry of the address's last block, or where it would be inserted. */
 static uint32_t *slot_of(finder *f, uint32_t source, uint64_t address)
 {
     size_t at = (size_t)((address >> 4) * 0x9e3779b97f4a7c15u >> 20) + (size_t)source * 0x9e3779b1u;
@@ -47,7 +47,7 @@ static uint32_t *slot_of(finder *f, uint32_t source, uint64_t address)
     }
 }
 
-/* The first of the areas held that is not below (source, address). */
+/* Index of the first held area that is not below (source, address). */
 static size_t held_at(const finder *f, uint32_t source, uint64_t address)
 {
     size_t low = 0, high = f->nheld;
@@ -65,7 +65,7 @@ static size_t held_at(const finder *f, uint32_t source, uint64_t address)
     return low;
 }
 
-/* The area held that the address is in, or NULL. */
+/* The held area that contains the address, or NULL. */
 static holding *holder_of(finder *f, uint32_t source, uint64_t address)
 {
     size_t                 at = held_at(f, source, address + 1);
@@ -124,12 +124,12 @@ static void on_free(finder *f, uint32_t i)
     if (b && b->died == USM__NEVER)
         end_block(f, b, i, true);
     else if (b && !b->freed)
-        b->freed = true; /* `direct` gives the area back before its free is written */
+        b->freed = true; /* `direct` returns the area before its free is written    */
     else
         f->found->unmatched++;
 }
 
-/* Room for one more in both lists. */
+/* Room for one more element in both lists. */
 static int grow(finder *f)
 {
     if (f->found->nareas == f->areas_cap) {
@@ -174,11 +174,11 @@ static int on_take(finder *f, uint32_t i)
     const usm__trace_event *e = &f->t->records[i].e;
 
     if (e->size == 0 || e->address + e->size < e->address)
-        return 0; /* no driver gave that */
+        return 0; /* no driver provided that area */
     return hold(f, i, e->address, e->size, (holding){.first = (uint32_t)f->found->nblocks});
 }
 
-/* Blocks of [address, address + size) that nobody freed end with their area. */
+/* Blocks in [address, address + size) that were not freed end with their area. */
 static void end_blocks(finder *f, const holding *h, uint32_t i, uint64_t address, uint64_t size)
 {
     uint32_t left = h->live;
@@ -195,7 +195,7 @@ static void end_blocks(finder *f, const holding *h, uint32_t i, uint64_t address
     }
 }
 
-/* Gives [address, address + size) back out of the area at `at` of those held; the rest stays. */
+/* Returns [address, address + size) out of the held area at index `at`; the rest stays. */
 static int give_part(finder *f, uint32_t i, size_t at, uint64_t address, uint64_t size)
 {
     holding         h = f->held[at], rest = {.live = h.live + 1, .first = h.first};
@@ -222,7 +222,7 @@ static int on_give(finder *f, uint32_t i)
         uint64_t               stop;
 
         if (!h)
-            return 0; /* its start was lost */
+            return 0; /* the record of its start was lost */
         a    = &f->found->areas[h->area];
         stop = a->address + a->size;
         if (r->e.size && end < stop)
@@ -305,7 +305,7 @@ void usm__trace_blocks_free(usm__trace_blocks *found)
     free(found);
 }
 
-/* For each record the blocks, and the areas, that end with it: a list by index. */
+/* For each record the blocks and areas that end with it: lists by index. */
 typedef struct endings {
     uint32_t *first, *next;
 } endings;
@@ -342,7 +342,7 @@ typedef struct walker {
     size_t                   block, area; /* next to begin */
 } walker;
 
-/* What the record ends; true when something. */
+/* Applies what ends with the record; true: something did. */
 static bool walk_ends(walker *w, uint32_t i)
 {
     const usm__trace_record *r       = w->t->records;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* What a trace's events say about blocks and areas: which free belongs to which allocation, what
- * each pool had taken from its driver.  Called by the exporters; nothing here is written out. */
+/* What a trace shows about blocks and areas: which free belongs to which allocation, and what each
+ * pool had taken from its driver.  Called by the exporters; nothing is written out here. */
 #ifndef USM_PROFILE_BLOCKS_H
 #define USM_PROFILE_BLOCKS_H
 
@@ -11,14 +11,14 @@
 /* From its allocation to its free. */
 typedef struct usm__trace_block {
     uint64_t address, size, usable;
-    uint32_t born;   /* record that allocated it                                           */
-    uint32_t died;   /* record that freed it, or that shows it gone; USM__NEVER            */
-    uint32_t reused; /* block that had the address before, and was freed; USM__NEVER       */
-    bool     freed;  /* by a free; else its area was given back, or its address allocated again */
+    uint32_t born;   /* record that allocated it                                              */
+    uint32_t died;   /* record that freed it, or that shows that it is gone; USM__NEVER       */
+    uint32_t reused; /* freed block that had the address before; USM__NEVER                   */
+    bool     freed;  /* by a free; else its area was returned, or its address allocated again */
 } usm__trace_block;
 
-/* A range that a pool had from its driver: taken whole, or mapped into a reserved range. What is
- * left of a piece that was unmapped in part is a range of its own. */
+/* A range that a pool had from its driver: taken whole, or mapped into a reserved range.  If a
+ * piece is unmapped in part, the rest is a range of its own. */
 typedef struct usm__trace_area {
     uint64_t address, size;
     uint32_t took, gave; /* records; gave may be USM__NEVER */
@@ -41,22 +41,22 @@ typedef struct usm__trace_level {
     uint64_t blocks;
 } usm__trace_level;
 
-/* Goes through the records in their order.  After each one that changed a level, `visit` is
- * called with its number and the levels of all pools by their id, npools + 1 of them; `pool` is the
- * one it belongs to.  0 or ENOMEM. */
+/* Walks over the records in their order.  After each record that changed a level, `visit` is called
+ * with its number and the levels of all pools by their id, npools + 1 of them; `pool` is the one
+ * that changed.  0 or ENOMEM. */
 typedef void usm__trace_visit(void *user, uint32_t record, uint32_t pool,
                               const usm__trace_level *levels);
 int usm__trace_walk(const usm__trace *t, const usm__trace_blocks *found, usm__trace_visit *visit,
                     void *user);
 
-/* The `max` blocks with most bytes x time, or all of them, in the order of their allocation.
- * Caller frees *list.  0 or ENOMEM. */
+/* The `max` blocks with the largest bytes x time, or all of them, in the order of their allocation.
+ * The caller frees *list.  0 or ENOMEM. */
 int usm__trace_blocks_choose(const usm__trace *t, const usm__trace_blocks *found, size_t max,
                              uint32_t **list, size_t *n);
 
-/* From its start to its last event. */
+/* From the trace's start to its last event. */
 uint64_t usm__trace_duration_ns(const usm__trace *t);
-/* When the record happened; of USM__NEVER: the trace's last moment. */
+/* The time of the record; of USM__NEVER: the trace's last moment. */
 uint64_t usm__trace_time_ns(const usm__trace *t, uint32_t record);
 
 #endif

@@ -9,7 +9,7 @@
 #include <inttypes.h>
 #include <string.h>
 
-/* In quotes when it has to be. */
+/* In quotes if needed. */
 static void put_text(FILE *out, const char *text)
 {
     if (strpbrk(text, ",\"\r\n") == NULL) {
@@ -39,8 +39,8 @@ static void put_record(FILE *out, const usm__trace *t, const usm__trace_record *
                   e->type == USM__EVENT_ALLOC ? e->extra : 0);
 }
 
-/* The tier's number stands for the pool's, the buffer's name for the tag, its block for the
- * address. */
+/* The pool column has the tier's number, the tag column the buffer's name, the address column the
+ * block. */
 static void put_spill(FILE *out, const usm__trace *t, const usm__trace_spill_record *r)
 {
     (void)fprintf(out, "%" PRIu64 ",%u,%u,%s,%u,", r->time_ns, r->source, r->thread,
@@ -49,8 +49,8 @@ static void put_spill(FILE *out, const usm__trace *t, const usm__trace_spill_rec
     (void)fprintf(out, ",0x%" PRIx32 ",%" PRIu64 ",0,%" PRIu64 ",0\n", r->block, r->bytes, r->ns);
 }
 
-/* The member's number stands for the pool's, the kernel's name for the tag, the first index for the
- * address. */
+/* The pool column has the member's number, the tag column the kernel's name, the address column the
+ * first index. */
 static void put_work(FILE *out, const usm__trace *t, const usm__trace_work_record *r)
 {
     (void)fprintf(out, "%" PRIu64 ",%u,%u,%s,%u,", r->time_ns, r->source, r->thread,
@@ -59,7 +59,7 @@ static void put_work(FILE *out, const usm__trace *t, const usm__trace_work_recor
     (void)fprintf(out, ",0x%" PRIx64 ",%" PRIu64 ",0,%" PRIu64 ",0\n", r->first, r->n, r->ns);
 }
 
-/* All kinds in the order of their times. */
+/* Writes all kinds in the order of their times. */
 static void put_all(FILE *out, const usm__trace *t)
 {
     size_t i = 0, k = 0, m = 0;

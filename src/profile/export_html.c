@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* A trace as one page of HTML.  report.html is the page, with its script; here its data are made:
- * one JSON object, columns rather than rows, differences rather than numbers that grow, so that a
- * trace of 200000 events is a page of few megabytes.  What the members mean is told where the
- * script reads them.
+/* A trace as one page of HTML.  report.html is the page, with its script; this file makes its data:
+ * one JSON object, with columns rather than rows, and differences rather than growing numbers, so
+ * that a trace of 200000 events is a page of few megabytes.  The script in report.html documents
+ * the members where it reads them.
  *
  * A moment is the state after `step` records; there are at most MOMENTS_MAX. Of more than
- * BLOCKS_MAX blocks those with most bytes x time are drawn, the rest is one level per pool,
- * sampled. */
+ * BLOCKS_MAX blocks those with the largest bytes x time are drawn; the rest is one sampled level
+ * per pool. */
 #include "profile/blocks.h"
 #include "profile/export.h"
 #include "profile/export_tables.h"
@@ -22,17 +22,17 @@
 #define BLOCKS_MAX       200000u
 #define REST_SAMPLES_MAX 4096u
 
-extern const char   usm__report_html[]; /* report.html, put in by the build */
+extern const char   usm__report_html[]; /* report.html, embedded by the build */
 extern const size_t usm__report_html_size;
 
 typedef struct page {
     FILE                    *out;
     const usm__trace        *t;
     const usm__trace_blocks *found;
-    const uint32_t          *list; /* blocks that are drawn one by one */
+    const uint32_t          *list; /* blocks that are drawn individually */
     size_t                   n;
     uint32_t                 step;
-    uint64_t                 base; /* least address */
+    uint64_t                 base; /* lowest address */
 } page;
 
 static void text(page *p, const char *s, size_t max)
@@ -201,10 +201,10 @@ static bool any_mapped(const page *p)
     return false;
 }
 
-/* ---- the blocks that are not drawn one by one ------------------------------------------------ */
+/* ---- blocks that are not drawn individually -------------------------------------------------- */
 
 typedef struct rest {
-    size_t   samples, every; /* moments a sample */
+    size_t   samples, every; /* moments for each sample */
     int64_t *levels;         /* by pool and sample: first changes, then sums */
 } rest;
 

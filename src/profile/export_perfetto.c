@@ -8,9 +8,9 @@
  *     launches         chunks, kernels, copies and idle gaps as async slices of their device
  *     flow arrows      from the free of a block to the allocation that reuses its address
  *
- * Files stay small enough for a browser: of more than BLOCKS_MAX blocks those with most bytes x
- * time are written, of levels the last and the highest in each of STEPS_MAX parts of the run. A
- * mark at the start of the trace says so. */
+ * Files stay small enough for a browser: of more than BLOCKS_MAX blocks those with the largest
+ * bytes x time are written, and of levels the last and the highest in each of STEPS_MAX parts of
+ * the run.  A mark at the start of the trace says so. */
 #include "profile/blocks.h"
 #include "profile/export.h"
 #include "profile/out.h"
@@ -59,7 +59,7 @@ static void text(writer *w, const char *s, size_t max)
     usm__out_json_text(w->out, s, max);
 }
 
-/* Marks at the start of the run, for what the file does not show. */
+/* Marks at the start of the run, for data that the file leaves out. */
 static void mark(writer *w, const char *what)
 {
     const usm__trace_record start = {.thread = 0};
@@ -111,13 +111,13 @@ static void write_thread(writer *w, const usm__trace_record *r)
     fprintf(w->out, "\"thread_name\",\"args\":{\"name\":\"thread %" PRIu32 "\"}}", r->thread);
 }
 
-/* Whose an event of spilling is. */
+/* The thread and process of an event of spilling. */
 static usm__trace_record record_of(const usm__trace_spill_record *s)
 {
     return (usm__trace_record){.thread = s->thread, .source = s->source};
 }
 
-/* Threads are numbered from 1 over all processes; each is named where it is first seen. */
+/* Threads are numbered from 1 over all processes; each is named at its first event. */
 static int write_names(writer *w)
 {
     uint32_t last = 0;
@@ -162,7 +162,7 @@ static int write_names(writer *w)
 
 /* ---- counters --------------------------------------------------------------------- */
 
-/* The part of the run a pool is in: its last and its highest level there. */
+/* The current part of the run for a pool: its last and its highest level there. */
 typedef struct step {
     uint64_t         part;
     uint32_t         last_record, peak_record;
@@ -358,8 +358,8 @@ static void write_spills(writer *w)
 
 /* ---- launches over teams ------------------------------------------------------------ */
 
-/* One slice on the track `name`; those of one track may overlap.  Its arguments are the caller's to
- * write, before write_slice_end(). */
+/* One slice on the track `name`; those of one track may overlap.  The caller writes its arguments
+ * before write_slice_end(). */
 static void write_slice(writer *w, const usm__trace_record *r, const char *name, uint64_t id)
 {
     event(w, 'b', r, r->e.time_ns);
@@ -468,7 +468,8 @@ static void write_block(writer *w, uint32_t k)
     fprintf(w->out, ",\"cat\":\"block\",\"id\":%" PRIu32 "}", k);
 }
 
-/* One end of an arrow, and the slice of 1 ns on the thread's track that it needs to hold on to. */
+/* Writes one end of an arrow, and the slice of 1 ns on the thread's track to which it is
+ * attached. */
 static void write_flow(writer *w, char phase, uint32_t k, uint32_t record)
 {
     const usm__trace_record *r = &w->t->records[record];

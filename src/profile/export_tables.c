@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* The page's tables: analyse.h's numbers, as JSON.  A table is {title, note, columns, rows}; a
- * column is [name, unit], and the page knows how each unit is written. */
+/* The page's tables: the numbers of analyse.h as JSON.  A table is {title, note, columns, rows}; a
+ * column is [name, unit], and the page knows how to format each unit. */
 #include "profile/export_tables.h"
 
 #include "base/inline/plural.h"
@@ -27,7 +27,7 @@ static double share(uint64_t part, uint64_t whole)
     return whole ? (double)part / (double)whole : NAN;
 }
 
-/* A cell: null when there is no such number. */
+/* A cell: null if there is no such number. */
 static void cell(FILE *out, double value)
 {
     if (isnan(value))
@@ -261,9 +261,9 @@ static const char *duration(double ns, char *text, size_t size)
     return text;
 }
 
-/* All pools together. */
+/* Sums over all pools. */
 typedef struct sum {
-    uint64_t *reserved; /* by pool, as seen last */
+    uint64_t *reserved; /* by pool, the last value seen */
     uint64_t  now, peak;
 } sum;
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* The part of the page's data that is text and numbers: summary, tables, stacks, advice.  Called by
- * export_html.c. */
+/* The part of the page's data that consists of text and numbers: summary, tables, stacks, advice.
+ * Called by export_html.c. */
 #ifndef USM_PROFILE_EXPORT_TABLES_H
 #define USM_PROFILE_EXPORT_TABLES_H
 

@@ -22,7 +22,7 @@ static int longest_first(const void *a, const void *b)
     return (*x < *y) - (*x > *y);
 }
 
-/* The length from which on spans are drawn; false: no memory. */
+/* The least length of spans that are drawn; false: no memory. */
 static bool find_least(const usm__trace *t, const usm__work_usages *u, uint64_t *least)
 {
     size_t    n = t->nworks;

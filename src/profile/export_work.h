@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* The page's timeline of launches over teams: its data.  Called by export_html.c. */
+/* The data of the page's timeline of launches over teams.  Called by export_html.c. */
 #ifndef USM_PROFILE_EXPORT_WORK_H
 #define USM_PROFILE_EXPORT_WORK_H
 
@@ -7,7 +7,7 @@
 
 #include <stdio.h>
 
-/* ,"work":{...}; nothing where the trace has no such launch.  0 or ENOMEM. */
+/* Writes ,"work":{...}; nothing if the trace has no such launch.  0 or ENOMEM. */
 int usm__export_work(FILE *out, const usm__trace *t);
 
 #endif

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* Joining trace files: the parts one after the other, each behind a chunk SOURCE with its own
- * header. Nothing in a part changes; reading gives unique numbers and one order of times
- * (profile/trace.c). Only whole chunks with a right checksum are taken.  Called by usm-prof merge.
- */
+/* Joining trace files: the parts follow each other, each behind a chunk SOURCE with its own header.
+ * The content of a part is not changed; reading makes numbers unique and sorts by time
+ * (profile/trace.c).  Only whole chunks with a right checksum are taken.  Called by usm-prof
+ * merge. */
 #include "profile/trace.h"
 
 #include "base/log.h"
@@ -60,13 +60,14 @@ static bool add_part(joined *j, const unsigned char *data, size_t size)
     usm__trace_chunk  c = {USM__CHUNK_SOURCE, 0, sizeof(h), usm__trace_check(data, sizeof(h))};
 
     memcpy(&h, data, sizeof(h));
-    if ((h.flags & USM__TRACE_MERGED) == 0 && /* else its parts have theirs already */
+    if ((h.flags & USM__TRACE_MERGED) == 0 && /* else its parts have their own      */
         !(add(j, &c, sizeof(c)) && add(j, data, sizeof(h))))
         return false;
     return add(j, data + sizeof(h), whole_chunks(data, size));
 }
 
-/* One file; it is read as a trace too, so that what would not be readable is refused here. */
+/* Adds one file.  It is also read as a trace, so that a file that would not be readable is refused
+ * here. */
 static usm_status add_file(joined *j, const char *path)
 {
     usm__trace *t    = NULL;
@@ -99,7 +100,7 @@ usm_status usm__trace_merge(size_t n, char *const *paths, const char *out)
 
     if (n == 0)
         return usm__fail(USM_E_INVALID, "there is no trace to merge into %s", out);
-    memset(&h, 0, sizeof(h)); /* of the file: the first part's, as soon as it is there */
+    memset(&h, 0, sizeof(h)); /* of the file: that of the first part, once it is known */
     if (!add(&j, &h, sizeof(h)))
         st = usm__fail(USM_E_NO_MEMORY, "no memory to join traces");
     for (size_t i = 0; i < n && st == USM_OK; i++)

@@ -31,7 +31,7 @@ int usm__out_close(FILE *out, const char *path, int status)
     return status;
 }
 
-/* Bytes of the UTF-8 sequence at p, 0 when it is none (Unicode, table 3-7). */
+/* Number of bytes of the UTF-8 sequence at p, 0 if it is invalid (Unicode, table 3-7). */
 static size_t utf8_length(const unsigned char *p)
 {
     size_t        n  = p[0] < 0x80 ? 1 : p[0] < 0xc2 ? 0 : p[0] < 0xe0 ? 2 : p[0] < 0xf0 ? 3 : 4;

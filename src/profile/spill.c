@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* Counting what was spilled: one pass for sums, then times sorted row by row for percentiles.
- * Called by analyse.c. */
+/* Counting spilling: one pass for sums; then times are sorted row by row for percentiles.  Called
+ * by analyse.c. */
 #include "profile/spill.h"
 
 #include "base/os.h"
@@ -40,12 +40,12 @@ const char *usm__spill_tier_name(const usm__trace *t, uint32_t tier)
     return tier > 0 && tier <= t->ntiers ? t->tiers[tier - 1] : "";
 }
 
-/* --- rows: what is of one name ---------------------------------------------------------- */
+/* --- rows: one for each name ------------------------------------------------------------ */
 
 typedef struct work {
     const usm__trace  *t;
     usm__spill_usages *u;
-    uint32_t          *buffer_of, *tier_of; /* by id: the row                               */
+    uint32_t          *buffer_of, *tier_of; /* by id: the index of its row                  */
     struct sample     *samples;
     size_t             nsamples;
 } work;
@@ -163,7 +163,7 @@ static void count_one(const usm__trace_spill_record *r, usm__spill_buffer *b, us
         b->pinned_ns += r->ns;
         b->pinned = r->bytes > b->pinned ? r->bytes : b->pinned;
         break;
-    case USM__SPILL_MISS: /* add_samples() */
+    case USM__SPILL_MISS: /* counted in add_samples() */
     case USM__SPILL_FIRST:
     case USM__SPILL_USED:
     case USM__SPILL_KINDS:
@@ -229,7 +229,7 @@ static void add_samples(work *w, const usm__trace_spill_record *r)
     }
 }
 
-/* The smallest of which a share of `percent` is not larger. */
+/* The smallest sample that is not less than `percent` percent of all. */
 static uint64_t rank(const sample *s, size_t n, size_t percent)
 {
     return s[(n * percent + 99) / 100 - 1].ns;

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* Symbols by hand: the map of code says which file an address came from and where in it, the file's
- * program headers turn that into the linker's address, and .symtab or .dynsym into a function.
- * 64-bit ELF of this machine's byte order; anything else has no names.  Files are read when an
- * address in them is asked for, and kept; nothing in them is believed. */
+/* A reader of symbols.  The map of code tells which file an address came from, and where in it; the
+ * file's program headers turn that into the linker's address, and .symtab or .dynsym into a
+ * function.  It reads 64-bit ELF of this machine's byte order; anything else has no names.  Files
+ * are read when the first address in them is looked up, and kept; their content is checked, not
+ * trusted. */
 #include "profile/symbols.h"
 
 #include "base/os.h"
@@ -27,7 +28,7 @@ typedef struct module {
     size_t    nfunctions;
 } module;
 
-/* A line of a source's map. */
+/* A line of a source's map of code. */
 typedef struct range {
     uint64_t start, end, offset;
     uint32_t source;
@@ -44,7 +45,7 @@ struct usm__symbols {
 
 /* --- ELF -------------------------------------------------------------------- */
 
-/* `n` things of `each` bytes at `offset` lie within the file. */
+/* Whether `n` elements of `each` bytes at `offset` are inside the file. */
 static bool fits(const module *m, uint64_t offset, uint64_t n, uint64_t each)
 {
     return offset <= m->size && n <= (m->size - offset) / each;
@@ -60,7 +61,7 @@ static bool read_elf(const module *m, Elf64_Ehdr *h)
            fits(m, h->e_phoff, h->e_phnum, sizeof(Elf64_Phdr));
 }
 
-/* Where the linker put what lies at `offset` of the file. */
+/* The linker's address of the byte at `offset` of the file. */
 static bool linked_address(const module *m, uint64_t offset, uint64_t *address)
 {
     Elf64_Ehdr h;
@@ -112,7 +113,7 @@ static void read_table(module *m, const Elf64_Shdr *table, const Elf64_Shdr *nam
         qsort(m->functions, m->nfunctions, sizeof(*m->functions), by_address);
 }
 
-/* .symtab when it is there, for it has the static functions too, else .dynsym. */
+/* .symtab if it exists, because it also has the static functions, else .dynsym. */
 static void read_symbols(module *m)
 {
     static const uint32_t wanted[] = {SHT_SYMTAB, SHT_DYNSYM};
@@ -158,7 +159,7 @@ static const function *find_function(const module *m, uint64_t at)
 
 /* --- maps ------------------------------------------------------------------- */
 
-/* Index of the module of that path, made when there is none; SIZE_MAX: no memory. */
+/* Index of the module of that path, which is added if it is new; SIZE_MAX: no memory. */
 static size_t module_of(usm__symbols *s, const char *path, size_t length)
 {
     module *more;
@@ -189,7 +190,7 @@ static bool add_line(usm__symbols *s, uint32_t source, const char *line, size_t 
     char   copy[4200];
 
     if (length >= sizeof(copy))
-        return true; /* without a name then */
+        return true; /* then it has no name */
     memcpy(copy, line, length);
     copy[length] = '\0';
     if (sscanf(copy, "%" SCNx64 "-%" SCNx64 " %*4s %" SCNx64 " %*s %*s %n", &r.start, &r.end,
@@ -228,7 +229,7 @@ static const range *find_range(const usm__symbols *s, uint32_t source, uint64_t 
     return NULL;
 }
 
-/* --- what others call --------------------------------------------------------- */
+/* --- interface ---------------------------------------------------------------- */
 
 usm__symbols *usm__symbols_open(const usm__trace *t)
 {
@@ -301,8 +302,8 @@ const char *usm__symbols_name(usm__symbols *s, uint32_t source, uint64_t address
     return out;
 }
 
-/* libusm.so is known by its file; linked into the program, by the names of its entry points, which
- * static functions may stand above of. */
+/* libusm.so is recognised by its file; if libusm is linked into the program, by the names of its
+ * entry points, above which there may be static functions. */
 uint32_t usm__symbols_site(usm__symbols *s, const usm__trace_stack_info *stack)
 {
     const range    *r;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* Names for the addresses of sampled stacks: module by the trace's map of code, function by the
- * module's own symbol tables, as they are on this machine now.  Called by analyse.c and exporters.
- */
+/* Names for the addresses of sampled stacks: the module by the trace's map of code, the function by
+ * the module's own symbol tables, as they are on this machine now.  Called by analyse.c and
+ * exporters. */
 #ifndef USM_PROFILE_SYMBOLS_H
 #define USM_PROFILE_SYMBOLS_H
 
@@ -13,11 +13,11 @@ typedef struct usm__symbols usm__symbols;
 usm__symbols *usm__symbols_open(const usm__trace *t);
 void          usm__symbols_close(usm__symbols *s); /* NULL is fine */
 
-/* "function+0x12 (module)", "module+0x1234" when its tables have no name, "0x7f..." when no module
- * is known.  `address` is a return address: the call before it is looked up. Returns out. */
+/* "function+0x12 (module)", "module+0x1234" if its tables have no name, "0x7f..." if no module is
+ * known.  `address` is a return address: the call before it is looked up.  Returns out. */
 const char *usm__symbols_name(usm__symbols *s, uint32_t source, uint64_t address, char *out,
                               size_t size);
-/* Index of the stack's innermost frame that is not libusm's own; the depth when all are. */
+/* Index of the stack's innermost frame that is not libusm's own; the depth if all are. */
 uint32_t usm__symbols_site(usm__symbols *s, const usm__trace_stack_info *stack);
 
 #endif

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* The reader of trace files.  Nothing in a file is believed: sizes are held against the file's,
- * checksums against payloads, numbers against what was defined.  What is read before the first
- * damage is kept.  Numbers of pools, tags, stacks and threads are made unique over all parts of a
- * merged file, and times put on one line by the parts' real time.  Called by tools. */
+/* The reader of trace files.  It trusts nothing in a file: it checks sizes against the file's size,
+ * checksums against payloads, numbers against definitions.  What is read before the first damage is
+ * kept.  Numbers of pools, tags, stacks and threads are made unique over all parts of a merged
+ * file, and the parts' real times put all times on one scale.  Called by tools. */
 #include "profile/trace.h"
 
 #include "base/os.h"
@@ -16,7 +16,7 @@
 
 #define THREADS_MAX ((uint32_t)1 << 24) /* of one part */
 
-/* Numbers of the part at hand -> unique ones; 0: not defined. */
+/* Maps the numbers of the current part to unique ones; 0: not defined. */
 typedef struct numbers {
     uint32_t pool[USM__TRACE_POOLS_MAX + 1];
     uint32_t tag[USM__TRACE_TAGS_MAX + 1];
@@ -39,7 +39,7 @@ typedef struct reader {
     bool                 out_of_memory;
 } reader;
 
-/* Room for n + 1 elements; false and out_of_memory when there is none. */
+/* Room for n + 1 elements; false, and out_of_memory, if there is none. */
 static bool grow(reader *r, void *array, size_t n, size_t *have, size_t each)
 {
     size_t wanted = *have ? *have * 2 : 16;
@@ -47,7 +47,7 @@ static bool grow(reader *r, void *array, size_t n, size_t *have, size_t each)
 
     if (n < *have)
         return true;
-    memcpy(&old, array, sizeof(old)); /* whatever it points to */
+    memcpy(&old, array, sizeof(old)); /* for any type of pointer */
     new = usm__heap_realloc(old, wanted * each);
     if (new == NULL) {
         r->out_of_memory = true;
@@ -66,7 +66,7 @@ static void copy_name(char *out, size_t size, const void *from)
 
 /* --- parts ------------------------------------------------------------------ */
 
-/* NULL, or what is wrong with it. */
+/* NULL, or the header's flaw. */
 static const char *check_header(const void *data, size_t size, usm__trace_header *h)
 {
     if (size < sizeof(*h))
@@ -101,7 +101,7 @@ static usm__trace_source *source(reader *r)
     return &r->t->sources[r->t->nsources - 1];
 }
 
-/* --- definitions: NULL, or what is wrong -------------------------------------- */
+/* --- definitions: each returns NULL, or the flaw ------------------------------ */
 
 static const char *add_pool(reader *r, uint32_t id, uint32_t kind, const char *name,
                             const char *device)
@@ -147,7 +147,7 @@ static const char *read_tag(reader *r, const unsigned char *p, uint32_t size)
     copy_name(name, sizeof(name), p + 4);
     if (id == 0 || id > USM__TRACE_TAGS_MAX)
         return "a tag that cannot be";
-    while (i < t->ntags && strcmp(t->tags[i], name) != 0) /* one of its name in all parts */
+    while (i < t->ntags && strcmp(t->tags[i], name) != 0) /* one tag for each name        */
         i++;
     if (i == t->ntags) {
         if (!grow(r, &t->tags, t->ntags, &r->tags_room, sizeof(*t->tags)))
@@ -205,7 +205,7 @@ static const char *read_space(reader *r, const unsigned char *p, uint32_t size)
     return NULL;
 }
 
-/* A list of names: a tier's, a member's, a kernel's. */
+/* A list of names: of tiers, members or kernels. */
 typedef struct names {
     char (**list)[64];
     size_t   *n, *room;
@@ -306,7 +306,7 @@ static const char *read_spill(reader *r, const usm__trace_packed *e, uint32_t th
     };
 
     if (o.kind >= USM__SPILL_KINDS)
-        return NULL; /* of a newer libusm */
+        return NULL; /* an event of a newer libusm */
     if (grow(r, &t->spills, t->nspills, &r->spills_room, sizeof(*t->spills)))
         t->spills[t->nspills++] = o;
     return NULL;
@@ -328,7 +328,7 @@ static const char *read_work(reader *r, const usm__trace_packed *e, uint32_t thr
     };
 
     if (o.kind >= USM__WORK_KINDS)
-        return NULL; /* of a newer libusm */
+        return NULL; /* an event of a newer libusm */
     if (o.kind > USM__WORK_FAILED) {
         o.time_ns -= e->address < o.time_ns ? e->address : o.time_ns;
         o.first = 0;
@@ -420,11 +420,11 @@ static const char *read_payload(reader *r, const usm__trace_chunk *c, const unsi
         source(r)->ended = true;
         return NULL;
     default:
-        return NULL; /* of a newer libusm */
+        return NULL; /* a chunk of a newer libusm */
     }
 }
 
-/* NULL, or what is wrong with the chunk at hand. */
+/* NULL, or the flaw of the current chunk. */
 static const char *read_chunk(reader *r)
 {
     usm__trace_chunk     c;
@@ -474,7 +474,8 @@ static void merge_runs(const usm__trace_record *from, usm__trace_record *to, con
         to[o++] = from[k++];
 }
 
-/* A natural merge sort: each chunk is a run already, and equal times keep their order. */
+/* A natural merge sort: each chunk is an ascending run already, and equal times keep their
+ * order. */
 static bool sort_records(reader *r)
 {
     usm__trace        *t = r->t;
@@ -502,7 +503,7 @@ static bool sort_records(reader *r)
     return true;
 }
 
-/* Times count from the earliest part's start. */
+/* Times count from the start of the earliest part. */
 static void align_times(usm__trace *t)
 {
     uint64_t first = UINT64_MAX;
@@ -541,7 +542,7 @@ static int works_by_time(const void *a, const void *b)
     return x->thread != y->thread ? (x->thread < y->thread ? -1 : 1) : 0;
 }
 
-/* --- what others call --------------------------------------------------------------- */
+/* --- interface ---------------------------------------------------------------------- */
 
 static void read_all(reader *r)
 {

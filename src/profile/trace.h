@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* Reading traces: a whole one in memory, with numbers that are unique over all its parts.
- * usm-prof and usm-replay call this; the file's format is base/trace_format.h. */
+/* Reading traces: a whole trace in memory, with numbers that are unique over all its parts.  Called
+ * by usm-prof and usm-replay; the file's format is base/trace_format.h. */
 #ifndef USM_PROFILE_TRACE_H
 #define USM_PROFILE_TRACE_H
 
@@ -13,14 +13,14 @@
 #include <stdint.h>
 
 typedef struct usm__trace_event {
-    uint64_t time_ns; /* since the trace's first moment (sources[0] need not be the first)     */
+    uint64_t time_ns; /* since the trace's first moment (which need not be that of sources[0]) */
     uint64_t address; /* of a driver call 0: refused                                           */
-    uint64_t size;    /* asked for; of a free: 0                                               */
-    uint64_t usable;  /* alloc: what the block has, within a thousandth                        */
+    uint64_t size;    /* requested size; of a free: 0                                          */
+    uint64_t usable;  /* alloc: size of the block, to within a thousandth                      */
     uint32_t extra;   /* alloc: id of its stack, 0 = none; driver calls: duration in ns        */
     uint32_t tag;     /* index in tags; 0 = none                                               */
     uint32_t pool;    /* id, see usm__trace_find_pool(); 0 = none                              */
-    uint32_t type;    /* usm__trace_type; the time of a driver call is that of its end         */
+    uint32_t type;    /* usm__trace_type; a driver call has the time of its end                */
 } usm__trace_event;
 
 typedef struct usm__trace_pool_info {
@@ -42,37 +42,37 @@ typedef struct usm__trace_space_info {
     uint32_t source;
 } usm__trace_space_info;
 
-/* What happened to a block on its way: base/trace_spill.h. */
+/* An event of a block that is spilled: base/trace_spill.h. */
 typedef struct usm__trace_spill_record {
-    uint64_t time_ns; /* of its end, as an event's                                           */
+    uint64_t time_ns; /* of the event's end, as in usm__trace_event                          */
     uint64_t ns, bytes;
     uint32_t kind; /* usm__spill_kind                                                        */
     uint32_t block, mode;
-    uint32_t space, tier;    /* spaces[space - 1], tiers[tier - 1]; 0: unknown, none            */
-    uint32_t thread, source; /* as a record's                                                */
+    uint32_t space, tier;    /* spaces[space - 1], tiers[tier - 1]; 0: unknown, none */
+    uint32_t thread, source; /* as in usm__trace_record                              */
 } usm__trace_spill_record;
 
-/* What a launch over a team did: base/trace_work.h. */
+/* An event of a launch over a team: base/trace_work.h. */
 typedef struct usm__trace_work_record {
-    uint64_t time_ns; /* of its end; of a part of a chunk the device's                       */
+    uint64_t time_ns; /* of the event's end; of a part of a chunk by the device's clock      */
     uint64_t ns;
-    uint64_t first, n;       /* of a chunk; indices, or bytes                                */
-    uint32_t kind;           /* usm__work_kind                                               */
-    uint32_t member, kernel; /* members[member - 1], kernels[kernel - 1]; 0: none, unknown    */
-    uint32_t thread, source; /* as a record's                                                */
+    uint64_t first, n;       /* of a chunk; indices, or bytes                              */
+    uint32_t kind;           /* usm__work_kind                                             */
+    uint32_t member, kernel; /* members[member - 1], kernels[kernel - 1]; 0: none, unknown */
+    uint32_t thread, source; /* as in usm__trace_record                                    */
 } usm__trace_work_record;
 
-/* An event with what only a reader knows. */
+/* An event with the fields that only a reader knows. */
 typedef struct usm__trace_record {
     usm__trace_event e;
     uint32_t         thread; /* unique over all sources, from 1                          */
-    uint32_t         source; /* index of its process; addresses are its own              */
+    uint32_t         source; /* index of its process, to which the addresses belong      */
 } usm__trace_record;
 
-/* One process of a trace: all there is, unless it was merged. */
+/* One process of a trace; there is only one unless the trace was merged. */
 typedef struct usm__trace_source {
     usm__trace_header header;
-    char             *maps; /* code of /proc/PID/maps, or NULL         */
+    char             *maps; /* the executable ranges of /proc/PID/maps, or NULL */
     bool              ended;
     uint64_t          lost;
 } usm__trace_source;
@@ -81,7 +81,7 @@ typedef struct usm__trace_source {
 typedef struct usm__trace {
     usm__trace_header     header; /* of the file; start_* is the trace's first moment */
     size_t                nrecords;
-    usm__trace_record    *records; /* by time; of one thread in the order written */
+    usm__trace_record    *records; /* by time; those of one thread in written order */
     size_t                npools;
     usm__trace_pool_info *pools; /* ids are 1, 2, ...: pools[id - 1]           */
     size_t                ntags;
@@ -91,26 +91,28 @@ typedef struct usm__trace {
     size_t                   nsources;
     usm__trace_source       *sources;
     size_t                   nspills;
-    usm__trace_spill_record *spills; /* by time; apart from records                   */
+    usm__trace_spill_record *spills; /* by time; separate from records                */
     size_t                   nspaces, ntiers;
     usm__trace_space_info   *spaces; /* spaces[id - 1]                              */
     char (*tiers)[64];               /* tiers[id - 1]                               */
     size_t                  nworks;
-    usm__trace_work_record *works; /* by time; apart from records                   */
+    usm__trace_work_record *works; /* by time; separate from records                */
     size_t                  nmembers, nkernels;
-    char (*members)[64]; /* members[id - 1], of their source alone              */
+    char (*members)[64]; /* members[id - 1], each of its source only            */
     char (*kernels)[64]; /* kernels[id - 1]                                     */
     uint64_t lost;
-    bool     ended;       /* all processes ended in order                     */
-    char     damage[256]; /* what is wrong with the file's rest; "" = nothing */
+    bool     ended;       /* all processes ended properly                     */
+    char     damage[256]; /* the flaw of the file's rest; "": none            */
 } usm__trace;
 
-/* Reads a file whole.  A damaged or cut file is read as far as it goes and `damage` says so;
- *   USM_E_SYSTEM  it cannot be read (the story names the path and why)
- *   USM_E_FORMAT  no trace of ours, or of a version this libusm does not know
- *   USM_E_NO_MEMORY */
+/* Reads a file completely.  A damaged or cut file is read as far as possible, and `damage` has the
+ * flaw.
+ *
+ *     USM_E_SYSTEM     it cannot be read (the error message has the path and the reason)
+ *     USM_E_FORMAT     not a trace of libusm, or of a version that this libusm does not know
+ *     USM_E_NO_MEMORY */
 usm_status usm__trace_open(const char *path, usm__trace **trace);
-/* The same of a file's bytes; `name` is for stories. */
+/* The same for a file's bytes; `name` is for error messages. */
 usm_status usm__trace_parse(const void *data, size_t size, const char *name, usm__trace **trace);
 void       usm__trace_close(usm__trace *trace); /* NULL is fine */
 
@@ -118,9 +120,10 @@ void       usm__trace_close(usm__trace *trace); /* NULL is fine */
 const usm__trace_pool_info  *usm__trace_find_pool(const usm__trace *t, uint32_t id);
 const usm__trace_stack_info *usm__trace_find_stack(const usm__trace *t, uint32_t id);
 
-/* Joins trace files into one (docs/profiling.md): parts as they are, one after the other; reading
- * puts them in one order by real time.  What is damaged in one is left out and told in the log.
- *   USM_E_SYSTEM, USM_E_FORMAT, USM_E_NO_MEMORY as above; USM_E_INVALID: no file */
+/* Joins trace files into one (docs/profiling.md): the parts follow each other unchanged; reading
+ * sorts them by real time.  Damaged parts of a file are left out and reported in the log.
+ *
+ *     USM_E_SYSTEM, USM_E_FORMAT, USM_E_NO_MEMORY as above; USM_E_INVALID: no file */
 usm_status usm__trace_merge(size_t n, char *const *paths, const char *out);
 
 #endif

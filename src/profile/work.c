@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* Counting what launches over teams did: for each device its times as sets of spans, joined and
- * taken from one another.  Called by analyse.c. */
+/* Counting launches over teams: the times of each device as sets of spans, which are joined and
+ * subtracted.  Called by analyse.c. */
 #include "profile/work.h"
 
 #include "base/os.h"
@@ -54,7 +54,7 @@ static void add(spans *s, const usm__trace_work_record *r)
     s->list[s->n++] = (usm__work_span){usm__work_from(r), r->time_ns};
 }
 
-/* In order, and none touches another. */
+/* Sorts the spans and joins those that touch. */
 static void join(spans *s)
 {
     size_t n = 0;
@@ -83,7 +83,7 @@ static uint64_t length(const spans *s)
     return sum;
 }
 
-/* What of `a` is not in `b`; both joined.  out: room for a->n + b->n. */
+/* The part of `a` that is not in `b`; pre: both are joined.  out: room for a->n + b->n. */
 static void subtract(const spans *a, const spans *b, spans *out)
 {
     size_t k = 0;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* What a trace says of launches over teams: by device what it did, and when it had nothing to do.
- * Called by analyse.c; printed by usm-prof and the exporters. */
+/* What a trace shows about launches over teams: by device what it did, and when it had nothing to
+ * do.  Called by analyse.c; printed by usm-prof and the exporters. */
 #ifndef USM_PROFILE_WORK_H
 #define USM_PROFILE_WORK_H
 
@@ -10,8 +10,8 @@ typedef struct usm__work_span {
     uint64_t from, to; /* ns */
 } usm__work_span;
 
-/* A member of teams in one process.  It is idle where a launch is under way and it neither
- * computes nor copies. */
+/* A member of teams in one process.  It is idle while a launch is under way and it neither computes
+ * nor copies. */
 typedef struct usm__work_device {
     char            name[64];
     uint32_t        member, source;
@@ -19,8 +19,8 @@ typedef struct usm__work_device {
     uint64_t        bytes_in, bytes_out;
     uint64_t        launched_ns; /* while a launch was under way                                 */
     uint64_t        kernel_ns;   /* while a kernel ran                                           */
-    uint64_t        copy_ns;     /* while something was copied                                   */
-    uint64_t        hidden_ns;   /* of that, while a kernel ran as well                          */
+    uint64_t        copy_ns;     /* while a copy was under way                                   */
+    uint64_t        hidden_ns;   /* of copy_ns, while a kernel ran as well                       */
     uint64_t        idle_ns, longest_ns;
     size_t          ngaps;
     usm__work_span *gaps; /* in order                                                            */
@@ -30,7 +30,7 @@ typedef struct usm__work_usages {
     size_t            nevents;
     uint64_t          launches;
     size_t            ndevices;
-    usm__work_device *devices; /* those that had a chunk, in the order they were named           */
+    usm__work_device *devices; /* those that had a chunk, in the order in which they were named  */
 } usm__work_usages;
 
 /* false: no memory. */
@@ -39,10 +39,10 @@ void usm__work_usages_free(usm__work_usages *u);
 
 /* usm__work_kind in a word: "chunk". */
 const char *usm__work_kind_name(uint32_t kind);
-/* "" of none; never NULL. */
+/* "" if it has none; never NULL. */
 const char *usm__work_kernel_name(const usm__trace *t, uint32_t kernel);
 const char *usm__work_member_name(const usm__trace *t, uint32_t member);
-/* When it began. */
+/* The time at which it began. */
 uint64_t usm__work_from(const usm__trace_work_record *r);
 
 #endif
