@@ -595,8 +595,7 @@ usm_status usm__cell_claim(usm__cell *cell)
     return st;
 }
 
-/* ---- fork
- * ---------------------------------------------------------------------------------------- */
+/* ---- fork ----------------------------------------------------------------------------- */
 
 /* The pages are not mapped in the child; its events are refused, and forgotten here. */
 void usm__cells_fork(usm_fork_phase phase)

@@ -599,9 +599,7 @@ void usm__ipc_import_context_end(usm_context *ctx)
         usm__ipc_import_context_end(ctx);
 }
 
-/* ---- fork
- * -----------------------------------------------------------------------------------------------
- */
+/* ---- fork ----------------------------------------------------------------------------- */
 
 /* The mappings stay in the child, but it forgets them: the claims are its parent's. */
 static void forget(void)

@@ -278,8 +278,7 @@ void usm__spill_wait(usm__spill *s, uint32_t timeout_ms)
         sleep_until_changed(s, timeout_ms);
 }
 
-/* --- fork
- * ------------------------------------------------------------------------------------------ */
+/* --- fork ------------------------------------------------------------------------------ */
 
 /* The child has no frames (frames.c): no block may be marked resident or used there. */
 static void make_absent(usm__spill *s)

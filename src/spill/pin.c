@@ -3,10 +3,10 @@
  *
  * No deadlock.  A thread that finds no frame first releases what this call has pinned.  It then
  * takes the ticket (`turn`), if no other thread has it, and waits.  Until the thread with the
- * ticket has all its blocks, the others that find no frame wait without pinning any.  A thread with
- * the ticket waits for the accesses of others for spill_wait at most; then it fails with
- * USM_E_AGAIN, and the message names these accesses.  The time in which other threads had the
- * ticket does not count, as long as they got their memory.
+ * ticket has all its blocks, every other request that is not completely resident waits without
+ * pinning any.  A thread with the ticket waits for the accesses of others for spill_wait at most;
+ * then it fails with USM_E_AGAIN, and the message names these accesses.  The time in which other
+ * threads had the ticket does not count, as long as they got their memory.
  *
  * Write without fetch (NO_INIT).  Once such a block has a frame, its old content is lost.  An
  * access of several blocks must not fail after that.  Therefore these blocks ("hollow") are pinned

@@ -165,8 +165,7 @@ static size_t empty_group(usm__slots *s)
     return add_group(s);
 }
 
-/* The part of the group around `want` to reserve: as much as fits in a step, or the whole group if
- * it does. */
+/* The part of the group around `want` to reserve: at most `step` slots, up to the whole group. */
 static usm__slot_run run_around(const usm__slots *s, size_t group, unsigned want)
 {
     const usm__slot_group *g     = &s->groups[group];
