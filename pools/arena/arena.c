@@ -1,52 +1,54 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* The pool `arena`: blocks are cut off the end of an area, one behind the other, and all of them go
- * at once (usm_pool_reset), or those that are younger than a mark (usm_pool_reset_to).  For work
- * that comes in rounds: a request, a frame, a time step.
+/* The pool `arena`: blocks are cut from the end of an area, one after the other, and all of them
+ * are freed at once (usm_pool_reset), or all that are younger than a mark (usm_pool_reset_to).  For
+ * work that comes in rounds: a request, a frame, a time step.
  *
  * Here: areas, the index of their blocks, reuse, marks.  Not here: the memory itself, which is
- * never touched (it may be a device's), limits and the map from pointers to areas, which are the
- * core's. Who calls: the core, through the table at the end.
+ * never accessed (it may be a device's); limits and the address map, which are the core's.  Called
+ * by the core, through the table at the end.
  *
  *     area    |AAAAAA|BB|..|CCCCCCCC|DDDD|                     |
  *                                         ^ end
  *     entries  {A, size}{B, size, freed}{C, size}{D, size}        out of band, offsets ascend,
  *              number 1        2           5        6             and so do the numbers
  *
- * Each block leaves an entry in its area's index.  Offsets only grow, so the index is sorted by
- * construction and a pointer is looked up by halving.  A free only marks the entry: the answers
- * "freed before", "inside a block", "no block" stay right until the space is needed again.  It is
- * needed when the next block is cut: marked entries at the end of the index are dropped first, so
- * the space of the most recent blocks, and of an area all of whose blocks were freed, is found
- * again without a free list.  Holes in between wait for their neighbours or for the reset.
+ * Each block leaves an entry in the index of its area.  Offsets only grow, so the index is sorted,
+ * and a pointer is looked up by binary search.  A free only marks the entry: the answers "freed
+ * before", "inside a block" and "no block" stay right until the space is needed again.  That is
+ * when the next block is cut: marked entries at the end of the index are dropped first.  The space
+ * of the most recent blocks, and of an area all of whose blocks were freed, is thus found again
+ * without a free list.  Holes in between wait for their neighbours or for the reset.
  *
  *   end(area)  = offset + size of the last entry, 0 without entries
  *   live_count = entries that are not marked;  0: the area is free
  *   blocks     = allocations - frees = sum of live_count;  live = sum of the sizes of live entries
  *
- * Blocks are cut from the area `current`.  Where one does not fit, the largest free area that is
- * large enough is taken into use, else a new one is asked for: 1 MiB at first, doubling up to
- * 64 MiB.  A block that is larger than the next area would be gets an area of its own size.
+ * Blocks are cut from the area `current`.  If a block does not fit there, the largest free area is
+ * used if it is large enough; otherwise a new area is requested: 1 MiB at first, doubling up to 64
+ * MiB.  A block that is larger than the next area would be gets an area of its own size.
  *
- * Areas stay until they are trimmed or memory runs short, however long they are free: a round that
- * comes again finds them.  That is why `retain` and `retain_ms` are not asked.
+ * Areas stay until they are trimmed or memory runs short, however long they are free, because the
+ * next round will need them.  `retain` and `retain_ms` are therefore not used.
  *
- * Marks.  Blocks are numbered in the order they are cut, over all areas, and a mark is the number
- * of the last.  Going back drops the entries with higher numbers, which in each area are those at
- * its end, wherever the blocks came from in between: the current area, one that was free, a new
- * one. Marks that are valid form a stack; a mark knows its place there and is valid while that
- * place still has its id.  Going back to a mark takes those above it off; a reset takes all.
+ * Marks.  Blocks are numbered in the order in which they are cut, over all areas, and a mark is the
+ * number of the last one.  Going back to it drops the entries with higher numbers.  In each area
+ * these are at its end, whichever area the blocks came from in between: the current one, one that
+ * was free, or a new one.  The valid marks form a stack.  A mark has its position there, and is
+ * valid while that position still has its id.  Going back to a mark removes those above it; a reset
+ * removes all.
  *
- *     set A, cut, set B, cut, set C        places  0: A   1: B   2: C
- *     go back to B                         places  0: A   1: B              C is dropped
- *     set D, before anything is cut        places  0: A   1: B..D           D is the point B again
- *     go back to B                         places  0: A   1: B              D is dropped
+ *     set A, cut, set B, cut, set C        positions  0: A   1: B   2: C
+ *     go back to B                         positions  0: A   1: B              C is dropped
+ *     set D, before anything is cut        positions  0: A   1: B..D           D is point B again
+ *     go back to B                         positions  0: A   1: B              D is dropped
  *
- * D shares B's place, so that a loop that sets a mark and goes back to it in each turn needs one
- * place and not one for each turn.  Once a mark that shared a place was dropped while another in it
- * stays, as D is here, no further one shares it: D's id would be taken for valid.
+ * D shares B's position, so that a loop that sets a mark and goes back to it in each iteration
+ * needs one position, and not one for each iteration.  When a mark that shared a position was
+ * dropped while another one there stays, as with D here, no further mark may share it: D's id would
+ * count as valid.
  *
- * Rejected: a size class or a free list for the holes (that is what the pool `slab` is for), and
- * headers before the blocks (the host may not touch device memory). */
+ * Rejected: size classes or a free list for the holes (the pool `slab` has these), and headers
+ * before the blocks (the host may not access device memory). */
 #include "arena.h"
 
 #include <base/inline/atomic.h>
@@ -64,9 +66,9 @@
 #define FREED             (~(SIZE_MAX >> 1)) /* no block is that large */
 
 struct entry {
-    size_t   offset; /* from the area's base          */
-    size_t   size;   /* as asked for; | FREED         */
-    uint64_t number; /* the pool's `allocations` with it */
+    size_t   offset; /* from the area's base                  */
+    size_t   size;   /* the requested size; | FREED           */
+    uint64_t number; /* the pool's `allocations` including it */
 };
 
 struct arena_area {
@@ -77,12 +79,12 @@ struct arena_area {
     size_t        live_count;
 };
 
-/* A point to go back to, and the ids of the marks that name it. */
+/* A point to go back to, and the ids of the marks that refer to it. */
 struct place {
-    uint64_t           number;      /* of the last block before it              */
-    uint64_t           first, last; /* ids                                      */
-    struct arena_area *current;     /* NULL: none, or gone since                */
-    bool               is_closed;   /* ids above `last` were dropped            */
+    uint64_t           number;      /* of the last block before it   */
+    uint64_t           first, last; /* ids                           */
+    struct arena_area *current;     /* NULL: none, or returned since */
+    bool               is_closed;   /* ids above `last` were dropped */
 };
 
 struct arena_pool {
@@ -92,18 +94,18 @@ struct arena_pool {
     const usm_host_api *api;
     usm_area_source     areas;
     size_t              default_align;
-    uint64_t            id; /* no other pool had it or will have */
+    uint64_t            id; /* unique in the process */
 
-    /* guarded by the lock of the counts, as what hangs on the list */
+    /* guarded by the lock of the counts, like the elements of the list */
     usm_list           list; /* of arena_area, largest first */
     struct arena_area *current;
-    size_t             next_size; /* of the next area */
-    uint64_t           held;      /* sum of the areas' sizes */
-    struct place      *places;    /* of marks that are valid, the oldest first */
+    size_t             next_size; /* of the next area                 */
+    uint64_t           held;      /* sum of the areas' sizes          */
+    struct place      *places;    /* of the valid marks, oldest first */
     size_t             nplaces, places_cap;
     uint64_t           last_mark; /* the newest id                          */
-    uint64_t           back_at;   /* `allocations` when the top place was gone back to, if that
-                                     was the last that happened to it; else NOT_BACK         */
+    uint64_t           back_at;   /* `allocations` when the arena went back to the top mark, if
+                                     nothing happened to that mark since; otherwise NOT_BACK */
 };
 
 #define NOT_BACK UINT64_MAX
@@ -124,7 +126,7 @@ static size_t entry_end(const struct entry *e)
     return e->offset + (e->size & ~FREED);
 }
 
-/* How many entries are left when the marked ones at the end are dropped. */
+/* The number of entries that remain when the marked ones at the end are dropped. */
 static size_t settled_count(const struct arena_area *a)
 {
     size_t n = a->live_count ? a->count : 0;
@@ -134,7 +136,7 @@ static size_t settled_count(const struct arena_area *a)
     return n;
 }
 
-/* Bytes that the next block can have at most; it would end where the area ends. */
+/* The maximum size of the next block, which would end where the area ends. */
 static size_t room_in(const struct arena_area *a, size_t align)
 {
     uintptr_t base  = (uintptr_t)a->area->base;
@@ -145,7 +147,7 @@ static size_t room_in(const struct arena_area *a, size_t align)
     return start < a->area->size ? a->area->size - start : 0;
 }
 
-/* The entry that `offset` lies in, freed or not; NULL: between blocks. */
+/* The entry that contains `offset`, freed or not; NULL: between blocks. */
 static struct entry *find_entry(const struct arena_area *a, size_t offset)
 {
     size_t low = 0, high = a->count;
@@ -180,7 +182,7 @@ static bool grow_index(struct arena_pool *p, struct arena_area *a)
 
 /* --- areas ----------------------------------------------------------------------------------- */
 
-/* The area for a block that does not fit into the current one; NULL: none that is free. */
+/* Finds a free area for a block that does not fit into the current one; NULL: none. */
 static struct arena_area *free_area_for(struct arena_pool *p, size_t size, size_t align)
 {
     USM_LIST_FOREACH (it, &p->list) {
@@ -192,7 +194,7 @@ static struct arena_area *free_area_for(struct arena_pool *p, size_t size, size_
     return NULL;
 }
 
-/* A block at `offset`, which has room for it.  False: no memory for its entry. */
+/* Cuts a block at `offset`, where there is room for it.  False: no memory for its entry. */
 static bool cut(struct arena_pool *p, struct arena_area *a, size_t size, size_t offset)
 {
     a->count = settled_count(a);
@@ -204,7 +206,7 @@ static bool cut(struct arena_pool *p, struct arena_area *a, size_t size, size_t 
     return true;
 }
 
-/* The next blocks come from the area that has more left. */
+/* The next blocks come from the area with more room. */
 static void prefer(struct arena_pool *p, struct arena_area *a)
 {
     if (!p->current || room_in(a, p->default_align) > room_in(p->current, p->default_align))
@@ -230,7 +232,7 @@ static usm_status cut_from_held(struct arena_pool *p, size_t size, size_t align,
     return USM_OK;
 }
 
-/* Largest first, which is the order they are reused in. */
+/* Largest first: the order in which areas are reused. */
 static void enter_area(struct arena_pool *p, struct arena_area *a)
 {
     usm_list *at = p->list.next;
@@ -242,7 +244,7 @@ static void enter_area(struct arena_pool *p, struct arena_area *a)
     a->area->pool_data = a;
 }
 
-/* No place leads to it any more. */
+/* Removes all references to the area from the marks. */
 static void forget_area(struct arena_pool *p, const struct arena_area *a)
 {
     if (p->current == a)
@@ -270,7 +272,7 @@ static void collect_free_areas(struct arena_pool *p, uint64_t keep, usm_list *ou
     }
 }
 
-/* Without the lock: the source may do anything. */
+/* Without the lock: the source may call anything. */
 static void give_areas(struct arena_pool *p, usm_list *areas)
 {
     usm_list *it;
@@ -307,8 +309,8 @@ static usm_status no_host_memory(const struct arena_pool *p)
     return p->api->report(USM_E_NO_MEMORY, "no host memory for the index of an arena's blocks");
 }
 
-/* Takes an area for at least one block of `size`; where memory is short, what lies idle here is
- * given back first and no more than the block itself is asked for.  No lock is held. */
+/* Takes an area for at least one block of `size`.  If memory is short, free areas of the pool are
+ * returned first, and only as much as the block needs is requested.  No lock is held. */
 static usm_status take_area(struct arena_pool *p, size_t size, size_t align, usm_area **area)
 {
     size_t     wanted;
@@ -477,7 +479,7 @@ static usm_status arena_reset(void *pool)
 
 /* --- marks ----------------------------------------------------------------------------------- */
 
-enum { MARK_POOL, MARK_ID, MARK_PLACE }; /* what is in a mark's words */
+enum { MARK_POOL, MARK_ID, MARK_PLACE }; /* the words of a mark */
 
 static bool grow_places(struct arena_pool *p)
 {
@@ -494,7 +496,7 @@ static bool grow_places(struct arena_pool *p)
     return true;
 }
 
-/* The place for a new mark; NULL: no memory. */
+/* Returns the position for a new mark; NULL: no memory. */
 static struct place *place_mark(struct arena_pool *p)
 {
     if (p->nplaces && p->back_at == p->counts.allocations && !p->places[p->nplaces - 1].is_closed)
@@ -527,7 +529,7 @@ static usm_status arena_mark(void *pool, usm_pool_mark *mark)
     return USM_OK;
 }
 
-/* Drops the entries above `number`. */
+/* Drops the entries with numbers above `number`. */
 static void drop_younger(struct arena_pool *p, struct arena_area *a, uint64_t number)
 {
     while (a->count && a->entries[a->count - 1].number > number) {
@@ -582,9 +584,9 @@ static usm_status arena_reset_to(void *pool, const usm_pool_mark *mark)
     return USM_OK;
 }
 
-/* --- figures --------------------------------------------------------------------------------- */
+/* --- statistics ------------------------------------------------------------------------------ */
 
-/* Of the areas that the next block may come from. */
+/* Over the areas that the next block may come from. */
 static size_t largest_free(const struct arena_pool *p)
 {
     size_t largest = 0;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* The entry of the pool `arena`.  Who calls it: src/usm.c, which lists what is built in. */
+/* The entry of the pool `arena`.  Called by src/usm.c, which lists the built-in parts. */
 #ifndef USM_POOLS_ARENA_H
 #define USM_POOLS_ARENA_H
 

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* The pool that is none: each block is an area of its own, asked of the driver when it is allocated
- * and given back when it is freed.
+/* The pool `direct`: each block is an area of its own, taken from the driver when it is allocated
+ * and returned when it is freed.
  *
- * Here: the bookkeeping that the interface asks for, which is a list of the blocks that are out (a
- * destroyed pool gives them back) and the counts.  Not here: the map from pointers to areas, limits
- * and alignment, which are the core's.  Who calls: the core, through the table at the end.
+ * Here: the bookkeeping that the interface requires, which is a list of the live blocks (returned
+ * when the pool is destroyed) and the counts.  Not here: the address map, limits and alignment,
+ * which are the core's.  Called by the core, through the table at the end.
  *
- * A block's record hangs at area->pool_data while the block lives; taking it off, under the lock,
- * is what makes a free happen once when two threads free the same pointer. */
+ * area->pool_data points to the record of a live block.  A free removes it under the lock, so that
+ * only one of two threads that free the same pointer succeeds. */
 #include "direct.h"
 
 #include <base/inline/bits.h>
@@ -90,7 +90,7 @@ static usm_status direct_malloc(void *pool, size_t size, size_t align, void **ou
         p->api->heap_free(b);
         return status;
     }
-    /* Read before it is counted: from then on another thread may free it. */
+    /* Read before it is counted: afterwards another thread may free it. */
     void *base = b->area->base;
 
     count_block(p, b);
@@ -98,7 +98,7 @@ static usm_status direct_malloc(void *pool, size_t size, size_t align, void **ou
     return USM_OK;
 }
 
-/* Takes the record off the area, for the one caller that is the first. */
+/* Removes the record from the area, for the first caller only. */
 static struct direct_block *uncount_block(struct direct_pool *p, usm_area *area)
 {
     struct direct_block *b;
@@ -146,7 +146,7 @@ static usm_status direct_block(void *pool, usm_area *area, const void *ptr, usm_
     return USM_OK;
 }
 
-/* Nothing is ever held that is not in use. */
+/* The pool holds no memory that is not in use. */
 static usm_status direct_trim_to(void *pool, size_t keep)
 {
     (void)pool;

@@ -1,26 +1,26 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* The memory under jemalloc's arenas: areas of libusm, cut into pages.
+/* The memory under jemalloc's arenas: areas of libusm, divided into pages.
  *
- * Here: taking and giving areas, finding pages for jemalloc, the map from an address to its area.
- * Not here: blocks, limits.  Who calls: hooks.c, from inside jemalloc and with its locks held; so
- * every lock here is a leaf, and the source is called with none.
+ * Here: taking and returning areas, finding pages for jemalloc, the map from an address to its
+ * area.  Not here: blocks, limits.  Called by hooks.c, from inside jemalloc and with its locks
+ * held, so every lock here is a leaf, and the source is called with none held.
  *
- * Each arena has areas of its own.  An area is as large as what is asked for, and at least 2 MiB or
- * a quarter of what the arena has, up to 32 MiB; its pages are found by first fit in a bitmap. What
- * jemalloc gives back is free for the same arena at once; an area of which it has nothing left is
- * kept while such areas are no more than `retain` bytes, else it goes.
+ * Each arena has areas of its own.  An area is as large as the request, and at least 2 MiB or a
+ * quarter of the arena's memory, up to 32 MiB; its pages are found by first fit in a bitmap.  Pages
+ * that jemalloc returns are free for the same arena at once.  An empty area is kept while such
+ * areas are no more than `retain` bytes; otherwise it is returned.
  *
- * The map has one entry for each 2 MiB of the address space, to which areas are aligned; so an
- * entry belongs to one area.  It is read without a lock: every malloc and free of any such pool
- * does. Records of areas that are gone stay for a while (KEEP_GONE), because a second free of their
- * last block, at the same moment as the first, may have found the record already. */
+ * The map has one entry for each 2 MiB of the address space.  Areas are aligned to that, so an
+ * entry belongs to one area.  It is read without a lock, by every malloc and free of any such pool.
+ * Records of returned areas stay for a while (KEEP_GONE), because a second free of their last
+ * block, at the same moment as the first, may have found the record already. */
 #include "internal.h"
 
 #define LARGEST_AREA ((size_t)32 << 20)
 #define CHUNK_BITS   21
 #define LEAF_BITS    14 /* 2^14 chunks: 32 GiB */
 #define TOP_BITS     (48 - CHUNK_BITS - LEAF_BITS)
-#define KEEP_GONE    16 /* of an arena */
+#define KEEP_GONE    16 /* for each arena */
 
 #define AREA_OF(it) usm_container_of((it), struct usm_je_area, link)
 
@@ -43,7 +43,7 @@ struct usm_je_area *usm_je_area_of(const void *p)
     return a && (uintptr_t)p - a->blocks.base < a->blocks.size ? a : NULL;
 }
 
-/* Leaves are never freed: there are few, and readers have no lock. */
+/* Leaves are never freed: there are few, and readers take no lock. */
 static leaf_entry *leaf_for(const usm_host_api *api, uintptr_t chunk)
 {
     _Atomic(leaf_entry *) *at   = &map[chunk >> LEAF_BITS];
@@ -58,7 +58,7 @@ static leaf_entry *leaf_for(const usm_host_api *api, uintptr_t chunk)
     return leaf;
 }
 
-/* Chunks of [base, base + size) lead to `a`, or to nothing.  False: no host memory. */
+/* Sets the entries of [base, base + size) to `a`, or to NULL.  False: no host memory. */
 static bool map_set(const usm_host_api *api, uintptr_t base, size_t size, struct usm_je_area *a)
 {
     uintptr_t first = base >> CHUNK_BITS, last = (base + size - 1) >> CHUNK_BITS;
@@ -73,7 +73,7 @@ static bool map_set(const usm_host_api *api, uintptr_t base, size_t size, struct
 
 /* --- pages ----------------------------------------------------------------------------------- */
 
-/* The first page at `from` or after it whose bit is `value`; `npages` when there is none. */
+/* The first page at or after `from` whose bit is `value`; `npages`: none. */
 static size_t next_page(const struct usm_je_area *a, size_t from, bool value)
 {
     uint64_t flip = value ? 0 : UINT64_MAX;
@@ -103,7 +103,7 @@ static void set_pages(struct usm_je_area *a, size_t first, size_t n, bool value)
     }
 }
 
-/* n free pages from a multiple of `align` pages on; npages: none. */
+/* Finds n free pages that start at a multiple of `align` pages; npages: none. */
 static size_t find_pages(const struct usm_je_area *a, size_t n, size_t align)
 {
     size_t first = 0, end;
@@ -156,7 +156,7 @@ static size_t page_words(size_t size)
     return size / USM_JE_PAGE / 64 + 1;
 }
 
-/* For an area of `size` bytes; all zero. NULL: no host memory. */
+/* For an area of `size` bytes; all zero.  NULL: no host memory. */
 static struct usm_je_area *make_record(const struct usm_je_pool *p, size_t size)
 {
     size_t words = page_words(size) + usm_je_blocks_words(size, p->shift);
@@ -189,7 +189,7 @@ static void raise_to(_Atomic(uint64_t) *peak, uint64_t now)
         ;
 }
 
-/* Lays the record over the area. */
+/* Initialises the record for the area. */
 static void describe(struct usm_je_area *a, struct usm_je_arena *arena, usm_area *view)
 {
     uint64_t *words = (uint64_t *)(a + 1);
@@ -205,7 +205,7 @@ static void describe(struct usm_je_area *a, struct usm_je_arena *arena, usm_area
     usm_list_init(&a->link);
 }
 
-/* In no list yet.  NULL and the story. */
+/* The area is in no list yet.  NULL with an error message. */
 static struct usm_je_area *take_area(struct usm_je_arena *arena, size_t size, usm_status *status)
 {
     struct usm_je_pool *p = arena->pool;
@@ -235,7 +235,7 @@ err_record:
     return NULL;
 }
 
-/* It is in no list any more. */
+/* The area is in no list any more. */
 static void give_area(struct usm_je_area *a)
 {
     struct usm_je_arena *arena = a->arena;
@@ -247,7 +247,7 @@ static void give_area(struct usm_je_area *a)
     keep_record(arena, a);
 }
 
-/* A quarter of what the arena has.  Under its lock. */
+/* A quarter of the arena's memory.  Under its lock. */
 static size_t next_size(const struct usm_je_arena *arena)
 {
     size_t quarter = usm_align_up_ptr(arena->total / 4, USM_JE_CHUNK);
@@ -255,7 +255,7 @@ static size_t next_size(const struct usm_je_arena *arena)
     return usm_max_size(usm_min_size(quarter, LARGEST_AREA), arena->pool->first_size);
 }
 
-/* Where memory is short, no more than what is asked for. */
+/* If memory is short, takes only as much as was requested. */
 static struct usm_je_area *take_some(struct usm_je_arena *arena, size_t size, usm_status *status)
 {
     struct usm_je_area *a;
@@ -296,7 +296,7 @@ void *usm_je_arena_serve(struct usm_je_arena *arena, size_t size, size_t align, 
     return p;
 }
 
-/* Under the arena's lock: takes an empty area out. */
+/* Under the arena's lock: takes an empty area out of the list. */
 static void pull_out(struct usm_je_area *a)
 {
     usm_sub_relaxed(&a->arena->pool->empty, (uint64_t)a->blocks.size);
@@ -345,7 +345,7 @@ void usm_je_arena_fini(struct usm_je_arena *arena)
     pthread_mutex_destroy(&arena->lock);
 }
 
-/* An empty area, out of the list; NULL: none. */
+/* Takes an empty area out of the list; NULL: none. */
 static struct usm_je_area *pull_empty(struct usm_je_arena *arena)
 {
     struct usm_je_area *found = NULL;

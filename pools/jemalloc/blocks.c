@@ -1,17 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* Which blocks of an area are live.  jemalloc believes every pointer it is given: a pointer that it
- * never gave, a second free, one inside a block corrupt it.  So each is looked up here before.
+/* Records which blocks of an area are live.  jemalloc trusts every pointer it gets: a pointer that
+ * it never returned, a second free, or an interior pointer corrupts it.  So each pointer is looked
+ * up here first.
  *
- * Here: the bits.  Not here: how large a block is, which jemalloc knows once it is known to be one.
- * Who calls: jemalloc.c.  All functions are lock-free; two threads that free one block are told
- * apart by whose compare-and-swap comes first.
+ * Here: the bits.  Not here: the size of a block, which jemalloc knows for a valid block.  Called
+ * by jemalloc.c.  No function takes a lock; if two threads free one block, only the first
+ * compare-and-swap succeeds.
  *
- *     granule   |A.......|........|B.......|C.......|        the pool's least alignment, 64 as a
- * rule state       live             live     freed             32 of them in a word
+ *     granule   |A.......|........|B.......|C.......|        the minimum alignment, usually 64
+ *     state       live             live     freed            32 of them in a word
  *
- * The block that an interior pointer lies in is the nearest live start before it, if that block is
- * long enough.  `touched` lets the search pass over what was never used, 64 words at a time, so
- * that it is short in an area of gigabytes too.  It is never cleared. */
+ * The block that contains an interior pointer is the nearest live start before it, if that block is
+ * long enough.  `touched` lets the search skip words that were never used, 64 at a time, so that it
+ * is short even in an area of gigabytes.  It is never cleared. */
 #include "internal.h"
 
 #define LIVE       UINT64_C(1)
@@ -62,7 +63,7 @@ void usm_je_blocks_add(struct usm_je_blocks *b, const void *p)
         ;
 }
 
-/* Why p is no start of a live block, when its own state is `state`. */
+/* Why p is not the start of a live block, given the state of its granule. */
 static usm_status explain(const struct usm_je_blocks *b, const void *p, uint64_t state,
                           bool aligned)
 {
@@ -93,7 +94,7 @@ static bool is_live(const struct usm_je_blocks *b, size_t i)
     return usm_load_acquire(&b->states[i / IN_A_WORD]) >> i % IN_A_WORD * 2 & LIVE;
 }
 
-/* The nearest live start at granule i or before it. */
+/* The nearest live start at or before granule i. */
 static bool start_before(const struct usm_je_blocks *b, size_t i, size_t *start)
 {
     size_t   word = i / IN_A_WORD;
@@ -114,8 +115,8 @@ static bool start_before(const struct usm_je_blocks *b, size_t i, size_t *start)
     }
 }
 
-/* jemalloc is asked for the size of a block that may be freed meanwhile, by who owns it: its answer
- * is of no use then, and does no harm.  So the block is looked at again. */
+/* Meanwhile the owner of a block may free it.  Then jemalloc's answer to sallocx() is useless, but
+ * harmless.  Therefore the state of the block is read again afterwards. */
 bool usm_je_blocks_find(const struct usm_je_blocks *b, const void *p, usm_block *block)
 {
     size_t i = granule_of(b, p), start, size;

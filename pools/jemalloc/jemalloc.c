@@ -1,26 +1,26 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
 /* The pool `jemalloc`: jemalloc's arenas over areas of libusm, for host and shared memory.
  *
- * Here: the interface.  Not here: jemalloc's functions (library.c), which blocks are live
- * (blocks.c), areas (area.c), the hooks and why they keep jemalloc's heap whole (hooks.c), threads
- * (thread.c). Who calls: the core, through the table at the end.
+ * Here: the interface.  Not here: jemalloc's functions (library.c), the record of live blocks
+ * (blocks.c), areas (area.c), the hooks and why they keep jemalloc's heap consistent (hooks.c),
+ * threads (thread.c).  Called by the core, through the table at the end.
  *
- * A pool has up to four arenas; a thread is given one of them and a cache (jemalloc's explicit
- * tcache) at its first call, and keeps both.  jemalloc's own data lie in memory of its own, where
- * it can be told so (5.3 can), not in the areas.
+ * A pool has up to four arenas.  A thread gets one of them, and a cache (jemalloc's explicit
+ * tcache), at its first call, and keeps both.  jemalloc's own data are in memory of its own, if its
+ * version has a control for that (5.3 has), and not in the areas.
  *
- * What jemalloc does not tell: thread_cached (the bytes in explicit caches) is left 0. */
+ * jemalloc does not report the bytes in explicit caches: thread_cached is left 0. */
 #include "internal.h"
 
 #include <string.h>
 #include <unistd.h>
 
-#define PLAIN_ALIGN ((size_t)64)      /* what sizes that are multiples of it have by themselves */
-#define LARGEST     ((size_t)1 << 47) /* no process has more addresses                          */
+#define PLAIN_ALIGN ((size_t)64)      /* the alignment of every size that is a multiple of it */
+#define LARGEST     ((size_t)1 << 47) /* no process has more addresses                        */
 
-/* --- life ------------------------------------------------------------------------------------ */
+/* --- creation and destruction ---------------------------------------------------------------- */
 
-/* Data elsewhere than in the areas: a control of 5.3, whose argument no header of it declares. */
+/* Keeps jemalloc's data out of the areas: a control of 5.3, whose argument no header declares. */
 static int make_arena_5_3(struct usm_je_arena *a)
 {
     struct {
@@ -43,7 +43,7 @@ static int make_arena(struct usm_je_arena *a)
     return usm_je.mallctl("arenas.create", &a->index, &size, &hooks, sizeof(hooks));
 }
 
-/* What lies idle longer than that is given back: to area.c, which keeps `retain` bytes. */
+/* Memory that is idle for longer is returned to area.c, which keeps `retain` bytes. */
 static void set_decay(const struct usm_je_arena *a, const usm_pool_params *params)
 {
     ssize_t never = -1, at_once = 0, ms = (ssize_t)params->retain_ms;
@@ -52,7 +52,7 @@ static void set_decay(const struct usm_je_arena *a, const usm_pool_params *param
         (void)usm_je_control("dirty_decay_ms", a->index, &never, sizeof(never));
     else if (ms)
         (void)usm_je_control("dirty_decay_ms", a->index, &ms, sizeof(ms));
-    /* Purged but mapped is nothing that a driver knows. */
+    /* Drivers do not know memory that is purged but still mapped. */
     (void)usm_je_control("muzzy_decay_ms", a->index, &at_once, sizeof(at_once));
 }
 
@@ -69,7 +69,7 @@ static usm_status start_arenas(struct usm_je_pool *p, const usm_pool_params *par
         usm_store_release(&a->open, true);
         if (make_arena(a)) {
             usm_je_arena_fini(a);
-            break; /* fewer do */
+            break; /* fewer arenas are sufficient */
         }
         set_decay(a, params);
     }
@@ -79,7 +79,7 @@ static usm_status start_arenas(struct usm_je_pool *p, const usm_pool_params *par
                                            "host's memory is used up");
 }
 
-/* False: jemalloc would not destroy one, and may call its hooks for ever. */
+/* False: jemalloc refused to destroy an arena, and may call its hooks at any later time. */
 static bool end_arenas(struct usm_je_pool *p)
 {
     bool all = true;
@@ -103,14 +103,15 @@ static usm_status refuse_kind(const usm_pool_params *params)
         "the pool `jemalloc` supports host and shared memory only: for device memory use `slab`");
 }
 
-/* Larger than what else a driver has from malloc() for an area. */
+/* Larger than anything else that a driver gets from malloc() for an area. */
 #define PROBE ((size_t)64 << 10)
 
-/* An area that the driver has from the program's malloc() is part of jemalloc's heap already: given
- * to an arena, it would be entered a second time, and the first merge would take the heap apart.
- * One area is taken to see whether this thread's count of what it had from jemalloc grows by as
- * much; no alignment is asked for, so nothing is padded.  Rejected: to ask for the owner of the
- * address ("arenas.lookup"), which crashes in 5.3.0 when no memory of jemalloc's is near. */
+/* If the driver gets an area from the program's malloc(), the area is already part of jemalloc's
+ * heap.  Given to an arena, it would be entered a second time, and the first merge would corrupt
+ * the heap.  So one area is taken, to see whether the number of bytes that this thread got from
+ * jemalloc grows by as much; no alignment is requested, so nothing is padded.  Rejected: a query
+ * for the owner of the address ("arenas.lookup"), which crashes in 5.3.0 if no memory of jemalloc's
+ * is near. */
 static usm_status check_source(const usm_pool_params *params)
 {
     const usm_area_source *s      = &params->areas;
@@ -187,7 +188,7 @@ static void je_destroy(void *pool)
         p->api->log(USM_LOG_ERROR,
                     "jemalloc would not destroy an arena of a pool: did the program give it to a "
                     "thread (thread.arena)?");
-        return; /* its hooks lie in *p */
+        return; /* its hooks are part of *p */
     }
     pthread_mutex_destroy(&p->lock);
     p->api->heap_free(p);
@@ -195,10 +196,10 @@ static void je_destroy(void *pool)
 
 /* --- blocks ---------------------------------------------------------------------------------- */
 
-/* How jemalloc is asked for a block of `size` with this alignment; false: it is too large.  Up to
- * 64 the size is rounded instead, because jemalloc's caches do not serve large blocks of an
- * alignment, and each of its classes is a multiple of the largest power of two up to 64 that the
- * size is. */
+/* Determines the request to jemalloc for a block of `size` with this alignment; false: it is too
+ * large.  For alignments up to 64 the size is rounded up instead, because jemalloc's caches do not
+ * serve large aligned blocks, and each of its size classes is a multiple of the largest power of
+ * two up to 64 that divides the size. */
 static bool plan(const struct usm_je_pool *p, size_t size, size_t align, size_t *asked, int *flag)
 {
     align  = usm_max_size(align, p->default_align);
@@ -222,7 +223,7 @@ static void count(struct usm_je_pool *p, struct usm_je_cache *c, int64_t bytes)
     pthread_mutex_unlock(&p->lock);
 }
 
-/* Everything that is idle, of all arenas; `keep` bytes of areas may stay. */
+/* Returns all idle memory of all arenas; `keep` bytes of areas may stay. */
 static void release(struct usm_je_pool *p, uint64_t keep)
 {
     for (size_t i = 0; i < p->narenas; i++)
@@ -231,9 +232,10 @@ static void release(struct usm_je_pool *p, uint64_t keep)
         usm_je_arena_trim(&p->arenas[i], keep);
 }
 
-/* Once jemalloc has cleaned up after a thread, which then allocates in a destructor of a key of
- * its own, mallocx() serves it from arena 0, whatever the flags say; rallocx() goes by them still.
- * A block of one byte is too small to grow where it is, for no block of a pool is of its class. */
+/* After jemalloc has cleaned up for a thread, the thread may still allocate, in a destructor of a
+ * thread-specific key.  mallocx() then uses arena 0 whatever the flags are, but rallocx() still
+ * obeys them.  A block of one byte cannot grow in place, because no block of a pool is of its
+ * class. */
 static void *ask_late(size_t size, int flags)
 {
     void *tiny = usm_je.mallocx(1, (int)MALLOCX_TCACHE_NONE);
@@ -248,7 +250,7 @@ static void *ask_late(size_t size, int flags)
     return got;
 }
 
-/* c NULL: the thread has none. */
+/* c NULL: the thread has no cache. */
 static int enter_cache(struct usm_je_cache *c, const usm_je_call *call)
 {
     return c ? usm_je_cache_enter(c, call) : (int)MALLOCX_TCACHE_NONE;
@@ -277,7 +279,7 @@ static void *ask(struct usm_je_pool *p, struct usm_je_cache *c, size_t size, int
     return got;
 }
 
-/* The calling thread's, and those of threads that are not using theirs. */
+/* Flushes the calling thread's cache, and those of threads that are not using theirs. */
 static void empty_caches(struct usm_je_pool *p, const usm_je_call *call)
 {
     struct usm_je_cache *c = usm_je_cache_there(p);
@@ -288,7 +290,7 @@ static void empty_caches(struct usm_je_pool *p, const usm_je_call *call)
     (void)usm_je_caches_flush(p);
 }
 
-/* The first answer was no. */
+/* Called after the first try failed. */
 static void *ask_again(struct usm_je_pool *p, struct usm_je_cache *c, size_t size, int flag,
                        usm_je_call *call)
 {
@@ -322,7 +324,7 @@ static usm_status je_malloc(void *pool, size_t size, size_t align, void **out)
     if (!got)
         got = ask_again(p, c, asked, flag, &call);
     if (!got && call.status)
-        return call.status; /* the source's story */
+        return call.status; /* with the error message of the source */
     if (!got)
         return p->api->report(USM_E_NO_MEMORY, "no host memory for jemalloc's own data");
     usm_je_blocks_add(&usm_je_area_of(got)->blocks, got);
@@ -340,7 +342,7 @@ static usm_status refuse_free(const struct usm_je_pool *p, usm_status why, const
     return p->api->report(why, "%p is in no live block", ptr);
 }
 
-/* The pool's own record of the area; NULL: it was given back meanwhile. */
+/* The pool's own record of the area; NULL: it was returned meanwhile. */
 static struct usm_je_area *area_of(const struct usm_je_pool *p, const usm_area *view,
                                    const void *ptr)
 {
@@ -397,7 +399,7 @@ static usm_status je_trim_to(void *pool, size_t keep)
     return USM_OK;
 }
 
-/* --- figures --------------------------------------------------------------------------------- */
+/* --- statistics ------------------------------------------------------------------------------ */
 
 static void je_get_stats(void *pool, usm_pool_stats *stats)
 {
@@ -405,7 +407,7 @@ static void je_get_stats(void *pool, usm_pool_stats *stats)
     uint64_t            held_peak = usm_load_relaxed(&p->held_peak);
 
     usm_je_stats(p, stats);
-    if (stats->live_peak > held_peak) /* other threads' frees were not added yet */
+    if (stats->live_peak > held_peak) /* frees of other threads were not added yet */
         stats->live_peak = held_peak;
     stats->largest_free = 0;
     for (size_t i = 0; i < p->narenas; i++)
@@ -421,8 +423,9 @@ static void je_reset_peaks(void *pool)
     usm_store_relaxed(&p->held_peak, usm_load_relaxed(&p->held));
 }
 
-/* The leaf locks, which calls for figures take with locks of the core held; the rest is thread.c's.
- * The forking thread is the child's only one and holds them there too. */
+/* Takes the leaf locks, which the functions for statistics take with locks of the core held;
+ * thread.c handles the rest.  The forking thread is the only thread of the child, and holds them
+ * there too. */
 static void je_fork(void *pool, usm_fork_phase phase)
 {
     struct usm_je_pool *p = pool;
@@ -452,7 +455,7 @@ static const usm_pool_ops je_ops = {
 
 USM_API usm_pool_entry_fn usm_pool_entry;
 
-/* Called once at a time; again when it refused. */
+/* Called by one thread at a time; again after a refusal. */
 const usm_pool_ops *usm_pool_entry(const usm_host_api *api)
 {
     if (usm_je_find(api) || usm_je_threads_start(api))

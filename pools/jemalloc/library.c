@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* Finding jemalloc.  Here: its functions in the program, what to say when they are not there, its
- * controls.  Not here: what is done with them.  Who calls: the module's entry and jemalloc.c.
+/* Finding jemalloc.  Here: its functions in the program, the message if they are missing, its
+ * controls.  Not here: their use.  Called by the module's entry and jemalloc.c.
  *
- * A jemalloc that is built in the usual way (Debian's is) has 2.6 KB of thread-local variables that
- * must lie in the block that the C library lays out for a thread when the program starts.
- * glibc 2.36 has about 1.6 KB to spare there for libraries that are loaded later, so dlopen()
- * answers "cannot allocate memory in static TLS block".  What is in the program from the start,
- * linked or preloaded, has its place.  So that is where it is looked for; dlopen() is tried all the
- * same, because a program may have been started with more to spare
+ * A jemalloc that is built in the usual way (such as Debian's) has 2.6 KB of thread-local variables
+ * that must be in the block that the C library lays out for a thread when the program starts.
+ * glibc 2.36 has about 1.6 KB to spare there for libraries that are loaded later, so dlopen() fails
+ * with "cannot allocate memory in static TLS block".  A library that is in the program from the
+ * start, linked or preloaded, has its place.  So jemalloc is first looked for in the program.
+ * dlopen() is tried as well, because a program may have been started with more room
  * (GLIBC_TUNABLES=glibc.rtld.optional_static_tls=4096: tried with 2.36), and because a jemalloc
- * that was configured with --disable-initial-exec-tls loads anywhere. */
+ * that was configured with --disable-initial-exec-tls can be loaded at any time. */
 #include "internal.h"
 
 #include <dlfcn.h>
@@ -30,7 +30,7 @@ static const char *const names[] = {
 
 _Static_assert(sizeof(struct usm_je_library) == NAMES * sizeof(void *), "only functions in it");
 
-/* All of them in `library` with this prefix, or none. */
+/* Finds all of the functions in `library` with this prefix, or none. */
 static bool find_in(void *library, const char *prefix)
 {
     void *found[NAMES];
@@ -46,7 +46,7 @@ static bool find_in(void *library, const char *prefix)
     return true;
 }
 
-/* Extent hooks as used here are those of 5.x. */
+/* The extent hooks used here are those of 5.x. */
 static usm_status check_version(const usm_host_api *api)
 {
     const char *version = "unknown";
@@ -66,11 +66,12 @@ usm_status usm_je_find(const usm_host_api *api)
 
     if (find_in(RTLD_DEFAULT, "") || find_in(RTLD_DEFAULT, "je_"))
         return check_version(api);
-    library = dlopen(shared_name, RTLD_NOW | RTLD_LOCAL); /* never closed: its threads' data */
+    library = dlopen(shared_name, RTLD_NOW | RTLD_LOCAL); /* never closed, because threads have its
+                                                             data */
     if (library && (find_in(library, "") || find_in(library, "je_")))
         return check_version(api);
     why = library ? "it has no mallocx()"
-                  : dlerror(); /* NOLINT(concurrency-mt-unsafe): glibc keeps one per thread */
+                  : dlerror(); /* NOLINT(concurrency-mt-unsafe): glibc has one for each thread */
     return api->report(USM_E_NOT_SUPPORTED,
                        "the pool `jemalloc` needs a program that has jemalloc from its start: link "
                        "it with -ljemalloc or start it with LD_PRELOAD=%s (loading it now failed: "
@@ -92,7 +93,8 @@ int usm_je_control(const char *name, unsigned index, const void *value, size_t s
     void *given = NULL;
 
     (void)snprintf(text, sizeof(text), "arena.%u.%s", index, name);
-    if (value && size <= sizeof(copy)) /* mallctl() takes what it only reads by a plain pointer */
+    if (value && size <= sizeof(copy)) /* mallctl() takes a pointer to non-const even for data that
+                                          it only reads */
         given = memcpy(copy, value, size);
     return usm_je.mallctl(text, NULL, NULL, given, size);
 }

@@ -1,21 +1,23 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* Threads: each has a cache of its own in each pool it uses.
+/* Threads: each has a cache of its own in each pool that it uses.
  *
- * Here: finding it, making it, its end with the thread or with the pool, counting, fork.  Not here:
- * what is in it: that is jemalloc's explicit `tcache`, which only ever holds blocks of the one pool
- * (its automatic ones would mix the blocks of all).  Who calls: jemalloc.c and hooks.c.
+ * Here: finding and making the cache, its end with the thread or with the pool, counting, fork.
+ * Not here: the content, which is jemalloc's explicit `tcache`.  It only ever has blocks of this
+ * one pool (jemalloc's automatic caches would mix the blocks of all pools).  Called by jemalloc.c
+ * and hooks.c.
  *
- *     key -> thread: [slot 0: id, cache] [slot 1: id, cache] ...          slots are pools'
+ *     key -> thread: [slot 0: id, cache] [slot 1: id, cache] ...          one slot for each pool
  *
- * A pool's slot is used again after its end, its id never is: an entry whose id is not the pool's
- * is of one that is gone, and so is the cache it points to.  The end of a thread and of a pool
- * exclude each other by `lock`; jemalloc is called with it held, and through the hooks the source,
- * but no lock of the core is held by who comes here.
+ * A pool's slot is reused after its end, but its id never is.  If the id of an entry is not the
+ * pool's, its pool has ended, and the cache it points to as well.  `lock` makes the end of a thread
+ * and of a pool exclude each other.  jemalloc is called with it held, and through the hooks the
+ * source, but the callers of these functions hold no lock of the core.
  *
- * fork.  The handlers are registered after jemalloc's and the core's, so they run before them:
- * `lock` is taken, then hooks are waited for and kept out, then the core's and jemalloc's locks are
- * taken. In the child the caches of threads that are gone may have been in the middle of anything:
- * they are left alone, and what is in them comes back when the pool's arenas are destroyed. */
+ * fork.  The handlers are registered after those of jemalloc and the core, so they run before them:
+ * `lock` is taken; then running hooks are waited for, and new ones refused; then the locks of the
+ * core and of jemalloc are taken.  In the child, the caches of other threads may have been in the
+ * middle of an operation.  They are left alone, and their content returns when the arenas of the
+ * pool are destroyed. */
 #include "internal.h"
 
 #include <linux/membarrier.h>
@@ -40,11 +42,12 @@ struct thread {
 };
 
 static struct {
-    const usm_host_api *api; /* fixed, as is key, once started */
+    const usm_host_api *api; /* fixed, like key, once started */
     pthread_key_t       key;
     bool                started;
-    bool                can_take; /* there is membarrier()                                       */
-    pthread_mutex_t     lock;     /* guards below, and the lives of pools and caches */
+    bool                can_take; /* membarrier() works */
+    pthread_mutex_t     lock;     /* guards the fields below, and the lifetimes of pools and
+                                     caches */
     uint64_t            last_id;
     struct usm_je_pool *pools[MAX_POOLS];
     size_t              npools;
@@ -57,7 +60,7 @@ static struct {
     bool            closed;
 } gate = {.lock = PTHREAD_MUTEX_INITIALIZER, .changed = PTHREAD_COND_INITIALIZER};
 
-/* --- the gate -------------------------------------------------------------------------------- */
+/* --- hooks and fork -------------------------------------------------------------------------- */
 
 bool usm_je_gate_enter(void)
 {
@@ -120,7 +123,7 @@ static bool start_membarrier(void)
     return syscall(SYS_membarrier, MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED, 0, 0) == 0;
 }
 
-/* There is no other thread, and locks that one held are held for ever. */
+/* There is no other thread, and locks that another thread held would stay locked forever. */
 static void fork_child(void)
 {
     pthread_mutex_init(&gate.lock, NULL);
@@ -144,7 +147,7 @@ static void raise_peak(struct usm_je_pool *p, int64_t now)
         ;
 }
 
-/* Adds what the cache has counted to the pool's; called by who may write it. */
+/* Adds the counts of the cache to the pool's; called by the thread that may write the cache. */
 static void fold(struct usm_je_pool *p, struct usm_je_cache *c)
 {
     int64_t live   = usm_load_relaxed(&c->live);
@@ -230,7 +233,7 @@ static struct usm_je_cache *make_cache(struct usm_je_pool *p, struct thread *t)
         return NULL;
     c->owner      = t;
     c->arena_flag = (int)MALLOCX_ARENA(p->arenas[which].index);
-    /* There can be 4094; who comes later is served without. */
+    /* There can be 4094; later threads work without one. */
     c->has_tcache  = usm_je.mallctl("tcache.create", &c->tcache, &size, NULL, 0) == 0;
     c->tcache_flag = c->has_tcache ? (int)MALLOCX_TCACHE(c->tcache) : (int)MALLOCX_TCACHE_NONE;
     pthread_mutex_lock(&p->lock);
@@ -256,7 +259,7 @@ static void end_cache(struct usm_je_pool *p, struct usm_je_cache *c)
     p->api->heap_free(c);
 }
 
-/* A thread ends. */
+/* Called when a thread ends. */
 static void end_thread(void *arg)
 {
     struct thread *t = arg;
@@ -331,13 +334,14 @@ struct usm_je_cache *usm_je_cache_of(struct usm_je_pool *p)
     return c;
 }
 
-/* --- whose cache it is at this moment --------------------------------------------------------- */
+/* --- exclusive use of a cache
+ * ------------------------------------------------------------------ */
 
-/* A cache has no lock.  Its owner says that it is inside, then looks whether the cache was taken;
- * who takes it says so, makes that seen by all threads (membarrier), then looks whether the owner
- * is inside.  One of the two sees the other; the owner who does goes on without the cache.  With
- * jemalloc on the stack already (a hook's source allocates) the cache is in the middle of
- * something, and is not the inner call's. */
+/* A cache has no lock.  Its owner stores `busy`, then reads `taken`.  A thread that takes the cache
+ * stores `taken`, makes that visible to all threads (membarrier), then reads `busy`.  At least one
+ * of the two sees the other's store; an owner that does so continues without the cache.  If
+ * jemalloc is on the stack already (the source of a hook allocates), the cache is in the middle of
+ * an operation, and the inner call must not use it. */
 int usm_je_cache_enter(struct usm_je_cache *c, const usm_je_call *call)
 {
     if (call->outer || !c->has_tcache)
@@ -387,8 +391,8 @@ static bool flush_idle(struct usm_je_pool *p)
     return any;
 }
 
-/* `lock` keeps every cache alive.  It is only tried: the end of a thread or pool that holds it
- * gives memory back by itself. */
+/* `lock` keeps every cache alive.  It is only tried: if the end of a thread or pool holds it, that
+ * returns memory anyway. */
 bool usm_je_caches_flush(struct usm_je_pool *p)
 {
     bool any;

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* Free blocks by size, as TLSF has them: rows are doublings, columns 32 steps of one, and a bitmap
- * of each says what is not empty, so a block is found by two bit scans.
+/* Free blocks by size, as in TLSF: rows are powers of two, columns are 32 steps within one, and
+ * bitmaps record the bins that are not empty, so a block is found by two bit scans.
  *
  *     pages     1 2 3 .. 31 | 32 33 .. 63 | 64,65  66,67 .. 126,127 | 128-131 ..
  *     row                 0 |           1 |                       2 |       3 ..
  *
- * Below 64 pages a bin has blocks of one size; above, of sizes up to 1/32 apart.  Of a bin only the
- * first LOOK blocks are looked at for the best.
+ * Below 64 pages a bin has blocks of one size; above, of sizes that differ by up to 1/32.  Only the
+ * first LOOK blocks of a bin are examined for the best.
  *
  *   row r is marked       <=>  columns[r] != 0
  *   column c is marked    <=>  first[r][c] != NULL */

@@ -1,15 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* Descriptors of the heap's blocks, and where each block's is found.
+/* Descriptors of the heap's blocks, and the index that finds them by address.
  *
- * Descriptors come in chunks of 64 KiB that are never unmapped and never used for anything else: a
- * free that lost a race may still read a span in one.  It found the span before it said where it
- * is (core/magazine.h, `busy`), so nobody can wait until it is over; and emptied pages will not do
- * either: a base that was read before and states that were read after would be no address at all.
+ * Descriptors are allocated in chunks of 64 KiB that are never unmapped and never used for anything
+ * else, because a free that loses a race may still read a span in one.  It finds the span before it
+ * announces its slot (core/magazine.h, `busy`), so no thread can wait for its end.  Discarding the
+ * pages would not be safe either: a base that was read before and states that were read after would
+ * not give a valid address.
  *
- * A heap that goes leaves its chunks to the process's other heaps, one that is trimmed those
- * without a block.  That list is a stack without a lock, so that fork() need not know it: it
- * is pushed to by compare-and-swap and emptied as a whole, which no reuse of an entry can confuse.
- */
+ * When a heap ends it leaves its chunks to the other heaps of the process, and a trim leaves those
+ * without a block.  The list of these chunks is a stack without a lock, so that fork() needs no
+ * handler for it.  It is pushed to by compare-and-swap and emptied as a whole, so that the reuse of
+ * an entry cannot confuse it. */
 #include "heap_private.h"
 
 #include <base/inline/atomic.h>
@@ -19,9 +20,9 @@
 #define CHUNK_SIZE ((size_t)64 << 10)
 
 struct slab_chunk {
-    usm_list            link;  /* in a heap                                                 */
-    struct slab_chunk  *next;  /* in the process's stack                                    */
-    size_t              spare; /* descriptors without a block: when slab_chunks_trim counted */
+    usm_list            link;  /* in a heap                                                  */
+    struct slab_chunk  *next;  /* in the process's stack                                     */
+    size_t              spare; /* descriptors without a block, when slab_chunks_trim counted */
     const usm_host_api *api;
     slab_block          blocks[];
 };
@@ -89,7 +90,7 @@ slab_block *slab_spare_take(slab_heap *h)
     return SLAB_BLOCK_OF(usm_list_pop(&h->spare));
 }
 
-/* To the front: what was used last is in the processor's caches. */
+/* To the front: the most recently used descriptor is in the processor's caches. */
 void slab_spare_give(slab_heap *h, slab_block *b)
 {
     b->use = SLAB_SPARE;
@@ -111,7 +112,7 @@ void slab_chunks_give(slab_heap *h)
     h->spare_count = 0;
 }
 
-/* pre: all its descriptors are spare ones. */
+/* pre: all its descriptors are spare. */
 static void give_chunk(slab_heap *h, struct slab_chunk *c)
 {
     for (size_t i = 0; i < CHUNK_BLOCKS; i++)
@@ -122,8 +123,8 @@ static void give_chunk(slab_heap *h, struct slab_chunk *c)
     push_chunks(c, c);
 }
 
-/* Who saw to spare descriptors uses them before the lock is let go, or is a call to the source or
- * the grower meanwhile. */
+/* A thread that ensured spare descriptors uses them before it releases the lock; otherwise it is
+ * counted in `calls`, or is the growing thread. */
 void slab_chunks_trim(slab_heap *h)
 {
     if (h->calls || h->growing)
@@ -242,7 +243,7 @@ void slab_index_remove(slab_block *b)
         a->summary[group / 4096] &= ~(1ull << group / 64 % 64);
 }
 
-/* The last bit set of bit i and those before it; SIZE_MAX: none. */
+/* The last set bit at or before bit i; SIZE_MAX: none. */
 static size_t previous_bit(const uint64_t *bits, size_t i)
 {
     size_t   word = i / 64;
@@ -256,8 +257,8 @@ static size_t previous_bit(const uint64_t *bits, size_t i)
     return word * 64 + 63 - (size_t)__builtin_clzll(bit);
 }
 
-/* As above with the summary's help: one word of each, and one of the summary for each GiB that has
- * no used block. */
+/* As above, with the help of the summary: reads one word of each, and one of the summary for each
+ * GiB without a used block. */
 static size_t previous_group(const slab_area *a, size_t group)
 {
     uint64_t bit  = a->bits[group / 64] & (~0ull >> (63 - group % 64));

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* A thread's cache of the pool `slab`, on the slow path: magazines come and go here, a whole one at
- * a time.  A bin has a loaded magazine and a spare one (Bonwick, Adams: Magazines and vmem, 2001):
- * a thread that goes to and fro over the edge of a magazine swaps the two and asks nobody.
+/* A thread's cache of the pool `slab`, on the slow path, where whole magazines are exchanged.  A
+ * bin has a loaded magazine and a spare one (Bonwick, Adams: Magazines and vmem, 2001): a thread
+ * that alternates around the end of a magazine swaps the two, without calling the depot.
  *
- * What the magazines of a cache can hold is capped (slab_pool.cache_bytes).  A bin that wants one
- * more makes others give theirs up: a hand goes round, and takes from those that have not been used
- * since it last passed; after one round it takes from any.
+ * The capacity of a cache's magazines is limited (slab_pool.cache_bytes).  A bin that needs another
+ * magazine makes other bins give theirs up.  A clock hand goes around, and takes from bins that
+ * were not used since its last visit; after one round it takes from any.
  *
- * Who calls: core/magazine.c and core/pool.c, through the table of slab.c; one thread at a time has
+ * Called by core/magazine.c and core/pool.c, through the table of slab.c; one thread at a time has
  * a cache. */
 #include "pool.h"
 
@@ -27,8 +27,8 @@ static uint32_t loaded_count(const usm_bin *bin)
     return (uint32_t)(usm_load_relaxed(&bin->top) - usm_load_relaxed(&bin->bottom));
 }
 
-/* `moved` blocks came from the pool, or went there (< 0).  Before the bin comes here again it can
- * hold as many as it has room for, but for an empty spare. */
+/* Notes that `moved` blocks came from the pool, or went there (< 0).  Before the next call for this
+ * bin, it can hold at most as many blocks as it has room for, not counting an empty spare. */
 static void note(slab_pool *p, usm_cache *c, unsigned k, int64_t moved)
 {
     const usm_bin      *bin    = &c->bins[k];
@@ -41,8 +41,9 @@ static void note(slab_pool *p, usm_cache *c, unsigned k, int64_t moved)
 
 /* m may be NULL.  pre: none is loaded.
  *
- * A process may be forked between any two of these stores, and the child empties what it inherited:
- * `bottom` is what tells that a magazine is loaded, so it comes last here, and goes first below. */
+ * A process may be forked between any two of these stores, and the child empties the caches it
+ * inherits.  `bottom` marks that a magazine is loaded, so it is stored last here, and first
+ * below. */
 static void load(usm_bin *bin, usm_magazine *m)
 {
     usm_slot *slots = m ? usm_magazine_slots(m) : NULL;
@@ -52,7 +53,7 @@ static void load(usm_bin *bin, usm_magazine *m)
     usm_store_release(&bin->bottom, slots);
 }
 
-/* The loaded one, with its count written down; the bin has none then. */
+/* Returns the loaded magazine, with its count stored; the bin has none afterwards. */
 static usm_magazine *unload(usm_bin *bin)
 {
     usm_magazine *m = loaded_of(bin);
@@ -65,7 +66,7 @@ static usm_magazine *unload(usm_bin *bin)
     return m;
 }
 
-/* m may be NULL.  Its count is written down for those who count other threads' blocks
+/* m may be NULL.  Its count is stored for threads that count the blocks of others
  * (core/magazine.c). */
 static void set_spare(usm_cache *c, unsigned k, usm_magazine *m)
 {
@@ -113,7 +114,7 @@ static size_t weight(const slab_pool *p, unsigned k)
     return p->classes[k].capacity * p->classes[k].size;
 }
 
-/* The cache got magazines for bin k (n > 0), or gave some away. */
+/* The cache got magazines for bin k (n > 0), or gave some up. */
 static void count_magazines(slab_pool *p, usm_cache *c, unsigned k, int n)
 {
     int64_t bytes = n * (int64_t)weight(p, k);
@@ -122,8 +123,8 @@ static void count_magazines(slab_pool *p, usm_cache *c, unsigned k, int n)
     slab_note_room(p, bytes);
 }
 
-/* What the bin can spare, the spare first, goes to the depot as its owner's; owner NULL: to where
- * it came from. */
+/* Moves a magazine of the bin, the spare one first, to the depot, marked with its owner; owner
+ * NULL: its blocks return to their slabs. */
 static void give_up(slab_pool *p, usm_cache *c, unsigned k, const usm_cache *owner)
 {
     usm_bin      *bin = &c->bins[k];
@@ -146,7 +147,7 @@ static bool has_room(const slab_pool *p, const usm_cache *c, size_t wanted)
     return c->bytes + wanted <= p->cache_bytes;
 }
 
-/* The first bin with a magazine from the hand on, going round; USM_BINS: none has one. */
+/* The first bin with a magazine at or after the hand, cyclically; USM_BINS: none. */
 static unsigned next_active(usm_cache *c)
 {
     for (unsigned i = 0; i < 3; i++) {
@@ -163,12 +164,12 @@ static unsigned next_active(usm_cache *c)
     return USM_BINS;
 }
 
-/* Whether another magazine for bin k fits.  The hand makes a few steps at most: a cache that is
- * full of bins in use is left alone, and the block goes by without it. */
+/* True if another magazine for bin k fits.  The hand makes only a few steps: in a cache full of
+ * bins in use nothing is moved, and the block bypasses the cache. */
 static bool make_room(slab_pool *p, usm_cache *c, unsigned k)
 {
     size_t wanted = weight(p, k);
-    /* Runs are heavy: one in a while may push others aside. */
+    /* Runs are large: only every 32nd refusal may evict others. */
     unsigned steps = k < SLAB_CLASSES || c->refused++ % 32 == 0 ? HAND_STEPS : 0;
 
     for (unsigned i = 0; i < steps && !has_room(p, c, wanted); i++) {
@@ -185,7 +186,7 @@ static bool make_room(slab_pool *p, usm_cache *c, unsigned k)
     return has_room(p, c, wanted);
 }
 
-/* An empty magazine of the cache's own; NULL: no room, no memory, or the class is not cached. */
+/* A new empty magazine for the cache; NULL: no room, no memory, or the class is not cached. */
 static usm_magazine *own_magazine(slab_pool *p, usm_cache *c, unsigned k)
 {
     usm_magazine *m = NULL;
@@ -199,7 +200,7 @@ static usm_magazine *own_magazine(slab_pool *p, usm_cache *c, unsigned k)
     return m;
 }
 
-/* ---- the three entries ----------------------------------------------------------------------- */
+/* ---- the three functions of the table -------------------------------------------------------- */
 
 usm_status slab_cache_fill(void *pool, usm_cache *c, unsigned k, usm_slot *block)
 {
@@ -215,7 +216,7 @@ usm_status slab_cache_fill(void *pool, usm_cache *c, unsigned k, usm_slot *block
         *block = pop(bin);
         return USM_OK;
     }
-    if (k >= SLAB_CLASSES) /* a run: the heap is as near as the depot would be */
+    if (k >= SLAB_CLASSES) /* a run: the heap is as fast as the depot would be */
         return slab_take_block(p, k, block);
     m = loaded_of(bin) ? unload(bin) : own_magazine(p, c, k);
     if (!m)
@@ -230,8 +231,8 @@ usm_status slab_cache_fill(void *pool, usm_cache *c, unsigned k, usm_slot *block
     return USM_OK;
 }
 
-/* The loaded magazine is full or there is none: one with room to take its place, and nothing is
- * loaded afterwards; NULL: none is to be had. */
+/* The loaded magazine is full, or there is none: returns one with room to replace it, and none is
+ * loaded afterwards.  NULL: there is none. */
 static usm_magazine *with_room(slab_pool *p, usm_cache *c, unsigned k, int64_t *moved)
 {
     usm_bin      *bin   = &c->bins[k];
@@ -250,7 +251,7 @@ static usm_magazine *with_room(slab_pool *p, usm_cache *c, unsigned k, int64_t *
     }
     if (k >= SLAB_CLASSES)
         return NULL;
-    /* One goes to the depot, an empty one comes for it. */
+    /* One goes to the depot, in exchange for an empty one. */
     if (spare)
         set_spare(c, k, unload(bin));
     else

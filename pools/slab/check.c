@@ -91,7 +91,7 @@ static bool is_valid(const slab_heap *h)
         if (!is_area_valid(h, SLAB_AREA_OF(it), &sums))
             return false;
     if (h->held < sums.held || (!h->calls && h->held != sums.held))
-        return false; /* areas on their way back are not in the list any more */
+        return false; /* areas that are being returned are not in the list any more */
     return h->used == sums.used && h->free == sums.free && h->idle == sums.idle &&
            h->used_blocks == sums.used_blocks && h->allocations - h->frees == sums.used_blocks &&
            are_bins_valid(&h->bins, sums.free_blocks);

@@ -1,25 +1,25 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* Size classes of the pool `slab`: slabs, the bits of their blocks, and the depot, in which whole
- * magazines wait that one thread filled and another will empty.
+/* Size classes of the pool `slab`: slabs, the bitmaps of their blocks, and the depot, which keeps
+ * whole magazines that one thread filled until another one empties them.
  *
  * Blocks are taken from the slab with the lowest address that has a free one, so that the slabs
- * above empty themselves and go back to the heap.  Slabs that are empty stay with their class as
- * long as they are no more than an eighth of it, one at least: a program that frees everything and
- * starts anew finds them.  What the heap gets is not lost either (heap.h, retain).
+ * above become empty and return to the heap.  Empty slabs stay with their class while they are no
+ * more than an eighth of its slabs, and at least one: a program that frees everything and starts
+ * again finds them.  The heap keeps memory as well (heap.h, retain).
  *
- * Who calls: cache.c for threads, slab.c for those without a cache. */
+ * Called by cache.c for threads with a cache, and by slab.c for the others. */
 #include "pool.h"
 #include "slab.h"
 
 #include <string.h>
 
-#define DEPOT_LOOK 8 /* magazines that are asked whose they are */
+#define DEPOT_LOOK 8 /* magazines whose owner is compared */
 
 /* ---- slabs by address: a pairing heap ----------------------------------------------------- */
 
-/* Constant time to insert, logarithmic (amortised) to remove; the links are the slabs' own.
- * (Fredman, Sedgewick, Sleator, Tarjan: The pairing heap, 1986.)  prev: the parent of a first
- * child, else the sibling before. */
+/* Inserts in constant time, removes in logarithmic (amortised) time; the links are members of the
+ * slabs.  (Fredman, Sedgewick, Sleator, Tarjan: The pairing heap, 1986.)  prev: the parent of a
+ * first child, otherwise the previous sibling. */
 static slab *meld(slab *a, slab *b)
 {
     slab *low, *high;
@@ -36,7 +36,7 @@ static slab *meld(slab *a, slab *b)
     return low;
 }
 
-/* The children of a slab that leaves, as one heap. */
+/* Combines the children of a removed slab into one heap. */
 static slab *meld_children(slab *first)
 {
     slab *pairs = NULL, *all = NULL;
@@ -99,14 +99,14 @@ static void leave_empties(slab_class *c, slab *s)
 
 /* ---- descriptors ------------------------------------------------------------------------ */
 
-/* Of each class, over all pools: never freed (usm_span). */
+/* Spare descriptors of each class, for all pools: never freed (usm_span). */
 static struct {
     pthread_mutex_t lock;
     slab           *first[SLAB_CLASSES];
 } spares = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
-/* What is read at every free, what is written under the lock, and the states, written at every
- * allocation and free, keep to cache lines of their own. */
+/* The fields that every free reads, the fields written under the lock, and the states, written at
+ * every allocation and free, are in separate cache lines. */
 static slab *make_descriptor(slab_pool *p, const slab_class *c)
 {
     size_t    head = usm_align_up_ptr(sizeof(slab) + c->words * sizeof(uint64_t), SLAB_LINE);
@@ -142,8 +142,8 @@ static void put_descriptor(unsigned k, slab *s)
     pthread_mutex_unlock(&spares.lock);
 }
 
-/* A pool whose end has begun, or that is being made, is in no list any more or not yet, and takes
- * descriptors all the same: so this lock is taken at every fork, whatever pools there are. */
+/* A pool that is being destroyed or created is in no list, but takes descriptors.  So this lock is
+ * taken at every fork, independent of the existing pools. */
 static void before_fork(void)
 {
     pthread_mutex_lock(&spares.lock);
@@ -196,7 +196,7 @@ static usm_status no_host_memory(const slab_pool *p)
                           "no host memory for libusm's tables, which describe a slab");
 }
 
-/* A slab more for the class.  No lock is held. */
+/* Adds a slab to the class.  No lock is held. */
 static usm_status add_slab(slab_pool *p, unsigned k)
 {
     slab_class *c     = &p->classes[k];
@@ -204,7 +204,7 @@ static usm_status add_slab(slab_pool *p, unsigned k)
     slab_block *block = NULL;
     usm_status  st = s ? slab_heap_alloc(&p->heap, c->bytes, SLAB_PAGE, &block) : no_host_memory(p);
 
-    if (!s || !block) /* st says why */
+    if (!s || !block) /* st has the reason */
         goto err_descriptor;
     lay_out(p, k, s, block);
     block->user = s;
@@ -229,7 +229,7 @@ err_descriptor:
     return st;
 }
 
-/* Slabs without a live block, chained by next, back to the heap.  No lock is held. */
+/* Returns slabs without a live block, chained by next, to the heap.  No lock is held. */
 static void release_slabs(slab_pool *p, unsigned k, slab *list)
 {
     while (list) {
@@ -256,10 +256,9 @@ static void detach(slab_class *c, slab *s, slab **list)
     *list   = s;
 }
 
-/* ---- blocks of slabs: the class is locked
- * -------------------------------------------------------- */
+/* ---- blocks of slabs: the class is locked ---------------------------------------------------- */
 
-/* At most `want`, the lowest last: a magazine serves from its end. */
+/* Takes at most `want` blocks, the lowest last: a magazine is used from its end. */
 static uint32_t take_from(slab_class *c, slab *s, usm_slot *out, uint32_t want)
 {
     uint32_t n = 0;
@@ -299,7 +298,7 @@ static uint32_t empties_to_keep(const slab_class *c)
     return c->nslabs / 8 > 1 ? c->nslabs / 8 : 1;
 }
 
-/* s: NULL or the block's.  A slab that need not stay goes to *list. */
+/* s: the block's slab, or NULL.  A slab that need not stay is moved to *list. */
 static void put_block(slab_class *c, slab *s, const void *block, slab **list)
 {
     uint32_t i;
@@ -307,7 +306,7 @@ static void put_block(slab_class *c, slab *s, const void *block, slab **list)
     if (!s)
         return;
     i = (uint32_t)(((uintptr_t)block - s->span.base) * c->reciprocal >> USM_SPAN_SHIFT);
-    /* Two frees of it at the same moment: it is back already, or was served again. */
+    /* If two threads freed it at the same moment, it is back already, or was allocated again. */
     if (s->bits[i / 64] >> i % 64 & 1 ||
         usm_load_relaxed(usm_span_state(&s->span, i)) != USM_BLOCK_FREE)
         return;
@@ -323,8 +322,8 @@ static void put_block(slab_class *c, slab *s, const void *block, slab **list)
         detach(c, s, list);
 }
 
-/* NULL: it is in none of the class.  Two threads freed it at the same moment, and the slab went
- * with the first. */
+/* NULL: the block is in no slab of the class.  Two threads freed it at the same moment, and the
+ * slab was returned after the first free. */
 static slab *slab_of(slab_pool *p, unsigned k, const void *block)
 {
     usm_span *span = p->areas.pages_get(p->areas.source, block);
@@ -335,7 +334,7 @@ static slab *slab_of(slab_pool *p, unsigned k, const void *block)
 }
 
 /* ---- large cached classes: a block is a run of the heap
- * ------------------------------------------- */
+ * --------------------------------------- */
 
 static usm_status take_run(slab_pool *p, unsigned k, usm_slot *out)
 {
@@ -346,12 +345,12 @@ static usm_status take_run(slab_pool *p, unsigned k, usm_slot *out)
         return st;
     block->span.slot = p->slot;
     block->span.bin  = (uint16_t)k;
-    block->user      = p; /* of a class: slab.c asks */
+    block->user      = p; /* marks a block of a class, for slab.c */
     *out             = (usm_slot){(void *)block->span.base, &block->state};
     return USM_OK;
 }
 
-/* As put_block(): not one that is back already, or was served again. */
+/* As put_block(): ignores a block that is back already, or was allocated again. */
 static void give_run(slab_pool *p, unsigned k, const void *base)
 {
     usm_span *span = p->areas.pages_get(p->areas.source, base);
@@ -361,8 +360,7 @@ static void give_run(slab_pool *p, unsigned k, const void *base)
         slab_heap_free(&p->heap, (slab_block *)(void *)span);
 }
 
-/* ---- magazines
- * -------------------------------------------------------------------------------------- */
+/* ---- magazines ------------------------------------------------------------------------------- */
 
 static usm_magazine *pop(usm_magazine **list)
 {
@@ -379,11 +377,11 @@ static void push(usm_magazine **list, usm_magazine *m)
     *list   = m;
 }
 
-/* The slots begin at a cache line: the top of a thread's magazine is written at every operation. In
- * front of it, in a line of their own: this, and the magazine's own words. */
+/* The slots begin at a cache line, because the top of a thread's magazine is written at every
+ * operation.  Before it, in a line of their own, are this struct and the magazine's own words. */
 typedef struct made {
     usm_list link; /* in the class's list of all magazines */
-    void    *raw;  /* where the memory begins              */
+    void    *raw;  /* start of the allocated memory        */
 } made;
 
 static made *made_of(usm_magazine *m)
@@ -436,11 +434,12 @@ static void free_made(slab_pool *p, usm_list *list)
         p->api->heap_free(usm_container_of(it, made, link)->raw);
 }
 
-/* A magazine is in one place: a cache, the depot, among the empty ones, or on its way between two
- * of them in the hands of one thread, and every move is a store of the one that has it.  So nobody
- * else can have a pointer to an empty one, a cache's pointer to it was overwritten before it came
- * here, and threads that count blocks follow none (usm_cache.rest).  In a forked child the same
- * holds: the class was locked at the fork, and what was on its way is in no list but `made`. */
+/* A magazine is in one place: in a cache, in the depot, among the empty ones, or owned by one
+ * thread that moves it between two of these.  Every move is a store of that thread.  So no other
+ * thread can have a pointer to an empty magazine: a cache's pointer to it was overwritten before it
+ * came here, and threads that count blocks follow no pointer (usm_cache.rest).  The same holds in a
+ * forked child: the class was locked at the fork, and a magazine that was being moved is in no list
+ * but `made`. */
 void slab_class_free_magazines(slab_pool *p, unsigned k)
 {
     slab_class   *c = &p->classes[k];
@@ -457,8 +456,7 @@ void slab_class_free_magazines(slab_pool *p, unsigned k)
     free_made(p, &list);
 }
 
-/* ---- in and out
- * ------------------------------------------------------------------------------------- */
+/* ---- exchange of blocks ---------------------------------------------------------------------- */
 
 static void tally(_Atomic(uint64_t) *count, uint64_t n)
 {
@@ -505,10 +503,10 @@ usm_status slab_take_block(slab_pool *p, unsigned k, usm_slot *block)
     return st;
 }
 
-/* A thread gets its own magazines back, if it can: blocks that lie together have states in one
- * cache line, which two threads that both have some of them would take from each other at every
- * free.  So also a run of neighbours out of a slab comes before another thread's magazine, but a
- * new slab after it.  pre: the class is locked. */
+/* A thread preferably gets its own magazines back.  Neighbouring blocks have their states in one
+ * cache line, for which two threads with blocks of both would compete at every free.  For the same
+ * reason a run of neighbours from an existing slab is preferred to another thread's magazine, but
+ * not a new slab.  pre: the class is locked. */
 static usm_magazine *pop_for(slab_class *c, const usm_cache *owner, uint32_t want)
 {
     usm_magazine **at = &c->full;
@@ -521,7 +519,8 @@ static usm_magazine *pop_for(slab_class *c, const usm_cache *owner, uint32_t wan
     return pop(&c->full);
 }
 
-/* A magazine out of the depot for an empty one; NULL: none, and `m` has got what slabs had. */
+/* Takes a magazine from the depot in exchange for an empty one; NULL: there is none, and `m` was
+ * filled from slabs. */
 static usm_magazine *exchange(slab_pool *p, unsigned k, const usm_cache *owner, usm_magazine *m,
                               uint32_t *got)
 {
@@ -568,7 +567,7 @@ usm_status slab_fill_magazine(slab_pool *p, unsigned k, const usm_cache *owner,
     return st;
 }
 
-/* The blocks of a magazine into their slabs or the heap. */
+/* Returns the blocks of a magazine to their slabs or to the heap. */
 static void scatter(slab_pool *p, unsigned k, usm_magazine *m)
 {
     slab_class *c    = &p->classes[k];
@@ -588,7 +587,8 @@ static void scatter(slab_pool *p, unsigned k, usm_magazine *m)
     release_slabs(p, k, list);
 }
 
-/* Into the depot, for an empty magazine of the class's, if it has one; false: no room there. */
+/* Puts a magazine into the depot, and takes an empty one of the class, if there is one; false: the
+ * depot is full. */
 static bool deposit(slab_class *c, usm_magazine *m, usm_magazine **empty)
 {
     uint32_t n    = usm_load_relaxed(&m->count);
@@ -651,8 +651,8 @@ void slab_give_block(slab_pool *p, unsigned k, void *block)
     release_slabs(p, k, list);
 }
 
-/* What its owner left in the depot: split among others, its blocks would be everybody's neighbours.
- */
+/* Takes a magazine of the owner's from the depot: its blocks, distributed among other threads,
+ * would have neighbours in many of them. */
 static usm_magazine *pop_of(slab_class *c, const usm_cache *owner)
 {
     usm_magazine **at = &c->full, *m;
@@ -705,10 +705,10 @@ void slab_class_trim(slab_pool *p, unsigned k)
     release_slabs(p, k, list);
 }
 
-/* ---- geometry
- * ------------------------------------------------------------------------------------ */
+/* ---- geometry -------------------------------------------------------------------------------- */
 
-/* Slots of a magazine: what four of fit into a quarter of a thread's share, at most 64. */
+/* Slots of a magazine: such that four of them fit into a quarter of a thread's share; at most
+ * 64. */
 static uint32_t capacity_for(size_t size, size_t cache_bytes)
 {
     size_t n = usm_min_size(usm_max_size(MAGAZINE_BYTES / size, 1), MAGAZINE_SLOTS);
@@ -745,13 +745,13 @@ void slab_class_init(slab_pool *p, unsigned k, size_t maximum_size)
     c->blocks = (uint32_t)(c->bytes / c->size);
     c->words  = (c->blocks + 63) / 64;
     c->states = (uint32_t)((c->bytes + c->size - 1) / c->size);
-    /* Rounded up: exact for every offset in a slab, as offset * size < 2^40 (Granlund, Montgomery:
-     * Division by invariant integers using multiplication, 1994). */
+    /* Rounded up: exact for every offset in a slab, because offset * size < 2^40 (Granlund,
+     * Montgomery: Division by invariant integers using multiplication, 1994). */
     c->reciprocal = ((1ull << USM_SPAN_SHIFT) + c->size - 1) / c->size;
 }
 
-/* The pool ends: a free that comes too late finds no page that leads to a block, and no live block.
- */
+/* Called when the pool is destroyed: a late free finds no page that leads to a block, and no live
+ * block. */
 static void forget_slabs(slab_pool *p, unsigned k)
 {
     slab_class *c = &p->classes[k];

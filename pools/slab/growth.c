@@ -1,30 +1,30 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
 /* How the heap grows and shrinks.
  *
- * Where the source can reserve and map, ranges of addresses are reserved, and memory mapped into
- * them piece by piece; so whatever is free in one can be made one block.  The first range is small
- * (its index costs memory, and a process has pools by the hundred), each further one as large as
- * all before, up to twice the memory.  Where a range is cut into pieces is fixed by the offset,
- * because unmap() must get what map() got:
+ * If the source can reserve and map, ranges of addresses are reserved, and memory is mapped into
+ * them piece by piece; then any free memory of a range can become one block.  The first range is
+ * small (its index costs memory, and a process may have hundreds of pools); each further one is as
+ * large as all before, up to twice the memory.  The division of a range into pieces is fixed by the
+ * offset, because unmap() must get the same piece as map():
  *
  *     offset     0 .. 32 MiB     .. 256 MiB     ..
  *     pieces          2 MiB          8 MiB          32 MiB     (multiples of the granularity)
  *
- * A block that finds no free memory goes to the lowest addresses where free memory and holes
- * together are large enough, and only the pieces that are missing there are mapped:
+ * A block that finds no free memory is placed at the lowest addresses where free memory and holes
+ * together are large enough, and only the missing pieces are mapped:
  *
  *     | used | free  |   hole   |   hole   |   hole  ..         before
  *     | used | USED    block           |free|   hole ..         after: two pieces were mapped
  *
- * While they are, the run is nobody's: its memory lies ASIDE, its holes are MAPPING, and neighbours
- * do not merge with either.  Whatever happens meanwhile, the run is settled afterwards.
+ * During the mapping the run belongs to no one: its memory is ASIDE, its holes are MAPPING, and
+ * neighbours do not merge with either.  Whatever the result, the run is resolved afterwards.
  *
  * Otherwise areas are taken: 2 MiB at first, then as much as is held, up to 64 MiB; a larger block
  * gets an area of its own size.
  *
- * What goes back: areas and pieces that have no used block.  When memory is short, or at a trim:
- * all that is needed; at a trim ranges without memory go, too.  Else what lay idle for a while
- * beyond `retain` bytes: `low` is the least that was idle at any time since `window_ns`, so after
+ * Returned are areas and pieces without a used block.  If memory is short, or at a trim: as much as
+ * is needed; a trim also returns ranges without memory.  Otherwise: memory beyond `retain` bytes
+ * that was idle for a while.  `low` is the minimum of idle bytes since `window_ns`, so after
  * `retain_ms` that much was of no use. */
 #include "heap_private.h"
 
@@ -55,7 +55,8 @@ static size_t piece_size(const slab_heap *h, size_t offset)
     return (size_t)1 << piece_shift(h, offset);
 }
 
-/* The start of the piece that offset lies in; zones start at multiples of their pieces' size. */
+/* The start of the piece that contains offset; zones start at multiples of the size of their
+ * pieces. */
 static size_t piece_start(const slab_heap *h, size_t offset)
 {
     unsigned shift = piece_shift(h, offset);
@@ -158,7 +159,7 @@ static usm_status no_host_memory(const slab_heap *h)
 
 /* --- holes ----------------------------------------------------------------------------------- */
 
-/* b becomes a HOLE and merges with those beside it. */
+/* b becomes a HOLE and merges with adjacent holes. */
 static void make_hole(slab_heap *h, slab_block *b)
 {
     usm_list *at;
@@ -178,7 +179,7 @@ static void make_hole(slab_heap *h, slab_block *b)
     usm_list_append(at, &b->link); /* before `at` */
 }
 
-/* The part [from, to) of a hole becomes MAPPING, the rest stays. */
+/* The part [from, to) of a hole becomes MAPPING, the rest stays a hole. */
 static slab_block *cut_hole(slab_heap *h, slab_block *b, uintptr_t from, uintptr_t to)
 {
     usm_list *after = b->link.next;
@@ -206,7 +207,7 @@ static bool is_available(const slab_block *b)
     return b && (b->use == SLAB_FREE || b->use == SLAB_HOLE);
 }
 
-/* The run around a hole; false: too small.  *beyond is the first block above it. */
+/* Measures the run around a hole; false: too small.  *beyond is the first block above it. */
 static bool measure_run(const slab_heap *h, slab_block *hole, size_t size, size_t align,
                         struct run *run, slab_block **beyond)
 {
@@ -231,7 +232,7 @@ static bool measure_run(const slab_heap *h, slab_block *hole, size_t size, size_
     return true;
 }
 
-/* The lowest run; if `frugal`, the one with the fewest bytes to map. */
+/* Finds the lowest run; if `frugal`, the one with the fewest bytes to map. */
 static bool find_run(const slab_heap *h, size_t size, size_t align, bool frugal, struct run *best)
 {
     bool       found = false;
@@ -245,7 +246,7 @@ static bool find_run(const slab_heap *h, size_t size, size_t align, bool frugal,
             slab_block *b = SLAB_BLOCK_OF(hole);
 
             if (beyond && b->span.base < beyond->span.base)
-                continue; /* in the run before */
+                continue; /* in the previous run */
             if (measure_run(h, b, size, align, &run, &beyond) &&
                 (!found || run.missing < best->missing)) {
                 *best = run;
@@ -254,13 +255,13 @@ static bool find_run(const slab_heap *h, size_t size, size_t align, bool frugal,
             if (found && !frugal)
                 return true;
             if (!beyond)
-                break; /* it reached the end */
+                break; /* the run reached the end */
         }
     }
     return found;
 }
 
-/* Puts aside what the block needs; returns the lowest of the blocks that are. */
+/* Sets aside the blocks of the run; returns the lowest of them. */
 static slab_block *claim_run(slab_heap *h, const struct run *run, size_t size, slab_block **last)
 {
     uintptr_t   end   = run->start + size;
@@ -289,9 +290,9 @@ static slab_block *claim_run(slab_heap *h, const struct run *run, size_t size, s
     return first;
 }
 
-/* Before `more` bytes are taken for a block of `size`: idle memory that was of no use for it goes,
- * if the heap would hold a good deal more than is used otherwise.  So sizes that change from round
- * to round do not leave an area of each behind.  Lets the lock go. */
+/* Called before `more` bytes are taken for a block of `size`: returns idle memory that did not fit,
+ * if the heap would otherwise hold considerably more than is used.  Programs whose sizes change
+ * from round to round then leave no area of each size behind.  Releases the lock meanwhile. */
 static void replace_idle(slab_heap *h, size_t size, size_t more)
 {
     uint64_t used = h->used + size;
@@ -303,7 +304,7 @@ static void replace_idle(slab_heap *h, size_t size, size_t more)
 
 /* --- ranges: mapping ------------------------------------------------------------------------- */
 
-/* Without the lock.  *done is where what was mapped ends. */
+/* Without the lock.  *done is the end of the mapped part. */
 static usm_status map_pieces(slab_heap *h, const slab_block *b, uintptr_t *done)
 {
     const usm_area_source *s      = &h->params.areas;
@@ -319,7 +320,8 @@ static usm_status map_pieces(slab_heap *h, const slab_block *b, uintptr_t *done)
     return status;
 }
 
-/* After a failure: what was mapped, up to `done`, is free memory, the rest holes again. */
+/* After a failure: the part that was mapped, up to `done`, becomes free memory, the rest holes
+ * again. */
 static void release_run(slab_heap *h, slab_block *first, slab_block *last, uintptr_t done)
 {
     slab_block *b = first, *next;
@@ -344,7 +346,7 @@ static void release_run(slab_heap *h, slab_block *first, slab_block *last, uintp
     } while (!is_last);
 }
 
-/* All of the run is memory: one block, of which the part that was asked for is cut. */
+/* All of the run is memory now: makes it one block, and cuts the requested part. */
 static slab_block *settle_run(slab_heap *h, slab_block *first, slab_block *last, uintptr_t start,
                               size_t size)
 {
@@ -394,7 +396,7 @@ static size_t largest_range(const slab_heap *h)
     return usm_max_size(usm_min_size(size, LARGEST_RANGE), FIRST_RANGE);
 }
 
-/* A request that a range is reserved for finds room for some more of its size. */
+/* A new range has room for several more requests of this size. */
 static size_t range_size(const slab_heap *h, size_t least)
 {
     size_t most = largest_range(h);
@@ -405,7 +407,7 @@ static size_t range_size(const slab_heap *h, size_t least)
     return usm_max_size(usm_min_size(size, most), least);
 }
 
-/* Without the lock.  `size` bytes of addresses or fewer, `least` at least. */
+/* Without the lock.  Reserves `size` bytes of addresses or fewer, at least `least`. */
 static usm_status reserve(slab_heap *h, size_t size, size_t least, usm_area **area)
 {
     const usm_area_source *s    = &h->params.areas;
@@ -421,7 +423,7 @@ static usm_status reserve(slab_heap *h, size_t size, size_t least, usm_area **ar
     }
 }
 
-/* One more range, all of it a hole. */
+/* Adds a range, which is one hole. */
 static usm_status add_range(slab_heap *h, size_t least)
 {
     size_t     size = range_size(h, least);
@@ -491,7 +493,7 @@ static usm_status grow_area(slab_heap *h, size_t size, size_t align, bool frugal
 
 /* --- growing --------------------------------------------------------------------------------- */
 
-/* Addresses can be had for the asking; where they cannot, the block gets an area. */
+/* Addresses are usually available; if not, the block gets an area. */
 static usm_status grow_range(slab_heap *h, size_t size, size_t align, bool frugal, slab_block **b)
 {
     struct run run = {0};
@@ -506,7 +508,7 @@ static usm_status grow_range(slab_heap *h, size_t size, size_t align, bool fruga
             return status;
     }
     status = map_run(h, &run, size, b);
-    /* A limit may have room for the block that it has not for a piece. */
+    /* A limit may have room for the block but not for a whole piece. */
     if (frugal && (status == USM_E_BUDGET || status == USM_E_NO_MEMORY))
         status = grow_area(h, size, align, frugal, b);
     return status;
@@ -523,8 +525,8 @@ static usm_status grow_once(slab_heap *h, size_t size, size_t align, bool frugal
     return grow_range(h, size, align, frugal, b);
 }
 
-/* Memory is short: what lies idle goes back, first about as much as is asked for, then all; and no
- * more is asked for than the block needs. */
+/* Memory is short: returns idle memory, first about as much as is requested, then all of it, and
+ * requests no more than the block needs. */
 static usm_status grow_frugally(slab_heap *h, size_t size, size_t align, slab_block **b)
 {
     uint64_t   enough = size;
@@ -532,7 +534,7 @@ static usm_status grow_frugally(slab_heap *h, size_t size, size_t align, slab_bl
 
     for (;;) {
         (void)slab_give_back(h, enough, UINT64_MAX);
-        while (h->gives) /* by other threads: that memory is not there yet */
+        while (h->gives) /* by other threads: that memory is not available yet */
             pthread_cond_wait(&h->settled, &h->lock);
         status = slab_spare_ensure(h);
         if (status)
@@ -548,7 +550,8 @@ static usm_status grow_frugally(slab_heap *h, size_t size, size_t align, slab_bl
 
 usm_status slab_grow(slab_heap *h, size_t size, size_t align, slab_block **b)
 {
-    bool       was_growing = h->growing; /* by this thread, further up */
+    bool       was_growing = h->growing; /* this thread may be growing already, further up the
+                                            stack */
     usm_status status;
 
     h->growing = true;
@@ -561,14 +564,14 @@ usm_status slab_grow(slab_heap *h, size_t size, size_t align, slab_block **b)
     return status;
 }
 
-/* --- giving back ----------------------------------------------------------------------------- */
+/* --- returning memory ------------------------------------------------------------------------ */
 
 static bool has_idle_pieces(const slab_heap *h, const slab_block *b)
 {
     return b->home->is_range && slab_idle_in(h, b) > 0;
 }
 
-/* Of the idle pieces of b the highest: until it is `enough`, never more than `most`. */
+/* Chooses the highest idle pieces of b: until they are `enough`, never more than `most`. */
 static void choose_pieces(const slab_heap *h, const slab_block *b, uint64_t enough, uint64_t most,
                           size_t *low, size_t *high)
 {
@@ -594,7 +597,8 @@ static void unmap_pieces(slab_heap *h, const slab_block *b)
         s->unmap(s->source, b->area, offset, piece_size(h, offset));
 }
 
-/* Lets the lock go.  The highest idle pieces; 0: there are none, or not as few. */
+/* Releases the lock meanwhile.  Returns the highest idle pieces; 0: there are none, or none small
+ * enough. */
 static size_t give_pieces(slab_heap *h, uint64_t enough, uint64_t most)
 {
     slab_block *b =
@@ -624,7 +628,7 @@ static size_t give_pieces(slab_heap *h, uint64_t enough, uint64_t most)
     return given;
 }
 
-/* The area, which is one block in no list, leaves the heap for `out`. */
+/* Moves the area, which is one block in no list, from the heap to `out`. */
 static void take_out(slab_heap *h, slab_area *a, usm_list *out)
 {
     slab_spare_give(h, a->bottom);
@@ -633,7 +637,7 @@ static void take_out(slab_heap *h, slab_area *a, usm_list *out)
     usm_list_append(out, &a->link);
 }
 
-/* Lets the lock go. */
+/* Releases the lock meanwhile. */
 static void give_all(slab_heap *h, usm_list *out)
 {
     usm_list *it;
@@ -646,7 +650,7 @@ static void give_all(slab_heap *h, usm_list *out)
     enter_after_giving(h);
 }
 
-/* Lets the lock go.  Idle areas, the youngest first. */
+/* Releases the lock meanwhile.  Returns idle areas, youngest first. */
 static size_t give_areas(slab_heap *h, uint64_t enough, uint64_t most)
 {
     size_t   given = 0;
@@ -718,7 +722,7 @@ void slab_retention_check(slab_heap *h)
         return;
     if (!h->window_ns)
         low = 0;
-    h->window_ns = now; /* before others look: they would give back as much again */
+    h->window_ns = now; /* before other threads check: they would return as much again */
     h->low       = h->idle;
     if (low > h->retain)
         (void)slab_give_back(h, low - h->retain, low - h->retain);

@@ -1,23 +1,24 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* The heap of large blocks: blocks are cut from free ones and merged with their neighbours again
- * (heap.h says what it promises; heap_private.h what lies in which file).
+/* The heap of large blocks: blocks are cut from free ones, and merged with their neighbours when
+ * they are freed (heap.h has the contract, heap_private.h the list of files).
  *
  *     area      |  used  |used|   free    | used |      hole      | free | used |  hole ...
  *     blocks    <-lower  upper->   a descriptor each, out of band
  *
- * A request takes the smallest free block that it fits into, as far as the bins tell, and there the
- * lowest addresses.  Without one the heap grows (growth.c); one thread at a time does, and others
- * that miss wait for it: what it brings may be enough for them too. */
+ * A request takes the smallest free block that fits, as far as the bins show, and of these the one
+ * with the lowest address.  If there is none, the heap grows (growth.c).  Only one thread at a time
+ * does so; others without a block wait, because its memory may be sufficient for them too. */
 #include "heap_private.h"
 
 #include <base/inline/atomic.h>
 
-/* Allocations to each look at the clock, for programs that free nothing here; each free looks. */
+/* A clock check every so many allocations, for programs that free nothing here; each free checks as
+ * well. */
 #define CHECK_EVERY 64
 
 /* --- blocks, with the lock held -------------------------------------------------------------- */
 
-/* Most blocks are too small for that. */
+/* A quick test: most blocks are too small to be idle memory. */
 static bool may_be_idle(const slab_heap *h, const slab_block *b)
 {
     return b->span.size >> h->piece_shift[0] || !b->home->is_range;
@@ -58,7 +59,7 @@ slab_block *slab_carve(slab_heap *h, slab_block *b, uintptr_t at, size_t size)
 {
     slab_block *rest;
 
-    b->use = SLAB_USED; /* or the rest would merge with it */
+    b->use = SLAB_USED; /* prevents the rest from merging with it */
     if (at > b->span.base) {
         rest = b;
         b    = slab_split(h, b, at);
@@ -121,14 +122,15 @@ static usm_status hand_out(slab_heap *h, slab_block *b)
 
 /* --- the interface --------------------------------------------------------------------------- */
 
-/* False: more than there can be. */
+/* False: the size is too large. */
 static bool round_size(const slab_heap *h, size_t size, size_t *rounded)
 {
     (void)h;
     return size <= SIZE_MAX / 4 && usm_align_up(size, SLAB_PAGE, rounded);
 }
 
-/* Another thread is growing; this one, which may be called from within its own growth, is not. */
+/* True if another thread is growing.  The calling thread may itself be the growing one, called from
+ * within its own growth; then it must not wait. */
 static bool must_wait(const slab_heap *h)
 {
     return h->growing && !pthread_equal(h->grower, pthread_self());
@@ -252,8 +254,7 @@ void slab_heap_get_stats(slab_heap *h, slab_heap_stats *s)
     pthread_mutex_unlock(&h->lock);
 }
 
-/* The lock is held from PREPARE on; in the child there is no other thread that waits for anything.
- */
+/* The lock is held from PREPARE on; the child has no other thread that could wait. */
 void slab_heap_fork(slab_heap *h, usm_fork_phase phase)
 {
     if (phase == USM_FORK_PREPARE) {
@@ -291,7 +292,7 @@ usm_status slab_heap_init(slab_heap *h, const slab_heap_params *params)
     return USM_OK;
 }
 
-/* A free that comes too late shall find no page that leads to a block, and no live block. */
+/* A late free must find no page that leads to a block, and no live block. */
 static void forget_blocks(slab_heap *h, slab_area *a)
 {
     for (slab_block *b = a->bottom; b; b = b->upper) {

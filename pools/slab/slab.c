@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* The pool `slab`: its table, the ways that miss the thread caches, its figures.  The mechanism is
- * in class.c, cache.c and heap.c; pool.h has the picture. */
+/* The pool `slab`: its table, the operations that bypass the thread caches, its statistics.  The
+ * mechanism is in class.c, cache.c and heap.c; pool.h has the picture. */
 #include "slab.h"
 
 #include "pool.h"
 
 static const usm_host_api *host_api;
 
-/* ---- figures ------------------------------------------------------------------------------ */
+/* ---- statistics --------------------------------------------------------------------------- */
 
 static void raise(_Atomic(uint64_t) *peak, uint64_t now)
 {
@@ -67,13 +67,13 @@ static void slab_get_stats(void *pool, usm_pool_stats *stats)
             stats->depot_hits += usm_load_relaxed(&c->depot_hits);
             stats->depot_misses += usm_load_relaxed(&c->depot_misses);
         }
-    /* Other threads go on meanwhile: never below nothing. */
+    /* Other threads continue meanwhile, so the differences are kept from becoming negative. */
     out                    = out > in_threads ? out - in_threads : 0;
     bytes                  = bytes > stats->thread_cached ? bytes - stats->thread_cached : 0;
     stats->blocks          = out + heap.large_blocks;
     stats->live            = bytes + heap.large_bytes;
     stats->live_peak_error = usm_load_relaxed(&p->room_peak);
-    /* Who looks may have found the peak. */
+    /* This query may itself observe the peak. */
     raise(&p->peak_bytes, stats->live);
     stats->live_peak = usm_load_relaxed(&p->peak_bytes);
     stats->allocations += heap.large_allocations;
@@ -131,7 +131,7 @@ static void slab_get_classes(void *pool, usm_pool_class *list, size_t cap, size_
     *count = n;
 }
 
-/* ---- allocation and free, where no cache helps ----------------------------------------------- */
+/* ---- allocation and free that bypass the caches ---------------------------------------------- */
 
 static usm_status take_large(slab_pool *p, size_t size, size_t align, void **out)
 {
@@ -193,7 +193,7 @@ static usm_status refuse(const slab_pool *p, usm_status why, const void *ptr)
     return p->api->report(why, "%p is in no live block", ptr);
 }
 
-/* The block around ptr; its state, or NULL: there is none. */
+/* Finds the block around ptr; returns its state, or NULL: there is none. */
 static _Atomic(uint8_t) *find_block(slab_pool *p, const usm_area *area, const void *ptr,
                                     usm_span **span, usm_block *block)
 {
@@ -271,7 +271,7 @@ static usm_status slab_trim_to(void *pool, size_t keep)
     return USM_OK;
 }
 
-/* ---- caches: out of memory is met here, where the depot can still give ----------------------- */
+/* ---- caches: if memory is short, the depot is emptied first ---------------------------------- */
 
 static usm_status slab_fill(void *pool, usm_cache *cache, unsigned k, usm_slot *block)
 {
@@ -283,8 +283,7 @@ static usm_status slab_fill(void *pool, usm_cache *cache, unsigned k, usm_slot *
     return slab_cache_fill(pool, cache, k, block);
 }
 
-/* ---- life
- * ----------------------------------------------------------------------------------------- */
+/* ---- creation and destruction ---------------------------------------------------------------- */
 
 static size_t cache_share(const usm_pool_params *params)
 {

@@ -1,28 +1,28 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* The pool `whole`: each block is an area of its own, and a freed one is kept and handed out again,
- * whole, never cut.
+/* The pool `whole`: each block is an area of its own.  A freed block is kept and reused as a whole,
+ * never cut.
  *
- * It is for shared memory that a driver moves between host and device a whole allocation at a time:
- * two blocks in one allocation would move together, and a touch of the host would take away what a
- * kernel is working on.  The core puts it there in the place of pools that cut
- * (core/pool_create.c).
+ * It is for shared memory that a driver moves between host and device by whole allocations: two
+ * blocks in one allocation would move together, and an access by the host would take away memory
+ * that a kernel is using.  The core uses it there in place of pools that cut (core/pool_create.c).
  *
  *     size     rounded up to a class (base/inline/classes.h, 4 KiB at least): an eighth of waste
- *     bins     one list a class: free blocks, the last freed in front
- *     idle     one list: all free blocks, the first freed in front
+ *     bins     one list for each class: free blocks, most recently freed first
+ *     idle     one list: all free blocks, least recently freed first
  *
- *     live = sum of the sizes of blocks that are out       idle_bytes = of those in the bins
+ *     live = sum of the sizes of allocated blocks      idle_bytes = sum over the blocks in the bins
  *
- * A request takes the first block of its class, or of one of the next two, whose address is aligned
- * as asked.  Without one an area is asked for; before that, idle blocks beyond `retain` bytes go
- * back, the first freed first, about as much as comes.  When memory is short all of them go, and
- * the block is asked for in pages, without the class.
+ * A request takes the first block of its class, or of one of the next two, whose address has the
+ * requested alignment.  If there is none, an area is taken.  Before that, idle blocks beyond
+ * `retain` bytes are returned, least recently freed first, about as much as the new area has.  If
+ * memory is short, all of them are returned, and the block is requested in pages, not rounded up to
+ * its class.
  *
- * What lies idle for `retain_ms` beyond `retain` bytes goes back when blocks are freed, as in the
- * pool `slab`: `low` is the least that was idle since `window_ns`.
+ * Memory beyond `retain` bytes that is idle for `retain_ms` is returned when blocks are freed, as
+ * in the pool `slab`: `low` is the minimum of idle bytes since `window_ns`.
  *
- * A block's record hangs at area->pool_data as long as the pool has the area; whether it is out
- * changes under the lock, so that of two frees of one pointer the second is refused. */
+ * area->pool_data points to a block's record as long as the pool has the area.  The lock guards
+ * whether the block is allocated, so that of two frees of one pointer the second is refused. */
 #include "whole.h"
 
 #include <base/inline/bits.h>
@@ -36,7 +36,7 @@
 #define PAGE              ((size_t)4096)
 #define CLASSES           320u /* up to 2^48 bytes                                     */
 #define NEXT_CLASSES      2u
-#define TRIES             8u /* blocks of a class that are looked at for their alignment   */
+#define TRIES             8u /* blocks of a class whose alignment is checked */
 #define LEAST_RETAIN      ((size_t)64 << 20)
 #define MOST_RETAIN       ((size_t)1 << 30)
 #define DEFAULT_RETAIN_MS 10000u
@@ -51,12 +51,12 @@ struct whole_pool {
     size_t              default_align;
     uint64_t            retain, retain_ns;
 
-    /* guarded by the lock of the counts, as what hangs on the lists */
+    /* guarded by the lock of the counts, like the elements of the lists */
     usm_list out;  /* whole_block.link                              */
     usm_list idle; /* whole_block.link                              */
     usm_list bins[CLASSES];
     uint64_t held, idle_bytes;
-    uint64_t low, window_ns; /* window_ns 0: idle bytes are not watched */
+    uint64_t low, window_ns; /* window_ns 0: idle bytes are not tracked */
 };
 
 struct whole_block {
@@ -72,7 +72,7 @@ static const usm_host_api *host_api;
 
 /* --- idle blocks, with the lock --------------------------------------------------------------- */
 
-/* The class whose blocks are at most as large. */
+/* The largest class whose blocks are not larger than `size`. */
 static unsigned bin_of(size_t size)
 {
     unsigned k = usm_class_of(size);
@@ -135,9 +135,9 @@ static void count_in(struct whole_pool *p, struct whole_block *b)
     usm_pool_counts_in(&p->counts, b->area->size);
 }
 
-/* --- giving back ------------------------------------------------------------------------------ */
+/* --- returning memory ------------------------------------------------------------------------- */
 
-/* Moves idle blocks to `list`, the first freed first, until it is `enough` bytes. */
+/* Moves idle blocks to `list`, least recently freed first, until they are `enough` bytes. */
 static void collect(struct whole_pool *p, uint64_t enough, usm_list *list)
 {
     uint64_t given = 0;
@@ -155,7 +155,7 @@ static void collect(struct whole_pool *p, uint64_t enough, usm_list *list)
     }
 }
 
-/* Without the lock: the source may do anything. */
+/* Without the lock: the source may call anything. */
 static void give(struct whole_pool *p, usm_list *list)
 {
     usm_list *it;
@@ -187,7 +187,7 @@ static uint64_t now_ns(void)
     return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
 }
 
-/* With the lock.  What was of no use for `retain_ms`, beyond `retain` bytes. */
+/* With the lock.  Collects what was idle for `retain_ms`, beyond `retain` bytes. */
 static void collect_overdue(struct whole_pool *p, usm_list *list)
 {
     uint64_t now = now_ns(), low = p->low;
@@ -222,7 +222,7 @@ static bool is_full_answer(usm_status status)
     return status == USM_E_NO_MEMORY || status == USM_E_BUDGET;
 }
 
-/* What lies idle beyond `retain` makes room for what comes. */
+/* Returns idle memory beyond `retain` before more is taken. */
 static void replace_idle(struct whole_pool *p, size_t size)
 {
     uint64_t beyond;
@@ -260,7 +260,7 @@ static usm_status malloc_anew(struct whole_pool *p, size_t size, size_t align, v
         return status;
     }
     pthread_mutex_lock(&p->counts.lock);
-    *out = b->area->base; /* from the unlock on another thread may free it */
+    *out = b->area->base; /* after the unlock another thread may free it */
     p->held += b->area->size;
     count_out(p, b);
     pthread_mutex_unlock(&p->counts.lock);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* The pool `whole`, as the core knows it; whole.c. */
+/* The entry of the pool `whole`: whole.c. */
 #ifndef USM_POOL_WHOLE_H
 #define USM_POOL_WHOLE_H
 
