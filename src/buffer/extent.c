@@ -305,7 +305,7 @@ static size_t frames_share(const usm_queue *q)
     return (size_t)(usm__account_buffer_limit(q->ctx) / 8);
 }
 
-/* Whether frames that are pinned at this moment have the memory. */
+/* Whether frames of the engine hold the memory at this moment, so that a wait may help. */
 static bool is_kept_by_frames(const usm__memory *m, const usm__places *p,
                               const usm__device_want *want)
 {

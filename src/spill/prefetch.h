@@ -3,10 +3,10 @@
  * without I/O, locks or clocks, as spill/policy.h: the engine, the simulator and tests share it.
  *
  * It predicts from the first of these that has an answer: the stream that the access continues, a
- * pass with a constant stride; the blocks that followed last time (successors).  Each kind of prediction has a window that
- * grows while its blocks are used and shrinks to zero while they are not; from zero it is tried
- * again, rarely, at a bounded cost.  Lists of hints are not predictions: the engine loads those
- * itself. */
+ * pass with a constant stride; the blocks that followed last time (successors).  Each kind of
+ * prediction has a window that grows while its blocks are used and shrinks to zero while they are
+ * not; from zero it is tried again, rarely, at a bounded cost.  Lists of hints are not predictions:
+ * the engine loads those itself. */
 #ifndef USM_SPILL_PREFETCH_H
 #define USM_SPILL_PREFETCH_H
 
