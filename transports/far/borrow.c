@@ -1,25 +1,25 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* Borrowing: transfers become pieces, pieces go through slots.
+/* The borrower's transfers: they are divided into pieces, which are sent through request slots.
  *
- *     transfer --> piece (at most a chunk of the lender) --> lane: slot, bounce buffer, request
+ *     transfer --> piece (at most a chunk of the lender) --> request slot, bounce buffer, request
  *
  *     store:  bytes copied in, header sent, bytes and their header sent       ... answer
  *     fetch:  two receives posted (header, bytes), request sent ... both ended, bytes copied out
  *
- * A lane has one request at a time.  When its time has run out and the link still holds a buffer of
- * it, it lingers: neither slot nor buffer are used until the link has ended it; another slot takes
- * its place, and the lender is asked now and then to let it end (lane_recall).  Both receives of a
- * fetch take their tag's messages in the order these were sent, and a header names its request, so
- * what is left of earlier ones is told and thrown away:
+ * A request slot ("lane" in the code) has one request at a time.  If the request's time runs out
+ * while the link still holds a buffer of it, the slot lingers: neither its number nor its buffer is
+ * used until the link has ended the operation.  Another slot takes its place, and the lender is
+ * asked now and then to let the operation end (lane_recall).  Both receives of a fetch take the
+ * messages of their tag in the order in which these were sent, and a header names its request, so
+ * that remains of earlier requests are recognised and dropped:
  *
  *     first receive   second          what to do
  *     our header      bytes           that is the answer
- *     our header      a header        it was doubled: receive the bytes
- *     anything else   our header      something was left over before it: receive the bytes
+ *     our header      a header        it was duplicated: receive the bytes
+ *     anything else   our header      an older message came before it: receive the bytes
  *     old header      anything        an old answer: receive both once more
  *     no header       old header      the same
- *     no header       no header       a damaged one: ask once more, under a new number
- */
+ *     no header       no header       damaged: ask once more, under a new number */
 #include "internal.h"
 
 #include <string.h>
@@ -180,14 +180,15 @@ void far_transfers_take(far_node *node)
         transfer_take(node, transfer_of(it));
 }
 
-/* ---- lanes ---------------------------------------------------------------------------------- */
+/* ---- request slots -------------------------------------------------------------------------- */
 
 static bool lane_is_free_of_link(const far_lane *lane)
 {
     return !lane->stamp.is_under_way && !lane->data.is_under_way;
 }
 
-/* A stack of free pieces, linked through their first bytes: the warmest is used next. */
+/* A stack of free pieces, linked through their first bytes: the one used last is in the cache, and
+ * is used next. */
 static unsigned char *piece_take(far_node *node)
 {
     void *p = node->pieces;
@@ -215,7 +216,7 @@ void far_lanes_trim(far_node *node)
         far_free(node, piece_take(node));
 }
 
-/* Nothing of it is with the link any more, and nobody waits for it. */
+/* The link has nothing of the slot any more, and no thread waits for it. */
 static void lane_rest(far_lane *lane)
 {
     far_node *node = lane->peer->node;
@@ -253,7 +254,7 @@ static far_header lane_header(const far_lane *lane, far_wire_op op)
                         .length    = (uint32_t)lane->size};
 }
 
-/* It is recalled under its number, but of no store: nothing is stored or fetched again. */
+/* The slot is recalled under its number, but with no store: nothing is stored or fetched again. */
 static void lane_linger(far_lane *lane)
 {
     far_peer *peer     = lane->peer;
@@ -312,8 +313,8 @@ static void lane_send_store(far_lane *lane)
     far_point(peer->node, "die.borrow.sent");
 }
 
-/* With all the room there is: some message systems take a message that is too long for a failure
- * of the program. */
+/* The receive has all the room there is: some message systems treat a message that is too long as
+ * an error of the program. */
 static void lane_post_data(far_lane *lane)
 {
     far_io_receive(&lane->data,
@@ -334,7 +335,7 @@ static void lane_post(far_lane *lane)
     lane_post_data(lane);
 }
 
-/* pre: nothing of it is with the link. */
+/* pre: the link has nothing of the slot. */
 static void lane_send(far_lane *lane)
 {
     lane->state     = FAR_LANE_WAITING;
@@ -350,7 +351,7 @@ static void lane_send(far_lane *lane)
     far_point(lane->peer->node, "die.borrow.fetch");
 }
 
-/* Once more, as soon as the link has let go of what was sent. */
+/* Sends the request once more, as soon as the link has ended the operations of the last attempt. */
 static void lane_again(far_lane *lane)
 {
     if (++lane->tries >= TRIES) {
@@ -377,7 +378,7 @@ static void lane_arrived(far_lane *lane)
     usm_list_append(&lane->peer->node->arrived, &lane->link);
 }
 
-/* Our header has come, and what came behind it. */
+/* Our header has come; judges what came after it. */
 static void lane_judge_data(far_lane *lane)
 {
     if (lane->status != FAR_DONE)
@@ -390,7 +391,7 @@ static void lane_judge_data(far_lane *lane)
         lane_again(lane);
 }
 
-/* Header and bytes in one; what is left of earlier requests is received and thrown away. */
+/* Header and bytes in one message; remains of earlier requests are received and dropped. */
 static void lane_judge_brief(far_lane *lane)
 {
     far_header h;
@@ -410,7 +411,7 @@ static void lane_judge_brief(far_lane *lane)
     }
 }
 
-/* What has been received of a fetch: see above. */
+/* Judges what was received for a fetch: see the table above. */
 static void lane_judge(far_lane *lane)
 {
     bool       is_header = lane->data.result == FAR_OK && lane->data.op.size == FAR_HEADER;
@@ -635,7 +636,7 @@ bool far_transfers_copy(far_node *node)
     return true;
 }
 
-/* ---- answers to stores, time ---------------------------------------------------------------- */
+/* ---- answers to stores, time --------------------------------------------------------------- */
 
 void far_transfers_answered(far_peer *peer, const far_header *h)
 {
@@ -678,7 +679,7 @@ static bool queue_expire(far_peer *peer, usm_list *queue)
     while (!usm_list_is_empty(queue)) {
         usm_transfer *t = transfer_of(queue->next);
 
-        /* Where nothing is under way, there is no slot to be had. */
+        /* If nothing is in progress, no slot is available. */
         if (!far_request_is_over(peer, ticket_of(t)->since, peer->out == 0))
             return has_failed;
         usm_add_relaxed(&peer->node->timeouts, 1);
@@ -688,8 +689,8 @@ static bool queue_expire(far_peer *peer, usm_list *queue)
     return has_failed;
 }
 
-/* It lives, every slot was given up, and recalling them has not helped: what the link does not end
- * cannot be waited for. */
+/* The peer is alive, every slot was given up, and recalling them has not helped: operations that
+ * the link does not end cannot be waited for. */
 static bool peer_is_spent(const far_peer *peer)
 {
     if (peer->state != FAR_UP || peer->given_up < LANES_PER_DEPTH * peer->node->params.depth)
@@ -720,10 +721,10 @@ void far_transfers_expire(far_peer *peer)
         far_member_lost(peer, false);
 }
 
-/* Nothing ends what the link holds for a request that was lost, or that came when the lender's
- * session was over.  So it is sent once more, in the session there is now: to a fetch as many
- * messages come as receives are posted, for the bytes of a store there is a receive; their headers
- * tell that they are old.  Where the first one was only late, nothing is done twice. */
+/* The link never ends an operation if its request was lost, or came after the lender's session was
+ * over.  So the request is sent once more, in the current session.  A fetch is then answered with
+ * as many messages as receives are posted, and for the bytes of a store there is a receive; their
+ * headers say that they are old.  If the first request was only late, nothing is done twice. */
 static void lane_recall(far_lane *lane)
 {
     far_peer *peer = lane->peer;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
 /* A lender's memory: chunks of 2^n bytes and a header, cut from slabs of about 8 MiB.  A chunk that
- * a send reads is never written and never handed out anew: dropping it waits for the send.  Free
- * ones are used again last-in first-out, for fresh pages cost more than the copy of a block; some
- * slabs are kept idle as long as anything is lent, none when nothing is. */
+ * a send reads is never written and never handed out again: dropping it waits for the send.  Free
+ * chunks are reused last-in first-out, because fresh pages cost more than the copy of a block.
+ * Some slabs are kept idle as long as anything is lent, none otherwise. */
 #include "internal.h"
 
 #include <string.h>

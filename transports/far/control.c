@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* Borrowing without bytes: stores, reserving, forgetting.  One header there, one answer back.
+/* Requests of a borrower without bytes: opening stores, reserving, forgetting.  One header is sent,
+ * one answer comes back.
  *
- * Each gets its operation number when it is taken up, before those of the transfers that are
- * started later; what a lender applies is decided by these numbers and not by who came first.
- * Forgetting is repeated until it is answered: a lender does the same thing once.  A reserve that
- * was given up is undone. */
+ * Each request gets its operation number when it is accepted, before those of transfers that start
+ * later.  The lender applies requests by these numbers, not by the order of arrival.  Forgetting is
+ * repeated until it is answered: a lender applies the same request once.  A reserve that was given
+ * up is undone. */
 #include "internal.h"
 
 #include "base/inline/plural.h"
@@ -58,8 +59,8 @@ static void control_ask(far_node *node, far_control *c)
     far_wake(node);
 }
 
-/* What follows the last one asked for directly is put to it: blocks are mostly forgotten in rows.
- */
+/* If the request follows the last unsent one directly, it is appended to that: blocks are mostly
+ * forgotten in order. */
 static bool is_joined_to_last(far_store *store, uint32_t peer, uint64_t first, uint64_t n)
 {
     far_node    *node = store->node;
@@ -153,7 +154,7 @@ void far_reserve_start(far_store *store, uint32_t peer, uint64_t first, uint64_t
 
 /* ---- waiting -------------------------------------------------------------------------------- */
 
-/* The last of both frees it: who waits may go first. */
+/* The last of the two threads frees it: the waiting thread may leave first. */
 typedef struct waiter {
     const usm_host_api *api;
     pthread_mutex_t     lock;
@@ -242,7 +243,7 @@ usm_status far_reserve(far_store *store, uint32_t peer, uint64_t first, uint64_t
     return USM_OK;
 }
 
-/* ---- the stepper ---------------------------------------------------------------------------- */
+/* ---- the stepping thread ------------------------------------------------------------------- */
 
 static void control_end(far_node *node, far_control *c, usm_status s)
 {
@@ -267,7 +268,7 @@ static void control_send(far_peer *peer, far_control *c)
     h.operation = c->request.operation;
     c->sent     = usm_load_relaxed(&peer->node->now);
     if (h.op == FAR_OP_UNDO) {
-        /* block and length are the reserve's; its own number came in `operation`. */
+        /* block and length are the reserve's; the reserve's number was passed in `operation`. */
         if (h.operation - c->header.operation > UINT32_MAX)
             return;
         h.offset = (uint32_t)(h.operation - c->header.operation);
@@ -282,7 +283,7 @@ static void control_send(far_peer *peer, far_control *c)
         far_point(peer->node, "die.borrow.forget");
 }
 
-/* Reserves wait until it is known whether what they reserve will be near. */
+/* Reserves wait until it is known whether the lender's memory can be mapped. */
 static void controls_send(far_peer *peer)
 {
     USM_LIST_FOREACH_SAFE (it, next, &peer->asked) {
@@ -299,7 +300,7 @@ static void controls_send(far_peer *peer)
     }
 }
 
-/* Once, before the first reserve, ahead of all that waits: see near.c. */
+/* Called once, before the first reserve, ahead of all waiting requests: see near.c. */
 static void near_ask(far_peer *peer)
 {
     far_node    *node = peer->node;
@@ -320,8 +321,8 @@ static void near_ask(far_peer *peer)
     peer->near_state = FAR_NEAR_ASKED;
 }
 
-/* Of one that is not up: reserves wait while it joins, and what is to be forgotten until it is
- * known that all of it is gone. */
+/* For a peer that is not up: reserves wait while it joins, and forgotten blocks are kept in mind
+ * until it is known that all of its blocks are gone. */
 static bool waits_for(const far_peer *peer, const far_control *c)
 {
     if (c->done == NULL)
@@ -338,7 +339,7 @@ static void control_take(far_node *node, far_control *c)
         control_end(node, c, USM_E_INVALID);
         return;
     }
-    /* Nothing is kept where there is no session, unless it may return. */
+    /* Nothing is kept if there is no session, unless it may return. */
     if (!is_up && !waits_for(peer, c)) {
         control_end(node, c, USM_E_IO);
         return;
@@ -390,7 +391,7 @@ static usm_status status_of(far_wire_status s)
     return s == FAR_FULL || s == FAR_NO_STORE ? USM_E_SPILL_FULL : USM_E_IO;
 }
 
-/* What an answer says of the shortcut. */
+/* Handles what an answer says about mapped memory. */
 static void near_look(far_peer *peer, far_control *c, const far_header *h)
 {
     if (c->header.op == FAR_OP_NEAR)
@@ -418,7 +419,7 @@ void far_controls_answered(far_peer *peer, const far_header *h)
     usm_add_relaxed(&peer->node->late, 1);
 }
 
-/* A reserve that may yet come about. */
+/* The reserve may still be applied. */
 static void control_undo(far_peer *peer, const far_control *reserve)
 {
     far_node    *node = peer->node;
@@ -473,7 +474,8 @@ void far_controls_expire(far_peer *peer)
 
 void far_controls_break(far_peer *peer)
 {
-    usm_list *first = peer->asked.next; /* of those that wait: behind what was sent before      */
+    usm_list *first = peer->asked.next; /* of the waiting requests: the new ones go behind those
+                                           that were sent before */
 
     while (!usm_list_is_empty(&peer->controls)) {
         far_control *c = usm_container_of(peer->controls.next, far_control, link);

@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* Lending: what a borrower has here, and its requests (the bytes of stores come by stage.c).
+/* Lending: the blocks that a borrower has here, and its requests.  stage.c receives the bytes of
+ * stores.
  *
  *     peer --> stores (number, size of blocks) --> blocks (hashed) --> parts: chunk, operation
  *
- * A block that is kept counts against `lend` whole, whether reserved or stored.  A request is
- * applied once and in the order of operation numbers, not of coming: each part and each block
- * remembers the last one applied to it.  A forgotten block stays as a tomb, for older stores that
- * may yet come, until the borrower has said (`behind`) that it awaits nothing so old. */
+ * A kept block counts as a whole against `lend`, whether reserved or stored.  A request is applied
+ * once and in the order of operation numbers, not of arrival: each part and each block remembers
+ * the last one applied to it.  A forgotten block stays as a tombstone, because older stores may
+ * still come, until the borrower has said (`behind`) that it awaits nothing so old. */
 #include "lend.h"
 
 #include <string.h>
@@ -82,7 +83,7 @@ static lent_block *block_find(const lent_store *s, uint64_t number)
     return b;
 }
 
-/* Where there is no memory for more buckets, the chains grow. */
+/* Without memory for more buckets, the chains grow. */
 static void buckets_grow(lent_store *s)
 {
     far_node    *node = s->peer->node;
@@ -154,7 +155,7 @@ static void block_is_near(lent_block *b)
     b->is_near = true;
 }
 
-/* Its memory is given back; what it remembers stays. */
+/* Frees its memory; what it remembers stays. */
 static void block_empty(lent_block *b)
 {
     lent_store *s     = b->store;
@@ -213,7 +214,7 @@ lent_block *far_lent_block(lent_store *s, uint64_t number, uint64_t operation,
     return b;
 }
 
-/* ---- a borrower's end ----------------------------------------------------------------------- */
+/* ---- the end of a borrower ------------------------------------------------------------------ */
 
 static void store_empty(lent_store *s)
 {
@@ -244,13 +245,13 @@ void far_lend_forget_borrower(far_peer *peer)
     far_stages_reset(peer);
 }
 
-/* Operation numbers go on rising over sessions: what old requests there may be stays old. */
+/* Operation numbers go on rising over sessions, so old requests stay recognisable. */
 void far_lend_suspend_borrower(far_peer *peer)
 {
     far_stages_reset(peer);
 }
 
-/* It awaits nothing older any more: what was kept to know such requests by is not needed. */
+/* The borrower awaits nothing older any more: the tombstones of such requests are not needed. */
 static void floor_raise(far_peer *peer, const far_header *h)
 {
     uint64_t floor = h->operation - h->behind;
@@ -297,7 +298,7 @@ void far_lent_answer(far_peer *peer, const far_header *h, far_wire_status status
     far_header_send(peer, FAR_TAG_HEADER, a);
 }
 
-/* What it was reserved for by `operation` and never used. */
+/* Undoes the reserve `operation` for a block that was not used since. */
 static void undo_one(lent_block *b, const far_header *h, uint64_t operation)
 {
     if (!b->is_kept || b->kept_by != operation || b->operation != operation || b->is_stored)
@@ -324,7 +325,7 @@ static void forget_one(lent_block *b, const far_header *h, uint64_t operation)
 
 typedef void block_fn(lent_block *b, const far_header *h, uint64_t operation);
 
-/* Those of [block, block + length) that are there, by whichever way is shorter. */
+/* Calls fn for the existing blocks of [block, block + length), in the faster of two ways. */
 static void blocks_each(lent_store *s, const far_header *h, block_fn *fn, uint64_t operation)
 {
     for (uint64_t i = 0; h->length <= s->bucket_count && i < h->length; i++) {
@@ -341,7 +342,7 @@ static void blocks_each(lent_store *s, const far_header *h, block_fn *fn, uint64
     }
 }
 
-/* *is_near: whether they are; those that are new will be if all others are. */
+/* *is_near: whether they are in mapped memory; new ones will be if all others are. */
 static far_wire_status reserve(far_peer *peer, const far_header *h, bool *is_near)
 {
     far_wire_status status;
@@ -384,7 +385,7 @@ static void forget(far_peer *peer, const far_header *h)
 
     if (s == NULL || s->closed_by != 0 || s->shift != h->shift)
         return;
-    /* A store that was given up may come yet, as long as older requests are awaited. */
+    /* A store that was given up may still come, as long as older requests are awaited. */
     for (uint64_t i = 0; h->behind > 0 && i < h->length && h->length <= s->bucket_count; i++) {
         if (block_find(s, h->block + i) == NULL)
             (void)block_make(s, h->block + i);
@@ -392,7 +393,7 @@ static void forget(far_peer *peer, const far_header *h)
     blocks_each(s, h, forget_one, h->operation);
 }
 
-/* The store stays, empty, as a tomb of its own. */
+/* The store stays, empty, as a tombstone. */
 static void close_store(far_peer *peer, const far_header *h)
 {
     lent_store *s = store_find(peer, h->store);
@@ -430,7 +431,7 @@ static void serve(far_peer *peer, const far_header *h)
     far_serve_nothing(peer, h);
 }
 
-/* Before it is looked at; once it is done and not answered yet. */
+/* Before a request is handled; after it was applied and not answered yet. */
 static void request_point(const far_peer *peer, const far_header *h, bool is_done)
 {
     if (h->op == FAR_OP_RESERVE)
@@ -441,8 +442,8 @@ static void request_point(const far_peer *peer, const far_header *h, bool is_don
         far_point(peer->node, is_done ? "die.lend.closed" : "die.lend.close");
 }
 
-/* Requests that change nothing and answers of failure do not depend on numbers: a late fetch is
- * answered too, for that ends the receives which its borrower has in quarantine. */
+/* Requests that change nothing and failure answers do not depend on numbers.  A late fetch is
+ * answered too, because that ends the receives which its borrower has in quarantine. */
 void far_lend_request(far_peer *peer, const far_header *h)
 {
     far_wire_status status  = FAR_DONE;

@@ -1,25 +1,26 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* Members: joining, signs of life, being lost, leaving.
+/* Members: joining, signs of life, loss, leaving.
  *
  *     A  -- JOIN 1: A's challenge -------------------------->  B
  *        <- JOIN 2: B's challenge, proof over both ----------
  *        -- JOIN 3: proof over both ------------------------->  B: session, A is up
  *        <- WELCOME -----------------------------------------      A: B is up
  *
- * A session is a pair of incarnations, random numbers of both for each other; headers of another
- * one are not listened to, and their sender is told so (FENCED).  Either may begin; both at once
- * come to the same session.  Who was lost may join anew, under another incarnation.
+ * A session is a pair of incarnations, random numbers that each side draws for the other.  Headers
+ * of another session are ignored, and their sender is told so (FENCED).  Either side may begin; if
+ * both begin at once, they arrive at the same session.  A lost member may join again, under another
+ * incarnation.
  *
- * A member that is silent for a lease is lost: the session ends, and nothing is asked of it any
- * more. What we keep for it, its estate, stays for orphan_ns, and so does our claim to what it
- * keeps for us: it may only have stood still, or a cable may be cut that is mended; and who stands
- * still or is cut off himself is missed by all who lend to him, at the same time.  When it speaks
- * again it is fenced, and joins anew with its claim; where that is the estate's number both begin
- * the next session with it, else both without.
+ * A member that is silent for a lease is lost: the session ends, and no requests are sent to it any
+ * more.  The blocks that this process keeps for it (its "estate") stay for orphan_ns, and so does
+ * this process's "claim" to the blocks that the member keeps.  The member may only have been
+ * stopped, or a cut cable may be repaired; and a member that is stopped or cut off is missed by all
+ * its lenders at the same time.  When it speaks again it is fenced, and joins again with its claim.
+ * If the claim is the number of the estate, both begin the next session with the blocks, otherwise
+ * without.
  *
- * What was said of claim and estate holds for the incarnation that said it: where one of them ends
- * outside of a session, another incarnation begins, and what is under way of the old one is void.
- */
+ * What was said about claim and estate holds for the incarnation that said it.  If one of them ends
+ * outside of a session, another incarnation begins, and messages of the old one are void. */
 #include "internal.h"
 
 #include "base/inline/bytes.h"
@@ -34,7 +35,7 @@ static uint64_t mix(uint64_t x)
     return x ^ (x >> 31);
 }
 
-/* Another incarnation for this peer, never 0. */
+/* Draws another incarnation for this peer, never 0. */
 static void incarnate(far_peer *peer)
 {
     const far_node *node = peer->node;
@@ -43,7 +44,7 @@ static void incarnate(far_peer *peer)
     peer->mine |= peer->mine == 0;
 }
 
-/* Of the estate that begins with this session: no other session's, never 0. */
+/* The number of the estate that begins with this session: no other session's, never 0. */
 static uint64_t estate_number(uint64_t lender, uint64_t borrower)
 {
     uint64_t number = mix(mix(lender) ^ borrower);
@@ -118,7 +119,7 @@ static void refuse(far_peer *peer)
     tell(peer);
 }
 
-/* What hangs on the session as a lender of ours ends. */
+/* Ends everything that depends on the session with the peer as a lender. */
 static void borrowing_end(far_peer *peer)
 {
     peer->claim = 0;
@@ -127,7 +128,7 @@ static void borrowing_end(far_peer *peer)
     far_messages_reset(peer);
 }
 
-/* Another incarnation, of which nothing was said yet. */
+/* Draws another incarnation, about which nothing was said yet. */
 static void begin_anew(far_peer *peer)
 {
     incarnate(peer);
@@ -135,7 +136,7 @@ static void begin_anew(far_peer *peer)
     peer->has_challenge = false;
 }
 
-/* What it has here stays. */
+/* The blocks that the peer has here stay. */
 static void session_end(far_peer *peer)
 {
     if (!peer->has_session)
@@ -162,7 +163,7 @@ static void join_later(far_peer *peer)
 
     peer->next_join   = usm_load_relaxed(&peer->node->now) + lease;
     peer->join_tries  = 4; /* from a lease on */
-    peer->its_pending = 0; /* or its headers would not be fenced */
+    peer->its_pending = 0; /* otherwise its headers would not be fenced */
 }
 
 static void return_set(far_peer *peer, bool may_return)
@@ -172,7 +173,7 @@ static void return_set(far_peer *peer, bool may_return)
     (void)pthread_mutex_unlock(&peer->node->lock);
 }
 
-/* What was there will not return. */
+/* The blocks there will not return. */
 static void claim_end(far_peer *peer)
 {
     if (!peer->may_return)
@@ -297,7 +298,7 @@ static void put_bytes(unsigned char **at, const void *bytes, size_t size)
 typedef struct proof_of {
     uint32_t        part, from, to;
     uint64_t        from_inc, to_inc;
-    const far_join *join; /* the sender's challenge is join->mine                              */
+    const far_join *join; /* the sender's challenge is join->mine */
 } proof_of;
 
 static bool prove(const far_node *node, const proof_of *p, unsigned char mac[32])
@@ -324,7 +325,7 @@ static bool prove(const far_node *node, const proof_of *p, unsigned char mac[32]
     return node->params.hmac(node->key, node->params.key_size, text, (size_t)(at - text), mac);
 }
 
-/* Nobody knows it beforehand, and it never comes twice. */
+/* The challenge cannot be predicted, and is never drawn twice. */
 static void challenge_draw(far_peer *peer)
 {
     far_node      *node = peer->node;
@@ -369,7 +370,7 @@ static void join_send(far_peer *peer, uint32_t part, uint64_t to, const unsigned
     far_message_send(peer, h, body);
 }
 
-/* Compares without telling by its time how much was right. */
+/* Compares in constant time, which does not reveal how much was right. */
 static bool is_proven(far_peer *peer, const far_header *h, const far_join *j)
 {
     far_node     *node = peer->node;
@@ -384,8 +385,8 @@ static bool is_proven(far_peer *peer, const far_header *h, const far_join *j)
     return other == 0;
 }
 
-/* Another incarnation than before, of a member that had perhaps not yet been missed.  Ours was said
- * to it, and stays. */
+/* Another incarnation than before, of a member that had perhaps not been missed yet.  Our
+ * incarnation was sent to it, and stays. */
 static void session_replace(far_peer *peer, uint64_t its, const far_join *j)
 {
     uint64_t mine         = peer->mine;
@@ -444,7 +445,7 @@ static void join_2(far_peer *peer, const far_header *h, const far_join *j)
     if (h->to != peer->mine || !peer->has_challenge || memcmp(j->yours, peer->challenge, 16) != 0)
         return;
     is_proved = is_proven(peer, h, j);
-    /* The other one shall hear of it as well. */
+    /* The peer must learn of it as well. */
     join_send(peer, 3, h->from, j->mine);
     if (is_proved)
         session_begin(peer, h->from, j);
@@ -493,7 +494,7 @@ void far_member_join(far_peer *peer, const far_header *h, const void *body)
 
 /* ---- headers -------------------------------------------------------------------------------- */
 
-/* Who speaks out of no session is told once in a while, and asked to join anew. */
+/* A peer without a session is told so once in a while, and asked to join again. */
 static void fence(far_peer *peer, const far_header *h)
 {
     far_node *node = peer->node;
@@ -513,7 +514,7 @@ static void fence(far_peer *peer, const far_header *h)
 
 static void fenced(far_peer *peer, const far_header *h)
 {
-    /* It may have been said before this session began. */
+    /* It may have been sent before this session began. */
     if (!peer->has_session || h->to != peer->mine || h->operation != peer->its)
         return;
     far_member_broken(peer, false);
@@ -623,7 +624,7 @@ static void silence_tick(far_peer *peer, uint64_t now)
         state_set(peer, silent >= p->lease_ns / 2 ? FAR_SLOW : FAR_UP);
 }
 
-/* Of who is not there: how long what it has here, and we have there, is waited for. */
+/* How long the blocks of an absent peer, here and there, are waited for. */
 static void return_tick(far_peer *peer, uint64_t now)
 {
     const far_params *p = &peer->node->params;
@@ -633,7 +634,7 @@ static void return_tick(far_peer *peer, uint64_t now)
     if (peer->has_session && (peer->state != FAR_JOINING || peer->is_seldom))
         return;
     if (now - usm_load_relaxed(&peer->heard) >= p->orphan_ns && peer->estate != 0) {
-        session_end(peer); /* that its last words have begun */
+        session_end(peer); /* begun by its last message */
         estate_end(peer);
     }
 }
@@ -648,7 +649,7 @@ static void sign_tick(far_peer *peer, uint64_t now)
                     (far_header){.op = FAR_OP_ALIVE, .block = far_lend_available(peer->node)});
 }
 
-/* This process did not run for so long: that says nothing about the others. */
+/* This process did not run for so long: the silence of others in that time does not count. */
 static void gap_forgive(far_peer *peer, uint64_t now, uint64_t gap)
 {
     uint64_t heard = usm_load_relaxed(&peer->heard);
@@ -656,7 +657,7 @@ static void gap_forgive(far_peer *peer, uint64_t now, uint64_t gap)
     usm_store_relaxed(&peer->heard, heard + gap < now ? heard + gap : now);
 }
 
-/* All peers, some sixteen times a lease. */
+/* All peers, some sixteen times per lease. */
 void far_members_tick(far_node *node)
 {
     uint64_t now = usm_load_relaxed(&node->now);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* Messages: a header and a body of at most 64 KiB in one, from anybody.  Those of far_send() are
- * numbered, so that they are given on in order and once, in whatever order receives end; a number
- * that stays away for deadline_ns makes its sender lost.  Joining (members.c) uses them without
- * numbers. */
+/* Messages: a header and a body of at most 64 KiB in one, from any peer.  Those of far_send() are
+ * numbered, so that they are delivered in order and once, whatever the order in which receives end.
+ * If a number is missing for deadline_ns, its sender is lost.  Joining (members.c) uses messages
+ * without numbers. */
 #include "internal.h"
 
 #include <string.h>
@@ -10,12 +10,12 @@
 enum { POSTED = 8, POSTED_MAX = 4 * POSTED, BIG = 4096, SPARES = 16 };
 
 typedef struct message {
-    usm_list      link; /* in node->outgoing, peer->outbox or peer->held                      */
+    usm_list      link; /* in node->outgoing, peer->outbox or peer->held */
     far_io        io;
     far_header    header;
     uint32_t      peer;
-    bool          is_big;    /* it has room for any message, and is used again                */
-    bool          is_listed; /* in node->memory                                               */
+    bool          is_big;    /* it has room for any message, and is reused */
+    bool          is_listed; /* in node->memory */
     unsigned char bytes[];
 } message;
 
@@ -23,14 +23,14 @@ typedef struct message_in {
     usm_list       link;
     far_io         io;
     unsigned char *buffer;
-    uint64_t       number;    /* receives are matched in the order they were posted              */
-    uint64_t       overtaken; /* since when a later one has ended before it                     */
-    bool           is_stuck;  /* another one has taken its place                              */
+    uint64_t       number;    /* receives are matched in the order of posting */
+    uint64_t       overtaken; /* since when a later one has ended before it */
+    bool           is_stuck;  /* another one has taken its place */
 } message_in;
 
 /* ---- memory ---------------------------------------------------------------------------------- */
 
-/* Fresh memory of that size costs more than what is copied into it. */
+/* Fresh memory of that size costs more than the copy into it. */
 static message *message_take_spare(far_node *node)
 {
     usm_list *it;
@@ -65,7 +65,7 @@ static void message_list(far_node *node, message *m)
     m->is_listed = true;
 }
 
-/* The stepper. */
+/* The stepping thread. */
 static void message_free(far_node *node, message *m)
 {
     bool is_spare = false;
@@ -83,7 +83,7 @@ static void message_free(far_node *node, message *m)
         far_free(node, m);
 }
 
-/* ---- out ------------------------------------------------------------------------------------ */
+/* ---- sending ------------------------------------------------------------------------------- */
 
 static void message_ended(far_io *io, far_result result)
 {
@@ -215,7 +215,7 @@ void far_messages_reset(far_peer *peer)
         message_free(peer->node, usm_container_of(it, message, link));
 }
 
-/* Those that no step has seen.  Spare ones are in node->memory. */
+/* Frees messages that no step has seen.  Spare ones are in node->memory. */
 void far_messages_fini(far_node *node)
 {
     usm_list *it;
@@ -228,7 +228,7 @@ void far_messages_fini(far_node *node)
     }
 }
 
-/* ---- in ------------------------------------------------------------------------------------- */
+/* ---- receiving ----------------------------------------------------------------------------- */
 
 static void deliver(far_peer *peer, const far_header *h, const void *body)
 {
@@ -239,7 +239,7 @@ static void deliver(far_peer *peer, const far_header *h, const void *body)
         node->params.message(node->params.user, peer->index, h->store, body, h->length);
 }
 
-/* By rising number; a second one of a number is dropped. */
+/* Keeps messages by rising number; a second one of a number is dropped. */
 static void hold(far_peer *peer, const far_header *h, const void *body)
 {
     usm_list *before = &peer->held;
@@ -375,8 +375,8 @@ void far_messages_start(far_node *node)
         in_post(usm_container_of(it, message_in, link));
 }
 
-/* A receive that later ones have overtaken belongs to a message that does not go on: its sender has
- * died in the middle of it. */
+/* A receive that later ones have overtaken belongs to a message that does not progress: its sender
+ * has died while sending it. */
 static void in_tick(far_node *node, message_in *in, uint64_t now)
 {
     message_in *other;
@@ -406,8 +406,9 @@ static bool awaits_joins(const far_node *node)
     return false;
 }
 
-/* With all of them stuck none is overtaken, and nobody who joins would ever be heard.  So where
- * somebody should join and no message comes for two leases, there is one more, up to a limit. */
+/* If all receives are stuck, none is overtaken, and no joining peer would ever be heard.  So if a
+ * peer should join and no message comes for two leases, one more receive is posted, up to a
+ * limit. */
 static void in_revive(far_node *node, uint64_t now)
 {
     message_in *in;

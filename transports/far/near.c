@@ -1,66 +1,66 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* The shortcut to lenders of the same host: their memory is mapped, and bytes are copied by the
- * borrower alone (near.h).  Joining, signs of life, room and its end go over the link as ever.
+/* Lenders on the same host ("near" in the code): their memory is mapped, and the borrower alone
+ * copies bytes (near.h).  Joining, signs of life, reserving and its end still go over the link.
  *
  *     before the first reserve   NEAR: which host        --> lender: an area for this estate
  *                                where it is, or nothing <--
- *     reserve                    places in the area are taken here and told to nobody; the lender
- *                                says whether the blocks are near, and counts them
- *     store, fetch               copied, then the area's word is looked at: unchanged means that
- *                                all of it was ours all the time
- *     forget                     places are free for other blocks of ours, at once
- *     the estate's end           the lender clears the word and takes the memory back
+ *     reserve                    the borrower takes positions in the area, and tells nobody; the
+ *                                lender says whether the blocks are in the area, and counts them
+ *     store, fetch               copied, then the area's word is read: unchanged means that the
+ *                                area was the borrower's all the time
+ *     forget                     the positions are free for other blocks of the borrower, at once
+ *     end of the estate          the lender clears the word and takes the memory back
  *
- * A block is near or not from its reserve until it is forgotten.  Nobody but its one borrower ever
- * writes or reads it, and a copy cannot be late: so there is nothing that could tear a block or
- * come after it was given up, and nothing to acknowledge.  A lender's death leaves the mapping and
- * its content: what it kept is lost when the protocol says so, and not before.
+ * A block is in mapped memory or not from its reserve until it is forgotten.  Only its one borrower
+ * ever writes or reads it, and a copy cannot be late.  So nothing can tear a block or arrive after
+ * it was given up, and nothing needs an acknowledgement.  A lender's death leaves the mapping and
+ * its content: its blocks are lost when the protocol says so, and not before.
  *
- * Who awaits a transfer copies it in far_submit(); others are copied, by pieces, by whoever calls
- * far_near_run(), several threads at a time.
+ * A thread that waits for its transfer copies it in far_submit().  Other transfers are copied, in
+ * pieces, by threads that call far_near_run(), several at a time.
  *
- * Everything here is guarded by node->lock, but for what is said to be the stepper's. */
+ * Everything here is guarded by node->lock, except what is marked as the stepping thread's. */
 #include "lend.h"
 
 #include <string.h>
 
 enum { IDLE_KEPT = 32 << 20, BUCKETS = 64, GIVEN_BACK = 256, ROUND = 16 << 20, ALIGN = 2 << 20 };
 
-/* Of virtual space: blocks of several sizes, taken and given, leave gaps. */
+/* Of virtual space: taking and returning blocks of several sizes leaves gaps. */
 enum { SPARE = 4 };
 
 #define LEND_MAX ((uint64_t)1 << 44)
 
 struct far_near_block {
-    far_near_block *next; /* in its bucket, among the free of its size, or of a reserve          */
+    far_near_block *next; /* in its bucket, in the free list of its size, or in a reserve */
     uint64_t        number, at;
     uint32_t        store;
     uint8_t         shift;
     bool            is_stored;
-    bool            is_warm; /* it has memory                                                    */
+    bool            is_warm; /* it has memory */
 };
 
 struct far_map {
     far_peer        *peer;
     far_area        *area;
     far_lease        lease;
-    uint32_t         users;   /* transfers                                                       */
-    bool             is_over; /* the last user frees it                                          */
-    uint64_t         fresh;   /* from here on nothing was ever used                              */
-    uint64_t         used, idle; /* bytes: of blocks; of memory that free blocks still have      */
-    far_near_block  *warm[FAR_SHIFT_MAX + 1], *cold[FAR_SHIFT_MAX + 1]; /* free                  */
+    uint32_t         users;      /* number of transfers */
+    bool             is_over;    /* the last user frees it */
+    uint64_t         fresh;      /* from here on nothing was ever used */
+    uint64_t         used, idle; /* bytes: of blocks; of memory that free blocks still have */
+    far_near_block  *warm[FAR_SHIFT_MAX + 1], *cold[FAR_SHIFT_MAX + 1]; /* free */
     far_near_block **buckets;
     uint32_t         bucket_count, count;
 };
 
-/* Behind usm_transfer.opaque. */
+/* Data in usm_transfer.opaque. */
 typedef struct near_ticket {
-    usm_list       link; /* in node->near                                                        */
+    usm_list       link; /* in node->near */
     far_map       *map;
     unsigned char *bytes;
-    size_t         next; /* bytes of it that were begun                                          */
-    uint16_t       out;  /* pieces under way                                                     */
-    bool           has_failed, is_first; /* store into its place                                 */
+    size_t         next;                 /* bytes of it that were begun */
+    uint16_t       out;                  /* pieces in progress */
+    bool           has_failed, is_first; /* first store to its position */
 } near_ticket;
 
 _Static_assert(sizeof(near_ticket) <= sizeof(((usm_transfer *)0)->opaque), "fits");
@@ -122,9 +122,10 @@ void far_near_take_back(far_peer *peer)
     peer->lent_area = NULL;
 }
 
-/* ---- places in an area ----------------------------------------------------------------------- */
+/* ---- positions in an area ------------------------------------------------------------------ */
 
-/* One that is free and has memory, one that is free, a new one. NULL: no room, or no memory. */
+/* Takes a free position with memory, else a free one, else a new one.  NULL: no room, or no
+ * memory. */
 static far_near_block *place_take(far_map *m, uint8_t shift)
 {
     uint64_t         size  = (uint64_t)1 << shift;
@@ -182,7 +183,7 @@ static far_near_block **bucket_of(const far_map *m, uint32_t store, uint64_t num
     return &m->buckets[(hash >> 32) & (m->bucket_count - 1)];
 }
 
-/* Where it hangs: *result is NULL when it is not there. */
+/* Where the block is linked: *result is NULL if it does not exist. */
 static far_near_block **block_at(const far_map *m, uint32_t store, uint64_t number)
 {
     far_near_block **at = bucket_of(m, store, number);
@@ -192,7 +193,7 @@ static far_near_block **block_at(const far_map *m, uint32_t store, uint64_t numb
     return at;
 }
 
-/* Where there is no memory for more buckets, the chains grow. */
+/* Without memory for more buckets, the chains grow. */
 static void buckets_grow(far_map *m)
 {
     const usm_host_api *api  = m->peer->node->api;
@@ -225,7 +226,7 @@ static void block_forget(far_map *m, far_near_block **at)
     place_put(m, b);
 }
 
-/* ---- reserving: the stepper ------------------------------------------------------------------ */
+/* ---- reserving: the stepping thread -------------------------------------------------------- */
 
 far_near_block *far_near_take(far_peer *peer, const far_header *reserve)
 {
@@ -267,7 +268,7 @@ void far_near_give(far_peer *peer, far_near_block *list)
     (void)pthread_mutex_unlock(&node->lock);
 }
 
-/* Those that are there already stay where they are. */
+/* Blocks that exist already stay where they are. */
 void far_near_keep(far_peer *peer, far_near_block *list)
 {
     far_map *m = peer->map;
@@ -292,7 +293,7 @@ void far_near_keep(far_peer *peer, far_near_block *list)
 
 /* ---- forgetting: any thread ------------------------------------------------------------------ */
 
-/* By whichever way is shorter. */
+/* In the faster of two ways. */
 static void forget(far_map *m, uint32_t store, uint64_t first, uint64_t n)
 {
     for (uint64_t i = 0; n <= m->bucket_count && i < n; i++) {
@@ -329,7 +330,7 @@ void far_near_forget(far_store *store, uint32_t peer, uint64_t first, uint64_t n
 
 /* ---- mapping --------------------------------------------------------------------------------- */
 
-/* Lock not held; nobody uses it. */
+/* The lock is not held; no thread uses the map. */
 static void map_free(far_map *m)
 {
     const usm_host_api *api = m->peer->node->api;
@@ -399,13 +400,14 @@ void far_near_end(far_peer *peer)
 
 /* ---- copying: any thread --------------------------------------------------------------------- */
 
-/* Pairs with far_near_take_back(): what was copied before was copied while the area was lent. */
+/* Pairs with far_near_take_back(): bytes that were copied before were copied while the area was
+ * lent. */
 static bool is_lent_still(far_map *m)
 {
     return atomic_fetch_add(m->area->word, (uint64_t)0) == m->lease.number;
 }
 
-/* Lock held; whether the caller is to free the map. */
+/* The lock is held; returns whether the caller must free the map. */
 static bool map_leave(far_map *m)
 {
     return --m->users == 0 && m->is_over;
@@ -496,7 +498,7 @@ bool far_near_run(far_node *node)
     return done > 0;
 }
 
-/* Lock held. */
+/* The lock is held. */
 static bool begin(far_map *m, far_near_block *b, usm_transfer *t)
 {
     near_ticket *k = ticket_of(t);
@@ -547,9 +549,9 @@ bool far_near_submit(far_store *store, uint32_t peer, usm_transfer *t)
     return true;
 }
 
-/* ---- memory that nobody uses: the stepper ---------------------------------------------------- */
+/* ---- unused memory: the stepping thread ---------------------------------------------------- */
 
-/* Nothing is used: all of it, at once. */
+/* Nothing is used: returns all of it, at once. */
 static void trim_all(far_map *m)
 {
     far_node       *node = m->peer->node;

@@ -1,14 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* What far memory needs where a lender is a process of the same host: memory that both can map.
- * transports/mpi/near.c gives it, and so does the simulation (tests/far/near_sim.c).
+/* What remote memory needs if a lender is a process of the same host: memory that both can map.
+ * transports/mpi/near.c provides it, and so does the simulation (tests/far/near_sim.c).
  *
- * A lender makes an area for one borrower and one estate of his (members.c), which the borrower
- * maps and uses alone; only its word is the lender's: he clears it before he takes the memory back,
- * and who has copied believes it if the word is unchanged after that.  What is written there still
- * later harms nobody, as an area is never used for another borrower or estate.
+ * A lender makes an area for one borrower and one estate of it (members.c), which the borrower maps
+ * and uses alone.  Only the area's word is the lender's: the lender clears it before it takes the
+ * memory back, and a borrower that has copied trusts the copy if the word is unchanged after it.
+ * Bytes that are written still later harm nobody, since an area is never used for another borrower
+ * or estate.
  *
- * All but copy() may take a while; copy(), give_back() and unmap() come from any thread, the others
- * from the stepper. */
+ * All functions except copy() may take a while.  Any thread may call copy(), give_back() and
+ * unmap(); the stepping thread calls the others. */
 #ifndef FAR_NEAR_H
 #define FAR_NEAR_H
 
@@ -18,33 +19,35 @@
 #include <stdint.h>
 
 typedef struct far_lease {
-    uint64_t number; /* of the borrower's estate: never 0, and told to nobody else               */
-    uint64_t size;   /* bytes that can be used                                                   */
+    uint64_t number; /* of the borrower's estate: never 0, and known to no other process */
+    uint64_t size;   /* usable bytes */
 } far_lease;
 
 typedef struct far_area {
-    _Atomic uint64_t *word;  /* the lease's number while it is lent                             */
-    unsigned char    *bytes; /* the borrower's; NULL for the lender                             */
+    _Atomic uint64_t *word;  /* the lease's number while it is lent */
+    unsigned char    *bytes; /* the borrower's; NULL for the lender */
 } far_area;
 
 typedef enum far_near_copy {
-    FAR_COPY_OUT,  /* of an area                                                                 */
-    FAR_COPY_IN,   /* into an area, where it will not be read soon                               */
-    FAR_COPY_FIRST /* into a part of an area that has no memory yet                              */
+    FAR_COPY_OUT,  /* out of an area */
+    FAR_COPY_IN,   /* into an area, where it will not be read soon */
+    FAR_COPY_FIRST /* into a part of an area that has no memory yet */
 } far_near_copy;
 
 typedef struct far_near far_near; /* begins with its table */
 typedef struct far_near_ops {
-    /* The same for processes that could map each other's memory, as far as can be told; 0: none. */
+    /* Equal for processes that could map each other's memory, as far as can be told; 0: none. */
     uint64_t (*host)(far_near *n);
-    /* As a lender: an area without memory yet, and where others find it.  NULL: not possible. */
+    /* As a lender: makes an area, without memory yet, and says where others find it.  NULL: not
+     * possible. */
     far_area *(*lend)(far_near *n, const far_lease *lease, uint32_t where[2]);
-    /* Its word was cleared: all its memory goes back to the system, whoever has it mapped. */
+    /* The area's word was cleared: returns all its memory to the system, whichever process has it
+     * mapped. */
     void (*take_back)(far_near *n, far_area *area);
-    /* As a borrower.  NULL: it cannot be reached, or is another one. */
+    /* As a borrower.  NULL: the area cannot be reached, or is another one. */
     far_area *(*map)(far_near *n, const far_lease *lease, const uint32_t where[2]);
     void (*unmap)(far_near *n, far_area *area);
-    /* The memory of this part, whose content is not needed any more. */
+    /* Returns the memory of a part whose content is not needed any more. */
     void (*give_back)(far_near *n, far_area *area, uint64_t at, uint64_t size);
     /* memcpy. */
     void (*copy)(far_near *n, void *to, const void *from, size_t size, far_near_copy kind);

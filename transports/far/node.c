@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* A node's life, its memory, its operations on the link, and the step that drives the other files.
+/* Creating and destroying a node, its memory, its operations on the link, and the step that drives
+ * the other files.
  *
- *     far_step:  poll the link -> what has ended -> what was asked -> pieces that can be sent
+ *     far_step:  poll the link -> ended operations -> new requests -> pieces that can be sent
  *                -> one arrived piece copied -> again, until nothing moves
  *
  * Pieces are sent before one is copied, so that the link works while memory is copied. */
@@ -13,11 +14,11 @@
 
 enum { ROUNDS = 64, HEADERS_POSTED = 32, BIG = 65536, PAGE = 4096, COPIED_AT_ONCE = 256 << 10 };
 
-/* Before what far_alloc() gives: a cache line, of big ones a page. */
+/* Before memory of far_alloc(): a cache line, for large memory a page. */
 typedef struct block {
     usm_list link;
-    size_t   mapped; /* 0: of the heap                                                        */
-    uint32_t pins;   /* operations under way in it                                             */
+    size_t   mapped; /* 0: from the heap */
+    uint32_t pins;   /* operations in progress in it */
 } block;
 
 struct far_inbox {
@@ -159,7 +160,7 @@ static void small_ended(far_io *io, far_result result)
 
     if (result == FAR_PEER_LOST)
         far_member_lost(&io->node->peers[io->op.peer], true);
-    /* The last one first: it is warm. */
+    /* The last one goes first: it is in the cache. */
     s->link.next         = io->node->small.next;
     s->link.prev         = &io->node->small;
     s->link.next->prev   = &s->link;
@@ -321,7 +322,8 @@ static usm_status node_fill(far_node *node)
 
     node->peers = far_alloc(node, node->count * sizeof(*node->peers));
     node->inbox = far_alloc(node, HEADERS_POSTED * sizeof(*node->inbox));
-    if (node->params.key != NULL) { /* where dumps do not go, as the caller's */
+    if (node->params.key != NULL) { /* in memory that is excluded from dumps, like the caller's
+                                       key */
         node->key = node->api->os->secret_map(node->params.key_size);
         if (node->key == NULL)
             return USM_E_NO_MEMORY;
@@ -334,7 +336,7 @@ static usm_status node_fill(far_node *node)
     for (uint32_t i = 0; i < node->count; i++) {
         peer_init(node, &node->peers[i], i);
         usm_store_relaxed(&node->peers[i].heard, now);
-        /* The lower one begins; the other one where that does not help. */
+        /* The peer with the lower number begins; the other one if that does not help. */
         node->peers[i].next_join = i > node->self ? now : now + node->params.lease_ns / 2;
     }
     for (uint32_t i = 0; i < HEADERS_POSTED; i++) {
@@ -401,7 +403,7 @@ void far_node_destroy_closed(far_node *node)
         node_free(node, true);
 }
 
-/* As the system does it when memory is short: nobody is told. */
+/* As the system does it when memory is short: without any notice. */
 void far_die(void)
 {
     (void)kill(getpid(), SIGKILL);
@@ -428,7 +430,7 @@ static bool peer_is_idle(const far_peer *peer)
            usm_list_is_empty(&peer->controls) && usm_list_is_empty(&peer->asked);
 }
 
-/* What has no answer in time, on all that are asked. */
+/* Ends requests that have no answer in time, for all peers with requests. */
 static void expire(far_node *node)
 {
     USM_LIST_FOREACH_SAFE (it, next, &node->active) {
@@ -445,7 +447,7 @@ static void tick(far_node *node, uint64_t now)
 {
     far_members_tick(node);
     far_messages_tick(node);
-    /* Where this process did not run, answers may have come that were not yet polled. */
+    /* If this process did not run, answers may have come that were not polled yet. */
     if (now - node->last_step <= 4 * node->tick_ns)
         expire(node);
     far_stages_tick(node);
@@ -500,7 +502,7 @@ uint64_t far_step(far_node *node, bool *busy)
     node->last_step = now;
     if (moved)
         node->last_moved = now;
-    /* Sends to the dead may be under way for ever. */
+    /* Sends to dead peers may be in progress for ever. */
     if (busy != NULL)
         *busy =
             moved || node->out > 0 || (node->serving > 0 && now - node->last_moved < node->tick_ns);
@@ -509,7 +511,7 @@ uint64_t far_step(far_node *node, bool *busy)
                : node->next_tick;
 }
 
-/* ---- counts --------------------------------------------------------------------------------- */
+/* ---- statistics ---------------------------------------------------------------------------- */
 
 void far_get_stats(far_node *node, far_stats *stats)
 {

@@ -1,27 +1,27 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* Bytes of lent blocks: in by stages, out by sends from where they lie.
+/* Bytes of lent blocks: received by stages, sent from where they are.
  *
- * A stage is one slot of one borrower: a chunk in which the bytes of a store are received, with
- * their header behind them.  A chunk that covers a whole part of a block becomes that part; what
- * covers less is copied, into a copy where a send reads the old one.  So nothing late, doubled or
- * cut short is ever seen within a block.
+ * A stage is one request slot of one borrower: a chunk into which the bytes of a store are
+ * received, with their header after them.  A chunk that covers a whole part of a block becomes that
+ * part.  A smaller one is copied, into a copy of the part if a send reads the old one.  So nothing
+ * late, duplicated or truncated is ever visible in a block.
  *
- *     announced > last:  bytes were announced that have not come: a receive is posted
+ *     announced > last:  announced bytes have not come: a receive is posted
  *
- * Announcements only post the receive.  What came, and what it is for, is told by the header behind
- * it. */
+ * Announcements only post the receive.  The header after the bytes says what came, and for which
+ * request. */
 #include "lend.h"
 
 #include <string.h>
 
 struct far_stage {
-    usm_list   link; /* in node->unarmed: there was no memory for a chunk                       */
+    usm_list   link; /* in node->unarmed: there was no memory for a chunk */
     far_io     io;
     far_peer  *peer;
-    far_chunk *chunk;  /* while the receive is posted                                          */
-    far_header header; /* of the last announcement                                             */
-    uint64_t   announced, last; /* operations                                                  */
-    bool       is_unwanted; /* of an incarnation that is gone                                  */
+    far_chunk *chunk;           /* while the receive is posted */
+    far_header header;          /* of the last announcement */
+    uint64_t   announced, last; /* operations */
+    bool       is_unwanted;     /* of an incarnation that is gone */
 };
 
 typedef struct serving {
@@ -30,9 +30,9 @@ typedef struct serving {
     far_chunk *chunk;
 } serving;
 
-/* ---- in ------------------------------------------------------------------------------------- */
+/* ---- receiving ----------------------------------------------------------------------------- */
 
-/* The part's chunk, which may be written: one of its own, with the old content. */
+/* Returns a chunk of the part that may be written, with the old content. */
 static far_chunk *part_to_write(far_node *node, const lent_store *s, lent_part *p)
 {
     size_t     size = (size_t)1 << s->chunk_shift;
@@ -95,7 +95,7 @@ static far_wire_status apply(far_stage *g, const far_header *h)
     b = far_lent_block(s, h->block, h->operation, &status);
     if (b == NULL)
         return status;
-    if (b->is_near) /* of an earlier life of it */
+    if (b->is_near) /* the bytes are for an earlier life of the block */
         return FAR_STALE;
     p = &b->parts[h->offset >> s->chunk_shift];
     if (p->operation == h->operation)
@@ -144,7 +144,7 @@ static void stage_came(far_stage *g, size_t size)
         return;
     }
     if (!peer->has_session || h.from != peer->its || h.to != peer->mine) {
-        if (h.operation == g->announced) /* recalled, of a session that is over */
+        if (h.operation == g->announced) /* recalled, in a session that is over */
             g->last = h.operation;
         return;
     }
@@ -263,7 +263,7 @@ void far_stages_tick(far_node *node)
     }
 }
 
-/* ---- out ------------------------------------------------------------------------------------ */
+/* ---- sending ------------------------------------------------------------------------------- */
 
 static void serving_ended(far_io *io, far_result result)
 {
@@ -293,7 +293,7 @@ static far_header stamp_of(const far_peer *peer, const far_header *h, far_wire_s
                         .offset    = FAR_OP_FETCH};
 }
 
-/* A few bytes, copied behind their header. */
+/* A few bytes, copied after their header. */
 typedef struct brief {
     usm_list      link;
     far_io        io;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* Headers as bytes (wire.h).  Called by every part of far memory, and by the fuzzer.
+/* Headers as bytes (wire.h).  Called by all parts of remote memory, and by the fuzzer.
  *
  *     at  0 magic 4   4 version 1   5 op 1   6 status 1   7 shift 1   8 checksum 4
  *        12 slot 2   14 zero 2     16 from 8   24 to 8   32 operation 8   40 block 8
@@ -29,8 +29,9 @@ static uint64_t get(const unsigned char *at, unsigned bytes)
     return v;
 }
 
-/* Each step is a bijection of the sum so far, so a change within one word of eight is always seen
- * in the 64 bits, of which 32 go out. The checksum's own place counts as zero. */
+/* Each step is a bijection of the sum so far, so a change within one word of eight bytes always
+ * changes the 64 bits, of which 32 are sent.  The position of the checksum itself counts as
+ * zero. */
 static uint32_t checksum(const unsigned char *bytes)
 {
     uint64_t sum = 0x9e3779b97f4a7c15u;
@@ -47,7 +48,7 @@ static uint32_t checksum(const unsigned char *bytes)
     return (uint32_t)(sum >> 32);
 }
 
-/* Two of them in turn, or one would have to wait for the other's product. */
+/* Two sums take turns, because one would have to wait for its own last product. */
 uint64_t far_body_sum(const void *body, size_t size)
 {
     const unsigned char *at   = body;

@@ -2,15 +2,15 @@
 /* Joining a job and leaving it.
  *
  *     app_comm()   optional: servers run in the same launch
- *     attach()     everybody's record; a refusal of one is a refusal of all
+ *     attach()     all processes exchange records; if one refuses, all do
  *     detach()     or the beginning of MPI_Finalize(), by an attribute of MPI_COMM_SELF whose
  *                  delete callback MPI calls first, while everything still works
  *
- * Within MPI_Finalize() a lender goes on serving while others that live have still need of it:
- * finalising is collective, and would wait for them anyway.  It never waits for the dead: they are
- * lost by their lease.
+ * Within MPI_Finalize() a lender goes on serving while live members still need it: finalising is
+ * collective, and would wait for them anyway.  It never waits for dead members: they are lost by
+ * their lease.
  *
- * The communicators are not freed when a job is left: that is collective, and somebody may be
+ * The communicators are not freed when a job is left: that is collective, and a member may be
  * dead. */
 #include "internal.h"
 
@@ -23,16 +23,16 @@
 #define LAST_NS      (200 * NS_PER_MS)
 #define SERVE_NAP_NS 20000000l
 
-/* Of the process. */
+/* The state of the process. */
 static struct {
     pthread_mutex_t lock;
-    mpi_job        *job;     /* attached                                                    */
-    mpi_job        *left;    /* the last one, kept: late callers find it closed               */
-    mpi_meeting     meeting; /* of app_comm(), as long as nobody has attached                 */
+    mpi_job        *job;     /* attached */
+    mpi_job        *left;    /* the last one, kept: late callers find it closed */
+    mpi_meeting     meeting; /* of app_comm(), until the process has attached */
     bool            has_met, has_finalizer, has_left;
-    bool            owns_mpi;     /* a server's: initialised here                             */
-    bool            is_finalized; /* MPI_Finalize() has begun                                 */
-    bool            is_stuck;     /* a thread of ours is in MPI for good (names.c)            */
+    bool            owns_mpi;     /* a server's: initialised here */
+    bool            is_finalized; /* MPI_Finalize() has begun */
+    bool            is_stuck;     /* a thread of the module is blocked in MPI for good (names.c) */
 } the = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
 mpi_job *mpi_the_job(void)
@@ -45,7 +45,7 @@ mpi_job *mpi_the_job(void)
     return job;
 }
 
-/* ---- what MPI there is --------------------------------------------------------------------- */
+/* ---- the MPI of the program ---------------------------------------------------------------- */
 
 static usm_status check_mpi(const usm_host_api *api, const void *comm, size_t comm_size)
 {
@@ -87,7 +87,7 @@ static bool is_far_left(mpi_job *job)
     return usm_load_acquire(&job->has_said_goodbye);
 }
 
-/* Nobody who lives has still to say that he needs nothing. */
+/* No live member has yet to report that it needs nothing. */
 static bool is_unneeded(mpi_job *job)
 {
     bool is_needed = false;
@@ -115,7 +115,7 @@ static bool holds_nothing(mpi_job *job)
     return stats.borrowers == 0 || is_unneeded(job);
 }
 
-/* Nobody sends any more. */
+/* No member sends any more. */
 static bool is_alone(mpi_job *job)
 {
     for (uint32_t i = 0; i < job->count; i++) {
@@ -147,8 +147,9 @@ static void finish_lending(mpi_job *job)
         (void)mpi_step_until(job, holds_nothing, UINT64_MAX);
 }
 
-/* Messages that were sent before go before it.  In our turn, as every step: to a server that has
- * died a moment ago MPICH fails, and tells the handler in names.c, which asks whose turn it is. */
+/* Messages that were sent before go before the goodbye.  With the MPI turn, like every step: if a
+ * server has died a moment ago, MPICH fails and calls the handler in names.c, which asks whether
+ * this thread has the turn. */
 static void say_goodbye(mpi_job *job)
 {
     bool busy, turn;
@@ -173,7 +174,7 @@ static void leave(mpi_job *job, bool is_final)
         finish_lending(job);
     say_goodbye(job);
     (void)mpi_step_until(job, is_far_left, mpi_now() + bound);
-    /* UCX warns of what has come and was received by nobody. */
+    /* UCX warns about messages that have arrived and were received by nobody. */
     (void)mpi_step_until(job, is_alone, mpi_now() + (is_final ? LAST_NS : LAST_NS / 20));
     mpi_service_stop(job);
     turn = mpi_turn_begin();
@@ -192,7 +193,7 @@ void mpi_job_free(mpi_job *job)
 {
     const usm_host_api *api = job->api;
 
-    /* A thread that lets a program in works with both, and cannot be called off: they stay. */
+    /* A thread that admits a program uses both, and cannot be stopped: they are not freed. */
     if (job->hall && mpi_hall_is_entering(job->hall))
         return;
     if (job->node)
@@ -207,7 +208,7 @@ void mpi_job_free(mpi_job *job)
     api->heap_free(job);
 }
 
-/* The job, once: detach() and MPI_Finalize() may come together. */
+/* Takes the job, once: detach() and MPI_Finalize() may come together. */
 static mpi_job *take_job(bool is_final)
 {
     mpi_job *job;
@@ -222,7 +223,7 @@ static mpi_job *take_job(bool is_final)
     return job;
 }
 
-/* Those that have attached, and servers, wait for a word of everybody. */
+/* Processes that have attached, and servers, wait for a record from every process. */
 static void excuse_oneself(void)
 {
     mpi_meeting *m    = &the.meeting;
@@ -240,7 +241,7 @@ static void excuse_oneself(void)
     m->api->heap_free(all);
 }
 
-/* Whoever attached learns that it is over. */
+/* Notifies the process that its membership is over. */
 static void tell_end(mpi_job *job)
 {
     far_member     m;
@@ -266,7 +267,8 @@ static int on_finalize(MPI_Comm comm, int keyval, void *attribute, void *extra)
     (void)extra;
     if (job) {
         leave(job, true);
-        the.left = job; /* until detach(): stores may still be open, their owner may still ask */
+        the.left = job; /* until detach(): stores may still be open, and their owner may still
+                           call */
         tell_end(job);
     } else if (the.has_met) {
         excuse_oneself();
@@ -309,10 +311,10 @@ void mpi_detach(void *job_)
         job = the.left;
     if (!job || job != job_)
         return;
-    (void)pthread_mutex_lock(&job->lock); /* and store_close() is out of it then */
+    (void)pthread_mutex_lock(&job->lock); /* afterwards store_close() no longer uses it */
     has_stores = job->stores != NULL;
     (void)pthread_mutex_unlock(&job->lock);
-    the.left = has_stores ? job : NULL; /* who closes them still comes */
+    the.left = has_stores ? job : NULL; /* the owner that closes them is still to come */
     if (!has_stores)
         mpi_job_free(job);
     finalize_own();
@@ -341,7 +343,7 @@ usm_status mpi_app_comm(const usm_host_api *api, void *comm, size_t comm_size)
     st = mpi_meet(api, MPI_COMM_WORLD, MPI_MEET_SPLIT, &the.meeting);
     if (st == USM_OK)
         st = split_program(&the.meeting, false);
-    if (st == USM_OK) /* the caller gets one to free, we keep one to compare with */
+    if (st == USM_OK) /* the caller gets one to free, the module keeps one to compare with */
         st = mpi_check(api, MPI_Comm_dup(the.meeting.program, &copy), "MPI_Comm_dup");
     if (st == USM_OK)
         st = install_finalizer(api);
@@ -356,7 +358,7 @@ out:
 
 /* ---- attach() ------------------------------------------------------------------------------ */
 
-/* Where all that take part meet: that of app_comm(), or a new one. */
+/* The meeting of all that take part: that of app_comm(), or a new one. */
 static usm_status find_meeting(mpi_job *job, MPI_Comm comm)
 {
     int        result = MPI_UNEQUAL;
@@ -379,7 +381,7 @@ static usm_status find_meeting(mpi_job *job, MPI_Comm comm)
         return job->api->report(USM_E_MPI, "after usm_mpi_app_comm() the communicator that it gave "
                                            "is attached, or one of the same processes");
     job->meeting = the.meeting;
-    the.has_met  = false; /* from here on nobody is to be excused */
+    the.has_met  = false; /* from here on no process must be excused */
     return USM_OK;
 }
 
@@ -442,7 +444,7 @@ static usm_status exchange_records(mpi_job *job, int rank, mpi_record *all)
     return st;
 }
 
-/* Of the members alone, in their order. */
+/* Takes the records of the members, in their order. */
 static bool take_records(mpi_job *job, const mpi_record *all, const uint32_t *peers)
 {
     job->records = job->api->heap_alloc(job->count * sizeof(*job->records));
@@ -454,7 +456,7 @@ static bool take_records(mpi_job *job, const mpi_record *all, const uint32_t *pe
     return job->records != NULL;
 }
 
-/* Afterwards job->comm is there, and the members are known. */
+/* Afterwards job->comm exists, and the members are known. */
 usm_status mpi_job_gather(mpi_job *job, int rank)
 {
     const usm_host_api *api   = job->api;
@@ -476,9 +478,10 @@ usm_status mpi_job_gather(mpi_job *job, int rank)
     return st;
 }
 
-/* Of servers and the program of another launch: its ranks, the first members.  Open MPI (4.1.4)
- * goes on connecting to a process that has died when something is sent to it, and where another
- * program's process has the same port by now, that one hangs as it joins. */
+/* For servers and the program of another launch: the number of the program's ranks, which are the
+ * first members.  Open MPI (4.1.4) goes on connecting to a process that has died when something is
+ * sent to it; and if another program's process has the same port by now, that one hangs when it
+ * joins. */
 static uint32_t count_not_called(const mpi_job *job)
 {
     uint32_t n = 0;
@@ -549,7 +552,7 @@ usm_status mpi_job_start(mpi_job *job)
         st = mpi_service_start(job);
     if (st != USM_OK)
         return st;
-    /* Who does not come is lost, or joins later: no reason to fail. */
+    /* A member that does not come is lost, or joins later: no reason to fail. */
     (void)mpi_step_until(job, has_everybody, mpi_now() + wait);
     mpi_names_met(job);
     return USM_OK;
@@ -708,7 +711,7 @@ usm_status mpi_serve(void *job_, const volatile int *stop)
 {
     const struct timespec nap   = {.tv_nsec = SERVE_NAP_NS};
     mpi_job              *job   = job_;
-    uint64_t              alone = 0; /* since when nobody is alive but some may come back        */
+    uint64_t              alone = 0; /* since when no client is alive, while some may come back */
 
     if (job->hall)
         return mpi_hall_serve(job->hall, stop);

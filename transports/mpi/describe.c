@@ -1,17 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* What is told to people of the MPI that a job runs on: its version, thread level, what carries
- * its messages, which deaths this launch survives, and the command that would survive more.
+/* Describes for people the MPI that a job runs on: its version, thread level, what carries its
+ * messages, which deaths this launch survives, and the command that would survive more.
  *
- * What was measured, per MPI, is in docs/cluster.md.  The launchers tell their processes of it in
- * the environment only: OMPI_MCA_orte_enable_recovery, OMPI_MCA_mpi_ft_enable, Slurm's variables.
- */
+ * The measurements per MPI are in docs/cluster.md.  Launchers tell their processes about it only in
+ * the environment: OMPI_MCA_orte_enable_recovery, OMPI_MCA_mpi_ft_enable, Slurm's variables. */
 #include "internal.h"
 
 #include <link.h>
 #include <stdio.h>
 #include <stdlib.h>
 
-/* snprintf() at the end of what is there. */
+/* snprintf() at the end of the text. */
 #define ADD(...)                                                                                   \
     do {                                                                                           \
         const size_t used_ = strlen(text);                                                         \
@@ -52,8 +51,8 @@ typedef struct list_of {
     size_t cap;
 } list_of;
 
-/* Open MPI's components are libraries, mca_btl_tcp.so; those that it does not use it has unloaded.
- * (To ask its tools interface would load them all again, and those of some networks wait for
+/* Open MPI's components are libraries, such as mca_btl_tcp.so; it has unloaded those that it does
+ * not use.  (Its tools interface would load them all again, and those of some networks wait for
  * hardware for seconds.) */
 static int add_component(struct dl_phdr_info *info, size_t size, void *arg)
 {
@@ -80,7 +79,7 @@ static void add_components(char *text, size_t cap)
         ADD("components:%s\n", names);
 }
 
-/* ---- what it survives ---------------------------------------------------------------------- */
+/* ---- which deaths it survives -------------------------------------------------------------- */
 
 static bool is_set(const char *name)
 {
@@ -96,9 +95,9 @@ static bool is_there(const char *name)
 
 typedef struct launch {
     bool        survives;
-    const char *what;    /* a sentence                                                            */
-    const char *more;    /* the launcher that survives more; NULL: this one does                 */
-    const char *options; /* what this one's lacks; NULL: it is another launcher               */
+    const char *what;    /* a sentence */
+    const char *more;    /* the launcher that survives more; NULL: this one does */
+    const char *options; /* the options that this launcher lacks; NULL: it is another launcher */
 } launch;
 
 static launch look_at_open_mpi(int major)
@@ -141,10 +140,10 @@ static launch look_at_launch(void)
     return v ? look_at_open_mpi((int)strtol(v + strlen("Open MPI v"), NULL, 10)) : look_at_mpich();
 }
 
-/* This job's own where it can be known. */
+/* This job's own command if it can be found. */
 static void add_command(const launch *l, char *text, size_t cap)
 {
-    char       command[900]; /* a line of the log holds it                                      */
+    char       command[900]; /* fits in a line of the log */
     const bool is_known = l->options ? mpi_launcher_with(l->options, command, sizeof(command))
                                      : mpi_launcher_instead(l->more, command, sizeof(command));
 

@@ -1,20 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* The door of memory servers that programs join by name: a socket of their rank 0, whose address is
- * what is published.
+/* The listener ("door") of memory servers that programs join by name: a socket of their rank 0,
+ * whose address is published.
  *
- *     program                          door
+ *     program                          listener
  *        <------ HELLO: nonce -----------
  *        ------- KNOCK: nonce, proof --->
  *        <------ ANSWER: verdict, proof, MPI's port
  *        ------- ENTER ----------------->   both sides call MPI now
  *
  * Why not MPI alone: MPI_Comm_accept() spins while it waits, MPI_Comm_connect() waits for ever or
- * for minutes for servers that are gone, and neither asks for a key.  Here strangers are turned
- * away before MPI hears of them, what waits has a deadline, and accept is called when somebody is
- * there.
+ * for minutes for servers that are gone, and neither asks for a key.  Here strangers are refused
+ * before MPI is involved, every wait has a deadline, and accept is called when a client is there.
  *
  * Messages have fixed sizes and byte order.  The proofs are HMAC-SHA-256 under the job's key over
- * both nonces; the key is never sent.  Who comes in is asked again by the protocol when he joins
+ * both nonces; the key is never sent.  The protocol asks a program again for proof when it joins
  * (transports/far).  Called by names.c (programs) and hall.c (servers), one thread each. */
 #include "internal.h"
 
@@ -41,17 +40,17 @@
 #define ANSWER_SIZE (64 + MPI_PORT_SIZE)
 #define ENTER_SIZE  8
 #define VISITORS    16
-#define VISIT_NS    (5000 * NS_PER_MS) /* for all that a visitor has to say                    */
-#define REACH_NS    (2000 * NS_PER_MS) /* for one of the addresses of a door                   */
-#define REST_NS     25000000l          /* when nobody can be accepted                           */
+#define VISIT_NS    (5000 * NS_PER_MS) /* for everything that a client has to send */
+#define REACH_NS    (2000 * NS_PER_MS) /* for one of the addresses of a listener */
+#define REST_NS     25000000l          /* pause when no connection can be accepted */
 
 enum { HELLO = 1, KNOCK, ANSWER, ENTER };
 enum { WELCOME = 1, WRONG_KEY, FULL, CLOSED };
 
 typedef struct visitor {
-    int           fd; /* -1: nobody                                                       */
+    int           fd; /* -1: none */
     uint64_t      until;
-    size_t        n; /* bytes of `in` that have come                                      */
+    size_t        n; /* bytes of `in` received so far */
     bool          is_let_in;
     unsigned char nonce[MPI_NONCE_SIZE], in[KNOCK_SIZE];
 } visitor;
@@ -80,7 +79,7 @@ static bool is_kind(const unsigned char *p, unsigned kind)
            usm_get_le(p + 6, 2) == kind;
 }
 
-/* Over what was said before: the nonce of the one who asks first, then the prover's. */
+/* Proves the key over the nonces: that of the side that asks, then the prover's. */
 static bool prove(const mpi_doorkeeper *k, unsigned kind, const unsigned char *asker,
                   const unsigned char *prover, const char *port, unsigned char mac[MPI_MAC_SIZE])
 {
@@ -98,7 +97,7 @@ static bool prove(const mpi_doorkeeper *k, unsigned kind, const unsigned char *a
 
 /* ---- opening --------------------------------------------------------------------------- */
 
-/* Both families by one socket where there is IPv6. */
+/* One socket for both families if there is IPv6. */
 static int listen_at(uint16_t *port)
 {
     struct sockaddr_in6 six  = {.sin6_family = AF_INET6, .sin6_addr = in6addr_any};
@@ -126,7 +125,7 @@ static int listen_at(uint16_t *port)
         (void)close(fd);
         return -1;
     }
-    *port = ntohs(got.sin6_port); /* at the same place in both families */
+    *port = ntohs(got.sin6_port); /* at the same offset in both families */
     return fd;
 }
 
@@ -171,8 +170,8 @@ void mpi_door_close(mpi_door *door)
     door->api->heap_free(door);
 }
 
-/* Those of other machines first, this one's own last: addresses of the loopback lead visitors of
- * other machines to themselves, who find another id there, or nobody. */
+/* Addresses for other machines first, those of this machine last: loopback addresses would lead
+ * clients of other machines to themselves, where they find another id, or no listener. */
 static void add_addresses(char *text, size_t cap, bool is_loopback)
 {
     struct ifaddrs *list = NULL;
@@ -201,7 +200,8 @@ static void add_addresses(char *text, size_t cap, bool is_loopback)
     freeifaddrs(list);
 }
 
-/* "usm1/ID/PORT/HOST/ADDRESS/ADDRESS...": no blanks nor signs that a name server takes apart. */
+/* "usm1/ID/PORT/HOST/ADDRESS/ADDRESS...": no blanks and no characters that a name server
+ * interprets. */
 void mpi_door_describe(const mpi_door *door, char address[MPI_ADDRESS_SIZE])
 {
     char host[64] = "?";
@@ -214,9 +214,9 @@ void mpi_door_describe(const mpi_door *door, char address[MPI_ADDRESS_SIZE])
     add_addresses(address, MPI_ADDRESS_SIZE, true);
 }
 
-/* ---- visitors ---------------------------------------------------------------------------- */
+/* ---- clients ------------------------------------------------------------------------------- */
 
-/* To a socket that has room, or whose visitor is not worth waiting for. */
+/* Sends without waiting: the socket has room, or its client is not worth waiting for. */
 static bool say(const visitor *v, const unsigned char *p, size_t size)
 {
     return send(v->fd, p, size, MSG_NOSIGNAL | MSG_DONTWAIT) == (ssize_t)size;
@@ -232,7 +232,8 @@ static void let_knock(mpi_door *d, const mpi_doorkeeper *k)
         if (d->visitors[i].fd < 0)
             v = &d->visitors[i];
     fd = v ? accept4(d->fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK) : -1;
-    /* Without descriptors or memory it stays in the queue, and poll() would come back at once. */
+    /* Without descriptors or memory the client stays in the queue, and poll() would return at
+     * once. */
     if (v && fd < 0 && errno != EAGAIN && errno != ECONNABORTED && errno != EINTR)
         (void)nanosleep(&(struct timespec){.tv_nsec = REST_NS}, NULL);
     if (fd < 0)
@@ -251,7 +252,7 @@ static void let_knock(mpi_door *d, const mpi_doorkeeper *k)
         end_visit(v);
 }
 
-/* Somebody was let in and is on his way; others wait for him. */
+/* A client was admitted and is connecting; others wait for it. */
 static bool is_passage_taken(const mpi_door *d)
 {
     for (size_t i = 0; i < VISITORS; i++)
@@ -296,7 +297,7 @@ static void answer(mpi_door *d, const mpi_doorkeeper *k, visitor *v)
     end_visit(v);
 }
 
-/* True: he enters. */
+/* True: the client connects to MPI's port now. */
 static bool listen_to(mpi_door *d, const mpi_doorkeeper *k, visitor *v)
 {
     const size_t want = v->is_let_in ? ENTER_SIZE : KNOCK_SIZE;
@@ -341,7 +342,8 @@ bool mpi_door_keep(mpi_door *door, const mpi_doorkeeper *keeper, int timeout_ms)
     for (size_t i = 0; i < VISITORS; i++)
         if (door->visitors[i].fd >= 0 && polled[1 + i].revents &&
             listen_to(door, keeper, &door->visitors[i]))
-            return true; /* the keeper does not know of him: the others are judged by the next */
+            return true; /* `keeper` does not include this client: the next call judges the
+                            others */
     if (polled[0].revents & POLLIN)
         let_knock(door, keeper);
     return false;
@@ -349,7 +351,7 @@ bool mpi_door_keep(mpi_door *door, const mpi_doorkeeper *keeper, int timeout_ms)
 
 /* ---- the program's side -------------------------------------------------------------------- */
 
-/* What an address says, taken apart. */
+/* The parts of an address. */
 typedef struct place {
     unsigned char id[ID_SIZE];
     uint16_t      port;
@@ -442,8 +444,8 @@ static uint64_t sooner(uint64_t a, uint64_t b)
     return a < b ? a : b;
 }
 
-/* A socket at which the right one has said HELLO; -1: nobody has; *is_other: with another release.
- */
+/* Returns a socket at which the right server has sent HELLO; -1: none has; *is_other: one of
+ * another release. */
 static int reach(const place *p, uint64_t until, unsigned char hello[HELLO_SIZE], bool *is_other)
 {
     char  list[MPI_ADDRESS_SIZE], *rest = NULL;
@@ -457,7 +459,7 @@ static int reach(const place *p, uint64_t until, unsigned char hello[HELLO_SIZE]
         fd = connect_to(one, p->port, soon);
         if (fd < 0)
             continue;
-        /* It may be stopped for a moment: HELLO may take the whole time. */
+        /* The server may be stopped for a moment: HELLO may take the whole time. */
         if (hear(fd, hello, HELLO_SIZE, until) && usm_get_le(hello, 4) == MAGIC &&
             memcmp(hello + 16, p->id, ID_SIZE) == 0) {
             *is_other = !is_kind(hello, HELLO);

@@ -1,19 +1,21 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* Memory servers in a launch of their own (usm-memd --publish): programs come, are served and go.
+/* The session server: memory servers in a launch of their own (usm-memd --publish), to which
+ * programs connect, are served, and leave.
  *
- * The servers are a job among themselves (`front`, attach.c), by which rank 0 tells the others what
- * to do and each hears of the death of others.  Rank 0 keeps the door (door.c).  For whoever is let
- * in all servers call MPI_Comm_accept() in a thread, and get a job with that program, a guest: with
- * a communicator, a thread and a table of blocks of its own, so that programs neither see each
- * other nor fail together.  Each guest may have an equal part of what is lent: what was promised to
- * one is never another's.
+ * The servers are a job among themselves (`front`, attach.c).  Through it rank 0 sends the others
+ * orders, and each server learns of the death of others.  Rank 0 runs the listener (door.c).  For
+ * each admitted program all servers call MPI_Comm_accept() in a thread, and get a job with that
+ * program (a "guest" in the code), with a communicator, a thread and a table of blocks of its own,
+ * so that programs neither see each other nor fail together.  Each program may use an equal part of
+ * the lent memory: what was promised to one is never given to another.
  *
- * A guest goes when its processes have left, or are silent for too long (mpi_job_is_over); what it
- * had is freed then.  MPI's accept cannot be called off: when a program dies between door and port,
- * the thread is left behind, nobody is let in any more, and the servers end with their last guest.
+ * A program's session ends when its processes have left, or are silent for too long
+ * (mpi_job_is_over); its memory is freed then.  MPI's accept cannot be stopped: if a program dies
+ * between the listener and MPI's port, the thread is left behind, no more programs are admitted,
+ * and the servers end with their last session.
  *
- * Programs do not end a launch of servers, nor it them: whoever of either is silent for a lease is
- * lost, one by one.
+ * Programs do not end a launch of servers, nor the other way round: a process of either that is
+ * silent for a lease is lost on its own.
  *
  * Called by usm-memd's one thread, through the transport's serve() and detach(). */
 #include "internal.h"
@@ -25,7 +27,7 @@
 
 #define TAG         1u
 #define KEEP_MS     25
-#define ENTRY_NS    (150000 * NS_PER_MS) /* longer than names.c gives a program                  */
+#define ENTRY_NS    (150000 * NS_PER_MS) /* longer than names.c gives a program */
 #define ORDER_NS    (60 * NS_PER_MS)
 #define AT_ONCE_MAX 64
 
@@ -41,23 +43,23 @@ struct guest {
 
 struct mpi_hall {
     const usm_host_api *api;
-    usm_host_api        keeping; /* report() of it keeps the sentence                        */
+    usm_host_api        keeping; /* its report() stores the message */
     mpi_job            *front;
-    usm_job_params      params; /* of guests                                                */
-    mpi_door           *door;   /* of rank 0; else NULL                                       */
+    usm_job_params      params; /* of the programs' jobs */
+    mpi_door           *door;   /* of rank 0; else NULL */
     char                name[64], port[MPI_PORT_SIZE], address[MPI_ADDRESS_SIZE];
-    unsigned            at_once, programs; /* 0 programs: no matter how many                    */
-    bool                is_patient;        /* does not end for want of programs                 */
+    unsigned            at_once, programs; /* programs 0: any number */
+    bool                is_patient;        /* does not end when there are no programs */
     guest              *guests;
     unsigned            count, served;
-    uint64_t            empty_since; /* 0: somebody is here, or nobody ever was                */
+    uint64_t            empty_since; /* 0: there are programs, or there never were */
     bool                is_broken;
-    /* of the one who comes in */
+    /* of the program that is connecting */
     bool             is_entering;
     uint64_t         entry_until;
-    mpi_job         *came; /* once has_come; NULL: it did not                              */
+    mpi_job         *came; /* valid once has_come; NULL: it did not come */
     _Atomic bool     has_come;
-    _Atomic uint32_t ordered, ended; /* by rank 0                                             */
+    _Atomic uint32_t ordered, ended; /* by rank 0 */
 };
 
 /* ---- orders ----------------------------------------------------------------------------- */
@@ -69,7 +71,7 @@ static void order(mpi_hall *h, unsigned char what)
             (void)far_send(h->front->node, i, TAG, &what, sizeof(what));
 }
 
-/* From the thread of the front's job. */
+/* Called by the thread of the front's job. */
 static void take_order(void *user, uint32_t from, uint32_t tag, const void *data, size_t size)
 {
     mpi_hall           *h    = user;
@@ -83,7 +85,7 @@ static void take_order(void *user, uint32_t from, uint32_t tag, const void *data
         atomic_store(&h->ended, 1u);
 }
 
-/* Accept is everybody's: with one server less nobody can come any more. */
+/* All servers must call accept: with one server less no program can connect any more. */
 static bool is_somebody_gone(mpi_hall *h)
 {
     for (uint32_t i = 0; i < h->front->count; i++) {
@@ -98,7 +100,7 @@ static bool is_somebody_gone(mpi_hall *h)
     return false;
 }
 
-/* ---- coming in --------------------------------------------------------------------------- */
+/* ---- connecting ---------------------------------------------------------------------------- */
 
 static bool is_never(mpi_job *job)
 {
@@ -112,7 +114,7 @@ static void come_in(void *arg)
     mpi_job   *job = mpi_job_create(h->api, &h->params);
     usm_status st  = USM_E_NO_MEMORY;
 
-    /* The order to the other servers goes out before accept takes the turn. */
+    /* The order to the other servers is sent before accept takes the MPI turn. */
     (void)mpi_step_until(h->front, is_never, mpi_now() + ORDER_NS);
     if (job)
         st = mpi_welcome(job, &h->front->meeting, h->port);
@@ -138,7 +140,8 @@ static void begin_entry(mpi_hall *h)
         h->is_broken = true;
 }
 
-/* A port for each program: what Open MPI leaves of one in the name server is not the next one's. */
+/* A new port for each program: Open MPI's name server may keep data of the old one, which must not
+ * reach the next program. */
 static void change_port(mpi_hall *h)
 {
     const bool turn = mpi_turn_begin();
@@ -156,7 +159,7 @@ static void take_guest(mpi_hall *h)
     h->is_entering = false;
     if (h->door)
         change_port(h);
-    if (!g && h->came) { /* nobody would ever show it out */
+    if (!g && h->came) { /* otherwise nothing would ever end its session */
         mpi_job_leave(h->came);
         mpi_job_free(h->came);
         h->served++;
@@ -189,7 +192,7 @@ static void look_after_entry(mpi_hall *h)
                               "waits for it, and no other can connect; start usm-memd again");
 }
 
-/* ---- going -------------------------------------------------------------------------------- */
+/* ---- leaving ------------------------------------------------------------------------------- */
 
 static void show_out(mpi_hall *h, guest *g)
 {
@@ -323,7 +326,7 @@ static usm_status take_name(mpi_hall *h, const char *text)
     return USM_OK;
 }
 
-/* The door is there before its address is published. */
+/* The listener exists before its address is published. */
 static usm_status open_door(mpi_hall *h, const usm_host_api *api)
 {
     usm_status st = mpi_names_check(api, h->port);
@@ -341,7 +344,7 @@ static usm_status open_door(mpi_hall *h, const usm_host_api *api)
     return st;
 }
 
-/* What became of rank 0, all tell: the launcher may end its process before it has spoken. */
+/* All processes report the result of rank 0: the launcher may end that process before it has. */
 typedef struct outcome {
     int32_t status;
     char    story[900];
@@ -382,7 +385,7 @@ usm_status mpi_hall_create(mpi_job *front)
     }
     mpi_turns_needed();
     h->params.lend /= h->at_once;
-    front->params.lend    = 0; /* to each other they lend nothing */
+    front->params.lend    = 0; /* they lend nothing to each other */
     front->params.message = take_order;
     front->params.user    = h;
     front->hall           = h;

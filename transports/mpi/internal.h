@@ -3,23 +3,24 @@
  *
  *     module.c    the table; stores, members, messages
  *     transfer.c  room and transfers of stores
- *     attach.c    joining: what MPI there is, who takes part; leaving, also within MPI_Finalize()
+ *     attach.c    joining: which MPI there is, who takes part; leaving, also within MPI_Finalize()
  *     meet.c      communicators: of the launch, of the program, the one that the link works on
- *     places.c    members as places of a store; whom a change of theirs is told
- *     service.c   who steps the protocol (transports/far) and how he waits
+ *     places.c    members as replica targets of a store; whom a change of theirs is reported to
+ *     service.c   which thread steps the protocol (transports/far), and how it waits
  *     link.c      far_link over MPI's nonblocking calls
  *     near.c      memory of members on the same host, mapped
  *     key.c       the job's key: HMAC-SHA-256
  *     names.c     servers of another launch: their names, connecting to them
- *     door.c      who may connect: a socket of theirs
- *     hall.c      such servers: programs that come and go
- *     turn.c      one thread of theirs at a time in MPI
- *     orphan.c    a lock that MPICH's MPI_Finalize() leaves to our thread
- *     describe.c  what is told to people: the MPI, what its launch survives
+ *     door.c      the listener: which programs may connect; a socket of the servers
+ *     hall.c      the session server: programs that connect and leave
+ *     turn.c      one of the servers' threads at a time in MPI
+ *     orphan.c    a lock that MPICH's MPI_Finalize() leaves to the module's thread
+ *     describe.c  describes the MPI, and what its launch survives
  *     launcher.c  the command that started the job
  *
- * One job a process.  MPI is called by whoever steps, under `step`: the service thread, or a thread
- * that waits for a transfer; below MPI_THREAD_MULTIPLE by the thread that attached alone. */
+ * A process has one job.  The thread that steps calls MPI, under `step`: the service thread, or a
+ * thread that waits for a transfer.  Below MPI_THREAD_MULTIPLE only the thread that attached calls
+ * it. */
 #ifndef USM_MPI_INTERNAL_H
 #define USM_MPI_INTERNAL_H
 
@@ -42,41 +43,41 @@
 typedef struct mpi_link mpi_link;
 
 usm_status mpi_link_create(const usm_host_api *api, MPI_Comm comm, mpi_link **link);
-/* What MPI still has of it stays, as do the operations' buffers: nothing is cancelled. */
+/* Operations that MPI still has stay, with their buffers: nothing is cancelled. */
 void mpi_link_destroy(mpi_link *link);
-/* Peers that MPI has said to be dead, each once; false: no more. */
+/* The peers that MPI has reported dead, each once; false: no more. */
 bool mpi_link_next_dead(mpi_link *link, uint32_t *peer);
-/* At the end: receives that nothing will be sent to are withdrawn, their buffers stay. */
+/* At the end: cancels receives to which nothing will be sent; their buffers stay. */
 void      mpi_link_hush(mpi_link *link);
 far_link *mpi_link_base(mpi_link *link);
-/* Operations that have ended so far: whether something moves. */
+/* The number of operations that have ended: shows whether something moves. */
 uint64_t mpi_link_moves(const mpi_link *link);
-/* Whether MPI has messages of ours that have not gone.  Within a step. */
+/* Whether MPI has messages of the module that were not sent yet.  Within a step. */
 bool     mpi_link_is_sending(const mpi_link *link);
 uint64_t mpi_now(void);
-/* Whether the MPI that is loaded tells of the death of processes (ULFM). */
+/* Whether the loaded MPI reports the death of processes (ULFM). */
 bool mpi_has_ulfm(void);
-/* A communicator whose errors come back as codes: by a handler of our own, for the standard ABI's
- * headers disagree about MPI_ERRORS_RETURN. */
+/* Lets a communicator return errors as codes: by a handler of the module, because the standard
+ * ABI's headers disagree about MPI_ERRORS_RETURN. */
 usm_status mpi_own_errors(const usm_host_api *api, MPI_Comm comm);
-/* USM_E_MPI and a story with MPI's words, when `code` is an error. */
+/* If `code` is an error: USM_E_MPI, with MPI's text in the error message. */
 usm_status mpi_check(const usm_host_api *api, int code, const char *what);
 
 /* ---- near.c ----------------------------------------------------------------------- */
 
-/* Memory shared with members on the same host.  NULL: USM_MPI_NEAR=0, or there can be none. */
+/* Memory shared with members on the same host.  NULL: USM_MPI_NEAR=0, or it is not possible. */
 typedef struct mpi_near mpi_near;
 mpi_near               *mpi_near_create(const usm_host_api *api);
-far_near               *mpi_near_base(mpi_near *near); /* of NULL: NULL                        */
+far_near               *mpi_near_base(mpi_near *near); /* NULL for NULL */
 void                    mpi_near_destroy(mpi_near *near);
 
 /* ---- meet.c ------------------------------------------------------------------------ */
 
-/* What a process of the launch says of itself when it attaches, or leaves without. */
+/* What a process of the launch reports when it attaches, or leaves without attaching. */
 typedef struct mpi_record {
     uint32_t      version;
-    int32_t       refusal; /* usm_status: why it cannot take part; the others do not either then  */
-    uint32_t      rank;    /* in the communicator that was attached                               */
+    int32_t       refusal; /* usm_status: why it cannot take part; the others do not either then */
+    uint32_t      rank;    /* in the communicator that was attached */
     uint64_t      lend;
     bool          is_present, is_server, has_key, has_thread;
     char          domain[64];
@@ -86,39 +87,40 @@ typedef struct mpi_record {
 /* The processes of a launch, or of the communicator that was attached. */
 typedef struct mpi_meeting {
     const usm_host_api *api;
-    MPI_Comm            whole;   /* ours; MPI_COMM_NULL: nobody has met                      */
-    MPI_Comm            program; /* what app_comm() gave; else MPI_COMM_NULL                 */
+    MPI_Comm            whole;   /* the module's; MPI_COMM_NULL: no meeting took place */
+    MPI_Comm            program; /* the communicator of app_comm(); else MPI_COMM_NULL */
     int                 rank, size;
     bool                has_servers, has_program, is_split;
-    uint64_t            until; /* mpi_now(): what is collective fails then; 0: never          */
+    uint64_t            until; /* mpi_now(): collective calls fail after that time; 0: never */
 } mpi_meeting;
 
-/* What a process has come for. */
+/* The purpose for which a process has come. */
 typedef enum mpi_purpose {
     MPI_MEET_ATTACH = 1, /* attach() without app_comm()                                      */
     MPI_MEET_SPLIT  = 2, /* app_comm(): a split into program and servers comes next           */
     MPI_MEET_SERVER = 3
 } mpi_purpose;
 
-/* Collective over `comm`; m->until holds. */
+/* Collective over `comm`; uses m->until. */
 usm_status mpi_meet(const usm_host_api *api, MPI_Comm comm, mpi_purpose purpose, mpi_meeting *m);
-/* Of rank 0, to all of the meeting. */
+/* Sends data of rank 0 to all processes of the meeting. */
 usm_status mpi_broadcast(const mpi_meeting *m, void *data, size_t size);
 /* Collective over the meeting: all[m->size], by rank of m->whole. */
 usm_status mpi_exchange(mpi_meeting *m, const mpi_record *mine, mpi_record *all);
-/* The communicator of those that are present: the program's ranks first, in their order. *peers
- * (api->heap_alloc) gets their ranks in m->whole.  MPI_COMM_NULL for who is not present. */
+/* Makes the communicator of the processes that are present: the program's ranks first, in their
+ * order. *peers (api->heap_alloc) gets their ranks in m->whole.  MPI_COMM_NULL for a process that
+ * is not present. */
 usm_status mpi_gather_present(mpi_meeting *m, const mpi_record *all, MPI_Comm *comm,
                               uint32_t **peers, uint32_t *count);
-/* USM_OK, or why one of them cannot take part (attach.c). */
+/* USM_OK, or the reason why one of them cannot take part (attach.c). */
 usm_status mpi_find_refusal(const mpi_meeting *m, const mpi_record *all);
-/* Whether all have the same key: USM_E_KEY. */
+/* Checks that all have the same key: USM_E_KEY. */
 usm_status mpi_compare_keys(mpi_meeting *m, const mpi_record *all, const void *key,
                             size_t key_size);
 
 /* ---- the job ----------------------------------------------------------------------- */
 
-/* What was told by the protocol within a step, and is told on without a lock. */
+/* What the protocol reports within a step; it is passed on later, without a lock. */
 typedef struct mpi_news mpi_news;
 struct mpi_news {
     mpi_news  *next;
@@ -131,7 +133,7 @@ struct mpi_news {
 
 typedef struct mpi_hall   mpi_hall;
 typedef struct mpi_store  mpi_store;
-typedef struct mpi_shadow mpi_shadow; /* of a transfer, with the protocol                    */
+typedef struct mpi_shadow mpi_shadow; /* of a transfer, for the protocol */
 
 /* A lender's memory in one of its lives. */
 typedef struct mpi_place {
@@ -142,62 +144,65 @@ typedef struct mpi_place {
 typedef struct mpi_job {
     /* fixed once attached */
     const usm_host_api *api;
-    usm_job_params      params; /* its pointers are not kept, but for the callbacks and user */
+    usm_job_params      params; /* its pointers are not kept, except the callbacks and user */
     mpi_meeting         meeting;
     MPI_Comm            comm;
     mpi_link           *link;
     mpi_near           *near;
     far_node           *node;
     uint32_t            self, count;
-    mpi_record         *records; /* by member                                     */
+    mpi_record         *records; /* by member */
     mpi_hall           *hall;  /* of servers that programs join by name: their own job, else NULL */
-    uint32_t           *peers; /* by member: rank in meeting.whole              */
+    uint32_t           *peers; /* by member: rank in meeting.whole */
     uint32_t            max_places;
-    int                 level;                  /* of threads, MPI's                             */
-    pthread_t           owner;                  /* who attached                                  */
-    bool                has_thread, has_joined; /* servers of another launch, or it them      */
+    int                 level;                  /* MPI's thread level */
+    pthread_t           owner;                  /* the thread that attached */
+    bool                has_thread, has_joined; /* it joined servers of another launch, or they
+                                                   it */
     uint64_t            lease_ns, deadline_ns;
     /* guarded by step */
-    pthread_mutex_t step;     /* who holds it calls MPI                                          */
-    uint64_t        moves;    /* as of the last step                                         */
-    uint64_t        bytes;    /* carried, and requests served, as of then                     */
-    bool            has_left; /* far_leave() sets it within a step                           */
+    pthread_mutex_t step;     /* the thread that holds it calls MPI */
+    uint64_t        moves;    /* as of the last step */
+    uint64_t        bytes;    /* transferred, and requests handled, as of then */
+    bool            has_left; /* far_leave() sets it within a step */
     /* guarded by lock */
     pthread_mutex_t lock;
     pthread_cond_t  changed;
     mpi_news       *news;
     mpi_news      **news_end;
-    mpi_news       *idle_news; /* big ones                                                  */
+    mpi_news       *idle_news; /* large ones */
     unsigned        nidle_news;
     mpi_store      *stores;
     mpi_shadow     *idle_shadows;
-    mpi_shadow     *ended; /* transfers whose `done` is still to be called                    */
+    mpi_shadow     *ended; /* transfers whose `done` must still be called */
     mpi_shadow    **ended_end;
-    bool            is_running; /* the thread                                                */
-    bool            is_telling; /* news are on their way to the callbacks                    */
-    uint32_t       *place_of;   /* by member, its last; UINT32_MAX: it lends nothing          */
-    mpi_place      *places;     /* max_places of them; `member` is fixed once it counts       */
-    far_member     *members;    /* by member, as of `as_of_ns`                                */
+    bool            is_running; /* the thread */
+    bool            is_telling; /* news are being passed to the callbacks */
+    uint32_t       *place_of;   /* by member, its last; UINT32_MAX: it lends nothing */
+    mpi_place      *places;     /* max_places of them; `member` is fixed once it counts */
+    far_member     *members;    /* by member, as of `as_of_ns` */
     far_member     *scratch;
     uint64_t        as_of_ns;
-    bool           *is_done; /* by member: it is in MPI_Finalize() and needs nothing more  */
+    bool           *is_done; /* by member: it is in MPI_Finalize() and needs nothing more */
     /* atomic */
-    _Atomic bool     is_final; /* within MPI_Finalize()                                      */
+    _Atomic bool     is_final; /* within MPI_Finalize() */
     _Atomic bool     stop, is_closing, has_said_goodbye, is_asleep, is_woken;
-    _Atomic bool     has_worked; /* something but signs of life has come or gone             */
-    _Atomic bool     busy;       /* as far_step() said                                          */
-    _Atomic uint64_t next;       /* when the protocol wants to be stepped at the latest         */
+    _Atomic bool     has_worked; /* something other than signs of life has come or gone */
+    _Atomic bool     busy;       /* as far_step() reported */
+    _Atomic uint64_t next;       /* when the protocol wants to be stepped at the latest */
     _Atomic uint32_t nplaces;
-    _Atomic bool     has_ended;  /* there is something in `ended`                             */
-    _Atomic uint32_t copies;     /* of mpi_copy()                                             */
-    _Atomic uint32_t flying;     /* threads and transfers in transfer.c                       */
-    _Atomic uint32_t awaiters;   /* threads that step until their transfer has ended           */
-    _Atomic uint64_t beside;     /* when one of them stepped last                             */
-    _Atomic uint32_t shadows;    /* transfers with the protocol that nobody awaits            */
-    _Atomic uint64_t patience;   /* module.c's set_patience()                                  */
-    _Atomic bool     is_sending; /* MPI has messages of ours that have not gone              */
-    _Atomic uint64_t wakes_at;   /* our thread does, at the latest; while it is asleep        */
-    _Atomic uint64_t stepper;    /* who holds `step`: pthread_self() as a number; 0: nobody     */
+    _Atomic bool     has_ended;  /* there is something in `ended` */
+    _Atomic uint32_t copies;     /* number of mpi_copy() */
+    _Atomic uint32_t flying;     /* threads and transfers in transfer.c */
+    _Atomic uint32_t awaiters;   /* threads that step until their transfer has ended */
+    _Atomic uint64_t beside;     /* when one of them stepped last */
+    _Atomic uint32_t shadows;    /* transfers in the protocol for which no thread waits */
+    _Atomic uint64_t patience;   /* set by module.c's set_patience() */
+    _Atomic bool     is_sending; /* MPI has messages of the module that were not sent yet */
+    _Atomic uint64_t wakes_at;   /* when the service thread wakes at the latest, while it is
+                                    asleep */
+    _Atomic uint64_t stepper;    /* the thread that holds `step`: pthread_self() as a number; 0:
+                                    none */
 } mpi_job;
 
 struct mpi_store {
@@ -206,31 +211,31 @@ struct mpi_store {
     size_t     block_size;
     void (*place_changed)(void *user, uint32_t place, usm_place_state state);
     void            *user;
-    _Atomic uint64_t reserved; /* blocks                                                     */
+    _Atomic uint64_t reserved; /* in blocks */
     mpi_store       *next;     /* guarded by job->lock                                       */
 };
 
 /* ---- launcher.c ------------------------------------------------------------------------ */
 
-/* The command line that has started the job, with `options` behind the name of Open MPI's launcher;
- * false: it cannot be known, or has not room. */
+/* The command line that has started the job, with `options` after the name of Open MPI's launcher;
+ * false: it cannot be found, or does not fit. */
 bool mpi_launcher_with(const char *options, char *text, size_t cap);
-/* `command` in the place of hydra, for as many ranks and the same program. */
+/* `command` in place of hydra, for as many ranks and the same program. */
 bool mpi_launcher_instead(const char *command, char *text, size_t cap);
 
 /* The job of this process; NULL: not attached. */
 mpi_job *mpi_the_job(void);
 
-/* Tags of messages of our own; the users' are below. */
+/* Tags of the module's own messages; the users' are below. */
 #define MPI_TAG_DONE UINT32_C(0xffffff01)
 
-/* ---- transfer.c: of the table ------------------------------------------------------- */
+/* ---- transfer.c: functions of the table ----------------------------------------------------- */
 
 usm_status mpi_store_reserve(void *store, uint64_t first, uint64_t n);
 void       mpi_store_forget(void *store, uint64_t first, uint64_t n);
 void       mpi_store_submit(void *store, usm_transfer *list);
 usm_status mpi_store_progress(void *store, uint32_t timeout_ms);
-/* Calls `done` of what has ended; no lock held. */
+/* Calls `done` of transfers that have ended; no lock is held. */
 void mpi_deliver(mpi_job *job);
 void mpi_shadows_free(mpi_job *job);
 
@@ -246,52 +251,54 @@ void mpi_service_wake(mpi_job *job);
 bool mpi_may_step(const mpi_job *job);
 /* Whether this thread holds `step` already: within `done`. */
 bool mpi_is_stepper(const mpi_job *job);
-/* Copies what goes through shared memory, a piece or so, by any thread; false: there is nothing. */
+/* Copies bytes that go through shared memory, a piece or so, by any thread; false: there are
+ * none. */
 bool mpi_copy(mpi_job *job);
-/* One step, when nobody else is at it; whether something moved. */
+/* Makes one step, unless another thread is stepping; returns whether something moved. */
 bool mpi_step(mpi_job *job);
-/* Steps, or lets others step, and waits a little when nothing moves; *since is 0 at first.
- * `is_long`: for bytes, and others may use the processor meanwhile. */
+/* Steps, or lets other threads step, and waits a little when nothing moves; *since is 0 at first.
+ * `is_long`: the thread waits for bytes, and others may use the processor meanwhile. */
 void mpi_linger(mpi_job *job, uint64_t *since, bool is_long);
-/* Around what a thread does that lingers: our thread stands aside. */
+/* Around a wait that calls mpi_linger(): the service thread does not step meanwhile. */
 void mpi_await_begin(mpi_job *job);
 void mpi_await_end(mpi_job *job);
 /* Steps until `is_over` or the time has come. */
 bool mpi_step_until(mpi_job *job, bool (*is_over)(mpi_job *job), uint64_t until);
-/* Tells on what the protocol told; no lock held. */
+/* Passes on what the protocol has reported; no lock is held. */
 void mpi_tell(mpi_job *job);
 void mpi_news_free(mpi_job *job);
-/* Within mpi_tell(): a member has changed, to the stores and as the callback shows it. */
+/* Within mpi_tell(): reports a changed member to the stores, and fills the callback's form of
+ * it. */
 void mpi_tell_places(mpi_job *job, const far_member *m);
 void mpi_fill_member(const mpi_job *job, const far_member *m, usm_job_member *member);
-/* far_params' callbacks. */
+/* Callbacks for far_params. */
 void mpi_on_member(void *job, const far_member *m);
 void mpi_on_message(void *job, uint32_t from, uint32_t tag, const void *data, size_t size);
 void mpi_on_wake(void *job);
 
-/* ---- turn.c: around calls of MPI, where a process has several jobs -------------------- */
+/* ---- turn.c: around calls of MPI, if a process has several jobs ----------------------------- */
 
 void mpi_turns_needed(void);
-/* What mpi_turn_end() gets. */
+/* Returns what mpi_turn_end() must be given. */
 bool mpi_turn_begin(void);
 void mpi_turn_end(bool has_begun);
 /* Whether this thread is between the two. */
 bool mpi_is_our_turn(void);
 
-/* orphan.c: the service thread's last act when MPI_Finalize() has begun. */
+/* orphan.c: the service thread's last action when MPI_Finalize() has begun. */
 void mpi_release_orphans(const usm_host_api *api);
 
 /* ---- door.c -------------------------------------------------------------------------- */
 
-#define MPI_PORT_SIZE    512 /* of the names of MPI's ports that are known: 60                 */
-#define MPI_ADDRESS_SIZE 256 /* MPI_MAX_PORT_NAME of those known is this at least             */
+#define MPI_PORT_SIZE    512 /* the ports' names of known MPIs have about 60 */
+#define MPI_ADDRESS_SIZE 256 /* at most MPI_MAX_PORT_NAME of known MPIs */
 
 typedef struct mpi_door mpi_door;
 
-/* What a door is to know of those within. */
+/* What a listener must know about its servers. */
 typedef struct mpi_doorkeeper {
     const usm_host_api *api;
-    const void         *key; /* as long as the door                                          */
+    const void         *key; /* valid as long as the listener */
     size_t              key_size;
     const char         *port;
     bool                is_closed, is_full;
@@ -299,69 +306,71 @@ typedef struct mpi_doorkeeper {
 
 usm_status mpi_door_open(const usm_host_api *api, mpi_door **door);
 void       mpi_door_close(mpi_door *door);
-/* Where it is, as it is published. */
+/* Its address, as it is published. */
 void mpi_door_describe(const mpi_door *door, char address[MPI_ADDRESS_SIZE]);
-/* Answers visitors for so long; true: one was let in, and goes to the port now. */
+/* Answers clients for so long; true: one was admitted, and connects to the port now. */
 bool mpi_door_keep(mpi_door *door, const mpi_doorkeeper *keeper, int timeout_ms);
 
-/* Where `address` says: MPI's port, and a socket for mpi_door_enter().  Until mpi_now() is `until`.
- *   USM_E_PEER  nobody is there, or does not answer;  USM_E_KEY;  USM_E_BUSY: full at present;
- *   USM_E_ABI   another release */
+/* Contacts the server at `address`: gets MPI's port, and a socket for mpi_door_enter().  Until
+ * mpi_now() is `until`.
+ *   USM_E_PEER  no server is there, or it does not answer;  USM_E_KEY;
+ *   USM_E_BUSY  full at present;  USM_E_ABI  another release */
 usm_status mpi_door_knock(const mpi_doorkeeper *who, const char *address, uint64_t until,
                           char port[MPI_PORT_SIZE], int *fd);
-/* Everybody goes to the port now. */
+/* All processes connect to the port now. */
 void mpi_door_enter(int fd);
 
 /* ---- names.c ------------------------------------------------------------------------- */
 
-/* usm_host_api.report() for a copy of the table: the sentence stays with the thread, for others. */
+/* usm_host_api.report() for a copy of the table: the message stays with the thread, for later
+ * use. */
 usm_status  mpi_keep_story(usm_status status, const char *format, ...) USM_PRINTF(2, 3);
 const char *mpi_kept_story(void);
-/* Whether two jobs can meet with this MPI: USM_E_NOT_SUPPORTED.  One process. */
+/* Whether two jobs can meet with this MPI: USM_E_NOT_SUPPORTED.  Called by one process. */
 usm_status mpi_names_check(const usm_host_api *api, char port[MPI_PORT_SIZE]);
 usm_status mpi_name_publish(const usm_host_api *api, const char *name, const char *address);
 void       mpi_name_unpublish(const char *name, const char *address);
-/* To the servers that `names` are, one after the other, and everything of mpi_job_gather(rank).
- * The program's ranks have met in job->meeting.  *is_stuck: MPI has not come back; the job is its.
- */
+/* Joins the servers with these names, one after the other, and does everything of
+ * mpi_job_gather(rank).  The program's ranks have met in job->meeting.  *is_stuck: MPI has not
+ * returned; the job belongs to that call. */
 usm_status mpi_join(mpi_job *job, const char *names, int rank, bool *is_stuck);
-/* All members have been heard of: from now on sends to the dead are given up soon. */
+/* All members have been heard: from now on sends to dead members are given up soon. */
 void mpi_names_met(const mpi_job *job);
-/* The same as mpi_join() for servers at whose port a program is. */
+/* The same as mpi_join() for servers to whose port a program connects. */
 usm_status mpi_welcome(mpi_job *job, const mpi_meeting *servers, const char *port);
 
 /* ---- hall.c --------------------------------------------------------------------------- */
 
-/* The servers' own job is `front`, before it has met: what its params say is for programs. */
+/* The servers' own job is `front`, before it has met: its params are those for programs. */
 usm_status mpi_hall_create(mpi_job *front);
 /* Once it has started; collective over it. */
 usm_status mpi_hall_open(mpi_hall *hall);
 usm_status mpi_hall_serve(mpi_hall *hall, const volatile int *stop);
 void       mpi_hall_close(mpi_hall *hall);
-/* MPI may still wait in a thread for somebody: then hall and front stay, and are not freed. */
+/* A thread may still wait in MPI for a program: then hall and front stay, and are not freed. */
 bool mpi_hall_is_entering(const mpi_hall *hall);
 void mpi_hall_free(mpi_hall *hall);
 
 /* ---- attach.c, for these -------------------------------------------------------------- */
 
 mpi_job *mpi_job_create(const usm_host_api *api, const usm_job_params *params);
-/* Everything that is collective over job->meeting; `rank`: in the communicator that was attached.
- */
+/* Everything that is collective over job->meeting; `rank`: in the communicator that was
+ * attached. */
 usm_status mpi_job_gather(mpi_job *job, int rank);
 usm_status mpi_job_start(mpi_job *job);
-/* mpi_job_start() came before. */
+/* pre: mpi_job_start() was called. */
 void mpi_job_leave(mpi_job *job);
 void mpi_job_free(mpi_job *job);
-/* Whether nobody is left whom a server of this job serves.  joins_at_once: a client that has not
- * joined counts as silent since the job began, because it joins as soon as it is connected; else
- * it may come at any time. */
+/* Whether no client is left that a server of this job serves.  joins_at_once: a client that has not
+ * joined counts as silent since the job began, because it joins as soon as it is connected;
+ * otherwise it may come at any time. */
 bool mpi_job_is_over(mpi_job *job, bool joins_at_once, uint64_t *alone);
 
-/* ---- the rest ------------------------------------------------------------------------ */
+/* ---- the other files ----------------------------------------------------------------------- */
 
 bool mpi_hmac(const void *key, size_t key_size, const void *data, size_t size,
               unsigned char mac[MPI_MAC_SIZE]);
-/* Without telling by its time how much was right. */
+/* Compares in constant time, which does not reveal how much was right. */
 bool mpi_is_same_mac(const unsigned char *a, const unsigned char *b);
 bool mpi_random(void *data, size_t size);
 
@@ -371,14 +380,14 @@ usm_status mpi_app_comm(const usm_host_api *api, void *comm, size_t comm_size);
 usm_status mpi_serve(void *job, const volatile int *stop);
 void       mpi_job_describe(void *job, char *text, size_t cap);
 
-usm_place_state mpi_member_state(far_member_state state); /* as a process of the job           */
-usm_place_state mpi_place_state(const far_member *m);     /* as a place of blocks              */
-/* What is known of a member, by a millisecond. */
+usm_place_state mpi_member_state(far_member_state state); /* as a process of the job */
+usm_place_state mpi_place_state(const far_member *m);     /* as a replica target */
+/* What is known about a member, at most a millisecond old. */
 void mpi_get_member(mpi_job *job, uint32_t index, far_member *member);
-/* Room for the tables of members and places, and what is known before the first step. */
+/* Allocates the tables of members and places, and fills in what is known before the first step. */
 usm_status mpi_places_init(mpi_job *job);
 void       mpi_places_fini(mpi_job *job);
-/* Of a store: the member that a place is; false: there is no such place, or it is lost. */
+/* For a store: the member that a place stands for; false: there is no such place, or it is lost. */
 bool mpi_find_place(const mpi_job *job, uint64_t place, uint32_t *member);
 
 #endif

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* What proves that a member has the job's key, by OpenSSL's libcrypto: the one file of far memory
- * that knows it.  Who asks: transports/far (challenge and response when members join), meet.c. */
+/* Proves that a member has the job's key, by OpenSSL's libcrypto: the only file of the transport
+ * that uses it.  Called by transports/far (challenge and response when members join) and meet.c. */
 #include "internal.h"
 
 #include <limits.h>

@@ -1,20 +1,21 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* The command that has started this process's job, changed as it would survive more.  Called by
- * describe.c.
+/* The command that has started this process's job, changed so that the job would survive more.
+ * Called by describe.c.
  *
- * A launcher is the nearest ancestor whose program has the name of one, and its words are those of
- * its command line in /proc.  They can be known on the node of the launcher only: elsewhere the
- * ancestor is orted, prted or a daemon of Slurm.  What cannot be told exactly is not told. */
+ * The launcher is the nearest ancestor whose program has the name of one, and its words are those
+ * of its command line in /proc.  They can be found only on the node of the launcher: elsewhere the
+ * ancestor is orted, prted or a daemon of Slurm.  A command that cannot be found exactly is not
+ * shown. */
 #include "internal.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <unistd.h>
 
-#define LEVELS 16 /* of ancestors                                                         */
+#define LEVELS 16 /* of ancestors */
 #define WORDS  4096
 
-/* One behind the other, each with its zero. */
+/* The words one after the other, each with its zero. */
 typedef struct words {
     char   text[WORDS];
     size_t size;
@@ -22,7 +23,7 @@ typedef struct words {
 
 /* ---- reading ------------------------------------------------------------------------------ */
 
-/* Bytes of /proc/PID/FILE; less than `cap`, or it is taken for nothing: 0. */
+/* Reads /proc/PID/FILE; returns the size if it is less than `cap`, else 0. */
 static size_t read_proc(long pid, const char *file, char *text, size_t cap)
 {
     char   path[64];
@@ -46,7 +47,7 @@ static long parent_of(long pid)
     const char  *end;
 
     text[n] = '\0';
-    end     = strrchr(text, ')'); /* of the name, which may hold anything */
+    end     = strrchr(text, ')'); /* the end of the name, which may contain anything */
     return end && strlen(end) > 4 ? strtol(end + 4, NULL, 10) : 0;
 }
 
@@ -69,7 +70,7 @@ static bool is_named(const char *program, const char *const *names)
     return false;
 }
 
-/* The launcher's, if it is one of `wanted`. */
+/* The words of the launcher, if it is one of `wanted`. */
 static bool find_launcher(words *w, const char *const *wanted)
 {
     static const char *const all[] = {"mpirun", "mpiexec", "orterun", "prterun", "srun", NULL};
@@ -88,7 +89,7 @@ static bool find_launcher(words *w, const char *const *wanted)
 
 /* ---- writing ------------------------------------------------------------------------------ */
 
-/* A line that grows; once it is too long, or has what no line may have, it stays so. */
+/* A line that grows; once it is too long, or has a character that is not allowed, it stays bad. */
 typedef struct line {
     char  *text;
     size_t cap, n;
@@ -119,7 +120,7 @@ static bool is_plain(const char *word, size_t n)
     return n > 0 && strspn(word, plain) >= n;
 }
 
-/* As a shell reads it.  What follows "..._KEY=" is nobody's business. */
+/* Quotes a word for a shell.  What follows "..._KEY=" is not shown. */
 static void put_word(line *l, const char *word)
 {
     const char *key  = strstr(word, "_KEY=");
@@ -144,8 +145,7 @@ static void put_words(line *l, const words *w, const char *from)
 
 /* ---- the two forms ------------------------------------------------------------------------ */
 
-/* Open MPI 5's mpirun turns into prterun, which does not know MPI's options when people start it.
- */
+/* Open MPI 5's mpirun becomes prterun, which does not know MPI's options when a user starts it. */
 static void put_launcher(line *l, const char *program)
 {
     const char  *slash = strrchr(program, '/');
@@ -175,8 +175,8 @@ bool mpi_launcher_with(const char *options, char *text, size_t cap)
     return !l.is_bad;
 }
 
-/* The first word of the program, behind options that only say how many ranks there are, and on
- * which nodes (another launcher has its own); NULL: there are others. */
+/* The first word of the program, after options that only say how many ranks there are, and on which
+ * nodes (another launcher has its own); NULL: there are other options. */
 static const char *find_program(const words *w, const char **ranks)
 {
     static const char *const nodes[] = {"-ppn", "-host", "-hosts", "-f", "-hostfile", NULL};
@@ -206,7 +206,7 @@ bool mpi_launcher_instead(const char *command, char *text, size_t cap)
         return false;
     program = find_program(&w, &ranks);
     for (const char *at = program; at; at = next_word(&w, at))
-        if (strcmp(at, ":") == 0) /* several programs: another launcher wants a file for them */
+        if (strcmp(at, ":") == 0) /* several programs: another launcher needs a file for them */
             return false;
     if (!program)
         return false;

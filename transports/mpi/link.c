@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* The message system of far memory over MPI: nonblocking sends and receives on a communicator of
- * our own, looked at by MPI_Testsome.  Not here: the communicator (meet.c), who polls (service.c).
+/* The message system of remote memory over MPI: nonblocking sends and receives on a communicator of
+ * the module, polled by MPI_Testsome.  meet.c makes the communicator, service.c polls.
  *
  * Nothing is cancelled while the link is in use, and nothing waits: an operation whose peer is dead
- * stays in the table for good, with its buffer, and costs a few nanoseconds a poll.
+ * stays in the table for good, with its buffer, and costs a few nanoseconds per poll.
  *
- * Errors: those of a call come by the handler of our communicator and thus as codes.  MPICH (4.0.2)
- * gives those of MPI_Testsome to the handler of MPI_COMM_WORLD, which is the program's and by
- * default ends it; so far memory posts receives that what its peers send cannot overrun. */
+ * Errors of a call are returned as codes, by the handler of the module's communicator.  MPICH
+ * (4.0.2) passes errors of MPI_Testsome to the handler of MPI_COMM_WORLD, which is the program's
+ * and by default ends it.  So remote memory posts only receives that its peers' messages cannot
+ * overrun. */
 #include "internal.h"
 
 #include <dlfcn.h>
@@ -17,10 +18,10 @@
 
 #define FIRST_ROOM 64
 #define HUSH_NS    UINT64_C(20000000)
-#define PAUSE_NS   UINT64_C(100000) /* between tries to send, at first and at last                */
+#define PAUSE_NS   UINT64_C(100000) /* between attempts to send, at first and at most */
 #define PAUSE_MAX  UINT64_C(500000000)
 
-/* Classes of ULFM as Open MPI numbers them; MPICH's are in its header. */
+/* Error classes of ULFM, as Open MPI numbers them; MPICH's are in its header. */
 #ifdef MPIX_ERR_PROC_FAILED
 enum { PROC_FAILED = MPIX_ERR_PROC_FAILED };
 #else
@@ -37,9 +38,9 @@ enum { REVOKED = MPIX_ERR_REVOKED };
 enum { REVOKED = 77 };
 #endif
 
-/* Of a peer to which sends wait. */
+/* For a peer to which sends wait. */
 typedef struct backlog {
-    uint64_t pause, until; /* 0: none waits                                                   */
+    uint64_t pause, until; /* 0: none waits */
     bool     has_some;
 } backlog;
 
@@ -48,27 +49,27 @@ struct mpi_link {
     const usm_host_api *api;
     MPI_Comm            comm;
     uint32_t            self, count;
-    /* One entry an operation that MPI has. */
+    /* One entry for each operation that MPI has. */
     MPI_Request     *requests;
     MPI_Status      *statuses;
     int             *indices;
     far_op         **ops;
     int              n, room;
-    far_op          *ended; /* their `done` is still to be called                            */
+    far_op          *ended; /* operations whose `done` must still be called */
     _Atomic uint64_t moves;
     bool             has_told;
-    bool             has_dead; /* one that mpi_link_next_dead() has not given yet           */
-    bool            *is_dead, *is_told; /* by peer                                          */
+    bool             has_dead;          /* one that mpi_link_next_dead() has not returned yet */
+    bool            *is_dead, *is_told; /* by peer */
     /* Sends that MPI could not issue yet, in order. */
     far_op  *waiting, **waiting_end;
-    backlog *backlogs; /* by peer                                                            */
+    backlog *backlogs; /* by peer */
 };
 
 /* In far_op.opaque. */
 typedef struct trace {
     far_op  *next;
     uint64_t result;
-    uint64_t is_any; /* 0: a send; 1: a receive from whoever it may be; 2: from one             */
+    uint64_t is_any; /* 0: a send; 1: a receive from any peer; 2: from one peer */
 } trace;
 
 static trace *trace_of(far_op *op)
@@ -110,7 +111,7 @@ usm_status mpi_check(const usm_host_api *api, int code, const char *what)
     return api->report(USM_E_MPI, "%s failed: %s", what, text);
 }
 
-/* The function of the MPI that this module is linked to, which may have been loaded RTLD_LOCAL. */
+/* A function of the MPI that this module is linked to, which may have been loaded RTLD_LOCAL. */
 static void *find_in_mpi(const char *name)
 {
     Dl_info info;
@@ -137,7 +138,7 @@ typedef union ulfm {
     int (*get_acknowledged)(MPI_Comm comm, MPI_Group *group);
 } ulfm;
 
-/* Ranks of our communicator, of a group of its dead. */
+/* Marks the ranks of the module's communicator that are in a group of dead processes. */
 static void note_dead(mpi_link *l, MPI_Group dead)
 {
     MPI_Group all;
@@ -157,8 +158,8 @@ static void note_dead(mpi_link *l, MPI_Group dead)
     (void)MPI_Group_free(&all);
 }
 
-/* A receive from anybody goes on after a death once that was acknowledged; and so we learn whose
- * death it was. */
+/* After a death a receive from any peer continues only once the death was acknowledged; this also
+ * tells which process has died. */
 static void acknowledge(mpi_link *l)
 {
     ulfm      ack = {find_in_mpi("MPIX_Comm_failure_ack")};
@@ -263,7 +264,7 @@ static void started(mpi_link *l, far_op *op, int code)
         end(l, op, result_of(l, code));
 }
 
-/* MPICH with limited tries (names.c): its queue to the peer is full, or the peer has ended. */
+/* MPICH with limited attempts (names.c): its queue to the peer is full, or the peer has ended. */
 static bool is_not_issued(int code)
 {
     char text[MPI_MAX_ERROR_STRING + 1] = "";
@@ -296,7 +297,7 @@ static void let_wait(mpi_link *l, far_op *op)
     l->backlogs[op->peer].has_some = true;
 }
 
-/* The longer in vain, the less often. */
+/* The longer attempts fail, the fewer are made. */
 static void pause_peer(mpi_link *l, uint32_t peer)
 {
     backlog *b = &l->backlogs[peer];
@@ -310,7 +311,7 @@ static void link_send(far_link *base, far_op *op)
     mpi_link *l = (mpi_link *)base;
 
     trace_of(op)->is_any = 0;
-    if (l->backlogs[op->peer].pause) { /* behind those before it */
+    if (l->backlogs[op->peer].pause) { /* after those that wait already */
         let_wait(l, op);
     } else if (!try_to_send(l, op)) {
         pause_peer(l, op->peer);
@@ -364,7 +365,8 @@ static void finish(mpi_link *l, int at, const MPI_Status *status, int code)
     far_result result = result_of(l, code);
     int        n      = 0;
 
-    if (l->requests[at] != MPI_REQUEST_NULL) { /* ULFM: it goes on, or would, once we know */
+    if (l->requests[at] != MPI_REQUEST_NULL) { /* ULFM: the operation continues once the death is
+                                                  acknowledged */
         acknowledge(l);
         return;
     }
@@ -393,7 +395,7 @@ static void sweep(mpi_link *l)
     l->n = kept;
 }
 
-/* MPI did not say which: one after the other. */
+/* MPI did not say which operation failed: tests one after the other. */
 static void test_each(mpi_link *l)
 {
     for (int i = 0; i < l->n; i++) {
@@ -426,7 +428,7 @@ static void test_all(mpi_link *l)
     sweep(l);
 }
 
-/* What ended first is told first: `ended` has the last in front. */
+/* Operations are reported in the order of their ends: `ended` has the last one first. */
 static far_op *take_ended(mpi_link *l)
 {
     far_op *list = NULL, *next;
@@ -451,7 +453,7 @@ static unsigned link_poll(far_link *base)
     if (l->n > 0)
         test_all(l);
     for (far_op *op = take_ended(l); op; op = next, n++) {
-        next = trace_of(op)->next; /* `done` may start it anew */
+        next = trace_of(op)->next; /* `done` may start it again */
         op->done(op, (far_result)trace_of(op)->result);
     }
     if (n)
@@ -528,7 +530,7 @@ usm_status mpi_link_create(const usm_host_api *api, MPI_Comm comm, mpi_link **li
     return USM_OK;
 }
 
-/* UCX, below MPICH, warns of each receive that is still posted in MPI_Finalize(). */
+/* UCX, below MPICH, warns about each receive that is still posted in MPI_Finalize(). */
 void mpi_link_hush(mpi_link *link)
 {
     const uint64_t end  = mpi_now() + HUSH_NS;

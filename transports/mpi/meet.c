@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* Who takes part in a job, and on which communicator.
+/* Which processes take part in a job, and on which communicator.
  *
- *     app_comm() or attach()   mpi_meet: duplicate, say what one is (server or program)
+ *     app_comm() or attach()   mpi_meet: duplicate, report the purpose (server or program)
  *     attach(), or the end     mpi_exchange: a record each; mpi_gather_present: the link's own
  *
- * The program may attach long after the servers of its launch, or never: they wait asleep, and who
- * finalises MPI without having attached says so in the same exchange (attach.c).  Records travel
- * with fixed widths, little endian, their version first. */
+ * The program may attach long after the servers of its launch, or never.  The servers sleep
+ * meanwhile, and a process that finalises MPI without having attached says so in the same exchange
+ * (attach.c). Records have fixed widths, little-endian, their version first. */
 #include "internal.h"
 
 #include "base/inline/bytes.h"
@@ -20,8 +20,8 @@
 
 /* ---- collectives -------------------------------------------------------------------- */
 
-/* Ends when all are there, however long that takes (until 0), or when that has taken too long;
- * asleep for the most part. */
+/* Waits until all processes are there, however long that takes (until 0), or until that has taken
+ * too long; asleep for the most part. */
 static usm_status wait_for(const mpi_meeting *m, MPI_Request *request, const char *what)
 {
     struct timespec pause = {.tv_nsec = 20000};
@@ -70,7 +70,7 @@ usm_status mpi_broadcast(const mpi_meeting *m, void *data, size_t size)
     return st == USM_OK ? wait_for(m, &request, "MPI_Ibcast") /* NOLINT */ : st;
 }
 
-/* Whether this process joins servers by name: all of the program do, or none. */
+/* Whether this process joins servers by name: all processes of the program do, or none. */
 static bool joins(const usm_host_api *api, mpi_purpose purpose)
 {
     const char *names = api->setting("mpi_join");
@@ -200,7 +200,7 @@ usm_status mpi_exchange(mpi_meeting *m, const mpi_record *mine, mpi_record *all)
 
 /* ---- the link's communicator ------------------------------------------------------------ */
 
-/* The order of members: the program's ranks as it knows them, then servers. */
+/* The order of members: the program's ranks in its own order, then servers. */
 static int key_of(const mpi_meeting *m, const mpi_record *r, int rank)
 {
     return r->is_server ? m->size + rank : (int)r->rank;
@@ -255,7 +255,7 @@ usm_status mpi_gather_present(mpi_meeting *m, const mpi_record *all, MPI_Comm *c
 
 /* ---- the key ------------------------------------------------------------------------------- */
 
-/* Each proves to have it by the first one's nonce and its own rank. */
+/* Each process proves that it has the key, over the first process's nonce and its own rank. */
 static bool prove(const mpi_record *all, int rank, const void *key, size_t key_size,
                   unsigned char mac[MPI_MAC_SIZE])
 {

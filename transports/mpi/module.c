@@ -1,21 +1,21 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* The transport over MPI: the table, and stores, whose blocks lie in the memory of other members
- * of the job.  What the parts do is told in internal.h; the protocol is in transports/far. */
+/* The transport over MPI: the table, and stores, whose blocks are in the memory of other members of
+ * the job.  internal.h lists the other parts; the protocol is in transports/far. */
 #include "internal.h"
 
 #include "base/inline/plural.h"
 
 #include <stdio.h>
 
-#define PIECES           4 /* in flight a lender; far.h's depth                           */
+#define PIECES           4 /* in flight per lender; far.h's depth */
 #define SMALL            ((size_t)256 << 10)
-#define SMALL_PER_PIECES 4 /* of small blocks so many times as many                       */
+#define SMALL_PER_PIECES 4 /* times as many pieces if blocks are small */
 
 #ifndef USM_MPI_MODULE /* from CMake: which MPI it is built for */
 #define USM_MPI_MODULE "mpi"
 #endif
 
-/* The table's functions do not get the host's. */
+/* The functions of the table do not receive the host's table. */
 static const usm_host_api *host;
 
 /* ---- stores ------------------------------------------------------------------------------ */
@@ -65,11 +65,11 @@ static void store_close(void *store)
 
     if (!s)
         return;
-    if (usm_load_acquire(&job->is_closing)) /* the lenders know that we have left */
+    if (usm_load_acquire(&job->is_closing)) /* the lenders know that this process has left */
         far_store_drop(s->far);
     else
         far_store_close(s->far);
-    /* As long as it is listed mpi_detach() leaves the job there. */
+    /* As long as the store is listed, mpi_detach() keeps the job. */
     (void)pthread_mutex_lock(&job->lock);
     for (mpi_store **at = &job->stores; *at; at = &(*at)->next) {
         if (*at != s)
@@ -77,7 +77,7 @@ static void store_close(void *store)
         *at = s->next;
         break;
     }
-    while (job->is_telling) /* s->place_changed may be under way */
+    while (job->is_telling) /* s->place_changed may be running */
         (void)pthread_cond_wait(&job->changed, &job->lock);
     (void)pthread_mutex_unlock(&job->lock);
     api->heap_free(s);
@@ -96,11 +96,11 @@ static bool store_has_thread(void *store)
 
 static usm_status store_sync(void *store)
 {
-    (void)store; /* memory: what was acknowledged is there for as long as its lender is */
+    (void)store; /* memory: acknowledged blocks exist for as long as their lender */
     return USM_OK;
 }
 
-/* ---- what there is ------------------------------------------------------------------------- */
+/* ---- state --------------------------------------------------------------------------------- */
 
 static usm_status store_capacity(void *store, usm_transport_capacity *capacity)
 {
@@ -181,7 +181,7 @@ static usm_status members(void *job_, uint32_t *self, uint32_t *count)
 {
     mpi_job *job = job_;
 
-    if (!job->has_thread && mpi_may_step(job)) /* whoever waits for messages asks us */
+    if (!job->has_thread && mpi_may_step(job)) /* a thread that waits for messages calls this */
         (void)mpi_step(job);
     *self  = job->self;
     *count = job->count;

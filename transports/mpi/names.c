@@ -2,20 +2,21 @@
 /* Memory servers of another launch, joined by name.
  *
  *     program                                    usm-memd --publish NAME, a launch of its own
- *                                                MPI_Publish_name: where the door is
- *     rank 0: MPI_Lookup_name, knocks  ------->  door.c; lets it in, or not
+ *                                                MPI_Publish_name: where the listener is
+ *     rank 0: MPI_Lookup_name, knocks  ------->  door.c; admits it, or not
  *     all: MPI_Comm_connect, merge     <------>  all: MPI_Comm_accept, merge
- *     the next name, servers found so far come along to connect
- *     attach.c's gather() over what has come of it
+ *     the next name; servers found so far take part in connecting
+ *     attach.c's gather() over the result
  *
- * The program's rank 0 leads: what it decides, it tells everybody, so that one failure is
- * everybody's, with one sentence.  MPI_Lookup_name, MPI_Comm_connect and the rest may wait for
- * ever; where MPI allows threads they run in one of ours, and who attaches waits for it until a
- * deadline.  It is left behind then, and its job with it.
+ * The program's rank 0 leads: it sends its decisions to all, so that one failure is a failure of
+ * all, with one message.  MPI_Lookup_name, MPI_Comm_connect and others may wait for ever.  If MPI
+ * allows threads, they run in a thread of the module, and the attaching thread waits for it until a
+ * deadline. After that the thread is left behind, and its job with it.
  *
  * Communicators of several jobs are kept until the process ends.  MPI_Comm_disconnect() of Open MPI
- * 4 hung (two and two processes), MPI_Comm_free() of an intercommunicator made its MPI_Finalize()
- * hang; both MPIs finalise alone, whoever is dead, when nothing is freed. */
+ * 4 hung (two and two processes), and MPI_Comm_free() of an intercommunicator made its
+ * MPI_Finalize() hang.  Both MPIs finalise alone, whichever process is dead, if nothing is
+ * freed. */
 #include "internal.h"
 
 #include "base/inline/bytes.h"
@@ -29,30 +30,30 @@
 #define NAME_SIZE     64
 #define ORDER_SIZE    1024
 #define STORY_SIZE    900
-#define SERVE_NS      (120000 * NS_PER_MS) /* for servers: a program looks for further names       */
+#define SERVE_NS      (120000 * NS_PER_MS) /* for servers: a program may look for further names */
 #define AGAIN_NS      (200 * NS_PER_MS)
-#define TRIES         100     /* some milliseconds; link.c tries again                     */
-#define TRIES_TO_MEET 1000000 /* connecting takes some thousands                          */
+#define TRIES         100     /* takes some milliseconds; link.c tries again */
+#define TRIES_TO_MEET 1000000 /* connecting takes some thousands */
 #define KNOCK_NS      (1000 * NS_PER_MS)
 
 enum { GO_ON = 1, COMPLETE, FAIL };
 
-/* A program on its way in, or servers on theirs. */
+/* A program that is connecting, or servers that admit one. */
 typedef struct party {
-    usm_host_api        api; /* the host's, but that report() keeps the sentence             */
+    usm_host_api        api; /* the host's, except that report() stores the message */
     const usm_host_api *host;
     mpi_job            *job;
-    mpi_meeting         all; /* who has been met so far                                     */
+    mpi_meeting         all; /* the processes met so far */
     int                 rank;
     bool                is_root;
     /* of the root */
     mpi_doorkeeper who;
-    uint64_t       until; /* for finding and asking                                      */
+    uint64_t       until; /* for finding and asking */
     char           names[NAMES][NAME_SIZE], addresses[NAMES][MPI_ADDRESS_SIZE];
     size_t         count, next;
     bool           has_looked;
     int            fd;
-    /* between the thread and who waits for it */
+    /* between the thread and the one that waits for it */
     pthread_mutex_t       lock;
     pthread_cond_t        changed;
     bool                  is_over;
@@ -61,7 +62,7 @@ typedef struct party {
     _Atomic(const char *) doing;
 } party;
 
-/* ---- what goes wrong in a thread of ours ------------------------------------------------- */
+/* ---- errors in a thread of the module ------------------------------------------------------ */
 
 static _Thread_local char caught[STORY_SIZE];
 
@@ -85,7 +86,7 @@ const char *mpi_kept_story(void)
 static const char alone[] =
     "start usm-memd in the program's own launch: mpirun -n 4 PROGRAM : -n 1 usm-memd --lend 8G";
 
-/* 0: it is none. */
+/* 0: it is not Open MPI. */
 static long open_mpi_version(void)
 {
     char        version[MPI_MAX_LIBRARY_VERSION_STRING + 1] = "";
@@ -97,7 +98,7 @@ static long open_mpi_version(void)
     return v ? strtol(v + strlen("Open MPI v"), NULL, 10) : 0;
 }
 
-/* MPICH with the netmod ucx opens ports, if at all, that nobody can connect to. */
+/* MPICH with the netmod ucx opens ports, if at all, to which nothing can connect. */
 static bool is_ucx(void)
 {
     char        version[MPI_MAX_LIBRARY_VERSION_STRING + 1] = "";
@@ -139,13 +140,13 @@ usm_status mpi_names_check(const usm_host_api *api, char port[MPI_PORT_SIZE])
                        text[0] ? ", MPI_Open_port: " : "", (int)strcspn(text, "\n"), text, alone);
 }
 
-/* Users of MPI publish names as well. */
+/* Other users of MPI publish names as well. */
 static void service_of(const char *name, char service[NAME_SIZE + 16])
 {
     (void)snprintf(service, NAME_SIZE + 16, "usm-memd.%s", name);
 }
 
-/* How the name server is given to this MPI's launcher. */
+/* The option that gives the name server to this MPI's launcher. */
 static const char *server_option(void)
 {
     return open_mpi_version() ? "--ompi-server file:URI" : "-nameserver HOST";
@@ -188,7 +189,8 @@ static int compare_names(const void *a, const void *b)
     return strcmp(a, b);
 }
 
-/* In one order in all programs: two that want the same servers do not wait for each other. */
+/* In one order in all programs, so that two that want the same servers do not wait for each
+ * other. */
 static usm_status take_names(party *p, const char *names)
 {
     for (const char *at = names; *at; at += *at == ',') {
@@ -214,7 +216,7 @@ static void nap(uint64_t ns)
     (void)nanosleep(&t, NULL);
 }
 
-/* A moment; false: there is no more time. */
+/* Waits a moment; false: there is no more time. */
 static bool can_wait(const party *p)
 {
     if (mpi_now() + AGAIN_NS > p->until)
@@ -223,7 +225,7 @@ static bool can_wait(const party *p)
     return true;
 }
 
-/* It may be published only just now. */
+/* The name may be published only now. */
 static usm_status find(party *p, size_t i)
 {
     char service[NAME_SIZE + 16], port[MPI_MAX_PORT_NAME + 1];
@@ -231,7 +233,7 @@ static usm_status find(party *p, size_t i)
     service_of(p->names[i], service);
     do {
         memset(port, 0, sizeof(port));
-        /* Debian's MPICH finds every name, with nothing in it. */
+        /* Debian's MPICH finds every name, with an empty value. */
         if (MPI_Lookup_name(service, MPI_INFO_NULL, port) == MPI_SUCCESS && port[0]) {
             (void)snprintf(p->addresses[i], MPI_ADDRESS_SIZE, "%.*s", MPI_ADDRESS_SIZE - 1, port);
             return USM_OK;
@@ -264,7 +266,7 @@ typedef struct order {
     char          text[ORDER_SIZE - 5];
 } order;
 
-/* Which port all go to next. */
+/* Finds the port to which all connect next. */
 static usm_status find_port(party *p, order *o)
 {
     char       port[MPI_PORT_SIZE] = "";
@@ -276,7 +278,7 @@ static usm_status find_port(party *p, order *o)
         return st;
     p->doing = "waiting for usm-memd to let the program in";
     do {
-        const uint64_t soon = mpi_now() + KNOCK_NS; /* the last try takes its time as well */
+        const uint64_t soon = mpi_now() + KNOCK_NS; /* the last attempt needs its time as well */
 
         st = mpi_door_knock(&p->who, p->addresses[p->next], p->until > soon ? p->until : soon, port,
                             &p->fd);
@@ -308,7 +310,7 @@ static usm_status status_of(const order *o)
 /* ---- MPICH and the dead --------------------------------------------------------------------- */
 
 /* MPICH over libfabric's tcp sends to a process that has ended by trying again for ever, within
- * MPI_Isend().  It counts its tries where a communicator asks for it. */
+ * MPI_Isend().  It counts its attempts if a communicator asks for it. */
 static void limit_tries(int tries)
 {
     MPI_T_cvar_handle handle;
@@ -345,7 +347,7 @@ static void ask_for_limit(MPI_Comm comm)
 
 /* ---- connecting --------------------------------------------------------------------------- */
 
-/* Together with those who were met before; `inter` is kept. */
+/* Merges with the processes that were met before; `inter` is kept. */
 static usm_status merge(party *p, MPI_Comm inter, bool comes_last)
 {
     MPI_Comm   all  = MPI_COMM_NULL;
@@ -401,7 +403,7 @@ static usm_status follow(party *p)
     }
 }
 
-/* All have been met: they come together as those of one launch do. */
+/* All have been met: they gather as the processes of one launch do. */
 static usm_status come_together(party *p)
 {
     mpi_job   *job = p->job;
@@ -517,8 +519,9 @@ static usm_status take_handlers(const usm_host_api *api, handlers *h)
     return st == USM_OK ? mpi_own_errors(api, MPI_COMM_SELF) : st;
 }
 
-/* MPICH tells the handlers of MPI_COMM_WORLD or _SELF, too, what goes wrong with messages of other
- * communicators: of ours, to servers that have ended, it must not end the program. */
+/* MPICH also passes errors of messages on other communicators to the handlers of MPI_COMM_WORLD or
+ * _SELF: an error of the module's messages, to servers that have ended, must not end the
+ * program. */
 static void fatal_for_others(MPI_Comm *comm, int *code, ...)
 {
     char text[MPI_MAX_ERROR_STRING + 1] = "";
@@ -546,7 +549,7 @@ static void give_back(MPI_Comm comm, MPI_Errhandler *old)
 }
 
 /* Open MPI writes to the sockets of processes that have ended, also in MPI_Finalize(): the program
- * would end by a signal that it has never heard of. */
+ * would be ended by a signal that it does not expect. */
 static void ignore_broken_pipes(const usm_host_api *api)
 {
     struct sigaction old, ignored = {.sa_handler = SIG_IGN};
@@ -561,7 +564,7 @@ static usm_status run_with_deadline(party *p, uint64_t end, bool *is_stuck)
 {
     int error;
 
-    if (p->job->level < MPI_THREAD_MULTIPLE) { /* nobody but this thread may call MPI */
+    if (p->job->level < MPI_THREAD_MULTIPLE) { /* only this thread may call MPI */
         run_party(p);
         return USM_OK;
     }
@@ -602,7 +605,7 @@ usm_status mpi_join(mpi_job *job, const char *names, int rank, bool *is_stuck)
     st = run_with_deadline(p, p->all.until + 1000 * NS_PER_MS, is_stuck);
     give_back(MPI_COMM_WORLD, &h.world);
     give_back(MPI_COMM_SELF, &h.self);
-    if (st == USM_OK && *is_stuck) /* p is the thread's, and the job */
+    if (st == USM_OK && *is_stuck) /* p and the job belong to the thread */
         return api->report(USM_E_PEER,
                            "joining usm-memd by USM_MPI_JOIN=%s took longer than twice "
                            "USM_MPI_JOIN_TIMEOUT, %s: is the name server alive, and usm-memd?",

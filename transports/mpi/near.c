@@ -3,20 +3,20 @@
  * borrower opens through the lender's /proc/PID/fd.
  *
  *     page 0      magic, the lease's number, its size
- *     2 MiB on    what is lent, without memory until it is written
+ *     2 MiB on    the lent memory, without pages until it is written
  *
- * There is no socket to pass a descriptor by: /proc wants the same right (the same user, neither
- * process hardened against its like), costs a call once and nothing else, no thread and no name
- * that stays.  A process number of another pid namespace, or of a process that came later, leads to
- * another file, which is known by its name, its seals and the lease's number.
+ * There is no socket over which to pass a descriptor.  /proc requires the same rights (the same
+ * user, neither process protected against others of that user), costs one call, and needs no thread
+ * and no name that remains.  A process number of another pid namespace, or of a process that came
+ * later, leads to another file, which is recognised by its name, its seals and the lease's number.
  *
- * Whether two members are on one host is said by a number made of what they must have in common:
+ * A number shows whether two members are on one host.  It is made of what they must have in common:
  * the boot, the namespaces of processes and of the network, the user.  Members of several "nodes"
- * made of network namespaces go on talking over MPI.
+ * made of network namespaces use MPI.
  *
- * The size is sealed, so that nobody can take pages away under a mapping; punched holes give zeros.
- * Memory that is written first by the borrower is the borrower's in the accounts of the system
- * (control groups, RSS), and the lender's in those of libusm. */
+ * The size is sealed, so that no process can take pages away under a mapping; punched holes read as
+ * zeros.  Memory that the borrower writes first counts as the borrower's for the system (control
+ * groups, RSS), and as the lender's for libusm. */
 #include "internal.h"
 
 #include <fcntl.h>
@@ -35,8 +35,8 @@
 #define PROT_RW (PROT_READ | PROT_WRITE)
 #define PUNCH   3 /* FALLOC_FL_KEEP_SIZE | FALLOC_FL_PUNCH_HOLE                    */
 #define LARGE   ((size_t)4 << 30)
-/* Bytes from which on caches are passed by.  What is stored is not read again here.  What is
- * fetched is, by the check of its sum at once: from a cache that holds it, if it does. */
+/* Sizes from which on the caches are bypassed.  Stored bytes are not read again here.  Fetched
+ * bytes are, at once, by the check of their sum: from a cache that holds them, if it can. */
 #define PAST_IN  ((size_t)32 << 10)
 #define PAST_OUT ((size_t)1 << 20)
 
@@ -56,9 +56,9 @@ typedef struct area {
     far_area            a; /* first */
     const usm_host_api *api;
     int                 fd;
-    bool                is_lent; /* here is the lender                                      */
+    bool                is_lent; /* this is the lender */
     void               *base;
-    size_t              mapped; /* bytes; the lender maps the head alone                    */
+    size_t              mapped; /* bytes; the lender maps the head only */
     size_t              size;
 } area;
 
@@ -76,7 +76,7 @@ static uint64_t mix(uint64_t hash, const char *text, size_t n)
     return hash;
 }
 
-/* What a link of /proc or a small file holds; false: nothing. */
+/* Adds the content of a link of /proc or a small file to the hash; false: there is none. */
 static bool mix_in(const mpi_near *n, uint64_t *hash, const char *path, bool is_link)
 {
     char    text[256];
@@ -158,14 +158,15 @@ static void dispose(void *a_)
     area               *a   = a_;
     const usm_host_api *api = a->api;
 
-    if (a->is_lent) /* at once, though a borrower who stands still may have it mapped */
+    if (a->is_lent) /* at once, although a borrower that is stopped may have it mapped */
         (void)api->os->fallocate(a->fd, PUNCH, HEAD, a->size);
     (void)api->os->unmap(a->base, a->mapped);
     (void)api->os->close(a->fd);
     api->heap_free(a);
 }
 
-/* A system takes a second for some 20 GiB, in which no sign of life would be given: a thread. */
+/* A system takes a second for some 20 GiB, during which no sign of life would be sent: uses a
+ * thread. */
 static void close_area(far_near *n, far_area *a_)
 {
     area *a = (area *)(void *)a_;
@@ -176,7 +177,7 @@ static void close_area(far_near *n, far_area *a_)
 
 /* ---- the borrower --------------------------------------------------------------------------- */
 
-/* -1: it is not to be had, or is no memory of a lender. */
+/* -1: the memory is not accessible, or is not a lender's. */
 static int open_lent(const mpi_near *n, const uint32_t where[2])
 {
     static const char begin[] = "/memfd:" NAME;
@@ -232,7 +233,7 @@ static far_area *map(far_near *n_, const far_lease *lease, const uint32_t where[
     a->base = os->map_fd(NULL, a->mapped, PROT_RW, a->fd);
     if (!a->base)
         goto err_fd;
-    /* Hints: huge pages where the system has them for shared memory; not in dumps, not in forks. */
+    /* Hints: huge pages if the system has them for shared memory; not in dumps, not in forks. */
     (void)madvise(a->base, a->mapped, MADV_HUGEPAGE);
     (void)madvise(a->base, a->mapped, MADV_DONTDUMP);
     (void)madvise(a->base, a->mapped, MADV_DONTFORK);
@@ -261,8 +262,8 @@ static void give_back(far_near *n, far_area *a, uint64_t at, uint64_t size)
 /* ---- copying ------------------------------------------------------------------------------ */
 
 #if defined(__SSE2__)
-/* Past the caches: the lines it writes need not be read first, and the program's stay there.  Both
- * are aligned to pages. */
+/* Bypasses the caches: the lines that it writes need not be read first, and the program's lines
+ * stay in the cache.  Both addresses are aligned to pages. */
 static void copy_past(void *to, const void *from, size_t size)
 {
     __m128i       *t = to;
@@ -286,8 +287,8 @@ static void copy_past(void *to, const void *from, size_t size)
 }
 #endif
 
-/* Pages one after the other at once, and not one fault each: a third faster. They are in the cache
- * then, where memcpy finds them. */
+/* Makes all pages at once, instead of one fault each: a third faster.  They are in the cache then,
+ * where memcpy finds them. */
 static void make_pages(void *at, size_t size)
 {
 #ifdef MADV_POPULATE_WRITE

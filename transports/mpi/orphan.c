@@ -1,19 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* A lock of MPICH that our thread is made to keep.
+/* A lock of MPICH that the module's thread is left with.
  *
  * MPI_Finalize() of MPICH (4.0.2; its relatives share the code) begins by declaring the process
- * single-threaded, before the delete callbacks of MPI_COMM_SELF by which we learn of it.  A thread
- * that is within MPI at that moment has taken the global lock and does not give it back when it
- * comes out, for locks are skipped from then on; and the end of MPI_Finalize() destroys the lock,
- * finds it taken and aborts the job ("pthread_mutex_destroy: Device or resource busy": one run in
- * five with a lender that was busy).  Nothing in MPI's interface helps, nor tells where the lock
- * is: no callback comes before that declaration (MPII_Finalize(), src/mpi/init), and from then on
- * no call gives a lock back.  A session of MPI-4 that is held open puts that off, but all of
- * MPI_Finalize() with it, callbacks too: the program would go on to its end beside us.
+ * single-threaded, before the delete callbacks of MPI_COMM_SELF, by which the module learns of it.
+ * A thread that is within MPI at that moment has taken the global lock, and does not release it
+ * when it returns, because locks are skipped from then on.  The end of MPI_Finalize() destroys the
+ * lock, finds it taken, and aborts the job ("pthread_mutex_destroy: Device or resource busy": one
+ * run in five with a busy lender).  Nothing in MPI's interface helps, or says where the lock is: no
+ * callback comes before that declaration (MPII_Finalize(), src/mpi/init), and from then on no call
+ * releases a lock.  A session of MPI-4 that is held open delays that, but also all of
+ * MPI_Finalize(), callbacks included: the program would run to its end meanwhile.
  *
- * So the thread, as its last act, looks for mutexes in MPI's own data that it owns, and unlocks
- * them: it is outside of MPI for good, and may own none.  Nobody else takes locks of MPI then.
- * A program that calls usm_mpi_detach() before MPI_Finalize() never comes here. */
+ * So the thread, as its last action, looks for mutexes in MPI's own data that it owns, and unlocks
+ * them: it is outside of MPI for good, and must not own any.  No other thread takes locks of MPI
+ * then.  A program that calls usm_mpi_detach() before MPI_Finalize() never gets here. */
 #include "internal.h"
 
 #include <dlfcn.h>
@@ -24,19 +24,19 @@
 #ifdef __GLIBC__
 
 typedef struct search {
-    const void *base; /* of MPI's library                                                     */
+    const void *base; /* of MPI's library */
     int         tid;
     unsigned    found;
 } search;
 
-/* The thread owns it, once: what glibc notes in a mutex of its ordinary kind. */
+/* The thread owns the mutex, once: as glibc records it in a mutex of its ordinary kind. */
 static bool is_mine(const pthread_mutex_t *m, int tid)
 {
     return m->__data.__owner == tid && m->__data.__nusers == 1 && m->__data.__count == 0 &&
            (m->__data.__lock == 1 || m->__data.__lock == 2) && m->__data.__kind == 0;
 }
 
-/* Whether a mutex of this glibc looks as is_mine() takes it to look. */
+/* Whether a mutex of this glibc has the layout that is_mine() assumes. */
 static bool is_known(int tid)
 {
     pthread_mutex_t m = PTHREAD_MUTEX_INITIALIZER;

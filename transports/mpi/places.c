@@ -1,22 +1,23 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* Members of the job as places of a store: one place a lender and a life of it.  A lender that was
- * lost and has joined anew has nothing of what it held, so it is a new place; the old one stays
- * lost.  Here too: what is known of members, and telling stores of a change.
+/* Members of the job as replica targets ("places") of a store: one place for each lender and life
+ * of it.  A lender that was lost and has joined again has none of its blocks, so it is a new place;
+ * the old one stays lost.  Also here: what is known about members, and reporting a change to
+ * stores.
  *
- * Who borrows asks for states and free memory often; the protocol's table is copied once a
- * millisecond at most. */
+ * Borrowers ask for states and free memory often; the protocol's table is copied at most once per
+ * millisecond. */
 #include "internal.h"
 
 #include <stdio.h>
 
-#define LIVES    64 /* places beyond one a member                                             */
+#define LIVES    64 /* places beyond one per member */
 #define FRESH_NS NS_PER_MS
 #define NONE     UINT32_MAX
 
 usm_place_state mpi_place_state(const far_member *m)
 {
-    /* Whether what it held is there yet will be known soon, or later: then copies are made
-     * elsewhere. Nothing is lost before that. */
+    /* It will be known soon, or later, whether its blocks still exist.  In the second case copies
+     * are made elsewhere.  Nothing is lost before that. */
     if (m->may_return)
         return m->is_silent ? USM_PLACE_LEAVING : USM_PLACE_SLOW;
     return mpi_member_state(m->state);
@@ -29,7 +30,7 @@ usm_place_state mpi_member_state(far_member_state state)
         return USM_PLACE_UP;
     case FAR_SLOW:
         return USM_PLACE_SLOW;
-    case FAR_JOINING: /* takes nothing yet */
+    case FAR_JOINING: /* accepts no blocks yet */
         return USM_PLACE_LEAVING;
     case FAR_LOST:
     case FAR_LEFT:
@@ -40,7 +41,7 @@ usm_place_state mpi_member_state(far_member_state state)
 
 /* ---- members --------------------------------------------------------------------------- */
 
-/* Lock held. */
+/* The lock is held. */
 static void refresh(mpi_job *job)
 {
     const uint64_t now = mpi_now();
@@ -55,7 +56,7 @@ static void refresh(mpi_job *job)
     job->as_of_ns = now;
 }
 
-/* The protocol lists the others. */
+/* The protocol lists only the others. */
 static void describe_self(mpi_job *job, far_member *member)
 {
     far_stats s;
@@ -96,7 +97,7 @@ bool mpi_find_place(const mpi_job *job, uint64_t place, uint32_t *member)
     return true;
 }
 
-/* Lock held, or nobody else there. */
+/* The lock is held, or there is no other thread yet. */
 static uint32_t add_place(mpi_job *job, uint32_t member)
 {
     const uint32_t n = usm_load_relaxed(&job->nplaces);
@@ -109,7 +110,7 @@ static uint32_t add_place(mpi_job *job, uint32_t member)
     return n;
 }
 
-/* The place that a change of a member concerns; NONE: it is of no interest.  Lock held. */
+/* The place that a change of a member concerns; NONE: none.  The lock is held. */
 static uint32_t place_of(mpi_job *job, const far_member *m, usm_place_state state)
 {
     uint32_t place = job->place_of[m->peer];
@@ -134,7 +135,7 @@ void mpi_tell_places(mpi_job *job, const far_member *m)
     place                 = place_of(job, m, state);
     s                     = place == NONE ? NULL : job->stores;
     (void)pthread_mutex_unlock(&job->lock);
-    while (s) { /* a store that is closed meanwhile waits for us: is_telling */
+    while (s) { /* a store that is closed meanwhile waits for this loop: is_telling */
         if (s->place_changed)
             s->place_changed(s->user, place, state);
         (void)pthread_mutex_lock(&job->lock);

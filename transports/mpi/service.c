@@ -1,30 +1,32 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* Who steps the protocol, and how he waits for there being something to do.
+/* Which thread steps the protocol, and how it waits for work.
  *
- * At MPI_THREAD_MULTIPLE a thread of ours steps for as long as the job is attached.  It waits in
- * stages, for MPI knows no other way than to look again: giving way to others for 200 us, for who
- * asked a moment ago may ask again, then asleep for a quarter of the time it has waited, 20 to
- * 200 us, and later for a 64th of the time since there was work, up to 10 ms: so an idle lender
- * costs next to nothing, and who comes back waits little longer than he stayed away.
+ * At MPI_THREAD_MULTIPLE a thread of the module steps for as long as the job is attached.  It waits
+ * in stages, because with MPI it can only poll.  For 200 us it yields to other threads, since a
+ * peer that has just asked may ask again.  Then it sleeps for a quarter of the time that it has
+ * waited, 20 to 200 us, and later for a 64th of the time since there was work, up to 10 ms.  So an
+ * idle lender costs next to nothing, and a peer that comes back waits little longer than it stayed
+ * away.
  *
- * While bytes are under way it looks for 20 us only, and who waits for them for 100 us: the
- * system's buffers hold more than goes by in a nap, and each look costs what copies them.  And it
- * never looks again without giving way: where the one that is waited for has the same processor,
- * each microsecond of that is lost, and the scheduler, which sees only one of the two awake at a
- * time, does not part them.
+ * While bytes are being transferred it polls for 20 us only, and a thread that waits for them for
+ * 100 us: the system's buffers hold more than is transferred during a sleep, and each poll takes
+ * time from the copying.  It never polls again without yielding: if the peer that it waits for has
+ * the same processor, each microsecond would be lost, and the scheduler, which sees only one of the
+ * two awake at a time, does not separate them.
  *
- * Where nobody here waits for what may come (set_patience()), it sleeps for as long as was said.
+ * If nothing here waits for messages that may come (set_patience()), it sleeps for the given time.
  *
- * Work of this process wakes our thread.  A thread that waits for a transfer steps itself
- * meanwhile, and ours stands aside: that spares two changes of threads.  It stays aside between
- * such waits too, where they follow each other closely, and looks now and then whether transfers
- * that nobody awaits go on.
+ * Work of this process wakes the thread.  A thread that waits for a transfer steps itself
+ * meanwhile, and the module's thread does not: that saves two changes of threads.  It stays out of
+ * the way between such waits too, if they follow each other closely, and checks now and then
+ * whether transfers for which no thread waits make progress.
  *
- * Below MPI_THREAD_MULTIPLE there is no thread: the one that attached steps within our calls.
+ * Below MPI_THREAD_MULTIPLE there is no such thread: the thread that attached steps within calls of
+ * the library.
  *
- * Locks: `step` is held over a step, whose callbacks of the protocol only leave news; these are
- * told on without a lock (mpi_tell), in order, by our thread where there is one.  `done` of a
- * transfer is called after the step, too (transfer.c). */
+ * Locks: `step` is held during a step, in which callbacks of the protocol only leave news.  The
+ * module's thread, if there is one, passes the news on in order, without a lock (mpi_tell).  `done`
+ * of a transfer is called after the step, too (transfer.c). */
 #include "internal.h"
 
 #include <sched.h>
@@ -32,17 +34,17 @@
 #include <time.h>
 
 #define LOOK_NS       UINT64_C(200000)
-#define LOOK_LONG_NS  UINT64_C(100000) /* who waits for bytes                               */
-#define LOOK_BRIEF_NS UINT64_C(20000)  /* while bytes are under way, or after signs of life      */
+#define LOOK_LONG_NS  UINT64_C(100000) /* for a thread that waits for bytes */
+#define LOOK_BRIEF_NS UINT64_C(20000)  /* while bytes are transferred, or after signs of life */
 #define NAP_MIN_NS    UINT64_C(20000)
 #define NAP_MAX_NS    UINT64_C(200000)
 #define NAP_QUIET_NS  UINT64_C(10000000)
-#define QUIET_PER_NAP 64                /* times a nap there was nothing to do              */
-#define AWAKE_NS      UINT64_C(2000000) /* after any message: more may follow               */
-#define WORK_NS       UINT64_C(5000000) /* after work: more may follow                       */
-#define BESIDE_NS     UINT64_C(100000)  /* after others stepped: they may come back         */
-#define NAP_WATCH_NS  UINT64_C(300000)  /* beside them: what nobody awaits is to go on      */
-#define NAP_BESIDE_NS UINT64_C(1000000) /* while others step                                */
+#define QUIET_PER_NAP 64                /* so many times a nap there was nothing to do */
+#define AWAKE_NS      UINT64_C(2000000) /* after any message: more may follow */
+#define WORK_NS       UINT64_C(5000000) /* after work: more may follow */
+#define BESIDE_NS     UINT64_C(100000)  /* after others stepped: they may come back */
+#define NAP_WATCH_NS  UINT64_C(300000)  /* beside them, so that unawaited transfers progress */
+#define NAP_BESIDE_NS UINT64_C(1000000) /* while others step */
 
 static uint64_t self_number(void)
 {
@@ -61,7 +63,7 @@ bool mpi_is_stepper(const mpi_job *job)
     return usm_load_relaxed(&job->stepper) == self_number();
 }
 
-/* Whether there was more than signs of life: these alone keep nobody awake.  Within a step. */
+/* Whether there was more than signs of life, which alone keep no thread awake.  Within a step. */
 static bool is_at_work(mpi_job *job, bool busy, bool has_moved)
 {
     const uint64_t bytes = job->bytes;
@@ -143,7 +145,7 @@ void mpi_linger(mpi_job *job, uint64_t *since, bool is_long)
         nap(nap_after(now - *since));
 }
 
-/* Somebody else steps, or did a moment ago. */
+/* Another thread steps, or did a moment ago. */
 static bool is_beside(const mpi_job *job, uint64_t now)
 {
     return usm_load_relaxed(&job->awaiters) > 0 || usm_load_relaxed(&job->beside) + BESIDE_NS > now;
@@ -177,12 +179,12 @@ bool mpi_step_until(mpi_job *job, bool (*is_over)(mpi_job *job), uint64_t until)
 /* ---- news -------------------------------------------------------------------------------- */
 
 enum {
-    NEWS_BIG  = 4096, /* messages above keep their memory                                        */
+    NEWS_BIG  = 4096, /* larger messages keep their memory */
     NEWS_MAX  = 65600,
     NEWS_IDLE = 16
 };
 
-/* Big ones are used again: fresh memory would cost more than the copy into it. */
+/* Memory of large ones is reused: fresh memory would cost more than the copy into it. */
 static mpi_news *take_news(mpi_job *job, size_t size)
 {
     mpi_news *n = NULL;
@@ -231,7 +233,7 @@ void mpi_news_free(mpi_job *job)
     job->idle_news = NULL;
 }
 
-/* Within a step: the protocol must not wait for whoever is told. */
+/* Within a step: the protocol must not wait for the receiver of the news. */
 static void add_news(mpi_job *job, mpi_news *n)
 {
     (void)pthread_mutex_lock(&job->lock);
@@ -274,13 +276,13 @@ void mpi_on_member(void *arg, const far_member *m)
     mpi_news *n   = job->api->heap_alloc(sizeof(*n));
 
     if (!n)
-        return; /* its state is asked for at each use as well */
+        return; /* its state is also read at each use */
     n->member = *m;
     add_news(job, n);
 }
 
-/* Who awaits steps by himself, and who has just awaited will perhaps again: our thread, which soon
- * looks whether he does, is left asleep. */
+/* A thread that waits steps by itself, and one that has just waited may do so again: the module's
+ * thread, which soon checks that, is left asleep. */
 void mpi_on_wake(void *arg)
 {
     mpi_job       *job = arg;
@@ -339,7 +341,7 @@ void mpi_service_wake(mpi_job *job)
 {
     if (!job->has_thread)
         return;
-    /* Pairs with fall_asleep(): either we see that it sleeps, or it sees is_woken. */
+    /* Pairs with fall_asleep(): either this thread sees that it sleeps, or it sees is_woken. */
     atomic_store(&job->is_woken, true);
     if (!atomic_load(&job->is_asleep))
         return;
@@ -362,13 +364,13 @@ static void fall_asleep(mpi_job *job, uint64_t ns)
     (void)pthread_mutex_unlock(&job->lock);
 }
 
-/* When it last had something to do. */
+/* When the thread last had something to do. */
 typedef struct rest {
-    uint64_t moved; /* a message has come or gone                                              */
-    uint64_t busy;  /* data was under way                                                      */
+    uint64_t moved; /* a message has come or gone */
+    uint64_t busy;  /* data was being transferred */
 } rest;
 
-/* How long it may sleep where nobody wakes it for what MPI has. */
+/* How long it may sleep if nothing wakes it for what MPI has. */
 static uint64_t nap_of(const rest *r, uint64_t now)
 {
     const uint64_t ns    = nap_after(now - r->moved);
@@ -414,7 +416,7 @@ static void run(void *arg)
     mpi_job *job = arg;
     rest     r   = {.moved = mpi_now(), .busy = mpi_now()};
 
-    (void)prctl(PR_SET_TIMERSLACK, 1000ul, 0ul, 0ul, 0ul); /* naps of 20 us take no 70 then */
+    (void)prctl(PR_SET_TIMERSLACK, 1000ul, 0ul, 0ul, 0ul); /* otherwise naps of 20 us take 70 */
     while (!usm_load_acquire(&job->stop)) {
         bool has_moved = atomic_exchange(&job->is_woken, false);
 

@@ -1,30 +1,32 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* What a store's blocks go through: room, transfers, and the end of both.
+/* The operations on a store's blocks: room, transfers, and the end of both.
  *
- * The protocol ends transfers within its step.  Their `done` may do anything, reserve included,
- * which has to step itself: so each goes to the protocol as a shadow, which only says that it has
- * ended, and `done` is called when the step is over, no lock held (mpi_deliver): by our thread, or
- * by whoever calls progress().  Not by a thread that steps because it awaits something of its own:
- * what a `done` waits for may lie up that thread's stack.  Below MPI_THREAD_MULTIPLE it is called
- * at the end of submit() and in progress().  A transfer that is awaited is ended by its submitter.
+ * The protocol ends transfers within its step.  Their `done` may do anything, including a reserve,
+ * which must itself step.  So each transfer goes to the protocol as a shadow, which only records
+ * its end, and `done` is called when the step is over, with no lock held (mpi_deliver): by the
+ * module's thread, or by a thread that calls progress().  A thread that steps because it waits for
+ * something of its own does not call it: what a `done` waits for may be further up that thread's
+ * stack.  Below MPI_THREAD_MULTIPLE it is called at the end of submit() and in progress().  The
+ * submitter ends a transfer for which it waits.
  *
- * `flying` counts what is inside: leaving waits for it, and what comes after is turned away. */
+ * `flying` counts the threads and transfers inside: leaving waits for them, and later ones are
+ * refused. */
 #include "internal.h"
 
 #define PLACE_SHIFT 48
 #define BLOCK_MASK  ((UINT64_C(1) << PLACE_SHIFT) - 1)
-#define PROGRESS_NS UINT64_C(200000) /* of progress() at most: others may have work too       */
+#define PROGRESS_NS UINT64_C(200000) /* most time of progress(): others may have work too */
 
-/* ---- coming in ------------------------------------------------------------------------- */
+/* ---- entering ------------------------------------------------------------------------------ */
 
-/* Whether this thread may work on the store now, and with whom for that place.  Counted as flying
- * in any case. */
+/* Whether this thread may work on the store now, and with which peer for that place.  It counts as
+ * flying in any case. */
 static usm_status enter(mpi_store *s, uint64_t block, uint32_t *peer)
 {
     mpi_job       *job   = s->job;
     const uint64_t place = block >> PLACE_SHIFT;
 
-    /* Pairs with leave(): either we are counted, or we see that it is closing. */
+    /* Pairs with leave(): either this thread is counted, or it sees that the job is closing. */
     atomic_fetch_add(&job->flying, 1u);
     if (atomic_load(&job->is_closing))
         return job->api->report(USM_E_IO, "this process has left the job (usm_mpi_detach() or "
@@ -48,8 +50,9 @@ static void leave(mpi_job *job)
     atomic_fetch_sub(&job->flying, 1u);
 }
 
-/* Steps until *ended; the protocol sees to it that this comes.  Between mpi_await_begin(), before
- * the protocol is told so that our thread is not woken, and mpi_await_end(). */
+/* Steps until *ended, which the protocol ensures.  Called between mpi_await_begin(), which comes
+ * before the request to the protocol so that the module's thread is not woken, and
+ * mpi_await_end(). */
 static void await(mpi_job *job, const _Atomic bool *ended)
 {
     uint64_t since = 0;
@@ -126,11 +129,11 @@ void mpi_store_forget(void *store, uint64_t first, uint64_t n)
 /* ---- shadows --------------------------------------------------------------------------------- */
 
 struct mpi_shadow {
-    usm_transfer  t;  /* the protocol's; first                                                */
-    usm_transfer *of; /* the submitter's                                                      */
+    usm_transfer  t;  /* the protocol's; first */
+    usm_transfer *of; /* the submitter's */
     mpi_job      *job;
     usm_status    status;
-    mpi_shadow   *next; /* among the idle, or those that have ended                           */
+    mpi_shadow   *next; /* in the list of idle ones, or of those that have ended */
 };
 
 static mpi_shadow *take_shadow(mpi_job *job)
@@ -156,7 +159,7 @@ void mpi_shadows_free(mpi_job *job)
     job->idle_shadows = NULL;
 }
 
-/* Within a step, or of far_submit(). */
+/* Within a step, or within far_submit(). */
 static void on_ended(usm_transfer *t, usm_status status)
 {
     mpi_shadow *s   = (mpi_shadow *)(void *)t;
@@ -189,7 +192,7 @@ static mpi_shadow *take_ended(mpi_job *job)
     return s;
 }
 
-/* One after the other, and not from within a `done`: that could go as deep as there are
+/* One after the other, and not from within a `done`: the calls could nest as deep as there are
  * transfers. */
 void mpi_deliver(mpi_job *job)
 {
@@ -215,7 +218,7 @@ void mpi_deliver(mpi_job *job)
 
 /* ---- transfers ------------------------------------------------------------------------------- */
 
-/* Its submitter waits for it in submit(): the protocol gets a copy. */
+/* The submitter waits in submit(): the protocol gets a copy. */
 typedef struct awaited {
     usm_transfer t; /* first */
     usm_status   status;
@@ -277,7 +280,7 @@ void mpi_store_submit(void *store, usm_transfer *list)
 {
     mpi_store    *s       = store;
     mpi_job      *job     = s->job;
-    usm_transfer *last    = NULL; /* that is awaited: the others go on meanwhile                */
+    usm_transfer *last    = NULL; /* the awaited one: the others progress meanwhile */
     uint32_t      to_last = 0;
     usm_transfer *next;
 
@@ -307,13 +310,13 @@ void mpi_store_submit(void *store, usm_transfer *list)
         mpi_deliver(job);
 }
 
-/* Changes with whatever may have ended. */
+/* Changes with everything that may have ended. */
 static uint64_t moves_of(const mpi_job *job)
 {
     return mpi_link_moves(job->link) + usm_load_relaxed(&job->copies);
 }
 
-/* For whoever waits: he steps, too. */
+/* For a thread that waits: it also steps. */
 usm_status mpi_store_progress(void *store, uint32_t timeout_ms)
 {
     mpi_store     *s     = store;

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* Whose turn it is to call MPI, in a server process that has several jobs (hall.c), each with a
+/* Which thread may call MPI, in a server process that has several jobs (hall.c), each with a
  * thread.
  *
- * MPI_THREAD_MULTIPLE allows them all at once, but Open MPI 4.1.4 over TCP loses messages then: of
- * ten runs with two jobs in a server six lost a member that was alive, with turns none of ten.
+ * MPI_THREAD_MULTIPLE allows all of them at once, but Open MPI 4.1.4 over TCP loses messages then:
+ * of ten runs with two jobs in a server six lost a member that was alive, with turns none of ten.
  *
- * A turn is short, but for those that let a program in: MPI_Comm_accept() may hang, when the
- * program dies at that moment.  Who has waited too long goes without his turn.  A process with one
- * job takes none. */
+ * A turn is short, except when a program is admitted: MPI_Comm_accept() may hang if the program
+ * dies at that moment.  A thread that has waited too long goes on without its turn.  A process with
+ * one job takes no turns. */
 #include "internal.h"
 
 #include <time.h>
@@ -17,7 +17,7 @@
 static pthread_mutex_t turn = PTHREAD_MUTEX_INITIALIZER;
 static _Atomic bool    has_several;
 
-static _Thread_local unsigned within; /* turns of this thread, taken or not needed             */
+static _Thread_local unsigned within; /* turns of this thread, taken or not needed */
 
 void mpi_turns_needed(void)
 {
