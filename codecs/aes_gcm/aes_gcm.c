@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* The codec aes_gcm: AES-256 in Galois/counter mode by OpenSSL.  What it makes of a block:
+/* The codec aes_gcm: AES-256 in Galois/counter mode by OpenSSL.  The encoded form of a block:
  *
  *     encrypted bytes, as many as the block has | nonce, 12 | tag, 16
  *
- * The nonce is a random prefix and a count, so none is used twice under a key, whatever ids come.
- * The id of the block (number, generation, part) and its size are authenticated with it: a block
- * that was changed, swapped with another, or is an older one, does not decode.  The key: key.c;
- * OpenSSL's contexts: context.c.  Called by src/spill/tier_codec.c through its table. */
+ * The nonce is a random prefix and a count, so none is used twice under a key, whatever the ids
+ * are.  The id of the block (number, generation, part) and its size are authenticated with it: a
+ * block that was changed, swapped with another, or is an older one, does not decode.  The key:
+ * key.c; OpenSSL's contexts: context.c.  Called by src/spill/tier_codec.c through its table.  */
 #include "internal.h"
 
 #include "base/inline/bytes.h"
@@ -70,7 +70,7 @@ static size_t bound(void *codec, size_t size)
 
 /* ---- encode and decode ------------------------------------------------------------------ */
 
-/* What is authenticated beside the bytes: 28 bytes, the lowest first. */
+/* The data that is authenticated beside the bytes: 28 bytes, the lowest first.  */
 typedef struct aes_about {
     unsigned char bytes[28];
 } aes_about;
@@ -109,7 +109,7 @@ static bool unseal(EVP_CIPHER_CTX *evp, const aes_about *with, const unsigned ch
                    unsigned char *out)
 {
     const unsigned char *nonce = in + size;
-    unsigned char        tag[AES_TAG_SIZE]; /* OpenSSL wants to be able to write it */
+    unsigned char        tag[AES_TAG_SIZE]; /* OpenSSL requires that it can write there */
     int                  n;
 
     memcpy(tag, nonce + AES_NONCE_SIZE, sizeof tag);
@@ -167,7 +167,7 @@ static usm_status decode(void *codec, const usm_codec_id *id, const void *in, si
     aes_context_give(a, c);
     if (ok)
         return USM_OK;
-    memset(out, 0, size); /* what was not authenticated is nobody's to read */
+    memset(out, 0, size); /* bytes that were not authenticated must not be read */
     return fail_corrupt(id);
 }
 

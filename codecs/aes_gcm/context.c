@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* OpenSSL's contexts, each with the key set once, as many as threads have worked at a time.
+/* OpenSSL's contexts, each with the key set once; as many as threads have worked at the same time.
  *
- * A context holds the key in memory of OpenSSL's own, which it takes from malloc().  So that no
- * core dump has it, that memory is looked for through the pointers in the context, and its pages
- * are hidden.  Where it cannot be found, a warning says so once.  Called by aes_gcm.c. */
+ * A context holds the key in memory that OpenSSL takes from malloc().  To keep the key out of core
+ * dumps, this file finds that memory through the pointers in the context, and hides its pages.  If
+ * it is not found, a warning says so once.  Called by aes_gcm.c.  */
 #include "internal.h"
 
 #include <string.h>
 
-#define POINTERS 32u /* of the beginning of a context that are followed                     */
+#define POINTERS 32u /* so many pointers at the start of a context are followed */
 
 static bool holds(const unsigned char *bytes, size_t size, const unsigned char *key)
 {
@@ -18,15 +18,15 @@ static bool holds(const unsigned char *bytes, size_t size, const unsigned char *
     return false;
 }
 
-/* Implementations in C keep it as words, the other way round. */
+/* Implementations in C store the key as words in reverse byte order.  */
 static void swap_words(unsigned char *to, const unsigned char *from)
 {
     for (size_t i = 0; i < AES_KEY_SIZE; i++)
         to[i] = from[i ^ 3u];
 }
 
-/* Whether there is the key behind p; then its pages are hidden.  Lock held: one room for looking.
- */
+/* Whether the key is in memory from p on; if so, hides its pages.  The lock is held: there is only
+ * one search buffer.  */
 static bool hide_key_at(aes *a, void *p)
 {
     aes_secret *s = a->secret;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* What the files of the codec share. */
+/* What the files of the codec share.  */
 #ifndef USM_CODEC_AES_GCM_INTERNAL_H
 #define USM_CODEC_AES_GCM_INTERNAL_H
 
@@ -12,17 +12,18 @@
 #define AES_KEY_SIZE   32u
 #define AES_NONCE_SIZE 12u
 #define AES_TAG_SIZE   16u
-#define AES_EXTRA      (AES_NONCE_SIZE + AES_TAG_SIZE) /* behind the encrypted bytes           */
+#define AES_EXTRA      (AES_NONCE_SIZE + AES_TAG_SIZE) /* after the encrypted bytes */
 
-/* In memory of os->secret_map(). */
+/* In memory of os->secret_map().  */
 typedef struct aes_secret {
-    unsigned char key[AES_KEY_SIZE];   /* of this codec: made of the user's and random bytes     */
-    unsigned char given[AES_KEY_SIZE]; /* the user's, until that is done                      */
-    char          text[160];           /* as it was written                                  */
-    unsigned char found[4096];         /* what is looked through for the key                  */
+    unsigned char key[AES_KEY_SIZE];   /* of this codec: made from the user's key and random
+                                          bytes */
+    unsigned char given[AES_KEY_SIZE]; /* the user's, until `key` is made */
+    char          text[160];           /* the key as it was written */
+    unsigned char found[4096];         /* memory that is searched for the key */
 } aes_secret;
 
-/* One of OpenSSL's, with the key in it; used by one thread at a time. */
+/* An OpenSSL context that has the key; used by one thread at a time.  */
 typedef struct aes_context {
     struct aes_context *next;
     EVP_CIPHER_CTX     *evp;
@@ -43,11 +44,11 @@ typedef struct aes {
 
 extern const usm_host_api *aes_api;
 
-/* key.c: secret->key from USM_SPILL_KEY, USM_SPILL_KEY_FILE, or nothing.   USM_E_KEY */
+/* key.c: makes secret->key from USM_SPILL_KEY, USM_SPILL_KEY_FILE, or random bytes.  USM_E_KEY */
 usm_status aes_make_key(aes_secret *secret);
 
 /* context.c */
-aes_context *aes_context_take(aes *a); /* NULL and a story                                   */
+aes_context *aes_context_take(aes *a); /* NULL with an error message */
 void         aes_context_give(aes *a, aes_context *c);
 void         aes_contexts_free(aes *a);
 

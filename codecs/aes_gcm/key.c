@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* Where the key comes from.  What is encrypted with is not what the user gave, but that mixed with
- * random bytes of this codec:
+/* Where the key comes from.  The codec does not encrypt with the key that the user gave, but with
+ * that key mixed with random bytes of this codec:
  *
  *     key = HMAC-SHA256(given, salt | label)
  *
- * Two processes with one USM_SPILL_KEY count their nonces from the same start, and may not meet.
- * Nobody else reads what is spilled, so the salt is forgotten.  Called by aes_gcm.c. */
+ * Two processes with the same USM_SPILL_KEY count their nonces from the same start, and must not
+ * use the same key.  No other process reads the spilled blocks, so the salt is not kept.  Called by
+ * aes_gcm.c.  */
 #include "internal.h"
 
 #include <errno.h>
@@ -23,7 +24,7 @@ static int digit_of(char c)
     return -1;
 }
 
-/* The bytes of 32 or 64 digits; 0: these are none. */
+/* Parses 32 or 64 hexadecimal digits; 0: the text is not a key.  */
 static size_t parse(const char *text, size_t n, unsigned char *key)
 {
     while (n > 0 && (text[n - 1] == '\n' || text[n - 1] == '\r' || text[n - 1] == ' '))

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* The codec lz4: blocks of LZ4 (Y. Collet), each by itself, in the library's fastest mode.  It has
- * no state.  Called by src/spill/tier_codec.c through its table. */
+/* The codec lz4: blocks of LZ4 (Y. Collet), each independent of the others, in the library's
+ * fastest mode.  It has no state.  Called by src/spill/tier_codec.c through its table.  */
 #include <usm/codec.h>
 
 #include <limits.h>
@@ -13,7 +13,7 @@ static usm_status create(const usm_codec_params *params, void **codec)
     if (params->options[0] != '\0')
         return api->report(USM_E_SETTING, "codec lz4 has no options, not \"%.64s\"",
                            params->options);
-    *codec = (void *)(uintptr_t)api; /* something that is not NULL */
+    *codec = (void *)(uintptr_t)api; /* any pointer that is not NULL */
     return USM_OK;
 }
 
@@ -39,7 +39,7 @@ static usm_status encode(void *codec, const usm_codec_id *id, const void *in, si
         return api->report(USM_E_SIZE, "a block of %zu bytes is too large for lz4", size);
     n = LZ4_compress_default(in, out, (int)size, cap < INT_MAX ? (int)cap : INT_MAX);
     if (n <= 0)
-        return USM_E_SIZE; /* it does not fit: ordinary */
+        return USM_E_SIZE; /* it does not fit, which is normal */
     *encoded = (size_t)n;
     return USM_OK;
 }

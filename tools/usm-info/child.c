@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* The children of child.h: spawning, the deadline, the scratch folder. */
+/* The children of child.h: spawning, the deadline, the scratch folder.  */
 #include "child.h"
 #include "table.h"
 
@@ -60,7 +60,8 @@ static int64_t now_ms(void)
     return (int64_t)t.tv_sec * 1000 + t.tv_nsec / 1000000;
 }
 
-/* Its own process group: what the child starts can be killed with it.  0 or errno. */
+/* Starts a process group of its own, so that processes which the child starts can be killed with
+ * it.  Returns 0 or errno.  */
 static int spawn(char *const argv[], int answer_fd, pid_t *pid)
 {
     posix_spawn_file_actions_t actions;
@@ -79,7 +80,7 @@ static int spawn(char *const argv[], int answer_fd, pid_t *pid)
     return rc;
 }
 
-/* Reads until the child closes its end or the deadline; false at the deadline. */
+/* Reads until the child closes its end, or until the deadline; false at the deadline.  */
 static bool read_answer(int fd, int64_t deadline, char *answer)
 {
     size_t size = 0;
@@ -104,7 +105,7 @@ static bool read_answer(int fd, int64_t deadline, char *answer)
     }
 }
 
-/* Waits for a child that closed its answer; false at the deadline. */
+/* Waits for a child that closed its answer; false at the deadline.  */
 static bool reap(pid_t pid, int64_t deadline, int *status)
 {
     const struct timespec pause = {.tv_nsec = 5000000};
@@ -207,7 +208,7 @@ void child_enter_scratch(void)
         fprintf(stderr, "usm-info: %s: %s\n", scratch_folder, strerror(errno));
 }
 
-/* Drivers print on stdout: the answer keeps the pipe for itself. */
+/* Drivers print on stdout: the answer keeps the pipe for itself.  */
 static bool take_stdout(void)
 {
     int answer = fcntl(STDOUT_FILENO, F_DUPFD_CLOEXEC, 3);
@@ -237,7 +238,7 @@ int child_main(int argc, char **argv)
         return 2;
     setrlimit(RLIMIT_CORE, &no_core);
     for (size_t i = 0; i < sizeof fatal / sizeof *fatal; i++)
-        signal(fatal[i], SIG_DFL); /* a sanitizer would make an ordinary exit of it */
+        signal(fatal[i], SIG_DFL); /* a sanitizer would turn the signal into an ordinary exit */
     scratch_folder = argv[0];
     for (size_t i = 0; i < sizeof children / sizeof *children; i++) {
         if (strcmp(argv[1], children[i].what) == 0) {

@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* The tool runs itself again for whatever a broken driver may kill.
+/* The tool runs itself again for everything that a broken driver may kill.
  *
- * A child is freshly exec'ed, so nothing the driver did to this process reaches
- * it, and gets a scratch folder of its own: one driver writes files into the
- * working directory.  What it has to say goes through child_answer(); what
- * drivers print on stdout and stderr is thrown away. */
+ * A child is started by exec, so nothing that a driver did to this process reaches it.  It gets a
+ * scratch folder of its own, because one driver writes files into the working directory.  It
+ * reports through child_answer(); what drivers print on stdout and stderr is discarded.  */
 #ifndef USM_INFO_CHILD_H
 #define USM_INFO_CHILD_H
 
@@ -24,22 +23,22 @@ typedef struct child_result {
     char     *answer; /* never NULL, 0-terminated; the caller frees it */
 } child_result;
 
-/* usm-info --child WHAT ARGUMENT..., killed after `timeout_s`.  `args` is ended
- * by NULL and starts with WHAT. */
+/* Runs usm-info --child WHAT ARGUMENT..., and kills it after `timeout_s`.  `args` ends with NULL
+ * and starts with WHAT.  */
 void child_run(const char *const *args, int timeout_s, child_result *result);
-/* "the process was killed: Segmentation fault", for everything but a success;
- * in a buffer of the caller's.  Returns buf. */
+/* Writes "the process was killed: Segmentation fault", or the text for any other end except a
+ * success, to the caller's buffer.  Returns buf.  */
 const char *child_end_text(const child_result *result, char *buf, size_t size);
 
-/* The child's side: main() of `usm-info --child WHAT ...`. */
+/* The child's side: main() of `usm-info --child WHAT ...`.  */
 int child_main(int argc, char **argv);
-/* Where the child's answer goes. */
+/* The stream for the child's answer.  */
 FILE *child_answer(void);
-/* Moves into the scratch folder; call it before a driver may write files and
- * after relative paths in the environment were used. */
+/* Moves into the scratch folder.  Call it before a driver may write files, and after relative paths
+ * in the environment were used.  */
 void child_enter_scratch(void);
 
-/* What children do; each returns the exit status. */
+/* The tasks of children; each returns the exit status.  */
 int child_probe_device(int argc, char **argv);     /* probe.c: TERM        */
 int child_build_program(int argc, char **argv);    /* program.c: TERM FILE OPTIONS */
 int child_load_icd(int argc, char **argv);         /* doctor_opencl.c: LIBRARY */

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
 /* Level Zero's loader, and whether any driver behind it has a device.
  *
- * The loader looks for drivers by itself, or loads the libraries that
- * ZE_ENABLE_ALT_DRIVERS names; one that does not load is passed over without a
- * word.  It is asked in a child, which a driver may kill. */
+ * The loader looks for drivers by itself, or loads the libraries that ZE_ENABLE_ALT_DRIVERS names;
+ * it silently skips one that does not load.  A child calls it, because a driver may kill the
+ * process.  */
 #include "child.h"
 #include "doctor.h"
 #include "table.h"
@@ -17,13 +17,14 @@
 #define DRIVERS          "ZE_ENABLE_ALT_DRIVERS"
 #define CHECK            "Level Zero"
 #define START_TIMEOUT_S  30
-#define ZE_UNINITIALIZED 0x78000001u /* what zeInit answers when no driver does */
+#define ZE_UNINITIALIZED 0x78000001u /* the result of zeInit if no driver works */
 
 /* --- the child -------------------------------------------------------------- */
 
 typedef uint32_t get_fn(void *of, uint32_t *count, void **handles);
 
-/* The devices of all drivers: adds to *ndevices; the first code that is no success. */
+/* Counts the devices of all drivers: adds to *ndevices; returns the first code that is not a
+ * success.  */
 static uint32_t count_devices(void *loader, uint32_t *ndrivers, uint32_t *ndevices)
 {
     void *drivers[16] = {NULL};
@@ -45,7 +46,7 @@ static uint32_t count_devices(void *loader, uint32_t *ndrivers, uint32_t *ndevic
     return code;
 }
 
-/* Answers "code drivers devices" (exit 0), or dlopen's text (exit 1). */
+/* Answers "code drivers devices" (exit 0), or dlopen's text (exit 1).  */
 int child_start_level_zero(int argc, char **argv)
 {
     uint32_t (*init)(uint32_t flags);
@@ -124,7 +125,7 @@ static void check_start(doctor *d)
     free(result.answer);
 }
 
-/* Libraries, separated by commas; the loader passes over what is not there. */
+/* Libraries, separated by commas; the loader skips those that do not exist.  */
 static void check_named(doctor *d)
 {
     const char *value = getenv(DRIVERS);

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* OpenCL's loader and the drivers it is told to load.
+/* OpenCL's loader and the drivers that it is configured to load.
  *
- * A loader reads a folder of .icd files, each naming one library on its first
- * line, and passes over what does not load without a word: the reason is found
- * here, by loading each library in a child.  Which folder: OCL_ICD_VENDORS (a
- * folder, one .icd file, or a library), OPENCL_VENDOR_PATH (a folder), else
- * /etc/OpenCL/vendors.  OCL_ICD_FILENAMES names further libraries. */
+ * A loader reads a folder of .icd files, each of which names one library on its first line, and
+ * silently skips what does not load.  This file finds the reason, by loading each library in a
+ * child.  The folder is that of OCL_ICD_VENDORS (a folder, one .icd file, or a library),
+ * OPENCL_VENDOR_PATH (a folder), else /etc/OpenCL/vendors.  OCL_ICD_FILENAMES names further
+ * libraries.  */
 #include "child.h"
 #include "doctor.h"
 #include "table.h"
@@ -23,13 +23,13 @@
 #define VENDORS_FOLDER "/etc/OpenCL/vendors"
 #define LOADER         "libOpenCL.so.1"
 #define ICD_TIMEOUT_S  30
-#define ICD_NO_DRIVER  10 /* the child's exit status: loads, but is no OpenCL driver */
+#define ICD_NO_DRIVER  10 /* exit status of the child: it loads, but is not an OpenCL driver */
 #define CHECK          "OpenCL drivers"
 
 /* --- the child -------------------------------------------------------------- */
 
-/* LIBRARY: answers dlopen's text (exit 1), or the number of platforms (exit 0).
- * The two functions are OpenCL's own way for loaders (cl_khr_icd). */
+/* LIBRARY: answers with dlopen's text (exit 1), or the number of platforms (exit 0).  The two
+ * functions are OpenCL's own way for loaders (cl_khr_icd).  */
 int child_load_icd(int argc, char **argv)
 {
     void *(*get_function)(const char *name);
@@ -59,8 +59,8 @@ int child_load_icd(int argc, char **argv)
 
 /* --- one driver ------------------------------------------------------------- */
 
-/* dlopen says "libimf.so: cannot open shared object file: ..." of the file that
- * is missing, which is the driver itself or one that it needs. */
+/* dlopen's text "libimf.so: cannot open shared object file: ..." names the missing file, which is
+ * the driver itself or one that it needs.  */
 static char *remedy_for_load(const char *why, const char *library, const char *source)
 {
     static const char *const intel[] = {"libimf.so", "libsvml.so", "libirng.so", "libintlc.so"};
@@ -119,7 +119,7 @@ static void check_library(doctor *d, const char *library, const char *source)
     free(result.answer);
 }
 
-/* The first line of a .icd file without blanks around it; NULL with errno. */
+/* The first line of a .icd file without blanks around it; NULL with errno.  */
 static char *read_icd(const char *path)
 {
     size_t size;
@@ -157,7 +157,7 @@ static void check_icd_file(doctor *d, const char *path)
 
 /* --- all drivers ------------------------------------------------------------ */
 
-/* Where the loader looks, and which variable says so (NULL: the default). */
+/* Where the loader looks, and which variable says so (NULL: the default).  */
 typedef struct vendors {
     char       *path;
     const char *variable;
@@ -193,7 +193,7 @@ static int is_icd(const struct dirent *entry)
     return is_icd_name(entry->d_name);
 }
 
-/* Calls fn for every .icd file of a folder; how many there were, -1 with errno. */
+/* Calls fn for every .icd file of a folder; returns their number, or -1 with errno.  */
 static int each_icd(const char *folder, void (*fn)(const char *path, void *arg), void *arg)
 {
     struct dirent **entries = NULL;
@@ -240,7 +240,7 @@ static bool is_folder(const char *path)
     return stat(path, &st) == 0 && S_ISDIR(st.st_mode);
 }
 
-/* OCL_ICD_VENDORS=name.icd without a folder is looked for among the system's first. */
+/* OCL_ICD_VENDORS=name.icd without a folder is first looked for among the system's files.  */
 static char *named_icd(const doctor *d, const char *name)
 {
     char *path = tool_printf("%s%s/%s", d->root, VENDORS_FOLDER, name);
@@ -271,7 +271,7 @@ static void check_vendors(doctor *d, const vendors *v, bool has_loader)
     }
 }
 
-/* OCL_ICD_FILENAMES: libraries, separated by colons; only some loaders read it. */
+/* OCL_ICD_FILENAMES: libraries, separated by colons; only some loaders read it.  */
 static bool check_filenames(doctor *d)
 {
     const char *value = getenv("OCL_ICD_FILENAMES");

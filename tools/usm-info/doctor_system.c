@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* The machine around the library: the cache's folder, limits of memory. */
+/* The machine around the library: the folder of the cache, limits of memory.  */
 #include "doctor.h"
 #include "table.h"
 
@@ -15,12 +15,12 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
-/* Below this, drivers that pin host memory were seen to fail allocations; systemd
- * gives 8 MiB, older systems 64 KiB. */
+/* With less, drivers that pin host memory were seen to fail allocations; systemd allows 8 MiB,
+ * older systems 64 KiB. */
 #define WANTED_MEMLOCK ((rlim_t)8 << 20)
 
-/* The folder itself, or the nearest one above it that exists: what has to be
- * writable.  Cuts `path`. */
+/* The folder itself, or the nearest existing one above it: the one that must be writable.  Cuts
+ * `path`.  */
 static int nearest_writable(char *path)
 {
     while (access(path, F_OK) != 0) {
@@ -33,8 +33,8 @@ static int nearest_writable(char *path)
     return faccessat(AT_FDCWD, path, W_OK | X_OK, AT_EACCESS) == 0 ? 0 : errno;
 }
 
-/* Not to keep kernels costs time at each start, no more: a problem only where
- * somebody chose the folder. */
+/* Without a cache kernels are compiled at each start, which only costs time: a problem only if the
+ * user chose the folder.  */
 void doctor_check_cache(doctor *d)
 {
     bool is_chosen = *usm__setting_text("cache_dir") != '\0';

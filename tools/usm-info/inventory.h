@@ -1,11 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* What there is: backends, devices and their parts, collected once before
- * anything is printed.
+/* The inventory: backends, devices and their parts, collected once before anything is printed.
  *
- * Devices are listed as the selector leaves and orders them, then those that it
- * excludes.  When the library refuses to list any, `error` says why and the rest
- * is as full as it can be.  Listing loads drivers, which may kill the process: a
- * child goes first, and what kills it is not done here. */
+ * Devices are listed as the selector selects and orders them, then those that it excludes.  If the
+ * library refuses to list any, `error` has the reason, and the rest is filled in as far as
+ * possible.  Listing loads drivers, which may kill the process: a child does it first, and this
+ * process does not do what kills the child.  */
 #ifndef USM_INFO_INVENTORY_H
 #define USM_INFO_INVENTORY_H
 
@@ -27,13 +26,13 @@ typedef struct inventory_device {
 } inventory_device;
 
 typedef enum inventory_scope {
-    INVENTORY_SELECTED, /* what the selector leaves; loads only what it names */
+    INVENTORY_SELECTED, /* what the selector selects; loads only what it names */
     INVENTORY_ALL
 } inventory_scope;
 
 typedef struct inventory {
     usm_status         status; /* of listing the selected devices */
-    char              *error;  /* its story; NULL when there is none */
+    char              *error;  /* its error message; NULL: none */
     char              *fatal;  /* how a driver killed the child; NULL: none did */
     usm__backend_slot *backends[MAX_BACKENDS];
     size_t             nbackends;
@@ -43,11 +42,11 @@ typedef struct inventory {
 } inventory;
 
 void inventory_collect(inventory *inv, inventory_scope scope);
-/* Asks each selected device whether it moves data; takes a moment for each. */
+/* Checks whether each selected device moves data; takes a moment for each.  */
 void inventory_probe(inventory *inv);
 void inventory_free(inventory *inv);
 
-/* "loaded"; "refused", with a reason; "missing": there is no file; "not needed". */
+/* "loaded"; "refused", with a reason; "missing": there is no file; "not needed".  */
 const char *backend_state(const usm__backend_slot *slot);
 const char *device_type_name(usm_device_type type);
 

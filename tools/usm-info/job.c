@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
 /* The job, as libusm sees it: "mpirun -n 4 usm-info --job".  The tool links no MPI: the module that
- * fits the launcher brings it in, and the tool joins as a server that lends what USM_SPILL_LEND
- * says, or nothing.  Started without a launcher it says so.
+ * fits the launcher loads it.  The tool joins as a server that lends what USM_SPILL_LEND says, or
+ * nothing.  Without a launcher it says so.
  *
- * One process prints: the first of its kind.  The others stay until it has, so that it sees them;
- * in a program's launch (mpirun -n 4 PROGRAM : -n 1 usm-info --job) it stays as long as the
- * program, for MPI_Finalize() is everybody's.
+ * One process prints: the first of its kind.  The others stay until it has, so that it sees them.
+ * In a program's launch (mpirun -n 4 PROGRAM : -n 1 usm-info --job) the tool stays as long as the
+ * program, because MPI_Finalize() is collective.
  *
- * MPI that does not get along with its launcher waits for ever, or ends the process: so there is a
- * limit. */
+ * An MPI that does not match its launcher waits for ever, or ends the process: so there is a time
+ * limit.  */
 #include "job.h"
 
 #include "base/inline/atomic.h"
@@ -43,7 +43,7 @@ static void on_alarm(int number)
     _exit(1);
 }
 
-/* The module that joins; NULL and a story. */
+/* The module that joins; NULL with an error message.  */
 static const usm_transport_ops *load(const char *const *names)
 {
     const char              *named = usm__setting_text("mpi");
@@ -54,7 +54,7 @@ static const usm_transport_ops *load(const char *const *names)
     for (size_t i = 0; names[i]; i++)
         if (usm__cluster_load(names[i], &ops) == USM_OK)
             return ops;
-    (void)usm__cluster_load(names[0], &ops); /* the likeliest one's story */
+    (void)usm__cluster_load(names[0], &ops); /* for the error message of the most likely one */
     return NULL;
 }
 
@@ -71,7 +71,7 @@ static size_t describe(const usm_transport_ops *ops, void *job, bool as_json, ch
 
 static void show(const usm_transport_ops *ops, void *job, bool as_json)
 {
-    size_t size = describe(ops, job, as_json, NULL, 0) + 1024; /* figures may grow */
+    size_t size = describe(ops, job, as_json, NULL, 0) + 1024; /* numbers may become longer */
     char  *text = tool_alloc(size);
 
     (void)describe(ops, job, as_json, text, size);
@@ -103,10 +103,10 @@ static void message(void *user, uint32_t from, uint32_t tag, const void *data, s
 static void member_changed(void *user, const usm_job_member *member)
 {
     (void)user;
-    (void)member; /* the table asks */
+    (void)member; /* the table requires it */
 }
 
-/* All members are servers: each of them may be this tool, and the first shows. */
+/* All members are servers: each of them may be this tool, and the first one prints.  */
 static void show_once(const usm_transport_ops *ops, void *job, uint32_t self, bool as_json)
 {
     uint32_t count = 0;
@@ -122,7 +122,7 @@ static void show_once(const usm_transport_ops *ops, void *job, uint32_t self, bo
         usm__os_sleep_ns(10000000);
 }
 
-/* Whether somebody runs the program. */
+/* Whether a member is a process of a program.  */
 static bool has_program(const usm_transport_ops *ops, void *job, uint32_t count)
 {
     usm_job_member m;
@@ -162,8 +162,7 @@ static int join(const usm_transport_ops *ops, bool as_json)
     return 0;
 }
 
-/* ---- the action
- * ----------------------------------------------------------------------------------- */
+/* ---- the action ---------------------------------------------------------------------------- */
 
 int job_report(bool as_json)
 {

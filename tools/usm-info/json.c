@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* The JSON writer of json.h. */
+/* The JSON writer of json.h.  */
 #include "json.h"
 
 #include <inttypes.h>
@@ -17,8 +17,8 @@ void json_end(json *j)
     fputc('\n', j->out);
 }
 
-/* Length of the UTF-8 sequence at p, 0 when it is none: overlong forms,
- * surrogates and code points above U+10FFFF are none (Unicode, table 3-7). */
+/* The length of the UTF-8 sequence at p, 0 if it is not one: overlong forms, surrogates and code
+ * points above U+10FFFF are not (Unicode, table 3-7).  */
 static size_t utf8_length(const unsigned char *p)
 {
     size_t        n  = p[0] < 0x80 ? 1 : p[0] < 0xc2 ? 0 : p[0] < 0xe0 ? 2 : p[0] < 0xf0 ? 3 : 4;
@@ -84,7 +84,7 @@ static void write_newline(json *j)
     fprintf(j->out, "\n%*s", 2 * j->depth, "");
 }
 
-/* What stands before every value: comma, line, key. */
+/* Writes what precedes every value: comma, line, key.  */
 static void write_lead(json *j, const char *key)
 {
     if (j->has_element)
@@ -111,7 +111,7 @@ static void close_scope(json *j, char bracket)
     bool was_empty = !j->has_element;
 
     j->depth--;
-    j->has_element = true; /* the scope itself, in the one around it */
+    j->has_element = true; /* of this scope within the enclosing one */
     if (!was_empty)
         write_newline(j);
     fputc(bracket, j->out);

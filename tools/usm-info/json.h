@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
 /* A writer of JSON text: objects, arrays, values, indented by two spaces.
  *
- * Here: commas, escapes and indentation.  Not here: what the tool says.  Called
- * by everything behind --json.  `key` is NULL for elements of arrays and for the
- * outermost value.  Texts of drivers need not be UTF-8: bytes that are not
- * become U+FFFD, so that the output always parses. */
+ * It handles commas, escapes and indentation, not the content.  Called by everything behind --json.
+ * `key` is NULL for elements of arrays and for the outermost value.  Texts of drivers need not be
+ * UTF-8: invalid bytes become U+FFFD, so that the output always parses.  */
 #ifndef USM_INFO_JSON_H
 #define USM_INFO_JSON_H
 

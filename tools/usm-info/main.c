@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
 /* usm-info: what libusm finds on this machine, and why it does not find more.
  *
- * Here: the command line.  What is printed is in show.c, show_json.c, settings.c,
- * program.c, job.c and doctor.c.  The manual is docs/man/usm-info.1. */
+ * This file has the command line.  show.c, show_json.c, settings.c, program.c, job.c and doctor.c
+ * print.  The manual is docs/man/usm-info.1.  */
 #include "child.h"
 #include "doctor.h"
 #include "job.h"
@@ -68,7 +68,7 @@ static const struct option long_options[] = {
     {NULL, 0, NULL, 0},
 };
 
-/* Two different actions are a mistake. */
+/* Two different actions are an error.  */
 static void choose(command_line *c, action wanted)
 {
     c->action = c->action == SHOW_ALL || c->action == wanted ? wanted : SHOW_MISTAKE;
@@ -114,7 +114,7 @@ static void take_option(command_line *c, int option)
         c->action = SHOW_HELP;
         break;
     default:
-        c->action = SHOW_MISTAKE; /* getopt has said what is wrong */
+        c->action = SHOW_MISTAKE; /* getopt has printed the error */
     }
 }
 
@@ -152,7 +152,7 @@ static int run_env(const command_line *c)
     return 0;
 }
 
-/* 1 when the library lists no device: what there is was shown all the same. */
+/* Returns 1 if the library lists no device; everything else is shown all the same.  */
 static int run_show(const command_line *c)
 {
     inventory inv;
@@ -199,8 +199,8 @@ static int run(const command_line *c)
     return 2;
 }
 
-/* Loads no driver, but registers backends and the checks of settings.  A library
- * that does not start has settings, a version and a doctor all the same. */
+/* Loads no driver, but registers backends and checks the settings.  Settings, version and doctor
+ * also work if the library does not start.  */
 static void start(void)
 {
     if (usm_init())

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* Does a device do what it says it did?  64 bytes go to the device and back, in
- * a child: there are drivers that complete commands without doing them, and
- * drivers that die of them. */
+/* Checks whether a device does what it reports: 64 bytes are copied to the device and back, in a
+ * child.  Some drivers complete commands without executing them, and some crash.  */
 #ifndef USM_INFO_PROBE_H
 #define USM_INFO_PROBE_H
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* Where blocks go that leave memory: the tiers of USM_SPILL, each opened for a moment. */
+/* The tiers of USM_SPILL, to which blocks are evicted; each is opened for a moment.  */
 #ifndef USM_INFO_SPILL_H
 #define USM_INFO_SPILL_H
 
@@ -10,15 +10,15 @@
 
 typedef struct spill_tier {
     char                   name[32];  /* of the transport                                   */
-    char                   path[512]; /* of its module; "built in"; "": none                 */
-    char                  *config;    /* behind the name in USM_SPILL; ""                    */
-    char                  *text;      /* what it says of itself, or why it cannot be had      */
+    char                   path[512]; /* of its module; "built in"; "": none */
+    char                  *config;    /* after the name in USM_SPILL; "" */
+    char                  *text;      /* its description, or why it is not available */
     bool                   is_ok;
-    bool                   is_later; /* not here, but in a program that attaches                */
-    usm_transport_capacity capacity; /* when it is ok                                      */
+    bool                   is_later; /* not available here, but in a program that attaches */
+    usm_transport_capacity capacity; /* if it is ok */
 } spill_tier;
 
-/* The tiers in their order; *n is 0 when nothing is spilled. */
+/* The tiers in their order; *n is 0 when nothing is spilled.  */
 spill_tier *spill_collect(size_t *n);
 void        spill_free(spill_tier *tiers, size_t n);
 

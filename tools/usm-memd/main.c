@@ -2,13 +2,13 @@
 /* usm-memd: lends the memory of a node that computes nothing to the program it was started with, or
  * to programs of other launches that join it by name.
  *
- * Here: the command line, which MPI the launcher has started us with, and the end.  The memory is
- * served by the MPI module (transports/mpi), which also initialises MPI: this program links none,
- * and so is one for all of them.
+ * This file has the command line, finds the MPI whose launcher has started the tool, and ends.  The
+ * MPI module (transports/mpi) serves the memory, and also initialises MPI: this program links none,
+ * so one program works with all of them.
  *
  * It ends when all ranks of the program have left the job, or were silent for USM_JOB_ORPHAN (by
- * name: when none has come for so long, or as --clients says), and never waits long for others in
- * MPI_Finalize(), which waits for the dead. */
+ * name: when none has come for so long, or as --clients says).  It never waits long for others in
+ * MPI_Finalize(), which would wait for dead processes.  */
 #include "cluster/attach.h"
 
 #include "base/settings.h"
@@ -62,9 +62,9 @@ static const struct option long_options[] = {
     {NULL, 0, NULL, 0},
 };
 
-/* The command line. */
+/* The command line.  */
 static struct {
-    const char *name, *clients, *at_once; /* as they were written; NULL: not                  */
+    const char *name, *clients, *at_once; /* as they were written; NULL: not given */
     bool        is_quiet;
 } wish;
 
@@ -80,10 +80,10 @@ static void on_signal(int number)
 static void on_alarm(int number)
 {
     (void)number;
-    _exit(rc); /* what was lent is free already: MPI waits for somebody who is dead */
+    _exit(rc); /* the lent memory is free already: MPI waits for a dead process */
 }
 
-/* MPI_Publish_name() waits for ever for a name server that is gone. */
+/* MPI_Publish_name() waits for ever for a name server that is gone.  */
 static void on_silence(int number)
 {
     static const char text[] = "usm-memd: the name could not be published within 30 s: is the name "
@@ -106,7 +106,7 @@ static bool set(const char *key, const char *value)
     return usm_config_set(key, value) == USM_OK;
 }
 
-/* -1: go on; else the exit status. */
+/* -1: go on; else the exit status.  */
 static int take_option(int option)
 {
     switch (option) {
@@ -160,7 +160,7 @@ static usm_status load(const usm_transport_ops **ops)
     for (size_t i = 0; names[i] && st != USM_OK; i++)
         st = usm__cluster_load(names[i], ops);
     if (st != USM_OK && usm__cluster_load(names[0], ops) != USM_OK)
-        (void)failed(); /* with the story of the likeliest */
+        (void)failed(); /* with the error message of the most likely one */
     return st;
 }
 
@@ -183,7 +183,7 @@ static void say(const usm_transport_ops *ops, void *job, const usm_job_params *p
     (void)fflush(stdout);
 }
 
-/* As usm_job_params.join has it. */
+/* In the form of usm_job_params.join.  */
 static const char *publication(void)
 {
     static char text[256];

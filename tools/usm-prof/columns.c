@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* Columns of figures. */
+/* Columns of numbers.  */
 #include "columns.h"
 
 #include "base/text.h"
@@ -10,7 +10,7 @@
 #include <string.h>
 
 #define GAP   2
-#define FIRST 44 /* widest first cell that the others make room for */
+#define FIRST 44 /* widest first cell for which the other columns move */
 
 struct columns {
     size_t n, cells, room;
@@ -91,7 +91,7 @@ static size_t width_of(const columns *c, size_t column)
     return width;
 }
 
-/* A first cell that is too long has a line of its own. */
+/* A first cell that is too long gets a line of its own.  */
 void columns_print(columns *c)
 {
     for (size_t i = 0; i < c->cells; i++) {

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
 /* usm-prof: where a program's memory goes, and what its pools saved it.
  *
- * Here: the command line.  Running a program is record.c's, the tables report.c's and
- * report_json.c's, everything behind them src/profile's.  The manual is docs/man/usm-prof.1. */
+ * This file has the command line.  record.c runs a program, report.c and report_json.c print the
+ * tables, and src/profile does the rest.  The manual is docs/man/usm-prof.1.  */
 #include "prof.h"
 #include "profile/export.h"
 
@@ -67,7 +67,7 @@ static int misuse(const char *what)
     return PROF_MISUSED;
 }
 
-/* -1: go on; else the exit status. */
+/* -1: go on; else the exit status.  */
 static int take_option(command_line *c, int option)
 {
     char *end;
@@ -105,7 +105,7 @@ static int take_option(command_line *c, int option)
         fputs(help, stdout);
         return PROF_FINE;
     default:
-        return misuse("see above"); /* getopt has said what is wrong */
+        return misuse("see above"); /* getopt has printed the error */
     }
 }
 
@@ -125,7 +125,7 @@ static int exit_status(usm_status st)
     return st == USM_OK ? PROF_FINE : st == USM_E_NO_MEMORY ? PROF_NO_MEMORY : PROF_FAILED;
 }
 
-/* Says what failed last. */
+/* Prints the message of the last failure.  */
 static int failed(usm_status st)
 {
     fprintf(stderr, "usm-prof: %s\n", usm_last_error());
@@ -172,7 +172,7 @@ static int run_tables(const command_line *c, const char *path, const usm__trace 
     return PROF_FAILED;
 }
 
-/* Files instead of tables, unless --json asks for those too. */
+/* Writes files instead of tables, unless --json asks for those too.  */
 static int run_report(const command_line *c, char **files)
 {
     usm__trace *t = NULL;
@@ -219,12 +219,12 @@ int main(int argc, char **argv)
         strcmp(verb, "record") == 0 || strcmp(verb, "report") == 0 || strcmp(verb, "merge") == 0;
     int rc;
 
-    (void)unsetenv("USM_TRACE"); /* the tool is not to be recorded */
+    (void)unsetenv("USM_TRACE"); /* the tool must not be recorded */
     if (is_verb) {
         argv++;
         argc--;
     }
-    /* "+": what follows the program's name is the program's */
+    /* "+": arguments after the program's name belong to the program */
     rc = parse(&c, argc, argv, strcmp(verb, "record") == 0 ? "+o:s::jVh" : "o:s::jVh");
     if (rc >= 0)
         return rc;

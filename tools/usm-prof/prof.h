@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* What the files of usm-prof offer each other. */
+/* What the files of usm-prof share.  */
 #ifndef USM_PROF_PROF_H
 #define USM_PROF_PROF_H
 
@@ -13,13 +13,13 @@ typedef struct record_options {
     const char *ring;   /* as USM_TRACE_RING, or NULL             */
 } record_options;
 
-/* record.c: runs the program with a trace and says where that is.  The program's exit status, 128 +
- * the signal's number, 127 when it cannot be run; PROF_FAILED when it went well and left no trace.
- */
+/* record.c: runs the program with a trace, and prints where the trace is.  Returns the program's
+ * exit status, 128 + the number of a signal, or 127 if the program cannot be run; PROF_FAILED if it
+ * succeeded and left no trace.  */
 int record(const record_options *options, char **argv);
 
-/* report.c and report_json.c: the analysis as text and as JSON, to stdout.  `top` is the most call
- * sites and tags shown; 0: all. */
+/* report.c and report_json.c: the analysis as text and as JSON, to stdout.  `top` is the largest
+ * number of call sites and tags shown; 0: all.  */
 void report_text(const char *path, const usm__trace *t, const usm__analysis *a, size_t top);
 void report_json(const char *path, const usm__trace *t, const usm__analysis *a);
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* usm-prof record: a program with USM_TRACE set for it, and a look at what it left.
+/* usm-prof record: runs a program with USM_TRACE set, and looks for the trace files it has left.
  *
- * The file's name may have %h, %r, %p, which the program's processes fill in: so what was written
- * is found by its pattern, among files younger than the start. */
+ * The file's name may contain %h, %r, %p, which the program's processes fill in.  So the files are
+ * found by a pattern, among files that are newer than the start.  */
 #include "prof.h"
 
 #include <usm/version.h>
@@ -21,8 +21,8 @@
 
 extern char **environ;
 
-/* An absolute name, because the program may change its folder; with % doubled in what is not the
- * user's. false: too long. */
+/* Makes an absolute name, because the program may change its folder; % is doubled in the part that
+ * is not the user's.  False: too long.  */
 static bool absolute(const char *file, char *out, size_t size)
 {
     char   folder[2048];
@@ -41,7 +41,8 @@ static bool absolute(const char *file, char *out, size_t size)
     return (size_t)snprintf(out + n, size - n, "%s", file) < size - n;
 }
 
-/* What a name with %h, %r, %p may have become: * for each, what glob() would read is escaped. */
+/* A pattern for what a name with %h, %r, %p may have become: * for each; characters special to
+ * glob() are escaped.  */
 static void pattern_of(const char *name, char *out, size_t size)
 {
     size_t n = 0;
@@ -58,7 +59,7 @@ static void pattern_of(const char *name, char *out, size_t size)
     out[n] = '\0';
 }
 
-/* A trace, written since then. */
+/* Whether the file is a trace, written since then.  */
 static bool is_new_trace(const char *path, const struct timespec *since)
 {
     struct stat st;
@@ -73,7 +74,7 @@ static bool is_new_trace(const char *path, const struct timespec *since)
                   (st.st_mtim.tv_sec == since->tv_sec && st.st_mtim.tv_nsec >= since->tv_nsec));
 }
 
-/* Names the files written since; how many there are. */
+/* Prints the names of files written since; returns their number.  */
 static size_t show_files(const char *name, const struct timespec *since)
 {
     char   pattern[8192];
@@ -115,7 +116,7 @@ static bool set(const char *variable, const char *value)
     return false;
 }
 
-/* Interrupts are for the program: the tool has a report to give. */
+/* Interrupts are for the program: the tool must still print its report.  */
 static int spawn(char **argv, pid_t *pid)
 {
     posix_spawnattr_t attr;
@@ -150,7 +151,7 @@ int record(const record_options *options, char **argv)
     if (!set("USM_TRACE", name) || !set("USM_TRACE_STACKS", options->stacks) ||
         !set("USM_TRACE_RING", options->ring))
         return PROF_NO_MEMORY;
-    (void)clock_gettime(CLOCK_REALTIME_COARSE, &since); /* the clock of files' times */
+    (void)clock_gettime(CLOCK_REALTIME_COARSE, &since); /* the clock that files' times use */
     error = spawn(argv, &pid);
     if (error != 0) {
         fprintf(stderr, "usm-prof: %s cannot be run: %s\n", argv[0], strerror(error));

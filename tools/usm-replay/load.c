@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* Reading logs: which format it is, and the list of operations that all of them become.  The
- * formats' own files say what a line means; they call loader_alloc() and loader_free(). */
+/* Reads logs: finds their format, and converts them to one list of operations.  The file of each
+ * format interprets its lines, and calls loader_alloc() and loader_free().  */
 #include "replay.h"
 
 #include <errno.h>
@@ -10,7 +10,7 @@
 
 #define NONE UINT32_MAX
 
-/* An address, and the block that has it: NONE when it was freed. */
+/* An address, and the block that has it; NONE: it was freed.  */
 typedef struct place {
     uint64_t space, address;
     uint32_t block;
@@ -21,7 +21,8 @@ struct loader {
     replay_log *log;
     place      *table;
     size_t      places, table_cap; /* a power of two */
-    uint32_t   *below; /* by block: the one that had the address and still lives, or NONE */
+    uint32_t   *below; /* by block: the one that had the address before and is still live, or
+                          NONE */
     uint64_t   *sizes; /* by block                                                       */
     size_t      blocks_cap;
     uint64_t   *threads; /* the log's own numbers */
@@ -36,7 +37,7 @@ replay_log *loader_log(loader *l)
 
 /* ---- room --------------------------------------------------------------------------- */
 
-/* Room for one more of `size` bytes in *array, which has *cap. */
+/* Makes room for one more element of `size` bytes in *array, whose capacity is *cap.  */
 static bool room(void *array, size_t n, size_t *cap, size_t size)
 {
     size_t want = *cap ? *cap * 2 : 1024;
@@ -44,7 +45,7 @@ static bool room(void *array, size_t n, size_t *cap, size_t size)
 
     if (n < *cap)
         return true;
-    memcpy(&old, array, sizeof old); /* a pointer to whatever */
+    memcpy(&old, array, sizeof old); /* a pointer of any type */
     grown = realloc(old, want * size);
     if (!grown)
         return false;
@@ -81,7 +82,7 @@ static bool grow_table(loader *l)
     return true;
 }
 
-/* The address's place, made when it is new; NULL: no memory. */
+/* The address's place, which is made if it is new; NULL: no memory.  */
 static place *place_of(loader *l, uint64_t space, uint64_t address)
 {
     place *p;
@@ -98,7 +99,7 @@ static place *place_of(loader *l, uint64_t space, uint64_t address)
 
 /* ---- operations ------------------------------------------------------------------------ */
 
-/* Threads are few: a list will do. 0 and NONE when there is no memory. */
+/* There are few threads: a list suffices.  0 and NONE if there is no memory.  */
 static uint32_t thread_index(loader *l, uint64_t thread)
 {
     uint32_t n = l->log->threads;
@@ -181,7 +182,7 @@ typedef struct format {
     log_reader *read;
 } format;
 
-/* Of the file's first bytes; NULL: none of ours. */
+/* Recognises a format by the file's first bytes; NULL: no known format.  */
 static const format *format_of(const char *head)
 {
     static const format trace  = {"libusm trace", "event", log_read_trace};
@@ -192,7 +193,7 @@ static const format *format_of(const char *head)
         return &trace;
     if (strncmp(head, "Thread,", 7) == 0)
         return &rmm;
-    /* Umpire writes among the program's own output. */
+    /* Umpire's lines are mixed with the program's own output.  */
     if (strstr(head, "\"kind\":\"replay\"") || strstr(head, "\"kind\": \"replay\"") ||
         (strstr(head, "\"category\"") && strstr(head, "\"timestamp\"")))
         return &umpire;

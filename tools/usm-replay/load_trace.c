@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* Our own traces.  Which free belongs to which allocation is src/profile/blocks.c's business; here
- * blocks' births and deaths become operations in the order of the events. */
+/* Traces of libusm.  src/profile/blocks.c matches frees and allocations; this file converts births
+ * and deaths of blocks to operations, in the order of the events.  */
 #include "profile/blocks.h"
 #include "replay.h"
 
@@ -11,7 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* A birth or a death. */
+/* A birth or a death.  */
 typedef struct moment {
     uint32_t record, block;
     bool     dies;
@@ -23,7 +23,7 @@ static int by_record(const void *a, const void *b)
 
     if (x->record != y->record)
         return x->record < y->record ? -1 : 1;
-    return (int)y->dies - (int)x->dies; /* an address is free before it is allocated again */
+    return (int)y->dies - (int)x->dies; /* an address is freed before it is allocated again */
 }
 
 static bool wanted(const usm__trace *t, const usm__trace_block *b, uint32_t only_pool)

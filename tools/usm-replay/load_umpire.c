@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* Umpire's replay logs: a JSON object a line, among whatever else the program printed.  Two forms:
+/* Umpire's replay logs: a JSON object per line, among other output of the program.  Two forms:
  *
  *   {"kind":"replay", "uid":N, "event":"allocate", "payload":{"allocator_ref":"0x..", "size":N},
  *    "result":{"memory_ptr":"0x.."}}                              until 2021; a line without result
@@ -7,8 +7,7 @@
  *   {"category":"operation", "name":"allocate", "numeric_args":{"size":N},
  *    "string_args":{"allocator_ref":"0x..", "pointer":"0x.."}, ...}                      since
  *
- * and "deallocate" likewise.  Other events (allocators made, copies, statistics) are passed over.
- */
+ * and "deallocate" likewise.  Other events (allocators made, copies, statistics) are ignored.  */
 #include "replay.h"
 
 #include <errno.h>
@@ -32,7 +31,7 @@ static bool pointer_of(const json_t *text, uint64_t *address)
     return *end == '\0' && errno == 0;
 }
 
-/* What a line says, whichever its form. */
+/* The content of a line, in either form.  */
 typedef struct said {
     const char *what;
     json_t     *size, *pointer;
@@ -67,7 +66,7 @@ static said understand(const json_t *line)
     return s;
 }
 
-/* NULL, or what is wrong with the line; *memory false: out of memory. */
+/* NULL, or an error in the line; *memory false: out of memory.  */
 static const char *take_in(loader *l, const json_t *line, uint64_t at, bool *memory)
 {
     said     s       = understand(line);
@@ -98,7 +97,7 @@ static const char *read_line(loader *l, const char *line, uint64_t at, bool *mem
 
     line += strspn(line, " \t");
     if (*line != '{')
-        return NULL; /* the program's own */
+        return NULL; /* output of the program */
     object = json_loads(line, 0, &error);
     if (!object) {
         snprintf(story, sizeof story, "it is no JSON: %s, column %d", error.text, error.column);

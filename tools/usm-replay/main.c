@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* usm-replay: what would another pool, or a smaller device, have made of a program's allocations?
+/* usm-replay: how would another pool, or a smaller device, have handled a program's allocations?
  *
- * Here: the command line.  load.c reads logs, run.c replays them, print.c says what came of it. The
- * manual is docs/man/usm-replay.1. */
+ * This file has the command line.  load.c reads logs, run.c replays them, print.c prints the
+ * results.  The manual is docs/man/usm-replay.1.  */
 #include "replay.h"
 #include "spill.h"
 
@@ -54,7 +54,7 @@ typedef struct command_line {
     replay_options o;
     const char    *pools[POOLS_MAX];
     size_t         npools;
-    const char    *spill; /* NULL: a log's allocations */
+    const char    *spill; /* NULL: the allocations of a log */
     spill_options  s;
 } command_line;
 
@@ -105,7 +105,7 @@ static int misuse(const char *what)
     return REPLAY_MISUSED;
 }
 
-/* -1: go on; else the exit status. */
+/* -1: go on; else the exit status.  */
 static int take_size(uint64_t *size, const char *what)
 {
     return usm__span_size(usm__span_of(optarg), size) && *size > 0 ? -1 : misuse(what);
@@ -190,7 +190,7 @@ static int take_spill_option(command_line *c, int option)
     case OPTION_WINDOW:
         return take_number(1, 4096, &c->s.window, "--window wants a number from 1 to 4096");
     default:
-        return misuse("see above"); /* getopt has said what is wrong */
+        return misuse("see above"); /* getopt has printed the error */
     }
 }
 
@@ -255,8 +255,8 @@ static int parse(command_line *c, int argc, char **argv)
     return -1;
 }
 
-/* The library reads these when it starts, which is at its first call. The replay is not to be
- * traced, nor changed by what the program at hand was told. */
+/* The library reads these variables when it starts, which is at its first call.  The replay must
+ * not be traced, nor affected by settings for the program that was recorded.  */
 static void set_up(const replay_options *o)
 {
     char size[32];

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* What the files of usm-replay know of each other: a log as a list of operations, and what
- * replaying it on a pool showed. */
+/* What the files of usm-replay share: a log as a list of operations, and the results of replaying
+ * it on a pool.  */
 #ifndef USM_REPLAY_REPLAY_H
 #define USM_REPLAY_REPLAY_H
 
@@ -11,11 +11,11 @@
 
 #define REPLAY_FREE UINT64_MAX /* the size of an operation that frees */
 
-/* Blocks are numbered in the order of their allocation. */
+/* Blocks are numbered in the order of their allocation.  */
 typedef struct operation {
     uint64_t size;
     uint32_t block, thread; /* threads from 0                                        */
-    uint64_t event;         /* the log's own number: of the line, or of the event    */
+    uint64_t event;         /* the log's own number, of the line or of the event */
 } operation;
 
 typedef struct replay_log {
@@ -28,27 +28,28 @@ typedef struct replay_log {
     uint64_t    failed;      /* allocations that failed when the log was written        */
     uint64_t    left_out;    /* lines that could not be read                            */
     uint64_t    unmatched;   /* frees of blocks whose allocation is not in the log      */
-    char        damage[400]; /* the first of what is wrong; "" = nothing              */
+    char        damage[400]; /* the first thing that is wrong; "" = nothing */
 } replay_log;
 
 /* ---- load.c, and one file for each format ------------------------------------------ */
 
-/* Reads the log, as far as it goes.  false: nothing of it can be replayed, and `why` says so.
- * `only_pool`: of a trace, only this pool's blocks; 0: all. */
+/* Reads the log as far as possible.  False: nothing of it can be replayed, and `why` has the
+ * reason.  `only_pool`: of a trace, only this pool's blocks; 0: all.  */
 bool log_load(const char *path, uint32_t only_pool, replay_log *log, char *why, size_t why_size);
 void log_free(replay_log *log);
 
-/* For the formats.  Addresses that are allocated again before their free count twice: Umpire gives
- * one address to blocks of size 0.  `space` tells processes apart.  false: no memory. */
+/* For the files of formats.  An address that is allocated again before its free counts twice:
+ * Umpire gives one address to several blocks of size 0.  `space` distinguishes processes.  False:
+ * no memory.  */
 typedef struct loader loader;
 bool loader_alloc(loader *l, uint64_t space, uint64_t address, uint64_t size, uint64_t thread,
                   uint64_t event);
 bool loader_free(loader *l, uint64_t space, uint64_t address, uint64_t thread, uint64_t event);
-/* A line that cannot be read: the first one is told. */
+/* Records a line that cannot be read: the first one is reported.  */
 void loader_wrong(loader *l, uint64_t event, const char *what);
-/* An allocation that failed for the program itself. */
+/* Records an allocation that failed in the program itself.  */
 void loader_failed(loader *l);
-/* Known block numbers: for traces, whose events are paired already. */
+/* With known block numbers: for traces, whose events are matched already.  */
 bool        loader_add(loader *l, uint64_t size, uint32_t block, uint64_t thread, uint64_t event);
 replay_log *loader_log(loader *l);
 
@@ -61,7 +62,7 @@ log_reader   log_read_trace, log_read_rmm, log_read_umpire;
 typedef struct replay_options {
     usm_kind    kind;
     const char *device;     /* selector                                             */
-    uint64_t    device_mem; /* 0: as the device has                                 */
+    uint64_t    device_mem; /* 0: what the device has */
     uint64_t    area_size;  /* 0: the pool's preference                             */
     unsigned    repeat;
     uint32_t    only_pool;
@@ -70,15 +71,15 @@ typedef struct replay_options {
 
 typedef struct replay_result {
     const char *pool;
-    char        error[400]; /* it could not be tried; "" = it was                    */
+    char        error[400]; /* why the pool could not be tried; "" = it was */
     uint64_t    allocations, failed;
     uint64_t    live_peak, reserved_peak, driver_allocs, driver_frees;
-    double      ns_pair, ns_pair_median; /* thread CPU time: least, median of the repetitions */
+    double      ns_pair, ns_pair_median; /* thread CPU time: minimum, median of the repetitions */
     /* the first allocation that found no memory; oom_size 0: none */
     uint64_t oom_event, oom_size, oom_live, oom_reserved, oom_largest_free;
 } replay_result;
 
-/* `pool` as in USM_POOL: "slab,area_size=32M". */
+/* `pool` as in USM_POOL: "slab,area_size=32M".  */
 void replay_run(const replay_log *log, const char *pool, const replay_options *o,
                 replay_result *result);
 

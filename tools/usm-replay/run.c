@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* Replaying a log on a pool.  A first pass keeps the books: bytes live, what failed and when.  The
- * passes after it, each on a pool of its own, only take the time.  Nobody touches the memory.
+/* Replays a log on a pool.  A first pass collects the statistics: live bytes, failed allocations
+ * and when they failed.  The passes after it, each on a pool of its own, only measure the time.
+ * The memory is not accessed.
  *
- * Time is the CPU time of the threads that call the pool: on a machine that others use too, wall
- * time says nothing.  With --threads every thread of the log is one here; the log's order is kept
- * by handing the turn from one to the next, and waiting for it costs no CPU time that is counted.
- */
+ * Time is the CPU time of the threads that call the pool: on a machine that is shared with others,
+ * wall time says nothing.  With --threads each thread of the log is a thread here.  The log's order
+ * is kept by passing the turn from one thread to the next; waiting for it costs no CPU time that is
+ * counted.  */
 #include "base/text.h"
 #include "core/pool_setting.h"
 #include "replay.h"
@@ -17,18 +18,18 @@
 #include <time.h>
 
 #define REPEAT_MAX  1000u
-#define THREADS_MAX 256u /* more threads of the log share */
+#define THREADS_MAX 256u /* if the log has more threads, they share these */
 
-/* A pass over the log. */
+/* A pass over the log.  */
 typedef struct pass {
     const replay_log *log;
     usm_pool         *pool;
-    void            **blocks; /* by number; NULL: not there */
-    replay_result    *books;  /* NULL: only the time counts */
+    void            **blocks; /* by number; NULL: not allocated */
+    replay_result    *books;  /* NULL: only the time is measured */
     uint64_t          live;
 } pass;
 
-/* ---- the first pass: books --------------------------------------------------------- */
+/* ---- the first pass: statistics ------------------------------------------------------------ */
 
 static void note_failure(pass *p, const operation *op)
 {
@@ -76,7 +77,7 @@ static uint64_t cpu_ns(void)
     return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
 }
 
-/* Operations [from, to). */
+/* Executes operations [from, to).  */
 static void replay(const pass *p, size_t from, size_t to)
 {
     usm_pool *pool   = p->pool;
@@ -92,7 +93,8 @@ static void replay(const pass *p, size_t from, size_t to)
     }
 }
 
-/* Threads that take turns: the one whose operation is next goes on to its last one in a row. */
+/* Threads that take turns: the thread whose operation is next executes all its consecutive
+ * operations.  */
 typedef struct turns {
     pass           *p;
     uint32_t        threads;
@@ -100,7 +102,7 @@ typedef struct turns {
     pthread_cond_t *next;     /* by thread                                  */
     size_t          at;       /* guarded by lock: the next operation        */
     uint64_t        ns;       /* guarded by lock: CPU time of all           */
-    uint64_t        clock_ns; /* what reading the clock adds to a turn  */
+    uint64_t        clock_ns; /* what reading the clock adds to a turn */
 } turns;
 
 typedef struct player {
@@ -114,7 +116,7 @@ static uint32_t player_of(const turns *t, size_t at)
     return t->p->log->operations[at].thread % t->threads;
 }
 
-/* The thread's row of operations from `at`. */
+/* The end of the thread's consecutive operations from `at` on.  */
 static size_t row_end(const turns *t, size_t at, uint32_t index)
 {
     while (at < t->p->log->n && player_of(t, at) == index)
@@ -152,7 +154,7 @@ static void *play(void *arg)
     return NULL;
 }
 
-/* Least of a few readings: what lies between two calls of the clock. */
+/* The least of a few measurements: the time between two readings of the clock.  */
 static uint64_t clock_cost(void)
 {
     uint64_t least = UINT64_MAX;
@@ -165,7 +167,7 @@ static uint64_t clock_cost(void)
     return least;
 }
 
-/* CPU time of all threads; 0: they could not be started. */
+/* Returns the CPU time of all threads; 0: they could not be started.  */
 static uint64_t replay_threads(pass *p)
 {
     turns    t       = {.p        = p,
@@ -180,7 +182,7 @@ static uint64_t replay_threads(pass *p)
         goto out;
     for (uint32_t i = 0; i < t.threads; i++)
         pthread_cond_init(&t.next[i], NULL);
-    pthread_mutex_lock(&t.lock); /* nobody plays before all are there */
+    pthread_mutex_lock(&t.lock); /* no thread begins before all have started */
     while (started < t.threads) {
         players[started] = (player){.t = &t, .index = started};
         if (pthread_create(&players[started].thread, NULL, play, &players[started]) != 0)
@@ -188,7 +190,7 @@ static uint64_t replay_threads(pass *p)
         started++;
     }
     if (started < t.threads)
-        t.at = p->log->n; /* none plays */
+        t.at = p->log->n; /* so that no thread executes anything */
     pthread_mutex_unlock(&t.lock);
     for (uint32_t i = 0; i < started; i++)
         pthread_join(players[i].thread, NULL);
@@ -213,7 +215,7 @@ static uint64_t replay_timed(pass *p, const replay_options *o)
 
 /* ---- pools ---------------------------------------------------------------------------------- */
 
-/* Blocks that the log leaves live. */
+/* Frees the blocks that the log leaves live.  */
 static void free_rest(pass *p)
 {
     for (uint32_t k = 0; k < p->log->blocks; k++) {
@@ -227,7 +229,7 @@ static bool is_null_device(const replay_options *o)
     return strncmp(o->device, "null", 4) == 0;
 }
 
-/* As `text` says, in the grammar of USM_POOL.  false and the reason in `why`. */
+/* Makes a pool as `text` says, in the grammar of USM_POOL.  False, with the reason in `why`.  */
 static bool make_pool(const char *text, const replay_options *o, usm_pool **pool, char *why,
                       size_t why_size)
 {
@@ -244,7 +246,7 @@ static bool make_pool(const char *text, const replay_options *o, usm_pool **pool
     desc.retain       = choice.retain;
     desc.retain_ms    = choice.retain_ms;
     if (o->device_mem && !is_null_device(o) && !desc.maximum_size)
-        desc.maximum_size = o->device_mem; /* another device's memory is what it is */
+        desc.maximum_size = o->device_mem; /* another device has the memory that it has */
     q = usm_default_queue();
     if (q && usm_pool_create(usm_queue_get_context(q), usm_queue_get_device(q), o->kind, &desc,
                              pool) == USM_OK)
@@ -260,7 +262,7 @@ static int by_time(const void *a, const void *b)
     return (*x > *y) - (*x < *y);
 }
 
-/* The books.  false: an error is noted. */
+/* Collects the statistics.  False: an error was recorded.  */
 static bool first_pass(pass *p, const replay_options *o, replay_result *r)
 {
     usm_pool_stats stats = USM_POOL_STATS_INIT;

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* usm-replay --spill: a workload through the engine's policy and prefetcher.  Decisions are theirs
- * and are made in the engine's order (src/spill: pin, load, frame, store, ahead); only time is a
- * model: transfers share the device's bandwidth one after the other, each takes its latency as
- * well, and no more than `depth` are under way. One thread accesses, and works for a while at each
- * access. */
+/* usm-replay --spill: runs a workload through the engine's policy and prefetcher.  They make the
+ * decisions, in the engine's order (src/spill: pin, load, frame, store, ahead).  Only time is
+ * modelled: transfers share the device's bandwidth one after the other, each also takes its
+ * latency, and at most `depth` are in progress.  One thread accesses, and works for a while at each
+ * access.  */
 #include "spill.h"
 
 #include "spill/policy.h"
@@ -18,7 +18,7 @@
 
 typedef struct frame {
     uint32_t block; /* NONE: free */
-    double   ready; /* when what is under way for it ends                                      */
+    double   ready; /* when the transfer in progress for it ends */
     bool     used, dirty, is_guess;
 } frame;
 
@@ -27,13 +27,14 @@ typedef struct machine {
     const spill_options  *o;
     spill_counts         *counts; /* of the phase                                              */
     usm__policy          *policy;
-    usm__prefetch       **prefetch; /* by range; NULL: no guesses                              */
+    usm__prefetch       **prefetch; /* by range; NULL: no readahead */
     frame                *frames;
     uint32_t             *frame_of; /* by block, + 1                                           */
-    bool                 *exists; /* by block: it has content; else it is zeros and costs nothing */
+    bool                 *exists;   /* by block: it has content; otherwise it is zeros and costs
+                                     nothing */
     uint32_t              filled;
     double                now, device_free;
-    double               *slots; /* [depth]: when each is free                                 */
+    double               *slots; /* [depth]: when each transfer slot becomes free */
 } machine;
 
 /* ---- the device ------------------------------------------------------------------------- */
@@ -53,7 +54,7 @@ static bool is_device_busy(const machine *m)
     return m->slots[first_slot(m)] > m->now;
 }
 
-/* When the transfer of a block that is asked for now has ended. */
+/* When the transfer of a block that is requested now will have ended.  */
 static double transfer(machine *m)
 {
     uint32_t slot  = first_slot(m);
@@ -122,12 +123,13 @@ static void leave(machine *m, uint32_t at)
 static void store(machine *m, uint32_t at)
 {
     m->exists[m->frames[at].block] = true;
-    m->frames[at].dirty = false; /* from the start on: a write meanwhile makes it so again */
+    m->frames[at].dirty = false; /* from the start of the write-back: a write meanwhile makes the
+                                    block dirty again */
     m->frames[at].ready = transfer(m);
     m->counts->writes++;
 }
 
-/* The end of what is under way that ends first. */
+/* Waits until the first of the transfers in progress ends.  */
 static void wait_for_any(machine *m)
 {
     double first = INFINITY;
@@ -139,7 +141,7 @@ static void wait_for_any(machine *m)
         m->now = first;
 }
 
-/* A free frame; NONE: it would have to be waited for. */
+/* A free frame; NONE: the caller would have to wait for one.  */
 static uint32_t get_frame(machine *m, bool may_wait)
 {
     uint32_t at;
@@ -173,7 +175,7 @@ static void enter(machine *m, uint32_t at, uint32_t block, usm__policy_hint hint
 
 /* ---- ahead of the program -------------------------------------------------------------------- */
 
-/* A pass that overwrites everything is followed, but nothing is brought in for it. */
+/* A pass that overwrites everything is followed, but nothing is read ahead for it.  */
 static void bring_ahead(machine *m, const spill_access *a, bool was_guess)
 {
     uint32_t       guesses[GUESSES_MAX], first = 0;
@@ -200,7 +202,7 @@ static void bring_ahead(machine *m, const spill_access *a, bool was_guess)
     }
 }
 
-/* As many as the device takes beside what is under way. */
+/* Writes back as many blocks as the device takes beside the transfers in progress.  */
 static void clean_ahead(machine *m)
 {
     uint32_t list[8], busy = 0;
@@ -217,8 +219,7 @@ static void clean_ahead(machine *m)
         store(m, list[i]);
 }
 
-/* ---- accesses
- * ------------------------------------------------------------------------------------ */
+/* ---- accesses ------------------------------------------------------------------------------ */
 
 static void wait_until(machine *m, double when)
 {
@@ -250,7 +251,7 @@ static void use(machine *m, const spill_access *a)
 
     if (!f->is_guess) {
         m->counts->hits++;
-        return; /* being stored: that does not keep anybody from it */
+        return; /* the block is being stored, which does not prevent accesses */
     }
     f->is_guess = false;
     m->counts->guessed++;
@@ -275,8 +276,7 @@ static void access_block(machine *m, const spill_access *a)
     clean_ahead(m);
 }
 
-/* ---- all of it
- * --------------------------------------------------------------------------------------- */
+/* ---- the whole run ------------------------------------------------------------------------- */
 
 static bool make_prefetch(machine *m)
 {
@@ -302,7 +302,7 @@ static bool make_machine(machine *m, bool with_guesses)
     m->slots    = calloc(m->o->depth, sizeof *m->slots);
     if (!m->policy || !m->frames || !m->frame_of || !m->exists || !m->slots)
         return false;
-    /* What is not overwritten first was there before. */
+    /* Blocks that are not overwritten first existed before.  */
     for (size_t i = m->w->n; i-- > 0;)
         m->exists[m->w->accesses[i].block] = (m->w->accesses[i].mode & USM_NO_INIT) == 0;
     usm__policy_init(m->policy, m->o->frames);

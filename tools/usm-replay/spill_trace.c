@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* usm-replay --spill: what USM_TRACE recorded of spilling, as accesses to blocks.  Misses and first
- * uses of guesses are in a trace one by one, hits only as the marks of use that the engine's looks
- * found: enough to compare memories that are not much larger than the recorded one. */
+/* usm-replay --spill: the spilling that USM_TRACE recorded, as accesses to blocks.  A trace has
+ * every miss and every first use of a block read ahead, but hits only as the use marks that the
+ * engine's scans found: enough to compare memory sizes that are not much larger than the recorded
+ * one.  */
 #include "spill.h"
 
 #include "base/trace_spill.h"
@@ -10,7 +11,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-/* The first of each space in a numbering of all; total at the end. NULL: no memory. */
+/* Numbers the blocks of all spaces: the first of each space; the total at the end.  NULL: no
+ * memory.  */
 static uint64_t *number_blocks(const usm__trace *t)
 {
     uint64_t *first = calloc(t->nspaces + 1, sizeof *first);
@@ -33,9 +35,10 @@ static bool add(spill_workload *w, const usm__trace *t, const usm__trace_spill_r
     uint64_t                     n     = 1;
     bool                         good  = true;
 
-    if (r->kind == USM__SPILL_MISS && space->block_size) /* it may be of several blocks */
+    if (r->kind == USM__SPILL_MISS && space->block_size) /* it may cover several blocks */
         n = (r->bytes + space->block_size - 1) / space->block_size;
-    /* Who waits for a guess is told twice: the guess was used, the access waited. */
+    /* An access that waits for a block read ahead is recorded twice: the block was used, the access
+     * waited.  */
     if (w->n > 0 && w->accesses[w->n - 1].block == first[r->space - 1] + r->block)
         return true;
     for (uint64_t b = r->block; good && b < r->block + (n ? n : 1) && b < space->blocks; b++)

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* What the files of usm-run share: an app, a graph of kernels as a JSON file tells it.
+/* What the files of usm-run share: an app, a graph of kernels described by a JSON file.
  *
- *     place.c    where in the text a value stands, for messages: file:line: reason
- *     read.c     the text into nodes, kernels, edges; all mistakes that can be told are
- *     fields.c   fields of its objects: names that are allowed, types, ranges
+ *     place.c    where in the text a value is, for messages: file:line: reason
+ *     read.c     parses nodes, kernels, edges; reports all errors that it can find
+ *     fields.c   fields of its objects: allowed names, types, ranges
  *     bytes.c    bytes of inputs, and outputs as text
  *     build.c    kernels and the graph of libusm
  *     show.c     progress and the dot text
@@ -19,9 +19,9 @@
 #include <stdint.h>
 #include <stdio.h>
 
-/* A value of the file, and where it begins in the text. */
+/* A value of the file, and where it begins in the text.  */
 typedef struct value {
-    json_t     *json; /* NULL: it is not there */
+    json_t     *json; /* NULL: it is missing */
     const char *at;
 } value;
 
@@ -41,7 +41,7 @@ typedef struct app_kernel {
     size_t      nimages;
 } app_kernel;
 
-/* A function of a kernel, built. */
+/* A function of a kernel, built.  */
 typedef struct app_function {
     const app_kernel *kernel;
     char             *name;
@@ -79,8 +79,8 @@ typedef struct app {
 value    member(value object, const char *key);
 value    element(value array, size_t index);
 unsigned line_of(const app *a, const char *at);
-/* Prints "path:line: ...", or "usm-run: ..." of a file that could not be read, and counts it;
- * false. */
+/* Prints "path:line: ...", or "usm-run: ..." for a file that could not be read, and counts the
+ * error.  Returns false.  */
 bool mistake(app *a, const char *at, const char *format, ...) USM_PRINTF(3, 4);
 
 /* ---- read.c */
@@ -88,34 +88,35 @@ bool      app_read(app *a, const char *path);
 void      app_free(app *a);
 app_node *app_find(app *a, const char *name);
 
-/* ---- fields.c: false, and a mistake told, where it is not as wanted; absent ones leave *out */
+/* ---- fields.c: false, and an error is reported, if a field is wrong; absent ones leave *out */
 bool  check_keys(app *a, value object, const char *what, const char *const *keys);
 bool  get_text(app *a, value object, const char *key, const char **out);
 bool  get_number(app *a, value object, const char *key, uint64_t least, uint64_t most,
                  uint64_t *out);
 bool  get_sizes(app *a, value object, const char *key, size_t *out, uint32_t *count);
-void *need(void *memory); /* ends the program where memory is NULL */
-/* A path as the file means it: relative to its folder. */
+void *need(void *memory); /* ends the program if memory is NULL */
+/* Interprets a path as the file does: relative to its folder.  */
 char *path_of(const app *a, const char *name);
-/* NULL, and a mistake told. */
+/* NULL, and an error is reported.  */
 char *read_file(app *a, value at, const char *name, size_t *size);
 
 /* ---- bytes.c */
 bool read_data(app *a, app_node *node);
 bool check_output(app *a, value output);
-/* What is to be printed goes to `out`. */
+/* Writes the text to be printed to `out`.  */
 bool write_output(app *a, const app_node *node, FILE *out);
 
-/* ---- build.c: false, and the reason told */
+/* ---- build.c: false, and the reason is reported */
 bool app_load_kernels(app *a);
 bool app_build(app *a);
-/* Tells why a call for the whole graph failed, with the line of the node it names. */
+/* Reports why a call for the whole graph failed, with the line of the node that the message
+ * names.  */
 bool app_failed(app *a);
 
 /* ---- show.c */
 typedef struct progress {
     app                   *a;
-    bool                   is_shown, is_tty, is_open; /* open: its line is to be ended */
+    bool                   is_shown, is_tty, is_open; /* open: its line must still be ended */
     volatile sig_atomic_t *is_called_off;
 } progress;
 bool show_progress(const usm_progress *p, void *user);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* Bytes of inputs: of files, hexadecimal digits, text, numbers, or several of these one behind the
- * other; and outputs: into files, or as text on stdout. */
+/* Bytes of inputs: from files, hexadecimal digits, text, numbers, or several of these one after the
+ * other; and outputs: into files, or as text on stdout.  */
 #include "app.h"
 
 #include "base/inline/bytes.h"
@@ -18,7 +18,7 @@ typedef struct number_type {
     const char *name;
     size_t      size;
     bool        is_float;
-    json_int_t  least, most; /* of u64: as far as JSON goes */
+    json_int_t  least, most; /* of u64: as far as JSON allows */
 } number_type;
 
 static const number_type types[] = {
@@ -212,7 +212,7 @@ bool check_output(app *a, value output)
     return is_ok;
 }
 
-/* Narrow whole numbers are the low bytes of a wide one. */
+/* Narrow whole numbers are the low bytes of a wide one.  */
 static void print_number(FILE *out, const unsigned char *at, const number_type *t)
 {
     uint64_t bits  = usm_get_le(at, t->size);
@@ -230,7 +230,7 @@ static void print_number(FILE *out, const unsigned char *at, const number_type *
         fprintf(out, "%" PRIu64, bits);
 }
 
-/* Up to the first 0 byte. */
+/* Prints up to the first 0 byte.  */
 static void print_text(FILE *out, const unsigned char *at, size_t size)
 {
     for (size_t i = 0; i < size && at[i]; i++)
@@ -240,7 +240,8 @@ static void print_text(FILE *out, const unsigned char *at, size_t size)
             fprintf(out, "\\x%02x", at[i]);
 }
 
-/* One value of a type of numbers, or all of them, or the rest as text or digits. Returns bytes. */
+/* Prints one number, or all of them, or the rest as text or digits.  Returns the number of
+ * bytes.  */
 static size_t print_as(FILE *out, const char *format, const unsigned char *at, size_t size,
                        bool is_last)
 {

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* The text of an app into kernels, nodes and edges.  Reading goes on behind a mistake, so that all
- * of them are told at once; what only the graph as a whole shows is told by libusm (build.c). */
+/* Parses the text of an app into kernels, nodes and edges.  Reading continues after an error, so
+ * that all errors are reported at once; libusm reports what only the graph as a whole shows
+ * (build.c).  */
 #include "app.h"
 
 #include <stdio.h>
@@ -11,7 +12,7 @@
 
 static const char *const kind_names[] = {"input", "process", "partition", "merge", "expandable"};
 
-/* The fields of each kind. */
+/* The fields of each kind.  */
 static const char *const input_keys[]     = {"name", "kind", "data", NULL};
 static const char *const process_keys[]   = {"name",   "kind",  "kernel", "function", "out_size",
                                              "global", "local", "work",   "output",   NULL};
@@ -109,7 +110,7 @@ static bool read_node(app *a, value at)
                        "there are two nodes with the name '%s'; the other is in line %u", name,
                        line_of(a, other->at.at));
     n.desc.name         = name;
-    a->nodes[a->nnodes] = n; /* known, so that edges to it are no mistakes of their own */
+    a->nodes[a->nnodes] = n; /* known, so that edges to it are not further errors */
     other               = &a->nodes[a->nnodes++];
     if (!read_kind(a, other))
         return false;

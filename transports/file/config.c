@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
 /* Parses the text after "file:" in USM_SPILL: folders and options, separated by commas.  Opens
- * nothing. Called by open().
+ * nothing.  Called by open().
  *
  *     /var/tmp,/mnt/scratch,quota=10G,engine=auto|uring|threads,depth=16,direct=on|off */
 #include "internal.h"
@@ -12,7 +12,7 @@
 
 static const char options[] = "quota=SIZE, engine=auto|uring|threads, depth=1..1024, direct=on|off";
 
-/* Reads a size such as 10G; false: not a size. */
+/* Reads a size such as 10G; false: not a size.  */
 static bool read_size(const char *text, size_t n, uint64_t *size)
 {
     static const char units[] = "KMGT";
