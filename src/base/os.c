@@ -490,7 +490,7 @@ void *usm__os_dlopen(const char *path, char *why, size_t why_size)
     }
     module = dlopen(path, RTLD_NOW | RTLD_LOCAL);
     if (module == NULL) {
-        text = dlerror(); /* glibc has one for each thread */
+        text = dlerror(); /* NOLINT(concurrency-mt-unsafe): glibc has one for each thread */
         (void)snprintf(why, why_size, "%s", text != NULL ? text : "no reason was given");
     }
     return module;

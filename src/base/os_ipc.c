@@ -122,7 +122,7 @@ int usm__os_find_memfd(int pid, const char *name)
 
         link[n > 0 ? n : 0] = '\0';
         if (strcmp(link, want) == 0)
-            found = atoi(d->d_name); /* names in /proc are numbers */
+            found = atoi(d->d_name); /* NOLINT(cert-err34-c): names in /proc are numbers */
     }
     (void)closedir(folder);
     errno = found < 0 ? ENOENT : 0;

@@ -668,7 +668,7 @@ usm_status usm__settings_refusal(void)
  * process's environment, and a core dump, no longer have it. */
 static void wipe_variable(size_t i, const char *origin)
 {
-    /* its address does not change, only its bytes */
+    /* NOLINTNEXTLINE(concurrency-mt-unsafe): its address does not change, only its bytes */
     char *text = origin == usm__settings[i].variable ? getenv(origin) : NULL;
 
     if (text != NULL)

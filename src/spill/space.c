@@ -16,7 +16,7 @@ static usm_status make_tables(usm__space *space)
     usm__space_more *more  = space->more;
     size_t           words = space->nblocks * sizeof *space->words;
     size_t           size  = space->is_foreign ? 0 : space->nblocks * sizeof *more->blocks;
-    size_t           bits  = (((space->nblocks - 1) >> USM__CHUNK_SHIFT) / 64 + 1) * 8;
+    size_t           bits  = ((((size_t)space->nblocks - 1) >> USM__CHUNK_SHIFT) / 64 + 1) * 8;
 
     space->words = usm__heap_alloc(words + size + bits);
     if (!space->words)

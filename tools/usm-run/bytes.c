@@ -3,8 +3,6 @@
  * other; and outputs: into files, or as text on stdout.  */
 #include "app.h"
 
-#include "base/inline/bytes.h"
-
 #include <ctype.h>
 #include <errno.h>
 #include <inttypes.h>
@@ -66,7 +64,7 @@ static bool add_hex(app *a, app_node *n, value v)
         if (isspace((unsigned char)*s))
             continue;
         if (!digit)
-            return mistake(a, v.at, "'%c' is not a hexadecimal digit", *s);
+            return mistake(a, v.at, "'%c' is no hexadecimal digit", *s);
         byte = (unsigned char)(byte << 4 | (unsigned)(digit - digits));
         if (half++ % 2)
             append(n, &byte, 1);
@@ -215,13 +213,15 @@ bool check_output(app *a, value output)
 /* Narrow whole numbers are the low bytes of a wide one.  */
 static void print_number(FILE *out, const unsigned char *at, const number_type *t)
 {
-    uint64_t bits  = usm_get_le(at, t->size);
+    uint64_t bits  = 0;
     unsigned spare = 64 - 8 * (unsigned)t->size;
     float    f32   = 0;
     double   f64   = 0;
 
     memcpy(&f32, at, t->size < sizeof f32 ? t->size : sizeof f32);
     memcpy(&f64, at, t->size);
+    for (size_t i = 0; i < t->size; i++)
+        bits |= (uint64_t)at[i] << 8 * i;
     if (t->is_float)
         fprintf(out, "%.*g", t->size == 4 ? 9 : 17, t->size == 4 ? (double)f32 : f64);
     else if (t->name[0] == 'i')
