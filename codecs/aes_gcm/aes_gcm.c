@@ -6,7 +6,7 @@
  * The nonce is a random prefix and a count, so none is used twice under a key, whatever the ids
  * are.  The id of the block (number, generation, part) and its size are authenticated with it: a
  * block that was changed, swapped with another, or is an older one, does not decode.  The key:
- * key.c; OpenSSL's contexts: context.c.  Called by src/spill/tier_codec.c through its table.  */
+ * key.c; OpenSSL's contexts: context.c.  Called by src/spill/tier_codec.c through its table. */
 #include "internal.h"
 
 #include "base/inline/bytes.h"
@@ -70,7 +70,7 @@ static size_t bound(void *codec, size_t size)
 
 /* ---- encode and decode ------------------------------------------------------------------ */
 
-/* The data that is authenticated beside the bytes: 28 bytes, the lowest first.  */
+/* The data that is authenticated beside the bytes: 28 bytes, the lowest first. */
 typedef struct aes_about {
     unsigned char bytes[28];
 } aes_about;

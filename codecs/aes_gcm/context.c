@@ -3,7 +3,7 @@
  *
  * A context holds the key in memory that OpenSSL takes from malloc().  To keep the key out of core
  * dumps, this file finds that memory through the pointers in the context, and hides its pages.  If
- * it is not found, a warning says so once.  Called by aes_gcm.c.  */
+ * it is not found, a warning says so once.  Called by aes_gcm.c. */
 #include "internal.h"
 
 #include <string.h>
@@ -18,7 +18,7 @@ static bool holds(const unsigned char *bytes, size_t size, const unsigned char *
     return false;
 }
 
-/* Implementations in C store the key as words in reverse byte order.  */
+/* Implementations in C store the key as words in reverse byte order. */
 static void swap_words(unsigned char *to, const unsigned char *from)
 {
     for (size_t i = 0; i < AES_KEY_SIZE; i++)
@@ -26,7 +26,7 @@ static void swap_words(unsigned char *to, const unsigned char *from)
 }
 
 /* Whether the key is in memory from p on; if so, hides its pages.  The lock is held: there is only
- * one search buffer.  */
+ * one search buffer. */
 static bool hide_key_at(aes *a, void *p)
 {
     aes_secret *s = a->secret;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* What the files of the codec share.  */
+/* What the files of the codec share. */
 #ifndef USM_CODEC_AES_GCM_INTERNAL_H
 #define USM_CODEC_AES_GCM_INTERNAL_H
 
@@ -14,7 +14,7 @@
 #define AES_TAG_SIZE   16u
 #define AES_EXTRA      (AES_NONCE_SIZE + AES_TAG_SIZE) /* after the encrypted bytes */
 
-/* In memory of os->secret_map().  */
+/* In memory of os->secret_map(). */
 typedef struct aes_secret {
     unsigned char key[AES_KEY_SIZE];   /* of this codec: made from the user's key and random
                                           bytes */
@@ -23,7 +23,7 @@ typedef struct aes_secret {
     unsigned char found[4096];         /* memory that is searched for the key */
 } aes_secret;
 
-/* An OpenSSL context that has the key; used by one thread at a time.  */
+/* An OpenSSL context that has the key; used by one thread at a time. */
 typedef struct aes_context {
     struct aes_context *next;
     EVP_CIPHER_CTX     *evp;

@@ -6,7 +6,7 @@
  *
  * Two processes with the same USM_SPILL_KEY count their nonces from the same start, and must not
  * use the same key.  No other process reads the spilled blocks, so the salt is not kept.  Called by
- * aes_gcm.c.  */
+ * aes_gcm.c. */
 #include "internal.h"
 
 #include <errno.h>
@@ -24,7 +24,7 @@ static int digit_of(char c)
     return -1;
 }
 
-/* Parses 32 or 64 hexadecimal digits; 0: the text is not a key.  */
+/* Parses 32 or 64 hexadecimal digits; 0: the text is not a key. */
 static size_t parse(const char *text, size_t n, unsigned char *key)
 {
     while (n > 0 && (text[n - 1] == '\n' || text[n - 1] == '\r' || text[n - 1] == ' '))

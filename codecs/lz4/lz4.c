@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
 /* The codec lz4: blocks of LZ4 (Y. Collet), each independent of the others, in the library's
- * fastest mode.  It has no state.  Called by src/spill/tier_codec.c through its table.  */
+ * fastest mode.  It has no state.  Called by src/spill/tier_codec.c through its table. */
 #include <usm/codec.h>
 
 #include <limits.h>

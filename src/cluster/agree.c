@@ -15,7 +15,7 @@
  * nothing fails alone.
  *
  * Rejected: every rank sends to every rank (if one dies halfway, there are two opinions), and
- * dissemination (the same, and a dead rank cuts off many).  */
+ * dissemination (the same, and a dead rank cuts off many). */
 #include "cluster/internal.h"
 
 #include "base/inline/bytes.h"
@@ -36,7 +36,7 @@ typedef struct head {
     /* followed by the bytes; of a result those from `offset` on */
 } head;
 
-/* A decision; never changed.  */
+/* A decision; never changed. */
 typedef struct result {
     unsigned refs; /* guarded by the lock */
     uint32_t seq, which;
@@ -45,7 +45,7 @@ typedef struct result {
     char     bytes[];
 } result;
 
-/* A message, sent after the lock was released.  */
+/* A message, sent after the lock was released. */
 typedef struct letter letter;
 
 struct letter {
@@ -62,7 +62,7 @@ typedef struct gift {
     char    *bytes;
 } gift;
 
-/* Guarded by usm__job.lock.  */
+/* Guarded by usm__job.lock. */
 static struct {
     bool     is_busy, is_open; /* a thread is in a call; it has no result yet */
     uint32_t seq;              /* of the call in progress, or of the last */
@@ -80,7 +80,7 @@ static struct {
 
 /* ---- messages as bytes --------------------------------------------------------------------- */
 
-/* A received number may be any: the negation must not overflow.  */
+/* A received number may be any: the negation must not overflow. */
 static usm_status status_of(uint32_t told)
 {
     return (usm_status)(int32_t)(0 - told);
@@ -235,7 +235,7 @@ static result *make_result(usm_status status, uint32_t which, uint32_t total)
     return r;
 }
 
-/* Ends the call with a failure: on this rank alone, or everywhere.  */
+/* Ends the call with a failure: on this rank alone, or everywhere. */
 static void refuse(usm_status status, uint32_t which, bool is_root)
 {
     result *r = make_result(status, which, 0);
@@ -247,7 +247,7 @@ static void refuse(usm_status status, uint32_t which, bool is_root)
     close_call(r);  /* NULL: no memory */
 }
 
-/* As the root: decides if every rank has contributed.  */
+/* As the root: decides if every rank has contributed. */
 static void decide(void)
 {
     uint32_t n = usm__job.table.nranks, missing = n;
@@ -305,7 +305,7 @@ void usm__agree_lost(uint32_t rank)
 
 /* ---- received messages: the lock is held --------------------------------------------------- */
 
-/* The number of the last call that has a result here.  */
+/* The number of the last call that has a result here. */
 static uint32_t last_seq(void)
 {
     return agree.is_open ? agree.seq - 1 : agree.seq;
@@ -353,7 +353,7 @@ static void take_question(uint32_t from, const head *h)
 static void take_result(uint32_t from, const head *h, const void *bytes, size_t size)
 {
     /* All bytes of a success are sent, and none of a failure: a faulty member may send anything
-     * else.  */
+     * else. */
     if (!agree.is_open || h->seq != agree.seq ||
         h->total != (h->status == 0 ? usm__job.table.nranks * agree.size : 0))
         return;
@@ -401,7 +401,7 @@ static void came(void *arg, uint32_t from, const void *data, size_t size)
 
 /* ---- the call ------------------------------------------------------------------------------ */
 
-/* The lock is held.  */
+/* The lock is held. */
 static void begin(const void *mine, size_t size)
 {
     agree.is_busy = agree.is_open = true;
@@ -423,7 +423,7 @@ static bool is_over(const struct timespec *end)
 }
 
 /* Waits for a short time.  A module without a thread makes progress only during calls, so one is
- * called.  The lock is held; it is released meanwhile.  */
+ * called.  The lock is held; it is released meanwhile. */
 static void wait_a_slice(const struct timespec *end, unsigned ms)
 {
     struct timespec          slice = usm__job_deadline(ms < SLICE_MS ? ms : SLICE_MS);
@@ -482,7 +482,7 @@ static usm_status tell(const result *r, void *all, uint32_t *which)
 }
 
 /* Another thread may be about to send the decision, and the caller may leave the job once it
- * returns.  */
+ * returns. */
 static void wait_for_senders(void)
 {
     usm__mutex_lock(&usm__job.lock);
@@ -541,7 +541,7 @@ usm_status usm__agree_start(void)
     return USM_OK;
 }
 
-/* A thread may still be in a call, or be sending: what it holds is dropped when it returns.  */
+/* A thread may still be in a call, or be sending: what it holds is dropped when it returns. */
 void usm__agree_stop(void)
 {
     unsigned sending;

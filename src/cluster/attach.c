@@ -5,7 +5,7 @@
  *
  * A process attaches once.  The registry keeps the table "mpi" after its first successful use, so
  * the table stays the module's even after the process has left: from then on open_tier() refuses to
- * open.  */
+ * open. */
 #include "cluster/attach.h"
 
 #include "base/job.h"
@@ -121,7 +121,7 @@ static usm_status open_tier(const usm_transport_params *params, void **store)
     return st;
 }
 
-/* Called with the registry's lock held.  */
+/* Called with the registry's lock held. */
 const usm_transport_ops *usm__job_tier(const usm_host_api *api)
 {
     const usm_transport_ops *ops = NULL;
@@ -173,7 +173,7 @@ static bool make_table(usm__job_table *t, uint32_t n)
     return false;
 }
 
-/* Numbers the ranks: the members that are not servers, in their order.  */
+/* Numbers the ranks: the members that are not servers, in their order. */
 static usm_status number_ranks(const usm_transport_ops *ops, void *job, usm__job_table *t,
                                uint32_t self)
 {
@@ -200,7 +200,7 @@ static usm_status number_ranks(const usm_transport_ops *ops, void *job, usm__job
 }
 
 /* States may have changed while the table was made.  Asking for them once it is in use misses
- * none.  */
+ * none. */
 static void read_states(const usm_transport_ops *ops, void *job)
 {
     for (uint32_t i = 0; i < usm__job.table.nmembers; i++) {
@@ -313,7 +313,7 @@ usm_status usm__cluster_load(const char *which, const usm_transport_ops **ops)
     return *ops ? USM_OK : usm_last_status();
 }
 
-/* asked: comm, comm_size or config, as the caller gave them.  */
+/* asked: comm, comm_size or config, as the caller gave them. */
 static usm_status enter(const usm_transport_ops *ops, const usm_job_params *asked)
 {
     usm_job_params params;
@@ -353,7 +353,7 @@ err_messages:
     return st;
 }
 
-/* Whether blocks of this process may be stored in another process, or the other way round.  */
+/* Whether blocks of this process may be stored in another process, or the other way round. */
 static bool uses_memory_of_others(void)
 {
     usm__span rest = usm__span_of(usm__setting_text("spill")), tier;
@@ -365,7 +365,7 @@ static bool uses_memory_of_others(void)
 }
 
 /* Logs in one sentence which deaths the launch survives, and what would let it survive more.  It is
- * a warning if the launch survives none and there is something to lose.  Rank 0 logs it.  */
+ * a warning if the launch survives none and there is something to lose.  Rank 0 logs it. */
 static void tell_survival(const usm_transport_ops *ops, void *job)
 {
     static const char none[]      = "this launch survives no death";
@@ -464,7 +464,7 @@ usm_status usm_mpi_app_comm(void *comm, size_t size)
 
 /* ---- leaving ------------------------------------------------------------------------------- */
 
-/* Whether there is a job to leave.  */
+/* Whether there is a job to leave. */
 static bool begin_to_leave(void)
 {
     bool is_in;

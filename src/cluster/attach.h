@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* What src/usm.c registers, and the functions with which tools and tests attach.  */
+/* What src/usm.c registers, and the functions with which tools and tests attach. */
 #ifndef USM_CLUSTER_ATTACH_H
 #define USM_CLUSTER_ATTACH_H
 
@@ -16,17 +16,17 @@ usm_status usm__cluster_load(const char *which, const usm_transport_ops **ops);
 usm_status usm__cluster_params(usm_job_params *params);
 
 /* usm_mpi_attach() with a given module ("mpi_openmpi").  comm NULL: all processes of the launch,
- * and the module may initialise MPI (usm-info --job).  */
+ * and the module may initialise MPI (usm-info --job). */
 usm_status usm__job_attach(const char *module, const void *comm, size_t size);
 /* usm_job_describe() of a job that was attached with a module of usm__cluster_load(); returns the
- * length.  */
+ * length. */
 size_t usm__job_describe_member(const usm_transport_ops *ops, void *job, usm_text_format format,
                                 char *text, size_t cap);
 /* For programs that link no MPI: the modules that fit the launcher which has started the process,
- * the most likely first, ended by NULL ("openmpi").  Returns NULL if no launcher did.  */
+ * the most likely first, ended by NULL ("openmpi").  Returns NULL if no launcher did. */
 const char *const *usm__cluster_candidates(void);
 /* The entry of the transport "mpi": the module that was attached.  NULL with an error message: none
- * was.  */
+ * was. */
 const usm_transport_ops *usm__job_tier(const usm_host_api *api);
 void                     usm__cluster_fork(usm_fork_phase phase);
 

@@ -9,7 +9,7 @@
  * Two MPIs in one process are refused: their symbols have the same names.  One installation may be
  * loaded under two names, though: MPICH 5 has libmpi.so.12, whose handles are ints, and
  * libmpi_abi.so.1 with the standard's handles, which are pointers.  The size of the program's
- * MPI_Comm tells them apart.  */
+ * MPI_Comm tells them apart. */
 #include "base/settings.h"
 #include "cluster/attach.h"
 #include "cluster/internal.h"
@@ -32,7 +32,7 @@ static const flavour flavours[] = {{"openmpi", "libmpi.so.40", sizeof(void *), f
 
 typedef int get_version_fn(char *text, int *size);
 
-/* Finds the loaded ones, each library once; returns their number.  */
+/* Finds the loaded ones, each library once; returns their number. */
 static size_t find_loaded(const flavour **list)
 {
     void  *handles[sizeof flavours / sizeof flavours[0]];
@@ -55,7 +55,7 @@ static size_t find_loaded(const flavour **list)
     return n;
 }
 
-/* The one of several that the program was compiled for; NULL: they are two MPIs.  */
+/* The one of several that the program was compiled for; NULL: they are two MPIs. */
 static const flavour *one_of(const flavour *const *list, size_t n, size_t comm_size)
 {
     const flavour *fit = NULL;
@@ -85,7 +85,7 @@ static usm_status refuse_two(const flavour *const *list, size_t n)
                      text, list[0]->name, list[1]->name);
 }
 
-/* By the library's version text.  */
+/* By the library's version text. */
 static const flavour *by_version(size_t comm_size)
 {
     get_version_fn *get_version;

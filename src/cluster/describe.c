@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
 /* usm_job_describe(): the job and its members, as text and as JSON, written directly into the
- * caller's memory.  The module, which knows its MPI, says what the launch survives.  */
+ * caller's memory.  The module, which knows its MPI, says what the launch survives. */
 #include "base/job.h"
 #include "base/out.h"
 #include "cluster/attach.h"
@@ -10,7 +10,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* Read once, so that both forms say the same.  */
+/* Read once, so that both forms say the same. */
 typedef struct view {
     usm_job_info             info;
     usm__job_place           place;
@@ -36,7 +36,7 @@ static const char *name_of_state(usm_place_state state)
 }
 
 /* Finds the next member, from *at on, and its rank.  *ranks counts the members that are not
- * servers.  */
+ * servers. */
 static bool next_member(const view *v, uint32_t *at, uint32_t *ranks, usm_job_member *m,
                         uint32_t *rank)
 {
@@ -190,7 +190,7 @@ static void put_json(usm__out *o, const view *v)
 
 /* ---- the call ---------------------------------------------------------------------------- */
 
-/* Reads what the launcher says, or the job to which the process is attached.  */
+/* Reads what the launcher says, or the job to which the process is attached. */
 static usm_status look(view *v)
 {
     usm_status st;

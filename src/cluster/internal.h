@@ -6,7 +6,7 @@
  *     agree.c     a listener of its own, on top of messages
  *
  * One lock guards everything.  It is not held during calls of the module, of listeners or of
- * watchers.  */
+ * watchers. */
 #ifndef USM_CLUSTER_INTERNAL_H
 #define USM_CLUSTER_INTERNAL_H
 
@@ -28,7 +28,7 @@ typedef enum usm__job_phase {
     USM__JOB_FORKED /* a child of a process that attached */
 } usm__job_phase;
 
-/* The ranks among the members that existed when the process attached.  */
+/* The ranks among the members that existed when the process attached. */
 typedef struct usm__job_table {
     uint32_t  self, nranks;
     uint32_t  nmembers;
@@ -53,18 +53,18 @@ typedef struct usm__job_state {
 
 extern usm__job_state usm__job;
 
-/* USM_E_MPI with an error message that names the remedy.  The lock is held.  */
+/* USM_E_MPI with an error message that names the remedy.  The lock is held. */
 usm_status usm__job_check(void);
 /* The module's functions may be called until _leave().  The lock is not held.  USM_E_MPI */
 usm_status usm__job_enter(const usm_transport_ops **ops, void **job);
 void       usm__job_leave(void);
-/* `ms` from now, on the clock of usm__job.changed.  */
+/* `ms` from now, on the clock of usm__job.changed. */
 struct timespec usm__job_deadline(uint64_t ms);
 
 /* ---- job.c ------------------------------------------------------------------------------- */
 
 /* Replaces what the launcher says about ranks by what the job says; source: static, as in
- * usm_job_info.  Collective.  */
+ * usm_job_info.  Collective. */
 void usm__job_learn(const char *source, uint32_t timeout_ms);
 
 /* ---- messages.c ------------------------------------------------------------------------ */
@@ -73,12 +73,12 @@ void usm__job_learn(const char *source, uint32_t timeout_ms);
  * USM_E_NO_MEMORY */
 usm_status usm__messages_start(void);
 /* Ends the thread, and drops messages that no listener has taken.  The module makes no calls any
- * more.  */
+ * more. */
 void usm__messages_stop(void);
-/* Wakes the thread: the table exists now, or something else has changed.  The lock is held.  */
+/* Wakes the thread: the table exists now, or something else has changed.  The lock is held. */
 void usm__messages_wake(void);
 void usm__messages_fork_child(void);
-/* Callbacks for usm_job_params.  */
+/* Callbacks for usm_job_params. */
 void usm__messages_came(void *user, uint32_t from, uint32_t tag, const void *data, size_t size);
 void usm__messages_member(void *user, const usm_job_member *member);
 
@@ -87,7 +87,7 @@ void usm__messages_member(void *user, const usm_job_member *member);
 /* Called before messages are delivered, when the table exists.  USM_E_NO_MEMORY */
 usm_status usm__agree_start(void);
 void       usm__agree_stop(void);
-/* A rank is lost.  The lock is held; messages that this causes are sent by usm__agree_flush().  */
+/* A rank is lost.  The lock is held; messages that this causes are sent by usm__agree_flush(). */
 void usm__agree_lost(uint32_t rank);
 void usm__agree_flush(void); /* the lock is not held */
 void usm__agree_fork_child(void);

@@ -2,7 +2,7 @@
 /* Which rank this process is: usm_job_get_info().  base/job.c reads what the launcher says.  This
  * file asks the job, when the process attaches, and finds out which ranks share this node: each
  * rank sends the others a hash of the node's name and of the kernel's boot id.  So containers count
- * as nodes of their own, and two machines of the same name as two.  */
+ * as nodes of their own, and two machines of the same name as two. */
 #include "base/job.h"
 #include "base/hash.h"
 #include "base/log.h"
@@ -27,7 +27,7 @@ static usm__hash name_of_node(void)
     return h;
 }
 
-/* Counts the ranks whose node has the same name as this one.  */
+/* Counts the ranks whose node has the same name as this one. */
 static void count_local(usm__job_place *p, const usm__hash *all)
 {
     p->local_rank = p->local_size = 0;
@@ -67,7 +67,7 @@ void usm__job_learn(const char *source, uint32_t timeout_ms)
     usm__job_place_set(&p);
 }
 
-/* The first line of the module's description: the library and its version.  */
+/* The first line of the module's description: the library and its version. */
 static void ask_mpi(char *text, size_t size)
 {
     const usm_transport_ops *ops;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
 /* The job's key: USM_JOB_KEY, else the content of USM_JOB_KEY_FILE.  Its bytes are in memory that
  * is excluded from core dumps and stays until the process ends.  The module lets members prove to
- * each other that they have the key.  Called by attach.c.  */
+ * each other that they have the key.  Called by attach.c. */
 #include "base/os_secret.h"
 #include "base/settings.h"
 #include "cluster/internal.h"
@@ -11,7 +11,7 @@
 
 #define KEY_MAX 32
 
-/* In memory for keys.  */
+/* In memory for keys. */
 typedef struct secret {
     unsigned char key[KEY_MAX];
     char          text[256];
@@ -30,7 +30,7 @@ static int digit_of(char c)
     return -1;
 }
 
-/* Parses 32 or 64 hexadecimal digits; 0: the text is not a key.  */
+/* Parses 32 or 64 hexadecimal digits; 0: the text is not a key. */
 static size_t parse(const char *text, size_t n, unsigned char *key)
 {
     while (n > 0 && (text[n - 1] == '\n' || text[n - 1] == '\r' || text[n - 1] == ' '))

@@ -8,7 +8,7 @@
  * One thread at a time calls listeners and watchers: `calling` is set meanwhile.  Messages that
  * arrive while a queue is not empty are appended to it, so that each sender's order is kept.  The
  * thread of this file calls watchers, after the messages that had come before: a rank's last
- * messages are delivered before its loss is reported.  Attaching is in attach.c.  */
+ * messages are delivered before its loss is reported.  Attaching is in attach.c. */
 #include "cluster/internal.h"
 
 #include "base/assert.h"
@@ -40,7 +40,7 @@ typedef struct watcher {
     void             *arg;
 } watcher;
 
-/* Guarded by usm__job.lock.  */
+/* Guarded by usm__job.lock. */
 static struct {
     bool      is_ready; /* the queues are initialized */
     listener  tags[USM__JOB_TAGS];
@@ -73,7 +73,7 @@ static void wait_for_change(void)
     (void)usm__mutex_wait(&usm__job.lock, &usm__job.changed, NULL);
 }
 
-/* Waits for the end of the call in progress.  */
+/* Waits for the end of the call in progress. */
 static void wait_for_end(void)
 {
     box.waiting++;
@@ -114,7 +114,7 @@ static uint32_t rank_of(uint32_t member)
     return member < usm__job.table.nmembers ? usm__job.table.rank_of[member] : USM__JOB_NO_RANK;
 }
 
-/* pre: no call is in progress.  */
+/* pre: no call is in progress. */
 static void call_listener(uint32_t tag, uint32_t member, const void *data, size_t size)
 {
     listener now  = box.tags[tag];

@@ -4,7 +4,7 @@
  *
  * A rank sends all others BYE when it destroys a buffer, and frees it when all live ranks have sent
  * theirs: after that no rank requests anything.  Messages that arrive later find no buffer, and are
- * dropped.  */
+ * dropped. */
 #include "cluster/shared.h"
 
 #include "base/inline/bytes.h"
@@ -38,7 +38,7 @@ static struct {
          0,
          false};
 
-/* What a rank tells the others about the buffer it creates.  */
+/* What a rank tells the others about the buffer it creates. */
 typedef struct record {
     uint64_t   id, size, block_size;
     usm_status status;
@@ -48,7 +48,7 @@ typedef struct record {
 /* ---- finding ---------------------------------------------------------------------------- */
 
 /* Finds the buffer with the lowest number that is at least `id`, and counts it as used; NULL:
- * none.  */
+ * none. */
 static usm_shared_buffer *find_from(uint64_t id)
 {
     usm_shared_buffer *best = NULL;
@@ -177,7 +177,7 @@ static usm_status check_desc(const usm_shared_buffer_desc *d, usm_shared_buffer 
     return USM_OK;
 }
 
-/* Everything that may fail.  */
+/* Everything that may fail. */
 static usm_status make_parts(usm_shared_buffer *s, usm_context *ctx)
 {
     usm_buffer_desc local = USM_BUFFER_DESC_INIT;
@@ -236,7 +236,7 @@ static usm_status make(usm_context *ctx, const usm_shared_buffer_desc *d, record
     return USM_OK;
 }
 
-/* From now on messages find the buffer.  */
+/* From now on messages find the buffer. */
 static void enter(usm_shared_buffer *s)
 {
     usm__mutex_lock(&all.lock);
@@ -363,7 +363,7 @@ usm_status usm_shared_buffer_create(usm_context *ctx, const usm_shared_buffer_de
 
     if (st != USM_OK)
         return st;
-    /* A rank whose part fails joins the agreement all the same: the others wait for it.  */
+    /* A rank whose part fails joins the agreement all the same: the others wait for it. */
     own.id = next_call();
     st_own = check_desc(desc, buf);
     if (st_own == USM_OK)

@@ -9,7 +9,7 @@
  *
  * The lock guards the state machine and the fields beside it.  No message is sent and no local
  * buffer is accessed while it is held: messages are put into `out`, and the thread that releases
- * the lock sends them (usm__shared_unlock()).  */
+ * the lock sends them (usm__shared_unlock()). */
 #ifndef USM_CLUSTER_SHARED_H
 #define USM_CLUSTER_SHARED_H
 
@@ -20,11 +20,11 @@
 
 #include <usm/shared_buffer.h>
 
-/* Readahead: blocks requested beyond the one that an access takes, and their bytes.  */
+/* Readahead: blocks requested beyond the one that an access takes, and their bytes. */
 #define USM__SHARED_AHEAD     64u
 #define USM__SHARED_AHEAD_MAX ((size_t)4 << 20)
 
-/* Bytes of a block that were received and are not in the local buffer yet.  */
+/* Bytes of a block that were received and are not in the local buffer yet. */
 typedef struct usm__shared_page {
     unsigned                 refs; /* guarded by the buffer's lock */
     struct usm__shared_page *next; /* in the list of idle pages */
@@ -40,7 +40,7 @@ typedef enum usm__shared_kind {
                                overwritten */
 } usm__shared_kind;
 
-/* Where the bytes of a block are, which the state machine does not know.  */
+/* Where the bytes of a block are, which the state machine does not know. */
 typedef struct usm__shared_block {
     uint8_t           kind;
     bool              is_busy; /* its part of the local buffer is being filled or read */
@@ -100,12 +100,12 @@ static inline size_t usm__shared_block_size(const usm_shared_buffer *s, uint64_t
 
 /* ---- shared_wire.c --------------------------------------------------------------------- */
 
-/* The header has a fixed width, is little-endian, and precedes the bytes of a DATA.  */
+/* The header has a fixed width, is little-endian, and precedes the bytes of a DATA. */
 #define USM__SHARED_HEADER 64u
 
 void usm__shared_encode(uint64_t buffer, const usm__shared_message *msg,
                         unsigned char header[USM__SHARED_HEADER]);
-/* False: not a message of libusm, or of another release.  */
+/* False: not a message of libusm, or of another release. */
 bool usm__shared_decode(const void *data, size_t size, uint64_t *buffer, usm__shared_message *msg);
 
 /* ---- shared_move.c ----------------------------------------------------------------------- */
@@ -114,24 +114,24 @@ extern const usm__shared_ops usm__shared_moves;
 
 usm_status usm__shared_moves_init(usm_shared_buffer *s);
 void       usm__shared_moves_fini(usm_shared_buffer *s);
-/* Sends the messages in `out`.  The lock is held; true: it was released meanwhile.  */
+/* Sends the messages in `out`.  The lock is held; true: it was released meanwhile. */
 bool usm__shared_flush(usm_shared_buffer *s);
-/* Sends the messages, then releases the lock.  */
+/* Sends the messages, then releases the lock. */
 void usm__shared_unlock(usm_shared_buffer *s);
-/* Sends a message to all other live ranks.  The lock is held.  */
+/* Sends a message to all other live ranks.  The lock is held. */
 void usm__shared_tell_all(usm_shared_buffer *s, usm__shared_op op);
-/* Takes a DATA from another rank; `bytes` follow its header.  The lock is held.  */
+/* Takes a DATA from another rank; `bytes` follow its header.  The lock is held. */
 void usm__shared_take_data(usm_shared_buffer *s, uint32_t from, const usm__shared_message *msg,
                            const char *bytes);
-/* The lock is held, or no other thread has the buffer.  */
+/* The lock is held, or no other thread has the buffer. */
 void usm__shared_page_drop(usm_shared_buffer *s, usm__shared_page *page);
-/* Makes the buffer unusable on this rank: all accesses that wait fail.  The lock is held.  */
+/* Makes the buffer unusable on this rank: all accesses that wait fail.  The lock is held. */
 void usm__shared_break(usm_shared_buffer *s, usm_status st);
 
 /* ---- shared_access.c ---------------------------------------------------------------------- */
 
 /* Waits a while for a change, during which messages may arrive; `turn` counts the calls from 1.
- * The lock is held; it is released meanwhile.  */
+ * The lock is held; it is released meanwhile. */
 void usm__shared_wait(usm_shared_buffer *s, unsigned turn);
 
 #endif

@@ -4,7 +4,7 @@
  * An access takes its blocks in the order of their numbers, each as the protocol allows, and copies
  * blocks that were received as pages into the local buffer; at the end it opens an access to that.
  * While it is open the blocks stay with the rank.  Readahead requests the next blocks, so that they
- * arrive while the access waits for one block and copies it.  */
+ * arrive while the access waits for one block and copies it. */
 #include "cluster/shared.h"
 
 #include "base/log.h"
@@ -19,7 +19,7 @@ typedef struct span {
     uint64_t first, behind; /* of blocks */
 } span;
 
-/* A module without a thread makes progress only during calls, so one is called.  */
+/* A module without a thread makes progress only during calls, so one is called. */
 static void step(void)
 {
     const usm_transport_ops *ops;
@@ -57,7 +57,7 @@ static span span_of(const usm_shared_buffer *s, size_t offset, size_t size)
     return (span){offset >> s->shift, ((offset + size - 1) >> s->shift) + 1};
 }
 
-/* NO_INIT is used only for blocks that will be overwritten as a whole.  */
+/* NO_INIT is used only for blocks that will be overwritten as a whole. */
 static usm_access_mode mode_of(const usm_shared_buffer *s, uint64_t block,
                                const usm_shared_access *acc)
 {
@@ -89,7 +89,7 @@ static usm_status tell(const usm_shared_buffer *s, uint64_t block, usm_status st
         (unsigned long long)usm__shared_block_offset(s, block), s->name, usm_status_string(st));
 }
 
-/* The lock is held; it is released while the access waits.  */
+/* The lock is held; it is released while the access waits. */
 static usm_status take_block(usm_shared_buffer *s, uint64_t block, usm_access_mode mode)
 {
     usm__shared_waiter w = {0};
@@ -126,7 +126,7 @@ static usm_status fill(usm_shared_buffer *s, uint64_t block, const usm__shared_p
 }
 
 /* Copies the bytes of a block that is open into the local buffer.  The lock is held; it is released
- * meanwhile.  */
+ * meanwhile. */
 static usm_status settle(usm_shared_buffer *s, uint64_t block)
 {
     usm__shared_block *b = &s->blocks[block];
@@ -169,7 +169,7 @@ static void give_back(usm_shared_buffer *s, const usm_shared_access *acc, uint64
 }
 
 /* Requests the blocks after `at` that were not requested yet: *asked on.  Half of them at a time,
- * so that their messages are sent together.  The lock is held; it is released meanwhile.  */
+ * so that their messages are sent together.  The lock is held; it is released meanwhile. */
 static void look_ahead(usm_shared_buffer *s, const usm_shared_access *acc, uint64_t at,
                        uint64_t *asked)
 {
@@ -186,7 +186,7 @@ static void look_ahead(usm_shared_buffer *s, const usm_shared_access *acc, uint6
     (void)usm__shared_flush(s);
 }
 
-/* Takes all blocks of the access, or none.  */
+/* Takes all blocks of the access, or none. */
 static usm_status take_all(usm_shared_buffer *s, const usm_shared_access *acc)
 {
     const span blocks = span_of(s, acc->offset, acc->size);

@@ -6,13 +6,13 @@
  *     IDLE -> SENDING -> IDLE                      a read
  *     REBUILD -> IDLE                              taken over from a rank that has ended
  *
- * A block whose owner has ended is lost for good: requests for it are refused.  */
+ * A block whose owner has ended is lost for good: requests for it are refused. */
 #include "base/os.h"
 #include "cluster/shared_private.h"
 
 typedef enum phase { IDLE = 0, DROPPING, SENDING, RECALLING, REBUILD } phase;
 
-/* A rank as the directory of one block sees it.  */
+/* A rank as the directory of one block sees it. */
 typedef struct peer {
     uint64_t last;    /* number of its last request: a request that is not higher is a duplicate */
     uint32_t next;    /* in line, + 1; 0: it is the last */
@@ -33,7 +33,7 @@ struct usm__shared_dir {
     peer     peers[];
 };
 
-/* A home whose directory this rank has become.  */
+/* A home whose directory this rank has become. */
 struct usm__shared_takeover {
     uint32_t awaited;
     bool     has_told[];
@@ -42,7 +42,7 @@ struct usm__shared_takeover {
 /* ---- entries --------------------------------------------------------------------------- */
 
 /* Returns the entry of a block, or makes one in the initial state: the home owns the block, and it
- * is lost if the home is; NULL: no memory.  */
+ * is lost if the home is; NULL: no memory. */
 static usm__shared_dir *entry(usm__shared_machine *m, uint64_t block)
 {
     usm__shared_dir *d = m->dir[block];
@@ -79,7 +79,7 @@ static void put_in_line(usm__shared_dir *d, uint32_t rank)
     d->last = rank + 1;
 }
 
-/* False: no rank is in line.  */
+/* False: no rank is in line. */
 static bool take_from_line(usm__shared_dir *d, uint32_t *rank)
 {
     if (!d->first)
@@ -161,7 +161,7 @@ static void lose(usm__shared_machine *m, uint64_t block)
         }
 }
 
-/* No rank has a copy any more, except possibly the asker.  False: the request has been dropped.  */
+/* No rank has a copy any more, except possibly the asker.  False: the request has been dropped. */
 static bool pass_on(usm__shared_machine *m, uint64_t block)
 {
     usm__shared_dir *d = m->dir[block];
@@ -185,7 +185,7 @@ static bool pass_on(usm__shared_machine *m, uint64_t block)
     return true;
 }
 
-/* False: the request has been dropped.  */
+/* False: the request has been dropped. */
 static bool start(usm__shared_machine *m, uint64_t block)
 {
     usm__shared_dir *d = m->dir[block];
@@ -210,7 +210,7 @@ static bool start(usm__shared_machine *m, uint64_t block)
     return d->awaited > 0 || pass_on(m, block);
 }
 
-/* The current request has ended.  */
+/* The current request has ended. */
 static void next(usm__shared_machine *m, uint64_t block)
 {
     usm__shared_dir *d = m->dir[block];
@@ -346,7 +346,7 @@ void usm__shared_dir_rank_lost(usm__shared_machine *m, uint32_t rank)
             block_rank_lost(m, b, rank);
 }
 
-/* Without memory the blocks are lost: see entry().  */
+/* Without memory the blocks are lost: see entry(). */
 void usm__shared_dir_take_over(usm__shared_machine *m, uint32_t home)
 {
     usm__shared_takeover *t = usm__heap_alloc(sizeof *t + m->ranks * sizeof *t->has_told);
@@ -382,7 +382,7 @@ static void take_report(usm__shared_machine *m, uint32_t from, const usm__shared
 }
 
 /* A rank that reports blocks of that home to this rank knows that all ranks in between have
- * ended.  */
+ * ended. */
 static void learn(usm__shared_machine *m, uint32_t home)
 {
     for (uint32_t r = home; r != m->self; r = (r + 1) % m->ranks)

@@ -8,7 +8,7 @@
  * Bytes are sent together with the messages if they are in memory, else by a job of the executor,
  * since loading them may wait for storage.  The listener receives bytes into a page of the heap.
  * The thread that accesses the block copies the page into the local buffer (shared_access.c), which
- * may wait as well.  */
+ * may wait as well. */
 #include "cluster/shared.h"
 
 #include "base/log.h"
@@ -98,7 +98,7 @@ static void send_letter(usm_shared_buffer *s, const letter *l)
 
 /* ---- sending bytes ------------------------------------------------------------------------- */
 
-/* `part` has room for a message.  */
+/* `part` has room for a message. */
 static usm_status send_bytes(usm_shared_buffer *s, const usm__shared_give *give, const char *bytes,
                              unsigned char *part)
 {
@@ -123,7 +123,7 @@ static usm_status send_bytes(usm_shared_buffer *s, const usm__shared_give *give,
     return st;
 }
 
-/* USM_E_NOT_READY: it would have to wait.  */
+/* USM_E_NOT_READY: it would have to wait. */
 static usm_status send_local(usm_shared_buffer *s, const usm__shared_give *give,
                              unsigned char *part, bool may_wait)
 {
@@ -158,7 +158,7 @@ void usm__shared_page_drop(usm_shared_buffer *s, usm__shared_page *page)
     s->nidle++;
 }
 
-/* A page for any block.  */
+/* A page for any block. */
 static usm__shared_page *new_page(usm_shared_buffer *s)
 {
     usm__shared_page *page = s->idle;
@@ -175,7 +175,7 @@ static usm__shared_page *new_page(usm_shared_buffer *s)
 }
 
 /* Sends a block's bytes from where they are.  pre: the block is not busy.  The lock is held; it is
- * released meanwhile.  */
+ * released meanwhile. */
 static usm_status send_block(usm_shared_buffer *s, const usm__shared_give *give,
                              unsigned char *part, bool may_wait)
 {
@@ -215,7 +215,7 @@ static void run_transfer(usm__job *job)
     usm__heap_free(t);
 }
 
-/* For blocks that must wait for memory, or until the block is no longer busy.  */
+/* For blocks that must wait for memory, or until the block is no longer busy. */
 static void post_transfer(usm_shared_buffer *s, const usm__shared_give *give)
 {
     transfer *t = usm__heap_alloc(sizeof *t);
@@ -305,7 +305,7 @@ void usm__shared_break(usm_shared_buffer *s, usm_status st)
 
 /* ---- actions of the state machine: give ---------------------------------------------------- */
 
-/* Queued with the messages, not done from inside the state machine.  */
+/* Queued with the messages, not done from inside the state machine. */
 static void give_letter(usm_shared_buffer *s, const usm__shared_give *give, letter_kind kind)
 {
     letter *l = new_letter(s);
@@ -345,7 +345,7 @@ static void set_content(usm_shared_buffer *s, uint64_t block, usm__shared_kind k
     b->kind = (uint8_t)kind;
 }
 
-/* True: the block is complete.  */
+/* True: the block is complete. */
 static bool take_part(usm_shared_buffer *s, uint32_t from, const usm__shared_message *msg,
                       const char *bytes)
 {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
 /* What the two halves of the state machine share: shared_state.c, a rank's own blocks, and
- * shared_dir.c, the directories that the rank keeps.  */
+ * shared_dir.c, the directories that the rank keeps. */
 #ifndef USM_CLUSTER_SHARED_PRIVATE_H
 #define USM_CLUSTER_SHARED_PRIVATE_H
 
@@ -18,11 +18,11 @@ static inline uint32_t usm__shared_dir_of(const usm__shared_machine *m, uint64_t
     return usm__shared_next_living(m, usm__shared_home(m, block));
 }
 
-/* Handles messages for the directory of a block, if this rank is the directory.  */
+/* Handles messages for the directory of a block, if this rank is the directory. */
 void usm__shared_dir_receive(usm__shared_machine *m, uint32_t from, const usm__shared_message *msg);
-/* Handles the loss of a rank in the directories that were here before; m->lost[rank] is set.  */
+/* Handles the loss of a rank in the directories that were here before; m->lost[rank] is set. */
 void usm__shared_dir_rank_lost(usm__shared_machine *m, uint32_t rank);
-/* Makes this rank the directory of the blocks of `home` from now on.  */
+/* Makes this rank the directory of the blocks of `home` from now on. */
 void usm__shared_dir_take_over(usm__shared_machine *m, uint32_t home);
 void usm__shared_dir_free(usm__shared_machine *m);
 

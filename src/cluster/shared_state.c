@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
 /* A rank's own part of the protocol of shared_state.h: the state of each block here, the accesses
- * that wait for it, and the answers to directories.  The directories are in shared_dir.c.  */
+ * that wait for it, and the answers to directories.  The directories are in shared_dir.c. */
 #include "cluster/shared_state.h"
 
 #include "base/os.h"
@@ -81,7 +81,7 @@ static void request(usm__shared_machine *m, uint64_t block, unsigned mode)
 }
 
 /* Requests the block for all accesses that wait: for writing, if one of them writes; without bytes,
- * if none needs them.  */
+ * if none needs them. */
 static void ask(usm__shared_machine *m, uint64_t block)
 {
     const usm__shared_local *l   = &m->local[block];
@@ -97,7 +97,7 @@ static void ask(usm__shared_machine *m, uint64_t block)
 }
 
 /* Admits the waiting accesses that the state permits (st USM_OK), or lets all fail with st.  Then
- * requests the block for the rest.  */
+ * requests the block for the rest. */
 static void admit(usm__shared_machine *m, uint64_t block, usm_status st)
 {
     usm__shared_local  *l    = &m->local[block];
@@ -155,7 +155,7 @@ usm_status usm__shared_begin(usm__shared_machine *m, uint64_t block, usm_access_
 }
 
 /* Without bytes it requests only blocks that it has a copy of: an access that reads meanwhile must
- * not find bytes that nobody wrote.  */
+ * not find bytes that nobody wrote. */
 void usm__shared_want(usm__shared_machine *m, uint64_t block, usm_access_mode mode)
 {
     usm__shared_local *l = &m->local[block];
@@ -241,7 +241,7 @@ static void give(usm__shared_machine *m, uint64_t block)
     }
 }
 
-/* Handles a pending message if no open access conflicts with it any more.  */
+/* Handles a pending message if no open access conflicts with it any more. */
 static void proceed(usm__shared_machine *m, uint64_t block)
 {
     usm__shared_local *l       = &m->local[block];
@@ -286,7 +286,7 @@ void usm__shared_sent(usm__shared_machine *m, const usm__shared_give *g, usm_sta
     admit(m, g->block, USM_OK);
 }
 
-/* A later transaction replaces one that was abandoned because its rank has ended.  */
+/* A later transaction replaces one that was abandoned because its rank has ended. */
 static void demand(usm__shared_machine *m, const usm__shared_message *msg)
 {
     usm__shared_local *l = &m->local[msg->block];
@@ -327,7 +327,7 @@ static void arrived(usm__shared_machine *m, const usm__shared_message *msg)
 {
     usm__shared_local *l = &m->local[msg->block];
     /* The receiver has what this rank was giving away, though the sender here has not reported it
-     * yet.  */
+     * yet. */
     usm__shared_hold was = l->is_giving ? USM__SHARED_NONE : (usm__shared_hold)l->hold;
 
     l->is_giving = false;
@@ -349,7 +349,7 @@ static void refused(usm__shared_machine *m, const usm__shared_message *msg)
     admit(m, msg->block, (usm_status)msg->status);
 }
 
-/* The block is lost for good.  */
+/* The block is lost for good. */
 static void gone(usm__shared_machine *m, uint64_t block)
 {
     usm__shared_local *l = &m->local[block];
@@ -399,7 +399,7 @@ void usm__shared_receive(usm__shared_machine *m, uint32_t from, const usm__share
     case USM__SHARED_SEND:
     case USM__SHARED_RECALL:
     case USM__SHARED_LOST:
-        /* Any other rank was the directory before, and is thought to have ended.  */
+        /* Any other rank was the directory before, and is thought to have ended. */
         if (usm__shared_dir_of(m, msg->block) == from)
             receive_order(m, msg);
         break;
@@ -419,7 +419,7 @@ void usm__shared_receive(usm__shared_machine *m, uint32_t from, const usm__share
 
 /* ---- a rank ends ------------------------------------------------------------------------- */
 
-/* The directory of the block has ended: its requests are void.  */
+/* The directory of the block has ended: its requests are void. */
 static void report(usm__shared_machine *m, uint64_t block)
 {
     usm__shared_local  *l   = &m->local[block];
@@ -435,7 +435,7 @@ static void report(usm__shared_machine *m, uint64_t block)
         m->ops->send(m->arg, usm__shared_dir_of(m, block), &msg);
 }
 
-/* The directory of `home` has ended; another rank has become it.  */
+/* The directory of `home` has ended; another rank has become it. */
 static void report_home(usm__shared_machine *m, uint32_t home)
 {
     const usm__shared_message end = {.op = USM__SHARED_REPORTED, .rank = home};
@@ -459,7 +459,7 @@ void usm__shared_rank_lost(usm__shared_machine *m, uint32_t rank)
     for (uint32_t i = 0; i < m->ranks; i++) {
         uint32_t home = (rank + m->ranks - i) % m->ranks;
 
-        /* The homes whose first live rank it was: itself, and the lost ones directly before it.  */
+        /* The homes whose first live rank it was: itself, and the lost ones directly before it. */
         if (i > 0 && !m->lost[home])
             break;
         m->lost[rank] = true;

@@ -29,7 +29,7 @@
  * were on their way from one rank to another at that moment is lost.
  *
  * Invariants, over all ranks: a block is SOLE on at most one rank, and then COPY or OWNER on none;
- * it is OWNER or SOLE on at most one rank.  */
+ * it is OWNER or SOLE on at most one rank. */
 #ifndef USM_CLUSTER_SHARED_STATE_H
 #define USM_CLUSTER_SHARED_STATE_H
 
@@ -84,7 +84,7 @@ typedef enum usm__shared_hold {
     USM__SHARED_SOLE   /* may be written                                                 */
 } usm__shared_hold;
 
-/* An access that waits.  The machine uses the record until the access is woken.  */
+/* An access that waits.  The machine uses the record until the access is woken. */
 typedef struct usm__shared_waiter {
     struct usm__shared_waiter *next;
     usm_access_mode            mode;
@@ -92,7 +92,7 @@ typedef struct usm__shared_waiter {
     usm_status                 status;
 } usm__shared_waiter;
 
-/* The state of a block on this rank.  */
+/* The state of a block on this rank. */
 typedef struct usm__shared_local {
     uint8_t             hold;
     uint8_t             asked;     /* the requested mode; 0: nothing was requested */
@@ -108,23 +108,23 @@ typedef struct usm__shared_local {
     usm__shared_waiter *first, *last;
 } usm__shared_local;
 
-/* A block whose bytes are to be sent to `to`.  */
+/* A block whose bytes are to be sent to `to`. */
 typedef struct usm__shared_give {
     uint64_t block, request, txn;
     uint32_t to, serial;
     uint8_t  flags;
 } usm__shared_give;
 
-/* The actions of the state machine.  None of them may call back into it.  */
+/* The actions of the state machine.  None of them may call back into it. */
 typedef struct usm__shared_ops {
-    /* Sends a message; `to` may be the rank itself.  */
+    /* Sends a message; `to` may be the rank itself. */
     void (*send)(void *arg, uint32_t to, const usm__shared_message *msg);
-    /* Sends the block's bytes to give->to, as DATA; then usm__shared_sent() is called.  */
+    /* Sends the block's bytes to give->to, as DATA; then usm__shared_sent() is called. */
     void (*give)(void *arg, const usm__shared_give *give);
-    /* Wakes a waiting access: is_done is set, and the record is the caller's again.  */
+    /* Wakes a waiting access: is_done is set, and the record is the caller's again. */
     void (*wake)(void *arg, usm__shared_waiter *waiter);
     /* The content of the block on this rank has changed: it has none any more (false), or the right
-     * to write it without having its bytes (true).  */
+     * to write it without having its bytes (true). */
     void (*content)(void *arg, uint64_t block, bool is_blank);
 } usm__shared_ops;
 
@@ -154,21 +154,21 @@ static inline uint32_t usm__shared_home(const usm__shared_machine *m, uint64_t b
 }
 
 /* Begins an access.  USM_OK: it is open.  USM_E_NOT_READY: it will be open, or have failed, when w
- * is woken.  USM_E_PEER: the block is lost.  */
+ * is woken.  USM_E_PEER: the block is lost. */
 usm_status usm__shared_begin(usm__shared_machine *m, uint64_t block, usm_access_mode mode,
                              usm__shared_waiter *w);
 void       usm__shared_end(usm__shared_machine *m, uint64_t block, usm_access_mode mode);
 /* Readahead: an access of that mode will come to the block, which is requested in advance.  Nothing
  * holds the block here: it may be taken away before, and the access then requests it again.
  * Nothing waits for it either, so ranks that want each other's blocks do not wait for each
- * other.  */
+ * other. */
 void usm__shared_want(usm__shared_machine *m, uint64_t block, usm_access_mode mode);
-/* Cancels an access that waits and was not woken.  */
+/* Cancels an access that waits and was not woken. */
 void usm__shared_cancel(usm__shared_machine *m, uint64_t block, usm__shared_waiter *w);
-/* Whether bytes for that request are expected; DATA is received when all have arrived.  */
+/* Whether bytes for that request are expected; DATA is received when all have arrived. */
 bool usm__shared_expects(const usm__shared_machine *m, uint64_t block, uint64_t request);
 void usm__shared_receive(usm__shared_machine *m, uint32_t from, const usm__shared_message *msg);
-/* The sending that give() started has ended.  */
+/* The sending that give() started has ended. */
 void usm__shared_sent(usm__shared_machine *m, const usm__shared_give *give, usm_status st);
 void usm__shared_rank_lost(usm__shared_machine *m, uint32_t rank);
 

@@ -5,7 +5,7 @@
  * The launch's lock guards the schedule.  Work that may take long (merging, writing the file to
  * resume from, calling the caller's progress function) is done by one thread at a time, without the
  * lock: a thread that has ended a chunk does it if no other thread is doing it
- * (usm__book_settle()).  The same thread ends the launch once nothing is in progress.  */
+ * (usm__book_settle()).  The same thread ends the launch once nothing is in progress. */
 #include "offload/parallel.h"
 
 #include "base/inline/plural.h"
@@ -100,14 +100,14 @@ void usm__book_stop(usm_parallel_run *r, usm_status status)
 
 /* ---- ends of chunks ------------------------------------------------------------------------ */
 
-/* Whether another device would fail in the same way.  */
+/* Whether another device would fail in the same way. */
 static bool is_of_launch(usm_status status)
 {
     return status == USM_E_ARGUMENTS || status == USM_E_INVALID || status == USM_E_INVALID_HANDLE ||
            status == USM_E_INVALID_POINTER || status == USM_E_SIZE || status == USM_E_FORKED;
 }
 
-/* Whether the failure means nothing for later launches.  */
+/* Whether the failure means nothing for later launches. */
 static bool is_for_now(usm_status status)
 {
     return status == USM_E_NO_MEMORY || status == USM_E_BUDGET;
@@ -136,7 +136,7 @@ static void take_failure(usm_parallel_run *r, const usm__chunk_end *end)
         usm__book_stop(r, end->status);
 }
 
-/* Returns a block with the chunk's private copies; NULL: no memory.  */
+/* Returns a block with the chunk's private copies; NULL: no memory. */
 static usm__ended *keep(usm_parallel_run *r, const usm__chunk_end *end)
 {
     usm__ended *e;
@@ -266,7 +266,7 @@ static bool tell(usm_parallel_run *r, bool is_end)
     return usm__teller_tell(&r->teller, &told);
 }
 
-/* Writes the merged values to the caller's bytes.  */
+/* Writes the merged values to the caller's bytes. */
 static usm_status finish_merges(usm_parallel_run *r)
 {
     usm_status st = USM_OK;
@@ -316,7 +316,7 @@ static void count(usm_parallel_run *r, uint64_t now)
         r->stats.spread = (double)(last - first) / (double)(now - r->start_ns);
 }
 
-/* Nothing is in progress any more: the run makes no calls, except for slots that find no chunk.  */
+/* Nothing is in progress any more: the run makes no calls, except for slots that find no chunk. */
 static void end_launch(usm_parallel_run *r)
 {
     usm_status status = r->status;
@@ -361,10 +361,10 @@ void usm__book_end(usm_parallel_run *r, usm_status status)
  * A silent member writes its chunk's results to their final memory, now or whenever it answers.  So
  * no other member may do that chunk.  The library reports the member by name, and the launch ends
  * when the member answers.  A thread that waits for the launch notices the silence: the launch has
- * no timer of its own.  */
+ * no timer of its own. */
 
 /* Reports a member that has just fallen silent.  The lock is held; it is released during the
- * report.  */
+ * report. */
 static bool tell_of_one(usm_parallel_run *r, uint64_t now)
 {
     for (uint32_t i = 0; i < r->team->nmembers; i++) {
@@ -391,7 +391,7 @@ static bool tell_of_one(usm_parallel_run *r, uint64_t now)
 }
 
 /* Returns one of the silent members if only silent ones still have chunks.  NULL: others are at
- * work, or no member is.  The lock is held.  */
+ * work, or no member is.  The lock is held. */
 static const usm__member *find_last(usm_parallel_run *r, uint64_t now, uint64_t *ns)
 {
     const usm__member *last = NULL;
@@ -409,7 +409,7 @@ static const usm__member *find_last(usm_parallel_run *r, uint64_t now, uint64_t 
 }
 
 /* The lock is held.  USM_OK: *next is when to look again; a second from now if nothing is in
- * progress yet.  */
+ * progress yet. */
 static usm_status look(usm_parallel_run *r, bool gives_up, uint64_t *next)
 {
     uint64_t           now = usm__os_now_ns(), ns = 0;
@@ -453,7 +453,7 @@ usm_status usm__book_wait(usm_parallel_run *r, bool gives_up)
 /* ---- the one thread's work, and the end ---------------------------------------------------- */
 
 /* Does one piece of work.  The lock is held; it is released in between.  True: there was something
- * to do.  */
+ * to do. */
 static bool settle_one(usm_parallel_run *r)
 {
     usm__ended *e   = r->first;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
 /* The bytes of arguments in the process that made the launch.  The caller's memory is used as it
  * is.  Of a buffer exactly the range that a chunk needs is accessed, so that a launch holds no more
- * memory at a time than its chunks need.  */
+ * memory at a time than its chunks need. */
 #include "offload/offload.h"
 
 static usm_status open_local(void *from, size_t arg, size_t offset, size_t size,

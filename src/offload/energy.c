@@ -6,7 +6,7 @@
  * a branch when even fractions of the remaining items could not reach a better value.  Once an item
  * is left out, no item that draws as much or more and is worth as much or less can be in a better
  * set: this ends the branches of devices that are alike.  Inputs that still need too many branches
- * are easy for a table over all sums of watts.  */
+ * are easy for a table over all sums of watts. */
 #include "offload/schedule.h"
 
 #include "base/os.h"
@@ -36,7 +36,7 @@ static bool is_before(const item *a, const item *b)
     return x > y || (x == y && a->tenths < b->tenths);
 }
 
-/* Collects the items that have a value and fit alone, sorted.  */
+/* Collects the items that have a value and fit alone, sorted. */
 static uint64_t collect(search *s, size_t n, const double *value, const double *watts,
                         uint64_t tenths)
 {
@@ -63,7 +63,7 @@ static uint64_t collect(search *s, size_t n, const double *value, const double *
     return sum;
 }
 
-/* An upper bound for what the items from `i` on may add.  */
+/* An upper bound for what the items from `i` on may add. */
 static double bound(const search *s, size_t i, uint64_t room)
 {
     double sum = 0;
@@ -93,7 +93,7 @@ static void branch(search *s, size_t i, uint64_t room, uint64_t set, double valu
     branch(s, i + 1, room, set, value);
 }
 
-/* For each sum of tenths, the best set within that sum.  */
+/* For each sum of tenths, the best set within that sum. */
 typedef struct cell {
     double   value;
     uint64_t set;

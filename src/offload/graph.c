@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
 /* Graphs: nodes, edges, outputs (usm/graph.h).  An error of one node or edge is reported when it is
- * added; an error that only the whole graph shows, when it runs (graph_check.c).  */
+ * added; an error that only the whole graph shows, when it runs (graph_check.c). */
 #include "offload/graph.h"
 
 #include "base/inline/plural.h"
@@ -144,7 +144,7 @@ static usm_status check_node(const usm_graph *g, const usm_node_desc *d)
     return d->kind == USM_NODE_INPUT ? check_input(d) : check_kernel(g, d);
 }
 
-/* Drops the results of the last run, which do not belong to the changed graph.  */
+/* Drops the results of the last run, which do not belong to the changed graph. */
 static usm_status may_change(usm_graph *g, const char *call)
 {
     usm_status st = usm__handle_check(g, USM__MAGIC_GRAPH);
@@ -222,7 +222,7 @@ static usm_status fail_cycle(const usm_graph *g, const uint32_t *next, uint32_t 
 }
 
 /* Whether `from` depends on the output of `to`, possibly through other nodes: walks back from
- * `from`, and records the path.  */
+ * `from`, and records the path. */
 static usm_status check_cycle(const usm_graph *g, uint32_t from, uint32_t to)
 {
     uint32_t  *next, *list, n = 0;

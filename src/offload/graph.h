@@ -17,7 +17,7 @@
  *                                                   any other brings all blocks
  *
  * A task is one launch.  Its output is in memory of the heap, all blocks of a node one after the
- * other, until the last reader of the node has ended.  */
+ * other, until the last reader of the node has ended. */
 #ifndef USM_OFFLOAD_GRAPH_H
 #define USM_OFFLOAD_GRAPH_H
 
@@ -80,7 +80,7 @@ struct usm_graph {
     bool          has_tasks; /* from a run, successful or not */
 };
 
-/* The bytes of one input of a task.  */
+/* The bytes of one input of a task. */
 typedef struct usm__graph_piece {
     const void *data;
     size_t      size;
@@ -89,17 +89,17 @@ typedef struct usm__graph_piece {
 /* ---- graph_check.c -------------------------------------------------------------------------- */
 
 const char *usm__node_kind_name(usm_node_kind kind);
-/* Checks the graph as a whole; fills order, partitioner, rank.  */
+/* Checks the graph as a whole; fills order, partitioner, rank. */
 usm_status usm__graph_check(usm_graph *g);
-/* Drops the results of a run.  */
+/* Drops the results of a run. */
 void usm__graph_clear(usm_graph *g);
-/* How many parts the partitioner `n` makes, given the devices that work now.  */
+/* How many parts the partitioner `n` makes, given the devices that work now. */
 uint32_t usm__graph_parts(const usm_graph *g, uint32_t n);
 /* Makes the tasks of node n, whose partitioner, if it has one, was unrolled before.  parts: for a
  * partitioner.
  *   USM_E_NO_MEMORY */
 usm_status usm__graph_unroll(usm_graph *g, uint32_t n, uint32_t parts);
-/* Whether task `part` of `reader` takes one block of `input`, not all.  */
+/* Whether task `part` of `reader` takes one block of `input`, not all. */
 bool usm__graph_by_part(const usm_graph *g, uint32_t reader, uint32_t input);
 /* Finds the bytes that a task reads; `pieces` has room for each input of the node, or is NULL.
  *   USM_E_SIZE  more than a kernel's uint can express; a merger's blocks of different sizes */
@@ -128,11 +128,11 @@ typedef struct usm__graph_member {
     bool     is_well; /* it works, and the policy does not exclude it */
 } usm__graph_member;
 
-/* USM_E_INVALID: no policy for graphs has that name, or its numbers do not suffice.  */
+/* USM_E_INVALID: no policy for graphs has that name, or its numbers do not suffice. */
 usm_status usm__graph_policy_find(const usm_policy *policy, usm__graph_policy *found);
 /* Which member takes a task of `work`; USM__NOBODY: the task waits for a member that has no room
  * now. ready: tasks that wait for a member, including this one.  It is never NOBODY if all members
- * are idle and one may take the task.  */
+ * are idle and one may take the task. */
 uint32_t usm__graph_choose(usm__graph_policy which, const usm_policy *policy,
                            const usm__graph_member *members, uint32_t nmembers, double work,
                            uint64_t ready);
@@ -140,7 +140,7 @@ uint32_t usm__graph_choose(usm__graph_policy which, const usm_policy *policy,
 /* ---- graph_flight.c ------------------------------------------------------------------------- */
 
 /* The queue of ended launches.  It is reference-counted: the last event may still be in its
- * callback when the run has returned.  */
+ * callback when the run has returned. */
 typedef struct usm__graph_mail {
     usm__mutex                lock;
     pthread_cond_t            came;
@@ -151,11 +151,11 @@ typedef struct usm__graph_mail {
 usm__graph_mail *usm__graph_mail_create(void); /* NULL: no memory */
 void             usm__graph_mail_drop(usm__graph_mail *mail);
 /* Takes all ended flights, in any order; if there are none, waits until deadline_ns (0: for
- * ever).  */
+ * ever). */
 struct usm__graph_flight *usm__graph_mail_take(usm__graph_mail *mail, uint64_t deadline_ns);
 
 /* A member in a run: kernels run one after the other in one queue, copies for the next kernel in
- * another.  */
+ * another. */
 typedef struct usm__graph_place {
     usm__member *member;
     usm_queue   *compute, *copies;
@@ -177,7 +177,7 @@ typedef struct usm__graph_flight {
 } usm__graph_flight;
 
 /* Starts a task on a member.  If this returns USM_OK, the end arrives in the mail.  Otherwise
- * nothing is in progress, and the calling thread has the error message.  */
+ * nothing is in progress, and the calling thread has the error message. */
 usm_status usm__graph_flight_begin(usm_graph *g, usm__graph_task *task, usm__graph_place *place,
                                    usm__graph_mail *mail);
 void       usm__graph_flight_free(usm__graph_flight *f);
@@ -189,14 +189,14 @@ typedef struct usm__graph_keep usm__graph_keep;
 usm_status usm__graph_keep_open(const usm_graph *g, const char *folder, const char *key,
                                 usm__graph_keep **keep);
 /* Saves the blocks of an ended task.  A failure is logged once, and the run continues without
- * saving.  */
+ * saving. */
 void usm__graph_keep_save(usm__graph_keep *k, const usm_graph *g, const usm__graph_task *task);
-/* How many blocks the node had when this `part` of it was saved; 0: it was not.  */
+/* How many blocks the node had when this `part` of it was saved; 0: it was not. */
 uint32_t usm__graph_keep_has(usm__graph_keep *k, uint32_t node, uint32_t part);
-/* Loads blocks into `data`; false: damaged, or not there.  */
+/* Loads blocks into `data`; false: damaged, or not there. */
 bool usm__graph_keep_load(usm__graph_keep *k, uint32_t node, uint32_t part, void *data,
                           size_t size);
-/* remove: the run has ended well, and the blocks are not needed any more.  */
+/* remove: the run has ended well, and the blocks are not needed any more. */
 void usm__graph_keep_close(usm__graph_keep *k, bool remove);
 
 /* ---- graph_restore.c, graph_check.c ---------------------------------------------------------- */
@@ -207,7 +207,7 @@ usm_status usm__graph_restore(usm_graph *g, usm__graph_keep *keep, uint64_t *res
 bool       usm__graph_is_complete(const usm__graph_node *n);
 /* Allocates memory for all blocks of a node.  USM_E_NO_MEMORY */
 usm_status usm__graph_make_room(usm__graph_node *n);
-/* Unrolls a partitioner, and the expandable nodes that follow its parts.  */
+/* Unrolls a partitioner, and the expandable nodes that follow its parts. */
 usm_status usm__graph_unroll_all(usm_graph *g, uint32_t partitioner, uint32_t parts);
 
 #endif

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* What a whole graph must satisfy, and how its nodes are unrolled into tasks.  */
+/* What a whole graph must satisfy, and how its nodes are unrolled into tasks. */
 #include "offload/graph.h"
 
 #include "base/os.h"
@@ -15,7 +15,7 @@ const char *usm__node_kind_name(usm_node_kind kind)
 
 /* ---- the whole graph ----------------------------------------------------------------------- */
 
-/* Sorts inputs before readers.  There are no cycles: usm_graph_connect() refuses them.  */
+/* Sorts inputs before readers.  There are no cycles: usm_graph_connect() refuses them. */
 static usm_status sort(usm_graph *g)
 {
     uint32_t *left, *order, n = 0;
@@ -29,7 +29,7 @@ static usm_status sort(usm_graph *g)
         return usm__fail(USM_E_NO_MEMORY, "no host memory to order %u nodes", g->nnodes);
     }
     /* Backwards, from nodes without readers: a node follows once all its readers are in the
-     * list.  */
+     * list. */
     for (uint32_t i = 0; i < g->nnodes; i++) {
         left[i] = g->nodes[i].nreaders;
         if (left[i] == 0)
@@ -75,7 +75,7 @@ static usm_status list_readers(usm_graph *g)
     return USM_OK;
 }
 
-/* An expandable node follows the parts of the one partitioner among its inputs.  */
+/* An expandable node follows the parts of the one partitioner among its inputs. */
 static usm_status find_partitioner(usm_graph *g, usm__graph_node *n)
 {
     for (uint32_t i = 0; i < n->ninputs; i++) {
@@ -99,7 +99,7 @@ static usm_status find_partitioner(usm_graph *g, usm__graph_node *n)
     return USM_OK;
 }
 
-/* is_after: by node, whether a partitioner is somewhere before it.  */
+/* is_after: by node, whether a partitioner is somewhere before it. */
 static usm_status check_one(usm_graph *g, uint32_t at, bool *is_after)
 {
     usm__graph_node *n = &g->nodes[at];
@@ -121,7 +121,7 @@ static usm_status check_one(usm_graph *g, uint32_t at, bool *is_after)
     return n->desc.kind == USM_NODE_EXPANDABLE ? find_partitioner(g, n) : USM_OK;
 }
 
-/* Computes the longest way to an end, in work.  */
+/* Computes the longest way to an end, in work. */
 static void rank(usm_graph *g)
 {
     for (uint32_t i = 0; i < g->nnodes; i++)
@@ -182,7 +182,7 @@ void usm__graph_clear(usm_graph *g)
     g->has_tasks = false;
 }
 
-/* Counts the devices that work and have the kernel.  */
+/* Counts the devices that work and have the kernel. */
 static uint32_t count_well(const usm_graph *g, const usm_team_kernel *kernel)
 {
     uint32_t n = 0;
@@ -268,7 +268,7 @@ bool usm__graph_by_part(const usm_graph *g, uint32_t reader, uint32_t input)
            g->nodes[input].partitioner != USM__NOBODY;
 }
 
-/* A merger finds its blocks by their size, so all must have the same.  */
+/* A merger finds its blocks by their size, so all must have the same. */
 static usm_status check_merged(const usm_graph *g, const usm__graph_node *n)
 {
     const usm_node_desc *first = &g->nodes[n->inputs[0]].desc;

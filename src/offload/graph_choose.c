@@ -5,7 +5,7 @@
  * task) / its speed.  If that member has no room, the task waits for it, even if a slower one is
  * idle.  A member that was not measured yet counts as fast as the fastest, so that it is tried
  * soon.  The other policies choose among fewer members, or by shares; "energy" never lets members
- * draw more than its cap together.  */
+ * draw more than its cap together. */
 #include "offload/graph.h"
 
 #include <string.h>
@@ -45,13 +45,13 @@ static double best_speed(const usm__graph_member *members, uint32_t n)
     return best > 0 ? best : 1;
 }
 
-/* When a member would finish the work.  */
+/* When a member would finish the work. */
 static double finish(const usm__graph_member *m, double best, double work)
 {
     return (m->flying + work) / (m->speed > 0 ? m->speed : best);
 }
 
-/* The member that finishes first, of those not in `is_out`.  */
+/* The member that finishes first, of those not in `is_out`. */
 static uint32_t earliest(const usm__graph_member *members, uint32_t n, double work,
                          const bool *is_out)
 {
@@ -73,7 +73,7 @@ static uint32_t earliest(const usm__graph_member *members, uint32_t n, double wo
 }
 
 /* The member with the highest speed, once all members that may take the task were measured; until
- * then each in turn.  */
+ * then each in turn. */
 static uint32_t fastest(const usm__graph_member *members, uint32_t n, double work)
 {
     uint32_t found = USM__NOBODY;
@@ -89,7 +89,7 @@ static uint32_t fastest(const usm__graph_member *members, uint32_t n, double wor
     return found;
 }
 
-/* The member that is furthest behind its share.  */
+/* The member that is furthest behind its share. */
 static uint32_t by_share(const usm__graph_member *members, uint32_t n)
 {
     uint32_t found = USM__NOBODY;
@@ -102,7 +102,7 @@ static uint32_t by_share(const usm__graph_member *members, uint32_t n)
     return found;
 }
 
-/* The power that the other members at work draw, in watts.  */
+/* The power that the other members at work draw, in watts. */
 static double drawn(const usm__graph_member *members, uint32_t n, uint32_t member)
 {
     double sum = 0;
@@ -116,7 +116,7 @@ static double drawn(const usm__graph_member *members, uint32_t n, uint32_t membe
 /* Of the set of members with the highest speed under the cap, the one that finishes first.  It
  * waits as long as it and the members at work, of an earlier set or with kernels of their own,
  * would together draw too much.  pre: n <= 64, and no member that may take the task draws more than
- * the cap.  */
+ * the cap. */
 static uint32_t under_cap(const usm_policy *policy, const usm__graph_member *members, uint32_t n,
                           double work)
 {
@@ -144,7 +144,7 @@ static uint32_t under_cap(const usm_policy *policy, const usm__graph_member *mem
 }
 
 /* Asks the user's function as for a launch whose indices are the tasks that are ready.  Of the
- * members that have room, the one that wants the most takes this task.  */
+ * members that have room, the one that wants the most takes this task. */
 static uint32_t by_user(const usm_policy *policy, const usm__graph_member *members, uint32_t n,
                         uint64_t ready)
 {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
 /* A graph in Graphviz's language: a box for each launch, as it was unrolled, with the device that
- * ran it; before a run, as it would be unrolled now.  */
+ * ran it; before a run, as it would be unrolled now. */
 #include "offload/graph.h"
 
 #include "base/out.h"

@@ -6,7 +6,7 @@
  *     compute  queue:  kernel of task n, blocks back | kernel of task n + 1, blocks back | ...
  *
  * So the inputs of the next task are copied while a kernel computes.  Where kernels can use host
- * memory, a single input and the output are used in place.  */
+ * memory, a single input and the output are used in place. */
 #include "offload/graph.h"
 
 #include "base/inline/atomic.h"
@@ -61,7 +61,7 @@ usm__graph_flight *usm__graph_mail_take(usm__graph_mail *mail, uint64_t deadline
     return first;
 }
 
-/* Called at the last event of a flight, failed or not.  */
+/* Called at the last event of a flight, failed or not. */
 static void on_end(usm_event *ev, usm_status status, void *user)
 {
     usm__graph_flight *f    = user;
@@ -104,7 +104,7 @@ static bool is_aligned(const void *p)
     return (uintptr_t)p % USM__BLOCK_ALIGN == 0;
 }
 
-/* The arguments of a task's kernel.  */
+/* The arguments of a task's kernel. */
 typedef struct given {
     const void *in;
     void       *out;
@@ -198,7 +198,7 @@ static usm_status start(usm_graph *g, usm__graph_flight *f, given *v)
 }
 
 /* Commands that were queued before one was refused use memory that is about to be freed: waits for
- * them.  */
+ * them. */
 static void settle(usm__graph_flight *f)
 {
     usm__story story;

@@ -9,7 +9,7 @@
  * Damage by a crash of the machine is recognised by the checksum, and that launch is done again.
  * Numbers are little-endian, so a folder can be used on another machine.  The hash in each header
  * covers everything on which blocks depend: nodes, edges, sizes, images of kernels, the bytes of
- * inputs, and what the caller adds (for the code of native kernels).  */
+ * inputs, and what the caller adds (for the code of native kernels). */
 #include "offload/graph.h"
 
 #include "base/inline/bytes.h"
@@ -59,7 +59,7 @@ static void put_header(const usm__graph_keep *k, const header *h, unsigned char 
     usm_put_le(at + 48, h->sum, 8);
 }
 
-/* False: not a header of this graph.  */
+/* False: not a header of this graph. */
 static bool get_header(const usm__graph_keep *k, header *h, const unsigned char *at)
 {
     if (memcmp(at, magic, sizeof magic) != 0 || usm_get_le(at + 8, 4) != KEEP_VERSION ||
@@ -149,7 +149,7 @@ static usm_status write_mark(usm__graph_keep *k, const char *path)
     return USM_OK;
 }
 
-/* How many characters of the folder's path exist already.  */
+/* How many characters of the folder's path exist already. */
 static size_t length_there(char *folder)
 {
     size_t n = strlen(folder);
@@ -171,7 +171,7 @@ static size_t length_there(char *folder)
     return 0;
 }
 
-/* Removes the folder, and those above it that were created for it, as far as they are empty.  */
+/* Removes the folder, and those above it that were created for it, as far as they are empty. */
 static void remove_folders(usm__graph_keep *k)
 {
     size_t n    = strlen(k->folder);
@@ -187,7 +187,7 @@ static void remove_folders(usm__graph_keep *k)
     }
 }
 
-/* Checks that the folder is this graph's, or makes it so.  */
+/* Checks that the folder is this graph's, or makes it so. */
 static usm_status claim(usm__graph_keep *k)
 {
     path_text      path;
@@ -222,7 +222,7 @@ static usm_status claim(usm__graph_keep *k)
 #define DIGITS       "0123456789"
 #define ALPHANUMERIC DIGITS "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
 
-/* The end of "graph" or "<node>.<part>" at the start of the name; NULL: it starts differently.  */
+/* The end of "graph" or "<node>.<part>" at the start of the name; NULL: it starts differently. */
 static const char *skip_name(const char *name)
 {
     size_t node = strspn(name, DIGITS), part;
@@ -233,14 +233,14 @@ static const char *skip_name(const char *name)
     return part > 0 ? name + node + 1 + part : NULL;
 }
 
-/* ".XXXXXX", which usm__os_write_file() adds to a name until the file is whole.  */
+/* ".XXXXXX", which usm__os_write_file() adds to a name until the file is whole. */
 static bool is_aside(const char *ending)
 {
     return strlen(ending) == 7 && ending[0] == '.' && strspn(ending + 1, ALPHANUMERIC) == 6;
 }
 
 /* Removes temporary files; with `all` also all files of a graph except its mark, since an earlier
- * run may have had more parts.  */
+ * run may have had more parts. */
 static void sweep(const usm__graph_keep *k, bool all)
 {
     DIR           *dir = opendir(k->folder);

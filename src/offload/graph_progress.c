@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
 /* Reports progress while a graph runs.  The whole is the work of all nodes; nodes that are not
- * unrolled yet count with the parts that they would have now.  */
+ * unrolled yet count with the parts that they would have now. */
 #include "offload/graph_run.h"
 
 #include "base/os.h"

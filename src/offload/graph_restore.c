@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
 /* Restores what an earlier run of a graph had ended.  First, in order, nodes are unrolled as they
  * were then.  Then, in reverse order, blocks are loaded that some node still reads.  A damaged
- * block counts as not done, so the blocks it was made from are needed in turn.  */
+ * block counts as not done, so the blocks it was made from are needed in turn. */
 #include "offload/graph.h"
 
-/* Marks the tasks that files say are done; loads nothing yet.  */
+/* Marks the tasks that files say are done; loads nothing yet. */
 static usm_status probe(usm_graph *g, uint32_t at, usm__graph_keep *keep)
 {
     usm__graph_node *n  = &g->nodes[at];

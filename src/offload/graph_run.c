@@ -8,7 +8,7 @@
  *
  * A member that fails with a task is quarantined, and the task becomes ready again.  A member that
  * has no memory for a task is only not given that task again.  Errors of the graph (arguments,
- * sizes) would occur on every member: they end the run.  */
+ * sizes) would occur on every member: they end the run. */
 #include "offload/graph_run.h"
 
 #include "base/os.h"
@@ -24,7 +24,7 @@ static usm_status out_of_memory(void)
     return usm__fail(USM_E_NO_MEMORY, "no host memory to run a graph");
 }
 
-/* Inserts by rank; tasks of one rank stay in the order of arrival.  */
+/* Inserts by rank; tasks of one rank stay in the order of arrival. */
 static usm_status push(usm__graph_run *r, usm__graph_task *task)
 {
     double   rank = r->g->nodes[task->node].rank;
@@ -74,7 +74,7 @@ static usm_status try_task(usm__graph_run *r, uint32_t node, uint32_t part)
     return st == USM_OK ? push(r, &n->tasks[part]) : st;
 }
 
-/* An input of `node` has become available.  */
+/* An input of `node` has become available. */
 static usm_status try_node(usm__graph_run *r, uint32_t node)
 {
     usm__graph_node *n  = &r->g->nodes[node];
@@ -146,7 +146,7 @@ static usm_status fail_task(usm__graph_run *r, const usm__graph_task *task)
                      r->story);
 }
 
-/* A task failed on a member; the calling thread has the error message.  */
+/* A task failed on a member; the calling thread has the error message. */
 static usm_status on_failure(usm__graph_run *r, usm__graph_task *task, uint32_t member,
                              usm_status status)
 {
@@ -194,7 +194,7 @@ static usm_status give(usm__graph_run *r, usm__graph_task *task, uint32_t member
     return USM_OK;
 }
 
-/* USM__NOBODY: no member now, or no member ever (*is_hopeless).  */
+/* USM__NOBODY: no member now, or no member ever (*is_hopeless). */
 static uint32_t choose(usm__graph_run *r, const usm__graph_task *task, bool *is_hopeless)
 {
     *is_hopeless = true;
@@ -214,11 +214,11 @@ static bool has_room(const usm__graph_run *r)
     return false;
 }
 
-/* Most ready tasks that feed() looks at although they wait for a busy member.  */
+/* Most ready tasks that feed() looks at although they wait for a busy member. */
 #define MOST_REFUSED 64
 
 /* Gives ready tasks to members with room: first one each, then further ones, up to `depth`, whose
- * inputs are copied meanwhile.  */
+ * inputs are copied meanwhile. */
 static usm_status feed(usm__graph_run *r)
 {
     usm_status st      = USM_OK;
@@ -248,7 +248,7 @@ static usm_status feed(usm__graph_run *r)
 /* ---- ends ------------------------------------------------------------------------------------ */
 
 /* The first launch of a kernel on a device includes its compilation: it counts only until there is
- * another.  */
+ * another. */
 static void measure(usm__graph_run *r, usm__graph_flight *f)
 {
     uint32_t           member = f->task->member;
@@ -299,7 +299,7 @@ static usm_status on_flight(usm__graph_run *r, usm__graph_flight *f)
     return complete(r, task);
 }
 
-/* The first failure ends the run; flights in progress are still waited for.  */
+/* The first failure ends the run; flights in progress are still waited for. */
 static usm_status take_mail(usm__graph_run *r, uint64_t deadline_ns, usm_status st)
 {
     usm__graph_flight *f = usm__graph_mail_take(r->mail, deadline_ns);
@@ -359,7 +359,7 @@ static usm_status open_place(usm__graph_run *r, uint32_t i)
     return st;
 }
 
-/* Excludes members that draw more than the cap alone, or whose power is unknown.  */
+/* Excludes members that draw more than the cap alone, or whose power is unknown. */
 static usm_status find_watts(usm__graph_run *r)
 {
     usm__schedule_params p     = {.nworkers = r->nmembers,
@@ -409,7 +409,7 @@ static usm_status open_places(usm__graph_run *r)
     return st == USM_OK && r->policy == USM__GRAPH_ENERGY ? find_watts(r) : st;
 }
 
-/* Unrolls everything that is known in advance; inputs are done.  */
+/* Unrolls everything that is known in advance; inputs are done. */
 static usm_status prepare(usm__graph_run *r)
 {
     usm_graph *g  = r->g;

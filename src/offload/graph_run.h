@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* A run of a graph and its progress reports: graph_run.c, graph_progress.c.  */
+/* A run of a graph and its progress reports: graph_run.c, graph_progress.c. */
 #ifndef USM_OFFLOAD_GRAPH_RUN_H
 #define USM_OFFLOAD_GRAPH_RUN_H
 
@@ -34,7 +34,7 @@ typedef struct usm__graph_run {
     usm_parallel_stats stats;
 } usm__graph_run;
 
-/* When the progress function must be called next; 0: there is none.  */
+/* When the progress function must be called next; 0: there is none. */
 uint64_t usm__graph_progress_due(const usm__graph_run *r);
 /* Calls it, if it is time, or is_end.  USM_E_CANCELLED */
 usm_status usm__graph_progress_tell(usm__graph_run *r, bool is_end);

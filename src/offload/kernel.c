@@ -3,7 +3,7 @@
  *
  * Processors are one set of cores, whichever backend offers them.  Of the processors that a team
  * found by itself, only one takes part: the host backend's if the program has native code, else the
- * first that OpenCL offers.  Sub-devices are sets of cores of their own.  */
+ * first that OpenCL offers.  Sub-devices are sets of cores of their own. */
 #include "offload/tune.h"
 
 #include "base/meta.h"
@@ -47,7 +47,7 @@ void usm_team_kernel_destroy(usm_team_kernel *k)
         usm__team_kernel_release(k);
 }
 
-/* USM_E_NO_IMAGE: the member takes no part.  */
+/* USM_E_NO_IMAGE: the member takes no part. */
 static usm_status build(usm_team_kernel *k, uint32_t i, const usm_program_desc *program)
 {
     usm_status st = usm_program_create(k->team->members[i].context, program, &k->programs[i]);
@@ -73,7 +73,7 @@ static void leave_out(usm_team_kernel *k, uint32_t i)
     k->programs[i] = NULL;
 }
 
-/* Keeps one member for the processor's cores.  */
+/* Keeps one member for the processor's cores. */
 static void keep_one(usm_team_kernel *k)
 {
     uint32_t best = UINT32_MAX;

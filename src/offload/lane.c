@@ -142,7 +142,7 @@ void usm__lane_put(usm_team *team, usm__lane *s)
     usm__mutex_unlock(&team->lock);
 }
 
-/* Grows the slot's memory.  Its old content is not kept.  */
+/* Grows the slot's memory.  Its old content is not kept. */
 static usm_status grow(usm__lane *s, size_t mem, size_t host)
 {
     if (host > s->host_size) {
@@ -222,7 +222,7 @@ static usm_status copy_out(usm__lane *s, void *dst, const void *src, size_t n)
 }
 
 /* Some commands were queued, and the rest could not be.  Waits for the queued ones, so that none
- * uses bytes after they are closed.  */
+ * uses bytes after they are closed. */
 static usm_status give_up(usm__lane *s, usm_status status)
 {
     usm__story story;
@@ -242,7 +242,7 @@ static void step_ended(usm__completion *c)
     usm__run_step_ended(s, c->status);
 }
 
-/* After a success the slot belongs to another thread.  */
+/* After a success the slot belongs to another thread. */
 usm_status usm__lane_watch(usm__lane *s)
 {
     usm_event *tail = s->last->tail;
@@ -280,7 +280,7 @@ usm_status usm__lane_bring_whole(usm__lane *s, usm__run_member *rm)
 
 /* ---- arguments ----------------------------------------------------------------------------- */
 
-/* Sets the arguments that are the same for all chunks.  */
+/* Sets the arguments that are the same for all chunks. */
 static void set_once(usm__lane *s, const usm__run_member *rm)
 {
     const usm_parallel_desc *d  = &PLAN(s)->desc;
@@ -329,7 +329,7 @@ static bool is_snapshotted(const usm__lane *s, size_t i)
            (PLAN(s)->desc.flags & USM_PARALLEL_SNAPSHOT);
 }
 
-/* Computes where the chunk's bytes go, and grows the memory accordingly.  */
+/* Computes where the chunk's bytes go, and grows the memory accordingly. */
 static usm_status lay_out(usm__lane *s)
 {
     size_t copies = usm__plan_copies_size(PLAN(s), s->chunk.count);
@@ -353,7 +353,7 @@ static usm_status lay_out(usm__lane *s)
     return grow(s, s->member->uses_host_memory ? 0 : mem + copies, host);
 }
 
-/* Initializes private copies, and makes snapshots of what is read and written.  */
+/* Initializes private copies, and makes snapshots of what is read and written. */
 static void begin_host(usm__lane *s)
 {
     size_t aside = ALIGNED(usm__plan_copies_size(PLAN(s), s->chunk.count));
@@ -481,7 +481,7 @@ static usm_status queue_ins(usm__lane *s)
 }
 
 /* Queues the kernel.  Pointers that are the same for all chunks of a launch are checked for the
- * first chunk only, since the check calls the driver or the system.  */
+ * first chunk only, since the check calls the driver or the system. */
 static usm_status launch(usm__lane *s, usm_event **ev)
 {
     const usm_launch *l  = &s->launch;
@@ -535,7 +535,7 @@ static usm_status queue_outs(usm__lane *s)
     return st;
 }
 
-/* Queues the kernel and the copies of its results to the host.  */
+/* Queues the kernel and the copies of its results to the host. */
 static usm_status queue_round(usm__lane *s)
 {
     usm_status st = queue_kernel(s);

@@ -4,7 +4,7 @@
  *
  * Slots that are created while a trace is recorded have queues that measure times.  A device has a
  * clock of its own: the end of the last command is taken to be the moment when the library noticed
- * it, and the others are placed before it by their distance on the device's clock.  */
+ * it, and the others are placed before it by their distance on the device's clock. */
 #include "offload/run.h"
 
 #include "base/os.h"

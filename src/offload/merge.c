@@ -10,7 +10,7 @@
  * the lower ones.
  *
  * There are few nodes: if a launch's chunks end in order, one for each 1 bit in the number of
- * leaves that have arrived.  The memory of joined nodes is reused.  */
+ * leaves that have arrived.  The memory of joined nodes is reused. */
 #include "offload/offload.h"
 
 #include "base/os.h"
@@ -46,7 +46,7 @@ struct usm__tree {
         }                                                                                          \
     } while (0)
 
-/* Sums of integers wrap.  */
+/* Sums of integers wrap. */
 #define JOIN_ALL(merge, type, sum_type, into, from, n)                                             \
     do {                                                                                           \
         if ((merge) == USM_MERGE_SUM)                                                              \
@@ -91,7 +91,7 @@ static bool has_found(const void *copy)
     return found >= 0;
 }
 
-/* `into` has the lower indices.  */
+/* `into` has the lower indices. */
 static void join(const usm_split_arg *arg, void *into, const void *from)
 {
     if (arg->merge == USM_MERGE_FIRST) {
@@ -104,7 +104,7 @@ static void join(const usm_split_arg *arg, void *into, const void *from)
     }
 }
 
-/* The element that changes nothing when it is merged.  */
+/* The element that changes nothing when it is merged. */
 static void neutral(const usm_split_arg *arg, unsigned char one[8])
 {
     bool is_min = arg->merge == USM_MERGE_MIN;
@@ -201,7 +201,7 @@ void usm__tree_destroy(usm__tree *t)
     usm__heap_free(t);
 }
 
-/* Makes room for one more node.  There are never more spare blocks than there were nodes.  */
+/* Makes room for one more node.  There are never more spare blocks than there were nodes. */
 static bool make_room(usm__tree *t)
 {
     size_t cap = t->cap ? 2 * t->cap : 16;
@@ -221,7 +221,7 @@ static bool make_room(usm__tree *t)
     return true;
 }
 
-/* The position of the node that begins at `first`, or where it would be.  */
+/* The position of the node that begins at `first`, or where it would be. */
 static size_t position(const usm__tree *t, uint64_t first)
 {
     size_t low = 0, high = t->n;
@@ -237,7 +237,7 @@ static size_t position(const usm__tree *t, uint64_t first)
     return low;
 }
 
-/* Whether the two are the halves of a node.  */
+/* Whether the two are the halves of a node. */
 static bool fit(const usm__tree *t, const node *left, const node *right)
 {
     uint64_t end = left->first + 2 * left->count;

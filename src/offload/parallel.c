@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
 /* usm_parallel() and the calls it consists of: start, wait, cancel, release.  book.c and run.c do
- * the work between start and end; over a job, ranks.c does.  */
+ * the work between start and end; over a job, ranks.c does. */
 #include "offload/ranks.h"
 #include "offload/tune.h"
 #include "offload/watts.h"
@@ -22,7 +22,7 @@ static usm_status check(usm_parallel_run *r)
 
 /* ---- start ------------------------------------------------------------------------------- */
 
-/* Finds the power that each member draws while it computes.  */
+/* Finds the power that each member draws while it computes. */
 static usm_status ask_watts(const usm_team *team, double *watts)
 {
     usm_status st = USM_OK;
@@ -72,7 +72,7 @@ static usm_status make_schedule(usm_parallel_run *r)
     return st;
 }
 
-/* Excludes members that take no part, besides those that the policy excludes.  */
+/* Excludes members that take no part, besides those that the policy excludes. */
 static usm_status leave_out(usm_parallel_run *r)
 {
     bool is_any = true;
@@ -105,7 +105,7 @@ static usm_status make_trees(usm_parallel_run *r)
     return USM_OK;
 }
 
-/* Takes over a chunk that ended in an earlier process.  */
+/* Takes over a chunk that ended in an earlier process. */
 static bool take_up(void *arg, uint64_t first, uint64_t count, const void *copies, usm_status *st)
 {
     usm_parallel_run *r = arg;
@@ -196,7 +196,7 @@ static void discard(usm_parallel_run *r)
     usm__meta_free(&launch_type, r);
 }
 
-/* The end of a launch of a team over ranks: usm__ranks_over_fn.  */
+/* The end of a launch of a team over ranks: usm__ranks_over_fn. */
 static void launch_is_over(void *arg, usm_status status, const usm_parallel_stats *stats)
 {
     usm_parallel_run *r = arg;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* A launch of one process: what parallel.c, book.c, progress.c and resume.c share.  */
+/* A launch of one process: what parallel.c, book.c, progress.c and resume.c share. */
 #ifndef USM_OFFLOAD_PARALLEL_H
 #define USM_OFFLOAD_PARALLEL_H
 
@@ -9,7 +9,7 @@
 
 #include <usm/event.h>
 
-/* The private copies of a chunk that ended, kept until they are merged.  */
+/* The private copies of a chunk that ended, kept until they are merged. */
 typedef struct usm__ended {
     struct usm__ended *next;
     usm__chunk         chunk;
@@ -17,7 +17,7 @@ typedef struct usm__ended {
     char              *copies;
 } usm__ended;
 
-/* The statistics of one member in one launch.  */
+/* The statistics of one member in one launch. */
 typedef struct usm__part {
     uint64_t chunks, items, busy_ns;
     uint64_t since_ns; /* when it began to have chunks in progress; valid while under_way > 0 */
@@ -37,7 +37,7 @@ typedef struct usm__teller {
     uint32_t        nmembers;
 } usm__teller;
 
-/* The numbers of one report, taken under the launch's lock.  */
+/* The numbers of one report, taken under the launch's lock. */
 typedef struct usm__told {
     uint64_t now_ns, total, done, chunks, rescheduled;
     bool     is_end;
@@ -50,16 +50,16 @@ static inline bool usm__teller_is_due(const usm__teller *t, uint64_t now_ns)
 {
     return t->fn && now_ns - t->last_ns >= t->every_ns;
 }
-/* Computes shares from what each member has done.  */
+/* Computes shares from what each member has done. */
 void usm__teller_set_shares(usm__teller *t, const usm__part *parts);
-/* Calls the caller's progress function, and returns its result.  */
+/* Calls the caller's progress function, and returns its result. */
 bool usm__teller_tell(usm__teller *t, const usm__told *told);
 
 /* ---- resume.c: one thread at a time ---------------------------------------------------------- */
 
 typedef struct usm__resume usm__resume;
 /* Receives a chunk that ended in an earlier launch, whose bytes have been written to the arguments
- * again.  False: the chunk does not fit the launch, or *st is a failure.  */
+ * again.  False: the chunk does not fit the launch, or *st is a failure. */
 typedef bool (*usm__resume_fn)(void *arg, uint64_t first, uint64_t count, const void *copies,
                                usm_status *st);
 
@@ -67,13 +67,13 @@ typedef bool (*usm__resume_fn)(void *arg, uint64_t first, uint64_t count, const 
  *   USM_E_INVALID  a file of another launch;   USM_E_IO */
 usm_status usm__resume_open(usm__plan *plan, usm__resume_fn fn, void *arg, usm__resume **resume);
 /* Records that a chunk has ended and counts.  It is written to the file some time later, by a
- * thread that adds another.  */
+ * thread that adds another. */
 void usm__resume_add(usm__resume *r, const usm__chunk *chunk, const void *copies);
-/* is_done: the file is deleted.  */
+/* is_done: the file is deleted. */
 void usm__resume_close(usm__resume *r, bool is_done);
-/* How often the states of iterative chunks are to be stored; 0: never.  */
+/* How often the states of iterative chunks are to be stored; 0: never. */
 uint64_t usm__resume_keeps_ns(const usm__resume *r);
-/* usm__run_params.keep and bring.  Any thread.  */
+/* usm__run_params.keep and bring.  Any thread. */
 void usm__resume_keep(usm__resume *r, const usm__chunk *chunk, const usm__piece *pieces,
                       const void *copies);
 bool usm__resume_bring(usm__resume *r, const usm__chunk *chunk, const usm__piece *pieces,
@@ -116,10 +116,10 @@ struct usm_parallel_run {
     usm_parallel_stats stats;
 };
 
-/* Whether a chunk's failure is the device's, which is then quarantined.  */
+/* Whether a chunk's failure is the device's, which is then quarantined. */
 bool usm__is_of_device(usm_status status);
 
-/* The functions of a usm__run's source.  */
+/* The functions of a usm__run's source. */
 bool usm__book_take(void *source, uint32_t member, usm__chunk *chunk);
 bool usm__book_take_more(void *source, uint32_t member, usm__chunk *chunk);
 void usm__book_ended(void *source, const usm__chunk_end *end);
@@ -129,16 +129,16 @@ void usm__book_keep(void *source, const usm__chunk *chunk, const usm__piece *pie
 bool usm__book_bring(void *source, const usm__chunk *chunk, const usm__piece *pieces, void *copies);
 
 /* No more chunks are handed out; `status`, with the calling thread's error message, is the result
- * of the launch.  */
+ * of the launch. */
 void usm__book_stop(usm_parallel_run *r, usm_status status);
 /* Merges the chunks that have ended, reports progress and, when nothing is left, ends the launch.
  * Any thread, no lock held.  If a thread is doing it already, the call returns and that thread does
- * the work.  */
+ * the work. */
 void usm__book_settle(usm_parallel_run *r);
 /* Waits until the launch is over, and reports members that fall silent.  USM_E_NOT_READY, if
- * gives_up is set and the launch has a silence_ms: only silent members still have chunks.  */
+ * gives_up is set and the launch has a silence_ms: only silent members still have chunks. */
 usm_status usm__book_wait(usm_parallel_run *r, bool gives_up);
-/* The launch is over: sets the statistics and, after a failure, the error message.  */
+/* The launch is over: sets the statistics and, after a failure, the error message. */
 void usm__book_end(usm_parallel_run *r, usm_status status);
 
 #endif

@@ -4,7 +4,7 @@
  *
  * Chunks are cut at multiples of the local size and of every leaf.  They are kept so small that all
  * chunks in progress fit together in half of the memory limit of the buffers, and in a quarter of a
- * device's memory.  */
+ * device's memory. */
 #include "offload/offload.h"
 #include "offload/ranks.h"
 
@@ -142,7 +142,7 @@ static usm_status check_private(usm__plan *p, size_t i, const usm_split_arg *a)
     return USM_OK;
 }
 
-/* Checks where the argument's bytes are: in host memory or in a buffer.  */
+/* Checks where the argument's bytes are: in host memory or in a buffer. */
 static usm_status check_place(const usm__plan *p, size_t i, const usm_split_arg *a)
 {
     if (!p->has_bytes || a->size == 0)
@@ -233,7 +233,7 @@ static bool shares_bytes(const usm_split_arg *a, const usm_split_arg *b)
 }
 
 /* Refuses arguments that share bytes with one written by chunks: another chunk, or the same chunk
- * when it is done again, might read what a chunk has written.  */
+ * when it is done again, might read what a chunk has written. */
 static usm_status check_sharing(const usm__plan *p, size_t i)
 {
     const usm_split_arg *args = p->desc.args;
@@ -250,7 +250,7 @@ static usm_status check_sharing(const usm__plan *p, size_t i)
     return USM_OK;
 }
 
-/* Copies the array of arguments, and the values.  */
+/* Copies the array of arguments, and the values. */
 static usm_status copy_args(usm__plan *p, const usm_split_arg *from)
 {
     size_t         n    = p->desc.nargs;
@@ -286,7 +286,7 @@ static usm_status copy_args(usm__plan *p, const usm_split_arg *from)
 
 /* ---- shapes ---------------------------------------------------------------------------------- */
 
-/* Sizes of work-groups cannot be tried if the caller has chosen one, or relies on one.  */
+/* Sizes of work-groups cannot be tried if the caller has chosen one, or relies on one. */
 static usm_status check_tuning(const usm__plan *p)
 {
     if (!(p->desc.flags & USM_PARALLEL_TUNE))
@@ -338,7 +338,7 @@ static usm_status check_range(usm__plan *p)
 }
 
 /* Whether chunks of a long row are cut at whole work-groups, of the size that usm__plan_local()
- * then chooses: only if the caller has chosen neither a local size nor the sizes of chunks.  */
+ * then chooses: only if the caller has chosen neither a local size nor the sizes of chunks. */
 static bool goes_by_groups(const usm__plan *p, const usm_policy *policy)
 {
     return !p->desc.local[0] && !policy->fn && !policy->nnumbers && p->dim == 0 &&
@@ -346,7 +346,7 @@ static bool goes_by_groups(const usm__plan *p, const usm_policy *policy)
 }
 
 /* The size of work-groups with USM_PARALLEL_TUNE: a power of two, as large as leaves a thousand
- * chunks or, where the policy fixes the size of chunks, as large as divides it.  */
+ * chunks or, where the policy fixes the size of chunks, as large as divides it. */
 static size_t find_groups(const usm__plan *p, const usm_policy *policy)
 {
     bool   is_fixed = policy->nnumbers && usm__policy_find("fixed") == p->policy;
@@ -369,7 +369,7 @@ static uint64_t find_own_multiple(const usm__plan *p, const usm_policy *policy)
     return p->desc.local[p->dim] ? p->desc.local[p->dim] : 1;
 }
 
-/* Chunks are cut at multiples of work-groups and leaves.  */
+/* Chunks are cut at multiples of work-groups and leaves. */
 static usm_status find_multiple(usm__plan *p, const usm_policy *policy)
 {
     const usm_parallel_desc *d     = &p->desc;
@@ -395,7 +395,7 @@ static usm_status find_multiple(usm__plan *p, const usm_policy *policy)
     return USM_OK;
 }
 
-/* Computes the bytes that one index takes in buffers (host memory), and in a member's memory.  */
+/* Computes the bytes that one index takes in buffers (host memory), and in a member's memory. */
 static void bytes_of_index(const usm__plan *p, double *host, double *device)
 {
     *host = *device = 0;
@@ -487,7 +487,7 @@ static void add_number(usm__hash *h, uint64_t n)
     usm__hash_add(h, bytes, sizeof bytes);
 }
 
-/* Values are part of the shape: a launch with another value is another launch.  */
+/* Values are part of the shape: a launch with another value is another launch. */
 static void find_shape(usm__plan *p)
 {
     usm__hash                h = USM__HASH_INIT;
@@ -600,7 +600,7 @@ usm_status usm__plan_make(usm_team *team, const usm_parallel_desc *desc, usm__pl
         return usm__fail(USM_E_NO_MEMORY, "no host memory for a launch");
     usm_ref_take(&desc->kernel->refs);
     /* The pointers of the caller's descriptor are replaced by the plan's own once their targets
-     * have been copied.  */
+     * have been copied. */
     p->desc                = *desc;
     p->desc.args           = NULL;
     p->desc.policy.numbers = p->desc.policy.weights = NULL;
@@ -667,7 +667,7 @@ size_t usm__plan_copies_size(const usm__plan *plan, uint64_t count)
     return end;
 }
 
-/* The largest divisor of n that is not above GROUP.  */
+/* The largest divisor of n that is not above GROUP. */
 static size_t divisor(uint64_t n)
 {
     size_t d = GROUP;

@@ -12,7 +12,7 @@
  *  - When T is no longer than a few costs, the rest is shared out at once.
  *
  * A device that becomes slow then has at most two thirds of T in progress.
- * tests/offload/policy_sim.c has the numbers.  */
+ * tests/offload/policy_sim.c has the numbers. */
 #include "offload/schedule.h"
 
 #include "base/inline/plural.h"
@@ -41,7 +41,7 @@ static uint64_t at_least_one(double n)
 
 /* --- adaptive -------------------------------------------------------------------------------- */
 
-/* Indices per second of the members in the set; one that was not measured counts as the mean.  */
+/* Indices per second of the members in the set; one that was not measured counts as the mean. */
 static double speed_of_all(const usm_policy_state *s, uint64_t set)
 {
     double   sum    = 0;
@@ -102,7 +102,7 @@ static bool has_yet_to_begin(const usm_policy_member *m)
     return is_any(m) && m->chunks == 0 && m->flying == 0;
 }
 
-/* The member's share by weight of what remains, among the members for which `counts` is true.  */
+/* The member's share by weight of what remains, among the members for which `counts` is true. */
 static uint64_t share_out(const usm_policy_state *s, uint32_t member,
                           bool (*counts)(const usm_policy_member *))
 {
@@ -116,7 +116,7 @@ static uint64_t share_out(const usm_policy_state *s, uint32_t member,
 }
 
 /* "static": each member takes its share of what the members before it left.  What becomes free
- * later is shared once more, among members that have ended their first chunk.  */
+ * later is shared once more, among members that have ended their first chunk. */
 static uint64_t equal(const usm_policy_state *s, uint32_t member)
 {
     const usm_policy_member *m = &s->members[member];
@@ -158,7 +158,7 @@ static uint64_t fastest(const usm_policy_state *s, uint32_t member)
     return best == member && best < MEMBERS_MAX ? adaptive_among(s, member, 1ull << best) : 0;
 }
 
-/* The power that the other members at work draw, in watts.  */
+/* The power that the other members at work draw, in watts. */
 static double drawn(const usm_policy_state *s, uint32_t member)
 {
     double sum = 0;
@@ -169,7 +169,7 @@ static double drawn(const usm_policy_state *s, uint32_t member)
     return sum;
 }
 
-/* Whether a member that may be in the set has not been measured yet.  */
+/* Whether a member that may be in the set has not been measured yet. */
 static bool is_waited_for(const usm_policy_state *s, uint32_t member, double cap)
 {
     for (uint32_t i = 0; i < s->nmembers; i++) {
@@ -182,7 +182,7 @@ static bool is_waited_for(const usm_policy_state *s, uint32_t member, double cap
     return false;
 }
 
-/* Members are measured first, as many at a time as the cap allows; the others wait for that.  */
+/* Members are measured first, as many at a time as the cap allows; the others wait for that. */
 static uint64_t energy(const usm_policy_state *s, uint32_t member)
 {
     const usm_policy_member *m                   = &s->members[member];

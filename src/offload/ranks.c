@@ -5,7 +5,7 @@
  * Teams are numbered in the order in which a process creates them, launches in the order in which a
  * team starts them.  Both operations are collective, so all ranks use the same numbers without
  * exchanging them.  A message for a launch that this rank has not started yet is kept in `early`.
- * One for a launch that is over is dropped: by then no rank waits for an answer.  */
+ * One for a launch that is over is dropped: by then no rank waits for an answer. */
 #include "offload/ranks.h"
 
 #include "base/inline/bytes.h"
@@ -69,7 +69,7 @@ static usm__launch *find_launch(usm__ranks *ranks, uint32_t number)
     return NULL;
 }
 
-/* ranks: NULL if this rank has not created the team yet.  */
+/* ranks: NULL if this rank has not created the team yet. */
 static void keep_early(usm__ranks *ranks, uint32_t launch, uint32_t from, const void *data,
                        size_t size)
 {
@@ -152,7 +152,7 @@ void usm__ranks_register(usm__ranks *ranks, usm__launch *l)
             usm__launch_lost(l, r);
 }
 
-/* The lock is held.  */
+/* The lock is held. */
 static void drop_early(const usm__ranks *ranks, uint32_t launch)
 {
     USM_LIST_FOREACH_SAFE (it, next, &all.early) {
@@ -224,7 +224,7 @@ static void describe(const usm__ranks *ranks, unsigned char *bytes)
     }
 }
 
-/* pre: the table of members was allocated.  */
+/* pre: the table of members was allocated. */
 static void read_members(usm__ranks *ranks, const unsigned char *bytes)
 {
     for (uint32_t r = 0; r < ranks->count; r++)
@@ -237,7 +237,7 @@ static void read_members(usm__ranks *ranks, const unsigned char *bytes)
         }
 }
 
-/* Reads what all ranks have sent.  */
+/* Reads what all ranks have sent. */
 static usm_status read_all(usm__ranks *ranks, const unsigned char *bytes)
 {
     ranks->nmembers = usm__heap_alloc(ranks->count * sizeof *ranks->nmembers);

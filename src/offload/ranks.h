@@ -14,7 +14,7 @@
  * Each launch has one thread on each rank.  It sleeps until a message arrives or a moment comes
  * that one of the state machines has named.  It runs the state machines, sends their messages and,
  * on the rank that provides the data, answers requests for bytes.  The members' own threads only
- * move bytes, for which they wait, and record which chunks have ended.  */
+ * move bytes, for which they wait, and record which chunks have ended. */
 #ifndef USM_OFFLOAD_RANKS_H
 #define USM_OFFLOAD_RANKS_H
 
@@ -30,34 +30,34 @@ typedef struct usm__launch usm__launch;
 
 /* ---- for team.c, plan.c, parallel.c ----------------------------------------------------- */
 
-/* Called once, on a thread of the launch, which has the error message.  */
+/* Called once, on a thread of the launch, which has the error message. */
 typedef void usm__ranks_over_fn(void *arg, usm_status status, const usm_parallel_stats *stats);
 
 /* Collective; the team has its members already.  USM_E_MPI; USM_E_PEER; USM_E_INVALID: ranks create
- * teams in different orders.  */
+ * teams in different orders. */
 usm_status usm__ranks_create(usm_team *team, usm__ranks **ranks);
-/* pre: no launch is in progress.  */
+/* pre: no launch is in progress. */
 void       usm__ranks_destroy(usm__ranks *ranks);
 uint32_t   usm__ranks_size(const usm__ranks *ranks); /* members of all ranks */
 usm_status usm__ranks_get_member(usm__ranks *ranks, uint32_t index, usm_team_member *info);
 bool       usm__ranks_is_home(const usm__ranks *ranks, uint32_t home);
 /* The caller owns the plan and keeps it until `over` was called.  A failure here is reported to the
- * other ranks, whose launch then fails as well.  */
+ * other ranks, whose launch then fails as well. */
 usm_status usm__ranks_start(usm__ranks *ranks, usm__plan *plan, usm__ranks_over_fn *over, void *arg,
                             usm__launch **launch);
 /* This rank's call failed before it reached usm__ranks_start(); the calling thread has the error
- * message.  */
+ * message. */
 void usm__ranks_refuse(usm__ranks *ranks, usm_status status);
 void usm__ranks_cancel(usm__launch *launch);
-/* After `over` was called.  NULL is fine.  */
+/* After `over` was called.  NULL is fine. */
 void usm__ranks_release(usm__launch *launch);
 
 /* ---- what the files share --------------------------------------------------------------- */
 
-/* One lock for all launches.  It is held only for short times, and not while a message is sent.  */
+/* One lock for all launches.  It is held only for short times, and not while a message is sent. */
 extern usm__mutex usm__ranks_lock;
 
-/* A message that was received or is to be sent; size 0: `rank` is lost.  */
+/* A message that was received or is to be sent; size 0: `rank` is lost. */
 typedef struct usm__letter {
     usm_list      link;
     uint32_t      rank;
@@ -82,7 +82,7 @@ struct usm__ranks {
 };
 
 /* Bytes in transfer between a member here and the rank that provides the data.  The record is on
- * the stack of the thread that waits.  */
+ * the stack of the thread that waits. */
 typedef struct usm__transfer {
     usm_list   link;
     uint64_t   request;
@@ -92,7 +92,7 @@ typedef struct usm__transfer {
     usm_status status;
 } usm__transfer;
 
-/* The private copies of a chunk, kept until the master says that its result counts.  */
+/* The private copies of a chunk, kept until the master says that its result counts. */
 typedef struct usm__copies {
     usm_list link;
     uint32_t rank;
@@ -101,7 +101,7 @@ typedef struct usm__copies {
     char     bytes[];
 } usm__copies;
 
-/* The state of the rank that provides the data.  */
+/* The state of the rank that provides the data. */
 typedef struct usm__ranks_home {
     usm__tree    **trees;   /* by argument */
     char        ***kept;    /* by argument that is read and written, by USM__WIRE_PIECE bytes */
@@ -150,39 +150,39 @@ struct usm__launch {
     } spares[USM__RANKS_SPARES]; /* memory for pieces */
 };
 
-/* ranks_launch.c: the lock is held.  */
+/* ranks_launch.c: the lock is held. */
 void usm__launch_came(usm__launch *l, uint32_t from, const void *data, size_t size);
 void usm__launch_lost(usm__launch *l, uint32_t rank);
-/* Queues a message of this launch, which the launch's thread sends.  */
+/* Queues a message of this launch, which the launch's thread sends. */
 void usm__launch_post(usm__launch *l, uint32_t to, const usm__wire *msg);
 /* Keeps a message for the data's rank, to be sent together with the end of its chunk.  False: there
- * is no memory for it.  */
+ * is no memory for it. */
 bool usm__launch_keep(usm__launch *l, const usm__wire *msg);
 
 /* ranks.c */
 usm__letter *usm__letter_make(uint32_t rank, const void *data, size_t size);
-/* Adds what END reports about the members of all ranks.  The lock is held.  */
+/* Adds what END reports about the members of all ranks.  The lock is held. */
 void usm__ranks_add(usm__ranks *ranks, const usm__wire *end);
-/* Registers the launch, and hands it the messages that came before.  The lock is held.  */
+/* Registers the launch, and hands it the messages that came before.  The lock is held. */
 void usm__ranks_register(usm__ranks *ranks, usm__launch *l);
 /* The number of a launch that this rank does not start; drops the messages for it.  The lock is
- * held.  */
+ * held. */
 uint32_t usm__ranks_skip(usm__ranks *ranks);
 
 /* ranks_bytes.c */
 extern const usm__bytes_ops usm__bytes_ranks; /* `from`: the usm__launch                        */
-/* Handles DATA and ACK.  The lock is held.  */
+/* Handles DATA and ACK.  The lock is held. */
 void usm__ranks_bytes_came(usm__launch *l, uint32_t from, const usm__wire *msg);
-/* Waits until the data's rank has them.  */
+/* Waits until the data's rank has them. */
 usm_status usm__ranks_send_copies(usm__launch *l, const usm__chunk_end *end);
 void       usm__ranks_bytes_end(usm__launch *l);
 
 /* ranks_home.c: called by the launch's thread, without the lock */
 usm_status usm__ranks_home_init(usm__launch *l);
 void       usm__ranks_home_fini(usm__launch *l);
-/* Handles FETCH, STORE, COPIES, COUNTS and SETTLE.  */
+/* Handles FETCH, STORE, COPIES, COUNTS and SETTLE. */
 void usm__ranks_home_receive(usm__launch *l, uint32_t from, const usm__wire *msg);
-/* Any thread.  */
+/* Any thread. */
 usm_status usm__ranks_home_keep(usm__launch *l, const usm__chunk_end *end);
 
 #endif

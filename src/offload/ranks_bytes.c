@@ -16,7 +16,7 @@
  * the original bytes (ranks_home.c).
  *
  * The thread that waits for bytes is a member's.  The end of the launch wakes it, so that it does
- * not wait for a rank that has died.  */
+ * not wait for a rank that has died. */
 #include "offload/ranks.h"
 
 #include "base/os.h"
@@ -31,7 +31,7 @@
 
 /* ---- messages --------------------------------------------------------------------------- */
 
-/* The lock is not held.  */
+/* The lock is not held. */
 static usm_status send_home(usm__launch *l, const usm__wire *msg, unsigned char *room)
 {
     usm__wire  w = *msg;
@@ -57,14 +57,14 @@ static void begin(usm__launch *l, usm__transfer *t)
     usm_list_append(&l->transfers, &t->link);
 }
 
-/* Nothing more will arrive for the transfer that matters.  */
+/* Nothing more will arrive for the transfer that matters. */
 static bool has_stopped(const usm__launch *l, const usm__transfer *t)
 {
     return t->status != USM_OK || l->worker.is_over || l->broken != USM_OK;
 }
 
 /* Why a transfer is not complete.  A failure of this rank is reported as itself, because the
- * chunk's failure may reach the master before the launch's.  */
+ * chunk's failure may reach the master before the launch's. */
 static usm_status why_not_whole(const usm__launch *l, const usm__transfer *t, const char **story)
 {
     *story = "the launch is over";
@@ -80,7 +80,7 @@ static usm_status why_not_whole(const usm__launch *l, const usm__transfer *t, co
     return l->broken;
 }
 
-/* Ends a transfer; if it is not complete, with an error message that says why.  */
+/* Ends a transfer; if it is not complete, with an error message that says why. */
 static usm_status end(usm__launch *l, usm__transfer *t, bool is_whole)
 {
     const char *story;
@@ -152,7 +152,7 @@ static void data_came(usm__launch *l, usm__transfer *t, const usm__wire *msg)
 /* ---- store ------------------------------------------------------------------------------ */
 
 /* True: the bytes are sent together with the end of the chunk.  Both go to the same rank, which
- * receives the bytes first.  */
+ * receives the bytes first. */
 static bool is_kept(usm__launch *l, usm__wire *msg, const void *from, size_t size)
 {
     bool kept;
@@ -167,7 +167,7 @@ static bool is_kept(usm__launch *l, usm__wire *msg, const void *from, size_t siz
     return kept;
 }
 
-/* Sends all of `from` in messages of kind `op`; msg: what the messages have in common.  */
+/* Sends all of `from` in messages of kind `op`; msg: what the messages have in common. */
 static usm_status store(usm__launch *l, usm__wire *msg, const void *from, size_t size)
 {
     usm__transfer  t  = {.size = size};
@@ -245,7 +245,7 @@ usm_status usm__ranks_send_copies(usm__launch *l, const usm__chunk_end *e)
 
 /* ---- memory for pieces --------------------------------------------------------------------- */
 
-/* Returns the smallest spare block that is large enough, and at most four times too large.  */
+/* Returns the smallest spare block that is large enough, and at most four times too large. */
 static void *take_spare(usm__launch *l, size_t *size)
 {
     unsigned best = USM__RANKS_SPARES;
@@ -265,7 +265,7 @@ static void *take_spare(usm__launch *l, size_t *size)
     return ptr;
 }
 
-/* The first bytes of a block hold its size; the part that is used follows.  */
+/* The first bytes of a block hold its size; the part that is used follows. */
 static void *take_block(usm__launch *l, size_t size, void **own)
 {
     size_t    room  = size + 2 * ALIGN;

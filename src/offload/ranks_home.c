@@ -9,7 +9,7 @@
  * chunk that is done again starts with the same bytes.
  *
  * Private copies are kept here until the master says which rank's result counts: a chunk of a
- * silent rank may have been handed out again in parts, and only the master knows.  */
+ * silent rank may have been handed out again in parts, and only the master knows. */
 #include "offload/ranks.h"
 
 #include "base/os.h"
@@ -69,7 +69,7 @@ void usm__ranks_home_fini(usm__launch *l)
 
 /* ---- answers ---------------------------------------------------------------------------- */
 
-/* The bytes are already in h->message, after the header.  */
+/* The bytes are already in h->message, after the header. */
 static void answer(usm__launch *l, uint32_t to, usm__wire *msg)
 {
     unsigned char *m = l->home.message;
@@ -88,7 +88,7 @@ static void answer(usm__launch *l, uint32_t to, usm__wire *msg)
     usm__mutex_unlock(&usm__ranks_lock);
 }
 
-/* Makes the launch fail, once everything is done.  */
+/* Makes the launch fail, once everything is done. */
 static void fail(usm__launch *l, usm_status status)
 {
     if (l->home.status != USM_OK)
@@ -109,7 +109,7 @@ static void acknowledge(usm__launch *l, uint32_t to, const usm__wire *what, usm_
                           usm_status_name(status)));
 }
 
-/* Returns the argument if the message's address is within it and it has bytes here; else NULL.  */
+/* Returns the argument if the message's address is within it and it has bytes here; else NULL. */
 static const usm_split_arg *argument_of(const usm__launch *l, uint64_t arg, uint64_t offset,
                                         uint64_t size)
 {
@@ -235,7 +235,7 @@ static void serve_store(usm__launch *l, uint32_t from, const usm__wire *msg)
 
 /* ---- private copies --------------------------------------------------------------------- */
 
-/* The lock is held.  */
+/* The lock is held. */
 static usm__copies *find_copies(usm__launch *l, uint32_t rank, uint64_t id)
 {
     USM_LIST_FOREACH (it, &l->home.copies) {
@@ -248,7 +248,7 @@ static usm__copies *find_copies(usm__launch *l, uint32_t rank, uint64_t id)
 }
 
 /* Returns the record of the chunk, or a new one; NULL: no memory, or there is no such chunk.  The
- * lock is held.  */
+ * lock is held. */
 static usm__copies *make_copies(usm__launch *l, uint32_t rank, uint64_t id, uint64_t first,
                                 uint64_t count)
 {
@@ -288,7 +288,7 @@ usm_status usm__ranks_home_keep(usm__launch *l, const usm__chunk_end *end)
 }
 
 /* Two members of a rank may do the same chunk, and send the same copies.  The second one's are
- * acknowledged and ignored, as are copies that arrive after the chunk has counted.  */
+ * acknowledged and ignored, as are copies that arrive after the chunk has counted. */
 static void take_copies(usm__launch *l, uint32_t from, const usm__wire *msg)
 {
     uint64_t     at = (uint64_t)msg->index * USM__WIRE_PIECE;

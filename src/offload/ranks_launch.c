@@ -6,7 +6,7 @@
  * Threads of members take chunks and record their ends under the lock.  The launch's thread reports
  * them, several ends in one message.  After END no chunk is taken any more, and threads that wait
  * for bytes are woken.  The launch is over on this rank when the last chunk has left the
- * members.  */
+ * members. */
 #include "offload/ranks.h"
 
 #include "base/inline/bytes.h"
@@ -53,7 +53,7 @@ void usm__launch_lost(usm__launch *l, uint32_t rank)
     usm__launch_came(l, rank, NULL, 0);
 }
 
-/* Returns NULL if there is no memory.  */
+/* Returns NULL if there is no memory. */
 static usm__letter *write_letter(const usm__launch *l, uint32_t to, const usm__wire *msg)
 {
     size_t       size   = USM__WIRE_HEADER + msg->size;
@@ -110,7 +110,7 @@ static void send_as_master(void *arg, uint32_t to, const usm__wire *msg)
 }
 
 /* Releases the lock while it sends.  A rank that cannot be reached is lost; the job reports
- * that.  */
+ * that. */
 static void send_all(usm__launch *l)
 {
     usm_list *it;
@@ -128,7 +128,7 @@ static void send_all(usm__launch *l)
     }
 }
 
-/* Whether ends need not be reported yet.  */
+/* Whether ends need not be reported yet. */
 static bool may_keep(const usm__launch *l)
 {
     return l->nkept < KEPT_BYTES && usm__worker_may_keep(&l->worker);
@@ -148,7 +148,7 @@ static bool take(void *source, uint32_t member, usm__chunk *chunk)
 }
 
 /* Index from which on nothing is wanted, because this chunk has found something; UINT64_MAX:
- * none.  */
+ * none. */
 static uint64_t cut_of(const usm__launch *l, const usm__chunk_end *end)
 {
     uint64_t from = UINT64_MAX;
@@ -212,7 +212,7 @@ static bool again(void *source, uint32_t member, const usm__chunk *chunk, const 
 
 /* ---- received messages --------------------------------------------------------------------- */
 
-/* The lock is held; it is released meanwhile.  */
+/* The lock is held; it is released meanwhile. */
 static void tell_progress(usm__launch *l, const usm__wire *msg)
 {
     const usm__told told = {.now_ns      = usm__os_now_ns(),
@@ -248,7 +248,7 @@ static bool is_for_home(const usm__wire *msg)
            msg->op == USM__WIRE_SETTLE;
 }
 
-/* Handles one message.  The lock is held; it is released while bytes are moved.  */
+/* Handles one message.  The lock is held; it is released while bytes are moved. */
 static void open_letter(usm__launch *l, const usm__letter *letter)
 {
     uint64_t  now = usm__os_now_ns();
@@ -284,7 +284,7 @@ static void open_letter(usm__launch *l, const usm__letter *letter)
 
 /* Reports that this rank takes no part in a launch, or no longer, with the calling thread's error
  * message.  The master tells all ranks, another rank tells the master.  The lock is not held; the
- * function allocates no memory.  */
+ * function allocates no memory. */
 static void say_no(const usm__ranks *ranks, uint32_t launch, usm_status status)
 {
     unsigned char  message[USM__WIRE_HEADER + USM__WIRE_FIGURES + USM__RANKS_STORY + 32];
@@ -312,7 +312,7 @@ static void say_no(const usm__ranks *ranks, uint32_t launch, usm_status status)
     usm__story_restore(&own); /* the message of the failure here */
 }
 
-/* The lock is held; it is released meanwhile.  */
+/* The lock is held; it is released meanwhile. */
 static void give_up(usm__launch *l)
 {
     const char *story = l->broken == USM_E_NO_MEMORY ? "no host memory for messages of the launch"
@@ -330,7 +330,7 @@ static void give_up(usm__launch *l)
 }
 
 /* Reports a member that has just fallen silent, here or on another rank.  No other member does the
- * chunks that a member of the data's rank writes in place.  */
+ * chunks that a member of the data's rank writes in place. */
 static void tell_of_silent(usm__launch *l, uint64_t now)
 {
     const usm__schedule *book = l->master.book;
@@ -355,7 +355,7 @@ static void tell_of_silent(usm__launch *l, uint64_t now)
 
 /* ---- the thread: the lock is held ---------------------------------------------------------- */
 
-/* Sleeps for at most LOOK_NS, since nothing reports that the process has left the job.  */
+/* Sleeps for at most LOOK_NS, since nothing reports that the process has left the job. */
 static void sleep_until(usm__launch *l, uint64_t at_ns)
 {
     const uint64_t  look = usm__os_now_ns() + LOOK_NS, until = at_ns < look ? at_ns : look;
@@ -367,7 +367,7 @@ static void sleep_until(usm__launch *l, uint64_t at_ns)
         (void)usm__mutex_wait(&usm__ranks_lock, &l->changed, &t);
 }
 
-/* Whether bytes are being moved, without which a chunk cannot start.  */
+/* Whether bytes are being moved, without which a chunk cannot start. */
 static bool moves_bytes(const usm__launch *l)
 {
     USM_LIST_FOREACH (it, &l->transfers)
@@ -378,7 +378,7 @@ static bool moves_bytes(const usm__launch *l)
 
 /* While members have chunks in reserve, the thread need not poll for messages all the time.
  * Copies, their acknowledgement, the result and the next grant may each be delayed by an eighth of
- * the time that the reserve lasts.  */
+ * the time that the reserve lasts. */
 static void be_patient(usm__launch *l)
 {
     uint64_t ns = launches == 1 ? usm__worker_slack_ns(&l->worker) / 8 : 0;
@@ -395,7 +395,7 @@ static void be_patient(usm__launch *l)
     usm__job_set_patience(ns);
 }
 
-/* The kept messages are sent before the ends of their chunks are reported.  */
+/* The kept messages are sent before the ends of their chunks are reported. */
 static void flush(usm__launch *l, uint64_t now)
 {
     usm_list *it;

@@ -8,7 +8,7 @@
  *
  * Rejected: ranks as workers of the scheduler, each of which splits its grants among its members.
  * Chunks would be as large as a rank's share, and the last one of a rank would occupy one of its
- * members while the others are idle.  */
+ * members while the others are idle. */
 #include "offload/ranks_state.h"
 
 #include "base/inline/bytes.h"
@@ -105,7 +105,7 @@ static void tell_progress(usm__master *m)
 
 /* ---- the end ---------------------------------------------------------------------------- */
 
-/* The time from the first end of a member to the last.  */
+/* The time from the first end of a member to the last. */
 static uint64_t spread_ns(const usm__master *m)
 {
     uint64_t first = UINT64_MAX, last = 0;
@@ -151,7 +151,7 @@ static void put_members(const usm__master *m, unsigned char *bytes, uint32_t n)
         }
 }
 
-/* If there is no memory for it, the message has no statistics of members.  */
+/* If there is no memory for it, the message has no statistics of members. */
 static void end(usm__master *m)
 {
     unsigned char  bare[USM__WIRE_FIGURES + USM__RANKS_STORY];
@@ -199,7 +199,7 @@ static void settle_if_over(usm__master *m)
     m->params.send(m->params.arg, m->params.home, &msg);
 }
 
-/* Copies the bytes of a message as text.  */
+/* Copies the bytes of a message as text. */
 static void copy_story(char story[USM__RANKS_STORY], const usm__wire *msg)
 {
     size_t size = msg->size < USM__RANKS_STORY - 1 ? msg->size : USM__RANKS_STORY - 1;
@@ -209,7 +209,7 @@ static void copy_story(char story[USM__RANKS_STORY], const usm__wire *msg)
     story[size] = '\0';
 }
 
-/* A failure that another rank reports: it is never taken for a success.  */
+/* A failure that another rank reports: it is never taken for a success. */
 static usm_status failure_of(const usm__wire *msg)
 {
     return msg->status < 0 ? (usm_status)msg->status : USM_E_INVALID;
@@ -239,7 +239,7 @@ static void forget_flight(usm__master_member *w, uint32_t at)
     memmove(&w->flights[at], &w->flights[at + 1], (w->nflights - at) * sizeof *w->flights);
 }
 
-/* More than `depth` chunks are granted only while there is enough for all members.  */
+/* More than `depth` chunks are granted only while there is enough for all members. */
 static bool give(usm__master *m, uint32_t number, const usm__master_member *w, uint64_t now_ns,
                  usm__chunk *c)
 {
@@ -265,7 +265,7 @@ static bool take_one(usm__master *m, const usm__master_rank *rank, uint32_t memb
     return true;
 }
 
-/* Grants a rank's members one chunk each in turn, until none wants or gets more.  */
+/* Grants a rank's members one chunk each in turn, until none wants or gets more. */
 static void serve(usm__master *m, uint32_t to, uint64_t now_ns)
 {
     usm__master_rank *rank = &m->ranks[to];
@@ -291,7 +291,7 @@ static void serve(usm__master *m, uint32_t to, uint64_t now_ns)
 }
 
 /* Called after every change, and when a member may have been silent for too long: offers what has
- * become free to all ranks.  */
+ * become free to all ranks. */
 static void go_on(usm__master *m, uint64_t now_ns)
 {
     settle_if_over(m);
@@ -327,7 +327,7 @@ static bool is_agreed(usm__master *m, uint32_t from)
     return false;
 }
 
-/* Excludes members that cannot run the kernel; the scheduler state is created for all.  */
+/* Excludes members that cannot run the kernel; the scheduler state is created for all. */
 static bool make_book(usm__master *m)
 {
     usm__schedule_params *p   = &m->params.book;
@@ -368,7 +368,7 @@ static void begin_if_all(usm__master *m, uint64_t now_ns)
     go_on(m, now_ns);
 }
 
-/* That rank's call has failed, or the rank cannot go on: the others must not wait for it.  */
+/* That rank's call has failed, or the rank cannot go on: the others must not wait for it. */
 static void tell_refusal(usm__master *m, uint32_t from, const usm__wire *msg)
 {
     const usm__wire words = {.bytes = msg->bytes + USM__WIRE_SHAPE,
@@ -402,7 +402,7 @@ static void receive_ready(usm__master *m, uint32_t from, const usm__wire *msg, u
         begin_if_all(m, now_ns);
 }
 
-/* Workers report the chunks that they drop, so flights stay.  */
+/* Workers report the chunks that they drop, so flights stay. */
 static void cut(usm__master *m, uint64_t first)
 {
     const usm__wire msg = {.op = USM__WIRE_CUT, .a = first};
@@ -414,7 +414,7 @@ static void cut(usm__master *m, uint64_t first)
     tell_all(m, &msg);
 }
 
-/* The member has answered for the chunk; false: it did not have it.  */
+/* The member has answered for the chunk; false: it did not have it. */
 static bool answer(usm__master *m, uint32_t from, uint32_t member, uint64_t id, uint64_t *count)
 {
     usm__master_member *w;
@@ -501,7 +501,7 @@ static void receive_settled(usm__master *m, uint32_t from, const usm__wire *msg)
     end(m);
 }
 
-/* Whether a member may still be working on its oldest chunk, given that its rank is alive.  */
+/* Whether a member may still be working on its oldest chunk, given that its rank is alive. */
 static bool may_be_at_it(const usm__master *m, uint32_t number, usm__master_member *w,
                          uint64_t now_ns)
 {
@@ -516,7 +516,7 @@ static bool may_be_at_it(const usm__master *m, uint32_t number, usm__master_memb
     return now_ns - w->since_ns <= m->params.silence_ns || (double)(now_ns - w->since_ns) <= ns;
 }
 
-/* The rank is alive, and so are its members' chunks: those granted later wait for the oldest.  */
+/* The rank is alive, and so are its members' chunks: those granted later wait for the oldest. */
 static void hear(usm__master *m, uint32_t from, uint64_t now_ns)
 {
     const usm__master_rank *rank = &m->ranks[from];

@@ -22,7 +22,7 @@
  *  - A chunk counts when the data's rank has its bytes and the master has its DONE.  A result of a
  *    chunk that counted before is recognised by its id and dropped.
  *  - A member that is silent for longer than the scheduler allows keeps its chunks, but they are
- *    also granted to others, and it is granted nothing new until it reports something.  */
+ *    also granted to others, and it is granted nothing new until it reports something. */
 #ifndef USM_OFFLOAD_RANKS_STATE_H
 #define USM_OFFLOAD_RANKS_STATE_H
 
@@ -37,7 +37,7 @@
 /* a rank that has work says so this often */
 #define USM__RANKS_ALIVE_NS 250000000u
 /* A rank's chunks are granted to others after such a silence, or after four times their predicted
- * time.  */
+ * time. */
 #define USM__RANKS_SILENCE_NS 1000000000u
 
 typedef void usm__ranks_send_fn(void *arg, uint32_t to, const usm__wire *message);
@@ -60,13 +60,13 @@ typedef struct usm__master_params {
     uint32_t             depth;      /* chunks that a member has in progress, at least */
     uint32_t             progress_ms;
     /* Signs of life of a rank count for a chunk for this long, or 4 times its predicted time: a
-     * device may hang while its process lives.  */
+     * device may hang while its process lives. */
     uint64_t            silence_ns;
     usm__ranks_send_fn *send;
     void               *arg;
 } usm__master_params;
 
-/* A chunk that a member was granted and has not answered for.  */
+/* A chunk that a member was granted and has not answered for. */
 typedef struct usm__flight {
     uint64_t id, first, count;
 } usm__flight;
@@ -76,7 +76,7 @@ typedef struct usm__master_member {
     uint32_t     nflights, room;
     uint64_t     items;            /* of all flights */
     uint64_t     oldest, since_ns; /* the id of the oldest + 1, and when it was first heard of */
-    /* What it did: chunks and indices that counted, and how long it worked, on others too.  */
+    /* What it did: chunks and indices that counted, and how long it worked, on others too. */
     uint64_t         chunks, done, busy_ns, last_end_ns;
     usm_member_state state;
     bool             takes_part;
@@ -109,9 +109,9 @@ usm_status usm__master_init(usm__master *m, const usm__master_params *params);
 void       usm__master_fini(usm__master *m);
 void usm__master_receive(usm__master *m, uint32_t from, const usm__wire *msg, uint64_t now_ns);
 void usm__master_lost(usm__master *m, uint32_t rank, uint64_t now_ns);
-/* Ends the launch for all ranks, at once.  */
+/* Ends the launch for all ranks, at once. */
 void usm__master_fail(usm__master *m, usm_status status, const char *story);
-/* To be called at *next_ns at the latest (UINT64_MAX: never).  */
+/* To be called at *next_ns at the latest (UINT64_MAX: never). */
 void usm__master_tick(usm__master *m, uint64_t now_ns, uint64_t *next_ns);
 
 /* ---- ranks_worker.c --------------------------------------------------------------------- */
@@ -126,7 +126,7 @@ typedef struct usm__worker_params {
     void                *arg;
 } usm__worker_params;
 
-/* The chunks of one member, a ring buffer.  */
+/* The chunks of one member, a ring buffer. */
 typedef struct usm__worker_queue {
     usm__chunk *chunks;
     uint32_t    first, count, room;
@@ -152,29 +152,29 @@ typedef struct usm__worker {
 /* USM_E_NO_MEMORY */
 usm_status usm__worker_init(usm__worker *w, const usm__worker_params *params);
 void       usm__worker_fini(usm__worker *w);
-/* Sends READY.  */
+/* Sends READY. */
 void usm__worker_start(usm__worker *w, uint64_t now_ns);
-/* True: there may be chunks to take.  */
+/* True: there may be chunks to take. */
 bool usm__worker_receive(usm__worker *w, uint32_t from, const usm__wire *msg);
 /* Not for the master's own worker.  If the master is lost, the launch ends here.  If the data's
  * rank is lost, the worker reports it to the master and waits for its END: the launch may have
- * ended well.  */
+ * ended well. */
 void usm__worker_lost(usm__worker *w, uint32_t rank);
-/* Ends the launch on this rank: the master is lost, or this process cannot go on.  */
+/* Ends the launch on this rank: the master is lost, or this process cannot go on. */
 void usm__worker_end(usm__worker *w, usm_status status, const char *story);
 bool usm__worker_take(usm__worker *w, uint32_t member, usm__chunk *chunk);
 /* A chunk that was taken has ended, and the data's rank has its bytes.  cut: from there on no index
- * is wanted, because this chunk has found something; UINT64_MAX: none.  */
+ * is wanted, because this chunk has found something; UINT64_MAX: none. */
 void usm__worker_done(usm__worker *w, uint32_t member, uint64_t id, uint64_t compute_ns,
                       uint64_t cut);
-/* flags: USM__WIRE_FATAL, USM__WIRE_ASIDE.  */
+/* flags: USM__WIRE_FATAL, USM__WIRE_ASIDE. */
 void usm__worker_failed(usm__worker *w, uint32_t member, uint64_t id, usm_status status,
                         unsigned flags, const char *story);
-/* Sends the records that were kept to be sent together.  */
+/* Sends the records that were kept to be sent together. */
 void usm__worker_flush(usm__worker *w, uint64_t now_ns);
-/* Whether ends need not be reported yet.  */
+/* Whether ends need not be reported yet. */
 bool usm__worker_may_keep(const usm__worker *w);
-/* How long its members have enough to do, each after its current chunk; 0: one of them has not.  */
+/* How long its members have enough to do, each after its current chunk; 0: one of them has not. */
 uint64_t usm__worker_slack_ns(const usm__worker *w);
 void     usm__worker_tick(usm__worker *w, uint64_t now_ns, uint64_t *next_ns);
 

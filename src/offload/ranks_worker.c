@@ -3,7 +3,7 @@
  *
  * Results are reported together: they are held back while every member has enough to do.  A rank
  * that has work sends a sign of life every USM__RANKS_ALIVE_NS, unless it has sent something
- * else.  */
+ * else. */
 #include "offload/ranks_state.h"
 
 #include "base/inline/bytes.h"
@@ -15,7 +15,7 @@
 
 /* in one message */
 #define RECORDS_MAX 1024u
-/* Ends are reported together while every member has work for that long, half of a batch.  */
+/* Ends are reported together while every member has work for that long, half of a batch. */
 #define KEEP_NS  UINT64_C(4000000)
 #define KEPT_MAX 64u
 
@@ -146,7 +146,7 @@ static void keep_grant(usm__worker *w, const usm__wire_record *r)
         (usm__chunk){.id = r->id, .first = r->a, .count = r->b, .attempt = r->attempt};
 }
 
-/* Chunks above the cut are not done, and are answered for at once.  */
+/* Chunks above the cut are not done, and are answered for at once. */
 static void cut(usm__worker *w, uint64_t first)
 {
     if (first >= w->cut)
@@ -221,7 +221,7 @@ void usm__worker_end(usm__worker *w, usm_status status, const char *story)
 }
 
 /* Reports that the data's rank is lost.  If that rank has ended well, it had received END, and the
- * END for this rank may still arrive: so the master judges the loss.  */
+ * END for this rank may still arrive: so the master judges the loss. */
 static void tell_of_home(const usm__worker *w)
 {
     unsigned char bytes[USM__WIRE_SHAPE + USM__RANKS_STORY] = {0};

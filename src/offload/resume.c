@@ -12,7 +12,7 @@
  *
  * If either the first 8 bytes of the head or its checksum is wrong, the head is damaged: nobody
  * knows to which launch the records belong, and the launch starts from the beginning.  If both are
- * wrong, it is a different kind of file, and is left alone.  */
+ * wrong, it is a different kind of file, and is left alone. */
 #include "offload/resume.h"
 
 #include "base/inline/bits.h"
@@ -120,7 +120,7 @@ static void put_head(const usm__resume *r, unsigned char head[HEAD_SIZE])
     usm_put_le(head + AT_SUM, sum_of_head(head), 8);
 }
 
-/* Copies the arguments' bytes of a chunk to or from a payload; *used: their number.  */
+/* Copies the arguments' bytes of a chunk to or from a payload; *used: their number. */
 static usm_status move_bytes(usm__plan *p, const usm__chunk *chunk, char *payload, bool is_in,
                              size_t *used)
 {
@@ -166,7 +166,7 @@ static bool read_all(int fd, void *data, size_t size, uint64_t at)
 }
 
 /* Reads the record at *at, if it is whole, and passes it to the arguments and to fn; false: there
- * is none.  */
+ * is none. */
 static bool read_record(usm__resume *r, usm__resume_fn fn, void *arg, uint64_t *at, usm_status *st)
 {
     unsigned char head[USM__RECORD_SIZE];
@@ -211,7 +211,7 @@ static void flush(usm__resume *r)
     r->used = 0;
 }
 
-/* Ended chunks are written first: they are no longer among the unfinished ones.  */
+/* Ended chunks are written first: they are no longer among the unfinished ones. */
 static void write_states(usm__resume *r)
 {
     flush(r);
@@ -293,7 +293,7 @@ void usm__resume_write(usm__resume *r)
     r->last_ns = r->last_states_ns = usm__os_now_ns();
 }
 
-/* States are kept only if all private copies are by leaves.  */
+/* States are kept only if all private copies are by leaves. */
 static bool has_states(const usm__plan *p)
 {
     if (p->desc.state_arg == 0)
@@ -312,7 +312,7 @@ static usm_status refuse(const usm__resume *r, const char *why)
                      why);
 }
 
-/* Compares the launches that two heads describe; `found` is whole.  */
+/* Compares the launches that two heads describe; `found` is whole. */
 static usm_status compare(const usm__resume *r, const unsigned char head[HEAD_SIZE],
                           const unsigned char found[HEAD_SIZE])
 {
@@ -327,7 +327,7 @@ static usm_status compare(const usm__resume *r, const unsigned char head[HEAD_SI
 }
 
 /* Checks to which launch the file belongs.  *end: where its head ends; 0: the file must be
- * started.  */
+ * started. */
 static usm_status read_head(usm__resume *r, uint64_t size, uint64_t *end)
 {
     unsigned char head[HEAD_SIZE], found[HEAD_SIZE] = {0};
@@ -360,7 +360,7 @@ static usm_status read_head(usm__resume *r, uint64_t size, uint64_t *end)
     return USM_OK;
 }
 
-/* Reads the existing records; *end: where writing continues.  */
+/* Reads the existing records; *end: where writing continues. */
 static usm_status take_up(usm__resume *r, usm__resume_fn fn, void *arg, uint64_t *end)
 {
     usm__os_stat info;

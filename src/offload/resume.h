@@ -5,7 +5,7 @@
  *     record   first, count, size of the payload, checksum of the record except itself
  *              payload: by argument, what chunks write; then the private copies
  *
- * Numbers are 64 bits, the lowest byte first.  The payload is as the program has it in memory.  */
+ * Numbers are 64 bits, the lowest byte first.  The payload is as the program has it in memory. */
 #ifndef USM_OFFLOAD_RESUME_H
 #define USM_OFFLOAD_RESUME_H
 
@@ -20,11 +20,11 @@ static inline bool usm__is_saved(const usm_split_arg *a)
 
 uint64_t usm__saved_sum(const void *data, size_t size);
 
-/* The size of the payload.  */
+/* The size of the payload. */
 size_t usm__saved_size(const usm__plan *plan, uint64_t count);
-/* Writes everything except the payload, which is in place already.  */
+/* Writes everything except the payload, which is in place already. */
 void usm__saved_seal(unsigned char *record, uint64_t first, uint64_t count, size_t size);
-/* False: not a record of this launch.  */
+/* False: not a record of this launch. */
 bool usm__saved_read(const usm__plan *plan, const unsigned char *record, usm__chunk *chunk,
                      size_t *size);
 bool usm__saved_is_whole(const unsigned char *record, const void *payload, size_t size);
@@ -46,19 +46,19 @@ typedef struct usm__states usm__states;
 /* Reads the file beside `path`, if it belongs to the launch whose file has this number.
  *   USM_E_INVALID  there is a file of another kind */
 usm_status usm__states_open(usm__plan *plan, const char *path, uint64_t number, usm__states **out);
-/* Stores the bytes that the chunk writes and its private copies, as they are now.  */
+/* Stores the bytes that the chunk writes and its private copies, as they are now. */
 void usm__states_keep(usm__states *s, const usm__chunk *chunk, const usm__piece *pieces,
                       const void *copies);
-/* Copies stored states to the chunk's bytes; false: there are none.  */
+/* Copies stored states to the chunk's bytes; false: there are none. */
 bool usm__states_bring(usm__states *s, const usm__chunk *chunk, const usm__piece *pieces,
                        void *copies);
-/* Removes the states of indices that have ended.  */
+/* Removes the states of indices that have ended. */
 void usm__states_drop(usm__states *s, uint64_t first, uint64_t count);
-/* Whether there are states that the file does not have.  */
+/* Whether there are states that the file does not have. */
 bool usm__states_have_changed(const usm__states *s);
-/* One thread at a time.  False, with errno: the file is unchanged.  */
+/* One thread at a time.  False, with errno: the file is unchanged. */
 bool usm__states_write(usm__states *s);
-/* is_done: the file is deleted.  */
+/* is_done: the file is deleted. */
 void usm__states_close(usm__states *s, bool is_done);
 
 #endif

@@ -12,7 +12,7 @@
  *
  * Some inputs cannot be determined, and such a launch is refused if it has no resume_key: chunks
  * that are read and written, because ended chunks have changed some; inputs that take long to read;
- * native code that is in no file.  */
+ * native code that is in no file. */
 #include "offload/resume.h"
 
 #include "base/inline/bits.h"
@@ -78,7 +78,7 @@ static bool is_in(const struct dl_phdr_info *object, const ElfW(Phdr) * segment,
            at - object->dlpi_addr - segment->p_vaddr < segment->p_memsz;
 }
 
-/* Also reads what AddressSanitizer keeps between variables of the program.  */
+/* Also reads what AddressSanitizer keeps between variables of the program. */
 __attribute__((no_sanitize_address)) static void copy_bytes(volatile char *to, const char *from,
                                                             size_t size)
 {
@@ -97,7 +97,7 @@ static void add_segment(usm__hash *h, const char *from, size_t size)
     }
 }
 
-/* Called by dl_iterate_phdr(): returns 1 for the object that contains the function.  */
+/* Called by dl_iterate_phdr(): returns 1 for the object that contains the function. */
 static int add_object(struct dl_phdr_info *object, size_t size, void *arg)
 {
     search *s     = arg;
@@ -137,7 +137,7 @@ static usm_status add_code(const usm__plan *p, usm__hash *h)
 /* ---- inputs ---------------------------------------------------------------------------------- */
 
 /* The bytes to which private copies are initialized are inputs.  Sums, minima and maxima start with
- * a neutral element instead.  */
+ * a neutral element instead. */
 static bool is_input(const usm_split_arg *a)
 {
     switch (a->follow) {
@@ -154,7 +154,7 @@ static bool is_input(const usm_split_arg *a)
     return false;
 }
 
-/* The first number of a search result is overwritten in each copy.  */
+/* The first number of a search result is overwritten in each copy. */
 static size_t begin_of(const usm_split_arg *a)
 {
     bool is_search = a->follow == USM_FOLLOW_PRIVATE && a->merge == USM_MERGE_FIRST;

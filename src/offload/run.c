@@ -13,7 +13,7 @@
  * if no other slot holds anything.
  *
  * The lock is not held while anything waits, nor during calls to the source.  `busy` counts the
- * slots at work: when it is 0, nothing calls the source any more.  */
+ * slots at work: when it is 0, nothing calls the source any more. */
 #include "offload/run.h"
 #include "offload/tune.h"
 
@@ -47,7 +47,7 @@ static void leave_locked(usm__run *run)
         pthread_cond_broadcast(&run->calm);
 }
 
-/* False: usm__run_feed() was called after the slot had asked.  */
+/* False: usm__run_feed() was called after the slot had asked. */
 static bool rest(usm__lane *s, unsigned feeds)
 {
     usm__run *run = s->run;
@@ -91,7 +91,7 @@ static void hold(usm__run *run)
     usm__mutex_unlock(&run->lock);
 }
 
-/* Slots that wait for bytes try again.  */
+/* Slots that wait for bytes try again. */
 static void let_go(usm__run *run)
 {
     usm__lane *list;
@@ -110,7 +110,7 @@ static void let_go(usm__run *run)
 }
 
 /* True: the slot waits, and belongs to another thread from here on.  False: no other slot holds
- * anything.  */
+ * anything. */
 static bool park(usm__lane *s)
 {
     usm__run *run = s->run;
@@ -147,7 +147,7 @@ static void tell(usm__lane *s, usm_status status, bool is_of_bytes)
     p->ended(p->source, &end);
 }
 
-/* The commands of the chunk have ended, or were never queued.  */
+/* The commands of the chunk have ended, or were never queued. */
 static void end_chunk(usm__lane *s, usm_status status)
 {
     usm_status closed = usm__lane_close(s, status);
@@ -207,7 +207,7 @@ static usm_status name_failure(const usm__lane *s, usm_status status)
                      usm_status_name(status));
 }
 
-/* status: of the last chunk of the batch.  */
+/* status: of the last chunk of the batch. */
 static void end_train(usm__lane *s, usm_status status)
 {
     usm__train_time(s);
@@ -220,7 +220,7 @@ static void end_train(usm__lane *s, usm_status status)
 }
 
 /* The slot has a chunk, and takes more while chunks are short.  True: they are in progress, or the
- * first one waits for bytes.  */
+ * first one waits for bytes. */
 static bool depart(usm__lane *s)
 {
     usm__run_params *p   = &s->run->params;
@@ -245,7 +245,7 @@ static bool depart(usm__lane *s)
 }
 
 /* Whether the slot must wait, because its member's first slot is trying sizes of work-groups,
- * alone.  */
+ * alone. */
 static bool is_held(usm__lane *s)
 {
     usm__run_member *rm = member_of(s);
@@ -289,7 +289,7 @@ static void work(usm__lane *s)
     }
 }
 
-/* Continues with a slot that has a chunk whose bytes others held.  */
+/* Continues with a slot that has a chunk whose bytes others held. */
 static void work_on(usm__job *job)
 {
     usm__lane *s = usm_container_of(job, usm__lane, job);
@@ -308,7 +308,7 @@ static void work_first(usm__job *job)
 }
 
 /* A round has ended, and another follows.  Stores the chunk's state if it is time.  False: what the
- * chunk wrote must be copied to the host first.  */
+ * chunk wrote must be copied to the host first. */
 static bool keep(usm__lane *s, bool is_left)
 {
     usm__run_params *p   = &s->run->params;
@@ -326,7 +326,7 @@ static bool keep(usm__lane *s, bool is_left)
     return true;
 }
 
-/* True: the chunk goes on.  */
+/* True: the chunk goes on. */
 static bool go_on(usm__lane *s, usm_status *status)
 {
     usm__run_params *p = &s->run->params;
@@ -426,7 +426,7 @@ static void bring(usm__run *run)
     }
 }
 
-/* Waits for the copies to members first: nobody may have waited for them yet.  */
+/* Waits for the copies to members first: nobody may have waited for them yet. */
 static void let_wholes_go(usm__run *run)
 {
     usm__run_params *p = &run->params;

@@ -4,7 +4,7 @@
  * A slot (usm__lane) executes one chunk at a time, or a batch of short ones.  It has a queue of its
  * own (except on processors: team.c), so that the copies of one chunk run while the kernel of
  * another does, and memory that grows to what its chunks need.  Queue and memory outlive the
- * launch, in the team: a second launch creates nothing.  */
+ * launch, in the team: a second launch creates nothing. */
 #ifndef USM_OFFLOAD_RUN_H
 #define USM_OFFLOAD_RUN_H
 
@@ -13,7 +13,7 @@
 #include "base/inline/atomic.h"
 #include "core/event.h"
 
-/* A command whose times are recorded: base/trace_work.h.  */
+/* A command whose times are recorded: base/trace_work.h. */
 typedef struct usm__mark {
     usm_event *event; /* the slot has a reference to it */
     uint64_t   n;
@@ -31,7 +31,7 @@ typedef struct usm__lane {
     bool              has_times; /* its queue measures commands */
     bool              has_own_queue;
     /* Memory of the device, and of the host for private copies and snapshots.  It grows, and is
-     * kept.  */
+     * kept. */
     char       *mem, *host;
     size_t      mem_size, host_size;
     usm_arg    *args; /* arguments of the launch, by argument */
@@ -68,7 +68,7 @@ typedef struct usm__lane {
     usm__mark marks[USM__MARKS_MAX];
 } usm__lane;
 
-/* One member in one launch.  */
+/* One member in one launch. */
 typedef struct usm__run_member {
     usm__member  *member;
     usm_kernel   *kernel; /* NULL: it takes no part */
@@ -80,7 +80,7 @@ typedef struct usm__run_member {
     usm_event    *ready;       /* event of the last copy to it; NULL: no copies */
     uint64_t      last_end_ns; /* guarded by the run's lock */
     uint64_t      ended;       /* indices; guarded by the run's lock */
-    /* While sizes of work-groups are tried, only the member's first slot takes chunks.  */
+    /* While sizes of work-groups are tried, only the member's first slot takes chunks. */
     struct usm__tune *tune; /* NULL: none are tried */
     usm__lane        *first;
     bool              holds; /* others want chunks: guarded by the run's lock */
@@ -116,51 +116,51 @@ struct usm__run {
 
 /* ---- lane.c ---------------------------------------------------------------------------------- */
 
-/* Returns one of the member's spare slots, or a new one; NULL with an error message.  */
+/* Returns one of the member's spare slots, or a new one; NULL with an error message. */
 usm__lane *usm__lane_get(usm_team *team, usm__member *member, size_t nargs, bool wants_times);
 void       usm__lane_put(usm_team *team, usm__lane *lane);
 void       usm__lanes_destroy(usm__lane *list);
 /* Returns the slot for the chunk behind that of `lane`, with as much memory; NULL: there is no
- * memory for it.  */
+ * memory for it. */
 usm__lane *usm__lane_behind(usm__lane *lane);
 
-/* Copies the arguments that all chunks need to a member: the copies are queued, not waited for.  */
+/* Copies the arguments that all chunks need to a member: the copies are queued, not waited for. */
 usm_status usm__lane_bring_whole(usm__lane *lane, usm__run_member *rm);
-/* Opens the bytes of the slot's chunk, all or none.  USM_E_AGAIN: others hold them.  */
+/* Opens the bytes of the slot's chunk, all or none.  USM_E_AGAIN: others hold them. */
 usm_status usm__lane_open(usm__lane *lane);
-/* status: the chunk's.  If it failed, snapshots are copied back.  */
+/* status: the chunk's.  If it failed, snapshots are copied back. */
 usm_status usm__lane_close(usm__lane *lane, usm_status status);
-/* Queues the commands of the chunk.  */
+/* Queues the commands of the chunk. */
 usm_status usm__lane_begin(usm__lane *lane, usm__run_member *rm);
-/* Arranges that usm__run_step_ended() is called when the last chunk of the batch has ended.  */
+/* Arranges that usm__run_step_ended() is called when the last chunk of the batch has ended. */
 usm_status usm__lane_watch(usm__lane *lane);
 /* The next step of an iterative chunk: one more round; or a copy of what it wrote to the host, for
- * the last time or (is_keeping) before one more round.  */
+ * the last time or (is_keeping) before one more round. */
 usm_status usm__lane_again(usm__lane *lane);
 usm_status usm__lane_bring_back(usm__lane *lane);
-/* Whether an index of an iterative chunk needs another round.  */
+/* Whether an index of an iterative chunk needs another round. */
 bool usm__lane_wants_more(const usm__lane *lane);
 
 /* ---- lane_trace.c: while usm__trace_is_on() ------------------------------------------------ */
 
-/* Records a command of the slot when it is queued; those beyond USM__MARKS_MAX are left out.  */
+/* Records a command of the slot when it is queued; those beyond USM__MARKS_MAX are left out. */
 void usm__lane_mark(usm__lane *lane, int kind, uint64_t n, usm_event *ev);
 /* Writes the slot's commands to the trace after they have ended.  `last` is the last slot of the
- * batch, which has ended just now.  */
+ * batch, which has ended just now. */
 void usm__lane_tell_marks(usm__lane *lane, const usm__lane *last);
-/* Writes the chunk to the trace after it has ended.  */
+/* Writes the chunk to the trace after it has ended. */
 void usm__lane_tell_chunk(usm__lane *lane, usm_status status);
 
 /* ---- train.c --------------------------------------------------------------------------------- */
 
-/* Whether short chunks of the launch may be submitted in batches.  */
+/* Whether short chunks of the launch may be submitted in batches. */
 bool usm__train_is_possible(const usm__run_params *params);
-/* The first command of the chunk is about to be queued.  */
+/* The first command of the chunk is about to be queued. */
 void usm__train_begin(usm__lane *lane);
 /* All chunks of the batch have ended: computes their times, and how long the slot's next batch may
- * be.  */
+ * be. */
 void usm__train_time(usm__lane *lane);
-/* The result of a chunk that was not the last of its batch.  */
+/* The result of a chunk that was not the last of its batch. */
 usm_status usm__train_status(usm__lane *wagon);
 
 /* ---- run.c ----------------------------------------------------------------------------------- */

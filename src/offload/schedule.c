@@ -26,7 +26,7 @@
  * Duplicates.  At the end, when nothing is free, a chunk may be handed to a second worker while the
  * first still has it.  It is the oldest chunk that the second worker should finish sooner than the
  * first by 1/64 of the time that the launch has taken so far.  For less gain the work would be done
- * twice for nothing, and a network would carry its results twice.  */
+ * twice for nothing, and a network would carry its results twice. */
 #include "offload/schedule_private.h"
 
 #include "base/assert.h"
@@ -62,7 +62,7 @@ void usm__record_unlink(usm__schedule *s, uint32_t i)
         s->back_left -= r->count;
 }
 
-/* Links a record after `after`; USM__NO_RECORD: at the head.  */
+/* Links a record after `after`; USM__NO_RECORD: at the head. */
 static void link_behind(usm__schedule *s, record_list *l, uint32_t after, uint32_t i)
 {
     record *r = &s->records[i];
@@ -111,7 +111,7 @@ void usm__record_release(usm__schedule *s, uint32_t i)
     s->unused = i;
 }
 
-/* The new record is in no list yet.  */
+/* The new record is in no list yet. */
 static uint32_t make_record(usm__schedule *s, uint64_t first, uint64_t count)
 {
     uint32_t i = s->unused;
@@ -239,7 +239,7 @@ static uint32_t cut_fresh(usm__schedule *s, uint64_t size)
 
 /* --- giving --------------------------------------------------------------------------------- */
 
-/* Whether another idle worker would get a chunk from the policy, which gives `w` none.  */
+/* Whether another idle worker would get a chunk from the policy, which gives `w` none. */
 static bool is_for_another(const usm__schedule *s, uint32_t w)
 {
     for (uint32_t i = 0; i < s->p.nworkers; i++)
@@ -249,7 +249,7 @@ static bool is_for_another(const usm__schedule *s, uint32_t w)
     return false;
 }
 
-/* How many indices the policy gives `w`, rounded to what the launch allows; 0: none.  */
+/* How many indices the policy gives `w`, rounded to what the launch allows; 0: none. */
 static uint64_t ask_policy(usm__schedule *s, uint32_t w, uint64_t remaining)
 {
     const usm__schedule_params *p = &s->p;
@@ -272,7 +272,7 @@ static uint64_t ask_policy(usm__schedule *s, uint32_t w, uint64_t remaining)
 }
 
 /* Splits a free chunk.  The parts get ids of their own, because a silent worker may still report a
- * result for the whole chunk.  */
+ * result for the whole chunk. */
 static uint32_t split_back(usm__schedule *s, uint32_t i, uint64_t size)
 {
     record  *r = &s->records[i];
@@ -295,7 +295,7 @@ static uint32_t split_back(usm__schedule *s, uint32_t i, uint64_t size)
 }
 
 /* Hands out a free chunk again: whole, unless it is more than twice as large as the policy gives
- * its new worker.  */
+ * its new worker. */
 static uint32_t give_back(usm__schedule *s, uint32_t i, uint64_t size)
 {
     if (s->records[i].count / 2 > size && s->unused != USM__NO_RECORD)
@@ -340,7 +340,7 @@ uint64_t usm__schedule_predict_ns(const usm__schedule *s, uint32_t w, uint64_t c
 }
 
 /* In how many ns the worker that has the chunk should finish it.  A worker that is past the
- * predicted time is expected to take as long again as it has taken.  */
+ * predicted time is expected to take as long again as it has taken. */
 static uint64_t expected_ns(const usm__schedule *s, const record *r, uint64_t now_ns)
 {
     const worker *by    = &s->workers[r->worker];
@@ -403,7 +403,7 @@ bool usm__schedule_take(usm__schedule *s, uint32_t w, uint64_t now_ns, usm__chun
 }
 
 /* Indices per second of all workers that may get chunks.  One that was not measured counts as fast
- * as `w`.  */
+ * as `w`. */
 static double speed_of_all(const usm__schedule *s, uint32_t w)
 {
     double sum = 0;
@@ -415,7 +415,7 @@ static double speed_of_all(const usm__schedule *s, uint32_t w)
 }
 
 /* Only while what the worker has in progress takes it no longer than half of what is left takes all
- * workers together.  */
+ * workers together. */
 bool usm__schedule_take_more(usm__schedule *s, uint32_t w, uint64_t now_ns, usm__chunk *chunk)
 {
     const usm_policy_member *m = w < s->p.nworkers ? &s->members[w] : NULL;

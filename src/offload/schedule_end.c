@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
 /* The scheduler state, second half (schedule.c): results, failures, losses and silence, and what
- * they say about the workers' speeds.  */
+ * they say about the workers' speeds. */
 #include "offload/schedule_private.h"
 
 #include "base/assert.h"
@@ -14,7 +14,7 @@
 
 /* Measures the time of the chunk alone: from the end of the one before, if it waited for that.  The
  * fixed cost of a chunk is what the shortest chunk took beyond its indices at the best rate seen.
- * So it is never more than any chunk took, and does not grow when a device slows down.  */
+ * So it is never more than any chunk took, and does not grow when a device slows down. */
 static void measure(usm__schedule *s, uint32_t w, const holding *h, uint64_t now_ns,
                     uint64_t compute_ns)
 {
@@ -35,7 +35,7 @@ static void measure(usm__schedule *s, uint32_t w, const holding *h, uint64_t now
     own   = compute_ns > 0 ? (double)compute_ns / 1e9 : (double)ns / 1e9 - m->cost;
     speed = (double)h->count / (own > 0 ? own : (double)ns / 1e9);
     /* The first chunk is a warm-up: the driver prepares kernels, and pages are touched for the
-     * first time.  */
+     * first time. */
     m->speed = p->samples < 2 ? speed : SPEED_NEW * speed + (1 - SPEED_NEW) * m->speed;
     p->samples++;
     m->chunks++;
@@ -76,7 +76,7 @@ static void set_well(usm__schedule *s, uint32_t w)
 
 /* The worker has reported something.  The time allowed for its holdings from the i-th on starts
  * again, and chunks that were taken from it are its own again, unless another worker has them by
- * now.  */
+ * now. */
 static void hear(usm__schedule *s, uint32_t w, uint32_t from, uint64_t now_ns)
 {
     worker *by = &s->workers[w];
@@ -104,7 +104,7 @@ static void hear(usm__schedule *s, uint32_t w, uint32_t from, uint64_t now_ns)
     }
 }
 
-/* No worker has the chunk any more: it becomes free.  False: it may not be repeated.  */
+/* No worker has the chunk any more: it becomes free.  False: it may not be repeated. */
 static bool set_free(usm__schedule *s, uint32_t i)
 {
     record *r = &s->records[i];
@@ -229,7 +229,7 @@ static uint64_t allowed_ns(const usm__schedule *s, const holding *h)
 }
 
 /* Whether the worker is silent from now on.  It works on the first of its holdings; the others
- * wait.  */
+ * wait. */
 static bool is_overdue(usm__schedule *s, uint32_t w, uint64_t now_ns, uint64_t *next_ns)
 {
     const worker  *it = &s->workers[w];
@@ -267,7 +267,7 @@ static unsigned give_up(usm__schedule *s, uint32_t w)
     return n;
 }
 
-/* Counts late chunks that idle workers should do a second time, and finds when to ask again.  */
+/* Counts late chunks that idle workers should do a second time, and finds when to ask again. */
 static unsigned count_late(const usm__schedule *s, uint64_t now_ns, uint64_t *next_ns)
 {
     uint64_t soon = now_ns + (s->p.least_silence_ns + OVERDUE - 1) / OVERDUE;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* What schedule.c, schedule_end.c and schedule_range.c share.  */
+/* What schedule.c, schedule_end.c and schedule_range.c share. */
 #ifndef USM_OFFLOAD_SCHEDULE_PRIVATE_H
 #define USM_OFFLOAD_SCHEDULE_PRIVATE_H
 
@@ -13,7 +13,7 @@ typedef enum record_state {
     RECORD_BACK   /* free again: its worker was lost, failed or silent */
 } record_state;
 
-/* A chunk that is not done.  */
+/* A chunk that is not done. */
 typedef struct record {
     uint64_t     id, first, count;
     uint32_t     prev, next; /* in its list */
@@ -28,7 +28,7 @@ typedef struct record_list {
 } record_list;
 
 /* A chunk that a worker has in progress.  It outlives the record if another worker's result came
- * first.  */
+ * first. */
 typedef struct holding {
     uint64_t id, count;
     uint64_t given_ns, since_ns; /* since: when the time allowed for it started */
@@ -37,7 +37,7 @@ typedef struct holding {
     bool     is_overdue;
 } holding;
 
-/* Measures how long a worker takes: `cost` + n / speed for n indices.  */
+/* Measures how long a worker takes: `cost` + n / speed for n indices. */
 typedef struct pace {
     uint64_t least_ns, least_count; /* of the shortest chunk */
     double   least_each_ns;         /* shortest time per index */
@@ -56,7 +56,7 @@ typedef struct range {
     uint64_t first, end;
 } range;
 
-/* Fixed after create: p and what it points to, and the sizes of the arrays.  */
+/* Fixed after create: p and what it points to, and the sizes of the arrays. */
 struct usm__schedule {
     usm__schedule_params p;
     usm_policy_state     state; /* for the policy: kept up to date, never rebuilt */
@@ -81,18 +81,18 @@ struct usm__schedule {
     usm__schedule_stats  stats;
 };
 
-/* Removes a record from its list; a BACK one also from what is free.  */
+/* Removes a record from its list; a BACK one also from what is free. */
 void usm__record_unlink(usm__schedule *s, uint32_t r);
-/* Appends a record to the given ones.  */
+/* Appends a record to the given ones. */
 void usm__record_link_given(usm__schedule *s, uint32_t r);
-/* Adds a record to the free ones, in the order of indices.  */
+/* Adds a record to the free ones, in the order of indices. */
 void usm__record_link_back(usm__schedule *s, uint32_t r);
-/* Frees a record that is done or not wanted.  */
+/* Frees a record that is done or not wanted. */
 void usm__record_release(usm__schedule *s, uint32_t r);
 
-/* How long `count` indices will take the worker; 0: unknown.  */
+/* How long `count` indices will take the worker; 0: unknown. */
 uint64_t usm__schedule_predict_ns(const usm__schedule *s, uint32_t w, uint64_t count);
-/* The given record that `worker` should do as well; USM__NO_RECORD: none.  */
+/* The given record that `worker` should do as well; USM__NO_RECORD: none. */
 uint32_t usm__schedule_late_record(const usm__schedule *s, uint32_t w, uint64_t now_ns);
 
 static inline uint64_t usm__round_up(uint64_t n, uint64_t multiple)
@@ -109,14 +109,14 @@ static inline bool usm__is_wanted(const usm__schedule *s, const record *r)
     return r->first < s->limit;
 }
 
-/* Whether no other worker may get the chunk while one has it.  */
+/* Whether no other worker may get the chunk while one has it. */
 static inline bool usm__is_in_place(const usm__schedule *s, const record *r)
 {
     return s->p.never_twice || (r->attempts == 1 && r->worker >= s->p.in_place &&
                                 r->worker - s->p.in_place < s->p.nin_place);
 }
 
-/* The record of a holding; NULL: it is done, or not wanted.  */
+/* The record of a holding; NULL: it is done, or not wanted. */
 static inline record *usm__record_of(const usm__schedule *s, const holding *h)
 {
     record *r = &s->records[h->record];

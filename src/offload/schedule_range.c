@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
 /* Which indices of a launch's range are wanted, free and done (schedule.c): indices that an earlier
- * launch did are skipped, and indices that nobody wants any more are cut off.  */
+ * launch did are skipped, and indices that nobody wants any more are cut off. */
 #include "offload/schedule_private.h"
 
 #include "base/os.h"
 
 #include <string.h>
 
-/* Index of the fresh range that contains `first`; nfresh: none does.  */
+/* Index of the fresh range that contains `first`; nfresh: none does. */
 static size_t find_fresh(const usm__schedule *s, uint64_t first)
 {
     size_t low = s->at, high = s->nfresh;
@@ -110,7 +110,7 @@ uint64_t usm__schedule_remaining(const usm__schedule *s)
     return s->fresh_left + s->back_left;
 }
 
-/* Writes the ranges of records that are not done to s->scratch, in order.  */
+/* Writes the ranges of records that are not done to s->scratch, in order. */
 static size_t sort_records(const usm__schedule *s)
 {
     size_t n = 0;

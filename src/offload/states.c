@@ -15,7 +15,7 @@
  * is killed.  A state whose checksum is wrong is ignored, and so are those after it: these chunks
  * start from the beginning.  The number ties the two files together: after one of them was removed
  * by hand, the other is not used.  A chunk that has ended keeps its state in the list until the
- * launch's file has its result, so that at any time one of the two has it.  */
+ * launch's file has its result, so that at any time one of the two has it. */
 #include "offload/resume.h"
 
 #include "base/inline/atomic.h"
@@ -56,7 +56,7 @@ struct usm__states {
 
 /* ---- bytes: lock held --------------------------------------------------------------------- */
 
-/* Finds where the bytes of each argument begin in a payload of `count` indices.  */
+/* Finds where the bytes of each argument begin in a payload of `count` indices. */
 static void view_payload(const usm__plan *p, char *bytes, uint64_t count, char **at)
 {
     size_t used = 0, offset;
@@ -88,7 +88,7 @@ static void view_chunk(const usm__plan *p, const usm__piece *pieces, char *copie
         }
 }
 
-/* Copies [first, end) from one view to the other; the views begin at from_first and to_first.  */
+/* Copies [first, end) from one view to the other; the views begin at from_first and to_first. */
 static void move(const usm__states *s, uint64_t from_first, uint64_t to_first, uint64_t first,
                  uint64_t end)
 {
@@ -124,7 +124,7 @@ static void add(usm__states *s, state *e)
     s->list = e;
 }
 
-/* Adds a part of a state as a state of its own; without memory the part is dropped.  */
+/* Adds a part of a state as a state of its own; without memory the part is dropped. */
 static void add_part(usm__states *s, state *of, uint64_t first, uint64_t end)
 {
     state *e = first < end ? make(s, first, end) : NULL;
@@ -231,7 +231,7 @@ static void put_head(const usm__states *s, uint64_t n, unsigned char head[HEAD_S
     usm_put_le(head + 64, usm__saved_sum(head, 64), 8);
 }
 
-/* Serializes all states; NULL: no memory.  */
+/* Serializes all states; NULL: no memory. */
 static unsigned char *put_all(usm__states *s, size_t *size)
 {
     unsigned char *bytes, *at;
@@ -287,7 +287,7 @@ bool usm__states_write(usm__states *s)
     return is_ok;
 }
 
-/* Reads states up to the first damaged one; false: there was one.  */
+/* Reads states up to the first damaged one; false: there was one. */
 static bool read_states(usm__states *s, const unsigned char *at, size_t size, uint64_t n)
 {
     for (; n > 0; n--) {

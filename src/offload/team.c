@@ -3,7 +3,7 @@
  *
  * The contexts belong to the team, so that neither usm_shutdown() nor the settings of another
  * context affect a launch.  Which of the members that share cores takes part is decided for each
- * program, when it is known whether the program has native code (kernel.c).  */
+ * program, when it is known whether the program has native code (kernel.c). */
 #include "offload/ranks.h"
 #include "offload/run.h"
 
@@ -43,7 +43,7 @@ usm_status usm__team_check(usm_team *team)
  * cores that compute, so several queues would gain nothing; chunks wait for each other in one as
  * well.  And PoCL before version 6 may abort when launches of one kernel run at the same time, one
  * of them without an offset: it releases the wrong one of the kernel's two forms
- * (pocl_release_dlhandle_cache).  */
+ * (pocl_release_dlhandle_cache). */
 static usm_status open_queue(usm__member *m)
 {
     usm_queue_desc  desc = USM_QUEUE_DESC_INIT;
@@ -91,7 +91,7 @@ static void close_members(usm_team *team)
     usm__heap_free(team->members);
 }
 
-/* A device that cannot be opened is left out, unless the program listed it.  */
+/* A device that cannot be opened is left out, unless the program listed it. */
 static usm_status open_members(usm_team *team, usm_device *const *list, size_t n, bool by_hand)
 {
     usm_status st = USM_OK;
@@ -123,7 +123,7 @@ static usm_status open_members(usm_team *team, usm_device *const *list, size_t n
                                     n, usm__plural(n, "device", "devices"));
 }
 
-/* Checks that no device of the list occurs twice.  */
+/* Checks that no device of the list occurs twice. */
 static usm_status check_list(const usm_team_desc *desc)
 {
     if (!desc->devices)

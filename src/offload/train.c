@@ -24,7 +24,7 @@
  *
  * There are no batches where a chunk may have to wait for its bytes (buffers, other ranks), since
  * the first chunks of a batch would then wait for the last ones, and none where chunks have several
- * rounds.  */
+ * rounds. */
 #include "offload/run.h"
 
 #include "base/os.h"
@@ -60,7 +60,7 @@ void usm__train_begin(usm__lane *s)
 /* Returns the batch's share of the time since it began: in that time the member did indices of
  * other slots too.  Measuring from one end to the next would need less state, but the ends of two
  * slots are often noticed at the same moment, and the second would then seem to have taken no
- * time.  */
+ * time. */
 static uint64_t take_time(usm__lane *s, uint64_t n, uint64_t now, uint64_t *from)
 {
     usm__run_member *rm     = &s->run->members[s->member->index];
@@ -77,7 +77,7 @@ static uint64_t take_time(usm__lane *s, uint64_t n, uint64_t now, uint64_t *from
     return ns > 1 ? (uint64_t)ns : 1;
 }
 
-/* Two batches take much less time than the silence after which a device is reported.  */
+/* Two batches take much less time than the silence after which a device is reported. */
 static double longest_ns(const usm__lane *s)
 {
     double silence_ns = 1e6 * s->run->params.plan->desc.silence_ms;
@@ -85,7 +85,7 @@ static double longest_ns(const usm__lane *s)
     return silence_ns > 0 && silence_ns / 8 < TRAIN_NS ? silence_ns / 8 : TRAIN_NS;
 }
 
-/* n chunks took `ns`.  */
+/* n chunks took `ns`. */
 static unsigned length(const usm__lane *s, unsigned n, uint64_t ns)
 {
     double most = longest_ns(s) * n / (double)ns, bytes = (double)(s->mem_size + s->host_size);

@@ -19,7 +19,7 @@
  * overwritten.
  *
  * A size must divide the chunk: sizes are tried that divide the launch's multiple (plan.c).  The
- * last chunk, which may not be a multiple, runs with the usual size.  */
+ * last chunk, which may not be a multiple, runs with the usual size. */
 #include "offload/tune.h"
 #include "offload/run.h"
 
@@ -53,7 +53,7 @@ static const char *member_name(const usm__tune *t)
 /* ---- local sizes --------------------------------------------------------------------------- */
 
 /* Finds a work-group of so many items: along the first dimension as far as it divides that one, the
- * rest along the second.  False: there is none.  */
+ * rest along the second.  False: there is none. */
 static bool shape(const usm__plan *plan, uint64_t count, size_t items, size_t local[3])
 {
     const usm_parallel_desc *d    = &plan->desc;
@@ -75,7 +75,7 @@ static bool shape(const usm__plan *plan, uint64_t count, size_t items, size_t lo
     return local[0] * local[1] == items;
 }
 
-/* A size that equals the usual one is not tried again.  */
+/* A size that equals the usual one is not tried again. */
 static bool is_worth_trying(const usm__plan *plan, size_t items)
 {
     size_t local[3], usual[3];
@@ -131,7 +131,7 @@ static bool is_done(const usm__tune_size *s)
     return s->is_refused || s->n == USM__TUNE_TRIES;
 }
 
-/* The best of the known sizes; -1: some must still be tried.  The lock is held.  */
+/* The best of the known sizes; -1: some must still be tried.  The lock is held. */
 static int find_best(usm__tune *t)
 {
     const usm__tune_size *s    = t->sizes;
@@ -197,7 +197,7 @@ static bool fits(const usm__tune *t, const record *r, size_t size)
     return true;
 }
 
-/* No other thread has `t` yet.  */
+/* No other thread has `t` yet. */
 static void load(usm__tune *t)
 {
     size_t  size = 0;
@@ -262,7 +262,7 @@ static usm__hash key_of(const usm__tune *t, const usm__plan *plan)
     return h;
 }
 
-/* Why nothing is tuned; NULL: it is, and *t has the sizes and the key.  */
+/* Why nothing is tuned; NULL: it is, and *t has the sizes and the key. */
 static const char *why_not(usm__tune *t, const usm__plan *plan)
 {
     const usm__member *m      = &t->kernel->team->members[t->member];
@@ -302,7 +302,7 @@ static usm__tune *find(const usm__tune *like)
     return t;
 }
 
-/* If two launches begin at once, the list has the same entry twice, and the later one is found.  */
+/* If two launches begin at once, the list has the same entry twice, and the later one is found. */
 static usm__tune *add(const usm__tune *like)
 {
     usm_team  *team = like->kernel->team;
@@ -373,7 +373,7 @@ uint64_t usm__tune_max_chunk(const usm__plan *plan)
 /* ---- trials -------------------------------------------------------------------------------- */
 
 /* Chooses the next size to try: up the list in the first round, down in the second.  -1: all that
- * fit the chunk are in progress.  The lock is held.  */
+ * fit the chunk are in progress.  The lock is held. */
 static int next_trial(const usm__tune *t, const usm__plan *plan, uint64_t count)
 {
     int    next = -1;
@@ -414,7 +414,7 @@ unsigned usm__tune_choose(usm__tune *t, const usm__plan *plan, uint64_t count, s
     return (unsigned)size;
 }
 
-/* The lock is held on entry, and is released.  */
+/* The lock is held on entry, and is released. */
 static void settle(usm__tune *t)
 {
     int  was = usm_load_relaxed(&t->chosen), best = find_best(t);

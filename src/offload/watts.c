@@ -7,7 +7,7 @@
  * Only the host is measured, by the energy counters of its packages, which Linux offers under
  * powercap to processes that may read them.  They yield the mean of an interval in which the
  * processor may have been idle.  Since a cap must not be exceeded, the highest mean seen so far
- * counts.  */
+ * counts. */
 #include "offload/watts.h"
 
 #include "base/log.h"
@@ -79,7 +79,7 @@ double usm__powercap_watts(const usm__powercap *before, const usm__powercap *aft
     return (double)uj * 1e3 / (double)ns;
 }
 
-/* 0: there are no counters, or none that this process may read.  */
+/* 0: there are no counters, or none that this process may read. */
 static double measure(void)
 {
     static usm__mutex    lock = USM__MUTEX_INIT(USM__RANK_WATTS, "watts");
@@ -110,7 +110,7 @@ static bool span_equals(usm__span s, const char *text, size_t len)
     return s.len == len && memcmp(s.at, text, len) == 0;
 }
 
-/* How specifically a line names the device; 0: not at all.  */
+/* How specifically a line names the device; 0: not at all. */
 static unsigned match(usm__span name, const char *device)
 {
     const char *slash = strchr(device, '/'), *local = slash != NULL ? slash + 1 : device;
@@ -133,7 +133,7 @@ static usm__span without_comment(usm__span line)
     return usm__span_trimmed(line);
 }
 
-/* Looks up a device in lines, or in the fields of a list.  *found is unchanged if none matches.  */
+/* Looks up a device in lines, or in the fields of a list.  *found is unchanged if none matches. */
 static usm_status look_up(const char *text, char separator, const char *where, const char *device,
                           double *watts, bool *found)
 {

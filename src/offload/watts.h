@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* How much power devices draw: from the table that USM_WATTS gives, or measured.  */
+/* How much power devices draw: from the table that USM_WATTS gives, or measured. */
 #ifndef USM_OFFLOAD_WATTS_H
 #define USM_OFFLOAD_WATTS_H
 
@@ -12,12 +12,12 @@
  * lock held.
  *   USM_E_SETTING  USM_WATTS names a file that cannot be read, or an entry is not name=watts */
 usm_status usm__watts_of(const char *device_name, double *watts, const char **source);
-/* The same for a member of a team; writes it to the log.  */
+/* The same for a member of a team; writes it to the log. */
 usm_status usm__watts_ask(const char *device_name, double *watts);
 
 #define USM__POWERCAP_ZONES 8
 
-/* The energy counters of the host's packages.  */
+/* The energy counters of the host's packages. */
 typedef struct usm__powercap {
     unsigned n;
     uint64_t uj[USM__POWERCAP_ZONES], most_uj[USM__POWERCAP_ZONES]; /* a counter above its most_uj
@@ -25,9 +25,9 @@ typedef struct usm__powercap {
     uint64_t at_ns;
 } usm__powercap;
 
-/* False: the folder has no counters, or this process may not read them.  */
+/* False: the folder has no counters, or this process may not read them. */
 bool usm__powercap_read(const char *folder, uint64_t now_ns, usm__powercap *counters);
-/* The mean power between two readings; 0: unknown.  */
+/* The mean power between two readings; 0: unknown. */
 double usm__powercap_watts(const usm__powercap *before, const usm__powercap *after);
 
 #endif

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* The messages of launches over ranks as bytes: wire.h.  */
+/* The messages of launches over ranks as bytes: wire.h. */
 #include "offload/wire.h"
 
 #include "base/inline/bytes.h"

@@ -87,28 +87,28 @@ typedef struct usm__wire {
 
 /* The numbers attempt, a, b.  Of GRANT: attempt, first, count.  Of DONE: 0, compute_ns, the first
  * index that is no longer wanted (UINT64_MAX: all are).  Of COUNTS: 0, 0, 0, and `member` is the
- * rank that did the chunk.  */
+ * rank that did the chunk. */
 typedef struct usm__wire_record {
     uint32_t member, attempt;
     uint64_t id, a, b;
 } usm__wire_record;
 
-/* The statistics of a member in one launch.  */
+/* The statistics of a member in one launch. */
 typedef struct usm__wire_member {
     uint64_t chunks, items, busy_ns;
     double   speed; /* indices per second, to a thousandth */
     uint32_t state; /* usm_member_state                                                          */
 } usm__wire_member;
 
-/* Writes the header; the bytes follow it.  */
+/* Writes the header; the bytes follow it. */
 void usm__wire_encode(const usm__wire *w, unsigned char header[USM__WIRE_HEADER]);
-/* False: not a message of this version, or its length does not match its header or op.  */
+/* False: not a message of this version, or its length does not match its header or op. */
 bool usm__wire_decode(const void *data, size_t size, usm__wire *w);
 void usm__wire_put_record(unsigned char *at, const usm__wire_record *r);
 void usm__wire_get_record(const unsigned char *at, usm__wire_record *r);
 void usm__wire_put_member(unsigned char *at, const usm__wire_member *m);
 void usm__wire_get_member(const unsigned char *at, usm__wire_member *m);
-/* The number of records of a GRANT, a DONE or a COUNTS.  */
+/* The number of records of a GRANT, a DONE or a COUNTS. */
 static inline uint32_t usm__wire_records(const usm__wire *w)
 {
     return w->size / USM__WIRE_RECORD;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* The children of child.h: spawning, the deadline, the scratch folder.  */
+/* The children of child.h: spawning, the deadline, the scratch folder. */
 #include "child.h"
 #include "table.h"
 
@@ -61,7 +61,7 @@ static int64_t now_ms(void)
 }
 
 /* Starts a process group of its own, so that processes which the child starts can be killed with
- * it.  Returns 0 or errno.  */
+ * it.  Returns 0 or errno. */
 static int spawn(char *const argv[], int answer_fd, pid_t *pid)
 {
     posix_spawn_file_actions_t actions;
@@ -80,7 +80,7 @@ static int spawn(char *const argv[], int answer_fd, pid_t *pid)
     return rc;
 }
 
-/* Reads until the child closes its end, or until the deadline; false at the deadline.  */
+/* Reads until the child closes its end, or until the deadline; false at the deadline. */
 static bool read_answer(int fd, int64_t deadline, char *answer)
 {
     size_t size = 0;
@@ -105,7 +105,7 @@ static bool read_answer(int fd, int64_t deadline, char *answer)
     }
 }
 
-/* Waits for a child that closed its answer; false at the deadline.  */
+/* Waits for a child that closed its answer; false at the deadline. */
 static bool reap(pid_t pid, int64_t deadline, int *status)
 {
     const struct timespec pause = {.tv_nsec = 5000000};
@@ -208,7 +208,7 @@ void child_enter_scratch(void)
         fprintf(stderr, "usm-info: %s: %s\n", scratch_folder, strerror(errno));
 }
 
-/* Drivers print on stdout: the answer keeps the pipe for itself.  */
+/* Drivers print on stdout: the answer keeps the pipe for itself. */
 static bool take_stdout(void)
 {
     int answer = fcntl(STDOUT_FILENO, F_DUPFD_CLOEXEC, 3);

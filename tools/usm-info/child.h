@@ -3,7 +3,7 @@
  *
  * A child is started by exec, so nothing that a driver did to this process reaches it.  It gets a
  * scratch folder of its own, because one driver writes files into the working directory.  It
- * reports through child_answer(); what drivers print on stdout and stderr is discarded.  */
+ * reports through child_answer(); what drivers print on stdout and stderr is discarded. */
 #ifndef USM_INFO_CHILD_H
 #define USM_INFO_CHILD_H
 
@@ -24,21 +24,21 @@ typedef struct child_result {
 } child_result;
 
 /* Runs usm-info --child WHAT ARGUMENT..., and kills it after `timeout_s`.  `args` ends with NULL
- * and starts with WHAT.  */
+ * and starts with WHAT. */
 void child_run(const char *const *args, int timeout_s, child_result *result);
 /* Writes "the process was killed: Segmentation fault", or the text for any other end except a
- * success, to the caller's buffer.  Returns buf.  */
+ * success, to the caller's buffer.  Returns buf. */
 const char *child_end_text(const child_result *result, char *buf, size_t size);
 
-/* The child's side: main() of `usm-info --child WHAT ...`.  */
+/* The child's side: main() of `usm-info --child WHAT ...`. */
 int child_main(int argc, char **argv);
-/* The stream for the child's answer.  */
+/* The stream for the child's answer. */
 FILE *child_answer(void);
 /* Moves into the scratch folder.  Call it before a driver may write files, and after relative paths
- * in the environment were used.  */
+ * in the environment were used. */
 void child_enter_scratch(void);
 
-/* The tasks of children; each returns the exit status.  */
+/* The tasks of children; each returns the exit status. */
 int child_probe_device(int argc, char **argv);     /* probe.c: TERM        */
 int child_build_program(int argc, char **argv);    /* program.c: TERM FILE OPTIONS */
 int child_load_icd(int argc, char **argv);         /* doctor_opencl.c: LIBRARY */

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* Runs the checks of doctor.h and prints what they found.  */
+/* Runs the checks of doctor.h and prints what they found. */
 #include "doctor.h"
 #include "show.h"
 #include "spill.h"

@@ -3,7 +3,7 @@
  *
  * A check adds findings: one sentence each, and one remedy unless all is well.  A problem is
  * something installed or requested that does not work; a note is something that the user may want
- * to know.  Only problems make the exit status 1.  */
+ * to know.  Only problems make the exit status 1. */
 #ifndef USM_INFO_DOCTOR_H
 #define USM_INFO_DOCTOR_H
 
@@ -24,12 +24,12 @@ typedef struct doctor {
     size_t      nfindings;
 } doctor;
 
-/* 0 when nothing is broken, else 1.  */
+/* 0 when nothing is broken, else 1. */
 int doctor_report(const char *root, bool as_json);
 
-/* Text and remedy come from tool_printf(), and the doctor frees them; remedy may be NULL.  */
+/* Text and remedy come from tool_printf(), and the doctor frees them; remedy may be NULL. */
 void doctor_add(doctor *d, finding_level level, const char *check, char *text, char *remedy);
-/* A path under the root; the caller frees it.  */
+/* A path under the root; the caller frees it. */
 char *doctor_path(const doctor *d, const char *path);
 
 void doctor_check_library(doctor *d, const inventory *inv); /* doctor_library.c */
@@ -41,7 +41,7 @@ void doctor_check_cache(doctor *d);      /* doctor_system.c  */
 void doctor_check_limits(doctor *d);
 
 /* Whether a .icd file that the loader reads names a library whose name contains
- * `part`; doctor_opencl.c.  */
+ * `part`; doctor_opencl.c. */
 bool doctor_has_icd(const doctor *d, const char *part);
 
 #endif

@@ -3,7 +3,7 @@
  *
  * The loader looks for drivers by itself, or loads the libraries that ZE_ENABLE_ALT_DRIVERS names;
  * it silently skips one that does not load.  A child calls it, because a driver may kill the
- * process.  */
+ * process. */
 #include "child.h"
 #include "doctor.h"
 #include "table.h"
@@ -24,7 +24,7 @@
 typedef uint32_t get_fn(void *of, uint32_t *count, void **handles);
 
 /* Counts the devices of all drivers: adds to *ndevices; returns the first code that is not a
- * success.  */
+ * success. */
 static uint32_t count_devices(void *loader, uint32_t *ndrivers, uint32_t *ndevices)
 {
     void *drivers[16] = {NULL};
@@ -46,7 +46,7 @@ static uint32_t count_devices(void *loader, uint32_t *ndrivers, uint32_t *ndevic
     return code;
 }
 
-/* Answers "code drivers devices" (exit 0), or dlopen's text (exit 1).  */
+/* Answers "code drivers devices" (exit 0), or dlopen's text (exit 1). */
 int child_start_level_zero(int argc, char **argv)
 {
     uint32_t (*init)(uint32_t flags);
@@ -125,7 +125,7 @@ static void check_start(doctor *d)
     free(result.answer);
 }
 
-/* Libraries, separated by commas; the loader skips those that do not exist.  */
+/* Libraries, separated by commas; the loader skips those that do not exist. */
 static void check_named(doctor *d)
 {
     const char *value = getenv(DRIVERS);

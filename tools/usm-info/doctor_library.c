@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
 /* What the library itself reports: devices, backends that were refused, devices that do not do
- * their work, variables without a meaning.  */
+ * their work, variables without a meaning. */
 #include "doctor.h"
 #include "table.h"
 
@@ -112,7 +112,7 @@ static void check_variable(doctor *d, const char *entry, size_t len)
                    tool_printf("usm-info --env says what %.*s may be.", (int)len, entry));
 }
 
-/* Prefixes that the library ignores too (base/settings.c).  */
+/* Prefixes that the library ignores too (base/settings.c). */
 static bool is_somebody_elses(const char *variable)
 {
     static const char *const others[] = {"USM_TEST_", "USM_CI_", "USM_BENCH_"};

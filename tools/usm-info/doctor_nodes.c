@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
 /* The device nodes of GPUs: may this user open them, and is there a driver that would?  A node that
- * cannot be opened makes its GPU invisible without any message.  */
+ * cannot be opened makes its GPU invisible without any message. */
 #include "doctor.h"
 #include "table.h"
 
@@ -16,7 +16,7 @@
 
 #define CHECK "device nodes"
 
-/* What the nodes of a vendor look like, and its OpenCL driver.  */
+/* What the nodes of a vendor look like, and its OpenCL driver. */
 typedef struct gpu_vendor {
     const char *id; /* PCI vendor, as /sys has it; NULL: the vendor has nodes of its own */
     const char *name;
@@ -58,7 +58,7 @@ static char *remedy_for_access(const struct stat *st)
     return remedy;
 }
 
-/* Whether the node can be opened for reading and writing.  */
+/* Whether the node can be opened for reading and writing. */
 static bool check_access(doctor *d, const char *path)
 {
     struct stat st;
@@ -75,7 +75,7 @@ static bool check_access(doctor *d, const char *path)
     return false;
 }
 
-/* The vendor of a render node, from /sys; NULL if it is not a known one.  */
+/* The vendor of a render node, from /sys; NULL if it is not a known one. */
 static const gpu_vendor *vendor_of(const doctor *d, const char *path)
 {
     const char       *name  = strrchr(path, '/') + 1;

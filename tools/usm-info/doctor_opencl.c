@@ -5,7 +5,7 @@
  * silently skips what does not load.  This file finds the reason, by loading each library in a
  * child.  The folder is that of OCL_ICD_VENDORS (a folder, one .icd file, or a library),
  * OPENCL_VENDOR_PATH (a folder), else /etc/OpenCL/vendors.  OCL_ICD_FILENAMES names further
- * libraries.  */
+ * libraries. */
 #include "child.h"
 #include "doctor.h"
 #include "table.h"
@@ -29,7 +29,7 @@
 /* --- the child -------------------------------------------------------------- */
 
 /* LIBRARY: answers with dlopen's text (exit 1), or the number of platforms (exit 0).  The two
- * functions are OpenCL's own way for loaders (cl_khr_icd).  */
+ * functions are OpenCL's own way for loaders (cl_khr_icd). */
 int child_load_icd(int argc, char **argv)
 {
     void *(*get_function)(const char *name);
@@ -60,7 +60,7 @@ int child_load_icd(int argc, char **argv)
 /* --- one driver ------------------------------------------------------------- */
 
 /* dlopen's text "libimf.so: cannot open shared object file: ..." names the missing file, which is
- * the driver itself or one that it needs.  */
+ * the driver itself or one that it needs. */
 static char *remedy_for_load(const char *why, const char *library, const char *source)
 {
     static const char *const intel[] = {"libimf.so", "libsvml.so", "libirng.so", "libintlc.so"};
@@ -119,7 +119,7 @@ static void check_library(doctor *d, const char *library, const char *source)
     free(result.answer);
 }
 
-/* The first line of a .icd file without blanks around it; NULL with errno.  */
+/* The first line of a .icd file without blanks around it; NULL with errno. */
 static char *read_icd(const char *path)
 {
     size_t size;
@@ -157,7 +157,7 @@ static void check_icd_file(doctor *d, const char *path)
 
 /* --- all drivers ------------------------------------------------------------ */
 
-/* Where the loader looks, and which variable says so (NULL: the default).  */
+/* Where the loader looks, and which variable says so (NULL: the default). */
 typedef struct vendors {
     char       *path;
     const char *variable;
@@ -193,7 +193,7 @@ static int is_icd(const struct dirent *entry)
     return is_icd_name(entry->d_name);
 }
 
-/* Calls fn for every .icd file of a folder; returns their number, or -1 with errno.  */
+/* Calls fn for every .icd file of a folder; returns their number, or -1 with errno. */
 static int each_icd(const char *folder, void (*fn)(const char *path, void *arg), void *arg)
 {
     struct dirent **entries = NULL;
@@ -240,7 +240,7 @@ static bool is_folder(const char *path)
     return stat(path, &st) == 0 && S_ISDIR(st.st_mode);
 }
 
-/* OCL_ICD_VENDORS=name.icd without a folder is first looked for among the system's files.  */
+/* OCL_ICD_VENDORS=name.icd without a folder is first looked for among the system's files. */
 static char *named_icd(const doctor *d, const char *name)
 {
     char *path = tool_printf("%s%s/%s", d->root, VENDORS_FOLDER, name);
@@ -271,7 +271,7 @@ static void check_vendors(doctor *d, const vendors *v, bool has_loader)
     }
 }
 
-/* OCL_ICD_FILENAMES: libraries, separated by colons; only some loaders read it.  */
+/* OCL_ICD_FILENAMES: libraries, separated by colons; only some loaders read it. */
 static bool check_filenames(doctor *d)
 {
     const char *value = getenv("OCL_ICD_FILENAMES");

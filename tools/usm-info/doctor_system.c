@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* The machine around the library: the folder of the cache, limits of memory.  */
+/* The machine around the library: the folder of the cache, limits of memory. */
 #include "doctor.h"
 #include "table.h"
 
@@ -20,7 +20,7 @@
 #define WANTED_MEMLOCK ((rlim_t)8 << 20)
 
 /* The folder itself, or the nearest existing one above it: the one that must be writable.  Cuts
- * `path`.  */
+ * `path`. */
 static int nearest_writable(char *path)
 {
     while (access(path, F_OK) != 0) {
@@ -34,7 +34,7 @@ static int nearest_writable(char *path)
 }
 
 /* Without a cache kernels are compiled at each start, which only costs time: a problem only if the
- * user chose the folder.  */
+ * user chose the folder. */
 void doctor_check_cache(doctor *d)
 {
     bool is_chosen = *usm__setting_text("cache_dir") != '\0';

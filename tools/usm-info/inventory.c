@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* Collects what inventory.h describes, from the registry and the public calls.  */
+/* Collects what inventory.h describes, from the registry and the public calls. */
 #include "inventory.h"
 #include "child.h"
 #include "table.h"
@@ -30,7 +30,7 @@ const char *device_type_name(usm_device_type type)
     return "unknown";
 }
 
-/* The devices of a selector, NULL meaning the setting; the caller frees *list.  */
+/* The devices of a selector, NULL meaning the setting; the caller frees *list. */
 static usm_status list_devices(const char *selector, usm_device ***list, size_t *count)
 {
     usm_device **found = NULL;
@@ -90,7 +90,7 @@ static void append_devices(inventory *inv, usm_device **list, size_t count)
     }
 }
 
-/* Lists the devices in a child first.  NULL if the child survives, else what happened to it.  */
+/* Lists the devices in a child first.  NULL if the child survives, else what happened to it. */
 static char *rehearse(const char *selector)
 {
     const char *const args[] = {"list-devices", selector, NULL};
@@ -166,7 +166,7 @@ void inventory_free(inventory *inv)
     free(inv->fatal);
 }
 
-/* [SELECTOR], default: the setting.  Surviving is the answer.  */
+/* [SELECTOR], default: the setting.  Surviving is the answer. */
 int child_list_devices(int argc, char **argv)
 {
     usm_device **list = NULL;

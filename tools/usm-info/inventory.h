@@ -4,7 +4,7 @@
  * Devices are listed as the selector selects and orders them, then those that it excludes.  If the
  * library refuses to list any, `error` has the reason, and the rest is filled in as far as
  * possible.  Listing loads drivers, which may kill the process: a child does it first, and this
- * process does not do what kills the child.  */
+ * process does not do what kills the child. */
 #ifndef USM_INFO_INVENTORY_H
 #define USM_INFO_INVENTORY_H
 
@@ -42,11 +42,11 @@ typedef struct inventory {
 } inventory;
 
 void inventory_collect(inventory *inv, inventory_scope scope);
-/* Checks whether each selected device moves data; takes a moment for each.  */
+/* Checks whether each selected device moves data; takes a moment for each. */
 void inventory_probe(inventory *inv);
 void inventory_free(inventory *inv);
 
-/* "loaded"; "refused", with a reason; "missing": there is no file; "not needed".  */
+/* "loaded"; "refused", with a reason; "missing": there is no file; "not needed". */
 const char *backend_state(const usm__backend_slot *slot);
 const char *device_type_name(usm_device_type type);
 

@@ -8,7 +8,7 @@
  * program, because MPI_Finalize() is collective.
  *
  * An MPI that does not match its launcher waits for ever, or ends the process: so there is a time
- * limit.  */
+ * limit. */
 #include "job.h"
 
 #include "base/inline/atomic.h"
@@ -43,7 +43,7 @@ static void on_alarm(int number)
     _exit(1);
 }
 
-/* The module that joins; NULL with an error message.  */
+/* The module that joins; NULL with an error message. */
 static const usm_transport_ops *load(const char *const *names)
 {
     const char              *named = usm__setting_text("mpi");
@@ -106,7 +106,7 @@ static void member_changed(void *user, const usm_job_member *member)
     (void)member; /* the table requires it */
 }
 
-/* All members are servers: each of them may be this tool, and the first one prints.  */
+/* All members are servers: each of them may be this tool, and the first one prints. */
 static void show_once(const usm_transport_ops *ops, void *job, uint32_t self, bool as_json)
 {
     uint32_t count = 0;
@@ -122,7 +122,7 @@ static void show_once(const usm_transport_ops *ops, void *job, uint32_t self, bo
         usm__os_sleep_ns(10000000);
 }
 
-/* Whether a member is a process of a program.  */
+/* Whether a member is a process of a program. */
 static bool has_program(const usm_transport_ops *ops, void *job, uint32_t count)
 {
     usm_job_member m;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* The JSON writer of json.h.  */
+/* The JSON writer of json.h. */
 #include "json.h"
 
 #include <inttypes.h>
@@ -18,7 +18,7 @@ void json_end(json *j)
 }
 
 /* The length of the UTF-8 sequence at p, 0 if it is not one: overlong forms, surrogates and code
- * points above U+10FFFF are not (Unicode, table 3-7).  */
+ * points above U+10FFFF are not (Unicode, table 3-7). */
 static size_t utf8_length(const unsigned char *p)
 {
     size_t        n  = p[0] < 0x80 ? 1 : p[0] < 0xc2 ? 0 : p[0] < 0xe0 ? 2 : p[0] < 0xf0 ? 3 : 4;
@@ -84,7 +84,7 @@ static void write_newline(json *j)
     fprintf(j->out, "\n%*s", 2 * j->depth, "");
 }
 
-/* Writes what precedes every value: comma, line, key.  */
+/* Writes what precedes every value: comma, line, key. */
 static void write_lead(json *j, const char *key)
 {
     if (j->has_element)

@@ -3,7 +3,7 @@
  *
  * It handles commas, escapes and indentation, not the content.  Called by everything behind --json.
  * `key` is NULL for elements of arrays and for the outermost value.  Texts of drivers need not be
- * UTF-8: invalid bytes become U+FFFD, so that the output always parses.  */
+ * UTF-8: invalid bytes become U+FFFD, so that the output always parses. */
 #ifndef USM_INFO_JSON_H
 #define USM_INFO_JSON_H
 

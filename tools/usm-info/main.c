@@ -2,7 +2,7 @@
 /* usm-info: what libusm finds on this machine, and why it does not find more.
  *
  * This file has the command line.  show.c, show_json.c, settings.c, program.c, job.c and doctor.c
- * print.  The manual is docs/man/usm-info.1.  */
+ * print.  The manual is docs/man/usm-info.1. */
 #include "child.h"
 #include "doctor.h"
 #include "job.h"
@@ -68,7 +68,7 @@ static const struct option long_options[] = {
     {NULL, 0, NULL, 0},
 };
 
-/* Two different actions are an error.  */
+/* Two different actions are an error. */
 static void choose(command_line *c, action wanted)
 {
     c->action = c->action == SHOW_ALL || c->action == wanted ? wanted : SHOW_MISTAKE;
@@ -152,7 +152,7 @@ static int run_env(const command_line *c)
     return 0;
 }
 
-/* Returns 1 if the library lists no device; everything else is shown all the same.  */
+/* Returns 1 if the library lists no device; everything else is shown all the same. */
 static int run_show(const command_line *c)
 {
     inventory inv;
@@ -200,7 +200,7 @@ static int run(const command_line *c)
 }
 
 /* Loads no driver, but registers backends and checks the settings.  Settings, version and doctor
- * also work if the library does not start.  */
+ * also work if the library does not start. */
 static void start(void)
 {
     if (usm_init())

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* The check of probe.h: first the parent's side, then the child's.  */
+/* The check of probe.h: first the parent's side, then the child's. */
 #include "probe.h"
 #include "child.h"
 
@@ -20,7 +20,7 @@ const char *moves_data_name(moves_data moves)
     return names[moves];
 }
 
-/* The child's answer is "yes", "no", or an error message.  */
+/* The child's answer is "yes", "no", or an error message. */
 static void judge_answer(const char *said, probe_answer *answer)
 {
     if (strcmp(said, "yes") == 0) {
@@ -62,7 +62,7 @@ void probe_device(const char *term, probe_answer *answer)
 
 /* --- the child -------------------------------------------------------------- */
 
-/* Starts with memory that the host cannot access, so that the device must really copy.  */
+/* Starts with memory that the host cannot access, so that the device must really copy. */
 static void *alloc_any(usm_device *dev, usm_context *ctx)
 {
     static const struct {
@@ -82,7 +82,7 @@ static void *alloc_any(usm_device *dev, usm_context *ctx)
 }
 
 /* Uses two commands and two buffers of the host, so that nothing is right by chance.  They are
- * static: a queue that fails to wait may still be writing to them.  */
+ * static: a queue that fails to wait may still be writing to them. */
 static usm_status copy_there_and_back(usm_queue *q, void *there, bool *is_equal)
 {
     static unsigned char sent[BYTES], got[BYTES];
@@ -130,7 +130,7 @@ err_context:
     return status;
 }
 
-/* Exits normally whatever the device did, unless the driver crashes.  */
+/* Exits normally whatever the device did, unless the driver crashes. */
 int child_probe_device(int argc, char **argv)
 {
     usm_device *dev      = NULL;

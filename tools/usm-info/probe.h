@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
 /* Checks whether a device does what it reports: 64 bytes are copied to the device and back, in a
- * child.  Some drivers complete commands without executing them, and some crash.  */
+ * child.  Some drivers complete commands without executing them, and some crash. */
 #ifndef USM_INFO_PROBE_H
 #define USM_INFO_PROBE_H
 

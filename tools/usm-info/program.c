@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
 /* The report of program.h.  Each device builds in a child of its own: compilers are the parts of a
- * driver that crash most often.  */
+ * driver that crash most often. */
 #include "program.h"
 #include "child.h"
 #include "show.h"
@@ -17,7 +17,7 @@
 #define LOG_SIZE   ((size_t)64 << 10)
 #define MAX_IMAGES 8
 
-/* The result of the program on one device.  */
+/* The result of the program on one device. */
 typedef struct verdict {
     bool  runs;
     char *image;  /* "opencl_c", ...; "" if none */
@@ -44,7 +44,7 @@ static const char *image_name(usm_image_type type)
 }
 
 /* A bundle and SPIR-V begin with a magic (SPIR-V in either byte order); all
- * else is text.  */
+ * else is text. */
 static usm_image_type guess_type(const void *data, size_t size)
 {
     static const unsigned char spirv[4] = {0x03, 0x02, 0x23, 0x07}, swapped[4] = {7, 0x23, 2, 3};
@@ -78,7 +78,7 @@ static usm_status build(usm_device *dev, const usm_program_desc *program_desc, u
     return status;
 }
 
-/* "ok\nIMAGE\n\nLOG" or "failed\nSTATUS\nMESSAGE\nLOG" (an error message has no newline).  */
+/* "ok\nIMAGE\n\nLOG" or "failed\nSTATUS\nMESSAGE\nLOG" (an error message has no newline). */
 static void answer_build(usm_status status, usm_image_type type, const char *log)
 {
     if (status)
@@ -90,7 +90,7 @@ static void answer_build(usm_status status, usm_image_type type, const char *log
     fprintf(child_answer(), "\n%s", log);
 }
 
-/* TERM FILE OPTIONS.  Stays in the caller's folder: options may name headers relative to it.  */
+/* TERM FILE OPTIONS.  Stays in the caller's folder: options may name headers relative to it. */
 int child_build_program(int argc, char **argv)
 {
     static char      log[LOG_SIZE];
@@ -124,7 +124,7 @@ int child_build_program(int argc, char **argv)
 
 /* --- the parent ------------------------------------------------------------- */
 
-/* Removes a line from the start of *rest.  */
+/* Removes a line from the start of *rest. */
 static char *take_line(char **rest)
 {
     char *line = *rest, *end = strchr(line, '\n');
@@ -197,7 +197,7 @@ static void write_verdict(json *j, const inventory_device *d, const verdict *v)
     json_object_end(j);
 }
 
-/* The content of the file: "bundle of opencl_c (1203 bytes), spirv (2096 bytes)".  */
+/* The content of the file: "bundle of opencl_c (1203 bytes), spirv (2096 bytes)". */
 static char *contents_text(const void *data, size_t size, usm_image_type type)
 {
     usm_image images[MAX_IMAGES];

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
 /* The table of settings with the current values, and in the form of the documentation: `usm-info
- * --env --markdown` is the source of the table in docs/settings.md.  */
+ * --env --markdown` is the source of the table in docs/settings.md. */
 #include "show.h"
 #include "table.h"
 
@@ -26,7 +26,7 @@ void show_settings_short(void)
     table_print(t, stdout);
 }
 
-/* Other libraries' variables, in the order in which they are read; "" for none.  Returns names.  */
+/* Other libraries' variables, in the order in which they are read; "" for none.  Returns names. */
 static const char *foreign_names(const usm__setting *s, const char *between, char *names,
                                  size_t size)
 {
@@ -62,7 +62,7 @@ void show_settings(void)
     table_print(t, stdout);
 }
 
-/* A cell of a Markdown table.  */
+/* A cell of a Markdown table. */
 static void print_markdown(const char *text)
 {
     for (; *text; text++) {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* The inventory as text: the default output and --list.  */
+/* The inventory as text: the default output and --list. */
 #include "show.h"
 #include "spill.h"
 #include "table.h"
@@ -44,7 +44,7 @@ static void show_backends(const inventory *inv)
     table_print(t, stdout);
 }
 
-/* Whether an earlier device already represents this one's platform.  */
+/* Whether an earlier device already represents this one's platform. */
 static bool is_same_platform(const inventory_device *a, const inventory_device *b)
 {
     return strcmp(a->info.backend, b->info.backend) == 0 &&
@@ -80,7 +80,7 @@ static void show_platforms(const inventory *inv)
     table_print(t, stdout);
 }
 
-/* Prints the origin of the selection: "USM_DEVICE_SELECTOR=opencl:*".  */
+/* Prints the origin of the selection: "USM_DEVICE_SELECTOR=opencl:*". */
 static void selector_heading(const char *what)
 {
     const char *value = "", *origin = "default";

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
 /* What the tool prints, as text for people and as JSON for programs.  The
- * schema of the JSON is documented in docs/man/usm-info.1.  */
+ * schema of the JSON is documented in docs/man/usm-info.1. */
 #ifndef USM_INFO_SHOW_H
 #define USM_INFO_SHOW_H
 
@@ -9,7 +9,7 @@
 
 #define JSON_SCHEMA 1
 
-/* The first members of every document: schema, version.  */
+/* The first members of every document: schema, version. */
 void show_json_head(json *j, FILE *out);
 
 void show_text(const inventory *inv);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* The inventory as JSON.  */
+/* The inventory as JSON. */
 #include "show.h"
 #include "spill.h"
 
@@ -129,7 +129,7 @@ static void write_error(json *j, const inventory *inv)
     json_object_end(j);
 }
 
-/* Members "devices" (as the selector orders them) and "not_selected".  */
+/* Members "devices" (as the selector orders them) and "not_selected". */
 static void write_devices(json *j, const inventory *inv)
 {
     json_array_begin(j, "devices");

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
 /* The tiers of USM_SPILL, as text, as JSON and as findings.  Each tier is opened, offered a little
  * memory to register (how much it takes shows the user's limit), asked for its description, and
- * closed again.  */
+ * closed again. */
 #include "spill.h"
 #include "table.h"
 
@@ -27,7 +27,7 @@ static void find_path(spill_tier *t)
             snprintf(t->path, sizeof t->path, "%s", list[i].path);
 }
 
-/* Reads an open store's description, with `memory` of TRIAL bytes or NULL.  */
+/* Reads an open store's description, with `memory` of TRIAL bytes or NULL. */
 static void ask(spill_tier *t, const usm_transport_ops *ops, void *store, void *memory)
 {
     size_t registered = 0;
@@ -42,7 +42,7 @@ static void ask(spill_tier *t, const usm_transport_ops *ops, void *store, void *
         ops->unregister_memory(store);
 }
 
-/* Memory of other ranks: the tool is not a rank of a program.  */
+/* Memory of other ranks: the tool is not a rank of a program. */
 static void look_at_job(spill_tier *t)
 {
     static const char *const builds[] = {"openmpi", "mpich", "mpich12", "abi"};

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* The tiers of USM_SPILL, to which blocks are evicted; each is opened for a moment.  */
+/* The tiers of USM_SPILL, to which blocks are evicted; each is opened for a moment. */
 #ifndef USM_INFO_SPILL_H
 #define USM_INFO_SPILL_H
 
@@ -18,7 +18,7 @@ typedef struct spill_tier {
     usm_transport_capacity capacity; /* if it is ok */
 } spill_tier;
 
-/* The tiers in their order; *n is 0 when nothing is spilled.  */
+/* The tiers in their order; *n is 0 when nothing is spilled. */
 spill_tier *spill_collect(size_t *n);
 void        spill_free(spill_tier *tiers, size_t n);
 

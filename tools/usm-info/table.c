@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* The tables of table.h.  */
+/* The tables of table.h. */
 #include "table.h"
 
 #include <stdarg.h>
@@ -78,7 +78,7 @@ table *table_new(int indent, int gap)
     return t;
 }
 
-/* Names come from drivers: they must not contain characters that move the cursor.  */
+/* Names come from drivers: they must not contain characters that move the cursor. */
 static void hide_controls(char *text)
 {
     for (; *text; text++) {
@@ -125,7 +125,7 @@ void table_verbatim(table *t, int indent, const char *text)
     table_note(t, indent, "%s", text);
 }
 
-/* The number of characters of UTF-8 text; approximate for other text.  */
+/* The number of characters of UTF-8 text; approximate for other text. */
 static int display_width(const char *text, size_t len)
 {
     int width = 0;
@@ -135,7 +135,7 @@ static int display_width(const char *text, size_t len)
     return width;
 }
 
-/* Prints the text from column `at` on, broken at blanks; newlines stay.  */
+/* Prints the text from column `at` on, broken at blanks; newlines stay. */
 static void print_wrapped(FILE *out, const char *text, int at)
 {
     int column = at;

@@ -8,7 +8,7 @@
  *
  * It ends when all ranks of the program have left the job, or were silent for USM_JOB_ORPHAN (by
  * name: when none has come for so long, or as --clients says).  It never waits long for others in
- * MPI_Finalize(), which would wait for dead processes.  */
+ * MPI_Finalize(), which would wait for dead processes. */
 #include "cluster/attach.h"
 
 #include "base/settings.h"
@@ -62,7 +62,7 @@ static const struct option long_options[] = {
     {NULL, 0, NULL, 0},
 };
 
-/* The command line.  */
+/* The command line. */
 static struct {
     const char *name, *clients, *at_once; /* as they were written; NULL: not given */
     bool        is_quiet;
@@ -83,7 +83,7 @@ static void on_alarm(int number)
     _exit(rc); /* the lent memory is free already: MPI waits for a dead process */
 }
 
-/* MPI_Publish_name() waits for ever for a name server that is gone.  */
+/* MPI_Publish_name() waits for ever for a name server that is gone. */
 static void on_silence(int number)
 {
     static const char text[] = "usm-memd: the name could not be published within 30 s: is the name "
@@ -106,7 +106,7 @@ static bool set(const char *key, const char *value)
     return usm_config_set(key, value) == USM_OK;
 }
 
-/* -1: go on; else the exit status.  */
+/* -1: go on; else the exit status. */
 static int take_option(int option)
 {
     switch (option) {
@@ -183,7 +183,7 @@ static void say(const usm_transport_ops *ops, void *job, const usm_job_params *p
     (void)fflush(stdout);
 }
 
-/* In the form of usm_job_params.join.  */
+/* In the form of usm_job_params.join. */
 static const char *publication(void)
 {
     static char text[256];

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* Columns of numbers.  */
+/* Columns of numbers. */
 #include "columns.h"
 
 #include "base/text.h"
@@ -91,7 +91,7 @@ static size_t width_of(const columns *c, size_t column)
     return width;
 }
 
-/* A first cell that is too long gets a line of its own.  */
+/* A first cell that is too long gets a line of its own. */
 void columns_print(columns *c)
 {
     for (size_t i = 0; i < c->cells; i++) {

@@ -2,7 +2,7 @@
 /* usm-prof: where a program's memory goes, and what its pools saved it.
  *
  * This file has the command line.  record.c runs a program, report.c and report_json.c print the
- * tables, and src/profile does the rest.  The manual is docs/man/usm-prof.1.  */
+ * tables, and src/profile does the rest.  The manual is docs/man/usm-prof.1. */
 #include "prof.h"
 #include "profile/export.h"
 
@@ -67,7 +67,7 @@ static int misuse(const char *what)
     return PROF_MISUSED;
 }
 
-/* -1: go on; else the exit status.  */
+/* -1: go on; else the exit status. */
 static int take_option(command_line *c, int option)
 {
     char *end;
@@ -125,7 +125,7 @@ static int exit_status(usm_status st)
     return st == USM_OK ? PROF_FINE : st == USM_E_NO_MEMORY ? PROF_NO_MEMORY : PROF_FAILED;
 }
 
-/* Prints the message of the last failure.  */
+/* Prints the message of the last failure. */
 static int failed(usm_status st)
 {
     fprintf(stderr, "usm-prof: %s\n", usm_last_error());
@@ -172,7 +172,7 @@ static int run_tables(const command_line *c, const char *path, const usm__trace 
     return PROF_FAILED;
 }
 
-/* Writes files instead of tables, unless --json asks for those too.  */
+/* Writes files instead of tables, unless --json asks for those too. */
 static int run_report(const command_line *c, char **files)
 {
     usm__trace *t = NULL;

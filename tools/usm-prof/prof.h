@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* What the files of usm-prof share.  */
+/* What the files of usm-prof share. */
 #ifndef USM_PROF_PROF_H
 #define USM_PROF_PROF_H
 
@@ -15,11 +15,11 @@ typedef struct record_options {
 
 /* record.c: runs the program with a trace, and prints where the trace is.  Returns the program's
  * exit status, 128 + the number of a signal, or 127 if the program cannot be run; PROF_FAILED if it
- * succeeded and left no trace.  */
+ * succeeded and left no trace. */
 int record(const record_options *options, char **argv);
 
 /* report.c and report_json.c: the analysis as text and as JSON, to stdout.  `top` is the largest
- * number of call sites and tags shown; 0: all.  */
+ * number of call sites and tags shown; 0: all. */
 void report_text(const char *path, const usm__trace *t, const usm__analysis *a, size_t top);
 void report_json(const char *path, const usm__trace *t, const usm__analysis *a);
 

@@ -2,7 +2,7 @@
 /* usm-prof record: runs a program with USM_TRACE set, and looks for the trace files it has left.
  *
  * The file's name may contain %h, %r, %p, which the program's processes fill in.  So the files are
- * found by a pattern, among files that are newer than the start.  */
+ * found by a pattern, among files that are newer than the start. */
 #include "prof.h"
 
 #include <usm/version.h>
@@ -22,7 +22,7 @@
 extern char **environ;
 
 /* Makes an absolute name, because the program may change its folder; % is doubled in the part that
- * is not the user's.  False: too long.  */
+ * is not the user's.  False: too long. */
 static bool absolute(const char *file, char *out, size_t size)
 {
     char   folder[2048];
@@ -42,7 +42,7 @@ static bool absolute(const char *file, char *out, size_t size)
 }
 
 /* A pattern for what a name with %h, %r, %p may have become: * for each; characters special to
- * glob() are escaped.  */
+ * glob() are escaped. */
 static void pattern_of(const char *name, char *out, size_t size)
 {
     size_t n = 0;
@@ -59,7 +59,7 @@ static void pattern_of(const char *name, char *out, size_t size)
     out[n] = '\0';
 }
 
-/* Whether the file is a trace, written since then.  */
+/* Whether the file is a trace, written since then. */
 static bool is_new_trace(const char *path, const struct timespec *since)
 {
     struct stat st;
@@ -74,7 +74,7 @@ static bool is_new_trace(const char *path, const struct timespec *since)
                   (st.st_mtim.tv_sec == since->tv_sec && st.st_mtim.tv_nsec >= since->tv_nsec));
 }
 
-/* Prints the names of files written since; returns their number.  */
+/* Prints the names of files written since; returns their number. */
 static size_t show_files(const char *name, const struct timespec *since)
 {
     char   pattern[8192];
@@ -116,7 +116,7 @@ static bool set(const char *variable, const char *value)
     return false;
 }
 
-/* Interrupts are for the program: the tool must still print its report.  */
+/* Interrupts are for the program: the tool must still print its report. */
 static int spawn(char **argv, pid_t *pid)
 {
     posix_spawnattr_t attr;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* usm-prof report: the tables and the advice, for people.  */
+/* usm-prof report: the tables and the advice, for people. */
 #include "prof.h"
 
 #include "base/inline/plural.h"
@@ -251,7 +251,7 @@ static void print_work(const usm__trace *t, const usm__work_usages *u)
     columns_print(c);
 }
 
-/* Prints the words of `text` in lines of LINE_WIDTH.  */
+/* Prints the words of `text` in lines of LINE_WIDTH. */
 static void print_wrapped(const char *text)
 {
     size_t column = 1;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* usm-prof report --json: the same for programs.  The schema is in usm-prof(1).  */
+/* usm-prof report --json: the same for programs.  The schema is in usm-prof(1). */
 #include "prof.h"
 
 #include "tools/usm-info/json.h"
@@ -113,7 +113,7 @@ static void spill_buffer(json *j, const char *key, const usm__spill_buffer *b)
     json_object_end(j);
 }
 
-/* null: nothing was spilled, and no buffer missed.  */
+/* null: nothing was spilled, and no buffer missed. */
 static void spill(json *j, const usm__spill_usages *u)
 {
     if (u->nevents == 0) {
@@ -143,7 +143,7 @@ static void spill(json *j, const usm__spill_usages *u)
     json_object_end(j);
 }
 
-/* null: no launch over a team.  */
+/* null: no launch over a team. */
 static void work(json *j, const usm__work_usages *u)
 {
     if (u->nevents == 0) {

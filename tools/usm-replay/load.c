@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
 /* Reads logs: finds their format, and converts them to one list of operations.  The file of each
- * format interprets its lines, and calls loader_alloc() and loader_free().  */
+ * format interprets its lines, and calls loader_alloc() and loader_free(). */
 #include "replay.h"
 
 #include <errno.h>
@@ -10,7 +10,7 @@
 
 #define NONE UINT32_MAX
 
-/* An address, and the block that has it; NONE: it was freed.  */
+/* An address, and the block that has it; NONE: it was freed. */
 typedef struct place {
     uint64_t space, address;
     uint32_t block;
@@ -37,7 +37,7 @@ replay_log *loader_log(loader *l)
 
 /* ---- room --------------------------------------------------------------------------- */
 
-/* Makes room for one more element of `size` bytes in *array, whose capacity is *cap.  */
+/* Makes room for one more element of `size` bytes in *array, whose capacity is *cap. */
 static bool room(void *array, size_t n, size_t *cap, size_t size)
 {
     size_t want = *cap ? *cap * 2 : 1024;
@@ -82,7 +82,7 @@ static bool grow_table(loader *l)
     return true;
 }
 
-/* The address's place, which is made if it is new; NULL: no memory.  */
+/* The address's place, which is made if it is new; NULL: no memory. */
 static place *place_of(loader *l, uint64_t space, uint64_t address)
 {
     place *p;
@@ -99,7 +99,7 @@ static place *place_of(loader *l, uint64_t space, uint64_t address)
 
 /* ---- operations ------------------------------------------------------------------------ */
 
-/* There are few threads: a list suffices.  0 and NONE if there is no memory.  */
+/* There are few threads: a list suffices.  0 and NONE if there is no memory. */
 static uint32_t thread_index(loader *l, uint64_t thread)
 {
     uint32_t n = l->log->threads;
@@ -182,7 +182,7 @@ typedef struct format {
     log_reader *read;
 } format;
 
-/* Recognises a format by the file's first bytes; NULL: no known format.  */
+/* Recognises a format by the file's first bytes; NULL: no known format. */
 static const format *format_of(const char *head)
 {
     static const format trace  = {"libusm trace", "event", log_read_trace};
@@ -193,7 +193,7 @@ static const format *format_of(const char *head)
         return &trace;
     if (strncmp(head, "Thread,", 7) == 0)
         return &rmm;
-    /* Umpire's lines are mixed with the program's own output.  */
+    /* Umpire's lines are mixed with the program's own output. */
     if (strstr(head, "\"kind\":\"replay\"") || strstr(head, "\"kind\": \"replay\"") ||
         (strstr(head, "\"category\"") && strstr(head, "\"timestamp\"")))
         return &umpire;

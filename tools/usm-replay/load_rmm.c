@@ -7,7 +7,7 @@
  *     140212,10:32:16:403120,allocate failure,(nil),85899345920,0x0
  *
  * Pointers are hexadecimal, with 0x or without (versions differ), and so are thread ids since some
- * version.  Times and streams are ignored.  */
+ * version.  Times and streams are ignored. */
 #include "replay.h"
 
 #include <errno.h>
@@ -18,7 +18,7 @@
 
 enum { THREAD, TIME, ACTION, POINTER, SIZE, STREAM, FIELDS };
 
-/* Cuts the line at its commas; returns the number of fields, at most FIELDS.  */
+/* Cuts the line at its commas; returns the number of fields, at most FIELDS. */
 static int cut(char *line, char *fields[FIELDS])
 {
     int n = 0;
@@ -48,7 +48,7 @@ static bool number(const char *text, int base, uint64_t *value)
     return *end == '\0' && errno == 0;
 }
 
-/* NULL, or an error in the line; *memory false: out of memory.  */
+/* NULL, or an error in the line; *memory false: out of memory. */
 static const char *read_line(loader *l, char *line, uint64_t at, bool *memory)
 {
     char    *fields[FIELDS];

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
 /* Traces of libusm.  src/profile/blocks.c matches frees and allocations; this file converts births
- * and deaths of blocks to operations, in the order of the events.  */
+ * and deaths of blocks to operations, in the order of the events. */
 #include "profile/blocks.h"
 #include "replay.h"
 
@@ -11,7 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* A birth or a death.  */
+/* A birth or a death. */
 typedef struct moment {
     uint32_t record, block;
     bool     dies;

@@ -7,7 +7,7 @@
  *   {"category":"operation", "name":"allocate", "numeric_args":{"size":N},
  *    "string_args":{"allocator_ref":"0x..", "pointer":"0x.."}, ...}                      since
  *
- * and "deallocate" likewise.  Other events (allocators made, copies, statistics) are ignored.  */
+ * and "deallocate" likewise.  Other events (allocators made, copies, statistics) are ignored. */
 #include "replay.h"
 
 #include <errno.h>
@@ -31,7 +31,7 @@ static bool pointer_of(const json_t *text, uint64_t *address)
     return *end == '\0' && errno == 0;
 }
 
-/* The content of a line, in either form.  */
+/* The content of a line, in either form. */
 typedef struct said {
     const char *what;
     json_t     *size, *pointer;
@@ -66,7 +66,7 @@ static said understand(const json_t *line)
     return s;
 }
 
-/* NULL, or an error in the line; *memory false: out of memory.  */
+/* NULL, or an error in the line; *memory false: out of memory. */
 static const char *take_in(loader *l, const json_t *line, uint64_t at, bool *memory)
 {
     said     s       = understand(line);

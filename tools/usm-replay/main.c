@@ -2,7 +2,7 @@
 /* usm-replay: how would another pool, or a smaller device, have handled a program's allocations?
  *
  * This file has the command line.  load.c reads logs, run.c replays them, print.c prints the
- * results.  The manual is docs/man/usm-replay.1.  */
+ * results.  The manual is docs/man/usm-replay.1. */
 #include "replay.h"
 #include "spill.h"
 
@@ -105,7 +105,7 @@ static int misuse(const char *what)
     return REPLAY_MISUSED;
 }
 
-/* -1: go on; else the exit status.  */
+/* -1: go on; else the exit status. */
 static int take_size(uint64_t *size, const char *what)
 {
     return usm__span_size(usm__span_of(optarg), size) && *size > 0 ? -1 : misuse(what);
@@ -256,7 +256,7 @@ static int parse(command_line *c, int argc, char **argv)
 }
 
 /* The library reads these variables when it starts, which is at its first call.  The replay must
- * not be traced, nor affected by settings for the program that was recorded.  */
+ * not be traced, nor affected by settings for the program that was recorded. */
 static void set_up(const replay_options *o)
 {
     char size[32];

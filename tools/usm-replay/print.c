@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* Prints the results of a replay, as a table for people and as JSON.  */
+/* Prints the results of a replay, as a table for people and as JSON. */
 #include "base/text.h"
 #include "replay.h"
 #include "usm-info/json.h"

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
 /* What the files of usm-replay share: a log as a list of operations, and the results of replaying
- * it on a pool.  */
+ * it on a pool. */
 #ifndef USM_REPLAY_REPLAY_H
 #define USM_REPLAY_REPLAY_H
 
@@ -11,7 +11,7 @@
 
 #define REPLAY_FREE UINT64_MAX /* the size of an operation that frees */
 
-/* Blocks are numbered in the order of their allocation.  */
+/* Blocks are numbered in the order of their allocation. */
 typedef struct operation {
     uint64_t size;
     uint32_t block, thread; /* threads from 0                                        */
@@ -34,22 +34,22 @@ typedef struct replay_log {
 /* ---- load.c, and one file for each format ------------------------------------------ */
 
 /* Reads the log as far as possible.  False: nothing of it can be replayed, and `why` has the
- * reason.  `only_pool`: of a trace, only this pool's blocks; 0: all.  */
+ * reason.  `only_pool`: of a trace, only this pool's blocks; 0: all. */
 bool log_load(const char *path, uint32_t only_pool, replay_log *log, char *why, size_t why_size);
 void log_free(replay_log *log);
 
 /* For the files of formats.  An address that is allocated again before its free counts twice:
  * Umpire gives one address to several blocks of size 0.  `space` distinguishes processes.  False:
- * no memory.  */
+ * no memory. */
 typedef struct loader loader;
 bool loader_alloc(loader *l, uint64_t space, uint64_t address, uint64_t size, uint64_t thread,
                   uint64_t event);
 bool loader_free(loader *l, uint64_t space, uint64_t address, uint64_t thread, uint64_t event);
-/* Records a line that cannot be read: the first one is reported.  */
+/* Records a line that cannot be read: the first one is reported. */
 void loader_wrong(loader *l, uint64_t event, const char *what);
-/* Records an allocation that failed in the program itself.  */
+/* Records an allocation that failed in the program itself. */
 void loader_failed(loader *l);
-/* With known block numbers: for traces, whose events are matched already.  */
+/* With known block numbers: for traces, whose events are matched already. */
 bool        loader_add(loader *l, uint64_t size, uint32_t block, uint64_t thread, uint64_t event);
 replay_log *loader_log(loader *l);
 
@@ -79,7 +79,7 @@ typedef struct replay_result {
     uint64_t oom_event, oom_size, oom_live, oom_reserved, oom_largest_free;
 } replay_result;
 
-/* `pool` as in USM_POOL: "slab,area_size=32M".  */
+/* `pool` as in USM_POOL: "slab,area_size=32M". */
 void replay_run(const replay_log *log, const char *pool, const replay_options *o,
                 replay_result *result);
 

@@ -6,7 +6,7 @@
  * Time is the CPU time of the threads that call the pool: on a machine that is shared with others,
  * wall time says nothing.  With --threads each thread of the log is a thread here.  The log's order
  * is kept by passing the turn from one thread to the next; waiting for it costs no CPU time that is
- * counted.  */
+ * counted. */
 #include "base/text.h"
 #include "core/pool_setting.h"
 #include "replay.h"
@@ -20,7 +20,7 @@
 #define REPEAT_MAX  1000u
 #define THREADS_MAX 256u /* if the log has more threads, they share these */
 
-/* A pass over the log.  */
+/* A pass over the log. */
 typedef struct pass {
     const replay_log *log;
     usm_pool         *pool;
@@ -77,7 +77,7 @@ static uint64_t cpu_ns(void)
     return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
 }
 
-/* Executes operations [from, to).  */
+/* Executes operations [from, to). */
 static void replay(const pass *p, size_t from, size_t to)
 {
     usm_pool *pool   = p->pool;
@@ -94,7 +94,7 @@ static void replay(const pass *p, size_t from, size_t to)
 }
 
 /* Threads that take turns: the thread whose operation is next executes all its consecutive
- * operations.  */
+ * operations. */
 typedef struct turns {
     pass           *p;
     uint32_t        threads;
@@ -116,7 +116,7 @@ static uint32_t player_of(const turns *t, size_t at)
     return t->p->log->operations[at].thread % t->threads;
 }
 
-/* The end of the thread's consecutive operations from `at` on.  */
+/* The end of the thread's consecutive operations from `at` on. */
 static size_t row_end(const turns *t, size_t at, uint32_t index)
 {
     while (at < t->p->log->n && player_of(t, at) == index)
@@ -154,7 +154,7 @@ static void *play(void *arg)
     return NULL;
 }
 
-/* The least of a few measurements: the time between two readings of the clock.  */
+/* The least of a few measurements: the time between two readings of the clock. */
 static uint64_t clock_cost(void)
 {
     uint64_t least = UINT64_MAX;
@@ -167,7 +167,7 @@ static uint64_t clock_cost(void)
     return least;
 }
 
-/* Returns the CPU time of all threads; 0: they could not be started.  */
+/* Returns the CPU time of all threads; 0: they could not be started. */
 static uint64_t replay_threads(pass *p)
 {
     turns    t       = {.p        = p,
@@ -215,7 +215,7 @@ static uint64_t replay_timed(pass *p, const replay_options *o)
 
 /* ---- pools ---------------------------------------------------------------------------------- */
 
-/* Frees the blocks that the log leaves live.  */
+/* Frees the blocks that the log leaves live. */
 static void free_rest(pass *p)
 {
     for (uint32_t k = 0; k < p->log->blocks; k++) {
@@ -229,7 +229,7 @@ static bool is_null_device(const replay_options *o)
     return strncmp(o->device, "null", 4) == 0;
 }
 
-/* Makes a pool as `text` says, in the grammar of USM_POOL.  False, with the reason in `why`.  */
+/* Makes a pool as `text` says, in the grammar of USM_POOL.  False, with the reason in `why`. */
 static bool make_pool(const char *text, const replay_options *o, usm_pool **pool, char *why,
                       size_t why_size)
 {
@@ -262,7 +262,7 @@ static int by_time(const void *a, const void *b)
     return (*x > *y) - (*x < *y);
 }
 
-/* Collects the statistics.  False: an error was recorded.  */
+/* Collects the statistics.  False: an error was recorded. */
 static bool first_pass(pass *p, const replay_options *o, replay_result *r)
 {
     usm_pool_stats stats = USM_POOL_STATS_INIT;

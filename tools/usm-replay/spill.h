@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
 /* usm-replay --spill: what the files of the simulator share.  A workload is a list of accesses to
  * blocks, in phases.  It is run through the engine's own policy and prefetcher (src/spill/policy.h,
- * prefetch.h) over a model of a device.  */
+ * prefetch.h) over a model of a device. */
 #ifndef USM_REPLAY_SPILL_H
 #define USM_REPLAY_SPILL_H
 
@@ -19,7 +19,7 @@ typedef struct spill_access {
     uint32_t mode; /* usm_access_mode */
 } spill_access;
 
-/* Blocks [first, first + blocks) are neighbours in one buffer.  */
+/* Blocks [first, first + blocks) are neighbours in one buffer. */
 typedef struct spill_range {
     uint32_t first, blocks;
 } spill_range;
@@ -67,18 +67,18 @@ typedef struct spill_counts {
 /* ---- spill_workload.c, spill_trace.c ---------------------------------------------------- */
 
 /* Makes the workload that `spec` names: generators joined by '+', or a trace.  False, with the
- * reason in `why`.  */
+ * reason in `why`. */
 bool spill_workload_make(const char *spec, const spill_options *o, spill_workload *w, char *why,
                          size_t why_size);
 void spill_workload_free(spill_workload *w);
-/* Prints the names of generators, a line each with what it does, for the help.  */
+/* Prints the names of generators, a line each with what it does, for the help. */
 void spill_workload_list(void);
-/* False: no memory.  */
+/* False: no memory. */
 bool spill_workload_add(spill_workload *w, uint32_t block, uint32_t mode);
 bool spill_workload_range(spill_workload *w, uint32_t first, uint32_t blocks);
 bool spill_workload_read(spill_workload *w, const char *path, char *why, size_t why_size);
 
-/* The phase of access i; `phase` is that of an earlier access.  */
+/* The phase of access i; `phase` is that of an earlier access. */
 static inline size_t spill_phase_of(const spill_workload *w, size_t i, size_t phase)
 {
     while (i >= w->phases[phase].end)
@@ -88,7 +88,7 @@ static inline size_t spill_phase_of(const spill_workload *w, size_t i, size_t ph
 
 /* ---- spill_run.c: the engine's code; spill_reference.c: other policies --------------------- */
 
-/* Results by phase.  False: no memory.  */
+/* Results by phase.  False: no memory. */
 bool spill_run(const spill_workload *w, const spill_options *o, bool with_guesses,
                spill_counts *counts);
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* usm-replay --spill: runs a workload and prints the results, as a table and as JSON.  */
+/* usm-replay --spill: runs a workload and prints the results, as a table and as JSON. */
 #include "base/text.h"
 #include "spill.h"
 #include "usm-info/json.h"

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
 /* usm-replay --spill: how many hits other eviction policies would have had, without readahead, and
- * the most that is possible (Belady: the victim is the block that is used last in the future).  */
+ * the most that is possible (Belady: the victim is the block that is used last in the future). */
 #include "spill.h"
 
 #include <stdlib.h>
 
 #define NONE UINT32_MAX
 
-/* Blocks in memory in the order of use: the head was used longest ago.  */
+/* Blocks in memory in the order of use: the head was used longest ago. */
 typedef struct order {
     uint32_t *prev, *next; /* by block */
     bool     *is_in;
@@ -167,7 +167,7 @@ static void drop_top(heap *h)
     sink(h, 0);
 }
 
-/* following[i]: the next access to the same block.  */
+/* following[i]: the next access to the same block. */
 static void find_following(const spill_workload *w, size_t *following, size_t *last)
 {
     for (uint32_t b = 0; b < w->blocks; b++)

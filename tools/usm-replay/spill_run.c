@@ -3,7 +3,7 @@
  * decisions, in the engine's order (src/spill: pin, load, frame, store, ahead).  Only time is
  * modelled: transfers share the device's bandwidth one after the other, each also takes its
  * latency, and at most `depth` are in progress.  One thread accesses, and works for a while at each
- * access.  */
+ * access. */
 #include "spill.h"
 
 #include "spill/policy.h"
@@ -54,7 +54,7 @@ static bool is_device_busy(const machine *m)
     return m->slots[first_slot(m)] > m->now;
 }
 
-/* When the transfer of a block that is requested now will have ended.  */
+/* When the transfer of a block that is requested now will have ended. */
 static double transfer(machine *m)
 {
     uint32_t slot  = first_slot(m);
@@ -129,7 +129,7 @@ static void store(machine *m, uint32_t at)
     m->counts->writes++;
 }
 
-/* Waits until the first of the transfers in progress ends.  */
+/* Waits until the first of the transfers in progress ends. */
 static void wait_for_any(machine *m)
 {
     double first = INFINITY;
@@ -141,7 +141,7 @@ static void wait_for_any(machine *m)
         m->now = first;
 }
 
-/* A free frame; NONE: the caller would have to wait for one.  */
+/* A free frame; NONE: the caller would have to wait for one. */
 static uint32_t get_frame(machine *m, bool may_wait)
 {
     uint32_t at;
@@ -175,7 +175,7 @@ static void enter(machine *m, uint32_t at, uint32_t block, usm__policy_hint hint
 
 /* ---- ahead of the program -------------------------------------------------------------------- */
 
-/* A pass that overwrites everything is followed, but nothing is read ahead for it.  */
+/* A pass that overwrites everything is followed, but nothing is read ahead for it. */
 static void bring_ahead(machine *m, const spill_access *a, bool was_guess)
 {
     uint32_t       guesses[GUESSES_MAX], first = 0;
@@ -202,7 +202,7 @@ static void bring_ahead(machine *m, const spill_access *a, bool was_guess)
     }
 }
 
-/* Writes back as many blocks as the device takes beside the transfers in progress.  */
+/* Writes back as many blocks as the device takes beside the transfers in progress. */
 static void clean_ahead(machine *m)
 {
     uint32_t list[8], busy = 0;
@@ -302,7 +302,7 @@ static bool make_machine(machine *m, bool with_guesses)
     m->slots    = calloc(m->o->depth, sizeof *m->slots);
     if (!m->policy || !m->frames || !m->frame_of || !m->exists || !m->slots)
         return false;
-    /* Blocks that are not overwritten first existed before.  */
+    /* Blocks that are not overwritten first existed before. */
     for (size_t i = m->w->n; i-- > 0;)
         m->exists[m->w->accesses[i].block] = (m->w->accesses[i].mode & USM_NO_INIT) == 0;
     usm__policy_init(m->policy, m->o->frames);

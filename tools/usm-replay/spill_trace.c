@@ -2,7 +2,7 @@
 /* usm-replay --spill: the spilling that USM_TRACE recorded, as accesses to blocks.  A trace has
  * every miss and every first use of a block read ahead, but hits only as the use marks that the
  * engine's scans found: enough to compare memory sizes that are not much larger than the recorded
- * one.  */
+ * one. */
 #include "spill.h"
 
 #include "base/trace_spill.h"
@@ -12,7 +12,7 @@
 #include <stdlib.h>
 
 /* Numbers the blocks of all spaces: the first of each space; the total at the end.  NULL: no
- * memory.  */
+ * memory. */
 static uint64_t *number_blocks(const usm__trace *t)
 {
     uint64_t *first = calloc(t->nspaces + 1, sizeof *first);
@@ -38,7 +38,7 @@ static bool add(spill_workload *w, const usm__trace *t, const usm__trace_spill_r
     if (r->kind == USM__SPILL_MISS && space->block_size) /* it may cover several blocks */
         n = (r->bytes + space->block_size - 1) / space->block_size;
     /* An access that waits for a block read ahead is recorded twice: the block was used, the access
-     * waited.  */
+     * waited. */
     if (w->n > 0 && w->accesses[w->n - 1].block == first[r->space - 1] + r->block)
         return true;
     for (uint64_t b = r->block; good && b < r->block + (n ? n : 1) && b < space->blocks; b++)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* usm-replay --spill: workloads by name.  spill_trace.c reads traces.  */
+/* usm-replay --spill: workloads by name.  spill_trace.c reads traces. */
 #include "spill.h"
 
 #include <math.h>
@@ -140,7 +140,7 @@ static uint32_t search(const double *sums, uint32_t n, double x)
     return low;
 }
 
-/* Block of rank r with probability ~ 1 / r; the ranks are scattered over the blocks.  */
+/* Block of rank r with probability ~ 1 / r; the ranks are scattered over the blocks. */
 static bool make_zipf(spill_workload *w, const spill_options *o)
 {
     double  *sums = malloc(o->blocks * sizeof *sums);
@@ -160,7 +160,7 @@ static bool make_zipf(spill_workload *w, const spill_options *o)
     return good;
 }
 
-/* Half of memory is used repeatedly while a pass over other blocks runs.  */
+/* Half of memory is used repeatedly while a pass over other blocks runs. */
 static bool make_hot_scan(spill_workload *w, const spill_options *o)
 {
     uint32_t hot  = o->frames / 2 < o->blocks ? o->frames / 2 : o->blocks;
@@ -174,7 +174,7 @@ static bool make_hot_scan(spill_workload *w, const spill_options *o)
     return good;
 }
 
-/* A random order, the same in each round.  */
+/* A random order, the same in each round. */
 static bool make_tour(spill_workload *w, const spill_options *o)
 {
     uint32_t *order = calloc(o->blocks, sizeof *order);
@@ -279,7 +279,7 @@ static bool generate(const char *spec, const spill_options *o, spill_workload *w
     return good;
 }
 
-/* Whether all of it consists of generator names.  */
+/* Whether all of it consists of generator names. */
 static bool is_generated(const char *spec)
 {
     size_t length = 0, n = 0;

@@ -19,7 +19,7 @@
 #include <stdint.h>
 #include <stdio.h>
 
-/* A value of the file, and where it begins in the text.  */
+/* A value of the file, and where it begins in the text. */
 typedef struct value {
     json_t     *json; /* NULL: it is missing */
     const char *at;
@@ -41,7 +41,7 @@ typedef struct app_kernel {
     size_t      nimages;
 } app_kernel;
 
-/* A function of a kernel, built.  */
+/* A function of a kernel, built. */
 typedef struct app_function {
     const app_kernel *kernel;
     char             *name;
@@ -80,7 +80,7 @@ value    member(value object, const char *key);
 value    element(value array, size_t index);
 unsigned line_of(const app *a, const char *at);
 /* Prints "path:line: ...", or "usm-run: ..." for a file that could not be read, and counts the
- * error.  Returns false.  */
+ * error.  Returns false. */
 bool mistake(app *a, const char *at, const char *format, ...) USM_PRINTF(3, 4);
 
 /* ---- read.c */
@@ -95,22 +95,22 @@ bool  get_number(app *a, value object, const char *key, uint64_t least, uint64_t
                  uint64_t *out);
 bool  get_sizes(app *a, value object, const char *key, size_t *out, uint32_t *count);
 void *need(void *memory); /* ends the program if memory is NULL */
-/* Interprets a path as the file does: relative to its folder.  */
+/* Interprets a path as the file does: relative to its folder. */
 char *path_of(const app *a, const char *name);
-/* NULL, and an error is reported.  */
+/* NULL, and an error is reported. */
 char *read_file(app *a, value at, const char *name, size_t *size);
 
 /* ---- bytes.c */
 bool read_data(app *a, app_node *node);
 bool check_output(app *a, value output);
-/* Writes the text to be printed to `out`.  */
+/* Writes the text to be printed to `out`. */
 bool write_output(app *a, const app_node *node, FILE *out);
 
 /* ---- build.c: false, and the reason is reported */
 bool app_load_kernels(app *a);
 bool app_build(app *a);
 /* Reports why a call for the whole graph failed, with the line of the node that the message
- * names.  */
+ * names. */
 bool app_failed(app *a);
 
 /* ---- show.c */

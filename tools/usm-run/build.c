@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* Makes kernels and a graph of libusm from the parsed file.  */
+/* Makes kernels and a graph of libusm from the parsed file. */
 #include "app.h"
 
 #include "base/hash.h"
@@ -57,7 +57,7 @@ bool app_load_kernels(app *a)
     return is_ok;
 }
 
-/* Makes an image of a library's function; the library stays loaded.  */
+/* Makes an image of a library's function; the library stays loaded. */
 static bool find_native(app *a, const app_kernel *k, const char *function, size_t nargs,
                         usm_native_kernel *native)
 {
@@ -137,7 +137,7 @@ static bool build(app *a, const app_node *n, const app_kernel *k, app_function *
     return false;
 }
 
-/* Makes one function for each pair of kernel and function name.  */
+/* Makes one function for each pair of kernel and function name. */
 static bool find_function(app *a, app_node *n)
 {
     const app_kernel *k = a->kernels;

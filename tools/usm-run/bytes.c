@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
 /* Bytes of inputs: from files, hexadecimal digits, text, numbers, or several of these one after the
- * other; and outputs: into files, or as text on stdout.  */
+ * other; and outputs: into files, or as text on stdout. */
 #include "app.h"
 
 #include <ctype.h>
@@ -210,7 +210,7 @@ bool check_output(app *a, value output)
     return is_ok;
 }
 
-/* Narrow whole numbers are the low bytes of a wide one.  */
+/* Narrow whole numbers are the low bytes of a wide one. */
 static void print_number(FILE *out, const unsigned char *at, const number_type *t)
 {
     uint64_t bits  = 0;
@@ -230,7 +230,7 @@ static void print_number(FILE *out, const unsigned char *at, const number_type *
         fprintf(out, "%" PRIu64, bits);
 }
 
-/* Prints up to the first 0 byte.  */
+/* Prints up to the first 0 byte. */
 static void print_text(FILE *out, const unsigned char *at, size_t size)
 {
     for (size_t i = 0; i < size && at[i]; i++)
@@ -241,7 +241,7 @@ static void print_text(FILE *out, const unsigned char *at, size_t size)
 }
 
 /* Prints one number, or all of them, or the rest as text or digits.  Returns the number of
- * bytes.  */
+ * bytes. */
 static size_t print_as(FILE *out, const char *format, const unsigned char *at, size_t size,
                        bool is_last)
 {

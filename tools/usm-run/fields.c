@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
 /* Fields of objects: which names are allowed, with which type and range; the files that they
- * name.  */
+ * name. */
 #include "app.h"
 
 #include <errno.h>
@@ -37,7 +37,7 @@ static const char *type_name(const json_t *j)
     return "null";
 }
 
-/* keys: ended by NULL.  */
+/* keys: ended by NULL. */
 bool check_keys(app *a, value object, const char *what, const char *const *keys)
 {
     const char *key;
@@ -96,7 +96,7 @@ bool get_number(app *a, value object, const char *key, uint64_t least, uint64_t 
     return !v.json || whole(a, v, key, least, most, out);
 }
 
-/* Reads a number, or an array of one to three.  */
+/* Reads a number, or an array of one to three. */
 bool get_sizes(app *a, value object, const char *key, size_t *out, uint32_t *count)
 {
     value    v = member(object, key);

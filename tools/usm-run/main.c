@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
 /* usm-run: a graph of kernels, described by a JSON file, run over the devices of this machine.
  *
- * This file has the command line.  The format of the file is described in docs/man/usm-run.1.  */
+ * This file has the command line.  The format of the file is described in docs/man/usm-run.1. */
 #include "app.h"
 
 #include "base/inline/plural.h"
@@ -78,7 +78,7 @@ static bool parse_policy(command_line *c, const char *text)
     return c->nnumbers > 0 || strcmp(c->policy, "energy") != 0;
 }
 
-/* An exit status; -1: go on.  */
+/* An exit status; -1: go on. */
 static int take_option(command_line *c, int option)
 {
     switch (option) {
@@ -140,7 +140,7 @@ static int parse(command_line *c, int argc, char **argv)
 
 static volatile sig_atomic_t is_called_off;
 
-/* The first signal lets launches in progress end; the second one does not wait for that.  */
+/* The first signal lets launches in progress end; the second one does not wait for that. */
 static void on_signal(int number)
 {
     is_called_off = 1;

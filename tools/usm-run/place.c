@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
 /* Where in the text a value is, which jansson does not report.  The text has been parsed, so this
- * walks over it without looking for errors.  */
+ * walks over it without looking for errors. */
 #include "app.h"
 
 #include <stdarg.h>
@@ -20,7 +20,7 @@ static const char *skip_string(const char *s)
     return *s ? s + 1 : s;
 }
 
-/* The position after the value at s.  */
+/* The position after the value at s. */
 static const char *skip_value(const char *s)
 {
     unsigned depth = 0;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
 /* Parses the text of an app into kernels, nodes and edges.  Reading continues after an error, so
  * that all errors are reported at once; libusm reports what only the graph as a whole shows
- * (build.c).  */
+ * (build.c). */
 #include "app.h"
 
 #include <stdio.h>
@@ -12,7 +12,7 @@
 
 static const char *const kind_names[] = {"input", "process", "partition", "merge", "expandable"};
 
-/* The fields of each kind.  */
+/* The fields of each kind. */
 static const char *const input_keys[]     = {"name", "kind", "data", NULL};
 static const char *const process_keys[]   = {"name",   "kind",  "kernel", "function", "out_size",
                                              "global", "local", "work",   "output",   NULL};

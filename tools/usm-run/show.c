@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
 /* Shows a run: progress on stderr, on a terminal as one line that is overwritten, elsewhere as a
- * line per second; the graph in Graphviz's language on stdout.  */
+ * line per second; the graph in Graphviz's language on stdout. */
 #include "app.h"
 
 #include <stdio.h>

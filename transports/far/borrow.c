@@ -89,7 +89,7 @@ static void transfer_end(usm_transfer *t)
     t->done(t, s);
 }
 
-/* No more pieces of it are made.  */
+/* No more pieces of it are made. */
 static void transfer_fail(usm_transfer *t, usm_status s)
 {
     far_ticket *k = ticket_of(t);
@@ -188,7 +188,7 @@ static bool lane_is_free_of_link(const far_lane *lane)
 }
 
 /* A stack of free pieces, linked through their first bytes: the one used last is in the cache, and
- * is used next.  */
+ * is used next. */
 static unsigned char *piece_take(far_node *node)
 {
     void *p = node->pieces;
@@ -216,7 +216,7 @@ void far_lanes_trim(far_node *node)
         far_free(node, piece_take(node));
 }
 
-/* The link has nothing of the slot any more, and no thread waits for it.  */
+/* The link has nothing of the slot any more, and no thread waits for it. */
 static void lane_rest(far_lane *lane)
 {
     far_node *node = lane->peer->node;
@@ -254,7 +254,7 @@ static far_header lane_header(const far_lane *lane, far_wire_op op)
                         .length    = (uint32_t)lane->size};
 }
 
-/* The slot is recalled under its number, but with no store: nothing is stored or fetched again.  */
+/* The slot is recalled under its number, but with no store: nothing is stored or fetched again. */
 static void lane_linger(far_lane *lane)
 {
     far_peer *peer     = lane->peer;
@@ -270,7 +270,7 @@ static void lane_linger(far_lane *lane)
     usm_add_relaxed(&peer->node->quarantined, peer->node->params.piece);
 }
 
-/* The request is over; `is_given_up`: without an answer.  */
+/* The request is over; `is_given_up`: without an answer. */
 static void lane_leave(far_lane *lane, bool is_given_up)
 {
     if (is_given_up && !lane_is_free_of_link(lane))
@@ -314,7 +314,7 @@ static void lane_send_store(far_lane *lane)
 }
 
 /* The receive has all the room there is: some message systems treat a message that is too long as
- * an error of the program.  */
+ * an error of the program. */
 static void lane_post_data(far_lane *lane)
 {
     far_io_receive(&lane->data,
@@ -335,7 +335,7 @@ static void lane_post(far_lane *lane)
     lane_post_data(lane);
 }
 
-/* pre: the link has nothing of the slot.  */
+/* pre: the link has nothing of the slot. */
 static void lane_send(far_lane *lane)
 {
     lane->state     = FAR_LANE_WAITING;
@@ -378,7 +378,7 @@ static void lane_arrived(far_lane *lane)
     usm_list_append(&lane->peer->node->arrived, &lane->link);
 }
 
-/* Our header has come; judges what came after it.  */
+/* Our header has come; judges what came after it. */
 static void lane_judge_data(far_lane *lane)
 {
     if (lane->status != FAR_DONE)
@@ -391,7 +391,7 @@ static void lane_judge_data(far_lane *lane)
         lane_again(lane);
 }
 
-/* Header and bytes in one message; remains of earlier requests are received and dropped.  */
+/* Header and bytes in one message; remains of earlier requests are received and dropped. */
 static void lane_judge_brief(far_lane *lane)
 {
     far_header h;
@@ -411,7 +411,7 @@ static void lane_judge_brief(far_lane *lane)
     }
 }
 
-/* Judges what was received for a fetch: see the table above.  */
+/* Judges what was received for a fetch: see the table above. */
 static void lane_judge(far_lane *lane)
 {
     bool       is_header = lane->data.result == FAR_OK && lane->data.op.size == FAR_HEADER;
@@ -527,7 +527,7 @@ static far_lane *lane_make(far_peer *peer)
     return lane;
 }
 
-/* NULL: no memory, or (*is_spent) there are enough slots, and none is free.  */
+/* NULL: no memory, or (*is_spent) there are enough slots, and none is free. */
 static far_lane *lane_take(far_peer *peer, bool *is_spent)
 {
     usm_list *it   = usm_list_pop(&peer->idle);
@@ -582,7 +582,7 @@ static void piece_start(far_lane *lane, usm_transfer *t)
     lane_send(lane);
 }
 
-/* As many bytes as `depth` whole pieces have, in at most four times as many pieces.  */
+/* As many bytes as `depth` whole pieces have, in at most four times as many pieces. */
 static bool has_room(const far_peer *peer)
 {
     const far_params *p = &peer->node->params;
@@ -679,7 +679,7 @@ static bool queue_expire(far_peer *peer, usm_list *queue)
     while (!usm_list_is_empty(queue)) {
         usm_transfer *t = transfer_of(queue->next);
 
-        /* If nothing is in progress, no slot is available.  */
+        /* If nothing is in progress, no slot is available. */
         if (!far_request_is_over(peer, ticket_of(t)->since, peer->out == 0))
             return has_failed;
         usm_add_relaxed(&peer->node->timeouts, 1);
@@ -690,7 +690,7 @@ static bool queue_expire(far_peer *peer, usm_list *queue)
 }
 
 /* The peer is alive, every slot was given up, and recalling them has not helped: operations that
- * the link does not end cannot be waited for.  */
+ * the link does not end cannot be waited for. */
 static bool peer_is_spent(const far_peer *peer)
 {
     if (peer->state != FAR_UP || peer->given_up < LANES_PER_DEPTH * peer->node->params.depth)
@@ -724,7 +724,7 @@ void far_transfers_expire(far_peer *peer)
 /* The link never ends an operation if its request was lost, or came after the lender's session was
  * over.  So the request is sent once more, in the current session.  A fetch is then answered with
  * as many messages as receives are posted, and for the bytes of a store there is a receive; their
- * headers say that they are old.  If the first request was only late, nothing is done twice.  */
+ * headers say that they are old.  If the first request was only late, nothing is done twice. */
 static void lane_recall(far_lane *lane)
 {
     far_peer *peer = lane->peer;

@@ -2,7 +2,7 @@
 /* A lender's memory: chunks of 2^n bytes and a header, cut from slabs of about 8 MiB.  A chunk that
  * a send reads is never written and never handed out again: dropping it waits for the send.  Free
  * chunks are reused last-in first-out, because fresh pages cost more than the copy of a block.
- * Some slabs are kept idle as long as anything is lent, none otherwise.  */
+ * Some slabs are kept idle as long as anything is lent, none otherwise. */
 #include "internal.h"
 
 #include <string.h>
@@ -50,7 +50,7 @@ static void slab_drop(far_node *node, far_slab *s)
     far_free(node, s);
 }
 
-/* The last in the list was freed last.  */
+/* The last in the list was freed last. */
 far_chunk *far_chunk_take(far_node *node, uint8_t shift)
 {
     usm_list  *free = &node->chunks[shift];

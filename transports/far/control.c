@@ -5,7 +5,7 @@
  * Each request gets its operation number when it is accepted, before those of transfers that start
  * later.  The lender applies requests by these numbers, not by the order of arrival.  Forgetting is
  * repeated until it is answered: a lender applies the same request once.  A reserve that was given
- * up is undone.  */
+ * up is undone. */
 #include "internal.h"
 
 #include "base/inline/plural.h"
@@ -60,7 +60,7 @@ static void control_ask(far_node *node, far_control *c)
 }
 
 /* If the request follows the last unsent one directly, it is appended to that: blocks are mostly
- * forgotten in order.  */
+ * forgotten in order. */
 static bool is_joined_to_last(far_store *store, uint32_t peer, uint64_t first, uint64_t n)
 {
     far_node    *node = store->node;
@@ -154,7 +154,7 @@ void far_reserve_start(far_store *store, uint32_t peer, uint64_t first, uint64_t
 
 /* ---- waiting -------------------------------------------------------------------------------- */
 
-/* The last of the two threads frees it: the waiting thread may leave first.  */
+/* The last of the two threads frees it: the waiting thread may leave first. */
 typedef struct waiter {
     const usm_host_api *api;
     pthread_mutex_t     lock;
@@ -268,7 +268,7 @@ static void control_send(far_peer *peer, far_control *c)
     h.operation = c->request.operation;
     c->sent     = usm_load_relaxed(&peer->node->now);
     if (h.op == FAR_OP_UNDO) {
-        /* block and length are the reserve's; the reserve's number was passed in `operation`.  */
+        /* block and length are the reserve's; the reserve's number was passed in `operation`. */
         if (h.operation - c->header.operation > UINT32_MAX)
             return;
         h.offset = (uint32_t)(h.operation - c->header.operation);
@@ -283,7 +283,7 @@ static void control_send(far_peer *peer, far_control *c)
         far_point(peer->node, "die.borrow.forget");
 }
 
-/* Reserves wait until it is known whether the lender's memory can be mapped.  */
+/* Reserves wait until it is known whether the lender's memory can be mapped. */
 static void controls_send(far_peer *peer)
 {
     USM_LIST_FOREACH_SAFE (it, next, &peer->asked) {
@@ -300,7 +300,7 @@ static void controls_send(far_peer *peer)
     }
 }
 
-/* Called once, before the first reserve, ahead of all waiting requests: see near.c.  */
+/* Called once, before the first reserve, ahead of all waiting requests: see near.c. */
 static void near_ask(far_peer *peer)
 {
     far_node    *node = peer->node;
@@ -322,7 +322,7 @@ static void near_ask(far_peer *peer)
 }
 
 /* For a peer that is not up: reserves wait while it joins, and forgotten blocks are kept in mind
- * until it is known that all of its blocks are gone.  */
+ * until it is known that all of its blocks are gone. */
 static bool waits_for(const far_peer *peer, const far_control *c)
 {
     if (c->done == NULL)
@@ -339,7 +339,7 @@ static void control_take(far_node *node, far_control *c)
         control_end(node, c, USM_E_INVALID);
         return;
     }
-    /* Nothing is kept if there is no session, unless it may return.  */
+    /* Nothing is kept if there is no session, unless it may return. */
     if (!is_up && !waits_for(peer, c)) {
         control_end(node, c, USM_E_IO);
         return;
@@ -391,7 +391,7 @@ static usm_status status_of(far_wire_status s)
     return s == FAR_FULL || s == FAR_NO_STORE ? USM_E_SPILL_FULL : USM_E_IO;
 }
 
-/* Handles what an answer says about mapped memory.  */
+/* Handles what an answer says about mapped memory. */
 static void near_look(far_peer *peer, far_control *c, const far_header *h)
 {
     if (c->header.op == FAR_OP_NEAR)
@@ -419,7 +419,7 @@ void far_controls_answered(far_peer *peer, const far_header *h)
     usm_add_relaxed(&peer->node->late, 1);
 }
 
-/* The reserve may still be applied.  */
+/* The reserve may still be applied. */
 static void control_undo(far_peer *peer, const far_control *reserve)
 {
     far_node    *node = peer->node;

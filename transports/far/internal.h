@@ -3,7 +3,7 @@
  * except what is marked: "lock" is node->lock, "atomic" may be read by any thread.
  *
  * The link is called only from far_step(), and never from within `done`: that only records that an
- * operation has ended (node->ended), and the consequences follow after poll().  */
+ * operation has ended (node->ended), and the consequences follow after poll(). */
 #ifndef FAR_INTERNAL_H
 #define FAR_INTERNAL_H
 
@@ -26,16 +26,16 @@ typedef struct far_map        far_map;
 typedef struct far_near_block far_near_block;
 
 /* A step of the protocol at which tests let this process die: USM_HOOKS=fault:die.lend.reserved@3
- * is the third time that it passes there.  The points have no other use.  */
+ * is the third time that it passes there.  The points have no other use. */
 static inline void far_point(const far_node *node, const char *name);
 
 /* ---- memory and operations of the link (node.c) --------------------------------------- */
 
 /* Zeroed memory of the node's own.  It is listed, so that memory which the link still holds when
- * the node is destroyed is left and everything else freed.  NULL: no memory.  */
+ * the node is destroyed is left and everything else freed.  NULL: no memory. */
 void *far_alloc(far_node *node, size_t size);
 void  far_free(far_node *node, void *p);
-/* From any thread: not listed until far_alloc_list().  */
+/* From any thread: not listed until far_alloc_list(). */
 void *far_alloc_unlisted(far_node *node, size_t size);
 void  far_alloc_list(far_node *node, void *p);
 
@@ -43,10 +43,10 @@ void  far_alloc_list(far_node *node, void *p);
  * behind a header of its own, which often begins a page; and AMD's Zen 3 copies (`rep movsb`: the
  * kernel, glibc 2.36) at a fifth of its speed if the target is 1 to 31 bytes after the source,
  * pages not counted.  TCP's copy of bytes that begin a page took 0.4 ms per MiB there, of others
- * half of that (docs/benchmarks/mpi.md).  */
+ * half of that (docs/benchmarks/mpi.md). */
 enum { FAR_ASIDE = 2048 };
 
-/* memcpy that lets the link work in between.  */
+/* memcpy that lets the link work in between. */
 void far_copy(far_node *node, void *to, const void *from, size_t size);
 
 typedef void far_io_ended(far_io *io, far_result result);
@@ -71,12 +71,12 @@ void far_io_send(far_io *io, far_buffer b);
 void far_io_receive(far_io *io, far_buffer b);
 
 /* Sends a header to a peer: fills in to and from, and `behind` of requests.  Without memory the
- * header is lost, as messages may be.  */
+ * header is lost, as messages may be. */
 void far_header_send(far_peer *peer, uint32_t tag, far_header h);
 
 /* ---- borrowing (borrow.c, control.c) ---------------------------------------------------- */
 
-/* The borrower's data in usm_transfer.opaque.  */
+/* The borrower's data in usm_transfer.opaque. */
 typedef struct far_ticket {
     usm_list   link;
     far_store *store;
@@ -87,7 +87,7 @@ typedef struct far_ticket {
     int16_t    status;
 } far_ticket;
 
-/* A request with an operation number, whose answer is awaited.  */
+/* A request with an operation number, whose answer is awaited. */
 typedef struct far_request {
     usm_list link;      /* in peer->awaited, by rising number */
     uint64_t operation; /* 0: none */
@@ -103,7 +103,7 @@ typedef enum far_lane_state {
 } far_lane_state;
 
 /* A request slot and, while it is used, a piece: a store's bytes begin FAR_ASIDE after its
- * start.  */
+ * start. */
 struct far_lane {
     usm_list        link; /* in peer->idle or node->arrived */
     far_peer       *peer;
@@ -145,7 +145,7 @@ typedef struct far_control {
 
 bool far_transfer_is_valid(const far_store *store, const usm_transfer *t);
 void far_transfers_take(far_node *node); /* takes what was submitted */
-/* Starts pieces as far as the depth allows.  */
+/* Starts pieces as far as the depth allows. */
 void far_transfers_issue(far_node *node);
 bool far_transfers_copy(far_node *node); /* copies one that has arrived; false: there is none */
 void far_transfers_answered(far_peer *peer, const far_header *h);
@@ -160,18 +160,18 @@ void far_controls_joined(far_peer *peer);
 void far_controls_answered(far_peer *peer, const far_header *h);
 void far_controls_expire(far_peer *peer);
 void far_controls_fail(far_peer *peer);
-/* The session is broken, and its blocks may return: forgotten blocks are reported later.  */
+/* The session is broken, and its blocks may return: forgotten blocks are reported later. */
 void far_controls_break(far_peer *peer);
 void far_controls_fini(far_node *node); /* frees requests that no peer will answer */
 
 void far_request_start(far_peer *peer, far_request *r); /* gives it a new number */
 void far_request_end(far_request *r);
-/* The peer has been silent, or has not answered, for too long since `since`.  */
+/* The peer has been silent, or has not answered, for too long since `since`. */
 bool far_request_is_over(const far_peer *peer, uint64_t since, bool is_sent);
 
 /* ---- lending (lend.c, chunks.c) ------------------------------------------------------------ */
 
-/* Memory of 1 << shift bytes and a header after them.  */
+/* Memory of 1 << shift bytes and a header after them. */
 struct far_chunk {
     usm_list       link; /* while free */
     far_slab      *slab;
@@ -194,9 +194,9 @@ void       far_chunk_drop(far_node *node, far_chunk *c);  /* once no send reads 
 void       far_chunks_trim(far_node *node);
 
 void far_lend_request(far_peer *peer, const far_header *h);
-/* Frees what the peer borrowed; its next incarnation starts without blocks.  */
+/* Frees what the peer borrowed; its next incarnation starts without blocks. */
 void far_lend_forget_borrower(far_peer *peer);
-/* A session ends: operations in progress do not matter any more, the blocks stay.  */
+/* A session ends: operations in progress do not matter any more, the blocks stay. */
 void     far_lend_suspend_borrower(far_peer *peer);
 uint64_t far_lend_available(const far_node *node);
 void     far_stages_tick(far_node *node);
@@ -210,19 +210,19 @@ typedef enum far_near_state {
     FAR_NEAR_YES
 } far_near_state;
 
-/* The lender: a NEAR request came; the session ends.  */
+/* The lender: a NEAR request came; the session ends. */
 void far_near_lend(far_peer *peer, const far_header *h);
 void far_near_take_back(far_peer *peer);
-/* The borrower: NEAR was answered, or given up (FAR_MISSING); the session ends.  */
+/* The borrower: NEAR was answered, or given up (FAR_MISSING); the session ends. */
 void far_near_answered(far_peer *peer, const far_header *h);
 void far_near_end(far_peer *peer);
-/* Positions for the blocks of a reserve; NULL: none.  They are returned, or kept as its blocks.  */
+/* Positions for the blocks of a reserve; NULL: none.  They are returned, or kept as its blocks. */
 far_near_block *far_near_take(far_peer *peer, const far_header *reserve);
 void            far_near_give(far_peer *peer, far_near_block *list);
 void            far_near_keep(far_peer *peer, far_near_block *list);
 void            far_near_trim(far_node *node);
 void            far_near_fini(far_node *node);
-/* Any thread.  Forgets blocks in mapped memory; false: the block is not in mapped memory.  */
+/* Any thread.  Forgets blocks in mapped memory; false: the block is not in mapped memory. */
 void far_near_forget(far_store *store, uint32_t peer, uint64_t first, uint64_t n);
 bool far_near_submit(far_store *store, uint32_t peer, usm_transfer *t);
 
@@ -242,7 +242,7 @@ struct far_peer {
     /* atomic, written by the stepping thread */
     _Atomic uint64_t available, heard;
 
-    /* The session: headers between these two incarnations are accepted.  */
+    /* The session: headers between these two incarnations are accepted. */
     bool     has_session;
     uint64_t mine, its;
     uint32_t epoch;
@@ -253,13 +253,13 @@ struct far_peer {
     bool     has_left_too, is_seldom;
 
     /* The blocks that we have there (claim) and that it has here (estate), each by a number of the
-     * session that they began with; 0: none.  They outlive sessions (members.c).  */
+     * session that they began with; 0: none.  They outlive sessions (members.c). */
     uint64_t claim, estate;
     bool     may_return; /* the session is broken, our claim is not */
     bool     is_silent;  /* and the peer is silent: nothing waits for it */
     uint64_t return_until;
 
-    /* Joining.  */
+    /* Joining. */
     bool          has_challenge;
     bool          is_dead; /* the link has reported it dead: nothing is sent there any more */
     unsigned char challenge[16];
@@ -267,7 +267,7 @@ struct far_peer {
     uint64_t      next_join;
     uint32_t      join_tries;
 
-    /* The peer as a lender of this node.  */
+    /* The peer as a lender of this node. */
     usm_list       active; /* in node->active while one of the following is not empty */
     uint64_t       operation;
     usm_list       awaited;
@@ -283,7 +283,7 @@ struct far_peer {
     far_near_state near_state;
     far_map       *map; /* its area; lock, written by the stepping thread */
 
-    /* The peer as a borrower of this node.  */
+    /* The peer as a borrower of this node. */
     uint64_t    floor; /* requests below are not awaited any more */
     usm_list    stores, tombs;
     far_stage **stages;
@@ -292,7 +292,7 @@ struct far_peer {
     far_area   *lent_area;
     uint32_t    lent_where[2];
 
-    /* Messages.  */
+    /* Messages. */
     uint64_t next_out, next_in, gap_since;
     usm_list outbox, held; /* until it is up; until those before have come */
 };
@@ -304,12 +304,12 @@ void far_leave_tick(far_node *node, uint64_t now);
 void far_member_check_left(far_peer *peer);
 void far_member_heard(far_peer *peer);
 void far_member_lost(far_peer *peer, bool is_dead);
-/* The session cannot go on, because the peer is silent, or although it is alive.  */
+/* The session cannot go on, because the peer is silent, or although it is alive. */
 void far_member_broken(far_peer *peer, bool is_silent);
-/* Handles a header that came alone.  */
+/* Handles a header that came alone. */
 void far_member_header(far_peer *peer, const far_header *h);
 void far_member_join(far_peer *peer, const far_header *h, const void *body);
-/* Whether the header is of the session; a peer without one is told.  */
+/* Whether the header is of the session; a peer without one is told. */
 bool far_member_is_known(far_peer *peer, const far_header *h);
 
 usm_status far_messages_init(far_node *node);
@@ -319,11 +319,11 @@ void       far_messages_take(far_node *node);
 void       far_messages_joined(far_peer *peer);
 void       far_messages_tick(far_node *node);
 void       far_messages_reset(far_peer *peer);
-/* Sends a header and a body, now.  */
+/* Sends a header and a body, now. */
 void far_message_send(far_peer *peer, far_header h, const void *body);
 
 struct far_node {
-    /* Fixed after create.  */
+    /* Fixed after create. */
     far_params          params;
     const usm_host_api *api;
     far_link           *link;
@@ -351,7 +351,7 @@ struct far_node {
     _Atomic uint64_t near_fetched, near_stored;
     _Atomic uint32_t near_waiting; /* number in `near` */
 
-    /* Used only by the stepping thread.  */
+    /* Used only by the stepping thread. */
     usm_list          memory; /* all memory of far_alloc() */
     far_io           *ended, **ended_end;
     far_peer         *peers;
@@ -386,9 +386,9 @@ static inline void far_point(const far_node *node, const char *name)
         far_die();
 }
 
-/* Puts the peer into node->active, unless it is there.  */
+/* Puts the peer into node->active, unless it is there. */
 void far_peer_activate(far_peer *peer);
-/* Sets the node's work flag and wakes the stepping thread.  */
+/* Sets the node's work flag and wakes the stepping thread. */
 void far_wake(far_node *node);
 
 #endif

@@ -7,7 +7,7 @@
  * A kept block counts as a whole against `lend`, whether reserved or stored.  A request is applied
  * once and in the order of operation numbers, not of arrival: each part and each block remembers
  * the last one applied to it.  A forgotten block stays as a tombstone, because older stores may
- * still come, until the borrower has said (`behind`) that it awaits nothing so old.  */
+ * still come, until the borrower has said (`behind`) that it awaits nothing so old. */
 #include "lend.h"
 
 #include <string.h>
@@ -83,7 +83,7 @@ static lent_block *block_find(const lent_store *s, uint64_t number)
     return b;
 }
 
-/* Without memory for more buckets, the chains grow.  */
+/* Without memory for more buckets, the chains grow. */
 static void buckets_grow(lent_store *s)
 {
     far_node    *node = s->peer->node;
@@ -155,7 +155,7 @@ static void block_is_near(lent_block *b)
     b->is_near = true;
 }
 
-/* Frees its memory; what it remembers stays.  */
+/* Frees its memory; what it remembers stays. */
 static void block_empty(lent_block *b)
 {
     lent_store *s     = b->store;
@@ -245,13 +245,13 @@ void far_lend_forget_borrower(far_peer *peer)
     far_stages_reset(peer);
 }
 
-/* Operation numbers go on rising over sessions, so old requests stay recognisable.  */
+/* Operation numbers go on rising over sessions, so old requests stay recognisable. */
 void far_lend_suspend_borrower(far_peer *peer)
 {
     far_stages_reset(peer);
 }
 
-/* The borrower awaits nothing older any more: the tombstones of such requests are not needed.  */
+/* The borrower awaits nothing older any more: the tombstones of such requests are not needed. */
 static void floor_raise(far_peer *peer, const far_header *h)
 {
     uint64_t floor = h->operation - h->behind;
@@ -298,7 +298,7 @@ void far_lent_answer(far_peer *peer, const far_header *h, far_wire_status status
     far_header_send(peer, FAR_TAG_HEADER, a);
 }
 
-/* Undoes the reserve `operation` for a block that was not used since.  */
+/* Undoes the reserve `operation` for a block that was not used since. */
 static void undo_one(lent_block *b, const far_header *h, uint64_t operation)
 {
     if (!b->is_kept || b->kept_by != operation || b->operation != operation || b->is_stored)
@@ -325,7 +325,7 @@ static void forget_one(lent_block *b, const far_header *h, uint64_t operation)
 
 typedef void block_fn(lent_block *b, const far_header *h, uint64_t operation);
 
-/* Calls fn for the existing blocks of [block, block + length), in the faster of two ways.  */
+/* Calls fn for the existing blocks of [block, block + length), in the faster of two ways. */
 static void blocks_each(lent_store *s, const far_header *h, block_fn *fn, uint64_t operation)
 {
     for (uint64_t i = 0; h->length <= s->bucket_count && i < h->length; i++) {
@@ -342,7 +342,7 @@ static void blocks_each(lent_store *s, const far_header *h, block_fn *fn, uint64
     }
 }
 
-/* *is_near: whether they are in mapped memory; new ones will be if all others are.  */
+/* *is_near: whether they are in mapped memory; new ones will be if all others are. */
 static far_wire_status reserve(far_peer *peer, const far_header *h, bool *is_near)
 {
     far_wire_status status;
@@ -385,7 +385,7 @@ static void forget(far_peer *peer, const far_header *h)
 
     if (s == NULL || s->closed_by != 0 || s->shift != h->shift)
         return;
-    /* A store that was given up may still come, as long as older requests are awaited.  */
+    /* A store that was given up may still come, as long as older requests are awaited. */
     for (uint64_t i = 0; h->behind > 0 && i < h->length && h->length <= s->bucket_count; i++) {
         if (block_find(s, h->block + i) == NULL)
             (void)block_make(s, h->block + i);
@@ -393,7 +393,7 @@ static void forget(far_peer *peer, const far_header *h)
     blocks_each(s, h, forget_one, h->operation);
 }
 
-/* The store stays, empty, as a tombstone.  */
+/* The store stays, empty, as a tombstone. */
 static void close_store(far_peer *peer, const far_header *h)
 {
     lent_store *s = store_find(peer, h->store);
@@ -431,7 +431,7 @@ static void serve(far_peer *peer, const far_header *h)
     far_serve_nothing(peer, h);
 }
 
-/* Before a request is handled; after it was applied and not answered yet.  */
+/* Before a request is handled; after it was applied and not answered yet. */
 static void request_point(const far_peer *peer, const far_header *h, bool is_done)
 {
     if (h->op == FAR_OP_RESERVE)
@@ -443,7 +443,7 @@ static void request_point(const far_peer *peer, const far_header *h, bool is_don
 }
 
 /* Requests that change nothing and failure answers do not depend on numbers.  A late fetch is
- * answered too, because that ends the receives which its borrower has in quarantine.  */
+ * answered too, because that ends the receives which its borrower has in quarantine. */
 void far_lend_request(far_peer *peer, const far_header *h)
 {
     far_wire_status status  = FAR_DONE;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* What lend.c (tables, requests) and stage.c (bytes in, bytes out) share.  */
+/* What lend.c (tables, requests) and stage.c (bytes in, bytes out) share. */
 #ifndef FAR_LEND_H
 #define FAR_LEND_H
 
@@ -35,20 +35,20 @@ struct lent_block {
     lent_part   parts[];
 };
 
-/* NULL and a status: no memory, closed, or blocks of another size.  */
+/* NULL and a status: no memory, closed, or blocks of another size. */
 lent_store *far_lent_store(far_peer *peer, const far_header *h, far_wire_status *status);
-/* Keeps the block from now on; NULL and a status: no room, or forgotten by a later operation.  */
+/* Keeps the block from now on; NULL and a status: no room, or forgotten by a later operation. */
 lent_block *far_lent_block(lent_store *s, uint64_t number, uint64_t operation,
                            far_wire_status *status);
-/* The borrower does not await the request any more.  */
+/* The borrower does not await the request any more. */
 bool far_lent_is_stale(far_peer *peer, const far_header *h);
 void far_lent_answer(far_peer *peer, const far_header *h, far_wire_status status);
 
-/* A store's bytes will follow: gets a chunk ready for them.  */
+/* A store's bytes will follow: gets a chunk ready for them. */
 void far_stage_announce(far_peer *peer, const far_header *h);
-/* Another incarnation begins.  Posted receives stay posted.  */
+/* Another incarnation begins.  Posted receives stay posted. */
 void far_stages_reset(far_peer *peer);
-/* Sends header and bytes of a fetch's answer; false: no memory.  */
+/* Sends header and bytes of a fetch's answer; false: no memory. */
 bool far_serve(far_peer *peer, const far_header *h, far_chunk *c, size_t at);
 void far_serve_nothing(far_peer *peer, const far_header *h);
 

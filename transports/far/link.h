@@ -9,7 +9,7 @@
  *
  * A send that has ended says nothing about the receiver: messages to the dead "succeed" (measured
  * with Open MPI 5).  Nothing here waits, and the link reports a peer's death only as a hint
- * (FAR_PEER_LOST).  One thread at a time may call, and `done` is called inside poll() only.  */
+ * (FAR_PEER_LOST).  One thread at a time may call, and `done` is called inside poll() only. */
 #ifndef FAR_LINK_H
 #define FAR_LINK_H
 
@@ -39,16 +39,16 @@ struct far_op {
 
 typedef struct far_link far_link; /* begins with its table */
 typedef struct far_link_ops {
-    /* Fixed as long as the link is open.  */
+    /* Fixed as long as the link is open. */
     uint32_t (*self)(far_link *l);
     uint32_t (*count)(far_link *l);
-    /* Starts an operation; errors are reported by `done`.  */
+    /* Starts an operation; errors are reported by `done`. */
     void (*send)(far_link *l, far_op *op);
     void (*receive)(far_link *l, far_op *op);
     /* Lets operations progress; calls `done` of those that have ended; returns their number.  Does
-     * not wait.  */
+     * not wait. */
     unsigned (*poll)(far_link *l);
-    /* Nanoseconds of a clock that never goes back.  */
+    /* Nanoseconds of a clock that never goes back. */
     uint64_t (*now)(far_link *l);
 } far_link_ops;
 

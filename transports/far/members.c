@@ -20,7 +20,7 @@
  * without.
  *
  * What was said about claim and estate holds for the incarnation that said it.  If one of them ends
- * outside of a session, another incarnation begins, and messages of the old one are void.  */
+ * outside of a session, another incarnation begins, and messages of the old one are void. */
 #include "internal.h"
 
 #include "base/inline/bytes.h"
@@ -35,7 +35,7 @@ static uint64_t mix(uint64_t x)
     return x ^ (x >> 31);
 }
 
-/* Draws another incarnation for this peer, never 0.  */
+/* Draws another incarnation for this peer, never 0. */
 static void incarnate(far_peer *peer)
 {
     const far_node *node = peer->node;
@@ -44,7 +44,7 @@ static void incarnate(far_peer *peer)
     peer->mine |= peer->mine == 0;
 }
 
-/* The number of the estate that begins with this session: no other session's, never 0.  */
+/* The number of the estate that begins with this session: no other session's, never 0. */
 static uint64_t estate_number(uint64_t lender, uint64_t borrower)
 {
     uint64_t number = mix(mix(lender) ^ borrower);
@@ -119,7 +119,7 @@ static void refuse(far_peer *peer)
     tell(peer);
 }
 
-/* Ends everything that depends on the session with the peer as a lender.  */
+/* Ends everything that depends on the session with the peer as a lender. */
 static void borrowing_end(far_peer *peer)
 {
     peer->claim = 0;
@@ -128,7 +128,7 @@ static void borrowing_end(far_peer *peer)
     far_messages_reset(peer);
 }
 
-/* Draws another incarnation, about which nothing was said yet.  */
+/* Draws another incarnation, about which nothing was said yet. */
 static void begin_anew(far_peer *peer)
 {
     incarnate(peer);
@@ -136,7 +136,7 @@ static void begin_anew(far_peer *peer)
     peer->has_challenge = false;
 }
 
-/* The blocks that the peer has here stay.  */
+/* The blocks that the peer has here stay. */
 static void session_end(far_peer *peer)
 {
     if (!peer->has_session)
@@ -173,7 +173,7 @@ static void return_set(far_peer *peer, bool may_return)
     (void)pthread_mutex_unlock(&peer->node->lock);
 }
 
-/* The blocks there will not return.  */
+/* The blocks there will not return. */
 static void claim_end(far_peer *peer)
 {
     if (!peer->may_return)
@@ -325,7 +325,7 @@ static bool prove(const far_node *node, const proof_of *p, unsigned char mac[32]
     return node->params.hmac(node->key, node->params.key_size, text, (size_t)(at - text), mac);
 }
 
-/* The challenge cannot be predicted, and is never drawn twice.  */
+/* The challenge cannot be predicted, and is never drawn twice. */
 static void challenge_draw(far_peer *peer)
 {
     far_node      *node = peer->node;
@@ -370,7 +370,7 @@ static void join_send(far_peer *peer, uint32_t part, uint64_t to, const unsigned
     far_message_send(peer, h, body);
 }
 
-/* Compares in constant time, which does not reveal how much was right.  */
+/* Compares in constant time, which does not reveal how much was right. */
 static bool is_proven(far_peer *peer, const far_header *h, const far_join *j)
 {
     far_node     *node = peer->node;
@@ -386,7 +386,7 @@ static bool is_proven(far_peer *peer, const far_header *h, const far_join *j)
 }
 
 /* Another incarnation than before, of a member that had perhaps not been missed yet.  Our
- * incarnation was sent to it, and stays.  */
+ * incarnation was sent to it, and stays. */
 static void session_replace(far_peer *peer, uint64_t its, const far_join *j)
 {
     uint64_t mine         = peer->mine;
@@ -445,7 +445,7 @@ static void join_2(far_peer *peer, const far_header *h, const far_join *j)
     if (h->to != peer->mine || !peer->has_challenge || memcmp(j->yours, peer->challenge, 16) != 0)
         return;
     is_proved = is_proven(peer, h, j);
-    /* The peer must learn of it as well.  */
+    /* The peer must learn of it as well. */
     join_send(peer, 3, h->from, j->mine);
     if (is_proved)
         session_begin(peer, h->from, j);
@@ -494,7 +494,7 @@ void far_member_join(far_peer *peer, const far_header *h, const void *body)
 
 /* ---- headers -------------------------------------------------------------------------------- */
 
-/* A peer without a session is told so once in a while, and asked to join again.  */
+/* A peer without a session is told so once in a while, and asked to join again. */
 static void fence(far_peer *peer, const far_header *h)
 {
     far_node *node = peer->node;
@@ -514,7 +514,7 @@ static void fence(far_peer *peer, const far_header *h)
 
 static void fenced(far_peer *peer, const far_header *h)
 {
-    /* It may have been sent before this session began.  */
+    /* It may have been sent before this session began. */
     if (!peer->has_session || h->to != peer->mine || h->operation != peer->its)
         return;
     far_member_broken(peer, false);
@@ -624,7 +624,7 @@ static void silence_tick(far_peer *peer, uint64_t now)
         state_set(peer, silent >= p->lease_ns / 2 ? FAR_SLOW : FAR_UP);
 }
 
-/* How long the blocks of an absent peer, here and there, are waited for.  */
+/* How long the blocks of an absent peer, here and there, are waited for. */
 static void return_tick(far_peer *peer, uint64_t now)
 {
     const far_params *p = &peer->node->params;
@@ -649,7 +649,7 @@ static void sign_tick(far_peer *peer, uint64_t now)
                     (far_header){.op = FAR_OP_ALIVE, .block = far_lend_available(peer->node)});
 }
 
-/* This process did not run for so long: the silence of others in that time does not count.  */
+/* This process did not run for so long: the silence of others in that time does not count. */
 static void gap_forgive(far_peer *peer, uint64_t now, uint64_t gap)
 {
     uint64_t heard = usm_load_relaxed(&peer->heard);
@@ -657,7 +657,7 @@ static void gap_forgive(far_peer *peer, uint64_t now, uint64_t gap)
     usm_store_relaxed(&peer->heard, heard + gap < now ? heard + gap : now);
 }
 
-/* All peers, some sixteen times per lease.  */
+/* All peers, some sixteen times per lease. */
 void far_members_tick(far_node *node)
 {
     uint64_t now = usm_load_relaxed(&node->now);

@@ -2,7 +2,7 @@
 /* Messages: a header and a body of at most 64 KiB in one, from any peer.  Those of far_send() are
  * numbered, so that they are delivered in order and once, whatever the order in which receives end.
  * If a number is missing for deadline_ns, its sender is lost.  Joining (members.c) uses messages
- * without numbers.  */
+ * without numbers. */
 #include "internal.h"
 
 #include <string.h>
@@ -30,7 +30,7 @@ typedef struct message_in {
 
 /* ---- memory ---------------------------------------------------------------------------------- */
 
-/* Fresh memory of that size costs more than the copy into it.  */
+/* Fresh memory of that size costs more than the copy into it. */
 static message *message_take_spare(far_node *node)
 {
     usm_list *it;
@@ -65,7 +65,7 @@ static void message_list(far_node *node, message *m)
     m->is_listed = true;
 }
 
-/* The stepping thread.  */
+/* The stepping thread. */
 static void message_free(far_node *node, message *m)
 {
     bool is_spare = false;
@@ -215,7 +215,7 @@ void far_messages_reset(far_peer *peer)
         message_free(peer->node, usm_container_of(it, message, link));
 }
 
-/* Frees messages that no step has seen.  Spare ones are in node->memory.  */
+/* Frees messages that no step has seen.  Spare ones are in node->memory. */
 void far_messages_fini(far_node *node)
 {
     usm_list *it;
@@ -239,7 +239,7 @@ static void deliver(far_peer *peer, const far_header *h, const void *body)
         node->params.message(node->params.user, peer->index, h->store, body, h->length);
 }
 
-/* Keeps messages by rising number; a second one of a number is dropped.  */
+/* Keeps messages by rising number; a second one of a number is dropped. */
 static void hold(far_peer *peer, const far_header *h, const void *body)
 {
     usm_list *before = &peer->held;
@@ -299,7 +299,7 @@ static void in_post(message_in *in)
         &in->io, (far_buffer){in->buffer, FAR_HEADER + FAR_MESSAGE_MAX, FAR_ANY, FAR_TAG_MESSAGE});
 }
 
-/* A header, its body and nothing else.  */
+/* A header, its body and nothing else. */
 static bool is_whole(const unsigned char *bytes, size_t size, far_header *h)
 {
     return far_header_decode(bytes, size, h) && size == (size_t)FAR_HEADER + h->length &&
@@ -376,7 +376,7 @@ void far_messages_start(far_node *node)
 }
 
 /* A receive that later ones have overtaken belongs to a message that does not progress: its sender
- * has died while sending it.  */
+ * has died while sending it. */
 static void in_tick(far_node *node, message_in *in, uint64_t now)
 {
     message_in *other;
@@ -408,7 +408,7 @@ static bool awaits_joins(const far_node *node)
 
 /* If all receives are stuck, none is overtaken, and no joining peer would ever be heard.  So if a
  * peer should join and no message comes for two leases, one more receive is posted, up to a
- * limit.  */
+ * limit. */
 static void in_revive(far_node *node, uint64_t now)
 {
     message_in *in;

@@ -19,14 +19,14 @@
  * A thread that waits for its transfer copies it in far_submit().  Other transfers are copied, in
  * pieces, by threads that call far_near_run(), several at a time.
  *
- * Everything here is guarded by node->lock, except what is marked as the stepping thread's.  */
+ * Everything here is guarded by node->lock, except what is marked as the stepping thread's. */
 #include "lend.h"
 
 #include <string.h>
 
 enum { IDLE_KEPT = 32 << 20, BUCKETS = 64, GIVEN_BACK = 256, ROUND = 16 << 20, ALIGN = 2 << 20 };
 
-/* Of virtual space: taking and returning blocks of several sizes leaves gaps.  */
+/* Of virtual space: taking and returning blocks of several sizes leaves gaps. */
 enum { SPARE = 4 };
 
 #define LEND_MAX ((uint64_t)1 << 44)
@@ -53,7 +53,7 @@ struct far_map {
     uint32_t         bucket_count, count;
 };
 
-/* Data in usm_transfer.opaque.  */
+/* Data in usm_transfer.opaque. */
 typedef struct near_ticket {
     usm_list       link; /* in node->near */
     far_map       *map;
@@ -125,7 +125,7 @@ void far_near_take_back(far_peer *peer)
 /* ---- positions in an area ------------------------------------------------------------------ */
 
 /* Takes a free position with memory, else a free one, else a new one.  NULL: no room, or no
- * memory.  */
+ * memory. */
 static far_near_block *place_take(far_map *m, uint8_t shift)
 {
     uint64_t         size  = (uint64_t)1 << shift;
@@ -183,7 +183,7 @@ static far_near_block **bucket_of(const far_map *m, uint32_t store, uint64_t num
     return &m->buckets[(hash >> 32) & (m->bucket_count - 1)];
 }
 
-/* Where the block is linked: *result is NULL if it does not exist.  */
+/* Where the block is linked: *result is NULL if it does not exist. */
 static far_near_block **block_at(const far_map *m, uint32_t store, uint64_t number)
 {
     far_near_block **at = bucket_of(m, store, number);
@@ -193,7 +193,7 @@ static far_near_block **block_at(const far_map *m, uint32_t store, uint64_t numb
     return at;
 }
 
-/* Without memory for more buckets, the chains grow.  */
+/* Without memory for more buckets, the chains grow. */
 static void buckets_grow(far_map *m)
 {
     const usm_host_api *api  = m->peer->node->api;
@@ -268,7 +268,7 @@ void far_near_give(far_peer *peer, far_near_block *list)
     (void)pthread_mutex_unlock(&node->lock);
 }
 
-/* Blocks that exist already stay where they are.  */
+/* Blocks that exist already stay where they are. */
 void far_near_keep(far_peer *peer, far_near_block *list)
 {
     far_map *m = peer->map;
@@ -293,7 +293,7 @@ void far_near_keep(far_peer *peer, far_near_block *list)
 
 /* ---- forgetting: any thread ------------------------------------------------------------------ */
 
-/* In the faster of two ways.  */
+/* In the faster of two ways. */
 static void forget(far_map *m, uint32_t store, uint64_t first, uint64_t n)
 {
     for (uint64_t i = 0; n <= m->bucket_count && i < n; i++) {
@@ -330,7 +330,7 @@ void far_near_forget(far_store *store, uint32_t peer, uint64_t first, uint64_t n
 
 /* ---- mapping --------------------------------------------------------------------------------- */
 
-/* The lock is not held; no thread uses the map.  */
+/* The lock is not held; no thread uses the map. */
 static void map_free(far_map *m)
 {
     const usm_host_api *api = m->peer->node->api;
@@ -401,13 +401,13 @@ void far_near_end(far_peer *peer)
 /* ---- copying: any thread --------------------------------------------------------------------- */
 
 /* Pairs with far_near_take_back(): bytes that were copied before were copied while the area was
- * lent.  */
+ * lent. */
 static bool is_lent_still(far_map *m)
 {
     return atomic_fetch_add(m->area->word, (uint64_t)0) == m->lease.number;
 }
 
-/* The lock is held; returns whether the caller must free the map.  */
+/* The lock is held; returns whether the caller must free the map. */
 static bool map_leave(far_map *m)
 {
     return --m->users == 0 && m->is_over;
@@ -428,7 +428,7 @@ static bool copy(usm_transfer *t, size_t at, size_t size)
     return is_lent_still(m);
 }
 
-/* The last piece has ended.  */
+/* The last piece has ended. */
 static void transfer_end(far_node *node, usm_transfer *t, bool has_failed)
 {
     usm_status s = USM_OK;
@@ -498,7 +498,7 @@ bool far_near_run(far_node *node)
     return done > 0;
 }
 
-/* The lock is held.  */
+/* The lock is held. */
 static bool begin(far_map *m, far_near_block *b, usm_transfer *t)
 {
     near_ticket *k = ticket_of(t);
@@ -551,7 +551,7 @@ bool far_near_submit(far_store *store, uint32_t peer, usm_transfer *t)
 
 /* ---- unused memory: the stepping thread ---------------------------------------------------- */
 
-/* Nothing is used: returns all of it, at once.  */
+/* Nothing is used: returns all of it, at once. */
 static void trim_all(far_map *m)
 {
     far_node       *node = m->peer->node;

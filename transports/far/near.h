@@ -9,7 +9,7 @@
  * or estate.
  *
  * All functions except copy() may take a while.  Any thread may call copy(), give_back() and
- * unmap(); the stepping thread calls the others.  */
+ * unmap(); the stepping thread calls the others. */
 #ifndef FAR_NEAR_H
 #define FAR_NEAR_H
 
@@ -36,20 +36,20 @@ typedef enum far_near_copy {
 
 typedef struct far_near far_near; /* begins with its table */
 typedef struct far_near_ops {
-    /* Equal for processes that could map each other's memory, as far as can be told; 0: none.  */
+    /* Equal for processes that could map each other's memory, as far as can be told; 0: none. */
     uint64_t (*host)(far_near *n);
     /* As a lender: makes an area, without memory yet, and says where others find it.  NULL: not
-     * possible.  */
+     * possible. */
     far_area *(*lend)(far_near *n, const far_lease *lease, uint32_t where[2]);
     /* The area's word was cleared: returns all its memory to the system, whichever process has it
-     * mapped.  */
+     * mapped. */
     void (*take_back)(far_near *n, far_area *area);
-    /* As a borrower.  NULL: the area cannot be reached, or is another one.  */
+    /* As a borrower.  NULL: the area cannot be reached, or is another one. */
     far_area *(*map)(far_near *n, const far_lease *lease, const uint32_t where[2]);
     void (*unmap)(far_near *n, far_area *area);
-    /* Returns the memory of a part whose content is not needed any more.  */
+    /* Returns the memory of a part whose content is not needed any more. */
     void (*give_back)(far_near *n, far_area *area, uint64_t at, uint64_t size);
-    /* memcpy.  */
+    /* memcpy. */
     void (*copy)(far_near *n, void *to, const void *from, size_t size, far_near_copy kind);
 } far_near_ops;
 

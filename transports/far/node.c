@@ -5,7 +5,7 @@
  *     far_step:  poll the link -> ended operations -> new requests -> pieces that can be sent
  *                -> one arrived piece copied -> again, until nothing moves
  *
- * Pieces are sent before one is copied, so that the link works while memory is copied.  */
+ * Pieces are sent before one is copied, so that the link works while memory is copied. */
 #include "internal.h"
 
 #include <signal.h>
@@ -14,7 +14,7 @@
 
 enum { ROUNDS = 64, HEADERS_POSTED = 32, BIG = 65536, PAGE = 4096, COPIED_AT_ONCE = 256 << 10 };
 
-/* Before memory of far_alloc(): a cache line, for large memory a page.  */
+/* Before memory of far_alloc(): a cache line, for large memory a page. */
 typedef struct block {
     usm_list link;
     size_t   mapped; /* 0: from the heap */
@@ -160,7 +160,7 @@ static void small_ended(far_io *io, far_result result)
 
     if (result == FAR_PEER_LOST)
         far_member_lost(&io->node->peers[io->op.peer], true);
-    /* The last one goes first: it is in the cache.  */
+    /* The last one goes first: it is in the cache. */
     s->link.next         = io->node->small.next;
     s->link.prev         = &io->node->small;
     s->link.next->prev   = &s->link;
@@ -336,7 +336,7 @@ static usm_status node_fill(far_node *node)
     for (uint32_t i = 0; i < node->count; i++) {
         peer_init(node, &node->peers[i], i);
         usm_store_relaxed(&node->peers[i].heard, now);
-        /* The peer with the lower number begins; the other one if that does not help.  */
+        /* The peer with the lower number begins; the other one if that does not help. */
         node->peers[i].next_join = i > node->self ? now : now + node->params.lease_ns / 2;
     }
     for (uint32_t i = 0; i < HEADERS_POSTED; i++) {
@@ -403,7 +403,7 @@ void far_node_destroy_closed(far_node *node)
         node_free(node, true);
 }
 
-/* As the system does it when memory is short: without any notice.  */
+/* As the system does it when memory is short: without any notice. */
 void far_die(void)
 {
     (void)kill(getpid(), SIGKILL);
@@ -430,7 +430,7 @@ static bool peer_is_idle(const far_peer *peer)
            usm_list_is_empty(&peer->controls) && usm_list_is_empty(&peer->asked);
 }
 
-/* Ends requests that have no answer in time, for all peers with requests.  */
+/* Ends requests that have no answer in time, for all peers with requests. */
 static void expire(far_node *node)
 {
     USM_LIST_FOREACH_SAFE (it, next, &node->active) {
@@ -447,7 +447,7 @@ static void tick(far_node *node, uint64_t now)
 {
     far_members_tick(node);
     far_messages_tick(node);
-    /* If this process did not run, answers may have come that were not polled yet.  */
+    /* If this process did not run, answers may have come that were not polled yet. */
     if (now - node->last_step <= 4 * node->tick_ns)
         expire(node);
     far_stages_tick(node);
@@ -469,7 +469,7 @@ static bool take_work(far_node *node)
     return true;
 }
 
-/* One round; false: nothing moved.  */
+/* One round; false: nothing moved. */
 static bool turn(far_node *node)
 {
     bool moved;
@@ -502,7 +502,7 @@ uint64_t far_step(far_node *node, bool *busy)
     node->last_step = now;
     if (moved)
         node->last_moved = now;
-    /* Sends to dead peers may be in progress for ever.  */
+    /* Sends to dead peers may be in progress for ever. */
     if (busy != NULL)
         *busy =
             moved || node->out > 0 || (node->serving > 0 && now - node->last_moved < node->tick_ns);

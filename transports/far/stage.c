@@ -9,7 +9,7 @@
  *     announced > last:  announced bytes have not come: a receive is posted
  *
  * Announcements only post the receive.  The header after the bytes says what came, and for which
- * request.  */
+ * request. */
 #include "lend.h"
 
 #include <string.h>
@@ -32,7 +32,7 @@ typedef struct serving {
 
 /* ---- receiving ----------------------------------------------------------------------------- */
 
-/* Returns a chunk of the part that may be written, with the old content.  */
+/* Returns a chunk of the part that may be written, with the old content. */
 static far_chunk *part_to_write(far_node *node, const lent_store *s, lent_part *p)
 {
     size_t     size = (size_t)1 << s->chunk_shift;
@@ -293,7 +293,7 @@ static far_header stamp_of(const far_peer *peer, const far_header *h, far_wire_s
                         .offset    = FAR_OP_FETCH};
 }
 
-/* A few bytes, copied after their header.  */
+/* A few bytes, copied after their header. */
 typedef struct brief {
     usm_list      link;
     far_io        io;

@@ -31,7 +31,7 @@ static uint64_t get(const unsigned char *at, unsigned bytes)
 
 /* Each step is a bijection of the sum so far, so a change within one word of eight bytes always
  * changes the 64 bits, of which 32 are sent.  The position of the checksum itself counts as
- * zero.  */
+ * zero. */
 static uint32_t checksum(const unsigned char *bytes)
 {
     uint64_t sum = 0x9e3779b97f4a7c15u;
@@ -48,7 +48,7 @@ static uint32_t checksum(const unsigned char *bytes)
     return (uint32_t)(sum >> 32);
 }
 
-/* Two sums take turns, because one would have to wait for its own last product.  */
+/* Two sums take turns, because one would have to wait for its own last product. */
 uint64_t far_body_sum(const void *body, size_t size)
 {
     const unsigned char *at   = body;

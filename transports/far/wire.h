@@ -13,7 +13,7 @@
  * s is the number of one of the borrower's request slots for that lender; a slot has one request in
  * progress at a time.  Bytes are identified by the header that comes with them, so that duplicated
  * and late ones are recognised; src/spill checks whether they are the right bytes.  No caller
- * checks the bodies of messages and of joining: their header has their checksum.  */
+ * checks the bodies of messages and of joining: their header has their checksum. */
 #ifndef FAR_WIRE_H
 #define FAR_WIRE_H
 
@@ -36,7 +36,7 @@ enum {
     FAR_SHIFT_MAX    = 31
 };
 
-/* The numbers are those of the wire.  */
+/* The numbers are those of the wire. */
 typedef enum far_wire_op {
     FAR_OP_ALIVE   = 1, /* a sign of life, and the room left */
     FAR_OP_WELCOME = 2, /* the third part of joining was right */
@@ -50,7 +50,7 @@ typedef enum far_wire_op {
     FAR_OP_CLOSE   = 11, /* forget the store */
     FAR_OP_FETCH   = 12,
     FAR_OP_STORE   = 13,
-    FAR_OP_NEAR    = 14, /* can a process of the host `block` map the memory?  */
+    FAR_OP_NEAR    = 14, /* can a process of the host `block` map the memory? */
     FAR_OP_ANSWER  = 16, /* to any of the seven above, by its operation number; to NEAR: store and
                             length say where it is */
     FAR_OP_BYTES   = 17, /* after the bytes of a store */
@@ -98,11 +98,11 @@ typedef struct far_join {
 void far_header_encode(const far_header *h, unsigned char bytes[FAR_HEADER]);
 /* False, and *h is untouched: not a header, of another version, damaged, or it makes no sense.
  * Headers that pass have ranges that do not wrap and lie within a block; numbers of blocks may be
- * any.  */
+ * any. */
 bool far_header_decode(const void *bytes, size_t size, far_header *h);
 
 /* The sum of a body.  Bodies that differ in only one word of eight bytes have different sums for
- * sure.  */
+ * sure. */
 uint64_t far_body_sum(const void *body, size_t size);
 
 void far_join_encode(const far_join *j, unsigned char bytes[FAR_JOIN_BODY]);

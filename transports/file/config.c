@@ -12,7 +12,7 @@
 
 static const char options[] = "quota=SIZE, engine=auto|uring|threads, depth=1..1024, direct=on|off";
 
-/* Reads a size such as 10G; false: not a size.  */
+/* Reads a size such as 10G; false: not a size. */
 static bool read_size(const char *text, size_t n, uint64_t *size)
 {
     static const char units[] = "KMGT";

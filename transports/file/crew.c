@@ -2,12 +2,12 @@
 /* A few threads that carry out transfers one by one: if there is no io_uring, and for transfers
  * that take more than one call (unaligned parts of backing stores, the system's cache).  They are
  * started, up to CREW_MAX, when there is work that no idle thread takes, and sleep without a timer.
- * Called by submit().  */
+ * Called by submit(). */
 #include "internal.h"
 
 #define CREW_MAX 8u
 
-/* The lock is held.  */
+/* The lock is held. */
 static usm_transfer *pop(usm_file_crew *c)
 {
     usm_transfer *t = c->head;
@@ -21,7 +21,7 @@ static usm_transfer *pop(usm_file_crew *c)
     return t;
 }
 
-/* Waits for the next transfer; NULL: the thread must end.  The lock is held.  */
+/* Waits for the next transfer; NULL: the thread must end.  The lock is held. */
 static usm_transfer *await(usm_file_crew *c)
 {
     while (!c->head && !c->stopping) {
@@ -52,7 +52,7 @@ static void work(void *arg)
     (void)pthread_mutex_unlock(&c->lock);
 }
 
-/* Starts `wanted` threads, which are counted already.  */
+/* Starts `wanted` threads, which are counted already. */
 static void start(usm_file_store *s, unsigned wanted)
 {
     usm_file_crew *c = &s->crew;

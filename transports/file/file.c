@@ -5,7 +5,7 @@
  * There are two engines: io_uring, by one thread of the transport (ring.c), and a crew of threads
  * (crew.c), which is needed anyway for transfers that take several calls.  A transfer that the
  * caller waits for is carried out by the calling thread: it would sleep meanwhile, and each change
- * of threads costs a tenth of the time of a block.  */
+ * of threads costs a tenth of the time of a block. */
 #include "internal.h"
 
 #include <errno.h>
@@ -13,7 +13,7 @@
 
 /* ---- open, close ----------------------------------------------------------------- */
 
-/* A store works without the ring: the function records why there is none, and succeeds.  */
+/* A store works without the ring: the function records why there is none, and succeeds. */
 static usm_status start_ring(usm_file_store *s)
 {
     if (s->config.engine == USM_FILE_THREADS) {
@@ -143,7 +143,7 @@ static void file_forget(void *store, uint64_t first, uint64_t n)
         usm_file_room_forget(s, first, n);
 }
 
-/* Bytes that all the file systems have left.  */
+/* Bytes that all the file systems have left. */
 static uint64_t available(const usm_file_store *s)
 {
     uint64_t sum = 0;
@@ -267,7 +267,7 @@ static usm_status file_sync(void *store)
 
 /* ---- descriptions -------------------------------------------------------------------------- */
 
-/* snprintf() at the end of the text.  */
+/* snprintf() at the end of the text. */
 #define ADD(...)                                                                                   \
     do {                                                                                           \
         const size_t used_ = strlen(text);                                                         \

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
 /* Which file systems are on a disk.  The type that statfs reports for a folder is the only way to
- * tell: O_TMPFILE and O_DIRECT succeed on memory too.  Called when a store is opened.  */
+ * tell: O_TMPFILE and O_DIRECT succeed on memory too.  Called when a store is opened. */
 #include "internal.h"
 
 static const struct {

@@ -9,14 +9,14 @@
  * the file is written directly and through the cache at the same time: a page that lies within one
  * store belongs to no other store, and a page that several stores share is written through the
  * cache by all of them.  A direct fetch makes the system first write out what its cache has of the
- * range.  */
+ * range. */
 #include "internal.h"
 
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
 
-/* What a transfer means in the file: bytes [at, at + size), followed by zeros.  */
+/* What a transfer means in the file: bytes [at, at + size), followed by zeros. */
 typedef struct part {
     uint64_t at;
     size_t   size;
@@ -55,7 +55,7 @@ static int through_cache(const usm_file_store *s, bool is_store, part p, char *d
     return move(s, s->places[0].buffered, is_store, p, data);
 }
 
-/* Fetches a part that direct I/O cannot read to its destination.  */
+/* Fetches a part that direct I/O cannot read to its destination. */
 static int fetch_by_bounce(usm_file_store *s, part p, char *data)
 {
     const uint64_t   begin = p.at & ~(uint64_t)(PAGE_SIZE - 1);
@@ -99,7 +99,7 @@ static int fetch(usm_file_store *s, part p, char *data)
     return through_cache(s, false, (part){p.at + whole, p.size - whole}, data + whole);
 }
 
-/* Stores whole pages of the file from memory that is not aligned.  */
+/* Stores whole pages of the file from memory that is not aligned. */
 static int store_by_bounce(usm_file_store *s, part p, char *data)
 {
     usm_file_bounce *bounce = usm_file_bounce_take(s);
@@ -174,7 +174,7 @@ static usm_status refuse(const usm_file_store *s, const char *path, const char *
     return s->api->report(USM_E_IO, "%s cannot be %s: %s", path, what, text);
 }
 
-/* Opens the same file for direct I/O, by its descriptor: the name may mean another file by now.  */
+/* Opens the same file for direct I/O, by its descriptor: the name may mean another file by now. */
 static int open_direct(const usm_file_store *s, int fd, int flags)
 {
     char name[64];
@@ -197,7 +197,7 @@ static usm_status lock(const usm_file_store *s, const usm_transport_home *home, 
     return USM_OK; /* a file system without locks */
 }
 
-/* Makes the file long enough, or reports that it is not.  */
+/* Makes the file long enough, or reports that it is not. */
 static usm_status fit(usm_file_store *s, const usm_transport_home *home, int fd,
                       const usm_os_file *file)
 {
@@ -304,7 +304,7 @@ usm_status usm_file_home_reserve(usm_file_store *s, uint64_t first, uint64_t n)
     return refuse(s, s->places[0].path, "given room", errno);
 }
 
-/* Makes the name of a created file durable, in its folder.  */
+/* Makes the name of a created file durable, in its folder. */
 static int sync_folder(const usm_file_store *s)
 {
     const char *path  = s->places[0].path;

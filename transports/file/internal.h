@@ -11,7 +11,7 @@
  *
  * The way of a transfer: submit() fills in its `piece`.  Then the transfer goes to the ring or to
  * the crew or, if the caller waits for it, is carried out at once.  The thread that ends it calls
- * usm_file_finish().  */
+ * usm_file_finish(). */
 #ifndef USM_FILE_INTERNAL_H
 #define USM_FILE_INTERNAL_H
 
@@ -38,7 +38,7 @@ typedef struct usm_file_config {
     bool            direct;
 } usm_file_config;
 
-/* One file of a store.  Fixed after open.  */
+/* One file of a store.  Fixed after open. */
 typedef struct usm_file_place {
     int         direct;   /* its descriptor with O_DIRECT; -1: refused, or not wanted */
     int         buffered; /* its descriptor without; -1: a scratch file that has the other */
@@ -48,7 +48,7 @@ typedef struct usm_file_place {
 
 /* Which blocks have room on the disk (`backed`), and which of these are reserved (`used`).  The
  * other backed blocks are idle: their room was allocated in advance, or they were forgotten and
- * their room has not been freed yet.  */
+ * their room has not been freed yet. */
 typedef struct usm_file_room {
     pthread_mutex_t lock;
     /* guarded by lock */
@@ -68,7 +68,7 @@ typedef struct usm_file_home {
     bool     was_created; /* its name is not durable before the first sync */
 } usm_file_home;
 
-/* Threads that carry out transfers one by one.  */
+/* Threads that carry out transfers one by one. */
 typedef struct usm_file_crew {
     pthread_mutex_t lock;
     pthread_cond_t  work, gone;
@@ -80,7 +80,7 @@ typedef struct usm_file_crew {
     bool           stopping;
 } usm_file_crew;
 
-/* A buffer for unaligned transfers.  */
+/* A buffer for unaligned transfers. */
 typedef struct usm_file_bounce {
     struct usm_file_bounce *next;
     char                   *data; /* block_size bytes and two pages more, page-aligned */
@@ -108,7 +108,7 @@ typedef struct usm_file_store {
     _Atomic(size_t) registered, offered;
 } usm_file_store;
 
-/* The transport's data in a transfer.  */
+/* The transport's data in a transfer. */
 typedef struct usm_file_piece {
     usm_file_store *store;
     uint64_t        at;    /* position in the file */
@@ -127,7 +127,7 @@ static inline usm_file_piece *usm_file_piece_of(usm_transfer *t)
 }
 /* NOLINTEND(clang-diagnostic-cast-align) */
 
-/* How often a call that was interrupted or moved nothing is repeated.  */
+/* How often a call that was interrupted or moved nothing is repeated. */
 #define ATTEMPTS_MAX 1000u
 
 /* config.c.  `text` may be "".  USM_E_INVALID with an error message */
@@ -140,18 +140,18 @@ typedef enum usm_file_kind {
     USM_FILE_NETWORK, /* works, but slowly, or at the cost of others */
     USM_FILE_UNKNOWN
 } usm_file_kind;
-/* By statfs's f_type; *name is set to the common name.  */
+/* By statfs's f_type; *name is set to the common name. */
 usm_file_kind usm_file_classify(uint64_t filesystem, const char **name);
-/* Warns about a network file system, once for each kind and process.  */
+/* Warns about a network file system, once for each kind and process. */
 void usm_file_warn_network(const usm_host_api *api, const char *name, const char *path);
 
 /* place.c */
 usm_status usm_file_open_places(usm_file_store *s);
 void       usm_file_close_places(usm_file_store *s);
-/* Finds the file and position of a block.  */
+/* Finds the file and position of a block. */
 void usm_file_locate(const usm_file_store *s, uint64_t block, uint32_t *place, uint64_t *at);
 
-/* room.c: of scratch files.  */
+/* room.c: of scratch files. */
 usm_status usm_file_room_init(usm_file_store *s);
 void       usm_file_room_fini(usm_file_store *s);
 usm_status usm_file_room_reserve(usm_file_store *s, uint64_t first, uint64_t n);
@@ -160,16 +160,16 @@ void       usm_file_room_forget(usm_file_store *s, uint64_t first, uint64_t n);
 /* home.c */
 usm_status usm_file_open_home(usm_file_store *s, const usm_transport_home *home);
 usm_status usm_file_run_home(usm_file_store *s, usm_transfer *t);
-/* Whether one direct call carries out the transfer.  */
+/* Whether one direct call carries out the transfer. */
 bool       usm_file_home_is_plain(const usm_file_store *s, const usm_transfer *t);
 usm_status usm_file_home_reserve(usm_file_store *s, uint64_t first, uint64_t n);
-/* Syncs what a sync of the file alone leaves out.  */
+/* Syncs what a sync of the file alone leaves out. */
 usm_status usm_file_home_sync(const usm_file_store *s);
 
 /* io.c */
-/* Carries out the transfer; blocks.  */
+/* Carries out the transfer; blocks. */
 usm_status usm_file_run(usm_file_store *s, usm_transfer *t);
-/* The bytes that a series of calls must move.  */
+/* The bytes that a series of calls must move. */
 typedef struct usm_file_span {
     int      fd;
     bool     is_store;
@@ -179,17 +179,17 @@ typedef struct usm_file_span {
 } usm_file_span;
 
 /* Moves the whole span, with as many calls as necessary; returns 0 or an errno value.  ENODATA: the
- * file ends within the span, after span->moved bytes.  */
+ * file ends within the span, after span->moved bytes. */
 int usm_file_move(const usm_file_store *s, usm_file_span *span);
 /* Faults that tests inject, the same for every engine: how much of `size` a call may request
  * ("file.short"), and the result that a call with `result` (bytes, or -errno) shall seem to have
- * had ("file.fetch", "file.store").  */
+ * had ("file.fetch", "file.store"). */
 size_t  usm_file_cut(const usm_file_store *s, size_t size);
 int64_t usm_file_result(const usm_file_store *s, bool is_store, int64_t result);
-/* The error message and the status of a transfer that failed with an errno value.  */
+/* The error message and the status of a transfer that failed with an errno value. */
 usm_status usm_file_explain(const usm_file_store *s, const usm_transfer *t, int error);
 void       usm_file_finish(usm_transfer *t, usm_status status);
-/* NULL: no memory.  */
+/* NULL: no memory. */
 usm_file_bounce *usm_file_bounce_take(usm_file_store *s);
 void             usm_file_bounce_give(usm_file_store *s, usm_file_bounce *b);
 void             usm_file_bounces_free(usm_file_store *s);
@@ -197,16 +197,16 @@ void             usm_file_bounces_free(usm_file_store *s);
 /* crew.c */
 usm_status usm_file_crew_init(usm_file_store *s);
 void       usm_file_crew_fini(usm_file_store *s); /* its threads have ended when it returns */
-/* Hands a list of transfers to the threads.  */
+/* Hands a list of transfers to the threads. */
 void usm_file_crew_add(usm_file_store *s, usm_transfer *list);
 
-/* ring.c; without io_uring these are never called.  */
+/* ring.c; without io_uring these are never called. */
 #ifdef USM_FILE_HAS_URING
-/* USM_E_NOT_SUPPORTED, with an error message: the kernel refuses; USM_E_NO_MEMORY.  */
+/* USM_E_NOT_SUPPORTED, with an error message: the kernel refuses; USM_E_NO_MEMORY. */
 usm_status usm_file_ring_create(usm_file_store *s, usm_file_ring **ring);
 void       usm_file_ring_destroy(usm_file_store *s); /* nothing is in progress */
 void       usm_file_ring_add(usm_file_ring *r, usm_transfer *list);
-/* Returns how many bytes from base on are registered with the kernel from now on; 0: none.  */
+/* Returns how many bytes from base on are registered with the kernel from now on; 0: none. */
 size_t usm_file_ring_register(usm_file_ring *r, void *base, size_t size);
 void   usm_file_ring_unregister(usm_file_ring *r);
 #endif

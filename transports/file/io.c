@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
 /* Carries out a transfer in the calling thread.  Also here: how ends are reported, and the bounce
  * buffers of unaligned transfers.  Called by submit() for a transfer that the caller waits for, and
- * by the crew's threads; the ring shares the ends and the faults.  */
+ * by the crew's threads; the ring shares the ends and the faults. */
 #include "internal.h"
 
 #include <errno.h>
@@ -34,7 +34,7 @@ int64_t usm_file_result(const usm_file_store *s, bool is_store, int64_t result)
     }
 }
 
-/* Makes one call; returns bytes, or -errno.  */
+/* Makes one call; returns bytes, or -errno. */
 static int64_t move_once(const usm_file_store *s, const usm_file_span *span)
 {
     const usm_os_api *os   = s->api->os;
@@ -76,7 +76,7 @@ int usm_file_move(const usm_file_store *s, usm_file_span *span)
 
 /* ---- ends ------------------------------------------------------------------- */
 
-/* strerror_r of this C library, which may return a text outside the buffer.  */
+/* strerror_r of this C library, which may return a text outside the buffer. */
 static const char *words(int error, char *room, size_t size)
 {
     return strerror_r(error, room, size);

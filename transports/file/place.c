@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
 /* Scratch files.  They are opened without a name, so that nothing is left of them however the
- * process ends.  room.c manages the room of their blocks.  Called by file.c.  */
+ * process ends.  room.c manages the room of their blocks.  Called by file.c. */
 #include "internal.h"
 
 #include <errno.h>
@@ -8,7 +8,7 @@
 #include <stdio.h>
 #include <unistd.h>
 
-/* For file systems without O_TMPFILE: a name that is removed before anything is written.  */
+/* For file systems without O_TMPFILE: a name that is removed before anything is written. */
 static int open_and_unlink(const usm_file_store *s, const char *folder, int flags)
 {
     static _Atomic(unsigned) count;

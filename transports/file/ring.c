@@ -15,7 +15,7 @@
  *             adds something then writes the eventfd, once
  *
  * Registered memory is addressed by the addresses that it had when it was registered.  The kernel
- * keeps the pages, not the addresses: pages that have been moved since are still reached.  */
+ * keeps the pages, not the addresses: pages that have been moved since are still reached. */
 #include "internal.h"
 
 #include <errno.h>
@@ -56,7 +56,7 @@ struct usm_file_ring {
 
 /* ---- the thread: submitting ---------------------------------------------------------- */
 
-/* The transfer that was set as the entry's data.  */
+/* The transfer that was set as the entry's data. */
 static usm_transfer *data_of(const struct io_uring_sqe *sqe)
 {
     return (usm_transfer *)(uintptr_t)sqe->user_data;
@@ -79,7 +79,7 @@ static void arm_wake(usm_file_ring *r)
     r->wake_armed = true;
 }
 
-/* The address of the bytes within the registered memory; NULL: they are not in it.  */
+/* The address of the bytes within the registered memory; NULL: they are not in it. */
 static char *fixed_address(const usm_file_ring *r, const usm_transfer *t, const usm_file_piece *p)
 {
     size_t at = t->registered;
@@ -109,14 +109,14 @@ static void prepare(usm_file_ring *r, struct io_uring_sqe *sqe, usm_transfer *t)
         io_uring_prep_read_fixed(sqe, fd, fixed, (unsigned)size, at, index);
     else
         io_uring_prep_read(sqe, fd, data, (unsigned)size, at);
-    /* A transfer that could not be done without waiting is done by a thread of the kernel.  */
+    /* A transfer that could not be done without waiting is done by a thread of the kernel. */
     io_uring_sqe_set_flags(sqe, (r->fixed_files ? IOSQE_FIXED_FILE : 0u) |
                                     (p->attempts > 0 ? IOSQE_ASYNC : 0u));
     io_uring_sqe_set_data(sqe, t);
     r->in_flight++;
 }
 
-/* Moves transfers from the queue to the ring, as many as fit.  The lock is held.  */
+/* Moves transfers from the queue to the ring, as many as fit.  The lock is held. */
 static bool fill(usm_file_ring *r)
 {
     bool any = false;
@@ -148,7 +148,7 @@ static void requeue(usm_file_ring *r, usm_transfer *t)
     (void)pthread_mutex_unlock(&r->lock);
 }
 
-/* The result of a call: 0 if the transfer is complete, EAGAIN if it goes on, else the error.  */
+/* The result of a call: 0 if the transfer is complete, EAGAIN if it goes on, else the error. */
 static int progress(const usm_transfer *t, usm_file_piece *p, int64_t result)
 {
     int64_t whole = result;
@@ -182,7 +182,7 @@ static void end(usm_file_ring *r, usm_transfer *t, int result)
         usm_file_finish(t, error ? usm_file_explain(r->store, t, error) : USM_OK);
 }
 
-/* Called between two ends, because `done` may take long: submits what is queued at once.  */
+/* Called between two ends, because `done` may take long: submits what is queued at once. */
 static void keep_going(usm_file_ring *r)
 {
     bool any;
@@ -230,13 +230,13 @@ static int register_pieces(usm_file_ring *r, char *base, size_t size)
 }
 
 /* Registers as much as the system allows, an eighth less at each attempt: other processes of the
- * same user and the ring itself may use a part of the limit.  */
+ * same user and the ring itself may use a part of the limit. */
 static void register_memory(usm_file_ring *r, reg *want)
 {
     const uint64_t limit = r->store->api->os->limit(USM_OS_LIMIT_LOCKED_MEMORY);
     size_t         size  = usm_min_size(want->size, PIECE_MAX * PIECES);
 
-    /* Asking for more than is allowed would bring all pages into memory before it fails.  */
+    /* Asking for more than is allowed would bring all pages into memory before it fails. */
     size = limit < size ? (size_t)limit : size;
     for (size &= ~(PAGE_SIZE - 1); size > 0; size = (size - size / 8) & ~(PAGE_SIZE - 1)) {
         const int rc = register_pieces(r, want->base, size);
@@ -254,7 +254,7 @@ static void register_memory(usm_file_ring *r, reg *want)
 }
 
 /* Handles what register_memory() and unregister_memory() wait for.  The lock is held, but released
- * meanwhile; the next request may follow at once.  */
+ * meanwhile; the next request may follow at once. */
 static void serve_requests(usm_file_ring *r)
 {
     for (reg *request = r->request; request; request = r->request) {
@@ -308,7 +308,7 @@ static usm_transfer *take_all(usm_file_ring *r)
     return list;
 }
 
-/* False: all transfers have ended, and the thread must end.  */
+/* False: all transfers have ended, and the thread must end. */
 static bool look(usm_file_ring *r)
 {
     usm_transfer *left = NULL;
@@ -328,7 +328,7 @@ static bool look(usm_file_ring *r)
 }
 
 /* The kernel accepts nothing more: entries that it has not taken go to the crew, and so do all
- * later transfers.  */
+ * later transfers. */
 static void give_up(usm_file_ring *r)
 {
     struct io_uring_sq *sq   = &r->uring.sq;
@@ -376,7 +376,7 @@ static void enter(usm_file_ring *r)
         give_up(r);
 }
 
-/* Sleeps until a transfer has ended or is new.  */
+/* Sleeps until a transfer has ended or is new. */
 static void sleep_in_kernel(usm_file_ring *r)
 {
     if (!r->is_broken || r->in_flight > 0)
@@ -430,7 +430,7 @@ static void wake(usm_file_ring *r)
         ;
 }
 
-/* With the lock held: whether the thread must be woken after the lock is released.  */
+/* With the lock held: whether the thread must be woken after the lock is released. */
 static bool rouse(usm_file_ring *r)
 {
     const bool was_asleep = r->asleep;

@@ -12,7 +12,7 @@
  * of the used room, or room is short, holes are punched for all idle blocks.
  *
  * The lock is held during fallocate(): threads that reserve at the same time would have to wait for
- * the file system's lock anyway.  No transfer needs the lock.  */
+ * the file system's lock anyway.  No transfer needs the lock. */
 #include "internal.h"
 
 #include <errno.h>
@@ -34,7 +34,7 @@ static void put(uint64_t *bits, uint64_t i, bool on)
     bits[i / 64] = on ? bits[i / 64] | bit : bits[i / 64] & ~bit;
 }
 
-/* Makes bits for blocks [0, n).  */
+/* Makes bits for blocks [0, n). */
 static bool cover(usm_file_store *s, uint64_t n)
 {
     usm_file_room *r    = &s->room;
@@ -90,7 +90,7 @@ static void set_used(usm_file_room *r, uint64_t block, bool on)
 
 /* ---- files ---------------------------------------------------------------------- */
 
-/* A run of blocks of one file; `first` and `n` count in the file, not in the store.  */
+/* A run of blocks of one file; `first` and `n` count in the file, not in the store. */
 typedef struct run {
     uint32_t place;
     uint64_t first, n;
@@ -108,7 +108,7 @@ static int descriptor(const usm_file_store *s, uint32_t place)
     return p->direct >= 0 ? p->direct : p->buffered;
 }
 
-/* If the file system cannot allocate room, the file at least gets its length.  */
+/* If the file system cannot allocate room, the file at least gets its length. */
 static int lengthen(usm_file_store *s, const run *r)
 {
     usm_file_room *room = &s->room;
@@ -122,7 +122,7 @@ static int lengthen(usm_file_store *s, const run *r)
     return s->api->os->truncate(descriptor(s, r->place), (r->first + r->n) * s->block_size);
 }
 
-/* Frees the run's room; false: it stays.  */
+/* Frees the run's room; false: it stays. */
 static bool drop(usm_file_store *s, const run *r)
 {
     usm_file_room *room = &s->room;
@@ -134,7 +134,7 @@ static bool drop(usm_file_store *s, const run *r)
     return false;
 }
 
-/* Allocates room for the run; returns 0 or an errno value.  */
+/* Allocates room for the run; returns 0 or an errno value. */
 static int back(usm_file_store *s, const run *r)
 {
     usm_file_room *room = &s->room;
@@ -162,7 +162,7 @@ static int back(usm_file_store *s, const run *r)
     return 0;
 }
 
-/* Finds the next run of idle blocks of a file at or after r->first; false: there is none.  */
+/* Finds the next run of idle blocks of a file at or after r->first; false: there is none. */
 static bool next_idle(const usm_file_store *s, run *r)
 {
     const usm_file_room *room = &s->room;
@@ -178,7 +178,7 @@ static bool next_idle(const usm_file_store *s, run *r)
     return r->n > 0;
 }
 
-/* Frees all idle room.  */
+/* Frees all idle room. */
 static void punch(usm_file_store *s)
 {
     usm_file_room *room = &s->room;
@@ -201,7 +201,7 @@ static uint64_t quota_in_blocks(const usm_file_store *s)
     return s->config.quota / s->block_size;
 }
 
-/* By how many blocks more than the run asks for the file should grow.  */
+/* By how many blocks more than the run asks for the file should grow. */
 static uint64_t ahead(const usm_file_store *s, const run *r)
 {
     const uint64_t backed = usm_load_relaxed(&s->room.nbacked);
@@ -216,7 +216,7 @@ static uint64_t ahead(const usm_file_store *s, const run *r)
     return more / s->nplaces;
 }
 
-/* Backs a run of which no block is backed.  */
+/* Backs a run of which no block is backed. */
 static int back_run(usm_file_store *s, const run *r)
 {
     run      longer = *r;
@@ -233,13 +233,13 @@ static int back_run(usm_file_store *s, const run *r)
     return back(s, r);
 }
 
-/* Backs all of [first, first + n); returns 0 or an errno value.  */
+/* Backs all of [first, first + n); returns 0 or an errno value. */
 static int back_all(usm_file_store *s, uint64_t first, uint64_t n)
 {
     const usm_file_room *room = &s->room;
 
     for (uint32_t place = 0; place < s->nplaces; place++) {
-        /* The file's blocks within the range.  */
+        /* The file's blocks within the range. */
         uint64_t begin = (first + s->nplaces - 1 - place) / s->nplaces;
         uint64_t end   = (first + n + s->nplaces - 1 - place) / s->nplaces;
 

@@ -11,7 +11,7 @@
  * their lease.
  *
  * The communicators are not freed when a job is left: that is collective, and a member may be
- * dead.  */
+ * dead. */
 #include "internal.h"
 
 #include <stdio.h>
@@ -23,7 +23,7 @@
 #define LAST_NS      (200 * NS_PER_MS)
 #define SERVE_NAP_NS 20000000l
 
-/* The state of the process.  */
+/* The state of the process. */
 static struct {
     pthread_mutex_t lock;
     mpi_job        *job;     /* attached */
@@ -87,7 +87,7 @@ static bool is_far_left(mpi_job *job)
     return usm_load_acquire(&job->has_said_goodbye);
 }
 
-/* No live member has yet to report that it needs nothing.  */
+/* No live member has yet to report that it needs nothing. */
 static bool is_unneeded(mpi_job *job)
 {
     bool is_needed = false;
@@ -115,7 +115,7 @@ static bool holds_nothing(mpi_job *job)
     return stats.borrowers == 0 || is_unneeded(job);
 }
 
-/* No member sends any more.  */
+/* No member sends any more. */
 static bool is_alone(mpi_job *job)
 {
     for (uint32_t i = 0; i < job->count; i++) {
@@ -133,7 +133,7 @@ static bool is_at_rest(mpi_job *job)
     return !usm_load_relaxed(&job->busy) && atomic_load(&job->flying) == 0;
 }
 
-/* Others may still need what this process holds for them.  */
+/* Others may still need what this process holds for them. */
 static void finish_lending(mpi_job *job)
 {
     for (uint32_t i = 0; i < job->count; i++) {
@@ -149,7 +149,7 @@ static void finish_lending(mpi_job *job)
 
 /* Messages that were sent before go before the goodbye.  With the MPI turn, like every step: if a
  * server has died a moment ago, MPICH fails and calls the handler in names.c, which asks whether
- * this thread has the turn.  */
+ * this thread has the turn. */
 static void say_goodbye(mpi_job *job)
 {
     bool busy, turn;
@@ -174,7 +174,7 @@ static void leave(mpi_job *job, bool is_final)
         finish_lending(job);
     say_goodbye(job);
     (void)mpi_step_until(job, is_far_left, mpi_now() + bound);
-    /* UCX warns about messages that have arrived and were received by nobody.  */
+    /* UCX warns about messages that have arrived and were received by nobody. */
     (void)mpi_step_until(job, is_alone, mpi_now() + (is_final ? LAST_NS : LAST_NS / 20));
     mpi_service_stop(job);
     turn = mpi_turn_begin();
@@ -193,7 +193,7 @@ void mpi_job_free(mpi_job *job)
 {
     const usm_host_api *api = job->api;
 
-    /* A thread that admits a program uses both, and cannot be stopped: they are not freed.  */
+    /* A thread that admits a program uses both, and cannot be stopped: they are not freed. */
     if (job->hall && mpi_hall_is_entering(job->hall))
         return;
     if (job->node)
@@ -208,7 +208,7 @@ void mpi_job_free(mpi_job *job)
     api->heap_free(job);
 }
 
-/* Takes the job, once: detach() and MPI_Finalize() may come together.  */
+/* Takes the job, once: detach() and MPI_Finalize() may come together. */
 static mpi_job *take_job(bool is_final)
 {
     mpi_job *job;
@@ -223,7 +223,7 @@ static mpi_job *take_job(bool is_final)
     return job;
 }
 
-/* Processes that have attached, and servers, wait for a record from every process.  */
+/* Processes that have attached, and servers, wait for a record from every process. */
 static void excuse_oneself(void)
 {
     mpi_meeting *m    = &the.meeting;
@@ -241,7 +241,7 @@ static void excuse_oneself(void)
     m->api->heap_free(all);
 }
 
-/* Notifies the process that its membership is over.  */
+/* Notifies the process that its membership is over. */
 static void tell_end(mpi_job *job)
 {
     far_member     m;
@@ -256,7 +256,7 @@ static void tell_end(mpi_job *job)
     job->params.member_changed(job->params.user, &member);
 }
 
-/* MPI_Finalize() begins.  */
+/* MPI_Finalize() begins. */
 static int on_finalize(MPI_Comm comm, int keyval, void *attribute, void *extra)
 {
     mpi_job *job = take_job(true);
@@ -358,7 +358,7 @@ out:
 
 /* ---- attach() ------------------------------------------------------------------------------ */
 
-/* The meeting of all that take part: that of app_comm(), or a new one.  */
+/* The meeting of all that take part: that of app_comm(), or a new one. */
 static usm_status find_meeting(mpi_job *job, MPI_Comm comm)
 {
     int        result = MPI_UNEQUAL;
@@ -366,7 +366,7 @@ static usm_status find_meeting(mpi_job *job, MPI_Comm comm)
 
     if (job->params.is_server) {
         st = mpi_meet(job->api, MPI_COMM_WORLD, MPI_MEET_SERVER, &job->meeting);
-        /* A program that did not call app_comm() attaches at once.  */
+        /* A program that did not call app_comm() attaches at once. */
         if (st == USM_OK && job->meeting.is_split)
             st = split_program(&job->meeting, true);
         return st;
@@ -444,7 +444,7 @@ static usm_status exchange_records(mpi_job *job, int rank, mpi_record *all)
     return st;
 }
 
-/* Takes the records of the members, in their order.  */
+/* Takes the records of the members, in their order. */
 static bool take_records(mpi_job *job, const mpi_record *all, const uint32_t *peers)
 {
     job->records = job->api->heap_alloc(job->count * sizeof(*job->records));
@@ -456,7 +456,7 @@ static bool take_records(mpi_job *job, const mpi_record *all, const uint32_t *pe
     return job->records != NULL;
 }
 
-/* Afterwards job->comm exists, and the members are known.  */
+/* Afterwards job->comm exists, and the members are known. */
 usm_status mpi_job_gather(mpi_job *job, int rank)
 {
     const usm_host_api *api   = job->api;
@@ -481,7 +481,7 @@ usm_status mpi_job_gather(mpi_job *job, int rank)
 /* For servers and the program of another launch: the number of the program's ranks, which are the
  * first members.  Open MPI (4.1.4) goes on connecting to a process that has died when something is
  * sent to it; and if another program's process has the same port by now, that one hangs when it
- * joins.  */
+ * joins. */
 static uint32_t count_not_called(const mpi_job *job)
 {
     uint32_t n = 0;
@@ -552,7 +552,7 @@ usm_status mpi_job_start(mpi_job *job)
         st = mpi_service_start(job);
     if (st != USM_OK)
         return st;
-    /* A member that does not come is lost, or joins later: no reason to fail.  */
+    /* A member that does not come is lost, or joins later: no reason to fail. */
     (void)mpi_step_until(job, has_everybody, mpi_now() + wait);
     mpi_names_met(job);
     return USM_OK;
@@ -587,7 +587,7 @@ mpi_job *mpi_job_create(const usm_host_api *api, const usm_job_params *params)
     return job;
 }
 
-/* Everything that is collective.  */
+/* Everything that is collective. */
 static usm_status gather(mpi_job *job, MPI_Comm comm)
 {
     const char *join = job->params.is_server ? NULL : job->params.join;
@@ -703,7 +703,7 @@ bool mpi_job_is_over(mpi_job *job, bool joins_at_once, uint64_t *alone)
         *alone = 0;
     else if (*alone == 0)
         *alone = now;
-    /* They were silent for a lease before they were lost.  */
+    /* They were silent for a lease before they were lost. */
     return *alone && now - *alone + job->lease_ns >= job->params.orphan_ms * NS_PER_MS;
 }
 

@@ -3,14 +3,14 @@
  * messages, which deaths this launch survives, and the command that would survive more.
  *
  * The measurements per MPI are in docs/cluster.md.  Launchers tell their processes about it only in
- * the environment: OMPI_MCA_orte_enable_recovery, OMPI_MCA_mpi_ft_enable, Slurm's variables.  */
+ * the environment: OMPI_MCA_orte_enable_recovery, OMPI_MCA_mpi_ft_enable, Slurm's variables. */
 #include "internal.h"
 
 #include <link.h>
 #include <stdio.h>
 #include <stdlib.h>
 
-/* snprintf() at the end of the text.  */
+/* snprintf() at the end of the text. */
 #define ADD(...)                                                                                   \
     do {                                                                                           \
         const size_t used_ = strlen(text);                                                         \
@@ -26,7 +26,7 @@ static const char *level_name(int level)
     return level >= MPI_THREAD_FUNNELED ? "MPI_THREAD_FUNNELED" : "MPI_THREAD_SINGLE";
 }
 
-/* "Open MPI v4.1.4", "MPICH Version: 4.0.2 (ch4:ucx)".  */
+/* "Open MPI v4.1.4", "MPICH Version: 4.0.2 (ch4:ucx)". */
 static void add_version(char *text, size_t cap)
 {
     char        version[MPI_MAX_LIBRARY_VERSION_STRING + 1] = "";
@@ -117,7 +117,7 @@ static launch look_at_open_mpi(int major)
 
 static launch look_at_mpich(void)
 {
-    /* The first step is "0"; hydra sets MPI_LOCALRANKID, Slurm does not.  */
+    /* The first step is "0"; hydra sets MPI_LOCALRANKID, Slurm does not. */
     if (is_there("SLURM_STEP_ID") && !is_there("MPI_LOCALRANKID"))
         return (launch){true,
                         "under srun --kill-on-bad-exit=0 the others go on when a process dies, "
@@ -140,7 +140,7 @@ static launch look_at_launch(void)
     return v ? look_at_open_mpi((int)strtol(v + strlen("Open MPI v"), NULL, 10)) : look_at_mpich();
 }
 
-/* This job's own command if it can be found.  */
+/* This job's own command if it can be found. */
 static void add_command(const launch *l, char *text, size_t cap)
 {
     char       command[900]; /* fits in a line of the log */

@@ -14,7 +14,7 @@
  *
  * Messages have fixed sizes and byte order.  The proofs are HMAC-SHA-256 under the job's key over
  * both nonces; the key is never sent.  The protocol asks a program again for proof when it joins
- * (transports/far).  Called by names.c (programs) and hall.c (servers), one thread each.  */
+ * (transports/far).  Called by names.c (programs) and hall.c (servers), one thread each. */
 #include "internal.h"
 
 #include "base/inline/bytes.h"
@@ -79,7 +79,7 @@ static bool is_kind(const unsigned char *p, unsigned kind)
            usm_get_le(p + 6, 2) == kind;
 }
 
-/* Proves the key over the nonces: that of the side that asks, then the prover's.  */
+/* Proves the key over the nonces: that of the side that asks, then the prover's. */
 static bool prove(const mpi_doorkeeper *k, unsigned kind, const unsigned char *asker,
                   const unsigned char *prover, const char *port, unsigned char mac[MPI_MAC_SIZE])
 {
@@ -97,7 +97,7 @@ static bool prove(const mpi_doorkeeper *k, unsigned kind, const unsigned char *a
 
 /* ---- opening --------------------------------------------------------------------------- */
 
-/* One socket for both families if there is IPv6.  */
+/* One socket for both families if there is IPv6. */
 static int listen_at(uint16_t *port)
 {
     struct sockaddr_in6 six  = {.sin6_family = AF_INET6, .sin6_addr = in6addr_any};
@@ -171,7 +171,7 @@ void mpi_door_close(mpi_door *door)
 }
 
 /* Addresses for other machines first, those of this machine last: loopback addresses would lead
- * clients of other machines to themselves, where they find another id, or no listener.  */
+ * clients of other machines to themselves, where they find another id, or no listener. */
 static void add_addresses(char *text, size_t cap, bool is_loopback)
 {
     struct ifaddrs *list = NULL;
@@ -201,7 +201,7 @@ static void add_addresses(char *text, size_t cap, bool is_loopback)
 }
 
 /* "usm1/ID/PORT/HOST/ADDRESS/ADDRESS...": no blanks and no characters that a name server
- * interprets.  */
+ * interprets. */
 void mpi_door_describe(const mpi_door *door, char address[MPI_ADDRESS_SIZE])
 {
     char host[64] = "?";
@@ -216,7 +216,7 @@ void mpi_door_describe(const mpi_door *door, char address[MPI_ADDRESS_SIZE])
 
 /* ---- clients ------------------------------------------------------------------------------- */
 
-/* Sends without waiting: the socket has room, or its client is not worth waiting for.  */
+/* Sends without waiting: the socket has room, or its client is not worth waiting for. */
 static bool say(const visitor *v, const unsigned char *p, size_t size)
 {
     return send(v->fd, p, size, MSG_NOSIGNAL | MSG_DONTWAIT) == (ssize_t)size;
@@ -233,7 +233,7 @@ static void let_knock(mpi_door *d, const mpi_doorkeeper *k)
             v = &d->visitors[i];
     fd = v ? accept4(d->fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK) : -1;
     /* Without descriptors or memory the client stays in the queue, and poll() would return at
-     * once.  */
+     * once. */
     if (v && fd < 0 && errno != EAGAIN && errno != ECONNABORTED && errno != EINTR)
         (void)nanosleep(&(struct timespec){.tv_nsec = REST_NS}, NULL);
     if (fd < 0)
@@ -252,7 +252,7 @@ static void let_knock(mpi_door *d, const mpi_doorkeeper *k)
         end_visit(v);
 }
 
-/* A client was admitted and is connecting; others wait for it.  */
+/* A client was admitted and is connecting; others wait for it. */
 static bool is_passage_taken(const mpi_door *d)
 {
     for (size_t i = 0; i < VISITORS; i++)
@@ -297,7 +297,7 @@ static void answer(mpi_door *d, const mpi_doorkeeper *k, visitor *v)
     end_visit(v);
 }
 
-/* True: the client connects to MPI's port now.  */
+/* True: the client connects to MPI's port now. */
 static bool listen_to(mpi_door *d, const mpi_doorkeeper *k, visitor *v)
 {
     const size_t want = v->is_let_in ? ENTER_SIZE : KNOCK_SIZE;
@@ -351,7 +351,7 @@ bool mpi_door_keep(mpi_door *door, const mpi_doorkeeper *keeper, int timeout_ms)
 
 /* ---- the program's side -------------------------------------------------------------------- */
 
-/* The parts of an address.  */
+/* The parts of an address. */
 typedef struct place {
     unsigned char id[ID_SIZE];
     uint16_t      port;
@@ -382,7 +382,7 @@ static bool parse(const char *address, place *p)
     return true;
 }
 
-/* Waits for `events`; false: not in time.  */
+/* Waits for `events`; false: not in time. */
 static bool wait_fd(int fd, short events, uint64_t until)
 {
     for (;;) {
@@ -445,7 +445,7 @@ static uint64_t sooner(uint64_t a, uint64_t b)
 }
 
 /* Returns a socket at which the right server has sent HELLO; -1: none has; *is_other: one of
- * another release.  */
+ * another release. */
 static int reach(const place *p, uint64_t until, unsigned char hello[HELLO_SIZE], bool *is_other)
 {
     char  list[MPI_ADDRESS_SIZE], *rest = NULL;
@@ -459,7 +459,7 @@ static int reach(const place *p, uint64_t until, unsigned char hello[HELLO_SIZE]
         fd = connect_to(one, p->port, soon);
         if (fd < 0)
             continue;
-        /* The server may be stopped for a moment: HELLO may take the whole time.  */
+        /* The server may be stopped for a moment: HELLO may take the whole time. */
         if (hear(fd, hello, HELLO_SIZE, until) && usm_get_le(hello, 4) == MAGIC &&
             memcmp(hello + 16, p->id, ID_SIZE) == 0) {
             *is_other = !is_kind(hello, HELLO);

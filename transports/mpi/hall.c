@@ -17,7 +17,7 @@
  * Programs do not end a launch of servers, nor the other way round: a process of either that is
  * silent for a lease is lost on its own.
  *
- * Called by usm-memd's one thread, through the transport's serve() and detach().  */
+ * Called by usm-memd's one thread, through the transport's serve() and detach(). */
 #include "internal.h"
 
 #include "base/inline/plural.h"
@@ -71,7 +71,7 @@ static void order(mpi_hall *h, unsigned char what)
             (void)far_send(h->front->node, i, TAG, &what, sizeof(what));
 }
 
-/* Called by the thread of the front's job.  */
+/* Called by the thread of the front's job. */
 static void take_order(void *user, uint32_t from, uint32_t tag, const void *data, size_t size)
 {
     mpi_hall           *h    = user;
@@ -85,7 +85,7 @@ static void take_order(void *user, uint32_t from, uint32_t tag, const void *data
         atomic_store(&h->ended, 1u);
 }
 
-/* All servers must call accept: with one server less no program can connect any more.  */
+/* All servers must call accept: with one server less no program can connect any more. */
 static bool is_somebody_gone(mpi_hall *h)
 {
     for (uint32_t i = 0; i < h->front->count; i++) {
@@ -114,7 +114,7 @@ static void come_in(void *arg)
     mpi_job   *job = mpi_job_create(h->api, &h->params);
     usm_status st  = USM_E_NO_MEMORY;
 
-    /* The order to the other servers is sent before accept takes the MPI turn.  */
+    /* The order to the other servers is sent before accept takes the MPI turn. */
     (void)mpi_step_until(h->front, is_never, mpi_now() + ORDER_NS);
     if (job)
         st = mpi_welcome(job, &h->front->meeting, h->port);
@@ -141,7 +141,7 @@ static void begin_entry(mpi_hall *h)
 }
 
 /* A new port for each program: Open MPI's name server may keep data of the old one, which must not
- * reach the next program.  */
+ * reach the next program. */
 static void change_port(mpi_hall *h)
 {
     const bool turn = mpi_turn_begin();
@@ -300,7 +300,7 @@ static bool take_number(const char *text, unsigned long max, unsigned *number)
     return true;
 }
 
-/* "NAME[,clients=N][,at_once=N]"; 0 clients: for ever.  */
+/* "NAME[,clients=N][,at_once=N]"; 0 clients: for ever. */
 static usm_status take_name(mpi_hall *h, const char *text)
 {
     static const char letters[] =
@@ -326,7 +326,7 @@ static usm_status take_name(mpi_hall *h, const char *text)
     return USM_OK;
 }
 
-/* The listener exists before its address is published.  */
+/* The listener exists before its address is published. */
 static usm_status open_door(mpi_hall *h, const usm_host_api *api)
 {
     usm_status st = mpi_names_check(api, h->port);
@@ -344,7 +344,7 @@ static usm_status open_door(mpi_hall *h, const usm_host_api *api)
     return st;
 }
 
-/* All processes report the result of rank 0: the launcher may end that process before it has.  */
+/* All processes report the result of rank 0: the launcher may end that process before it has. */
 typedef struct outcome {
     int32_t status;
     char    story[900];

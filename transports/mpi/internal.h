@@ -20,7 +20,7 @@
  *
  * A process has one job.  The thread that steps calls MPI, under `step`: the service thread, or a
  * thread that waits for a transfer.  Below MPI_THREAD_MULTIPLE only the thread that attached calls
- * it.  */
+ * it. */
 #ifndef USM_MPI_INTERNAL_H
 #define USM_MPI_INTERNAL_H
 
@@ -43,29 +43,29 @@
 typedef struct mpi_link mpi_link;
 
 usm_status mpi_link_create(const usm_host_api *api, MPI_Comm comm, mpi_link **link);
-/* Operations that MPI still has stay, with their buffers: nothing is cancelled.  */
+/* Operations that MPI still has stay, with their buffers: nothing is cancelled. */
 void mpi_link_destroy(mpi_link *link);
-/* The peers that MPI has reported dead, each once; false: no more.  */
+/* The peers that MPI has reported dead, each once; false: no more. */
 bool mpi_link_next_dead(mpi_link *link, uint32_t *peer);
-/* At the end: cancels receives to which nothing will be sent; their buffers stay.  */
+/* At the end: cancels receives to which nothing will be sent; their buffers stay. */
 void      mpi_link_hush(mpi_link *link);
 far_link *mpi_link_base(mpi_link *link);
-/* The number of operations that have ended: shows whether something moves.  */
+/* The number of operations that have ended: shows whether something moves. */
 uint64_t mpi_link_moves(const mpi_link *link);
-/* Whether MPI has messages of the module that were not sent yet.  Within a step.  */
+/* Whether MPI has messages of the module that were not sent yet.  Within a step. */
 bool     mpi_link_is_sending(const mpi_link *link);
 uint64_t mpi_now(void);
-/* Whether the loaded MPI reports the death of processes (ULFM).  */
+/* Whether the loaded MPI reports the death of processes (ULFM). */
 bool mpi_has_ulfm(void);
 /* Lets a communicator return errors as codes: by a handler of the module, because the standard
- * ABI's headers disagree about MPI_ERRORS_RETURN.  */
+ * ABI's headers disagree about MPI_ERRORS_RETURN. */
 usm_status mpi_own_errors(const usm_host_api *api, MPI_Comm comm);
-/* If `code` is an error: USM_E_MPI, with MPI's text in the error message.  */
+/* If `code` is an error: USM_E_MPI, with MPI's text in the error message. */
 usm_status mpi_check(const usm_host_api *api, int code, const char *what);
 
 /* ---- near.c ----------------------------------------------------------------------- */
 
-/* Memory shared with members on the same host.  NULL: USM_MPI_NEAR=0, or it is not possible.  */
+/* Memory shared with members on the same host.  NULL: USM_MPI_NEAR=0, or it is not possible. */
 typedef struct mpi_near mpi_near;
 mpi_near               *mpi_near_create(const usm_host_api *api);
 far_near               *mpi_near_base(mpi_near *near); /* NULL for NULL */
@@ -73,7 +73,7 @@ void                    mpi_near_destroy(mpi_near *near);
 
 /* ---- meet.c ------------------------------------------------------------------------ */
 
-/* What a process of the launch reports when it attaches, or leaves without attaching.  */
+/* What a process of the launch reports when it attaches, or leaves without attaching. */
 typedef struct mpi_record {
     uint32_t      version;
     int32_t       refusal; /* usm_status: why it cannot take part; the others do not either then */
@@ -84,7 +84,7 @@ typedef struct mpi_record {
     unsigned char nonce[MPI_NONCE_SIZE];
 } mpi_record;
 
-/* The processes of a launch, or of the communicator that was attached.  */
+/* The processes of a launch, or of the communicator that was attached. */
 typedef struct mpi_meeting {
     const usm_host_api *api;
     MPI_Comm            whole;   /* the module's; MPI_COMM_NULL: no meeting took place */
@@ -94,33 +94,33 @@ typedef struct mpi_meeting {
     uint64_t            until; /* mpi_now(): collective calls fail after that time; 0: never */
 } mpi_meeting;
 
-/* The purpose for which a process has come.  */
+/* The purpose for which a process has come. */
 typedef enum mpi_purpose {
     MPI_MEET_ATTACH = 1, /* attach() without app_comm()                                      */
     MPI_MEET_SPLIT  = 2, /* app_comm(): a split into program and servers comes next           */
     MPI_MEET_SERVER = 3
 } mpi_purpose;
 
-/* Collective over `comm`; uses m->until.  */
+/* Collective over `comm`; uses m->until. */
 usm_status mpi_meet(const usm_host_api *api, MPI_Comm comm, mpi_purpose purpose, mpi_meeting *m);
-/* Sends data of rank 0 to all processes of the meeting.  */
+/* Sends data of rank 0 to all processes of the meeting. */
 usm_status mpi_broadcast(const mpi_meeting *m, void *data, size_t size);
-/* Collective over the meeting: all[m->size], by rank of m->whole.  */
+/* Collective over the meeting: all[m->size], by rank of m->whole. */
 usm_status mpi_exchange(mpi_meeting *m, const mpi_record *mine, mpi_record *all);
 /* Makes the communicator of the processes that are present: the program's ranks first, in their
  * order.  *peers (api->heap_alloc) gets their ranks in m->whole.  MPI_COMM_NULL for a process that
- * is not present.  */
+ * is not present. */
 usm_status mpi_gather_present(mpi_meeting *m, const mpi_record *all, MPI_Comm *comm,
                               uint32_t **peers, uint32_t *count);
-/* USM_OK, or the reason why one of them cannot take part (attach.c).  */
+/* USM_OK, or the reason why one of them cannot take part (attach.c). */
 usm_status mpi_find_refusal(const mpi_meeting *m, const mpi_record *all);
-/* Checks that all have the same key: USM_E_KEY.  */
+/* Checks that all have the same key: USM_E_KEY. */
 usm_status mpi_compare_keys(mpi_meeting *m, const mpi_record *all, const void *key,
                             size_t key_size);
 
 /* ---- the job ----------------------------------------------------------------------- */
 
-/* What the protocol reports within a step; it is passed on later, without a lock.  */
+/* What the protocol reports within a step; it is passed on later, without a lock. */
 typedef struct mpi_news mpi_news;
 struct mpi_news {
     mpi_news  *next;
@@ -135,7 +135,7 @@ typedef struct mpi_hall   mpi_hall;
 typedef struct mpi_store  mpi_store;
 typedef struct mpi_shadow mpi_shadow; /* of a transfer, for the protocol */
 
-/* A lender's memory in one of its lives.  */
+/* A lender's memory in one of its lives. */
 typedef struct mpi_place {
     uint32_t     member;
     _Atomic bool is_lost;
@@ -218,15 +218,15 @@ struct mpi_store {
 /* ---- launcher.c ------------------------------------------------------------------------ */
 
 /* The command line that has started the job, with `options` after the name of Open MPI's launcher;
- * false: it cannot be found, or does not fit.  */
+ * false: it cannot be found, or does not fit. */
 bool mpi_launcher_with(const char *options, char *text, size_t cap);
-/* `command` in place of hydra, for as many ranks and the same program.  */
+/* `command` in place of hydra, for as many ranks and the same program. */
 bool mpi_launcher_instead(const char *command, char *text, size_t cap);
 
-/* The job of this process; NULL: not attached.  */
+/* The job of this process; NULL: not attached. */
 mpi_job *mpi_the_job(void);
 
-/* Tags of the module's own messages; the users' are below.  */
+/* Tags of the module's own messages; the users' are below. */
 #define MPI_TAG_DONE UINT32_C(0xffffff01)
 
 /* ---- transfer.c: functions of the table ----------------------------------------------------- */
@@ -235,7 +235,7 @@ usm_status mpi_store_reserve(void *store, uint64_t first, uint64_t n);
 void       mpi_store_forget(void *store, uint64_t first, uint64_t n);
 void       mpi_store_submit(void *store, usm_transfer *list);
 usm_status mpi_store_progress(void *store, uint32_t timeout_ms);
-/* Calls `done` of transfers that have ended; no lock is held.  */
+/* Calls `done` of transfers that have ended; no lock is held. */
 void mpi_deliver(mpi_job *job);
 void mpi_shadows_free(mpi_job *job);
 
@@ -243,35 +243,35 @@ void mpi_shadows_free(mpi_job *job);
 
 usm_status mpi_service_init(mpi_job *job);
 usm_status mpi_service_start(mpi_job *job);
-/* Returns once the thread has ended.  */
+/* Returns once the thread has ended. */
 void mpi_service_stop(mpi_job *job);
-/* Any thread: there is work for a step.  */
+/* Any thread: there is work for a step. */
 void mpi_service_wake(mpi_job *job);
-/* Whether this thread may call MPI.  */
+/* Whether this thread may call MPI. */
 bool mpi_may_step(const mpi_job *job);
-/* Whether this thread holds `step` already: within `done`.  */
+/* Whether this thread holds `step` already: within `done`. */
 bool mpi_is_stepper(const mpi_job *job);
 /* Copies bytes that go through shared memory, a piece or so, by any thread; false: there are
- * none.  */
+ * none. */
 bool mpi_copy(mpi_job *job);
-/* Makes one step, unless another thread is stepping; returns whether something moved.  */
+/* Makes one step, unless another thread is stepping; returns whether something moved. */
 bool mpi_step(mpi_job *job);
 /* Steps, or lets other threads step, and waits a little when nothing moves; *since is 0 at first.
- * `is_long`: the thread waits for bytes, and others may use the processor meanwhile.  */
+ * `is_long`: the thread waits for bytes, and others may use the processor meanwhile. */
 void mpi_linger(mpi_job *job, uint64_t *since, bool is_long);
-/* Around a wait that calls mpi_linger(): the service thread does not step meanwhile.  */
+/* Around a wait that calls mpi_linger(): the service thread does not step meanwhile. */
 void mpi_await_begin(mpi_job *job);
 void mpi_await_end(mpi_job *job);
-/* Steps until `is_over` or the time has come.  */
+/* Steps until `is_over` or the time has come. */
 bool mpi_step_until(mpi_job *job, bool (*is_over)(mpi_job *job), uint64_t until);
-/* Passes on what the protocol has reported; no lock is held.  */
+/* Passes on what the protocol has reported; no lock is held. */
 void mpi_tell(mpi_job *job);
 void mpi_news_free(mpi_job *job);
 /* Within mpi_tell(): reports a changed member to the stores, and fills the callback's form of
- * it.  */
+ * it. */
 void mpi_tell_places(mpi_job *job, const far_member *m);
 void mpi_fill_member(const mpi_job *job, const far_member *m, usm_job_member *member);
-/* Callbacks for far_params.  */
+/* Callbacks for far_params. */
 void mpi_on_member(void *job, const far_member *m);
 void mpi_on_message(void *job, uint32_t from, uint32_t tag, const void *data, size_t size);
 void mpi_on_wake(void *job);
@@ -279,13 +279,13 @@ void mpi_on_wake(void *job);
 /* ---- turn.c: around calls of MPI, if a process has several jobs ----------------------------- */
 
 void mpi_turns_needed(void);
-/* Returns what mpi_turn_end() must be given.  */
+/* Returns what mpi_turn_end() must be given. */
 bool mpi_turn_begin(void);
 void mpi_turn_end(bool has_begun);
-/* Whether this thread is between the two.  */
+/* Whether this thread is between the two. */
 bool mpi_is_our_turn(void);
 
-/* orphan.c: the service thread's last action when MPI_Finalize() has begun.  */
+/* orphan.c: the service thread's last action when MPI_Finalize() has begun. */
 void mpi_release_orphans(const usm_host_api *api);
 
 /* ---- door.c -------------------------------------------------------------------------- */
@@ -295,7 +295,7 @@ void mpi_release_orphans(const usm_host_api *api);
 
 typedef struct mpi_door mpi_door;
 
-/* What a listener must know about its servers.  */
+/* What a listener must know about its servers. */
 typedef struct mpi_doorkeeper {
     const usm_host_api *api;
     const void         *key; /* valid as long as the listener */
@@ -306,9 +306,9 @@ typedef struct mpi_doorkeeper {
 
 usm_status mpi_door_open(const usm_host_api *api, mpi_door **door);
 void       mpi_door_close(mpi_door *door);
-/* Its address, as it is published.  */
+/* Its address, as it is published. */
 void mpi_door_describe(const mpi_door *door, char address[MPI_ADDRESS_SIZE]);
-/* Answers clients for so long; true: one was admitted, and connects to the port now.  */
+/* Answers clients for so long; true: one was admitted, and connects to the port now. */
 bool mpi_door_keep(mpi_door *door, const mpi_doorkeeper *keeper, int timeout_ms);
 
 /* Contacts the server at `address`: gets MPI's port, and a socket for mpi_door_enter().  Until
@@ -317,37 +317,37 @@ bool mpi_door_keep(mpi_door *door, const mpi_doorkeeper *keeper, int timeout_ms)
  *   USM_E_BUSY  full at present;  USM_E_ABI  another release */
 usm_status mpi_door_knock(const mpi_doorkeeper *who, const char *address, uint64_t until,
                           char port[MPI_PORT_SIZE], int *fd);
-/* All processes connect to the port now.  */
+/* All processes connect to the port now. */
 void mpi_door_enter(int fd);
 
 /* ---- names.c ------------------------------------------------------------------------- */
 
 /* usm_host_api.report() for a copy of the table: the message stays with the thread, for later
- * use.  */
+ * use. */
 usm_status  mpi_keep_story(usm_status status, const char *format, ...) USM_PRINTF(2, 3);
 const char *mpi_kept_story(void);
-/* Whether two jobs can meet with this MPI: USM_E_NOT_SUPPORTED.  Called by one process.  */
+/* Whether two jobs can meet with this MPI: USM_E_NOT_SUPPORTED.  Called by one process. */
 usm_status mpi_names_check(const usm_host_api *api, char port[MPI_PORT_SIZE]);
 usm_status mpi_name_publish(const usm_host_api *api, const char *name, const char *address);
 void       mpi_name_unpublish(const char *name, const char *address);
 /* Joins the servers with these names, one after the other, and does everything of
  * mpi_job_gather(rank).  The program's ranks have met in job->meeting.  *is_stuck: MPI has not
- * returned; the job belongs to that call.  */
+ * returned; the job belongs to that call. */
 usm_status mpi_join(mpi_job *job, const char *names, int rank, bool *is_stuck);
-/* All members have been heard: from now on sends to dead members are given up soon.  */
+/* All members have been heard: from now on sends to dead members are given up soon. */
 void mpi_names_met(const mpi_job *job);
-/* The same as mpi_join() for servers to whose port a program connects.  */
+/* The same as mpi_join() for servers to whose port a program connects. */
 usm_status mpi_welcome(mpi_job *job, const mpi_meeting *servers, const char *port);
 
 /* ---- hall.c --------------------------------------------------------------------------- */
 
-/* The servers' own job is `front`, before it has met: its params are those for programs.  */
+/* The servers' own job is `front`, before it has met: its params are those for programs. */
 usm_status mpi_hall_create(mpi_job *front);
-/* Once it has started; collective over it.  */
+/* Once it has started; collective over it. */
 usm_status mpi_hall_open(mpi_hall *hall);
 usm_status mpi_hall_serve(mpi_hall *hall, const volatile int *stop);
 void       mpi_hall_close(mpi_hall *hall);
-/* A thread may still wait in MPI for a program: then hall and front stay, and are not freed.  */
+/* A thread may still wait in MPI for a program: then hall and front stay, and are not freed. */
 bool mpi_hall_is_entering(const mpi_hall *hall);
 void mpi_hall_free(mpi_hall *hall);
 
@@ -355,22 +355,22 @@ void mpi_hall_free(mpi_hall *hall);
 
 mpi_job *mpi_job_create(const usm_host_api *api, const usm_job_params *params);
 /* Everything that is collective over job->meeting; `rank`: in the communicator that was
- * attached.  */
+ * attached. */
 usm_status mpi_job_gather(mpi_job *job, int rank);
 usm_status mpi_job_start(mpi_job *job);
-/* pre: mpi_job_start() was called.  */
+/* pre: mpi_job_start() was called. */
 void mpi_job_leave(mpi_job *job);
 void mpi_job_free(mpi_job *job);
 /* Whether no client is left that a server of this job serves.  joins_at_once: a client that has not
  * joined counts as silent since the job began, because it joins as soon as it is connected;
- * otherwise it may come at any time.  */
+ * otherwise it may come at any time. */
 bool mpi_job_is_over(mpi_job *job, bool joins_at_once, uint64_t *alone);
 
 /* ---- the other files ----------------------------------------------------------------------- */
 
 bool mpi_hmac(const void *key, size_t key_size, const void *data, size_t size,
               unsigned char mac[MPI_MAC_SIZE]);
-/* Compares in constant time, which does not reveal how much was right.  */
+/* Compares in constant time, which does not reveal how much was right. */
 bool mpi_is_same_mac(const unsigned char *a, const unsigned char *b);
 bool mpi_random(void *data, size_t size);
 
@@ -382,9 +382,9 @@ void       mpi_job_describe(void *job, char *text, size_t cap);
 
 usm_place_state mpi_member_state(far_member_state state); /* as a process of the job */
 usm_place_state mpi_place_state(const far_member *m);     /* as a replica target */
-/* What is known about a member, at most a millisecond old.  */
+/* What is known about a member, at most a millisecond old. */
 void mpi_get_member(mpi_job *job, uint32_t index, far_member *member);
-/* Allocates the tables of members and places, and fills in what is known before the first step.  */
+/* Allocates the tables of members and places, and fills in what is known before the first step. */
 usm_status mpi_places_init(mpi_job *job);
 void       mpi_places_fini(mpi_job *job);
 /* For a store: the member that a place stands for; false: there is no such place, or it is lost. */

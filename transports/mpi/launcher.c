@@ -5,7 +5,7 @@
  * The launcher is the nearest ancestor whose program has the name of one, and its words are those
  * of its command line in /proc.  They can be found only on the node of the launcher: elsewhere the
  * ancestor is orted, prted or a daemon of Slurm.  A command that cannot be found exactly is not
- * shown.  */
+ * shown. */
 #include "internal.h"
 
 #include <stdio.h>
@@ -15,7 +15,7 @@
 #define LEVELS 16 /* of ancestors */
 #define WORDS  4096
 
-/* The words one after the other, each with its zero.  */
+/* The words one after the other, each with its zero. */
 typedef struct words {
     char   text[WORDS];
     size_t size;
@@ -23,7 +23,7 @@ typedef struct words {
 
 /* ---- reading ------------------------------------------------------------------------------ */
 
-/* Reads /proc/PID/FILE; returns the size if it is less than `cap`, else 0.  */
+/* Reads /proc/PID/FILE; returns the size if it is less than `cap`, else 0. */
 static size_t read_proc(long pid, const char *file, char *text, size_t cap)
 {
     char   path[64];
@@ -39,7 +39,7 @@ static size_t read_proc(long pid, const char *file, char *text, size_t cap)
     return n < cap ? n : 0;
 }
 
-/* 0: there is none.  */
+/* 0: there is none. */
 static long parent_of(long pid)
 {
     char         text[1024];
@@ -57,7 +57,7 @@ static const char *next_word(const words *w, const char *at)
     return at < w->text + w->size ? at : NULL;
 }
 
-/* "/usr/bin/mpirun.openmpi" is mpirun.  */
+/* "/usr/bin/mpirun.openmpi" is mpirun. */
 static bool is_named(const char *program, const char *const *names)
 {
     const char  *slash = strrchr(program, '/');
@@ -70,7 +70,7 @@ static bool is_named(const char *program, const char *const *names)
     return false;
 }
 
-/* The words of the launcher, if it is one of `wanted`.  */
+/* The words of the launcher, if it is one of `wanted`. */
 static bool find_launcher(words *w, const char *const *wanted)
 {
     static const char *const all[] = {"mpirun", "mpiexec", "orterun", "prterun", "srun", NULL};
@@ -89,7 +89,7 @@ static bool find_launcher(words *w, const char *const *wanted)
 
 /* ---- writing ------------------------------------------------------------------------------ */
 
-/* A line that grows; once it is too long, or has a character that is not allowed, it stays bad.  */
+/* A line that grows; once it is too long, or has a character that is not allowed, it stays bad. */
 typedef struct line {
     char  *text;
     size_t cap, n;
@@ -120,7 +120,7 @@ static bool is_plain(const char *word, size_t n)
     return n > 0 && strspn(word, plain) >= n;
 }
 
-/* Quotes a word for a shell.  What follows "..._KEY=" is not shown.  */
+/* Quotes a word for a shell.  What follows "..._KEY=" is not shown. */
 static void put_word(line *l, const char *word)
 {
     const char *key  = strstr(word, "_KEY=");
@@ -145,7 +145,7 @@ static void put_words(line *l, const words *w, const char *from)
 
 /* ---- the two forms ------------------------------------------------------------------------ */
 
-/* Open MPI 5's mpirun becomes prterun, which does not know MPI's options when a user starts it.  */
+/* Open MPI 5's mpirun becomes prterun, which does not know MPI's options when a user starts it. */
 static void put_launcher(line *l, const char *program)
 {
     const char  *slash = strrchr(program, '/');
@@ -176,7 +176,7 @@ bool mpi_launcher_with(const char *options, char *text, size_t cap)
 }
 
 /* The first word of the program, after options that only say how many ranks there are, and on which
- * nodes (another launcher has its own); NULL: there are other options.  */
+ * nodes (another launcher has its own); NULL: there are other options. */
 static const char *find_program(const words *w, const char **ranks)
 {
     static const char *const nodes[] = {"-ppn", "-host", "-hosts", "-f", "-hostfile", NULL};

@@ -8,7 +8,7 @@
  * Errors of a call are returned as codes, by the handler of the module's communicator.  MPICH
  * (4.0.2) passes errors of MPI_Testsome to the handler of MPI_COMM_WORLD, which is the program's
  * and by default ends it.  So remote memory posts only receives that its peers' messages cannot
- * overrun.  */
+ * overrun. */
 #include "internal.h"
 
 #include <dlfcn.h>
@@ -21,7 +21,7 @@
 #define PAUSE_NS   UINT64_C(100000) /* between attempts to send, at first and at most */
 #define PAUSE_MAX  UINT64_C(500000000)
 
-/* Error classes of ULFM, as Open MPI numbers them; MPICH's are in its header.  */
+/* Error classes of ULFM, as Open MPI numbers them; MPICH's are in its header. */
 #ifdef MPIX_ERR_PROC_FAILED
 enum { PROC_FAILED = MPIX_ERR_PROC_FAILED };
 #else
@@ -38,7 +38,7 @@ enum { REVOKED = MPIX_ERR_REVOKED };
 enum { REVOKED = 77 };
 #endif
 
-/* For a peer to which sends wait.  */
+/* For a peer to which sends wait. */
 typedef struct backlog {
     uint64_t pause, until; /* 0: none waits */
     bool     has_some;
@@ -49,7 +49,7 @@ struct mpi_link {
     const usm_host_api *api;
     MPI_Comm            comm;
     uint32_t            self, count;
-    /* One entry for each operation that MPI has.  */
+    /* One entry for each operation that MPI has. */
     MPI_Request     *requests;
     MPI_Status      *statuses;
     int             *indices;
@@ -60,12 +60,12 @@ struct mpi_link {
     bool             has_told;
     bool             has_dead;          /* one that mpi_link_next_dead() has not returned yet */
     bool            *is_dead, *is_told; /* by peer */
-    /* Sends that MPI could not issue yet, in order.  */
+    /* Sends that MPI could not issue yet, in order. */
     far_op  *waiting, **waiting_end;
     backlog *backlogs; /* by peer */
 };
 
-/* In far_op.opaque.  */
+/* In far_op.opaque. */
 typedef struct trace {
     far_op  *next;
     uint64_t result;
@@ -111,7 +111,7 @@ usm_status mpi_check(const usm_host_api *api, int code, const char *what)
     return api->report(USM_E_MPI, "%s failed: %s", what, text);
 }
 
-/* A function of the MPI that this module is linked to, which may have been loaded RTLD_LOCAL.  */
+/* A function of the MPI that this module is linked to, which may have been loaded RTLD_LOCAL. */
 static void *find_in_mpi(const char *name)
 {
     Dl_info info;
@@ -138,7 +138,7 @@ typedef union ulfm {
     int (*get_acknowledged)(MPI_Comm comm, MPI_Group *group);
 } ulfm;
 
-/* Marks the ranks of the module's communicator that are in a group of dead processes.  */
+/* Marks the ranks of the module's communicator that are in a group of dead processes. */
 static void note_dead(mpi_link *l, MPI_Group dead)
 {
     MPI_Group all;
@@ -159,7 +159,7 @@ static void note_dead(mpi_link *l, MPI_Group dead)
 }
 
 /* After a death a receive from any peer continues only once the death was acknowledged; this also
- * tells which process has died.  */
+ * tells which process has died. */
 static void acknowledge(mpi_link *l)
 {
     ulfm      ack = {find_in_mpi("MPIX_Comm_failure_ack")};
@@ -264,7 +264,7 @@ static void started(mpi_link *l, far_op *op, int code)
         end(l, op, result_of(l, code));
 }
 
-/* MPICH with limited attempts (names.c): its queue to the peer is full, or the peer has ended.  */
+/* MPICH with limited attempts (names.c): its queue to the peer is full, or the peer has ended. */
 static bool is_not_issued(int code)
 {
     char text[MPI_MAX_ERROR_STRING + 1] = "";
@@ -274,7 +274,7 @@ static bool is_not_issued(int code)
     return strstr(text, "EAGAIN") != NULL;
 }
 
-/* False: not now.  */
+/* False: not now. */
 static bool try_to_send(mpi_link *l, far_op *op)
 {
     int code;
@@ -297,7 +297,7 @@ static void let_wait(mpi_link *l, far_op *op)
     l->backlogs[op->peer].has_some = true;
 }
 
-/* The longer attempts fail, the fewer are made.  */
+/* The longer attempts fail, the fewer are made. */
 static void pause_peer(mpi_link *l, uint32_t peer)
 {
     backlog *b = &l->backlogs[peer];
@@ -358,7 +358,7 @@ static void link_receive(far_link *base, far_op *op)
 
 /* ---- ending ------------------------------------------------------------------------- */
 
-/* The operation at `at` has ended; it stays in the table with a null request until sweep().  */
+/* The operation at `at` has ended; it stays in the table with a null request until sweep(). */
 static void finish(mpi_link *l, int at, const MPI_Status *status, int code)
 {
     far_op    *op     = l->ops[at];
@@ -395,7 +395,7 @@ static void sweep(mpi_link *l)
     l->n = kept;
 }
 
-/* MPI did not say which operation failed: tests one after the other.  */
+/* MPI did not say which operation failed: tests one after the other. */
 static void test_each(mpi_link *l)
 {
     for (int i = 0; i < l->n; i++) {
@@ -428,7 +428,7 @@ static void test_all(mpi_link *l)
     sweep(l);
 }
 
-/* Operations are reported in the order of their ends: `ended` has the last one first.  */
+/* Operations are reported in the order of their ends: `ended` has the last one first. */
 static far_op *take_ended(mpi_link *l)
 {
     far_op *list = NULL, *next;
@@ -530,7 +530,7 @@ usm_status mpi_link_create(const usm_host_api *api, MPI_Comm comm, mpi_link **li
     return USM_OK;
 }
 
-/* UCX, below MPICH, warns about each receive that is still posted in MPI_Finalize().  */
+/* UCX, below MPICH, warns about each receive that is still posted in MPI_Finalize(). */
 void mpi_link_hush(mpi_link *link)
 {
     const uint64_t end  = mpi_now() + HUSH_NS;

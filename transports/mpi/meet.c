@@ -6,7 +6,7 @@
  *
  * The program may attach long after the servers of its launch, or never.  The servers sleep
  * meanwhile, and a process that finalises MPI without having attached says so in the same exchange
- * (attach.c).  Records have fixed widths, little-endian, their version first.  */
+ * (attach.c).  Records have fixed widths, little-endian, their version first. */
 #include "internal.h"
 
 #include "base/inline/bytes.h"
@@ -21,7 +21,7 @@
 /* ---- collectives -------------------------------------------------------------------- */
 
 /* Waits until all processes are there, however long that takes (until 0), or until that has taken
- * too long; asleep for the most part.  */
+ * too long; asleep for the most part. */
 static usm_status wait_for(const mpi_meeting *m, MPI_Request *request, const char *what)
 {
     struct timespec pause = {.tv_nsec = 20000};
@@ -55,7 +55,7 @@ static usm_status allgather(const mpi_meeting *m, const void *mine, size_t size,
          "MPI_Iallgather");
 
     mpi_turn_end(turn);
-    /* By MPI_Test, which the checker does not count.  */
+    /* By MPI_Test, which the checker does not count. */
     return st == USM_OK ? wait_for(m, &request, "MPI_Iallgather") /* NOLINT */ : st;
 }
 
@@ -70,7 +70,7 @@ usm_status mpi_broadcast(const mpi_meeting *m, void *data, size_t size)
     return st == USM_OK ? wait_for(m, &request, "MPI_Ibcast") /* NOLINT */ : st;
 }
 
-/* Whether this process joins servers by name: all processes of the program do, or none.  */
+/* Whether this process joins servers by name: all processes of the program do, or none. */
 static bool joins(const usm_host_api *api, mpi_purpose purpose)
 {
     const char *names = api->setting("mpi_join");
@@ -200,7 +200,7 @@ usm_status mpi_exchange(mpi_meeting *m, const mpi_record *mine, mpi_record *all)
 
 /* ---- the link's communicator ------------------------------------------------------------ */
 
-/* The order of members: the program's ranks in its own order, then servers.  */
+/* The order of members: the program's ranks in its own order, then servers. */
 static int key_of(const mpi_meeting *m, const mpi_record *r, int rank)
 {
     return r->is_server ? m->size + rank : (int)r->rank;
@@ -255,7 +255,7 @@ usm_status mpi_gather_present(mpi_meeting *m, const mpi_record *all, MPI_Comm *c
 
 /* ---- the key ------------------------------------------------------------------------------- */
 
-/* Each process proves that it has the key, over the first process's nonce and its own rank.  */
+/* Each process proves that it has the key, over the first process's nonce and its own rank. */
 static bool prove(const mpi_record *all, int rank, const void *key, size_t key_size,
                   unsigned char mac[MPI_MAC_SIZE])
 {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
 /* The transport over MPI: the table, and stores, whose blocks are in the memory of other members of
- * the job.  internal.h lists the other parts; the protocol is in transports/far.  */
+ * the job.  internal.h lists the other parts; the protocol is in transports/far. */
 #include "internal.h"
 
 #include "base/inline/plural.h"
@@ -15,7 +15,7 @@
 #define USM_MPI_MODULE "mpi"
 #endif
 
-/* The functions of the table do not receive the host's table.  */
+/* The functions of the table do not receive the host's table. */
 static const usm_host_api *host;
 
 /* ---- stores ------------------------------------------------------------------------------ */
@@ -69,7 +69,7 @@ static void store_close(void *store)
         far_store_drop(s->far);
     else
         far_store_close(s->far);
-    /* As long as the store is listed, mpi_detach() keeps the job.  */
+    /* As long as the store is listed, mpi_detach() keeps the job. */
     (void)pthread_mutex_lock(&job->lock);
     for (mpi_store **at = &job->stores; *at; at = &(*at)->next) {
         if (*at != s)

@@ -16,7 +16,7 @@
  * Communicators of several jobs are kept until the process ends.  MPI_Comm_disconnect() of Open MPI
  * 4 hung (two and two processes), and MPI_Comm_free() of an intercommunicator made its
  * MPI_Finalize() hang.  Both MPIs finalise alone, whichever process is dead, if nothing is
- * freed.  */
+ * freed. */
 #include "internal.h"
 
 #include "base/inline/bytes.h"
@@ -38,7 +38,7 @@
 
 enum { GO_ON = 1, COMPLETE, FAIL };
 
-/* A program that is connecting, or servers that admit one.  */
+/* A program that is connecting, or servers that admit one. */
 typedef struct party {
     usm_host_api        api; /* the host's, except that report() stores the message */
     const usm_host_api *host;
@@ -86,7 +86,7 @@ const char *mpi_kept_story(void)
 static const char alone[] =
     "start usm-memd in the program's own launch: mpirun -n 4 PROGRAM : -n 1 usm-memd --lend 8G";
 
-/* 0: it is not Open MPI.  */
+/* 0: it is not Open MPI. */
 static long open_mpi_version(void)
 {
     char        version[MPI_MAX_LIBRARY_VERSION_STRING + 1] = "";
@@ -98,7 +98,7 @@ static long open_mpi_version(void)
     return v ? strtol(v + strlen("Open MPI v"), NULL, 10) : 0;
 }
 
-/* MPICH with the netmod ucx opens ports, if at all, to which nothing can connect.  */
+/* MPICH with the netmod ucx opens ports, if at all, to which nothing can connect. */
 static bool is_ucx(void)
 {
     char        version[MPI_MAX_LIBRARY_VERSION_STRING + 1] = "";
@@ -140,13 +140,13 @@ usm_status mpi_names_check(const usm_host_api *api, char port[MPI_PORT_SIZE])
                        text[0] ? ", MPI_Open_port: " : "", (int)strcspn(text, "\n"), text, alone);
 }
 
-/* Other users of MPI publish names as well.  */
+/* Other users of MPI publish names as well. */
 static void service_of(const char *name, char service[NAME_SIZE + 16])
 {
     (void)snprintf(service, NAME_SIZE + 16, "usm-memd.%s", name);
 }
 
-/* The option that gives the name server to this MPI's launcher.  */
+/* The option that gives the name server to this MPI's launcher. */
 static const char *server_option(void)
 {
     return open_mpi_version() ? "--ompi-server file:URI" : "-nameserver HOST";
@@ -190,7 +190,7 @@ static int compare_names(const void *a, const void *b)
 }
 
 /* In one order in all programs, so that two that want the same servers do not wait for each
- * other.  */
+ * other. */
 static usm_status take_names(party *p, const char *names)
 {
     for (const char *at = names; *at; at += *at == ',') {
@@ -216,7 +216,7 @@ static void nap(uint64_t ns)
     (void)nanosleep(&t, NULL);
 }
 
-/* Waits a moment; false: there is no more time.  */
+/* Waits a moment; false: there is no more time. */
 static bool can_wait(const party *p)
 {
     if (mpi_now() + AGAIN_NS > p->until)
@@ -225,7 +225,7 @@ static bool can_wait(const party *p)
     return true;
 }
 
-/* The name may be published only now.  */
+/* The name may be published only now. */
 static usm_status find(party *p, size_t i)
 {
     char service[NAME_SIZE + 16], port[MPI_MAX_PORT_NAME + 1];
@@ -233,7 +233,7 @@ static usm_status find(party *p, size_t i)
     service_of(p->names[i], service);
     do {
         memset(port, 0, sizeof(port));
-        /* Debian's MPICH finds every name, with an empty value.  */
+        /* Debian's MPICH finds every name, with an empty value. */
         if (MPI_Lookup_name(service, MPI_INFO_NULL, port) == MPI_SUCCESS && port[0]) {
             (void)snprintf(p->addresses[i], MPI_ADDRESS_SIZE, "%.*s", MPI_ADDRESS_SIZE - 1, port);
             return USM_OK;
@@ -266,7 +266,7 @@ typedef struct order {
     char          text[ORDER_SIZE - 5];
 } order;
 
-/* Finds the port to which all connect next.  */
+/* Finds the port to which all connect next. */
 static usm_status find_port(party *p, order *o)
 {
     char       port[MPI_PORT_SIZE] = "";
@@ -310,7 +310,7 @@ static usm_status status_of(const order *o)
 /* ---- MPICH and the dead --------------------------------------------------------------------- */
 
 /* MPICH over libfabric's tcp sends to a process that has ended by trying again for ever, within
- * MPI_Isend().  It counts its attempts if a communicator asks for it.  */
+ * MPI_Isend().  It counts its attempts if a communicator asks for it. */
 static void limit_tries(int tries)
 {
     MPI_T_cvar_handle handle;
@@ -332,7 +332,7 @@ void mpi_names_met(const mpi_job *job)
         limit_tries(TRIES);
 }
 
-/* Collective.  */
+/* Collective. */
 static void ask_for_limit(MPI_Comm comm)
 {
     MPI_Info info;
@@ -347,7 +347,7 @@ static void ask_for_limit(MPI_Comm comm)
 
 /* ---- connecting --------------------------------------------------------------------------- */
 
-/* Merges with the processes that were met before; `inter` is kept.  */
+/* Merges with the processes that were met before; `inter` is kept. */
 static usm_status merge(party *p, MPI_Comm inter, bool comes_last)
 {
     MPI_Comm   all  = MPI_COMM_NULL;
@@ -403,7 +403,7 @@ static usm_status follow(party *p)
     }
 }
 
-/* All have been met: they gather as the processes of one launch do.  */
+/* All have been met: they gather as the processes of one launch do. */
 static usm_status come_together(party *p)
 {
     mpi_job   *job = p->job;
@@ -473,7 +473,7 @@ static void run(void *arg)
     (void)pthread_mutex_unlock(&p->lock);
 }
 
-/* False: it did not end in time.  */
+/* False: it did not end in time. */
 static bool await(party *p, uint64_t end)
 {
     struct timespec t = {.tv_sec = (time_t)(end / 1000000000), .tv_nsec = (long)(end % 1000000000)};
@@ -501,7 +501,7 @@ static bool make_condition(party *p)
 }
 
 /* Names are looked up, and ports opened, under the handlers of MPI_COMM_WORLD or _SELF, which are
- * the program's and by default end it.  */
+ * the program's and by default end it. */
 typedef struct handlers {
     MPI_Errhandler world, self;
 } handlers;
@@ -521,7 +521,7 @@ static usm_status take_handlers(const usm_host_api *api, handlers *h)
 
 /* MPICH also passes errors of messages on other communicators to the handlers of MPI_COMM_WORLD or
  * _SELF: an error of the module's messages, to servers that have ended, must not end the
- * program.  */
+ * program. */
 static void fatal_for_others(MPI_Comm *comm, int *code, ...)
 {
     char text[MPI_MAX_ERROR_STRING + 1] = "";
@@ -549,7 +549,7 @@ static void give_back(MPI_Comm comm, MPI_Errhandler *old)
 }
 
 /* Open MPI writes to the sockets of processes that have ended, also in MPI_Finalize(): the program
- * would be ended by a signal that it does not expect.  */
+ * would be ended by a signal that it does not expect. */
 static void ignore_broken_pipes(const usm_host_api *api)
 {
     struct sigaction old, ignored = {.sa_handler = SIG_IGN};

@@ -16,7 +16,7 @@
  *
  * The size is sealed, so that no process can take pages away under a mapping; punched holes read as
  * zeros.  Memory that the borrower writes first counts as the borrower's for the system (control
- * groups, RSS), and as the lender's for libusm.  */
+ * groups, RSS), and as the lender's for libusm. */
 #include "internal.h"
 
 #include <fcntl.h>
@@ -36,7 +36,7 @@
 #define PUNCH   3 /* FALLOC_FL_KEEP_SIZE | FALLOC_FL_PUNCH_HOLE                    */
 #define LARGE   ((size_t)4 << 30)
 /* Sizes from which on the caches are bypassed.  Stored bytes are not read again here.  Fetched
- * bytes are, at once, by the check of their sum: from a cache that holds them, if it can.  */
+ * bytes are, at once, by the check of their sum: from a cache that holds them, if it can. */
 #define PAST_IN  ((size_t)32 << 10)
 #define PAST_OUT ((size_t)1 << 20)
 
@@ -76,7 +76,7 @@ static uint64_t mix(uint64_t hash, const char *text, size_t n)
     return hash;
 }
 
-/* Adds the content of a link of /proc or a small file to the hash; false: there is none.  */
+/* Adds the content of a link of /proc or a small file to the hash; false: there is none. */
 static bool mix_in(const mpi_near *n, uint64_t *hash, const char *path, bool is_link)
 {
     char    text[256];
@@ -166,7 +166,7 @@ static void dispose(void *a_)
 }
 
 /* A system takes a second for some 20 GiB, during which no sign of life would be sent: uses a
- * thread.  */
+ * thread. */
 static void close_area(far_near *n, far_area *a_)
 {
     area *a = (area *)(void *)a_;
@@ -177,7 +177,7 @@ static void close_area(far_near *n, far_area *a_)
 
 /* ---- the borrower --------------------------------------------------------------------------- */
 
-/* -1: the memory is not accessible, or is not a lender's.  */
+/* -1: the memory is not accessible, or is not a lender's. */
 static int open_lent(const mpi_near *n, const uint32_t where[2])
 {
     static const char begin[] = "/memfd:" NAME;
@@ -233,7 +233,7 @@ static far_area *map(far_near *n_, const far_lease *lease, const uint32_t where[
     a->base = os->map_fd(NULL, a->mapped, PROT_RW, a->fd);
     if (!a->base)
         goto err_fd;
-    /* Hints: huge pages if the system has them for shared memory; not in dumps, not in forks.  */
+    /* Hints: huge pages if the system has them for shared memory; not in dumps, not in forks. */
     (void)madvise(a->base, a->mapped, MADV_HUGEPAGE);
     (void)madvise(a->base, a->mapped, MADV_DONTDUMP);
     (void)madvise(a->base, a->mapped, MADV_DONTFORK);
@@ -263,7 +263,7 @@ static void give_back(far_near *n, far_area *a, uint64_t at, uint64_t size)
 
 #if defined(__SSE2__)
 /* Bypasses the caches: the lines that it writes need not be read first, and the program's lines
- * stay in the cache.  Both addresses are aligned to pages.  */
+ * stay in the cache.  Both addresses are aligned to pages. */
 static void copy_past(void *to, const void *from, size_t size)
 {
     __m128i       *t = to;
@@ -288,7 +288,7 @@ static void copy_past(void *to, const void *from, size_t size)
 #endif
 
 /* Makes all pages at once, instead of one fault each: a third faster.  They are in the cache then,
- * where memcpy finds them.  */
+ * where memcpy finds them. */
 static void make_pages(void *at, size_t size)
 {
 #ifdef MADV_POPULATE_WRITE

@@ -13,7 +13,7 @@
  *
  * So the thread, as its last action, looks for mutexes in MPI's own data that it owns, and unlocks
  * them: it is outside of MPI for good, and must not own any.  No other thread takes locks of MPI
- * then.  A program that calls usm_mpi_detach() before MPI_Finalize() never gets here.  */
+ * then.  A program that calls usm_mpi_detach() before MPI_Finalize() never gets here. */
 #include "internal.h"
 
 #include <dlfcn.h>
@@ -29,14 +29,14 @@ typedef struct search {
     unsigned    found;
 } search;
 
-/* The thread owns the mutex, once: as glibc records it in a mutex of its ordinary kind.  */
+/* The thread owns the mutex, once: as glibc records it in a mutex of its ordinary kind. */
 static bool is_mine(const pthread_mutex_t *m, int tid)
 {
     return m->__data.__owner == tid && m->__data.__nusers == 1 && m->__data.__count == 0 &&
            (m->__data.__lock == 1 || m->__data.__lock == 2) && m->__data.__kind == 0;
 }
 
-/* Whether a mutex of this glibc has the layout that is_mine() assumes.  */
+/* Whether a mutex of this glibc has the layout that is_mine() assumes. */
 static bool is_known(int tid)
 {
     pthread_mutex_t m = PTHREAD_MUTEX_INITIALIZER;

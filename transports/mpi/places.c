@@ -5,7 +5,7 @@
  * stores.
  *
  * Borrowers ask for states and free memory often; the protocol's table is copied at most once per
- * millisecond.  */
+ * millisecond. */
 #include "internal.h"
 
 #include <stdio.h>
@@ -17,7 +17,7 @@
 usm_place_state mpi_place_state(const far_member *m)
 {
     /* It will be known soon, or later, whether its blocks still exist.  In the second case copies
-     * are made elsewhere.  Nothing is lost before that.  */
+     * are made elsewhere.  Nothing is lost before that. */
     if (m->may_return)
         return m->is_silent ? USM_PLACE_LEAVING : USM_PLACE_SLOW;
     return mpi_member_state(m->state);
@@ -41,7 +41,7 @@ usm_place_state mpi_member_state(far_member_state state)
 
 /* ---- members --------------------------------------------------------------------------- */
 
-/* The lock is held.  */
+/* The lock is held. */
 static void refresh(mpi_job *job)
 {
     const uint64_t now = mpi_now();
@@ -56,7 +56,7 @@ static void refresh(mpi_job *job)
     job->as_of_ns = now;
 }
 
-/* The protocol lists only the others.  */
+/* The protocol lists only the others. */
 static void describe_self(mpi_job *job, far_member *member)
 {
     far_stats s;
@@ -97,7 +97,7 @@ bool mpi_find_place(const mpi_job *job, uint64_t place, uint32_t *member)
     return true;
 }
 
-/* The lock is held, or there is no other thread yet.  */
+/* The lock is held, or there is no other thread yet. */
 static uint32_t add_place(mpi_job *job, uint32_t member)
 {
     const uint32_t n = usm_load_relaxed(&job->nplaces);
@@ -110,7 +110,7 @@ static uint32_t add_place(mpi_job *job, uint32_t member)
     return n;
 }
 
-/* The place that a change of a member concerns; NONE: none.  The lock is held.  */
+/* The place that a change of a member concerns; NONE: none.  The lock is held. */
 static uint32_t place_of(mpi_job *job, const far_member *m, usm_place_state state)
 {
     uint32_t place = job->place_of[m->peer];

@@ -26,7 +26,7 @@
  *
  * Locks: `step` is held during a step, in which callbacks of the protocol only leave news.  The
  * module's thread, if there is one, passes the news on in order, without a lock (mpi_tell).  `done`
- * of a transfer is called after the step, too (transfer.c).  */
+ * of a transfer is called after the step, too (transfer.c). */
 #include "internal.h"
 
 #include <sched.h>
@@ -63,7 +63,7 @@ bool mpi_is_stepper(const mpi_job *job)
     return usm_load_relaxed(&job->stepper) == self_number();
 }
 
-/* Whether there was more than signs of life, which alone keep no thread awake.  Within a step.  */
+/* Whether there was more than signs of life, which alone keep no thread awake.  Within a step. */
 static bool is_at_work(mpi_job *job, bool busy, bool has_moved)
 {
     const uint64_t bytes = job->bytes;
@@ -145,7 +145,7 @@ void mpi_linger(mpi_job *job, uint64_t *since, bool is_long)
         nap(nap_after(now - *since));
 }
 
-/* Another thread steps, or did a moment ago.  */
+/* Another thread steps, or did a moment ago. */
 static bool is_beside(const mpi_job *job, uint64_t now)
 {
     return usm_load_relaxed(&job->awaiters) > 0 || usm_load_relaxed(&job->beside) + BESIDE_NS > now;
@@ -184,7 +184,7 @@ enum {
     NEWS_IDLE = 16
 };
 
-/* Memory of large ones is reused: fresh memory would cost more than the copy into it.  */
+/* Memory of large ones is reused: fresh memory would cost more than the copy into it. */
 static mpi_news *take_news(mpi_job *job, size_t size)
 {
     mpi_news *n = NULL;
@@ -233,7 +233,7 @@ void mpi_news_free(mpi_job *job)
     job->idle_news = NULL;
 }
 
-/* Within a step: the protocol must not wait for the receiver of the news.  */
+/* Within a step: the protocol must not wait for the receiver of the news. */
 static void add_news(mpi_job *job, mpi_news *n)
 {
     (void)pthread_mutex_lock(&job->lock);
@@ -282,7 +282,7 @@ void mpi_on_member(void *arg, const far_member *m)
 }
 
 /* A thread that waits steps by itself, and one that has just waited may do so again: the module's
- * thread, which soon checks that, is left asleep.  */
+ * thread, which soon checks that, is left asleep. */
 void mpi_on_wake(void *arg)
 {
     mpi_job       *job = arg;
@@ -341,7 +341,7 @@ void mpi_service_wake(mpi_job *job)
 {
     if (!job->has_thread)
         return;
-    /* Pairs with fall_asleep(): either this thread sees that it sleeps, or it sees is_woken.  */
+    /* Pairs with fall_asleep(): either this thread sees that it sleeps, or it sees is_woken. */
     atomic_store(&job->is_woken, true);
     if (!atomic_load(&job->is_asleep))
         return;
@@ -364,13 +364,13 @@ static void fall_asleep(mpi_job *job, uint64_t ns)
     (void)pthread_mutex_unlock(&job->lock);
 }
 
-/* When the thread last had something to do.  */
+/* When the thread last had something to do. */
 typedef struct rest {
     uint64_t moved; /* a message has come or gone */
     uint64_t busy;  /* data was being transferred */
 } rest;
 
-/* How long it may sleep if nothing wakes it for what MPI has.  */
+/* How long it may sleep if nothing wakes it for what MPI has. */
 static uint64_t nap_of(const rest *r, uint64_t now)
 {
     const uint64_t ns    = nap_after(now - r->moved);

@@ -10,7 +10,7 @@
  * submitter ends a transfer for which it waits.
  *
  * `flying` counts the threads and transfers inside: leaving waits for them, and later ones are
- * refused.  */
+ * refused. */
 #include "internal.h"
 
 #define PLACE_SHIFT 48
@@ -20,13 +20,13 @@
 /* ---- entering ------------------------------------------------------------------------------ */
 
 /* Whether this thread may work on the store now, and with which peer for that place.  It counts as
- * flying in any case.  */
+ * flying in any case. */
 static usm_status enter(mpi_store *s, uint64_t block, uint32_t *peer)
 {
     mpi_job       *job   = s->job;
     const uint64_t place = block >> PLACE_SHIFT;
 
-    /* Pairs with leave(): either this thread is counted, or it sees that the job is closing.  */
+    /* Pairs with leave(): either this thread is counted, or it sees that the job is closing. */
     atomic_fetch_add(&job->flying, 1u);
     if (atomic_load(&job->is_closing))
         return job->api->report(USM_E_IO, "this process has left the job (usm_mpi_detach() or "
@@ -52,7 +52,7 @@ static void leave(mpi_job *job)
 
 /* Steps until *ended, which the protocol ensures.  Called between mpi_await_begin(), which comes
  * before the request to the protocol so that the module's thread is not woken, and
- * mpi_await_end().  */
+ * mpi_await_end(). */
 static void await(mpi_job *job, const _Atomic bool *ended)
 {
     uint64_t since = 0;
@@ -159,7 +159,7 @@ void mpi_shadows_free(mpi_job *job)
     job->idle_shadows = NULL;
 }
 
-/* Within a step, or within far_submit().  */
+/* Within a step, or within far_submit(). */
 static void on_ended(usm_transfer *t, usm_status status)
 {
     mpi_shadow *s   = (mpi_shadow *)(void *)t;
@@ -193,7 +193,7 @@ static mpi_shadow *take_ended(mpi_job *job)
 }
 
 /* One after the other, and not from within a `done`: the calls could nest as deep as there are
- * transfers.  */
+ * transfers. */
 void mpi_deliver(mpi_job *job)
 {
     static _Thread_local bool is_delivering;
@@ -218,7 +218,7 @@ void mpi_deliver(mpi_job *job)
 
 /* ---- transfers ------------------------------------------------------------------------------- */
 
-/* The submitter waits in submit(): the protocol gets a copy.  */
+/* The submitter waits in submit(): the protocol gets a copy. */
 typedef struct awaited {
     usm_transfer t; /* first */
     usm_status   status;
@@ -310,13 +310,13 @@ void mpi_store_submit(void *store, usm_transfer *list)
         mpi_deliver(job);
 }
 
-/* Changes with everything that may have ended.  */
+/* Changes with everything that may have ended. */
 static uint64_t moves_of(const mpi_job *job)
 {
     return mpi_link_moves(job->link) + usm_load_relaxed(&job->copies);
 }
 
-/* For a thread that waits: it also steps.  */
+/* For a thread that waits: it also steps. */
 usm_status mpi_store_progress(void *store, uint32_t timeout_ms)
 {
     mpi_store     *s     = store;

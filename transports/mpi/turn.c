@@ -7,7 +7,7 @@
  *
  * A turn is short, except when a program is admitted: MPI_Comm_accept() may hang if the program
  * dies at that moment.  A thread that has waited too long goes on without its turn.  A process with
- * one job takes no turns.  */
+ * one job takes no turns. */
 #include "internal.h"
 
 #include <time.h>

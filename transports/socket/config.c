@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* Parses the text after "socket:": FOLDER,rank=R,size=N[,wait=MS].  */
+/* Parses the text after "socket:": FOLDER,rank=R,size=N[,wait=MS]. */
 #include "internal.h"
 
 #include <stdio.h>
 
 #define WAIT_MAX 3600000u
 
-/* The next part up to a comma; false: there is none.  */
+/* The next part up to a comma; false: there is none. */
 static bool next(const char **rest, char *part, size_t cap, bool *is_cut)
 {
     size_t n = strcspn(*rest, ",");
@@ -60,7 +60,7 @@ static usm_status take(const usm_host_api *api, const char *part, usm_socket_con
 }
 
 /* The address of the longest name must fit: that of the last rank while its socket is being
- * created.  */
+ * created. */
 static usm_status check_folder(const usm_host_api *api, const char *folder, bool is_cut)
 {
     static const char longest[] = "/1023.sock";

@@ -5,7 +5,7 @@
  * and the file is replaced.  Two processes that find it so at the same time must not replace each
  * other's socket, so they check and replace under a lock of the folder.  A socket gets its name by
  * rename(), when it listens already: a process that waits for it is notified once, by the folder
- * (meet.c).  */
+ * (meet.c). */
 #include "internal.h"
 
 #include <errno.h>
@@ -32,7 +32,7 @@ static void name_of(uint32_t rank, const char *ending, char name[16])
     (void)snprintf(name, 16, "%u.%s", rank, ending);
 }
 
-/* The address fits: config.c has checked that.  */
+/* The address fits: config.c has checked that. */
 static struct sockaddr_un address_of(const usm_socket_job *j, uint32_t rank, const char *ending)
 {
     struct sockaddr_un a = {.sun_family = AF_UNIX};
@@ -104,7 +104,7 @@ usm_status usm_socket_folder_open(usm_socket_job *j)
     return USM_OK;
 }
 
-/* Other processes hold the lock only briefly.  */
+/* Other processes hold the lock only briefly. */
 static usm_status lock_folder(const usm_socket_job *j)
 {
     for (int i = 0; i < LOCK_TRIES; i++) {
@@ -120,7 +120,7 @@ static usm_status lock_folder(const usm_socket_job *j)
                           j->config.folder);
 }
 
-/* Whether R.sock may be replaced.  */
+/* Whether R.sock may be replaced. */
 static usm_status check_name(const usm_socket_job *j)
 {
     char        name[16];
@@ -144,7 +144,7 @@ static usm_status check_name(const usm_socket_job *j)
                           j->config.rank, j->config.folder);
 }
 
-/* The lock of the folder is held.  */
+/* The lock of the folder is held. */
 static usm_status take_name(usm_socket_job *j)
 {
     const struct sockaddr_un a = address_of(j, j->config.rank, "new");

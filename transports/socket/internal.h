@@ -11,7 +11,7 @@
  *
  * A job is one lock, one thread, and a socket to each of the other ranks (SOCK_SEQPACKET: a packet
  * arrives whole or not at all).  The lock is not held during calls of params.message() and
- * member_changed(), and these never take it.  */
+ * member_changed(), and these never take it. */
 #ifndef USM_SOCKET_INTERNAL_H
 #define USM_SOCKET_INTERNAL_H
 
@@ -26,7 +26,7 @@
 #define PAYLOAD_MAX ((size_t)(64 << 10) + 64)
 #define HEADER_SIZE ((size_t)24)
 #define DOMAIN_SIZE 64
-/* Bytes that may wait for one receiver before a sender must wait as well.  */
+/* Bytes that may wait for one receiver before a sender must wait as well. */
 #define QUEUE_MAX ((size_t)16 << 20)
 
 typedef struct usm_socket_config {
@@ -70,10 +70,10 @@ typedef struct usm_socket_hello {
 
 void usm_socket_put_head(unsigned char *at, uint32_t kind, uint32_t from, uint32_t tag,
                          size_t size);
-/* False: not a packet of libusm, of whatever version, or its size is not `n`.  */
+/* False: not a packet of libusm, of whatever version, or its size is not `n`. */
 bool usm_socket_get_head(const unsigned char *packet, size_t n, usm_socket_head *head);
 void usm_socket_put_hello(unsigned char *at, const usm_socket_hello *hello);
-/* pre: HELLO_SIZE bytes.  */
+/* pre: HELLO_SIZE bytes. */
 void usm_socket_get_hello(const unsigned char *at, usm_socket_hello *hello);
 
 /* ---- the job ------------------------------------------------------------------------------- */
@@ -124,7 +124,7 @@ typedef struct usm_socket_job {
     usm_socket_peer peers[]; /* config.size of them, by rank */
 } usm_socket_job;
 
-/* Milliseconds of a clock that continues while the process is stopped.  */
+/* Milliseconds of a clock that continues while the process is stopped. */
 static inline uint64_t usm_socket_now(void)
 {
     struct timespec t;
@@ -157,13 +157,13 @@ usm_status usm_socket_folder_open(usm_socket_job *j);
  *   USM_E_SYSTEM */
 usm_status usm_socket_listen(usm_socket_job *j);
 /* Connects to the process that listens there; -1 and errno: ENOENT or ECONNREFUSED: none does;
- * EAGAIN: it is busy.  */
+ * EAGAIN: it is busy. */
 int usm_socket_connect(const usm_socket_job *j, uint32_t rank);
-/* Accepts the next connection; -1 and errno.  */
+/* Accepts the next connection; -1 and errno. */
 int usm_socket_accept(const usm_socket_job *j);
-/* Whether the process at the other end belongs to the same user.  */
+/* Whether the process at the other end belongs to the same user. */
 bool usm_socket_is_ours(int fd);
-/* Stops listening, removes the file, and closes the folder.  */
+/* Stops listening, removes the file, and closes the folder. */
 void usm_socket_folder_close(usm_socket_job *j);
 
 /* ---- meet.c --------------------------------------------------------------------------------- */
@@ -174,31 +174,31 @@ void usm_socket_folder_close(usm_socket_job *j);
  *   USM_E_ABI      one is of another release;  USM_E_PERMISSION  one is another user's
  *   USM_E_NO_MEMORY;  USM_E_SYSTEM */
 usm_status usm_socket_meet(usm_socket_job *j);
-/* Refuses a connection, whichever process it is: the job is complete.  Called by the thread.  */
+/* Refuses a connection, whichever process it is: the job is complete.  Called by the thread. */
 void usm_socket_turn_away(usm_socket_job *j);
 
 /* ---- queue.c -------------------------------------------------------------------------------- */
 
-/* Sends a packet directly, before there is a thread; returns whether it was sent.  */
+/* Sends a packet directly, before there is a thread; returns whether it was sent. */
 bool usm_socket_say(const usm_socket_job *j, int fd, uint32_t kind, uint32_t tag, const void *data,
                     size_t size);
 /* USM_E_NO_MEMORY; USM_E_PEER there was no room for a lease */
 usm_status usm_socket_send(usm_socket_job *j, uint32_t to, uint32_t tag, const void *data,
                            size_t size);
 /* With the lock held: send queued packets, as far as there is room; send signs of life that are
- * due; mark a peer as lost, so that nothing is sent to it or received from it any more.  */
+ * due; mark a peer as lost, so that nothing is sent to it or received from it any more. */
 void usm_socket_push(usm_socket_job *j, usm_socket_peer *p);
 void usm_socket_beat(usm_socket_job *j, uint64_t now);
 void usm_socket_drop(usm_socket_job *j, usm_socket_peer *p);
 /* Sends BYE to all ranks, and waits at most a second for them to take everything.  The thread has
- * ended.  */
+ * ended. */
 void usm_socket_farewell(usm_socket_job *j);
 
 /* ---- service.c ------------------------------------------------------------------------------ */
 
 /*   USM_E_NO_MEMORY;  USM_E_SYSTEM */
 usm_status usm_socket_start(usm_socket_job *j);
-/* Returns when the thread has ended.  */
+/* Returns when the thread has ended. */
 void usm_socket_stop(usm_socket_job *j);
 void usm_socket_ring(const usm_socket_job *j);
 

@@ -13,7 +13,7 @@
  * must still be read.
  *
  * The attaching thread does all of this.  Later, processes that connect are told that the job is
- * complete.  In the code a client is a "guest".  */
+ * complete.  In the code a client is a "guest". */
 #include "internal.h"
 
 #include <errno.h>
@@ -46,7 +46,7 @@ typedef struct meeting {
 
 #define FIRST_PEER (2 + GUESTS_MAX)
 
-/* With the lock, because the child of a fork closes all descriptors that it finds.  */
+/* With the lock, because the child of a fork closes all descriptors that it finds. */
 static void set_fd(usm_socket_job *j, usm_socket_peer *p, int fd)
 {
     usm_socket_lock(j);
@@ -161,7 +161,7 @@ static usm_status be_refused(const usm_socket_job *j, uint32_t rank, uint32_t wh
                           rank, folder);
 }
 
-/* Handles a lower rank's answer to this process's HELLO.  */
+/* Handles a lower rank's answer to this process's HELLO. */
 static usm_status hear_answer(meeting *m, uint32_t rank)
 {
     usm_socket_job  *j = m->j;
@@ -257,7 +257,7 @@ static usm_status let_in(meeting *m, uint64_t now)
 }
 
 /* Accepts a higher rank of the same release and size that has not come yet; otherwise *why is set,
- * or 0: no answer.  */
+ * or 0: no answer. */
 static bool check_guest(meeting *m, const usm_socket_head *h, const usm_socket_hello *hello,
                         usm_socket_refusal *why)
 {
@@ -310,7 +310,7 @@ static void hear_guest(meeting *m, guest *g)
 /* ---- a step -------------------------------------------------------------------------------- */
 
 /* The connection of a rank that had come has ended: it had met all ranks, if it has sent
- * anything.  */
+ * anything. */
 static void check_end(meeting *m, usm_socket_peer *p)
 {
     char byte;
@@ -333,14 +333,14 @@ static nfds_t prepare(meeting *m)
         const usm_socket_peer *p = &j->peers[r];
 
         /* Packets of ranks that have come are read later; poll() reports their end without being
-         * asked.  */
+         * asked. */
         m->fds[FIRST_PEER + r] = (struct pollfd){.fd     = p->is_over ? -1 : p->fd,
                                                  .events = (short)(p->is_in ? 0 : POLLIN)};
     }
     return FIRST_PEER + j->config.size;
 }
 
-/* Until the first of: the deadline, the end of a client's time, a look without notification.  */
+/* Until the first of: the deadline, the end of a client's time, a look without notification. */
 static int time_left(const meeting *m, uint64_t now)
 {
     uint64_t until = m->deadline;

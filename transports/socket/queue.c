@@ -5,7 +5,7 @@
  * A queue has a bound.  Beyond it a sender waits for room.  While it waits, it sends queued packets
  * itself, and signs of life to all ranks, because the thread may be waiting for this sender (it
  * delivers a message to a listener that another thread is in).  The thread itself never waits here:
- * it may exceed the bound.  */
+ * it may exceed the bound. */
 #include "internal.h"
 
 #include <errno.h>
@@ -23,7 +23,7 @@ struct usm_socket_letter {
 
 typedef enum outcome { OUT, NO_ROOM } outcome;
 
-/* Also sends to a peer that is about to end: what is sent to a lost peer is lost.  */
+/* Also sends to a peer that is about to end: what is sent to a lost peer is lost. */
 static outcome put(int fd, const void *head, size_t head_size, const void *data, size_t size)
 {
     struct iovec parts[2] = {{(void *)(uintptr_t)head, head_size}, {(void *)(uintptr_t)data, size}};
@@ -116,7 +116,7 @@ static void append(usm_socket_peer *p, usm_socket_letter *l)
     p->queued += l->size;
 }
 
-/* Waits until the queue is below its bound, or the peer is lost.  */
+/* Waits until the queue is below its bound, or the peer is lost. */
 static usm_status wait_for_room(usm_socket_job *j, usm_socket_peer *p)
 {
     uint64_t now = usm_socket_now(), end = now + j->lease_ms;
@@ -185,7 +185,7 @@ usm_status usm_socket_send(usm_socket_job *j, uint32_t to, uint32_t tag, const v
 
 /* ---- leaving -------------------------------------------------------------------------------- */
 
-/* Without memory BYE is omitted: the others see the end of the socket.  */
+/* Without memory BYE is omitted: the others see the end of the socket. */
 static void say_bye(usm_socket_job *j, usm_socket_peer *p)
 {
     usm_socket_letter *l = j->api->heap_alloc(sizeof(*l) + HEADER_SIZE);
@@ -197,7 +197,7 @@ static void say_bye(usm_socket_job *j, usm_socket_peer *p)
     append(p, l);
 }
 
-/* Returns how many peers have not taken everything yet; fds: theirs.  */
+/* Returns how many peers have not taken everything yet; fds: theirs. */
 static uint32_t push_out(usm_socket_job *j)
 {
     uint32_t n = 0;

@@ -4,7 +4,7 @@
  *
  * A peer whose socket has ended is lost as soon as all that it sent was read.  A peer that is
  * silent for half a lease is slow, for a lease lost.  Its silence counts from the moment when it
- * could be heard: if this process itself was stopped, all peers get their full time again.  */
+ * could be heard: if this process itself was stopped, all peers get their full time again. */
 #include "internal.h"
 
 #include <errno.h>
@@ -52,7 +52,7 @@ static void take_packet(usm_socket_job *j, uint32_t rank, size_t n)
         j->params.message(j->params.user, rank, h.tag, j->packet + HEADER_SIZE, h.size);
 }
 
-/* Receives one packet; false: there is none.  */
+/* Receives one packet; false: there is none. */
 static bool hear(usm_socket_job *j, uint32_t rank)
 {
     usm_socket_peer *p = &j->peers[rank];
@@ -126,7 +126,7 @@ static void tell_changes(usm_socket_job *j)
 
 /* ---- a round -------------------------------------------------------------------------------- */
 
-/* When a peer will have been silent for too long, or a sign of life is due; -1: never.  */
+/* When a peer will have been silent for too long, or a sign of life is due; -1: never. */
 static int time_left(const usm_socket_job *j, uint64_t now)
 {
     uint64_t until = UINT64_MAX;

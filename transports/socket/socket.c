@@ -3,7 +3,7 @@
  * This file has the table; internal.h lists the other parts.
  *
  * The transport supports the operations of a job, and keeps no blocks: opening a store is refused,
- * and the other functions for blocks exist only because every table has them.  */
+ * and the other functions for blocks exist only because every table has them. */
 #include "internal.h"
 
 #include <stdio.h>
@@ -11,13 +11,13 @@
 
 static const usm_host_api *api;
 
-/* A macro, so that analysers see that it is a failure.  */
+/* A macro, so that analysers see that it is a failure. */
 #define fail(status, ...) ((void)api->report((status), __VA_ARGS__), (status))
 
 /* ---- fork() -----------------------------------------------------------------------------------
  *
  * A child inherits the sockets, and with them open the other ranks would not see the end of its
- * parent: the child closes them.  A process has one job: attach.c of src/cluster ensures that.  */
+ * parent: the child closes them.  A process has one job: attach.c of src/cluster ensures that. */
 
 static pthread_mutex_t job_lock = PTHREAD_MUTEX_INITIALIZER;
 static usm_socket_job *the_job;

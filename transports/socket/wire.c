@@ -9,7 +9,7 @@
  *    20   0
  *
  * Magic, version and the position of the kind stay the same in all releases, so that two
- * incompatible ones can tell each other.  */
+ * incompatible ones can tell each other. */
 #include "internal.h"
 
 #include "base/inline/bytes.h"
