@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* What the files of the codec share. */
+/* Shared by the files of the codec. */
 #ifndef USM_CODEC_AES_GCM_INTERNAL_H
 #define USM_CODEC_AES_GCM_INTERNAL_H
 

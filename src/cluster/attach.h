@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* What src/usm.c registers, and the functions with which tools and tests attach. */
+/* The functions that src/usm.c registers, and those with which tools and tests attach. */
 #ifndef USM_CLUSTER_ATTACH_H
 #define USM_CLUSTER_ATTACH_H
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* What the files of src/cluster share: the one job of the process.
+/* Shared by the files of src/cluster: the one job of the process.
  *
  *     attach.c    attaching and leaving: which module, its table, the members
  *     messages.c  delivers messages from the module's thread to listeners and watchers

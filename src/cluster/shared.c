@@ -38,7 +38,7 @@ static struct {
          0,
          false};
 
-/* What a rank tells the others about the buffer it creates. */
+/* A rank's message to the others about the buffer that it creates. */
 typedef struct record {
     uint64_t   id, size, block_size;
     usm_status status;

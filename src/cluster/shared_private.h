@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* What the two halves of the state machine share: shared_state.c, a rank's own blocks, and
+/* Shared by the two halves of the state machine: shared_state.c, a rank's own blocks, and
  * shared_dir.c, the directories that the rank keeps. */
 #ifndef USM_CLUSTER_SHARED_PRIVATE_H
 #define USM_CLUSTER_SHARED_PRIVATE_H

@@ -123,7 +123,7 @@ static void take_failure(usm_parallel_run *r, const usm__chunk_end *end)
     bool goes_on = false;
 
     if (end->status == USM_E_CANCELLED)
-        return; /* the launch was stopped, and whoever stopped it recorded why */
+        return; /* the launch was stopped, and the reason is recorded already */
     if (!end->is_of_bytes && !is_of_launch(end->status)) {
         if (!is_for_now(end->status))
             usm__team_set_aside(r->team, end->member, end->status);
@@ -232,7 +232,7 @@ void usm__book_ended(void *source, const usm__chunk_end *end)
     usm__book_settle(r);
 }
 
-/* ---- what one thread does ------------------------------------------------------------------ */
+/* ---- the one thread's work ----------------------------------------------------------------- */
 
 static usm_status merge(usm_parallel_run *r, const usm__ended *e)
 {

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* What the files of graphs share (usm/graph.h).
+/* Shared by the files of graphs (usm/graph.h).
  *
  *     graph.c         nodes and edges, and the errors that adding one can be
- *     graph_check.c   what a whole graph must satisfy; how many launches a node becomes (unrolling)
+ *     graph_check.c   checks of a whole graph; how many launches a node becomes (unrolling)
  *     graph_run.c     the run: ready tasks go to members, ended ones make others ready
  *     graph_restore.c what an earlier run had ended
  *     graph_flight.c  one launch on one device: memory, copies, the kernel, its end

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* What a whole graph must satisfy, and how its nodes are unrolled into tasks. */
+/* The conditions that a whole graph must satisfy, and the unrolling of its nodes into tasks. */
 #include "offload/graph.h"
 
 #include "base/os.h"

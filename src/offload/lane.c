@@ -25,7 +25,7 @@
 #define PLAN(lane)  ((lane)->run->params.plan)
 #define NARGS(lane) (PLAN(lane)->desc.nargs)
 
-/* ---- lanes of a team ----------------------------------------------------------------------- */
+/* ---- slots of a team ----------------------------------------------------------------------- */
 
 static void destroy(usm__lane *s)
 {
@@ -186,7 +186,7 @@ usm__lane *usm__lane_behind(usm__lane *s)
     return w;
 }
 
-/* ---- commands, one behind the other -------------------------------------------------------- */
+/* ---- commands, one after the other --------------------------------------------------------- */
 
 static void follow(usm__lane *s, usm_event *ev)
 {

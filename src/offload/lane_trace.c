@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* What USM_TRACE records of a chunk on its device (base/trace_work.h).  lane.c and run.c call these
- * functions, after they have checked that a trace is being recorded.
+/* The records of USM_TRACE about a chunk on its device (base/trace_work.h).  lane.c and run.c call
+ * these functions, after they have checked that a trace is being recorded.
  *
  * Slots that are created while a trace is recorded have queues that measure times.  A device has a
  * clock of its own: the end of the last command is taken to be the moment when the library noticed

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* What the files of src/offload share.
+/* Shared by the files of src/offload.
  *
  *      team.c       members: contexts, and which devices share cores
  *      kernel.c     a program and a kernel for each member's context

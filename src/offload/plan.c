@@ -638,7 +638,7 @@ void usm__plan_free(usm__plan *p)
     usm__heap_free(p);
 }
 
-/* ---- what a chunk needs -------------------------------------------------------------------- */
+/* ---- needs of a chunk ---------------------------------------------------------------------- */
 
 size_t usm__plan_copies(const usm__plan *plan, uint64_t count, size_t arg, size_t *offset)
 {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* What the caller's progress function receives: a fraction that never falls, and a rate that is a
- * moving average of what was done between calls.  It is called as chunks end, at most once every
- * `progress_ms`, and once at the end. */
+/* The values that the caller's progress function gets: a fraction that never falls, and a rate that
+ * is a moving average of what was done between calls.  It is called as chunks end, at most once
+ * every `progress_ms`, and once at the end. */
 #include "offload/parallel.h"
 
 #include "base/os.h"

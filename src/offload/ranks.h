@@ -52,7 +52,7 @@ void usm__ranks_cancel(usm__launch *launch);
 /* After `over` was called.  NULL is fine. */
 void usm__ranks_release(usm__launch *launch);
 
-/* ---- what the files share --------------------------------------------------------------- */
+/* ---- shared by the files ----------------------------------------------------------------- */
 
 /* One lock for all launches.  It is held only for short times, and not while a message is sent. */
 extern usm__mutex usm__ranks_lock;

@@ -13,7 +13,7 @@
  *
  * A worker of the scheduler (schedule.h) is a member: member m of rank r is number first[r] + m.
  *
- * What holds, whichever rank dies:
+ * These rules hold, whichever rank dies:
  *
  *  - No rank waits for a lost rank.  The chunks of a lost worker are granted to others.  If the
  *    master or the data's rank ends, the launch ends for all (USM_E_PEER).

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* What the file of ended chunks (resume.c) and that of unfinished ones (states.c) share: some
+/* Shared by the file of ended chunks (resume.c) and that of unfinished ones (states.c): some
  * indices of a launch as bytes.
  *
  *     record   first, count, size of the payload, checksum of the record except itself

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* What the results in a file to resume from depend on, besides the launch's shape (plan.c): the
- * program, and the bytes that chunks read.  A launch that continued from the results of another
- * program or of other inputs would mix two answers.
+/* The key of a file to resume from: hashes of everything on which its results depend, besides the
+ * launch's shape (plan.c).  These are the program, and the bytes that chunks read.  A launch that
+ * continued from the results of another program or of other inputs would mix two answers.
  *
  *     program  the images' bytes, options, names of native kernels
  *     inputs   the caller's resume_key; or the bytes of all arguments that are only read and, where

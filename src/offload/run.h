@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* What run.c, lane.c and train.c share: a launch on the members of this process, and its slots.
+/* Shared by run.c, lane.c and train.c: a launch on the members of this process, and its slots.
  *
  * A slot (usm__lane) executes one chunk at a time, or a batch of short ones.  It has a queue of its
  * own (except on processors: team.c), so that the copies of one chunk run while the kernel of

@@ -217,7 +217,7 @@ void usm__schedule_destroy(usm__schedule *s)
     usm__heap_free(s);
 }
 
-/* --- what is fresh --------------------------------------------------------------------------- */
+/* --- fresh indices --------------------------------------------------------------------------- */
 
 /* Cuts a chunk of about `size` indices off the first fresh range.  pre: fresh_left > 0 */
 static uint32_t cut_fresh(usm__schedule *s, uint64_t size)
@@ -237,7 +237,7 @@ static uint32_t cut_fresh(usm__schedule *s, uint64_t size)
     return i;
 }
 
-/* --- giving --------------------------------------------------------------------------------- */
+/* --- handing out ---------------------------------------------------------------------------- */
 
 /* Whether another idle worker would get a chunk from the policy, which gives `w` none. */
 static bool is_for_another(const usm__schedule *s, uint32_t w)

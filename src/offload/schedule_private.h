@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* What schedule.c, schedule_end.c and schedule_range.c share. */
+/* Shared by schedule.c, schedule_end.c and schedule_range.c. */
 #ifndef USM_OFFLOAD_SCHEDULE_PRIVATE_H
 #define USM_OFFLOAD_SCHEDULE_PRIVATE_H
 

@@ -54,7 +54,7 @@ struct usm__states {
     _Atomic(bool) has_changed;
 };
 
-/* ---- bytes: lock held --------------------------------------------------------------------- */
+/* ---- bytes: the lock is held -------------------------------------------------------------- */
 
 /* Finds where the bytes of each argument begin in a payload of `count` indices. */
 static void view_payload(const usm__plan *p, char *bytes, uint64_t count, char **at)

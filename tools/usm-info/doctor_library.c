@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* What the library itself reports: devices, backends that were refused, devices that do not do
- * their work, variables without a meaning. */
+/* Findings that the library itself reports: devices, backends that were refused, devices that do
+ * not do their work, variables without a meaning. */
 #include "doctor.h"
 #include "table.h"
 

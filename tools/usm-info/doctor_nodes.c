@@ -16,7 +16,7 @@
 
 #define CHECK "device nodes"
 
-/* What the nodes of a vendor look like, and its OpenCL driver. */
+/* The nodes of a vendor, and its OpenCL driver. */
 typedef struct gpu_vendor {
     const char *id; /* PCI vendor, as /sys has it; NULL: the vendor has nodes of its own */
     const char *name;

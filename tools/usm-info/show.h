@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* What the tool prints, as text for people and as JSON for programs.  The
+/* The tool's output, as text for people and as JSON for programs.  The
  * schema of the JSON is documented in docs/man/usm-info.1. */
 #ifndef USM_INFO_SHOW_H
 #define USM_INFO_SHOW_H

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* What the files of usm-prof share. */
+/* Shared by the files of usm-prof. */
 #ifndef USM_PROF_PROF_H
 #define USM_PROF_PROF_H
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* What the files of usm-replay share: a log as a list of operations, and the results of replaying
+/* Shared by the files of usm-replay: a log as a list of operations, and the results of replaying
  * it on a pool. */
 #ifndef USM_REPLAY_REPLAY_H
 #define USM_REPLAY_REPLAY_H

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* What the files of usm-run share: an app, a graph of kernels described by a JSON file.
+/* Shared by the files of usm-run: an app, a graph of kernels described by a JSON file.
  *
  *     place.c    where in the text a value is, for messages: file:line: reason
  *     read.c     parses nodes, kernels, edges; reports all errors that it can find

@@ -13,7 +13,7 @@
  * functions that any thread may call only leave work for the next step and wake the stepping
  * thread.
  *
- * What holds, whatever the network does (messages late, duplicated, lost, from the dead):
+ * These rules hold, whatever the network does (messages late, duplicated, lost, from the dead):
  *   - `done` is called once, within the deadline and a step;
  *   - a store that ended with USM_OK is what every later fetch of that part returns, until the
  *     block is stored again or forgotten, or the lender is lost;

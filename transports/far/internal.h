@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* What the files of remote memory share.  All state belongs to the thread that steps the node,
+/* Shared by the files of remote memory.  All state belongs to the thread that steps the node,
  * except what is marked: "lock" is node->lock, "atomic" may be read by any thread.
  *
  * The link is called only from far_step(), and never from within `done`: that only records that an

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* What lend.c (tables, requests) and stage.c (bytes in, bytes out) share. */
+/* Shared by lend.c (tables, requests) and stage.c (bytes in, bytes out). */
 #ifndef FAR_LEND_H
 #define FAR_LEND_H
 

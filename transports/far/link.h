@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* What remote memory needs of a message system.  MPI provides it (transports/mpi/link.c), and so
- * does the simulated network (tests/far/net.c), with the faults that a test asks for.
+/* The interface that remote memory requires of a message system.  MPI implements it
+ * (transports/mpi/link.c), and so does the simulated network (tests/far/net.c), with the faults
+ * that a test asks for.
  *
  * Peers are numbered 0 to count - 1, self included.  A message goes from a peer to a peer under a
  * tag.  Messages of one pair and tag arrive in the order in which they were sent, others in any

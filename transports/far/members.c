@@ -19,7 +19,7 @@
  * If the claim is the number of the estate, both begin the next session with the blocks, otherwise
  * without.
  *
- * What was said about claim and estate holds for the incarnation that said it.  If one of them ends
+ * Statements about claim and estate hold for the incarnation that made them.  If one of them ends
  * outside of a session, another incarnation begins, and messages of the old one are void. */
 #include "internal.h"
 

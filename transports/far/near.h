@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* What remote memory needs if a lender is a process of the same host: memory that both can map.
- * transports/mpi/near.c provides it, and so does the simulation (tests/far/near_sim.c).
+/* The interface that remote memory requires if a lender is a process of the same host: memory that
+ * both can map.  transports/mpi/near.c implements it, and so does the simulation
+ * (tests/far/near_sim.c).
  *
  * A lender makes an area for one borrower and one estate of it (members.c), which the borrower maps
  * and uses alone.  Only the area's word is the lender's: the lender clears it before it takes the

@@ -16,7 +16,7 @@
 #include <fcntl.h>
 #include <stdio.h>
 
-/* What a transfer means in the file: bytes [at, at + size), followed by zeros. */
+/* A transfer as a part of the file: bytes [at, at + size), followed by zeros. */
 typedef struct part {
     uint64_t at;
     size_t   size;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* What the parts of the transport over files share.
+/* Shared by the parts of the transport over files.
  *
  *     file.c        the table: open, close, submit, capacity
  *     config.c      the text after "file:"

@@ -136,7 +136,7 @@ static bool fill(usm_file_ring *r)
     return any;
 }
 
-/* ---- the thread: what has ended -------------------------------------------------------- */
+/* ---- the thread: completions ----------------------------------------------------------- */
 
 static void requeue(usm_file_ring *r, usm_transfer *t)
 {
@@ -420,7 +420,7 @@ static void run(void *arg)
     (void)pthread_mutex_unlock(&r->lock);
 }
 
-/* ---- what others call -------------------------------------------------------------------- */
+/* ---- called by others -------------------------------------------------------------------- */
 
 static void wake(usm_file_ring *r)
 {

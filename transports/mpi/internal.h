@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* What the parts of the transport over MPI share.
+/* Shared by the parts of the transport over MPI.
  *
  *     module.c    the table; stores, members, messages
  *     transfer.c  room and transfers of stores
@@ -73,7 +73,7 @@ void                    mpi_near_destroy(mpi_near *near);
 
 /* ---- meet.c ------------------------------------------------------------------------ */
 
-/* What a process of the launch reports when it attaches, or leaves without attaching. */
+/* The record that a process of the launch sends when it attaches, or leaves without attaching. */
 typedef struct mpi_record {
     uint32_t      version;
     int32_t       refusal; /* usm_status: why it cannot take part; the others do not either then */
@@ -120,7 +120,7 @@ usm_status mpi_compare_keys(mpi_meeting *m, const mpi_record *all, const void *k
 
 /* ---- the job ----------------------------------------------------------------------- */
 
-/* What the protocol reports within a step; it is passed on later, without a lock. */
+/* A report of the protocol within a step; it is passed on later, without a lock. */
 typedef struct mpi_news mpi_news;
 struct mpi_news {
     mpi_news  *next;
@@ -295,7 +295,7 @@ void mpi_release_orphans(const usm_host_api *api);
 
 typedef struct mpi_door mpi_door;
 
-/* What a listener must know about its servers. */
+/* The data that a listener needs about its servers. */
 typedef struct mpi_doorkeeper {
     const usm_host_api *api;
     const void         *key; /* valid as long as the listener */
@@ -382,7 +382,7 @@ void       mpi_job_describe(void *job, char *text, size_t cap);
 
 usm_place_state mpi_member_state(far_member_state state); /* as a process of the job */
 usm_place_state mpi_place_state(const far_member *m);     /* as a replica target */
-/* What is known about a member, at most a millisecond old. */
+/* The state of a member, at most a millisecond old. */
 void mpi_get_member(mpi_job *job, uint32_t index, far_member *member);
 /* Allocates the tables of members and places, and fills in what is known before the first step. */
 usm_status mpi_places_init(mpi_job *job);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* What the parts of the transport over sockets share.
+/* Shared by the parts of the transport over sockets.
  *
  *     socket.c   the table: attach, detach, members, send
  *     config.c   the text after "socket:"
