@@ -1,39 +1,40 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* How commands reach a driver, and why some are held back first.
+/* How commands reach a driver, and why some are deferred first.
  *
- * The problem.  A command may wait for a user event, and a user event may fail; what waits for it
- * must then fail with USM_E_DEPENDENCY and must not run.  Drivers cannot be trusted with that. With
- * OpenCL's own user events it goes wrong everywhere it was tried: PoCL 3.1 never calls the
+ * The problem.  A command may wait for a user event, and a user event may fail; a command that
+ * waits for it must then fail with USM_E_DEPENDENCY and must not run.  Drivers do not do this
+ * reliably.  OpenCL's own user events fail everywhere they were tried: PoCL 3.1 never calls the
  * callbacks of the failed commands, and no later command of the queue ever runs; Intel's CPU
- * runtime says CL_COMPLETE of commands it did not do, and crashes when a failed event stands in a
- * wait list. Level Zero's events cannot fail at all, and a command that waits for one blocks all
- * that comes behind it in the same engine.
+ * runtime reports CL_COMPLETE for commands that it did not run, and crashes if a failed event is in
+ * a wait list.  Level Zero's events cannot fail at all, and a command that waits for one blocks all
+ * later commands of the same engine.
  *
- * The way out.  No driver sees a user event, except complete ones.  A command with a pending event
- * in its wait list is kept here, complete with its arguments, and issued by whoever signals that
- * event; if the event failed, it is settled instead and the driver never hears of it.  Commands
- * whose wait list is free of pending events and whose queue holds nothing, that is nearly all, go
- * straight through: the cost for them is one load for the queue and one for each event.
+ * The mechanism.  Drivers see no user event except completed ones.  A command with a pending event
+ * in its wait list is deferred: it is kept here, with its arguments, and issued by the thread that
+ * signals the event.  If the event failed, the command is finalized with that failure instead, and
+ * the driver never sees it.  A command whose wait list has no pending event and whose queue has no
+ * deferred commands, as nearly all, is passed on at once: the cost is one load for the queue and
+ * one for each event.
  *
- * Order.  In an in-order queue everything behind a held command is held too. In an out-of-order
- * queue a held barrier holds what follows; a marker or barrier without a wait list stands for all
- * before it, so it is issued only as the first of what is held.  Once issued, the driver keeps the
- * order.
+ * Order.  In an in-order queue every command behind a deferred one is deferred too.  In an
+ * out-of-order queue a deferred barrier defers the commands after it.  A marker or barrier without
+ * a wait list stands for all commands before it, so it is issued only as the first of the deferred
+ * ones.  After that the driver keeps the order.
  *
- * Invariants, under the context's lock:
+ * Invariants, under the context's lock (in the code deferred commands are `held`):
  *   q is in ctx->holding  <=>  q->held is not empty  <=>  q->nheld > 0
- *   a held command has a reference to its queue, to each event it waits for, and to its own event;
- *   a pending event that is no user event belongs to exactly one held command.
+ *   a deferred command has references to its queue, to each event it waits for, and to its own;
+ *   a pending event that is no user event belongs to exactly one deferred command.
  *
- * What must not happen under the lock is left over until it is open: telling those who wait for an
- * event (drivers call back at once when it is complete), and freeing a queue whose last command has
- * left (drivers may wait for their own threads then).
+ * Actions that are not allowed under the lock are postponed until it is released: notifying those
+ * that wait for an event (drivers call back at once if it is complete), and freeing a queue whose
+ * last command has left (drivers may wait for their own threads then).
  *
- * The price: held commands of a borrowed native queue are issued after what the program itself
- * enqueued there in the meantime.
+ * The cost: deferred commands of a borrowed native queue are issued after commands that the program
+ * itself enqueued there in the meantime.
  *
  * Not here: wait lists, native events, commands: those are the backend's (gate_ops).  Called by the
- * backends' queues, launches and handles; the last part is in their tables. */
+ * backends' queues, launches and handles; the functions of the last part are in their tables. */
 #include "gate.h"
 
 #include <stdalign.h>
@@ -43,9 +44,9 @@
 #define fail(ctx, status, ...)   ((void)(ctx)->host->report((status), __VA_ARGS__), (status))
 #define round_up(n, granularity) (((n) + (granularity)-1) / (granularity) * (granularity))
 
-#define RECYCLED 1024 /* events, and notes: of a context */
+#define RECYCLED 1024 /* events, and notes, that a context keeps for reuse */
 
-/* Somebody to tell; from event_notify until it was told. */
+/* A callback for an event; from event_notify until it is called. */
 typedef struct notice {
     usm_list              link; /* in ev->notices, then in a list to deliver       */
     gate_event           *ev;   /* a reference                                     */
@@ -53,7 +54,7 @@ typedef struct notice {
     void                 *arg;
 } notice;
 
-/* The backend's command lies behind the dependencies. */
+/* The backend's command is stored behind the dependencies. */
 typedef struct held_command {
     usm_list    link;
     gate_event *out; /* or NULL */
@@ -61,7 +62,7 @@ typedef struct held_command {
     gate_event *deps[];
 } held_command;
 
-/* What is done when the lock is open again. */
+/* Actions to be done after the lock is released. */
 typedef struct leftovers {
     usm_list notices;
     usm_list queues; /* without references; by `link` */
@@ -128,7 +129,7 @@ void gate_queue_ref(gate_queue *q)
     usm_ref_take(&q->refs);
 }
 
-/* Nobody knows the queue any more. */
+/* No other reference to the queue exists. */
 static void queue_free(gate_queue *q)
 {
     gate_context *ctx = q->ctx;
@@ -172,8 +173,7 @@ usm_status gate_queue_take_failure(gate_queue *q)
     return USM_OK;
 }
 
-/* --- events: from pending to the end
- * -------------------------------------------------------------- */
+/* --- events: from pending to the end --------------------------------------------------------- */
 
 gate_event *gate_event_new(gate_context *ctx)
 {
@@ -230,17 +230,18 @@ void gate_event_settle(gate_event *ev, usm_status status, usm_list *notices)
     move_notices(ev, notices);
 }
 
-/* --- telling ---------------------------------------------------------------------------------- */
+/* --- notification ---------------------------------------------------------------------------- */
 
 static void deliver(const gate_ops *ops, const notice *n)
 {
     if (gate_event_state(n->ev) == GATE_SETTLED)
         n->fn(n->arg, n->ev->status);
     else if (ops->event_notify(n->ev, n->fn, n->arg))
-        n->fn(n->arg, ops->event_wait(n->ev)); /* out of memory: late is better than never */
+        n->fn(n->arg, ops->event_wait(n->ev)); /* no memory: a late notification is better than
+                                                  none */
 }
 
-/* Lock not held: drivers call back from inside when the command is done. */
+/* Lock not held: drivers call back from inside if the command is complete. */
 void gate_notices_deliver(gate_context *ctx, usm_list *notices)
 {
     usm_list *it;
@@ -254,7 +255,7 @@ void gate_notices_deliver(gate_context *ctx, usm_list *notices)
     }
 }
 
-/* Once the event ends: by the one who ends it, or now. */
+/* Notifies when the event ends: from the thread that ends it, or now. */
 static usm_status notify_later(gate_event *ev, usm_backend_notify_fn fn, void *arg)
 {
     gate_context *ctx = ev->ctx;
@@ -268,7 +269,7 @@ static usm_status notify_later(gate_event *ev, usm_backend_notify_fn fn, void *a
     n->ev  = ev;
     gate_event_ref(ev);
     usm_list_init(&now);
-    gate_context_ref(ctx); /* who is told may give back all of his */
+    gate_context_ref(ctx); /* a callback may release the last reference */
     pthread_mutex_lock(&ctx->lock);
     usm_list_append(gate_event_state(ev) == GATE_PENDING ? &ev->notices : &now, &n->link);
     pthread_mutex_unlock(&ctx->lock);
@@ -277,7 +278,8 @@ static usm_status notify_later(gate_event *ev, usm_backend_notify_fn fn, void *a
     return USM_OK;
 }
 
-/* --- leftovers -------------------------------------------------------------------------------- */
+/* --- postponed actions
+ * ------------------------------------------------------------------------- */
 
 static void leftovers_init(leftovers *l)
 {
@@ -297,7 +299,7 @@ static void leftovers_finish(leftovers *l, gate_context *ctx)
 
 /* --- issuing ---------------------------------------------------------------------------------- */
 
-/* What a wait list says: of its events, each is looked at once. */
+/* The state of a wait list; each of its events is read once. */
 typedef struct outlook {
     bool is_pending;
     bool has_failed;
@@ -326,8 +328,8 @@ static void end_badly(gate_queue *q, gate_event *out, usm_status status, usm_lis
         gate_queue_note_failure(q, status);
 }
 
-/* No dep is pending. `out` is native or settled afterwards, unless this fails.  A barrier orders
- * what follows also when something it waits for failed. */
+/* No dependency is pending.  `out` is native or settled afterwards, unless this fails.  A barrier
+ * orders later commands even if something it waits for failed. */
 static usm_status issue(gate_queue *q, const gate_command *cmd, size_t ndeps,
                         gate_event *const *deps, gate_event *out, bool has_failed,
                         usm_list *notices)
@@ -345,8 +347,8 @@ static usm_status issue(gate_queue *q, const gate_command *cmd, size_t ndeps,
     return status;
 }
 
-/* --- holding back
- * --------------------------------------------------------------------------------- */
+/* --- deferring
+ * ---------------------------------------------------------------------------------- */
 
 static size_t command_offset(size_t ndeps)
 {
@@ -392,7 +394,7 @@ static void held_append(gate_queue *q, held_command *h)
         usm_list_append(&q->ctx->holding, &q->link);
 }
 
-/* Lock held. The command leaves for the driver, or for good; h is gone. */
+/* Lock held.  The command goes to the driver, or is finalized; h is freed. */
 static void held_issue(gate_queue *q, held_command *h, bool has_failed, usm_list *notices)
 {
     usm_status status = issue(q, command_of(h), h->ndeps, h->deps, h->out, has_failed, notices);
@@ -404,16 +406,16 @@ static void held_issue(gate_queue *q, held_command *h, bool has_failed, usm_list
     gate_event_unref(h->out);
     usm_list_remove(&h->link);
     q->nbarriers -= command_of(h)->is_barrier;
-    /* Pairs with the load in gate_submit(): who sees 0 enqueues behind us. */
+    /* Pairs with the load in gate_submit(): a thread that sees 0 enqueues behind us. */
     if (usm_ref_drop(&q->nheld)) {
         usm_list_remove(&q->link);
         pthread_cond_broadcast(&q->drained);
     }
     q->ctx->host->heap_free(h);
-    (void)usm_ref_drop(&q->refs); /* never the last: the pump, or who submits, has one */
+    (void)usm_ref_drop(&q->refs); /* never the last: the pump, or the submitter, has one */
 }
 
-/* Lock held. Whether anything was issued. */
+/* Lock held.  Returns whether anything was issued. */
 static bool pump_queue(gate_queue *q, usm_list *notices)
 {
     bool is_first = true, has_issued = false;
@@ -434,7 +436,7 @@ static bool pump_queue(gate_queue *q, usm_list *notices)
     return has_issued;
 }
 
-/* Issues what can be issued now.  Lock held, and a reference to ctx. */
+/* Issues all commands that can be issued now.  Lock held, and a reference to ctx. */
 static void pump(gate_context *ctx, leftovers *left)
 {
     bool has_issued;
@@ -446,15 +448,16 @@ static void pump(gate_context *ctx, leftovers *left)
 
             gate_queue_ref(q);
             has_issued |= pump_queue(q, &left->notices);
-            if (usm_ref_drop(&q->refs)) /* so it holds nothing and is in no list */
+            if (usm_ref_drop(&q->refs)) /* so it has no deferred command and is in no list */
                 usm_list_append(&left->queues, &q->link);
         }
     } while (has_issued && !usm_list_is_empty(&ctx->holding));
     pthread_cond_broadcast(&ctx->changed);
 }
 
-/* Whether the last held command need not be held: the event may have been signalled just now, and
- * in an out-of-order queue only barriers hold up what has no pending event.  Lock held. */
+/* True if the last deferred command need not be deferred: the event may have been signalled just
+ * now, and in an out-of-order queue only barriers defer commands without pending events.  Lock
+ * held. */
 static bool is_next(const gate_queue *q, held_command *last, outlook o)
 {
     size_t nbarriers = q->nbarriers - command_of(last)->is_barrier;
@@ -463,7 +466,8 @@ static bool is_next(const gate_queue *q, held_command *last, outlook o)
     return !o.is_pending && (is_only || (!q->is_ordered && !nbarriers && !stands_for_all(last)));
 }
 
-/* Whoever settles an event issues all that can be, so the rest of what is held is none of ours. */
+/* The thread that settles an event issues all that can be issued, so the other deferred commands
+ * need no attention here. */
 static usm_status hold(gate_queue *q, const gate_command *cmd, size_t ndeps,
                        gate_event *const *deps, gate_event *out)
 {
@@ -502,7 +506,7 @@ usm_status gate_submit(gate_queue *q, const gate_command *cmd, size_t ndeps, voi
         ctx->ops->command_drop(cmd);
         return no_memory(ctx);
     }
-    usm_list_init(&nobody); /* knows of an event that is not out yet */
+    usm_list_init(&nobody); /* knows of an event that is not returned yet */
     if (usm_load_acquire(&q->nheld) == 0 && !o.is_pending)
         status = issue(q, cmd, ndeps, events, out, o.has_failed, &nobody);
     else
@@ -516,7 +520,7 @@ usm_status gate_submit(gate_queue *q, const gate_command *cmd, size_t ndeps, voi
 
 /* --- user events ------------------------------------------------------------------------------ */
 
-/* Settles a pending event from outside a lock, and issues what waited for it. */
+/* Settles a pending event, without the lock held, and issues the commands that waited for it. */
 bool gate_event_complete(gate_event *ev, usm_status status)
 {
     gate_context *ctx = ev->ctx;
@@ -524,7 +528,7 @@ bool gate_event_complete(gate_event *ev, usm_status status)
     bool          was_pending;
 
     leftovers_init(&left);
-    gate_context_ref(ctx); /* the last queue may go with its last command */
+    gate_context_ref(ctx); /* the last queue may be freed with its last command */
     pthread_mutex_lock(&ctx->lock);
     was_pending = gate_event_state(ev) == GATE_PENDING;
     if (was_pending) {
@@ -558,7 +562,8 @@ usm_status gate_event_signal(void *event, usm_status status)
     return USM_OK;
 }
 
-/* A user event nobody can signal any more fails: else what waits would for ever. */
+/* A user event that can no longer be signalled fails; otherwise its dependents would wait
+ * forever. */
 void gate_event_release(void *event)
 {
     gate_event *ev = event;
@@ -568,7 +573,8 @@ void gate_event_release(void *event)
     gate_event_unref(ev);
 }
 
-/* --- asking ----------------------------------------------------------------------------------- */
+/* --- query and wait
+ * ---------------------------------------------------------------------------- */
 
 static usm_status tell_status(const gate_event *ev)
 {

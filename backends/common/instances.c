@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* Idle native kernels: slots that are swapped in and out, and a list with a lock behind them.
+/* Idle native kernels: a few slots that are swapped atomically, and a list with a lock behind them.
  * Called by the kernel.c of each backend. */
 #include "instances.h"
 

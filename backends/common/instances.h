@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* The native kernels of one kernel that no launch uses now.  Drivers keep the arguments in the
- * native kernel, and setting them is not thread-safe: so each launch takes one for itself.  The few
- * that a program needs at once go without a lock.  Compiled into each backend over a driver.  Not
- * here: making them, and when one may be given back. */
+/* The native kernels of one kernel that no launch uses now.  Drivers store the arguments in the
+ * native kernel, and setting them is not thread-safe, so each launch takes one for itself.  The few
+ * that a program needs at the same time are taken without a lock.  Compiled into each backend over
+ * a driver.  Not here: making them, and when one may be returned. */
 #ifndef USM_BACKENDS_COMMON_INSTANCES_H
 #define USM_BACKENDS_COMMON_INSTANCES_H
 
@@ -13,7 +13,7 @@
 
 #define INSTANCES_FEW 8
 
-/* The FIRST member of the backend's own. */
+/* The FIRST member of the backend's own struct. */
 typedef struct instance_link {
     struct instance_link *next; /* in `more` */
 } instance_link;
@@ -25,10 +25,10 @@ typedef struct instances {
 } instances;
 
 void instances_init(instances *set);
-void instances_fini(instances *set); /* of an empty one */
-/* The caller's alone; NULL when there is none. */
+void instances_fini(instances *set); /* of an empty set */
+/* Returns one for the caller alone; NULL: there is none. */
 void *instances_take(instances *set);
-/* false when there is no room for it among the few; keep() has room for all. */
+/* False if the slots have no room; keep() always has room. */
 bool instances_put(instances *set, instance_link *link);
 void instances_keep(instances *set, instance_link *link);
 

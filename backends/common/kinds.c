@@ -1,13 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* Kinds of kernel arguments, remembered where drivers forget them.
+/* Kinds of kernel arguments, stored where drivers do not know them.
  *
- * The core checks launches against the kinds that kernel_info tells.  Drivers
- * know them of what they compiled from text; of binaries and SPIR-V Intel's CPU
- * runtime knows none, and Level Zero has no call that asks.  Then a program loaded
- * from the cache would take launches that it refused when it was compiled, and a
- * value given for a pointer would be dereferenced as a cl_mem by some drivers.  So
- * a binary travels with a line of text in front, "add=PV;sum=PPL;", and SPIR-V is
- * read for the same (spirv.c).  A driver's bare binary is taken, too: its kinds
+ * The core checks launches against the kinds that kernel_info returns.  Drivers know them for
+ * programs compiled from text.  For binaries and SPIR-V, Intel's CPU runtime knows none, and Level
+ * Zero has no query for them.  A program loaded from the cache would then accept launches that it
+ * refused when it was compiled, and some drivers would dereference a value passed for a pointer as
+ * a cl_mem.  So a binary is stored with a line of text in front, "add=PV;sum=PPL;", and SPIR-V is
+ * parsed for the same information (spirv.c).  A driver's bare binary is accepted too: its kinds
  * stay unknown.
  *
  * Called by the program.c and kernel.c of each backend. */
@@ -34,13 +33,13 @@ usm_arg_kind kinds_letter(char letter)
     return at ? (usm_arg_kind)(at - KINDS_LETTERS) : USM_ARG_NONE;
 }
 
-/* --- beside a binary ---------------------------------------------------------------- */
+/* --- stored with a binary ----------------------------------------------------------- */
 
 static const char magic[8] = "USMOCL1";
 
 typedef struct wrap_header {
     char     magic[8];
-    uint64_t kinds_size; /* of the text that follows, with its 0 */
+    uint64_t kinds_size; /* of the text that follows, including its 0 */
 } wrap_header;
 
 usm_status kinds_wrap(const usm_host_api *host, const char *kinds, const void *binary,

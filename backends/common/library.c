@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* Opens the library a driver interface is reached through, and finds its functions.
+/* Opens the library of a driver interface, and finds its functions.
  *
- * One that the process has already is taken first (RTLD_NOLOAD): whichever comes first serves the
- * whole process, and bringing the system's in early would take drivers away from a runtime that
- * brings its own, or initialise every driver twice.  It is never closed again: drivers leave
+ * A library that the process has already is preferred (RTLD_NOLOAD): the one loaded first serves
+ * the whole process.  Loading the system's early would take drivers away from a runtime that brings
+ * its own library, or initialise every driver twice.  It is never closed, because drivers leave
  * threads behind.
  *
  * Called by the loader.c of each backend. */
@@ -13,13 +13,13 @@
 #include <stdio.h>
 #include <string.h>
 
-/* A data pointer becomes a function pointer: POSIX has it so, C has it not. */
+/* A data pointer becomes a function pointer: POSIX allows that, ISO C does not. */
 void library_put(void *table, size_t offset, const void *address)
 {
     memcpy((char *)table + offset, &address, sizeof(address));
 }
 
-/* The first required function that is missing, or NULL. */
+/* Returns the first required function that is missing, or NULL. */
 static const char *fill(const library *lib, void *handle)
 {
     for (size_t i = 0; i < lib->nfunctions; i++) {
@@ -44,7 +44,7 @@ bool library_load(library *lib, char *why, size_t why_size)
     if (!handle)
         handle = dlopen(lib->file, RTLD_NOW | RTLD_LOCAL);
     if (!handle) {
-        text = dlerror(); /* NOLINT(concurrency-mt-unsafe): glibc keeps one per thread */
+        text = dlerror(); /* NOLINT(concurrency-mt-unsafe): glibc has one for each thread */
         snprintf(why, why_size, "%s", text ? text : "it cannot be opened");
         return false;
     }

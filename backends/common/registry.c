@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* The records of drivers and devices: listed at the first question, all or none, and never freed.
+/* The records of drivers and devices: listed at the first query, all or none, and never freed.
  * Called by the device.c and part.c of each backend. */
 #include "registry.h"
 
@@ -15,7 +15,7 @@ void registry_unlock(registry *r)
     pthread_mutex_unlock(&r->lock);
 }
 
-/* --- what was found -------------------------------------------------------------------- */
+/* --- records that were found -------------------------------------------------------------- */
 
 void registry_add_driver(registry_found *found, registry_driver *driver)
 {
@@ -61,7 +61,7 @@ void registry_publish(registry *r, registry_device *dev)
 
 static void publish_all(registry *r, registry_found *found)
 {
-    *found->last_driver = r->drivers; /* those that native handles brought, if any */
+    *found->last_driver = r->drivers; /* those made for native handles, if any */
     r->drivers          = found->drivers;
     for (size_t i = 0; i < found->ndevices; i++)
         registry_publish(r, found->devices[i]);
@@ -85,7 +85,7 @@ static usm_status list_roots(registry *r)
     return USM_OK;
 }
 
-/* Lock held.  Without a loader the list is empty, and is not looked for again. */
+/* Lock held.  Without a loader the list is empty, and the search is not repeated. */
 static usm_status need_roots(registry *r)
 {
     char why[256] = "";

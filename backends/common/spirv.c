@@ -1,13 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* Reads the kinds of kernel arguments out of a SPIR-V module (kinds.c says why).
- * Nothing is judged here: what is odd gives no kinds, and the driver decides.
+/* Reads the kinds of kernel arguments from a SPIR-V module (kinds.c has the reason).  This file
+ * does not validate: an unexpected module gives no kinds, and the driver decides.
  *
- * A module is words: five of header (magic, version, generator, bound of ids, 0),
- * then instructions, each with its length and opcode in the first word.  Entry
- * points come before types, types before functions, so one pass does.
+ * A module consists of words: a header of five (magic, version, generator, bound of ids, 0), then
+ * instructions, each with its length and opcode in the first word.  Entry points come before types
+ * and types before functions, so a single pass is sufficient.
  *
- * Called by the program.c of each backend, with data from anywhere: every index is
- * checked. */
+ * Called by the program.c of each backend, with data of any origin: every index is checked. */
 #include "kinds.h"
 
 #include <string.h>
@@ -51,7 +50,7 @@ static uint32_t word(const reader *r, size_t i)
 {
     uint32_t w;
 
-    memcpy(&w, r->data + 4 * i, sizeof(w)); /* no alignment is promised */
+    memcpy(&w, r->data + 4 * i, sizeof(w)); /* the data may be unaligned */
     return w;
 }
 
@@ -77,7 +76,7 @@ static usm_arg_kind pointer_kind(uint32_t storage)
     }
 }
 
-/* Where an entry point's name lies, when it ends within its instruction. */
+/* Stores where an entry point's name starts, if it ends within its instruction. */
 static void read_entry_point(reader *r, size_t at, size_t n)
 {
     uint32_t id = n > 3 ? word(r, at + 2) : 0;
@@ -161,7 +160,7 @@ usm_status kinds_of_spirv(const usm_host_api *host, const void *data, size_t siz
     if (r.words <= HEADER_WORDS || r.words > UINT32_MAX || word(&r, 0) != MAGIC)
         return USM_OK;
     r.bound = word(&r, 3);
-    if (r.bound > r.words) /* each id takes an instruction */
+    if (r.bound > r.words) /* each id needs an instruction */
         return USM_OK;
     r.names = host->heap_alloc(r.bound * sizeof(*r.names) + 1);
     r.types = host->heap_alloc(r.bound + 1);

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* Words that every driver's stories of failure have in common.  Called by the status.c and kernel.c
- * of each backend. */
+/* Phrases that the error messages of all drivers have in common.  Called by the status.c and
+ * kernel.c of each backend. */
 #ifndef USM_BACKENDS_COMMON_STORY_H
 #define USM_BACKENDS_COMMON_STORY_H
 
 #include <usm/backend.h>
 
-/* What follows "<call> failed: <code>". */
+/* The text after "<call> failed: <code>". */
 static inline const char *story_remedy(usm_status status)
 {
     if (status == USM_E_NO_MEMORY)

@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* Commands of the host backend that move bytes, and those that only order others.
+/* Commands of the host backend that move bytes, and those that only order other commands.
  *
- * Each keeps what it is to do in the command's payload.  Long ones are cut into shares that several
- * workers take.  Pointers into guarded device memory are translated when the command runs; all
- * others are used as they are.  Who calls: the core, through the table in host.c. */
+ * The parameters of a command are in its payload.  Long ones are divided into shares for several
+ * workers.  Pointers into guarded device memory are translated when the command runs; all others
+ * are used as they are.  Called by the core, through the table in host.c. */
 #include "internal.h"
 
 #include <string.h>
 
-#define SHARE_SIZE ((size_t)4 << 20)  /* below it a second worker costs more than it brings */
-#define FILL_BLOCK ((size_t)64 << 10) /* fits into the first or second cache */
+#define SHARE_SIZE ((size_t)4 << 20)  /* below it a second worker costs more than it gains */
+#define FILL_BLOCK ((size_t)64 << 10) /* fits into the first or second cache               */
 
 struct copy {
     char       *dst;
@@ -52,7 +52,7 @@ static usm_status run_copy_2d(usm__host_command *c, size_t part)
     return USM_OK;
 }
 
-/* The pattern once, then what is there already, in growing blocks. */
+/* Writes the pattern once, then copies the filled part in growing blocks. */
 static void repeat(char *dst, const char *pattern, size_t pattern_size, size_t size)
 {
     size_t block = pattern_size;
@@ -131,7 +131,7 @@ usm_status usm__host_fill(void *q, void *dst, const void *pattern, size_t patter
     return usm__host_submit(c, ndeps, deps, ev);
 }
 
-/* --- commands that do nothing in their turn -------------------------------------------------- */
+/* --- commands that only order others ---------------------------------------------------------- */
 
 static usm_status submit_nothing(void *q, bool waits_for_all, bool is_barrier, size_t ndeps,
                                  void *const *deps, void **ev)
@@ -155,7 +155,7 @@ usm_status usm__host_barrier(void *q, size_t ndeps, void *const *deps, void **ev
     return submit_nothing(q, ndeps == 0, true, ndeps, deps, ev);
 }
 
-/* All memory is near the host already. */
+/* Nothing to do: all memory is the host's. */
 usm_status usm__host_prefetch(void *q, const void *p, size_t n, size_t ndeps, void *const *deps,
                               void **ev)
 {

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* What a program does with the events of the host backend: ask, wait, be told, complete its own.
+/* The operations on events of the host backend: query, wait, notification, signalling a user event.
  *
- * An event is the command it belongs to (queue.c), counted; a user event is a command without a
- * queue.  Who calls: the core, through the table in host.c. */
+ * An event is the command it belongs to (queue.c), with a reference count; a user event is a
+ * command without a queue.  Called by the core, through the table in host.c. */
 #include "internal.h"
 
 #include <base/inline/recycle.h>
@@ -14,7 +14,7 @@ static usm_status not_complete(void)
     return usm__host_lib->report(USM_E_NOT_READY, "the event is not complete yet: wait for it");
 }
 
-/* The command's failure as the caller's. */
+/* Reports a command's failure as that of the caller. */
 static usm_status tell(usm_status status)
 {
     switch ((int)status) {
@@ -47,7 +47,7 @@ usm_status usm__host_event_signal(void *ev, usm_status status)
     if (c->queue)
         return usm__host_lib->report(USM_E_INVALID,
                                      "only user events can be signalled, this is a command's");
-    usm_ref_take(&c->refs); /* whoever waits for it may release it before this call ends */
+    usm_ref_take(&c->refs); /* a waiting thread may release it before this call ends */
     finished = usm__host_finish_user(c, status);
     usm__host_command_release(c);
     if (!finished)
@@ -115,7 +115,8 @@ usm_status usm__host_event_notify(void *ev, usm_backend_notify_fn fn, void *arg)
     return USM_OK;
 }
 
-/* A user event that nobody can signal any more would hold its dependents up for ever: they fail. */
+/* A user event that can no longer be signalled fails; otherwise its dependents would wait
+ * forever. */
 void usm__host_event_release(void *ev)
 {
     usm__host_command_release(ev);

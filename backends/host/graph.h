@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* What the files behind the graph of commands share: queue.c (commands, order, queues), team.c (the
- * workers), task.c (functions of the program).  Nobody else includes this. */
+/* Shared by the files behind the graph of commands: queue.c (commands, order, queues), team.c (the
+ * workers), task.c (functions of the program).  No other file includes it. */
 #ifndef USM_BACKENDS_HOST_GRAPH_H
 #define USM_BACKENDS_HOST_GRAPH_H
 
@@ -15,12 +15,13 @@ struct usm__host_queue {
     /* guarded by the graph's lock */
     usm_list           unfinished; /* by number, ascending */
     usm__host_command *gate;
-    usm__host_command *train; /* the gate, if it takes more tasks (task.c); else NULL */
+    usm__host_command *train; /* the gate, if it is a batch of tasks that accepts more (task.c);
+                                 otherwise NULL */
     uint64_t           last_number;
-    usm_status         failure; /* the first of a command without event */
+    usm_status         failure; /* the first failure of a command without an event */
     size_t             waiters;
-    uint64_t           awaited;  /* the lowest number that one of them waits for       */
-    pthread_cond_t     progress; /* signalled for waiters when that one has completed  */
+    uint64_t           awaited;  /* the lowest number that a waiter waits for             */
+    pthread_cond_t     progress; /* signalled for waiters when that command has completed */
 
     atomic_size_t refs;
 };
@@ -29,37 +30,37 @@ typedef struct usm__host_graph {
     pthread_mutex_t lock;
     usm_list        ready;
     /* the team */
-    pthread_cond_t work;  /* signalled when jobs are ready and when workers shall end      */
-    size_t         users; /* contexts and queues                                           */
-    unsigned       workers, idle; /* idle: of the workers, those that sleep                  */
-    bool           is_spinning;   /* one more is awake, looks at nready and needs no call        */
-    bool           in_child;      /* of a fork; fixed then                                       */
+    pthread_cond_t work;          /* signalled when jobs are ready, and when workers must end     */
+    size_t         users;         /* contexts and queues                                          */
+    unsigned       workers, idle; /* idle: workers that sleep                                     */
+    bool           is_spinning;   /* one more worker is awake, polls is_ready and needs no signal */
+    bool           in_child;      /* the child of a fork; fixed then                              */
     /* functions of the program (task.c) */
-    size_t         tasks; /* commands of them that are not over                             */
-    pthread_cond_t calm;  /* for the handler of exit(): there are none                        */
+    size_t         tasks; /* unfinished commands that run functions of the program */
+    pthread_cond_t calm;  /* signalled for the exit handler when there are none    */
     /* against tasks that block */
-    unsigned       in_tasks; /* workers that run functions of the program                     */
-    uint64_t       taken;    /* parts so far                                                */
+    unsigned       in_tasks; /* workers that run functions of the program */
+    uint64_t       taken;    /* number of parts taken so far              */
     bool           has_standby, is_standby_awake;
     pthread_cond_t standby;
 
-    _Atomic(bool) is_ready;  /* `ready` is not empty: a hint for who spins                  */
-    _Atomic(bool) has_users; /* users > 0; else nothing is kept                             */
+    _Atomic(bool) is_ready;  /* `ready` is not empty: a hint for a spinning worker */
+    _Atomic(bool) has_users; /* users > 0; otherwise nothing is kept for reuse     */
 } usm__host_graph;
 
 extern usm__host_graph usm__host_the_graph;
 
 /* --- the lock is held ------------------------------------------------------------------------ */
 
-/* queue.c: puts c, whose edges are made, behind its dependencies and its queue's gate. */
+/* queue.c: puts c, whose edges exist, behind its dependencies and its queue's gate. */
 void usm__host_enter_graph(usm__host_command *c, size_t ndeps, void *const *deps, bool has_event);
 /* queue.c: takes the next part of the first command that is ready and runs it, without the lock. */
 void usm__host_work_once(void);
-/* team.c: the caller leaves whatever is ready to others. */
+/* team.c: the caller leaves the ready commands to other workers. */
 void usm__host_call_for_help(void);
-/* team.c: there is a worker, or one is started; 0 or an errno value. */
+/* team.c: makes sure that there is a worker; returns 0 or an errno value. */
 int usm__host_have_worker(void);
-/* team.c: the story for that value. */
+/* team.c: the error message for that value. */
 usm_status usm__host_no_worker(int error);
 
 #endif

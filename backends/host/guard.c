@@ -1,20 +1,21 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* Guard mode (USM_HOST_GUARD_DEVICE=1): a program that touches device memory from the host dies
- * here as it would with a device, at the instruction that does it.
+/* Guard mode (USM_HOST_GUARD_DEVICE=1): a program that accesses device memory from the host crashes
+ * here as it would with a device, at the instruction that does so.
  *
  * The memory is a memfd that is mapped twice.  The program's range has no access rights; copies and
- * fills use the other one, the alias.  Kernels get the program's pointers, so while any runs all
- * ranges are opened, and closed after the last: mprotect, because protection keys, which would be
- * per thread, are missing on most virtual machines.  A wrong access during a kernel goes unseen.
+ * fills use the other mapping, the alias.  Kernels get the program's pointers, so all ranges are
+ * opened while any kernel runs, and closed after the last: with mprotect, because protection keys,
+ * which work per thread, are missing on most virtual machines.  A wrong access during a kernel is
+ * not detected.
  *
  *     program's range  |..............|  PROT_NONE, open while kernels run
  *     alias            |..............|  read and write          shift = alias - range
  *
- * A range that is mapped piece by piece (vmem.c) has an alias as long as itself, so that all its
- * pieces, each with a memfd of its own, have one shift: copies may cross from one to the next.
+ * A range that is mapped piece by piece (vmem.c) has an alias of its full length, so that all its
+ * pieces, each with a memfd of its own, have the same shift: a copy may cross from one to the next.
  *
- * A child made by fork() shares this memory with its parent, unlike ordinary host memory.
- * Who calls: memory.c, vmem.c, copy.c and kernel.c. */
+ * A child made by fork() shares this memory with its parent, unlike ordinary host memory.  Called
+ * by memory.c, vmem.c, copy.c and kernel.c. */
 #include "internal.h"
 
 #include <errno.h>
@@ -25,15 +26,15 @@ struct region {
     char    *start;
     size_t   size; /* whole pages */
     char    *alias;
-    bool     in_range; /* a piece: its addresses go on being the range's                       */
+    bool     in_range; /* a piece: its addresses stay reserved by the range */
 };
 
 static struct {
     pthread_mutex_t lock;
-    usm_list        regions;  /* memory                                      */
-    usm_list        ranges;   /* addresses for pieces; regions of no memory  */
-    size_t          kernels;  /* that run now; > 0: regions are open         */
-    atomic_size_t   nregions; /* so that without guard mode no lock is taken */
+    usm_list        regions;  /* memory                                        */
+    usm_list        ranges;   /* addresses for pieces; regions without memory  */
+    size_t          kernels;  /* number running now; > 0: regions are open     */
+    atomic_size_t   nregions; /* lets callers skip the lock without guard mode */
 } guard = {
     .lock    = PTHREAD_MUTEX_INITIALIZER,
     .regions = {&guard.regions, &guard.regions},
@@ -66,7 +67,7 @@ static int set_access(const struct region *r, bool open)
     return usm__host_lib->os->protect(r->start, r->size, open ? PROT_READ | PROT_WRITE : PROT_NONE);
 }
 
-/* EFBIG, ENOSPC: what a memfd says of more than there is. */
+/* EFBIG and ENOSPC are errors of a memfd that is too large. */
 static usm_status refused(const char *what)
 {
     bool full = errno == ENOMEM || errno == EFBIG || errno == ENOSPC;
@@ -78,7 +79,7 @@ static usm_status map_twice(struct region *r, size_t align, int fd)
 {
     const usm_os_api *os = usm__host_lib->os;
 
-    /* With access, so that the system refuses what it could never back. */
+    /* Mapped with access first, so that the system refuses a size that it could never provide. */
     r->start = usm__host_map(r->size, align, PROT_READ | PROT_WRITE);
     if (!r->start)
         return usm__host_no_memory(r->size, "");
@@ -96,7 +97,7 @@ err_start:;
     return status;
 }
 
-/* Fresh pages without access in place of the piece. */
+/* Replaces the piece by fresh pages without access. */
 static bool clear_piece(const struct region *r)
 {
     const usm_os_api *os = usm__host_lib->os;
@@ -117,7 +118,7 @@ static usm_status map_piece(const struct region *r, int fd)
     return status;
 }
 
-/* What is not unmapped can be tried again. */
+/* If unmapping fails, it can be tried again. */
 static bool unmap_both(struct region *r)
 {
     if (r->in_range)
@@ -128,7 +129,7 @@ static bool unmap_both(struct region *r)
     return usm__host_lib->os->unmap(r->start, r->size) == 0;
 }
 
-/* A range that comes while kernels run is theirs to use as well. */
+/* A range that is added while kernels run is opened for them as well. */
 static bool enter_region(struct region *r)
 {
     bool entered;
@@ -143,7 +144,7 @@ static bool enter_region(struct region *r)
     return entered;
 }
 
-/* Puts memory behind r, which has its start and alias if it is a piece, and enters it. */
+/* Puts memory behind r, which already has its start and alias if it is a piece, and enters it. */
 static usm_status make_region(struct region *r, size_t align)
 {
     const usm_os_api *os = usm__host_lib->os;
@@ -295,7 +296,7 @@ usm_status usm__host_guard_map(void *p, size_t size)
         return USM_E_NO_MEMORY;
     pthread_mutex_lock(&guard.lock);
     range = find_region(&guard.ranges, p);
-    if (range) /* it is: p was reserved */
+    if (range) /* always true, because p was reserved */
         r->alias = (char *)p + (range->alias - range->start);
     pthread_mutex_unlock(&guard.lock);
     r->start    = p;
@@ -308,7 +309,7 @@ usm_status usm__host_guard_map(void *p, size_t size)
 
 /* --- kernels -------------------------------------------------------------------------------- */
 
-/* Also shuts again what was opened when one cannot be opened. */
+/* If one region cannot be opened, closes those that were opened. */
 static bool open_all(void)
 {
     USM_LIST_FOREACH (it, &guard.regions) {

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
 /* The host backend: the processor that runs the program, as a device.
  *
- * No driver and no dependency, so it is what is left when nothing else is found, and the reference
- * for those who write a backend.  Its queues have threads of their own: it is as asynchronous as a
- * device.  Here: the table, the one device, contexts, what happens at a fork.  Not here: all that
- * works; internal.h lists the other files.  Who calls: the core, through the table. */
+ * It needs no driver and no other library, so it is used when nothing else is found, and it is the
+ * reference for authors of backends.  Its queues have threads of their own: it is as asynchronous
+ * as a device.  Here: the table, the single device, contexts, the handling of fork.  Not here: the
+ * actual operations; internal.h lists the other files.  Called by the core, through the table. */
 #include "host.h"
 
 #include "internal.h"
@@ -31,7 +31,7 @@ usm_status usm__host_refused(usm_status status, const char *what, int error)
 
 /* --- the device ------------------------------------------------------------------------------ */
 
-/* The text behind "key   :" in the first line of a file of /proc that starts with key. */
+/* Finds the text behind "key :" in the first line of a file of /proc that starts with key. */
 static bool read_proc(const char *path, const char *key, char *value, size_t size)
 {
     FILE *f     = fopen(path, "re");
@@ -145,7 +145,7 @@ static void host_context_destroy(void *ctx)
 /* --- fork ------------------------------------------------------------------------------------ */
 
 /* A child has no workers, and a lock that another thread held would stay locked in it.  So the
- * locks are held across the fork, and the child starts without workers: memory goes on working
+ * locks are held across the fork, and the child starts without workers; memory continues to work
  * there. */
 static void before_fork(void)
 {
@@ -168,7 +168,7 @@ static void after_fork_in_child(void)
     after_fork_in_parent();
 }
 
-/* The lock is nobody's at a fork once it is done: who finds that takes it no more. */
+/* `lock` is only taken until the handlers are registered, so no thread holds it at a later fork. */
 usm_status usm_host_watch_forks(void)
 {
     static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;

@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* What the files of the host backend know of each other.
+/* Shared by the files of the host backend.
  *
  *   host.c     the table, the device, contexts, fork
- *   memory.c   pages                       guard.c   device memory that the host cannot touch
- *   vmem.c     ranges, mapped in pieces      ipc.c     memory that other processes see
+ *   memory.c   pages                       guard.c   device memory that the host cannot access
+ *   vmem.c     ranges, mapped in pieces      ipc.c     memory shared with other processes
  *   queue.c    the graph of commands, queues (start reading there)
  *   team.c     the workers                 task.c    functions of the program
- *   event.c    what one does with an event
+ *   event.c    operations on events
  *   copy.c     copies, fills, markers      kernel.c  programs and launches
  *
- * Functions that end in the interface's own names are the entries of the table in host.c; what they
- * promise stands in usm/backend.h. */
+ * Functions whose names end in those of the interface are the entries of the table in host.c;
+ * usm/backend.h has their contract. */
 #ifndef USM_BACKENDS_HOST_INTERNAL_H
 #define USM_BACKENDS_HOST_INTERNAL_H
 
@@ -21,19 +21,19 @@
 
 #include <pthread.h>
 
-/* What libusm handed to the entry. */
+/* The table that libusm passed to the entry. */
 extern const usm_host_api *usm__host_lib;
-/* Pages are this large; workers are at most so many.  Both fixed at the entry. */
+/* The page size, and the maximum number of workers.  Both fixed at the entry. */
 extern size_t   usm__host_page;
 extern unsigned usm__host_workers;
-/* There is another processor for whoever is waited for.  Fixed at the entry. */
+/* True if there is a second processor, so that a waiting thread may spin.  Fixed at the entry. */
 extern bool usm__host_may_spin;
 
-/* Reports what the system said to `what`; "what: the system's words". */
+/* Reports a failure of the system call `what`; the message is "what: the system's text". */
 usm_status usm__host_refused(usm_status status, const char *what, int error);
 
 typedef struct usm__host_context {
-    bool guard; /* device memory is mapped so that the host cannot touch it */
+    bool guard; /* device memory is mapped so that the host cannot access it */
 } usm__host_context;
 
 /* --- commands (queue.c) ---------------------------------------------------------------------- */
@@ -41,15 +41,15 @@ typedef struct usm__host_context {
 typedef struct usm__host_queue   usm__host_queue;
 typedef struct usm__host_command usm__host_command;
 
-/* Somebody to be told of a completion. */
+/* A callback for a completion. */
 typedef struct usm__host_note {
     struct usm__host_note *next;
     usm_backend_notify_fn  fn;
     void                  *arg;
 } usm__host_note;
 
-/* One of `parts` shares of a command's work, 0 first; several run at once.  Not called for commands
- * whose dependencies failed.  NULL for commands that do nothing. */
+/* Runs one of `parts` shares of a command's work, 0 first; several run at the same time.  Not
+ * called for commands whose dependencies failed.  NULL for commands that do nothing. */
 typedef usm_status (*usm__host_run)(usm__host_command *c, size_t part);
 
 /* A command is its own event.  User events are commands without a queue. */
@@ -57,45 +57,46 @@ struct usm__host_command {
     /* fixed before it is submitted */
     usm__host_run run;
     size_t        parts;
-    void         *payload;       /* of the size asked for, aligned to 64, zeroed            */
-    bool          waits_for_all; /* before it in its queue; cleared, locked, when met       */
-    bool          is_barrier;    /* the later ones in its queue wait for it                 */
+    void         *payload;       /* of the requested size, aligned to 64, zeroed */
+    bool          waits_for_all; /* for all before it in its queue; cleared, under the lock, when
+                                    they have ended */
+    bool          is_barrier;    /* later commands of its queue wait for it */
     bool          has_times;
-    bool          is_task; /* runs functions of the program, which may block               */
-    /* Instead of `run` when a dependency failed; NULL: nothing is to be done. */
+    bool          is_task; /* runs functions of the program, which may block */
+    /* Called instead of `run` if a dependency failed; NULL: nothing needs to be done. */
     void (*drop)(usm__host_command *c);
     size_t size; /* of its memory                                                     */
 
-    /* fixed when it is submitted; the queue may be gone once the command is complete */
+    /* fixed when it is submitted; the queue may be destroyed once the command is complete */
     usm__host_queue *queue;
     bool             has_event;
     uint64_t         number; /* in the queue, ascending                                  */
 
     /* guarded by the graph's lock */
-    usm_list        queue_link; /* in the queue's list while not complete                */
-    usm_list        ready_link; /* in the graph's list while parts are to be handed out  */
-    usm_list        successors; /* edges to those that wait for this one                 */
-    size_t          unmet;      /* what it waits for; ready at 0                         */
+    usm_list        queue_link; /* in the queue's list until complete                      */
+    usm_list        ready_link; /* in the graph's list while parts remain to be handed out */
+    usm_list        successors; /* edges to the commands that wait for this one            */
+    size_t          unmet;      /* number of commands it waits for; ready at 0             */
     bool            dependency_failed;
     size_t          next_part, running;
-    usm_status      failure; /* the first of its parts                                   */
+    usm_status      failure; /* that of its first failing part */
     usm__host_note *notes;
     pthread_cond_t  done;
-    usm_profiling   times; /* readable without the lock when complete                    */
+    usm_profiling   times; /* readable without the lock once complete */
 
     /* atomic */
     atomic_size_t refs;
-    atomic_int    result; /* USM_E_NOT_READY until complete; the release store pairs with
-                             the acquire loads in usm__host_result()                     */
+    atomic_int    result; /* USM_E_NOT_READY until complete; the release store pairs with the
+                             acquire loads in usm__host_result() */
 };
 
-/* For q (NULL: a user event), to be filled in and submitted, or released.  NULL, with a story,
- * without memory. */
+/* Makes a command for q (NULL: a user event), to be filled in and submitted, or released.  NULL,
+ * with an error message: no memory. */
 usm__host_command *usm__host_command_create(usm__host_queue *q, size_t ndeps, size_t payload);
 void               usm__host_command_release(usm__host_command *c);
 /* Takes c over, also on failure. */
 usm_status usm__host_submit(usm__host_command *c, size_t ndeps, void *const *deps, void **ev);
-/* Completes a user event; false when it was complete. */
+/* Completes a user event; false if it was complete already. */
 bool usm__host_finish_user(usm__host_command *c, usm_status status);
 void usm__host_await(usm__host_command *c);
 /* False when c is complete: the caller keeps the note. */
@@ -106,11 +107,12 @@ static inline usm_status usm__host_result(usm__host_command *c)
     return (usm_status)usm_load_acquire(&c->result);
 }
 
-/* Under the graph's lock: tasks that come later are of a command of their own (task.c). */
-/* The calling thread runs a task of it at this moment. */
+/* True if the calling thread runs a task of the queue at this moment. */
 bool usm__host_runs_task_of(const usm__host_queue *q);
+/* Under the graph's lock: closes the queue's batch; later tasks get a command of their own
+ * (task.c). */
 void usm__host_train_close(usm__host_queue *q);
-/* What is kept to be used again goes to the heap, or in a child of a fork is forgotten. */
+/* Frees the objects kept for reuse to the heap; in the child of a fork the list is only dropped. */
 void usm__host_forget_recycled(void);
 void usm__host_tasks_forget(void);
 void usm__host_tasks_in_child(void);
@@ -118,42 +120,42 @@ void usm__host_notes_forget(bool in_child);
 void usm__host_scratch_forget(bool in_child);
 void usm__host_note_free(usm__host_note *note);
 
-/* How many workers there are to be; *may_spin: there are two processors at least. */
+/* The number of workers to use; *may_spin: there are at least two processors. */
 unsigned usm__host_team_size(bool *may_spin);
-/* Contexts and queues keep the workers: they end when none is left. */
+/* Contexts and queues keep the workers, which end when none of them is left. */
 void usm__host_workers_keep(void);
 void usm__host_workers_let_go(void);
-/* From now on exit() waits for functions of the program that are still to run. */
+/* From now on exit() waits for functions of the program that have not run yet. */
 void usm__host_watch_exit(void);
 
-/* Where share `part` of `parts` begins when `total` things are dealt out evenly. */
+/* Returns where share `part` of `parts` begins when `total` items are divided evenly. */
 static inline size_t usm__host_share(size_t total, size_t parts, size_t part)
 {
     return part * (total / parts) + usm_min_size(part, total % parts);
 }
 
-/* --- memory that other processes see (ipc.c) ------------------------------------------------- */
+/* --- memory shared with other processes (ipc.c) ----------------------------------------------- */
 
 void usm__host_ipc_lock(void);
 void usm__host_ipc_unlock(void);
-/* The child keeps what is mapped, but no descriptors: they would keep the parent's memory. */
+/* The child keeps the mappings, but no descriptors, which would keep the parent's memory alive. */
 void usm__host_ipc_in_child(void);
-/* False: p is no such memory. */
+/* False: p is not such memory. */
 bool usm__host_ipc_free(void *p, usm_status *status);
 
 /* --- guarded memory (guard.c) ---------------------------------------------------------------- */
 
 usm_status usm__host_guard_alloc(size_t size, size_t align, void **p);
-/* Also of a piece.  USM_E_INVALID_POINTER, without a story: p is not guarded memory. */
+/* Also for a piece.  USM_E_INVALID_POINTER, without an error message: p is not guarded memory. */
 usm_status usm__host_guard_free(const void *p);
-/* A range without memory, and memory for a piece of it, which guard_free() takes back. */
+/* A range without memory, and memory for a piece of it, which guard_free() frees. */
 usm_status usm__host_guard_reserve(size_t size, size_t align, void **p);
 usm_status usm__host_guard_map(void *p, size_t size);
-/* USM_E_INVALID_POINTER, without a story: p is no such range. */
+/* USM_E_INVALID_POINTER, without an error message: p is not such a range. */
 usm_status usm__host_guard_release(const void *p);
-/* What to add to p for an address that may be touched; 0 for all other memory. */
+/* Returns the offset from p to an accessible address; 0 for all other memory. */
 ptrdiff_t usm__host_guard_shift(const void *p);
-/* Between them all guarded memory may be touched; they nest and come from any thread. */
+/* Between these two calls all guarded memory is accessible; they nest, on any thread. */
 usm_status usm__host_guard_open(void);
 void       usm__host_guard_close(void);
 
@@ -163,14 +165,14 @@ void       usm__host_guard_close(void);
  * addresses". */
 usm_status usm__host_no_memory(size_t size, const char *of);
 
-/* size: whole pages.  NULL, errno set. */
+/* size: whole pages.  NULL, with errno. */
 void *usm__host_map(size_t size, size_t align, int prot);
 
 /* --- fork: the locks are held across it; called by host.c's handlers ------------------------- */
 
 void usm__host_graph_lock(void);
 void usm__host_graph_unlock(void);
-/* In the child: no worker came along; what was queued stays the parent's. */
+/* In the child: there are no workers, and queued commands stay the parent's. */
 void usm__host_graph_in_child(void);
 void usm__host_team_in_child(void);
 void usm__host_guard_lock(void);

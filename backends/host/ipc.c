@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* Memory that other processes see: memory files.  The file has no name, so nothing stays behind
- * when the last process that maps it has gone.
+/* Memory shared with other processes: memory files.  The file has no name, so nothing stays behind
+ * when the last process that maps it has ended.
  *
- * Its size is sealed, so that nobody who opens it can take pages from under the others.  Memory
- * that others may only read is sealed against writing as well, after this process has mapped it:
- * from then on the kernel refuses every new mapping that could write, and mprotect() on those that
- * are there.
+ * Its size is sealed, so that no process that opens it can remove pages that the others use.
+ * Memory that the others may only read is sealed against writing as well, after this process has
+ * mapped it: from then on the kernel refuses every new writable mapping, and mprotect() on existing
+ * ones.
  *
- * Device memory of guard mode is not shared: its two mappings are this process's.
- * Who calls: the core, through the table in host.c; memory.c and host.c. */
+ * Device memory of guard mode is not shared, because its two mappings belong to this process.
+ * Called by the core, through the table in host.c; by memory.c and host.c. */
 #include "internal.h"
 
 #include <errno.h>
@@ -17,20 +17,20 @@
 
 #define BUCKETS 256
 
-/* What a handle's bytes say. */
+/* The magic bytes of a handle. */
 static const char handle_magic[8] = "host-mem";
 
 typedef struct mapping {
     usm_list link;
     char    *start;
-    size_t   size; /* whole pages                                                            */
-    int      fd;   /* -1: opened, another process's (or closed in a child)                    */
+    size_t   size; /* whole pages                                            */
+    int      fd;   /* -1: opened from another process (or closed in a child) */
 } mapping;
 
 static struct {
     pthread_mutex_t lock;
-    usm_list        buckets[BUCKETS]; /* next NULL: not used yet                              */
-    atomic_size_t   count;            /* so that without such memory no lock is taken         */
+    usm_list        buckets[BUCKETS]; /* next NULL: not used yet                        */
+    atomic_size_t   count;            /* lets callers skip the lock without such memory */
 } files = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
 void usm__host_ipc_lock(void)
@@ -94,7 +94,8 @@ static usm_status refused(const char *what)
     return usm__host_refused(full ? USM_E_NO_MEMORY : USM_E_SYSTEM, what, errno);
 }
 
-/* ---- our own --------------------------------------------------------------------------------- */
+/* ---- exported memory
+ * -------------------------------------------------------------------------- */
 
 static usm_status map_file(mapping *m, size_t align, bool writable)
 {
@@ -145,7 +146,7 @@ usm_status usm__host_ipc_alloc(void *ctx, void *dev, usm_kind kind, bool writabl
     return USM_OK;
 }
 
-/* Takes it out and unmaps it.  *status is untouched when there is none. */
+/* Removes the mapping and unmaps it.  *status is unchanged if there is none. */
 static bool end_mapping(void *p, usm_status *status)
 {
     const usm_os_api *os = usm__host_lib->os;
@@ -199,7 +200,7 @@ usm_status usm__host_ipc_get(void *ctx, void *p, usm_backend_ipc *handle)
     return USM_OK;
 }
 
-/* The file is the memory's: it goes with it. */
+/* The file belongs to the memory, and ends with it. */
 usm_status usm__host_ipc_put(void *ctx, usm_backend_ipc *handle)
 {
     (void)ctx;
@@ -207,7 +208,8 @@ usm_status usm__host_ipc_put(void *ctx, usm_backend_ipc *handle)
     return USM_OK;
 }
 
-/* ---- others' --------------------------------------------------------------------------------- */
+/* ---- opened memory
+ * ---------------------------------------------------------------------------- */
 
 usm_status usm__host_ipc_open(void *ctx, void *dev, const usm_backend_ipc *handle, void **p)
 {

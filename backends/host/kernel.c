@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
 /* Programs of the host backend: tables of native functions over ranges of work-items.
  *
- * There is nothing to build: a program is a checked table, a kernel one entry of it.  A launch cuts
- * its ND-range into whole work-groups along one dimension, the slowest that has more than one, into
- * a few shares for each worker, so that uneven ones even out; queue.c deals them out.  Argument
- * values travel in the launch's payload; a work-group's local memory is made for each share, whose
- * work-groups run one after the other.
+ * There is nothing to build: a program is a checked table, a kernel one entry of it.  A launch
+ * divides its ND-range along one dimension, the slowest that has more than one work-group, into
+ * whole work-groups.  It makes a few shares for each worker, so that uneven ones balance; queue.c
+ * hands them out.  Argument values are in the launch's payload.  The local memory of work-groups is
+ * made for each share, whose work-groups run one after the other.
  *
- * Not here: checks of count, kinds and sizes, which are the core's.  Who calls: the core, through
- * the table in host.c. */
+ * Not here: checks of count, kinds and sizes, which the core does.  Called by the core, through the
+ * table in host.c. */
 #include "internal.h"
 
 #include <base/inline/recycle.h>
@@ -20,16 +20,16 @@
 #define VALUE_ALIGN       ((size_t)64)       /* the widest vector that a kernel may load */
 
 struct program {
-    const usm_native_kernel *table; /* the caller's, for the program's life */
+    const usm_native_kernel *table; /* the caller's, for the lifetime of the program */
     size_t                   count;
 };
 
-/* All that a launch needs; behind it, VALUE_ALIGN apart, args[] and the values they point to. */
+/* All parameters of a launch; behind it, VALUE_ALIGN apart, args[] and the values they point to. */
 struct launch {
     usm_native_fn fn;
-    usm_range     range; /* begin and end: those of a share are set in a copy */
-    uint32_t      split; /* the dimension that is cut                         */
-    size_t        unit;  /* work-items in it that stay together               */
+    usm_range     range; /* begin and end: set in a copy for each share */
+    uint32_t      split; /* the dimension that is divided               */
+    size_t        unit;  /* work-items in it that stay together         */
     size_t        nargs;
     size_t        local_bytes; /* of one work-group; 0: args are the same in all shares */
     void        **args;        /* local memory: NULL                          */
@@ -155,7 +155,7 @@ usm_status usm__host_kernel_info(void *kernel, size_t *nargs, usm_arg_kind *kind
 
 /* --- launches -------------------------------------------------------------------------------- */
 
-/* The share's range: whole units of the dimension that is cut. */
+/* The range of a share: whole units of the divided dimension. */
 static usm_range range_of(const struct launch *l, size_t parts, size_t part)
 {
     usm_range r     = l->range;
@@ -192,7 +192,7 @@ void usm__host_scratch_forget(bool in_child)
         usm_recycler_clear(&scratch, usm__host_lib->heap_free);
 }
 
-/* The arguments of one share: the launch's, with local memory of its own.  One block. */
+/* The arguments of one share: the launch's, with local memory of its own.  One allocation. */
 static void **args_with_local(const struct launch *l)
 {
     void **args = scratch_new(scratch_size(l));
@@ -246,7 +246,7 @@ static void set_range(usm_range *r, const usm_launch *launch)
     }
 }
 
-/* Which dimension is cut, and into how many shares. */
+/* Chooses the dimension to divide, and the number of shares. */
 static size_t set_split(struct launch *l)
 {
     const usm_range *r     = &l->range;
@@ -263,7 +263,7 @@ static size_t set_split(struct launch *l)
 }
 
 /* Bytes behind struct launch that set_args() fills. */
-/* A pointer's size goes by its kind: what the caller wrote is not looked at. */
+/* The size of a pointer follows from its kind: the caller's value is ignored. */
 static size_t arg_size(const usm_arg *arg)
 {
     return arg->kind == USM_ARG_POINTER ? sizeof(arg->value) : arg->size;
@@ -332,7 +332,7 @@ usm_status usm__host_launch(void *q, void *kernel, const usm_launch *launch, siz
                                      "local memory belongs to work-groups: give the launch a "
                                      "local size");
     }
-    if (!is_empty(launch)) { /* else there is nothing to run, only its turn to wait for */
+    if (!is_empty(launch)) { /* otherwise there is nothing to run, only the order to keep */
         c->run   = run_launch;
         c->parts = set_split(l);
     }

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* Memory of the host backend: whole anonymous pages, whatever the kind, aligned by trimming.
+/* Memory of the host backend: whole anonymous pages, for every kind, aligned by trimming.
  *
- * Pools make small blocks cheap, so nothing here is clever.  Not here: device memory in guard mode
- * (guard.c).  Who calls: the core, through the table in host.c. */
+ * Pools make small blocks cheap, so this code is simple.  Not here: device memory in guard mode
+ * (guard.c).  Called by the core, through the table in host.c. */
 #include "internal.h"
 
 #include <errno.h>
@@ -47,7 +47,7 @@ void *usm__host_map(size_t size, size_t align, int prot)
         goto err_map;
     return base;
 
-err_map: /* the system has no room to note a hole: whole mappings always go */
+err_map: /* the system has no room to record a hole, but whole mappings can always be unmapped */
     (void)os->unmap(base, whole);
     errno = ENOMEM;
     return NULL;
@@ -84,7 +84,7 @@ usm_status usm__host_mem_free(void *ctx, usm_kind kind, void *p, size_t size)
         status = usm__host_guard_free(p);
     if (status != USM_E_INVALID_POINTER)
         return status;
-    (void)usm_align_up(size, usm__host_page, &pages); /* it fitted at the allocation */
+    (void)usm_align_up(size, usm__host_page, &pages); /* cannot fail: it fitted at the allocation */
     if (usm__host_lib->os->unmap(p, pages) != 0)
         return usm__host_refused(USM_E_SYSTEM, "memory cannot be given back: munmap", errno);
     return USM_OK;

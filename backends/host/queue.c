@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* Queues of the host backend: a graph of commands and the workers that run it.
+/* Queues of the host backend: a graph of commands, and the workers that run it.
  *
- * The problem.  Commands come from any thread, wait for events of any queue, for those before them
- * in an in-order queue, for barriers, for user events that the program completes some day;
- * submitting must not wait, and neither may anything poll.
+ * The problem.  Commands come from any thread.  They wait for events of any queue, for earlier
+ * commands of an in-order queue, for barriers, and for user events that the program completes at
+ * some time.  Submitting must not wait, and nothing may poll.
  *
- * The picture.  A command is a node and its own event.  It has a count of what it waits for
- * (`unmet`) and a list of edges to those that wait for it (`successors`).  An edge belongs to its
- * later end and is allocated with it, so that submitting allocates once, before anything is linked:
- * there is no half-queued command.
+ * The picture.  A command is a node, and its own event.  It has a count of what it waits for
+ * (`unmet`) and a list of edges to the commands that wait for it (`successors`).  An edge belongs
+ * to the later command and is allocated with it, so a submission allocates once, before anything is
+ * linked: there is no half-queued command.
  *
  *      queue A (in order)       a1 ---> a2 ---> a3             --->  an edge
  *                                        \
@@ -17,24 +17,25 @@
  *      ready list               a1, b1        those with unmet = 0, first come first served
  *      workers                  w1 w2 ...     take shares of the first one, sleep when it is empty
  *
- * A command completes: it takes one off `unmet` of each successor, and those that reach 0 enter the
- * ready list.  A command has `parts`, shares of its work (a launch: pieces of its ND-range); it
- * stays in the ready list until all are handed out and is complete when all have come back.
+ * When a command completes, it decrements `unmet` of each successor, and those that reach 0 enter
+ * the ready list.  A command has `parts`, shares of its work (for a launch: pieces of its
+ * ND-range).  It stays in the ready list until all parts are handed out, and is complete when all
+ * have ended.
  *
- * What orders commands.  `gate` is the command that new ones of a queue wait for: the last one in
- * an in-order queue, the last barrier in an out-of-order queue.  A barrier or marker without
- * dependencies waits for all before it.  That could be many edges, and it needs none: the
- * unfinished commands of a queue are in a list, in order, and such a command is free to go when it
- * is the head.
+ * The order of commands.  `gate` is the command that new commands of a queue wait for: the last one
+ * in an in-order queue, the last barrier in an out-of-order queue.  A barrier or marker without
+ * dependencies waits for all commands before it.  That could be many edges, but none are needed:
+ * the unfinished commands of a queue are in a list, in order, and such a command may run when it is
+ * the head.
  *
  * Failures.  A command whose *dependency* failed does not run and fails with USM_E_DEPENDENCY, and
- * so on along the edges; it goes through the ready list like all others, so a long chain needs no
- * deep stack.  Those that only come later in the queue run: whether one that failed is complete
- * already when they are submitted is chance, and must not decide.  What failed and has no event is
- * remembered for queue_wait().
+ * so on along the edges.  It goes through the ready list like all others, so a long chain needs no
+ * deep stack.  Commands that only come later in the queue do run: whether a failed command was
+ * complete when they were submitted is a matter of chance, and must not decide.  The failure of a
+ * command without an event is stored for queue_wait().
  *
- * The workers are in team.c, functions of the program in task.c.  Commands are given back to a
- * store and taken from there: a launch like one before it takes nothing from the heap.
+ * The workers are in team.c, functions of the program in task.c.  Freed commands are kept for
+ * reuse: a launch like an earlier one allocates nothing from the heap.
  *
  * One lock guards the graph.  It is held for links and counts only, never for work, callbacks or
  * waiting.  Invariants, under the lock:
@@ -57,23 +58,24 @@
 struct edge {
     usm_list           link;          /* in the earlier command's successors          */
     usm__host_command *to;            /* the later command, which owns the edge       */
-    bool               is_dependency; /* a failure travels along it; else it only orders */
+    bool               is_dependency; /* a failure is propagated along it; otherwise it only
+                                         orders */
 };
 
-/* The memory behind a command: edges for its dependencies and for the gate, then the payload. */
+/* The memory of a command: edges for its dependencies and for the gate, then the payload. */
 struct node {
     usm__host_command command;
     struct edge       edges[];
 };
 
-/* Tasks and copies take the small ones, launches mostly the others. */
+/* Tasks and copies use the small ones, launches mostly the others. */
 static usm_recycler blocks[] = {USM_RECYCLER_INIT(768, 4096), USM_RECYCLER_INIT(4096, 512)};
 
 #define BLOCK_SIZES (sizeof(blocks) / sizeof(blocks[0]))
 
 usm__host_graph usm__host_the_graph = {
 #ifdef PTHREAD_ADAPTIVE_MUTEX_INITIALIZER_NP
-    .lock = PTHREAD_ADAPTIVE_MUTEX_INITIALIZER_NP, /* held for moments: worth a look before sleep */
+    .lock = PTHREAD_ADAPTIVE_MUTEX_INITIALIZER_NP, /* held briefly: worth spinning */
 #else
     .lock = PTHREAD_MUTEX_INITIALIZER,
 #endif
@@ -96,7 +98,7 @@ void usm__host_graph_unlock(void)
 
 /* --- links: the lock is held ----------------------------------------------------------------- */
 
-/* One thing less that c waits for. */
+/* One of the commands that c waits for has ended. */
 static void meet(usm__host_command *c)
 {
     if (--c->unmet > 0)
@@ -176,7 +178,7 @@ static uint64_t now_ns(void)
     return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
 }
 
-/* The lock is held.  Gives back who is to be told, without the lock, by tell_all(). */
+/* The lock is held.  Returns the callbacks, which tell_all() calls without the lock. */
 static usm__host_note *complete(usm__host_command *c, usm_status status)
 {
     usm__host_note *notes = c->notes;
@@ -187,7 +189,7 @@ static usm__host_note *complete(usm__host_command *c, usm_status status)
 
         if (e->is_dependency && status)
             e->to->dependency_failed = true;
-        meet(e->to); /* e is gone when its owner ends */
+        meet(e->to); /* e is freed with its owner */
     }
     if (c->queue)
         leave_queue(c, status);
@@ -210,14 +212,14 @@ static void tell_all(usm__host_note *notes, usm_status status)
     }
 }
 
-/* In a child it would wait for those who wait in the parent; it holds nothing there to be freed. */
+/* In a child it would wait for threads that wait in the parent; it has nothing to free there. */
 static void destroy_condition(pthread_cond_t *condition)
 {
     if (!graph.in_child)
         pthread_cond_destroy(condition);
 }
 
-/* The last reference has gone. */
+/* The last reference was released. */
 static void free_queue(usm__host_queue *q)
 {
     destroy_condition(&q->progress);
@@ -233,7 +235,7 @@ static void leave_ready(usm__host_command *c)
     usm_store_relaxed(&graph.is_ready, !usm_list_is_empty(&graph.ready));
 }
 
-/* The lock is held.  The next part of the first command that is ready. */
+/* The lock is held.  Takes the next part of the first ready command. */
 static usm__host_command *take_part(size_t *part)
 {
     usm__host_command *c = usm_container_of(graph.ready.next, usm__host_command, ready_link);
@@ -259,8 +261,8 @@ static usm_status run_part(usm__host_command *c, size_t part)
     return c->run ? c->run(c, part) : USM_OK;
 }
 
-/* The lock is held.  True when that was the last: the command is over.  A failure cancels the parts
- * that were not handed out. */
+/* The lock is held.  True if that was the last part: the command is over.  A failure cancels the
+ * parts that were not handed out. */
 static bool give_part_back(usm__host_command *c, usm_status status)
 {
     c->running--;
@@ -273,14 +275,14 @@ static bool give_part_back(usm__host_command *c, usm_status status)
     return c->running == 0 && c->next_part == c->parts;
 }
 
-/* Its last part has come back; the lock is held at begin and end. */
+/* Called when the last part has ended; the lock is held at begin and end. */
 static void end_command(usm__host_command *c)
 {
     usm__host_queue *q      = c->queue;
     usm_status       status = c->failure;
     usm__host_note  *notes  = complete(c, status);
 
-    if (notes) { /* else this thread is back for what became ready before it matters */
+    if (notes) { /* otherwise this thread will soon take the commands that became ready */
         usm__host_call_for_help();
         usm__host_graph_unlock();
         tell_all(notes, status);
@@ -288,7 +290,7 @@ static void end_command(usm__host_command *c)
     }
     if (c->is_task && --graph.tasks == 0)
         pthread_cond_broadcast(&graph.calm);
-    usm__host_command_release(c); /* no user event: it takes no lock but that of the store */
+    usm__host_command_release(c); /* not a user event: takes no lock but that of the reuse list */
     if (usm_ref_drop(&q->refs)) {
         usm__host_graph_unlock();
         free_queue(q);
@@ -333,7 +335,7 @@ void usm__host_forget_recycled(void)
 
 /* --- commands -------------------------------------------------------------------------------- */
 
-/* Those of that many bytes; NULL: too large to be kept. */
+/* The reuse list for blocks of that size; NULL: too large to be kept. */
 static usm_recycler *blocks_of(size_t size)
 {
     for (size_t i = 0; i < BLOCK_SIZES; i++)
@@ -342,7 +344,7 @@ static usm_recycler *blocks_of(size_t size)
     return NULL;
 }
 
-/* Of that many bytes, zeroed. */
+/* A zeroed block of that size. */
 static struct node *node_new(size_t size)
 {
     usm_recycler *r = blocks_of(size);
@@ -389,7 +391,7 @@ usm__host_command *usm__host_command_create(usm__host_queue *q, size_t ndeps, si
     return c;
 }
 
-/* Besides a command that was never submitted, only a user event can come here unfinished. */
+/* Apart from a command that was never submitted, only a user event can be unfinished here. */
 void usm__host_command_release(usm__host_command *c)
 {
     if (!usm_ref_drop(&c->refs))
@@ -400,7 +402,8 @@ void usm__host_command_release(usm__host_command *c)
     node_free((struct node *)(void *)c);
 }
 
-/* The lock is held.  `unmet` starts at 1, for this function, so that nothing runs too early. */
+/* The lock is held.  `unmet` starts at 1, for this function, so that c does not become ready too
+ * early. */
 void usm__host_enter_graph(usm__host_command *c, size_t ndeps, void *const *deps, bool has_event)
 {
     struct edge *edges = ((struct node *)(void *)c)->edges;
@@ -517,7 +520,7 @@ usm_status usm__host_queue_wait(void *queue)
                                      "for its own end");
     usm__host_graph_lock();
     last = q->last_number;
-    usm__host_train_close(q); /* else tasks that come later would be waited for too */
+    usm__host_train_close(q); /* otherwise it would wait for later tasks too */
     q->waiters++;
     while ((head = first_unfinished(q)) && head->number <= last) {
         if (last < q->awaited)

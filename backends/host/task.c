@@ -1,30 +1,30 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* Functions of the program that run on the workers of the host backend when their turn comes.
+/* Functions of the program that run on the workers of the host backend, in the order of the queue.
  *
- * A task that waits for nothing but its in-order queue and whose end nobody asks for is the common
- * one, and may do a microsecond of work.  Such tasks that follow each other ride in a train:
- * one command of the graph with a list of tasks.
+ * Most tasks wait only for their in-order queue, no event is requested, and the work may take only
+ * a microsecond.  Such tasks in a row form a batch (in the code a "train"): one command of the
+ * graph with a list of tasks.
  *
- *      queue:   a command | train: t1 t2 t3 ...  <- the next task, while the train is the last
+ *      queue:   a command | batch: t1 t2 t3 ...  <- the next task, while the batch is the last
  *
- * Submitting one is to append to the list, under the graph's lock.  The worker takes the whole list
- * and runs it in order, then looks for more; when none comes for LINGER_NS, or anything else waits
- * for the worker or for the train's end, the command is complete.  What enters the queue behind
- * the train, and whoever waits for the queue, closes it: later tasks are not of it.  So commands
- * and waiters see the same order as if each task were a command.
+ * Submitting one appends it to the list, under the graph's lock.  The worker takes the whole list,
+ * runs it in order, and looks for more.  If none comes for LINGER_NS, or if other work waits for
+ * the worker or for the end of the batch, the command is complete.  A command that enters the queue
+ * behind the batch closes it, and so does a thread that waits for the queue: later tasks are not
+ * part of it.  Commands and waiters thus see the same order as if each task were a command.
  *
  * All other tasks (with dependencies or an event, in out-of-order queues) are commands.
  *
- * The lists' elements are taken from a store, of which the tasks that ran fill the other end.
+ * The elements of the lists come from a reuse list, to which the elements of finished tasks return.
  * Called by the core, through the table in host.c, and by queue.c. */
 #include "graph.h"
 
 #include <time.h>
 
 #define LINGER_NS     20000u
-#define GATHER_PAUSES 32    /* a microsecond */
-#define FEW           16    /* tasks */
-#define KEPT          65536 /* elements of lists, 40 bytes each; more go back to the heap */
+#define GATHER_PAUSES 32    /* a microsecond                                                    */
+#define FEW           16    /* tasks                                                            */
+#define KEPT          65536 /* elements kept, 40 bytes each; further ones are freed to the heap */
 
 #define graph usm__host_the_graph
 
@@ -38,12 +38,13 @@ struct chain {
     size_t       n;
 };
 
-/* The payload of a train.  Guarded by the graph's lock, but `news`. */
+/* The payload of a batch.  Guarded by the graph's lock, except `news`. */
 struct train {
     struct chain      waiting;
     bool              is_spinner;
     _Atomic(bool)     is_closed;
-    _Atomic(unsigned) news; /* a change of `waiting` or is_closed: for who lingers */
+    _Atomic(unsigned) news; /* incremented at a change of `waiting` or is_closed, for a lingering
+                               worker */
 };
 
 static struct chain store; /* guarded by the graph's lock */
@@ -59,7 +60,7 @@ static void chain_add(struct chain *c, struct task *t)
     c->n++;
 }
 
-/* In front: what was used last is in the cache. */
+/* In front: the most recently used elements are in the cache. */
 static void chain_join(struct chain *c, struct chain *more)
 {
     if (!more->first)
@@ -107,7 +108,7 @@ void usm__host_tasks_in_child(void)
 
 /* --- running --------------------------------------------------------------------------------- */
 
-/* What a program may return and what no command can end with. */
+/* Maps the return value of a program's function to a status that a command can end with. */
 static usm_status as_result(usm_status status)
 {
     if (status >= 0)
@@ -123,15 +124,15 @@ static uint64_t now_ns(void)
     return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
 }
 
-/* A moment for more of them to come: to take each by itself is to fight for the lock with who
- * submits them. */
+/* Waits a moment for more tasks: a worker that took each one separately would compete for the lock
+ * with the submitting thread. */
 static void gather(struct train *t)
 {
     for (int i = 0; i < GATHER_PAUSES && !usm_load_relaxed(&t->is_closed); i++)
         usm_cpu_relax();
 }
 
-/* Until there is news, the worker is wanted elsewhere, or for LINGER_NS. */
+/* Waits until there is news or other work, at most for LINGER_NS. */
 static void linger(struct train *t, unsigned seen)
 {
     uint64_t until = now_ns() + LINGER_NS;
@@ -142,13 +143,14 @@ static void linger(struct train *t, unsigned seen)
             usm_cpu_relax();
 }
 
-/* The lock is held: what was done goes to the store, or into *excess. */
+/* The lock is held.  The elements of finished tasks go to the reuse list, or to *excess. */
 static void give_back(struct chain *done, struct chain *excess)
 {
     chain_join(store.n + done->n <= KEPT ? &store : excess, done);
 }
 
-/* The lock is held.  While it lingers a worker takes what becomes ready, as one that spins. */
+/* The lock is held.  A lingering worker takes commands that become ready, as a spinning one
+ * does. */
 static void set_lingering(struct train *t, bool is_lingering)
 {
     if (is_lingering && !graph.is_spinning) {
@@ -158,7 +160,7 @@ static void set_lingering(struct train *t, bool is_lingering)
     }
 }
 
-/* Takes what waits, and gives back what was done.  False: the train ends. */
+/* Takes the waiting tasks, and returns the finished elements.  False: the batch ends. */
 static bool next_tasks(usm__host_command *c, struct chain *tasks, bool may_linger)
 {
     struct train *t      = c->payload;
@@ -187,7 +189,8 @@ static bool next_tasks(usm__host_command *c, struct chain *tasks, bool may_linge
     return !is_over;
 }
 
-/* The queue whose task the thread runs; a task that waits for another queue may run one of that. */
+/* The queue whose task the thread runs; a task that waits for another queue may run a task of that
+ * queue. */
 static __thread const usm__host_queue *running __attribute__((tls_model("initial-exec")));
 
 bool usm__host_runs_task_of(const usm__host_queue *q)
@@ -210,7 +213,8 @@ static usm_status run_train(usm__host_command *c, size_t part)
 {
     struct chain tasks    = {NULL, NULL, 0};
     usm_status   failure  = USM_OK;
-    bool         had_some = true; /* an empty look is followed by one more, after a while */
+    bool         had_some = true; /* after an empty list the worker looks once more, after a
+                                     while */
 
     (void)part;
     while (next_tasks(c, &tasks, had_some)) {
@@ -269,7 +273,7 @@ static usm_status submit_command(usm__host_queue *q, const usm_backend_task *tas
     return usm__host_submit(c, ndeps, deps, ev);
 }
 
-/* The lock is held, and the queue has a train. */
+/* The lock is held, and the queue has a batch. */
 static void board(usm__host_queue *q, struct task *t)
 {
     struct train *train = q->train->payload;
@@ -278,7 +282,7 @@ static void board(usm__host_queue *q, struct task *t)
     (void)usm_add_relaxed(&train->news, 1u);
 }
 
-/* Takes t over. */
+/* Takes ownership of t. */
 static usm_status start_train(usm__host_queue *q, struct task *t)
 {
     usm__host_command *c = usm__host_command_create(q, 0, sizeof(struct train));
@@ -292,7 +296,7 @@ static usm_status start_train(usm__host_queue *q, struct task *t)
     c->is_task = true;
     usm__host_graph_lock();
     error = usm__host_have_worker();
-    if (!error && !q->train) { /* nobody was faster */
+    if (!error && !q->train) { /* no other thread was faster */
         usm__host_enter_graph(c, 0, NULL, false);
         q->train = c;
         c        = NULL;

@@ -1,23 +1,26 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* The workers of the host backend: how many, when they sleep, who wakes whom.
+/* The workers of the host backend: their number, when they sleep, which thread wakes them.
  *
- * One team for all queues of the process, as large as the processors that are really free: those
- * the process may run on, no more than its control group's quota pays for (USM_HOST_THREADS says
- * otherwise).  The first worker is started by the first command, which fails if that cannot be
- * done, the others when they are needed; all end when the last context and queue are gone.
+ * There is one team for all queues of the process, as large as the number of processors available
+ * to it: those it may run on, at most as many as its control group's quota pays for
+ * (USM_HOST_THREADS overrides this).  The first command starts the first worker, and fails if that
+ * is impossible; the others are started when they are needed.  All end when the last context and
+ * queue are destroyed.
  *
- * Who wakes whom.  Whoever leaves jobs behind (a submitter, a worker that takes one of several)
- * wakes one sleeping worker or, when none sleeps, starts one.  A worker without work looks for
- * SPIN_NS at a flag before it sleeps, one worker at a time: small commands that follow each other
- * closely cost no system call.  A process that waits costs nothing.
+ * Waking.  A thread that leaves jobs behind (a submitter, or a worker that takes one of several)
+ * wakes one sleeping worker, or starts one if none sleeps.  A worker without work polls a flag for
+ * SPIN_NS before it sleeps, only one worker at a time: small commands in quick succession then cost
+ * no system call.  A waiting process uses no processor time.
  *
- * Tasks may block, even for each other, and occupy their worker.  When commands are ready, no
- * worker is free, some are in tasks and nothing was taken for a while, the standby thread starts a
- * worker beyond the team's size; it leaves when it finds nothing to do.  The while grows with the
- * number of these, so that long tasks that only compute get few.  Kernels and copies do not block.
+ * Tasks may block, even for each other, and occupy their worker.  If commands are ready, no worker
+ * is free, some are in tasks and none took a part for a while, the standby thread starts a worker
+ * beyond the team's size; this worker ends when it finds nothing to do.  The delay grows with the
+ * number of such workers, so that long tasks that only compute get few.  Kernels and copies do not
+ * block.
  *
- * Rejected: binding workers to processors by themselves.  A task may start threads (OpenMP's, say),
- * and those inherit the one processor; USM_HOST_BIND=1 does it for programs that know better.
+ * Rejected: binding workers to processors by default.  A task may start threads (OpenMP's, for
+ * instance), which inherit the binding to one processor; USM_HOST_BIND=1 binds for programs without
+ * such tasks.
  *
  * Called by queue.c; the lock is the graph's. */
 #include "graph.h"
@@ -44,7 +47,7 @@ unsigned usm__host_team_size(bool *may_spin)
     *may_spin = cpus > 1;
     if (set > 0)
         return set < WORKERS_MAX ? (unsigned)set : WORKERS_MAX;
-    return cpus < 2 ? 2 : cpus; /* two also on one: one may be in a long kernel */
+    return cpus < 2 ? 2 : cpus; /* two also on one processor: one worker may run a long kernel */
 }
 
 /* --- workers --------------------------------------------------------------------------------- */
@@ -57,7 +60,7 @@ static uint64_t now_ns(clockid_t clock)
     return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
 }
 
-/* To the index-th processor of those the process has, if the team has them all. */
+/* Binds to the index-th processor of the process, if the team has as many workers as processors. */
 static void bind_worker(unsigned index)
 {
     cpu_set_t all, one;
@@ -73,7 +76,7 @@ static void bind_worker(unsigned index)
     (void)sched_setaffinity(0, sizeof(one), &one);
 }
 
-/* Until there may be work, SPIN_NS at most.  The lock is held at begin and end. */
+/* Waits until there may be work, at most SPIN_NS.  The lock is held at begin and end. */
 static void spin(void)
 {
     uint64_t until;
@@ -88,7 +91,7 @@ static void spin(void)
     graph.is_spinning = false;
 }
 
-/* False: this worker is one too many.  The lock is held at begin and end. */
+/* False: there is one worker too many.  The lock is held at begin and end. */
 static bool rest(void)
 {
     if (graph.workers > usm__host_workers)
@@ -118,7 +121,7 @@ static void worker(void *index)
     pthread_mutex_unlock(&graph.lock);
 }
 
-/* 0 or an errno value. */
+/* Returns 0 or an errno value. */
 static int start_worker(void)
 {
     void *index = (void *)(uintptr_t)graph.workers;
@@ -142,7 +145,7 @@ usm_status usm__host_no_worker(int error)
 
 /* --- the standby ----------------------------------------------------------------------------- */
 
-/* Commands are ready, and perhaps nobody will ever come for them. */
+/* Commands are ready, and possibly no worker will ever become free for them. */
 static bool is_stuck(void)
 {
     return !usm_list_is_empty(&graph.ready) && graph.idle == 0 && !graph.is_spinning &&
@@ -172,13 +175,13 @@ static void standby(void *unused)
         }
         wait_a_while();
         if (graph.users > 0 && is_stuck() && graph.taken == taken)
-            (void)start_worker(); /* else tried again */
+            (void)start_worker(); /* if this fails, it is tried again */
     }
     graph.has_standby = graph.is_standby_awake = false;
     pthread_mutex_unlock(&graph.lock);
 }
 
-/* Without a thread for it, it is tried again at the next command. */
+/* If no thread can be started for it, the next command tries again. */
 static void wake_standby(void)
 {
     if (graph.is_standby_awake || !is_stuck())
@@ -190,16 +193,16 @@ static void wake_standby(void)
     graph.is_standby_awake = graph.has_standby;
 }
 
-/* --- calls ----------------------------------------------------------------------------------- */
+/* --- waking ---------------------------------------------------------------------------------- */
 
 void usm__host_call_for_help(void)
 {
     if (usm_list_is_empty(&graph.ready) || graph.is_spinning)
-        return; /* who spins takes one, and calls others for the rest */
+        return; /* the spinning worker takes one, and wakes others for the rest */
     if (graph.idle > 0)
         pthread_cond_signal(&graph.work);
     else if (graph.workers < usm__host_workers)
-        (void)start_worker(); /* those there are get through the work as well */
+        (void)start_worker(); /* if this fails, the existing workers do the work */
     else
         wake_standby();
 }
@@ -228,8 +231,9 @@ void usm__host_workers_let_go(void)
         usm__host_forget_recycled();
 }
 
-/* What is still to be done for the program is done before what it uses is torn down; who waits for
- * something that never comes is left after EXIT_NS, as in core/executor.c. */
+/* Waits for the remaining functions of the program, before the objects that they use are torn down.
+ * A function that waits for something that never comes is abandoned after EXIT_NS, as in
+ * core/executor.c. */
 static void at_exit(void)
 {
     uint64_t        until = now_ns(CLOCK_REALTIME) + EXIT_NS;
@@ -242,7 +246,7 @@ static void at_exit(void)
     usm__host_graph_unlock();
 }
 
-/* Without memory for the handler, it is as it would be without one. */
+/* If atexit() has no memory, exit() does not wait. */
 static void register_once(void)
 {
     (void)atexit(at_exit);
@@ -255,7 +259,8 @@ void usm__host_watch_exit(void)
     (void)pthread_once(&once, register_once);
 }
 
-/* The sleepers that the conditions count did not come along: they are made anew. */
+/* The threads that the condition variables count do not exist in the child: they are
+ * re-initialised. */
 void usm__host_team_in_child(void)
 {
     graph.in_child = true;

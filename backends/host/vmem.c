@@ -1,20 +1,20 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* Address ranges and the memory behind them, apart, for every kind of memory.
+/* Ranges of addresses, and separately the memory behind them, for every kind of memory.
  *
- * A range is pages without access: they cost no memory and are charged to nobody.  Mapping gives
- * access, which is where the system refuses what it could never back; unmapping puts fresh pages
- * without access in their place.  The mapping is private, so a child of fork() has its own copy.
- * What phys_create() makes is a note of what is wanted.
+ * A range consists of pages without access: they cost no memory and are not accounted.  Mapping
+ * grants access, and the system refuses at that point what it could never provide.  Unmapping
+ * replaces the pages by fresh ones without access.  The mapping is private, so a child of fork()
+ * has its own copy.  The object that phys_create() makes only records the request.
  *
- * Not here: device memory in guard mode (guard.c).  Who calls: the core, through the table in
+ * Not here: device memory in guard mode (guard.c).  Called by the core, through the table in
  * host.c. */
 #include "internal.h"
 
 #include <errno.h>
 #include <sys/mman.h>
 
-/* A huge page: smaller pieces would break those up, and each piece may cost an entry in the table
- * of mappings, of which the system allows 65,530. */
+/* A huge page: smaller pieces would split huge pages, and each piece may need an entry in the table
+ * of mappings, which the system limits to 65,530. */
 #define GRANULARITY ((size_t)2 << 20)
 
 struct phys {
@@ -62,7 +62,7 @@ usm_status usm__host_vmem_release(void *ctx, void *p, size_t size)
 
 usm_status usm__host_phys_create(void *ctx, void *dev, usm_kind kind, size_t size, void **phys)
 {
-    static struct phys       plain = {false}, guarded = {true}; /* one stands for all of its sort */
+    static struct phys       plain = {false}, guarded = {true}; /* one object for each sort */
     const usm__host_context *c = ctx;
 
     (void)dev;

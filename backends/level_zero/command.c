@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* One command, appended to a command list.  Not here: which list, what it waits for, events
+/* One command, appended to a command list.  Not here: the choice of the list, wait lists, events
  * (lane.c), arguments of kernels (kernel.c).  Called by lane.c.
  *
- * Most commands are one append that takes wait list and signal.  Some are several, or one that
- * takes neither: these stand between two barriers.  Hints that a driver refuses become barriers
- * alone. */
+ * Most commands are one append call that takes a wait list and a signal event.  Some need several
+ * calls, or one that takes neither: these are enclosed by two barriers.  Hints that a driver
+ * refuses become just barriers. */
 #include "queue.h"
 
 #include "program.h"
@@ -25,7 +25,7 @@ static ze_result_t begin_many(lz_target *t)
     return appended(t, lz.zeCommandListAppendBarrier(t->list, NULL, t->nwaits, t->waits));
 }
 
-/* Without a wait list a barrier stands for all before it. */
+/* Without a wait list a barrier stands for all commands before it. */
 static ze_result_t end_many(lz_target *t)
 {
     if (!t->signal)
@@ -59,7 +59,7 @@ static ze_result_t copy_region(lz_target *t, const lz_rect *r)
                            (uint32_t)r->src_pitch, 0, t->signal, t->nwaits, t->waits));
 }
 
-/* What does not fit the 32 bits of a region: so many rows at once, or each for itself. */
+/* For what exceeds the 32 bits of a region: copies `nrows` rows at once, or each row separately. */
 static ze_result_t copy_parts(lz_target *t, const lz_rect *all, size_t nrows)
 {
     lz_target   to   = {.list = t->list, .dev = t->dev};
@@ -98,7 +98,7 @@ static ze_result_t fill(lz_target *t, const lz_command *cmd)
 
 /* --- hints ------------------------------------------------------------------------------ */
 
-/* A refusal is none of the command's business; to be out of memory, or lost, is. */
+/* A refused hint is not a failure of the command; lack of memory or a lost device is. */
 static ze_result_t hinted(lz_target *t, ze_result_t code)
 {
     usm_status status = code ? native_to_status(code) : USM_OK;
@@ -149,7 +149,7 @@ static ze_result_t advise(lz_target *t, const lz_command *cmd)
 
 /* --- the rest ---------------------------------------------------------------------------- */
 
-/* In an ordered stream there is nothing to add to what nobody waits for. */
+/* In an ordered stream a marker that waits for nothing and signals nothing needs no append. */
 static ze_result_t marker(lz_target *t)
 {
     if (!t->signal && !t->nwaits)

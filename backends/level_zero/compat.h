@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* What of Level Zero is later than the oldest headers this backend builds with (API 1.4), under
- * names of our own, so that headers of any age will do.  Values and layouts are those of the Level
- * Zero specification; the version in brackets is the one that brought it. */
+/* The parts of Level Zero that are newer than the oldest headers this backend builds with (API
+ * 1.4), under names of our own, so that headers of any age can be used.  Values and layouts are
+ * those of the Level Zero specification; the version in brackets is the one that introduced
+ * them. */
 #ifndef USM_BACKENDS_LEVEL_ZERO_COMPAT_H
 #define USM_BACKENDS_LEVEL_ZERO_COMPAT_H
 
@@ -48,13 +49,13 @@ typedef ze_result_t(ZE_APICALL *lz_zeMemGetFileDescriptorFromIpcHandleExp_fn)(
 typedef ze_result_t(ZE_APICALL *lz_zeDeviceGetRootDevice_fn)(ze_device_handle_t  dev,
                                                              ze_device_handle_t *root);
 
-/* [1.5] sysman without a variable of the environment */
+/* [1.5] sysman without an environment variable */
 typedef ze_result_t(ZE_APICALL *lz_zesInit_fn)(uint32_t flags);
 typedef ze_result_t(ZE_APICALL *lz_zesDriverGet_fn)(uint32_t *count, zes_driver_handle_t *drivers);
 typedef ze_result_t(ZE_APICALL *lz_zesDeviceGet_fn)(zes_driver_handle_t driver, uint32_t *count,
                                                     zes_device_handle_t *devices);
 
-/* [1.8] an extension of sysman: whose UUID it is, also of a part */
+/* [1.8] an extension of sysman: finds the device, or sub-device, with a UUID */
 typedef struct lz_zes_uuid {
     uint8_t id[16];
 } lz_zes_uuid;
@@ -64,8 +65,8 @@ typedef ze_result_t(ZE_APICALL *lz_zesDriverGetDeviceByUuidExp_fn)(zes_driver_ha
                                                                    ze_bool_t           *is_on_part,
                                                                    uint32_t            *part);
 
-/* The loader's own [1.0]: the driver's handle behind one of the loader's, which are the same unless
- * the loader stands between, as it does with several drivers. */
+/* A function of the loader itself [1.0]: translates a handle of the loader to the driver's.  They
+ * are the same unless the loader intercepts calls, as it does with several drivers. */
 #define LZ_HANDLE_DEVICE 1
 typedef ze_result_t(ZE_APICALL *lz_zelLoaderTranslateHandle_fn)(int type, void *in, void **out);
 

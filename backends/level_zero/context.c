@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* Contexts: one native context each, own or borrowed (native.c).  Counted by the gate: queues that
- * still have commands keep it.  Called by the core through the table.
+/* Contexts: each has one native context, its own or a borrowed one (native.c).  The gate counts
+ * references: queues that still have commands keep it alive.  Called by the core through the table.
  *
- * A native context spans all devices of its driver (zeContextCreate): the one way that every driver
- * and SYCL use, and what makes a root's memory good for queues of its parts. */
+ * A native context covers all devices of its driver (zeContextCreate).  Every driver and SYCL use
+ * this way, and it makes memory of a root device usable by queues of its sub-devices. */
 #include "queue.h"
 
 #include <string.h>
@@ -36,7 +36,7 @@ void lz_context_free(gate_context *gate)
     lz_context *ctx = usm_container_of(gate, lz_context, gate);
     ze_result_t err = ZE_RESULT_SUCCESS;
 
-    if (!lz_enter()) /* the process ends, and what its queues have was left alone, too */
+    if (!lz_enter()) /* the process is ending, and the commands of its queues were left alone too */
         return;
     lz_event_pools_destroy(ctx->events);
     if (ctx->is_owned)

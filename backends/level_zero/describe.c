@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* What a driver and a device is and can: queries become lz_driver, lz_device and its
+/* The properties of a driver and a device: queries fill in lz_driver, lz_device and its
  * usm_backend_device.  Not here: the list of devices (device.c), free memory (sysman.c). */
 #include "queue.h"
 
@@ -72,7 +72,7 @@ usm_status lz_driver_describe(lz_driver *driver)
     if (err)
         return left_out(err, "zeDriverGetProperties");
     driver->number = properties.driverVersion;
-    /* As sysman prints the number of Intel's driver. */
+    /* The form in which sysman prints the version of Intel's driver. */
     snprintf(driver->text, sizeof(driver->text), "%u.%u.%u",
              (unsigned)(properties.driverVersion >> 24),
              (unsigned)(properties.driverVersion >> 16 & 0xff),
@@ -95,7 +95,7 @@ static uint64_t aspect_if(bool has, usm_aspect a)
 static uint64_t memory_aspects(const ze_device_memory_access_properties_t *p)
 {
     const ze_memory_access_cap_flags_t any = ZE_MEMORY_ACCESS_CAP_FLAG_RW;
-    /* SYCL's atomic aspects mean atomics of host and device at the same time. */
+    /* SYCL's atomic aspects mean concurrent atomics of host and device. */
     const ze_memory_access_cap_flags_t both = ZE_MEMORY_ACCESS_CAP_FLAG_CONCURRENT_ATOMIC;
 
     return aspect_if(p->hostAllocCapabilities & any, USM_ASPECT_USM_HOST_ALLOCATIONS) |
@@ -108,9 +108,8 @@ static uint64_t memory_aspects(const ze_device_memory_access_properties_t *p)
            aspect_if(p->sharedSystemAllocCapabilities & any, USM_ASPECT_USM_SYSTEM_ALLOCATIONS);
 }
 
-/* Without concurrent access the driver keeps a shared allocation in one place at a time, the host's
- * memory or the device's own, and moves all of it.  A device inside the processor has no memory of
- * its own. */
+/* Without concurrent access the driver keeps a shared allocation in one place at a time, in host
+ * memory or the device's own, and moves all of it.  An integrated GPU has no memory of its own. */
 static bool moves_shared_whole(const lz_device *dev)
 {
     return dev->info.type == USM_DEVICE_TYPE_GPU &&
@@ -138,7 +137,7 @@ static ze_result_t ask_memory(lz_device *dev)
 
 /* --- computing --------------------------------------------------------------- */
 
-/* The largest power of two up to `most`, at least a byte's. */
+/* The largest power of two up to `most`, at least one byte. */
 static size_t pattern_limit(size_t most)
 {
     size_t limit = 1;
@@ -148,7 +147,8 @@ static size_t pattern_limit(size_t most)
     return limit;
 }
 
-/* The first group that computes (the specification has it copy, too); else one that copies. */
+/* Chooses the first group that computes (by the specification it also copies); otherwise one that
+ * copies. */
 static ze_result_t choose_group(lz_device *dev, bool *computes)
 {
     ze_command_queue_group_properties_t list[MAX_GROUPS];
@@ -201,9 +201,9 @@ static ze_result_t ask_computing(lz_device *dev)
     return ZE_RESULT_SUCCESS;
 }
 
-/* --- who it is ----------------------------------------------------------------- */
+/* --- identity -------------------------------------------------------------------- */
 
-/* Cycles per second where the question is 1.2's, else nanoseconds. */
+/* The unit is cycles per second with the struct of API 1.2, otherwise nanoseconds. */
 static void timer(lz_device *dev)
 {
     const ze_device_properties_t *p    = &dev->properties;
@@ -231,7 +231,7 @@ static void names(lz_device *dev)
         snprintf(info->vendor, sizeof(info->vendor), "PCI vendor 0x%04x", (unsigned)p->vendorId);
 }
 
-/* A part has neither: it is no physical device of its own. */
+/* A sub-device has neither: it is not a physical device of its own. */
 static void identity(lz_device *dev)
 {
     usm_backend_device     *info = &dev->info;
@@ -266,7 +266,7 @@ static ze_result_t ask_properties(lz_device *dev)
     if (p->type != ZE_DEVICE_TYPE_GPU && p->type != ZE_DEVICE_TYPE_CPU)
         return ZE_RESULT_ERROR_UNSUPPORTED_FEATURE;
     dev->info.type = p->type == ZE_DEVICE_TYPE_GPU ? USM_DEVICE_TYPE_GPU : USM_DEVICE_TYPE_CPU;
-    /* One allocation without the limits being relaxed, which memory.c does where it has to. */
+    /* The limit of one allocation without relaxed limits, which memory.c uses if necessary. */
     dev->info.max_alloc_size = p->maxMemAllocSize;
     dev->info.compute_units  = p->numSlices * p->numSubslicesPerSlice * p->numEUsPerSubslice;
     if (!lz.zeDeviceGetSubDevices(dev->native, &parts, NULL))
@@ -287,18 +287,19 @@ usm_status lz_device_describe(lz_device *dev)
         return lz_fail(err, "asking a device what it is");
     info->handle   = dev;
     info->platform = dev->driver;
-    /* Intel's driver takes larger ones and does not honour them; some of its devices nothing above
-     * a page either, which costs the core a second try. */
+    /* Intel's driver accepts larger alignments and does not honour them; some of its devices accept
+     * none above a page, which costs the core a second try. */
     info->max_align          = (size_t)64 << 10;
     info->shared_moves_whole = moves_shared_whole(dev);
-    info->advises_whole      = true; /* Intel's driver looks at the range's start alone */
+    info->advises_whole      = true; /* Intel's driver only uses the start of the range */
     timer(dev);
     names(dev);
     identity(dev);
     info->aspects |= memory_aspects(&dev->access) |
                      aspect(info->type == USM_DEVICE_TYPE_GPU ? USM_ASPECT_GPU : USM_ASPECT_CPU) |
                      aspect_if(dev->properties.timerResolution, USM_ASPECT_QUEUE_PROFILING) |
-                     aspect(USM_ASPECT_OUT_OF_ORDER_QUEUE) | /* of several in-order lanes */
+                     aspect(USM_ASPECT_OUT_OF_ORDER_QUEUE) | /* built from several in-order
+                                                                streams */
                      aspect_if(info->sub_devices, USM_ASPECT_PARTITION);
     return USM_OK;
 }

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
 /* Drivers and devices as the registry lists them (../common/registry.c), and finding the record of
- * a native device.  Not here: what a device can (describe.c), its parts (part.c).
+ * a native device.  Not here: the properties of a device (describe.c), its sub-devices (part.c).
  *
- * Roots are numbered driver by driver in the loader's order, in the order of each driver; the card
- * behind tiles in the COMBINED hierarchy is known when somebody brings its handle, but not
- * numbered. */
+ * Root devices are numbered driver by driver in the loader's order, and in each driver's own order.
+ * The card behind tiles in the COMBINED hierarchy gets a record when a program passes its handle,
+ * but no number. */
 #include "level_zero.h"
 
 #include <string.h>
@@ -45,8 +45,9 @@ static bool shares_pci(const lz_device *a, const lz_device *b)
            memcmp(a->info.pci, b->info.pci, sizeof(a->info.pci)) == 0;
 }
 
-/* In the FLAT hierarchy the tiles of a card are devices, all at the card's PCI address: they are
- * told apart by their UUIDs instead, or the core would take them for one device listed twice. */
+/* In the FLAT hierarchy the tiles of a card are devices, all with the card's PCI address.  They are
+ * distinguished by their UUIDs instead; otherwise the core would take them for one device listed
+ * twice. */
 static void tell_tiles_apart(const registry_found *found)
 {
     for (size_t i = 0; i < found->ndevices; i++)
@@ -99,7 +100,7 @@ static usm_status list_devices(registry_found *found, lz_driver *driver)
     return status;
 }
 
-/* A driver that fails here is left out, with a line: the others still work. */
+/* A driver that fails here is skipped, and a line is logged: the others still work. */
 static usm_status list_driver(registry_found *found, ze_driver_handle_t native)
 {
     lz_driver *driver = lz_host->heap_alloc(sizeof(*driver));
@@ -169,7 +170,7 @@ usm_status lz_devices_need(void)
     return status;
 }
 
-/* Of all roots; 0 unless they have one driver. */
+/* The number of root devices; 0 unless all have the same driver. */
 static size_t count_of_only_driver(void)
 {
     for (size_t i = 1; i < lz_registry.nroots; i++)
@@ -214,7 +215,7 @@ static lz_device *known(ze_device_handle_t native)
     return NULL;
 }
 
-/* Parts, their parts, and so on: what comes new stands before what was there. */
+/* Lists sub-devices, their sub-devices, and so on: new records are put before the existing ones. */
 static usm_status list_all_parts(void)
 {
     registry_device *first = NULL;
@@ -233,7 +234,7 @@ static usm_status list_all_parts(void)
     return USM_OK;
 }
 
-/* In the COMBINED hierarchy the card of a tile is asked for apart, and listed nowhere. */
+/* In the COMBINED hierarchy the card of a tile needs a query of its own, and is in no list. */
 static usm_status adopt_card(ze_device_handle_t native, lz_device **out)
 {
     for (registry_device *it = lz_registry.devices; it && lz.zeDeviceGetRootDevice; it = it->next) {

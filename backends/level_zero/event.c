@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
 /* Events as the core has them: the gate's, with a slot of the driver's in it.
  *
- * Level Zero's events carry no failure: a command has ended, or its device is lost, and that shows
- * in whatever is asked of the driver.  User events never become native, and no driver sees one
- * unless the program asks for its handle.  Such a handle, of any event that is still pending, is a
- * shadow: of a user event, the host signals it when the event settles; of a held command, it
- * becomes the command's own.
+ * Level Zero's events carry no failure: a command has ended, or its device is lost, and any driver
+ * call shows that.  User events never become native, and no driver sees one unless the program
+ * requests its handle.  The handle of an event that is still pending is a shadow event.  For a user
+ * event, the host signals the shadow when the event settles; for a deferred command, it becomes the
+ * command's own event.
  *
- * Not here: what is pending and why (common/gate.c), slots (pool.c), who is told (watch.c).  Called
- * by the gate, and by the core through the table. */
+ * Not here: why an event is pending (common/gate.c), slots (pool.c), notifications (watch.c).
+ * Called by the gate, and by the core through the table. */
 #include "queue.h"
 
 static lz_event *as_event(void *ev)
@@ -65,7 +65,8 @@ void lz_event_settled(gate_event *ev)
 
 /* --- handles --------------------------------------------------------------------------- */
 
-/* Lock held, not native.  Times cost nothing here, and whose command will have it is not known. */
+/* Lock held, not native.  The slot has times, which cost nothing here, because it is not known
+ * which command will use it. */
 static usm_status need_shadow(lz_event *ev)
 {
     usm_status status;

@@ -1,15 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* The end of the process: threads that are not the program's stay out of the driver then.
+/* The end of the process: from then on, threads of libusm stay out of the driver.
  *
- * A driver's library is torn down by exit() while other threads run.  One that sleeps in an event
- * of it falls when the library goes: with Intel's driver 6 of 80 runs of a program that destroyed a
- * queue and returned from main() ended with SIGSEGV.  So what runs on threads of libusm enters here
- * before it calls the driver, sleeps there a limited time at once (lz_slot_sleep), and stays away
- * once the process ends.  The handler of that moment calls no driver: it waits until all are out,
- * a second at most.  It is registered before the first such thread and when the driver is in use,
- * so it runs before the driver's own.
+ * exit() tears a driver's library down while other threads run.  A thread that sleeps in an event
+ * of the driver crashes when the library goes: with Intel's driver 6 of 80 runs of a program that
+ * destroyed a queue and returned from main() ended with SIGSEGV.  So code that runs on threads of
+ * libusm enters here before it calls the driver, sleeps in the driver only for limited times
+ * (lz_slot_sleep), and stays out once the process is ending.  The exit handler calls no driver: it
+ * waits until all threads have left, a second at most.  It is registered before the first such
+ * thread starts, when the driver is in use, so it runs before the driver's own handler.
  *
- * What was not given back then is the system's.  A forked child has none of these threads.
+ * Objects that were not freed by then are left to the system.  A forked child has none of these
+ * threads.
  *
  * Called by watch.c, lane.c and queue.c. */
 #include "queue.h"
@@ -32,12 +33,12 @@ static void on_exit_of_process(void)
 
     if (getpid() != registered_in)
         return;
-    atomic_store(&is_ending, true); /* before `inside` is read: lz_enter() does it the other way */
+    atomic_store(&is_ending, true); /* before `inside` is read: lz_enter() uses the reverse order */
     for (int i = 0; i < MAX_NAPS && atomic_load(&inside) > 0; i++)
         (void)nanosleep(&nap, NULL);
 }
 
-/* Without memory for the handler, it is as it would be without this file. */
+/* If atexit() has no memory, exit() does not wait. */
 static void register_once(void)
 {
     registered_in = getpid();

@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* The build flags of a module made of SPIR-V: those of the user's options that concern it, and
- * ours. Called by program.c; tests link it by itself. */
+/* The build flags of a module made from SPIR-V: those of the user's options that apply to it, and
+ * ours.  Called by program.c; tests link it separately. */
 #include "program.h"
 
 #include <string.h>
 
-/* So that kernels reach all of a block that memory.c got with relaxed limits. */
+/* Lets kernels access all of a block that memory.c allocated with relaxed limits. */
 #define LARGE_BUFFERS "-ze-opt-greater-than-4GB-buffer-required"
 #define BLANKS        " \t\r\n"
 
-/* Of the compiler of text: SPIR-V was made with them already, or without. */
+/* Options of the compiler of text: SPIR-V was already compiled with or without them. */
 static bool is_for_text(const char *word)
 {
     static const char *const prefixes[] = {"-D", "-I",       "-w",
@@ -21,7 +21,7 @@ static bool is_for_text(const char *word)
     return false;
 }
 
-/* Length of the word at `at`; blanks between double quotes belong to it. */
+/* The length of the word at `at`; blanks between double quotes are part of it. */
 static size_t word_length(const char *at)
 {
     bool   is_quoted = false;

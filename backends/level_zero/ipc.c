@@ -1,24 +1,24 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
 /* Device memory of other processes.  Called by the core through the table.
  *
- * A handle is 64 bytes of the driver's.  On Linux a file descriptor stands in it, which means
- * nothing in another process: the core takes the descriptor there, and the bytes get the number it
- * has there. Drivers since API 1.6 tell the number; before, it is what the handle begins with if
- * that is a descriptor that is open, as it is in the handles of Intel's driver.
+ * A handle consists of 64 bytes of the driver's.  On Linux it contains a file descriptor, which
+ * means nothing in another process: the core transfers the descriptor, and its number in the other
+ * process is written to the bytes.  Drivers since API 1.6 return the number; with older ones, it is
+ * the first word of the handle if that is an open descriptor, as in the handles of Intel's driver.
  *
- * In the other process the number that stands in the bytes is some other descriptor's, or none's:
- * it is never handed to the driver as it is, unless the bytes say whose it is.  Since August 2025
+ * In the other process the number in the bytes denotes another descriptor or none, so the bytes are
+ * never passed to the driver as they are, unless they identify their process.  Since August 2025
  * those of Intel's driver do, in the word at byte 16 (IpcOpaqueMemoryData of its sources, packed);
- * the driver takes the descriptor from that process by itself.  Where that can be done here, and
- * gives the file that the core has brought, the handle goes to the driver untouched.  Where it
- * cannot (the driver would then fall back to the number, as one of this process), the descriptor
- * that the core has brought is named as one of this process.
+ * the driver then takes the descriptor from that process itself.  If that is possible here, and
+ * gives the same file that the core transferred, the handle is passed to the driver unchanged.  If
+ * not (the driver would fall back to the number, as one of this process), the transferred
+ * descriptor is entered as one of this process.
  *
- * Older drivers: zeMemGetIpcHandleFromFileDescriptorExp is asked first, and may not know a
- * descriptor that came from elsewhere (Intel's driver looks in the list of what this process
- * exported, and answers out of memory).  Then the number is put where the exporter's stood, at the
- * front, as Intel's memory provider for SYCL does; what else the driver noted in the bytes (its own
- * pooling's offset) stays. */
+ * Older drivers: zeMemGetIpcHandleFromFileDescriptorExp is tried first, and may not know a
+ * descriptor from elsewhere (Intel's driver looks in the list of this process's exports, and
+ * returns out of memory).  Then the number replaces the exporter's at the front of the bytes, as in
+ * Intel's memory provider for SYCL; the other data of the driver in the bytes (the offset in its
+ * own pooling) stay. */
 #include "level_zero.h"
 
 #include <fcntl.h>
@@ -30,7 +30,7 @@
 _Static_assert(sizeof(ze_ipc_mem_handle_t) == sizeof(((usm_backend_ipc *)NULL)->bytes),
                "a handle is what the core carries");
 
-/* -1: it has none that could be told. */
+/* -1: there is none, or it is unknown. */
 static int descriptor_of(const lz_context *ctx, const ze_ipc_mem_handle_t *native)
 {
     uint64_t number = 0;
@@ -43,7 +43,7 @@ static int descriptor_of(const lz_context *ctx, const ze_ipc_mem_handle_t *nativ
     return front > STDERR_FILENO && fcntl(front, F_GETFD) >= 0 ? front : -1;
 }
 
-/* All of a driver's memory can be shared that any can; none of it read-only. */
+/* If a driver can share any of its memory, it can share all of it; none of it is read-only. */
 usm_status lz_ipc_alloc(void *ctx, void *dev, usm_kind kind, bool writable, size_t size,
                         size_t align, void **p)
 {
@@ -66,7 +66,7 @@ usm_status lz_ipc_get(void *ctx, void *p, usm_backend_ipc *handle)
     return USM_OK;
 }
 
-/* Drivers before API 1.6 keep what they made for a handle until the memory is freed. */
+/* Drivers before API 1.6 keep the data of a handle until the memory is freed. */
 usm_status lz_ipc_put(void *ctx, usm_backend_ipc *handle)
 {
     ze_ipc_mem_handle_t native;
@@ -81,10 +81,10 @@ usm_status lz_ipc_put(void *ctx, usm_backend_ipc *handle)
     return USM_OK;
 }
 
-/* --- handles that say whose descriptor they name ---------------------------------------------- */
+/* --- handles that identify their process ------------------------------------------------------ */
 
 #define PROCESS_AT  16u
-#define LEAST_TOLD  5u /* older bytes have a small number there, of the kind of memory        */
+#define LEAST_TOLD  5u /* older bytes have a small number there, for the kind of memory */
 #define BEYOND_KIND 17u
 
 static int32_t number_in(const ze_ipc_mem_handle_t *native)
@@ -100,7 +100,7 @@ static void name_descriptor(ze_ipc_mem_handle_t *native, int32_t number)
     memcpy(native->data, &number, sizeof(number));
 }
 
-/* 0: they do not say. */
+/* Returns 0 if they do not identify it. */
 static uint32_t process_in(const ze_ipc_mem_handle_t *native)
 {
     static const char zeroes[sizeof(native->data) - BEYOND_KIND];
@@ -120,8 +120,8 @@ static bool is_same_file(int a, int b)
            one.st_ino == other.st_ino;
 }
 
-/* Whether the driver can take what the handle names from `process`, and that is what `fd` is; an fd
- * of -1 is not compared. */
+/* True if the driver can take the descriptor named by the handle from `process`, and it is the same
+ * file as `fd`; an fd of -1 is not compared. */
 static bool can_take(uint32_t process, int32_t number, int fd)
 {
     int  pidfd = (int)syscall(SYS_pidfd_open, (pid_t)process, 0);
@@ -135,11 +135,10 @@ static bool can_take(uint32_t process, int32_t number, int fd)
     return can;
 }
 
-/* --- opening
- * -------------------------------------------------------------------------------------- */
+/* --- opening ---------------------------------------------------------------------------------- */
 
-/* The handle with the descriptor as one of this process, which drivers that take a number for
- * theirs get as the exporter's never. */
+/* Makes the descriptor in the handle one of this process, so that drivers which take the number for
+ * their own never use the exporter's. */
 static void localise(const lz_context *ctx, int fd, ze_ipc_mem_handle_t *native)
 {
     const uint32_t      own  = (uint32_t)getpid();
@@ -155,8 +154,8 @@ static void localise(const lz_context *ctx, int fd, ze_ipc_mem_handle_t *native)
     name_descriptor(native, fd);
 }
 
-/* Another number of the same file: drivers remember what they took by process and number, and that
- * it is the exporter's own handle by the number. */
+/* Another number for the same file.  Drivers remember what they opened by process and number, and
+ * recognise by the number whether a handle is the exporter's own. */
 static int renumbered(int fd, int32_t taboo)
 {
     return fcntl(fd, F_DUPFD_CLOEXEC, fd > taboo ? fd : taboo + 1);

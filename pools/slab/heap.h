@@ -39,8 +39,8 @@ struct slab_area;
 struct slab_chunk;
 
 /* One block of the heap.  Memory for descriptors is used for nothing else while the process lives:
- * a free that loses a race may read the span of a block that does not exist any more, and then finds
- * it FREE, or finds another block. */
+ * a free that loses a race may read the span of a block that does not exist any more, and then
+ * finds it FREE, or finds another block. */
 typedef struct slab_block {
     _Alignas(64) usm_span span; /* one block: reciprocal 0, states = &state      */
     _Atomic(uint8_t) state;     /* usm_block_state, set by the caller            */
