@@ -33,9 +33,9 @@ typedef struct aes {
     /* fixed after create */
     aes_secret *secret;
     EVP_CIPHER *cipher;
-    uint32_t    prefix; /* of nonces                                                          */
+    uint32_t    prefix; /* of nonces */
     /* atomic */
-    _Atomic(uint64_t) counter; /* of nonces: none is used twice                               */
+    _Atomic(uint64_t) counter; /* of nonces: none is used twice */
     _Atomic(bool)     warned;
     /* guarded by lock */
     pthread_mutex_t lock;

@@ -75,7 +75,7 @@ static struct {
     result  *coming;   /* the parts of a result received so far, from `coming_from` */
     uint32_t coming_from, coming_have;
     letter  *letters, **end;
-    unsigned sending; /* threads that have taken letters */
+    unsigned sending; /* threads that are sending messages */
 } agree = {.end = &agree.letters};
 
 /* ---- messages as bytes --------------------------------------------------------------------- */

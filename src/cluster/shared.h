@@ -33,8 +33,8 @@ typedef struct usm__shared_page {
 
 typedef enum usm__shared_kind {
     USM__SHARED_KIND_NONE = 0,
-    USM__SHARED_KIND_LOCAL, /* in the local buffer                                          */
-    USM__SHARED_KIND_PAGE,  /* in `page`                                                     */
+    USM__SHARED_KIND_LOCAL, /* in the local buffer */
+    USM__SHARED_KIND_PAGE,  /* in `page` */
     USM__SHARED_KIND_ZERO,  /* nothing was ever written */
     USM__SHARED_KIND_BLANK  /* the local buffer's content is arbitrary: the block will be
                                overwritten */

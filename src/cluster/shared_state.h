@@ -41,21 +41,21 @@
 
 typedef enum usm__shared_op {
     /* to the directory */
-    USM__SHARED_ASK = 1,  /* mode, request                                               */
-    USM__SHARED_DROPPED,  /* txn                                                         */
-    USM__SHARED_DONE,     /* txn, request, status                                        */
+    USM__SHARED_ASK = 1,  /* mode, request */
+    USM__SHARED_DROPPED,  /* txn */
+    USM__SHARED_DONE,     /* txn, request, status */
     USM__SHARED_KEPT,     /* txn; status USM_OK: the block is still here */
-    USM__SHARED_REPORT,   /* mode: a usm__shared_hold                                    */
+    USM__SHARED_REPORT,   /* mode: a usm__shared_hold */
     USM__SHARED_REPORTED, /* rank: a home; no more reports about its blocks will follow */
     /* from the directory */
-    USM__SHARED_DROP,   /* txn                                                         */
+    USM__SHARED_DROP,   /* txn */
     USM__SHARED_SEND,   /* txn; flags; rank, request: the receiver and its request */
-    USM__SHARED_GRANT,  /* txn, request: the owner may write                           */
+    USM__SHARED_GRANT,  /* txn, request: the owner may write */
     USM__SHARED_RECALL, /* txn: the rank that should have got it has ended */
-    USM__SHARED_LOST,   /* the owner has ended                                         */
+    USM__SHARED_LOST,   /* the owner has ended */
     /* from the directory or owner to the rank that asked */
-    USM__SHARED_REFUSE, /* txn, request, status                                        */
-    USM__SHARED_DATA,   /* txn, request, flags, offset, size                           */
+    USM__SHARED_REFUSE, /* txn, request, status */
+    USM__SHARED_DATA,   /* txn, request, flags, offset, size */
     /* not about a block: handled by shared.c */
     USM__SHARED_BYE,    /* the rank has no open access and will open none */
     USM__SHARED_ABSENT, /* the rank does not use this buffer, or no longer */
@@ -79,9 +79,9 @@ typedef struct usm__shared_message {
 typedef enum usm__shared_hold {
     USM__SHARED_NONE = 0,
     USM__SHARED_GONE,  /* its owner has ended: USM_E_PEER from now on */
-    USM__SHARED_COPY,  /* may be read                                                    */
-    USM__SHARED_OWNER, /* may be read; others may have copies                             */
-    USM__SHARED_SOLE   /* may be written                                                 */
+    USM__SHARED_COPY,  /* may be read */
+    USM__SHARED_OWNER, /* may be read; others may have copies */
+    USM__SHARED_SOLE   /* may be written */
 } usm__shared_hold;
 
 /* An access that waits.  The machine uses the record until the access is woken. */
@@ -137,11 +137,11 @@ typedef struct usm__shared_machine {
     uint32_t               self, ranks;
     uint64_t               blocks;
     uint64_t               hits, misses, invalidated;
-    bool                  *lost;      /* by rank                                          */
-    usm__shared_local     *local;     /* by block                                         */
+    bool                  *lost;      /* by rank */
+    usm__shared_local     *local;     /* by block */
     usm__shared_dir      **dir;       /* by block, created at the first request; NULL: in the
                                          initial state */
-    usm__shared_takeover **takeovers; /* by home                                          */
+    usm__shared_takeover **takeovers; /* by home */
 } usm__shared_machine;
 
 /* pre: ops, arg, self, ranks and blocks are set.  USM_E_NO_MEMORY */

@@ -10,7 +10,7 @@
 
 #include <string.h>
 
-#define MAGIC   0x53534d55u /* "UMSS"                                                       */
+#define MAGIC   0x53534d55u /* "UMSS" */
 #define VERSION 1u
 
 void usm__shared_encode(uint64_t buffer, const usm__shared_message *msg,

@@ -29,7 +29,7 @@
 
 #define USM__NOBODY      UINT32_MAX
 #define USM__BLOCK_ALIGN 128 /* the widest OpenCL vector: kernels may load it */
-#define USM__PER_DEVICE  2   /* parts                                                             */
+#define USM__PER_DEVICE  2   /* parts */
 #define USM__NODES_MAX   (1u << 20)
 #define USM__PARTS_MAX   (1u << 20)
 

@@ -70,7 +70,7 @@ struct usm__ranks {
     usm_list  link; /* guarded by usm__ranks_lock */
     usm_team *team;
     uint32_t  id, self, count, master;
-    uint32_t *nmembers, *first; /* by rank                                                    */
+    uint32_t *nmembers, *first; /* by rank */
     uint32_t  total;
     char (*names)[64]; /* by member of all ranks */
     /* guarded by usm__ranks_lock */
@@ -106,7 +106,7 @@ typedef struct usm__ranks_home {
     usm__tree    **trees;   /* by argument */
     char        ***kept;    /* by argument that is read and written, by USM__WIRE_PIECE bytes */
     unsigned char *message; /* room for one message */
-    usm_list       copies;  /* guarded by usm__ranks_lock                                     */
+    usm_list       copies;  /* guarded by usm__ranks_lock */
     usm_status     status;
     char           story[USM__RANKS_STORY];
 } usm__ranks_home;
@@ -170,7 +170,7 @@ void usm__ranks_register(usm__ranks *ranks, usm__launch *l);
 uint32_t usm__ranks_skip(usm__ranks *ranks);
 
 /* ranks_bytes.c */
-extern const usm__bytes_ops usm__bytes_ranks; /* `from`: the usm__launch                        */
+extern const usm__bytes_ops usm__bytes_ranks; /* `from`: the usm__launch */
 /* Handles DATA and ACK.  The lock is held. */
 void usm__ranks_bytes_came(usm__launch *l, uint32_t from, const usm__wire *msg);
 /* Waits until the data's rank has them. */

@@ -36,8 +36,8 @@
 
 /* a rank that has work says so this often */
 #define USM__RANKS_ALIVE_NS 250000000u
-/* A rank's chunks are granted to others after such a silence, or after four times their predicted
- * time. */
+/* Silence after which a rank's chunks are granted to others; longer, if four times the predicted
+ * time is. */
 #define USM__RANKS_SILENCE_NS 1000000000u
 
 typedef void usm__ranks_send_fn(void *arg, uint32_t to, const usm__wire *message);
@@ -59,8 +59,8 @@ typedef struct usm__master_params {
     bool                 has_copies; /* the data's rank is told which chunks count */
     uint32_t             depth;      /* chunks that a member has in progress, at least */
     uint32_t             progress_ms;
-    /* Signs of life of a rank count for a chunk for this long, or 4 times its predicted time: a
-     * device may hang while its process lives. */
+    /* Signs of life of a rank count for a chunk for this long, or for 4 times its predicted time if
+     * that is longer: a device may hang while its process lives. */
     uint64_t            silence_ns;
     usm__ranks_send_fn *send;
     void               *arg;
@@ -75,7 +75,8 @@ typedef struct usm__master_member {
     usm__flight *flights; /* the oldest first */
     uint32_t     nflights, room;
     uint64_t     items;            /* of all flights */
-    uint64_t     oldest, since_ns; /* the id of the oldest + 1, and when it was first heard of */
+    uint64_t     oldest, since_ns; /* the id of the oldest flight + 1, and since when it is the
+                                      oldest */
     /* What it did: chunks and indices that counted, and how long it worked, on others too. */
     uint64_t         chunks, done, busy_ns, last_end_ns;
     usm_member_state state;
@@ -119,7 +120,7 @@ void usm__master_tick(usm__master *m, uint64_t now_ns, uint64_t *next_ns);
 typedef struct usm__worker_params {
     uint32_t             nmembers, master, home;
     const unsigned char *shape;
-    const unsigned char *takes_part; /* by member                                               */
+    const unsigned char *takes_part; /* by member */
     uint64_t             total, max_chunk;
     bool                 wants_progress;
     usm__ranks_send_fn  *send;

@@ -17,7 +17,7 @@
 typedef struct usm__mark {
     usm_event *event; /* the slot has a reference to it */
     uint64_t   n;
-    int        kind; /* usm__work_kind                                                            */
+    int        kind; /* usm__work_kind */
 } usm__mark;
 #define USM__MARKS_MAX 32u
 
@@ -45,19 +45,19 @@ typedef struct usm__lane {
     bool       is_set;  /* the arguments that are the same for all chunks are set */
     unsigned   length;  /* how many chunks its next batch may have */
     /* valid during one chunk, for the thread that has it */
-    usm__chunk chunk;
-    size_t     npieces;     /* the first so many arguments are open */
-    bool       is_laid_out; /* copies and snapshots were made */
-    bool       is_last;     /* after the commands in progress only the close is left */
-    bool       is_brought;  /* it continues from a stored state */
-    bool       is_keeping;  /* its bytes are being copied back to be stored */
-    uint64_t   kept_ns;
-    uint64_t   began_ns;
-    uint64_t   ended_before;       /* indices that its member had done when the chunk began */
-    uint64_t   compute_ns, end_ns; /* 0: not measured                                           */
-    usm_event *tail;               /* the event of the last command */
-    struct usm__lane *last;        /* last slot of the batch; itself: no batch */
-    unsigned          size;        /* size of its work-groups: offload/tune.h; 0: the usual one */
+    usm__chunk        chunk;
+    size_t            npieces;     /* the first so many arguments are open */
+    bool              is_laid_out; /* copies and snapshots were made */
+    bool              is_last;     /* after the commands in progress only the close is left */
+    bool              is_brought;  /* it continues from a stored state */
+    bool              is_keeping;  /* its bytes are being copied back to be stored */
+    uint64_t          kept_ns;
+    uint64_t          began_ns;
+    uint64_t          ended_before; /* indices that its member had done when the chunk began */
+    uint64_t          compute_ns, end_ns; /* 0: not measured */
+    usm_event        *tail;               /* the event of the last command */
+    struct usm__lane *last;               /* last slot of the batch; itself: no batch */
+    unsigned          size; /* size of its work-groups: offload/tune.h; 0: the usual one */
     bool              is_trial;
     usm_event        *tried; /* the kernel's event */
     usm__completion   done;

@@ -15,21 +15,21 @@ typedef struct usm__schedule usm__schedule;
 
 typedef struct usm__chunk {
     uint64_t id;    /* names the indices: a chunk that is handed out again keeps it */
-    uint64_t first; /* relative to the launch's offset                                           */
+    uint64_t first; /* relative to the launch's offset */
     uint64_t count;
-    uint32_t attempt; /* 0, 1, ...                                                               */
+    uint32_t attempt; /* 0, 1, ... */
 } usm__chunk;
 
 typedef struct usm__schedule_params {
-    uint64_t      total;    /* indices                                                           */
-    uint64_t      multiple; /* of chunks, except the last */
-    uint64_t      min_chunk, max_chunk; /* 0: none                                               */
+    uint64_t      total;                /* indices */
+    uint64_t      multiple;             /* of chunks, except the last */
+    uint64_t      min_chunk, max_chunk; /* 0: none */
     uint32_t      nworkers, depth;
     uint32_t      train; /* chunks of one batch, which counts once against `depth`; 0: 1 */
     usm_policy_fn policy;
     const double *numbers;
     size_t        nnumbers;
-    const double *weights; /* by worker; NULL: 1                                                 */
+    const double *weights; /* by worker; NULL: 1 */
     const double *watts;   /* by worker; NULL: unknown */
     bool          may_repeat;
     bool          never_twice; /* no chunk is in progress twice at the same time, because workers
@@ -46,7 +46,7 @@ typedef struct usm__schedule_params {
 typedef enum usm__verdict {
     USM__CHUNK_COUNTS,  /* the first result of the chunk: the caller keeps it */
     USM__CHUNK_DROPPED, /* another result counted, or the indices are no longer wanted */
-    USM__CHUNK_UNKNOWN  /* that worker never had the chunk */
+    USM__CHUNK_UNKNOWN  /* no chunk has that id yet */
 } usm__verdict;
 
 typedef struct usm__schedule_stats {
@@ -89,7 +89,7 @@ bool usm__schedule_set_aside(usm__schedule *s, uint32_t worker);
  * free, and they get no more until they report a result or progress.  Returns how many chunks other
  * workers may take now: the freed ones and, at the end, those that are worth doing twice.  The
  * caller then asks the workers to take.  *next_ns: when to call again; UINT64_MAX: nothing is in
- * progress. If chunks may not be repeated, or not done twice at the same time, none become free. */
+ * progress.  If chunks may not be repeated, or not done twice at the same time, none are freed. */
 unsigned usm__schedule_overdue(usm__schedule *s, uint64_t now_ns, uint64_t *next_ns);
 /* Whether the worker is silent.  *chunk: its first chunk; since_ns: how long it has worked on
  * it. */

@@ -6,7 +6,7 @@
 
 #include <string.h>
 
-#define MAGIC   0x54534d55u /* "UMST"                                                       */
+#define MAGIC   0x54534d55u /* "UMST" */
 #define VERSION 1u
 
 void usm__wire_encode(const usm__wire *w, unsigned char header[USM__WIRE_HEADER])

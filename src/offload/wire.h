@@ -76,12 +76,12 @@ enum {
 };
 
 typedef struct usm__wire {
-    uint8_t  op, flags;
-    uint32_t team, launch;
-    int32_t  status;
-    uint32_t index;
-    uint64_t request, a, b, c;
-    uint32_t size; /* of `bytes`                                                                 */
+    uint8_t              op, flags;
+    uint32_t             team, launch;
+    int32_t              status;
+    uint32_t             index;
+    uint64_t             request, a, b, c;
+    uint32_t             size;  /* of `bytes` */
     const unsigned char *bytes; /* the caller's, or part of the received message */
 } usm__wire;
 
@@ -97,7 +97,7 @@ typedef struct usm__wire_record {
 typedef struct usm__wire_member {
     uint64_t chunks, items, busy_ns;
     double   speed; /* indices per second, to a thousandth */
-    uint32_t state; /* usm_member_state                                                          */
+    uint32_t state; /* usm_member_state */
 } usm__wire_member;
 
 /* Writes the header; the bytes follow it. */

@@ -11,10 +11,10 @@
 #include <stdio.h>
 
 typedef enum child_end {
-    CHILD_EXITED,    /* code: its exit status                        */
-    CHILD_KILLED,    /* code: the signal                             */
-    CHILD_TIMED_OUT, /* code: seconds                                */
-    CHILD_NOT_RUN    /* code: errno                                  */
+    CHILD_EXITED,    /* code: its exit status */
+    CHILD_KILLED,    /* code: the signal */
+    CHILD_TIMED_OUT, /* code: seconds */
+    CHILD_NOT_RUN    /* code: errno */
 } child_end;
 
 typedef struct child_result {
@@ -39,10 +39,10 @@ FILE *child_answer(void);
 void child_enter_scratch(void);
 
 /* The tasks of children; each returns the exit status. */
-int child_probe_device(int argc, char **argv);     /* probe.c: TERM        */
+int child_probe_device(int argc, char **argv);     /* probe.c: TERM */
 int child_build_program(int argc, char **argv);    /* program.c: TERM FILE OPTIONS */
 int child_load_icd(int argc, char **argv);         /* doctor_opencl.c: LIBRARY */
-int child_start_level_zero(int argc, char **argv); /* doctor_level_zero.c   */
+int child_start_level_zero(int argc, char **argv); /* doctor_level_zero.c */
 int child_list_devices(int argc, char **argv);     /* inventory.c: [SELECTOR] */
 
 #endif

@@ -19,7 +19,7 @@ typedef struct finding {
 } finding;
 
 typedef struct doctor {
-    const char *root; /* "" or a folder that stands for / (tests)      */
+    const char *root; /* "" or a folder that stands for / (tests) */
     finding    *findings;
     size_t      nfindings;
 } doctor;
@@ -34,10 +34,10 @@ char *doctor_path(const doctor *d, const char *path);
 
 void doctor_check_library(doctor *d, const inventory *inv); /* doctor_library.c */
 void doctor_check_settings(doctor *d);
-void doctor_check_opencl(doctor *d);     /* doctor_opencl.c  */
+void doctor_check_opencl(doctor *d);     /* doctor_opencl.c */
 void doctor_check_level_zero(doctor *d); /* doctor_level_zero.c */
-void doctor_check_nodes(doctor *d);      /* doctor_nodes.c   */
-void doctor_check_cache(doctor *d);      /* doctor_system.c  */
+void doctor_check_nodes(doctor *d);      /* doctor_nodes.c */
+void doctor_check_cache(doctor *d);      /* doctor_system.c */
 void doctor_check_limits(doctor *d);
 
 /* Whether a .icd file that the loader reads names a library whose name contains

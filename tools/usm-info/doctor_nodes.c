@@ -20,7 +20,7 @@
 typedef struct gpu_vendor {
     const char *id; /* PCI vendor, as /sys has it; NULL: the vendor has nodes of its own */
     const char *name;
-    const char *driver; /* part of the library's name in an .icd file              */
+    const char *driver; /* part of the library's name in an .icd file */
     const char *install;
 } gpu_vendor;
 

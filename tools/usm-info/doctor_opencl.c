@@ -157,7 +157,7 @@ static void check_icd_file(doctor *d, const char *path)
 
 /* --- all drivers ------------------------------------------------------------ */
 
-/* Where the loader looks, and which variable says so (NULL: the default). */
+/* The folder that the loader reads, and the variable that names it (NULL: the default). */
 typedef struct vendors {
     char       *path;
     const char *variable;

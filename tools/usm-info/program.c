@@ -23,7 +23,7 @@ typedef struct verdict {
     char *image;  /* "opencl_c", ...; "" if none */
     char *status; /* name of the failure; "" if none */
     char *story;
-    char *log; /* of the compiler; ""                      */
+    char *log; /* of the compiler; "" */
 } verdict;
 
 static const char *image_name(usm_image_type type)

@@ -18,9 +18,9 @@ void show_json(const inventory *inv);
 void show_list_json(const inventory *inv);
 
 /* settings.c */
-void show_settings(void);          /* all of it: --env                        */
-void show_settings_short(void);    /* variable, value, origin                 */
-void show_settings_markdown(void); /* the table of docs/settings.md           */
-void show_settings_json(json *j);  /* the member "settings"                   */
+void show_settings(void);          /* all of it: --env */
+void show_settings_short(void);    /* variable, value, origin */
+void show_settings_markdown(void); /* the table of docs/settings.md */
+void show_settings_json(json *j);  /* the member "settings" */
 
 #endif

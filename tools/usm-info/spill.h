@@ -9,7 +9,7 @@
 #include <usm/transport.h>
 
 typedef struct spill_tier {
-    char                   name[32];  /* of the transport                                   */
+    char                   name[32];  /* of the transport */
     char                   path[512]; /* of its module; "built in"; "": none */
     char                  *config;    /* after the name in USM_SPILL; "" */
     char                  *text;      /* its description, or why it is not available */
@@ -22,8 +22,8 @@ typedef struct spill_tier {
 spill_tier *spill_collect(size_t *n);
 void        spill_free(spill_tier *tiers, size_t n);
 
-void show_spill(void);         /* lines for people                                        */
-void show_spill_json(json *j); /* the member "spill"                                      */
+void show_spill(void);         /* lines for people */
+void show_spill_json(json *j); /* the member "spill" */
 void doctor_check_spill(doctor *d);
 
 #endif

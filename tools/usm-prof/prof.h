@@ -8,9 +8,9 @@
 enum { PROF_FINE = 0, PROF_FAILED = 1, PROF_MISUSED = 2, PROF_NO_MEMORY = 3 };
 
 typedef struct record_options {
-    const char *file;   /* as USM_TRACE                           */
-    const char *stacks; /* as USM_TRACE_STACKS, or NULL           */
-    const char *ring;   /* as USM_TRACE_RING, or NULL             */
+    const char *file;   /* as USM_TRACE */
+    const char *stacks; /* as USM_TRACE_STACKS, or NULL */
+    const char *ring;   /* as USM_TRACE_RING, or NULL */
 } record_options;
 
 /* record.c: runs the program with a trace, and prints where the trace is.  Returns the program's

@@ -23,7 +23,7 @@ struct loader {
     size_t      places, table_cap; /* a power of two */
     uint32_t   *below; /* by block: the one that had the address before and is still live, or
                           NONE */
-    uint64_t   *sizes; /* by block                                                       */
+    uint64_t   *sizes; /* by block */
     size_t      blocks_cap;
     uint64_t   *threads; /* the log's own numbers */
     size_t      threads_cap;

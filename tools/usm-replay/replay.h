@@ -14,20 +14,20 @@
 /* Blocks are numbered in the order of their allocation. */
 typedef struct operation {
     uint64_t size;
-    uint32_t block, thread; /* threads from 0                                        */
+    uint32_t block, thread; /* threads from 0 */
     uint64_t event;         /* the log's own number, of the line or of the event */
 } operation;
 
 typedef struct replay_log {
-    const char *path, *format; /* format: "libusm trace", "RMM log", "Umpire log"    */
-    const char *unit;          /* what `event` counts: "line" or "event"             */
+    const char *path, *format; /* format: "libusm trace", "RMM log", "Umpire log" */
+    const char *unit;          /* what `event` counts: "line" or "event" */
     operation  *operations;
     size_t      n, cap;
     uint32_t    blocks, threads;
-    uint64_t    live_peak;   /* bytes asked for                                        */
-    uint64_t    failed;      /* allocations that failed when the log was written        */
-    uint64_t    left_out;    /* lines that could not be read                            */
-    uint64_t    unmatched;   /* frees of blocks whose allocation is not in the log      */
+    uint64_t    live_peak;   /* bytes asked for */
+    uint64_t    failed;      /* allocations that failed when the log was written */
+    uint64_t    left_out;    /* lines that could not be read */
+    uint64_t    unmatched;   /* frees of blocks whose allocation is not in the log */
     char        damage[400]; /* the first thing that is wrong; "" = nothing */
 } replay_log;
 
@@ -61,9 +61,9 @@ log_reader   log_read_trace, log_read_rmm, log_read_umpire;
 
 typedef struct replay_options {
     usm_kind    kind;
-    const char *device;     /* selector                                             */
+    const char *device;     /* selector */
     uint64_t    device_mem; /* 0: what the device has */
-    uint64_t    area_size;  /* 0: the pool's preference                             */
+    uint64_t    area_size;  /* 0: the pool's preference */
     unsigned    repeat;
     uint32_t    only_pool;
     bool        threads, no_map, as_json;

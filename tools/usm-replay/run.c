@@ -99,9 +99,9 @@ typedef struct turns {
     pass           *p;
     uint32_t        threads;
     pthread_mutex_t lock;
-    pthread_cond_t *next;     /* by thread                                  */
-    size_t          at;       /* guarded by lock: the next operation        */
-    uint64_t        ns;       /* guarded by lock: CPU time of all           */
+    pthread_cond_t *next;     /* by thread */
+    size_t          at;       /* guarded by lock: the next operation */
+    uint64_t        ns;       /* guarded by lock: CPU time of all */
     uint64_t        clock_ns; /* what reading the clock adds to a turn */
 } turns;
 

@@ -46,7 +46,7 @@ typedef struct spill_workload {
 typedef struct spill_options {
     uint32_t frames, blocks, rounds, window, depth;
     uint64_t seed, block_size, bandwidth; /* bandwidth: bytes per second */
-    double   latency_ns, work_ns; /* of a transfer; of the program at each access             */
+    double   latency_ns, work_ns;         /* of a transfer; of the program at each access */
     bool     as_json;
 } spill_options;
 #define SPILL_OPTIONS_INIT                                                                         \

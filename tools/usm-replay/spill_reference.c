@@ -123,7 +123,7 @@ bool spill_clock(const spill_workload *w, uint32_t frames, spill_counts *counts)
 
 typedef struct heap {
     uint32_t *blocks, *place; /* place: position of a block, + 1 */
-    size_t   *next_use;       /* by block                                                    */
+    size_t   *next_use;       /* by block */
     uint32_t  n;
 } heap;
 

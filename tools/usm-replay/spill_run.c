@@ -25,11 +25,11 @@ typedef struct frame {
 typedef struct machine {
     const spill_workload *w;
     const spill_options  *o;
-    spill_counts         *counts; /* of the phase                                              */
+    spill_counts         *counts; /* of the phase */
     usm__policy          *policy;
     usm__prefetch       **prefetch; /* by range; NULL: no readahead */
     frame                *frames;
-    uint32_t             *frame_of; /* by block, + 1                                           */
+    uint32_t             *frame_of; /* by block, + 1 */
     bool                 *exists;   /* by block: it has content; otherwise it is zeros and costs
                                      nothing */
     uint32_t              filled;

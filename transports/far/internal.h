@@ -294,7 +294,7 @@ struct far_peer {
 
     /* Messages. */
     uint64_t next_out, next_in, gap_since;
-    usm_list outbox, held; /* until it is up; until those before have come */
+    usm_list outbox, held; /* outbox: until the peer is up; held: until those before have come */
 };
 
 void far_member_init(far_peer *peer);
@@ -364,7 +364,7 @@ struct far_node {
     uint32_t          pieces_free, out, serving, receiving;
     usm_list          slabs;
     usm_list          chunks[FAR_SHIFT_MAX + 1]; /* free ones, the last freed first */
-    uint64_t          chunks_idle, lent;         /* bytes: free; promised to borrowers */
+    uint64_t          chunks_idle, lent;         /* in bytes: free; promised to borrowers */
     uint64_t          next_tick, last_step, last_moved;
     uint64_t          draws; /* number of challenges drawn */
     bool             *left;

@@ -58,7 +58,7 @@ typedef struct near_ticket {
     usm_list       link; /* in node->near */
     far_map       *map;
     unsigned char *bytes;
-    size_t         next;                 /* bytes of it that were begun */
+    size_t         next;                 /* bytes for which copying has begun */
     uint16_t       out;                  /* pieces in progress */
     bool           has_failed, is_first; /* first store to its position */
 } near_ticket;

@@ -32,7 +32,7 @@ typedef enum usm_file_engine { USM_FILE_AUTO, USM_FILE_URING, USM_FILE_THREADS }
 typedef struct usm_file_config {
     char            folders[PLACES_MAX][PATH_ROOM];
     size_t          nfolders;
-    uint64_t        quota; /* bytes; UINT64_MAX: none                                       */
+    uint64_t        quota; /* bytes; UINT64_MAX: none */
     unsigned        depth; /* most transfers in the ring at a time */
     usm_file_engine engine;
     bool            direct;

@@ -32,7 +32,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#define MAGIC       UINT32_C(0x444d5355) /* "USMD"                                           */
+#define MAGIC       UINT32_C(0x444d5355) /* "USMD" */
 #define VERSION     1u
 #define ID_SIZE     8
 #define HELLO_SIZE  64
@@ -356,7 +356,7 @@ typedef struct place {
     unsigned char id[ID_SIZE];
     uint16_t      port;
     char          host[64];
-    char          list[MPI_ADDRESS_SIZE]; /* ADDRESS/ADDRESS...                                */
+    char          list[MPI_ADDRESS_SIZE]; /* ADDRESS/ADDRESS... */
 } place;
 
 static bool parse(const char *address, place *p)

@@ -96,8 +96,8 @@ typedef struct mpi_meeting {
 
 /* The purpose for which a process has come. */
 typedef enum mpi_purpose {
-    MPI_MEET_ATTACH = 1, /* attach() without app_comm()                                      */
-    MPI_MEET_SPLIT  = 2, /* app_comm(): a split into program and servers comes next           */
+    MPI_MEET_ATTACH = 1, /* attach() without app_comm() */
+    MPI_MEET_SPLIT  = 2, /* app_comm(): a split into program and servers comes next */
     MPI_MEET_SERVER = 3
 } mpi_purpose;
 
@@ -212,7 +212,7 @@ struct mpi_store {
     void (*place_changed)(void *user, uint32_t place, usm_place_state state);
     void            *user;
     _Atomic uint64_t reserved; /* in blocks */
-    mpi_store       *next;     /* guarded by job->lock                                       */
+    mpi_store       *next;     /* guarded by job->lock */
 };
 
 /* ---- launcher.c ------------------------------------------------------------------------ */
@@ -282,7 +282,7 @@ void mpi_turns_needed(void);
 /* Returns what mpi_turn_end() must be given. */
 bool mpi_turn_begin(void);
 void mpi_turn_end(bool has_begun);
-/* Whether this thread is between the two. */
+/* Whether this thread is between mpi_turn_begin() and mpi_turn_end(). */
 bool mpi_is_our_turn(void);
 
 /* orphan.c: the service thread's last action when MPI_Finalize() has begun. */

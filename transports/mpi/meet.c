@@ -14,7 +14,7 @@
 #include <stdio.h>
 #include <time.h>
 
-#define MAGIC       UINT32_C(0x4d4d5355) /* "USMM"                                             */
+#define MAGIC       UINT32_C(0x4d4d5355) /* "USMM" */
 #define HELLO_SIZE  16
 #define RECORD_SIZE 128
 

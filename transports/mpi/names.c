@@ -33,7 +33,7 @@
 #define SERVE_NS      (120000 * NS_PER_MS) /* for servers: a program may look for further names */
 #define AGAIN_NS      (200 * NS_PER_MS)
 #define TRIES         100     /* takes some milliseconds; link.c tries again */
-#define TRIES_TO_MEET 1000000 /* connecting takes some thousands */
+#define TRIES_TO_MEET 1000000 /* connecting takes some thousand attempts */
 #define KNOCK_NS      (1000 * NS_PER_MS)
 
 enum { GO_ON = 1, COMPLETE, FAIL };
@@ -48,7 +48,7 @@ typedef struct party {
     bool                is_root;
     /* of the root */
     mpi_doorkeeper who;
-    uint64_t       until; /* for finding and asking */
+    uint64_t       until; /* deadline for finding the servers and asking them */
     char           names[NAMES][NAME_SIZE], addresses[NAMES][MPI_ADDRESS_SIZE];
     size_t         count, next;
     bool           has_looked;

@@ -33,7 +33,7 @@
 #define PAGE    ((size_t)4096)
 #define NAME    "usm-lent"
 #define PROT_RW (PROT_READ | PROT_WRITE)
-#define PUNCH   3 /* FALLOC_FL_KEEP_SIZE | FALLOC_FL_PUNCH_HOLE                    */
+#define PUNCH   3 /* FALLOC_FL_KEEP_SIZE | FALLOC_FL_PUNCH_HOLE */
 #define LARGE   ((size_t)4 << 30)
 /* Sizes from which on the caches are bypassed.  Stored bytes are not read again here.  Fetched
  * bytes are, at once, by the check of their sum: from a cache that holds them, if it can. */

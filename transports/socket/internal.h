@@ -41,7 +41,7 @@ typedef enum usm_socket_kind {
     USM_SOCKET_HELLO   = 1, /* the first packet in each direction */
     USM_SOCKET_REFUSE  = 2, /* a refusal: usm_socket_refusal in `tag` */
     USM_SOCKET_MESSAGE = 3,
-    USM_SOCKET_BEAT    = 4, /* a sign of life                                                     */
+    USM_SOCKET_BEAT    = 4, /* a sign of life */
     USM_SOCKET_BYE     = 5  /* the last packet */
 } usm_socket_kind;
 
