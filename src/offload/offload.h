@@ -1,23 +1,23 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
 /* Shared by the files of src/offload.
  *
- *      team.c       members: contexts, and which devices share cores
- *      kernel.c     a program and a kernel for each member's context
- *      plan.c       a launch, checked and copied: arguments, shapes, what a chunk needs
- *      parallel.c   the public calls;  book.c  the scheduling of a launch of one process
- *      run.c        a launch in progress on the members of this process: which of them
- *                   takes a chunk when (run.h)
- *      lane.c       one chunk on one device: memory, copies, the kernel, its event
- *      train.c      batches: several short chunks in a row
- *      tune.c       the best local size, found by measuring chunks
- *      bytes.c      where arguments' bytes come from
- *      merge.c      merges private copies into one
- *      progress.c   calls the caller's progress function
- *      resume.c     the file to resume from;  resume_key.c  which launch it belongs to;
- *                   states.c  iterative chunks that have not ended
- *      schedule.c   the scheduler state (schedule.h);  policy.c, energy.c
- *      ranks*.c     the same over a job: grants, results, bytes (ranks.h)
- *      graph.c      nodes and edges (usm/graph.h)
+ *     team.c       members: contexts, and which devices share cores
+ *     kernel.c     a program and a kernel for each member's context
+ *     plan.c       a launch, checked and copied: arguments, shapes, what a chunk needs
+ *     parallel.c   the public calls;  book.c  the scheduling of a launch of one process
+ *     run.c        a launch in progress on the members of this process: which of them
+ *                  takes a chunk when (run.h)
+ *     lane.c       one chunk on one device: memory, copies, the kernel, its event
+ *     train.c      batches: several short chunks in a row
+ *     tune.c       the best local size, found by measuring chunks
+ *     bytes.c      where arguments' bytes come from
+ *     merge.c      merges private copies into one
+ *     progress.c   calls the caller's progress function
+ *     resume.c     the file to resume from;  resume_key.c  which launch it belongs to;
+ *                  states.c  iterative chunks that have not ended
+ *     schedule.c   the scheduler state (schedule.h);  policy.c, energy.c
+ *     ranks*.c     the same over a job: grants, results, bytes (ranks.h)
+ *     graph.c      nodes and edges (usm/graph.h)
  *
  * The folder has no threads of its own.  The end of a chunk is reported by its event, on a thread
  * of the core, which may block and which then takes the next chunk. */

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
 /* Lenders on the same host ("near" in the code): their memory is mapped, and the borrower alone
- * copies bytes (near.h).  Joining, signs of life, reserving and its end still go over the link.
+ * copies bytes (near.h).  Joining, signs of life, reserving and the end of an estate (members.c)
+ * still go over the link.
  *
  *     before the first reserve   NEAR: which host        --> lender: an area for this estate
  *                                where it is, or nothing <--
