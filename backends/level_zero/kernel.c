@@ -1,17 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
 /* Kernels, their arguments, launches.
  *
- * A ze_kernel holds its arguments, group size and offset, and setting them is not thread-safe: so
- * each launch takes a native kernel of its own out of the idle ones, sets what differs, and gives
- * it back when the command was appended, which took a copy.  A launch that is held back
+ * A ze_kernel stores its arguments, group size and offset, and setting them is not thread-safe.  So
+ * each launch takes a native kernel of its own from the idle ones, sets the values that differ, and
+ * returns it when the command was appended, which copied the values.  A deferred launch
  * (../common/gate.c) keeps its instance.
  *
- * Level Zero launches whole work-groups only, so the group size must divide the global size.  And
- * it forbids destroying a kernel, or its module, before its launches ended, while a program of ours
- * may: lane.c holds a reference to the kernel of each launch until that ended, and native kernels
- * live as long as the kernel.
+ * Level Zero launches whole work-groups only, so the group size must divide the global size.  It
+ * also forbids destroying a kernel, or its module, before its launches have ended, while libusm
+ * allows a program to do so.  Therefore lane.c holds a reference to the kernel of each launch until
+ * that has ended, and native kernels live as long as the kernel.
  *
- * Not here: checking counts and kinds against kernel_info (the core). */
+ * Not here: checking counts and kinds against kernel_info (the core does that). */
 #include "../common/kinds.h"
 #include "../common/story.h"
 #include "program.h"
@@ -53,7 +53,7 @@ static void instance_delete(lz_instance *instance)
     lz_host->heap_free(instance);
 }
 
-/* The caller's alone until it is given back; holds a reference to the kernel. */
+/* Takes an instance for the caller alone, until it is returned; holds a reference to the kernel. */
 static usm_status instance_take(lz_kernel *kernel, lz_instance **out)
 {
     lz_instance *instance = instances_take(&kernel->idle);
@@ -178,8 +178,8 @@ usm_status lz_kernel_groups(void *kernel, usm_backend_groups *groups)
 
 /* --- arguments ---------------------------------------------------------------------------- */
 
-/* A null pointer is no value at all: Intel's driver (22.43) refuses one that is given by address.
- */
+/* A null pointer is passed without a value: Intel's driver (22.43) refuses one passed by
+ * address. */
 static ze_result_t set_arg(ze_kernel_handle_t native, uint32_t index, const usm_arg *arg)
 {
     if (arg->kind == USM_ARG_VALUE)
@@ -215,7 +215,7 @@ static usm_status set_args(const lz_instance *instance, const usm_launch *launch
     return USM_OK;
 }
 
-/* The flag of the memory that p lies in; all of them when the driver does not know it. */
+/* The flag of the kind of memory that p is in; all flags if the driver does not know it. */
 static uint32_t flag_of(const lz_context *ctx, const void *p)
 {
     ze_memory_allocation_properties_t properties = {
@@ -231,7 +231,7 @@ static uint32_t flag_of(const lz_context *ctx, const void *p)
     return properties.type == ZE_MEMORY_TYPE_SHARED ? USM_INDIRECT_SHARED : ALL_INDIRECT;
 }
 
-/* There is no list in Level Zero, only all memory of a kind. */
+/* Level Zero has no list of pointers, only flags for all memory of a kind. */
 static usm_status set_indirect(lz_instance *instance, const usm_launch *launch)
 {
     uint32_t    flags = launch->indirect_kinds;
@@ -257,7 +257,7 @@ static size_t divisor_up_to(size_t n, size_t limit)
     return limit ? limit : 1;
 }
 
-/* The driver's suggestion, cut down to what divides the global size. */
+/* The driver's suggestion, reduced to a divisor of the global size. */
 static usm_status suggest(lz_instance *instance, const size_t global[3], size_t group[3])
 {
     uint32_t    items[3];
@@ -288,7 +288,8 @@ static bool any_nonzero(const size_t v[3])
     return v[0] || v[1] || v[2];
 }
 
-/* The launch's work-group, else the one the kernel was compiled for, else a suggestion. */
+/* The launch's work-group size, otherwise the one the kernel was compiled for, otherwise a
+ * suggestion. */
 static usm_status choose_group(lz_instance *instance, const usm_launch *launch, size_t group[3])
 {
     const lz_kernel *kernel = instance->kernel;
@@ -409,7 +410,7 @@ static usm_status set_range(lz_instance *instance, const usm_launch *launch,
     return status;
 }
 
-/* --- launching ---------------------------------------------------------------------------- */
+/* --- launches ----------------------------------------------------------------------------- */
 
 usm_status lz_launch(void *q, void *kernel, const usm_launch *launch, size_t ndeps,
                      void *const *deps, void **ev)

@@ -1,28 +1,29 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* Lanes: native in-order streams.
+/* Native in-order streams; in the code a stream with its bookkeeping is a "lane".
  *
- * Order.  An immediate list with the in-order flag keeps it by itself: what waits for an earlier
- * command of the same lane waits for nothing, and a command has an event only when somebody wants
- * one, but one in so many, so that it becomes known what has ended.  Older drivers (API below 1.7),
- * regular lists and borrowed lists without the flag keep no order: there the lane is chained, each
- * command has an event and waits for that of the one before.
+ * Order.  An immediate list with the in-order flag keeps its order itself.  A command that waits
+ * for an earlier command of the same lane then needs no wait list.  A command has an event only if
+ * one is needed, except that every EVENT_EVERY-th has one, so that it becomes known what has ended.
+ * Older drivers (API below 1.7), regular lists and borrowed lists without the flag keep no order.
+ * There the lane is chained: each command has an event, and waits for that of the previous one.
  *
- * What a command uses must outlive it: its event, the events it waits for (a device that has not
- * looked yet would miss a reset), its kernel, its regular list.  A lane keeps a record of each, in
- * order, and drops it when an event at or behind it has ended: a few at each submission, all when
- * somebody waits.  So an event's last reference goes only when no device looks at it any more.
+ * The objects that a command uses must outlive it: its event, the events it waits for (a device
+ * that has not read one yet would miss its signal if it were reset), its kernel, its regular list.
+ * A lane keeps a record of these for each command, in order, and drops it when an event at or
+ * behind it has ended: a few at each submission, all when a thread waits.  So the last reference to
+ * an event is released only when no device uses it any more.
  *
  *     records   [list, waits] [slot, waits] [kernel] [slot] ...      oldest first
  *     tail      slot of the last command that has one; is_open: a command came after it
  *
- * The end.  A queue is destroyed without waiting.  A lane that has work in flight then becomes a
- * notice of its own watch and goes when its last command has ended; a reference to the context
- * keeps what it needs.  A lost device has ended all its commands.
+ * The end.  A queue is destroyed without waiting.  A lane with commands in flight then becomes a
+ * notice of its own watch, and is freed when its last command has ended; a reference to the context
+ * keeps the objects that it needs.  On a lost device all commands count as ended.
  *
- * A failure in the middle of a command that is several appends leaves the stream torn: the next
- * command begins with a barrier, so that order holds.
+ * After a failure in the middle of a command that consists of several appends, the stream contains
+ * a part of it ("torn"): the next command begins with a barrier, so that the order is kept.
  *
- * Not here: which lane (submit.c).  Called by submit.c, queue.c, queue_native.c. */
+ * Not here: the choice of a lane (submit.c).  Called by submit.c, queue.c, queue_native.c. */
 #include "queue.h"
 
 #include "program.h"
@@ -30,21 +31,21 @@
 #include <string.h>
 #include <time.h>
 
-#define EVENT_EVERY  16 /* commands, at least                                            */
-#define REAP_FROM    8  /* records: fewer are left alone                                 */
+#define EVENT_EVERY  16 /* an event for at least one command in so many */
+#define REAP_FROM    8  /* with fewer records nothing is dropped        */
 #define REAP_AT_ONCE 4
-#define FEW_WAITS    4 /* what a record has room for in any case                         */
+#define FEW_WAITS    4 /* waits that every record has room for */
 #define IDLE_RECORDS 64
-#define PAUSE_NS     10000000 /* between attempts to mark the end of a lane              */
+#define PAUSE_NS     10000000 /* between attempts to mark the end of a lane */
 #define MAX_ATTEMPTS 500
 #define SLICE_NS     100000000
 
 typedef struct record {
     usm_list                 link;
-    lz_slot                 *slot; /* NULL: it ends with a later one                     */
+    lz_slot                 *slot; /* NULL: it ends with a later one */
     lz_kernel               *kernel;
-    ze_command_list_handle_t list;     /* regular; stays with the record                     */
-    bool                     is_dirty; /* the list is to be reset before its next use    */
+    ze_command_list_handle_t list;     /* a regular list; it stays with the record   */
+    bool                     is_dirty; /* the list must be reset before its next use */
     size_t                   cap, nwaits;
     lz_slot                 *waits[];
 } record;
@@ -58,17 +59,17 @@ struct lz_lane {
     bool        is_chained;
     bool        is_timed;
     /* atomic */
-    _Atomic uint64_t number; /* of the last command; written with the lock                */
+    _Atomic uint64_t number; /* of the last command; written with the lock held */
     /* guarded by lock */
     pthread_mutex_t lock;
     usm_list        records;
     usm_list        idle;
     size_t          nrecords, nidle;
     lz_slot        *tail;
-    lz_slot        *block; /* the next command waits for it                              */
+    lz_slot        *block; /* the next command waits for it */
     bool            is_open;
     bool            is_torn;
-    bool            is_lost; /* given up with its device                                  */
+    bool            is_lost; /* abandoned with its device */
     unsigned        since_event;
     lz_timeline     time;
 };
@@ -92,8 +93,8 @@ static bool wants_regular(void)
     return lists && strcmp(lists, "regular") == 0;
 }
 
-/* The driver gives copies of this list to copy engines where the device has them and that is
- * faster, and keeps the order: it knows which copies and engines those are. */
+/* The driver gives copies of this list to copy engines if the device has them and they are faster,
+ * and keeps the order: it knows which copies and engines these are. */
 static const lz_copy_offload_desc copy_offload = {.stype     = LZ_STRUCTURE_TYPE_COPY_OFFLOAD,
                                                   .is_wanted = 1};
 
@@ -189,7 +190,7 @@ static void record_idle(lz_lane *lane, record *r)
     lane->nidle++;
 }
 
-/* An empty record with room for so many, not in a list. */
+/* Returns an empty record with room for so many waits, not in a list. */
 static usm_status record_take(lz_lane *lane, size_t nwaits, record **out)
 {
     record    *r;
@@ -220,14 +221,14 @@ static void record_drop(lz_lane *lane, record *r)
         lz_slot_lose(r->slot);
     lz_slot_unref(r->slot);
     if (r->kernel)
-        lz_kernel_destroy(r->kernel); /* our reference */
+        lz_kernel_destroy(r->kernel); /* releases the lane's reference */
     r->slot   = NULL;
     r->kernel = NULL;
     r->nwaits = 0;
     record_idle(lane, r);
 }
 
-/* Drops what ends with the oldest event, when that has ended. */
+/* Drops the records up to the oldest event, if that has ended. */
 static bool reap_one(lz_lane *lane)
 {
     record *last = NULL, *first;
@@ -239,7 +240,7 @@ static bool reap_one(lz_lane *lane)
     }
     if (!last || !last->slot)
         return false;
-    if (lz_slot_query(last->slot)) /* also when it is lost: then all stays to the end */
+    if (lz_slot_query(last->slot)) /* also if it is lost: then all records stay until the end */
         return false;
     do {
         first = usm_container_of(lane->records.next, record, link);
@@ -265,7 +266,7 @@ static uint64_t host_now_ns(void)
     return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
 }
 
-/* Without it the command has no times, which is no reason not to run it. */
+/* A command whose time cannot be read just has no times. */
 static void stamp(lz_lane *lane, lz_slot *slot)
 {
     uint64_t host = 0, ticks = 0;
@@ -288,7 +289,7 @@ static void add_once(lz_waits *waits, lz_slot *slot)
     lz_waits_add(waits, slot);
 }
 
-/* What the lane itself makes a command wait for. */
+/* Adds the events that the lane itself makes a command wait for. */
 static void add_own_waits(const lz_lane *lane, lz_waits *waits)
 {
     if (lane->is_chained && lane->tail && usm_load_acquire(&lane->tail->end) != LZ_DONE)
@@ -308,7 +309,7 @@ static bool needs_record(const lz_lane *lane, const lz_command *cmd, const lz_wa
     return slot || waits->n || cmd->type == LZ_LAUNCH || lane->stream.queue;
 }
 
-/* The command and what must come before it. */
+/* Appends the command, and before it a barrier if the stream needs one. */
 static ze_result_t append(lz_lane *lane, lz_target *t, const lz_command *cmd)
 {
     lz_target   mend = {.list = t->list, .dev = t->dev};
@@ -360,7 +361,7 @@ static usm_status run(lz_lane *lane, const lz_command *cmd, const lz_waits *wait
     return code ? lz_fail(code, lz_command_name(cmd)) : USM_OK;
 }
 
-/* Before it is handed over: afterwards it may end at any time. */
+/* Called before the submission: afterwards the command may end at any time. */
 static void slot_begin(lz_lane *lane, lz_slot *slot)
 {
     slot->is_used = true;
@@ -373,7 +374,7 @@ static void slot_begin(lz_lane *lane, lz_slot *slot)
         stamp(lane, slot);
 }
 
-/* A shadow goes on without a command, for the program has its handle. */
+/* A shadow continues without a command, because the program has its handle. */
 static void slot_cancel(lz_slot *slot)
 {
     slot->lane      = NULL;
@@ -382,7 +383,7 @@ static void slot_cancel(lz_slot *slot)
     slot->watch = NULL;
 }
 
-/* What is in the stream uses it from now on. */
+/* From now on the objects are used by the stream. */
 static void keep(lz_lane *lane, record *r, const lz_waits *waits, lz_slot *slot)
 {
     r->nwaits = waits->n;
@@ -393,7 +394,7 @@ static void keep(lz_lane *lane, record *r, const lz_waits *waits, lz_slot *slot)
     lane->nrecords++;
 }
 
-/* The command is in the stream. */
+/* Called when the command is in the stream. */
 static void enter(lz_lane *lane, const lz_command *cmd, const lz_waits *waits, lz_slot *slot,
                   record *r)
 {
@@ -443,7 +444,7 @@ usm_status lz_lane_submit(lz_lane *lane, const lz_command *cmd, lz_waits *waits,
 err_record:
     if (slot)
         slot_cancel(slot);
-    if (r && lane->is_torn) /* the part that is in the stream waits all the same */
+    if (r && lane->is_torn) /* the part that is in the stream waits for them nevertheless */
         keep(lane, r, waits, NULL);
     else if (r)
         record_idle(lane, r);
@@ -507,7 +508,7 @@ usm_status lz_lane_wait(lz_lane *lane)
     return code ? lz_fail(code, "zeEventHostSynchronize") : status;
 }
 
-/* --- the beginning and the end ---------------------------------------------------------------- */
+/* --- creation and the end --------------------------------------------------------------------- */
 
 usm_status lz_lane_create(lz_context *ctx, lz_device *dev, bool is_timed, const lz_stream *stream,
                           lz_lane **out)
@@ -534,7 +535,7 @@ usm_status lz_lane_create(lz_context *ctx, lz_device *dev, bool is_timed, const 
     return USM_OK;
 }
 
-/* Nothing is in flight. */
+/* No command is in flight. */
 static void lane_free(lz_lane *lane)
 {
     usm_list *it;
@@ -559,8 +560,8 @@ void lz_lane_discard(lz_lane *lane)
     lane_free(lane);
 }
 
-/* By what the driver said of its last command.  One that cannot say when it ends keeps what it may
- * still use for ever. */
+/* Finishes the lane by the status of its last command.  If the driver cannot report when that ends,
+ * the objects that it may still use are never freed. */
 static void finish(lz_lane *lane, usm_status status)
 {
     lane->is_lost = status == USM_E_DEVICE_LOST;
@@ -583,8 +584,8 @@ static void on_end(void *arg, usm_status status)
     lz_leave();
 }
 
-/* The end of all that is in the stream, where the driver can wait for that; a slice at once, so
- * that the process may end meanwhile. */
+/* Waits for all commands of the stream, if the driver can; for a limited time, because the process
+ * may end meanwhile. */
 static usm_status wait_for_stream(const lz_lane *lane)
 {
     ze_result_t code = ZE_RESULT_ERROR_UNSUPPORTED_FEATURE;
@@ -596,7 +597,7 @@ static usm_status wait_for_stream(const lz_lane *lane)
     return code == ZE_RESULT_NOT_READY ? USM_E_NOT_READY : native_to_status(code);
 }
 
-/* No event marks the end, for want of memory: the stream is waited for, or that passes. */
+/* There was no memory for an event at the end: retries, or waits for the stream. */
 static void end_later(void *arg)
 {
     const struct timespec pause  = {0, PAUSE_NS};
@@ -622,7 +623,7 @@ static void end_later(void *arg)
     on_end(lane, status);
 }
 
-/* Without a thread to be had this waits. */
+/* If no thread can be started, this function waits. */
 static void retire_later(lz_lane *lane, lz_slot *slot)
 {
     gate_context *ctx    = &lane->ctx->gate;

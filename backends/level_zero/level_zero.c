@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* The module's entry and its table.  Not here: any work; the driver is not even
- * looked for before the first devices().  Called by the core's module loader. */
+/* The module's entry and its table.  Nothing is done here: the driver is not even looked for before
+ * the first devices().  Called by the core's module loader. */
 #include "program.h"
 #include "queue.h"
 

@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* What the files of the Level Zero backend share: the driver's entry points, drivers, devices,
- * contexts, memory.  Queues and events: queue.h; modules and kernels: program.h.  Not here:
- * anything the core sees, which is usm/backend.h alone.
+/* Shared by the files of the Level Zero backend: the driver's entry points, drivers, devices,
+ * contexts, memory.  queue.h has queues and events, program.h modules and kernels.  Not here: the
+ * interface to the core, which is usm/backend.h alone.
  *
  * Nothing of Level Zero is linked: functions are called as `lz.zeMemFree(...)` through a table that
- * loader.c fills from the real loader, libze_loader.so.1.  Headers of any age build this (Debian 12
- * has API 1.4): what came later stands in compat.h under names of our own, and is looked up at run
- * time.
+ * loader.c fills from the real loader, libze_loader.so.1.  Headers of any age can build this
+ * (Debian 12 has API 1.4): newer declarations are in compat.h under names of our own, and the
+ * functions are looked up at run time.
  *
- * Locks: the registry lock before a context's, before a lane's; the driver may be called with any,
- * nothing of the core is. */
+ * Locks: the registry's before a context's, before a lane's.  The driver may be called with any of
+ * them held, the core with none. */
 #ifndef USM_BACKENDS_LEVEL_ZERO_H
 #define USM_BACKENDS_LEVEL_ZERO_H
 
@@ -26,7 +26,7 @@
 
 /* --- the driver's functions (loader.c, status.c) ---------------------------- */
 
-/* Of API 1.0, without which nothing works. */
+/* Functions of API 1.0, which are required. */
 #define LZ_REQUIRED(X)                                                                             \
     X(zeInit)                                                                                      \
     X(zeDriverGet)                                                                                 \
@@ -106,7 +106,7 @@
     X(zeKernelSetIndirectAccess)                                                                   \
     X(zeKernelGetProperties)
 
-/* NULL in an old loader, or where the driver lacks them (then they answer UNSUPPORTED_FEATURE). */
+/* NULL in an old loader, or if the driver lacks them (then they return UNSUPPORTED_FEATURE). */
 #define LZ_OPTIONAL(X)                                                                             \
     X(zeDevicePciGetPropertiesExt)                                                                 \
     X(zeKernelSetGlobalOffsetExp)                                                                  \
@@ -116,7 +116,7 @@
     X(zesMemoryGetProperties)                                                                      \
     X(zesMemoryGetState)
 
-/* Later than the oldest headers: types in compat.h. */
+/* Newer than the oldest headers: types in compat.h. */
 #define LZ_LATER(X)                                                                                \
     X(zeInitDrivers)                                                                               \
     X(zeCommandListHostSynchronize)                                                                \
@@ -149,44 +149,44 @@ bool lz_load(char *why, size_t why_size);
 ze_result_t lz_init_drivers(ze_driver_handle_t *list, uint32_t cap, uint32_t *count,
                             const char **call);
 
-/* The one switch from Level Zero's codes to ours, and a code's name. */
+/* The only conversion of Level Zero's codes to statuses, and the name of a code. */
 usm_status  native_to_status(ze_result_t code);
 const char *lz_error_name(ze_result_t code);
 /* Reports: "<what> failed: ZE_RESULT_ERROR_DEVICE_LOST (0x70000001); remedy". */
 usm_status lz_fail(ze_result_t code, const char *what);
 #define lz_no_memory() lz_report(USM_E_NO_MEMORY, "the host heap is exhausted")
-/* How a failure is born.  A macro, so that analysers see that it is one. */
+/* The origin of every failure.  A macro, so that analysers see that the path fails. */
 #define lz_report(status, ...) ((void)lz_host->report((status), __VA_ARGS__), (status))
 
 /* --- drivers and devices (device.c, describe.c, part.c, sysman.c) ----------- */
 
 /* Drivers and devices live as long as the process. */
 typedef struct lz_driver {
-    registry_driver    link; /* first                                                      */
+    registry_driver    link; /* first member */
     ze_driver_handle_t native;
     uint32_t           version; /* ZE_MAJOR_VERSION << 16 | minor, of its API              */
-    bool               has_relaxed_limits; /* ZE_experimental_relaxed_allocation_limits    */
-    bool               has_global_offset;  /* ZE_experimental_global_offset                */
-    bool               has_in_order;       /* in-order command lists: API 1.7              */
-    bool               has_copy_offload;   /* LZ_COPY_OFFLOAD_NAME                         */
-    bool               has_pci;            /* ZE_extension_pci_properties                  */
-    uint32_t           number;             /* its version: Intel's count builds in it      */
-    char               text[32];           /* the same, "1.3.24595"                        */
+    bool               has_relaxed_limits; /* ZE_experimental_relaxed_allocation_limits      */
+    bool               has_global_offset;  /* ZE_experimental_global_offset                  */
+    bool               has_in_order;       /* in-order command lists: API 1.7                */
+    bool               has_copy_offload;   /* LZ_COPY_OFFLOAD_NAME                           */
+    bool               has_pci;            /* ZE_extension_pci_properties                    */
+    uint32_t           number;             /* its version: Intel's contains the build number */
+    char               text[32];           /* the same, "1.3.24595"                          */
 } lz_driver;
 
 #define LZ_INTEL 0x8086u /* vendorId */
 
-/* Where sysman tells of a device's memory. */
+/* Where sysman reports a device's memory. */
 typedef struct lz_sysman {
     bool                is_asked;
-    zes_device_handle_t native;     /* NULL: nowhere                                       */
-    bool                is_on_part; /* only the memory of sub-device number `part`         */
+    zes_device_handle_t native;     /* NULL: not found                             */
+    bool                is_on_part; /* only the memory of sub-device number `part` */
     uint32_t            part;
 } lz_sysman;
 
 typedef struct lz_device lz_device;
 struct lz_device {
-    registry_device link; /* first                                                          */
+    registry_device link; /* first member */
     /* fixed after create */
     ze_device_handle_t                   native;
     lz_driver                           *driver;
@@ -197,22 +197,22 @@ struct lz_device {
     uint32_t                             nqueues; /* in that group                               */
     double                               tick_ns; /* of the device's timer                       */
     uint64_t                             timestamp_mask; /* valid bits of kernel timestamps       */
-    bool               is_tile; /* a root that has its PCI address in common: FLAT  */
+    bool               is_tile; /* a root device that shares its PCI address with others: FLAT */
     usm_backend_device info;
     /* atomic */
-    _Atomic uint32_t next_queue; /* index for the next native queue                        */
+    _Atomic uint32_t next_queue; /* index for the next native queue */
     /* guarded by the registry lock */
     lz_sysman sysman;
 };
 
 extern registry lz_registry;
 
-/* Fills dev->info and the rest that is asked of the driver (native, driver, parent are set).
- * USM_E_NOT_SUPPORTED: a device that is no use to us. */
+/* Fills dev->info and the other fields with queries of the driver (native, driver, parent are set).
+ * USM_E_NOT_SUPPORTED: a device that libusm cannot use. */
 usm_status lz_device_describe(lz_device *dev);
-/* What is asked of a driver (native is set). */
+/* Fills a driver's fields with queries (native is set). */
 usm_status lz_driver_describe(lz_driver *driver);
-/* A record, not yet published. */
+/* Makes a record, not yet published. */
 usm_status lz_device_new(lz_driver *driver, ze_device_handle_t native, lz_device *parent,
                          lz_device **dev);
 /* The registry's list_parts. */
@@ -221,12 +221,12 @@ usm_status lz_devices(usm_backend_device *list, size_t cap, size_t *count);
 usm_status lz_sub_devices(void *dev, usm_backend_device *list, size_t cap, size_t *count);
 usm_status lz_device_memory(void *dev, uint64_t *total, uint64_t *free);
 usm_status lz_can_access_peer(void *dev, void *peer, bool *can);
-/* The record of a native device, made when it is new; USM_E_INVALID for a foreign one. */
+/* The record of a native device, made if it is new; USM_E_INVALID for a foreign one. */
 usm_status lz_device_find(ze_device_handle_t native, lz_device **dev);
 /* Loads and lists if that was not done; USM_E_NO_BACKEND without a loader or driver. */
 usm_status lz_devices_need(void);
-/* The root devices, where there is only one driver; USM_E_INVALID else.  A copy on the
- * host heap. */
+/* The root devices, if there is only one driver; otherwise USM_E_INVALID.  A copy on the host
+ * heap. */
 usm_status lz_only_driver_devices(size_t *count, lz_device ***list);
 
 /* --- contexts and memory (context.c, memory.c, ipc.c, vmem.c) ---------------- */
@@ -234,21 +234,21 @@ usm_status lz_only_driver_devices(size_t *count, lz_device ***list);
 typedef struct lz_event_pools lz_event_pools; /* pool.c */
 
 typedef struct lz_context {
-    gate_context gate; /* first                                                            */
+    gate_context gate; /* first member */
     /* fixed after create */
     ze_context_handle_t native;
-    bool                is_owned; /* destroyed with us                                      */
+    bool                is_owned; /* destroyed with this object */
     lz_driver          *driver;
-    lz_event_pools     *events; /* made with the context, freed with it (queue.h)          */
+    lz_event_pools     *events; /* made with the context, freed with it (queue.h) */
     size_t              ndevices;
     lz_device          *devices[];
 } lz_context;
 
-/* Frees and unmaps have succeeded where the device is lost with all it held. */
+/* Frees and unmaps on a lost device count as successful. */
 usm_status lz_free_status(ze_result_t code, const char *what);
 
-/* Over a native context; is_owned says whether the new object destroys it.  On failure it is the
- * caller's still. */
+/* Makes a context over a native one; is_owned: the new object destroys it.  On failure the caller
+ * keeps it. */
 usm_status lz_context_wrap(ze_context_handle_t native, bool is_owned, size_t n,
                            lz_device *const *devices, lz_context **ctx);
 void       lz_context_free(gate_context *ctx); /* the gate's context_free                  */
@@ -274,7 +274,7 @@ usm_status lz_phys_destroy(void *ctx, void *phys);
 usm_status lz_vmem_map(void *ctx, void *p, size_t size, void *phys, size_t offset);
 usm_status lz_vmem_unmap(void *ctx, void *p, size_t size);
 
-/* --- handles of others (native.c; queues and events: queue.h) ---------------- */
+/* --- native handles (native.c; queues and events: queue.h) ------------------- */
 
 usm_status lz_context_from_native(void *native, size_t ndevices, void *const *devices,
                                   usm_ownership ownership, void **ctx, usm_backend_device *list,

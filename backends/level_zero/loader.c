@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* Names the functions of libze_loader.so.1, which is opened at the first use and not before
- * (../common/library.c), and initialises the drivers behind it.
+/* The names of the functions of libze_loader.so.1, which is opened at its first use and not before
+ * (../common/library.c), and the initialisation of the drivers behind it.
  *
- * zeInit is always checked: the loaders 1.8 and 1.20 list drivers although it failed, and calls
- * into those crash later.
+ * The result of zeInit is always checked: the loaders 1.8 and 1.20 list drivers even if it failed,
+ * and calls into those crash later.
  *
- * Not here: what the functions are used for.  Called by device.c. */
+ * Not here: the use of the functions.  Called by device.c. */
 #include "../common/library.h"
 #include "level_zero.h"
 
@@ -33,7 +33,7 @@ bool lz_load(char *why, size_t why_size)
 
 /* --- drivers ------------------------------------------------------------------ */
 
-/* Since API 1.10; drivers that are older are not reached this way. */
+/* Since API 1.10; it does not find older drivers. */
 static ze_result_t init_drivers(ze_driver_handle_t *list, uint32_t cap, uint32_t *count)
 {
     lz_init_driver_type_desc desc = {

@@ -1,17 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
 /* Allocation of the three kinds.
  *
- * Hidden here: sizes over maxMemAllocSize are asked with the limits relaxed where the driver knows
- * that, and are a named error elsewhere; memory of a device is made resident there, and there only,
- * so that kernels may follow pointers into it that they were not given, and evicted before it is
- * freed; success with NULL is out of memory.
+ * Handled here: sizes over maxMemAllocSize are requested with relaxed limits if the driver supports
+ * that, and fail with a message otherwise.  Device memory is made resident on its device, and only
+ * there, so that kernels may follow pointers into it that were not passed to them, and is evicted
+ * before it is freed.  Success with NULL counts as out of memory.
  *
- * Shared memory is not made resident: Intel's driver moves what is to the device with every command
- * that it is given, whether the command uses it or not, and keeps it in that list after a free.
- * Not here: size 0, alignments above 64 KiB and checking them: the core's. */
+ * Shared memory is not made resident: Intel's driver moves resident memory to the device with every
+ * command, whether the command uses it or not, and keeps it in that list after a free.  Not here:
+ * size 0, alignments above 64 KiB and checking them, which the core does. */
 #include "level_zero.h"
 
-/* Host memory is bound to no device: the smallest limit counts. */
+/* Host memory belongs to no device: the smallest limit counts. */
 static const lz_device *limiting_device(const lz_context *ctx, const lz_device *dev)
 {
     if (dev)
@@ -31,7 +31,7 @@ static usm_status too_large(const lz_device *dev, size_t size)
                      size, dev->info.name, (unsigned long long)dev->properties.maxMemAllocSize);
 }
 
-/* `chain`: what both descriptions are followed by, or NULL. */
+/* `chain`: the structs that follow both descriptions, or NULL. */
 static ze_result_t allocate(const lz_context *ctx, const lz_device *dev, usm_kind kind,
                             const void *chain, size_t size, size_t align, void **p)
 {
@@ -44,11 +44,11 @@ static ze_result_t allocate(const lz_context *ctx, const lz_device *dev, usm_kin
         return lz.zeMemAllocHost(ctx->native, &of_host, size, align, p);
     if (kind == USM_DEVICE)
         return lz.zeMemAllocDevice(ctx->native, &of_device, size, align, dev->native, p);
-    of_host.pNext = NULL; /* one description of the two is enough */
+    of_host.pNext = NULL; /* the chain is needed in only one of the two */
     return lz.zeMemAllocShared(ctx->native, &of_device, &of_host, size, align, dev->native, p);
 }
 
-/* A help, not a need: Intel's driver without a GPU answers "uninitialised". */
+/* Residency helps but is not required: Intel's driver without a GPU returns "uninitialised". */
 static ze_result_t make_resident(const lz_context *ctx, const lz_device *dev, void *p, size_t size)
 {
     ze_result_t err = lz.zeContextMakeMemoryResident(ctx->native, dev->native, p, size);
@@ -58,8 +58,8 @@ static ze_result_t make_resident(const lz_context *ctx, const lz_device *dev, vo
                : err;
 }
 
-/* The device is the one that the memory was allocated on.  What fails here the free brings to
- * light. */
+/* The device is the one on which the memory was allocated.  If this fails, the free will show
+ * it. */
 static void evict(const lz_context *ctx, void *p, size_t size)
 {
     ze_memory_allocation_properties_t properties = {

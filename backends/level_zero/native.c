@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* ze_context_handle_t in and out, ze_device_handle_t out.  Not here: queues and events (queue.h).
+/* ze_context_handle_t in both directions, ze_device_handle_t out.  Not here: queues and events
+ * (queue.h).
  *
- * Native contexts are not counted: with USM_KEEP the caller keeps it alive longer than ours, with
- * USM_TRANSFER it is destroyed with ours, but only when taking it over succeeded. */
+ * Native contexts have no reference count: with USM_KEEP the caller keeps the native context alive
+ * longer than ours; with USM_TRANSFER it is destroyed with ours, but only if the transfer
+ * succeeded. */
 #include "level_zero.h"
 
-/* The records of what was asked for, which has to be of one driver. */
+/* Finds the records of the requested devices, which must all be of one driver. */
 static usm_status find_devices(size_t n, void *const *wanted, lz_device **found)
 {
     for (size_t i = 0; i < n; i++) {
@@ -22,7 +24,7 @@ static usm_status find_devices(size_t n, void *const *wanted, lz_device **found)
     return USM_OK;
 }
 
-/* Drivers that check their handles say so; others trust them. */
+/* Some drivers check the handle; others trust it. */
 static usm_status check_context(ze_context_handle_t native)
 {
     ze_result_t err = lz.zeContextGetStatus(native);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* Parts of devices (tiles), what selector terms `N.*` list.  Made once, at the first question, and
- * kept for ever.
+/* Sub-devices (tiles), which selector terms `N.*` list.  Made once, at the first query, and never
+ * freed.
  *
  * Only the COMPOSITE hierarchy has them: in FLAT, Level Zero's default since 2024, the tiles are
  * root devices, and zeDeviceGetSubDevices lists none.  Called by the core through the table, and by

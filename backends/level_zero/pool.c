@@ -1,15 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* The driver's events: slots of event pools, counted, reset and used again.
+/* The driver's events: slots of event pools, with reference counts, reset and reused.
  *
- * An event is reset by the host, for its next use, after its last reference went.  Those are held
- * by the commands that signal it or wait for it until they are known to have ended (lane.c), so no
- * device can miss a signal that was taken back.  An event of a lost device is never used again:
- * what the device may still write to it is not known.
+ * The host resets an event for its next use, after its last reference was released.  The commands
+ * that signal it or wait for it hold references until they are known to have ended (lane.c), so no
+ * device can miss a signal because of the reset.  An event of a lost device is never reused,
+ * because the device may still write to it.
  *
  * There are two kinds of pools: with timestamps, for queues with profiling, and without.  Pools
- * grow to what was in flight at once and go with the context.
+ * grow to the maximum number of events in flight, and are freed with the context.
  *
- * Not here: what signals an event (lane.c), the events of the core (event.c).  Called by those. */
+ * Not here: the commands that signal an event (lane.c), the events of the core (event.c).  Called
+ * by those. */
 #include "queue.h"
 
 #include <time.h>
@@ -18,13 +19,13 @@
 #define ATTEMPTS    10
 #define PAUSE_NS    1000000
 #define SLICE_NS    100000000
-#define MAX_BAD     100 /* slices without an answer, when nobody waits for it           */
+#define MAX_BAD     100 /* slices without a result, if no thread waits for it */
 
 typedef struct pool {
     struct pool           *next;
     ze_event_pool_handle_t native;
     uint32_t               nmade;
-    lz_slot                slots[POOL_EVENTS]; /* nmade of them have an event                */
+    lz_slot                slots[POOL_EVENTS]; /* nmade of them have an event */
 } pool;
 
 struct lz_event_pools {
@@ -33,8 +34,8 @@ struct lz_event_pools {
     /* guarded by lock; the index is is_timed */
     pthread_mutex_t lock;
     lz_slot        *idle[2];
-    pool           *pools[2]; /* only the first may have room                                */
-    /* fixed after create: of the context, so that a device that is lost elsewhere is no matter */
+    pool           *pools[2]; /* only the first may have room */
+    /* fixed after create: those of the context, so that a lost device elsewhere does not matter */
     uint32_t           ndevices;
     ze_device_handle_t devices[];
 };
@@ -104,7 +105,7 @@ static usm_status pool_add(lz_event_pools *pools, bool is_timed)
     return USM_OK;
 }
 
-/* Lock held.  An event that was never used. */
+/* Lock held.  Makes an event that was never used. */
 static usm_status slot_make(lz_event_pools *pools, bool is_timed, lz_slot **out)
 {
     ze_event_desc_t desc = {
@@ -227,13 +228,13 @@ void lz_slot_unref(lz_slot *slot)
     if (slot->watch)
         lz_watch_unref(slot->watch);
     slot->watch = NULL;
-    if (usm_load_acquire(&slot->end) != LZ_LOST) /* else it goes with its pool */
+    if (usm_load_acquire(&slot->end) != LZ_LOST) /* otherwise it is freed with its pool */
         put_idle(slot);
 }
 
-/* --- asking ------------------------------------------------------------------------- */
+/* --- query and wait ------------------------------------------------------------------ */
 
-/* All that means a lost device becomes one code, which callers compare with. */
+/* Every code that means a lost device is mapped to one, with which callers compare. */
 static ze_result_t note_end(lz_slot *slot, ze_result_t code)
 {
     if (code == ZE_RESULT_SUCCESS)
@@ -257,8 +258,8 @@ ze_result_t lz_slot_query(lz_slot *slot)
     return note_end(slot, lz.zeEventQueryStatus(slot->native));
 }
 
-/* A driver that is out of memory may be unable to wait for a moment: who waits would take the
- * command for ended, or for failed. */
+/* A driver that is out of memory may be temporarily unable to wait, so the wait is retried:
+ * otherwise the caller would take the command as ended, or as failed. */
 static ze_result_t wait_for(lz_slot *slot, uint64_t timeout_ns, int attempts)
 {
     const struct timespec pause = {0, PAUSE_NS};
@@ -282,12 +283,12 @@ ze_result_t lz_slot_wait(lz_slot *slot)
 
     do
         code = wait_for(slot, UINT64_MAX, ATTEMPTS);
-    while (code == ZE_RESULT_NOT_READY); /* a driver may come back early */
+    while (code == ZE_RESULT_NOT_READY); /* a driver may return early */
     return code;
 }
 
-/* In slices: not to see whether the command has ended, which the driver wakes us for, but to be out
- * of the driver when the process ends. */
+/* Sleeps in slices.  The driver wakes the thread when the command ends; the slices let it leave the
+ * driver when the process ends. */
 bool lz_slot_sleep(lz_slot *slot, usm_status *status)
 {
     ze_result_t code = ZE_RESULT_NOT_READY;

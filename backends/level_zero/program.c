@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* Modules: one image built for one device, its log, its binary, its kernels' names.
+/* Modules: one image built for one device, its log, its binary, the names of its kernels.
  *
- * Level Zero has no compiler for text: it takes SPIR-V and its own binaries.  No call of it tells
- * what a kernel's arguments are, so their kinds are read out of SPIR-V, and travel with binaries
+ * Level Zero has no compiler for text: it accepts SPIR-V and its own binaries.  It has no query for
+ * the arguments of a kernel, so their kinds are read from SPIR-V, and stored with binaries
  * (../common/kinds.c).
  *
- * Not here: which image to take and where binaries are cached (the core), kernels (kernel.c). */
+ * Not here: the choice of the image and the cache of binaries (the core), kernels (kernel.c). */
 #include "program.h"
 
 #include "../common/kinds.h"
@@ -35,7 +35,7 @@ static usm_status check_type(const lz_device *dev, usm_image_type type)
                      type == USM_IMAGE_OPENCL_C ? "OpenCL C" : "functions of the host");
 }
 
-/* Intel's compiler (IGC of 22.43) ends the process when the first word is another. */
+/* Intel's compiler (IGC of 22.43) ends the process if the first word is another. */
 static usm_status check_spirv(const usm_image *image)
 {
     uint32_t magic = 0;
@@ -48,7 +48,7 @@ static usm_status check_spirv(const usm_image *image)
     return USM_OK;
 }
 
-/* Kinds that no driver will tell: of SPIR-V, and those beside a binary. */
+/* Reads kinds that no driver returns: from SPIR-V, and those stored with a binary. */
 static usm_status read_image(const usm_image *image, usm_image *raw, char **kinds)
 {
     usm_status status;
@@ -60,7 +60,7 @@ static usm_status read_image(const usm_image *image, usm_image *raw, char **kind
     return status ? status : kinds_of_spirv(lz_host, image->data, image->size, kinds);
 }
 
-/* NULL when there is none, or no memory for it. */
+/* NULL: there is none, or no memory for it. */
 static char *log_text(ze_module_build_log_handle_t log)
 {
     size_t size = 0;
@@ -81,7 +81,7 @@ static char *log_text(ze_module_build_log_handle_t log)
     "there is no log (with several drivers the loader hands none out: name one in "                \
     "ZE_ENABLE_ALT_DRIVERS)"
 
-/* The first line that speaks of an error, else the first line. */
+/* Quotes the first line that mentions an error, otherwise the first line. */
 static usm_status build_failed(ze_result_t err, const lz_program *program, usm_image_type type,
                                const char *log)
 {
@@ -101,8 +101,8 @@ static usm_status build_failed(ze_result_t err, const lz_program *program, usm_i
                      (int)strcspn(line, "\r\n"), line);
 }
 
-/* A loader that stands between program and drivers gives the log of a module that failed as the
- * driver's own handle, and crashes when that comes back (1.8.12 and 1.20.6): it is left alone. */
+/* A loader that intercepts calls returns the log of a failed module as the driver's own handle, and
+ * crashes when it gets that handle back (1.8.12 and 1.20.6): such a log is not read. */
 static bool is_log_readable(const lz_program *program, ze_result_t err)
 {
     void *handle = program->dev->native, *behind = handle;
@@ -152,7 +152,7 @@ static usm_status ask_limits(lz_program *program)
     return USM_OK;
 }
 
-/* Blocks may be larger than 32 bits count. */
+/* True if blocks may be larger than 4 GiB. */
 static bool is_large(const lz_device *dev)
 {
     return dev->driver->has_relaxed_limits && dev->info.memory_size > FOUR_GB;
@@ -214,7 +214,7 @@ void lz_program_destroy(void *program)
         lz_program_unref(program);
 }
 
-/* --- asking ------------------------------------------------------------------------------- */
+/* --- queries ------------------------------------------------------------------------------ */
 
 usm_status lz_program_binary(void *program, void **data, size_t *size)
 {
@@ -240,7 +240,7 @@ usm_status lz_program_binary(void *program, void **data, size_t *size)
     return status;
 }
 
-/* The names are the driver's and live as long as the module. */
+/* The driver owns the names, which live as long as the module. */
 static char *join(const char *const *names, uint32_t n)
 {
     size_t size = 1;

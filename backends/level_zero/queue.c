@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* Queues, and the commands of the backend's table in the form the gate takes.  Not here: launches
- * (kernel.c), what becomes of a command (submit.c, lane.c).  Called by the core through the table.
+/* Queues, and the commands of the backend's table in the form that the gate takes.  Not here:
+ * launches (kernel.c), the further steps of a command (submit.c, lane.c).  Called by the core
+ * through the table.
  *
- * A queue that is destroyed with commands in flight gives its lanes up, and these end by themselves
- * (lane.c); held commands keep a reference to the queue. */
+ * If a queue is destroyed with commands in flight, it releases its lanes, which end by themselves
+ * (lane.c); deferred commands keep a reference to the queue. */
 #include "queue.h"
 
 #include "program.h"
@@ -22,7 +23,7 @@ static void queue_free(gate_queue *gate)
 {
     lz_queue *q = (lz_queue *)gate;
 
-    if (!lz_enter()) /* a thread of the core gives the last queues back while the process ends */
+    if (!lz_enter()) /* a thread of the core may release the last queues while the process ends */
         return;
     for (uint32_t i = 0; i < q->nlanes; i++)
         lz_lane_retire(q->lanes[i]);
@@ -125,7 +126,7 @@ lz_device *lz_queue_device(void *q)
 
 /* --- commands ---------------------------------------------------------------------- */
 
-/* Nothing to wait for, nobody to tell, one lane: what gate_submit() and lz_issue() come to then. */
+/* The fast path of gate_submit() and lz_issue(): no dependencies, no event, one lane. */
 static usm_status submit_plain(lz_queue *q, const lz_command *cmd)
 {
     lz_slot   *none = NULL;
@@ -153,7 +154,7 @@ usm_status lz_submit(void *q, lz_command *cmd, size_t ndeps, void *const *deps, 
 usm_status lz_copy(void *q, void *dst, const void *src, size_t n, size_t ndeps, void *const *deps,
                    void **ev)
 {
-    lz_command cmd; /* not cleared: it is large, and of a copy only this is looked at */
+    lz_command cmd; /* not cleared, because it is large, and a copy uses only these fields */
 
     cmd.type    = LZ_COPY;
     cmd.as.rect = (lz_rect){dst, src, n, n, n, 1};
@@ -172,7 +173,7 @@ usm_status lz_copy_2d(void *q, void *dst, size_t dst_pitch, const void *src, siz
 usm_status lz_fill(void *q, void *dst, const void *pattern, size_t pattern_size, size_t size,
                    size_t ndeps, void *const *deps, void **ev)
 {
-    lz_command cmd; /* not cleared, as a copy's */
+    lz_command cmd; /* not cleared, as for a copy */
 
     cmd.type                 = LZ_FILL;
     cmd.as.fill.dst          = dst;

@@ -1,19 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* Queues, lanes, commands and events of the Level Zero backend.
+/* Queues, native streams ("lanes"), commands and events of the Level Zero backend.
  *
- * A queue is one lane (in order) or several (out of order).  A lane is a native in-order stream: an
- * immediate command list, or a command queue fed with regular lists, one a command
+ * A queue has one lane (in order) or several (out of order).  A lane is a native in-order stream:
+ * an immediate command list, or a command queue with a regular list for each command
  * (USM_LEVEL_ZERO_LISTS=regular, and borrowed command queues).  Each lane has a watch: a thread
  * that sleeps in the driver, from the first event_notify on.
  *
- * What a driver knows as an event is a slot here, counted and used again.  The event that the core
- * has is a gate_event with a slot in it.
+ * An event of the driver is a slot here, with a reference count, and is reused.  The event of the
+ * core is a gate_event with a slot in it.
  *
  * Locks, in order: a context's (gate.h), a lane's (several of one queue by their index), a watch's,
  * the pools'.
  *
- * Included by queue.c, submit.c, lane.c, command.c, event.c, pool.c, times.c, watch.c,
- * exit.c, queue_native.c, kernel.c and context.c. */
+ * Included by queue.c, submit.c, lane.c, command.c, event.c, pool.c, times.c, watch.c, exit.c,
+ * queue_native.c, kernel.c and context.c. */
 #ifndef USM_BACKENDS_LEVEL_ZERO_QUEUE_H
 #define USM_BACKENDS_LEVEL_ZERO_QUEUE_H
 
@@ -47,9 +47,9 @@ typedef struct lz_rect {
     size_t      dst_pitch, src_pitch, width, height;
 } lz_rect;
 
-/* A command with all it needs, so that it can also be issued later. */
+/* A command with all its parameters, so that it can also be issued later. */
 typedef struct lz_command {
-    gate_command    gate; /* first; lz_submit() fills it                                 */
+    gate_command    gate; /* first member; lz_submit() fills it in */
     lz_command_type type;
     union {
         lz_rect rect; /* one row for LZ_COPY */
@@ -64,72 +64,72 @@ typedef struct lz_command {
             usm_advice  advice;
         } range;
         struct {
-            lz_instance     *instance; /* with its arguments set; owned                  */
+            lz_instance     *instance; /* with its arguments set; owned */
             ze_group_count_t groups;
         } launch;
     } as;
 } lz_command;
 
-/* Where a command goes, and around what. */
+/* Where a command is appended, with its wait list and its signal event. */
 typedef struct lz_target {
     ze_command_list_handle_t list;
     const lz_device         *dev;
     ze_event_handle_t        signal; /* or NULL                                          */
     uint32_t                 nwaits;
     ze_event_handle_t       *waits;
-    bool                     has_appended; /* out: something is in the list, also on failure */
+    bool                     has_appended; /* output: something was appended, also on failure */
 } lz_target;
 
 ze_result_t lz_command_append(lz_target *t, const lz_command *cmd);
-/* Of the stream: all before it, then `signal`. */
+/* Appends a barrier for all earlier commands of the stream, which then signals `signal`. */
 ze_result_t lz_barrier_append(lz_target *t);
-/* For stories: "the copy". */
+/* For error messages: "the copy". */
 const char *lz_command_name(const lz_command *cmd);
 
 /* --- the driver's events (pool.c) ------------------------------------------------ */
 
 typedef enum lz_end { LZ_RUNNING, LZ_DONE, LZ_LOST } lz_end;
 
-/* One event of the driver.  The references are: the gate_event's, the lane's, that of the command
- * that signals it and of each one that waits for it, until these have ended.  So with the last one
- * nobody looks at it any more, and it is reset and used again. */
+/* One event of the driver.  References are held by the gate_event, by the lane, by the command that
+ * signals it and by each command that waits for it, until these have ended.  When the last one is
+ * released nothing uses it any more, and it is reset and reused. */
 struct lz_slot {
     /* fixed after create */
     ze_event_handle_t native;
-    lz_event_pools   *pools; /* NULL: the program's own                                  */
+    lz_event_pools   *pools; /* NULL: the program's own event */
     bool              is_timed;
-    bool              is_owned; /* of the program's own: destroyed with us               */
+    bool              is_owned; /* the program's own event: destroyed with this slot */
     /* fixed from the submission of the command that signals it */
-    lz_watch        *watch;  /* counted; NULL: no command signals it (a shadow)           */
-    const void      *lane;   /* told from others, never looked into                       */
-    uint64_t         number; /* of the command in its lane, rising                        */
+    lz_watch        *watch;  /* holds a reference; NULL: no command signals it (a shadow) */
+    const void      *lane;   /* only compared, never dereferenced                         */
+    uint64_t         number; /* of the command in its lane, ascending                     */
     bool             is_used;
     bool             has_times;
     const lz_device *dev;
-    uint64_t         submit_ticks; /* of the device's timer                               */
-    uint64_t         submit_total; /* the same, without having begun anew                 */
+    uint64_t         submit_ticks; /* of the device's timer                 */
+    uint64_t         submit_total; /* the same, continued over wrap-arounds */
     /* atomic */
     _Atomic size_t refs;
-    _Atomic int    end; /* lz_end, as far as seen                                        */
+    _Atomic int    end; /* lz_end, as far as known */
     /* guarded by the pools' lock */
     lz_slot *next_idle;
 };
 
-/* One reference, not signalled. */
+/* Returns a slot with one reference, not signalled. */
 usm_status lz_slot_take(lz_event_pools *pools, bool is_timed, lz_slot **slot);
-/* Over a handle of the program, with a watch; never reset. */
+/* Makes a slot over a handle of the program, with a watch; it is never reset. */
 usm_status lz_slot_wrap(ze_event_handle_t native, bool is_owned, lz_slot **slot);
 lz_slot   *lz_slot_ref(lz_slot *slot);
 void       lz_slot_unref(lz_slot *slot); /* NULL is fine */
-/* SUCCESS, NOT_READY, DEVICE_LOST, or what went wrong in asking. */
+/* SUCCESS, NOT_READY, DEVICE_LOST, or the failure of the query. */
 ze_result_t lz_slot_query(lz_slot *slot);
 ze_result_t lz_slot_wait(lz_slot *slot);
-/* On a thread of libusm: false when the process ends before the slot; then the thread returns at
+/* On a thread of libusm: false if the process ends before the slot; the thread must then return at
  * once, whatever it holds. */
 bool lz_slot_sleep(lz_slot *slot, usm_status *status);
-/* Whatever the driver says from now on, its device is lost. */
+/* Marks the slot's device as lost, whatever the driver returns from now on. */
 void lz_slot_lose(lz_slot *slot);
-/* By the host, as an event of nobody's command (a shadow). */
+/* Signals it by the host: it is not a command's event (a shadow). */
 void lz_slot_signal(lz_slot *slot);
 
 /* The event pools of a context. */
@@ -138,35 +138,35 @@ void       lz_event_pools_destroy(lz_event_pools *pools); /* NULL is fine */
 
 /* --- times (times.c) ----------------------------------------------------------------- */
 
-/* A device's timer, going on where it begins anew. */
+/* A device's timer, continued over wrap-arounds. */
 typedef struct lz_timeline {
     bool     has_begun;
     uint64_t ticks, total, host_ns;
 } lz_timeline;
 
-/* The timer says `ticks`, the host's clock now_ns. */
+/* Updates the timeline: the timer reads `ticks`, the host's clock now_ns. */
 void lz_timeline_go_on(lz_timeline *t, const lz_device *dev, uint64_t ticks, uint64_t now_ns);
 void lz_times_of(const lz_slot *slot, const ze_kernel_timestamp_result_t *t, usm_profiling *times);
 
 /* --- the end of the process (exit.c) ------------------------------------------------------- */
 
-/* Before there are such threads, and with the driver in use. */
+/* Called before the first such thread, with the driver in use. */
 void lz_exit_prepare(void);
-/* Around what calls the driver on a thread that may be libusm's.  False: the process ends, and the
- * driver must be left alone. */
+/* Enclose driver calls on a thread that may be libusm's.  False: the process is ending, and the
+ * driver must not be called. */
 bool lz_enter(void);
 void lz_leave(void);
 
-/* --- who is told (watch.c) --------------------------------------------------------- */
+/* --- notification (watch.c) -------------------------------------------------------- */
 
 usm_status lz_watch_create(lz_watch **w);
 void       lz_watch_ref(lz_watch *w);
 void       lz_watch_unref(lz_watch *w);
-/* Calls fn(arg, status) from a thread once `slot` ends, in the order of the slots' numbers.  Keeps
+/* Calls fn(arg, status) from a thread when `slot` ends, in the order of the slots' numbers.  Keeps
  * the slot and the context until then. */
 usm_status lz_watch_add(lz_watch *w, gate_context *ctx, lz_slot *slot, usm_backend_notify_fn fn,
                         void *arg);
-/* No more will be added: its threads need not idle. */
+/* No more will be added: its threads need not stay idle. */
 void lz_watch_close(lz_watch *w);
 
 /* --- lanes (lane.c) ------------------------------------------------------------------ */
@@ -174,10 +174,10 @@ void lz_watch_close(lz_watch *w);
 #define LZ_FEW_WAITS 16
 #define LZ_OWN_WAITS 2 /* that a lane may add to a wait list: its last command, a barrier */
 
-/* A wait list.  The slots are the caller's. */
+/* A wait list.  The caller owns the slots. */
 typedef struct lz_waits {
     size_t             n;
-    lz_slot          **slots; /* room for LZ_OWN_WAITS more                              */
+    lz_slot          **slots; /* with room for LZ_OWN_WAITS more */
     ze_event_handle_t *natives;
     lz_slot           *few_slots[LZ_FEW_WAITS + LZ_OWN_WAITS];
     ze_event_handle_t  few_natives[LZ_FEW_WAITS + LZ_OWN_WAITS];
@@ -196,39 +196,40 @@ static inline void lz_waits_add(lz_waits *w, lz_slot *slot)
     w->natives[w->n++] = slot->native;
 }
 
-/* What a lane is made over: one of the first two. */
+/* The native objects of a lane: one of the first two. */
 typedef struct lz_stream {
     ze_command_list_handle_t  list;  /* immediate                                        */
     ze_command_queue_handle_t queue; /* takes regular lists                              */
     uint32_t                  ordinal;
-    bool                      is_in_order; /* the list keeps the order by itself         */
-    bool                      is_owned;    /* destroyed with the lane                    */
+    bool                      is_in_order; /* the list keeps the order itself */
+    bool                      is_owned;    /* destroyed with the lane         */
 } lz_stream;
 
-/* Makes a stream of the kind that USM_LEVEL_ZERO_LISTS says. */
+/* Makes a stream of the kind that USM_LEVEL_ZERO_LISTS selects. */
 usm_status lz_stream_create(const lz_context *ctx, lz_device *dev, lz_stream *stream);
 void       lz_stream_destroy(const lz_stream *stream);
-/* Over the stream, which is the caller's still on failure. */
+/* Makes a lane over the stream, which the caller keeps on failure. */
 usm_status lz_lane_create(lz_context *ctx, lz_device *dev, bool is_timed, const lz_stream *stream,
                           lz_lane **lane);
-/* Does not wait: what is in flight ends first, then the lane goes. */
+/* Does not wait: the lane is freed after its commands in flight have ended. */
 void lz_lane_retire(lz_lane *lane);
-/* Of a lane that was never used; its stream is the caller's again. */
+/* For a lane that was never used; the caller gets its stream back. */
 void lz_lane_discard(lz_lane *lane);
 void lz_lane_lock(lz_lane *lane);
 void lz_lane_unlock(lz_lane *lane);
-/* Hands the command to the driver.  *slot: NULL, or the slot that it shall signal (a reference of
- * the caller's).  When `wants`, it is a reference to the command's slot afterwards.  Adds to the
- * wait list.  Lane locked. */
+/* Submits the command to the driver.  *slot: NULL, or the slot to signal (a reference of the
+ * caller's).  If `wants`, it is a reference to the command's slot afterwards.  Adds to the wait
+ * list.  Lane locked. */
 usm_status lz_lane_submit(lz_lane *lane, const lz_command *cmd, lz_waits *waits, bool wants,
                           lz_slot **slot);
-/* A reference to a slot that ends after all the lane has; NULL when all has ended.  Locked. */
+/* Returns a reference to a slot that ends after all commands of the lane; NULL: all have ended.
+ * Locked. */
 usm_status lz_lane_tail(lz_lane *lane, lz_slot **slot);
-/* What comes later waits for `slot`, too.  Locked. */
+/* Makes later commands wait for `slot` as well.  Locked. */
 void lz_lane_block(lz_lane *lane, lz_slot *slot);
-/* Whether the command of `slot` is the last one so far; a hint.  Not locked. */
+/* True if the command of `slot` is the last one so far; a hint.  Not locked. */
 bool lz_lane_ends_with(const lz_lane *lane, const lz_slot *slot);
-/* All that was submitted so far.  Not locked. */
+/* Waits for all commands submitted so far.  Not locked. */
 usm_status lz_lane_wait(lz_lane *lane);
 
 /* --- queues (queue.c, submit.c, queue_native.c) ------------------------------------------ */
@@ -236,32 +237,32 @@ usm_status lz_lane_wait(lz_lane *lane);
 #define LZ_MAX_LANES 4
 
 typedef struct lz_queue {
-    gate_queue gate; /* first */
+    gate_queue gate; /* first member */
     /* fixed after create */
     lz_device           *dev;
     uint32_t             flags; /* usm_queue_flags                                        */
     uint32_t             nlanes;
     lz_lane             *lanes[LZ_MAX_LANES];
-    usm_level_zero_queue native; /* of the first lane, for queue_native                   */
+    usm_level_zero_queue native; /* for queue_native: that of the first lane */
     /* atomic */
     _Atomic uint32_t next_lane;
 } lz_queue;
 
-/* Over streams, which are the caller's still on failure. */
+/* Makes a queue over streams, which the caller keeps on failure. */
 usm_status lz_queue_wrap(lz_context *ctx, lz_device *dev, uint32_t flags, uint32_t n,
                          const lz_stream *streams, lz_queue **q);
 
-/* The gate's issue: what a command waits for, and which lane it goes to. */
+/* The gate's issue: builds the wait list of a command, and chooses its lane. */
 usm_status lz_issue(gate_queue *q, const gate_command *cmd, size_t ndeps, gate_event *const *deps,
                     gate_event *out, bool has_failed, usm_list *notices);
 
-/* Issues or holds back; what a launch calls, too. */
+/* Issues or defers a command; launches use it too. */
 usm_status lz_submit(void *q, lz_command *cmd, size_t ndeps, void *const *deps, void **ev);
 
 /* The gate's ops, for lz_context_wrap(). */
 extern const gate_ops lz_gate_ops;
 
-/* Of the device of a queue, for kernel.c. */
+/* The device of a queue, for kernel.c. */
 lz_device *lz_queue_device(void *q);
 
 usm_status lz_queue_create(void *ctx, void *dev, uint32_t flags, void **q);
@@ -283,10 +284,11 @@ usm_status lz_barrier(void *q, size_t ndeps, void *const *deps, void **ev);
 /* --- events (event.c) --------------------------------------------------------------------- */
 
 typedef struct lz_event {
-    gate_event gate; /* first */
-    lz_slot   *slot; /* once native                                                       */
-    /* Given out by event_native while the event was pending: signalled when it ends.  The command
-     * of a held event makes it its own slot.  Guarded by the context's lock until native. */
+    gate_event gate; /* first member      */
+    lz_slot   *slot; /* valid once native */
+    /* Returned by event_native while the event was pending, and signalled when it ends.  The
+     * command of a deferred event uses it as its own slot.  Guarded by the context's lock until
+     * native. */
     lz_slot *shadow;
 } lz_event;
 
@@ -299,8 +301,8 @@ usm_status lz_event_notify(gate_event *ev, usm_backend_notify_fn fn, void *arg);
 void       lz_event_fini(gate_event *ev);
 void       lz_event_settled(gate_event *ev);
 
-/* Handles in and out.  A native queue comes as a usm_level_zero_queue (usm/queue.h), and goes as
- * one, too, which lives as long as the queue. */
+/* Native handles in both directions.  A native queue is passed as a usm_level_zero_queue
+ * (usm/queue.h), and returned as one, which lives as long as the queue. */
 usm_status lz_queue_from_native(void *ctx, void *native, usm_ownership ownership, void **q,
                                 void **dev, uint32_t *flags);
 usm_status lz_queue_native(void *q, void **native);

@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* Queues of the program as ours, and ours as the program's: a usm_level_zero_queue both ways,
- * because Level Zero's handles do not tell what they are.  Events: event.c.  Called by the core
- * through the table.
+/* Native queues in both directions, as a usm_level_zero_queue, because Level Zero's handles do not
+ * show their type.  Events: event.c.  Called by the core through the table.
  *
- * Level Zero counts no references: what is handed in with USM_KEEP must stay until the queue is
- * destroyed and its commands have ended. */
+ * Level Zero has no reference counts: a handle passed with USM_KEEP must stay valid until the queue
+ * is destroyed and its commands have ended. */
 #include "queue.h"
 
 static usm_status check(const usm_level_zero_queue *native)
@@ -32,7 +31,7 @@ static bool has_device(const lz_context *ctx, const lz_device *dev)
     return false;
 }
 
-/* In order it is, and it could have times; but whoever made it did not ask us for them. */
+/* The queue is in order, and could have times; but its creator did not request them from us. */
 usm_status lz_queue_from_native(void *context, void *handle, usm_ownership ownership, void **out,
                                 void **dev_out, uint32_t *flags)
 {

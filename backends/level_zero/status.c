@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* From Level Zero's codes to usm_status, and the stories of failed calls.
- * Called by every file of the backend. */
+/* Conversion of Level Zero's codes to usm_status, and the error messages of failed calls.  Called
+ * by every file of the backend. */
 #include "level_zero.h"
 
 #include "../common/story.h"
 
-/* X(code, its number, status): what is not here is USM_E_DEVICE.  Numbers, because some are later
- * than the oldest headers. */
+/* X(code, its number, status): any other code is USM_E_DEVICE.  Numbers, because some codes are
+ * newer than the oldest headers. */
 #define CODES(X)                                                                                   \
     X(ZE_RESULT_NOT_READY, 0x1, USM_E_NOT_READY)                                                   \
     X(ZE_RESULT_ERROR_DEVICE_LOST, 0x70000001, USM_E_DEVICE_LOST)                                  \

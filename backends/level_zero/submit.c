@@ -1,19 +1,20 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* The gate's issue: what a command waits for, and which lane it goes to.
+/* The gate's issue: builds the wait list of a command, and chooses its lane.
  *
- * In order there is one lane.  Out of order there are several, because a native list that completes
- * in any order would leave nobody to say which event is the oldest.  A command goes to the lane
- * that ends with its last dependency (a chain stays in one lane and needs no events between its
- * links), else to the next in turn.  What stands for the whole queue, a marker or barrier without
- * dependencies, gathers all lanes; a barrier also makes what comes later in each lane wait for it.
- * Both are done with all lanes locked, so other threads see them happen at once.
+ * In order there is one lane.  Out of order there are several native in-order streams, because with
+ * a native list that completes in any order it would be unknown which event is the oldest.  A
+ * command goes to the lane that ends with its last dependency (a chain stays in one lane and needs
+ * no events between its commands), otherwise to the lanes in turn.  A marker or barrier without
+ * dependencies, which stands for the whole queue, gathers all lanes; a barrier also makes later
+ * commands of each lane wait for it.  Both are done with all lanes locked, so that other threads
+ * see them as one step.
  *
- * Lanes order more than was asked.  That cannot hang: no command that waits for a user event is in
- * one (common/gate.c).  But an event of the program's own, from event_from_native, is the driver's:
- * what comes behind it in the lane waits, too.
+ * Lanes order more than was requested.  That cannot deadlock, because no command that waits for a
+ * user event is in a lane (common/gate.c).  But an event of the program's own, from
+ * event_from_native, is the driver's: later commands of the lane wait for it, too.
  *
- * Not here: what is held back (common/gate.c), how a lane keeps its order (lane.c).  Called by the
- * gate. */
+ * Not here: which commands are deferred (common/gate.c), how a lane keeps its order (lane.c).
+ * Called by the gate. */
 #include "queue.h"
 
 /* --- wait lists ---------------------------------------------------------------- */
@@ -42,14 +43,15 @@ static void waits_fini(lz_waits *w)
     lz_host->heap_free(w->natives);
 }
 
-/* Left to the lane's order without asking the driver.  What is lost may be of a lane that is gone,
- * and another lies where that was. */
+/* True if the lane's order is sufficient, without a query of the driver.  A lost slot may belong to
+ * a lane that was freed, whose address another lane has now. */
 static bool is_in_lane(lz_slot *slot, const lz_lane *only)
 {
     return only && slot->lane == only && usm_load_acquire(&slot->end) != LZ_LOST;
 }
 
-/* What is still to be waited for.  False when one is lost: it would never be signalled. */
+/* Collects the events that have not ended yet.  False: one is lost, and would never be
+ * signalled. */
 static bool waits_fill(lz_waits *w, const lz_lane *only, size_t ndeps, gate_event *const *deps)
 {
     bool is_well = true;
@@ -104,7 +106,7 @@ static void unlock_all(const lz_queue *q)
         lz_lane_unlock(q->lanes[i - 1]);
 }
 
-/* The ends of all lanes but `lane`, with references.  All locked. */
+/* Adds the ends of all lanes except `lane`, with references.  All locked. */
 static usm_status gather(const lz_queue *q, const lz_lane *lane, lz_waits *w)
 {
     usm_status status = USM_OK;
@@ -121,7 +123,7 @@ static usm_status gather(const lz_queue *q, const lz_lane *lane, lz_waits *w)
     return status;
 }
 
-/* A marker, or a barrier, of a queue of several lanes. */
+/* Runs a marker or barrier of a queue with several lanes. */
 static usm_status run_mark(lz_queue *q, const lz_command *cmd, bool is_for_all, lz_waits *w,
                            lz_slot **slot)
 {
@@ -184,7 +186,7 @@ usm_status lz_issue(gate_queue *gate, const gate_command *gcmd, size_t ndeps,
     else
         status = run(q, cmd, &w, out != NULL, &slot);
     if (!status && !is_well)
-        status = USM_E_DEPENDENCY; /* the barrier stands all the same */
+        status = USM_E_DEPENDENCY; /* the barrier was submitted nevertheless */
     if (!status && out) {
         out->slot = slot;
         slot      = NULL;

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* Free memory, which only sysman tells.  Called by the core through the table.
+/* Free memory, which only sysman reports.  Called by the core through the table.
  *
- * Two ways lead there.  zesInit (API 1.5) has handles of its own, which are matched with ours by
- * UUID or PCI address.  Before, the core's handles were sysman's when ZES_ENABLE_SYSMAN=1 stood in
- * the environment at zeInit; that is used where somebody set it, and never set from here: the
- * process' environment is not a library's.  Else free memory is unknown. */
+ * There are two ways to reach it.  zesInit (API 1.5) has handles of its own, which are matched with
+ * ours by UUID or PCI address.  Before that, the handles of the core API were sysman's as well if
+ * ZES_ENABLE_SYSMAN=1 was in the environment at zeInit.  That is used if the user set it, and never
+ * set here, because a library must not change the environment of the process.  Otherwise free
+ * memory is unknown. */
 #include "level_zero.h"
 
 #include <stdlib.h>
@@ -14,9 +15,9 @@
 #define MAX_DEVICES 64
 #define MAX_MODULES 64
 
-/* --- whose handle --------------------------------------------------------------- */
+/* --- finding the handle ------------------------------------------------------------- */
 
-/* Sysman has whole cards: of a part it is its root's handle, and the number of the part. */
+/* Sysman has whole cards: a sub-device uses its root's handle, and its own number. */
 static const lz_device *root_of(const lz_device *dev)
 {
     while (dev->parent)
@@ -117,7 +118,7 @@ static lz_sysman need_sysman(lz_device *dev)
     return found;
 }
 
-/* --- how much ------------------------------------------------------------------- */
+/* --- amounts ----------------------------------------------------------------------- */
 
 static bool is_module_of(const lz_sysman *sysman, zes_mem_handle_t module)
 {

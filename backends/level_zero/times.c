@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* Times of commands on one base: nanoseconds of the device's timer, that do not begin anew.
+/* Times of commands on a common base: nanoseconds of the device's timer, without wrap-arounds.
  *
  * There are two counters.  The device's timer, read at each submission of a queue with profiling,
- * has timestampValidBits; the start and end of a command have kernelTimestampValidBits of the same
- * timer, often fewer (32 bits of 52 ns are 223 s).  A lane's timeline goes on with the first one
- * over its beginnings, whose number the host's clock tells when nothing was submitted for long; the
- * second one counts from the submission.
+ * has timestampValidBits.  The start and end of a command have kernelTimestampValidBits of the same
+ * timer, often fewer (32 bits of 52 ns are 223 s).  A lane's timeline continues the first counter
+ * over its wrap-arounds; their number follows from the host's clock if nothing was submitted for a
+ * long time.  The second counter is related to the submission.
  *
- * No driver call here.  Called by lane.c and event.c. */
+ * No driver call is made here.  Called by lane.c and event.c. */
 #include "queue.h"
 
 static uint64_t mask_of(uint32_t nbits)
@@ -33,7 +33,7 @@ void lz_timeline_go_on(lz_timeline *t, const lz_device *dev, uint64_t ticks, uin
     *t = (lz_timeline){true, ticks, t->total + step, now_ns};
 }
 
-/* One that lies just before the submission is the imprecision of two readings. */
+/* A time just before the submission is due to the imprecision of the two readings. */
 static uint64_t ticks_since(uint64_t from, uint64_t to, uint64_t mask)
 {
     uint64_t passed = (to - from) & mask;
@@ -47,7 +47,8 @@ void lz_times_of(const lz_slot *slot, const ze_kernel_timestamp_result_t *t, usm
     uint64_t         mask  = dev->timestamp_mask;
     uint64_t         start = slot->submit_total, end;
 
-    if (t->global.kernelStart || t->global.kernelEnd) /* a driver may leave a marker's at 0 */
+    if (t->global.kernelStart || t->global.kernelEnd) /* a driver may leave those of a marker at
+                                                         0 */
         start += ticks_since(slot->submit_ticks, t->global.kernelStart, mask);
     end              = start + ((t->global.kernelEnd - t->global.kernelStart) & mask);
     times->submit_ns = (uint64_t)((double)slot->submit_total * dev->tick_ns);

@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* Address ranges and the device memory behind them, apart.  Of device memory only: the driver has
- * no shared memory of this sort.  Unmapping and giving back succeed where the device is lost.
- * Called by the core through the table. */
+/* Ranges of addresses, and separately the device memory behind them.  For device memory only: the
+ * driver has no such shared memory.  Unmapping and freeing succeed if the device is lost.  Called
+ * by the core through the table. */
 #include "level_zero.h"
 
 #include <string.h>
 
-/* Intel's driver gives a kernel that addresses its buffer by a surface the length of the pieces
- * that were mapped when the argument was set, added up: what lies behind a gap, or is mapped later,
- * was beyond the surface's end until April 2024.  24.22.29735 is the first release with the change
- * ("fix: kernel access to multiple stateful virtual regions").  The number is 0x01030000 plus the
- * build. */
+/* Intel's driver gives a kernel that addresses its buffer through a surface the total length of the
+ * pieces that were mapped when the argument was set.  Until April 2024 memory behind a gap, or
+ * mapped later, was beyond the end of the surface.  24.22.29735 is the first release with the
+ * change ("fix: kernel access to multiple stateful virtual regions").  The number is 0x01030000
+ * plus the build. */
 #define RIGHT_SINCE (0x01030000u + 29735u)
 
 static bool maps_pieces(const lz_device *dev)
@@ -43,8 +43,8 @@ usm_status lz_vmem_granularity(void *ctx, void *dev, usm_kind kind, size_t size,
     return USM_OK;
 }
 
-/* Any place will do; the validation layer of the loader 1.8 takes no NULL for that, so it is given
- * one that nobody has to honour. */
+/* Any address is acceptable.  The validation layer of the loader 1.8 does not accept NULL for that,
+ * so it gets an arbitrary hint. */
 static ze_result_t reserve(ze_context_handle_t ctx, size_t size, void **p)
 {
     const void *hint = (const void *)((uintptr_t)1 << 44);

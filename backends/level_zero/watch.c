@@ -1,17 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* Who is told when an event ends.
+/* Notification of the end of events.
  *
- * Level Zero calls nobody back and cannot wait for any of several events; but the events of a lane
+ * Level Zero has no callbacks, and cannot wait for any of several events; but the events of a lane
  * end in order.  So each lane has a watch: a list of notices by age, and a thread that sleeps in
- * the driver until the oldest has ended, tells, and goes on to the next.  A notice that is older
- * than the one slept on (somebody asked late about an early command) gets another thread, so that
- * nobody learns of a short command only after a long one.  Threads are started when first needed,
- * idle for a while, and go.
+ * the driver until the oldest has ended, notifies, and continues with the next.  A notice that is
+ * older than the one slept on (for a late request about an early command) gets another thread, so
+ * that the end of a short command is not reported only after a long one.  Threads are started when
+ * they are first needed, stay idle for a while, and end.
  *
- * A thread gives back what it holds before it tells: who has been told may exit.  What happens to
- * threads at the end of the process: exit.c.
+ * A thread releases what it holds before it notifies, because the callee may exit.  exit.c
+ * describes what happens to the threads at the end of the process.
  *
- * The end of a lane that was given up with work in flight is such a notice, too (lane.c).
+ * The end of a lane that was destroyed with commands in flight is such a notice, too (lane.c).
  *
  * Called by event.c and lane.c. */
 #include "queue.h"
@@ -23,13 +23,13 @@
 
 typedef struct notice {
     usm_list              link;
-    lz_slot              *slot; /* a reference */
-    gate_context         *ctx;  /* a reference: the slot lies in it */
+    lz_slot              *slot; /* a reference                                 */
+    gate_context         *ctx;  /* a reference, because the slot is part of it */
     usm_backend_notify_fn fn;
     void                 *arg;
 } notice;
 
-/* A thread that sleeps in the driver; lies on its stack. */
+/* A thread that sleeps in the driver; on its own stack. */
 typedef struct sleeper {
     usm_list link;
     uint64_t number;
@@ -37,13 +37,13 @@ typedef struct sleeper {
 
 struct lz_watch {
     /* atomic */
-    _Atomic size_t refs; /* the lane's, one of each of its slots in use and of each thread   */
+    _Atomic size_t refs; /* the lane's, one for each of its slots in use and for each thread */
     /* guarded by lock */
     pthread_mutex_t lock;
     pthread_cond_t  changed;
-    usm_list        notices;  /* by number                                                   */
-    usm_list        sleepers; /* in the driver                                               */
-    unsigned        nfree;    /* threads that will look at the notices next                  */
+    usm_list        notices;  /* by number                              */
+    usm_list        sleepers; /* in the driver                          */
+    unsigned        nfree;    /* threads that will take the next notice */
     bool            is_closed;
 };
 
@@ -93,7 +93,7 @@ void lz_watch_close(lz_watch *w)
 
 /* --- the thread --------------------------------------------------------------------- */
 
-/* Whether a notice may have come before the time was up.  Lock held. */
+/* False: no notice arrived in time.  Lock held. */
 static bool idle(lz_watch *w)
 {
     struct timespec until;
@@ -106,7 +106,7 @@ static bool idle(lz_watch *w)
     return !usm_list_is_empty(&w->notices);
 }
 
-/* The oldest; NULL when there is nothing to do any more.  Lock held. */
+/* Takes the oldest notice; NULL: there is nothing left to do.  Lock held. */
 static notice *next_notice(lz_watch *w)
 {
     usm_list *it = usm_list_pop(&w->notices);
@@ -116,7 +116,7 @@ static notice *next_notice(lz_watch *w)
     return it ? usm_container_of(it, notice, link) : NULL;
 }
 
-/* False when the process ends. */
+/* False if the process is ending. */
 static bool tell(notice *n, usm_status status)
 {
     usm_backend_notify_fn fn  = n->fn;
@@ -133,7 +133,7 @@ static bool tell(notice *n, usm_status status)
     return true;
 }
 
-/* Lock held, but not while it sleeps and tells.  False when the process ends. */
+/* Lock held, but not while it sleeps and notifies.  False if the process is ending. */
 static bool serve(lz_watch *w, notice *n)
 {
     sleeper    me     = {.number = n->slot->number};
@@ -166,13 +166,13 @@ static void watch_thread(void *arg)
     pthread_mutex_unlock(&w->lock);
     if (!goes_on)
         for (;;)
-            (void)pause(); /* what it holds stays in sight of leak checkers */
+            (void)pause(); /* keeps its references visible to leak checkers */
     lz_watch_unref(w);
 }
 
 /* --- adding -------------------------------------------------------------------------- */
 
-/* Whether some thread gets to a notice of this number without sleeping on a younger one first.
+/* True if some thread will reach a notice of this number without sleeping on a younger one first.
  * Lock held. */
 static bool is_served(const lz_watch *w, uint64_t number)
 {

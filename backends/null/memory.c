@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* Memory that is not there: addresses without access, which the system gives for the asking, and a
- * count of how many bytes are taken.
+/* Memory that does not exist: addresses without access, which the system provides freely, and a
+ * count of the bytes taken.
  *
- * All kinds and contexts share the one count, as they would share a small device.  Mapping into a
- * reserved range changes nothing but the count.  Called by the core through the table in null.c. */
+ * All kinds and contexts share this count, as they would share a small device.  Mapping into a
+ * reserved range changes only the count.  Called by the core through the table in null.c. */
 #include "null.h"
 
 #include <errno.h>
@@ -33,8 +33,8 @@ static void give(size_t size)
     usm_sub_relaxed(&null.taken, (uint64_t)size);
 }
 
-/* size: whole pages.  The system aligns to pages; more is found in a longer mapping, the rest of
- * which goes back. */
+/* size: whole pages.  The system aligns to pages; for more, a longer mapping is made, and its ends
+ * are unmapped. */
 static char *map_aligned(size_t size, size_t align)
 {
     const usm_os_api *os    = null.api->os;
@@ -54,7 +54,7 @@ static char *map_aligned(size_t size, size_t align)
         goto err_base;
     return base;
 
-err_base: /* the system has no room to note a hole: whole mappings always go */
+err_base: /* the system has no room to record a hole, but whole mappings can always be unmapped */
     (void)os->unmap(base, whole);
     return NULL;
 }
@@ -105,7 +105,7 @@ usm_status null_mem_free(void *ctx, usm_kind kind, void *p, size_t size)
 
     (void)ctx;
     (void)kind;
-    (void)usm_align_up(size, PAGE, &pages); /* it fitted at the allocation */
+    (void)usm_align_up(size, PAGE, &pages); /* cannot fail: it fitted at the allocation */
     status = unmap(p, pages);
     if (status == USM_OK)
         give(size);
@@ -151,7 +151,7 @@ usm_status null_vmem_release(void *ctx, void *p, size_t size)
     return unmap(p, size);
 }
 
-/* All there is to know of such memory is its size: that is its handle. */
+/* The handle of such memory is its size, which is all its state. */
 usm_status null_phys_create(void *ctx, void *dev, usm_kind kind, size_t size, void **phys)
 {
     usm_status status = take(size);

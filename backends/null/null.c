@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* The null backend: one device with memory that is not there, for measuring pools without a
- * driver's cost and for replaying what a larger device did.
+/* The null backend: one device with memory that does not exist, for measuring pools without the
+ * cost of a driver, and for replaying traces of larger devices.
  *
- * Nobody may touch the memory, whatever its kind: a pool that does dies at the instruction that
- * does it.  Only a selector that names `null` finds the device.  Here: the table, the device,
- * contexts. Who calls: the core, which loads this module. */
+ * No kind of its memory may be accessed: a pool that does so crashes at that instruction.  Only a
+ * selector that names `null` finds the device.  Here: the table, the device, contexts.  Called by
+ * the core, which loads this module. */
 #include "null.h"
 
 #include <usm/version.h>

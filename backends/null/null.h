@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* What the files of the null backend know of each other.  Functions that end in the interface's own
- * names are entries of the table in null.c; what they promise stands in usm/backend.h. */
+/* Shared by the files of the null backend.  Functions whose names end in those of the interface are
+ * entries of the table in null.c; usm/backend.h has their contract. */
 #ifndef USM_BACKENDS_NULL_H
 #define USM_BACKENDS_NULL_H
 
@@ -9,9 +9,9 @@
 #include <usm/backend.h>
 
 typedef struct null_state {
-    const usm_host_api *api;   /* what libusm handed to the entry                         */
-    uint64_t            limit; /* USM_NULL_MEMORY, fixed at the entry                     */
-    _Atomic(uint64_t)   taken; /* of it, all kinds and contexts together                  */
+    const usm_host_api *api;   /* the table that libusm passed to the entry             */
+    uint64_t            limit; /* USM_NULL_MEMORY, fixed at the entry                   */
+    _Atomic(uint64_t)   taken; /* bytes taken of the limit, over all kinds and contexts */
 } null_state;
 
 extern null_state null;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* Queues of the null backend: every command is complete when it is given and has done nothing, so
- * there is one event for all.  That a copy moves no data is found out by the core's probe
- * (USM_E_NO_DATA_MOVED).  No user events: they are what could be incomplete.  Called by the core
- * through the table in null.c. */
+/* Queues of the null backend: every command is complete when it is submitted and has done nothing,
+ * so one event serves for all.  The core's probe detects that a copy moves no data
+ * (USM_E_NO_DATA_MOVED).  There are no user events, the only ones that could be incomplete.  Called
+ * by the core through the table in null.c. */
 #include "null.h"
 
 static char a_queue, an_event; /* their addresses are the handles */

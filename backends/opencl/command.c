@@ -1,11 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* One command, handed to the driver: by cl_intel_unified_shared_memory or by SVM,
- * as the context goes.  Not here: wait lists and events (submit.c), arguments of
- * kernels (kernel.c).  Called by lane.c.
+/* One command, passed to the driver: by cl_intel_unified_shared_memory or by SVM, depending on the
+ * context.  Not here: wait lists and events (submit.c), arguments of kernels (kernel.c).  Called by
+ * lane.c.
  *
- * Hidden here: OpenCL has no copy of rectangles between pointers, so on CPUs a
- * host function does it and elsewhere each row is a copy; hints a driver refuses
- * become markers. */
+ * Handled here: OpenCL has no copy of rectangles between pointers, so on CPUs a host function
+ * copies them, and elsewhere each row is a copy; hints that a driver refuses become markers. */
 #include "opencl.h"
 
 #include <string.h>
@@ -38,7 +37,7 @@ static void CL_CALLBACK copy_rows_on_host(void *args)
     char       *dst;
     const char *src;
 
-    memcpy(&rect, args, sizeof(rect)); /* the driver's copy may be aligned anyhow */
+    memcpy(&rect, args, sizeof(rect)); /* the driver's copy may be unaligned */
     dst = rect.dst;
     src = rect.src;
     for (size_t y = 0; y < rect.height; y++)
@@ -47,7 +46,7 @@ static void CL_CALLBACK copy_rows_on_host(void *args)
 
 #define ROWS_AT_ONCE 64
 
-/* Rows whose completion is not yet in a marker. Its first may be such a marker. */
+/* Events of rows that no marker covers yet.  The first may itself be such a marker. */
 typedef struct row_events {
     cl_event events[ROWS_AT_ONCE];
     cl_uint  n;
@@ -63,8 +62,8 @@ static cl_int gather(cl_command_queue to, row_events *rows, cl_event *event)
     return err;
 }
 
-/* Row by row.  In order, the last row ends all; out of order each waits for the
- * same, and markers gather them, 64 at a time. */
+/* Copies row by row.  In an in-order queue the last row ends the command.  In an out-of-order queue
+ * all rows have the same wait list, and markers gather them, 64 at a time. */
 static cl_int copy_rows(const ocl_queue *q, cl_command_queue to, const ocl_rect *rect,
                         cl_uint nwait, const cl_event *wait, cl_event *event)
 {
@@ -123,8 +122,8 @@ static cl_int marker(cl_command_queue to, cl_uint nwait, const cl_event *wait, c
     return cl.clEnqueueMarkerWithWaitList(to, nwait, wait, event);
 }
 
-/* Flags 0 is "to the device, with its contents".  Intel's CPU runtime refuses 0,
- * and what it accepts means to the host, or contents lost: it gets a marker. */
+/* Flags 0 means "to the device, with its contents".  Intel's CPU runtime refuses 0, and the flags
+ * it accepts mean "to the host" or "contents lost", so it gets a marker. */
 static cl_int prefetch(const ocl_queue *q, cl_command_queue to, const ocl_command *cmd,
                        cl_uint nwait, const cl_event *wait, cl_event *event)
 {

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* Contexts: one cl_context each, own or borrowed (native.c), and the way its
- * memory goes.  Counted by the gate: queues that still have commands keep it.
+/* Contexts: each has one cl_context, its own or a borrowed one (native.c), and one way of
+ * allocating memory.  The gate counts references: queues that still have commands keep it alive.
  * Called by the core through the table, and by the gate. */
 #include "opencl.h"
 
 #include <string.h>
 
-/* The driver's remarks; the failure itself comes back from the call. */
+/* The driver's remarks; the failure itself is returned by the call. */
 static void CL_CALLBACK on_remark(const char *text, const void *data, size_t size, void *user)
 {
     (void)data, (void)size, (void)user;
@@ -14,7 +14,7 @@ static void CL_CALLBACK on_remark(const char *text, const void *data, size_t siz
         ocl_host->log(USM_LOG_DEBUG, "OpenCL driver: %s", text);
 }
 
-/* USM when all devices have it, else SVM when all have that. */
+/* USM if all devices have it, otherwise SVM if all have that. */
 static ocl_way common_way(size_t n, ocl_device *const *devices, cl_bitfield *svm)
 {
     bool all_usm = true;

@@ -1,23 +1,23 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* What a device is and can: driver queries become a usm_backend_device.
- * Not here: the list of devices (device.c), cutting them (part.c).
+/* The properties of a device: driver queries fill in a usm_backend_device.  Not here: the list of
+ * devices (device.c), their partition (part.c).
  *
- * Which way USM goes (cl_intel_unified_shared_memory or SVM) is decided here for
- * each device.  What SVM can stand for: coarse grain gives device memory, which
- * the host must not touch anyway; host and shared memory are touched by both
- * without mapping, so they need fine grain. */
+ * The way to USM (cl_intel_unified_shared_memory or SVM) is chosen here for each device.  SVM
+ * replaces the extension as follows: coarse grain is sufficient for device memory, which the host
+ * must not access anyway; host and shared memory are accessed by both without mapping, so they need
+ * fine grain. */
 #include "opencl.h"
 
 #include <string.h>
 
-/* Of AMD's cl_amd_device_attribute_query, in no header of Khronos. */
+/* From AMD's cl_amd_device_attribute_query; in no header of Khronos. */
 #define CL_DEVICE_GLOBAL_FREE_MEMORY_AMD 0x4039
 #define INTEL_VENDOR_ID                  0x8086u
 
-/* --- asking ----------------------------------------------------------------- */
+/* --- queries ---------------------------------------------------------------- */
 
-/* 0 where the driver does not know the question, which is the right answer for
- * everything asked this way. */
+/* Gives 0 if the driver does not know the query, which is the right value for everything queried
+ * this way. */
 #define ASK(id, what, value) ask((id), (what), &(value), sizeof(value))
 static void ask(cl_device_id id, cl_device_info what, void *value, size_t size)
 {
@@ -38,7 +38,7 @@ static void copy_trimmed(char *out, size_t cap, const char *text)
     out[n] = '\0';
 }
 
-/* The whole text, from the heap; "" where the driver does not know. */
+/* Returns the whole text, on the heap; "" if the driver does not know the query. */
 static char *device_text(cl_device_id id, cl_device_info what)
 {
     size_t size = 0;
@@ -84,7 +84,7 @@ usm_status ocl_platform_text(cl_platform_id id, cl_platform_info what, char *out
     return status;
 }
 
-/* Whole words only: cl_khr_fp16 is not in "cl_khr_fp16_x". */
+/* Compares whole words: cl_khr_fp16 is not in "cl_khr_fp16_x". */
 static bool has_word(const char *list, const char *word)
 {
     size_t n = strlen(word);
@@ -136,7 +136,7 @@ static void ask_svm(ocl_device *dev)
 static uint64_t usm_aspects(const ocl_usm_caps *c)
 {
     const cl_bitfield any = CL_UNIFIED_SHARED_MEMORY_ACCESS_INTEL;
-    /* SYCL's atomic aspects mean atomics of host and device at the same time. */
+    /* SYCL's atomic aspects mean concurrent atomics of host and device. */
     const cl_bitfield both = CL_UNIFIED_SHARED_MEMORY_CONCURRENT_ATOMIC_ACCESS_INTEL;
 
     return aspect_if(c->host & any, USM_ASPECT_USM_HOST_ALLOCATIONS) |
@@ -197,7 +197,7 @@ static usm_status kernel_aspects(ocl_device *dev, uint64_t *aspects)
     *aspects |= aspect_if(runs & CL_EXEC_KERNEL, USM_ASPECT_KERNELS) |
                 aspect_if(has_compiler, USM_ASPECT_IMAGE_OPENCL_C) |
                 aspect_if(dev->has_il, USM_ASPECT_IMAGE_SPIRV);
-    /* Only of CPUs is it sure that their own memory is the host's. */
+    /* Only for CPUs it is certain that their own memory is the host's. */
     dev->runs_native = dev->info.type == USM_DEVICE_TYPE_CPU && (runs & CL_EXEC_NATIVE_KERNEL);
     return USM_OK;
 }
@@ -235,7 +235,7 @@ static usm_device_type device_type(cl_device_id id)
     return type & CL_DEVICE_TYPE_CPU ? USM_DEVICE_TYPE_CPU : USM_DEVICE_TYPE_ACCELERATOR;
 }
 
-/* --- who it is ----------------------------------------------------------------- */
+/* --- identity -------------------------------------------------------------------- */
 
 static usm_status names(ocl_device *dev)
 {
@@ -252,7 +252,7 @@ static usm_status names(ocl_device *dev)
     return status;
 }
 
-/* A part has neither: it is no physical device of its own. */
+/* A sub-device has neither: it is not a physical device of its own. */
 static void identity(ocl_device *dev, const char *extensions)
 {
     usm_backend_device        *info = &dev->info;
@@ -274,7 +274,7 @@ static void identity(ocl_device *dev, const char *extensions)
     info->has_uuid = memcmp(info->uuid, zeroes, sizeof(zeroes)) != 0;
 }
 
-/* As Intel's driver does on GPUs with memory of their own that report no concurrent access. */
+/* Intel's driver does so on GPUs with memory of their own that report no concurrent access. */
 static bool moves_shared_whole(const ocl_device *dev)
 {
     cl_bool is_unified = CL_FALSE;
@@ -296,22 +296,23 @@ static void sizes(ocl_device *dev)
     ASK(dev->id, CL_DEVICE_MAX_COMPUTE_UNITS, units);
     ASK(dev->id, CL_DEVICE_MAX_WORK_GROUP_SIZE, info->max_work_group_size);
     ASK(dev->id, CL_DEVICE_VENDOR_ID, vendor);
-    if (!info->max_work_group_size) /* NEO without its GPU says 0 for DG2 */
+    if (!info->max_work_group_size) /* NEO without its GPU returns 0 for DG2 */
         info->max_work_group_size = 1;
     info->memory_size       = global;
     info->max_alloc_size    = largest;
     info->local_memory_size = local;
     info->compute_units     = units;
-    info->compute_threads   = info->type == USM_DEVICE_TYPE_CPU ? units : 0; /* a thread each */
-    /* The size of long16, which OpenCL caps alignments at; drivers honour more,
-     * less, or ignore the argument, so more is the core's to make. */
+    info->compute_threads   = info->type == USM_DEVICE_TYPE_CPU ? units : 0; /* one thread for
+                                                                                each */
+    /* The size of long16, to which OpenCL limits alignments.  Drivers honour more or less, or
+     * ignore the argument, so the core makes larger alignments. */
     info->max_align        = 128;
     info->max_fill_pattern = OCL_MAX_PATTERN;
     dev->is_relaxed =
         dev->way == OCL_WAY_USM && info->type == USM_DEVICE_TYPE_GPU && vendor == INTEL_VENDOR_ID;
 }
 
-/* By what only it has: names change. */
+/* Recognised by an extension that only it has, because names change. */
 static bool is_intels_cpu_runtime(const ocl_device *dev, const char *extensions)
 {
     return dev->info.type == USM_DEVICE_TYPE_CPU &&

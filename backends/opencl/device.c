@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* Platforms and devices as the registry lists them (../common/registry.c), and
- * finding the record of a native device.  Not here: what a device can
- * (describe.c), its parts (part.c).
+/* Platforms and devices as the registry lists them (../common/registry.c), and finding the record
+ * of a native device.  Not here: the properties of a device (describe.c), its sub-devices (part.c).
  *
- * Roots are numbered platform by platform in the loader's order, in the order of
- * each driver; devices of foreign contexts are known, but not numbered. */
+ * Root devices are numbered platform by platform in the loader's order, and in each driver's own
+ * order; devices of foreign contexts have records, but no numbers. */
 #include "opencl.h"
 
 #include <stdio.h>
@@ -65,7 +64,7 @@ usm_status ocl_device_new(ocl_platform *platform, cl_device_id id, ocl_device *p
 
 /* --- listing --------------------------------------------------------------- */
 
-/* A device that cannot describe itself is left out. */
+/* A device whose properties cannot be queried is skipped. */
 static usm_status list_device(registry_found *found, ocl_platform *p, cl_device_id id)
 {
     ocl_device *dev    = NULL;
@@ -76,7 +75,7 @@ static usm_status list_device(registry_found *found, ocl_platform *p, cl_device_
     return status == USM_E_NO_MEMORY ? status : USM_OK;
 }
 
-/* A driver that fails here is left out, with a line: the others still work. */
+/* A driver that fails here is skipped, and a line is logged: the others still work. */
 static usm_status list_platform(registry_found *found, cl_platform_id id)
 {
     const cl_device_type types =
@@ -158,7 +157,7 @@ static usm_status find_platform(cl_platform_id id, ocl_platform **out)
     return USM_OK;
 }
 
-/* A part that its owner made: our reference keeps the id from being reused. */
+/* A sub-device made by the program: our reference keeps its id from being reused. */
 static usm_status adopt(cl_device_id id, ocl_device **out)
 {
     cl_platform_id pid      = NULL;

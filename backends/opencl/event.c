@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* Events: what a cl_event knows, and the shadows of those that have none.
+/* Events: their native cl_event, and shadows for those that have none.
  *
- * A user event never becomes native (../common/gate.c tells why): no driver sees one, unless a
- * program asks for its native handle, which gets a shadow.
+ * A user event never becomes native (../common/gate.c has the reason): no driver sees one, unless a
+ * program requests its native handle, for which a shadow event is made.
  *
- * Not here: who waits for what (../common/gate.c); handles in and out (native.c).  Called by the
- * gate through its ops, by submit.c and native.c. */
+ * Not here: wait lists (../common/gate.c); native handles (native.c).  Called by the gate through
+ * its ops, by submit.c and native.c. */
 #include "opencl.h"
 
 void ocl_event_become_native(ocl_event *ev, cl_event native, usm_list *notices)
@@ -32,11 +32,11 @@ void ocl_event_fini(gate_event *event)
         cl.clReleaseEvent(ev->shadow);
 }
 
-/* --- telling ------------------------------------------------------------------ */
+/* --- notification ------------------------------------------------------------- */
 
-/* Whom a callback of the driver tells. */
+/* The target of a driver's callback. */
 typedef struct listener {
-    gate_context         *ctx; /* whoever wants to be told keeps it until then */
+    gate_context         *ctx; /* the requester keeps it alive until the call */
     usm_backend_notify_fn fn;
     void                 *arg;
 } listener;
@@ -46,7 +46,7 @@ static void CL_CALLBACK on_complete(cl_event native, cl_int code, void *user)
     const listener l = *(listener *)user;
 
     (void)native;
-    gate_note_free(l.ctx, user); /* before: who is told may end the context */
+    gate_note_free(l.ctx, user); /* before the call, because the callee may end the context */
     l.fn(l.arg, code < 0 ? ocl_execution_status(code) : USM_OK);
 }
 
@@ -67,7 +67,7 @@ usm_status ocl_event_notify_native(gate_event *event, usm_backend_notify_fn fn, 
     return ocl_fail(err, "clSetEventCallback");
 }
 
-/* --- asking ------------------------------------------------------------------------ */
+/* --- query and wait ----------------------------------------------------------------- */
 
 usm_status ocl_event_query_native(gate_event *event)
 {
@@ -92,7 +92,7 @@ usm_status ocl_event_wait_native(gate_event *event)
     cl_int           err    = cl.clWaitForEvents(1, &ev->native);
     usm_status       status = ocl_event_query_native(event);
 
-    if (status == USM_E_NOT_READY || (!status && err)) /* the wait itself went wrong */
+    if (status == USM_E_NOT_READY || (!status && err)) /* the wait itself failed */
         return ocl_fail(err ? err : CL_INVALID_EVENT, "clWaitForEvents");
     return status;
 }

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
 /* Kernels, their arguments, launches.
  *
- * A cl_kernel holds its arguments, and setting them is not thread-safe: so each
- * launch takes a native kernel of its own out of a few idle ones, sets the
- * arguments, and gives it back when the command is with the driver, which has
- * copied them.  A launch that is held back (../common/gate.c) keeps its instance.
+ * A cl_kernel stores its arguments, and setting them is not thread-safe.  So each launch takes a
+ * native kernel of its own from a few idle ones, sets the arguments, and returns it when the driver
+ * has the command, and with it a copy of the arguments.  A deferred launch (../common/gate.c) keeps
+ * its instance.
  *
- * Not here: checking counts and kinds against kernel_info (the core). */
+ * Not here: checking counts and kinds against kernel_info (the core does that). */
 #include "opencl.h"
 
 #include "../common/story.h"
@@ -31,7 +31,7 @@ static usm_status instance_new(ocl_kernel *kernel, ocl_instance **out)
             return ocl_report(USM_E_NO_KERNEL, "the program has no kernel \"%s\"", kernel->name);
         return ocl_fail(err, "clCreateKernel");
     }
-    /* SVM wants to be told that a kernel may be given malloc'ed memory. */
+    /* SVM requires a notice that a kernel may get malloc'ed memory. */
     if (kernel->program->ctx->way == OCL_WAY_SVM &&
         (kernel->program->ctx->svm & CL_DEVICE_SVM_FINE_GRAIN_SYSTEM))
         (void)cl.clSetKernelExecInfo(instance->native, CL_KERNEL_EXEC_INFO_SVM_FINE_GRAIN_SYSTEM,
@@ -66,7 +66,7 @@ static void kernel_unref(ocl_kernel *kernel)
     ocl_program_unref(program);
 }
 
-/* The caller's alone until it is given back; holds a reference to the kernel. */
+/* Takes an instance for the caller alone, until it is returned; holds a reference to the kernel. */
 static usm_status instance_take(ocl_kernel *kernel, ocl_instance **out)
 {
     ocl_instance *instance = instances_take(&kernel->idle);
@@ -83,8 +83,8 @@ void ocl_instance_give_back(ocl_instance *instance)
 {
     ocl_kernel *kernel = instance->kernel;
 
-    /* A list of pointers cannot be taken back everywhere (NEO refuses an empty
-     * one), and its blocks may be freed soon. */
+    /* A list of pointers cannot be removed with every driver (NEO refuses an empty one), and its
+     * blocks may be freed soon. */
     if (instance->has_list || !instances_put(&kernel->idle, &instance->link))
         instance_delete(instance);
     kernel_unref(kernel);
@@ -240,8 +240,8 @@ static cl_int set_kinds(ocl_instance *instance, uint32_t wanted)
     return err;
 }
 
-/* CPUs reach all memory anyhow; and Intel's CPU runtime refuses every launch of a
- * kernel with a list (CL_INVALID_OPERATION) unless a flag is set, too. */
+/* CPUs can access all memory anyway; and Intel's CPU runtime refuses every launch of a kernel with
+ * a list (CL_INVALID_OPERATION) unless a flag is set as well. */
 static bool flags_do(const ocl_program *program)
 {
     return program->ctx->way == OCL_WAY_USM && program->dev->info.type == USM_DEVICE_TYPE_CPU;
@@ -279,7 +279,7 @@ static usm_status set_indirect(ocl_instance *instance, const usm_launch *launch)
     return err ? ocl_fail(err, "declaring the indirect pointers (clSetKernelExecInfo)") : USM_OK;
 }
 
-/* --- launching --------------------------------------------------------------------------- */
+/* --- launches ---------------------------------------------------------------------------- */
 
 static bool any_nonzero(const size_t v[3], uint32_t dims)
 {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* Kinds of kernel arguments: what the driver says of them.  Not here: how they
- * travel where drivers forget them (../common/kinds.c, ../common/spirv.c).
+/* Kinds of kernel arguments, as the driver reports them.  Not here: how they are stored where
+ * drivers do not know them (../common/kinds.c, ../common/spirv.c).
  *
  * Called by program.c and kernel.c. */
 #include "opencl.h"
@@ -28,9 +28,9 @@ usm_arg_kind ocl_kind_asked(cl_kernel native, cl_uint index)
     }
 }
 
-/* --- of a program --------------------------------------------------------------- */
+/* --- kinds of a program --------------------------------------------------------- */
 
-/* Appends "name=PV;" of one kernel; the text so far is replaced. */
+/* Appends "name=PV;" for one kernel; the previous text is replaced. */
 static usm_status append_kernel(void *program, const char *name, char **text)
 {
     usm_arg_kind *kinds  = NULL;

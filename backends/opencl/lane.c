@@ -1,21 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* Which native queue a command goes to.
+/* The choice of a native queue for a command.
  *
- * Nearly always there is one, and nothing to do.  But Intel's CPU runtime
- * (2026.22) cannot release an out-of-order queue whose last command is just
- * ending: its worker drops the last reference, the queue's destructor waits for
- * the worker's own task, and no command of any queue runs any more.  20,000
- * queues released with work in flight: out of order the process always stuck,
- * in order never.  So there an out-of-order queue is made of a few native in-order
- * ones, its lanes: commands take them in turn, wait lists order them across
- * lanes, and what stands for the whole queue gathers and blocks all lanes.
+ * Nearly always there is one, and nothing to choose.  But Intel's CPU runtime (2026.22) cannot
+ * release an out-of-order queue whose last command is just ending: its worker drops the last
+ * reference, the queue's destructor waits for the worker's own task, and no command of any queue
+ * runs any more.  Tested by releasing 20,000 queues with commands in flight: out of order the
+ * process always hung, in order never.  So for this runtime an out-of-order queue consists of a few
+ * native in-order queues ("lanes").  Commands use them in turn, wait lists order them across lanes,
+ * and a command that stands for the whole queue gathers and blocks all lanes.
  *
- * Lanes order more than was asked.  That cannot hang: no command that waits for a
- * user event is in one (../common/gate.c).  No lock: of commands that threads submit at
- * once either may come first, in each lane.
+ * Lanes order more than was requested.  That cannot deadlock, because no command that waits for a
+ * user event is in a lane (../common/gate.c).  There is no lock: commands that threads submit at
+ * the same time may come in any order, in each lane.
  *
- * Not here: what a command is for the driver (command.c).  Called by submit.c and
- * queue.c. */
+ * Not here: the driver calls of a command (command.c).  Called by submit.c and queue.c. */
 #include "opencl.h"
 
 uint32_t ocl_lanes_of(const ocl_device *dev)
@@ -51,7 +49,7 @@ void ocl_lanes_release(const ocl_queue *q)
         cl.clReleaseCommandQueue(q->lanes[i]);
 }
 
-/* A failure to flush shows when somebody waits: the command is queued. */
+/* A failure to flush shows up at the next wait: the command is queued. */
 static cl_int run_in(const ocl_queue *q, cl_command_queue to, const ocl_command *cmd, cl_uint nwait,
                      const cl_event *wait, cl_event *event)
 {
@@ -73,7 +71,7 @@ static void release_events(cl_event *events, cl_uint n)
         cl.clReleaseEvent(events[--n]);
 }
 
-/* An event for the end of all that is in the lanes. */
+/* Makes an event for the end of all commands in the lanes. */
 static cl_int gather(ocl_queue *q, cl_event *all)
 {
     cl_event ends[OCL_MAX_LANES] = {NULL};
@@ -94,7 +92,7 @@ static cl_int gather(ocl_queue *q, cl_event *all)
     return err;
 }
 
-/* What comes later in any lane waits for `end`. */
+/* Makes later commands of all lanes wait for `end`. */
 static cl_int block_lanes(const ocl_queue *q, cl_event end)
 {
     cl_int err = CL_SUCCESS;
@@ -106,7 +104,7 @@ static cl_int block_lanes(const ocl_queue *q, cl_event end)
     return err;
 }
 
-/* A marker, or a barrier: that blocks the lanes, too. */
+/* Runs a marker or a barrier; a barrier also blocks the lanes. */
 static cl_int run_mark(ocl_queue *q, bool blocks, cl_uint nwait, const cl_event *wait,
                        cl_event *event)
 {

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* Names the functions of libOpenCL.so.1, which is opened at the first use and not
- * before: one of another runtime, with Intel's drivers for example, may be in the
- * process by then (../common/library.c).
+/* The names of the functions of libOpenCL.so.1, which is opened at its first use and not before:
+ * another runtime's library, for example with Intel's drivers, may be in the process by then
+ * (../common/library.c).
  *
- * Not here: what the functions are used for.  Called by device.c. */
+ * Not here: the use of the functions.  Called by device.c. */
 #include "../common/library.h"
 #include "opencl.h"
 

@@ -1,19 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
 /* Allocation, by cl_intel_unified_shared_memory or by SVM.
  *
- * Hidden here: sizes over CL_DEVICE_MAX_MEM_ALLOC_SIZE are asked with Intel's flag
- * for unrestricted sizes where the driver knows it, and are a named error
- * elsewhere; a shared block always names its device (PoCL 7.1 refuses none);
- * success with NULL is out of memory.  Not here: size 0, alignments above 128
- * and checking them (several drivers ignore the argument): the core's. */
+ * Handled here: sizes over CL_DEVICE_MAX_MEM_ALLOC_SIZE are requested with Intel's flag for
+ * unrestricted sizes if the driver knows it, and fail with a message otherwise; a shared block
+ * always names its device (PoCL 7.1 does not refuse one without); success with NULL counts as out
+ * of memory.  Not here: size 0, alignments above 128 and checking them (several drivers ignore the
+ * argument), which the core does. */
 #include "opencl.h"
 
-/* Intel's; newer than Debian 12's headers. */
+/* Intel's flag, newer than Debian 12's headers. */
 #ifndef CL_MEM_ALLOW_UNRESTRICTED_SIZE_INTEL
 #define CL_MEM_ALLOW_UNRESTRICTED_SIZE_INTEL ((cl_bitfield)1 << 23)
 #endif
 
-/* Host memory is bound to no device: the smallest limit counts. */
+/* Host memory belongs to no device: the smallest limit counts. */
 static const ocl_device *limiting_device(const ocl_context *ctx, const ocl_device *dev)
 {
     if (dev)
@@ -97,7 +97,7 @@ static usm_status svm_alloc_way(const ocl_context *ctx, const ocl_device *dev, u
         if (ctx->svm & CL_DEVICE_SVM_ATOMICS)
             flags |= CL_MEM_SVM_ATOMICS;
     }
-    /* It answers NULL to everything, so the limit is looked at first. */
+    /* clSVMAlloc returns NULL for every failure, so the limit is checked first. */
     if (size > limiting->info.max_alloc_size)
         return too_large(limiting, size);
     block = cl.clSVMAlloc(ctx->native, flags, size, align <= 128 ? (cl_uint)align : 0);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* Handles in and out: cl_context, cl_command_queue, cl_event.
+/* Native handles in both directions: cl_context, cl_command_queue, cl_event.
  *
- * What is handed in is retained, so that ours never dangles; with USM_TRANSFER
- * the caller's reference becomes ours instead, but only on success. */
+ * A handle passed in is retained, so that ours never dangles; with USM_TRANSFER the caller's
+ * reference becomes ours instead, but only on success. */
 #include "opencl.h"
 
 /* --- contexts ------------------------------------------------------------------------ */
@@ -35,7 +35,7 @@ static bool is_among(cl_device_id id, const cl_device_id *ids, size_t n)
     return false;
 }
 
-/* The records of what was asked for, or of all. */
+/* Finds the records of the requested devices, or of all. */
 static usm_status find_devices(const cl_device_id *all, size_t nall, size_t n, void *const *wanted,
                                ocl_device **found)
 {
@@ -161,7 +161,8 @@ usm_status ocl_queue_from_native(void *ctx, void *native, usm_ownership ownershi
         return status;
     if (ownership == USM_KEEP)
         cl.clRetainCommandQueue(native);
-    /* Ours may be the last reference then: lane.c tells why it must not be in flight. */
+    /* Ours may then be the last reference: lane.c explains why it must not be released with
+     * commands in flight. */
     made->must_finish = ownership == USM_TRANSFER && d->needs_lanes &&
                         (f.properties & CL_QUEUE_OUT_OF_ORDER_EXEC_MODE_ENABLE);
     *q     = made;
@@ -178,7 +179,7 @@ usm_status ocl_queue_native(void *q, void **native)
 
 /* --- events -------------------------------------------------------------------------- */
 
-/* What was enqueued but not flushed would never complete for a waiter of ours. */
+/* A waiter of ours would wait forever for commands that were enqueued but not flushed. */
 static void flush_queue_of(cl_event native)
 {
     cl_command_queue queue = NULL;
@@ -198,13 +199,13 @@ static void CL_CALLBACK on_foreign(cl_event native, cl_int code, void *user)
     gate_context_unref(ctx);
 }
 
-/* A user event of the program: like ours, it is kept from the wait lists of
- * drivers (../common/gate.c).  Its end comes by callback. */
+/* A user event of the program: like ours, it is kept out of the wait lists of drivers
+ * (../common/gate.c).  A callback reports its end. */
 static usm_status watch(ocl_event *ev, cl_event native)
 {
     cl_int err;
 
-    gate_event_ref(&ev->gate); /* the callback's */
+    gate_event_ref(&ev->gate); /* for the callback */
     gate_context_ref(ev->gate.ctx);
     ev->shadow = native;
     err        = cl.clSetEventCallback(native, CL_COMPLETE, on_foreign, ev);
@@ -247,7 +248,7 @@ usm_status ocl_event_from_native(void *ctx, void *native, usm_ownership ownershi
     ev = gate_event_new(ctx);
     if (!ev)
         return ocl_no_memory();
-    cl.clRetainEvent(native); /* first: the callback may be the last to let go */
+    cl.clRetainEvent(native); /* first, because the callback may release the last reference */
     status = adopt_event((ocl_event *)ev, native);
     if (status) {
         cl.clReleaseEvent(native);
@@ -260,7 +261,7 @@ usm_status ocl_event_from_native(void *ctx, void *native, usm_ownership ownershi
     return USM_OK;
 }
 
-/* Lock held. Drivers see a user event only when the program asks for one. */
+/* Lock held.  Drivers see a user event only if the program requests its handle. */
 static usm_status need_shadow(ocl_event *ev)
 {
     cl_int err = CL_SUCCESS;

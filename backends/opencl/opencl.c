@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* The module's entry and its table.  Not here: any work; the driver is not even
- * looked for before the first devices().  Called by the core's module loader. */
+/* The module's entry and its table.  Nothing is done here: the driver is not even looked for before
+ * the first devices().  Called by the core's module loader. */
 #include "opencl.h"
 
 const usm_host_api *ocl_host;
@@ -9,7 +9,7 @@ static const usm_backend_ops ops = {
     .abi         = USM_MODULE_ABI,
     .struct_size = sizeof(usm_backend_ops),
     .name        = "opencl",
-    /* No USM_CAP_PEER: OpenCL has no word on it. */
+    /* No USM_CAP_PEER: OpenCL has nothing for it. */
     .caps = USM_CAP_QUEUES | USM_CAP_NOTIFY | USM_CAP_KERNELS | USM_CAP_PARTITION | USM_CAP_NATIVE |
             USM_CAP_MEMINFO | USM_CAP_GROUPS,
 

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* What the files of the OpenCL backend share: the driver's entry points, the
- * objects, and the functions that cross files.  Not here: anything the core
- * sees, which is usm/backend.h alone.  Included by backends/opencl only.
+/* Shared by the files of the OpenCL backend: the driver's entry points, the objects, and the
+ * functions used across files.  Not here: the interface to the core, which is usm/backend.h alone.
+ * Included by backends/opencl only.
  *
- * Nothing of OpenCL is linked: functions are called as `cl.clFlush(q)` through
- * a table that loader.c fills.
+ * Nothing of OpenCL is linked: functions are called as `cl.clFlush(q)` through a table that
+ * loader.c fills.
  *
- * Locks: the registry's before a context's `gate.lock`; the driver may be called
- * with either, nothing of the core is. */
+ * Locks: the registry's before a context's `gate.lock`.  The driver may be called with either held,
+ * the core with none. */
 #ifndef USM_BACKENDS_OPENCL_H
 #define USM_BACKENDS_OPENCL_H
 
@@ -30,7 +30,7 @@
 
 /* --- the driver (loader.c, status.c) -------------------------------------- */
 
-/* Of OpenCL 1.2, without which nothing works. */
+/* Functions of OpenCL 1.2, which are required. */
 #define OCL_REQUIRED(X)                                                                            \
     X(clGetPlatformIDs)                                                                            \
     X(clGetPlatformInfo)                                                                           \
@@ -75,7 +75,7 @@
     X(clSetKernelArg)                                                                              \
     X(clGetExtensionFunctionAddressForPlatform)
 
-/* NULL in an old loader; and a platform below 2.x must not be asked for them. */
+/* NULL in an old loader; and they must not be called for a platform below 2.x. */
 #define OCL_OPTIONAL(X)                                                                            \
     X(clCreateCommandQueueWithProperties)                                                          \
     X(clSVMAlloc)                                                                                  \
@@ -87,7 +87,7 @@
     X(clSetKernelExecInfo)                                                                         \
     X(clCreateProgramWithIL)
 
-/* Of extensions: asked of each platform, NULL where it has none. */
+/* Functions of extensions: queried for each platform, NULL if it has none. */
 #define OCL_EXTENSION(X)                                                                           \
     X(clHostMemAllocINTEL)                                                                         \
     X(clDeviceMemAllocINTEL)                                                                       \
@@ -119,7 +119,7 @@ extern const usm_host_api *ocl_host;
 bool ocl_load(char *why, size_t why_size);
 void ocl_load_extensions(cl_platform_id platform, ocl_extensions *ext);
 
-/* The one switch from OpenCL's codes to ours, and a code's name. */
+/* The only conversion of OpenCL's codes to statuses, and the name of a code. */
 usm_status  native_to_status(cl_int code);
 const char *ocl_error_name(cl_int code);
 /* The status of a command whose execution status is `code` (< 0). */
@@ -127,7 +127,7 @@ usm_status ocl_execution_status(cl_int code);
 /* Both report: "<what> failed: CL_OUT_OF_RESOURCES (-5); remedy". */
 usm_status ocl_fail(cl_int code, const char *what);
 #define ocl_no_memory() ocl_report(USM_E_NO_MEMORY, "the host heap is exhausted")
-/* How a failure is born.  A macro, so that analysers see that it is one. */
+/* The origin of every failure.  A macro, so that analysers see that the path fails. */
 #define ocl_report(status, ...) ((void)ocl_host->report((status), __VA_ARGS__), (status))
 
 /* --- platforms and devices (device.c, describe.c, part.c) ----------------- */
@@ -135,7 +135,7 @@ usm_status ocl_fail(cl_int code, const char *what);
 /* How a device offers USM.  A context uses one way for all it allocates. */
 typedef enum ocl_way { OCL_WAY_NONE, OCL_WAY_USM, OCL_WAY_SVM } ocl_way;
 
-/* What cl_intel_unified_shared_memory says of each kind of memory. */
+/* The capabilities of cl_intel_unified_shared_memory for each kind of memory. */
 typedef struct ocl_usm_caps {
     cl_bitfield host, device, shared, system;
 } ocl_usm_caps;
@@ -159,8 +159,8 @@ struct ocl_device {
     ocl_usm_caps       usm;
     cl_bitfield        svm;
     ocl_way            way;
-    bool               runs_native; /* host functions, in the host's own memory  */
-    bool               is_relaxed;  /* takes Intel's flag for unrestricted sizes */
+    bool               runs_native; /* runs host functions, in the host's own memory */
+    bool               is_relaxed;  /* accepts Intel's flag for unrestricted sizes   */
     bool               has_il;
     bool               needs_lanes; /* its out-of-order queues cannot be released */
     bool               has_amd_memory;
@@ -169,19 +169,19 @@ struct ocl_device {
 
 extern registry ocl_registry;
 
-/* Fills dev->info and the rest that is asked of the driver. */
+/* Fills dev->info and the other fields with queries of the driver. */
 usm_status ocl_device_describe(ocl_device *dev);
-/* How `dev` is cut: the properties for clCreateSubDevices and how many parts; 0
- * when it cannot be cut. */
+/* The partition of `dev`: the properties for clCreateSubDevices and the number of sub-devices; 0:
+ * it cannot be partitioned. */
 size_t ocl_device_cut(const ocl_device *dev, cl_device_partition_property props[4]);
-/* A text of the driver, trimmed and cut to fit. */
+/* A text of the driver, trimmed and shortened to fit. */
 usm_status ocl_device_text(cl_device_id id, cl_device_info what, char *out, size_t cap);
 usm_status ocl_platform_text(cl_platform_id id, cl_platform_info what, char *out, size_t cap);
 
 usm_status ocl_devices(usm_backend_device *list, size_t cap, size_t *count);
 usm_status ocl_sub_devices(void *dev, usm_backend_device *list, size_t cap, size_t *count);
 usm_status ocl_device_memory(void *dev, uint64_t *total, uint64_t *free);
-/* The record of a native device, made (and the device retained) when it is new. */
+/* The record of a native device, made (and the device retained) if it is new. */
 usm_status ocl_device_find(cl_device_id id, ocl_device **dev);
 /* A new record, not yet in the registry. `parent` may be NULL. */
 usm_status ocl_device_new(ocl_platform *platform, cl_device_id id, ocl_device *parent,
@@ -198,16 +198,15 @@ typedef struct ocl_context {
     const ocl_platform   *platform;
     const ocl_extensions *ext;
     ocl_way               way;
-    cl_bitfield           svm; /* what all devices can                            */
+    cl_bitfield           svm; /* the capabilities that all devices have */
     /* atomic */
-    _Atomic(cl_event) done; /* one that is complete; made when first needed     */
+    _Atomic(cl_event) done; /* a completed event; made when first needed */
     /* fixed after create */
     size_t      ndevices;
     ocl_device *devices[];
 } ocl_context;
 
-/* Over a native context whose reference the new object takes; on failure it is
- * the caller's still. */
+/* Makes a context over a native one and takes its reference; on failure the caller keeps it. */
 usm_status ocl_context_wrap(cl_context native, size_t n, ocl_device *const *devices,
                             ocl_context **ctx);
 void       ocl_context_free(gate_context *ctx); /* the gate's context_free */
@@ -220,10 +219,11 @@ usm_status ocl_mem_free(void *ctx, usm_kind kind, void *p, size_t size);
 /* --- events (event.c) ------------------------------------------------------ */
 
 typedef struct ocl_event {
-    gate_event gate;   /* first                                                  */
-    cl_event   native; /* of a native event; stored before gate.state            */
-    uint64_t   queue;  /* the serial of the in-order queue it is of; 0: none      */
-    cl_event   shadow; /* of a user event: for event_native, or foreign; lock    */
+    gate_event gate;   /* first                                                   */
+    cl_event   native; /* the driver's event, if native; stored before gate.state */
+    uint64_t   queue;  /* serial number of its in-order queue; 0: none            */
+    cl_event   shadow; /* for a user event: for event_native, or a foreign event; guarded by the
+                          lock */
 } ocl_event;
 
 /* The gate's ops (submit.c); those of events are in event.c, of queues in queue.c. */
@@ -235,7 +235,7 @@ void                  ocl_event_settled(gate_event *ev);
 void                  ocl_event_fini(gate_event *ev);
 void                  ocl_queue_free(gate_queue *q);
 
-/* Pending until now, and `native` its own from here on. */
+/* Makes a pending event native; `native` belongs to it from here on. */
 void ocl_event_become_native(ocl_event *ev, cl_event native, usm_list *notices);
 
 usm_status ocl_event_profiling(void *ev, usm_profiling *times);
@@ -246,13 +246,13 @@ typedef struct ocl_program {
     cl_program     native;
     ocl_context   *ctx;
     ocl_device    *dev;
-    char          *kinds; /* kinds of arguments, where the driver forgets them; or NULL */
-    _Atomic size_t refs;  /* the core's, and one of each kernel */
+    char          *kinds; /* kinds of arguments, if the driver does not know them; or NULL */
+    _Atomic size_t refs;  /* the core's, and one for each kernel                           */
 } ocl_program;
 
 typedef struct ocl_kernel {
     ocl_program   *program;
-    _Atomic size_t refs; /* the core's, and one of each busy instance */
+    _Atomic size_t refs; /* the core's, and one for each busy instance */
     instances      idle;
     char           name[];
 } ocl_kernel;
@@ -266,9 +266,9 @@ typedef struct ocl_instance {
 } ocl_instance;
 
 void ocl_program_unref(ocl_program *program);
-/* The driver's word on an argument; USM_ARG_NONE when it has none (kinds.c). */
+/* The kind of an argument, as reported by the driver; USM_ARG_NONE: unknown (kinds.c). */
 usm_arg_kind ocl_kind_asked(cl_kernel native, cl_uint index);
-/* Of all kernels, as text (../common/kinds.h) on the host heap. */
+/* The kinds of all kernels, as text (../common/kinds.h) on the host heap. */
 usm_status ocl_kinds_of_program(ocl_program *program, char **kinds);
 usm_status ocl_program_build(void *ctx, void *dev, const usm_image *image, const char *options,
                              char **log, void **program);
@@ -293,11 +293,11 @@ typedef struct ocl_queue {
     /* fixed after create */
     cl_command_queue native;
     ocl_device      *dev;
-    uint32_t         flags;                /* usm_queue_flags                  */
-    uint32_t         nlanes;               /* 0: `native` is all there is      */
-    cl_command_queue lanes[OCL_MAX_LANES]; /* in order each; the first: native */
-    bool             must_finish;          /* before its last release          */
-    uint64_t         serial;               /* of all queues: never reused, not 0 */
+    uint32_t         flags;                /* usm_queue_flags                              */
+    uint32_t         nlanes;               /* 0: only `native`                             */
+    cl_command_queue lanes[OCL_MAX_LANES]; /* each in order; the first: native             */
+    bool             must_finish;          /* wait before its last release                 */
+    uint64_t         serial;               /* unique among all queues, never reused, not 0 */
     /* atomic */
     _Atomic uint32_t next_lane;
 } ocl_queue;
@@ -307,12 +307,12 @@ static inline ocl_context *ocl_context_of(const ocl_queue *q)
     return (ocl_context *)q->gate.ctx;
 }
 
-/* Over a native queue whose reference it takes; on failure it is the caller's. */
+/* Makes a queue over a native one and takes its reference; on failure the caller keeps it. */
 usm_status ocl_queue_wrap(ocl_context *ctx, ocl_device *dev, cl_command_queue native,
                           uint32_t flags, ocl_queue **q);
-/* How many lanes an out-of-order queue of `dev` is made of; 0: a native one will do. */
+/* The number of lanes of an out-of-order queue of `dev`; 0: a native one can be used. */
 uint32_t ocl_lanes_of(const ocl_device *dev);
-/* Waits for all native queues; releases them. */
+/* Waits for all native queues; _release releases them. */
 cl_int ocl_lanes_finish(const ocl_queue *q);
 void   ocl_lanes_release(const ocl_queue *q);
 
@@ -334,9 +334,9 @@ typedef struct ocl_rect {
     size_t      dst_pitch, src_pitch, width, height;
 } ocl_rect;
 
-/* A command with all it needs, so that it can also be issued later. */
+/* A command with all its parameters, so that it can also be issued later. */
 typedef struct ocl_command {
-    gate_command     gate; /* first; ocl_submit() fills it */
+    gate_command     gate; /* first member; ocl_submit() fills it in */
     ocl_command_type type;
     union {
         ocl_rect rect;
@@ -358,18 +358,18 @@ typedef struct ocl_command {
     } as;
 } ocl_command;
 
-/* Hands a command to the driver and flushes; `event` may be NULL (lane.c). */
+/* Passes a command to the driver and flushes; `event` may be NULL (lane.c). */
 cl_int ocl_command_run(ocl_queue *q, const ocl_command *cmd, cl_uint nwait, const cl_event *wait,
                        cl_event *event);
-/* The same in one native queue, without a flush (command.c). */
+/* The same for one native queue, without a flush (command.c). */
 cl_int ocl_command_run_in(const ocl_queue *q, cl_command_queue to, const ocl_command *cmd,
                           cl_uint nwait, const cl_event *wait, cl_event *event);
-/* The driver's word for it, for stories. */
+/* The name of the driver's function, for error messages. */
 const char *ocl_command_name(const ocl_command *cmd);
-/* Gives back what the command owns. */
+/* Frees what the command owns. */
 void ocl_command_drop(const gate_command *cmd);
 
-/* gate_submit(), as the type of the command asks. */
+/* Calls gate_submit() as the type of the command requires. */
 usm_status ocl_submit(void *q, ocl_command *cmd, size_t ndeps, void *const *deps, void **ev);
 
 usm_status ocl_queue_create(void *ctx, void *dev, uint32_t flags, void **q);
@@ -388,7 +388,7 @@ usm_status ocl_advise(void *q, const void *p, size_t n, usm_advice advice, size_
 usm_status ocl_marker(void *q, size_t ndeps, void *const *deps, void **ev);
 usm_status ocl_barrier(void *q, size_t ndeps, void *const *deps, void **ev);
 
-/* --- handles of others (native.c) ------------------------------------------ */
+/* --- native handles (native.c) ---------------------------------------------- */
 
 usm_status ocl_context_from_native(void *native, size_t ndevices, void *const *devices,
                                    usm_ownership ownership, void **ctx, usm_backend_device *list,

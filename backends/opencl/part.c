@@ -1,11 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* Parts of devices, what selector terms `N.*` list.  Made once, at the first
- * question, and kept for ever.
+/* Sub-devices, which selector terms `N.*` list.  Made once, at the first query, and never freed.
  *
- * Where a device is made of domains (tiles, NUMA nodes) those are the parts, as
- * ONEAPI_DEVICE_SELECTOR has it.  Else, on CPUs, compute units: one each while
- * they are few enough to be listed, so that the parts of a small machine are
- * still of use.  Called by the core through the table, and by describe.c. */
+ * If a device consists of domains (tiles, NUMA nodes), those are the sub-devices, as
+ * ONEAPI_DEVICE_SELECTOR defines.  Otherwise, on CPUs, compute units: one each while their number
+ * can be listed, so that the sub-devices of a small machine are still useful.  Called by the core
+ * through the table, and by describe.c. */
 #include "opencl.h"
 
 #include <string.h>
@@ -35,7 +34,7 @@ static bool has_domains(const ocl_device *dev)
            (domains & CL_DEVICE_AFFINITY_DOMAIN_NEXT_PARTITIONABLE);
 }
 
-/* Only the driver knows how many domains there are. */
+/* Only the driver knows the number of domains. */
 static size_t count_domains(const ocl_device *dev, const cl_device_partition_property *props)
 {
     cl_uint n = 0;
@@ -45,8 +44,8 @@ static size_t count_domains(const ocl_device *dev, const cl_device_partition_pro
     return n;
 }
 
-/* Equal parts are counted here: Intel's CPU runtime starts its threads when it is
- * asked, and devices are listed by programs that never use one. */
+/* Equal sub-devices are computed here: Intel's CPU runtime starts its threads at a query, and
+ * programs list devices that they never use. */
 size_t ocl_device_cut(const ocl_device *dev, cl_device_partition_property props[4])
 {
     size_t n = 0, units = (dev->info.compute_units + MAX_PARTS - 1) / MAX_PARTS;

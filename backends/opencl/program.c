@@ -1,18 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* Programs: one image built for one device.  Not here: which image to take and
- * where binaries are cached (the core), kernels (kernel.c). */
+/* Programs: one image built for one device.  Not here: the choice of the image and the cache of
+ * binaries (the core), kernels (kernel.c). */
 #include "opencl.h"
 
 #include <stdio.h>
 #include <string.h>
 
-/* So that kernel_info can tell pointers from values. */
+/* Lets kernel_info distinguish pointers from values. */
 #define ARG_INFO "-cl-kernel-arg-info"
-/* So that kernels reach all of a block that memory.c got with the flag for
- * unrestricted sizes. */
+/* Lets kernels access all of a block that memory.c allocated with the flag for unrestricted
+ * sizes. */
 #define LARGE_BUFFERS "-cl-intel-greater-than-4GB-buffer-required"
 
-/* --- creating -------------------------------------------------------------------- */
+/* --- creation -------------------------------------------------------------------- */
 
 static cl_program create_with_il(const ocl_context *ctx, const usm_image *image, cl_int *err)
 {
@@ -53,7 +53,7 @@ static bool can_take(const ocl_device *dev, usm_image_type type)
 
 /* --- building --------------------------------------------------------------------- */
 
-/* `options` are the user's for OpenCL C; SPIR-V and binaries take only ours. */
+/* `options` are the user's and apply to OpenCL C; SPIR-V and binaries only get ours. */
 static char *build_options(const ocl_device *dev, usm_image_type type, const char *options)
 {
     const char *users = type == USM_IMAGE_OPENCL_C && options ? options : "";
@@ -67,7 +67,7 @@ static char *build_options(const ocl_device *dev, usm_image_type type, const cha
     return all;
 }
 
-/* NULL when there is none, or no memory for it. */
+/* NULL: there is none, or no memory for it. */
 static char *build_log(cl_program native, cl_device_id id)
 {
     size_t size = 0;
@@ -84,7 +84,7 @@ static char *build_log(cl_program native, cl_device_id id)
     return text;
 }
 
-/* The first line that speaks of an error, else the first line. */
+/* Quotes the first line that mentions an error, otherwise the first line. */
 static usm_status build_failed(cl_int err, const ocl_device *dev, const char *log)
 {
     usm_status  status = native_to_status(err);
@@ -102,7 +102,7 @@ static usm_status build_failed(cl_int err, const ocl_device *dev, const char *lo
 
 static usm_status build(cl_program native, const ocl_device *dev, const char *options, char **log)
 {
-    /* PoCL 3.1 forgets what it knows of arguments when a binary has options, even "". */
+    /* PoCL 3.1 loses its information about arguments if a binary has options, even "". */
     cl_int err  = cl.clBuildProgram(native, 1, &dev->id, options[0] ? options : NULL, NULL, NULL);
     char  *text = build_log(native, dev->id);
     usm_status status = err ? build_failed(err, dev, text) : USM_OK;
@@ -128,7 +128,7 @@ static usm_status create_failed(cl_int err, const ocl_device *dev, usm_image_typ
                       ocl_error_name(err), (int)err);
 }
 
-/* Kinds that the driver will not know: of SPIR-V, and those beside a binary. */
+/* Reads kinds that the driver will not know: from SPIR-V, and those stored with a binary. */
 static usm_status read_kinds(const usm_image *image, usm_image *raw, char **kinds)
 {
     *raw = *image;
@@ -202,10 +202,10 @@ void ocl_program_destroy(void *program)
         ocl_program_unref(program);
 }
 
-/* --- asking ---------------------------------------------------------------------------- */
+/* --- queries ----------------------------------------------------------------------------- */
 
-/* Where the device of the program stands among the program's devices, which are
- * the context's; PoCL 3.1 has only those it was built for, and a part's whole. */
+/* The index of the program's device among the program's devices, which are the context's; PoCL 3.1
+ * has only those it was built for, and for a sub-device the whole device. */
 static usm_status device_index(const ocl_program *program, cl_uint n, cl_uint *index)
 {
     cl_device_id *ids = ocl_host->heap_alloc(n * sizeof(*ids));
@@ -223,8 +223,8 @@ static usm_status device_index(const ocl_program *program, cl_uint n, cl_uint *i
     return err ? ocl_fail(err, "clGetProgramInfo(CL_PROGRAM_DEVICES)") : USM_OK;
 }
 
-/* The driver fills one buffer for each device that has a binary: Intel's CPU
- * runtime refuses NULL for those not wanted, against the specification. */
+/* The driver fills one buffer for each device that has a binary: Intel's CPU runtime refuses NULL
+ * for the others, against the specification. */
 static usm_status read_binaries(const ocl_program *program, const size_t *sizes,
                                 unsigned char **buffers, cl_uint n)
 {
@@ -238,7 +238,7 @@ static usm_status read_binaries(const ocl_program *program, const size_t *sizes,
     return err ? ocl_fail(err, "clGetProgramInfo(CL_PROGRAM_BINARIES)") : USM_OK;
 }
 
-/* The driver's part of what a program leaves. */
+/* The buffers that the driver fills. */
 typedef struct binaries {
     cl_uint         n;
     size_t         *sizes;

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* Queues, and the commands of the backend's table in the form submit.c takes.
- * Not here: launches (kernel.c).  Called by the core through the table.
+/* Queues, and the commands of the backend's table in the form that submit.c takes.  Not here:
+ * launches (kernel.c).  Called by the core through the table.
  *
- * A queue that is destroyed with commands in flight: clReleaseCommandQueue does
- * not wait, and the driver's commands end all the same (lane.c tells where not);
- * held commands keep a reference to ours. */
+ * A queue that is destroyed with commands in flight: clReleaseCommandQueue does not wait, and the
+ * driver's commands end nevertheless (lane.c has the exception); deferred commands keep a reference
+ * to our queue. */
 #include "opencl.h"
 
 #include <string.h>
@@ -25,7 +25,7 @@ static cl_command_queue create(const ocl_context *ctx, const ocl_device *dev, cl
     return cl.clCreateCommandQueue(ctx->native, dev->id, bits, err);
 }
 
-/* All native queues of q, or none. */
+/* Creates all native queues of q, or none. */
 static cl_int create_lanes(const ocl_context *ctx, ocl_queue *q, cl_bitfield bits)
 {
     cl_int err = CL_SUCCESS;
@@ -56,7 +56,7 @@ static usm_status queue_new(ocl_device *dev, uint32_t flags, ocl_queue **out)
     return USM_OK;
 }
 
-/* Its native parts are there: from here on the last reference releases them. */
+/* The native queues exist: from here on releasing the last reference releases them. */
 static void queue_open(ocl_queue *q, ocl_context *ctx)
 {
     gate_queue_init(&q->gate, &ctx->gate, !(q->flags & USM_QUEUE_OUT_OF_ORDER));
@@ -125,7 +125,7 @@ usm_status ocl_queue_wait(void *queue)
 usm_status ocl_copy(void *q, void *dst, const void *src, size_t n, size_t ndeps, void *const *deps,
                     void **ev)
 {
-    ocl_command cmd; /* not cleared: it is large, and of a copy only this is looked at */
+    ocl_command cmd; /* not cleared, because it is large, and a copy uses only these fields */
 
     cmd.type    = OCL_COPY;
     cmd.as.rect = (ocl_rect){dst, src, n, n, n, 1};
@@ -144,7 +144,7 @@ usm_status ocl_copy_2d(void *q, void *dst, size_t dst_pitch, const void *src, si
 usm_status ocl_fill(void *q, void *dst, const void *pattern, size_t pattern_size, size_t size,
                     size_t ndeps, void *const *deps, void **ev)
 {
-    ocl_command cmd; /* not cleared, as a copy's */
+    ocl_command cmd; /* not cleared, as for a copy */
 
     cmd.type                 = OCL_FILL;
     cmd.as.fill.dst          = dst;
@@ -172,8 +172,8 @@ usm_status ocl_marker(void *q, size_t ndeps, void *const *deps, void **ev)
     return ocl_submit(q, &cmd, ndeps, deps, ev);
 }
 
-/* clEnqueueMemAdviseINTEL takes numbers that no specification gives a meaning, and
- * drivers refuse some: the hint is dropped and its dependencies kept. */
+/* clEnqueueMemAdviseINTEL takes numbers that no specification defines, and drivers refuse some: the
+ * hint is dropped and its dependencies are kept. */
 usm_status ocl_advise(void *q, const void *p, size_t n, usm_advice advice, size_t ndeps,
                       void *const *deps, void **ev)
 {

@@ -1,18 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* From OpenCL's codes to usm_status, and the stories of failed calls.
- * Called by every file of the backend. */
+/* Conversion of OpenCL's codes to usm_status, and the error messages of failed calls.  Called by
+ * every file of the backend. */
 #include "opencl.h"
 
 #include "../common/story.h"
 
-/* Of drivers, in no header everybody has. */
+/* Codes of drivers, missing in some headers. */
 #define CL_CONTEXT_TERMINATED (-1121) /* cl_khr_terminate_context            */
 #define CL_NV_ILLEGAL_ACCESS  (-9999) /* NVIDIA: a kernel's bad pointer      */
 #ifndef CL_PLATFORM_NOT_FOUND_KHR
 #define CL_PLATFORM_NOT_FOUND_KHR (-1001)
 #endif
 
-/* X(code, status): what is not here is USM_E_DEVICE. */
+/* X(code, status): any other code is USM_E_DEVICE. */
 #define CODES(X)                                                                                   \
     X(CL_DEVICE_NOT_FOUND, USM_E_NO_DEVICE)                                                        \
     X(CL_DEVICE_NOT_AVAILABLE, USM_E_DEVICE_LOST)                                                  \
@@ -94,7 +94,7 @@ const char *ocl_error_name(cl_int code)
 
 usm_status ocl_execution_status(cl_int code)
 {
-    /* PoCL 3.1 marks the dependents of a failed command with a bare -1. */
+    /* PoCL 3.1 marks the dependents of a failed command with -1. */
     return code == -1 ? USM_E_DEPENDENCY : native_to_status(code);
 }
 

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* What the gate (../common/gate.c: start reading there) asks of OpenCL: commands with wait lists.
- * Not here: what is held back, which is the gate's; which native queue a command goes to (lane.c).
- * Called by queue.c and kernel.c, and by the gate.
+/* The gate's ops for OpenCL (../common/gate.c: start reading there): commands with wait lists.  Not
+ * here: which commands are deferred (the gate); the choice of a native queue (lane.c).  Called by
+ * queue.c and kernel.c, and by the gate.
  *
- * Hidden here: Intel's CPU runtime crashes when an event that has failed stands in a wait list, so
- * none does. */
+ * Handled here: Intel's CPU runtime crashes if a failed event is in a wait list, so failed events
+ * are left out. */
 #include "opencl.h"
 
 /* --- wait lists ----------------------------------------------------------------- */
@@ -15,7 +15,7 @@ typedef struct wait_list {
     cl_event  few[FEW_EVENTS];
     cl_event *events;
     cl_uint   n;
-    bool      has_failed; /* an event that has ended badly: never shown to a driver */
+    bool      has_failed; /* a failed event was left out */
 } wait_list;
 
 static bool native_failed(cl_event native)
@@ -27,8 +27,8 @@ static bool native_failed(cl_event native)
     return !err && code < 0;
 }
 
-/* What is before the command in its in-order queue needs no place in the list: the driver keeps the
- * order at no cost, and an entry costs it time. */
+/* A command that is earlier in the same in-order queue needs no entry in the list: the driver keeps
+ * the order at no cost, and an entry costs time. */
 static bool is_before(const ocl_queue *q, const ocl_event *ev)
 {
     return q->gate.is_ordered && ev->queue == q->serial;
@@ -65,7 +65,7 @@ static void wait_list_fini(wait_list *w)
 
 /* --- issuing ------------------------------------------------------------------------ */
 
-/* An event that is complete, or NULL when it cannot be made. */
+/* Returns a completed event, or NULL if it cannot be made. */
 static cl_event done_event(ocl_context *ctx)
 {
     cl_event none = NULL, done = usm_load_acquire(&ctx->done);
@@ -79,12 +79,12 @@ static cl_event done_event(ocl_context *ctx)
     (void)cl.clSetUserEventStatus(done, CL_COMPLETE);
     if (usm_cas_acq_rel(&ctx->done, &none, done))
         return done;
-    cl.clReleaseEvent(done); /* another thread was first */
+    cl.clReleaseEvent(done); /* another thread was faster */
     return none;
 }
 
-/* What is left of a wait list may be nothing; but to a marker or barrier of an
- * out-of-order queue an empty list means all commands before it. */
+/* The remaining wait list may be empty; but for a marker or barrier of an out-of-order queue an
+ * empty list means all commands before it. */
 static void keep_from_meaning_all(const ocl_queue *q, const gate_command *cmd, wait_list *w)
 {
     if (w->n || q->gate.is_ordered || !cmd->is_mark)
@@ -143,7 +143,7 @@ const gate_ops ocl_gate_ops = {
     .context_free  = ocl_context_free,
 };
 
-/* Nothing to wait for and nobody to tell: what gate_submit() and issue() come to then. */
+/* The fast path of gate_submit() and issue(): no dependencies, no event. */
 static usm_status submit_plain(ocl_queue *q, const ocl_command *cmd)
 {
     cl_int err = ocl_command_run(q, cmd, 0, NULL, NULL);
