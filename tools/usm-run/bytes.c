@@ -64,7 +64,7 @@ static bool add_hex(app *a, app_node *n, value v)
         if (isspace((unsigned char)*s))
             continue;
         if (!digit)
-            return mistake(a, v.at, "'%c' is no hexadecimal digit", *s);
+            return mistake(a, v.at, "'%c' is not a hexadecimal digit", *s);
         byte = (unsigned char)(byte << 4 | (unsigned)(digit - digits));
         if (half++ % 2)
             append(n, &byte, 1);
