@@ -278,8 +278,7 @@ static usm_status notify_later(gate_event *ev, usm_backend_notify_fn fn, void *a
     return USM_OK;
 }
 
-/* --- postponed actions
- * ------------------------------------------------------------------------- */
+/* --- postponed actions -------------------------------------------------------- */
 
 static void leftovers_init(leftovers *l)
 {
@@ -347,8 +346,7 @@ static usm_status issue(gate_queue *q, const gate_command *cmd, size_t ndeps,
     return status;
 }
 
-/* --- deferring
- * ---------------------------------------------------------------------------------- */
+/* --- deferring ---------------------------------------------------------------- */
 
 static size_t command_offset(size_t ndeps)
 {
@@ -473,7 +471,7 @@ static usm_status hold(gate_queue *q, const gate_command *cmd, size_t ndeps,
 {
     gate_context *ctx = q->ctx;
     held_command *h   = held_new(ctx, cmd, ndeps, deps, out);
-    usm_list      nobody; /* knows of `out` */
+    usm_list      nobody; /* stays empty: no listener has `out` */
     outlook       o;
 
     if (!h) {
@@ -506,7 +504,7 @@ usm_status gate_submit(gate_queue *q, const gate_command *cmd, size_t ndeps, voi
         ctx->ops->command_drop(cmd);
         return no_memory(ctx);
     }
-    usm_list_init(&nobody); /* knows of an event that is not returned yet */
+    usm_list_init(&nobody); /* stays empty: `out` is not returned yet */
     if (usm_load_acquire(&q->nheld) == 0 && !o.is_pending)
         status = issue(q, cmd, ndeps, events, out, o.has_failed, &nobody);
     else
@@ -573,8 +571,7 @@ void gate_event_release(void *event)
     gate_event_unref(ev);
 }
 
-/* --- query and wait
- * ---------------------------------------------------------------------------- */
+/* --- query and wait ----------------------------------------------------------- */
 
 static usm_status tell_status(const gate_event *ev)
 {

@@ -94,8 +94,7 @@ static usm_status refused(const char *what)
     return usm__host_refused(full ? USM_E_NO_MEMORY : USM_E_SYSTEM, what, errno);
 }
 
-/* ---- exported memory
- * -------------------------------------------------------------------------- */
+/* ---- exported memory --------------------------------------------------------- */
 
 static usm_status map_file(mapping *m, size_t align, bool writable)
 {
@@ -208,8 +207,7 @@ usm_status usm__host_ipc_put(void *ctx, usm_backend_ipc *handle)
     return USM_OK;
 }
 
-/* ---- opened memory
- * ---------------------------------------------------------------------------- */
+/* ---- opened memory ----------------------------------------------------------- */
 
 usm_status usm__host_ipc_open(void *ctx, void *dev, const usm_backend_ipc *handle, void **p)
 {

@@ -10,7 +10,7 @@
 #include <sys/resource.h>
 
 /* mmap aligns to pages only.  For more, enough is mapped to find an aligned start in it, and what
- * lies before and behind goes back. */
+ * lies before and behind it is unmapped. */
 usm_status usm__host_no_memory(size_t size, const char *of)
 {
     struct rlimit addresses;

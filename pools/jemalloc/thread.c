@@ -334,8 +334,7 @@ struct usm_je_cache *usm_je_cache_of(struct usm_je_pool *p)
     return c;
 }
 
-/* --- exclusive use of a cache
- * ------------------------------------------------------------------ */
+/* --- exclusive use of a cache ------------------------------------------------- */
 
 /* A cache has no lock.  Its owner stores `busy`, then reads `taken`.  A thread that takes the cache
  * stores `taken`, makes that visible to all threads (membarrier), then reads `busy`.  At least one

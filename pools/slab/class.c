@@ -333,8 +333,7 @@ static slab *slab_of(slab_pool *p, unsigned k, const void *block)
                : NULL;
 }
 
-/* ---- large cached classes: a block is a run of the heap
- * --------------------------------------- */
+/* ---- large cached classes: a block is a run of the heap ---------------------- */
 
 static usm_status take_run(slab_pool *p, unsigned k, usm_slot *out)
 {

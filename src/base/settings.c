@@ -512,7 +512,7 @@ static bool take_variable(size_t i, const char *variable, bool is_foreign, readi
     return true;
 }
 
-/* Uses the first variable that is set and valid, and writes what is wrong with the others. */
+/* Uses the first variable that is set and valid, and reports the errors of the others. */
 static void read_variables(size_t i, reading *r)
 {
     const usm__setting *setting = &usm__settings[i];

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
 /* Areas: the only place that takes memory from a driver and returns it.
  *
- * This file also corrects what drivers get wrong.  It checks the alignment after every allocation,
+ * This file also works around errors of drivers.  It checks the alignment after every allocation,
  * and pads the request where the driver does not honour it.  An area whose addresses another
  * context has already is set aside, and another is requested.  Memory is counted, and limits are
  * kept.  Pools call these functions through usm_area_source.

@@ -77,7 +77,7 @@ typedef struct usm__account_view {
 /* Of the accounts in which memory of `kind` on the context's device counts, returns the one with
  * the least room. */
 void usm__account_get(usm_context *ctx, size_t index, usm_kind kind, usm__account_view *view);
-/* Called when such memory cannot be had: true if host memory is what is missing, because this
+/* Called when such memory cannot be had: true if host memory is short, because this
  * memory counts as the host's and no limit of the device's is nearer. */
 bool usm__account_lacks_host(usm_context *ctx, size_t index, usm_kind kind);
 /* Adds `size` unless that would exceed `limit` (0: none); *before is the value before. */

@@ -472,7 +472,7 @@ void usm_context_destroy(usm_context *ctx)
         usm__context_end(ctx);
 }
 
-/* ---- what a context gives ---------------------------------------------------- */
+/* ---- queries of a context ---------------------------------------------------- */
 
 usm_status usm_context_get_devices(usm_context *ctx, usm_device **list, size_t cap, size_t *count)
 {

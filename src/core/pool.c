@@ -17,9 +17,9 @@
 #include <errno.h>
 #include <string.h>
 
-/* Other pools are asked to return at least this much: a pool takes no less from the driver. */
+/* Other pools are requested to return at least this much: a pool takes no less from the driver. */
 #define GIVEN_AT_LEAST ((size_t)2 << 20)
-/* Number of rounds in which other pools are asked: another thread may take what they returned. */
+/* Number of rounds of such requests: another thread may take the memory that they returned. */
 #define GIVEN_OFTEN 4
 
 /* ---- use ------------------------------------------------------------------------- */

@@ -48,8 +48,7 @@ void usm__pool_set_threshold(usm_pool *pool, uint64_t bytes)
         usm_store_relaxed(&has_thresholds, true);
 }
 
-/* ---- the attributes
- * --------------------------------------------------------------------------- */
+/* ---- the attributes ---------------------------------------------------------- */
 
 /* The count since the pool was created. */
 static uint64_t queued(usm_pool *pool, usm_pool_attribute which)

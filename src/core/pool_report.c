@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* The report when memory is full: who holds how much, and what helps.  First the state is
+/* The report when memory is full: which pools hold how much, and what helps.  First the state is
  * collected, which takes the locks of the lists of contexts and pools; then it is written, with no
  * lock held.  A program that spills runs out of memory often and on purpose.  The report is
  * therefore only made on request (USM_LOG=info), and for each pool at most once a second.  Called

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
 /* Messages when an allocation finds no memory: always the error message for the caller, and with
- * USM_LOG=info a report of who holds how much. */
+ * USM_LOG=info a report of how much each pool holds. */
 #ifndef USM_CORE_POOL_REPORT_H
 #define USM_CORE_POOL_REPORT_H
 
