@@ -211,7 +211,11 @@ static usm_status make_room(void *unused)
     (void)unused;
     while (!atomic_load(&lone.goes))
         usleep(1000);
-    lone.given = usm__places_give_back(lone.ctx, usm_queue_get_device(lone.q[0]), SIZE);
+    /* Whoever hears that the fill of `idle` has ended may not have come to its extent yet. */
+    while (lone.given < SIZE) {
+        lone.given += usm__places_give_back(lone.ctx, usm_queue_get_device(lone.q[0]), SIZE);
+        usleep(1000);
+    }
     return USM_OK;
 }
 

@@ -8,6 +8,9 @@
 
 #include <ctype.h>
 #include <sys/resource.h>
+#include <sys/vfs.h>
+
+#include <linux/magic.h>
 
 #define MIB ((size_t)1 << 20)
 
@@ -292,10 +295,32 @@ static void say(void)
     CHECK_INT(usm_last_status(), now->status);
 }
 
+static bool is_memory(const char *path)
+{
+    struct statfs fs;
+
+    return statfs(path, &fs) == 0 && fs.f_type == TMPFS_MAGIC;
+}
+
+/* Where /tmp is memory nothing is spilled to it. */
+static void work_on_a_disk(void)
+{
+    const char *tmp = getenv("TMPDIR"), *disk = getenv("USM_TEST_DISK");
+
+    if (!is_memory(tmp ? tmp : "/tmp"))
+        return;
+    if (!disk)
+        disk = "/var/tmp";
+    if (is_memory(disk))
+        SKIP("there is no folder on a disk; USM_TEST_DISK may name one");
+    CHECK_INT(setenv("TMPDIR", disk, 1), 0);
+}
+
 static void each_message_names_culprit_and_remedy(void)
 {
     char text[16384], path[512], there[512];
 
+    work_on_a_disk();
     (void)snprintf(path, sizeof path, "%s", plain_path("errors"));
     (void)snprintf(there, sizeof there, "%s", path);
     *strrchr(there, '/') = '\0';
