@@ -6,28 +6,11 @@
  *        48 behind 4   52 store 4   56 offset 4   60 length 4 */
 #include "wire.h"
 
+#include "base/inline/bytes.h"
+
 #include <string.h>
 
 #define MAGIC 0x52414655u /* "UFAR" */
-
-static void put(unsigned char *at, uint64_t v, unsigned bytes)
-{
-#if __BYTE_ORDER__ == __ORDER_BIG_ENDIAN__
-    v = __builtin_bswap64(v);
-#endif
-    memcpy(at, &v, bytes);
-}
-
-static uint64_t get(const unsigned char *at, unsigned bytes)
-{
-    uint64_t v = 0;
-
-    memcpy(&v, at, bytes);
-#if __BYTE_ORDER__ == __ORDER_BIG_ENDIAN__
-    v = __builtin_bswap64(v);
-#endif
-    return v;
-}
 
 /* Each step is a bijection of the sum so far, so a change within one word of eight bytes always
  * changes the 64 bits, of which 32 are sent.  The position of the checksum itself counts as
@@ -37,7 +20,7 @@ static uint32_t checksum(const unsigned char *bytes)
     uint64_t sum = 0x9e3779b97f4a7c15u;
 
     for (unsigned i = 0; i < FAR_HEADER / 8; i++) {
-        uint64_t word = get(bytes + (size_t)8 * i, 8);
+        uint64_t word = usm_get_le(bytes + (size_t)8 * i, 8);
 
         if (i == 1)
             word &= 0xffffffff00000000u;
@@ -56,15 +39,15 @@ uint64_t far_body_sum(const void *body, size_t size)
     unsigned char        rest[16] = {0};
 
     for (; size >= 16; at += 16, size -= 16) {
-        even = (even ^ get(at, 8)) * 0xff51afd7ed558ccdu;
+        even = (even ^ usm_get_le(at, 8)) * 0xff51afd7ed558ccdu;
         even ^= even >> 32;
-        odd = (odd ^ get(at + 8, 8)) * 0xc4ceb9fe1a85ec53u;
+        odd = (odd ^ usm_get_le(at + 8, 8)) * 0xc4ceb9fe1a85ec53u;
         odd ^= odd >> 32;
     }
     if (size > 0)
         memcpy(rest, at, size);
-    even = (even ^ get(rest, 8)) * 0xff51afd7ed558ccdu;
-    odd  = (odd ^ get(rest + 8, 8)) * 0xc4ceb9fe1a85ec53u;
+    even = (even ^ usm_get_le(rest, 8)) * 0xff51afd7ed558ccdu;
+    odd  = (odd ^ usm_get_le(rest + 8, 8)) * 0xc4ceb9fe1a85ec53u;
     even ^= even >> 32;
     odd ^= odd >> 32;
     return (even ^ odd >> 1 ^ odd << 63) * 0xff51afd7ed558ccdu;
@@ -72,23 +55,23 @@ uint64_t far_body_sum(const void *body, size_t size)
 
 void far_header_encode(const far_header *h, unsigned char bytes[FAR_HEADER])
 {
-    put(bytes, MAGIC, 4);
+    usm_put_le(bytes, MAGIC, 4);
     bytes[4] = FAR_WIRE_VERSION;
     bytes[5] = (unsigned char)h->op;
     bytes[6] = (unsigned char)h->status;
     bytes[7] = h->shift;
-    put(bytes + 8, 0, 4);
-    put(bytes + 12, h->slot, 2);
-    put(bytes + 14, 0, 2);
-    put(bytes + 16, h->from, 8);
-    put(bytes + 24, h->to, 8);
-    put(bytes + 32, h->operation, 8);
-    put(bytes + 40, h->block, 8);
-    put(bytes + 48, h->behind, 4);
-    put(bytes + 52, h->store, 4);
-    put(bytes + 56, h->offset, 4);
-    put(bytes + 60, h->length, 4);
-    put(bytes + 8, checksum(bytes), 4);
+    usm_put_le(bytes + 8, 0, 4);
+    usm_put_le(bytes + 12, h->slot, 2);
+    usm_put_le(bytes + 14, 0, 2);
+    usm_put_le(bytes + 16, h->from, 8);
+    usm_put_le(bytes + 24, h->to, 8);
+    usm_put_le(bytes + 32, h->operation, 8);
+    usm_put_le(bytes + 40, h->block, 8);
+    usm_put_le(bytes + 48, h->behind, 4);
+    usm_put_le(bytes + 52, h->store, 4);
+    usm_put_le(bytes + 56, h->offset, 4);
+    usm_put_le(bytes + 60, h->length, 4);
+    usm_put_le(bytes + 8, checksum(bytes), 4);
 }
 
 static bool shift_is_valid(const far_header *h)
@@ -151,24 +134,24 @@ bool far_header_decode(const void *data, size_t size, far_header *h)
     const unsigned char *bytes = data;
     far_header           d;
 
-    if (size < FAR_HEADER || get(bytes, 4) != MAGIC || bytes[4] != FAR_WIRE_VERSION)
+    if (size < FAR_HEADER || usm_get_le(bytes, 4) != MAGIC || bytes[4] != FAR_WIRE_VERSION)
         return false;
-    if (get(bytes + 8, 4) != checksum(bytes) || get(bytes + 14, 2) != 0)
+    if (usm_get_le(bytes + 8, 4) != checksum(bytes) || usm_get_le(bytes + 14, 2) != 0)
         return false;
     if (bytes[5] >= FAR_OP_END || bytes[6] >= FAR_STATUS_END)
         return false;
     d.op        = (far_wire_op)bytes[5];
     d.status    = (far_wire_status)bytes[6];
     d.shift     = bytes[7];
-    d.slot      = (uint16_t)get(bytes + 12, 2);
-    d.from      = get(bytes + 16, 8);
-    d.to        = get(bytes + 24, 8);
-    d.operation = get(bytes + 32, 8);
-    d.block     = get(bytes + 40, 8);
-    d.behind    = (uint32_t)get(bytes + 48, 4);
-    d.store     = (uint32_t)get(bytes + 52, 4);
-    d.offset    = (uint32_t)get(bytes + 56, 4);
-    d.length    = (uint32_t)get(bytes + 60, 4);
+    d.slot      = (uint16_t)usm_get_le(bytes + 12, 2);
+    d.from      = usm_get_le(bytes + 16, 8);
+    d.to        = usm_get_le(bytes + 24, 8);
+    d.operation = usm_get_le(bytes + 32, 8);
+    d.block     = usm_get_le(bytes + 40, 8);
+    d.behind    = (uint32_t)usm_get_le(bytes + 48, 4);
+    d.store     = (uint32_t)usm_get_le(bytes + 52, 4);
+    d.offset    = (uint32_t)usm_get_le(bytes + 56, 4);
+    d.length    = (uint32_t)usm_get_le(bytes + 60, 4);
     if (!fields_are_valid(&d))
         return false;
     *h = d;
@@ -181,12 +164,12 @@ void far_join_encode(const far_join *j, unsigned char bytes[FAR_JOIN_BODY])
     memcpy(bytes, j->mine, 16);
     memcpy(bytes + 16, j->yours, 16);
     memcpy(bytes + 32, j->proof, 32);
-    put(bytes + 64, j->lends, 8);
-    put(bytes + 72, j->piece_shift, 4);
-    put(bytes + 76, j->is_seldom, 4);
+    usm_put_le(bytes + 64, j->lends, 8);
+    usm_put_le(bytes + 72, j->piece_shift, 4);
+    usm_put_le(bytes + 76, j->is_seldom, 4);
     memcpy(bytes + 80, j->domain, sizeof(j->domain));
-    put(bytes + 144, j->claim, 8);
-    put(bytes + 152, j->estate, 8);
+    usm_put_le(bytes + 144, j->claim, 8);
+    usm_put_le(bytes + 152, j->estate, 8);
 }
 
 bool far_join_decode(const void *data, size_t size, far_join *j)
@@ -199,12 +182,12 @@ bool far_join_decode(const void *data, size_t size, far_join *j)
     memcpy(d.mine, bytes, 16);
     memcpy(d.yours, bytes + 16, 16);
     memcpy(d.proof, bytes + 32, 32);
-    d.lends       = get(bytes + 64, 8);
-    d.piece_shift = (uint32_t)get(bytes + 72, 4);
+    d.lends       = usm_get_le(bytes + 64, 8);
+    d.piece_shift = (uint32_t)usm_get_le(bytes + 72, 4);
     d.is_seldom   = bytes[76] == 1;
     memcpy(d.domain, bytes + 80, sizeof(d.domain));
-    d.claim  = get(bytes + 144, 8);
-    d.estate = get(bytes + 152, 8);
+    d.claim  = usm_get_le(bytes + 144, 8);
+    d.estate = usm_get_le(bytes + 152, 8);
     if (d.piece_shift < FAR_SHIFT_MIN || d.piece_shift > FAR_SHIFT_MAX)
         return false;
     if (memchr(d.domain, '\0', sizeof(d.domain)) == NULL)

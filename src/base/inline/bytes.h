@@ -6,21 +6,26 @@
 
 #include <stddef.h>
 #include <stdint.h>
+#include <string.h>
 
-/* Writes the lowest `size` bytes of `number`, at most 8. */
+/* Writes the lowest `size` bytes of `number`, 8 at most.  With a constant size this is one store. */
 static inline void usm_put_le(unsigned char *at, uint64_t number, size_t size)
 {
-    for (size_t i = 0; i < size; i++)
-        at[i] = (unsigned char)(number >> (8 * i));
+#if __BYTE_ORDER__ == __ORDER_BIG_ENDIAN__
+    number = __builtin_bswap64(number);
+#endif
+    memcpy(at, &number, size);
 }
 
-/* Reads the number in the `size` bytes at `at`, at most 8. */
+/* The number in the `size` bytes at `at`, 8 at most. */
 static inline uint64_t usm_get_le(const unsigned char *at, size_t size)
 {
     uint64_t number = 0;
 
-    for (size_t i = 0; i < size; i++)
-        number |= (uint64_t)at[i] << (8 * i);
+    memcpy(&number, at, size);
+#if __BYTE_ORDER__ == __ORDER_BIG_ENDIAN__
+    number = __builtin_bswap64(number);
+#endif
     return number;
 }
 
