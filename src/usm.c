@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
 /* The composition root: the one file that knows every part by name and plugs
- * them together.  Called once by core/init.c, before anything else runs. */
+ * them together.  Called once by device/init.c, before anything else runs. */
 #include "async/async.h"
 #include "buffer/buffer.h"
 #include "cluster/attach.h"
-#include "core/area.h"
-#include "core/init.h"
-#include "core/registry.h"
+#include "device/init.h"
+#include "device/registry.h"
+#include "heap/area.h"
 #include "ipc/cell.h"
 #include "ipc/memory.h"
 #include "ipc/rendezvous.h"
@@ -15,8 +15,8 @@
 #include "../backends/host/host.h"
 #include "../pools/arena/arena.h"
 #include "../pools/direct/direct.h"
-#include "../pools/slab/slab.h"
 #include "../pools/whole/whole.h"
+#include "../src/heap/slab.h"
 
 static void fork_above(usm_fork_phase phase, bool before_contexts)
 {

@@ -22,7 +22,8 @@ import tempfile
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 SKIP = {".git", "build"}
 # Folders whose README has a table of all sources.
-COMPLETE = ["include/usm", "src/base", "src/core", "src/profile", "backends/host", "backends/opencl",
+COMPLETE = ["include/usm", "src/base", "src/device", "src/heap",
+            "src/command", "src/program", "src/observe", "src/profile", "backends/host", "backends/opencl",
             "bench"]
 wrong = []
 checked = 0

@@ -233,7 +233,7 @@ void usm__host_workers_let_go(void)
 
 /* Waits for the remaining functions of the program, before the objects that they use are torn down.
  * A function that waits for something that never comes is abandoned after EXIT_NS, as in
- * core/executor.c. */
+ * command/executor.c. */
 static void at_exit(void)
 {
     uint64_t        until = now_ns(CLOCK_REALTIME) + EXIT_NS;

@@ -10,7 +10,7 @@
 
 #include <usm/mpi.h>
 
-#include "core/registry.h"
+#include "device/registry.h"
 #include "spill/tier.h"
 
 #include <pthread.h>

@@ -4,7 +4,7 @@
  *
  * It is for shared memory that a driver moves between host and device by whole allocations: two
  * blocks in one allocation would move together, and an access by the host would take away memory
- * that a kernel is using.  The core uses it there in place of pools that cut (core/pool_create.c).
+ * that a kernel is using.  The core uses it there in place of pools that cut (heap/pool_create.c).
  *
  *     size     rounded up to a class (base/inline/classes.h, 4 KiB at least): an eighth of waste
  *     bins     one list for each class: free blocks, most recently freed first

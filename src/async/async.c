@@ -11,12 +11,12 @@
 #include "base/inline/bits.h"
 #include "base/log.h"
 #include "base/settings.h"
-#include "core/command.h"
-#include "core/export.h"
-#include "core/init.h"
-#include "core/magazine.h"
-#include "core/observe.h"
-#include "core/order_check.h"
+#include "command/command.h"
+#include "device/init.h"
+#include "heap/export.h"
+#include "heap/magazine.h"
+#include "observe/observe.h"
+#include "observe/order_check.h"
 
 #include <errno.h>
 

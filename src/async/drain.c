@@ -9,7 +9,7 @@
 #include "base/log.h"
 #include "base/os.h"
 #include "base/settings.h"
-#include "core/magazine.h"
+#include "heap/magazine.h"
 
 #include <sched.h>
 #include <time.h>

@@ -4,7 +4,7 @@
  * and only the newest is kept. */
 #include "async/internal.h"
 #include "base/os.h"
-#include "core/order_check.h"
+#include "observe/order_check.h"
 
 void usm__async_reach(usm__async_queue *aq, uint64_t position)
 {

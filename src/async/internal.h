@@ -29,7 +29,7 @@
 #include "base/inline/atomic.h"
 #include "base/inline/classes.h"
 #include "base/inline/list.h"
-#include "core/queue.h"
+#include "command/queue.h"
 
 /* Bins for blocks up to 2^47 bytes. */
 #define USM__ASYNC_BINS  320

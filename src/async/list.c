@@ -3,7 +3,7 @@
  * The other files know the meaning of a position, and when a block may be taken. */
 #include "async/internal.h"
 #include "base/os.h"
-#include "core/init.h"
+#include "device/init.h"
 
 #include <sched.h>
 #include <string.h>

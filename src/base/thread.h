@@ -19,14 +19,14 @@ typedef struct usm__thread {
     struct usm__thread *next_free; /* guarded by the lock in thread.c             */
     usm_status          status;
     char                story[USM__STORY_SIZE];
-    /* The owner's thread caches by pool slot: core/magazine.c.  NULL until first needed. */
+    /* The owner's thread caches by pool slot: heap/magazine.c.  NULL until first needed. */
     _Atomic(usm_bin *) *caches;
     usm_list            cache_list; /* guarded by the lock there, once there is a table */
-    /* The tags pushed by the thread, innermost last: core/tag.c. */
+    /* The tags pushed by the thread, innermost last: observe/tag.c. */
     unsigned         tag_depth;
     struct usm__tag *tags[USM__TAG_DEPTH];
     uint64_t         task_queue; /* serial number of the queue whose task the thread runs:
-                                    core/task.c */
+                                    command/task.c */
     void            *trace;      /* the event ring, trace.c; NULL until first needed */
     /* The host's open accesses to buffers: buffer/slot.h.  Belongs to the block permanently,
      * whichever thread has the block. */
@@ -52,15 +52,15 @@ typedef struct usm__tls {
     usm_status         orphan;       /* status of the last failure while there is no memory for a
                                         block */
     int                fault_benign; /* > 0: faults do not fire, fault.c                     */
-    bool               is_giving;    /* inside the hook area_out_of_memory, core/pool.c      */
-    bool               is_held;      /* no memory is taken from a driver, core/area.c        */
-    /* core/init.c: the round whose counter has the outermost call that uses the default context;
+    bool               is_giving;    /* inside the hook area_out_of_memory, heap/pool.c      */
+    bool               is_held;      /* no memory is taken from a driver, heap/area.c        */
+    /* device/init.c: the round whose counter has the outermost call that uses the default context;
      * the depth of such nested calls; contexts that they ended, to be released when the outermost
      * returns. */
     uint16_t            default_round;
     unsigned            in_default;
     struct usm_context *put_off;
-    /* core/magazine.h: the current table, and the slots of the caches in use at this moment, on the
+    /* heap/magazine.h: the current table, and the slots of the caches in use at this moment, on the
      * fast path and on the slow path. */
     _Atomic(usm_bin *) *caches;
     _Atomic(uint16_t)   busy, entered;

@@ -16,7 +16,7 @@
 #include "buffer/keep.h"
 #include "buffer/pins.h"
 #include "buffer/work.h"
-#include "core/area.h"
+#include "heap/area.h"
 #include "spill/home.h"
 
 #include <string.h>

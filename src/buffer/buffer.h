@@ -12,9 +12,9 @@
 #ifndef USM_BUFFER_BUFFER_H
 #define USM_BUFFER_BUFFER_H
 
-#include "core/context.h"
-#include "core/handle.h"
-#include "core/init.h"
+#include "device/context.h"
+#include "device/handle.h"
+#include "device/init.h"
 #include "spill/engine.h"
 
 #define USM__BUFFER_TRACKED   1u /* accesses may have to wait: the hit path is closed */
@@ -73,7 +73,7 @@ usm_status usm__buffer_read(usm_buffer *root, size_t begin, void *dst, size_t si
 /* Waits for all commands, and copies everything to host memory if `bring`. */
 usm_status usm__buffer_settle(usm_buffer *root, bool bring);
 
-/* pressure.c: as usm__out_of_memory_fn of core/area.h. */
+/* pressure.c: as usm__out_of_memory_fn of heap/area.h. */
 size_t usm__buffers_starved(usm_context *owner, size_t bytes); /* as usm__spill_starved */
 size_t usm__buffers_give_back(usm_context *ctx, usm_device *dev, usm_kind kind, size_t size);
 

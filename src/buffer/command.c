@@ -9,8 +9,8 @@
  * threads. */
 #include "buffer/command.h"
 #include "buffer/grant.h"
-#include "core/command.h"
-#include "core/outside.h"
+#include "command/command.h"
+#include "command/outside.h"
 
 #include "base/fork.h"
 #include "base/inline/bits.h"

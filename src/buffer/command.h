@@ -14,7 +14,7 @@
 #define USM_BUFFER_COMMAND_H
 
 #include "buffer/track.h"
-#include "core/command.h"
+#include "command/command.h"
 
 /* The operations of a kind of command. */
 typedef struct usm__work_ops {

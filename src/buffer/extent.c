@@ -8,7 +8,7 @@
 #include "base/inline/bits.h"
 #include "base/os.h"
 #include "base/text.h"
-#include "core/pool.h"
+#include "heap/pool.h"
 
 #include <pthread.h>
 #include <stdio.h>

@@ -13,7 +13,7 @@
 
 #include "base/inline/bits.h"
 #include "buffer/slot.h"
-#include "core/pool.h"
+#include "heap/pool.h"
 
 #define CANDIDATES 16 /* how many of the least recently used are compared */
 

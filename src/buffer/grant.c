@@ -8,7 +8,7 @@
  * The rule.  A command is granted its memory, all of it or none, only when
  *     - everything that it waits for has been granted its memory or needs none, and
  *     - nothing that it waits for, directly or not, is completed from outside: by the end of an
- *       open access of the host, or by an event that only the program signals (core/outside.h).
+ *       open access of the host, or by an event that only the program signals (command/outside.h).
  *
  * How the rule is checked.  The library does not record which command waits for which: barriers,
  * events and tasks can pass a wait on.  It knows the order in which commands were queued.  A
@@ -31,7 +31,7 @@
  *     - A command that is deferred joins the line and is queued under one lock, `placing`: a
  *       command that is queued behind it is behind it in the line.
  *     - A command that takes memory at once is `taking` until it is queued.  During that time no
- *       command is deferred, and no wait for an event from outside begins (core/outside.c): what it
+ *       command is deferred, and no wait for an event from outside begins (command/outside.c): what it
  *       found when it took memory still holds when it is queued.
  *
  * No deadlock.  A command that holds memory waits only for commands that hold theirs or need none,
@@ -50,7 +50,7 @@
 #include "base/os.h"
 #include "buffer/command.h"
 #include "buffer/stall.h"
-#include "core/outside.h"
+#include "command/outside.h"
 
 #include <stdio.h>
 
@@ -83,7 +83,7 @@ bool usm__grant_at_once(void)
 {
     if (usm_load_relaxed(&deferred) > 0)
         return false;
-    (void)atomic_fetch_add(&taking, 1); /* before the check below: core/outside.c */
+    (void)atomic_fetch_add(&taking, 1); /* before the check below: command/outside.c */
     if (!usm__outside_awaited())
         return true;
     (void)atomic_fetch_sub(&taking, 1);

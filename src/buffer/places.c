@@ -6,7 +6,7 @@
 
 #include "base/os.h"
 #include "buffer/extent.h"
-#include "core/pool.h"
+#include "heap/pool.h"
 
 #include <string.h>
 

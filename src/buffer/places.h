@@ -23,7 +23,7 @@
 #ifndef USM_BUFFER_PLACES_H
 #define USM_BUFFER_PLACES_H
 
-#include "core/queue.h"
+#include "command/queue.h"
 #include "spill/engine.h"
 
 typedef struct usm__places usm__places;

@@ -6,8 +6,8 @@
 #include "buffer/buffer.h"
 #include "buffer/places.h"
 #include "buffer/slot.h"
-#include "core/area.h"
-#include "core/pool.h"
+#include "heap/area.h"
+#include "heap/pool.h"
 
 #define DEVICES 64
 

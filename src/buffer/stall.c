@@ -12,7 +12,7 @@
 #include "base/settings.h"
 #include "buffer/command.h"
 #include "buffer/grant.h"
-#include "core/outside.h"
+#include "command/outside.h"
 
 #include <stdarg.h>
 #include <stdio.h>

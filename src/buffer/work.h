@@ -3,7 +3,7 @@
 #ifndef USM_BUFFER_WORK_H
 #define USM_BUFFER_WORK_H
 
-#include "core/program.h"
+#include "program/program.h"
 
 usm__launch_over_buffers_fn usm__buffers_launch;
 

@@ -14,8 +14,8 @@
 #include "base/settings.h"
 #include "base/text.h"
 #include "cluster/internal.h"
-#include "core/init.h"
-#include "core/registry.h"
+#include "device/init.h"
+#include "device/registry.h"
 
 #include <stdio.h>
 #include <string.h>

@@ -5,7 +5,7 @@
 #include "base/out.h"
 #include "cluster/attach.h"
 #include "cluster/internal.h"
-#include "core/init.h"
+#include "device/init.h"
 
 #include <stdio.h>
 #include <string.h>

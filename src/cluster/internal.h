@@ -14,7 +14,7 @@
 
 #include "base/mutex.h"
 #include "base/status.h"
-#include "core/handle.h"
+#include "device/handle.h"
 
 #define USM__JOB_NO_RANK UINT32_MAX /* a server */
 

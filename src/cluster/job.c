@@ -8,7 +8,7 @@
 #include "base/log.h"
 #include "base/os.h"
 #include "cluster/internal.h"
-#include "core/init.h"
+#include "device/init.h"
 
 #include <stdio.h>
 #include <string.h>

@@ -12,7 +12,7 @@
 #include "base/meta.h"
 #include "base/os.h"
 #include "cluster/cluster.h"
-#include "core/init.h"
+#include "device/init.h"
 
 #include <stdio.h>
 #include <string.h>

@@ -16,7 +16,7 @@
 #include "base/inline/list.h"
 #include "base/mutex.h"
 #include "cluster/shared_state.h"
-#include "core/handle.h"
+#include "device/handle.h"
 
 #include <usm/shared_buffer.h>
 

@@ -9,7 +9,7 @@
 
 #include "base/log.h"
 #include "cluster/internal.h"
-#include "core/init.h"
+#include "device/init.h"
 
 #include <string.h>
 

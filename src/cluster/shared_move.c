@@ -14,7 +14,7 @@
 #include "base/log.h"
 #include "base/os.h"
 #include "cluster/cluster.h"
-#include "core/executor.h"
+#include "command/executor.h"
 
 #include <string.h>
 

@@ -9,7 +9,7 @@
 
 #include "base/meta.h"
 #include "base/os.h"
-#include "core/init.h"
+#include "device/init.h"
 
 #include <stdio.h>
 #include <string.h>

@@ -13,7 +13,7 @@
 #define USM_IPC_CHANNEL_H
 
 #include "base/inline/atomic.h"
-#include "core/handle.h"
+#include "device/handle.h"
 #include "ipc/bell.h"
 #include "ipc/rendezvous.h"
 

@@ -5,7 +5,7 @@
 
 #include "base/meta.h"
 #include "base/os_wait.h"
-#include "core/init.h"
+#include "device/init.h"
 
 static usm__meta_type event_type =
     USM__META_TYPE(struct usm_ipc_event, sizeof(usm__magic_word), "IPC events");

@@ -3,8 +3,8 @@
 #ifndef USM_IPC_EVENT_H
 #define USM_IPC_EVENT_H
 
-#include "core/context.h"
-#include "core/handle.h"
+#include "device/context.h"
+#include "device/handle.h"
 #include "ipc/cell.h"
 
 struct usm_ipc_event {

@@ -4,7 +4,7 @@
 #ifndef USM_IPC_MEMORY_H
 #define USM_IPC_MEMORY_H
 
-#include "core/export.h"
+#include "heap/export.h"
 #include "ipc/handle.h"
 
 /* ---- export.c ------------------------------------------------------------------------- */

@@ -91,7 +91,7 @@ bool usm__ipc_is_alive(const usm__ipc_process *p);
  * itself reports the role IMPORTER: for processes that fetched something that is not aside. */
 void usm__ipc_tell_loss(const usm__ipc_process *p, usm_ipc_role role);
 
-/* Hook of core/init.h. */
+/* Hook of device/init.h. */
 void usm__ipc_fork(usm_fork_phase phase);
 
 #endif

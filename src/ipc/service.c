@@ -13,7 +13,7 @@
 #include "base/os.h"
 #include "base/os_ipc.h"
 #include "base/os_storage.h"
-#include "core/init.h"
+#include "device/init.h"
 
 #include <errno.h>
 #include <stdio.h>

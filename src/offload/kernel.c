@@ -9,8 +9,8 @@
 #include "base/meta.h"
 #include "base/os.h"
 #include "base/trace_work.h"
-#include "core/context.h"
-#include "core/program.h"
+#include "device/context.h"
+#include "program/program.h"
 
 #include <stdio.h>
 #include <string.h>

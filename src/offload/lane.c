@@ -15,8 +15,8 @@
 
 #include "base/os.h"
 #include "base/trace_work.h"
-#include "core/context.h"
-#include "core/program.h"
+#include "device/context.h"
+#include "program/program.h"
 
 #include <string.h>
 

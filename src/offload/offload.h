@@ -28,7 +28,7 @@
 
 #include "base/hash.h"
 #include "base/mutex.h"
-#include "core/handle.h"
+#include "device/handle.h"
 
 #include <usm/context.h>
 #include <usm/queue.h>

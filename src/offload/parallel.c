@@ -6,7 +6,7 @@
 #include "offload/watts.h"
 
 #include "base/os.h"
-#include "core/event.h"
+#include "command/event.h"
 
 #include <string.h>
 

@@ -11,7 +11,7 @@
 #include "offload/offload.h"
 
 #include "base/inline/atomic.h"
-#include "core/event.h"
+#include "command/event.h"
 
 /* A command whose times are recorded: base/trace_work.h. */
 typedef struct usm__mark {

@@ -13,7 +13,7 @@
 #include "base/os.h"
 #include "base/out.h"
 #include "base/trace_work.h"
-#include "core/context.h"
+#include "device/context.h"
 
 #include <stdio.h>
 #include <string.h>

@@ -26,8 +26,8 @@
 #include "base/fault.h"
 #include "base/log.h"
 #include "base/os.h"
-#include "core/disk_cache.h"
-#include "core/program.h"
+#include "program/disk_cache.h"
+#include "program/program.h"
 
 #include <math.h>
 #include <stdio.h>

@@ -31,8 +31,8 @@
 #include "base/inline/bits.h"
 #include "base/log.h"
 #include "base/settings.h"
-#include "core/area.h"
-#include "core/context.h"
+#include "device/context.h"
+#include "heap/area.h"
 #include "spill/internal.h"
 
 #include <stdio.h>

@@ -7,7 +7,7 @@
  * needs room on a tier.  So the engine keeps one frame unused.  It loads the block into this spare
  * frame, drops the block's copy on the tier, stores a dirty block in the room that this frees, and
  * the frame of that block becomes the next spare. */
-#include "core/area.h"
+#include "heap/area.h"
 #include "spill/internal.h"
 
 #include <errno.h>

@@ -9,7 +9,7 @@
 #include "base/os.h"
 #include "base/os_file.h"
 #include "base/os_storage.h"
-#include "core/registry.h"
+#include "device/registry.h"
 #include "spill/home_private.h"
 #include "spill/journal.h"
 

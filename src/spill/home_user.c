@@ -5,7 +5,7 @@
  * block, then calls flush.  Called by the engine; the user's functions call usm_home_fail(). */
 #include "base/inline/atomic.h"
 #include "base/os.h"
-#include "core/executor.h"
+#include "command/executor.h"
 #include "spill/home_private.h"
 
 #include <stdarg.h>

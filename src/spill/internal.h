@@ -8,7 +8,7 @@
 #include "base/os.h"
 #include "base/status.h"
 #include "base/trace_spill.h"
-#include "core/init.h"
+#include "device/init.h"
 #include "spill/engine.h"
 #include "spill/frames.h"
 #include "spill/policy.h"

@@ -11,7 +11,7 @@
 #include "base/assert.h"
 #include "base/os.h"
 #include "base/settings.h"
-#include "core/registry.h"
+#include "device/registry.h"
 
 #include <string.h>
 

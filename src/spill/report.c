@@ -2,7 +2,7 @@
 /* Reports of an engine: statistics, their text, which buffers hold memory.  describe.c formats the
  * figures.  Called by users, and by pin.c for the error message of an access that finds no
  * memory. */
-#include "core/context.h"
+#include "device/context.h"
 #include "spill/describe.h"
 #include "spill/internal.h"
 

@@ -3,7 +3,7 @@
  * content.  Called by src/buffer and segment.c. */
 #include "base/assert.h"
 #include "base/inline/bits.h"
-#include "core/context.h"
+#include "device/context.h"
 #include "spill/internal.h"
 
 #include <stdio.h>

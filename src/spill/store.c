@@ -5,7 +5,7 @@
  * A block may be read while it is being stored.  A thread that wants to write it waits: a checksum
  * over bytes that change would be wrong.  Called by frame.c, pin_block.c and the end of each
  * store. */
-#include "core/context.h"
+#include "device/context.h"
 #include "spill/internal.h"
 
 #include <stdio.h>

@@ -18,7 +18,7 @@
 #include "base/settings.h"
 #include "base/text.h"
 #include "base/trace_spill.h"
-#include "core/registry.h"
+#include "device/registry.h"
 
 #include <stdarg.h>
 #include <stdio.h>

@@ -24,7 +24,7 @@
 #include "base/inline/list.h"
 #include "base/os.h"
 #include "base/text.h"
-#include "core/registry.h"
+#include "device/registry.h"
 
 #include <string.h>
 #include <sys/mman.h>

@@ -15,7 +15,7 @@
 #include "budget.h"
 
 #include "base/fault.h"
-#include "core/order_check.h"
+#include "observe/order_check.h"
 
 #include <usm/usm.h>
 

@@ -6,8 +6,8 @@
 #include "plain.h"
 
 #include "base/fault.h"
-#include "core/order_check.h"
-#include "core/queue.h"
+#include "command/queue.h"
+#include "observe/order_check.h"
 
 #include <usm/usm.h>
 

@@ -4,7 +4,7 @@
 #include "cluster/job_fixture.h"
 
 #include "cluster/cluster.h"
-#include "core/registry.h"
+#include "device/registry.h"
 
 #include <usm/init.h>
 

@@ -4,7 +4,7 @@
 
 #include "base/fault.h"
 #include "cluster/cluster.h"
-#include "core/registry.h"
+#include "device/registry.h"
 
 #include <usm/usm.h>
 

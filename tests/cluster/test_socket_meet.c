@@ -3,7 +3,7 @@
  * dead ones' sockets, strangers, and what usm_job_join() does not take. */
 #include "cluster/socket_ranks.h"
 
-#include "core/registry.h"
+#include "device/registry.h"
 
 #include <errno.h>
 #include <sys/socket.h>

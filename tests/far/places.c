@@ -3,7 +3,7 @@
  * everything in calls.  What has ended in a step of the world is told to it after the step. */
 #include "places.h"
 
-#include "core/registry.h"
+#include "device/registry.h"
 
 #include <stdio.h>
 #include <stdlib.h>

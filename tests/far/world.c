@@ -6,7 +6,7 @@
  * still has it is a defect at once; what a node leaves behind must be in the link's hands. */
 #include "world.h"
 
-#include "core/registry.h"
+#include "device/registry.h"
 
 #include <signal.h>
 #include <stdarg.h>

@@ -3,7 +3,7 @@
  * scenarios_command.c. */
 #include "sweep.h"
 
-#include "core/area.h"
+#include "heap/area.h"
 #include "scenarios_kernels.h"
 
 /* --- start: in processes where nothing was used before

@@ -23,7 +23,7 @@
 #include "base/os.h"
 #include "base/settings.h"
 #include "base/thread.h"
-#include "core/area.h"
+#include "heap/area.h"
 
 #include <dirent.h>
 #include <dlfcn.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
 /* Any bytes as a bundle: what the parser accepts lies inside its input, without gaps, and is what
  * writing it down again gives.  Called by libFuzzer; starts best from a real bundle. */
-#include "core/program.h"
+#include "program/program.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -12,7 +12,7 @@
 #include "far/net.h"
 #include "far/wire.h"
 
-#include "core/registry.h"
+#include "device/registry.h"
 
 #include <stdlib.h>
 #include <string.h>

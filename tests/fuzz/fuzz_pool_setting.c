@@ -5,7 +5,7 @@
  * speaks": a refusal gives a reason; what is accepted lies within what a pool's descriptor allows,
  * for each kind the same way; what is made of Unified Runtime's text is a value of ours, and whole.
  */
-#include "core/pool_setting.h"
+#include "heap/pool_setting.h"
 
 #include "base/inline/bits.h"
 

@@ -3,8 +3,8 @@
  *
  * The input is a text, cut at its first 0 byte.  What is checked beyond "no sanitizer speaks": a
  * refusal tells a story that names the selector's bad piece; what is accepted lies within the
- * limits of core/selector.h, and written down again it is parsed to the same. */
-#include "core/selector.h"
+ * limits of device/selector.h, and written down again it is parsed to the same. */
+#include "device/selector.h"
 
 #include <stdint.h>
 #include <stdio.h>

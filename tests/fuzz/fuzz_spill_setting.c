@@ -6,8 +6,8 @@
  * refusal says what is allowed; setting a refused value fails and changes nothing; an accepted one
  * is in force as it was written; nothing but a setting's own answer comes back. */
 #include "base/settings_check.h"
-#include "core/area.h"
-#include "core/registry.h"
+#include "device/registry.h"
+#include "heap/area.h"
 
 #include "../../transports/file/internal.h"
 

@@ -6,7 +6,7 @@
  * context that is not destroyed, heap memory that nobody points to, and a read behind the end of a
  * block of the heap. */
 #include "base/os.h"
-#include "core/context.h"
+#include "device/context.h"
 #include "leaks_kernels.h" /* made of leaks.cl by usm_add_kernels() */
 
 #include <stdio.h>

@@ -7,7 +7,7 @@
 
 #include "base/fault.h"
 #include "base/inline/atomic.h"
-#include "core/context.h"
+#include "device/context.h"
 
 #define OK(call) CHECK_INT((call), USM_OK)
 #define SOON     20000

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
 /* Who takes memory at once, beside who is deferred and whose event begins to be awaited (src/buffer/grant.c,
- * src/core/outside.c): a command that has taken memory never stands behind a place that is held, nor
+ * src/command/outside.c): a command that has taken memory never stands behind a place that is held, nor
  * behind an event of the program.
  *
  * One queue; its places are given in the order of a counter.  Two threads give the queue commands that

@@ -8,7 +8,7 @@
  *
  * USM_MPI names the module (openmpi, mpich, ...).  One rank prints "ok ..." or "not ok ...". */
 #include "cluster/attach.h"
-#include "core/registry.h"
+#include "device/registry.h"
 
 #include <mpi.h>
 #include <signal.h>

@@ -5,9 +5,9 @@
 #include "over_teams.h"
 
 #include "base/fault.h"
-#include "core/disk_cache.h"
 #include "offload/run.h"
 #include "offload/tune.h"
+#include "program/disk_cache.h"
 
 #include <math.h>
 

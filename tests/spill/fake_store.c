@@ -2,7 +2,7 @@
 /* See fake_store.h.  Called by libusm's tiers, as any transport, and by the tests. */
 #include "fake_store.h"
 
-#include "core/registry.h"
+#include "device/registry.h"
 
 #include <pthread.h>
 #include <stdio.h>

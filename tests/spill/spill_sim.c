@@ -21,8 +21,8 @@
 
 #include "base/fault.h"
 #include "base/os.h"
-#include "core/executor.h"
-#include "core/registry.h"
+#include "command/executor.h"
+#include "device/registry.h"
 
 #include <errno.h>
 #include <pthread.h>

@@ -3,7 +3,7 @@
  */
 #include "fake_transport.h"
 
-#include "core/registry.h"
+#include "device/registry.h"
 
 #include <pthread.h>
 #include <stdio.h>

@@ -10,8 +10,8 @@
 #include "base/fault.h"
 #include "base/os.h"
 #include "base/os_storage.h"
-#include "core/init.h"
-#include "core/registry.h"
+#include "device/init.h"
+#include "device/registry.h"
 #include "spill/home.h"
 #include "spill/journal.h"
 

@@ -4,8 +4,8 @@
 #define MAGAZINE_FIXTURE_H
 
 #include "base/inline/classes.h"
-#include "core/magazine.h"
-#include "core/observe.h"
+#include "heap/magazine.h"
+#include "observe/observe.h"
 
 #include <plain.h>
 #include <stdatomic.h>

@@ -8,7 +8,7 @@
 #include "module_api.h"
 
 #include "base/inline/bits.h"
-#include "pools/slab/heap.h"
+#include "src/heap/page_heap.h"
 
 #include <stdint.h>
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
 /* Two drivers in one process that give out the same addresses: Intel's OpenCL and Level Zero
  * drivers do so when they run without a GPU.  Blocks of libusm are unique all the same
- * (src/core/area.c sets an area aside that overlaps another context's), so that a pointer alone
+ * (src/heap/area.c sets an area aside that overlaps another context's), so that a pointer alone
  * tells its context. */
 #include "plain.h"
 

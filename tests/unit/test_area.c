@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* The address map and reserved areas (core/area.h): ranges of any size are found and forgotten;
+/* The address map and reserved areas (heap/area.h): ranges of any size are found and forgotten;
  * addresses count for nothing, memory behind them counts like memory that was taken, and whatever
  * fails leaves things as they were.  Over the host backend. */
 #include "plain.h"
 
 #include "base/fault.h"
-#include "core/pool.h"
+#include "heap/pool.h"
 
 #include <usm/usm.h>
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
 /* What the core promises to the author of a backend when it takes the table in: half a group is
  * refused by name, and what is not offered answers so. */
-#include "core/backend.h"
+#include "device/backend.h"
 
 #include <plain.h>
 

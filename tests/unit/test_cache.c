@@ -6,9 +6,9 @@
  * counters tell where a program came from.  With an OpenCL runtime the same race with its compiler:
  * there the results of a kernel tell whether every process got the right program. */
 #include "base/fault.h"
-#include "core/disk_cache.h"
-#include "core/program.h"
 #include "fake_backend.h"
+#include "program/disk_cache.h"
+#include "program/program.h"
 
 #include <dirent.h>
 #include <fcntl.h>

@@ -3,7 +3,7 @@
  * test_codec_key.c. */
 #include "tier_fixture.h"
 
-#include "core/registry.h"
+#include "device/registry.h"
 
 static const usm_codec_ops *codec_of(const char *name)
 {

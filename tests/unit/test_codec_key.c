@@ -8,7 +8,7 @@
 
 #include "base/log.h"
 #include "base/settings.h"
-#include "core/registry.h"
+#include "device/registry.h"
 
 #include "codecs/aes_gcm/internal.h"
 

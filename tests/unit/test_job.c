@@ -7,10 +7,10 @@
 #include "base/log.h"
 #include "base/os.h"
 #include "base/trace_ring.h"
-#include "core/area.h"
-#include "core/context.h"
-#include "core/registry.h"
+#include "device/context.h"
+#include "device/registry.h"
 #include "fake_backend.h"
+#include "heap/area.h"
 
 #include <usm/usm.h>
 

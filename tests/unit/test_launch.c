@@ -2,8 +2,8 @@
 /* Launches over a backend that only records them: what is refused, by which sentence, and what
  * reaches the backend of what is not.  That kernels compute is tests/conformance's matter. */
 #include "base/fault.h"
-#include "core/program.h"
 #include "fake_backend.h"
+#include "program/program.h"
 
 #include <plain.h>
 #include <sys/mman.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* Limits and accounts (src/core/account.c): the process's and a context's own, memory of
+/* Limits and accounts (src/heap/account.c): the process's and a context's own, memory of
  * processors, which is the host's, frames of buffers, and who is asked when memory is full.  Over
  * each runtime. */
 #include "plain.h"
@@ -8,8 +8,8 @@
 #include "base/mutex.h"
 #include "base/os.h"
 #include "buffer/places.h"
-#include "core/area.h"
-#include "core/pool.h"
+#include "heap/area.h"
+#include "heap/pool.h"
 
 #include <usm/usm.h>
 

@@ -9,8 +9,8 @@
  * every thread is observed. */
 #include "magazine_fixture.h"
 
-#include "core/registry.h"
-#include "pools/slab/slab.h"
+#include "device/registry.h"
+#include "src/heap/slab.h"
 
 #include <dlfcn.h>
 #include <link.h>
@@ -351,7 +351,7 @@ static void *trim_at_full_speed(void *pool)
 }
 
 /* What a fork can meet is short, and a hundred meet it one time in three (without the membarrier in
- * core/magazine.c): once that often, and fewer where memory or observers are the point. */
+ * heap/magazine.c): once that often, and fewer where memory or observers are the point. */
 static void a_process_can_fork_in_the_middle_of_all(void)
 {
     bool   is_plain = !getenv("USM_HOST_GUARD_DEVICE") && !getenv("USM_VALIDATION");

@@ -4,7 +4,7 @@
 #include "plain.h"
 
 #include "base/fault.h"
-#include "core/pool.h"
+#include "heap/pool.h"
 
 #include <usm/usm.h>
 

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* The page map (core/pages.h): every page of a span leads to it and no other address does, also
+/* The page map (heap/pages.h): every page of a span leads to it and no other address does, also
  * across leaves, in the high half, without memory for tables, and while threads race for a leaf. */
 #include "plain.h"
 
 #include "base/fault.h"
-#include "core/pages.h"
+#include "heap/pages.h"
 
 #include <usm/status.h>
 

@@ -4,7 +4,7 @@
  * each runtime; the host backend as if it had memory of its own. */
 #include "places_fixture.h"
 
-#include "core/area.h"
+#include "heap/area.h"
 
 #include <pthread.h>
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* What a pool costs besides its blocks (pools/slab): the addresses that it reserves, and the host
+/* What a pool costs besides its blocks (src/heap): the addresses that it reserves, and the host
  * memory that describes its blocks once they are freed and the pool is trimmed. */
 #include "plain.h"
 

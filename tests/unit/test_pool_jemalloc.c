@@ -4,7 +4,7 @@
 #include "plain.h"
 
 #include "base/fault.h"
-#include "core/registry.h"
+#include "device/registry.h"
 
 #include <dlfcn.h>
 #include <stdatomic.h>

@@ -2,7 +2,7 @@
 /* USM_POOL: its grammar, and what is made of Unified Runtime's variables when it is unset. */
 #include "plain.h"
 
-#include "core/pool_setting.h"
+#include "heap/pool_setting.h"
 
 #include <usm/usm.h>
 

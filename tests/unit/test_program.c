@@ -3,7 +3,7 @@
  * logs, the cache in memory, what kernels say, and that all is given back.
  *
  * Not here: launches (test_launch.c), the cache on disk (test_cache.c, and switched off here). */
-#include "core/program.h"
+#include "program/program.h"
 
 #include "base/fault.h"
 #include "fake_backend.h"

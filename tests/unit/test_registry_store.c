@@ -2,7 +2,7 @@
 /* Which transports and codecs there are, and what a table is refused for. */
 #include "plain.h"
 
-#include "core/registry.h"
+#include "device/registry.h"
 
 #include <usm/usm.h>
 

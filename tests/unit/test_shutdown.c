@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* usm_shutdown() beside calls that are at work on the default context (src/core/init.c): its wait
+/* usm_shutdown() beside calls that are at work on the default context (src/device/init.c): its wait
  * ends although new ones begin all the time.  Its naps are counted, and are where the other threads
  * take their steps, so nothing depends on time. */
 #include "plain.h"
 
-#include "core/area.h"
-#include "core/init.h"
+#include "device/init.h"
+#include "heap/area.h"
 
 #include <pthread.h>
 #include <usm/usm.h>

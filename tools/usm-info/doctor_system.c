@@ -5,7 +5,7 @@
 
 #include "base/settings.h"
 #include "base/text.h"
-#include "core/disk_cache.h"
+#include "program/disk_cache.h"
 
 #include <errno.h>
 #include <fcntl.h>

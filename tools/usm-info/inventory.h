@@ -8,7 +8,7 @@
 #ifndef USM_INFO_INVENTORY_H
 #define USM_INFO_INVENTORY_H
 
-#include "core/registry.h"
+#include "device/registry.h"
 #include "probe.h"
 
 #include <usm/usm.h>

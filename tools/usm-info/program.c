@@ -7,7 +7,7 @@
 #include "table.h"
 
 #include "base/os.h"
-#include "core/program.h"
+#include "program/program.h"
 
 #include <errno.h>
 #include <stdlib.h>

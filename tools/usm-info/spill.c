@@ -8,7 +8,7 @@
 #include "base/os.h"
 #include "base/settings.h"
 #include "base/text.h"
-#include "core/module.h"
+#include "device/module.h"
 
 #include <stdlib.h>
 #include <string.h>

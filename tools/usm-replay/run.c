@@ -8,7 +8,7 @@
  * is kept by passing the turn from one thread to the next; waiting for it costs no CPU time that is
  * counted. */
 #include "base/text.h"
-#include "core/pool_setting.h"
+#include "heap/pool_setting.h"
 #include "replay.h"
 
 #include <pthread.h>

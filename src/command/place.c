@@ -1,0 +1,196 @@
+/* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
+/* Pointer resolution for commands, and other functions that all commands need.  Called by
+ * command/copy.c, command/fill.c, command/task.c. */
+#include "base/inline/plural.h"
+#include "base/os.h"
+#include "base/settings.h"
+#include "command/command.h"
+#include "device/init.h"
+#include "heap/pages.h"
+#include "heap/pool.h"
+
+#include <limits.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+/* True if every page of [p, p + n) is mapped: otherwise mincore() returns ENOMEM.  Called for
+ * suspect pointers (recently freed), after usm_shutdown(), which returned memory, and with
+ * USM_VALIDATION for all host memory. */
+static bool is_mapped(const void *p, size_t n)
+{
+    uintptr_t     page = (uintptr_t)sysconf(_SC_PAGESIZE);
+    uintptr_t     at = (uintptr_t)p & ~(page - 1), end = (uintptr_t)p + n;
+    unsigned char resident[256];
+
+    while (at < end) {
+        size_t span = end - at;
+
+        if (span > sizeof resident * page)
+            span = sizeof resident * page;
+        if (mincore((void *)at, span, resident) != 0)
+            return false;
+        at += span;
+    }
+    return true;
+}
+
+/* The value of the setting.  Every copy needs it, so it is looked up again only after a change of
+ * settings. */
+static bool is_validating(void)
+{
+    static _Atomic(unsigned) seen; /* twice the number of changes, plus the value */
+    unsigned                 now  = usm_load_acquire(&usm__settings_changes);
+    unsigned                 last = usm_load_relaxed(&seen);
+
+    if (last >> 1 != (now & (UINT_MAX >> 1))) {
+        last = now << 1 | (usm__setting_bool("validation") ? 1u : 0u);
+        usm_store_relaxed(&seen, last);
+    }
+    return (last & 1) != 0;
+}
+
+usm_status usm__place_host(const char *what, const void *p, size_t n)
+{
+    bool suspect = usm__gone_lately(p), down = usm__is_down();
+
+    if (suspect && down)
+        return usm__fail(USM_E_SHUTDOWN,
+                         "%s: %p was freed or went with usm_shutdown(); use memory before that",
+                         what, p);
+    if ((suspect || down || is_validating()) && !is_mapped(p, n))
+        return usm__fail(USM_E_INVALID_POINTER, "%s: %p %s", what, p,
+                         suspect
+                             ? "was freed, by usm_free() or with its context; use it before that"
+                             : "is no memory of this process any more, or never was");
+    return USM_OK;
+}
+
+/* Returns the pool whose live block contains [p, p + n), from the page map alone: two loads for
+ * nearly all pointers of nearly all commands.  NULL: unknown.  A tracked block, which may be
+ * smaller than its pool's block, has another state, so it is not found here. */
+static usm_pool *pool_around(const void *p, size_t n)
+{
+    const usm_span *span = usm__page_find(p);
+    uintptr_t       at, i;
+
+    if (!span || (uintptr_t)p < span->base)
+        return NULL;
+    at = (uintptr_t)p - span->base;
+    i  = at * span->reciprocal >> USM_SPAN_SHIFT;
+    if (usm_load_relaxed(usm_span_state(span, i)) != USM_BLOCK_LIVE)
+        return NULL;
+    at -= i * span->size;
+    return at < span->size && n <= span->size - at ? span->source : NULL;
+}
+
+static usm_status check_block(const char *what, usm__area *area, const void *p, size_t n)
+{
+    usm_block  block;
+    usm_status st = usm__pool_block(area, p, &block);
+    size_t     room;
+
+    if (st != USM_OK)
+        return usm__fail(USM_E_INVALID_POINTER, "%s: %p was freed; use it before usm_free()", what,
+                         p);
+    room = block.size - (size_t)((const char *)p - (const char *)block.base);
+    if (n > room)
+        return usm__fail(USM_E_SIZE,
+                         "%s: %zu %s at %p would cross the end of the block, which has %zu left",
+                         what, n, usm__plural(n, "byte", "bytes"), p, room);
+    return USM_OK;
+}
+
+static void fill_in(const usm_queue *q, usm_pool *pool, usm__place *place)
+{
+    place->pool    = pool;
+    place->is_far  = pool && pool->ctx != q->ctx && pool->kind != USM_HOST;
+    place->is_ours = !place->is_far;
+}
+
+usm_status usm__place_of(usm_queue *q, const char *what, const void *p, size_t n, usm__place *place)
+{
+    usm_pool  *pool = pool_around(p, n);
+    usm__area *area;
+
+    if (pool) {
+        fill_in(q, pool, place);
+        return USM_OK;
+    }
+    if (!p)
+        return usm__fail(USM_E_INVALID_POINTER, "%s: a pointer is NULL", what);
+    area = usm__map_find(p);
+    fill_in(q, area ? area->pool : NULL, place);
+    return area ? check_block(what, area, p, n) : usm__place_host(what, p, n);
+}
+
+usm_status usm__marker(usm_queue *q, size_t ndeps, void *const *deps, void **ev)
+{
+    void      *done = NULL;
+    usm_status st;
+
+    if (ndeps > 0 || usm__queue_in_order(q))
+        return usm__be_marker(q->be, q->native, ndeps, deps, ev);
+    /* Without dependencies it would wait for the whole queue, so it gets a completed one. */
+    st = usm__be_event_create_user(q->be, q->ctx->native, &done);
+    if (st != USM_OK)
+        return st;
+    st = usm__be_event_signal(q->be, done, USM_OK);
+    if (st == USM_OK)
+        st = usm__be_marker(q->be, q->native, 1, &done, ev);
+    usm__be_event_release(q->be, done);
+    return st;
+}
+
+usm_status usm__submit_nothing(usm_queue *q, size_t ndeps, usm_event *const *deps, usm_event **ev)
+{
+    usm__submit s;
+    usm_status  st = usm__submit_begin(&s, q, ndeps, deps, ev);
+
+    if (st != USM_OK)
+        return st;
+    return usm__submit_end(&s, usm__marker(q, USM__SUBMIT_ARGS(&s)));
+}
+
+typedef struct late_free {
+    usm__completion c;
+    usm_context    *ctx; /* held as a user: its pools must outlive p */
+    void           *p;
+    bool            is_heap;
+} late_free;
+
+static void free_now(void *p, bool is_heap)
+{
+    if (is_heap)
+        usm__heap_free(p);
+    else
+        usm_free(p);
+}
+
+static void late_free_run(usm__completion *c)
+{
+    late_free *f = usm_container_of(c, late_free, c);
+
+    free_now(f->p, f->is_heap);
+    usm__be_event_release(c->be, c->native);
+    usm__context_unuse(f->ctx);
+    usm__heap_free(f);
+}
+
+void usm__free_after(usm_context *ctx, void *native, void *p, bool is_heap)
+{
+    late_free *f = usm__heap_alloc(sizeof *f);
+
+    if (f) {
+        f->ctx     = ctx;
+        f->p       = p;
+        f->is_heap = is_heap;
+        usm__context_use(ctx);
+        if (usm__completion_arm(&f->c, ctx->be, native, late_free_run) == USM_OK)
+            return;
+        usm__context_unuse(ctx);
+        usm__heap_free(f);
+    }
+    (void)usm__be_event_wait(ctx->be, native);
+    usm__be_event_release(ctx->be, native);
+    free_now(p, is_heap);
+}

@@ -1,0 +1,135 @@
+/* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
+/* Internals of queues, and the steps by which every command is submitted. */
+#ifndef USM_COMMAND_QUEUE_H
+#define USM_COMMAND_QUEUE_H
+
+#include "command/event.h"
+
+struct usm__async_queue;
+
+/* Commands of other in-order queues that later commands of an in-order queue are known to
+ * follow. */
+#define USM__QUEUE_SEEN 8
+typedef struct usm__queue_seen {
+    uint64_t serial, position;
+} usm__queue_seen;
+
+struct usm_queue {
+    usm__magic_word magic;
+    /* As usm_pool.alloc_slot, for the default pools of its device by usm_kind; stale handles keep
+     * them, as 0. */
+    _Atomic(uint8_t)    alloc_slots[4];
+    const usm__backend *be;
+    void               *native;
+    usm_context        *ctx;   /* held as a user               */
+    size_t              index; /* of the device in the context */
+    usm_device         *dev;
+    uint32_t            flags;
+    bool                is_internal; /* owned by the library: the caller may not destroy it   */
+    bool                is_own;      /* owned by the context: ends with it, and is in no list */
+    _Atomic(uint32_t)   refs;        /* the owner, threads that wait for it, its last command */
+    usm_list            link;        /* in ctx->queues, until the last reference is released  */
+    uint64_t            serial;      /* unique in the process, never reused                   */
+    usm__mutex          lock;        /* in-order queues: keeps the commands of one submission
+                                        together */
+    usm__mutex          entering;  /* for src/buffer: its commands enter an in-order queue one at a
+                                      time */
+    _Atomic(uint64_t)   submitted; /* number of commands                                          */
+    _Atomic(uint64_t)   ended;     /* how many of them are known to have ended                    */
+    _Atomic(bool)       is_shared; /* over a native queue, whose owner may queue commands as well */
+    void               *probe;     /* a marker behind probe_at commands, or NULL; guarded by lock */
+    uint64_t            probe_at;
+    usm__queue_seen     seen[USM__QUEUE_SEEN]; /* guarded by lock               */
+    unsigned            seen_hand;             /* the entry to be replaced next */
+    /* blocks that the queue freed, for src/async; NULL until first needed; freed with the queue */
+    _Atomic(struct usm__async_queue *) async;
+    usm__completion last; /* for a queue that is destroyed with commands in flight */
+};
+
+usm_status         usm__queue_check(usm_queue *q);
+static inline bool usm__queue_in_order(const usm_queue *q)
+{
+    return (q->flags & USM_QUEUE_OUT_OF_ORDER) == 0;
+}
+usm_status usm__queue_make(usm_context *ctx, size_t index, uint32_t flags, usm_queue **q);
+/* A queue of the context's own, in order.  It is not a user of the context.  The context ends it
+ * when the last user has gone, because commands in flight may need it until then. */
+usm_status usm__queue_make_own(usm_context *ctx, size_t index, usm_queue **q);
+void       usm__queue_end_own(usm_queue *q);
+void       usm__queue_retire(usm_queue *q);
+/* Iterates over the queues of a context, including those that are ending.  Returns the one after
+ * `q` (NULL: the first) with a reference, and releases that of q. */
+usm_queue *usm__queue_next(usm_context *ctx, usm_queue *q);
+/* For callers that found q in a list which usm__queue_retired() empties.  False: q is ending. */
+bool usm__queue_ref(usm_queue *q);
+void usm__queue_unref(usm_queue *q);
+
+/* Makes an event behind all commands submitted to an in-order queue; *position is their number. */
+usm_status usm__queue_mark(usm_queue *q, void **native, uint64_t *position);
+/* Orders later commands of an in-order queue after `native`, which is behind `position` commands of
+ * the in-order queue `serial`. */
+usm_status usm__queue_come_after(usm_queue *q, void *native, uint64_t serial, uint64_t position);
+/* How many commands of the queue `serial` are known to precede later commands of q. */
+uint64_t usm__queue_follows(usm_queue *q, uint64_t serial);
+/* The number of commands that precede a free which is queued now. */
+static inline uint64_t usm__queue_position(usm_queue *q)
+{
+    /* The owner of a shared native queue may have queued commands of its own, which an earlier
+     * marker does not cover. */
+    if (__builtin_expect(usm_load_relaxed(&q->is_shared), 0))
+        return usm_add_release(&q->submitted, (uint64_t)1) + 1;
+    return usm_load_acquire(&q->submitted);
+}
+
+/* A hook for src/buffer: a thread is about to wait for q; no lock is held. */
+extern void (*usm__queue_waiting)(usm_queue *q);
+/* Hooks for src/async, set by src/usm.c; no lock is held. */
+/* The first `position` commands of q have ended: a thread has waited for the queue. */
+extern void (*usm__queue_waited)(usm_queue *q, uint64_t position);
+/* All commands of q have ended, and its last user has gone; called before the backend's queue is
+ * destroyed. */
+extern void (*usm__queue_retired)(usm_queue *q);
+
+/* Waits for all submitted commands; the caller keeps q alive. */
+usm_status usm__queue_finish(usm_queue *q);
+
+/* One submission.  _begin checks the queue and the dependencies, and locks an in-order queue.  Any
+ * number of backend commands follow.  _end unlocks, releases the dependencies, and wraps the event
+ * of the last command, or registers a report of its failure.
+ *
+ *     usm__submit s;
+ *     usm_status  st = usm__submit_begin(&s, q, ndeps, deps, ev);
+ *
+ *     if (st == USM_OK)
+ *         st = usm__submit_end(&s, usm__be_copy(q->be, q->native, ..., USM__SUBMIT_ARGS(&s))); */
+typedef struct usm__submit {
+    usm_queue  *q;
+    usm__deps   deps;
+    usm_event **out;
+    usm_event  *event;        /* made for *out before anything is queued */
+    void       *native;       /* event of the last command               */
+    void       *linked;       /* event that a chained command depends on */
+    bool        want;         /* whether the next command needs an event */
+    bool        has_no_times; /* the command is a host task              */
+} usm__submit;
+
+#define USM__SUBMIT_ARGS(s) (s)->deps.n, (s)->deps.native, ((s)->want ? &(s)->native : NULL)
+
+usm_status usm__submit_begin(usm__submit *s, usm_queue *q, size_t ndeps, usm_event *const *deps,
+                             usm_event **ev);
+/* The same for a queue that was just checked. */
+usm_status usm__submit_open(usm__submit *s, usm_queue *q, size_t ndeps, usm_event *const *deps,
+                            usm_event **ev);
+/* Returns `status` if it is a failure. */
+usm_status usm__submit_end(usm__submit *s, usm_status status);
+
+/* Several commands in one submission: before each, _want states whether it is the last; between
+ * two, _chain makes the next depend on the previous one.  An in-order queue needs this as well,
+ * because a failure there stops only dependent commands. */
+void usm__submit_want(usm__submit *s, bool is_last);
+void usm__submit_chain(usm__submit *s);
+/* Returns a native event for the end of the last command, which is queued.  It is a separate event,
+ * because the caller may release the command's event at any time.  NULL: it cannot be made. */
+void *usm__submit_last(usm__submit *s);
+
+#endif

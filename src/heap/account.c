@@ -1,0 +1,282 @@
+/* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
+/* Memory accounting: the bytes taken from drivers, and the limits that are checked against them.
+ *
+ * Each device has one account, for its device and shared memory, and the host has one.  A context
+ * with limits of its own has accounts of its own besides.  The memory of a device that is a
+ * processor is host memory: it counts in both accounts.
+ *
+ * USM_MEMORY_LIMIT ("host:256M,device:80%") sets how much may be taken.  With "auto", or without a
+ * value, allocations have no limit, and buffers get a part of the host's memory, divided evenly
+ * among the ranks of a node (usm__account_buffer_limit).
+ *
+ * Called by heap/area.c and device/context.c, and by the parts above the core for frames of
+ * buffers. */
+#include "base/inline/plural.h"
+#include "base/job.h"
+#include "base/os.h"
+#include "base/settings.h"
+#include "base/text.h"
+#include "heap/area.h"
+
+#include <stdio.h>
+
+static usm__account host;
+
+/* Parses "256M", "80%" (of `total`) or "auto" (0) into bytes. */
+static bool parse_amount(usm__span s, uint64_t total, uint64_t *bytes)
+{
+    uint64_t n;
+
+    if (usm__span_is(s, "auto")) {
+        *bytes = 0;
+        return true;
+    }
+    if (s.len > 1 && s.at[s.len - 1] == '%') {
+        s.len--;
+        if (!usm__span_number(s, &n) || n == 0 || n > 100)
+            return false;
+        *bytes = total / 100 * n;
+        return true;
+    }
+    return usm__span_size(s, bytes) && *bytes > 0;
+}
+
+/* Finds the amount for `which` in the setting; false when the text is not a valid setting. */
+static bool find_amount(const char *text, const char *which, uint64_t total, uint64_t *bytes)
+{
+    usm__span rest = usm__span_of(text), item, name;
+    uint64_t  n;
+
+    *bytes = 0;
+    while (usm__span_next(&rest, ',', &item)) {
+        bool is_host, is_device;
+
+        if (usm__span_is(item, "auto"))
+            continue;
+        if (!usm__span_next(&item, ':', &name))
+            return false;
+        is_host   = usm__span_is(name, "host");
+        is_device = usm__span_is(name, "device");
+        if ((!is_host && !is_device) || !parse_amount(item, total, &n))
+            return false;
+        if (usm__span_is(name, which))
+            *bytes = n;
+    }
+    return true;
+}
+
+bool usm__account_check(const char *text, char *why, size_t why_size)
+{
+    uint64_t n;
+    bool     amount = parse_amount(usm__span_of(text), 100, &n);
+
+    if (find_amount(text, "host", 100, &n))
+        return true;
+    snprintf(why, why_size,
+             "auto, or host:SIZE,device:SIZE where SIZE is bytes (256M) or 1%%..100%%%s%.40s%s",
+             amount ? "; did you mean host:" : "", amount ? text : "", amount ? "?" : "");
+    return false;
+}
+
+void usm__account_start(usm_device *dev)
+{
+    const char *text = usm__setting_text("memory_limit");
+    uint64_t    n;
+
+    if (find_amount(text, "device", dev->desc.memory_size, &n))
+        usm_store_relaxed(&dev->account.limit, n);
+    if (find_amount(text, "host", usm__os_memory_total(), &n))
+        usm_store_relaxed(&host.limit, n);
+}
+
+uint64_t usm__account_host_reserved(void)
+{
+    return usm_load_relaxed(&host.reserved);
+}
+
+bool usm__device_is_host_memory(const usm_device *dev)
+{
+    return dev->desc.type == USM_DEVICE_TYPE_CPU;
+}
+
+/* ---- which accounts ------------------------------------------------------------ */
+
+#define ACCOUNTS 4
+
+typedef struct entry {
+    usm__account *account;
+    const char   *whose;
+    bool          is_own; /* an account of the context, not of the process */
+} entry;
+
+/* Lists the accounts in which memory of this kind counts; returns their number. */
+static size_t accounts_of(usm_context *ctx, size_t index, usm_kind kind, entry list[ACCOUNTS])
+{
+    usm__context_device *d = &ctx->devices[index];
+    size_t               n = 0;
+
+    if (kind != USM_HOST) {
+        list[n++] = (entry){&d->dev->account, d->dev->term, false};
+        if (usm_load_relaxed(&d->own.limit))
+            list[n++] = (entry){&d->own, d->dev->term, true};
+    }
+    if (kind == USM_HOST || usm__device_is_host_memory(d->dev)) {
+        list[n++] = (entry){&host, "host memory", false};
+        if (usm_load_relaxed(&ctx->own_host.limit))
+            list[n++] = (entry){&ctx->own_host, "host memory", true};
+    }
+    return n;
+}
+
+/* As above, for memory that belongs to no device; ctx NULL: nor to a context. */
+static size_t host_accounts(usm_context *ctx, entry list[ACCOUNTS])
+{
+    if (ctx)
+        return accounts_of(ctx, 0, USM_HOST, list);
+    list[0] = (entry){&host, "host memory", false};
+    return 1;
+}
+
+static uint64_t room_in(const usm__account *a)
+{
+    uint64_t reserved = usm_load_relaxed(&((usm__account *)(uintptr_t)a)->reserved);
+    uint64_t limit    = usm_load_relaxed(&((usm__account *)(uintptr_t)a)->limit);
+
+    return limit == 0 ? UINT64_MAX : reserved < limit ? limit - reserved : 0;
+}
+
+void usm__account_get(usm_context *ctx, size_t index, usm_kind kind, usm__account_view *view)
+{
+    entry        list[ACCOUNTS];
+    size_t       n     = accounts_of(ctx, index, kind, list);
+    const entry *least = &list[0];
+
+    for (size_t i = 1; i < n; i++)
+        if (room_in(list[i].account) < room_in(least->account))
+            least = &list[i];
+    view->reserved = usm_load_relaxed(&least->account->reserved);
+    view->limit    = usm_load_relaxed(&least->account->limit);
+    view->is_host  = least->account == &host || least->account == &ctx->own_host;
+    view->whose    = view->is_host ? "host" : least->whose;
+    view->is_own   = least->is_own;
+}
+
+bool usm__account_lacks_host(usm_context *ctx, size_t index, usm_kind kind)
+{
+    usm__account_view view;
+
+    if (kind != USM_HOST && !usm__device_is_host_memory(ctx->devices[index].dev))
+        return false;
+    usm__account_get(ctx, index, kind, &view);
+    return view.is_host || view.limit == 0; /* without a limit, the machine itself is out of
+                                               memory */
+}
+
+/* ---- counting -------------------------------------------------------------------- */
+
+/* Compares before it adds.  Adding first and subtracting after a failure could make another
+ * thread's request fail meanwhile. */
+bool usm__account_count(_Atomic(uint64_t) *count, uint64_t limit, size_t size, uint64_t *before)
+{
+    *before = usm_load_relaxed(count);
+    do {
+        if (limit != 0 && (size > limit || *before > limit - size))
+            return false;
+    } while (!usm_cas_acq_rel(count, before, *before + size));
+    return true;
+}
+
+static usm_status add(const entry *e, size_t size)
+{
+    uint64_t limit = usm_load_relaxed(&e->account->limit), before = 0;
+
+    if (usm__account_count(&e->account->reserved, limit, size, &before))
+        return USM_OK;
+    return usm__fail(USM_E_BUDGET,
+                     "%zu %s more would cross the %slimit of %llu for %s (%llu are taken); free "
+                     "some or raise %s",
+                     size, usm__plural(size, "byte", "bytes"), e->is_own ? "context's " : "",
+                     (unsigned long long)limit, e->whose, (unsigned long long)before,
+                     e->is_own ? "host_limit or device_limit of its usm_context_desc"
+                               : "USM_MEMORY_LIMIT");
+}
+
+static void sub_all(const entry *list, size_t n, size_t size)
+{
+    for (size_t i = 0; i < n; i++)
+        usm_sub_relaxed(&list[i].account->reserved, (uint64_t)size);
+}
+
+/* Adds to all of the accounts, or to none. */
+static usm_status add_all(const entry *list, size_t n, size_t size)
+{
+    for (size_t i = 0; i < n; i++) {
+        usm_status st = add(&list[i], size);
+
+        if (st != USM_OK) {
+            sub_all(list, i, size);
+            return st;
+        }
+    }
+    return USM_OK;
+}
+
+usm_status usm__account_add(usm_context *ctx, size_t index, usm_kind kind, size_t size)
+{
+    entry list[ACCOUNTS];
+
+    return add_all(list, accounts_of(ctx, index, kind, list), size);
+}
+
+void usm__account_sub(usm_context *ctx, size_t index, usm_kind kind, size_t size)
+{
+    entry list[ACCOUNTS];
+
+    sub_all(list, accounts_of(ctx, index, kind, list), size);
+}
+
+/* ---- buffers ------------------------------------------------------------------------ */
+
+static uint64_t smaller_limit(uint64_t a, uint64_t b)
+{
+    return a == 0 || (b != 0 && b < a) ? b : a;
+}
+
+uint64_t usm__account_memory_total(void)
+{
+    static _Atomic(uint64_t) total;
+    uint64_t                 bytes = usm_load_relaxed(&total);
+
+    if (bytes == 0) {
+        bytes = usm__os_memory_total();
+        usm_store_relaxed(&total, bytes);
+    }
+    return bytes;
+}
+
+uint64_t usm__account_buffer_limit(const usm_context *ctx)
+{
+    uint64_t own   = usm_load_relaxed(&((usm_context *)(uintptr_t)ctx)->own_host.limit);
+    uint64_t limit = smaller_limit(own, usm_load_relaxed(&host.limit));
+
+    return limit ? limit : usm__account_memory_total() / 10 * 8 / usm__job_place_get().local_size;
+}
+
+bool usm__account_is_own(const usm_context *ctx)
+{
+    return usm_load_relaxed(&((usm_context *)(uintptr_t)ctx)->own_host.limit) != 0;
+}
+
+usm_status usm__account_add_host(usm_context *own, size_t size)
+{
+    entry list[ACCOUNTS];
+
+    return add_all(list, host_accounts(own, list), size);
+}
+
+void usm__account_sub_host(usm_context *own, size_t size)
+{
+    entry list[ACCOUNTS];
+
+    sub_all(list, host_accounts(own, list), size);
+}

@@ -1,0 +1,479 @@
+/* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
+/* The slow half of thread caches; magazine.h has the picture.
+ *
+ * A cache is in two lists, its pool's and its thread's, and in one entry of its thread's table.
+ * All three change under `lock`.  A thread that has removed a cache from all three owns it, and may
+ * empty it without the lock.  Meanwhile `flushing` of the pool is incremented, so that the pool
+ * waits for that thread.
+ *
+ * In a forked child the caches of the other threads have no owner.  They stay in their pool's list,
+ * without a thread, until they are reclaimed.  A thread may have been in the middle of an operation
+ * on its cache.  At worst some blocks are lost, or one is in a magazine although it was also
+ * allocated, to a thread that does not exist in the child. */
+#include "heap/magazine.h"
+
+#include "base/fork.h"
+#include "base/inline/list.h"
+#include "base/meta.h"
+#include "base/os.h"
+#include "observe/observe.h"
+
+#include <string.h>
+
+/* An operation on the fast path takes a few nanoseconds, unless its thread is preempted in the
+ * middle, and nothing signals its end then.  The taker polls SPINS times for each cache, and sleeps
+ * NAPS times at most for all owners together. */
+#define SPINS  2000
+#define NAPS   2000
+#define NAP_NS 50000
+
+#define NO_CACHE ((uint16_t)USM__SLOTS) /* in `entered`: a slow path without a cache */
+
+typedef struct node {
+    usm_cache       cache; /* first: the table points to its bins */
+    usm_pool       *pool;
+    usm__thread    *thread; /* NULL: its thread does not exist in this forked child */
+    const usm__tls *tls;    /* of that thread                                       */
+    usm_list        of_pool, of_thread;
+} node;
+
+static usm__meta_type node_type = USM__META_TYPE(node, 0, "thread caches");
+
+static struct {
+    usm__mutex     lock;
+    pthread_cond_t flushed;
+    usm_pool      *pools[USM__SLOTS]; /* guarded by lock                    */
+    bool           can_take;          /* membarrier works; set at the start */
+} mag = {.lock    = USM__MUTEX_INIT(USM__RANK_MAGAZINE, "thread caches"),
+         .flushed = PTHREAD_COND_INITIALIZER};
+
+static node *node_of(usm_bin *bins)
+{
+    return (node *)(void *)bins;
+}
+
+/* ---- slots --------------------------------------------------------------------- */
+
+uint8_t usm__magazine_slot(usm_pool *pool)
+{
+    uint8_t slot = 0;
+
+    usm__mutex_lock(&mag.lock);
+    for (unsigned i = 1; i < USM__SLOTS && !slot; i++)
+        if (!mag.pools[i]) {
+            mag.pools[i] = pool;
+            slot         = (uint8_t)i;
+        }
+    usm__mutex_unlock(&mag.lock);
+    return slot;
+}
+
+void usm__magazine_slot_give(usm_pool *pool)
+{
+    usm__mutex_lock(&mag.lock);
+    if (pool->slot)
+        mag.pools[pool->slot] = NULL;
+    usm__mutex_unlock(&mag.lock);
+}
+
+/* ---- taking caches ---------------------------------------------------------------- */
+
+static void close_slot(const node *n)
+{
+    if (n->thread) /* NOLINT(clang-analyzer-core.uninitialized.Branch): whole before it is listed */
+        usm_store_relaxed(&n->thread->caches[n->pool->slot], usm__closed_bins);
+}
+
+static void open_slot(node *n)
+{
+    if (n->thread)
+        usm_store_relaxed(&n->thread->caches[n->pool->slot], n->cache.bins);
+}
+
+/* True if the owner is using the cache.  When it is not, its changes are visible (acquire, pairs
+ * with usm__magazine_idle and _leave). */
+static bool is_in(const _Atomic(uint16_t) *where, const node *n)
+{
+    return n->thread && usm_load_acquire(where) == n->pool->slot;
+}
+
+/* Called when the slot is closed and membarrier() has made that visible: has the owner left it?  An
+ * owner on the slow path may stay there as long as a driver call takes, so it is not waited for. */
+static bool is_outside(const node *n, unsigned *naps)
+{
+    for (int i = 0; i < SPINS; i++) {
+        if (!is_in(&n->tls->busy, n) && !is_in(&n->tls->entered, n))
+            return true;
+        usm_cpu_relax();
+    }
+    for (; is_in(&n->tls->busy, n) && *naps > 0; --*naps)
+        usm__os_sleep_ns(NAP_NS);
+    return !is_in(&n->tls->busy, n) && !is_in(&n->tls->entered, n);
+}
+
+/* pre: lock is held, the slot is closed. */
+static void unlist(node *n)
+{
+    usm_list_remove(&n->of_pool);
+    usm_list_remove(&n->of_thread);
+}
+
+/* Without membarrier a thread can only take its own caches, and those of a pool that no thread may
+ * be using. */
+static bool may_take(const node *n)
+{
+    return mag.can_take || !n->thread || n->thread == usm__self.block || n->pool->is_retired;
+}
+
+/* Moves the caches of a pool whose owners are not using them to `to`.  pre: lock is held. */
+static void take_away(usm_pool *pool, usm_list *to)
+{
+    unsigned naps = NAPS;
+
+    USM_LIST_FOREACH (it, &pool->caches)
+        if (may_take(usm_container_of(it, node, of_pool)))
+            close_slot(usm_container_of(it, node, of_pool));
+    if (mag.can_take)
+        usm__os_membarrier();
+    USM_LIST_FOREACH_SAFE (it, next, &pool->caches) {
+        node *n = usm_container_of(it, node, of_pool);
+
+        if (!may_take(n))
+            continue;
+        if (is_outside(n, &naps)) {
+            unlist(n);
+            usm_list_append(to, &n->of_pool);
+        } else {
+            open_slot(n);
+        }
+    }
+}
+
+/* In a forked child, memory of most drivers belongs to the parent. */
+static bool works_here(const usm_pool *pool)
+{
+    return !usm__context_is_inert(pool->ctx) ||
+           usm__backend_can(pool->ctx->be, USM_CAP_FORK_MEMORY);
+}
+
+/* Empties caches that no other thread can reach.  No lock is held.  Code called meanwhile gets no
+ * cache: a cache made on a thread that ends would never be flushed. */
+static void flush_all(usm_list *list)
+{
+    bool      is_outermost = usm_load_relaxed(&usm__self.entered) == 0;
+    usm_list *it;
+
+    if (is_outermost)
+        usm_store_release(&usm__self.entered, NO_CACHE);
+    while ((it = usm_list_pop(list))) {
+        node *n = usm_container_of(it, node, of_pool);
+
+        if (works_here(n->pool))
+            n->pool->ops->cache_flush(n->pool->impl, &n->cache);
+        usm__mutex_lock(&mag.lock);
+        if (--n->pool->flushing == 0)
+            pthread_cond_broadcast(&mag.flushed);
+        usm__mutex_unlock(&mag.lock);
+        usm__meta_free(&node_type, n);
+    }
+    if (is_outermost)
+        usm_store_release(&usm__self.entered, (uint16_t)0);
+}
+
+/* pre: lock is held. */
+static void count_flushing(const usm_list *list)
+{
+    USM_LIST_FOREACH (it, list)
+        usm_container_of(it, node, of_pool)->pool->flushing++;
+}
+
+/* Waits until no thread is emptying caches of the pool.  pre: lock is held. */
+static void wait_flushed(const usm_pool *pool)
+{
+    while (pool->flushing > 0)
+        (void)usm__mutex_wait(&mag.lock, &mag.flushed, NULL);
+}
+
+bool usm__magazine_reclaim(usm_pool *pool)
+{
+    usm_list list;
+    bool     any;
+
+    if (!pool->slot)
+        return false;
+    usm_list_init(&list);
+    usm__mutex_lock(&mag.lock);
+    any = pool->flushing > 0;
+    if (any && usm_load_relaxed(&usm__self.entered) == 0) /* otherwise this thread may be the one
+                                                             that is flushing */
+        wait_flushed(pool);
+    take_away(pool, &list);
+    count_flushing(&list);
+    usm__mutex_unlock(&mag.lock);
+    any |= !usm_list_is_empty(&list);
+    flush_all(&list);
+    return any;
+}
+
+/* A thread that is still inside is using a pool that is being destroyed, which is a misuse.  From
+ * here on only that thread can reach its cache, so the cache is left as it is.  pre: lock is
+ * held. */
+static void abandon(usm_pool *pool)
+{
+    USM_LIST_FOREACH_SAFE (it, next, &pool->caches) {
+        node *n = usm_container_of(it, node, of_pool);
+
+        close_slot(n);
+        unlist(n);
+    }
+}
+
+void usm__magazine_retire(usm_pool *pool)
+{
+    usm_list  list;
+    usm_list *it;
+
+    if (!pool->slot)
+        return;
+    usm_list_init(&list);
+    usm__mutex_lock(&mag.lock);
+    usm_store_relaxed(&pool->alloc_slot, (uint8_t)0);
+    pool->is_retired = true;
+    take_away(pool, &list);
+    abandon(pool);
+    wait_flushed(pool);
+    usm__mutex_unlock(&mag.lock);
+    while ((it = usm_list_pop(&list)))
+        usm__meta_free(&node_type, usm_container_of(it, node, of_pool));
+}
+
+/* ---- the owner's side --------------------------------------------------------------- */
+
+/* Makes the thread's table with its first cache.  The table stays with the block of the thread. */
+static bool make_table(usm__thread *t)
+{
+    if (t->caches)
+        return true;
+    t->caches = usm__os_map_for_life(sizeof *t->caches * USM__SLOTS);
+    if (!t->caches)
+        return false;
+    for (unsigned i = 0; i < USM__SLOTS; i++)
+        usm_store_relaxed(&t->caches[i], usm__closed_bins);
+    usm_list_init(&t->cache_list);
+    return true;
+}
+
+/* As in the fast path: first announce the slot, then read it. */
+static node *look_up(const usm__thread *t, uint16_t slot)
+{
+    usm_bin *bins;
+
+    usm_store_relaxed(&usm__self.entered, slot);
+    USM__MAGAZINE_FENCE();
+    bins = usm_load_relaxed(&t->caches[slot]);
+    if (bins != usm__closed_bins)
+        return node_of(bins);
+    usm__magazine_leave(); /* a taker could otherwise wait for this thread, which is about to wait
+                              for it */
+    return NULL;
+}
+
+static node *make_node(usm_pool *pool, usm__thread *t)
+{
+    node *n = usm__meta_alloc(&node_type);
+
+    if (!n)
+        return NULL;
+    n->pool   = pool;
+    n->thread = t;
+    n->tls    = &usm__self;
+    usm_list_append(&pool->caches, &n->of_pool);
+    usm_list_append(&t->cache_list, &n->of_thread);
+    open_slot(n);
+    return n;
+}
+
+/* The cache was taken away (and the slot perhaps reopened), or there was none. */
+static node *attach(usm_pool *pool, usm__thread *t)
+{
+    node *n;
+
+    usm__mutex_lock(&mag.lock);
+    n = look_up(t, pool->slot);
+    if (!n && !pool->is_retired)
+        n = make_node(pool, t);
+    if (n)
+        usm_store_relaxed(&usm__self.entered, pool->slot); /* a taker needs the lock, so it comes
+                                                              later */
+    usm__mutex_unlock(&mag.lock);
+    return n;
+}
+
+/* True if every block must take the slow path, because the thread is observed or the checker of
+ * stream order runs. */
+static bool is_seen(void)
+{
+    return usm__observed() || usm__order_on();
+}
+
+usm_cache *usm__magazine_enter(usm_pool *pool)
+{
+    usm__thread *t = pool->slot ? usm__thread_self() : NULL;
+    node        *n;
+
+    if (!t || usm_load_relaxed(&usm__self.entered) != 0 || !make_table(t))
+        return NULL;
+    if (usm__self.caches != t->caches && !is_seen())
+        usm__self.caches = t->caches;
+    n = look_up(t, pool->slot);
+    if (!n)
+        n = attach(pool, t);
+    return n ? &n->cache : NULL;
+}
+
+void usm__magazine_close_self(void)
+{
+    usm__self.caches = usm__closed_caches;
+}
+
+void usm__magazine_open_self(void)
+{
+    usm__thread *t = usm__self.block;
+
+    if (t && t->caches && !is_seen())
+        usm__self.caches = t->caches;
+}
+
+/* The thread ends; another one will get its block and table. */
+static void on_thread_end(usm__thread *t)
+{
+    usm_list list;
+
+    usm__self.caches = usm__closed_caches;
+    if (!t->caches)
+        return;
+    usm_list_init(&list);
+    usm__mutex_lock(&mag.lock);
+    while (!usm_list_is_empty(&t->cache_list)) {
+        node *n = usm_container_of(t->cache_list.next, node, of_thread);
+
+        close_slot(n);
+        unlist(n);
+        usm_list_append(&list, &n->of_pool);
+    }
+    count_flushing(&list);
+    usm__mutex_unlock(&mag.lock);
+    flush_all(&list);
+}
+
+/* ---- figures -------------------------------------------------------------------------- */
+
+/* Counts the blocks in a cache of another thread.  That thread may free its magazines meanwhile, so
+ * only the cache itself is read. */
+static uint64_t blocks_in(const usm_cache *c, unsigned k)
+{
+    const usm_slot *top    = usm_load_relaxed(&c->bins[k].top);
+    const usm_slot *bottom = usm_load_relaxed(&c->bins[k].bottom);
+    uint64_t        n      = usm_load_relaxed(&c->rest[k]);
+
+    /* While the magazine is being replaced, the two pointers may belong to different ones. */
+    if (top > bottom && (size_t)(top - bottom) <= 64)
+        n += (uint64_t)(top - bottom);
+    return n;
+}
+
+/* used: the bits of the classes that have blocks; the others are not read. */
+static void count_cache(const usm_cache *c, uint64_t blocks[USM_BINS], uint64_t used[2])
+{
+    for (unsigned w = 0; w < 2; w++) {
+        uint64_t active = usm_load_relaxed(&c->active[w]);
+
+        used[w] |= active;
+        for (uint64_t bits = active; bits; bits &= bits - 1) {
+            unsigned k = w * 64 + (unsigned)__builtin_ctzll(bits);
+
+            blocks[k] += blocks_in(c, k);
+        }
+    }
+}
+
+/* Returns the number of threads that have caches.  blocks is zero at entry. */
+static uint64_t count_caches(usm_pool *pool, uint64_t blocks[USM_BINS], uint64_t used[2])
+{
+    uint64_t threads = 0;
+
+    usm__mutex_lock(&mag.lock);
+    USM_LIST_FOREACH (it, &pool->caches) {
+        __builtin_prefetch(usm_container_of(it->next, node, of_pool)->cache.active);
+        count_cache(&usm_container_of(it, node, of_pool)->cache, blocks, used);
+        threads++;
+    }
+    usm__mutex_unlock(&mag.lock);
+    return threads;
+}
+
+void usm__magazine_count(usm_pool *pool, uint64_t blocks[USM_BINS])
+{
+    uint64_t used[2] = {0, 0};
+
+    (void)count_caches(pool, blocks, used);
+}
+
+void usm__magazine_sum_up(usm_pool *pool, usm__magazine_sum *sum)
+{
+    uint64_t blocks[USM_BINS] = {0};
+    uint64_t used[2]          = {0, 0};
+
+    *sum = (usm__magazine_sum){0, 0, 0};
+    if (!pool->slot)
+        return;
+    sum->threads = count_caches(pool, blocks, used);
+    for (unsigned w = 0; w < 2; w++)
+        for (; used[w]; used[w] &= used[w] - 1) {
+            unsigned k = w * 64 + (unsigned)__builtin_ctzll(used[w]);
+
+            sum->blocks += blocks[k];
+            sum->bytes += blocks[k] * usm_class_size(k);
+        }
+}
+
+/* ---- start, fork ------------------------------------------------------------------------ */
+
+void usm__magazine_start(void)
+{
+    usm__thread_on_end(on_thread_end);
+    mag.can_take = usm__os_membarrier_start();
+}
+
+/* The only thread of the child keeps its caches of pools that still work; those of the other
+ * threads have no owner. */
+static void fork_child(void)
+{
+    for (unsigned i = 1; i < USM__SLOTS; i++) {
+        usm_pool *pool = mag.pools[i];
+
+        if (!pool)
+            continue;
+        pool->flushing = 0;
+        USM_LIST_FOREACH (it, &pool->caches) {
+            node *n = usm_container_of(it, node, of_pool);
+
+            if (!works_here(pool))
+                close_slot(n);
+            if (n->thread == usm__self.block)
+                continue;
+            n->thread = NULL;
+            usm_list_remove(&n->of_thread);
+        }
+    }
+}
+
+void usm__magazine_fork(int phase)
+{
+    usm__mutex_fork(&mag.lock, phase);
+    if (phase == USM__FORK_CHILD) {
+        mag.flushed  = (pthread_cond_t)PTHREAD_COND_INITIALIZER;
+        mag.can_take = usm__os_membarrier_start();
+        fork_child();
+    }
+}

@@ -1,0 +1,174 @@
+/* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
+/* Thread caches: each thread's magazines of each pool that has the capability
+ * USM_POOL_CAP_CACHE (magazines: Bonwick and Adams 2001).
+ *
+ *     usm__self.caches --> table --[slot]--> bins of this thread and pool
+ *                                                  --[class]--> loaded magazine
+ *
+ * The two inline functions are the whole fast path of an allocation and of a free: no lock, no
+ * atomic read-modify-write, no counter.  Nor does the fast path check whether the cache may be
+ * used.  Where it may not (the pool is destroyed, the process is a forked child, the thread's
+ * allocations are tracked), the table entry points to usm__closed_bins.  These bins are empty and
+ * full at the same time, so every allocation and free takes the slow path.
+ *
+ * Taking a cache away.  The owner uses its cache without a lock.  Another thread (the taker) may
+ * have to take it, for example to destroy the pool.  The owner announces what it is using: `busy`
+ * is the slot of the fast path it is in, `entered` that of the slow path.  The taker closes the
+ * slot in the owner's table, calls membarrier(), and then reads `busy` and `entered`.  If neither
+ * is this slot, the owner is not using the cache, and the next time it will find the slot closed.
+ * The owner pays for this with two plain stores:
+ *
+ *     owner    busy = slot           taker    table[slot] = closed
+ *              (compiler fence)               membarrier
+ *              read table[slot]               read busy
+ *
+ * Why at least one of the two sees the other's store: membarrier() is a full fence in every thread
+ * of the process.  In the owner it takes effect either before the read of the table, which then
+ * finds the slot closed, or after the store to `busy`, which the taker then finds.  The owner's
+ * store that resets `busy` is a release, and the taker's read an acquire, so the taker also sees
+ * what the owner did to the cache.
+ *
+ * Reentrancy.  A function called on the slow path may allocate again, for example a callback for a
+ * driver's error.  It finds the thread inside (`entered`) and works without caches.  A signal
+ * handler must not use this code.
+ *
+ * Double free.  Two threads that free one block at the same moment may both succeed, because the
+ * fast path has no atomic read-modify-write.  libusm's structures stay intact, but the block can
+ * be allocated twice.  A second free that comes after the first is always rejected.
+ *
+ * Here: attaching, closing and taking caches, the end of threads, fork.  Not here: the content of
+ * magazines and its source, which are the pool's (pool_ops.h, cache_*). */
+#ifndef USM_HEAP_MAGAZINE_H
+#define USM_HEAP_MAGAZINE_H
+
+#include "base/inline/atomic.h"
+#include "base/inline/classes.h"
+#include "base/thread.h"
+#include "heap/pages.h"
+#include "heap/pool.h"
+
+/* Keeps the compiler from moving code across; the hardware's part is membarrier's. */
+#define USM__MAGAZINE_FENCE() atomic_signal_fence(memory_order_seq_cst)
+
+static inline void usm__magazine_busy(uint16_t slot)
+{
+    usm_store_relaxed(&usm__self.busy, slot);
+    USM__MAGAZINE_FENCE();
+}
+
+static inline void usm__magazine_idle(void)
+{
+    usm_store_release(&usm__self.busy, (uint16_t)0); /* pairs with is_in() in magazine.c */
+}
+
+/* Returns a block for `size` bytes from the calling thread's magazine; NULL: take the slow path. */
+static inline void *usm__magazine_pop(uint8_t slot, size_t size)
+{
+    unsigned  k = usm_class_of(size);
+    usm_bin  *bin;
+    usm_slot *top;
+    void     *p;
+
+    if (__builtin_expect(k >= USM_BINS, 0))
+        return NULL;
+    usm__magazine_busy(slot);
+    bin = usm_load_relaxed(&usm__self.caches[slot]) + k;
+    top = usm_load_relaxed(&bin->top);
+    if (__builtin_expect(top == usm_load_relaxed(&bin->bottom), 0)) {
+        usm__magazine_idle();
+        return NULL;
+    }
+    top--;
+    p = top->p;
+    usm_store_relaxed(top->state, (uint8_t)USM_BLOCK_LIVE);
+    usm_store_relaxed(&bin->top, top);
+    usm__magazine_idle();
+    if (!p) /* no block is at address 0: this saves the caller a test */
+        __builtin_unreachable();
+    return p;
+}
+
+/* The state of the block that starts at p; NULL if no block starts there. */
+static inline _Atomic(uint8_t) *usm__span_state(const usm_span *span, const void *p)
+{
+    uintptr_t offset = (uintptr_t)p - span->base;
+    uintptr_t i      = offset * span->reciprocal >> USM_SPAN_SHIFT;
+
+    return i * span->size == offset ? usm_span_state(span, i) : NULL;
+}
+
+/* Frees p, of that span, into the calling thread's magazine; false: take the slow path, which finds
+ * out why. */
+static inline bool usm__magazine_push(const usm_span *span, void *p)
+{
+    uintptr_t         offset, i;
+    _Atomic(uint8_t) *state;
+    uint16_t          slot;
+    usm_bin          *bin;
+    usm_slot         *top;
+
+    if (__builtin_expect(span == NULL, 0))
+        return false;
+    offset = (uintptr_t)p - span->base;
+    i      = offset * span->reciprocal >> USM_SPAN_SHIFT;
+    if (__builtin_expect(i * span->size != offset, 0))
+        return false;
+    state = usm_span_state(span, i);
+    slot  = span->slot;
+    usm__magazine_busy(slot);
+    bin = usm_load_relaxed(&usm__self.caches[slot]) + span->bin;
+    top = usm_load_relaxed(&bin->top);
+    if (__builtin_expect(
+            top == usm_load_relaxed(&bin->limit) || usm_load_relaxed(state) != USM_BLOCK_LIVE, 0)) {
+        usm__magazine_idle();
+        return false;
+    }
+    usm_store_relaxed(state, (uint8_t)USM_BLOCK_FREE);
+    top->p     = p;
+    top->state = state;
+    usm_store_relaxed(&bin->top, top + 1);
+    usm__magazine_idle();
+    return true;
+}
+
+/* ---- the slow path ------------------------------------------------------------------ */
+
+/* Called when the library starts. */
+void usm__magazine_start(void);
+void usm__magazine_fork(int phase);
+
+/* A slot for a new pool; 0 if all are taken (the pool then works without caches). */
+uint8_t usm__magazine_slot(usm_pool *pool);
+/* The pool has ended: no page has a span with its slot any more. */
+void usm__magazine_slot_give(usm_pool *pool);
+/* The pool is being destroyed: from here on no thread uses its caches, or gets new ones.  The
+ * content of the caches is dropped without a flush.  Late frees take the slow path. */
+void usm__magazine_retire(usm_pool *pool);
+
+/* Returns the calling thread's cache, which is made if there is none; the thread is inside until
+ * _leave().  NULL: there is no memory for one, or the thread is already inside (there is then
+ * nothing to leave). */
+usm_cache         *usm__magazine_enter(usm_pool *pool);
+static inline void usm__magazine_leave(void)
+{
+    usm_store_release(&usm__self.entered, (uint16_t)0); /* pairs with is_in() in magazine.c */
+}
+
+/* Called when memory is short: the caches of all threads return their blocks to the pool, unless
+ * their owners are using them.  True if any cache did, because of this call or of another
+ * thread's. */
+bool usm__magazine_reclaim(usm_pool *pool);
+
+/* Closes and reopens the calling thread's caches (for tags); calls nest. */
+void usm__magazine_close_self(void);
+void usm__magazine_open_self(void);
+
+/* The content of the threads' magazines of the pool. */
+typedef struct usm__magazine_sum {
+    uint64_t threads, blocks, bytes;
+} usm__magazine_sum;
+void usm__magazine_sum_up(usm_pool *pool, usm__magazine_sum *sum);
+/* By class: adds to blocks[k] the number of blocks of each class k. */
+void usm__magazine_count(usm_pool *pool, uint64_t blocks[USM_BINS]);
+
+#endif

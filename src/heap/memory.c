@@ -1,0 +1,412 @@
+/* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
+/* The memory functions: usm_alloc and its family, SYCL's forms, free, queries.  An allocation finds
+ * a pool and calls it; free and queries start from the address map.  Nothing here calls a
+ * driver. */
+#include "base/inline/bits.h"
+#include "base/log.h"
+#include "command/queue.h"
+#include "device/init.h"
+#include "heap/export.h"
+#include "heap/magazine.h"
+#include "heap/pool.h"
+
+#include <errno.h>
+#include <string.h>
+
+/* ---- allocation ------------------------------------------------------------------- */
+
+static void *alloc_in(usm_context *ctx, size_t index, usm_kind kind, size_t align, size_t size)
+{
+    usm_pool *pool = usm__pool_of(ctx, index, kind);
+
+    if (pool)
+        return usm__pool_alloc(pool, align, size);
+    errno = ENOMEM;
+    return NULL;
+}
+
+static void *no_memory(void)
+{
+    errno = ENOMEM;
+    return NULL;
+}
+
+static bool is_kind(usm_kind kind)
+{
+    if ((int)kind >= USM_HOST && (int)kind <= USM_SHARED)
+        return true;
+    (void)usm__fail(
+        USM_E_KIND,
+        "%lld is not a kind of memory (USM_HOST 1, USM_DEVICE 2, USM_SHARED 3): were size "
+        "and kind swapped?",
+        (long long)(int)kind);
+    return false;
+}
+
+void *usm_aligned_alloc(size_t align, size_t size, usm_kind kind)
+{
+    usm_context *ctx;
+    void        *p;
+
+    usm__default_enter();
+    ctx = is_kind(kind) ? usm_default_context() : NULL;
+    p   = ctx ? alloc_in(ctx, 0, kind, align, size) : no_memory();
+    if (p && !usm_load_relaxed(&usm__default_slots[kind]))
+        usm__default_slot_set(usm__pool_of(ctx, 0, kind));
+    usm__default_leave();
+    return p;
+}
+
+/* The fast path only needs the slot of the default pool, which is known after its first miss. */
+static inline void *alloc_default(size_t size, usm_kind kind)
+{
+    void *p = usm__magazine_pop(usm_load_relaxed(&usm__default_slots[kind]), size);
+
+    return p ? p : usm_aligned_alloc(0, size, kind);
+}
+
+void *usm_alloc(size_t size, usm_kind kind)
+{
+    return is_kind(kind) ? alloc_default(size, kind) : no_memory();
+}
+
+void *usm_alloc_host(size_t size)
+{
+    return alloc_default(size, USM_HOST);
+}
+
+void *usm_alloc_device(size_t size)
+{
+    return alloc_default(size, USM_DEVICE);
+}
+
+void *usm_alloc_shared(size_t size)
+{
+    return alloc_default(size, USM_SHARED);
+}
+
+void *usm_calloc(size_t n, size_t size, usm_kind kind)
+{
+    usm__area *area;
+    size_t     total;
+    void      *p;
+
+    if (__builtin_mul_overflow(n, size, &total)) {
+        (void)usm__fail(USM_E_SIZE, "usm_calloc: %zu times %zu bytes exceed the address space", n,
+                        size);
+        return no_memory();
+    }
+    p = usm_alloc(total, kind);
+    if (!p)
+        return NULL;
+    area = kind != USM_DEVICE ? usm__map_find(p) : NULL;
+    if (area && usm__pool_host_may_touch(area->pool)) {
+        memset(p, 0, total);
+    } else if (usm_set(p, 0, total) != USM_OK) {
+        usm__story story;
+
+        usm__story_save(&story);
+        usm_free(p);
+        usm__story_restore(&story);
+        return no_memory();
+    }
+    return p;
+}
+
+static void *alloc_ctx(size_t align, size_t size, usm_device *dev, usm_context *ctx, usm_kind kind)
+{
+    size_t index = 0;
+
+    if (!is_kind(kind) || usm__context_resolve(&ctx) != USM_OK)
+        return no_memory();
+    if (kind != USM_HOST && usm__context_device_index(ctx, dev, &index) != USM_OK)
+        return no_memory();
+    return alloc_in(ctx, index, kind, align, size);
+}
+
+void *usm_aligned_alloc_ctx(size_t align, size_t size, usm_device *dev, usm_context *ctx,
+                            usm_kind kind)
+{
+    void *p;
+
+    if (ctx)
+        return alloc_ctx(align, size, dev, ctx, kind);
+    usm__default_enter(); /* usm_shutdown() waits until _leave */
+    p = alloc_ctx(align, size, dev, ctx, kind);
+    usm__default_leave();
+    return p;
+}
+
+void *usm_malloc_ctx(size_t size, usm_device *dev, usm_context *ctx, usm_kind kind)
+{
+    return usm_aligned_alloc_ctx(0, size, dev, ctx, kind);
+}
+
+/* After fork(), memory of the parent's context may still be usable, and the queue identifies it.
+ * So only the handle and the context are checked. */
+static void *alloc_queue(size_t align, size_t size, usm_queue *q, usm_kind kind)
+{
+    void *p;
+
+    if (!is_kind(kind) || usm__handle_check(q, USM__MAGIC_QUEUE) != USM_OK ||
+        usm__context_check(q->ctx) != USM_OK)
+        return no_memory();
+    p = alloc_in(q->ctx, q->index, kind, align, size);
+    if (p)
+        usm_store_relaxed(&q->alloc_slots[kind],
+                          usm_load_relaxed(&usm__pool_of(q->ctx, q->index, kind)->alloc_slot));
+    return p;
+}
+
+/* As alloc_default(): the queue has the slots of its device's pools. */
+static inline void *alloc_plain(size_t size, usm_queue *q, usm_kind kind)
+{
+    void *p = q ? usm__magazine_pop(usm_load_relaxed(&q->alloc_slots[kind]), size) : NULL;
+
+    return p ? p : alloc_queue(0, size, q, kind);
+}
+
+void *usm_malloc(size_t size, usm_queue *q, usm_kind kind)
+{
+    return is_kind(kind) ? alloc_plain(size, q, kind) : no_memory();
+}
+
+void *usm_malloc_device(size_t size, usm_queue *q)
+{
+    return alloc_plain(size, q, USM_DEVICE);
+}
+
+void *usm_malloc_host(size_t size, usm_queue *q)
+{
+    return alloc_plain(size, q, USM_HOST);
+}
+
+void *usm_malloc_shared(size_t size, usm_queue *q)
+{
+    return alloc_plain(size, q, USM_SHARED);
+}
+
+void *usm_aligned_alloc_device(size_t align, size_t size, usm_queue *q)
+{
+    return alloc_queue(align, size, q, USM_DEVICE);
+}
+
+void *usm_aligned_alloc_host(size_t align, size_t size, usm_queue *q)
+{
+    return alloc_queue(align, size, q, USM_HOST);
+}
+
+void *usm_aligned_alloc_shared(size_t align, size_t size, usm_queue *q)
+{
+    return alloc_queue(align, size, q, USM_SHARED);
+}
+
+/* ---- free ---------------------------------------------------------------------------- */
+
+static usm_status refuse(const void *p)
+{
+    if (usm__freed_lately(p))
+        return usm__fail(USM_E_DOUBLE_FREE, "%p was freed before; free a block once", p);
+    return usm__fail(USM_E_INVALID_POINTER,
+                     "%p is not libusm memory; free it with what allocated it", p);
+}
+
+static usm_status free_found(void *p, const usm_context *ctx)
+{
+    usm__area *area = usm__map_find(p);
+
+    if (!area)
+        return refuse(p);
+    if (ctx && area->ctx != ctx)
+        return usm__fail(USM_E_WRONG_CONTEXT, "%p belongs to another context", p);
+    if (usm__pool_is_inert(area->pool))
+        return USM_OK; /* inherited: the parent frees it */
+    if (usm__context_is_ended(area->ctx))
+        return USM_OK; /* another thread may be destroying its pools at this moment */
+    return usm__pool_free(area, p);
+}
+
+static usm_status free_checked(void *p, const usm_context *ctx)
+{
+    usm_status st;
+
+    usm__default_enter();
+    st = free_found(p, ctx);
+    usm__default_leave();
+    return st;
+}
+
+usm_status usm_free_ctx(void *p, usm_context *ctx)
+{
+    if (!p)
+        return USM_OK;
+    if (ctx && usm__handle_check(ctx, USM__MAGIC_CONTEXT) != USM_OK)
+        return USM_E_INVALID_HANDLE;
+    return free_checked(p, ctx);
+}
+
+/* Separate from usm_free(), which therefore saves no registers on its fast path. */
+static __attribute__((noinline)) void free_missed(void *p)
+{
+    int        saved = errno;
+    usm_status st;
+
+    if (!p)
+        return;
+    st = free_checked(p, NULL);
+    if (st != USM_OK && !usm__is_down()) /* late frees are harmless */
+        usm__log(USM_LOG_ERROR, "usm_free: %s", usm_last_error());
+    errno = saved; /* free() preserves errno since POSIX 2024 */
+}
+
+void usm_free(void *p)
+{
+    if (__builtin_expect(!usm__magazine_push(usm__page_find_low(p), p), 0))
+        free_missed(p);
+}
+
+usm_status usm_free_blocking(void *p, usm_context *ctx)
+{
+    usm__area *area = p ? usm__map_find(p) : NULL;
+    usm_status st;
+
+    if (!p)
+        return USM_OK;
+    if (!area)
+        return refuse(p);
+    if (ctx && area->ctx != ctx)
+        return usm__fail(USM_E_WRONG_CONTEXT, "%p belongs to another context", p);
+    if (!usm__context_is_inert(area->ctx)) {
+        st = usm_context_wait(area->ctx); /* a failed command does not fail the free */
+        if (st == USM_E_INVALID_HANDLE)
+            return st;
+    }
+    return free_checked(p, ctx);
+}
+
+/* ---- queries ---------------------------------------------------------------------------- */
+
+/* Finds the live block around p, in ctx if given. */
+static usm_status find_block(const void *p, usm_context *ctx, usm__area **area, usm_block *block)
+{
+    if (ctx && usm__handle_check(ctx, USM__MAGIC_CONTEXT) != USM_OK)
+        return USM_E_INVALID_HANDLE;
+    *area = p ? usm__map_find(p) : NULL;
+    if (!*area)
+        return usm__fail(USM_E_INVALID_POINTER, "%p is not libusm memory%s", p,
+                         usm__freed_lately(p) ? " any more: it was freed" : "");
+    if (ctx && (*area)->ctx != ctx)
+        return usm__fail(USM_E_INVALID_POINTER, "%p belongs to another context", p);
+    if (usm__context_is_ended((*area)->ctx))
+        return usm__fail(USM_E_INVALID_POINTER,
+                         "%p is not libusm memory any more: its context ended", p);
+    return usm__pool_block(*area, p, block);
+}
+
+usm_kind usm_get_pointer_type(const void *p, usm_context *ctx)
+{
+    const usm_span         *span  = usm__page_find_low(p);
+    const _Atomic(uint8_t) *state = span ? usm__span_state(span, p) : NULL;
+    usm__area              *area;
+    usm_block               block;
+
+    /* The fast path: p is the start of a live block, as in most calls. */
+    if (state && usm_load_relaxed(state) == USM_BLOCK_LIVE &&
+        (!ctx || ctx == ((const usm_pool *)span->source)->ctx))
+        return (usm_kind)span->kind;
+    return find_block(p, ctx, &area, &block) == USM_OK ? area->kind : USM_UNKNOWN;
+}
+
+usm_status usm_get_pointer_device(const void *p, usm_context *ctx, usm_device **dev)
+{
+    usm__area *area;
+    usm_block  block;
+    usm_status st = find_block(p, ctx, &area, &block);
+
+    if (st != USM_OK)
+        return st;
+    if (!dev)
+        return usm__fail(USM_E_INVALID, "usm_get_pointer_device: dev is NULL");
+    *dev = area->kind == USM_HOST ? area->ctx->devices[0].dev : area->dev;
+    return USM_OK;
+}
+
+usm_status usm_get_pointer_context(const void *p, usm_context **ctx)
+{
+    usm__area *area;
+    usm_block  block;
+    usm_status st = find_block(p, NULL, &area, &block);
+
+    if (st != USM_OK)
+        return st;
+    if (!ctx)
+        return usm__fail(USM_E_INVALID, "usm_get_pointer_context: ctx is NULL");
+    *ctx = area->ctx;
+    return USM_OK;
+}
+
+usm_status usm_get_address_range(const void *p, usm_context *ctx, void **base, size_t *size)
+{
+    usm__area *area;
+    usm_block  block;
+    usm_status st = find_block(p, ctx, &area, &block);
+
+    if (st != USM_OK)
+        return st;
+    if (base)
+        *base = block.base;
+    if (size)
+        *size = block.size;
+    return USM_OK;
+}
+
+size_t usm_usable_size(const void *p)
+{
+    usm__area *area;
+    usm_block  block;
+
+    if (!p || find_block(p, NULL, &area, &block) != USM_OK)
+        return 0;
+    return block.size - (size_t)((const char *)p - (const char *)block.base);
+}
+
+/* ---- realloc ---------------------------------------------------------------------------- */
+
+void *usm_realloc(void *p, size_t size, usm_kind kind)
+{
+    usm__area *area;
+    usm_block  block;
+    void      *fresh;
+
+    if (!p)
+        return usm_alloc(size, kind);
+    if (kind != USM_UNKNOWN && !is_kind(kind))
+        return no_memory();
+    if (find_block(p, NULL, &area, &block) != USM_OK)
+        return no_memory();
+    if (block.base != p) {
+        (void)usm__fail(USM_E_INTERIOR_POINTER, "usm_realloc: %p lies inside the block at %p", p,
+                        block.base);
+        return no_memory();
+    }
+    if (area->pool->is_imported) {
+        (void)usm__fail(USM_E_IMPORTED, "usm_realloc: %p was opened from another process", p);
+        return no_memory();
+    }
+    if (usm__context_check(area->ctx) != USM_OK)
+        return no_memory();
+    fresh =
+        alloc_in(area->ctx, area->pool->index, kind == USM_UNKNOWN ? area->kind : kind, 0, size);
+    if (!fresh)
+        return NULL;
+    if (usm_copy(fresh, p, usm_min_size(size, block.size)) != USM_OK) {
+        usm__story story;
+
+        usm__story_save(&story);
+        usm_free(fresh);
+        usm__story_restore(&story);
+        return no_memory();
+    }
+    usm_free(p);
+    return fresh;
+}

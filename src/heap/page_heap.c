@@ -1,0 +1,321 @@
+/* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
+/* The heap of large blocks: blocks are cut from free ones, and merged with their neighbours when
+ * they are freed (page_heap.h has the contract, page_heap_private.h the list of files).
+ *
+ *     area      |  used  |used|   free    | used |      hole      | free | used |  hole ...
+ *     blocks    <-lower  upper->   a descriptor each, out of band
+ *
+ * A request takes the smallest free block that fits, as far as the bins show, and of these the one
+ * with the lowest address.  If there is none, the heap grows (page_heap_growth.c).  Only one thread
+ * at a time does so; others without a block wait, because its memory may be sufficient for them
+ * too. */
+#include "heap/page_heap_private.h"
+
+#include <base/inline/atomic.h>
+
+/* A clock check every so many allocations, for programs that free nothing here; each free checks as
+ * well. */
+#define CHECK_EVERY 64
+
+/* --- blocks, with the lock held -------------------------------------------------------------- */
+
+/* A quick test: most blocks are too small to be idle memory. */
+static bool may_be_idle(const slab_heap *h, const slab_block *b)
+{
+    return b->span.size >> h->piece_shift[0] || !b->home->is_range;
+}
+
+static void enter_free(slab_heap *h, slab_block *b)
+{
+    b->use = SLAB_FREE;
+    h->free += b->span.size;
+    if (may_be_idle(h, b))
+        h->idle += slab_idle_in(h, b);
+    slab_bins_insert(&h->bins, b);
+}
+
+void slab_unbin(slab_heap *h, slab_block *b)
+{
+    slab_bins_remove(&h->bins, b);
+    h->free -= b->span.size;
+    if (may_be_idle(h, b))
+        h->idle -= slab_idle_in(h, b);
+}
+
+void slab_make_free(slab_heap *h, slab_block *b)
+{
+    if (b->upper && b->upper->use == SLAB_FREE) {
+        slab_unbin(h, b->upper);
+        slab_join_upper(h, b);
+    }
+    if (b->lower && b->lower->use == SLAB_FREE) {
+        b = b->lower;
+        slab_unbin(h, b);
+        slab_join_upper(h, b);
+    }
+    enter_free(h, b);
+}
+
+slab_block *slab_carve(slab_heap *h, slab_block *b, uintptr_t at, size_t size)
+{
+    slab_block *rest;
+
+    b->use = SLAB_USED; /* prevents the rest from merging with it */
+    if (at > b->span.base) {
+        rest = b;
+        b    = slab_split(h, b, at);
+        slab_make_free(h, rest);
+    }
+    if (size < b->span.size) {
+        rest = slab_split(h, b, at + size);
+        slab_make_free(h, rest);
+    }
+    h->used += size;
+    return b;
+}
+
+slab_block *slab_take_free(slab_heap *h, size_t size, size_t align)
+{
+    slab_block *b = slab_bins_find(&h->bins, size, align);
+
+    if (!b)
+        return NULL;
+    slab_unbin(h, b);
+    return slab_carve(h, b, usm_align_up_ptr(b->span.base, align), size);
+}
+
+static usm_status map_page(slab_heap *h, slab_block *b, usm_span *span)
+{
+    return h->params.areas.pages_set(h->params.areas.source, b->span.base, 1, span);
+}
+
+static void put_back(slab_heap *h, slab_block *b)
+{
+    h->used -= b->span.size;
+    slab_make_free(h, b);
+}
+
+/* The span is complete before a page leads to it. */
+static usm_status hand_out(slab_heap *h, slab_block *b)
+{
+    usm_status status;
+
+    b->span.reciprocal = 0;
+    b->span.source     = h->params.areas.source;
+    b->span.slot       = 0;
+    b->span.bin        = 0;
+    b->span.kind       = (uint16_t)h->params.kind;
+    b->span.spread     = 0;
+    b->user            = NULL;
+    b->is_large        = false;
+    status             = map_page(h, b, &b->span);
+    if (status) {
+        put_back(h, b);
+        return status;
+    }
+    slab_index_add(b);
+    h->used_blocks++;
+    h->allocations++;
+    if (h->low > h->idle)
+        h->low = h->idle;
+    return USM_OK;
+}
+
+/* --- the interface --------------------------------------------------------------------------- */
+
+/* False: the size is too large. */
+static bool round_size(const slab_heap *h, size_t size, size_t *rounded)
+{
+    (void)h;
+    return size <= SIZE_MAX / 4 && usm_align_up(size, SLAB_PAGE, rounded);
+}
+
+/* True if another thread is growing.  The calling thread may itself be the growing one, called from
+ * within its own growth; then it must not wait. */
+static bool must_wait(const slab_heap *h)
+{
+    return h->growing && !pthread_equal(h->grower, pthread_self());
+}
+
+static usm_status get_block(slab_heap *h, size_t size, size_t align, slab_block **b)
+{
+    usm_status status = slab_spare_ensure(h);
+
+    while (!status && !(*b = slab_take_free(h, size, align))) {
+        if (!must_wait(h))
+            return slab_grow(h, size, align, b);
+        pthread_cond_wait(&h->settled, &h->lock);
+        status = slab_spare_ensure(h);
+    }
+    return status;
+}
+
+static void count_large(slab_heap *h, slab_block *b)
+{
+    b->is_large = true;
+    h->large_bytes += b->span.size;
+    h->large_blocks++;
+    h->large_allocations++;
+    usm_store_relaxed(&b->state, (uint8_t)USM_BLOCK_LIVE);
+}
+
+static usm_status alloc(slab_heap *h, size_t size, size_t align, bool is_large, slab_block **block)
+{
+    slab_block *b = NULL;
+    usm_status  status;
+
+    if (!round_size(h, size, &size))
+        return h->params.api->report(USM_E_NO_MEMORY, "%zu bytes are more than there can be", size);
+    align = usm_max_size(align, SLAB_PAGE);
+    pthread_mutex_lock(&h->lock);
+    status = get_block(h, size, align, &b);
+    if (!status)
+        status = hand_out(h, b);
+    if (!status && is_large)
+        count_large(h, b);
+    if (!status)
+        *block = b;
+    if (!status && h->idle > h->retain && h->allocations % CHECK_EVERY == 0)
+        slab_retention_check(h);
+    pthread_mutex_unlock(&h->lock);
+    return status;
+}
+
+usm_status slab_heap_alloc(slab_heap *h, size_t size, size_t align, slab_block **block)
+{
+    return alloc(h, size, align, false, block);
+}
+
+usm_status slab_heap_alloc_large(slab_heap *h, size_t size, size_t align, slab_block **block)
+{
+    return alloc(h, size, align, true, block);
+}
+
+void slab_heap_free(slab_heap *h, slab_block *b)
+{
+    pthread_mutex_lock(&h->lock);
+    if (b->is_large) {
+        h->large_bytes -= b->span.size;
+        h->large_blocks--;
+    }
+    usm_store_relaxed(&b->state, USM_BLOCK_FREE);
+    (void)map_page(h, b, NULL); /* cannot fail: its table exists */
+    slab_index_remove(b);
+    h->used_blocks--;
+    h->frees++;
+    put_back(h, b);
+    if (h->idle > h->retain)
+        slab_retention_check(h);
+    pthread_mutex_unlock(&h->lock);
+}
+
+slab_block *slab_heap_find(slab_heap *h, const usm_area *area, const void *p)
+{
+    slab_block *b = NULL;
+
+    pthread_mutex_lock(&h->lock);
+    if (area->pool_data)
+        b = slab_index_find(area->pool_data, (uintptr_t)p);
+    pthread_mutex_unlock(&h->lock);
+    return b;
+}
+
+size_t slab_heap_trim(slab_heap *h, size_t keep)
+{
+    size_t given = 0;
+
+    pthread_mutex_lock(&h->lock);
+    if (h->held > keep)
+        given = slab_give_back(h, h->held - keep, UINT64_MAX);
+    slab_give_ranges(h);
+    slab_chunks_trim(h);
+    pthread_mutex_unlock(&h->lock);
+    return given;
+}
+
+void slab_heap_get_stats(slab_heap *h, slab_heap_stats *s)
+{
+    slab_block *largest;
+
+    pthread_mutex_lock(&h->lock);
+    largest = slab_bins_largest(&h->bins);
+    *s      = (slab_heap_stats){
+             .held              = h->held,
+             .used              = h->used,
+             .free              = h->free,
+             .idle              = h->idle,
+             .used_blocks       = h->used_blocks,
+             .largest_free      = largest ? largest->span.size : 0,
+             .allocations       = h->allocations,
+             .frees             = h->frees,
+             .large_bytes       = h->large_bytes,
+             .large_blocks      = h->large_blocks,
+             .large_allocations = h->large_allocations,
+    };
+    pthread_mutex_unlock(&h->lock);
+}
+
+/* The lock is held from PREPARE on; the child has no other thread that could wait. */
+void slab_heap_fork(slab_heap *h, usm_fork_phase phase)
+{
+    if (phase == USM_FORK_PREPARE) {
+        pthread_mutex_lock(&h->lock);
+        while (h->growing || h->calls)
+            pthread_cond_wait(&h->settled, &h->lock);
+        return;
+    }
+    if (phase == USM_FORK_CHILD)
+        pthread_cond_init(&h->settled, NULL);
+    pthread_mutex_unlock(&h->lock);
+}
+
+static void init_lock(pthread_mutex_t *lock)
+{
+    pthread_mutexattr_t attr;
+
+    pthread_mutexattr_init(&attr);
+#ifdef PTHREAD_ADAPTIVE_MUTEX_INITIALIZER_NP
+    pthread_mutexattr_settype(&attr, PTHREAD_MUTEX_ADAPTIVE_NP);
+#endif
+    pthread_mutex_init(lock, &attr);
+    pthread_mutexattr_destroy(&attr);
+}
+
+usm_status slab_heap_init(slab_heap *h, const slab_heap_params *params)
+{
+    *h = (slab_heap){.params = *params};
+    usm_list_init(&h->areas);
+    usm_list_init(&h->spare);
+    usm_list_init(&h->chunks);
+    init_lock(&h->lock);
+    pthread_cond_init(&h->settled, NULL);
+    slab_growth_init(h);
+    return USM_OK;
+}
+
+/* A late free must find no page that leads to a block, and no live block. */
+static void forget_blocks(slab_heap *h, slab_area *a)
+{
+    for (slab_block *b = a->bottom; b; b = b->upper) {
+        if (b->use == SLAB_USED)
+            (void)map_page(h, b, NULL);
+        usm_store_relaxed(&b->state, USM_BLOCK_FREE);
+    }
+    a->area->pool_data = NULL;
+}
+
+void slab_heap_fini(slab_heap *h)
+{
+    usm_list *it;
+
+    while ((it = usm_list_pop(&h->areas))) {
+        slab_area *a = SLAB_AREA_OF(it);
+
+        forget_blocks(h, a);
+        h->params.areas.give(h->params.areas.source, a->area);
+        slab_area_free(h, a);
+    }
+    slab_chunks_give(h);
+    pthread_cond_destroy(&h->settled);
+    pthread_mutex_destroy(&h->lock);
+}

@@ -1,0 +1,117 @@
+/* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
+/* Shared by the files of the heap: page_heap.c (blocks), page_heap_growth.c (areas, pieces),
+ * page_heap_bins.c (free blocks by size), page_heap_blocks.c (descriptors, used blocks by address),
+ * page_heap_check.c (invariants).  All functions
+ * are called with the heap's lock held, unless stated otherwise. */
+#ifndef USM_HEAP_PAGE_HEAP_PRIVATE_H
+#define USM_HEAP_PAGE_HEAP_PRIVATE_H
+
+#include "heap/page_heap.h"
+
+#include <base/inline/bits.h>
+
+/* The use of a block's addresses.  Neighbours are never both FREE, nor both HOLE. */
+enum slab_use {
+    SLAB_SPARE = 0, /* none: a descriptor without a block                           */
+    SLAB_FREE,      /* memory, in a bin                                             */
+    SLAB_USED,      /* memory of the caller's                                       */
+    SLAB_HOLE,      /* addresses without memory: whole pieces of a range            */
+    SLAB_ASIDE,     /* memory that a thread needs next to pieces that it is mapping */
+    SLAB_MAPPING,   /* pieces that a thread is mapping                              */
+    SLAB_UNMAPPING  /* pieces that a thread is unmapping                            */
+};
+
+/* An area, or a range of addresses into which pieces are mapped.
+ *
+ *   the blocks from `bottom` on, each the upper neighbour of the one before, cover it without gaps
+ *
+ * Used blocks are found by groups of 64 pages: `first` has the lowest used block that starts in
+ * each group, `bits` a bit for each group that has one, `summary` a bit for each word of bits that
+ * is not 0. */
+typedef struct slab_area {
+    usm_list     link;
+    usm_area    *area;
+    uintptr_t    base;
+    size_t       size;
+    bool         is_range;
+    slab_block  *bottom;
+    usm_list     holes; /* by address; empty in an area                                   */
+    slab_block **first;
+    uint64_t    *bits, *summary;
+} slab_area;
+
+#define SLAB_GROUP_SHIFT (SLAB_PAGE_SHIFT + 6)
+
+#define SLAB_BLOCK_OF(it) usm_container_of((it), slab_block, link)
+#define SLAB_AREA_OF(it)  usm_container_of((it), slab_area, link)
+#define SLAB_BLOCK_END(b) ((b)->span.base + (b)->span.size)
+#define SLAB_OFFSET_OF(b) ((b)->span.base - (b)->home->base)
+
+/* The maximum number of descriptors that one step needs; with that many spare ones it cannot
+ * fail. */
+#define SLAB_STEP_BLOCKS 8
+
+/* --- page_heap_bins.c ------------------------------------------------------------------------- */
+void slab_bins_insert(slab_bins *bins, slab_block *b);
+void slab_bins_remove(slab_bins *bins, slab_block *b);
+/* The best block into which `size` bytes, aligned, fit; NULL: none.  It stays in its bin. */
+slab_block *slab_bins_find(const slab_bins *bins, size_t size, size_t align);
+/* The largest block, or one that is smaller by less than 1/32; NULL: none. */
+slab_block *slab_bins_largest(const slab_bins *bins);
+/* The block with the highest address among those of at least `size` bytes, a power of two. */
+slab_block *slab_bins_highest(const slab_bins *bins, size_t size,
+                              bool (*is_wanted)(const slab_heap *, const slab_block *),
+                              const slab_heap *h);
+/* For tests: true if b's size belongs to that bin. */
+bool slab_bins_is_in(const slab_block *b, unsigned row, unsigned column);
+
+/* --- page_heap_blocks.c ----------------------------------------------------------------------- */
+/* Makes sure that there are SLAB_STEP_BLOCKS spare descriptors; may release the lock meanwhile. */
+usm_status  slab_spare_ensure(slab_heap *h);
+slab_block *slab_spare_take(slab_heap *h); /* never NULL: see above */
+void        slab_spare_give(slab_heap *h, slab_block *b);
+void        slab_chunks_give(slab_heap *h); /* to the process; needs no lock */
+/* Returns only chunks without a block; none while a thread that released the lock relies on its
+ * spare descriptors. */
+void slab_chunks_trim(slab_heap *h);
+
+/* Without the lock.  NULL: no host memory; no error message. */
+slab_area *slab_area_new(const slab_heap *h, size_t size, bool is_range);
+void       slab_area_free(const slab_heap *h, slab_area *a);
+/* Starts the area with a single block, of use `use`. */
+void slab_area_start(slab_heap *h, slab_area *a, usm_area *area, enum slab_use use);
+
+/* Used blocks by address. */
+void        slab_index_add(slab_block *b);
+void        slab_index_remove(slab_block *b);
+slab_block *slab_index_find(const slab_area *a, uintptr_t p);
+
+/* Cuts b at `at`, which lies inside it; returns the upper part, of the same use, in no list. */
+slab_block *slab_split(slab_heap *h, slab_block *b, uintptr_t at);
+/* b grows by its upper neighbour, whose descriptor becomes spare; neither is in a list. */
+void slab_join_upper(slab_heap *h, slab_block *b);
+
+/* --- page_heap.c ------------------------------------------------------------------------------ */
+/* b, of any use and in no list, becomes FREE and merges with FREE neighbours. */
+void slab_make_free(slab_heap *h, slab_block *b);
+/* b, FREE, is removed from its bin. */
+void slab_unbin(slab_heap *h, slab_block *b);
+/* The part [at, at + size) of b, which is in no list, becomes USED, the rest FREE. */
+slab_block *slab_carve(slab_heap *h, slab_block *b, uintptr_t at, size_t size);
+/* Makes a USED block from free memory; NULL: there is none. */
+slab_block *slab_take_free(slab_heap *h, size_t size, size_t align);
+
+/* --- page_heap_growth.c ----------------------------------------------------------------------- */
+void slab_growth_init(slab_heap *h);
+/* Releases the lock while it calls the source.  *b is USED. */
+usm_status slab_grow(slab_heap *h, size_t size, size_t align, slab_block **b);
+/* Releases the lock.  Returns idle memory until it is `enough` bytes, never more than `most`. */
+size_t slab_give_back(slab_heap *h, uint64_t enough, uint64_t most);
+/* Releases the lock.  Returns the ranges without mapped memory. */
+void slab_give_ranges(slab_heap *h);
+/* Bytes of b that are areas or pieces without a used block. */
+size_t slab_idle_in(const slab_heap *h, const slab_block *b);
+/* Called after a free: returns memory that was idle for too long.  Releases the lock. */
+void slab_retention_check(slab_heap *h);
+
+#endif

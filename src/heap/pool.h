@@ -1,0 +1,142 @@
+/* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
+/* Internals of pools: the module's pool, its areas and its memory accounting. */
+#ifndef USM_HEAP_POOL_H
+#define USM_HEAP_POOL_H
+
+#include "heap/area.h"
+
+struct usm__async_pool;
+
+/* Alignment of blocks, if the caller asks for no larger one. */
+#define USM__POOL_ALIGN ((size_t)64)
+
+/* Which blocks that other queues freed a queue may reuse. */
+typedef enum usm__reuse {
+    USM__REUSE_FOLLOW_EVENTS = 1u << 0,
+    USM__REUSE_OPPORTUNISTIC = 1u << 1,
+    USM__REUSE_INSERT_WAITS  = 1u << 2,
+    USM__REUSE_ALL           = 7u
+} usm__reuse;
+
+struct usm_pool {
+    usm__magic_word magic;
+    /* The slot for allocations on the fast path; 0: none (zero_init, min_align, or destroyed).
+     * Stale handles keep it, like magic: the fast path reads nothing else of the pool. */
+    _Atomic(uint8_t)    alloc_slot;
+    const usm_pool_ops *ops;
+    void               *impl;
+    usm_context        *ctx;   /* no reference: the context outlives its pools */
+    size_t              index; /* of the device                                */
+    usm_kind            kind;
+    size_t              maximum_size, min_align;
+    const char         *options; /* valid only during creation */
+    usm_list            link;    /* in ctx->pools              */
+    bool                is_default, zero_init, read_only;
+    bool                is_imported; /* of another process: heap/export.c    */
+    uint32_t            export_mode; /* usm_pool_export                      */
+    uint8_t             slot;        /* of its thread caches; 0: it has none */
+    /* guarded by the lock of heap/magazine.c */
+    usm_list          caches;
+    unsigned          flushing;
+    bool              is_retired;
+    usm__mutex        lock;     /* guards areas                        */
+    usm_list          areas;    /* usm__area.link                      */
+    uint32_t          trace_id; /* the pool's id in the trace; 0: none */
+    _Atomic(uint64_t) reserved, reserved_peak, driver_allocs, driver_frees;
+    _Atomic(uint64_t) threshold; /* of usm_pool_desc */
+    _Atomic(uint32_t) reuse;     /* usm__reuse       */
+    _Atomic(uint64_t)
+        counts_from[4]; /* values of USM_POOL_QUEUED_REUSES .. HOST_WAITS when they were reset to
+                           0 */
+    /* the blocks that queues have freed, for src/async; NULL until first needed; freed with the
+     * pool */
+    _Atomic(struct usm__async_pool *) async;
+    _Atomic(uint64_t) reported_ns; /* time of the last report of heap/pool_report.c; 0: none     */
+    _Atomic(unsigned) guests;      /* threads that are making it return memory: heap/pool_give.c */
+};
+
+/* The pool itself, without the observed path.  USM_OK and *p, or a failure with an error
+ * message. */
+usm_status usm__pool_alloc_plain(usm_pool *pool, size_t align, size_t size, void **p);
+usm_status usm__pool_free_plain(usm__area *area, void *p);
+usm_status usm__pool_block_plain(usm__area *area, const void *p, usm_block *block);
+
+usm_status usm__pool_check(usm_pool *pool);
+/* True if the host may read and write its blocks. */
+bool usm__pool_host_may_touch(const usm_pool *pool);
+/* Bytes of memory that exist for pools of its kind; 0: unknown. */
+uint64_t usm__pool_memory(const usm_pool *pool);
+/* The default pool of (device index, kind), created at its first use.  NULL with an error
+ * message. */
+usm_pool *usm__pool_of(usm_context *ctx, size_t index, usm_kind kind);
+void     *usm__pool_alloc(usm_pool *pool, size_t align, size_t size);
+/* As usm__pool_alloc(), but when the memory is full, no other pool is asked to return some, and
+ * nothing is reported: for the parts above, which then make room themselves. */
+usm_status usm__pool_try(usm_pool *pool, size_t size, void **p);
+/* As usm__pool_alloc(), but not zeroed even if the pool promises that: the caller zeroes the
+ * block. */
+void *usm__pool_alloc_raw(usm_pool *pool, size_t size);
+/* As _raw, from memory that the pool already holds: the driver is not called, and NULL is not a
+ * failure (but an error message may be left). */
+void *usm__pool_alloc_held(usm_pool *pool, size_t size);
+/* ---- returning free memory: heap/pool_give.c ---- */
+/* The memory of a device, of the host, or of both if they are the same. */
+typedef struct usm__memory_of_pools {
+    const usm_device  *dev; /* NULL: no device */
+    bool               is_host;
+    const usm_context *ctx; /* only pools of this context; NULL: of all contexts */
+} usm__memory_of_pools;
+/* Makes the pools of that memory, except `but`, return about `size` free bytes to the driver, or
+ * less; returns how many.  may_flush: if that is not enough, the caches of other threads as well.
+ * No lock of a context's rank or above is held. */
+size_t usm__pools_give_back(const usm__memory_of_pools *memory, const usm_pool *but, size_t size,
+                            bool may_flush);
+/* The pool, which is in no list any more, is being destroyed: waits until no thread asks it to
+ * return memory. */
+void usm__pool_await_guests(usm_pool *pool);
+void usm__pools_give_fork(usm_fork_phase phase);
+/* Blocks that were freed in the order of queues. */
+typedef struct usm__pool_queued {
+    uint64_t bytes; /* freed, and not yet available to all */
+    uint64_t reuses, events, waits, host_waits;
+} usm__pool_queued;
+/* Hooks for src/async, set by src/usm.c; no lock is held. */
+/* Returns to the pool the blocks that queues have freed, as far as the queues have got; with `wait`
+ * all of them.  Returns the number of bytes. */
+extern size_t (*usm__pool_collect)(usm_pool *pool, bool wait);
+/* The pool is being destroyed: removes its blocks from all lists. */
+extern void (*usm__pool_ending)(usm_pool *pool);
+extern void (*usm__pool_queued_figures)(usm_pool *pool, usm__pool_queued *figures);
+void usm__pool_set_threshold(usm_pool *pool, uint64_t bytes);
+/* Returns to the driver what pools of the context hold beyond their thresholds:
+ * heap/pool_attribute.c. */
+void usm__pools_release_excess(usm_context *ctx);
+/* Finds the block of p in its area; USM_E_INVALID_POINTER if it is free. */
+usm_status usm__pool_block(usm__area *area, const void *p, usm_block *block);
+usm_status usm__pool_free(usm__area *area, void *p);
+/* Frees a block whose free was deferred (heap/export.h). */
+usm_status usm__pool_free_now(usm__area *area, void *p);
+/* Destroys the pool with all its blocks, live or not: when its context ends. */
+void     usm__pool_finish(usm_pool *pool);
+uint64_t usm__pool_live(usm_pool *pool);
+/* As usm_pool_get_stats(), without its checks. */
+void usm__pool_stats(usm_pool *pool, usm_pool_stats *stats);
+/* The maximum number of classes that are examined. */
+#define USM__POOL_CLASSES (USM_BINS + 8)
+/* The classes of a pool (none, if it has no classes), as the program sees them.  Returns their
+ * number, at most cap. */
+size_t usm__pool_classes(usm_pool *pool, usm_pool_class *list, size_t cap);
+/* "host", "device", "shared". */
+const char *usm__kind_name(usm_kind kind);
+void        usm__pool_fork(usm_pool *pool, usm_fork_phase phase);
+
+/* Recent frees: they distinguish a double free from a foreign pointer. */
+void usm__freed_note(const void *p);
+void usm__freed_forget(const void *p);
+bool usm__freed_lately(const void *p);
+/* The same for areas that were returned.  gone_lately() is also true for blocks that were never
+ * freed and ended with their pool or context. */
+void usm__gone_note(const void *base);
+bool usm__gone_lately(const void *p);
+
+#endif

@@ -1,0 +1,136 @@
+/* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
+/* Makes pools return their free memory to the driver when an allocation elsewhere fails: in another
+ * pool, of any kind and context, or for buffers.  A pool keeps free memory because driver calls are
+ * slow, not because the memory is in use.
+ *
+ * The thread that does so finds the pools under the locks of the lists and increments a counter in
+ * each (`guests`).  It then calls them with no lock held.  The destruction of a pool waits until
+ * this counter is 0; the thread itself waits for nothing but the driver.
+ *
+ * Called by heap/pool.c before an allocation fails, and by src/buffer for extents and frames. */
+#include "heap/pool.h"
+
+#include "base/fork.h"
+#include "base/os.h"
+#include "heap/export.h"
+
+/* Guards only the wait: the counters themselves are atomic. */
+static usm__mutex     lock    = USM__MUTEX_INIT(USM__RANK_POOL, "guests of pools");
+static pthread_cond_t changed = PTHREAD_COND_INITIALIZER;
+
+typedef struct search {
+    const usm__memory_of_pools *memory;
+    const usm_pool             *but;
+    usm_pool                  **found; /* NULL: pools are only counted */
+    size_t                      n, cap;
+} search;
+
+static bool is_of_memory(const usm_pool *pool, const usm__memory_of_pools *m)
+{
+    const usm_device *dev = pool->ctx->devices[pool->index].dev;
+
+    if (m->ctx && pool->ctx != m->ctx)
+        return false;
+    if (m->dev == dev && pool->kind != USM_HOST)
+        return true;
+    return m->is_host && (pool->kind == USM_HOST || usm__device_is_host_memory(dev));
+}
+
+static bool has_free(usm_pool *pool)
+{
+    return usm_load_relaxed(&pool->reserved) > 0 &&
+           usm_load_relaxed(&pool->reserved) > usm__pool_live(pool);
+}
+
+/* The locks of the lists are held. */
+static void invite(usm_pool *pool, void *arg)
+{
+    search *s = arg;
+
+    if (pool == s->but || !is_of_memory(pool, s->memory) || usm__pool_is_inert(pool) ||
+        !has_free(pool))
+        return;
+    if (s->found && s->n < s->cap) {
+        usm_add_relaxed(&pool->guests, 1u);
+        s->found[s->n++] = pool;
+    } else if (!s->found) {
+        s->n++;
+    }
+}
+
+static void leave(usm_pool *pool)
+{
+    usm__mutex_lock(&lock);
+    if (atomic_fetch_sub_explicit(&pool->guests, 1u, memory_order_acq_rel) == 1)
+        pthread_cond_broadcast(&changed);
+    usm__mutex_unlock(&lock);
+}
+
+void usm__pool_await_guests(usm_pool *pool)
+{
+    if (usm_load_acquire(&pool->guests) == 0)
+        return;
+    usm__mutex_lock(&lock);
+    while (usm_load_acquire(&pool->guests) != 0)
+        (void)usm__mutex_wait(&lock, &changed, NULL);
+    usm__mutex_unlock(&lock);
+}
+
+/* Caches of threads are emptied only if `deep`, because that slows their owners down. */
+static size_t trim(usm_pool *pool, size_t size, bool deep)
+{
+    uint64_t before = usm_load_relaxed(&pool->reserved), after;
+    size_t   keep   = before > size ? (size_t)before - size : 0;
+
+    (void)(deep ? usm_pool_trim_to(pool, keep) : pool->ops->trim_to(pool->impl, keep));
+    after = usm_load_relaxed(&pool->reserved);
+    return before > after ? (size_t)(before - after) : 0;
+}
+
+static size_t trim_all(const search *s, size_t size, bool deep)
+{
+    size_t given = 0;
+
+    for (size_t i = 0; i < s->n && given < size; i++)
+        given += trim(s->found[i], size - given, deep);
+    return given;
+}
+
+static size_t give(search *s, size_t size, bool may_flush)
+{
+    size_t given;
+
+    s->n = 0;
+    usm__contexts_each_pool(invite, s);
+    given = trim_all(s, size, false);
+    if (given < size && may_flush)
+        given += trim_all(s, size - given, true);
+    for (size_t i = 0; i < s->n; i++)
+        leave(s->found[i]);
+    return given;
+}
+
+size_t usm__pools_give_back(const usm__memory_of_pools *memory, const usm_pool *but, size_t size,
+                            bool may_flush)
+{
+    search     s     = {memory, but, NULL, 0, 0};
+    size_t     given = 0;
+    usm__story story;
+
+    usm__story_save(&story);
+    usm__contexts_each_pool(invite, &s);
+    s.cap   = s.n;
+    s.found = s.n ? usm__heap_alloc(s.n * sizeof *s.found) : NULL;
+    if (s.found)
+        given = give(&s, size, may_flush);
+    usm__heap_free(s.found);
+    usm__story_restore(&story);
+    return given;
+}
+
+void usm__pools_give_fork(usm_fork_phase phase)
+{
+    usm__mutex_fork(&lock, (int)phase);
+    if (phase == USM_FORK_CHILD)
+        changed = (pthread_cond_t)PTHREAD_COND_INITIALIZER;
+}

@@ -1,0 +1,332 @@
+/* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
+/* Statistics of pools as text and as JSON: usm_pool_describe(), and the size classes as the program
+ * sees them.  The text is written directly into the caller's memory, and nothing is allocated, so
+ * that this also works without memory.  Numbers are integers, which are the same in every locale.
+ * heap/pool_report.c has the report of a failed allocation. */
+#include "base/inline/bits.h"
+#include "base/inline/plural.h"
+#include "base/out.h"
+#include "heap/magazine.h"
+#include "heap/pool.h"
+#include "observe/tag.h"
+
+#include <stdio.h>
+#include <string.h>
+
+const char *usm__kind_name(usm_kind kind)
+{
+    static const char *const names[] = {"unknown", "host", "device", "shared"};
+
+    return names[(unsigned)kind <= USM_SHARED ? kind : 0];
+}
+
+/* ---- classes ------------------------------------------------------------------- */
+
+size_t usm__pool_classes(usm_pool *pool, usm_pool_class *list, size_t cap)
+{
+    uint64_t cached[USM_BINS] = {0};
+    size_t   n                = 0;
+
+    if (!(pool->ops->caps & USM_POOL_CAP_CLASS))
+        return 0;
+    if (pool->slot)
+        usm__magazine_count(pool, cached);
+    pool->ops->get_classes(pool->impl, list, cap, &n);
+    n = usm_min_size(n, cap);
+    for (size_t i = 0; i < n; i++) {
+        usm_pool_class *c = &list[i];
+        unsigned        k = usm_class_of(c->size); /* size 0: larger than all classes */
+        uint64_t        m = k < USM_BINS && usm_class_size(k) == c->size ? cached[k] : 0;
+
+        /* Blocks may have moved between the two reads. */
+        m = m < c->live ? m : c->live;
+        c->live -= m;
+        c->live_bytes -= m * c->size < c->live_bytes ? m * c->size : c->live_bytes;
+        c->cached += m;
+    }
+    return n;
+}
+
+/* ---- rates, in millionths ------------------------------------------------------- */
+
+#define MILLION 1000000u
+
+static uint32_t part_of(uint64_t part, uint64_t whole)
+{
+    if (part >= whole)
+        return whole ? MILLION : 0;
+    return (uint32_t)((double)part / (double)whole * MILLION);
+}
+
+/* The part of the allocations that needed no driver call. */
+static uint32_t reuse_of(const usm_pool_stats *s)
+{
+    return s->driver_allocs < s->allocations
+               ? part_of(s->allocations - s->driver_allocs, s->allocations)
+               : 0;
+}
+
+/* The part of the free bytes that is outside the largest free block. */
+static uint32_t fragmentation_of(const usm_pool_stats *s)
+{
+    uint64_t unused = s->reserved > s->live ? s->reserved - s->live : 0;
+
+    return s->largest_free < unused ? part_of(unused - s->largest_free, unused) : 0;
+}
+
+/* ---- JSON ----------------------------------------------------------------------- */
+
+static void put_rate(usm__out *o, const char *name, uint32_t millionths)
+{
+    usm__out_put(o, ",\"%s\":%u.%06u", name, millionths / MILLION, millionths % MILLION);
+}
+
+static void put_json_stats(usm__out *o, const usm_pool_stats *s)
+{
+    usm__out_number(o, "live", s->live);
+    usm__out_number(o, "live_peak", s->live_peak);
+    usm__out_number(o, "live_peak_error", s->live_peak_error);
+    usm__out_number(o, "reserved", s->reserved);
+    usm__out_number(o, "reserved_peak", s->reserved_peak);
+    usm__out_number(o, "blocks", s->blocks);
+    usm__out_number(o, "allocations", s->allocations);
+    usm__out_number(o, "frees", s->frees);
+    usm__out_number(o, "driver_allocs", s->driver_allocs);
+    usm__out_number(o, "driver_frees", s->driver_frees);
+    usm__out_number(o, "largest_free", s->largest_free);
+    usm__out_number(o, "thread_cached", s->thread_cached);
+    usm__out_number(o, "depot_cached", s->depot_cached);
+    usm__out_number(o, "threads", s->threads);
+    usm__out_number(o, "depot_hits", s->depot_hits);
+    usm__out_number(o, "depot_misses", s->depot_misses);
+    if (s->allocations)
+        put_rate(o, "reuse", reuse_of(s));
+    else
+        usm__out_put(o, ",\"reuse\":null");
+    put_rate(o, "fragmentation", fragmentation_of(s));
+}
+
+/* The blocks that queues have freed in their order (usm/async.h). */
+static usm__pool_queued queued_of(usm_pool *pool)
+{
+    usm__pool_queued f = {0};
+
+    if (usm__pool_queued_figures)
+        usm__pool_queued_figures(pool, &f);
+    return f;
+}
+
+static void put_json_queued(usm__out *o, usm_pool *pool)
+{
+    const usm__pool_queued f = queued_of(pool);
+
+    usm__out_number(o, "queued", f.bytes);
+    usm__out_number(o, "queued_reuses", f.reuses);
+    usm__out_number(o, "queued_events", f.events);
+    usm__out_number(o, "queued_waits", f.waits);
+    usm__out_number(o, "host_waits", f.host_waits);
+}
+
+static void put_json_classes(usm__out *o, const usm_pool_class *list, size_t n)
+{
+    usm__out_put(o, ",\"classes\":[");
+    for (size_t i = 0; i < n; i++) {
+        const usm_pool_class *c = &list[i];
+
+        usm__out_put(o, "%s{\"size\":%zu", i ? "," : "", c->size);
+        usm__out_number(o, "live", c->live);
+        usm__out_number(o, "live_bytes", c->live_bytes);
+        usm__out_number(o, "cached", c->cached);
+        usm__out_number(o, "held", c->held);
+        usm__out_number(o, "allocations", c->allocations);
+        usm__out_number(o, "depot_hits", c->depot_hits);
+        usm__out_number(o, "depot_misses", c->depot_misses);
+        usm__out_put(o, "}");
+    }
+    usm__out_put(o, "]");
+}
+
+static void put_json_pool(usm__out *o, usm_pool *pool)
+{
+    usm_pool_stats    stats = USM_POOL_STATS_INIT;
+    usm_pool_class    list[USM__POOL_CLASSES];
+    size_t            n   = usm__pool_classes(pool, list, USM__POOL_CLASSES);
+    const usm_device *dev = pool->ctx->devices[pool->index].dev;
+
+    usm__pool_stats(pool, &stats);
+    usm__out_put(o, "{\"pool\":");
+    usm__out_string(o, pool->ops->name);
+    usm__out_put(o, ",\"kind\":\"%s\",\"device\":", usm__kind_name(pool->kind));
+    usm__out_string(o, dev->term);
+    usm__out_put(o, ",\"device_name\":");
+    usm__out_string(o, dev->desc.name);
+    usm__out_put(o, ",\"default\":%s", pool->is_default ? "true" : "false");
+    put_json_stats(o, &stats);
+    put_json_queued(o, pool);
+    put_json_classes(o, list, n);
+    usm__out_put(o, "}");
+}
+
+/* ---- text ----------------------------------------------------------------------- */
+
+static void put_percent(usm__out *o, const char *before, uint32_t millionths)
+{
+    usm__out_put(o, "%s%u.%02u %%", before, millionths / 10000, millionths / 100 % 100);
+}
+
+static void put_text_stats(usm__out *o, const usm_pool_stats *s)
+{
+    unsigned long long calls = s->allocations, driver = s->driver_allocs;
+
+    usm__out_put(o, "  live           %-11s in %llu %s; peak %s", USM__SIZE_TEXT(s->live),
+                 (unsigned long long)s->blocks, usm__plural(s->blocks, "block", "blocks"),
+                 USM__SIZE_TEXT(s->live_peak));
+    if (s->live_peak_error)
+        usm__out_put(o, ", or up to %s more", USM__SIZE_TEXT(s->live_peak_error));
+    usm__out_put(o, "\n  reserved       %-11s peak %s\n", USM__SIZE_TEXT(s->reserved),
+                 USM__SIZE_TEXT(s->reserved_peak));
+    usm__out_put(o, "  largest free   %-11s", USM__SIZE_TEXT(s->largest_free));
+    put_percent(o, " fragmentation ", fragmentation_of(s));
+    usm__out_put(o, "\n  allocations    %-11llu frees %llu\n", calls, (unsigned long long)s->frees);
+    usm__out_put(o, "  driver calls   %-11llu to take, %llu to give back", driver,
+                 (unsigned long long)s->driver_frees);
+    if (calls)
+        put_percent(o, "; reuse ", reuse_of(s));
+    usm__out_put(o, "\n");
+    if (s->threads || s->depot_cached)
+        usm__out_put(o, "  cached         %-11s by %llu %s, %s between threads\n",
+                     USM__SIZE_TEXT(s->thread_cached), (unsigned long long)s->threads,
+                     usm__plural(s->threads, "thread", "threads"), USM__SIZE_TEXT(s->depot_cached));
+    if (s->depot_hits + s->depot_misses)
+        usm__out_put(o, "  magazines      %-11llu from other threads, %llu filled again\n",
+                     (unsigned long long)s->depot_hits, (unsigned long long)s->depot_misses);
+}
+
+static void put_text_queued(usm__out *o, usm_pool *pool)
+{
+    const usm__pool_queued f = queued_of(pool);
+
+    if (f.bytes || f.reuses || f.events)
+        usm__out_put(o,
+                     "  in queues      %-11s freed there; %llu %s taken again, %llu %s, "
+                     "%llu waits in queues, %llu of the host\n",
+                     USM__SIZE_TEXT(f.bytes), (unsigned long long)f.reuses,
+                     usm__plural(f.reuses, "block", "blocks"), (unsigned long long)f.events,
+                     usm__plural(f.events, "event", "events"), (unsigned long long)f.waits,
+                     (unsigned long long)f.host_waits);
+}
+
+static void put_text_classes(usm__out *o, const usm_pool_class *list, size_t n)
+{
+    if (n)
+        usm__out_put(o, "  %11s %10s %11s %10s %11s %12s %10s %10s\n", "class", "live", "bytes",
+                     "cached", "held", "allocations", "depot hits", "misses");
+    for (size_t i = 0; i < n; i++) {
+        const usm_pool_class *c = &list[i];
+
+        usm__out_put(o, "  %11s %10llu %11s %10llu %11s %12llu %10llu %10llu\n",
+                     c->size ? USM__SIZE_TEXT(c->size) : "large", (unsigned long long)c->live,
+                     USM__SIZE_TEXT(c->live_bytes), (unsigned long long)c->cached,
+                     USM__SIZE_TEXT(c->held), (unsigned long long)c->allocations,
+                     (unsigned long long)c->depot_hits, (unsigned long long)c->depot_misses);
+    }
+}
+
+static void put_text_pool(usm__out *o, usm_pool *pool)
+{
+    usm_pool_stats    stats = USM_POOL_STATS_INIT;
+    usm_pool_class    list[USM__POOL_CLASSES];
+    size_t            n   = usm__pool_classes(pool, list, USM__POOL_CLASSES);
+    const usm_device *dev = pool->ctx->devices[pool->index].dev;
+
+    usm__pool_stats(pool, &stats);
+    usm__out_put(o, "pool %s, %s memory, %s (%s)%s\n", pool->ops->name, usm__kind_name(pool->kind),
+                 dev->term, dev->desc.name, pool->is_default ? ", default" : "");
+    put_text_stats(o, &stats);
+    put_text_queued(o, pool);
+    put_text_classes(o, list, n);
+}
+
+/* ---- all pools ------------------------------------------------------------------- */
+
+typedef struct listing {
+    usm__out *o;
+    size_t    n;
+} listing;
+
+static void list_json_pool(usm_pool *pool, void *arg)
+{
+    listing *l = arg;
+
+    usm__out_put(l->o, "%s", l->n++ ? "," : "");
+    put_json_pool(l->o, pool);
+}
+
+static void list_text_pool(usm_pool *pool, void *arg)
+{
+    listing *l = arg;
+
+    usm__out_put(l->o, "%s", l->n++ ? "\n" : "");
+    put_text_pool(l->o, pool);
+}
+
+static void list_json_tag(const usm_tag_stats *tag, void *arg)
+{
+    listing *l = arg;
+
+    usm__out_put(l->o, "%s{\"name\":", l->n++ ? "," : "");
+    usm__out_string(l->o, tag->name);
+    usm__out_number(l->o, "live", tag->live);
+    usm__out_number(l->o, "live_peak", tag->live_peak);
+    usm__out_number(l->o, "blocks", tag->blocks);
+    usm__out_number(l->o, "allocations", tag->allocations);
+    usm__out_put(l->o, "}");
+}
+
+static void list_text_tag(const usm_tag_stats *tag, void *arg)
+{
+    listing *l = arg;
+
+    if (l->n++ == 0)
+        usm__out_put(l->o, "\n  %11s %11s %10s %12s  tag\n", "live", "peak", "blocks",
+                     "allocations");
+    usm__out_put(l->o, "  %11s %11s %10llu %12llu  %s\n", USM__SIZE_TEXT(tag->live),
+                 USM__SIZE_TEXT(tag->live_peak), (unsigned long long)tag->blocks,
+                 (unsigned long long)tag->allocations, tag->name);
+}
+
+static void put_all(usm__out *o, bool json)
+{
+    listing pools = {o, 0}, tags = {o, 0};
+
+    usm__out_put(o, "%s", json ? "{\"pools\":[" : "");
+    usm__contexts_each_pool(json ? list_json_pool : list_text_pool, &pools);
+    if (!json && pools.n == 0)
+        usm__out_put(o, "there are no pools yet\n");
+    usm__out_put(o, "%s", json ? "],\"tags\":[" : "");
+    usm__tags_each(json ? list_json_tag : list_text_tag, &tags);
+    usm__out_put(o, "%s", json ? "]}" : "");
+}
+
+usm_status usm_pool_describe(usm_pool *pool, usm_text_format format, char *text, size_t cap,
+                             size_t *size)
+{
+    usm__out   o  = {text, cap, 0};
+    usm_status st = pool ? usm__pool_check(pool) : USM_OK;
+
+    if (st != USM_OK)
+        return st;
+    if ((format != USM_TEXT && format != USM_JSON) || (!text && cap))
+        return usm__fail(USM_E_INVALID, "usm_pool_describe: %s",
+                         !text && cap ? "text is NULL and cap is not 0"
+                                      : "format is neither USM_TEXT nor USM_JSON");
+    if (!pool)
+        put_all(&o, format == USM_JSON);
+    else if (format == USM_JSON)
+        put_json_pool(&o, pool);
+    else
+        put_text_pool(&o, pool);
+    if (size)
+        *size = o.used;
+    return USM_OK;
+}

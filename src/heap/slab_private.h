@@ -1,0 +1,149 @@
+/* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
+/* The pool `slab`, for memory that the host may be unable to access: all information about a block
+ * is stored elsewhere.
+ *
+ *     thread      loaded, spare magazine of each size class      heap/magazine.h, slab_cache.c
+ *       | a magazine at a time
+ *     class       depot of magazines                             slab_class.c
+ *       | block by block
+ *     slab        a bit for each block, a run of pages           slab_class.c
+ *       | 64 KiB to 256 KiB
+ *     heap        runs of pages, merged at once when free        page_heap.c
+ *       | 2 MiB and more
+ *     area source the driver                                     heap/area.c
+ *
+ * Blocks up to 32 KiB are cut from slabs; those up to 1 MiB are runs of the heap that magazines
+ * keep; larger ones, and those with an alignment above 4 KiB, are allocated and freed in the heap.
+ *
+ * The state of a block:
+ *
+ *     live       state LIVE or WATCHED, bit 0     allocated by the program
+ *     cached     state FREE, bit 0                in one magazine, of a thread or of the depot
+ *     free       state FREE, bit 1                in its slab
+ *
+ *     live blocks of a class = filled - drained - blocks in threads' magazines
+ *
+ * Locks: a class's, then the heap's.  None is held while the source is called. */
+#ifndef USM_HEAP_SLAB_PRIVATE_H
+#define USM_HEAP_SLAB_PRIVATE_H
+
+#include <base/inline/atomic.h>
+#include <base/inline/bits.h>
+#include <base/inline/classes.h>
+
+#include "heap/page_heap.h"
+
+#define SLAB_CLASSES    56 /* cut from slabs: up to 32 KiB                              */
+#define SLAB_LEAST_SIZE ((size_t)64 << 10)
+#define SLAB_LINE       ((size_t)64) /* a cache line               */
+#define SLAB_LEAST      8            /* blocks in a slab, at least */
+#define MAGAZINE_SLOTS  64
+#define MAGAZINE_BYTES  ((size_t)64 << 10)
+#define CACHE_BYTES     ((size_t)2 << 20) /* limit for the magazines of a thread */
+#define DEPOT_BYTES     ((size_t)512 << 10)
+
+/* A run of blocks of one class, followed by the bits and the states.  Type-stable, like its
+ * span. */
+typedef struct slab {
+    usm_span    span; /* first: the page map points to it, from every page */
+    slab_block *block;
+    uint64_t    rest_of_the_line;
+    /* guarded by the class's lock */
+    struct slab *child, *next, *prev; /* in the heap of slabs with a free block            */
+    usm_list     empty_link;          /* in the class's list of slabs without a live block */
+    usm_list     link;                /* in the class's list of all                        */
+    uint32_t     free;                /* number of set bits                                */
+    uint32_t     hint;                /* no word before this one has a set bit             */
+    uint64_t     bits[];
+} slab;
+
+typedef struct slab_class {
+    pthread_mutex_t lock;
+    /* fixed */
+    size_t   size;  /* of a block                                                    */
+    size_t   bytes; /* of a slab                                                     */
+    uint64_t reciprocal;
+    uint32_t blocks, words, states; /* in a slab: blocks, words of bits, states */
+    uint16_t spread;                /* of usm_span                              */
+    uint32_t capacity;              /* of a magazine; 0: not cached             */
+    uint32_t depot_max;             /* magazines in the depot                   */
+    /* guarded by lock */
+    slab         *partial; /* slabs with a free block, as a heap: lowest address on top */
+    usm_list      slabs, empties;
+    usm_magazine *full, *empty;
+    usm_list      made;                  /* all magazines, including those in threads' caches */
+    uint32_t      nfull, nslabs, nempty; /* nempty: slabs without a live block                */
+    /* written under lock (for runs: atomically), read without */
+    _Atomic(uint64_t) filled, drained; /* blocks moved to threads or the program, and back */
+    _Atomic(uint64_t) depot_blocks, depot_hits, depot_misses, held;
+} slab_class;
+
+typedef struct slab_pool {
+    const usm_host_api *api;
+    usm_area_source     areas;
+    uint16_t            slot;
+    usm_kind            kind;
+    size_t              cache_bytes; /* limit of a thread's cache */
+    size_t              least_align;
+    slab_heap           heap;
+    slab_class          classes[USM_BINS];
+    _Atomic(uint64_t)   used[2]; /* bit k: class k has ever served a block */
+    /* low_bytes: bytes handed out, minus what the magazines of threads may hold, which is the
+     * minimum of live bytes.  peak_bytes: its maximum.  room_bytes: capacity of the magazines;
+     * room_peak: its maximum since the peak was reset. */
+    _Atomic(int64_t)  low_bytes;
+    _Atomic(uint64_t) peak_bytes;
+    _Atomic(uint64_t) room_bytes, room_peak;
+} slab_pool;
+
+/* ---- slab_class.c: slabs and the depot ------------------------------------------------------- */
+
+void slab_class_init(slab_pool *p, unsigned k, size_t maximum_size);
+/* The heap frees the memory of slabs; this function frees their descriptions.  No thread has a
+ * magazine. */
+void slab_class_fini(slab_pool *p, unsigned k);
+
+void slab_class_fork(slab_class *c, usm_fork_phase phase);
+
+/* Takes one block directly from a slab or the heap. */
+usm_status slab_take_block(slab_pool *p, unsigned k, usm_slot *block);
+/* Exchanges the empty `magazine` for one with blocks. */
+usm_status slab_fill_magazine(slab_pool *p, unsigned k, const usm_cache *owner,
+                              usm_magazine **magazine);
+/* Returns FREE blocks: the whole magazine to the depot if there is room, otherwise block by block.
+ * Returns an empty magazine in exchange; NULL: no host memory for one. */
+usm_magazine *slab_swap_magazine(slab_pool *p, unsigned k, const usm_cache *owner,
+                                 usm_magazine *magazine);
+/* The same, without a magazine in exchange.  owner NULL: block by block, so that the next thread
+ * takes neighbours. */
+void slab_drain_magazine(slab_pool *p, unsigned k, const usm_cache *owner, usm_magazine *magazine);
+void slab_give_block(slab_pool *p, unsigned k, void *block);
+/* Returns an empty one; NULL: no host memory. */
+usm_magazine *slab_get_magazine(slab_pool *p, unsigned k);
+void          slab_put_magazine(slab_pool *p, unsigned k, usm_magazine *magazine);
+/* The owner ends: its magazines in the depot are emptied into slabs. */
+void slab_class_disown(slab_pool *p, unsigned k, const usm_cache *owner);
+/* Empties the depot into slabs, and returns slabs without a live block to the heap. */
+void slab_class_trim(slab_pool *p, unsigned k);
+/* Frees magazines that are in no cache and not in the depot. */
+void slab_class_free_magazines(slab_pool *p, unsigned k);
+
+/* ---- slab_cache.c: operations on a thread's cache -------------------------------------------- */
+
+usm_status slab_cache_fill(void *pool, usm_cache *cache, unsigned bin, usm_slot *block);
+void       slab_cache_drain(void *pool, usm_cache *cache, unsigned bin, usm_slot block);
+void       slab_cache_flush(void *pool, usm_cache *cache);
+
+/* Changes the minimum of live bytes by `bytes`; at this moment `more` are live in addition. */
+void slab_live(slab_pool *p, int64_t bytes, int64_t more);
+/* The blocks that a bin of a cache holds now, and at most until it is noted again, and the number
+ * that it got from the pool or returned to it (< 0) since it was last noted. */
+typedef struct slab_swap {
+    int64_t  moved;
+    uint32_t now, most;
+} slab_swap;
+void slab_note_cached(slab_pool *p, usm_cache *cache, unsigned k, const slab_swap *s);
+/* The capacity of threads' magazines changes by that many bytes. */
+void slab_note_room(slab_pool *p, int64_t bytes);
+
+#endif

@@ -1,0 +1,184 @@
+/* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
+/* Chains, clocks and the knowledge of the host: see order_clock.h.  The objects that are ordered,
+ * commands and blocks, are in order_check.c and order_block.c. */
+#include "observe/order_clock.h"
+
+#include "base/fault.h"
+#include "base/os.h"
+
+#include <string.h>
+
+typedef struct chain {
+    uint64_t last;  /* ticks issued                            */
+    uint64_t known; /* ticks that the host knows to have ended */
+    bool     is_owned, is_user;
+} chain;
+
+static struct {
+    chain   *list;
+    uint32_t n, cap;
+    uint32_t hand; /* where the search for a reusable chain continues */
+} chains;
+
+bool usm__order_grow(void **list, uint32_t *cap, uint32_t n, size_t size)
+{
+    uint32_t more = *cap ? 2 * *cap : 4;
+    void    *grown;
+
+    if (n < *cap)
+        return true;
+    usm__fault_benign_begin(); /* faults are not injected into the checker */
+    grown = usm__heap_realloc(*list, more * size);
+    usm__fault_benign_end();
+    if (!grown)
+        return false;
+    *list = grown;
+    *cap  = more;
+    return true;
+}
+
+/* ---- chains ----------------------------------------------------------------------- */
+
+static bool is_free(const chain *c)
+{
+    return !c->is_owned && c->known >= c->last;
+}
+
+/* Finds a chain without unfinished ticks; examines only a few at each call. */
+static bool find_free(uint32_t *found)
+{
+    for (uint32_t i = 0; i < 8 && i < chains.n; i++) {
+        uint32_t at = (chains.hand + i) % chains.n;
+
+        if (is_free(&chains.list[at])) {
+            chains.hand = at + 1;
+            *found      = at;
+            return true;
+        }
+    }
+    chains.hand += 8;
+    return false;
+}
+
+bool usm__chain_new(bool is_user, uint32_t *made)
+{
+    if (!find_free(made)) {
+        if (!usm__order_grow((void **)&chains.list, &chains.cap, chains.n, sizeof *chains.list))
+            return false;
+        *made              = chains.n++;
+        chains.list[*made] = (chain){0};
+    }
+    chains.list[*made].is_owned = true;
+    chains.list[*made].is_user  = is_user;
+    return true;
+}
+
+void usm__chain_drop(uint32_t c)
+{
+    chains.list[c].is_owned = false;
+}
+
+usm__tick usm__chain_next(uint32_t c)
+{
+    return (usm__tick){c, ++chains.list[c].last};
+}
+
+usm__tick usm__chain_last(uint32_t c)
+{
+    return (usm__tick){c, chains.list[c].last};
+}
+
+/* ---- the host --------------------------------------------------------------------- */
+
+bool usm__host_knows(usm__tick t)
+{
+    return t.at == 0 || chains.list[t.chain].known >= t.at;
+}
+
+void usm__host_learns_tick(usm__tick t)
+{
+    if (!usm__host_knows(t))
+        chains.list[t.chain].known = t.at;
+}
+
+void usm__host_learns(const usm__clock *c)
+{
+    for (uint32_t i = 0; i < c->n; i++)
+        usm__host_learns_tick(c->tick[i]);
+}
+
+void usm__host_knows_all(void)
+{
+    for (uint32_t i = 0; i < chains.n; i++)
+        chains.list[i].known = chains.list[i].last;
+}
+
+/* ---- clocks ----------------------------------------------------------------------- */
+
+/* Removes the ticks that the host knows to have ended. */
+static void prune(usm__clock *c)
+{
+    uint32_t n = 0;
+
+    for (uint32_t i = 0; i < c->n; i++)
+        if (!usm__host_knows(c->tick[i]))
+            c->tick[n++] = c->tick[i];
+    c->n = n;
+}
+
+bool usm__clock_raise(usm__clock *c, usm__tick t)
+{
+    if (usm__host_knows(t))
+        return true;
+    for (uint32_t i = 0; i < c->n; i++)
+        if (c->tick[i].chain == t.chain) {
+            if (c->tick[i].at < t.at)
+                c->tick[i].at = t.at;
+            return true;
+        }
+    if (!usm__order_grow((void **)&c->tick, &c->cap, c->n, sizeof *c->tick))
+        return false;
+    c->tick[c->n++] = t;
+    return true;
+}
+
+bool usm__clock_join(usm__clock *c, const usm__clock *other)
+{
+    prune(c);
+    c->is_foreign |= other->is_foreign;
+    for (uint32_t i = 0; i < other->n; i++)
+        if (!usm__clock_raise(c, other->tick[i]))
+            return false;
+    return true;
+}
+
+bool usm__clock_set(usm__clock *c, const usm__clock *other)
+{
+    c->n          = 0;
+    c->is_foreign = false;
+    return usm__clock_join(c, other);
+}
+
+bool usm__clock_has(const usm__clock *c, usm__tick t)
+{
+    if (usm__host_knows(t))
+        return true;
+    for (uint32_t i = 0; i < c->n; i++)
+        if (c->tick[i].chain == t.chain)
+            return c->tick[i].at >= t.at;
+    return false;
+}
+
+bool usm__clock_is_open(const usm__clock *c)
+{
+    for (uint32_t i = 0; i < c->n; i++)
+        if (chains.list[c->tick[i].chain].is_user && !usm__host_knows(c->tick[i]))
+            return true;
+    return false;
+}
+
+void usm__clock_fini(usm__clock *c)
+{
+    usm__heap_free(c->tick);
+    *c = (usm__clock){0};
+}
