@@ -4,6 +4,7 @@
 #define USM_CODEC_AES_GCM_INTERNAL_H
 
 #include "base/inline/atomic.h"
+#include "base/inline/hex.h"
 
 #include <openssl/evp.h>
 #include <pthread.h>
@@ -18,7 +19,7 @@
 typedef struct aes_secret {
     unsigned char key[AES_KEY_SIZE];   /* of this codec: made from the user's key and random
                                           bytes */
-    unsigned char given[AES_KEY_SIZE]; /* the user's, until `key` is made */
+    unsigned char given[USM__KEY_MAX]; /* the user's, until `key` is made */
     char          text[160];           /* the key as it was written */
     unsigned char found[4096];         /* memory that is searched for the key */
 } aes_secret;

@@ -13,34 +13,6 @@
 #include <openssl/rand.h>
 #include <string.h>
 
-static int digit_of(char c)
-{
-    if (c >= '0' && c <= '9')
-        return c - '0';
-    if (c >= 'a' && c <= 'f')
-        return c - 'a' + 10;
-    if (c >= 'A' && c <= 'F')
-        return c - 'A' + 10;
-    return -1;
-}
-
-/* Parses 32 or 64 hexadecimal digits; 0: the text is not a key. */
-static size_t parse(const char *text, size_t n, unsigned char *key)
-{
-    while (n > 0 && (text[n - 1] == '\n' || text[n - 1] == '\r' || text[n - 1] == ' '))
-        n--;
-    if (n != 32 && n != 64)
-        return 0;
-    for (size_t i = 0; i < n; i += 2) {
-        int high = digit_of(text[i]), low = digit_of(text[i + 1]);
-
-        if (high < 0 || low < 0)
-            return 0;
-        key[i / 2] = (unsigned char)(high << 4 | low);
-    }
-    return n / 2;
-}
-
 static usm_status fail_file(const char *path, int error)
 {
     char words[128];
@@ -60,7 +32,7 @@ static usm_status read_file(const char *path, aes_secret *s, size_t *size)
 
     if (n < 0)
         return fail_file(path, errno);
-    *size = parse(s->text, (size_t)n, s->given);
+    *size = usm__hex_key(s->text, (size_t)n, s->given);
     if (*size == 0)
         return aes_api->report(USM_E_KEY,
                                "USM_SPILL_KEY_FILE=%.200s does not hold 32 or 64 hexadecimal "
@@ -85,7 +57,7 @@ static usm_status given_key(aes_secret *s, size_t *size)
     const char *path = aes_api->setting("spill_key_file");
 
     if (n > 0) {
-        *size = parse(s->text, n, s->given);
+        *size = usm__hex_key(s->text, n, s->given);
         return *size > 0 ? USM_OK : aes_api->report(USM_E_KEY, "USM_SPILL_KEY is no key");
     }
     return path && *path ? read_file(path, s, size) : random_key(s, size);

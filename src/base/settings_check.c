@@ -3,6 +3,8 @@
  * exists is found out when it is first needed (src/spill/tier.c). */
 #include "base/settings_check.h"
 
+#include "base/inline/hex.h"
+
 #include <stdio.h>
 #include <string.h>
 
@@ -70,7 +72,7 @@ bool usm__settings_check_key(const char *text, char *why, size_t why_size)
     size_t n = strlen(text);
 
     (void)snprintf(why, why_size, "32 or 64 hexadecimal digits, as from \"openssl rand -hex 32\"");
-    return n == 0 || ((n == 32 || n == 64) && strspn(text, "0123456789abcdefABCDEF") == n);
+    return n == 0 || usm__hex_is_key(text, n);
 }
 
 /* Parses digits, with or without a point.  strtod() would expect the decimal point of the

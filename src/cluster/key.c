@@ -2,6 +2,7 @@
 /* The job's key: USM_JOB_KEY, else the content of USM_JOB_KEY_FILE.  Its bytes are in memory that
  * is excluded from core dumps and stays until the process ends.  The module lets members prove to
  * each other that they have the key.  Called by attach.c. */
+#include "base/inline/hex.h"
 #include "base/os_secret.h"
 #include "base/settings.h"
 #include "cluster/internal.h"
@@ -9,43 +10,13 @@
 #include <errno.h>
 #include <string.h>
 
-#define KEY_MAX 32
-
 /* In memory for keys. */
 typedef struct secret {
-    unsigned char key[KEY_MAX];
+    unsigned char key[USM__KEY_MAX];
     char          text[256];
 } secret;
 
 static secret *kept; /* created at the first attempt, by one thread: attach.c ensures that */
-
-static int digit_of(char c)
-{
-    if (c >= '0' && c <= '9')
-        return c - '0';
-    if (c >= 'a' && c <= 'f')
-        return c - 'a' + 10;
-    if (c >= 'A' && c <= 'F')
-        return c - 'A' + 10;
-    return -1;
-}
-
-/* Parses 32 or 64 hexadecimal digits; 0: the text is not a key. */
-static size_t parse(const char *text, size_t n, unsigned char *key)
-{
-    while (n > 0 && (text[n - 1] == '\n' || text[n - 1] == '\r' || text[n - 1] == ' '))
-        n--;
-    if (n != KEY_MAX && n != (size_t)2 * KEY_MAX)
-        return 0;
-    for (size_t i = 0; i < n; i += 2) {
-        int high = digit_of(text[i]), low = digit_of(text[i + 1]);
-
-        if (high < 0 || low < 0)
-            return 0;
-        key[i / 2] = (unsigned char)(high << 4 | low);
-    }
-    return n / 2;
-}
 
 static usm_status read_file(const char *path, size_t *size)
 {
@@ -60,7 +31,7 @@ static usm_status read_file(const char *path, size_t *size)
     if (n < 0)
         return usm__fail(USM_E_KEY, "USM_JOB_KEY_FILE=%.200s cannot be read: %s", path,
                          strerror_r(errno, words, sizeof words));
-    *size = parse(kept->text, (size_t)n, kept->key);
+    *size = usm__hex_key(kept->text, (size_t)n, kept->key);
     if (*size == 0)
         return usm__fail(USM_E_KEY,
                          "USM_JOB_KEY_FILE=%.200s does not hold 32 or 64 hexadecimal digits, as "
@@ -76,7 +47,7 @@ static usm_status take(size_t *size)
 
     *size = 0;
     if (n > 0) {
-        *size = parse(kept->text, n, kept->key);
+        *size = usm__hex_key(kept->text, n, kept->key);
         return *size > 0 ? USM_OK : usm__fail(USM_E_KEY, "USM_JOB_KEY is not a key");
     }
     return *path ? read_file(path, size) : USM_OK;

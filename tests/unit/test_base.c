@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* What base promises about statuses and stories, thread blocks, ranked mutexes,
- * fault points, the metadata arena and fork.  Settings and the log are in
- * test_settings.c, system calls in test_os.c. */
+/* What base promises about statuses and stories, thread blocks, ranked mutexes, fault points, the
+ * metadata arena, hashes, keys and fork.  Settings and the log are in test_settings.c, system calls
+ * in test_os.c. */
 #include "plain.h"
 
 #include "base/fault.h"
 #include "base/fork.h"
 #include "base/hash.h"
+#include "base/inline/hex.h"
 #include "base/log.h"
 #include "base/meta.h"
 #include "base/mutex.h"
@@ -587,6 +588,52 @@ static void the_hash_is_fnv1a_of_128_bits(void)
     CHECK(parts.hi == h.hi && parts.lo == h.lo);
 }
 
+/* --- keys in hexadecimal digits ------------------------------------------- */
+
+static void a_key_is_32_or_64_hexadecimal_digits(void)
+{
+    static const char text[] = "00fF1234567890aBcDeF0918273645a00123456789abcdefFEDCBA98765432xy";
+    unsigned char     key[USM__KEY_MAX] = {0};
+    const char        last[] = {'0', '9', 'a', 'f', 'A', 'F', '/', ':', '`', 'g', '@', 'G', '\0'};
+    char              one[33];
+
+    CHECK_INT(usm__hex_key(text, 32, key), 16);
+    CHECK_INT(key[0], 0x00);
+    CHECK_INT(key[1], 0xff);
+    CHECK_INT(key[15], 0xa0);
+    CHECK_INT(usm__hex_key(text, 64, key), 0); /* x and y */
+    CHECK_INT(key[1], 0xff);                   /* untouched */
+    CHECK_INT(usm__hex_key(text, 31, key), 0);
+    CHECK_INT(usm__hex_key(text, 33, key), 0);
+    CHECK_INT(usm__hex_key(text, 0, key), 0);
+    memcpy(one, text, 32);
+    for (size_t i = 0; i < sizeof last; i++) { /* the ends of each range of digits */
+        one[31] = last[i];
+        CHECK_INT(usm__hex_key(one, 32, key), i < 6 ? 16 : 0);
+        CHECK_INT(usm__hex_is_key(one, 32), i < 6);
+    }
+    CHECK_INT(
+        usm__hex_key("0123456789abcdef0123456789abcdef0123456789abcdef0123456789ABCDEF", 64, key),
+        32);
+    CHECK_INT(key[31], 0xef);
+}
+
+static void only_spaces_and_line_ends_may_follow_a_key(void)
+{
+    static const char digits[] = "0123456789abcdef0123456789abcdef";
+    unsigned char     key[USM__KEY_MAX];
+    char              text[64];
+
+    for (int i = 0; i < 5; i++) {
+        static const char *const after[] = {"\n", " \r\n", "   ", "\t", "\nx"};
+        int                      n       = snprintf(text, sizeof text, "%s%s", digits, after[i]);
+
+        CHECK_INT(usm__hex_key(text, (size_t)n, key), i < 3 ? 16 : 0);
+        CHECK(!usm__hex_is_key(text, (size_t)n)); /* a setting has nothing behind its key */
+    }
+    CHECK_INT(usm__hex_key(" 0123456789abcdef0123456789abcdef", 33, key), 0);
+}
+
 /* --- many threads, and fork ----------------------------------------------- */
 
 typedef struct load {
@@ -785,6 +832,8 @@ static const plain_case cases[] = {
     CASE(slots_are_used_again_so_that_memory_is_bounded),
     CASE(without_memory_the_rest_of_freed_slots_is_not_cut_short),
     CASE(the_hash_is_fnv1a_of_128_bits),
+    CASE(a_key_is_32_or_64_hexadecimal_digits),
+    CASE(only_spaces_and_line_ends_may_follow_a_key),
     CASE(threads_use_all_of_base_at_once),
     CASE(a_child_can_use_what_other_threads_were_using),
     CASE(a_fork_waits_for_the_locks_of_other_threads),

@@ -3,6 +3,8 @@
  * other; and outputs: into files, or as text on stdout. */
 #include "app.h"
 
+#include "base/inline/hex.h"
+
 #include <ctype.h>
 #include <errno.h>
 #include <inttypes.h>
@@ -58,14 +60,13 @@ static bool add_hex(app *a, app_node *n, value v)
     if (!json_is_string(v.json))
         return mistake(a, v.at, "'hex' must be a text of hexadecimal digits");
     for (const char *s = json_string_value(v.json); *s; s++) {
-        const char *digits = "0123456789abcdef";
-        const char *digit  = strchr(digits, tolower((unsigned char)*s));
+        int digit = usm__hex_digit(*s);
 
         if (isspace((unsigned char)*s))
             continue;
-        if (!digit)
+        if (digit < 0)
             return mistake(a, v.at, "'%c' is not a hexadecimal digit", *s);
-        byte = (unsigned char)(byte << 4 | (unsigned)(digit - digits));
+        byte = (unsigned char)(byte << 4 | (unsigned)digit);
         if (half++ % 2)
             append(n, &byte, 1);
     }
