@@ -37,11 +37,7 @@ USM_BEGIN_DECLS
  *   USM_E_MPI_THREADS    the process is to lend, and the thread level is not
  *                        MPI_THREAD_MULTIPLE
  *   USM_E_KEY            members have different keys (USM_JOB_KEY)
- *   USM_E_PEER           servers that USM_MPI_JOIN names do not exist, or do not
- *                        answer
- *   USM_E_NOT_SUPPORTED  this MPI cannot join servers of another launch
- *   USM_E_BUSY           the process is attached already, or the servers to join
- *                        are full */
+ *   USM_E_BUSY           the process is attached already */
 USM_API USM_NODISCARD usm_status usm_mpi_attach(const void *comm, size_t size);
 /** The same for any expression of type MPI_Comm, even one without an address,
  * such as MPI_COMM_WORLD. */

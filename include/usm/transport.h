@@ -95,10 +95,6 @@ typedef struct usm_job_params {
     uint32_t    orphan_ms; /**< memory of a borrower that is silent for that long is reclaimed */
     const void *key;       /**< of the job; or NULL                                            */
     size_t      key_size;
-    /** Servers of other launches to join, by name: "NAME,NAME".  For a server,
-     * the name that it publishes and the limits of its clients:
-     * "NAME[,clients=N][,at_once=N]".  Or NULL. */
-    const char *join;
     /** For transports other than MPI: the text behind "NAME:" in usm_job_join().
      * Or NULL. */
     const char *config;

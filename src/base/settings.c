@@ -106,13 +106,6 @@ const usm__setting usm__settings[] = {
      .check = check_mpi,
      .help  = "which build of the MPI module is loaded; auto: the one for the MPI that the program "
               "has loaded"},
-    {NAMES("mpi_join", "MPI_JOIN"), .initial = "", .unit = "name,name...",
-     .help =
-         "memory servers of other launches (usm-memd --publish NAME) that usm_mpi_attach() joins"},
-    {NAMES("mpi_join_timeout", "MPI_JOIN_TIMEOUT"), .initial = "10000", .unit = "ms",
-     .type = USM__SETTING_SIZE,
-     .help =
-         "how long to look for the names of USM_MPI_JOIN, and to wait for servers that are full"},
     {NAMES("mpi_near", "MPI_NEAR"), .initial = "1", .unit = "", .type = USM__SETTING_BOOL,
      .help = "memory that a process of the same host lends is mapped instead of sent over MPI"},
     {NAMES("queue_wait", "QUEUE_WAIT"), .initial = "30000", .unit = "ms", .type = USM__SETTING_SIZE,

@@ -324,7 +324,6 @@ static usm_status enter(const usm_transport_ops *ops, const usm_job_params *aske
         st = usm__messages_start();
     if (st != USM_OK)
         return st;
-    params.join           = *usm__setting_text("mpi_join") ? usm__setting_text("mpi_join") : NULL;
     params.comm           = asked->comm;
     params.comm_size      = asked->comm_size;
     params.config         = asked->config;

@@ -505,46 +505,6 @@ static void who_is_stepped_seldom_is_not_lost(void)
     world_end();
 }
 
-static unsigned calls; /* of node 0 by node 1                                              */
-
-static verdict count_calls(const letter *l)
-{
-    calls += l->from == 1 && l->to == 0;
-    return PASS;
-}
-
-/* By who is told not to: and each other they find all the same. */
-static void who_is_silent_is_not_called(void)
-{
-    far_params p0, p1;
-    far_node  *silent;
-
-    world_clear();
-    p0             = params_of(0, 0);
-    p1             = params_of(1, 64 << 20);
-    p1.quiet_below = 1;
-    start(0, &p0);
-    start(1, &p1);
-    pass_ms(100);
-    CHECK_INT(far_store_open(at[0].node, BLOCK, &store), USM_OK);
-    CHECK_INT(job_run(USM_TRANSFER_STORE, 0, data[0]), USM_OK);
-    pass_ms(20000);
-    CHECK_INT(at[0].lost + at[1].lost, 0);
-    silent     = at[0].node;
-    at[0].node = NULL;
-    calls      = 0;
-    net.judge  = count_calls;
-    pass_ms(8000);
-    CHECK_INT(at[1].state[0], FAR_LOST);
-    CHECK(calls <= 1);
-    net.judge  = NULL;
-    at[0].node = silent;
-    pass_ms(1000);
-    CHECK_INT(at[1].state[0], FAR_UP);
-    CHECK_INT(job_run(USM_TRANSFER_FETCH, 0, data[1]), USM_OK);
-    world_end();
-}
-
 static void who_was_lost_joins_anew_with_nothing(void)
 {
     far_member m[NODES];
@@ -797,7 +757,6 @@ static const plain_case cases[] = {
     CASE(a_claim_that_nobody_answers_ends),
     CASE(forgetting_that_comes_after_the_next_reserve_is_stale),
     CASE(who_is_stepped_seldom_is_not_lost),
-    CASE(who_is_silent_is_not_called),
     CASE(who_was_lost_joins_anew_with_nothing),
     CASE(a_restarted_lender_is_another_one),
     CASE(messages_come_in_order_and_once),

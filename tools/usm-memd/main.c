@@ -1,14 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* usm-memd: lends the memory of a node that computes nothing to the program it was started with, or
- * to programs of other launches that join it by name.
+/* usm-memd: lends the memory of a node that computes nothing to the program it was started with.
  *
  * This file has the command line, finds the MPI whose launcher has started the tool, and ends.  The
  * MPI module (transports/mpi) serves the memory, and also initialises MPI: this program links none,
  * so one program works with all of them.
  *
- * It ends when all ranks of the program have left the job, or were silent for USM_JOB_ORPHAN (by
- * name: when none has come for so long, or as --clients says).  It never waits long for others in
- * MPI_Finalize(), which would wait for dead processes. */
+ * It ends when all ranks of the program have left the job, or were silent for USM_JOB_ORPHAN.  It
+ * never waits long for others in MPI_Finalize(), which would wait for dead processes. */
 #include "cluster/attach.h"
 
 #include "base/settings.h"
@@ -23,26 +21,19 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { FINE = 0, FAILED = 1, MISUSED = 2, FINALIZE_S = 5, PUBLISH_S = 30 };
+enum { FINE = 0, FAILED = 1, MISUSED = 2, FINALIZE_S = 5 };
 
 static const char help[] =
     "usage: mpirun ... PROGRAM : -n N usm-memd [OPTION]...\n"
-    "       mpirun ... -n N usm-memd --publish NAME [OPTION]...\n"
     "\n"
     "Lends memory of its node to the ranks of PROGRAM, which runs in the same mpirun and takes\n"
     "usm_mpi_app_comm() for MPI_COMM_WORLD.  What it holds is freed, and it ends, when they have\n"
-    "left or were silent for USM_JOB_ORPHAN (30 s).  With --publish it lends to programs of other\n"
-    "launches that have USM_MPI_JOIN=NAME, and ends when none has been there for so long.\n"
+    "left or were silent for USM_JOB_ORPHAN (30 s).\n"
     "\n"
-    "  -l, --lend SIZE     memory to lend, as 8G (USM_SPILL_LEND)\n"
-    "  -p, --publish NAME  be found by that name (Open MPI 4 with ompi-server; MPICH with the\n"
-    "                      netmod ofi and hydra_nameserver)\n"
-    "  -a, --at-once N     programs served at the same time, each with an equal part of the\n"
-    "                      memory (1); others wait for USM_MPI_JOIN_TIMEOUT\n"
-    "  -c, --clients N     end once N programs have come and gone; 0: go on until SIGTERM\n"
-    "  -m, --mpi NAME      openmpi, mpich, mpich12 or abi: the program's MPI (USM_MPI); otherwise\n"
-    "                      the one of the launcher that has started it\n"
-    "  -q, --quiet         do not say what is lent\n"
+    "  -l, --lend SIZE  memory to lend, as 8G (USM_SPILL_LEND)\n"
+    "  -m, --mpi NAME   openmpi, mpich, mpich12 or abi: the program's MPI (USM_MPI); otherwise\n"
+    "                   the one of the launcher that has started it\n"
+    "  -q, --quiet      do not say what is lent\n"
     "  -V, --version\n"
     "  -h, --help\n"
     "\n"
@@ -51,22 +42,12 @@ static const char help[] =
     "for the program.\n";
 
 static const struct option long_options[] = {
-    {"lend", required_argument, NULL, 'l'},
-    {"publish", required_argument, NULL, 'p'},
-    {"at-once", required_argument, NULL, 'a'},
-    {"clients", required_argument, NULL, 'c'},
-    {"mpi", required_argument, NULL, 'm'},
-    {"quiet", no_argument, NULL, 'q'},
-    {"version", no_argument, NULL, 'V'},
-    {"help", no_argument, NULL, 'h'},
-    {NULL, 0, NULL, 0},
+    {"lend", required_argument, NULL, 'l'}, {"mpi", required_argument, NULL, 'm'},
+    {"quiet", no_argument, NULL, 'q'},      {"version", no_argument, NULL, 'V'},
+    {"help", no_argument, NULL, 'h'},       {NULL, 0, NULL, 0},
 };
 
-/* The command line. */
-static struct {
-    const char *name, *clients, *at_once; /* as they were written; NULL: not given */
-    bool        is_quiet;
-} wish;
+static bool is_quiet;
 
 static volatile int stop;
 static volatile int rc = FINE;
@@ -81,18 +62,6 @@ static void on_alarm(int number)
 {
     (void)number;
     _exit(rc); /* the lent memory is free already: MPI waits for a dead process */
-}
-
-/* MPI_Publish_name() waits for ever for a name server that is gone. */
-static void on_silence(int number)
-{
-    static const char text[] = "usm-memd: the name could not be published within 30 s: is the name "
-                               "server alive that mpirun was given?\n";
-    const ssize_t     n      = write(STDERR_FILENO, text, sizeof(text) - 1);
-
-    (void)number;
-    (void)n;
-    _exit(FAILED);
 }
 
 static int failed(void)
@@ -114,17 +83,8 @@ static int take_option(int option)
         return set("spill_lend", optarg) ? -1 : failed();
     case 'm':
         return set("mpi", optarg) ? -1 : failed();
-    case 'p':
-        wish.name = optarg;
-        return -1;
-    case 'a':
-        wish.at_once = optarg;
-        return -1;
-    case 'c':
-        wish.clients = optarg;
-        return -1;
     case 'q':
-        wish.is_quiet = true;
+        is_quiet = true;
         return -1;
     case 'V':
         puts("usm-memd " USM_VERSION_STRING);
@@ -173,25 +133,11 @@ static void say(const usm_transport_ops *ops, void *job, const usm_job_params *p
 
     ops->job_describe(job, text, sizeof(text));
     (void)gethostname(host, sizeof(host) - 1);
-    if (wish.name)
-        (void)printf("usm-memd: %s is published; programs join by USM_MPI_JOIN=%s\n", wish.name,
-                     wish.name);
     if (ops->members(job, &self, &count) == USM_OK)
         (void)printf("usm-memd: member %u of %u, %s: lends %llu MiB%s (%.*s)\n", self, count, host,
                      (unsigned long long)(params->lend >> 20), params->key ? ", with a key" : "",
                      (int)strcspn(text, "\n"), text);
     (void)fflush(stdout);
-}
-
-/* In the form of usm_job_params.join. */
-static const char *publication(void)
-{
-    static char text[256];
-
-    (void)snprintf(text, sizeof(text), "%.120s%s%.20s%s%.20s", wish.name,
-                   wish.clients ? ",clients=" : "", wish.clients ? wish.clients : "",
-                   wish.at_once ? ",at_once=" : "", wish.at_once ? wish.at_once : "");
-    return text;
 }
 
 static int serve(const usm_transport_ops *ops)
@@ -208,21 +154,15 @@ static int serve(const usm_transport_ops *ops)
         return MISUSED;
     }
     params.is_server = true;
-    params.join      = wish.name ? publication() : NULL;
-    if (wish.name) {
-        (void)signal(SIGALRM, on_silence);
-        (void)alarm(PUBLISH_S);
-    }
     if (ops->attach(&params, &job) != USM_OK)
         return failed();
-    (void)alarm(0);
-    (void)signal(SIGALRM, on_alarm);
-    if (!wish.is_quiet)
+    if (!is_quiet)
         say(ops, job, &params);
     st = ops->serve(job, &stop);
     if (st != USM_OK)
         (void)failed();
     rc = st == USM_OK ? FINE : FAILED;
+    (void)signal(SIGALRM, on_alarm);
     (void)alarm(FINALIZE_S);
     ops->detach(job);
     return rc;
@@ -233,15 +173,10 @@ int main(int argc, char **argv)
     const usm_transport_ops *ops = NULL;
     int                      option, status = -1;
 
-    while (status < 0 &&
-           (option = getopt_long(argc, argv, "l:p:a:c:m:qVh", long_options, NULL)) != -1)
+    while (status < 0 && (option = getopt_long(argc, argv, "l:m:qVh", long_options, NULL)) != -1)
         status = take_option(option);
     if (status >= 0)
         return status;
-    if ((wish.clients || wish.at_once) && !wish.name) {
-        (void)fputs("usm-memd: --clients and --at-once go with --publish\n", stderr);
-        return MISUSED;
-    }
     if (optind < argc) {
         (void)fprintf(stderr, "usm-memd: %s is too much\nTry usm-memd --help.\n", argv[optind]);
         return MISUSED;

@@ -83,9 +83,6 @@ typedef struct far_params {
     /* The node is stepped only when it wants something, and may be silent for minutes: the others
      * neither take it for lost nor free what it has.  It cannot lend. */
     bool is_stepped_seldom;
-    /* Silent members below this number are not contacted: they are answered, and lost ones may join
-     * again by themselves.  For a message to a dead process may reach another one. */
-    uint32_t quiet_below;
     /* Memory shared with members on the same host; NULL: none.  Outlives the node. */
     far_near *near_memory;
 } far_params;

@@ -591,18 +591,11 @@ void far_member_header(far_peer *peer, const far_header *h)
 
 /* ---- time ----------------------------------------------------------------------------------- */
 
-static bool is_not_called(const far_peer *peer)
-{
-    return peer->index < peer->node->params.quiet_below;
-}
-
 static void join_tick(far_peer *peer, uint64_t now)
 {
     far_node *node = peer->node;
     uint64_t  wait;
 
-    if (peer->state == FAR_LOST && is_not_called(peer))
-        return;
     if (node->is_leaving || peer->is_dead || peer->state == FAR_LEFT || now < peer->next_join)
         return;
     wait = node->params.lease_ns / 16 << peer->join_tries;
@@ -642,8 +635,6 @@ static void return_tick(far_peer *peer, uint64_t now)
 static void sign_tick(far_peer *peer, uint64_t now)
 {
     if (now - peer->sent < peer->node->params.lease_ns / 4)
-        return;
-    if (is_not_called(peer) && usm_load_relaxed(&peer->heard) < peer->sent)
         return;
     far_header_send(peer, FAR_TAG_HEADER,
                     (far_header){.op = FAR_OP_ALIVE, .block = far_lend_available(peer->node)});

@@ -32,7 +32,6 @@ static struct {
     bool            has_met, has_finalizer, has_left;
     bool            owns_mpi;     /* a server's: initialised here */
     bool            is_finalized; /* MPI_Finalize() has begun */
-    bool            is_stuck;     /* a thread of the module is blocked in MPI for good (names.c) */
 } the = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
 mpi_job *mpi_the_job(void)
@@ -147,25 +146,20 @@ static void finish_lending(mpi_job *job)
         (void)mpi_step_until(job, holds_nothing, UINT64_MAX);
 }
 
-/* Messages that were sent before go before the goodbye.  With the MPI turn, like every step: if a
- * server has died a moment ago, MPICH fails and calls the handler in names.c, which asks whether
- * this thread has the turn. */
+/* Messages that were sent before go before the goodbye. */
 static void say_goodbye(mpi_job *job)
 {
-    bool busy, turn;
+    bool busy;
 
     (void)pthread_mutex_lock(&job->step);
-    turn = mpi_turn_begin();
     (void)far_step(job->node, &busy);
     far_leave(job->node, &job->has_left);
-    mpi_turn_end(turn);
     (void)pthread_mutex_unlock(&job->step);
 }
 
 static void leave(mpi_job *job, bool is_final)
 {
     const uint64_t bound = 2 * job->deadline_ns;
-    bool           turn;
 
     usm_store_release(&job->is_final, is_final);
     atomic_store(&job->is_closing, true);
@@ -177,30 +171,19 @@ static void leave(mpi_job *job, bool is_final)
     /* UCX warns about messages that have arrived and were received by nobody. */
     (void)mpi_step_until(job, is_alone, mpi_now() + (is_final ? LAST_NS : LAST_NS / 20));
     mpi_service_stop(job);
-    turn = mpi_turn_begin();
     mpi_link_hush(job->link);
-    mpi_turn_end(turn);
     mpi_deliver(job);
     mpi_tell(job);
 }
 
-void mpi_job_leave(mpi_job *job)
-{
-    leave(job, false);
-}
-
-void mpi_job_free(mpi_job *job)
+static void free_job(mpi_job *job)
 {
     const usm_host_api *api = job->api;
 
-    /* A thread that admits a program uses both, and cannot be stopped: they are not freed. */
-    if (job->hall && mpi_hall_is_entering(job->hall))
-        return;
     if (job->node)
         far_node_destroy(job->node);
     mpi_link_destroy(job->link);
     mpi_near_destroy(job->near);
-    mpi_hall_free(job->hall);
     mpi_shadows_free(job);
     mpi_news_free(job);
     mpi_places_fini(job);
@@ -223,6 +206,23 @@ static mpi_job *take_job(bool is_final)
     return job;
 }
 
+/* USM_OK, or the reason why one of the processes cannot take part. */
+static usm_status find_refusal(const mpi_meeting *m, const mpi_record *all)
+{
+    for (int i = 0; i < m->size; i++) {
+        if (all[i].is_present && all[i].refusal == USM_E_MPI_THREADS)
+            return m->api->report(USM_E_MPI_THREADS,
+                                  "rank %d has MPI's thread level below MPI_THREAD_MULTIPLE, at "
+                                  "which it cannot lend memory, nor attach in another thread than "
+                                  "the main one; ask MPI_Init_thread() for MPI_THREAD_MULTIPLE, or "
+                                  "leave USM_SPILL_LEND unset there",
+                                  i);
+        if (all[i].is_present && all[i].refusal != USM_OK)
+            return m->api->report((usm_status)all[i].refusal, "rank %d cannot attach", i);
+    }
+    return USM_OK;
+}
+
 /* Processes that have attached, and servers, wait for a record from every process. */
 static void excuse_oneself(void)
 {
@@ -234,7 +234,7 @@ static void excuse_oneself(void)
 
     if (!all)
         return;
-    if (mpi_exchange(m, &mine, all) == USM_OK && mpi_find_refusal(m, all) == USM_OK &&
+    if (mpi_exchange(m, &mine, all) == USM_OK && find_refusal(m, all) == USM_OK &&
         mpi_compare_keys(m, all, NULL, 0) == USM_OK &&
         mpi_gather_present(m, all, &none, &peers, &n) == USM_OK)
         m->api->heap_free(peers);
@@ -303,8 +303,6 @@ void mpi_detach(void *job_)
     mpi_job *job = take_job(false);
     bool     has_stores;
 
-    if (job && job->hall)
-        mpi_hall_close(job->hall);
     if (job)
         leave(job, false);
     else /* MPI_Finalize() was first */
@@ -316,7 +314,7 @@ void mpi_detach(void *job_)
     (void)pthread_mutex_unlock(&job->lock);
     the.left = has_stores ? job : NULL; /* the owner that closes them is still to come */
     if (!has_stores)
-        mpi_job_free(job);
+        free_job(job);
     finalize_own();
 }
 
@@ -391,32 +389,9 @@ static usm_status refusal_of(const mpi_job *job)
 
     if (job->level < MPI_THREAD_MULTIPLE && (job->params.lend || job->params.is_server))
         return USM_E_MPI_THREADS;
-    if (job->params.is_server && job->params.join && job->meeting.has_program)
-        return USM_E_INVALID;
     if (job->level < MPI_THREAD_SERIALIZED &&
         (MPI_Is_thread_main(&is_main) != MPI_SUCCESS || !is_main))
         return USM_E_MPI_THREADS;
-    return USM_OK;
-}
-
-usm_status mpi_find_refusal(const mpi_meeting *m, const mpi_record *all)
-{
-    for (int i = 0; i < m->size; i++) {
-        if (all[i].is_present && all[i].refusal == USM_E_MPI_THREADS)
-            return m->api->report(USM_E_MPI_THREADS,
-                                  "rank %d has MPI's thread level below MPI_THREAD_MULTIPLE, at "
-                                  "which it cannot lend memory, nor attach in another thread than "
-                                  "the main one; ask MPI_Init_thread() for MPI_THREAD_MULTIPLE, or "
-                                  "leave USM_SPILL_LEND unset there",
-                                  i);
-        if (all[i].is_present && all[i].refusal == USM_E_INVALID)
-            return m->api->report(USM_E_INVALID,
-                                  "rank %d is usm-memd --publish, which has a launch of its own; "
-                                  "leave --publish out, or start it apart",
-                                  i);
-        if (all[i].is_present && all[i].refusal != USM_OK)
-            return m->api->report((usm_status)all[i].refusal, "rank %d cannot attach", i);
-    }
     return USM_OK;
 }
 
@@ -438,7 +413,7 @@ static usm_status exchange_records(mpi_job *job, int rank, mpi_record *all)
         mine.refusal = USM_E_SYSTEM;
     st = mpi_exchange(&job->meeting, &mine, all);
     if (st == USM_OK)
-        st = mpi_find_refusal(&job->meeting, all);
+        st = find_refusal(&job->meeting, all);
     if (st == USM_OK)
         st = mpi_compare_keys(&job->meeting, all, job->params.key, job->params.key_size);
     return st;
@@ -457,7 +432,7 @@ static bool take_records(mpi_job *job, const mpi_record *all, const uint32_t *pe
 }
 
 /* Afterwards job->comm exists, and the members are known. */
-usm_status mpi_job_gather(mpi_job *job, int rank)
+static usm_status gather_members(mpi_job *job, int rank)
 {
     const usm_host_api *api   = job->api;
     uint32_t           *peers = NULL;
@@ -476,19 +451,6 @@ usm_status mpi_job_gather(mpi_job *job, int rank)
     api->heap_free(peers);
     api->heap_free(all);
     return st;
-}
-
-/* For servers and the program of another launch: the number of the program's ranks, which are the
- * first members.  Open MPI (4.1.4) goes on connecting to a process that has died when something is
- * sent to it; and if another program's process has the same port by now, that one hangs when it
- * joins. */
-static uint32_t count_not_called(const mpi_job *job)
-{
-    uint32_t n = 0;
-
-    while (job->has_joined && job->params.is_server && n < job->count && !job->records[n].is_server)
-        n++;
-    return n;
 }
 
 static usm_status create_node(mpi_job *job)
@@ -520,7 +482,6 @@ static usm_status create_node(mpi_job *job)
     p.link        = mpi_link_base(job->link);
     p.near_memory = mpi_near_base(job->near);
     p.seed        = seed;
-    p.quiet_below = count_not_called(job);
     return far_node_create(&p, &job->node);
 }
 
@@ -536,11 +497,10 @@ static bool has_everybody(mpi_job *job)
     return true;
 }
 
-usm_status mpi_job_start(mpi_job *job)
+static usm_status start_job(mpi_job *job)
 {
-    const uint64_t wait =
-        job->lease_ns < JOIN_MAX_NS && !job->has_joined ? job->lease_ns : JOIN_MAX_NS;
-    usm_status st = mpi_service_init(job);
+    const uint64_t wait = job->lease_ns < JOIN_MAX_NS ? job->lease_ns : JOIN_MAX_NS;
+    usm_status     st   = mpi_service_init(job);
 
     if (st == USM_OK)
         st = mpi_places_init(job);
@@ -554,7 +514,6 @@ usm_status mpi_job_start(mpi_job *job)
         return st;
     /* A member that does not come is lost, or joins later: no reason to fail. */
     (void)mpi_step_until(job, has_everybody, mpi_now() + wait);
-    mpi_names_met(job);
     return USM_OK;
 }
 
@@ -571,7 +530,7 @@ static usm_status init_own(const usm_host_api *api)
     return USM_OK;
 }
 
-mpi_job *mpi_job_create(const usm_host_api *api, const usm_job_params *params)
+static mpi_job *create_job(const usm_host_api *api, const usm_job_params *params)
 {
     mpi_job *job = api->heap_alloc(sizeof(*job));
 
@@ -590,20 +549,14 @@ mpi_job *mpi_job_create(const usm_host_api *api, const usm_job_params *params)
 /* Everything that is collective. */
 static usm_status gather(mpi_job *job, MPI_Comm comm)
 {
-    const char *join = job->params.is_server ? NULL : job->params.join;
-    int         rank = 0;
-    usm_status  st   = find_meeting(job, comm);
+    int        rank = 0;
+    usm_status st   = find_meeting(job, comm);
 
     if (st != USM_OK)
         return st;
     if (!job->params.is_server && MPI_Comm_rank(comm, &rank) != MPI_SUCCESS)
         return job->api->report(USM_E_MPI, "MPI_Comm_rank() failed");
-    if (!join)
-        return mpi_job_gather(job, rank);
-    if (job->meeting.has_servers)
-        return job->api->report(USM_E_MPI, "a program has usm-memd in its own launch or joins it "
-                                           "by USM_MPI_JOIN, not both");
-    return mpi_join(job, join, rank, &the.is_stuck);
+    return gather_members(job, rank);
 }
 
 static usm_status attach(const usm_host_api *api, const usm_job_params *params, mpi_job **out)
@@ -618,28 +571,18 @@ static usm_status attach(const usm_host_api *api, const usm_job_params *params, 
         st = check_comm(api, params->comm, &comm);
     if (st != USM_OK)
         return st;
-    job = mpi_job_create(api, params);
+    job = create_job(api, params);
     if (!job)
         return api->report(USM_E_NO_MEMORY, "no memory for a job");
-    if (params->is_server && params->join)
-        st = mpi_hall_create(job);
+    st = gather(job, comm);
     if (st == USM_OK)
-        st = gather(job, comm);
-    if (st == USM_OK)
-        st = mpi_job_start(job);
-    if (st == USM_OK && job->hall) {
-        st = mpi_hall_open(job->hall);
-        if (st != USM_OK)
-            leave(job, false);
-    }
+        st = start_job(job);
     if (st != USM_OK) {
-        if (!the.is_stuck)
-            mpi_job_free(job);
+        free_job(job);
         return st;
     }
     job->params.domain = NULL; /* the caller's */
     job->params.key    = NULL;
-    job->params.join   = NULL;
     *out               = job;
     return USM_OK;
 }
@@ -653,9 +596,6 @@ usm_status mpi_attach(const usm_host_api *api, const usm_job_params *params, voi
     (void)pthread_mutex_lock(&the.lock);
     if (the.job)
         st = api->report(USM_E_BUSY, "this process is attached already");
-    else if (the.is_stuck)
-        st = api->report(USM_E_MPI, "MPI has not come back from joining usm-memd; start the "
-                                    "program again");
     else if (the.has_left)
         st = api->report(USM_E_BUSY, "this process has left its job; a job is attached once");
     else
@@ -671,10 +611,10 @@ usm_status mpi_attach(const usm_host_api *api, const usm_job_params *params, voi
 /* ---- servers ------------------------------------------------------------------------------- */
 
 typedef struct census {
-    uint32_t clients, alive, lost;
+    uint32_t alive, lost;
 } census;
 
-static census count_clients(mpi_job *job, bool joins_at_once)
+static census count_clients(mpi_job *job)
 {
     census c = {0};
 
@@ -684,17 +624,17 @@ static census count_clients(mpi_job *job, bool joins_at_once)
         if (job->records[i].is_server)
             continue;
         mpi_get_member(job, i, &m);
-        c.clients++;
-        c.alive +=
-            m.state == FAR_UP || m.state == FAR_SLOW || (m.state == FAR_JOINING && !joins_at_once);
-        c.lost += m.state == FAR_LOST || (m.state == FAR_JOINING && joins_at_once);
+        c.alive += m.state == FAR_UP || m.state == FAR_SLOW || m.state == FAR_JOINING;
+        c.lost += m.state == FAR_LOST;
     }
     return c;
 }
 
-bool mpi_job_is_over(mpi_job *job, bool joins_at_once, uint64_t *alone)
+/* Whether no client is left.  *alone: since when none is alive, while some may come back; 0:
+ * some are. */
+static bool is_over(mpi_job *job, uint64_t *alone)
 {
-    const census   c   = count_clients(job, joins_at_once);
+    const census   c   = count_clients(job);
     const uint64_t now = mpi_now();
 
     if (c.alive == 0 && c.lost == 0)
@@ -711,11 +651,9 @@ usm_status mpi_serve(void *job_, const volatile int *stop)
 {
     const struct timespec nap   = {.tv_nsec = SERVE_NAP_NS};
     mpi_job              *job   = job_;
-    uint64_t              alone = 0; /* since when no client is alive, while some may come back */
+    uint64_t              alone = 0;
 
-    if (job->hall)
-        return mpi_hall_serve(job->hall, stop);
-    while (!*stop && !mpi_job_is_over(job, false, &alone))
+    while (!*stop && !is_over(job, &alone))
         (void)nanosleep(&nap, NULL);
     return USM_OK;
 }

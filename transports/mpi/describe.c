@@ -177,10 +177,7 @@ void mpi_job_describe(void *job_, char *text, size_t cap)
     ADD("\n%s%s\n", level_name(job->level),
         job->has_thread ? "" : ": borrows only, and transfers go on inside libusm's calls");
     add_components(text, cap);
-    ADD("this launch %s: %s\n",
-        l.survives        ? "survives the death of a lender"
-        : job->has_joined ? "survives the death of servers of other launches, not of its own ranks"
-                          : "survives no death",
+    ADD("this launch %s: %s\n", l.survives ? "survives the death of a lender" : "survives no death",
         l.what);
     if (l.more)
         add_command(&l, text, cap);

@@ -10,10 +10,6 @@
  *     link.c      far_link over MPI's nonblocking calls
  *     near.c      memory of members on the same host, mapped
  *     key.c       the job's key: HMAC-SHA-256
- *     names.c     servers of another launch: their names, connecting to them
- *     door.c      the listener: which programs may connect; a socket of the servers
- *     hall.c      the session server: programs that connect and leave
- *     turn.c      one of the servers' threads at a time in MPI
  *     orphan.c    a lock that MPICH's MPI_Finalize() leaves to the module's thread
  *     describe.c  describes the MPI, and what its launch survives
  *     launcher.c  the command that started the job
@@ -90,8 +86,7 @@ typedef struct mpi_meeting {
     MPI_Comm            whole;   /* the module's; MPI_COMM_NULL: no meeting took place */
     MPI_Comm            program; /* the communicator of app_comm(); else MPI_COMM_NULL */
     int                 rank, size;
-    bool                has_servers, has_program, is_split;
-    uint64_t            until; /* mpi_now(): collective calls fail after that time; 0: never */
+    bool                is_split; /* the program called app_comm() */
 } mpi_meeting;
 
 /* The purpose for which a process has come. */
@@ -101,10 +96,8 @@ typedef enum mpi_purpose {
     MPI_MEET_SERVER = 3
 } mpi_purpose;
 
-/* Collective over `comm`; uses m->until. */
+/* Collective over `comm`. */
 usm_status mpi_meet(const usm_host_api *api, MPI_Comm comm, mpi_purpose purpose, mpi_meeting *m);
-/* Sends data of rank 0 to all processes of the meeting. */
-usm_status mpi_broadcast(const mpi_meeting *m, void *data, size_t size);
 /* Collective over the meeting: all[m->size], by rank of m->whole. */
 usm_status mpi_exchange(mpi_meeting *m, const mpi_record *mine, mpi_record *all);
 /* Makes the communicator of the processes that are present: the program's ranks first, in their
@@ -112,8 +105,6 @@ usm_status mpi_exchange(mpi_meeting *m, const mpi_record *mine, mpi_record *all)
  * is not present. */
 usm_status mpi_gather_present(mpi_meeting *m, const mpi_record *all, MPI_Comm *comm,
                               uint32_t **peers, uint32_t *count);
-/* USM_OK, or the reason why one of them cannot take part (attach.c). */
-usm_status mpi_find_refusal(const mpi_meeting *m, const mpi_record *all);
 /* Checks that all have the same key: USM_E_KEY. */
 usm_status mpi_compare_keys(mpi_meeting *m, const mpi_record *all, const void *key,
                             size_t key_size);
@@ -131,7 +122,6 @@ struct mpi_news {
     char       data[];
 };
 
-typedef struct mpi_hall   mpi_hall;
 typedef struct mpi_store  mpi_store;
 typedef struct mpi_shadow mpi_shadow; /* of a transfer, for the protocol */
 
@@ -152,13 +142,11 @@ typedef struct mpi_job {
     far_node           *node;
     uint32_t            self, count;
     mpi_record         *records; /* by member */
-    mpi_hall           *hall;  /* of servers that programs join by name: their own job, else NULL */
-    uint32_t           *peers; /* by member: rank in meeting.whole */
+    uint32_t           *peers;   /* by member: rank in meeting.whole */
     uint32_t            max_places;
-    int                 level;                  /* MPI's thread level */
-    pthread_t           owner;                  /* the thread that attached */
-    bool                has_thread, has_joined; /* it joined servers of another launch, or they
-                                                   it */
+    int                 level; /* MPI's thread level */
+    pthread_t           owner; /* the thread that attached */
+    bool                has_thread;
     uint64_t            lease_ns, deadline_ns;
     /* guarded by step */
     pthread_mutex_t step;     /* the thread that holds it calls MPI */
@@ -276,95 +264,8 @@ void mpi_on_member(void *job, const far_member *m);
 void mpi_on_message(void *job, uint32_t from, uint32_t tag, const void *data, size_t size);
 void mpi_on_wake(void *job);
 
-/* ---- turn.c: around calls of MPI, if a process has several jobs ----------------------------- */
-
-void mpi_turns_needed(void);
-/* Returns what mpi_turn_end() must be given. */
-bool mpi_turn_begin(void);
-void mpi_turn_end(bool has_begun);
-/* Whether this thread is between mpi_turn_begin() and mpi_turn_end(). */
-bool mpi_is_our_turn(void);
-
 /* orphan.c: the service thread's last action when MPI_Finalize() has begun. */
 void mpi_release_orphans(const usm_host_api *api);
-
-/* ---- door.c -------------------------------------------------------------------------- */
-
-#define MPI_PORT_SIZE    512 /* the ports' names of known MPIs have about 60 */
-#define MPI_ADDRESS_SIZE 256 /* at most MPI_MAX_PORT_NAME of known MPIs */
-
-typedef struct mpi_door mpi_door;
-
-/* The data that a listener needs about its servers. */
-typedef struct mpi_doorkeeper {
-    const usm_host_api *api;
-    const void         *key; /* valid as long as the listener */
-    size_t              key_size;
-    const char         *port;
-    bool                is_closed, is_full;
-} mpi_doorkeeper;
-
-usm_status mpi_door_open(const usm_host_api *api, mpi_door **door);
-void       mpi_door_close(mpi_door *door);
-/* Its address, as it is published. */
-void mpi_door_describe(const mpi_door *door, char address[MPI_ADDRESS_SIZE]);
-/* Answers clients for so long; true: one was admitted, and connects to the port now. */
-bool mpi_door_keep(mpi_door *door, const mpi_doorkeeper *keeper, int timeout_ms);
-
-/* Contacts the server at `address`: gets MPI's port, and a socket for mpi_door_enter().  Until
- * mpi_now() is `until`.
- *   USM_E_PEER  no server is there, or it does not answer;  USM_E_KEY;
- *   USM_E_BUSY  full at present;  USM_E_ABI  another release */
-usm_status mpi_door_knock(const mpi_doorkeeper *who, const char *address, uint64_t until,
-                          char port[MPI_PORT_SIZE], int *fd);
-/* All processes connect to the port now. */
-void mpi_door_enter(int fd);
-
-/* ---- names.c ------------------------------------------------------------------------- */
-
-/* usm_host_api.report() for a copy of the table: the message stays with the thread, for later
- * use. */
-usm_status  mpi_keep_story(usm_status status, const char *format, ...) USM_PRINTF(2, 3);
-const char *mpi_kept_story(void);
-/* Whether two jobs can meet with this MPI: USM_E_NOT_SUPPORTED.  Called by one process. */
-usm_status mpi_names_check(const usm_host_api *api, char port[MPI_PORT_SIZE]);
-usm_status mpi_name_publish(const usm_host_api *api, const char *name, const char *address);
-void       mpi_name_unpublish(const char *name, const char *address);
-/* Joins the servers with these names, one after the other, and does everything of
- * mpi_job_gather(rank).  The program's ranks have met in job->meeting.  *is_stuck: MPI has not
- * returned; the job belongs to that call. */
-usm_status mpi_join(mpi_job *job, const char *names, int rank, bool *is_stuck);
-/* All members have been heard: from now on sends to dead members are given up soon. */
-void mpi_names_met(const mpi_job *job);
-/* The same as mpi_join() for servers to whose port a program connects. */
-usm_status mpi_welcome(mpi_job *job, const mpi_meeting *servers, const char *port);
-
-/* ---- hall.c --------------------------------------------------------------------------- */
-
-/* The servers' own job is `front`, before it has met: its params are those for programs. */
-usm_status mpi_hall_create(mpi_job *front);
-/* Once it has started; collective over it. */
-usm_status mpi_hall_open(mpi_hall *hall);
-usm_status mpi_hall_serve(mpi_hall *hall, const volatile int *stop);
-void       mpi_hall_close(mpi_hall *hall);
-/* A thread may still wait in MPI for a program: then hall and front stay, and are not freed. */
-bool mpi_hall_is_entering(const mpi_hall *hall);
-void mpi_hall_free(mpi_hall *hall);
-
-/* ---- attach.c, for these -------------------------------------------------------------- */
-
-mpi_job *mpi_job_create(const usm_host_api *api, const usm_job_params *params);
-/* Everything that is collective over job->meeting; `rank`: in the communicator that was
- * attached. */
-usm_status mpi_job_gather(mpi_job *job, int rank);
-usm_status mpi_job_start(mpi_job *job);
-/* pre: mpi_job_start() was called. */
-void mpi_job_leave(mpi_job *job);
-void mpi_job_free(mpi_job *job);
-/* Whether no client is left that a server of this job serves.  joins_at_once: a client that has not
- * joined counts as silent since the job began, because it joins as soon as it is connected;
- * otherwise it may come at any time. */
-bool mpi_job_is_over(mpi_job *job, bool joins_at_once, uint64_t *alone);
 
 /* ---- the other files ----------------------------------------------------------------------- */
 

@@ -18,8 +18,6 @@
 
 #define FIRST_ROOM 64
 #define HUSH_NS    UINT64_C(20000000)
-#define PAUSE_NS   UINT64_C(100000) /* between attempts to send, at first and at most */
-#define PAUSE_MAX  UINT64_C(500000000)
 
 /* Error classes of ULFM, as Open MPI numbers them; MPICH's are in its header. */
 #ifdef MPIX_ERR_PROC_FAILED
@@ -38,12 +36,6 @@ enum { REVOKED = MPIX_ERR_REVOKED };
 enum { REVOKED = 77 };
 #endif
 
-/* For a peer to which sends wait. */
-typedef struct backlog {
-    uint64_t pause, until; /* 0: none waits */
-    bool     has_some;
-} backlog;
-
 struct mpi_link {
     far_link            base;
     const usm_host_api *api;
@@ -60,9 +52,6 @@ struct mpi_link {
     bool             has_told;
     bool             has_dead;          /* one that mpi_link_next_dead() has not returned yet */
     bool            *is_dead, *is_told; /* by peer */
-    /* Sends that MPI could not issue yet, in order. */
-    far_op  *waiting, **waiting_end;
-    backlog *backlogs; /* by peer */
 };
 
 /* In far_op.opaque. */
@@ -264,83 +253,15 @@ static void started(mpi_link *l, far_op *op, int code)
         end(l, op, result_of(l, code));
 }
 
-/* MPICH with limited attempts (names.c): its queue to the peer is full, or the peer has ended. */
-static bool is_not_issued(int code)
-{
-    char text[MPI_MAX_ERROR_STRING + 1] = "";
-    int  n                              = 0;
-
-    (void)MPI_Error_string(code, text, &n);
-    return strstr(text, "EAGAIN") != NULL;
-}
-
-/* False: not now. */
-static bool try_to_send(mpi_link *l, far_op *op)
-{
-    int code;
-
-    if (!can_start(l, op))
-        return true;
-    code = MPI_Isend(op->buffer, (int)op->size, MPI_BYTE, (int)op->peer, (int)op->tag, l->comm,
-                     &l->requests[l->n]);
-    if (code != MPI_SUCCESS && is_not_issued(code))
-        return false;
-    started(l, op, code);
-    return true;
-}
-
-static void let_wait(mpi_link *l, far_op *op)
-{
-    trace_of(op)->next             = NULL;
-    *l->waiting_end                = op;
-    l->waiting_end                 = &trace_of(op)->next;
-    l->backlogs[op->peer].has_some = true;
-}
-
-/* The longer attempts fail, the fewer are made. */
-static void pause_peer(mpi_link *l, uint32_t peer)
-{
-    backlog *b = &l->backlogs[peer];
-
-    b->pause = b->pause == 0 ? PAUSE_NS : b->pause < PAUSE_MAX / 2 ? 2 * b->pause : PAUSE_MAX;
-    b->until = mpi_now() + b->pause;
-}
-
 static void link_send(far_link *base, far_op *op)
 {
     mpi_link *l = (mpi_link *)base;
 
     trace_of(op)->is_any = 0;
-    if (l->backlogs[op->peer].pause) { /* after those that wait already */
-        let_wait(l, op);
-    } else if (!try_to_send(l, op)) {
-        pause_peer(l, op->peer);
-        let_wait(l, op);
-    }
-}
-
-static void send_waiting(mpi_link *l)
-{
-    const uint64_t now  = mpi_now();
-    far_op        *list = l->waiting, *next;
-
-    l->waiting     = NULL;
-    l->waiting_end = &l->waiting;
-    for (uint32_t i = 0; i < l->count; i++)
-        l->backlogs[i].has_some = false;
-    for (far_op *op = list; op; op = next) {
-        backlog *b = &l->backlogs[op->peer];
-
-        next = trace_of(op)->next;
-        if (now >= b->until && try_to_send(l, op))
-            continue;
-        if (now >= b->until)
-            pause_peer(l, op->peer);
-        let_wait(l, op);
-    }
-    for (uint32_t i = 0; i < l->count; i++)
-        if (!l->backlogs[i].has_some)
-            l->backlogs[i].pause = 0;
+    if (can_start(l, op))
+        started(l, op,
+                MPI_Isend(op->buffer, (int)op->size, MPI_BYTE, (int)op->peer, (int)op->tag, l->comm,
+                          &l->requests[l->n]));
 }
 
 static void link_receive(far_link *base, far_op *op)
@@ -448,8 +369,6 @@ static unsigned link_poll(far_link *base)
     unsigned  n = 0;
     far_op   *next;
 
-    if (l->waiting)
-        send_waiting(l);
     if (l->n > 0)
         test_all(l);
     for (far_op *op = take_ended(l); op; op = next, n++) {
@@ -512,21 +431,17 @@ usm_status mpi_link_create(const usm_host_api *api, MPI_Comm comm, mpi_link **li
         st = mpi_check(api, MPI_Comm_size(comm, &size), "MPI_Comm_size");
     if (st == USM_OK)
         l->is_dead = api->heap_alloc(2 * (size_t)size * sizeof(*l->is_dead));
-    if (st == USM_OK)
-        l->backlogs = api->heap_alloc((size_t)size * sizeof(*l->backlogs));
-    if (st == USM_OK && (!l->is_dead || !l->backlogs || !grow(l)))
+    if (st == USM_OK && (!l->is_dead || !grow(l)))
         st = api->report(USM_E_NO_MEMORY, "no memory for a link over MPI");
     if (st != USM_OK) {
-        api->heap_free(l->backlogs);
         api->heap_free(l->is_dead);
         api->heap_free(l);
         return st;
     }
-    l->self        = (uint32_t)rank;
-    l->count       = (uint32_t)size;
-    l->is_told     = l->is_dead + size;
-    l->waiting_end = &l->waiting;
-    *link          = l;
+    l->self    = (uint32_t)rank;
+    l->count   = (uint32_t)size;
+    l->is_told = l->is_dead + size;
+    *link      = l;
     return USM_OK;
 }
 
@@ -556,7 +471,6 @@ void mpi_link_destroy(mpi_link *link)
     if (!link)
         return;
     link->api->heap_free(link->requests);
-    link->api->heap_free(link->backlogs);
     link->api->heap_free(link->is_dead);
     link->api->heap_free(link);
 }
@@ -571,7 +485,7 @@ bool mpi_link_is_sending(const mpi_link *link)
     for (int i = 0; i < link->n; i++)
         if (link->ops[i] && trace_of(link->ops[i])->is_any == 0)
             return true;
-    return link->waiting != NULL;
+    return false;
 }
 
 uint64_t mpi_link_moves(const mpi_link *link)

@@ -20,25 +20,17 @@
 
 /* ---- collectives -------------------------------------------------------------------- */
 
-/* Waits until all processes are there, however long that takes (until 0), or until that has taken
- * too long; asleep for the most part. */
-static usm_status wait_for(const mpi_meeting *m, MPI_Request *request, const char *what)
+/* Waits until all processes are there, however long that takes; asleep for the most part. */
+static usm_status wait_for(const usm_host_api *api, MPI_Request *request, const char *what)
 {
     struct timespec pause = {.tv_nsec = 20000};
     int             flag  = 0;
 
     for (;;) {
-        const bool turn = mpi_turn_begin();
-        usm_status st   = mpi_check(m->api, MPI_Test(request, &flag, MPI_STATUS_IGNORE), what);
+        usm_status st = mpi_check(api, MPI_Test(request, &flag, MPI_STATUS_IGNORE), what);
 
-        mpi_turn_end(turn);
         if (st != USM_OK || flag)
             return st;
-        if (m->until && mpi_now() > m->until)
-            return m->api->report(USM_E_PEER,
-                                  "%s did not end in time: a process has ended, or "
-                                  "hangs",
-                                  what);
         (void)nanosleep(&pause, NULL);
         if (pause.tv_nsec < 5000000)
             pause.tv_nsec += pause.tv_nsec / 16;
@@ -47,41 +39,19 @@ static usm_status wait_for(const mpi_meeting *m, MPI_Request *request, const cha
 
 static usm_status allgather(const mpi_meeting *m, const void *mine, size_t size, void *all)
 {
-    const bool  turn = mpi_turn_begin();
     MPI_Request request;
     usm_status  st = mpi_check(
          m->api,
          MPI_Iallgather(mine, (int)size, MPI_BYTE, all, (int)size, MPI_BYTE, m->whole, &request),
          "MPI_Iallgather");
 
-    mpi_turn_end(turn);
     /* By MPI_Test, which the checker does not count. */
-    return st == USM_OK ? wait_for(m, &request, "MPI_Iallgather") /* NOLINT */ : st;
-}
-
-usm_status mpi_broadcast(const mpi_meeting *m, void *data, size_t size)
-{
-    const bool  turn = mpi_turn_begin();
-    MPI_Request request;
-    usm_status  st = mpi_check(m->api, MPI_Ibcast(data, (int)size, MPI_BYTE, 0, m->whole, &request),
-                               "MPI_Ibcast");
-
-    mpi_turn_end(turn);
-    return st == USM_OK ? wait_for(m, &request, "MPI_Ibcast") /* NOLINT */ : st;
-}
-
-/* Whether this process joins servers by name: all processes of the program do, or none. */
-static bool joins(const usm_host_api *api, mpi_purpose purpose)
-{
-    const char *names = api->setting("mpi_join");
-
-    return purpose != MPI_MEET_SERVER && names && names[0];
+    return st == USM_OK ? wait_for(m->api, &request, "MPI_Iallgather") /* NOLINT */ : st;
 }
 
 static usm_status look_at_hellos(mpi_meeting *m, const unsigned char *all)
 {
     bool attaching = false;
-    int  first     = -1;
 
     for (int i = 0; i < m->size; i++) {
         const unsigned char *p = all + (size_t)i * HELLO_SIZE;
@@ -92,18 +62,8 @@ static usm_status look_at_hellos(mpi_meeting *m, const unsigned char *all)
                 "rank %d has another libusm, which talks version %llu and not %u; "
                 "run one release in all ranks and usm-memd",
                 i, (unsigned long long)usm_get_le(p + 4, 4), MPI_WIRE_VERSION);
-        m->has_servers |= p[8] == MPI_MEET_SERVER;
         m->is_split |= p[8] == MPI_MEET_SPLIT;
         attaching |= p[8] == MPI_MEET_ATTACH;
-        if (p[8] == MPI_MEET_SERVER)
-            continue;
-        m->has_program = true;
-        first          = first < 0 ? i : first;
-        if (p[9] != all[(size_t)first * HELLO_SIZE + 9])
-            return m->api->report(USM_E_INVALID,
-                                  "rank %d has USM_MPI_JOIN and rank %d has not; give it to all "
-                                  "ranks of the program",
-                                  p[9] ? i : first, p[9] ? first : i);
     }
     if (attaching && m->is_split)
         return m->api->report(USM_E_MPI, "some ranks call usm_mpi_app_comm() and others attach "
@@ -113,18 +73,15 @@ static usm_status look_at_hellos(mpi_meeting *m, const unsigned char *all)
 
 usm_status mpi_meet(const usm_host_api *api, MPI_Comm comm, mpi_purpose purpose, mpi_meeting *m)
 {
-    mpi_meeting found = {
-        .api = api, .whole = MPI_COMM_NULL, .program = MPI_COMM_NULL, .until = m->until};
+    mpi_meeting    found = {.api = api, .whole = MPI_COMM_NULL, .program = MPI_COMM_NULL};
     unsigned char  mine[HELLO_SIZE] = {0};
-    const bool     turn             = mpi_turn_begin();
     unsigned char *all;
     MPI_Request    request;
     usm_status     st;
 
     st = mpi_check(api, MPI_Comm_idup(comm, &found.whole, &request), "MPI_Comm_idup");
-    mpi_turn_end(turn);
     if (st == USM_OK)
-        st = wait_for(&found, &request, "MPI_Comm_idup");
+        st = wait_for(api, &request, "MPI_Comm_idup");
     if (st == USM_OK)
         st = mpi_own_errors(api, found.whole);
     if (st == USM_OK)
@@ -139,7 +96,6 @@ usm_status mpi_meet(const usm_host_api *api, MPI_Comm comm, mpi_purpose purpose,
     usm_put_le(mine, MAGIC, 4);
     usm_put_le(mine + 4, MPI_WIRE_VERSION, 4);
     mine[8] = (unsigned char)purpose;
-    mine[9] = joins(api, purpose);
     st      = allgather(&found, mine, sizeof(mine), all);
     if (st == USM_OK)
         st = look_at_hellos(&found, all);
@@ -231,16 +187,13 @@ usm_status mpi_gather_present(mpi_meeting *m, const mpi_record *all, MPI_Comm *c
     MPI_Comm          found = MPI_COMM_NULL;
     uint32_t         *list  = m->api->heap_alloc((size_t)m->size * sizeof(*list));
     usm_status        st;
-    bool              turn;
 
     if (!list)
         return m->api->report(USM_E_NO_MEMORY, "no memory for the list of %d ranks", m->size);
-    turn = mpi_turn_begin();
-    st   = mpi_check(m->api,
-                     MPI_Comm_split(m->whole, mine->is_present ? 0 : MPI_UNDEFINED,
-                                    key_of(m, mine, m->rank), &found),
-                     "MPI_Comm_split");
-    mpi_turn_end(turn);
+    st = mpi_check(m->api,
+                   MPI_Comm_split(m->whole, mine->is_present ? 0 : MPI_UNDEFINED,
+                                  key_of(m, mine, m->rank), &found),
+                   "MPI_Comm_split");
     if (st == USM_OK && mine->is_present)
         st = mpi_own_errors(m->api, found);
     if (st != USM_OK) {

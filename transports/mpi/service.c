@@ -80,17 +80,15 @@ bool mpi_step(mpi_job *job)
 {
     uint64_t moves, next;
     uint32_t dead;
-    bool     has_moved, has_turn, busy = false;
+    bool     has_moved, busy = false;
 
     if (mpi_is_stepper(job) || pthread_mutex_trylock(&job->step) != 0)
         return false;
     usm_store_relaxed(&job->stepper, self_number());
-    has_turn = mpi_turn_begin();
-    moves    = job->moves;
-    next     = far_step(job->node, &busy);
+    moves = job->moves;
+    next  = far_step(job->node, &busy);
     while (mpi_link_next_dead(job->link, &dead))
         far_peer_died(job->node, dead);
-    mpi_turn_end(has_turn);
     usm_store_relaxed(&job->next, next);
     usm_store_relaxed(&job->busy, busy);
     usm_store_relaxed(&job->is_sending, mpi_link_is_sending(job->link));
