@@ -2,7 +2,7 @@
 /* usm_job_describe(): the job and its members, as text and as JSON, written directly into the
  * caller's memory.  The module, which knows its MPI, says what the launch survives. */
 #include "base/job.h"
-#include "base/out.h"
+#include "base/json.h"
 #include "cluster/attach.h"
 #include "cluster/internal.h"
 #include "device/init.h"
@@ -129,63 +129,58 @@ static void put_text(usm__out *o, const view *v)
 
 /* ---- JSON ------------------------------------------------------------------------------ */
 
-static void put_json_member(usm__out *o, const usm_job_member *m, uint32_t rank, const view *v)
+static void put_json_member(usm__json *j, const usm_job_member *m, uint32_t rank, const view *v)
 {
-    usm__out_put(o, "{\"member\":%u,\"rank\":", m->index);
+    usm__json_object_begin(j, NULL);
+    usm__json_number(j, "member", m->index);
     if (rank == USM__JOB_NO_RANK)
-        usm__out_put(o, "null");
+        usm__json_null(j, "rank");
     else
-        usm__out_put(o, "%u", rank);
-    usm__out_put(o, ",\"server\":%s,\"self\":%s,\"state\":\"%s\",\"domain\":",
-                 m->is_server ? "true" : "false", m->index == v->self ? "true" : "false",
-                 name_of_state(m->state));
-    usm__out_string(o, m->domain);
-    usm__out_number(o, "lends", m->lends);
-    usm__out_number(o, "available", m->available);
-    usm__out_number(o, "held", m->lends - m->available);
-    usm__out_put(o, ",\"mapped\":%s}", m->is_mapped ? "true" : "false");
+        usm__json_number(j, "rank", rank);
+    usm__json_bool(j, "server", m->is_server);
+    usm__json_bool(j, "self", m->index == v->self);
+    usm__json_text(j, "state", name_of_state(m->state));
+    usm__json_text(j, "domain", m->domain);
+    usm__json_number(j, "lends", m->lends);
+    usm__json_number(j, "available", m->available);
+    usm__json_number(j, "held", m->lends - m->available);
+    usm__json_bool(j, "mapped", m->is_mapped);
+    usm__json_object_end(j);
 }
 
-static void put_json_lines(usm__out *o, const char *lines)
+static void put_json_lines(usm__json *j, const char *lines)
 {
     usm__span rest = usm__span_of(lines), line;
-    char      one[1024];
-    bool      is_first = true;
 
-    while (usm__span_next(&rest, '\n', &line)) {
-        (void)snprintf(one, sizeof one, "%.*s", (int)line.len, line.at);
-        usm__out_put(o, "%s", is_first ? "" : ",");
-        usm__out_string(o, one);
-        is_first = false;
-    }
+    while (usm__span_next(&rest, '\n', &line))
+        usm__json_text_max(j, NULL, line.at, line.len);
 }
 
-static void put_json(usm__out *o, const view *v)
+static void put_json(usm__json *j, const view *v)
 {
     const usm_job_info *i  = &v->info;
     uint32_t            at = 0, ranks = 0, rank;
-    bool                is_first = true;
     usm_job_member      m;
 
-    usm__out_put(o, "{\"is_job\":%s", i->is_job ? "true" : "false");
-    usm__out_number(o, "rank", i->rank);
-    usm__out_number(o, "size", i->size);
-    usm__out_number(o, "local_rank", i->local_rank);
-    usm__out_number(o, "local_size", i->local_size);
-    usm__out_put(o, ",\"local_known\":%s,\"source\":\"%s\",\"host\":",
-                 v->place.is_local_known ? "true" : "false", i->source);
-    usm__out_string(o, i->host);
-    usm__out_put(o, ",\"attached\":%s,\"mpi\":", i->is_attached ? "true" : "false");
-    usm__out_string(o, i->mpi);
-    usm__out_put(o, ",\"members\":[");
-    while (next_member(v, &at, &ranks, &m, &rank)) {
-        usm__out_put(o, "%s", is_first ? "" : ",");
-        put_json_member(o, &m, rank, v);
-        is_first = false;
-    }
-    usm__out_put(o, "],\"describe\":[");
-    put_json_lines(o, v->lines);
-    usm__out_put(o, "]}");
+    usm__json_object_begin(j, NULL);
+    usm__json_bool(j, "is_job", i->is_job);
+    usm__json_number(j, "rank", i->rank);
+    usm__json_number(j, "size", i->size);
+    usm__json_number(j, "local_rank", i->local_rank);
+    usm__json_number(j, "local_size", i->local_size);
+    usm__json_bool(j, "local_known", v->place.is_local_known);
+    usm__json_text(j, "source", i->source);
+    usm__json_text(j, "host", i->host);
+    usm__json_bool(j, "attached", i->is_attached);
+    usm__json_text(j, "mpi", i->mpi);
+    usm__json_array_begin(j, "members");
+    while (next_member(v, &at, &ranks, &m, &rank))
+        put_json_member(j, &m, rank, v);
+    usm__json_array_end(j);
+    usm__json_array_begin(j, "describe");
+    put_json_lines(j, v->lines);
+    usm__json_array_end(j);
+    usm__json_object_end(j);
 }
 
 /* ---- the call ---------------------------------------------------------------------------- */
@@ -213,10 +208,13 @@ static void ask_module(view *v, const usm_transport_ops *ops, void *job)
 
 static size_t put(const view *v, usm_text_format format, char *text, size_t cap)
 {
-    usm__out o = {text, cap, 0};
+    usm__json j = {.out = {.text = text, .cap = cap}};
 
-    (format == USM_JSON ? put_json : put_text)(&o, v);
-    return o.used;
+    if (format == USM_JSON)
+        put_json(&j, v);
+    else
+        put_text(&j.out, v);
+    return j.out.used;
 }
 
 size_t usm__job_describe_member(const usm_transport_ops *ops, void *job, usm_text_format format,

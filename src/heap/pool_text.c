@@ -5,7 +5,7 @@
  * heap/pool_report.c has the report of a failed allocation. */
 #include "base/inline/bits.h"
 #include "base/inline/plural.h"
-#include "base/out.h"
+#include "base/json.h"
 #include "heap/magazine.h"
 #include "heap/pool.h"
 #include "observe/tag.h"
@@ -49,7 +49,8 @@ size_t usm__pool_classes(usm_pool *pool, usm_pool_class *list, size_t cap)
 
 /* ---- rates, in millionths ------------------------------------------------------- */
 
-#define MILLION 1000000u
+#define MILLION    1000000u
+#define MILLIONTHS 6 /* digits behind the point */
 
 static uint32_t part_of(uint64_t part, uint64_t whole)
 {
@@ -76,34 +77,29 @@ static uint32_t fragmentation_of(const usm_pool_stats *s)
 
 /* ---- JSON ----------------------------------------------------------------------- */
 
-static void put_rate(usm__out *o, const char *name, uint32_t millionths)
+static void put_json_stats(usm__json *j, const usm_pool_stats *s)
 {
-    usm__out_put(o, ",\"%s\":%u.%06u", name, millionths / MILLION, millionths % MILLION);
-}
-
-static void put_json_stats(usm__out *o, const usm_pool_stats *s)
-{
-    usm__out_number(o, "live", s->live);
-    usm__out_number(o, "live_peak", s->live_peak);
-    usm__out_number(o, "live_peak_error", s->live_peak_error);
-    usm__out_number(o, "reserved", s->reserved);
-    usm__out_number(o, "reserved_peak", s->reserved_peak);
-    usm__out_number(o, "blocks", s->blocks);
-    usm__out_number(o, "allocations", s->allocations);
-    usm__out_number(o, "frees", s->frees);
-    usm__out_number(o, "driver_allocs", s->driver_allocs);
-    usm__out_number(o, "driver_frees", s->driver_frees);
-    usm__out_number(o, "largest_free", s->largest_free);
-    usm__out_number(o, "thread_cached", s->thread_cached);
-    usm__out_number(o, "depot_cached", s->depot_cached);
-    usm__out_number(o, "threads", s->threads);
-    usm__out_number(o, "depot_hits", s->depot_hits);
-    usm__out_number(o, "depot_misses", s->depot_misses);
+    usm__json_number(j, "live", s->live);
+    usm__json_number(j, "live_peak", s->live_peak);
+    usm__json_number(j, "live_peak_error", s->live_peak_error);
+    usm__json_number(j, "reserved", s->reserved);
+    usm__json_number(j, "reserved_peak", s->reserved_peak);
+    usm__json_number(j, "blocks", s->blocks);
+    usm__json_number(j, "allocations", s->allocations);
+    usm__json_number(j, "frees", s->frees);
+    usm__json_number(j, "driver_allocs", s->driver_allocs);
+    usm__json_number(j, "driver_frees", s->driver_frees);
+    usm__json_number(j, "largest_free", s->largest_free);
+    usm__json_number(j, "thread_cached", s->thread_cached);
+    usm__json_number(j, "depot_cached", s->depot_cached);
+    usm__json_number(j, "threads", s->threads);
+    usm__json_number(j, "depot_hits", s->depot_hits);
+    usm__json_number(j, "depot_misses", s->depot_misses);
     if (s->allocations)
-        put_rate(o, "reuse", reuse_of(s));
+        usm__json_parts(j, "reuse", reuse_of(s), MILLIONTHS);
     else
-        usm__out_put(o, ",\"reuse\":null");
-    put_rate(o, "fragmentation", fragmentation_of(s));
+        usm__json_null(j, "reuse");
+    usm__json_parts(j, "fragmentation", fragmentation_of(s), MILLIONTHS);
 }
 
 /* The blocks that queues have freed in their order (usm/async.h). */
@@ -116,37 +112,38 @@ static usm__pool_queued queued_of(usm_pool *pool)
     return f;
 }
 
-static void put_json_queued(usm__out *o, usm_pool *pool)
+static void put_json_queued(usm__json *j, usm_pool *pool)
 {
     const usm__pool_queued f = queued_of(pool);
 
-    usm__out_number(o, "queued", f.bytes);
-    usm__out_number(o, "queued_reuses", f.reuses);
-    usm__out_number(o, "queued_events", f.events);
-    usm__out_number(o, "queued_waits", f.waits);
-    usm__out_number(o, "host_waits", f.host_waits);
+    usm__json_number(j, "queued", f.bytes);
+    usm__json_number(j, "queued_reuses", f.reuses);
+    usm__json_number(j, "queued_events", f.events);
+    usm__json_number(j, "queued_waits", f.waits);
+    usm__json_number(j, "host_waits", f.host_waits);
 }
 
-static void put_json_classes(usm__out *o, const usm_pool_class *list, size_t n)
+static void put_json_classes(usm__json *j, const usm_pool_class *list, size_t n)
 {
-    usm__out_put(o, ",\"classes\":[");
+    usm__json_array_begin(j, "classes");
     for (size_t i = 0; i < n; i++) {
         const usm_pool_class *c = &list[i];
 
-        usm__out_put(o, "%s{\"size\":%zu", i ? "," : "", c->size);
-        usm__out_number(o, "live", c->live);
-        usm__out_number(o, "live_bytes", c->live_bytes);
-        usm__out_number(o, "cached", c->cached);
-        usm__out_number(o, "held", c->held);
-        usm__out_number(o, "allocations", c->allocations);
-        usm__out_number(o, "depot_hits", c->depot_hits);
-        usm__out_number(o, "depot_misses", c->depot_misses);
-        usm__out_put(o, "}");
+        usm__json_object_begin(j, NULL);
+        usm__json_number(j, "size", c->size);
+        usm__json_number(j, "live", c->live);
+        usm__json_number(j, "live_bytes", c->live_bytes);
+        usm__json_number(j, "cached", c->cached);
+        usm__json_number(j, "held", c->held);
+        usm__json_number(j, "allocations", c->allocations);
+        usm__json_number(j, "depot_hits", c->depot_hits);
+        usm__json_number(j, "depot_misses", c->depot_misses);
+        usm__json_object_end(j);
     }
-    usm__out_put(o, "]");
+    usm__json_array_end(j);
 }
 
-static void put_json_pool(usm__out *o, usm_pool *pool)
+static void put_json_pool(usm__json *j, usm_pool *pool)
 {
     usm_pool_stats    stats = USM_POOL_STATS_INIT;
     usm_pool_class    list[USM__POOL_CLASSES];
@@ -154,17 +151,16 @@ static void put_json_pool(usm__out *o, usm_pool *pool)
     const usm_device *dev = pool->ctx->devices[pool->index].dev;
 
     usm__pool_stats(pool, &stats);
-    usm__out_put(o, "{\"pool\":");
-    usm__out_string(o, pool->ops->name);
-    usm__out_put(o, ",\"kind\":\"%s\",\"device\":", usm__kind_name(pool->kind));
-    usm__out_string(o, dev->term);
-    usm__out_put(o, ",\"device_name\":");
-    usm__out_string(o, dev->desc.name);
-    usm__out_put(o, ",\"default\":%s", pool->is_default ? "true" : "false");
-    put_json_stats(o, &stats);
-    put_json_queued(o, pool);
-    put_json_classes(o, list, n);
-    usm__out_put(o, "}");
+    usm__json_object_begin(j, NULL);
+    usm__json_text(j, "pool", pool->ops->name);
+    usm__json_text(j, "kind", usm__kind_name(pool->kind));
+    usm__json_text(j, "device", dev->term);
+    usm__json_text(j, "device_name", dev->desc.name);
+    usm__json_bool(j, "default", pool->is_default);
+    put_json_stats(j, &stats);
+    put_json_queued(j, pool);
+    put_json_classes(j, list, n);
+    usm__json_object_end(j);
 }
 
 /* ---- text ----------------------------------------------------------------------- */
@@ -249,18 +245,40 @@ static void put_text_pool(usm__out *o, usm_pool *pool)
 
 /* ---- all pools ------------------------------------------------------------------- */
 
+static void list_json_pool(usm_pool *pool, void *arg)
+{
+    put_json_pool(arg, pool);
+}
+
+static void list_json_tag(const usm_tag_stats *tag, void *arg)
+{
+    usm__json *j = arg;
+
+    usm__json_object_begin(j, NULL);
+    usm__json_text(j, "name", tag->name);
+    usm__json_number(j, "live", tag->live);
+    usm__json_number(j, "live_peak", tag->live_peak);
+    usm__json_number(j, "blocks", tag->blocks);
+    usm__json_number(j, "allocations", tag->allocations);
+    usm__json_object_end(j);
+}
+
+static void put_json_all(usm__json *j)
+{
+    usm__json_object_begin(j, NULL);
+    usm__json_array_begin(j, "pools");
+    usm__contexts_each_pool(list_json_pool, j);
+    usm__json_array_end(j);
+    usm__json_array_begin(j, "tags");
+    usm__tags_each(list_json_tag, j);
+    usm__json_array_end(j);
+    usm__json_object_end(j);
+}
+
 typedef struct listing {
     usm__out *o;
     size_t    n;
 } listing;
-
-static void list_json_pool(usm_pool *pool, void *arg)
-{
-    listing *l = arg;
-
-    usm__out_put(l->o, "%s", l->n++ ? "," : "");
-    put_json_pool(l->o, pool);
-}
 
 static void list_text_pool(usm_pool *pool, void *arg)
 {
@@ -268,19 +286,6 @@ static void list_text_pool(usm_pool *pool, void *arg)
 
     usm__out_put(l->o, "%s", l->n++ ? "\n" : "");
     put_text_pool(l->o, pool);
-}
-
-static void list_json_tag(const usm_tag_stats *tag, void *arg)
-{
-    listing *l = arg;
-
-    usm__out_put(l->o, "%s{\"name\":", l->n++ ? "," : "");
-    usm__out_string(l->o, tag->name);
-    usm__out_number(l->o, "live", tag->live);
-    usm__out_number(l->o, "live_peak", tag->live_peak);
-    usm__out_number(l->o, "blocks", tag->blocks);
-    usm__out_number(l->o, "allocations", tag->allocations);
-    usm__out_put(l->o, "}");
 }
 
 static void list_text_tag(const usm_tag_stats *tag, void *arg)
@@ -295,23 +300,20 @@ static void list_text_tag(const usm_tag_stats *tag, void *arg)
                  (unsigned long long)tag->allocations, tag->name);
 }
 
-static void put_all(usm__out *o, bool json)
+static void put_text_all(usm__out *o)
 {
     listing pools = {o, 0}, tags = {o, 0};
 
-    usm__out_put(o, "%s", json ? "{\"pools\":[" : "");
-    usm__contexts_each_pool(json ? list_json_pool : list_text_pool, &pools);
-    if (!json && pools.n == 0)
+    usm__contexts_each_pool(list_text_pool, &pools);
+    if (pools.n == 0)
         usm__out_put(o, "there are no pools yet\n");
-    usm__out_put(o, "%s", json ? "],\"tags\":[" : "");
-    usm__tags_each(json ? list_json_tag : list_text_tag, &tags);
-    usm__out_put(o, "%s", json ? "]}" : "");
+    usm__tags_each(list_text_tag, &tags);
 }
 
 usm_status usm_pool_describe(usm_pool *pool, usm_text_format format, char *text, size_t cap,
                              size_t *size)
 {
-    usm__out   o  = {text, cap, 0};
+    usm__json  j  = {.out = {.text = text, .cap = cap}};
     usm_status st = pool ? usm__pool_check(pool) : USM_OK;
 
     if (st != USM_OK)
@@ -320,13 +322,15 @@ usm_status usm_pool_describe(usm_pool *pool, usm_text_format format, char *text,
         return usm__fail(USM_E_INVALID, "usm_pool_describe: %s",
                          !text && cap ? "text is NULL and cap is not 0"
                                       : "format is neither USM_TEXT nor USM_JSON");
-    if (!pool)
-        put_all(&o, format == USM_JSON);
+    if (format == USM_JSON && !pool)
+        put_json_all(&j);
     else if (format == USM_JSON)
-        put_json_pool(&o, pool);
+        put_json_pool(&j, pool);
+    else if (!pool)
+        put_text_all(&j.out);
     else
-        put_text_pool(&o, pool);
+        put_text_pool(&j.out, pool);
     if (size)
-        *size = o.used;
+        *size = j.out.used;
     return USM_OK;
 }

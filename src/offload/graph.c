@@ -210,7 +210,7 @@ usm_status usm_graph_add(usm_graph *graph, const usm_node_desc *desc, uint32_t *
 static usm_status fail_cycle(const usm_graph *g, const uint32_t *next, uint32_t from, uint32_t to)
 {
     char     text[200];
-    usm__out o = {text, sizeof text, 0};
+    usm__out o = {.text = text, .cap = sizeof text};
 
     text[0] = '\0';
     for (uint32_t i = to; i != from; i = next[i])

@@ -62,7 +62,7 @@ static void put_edges(usm__out *o, const usm_graph *g, uint32_t node, uint32_t p
 
 usm_status usm_graph_describe_dot(usm_graph *graph, char *text, size_t cap, size_t *size)
 {
-    usm__out   o  = {text, cap, 0};
+    usm__out   o  = {.text = text, .cap = cap};
     usm_status st = usm__handle_check(graph, USM__MAGIC_GRAPH);
 
     if (st != USM_OK)

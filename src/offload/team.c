@@ -8,10 +8,10 @@
 #include "offload/run.h"
 
 #include "base/inline/plural.h"
+#include "base/json.h"
 #include "base/log.h"
 #include "base/meta.h"
 #include "base/os.h"
-#include "base/out.h"
 #include "base/trace_work.h"
 #include "device/context.h"
 
@@ -339,28 +339,29 @@ static const char *name_of_state(usm_member_state state)
     return state == USM_MEMBER_WELL ? "well" : state == USM_MEMBER_ASIDE ? "aside" : "lost";
 }
 
-static void put_member(usm__out *o, const usm_team_member *m, bool is_json, bool is_first)
+static void put_text_member(usm__out *o, const usm_team_member *m)
 {
-    if (!is_json) {
-        usm__out_put(o, "  %-16s %-6s %10llu %14llu %14.0f\n", m->name, name_of_state(m->state),
-                     (unsigned long long)m->chunks, (unsigned long long)m->items, m->speed);
-        return;
-    }
-    usm__out_put(o, "%s{\"name\":", is_first ? "" : ",");
-    usm__out_string(o, m->name);
-    usm__out_put(o, ",\"state\":\"%s\"", name_of_state(m->state));
-    usm__out_number(o, "rank", m->rank);
-    usm__out_number(o, "chunks", m->chunks);
-    usm__out_number(o, "items", m->items);
-    usm__out_number(o, "busy_ns", m->busy_ns);
-    usm__out_number(o, "items_a_second", (uint64_t)m->speed);
-    usm__out_put(o, "}");
+    usm__out_put(o, "  %-16s %-6s %10llu %14llu %14.0f\n", m->name, name_of_state(m->state),
+                 (unsigned long long)m->chunks, (unsigned long long)m->items, m->speed);
+}
+
+static void put_json_member(usm__json *j, const usm_team_member *m)
+{
+    usm__json_object_begin(j, NULL);
+    usm__json_text(j, "name", m->name);
+    usm__json_text(j, "state", name_of_state(m->state));
+    usm__json_number(j, "rank", m->rank);
+    usm__json_number(j, "chunks", m->chunks);
+    usm__json_number(j, "items", m->items);
+    usm__json_number(j, "busy_ns", m->busy_ns);
+    usm__json_number(j, "items_a_second", (uint64_t)m->speed);
+    usm__json_object_end(j);
 }
 
 usm_status usm_team_describe(usm_team *team, usm_text_format format, char *text, size_t cap,
                              size_t *size)
 {
-    usm__out   o       = {text, cap, 0};
+    usm__json  j       = {.out = {.text = text, .cap = cap}};
     bool       is_json = format == USM_JSON;
     usm_status st      = usm__team_check(team);
 
@@ -369,20 +370,27 @@ usm_status usm_team_describe(usm_team *team, usm_text_format format, char *text,
     if ((format != USM_TEXT && !is_json) || (!text && cap))
         return usm__fail(USM_E_INVALID, "usm_team_describe: %s",
                          !text && cap ? "text is NULL, but cap is not 0" : "no such format");
-    if (is_json)
-        usm__out_put(&o, "{\"members\":[");
-    else
-        usm__out_put(&o, "  %-16s %-6s %10s %14s %14s\n", "member", "state", "chunks", "items",
+    if (is_json) {
+        usm__json_object_begin(&j, NULL);
+        usm__json_array_begin(&j, "members");
+    } else
+        usm__out_put(&j.out, "  %-16s %-6s %10s %14s %14s\n", "member", "state", "chunks", "items",
                      "items/s");
     for (uint32_t i = 0; i < usm_team_size(team); i++) {
         usm_team_member m = {.struct_size = sizeof m};
 
-        if (usm_team_get_member(team, i, &m) == USM_OK)
-            put_member(&o, &m, is_json, i == 0);
+        if (usm_team_get_member(team, i, &m) != USM_OK)
+            continue;
+        if (is_json)
+            put_json_member(&j, &m);
+        else
+            put_text_member(&j.out, &m);
     }
-    if (is_json)
-        usm__out_put(&o, "]}");
+    if (is_json) {
+        usm__json_array_end(&j);
+        usm__json_object_end(&j);
+    }
     if (size)
-        *size = o.used;
+        *size = j.out.used;
     return USM_OK;
 }

@@ -2,7 +2,7 @@
 /* Events as comma-separated values, one line each, for spreadsheets and scripts: RFC 4180, with a
  * line of names first. Called by usm-prof. */
 #include "profile/export.h"
-#include "profile/out.h"
+#include "profile/export_file.h"
 #include "profile/spill.h"
 #include "profile/work.h"
 
@@ -81,12 +81,12 @@ static void put_all(FILE *out, const usm__trace *t)
 int usm__export_csv(const usm__trace *t, const char *path)
 {
     FILE *out    = NULL;
-    int   status = usm__out_open(path, &out);
+    int   status = usm__export_open(path, &out);
 
     if (status != 0)
         return status;
     (void)fputs("time_ns,source,thread,event,pool,tag,address,size,usable,duration_ns,stack\n",
                 out);
     put_all(out, t);
-    return usm__out_close(out, path, 0);
+    return usm__export_close(out, path, 0);
 }

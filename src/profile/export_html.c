@@ -9,12 +9,11 @@
  * per pool. */
 #include "profile/blocks.h"
 #include "profile/export.h"
+#include "profile/export_file.h"
 #include "profile/export_tables.h"
 #include "profile/export_work.h"
-#include "profile/out.h"
 
 #include <errno.h>
-#include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -26,7 +25,7 @@ extern const char   usm__report_html[]; /* report.html, embedded by the build */
 extern const size_t usm__report_html_size;
 
 typedef struct page {
-    FILE                    *out;
+    usm__json                j;
     const usm__trace        *t;
     const usm__trace_blocks *found;
     const uint32_t          *list; /* blocks that are drawn individually */
@@ -34,11 +33,6 @@ typedef struct page {
     uint32_t                 step;
     uint64_t                 base; /* lowest address */
 } page;
-
-static void text(page *p, const char *s, size_t max)
-{
-    usm__out_json_text(p->out, s, max);
-}
 
 static int64_t moment_of(const page *p, uint32_t record)
 {
@@ -51,10 +45,11 @@ typedef int64_t column(const page *p, size_t i);
 
 static void write_column(page *p, const char *name, size_t n, column *value)
 {
-    fprintf(p->out, ",\n\"%s\":[", name);
+    usm__json_line(&p->j);
+    usm__json_array_begin(&p->j, name);
     for (size_t i = 0; i < n; i++)
-        fprintf(p->out, "%s%" PRId64, i ? "," : "", value(p, i));
-    fputc(']', p->out);
+        usm__json_signed(&p->j, NULL, value(p, i));
+    usm__json_array_end(&p->j);
 }
 
 static const usm__trace_block *block_at(const page *p, size_t i)
@@ -116,7 +111,9 @@ static int64_t block_thread(const page *p, size_t i)
 
 static void write_blocks(page *p)
 {
-    fputs(",\n\"blocks\":{\"columns\":1", p->out);
+    usm__json_line(&p->j);
+    usm__json_object_begin(&p->j, "blocks");
+    usm__json_number(&p->j, "columns", 1);
     write_column(p, "size", p->n, block_size);
     write_column(p, "slack", p->n, block_usable);
     write_column(p, "at", p->n, block_address);
@@ -126,7 +123,7 @@ static void write_blocks(page *p)
     write_column(p, "tag", p->n, block_tag);
     write_column(p, "stack", p->n, block_stack);
     write_column(p, "thread", p->n, block_thread);
-    fputc('}', p->out);
+    usm__json_object_end(&p->j);
 }
 
 static size_t moments(const page *p)
@@ -152,45 +149,69 @@ static int64_t time_step(const page *p, size_t m)
 static void write_pools(page *p)
 {
     static const char *const kinds[] = {"memory", "host", "device", "shared"};
+    usm__json               *j       = &p->j;
 
-    fputs(",\n\"pools\":[", p->out);
+    usm__json_line(j);
+    usm__json_array_begin(j, "pools");
     for (size_t i = 0; i < p->t->npools; i++) {
         const usm__trace_pool_info *pool = &p->t->pools[i];
 
-        fprintf(p->out, "%s{\"id\":%" PRIu32 ",\"source\":%" PRIu32 ",\"kind\":\"%s\",\"name\":",
-                i ? "," : "", pool->id, pool->source, kinds[pool->kind < 4 ? pool->kind : 0]);
-        text(p, pool->name, sizeof pool->name);
-        fputs(",\"device\":", p->out);
-        text(p, pool->device, sizeof pool->device);
-        fputc('}', p->out);
+        usm__json_object_begin(j, NULL);
+        usm__json_number(j, "id", pool->id);
+        usm__json_number(j, "source", pool->source);
+        usm__json_text(j, "kind", kinds[pool->kind < 4 ? pool->kind : 0]);
+        usm__json_text_max(j, "name", pool->name, sizeof pool->name);
+        usm__json_text_max(j, "device", pool->device, sizeof pool->device);
+        usm__json_object_end(j);
     }
-    fputs("],\n\"tags\":[\"\"", p->out);
-    for (size_t i = 1; i < p->t->ntags; i++) {
-        fputc(',', p->out);
-        text(p, p->t->tags[i], sizeof *p->t->tags);
-    }
-    fputc(']', p->out);
+    usm__json_array_end(j);
+    usm__json_line(j);
+    usm__json_array_begin(j, "tags");
+    usm__json_text(j, NULL, "");
+    for (size_t i = 1; i < p->t->ntags; i++)
+        usm__json_text_max(j, NULL, p->t->tags[i], sizeof *p->t->tags);
+    usm__json_array_end(j);
 }
 
 static void write_areas(page *p)
 {
-    fputs(",\n\"areas\":[", p->out);
+    usm__json *j = &p->j;
+
+    usm__json_line(j);
+    usm__json_array_begin(j, "areas");
     for (size_t i = 0; i < p->found->nareas; i++) {
         const usm__trace_area *a = &p->found->areas[i];
 
-        fprintf(p->out, "%s[%" PRIu64 ",%" PRIu64 ",%" PRId64 ",%" PRId64 ",%" PRIu32 "]",
-                i ? "," : "", a->address - p->base, a->size, moment_of(p, a->took),
-                a->gave == USM__NEVER ? -1 : moment_of(p, a->gave), p->t->records[a->took].e.pool);
+        usm__json_array_begin(j, NULL);
+        usm__json_number(j, NULL, a->address - p->base);
+        usm__json_number(j, NULL, a->size);
+        usm__json_signed(j, NULL, moment_of(p, a->took));
+        usm__json_signed(j, NULL, a->gave == USM__NEVER ? -1 : moment_of(p, a->gave));
+        usm__json_number(j, NULL, p->t->records[a->took].e.pool);
+        usm__json_array_end(j);
     }
-    fputs("],\n\"failed\":[", p->out);
-    for (size_t i = 0, n = 0; i < p->t->nrecords; i++) {
+    usm__json_array_end(j);
+}
+
+static void write_failed(page *p)
+{
+    usm__json *j = &p->j;
+
+    usm__json_line(j);
+    usm__json_array_begin(j, "failed");
+    for (size_t i = 0; i < p->t->nrecords; i++) {
         const usm__trace_event *e = &p->t->records[i].e;
 
-        if (e->type == USM__EVENT_FAILED)
-            fprintf(p->out, "%s[%" PRId64 ",%" PRIu64 ",%" PRIu32 ",%" PRIu32 "]", n++ ? "," : "",
-                    moment_of(p, (uint32_t)i), e->size, e->pool, e->tag);
+        if (e->type != USM__EVENT_FAILED)
+            continue;
+        usm__json_array_begin(j, NULL);
+        usm__json_signed(j, NULL, moment_of(p, (uint32_t)i));
+        usm__json_number(j, NULL, e->size);
+        usm__json_number(j, NULL, e->pool);
+        usm__json_number(j, NULL, e->tag);
+        usm__json_array_end(j);
     }
-    fputc(']', p->out);
+    usm__json_array_end(j);
 }
 
 static bool any_mapped(const page *p)
@@ -221,12 +242,15 @@ static void rest_write(page *p, const rest *r, size_t pool)
 {
     int64_t level = 0;
 
-    fprintf(p->out, "%s[%zu,[", pool ? "," : "", pool);
+    usm__json_array_begin(&p->j, NULL);
+    usm__json_number(&p->j, NULL, pool);
+    usm__json_array_begin(&p->j, NULL);
     for (size_t s = 0; s < r->samples; s++) {
         level += r->levels[pool * r->samples + s];
-        fprintf(p->out, "%s%" PRId64, s ? "," : "", level);
+        usm__json_signed(&p->j, NULL, level);
     }
-    fputs("]]", p->out);
+    usm__json_array_end(&p->j);
+    usm__json_array_end(&p->j);
 }
 
 static int write_rest(page *p)
@@ -234,7 +258,11 @@ static int write_rest(page *p)
     size_t count = p->found->nblocks - p->n, next = 0;
     rest   r = {.every = moments(p) / REST_SAMPLES_MAX + 1};
 
-    fprintf(p->out, ",\n\"rest\":{\"count\":%zu,\"every\":%zu,\"levels\":[", count, r.every);
+    usm__json_line(&p->j);
+    usm__json_object_begin(&p->j, "rest");
+    usm__json_number(&p->j, "count", count);
+    usm__json_number(&p->j, "every", r.every);
+    usm__json_array_begin(&p->j, "levels");
     if (count > 0) {
         r.samples = moments(p) / r.every + 1;
         r.levels  = calloc(r.samples * (p->t->npools + 1), sizeof *r.levels);
@@ -250,7 +278,8 @@ static int write_rest(page *p)
             rest_write(p, &r, pool);
         free(r.levels);
     }
-    fputs("]}", p->out);
+    usm__json_array_end(&p->j);
+    usm__json_object_end(&p->j);
     return 0;
 }
 
@@ -273,32 +302,34 @@ static void write_head(page *p)
 {
     const usm__trace_header *h = &p->t->header;
 
-    fputs("{\"command\":", p->out);
-    text(p, h->command, sizeof h->command);
-    fputs(",\"host\":", p->out);
-    text(p, h->host, sizeof h->host);
-    fprintf(p->out,
-            ",\"pid\":%" PRIu32 ",\"rank\":%" PRId32 ",\"processes\":%zu,\"started\":%" PRIu64
-            ",\"step\":%" PRIu32 ",\"mapped\":%s,\"base\":\"0x%" PRIx64 "\"",
-            h->pid, h->rank, p->t->nsources, h->start_real_ns / 1000000000u, p->step,
-            any_mapped(p) ? "true" : "false", p->base);
+    usm__json_text_max(&p->j, "command", h->command, sizeof h->command);
+    usm__json_text_max(&p->j, "host", h->host, sizeof h->host);
+    usm__json_number(&p->j, "pid", h->pid);
+    usm__json_signed(&p->j, "rank", h->rank);
+    usm__json_number(&p->j, "processes", p->t->nsources);
+    usm__json_number(&p->j, "started", h->start_real_ns / 1000000000u);
+    usm__json_number(&p->j, "step", p->step);
+    usm__json_bool(&p->j, "mapped", any_mapped(p));
+    usm__json_address(&p->j, "base", p->base);
 }
 
 static int write_data(page *p)
 {
     int status;
 
+    usm__json_object_begin(&p->j, NULL);
     write_head(p);
     write_pools(p);
     write_areas(p);
+    write_failed(p);
     write_column(p, "times", moments(p), time_step);
     write_blocks(p);
     status = write_rest(p);
     if (!status)
-        status = usm__export_work(p->out, p->t);
+        status = usm__export_work(&p->j, p->t);
     if (!status)
-        status = usm__export_tables(p->out, p->t, p->found);
-    fputs("}\n", p->out);
+        status = usm__export_tables(&p->j, p->t, p->found);
+    usm__json_object_end(&p->j);
     return status;
 }
 
@@ -306,14 +337,16 @@ static int write_page(page *p, const char *path)
 {
     static const char place[] = "@DATA@";
     const char       *at      = strstr(usm__report_html, place);
-    int               status  = at ? usm__out_open(path, &p->out) : EINVAL;
+    FILE             *file    = NULL;
+    int               status  = at ? usm__export_open(path, &file) : EINVAL;
 
     if (status)
         return status;
-    fwrite(usm__report_html, 1, (size_t)(at - usm__report_html), p->out);
+    p->j = (usm__json){.out = {.file = file}, .form = USM__JSON_PAGE};
+    fwrite(usm__report_html, 1, (size_t)(at - usm__report_html), file);
     status = write_data(p);
-    fputs(at + sizeof place - 1, p->out);
-    return usm__out_close(p->out, path, status);
+    fputs(at + sizeof place - 1, file);
+    return usm__export_close(file, path, status);
 }
 
 int usm__export_html(const usm__trace *t, const char *path)

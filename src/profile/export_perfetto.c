@@ -13,10 +13,11 @@
  * the run.  A mark at the start of the trace says so. */
 #include "profile/blocks.h"
 #include "profile/export.h"
-#include "profile/out.h"
+#include "profile/export_file.h"
 #include "profile/spill.h"
 #include "profile/work.h"
 
+#include "base/json.h"
 #include "base/trace_work.h"
 
 #include <errno.h>
@@ -30,10 +31,9 @@
 #define WORKS_MAX  100000u
 
 typedef struct writer {
-    FILE                    *out;
+    usm__json                j;
     const usm__trace        *t;
     const usm__trace_blocks *found;
-    bool                     any; /* an event was written: the next needs a comma */
 } writer;
 
 /* ---- events ----------------------------------------------------------------------- */
@@ -44,19 +44,47 @@ static unsigned process_of(const writer *w, uint32_t source)
     return w->t->nsources > 1 ? source + 1 : w->t->header.pid;
 }
 
-/* {"ph":..,"pid":..,"ts":..,"name": without the name; ns, since the format counts in us. */
-static void event(writer *w, char phase, const usm__trace_record *r, uint64_t time_ns)
+/* The format counts in microseconds. */
+static void write_time(writer *w, const char *key, uint64_t ns)
 {
-    fprintf(w->out,
-            "%s\n{\"ph\":\"%c\",\"pid\":%u,\"tid\":%" PRIu32 ",\"ts\":%" PRIu64 ".%03u,\"name\":",
-            w->any ? "," : "", phase, process_of(w, r->source), r->thread, time_ns / 1000,
-            (unsigned)(time_ns % 1000));
-    w->any = true;
+    usm__json_parts(&w->j, key, ns, 3);
 }
 
-static void text(writer *w, const char *s, size_t max)
+/* Opens an event, up to its name; its own members follow. */
+static void event_begin(writer *w, char phase, const usm__trace_record *r, uint64_t time_ns,
+                        const char *name)
 {
-    usm__out_json_text(w->out, s, max);
+    const char ph[] = {phase, '\0'};
+
+    usm__json_line(&w->j);
+    usm__json_object_begin(&w->j, NULL);
+    usm__json_text(&w->j, "ph", ph);
+    usm__json_number(&w->j, "pid", process_of(w, r->source));
+    usm__json_number(&w->j, "tid", r->thread);
+    write_time(w, "ts", time_ns);
+    usm__json_text(&w->j, "name", name);
+}
+
+static void event_end(writer *w)
+{
+    usm__json_object_end(&w->j);
+}
+
+/* Closes "args", the last member of an event. */
+static void args_end(writer *w)
+{
+    usm__json_object_end(&w->j);
+    event_end(w);
+}
+
+/* Category and number of an async slice, whose two ends are events. */
+static void write_id(writer *w, const char *category, uint64_t id)
+{
+    char text[40];
+
+    snprintf(text, sizeof text, "%s%" PRIu64, category, id);
+    usm__json_text(&w->j, "cat", category);
+    usm__json_text(&w->j, "id", text);
 }
 
 /* Marks at the start of the run, for data that the file leaves out. */
@@ -64,9 +92,9 @@ static void mark(writer *w, const char *what)
 {
     const usm__trace_record start = {.thread = 0};
 
-    event(w, 'i', &start, 0);
-    text(w, what, 400);
-    fputs(",\"s\":\"g\"}", w->out);
+    event_begin(w, 'i', &start, 0, what);
+    usm__json_text(&w->j, "s", "g");
+    event_end(w);
 }
 
 /* ---- names ------------------------------------------------------------------------ */
@@ -89,6 +117,14 @@ static void pool_text(const writer *w, uint32_t id, char *buf, size_t size)
         snprintf(buf, size, "pool %" PRIu32, id);
 }
 
+static void write_name(writer *w, const usm__trace_record *r, const char *of, const char *name)
+{
+    event_begin(w, 'M', r, 0, of);
+    usm__json_object_begin(&w->j, "args");
+    usm__json_text(&w->j, "name", name);
+    args_end(w);
+}
+
 static void write_process(writer *w, uint32_t source)
 {
     const usm__trace_header *h = &w->t->sources[source].header;
@@ -99,16 +135,15 @@ static void write_process(writer *w, uint32_t source)
         snprintf(rank, sizeof rank, "rank %" PRId32 ", ", h->rank);
     snprintf(name, sizeof name, "%.256s (%sprocess %" PRIu32 " on %.64s)", h->command, rank, h->pid,
              h->host);
-    event(w, 'M', &r, 0);
-    fputs("\"process_name\",\"args\":{\"name\":", w->out);
-    text(w, name, sizeof name);
-    fputs("}}", w->out);
+    write_name(w, &r, "process_name", name);
 }
 
 static void write_thread(writer *w, const usm__trace_record *r)
 {
-    event(w, 'M', r, 0);
-    fprintf(w->out, "\"thread_name\",\"args\":{\"name\":\"thread %" PRIu32 "\"}}", r->thread);
+    char name[32];
+
+    snprintf(name, sizeof name, "thread %" PRIu32, r->thread);
+    write_name(w, r, "thread_name", name);
 }
 
 /* The thread and process of an event of spilling. */
@@ -182,11 +217,12 @@ static void write_level(writer *w, uint32_t pool, uint32_t record, const usm__tr
     char                     name[160];
 
     pool_text(w, pool, name, sizeof name);
-    event(w, 'C', r, r->e.time_ns);
-    text(w, name, sizeof name);
-    fprintf(w->out,
-            ",\"args\":{\"live\":%" PRIu64 ",\"reserved\":%" PRIu64 ",\"cached\":%" PRIu64 "}}",
-            l->live, l->reserved, l->reserved > l->live ? l->reserved - l->live : 0);
+    event_begin(w, 'C', r, r->e.time_ns, name);
+    usm__json_object_begin(&w->j, "args");
+    usm__json_number(&w->j, "live", l->live);
+    usm__json_number(&w->j, "reserved", l->reserved);
+    usm__json_number(&w->j, "cached", l->reserved > l->live ? l->reserved - l->live : 0);
+    args_end(w);
 }
 
 static void end_step(counters *c, uint32_t pool)
@@ -262,30 +298,32 @@ static void write_call(writer *w, const usm__trace_record *r)
     uint64_t end = r->e.time_ns, start = end > r->e.extra ? end - r->e.extra : 0;
 
     pool_text(w, r->e.pool, name, sizeof name);
-    event(w, 'X', r, start);
-    fprintf(w->out,
-            "\"%s\",\"cat\":\"driver\",\"dur\":%" PRIu32 ".%03u,\"args\":{\"size\":%" PRIu64
-            ",\"address\":\"0x%" PRIx64 "\",\"pool\":",
-            call_name(r->e.type), r->e.extra / 1000, (unsigned)(r->e.extra % 1000), r->e.size,
-            r->e.address);
-    text(w, name, sizeof name);
-    fprintf(w->out, "%s}}", r->e.address ? "" : ",\"refused\":true");
+    event_begin(w, 'X', r, start, call_name(r->e.type));
+    usm__json_text(&w->j, "cat", "driver");
+    write_time(w, "dur", r->e.extra);
+    usm__json_object_begin(&w->j, "args");
+    usm__json_number(&w->j, "size", r->e.size);
+    usm__json_address(&w->j, "address", r->e.address);
+    usm__json_text(&w->j, "pool", name);
+    if (!r->e.address)
+        usm__json_bool(&w->j, "refused", true);
+    args_end(w);
 }
 
 static void write_tag(writer *w, const usm__trace_record *r)
 {
-    if (r->e.tag == 0 || r->e.tag >= w->t->ntags)
-        return;
-    fputs(",\"tag\":", w->out);
-    text(w, w->t->tags[r->e.tag], sizeof *w->t->tags);
+    if (r->e.tag > 0 && r->e.tag < w->t->ntags)
+        usm__json_text_max(&w->j, "tag", w->t->tags[r->e.tag], sizeof *w->t->tags);
 }
 
 static void write_failure(writer *w, const usm__trace_record *r)
 {
-    event(w, 'i', r, r->e.time_ns);
-    fprintf(w->out, "\"out of memory\",\"s\":\"p\",\"args\":{\"size\":%" PRIu64, r->e.size);
+    event_begin(w, 'i', r, r->e.time_ns, "out of memory");
+    usm__json_text(&w->j, "s", "p");
+    usm__json_object_begin(&w->j, "args");
+    usm__json_number(&w->j, "size", r->e.size);
     write_tag(w, r);
-    fputs("}}", w->out);
+    args_end(w);
 }
 
 static void write_calls(writer *w)
@@ -304,9 +342,11 @@ static void write_calls(writer *w)
 
 static void write_spill_args(writer *w, const usm__trace_spill_record *s)
 {
-    fputs(",\"args\":{\"buffer\":", w->out);
-    text(w, usm__spill_space_name(w->t, s->space), 48);
-    fprintf(w->out, ",\"block\":%" PRIu32 ",\"bytes\":%" PRIu64 "}", s->block, s->bytes);
+    usm__json_object_begin(&w->j, "args");
+    usm__json_text_max(&w->j, "buffer", usm__spill_space_name(w->t, s->space), 48);
+    usm__json_number(&w->j, "block", s->block);
+    usm__json_number(&w->j, "bytes", s->bytes);
+    args_end(w);
 }
 
 /* Transfers overlap: each is a slice of its own on the track of its tier. */
@@ -318,14 +358,12 @@ static void write_transfer(writer *w, const usm__trace_spill_record *s, size_t i
     char                    name[100];
 
     snprintf(name, sizeof name, "%s %.64s", usm__spill_kind_name(s->kind), tier);
-    event(w, 'b', &r, start);
-    text(w, name, sizeof name);
-    fprintf(w->out, ",\"cat\":\"spill\",\"id\":\"spill%zu\"", id);
+    event_begin(w, 'b', &r, start, name);
+    write_id(w, "spill", id);
     write_spill_args(w, s);
-    fputc('}', w->out);
-    event(w, 'e', &r, s->time_ns);
-    text(w, name, sizeof name);
-    fprintf(w->out, ",\"cat\":\"spill\",\"id\":\"spill%zu\"}", id);
+    event_begin(w, 'e', &r, s->time_ns, name);
+    write_id(w, "spill", id);
+    event_end(w);
 }
 
 static void write_wait(writer *w, const usm__trace_spill_record *s)
@@ -333,11 +371,10 @@ static void write_wait(writer *w, const usm__trace_spill_record *s)
     const usm__trace_record r     = record_of(s);
     uint64_t                start = s->time_ns > s->ns ? s->time_ns - s->ns : 0;
 
-    event(w, 'X', &r, start);
-    fprintf(w->out, "\"wait for memory\",\"cat\":\"spill\",\"dur\":%" PRIu64 ".%03u", s->ns / 1000,
-            (unsigned)(s->ns % 1000));
+    event_begin(w, 'X', &r, start, "wait for memory");
+    usm__json_text(&w->j, "cat", "spill");
+    write_time(w, "dur", s->ns);
     write_spill_args(w, s);
-    fputc('}', w->out);
 }
 
 static void write_spills(writer *w)
@@ -362,17 +399,16 @@ static void write_spills(writer *w)
  * before write_slice_end(). */
 static void write_slice(writer *w, const usm__trace_record *r, const char *name, uint64_t id)
 {
-    event(w, 'b', r, r->e.time_ns);
-    text(w, name, 120);
-    fprintf(w->out, ",\"cat\":\"work\",\"id\":\"work%" PRIu64 "\"", id);
+    event_begin(w, 'b', r, r->e.time_ns, name);
+    write_id(w, "work", id);
 }
 
 static void write_slice_end(writer *w, const usm__trace_record *r, const char *name, uint64_t id)
 {
-    fputc('}', w->out);
-    event(w, 'e', r, r->e.time_ns);
-    text(w, name, 120);
-    fprintf(w->out, ",\"cat\":\"work\",\"id\":\"work%" PRIu64 "\"}", id);
+    event_end(w);
+    event_begin(w, 'e', r, r->e.time_ns, name);
+    write_id(w, "work", id);
+    event_end(w);
 }
 
 static void write_work(writer *w, const usm__trace_work_record *k, uint64_t id)
@@ -386,10 +422,11 @@ static void write_work(writer *w, const usm__trace_work_record *k, uint64_t id)
              usm__work_kind_name(k->kind));
     r.e.time_ns = usm__work_from(k);
     write_slice(w, &r, name, id);
-    fputs(",\"args\":{\"kernel\":", w->out);
-    text(w, usm__work_kernel_name(w->t, k->kernel), 64);
-    fprintf(w->out, ",\"first\":%" PRIu64 ",\"%s\":%" PRIu64 "}", k->first,
-            is_copy ? "bytes" : "indices", k->n);
+    usm__json_object_begin(&w->j, "args");
+    usm__json_text_max(&w->j, "kernel", usm__work_kernel_name(w->t, k->kernel), 64);
+    usm__json_number(&w->j, "first", k->first);
+    usm__json_number(&w->j, is_copy ? "bytes" : "indices", k->n);
+    usm__json_object_end(&w->j);
     r.e.time_ns = k->time_ns;
     write_slice_end(w, &r, name, id);
 }
@@ -429,43 +466,50 @@ static int write_works(writer *w)
 /* ---- blocks ----------------------------------------------------------------------- */
 
 /* The name of a block's track: its tag, else its size rounded up to a power of two. */
-static void block_name(writer *w, const usm__trace_block *b)
+static void block_name(const writer *w, const usm__trace_block *b, char *name, size_t size)
 {
     const usm__trace_record *r     = &w->t->records[b->born];
     uint64_t                 bound = 64;
 
     if (r->e.tag && r->e.tag < w->t->ntags) {
-        text(w, w->t->tags[r->e.tag], sizeof *w->t->tags);
+        snprintf(name, size, "%.*s", (int)sizeof *w->t->tags, w->t->tags[r->e.tag]);
         return;
     }
     while (bound < b->size && bound < UINT64_C(1) << 62)
         bound *= 2;
     if (bound < 1024)
-        fprintf(w->out, "\"up to %" PRIu64 " B\"", bound);
+        snprintf(name, size, "up to %" PRIu64 " B", bound);
     else if (bound < 1048576)
-        fprintf(w->out, "\"up to %" PRIu64 " KiB\"", bound >> 10);
+        snprintf(name, size, "up to %" PRIu64 " KiB", bound >> 10);
     else
-        fprintf(w->out, "\"up to %" PRIu64 " MiB\"", bound >> 20);
+        snprintf(name, size, "up to %" PRIu64 " MiB", bound >> 20);
 }
 
 static void write_block(writer *w, uint32_t k)
 {
     const usm__trace_block  *b = &w->found->blocks[k];
     const usm__trace_record *r = &w->t->records[b->born];
+    char                     name[160];
 
-    event(w, 'b', r, r->e.time_ns);
-    block_name(w, b);
-    fprintf(w->out,
-            ",\"cat\":\"block\",\"id\":%" PRIu32 ",\"args\":{\"size\":%" PRIu64
-            ",\"address\":\"0x%" PRIx64 "\",\"usable\":%" PRIu64 ",\"pool\":%" PRIu32,
-            k, b->size, b->address, b->usable, r->e.pool);
+    block_name(w, b, name, sizeof name);
+    event_begin(w, 'b', r, r->e.time_ns, name);
+    usm__json_text(&w->j, "cat", "block");
+    usm__json_number(&w->j, "id", k);
+    usm__json_object_begin(&w->j, "args");
+    usm__json_number(&w->j, "size", b->size);
+    usm__json_address(&w->j, "address", b->address);
+    usm__json_number(&w->j, "usable", b->usable);
+    usm__json_number(&w->j, "pool", r->e.pool);
     write_tag(w, r);
     if (r->e.extra)
-        fprintf(w->out, ",\"stack\":%" PRIu32, r->e.extra);
-    fprintf(w->out, "%s}}", b->freed ? "" : ",\"freed\":false");
-    event(w, 'e', r, usm__trace_time_ns(w->t, b->died));
-    block_name(w, b);
-    fprintf(w->out, ",\"cat\":\"block\",\"id\":%" PRIu32 "}", k);
+        usm__json_number(&w->j, "stack", r->e.extra);
+    if (!b->freed)
+        usm__json_bool(&w->j, "freed", false);
+    args_end(w);
+    event_begin(w, 'e', r, usm__trace_time_ns(w->t, b->died), name);
+    usm__json_text(&w->j, "cat", "block");
+    usm__json_number(&w->j, "id", k);
+    event_end(w);
 }
 
 /* Writes one end of an arrow, and the slice of 1 ns on the thread's track to which it is
@@ -474,11 +518,16 @@ static void write_flow(writer *w, char phase, uint32_t k, uint32_t record)
 {
     const usm__trace_record *r = &w->t->records[record];
 
-    event(w, 'X', r, r->e.time_ns);
-    fprintf(w->out, "\"%s\",\"cat\":\"reuse\",\"dur\":0.001}", phase == 's' ? "free" : "reuse");
-    event(w, phase, r, r->e.time_ns);
-    fprintf(w->out, "\"reuse\",\"cat\":\"reuse\",\"id\":%" PRIu32 "%s}", k,
-            phase == 's' ? "" : ",\"bp\":\"e\"");
+    event_begin(w, 'X', r, r->e.time_ns, phase == 's' ? "free" : "reuse");
+    usm__json_text(&w->j, "cat", "reuse");
+    write_time(w, "dur", 1);
+    event_end(w);
+    event_begin(w, phase, r, r->e.time_ns, "reuse");
+    usm__json_text(&w->j, "cat", "reuse");
+    usm__json_number(&w->j, "id", k);
+    if (phase == 'f')
+        usm__json_text(&w->j, "bp", "e"); /* to the slice around it */
+    event_end(w);
 }
 
 static void write_reuse(writer *w, uint32_t k)
@@ -533,6 +582,17 @@ static void write_marks(writer *w)
         mark(w, "the process did not end in order: its last events are missing");
 }
 
+static void write_head(writer *w)
+{
+    usm__json_text(&w->j, "displayTimeUnit", "ns");
+    usm__json_object_begin(&w->j, "otherData");
+    usm__json_text_max(&w->j, "host", w->t->header.host, sizeof w->t->header.host);
+    usm__json_text_max(&w->j, "command", w->t->header.command, sizeof w->t->header.command);
+    usm__json_number(&w->j, "lost", w->t->lost);
+    usm__json_text_max(&w->j, "damage", w->t->damage, sizeof w->t->damage);
+    usm__json_object_end(&w->j);
+}
+
 static int write_events(writer *w)
 {
     int status = write_names(w);
@@ -552,24 +612,24 @@ int usm__export_perfetto(const usm__trace *t, const char *path)
 {
     usm__trace_blocks *found  = NULL;
     writer             w      = {.t = t};
+    FILE              *file   = NULL;
     int                status = usm__trace_blocks_find(t, &found);
 
     if (status)
         return status;
     w.found = found;
-    status  = usm__out_open(path, &w.out);
+    status  = usm__export_open(path, &file);
     if (status)
         goto out;
-    fputs("{\"displayTimeUnit\":\"ns\",\"otherData\":{\"host\":", w.out);
-    text(&w, t->header.host, sizeof t->header.host);
-    fputs(",\"command\":", w.out);
-    text(&w, t->header.command, sizeof t->header.command);
-    fprintf(w.out, ",\"lost\":%" PRIu64 ",\"damage\":", t->lost);
-    text(&w, t->damage, sizeof t->damage);
-    fputs("},\"traceEvents\":[", w.out);
+    w.j = (usm__json){.out = {.file = file}, .form = USM__JSON_PAGE};
+    usm__json_object_begin(&w.j, NULL);
+    write_head(&w);
+    usm__json_array_begin(&w.j, "traceEvents");
     status = write_events(&w);
-    fputs("\n]}\n", w.out);
-    status = usm__out_close(w.out, path, status);
+    usm__json_line(&w.j);
+    usm__json_array_end(&w.j);
+    usm__json_object_end(&w.j);
+    status = usm__export_close(file, path, status);
 out:
     usm__trace_blocks_free(found);
     return status;

@@ -6,7 +6,6 @@
 #include "base/inline/plural.h"
 #include "base/text.h"
 #include "profile/analyse.h"
-#include "profile/out.h"
 #include "profile/symbols.h"
 
 #include <errno.h>
@@ -28,143 +27,182 @@ static double share(uint64_t part, uint64_t whole)
 }
 
 /* A cell: null if there is no such number. */
-static void cell(FILE *out, double value)
+static void cell(usm__json *j, double value)
 {
-    if (isnan(value))
-        fputs(",null", out);
-    else
-        fprintf(out, ",%.10g", value);
+    usm__json_real(j, NULL, value, 10);
 }
 
-static void name_cell(FILE *out, const usm__usage *u, bool first)
+/* Each row but the first begins a line. */
+static void row_begin(usm__json *j, const char *name, size_t size, bool is_first)
 {
-    fputs(first ? "[" : ",\n[", out);
-    usm__out_json_text(out, u->name, sizeof u->name);
+    if (!is_first)
+        usm__json_line(j);
+    usm__json_array_begin(j, NULL);
+    usm__json_text_max(j, NULL, name, size);
 }
 
-static void table_begin(FILE *out, const char *title, const char *note, const char *columns)
+typedef struct column {
+    const char *name, *unit;
+} column;
+
+static void write_column(usm__json *j, const char *name, const char *unit)
 {
-    fprintf(out, "{\"title\":\"%s\",\"note\":\"%s\",\"columns\":[%s],\"rows\":[", title, note,
-            columns);
+    usm__json_array_begin(j, NULL);
+    usm__json_text(j, NULL, name);
+    usm__json_text(j, NULL, unit);
+    usm__json_array_end(j);
+}
+
+/* The first column is a text; the others end with a NULL. */
+static void table_begin(usm__json *j, const char *title, const char *note, const char *first,
+                        const column *columns)
+{
+    usm__json_object_begin(j, NULL);
+    usm__json_text(j, "title", title);
+    usm__json_text(j, "note", note);
+    usm__json_array_begin(j, "columns");
+    write_column(j, first, "text");
+    for (; columns->name; columns++)
+        write_column(j, columns->name, columns->unit);
+    usm__json_array_end(j);
+    usm__json_array_begin(j, "rows");
+}
+
+static void table_end(usm__json *j)
+{
+    usm__json_array_end(j);
+    usm__json_object_end(j);
 }
 
 /* Sizes, call sites and tags have the same columns. */
-static void write_usages(FILE *out, const usm__usages *usages)
+static void write_usages(usm__json *j, const usm__usages *usages)
 {
     for (size_t i = 0; i < usages->n && i < ROWS_MAX; i++) {
         const usm__usage *u = &usages->rows[i];
 
-        name_cell(out, u, i == 0);
-        cell(out, (double)u->allocations);
-        cell(out, (double)u->bytes);
-        cell(out, share(u->hits, u->allocations));
-        cell(out, (double)u->hits);
-        cell(out, mean_life(u));
-        cell(out, (double)u->live_peak);
-        cell(out, (double)u->live);
-        fputc(']', out);
+        row_begin(j, u->name, sizeof u->name, i == 0);
+        cell(j, (double)u->allocations);
+        cell(j, (double)u->bytes);
+        cell(j, share(u->hits, u->allocations));
+        cell(j, (double)u->hits);
+        cell(j, mean_life(u));
+        cell(j, (double)u->live_peak);
+        cell(j, (double)u->live);
+        usm__json_array_end(j);
     }
-    fputs("]}", out);
+    table_end(j);
 }
 
-static void write_pools(FILE *out, const usm__analysis *a)
+static void write_pools(usm__json *j, const usm__analysis *a)
 {
+    static const column columns[] = {
+        {"allocations", "count"},     {"reused", "percent"},
+        {"driver calls", "count"},    {"time in them", "duration"},
+        {"calls avoided", "count"},   {"time saved", "duration"},
+        {"live, highest", "bytes"},   {"reserved, highest", "bytes"},
+        {"fragmentation", "percent"}, {NULL, NULL},
+    };
+
     table_begin(
-        out, "Pools",
+        j, "Pools",
         "Avoided: calls that a driver asked for each block would have had. Fragmentation: the "
         "share of what was reserved at its peak that was not live then.",
-        "[\"pool\",\"text\"],[\"allocations\",\"count\"],[\"reused\",\"percent\"],"
-        "[\"driver calls\",\"count\"],[\"time in them\",\"duration\"],"
-        "[\"calls avoided\",\"count\"],[\"time saved\",\"duration\"],"
-        "[\"live, highest\",\"bytes\"],[\"reserved, highest\",\"bytes\"],"
-        "[\"fragmentation\",\"percent\"]");
+        "pool", columns);
     for (size_t i = 0; i < a->npools; i++) {
         const usm__pool_usage *p = &a->pools[i];
 
-        name_cell(out, &p->u, i == 0);
-        cell(out, (double)p->u.allocations);
-        cell(out, share(p->u.hits, p->u.allocations));
-        cell(out, (double)(p->takes + p->gives + p->refused));
-        cell(out, (double)p->driver_ns);
-        cell(out, (double)p->avoided);
-        cell(out, (double)p->avoided_ns);
-        cell(out, (double)p->u.live_peak);
-        cell(out, (double)p->reserved_peak);
-        cell(out, p->reserved_peak > p->live_then
-                      ? share(p->reserved_peak - p->live_then, p->reserved_peak)
-                      : 0.0);
-        fputc(']', out);
+        row_begin(j, p->u.name, sizeof p->u.name, i == 0);
+        cell(j, (double)p->u.allocations);
+        cell(j, share(p->u.hits, p->u.allocations));
+        cell(j, (double)(p->takes + p->gives + p->refused));
+        cell(j, (double)p->driver_ns);
+        cell(j, (double)p->avoided);
+        cell(j, (double)p->avoided_ns);
+        cell(j, (double)p->u.live_peak);
+        cell(j, (double)p->reserved_peak);
+        cell(j, p->reserved_peak > p->live_then
+                    ? share(p->reserved_peak - p->live_then, p->reserved_peak)
+                    : 0.0);
+        usm__json_array_end(j);
     }
-    fputs("]}", out);
+    table_end(j);
 }
 
-static void write_spill_buffers(FILE *out, const usm__spill_usages *u)
+static void write_spill_buffers(usm__json *j, const usm__spill_usages *u)
 {
-    table_begin(out, "Spilling by buffer",
+    static const column columns[] = {
+        {"waits", "count"},   {"waited", "duration"}, {"median", "duration"},
+        {"p99", "duration"},  {"in", "bytes"},        {"of it ahead", "percent"},
+        {"out", "bytes"},     {"guesses", "count"},   {"wasted", "percent"},
+        {"evicted", "count"}, {"dirty", "percent"},   {"pinned", "duration"},
+        {NULL, NULL},
+    };
+
+    table_begin(j, "Spilling by buffer",
                 "Waits: accesses that waited. Pinned: while others waited for memory. Hits are not "
                 "recorded.",
-                "[\"buffer\",\"text\"],[\"waits\",\"count\"],[\"waited\",\"duration\"],"
-                "[\"median\",\"duration\"],[\"p99\",\"duration\"],[\"in\",\"bytes\"],"
-                "[\"of it ahead\",\"percent\"],[\"out\",\"bytes\"],[\"guesses\",\"count\"],"
-                "[\"wasted\",\"percent\"],[\"evicted\",\"count\"],[\"dirty\",\"percent\"],"
-                "[\"pinned\",\"duration\"]");
+                "buffer", columns);
     for (size_t i = 0; i < u->nbuffers && i < ROWS_MAX; i++) {
         const usm__spill_buffer *b       = &u->buffers[i];
         uint64_t                 evicted = b->evicted_clean + b->evicted_dirty;
 
-        fputs(i ? ",\n[" : "[", out);
-        usm__out_json_text(out, b->name, sizeof b->name);
-        cell(out, (double)b->waits.n);
-        cell(out, (double)b->waits.sum_ns);
-        cell(out, (double)b->waits.p50_ns);
-        cell(out, (double)b->waits.p99_ns);
-        cell(out, (double)b->in);
-        cell(out, share(b->in_ahead, b->in));
-        cell(out, (double)b->out);
-        cell(out, (double)(b->used + b->wasted));
-        cell(out, share(b->wasted, b->used + b->wasted));
-        cell(out, (double)evicted);
-        cell(out, share(b->evicted_dirty, evicted));
-        cell(out, (double)b->pinned_ns);
-        fputc(']', out);
+        row_begin(j, b->name, sizeof b->name, i == 0);
+        cell(j, (double)b->waits.n);
+        cell(j, (double)b->waits.sum_ns);
+        cell(j, (double)b->waits.p50_ns);
+        cell(j, (double)b->waits.p99_ns);
+        cell(j, (double)b->in);
+        cell(j, share(b->in_ahead, b->in));
+        cell(j, (double)b->out);
+        cell(j, (double)(b->used + b->wasted));
+        cell(j, share(b->wasted, b->used + b->wasted));
+        cell(j, (double)evicted);
+        cell(j, share(b->evicted_dirty, evicted));
+        cell(j, (double)b->pinned_ns);
+        usm__json_array_end(j);
     }
-    fputs("]}", out);
+    table_end(j);
 }
 
-static void write_spill_tiers(FILE *out, const usm__spill_usages *u)
+static void write_spill_tiers(usm__json *j, const usm__spill_usages *u)
 {
-    table_begin(out, "Tiers", "Times of transfers.",
-                "[\"tier\",\"text\"],[\"reads\",\"count\"],[\"in\",\"bytes\"],"
-                "[\"median\",\"duration\"],[\"p99\",\"duration\"],[\"writes\",\"count\"],"
-                "[\"out\",\"bytes\"],[\"median \",\"duration\"],[\"p99 \",\"duration\"]");
+    static const column columns[] = {
+        {"reads", "count"},      {"in", "bytes"},      {"median", "duration"},
+        {"p99", "duration"},     {"writes", "count"},  {"out", "bytes"},
+        {"median ", "duration"}, {"p99 ", "duration"}, {NULL, NULL},
+    };
+
+    table_begin(j, "Tiers", "Times of transfers.", "tier", columns);
     for (size_t i = 0; i < u->ntiers; i++) {
         const usm__spill_tier *t = &u->tiers[i];
 
-        fputs(i ? ",\n[" : "[", out);
-        usm__out_json_text(out, t->name, sizeof t->name);
-        cell(out, (double)t->reads.n);
-        cell(out, (double)t->in);
-        cell(out, (double)t->reads.p50_ns);
-        cell(out, (double)t->reads.p99_ns);
-        cell(out, (double)t->writes.n);
-        cell(out, (double)t->out);
-        cell(out, (double)t->writes.p50_ns);
-        cell(out, (double)t->writes.p99_ns);
-        fputc(']', out);
+        row_begin(j, t->name, sizeof t->name, i == 0);
+        cell(j, (double)t->reads.n);
+        cell(j, (double)t->in);
+        cell(j, (double)t->reads.p50_ns);
+        cell(j, (double)t->reads.p99_ns);
+        cell(j, (double)t->writes.n);
+        cell(j, (double)t->out);
+        cell(j, (double)t->writes.p50_ns);
+        cell(j, (double)t->writes.p99_ns);
+        usm__json_array_end(j);
     }
-    fputs("]}", out);
+    table_end(j);
 }
 
-static void write_work(FILE *out, const usm__trace *t, const usm__work_usages *u)
+static void write_work(usm__json *j, const usm__trace *t, const usm__work_usages *u)
 {
-    table_begin(out, "Devices in split launches",
+    static const column columns[] = {
+        {"chunks", "count"},     {"failed", "count"},     {"indices", "count"},
+        {"computes", "percent"}, {"copies", "percent"},   {"hidden", "percent"},
+        {"in", "bytes"},         {"out", "bytes"},        {"idle", "percent"},
+        {"gaps", "count"},       {"longest", "duration"}, {NULL, NULL},
+    };
+
+    table_begin(j, "Devices in split launches",
                 "Shares of the time that launches were under way. Hidden: copies while a kernel "
                 "ran. Idle: neither a kernel nor a copy.",
-                "[\"device\",\"text\"],[\"chunks\",\"count\"],"
-                "[\"failed\",\"count\"],[\"indices\",\"count\"],[\"computes\",\"percent\"],"
-                "[\"copies\",\"percent\"],[\"hidden\",\"percent\"],[\"in\",\"bytes\"],"
-                "[\"out\",\"bytes\"],[\"idle\",\"percent\"],[\"gaps\",\"count\"],"
-                "[\"longest\",\"duration\"]");
+                "device", columns);
     for (size_t i = 0; i < u->ndevices && i < ROWS_MAX; i++) {
         const usm__work_device *d = &u->devices[i];
         char                    name[100];
@@ -174,66 +212,64 @@ static void write_work(FILE *out, const usm__trace *t, const usm__work_usages *u
                      t->sources[d->source].header.pid);
         else
             snprintf(name, sizeof name, "%s", d->name);
-        fputs(i ? ",\n[" : "[", out);
-        usm__out_json_text(out, name, sizeof name);
-        cell(out, (double)d->chunks);
-        cell(out, (double)d->failed);
-        cell(out, (double)d->items);
-        cell(out, share(d->kernel_ns, d->launched_ns));
-        cell(out, share(d->copy_ns, d->launched_ns));
-        cell(out, share(d->hidden_ns, d->copy_ns));
-        cell(out, (double)d->bytes_in);
-        cell(out, (double)d->bytes_out);
-        cell(out, share(d->idle_ns, d->launched_ns));
-        cell(out, (double)d->ngaps);
-        cell(out, (double)d->longest_ns);
-        fputc(']', out);
+        row_begin(j, name, sizeof name, i == 0);
+        cell(j, (double)d->chunks);
+        cell(j, (double)d->failed);
+        cell(j, (double)d->items);
+        cell(j, share(d->kernel_ns, d->launched_ns));
+        cell(j, share(d->copy_ns, d->launched_ns));
+        cell(j, share(d->hidden_ns, d->copy_ns));
+        cell(j, (double)d->bytes_in);
+        cell(j, (double)d->bytes_out);
+        cell(j, share(d->idle_ns, d->launched_ns));
+        cell(j, (double)d->ngaps);
+        cell(j, (double)d->longest_ns);
+        usm__json_array_end(j);
     }
-    fputs("]}", out);
+    table_end(j);
 }
 
-static void write_tables(FILE *out, const usm__trace *t, const usm__analysis *a)
+static void write_tables(usm__json *j, const usm__trace *t, const usm__analysis *a)
 {
-    static const char columns[] =
-        "[\"allocations\",\"count\"],[\"bytes asked for\",\"bytes\"],[\"reused\",\"percent\"],"
-        "[\"without the driver\",\"count\"],[\"mean lifetime\",\"duration\"],"
-        "[\"live, highest\",\"bytes\"],[\"live at the end\",\"bytes\"]";
-    char line[600];
+    static const column columns[] = {
+        {"allocations", "count"},      {"bytes asked for", "bytes"},
+        {"reused", "percent"},         {"without the driver", "count"},
+        {"mean lifetime", "duration"}, {"live, highest", "bytes"},
+        {"live at the end", "bytes"},  {NULL, NULL},
+    };
 
-    fputs(",\n\"tables\":[", out);
-    snprintf(line, sizeof line, "[\"size\",\"text\"],%s", columns);
-    table_begin(out, "Reuse by size",
+    usm__json_line(j);
+    usm__json_array_begin(j, "tables");
+    table_begin(j, "Reuse by size",
                 "Reused: served without a driver call of the thread that asked. Lifetimes are of "
                 "blocks that were freed.",
-                line);
-    write_usages(out, &a->classes);
-    fputs(",\n", out);
-    snprintf(line, sizeof line, "[\"call site\",\"text\"],%s", columns);
-    table_begin(out, "Call sites", "Estimates from sampled stacks.", line);
-    write_usages(out, &a->sites);
-    fputs(",\n", out);
-    snprintf(line, sizeof line, "[\"tag\",\"text\"],%s", columns);
-    table_begin(out, "Tags", "", line);
-    write_usages(out, &a->tags);
-    fputs(",\n", out);
-    write_pools(out, a);
+                "size", columns);
+    write_usages(j, &a->classes);
+    usm__json_line(j);
+    table_begin(j, "Call sites", "Estimates from sampled stacks.", "call site", columns);
+    write_usages(j, &a->sites);
+    usm__json_line(j);
+    table_begin(j, "Tags", "", "tag", columns);
+    write_usages(j, &a->tags);
+    usm__json_line(j);
+    write_pools(j, a);
     if (a->spill.nevents) {
-        fputs(",\n", out);
-        write_spill_buffers(out, &a->spill);
-        fputs(",\n", out);
-        write_spill_tiers(out, &a->spill);
+        usm__json_line(j);
+        write_spill_buffers(j, &a->spill);
+        usm__json_line(j);
+        write_spill_tiers(j, &a->spill);
     }
     if (a->work.ndevices) {
-        fputs(",\n", out);
-        write_work(out, t, &a->work);
+        usm__json_line(j);
+        write_work(j, t, &a->work);
     }
-    fputc(']', out);
+    usm__json_array_end(j);
 }
 
 /* ---- the summary ---------------------------------------------------------------------- */
 
 typedef struct facts {
-    FILE                *out;
+    usm__json           *j;
     const usm__trace    *t;
     const usm__analysis *a;
     bool                 any;
@@ -241,11 +277,10 @@ typedef struct facts {
 
 static void fact(facts *f, const char *name, const char *value, const char *note)
 {
-    fprintf(f->out, "%s[\"%s\",", f->any ? ",\n" : "", name);
-    usm__out_json_text(f->out, value, 64);
-    fputc(',', f->out);
-    usm__out_json_text(f->out, note, 128);
-    fputc(']', f->out);
+    row_begin(f->j, name, SIZE_MAX, !f->any);
+    usm__json_text_max(f->j, NULL, value, 64);
+    usm__json_text_max(f->j, NULL, note, 128);
+    usm__json_array_end(f->j);
     f->any = true;
 }
 
@@ -330,44 +365,38 @@ static void run_fact(facts *f)
     fact(f, "Duration", duration((double)usm__trace_duration_ns(f->t), value, sizeof value), note);
 }
 
-static int write_summary(FILE *out, const usm__trace *t, const usm__trace_blocks *found,
+static int write_summary(usm__json *j, const usm__trace *t, const usm__trace_blocks *found,
                          const usm__analysis *a)
 {
-    facts f = {.out = out, .t = t, .a = a};
+    facts f = {.j = j, .t = t, .a = a};
     int   status;
 
-    fputs(",\n\"summary\":[", out);
+    usm__json_line(j);
+    usm__json_array_begin(j, "summary");
     status = memory_facts(&f, found);
     call_facts(&f);
     run_fact(&f);
-    fputs("],\n\"advice\":[", out);
-    for (size_t i = 0; i < a->nadvice; i++) {
-        fputs(i ? "," : "", out);
-        usm__out_json_text(out, a->advice[i], 2000);
-    }
-    fputc(']', out);
+    usm__json_array_end(j);
+    usm__json_line(j);
+    usm__json_array_begin(j, "advice");
+    for (size_t i = 0; i < a->nadvice; i++)
+        usm__json_text_max(j, NULL, a->advice[i], 2000);
+    usm__json_array_end(j);
     return status;
 }
 
 /* ---- notices, stacks -------------------------------------------------------------------- */
 
-static void notice(FILE *out, bool *any, const char *text)
-{
-    fputs(*any ? "," : "", out);
-    usm__out_json_text(out, text, 400);
-    *any = true;
-}
-
-static void write_notices(FILE *out, const usm__trace *t, const usm__trace_blocks *found)
+static void write_notices(usm__json *j, const usm__trace *t, const usm__trace_blocks *found)
 {
     char text[400];
-    bool any = false;
 
-    fputs(",\n\"notices\":[", out);
+    usm__json_line(j);
+    usm__json_array_begin(j, "notices");
     if (t->damage[0]) {
         snprintf(text, sizeof text, "The trace is damaged and read as far as it goes: %.256s",
                  t->damage);
-        notice(out, &any, text);
+        usm__json_text(j, NULL, text);
     }
     if (t->lost) {
         snprintf(text, sizeof text,
@@ -375,59 +404,61 @@ static void write_notices(FILE *out, const usm__trace *t, const usm__trace_block
                  " events were lost because they came faster than they could be written: "
                  "levels are off by them. USM_TRACE_RING sets the size of a thread's ring.",
                  t->lost);
-        notice(out, &any, text);
+        usm__json_text(j, NULL, text);
     }
     if (!t->ended && !t->damage[0])
-        notice(out, &any, "The process did not end in order: its last events are missing.");
+        usm__json_text(j, NULL, "The process did not end in order: its last events are missing.");
     if (found->unmatched) {
         snprintf(text, sizeof text, "%zu %s freed whose allocation is not in the trace.",
                  found->unmatched, usm__plural(found->unmatched, "block was", "blocks were"));
-        notice(out, &any, text);
+        usm__json_text(j, NULL, text);
     }
-    fputc(']', out);
+    usm__json_array_end(j);
 }
 
 /* Frames from the call site outwards. */
-static void write_stack(FILE *out, usm__symbols *s, const usm__trace_stack_info *stack)
+static void write_stack(usm__json *j, usm__symbols *s, const usm__trace_stack_info *stack)
 {
     uint32_t first = usm__symbols_site(s, stack);
     char     name[320];
 
-    for (uint32_t i = first; i < stack->depth && i < first + FRAMES_MAX; i++) {
-        fputs(i > first ? "," : "", out);
-        usm__out_json_text(out,
+    for (uint32_t i = first; i < stack->depth && i < first + FRAMES_MAX; i++)
+        usm__json_text_max(j, NULL,
                            usm__symbols_name(s, stack->source, stack->frames[i], name, sizeof name),
                            sizeof name);
-    }
 }
 
-static int write_stacks(FILE *out, const usm__trace *t)
+static int write_stacks(usm__json *j, const usm__trace *t)
 {
     usm__symbols *s = usm__symbols_open(t);
 
     if (!s)
         return ENOMEM;
-    fputs(",\n\"stacks\":{", out);
+    usm__json_line(j);
+    usm__json_object_begin(j, "stacks");
     for (size_t i = 0; i < t->nstacks; i++) {
-        fprintf(out, "%s\"%" PRIu32 "\":[", i ? "," : "", t->stacks[i].id);
-        write_stack(out, s, &t->stacks[i]);
-        fputc(']', out);
+        char id[12];
+
+        snprintf(id, sizeof id, "%" PRIu32, t->stacks[i].id);
+        usm__json_array_begin(j, id);
+        write_stack(j, s, &t->stacks[i]);
+        usm__json_array_end(j);
     }
-    fputc('}', out);
+    usm__json_object_end(j);
     usm__symbols_close(s);
     return 0;
 }
 
-int usm__export_tables(FILE *out, const usm__trace *t, const usm__trace_blocks *found)
+int usm__export_tables(usm__json *j, const usm__trace *t, const usm__trace_blocks *found)
 {
     usm__analysis *a = NULL;
     int            status;
 
     if (usm__analyse(t, &a) != USM_OK)
         return ENOMEM;
-    status = write_summary(out, t, found, a);
-    write_tables(out, t, a);
-    write_notices(out, t, found);
+    status = write_summary(j, t, found, a);
+    write_tables(j, t, a);
+    write_notices(j, t, found);
     usm__analysis_free(a);
-    return status ? status : write_stacks(out, t);
+    return status ? status : write_stacks(j, t);
 }

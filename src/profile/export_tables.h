@@ -4,11 +4,10 @@
 #ifndef USM_PROFILE_EXPORT_TABLES_H
 #define USM_PROFILE_EXPORT_TABLES_H
 
+#include "base/json.h"
 #include "profile/blocks.h"
 
-#include <stdio.h>
-
-/* Members of the page's object, each with a comma before it.  0 or ENOMEM. */
-int usm__export_tables(FILE *out, const usm__trace *t, const usm__trace_blocks *found);
+/* Writes members of the page's object.  0 or ENOMEM. */
+int usm__export_tables(usm__json *j, const usm__trace *t, const usm__trace_blocks *found);
 
 #endif

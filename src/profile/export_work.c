@@ -3,14 +3,12 @@
  * [begin, length].  Of more than SPANS_MAX the longest are drawn. */
 #include "profile/export_work.h"
 
-#include "profile/out.h"
 #include "profile/work.h"
 
 #include "base/os.h"
 #include "base/trace_work.h"
 
 #include <errno.h>
-#include <inttypes.h>
 #include <stdlib.h>
 
 #define SPANS_MAX 60000u
@@ -48,69 +46,88 @@ static bool find_least(const usm__trace *t, const usm__work_usages *u, uint64_t 
     return true;
 }
 
-static void write_spans(FILE *out, const usm__trace *t, uint32_t member, uint64_t least)
+static void write_spans(usm__json *j, const usm__trace *t, uint32_t member, uint64_t least)
 {
     bool any = false;
 
-    fputs(",\"spans\":[", out);
+    usm__json_array_begin(j, "spans");
     for (size_t i = 0; i < t->nworks; i++) {
         const usm__trace_work_record *r = &t->works[i];
 
         if (r->member != member || r->kind == USM__WORK_LAUNCH || r->ns < least)
             continue;
-        fprintf(out, "%s[%" PRIu32 ",%" PRIu64 ",%" PRIu64 ",%" PRIu64 ",%" PRIu32 ",%" PRIu64 "]",
-                any ? ",\n" : "", r->kind, usm__work_from(r), r->ns, r->n, r->kernel, r->first);
+        if (any)
+            usm__json_line(j);
+        usm__json_array_begin(j, NULL);
+        usm__json_number(j, NULL, r->kind);
+        usm__json_number(j, NULL, usm__work_from(r));
+        usm__json_number(j, NULL, r->ns);
+        usm__json_number(j, NULL, r->n);
+        usm__json_number(j, NULL, r->kernel);
+        usm__json_number(j, NULL, r->first);
+        usm__json_array_end(j);
         any = true;
     }
-    fputc(']', out);
+    usm__json_array_end(j);
 }
 
-static void write_device(FILE *out, const usm__trace *t, const usm__work_device *d, uint64_t least)
+static void write_gaps(usm__json *j, const usm__work_device *d, uint64_t least)
 {
-    bool any = false;
-
-    fputs("{\"name\":", out);
-    usm__out_json_text(out, d->name, sizeof d->name);
-    fprintf(out, ",\"pid\":%" PRIu32, t->sources[d->source].header.pid);
-    write_spans(out, t, d->member, least);
-    fputs(",\"gaps\":[", out);
+    usm__json_array_begin(j, "gaps");
     for (size_t i = 0; i < d->ngaps; i++) {
         uint64_t ns = d->gaps[i].to - d->gaps[i].from;
 
         if (ns < least)
             continue;
-        fprintf(out, "%s[%" PRIu64 ",%" PRIu64 "]", any ? "," : "", d->gaps[i].from, ns);
-        any = true;
+        usm__json_array_begin(j, NULL);
+        usm__json_number(j, NULL, d->gaps[i].from);
+        usm__json_number(j, NULL, ns);
+        usm__json_array_end(j);
     }
-    fputs("]}", out);
+    usm__json_array_end(j);
 }
 
-static void write_all(FILE *out, const usm__trace *t, const usm__work_usages *u, uint64_t least)
+static void write_device(usm__json *j, const usm__trace *t, const usm__work_device *d,
+                         uint64_t least)
 {
-    fprintf(out, ",\n\"work\":{\"least\":%" PRIu64 ",\"kinds\":[", least);
-    for (uint32_t kind = 0; kind < USM__WORK_KINDS; kind++)
-        fprintf(out, "%s\"%s\"", kind ? "," : "", usm__work_kind_name(kind));
-    fputs("],\"kernels\":[\"\"", out);
-    for (size_t i = 0; i < t->nkernels; i++) {
-        fputc(',', out);
-        usm__out_json_text(out, t->kernels[i], sizeof *t->kernels);
-    }
-    fputs("],\"devices\":[", out);
-    for (size_t i = 0; i < u->ndevices; i++) {
-        fputs(i ? ",\n" : "\n", out);
-        write_device(out, t, &u->devices[i], least);
-    }
-    fputs("]}", out);
+    usm__json_line(j);
+    usm__json_object_begin(j, NULL);
+    usm__json_text_max(j, "name", d->name, sizeof d->name);
+    usm__json_number(j, "pid", t->sources[d->source].header.pid);
+    write_spans(j, t, d->member, least);
+    write_gaps(j, d, least);
+    usm__json_object_end(j);
 }
 
-int usm__export_work(FILE *out, const usm__trace *t)
+static void write_all(usm__json *j, const usm__trace *t, const usm__work_usages *u, uint64_t least)
+{
+    usm__json_line(j);
+    usm__json_object_begin(j, "work");
+    usm__json_number(j, "least", least);
+    usm__json_array_begin(j, "kinds");
+    for (uint32_t kind = 0; kind < USM__WORK_KINDS; kind++)
+        usm__json_text(j, NULL, usm__work_kind_name(kind));
+    usm__json_array_end(j);
+    usm__json_array_begin(j, "kernels");
+    usm__json_text(j, NULL, "");
+    for (size_t i = 0; i < t->nkernels; i++)
+        usm__json_text_max(j, NULL, t->kernels[i], sizeof *t->kernels);
+    usm__json_array_end(j);
+    usm__json_array_begin(j, "devices");
+    for (size_t i = 0; i < u->ndevices; i++)
+        write_device(j, t, &u->devices[i], least);
+    usm__json_array_end(j);
+    usm__json_object_end(j);
+}
+
+int usm__export_work(usm__json *j, const usm__trace *t)
 {
     usm__work_usages u;
     uint64_t         least = 0;
     bool             fine  = usm__work_count(t, &u) && find_least(t, &u, &least);
 
     if (fine && u.ndevices > 0)
-        write_all(out, t, &u, least);
+        write_all(j, t, &u, least);
     usm__work_usages_free(&u);
     return fine ? 0 : ENOMEM;
 }

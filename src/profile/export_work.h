@@ -3,11 +3,10 @@
 #ifndef USM_PROFILE_EXPORT_WORK_H
 #define USM_PROFILE_EXPORT_WORK_H
 
+#include "base/json.h"
 #include "profile/trace.h"
 
-#include <stdio.h>
-
-/* Writes ,"work":{...}; nothing if the trace has no such launch.  0 or ENOMEM. */
-int usm__export_work(FILE *out, const usm__trace *t);
+/* Writes the member "work"; nothing if the trace has no such launch.  0 or ENOMEM. */
+int usm__export_work(usm__json *j, const usm__trace *t);
 
 #endif

@@ -4,6 +4,7 @@
 #include "spill/describe.h"
 
 #include "base/inline/plural.h"
+#include "base/json.h"
 
 #include <stdio.h>
 
@@ -17,76 +18,78 @@ static uint64_t rate_of(uint64_t bytes, uint64_t ns)
 
 /* ---- JSON -------------------------------------------------------------------------- */
 
-static void json_tier(usm__out *o, const usm_tier_stats *t)
+static void json_tier(usm__json *j, const usm_tier_stats *t)
 {
-    usm__out_put(o, "{\"name\":");
-    usm__out_string(o, t->name);
-    usm__out_number(o, "used", t->used);
+    usm__json_object_begin(j, NULL);
+    usm__json_text(j, "name", t->name);
+    usm__json_number(j, "used", t->used);
     if (t->capacity == UNKNOWN)
-        usm__out_put(o, ",\"capacity\":null");
+        usm__json_null(j, "capacity");
     else
-        usm__out_number(o, "capacity", t->capacity);
-    usm__out_number(o, "read", t->read);
-    usm__out_number(o, "written", t->written);
-    usm__out_number(o, "reads", t->reads);
-    usm__out_number(o, "writes", t->writes);
-    usm__out_number(o, "read_ns", t->read_ns);
-    usm__out_number(o, "write_ns", t->write_ns);
-    usm__out_number(o, "read_rate", rate_of(t->read, t->read_ns));
-    usm__out_number(o, "write_rate", rate_of(t->written, t->write_ns));
-    usm__out_number(o, "read_p50_ns", t->read_p50_ns);
-    usm__out_number(o, "read_p99_ns", t->read_p99_ns);
-    usm__out_number(o, "write_p50_ns", t->write_p50_ns);
-    usm__out_number(o, "write_p99_ns", t->write_p99_ns);
-    usm__out_number(o, "errors", t->errors);
-    usm__out_number(o, "corrupt", t->corrupt);
-    usm__out_number(o, "encoded_in", t->encoded_in);
-    usm__out_number(o, "encoded_out", t->encoded_out);
-    usm__out_put(o, "}");
+        usm__json_number(j, "capacity", t->capacity);
+    usm__json_number(j, "read", t->read);
+    usm__json_number(j, "written", t->written);
+    usm__json_number(j, "reads", t->reads);
+    usm__json_number(j, "writes", t->writes);
+    usm__json_number(j, "read_ns", t->read_ns);
+    usm__json_number(j, "write_ns", t->write_ns);
+    usm__json_number(j, "read_rate", rate_of(t->read, t->read_ns));
+    usm__json_number(j, "write_rate", rate_of(t->written, t->write_ns));
+    usm__json_number(j, "read_p50_ns", t->read_p50_ns);
+    usm__json_number(j, "read_p99_ns", t->read_p99_ns);
+    usm__json_number(j, "write_p50_ns", t->write_p50_ns);
+    usm__json_number(j, "write_p99_ns", t->write_p99_ns);
+    usm__json_number(j, "errors", t->errors);
+    usm__json_number(j, "corrupt", t->corrupt);
+    usm__json_number(j, "encoded_in", t->encoded_in);
+    usm__json_number(j, "encoded_out", t->encoded_out);
+    usm__json_object_end(j);
 }
 
-static void json_engine(usm__out *o, const usm_spill_stats *s)
+static void json_engine(usm__json *j, const usm_spill_stats *s)
 {
-    usm__out_put(o, "{\"limit\":%llu", (unsigned long long)s->limit);
-    usm__out_number(o, "resident", s->resident);
-    usm__out_number(o, "resident_peak", s->resident_peak);
-    usm__out_number(o, "pinned", s->pinned);
-    usm__out_number(o, "dirty", s->dirty);
-    usm__out_number(o, "block_size", s->block_size);
-    usm__out_number(o, "blocks", s->blocks);
-    usm__out_number(o, "misses", s->misses);
-    usm__out_number(o, "wait_ns", s->wait_ns);
-    usm__out_number(o, "prefetched", s->prefetched);
-    usm__out_number(o, "prefetch_hits", s->prefetch_hits);
-    usm__out_number(o, "prefetch_wasted", s->prefetch_wasted);
-    usm__out_number(o, "evicted_clean", s->evicted_clean);
-    usm__out_number(o, "evicted_dirty", s->evicted_dirty);
-    usm__out_number(o, "zero_blocks", s->zero_blocks);
-    usm__out_number(o, "device_evictions", s->device_evictions);
-    usm__out_number(o, "copies", s->copies);
-    usm__out_number(o, "copies_missing", s->copies_missing);
-    usm__out_number(o, "copies_repaired", s->copies_repaired);
-    usm__out_number(o, "blocks_lost", s->blocks_lost);
+    usm__json_number(j, "limit", s->limit);
+    usm__json_number(j, "resident", s->resident);
+    usm__json_number(j, "resident_peak", s->resident_peak);
+    usm__json_number(j, "pinned", s->pinned);
+    usm__json_number(j, "dirty", s->dirty);
+    usm__json_number(j, "block_size", s->block_size);
+    usm__json_number(j, "blocks", s->blocks);
+    usm__json_number(j, "misses", s->misses);
+    usm__json_number(j, "wait_ns", s->wait_ns);
+    usm__json_number(j, "prefetched", s->prefetched);
+    usm__json_number(j, "prefetch_hits", s->prefetch_hits);
+    usm__json_number(j, "prefetch_wasted", s->prefetch_wasted);
+    usm__json_number(j, "evicted_clean", s->evicted_clean);
+    usm__json_number(j, "evicted_dirty", s->evicted_dirty);
+    usm__json_number(j, "zero_blocks", s->zero_blocks);
+    usm__json_number(j, "device_evictions", s->device_evictions);
+    usm__json_number(j, "copies", s->copies);
+    usm__json_number(j, "copies_missing", s->copies_missing);
+    usm__json_number(j, "copies_repaired", s->copies_repaired);
+    usm__json_number(j, "blocks_lost", s->blocks_lost);
 }
 
-static void json_all(usm__out *o, const usm_spill_stats *s, const usm__spill_holder *holders,
+static void json_all(usm__json *j, const usm_spill_stats *s, const usm__spill_holder *holders,
                      size_t nholders)
 {
-    json_engine(o, s);
-    usm__out_put(o, ",\"tiers\":[");
-    for (size_t i = 0; i < s->ntiers && i < USM_TIERS; i++) {
-        usm__out_put(o, "%s", i ? "," : "");
-        json_tier(o, &s->tiers[i]);
-    }
-    usm__out_put(o, "],\"holders\":[");
+    usm__json_object_begin(j, NULL);
+    json_engine(j, s);
+    usm__json_array_begin(j, "tiers");
+    for (size_t i = 0; i < s->ntiers && i < USM_TIERS; i++)
+        json_tier(j, &s->tiers[i]);
+    usm__json_array_end(j);
+    usm__json_array_begin(j, "holders");
     for (size_t i = 0; i < nholders; i++) {
-        usm__out_put(o, "%s{\"name\":", i ? "," : "");
-        usm__out_string(o, holders[i].name ? holders[i].name : "");
-        usm__out_number(o, "pinned", holders[i].bytes);
-        usm__out_number(o, "pins", holders[i].pins);
-        usm__out_put(o, ",\"kept\":%s}", holders[i].is_kept ? "true" : "false");
+        usm__json_object_begin(j, NULL);
+        usm__json_text(j, "name", holders[i].name ? holders[i].name : "");
+        usm__json_number(j, "pinned", holders[i].bytes);
+        usm__json_number(j, "pins", holders[i].pins);
+        usm__json_bool(j, "kept", holders[i].is_kept);
+        usm__json_object_end(j);
     }
-    usm__out_put(o, "]}");
+    usm__json_array_end(j);
+    usm__json_object_end(j);
 }
 
 /* ---- text -------------------------------------------------------------------------- */
@@ -189,8 +192,11 @@ static void text_all(usm__out *o, const usm_spill_stats *s, const usm__spill_hol
 void usm__spill_text(const usm_spill_stats *s, const usm__spill_holder *holders, size_t nholders,
                      usm_text_format format, usm__out *out)
 {
+    usm__json j = {.out = *out};
+
     if (format == USM_JSON)
-        json_all(out, s, holders, nholders);
+        json_all(&j, s, holders, nholders);
     else
-        text_all(out, s, holders, nholders);
+        text_all(&j.out, s, holders, nholders);
+    *out = j.out;
 }

@@ -162,7 +162,7 @@ static usm_status describe(usm_context *ctx, usm_text_format format, usm__out *o
 usm_status usm_spill_describe(usm_context *ctx, usm_text_format format, char *text, size_t cap,
                               size_t *size)
 {
-    usm__out   out = {text, cap, 0};
+    usm__out   out = {.text = text, .cap = cap};
     usm_status st;
 
     if ((format != USM_TEXT && format != USM_JSON) || (!text && cap))

@@ -58,7 +58,7 @@ static const char *describe(usm_text_format format, size_t cap)
 {
     static char     text[8192];
     usm_spill_stats s = some_stats();
-    usm__out        o = {text, cap, 0}, none = {NULL, 0, 0};
+    usm__out        o = {.text = text, .cap = cap}, none = {0};
 
     memset(text, 'x', sizeof text);
     usm__spill_text(&s, holders, 2, format, &o);

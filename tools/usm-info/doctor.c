@@ -61,23 +61,22 @@ static void print_text(const doctor *d)
 
 static void print_json(const doctor *d)
 {
-    json j;
+    usm__json j;
 
     show_json_head(&j, stdout);
-    json_number(&j, "problems", count(d, FINDING_PROBLEM));
-    json_number(&j, "notes", count(d, FINDING_NOTE));
-    json_array_begin(&j, "findings");
+    usm__json_number(&j, "problems", count(d, FINDING_PROBLEM));
+    usm__json_number(&j, "notes", count(d, FINDING_NOTE));
+    usm__json_array_begin(&j, "findings");
     for (size_t i = 0; i < d->nfindings; i++) {
-        json_object_begin(&j, NULL);
-        json_text(&j, "level", level_name(d->findings[i].level));
-        json_text(&j, "check", d->findings[i].check);
-        json_text(&j, "finding", d->findings[i].text);
-        json_text(&j, "remedy", d->findings[i].remedy);
-        json_object_end(&j);
+        usm__json_object_begin(&j, NULL);
+        usm__json_text(&j, "level", level_name(d->findings[i].level));
+        usm__json_text(&j, "check", d->findings[i].check);
+        usm__json_text(&j, "finding", d->findings[i].text);
+        usm__json_text(&j, "remedy", d->findings[i].remedy);
+        usm__json_object_end(&j);
     }
-    json_array_end(&j);
-    json_object_end(&j);
-    json_end(&j);
+    usm__json_array_end(&j);
+    usm__json_object_end(&j);
 }
 
 static void run_checks(doctor *d)

@@ -17,7 +17,6 @@
 #include "base/settings.h"
 #include "cluster/attach.h"
 #include "cluster/cluster.h"
-#include "json.h"
 #include "show.h"
 #include "table.h"
 

@@ -137,13 +137,12 @@ static void parse(command_line *c, int argc, char **argv)
 
 static int run_env(const command_line *c)
 {
-    json j;
+    usm__json j;
 
     if (c->as_json) {
         show_json_head(&j, stdout);
         show_settings_json(&j);
-        json_object_end(&j);
-        json_end(&j);
+        usm__json_object_end(&j);
     } else if (c->as_markdown) {
         show_settings_markdown();
     } else {

@@ -184,17 +184,17 @@ static void show_verdict(table *t, const inventory_device *d, const verdict *v)
         table_verbatim(t, 6, v->log);
 }
 
-static void write_verdict(json *j, const inventory_device *d, const verdict *v)
+static void write_verdict(usm__json *j, const inventory_device *d, const verdict *v)
 {
-    json_object_begin(j, NULL);
-    json_text(j, "selector", d->info.selector);
-    json_text(j, "name", d->info.name);
-    json_bool(j, "runs", v->runs);
-    json_text(j, "image", v->image);
-    json_text(j, "status", v->runs ? "USM_OK" : v->status);
-    json_text(j, "story", v->runs ? NULL : v->story);
-    json_text(j, "log", v->log && *v->log ? v->log : NULL);
-    json_object_end(j);
+    usm__json_object_begin(j, NULL);
+    usm__json_text(j, "selector", d->info.selector);
+    usm__json_text(j, "name", d->info.name);
+    usm__json_bool(j, "runs", v->runs);
+    usm__json_text(j, "image", v->image);
+    usm__json_text(j, "status", v->runs ? "USM_OK" : v->status);
+    usm__json_text(j, "story", v->runs ? NULL : v->story);
+    usm__json_text(j, "log", v->log && *v->log ? v->log : NULL);
+    usm__json_object_end(j);
 }
 
 /* The content of the file: "bundle of opencl_c (1203 bytes), spirv (2096 bytes)". */
@@ -222,18 +222,17 @@ static char *contents_text(const void *data, size_t size, usm_image_type type)
 static void report_json(const inventory *inv, const char *path, const char *contents,
                         const verdict *verdicts)
 {
-    json j;
+    usm__json j;
 
     show_json_head(&j, stdout);
-    json_text(&j, "program", path);
-    json_text(&j, "contents", contents);
-    json_text(&j, "error", inv->error);
-    json_array_begin(&j, "devices");
+    usm__json_text(&j, "program", path);
+    usm__json_text(&j, "contents", contents);
+    usm__json_text(&j, "error", inv->error);
+    usm__json_array_begin(&j, "devices");
     for (size_t i = 0; i < inv->nselected; i++)
         write_verdict(&j, &inv->devices[i], &verdicts[i]);
-    json_array_end(&j);
-    json_object_end(&j);
-    json_end(&j);
+    usm__json_array_end(&j);
+    usm__json_object_end(&j);
 }
 
 static void report_text(const inventory *inv, const char *path, const char *contents,

@@ -100,22 +100,22 @@ void show_settings_markdown(void)
     }
 }
 
-void show_settings_json(json *j)
+void show_settings_json(usm__json *j)
 {
     char names[128];
 
-    json_array_begin(j, "settings");
+    usm__json_array_begin(j, "settings");
     for (const usm__setting *s = usm__settings; s->key; s++) {
-        json_object_begin(j, NULL);
-        json_text(j, "variable", s->variable);
-        json_text(j, "key", s->key);
-        json_text(j, "value", usm__setting_text(s->key));
-        json_text(j, "origin", usm__setting_origin(s->key));
-        json_text(j, "default", s->initial);
-        json_text(j, "unit", s->unit);
-        json_text(j, "help", s->help);
-        json_text(j, "foreign", *foreign_names(s, ", ", names, sizeof names) ? names : NULL);
-        json_object_end(j);
+        usm__json_object_begin(j, NULL);
+        usm__json_text(j, "variable", s->variable);
+        usm__json_text(j, "key", s->key);
+        usm__json_text(j, "value", usm__setting_text(s->key));
+        usm__json_text(j, "origin", usm__setting_origin(s->key));
+        usm__json_text(j, "default", s->initial);
+        usm__json_text(j, "unit", s->unit);
+        usm__json_text(j, "help", s->help);
+        usm__json_text(j, "foreign", *foreign_names(s, ", ", names, sizeof names) ? names : NULL);
+        usm__json_object_end(j);
     }
-    json_array_end(j);
+    usm__json_array_end(j);
 }

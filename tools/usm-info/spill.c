@@ -147,31 +147,31 @@ void show_spill(void)
     spill_free(tiers, n);
 }
 
-void show_spill_json(json *j)
+void show_spill_json(usm__json *j)
 {
     size_t      n;
     spill_tier *tiers = spill_collect(&n);
 
-    json_array_begin(j, "spill");
+    usm__json_array_begin(j, "spill");
     for (size_t i = 0; i < n; i++) {
         const spill_tier *t = &tiers[i];
 
-        json_object_begin(j, NULL);
-        json_text(j, "transport", t->name);
-        json_text(j, "config", t->config);
-        json_text(j, "state", t->is_ok ? "ok" : t->is_later ? "in a job" : "refused");
-        json_text(j, "path", *t->path ? t->path : NULL);
-        json_text(j, "text", t->text);
+        usm__json_object_begin(j, NULL);
+        usm__json_text(j, "transport", t->name);
+        usm__json_text(j, "config", t->config);
+        usm__json_text(j, "state", t->is_ok ? "ok" : t->is_later ? "in a job" : "refused");
+        usm__json_text(j, "path", *t->path ? t->path : NULL);
+        usm__json_text(j, "text", t->text);
         if (t->is_ok) {
-            json_number(j, "total", t->capacity.total);
-            json_number(j, "available", t->capacity.available);
-            json_number(j, "depth", t->capacity.depth);
-            json_number(j, "registered", t->capacity.registered);
-            json_number(j, "offered", TRIAL);
+            usm__json_number(j, "total", t->capacity.total);
+            usm__json_number(j, "available", t->capacity.available);
+            usm__json_number(j, "depth", t->capacity.depth);
+            usm__json_number(j, "registered", t->capacity.registered);
+            usm__json_number(j, "offered", TRIAL);
         }
-        json_object_end(j);
+        usm__json_object_end(j);
     }
-    json_array_end(j);
+    usm__json_array_end(j);
     spill_free(tiers, n);
 }
 

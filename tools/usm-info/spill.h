@@ -3,8 +3,8 @@
 #ifndef USM_INFO_SPILL_H
 #define USM_INFO_SPILL_H
 
+#include "base/json.h"
 #include "doctor.h"
-#include "json.h"
 
 #include <usm/transport.h>
 
@@ -22,8 +22,8 @@ typedef struct spill_tier {
 spill_tier *spill_collect(size_t *n);
 void        spill_free(spill_tier *tiers, size_t n);
 
-void show_spill(void);         /* lines for people */
-void show_spill_json(json *j); /* the member "spill" */
+void show_spill(void);              /* lines for people */
+void show_spill_json(usm__json *j); /* the member "spill" */
 void doctor_check_spill(doctor *d);
 
 #endif

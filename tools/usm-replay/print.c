@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
 /* Prints the results of a replay, as a table for people and as JSON. */
+#include "base/json.h"
 #include "base/text.h"
 #include "replay.h"
-#include "usm-info/json.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -101,67 +101,65 @@ void print_text(const replay_log *log, const replay_options *o, const replay_res
 
 /* ---- JSON ------------------------------------------------------------------------------- */
 
-static void log_json(json *j, const replay_log *log)
+static void log_json(usm__json *j, const replay_log *log)
 {
-    json_object_begin(j, "log");
-    json_text(j, "path", log->path);
-    json_text(j, "format", log->format);
-    json_text(j, "unit", log->unit);
-    json_number(j, "operations", log->n);
-    json_number(j, "blocks", log->blocks);
-    json_number(j, "threads", log->threads);
-    json_number(j, "live_peak", log->live_peak);
-    json_number(j, "failed", log->failed);
-    json_number(j, "left_out", log->left_out);
-    json_number(j, "unmatched", log->unmatched);
-    json_text(j, "damage", log->damage[0] ? log->damage : NULL);
-    json_object_end(j);
+    usm__json_object_begin(j, "log");
+    usm__json_text(j, "path", log->path);
+    usm__json_text(j, "format", log->format);
+    usm__json_text(j, "unit", log->unit);
+    usm__json_number(j, "operations", log->n);
+    usm__json_number(j, "blocks", log->blocks);
+    usm__json_number(j, "threads", log->threads);
+    usm__json_number(j, "live_peak", log->live_peak);
+    usm__json_number(j, "failed", log->failed);
+    usm__json_number(j, "left_out", log->left_out);
+    usm__json_number(j, "unmatched", log->unmatched);
+    usm__json_text(j, "damage", log->damage[0] ? log->damage : NULL);
+    usm__json_object_end(j);
 }
 
-static void result_json(json *j, const replay_result *r)
+static void result_json(usm__json *j, const replay_result *r)
 {
-    json_object_begin(j, NULL);
-    json_text(j, "pool", r->pool);
-    json_text(j, "error", r->error[0] ? r->error : NULL);
-    json_number(j, "allocations", r->allocations);
-    json_number(j, "failed", r->failed);
-    json_real(j, "ns_pair", r->ns_pair);
-    json_real(j, "ns_pair_median", r->ns_pair_median);
-    json_number(j, "reserved_peak", r->reserved_peak);
-    json_number(j, "live_peak", r->live_peak);
-    json_real(j, "reserved_live", ratio_of(r));
-    json_real(j, "reuse", reuse_of(r));
-    json_number(j, "driver_allocs", r->driver_allocs);
-    json_number(j, "driver_frees", r->driver_frees);
+    usm__json_object_begin(j, NULL);
+    usm__json_text(j, "pool", r->pool);
+    usm__json_text(j, "error", r->error[0] ? r->error : NULL);
+    usm__json_number(j, "allocations", r->allocations);
+    usm__json_number(j, "failed", r->failed);
+    usm__json_real(j, "ns_pair", r->ns_pair, 9);
+    usm__json_real(j, "ns_pair_median", r->ns_pair_median, 9);
+    usm__json_number(j, "reserved_peak", r->reserved_peak);
+    usm__json_number(j, "live_peak", r->live_peak);
+    usm__json_real(j, "reserved_live", ratio_of(r), 9);
+    usm__json_real(j, "reuse", reuse_of(r), 9);
+    usm__json_number(j, "driver_allocs", r->driver_allocs);
+    usm__json_number(j, "driver_frees", r->driver_frees);
     if (r->oom_size) {
-        json_object_begin(j, "out_of_memory");
-        json_number(j, "at", r->oom_event);
-        json_number(j, "size", r->oom_size);
-        json_number(j, "live", r->oom_live);
-        json_number(j, "reserved", r->oom_reserved);
-        json_number(j, "largest_free", r->oom_largest_free);
-        json_object_end(j);
+        usm__json_object_begin(j, "out_of_memory");
+        usm__json_number(j, "at", r->oom_event);
+        usm__json_number(j, "size", r->oom_size);
+        usm__json_number(j, "live", r->oom_live);
+        usm__json_number(j, "reserved", r->oom_reserved);
+        usm__json_number(j, "largest_free", r->oom_largest_free);
+        usm__json_object_end(j);
     } else {
-        json_null(j, "out_of_memory");
+        usm__json_null(j, "out_of_memory");
     }
-    json_object_end(j);
+    usm__json_object_end(j);
 }
 
 void print_json(const replay_log *log, const replay_options *o, const replay_result *results,
                 size_t n)
 {
-    json j;
+    usm__json j = {.out = {.file = stdout}, .form = USM__JSON_INDENTED};
 
-    json_begin(&j, stdout);
-    json_object_begin(&j, NULL);
+    usm__json_object_begin(&j, NULL);
     log_json(&j, log);
-    json_text(&j, "device", o->device);
-    json_text(&j, "kind", kind_name(o->kind));
-    json_number(&j, "device_mem", o->device_mem);
-    json_array_begin(&j, "pools");
+    usm__json_text(&j, "device", o->device);
+    usm__json_text(&j, "kind", kind_name(o->kind));
+    usm__json_number(&j, "device_mem", o->device_mem);
+    usm__json_array_begin(&j, "pools");
     for (size_t i = 0; i < n; i++)
         result_json(&j, &results[i]);
-    json_array_end(&j);
-    json_object_end(&j);
-    json_end(&j);
+    usm__json_array_end(&j);
+    usm__json_object_end(&j);
 }

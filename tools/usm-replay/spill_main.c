@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
 /* usm-replay --spill: runs a workload and prints the results, as a table and as JSON. */
+#include "base/json.h"
 #include "base/text.h"
 #include "spill.h"
-#include "usm-info/json.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -76,55 +76,53 @@ static void print_text(const spill_workload *w, const spill_options *o, const ro
 
 /* ---- JSON ------------------------------------------------------------------------------- */
 
-static void counts_json(json *j, const row *r, const spill_workload *w, const spill_counts *c)
+static void counts_json(usm__json *j, const row *r, const spill_workload *w, const spill_counts *c)
 {
-    json_object_begin(j, NULL);
-    json_text(j, "policy", r->what);
-    json_number(j, "accesses", c->accesses);
-    json_number(j, "hits", c->hits);
-    json_number(j, "misses", c->missed);
+    usm__json_object_begin(j, NULL);
+    usm__json_text(j, "policy", r->what);
+    usm__json_number(j, "accesses", c->accesses);
+    usm__json_number(j, "hits", c->hits);
+    usm__json_number(j, "misses", c->missed);
     if (c->has_io) {
-        json_number(j, "guessed", c->guessed);
-        json_number(j, "waited", c->waited);
-        json_number(j, "reads", c->reads);
-        json_number(j, "writes", c->writes);
-        json_number(j, "reads_ahead", c->ahead);
-        json_number(j, "wasted", c->wasted);
-        json_real(j, "seconds", c->ns * 1e-9);
-        json_real(j, "mib_per_second", rate(w, c));
+        usm__json_number(j, "guessed", c->guessed);
+        usm__json_number(j, "waited", c->waited);
+        usm__json_number(j, "reads", c->reads);
+        usm__json_number(j, "writes", c->writes);
+        usm__json_number(j, "reads_ahead", c->ahead);
+        usm__json_number(j, "wasted", c->wasted);
+        usm__json_real(j, "seconds", c->ns * 1e-9, 9);
+        usm__json_real(j, "mib_per_second", rate(w, c), 9);
     }
-    json_object_end(j);
+    usm__json_object_end(j);
 }
 
 static void print_json(const spill_workload *w, const spill_options *o, const row *rows)
 {
-    json j;
+    usm__json j = {.out = {.file = stdout}, .form = USM__JSON_INDENTED};
 
-    json_begin(&j, stdout);
-    json_object_begin(&j, NULL);
-    json_text(&j, "workload", w->name);
-    json_bool(&j, "recorded", w->is_recorded);
-    json_number(&j, "lost", w->lost);
-    json_number(&j, "blocks", w->blocks);
-    json_number(&j, "block_size", w->block_size);
-    json_number(&j, "frames", o->frames);
-    json_number(&j, "bandwidth", o->bandwidth);
-    json_real(&j, "latency_us", o->latency_ns / 1e3);
-    json_real(&j, "work_us", o->work_ns / 1e3);
-    json_number(&j, "depth", o->depth);
-    json_array_begin(&j, "phases");
+    usm__json_object_begin(&j, NULL);
+    usm__json_text(&j, "workload", w->name);
+    usm__json_bool(&j, "recorded", w->is_recorded);
+    usm__json_number(&j, "lost", w->lost);
+    usm__json_number(&j, "blocks", w->blocks);
+    usm__json_number(&j, "block_size", w->block_size);
+    usm__json_number(&j, "frames", o->frames);
+    usm__json_number(&j, "bandwidth", o->bandwidth);
+    usm__json_real(&j, "latency_us", o->latency_ns / 1e3, 9);
+    usm__json_real(&j, "work_us", o->work_ns / 1e3, 9);
+    usm__json_number(&j, "depth", o->depth);
+    usm__json_array_begin(&j, "phases");
     for (size_t i = 0; i < w->nphases; i++) {
-        json_object_begin(&j, NULL);
-        json_text(&j, "name", w->phases[i].name);
-        json_array_begin(&j, "policies");
+        usm__json_object_begin(&j, NULL);
+        usm__json_text(&j, "name", w->phases[i].name);
+        usm__json_array_begin(&j, "policies");
         for (int k = 0; k < ROWS; k++)
             counts_json(&j, &rows[k], w, &rows[k].phases[i]);
-        json_array_end(&j);
-        json_object_end(&j);
+        usm__json_array_end(&j);
+        usm__json_object_end(&j);
     }
-    json_array_end(&j);
-    json_object_end(&j);
-    json_end(&j);
+    usm__json_array_end(&j);
+    usm__json_object_end(&j);
 }
 
 int spill_main(const char *spec, const spill_options *o)
