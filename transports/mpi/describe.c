@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
 /* Describes for people the MPI that a job runs on: its version, thread level, what carries its
- * messages, which deaths this launch survives, and the command that would survive more.
+ * messages, which deaths this launch survives, and the launcher that would survive more.
  *
  * The measurements per MPI are in docs/cluster.md.  Launchers tell their processes about it only in
  * the environment: OMPI_MCA_orte_enable_recovery, OMPI_MCA_mpi_ft_enable, Slurm's variables. */
@@ -95,24 +95,23 @@ static bool is_there(const char *name)
 
 typedef struct launch {
     bool        survives;
-    const char *what;    /* a sentence */
-    const char *more;    /* the launcher that survives more; NULL: this one does */
-    const char *options; /* the options that this launcher lacks; NULL: it is another launcher */
+    const char *what; /* a sentence */
+    const char *more; /* the launcher that survives more; NULL: this one does */
 } launch;
 
 static launch look_at_open_mpi(int major)
 {
     if (major >= 5 && is_set("OMPI_MCA_mpi_ft_enable"))
         return (launch){true, "the death of a process is reported at once, and the others go on",
-                        NULL, NULL};
+                        NULL};
     if (major >= 5)
         return (launch){false, "mpirun ends the whole job when a process dies",
-                        "mpirun --with-ft ulfm", "--with-ft ulfm"};
+                        "mpirun --with-ft ulfm"};
     if (is_set("OMPI_MCA_orte_enable_recovery"))
         return (launch){true, "the others go on when a process dies, which is noticed by its lease",
-                        NULL, NULL};
+                        NULL};
     return (launch){false, "mpirun ends the whole job when a process dies",
-                    "mpirun --enable-recovery", "--enable-recovery"};
+                    "mpirun --enable-recovery"};
 }
 
 static launch look_at_mpich(void)
@@ -122,11 +121,11 @@ static launch look_at_mpich(void)
         return (launch){true,
                         "under srun --kill-on-bad-exit=0 the others go on when a process dies, "
                         "which is noticed by its lease",
-                        NULL, NULL};
+                        NULL};
     return (launch){false,
                     "mpiexec ends the whole job when a process dies, with any option; a copy in a "
                     "file (USM_SPILL=\"mpi;file:/var/tmp\") does not help the job itself",
-                    "srun --mpi=pmi2 --kill-on-bad-exit=0", NULL};
+                    "srun --mpi=pmi2 --kill-on-bad-exit=0"};
 }
 
 static launch look_at_launch(void)
@@ -138,16 +137,6 @@ static launch look_at_launch(void)
     (void)MPI_Get_library_version(version, &n);
     v = strstr(version, "Open MPI v");
     return v ? look_at_open_mpi((int)strtol(v + strlen("Open MPI v"), NULL, 10)) : look_at_mpich();
-}
-
-/* This job's own command if it can be found. */
-static void add_command(const launch *l, char *text, size_t cap)
-{
-    char       command[900]; /* fits in a line of the log */
-    const bool is_known = l->options ? mpi_launcher_with(l->options, command, sizeof(command))
-                                     : mpi_launcher_instead(l->more, command, sizeof(command));
-
-    ADD("to survive more: %s%s\n", is_known ? command : l->more, is_known ? "" : " ...");
 }
 
 static void add_figures(mpi_job *job, char *text, size_t cap)
@@ -180,6 +169,6 @@ void mpi_job_describe(void *job_, char *text, size_t cap)
     ADD("this launch %s: %s\n", l.survives ? "survives the death of a lender" : "survives no death",
         l.what);
     if (l.more)
-        add_command(&l, text, cap);
+        ADD("to survive more: %s ...\n", l.more);
     add_figures(job, text, cap);
 }

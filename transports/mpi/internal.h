@@ -12,7 +12,6 @@
  *     key.c       the job's key: HMAC-SHA-256
  *     orphan.c    a lock that MPICH's MPI_Finalize() leaves to the module's thread
  *     describe.c  describes the MPI, and what its launch survives
- *     launcher.c  the command that started the job
  *
  * A process has one job.  The thread that steps calls MPI, under `step`: the service thread, or a
  * thread that waits for a transfer.  Below MPI_THREAD_MULTIPLE only the thread that attached calls
@@ -202,14 +201,6 @@ struct mpi_store {
     _Atomic uint64_t reserved; /* in blocks */
     mpi_store       *next;     /* guarded by job->lock */
 };
-
-/* ---- launcher.c ------------------------------------------------------------------------ */
-
-/* The command line that has started the job, with `options` after the name of Open MPI's launcher;
- * false: it cannot be found, or does not fit. */
-bool mpi_launcher_with(const char *options, char *text, size_t cap);
-/* `command` in place of hydra, for as many ranks and the same program. */
-bool mpi_launcher_instead(const char *command, char *text, size_t cap);
 
 /* The job of this process; NULL: not attached. */
 mpi_job *mpi_the_job(void);
