@@ -161,14 +161,15 @@ static void *alloc_in_order(usm_queue *q, usm_pool *pool, size_t size)
     void *p = find_told(q, pool, size);
 
     if (!p)
-        p = usm__pool_alloc_raw(pool, size);
+        p = usm__pool_alloc(pool, 0, size, USM__ZERO_NOT);
     return pool->zero_init ? zeroed(q, served(q, p, size, NULL), size) : p;
 }
 
 /* pre: q and pool are valid. */
 static void *alloc_of(usm_queue *q, usm_pool *pool, size_t size)
 {
-    return usm__queue_in_order(q) ? alloc_in_order(q, pool, size) : usm__pool_alloc(pool, 0, size);
+    return usm__queue_in_order(q) ? alloc_in_order(q, pool, size)
+                                  : usm__pool_alloc(pool, 0, size, USM__ZERO_AS_POOL);
 }
 
 static usm_pool *default_pool(usm_queue *q, usm_kind kind)

@@ -52,7 +52,7 @@ typedef struct usm__tls {
     usm_status         orphan;       /* status of the last failure while there is no memory for a
                                         block */
     int                fault_benign; /* > 0: faults do not fire, fault.c                     */
-    bool               is_giving;    /* inside the hook area_out_of_memory, heap/pool.c      */
+    bool               is_giving;    /* inside the hook area_out_of_memory, heap/recover.c   */
     bool               is_held;      /* no memory is taken from a driver, heap/area.c        */
     /* device/init.c: the round whose counter has the outermost call that uses the default context;
      * the depth of such nested calls; contexts that they ended, to be released when the outermost

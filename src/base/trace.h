@@ -5,7 +5,7 @@
  * format.
  *
  * Nothing here costs anything while usm__trace_on is 0: callers test it first (events of blocks are
- * on the observed path of heap/pool.c, which the fast path of thread caches does not take). */
+ * on the observed path of heap/serve.c, which the fast path of thread caches does not take). */
 #ifndef USM_BASE_TRACE_H
 #define USM_BASE_TRACE_H
 

@@ -150,7 +150,7 @@ static void *alloc_stage(usm_queue *q, usm_kind kind, size_t n)
 {
     usm_pool *pool = usm__pool_of(q->ctx, q->index, kind);
 
-    return pool ? usm__pool_alloc(pool, 0, n) : NULL;
+    return pool ? usm__pool_alloc(pool, 0, n, USM__ZERO_AS_POOL) : NULL;
 }
 
 static usm_status submit_overlapping(usm_queue *q, void *dst, const void *src, size_t n,

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
 /* Areas of other processes in the address map, and the hooks for pools whose blocks are exported.
- * Called by src/ipc, heap/pool.c, heap/memory.c and heap/area.c. */
+ * Called by src/ipc, heap/serve.c, heap/pool.c, heap/memory.c and heap/area.c. */
 #include "heap/export.h"
 
 #include "base/meta.h"

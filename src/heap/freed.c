@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
 /* Remembers recent frees and areas for better error messages: they can name a double free, where
- * the address would otherwise only be unknown.  Called where pointers are checked (heap/pool.c,
+ * the address would otherwise only be unknown.  Called where pointers are checked (heap/serve.c,
  * memory.c, place.c, area.c). */
 #include "heap/pool.h"
 

@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* The memory functions: usm_alloc and its family, SYCL's forms, free, queries.  An allocation finds
- * a pool and calls it; free and queries start from the address map.  Nothing here calls a
- * driver. */
+/* The memory functions: usm_alloc and its family, free, queries.  An allocation finds a pool, the
+ * first of the three layers (recover.c has the picture); free and queries start from the address
+ * map.  command/malloc.c has the forms with a queue. */
 #include "base/inline/bits.h"
 #include "base/log.h"
-#include "command/queue.h"
 #include "device/init.h"
 #include "heap/export.h"
 #include "heap/magazine.h"
@@ -15,74 +14,55 @@
 
 /* ---- allocation ------------------------------------------------------------------- */
 
-static void *alloc_in(usm_context *ctx, size_t index, usm_kind kind, size_t align, size_t size)
-{
-    usm_pool *pool = usm__pool_of(ctx, index, kind);
-
-    if (pool)
-        return usm__pool_alloc(pool, align, size);
-    errno = ENOMEM;
-    return NULL;
-}
-
-static void *no_memory(void)
-{
-    errno = ENOMEM;
-    return NULL;
-}
-
-static bool is_kind(usm_kind kind)
-{
-    if ((int)kind >= USM_HOST && (int)kind <= USM_SHARED)
-        return true;
-    (void)usm__fail(
-        USM_E_KIND,
-        "%lld is not a kind of memory (USM_HOST 1, USM_DEVICE 2, USM_SHARED 3): were size "
-        "and kind swapped?",
-        (long long)(int)kind);
-    return false;
-}
-
 void *usm_aligned_alloc(size_t align, size_t size, usm_kind kind)
 {
     usm_context *ctx;
+    usm_pool    *pool;
     void        *p;
 
-    usm__default_enter();
-    ctx = is_kind(kind) ? usm_default_context() : NULL;
-    p   = ctx ? alloc_in(ctx, 0, kind, align, size) : no_memory();
+    usm__default_enter(); /* usm_shutdown() waits until _leave */
+    ctx  = usm__kind_check(kind) == USM_OK ? usm_default_context() : NULL;
+    pool = ctx ? usm__pool_of(ctx, 0, kind) : NULL;
+    p    = pool ? usm__pool_alloc(pool, align, size, USM__ZERO_AS_POOL) : usm__no_memory();
     if (p && !usm_load_relaxed(&usm__default_slots[kind]))
-        usm__default_slot_set(usm__pool_of(ctx, 0, kind));
+        usm__default_slot_set(pool);
     usm__default_leave();
     return p;
 }
 
-/* The fast path only needs the slot of the default pool, which is known after its first miss. */
-static inline void *alloc_default(size_t size, usm_kind kind)
+/* The fast path only needs the slot of the default pool, which is known after its first miss.
+ * NULL: a miss. */
+static inline void *hit(size_t size, usm_kind kind)
 {
-    void *p = usm__magazine_pop(usm_load_relaxed(&usm__default_slots[kind]), size);
-
-    return p ? p : usm_aligned_alloc(0, size, kind);
+    return usm__magazine_pop(usm_load_relaxed(&usm__default_slots[kind]), size);
 }
 
 void *usm_alloc(size_t size, usm_kind kind)
 {
-    return is_kind(kind) ? alloc_default(size, kind) : no_memory();
+    void *p = usm__is_kind(kind) ? hit(size, kind) : NULL;
+
+    return p ? p : usm_aligned_alloc(0, size, kind);
 }
 
 void *usm_alloc_host(size_t size)
 {
-    return alloc_default(size, USM_HOST);
+    void *p = hit(size, USM_HOST);
+
+    return p ? p : usm_aligned_alloc(0, size, USM_HOST);
 }
 
 void *usm_alloc_device(size_t size)
 {
-    return alloc_default(size, USM_DEVICE);
+    void *p = hit(size, USM_DEVICE);
+
+    return p ? p : usm_aligned_alloc(0, size, USM_DEVICE);
 }
 
 void *usm_alloc_shared(size_t size)
 {
-    return alloc_default(size, USM_SHARED);
+    void *p = hit(size, USM_SHARED);
+
+    return p ? p : usm_aligned_alloc(0, size, USM_SHARED);
 }
 
 void *usm_calloc(size_t n, size_t size, usm_kind kind)
@@ -94,7 +74,7 @@ void *usm_calloc(size_t n, size_t size, usm_kind kind)
     if (__builtin_mul_overflow(n, size, &total)) {
         (void)usm__fail(USM_E_SIZE, "usm_calloc: %zu times %zu bytes exceed the address space", n,
                         size);
-        return no_memory();
+        return usm__no_memory();
     }
     p = usm_alloc(total, kind);
     if (!p)
@@ -108,97 +88,41 @@ void *usm_calloc(size_t n, size_t size, usm_kind kind)
         usm__story_save(&story);
         usm_free(p);
         usm__story_restore(&story);
-        return no_memory();
+        return usm__no_memory();
     }
     return p;
 }
 
-static void *alloc_ctx(size_t align, size_t size, usm_device *dev, usm_context *ctx, usm_kind kind)
+/* NULL with an error message. */
+static usm_pool *pool_for(usm_device *dev, usm_context *ctx, usm_kind kind)
 {
     size_t index = 0;
 
-    if (!is_kind(kind) || usm__context_resolve(&ctx) != USM_OK)
-        return no_memory();
+    if (usm__kind_check(kind) != USM_OK || usm__context_resolve(&ctx) != USM_OK)
+        return NULL;
     if (kind != USM_HOST && usm__context_device_index(ctx, dev, &index) != USM_OK)
-        return no_memory();
-    return alloc_in(ctx, index, kind, align, size);
+        return NULL;
+    return usm__pool_of(ctx, index, kind);
 }
 
 void *usm_aligned_alloc_ctx(size_t align, size_t size, usm_device *dev, usm_context *ctx,
                             usm_kind kind)
 {
-    void *p;
+    usm_pool *pool;
+    void     *p;
 
-    if (ctx)
-        return alloc_ctx(align, size, dev, ctx, kind);
-    usm__default_enter(); /* usm_shutdown() waits until _leave */
-    p = alloc_ctx(align, size, dev, ctx, kind);
-    usm__default_leave();
+    if (!ctx)
+        usm__default_enter();
+    pool = pool_for(dev, ctx, kind);
+    p    = pool ? usm__pool_alloc(pool, align, size, USM__ZERO_AS_POOL) : usm__no_memory();
+    if (!ctx)
+        usm__default_leave();
     return p;
 }
 
 void *usm_malloc_ctx(size_t size, usm_device *dev, usm_context *ctx, usm_kind kind)
 {
     return usm_aligned_alloc_ctx(0, size, dev, ctx, kind);
-}
-
-/* After fork(), memory of the parent's context may still be usable, and the queue identifies it.
- * So only the handle and the context are checked. */
-static void *alloc_queue(size_t align, size_t size, usm_queue *q, usm_kind kind)
-{
-    void *p;
-
-    if (!is_kind(kind) || usm__handle_check(q, USM__MAGIC_QUEUE) != USM_OK ||
-        usm__context_check(q->ctx) != USM_OK)
-        return no_memory();
-    p = alloc_in(q->ctx, q->index, kind, align, size);
-    if (p)
-        usm_store_relaxed(&q->alloc_slots[kind],
-                          usm_load_relaxed(&usm__pool_of(q->ctx, q->index, kind)->alloc_slot));
-    return p;
-}
-
-/* As alloc_default(): the queue has the slots of its device's pools. */
-static inline void *alloc_plain(size_t size, usm_queue *q, usm_kind kind)
-{
-    void *p = q ? usm__magazine_pop(usm_load_relaxed(&q->alloc_slots[kind]), size) : NULL;
-
-    return p ? p : alloc_queue(0, size, q, kind);
-}
-
-void *usm_malloc(size_t size, usm_queue *q, usm_kind kind)
-{
-    return is_kind(kind) ? alloc_plain(size, q, kind) : no_memory();
-}
-
-void *usm_malloc_device(size_t size, usm_queue *q)
-{
-    return alloc_plain(size, q, USM_DEVICE);
-}
-
-void *usm_malloc_host(size_t size, usm_queue *q)
-{
-    return alloc_plain(size, q, USM_HOST);
-}
-
-void *usm_malloc_shared(size_t size, usm_queue *q)
-{
-    return alloc_plain(size, q, USM_SHARED);
-}
-
-void *usm_aligned_alloc_device(size_t align, size_t size, usm_queue *q)
-{
-    return alloc_queue(align, size, q, USM_DEVICE);
-}
-
-void *usm_aligned_alloc_host(size_t align, size_t size, usm_queue *q)
-{
-    return alloc_queue(align, size, q, USM_HOST);
-}
-
-void *usm_aligned_alloc_shared(size_t align, size_t size, usm_queue *q)
-{
-    return alloc_queue(align, size, q, USM_SHARED);
 }
 
 /* ---- free ---------------------------------------------------------------------------- */
@@ -376,27 +300,28 @@ void *usm_realloc(void *p, size_t size, usm_kind kind)
 {
     usm__area *area;
     usm_block  block;
+    usm_pool  *pool;
     void      *fresh;
 
     if (!p)
         return usm_alloc(size, kind);
-    if (kind != USM_UNKNOWN && !is_kind(kind))
-        return no_memory();
+    if (kind != USM_UNKNOWN && usm__kind_check(kind) != USM_OK)
+        return usm__no_memory();
     if (find_block(p, NULL, &area, &block) != USM_OK)
-        return no_memory();
+        return usm__no_memory();
     if (block.base != p) {
         (void)usm__fail(USM_E_INTERIOR_POINTER, "usm_realloc: %p lies inside the block at %p", p,
                         block.base);
-        return no_memory();
+        return usm__no_memory();
     }
     if (area->pool->is_imported) {
         (void)usm__fail(USM_E_IMPORTED, "usm_realloc: %p was opened from another process", p);
-        return no_memory();
+        return usm__no_memory();
     }
     if (usm__context_check(area->ctx) != USM_OK)
-        return no_memory();
-    fresh =
-        alloc_in(area->ctx, area->pool->index, kind == USM_UNKNOWN ? area->kind : kind, 0, size);
+        return usm__no_memory();
+    pool  = usm__pool_of(area->ctx, area->pool->index, kind == USM_UNKNOWN ? area->kind : kind);
+    fresh = pool ? usm__pool_alloc(pool, 0, size, USM__ZERO_AS_POOL) : usm__no_memory();
     if (!fresh)
         return NULL;
     if (usm_copy(fresh, p, usm_min_size(size, block.size)) != USM_OK) {
@@ -405,7 +330,7 @@ void *usm_realloc(void *p, size_t size, usm_kind kind)
         usm__story_save(&story);
         usm_free(fresh);
         usm__story_restore(&story);
-        return no_memory();
+        return usm__no_memory();
     }
     usm_free(p);
     return fresh;

@@ -55,9 +55,9 @@ struct usm_pool {
     _Atomic(unsigned) guests;      /* threads that are making it return memory: heap/pool_give.c */
 };
 
-/* The pool itself, without the observed path.  USM_OK and *p, or a failure with an error
- * message. */
-usm_status usm__pool_alloc_plain(usm_pool *pool, size_t align, size_t size, void **p);
+/* ---- heap/serve.c: one attempt, without the observed path ---- */
+/* USM_OK and *p, or a failure with an error message.  size > 0; the request was checked. */
+usm_status usm__pool_serve(usm_pool *pool, size_t align, size_t size, void **p);
 usm_status usm__pool_free_plain(usm__area *area, void *p);
 usm_status usm__pool_block_plain(usm__area *area, const void *p, usm_block *block);
 
@@ -68,17 +68,27 @@ bool usm__pool_host_may_touch(const usm_pool *pool);
 uint64_t usm__pool_memory(const usm_pool *pool);
 /* The default pool of (device index, kind), created at its first use.  NULL with an error
  * message. */
-usm_pool *usm__pool_of(usm_context *ctx, size_t index, usm_kind kind);
-void     *usm__pool_alloc(usm_pool *pool, size_t align, size_t size);
+usm_pool          *usm__pool_of(usm_context *ctx, size_t index, usm_kind kind);
+static inline bool usm__is_kind(usm_kind kind)
+{
+    return (int)kind >= USM_HOST && (int)kind <= USM_SHARED;
+}
+usm_status usm__kind_check(usm_kind kind);
+/* ---- heap/recover.c ---- */
+typedef enum usm__zeroing {
+    USM__ZERO_AS_POOL, /* if the pool has zero_init  */
+    USM__ZERO_NOT      /* the caller zeroes the block */
+} usm__zeroing;
+/* NULL with errno and an error message: whatever libusm could free did not help. */
+void *usm__pool_alloc(usm_pool *pool, size_t align, size_t size, usm__zeroing zeroing);
 /* As usm__pool_alloc(), but when the memory is full, no other pool is asked to return some, and
  * nothing is reported: for the parts above, which then make room themselves. */
 usm_status usm__pool_try(usm_pool *pool, size_t size, void **p);
-/* As usm__pool_alloc(), but not zeroed even if the pool promises that: the caller zeroes the
- * block. */
-void *usm__pool_alloc_raw(usm_pool *pool, size_t size);
-/* As _raw, from memory that the pool already holds: the driver is not called, and NULL is not a
- * failure (but an error message may be left). */
+/* Not zeroed, and from memory that the pool already holds: the driver is not called, and NULL is
+ * not a failure (but an error message may be left). */
 void *usm__pool_alloc_held(usm_pool *pool, size_t size);
+/* Sets errno; returns NULL. */
+void *usm__no_memory(void);
 /* ---- returning free memory: heap/pool_give.c ---- */
 /* The memory of a device, of the host, or of both if they are the same. */
 typedef struct usm__memory_of_pools {

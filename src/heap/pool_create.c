@@ -33,20 +33,25 @@ static usm_aspect aspect_of(usm_kind kind)
                                 : USM_ASPECT_USM_SHARED_ALLOCATIONS;
 }
 
+usm_status usm__kind_check(usm_kind kind)
+{
+    if (usm__is_kind(kind))
+        return USM_OK;
+    return usm__fail(
+        USM_E_KIND,
+        "%lld is not a kind of memory (USM_HOST 1, USM_DEVICE 2, USM_SHARED 3): were size "
+        "and kind swapped?",
+        (long long)(int)kind);
+}
+
 static usm_status check_kind(const usm_device *dev, usm_kind kind)
 {
-    static const char *const names[] = {"", "host", "device", "shared"};
+    usm_status st = usm__kind_check(kind);
 
-    if ((int)kind < USM_HOST || (int)kind > USM_SHARED)
-        return usm__fail(
-            USM_E_KIND,
-            "%lld is not a kind of memory (USM_HOST 1, USM_DEVICE 2, USM_SHARED 3): were "
-            "size and kind swapped?",
-            (long long)(int)kind);
-    if (!usm_device_has(dev, aspect_of(kind)))
+    if (st == USM_OK && !usm_device_has(dev, aspect_of(kind)))
         return usm__fail(USM_E_NOT_SUPPORTED, "%s (%s) has no %s memory; see usm-info", dev->term,
-                         dev->desc.name, names[kind]);
-    return USM_OK;
+                         dev->desc.name, usm__kind_name(kind));
+    return st;
 }
 
 bool usm__pool_host_may_touch(const usm_pool *pool)
@@ -307,10 +312,8 @@ usm_pool *usm__pool_of(usm_context *ctx, size_t index, usm_kind kind)
     _Atomic(usm_pool *) *slot;
     usm_pool            *pool, *expected = NULL;
 
-    if ((unsigned)kind > USM_SHARED || kind == USM_UNKNOWN) {
-        (void)check_kind(ctx->devices[index].dev, kind);
+    if (usm__kind_check(kind) != USM_OK)
         return NULL;
-    }
     if (kind == USM_HOST)
         index = 0; /* one for the context: host memory belongs to no device */
     slot = &ctx->devices[index].pools[kind];

@@ -7,7 +7,7 @@
  * each (`guests`).  It then calls them with no lock held.  The destruction of a pool waits until
  * this counter is 0; the thread itself waits for nothing but the driver.
  *
- * Called by heap/pool.c before an allocation fails, and by src/buffer for extents and frames. */
+ * Called by heap/recover.c before an allocation fails, and by src/buffer for extents and frames. */
 #include "heap/pool.h"
 
 #include "base/fork.h"

@@ -3,7 +3,7 @@
  * collected, which takes the locks of the lists of contexts and pools; then it is written, with no
  * lock held.  A program that spills runs out of memory often and on purpose.  The report is
  * therefore only made on request (USM_LOG=info), and for each pool at most once a second.  Called
- * by heap/pool.c. */
+ * by heap/recover.c. */
 #include "heap/pool_report.h"
 
 #include "base/inline/plural.h"

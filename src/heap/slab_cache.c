@@ -7,7 +7,7 @@
  * magazine makes other bins give theirs up.  A clock hand goes around, and takes from bins that
  * were not used since its last visit; after one round it takes from any.
  *
- * Called by heap/magazine.c and heap/pool.c, through the table of slab.c; one thread at a time has
+ * Called by heap/magazine.c and heap/serve.c, through the table of slab.c; one thread at a time has
  * a cache. */
 #include "heap/slab_private.h"
 

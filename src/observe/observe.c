@@ -25,7 +25,6 @@
 #include "observe/debug.h"
 #include "observe/hooks.h"
 
-#include <errno.h>
 #include <pthread.h>
 #include <stdlib.h>
 
@@ -161,12 +160,10 @@ static void serve(usm__record *r)
 
 /* ---- allocation --------------------------------------------------------------------------- */
 
-static void *fail_alloc(usm_pool *pool, usm__tag *tag, size_t size, usm_status st)
+void usm__observe_failed(usm_pool *pool, size_t size)
 {
-    if (atomic_load(&usm__trace_on) && (st == USM_E_NO_MEMORY || st == USM_E_BUDGET))
-        usm__trace_failed(pool->trace_id, usm__tag_trace_id(tag), size);
-    errno = ENOMEM;
-    return NULL;
+    if (atomic_load(&usm__trace_on))
+        usm__trace_failed(pool->trace_id, usm__tag_trace_id(usm__tag_current()), size);
 }
 
 static void tell_alloc(usm_pool *pool, usm__tag *tag, const void *p, size_t size, size_t usable)
@@ -183,10 +180,9 @@ static void *alloc_unwatched(usm_pool *pool, usm__tag *tag, size_t align, size_t
     void      *p     = NULL;
     usm_block  block = {NULL, size};
     usm__area *area;
-    usm_status st = usm__pool_alloc_plain(pool, align, size, &p);
 
-    if (st != USM_OK)
-        return fail_alloc(pool, tag, size, st);
+    if (usm__pool_serve(pool, align, size, &p) != USM_OK)
+        return NULL;
     area = usm__map_find(p);
     if (area)
         (void)usm__pool_block_plain(area, p, &block);
@@ -215,12 +211,12 @@ void *usm__observe_alloc(usm_pool *pool, size_t align, size_t size)
     if (!r)
         return alloc_unwatched(pool, tag, align, size);
     usm__debug_plan_for(pool, align, size, &plan);
-    st = usm__pool_alloc_plain(pool, plan.align, plan.size, &p);
+    st = usm__pool_serve(pool, plan.align, plan.size, &p);
     if (st == USM_OK)
         st = fill_record(r, pool, tag, p);
     if (st != USM_OK) {
         usm__record_free(r);
-        return fail_alloc(pool, tag, size, st);
+        return NULL;
     }
     cut_block(r, plan.front, size);
     p      = r->user;

@@ -8,8 +8,8 @@
  * spans. The fast path of a free accepts only USM_BLOCK_LIVE, so the free of such a block comes
  * here, on any thread.
  *
- * heap/pool.c calls these functions instead of its plain ones if usm__observed() or
- * usm__observed_free(). */
+ * heap/recover.c and heap/serve.c call these functions instead of the plain ones if usm__observed()
+ * or usm__observed_free(). */
 #ifndef USM_OBSERVE_OBSERVE_H
 #define USM_OBSERVE_OBSERVE_H
 
@@ -47,12 +47,15 @@ static inline bool usm__observed_free(void)
     return usm__observed() || usm__watch_count() > 0;
 }
 
-/* As usm__pool_alloc_plain() and so on, with the work around them.  On failure NULL, errno and an
- * error message. */
+/* As usm__pool_serve() and so on, with the work around them.  On failure NULL with an error
+ * message. */
 void      *usm__observe_alloc(usm_pool *pool, size_t align, size_t size);
 usm_status usm__observe_free(usm__area *area, void *p);
 /* The block as the program sees it: without red zones. */
 usm_status usm__observe_block(usm__area *area, const void *p, usm_block *block);
+
+/* An allocation of the calling thread failed for lack of memory, for good. */
+void usm__observe_failed(usm_pool *pool, size_t size);
 
 /* True if a block for the calling thread needs a record: it must come from usm__observe_alloc(). */
 bool usm__observe_wants_record(void);

@@ -14,7 +14,7 @@
  * an undeclared pointer.  A program that learns of the end of a command only by reading what the
  * command wrote is accused wrongly.
  *
- * Called by device/backend.h, heap/pool.c, observe/observe.c, command/queue.c, command/event.c and
+ * Called by device/backend.h, heap/serve.c, observe/observe.c, command/queue.c, command/event.c and
  * by src/async.  Any thread; takes a lock of its own (USM__RANK_ORDER_CHECK) and no other but the
  * log's. */
 #ifndef USM_OBSERVE_ORDER_CHECK_H
