@@ -4,8 +4,11 @@
 #ifndef USM_BASE_HASH_H
 #define USM_BASE_HASH_H
 
+#include "base/inline/bytes.h"
+
 #include <stddef.h>
 #include <stdint.h>
+#include <string.h>
 
 typedef struct usm__hash {
     uint64_t hi, lo;
@@ -27,6 +30,21 @@ static inline void usm__hash_add(usm__hash *h, const void *data, size_t size)
         x = (x ^ p[i]) * prime;
     h->hi = (uint64_t)(x >> 64);
     h->lo = (uint64_t)x;
+}
+
+/* The lowest byte first, so that machines agree. */
+static inline void usm__hash_number(usm__hash *h, uint64_t n)
+{
+    unsigned char bytes[8];
+
+    usm_put_le(bytes, n, sizeof bytes);
+    usm__hash_add(h, bytes, sizeof bytes);
+}
+
+/* With the final 0, so that two texts are not one. */
+static inline void usm__hash_text(usm__hash *h, const char *text)
+{
+    usm__hash_add(h, text, strlen(text) + 1);
 }
 
 #endif

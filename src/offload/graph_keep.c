@@ -1,127 +1,94 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
 /* Blocks of ended launches in a folder, from which a run that was killed is resumed.
  *
- *     FOLDER/graph              which graph: a header without blocks
- *     FOLDER/<node>.<part>      a header, then the blocks of one launch
+ *     FOLDER/graph              which graph: a head (saved.h) without records
+ *     FOLDER/<node>.<part>      a head and one record, the blocks of one launch: its node and part,
+ *                               blocks of the node
  *
- * Files are written under a temporary name and renamed, so each is whole or does not exist.  A kill
- * in between leaves the temporary file, which the next run recognises by its name and removes.
- * Damage by a crash of the machine is recognised by the checksum, and that launch is done again.
- * Numbers are little-endian, so a folder can be used on another machine.  The hash in each header
- * covers everything on which blocks depend: nodes, edges, sizes, images of kernels, the bytes of
+ * Each file is written at once, so it is whole or does not exist.  Damage by a crash of the machine
+ * is recognised by the checksum, and that launch is done again.  The hash in each head covers
+ * everything on which blocks depend: nodes, edges, sizes, images of kernels, the bytes of
  * inputs, and what the caller adds (for the code of native kernels). */
 #include "offload/graph.h"
+#include "offload/saved.h"
 
-#include "base/inline/bytes.h"
 #include "base/log.h"
 #include "base/os.h"
 #include "base/os_file.h"
 #include "spill/tier_sum.h"
 
-#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
 
-#define KEEP_VERSION 1
-
-/*  0 magic  8 version  12 node  16 part  20 blocks of the node  24 hash (16)  40 size  48 checksum
- */
-enum { HEADER_SIZE = 56 };
-static const char magic[8] = {'u', 's', 'm', 'g', 'r', 'a', 'p', 'h'};
+enum { HEAD_SIZE = USM__SAVED_MAGIC + 24, BEFORE_BLOCKS = HEAD_SIZE + USM__RECORD_SIZE };
 
 struct usm__graph_keep {
-    char     *folder;
-    size_t    there;  /* so many characters of its path existed before */
-    bool      is_new; /* it has nothing of an earlier run */
-    bool      has_saved;
-    usm__hash hash;
-    bool      has_failed;
+    char           *folder;
+    size_t          there;  /* so many characters of its path existed before */
+    bool            is_new; /* it has nothing of an earlier run */
+    bool            has_saved;
+    bool            has_failed;
+    usm__saved_head head; /* of each file */
 };
 
-typedef struct header {
-    uint32_t node, part, nblocks;
-    uint64_t size, sum;
-} header;
-
-static void put_header(const usm__graph_keep *k, const header *h, unsigned char *at)
+static uint64_t name_of(uint32_t node, uint32_t part)
 {
-    memcpy(at, magic, sizeof magic);
-    usm_put_le(at + 8, KEEP_VERSION, 4);
-    usm_put_le(at + 12, h->node, 4);
-    usm_put_le(at + 16, h->part, 4);
-    usm_put_le(at + 20, h->nblocks, 4);
-    usm_put_le(at + 24, k->hash.hi, 8);
-    usm_put_le(at + 32, k->hash.lo, 8);
-    usm_put_le(at + 40, h->size, 8);
-    usm_put_le(at + 48, h->sum, 8);
+    return (uint64_t)node << 32 | part;
 }
 
-/* False: not a header of this graph. */
-static bool get_header(const usm__graph_keep *k, header *h, const unsigned char *at)
+static bool is_ours(const usm__graph_keep *k, const unsigned char *bytes, size_t size)
 {
-    if (memcmp(at, magic, sizeof magic) != 0 || usm_get_le(at + 8, 4) != KEEP_VERSION ||
-        usm_get_le(at + 24, 8) != k->hash.hi || usm_get_le(at + 32, 8) != k->hash.lo)
-        return false;
-    h->node    = (uint32_t)usm_get_le(at + 12, 4);
-    h->part    = (uint32_t)usm_get_le(at + 16, 4);
-    h->nblocks = (uint32_t)usm_get_le(at + 20, 4);
-    h->size    = usm_get_le(at + 40, 8);
-    h->sum     = usm_get_le(at + 48, 8);
-    return true;
+    return size >= k->head.size && memcmp(bytes, k->head.bytes, k->head.size) == 0;
 }
 
 /* ---- the graph ------------------------------------------------------------------------------- */
 
-static void add_number(usm__hash *h, uint64_t value)
-{
-    unsigned char bytes[8];
-
-    usm_put_le(bytes, value, 8);
-    usm__hash_add(h, bytes, sizeof bytes);
-}
-
-static void add_text(usm__hash *h, const char *text)
-{
-    usm__hash_add(h, text, strlen(text) + 1);
-}
-
 static void add_kernel(usm__hash *h, const usm_team_kernel *k)
 {
-    add_text(h, k->name);
-    add_number(h, k->images.hi);
-    add_number(h, k->images.lo);
+    usm__hash_text(h, k->name);
+    usm__hash_number(h, k->images.hi);
+    usm__hash_number(h, k->images.lo);
 }
 
 static usm__hash hash_of(const usm_graph *g, const char *key)
 {
     usm__hash h = USM__HASH_INIT;
 
-    add_text(&h, key ? key : "");
+    usm__hash_text(&h, key ? key : "");
     for (uint32_t i = 0; i < g->nnodes; i++) {
         const usm_node_desc *d = &g->nodes[i].desc;
 
-        add_text(&h, d->name);
-        add_number(&h, d->kind);
-        add_number(&h, d->dims);
+        usm__hash_text(&h, d->name);
+        usm__hash_number(&h, d->kind);
+        usm__hash_number(&h, d->dims);
         for (uint32_t j = 0; j < d->dims; j++) {
-            add_number(&h, d->global[j]);
-            add_number(&h, d->local[j]);
+            usm__hash_number(&h, d->global[j]);
+            usm__hash_number(&h, d->local[j]);
         }
-        add_number(&h, d->out_size);
-        add_number(&h, d->parts);
-        add_number(&h, d->size);
+        usm__hash_number(&h, d->out_size);
+        usm__hash_number(&h, d->parts);
+        usm__hash_number(&h, d->size);
         if (d->kind == USM_NODE_INPUT)
-            add_number(&h, usm__xxh3(d->data, d->size, 0));
+            usm__hash_number(&h, usm__xxh3(d->data, d->size, 0));
         else
             add_kernel(&h, d->kernel);
-        add_number(&h, g->nodes[i].ninputs);
+        usm__hash_number(&h, g->nodes[i].ninputs);
         for (uint32_t j = 0; j < g->nodes[i].ninputs; j++)
-            add_number(&h, g->nodes[i].inputs[j]);
+            usm__hash_number(&h, g->nodes[i].inputs[j]);
     }
     return h;
+}
+
+static void put_head(usm__saved_head *head, const usm_graph *g, const char *key)
+{
+    usm__hash hash = hash_of(g, key);
+
+    usm__saved_head_begin(head, USM__SAVED_GRAPH);
+    usm__saved_head_hash(head, &hash);
+    usm__saved_head_end(head);
 }
 
 /* ---- files ----------------------------------------------------------------------------------- */
@@ -137,13 +104,11 @@ static bool path_of(const usm__graph_keep *k, uint32_t node, uint32_t part, path
     return n > 0 && (size_t)n < sizeof(path_text);
 }
 
-static usm_status write_mark(usm__graph_keep *k, const char *path)
+static usm_status write_mark(const usm__graph_keep *k, const char *path)
 {
-    unsigned char bytes[HEADER_SIZE];
-    char          why[128];
+    char why[128];
 
-    put_header(k, &(header){.node = USM__NOBODY}, bytes);
-    if (usm__os_write_file(path, bytes, sizeof bytes) != 0)
+    if (usm__os_write_file(path, k->head.bytes, k->head.size) != 0)
         return usm__fail(USM_E_IO, "blocks cannot be kept in '%s': %s", k->folder,
                          strerror_r(errno, why, sizeof why));
     return USM_OK;
@@ -194,8 +159,7 @@ static usm_status claim(usm__graph_keep *k)
     char           why[128];
     size_t         size = 0;
     unsigned char *bytes;
-    header         h;
-    bool           is_ours;
+    bool           is_it, is_old;
 
     if (!path_of(k, USM__NOBODY, 0, path))
         return usm__fail(USM_E_INVALID, "the name of the folder to resume from is too long");
@@ -207,10 +171,16 @@ static usm_status claim(usm__graph_keep *k)
     if (!bytes)
         return usm__fail(USM_E_IO, "'%s' cannot be read: %s", path,
                          strerror_r(errno, why, sizeof why));
-    is_ours = size == HEADER_SIZE && get_header(k, &h, bytes);
+    is_it  = size == k->head.size && is_ours(k, bytes, size);
+    is_old = usm__saved_look(&k->head, bytes, size) == USM__SAVED_OTHER;
     usm__heap_free(bytes);
-    if (is_ours)
+    if (is_it)
         return USM_OK;
+    if (is_old)
+        return usm__fail(USM_E_INVALID,
+                         "'%s' holds the blocks of another version of libusm; name another folder, "
+                         "or remove it to begin again",
+                         k->folder);
     return usm__fail(USM_E_INVALID,
                      "'%s' holds the blocks of another graph, or of other inputs or kernels; name "
                      "another folder, or remove it to begin again",
@@ -219,8 +189,7 @@ static usm_status claim(usm__graph_keep *k)
 
 /* ---- files of earlier runs ----------------------------------------------------------------- */
 
-#define DIGITS       "0123456789"
-#define ALPHANUMERIC DIGITS "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
+#define DIGITS "0123456789"
 
 /* The end of "graph" or "<node>.<part>" at the start of the name; NULL: it starts differently. */
 static const char *skip_name(const char *name)
@@ -233,27 +202,20 @@ static const char *skip_name(const char *name)
     return part > 0 ? name + node + 1 + part : NULL;
 }
 
-/* ".XXXXXX", which usm__os_write_file() adds to a name until the file is whole. */
-static bool is_aside(const char *ending)
+static bool is_left_over(const char *name, const void *arg)
 {
-    return strlen(ending) == 7 && ending[0] == '.' && strspn(ending + 1, ALPHANUMERIC) == 6;
+    const char *ending = skip_name(name);
+
+    (void)arg;
+    return ending && usm__saved_is_aside(ending);
 }
 
-/* Removes temporary files; with `all` also all files of a graph except its mark, since an earlier
- * run may have had more parts. */
-static void sweep(const usm__graph_keep *k, bool all)
+/* All of a graph but its mark: an earlier run may have had more parts. */
+static bool is_of_graph(const char *name, const void *arg)
 {
-    DIR           *dir = opendir(k->folder);
-    struct dirent *e;
+    const char *ending = skip_name(name);
 
-    while (dir && (e = readdir(dir)) != NULL) { /* NOLINT(concurrency-mt-unsafe): this call's */
-        const char *ending = skip_name(e->d_name);
-
-        if (ending && (is_aside(ending) || (all && *ending == '\0' && e->d_name[0] != 'g')))
-            (void)unlinkat(dirfd(dir), e->d_name, 0);
-    }
-    if (dir)
-        (void)closedir(dir);
+    return is_left_over(name, arg) || (ending && *ending == '\0' && name[0] != 'g');
 }
 
 usm_status usm__graph_keep_open(const usm_graph *g, const char *folder, const char *key,
@@ -268,14 +230,14 @@ usm_status usm__graph_keep_open(const usm_graph *g, const char *folder, const ch
         usm__heap_free(k);
         return usm__fail(USM_E_NO_MEMORY, "no host memory to resume");
     }
-    k->hash  = hash_of(g, key);
+    put_head(&k->head, g, key);
     k->there = length_there(k->folder);
     st       = claim(k);
     if (st != USM_OK) {
         usm__graph_keep_close(k, false);
         return st;
     }
-    sweep(k, false);
+    usm__saved_sweep(k->folder, is_left_over, NULL);
     *keep = k;
     return USM_OK;
 }
@@ -295,13 +257,12 @@ void usm__graph_keep_save(usm__graph_keep *k, const usm_graph *g, const usm__gra
     char                   why[128];
     int                    rc = -1;
 
-    bytes = usm__heap_alloc(HEADER_SIZE + size);
+    bytes = usm__heap_alloc(BEFORE_BLOCKS + size);
     if (bytes && path_of(k, task->node, task->part, path)) {
-        header h = {task->node, task->part, n->nblocks, size, usm__xxh3(data, size, 0)};
-
-        put_header(k, &h, bytes);
-        memcpy(bytes + HEADER_SIZE, data, size);
-        rc = usm__os_write_file(path, bytes, HEADER_SIZE + size);
+        memcpy(bytes, k->head.bytes, HEAD_SIZE);
+        memcpy(bytes + BEFORE_BLOCKS, data, size);
+        usm__saved_seal(bytes + HEAD_SIZE, name_of(task->node, task->part), n->nblocks, size);
+        rc = usm__os_write_file(path, bytes, BEFORE_BLOCKS + size);
         k->has_saved |= rc == 0;
     }
     if (rc != 0 && !k->has_failed) {
@@ -316,11 +277,11 @@ void usm__graph_keep_save(usm__graph_keep *k, const usm_graph *g, const usm__gra
 
 uint32_t usm__graph_keep_has(usm__graph_keep *k, uint32_t node, uint32_t part)
 {
-    unsigned char bytes[HEADER_SIZE];
-    path_text     path;
-    header        h;
-    int           fd;
-    ssize_t       n;
+    unsigned char     bytes[BEFORE_BLOCKS];
+    path_text         path;
+    usm__saved_record r;
+    int               fd;
+    ssize_t           n;
 
     if (!path_of(k, node, part, path))
         return 0;
@@ -329,9 +290,10 @@ uint32_t usm__graph_keep_has(usm__graph_keep *k, uint32_t node, uint32_t part)
         return 0;
     n = usm__os_pread(fd, bytes, sizeof bytes, 0);
     (void)usm__os_close(fd);
-    return n == HEADER_SIZE && get_header(k, &h, bytes) && h.node == node && h.part == part
-               ? h.nblocks
-               : 0;
+    if (n != BEFORE_BLOCKS || !is_ours(k, bytes, HEAD_SIZE))
+        return 0;
+    r = usm__saved_record_at(bytes + HEAD_SIZE);
+    return r.a == name_of(node, part) && r.b <= UINT32_MAX ? (uint32_t)r.b : 0;
 }
 
 bool usm__graph_keep_load(usm__graph_keep *k, uint32_t node, uint32_t part, void *data, size_t size)
@@ -340,14 +302,14 @@ bool usm__graph_keep_load(usm__graph_keep *k, uint32_t node, uint32_t part, void
     path_text      path;
     size_t         all   = 0;
     bool           is_ok = false;
-    header         h;
 
     if (!path_of(k, node, part, path))
         return false;
-    bytes = usm__os_read_file(path, HEADER_SIZE + size, &all);
-    if (bytes && all == HEADER_SIZE + size && get_header(k, &h, bytes) && h.size == size &&
-        h.sum == usm__xxh3(bytes + HEADER_SIZE, size, 0)) {
-        memcpy(data, bytes + HEADER_SIZE, size);
+    bytes = usm__os_read_file(path, BEFORE_BLOCKS + size, &all);
+    if (bytes && all == BEFORE_BLOCKS + size && is_ours(k, bytes, HEAD_SIZE) &&
+        usm__saved_record_at(bytes + HEAD_SIZE).size == size &&
+        usm__saved_is_whole(bytes + HEAD_SIZE, bytes + BEFORE_BLOCKS)) {
+        memcpy(data, bytes + BEFORE_BLOCKS, size);
         is_ok = true;
     }
     if (!is_ok)
@@ -363,7 +325,7 @@ void usm__graph_keep_close(usm__graph_keep *k, bool remove)
     if (!k)
         return;
     if (remove)
-        sweep(k, true);
+        usm__saved_sweep(k->folder, is_of_graph, NULL);
     if ((remove || (k->is_new && !k->has_saved)) && path_of(k, USM__NOBODY, 0, path)) {
         (void)unlink(path); /* the last: until then the folder is this graph's */
         if (remove || k->there < strlen(k->folder)) /* an empty folder of the user stays */

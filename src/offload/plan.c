@@ -9,7 +9,6 @@
 #include "offload/ranks.h"
 
 #include "base/hash.h"
-#include "base/inline/bytes.h"
 #include "base/inline/plural.h"
 #include "base/os.h"
 #include "base/settings.h"
@@ -479,14 +478,6 @@ static usm_status find_policy(usm__plan *p, const usm_team *team, const usm_poli
     return USM_OK;
 }
 
-static void add_number(usm__hash *h, uint64_t n)
-{
-    unsigned char bytes[8];
-
-    usm_put_le(bytes, n, sizeof bytes);
-    usm__hash_add(h, bytes, sizeof bytes);
-}
-
 /* Values are part of the shape: a launch with another value is another launch. */
 static void find_shape(usm__plan *p)
 {
@@ -494,27 +485,27 @@ static void find_shape(usm__plan *p)
     const usm_parallel_desc *d = &p->desc;
 
     usm__hash_add(&h, d->kernel->name, strlen(d->kernel->name));
-    add_number(&h, p->dim);
-    add_number(&h, p->multiple);
-    add_number(&h, d->state_arg);
-    add_number(&h, d->flags & ~(uint32_t)USM_PARALLEL_TUNE);
+    usm__hash_number(&h, p->dim);
+    usm__hash_number(&h, p->multiple);
+    usm__hash_number(&h, d->state_arg);
+    usm__hash_number(&h, d->flags & ~(uint32_t)USM_PARALLEL_TUNE);
     for (unsigned i = 0; i < 3; i++) {
-        add_number(&h, d->offset[i]);
-        add_number(&h, d->global[i]);
-        add_number(&h, d->local[i]);
+        usm__hash_number(&h, d->offset[i]);
+        usm__hash_number(&h, d->global[i]);
+        usm__hash_number(&h, d->local[i]);
     }
     for (size_t i = 0; i < d->nargs; i++) {
         const usm_split_arg *a = &d->args[i];
 
-        add_number(&h, a->follow);
-        add_number(&h, a->mode);
-        add_number(&h, a->size);
-        add_number(&h, a->stride);
-        add_number(&h, a->before);
-        add_number(&h, a->after);
-        add_number(&h, a->merge);
-        add_number(&h, a->element);
-        add_number(&h, a->leaf);
+        usm__hash_number(&h, a->follow);
+        usm__hash_number(&h, a->mode);
+        usm__hash_number(&h, a->size);
+        usm__hash_number(&h, a->stride);
+        usm__hash_number(&h, a->before);
+        usm__hash_number(&h, a->after);
+        usm__hash_number(&h, a->merge);
+        usm__hash_number(&h, a->element);
+        usm__hash_number(&h, a->leaf);
         if (a->follow == USM_FOLLOW_VALUE)
             usm__hash_add(&h, a->host, a->size);
     }

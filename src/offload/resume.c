@@ -1,18 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
 /* The file from which a launch is resumed: what its ended chunks wrote, and their private copies.
  *
- *     head     "USMRUN2\n", the launch's shape (32 characters), hashes of its program and of its
+ *     head     as in saved.h: the launch's shape (32 characters), hashes of its program and of its
  *              inputs (resume_key.c), its indices, a random number that ties the file of unfinished
- *              chunks (states.c) to this one, checksum of all this but the first 8 bytes
+ *              chunks (states.c) to this one
  *     records  see resume.h
  *
- * Records are only appended.  A process that is killed leaves at most one incomplete record, which
- * its checksum reveals; it and everything after it are ignored and overwritten.  Records are
- * gathered in memory for `resume_ms`, or until they are 4 MiB.
- *
- * If either the first 8 bytes of the head or its checksum is wrong, the head is damaged: nobody
- * knows to which launch the records belong, and the launch starts from the beginning.  If both are
- * wrong, it is a different kind of file, and is left alone. */
+ * Records are only appended.  A process that is killed leaves at most one incomplete record; it and
+ * everything after it are ignored and overwritten.  Records are gathered in memory for `resume_ms`,
+ * or until they are 4 MiB.  A launch whose file has a damaged head starts from the beginning. */
 #include "offload/resume.h"
 
 #include "base/inline/bits.h"
@@ -28,16 +24,16 @@
 #include <string.h>
 #include <unistd.h>
 
-#define XXH_INLINE_ALL
-#include <xxhash.h>
+#define EVERY_MS 1000u
+#define GATHERED ((size_t)4 << 20)
 
-#define HEAD_SIZE ((size_t)96)
-#define EVERY_MS  1000u
-#define GATHERED  ((size_t)4 << 20)
-
-enum { AT_SHAPE = 8, AT_PROGRAM = 40, AT_INPUTS = 56, AT_TOTAL = 72, AT_NUMBER = 80, AT_SUM = 88 };
-
-static const char magic[8] = {'U', 'S', 'M', 'R', 'U', 'N', '2', '\n'};
+enum {
+    AT_SHAPE   = USM__SAVED_MAGIC,
+    AT_PROGRAM = 40,
+    AT_INPUTS  = 56,
+    AT_TOTAL   = 72,
+    AT_NUMBER  = 80
+};
 
 struct usm__resume {
     usm__plan      *plan;
@@ -54,17 +50,7 @@ struct usm__resume {
 
 /* ---- records ------------------------------------------------------------------------------ */
 
-uint64_t usm__saved_sum(const void *data, size_t size)
-{
-    return XXH3_64bits(data, size);
-}
-
-static uint64_t sum_of(const unsigned char *record, const void *payload, size_t size)
-{
-    return XXH3_64bits_withSeed(payload, size, XXH3_64bits(record, USM__RECORD_SIZE - 8));
-}
-
-size_t usm__saved_size(const usm__plan *p, uint64_t count)
+size_t usm__resume_size(const usm__plan *p, uint64_t count)
 {
     size_t size = usm__plan_copies_size(p, count);
 
@@ -74,50 +60,28 @@ size_t usm__saved_size(const usm__plan *p, uint64_t count)
     return size;
 }
 
-void usm__saved_seal(unsigned char *record, uint64_t first, uint64_t count, size_t size)
+bool usm__resume_read(const usm__plan *p, const unsigned char *record, usm__chunk *chunk,
+                      size_t *size)
 {
-    usm_put_le(record, first, 8);
-    usm_put_le(record + 8, count, 8);
-    usm_put_le(record + 16, size, 8);
-    usm_put_le(record + 24, sum_of(record, record + USM__RECORD_SIZE, size), 8);
-}
+    usm__saved_record r = usm__saved_record_at(record);
 
-bool usm__saved_read(const usm__plan *p, const unsigned char *record, usm__chunk *chunk,
-                     size_t *size)
-{
-    chunk->first = usm_get_le(record, 8);
-    chunk->count = usm_get_le(record + 8, 8);
-    if (chunk->count == 0 || chunk->first >= p->total || chunk->count > p->total - chunk->first)
+    chunk->first = r.a;
+    chunk->count = r.b;
+    if (r.b == 0 || r.a >= p->total || r.b > p->total - r.a)
         return false;
-    *size = usm__saved_size(p, chunk->count);
-    return usm_get_le(record + 16, 8) == *size;
+    *size = usm__resume_size(p, r.b);
+    return r.size == *size;
 }
 
-bool usm__saved_is_whole(const unsigned char *record, const void *payload, size_t size)
+static void put_head(const usm__resume *r, usm__saved_head *head)
 {
-    return usm_get_le(record + 24, 8) == sum_of(record, payload, size);
-}
-
-static void put_hash(unsigned char *at, const usm__hash *h)
-{
-    usm_put_le(at, h->hi, 8);
-    usm_put_le(at + 8, h->lo, 8);
-}
-
-static uint64_t sum_of_head(const unsigned char head[HEAD_SIZE])
-{
-    return usm__saved_sum(head + AT_SHAPE, AT_SUM - AT_SHAPE);
-}
-
-static void put_head(const usm__resume *r, unsigned char head[HEAD_SIZE])
-{
-    memcpy(head, magic, sizeof magic);
-    memcpy(head + AT_SHAPE, r->plan->shape, AT_PROGRAM - AT_SHAPE);
-    put_hash(head + AT_PROGRAM, &r->key.program);
-    put_hash(head + AT_INPUTS, &r->key.inputs);
-    usm_put_le(head + AT_TOTAL, r->plan->total, 8);
-    usm_put_le(head + AT_NUMBER, r->number, 8);
-    usm_put_le(head + AT_SUM, sum_of_head(head), 8);
+    usm__saved_head_begin(head, USM__SAVED_LAUNCH);
+    usm__saved_head_add(head, r->plan->shape, AT_PROGRAM - AT_SHAPE);
+    usm__saved_head_hash(head, &r->key.program);
+    usm__saved_head_hash(head, &r->key.inputs);
+    usm__saved_head_number(head, r->plan->total);
+    usm__saved_head_number(head, r->number);
+    usm__saved_head_end(head);
 }
 
 /* Copies the arguments' bytes of a chunk to or from a payload; *used: their number. */
@@ -175,15 +139,15 @@ static bool read_record(usm__resume *r, usm__resume_fn fn, void *arg, uint64_t *
     char         *payload;
     bool          is_whole;
 
-    if (!read_all(r->fd, head, sizeof head, *at) || !usm__saved_read(r->plan, head, &chunk, &size))
+    if (!read_all(r->fd, head, sizeof head, *at) || !usm__resume_read(r->plan, head, &chunk, &size))
         return false;
     payload = usm__heap_alloc(size);
     if (!payload) {
         *st = usm__fail(USM_E_NO_MEMORY, "no host memory for %zu bytes of a chunk", size);
         return false;
     }
-    is_whole = read_all(r->fd, payload, size, *at + sizeof head) &&
-               usm__saved_is_whole(head, payload, size);
+    is_whole =
+        read_all(r->fd, payload, size, *at + sizeof head) && usm__saved_is_whole(head, payload);
     if (is_whole)
         *st = move_bytes(r->plan, &chunk, payload, true, &used);
     is_whole = is_whole && *st == USM_OK && fn(arg, chunk.first, chunk.count, payload + used, st);
@@ -240,7 +204,7 @@ static bool make_room(usm__resume *r, size_t size)
 
 void usm__resume_add(usm__resume *r, const usm__chunk *chunk, const void *copies)
 {
-    size_t         size = usm__saved_size(r->plan, chunk->count), used;
+    size_t         size = usm__resume_size(r->plan, chunk->count), used;
     size_t         last = usm__plan_copies_size(r->plan, chunk->count);
     unsigned char *head;
     uint64_t       now = usm__os_now_ns();
@@ -313,8 +277,8 @@ static usm_status refuse(const usm__resume *r, const char *why)
 }
 
 /* Compares the launches that two heads describe; `found` is whole. */
-static usm_status compare(const usm__resume *r, const unsigned char head[HEAD_SIZE],
-                          const unsigned char found[HEAD_SIZE])
+static usm_status compare(const usm__resume *r, const unsigned char *head,
+                          const unsigned char *found)
 {
     if (memcmp(head + AT_SHAPE, found + AT_SHAPE, AT_PROGRAM - AT_SHAPE) != 0 ||
         memcmp(head + AT_TOTAL, found + AT_TOTAL, AT_NUMBER - AT_TOTAL) != 0)
@@ -330,33 +294,37 @@ static usm_status compare(const usm__resume *r, const unsigned char head[HEAD_SI
  * started. */
 static usm_status read_head(usm__resume *r, uint64_t size, uint64_t *end)
 {
-    unsigned char head[HEAD_SIZE], found[HEAD_SIZE] = {0};
-    size_t        there = size < HEAD_SIZE ? (size_t)size : HEAD_SIZE;
-    bool          is_named, is_whole;
-    usm_status    st;
+    unsigned char   found[USM__SAVED_HEAD_MAX] = {0};
+    usm__saved_head head;
+    size_t          there;
+    usm_status      st;
 
     *end = 0;
     if (usm__os_random(&r->number, sizeof r->number) != 0)
         r->number = usm__os_now_ns();
-    put_head(r, head);
+    put_head(r, &head);
+    there = size < head.size ? (size_t)size : head.size;
     if (!read_all(r->fd, found, there, 0))
         return usm__fail(USM_E_IO, "resume: \"%s\" cannot be read (errno %d)", r->path, errno);
-    is_named = memcmp(found, magic, usm_min_size(there, sizeof magic)) == 0;
-    is_whole = there == HEAD_SIZE && usm_get_le(found + AT_SUM, 8) == sum_of_head(found);
-    if (!is_named && !is_whole)
-        return refuse(r, "no file of a launch, or one of another version of libusm");
-    if (there < HEAD_SIZE) /* its first writer was killed: it has no records */
+    switch (usm__saved_look(&head, found, there)) {
+    case USM__SAVED_CUT:
         return USM_OK;
-    if (!is_named || !is_whole) {
+    case USM__SAVED_DAMAGED:
         usm__warn("resume: \"%s\" is damaged in its first %zu bytes: the launch begins again",
-                  r->path, HEAD_SIZE);
+                  r->path, head.size);
         return USM_OK;
+    case USM__SAVED_OTHER:
+        return refuse(r, "the file of a launch by another version of libusm");
+    case USM__SAVED_FOREIGN:
+        return refuse(r, "no file of a launch");
+    case USM__SAVED_WHOLE:
+        break;
     }
-    st = compare(r, head, found);
+    st = compare(r, head.bytes, found);
     if (st != USM_OK)
         return st;
     r->number = usm_get_le(found + AT_NUMBER, 8);
-    *end      = HEAD_SIZE;
+    *end      = head.size;
     return USM_OK;
 }
 
@@ -384,11 +352,11 @@ static usm_status take_up(usm__resume *r, usm__resume_fn fn, void *arg, uint64_t
 
 static usm_status begin(usm__resume *r, uint64_t end)
 {
-    unsigned char head[HEAD_SIZE];
+    usm__saved_head head;
 
-    put_head(r, head);
+    put_head(r, &head);
     if (ftruncate(r->fd, (off_t)end) == 0 && lseek(r->fd, (off_t)end, SEEK_SET) == (off_t)end &&
-        (end > 0 || usm__os_write(r->fd, head, sizeof head) == 0))
+        (end > 0 || usm__os_write(r->fd, head.bytes, head.size) == 0))
         return USM_OK;
     return usm__fail(USM_E_IO, "resume: \"%s\" cannot be written (errno %d)", r->path, errno);
 }

@@ -1,33 +1,23 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* Shared by the file of ended chunks (resume.c) and that of unfinished ones (states.c): some
- * indices of a launch as bytes.
- *
- *     record   first, count, size of the payload, checksum of the record except itself
- *              payload: by argument, what chunks write; then the private copies
- *
- * Numbers are 64 bits, the lowest byte first.  The payload is as the program has it in memory. */
+/* Shared by the file of ended chunks (resume.c) and that of unfinished ones (states.c).  A record
+ * (saved.h) has some indices of a launch: their first, their count; the payload is by argument what
+ * chunks write, and then the private copies. */
 #ifndef USM_OFFLOAD_RESUME_H
 #define USM_OFFLOAD_RESUME_H
 
 #include "offload/parallel.h"
-
-#define USM__RECORD_SIZE ((size_t)32) /* without the payload */
+#include "offload/saved.h"
 
 static inline bool usm__is_saved(const usm_split_arg *a)
 {
     return a->follow == USM_FOLLOW_CHUNK && (a->mode & USM_WRITE);
 }
 
-uint64_t usm__saved_sum(const void *data, size_t size);
-
 /* The size of the payload. */
-size_t usm__saved_size(const usm__plan *plan, uint64_t count);
-/* Writes everything except the payload, which is in place already. */
-void usm__saved_seal(unsigned char *record, uint64_t first, uint64_t count, size_t size);
+size_t usm__resume_size(const usm__plan *plan, uint64_t count);
 /* False: not a record of this launch. */
-bool usm__saved_read(const usm__plan *plan, const unsigned char *record, usm__chunk *chunk,
-                     size_t *size);
-bool usm__saved_is_whole(const unsigned char *record, const void *payload, size_t size);
+bool usm__resume_read(const usm__plan *plan, const unsigned char *record, usm__chunk *chunk,
+                      size_t *size);
 
 /* ---- resume_key.c -------------------------------------------------------------------------- */
 

@@ -16,26 +16,13 @@
 #include "offload/resume.h"
 
 #include "base/inline/bits.h"
-#include "base/inline/bytes.h"
+#include "spill/tier_sum.h"
 
 #include <link.h>
 #include <string.h>
 
 #define INPUTS_MOST ((size_t)256 << 20) /* takes some 30 ms */
 #define WINDOW      ((size_t)1 << 20)   /* of a buffer, in memory at a time */
-
-static void add_number(usm__hash *h, uint64_t n)
-{
-    unsigned char bytes[8];
-
-    usm_put_le(bytes, n, 8);
-    usm__hash_add(h, bytes, sizeof bytes);
-}
-
-static void add_text(usm__hash *h, const char *text)
-{
-    usm__hash_add(h, text, strlen(text) + 1);
-}
 
 /* ---- the program ----------------------------------------------------------------------------- */
 
@@ -44,8 +31,8 @@ static void add_natives(usm_team_kernel *k, const usm_image *image)
     const usm_native_kernel *table = image->data;
 
     for (size_t i = 0; i < image->size / sizeof *table; i++) {
-        add_text(&k->images, table[i].name);
-        add_number(&k->images, table[i].nargs);
+        usm__hash_text(&k->images, table[i].name);
+        usm__hash_number(&k->images, table[i].nargs);
         if (!k->native && strcmp(table[i].name, k->name) == 0)
             k->native = table[i].fn;
     }
@@ -54,16 +41,16 @@ static void add_natives(usm_team_kernel *k, const usm_image *image)
 void usm__images_hash(usm_team_kernel *k, const usm_program_desc *program)
 {
     k->images = (usm__hash)USM__HASH_INIT;
-    add_text(&k->images, program->options ? program->options : "");
+    usm__hash_text(&k->images, program->options ? program->options : "");
     for (size_t i = 0; i < program->nimages; i++) {
         const usm_image *image = &program->images[i];
 
-        add_number(&k->images, image->type);
-        add_number(&k->images, image->size);
+        usm__hash_number(&k->images, image->type);
+        usm__hash_number(&k->images, image->size);
         if (image->type == USM_IMAGE_NATIVE)
             add_natives(k, image);
         else
-            add_number(&k->images, usm__saved_sum(image->data, image->size));
+            usm__hash_number(&k->images, usm__xxh3(image->data, image->size, 0));
     }
 }
 
@@ -93,7 +80,7 @@ static void add_segment(usm__hash *h, const char *from, size_t size)
     for (size_t at = 0, n; at < size; at += n) {
         n = usm_min_size(size - at, sizeof piece);
         copy_bytes(piece, from + at, n);
-        add_number(h, usm__saved_sum(piece, n));
+        usm__hash_number(h, usm__xxh3(piece, n, 0));
     }
 }
 
@@ -108,7 +95,7 @@ static int add_object(struct dl_phdr_info *object, size_t size, void *arg)
         is_it = is_it || is_in(object, &object->dlpi_phdr[i], s->function);
     if (!is_it)
         return 0;
-    add_number(&s->hash, s->function - object->dlpi_addr);
+    usm__hash_number(&s->hash, s->function - object->dlpi_addr);
     for (unsigned i = 0; i < object->dlpi_phnum; i++) {
         const ElfW(Phdr) *segment = &object->dlpi_phdr[i];
 
@@ -197,7 +184,7 @@ static usm_status add_input(usm__plan *p, size_t i, usm__hash *h)
 
         if (st != USM_OK)
             return st;
-        add_number(h, usm__saved_sum(piece.ptr, size));
+        usm__hash_number(h, usm__xxh3(piece.ptr, size, 0));
         (void)usm__bytes_local.close(p, i, at, USM_READ, &piece, USM_OK);
     }
     return USM_OK;
@@ -209,7 +196,7 @@ static usm_status hash_inputs(usm__plan *p, usm__hash *h)
 
     *h = (usm__hash)USM__HASH_INIT;
     if (p->desc.resume_key) {
-        add_text(h, p->desc.resume_key);
+        usm__hash_text(h, p->desc.resume_key);
         return USM_OK;
     }
     st = check_inputs(p);

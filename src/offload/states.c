@@ -3,16 +3,15 @@
  * had written at the end of a round, and its private copies.  They are kept in memory, and in a
  * file beside that of the launch (resume.c).
  *
- *     head     "USMSTA1\n", the launch's shape (32 characters), its indices, the number of the
- *              launch's file, how many states follow, checksum of the head before it
+ *     head     as in saved.h: the launch's shape (32 characters), its indices, the number of the
+ *              launch's file, how many states follow
  *     states   records, as in resume.h
  *
  * States are stored by indices, not by chunk: a chunk that is cut differently the next time takes
  * the states that exist of its indices, and starts the others from the beginning.  That requires
  * private copies by leaves; a launch with one copy per chunk keeps no states.
  *
- * The file is written under another name and then renamed, so that it is whole whenever the process
- * is killed.  A state whose checksum is wrong is ignored, and so are those after it: these chunks
+ * The file is replaced by a new one, so that it is whole whenever the process is killed.  A state whose checksum is wrong is ignored, and so are those after it: these chunks
  * start from the beginning.  The number ties the two files together: after one of them was removed
  * by hand, the other is not used.  A chunk that has ended keeps its state in the list until the
  * launch's file has its result, so that at any time one of the two has it. */
@@ -26,14 +25,11 @@
 #include "base/os_file.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
 
-#define HEAD_SIZE ((size_t)72)
-
-static const char magic[8] = {'U', 'S', 'M', 'S', 'T', 'A', '1', '\n'};
+enum { AT_COUNT = USM__SAVED_MAGIC + 32 + 16 }; /* the number of states, in the head */
 
 typedef struct state {
     struct state *next;
@@ -45,7 +41,7 @@ typedef struct state {
 struct usm__states {
     /* fixed after open */
     usm__plan *plan;
-    char      *path, *aside;
+    char      *path;
     uint64_t   number;
     /* guarded by lock */
     usm__mutex    lock; /* no other mutex of its rank is locked with it */
@@ -107,7 +103,7 @@ static void move(const usm__states *s, uint64_t from_first, uint64_t to_first, u
 
 static state *make(const usm__states *s, uint64_t first, uint64_t end)
 {
-    size_t size = usm__saved_size(s->plan, end - first);
+    size_t size = usm__resume_size(s->plan, end - first);
     state *e    = usm__heap_alloc(sizeof *e + size);
 
     if (!e)
@@ -221,30 +217,33 @@ bool usm__states_have_changed(const usm__states *s)
 
 /* ---- the file ----------------------------------------------------------------------------- */
 
-static void put_head(const usm__states *s, uint64_t n, unsigned char head[HEAD_SIZE])
+static void put_head(const usm__states *s, uint64_t n, usm__saved_head *head)
 {
-    memcpy(head, magic, sizeof magic);
-    memcpy(head + 8, s->plan->shape, 32);
-    usm_put_le(head + 40, s->plan->total, 8);
-    usm_put_le(head + 48, s->number, 8);
-    usm_put_le(head + 56, n, 8);
-    usm_put_le(head + 64, usm__saved_sum(head, 64), 8);
+    usm__saved_head_begin(head, USM__SAVED_STATES);
+    usm__saved_head_add(head, s->plan->shape, sizeof s->plan->shape - 1);
+    usm__saved_head_number(head, s->plan->total);
+    usm__saved_head_number(head, s->number);
+    usm__saved_head_number(head, n);
+    usm__saved_head_end(head);
 }
 
 /* Serializes all states; NULL: no memory. */
 static unsigned char *put_all(usm__states *s, size_t *size)
 {
-    unsigned char *bytes, *at;
-    uint64_t       n = 0;
+    unsigned char  *bytes, *at;
+    uint64_t        n = 0;
+    usm__saved_head head;
 
     usm__mutex_lock(&s->lock);
-    *size = HEAD_SIZE;
+    *size = 0;
     for (const state *e = s->list; e; e = e->next, n++)
         *size += USM__RECORD_SIZE + e->size;
+    put_head(s, n, &head);
+    *size += head.size;
     at = bytes = usm__heap_alloc(*size);
     if (bytes) {
-        put_head(s, n, at);
-        at += HEAD_SIZE;
+        memcpy(at, head.bytes, head.size);
+        at += head.size;
         usm_store_relaxed(&s->has_changed, false);
     }
     for (const state *e = s->list; bytes && e; e = e->next) {
@@ -256,30 +255,11 @@ static unsigned char *put_all(usm__states *s, size_t *size)
     return bytes;
 }
 
-static bool replace(const usm__states *s, const void *bytes, size_t size)
-{
-    const int flags = O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW;
-    int       fd    = usm__os_open(s->aside, flags, 0644), error;
-    bool      is_ok;
-
-    if (fd < 0)
-        return false;
-    is_ok = usm__os_write(fd, bytes, size) == 0;
-    error = errno;
-    is_ok = usm__os_close(fd) == 0 && is_ok;
-    if (is_ok && usm__os_rename(s->aside, s->path) == 0)
-        return true;
-    error = is_ok ? errno : error;
-    (void)unlink(s->aside);
-    errno = error;
-    return false;
-}
-
 bool usm__states_write(usm__states *s)
 {
     size_t         size  = 0;
     unsigned char *bytes = put_all(s, &size);
-    bool           is_ok = bytes && replace(s, bytes, size);
+    bool           is_ok = bytes && usm__os_write_file(s->path, bytes, size) == 0;
     int            error = bytes ? errno : ENOMEM;
 
     usm__heap_free(bytes);
@@ -296,9 +276,8 @@ static bool read_states(usm__states *s, const unsigned char *at, size_t size, ui
         size_t     payload;
         state     *e;
 
-        if (size < USM__RECORD_SIZE || !usm__saved_read(s->plan, at, &chunk, &payload) ||
-            payload > size - USM__RECORD_SIZE ||
-            !usm__saved_is_whole(at, at + USM__RECORD_SIZE, payload))
+        if (size < USM__RECORD_SIZE || !usm__resume_read(s->plan, at, &chunk, &payload) ||
+            payload > size - USM__RECORD_SIZE || !usm__saved_is_whole(at, at + USM__RECORD_SIZE))
             return false;
         end = chunk.first + chunk.count;
         if (chunk.first % multiple || (end % multiple && end != s->plan->total))
@@ -317,41 +296,76 @@ static bool read_states(usm__states *s, const unsigned char *at, size_t size, ui
 
 static usm_status read_file(usm__states *s)
 {
-    unsigned char  head[HEAD_SIZE];
-    size_t         size  = 0;
-    unsigned char *bytes = usm__os_read_file(s->path, SIZE_MAX, &size);
-    usm_status     st    = USM_OK;
+    size_t          size  = 0;
+    unsigned char  *bytes = usm__os_read_file(s->path, SIZE_MAX, &size);
+    usm_status      st    = USM_OK;
+    uint64_t        n;
+    usm__saved_head head;
 
     if (!bytes && errno == ENOENT)
         return USM_OK;
     if (!bytes)
         return usm__fail(USM_E_IO, "resume: \"%s\" cannot be read (errno %d)", s->path, errno);
-    put_head(s, size < HEAD_SIZE ? 0 : usm_get_le(bytes + 56, 8), head);
-    if (memcmp(bytes, magic, usm_min_size(size, sizeof magic)) != 0)
+    n = size < AT_COUNT + 8 ? 0 : usm_get_le(bytes + AT_COUNT, 8);
+    put_head(s, n, &head);
+    switch (usm__saved_look(&head, bytes, size)) {
+    case USM__SAVED_FOREIGN:
         st = usm__fail(USM_E_INVALID,
                        "resume: \"%s\" should contain unfinished chunks, but it is something else; "
                        "remove it, or name another file to resume from",
                        s->path);
-    else if (size < HEAD_SIZE || usm_get_le(bytes + 64, 8) != usm__saved_sum(bytes, 64))
+        break;
+    case USM__SAVED_OTHER:
+        usm__warn("resume: \"%s\" is by another version of libusm: unfinished chunks begin again",
+                  s->path);
+        break;
+    case USM__SAVED_CUT:
+    case USM__SAVED_DAMAGED:
         usm__warn("resume: \"%s\" is damaged: unfinished chunks begin again", s->path);
-    else if (memcmp(bytes, head, HEAD_SIZE) != 0)
-        usm__warn("resume: \"%s\" belongs to another launch and is ignored", s->path);
-    else if (!read_states(s, bytes + HEAD_SIZE, size - HEAD_SIZE, usm_get_le(bytes + 56, 8)))
-        usm__warn("resume: \"%s\" is damaged: some unfinished chunks begin again", s->path);
+        break;
+    case USM__SAVED_WHOLE:
+        if (memcmp(bytes, head.bytes, head.size) != 0)
+            usm__warn("resume: \"%s\" belongs to another launch and is ignored", s->path);
+        else if (!read_states(s, bytes + head.size, size - head.size, n))
+            usm__warn("resume: \"%s\" is damaged: some unfinished chunks begin again", s->path);
+        break;
+    }
     usm__heap_free(bytes);
     return st;
 }
 
 /* ---- open and close ----------------------------------------------------------------------- */
 
-static char *path_with(const char *path, const char *ending)
+static char *path_beside(const char *path)
 {
-    size_t size = strlen(path) + strlen(ending) + 1;
+    size_t size = strlen(path) + sizeof ".states";
     char  *text = usm__heap_alloc(size);
 
     if (text)
-        (void)snprintf(text, size, "%s%s", path, ending);
+        (void)snprintf(text, size, "%s.states", path);
     return text;
+}
+
+static bool is_left_over(const char *name, const void *arg)
+{
+    const char *ours = arg;
+    size_t      n    = strlen(ours);
+
+    return strncmp(name, ours, n) == 0 && usm__saved_is_aside(name + n);
+}
+
+/* Removes what a process left that was killed while it wrote. */
+static void sweep(const usm__states *s)
+{
+    char *folder = usm__heap_strdup(s->path), *last;
+
+    if (!folder)
+        return;
+    last = strrchr(folder, '/');
+    if (last)
+        last[last == folder] = '\0';
+    usm__saved_sweep(last ? folder : ".", is_left_over, last ? strrchr(s->path, '/') + 1 : s->path);
+    usm__heap_free(folder);
 }
 
 static void discard(usm__states *s)
@@ -366,7 +380,6 @@ static void discard(usm__states *s)
     usm__heap_free(s->from);
     usm__heap_free(s->to);
     usm__heap_free(s->path);
-    usm__heap_free(s->aside);
     usm__heap_free(s);
 }
 
@@ -380,11 +393,10 @@ usm_status usm__states_open(usm__plan *plan, const char *path, uint64_t number, 
     usm__mutex_init(&s->lock, USM__RANK_LAUNCH, "states");
     s->plan   = plan;
     s->number = number;
-    s->path   = path_with(path, ".states");
-    s->aside  = path_with(path, ".states.new");
+    s->path   = path_beside(path);
     s->from   = usm__heap_alloc(plan->desc.nargs * sizeof *s->from);
     s->to     = usm__heap_alloc(plan->desc.nargs * sizeof *s->to);
-    if (s->path && s->aside && s->from && s->to)
+    if (s->path && s->from && s->to)
         st = read_file(s);
     else
         st = usm__fail(USM_E_NO_MEMORY, "no host memory for states of chunks");
@@ -392,6 +404,7 @@ usm_status usm__states_open(usm__plan *plan, const char *path, uint64_t number, 
         discard(s);
         return st;
     }
+    sweep(s);
     usm_store_relaxed(&s->has_changed, false);
     *out = s;
     return USM_OK;
@@ -401,9 +414,7 @@ void usm__states_close(usm__states *s, bool is_done)
 {
     if (!s)
         return;
-    if (is_done) {
+    if (is_done)
         (void)unlink(s->path);
-        (void)unlink(s->aside);
-    }
     discard(s);
 }

@@ -243,11 +243,6 @@ static void keep(usm__tune *t)
 
 /* ---- one kernel on one member -------------------------------------------------------------- */
 
-static void add_number(usm__hash *h, uint64_t n)
-{
-    usm__hash_add(h, &n, sizeof n);
-}
-
 static usm__hash key_of(const usm__tune *t, const usm__plan *plan)
 {
     static const char what[] = "local size";
@@ -255,10 +250,10 @@ static usm__hash key_of(const usm__tune *t, const usm__plan *plan)
 
     usm__hash_add(&h, what, sizeof what);
     usm__hash_add(&h, t->kernel->name, strlen(t->kernel->name) + 1);
-    add_number(&h, plan->desc.dims);
-    add_number(&h, plan->dim);
+    usm__hash_number(&h, plan->desc.dims);
+    usm__hash_number(&h, plan->dim);
     for (unsigned i = 0; i < t->nsizes; i++)
-        add_number(&h, t->sizes[i].items);
+        usm__hash_number(&h, t->sizes[i].items);
     return h;
 }
 

@@ -64,11 +64,6 @@ typedef struct request {
 
 /* --- keys ----------------------------------------------------------------- */
 
-static void add_text(usm__hash *h, const char *text)
-{
-    usm__hash_add(h, text, strlen(text) + 1);
-}
-
 /* Machines with different processors may share a home directory, under one processor name if they
  * are virtual. */
 static void add_processor(usm__hash *h)
@@ -95,14 +90,14 @@ static usm__hash key_of(const request *r)
     usm__hash                 h    = USM__HASH_INIT;
     uint64_t                  n[2] = {(uint64_t)r->image->type, r->image->size};
 
-    add_text(&h, USM_VERSION_STRING);
-    add_text(&h, r->ctx->be->name);
-    add_text(&h, d->name);
-    add_text(&h, d->platform_name);
-    add_text(&h, d->driver_version);
+    usm__hash_text(&h, USM_VERSION_STRING);
+    usm__hash_text(&h, r->ctx->be->name);
+    usm__hash_text(&h, d->name);
+    usm__hash_text(&h, d->platform_name);
+    usm__hash_text(&h, d->driver_version);
     if (d->type == USM_DEVICE_TYPE_CPU)
         add_processor(&h);
-    add_text(&h, r->options);
+    usm__hash_text(&h, r->options);
     usm__hash_add(&h, n, sizeof n);
     usm__hash_add(&h, r->image->data, r->image->size);
     return h;

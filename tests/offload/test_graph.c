@@ -458,7 +458,7 @@ static void damage(const char *folder)
         (void)snprintf(path, sizeof path, "%s/%s", folder, e->d_name);
         fd = open(path, O_RDWR);
         CHECK(fd >= 0);
-        CHECK(pwrite(fd, "\xee", 1, 56) == 1);
+        CHECK(pwrite(fd, "\xee", 1, 64) == 1);
         (void)close(fd);
     }
     (void)closedir(dir);
@@ -538,6 +538,27 @@ static void what_is_not_the_graphs_stays_in_the_folder(void)
         CHECK_INT(unlink(path), 0);
     }
     CHECK_INT(rmdir(folder), 0); /* nothing else is there */
+    usm_graph_destroy(g);
+    close_team();
+}
+
+static void blocks_of_another_version_are_named_as_such(void)
+{
+    usm_graph_run_desc d      = USM_GRAPH_RUN_DESC_INIT;
+    const char        *folder = plain_path("older");
+    char               path[1024];
+    usm_graph         *g;
+    uint32_t           last;
+
+    open_team();
+    g = make(&last);
+    CHECK_INT(mkdir(folder, 0700), 0);
+    (void)snprintf(path, sizeof path, "%s/graph", folder);
+    plain_write(path, "usmgraph\1 and the rest of 56 bytes, as libusm 0.1.0 wrote");
+    d.resume = folder;
+    refused(usm_graph_run(g, &d, NULL), USM_E_INVALID, "another version of libusm");
+    CHECK_INT(unlink(path), 0);
+    CHECK_INT(rmdir(folder), 0);
     usm_graph_destroy(g);
     close_team();
 }
@@ -666,6 +687,7 @@ static const plain_case cases[] = {
     CASE(progress_never_falls_and_ends_at_one),
     CASE(a_run_called_off_goes_on_from_its_folder),
     CASE(what_is_not_the_graphs_stays_in_the_folder),
+    CASE(blocks_of_another_version_are_named_as_such),
     {NULL, NULL},
 };
 
