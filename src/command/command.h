@@ -7,17 +7,17 @@
 #include "heap/area.h"
 
 /* What a pointer of a command refers to. */
-typedef struct usm__place {
+typedef struct usm__pointer {
     usm_pool *pool;    /* the pool of its block; NULL: host memory that is not libusm's    */
     bool      is_ours; /* of the queue's context, or host memory: the driver can access it */
     bool      is_far;  /* of another context and not host memory: must be staged           */
-} usm__place;
+} usm__pointer;
 
 /* Resolves and checks [p, p + n) for a command `what` on q.
  *   USM_E_INVALID_POINTER  NULL, or freed
  *   USM_E_SIZE             runs over the end of its block */
-usm_status usm__place_of(usm_queue *q, const char *what, const void *p, size_t n,
-                         usm__place *place);
+usm_status usm__pointer_of(usm_queue *q, const char *what, const void *p, size_t n,
+                           usm__pointer *pointer);
 
 /* usm__context_probe() of q's device.  Every command calls it. */
 static inline usm_status usm__queue_probe(usm_queue *q)
@@ -53,7 +53,7 @@ usm_status usm__queue_hold(usm_queue *q, void *gate, size_t ndeps, usm_event *co
 /* Checks [p, p + n) of host memory for a command `what`, without a queue.
  *   USM_E_INVALID_POINTER  recently freed; with USM_VALIDATION also any address that is not
  *                          accessible memory */
-usm_status usm__place_host(const char *what, const void *p, size_t n);
+usm_status usm__pointer_host(const char *what, const void *p, size_t n);
 
 /* A marker that waits for its dependencies and for everything that must come before it.  In an
  * out-of-order queue, even without dependencies, it never waits for all earlier commands. */

@@ -102,9 +102,9 @@ static usm_status far_task(void *user)
     return st;
 }
 
-static usm_context *context_of(const usm__place *place)
+static usm_context *context_of(const usm__pointer *pointer)
 {
-    return place->pool ? place->pool->ctx : NULL;
+    return pointer->pool ? pointer->pool->ctx : NULL;
 }
 
 static usm_status submit_far(usm_queue *q, const far_copy *what, size_t ndeps,
@@ -206,16 +206,16 @@ static usm_status copy_near(usm_queue *q, void *dst, const void *src, size_t n, 
 usm_status usm_memcpy(usm_queue *q, void *dst, const void *src, size_t n, size_t ndeps,
                       usm_event *const *deps, usm_event **ev)
 {
-    usm__place to, from;
-    usm_status st = usm__queue_check(q);
+    usm__pointer to, from;
+    usm_status   st = usm__queue_check(q);
 
     if (st != USM_OK)
         return st;
     if (n == 0 || (dst == src && dst))
         return usm__submit_nothing(q, ndeps, deps, ev);
-    st = usm__place_of(q, "usm_memcpy", dst, n, &to);
+    st = usm__pointer_of(q, "usm_memcpy", dst, n, &to);
     if (st == USM_OK)
-        st = usm__place_of(q, "usm_memcpy", src, n, &from);
+        st = usm__pointer_of(q, "usm_memcpy", src, n, &from);
     if (st == USM_OK)
         st = usm__queue_probe(q);
     if (st != USM_OK)
@@ -255,15 +255,15 @@ static usm_status spans_2d(const rectangle *r, size_t *n_dst, size_t *n_src)
     return USM_OK;
 }
 
-static usm_status check_2d(usm_queue *q, const rectangle *r, usm__place *to, usm__place *from)
+static usm_status check_2d(usm_queue *q, const rectangle *r, usm__pointer *to, usm__pointer *from)
 {
     size_t     n_dst, n_src;
     usm_status st = spans_2d(r, &n_dst, &n_src);
 
     if (st == USM_OK)
-        st = usm__place_of(q, "usm_memcpy_2d", r->dst, n_dst, to);
+        st = usm__pointer_of(q, "usm_memcpy_2d", r->dst, n_dst, to);
     if (st == USM_OK)
-        st = usm__place_of(q, "usm_memcpy_2d", r->src, n_src, from);
+        st = usm__pointer_of(q, "usm_memcpy_2d", r->src, n_src, from);
     return st;
 }
 
@@ -272,7 +272,7 @@ usm_status usm_memcpy_2d(usm_queue *q, void *dst, size_t dst_pitch, const void *
                          usm_event *const *deps, usm_event **ev)
 {
     const rectangle r = {dst, src, dst_pitch, src_pitch, width, height};
-    usm__place      to, from;
+    usm__pointer    to, from;
     usm__submit     s;
     usm_status      st = usm__queue_check(q);
 
@@ -341,9 +341,9 @@ usm_status usm_copy(void *dst, const void *src, size_t n)
     if (st != USM_OK)
         return st;
     if (!q) { /* host memory on both sides */
-        st = usm__place_host("usm_copy", dst, n);
+        st = usm__pointer_host("usm_copy", dst, n);
         if (st == USM_OK)
-            st = usm__place_host("usm_copy", src, n);
+            st = usm__pointer_host("usm_copy", src, n);
         if (st == USM_OK)
             memmove(dst, src, n);
         return st;
@@ -361,9 +361,9 @@ static usm_status copy_2d_on_host(const rectangle *r)
     usm_status st = spans_2d(r, &n_dst, &n_src);
 
     if (st == USM_OK)
-        st = usm__place_host("usm_copy_2d", r->dst, n_dst);
+        st = usm__pointer_host("usm_copy_2d", r->dst, n_dst);
     if (st == USM_OK)
-        st = usm__place_host("usm_copy_2d", r->src, n_src);
+        st = usm__pointer_host("usm_copy_2d", r->src, n_src);
     for (size_t y = 0; st == USM_OK && y < r->height; y++)
         memcpy((char *)r->dst + y * r->dst_pitch, (const char *)r->src + y * r->src_pitch,
                r->width);
@@ -410,7 +410,7 @@ usm_status usm_set(void *dst, int value, size_t n)
     if (st != USM_OK)
         return st;
     if (!q) {
-        st = usm__place_host("usm_set", dst, n);
+        st = usm__pointer_host("usm_set", dst, n);
         if (st == USM_OK)
             memset(dst, value, n);
         return st;

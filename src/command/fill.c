@@ -26,13 +26,13 @@ typedef struct fill_spec {
     size_t      pattern_size, size;
 } fill_spec;
 
-static bool driver_can(const usm_queue *q, const fill_spec *f, const usm__place *place)
+static bool driver_can(const usm_queue *q, const fill_spec *f, const usm__pointer *pointer)
 {
     size_t most = q->dev->desc.max_fill_pattern;
 
     if (most == SIZE_MAX)
         return true; /* any pattern, also in memory that the program allocated elsewhere */
-    if (!place->pool || place->pool->ctx != q->ctx)
+    if (!pointer->pool || pointer->pool->ctx != q->ctx)
         return false; /* drivers crash on memory of other allocators */
     return usm_is_pow2(f->pattern_size) && f->pattern_size <= most &&
            usm_is_aligned(f->dst, f->pattern_size);
@@ -165,10 +165,10 @@ static usm_status fill_far(usm_queue *q, const fill_spec *f, const usm_pool *poo
 static usm_status fill(usm_queue *q, const char *what, const fill_spec *f, size_t ndeps,
                        usm_event *const *deps, usm_event **ev)
 {
-    usm__place place;
-    usm_status st = usm__place_of(q, what, f->dst, f->size, &place);
+    usm__pointer pointer;
+    usm_status   st = usm__pointer_of(q, what, f->dst, f->size, &pointer);
 
-    if (st == USM_OK && !place.pool && !usm_device_has(q->dev, USM_ASPECT_USM_SYSTEM_ALLOCATIONS))
+    if (st == USM_OK && !pointer.pool && !usm_device_has(q->dev, USM_ASPECT_USM_SYSTEM_ALLOCATIONS))
         st = usm__fail(USM_E_INVALID_POINTER,
                        "%s: %p is not libusm memory and %s cannot use other memory; allocate it "
                        "with usm_alloc()",
@@ -177,9 +177,9 @@ static usm_status fill(usm_queue *q, const char *what, const fill_spec *f, size_
         st = usm__queue_probe(q);
     if (st != USM_OK)
         return st;
-    if (place.is_far && place.pool)
-        return fill_far(q, f, place.pool, ndeps, deps, ev);
-    if (driver_can(q, f, &place))
+    if (pointer.is_far && pointer.pool)
+        return fill_far(q, f, pointer.pool, ndeps, deps, ev);
+    if (driver_can(q, f, &pointer))
         return fill_by_driver(q, f, ndeps, deps, ev);
     return fill_by_copies(q, f, ndeps, deps, ev);
 }

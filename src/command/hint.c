@@ -7,15 +7,16 @@
 #include "heap/pool.h"
 
 static usm_status check_hint(usm_queue *q, const char *what, const void *p, size_t n,
-                             usm__place *place)
+                             usm__pointer *pointer)
 {
     usm_status st = usm__queue_check(q);
 
     if (st == USM_OK && n == 0)
         return USM_OK; /* only its dependencies matter, wherever p points */
     if (st == USM_OK)
-        st = usm__place_of(q, what, p, n, place);
-    if (st == USM_OK && !place->pool && !usm_device_has(q->dev, USM_ASPECT_USM_SYSTEM_ALLOCATIONS))
+        st = usm__pointer_of(q, what, p, n, pointer);
+    if (st == USM_OK && !pointer->pool &&
+        !usm_device_has(q->dev, USM_ASPECT_USM_SYSTEM_ALLOCATIONS))
         st = usm__fail(USM_E_INVALID_POINTER, "%s: %p is not libusm memory", what, p);
     return st;
 }
@@ -23,13 +24,13 @@ static usm_status check_hint(usm_queue *q, const char *what, const void *p, size
 usm_status usm_prefetch(usm_queue *q, const void *p, size_t n, size_t ndeps, usm_event *const *deps,
                         usm_event **ev)
 {
-    usm__place  place;
-    usm__submit s;
-    usm_status  st = check_hint(q, "usm_prefetch", p, n, &place);
+    usm__pointer pointer;
+    usm__submit  s;
+    usm_status   st = check_hint(q, "usm_prefetch", p, n, &pointer);
 
     if (st != USM_OK)
         return st;
-    if (n == 0 || !place.pool || place.pool->ctx != q->ctx || place.pool->kind != USM_SHARED)
+    if (n == 0 || !pointer.pool || pointer.pool->ctx != q->ctx || pointer.pool->kind != USM_SHARED)
         return usm__submit_nothing(q, ndeps, deps, ev);
     st = usm__submit_begin(&s, q, ndeps, deps, ev);
     if (st != USM_OK)
@@ -55,15 +56,16 @@ static bool reaches_others(const usm_queue *q, const void *p, const usm_pool *po
 usm_status usm_mem_advise(usm_queue *q, const void *p, size_t n, usm_advice advice, size_t ndeps,
                           usm_event *const *deps, usm_event **ev)
 {
-    usm__place  place;
-    usm__submit s;
-    usm_status  st = check_hint(q, "usm_mem_advise", p, n, &place);
+    usm__pointer pointer;
+    usm__submit  s;
+    usm_status   st = check_hint(q, "usm_mem_advise", p, n, &pointer);
 
     if (st != USM_OK)
         return st;
     if ((int)advice < 0 || advice > USM_ADVICE_NO_PREFERRED_LOCATION)
         return usm__fail(USM_E_INVALID, "usm_mem_advise: there is no advice %d", (int)advice);
-    if (n == 0 || !place.pool || place.pool->ctx != q->ctx || reaches_others(q, p, place.pool))
+    if (n == 0 || !pointer.pool || pointer.pool->ctx != q->ctx ||
+        reaches_others(q, p, pointer.pool))
         return usm__submit_nothing(q, ndeps, deps, ev);
     st = usm__submit_begin(&s, q, ndeps, deps, ev);
     if (st != USM_OK)

@@ -40,7 +40,7 @@ static uint64_t stage_of(uint64_t decided)
     return decided >> 8;
 }
 
-static const usm__verdict *verdict_of(const usm_ipc_channel *ch, uint64_t decided)
+static const usm__channel_verdict *verdict_of(const usm_ipc_channel *ch, uint64_t decided)
 {
     const unsigned stage = (unsigned)(decided >> 8 & 3);
 
@@ -51,36 +51,38 @@ static bool has_gone(const usm_ipc_channel *ch, uint32_t rank)
 {
     if (rank == ch->rank)
         return false;
-    return usm__ranks_have(&ch->agreed, rank) || usm_load_acquire(&ch->peers[rank].has_ended) ||
+    return usm__channel_ranks_have(&ch->agreed, rank) ||
+           usm_load_acquire(&ch->peers[rank].has_ended) ||
            usm_load_acquire(&ch->page->members[rank].presence) == USM__MEMBER_CLOSED;
 }
 
 /* Whether all have arrived that have not gone.  If two arrive at the same time, at least one sees
  * the other: each writes its own `arrived` first, and all of these accesses are sequentially
  * consistent. */
-static bool all_here(const usm_ipc_channel *ch, usm__ranks *gone)
+static bool all_here(const usm_ipc_channel *ch, usm__channel_ranks *gone)
 {
-    *gone = (usm__ranks){{0}};
+    *gone = (usm__channel_ranks){{0}};
     for (uint32_t r = 0; r < ch->size; r++) {
         if (has_gone(ch, r))
-            usm__ranks_add(gone, r);
+            usm__channel_ranks_add(gone, r);
         else if (atomic_load(&ch->page->members[r].arrived) < ch->call)
             return false;
     }
     return true;
 }
 
-static uint32_t lowest(const usm_ipc_channel *ch, const usm__ranks *gone)
+static uint32_t lowest(const usm_ipc_channel *ch, const usm__channel_ranks *gone)
 {
     uint32_t rank = 0;
 
-    while (rank < ch->size && usm__ranks_have(gone, rank))
+    while (rank < ch->size && usm__channel_ranks_have(gone, rank))
         rank++;
     return rank;
 }
 
 /* False if another member was faster, with any verdict. */
-static bool propose(usm_ipc_channel *ch, uint64_t seen, unsigned stage, const usm__verdict *v)
+static bool propose(usm_ipc_channel *ch, uint64_t seen, unsigned stage,
+                    const usm__channel_verdict *v)
 {
     ch->page->members[ch->rank].verdict[stage - 1] = *v;
     return usm_cas_acq_rel(&ch->page->decided, &seen, make_decided(ch->call, stage, ch->rank));
@@ -88,8 +90,8 @@ static bool propose(usm_ipc_channel *ch, uint64_t seen, unsigned stage, const us
 
 static void begin_end(usm_ipc_channel *ch, uint64_t seen)
 {
-    usm__verdict v = {.across = USM_OK};
-    uint32_t     first;
+    usm__channel_verdict v = {.across = USM_OK};
+    uint32_t             first;
 
     if (!all_here(ch, &v.gone))
         return;
@@ -104,15 +106,15 @@ static void begin_end(usm_ipc_channel *ch, uint64_t seen)
 /* While across() runs: in this process, or in one that may have ended. */
 static void end_across(usm_ipc_channel *ch, uint64_t seen)
 {
-    usm__verdict   v     = *verdict_of(ch, seen);
-    const uint32_t first = lowest(ch, &v.gone);
+    usm__channel_verdict v     = *verdict_of(ch, seen);
+    const uint32_t       first = lowest(ch, &v.gone);
 
     if (first == ch->rank) {
         const usm_status st = ch->across(ch->user);
 
         v.across = st < 0 ? st : USM_OK;
     } else if (has_gone(ch, first)) {
-        usm__ranks_add(&v.gone, first);
+        usm__channel_ranks_add(&v.gone, first);
         v.across = USM_OK;
     } else {
         return;
@@ -138,7 +140,8 @@ static void spin(const usm_ipc_channel *ch, uint64_t seen)
     usm__spin_result(&how, has_come);
 }
 
-void usm__channel_arrive(usm_ipc_channel *ch, uint32_t given, usm__ranks *gone, usm_status *across)
+void usm__channel_arrive(usm_ipc_channel *ch, uint32_t given, usm__channel_ranks *gone,
+                         usm_status *across)
 {
     usm__channel_page   *page  = ch->page;
     usm__channel_member *me    = &page->members[ch->rank];

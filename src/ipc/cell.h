@@ -79,12 +79,12 @@ typedef struct usm__cell {
 } usm__cell;
 
 /* A record of a command that is not complete yet, or has an incomplete one before it. */
-typedef struct usm__record {
+typedef struct usm__cell_record {
     usm_list link;
     uint64_t number; /* in our recorder's counting      */
     uint64_t after;  /* signals that directly follow it */
     bool     is_done;
-} usm__record;
+} usm__cell_record;
 
 /* The records that a wait is for. */
 typedef struct usm__turns {
@@ -111,9 +111,9 @@ usm__process_key usm__process_self(void);
 void             usm__cells_fork(usm_fork_phase phase);
 
 /* turns.c.  pre: the entry is claimed.  The record is its maker's until usm__cell_complete(). */
-void usm__cell_made(usm__cell *cell, usm__record *r);
+void usm__cell_made(usm__cell *cell, usm__cell_record *r);
 /* Frees r with the heap, now or later. */
-void usm__cell_complete(usm__cell *cell, usm__record *r, usm_status status);
+void usm__cell_complete(usm__cell *cell, usm__cell_record *r, usm_status status);
 void usm__cell_signal(usm__cell *cell);
 void usm__cell_count(const usm__cell *cell, uint64_t *made, uint64_t *complete);
 

@@ -19,7 +19,7 @@ static usm__meta_type channel_type =
 
 /* ---- ranks --------------------------------------------------------------------------- */
 
-bool usm__ranks_any(const usm__ranks *r)
+bool usm__channel_ranks_any(const usm__channel_ranks *r)
 {
     uint64_t any = 0;
 
@@ -28,7 +28,7 @@ bool usm__ranks_any(const usm__ranks *r)
     return any != 0;
 }
 
-static unsigned count_of(const usm__ranks *r)
+static unsigned count_of(const usm__channel_ranks *r)
 {
     unsigned n = 0;
 
@@ -37,7 +37,7 @@ static unsigned count_of(const usm__ranks *r)
     return n;
 }
 
-const char *usm__ranks_text(const usm__ranks *r, char *text, size_t size)
+const char *usm__channel_ranks_text(const usm__channel_ranks *r, char *text, size_t size)
 {
     const unsigned count = count_of(r);
     unsigned       told  = 0;
@@ -47,7 +47,7 @@ const char *usm__ranks_text(const usm__ranks *r, char *text, size_t size)
     for (uint32_t rank = 0; rank < USM__CHANNEL_SIZE_MAX && told < 12; rank++) {
         const char *before = told == 0 ? "" : told + 1 == count ? " and " : ", ";
 
-        if (!usm__ranks_have(r, rank))
+        if (!usm__channel_ranks_have(r, rank))
             continue;
         used += (size_t)snprintf(text + used, size - used, "%s%u", before, rank);
         if (used >= size)
@@ -168,7 +168,7 @@ static usm_ipc_channel *new_channel(const usm_ipc_channel_desc *desc)
     ch->across          = desc->across;
     ch->user            = desc->user;
     ch->call            = 0;
-    ch->agreed          = (usm__ranks){{0}};
+    ch->agreed          = (usm__channel_ranks){{0}};
     /* With fewer processors than members, a spinning member keeps others from arriving. */
     ch->may_spin = usm__os_cpu_count() >= desc->size && desc->size > 1;
     return ch;
@@ -259,7 +259,7 @@ static usm_status same_call(const usm_ipc_channel *ch, uint32_t given)
     for (uint32_t r = 0; r < ch->size; r++) {
         const uint32_t theirs = ch->page->members[r].given[ch->call & 1];
 
-        if (usm__ranks_have(&ch->agreed, r) || theirs == given)
+        if (usm__channel_ranks_have(&ch->agreed, r) || theirs == given)
             continue;
         if (theirs == 0 || given == 0)
             return usm__fail(USM_E_INVALID, "rank %u called usm_ipc_channel_%s, rank %u _%s", r,
@@ -274,17 +274,17 @@ static usm_status same_call(const usm_ipc_channel *ch, uint32_t given)
 
 static usm_status call(usm_ipc_channel *ch, uint32_t given)
 {
-    usm__ranks gone;
-    usm_status across, same;
-    char       text[96];
+    usm__channel_ranks gone;
+    usm_status         across, same;
+    char               text[96];
 
     usm__channel_arrive(ch, given, &gone, &across);
     same = same_call(ch, given);
     if (same != USM_OK)
         return same;
-    if (usm__ranks_any(&gone))
+    if (usm__channel_ranks_any(&gone))
         return usm__fail(USM_E_PEER, "rank %s of the group of %u ended or closed its channel%s%s",
-                         usm__ranks_text(&gone, text, sizeof text), ch->size,
+                         usm__channel_ranks_text(&gone, text, sizeof text), ch->size,
                          across != USM_OK ? "; and the other machines: " : "",
                          across != USM_OK ? usm_status_name(across) : "");
     if (across != USM_OK)
@@ -317,7 +317,7 @@ usm_status usm_ipc_channel_gather(usm_ipc_channel *ch, const void *mine, size_t 
     for (uint32_t r = 0; r < ch->size; r++) {
         char *to = (char *)all + r * size;
 
-        if (usm__ranks_have(&ch->agreed, r))
+        if (usm__channel_ranks_have(&ch->agreed, r))
             memset(to, 0, size);
         else
             memcpy(to, usm__channel_gift(ch->page, ch->call, r), size);
@@ -334,6 +334,7 @@ bool usm_ipc_channel_is_alive(usm_ipc_channel *ch, uint32_t rank)
                         rank, ch->size);
         return false;
     }
-    return !usm__ranks_have(&ch->agreed, rank) && !usm_load_acquire(&ch->peers[rank].has_ended) &&
+    return !usm__channel_ranks_have(&ch->agreed, rank) &&
+           !usm_load_acquire(&ch->peers[rank].has_ended) &&
            usm_load_acquire(&ch->page->members[rank].presence) == USM__MEMBER_HERE;
 }

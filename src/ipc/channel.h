@@ -23,9 +23,9 @@
 #define USM__CHANNEL_MAGIC    0x75636831u
 
 /* A set of ranks. */
-typedef struct usm__ranks {
+typedef struct usm__channel_ranks {
     uint64_t bits[USM__CHANNEL_SIZE_MAX / 64];
-} usm__ranks;
+} usm__channel_ranks;
 
 typedef enum usm__meeting {
     USM__MEETING_OPEN      = 0,
@@ -34,11 +34,11 @@ typedef enum usm__meeting {
 } usm__meeting;
 
 /* How a call may end: the chosen verdict is valid for all. */
-typedef struct usm__verdict {
-    usm__ranks gone;   /* all that have ended or closed so far */
-    int32_t    across; /* what across() returned               */
-    uint32_t   pad;
-} usm__verdict;
+typedef struct usm__channel_verdict {
+    usm__channel_ranks gone;   /* all that have ended or closed so far */
+    int32_t            across; /* what across() returned               */
+    uint32_t           pad;
+} usm__channel_verdict;
 
 typedef enum usm__presence {
     USM__MEMBER_ABSENT = 0,
@@ -50,9 +50,10 @@ typedef struct usm__channel_member {
     usm__ipc_process  process;
     _Atomic(uint32_t) presence;
     uint32_t          has_across;
-    _Atomic(uint64_t) arrived;    /* number of the call at which it has arrived                 */
-    uint32_t          given[2];   /* in calls of that parity: bytes for gather, + 1; 0: barrier */
-    usm__verdict      verdict[2]; /* proposed: for the start of across(), for the end           */
+    _Atomic(uint64_t) arrived;  /* number of the call at which it has arrived                 */
+    uint32_t          given[2]; /* in calls of that parity: bytes for gather, + 1; 0: barrier */
+    usm__channel_verdict
+        verdict[2]; /* proposed: for the start of across(), for the end           */
 } usm__channel_member;
 
 typedef struct usm__channel_page {
@@ -79,25 +80,25 @@ struct usm_ipc_channel {
     uint32_t           rank, size;
     bool               may_spin;
     uint64_t           call;   /* number of calls that this member has made  */
-    usm__ranks         agreed; /* members that have gone, as reported so far */
+    usm__channel_ranks agreed; /* members that have gone, as reported so far */
     usm_ipc_across_fn  across;
     void              *user;
     usm__channel_peer *peers; /* `size` of them, our own unused                           */
 };
 
-static inline bool usm__ranks_have(const usm__ranks *r, uint32_t rank)
+static inline bool usm__channel_ranks_have(const usm__channel_ranks *r, uint32_t rank)
 {
     return r->bits[rank / 64] >> (rank % 64) & 1u;
 }
 
-static inline void usm__ranks_add(usm__ranks *r, uint32_t rank)
+static inline void usm__channel_ranks_add(usm__channel_ranks *r, uint32_t rank)
 {
     r->bits[rank / 64] |= (uint64_t)1 << (rank % 64);
 }
 
-bool usm__ranks_any(const usm__ranks *r);
+bool usm__channel_ranks_any(const usm__channel_ranks *r);
 /* "2, 5 and 9", cut short after a few. */
-const char *usm__ranks_text(const usm__ranks *r, char *text, size_t size);
+const char *usm__channel_ranks_text(const usm__channel_ranks *r, char *text, size_t size);
 
 size_t usm__channel_page_size(uint32_t size);
 /* The contribution of `rank` in calls of that parity. */
@@ -109,6 +110,7 @@ usm_status usm__channel_meet(const usm_ipc_channel_desc *desc, const usm__ipc_pr
 
 /* Waits until every living member has made this call; outputs which have gone since the last one.
  * *across is what across() returned, in whichever member. */
-void usm__channel_arrive(usm_ipc_channel *ch, uint32_t given, usm__ranks *gone, usm_status *across);
+void usm__channel_arrive(usm_ipc_channel *ch, uint32_t given, usm__channel_ranks *gone,
+                         usm_status *across);
 
 #endif

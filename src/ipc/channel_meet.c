@@ -102,8 +102,8 @@ static bool abandon(const meeting *m)
 
 static usm_status not_all(const meeting *m)
 {
-    usm__ranks missing = {{0}};
-    char       text[96];
+    usm__channel_ranks missing = {{0}};
+    char               text[96];
 
     if (!m->page)
         return usm__fail(USM_E_PEER,
@@ -111,12 +111,12 @@ static usm_status not_all(const meeting *m)
                          m->desc->name, m->desc->timeout_ms);
     for (uint32_t r = 0; r < m->desc->size; r++)
         if (usm_load_acquire(&m->page->members[r].presence) != USM__MEMBER_HERE)
-            usm__ranks_add(&missing, r);
+            usm__channel_ranks_add(&missing, r);
     return usm__fail(USM_E_PEER,
                      "the group \"%s\" did not meet within %u ms: rank %s of %u did not come, or "
                      "ended",
                      m->desc->name, m->desc->timeout_ms,
-                     usm__ranks_text(&missing, text, sizeof text), m->desc->size);
+                     usm__channel_ranks_text(&missing, text, sizeof text), m->desc->size);
 }
 
 static usm_status too_late(const meeting *m)

@@ -15,10 +15,10 @@
 /* ---- records -------------------------------------------------------------------------------- */
 
 typedef struct command {
-    usm__completion c;
-    usm__cell      *cell; /* counted                               */
-    usm_context    *ctx;  /* counted by refs: keeps c.native valid */
-    usm__record    *record;
+    usm__completion   c;
+    usm__cell        *cell; /* counted                               */
+    usm_context      *ctx;  /* counted by refs: keeps c.native valid */
+    usm__cell_record *record;
 } command;
 
 static void command_ended(usm__completion *c)
@@ -47,8 +47,8 @@ static usm_status queue_marker(usm_queue *q, size_t ndeps, usm_event *const *dep
 
 static command *new_command(usm_ipc_event *ev, usm_queue *q)
 {
-    command     *cmd = usm__heap_alloc(sizeof *cmd);
-    usm__record *r   = usm__heap_alloc(sizeof *r);
+    command          *cmd = usm__heap_alloc(sizeof *cmd);
+    usm__cell_record *r   = usm__heap_alloc(sizeof *r);
 
     if (!cmd || !r) {
         usm__heap_free(cmd);

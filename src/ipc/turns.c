@@ -7,7 +7,7 @@
 
 /* ---- counting -------------------------------------------------------------------------- */
 
-void usm__cell_made(usm__cell *cell, usm__record *r)
+void usm__cell_made(usm__cell *cell, usm__cell_record *r)
 {
     usm__mutex_lock(&cell->lock);
     r->number  = usm_load_relaxed(&cell->recorder->made) + 1;
@@ -35,7 +35,7 @@ static void advance(usm__cell *cell, usm_list *ended)
     uint64_t low = usm_load_relaxed(&cell->recorder->low);
 
     while (!usm_list_is_empty(&cell->records)) {
-        usm__record *first = usm_container_of(cell->records.next, usm__record, link);
+        usm__cell_record *first = usm_container_of(cell->records.next, usm__cell_record, link);
 
         if (!first->is_done)
             break;
@@ -46,7 +46,7 @@ static void advance(usm__cell *cell, usm_list *ended)
     usm_store_release(&cell->recorder->low, low);
 }
 
-void usm__cell_complete(usm__cell *cell, usm__record *r, usm_status status)
+void usm__cell_complete(usm__cell *cell, usm__cell_record *r, usm_status status)
 {
     usm_list  ended;
     usm_list *it;
@@ -61,7 +61,7 @@ void usm__cell_complete(usm__cell *cell, usm__record *r, usm_status status)
     usm__mutex_unlock(&cell->lock);
     usm__bell_ring(&cell->shared->bell);
     while ((it = usm_list_pop(&ended)) != NULL)
-        usm__heap_free(usm_container_of(it, usm__record, link));
+        usm__heap_free(usm_container_of(it, usm__cell_record, link));
 }
 
 void usm__cell_signal(usm__cell *cell)
@@ -75,7 +75,7 @@ void usm__cell_signal(usm__cell *cell)
     if (usm_list_is_empty(&cell->records))
         usm_add_release(&own->low, (uint64_t)1);
     else
-        usm_container_of(cell->records.prev, usm__record, link)->after++;
+        usm_container_of(cell->records.prev, usm__cell_record, link)->after++;
     usm__mutex_unlock(&cell->lock);
     usm__bell_ring(&cell->shared->bell);
 }

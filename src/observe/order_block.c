@@ -13,7 +13,7 @@ static usm__life *root;
 
 /* ---- uses ------------------------------------------------------------------------- */
 
-void usm__uses_prune(usm__uses *u)
+void usm__order_uses_prune(usm__order_uses *u)
 {
     uint32_t n = 0;
 
@@ -23,7 +23,7 @@ void usm__uses_prune(usm__uses *u)
     u->n = n;
 }
 
-bool usm__uses_add(usm__uses *u, usm__use use)
+bool usm__order_uses_add(usm__order_uses *u, usm__order_use use)
 {
     if (usm__host_knows(use.tick))
         return true;
@@ -33,17 +33,17 @@ bool usm__uses_add(usm__uses *u, usm__use use)
                 u->use[i] = use;
             return true;
         }
-    usm__uses_prune(u);
+    usm__order_uses_prune(u);
     if (!usm__order_grow((void **)&u->use, &u->cap, u->n, sizeof *u->use))
         return false;
     u->use[u->n++] = use;
     return true;
 }
 
-static bool add_all(usm__uses *u, const usm__uses *more)
+static bool add_all(usm__order_uses *u, const usm__order_uses *more)
 {
     for (uint32_t i = 0; i < more->n; i++)
-        if (!usm__uses_add(u, more->use[i]))
+        if (!usm__order_uses_add(u, more->use[i]))
             return false;
     return true;
 }
@@ -177,15 +177,15 @@ static bool keep_rest(const usm__life *of, uintptr_t lo, uintptr_t hi)
 }
 
 /* Removes [lo, hi) from the ranges there; their uses go to `heir`, which may be NULL. */
-static bool clear(uintptr_t lo, uintptr_t hi, usm__uses *heir)
+static bool clear(uintptr_t lo, uintptr_t hi, usm__order_uses *heir)
 {
     usm__life *life;
     bool       ok = true;
 
     while (ok && (life = usm__life_from(lo)) != NULL && life->lo < hi) {
         remove_life(life);
-        usm__uses_prune(&life->uses);
-        usm__uses_prune(&life->before);
+        usm__order_uses_prune(&life->uses);
+        usm__order_uses_prune(&life->before);
         if (heir)
             ok = add_all(heir, &life->before) && add_all(heir, &life->uses);
         if (life->state == USM__LIFE_LIVE || life->uses.n + life->before.n > 0)

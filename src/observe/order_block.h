@@ -10,17 +10,17 @@
 #include "base/inline/list.h"
 
 /* A command that uses a block, or frees it. */
-typedef struct usm__use {
+typedef struct usm__order_use {
     usm__tick   tick;
     const char *what;   /* "copy"; a static string            */
     uint64_t    queue;  /* the queue's serial number          */
     uint64_t    number; /* the command's number in that queue */
-} usm__use;
+} usm__order_use;
 
-typedef struct usm__uses {
-    usm__use *use; /* the last one of each chain */
-    uint32_t  n, cap;
-} usm__uses;
+typedef struct usm__order_uses {
+    usm__order_use *use; /* the last one of each chain */
+    uint32_t        n, cap;
+} usm__order_uses;
 
 typedef enum usm__life_state {
     USM__LIFE_LIVE   = 0,
@@ -33,9 +33,9 @@ typedef struct usm__life {
     uint32_t          order;        /* priority in the heap */
     usm__life_state   state;
     uintptr_t         lo, hi;
-    usm__use          born;         /* uses come after it; no tick: allocated by the host     */
+    usm__order_use    born;         /* uses come after it; no tick: allocated by the host     */
     bool              is_named;     /* was reported as freed while in use                     */
-    usm__uses         uses, before; /* its own; those of the previous blocks at its addresses */
+    usm__order_uses   uses, before; /* its own; those of the previous blocks at its addresses */
     usm_list          freed;        /* QUEUED: in the queue's list                            */
     uint64_t          position;     /* QUEUED: the position in the queue                      */
 } usm__life;
@@ -50,9 +50,9 @@ usm__life *usm__life_begin(uintptr_t lo, uintptr_t hi);
 /* Removes all lifetimes of [lo, hi). */
 bool usm__life_forget(uintptr_t lo, uintptr_t hi);
 
-bool usm__uses_add(usm__uses *u, usm__use use);
+bool usm__order_uses_add(usm__order_uses *u, usm__order_use use);
 /* Removes the uses that the host knows to have ended. */
-void usm__uses_prune(usm__uses *u);
+void usm__order_uses_prune(usm__order_uses *u);
 /* Marks the uses of all blocks as ended. */
 void usm__lives_settle(void);
 

@@ -432,7 +432,7 @@ static bool step(order_queue *q, usm__clock *clock, usm__tick *tick)
     return q->is_in_order ? usm__clock_set(&q->after, clock) : usm__clock_join(&q->all, clock);
 }
 
-static bool use_life(const usm__clock *clock, const usm__use *by, usm__life *life)
+static bool use_life(const usm__clock *clock, const usm__order_use *by, usm__life *life)
 {
     usm__expected what = {.by = *by, .p = life->lo, .former = life->born};
 
@@ -447,12 +447,12 @@ static bool use_life(const usm__clock *clock, const usm__use *by, usm__life *lif
     what.why = "use of a block before its allocation";
     if (!usm__expect(clock, &what))
         return false;
-    usm__uses_prune(&life->before);
+    usm__order_uses_prune(&life->before);
     what.why = "use of a block while what used it before its last free may run";
-    return usm__expect_all(clock, &life->before, what) && usm__uses_add(&life->uses, *by);
+    return usm__expect_all(clock, &life->before, what) && usm__order_uses_add(&life->uses, *by);
 }
 
-static bool use_range(const usm__clock *clock, const usm__use *by, const void *p, size_t n)
+static bool use_range(const usm__clock *clock, const usm__order_use *by, const void *p, size_t n)
 {
     uintptr_t lo = (uintptr_t)p, hi = lo + n;
 
@@ -466,7 +466,7 @@ static bool use_range(const usm__clock *clock, const usm__use *by, const void *p
     return true;
 }
 
-static bool use_arguments(const usm__clock *clock, const usm__use *by, const usm_launch *l)
+static bool use_arguments(const usm__clock *clock, const usm__order_use *by, const usm_launch *l)
 {
     bool ok = true;
 
@@ -478,7 +478,7 @@ static bool use_arguments(const usm__clock *clock, const usm__use *by, const usm
     return ok;
 }
 
-static bool use_all(const usm__clock *clock, const usm__use *by, const usm__order_command *c)
+static bool use_all(const usm__clock *clock, const usm__order_use *by, const usm__order_command *c)
 {
     for (int i = 0; i < 2; i++)
         if (c->p[i] && !use_range(clock, by, c->p[i], c->n[i]))
@@ -488,7 +488,7 @@ static bool use_all(const usm__clock *clock, const usm__use *by, const usm__orde
 
 static bool submitted(order_queue *q, const usm__order_command *c, usm__clock *clock)
 {
-    usm__use by = {.what = c->what, .queue = q->serial, .number = ++q->commands};
+    usm__order_use by = {.what = c->what, .queue = q->serial, .number = ++q->commands};
 
     order.commands++;
     if (!usm__clock_join(clock, is_behind_all(q, c) ? all_of(q) : &q->after) ||
@@ -586,7 +586,7 @@ static bool be_born(usm__life *life, order_queue *oq, const void *native)
 {
     const order_event *e = native ? event_at(native) : NULL;
 
-    life->born = (usm__use){.what = "allocation", .queue = oq ? oq->serial : 0};
+    life->born = (usm__order_use){.what = "allocation", .queue = oq ? oq->serial : 0};
     if (e)
         life->born.tick = e->tick;
     else if (oq && oq->is_in_order)
@@ -607,11 +607,11 @@ void usm__order_async_alloc(usm_queue *q, void *p, size_t size, void *native)
 }
 
 /* The clock of a free: everything that it comes after. */
-static bool free_clock(order_queue *q, const void *native, usm__clock *clock, usm__use *by)
+static bool free_clock(order_queue *q, const void *native, usm__clock *clock, usm__order_use *by)
 {
     const order_event *e = native ? event_at(native) : NULL;
 
-    *by = (usm__use){.what = "free", .queue = q->serial};
+    *by = (usm__order_use){.what = "free", .queue = q->serial};
     if (e) {
         by->tick = e->tick;
         return usm__clock_set(clock, &e->clock);
@@ -697,7 +697,7 @@ static void name_users(const usm__life *life, char *story, size_t size)
     for (uint32_t i = 0; i < life->uses.n && i < 4; i++) {
         at = strlen(story);
         (void)snprintf(story + at, size - at, "%s %s", i ? "," : "",
-                       usm__use_name(&life->uses.use[i], one, sizeof one));
+                       usm__order_use_name(&life->uses.use[i], one, sizeof one));
     }
     at = strlen(story);
     (void)snprintf(story + at, size - at,
@@ -715,7 +715,7 @@ bool usm__order_in_use(const void *p, void **native, char *story, size_t size)
         return false;
     life = usm__life_at((uintptr_t)p);
     if (life && life->state == USM__LIFE_LIVE) {
-        usm__uses_prune(&life->uses);
+        usm__order_uses_prune(&life->uses);
         *native  = life->uses.n ? native_of(life->uses.use[0].queue) : NULL;
         is_used  = *native != NULL;
         story[0] = 0;

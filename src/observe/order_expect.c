@@ -32,7 +32,7 @@ void usm__order_count(void)
 
 /* ---- violations ------------------------------------------------------------------- */
 
-const char *usm__use_name(const usm__use *u, char *text, size_t size)
+const char *usm__order_use_name(const usm__order_use *u, char *text, size_t size)
 {
     if (u->queue == 0)
         (void)snprintf(text, size, "the host");
@@ -44,7 +44,8 @@ const char *usm__use_name(const usm__use *u, char *text, size_t size)
     return text;
 }
 
-void usm__order_report(const char *why, uintptr_t p, const usm__use *by, const usm__use *former)
+void usm__order_report(const char *why, uintptr_t p, const usm__order_use *by,
+                       const usm__order_use *former)
 {
     char             a[96], b[96];
     const usm__life *life = usm__life_at(p);
@@ -54,8 +55,9 @@ void usm__order_report(const char *why, uintptr_t p, const usm__use *by, const u
         return;
     usm__order_count();
     usm__log(USM_LOG_ERROR, "USM_HOOKS=order: %s: %s%s%s (block %p, %lu bytes)", why,
-             usm__use_name(by, a, sizeof a), former ? ", not ordered behind " : "",
-             former ? usm__use_name(former, b, sizeof b) : "", (void *)(life ? life->lo : p), size);
+             usm__order_use_name(by, a, sizeof a), former ? ", not ordered behind " : "",
+             former ? usm__order_use_name(former, b, sizeof b) : "", (void *)(life ? life->lo : p),
+             size);
 }
 
 static void free_one(usm__expected *e)
@@ -88,7 +90,7 @@ bool usm__expect(const usm__clock *clock, const usm__expected *what)
     return true;
 }
 
-bool usm__expect_all(const usm__clock *clock, const usm__uses *former, usm__expected what)
+bool usm__expect_all(const usm__clock *clock, const usm__order_uses *former, usm__expected what)
 {
     bool ok = true;
 
@@ -99,11 +101,11 @@ bool usm__expect_all(const usm__clock *clock, const usm__uses *former, usm__expe
     return ok;
 }
 
-void usm__expect_known(usm__uses *former, uintptr_t p, const char *why)
+void usm__expect_known(usm__order_uses *former, uintptr_t p, const char *why)
 {
-    usm__use host = {{0, 0}, "", 0, 0};
+    usm__order_use host = {{0, 0}, "", 0, 0};
 
-    usm__uses_prune(former);
+    usm__order_uses_prune(former);
     for (uint32_t i = 0; i < former->n; i++)
         usm__order_report(why, p, &host, &former->use[i]);
 }

@@ -11,27 +11,28 @@
 
 /* `by` must come after `former`; otherwise `why` is the violation. */
 typedef struct usm__expected {
-    usm__clock  clock; /* set while the check is deferred */
-    usm__use    former, by;
-    uintptr_t   p; /* the block                                                        */
-    const char *why;
+    usm__clock     clock; /* set while the check is deferred */
+    usm__order_use former, by;
+    uintptr_t      p; /* the block                                                        */
+    const char    *why;
 } usm__expected;
 
 /* `clock` is the clock of what->by. */
 bool usm__expect(const usm__clock *clock, const usm__expected *what);
 /* The same for each of `former`. */
-bool usm__expect_all(const usm__clock *clock, const usm__uses *former, usm__expected what);
+bool usm__expect_all(const usm__clock *clock, const usm__order_uses *former, usm__expected what);
 /* The host itself does `why`: all of `former` must be known to have ended. */
-void usm__expect_known(usm__uses *former, uintptr_t p, const char *why);
+void usm__expect_known(usm__order_uses *former, uintptr_t p, const char *why);
 /* A user event was signalled; _forget: it never will be. */
 void usm__expect_look(void);
 void usm__expect_forget(usm__tick user);
 void usm__expect_drop_all(void);
 
 /* Counts and logs a violation, under USM_HOOKS=order; former may be NULL. */
-void usm__order_report(const char *why, uintptr_t p, const usm__use *by, const usm__use *former);
+void usm__order_report(const char *why, uintptr_t p, const usm__order_use *by,
+                       const usm__order_use *former);
 void usm__order_count(void);
 /* Writes a name such as "copy 3 of queue 2". */
-const char *usm__use_name(const usm__use *u, char *text, size_t size);
+const char *usm__order_use_name(const usm__order_use *u, char *text, size_t size);
 
 #endif

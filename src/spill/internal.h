@@ -202,9 +202,9 @@ static inline unsigned usm__state_of(uint64_t word)
 }
 
 /* Consecutive sectors of a block. */
-typedef struct usm__run {
+typedef struct usm__sectors {
     uint32_t first, count;
-} usm__run;
+} usm__sectors;
 
 /* mask.c */
 void     usm__mask_set(usm__mask *m, uint32_t first, uint32_t count);
@@ -212,7 +212,7 @@ void     usm__mask_clear(usm__mask *m, uint32_t first, uint32_t count);
 bool     usm__mask_has(const usm__mask *m, uint32_t first, uint32_t count);
 uint32_t usm__mask_count(const usm__mask *m);
 /* The next run of set (want) or clear bits from *at on, below end; false: there is none. */
-bool usm__mask_next(const usm__mask *m, bool want, uint32_t *at, uint32_t end, usm__run *run);
+bool usm__mask_next(const usm__mask *m, bool want, uint32_t *at, uint32_t end, usm__sectors *run);
 
 /* word.c */
 /* Sets and clears marks, and the state unless `state` is negative; pins are kept. */
@@ -250,7 +250,7 @@ void usm__transfer(usm__spill *s, uint32_t frame);
 typedef struct usm__load {
     usm__space      *space;
     uint32_t         block;
-    usm__run         need;          /* sectors                                              */
+    usm__sectors     need;          /* sectors                                              */
     bool             needs_content; /* false: all of `need` will be written without fetch   */
     bool             is_guess;
     bool             is_awaited; /* the caller does nothing else until it is loaded           */

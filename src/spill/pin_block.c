@@ -30,9 +30,9 @@ usm__pin_part usm__pin_part_of(const usm__spill *s, const usm__pin *pin, uint32_
 
 /* --- one block -------------------------------------------------------------------------- */
 
-usm__run usm__pin_needed(const usm__spill *s, const usm__pin_part *p)
+usm__sectors usm__pin_needed(const usm__spill *s, const usm__pin_part *p)
 {
-    usm__run run = p->touch;
+    usm__sectors run = p->touch;
 
     if (!(p->mode & USM_NO_INIT))
         return run;
@@ -52,11 +52,11 @@ usm__run usm__pin_needed(const usm__spill *s, const usm__pin_part *p)
 
 /* The whole block, or only the sectors needed: an isolated small access should not pay for a
  * block. */
-static usm__run worth_fetching(usm__spill *s, const usm__pin_part *p, usm__run need,
-                               const usm__frame *f)
+static usm__sectors worth_fetching(usm__spill *s, const usm__pin_part *p, usm__sectors need,
+                                   const usm__frame *f)
 {
-    usm__space_more *more = p->space->more;
-    const usm__run   all  = {0, s->sectors};
+    usm__space_more   *more = p->space->more;
+    const usm__sectors all  = {0, s->sectors};
 
     if (need.count * 2 >= s->sectors || more->pattern == USM__PATTERN_SEQUENTIAL)
         return all;
@@ -138,7 +138,7 @@ static usm_status fail_load(const usm__pin_part *p, usm_status status)
 
 /* Whether it is a small read without other work in parallel: then this thread may do the
  * transfer. */
-static bool is_awaited(const usm__pin_request *r, const usm__run *need)
+static bool is_awaited(const usm__pin_request *r, const usm__sectors *need)
 {
     return r->blocks == 1 && r->may_wait &&
            ((size_t)need->count << r->spill->sector_shift) <= AWAITED_MAX;
@@ -166,13 +166,13 @@ usm_status usm__pin_fail_room(const usm__pin_part *p, usm_status status)
 
 usm_status usm__pin_fetch(usm__pin_request *r, const usm__pin_part *p, bool *from_store)
 {
-    usm__spill *s     = r->spill;
-    usm__block *b     = usm__block_of(p->space, p->block);
-    usm__run    need  = usm__pin_needed(s, p);
-    bool        reads = need.count != 0;
-    usm__load   load  = {.space = p->space, .block = p->block, .needs_content = reads};
-    usm_status  st    = USM_OK;
-    uint32_t    frame = r->hand;
+    usm__spill  *s     = r->spill;
+    usm__block  *b     = usm__block_of(p->space, p->block);
+    usm__sectors need  = usm__pin_needed(s, p);
+    bool         reads = need.count != 0;
+    usm__load    load  = {.space = p->space, .block = p->block, .needs_content = reads};
+    usm_status   st    = USM_OK;
+    uint32_t     frame = r->hand;
 
     if (frame != USM__NO_FRAME)
         r->hand = s->frame[frame].next;
@@ -194,7 +194,7 @@ usm_status usm__pin_fetch(usm__pin_request *r, const usm__pin_part *p, bool *fro
         usm__tiers_needs_whole(s->tiers))
         load.needs_content = true;
     load.needs_content = load.needs_content || load.is_swap;
-    load.need          = load.is_swap         ? (usm__run){0, s->sectors}
+    load.need          = load.is_swap         ? (usm__sectors){0, s->sectors}
                          : load.needs_content ? worth_fetching(s, p, reads ? need : p->touch, NULL)
                                               : p->cover;
     load.is_awaited    = is_awaited(r, &load.need);
@@ -209,13 +209,13 @@ usm_status usm__pin_fetch(usm__pin_request *r, const usm__pin_part *p, bool *fro
     return USM_OK;
 }
 
-static void fetch_missing(usm__pin_request *r, const usm__pin_part *p, usm__run need)
+static void fetch_missing(usm__pin_request *r, const usm__pin_part *p, usm__sectors need)
 {
-    usm__spill *s    = r->spill;
-    usm__frame *f    = &s->frame[usm__block_of(p->space, p->block)->frame];
-    usm__load   load = {.space = p->space, .block = p->block, .needs_content = true};
-    usm__run    run  = worth_fetching(s, p, need, f);
-    bool        all  = run.count == s->sectors;
+    usm__spill  *s    = r->spill;
+    usm__frame  *f    = &s->frame[usm__block_of(p->space, p->block)->frame];
+    usm__load    load = {.space = p->space, .block = p->block, .needs_content = true};
+    usm__sectors run  = worth_fetching(s, p, need, f);
+    bool         all  = run.count == s->sectors;
 
     load.need       = run;
     load.is_awaited = is_awaited(r, &run);
@@ -249,11 +249,11 @@ usm_status usm__pin_block(usm__pin_request *r, const usm__pin_part *p)
     bool        waited = false, has_read = false;
 
     for (;;) {
-        uint64_t   seen      = usm_load_relaxed(word);
-        unsigned   state     = usm__state_of(seen);
-        bool       is_stored = (p->mode & USM_WRITE) && (seen & USM__WORD_STORING);
-        usm__run   need;
-        usm_status st;
+        uint64_t     seen      = usm_load_relaxed(word);
+        unsigned     state     = usm__state_of(seen);
+        bool         is_stored = (p->mode & USM_WRITE) && (seen & USM__WORD_STORING);
+        usm__sectors need;
+        usm_status   st;
 
         if (is_stored && state != USM__BLOCK_ABSENT) {
             if (!r->may_wait)

@@ -14,8 +14,8 @@
 typedef struct usm__pin_part {
     usm__space     *space;
     uint32_t        block;
-    usm__run        touch; /* sectors                                                        */
-    usm__run        cover; /* of these, those that it covers completely                      */
+    usm__sectors    touch; /* sectors                                                        */
+    usm__sectors    cover; /* of these, those that it covers completely                      */
     usm_access_mode mode;
 } usm__pin_part;
 
@@ -51,7 +51,7 @@ static inline uint32_t usm__pin_last(const usm__pin *pin)
 
 usm__pin_part usm__pin_part_of(const usm__spill *s, const usm__pin *pin, uint32_t block);
 /* The sectors that must be fetched before the access; count 0: none. */
-usm__run usm__pin_needed(const usm__spill *s, const usm__pin_part *p);
+usm__sectors usm__pin_needed(const usm__spill *s, const usm__pin_part *p);
 /* Begins to fetch what the part needs; *from_store: the block is read from where it is stored,
  * possibly only because it cannot be read in parts.  A status if the fetch cannot begin. */
 usm_status usm__pin_fetch(usm__pin_request *r, const usm__pin_part *p, bool *from_store);

@@ -19,7 +19,7 @@
 
 /* ---- entries ---------------------------------------------------------------------------- */
 
-void usm__give_later(usm__gives *g, usm__place *place, uint64_t slot)
+void usm__give_later(usm__gives *g, usm__target *place, uint64_t slot)
 {
     usm_assert(g->n < sizeof g->list / sizeof g->list[0]);
     g->list[g->n].place  = place;
@@ -30,11 +30,11 @@ void usm__give_now(usm__gives *g)
 {
     while (g->n > 0) {
         g->n--;
-        usm__place_give(g->list[g->n].place, g->list[g->n].slot);
+        usm__target_give(g->list[g->n].place, g->list[g->n].slot);
     }
 }
 
-usm__location *usm__spread_add(usm__spread *s, usm__place *place, uint64_t slot)
+usm__location *usm__spread_add(usm__spread *s, usm__target *place, uint64_t slot)
 {
     for (uint8_t i = 0; i < USM__LOCATIONS; i++) {
         usm__location *l = &s->at[i];
@@ -275,7 +275,7 @@ void usm__replicas_destroy(usm__tiers *t)
     if (!r)
         return;
     for (unsigned i = 0; i < t->n; i++)
-        usm__places_close(&t->list[i]);
+        usm__targets_close(&t->list[i]);
     if (r->mend.data)
         (void)usm__os_unmap(r->mend.data, t->block_size + USM__PAGE);
     usm__heap_free(r->mend.sums);

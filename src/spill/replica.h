@@ -33,7 +33,7 @@
 
 /* ---- replica targets --------------------------------------------------------------- */
 
-typedef struct usm__place {
+typedef struct usm__target {
     /* fixed after create */
     usm__tier *tier;
     uint32_t   index;
@@ -52,7 +52,7 @@ typedef struct usm__place {
     uint64_t        full_ns; /* when; a second later others may have freed room */
     /* relaxed: transfers in a row that failed; a hint */
     _Atomic(unsigned) failures;
-} usm__place;
+} usm__target;
 
 /* ---- the locations of a block's copies ------------------------------------------------ */
 
@@ -65,13 +65,13 @@ typedef enum usm__location_state {
 } usm__location_state;
 
 typedef struct usm__location {
-    usm_list    link; /* place->locations, unless NONE or GONE                               */
-    usm__place *place;
-    uint64_t    slot;   /* without the target's base */
-    uint8_t     index;  /* in usm__spread.at         */
-    uint8_t     flying; /* transfers under way there */
-    uint8_t     state;
-    uint8_t     order; /* the least is read first: the first target of the rendezvous order that
+    usm_list     link; /* place->locations, unless NONE or GONE                               */
+    usm__target *place;
+    uint64_t     slot;   /* without the target's base */
+    uint8_t      index;  /* in usm__spread.at         */
+    uint8_t      flying; /* transfers under way there */
+    uint8_t      state;
+    uint8_t      order; /* the least is read first: the first target of the rendezvous order that
                           has held the block without interruption */
 } usm__location;
 
@@ -85,7 +85,7 @@ typedef struct usm__spread {
     uint64_t      key;
     usm_list      queue; /* in the list of blocks to re-replicate, if queued */
     usm__mend    *mend;  /* its repair under way; NULL: none                 */
-    usm__place   *gone;  /* the last target that was lost with a copy of it  */
+    usm__target  *gone;  /* the last target that was lost with a copy of it  */
     uint64_t      stored[USM__SECTORS_MAX / 64]; /* sectors whose last write succeeded           */
     uint16_t      writing;                       /* owner's writes that have begun and not ended */
     uint8_t       queued;                        /* usm__queued                                  */
@@ -103,7 +103,7 @@ typedef struct usm__fan usm__fan;
 typedef struct usm__leg {
     usm_transfer t;
     usm__fan    *fan;
-    usm__place  *place;
+    usm__target *place;
     uint64_t     slot;
     uint64_t     start_ns;
     int          at; /* entry of the spread; -1: a slot that does not belong to the copy yet    */
@@ -112,14 +112,14 @@ typedef struct usm__leg {
 } usm__leg;
 
 struct usm__fan {
-    usm__fan   *next;
-    usm__tiers *t;
-    usm__io    *io;
-    unsigned    n, pending;
-    usm__leg    leg[USM__REPLICAS_MAX];
-    usm__place *tried[USM__TRIED_MAX]; /* targets that failed this write                        */
-    unsigned    ntried;
-    usm_status  worst;
+    usm__fan    *next;
+    usm__tiers  *t;
+    usm__io     *io;
+    unsigned     n, pending;
+    usm__leg     leg[USM__REPLICAS_MAX];
+    usm__target *tried[USM__TRIED_MAX]; /* targets that failed this write                        */
+    unsigned     ntried;
+    usm_status   worst;
 };
 
 /* ---- all of it ---------------------------------------------------------------------------- */
@@ -137,7 +137,7 @@ struct usm__mend {
     uint64_t      need[USM__SECTORS_MAX / 64];
     uint32_t     *sums;
     char         *data; /* a block and a page                                                 */
-    usm__place   *from, *to;
+    usm__target  *from, *to;
     uint64_t      from_slot, to_slot;
     uint8_t       corrupt; /* entries of the spread that returned wrong bytes                   */
     /* the transfer under way */
@@ -171,8 +171,8 @@ struct usm__replicas {
 typedef struct usm__gives {
     unsigned n;
     struct {
-        usm__place *place;
-        uint64_t    slot;
+        usm__target *place;
+        uint64_t     slot;
     } list[2 * USM__LOCATIONS];
 } usm__gives;
 
@@ -181,7 +181,7 @@ static inline usm__spread *usm__spread_of(const usm__tiers *t, usm__copy *copy)
     return (usm__spread *)(void *)((char *)copy + t->replicas->spread_at);
 }
 
-static inline bool usm__place_is_failing(usm__place *p)
+static inline bool usm__target_is_failing(usm__target *p)
 {
     return usm_load_relaxed(&p->failures) >= USM__TIER_FAILURES;
 }
@@ -193,13 +193,13 @@ static inline bool usm__location_is_readable(const usm__location *l)
 }
 
 /* replica.c.  pre: lock */
-usm__location *usm__spread_add(usm__spread *s, usm__place *place,
+usm__location *usm__spread_add(usm__spread *s, usm__target *place,
                                uint64_t slot); /* NULL: no entry */
 /* It is no longer a copy; its slot is freed now or after its last transfer. */
 void usm__location_drop(usm__spread *s, usm__location *l, usm__location_state state, usm__gives *g);
 /* A transfer there has ended. */
 void usm__location_landed(usm__spread *s, usm__location *l, usm__gives *g);
-void usm__give_later(usm__gives *g, usm__place *place, uint64_t slot);
+void usm__give_later(usm__gives *g, usm__target *place, uint64_t slot);
 bool usm__spread_is_readable(const usm__spread *s);
 /* Number of fault domains with copies on targets that stay. */
 unsigned usm__spread_firm(const usm__spread *s);
@@ -216,20 +216,20 @@ void usm__give_now(usm__gives *g);
  * of those tried.  healthy: only targets that neither fail nor are full.  NULL: there is none; *st
  * is then the worst status of a tier that cannot be opened. */
 typedef struct usm__choice {
-    uint64_t           key;
-    const uint64_t    *avoid;
-    size_t             navoid;
-    usm__place *const *tried;
-    size_t             ntried;
-    bool               healthy;
+    uint64_t            key;
+    const uint64_t     *avoid;
+    size_t              navoid;
+    usm__target *const *tried;
+    size_t              ntried;
+    bool                healthy;
 } usm__choice;
-usm__place *usm__place_choose(usm__tiers *t, const usm__choice *c, usm_status *st);
-usm_status  usm__place_take(usm__place *p, uint64_t *slot);
-void        usm__place_give(usm__place *p, uint64_t slot);
+usm__target *usm__target_choose(usm__tiers *t, const usm__choice *c, usm_status *st);
+usm_status   usm__target_take(usm__target *p, uint64_t *slot);
+void         usm__target_give(usm__target *p, uint64_t slot);
 /* The target refused room.  pre: lock */
-void usm__place_note_full(usm__place *p);
+void usm__target_note_full(usm__target *p);
 /* Reports an event, once for each target and bit of `told`.  Lock not held. */
-void usm__place_tell(usm__place *p, unsigned told, usm_status st, const char *format, ...)
+void usm__target_tell(usm__target *p, unsigned told, usm_status st, const char *format, ...)
     USM_PRINTF(4, 5);
 
 /* replica_read.c.  The best copy, except those whose bit is set in `tried`; NULL.  pre: lock */

@@ -125,12 +125,12 @@ static void move_done(usm_transfer *x, usm_status st)
  * released meanwhile. */
 static usm_status move(usm__mend *m, usm_transfer_op op, size_t offset, size_t size)
 {
-    bool        out  = op == USM_TRANSFER_STORE;
-    usm__place *p    = out ? m->to : m->from;
-    usm__tiers *t    = m->t;
-    usm__tier  *tier = p->tier;
-    usm__flow  *flow = out ? &tier->writes : &tier->reads;
-    uint64_t    start;
+    bool         out  = op == USM_TRANSFER_STORE;
+    usm__target *p    = out ? m->to : m->from;
+    usm__tiers  *t    = m->t;
+    usm__tier   *tier = p->tier;
+    usm__flow   *flow = out ? &tier->writes : &tier->reads;
+    uint64_t     start;
 
     memset(&m->t_now, 0, sizeof m->t_now);
     m->t_now.op         = op;
@@ -340,11 +340,11 @@ static usm_status store(usm__mend *m)
  * false: there is none. */
 static bool find_room(usm__mend *m)
 {
-    usm__tiers *t = m->t;
-    usm__place *tried[USM__TRIED_MAX];
-    uint64_t    avoid[USM__LOCATIONS];
-    usm__choice c = {.key = m->key, .avoid = avoid, .tried = tried, .healthy = true};
-    usm_status  st;
+    usm__tiers  *t = m->t;
+    usm__target *tried[USM__TRIED_MAX];
+    uint64_t     avoid[USM__LOCATIONS];
+    usm__choice  c = {.key = m->key, .avoid = avoid, .tried = tried, .healthy = true};
+    usm_status   st;
 
     for (unsigned i = 0; i < USM__LOCATIONS; i++) {
         const usm__location *l = &m->s->at[i];
@@ -356,18 +356,18 @@ static bool find_room(usm__mend *m)
     for (; c.ntried < USM__TRIED_MAX; tried[c.ntried++] = m->to) {
         usm__mutex_unlock(&t->lock);
         st    = USM_OK;
-        m->to = usm__place_choose(t, &c, &st);
+        m->to = usm__target_choose(t, &c, &st);
         if (!m->to && c.healthy) { /* only an attempt shows that it works again    */
             c.healthy = false;
-            m->to     = usm__place_choose(t, &c, &st);
+            m->to     = usm__target_choose(t, &c, &st);
         }
         if (m->to)
-            st = usm__place_take(m->to, &m->to_slot);
+            st = usm__target_take(m->to, &m->to_slot);
         usm__mutex_lock(&t->lock);
         if (!m->to || st == USM_OK)
             return m->to != NULL;
         if (st == USM_E_SPILL_FULL) {
-            usm__place_note_full(m->to);
+            usm__target_note_full(m->to);
         } else {
             usm_add_relaxed(&m->to->failures, 1);
         }

@@ -4,7 +4,7 @@
  *
  * A target that is lost stays in the list, because its number is not used again.  Its copies are
  * found through its own list, some at a time, so that the lock is never held for long.  Called by
- * tier.c, by transports (usm__place_changed), replica_write.c and replica_mend.c. */
+ * tier.c, by transports (usm__target_changed), replica_write.c and replica_mend.c. */
 #include "spill/replica.h"
 
 #include "base/inline/plural.h"
@@ -23,18 +23,18 @@
 
 /* Neighbouring blocks need not be together in memory, and the target's owner lends memory to others
  * as well: a target is filled densely, as if for one key. */
-usm_status usm__place_take(usm__place *p, uint64_t *slot)
+usm_status usm__target_take(usm__target *p, uint64_t *slot)
 {
     return usm__room_take((usm__room){p->tier, &p->slots, p->base}, 0, slot);
 }
 
-void usm__place_note_full(usm__place *p)
+void usm__target_note_full(usm__target *p)
 {
     p->is_full = true;
     p->full_ns = usm__os_now_ns();
 }
 
-void usm__place_give(usm__place *p, uint64_t slot)
+void usm__target_give(usm__target *p, uint64_t slot)
 {
     usm__tiers   *t = p->tier->tiers;
     usm__slot_run run;
@@ -57,13 +57,13 @@ void usm__place_give(usm__place *p, uint64_t slot)
 
 /* ---- the list ---------------------------------------------------------------------------- */
 
-static void free_place(usm__place *p)
+static void free_place(usm__target *p)
 {
     usm__slots_fini(&p->slots);
     usm__heap_free(p);
 }
 
-static void name_place(usm__place *p, bool is_only)
+static void name_place(usm__target *p, bool is_only)
 {
     if (is_only)
         (void)snprintf(p->title, sizeof p->title, "%s", p->tier->title);
@@ -72,9 +72,9 @@ static void name_place(usm__place *p, bool is_only)
                        (unsigned)p->index, p->domain_name, p->tier->name);
 }
 
-static usm__place *make_place(usm__tier *tier, uint32_t index, const usm_transport_place *info)
+static usm__target *make_place(usm__tier *tier, uint32_t index, const usm_transport_place *info)
 {
-    usm__place *p = usm__heap_alloc(sizeof *p);
+    usm__target *p = usm__heap_alloc(sizeof *p);
 
     if (!p)
         return NULL;
@@ -90,13 +90,13 @@ static usm__place *make_place(usm__tier *tier, uint32_t index, const usm_transpo
 }
 
 /* pre: lock; the target is the next one.  False: no memory. */
-static bool add_place(usm__tier *tier, usm__place *p, uint64_t weight)
+static bool add_place(usm__tier *tier, usm__target *p, uint64_t weight)
 {
     size_t          n = (size_t)tier->nplaces + 1;
-    usm__place    **places;
+    usm__target   **places;
     usm__candidate *candidates;
 
-    places = usm__heap_realloc(tier->places, n * sizeof(usm__place *));
+    places = usm__heap_realloc(tier->places, n * sizeof(usm__target *));
     if (!places)
         return false;
     tier->places = places;
@@ -119,7 +119,7 @@ static usm_status know_place(usm__tier *tier, uint32_t index)
 {
     usm__tiers         *t    = tier->tiers;
     usm_transport_place info = {.state = USM_PLACE_UP};
-    usm__place         *p;
+    usm__target        *p;
     usm_status          st = tier->ops->place(tier->store, index, &info);
 
     if (st != USM_OK)
@@ -159,11 +159,11 @@ static usm_status know_all(usm__tier *tier)
     return USM_OK;
 }
 
-usm_status usm__places_open(usm__tier *tier)
+usm_status usm__targets_open(usm__tier *tier)
 {
     usm__tiers         *t    = tier->tiers;
     usm_transport_place only = {.state = USM_PLACE_UP};
-    usm__place         *p;
+    usm__target        *p;
     bool                ok;
 
     if (tier->is_driven) {
@@ -191,7 +191,7 @@ usm_status usm__places_open(usm__tier *tier)
     return usm__fail(USM_E_NO_MEMORY, "no host memory for tier %s", tier->name);
 }
 
-void usm__places_close(usm__tier *tier)
+void usm__targets_close(usm__tier *tier)
 {
     for (uint32_t i = 0; i < tier->nplaces; i++)
         free_place(tier->places[i]);
@@ -202,7 +202,7 @@ void usm__places_close(usm__tier *tier)
     tier->nplaces    = 0;
 }
 
-uint64_t usm__places_used(const usm__tier *tier)
+uint64_t usm__targets_used(const usm__tier *tier)
 {
     uint64_t n = 0;
 
@@ -230,14 +230,14 @@ typedef struct look {
 
 static bool may_take(void *arg, size_t index)
 {
-    const look *l = arg;
-    usm__place *p = l->tier->places[index];
+    const look  *l = arg;
+    usm__target *p = l->tier->places[index];
 
     if (p->state != USM_PLACE_UP && p->state != USM_PLACE_SLOW)
         return false;
     if (l->pass == PASS_UP && p->state != USM_PLACE_UP)
         return false;
-    if (l->pass != PASS_ALL && usm__place_is_failing(p))
+    if (l->pass != PASS_ALL && usm__target_is_failing(p))
         return false;
     if (l->pass != PASS_ALL && p->is_full && l->now - p->full_ns < FULL_NS)
         return false;
@@ -247,13 +247,13 @@ static bool may_take(void *arg, size_t index)
     return true;
 }
 
-static usm__place *choose_in(usm__tier *tier, const usm__choice *c, health pass)
+static usm__target *choose_in(usm__tier *tier, const usm__choice *c, health pass)
 {
     look           l = {tier, c, pass, usm__os_now_ns()};
     usm__placement p = {
         .key = c->key, .avoid = c->avoid, .navoid = c->navoid, .may_take = may_take, .arg = &l};
-    usm__place *best = NULL;
-    size_t      i;
+    usm__target *best = NULL;
+    size_t       i;
 
     usm__mutex_lock(&tier->tiers->lock);
     p.list = tier->candidates;
@@ -265,14 +265,14 @@ static usm__place *choose_in(usm__tier *tier, const usm__choice *c, health pass)
     return best;
 }
 
-usm__place *usm__place_choose(usm__tiers *t, const usm__choice *c, usm_status *st)
+usm__target *usm__target_choose(usm__tiers *t, const usm__choice *c, usm_status *st)
 {
     bool is_open[USM__SPILL_TIERS_MAX] = {false};
 
     for (int pass = PASS_UP; pass < (c->healthy ? PASS_ALL : PASSES); pass++)
         for (unsigned i = 0; i < t->n; i++) {
-            usm_status  answer = is_open[i] ? USM_OK : usm__tier_open(&t->list[i]);
-            usm__place *p      = NULL;
+            usm_status   answer = is_open[i] ? USM_OK : usm__tier_open(&t->list[i]);
+            usm__target *p      = NULL;
 
             is_open[i] = answer == USM_OK;
             if (is_open[i])
@@ -287,7 +287,7 @@ usm__place *usm__place_choose(usm__tiers *t, const usm__choice *c, usm_status *s
 
 /* ---- reports ------------------------------------------------------------------------------ */
 
-void usm__place_tell(usm__place *p, unsigned told, usm_status st, const char *format, ...)
+void usm__target_tell(usm__target *p, unsigned told, usm_status st, const char *format, ...)
 {
     usm__tiers *t = p->tier->tiers;
     char        sentence[512];
@@ -333,7 +333,7 @@ static bool lose(usm__tiers *t, usm__location *l, usm__gives *g)
     return true;
 }
 
-static uint64_t lose_all(usm__tiers *t, usm__place *p)
+static uint64_t lose_all(usm__tiers *t, usm__target *p)
 {
     uint64_t   lost = 0;
     usm__gives g    = {0};
@@ -353,7 +353,7 @@ static uint64_t lose_all(usm__tiers *t, usm__place *p)
     return lost;
 }
 
-static void tell_lost(usm__tiers *t, const usm__place *p, uint64_t copies, uint64_t lost)
+static void tell_lost(usm__tiers *t, const usm__target *p, uint64_t copies, uint64_t lost)
 {
     if (lost > 0)
         usm__tiers_tell(t, USM_E_IO,
@@ -372,7 +372,7 @@ static void tell_lost(usm__tiers *t, const usm__place *p, uint64_t copies, uint6
 
 /* Queues all blocks with copies there for new copies, a few at a time: processed copies move to the
  * end of the list. */
-static void leave_all(usm__tiers *t, usm__place *p)
+static void leave_all(usm__tiers *t, usm__target *p)
 {
     uint64_t left;
 
@@ -394,7 +394,7 @@ static void leave_all(usm__tiers *t, usm__place *p)
     usm__mutex_unlock(&t->lock);
 }
 
-static void enter_state(usm__tiers *t, usm__place *p, usm_place_state state)
+static void enter_state(usm__tiers *t, usm__target *p, usm_place_state state)
 {
     usm_place_state before;
     uint64_t        copies;
@@ -419,13 +419,13 @@ static void enter_state(usm__tiers *t, usm__place *p, usm_place_state state)
         leave_all(t, p);
 }
 
-/* While the tier is being opened, usm__places_open() handles this. */
-void usm__place_changed(void *arg, uint32_t index, usm_place_state state)
+/* While the tier is being opened, usm__targets_open() handles this. */
+void usm__target_changed(void *arg, uint32_t index, usm_place_state state)
 {
-    usm__tier  *tier = arg;
-    usm__tiers *t    = tier->tiers;
-    usm__place *p    = NULL;
-    bool        is_open;
+    usm__tier   *tier = arg;
+    usm__tiers  *t    = tier->tiers;
+    usm__target *p    = NULL;
+    bool         is_open;
 
     usm__mutex_lock(&t->lock);
     is_open = tier->store != NULL;
@@ -440,7 +440,7 @@ void usm__place_changed(void *arg, uint32_t index, usm_place_state state)
         enter_state(t, p, state);
 }
 
-size_t usm__tiers_get_places(usm__tiers *t, size_t index, usm__place_stats *list, size_t cap)
+size_t usm__tiers_get_places(usm__tiers *t, size_t index, usm__target_stats *list, size_t cap)
 {
     usm__tier *tier = index < t->n && t->replicas ? &t->list[index] : NULL;
     size_t     n;
@@ -450,7 +450,7 @@ size_t usm__tiers_get_places(usm__tiers *t, size_t index, usm__place_stats *list
     usm__mutex_lock(&t->lock);
     n = tier->nplaces;
     for (size_t i = 0; i < n && i < cap; i++) {
-        const usm__place *p = tier->places[i];
+        const usm__target *p = tier->places[i];
 
         list[i].state  = p->state;
         list[i].copies = p->nlocations;

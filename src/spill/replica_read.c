@@ -18,8 +18,8 @@ static void read_done(usm_transfer *x, usm_status st);
  * that its target has under way if any copy will do, then by its order. */
 static unsigned lateness(const usm__location *l)
 {
-    usm__place *p    = l->place;
-    unsigned    late = l->order;
+    usm__target *p    = l->place;
+    unsigned     late = l->order;
 
     if (p->tier->tiers->replicas->reads_any)
         late += ORDERS * (p->reading < ORDERS ? p->reading : ORDERS - 1);
@@ -27,7 +27,7 @@ static unsigned lateness(const usm__location *l)
         return late + 4 * ORDERS * ORDERS;
     if (p->state == USM_PLACE_SLOW)
         return late + 3 * ORDERS * ORDERS;
-    if (usm__place_is_failing(p))
+    if (usm__target_is_failing(p))
         return late + 2 * ORDERS * ORDERS;
     return p->state == USM_PLACE_LEAVING ? late + ORDERS * ORDERS : late;
 }
@@ -46,7 +46,7 @@ usm__location *usm__spread_pick(usm__spread *s, uint8_t tried)
     return best;
 }
 
-static void submit_read(usm__tiers *t, usm__io *io, usm__place *p)
+static void submit_read(usm__tiers *t, usm__io *io, usm__target *p)
 {
     usm__io_fill(t, io, p->base + io->slot, &io->t);
     io->t.done = read_done;
@@ -60,7 +60,7 @@ static void submit_read(usm__tiers *t, usm__io *io, usm__place *p)
     p->tier->ops->submit(p->tier->store, &io->t);
 }
 
-static usm_status fail_lost(usm__tiers *t, const usm__place *gone)
+static usm_status fail_lost(usm__tiers *t, const usm__target *gone)
 {
     return usm__fail(USM_E_IO,
                      "it is lost: its last copy was on %s, which is gone; "
@@ -72,11 +72,11 @@ static usm_status fail_lost(usm__tiers *t, const usm__place *gone)
 
 /* The next copy to read; NULL: none is left, and *gone tells why.  The io now has a transfer under
  * way there: the slot is not forgotten before read_done(). */
-static usm__place *next_copy(usm__tiers *t, usm__io *io, usm__place **gone, bool *is_lost)
+static usm__target *next_copy(usm__tiers *t, usm__io *io, usm__target **gone, bool *is_lost)
 {
     usm__spread   *s = usm__spread_of(t, io->copy);
     usm__location *l = NULL;
-    usm__place    *p = NULL;
+    usm__target   *p = NULL;
 
     usm__mutex_lock(&t->lock);
     *gone = s->gone;
@@ -99,8 +99,8 @@ static usm__place *next_copy(usm__tiers *t, usm__io *io, usm__place **gone, bool
 
 void usm__replicas_read(usm__tiers *t, usm__io *io)
 {
-    usm__place *gone, *p;
-    bool        is_lost;
+    usm__target *gone, *p;
+    bool         is_lost;
 
     p = next_copy(t, io, &gone, &is_lost);
     if (p)
@@ -124,7 +124,7 @@ static void doubt(usm__tiers *t, usm__spread *s, usm__location *l)
         }
 }
 
-static void note_corrupt(usm__place *p, bool is_counted)
+static void note_corrupt(usm__target *p, bool is_counted)
 {
     usm__story story;
 
@@ -134,11 +134,11 @@ static void note_corrupt(usm__place *p, bool is_counted)
         p->tier->corrupt++;
         usm__mutex_unlock(&p->tier->tiers->lock);
     }
-    usm__place_tell(p, USM__TOLD_CORRUPT, USM_E_CORRUPT, "%s: check its medium", story.text);
+    usm__target_tell(p, USM__TOLD_CORRUPT, USM_E_CORRUPT, "%s: check its medium", story.text);
     usm__story_restore(&story);
 }
 
-static void read_story(const usm__io *io, const usm__place *p, usm_status st)
+static void read_story(const usm__io *io, const usm__target *p, usm_status st)
 {
     char words[400];
 
@@ -150,8 +150,8 @@ static void read_story(const usm__io *io, const usm__place *p, usm_status st)
  * more, or ends the io. */
 static void read_elsewhere(usm__tiers *t, usm__io *io, usm_status st)
 {
-    usm__place *gone, *p;
-    bool        is_lost;
+    usm__target *gone, *p;
+    bool         is_lost;
 
     io->tried |= (uint8_t)(1u << io->at);
     p = next_copy(t, io, &gone, &is_lost);
@@ -165,7 +165,7 @@ static void read_elsewhere(usm__tiers *t, usm__io *io, usm_status st)
         usm__io_finish(t, io, is_lost ? fail_lost(t, gone) : st);
 }
 
-static void read_failed(usm__tiers *t, usm__io *io, usm__place *p, usm_status st)
+static void read_failed(usm__tiers *t, usm__io *io, usm__target *p, usm_status st)
 {
     usm__spread *s = usm__spread_of(t, io->copy);
     usm__gives   g = {0};
@@ -193,7 +193,7 @@ static void read_done(usm_transfer *x, usm_status st)
     usm__tiers  *t  = io->owner;
     usm__spread *s  = usm__spread_of(t, io->copy);
     usm__gives   g  = {0};
-    usm__place  *p;
+    usm__target *p;
 
     usm__mutex_lock(&t->lock);
     p = s->at[io->at].place;

@@ -91,7 +91,7 @@ static void end_fan(usm__fan *fan, usm_status st)
 
 /* ---- a write: the choice of targets -------------------------------------------------------- */
 
-static bool has_tried(const usm__fan *fan, const usm__place *p)
+static bool has_tried(const usm__fan *fan, const usm__target *p)
 {
     for (unsigned i = 0; i < fan->ntried; i++)
         if (fan->tried[i] == p)
@@ -100,13 +100,13 @@ static bool has_tried(const usm__fan *fan, const usm__place *p)
 }
 
 /* After so many, no other target is asked: see place_fresh(). */
-static void note_tried(usm__fan *fan, usm__place *p)
+static void note_tried(usm__fan *fan, usm__target *p)
 {
     if (fan->ntried < USM__TRIED_MAX && !has_tried(fan, p))
         fan->tried[fan->ntried++] = p;
 }
 
-static usm__leg *add_leg(usm__fan *fan, usm__place *place, uint64_t slot, int at)
+static usm__leg *add_leg(usm__fan *fan, usm__target *place, uint64_t slot, int at)
 {
     usm__leg *leg = &fan->leg[fan->n++];
 
@@ -127,15 +127,15 @@ typedef enum selection {
 
 /* The targets that the block would get if it were new. */
 typedef struct ideal {
-    usm__place *list[USM__REPLICAS_MAX];
-    uint64_t    domains[USM__REPLICAS_MAX];
-    unsigned    n;
+    usm__target *list[USM__REPLICAS_MAX];
+    uint64_t     domains[USM__REPLICAS_MAX];
+    unsigned     n;
 } ideal;
 
 /* pre: lock. */
 static bool may_use(const usm__fan *fan, const usm__location *l, selection which)
 {
-    usm__place *p = l->place;
+    usm__target *p = l->place;
 
     if (!usm__location_is_readable(l))
         return false;
@@ -144,11 +144,11 @@ static bool may_use(const usm__fan *fan, const usm__location *l, selection which
     if (has_tried(fan, p))
         return false;
     return which == WHICH_LAST ||
-           ((p->state == USM_PLACE_UP || p->state == USM_PLACE_SLOW) && !usm__place_is_failing(p));
+           ((p->state == USM_PLACE_UP || p->state == USM_PLACE_SLOW) && !usm__target_is_failing(p));
 }
 
 /* A target without room for more keeps what it has. */
-static bool is_ideal(const ideal *best, const usm__place *p)
+static bool is_ideal(const ideal *best, const usm__target *p)
 {
     for (unsigned i = 0; best && i < best->n; i++)
         if (best->list[i] == p)
@@ -176,7 +176,7 @@ static void use_copies(usm__fan *fan, selection which, const ideal *best)
     usm__mutex_unlock(&t->lock);
 }
 
-static void note_full(usm__place *p)
+static void note_full(usm__target *p)
 {
     usm__tier  *tier = p->tier;
     usm__tiers *t    = tier->tiers;
@@ -185,13 +185,13 @@ static void note_full(usm__place *p)
     (void)snprintf(words, sizeof words, "%.*s", (int)sizeof words - 1,
                    usm__words_of(USM_E_SPILL_FULL));
     usm__mutex_lock(&t->lock);
-    usm__place_note_full(p);
+    usm__target_note_full(p);
     memcpy(tier->reason, words, sizeof words);
     (void)usm__format_bytes(p->slots.used * t->block_size, used, sizeof used);
     usm__mutex_unlock(&t->lock);
-    usm__place_tell(p, USM__TOLD_FULL, USM_E_SPILL_FULL,
-                    "%s is full with %s: %s; blocks go elsewhere, if they can, or stay in memory",
-                    p->title, used, words);
+    usm__target_tell(p, USM__TOLD_FULL, USM_E_SPILL_FULL,
+                     "%s is full with %s: %s; blocks go elsewhere, if they can, or stay in memory",
+                     p->title, used, words);
 }
 
 static void note_worst(usm__fan *fan, usm_status st)
@@ -203,7 +203,7 @@ static void note_worst(usm__fan *fan, usm_status st)
         fan->worst = st;
 }
 
-static void keep_reason(usm__place *p, usm_status st)
+static void keep_reason(usm__target *p, usm_status st)
 {
     usm__tier *tier = p->tier;
     char       reason[sizeof tier->reason];
@@ -223,16 +223,16 @@ static bool place_fresh(usm__fan *fan, bool healthy)
     for (unsigned i = 0; i < fan->n; i++)
         avoid[c.navoid++] = fan->leg[i].place->domain;
     while (fan->ntried < USM__TRIED_MAX) {
-        usm_status  st = USM_OK, answer;
-        usm__place *p;
+        usm_status   st = USM_OK, answer;
+        usm__target *p;
 
         c.ntried = fan->ntried;
-        p        = usm__place_choose(fan->t, &c, &st);
+        p        = usm__target_choose(fan->t, &c, &st);
         if (!p && st != USM_OK)
             note_worst(fan, st);
         if (!p)
             return false;
-        answer = usm__place_take(p, &slot);
+        answer = usm__target_take(p, &slot);
         if (answer == USM_OK) {
             (void)add_leg(fan, p, slot, -1);
             return true;
@@ -307,10 +307,10 @@ static void find_ideal(const usm__fan *fan, ideal *best)
 
     best->n = 0;
     while (best->n < fan->t->replicas->wanted) {
-        usm__place *p;
+        usm__target *p;
 
         c.navoid = best->n;
-        p        = usm__place_choose(fan->t, &c, &st);
+        p        = usm__target_choose(fan->t, &c, &st);
         if (!p)
             return;
         best->domains[best->n] = p->domain;
@@ -395,10 +395,10 @@ static void leg_done(usm_transfer *x, usm_status st);
 
 static void submit_leg(usm__leg *leg)
 {
-    usm__fan   *fan  = leg->fan;
-    usm__place *p    = leg->place;
-    usm__tier  *tier = p->tier;
-    usm__tiers *t    = fan->t;
+    usm__fan    *fan  = leg->fan;
+    usm__target *p    = leg->place;
+    usm__tier   *tier = p->tier;
+    usm__tiers  *t    = fan->t;
 
     usm__io_fill(t, fan->io, p->base + leg->slot, &leg->t);
     leg->t.done       = leg_done;
@@ -545,14 +545,14 @@ static void conclude(usm__fan *fan)
 /* pre: the error message is the failure's */
 static void leg_failed(usm__leg *leg, usm_status st)
 {
-    usm__place *p = leg->place;
+    usm__target *p = leg->place;
 
     keep_reason(p, st);
     if (st == USM_E_IO) {
         usm_add_relaxed(&p->failures, 1);
-        usm__place_tell(p, USM__TOLD_FAILING, st,
-                        "%s fails to write: %s; what could not be written there is kept elsewhere",
-                        p->title, usm__words_of(st));
+        usm__target_tell(p, USM__TOLD_FAILING, st,
+                         "%s fails to write: %s; what could not be written there is kept elsewhere",
+                         p->title, usm__words_of(st));
     } else if (st == USM_E_SPILL_FULL) {
         note_full(p);
     }
@@ -576,7 +576,7 @@ static void leg_done(usm_transfer *x, usm_status st)
     is_lost = leg->place->state == USM_PLACE_LOST;
     usm__mutex_unlock(&t->lock);
     if (st == USM_E_IO && leg->attempts < WRITES && !is_lost &&
-        !usm__place_is_failing(leg->place)) {
+        !usm__target_is_failing(leg->place)) {
         submit_leg(leg);
         return;
     }

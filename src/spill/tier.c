@@ -182,7 +182,7 @@ uint32_t usm__tiers_trace(const usm__tiers *t, unsigned tier)
     return tier > 0 && tier <= t->n ? t->list[tier - 1].trace : 0;
 }
 
-/* From here on its replica targets may call usm__place_changed(). */
+/* From here on its replica targets may call usm__target_changed(). */
 static void enter_store(usm__tier *tier, const usm_transport_ops *ops, void *store)
 {
     const bool may_drive = ops && (ops->caps & USM_TRANSPORT_CAP_PROGRESS);
@@ -201,9 +201,9 @@ static void leave_store(usm__tier *tier)
 
     if ((ops->caps & USM_TRANSPORT_CAP_REGISTER) && tier->tiers->arena)
         ops->unregister_memory(store);
-    ops->close(store); /* usm__place_changed(), which uses both, has returned by then */
+    ops->close(store); /* usm__target_changed(), which uses both, has returned by then */
     enter_store(tier, NULL, NULL);
-    usm__places_close(tier);
+    usm__targets_close(tier);
 }
 
 static usm_status open_store(usm__tier *tier)
@@ -213,7 +213,7 @@ static usm_status open_store(usm__tier *tier)
                                            .api           = &usm__host_api,
                                            .config        = tier->config,
                                            .block_size    = t->block_size,
-                                           .place_changed = t->replicas ? usm__place_changed : NULL,
+                                           .place_changed = t->replicas ? usm__target_changed : NULL,
                                            .user          = tier};
     usm_transport_capacity   room       = {.depth = DEPTH_GUESS};
     const usm_transport_ops *ops        = usm__registry_transport(tier->transport);
@@ -238,7 +238,7 @@ static usm_status open_store(usm__tier *tier)
     (void)ops->capacity(store, &room);
     enter_store(tier, ops, store);
     if (t->replicas) {
-        st = usm__places_open(tier);
+        st = usm__targets_open(tier);
         if (st != USM_OK) {
             leave_store(tier);
             return st;
@@ -398,7 +398,7 @@ static void fill_stats(usm__tier *tier, uint64_t now, usm_tier_stats *s)
 {
     memset(s, 0, sizeof *s);
     (void)snprintf(s->name, sizeof s->name, "%s", tier->name);
-    s->used         = (tier->slots.used + usm__places_used(tier)) * tier->tiers->block_size;
+    s->used         = (tier->slots.used + usm__targets_used(tier)) * tier->tiers->block_size;
     s->capacity     = UINT64_MAX;
     s->read         = tier->reads.bytes;
     s->written      = tier->writes.bytes;

@@ -136,12 +136,12 @@ typedef struct usm__copies_stats {
 } usm__copies_stats;
 void usm__tiers_get_copies(usm__tiers *t, usm__copies_stats *stats);
 /* Statistics of the replica targets of a tier; their number. */
-typedef struct usm__place_stats {
+typedef struct usm__target_stats {
     usm_place_state state;
     char            domain[64];
     uint64_t        copies; /* blocks that have a copy there                                  */
-} usm__place_stats;
-size_t usm__tiers_get_places(usm__tiers *t, size_t tier, usm__place_stats *list, size_t cap);
+} usm__target_stats;
+size_t usm__tiers_get_places(usm__tiers *t, size_t tier, usm__target_stats *list, size_t cap);
 
 /* The checksum of a sector: XXH3 over the bytes, seeded with the block's key and the sector's
  * index. */

@@ -53,7 +53,7 @@ typedef struct usm__tier {
     usm__flow       reads, writes;
     uint64_t        errors, corrupt, encoded_in, encoded_out;
     /* With t->replicas.  The array grows; the targets themselves do not move. */
-    struct usm__place    **places;
+    struct usm__target   **places;
     uint32_t               nplaces;
     struct usm__candidate *candidates; /* [nplaces]                                          */
     /* relaxed: stores in a row that failed after their retries; a hint for the choice of a tier */
@@ -210,10 +210,10 @@ void usm__replicas_read(usm__tiers *t, usm__io *io);
 void usm__replicas_end(usm__tiers *t, usm__io *io);
 void usm__replicas_forget(usm__tiers *t, usm__copy *copy);
 /* Lists the replica targets of a tier whose store has been opened. */
-usm_status usm__places_open(usm__tier *tier);
-void       usm__places_close(usm__tier *tier);
-void       usm__place_changed(void *tier, uint32_t place, usm_place_state state);
-uint64_t   usm__places_used(const usm__tier *tier); /* slots; pre: lock                      */
+usm_status usm__targets_open(usm__tier *tier);
+void       usm__targets_close(usm__tier *tier);
+void       usm__target_changed(void *tier, uint32_t place, usm_place_state state);
+uint64_t   usm__targets_used(const usm__tier *tier); /* slots; pre: lock                      */
 /* For transports without a thread: repairs one block, if there is one.  Lock not held. */
 bool usm__replicas_progress(usm__tiers *t);
 void usm__replicas_fork_child(usm__tiers *t);

@@ -9,7 +9,7 @@
 
 static void io_ended(usm__io *io, usm_status status);
 
-static void start_part(usm__spill *s, usm__frame *f, usm__io *io, const usm__run *run)
+static void start_part(usm__spill *s, usm__frame *f, usm__io *io, const usm__sectors *run)
 {
     usm__block *b     = usm__block_of(f->space, f->block);
     uint32_t    frame = (uint32_t)(f - s->frame);
@@ -38,8 +38,8 @@ static void start_part(usm__spill *s, usm__frame *f, usm__io *io, const usm__run
 /* Starts the next runs; false: there are none. */
 static bool start_parts(usm__spill *s, usm__frame *f)
 {
-    usm__run runs[USM__FRAME_IOS];
-    uint32_t n = 0;
+    usm__sectors runs[USM__FRAME_IOS];
+    uint32_t     n = 0;
 
     while (n < USM__FRAME_IOS && usm__mask_next(&f->work, true, &f->cursor, s->sectors, &runs[n]))
         n++;

@@ -65,7 +65,7 @@ static bool has_bit(const usm__mask *m, uint32_t i)
     return m->bits[i / 64] >> (i % 64) & 1;
 }
 
-bool usm__mask_next(const usm__mask *m, bool want, uint32_t *at, uint32_t end, usm__run *run)
+bool usm__mask_next(const usm__mask *m, bool want, uint32_t *at, uint32_t end, usm__sectors *run)
 {
     uint32_t i = *at;
 

@@ -67,7 +67,7 @@ static inline void settle_as_far_as_may_be(void)
 }
 
 /* Places that have a good copy; they are in different domains. */
-static inline unsigned places_of(const block *b, usm__place *list[USM__LOCATIONS])
+static inline unsigned places_of(const block *b, usm__target *list[USM__LOCATIONS])
 {
     usm__spread *s = usm__spread_of(tiers, b->copy);
     unsigned     n = 0;
@@ -85,15 +85,15 @@ static inline unsigned places_of(const block *b, usm__place *list[USM__LOCATIONS
 
 static inline unsigned count_copies(const block *b)
 {
-    usm__place *list[USM__LOCATIONS];
+    usm__target *list[USM__LOCATIONS];
 
     return places_of(b, list);
 }
 
 static inline bool lies_in(const block *b, const char *domain)
 {
-    usm__place *list[USM__LOCATIONS];
-    unsigned    n = places_of(b, list);
+    usm__target *list[USM__LOCATIONS];
+    unsigned     n = places_of(b, list);
 
     for (unsigned i = 0; i < n; i++)
         if (strcmp(list[i]->domain_name, domain) == 0)

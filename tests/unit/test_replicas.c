@@ -405,8 +405,8 @@ static void a_copy_that_missed_a_part_is_not_read(void)
 /* Each of two parts that are under way together misses another copy: no copy would have both. */
 static void of_two_parts_that_miss_different_copies_one_has_failed(void)
 {
-    block       b, c;
-    usm__place *at[USM__LOCATIONS];
+    block        b, c;
+    usm__target *at[USM__LOCATIONS];
 
     fake_reset();
     add_racks(FAKE_N, 2);
@@ -656,9 +656,9 @@ static void with_one_copy_a_lost_place_takes_its_blocks_with_it(void)
 static void a_place_that_comes_gets_its_share_as_blocks_are_written_and_no_other_moves(void)
 {
     enum { N = 200 };
-    block       b[N];
-    usm__place *before[N][USM__LOCATIONS], *after[USM__LOCATIONS];
-    unsigned    moved = 0;
+    block        b[N];
+    usm__target *before[N][USM__LOCATIONS], *after[USM__LOCATIONS];
+    unsigned     moved = 0;
 
     fake_reset();
     add_racks(FAKE_M, 4);

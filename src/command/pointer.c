@@ -49,7 +49,7 @@ static bool is_validating(void)
     return (last & 1) != 0;
 }
 
-usm_status usm__place_host(const char *what, const void *p, size_t n)
+usm_status usm__pointer_host(const char *what, const void *p, size_t n)
 {
     bool suspect = usm__gone_lately(p), down = usm__is_down();
 
@@ -100,27 +100,28 @@ static usm_status check_block(const char *what, usm__area *area, const void *p, 
     return USM_OK;
 }
 
-static void fill_in(const usm_queue *q, usm_pool *pool, usm__place *place)
+static void fill_in(const usm_queue *q, usm_pool *pool, usm__pointer *pointer)
 {
-    place->pool    = pool;
-    place->is_far  = pool && pool->ctx != q->ctx && pool->kind != USM_HOST;
-    place->is_ours = !place->is_far;
+    pointer->pool    = pool;
+    pointer->is_far  = pool && pool->ctx != q->ctx && pool->kind != USM_HOST;
+    pointer->is_ours = !pointer->is_far;
 }
 
-usm_status usm__place_of(usm_queue *q, const char *what, const void *p, size_t n, usm__place *place)
+usm_status usm__pointer_of(usm_queue *q, const char *what, const void *p, size_t n,
+                           usm__pointer *pointer)
 {
     usm_pool  *pool = pool_around(p, n);
     usm__area *area;
 
     if (pool) {
-        fill_in(q, pool, place);
+        fill_in(q, pool, pointer);
         return USM_OK;
     }
     if (!p)
         return usm__fail(USM_E_INVALID_POINTER, "%s: a pointer is NULL", what);
     area = usm__map_find(p);
-    fill_in(q, area ? area->pool : NULL, place);
-    return area ? check_block(what, area, p, n) : usm__place_host(what, p, n);
+    fill_in(q, area ? area->pool : NULL, pointer);
+    return area ? check_block(what, area, p, n) : usm__pointer_host(what, p, n);
 }
 
 usm_status usm__marker(usm_queue *q, size_t ndeps, void *const *deps, void **ev)
