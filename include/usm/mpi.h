@@ -10,9 +10,10 @@
  *     // to usm-memd
  *     MPI_Finalize();
  *
- * The program owns MPI: libusm never initialises or finalises it, uses
- * communicators of its own, and detaches at the beginning of MPI_Finalize().
- * libusm does not link to MPI: at run time it loads the module for the
+ * The program owns MPI: libusm never initialises or finalises it, and uses
+ * communicators of its own.  MPI_Finalize() of a program that includes this
+ * header, before or after <mpi.h>, first calls usm_mpi_finish(); others call it
+ * themselves.  libusm does not link to MPI: at run time it loads the module for the
  * program's MPI (Open MPI, MPICH and its derivatives, the standard ABI).
  *
  * Below MPI_THREAD_MULTIPLE a process can only borrow memory, and its transfers
@@ -48,16 +49,41 @@ USM_API USM_NODISCARD usm_status usm_mpi_attach(const void *comm, size_t size);
 #define USM_MPI_ATTACH(comm) usm_mpi_attach(&(__typeof__(comm)){(comm)}, sizeof(comm))
 #endif
 
-/** Detaches this process before MPI_Finalize(), which otherwise does it.  Not
- * collective; it does not wait for members that have died.  Buffers whose
- * content is stored on other members lose it: destroy them first. */
+/** Detaches this process.  Not collective; it does not wait for members that
+ * have died.  Buffers whose content is stored on other members lose it: destroy
+ * them first. */
 USM_API void usm_mpi_detach(void);
+
+/** The same before MPI_Finalize(): a process that lends memory first serves the
+ * other ranks until those that live have called it, too, or store nothing here.
+ * Does nothing in a process that is not attached.  A program whose source does
+ * not include this header (Fortran, Python's mpi4py) calls it before
+ * MPI_Finalize(): MPICH may end a job whose process has a thread within MPI
+ * then. */
+USM_API void usm_mpi_finish(void);
 
 /** Returns a communicator of the program's own ranks, when usm-memd runs in the
  * same mpirun: *comm, an MPI_Comm of `size` bytes, which the program uses
  * instead of MPI_COMM_WORLD and frees.  Collective over MPI_COMM_WORLD,
  * including usm-memd; before usm_mpi_attach(). */
 USM_API USM_NODISCARD usm_status usm_mpi_app_comm(void *comm, size_t size);
+
+/** MPI's, as <mpi.h> declares it. */
+int MPI_Finalize(void);
+
+/** MPI_Finalize() of a program that includes this header. */
+static inline int usm_mpi_finalize_(void)
+{
+    usm_mpi_finish();
+    return MPI_Finalize();
+}
+
+/* A call has nothing between the parentheses; the declaration of an <mpi.h>
+ * that comes later has void there, and stays what it is. */
+#undef MPI_Finalize
+#define MPI_Finalize(...)     USM_MPI_FINALIZE_##__VA_ARGS__
+#define USM_MPI_FINALIZE_     usm_mpi_finalize_()
+#define USM_MPI_FINALIZE_void MPI_Finalize(void)
 
 USM_END_DECLS
 #endif

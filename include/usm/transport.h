@@ -215,8 +215,10 @@ typedef struct usm_transport_ops {
      *   USM_E_PEER         a member did not come */
     usm_status (*attach)(const usm_job_params *params, void **job);
     /** Leaves the job.  Not collective: notifies the living members, and does
-     * not wait for dead ones.  No store is open. */
-    void (*detach)(void *job);
+     * not wait for dead ones.  Transfers of stores that are still open fail
+     * from then on.  is_final: the program ends; a process that lends first
+     * serves the living members until they need nothing more. */
+    void (*detach)(void *job, bool is_final);
     /** Sets *comm to a communicator of the program's own processes, without the
      * servers of the same launch.  Collective over all processes of the launch;
      * before attach(). */
@@ -237,7 +239,7 @@ typedef struct usm_transport_ops {
     void (*set_patience)(void *job, uint64_t ns);
     /** Writes several lines for people: the MPI, its version, thread level and
      * network components, which failures of processes this launch survives, and
-     * the command line that would survive more. */
+     * the launcher that would survive more. */
     void (*job_describe)(void *job, char *text, size_t cap);
 } usm_transport_ops;
 

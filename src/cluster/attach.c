@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* Attaching to a job and leaving it: usm_mpi_attach(), usm_mpi_detach(), usm_mpi_app_comm(),
- * usm_job_join(), usm_job_leave(), and the transport "mpi" of USM_SPILL, which is the module that
+/* Attaching to a job and leaving it: usm_mpi_attach(), usm_mpi_detach(), usm_mpi_finish(),
+ * usm_mpi_app_comm(), usm_job_join(), usm_job_leave(), and the transport "mpi" of USM_SPILL, which is the module that
  * was attached.  choose.c chooses the module; messages.c sends through it.
  *
  * A process attaches once.  The registry keeps the table "mpi" after its first successful use, so
@@ -44,8 +44,8 @@ usm_status usm__job_check(void)
         return USM_OK;
     case USM__JOB_LEAVING:
     case USM__JOB_LEFT:
-        return usm__fail(USM_E_MPI, "the process has left its job: usm_job_leave() or "
-                                    "usm_mpi_detach() was called");
+        return usm__fail(USM_E_MPI, "the process has left its job: usm_job_leave(), "
+                                    "usm_mpi_detach() or MPI_Finalize() was called");
     case USM__JOB_ENDED:
         return usm__fail(USM_E_MPI, "the process has left its job: MPI_Finalize() was called");
     case USM__JOB_FORKED:
@@ -344,7 +344,7 @@ static usm_status enter(const usm_transport_ops *ops, const usm_job_params *aske
     return USM_OK;
 
 err_job:
-    ops->detach(job);
+    ops->detach(job, false);
 err_messages:
     usm__messages_stop();
     usm__agree_stop();
@@ -480,11 +480,11 @@ static bool begin_to_leave(void)
     return is_in;
 }
 
-void usm_job_leave(void)
+static void leave(bool is_final)
 {
     if (!begin_to_leave())
         return;
-    usm__job.ops->detach(usm__job.job);
+    usm__job.ops->detach(usm__job.job, is_final);
     usm__messages_stop();
     usm__agree_stop();
     usm__mutex_lock(&usm__job.lock);
@@ -494,9 +494,19 @@ void usm_job_leave(void)
     usm__mutex_unlock(&usm__job.lock);
 }
 
+void usm_job_leave(void)
+{
+    leave(false);
+}
+
 void usm_mpi_detach(void)
 {
-    usm_job_leave();
+    leave(false);
+}
+
+void usm_mpi_finish(void)
+{
+    leave(true);
 }
 
 /* ---- fork() -------------------------------------------------------------------------------- */

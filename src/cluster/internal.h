@@ -23,8 +23,8 @@ typedef enum usm__job_phase {
     USM__JOB_ATTACHING, /* attach() of the module was called: messages may come before it returns */
     USM__JOB_ATTACHED,
     USM__JOB_LEAVING,
-    USM__JOB_LEFT,  /* by usm_job_leave(), which happens once per process */
-    USM__JOB_ENDED, /* by MPI_Finalize(): only the module's memory still exists */
+    USM__JOB_LEFT,  /* by usm_job_leave() and its like, which happens once per process */
+    USM__JOB_ENDED, /* by MPI_Finalize() alone: only the module's memory still exists */
     USM__JOB_FORKED /* a child of a process that attached */
 } usm__job_phase;
 

@@ -267,11 +267,12 @@ static usm_status attach(const usm_job_params *params, void **out)
 }
 
 /* What was sent before goes out, if it is taken within a second. */
-static void detach(void *which)
+static void detach(void *which, bool is_final)
 {
     bool is_left = true;
 
     (void)which;
+    (void)is_final;
     (void)pthread_mutex_lock(&job.lock);
     job.stop = true;
     (void)pthread_mutex_unlock(&job.lock);

@@ -8,6 +8,7 @@
  */
 #include "far_cases.h"
 
+#include <dirent.h>
 #include <dlfcn.h>
 #include <signal.h>
 #include <stdio.h>
@@ -330,6 +331,77 @@ static void finalised_early(void)
     usm_shutdown();
     printf("ok %s: %zu of %zu accesses say USM_E_IO, and all ends\n", job.name, failed,
            FAR_SIZE / FAR_CHUNK);
+    exit(0); /* NOLINT(concurrency-mt-unsafe) */
+}
+
+static bool has_thread(void)
+{
+    char           path[300], name[32];
+    DIR           *tasks = opendir("/proc/self/task");
+    struct dirent *d;
+    bool           is_there = false;
+
+    NEED(tasks != NULL, "no /proc/self/task");
+    while ((d = readdir(tasks))) {
+        FILE *f;
+
+        snprintf(path, sizeof path, "/proc/self/task/%s/comm", d->d_name);
+        f = fopen(path, "re");
+        if (!f)
+            continue;
+        is_there |= fgets(name, sizeof name, f) && strcmp(name, "usm-mpi\n") == 0;
+        fclose(f);
+    }
+    closedir(tasks);
+    return is_there;
+}
+
+/* MPI_Finalize() calls it before the module's, which was set earlier. */
+static int on_finalize(MPI_Comm comm, int key, void *value, void *extra)
+{
+    (void)comm;
+    (void)key;
+    (void)value;
+    (void)extra;
+    NEED(!has_thread(), "rank %d: libusm's thread is there in MPI_Finalize()", job.rank);
+    return MPI_SUCCESS;
+}
+
+#ifdef FAR_CASES_HAS_CPP
+int finalize_in_cpp(void);
+#else
+static int finalize_in_cpp(void)
+{
+    return MPI_Finalize();
+}
+#endif
+
+/* A program that includes <usm/mpi.h> need not detach: MPI_Finalize() does, in each of its files
+ * and either language, before MPI's own begins; lenders serve rank 0 meanwhile. */
+static void forgets(void)
+{
+    int         key = MPI_KEYVAL_INVALID;
+    usm_buffer *b   = NULL;
+
+    job_attach("1");
+    NEED(has_thread(), "libusm has no thread");
+    MPI_Comm_create_keyval(MPI_COMM_NULL_COPY_FN, on_finalize, &key, NULL);
+    MPI_Comm_set_attr(MPI_COMM_SELF, key, &job);
+    if (job.rank == 0) {
+        b = buffer_new(FAR_SIZE);
+        buffer_write(b, 1);
+    }
+    MPI_Barrier(job.comm);
+    if (job.rank == 0) {
+        (void)buffer_check(b, 1);
+        usm_buffer_destroy(b);
+    }
+    if (job.rank % 2 == 0)
+        MPI_Finalize();
+    else
+        NEED(finalize_in_cpp() == MPI_SUCCESS, "MPI_Finalize() in C++");
+    if (job.rank == 0)
+        printf("ok %s: MPI_Finalize() detaches first, and lenders serve until then\n", job.name);
     exit(0); /* NOLINT(concurrency-mt-unsafe) */
 }
 
@@ -698,6 +770,7 @@ int main(int argc, char **argv)
         {"too_early_and_too_late", too_early_and_too_late},
         {"nonsense", nonsense},
         {"finalised_early", finalised_early},
+        {"forgets", forgets},
         {"two_mpis", two_mpis},
         {"wrong_module", wrong_module},
         {"missing_module", missing_module},

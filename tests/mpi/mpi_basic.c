@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
 /* The transport over MPI by its own table, without the parts above it: blocks go to every other
  * rank and come back, alone and many at a time, messages arrive in order, and the end comes by
- * detach() or by MPI_Finalize().
+ * detach() or, as in a program that does not include <usm/mpi.h>, by MPI_Finalize().
  *
  *     mpirun -n 4 mpi_basic_openmpi blocks|messages|finalize|idle|speed
  *     mpirun -n 2 mpi_basic_openmpi memd|orphans : -n 2 usm-memd --lend 64M
@@ -362,7 +362,7 @@ int main(int argc, char **argv)
     if (store && !final)
         ops->close(store);
     if (!final && !memd)
-        ops->detach(job);
+        ops->detach(job, false);
     MPI_Finalize();
     if (store && final)
         ops->close(store); /* late, and harmless */

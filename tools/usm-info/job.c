@@ -156,7 +156,7 @@ static int join(const usm_transport_ops *ops, bool as_json)
     } else {
         show_once(ops, job, self, as_json);
     }
-    ops->detach(job);
+    ops->detach(job, false);
     (void)alarm(0);
     return 0;
 }

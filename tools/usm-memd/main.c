@@ -164,7 +164,7 @@ static int serve(const usm_transport_ops *ops)
     rc = st == USM_OK ? FINE : FAILED;
     (void)signal(SIGALRM, on_alarm);
     (void)alarm(FINALIZE_S);
-    ops->detach(job);
+    ops->detach(job, false);
     return rc;
 }
 

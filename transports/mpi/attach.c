@@ -3,12 +3,20 @@
  *
  *     app_comm()   optional: servers run in the same launch
  *     attach()     all processes exchange records; if one refuses, all do
- *     detach()     or the beginning of MPI_Finalize(), by an attribute of MPI_COMM_SELF whose
- *                  delete callback MPI calls first, while everything still works
+ *     detach()     or, if the program did not call it, the beginning of MPI_Finalize(), by an
+ *                  attribute of MPI_COMM_SELF whose delete callback MPI calls first, while
+ *                  everything still works
  *
- * Within MPI_Finalize() a lender goes on serving while live members still need it: finalising is
- * collective, and would wait for them anyway.  It never waits for dead members: they are lost by
- * their lease.
+ * Before or within MPI_Finalize() a lender goes on serving while live members still need it:
+ * finalising is collective, and would wait for them anyway.  It never waits for dead members: they
+ * are lost by their lease.
+ *
+ * The callback comes too late for MPICH (4.0.2; its relatives share the code), whose MPI_Finalize()
+ * begins by declaring the process single-threaded.  The module's thread, if it is within MPI at that
+ * moment, has taken the global lock and does not release it, because locks are skipped from then
+ * on; the end of MPI_Finalize() destroys the lock, finds it taken, and aborts the job
+ * ("pthread_mutex_destroy: Device or resource busy": one run in five with a busy lender).  Hence
+ * <usm/mpi.h> has MPI_Finalize() detach first.
  *
  * The communicators are not freed when a job is left: that is collective, and a member may be
  * dead. */
@@ -161,7 +169,6 @@ static void leave(mpi_job *job, bool is_final)
 {
     const uint64_t bound = 2 * job->deadline_ns;
 
-    usm_store_release(&job->is_final, is_final);
     atomic_store(&job->is_closing, true);
     (void)mpi_step_until(job, is_at_rest, mpi_now() + bound);
     if (is_final)
@@ -298,13 +305,13 @@ static void finalize_own(void)
     the.owns_mpi = false;
 }
 
-void mpi_detach(void *job_)
+void mpi_detach(void *job_, bool is_final)
 {
     mpi_job *job = take_job(false);
     bool     has_stores;
 
     if (job)
-        leave(job, false);
+        leave(job, is_final);
     else /* MPI_Finalize() was first */
         job = the.left;
     if (!job || job != job_)

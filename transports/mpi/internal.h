@@ -10,7 +10,6 @@
  *     link.c      far_link over MPI's nonblocking calls
  *     near.c      memory of members on the same host, mapped
  *     key.c       the job's key: HMAC-SHA-256
- *     orphan.c    a lock that MPICH's MPI_Finalize() leaves to the module's thread
  *     describe.c  describes the MPI, and what its launch survives
  *
  * A process has one job.  The thread that steps calls MPI, under `step`: the service thread, or a
@@ -172,7 +171,6 @@ typedef struct mpi_job {
     uint64_t        as_of_ns;
     bool           *is_done; /* by member: it is in MPI_Finalize() and needs nothing more */
     /* atomic */
-    _Atomic bool     is_final; /* within MPI_Finalize() */
     _Atomic bool     stop, is_closing, has_said_goodbye, is_asleep, is_woken;
     _Atomic bool     has_worked; /* something other than signs of life has come or gone */
     _Atomic bool     busy;       /* as far_step() reported */
@@ -255,9 +253,6 @@ void mpi_on_member(void *job, const far_member *m);
 void mpi_on_message(void *job, uint32_t from, uint32_t tag, const void *data, size_t size);
 void mpi_on_wake(void *job);
 
-/* orphan.c: the service thread's last action when MPI_Finalize() has begun. */
-void mpi_release_orphans(const usm_host_api *api);
-
 /* ---- the other files ----------------------------------------------------------------------- */
 
 bool mpi_hmac(const void *key, size_t key_size, const void *data, size_t size,
@@ -267,7 +262,7 @@ bool mpi_is_same_mac(const unsigned char *a, const unsigned char *b);
 bool mpi_random(void *data, size_t size);
 
 usm_status mpi_attach(const usm_host_api *api, const usm_job_params *params, void **job);
-void       mpi_detach(void *job);
+void       mpi_detach(void *job, bool is_final);
 usm_status mpi_app_comm(const usm_host_api *api, void *comm, size_t comm_size);
 usm_status mpi_serve(void *job, const volatile int *stop);
 void       mpi_job_describe(void *job, char *text, size_t cap);

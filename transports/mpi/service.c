@@ -429,8 +429,6 @@ static void run(void *arg)
         take_a_rest(job, &r, has_moved);
     }
     mpi_tell(job);
-    if (usm_load_acquire(&job->is_final))
-        mpi_release_orphans(job->api);
     (void)pthread_mutex_lock(&job->lock);
     job->is_running = false;
     (void)pthread_cond_broadcast(&job->changed);

@@ -162,10 +162,11 @@ err:
     return st;
 }
 
-static void detach(void *job)
+static void detach(void *job, bool is_final)
 {
     usm_socket_job *j = job;
 
+    (void)is_final; /* nothing is lent */
     usm_socket_stop(j);
     usm_socket_farewell(j);
     destroy(j);
