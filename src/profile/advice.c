@@ -46,7 +46,7 @@ static const char *time_text(double ns, char *buf, size_t size)
 }
 #define TIME(ns) time_text((double)(ns), (char[32]){0}, 32)
 
-static bool about_trace(const usm__trace *t, usm__analysis *a)
+static bool about_trace(const usm__profile *t, usm__analysis *a)
 {
     bool fine = true;
 
@@ -65,7 +65,7 @@ static bool about_trace(const usm__trace *t, usm__analysis *a)
     return fine;
 }
 
-static bool is_direct(const usm__pool_usage *p)
+static bool is_direct(const usm__profile_pool *p)
 {
     return strcmp(p->pool, "direct") == 0;
 }
@@ -94,7 +94,7 @@ static bool about_direct(usm__analysis *a)
                (unsigned long long)repeats, TIME(repeats * (a->take_ns + a->give_ns)));
 }
 
-static bool about_reserve(usm__analysis *a, const usm__pool_usage *p)
+static bool about_reserve(usm__analysis *a, const usm__profile_pool *p)
 {
     if (p->reserved_peak < 16 * LITTLE || p->reserved_peak < 3 * p->u.live_peak)
         return true;
@@ -108,7 +108,7 @@ static bool about_reserve(usm__analysis *a, const usm__pool_usage *p)
 }
 
 /* A pool that returns areas and takes them again: it takes far more than its peak needs. */
-static bool about_churn(usm__analysis *a, const usm__pool_usage *p)
+static bool about_churn(usm__analysis *a, const usm__profile_pool *p)
 {
     if (is_direct(p) || p->takes < FEW || p->gives < p->takes / 2 ||
         p->takes < p->u.allocations / 10)
@@ -120,7 +120,7 @@ static bool about_churn(usm__analysis *a, const usm__pool_usage *p)
                (unsigned long long)p->gives, TIME(p->driver_ns), p->pool, "all");
 }
 
-static bool about_failures(usm__analysis *a, const usm__pool_usage *p)
+static bool about_failures(usm__analysis *a, const usm__profile_pool *p)
 {
     if (p->u.failed == 0)
         return true;
@@ -160,7 +160,7 @@ static bool about_classes(usm__analysis *a)
     return fine;
 }
 
-static bool about_tag(const usm__trace *t, usm__analysis *a, const usm__usage *u)
+static bool about_tag(const usm__profile *t, usm__analysis *a, const usm__usage *u)
 {
     if (!t->ended || t->lost > 0 || u->blocks == 0)
         return true;
@@ -189,8 +189,8 @@ static bool about_drivers(usm__analysis *a)
 
 static bool about_spilling(usm__analysis *a)
 {
-    const usm__spill_usages *u    = &a->spill;
-    bool                     fine = true;
+    const usm__profile_spill_usages *u    = &a->spill;
+    bool                             fine = true;
 
     if (u->all.waits.sum_ns > a->duration_ns / 20 && u->all.waits.n > 0)
         fine = say(a,
@@ -200,7 +200,7 @@ static bool about_spilling(usm__analysis *a)
                    TIME(u->all.waits.sum_ns), usm__percent(u->all.waits.sum_ns, a->duration_ns),
                    TIME(a->duration_ns), u->buffers[0].name);
     for (size_t i = 0; i < u->nbuffers && fine; i++) {
-        const usm__spill_buffer *b = &u->buffers[i];
+        const usm__profile_spill_buffer *b = &u->buffers[i];
 
         if (b->wasted >= FEW && b->wasted > b->used)
             fine = say(a,
@@ -216,7 +216,7 @@ static bool about_spilling(usm__analysis *a)
     return fine;
 }
 
-bool usm__advise(const usm__trace *t, usm__analysis *a)
+bool usm__advise(const usm__profile *t, usm__analysis *a)
 {
     bool fine = about_trace(t, a) && about_drivers(a) && about_direct(a) && about_classes(a);
 

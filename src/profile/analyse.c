@@ -23,16 +23,16 @@
 #define CLASSES 65 /* class k: sizes of (2^(k-1), 2^k] */
 
 typedef struct work {
-    const usm__trace  *t;
-    usm__analysis     *a;
-    usm__trace_blocks *found;
-    uint32_t          *first, *next; /* blocks that end at a record: lists by index            */
-    uint32_t          *pending;      /* by thread: pool for which it made a driver call, or 0  */
-    uint32_t          *site_of;      /* by stack id: row of sites, or USM__NEVER               */
-    uint32_t           nthreads;
-    uint32_t           block; /* the next block to be allocated */
-    usm__usage        *classes;
-    uint64_t          *pool_class; /* (npools + 1) x CLASSES: allocations, blocks now, peak    */
+    const usm__profile  *t;
+    usm__analysis       *a;
+    usm__profile_blocks *found;
+    uint32_t            *first, *next; /* blocks that end at a record: lists by index            */
+    uint32_t            *pending;      /* by thread: pool for which it made a driver call, or 0  */
+    uint32_t            *site_of;      /* by stack id: row of sites, or USM__NEVER               */
+    uint32_t             nthreads;
+    uint32_t             block; /* the next block to be allocated */
+    usm__usage          *classes;
+    uint64_t            *pool_class; /* (npools + 1) x CLASSES: allocations, blocks now, peak    */
 } work;
 
 double usm__percent(uint64_t part, uint64_t whole)
@@ -47,7 +47,7 @@ static unsigned class_of(uint64_t size)
     return size > 1 ? 64 - (unsigned)__builtin_clzll(size - 1) : 0;
 }
 
-static void count_alloc(usm__usage *u, const usm__trace_event *e, bool hit)
+static void count_alloc(usm__usage *u, const usm__profile_event *e, bool hit)
 {
     u->allocations++;
     u->bytes += e->size;
@@ -60,7 +60,7 @@ static void count_alloc(usm__usage *u, const usm__trace_event *e, bool hit)
         u->blocks_peak = u->blocks;
 }
 
-static void count_end(usm__usage *u, const usm__trace_event *e, uint64_t life)
+static void count_end(usm__usage *u, const usm__profile_event *e, uint64_t life)
 {
     u->live -= e->usable;
     u->blocks--;
@@ -71,32 +71,32 @@ static void count_end(usm__usage *u, const usm__trace_event *e, uint64_t life)
 
 /* --- the pass ------------------------------------------------------------------- */
 
-static usm__pool_usage *pool_of(work *w, const usm__trace_event *e)
+static usm__profile_pool *pool_of(work *w, const usm__profile_event *e)
 {
     return e->pool ? &w->a->pools[e->pool - 1] : NULL;
 }
 
 /* Allocations, blocks now, most blocks of one size in one pool. */
-static uint64_t *pool_class(work *w, const usm__trace_event *e)
+static uint64_t *pool_class(work *w, const usm__profile_event *e)
 {
     return &w->pool_class[((size_t)e->pool * CLASSES + class_of(e->size)) * 3];
 }
 
-static usm__usage *site_of(work *w, const usm__trace_event *e)
+static usm__usage *site_of(work *w, const usm__profile_event *e)
 {
     uint32_t row = e->extra && w->site_of ? w->site_of[e->extra] : USM__NEVER;
 
     return row == USM__NEVER ? NULL : &w->a->sites.rows[row];
 }
 
-static double weight_of(const work *w, const usm__trace_record *r)
+static double weight_of(const work *w, const usm__profile_record *r)
 {
     uint64_t mean = w->t->sources[r->source].header.stack_bytes;
 
     return mean > 1 ? -1 / expm1(-(double)(r->e.size ? r->e.size : 1) / (double)mean) : 1;
 }
 
-static void site_alloc(work *w, const usm__trace_record *r, bool hit)
+static void site_alloc(work *w, const usm__profile_record *r, bool hit)
 {
     usm__usage *site   = site_of(w, &r->e);
     double      weight = site ? weight_of(w, r) : 0;
@@ -111,12 +111,12 @@ static void site_alloc(work *w, const usm__trace_record *r, bool hit)
     site->hits += hit ? (uint64_t)llround(weight) - 1 : 0;
 }
 
-static void on_alloc(work *w, const usm__trace_record *r)
+static void on_alloc(work *w, const usm__profile_record *r)
 {
-    const usm__trace_event *e   = &r->e;
-    usm__pool_usage        *p   = pool_of(w, e);
-    uint64_t               *pc  = pool_class(w, e);
-    bool                    hit = w->pending[r->thread] != e->pool || e->pool == 0;
+    const usm__profile_event *e   = &r->e;
+    usm__profile_pool        *p   = pool_of(w, e);
+    uint64_t                 *pc  = pool_class(w, e);
+    bool                      hit = w->pending[r->thread] != e->pool || e->pool == 0;
 
     w->pending[r->thread] = 0;
     count_alloc(&w->a->all, e, hit);
@@ -130,12 +130,12 @@ static void on_alloc(work *w, const usm__trace_record *r)
         pc[2] = pc[1];
 }
 
-static void end_block(work *w, const usm__trace_block *b, uint64_t now)
+static void end_block(work *w, const usm__profile_block *b, uint64_t now)
 {
-    const usm__trace_event *e    = &w->t->records[b->born].e;
-    uint64_t                life = now - e->time_ns;
-    usm__pool_usage        *p    = pool_of(w, e);
-    usm__usage             *site = site_of(w, e);
+    const usm__profile_event *e    = &w->t->records[b->born].e;
+    uint64_t                  life = now - e->time_ns;
+    usm__profile_pool        *p    = pool_of(w, e);
+    usm__usage               *site = site_of(w, e);
 
     count_end(&w->a->all, e, life);
     count_end(&w->classes[class_of(e->size)], e, life);
@@ -147,9 +147,9 @@ static void end_block(work *w, const usm__trace_block *b, uint64_t now)
     pool_class(w, e)[1]--;
 }
 
-static void on_failed(work *w, const usm__trace_event *e)
+static void on_failed(work *w, const usm__profile_event *e)
 {
-    usm__pool_usage *p = pool_of(w, e);
+    usm__profile_pool *p = pool_of(w, e);
 
     w->a->all.failed++;
     w->classes[class_of(e->size)].failed++;
@@ -158,10 +158,10 @@ static void on_failed(work *w, const usm__trace_event *e)
         p->u.failed++;
 }
 
-static void on_driver(work *w, const usm__trace_record *r)
+static void on_driver(work *w, const usm__profile_record *r)
 {
-    usm__pool_usage *p     = pool_of(w, &r->e);
-    bool             takes = r->e.type == USM__EVENT_TAKE || r->e.type == USM__EVENT_MAP;
+    usm__profile_pool *p     = pool_of(w, &r->e);
+    bool               takes = r->e.type == USM__EVENT_TAKE || r->e.type == USM__EVENT_MAP;
 
     w->a->driver_ns += r->e.extra;
     if (takes)
@@ -178,10 +178,10 @@ static void on_driver(work *w, const usm__trace_record *r)
 
 static void pass(work *w)
 {
-    const usm__trace *t = w->t;
+    const usm__profile *t = w->t;
 
     for (uint32_t i = 0; i < t->nrecords; i++) {
-        const usm__trace_record *r = &t->records[i];
+        const usm__profile_record *r = &t->records[i];
 
         for (uint32_t b = w->first[i]; b != USM__NEVER; b = w->next[b])
             end_block(w, &w->found->blocks[b], r->e.time_ns);
@@ -196,10 +196,10 @@ static void pass(work *w)
 
 /* --- peaks of pools ---------------------------------------------------------------- */
 
-static void on_level(void *user, uint32_t record, uint32_t pool, const usm__trace_level *levels)
+static void on_level(void *user, uint32_t record, uint32_t pool, const usm__profile_level *levels)
 {
-    work            *w = user;
-    usm__pool_usage *p = pool ? &w->a->pools[pool - 1] : NULL;
+    work              *w = user;
+    usm__profile_pool *p = pool ? &w->a->pools[pool - 1] : NULL;
 
     (void)record;
     if (p == NULL)
@@ -224,7 +224,7 @@ static int by_number(const void *a, const void *b)
 
 /* Of the durations of granted calls; `takes`: of those that take memory, else of those that return
  * it. 0: none. */
-static bool median(const usm__trace *t, bool takes, uint64_t *out)
+static bool median(const usm__profile *t, bool takes, uint64_t *out)
 {
     uint32_t *all = usm__heap_alloc(t->nrecords * sizeof(*all));
     size_t    n   = 0;
@@ -232,7 +232,7 @@ static bool median(const usm__trace *t, bool takes, uint64_t *out)
     if (all == NULL)
         return false;
     for (size_t i = 0; i < t->nrecords; i++) {
-        const usm__trace_event *e = &t->records[i].e;
+        const usm__profile_event *e = &t->records[i].e;
 
         if (e->address != 0 && e->type >= USM__EVENT_TAKE &&
             takes == (e->type == USM__EVENT_TAKE || e->type == USM__EVENT_MAP))
@@ -254,9 +254,9 @@ static void sum_up_pools(work *w)
     usm__analysis *a = w->a;
 
     for (size_t i = 0; i < a->npools; i++) {
-        usm__pool_usage *p     = &a->pools[i];
-        uint64_t         takes = beyond(p->u.allocations, p->takes);
-        uint64_t         gives = beyond(p->u.ended, p->gives);
+        usm__profile_pool *p     = &a->pools[i];
+        uint64_t           takes = beyond(p->u.allocations, p->takes);
+        uint64_t           gives = beyond(p->u.ended, p->gives);
 
         p->avoided    = takes + gives;
         p->avoided_ns = takes * a->take_ns + gives * a->give_ns;
@@ -321,14 +321,14 @@ static bool rows_init(usm__usages *u, size_t n)
 
 static bool init_pools(work *w)
 {
-    const usm__trace *t = w->t;
+    const usm__profile *t = w->t;
 
     w->a->npools = t->npools;
     w->a->pools  = usm__heap_alloc(t->npools * sizeof(*w->a->pools));
     for (size_t i = 0; i < t->npools && w->a->pools != NULL; i++) {
-        const usm__trace_pool_info *p       = &t->pools[i];
-        usm__pool_usage            *u       = &w->a->pools[i];
-        static const char *const    kinds[] = {"", "host", "device", "shared"};
+        const usm__profile_pool_info *p       = &t->pools[i];
+        usm__profile_pool            *u       = &w->a->pools[i];
+        static const char *const      kinds[] = {"", "host", "device", "shared"};
 
         u->id     = p->id;
         u->kind   = p->kind;
@@ -365,7 +365,7 @@ static int by_name(const void *a, const void *b)
 
 /* Names the caller and also its caller, because many programs allocate through a function of their
  * own. */
-static void name_site(usm__symbols *s, const usm__trace_stack_info *stack, named *n)
+static void name_site(usm__symbols *s, const usm__profile_stack_info *stack, named *n)
 {
     uint32_t site = usm__symbols_site(s, stack);
     char     text[150];
@@ -386,10 +386,10 @@ static void name_site(usm__symbols *s, const usm__trace_stack_info *stack, named
 /* One row for all stacks whose site has the same name. */
 static bool init_sites(work *w)
 {
-    const usm__trace *t = w->t;
-    usm__symbols     *s = NULL;
-    named            *all;
-    size_t            n = 0;
+    const usm__profile *t = w->t;
+    usm__symbols       *s = NULL;
+    named              *all;
+    size_t              n = 0;
 
     if (t->nstacks == 0)
         return true;
@@ -420,8 +420,8 @@ static bool init_sites(work *w)
 
 static bool init_endings(work *w)
 {
-    const usm__trace *t = w->t;
-    size_t            n = w->found->nblocks;
+    const usm__profile *t = w->t;
+    size_t              n = w->found->nblocks;
 
     for (size_t i = 0; i < t->nrecords; i++)
         if (t->records[i].thread > w->nthreads)
@@ -447,7 +447,7 @@ static bool init_endings(work *w)
 static int run(work *w)
 {
     usm__analysis *a     = w->a;
-    int            error = usm__trace_blocks_find(w->t, &w->found);
+    int            error = usm__profile_blocks_find(w->t, &w->found);
 
     if (error != 0)
         return error;
@@ -458,26 +458,26 @@ static int run(work *w)
     w->classes = a->classes.rows;
     name_classes(w->classes);
     pass(w);
-    error = usm__trace_walk(w->t, w->found, on_level, w);
+    error = usm__profile_walk(w->t, w->found, on_level, w);
     if (error != 0)
         return error;
     sum_up_pools(w);
-    a->duration_ns = usm__trace_duration_ns(w->t);
+    a->duration_ns = usm__profile_duration_ns(w->t);
     (void)snprintf(a->all.name, sizeof(a->all.name), "all");
     drop_empty(&a->classes);
     sort_rows(&a->sites);
     sort_rows(&a->tags);
-    if (!usm__spill_count(w->t, &a->spill) || !usm__work_count(w->t, &a->work))
+    if (!usm__profile_spill_count(w->t, &a->spill) || !usm__profile_work_count(w->t, &a->work))
         return ENOMEM;
     return usm__advise(w->t, a) ? 0 : ENOMEM;
 }
 
-usm_status usm__analyse(const usm__trace *t, usm__analysis **out)
+usm_status usm__analyse(const usm__profile *t, usm__analysis **out)
 {
     work w     = {.t = t, .a = usm__heap_alloc(sizeof(*w.a))};
     int  error = w.a != NULL ? run(&w) : ENOMEM;
 
-    usm__trace_blocks_free(w.found);
+    usm__profile_blocks_free(w.found);
     usm__heap_free(w.first);
     usm__heap_free(w.next);
     usm__heap_free(w.pending);
@@ -501,8 +501,8 @@ void usm__analysis_free(usm__analysis *a)
     for (size_t i = 0; i < a->nadvice; i++)
         usm__heap_free(a->advice[i]);
     usm__heap_free(a->advice);
-    usm__spill_usages_free(&a->spill);
-    usm__work_usages_free(&a->work);
+    usm__profile_spill_usages_free(&a->spill);
+    usm__profile_work_usages_free(&a->work);
     usm__heap_free(a->pools);
     usm__heap_free(a->classes.rows);
     usm__heap_free(a->sites.rows);

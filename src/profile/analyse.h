@@ -25,7 +25,7 @@ typedef struct usm__usage {
 } usm__usage;
 
 /* A pool, and its driver calls. */
-typedef struct usm__pool_usage {
+typedef struct usm__profile_pool {
     usm__usage u;
     uint32_t   id, kind, source;
     char       pool[32], device[64];
@@ -37,7 +37,7 @@ typedef struct usm__pool_usage {
     uint64_t   reserved, reserved_peak; /* bytes at the end; most bytes                      */
     uint64_t   live_then;               /* live bytes when reserved was at its peak          */
     uint64_t   repeats; /* allocations beyond the peak of blocks, by size class: for a cache      */
-} usm__pool_usage;
+} usm__profile_pool;
 
 typedef struct usm__usages {
     size_t      n;
@@ -45,27 +45,27 @@ typedef struct usm__usages {
 } usm__usages;
 
 typedef struct usm__analysis {
-    usm__usage        all;
-    uint64_t          duration_ns;
-    uint64_t          takes, gives, driver_ns, avoided, avoided_ns;
-    uint64_t          take_ns, give_ns; /* medians; 0: the trace has no such call              */
-    size_t            npools;
-    usm__pool_usage  *pools;
-    usm__usages       classes, sites, tags; /* classes by size                                  */
-    usm__spill_usages spill;
-    usm__work_usages  work;
-    size_t            nadvice;
-    char            **advice;
+    usm__usage         all;
+    uint64_t           duration_ns;
+    uint64_t           takes, gives, driver_ns, avoided, avoided_ns;
+    uint64_t           take_ns, give_ns; /* medians; 0: the trace has no such call              */
+    size_t             npools;
+    usm__profile_pool *pools;
+    usm__usages        classes, sites, tags; /* classes by size                                  */
+    usm__profile_spill_usages spill;
+    usm__profile_work_usages  work;
+    size_t                    nadvice;
+    char                    **advice;
 } usm__analysis;
 
 /* USM_E_NO_MEMORY; USM_E_SIZE for 2^32 events and more. */
-usm_status usm__analyse(const usm__trace *t, usm__analysis **out);
+usm_status usm__analyse(const usm__profile *t, usm__analysis **out);
 void       usm__analysis_free(usm__analysis *a); /* NULL is fine */
 
 /* A share in percent, 0 of nothing. */
 double usm__percent(uint64_t part, uint64_t whole);
 
 /* advice.c: fills in a->advice. false: no memory. */
-bool usm__advise(const usm__trace *t, usm__analysis *a);
+bool usm__advise(const usm__profile *t, usm__analysis *a);
 
 #endif

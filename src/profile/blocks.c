@@ -20,12 +20,12 @@ typedef struct holding {
 } holding;
 
 typedef struct finder {
-    const usm__trace  *t;
-    usm__trace_blocks *found;
-    uint32_t          *table; /* of block indices; USM__NEVER: empty   */
-    size_t             mask;
-    holding           *held;
-    size_t             nheld, held_cap, areas_cap;
+    const usm__profile  *t;
+    usm__profile_blocks *found;
+    uint32_t            *table; /* of block indices; USM__NEVER: empty   */
+    size_t               mask;
+    holding             *held;
+    size_t               nheld, held_cap, areas_cap;
 } finder;
 
 static uint32_t source_of(const finder *f, uint32_t record)
@@ -39,8 +39,8 @@ static uint32_t *slot_of(finder *f, uint32_t source, uint64_t address)
     size_t at = (size_t)((address >> 4) * 0x9e3779b97f4a7c15u >> 20) + (size_t)source * 0x9e3779b1u;
 
     for (;; at++) {
-        uint32_t               *slot = &f->table[at & f->mask];
-        const usm__trace_block *b    = &f->found->blocks[*slot == USM__NEVER ? 0 : *slot];
+        uint32_t                 *slot = &f->table[at & f->mask];
+        const usm__profile_block *b    = &f->found->blocks[*slot == USM__NEVER ? 0 : *slot];
 
         if (*slot == USM__NEVER || (b->address == address && source_of(f, b->born) == source))
             return slot;
@@ -53,9 +53,9 @@ static size_t held_at(const finder *f, uint32_t source, uint64_t address)
     size_t low = 0, high = f->nheld;
 
     while (low < high) {
-        size_t                 mid = low + (high - low) / 2;
-        const usm__trace_area *a   = &f->found->areas[f->held[mid].area];
-        uint32_t               s   = source_of(f, a->took);
+        size_t                   mid = low + (high - low) / 2;
+        const usm__profile_area *a   = &f->found->areas[f->held[mid].area];
+        uint32_t                 s   = source_of(f, a->took);
 
         if (s < source || (s == source && a->address < address))
             low = mid + 1;
@@ -68,8 +68,8 @@ static size_t held_at(const finder *f, uint32_t source, uint64_t address)
 /* The held area that contains the address, or NULL. */
 static holding *holder_of(finder *f, uint32_t source, uint64_t address)
 {
-    size_t                 at = held_at(f, source, address + 1);
-    const usm__trace_area *a;
+    size_t                   at = held_at(f, source, address + 1);
+    const usm__profile_area *a;
 
     if (at == 0)
         return NULL;
@@ -79,7 +79,7 @@ static holding *holder_of(finder *f, uint32_t source, uint64_t address)
     return &f->held[at - 1];
 }
 
-static void end_block(finder *f, usm__trace_block *b, uint32_t record, bool freed)
+static void end_block(finder *f, usm__profile_block *b, uint32_t record, bool freed)
 {
     holding *h = holder_of(f, source_of(f, b->born), b->address);
 
@@ -91,19 +91,19 @@ static void end_block(finder *f, usm__trace_block *b, uint32_t record, bool free
 
 static void on_alloc(finder *f, uint32_t i)
 {
-    const usm__trace_record *r    = &f->t->records[i];
-    uint32_t                *slot = slot_of(f, r->source, r->e.address);
-    usm__trace_block        *b    = &f->found->blocks[f->found->nblocks];
-    holding                 *h;
+    const usm__profile_record *r    = &f->t->records[i];
+    uint32_t                  *slot = slot_of(f, r->source, r->e.address);
+    usm__profile_block        *b    = &f->found->blocks[f->found->nblocks];
+    holding                   *h;
 
-    *b = (usm__trace_block){.address = r->e.address,
-                            .size    = r->e.size,
-                            .usable  = r->e.usable > r->e.size ? r->e.usable : r->e.size,
-                            .born    = i,
-                            .died    = USM__NEVER,
-                            .reused  = USM__NEVER};
+    *b = (usm__profile_block){.address = r->e.address,
+                              .size    = r->e.size,
+                              .usable  = r->e.usable > r->e.size ? r->e.usable : r->e.size,
+                              .born    = i,
+                              .died    = USM__NEVER,
+                              .reused  = USM__NEVER};
     if (*slot != USM__NEVER) {
-        usm__trace_block *before = &f->found->blocks[*slot];
+        usm__profile_block *before = &f->found->blocks[*slot];
 
         if (before->died == USM__NEVER)
             end_block(f, before, i, false);
@@ -117,9 +117,9 @@ static void on_alloc(finder *f, uint32_t i)
 
 static void on_free(finder *f, uint32_t i)
 {
-    const usm__trace_record *r    = &f->t->records[i];
-    uint32_t                *slot = slot_of(f, r->source, r->e.address);
-    usm__trace_block        *b    = *slot == USM__NEVER ? NULL : &f->found->blocks[*slot];
+    const usm__profile_record *r    = &f->t->records[i];
+    uint32_t                  *slot = slot_of(f, r->source, r->e.address);
+    usm__profile_block        *b    = *slot == USM__NEVER ? NULL : &f->found->blocks[*slot];
 
     if (b && b->died == USM__NEVER)
         end_block(f, b, i, true);
@@ -133,8 +133,8 @@ static void on_free(finder *f, uint32_t i)
 static int grow(finder *f)
 {
     if (f->found->nareas == f->areas_cap) {
-        size_t           cap   = f->areas_cap ? f->areas_cap * 2 : 64;
-        usm__trace_area *areas = realloc(f->found->areas, cap * sizeof *areas);
+        size_t             cap   = f->areas_cap ? f->areas_cap * 2 : 64;
+        usm__profile_area *areas = realloc(f->found->areas, cap * sizeof *areas);
 
         if (!areas)
             return ENOMEM;
@@ -161,7 +161,7 @@ static int hold(finder *f, uint32_t i, uint64_t address, uint64_t size, holding 
         return ENOMEM;
     what.area = (uint32_t)f->found->nareas++;
     f->found->areas[what.area] =
-        (usm__trace_area){.address = address, .size = size, .took = i, .gave = USM__NEVER};
+        (usm__profile_area){.address = address, .size = size, .took = i, .gave = USM__NEVER};
     at = held_at(f, source_of(f, i), address);
     memmove(&f->held[at + 1], &f->held[at], (f->nheld - at) * sizeof *f->held);
     f->held[at] = what;
@@ -171,7 +171,7 @@ static int hold(finder *f, uint32_t i, uint64_t address, uint64_t size, holding 
 
 static int on_take(finder *f, uint32_t i)
 {
-    const usm__trace_event *e = &f->t->records[i].e;
+    const usm__profile_event *e = &f->t->records[i].e;
 
     if (e->size == 0 || e->address + e->size < e->address)
         return 0; /* no driver provided that area */
@@ -184,7 +184,7 @@ static void end_blocks(finder *f, const holding *h, uint32_t i, uint64_t address
     uint32_t left = h->live;
 
     for (size_t k = h->first; left && k < f->found->nblocks; k++) {
-        usm__trace_block *b = &f->found->blocks[k];
+        usm__profile_block *b = &f->found->blocks[k];
 
         if (b->died == USM__NEVER && b->address - address < size &&
             source_of(f, b->born) == source_of(f, i)) {
@@ -198,9 +198,9 @@ static void end_blocks(finder *f, const holding *h, uint32_t i, uint64_t address
 /* Returns [address, address + size) out of the held area at index `at`; the rest stays. */
 static int give_part(finder *f, uint32_t i, size_t at, uint64_t address, uint64_t size)
 {
-    holding         h = f->held[at], rest = {.live = h.live + 1, .first = h.first};
-    usm__trace_area a   = f->found->areas[h.area];
-    uint64_t        end = a.address + a.size, cut = address + size;
+    holding           h = f->held[at], rest = {.live = h.live + 1, .first = h.first};
+    usm__profile_area a   = f->found->areas[h.area];
+    uint64_t          end = a.address + a.size, cut = address + size;
 
     end_blocks(f, &h, i, address, size);
     f->found->areas[h.area].gave = i;
@@ -213,13 +213,13 @@ static int give_part(finder *f, uint32_t i, size_t at, uint64_t address, uint64_
 
 static int on_give(finder *f, uint32_t i)
 {
-    const usm__trace_record *r       = &f->t->records[i];
-    uint64_t                 address = r->e.address, end = address + r->e.size;
+    const usm__profile_record *r       = &f->t->records[i];
+    uint64_t                   address = r->e.address, end = address + r->e.size;
 
     do {
-        holding               *h = holder_of(f, r->source, address);
-        const usm__trace_area *a;
-        uint64_t               stop;
+        holding                 *h = holder_of(f, r->source, address);
+        const usm__profile_area *a;
+        uint64_t                 stop;
 
         if (!h)
             return 0; /* the record of its start was lost */
@@ -236,7 +236,7 @@ static int on_give(finder *f, uint32_t i)
 
 static int follow(finder *f, uint32_t i)
 {
-    const usm__trace_event *e = &f->t->records[i].e;
+    const usm__profile_event *e = &f->t->records[i].e;
 
     switch (e->address ? e->type : 0) { /* no address: a call that failed */
     case USM__EVENT_ALLOC:
@@ -274,7 +274,7 @@ static int prepare(finder *f)
     return grow(f);
 }
 
-int usm__trace_blocks_find(const usm__trace *t, usm__trace_blocks **found)
+int usm__profile_blocks_find(const usm__profile *t, usm__profile_blocks **found)
 {
     finder f = {.t = t};
     int    status;
@@ -290,13 +290,13 @@ int usm__trace_blocks_find(const usm__trace *t, usm__trace_blocks **found)
     free(f.table);
     free(f.held);
     if (status)
-        usm__trace_blocks_free(f.found);
+        usm__profile_blocks_free(f.found);
     else
         *found = f.found;
     return status;
 }
 
-void usm__trace_blocks_free(usm__trace_blocks *found)
+void usm__profile_blocks_free(usm__profile_blocks *found)
 {
     if (!found)
         return;
@@ -335,28 +335,28 @@ static void endings_fini(endings *e)
 }
 
 typedef struct walker {
-    const usm__trace        *t;
-    const usm__trace_blocks *found;
-    endings                  blocks, areas;
-    usm__trace_level        *levels;      /* by pool, npools + 1 */
-    size_t                   block, area; /* next to begin */
+    const usm__profile        *t;
+    const usm__profile_blocks *found;
+    endings                    blocks, areas;
+    usm__profile_level        *levels;      /* by pool, npools + 1 */
+    size_t                     block, area; /* next to begin */
 } walker;
 
 /* Applies what ends with the record; true: something did. */
 static bool walk_ends(walker *w, uint32_t i)
 {
-    const usm__trace_record *r       = w->t->records;
-    bool                     changed = false;
+    const usm__profile_record *r       = w->t->records;
+    bool                       changed = false;
 
     for (uint32_t k = w->blocks.first[i]; k != USM__NEVER; k = w->blocks.next[k]) {
-        const usm__trace_block *b = &w->found->blocks[k];
+        const usm__profile_block *b = &w->found->blocks[k];
 
         w->levels[r[b->born].e.pool].live -= b->size;
         w->levels[r[b->born].e.pool].blocks--;
         changed = true;
     }
     for (uint32_t k = w->areas.first[i]; k != USM__NEVER; k = w->areas.next[k]) {
-        const usm__trace_area *a = &w->found->areas[k];
+        const usm__profile_area *a = &w->found->areas[k];
 
         w->levels[r[a->took].e.pool].reserved -= a->size;
         changed = true;
@@ -366,8 +366,8 @@ static bool walk_ends(walker *w, uint32_t i)
 
 static bool walk_begins(walker *w, uint32_t i)
 {
-    const usm__trace_record *r       = w->t->records;
-    bool                     changed = false;
+    const usm__profile_record *r       = w->t->records;
+    bool                       changed = false;
 
     for (; w->block < w->found->nblocks && w->found->blocks[w->block].born == i; w->block++) {
         w->levels[r[i].e.pool].live += w->found->blocks[w->block].size;
@@ -381,8 +381,8 @@ static bool walk_begins(walker *w, uint32_t i)
     return changed;
 }
 
-int usm__trace_walk(const usm__trace *t, const usm__trace_blocks *found, usm__trace_visit *visit,
-                    void *user)
+int usm__profile_walk(const usm__profile *t, const usm__profile_blocks *found,
+                      usm__profile_visit *visit, void *user)
 {
     walker w      = {.t = t, .found = found};
     int    status = ENOMEM;
@@ -430,7 +430,7 @@ static int by_number(const void *a, const void *b)
     return (*x > *y) - (*x < *y);
 }
 
-static int choose_heaviest(const usm__trace *t, const usm__trace_blocks *found, size_t max,
+static int choose_heaviest(const usm__profile *t, const usm__profile_blocks *found, size_t max,
                            uint32_t *list)
 {
     weight *weights = malloc(found->nblocks * sizeof *weights);
@@ -438,8 +438,8 @@ static int choose_heaviest(const usm__trace *t, const usm__trace_blocks *found, 
     if (!weights)
         return ENOMEM;
     for (uint32_t k = 0; k < found->nblocks; k++) {
-        const usm__trace_block *b = &found->blocks[k];
-        uint64_t life             = usm__trace_time_ns(t, b->died) - usm__trace_time_ns(t, b->born);
+        const usm__profile_block *b = &found->blocks[k];
+        uint64_t life = usm__profile_time_ns(t, b->died) - usm__profile_time_ns(t, b->born);
 
         weights[k] = (weight){((double)b->size + 1) * ((double)life + 1), k};
     }
@@ -451,8 +451,8 @@ static int choose_heaviest(const usm__trace *t, const usm__trace_blocks *found, 
     return 0;
 }
 
-int usm__trace_blocks_choose(const usm__trace *t, const usm__trace_blocks *found, size_t max,
-                             uint32_t **list, size_t *n)
+int usm__profile_blocks_choose(const usm__profile *t, const usm__profile_blocks *found, size_t max,
+                               uint32_t **list, size_t *n)
 {
     size_t    count  = found->nblocks < max ? found->nblocks : max;
     uint32_t *chosen = malloc((count + 1) * sizeof *chosen);
@@ -472,7 +472,7 @@ int usm__trace_blocks_choose(const usm__trace *t, const usm__trace_blocks *found
     return 0;
 }
 
-uint64_t usm__trace_duration_ns(const usm__trace *t)
+uint64_t usm__profile_duration_ns(const usm__profile *t)
 {
     uint64_t last = t->nrecords ? t->records[t->nrecords - 1].e.time_ns : 0;
 
@@ -483,7 +483,7 @@ uint64_t usm__trace_duration_ns(const usm__trace *t)
     return last;
 }
 
-uint64_t usm__trace_time_ns(const usm__trace *t, uint32_t record)
+uint64_t usm__profile_time_ns(const usm__profile *t, uint32_t record)
 {
-    return record == USM__NEVER ? usm__trace_duration_ns(t) : t->records[record].e.time_ns;
+    return record == USM__NEVER ? usm__profile_duration_ns(t) : t->records[record].e.time_ns;
 }

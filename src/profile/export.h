@@ -8,10 +8,10 @@
 /* Each writes the file `path` ("-" is standard output) and returns 0, or an errno value if the file
  * could not be written (ENOMEM included). A trace with damage or lost events is exported as far as
  * possible; the caller has warned. */
-int usm__export_perfetto(const usm__trace *t, const char *path);
-int usm__export_html(const usm__trace *t, const char *path);
+int usm__export_perfetto(const usm__profile *t, const char *path);
+int usm__export_html(const usm__profile *t, const char *path);
 /* One line per event: time_ns,source,thread,event,pool,tag,address,size,usable,duration_ns,stack.
  */
-int usm__export_csv(const usm__trace *t, const char *path);
+int usm__export_csv(const usm__profile *t, const char *path);
 
 #endif

@@ -25,11 +25,11 @@ static void put_text(FILE *out, const char *text)
     (void)fputc('"', out);
 }
 
-static void put_record(FILE *out, const usm__trace *t, const usm__trace_record *r)
+static void put_record(FILE *out, const usm__profile *t, const usm__profile_record *r)
 {
-    static const char *const names[] = {"",     "alloc", "free", "failed",
-                                        "take", "give",  "map",  "unmap"};
-    const usm__trace_event  *e       = &r->e;
+    static const char *const  names[] = {"",     "alloc", "free", "failed",
+                                         "take", "give",  "map",  "unmap"};
+    const usm__profile_event *e       = &r->e;
 
     (void)fprintf(out, "%" PRIu64 ",%u,%u,%s,%u,", e->time_ns, r->source, r->thread, names[e->type],
                   e->pool);
@@ -41,26 +41,26 @@ static void put_record(FILE *out, const usm__trace *t, const usm__trace_record *
 
 /* The pool column has the tier's number, the tag column the buffer's name, the address column the
  * block. */
-static void put_spill(FILE *out, const usm__trace *t, const usm__trace_spill_record *r)
+static void put_spill(FILE *out, const usm__profile *t, const usm__profile_spill_record *r)
 {
     (void)fprintf(out, "%" PRIu64 ",%u,%u,%s,%u,", r->time_ns, r->source, r->thread,
-                  usm__spill_kind_name(r->kind), r->tier);
-    put_text(out, usm__spill_space_name(t, r->space));
+                  usm__profile_spill_kind_name(r->kind), r->tier);
+    put_text(out, usm__profile_spill_space_name(t, r->space));
     (void)fprintf(out, ",0x%" PRIx32 ",%" PRIu64 ",0,%" PRIu64 ",0\n", r->block, r->bytes, r->ns);
 }
 
 /* The pool column has the member's number, the tag column the kernel's name, the address column the
  * first index. */
-static void put_work(FILE *out, const usm__trace *t, const usm__trace_work_record *r)
+static void put_work(FILE *out, const usm__profile *t, const usm__profile_work_record *r)
 {
     (void)fprintf(out, "%" PRIu64 ",%u,%u,%s,%u,", r->time_ns, r->source, r->thread,
-                  usm__work_kind_name(r->kind), r->member);
-    put_text(out, usm__work_kernel_name(t, r->kernel));
+                  usm__profile_work_kind_name(r->kind), r->member);
+    put_text(out, usm__profile_work_kernel_name(t, r->kernel));
     (void)fprintf(out, ",0x%" PRIx64 ",%" PRIu64 ",0,%" PRIu64 ",0\n", r->first, r->n, r->ns);
 }
 
 /* Writes all kinds in the order of their times. */
-static void put_all(FILE *out, const usm__trace *t)
+static void put_all(FILE *out, const usm__profile *t)
 {
     size_t i = 0, k = 0, m = 0;
 
@@ -78,7 +78,7 @@ static void put_all(FILE *out, const usm__trace *t)
     }
 }
 
-int usm__export_csv(const usm__trace *t, const char *path)
+int usm__export_csv(const usm__profile *t, const char *path)
 {
     FILE *out    = NULL;
     int   status = usm__export_open(path, &out);

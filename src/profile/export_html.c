@@ -25,13 +25,13 @@ extern const char   usm__report_html[]; /* report.html, embedded by the build */
 extern const size_t usm__report_html_size;
 
 typedef struct page {
-    usm__json                j;
-    const usm__trace        *t;
-    const usm__trace_blocks *found;
-    const uint32_t          *list; /* blocks that are drawn individually */
-    size_t                   n;
-    uint32_t                 step;
-    uint64_t                 base; /* lowest address */
+    usm__json                  j;
+    const usm__profile        *t;
+    const usm__profile_blocks *found;
+    const uint32_t            *list; /* blocks that are drawn individually */
+    size_t                     n;
+    uint32_t                   step;
+    uint64_t                   base; /* lowest address */
 } page;
 
 static int64_t moment_of(const page *p, uint32_t record)
@@ -52,12 +52,12 @@ static void write_column(page *p, const char *name, size_t n, column *value)
     usm__json_array_end(&p->j);
 }
 
-static const usm__trace_block *block_at(const page *p, size_t i)
+static const usm__profile_block *block_at(const page *p, size_t i)
 {
     return &p->found->blocks[p->list[i]];
 }
 
-static const usm__trace_record *birth_of(const page *p, size_t i)
+static const usm__profile_record *birth_of(const page *p, size_t i)
 {
     return &p->t->records[block_at(p, i)->born];
 }
@@ -84,7 +84,7 @@ static int64_t block_born(const page *p, size_t i)
 
 static int64_t block_life(const page *p, size_t i)
 {
-    const usm__trace_block *b = block_at(p, i);
+    const usm__profile_block *b = block_at(p, i);
 
     return b->died == USM__NEVER ? -1 : moment_of(p, b->died) - moment_of(p, b->born);
 }
@@ -154,7 +154,7 @@ static void write_pools(page *p)
     usm__json_line(j);
     usm__json_array_begin(j, "pools");
     for (size_t i = 0; i < p->t->npools; i++) {
-        const usm__trace_pool_info *pool = &p->t->pools[i];
+        const usm__profile_pool_info *pool = &p->t->pools[i];
 
         usm__json_object_begin(j, NULL);
         usm__json_number(j, "id", pool->id);
@@ -180,7 +180,7 @@ static void write_areas(page *p)
     usm__json_line(j);
     usm__json_array_begin(j, "areas");
     for (size_t i = 0; i < p->found->nareas; i++) {
-        const usm__trace_area *a = &p->found->areas[i];
+        const usm__profile_area *a = &p->found->areas[i];
 
         usm__json_array_begin(j, NULL);
         usm__json_number(j, NULL, a->address - p->base);
@@ -200,7 +200,7 @@ static void write_failed(page *p)
     usm__json_line(j);
     usm__json_array_begin(j, "failed");
     for (size_t i = 0; i < p->t->nrecords; i++) {
-        const usm__trace_event *e = &p->t->records[i].e;
+        const usm__profile_event *e = &p->t->records[i].e;
 
         if (e->type != USM__EVENT_FAILED)
             continue;
@@ -229,7 +229,7 @@ typedef struct rest {
     int64_t *levels;         /* by pool and sample: first changes, then sums */
 } rest;
 
-static void rest_add(const page *p, rest *r, const usm__trace_block *b)
+static void rest_add(const page *p, rest *r, const usm__profile_block *b)
 {
     int64_t *levels = r->levels + p->t->records[b->born].e.pool * r->samples;
 
@@ -349,17 +349,17 @@ static int write_page(page *p, const char *path)
     return usm__export_close(file, path, status);
 }
 
-int usm__export_html(const usm__trace *t, const char *path)
+int usm__export_html(const usm__profile *t, const char *path)
 {
-    page               p      = {.t = t, .step = (uint32_t)(t->nrecords / MOMENTS_MAX + 1)};
-    usm__trace_blocks *found  = NULL;
-    uint32_t          *list   = NULL;
-    int                status = usm__trace_blocks_find(t, &found);
+    page                 p      = {.t = t, .step = (uint32_t)(t->nrecords / MOMENTS_MAX + 1)};
+    usm__profile_blocks *found  = NULL;
+    uint32_t            *list   = NULL;
+    int                  status = usm__profile_blocks_find(t, &found);
 
     if (status)
         return status;
     p.found = found;
-    status  = usm__trace_blocks_choose(t, found, BLOCKS_MAX, &list, &p.n);
+    status  = usm__profile_blocks_choose(t, found, BLOCKS_MAX, &list, &p.n);
     if (status)
         goto out;
     p.list = list;
@@ -367,6 +367,6 @@ int usm__export_html(const usm__trace *t, const char *path)
     status = write_page(&p, path);
     free(list);
 out:
-    usm__trace_blocks_free(found);
+    usm__profile_blocks_free(found);
     return status;
 }

@@ -31,9 +31,9 @@
 #define WORKS_MAX  100000u
 
 typedef struct writer {
-    usm__json                j;
-    const usm__trace        *t;
-    const usm__trace_blocks *found;
+    usm__json                  j;
+    const usm__profile        *t;
+    const usm__profile_blocks *found;
 } writer;
 
 /* ---- events ----------------------------------------------------------------------- */
@@ -51,7 +51,7 @@ static void write_time(writer *w, const char *key, uint64_t ns)
 }
 
 /* Opens an event, up to its name; its own members follow. */
-static void event_begin(writer *w, char phase, const usm__trace_record *r, uint64_t time_ns,
+static void event_begin(writer *w, char phase, const usm__profile_record *r, uint64_t time_ns,
                         const char *name)
 {
     const char ph[] = {phase, '\0'};
@@ -90,7 +90,7 @@ static void write_id(writer *w, const char *category, uint64_t id)
 /* Marks at the start of the run, for data that the file leaves out. */
 static void mark(writer *w, const char *what)
 {
-    const usm__trace_record start = {.thread = 0};
+    const usm__profile_record start = {.thread = 0};
 
     event_begin(w, 'i', &start, 0, what);
     usm__json_text(&w->j, "s", "g");
@@ -108,7 +108,7 @@ static const char *kind_name(uint32_t kind)
 
 static void pool_text(const writer *w, uint32_t id, char *buf, size_t size)
 {
-    const usm__trace_pool_info *p = usm__trace_find_pool(w->t, id);
+    const usm__profile_pool_info *p = usm__profile_find_pool(w->t, id);
 
     if (p)
         snprintf(buf, size, "pool %" PRIu32 ": %.32s %s%s%.64s", id, p->name, kind_name(p->kind),
@@ -117,7 +117,7 @@ static void pool_text(const writer *w, uint32_t id, char *buf, size_t size)
         snprintf(buf, size, "pool %" PRIu32, id);
 }
 
-static void write_name(writer *w, const usm__trace_record *r, const char *of, const char *name)
+static void write_name(writer *w, const usm__profile_record *r, const char *of, const char *name)
 {
     event_begin(w, 'M', r, 0, of);
     usm__json_object_begin(&w->j, "args");
@@ -127,9 +127,9 @@ static void write_name(writer *w, const usm__trace_record *r, const char *of, co
 
 static void write_process(writer *w, uint32_t source)
 {
-    const usm__trace_header *h = &w->t->sources[source].header;
-    const usm__trace_record  r = {.source = source};
-    char                     name[400], rank[32] = "";
+    const usm__trace_header  *h = &w->t->sources[source].header;
+    const usm__profile_record r = {.source = source};
+    char                      name[400], rank[32] = "";
 
     if (h->rank >= 0)
         snprintf(rank, sizeof rank, "rank %" PRId32 ", ", h->rank);
@@ -138,7 +138,7 @@ static void write_process(writer *w, uint32_t source)
     write_name(w, &r, "process_name", name);
 }
 
-static void write_thread(writer *w, const usm__trace_record *r)
+static void write_thread(writer *w, const usm__profile_record *r)
 {
     char name[32];
 
@@ -147,9 +147,9 @@ static void write_thread(writer *w, const usm__trace_record *r)
 }
 
 /* The thread and process of an event of spilling. */
-static usm__trace_record record_of(const usm__trace_spill_record *s)
+static usm__profile_record record_of(const usm__profile_spill_record *s)
 {
-    return (usm__trace_record){.thread = s->thread, .source = s->source};
+    return (usm__profile_record){.thread = s->thread, .source = s->source};
 }
 
 /* Threads are numbered from 1 over all processes; each is named at its first event. */
@@ -170,22 +170,22 @@ static int write_names(writer *w)
     if (!seen)
         return ENOMEM;
     for (size_t i = 0; i < w->t->nrecords; i++) {
-        const usm__trace_record *r = &w->t->records[i];
+        const usm__profile_record *r = &w->t->records[i];
 
         if (!seen[r->thread])
             write_thread(w, r);
         seen[r->thread] = true;
     }
     for (size_t i = 0; i < w->t->nspills; i++) {
-        const usm__trace_record r = record_of(&w->t->spills[i]);
+        const usm__profile_record r = record_of(&w->t->spills[i]);
 
         if (!seen[r.thread])
             write_thread(w, &r);
         seen[r.thread] = true;
     }
     for (size_t i = 0; i < w->t->nworks; i++) {
-        const usm__trace_record r = {.thread = w->t->works[i].thread,
-                                     .source = w->t->works[i].source};
+        const usm__profile_record r = {.thread = w->t->works[i].thread,
+                                       .source = w->t->works[i].source};
 
         if (!seen[r.thread])
             write_thread(w, &r);
@@ -199,10 +199,10 @@ static int write_names(writer *w)
 
 /* The current part of the run for a pool: its last and its highest level there. */
 typedef struct step {
-    uint64_t         part;
-    uint32_t         last_record, peak_record;
-    usm__trace_level last, peak;
-    bool             used;
+    uint64_t           part;
+    uint32_t           last_record, peak_record;
+    usm__profile_level last, peak;
+    bool               used;
 } step;
 
 typedef struct counters {
@@ -211,10 +211,10 @@ typedef struct counters {
     step    *steps; /* by pool, npools + 1 */
 } counters;
 
-static void write_level(writer *w, uint32_t pool, uint32_t record, const usm__trace_level *l)
+static void write_level(writer *w, uint32_t pool, uint32_t record, const usm__profile_level *l)
 {
-    const usm__trace_record *r = &w->t->records[record];
-    char                     name[160];
+    const usm__profile_record *r = &w->t->records[record];
+    char                       name[160];
 
     pool_text(w, pool, name, sizeof name);
     event_begin(w, 'C', r, r->e.time_ns, name);
@@ -237,7 +237,8 @@ static void end_step(counters *c, uint32_t pool)
     s->used = false;
 }
 
-static void count_level(void *user, uint32_t record, uint32_t pool, const usm__trace_level *levels)
+static void count_level(void *user, uint32_t record, uint32_t pool,
+                        const usm__profile_level *levels)
 {
     counters *c    = user;
     step     *s    = &c->steps[pool];
@@ -263,8 +264,8 @@ static int write_counters(writer *w)
     if (!c.steps)
         return ENOMEM;
     if (w->t->nrecords > STEPS_MAX)
-        c.part_ns = usm__trace_duration_ns(w->t) / STEPS_MAX + 1;
-    status = usm__trace_walk(w->t, w->found, count_level, &c);
+        c.part_ns = usm__profile_duration_ns(w->t) / STEPS_MAX + 1;
+    status = usm__profile_walk(w->t, w->found, count_level, &c);
     for (uint32_t pool = 0; !status && pool <= w->t->npools; pool++)
         end_step(&c, pool);
     free(c.steps);
@@ -292,7 +293,7 @@ static const char *call_name(uint32_t type)
     }
 }
 
-static void write_call(writer *w, const usm__trace_record *r)
+static void write_call(writer *w, const usm__profile_record *r)
 {
     char     name[160];
     uint64_t end = r->e.time_ns, start = end > r->e.extra ? end - r->e.extra : 0;
@@ -310,13 +311,13 @@ static void write_call(writer *w, const usm__trace_record *r)
     args_end(w);
 }
 
-static void write_tag(writer *w, const usm__trace_record *r)
+static void write_tag(writer *w, const usm__profile_record *r)
 {
     if (r->e.tag > 0 && r->e.tag < w->t->ntags)
         usm__json_text_max(&w->j, "tag", w->t->tags[r->e.tag], sizeof *w->t->tags);
 }
 
-static void write_failure(writer *w, const usm__trace_record *r)
+static void write_failure(writer *w, const usm__profile_record *r)
 {
     event_begin(w, 'i', r, r->e.time_ns, "out of memory");
     usm__json_text(&w->j, "s", "p");
@@ -329,7 +330,7 @@ static void write_failure(writer *w, const usm__trace_record *r)
 static void write_calls(writer *w)
 {
     for (size_t i = 0; i < w->t->nrecords; i++) {
-        const usm__trace_record *r = &w->t->records[i];
+        const usm__profile_record *r = &w->t->records[i];
 
         if (call_name(r->e.type))
             write_call(w, r);
@@ -340,24 +341,24 @@ static void write_calls(writer *w)
 
 /* ---- spilling --------------------------------------------------------------------- */
 
-static void write_spill_args(writer *w, const usm__trace_spill_record *s)
+static void write_spill_args(writer *w, const usm__profile_spill_record *s)
 {
     usm__json_object_begin(&w->j, "args");
-    usm__json_text_max(&w->j, "buffer", usm__spill_space_name(w->t, s->space), 48);
+    usm__json_text_max(&w->j, "buffer", usm__profile_spill_space_name(w->t, s->space), 48);
     usm__json_number(&w->j, "block", s->block);
     usm__json_number(&w->j, "bytes", s->bytes);
     args_end(w);
 }
 
 /* Transfers overlap: each is a slice of its own on the track of its tier. */
-static void write_transfer(writer *w, const usm__trace_spill_record *s, size_t id)
+static void write_transfer(writer *w, const usm__profile_spill_record *s, size_t id)
 {
-    const usm__trace_record r     = record_of(s);
-    const char             *tier  = usm__spill_tier_name(w->t, s->tier);
-    uint64_t                start = s->time_ns > s->ns ? s->time_ns - s->ns : 0;
-    char                    name[100];
+    const usm__profile_record r     = record_of(s);
+    const char               *tier  = usm__profile_spill_tier_name(w->t, s->tier);
+    uint64_t                  start = s->time_ns > s->ns ? s->time_ns - s->ns : 0;
+    char                      name[100];
 
-    snprintf(name, sizeof name, "%s %.64s", usm__spill_kind_name(s->kind), tier);
+    snprintf(name, sizeof name, "%s %.64s", usm__profile_spill_kind_name(s->kind), tier);
     event_begin(w, 'b', &r, start, name);
     write_id(w, "spill", id);
     write_spill_args(w, s);
@@ -366,10 +367,10 @@ static void write_transfer(writer *w, const usm__trace_spill_record *s, size_t i
     event_end(w);
 }
 
-static void write_wait(writer *w, const usm__trace_spill_record *s)
+static void write_wait(writer *w, const usm__profile_spill_record *s)
 {
-    const usm__trace_record r     = record_of(s);
-    uint64_t                start = s->time_ns > s->ns ? s->time_ns - s->ns : 0;
+    const usm__profile_record r     = record_of(s);
+    uint64_t                  start = s->time_ns > s->ns ? s->time_ns - s->ns : 0;
 
     event_begin(w, 'X', &r, start, "wait for memory");
     usm__json_text(&w->j, "cat", "spill");
@@ -380,7 +381,7 @@ static void write_wait(writer *w, const usm__trace_spill_record *s)
 static void write_spills(writer *w)
 {
     for (size_t i = 0; i < w->t->nspills && i < SPILLS_MAX; i++) {
-        const usm__trace_spill_record *s = &w->t->spills[i];
+        const usm__profile_spill_record *s = &w->t->spills[i];
 
         if (s->kind >= USM__SPILL_FETCH && s->kind <= USM__SPILL_STORE_AHEAD)
             write_transfer(w, s, i);
@@ -397,13 +398,13 @@ static void write_spills(writer *w)
 
 /* One slice on the track `name`; those of one track may overlap.  The caller writes its arguments
  * before write_slice_end(). */
-static void write_slice(writer *w, const usm__trace_record *r, const char *name, uint64_t id)
+static void write_slice(writer *w, const usm__profile_record *r, const char *name, uint64_t id)
 {
     event_begin(w, 'b', r, r->e.time_ns, name);
     write_id(w, "work", id);
 }
 
-static void write_slice_end(writer *w, const usm__trace_record *r, const char *name, uint64_t id)
+static void write_slice_end(writer *w, const usm__profile_record *r, const char *name, uint64_t id)
 {
     event_end(w);
     event_begin(w, 'e', r, r->e.time_ns, name);
@@ -411,19 +412,19 @@ static void write_slice_end(writer *w, const usm__trace_record *r, const char *n
     event_end(w);
 }
 
-static void write_work(writer *w, const usm__trace_work_record *k, uint64_t id)
+static void write_work(writer *w, const usm__profile_work_record *k, uint64_t id)
 {
-    usm__trace_record r       = {.thread = k->thread, .source = k->source};
-    const char       *member  = usm__work_member_name(w->t, k->member);
-    bool              is_copy = k->kind == USM__WORK_IN || k->kind == USM__WORK_OUT;
-    char              name[120];
+    usm__profile_record r       = {.thread = k->thread, .source = k->source};
+    const char         *member  = usm__profile_work_member_name(w->t, k->member);
+    bool                is_copy = k->kind == USM__WORK_IN || k->kind == USM__WORK_OUT;
+    char                name[120];
 
     snprintf(name, sizeof name, "%s%s%s", member, member[0] ? " " : "",
-             usm__work_kind_name(k->kind));
-    r.e.time_ns = usm__work_from(k);
+             usm__profile_work_kind_name(k->kind));
+    r.e.time_ns = usm__profile_work_from(k);
     write_slice(w, &r, name, id);
     usm__json_object_begin(&w->j, "args");
-    usm__json_text_max(&w->j, "kernel", usm__work_kernel_name(w->t, k->kernel), 64);
+    usm__json_text_max(&w->j, "kernel", usm__profile_work_kernel_name(w->t, k->kernel), 64);
     usm__json_number(&w->j, "first", k->first);
     usm__json_number(&w->j, is_copy ? "bytes" : "indices", k->n);
     usm__json_object_end(&w->j);
@@ -431,10 +432,10 @@ static void write_work(writer *w, const usm__trace_work_record *k, uint64_t id)
     write_slice_end(w, &r, name, id);
 }
 
-static void write_gaps(writer *w, const usm__work_device *d, uint64_t id)
+static void write_gaps(writer *w, const usm__profile_work_device *d, uint64_t id)
 {
-    usm__trace_record r = {.source = d->source};
-    char              name[120];
+    usm__profile_record r = {.source = d->source};
+    char                name[120];
 
     snprintf(name, sizeof name, "%s idle", d->name);
     for (size_t i = 0; i < d->ngaps && i < WORKS_MAX; i++) {
@@ -447,9 +448,9 @@ static void write_gaps(writer *w, const usm__work_device *d, uint64_t id)
 
 static int write_works(writer *w)
 {
-    usm__work_usages u;
-    bool             fine = usm__work_count(w->t, &u);
-    uint64_t         id   = w->t->nworks;
+    usm__profile_work_usages u;
+    bool                     fine = usm__profile_work_count(w->t, &u);
+    uint64_t                 id   = w->t->nworks;
 
     for (size_t i = 0; fine && i < w->t->nworks && i < WORKS_MAX; i++)
         write_work(w, &w->t->works[i], i);
@@ -459,17 +460,17 @@ static int write_works(writer *w)
     }
     if (w->t->nworks > WORKS_MAX)
         mark(w, "only the first events of split launches are shown");
-    usm__work_usages_free(&u);
+    usm__profile_work_usages_free(&u);
     return fine ? 0 : ENOMEM;
 }
 
 /* ---- blocks ----------------------------------------------------------------------- */
 
 /* The name of a block's track: its tag, else its size rounded up to a power of two. */
-static void block_name(const writer *w, const usm__trace_block *b, char *name, size_t size)
+static void block_name(const writer *w, const usm__profile_block *b, char *name, size_t size)
 {
-    const usm__trace_record *r     = &w->t->records[b->born];
-    uint64_t                 bound = 64;
+    const usm__profile_record *r     = &w->t->records[b->born];
+    uint64_t                   bound = 64;
 
     if (r->e.tag && r->e.tag < w->t->ntags) {
         snprintf(name, size, "%.*s", (int)sizeof *w->t->tags, w->t->tags[r->e.tag]);
@@ -487,9 +488,9 @@ static void block_name(const writer *w, const usm__trace_block *b, char *name, s
 
 static void write_block(writer *w, uint32_t k)
 {
-    const usm__trace_block  *b = &w->found->blocks[k];
-    const usm__trace_record *r = &w->t->records[b->born];
-    char                     name[160];
+    const usm__profile_block  *b = &w->found->blocks[k];
+    const usm__profile_record *r = &w->t->records[b->born];
+    char                       name[160];
 
     block_name(w, b, name, sizeof name);
     event_begin(w, 'b', r, r->e.time_ns, name);
@@ -506,7 +507,7 @@ static void write_block(writer *w, uint32_t k)
     if (!b->freed)
         usm__json_bool(&w->j, "freed", false);
     args_end(w);
-    event_begin(w, 'e', r, usm__trace_time_ns(w->t, b->died), name);
+    event_begin(w, 'e', r, usm__profile_time_ns(w->t, b->died), name);
     usm__json_text(&w->j, "cat", "block");
     usm__json_number(&w->j, "id", k);
     event_end(w);
@@ -516,7 +517,7 @@ static void write_block(writer *w, uint32_t k)
  * attached. */
 static void write_flow(writer *w, char phase, uint32_t k, uint32_t record)
 {
-    const usm__trace_record *r = &w->t->records[record];
+    const usm__profile_record *r = &w->t->records[record];
 
     event_begin(w, 'X', r, r->e.time_ns, phase == 's' ? "free" : "reuse");
     usm__json_text(&w->j, "cat", "reuse");
@@ -532,7 +533,7 @@ static void write_flow(writer *w, char phase, uint32_t k, uint32_t record)
 
 static void write_reuse(writer *w, uint32_t k)
 {
-    const usm__trace_block *b = &w->found->blocks[k];
+    const usm__profile_block *b = &w->found->blocks[k];
 
     if (b->reused == USM__NEVER || !w->found->blocks[b->reused].freed ||
         w->t->records[w->found->blocks[b->reused].died].e.type != USM__EVENT_FREE)
@@ -546,7 +547,7 @@ static int write_blocks(writer *w)
     size_t    n    = 0;
     uint32_t *list = NULL;
     char      what[200];
-    int       status = usm__trace_blocks_choose(w->t, w->found, BLOCKS_MAX, &list, &n);
+    int       status = usm__profile_blocks_choose(w->t, w->found, BLOCKS_MAX, &list, &n);
 
     if (status)
         return status;
@@ -608,12 +609,12 @@ static int write_events(writer *w)
     return status ? status : write_blocks(w);
 }
 
-int usm__export_perfetto(const usm__trace *t, const char *path)
+int usm__export_perfetto(const usm__profile *t, const char *path)
 {
-    usm__trace_blocks *found  = NULL;
-    writer             w      = {.t = t};
-    FILE              *file   = NULL;
-    int                status = usm__trace_blocks_find(t, &found);
+    usm__profile_blocks *found  = NULL;
+    writer               w      = {.t = t};
+    FILE                *file   = NULL;
+    int                  status = usm__profile_blocks_find(t, &found);
 
     if (status)
         return status;
@@ -631,6 +632,6 @@ int usm__export_perfetto(const usm__trace *t, const char *path)
     usm__json_object_end(&w.j);
     status = usm__export_close(file, path, status);
 out:
-    usm__trace_blocks_free(found);
+    usm__profile_blocks_free(found);
     return status;
 }

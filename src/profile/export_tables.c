@@ -109,7 +109,7 @@ static void write_pools(usm__json *j, const usm__analysis *a)
         "share of what was reserved at its peak that was not live then.",
         "pool", columns);
     for (size_t i = 0; i < a->npools; i++) {
-        const usm__pool_usage *p = &a->pools[i];
+        const usm__profile_pool *p = &a->pools[i];
 
         row_begin(j, p->u.name, sizeof p->u.name, i == 0);
         cell(j, (double)p->u.allocations);
@@ -128,7 +128,7 @@ static void write_pools(usm__json *j, const usm__analysis *a)
     table_end(j);
 }
 
-static void write_spill_buffers(usm__json *j, const usm__spill_usages *u)
+static void write_spill_buffers(usm__json *j, const usm__profile_spill_usages *u)
 {
     static const column columns[] = {
         {"waits", "count"},   {"waited", "duration"}, {"median", "duration"},
@@ -143,8 +143,8 @@ static void write_spill_buffers(usm__json *j, const usm__spill_usages *u)
                 "recorded.",
                 "buffer", columns);
     for (size_t i = 0; i < u->nbuffers && i < ROWS_MAX; i++) {
-        const usm__spill_buffer *b       = &u->buffers[i];
-        uint64_t                 evicted = b->evicted_clean + b->evicted_dirty;
+        const usm__profile_spill_buffer *b       = &u->buffers[i];
+        uint64_t                         evicted = b->evicted_clean + b->evicted_dirty;
 
         row_begin(j, b->name, sizeof b->name, i == 0);
         cell(j, (double)b->waits.n);
@@ -164,7 +164,7 @@ static void write_spill_buffers(usm__json *j, const usm__spill_usages *u)
     table_end(j);
 }
 
-static void write_spill_tiers(usm__json *j, const usm__spill_usages *u)
+static void write_spill_tiers(usm__json *j, const usm__profile_spill_usages *u)
 {
     static const column columns[] = {
         {"reads", "count"},      {"in", "bytes"},      {"median", "duration"},
@@ -174,7 +174,7 @@ static void write_spill_tiers(usm__json *j, const usm__spill_usages *u)
 
     table_begin(j, "Tiers", "Times of transfers.", "tier", columns);
     for (size_t i = 0; i < u->ntiers; i++) {
-        const usm__spill_tier *t = &u->tiers[i];
+        const usm__profile_spill_tier *t = &u->tiers[i];
 
         row_begin(j, t->name, sizeof t->name, i == 0);
         cell(j, (double)t->reads.n);
@@ -190,7 +190,7 @@ static void write_spill_tiers(usm__json *j, const usm__spill_usages *u)
     table_end(j);
 }
 
-static void write_work(usm__json *j, const usm__trace *t, const usm__work_usages *u)
+static void write_work(usm__json *j, const usm__profile *t, const usm__profile_work_usages *u)
 {
     static const column columns[] = {
         {"chunks", "count"},     {"failed", "count"},     {"indices", "count"},
@@ -204,8 +204,8 @@ static void write_work(usm__json *j, const usm__trace *t, const usm__work_usages
                 "ran. Idle: neither a kernel nor a copy.",
                 "device", columns);
     for (size_t i = 0; i < u->ndevices && i < ROWS_MAX; i++) {
-        const usm__work_device *d = &u->devices[i];
-        char                    name[100];
+        const usm__profile_work_device *d = &u->devices[i];
+        char                            name[100];
 
         if (t->nsources > 1)
             snprintf(name, sizeof name, "%s of process %" PRIu32, d->name,
@@ -229,7 +229,7 @@ static void write_work(usm__json *j, const usm__trace *t, const usm__work_usages
     table_end(j);
 }
 
-static void write_tables(usm__json *j, const usm__trace *t, const usm__analysis *a)
+static void write_tables(usm__json *j, const usm__profile *t, const usm__analysis *a)
 {
     static const column columns[] = {
         {"allocations", "count"},      {"bytes asked for", "bytes"},
@@ -270,7 +270,7 @@ static void write_tables(usm__json *j, const usm__trace *t, const usm__analysis 
 
 typedef struct facts {
     usm__json           *j;
-    const usm__trace    *t;
+    const usm__profile  *t;
     const usm__analysis *a;
     bool                 any;
 } facts;
@@ -302,7 +302,7 @@ typedef struct sum {
     uint64_t  now, peak;
 } sum;
 
-static void add_up(void *user, uint32_t record, uint32_t pool, const usm__trace_level *levels)
+static void add_up(void *user, uint32_t record, uint32_t pool, const usm__profile_level *levels)
 {
     sum *s = user;
 
@@ -313,11 +313,11 @@ static void add_up(void *user, uint32_t record, uint32_t pool, const usm__trace_
         s->peak = s->now;
 }
 
-static int memory_facts(facts *f, const usm__trace_blocks *found)
+static int memory_facts(facts *f, const usm__profile_blocks *found)
 {
     sum  s = {.reserved = calloc(f->t->npools + 1, sizeof *s.reserved)};
     char value[64], note[128] = "";
-    int  status = s.reserved ? usm__trace_walk(f->t, found, add_up, &s) : ENOMEM;
+    int  status = s.reserved ? usm__profile_walk(f->t, found, add_up, &s) : ENOMEM;
 
     free(s.reserved);
     if (status)
@@ -362,10 +362,11 @@ static void run_fact(facts *f)
             threads = f->t->records[i].thread;
     snprintf(note, sizeof note, "%zu %s of %" PRIu32 " thread%s", f->t->nrecords,
              usm__plural(f->t->nrecords, "event", "events"), threads, threads == 1 ? "" : "s");
-    fact(f, "Duration", duration((double)usm__trace_duration_ns(f->t), value, sizeof value), note);
+    fact(f, "Duration", duration((double)usm__profile_duration_ns(f->t), value, sizeof value),
+         note);
 }
 
-static int write_summary(usm__json *j, const usm__trace *t, const usm__trace_blocks *found,
+static int write_summary(usm__json *j, const usm__profile *t, const usm__profile_blocks *found,
                          const usm__analysis *a)
 {
     facts f = {.j = j, .t = t, .a = a};
@@ -387,7 +388,7 @@ static int write_summary(usm__json *j, const usm__trace *t, const usm__trace_blo
 
 /* ---- notices, stacks -------------------------------------------------------------------- */
 
-static void write_notices(usm__json *j, const usm__trace *t, const usm__trace_blocks *found)
+static void write_notices(usm__json *j, const usm__profile *t, const usm__profile_blocks *found)
 {
     char text[400];
 
@@ -417,7 +418,7 @@ static void write_notices(usm__json *j, const usm__trace *t, const usm__trace_bl
 }
 
 /* Frames from the call site outwards. */
-static void write_stack(usm__json *j, usm__symbols *s, const usm__trace_stack_info *stack)
+static void write_stack(usm__json *j, usm__symbols *s, const usm__profile_stack_info *stack)
 {
     uint32_t first = usm__symbols_site(s, stack);
     char     name[320];
@@ -428,7 +429,7 @@ static void write_stack(usm__json *j, usm__symbols *s, const usm__trace_stack_in
                            sizeof name);
 }
 
-static int write_stacks(usm__json *j, const usm__trace *t)
+static int write_stacks(usm__json *j, const usm__profile *t)
 {
     usm__symbols *s = usm__symbols_open(t);
 
@@ -449,7 +450,7 @@ static int write_stacks(usm__json *j, const usm__trace *t)
     return 0;
 }
 
-int usm__export_tables(usm__json *j, const usm__trace *t, const usm__trace_blocks *found)
+int usm__export_tables(usm__json *j, const usm__profile *t, const usm__profile_blocks *found)
 {
     usm__analysis *a = NULL;
     int            status;

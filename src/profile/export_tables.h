@@ -8,6 +8,6 @@
 #include "profile/blocks.h"
 
 /* Writes members of the page's object.  0 or ENOMEM. */
-int usm__export_tables(usm__json *j, const usm__trace *t, const usm__trace_blocks *found);
+int usm__export_tables(usm__json *j, const usm__profile *t, const usm__profile_blocks *found);
 
 #endif

@@ -21,7 +21,7 @@ static int longest_first(const void *a, const void *b)
 }
 
 /* The least length of spans that are drawn; false: no memory. */
-static bool find_least(const usm__trace *t, const usm__work_usages *u, uint64_t *least)
+static bool find_least(const usm__profile *t, const usm__profile_work_usages *u, uint64_t *least)
 {
     size_t    n = t->nworks;
     uint64_t *lengths;
@@ -46,13 +46,13 @@ static bool find_least(const usm__trace *t, const usm__work_usages *u, uint64_t 
     return true;
 }
 
-static void write_spans(usm__json *j, const usm__trace *t, uint32_t member, uint64_t least)
+static void write_spans(usm__json *j, const usm__profile *t, uint32_t member, uint64_t least)
 {
     bool any = false;
 
     usm__json_array_begin(j, "spans");
     for (size_t i = 0; i < t->nworks; i++) {
-        const usm__trace_work_record *r = &t->works[i];
+        const usm__profile_work_record *r = &t->works[i];
 
         if (r->member != member || r->kind == USM__WORK_LAUNCH || r->ns < least)
             continue;
@@ -60,7 +60,7 @@ static void write_spans(usm__json *j, const usm__trace *t, uint32_t member, uint
             usm__json_line(j);
         usm__json_array_begin(j, NULL);
         usm__json_number(j, NULL, r->kind);
-        usm__json_number(j, NULL, usm__work_from(r));
+        usm__json_number(j, NULL, usm__profile_work_from(r));
         usm__json_number(j, NULL, r->ns);
         usm__json_number(j, NULL, r->n);
         usm__json_number(j, NULL, r->kernel);
@@ -71,7 +71,7 @@ static void write_spans(usm__json *j, const usm__trace *t, uint32_t member, uint
     usm__json_array_end(j);
 }
 
-static void write_gaps(usm__json *j, const usm__work_device *d, uint64_t least)
+static void write_gaps(usm__json *j, const usm__profile_work_device *d, uint64_t least)
 {
     usm__json_array_begin(j, "gaps");
     for (size_t i = 0; i < d->ngaps; i++) {
@@ -87,7 +87,7 @@ static void write_gaps(usm__json *j, const usm__work_device *d, uint64_t least)
     usm__json_array_end(j);
 }
 
-static void write_device(usm__json *j, const usm__trace *t, const usm__work_device *d,
+static void write_device(usm__json *j, const usm__profile *t, const usm__profile_work_device *d,
                          uint64_t least)
 {
     usm__json_line(j);
@@ -99,14 +99,15 @@ static void write_device(usm__json *j, const usm__trace *t, const usm__work_devi
     usm__json_object_end(j);
 }
 
-static void write_all(usm__json *j, const usm__trace *t, const usm__work_usages *u, uint64_t least)
+static void write_all(usm__json *j, const usm__profile *t, const usm__profile_work_usages *u,
+                      uint64_t least)
 {
     usm__json_line(j);
     usm__json_object_begin(j, "work");
     usm__json_number(j, "least", least);
     usm__json_array_begin(j, "kinds");
     for (uint32_t kind = 0; kind < USM__WORK_KINDS; kind++)
-        usm__json_text(j, NULL, usm__work_kind_name(kind));
+        usm__json_text(j, NULL, usm__profile_work_kind_name(kind));
     usm__json_array_end(j);
     usm__json_array_begin(j, "kernels");
     usm__json_text(j, NULL, "");
@@ -120,14 +121,14 @@ static void write_all(usm__json *j, const usm__trace *t, const usm__work_usages 
     usm__json_object_end(j);
 }
 
-int usm__export_work(usm__json *j, const usm__trace *t)
+int usm__export_work(usm__json *j, const usm__profile *t)
 {
-    usm__work_usages u;
-    uint64_t         least = 0;
-    bool             fine  = usm__work_count(t, &u) && find_least(t, &u, &least);
+    usm__profile_work_usages u;
+    uint64_t                 least = 0;
+    bool                     fine  = usm__profile_work_count(t, &u) && find_least(t, &u, &least);
 
     if (fine && u.ndevices > 0)
         write_all(j, t, &u, least);
-    usm__work_usages_free(&u);
+    usm__profile_work_usages_free(&u);
     return fine ? 0 : ENOMEM;
 }

@@ -7,6 +7,6 @@
 #include "profile/trace.h"
 
 /* Writes the member "work"; nothing if the trace has no such launch.  0 or ENOMEM. */
-int usm__export_work(usm__json *j, const usm__trace *t);
+int usm__export_work(usm__json *j, const usm__profile *t);
 
 #endif

@@ -70,17 +70,17 @@ static bool add_part(joined *j, const unsigned char *data, size_t size)
  * here. */
 static usm_status add_file(joined *j, const char *path)
 {
-    usm__trace *t    = NULL;
-    size_t      size = 0;
-    usm_status  st   = usm__trace_open(path, &t);
-    void       *data;
-    char        why[128];
+    usm__profile *t    = NULL;
+    size_t        size = 0;
+    usm_status    st   = usm__profile_open(path, &t);
+    void         *data;
+    char          why[128];
 
     if (st != USM_OK)
         return st;
     if (t->damage[0] != '\0')
         usm__warn("%s: %s; what comes before is taken", path, t->damage);
-    usm__trace_close(t);
+    usm__profile_close(t);
     data = usm__os_read_file(path, SIZE_MAX, &size);
     if (data == NULL || size < sizeof(usm__trace_header))
         st = usm__fail(USM_E_SYSTEM, "the trace %s cannot be read: %s", path,
@@ -91,7 +91,7 @@ static usm_status add_file(joined *j, const char *path)
     return st;
 }
 
-usm_status usm__trace_merge(size_t n, char *const *paths, const char *out)
+usm_status usm__profile_merge(size_t n, char *const *paths, const char *out)
 {
     joined             j  = {NULL, 0, 0};
     usm_status         st = USM_OK;

@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-const char *usm__spill_kind_name(uint32_t kind)
+const char *usm__profile_spill_kind_name(uint32_t kind)
 {
     static const char *const names[USM__SPILL_KINDS] = {
         [USM__SPILL_MISS]         = "miss",
@@ -30,12 +30,12 @@ const char *usm__spill_kind_name(uint32_t kind)
     return kind < USM__SPILL_KINDS ? names[kind] : "";
 }
 
-const char *usm__spill_space_name(const usm__trace *t, uint32_t space)
+const char *usm__profile_spill_space_name(const usm__profile *t, uint32_t space)
 {
     return space > 0 && space <= t->nspaces ? t->spaces[space - 1].name : "";
 }
 
-const char *usm__spill_tier_name(const usm__trace *t, uint32_t tier)
+const char *usm__profile_spill_tier_name(const usm__profile *t, uint32_t tier)
 {
     return tier > 0 && tier <= t->ntiers ? t->tiers[tier - 1] : "";
 }
@@ -43,11 +43,11 @@ const char *usm__spill_tier_name(const usm__trace *t, uint32_t tier)
 /* --- rows: one for each name ------------------------------------------------------------ */
 
 typedef struct work {
-    const usm__trace  *t;
-    usm__spill_usages *u;
-    uint32_t          *buffer_of, *tier_of; /* by id: the index of its row                  */
-    struct sample     *samples;
-    size_t             nsamples;
+    const usm__profile        *t;
+    usm__profile_spill_usages *u;
+    uint32_t      *buffer_of, *tier_of; /* by id: the index of its row                  */
+    struct sample *samples;
+    size_t         nsamples;
 } work;
 
 typedef struct named {
@@ -64,8 +64,8 @@ static int by_name(const void *a, const void *b)
 }
 
 /* Numbers names from 0 on; id 0 is "(unnamed)".  Returns the list, sorted; row_of[id]. */
-static named *number_names(size_t            n, const char *(*name)(const usm__trace *, uint32_t),
-                           const usm__trace *t, uint32_t *row_of)
+static named *number_names(size_t n, const char *(*name)(const usm__profile *, uint32_t),
+                           const usm__profile *t, uint32_t *row_of)
 {
     named   *list = usm__heap_alloc((n + 1) * sizeof(*list));
     uint32_t row  = 0;
@@ -84,14 +84,14 @@ static named *number_names(size_t            n, const char *(*name)(const usm__t
 
 static bool make_buffers(work *w)
 {
-    usm__spill_usages *u = w->u;
-    named             *list;
+    usm__profile_spill_usages *u = w->u;
+    named                     *list;
 
     w->buffer_of = usm__heap_alloc((w->t->nspaces + 1) * sizeof(*w->buffer_of));
     u->buffers   = usm__heap_alloc((w->t->nspaces + 1) * sizeof(*u->buffers));
     if (w->buffer_of == NULL || u->buffers == NULL)
         return false;
-    list = number_names(w->t->nspaces, usm__spill_space_name, w->t, w->buffer_of);
+    list = number_names(w->t->nspaces, usm__profile_spill_space_name, w->t, w->buffer_of);
     for (size_t i = 0; list != NULL && i <= w->t->nspaces; i++) {
         uint32_t    row  = w->buffer_of[list[i].id];
         const char *name = list[i].name[0] != '\0' ? list[i].name : "(unnamed)";
@@ -105,14 +105,14 @@ static bool make_buffers(work *w)
 
 static bool make_tiers(work *w)
 {
-    usm__spill_usages *u = w->u;
-    named             *list;
+    usm__profile_spill_usages *u = w->u;
+    named                     *list;
 
     w->tier_of = usm__heap_alloc((w->t->ntiers + 1) * sizeof(*w->tier_of));
     u->tiers   = usm__heap_alloc((w->t->ntiers + 1) * sizeof(*u->tiers));
     if (w->tier_of == NULL || u->tiers == NULL)
         return false;
-    list = number_names(w->t->ntiers, usm__spill_tier_name, w->t, w->tier_of);
+    list = number_names(w->t->ntiers, usm__profile_spill_tier_name, w->t, w->tier_of);
     for (size_t i = 0; list != NULL && i <= w->t->ntiers; i++) {
         uint32_t    row  = w->tier_of[list[i].id];
         const char *name = list[i].name[0] != '\0' ? list[i].name : "(unknown)";
@@ -126,7 +126,8 @@ static bool make_tiers(work *w)
 
 /* --- sums ---------------------------------------------------------------------------------- */
 
-static void move_bytes(const usm__trace_spill_record *r, usm__spill_buffer *b, usm__spill_tier *t)
+static void move_bytes(const usm__profile_spill_record *r, usm__profile_spill_buffer *b,
+                       usm__profile_spill_tier *t)
 {
     bool is_out   = r->kind == USM__SPILL_STORE || r->kind == USM__SPILL_STORE_AHEAD;
     bool is_ahead = r->kind == USM__SPILL_FETCH_AHEAD || r->kind == USM__SPILL_STORE_AHEAD;
@@ -137,7 +138,8 @@ static void move_bytes(const usm__trace_spill_record *r, usm__spill_buffer *b, u
         *(is_out ? &t->out : &t->in) += r->bytes;
 }
 
-static void count_one(const usm__trace_spill_record *r, usm__spill_buffer *b, usm__spill_tier *t)
+static void count_one(const usm__profile_spill_record *r, usm__profile_spill_buffer *b,
+                      usm__profile_spill_tier *t)
 {
     switch ((usm__spill_kind)r->kind) {
     case USM__SPILL_FETCH:
@@ -174,11 +176,11 @@ static void count_one(const usm__trace_spill_record *r, usm__spill_buffer *b, us
 
 static void sum_up(work *w)
 {
-    usm__spill_usages *u = w->u;
+    usm__profile_spill_usages *u = w->u;
 
     (void)snprintf(u->all.name, sizeof(u->all.name), "all");
     for (size_t i = 0; i < w->t->nspills; i++) {
-        const usm__trace_spill_record *r = &w->t->spills[i];
+        const usm__profile_spill_record *r = &w->t->spills[i];
 
         count_one(r, &u->buffers[w->buffer_of[r->space]], &u->tiers[w->tier_of[r->tier]]);
         count_one(r, &u->all, NULL);
@@ -193,8 +195,8 @@ static void sum_up(work *w)
 /* --- times ------------------------------------------------------------------------------------ */
 
 typedef struct sample {
-    usm__spill_times *of;
-    uint64_t          ns;
+    usm__profile_spill_times *of;
+    uint64_t                  ns;
 } sample;
 
 static int by_owner(const void *a, const void *b)
@@ -206,17 +208,17 @@ static int by_owner(const void *a, const void *b)
     return (x->ns > y->ns) - (x->ns < y->ns);
 }
 
-static void add_sample(work *w, usm__spill_times *of, uint64_t ns)
+static void add_sample(work *w, usm__profile_spill_times *of, uint64_t ns)
 {
     of->n++;
     of->sum_ns += ns;
     w->samples[w->nsamples++] = (sample){of, ns};
 }
 
-static void add_samples(work *w, const usm__trace_spill_record *r)
+static void add_samples(work *w, const usm__profile_spill_record *r)
 {
-    usm__spill_buffer *b = &w->u->buffers[w->buffer_of[r->space]];
-    usm__spill_tier   *t = &w->u->tiers[w->tier_of[r->tier]];
+    usm__profile_spill_buffer *b = &w->u->buffers[w->buffer_of[r->space]];
+    usm__profile_spill_tier   *t = &w->u->tiers[w->tier_of[r->tier]];
     bool is_wait = r->kind == USM__SPILL_MISS || (r->kind == USM__SPILL_GUESS_USED && r->ns > 0);
 
     if (is_wait) {
@@ -252,7 +254,7 @@ static bool find_percentiles(work *w)
 
 /* --- all of it -------------------------------------------------------------------------------- */
 
-static bool is_idle(const usm__spill_buffer *b)
+static bool is_idle(const usm__profile_spill_buffer *b)
 {
     return b->waits.n + b->in + b->out + b->used + b->wasted + b->evicted_clean + b->evicted_dirty +
                b->pinned_ns ==
@@ -261,7 +263,7 @@ static bool is_idle(const usm__spill_buffer *b)
 
 static int by_waits(const void *a, const void *b)
 {
-    const usm__spill_buffer *x = a, *y = b;
+    const usm__profile_spill_buffer *x = a, *y = b;
 
     if (x->waits.sum_ns != y->waits.sum_ns)
         return x->waits.sum_ns > y->waits.sum_ns ? -1 : 1;
@@ -270,7 +272,7 @@ static int by_waits(const void *a, const void *b)
     return strcmp(x->name, y->name);
 }
 
-static void sort_and_drop(usm__spill_usages *u)
+static void sort_and_drop(usm__profile_spill_usages *u)
 {
     size_t n = 0;
 
@@ -286,12 +288,12 @@ static void sort_and_drop(usm__spill_usages *u)
     u->ntiers = n;
 }
 
-bool usm__spill_count(const usm__trace *t, usm__spill_usages *u)
+bool usm__profile_spill_count(const usm__profile *t, usm__profile_spill_usages *u)
 {
     work w    = {.t = t, .u = u};
     bool fine = true;
 
-    *u = (usm__spill_usages){.nevents = t->nspills};
+    *u = (usm__profile_spill_usages){.nevents = t->nspills};
     if (t->nspills == 0)
         return true;
     fine = make_buffers(&w) && make_tiers(&w);
@@ -307,7 +309,7 @@ bool usm__spill_count(const usm__trace *t, usm__spill_usages *u)
     return fine;
 }
 
-void usm__spill_usages_free(usm__spill_usages *u)
+void usm__profile_spill_usages_free(usm__profile_spill_usages *u)
 {
     usm__heap_free(u->buffers);
     usm__heap_free(u->tiers);

@@ -36,11 +36,11 @@ typedef struct range {
 } range;
 
 struct usm__symbols {
-    const usm__trace *t;
-    range            *ranges;
-    size_t            nranges;
-    module           *modules;
-    size_t            nmodules;
+    const usm__profile *t;
+    range              *ranges;
+    size_t              nranges;
+    module             *modules;
+    size_t              nmodules;
 };
 
 /* --- ELF -------------------------------------------------------------------- */
@@ -231,7 +231,7 @@ static const range *find_range(const usm__symbols *s, uint32_t source, uint64_t 
 
 /* --- interface ---------------------------------------------------------------- */
 
-usm__symbols *usm__symbols_open(const usm__trace *t)
+usm__symbols *usm__symbols_open(const usm__profile *t)
 {
     usm__symbols *s    = usm__heap_alloc(sizeof(*s));
     bool          fine = s != NULL;
@@ -304,7 +304,7 @@ const char *usm__symbols_name(usm__symbols *s, uint32_t source, uint64_t address
 
 /* libusm.so is recognised by its file; if libusm is linked into the program, by the names of its
  * entry points, above which there may be static functions. */
-uint32_t usm__symbols_site(usm__symbols *s, const usm__trace_stack_info *stack)
+uint32_t usm__symbols_site(usm__symbols *s, const usm__profile_stack_info *stack)
 {
     const range    *r;
     uint64_t        linked;

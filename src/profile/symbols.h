@@ -10,7 +10,7 @@
 typedef struct usm__symbols usm__symbols;
 
 /* NULL when out of memory.  Borrows the trace. */
-usm__symbols *usm__symbols_open(const usm__trace *t);
+usm__symbols *usm__symbols_open(const usm__profile *t);
 void          usm__symbols_close(usm__symbols *s); /* NULL is fine */
 
 /* "function+0x12 (module)", "module+0x1234" if its tables have no name, "0x7f..." if no module is
@@ -18,6 +18,6 @@ void          usm__symbols_close(usm__symbols *s); /* NULL is fine */
 const char *usm__symbols_name(usm__symbols *s, uint32_t source, uint64_t address, char *out,
                               size_t size);
 /* Index of the stack's innermost frame that is not libusm's own; the depth if all are. */
-uint32_t usm__symbols_site(usm__symbols *s, const usm__trace_stack_info *stack);
+uint32_t usm__symbols_site(usm__symbols *s, const usm__profile_stack_info *stack);
 
 #endif

@@ -31,7 +31,7 @@ typedef struct numbers {
 typedef struct reader {
     const unsigned char *data;
     size_t               size, at;
-    usm__trace          *t;
+    usm__profile        *t;
     numbers             *n;
     size_t               records_room, pools_room, tags_room, stacks_room, sources_room;
     size_t               spills_room, spaces_room, tiers_room;
@@ -85,18 +85,18 @@ static const char *check_header(const void *data, size_t size, usm__trace_header
 
 static bool begin_source(reader *r, const usm__trace_header *h)
 {
-    usm__trace *t = r->t;
+    usm__profile *t = r->t;
 
     if (!grow(r, &t->sources, t->nsources, &r->sources_room, sizeof(*t->sources)))
         return false;
-    t->sources[t->nsources++] = (usm__trace_source){.header = *h};
+    t->sources[t->nsources++] = (usm__profile_source){.header = *h};
     r->n->thread_base += r->n->thread_last;
     r->n->thread_last = 0;
     memset(r->n, 0, offsetof(numbers, thread_base));
     return true;
 }
 
-static usm__trace_source *source(reader *r)
+static usm__profile_source *source(reader *r)
 {
     return &r->t->sources[r->t->nsources - 1];
 }
@@ -106,11 +106,11 @@ static usm__trace_source *source(reader *r)
 static const char *add_pool(reader *r, uint32_t id, uint32_t kind, const char *name,
                             const char *device)
 {
-    usm__trace *t = r->t;
+    usm__profile *t = r->t;
 
     if (!grow(r, &t->pools, t->npools, &r->pools_room, sizeof(*t->pools)))
         return NULL;
-    t->pools[t->npools] = (usm__trace_pool_info){
+    t->pools[t->npools] = (usm__profile_pool_info){
         .id = (uint32_t)t->npools + 1, .kind = kind, .source = (uint32_t)t->nsources - 1};
     (void)snprintf(t->pools[t->npools].name, sizeof(t->pools->name), "%s", name);
     (void)snprintf(t->pools[t->npools].device, sizeof(t->pools->device), "%s", device);
@@ -136,10 +136,10 @@ static const char *read_pool(reader *r, const unsigned char *p, uint32_t size)
 
 static const char *read_tag(reader *r, const unsigned char *p, uint32_t size)
 {
-    usm__trace *t = r->t;
-    uint32_t    id;
-    size_t      i = 1;
-    char        name[64];
+    usm__profile *t = r->t;
+    uint32_t      id;
+    size_t        i = 1;
+    char          name[64];
 
     if (size != 68)
         return "a tag of a wrong size";
@@ -160,9 +160,9 @@ static const char *read_tag(reader *r, const unsigned char *p, uint32_t size)
 
 static const char *read_stack(reader *r, const unsigned char *p, uint32_t size)
 {
-    usm__trace *t = r->t;
-    uint32_t    id, depth;
-    uint64_t   *frames;
+    usm__profile *t = r->t;
+    uint32_t      id, depth;
+    uint64_t     *frames;
 
     if (size < 8)
         return "a stack of a wrong size";
@@ -179,16 +179,16 @@ static const char *read_stack(reader *r, const unsigned char *p, uint32_t size)
         return NULL;
     }
     memcpy(frames, p + 8, depth * sizeof(uint64_t));
-    t->stacks[t->nstacks] =
-        (usm__trace_stack_info){(uint32_t)t->nstacks + 1, depth, frames, (uint32_t)t->nsources - 1};
-    r->n->stack[id] = (uint32_t)++t->nstacks;
+    t->stacks[t->nstacks] = (usm__profile_stack_info){(uint32_t)t->nstacks + 1, depth, frames,
+                                                      (uint32_t)t->nsources - 1};
+    r->n->stack[id]       = (uint32_t)++t->nstacks;
     return NULL;
 }
 
 static const char *read_space(reader *r, const unsigned char *p, uint32_t size)
 {
-    usm__trace_space_info space = {.source = (uint32_t)r->t->nsources - 1};
-    uint32_t              id;
+    usm__profile_space_info space = {.source = (uint32_t)r->t->nsources - 1};
+    uint32_t                id;
 
     if (size != 72)
         return "a space of a wrong size";
@@ -291,8 +291,8 @@ static const char *read_source(reader *r, const unsigned char *p, uint32_t size)
 
 static const char *read_spill(reader *r, const usm__trace_packed *e, uint32_t thread)
 {
-    usm__trace             *t = r->t;
-    usm__trace_spill_record o = {
+    usm__profile             *t = r->t;
+    usm__profile_spill_record o = {
         .time_ns = e->time,
         .ns      = usm__ns_unpack(e->extra),
         .bytes   = e->size,
@@ -314,8 +314,8 @@ static const char *read_spill(reader *r, const usm__trace_packed *e, uint32_t th
 
 static const char *read_work(reader *r, const usm__trace_packed *e, uint32_t thread)
 {
-    usm__trace            *t = r->t;
-    usm__trace_work_record o = {
+    usm__profile            *t = r->t;
+    usm__profile_work_record o = {
         .time_ns = e->time,
         .ns      = usm__ns_unpack(e->extra),
         .first   = e->address,
@@ -340,8 +340,8 @@ static const char *read_work(reader *r, const usm__trace_packed *e, uint32_t thr
 
 static const char *read_event(reader *r, const usm__trace_packed *e, uint32_t thread)
 {
-    usm__trace       *t = r->t;
-    usm__trace_record o = {
+    usm__profile       *t = r->t;
+    usm__profile_record o = {
         .e      = {.time_ns = e->time,
                    .address = e->address,
                    .size    = e->size,
@@ -455,14 +455,14 @@ static const char *read_chunk(reader *r)
 /* --- order ----------------------------------------------------------------------- */
 
 /* First element after the ascending run that begins at `i`. */
-static size_t run_end(const usm__trace_record *a, size_t i, size_t n)
+static size_t run_end(const usm__profile_record *a, size_t i, size_t n)
 {
     for (i++; i < n && a[i - 1].e.time_ns <= a[i].e.time_ns; i++)
         ;
     return i;
 }
 
-static void merge_runs(const usm__trace_record *from, usm__trace_record *to, const size_t at[3])
+static void merge_runs(const usm__profile_record *from, usm__profile_record *to, const size_t at[3])
 {
     size_t i = at[0], k = at[1], o = at[0];
 
@@ -478,9 +478,9 @@ static void merge_runs(const usm__trace_record *from, usm__trace_record *to, con
  * order. */
 static bool sort_records(reader *r)
 {
-    usm__trace        *t = r->t;
-    usm__trace_record *a = t->records, *b, *swap;
-    size_t             n = t->nrecords, runs = 2;
+    usm__profile        *t = r->t;
+    usm__profile_record *a = t->records, *b, *swap;
+    size_t               n = t->nrecords, runs = 2;
 
     if (n == 0 || run_end(a, 0, n) == n)
         return true;
@@ -504,7 +504,7 @@ static bool sort_records(reader *r)
 }
 
 /* Times count from the start of the earliest part. */
-static void align_times(usm__trace *t)
+static void align_times(usm__profile *t)
 {
     uint64_t first = UINT64_MAX;
 
@@ -526,7 +526,7 @@ static void align_times(usm__trace *t)
 
 static int by_time(const void *a, const void *b)
 {
-    const usm__trace_spill_record *x = a, *y = b;
+    const usm__profile_spill_record *x = a, *y = b;
 
     if (x->time_ns != y->time_ns)
         return x->time_ns < y->time_ns ? -1 : 1;
@@ -535,7 +535,7 @@ static int by_time(const void *a, const void *b)
 
 static int works_by_time(const void *a, const void *b)
 {
-    const usm__trace_work_record *x = a, *y = b;
+    const usm__profile_work_record *x = a, *y = b;
 
     if (x->time_ns != y->time_ns)
         return x->time_ns < y->time_ns ? -1 : 1;
@@ -571,7 +571,7 @@ static bool prepare(reader *r)
     return true;
 }
 
-usm_status usm__trace_parse(const void *data, size_t size, const char *name, usm__trace **trace)
+usm_status usm__profile_parse(const void *data, size_t size, const char *name, usm__profile **trace)
 {
     reader            r = {.data = data, .size = size};
     usm__trace_header h;
@@ -599,11 +599,11 @@ usm_status usm__trace_parse(const void *data, size_t size, const char *name, usm
         *trace = r.t;
         return USM_OK;
     }
-    usm__trace_close(r.t);
+    usm__profile_close(r.t);
     return usm__fail(USM_E_NO_MEMORY, "no memory to read the trace %s of %zu bytes", name, size);
 }
 
-usm_status usm__trace_open(const char *path, usm__trace **trace)
+usm_status usm__profile_open(const char *path, usm__profile **trace)
 {
     size_t     size = 0;
     void      *data = usm__os_read_file(path, SIZE_MAX, &size);
@@ -615,12 +615,12 @@ usm_status usm__trace_open(const char *path, usm__trace **trace)
     if (data == NULL)
         return usm__fail(USM_E_SYSTEM, "the trace %s cannot be read: %s", path,
                          strerror_r(errno, why, sizeof(why)));
-    st = usm__trace_parse(data, size, path, trace);
+    st = usm__profile_parse(data, size, path, trace);
     usm__heap_free(data);
     return st;
 }
 
-void usm__trace_close(usm__trace *t)
+void usm__profile_close(usm__profile *t)
 {
     if (t == NULL)
         return;
@@ -642,12 +642,12 @@ void usm__trace_close(usm__trace *t)
     usm__heap_free(t);
 }
 
-const usm__trace_pool_info *usm__trace_find_pool(const usm__trace *t, uint32_t id)
+const usm__profile_pool_info *usm__profile_find_pool(const usm__profile *t, uint32_t id)
 {
     return id > 0 && id <= t->npools ? &t->pools[id - 1] : NULL;
 }
 
-const usm__trace_stack_info *usm__trace_find_stack(const usm__trace *t, uint32_t id)
+const usm__profile_stack_info *usm__profile_find_stack(const usm__profile *t, uint32_t id)
 {
     return id > 0 && id <= t->nstacks ? &t->stacks[id - 1] : NULL;
 }

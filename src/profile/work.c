@@ -9,7 +9,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-const char *usm__work_kind_name(uint32_t kind)
+const char *usm__profile_work_kind_name(uint32_t kind)
 {
     static const char *const names[USM__WORK_KINDS] = {
         [USM__WORK_LAUNCH] = "launch",       [USM__WORK_CHUNK] = "chunk",
@@ -20,17 +20,17 @@ const char *usm__work_kind_name(uint32_t kind)
     return kind < USM__WORK_KINDS ? names[kind] : "";
 }
 
-const char *usm__work_kernel_name(const usm__trace *t, uint32_t kernel)
+const char *usm__profile_work_kernel_name(const usm__profile *t, uint32_t kernel)
 {
     return kernel > 0 && kernel <= t->nkernels ? t->kernels[kernel - 1] : "";
 }
 
-const char *usm__work_member_name(const usm__trace *t, uint32_t member)
+const char *usm__profile_work_member_name(const usm__profile *t, uint32_t member)
 {
     return member > 0 && member <= t->nmembers ? t->members[member - 1] : "";
 }
 
-uint64_t usm__work_from(const usm__trace_work_record *r)
+uint64_t usm__profile_work_from(const usm__profile_work_record *r)
 {
     return r->time_ns > r->ns ? r->time_ns - r->ns : 0;
 }
@@ -38,20 +38,20 @@ uint64_t usm__work_from(const usm__trace_work_record *r)
 /* --- sets of spans ---------------------------------------------------------------------- */
 
 typedef struct spans {
-    size_t          n;
-    usm__work_span *list;
+    size_t                  n;
+    usm__profile_work_span *list;
 } spans;
 
 static int by_begin(const void *a, const void *b)
 {
-    const usm__work_span *x = a, *y = b;
+    const usm__profile_work_span *x = a, *y = b;
 
     return (x->from > y->from) - (x->from < y->from);
 }
 
-static void add(spans *s, const usm__trace_work_record *r)
+static void add(spans *s, const usm__profile_work_record *r)
 {
-    s->list[s->n++] = (usm__work_span){usm__work_from(r), r->time_ns};
+    s->list[s->n++] = (usm__profile_work_span){usm__profile_work_from(r), r->time_ns};
 }
 
 /* Sorts the spans and joins those that touch. */
@@ -96,19 +96,19 @@ static void subtract(const spans *a, const spans *b, spans *out)
             k++;
         for (size_t m = k; m < b->n && b->list[m].from < to; m++) {
             if (b->list[m].from > from)
-                out->list[out->n++] = (usm__work_span){from, b->list[m].from};
+                out->list[out->n++] = (usm__profile_work_span){from, b->list[m].from};
             from = b->list[m].to;
         }
         if (from < to)
-            out->list[out->n++] = (usm__work_span){from, to};
+            out->list[out->n++] = (usm__profile_work_span){from, to};
     }
 }
 
 /* --- one device ----------------------------------------------------------------------------- */
 
 typedef struct work {
-    const usm__trace *t;
-    spans             launched, kernels, copies, busy, rest;
+    const usm__profile *t;
+    spans               launched, kernels, copies, busy, rest;
 } work;
 
 static bool prepare(work *w)
@@ -117,7 +117,7 @@ static bool prepare(work *w)
     bool   fine  = true;
 
     for (size_t i = 0; i < sizeof(all) / sizeof(*all); i++) {
-        all[i]->list = usm__heap_alloc((2 * w->t->nworks + 1) * sizeof(usm__work_span));
+        all[i]->list = usm__heap_alloc((2 * w->t->nworks + 1) * sizeof(usm__profile_work_span));
         fine         = fine && all[i]->list != NULL;
     }
     return fine;
@@ -132,7 +132,7 @@ static void tidy(work *w)
     usm__heap_free(w->rest.list);
 }
 
-static void count_one(work *w, usm__work_device *d, const usm__trace_work_record *r)
+static void count_one(work *w, usm__profile_work_device *d, const usm__profile_work_record *r)
 {
     switch ((usm__work_kind)r->kind) {
     case USM__WORK_CHUNK:
@@ -161,7 +161,7 @@ static void count_one(work *w, usm__work_device *d, const usm__trace_work_record
     }
 }
 
-static void collect(work *w, usm__work_device *d)
+static void collect(work *w, usm__profile_work_device *d)
 {
     w->launched.n = w->kernels.n = w->copies.n = w->busy.n = 0;
     for (size_t i = 0; i < w->t->nworks; i++)
@@ -178,7 +178,7 @@ static void collect(work *w, usm__work_device *d)
     join(&w->busy);
 }
 
-static bool count_device(work *w, usm__work_device *d)
+static bool count_device(work *w, usm__profile_work_device *d)
 {
     collect(w, d);
     d->launched_ns = length(&w->launched);
@@ -203,12 +203,12 @@ static bool count_device(work *w, usm__work_device *d)
 
 /* --- all of it ------------------------------------------------------------------------------- */
 
-bool usm__work_count(const usm__trace *t, usm__work_usages *u)
+bool usm__profile_work_count(const usm__profile *t, usm__profile_work_usages *u)
 {
     work w    = {.t = t};
     bool fine = true;
 
-    *u = (usm__work_usages){.nevents = t->nworks};
+    *u = (usm__profile_work_usages){.nevents = t->nworks};
     if (t->nworks == 0)
         return true;
     for (size_t i = 0; i < t->nworks; i++)
@@ -216,10 +216,10 @@ bool usm__work_count(const usm__trace *t, usm__work_usages *u)
     u->devices = usm__heap_alloc((t->nmembers + 1) * sizeof(*u->devices));
     fine       = prepare(&w) && u->devices != NULL;
     for (uint32_t id = 0; fine && id <= t->nmembers; id++) {
-        usm__work_device *d    = &u->devices[u->ndevices];
-        const char       *name = usm__work_member_name(t, id);
+        usm__profile_work_device *d    = &u->devices[u->ndevices];
+        const char               *name = usm__profile_work_member_name(t, id);
 
-        *d = (usm__work_device){.member = id};
+        *d = (usm__profile_work_device){.member = id};
         (void)snprintf(d->name, sizeof(d->name), "%s", name[0] != '\0' ? name : "(unnamed)");
         fine = count_device(&w, d);
         if (fine && d->chunks + d->failed > 0)
@@ -231,7 +231,7 @@ bool usm__work_count(const usm__trace *t, usm__work_usages *u)
     return fine;
 }
 
-void usm__work_usages_free(usm__work_usages *u)
+void usm__profile_work_usages_free(usm__profile_work_usages *u)
 {
     for (size_t i = 0; i < u->ndevices; i++)
         usm__heap_free(u->devices[i].gaps);

@@ -21,13 +21,13 @@ static void require(bool ok, const char *what)
     abort();
 }
 
-static void look_at(const usm__trace *t)
+static void look_at(const usm__profile *t)
 {
     usm__analysis *a = NULL;
 
     require(t->ntags >= 1 && t->tags[0][0] == '\0', "tag 0 is none");
     for (size_t i = 0; i < t->nrecords; i++) {
-        const usm__trace_record *r = &t->records[i];
+        const usm__profile_record *r = &t->records[i];
 
         require(i == 0 || t->records[i - 1].e.time_ns <= r->e.time_ns, "records are by time");
         require(r->source < t->nsources, "a record's source is there");
@@ -44,11 +44,11 @@ static void look_at(const usm__trace *t)
 
 static void parse(const uint8_t *data, size_t size)
 {
-    usm__trace *t = NULL;
+    usm__profile *t = NULL;
 
-    if (usm__trace_parse(data, size, "input", &t) == USM_OK)
+    if (usm__profile_parse(data, size, "input", &t) == USM_OK)
         look_at(t);
-    usm__trace_close(t);
+    usm__profile_close(t);
 }
 
 static void repair(uint8_t *data, size_t size)

@@ -162,11 +162,11 @@ static void end(maker *m)
     put_chunk(m, USM__CHUNK_END, 0, "", 0);
 }
 
-static usm__trace *parse(const maker *m)
+static usm__profile *parse(const maker *m)
 {
-    usm__trace *t = NULL;
+    usm__profile *t = NULL;
 
-    CHECK_INT(usm__trace_parse(m->data, m->size, "made", &t), USM_OK);
+    CHECK_INT(usm__profile_parse(m->data, m->size, "made", &t), USM_OK);
     return t;
 }
 
@@ -199,7 +199,7 @@ static void make_small(maker *m, uint32_t pid, uint64_t start_real_ns)
 static void a_whole_trace_is_read(void)
 {
     static const uint64_t times[] = {10, 15, 20, 30};
-    usm__trace           *t;
+    usm__profile         *t;
 
     make_small(&made, 1, 1000);
     t = parse(&made);
@@ -215,23 +215,23 @@ static void a_whole_trace_is_read(void)
     CHECK_INT(t->stacks[0].frames[0], 0x5555);
     CHECK_STR(t->tags[t->records[2].e.tag], "solver");
     CHECK_INT(t->records[1].thread, 2);
-    CHECK_STR(usm__trace_find_pool(t, 1)->name, "slab");
-    CHECK(usm__trace_find_pool(t, 0) == NULL);
-    CHECK(usm__trace_find_stack(t, 2) == NULL);
+    CHECK_STR(usm__profile_find_pool(t, 1)->name, "slab");
+    CHECK(usm__profile_find_pool(t, 0) == NULL);
+    CHECK(usm__profile_find_stack(t, 2) == NULL);
     CHECK_IN("/nowhere/app", t->sources[0].maps);
-    usm__trace_close(t);
-    usm__trace_close(NULL);
+    usm__profile_close(t);
+    usm__profile_close(NULL);
 }
 
 /* A copy of exactly that size, so that a sanitizer sees every byte read beyond. */
-static usm_status parse_copy(const unsigned char *data, size_t size, usm__trace **t)
+static usm_status parse_copy(const unsigned char *data, size_t size, usm__profile **t)
 {
     unsigned char *copy = malloc(size ? size : 1);
     usm_status     st;
 
     CHECK(copy != NULL);
     memcpy(copy, data, size);
-    st = usm__trace_parse(copy, size, "made", t);
+    st = usm__profile_parse(copy, size, "made", t);
     free(copy);
     return st;
 }
@@ -242,8 +242,8 @@ static void a_trace_cut_anywhere_gives_what_comes_before(void)
 
     make_small(&made, 1, 1000);
     for (size_t size = 0; size < made.size; size++) {
-        usm__trace *t  = NULL;
-        usm_status  st = parse_copy(made.data, size, &t);
+        usm__profile *t  = NULL;
+        usm_status    st = parse_copy(made.data, size, &t);
 
         if (size < sizeof(usm__trace_header)) {
             CHECK_INT(st, USM_E_FORMAT);
@@ -256,20 +256,20 @@ static void a_trace_cut_anywhere_gives_what_comes_before(void)
         records = t->nrecords;
         if (t->damage[0] != '\0')
             CHECK_IN("the file ends within it", t->damage);
-        usm__trace_close(t);
+        usm__profile_close(t);
     }
     CHECK_INT(records, 4);
 }
 
 static void a_byte_changed_anywhere_is_noticed_or_harmless(void)
 {
-    usm__trace *whole;
+    usm__profile *whole;
 
     make_small(&made, 1, 1000);
     whole = parse(&made);
     for (size_t at = 0; at < made.size; at++) {
         for (unsigned bit = 0; bit < 8; bit++) {
-            usm__trace   *t   = NULL;
+            usm__profile *t   = NULL;
             unsigned char was = made.data[at];
             usm_status    st;
 
@@ -283,33 +283,33 @@ static void a_byte_changed_anywhere_is_noticed_or_harmless(void)
             /* Events are behind checksums: those that are read are right. */
             for (size_t i = 0; i < t->nrecords && t->nrecords == whole->nrecords; i++)
                 CHECK_INT(t->records[i].e.address, whole->records[i].e.address);
-            usm__trace_close(t);
+            usm__profile_close(t);
         }
     }
-    usm__trace_close(whole);
+    usm__profile_close(whole);
 }
 
 static void refuse(size_t offset, uint32_t value, const char *why)
 {
-    usm__trace *t = NULL;
+    usm__profile *t = NULL;
 
     make_small(&made, 1, 1000);
     memcpy(made.data + offset, &value, sizeof(value));
-    CHECK_INT(usm__trace_parse(made.data, made.size, "made", &t), USM_E_FORMAT);
+    CHECK_INT(usm__profile_parse(made.data, made.size, "made", &t), USM_E_FORMAT);
     CHECK_IN(why, usm_last_error());
 }
 
 static void what_is_no_trace_is_refused_with_the_reason(void)
 {
-    usm__trace *t = NULL;
+    usm__profile *t = NULL;
 
     refuse(0, 0x464c457f, "not a trace of libusm");
     refuse(offsetof(usm__trace_header, version), 99, "version");
     refuse(offsetof(usm__trace_header, byte_order), 0x04030201, "byte order");
-    CHECK_INT(usm__trace_open(plain_path("absent"), &t), USM_E_SYSTEM);
+    CHECK_INT(usm__profile_open(plain_path("absent"), &t), USM_E_SYSTEM);
     CHECK_IN("No such file", usm_last_error());
     plain_write(plain_path("text"), "hello");
-    CHECK_INT(usm__trace_open(plain_path("text"), &t), USM_E_FORMAT);
+    CHECK_INT(usm__profile_open(plain_path("text"), &t), USM_E_FORMAT);
     CHECK_IN("too short", usm_last_error());
 }
 
@@ -325,13 +325,13 @@ static void chunks_that_lie_with_a_right_checksum_are_damage(void)
     unsigned char zeros[512] = {0};
 
     for (size_t i = 0; i < sizeof(lies) / sizeof(lies[0]); i++) {
-        usm__trace *t;
+        usm__profile *t;
 
         begin(&made, 1, 0);
         put_chunk(&made, lies[i].kind, 1, zeros, lies[i].size);
         t = parse(&made);
         CHECK_IN("cannot be read", t->damage);
-        usm__trace_close(t);
+        usm__profile_close(t);
     }
 }
 
@@ -348,15 +348,15 @@ static const char *save(const maker *m, const char *name)
     return path;
 }
 
-static usm__trace *join(size_t n, char *const *paths)
+static usm__profile *join(size_t n, char *const *paths)
 {
-    usm__trace *t = NULL;
-    char        out[512];
+    usm__profile *t = NULL;
+    char          out[512];
 
     (void)snprintf(out, sizeof(out), "%s", plain_path("joined"));
-    if (usm__trace_merge(n, paths, out) != USM_OK)
+    if (usm__profile_merge(n, paths, out) != USM_OK)
         printf("# %s\n", usm_last_error());
-    CHECK_INT(usm__trace_open(out, &t), USM_OK);
+    CHECK_INT(usm__profile_open(out, &t), USM_OK);
     return t;
 }
 
@@ -364,7 +364,7 @@ static void traces_are_joined_by_real_time(void)
 {
     static const uint64_t times[] = {10, 12, 15, 17, 20, 22, 30, 32};
     char                  a[512], b[512], c[512];
-    usm__trace           *t;
+    usm__profile         *t;
 
     make_small(&made, 1, 5000);
     make_small(&made_too, 2, 5002); /* two ns later */
@@ -390,7 +390,7 @@ static void traces_are_joined_by_real_time(void)
     CHECK(t->records[4].e.extra != t->records[5].e.extra);
     CHECK(t->records[0].thread != t->records[1].thread);
     CHECK_INT(t->lost, 6);
-    usm__trace_close(t);
+    usm__profile_close(t);
     (void)snprintf(c, sizeof(c), "%s", plain_path("joined-before"));
     CHECK(rename(plain_path("joined"), c) == 0);
     made.size -= 20; /* cut in its last chunks: the end is missing */
@@ -400,7 +400,7 @@ static void traces_are_joined_by_real_time(void)
     CHECK(!t->ended);
     CHECK_INT(t->nsources, 3);
     CHECK_INT(t->nrecords, 12);
-    usm__trace_close(t);
+    usm__profile_close(t);
     make_small(&made, 1, 5000);
     made.data[made.size - sizeof(usm__trace_chunk) - 1] ^= 1; /* in what lies before its end */
     (void)snprintf(a, sizeof(a), "%s", save(&made, "a"));
@@ -408,7 +408,7 @@ static void traces_are_joined_by_real_time(void)
     CHECK_STR(t->damage, "");
     CHECK_INT(t->nsources, 2);
     CHECK(t->nrecords >= 4);
-    usm__trace_close(t);
+    usm__profile_close(t);
 }
 
 static void what_cannot_be_joined_is_named(void)
@@ -417,15 +417,15 @@ static void what_cannot_be_joined_is_named(void)
 
     plain_write(plain_path("letter"), "Dear reader");
     (void)snprintf(text, sizeof(text), "%s", plain_path("letter"));
-    CHECK_INT(usm__trace_merge(1, (char *[]){text}, plain_path("out")), USM_E_FORMAT);
+    CHECK_INT(usm__profile_merge(1, (char *[]){text}, plain_path("out")), USM_E_FORMAT);
     CHECK_IN("letter", usm_last_error());
     CHECK(access(plain_path("out"), F_OK) != 0);
-    CHECK_INT(usm__trace_merge(0, NULL, plain_path("out")), USM_E_INVALID);
+    CHECK_INT(usm__profile_merge(0, NULL, plain_path("out")), USM_E_INVALID);
 }
 
 /* --- analysing ---------------------------------------------------------------------------- */
 
-static usm__analysis *analyse(const usm__trace *t)
+static usm__analysis *analyse(const usm__profile *t)
 {
     usm__analysis *a = NULL;
 
@@ -465,7 +465,7 @@ static void make_loop(maker *m, const char *pool, int takes)
 
 static void reuse_is_what_needed_no_driver(void)
 {
-    usm__trace    *t;
+    usm__profile  *t;
     usm__analysis *a;
 
     make_loop(&made, "slab", 1);
@@ -488,12 +488,12 @@ static void reuse_is_what_needed_no_driver(void)
     CHECK_INT(a->all.live_peak, 4096);
     CHECK_INT(a->nadvice, 0);
     usm__analysis_free(a);
-    usm__trace_close(t);
+    usm__profile_close(t);
 }
 
 static void a_direct_pool_is_told_what_slab_would_save(void)
 {
-    usm__trace    *t;
+    usm__profile  *t;
     usm__analysis *a;
 
     make_loop(&made, "direct", 400);
@@ -505,12 +505,12 @@ static void a_direct_pool_is_told_what_slab_would_save(void)
     CHECK(advises(a, "the pool slab would have saved about 160 us"));
     CHECK(!advises(a, "2 KiB..4 KiB"));
     usm__analysis_free(a);
-    usm__trace_close(t);
+    usm__profile_close(t);
 }
 
 static void a_pool_that_gives_up_too_soon_is_told(void)
 {
-    usm__trace    *t;
+    usm__profile  *t;
     usm__analysis *a;
 
     make_loop(&made, "slab", 400);
@@ -520,12 +520,12 @@ static void a_pool_that_gives_up_too_soon_is_told(void)
     CHECK(advises(a, "took areas 400 times and gave 400 back"));
     CHECK(!advises(a, "the pool slab would have saved"));
     usm__analysis_free(a);
-    usm__trace_close(t);
+    usm__profile_close(t);
 }
 
 static void leaks_failures_and_hoards_are_told(void)
 {
-    usm__trace    *t;
+    usm__profile  *t;
     usm__analysis *a;
     uint64_t       lost = 7;
 
@@ -550,7 +550,7 @@ static void leaks_failures_and_hoards_are_told(void)
     CHECK_INT(a->pools[0].takes, 1);
     CHECK_INT(a->tags.rows[0].blocks, 3);
     usm__analysis_free(a);
-    usm__trace_close(t);
+    usm__profile_close(t);
     made.size -= sizeof(usm__trace_chunk); /* without its end, and with losses: no leak is told */
     put_chunk(&made, USM__CHUNK_LOST, 1, &lost, sizeof(lost));
     t = parse(&made);
@@ -559,12 +559,12 @@ static void leaks_failures_and_hoards_are_told(void)
     CHECK(advises(a, "did not end in order"));
     CHECK(advises(a, "7 events were lost"));
     usm__analysis_free(a);
-    usm__trace_close(t);
+    usm__profile_close(t);
 }
 
 static void call_sites_are_scaled_from_their_samples(void)
 {
-    usm__trace       *t;
+    usm__profile     *t;
     usm__analysis    *a;
     usm__trace_header h;
 
@@ -588,12 +588,12 @@ static void call_sites_are_scaled_from_their_samples(void)
     CHECK_INT(a->sites.rows[0].allocations, 1025 + 1); /* 1 / (1 - exp(-1/1024)) = 1024.5 */
     CHECK_STR(a->sites.rows[0].name, "0x5555 < 0x1000");
     usm__analysis_free(a);
-    usm__trace_close(t);
+    usm__profile_close(t);
 }
 
 static void an_empty_trace_is_analysed(void)
 {
-    usm__trace    *t;
+    usm__profile  *t;
     usm__analysis *a;
 
     begin(&made, 1, 0);
@@ -604,14 +604,14 @@ static void an_empty_trace_is_analysed(void)
     CHECK_INT(a->npools, 0);
     usm__analysis_free(a);
     usm__analysis_free(NULL);
-    usm__trace_close(t);
+    usm__profile_close(t);
 }
 
 static void events_are_exported_as_lines(void)
 {
-    char        text[2048];
-    const char *out = plain_path("events.csv");
-    usm__trace *t;
+    char          text[2048];
+    const char   *out = plain_path("events.csv");
+    usm__profile *t;
 
     make_small(&made, 1, 1000);
     t = parse(&made);
@@ -621,7 +621,7 @@ static void events_are_exported_as_lines(void)
     CHECK_IN("10,0,1,take,1,,0x100000,1048576,0,500,0\n", text);
     CHECK_IN("20,0,1,alloc,1,solver,0x100000,100,128,0,1\n", text);
     CHECK(usm__export_csv(t, plain_path("no/such/folder")) != 0);
-    usm__trace_close(t);
+    usm__profile_close(t);
 }
 
 /* --- spilling -------------------------------------------------------------------- */
@@ -653,9 +653,9 @@ static void make_spilling(maker *m)
 
 static void spilling_is_read_and_counted(void)
 {
-    const usm__spill_usages *u;
-    usm__analysis           *a = NULL;
-    usm__trace              *t;
+    const usm__profile_spill_usages *u;
+    usm__analysis                   *a = NULL;
+    usm__profile                    *t;
 
     make_spilling(&made);
     t = parse(&made);
@@ -665,8 +665,8 @@ static void spilling_is_read_and_counted(void)
     CHECK_INT(t->spills[1].block, 7);
     CHECK_INT(t->spills[1].mode, 3);
     CHECK_INT(t->spills[1].ns, 100);
-    CHECK_STR(usm__spill_space_name(t, t->spills[1].space), "matrix");
-    CHECK_STR(usm__spill_tier_name(t, t->spills[1].tier), "/scratch");
+    CHECK_STR(usm__profile_spill_space_name(t, t->spills[1].space), "matrix");
+    CHECK_STR(usm__profile_spill_tier_name(t, t->spills[1].tier), "/scratch");
     CHECK_INT(usm__analyse(t, &a), USM_OK);
     u = &a->spill;
     CHECK(u->has_first && u->first_ns == 100 && u->first_limit == 16 << 20);
@@ -693,19 +693,19 @@ static void spilling_is_read_and_counted(void)
     CHECK_INT(u->tiers[0].reads.p99_ns, 300);
     CHECK_INT(u->tiers[0].writes.p50_ns, 100);
     usm__analysis_free(a);
-    usm__trace_close(t);
+    usm__profile_close(t);
 }
 
 static void old_and_newer_traces_are_read(void)
 {
-    uint32_t    version = 1;
-    usm__trace *t;
+    uint32_t      version = 1;
+    usm__profile *t;
 
     make_small(&made, 1, 1000);
     memcpy(made.data + offsetof(usm__trace_header, version), &version, sizeof(version));
     t = parse(&made);
     CHECK(t->damage[0] == '\0' && t->nrecords > 0 && t->nspills == 0);
-    usm__trace_close(t);
+    usm__profile_close(t);
     begin(&made, 1, 1000);
     spill(&made, (usm__spill_kind)USM__SPILL_KINDS, 10, 9, 1); /* of a kind to come, no space */
     spill(&made, USM__SPILL_MISS, 20, 9, 1);
@@ -713,7 +713,7 @@ static void old_and_newer_traces_are_read(void)
     end(&made);
     t = parse(&made);
     CHECK(t->damage[0] == '\0' && t->nspills == 1 && t->spills[0].space == 0);
-    usm__trace_close(t);
+    usm__profile_close(t);
 }
 
 static void durations_are_packed_closely(void)
@@ -729,9 +729,9 @@ static void durations_are_packed_closely(void)
 
 static void spilling_is_exported(void)
 {
-    static char text[1 << 16];
-    const char *out = plain_path("spill.out");
-    usm__trace *t;
+    static char   text[1 << 16];
+    const char   *out = plain_path("spill.out");
+    usm__profile *t;
 
     make_spilling(&made);
     t = parse(&made);
@@ -744,7 +744,7 @@ static void spilling_is_exported(void)
     CHECK_IN("\"fetch ahead /scratch\"", text);
     CHECK_IN("\"wait for memory\"", text);
     CHECK_INT(usm__export_html(t, out), 0);
-    usm__trace_close(t);
+    usm__profile_close(t);
 }
 
 /* --- launches over teams --------------------------------------------------------- */
@@ -776,9 +776,9 @@ static void make_launch(maker *m)
 
 static void launches_are_read_and_counted_by_device(void)
 {
-    const usm__work_device *d;
-    usm__analysis          *a = NULL;
-    usm__trace             *t;
+    const usm__profile_work_device *d;
+    usm__analysis                  *a = NULL;
+    usm__profile                   *t;
 
     make_launch(&made);
     t = parse(&made);
@@ -787,8 +787,8 @@ static void launches_are_read_and_counted_by_device(void)
     CHECK_INT(t->nrecords, 0);
     CHECK_INT(t->works[0].kind, USM__WORK_IN);
     CHECK_INT(t->works[0].time_ns, 200);
-    CHECK_INT(usm__work_from(&t->works[0]), 100);
-    CHECK_STR(usm__work_kernel_name(t, t->works[0].kernel), "blend");
+    CHECK_INT(usm__profile_work_from(&t->works[0]), 100);
+    CHECK_STR(usm__profile_work_kernel_name(t, t->works[0].kernel), "blend");
     CHECK_INT(usm__analyse(t, &a), USM_OK);
     CHECK_INT(a->duration_ns, 1100);
     CHECK_INT(a->work.launches, 1);
@@ -813,14 +813,14 @@ static void launches_are_read_and_counted_by_device(void)
     CHECK_INT(d->idle_ns, 300);
     CHECK_INT(d->longest_ns, 300);
     usm__analysis_free(a);
-    usm__trace_close(t);
+    usm__profile_close(t);
 }
 
 static void launches_are_exported(void)
 {
-    static char text[1 << 17];
-    const char *out = plain_path("work.out");
-    usm__trace *t;
+    static char   text[1 << 17];
+    const char   *out = plain_path("work.out");
+    usm__profile *t;
 
     make_launch(&made);
     t = parse(&made);
@@ -836,7 +836,7 @@ static void launches_are_exported(void)
     CHECK_INT(usm__export_html(t, out), 0);
     (void)plain_read(out, text, sizeof(text));
     CHECK_IN("\"gaps\":[[1000,100]]", text);
-    usm__trace_close(t);
+    usm__profile_close(t);
 }
 
 static const plain_case cases[] = {

@@ -46,11 +46,11 @@ static const char *new_path(const char *name)
     return trace_path;
 }
 
-static usm__trace *open_trace(const char *path)
+static usm__profile *open_trace(const char *path)
 {
-    usm__trace *t = NULL;
+    usm__profile *t = NULL;
 
-    if (usm__trace_open(path, &t) != USM_OK)
+    if (usm__profile_open(path, &t) != USM_OK)
         printf("# %s\n", usm_last_error());
     CHECK(t != NULL);
     return t;
@@ -81,7 +81,7 @@ static void events_come_back_as_they_were(void)
 {
     static const uint32_t types[] = {USM__EVENT_TAKE, USM__EVENT_ALLOC, USM__EVENT_FAILED,
                                      USM__EVENT_MAP,  USM__EVENT_FREE,  USM__EVENT_GIVE};
-    usm__trace           *t;
+    usm__profile         *t;
 
     new_path("one");
     CHECK_INT(plain_child(record_one_of_each, NULL), 0);
@@ -107,7 +107,7 @@ static void events_come_back_as_they_were(void)
     CHECK_STR(t->pools[0].device, "host:0");
     CHECK_INT(t->pools[0].kind, USM_DEVICE);
     CHECK_IN("test_trace", t->header.command);
-    usm__trace_close(t);
+    usm__profile_close(t);
 }
 
 static void record_spilling(void)
@@ -133,7 +133,7 @@ static void record_spilling(void)
 
 static void spilling_comes_back_as_it_was(void)
 {
-    usm__trace *t;
+    usm__profile *t;
 
     new_path("spill");
     CHECK_INT(plain_child(record_spilling, NULL), 0);
@@ -142,7 +142,7 @@ static void spilling_comes_back_as_it_was(void)
     CHECK_INT(t->nrecords, 0);
     CHECK_INT(t->nspills, USM__SPILL_KINDS);
     for (size_t i = 0; i < t->nspills; i++) {
-        const usm__trace_spill_record *r = &t->spills[i];
+        const usm__profile_spill_record *r = &t->spills[i];
 
         CHECK_INT(r->kind, i);
         CHECK_INT(r->block, UINT32_MAX);
@@ -154,7 +154,7 @@ static void spilling_comes_back_as_it_was(void)
     }
     CHECK_INT(t->spaces[0].block_size, 1 << 20);
     CHECK_INT(t->spaces[0].blocks, 64);
-    usm__trace_close(t);
+    usm__profile_close(t);
 }
 
 static void slack_is_kept_within_a_five_hundredth(void)
@@ -197,8 +197,8 @@ static void record_on_threads(void)
 
 static void threads_keep_their_order_and_lose_nothing_with_room(void)
 {
-    uint32_t    next[THREADS + 1] = {0}, thread[THREADS + 1] = {0};
-    usm__trace *t;
+    uint32_t      next[THREADS + 1] = {0}, thread[THREADS + 1] = {0};
+    usm__profile *t;
 
     new_path("threads");
     CHECK_INT(plain_child(record_on_threads, NULL), 0);
@@ -214,7 +214,7 @@ static void threads_keep_their_order_and_lose_nothing_with_room(void)
             thread[who] = t->records[i].thread;
         CHECK_INT(t->records[i].thread, thread[who]);
     }
-    usm__trace_close(t);
+    usm__profile_close(t);
 }
 
 static void record_too_much(void)
@@ -231,7 +231,7 @@ static void record_too_much(void)
 
 static void what_finds_no_room_is_counted(void)
 {
-    usm__trace *t;
+    usm__profile *t;
 
     new_path("overload");
     CHECK_INT(plain_child(record_too_much, NULL), 0);
@@ -239,7 +239,7 @@ static void what_finds_no_room_is_counted(void)
     CHECK(t->lost > 0);
     CHECK(t->nrecords > 0);
     CHECK_INT(t->nrecords + t->lost, THREADS * EACH);
-    usm__trace_close(t);
+    usm__profile_close(t);
 }
 
 static void record_one_after_the_other(void)
@@ -259,14 +259,14 @@ static void record_one_after_the_other(void)
 
 static void a_ring_goes_from_thread_to_thread(void)
 {
-    usm__trace *t;
+    usm__profile *t;
 
     new_path("rings");
     CHECK_INT(plain_child(record_one_after_the_other, NULL), 0);
     t = open_trace(trace_path);
     CHECK_INT(t->nrecords + t->lost, 20 * EACH);
     CHECK_INT(t->records[t->nrecords - 1].thread, 20);
-    usm__trace_close(t);
+    usm__profile_close(t);
 }
 
 /* --- ends --------------------------------------------------------------------- */
@@ -290,8 +290,8 @@ static void record_until_killed(void)
 
 static void a_killed_process_leaves_a_file_that_can_be_read(void)
 {
-    usm__trace *t;
-    int         status;
+    usm__profile *t;
+    int           status;
 
     new_path("killed");
     status = plain_child(record_until_killed, NULL);
@@ -300,7 +300,7 @@ static void a_killed_process_leaves_a_file_that_can_be_read(void)
     CHECK_STR(t->damage, "");
     CHECK(!t->ended);
     CHECK_INT(t->nrecords, 1);
-    usm__trace_close(t);
+    usm__profile_close(t);
 }
 
 static void record_on_a_full_disk(void)
@@ -319,9 +319,9 @@ static void record_on_a_full_disk(void)
 
 static void a_full_disk_is_told_once_and_ends_the_trace(void)
 {
-    char        text[1024];
-    const char *said, *errors = plain_path("full.err");
-    usm__trace *t;
+    char          text[1024];
+    const char   *said, *errors = plain_path("full.err");
+    usm__profile *t;
 
     new_path("full");
     CHECK_INT(plain_child(record_on_a_full_disk, errors), 0);
@@ -331,7 +331,7 @@ static void a_full_disk_is_told_once_and_ends_the_trace(void)
     t = open_trace(trace_path);
     CHECK_STR(t->damage, "");
     CHECK_INT(t->nrecords, 1);
-    usm__trace_close(t);
+    usm__profile_close(t);
 }
 
 /* --- fork ----------------------------------------------------------------------- */
@@ -374,7 +374,7 @@ static void record_and_fork_here(void)
     record_and_fork(trace_path);
 }
 
-static void check_sizes(const usm__trace *t, size_t n, const uint64_t *sizes)
+static void check_sizes(const usm__profile *t, size_t n, const uint64_t *sizes)
 {
     CHECK_STR(t->damage, "");
     CHECK(t->ended);
@@ -385,21 +385,21 @@ static void check_sizes(const usm__trace *t, size_t n, const uint64_t *sizes)
 
 static void a_forked_child_leaves_the_parents_file_alone(void)
 {
-    usm__trace *t;
+    usm__profile *t;
 
     new_path("fork");
     CHECK_INT(plain_child(record_and_fork_here, NULL), 0);
     t = open_trace(trace_path);
     check_sizes(t, 3, (const uint64_t[]){1, 2, 3});
-    usm__trace_close(t);
+    usm__profile_close(t);
 }
 
 #ifndef NO_FORK_WITH_THREADS
 static void a_forked_child_has_a_file_of_its_own_with_its_process_in_the_name(void)
 {
-    char        pattern[600], command[1300], list[2048];
-    char       *parent, *child, *save = NULL;
-    usm__trace *t, *other;
+    char          pattern[600], command[1300], list[2048];
+    char         *parent, *child, *save = NULL;
+    usm__profile *t, *other;
 
     new_path("own.%p");
     CHECK_INT(plain_child(record_and_fork_here, NULL), 0);
@@ -414,7 +414,7 @@ static void a_forked_child_has_a_file_of_its_own_with_its_process_in_the_name(vo
     t     = open_trace(parent);
     other = open_trace(child);
     if (t->nrecords < other->nrecords) { /* numbers of processes may wrap around */
-        usm__trace *swap = t;
+        usm__profile *swap = t;
 
         t     = other;
         other = swap;
@@ -423,8 +423,8 @@ static void a_forked_child_has_a_file_of_its_own_with_its_process_in_the_name(vo
     check_sizes(other, 1, (const uint64_t[]){1000});
     CHECK_STR(other->pools[0].name, "slab"); /* defined before the fork */
     CHECK(t->header.pid != other->header.pid);
-    usm__trace_close(t);
-    usm__trace_close(other);
+    usm__profile_close(t);
+    usm__profile_close(other);
 }
 #endif
 
@@ -479,16 +479,16 @@ static void record_while_another_does(void)
 
 static void two_programs_do_not_write_one_file(void)
 {
-    char        text[1024];
-    const char *errors = plain_path("busy.err");
-    usm__trace *t;
+    char          text[1024];
+    const char   *errors = plain_path("busy.err");
+    usm__profile *t;
 
     new_path("busy");
     CHECK_INT(plain_child(record_while_another_does, errors), 0);
     CHECK_IN("another process is recording into it", plain_read(errors, text, sizeof(text)));
     t = open_trace(trace_path);
     check_sizes(t, 1, (const uint64_t[]){5});
-    usm__trace_close(t);
+    usm__profile_close(t);
 }
 
 static void names_say_host_rank_and_process(void)
@@ -524,7 +524,7 @@ static void record_with_stacks(void)
 
 static void a_call_site_is_one_stack(void)
 {
-    usm__trace *t;
+    usm__profile *t;
 
     new_path("stacks");
     CHECK_INT(plain_child(record_with_stacks, NULL), 0);
@@ -537,7 +537,7 @@ static void a_call_site_is_one_stack(void)
     CHECK_INT(t->records[10].e.extra, 0);
     CHECK(t->sources[0].maps != NULL);
     CHECK_IN("test_trace", t->sources[0].maps);
-    usm__trace_close(t);
+    usm__profile_close(t);
 }
 
 static void record_with_sampled_stacks(void)
@@ -551,8 +551,8 @@ static void record_with_sampled_stacks(void)
 /* 3125 samples are expected; the deviation is 56. */
 static void stacks_are_sampled_by_bytes(void)
 {
-    usm__trace *t;
-    size_t      n = 0;
+    usm__profile *t;
+    size_t        n = 0;
 
     new_path("sampled");
     CHECK_INT(plain_child(record_with_sampled_stacks, NULL), 0);
@@ -562,7 +562,7 @@ static void stacks_are_sampled_by_bytes(void)
         n += t->records[i].e.extra != 0;
     CHECK_INT(t->lost, 0);
     CHECK(n > 3125 - 500 && n < 3125 + 500);
-    usm__trace_close(t);
+    usm__profile_close(t);
 }
 
 static const plain_case cases[] = {

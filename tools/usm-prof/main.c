@@ -142,9 +142,9 @@ static int run_record(command_line *c, char **argv)
     return record(&c->record, argv);
 }
 
-typedef int exporter(const usm__trace *t, const char *path);
+typedef int exporter(const usm__profile *t, const char *path);
 
-static int export_to(const usm__trace *t, const char *path, exporter *export)
+static int export_to(const usm__profile *t, const char *path, exporter *export)
 {
     int error = path ? export(t, path) : 0;
 
@@ -154,7 +154,7 @@ static int export_to(const usm__trace *t, const char *path, exporter *export)
     return error == ENOMEM ? PROF_NO_MEMORY : PROF_FAILED;
 }
 
-static int run_tables(const command_line *c, const char *path, const usm__trace *t)
+static int run_tables(const command_line *c, const char *path, const usm__profile *t)
 {
     usm__analysis *a  = NULL;
     usm_status     st = usm__analyse(t, &a);
@@ -175,16 +175,16 @@ static int run_tables(const command_line *c, const char *path, const usm__trace 
 /* Writes files instead of tables, unless --json asks for those too. */
 static int run_report(const command_line *c, char **files)
 {
-    usm__trace *t = NULL;
-    usm_status  st;
-    int         rc;
+    usm__profile *t = NULL;
+    usm_status    st;
+    int           rc;
 
     if (c->output)
         return misuse(
             "report writes to standard output; --csv, --perfetto, --html name their files");
     if (files[0] == NULL || files[1] != NULL)
         return misuse("report wants one trace; usm-prof merge makes one of several");
-    st = usm__trace_open(files[0], &t);
+    st = usm__profile_open(files[0], &t);
     if (st != USM_OK)
         return failed(st);
     if (t->damage[0] != '\0')
@@ -197,7 +197,7 @@ static int run_report(const command_line *c, char **files)
         rc = export_to(t, c->html, usm__export_html);
     if (rc == PROF_FINE && (c->as_json || !(c->csv || c->perfetto || c->html)))
         rc = run_tables(c, files[0], t);
-    usm__trace_close(t);
+    usm__profile_close(t);
     return rc;
 }
 
@@ -207,7 +207,7 @@ static int run_merge(const command_line *c, int n, char **files)
 
     if (n == 0 || c->output == NULL)
         return misuse("merge wants traces and -o OUT");
-    st = usm__trace_merge((size_t)n, files, c->output);
+    st = usm__profile_merge((size_t)n, files, c->output);
     return st == USM_OK ? PROF_FINE : failed(st);
 }
 

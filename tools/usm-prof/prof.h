@@ -20,7 +20,7 @@ int record(const record_options *options, char **argv);
 
 /* report.c and report_json.c: the analysis as text and as JSON, to stdout.  `top` is the largest
  * number of call sites and tags shown; 0: all. */
-void report_text(const char *path, const usm__trace *t, const usm__analysis *a, size_t top);
-void report_json(const char *path, const usm__trace *t, const usm__analysis *a);
+void report_text(const char *path, const usm__profile *t, const usm__analysis *a, size_t top);
+void report_json(const char *path, const usm__profile *t, const usm__analysis *a);
 
 #endif

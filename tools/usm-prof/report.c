@@ -11,10 +11,10 @@
 
 #define LINE_WIDTH 100
 
-static void print_sources(const usm__trace *t)
+static void print_sources(const usm__profile *t)
 {
     for (size_t i = 0; i < t->nsources; i++) {
-        const usm__trace_source *s = &t->sources[i];
+        const usm__profile_source *s = &t->sources[i];
 
         printf("  process %u on %s", s->header.pid, s->header.host);
         if (s->header.rank >= 0)
@@ -23,7 +23,7 @@ static void print_sources(const usm__trace *t)
     }
 }
 
-static void print_head(const char *path, const usm__trace *t, const usm__analysis *a)
+static void print_head(const char *path, const usm__profile *t, const usm__analysis *a)
 {
     char duration[32], time[32], saved[32];
 
@@ -70,7 +70,7 @@ static void print_pools(const usm__analysis *a)
 
     heads(c, names);
     for (size_t i = 0; i < a->npools; i++) {
-        const usm__pool_usage *p = &a->pools[i];
+        const usm__profile_pool *p = &a->pools[i];
 
         if (p->u.allocations + p->takes + p->u.failed == 0)
             continue;
@@ -119,7 +119,7 @@ static void print_usages(const char *title, const char *first, const usm__usages
         printf("  ... and %zu more (--top 0 shows all)\n", rows->n - n);
 }
 
-static void print_sites(const usm__trace *t, const usm__analysis *a, size_t top)
+static void print_sites(const usm__profile *t, const usm__analysis *a, size_t top)
 {
     char     title[200];
     uint64_t mean = t->nsources > 0 ? t->sources[0].header.stack_bytes : 0;
@@ -140,7 +140,7 @@ static void print_sites(const usm__trace *t, const usm__analysis *a, size_t top)
 
 /* --- spilling --------------------------------------------------------------------------- */
 
-static void print_spill_buffers(const usm__spill_usages *u, size_t top)
+static void print_spill_buffers(const usm__profile_spill_usages *u, size_t top)
 {
     static const char *const names[] = {"buffer",  "waits",       "waited", "median",  "p99",
                                         "in",      "ahead",       "out",    "guesses", "wasted",
@@ -150,7 +150,7 @@ static void print_spill_buffers(const usm__spill_usages *u, size_t top)
 
     heads(c, names);
     for (size_t i = 0; i < n; i++) {
-        const usm__spill_buffer *b = &u->buffers[i];
+        const usm__profile_spill_buffer *b = &u->buffers[i];
 
         columns_add(c, "%s", b->name);
         columns_add(c, "%llu", (unsigned long long)b->waits.n);
@@ -171,7 +171,7 @@ static void print_spill_buffers(const usm__spill_usages *u, size_t top)
         printf("  ... and %zu more (--top 0 shows all)\n", u->nbuffers - n);
 }
 
-static void print_spill_tiers(const usm__spill_usages *u)
+static void print_spill_tiers(const usm__profile_spill_usages *u)
 {
     static const char *const names[] = {"tier",   "reads", "in",     "median", "p99",
                                         "writes", "out",   "median", "p99",    NULL};
@@ -179,7 +179,7 @@ static void print_spill_tiers(const usm__spill_usages *u)
 
     heads(c, names);
     for (size_t i = 0; i < u->ntiers; i++) {
-        const usm__spill_tier *t = &u->tiers[i];
+        const usm__profile_spill_tier *t = &u->tiers[i];
 
         columns_add(c, "%s", t->name);
         columns_add(c, "%llu", (unsigned long long)t->reads.n);
@@ -194,7 +194,7 @@ static void print_spill_tiers(const usm__spill_usages *u)
     columns_print(c);
 }
 
-static void print_spill(const usm__spill_usages *u, size_t top)
+static void print_spill(const usm__profile_spill_usages *u, size_t top)
 {
     char time[32], bytes[32];
 
@@ -215,7 +215,7 @@ static void print_spill(const usm__spill_usages *u, size_t top)
 
 /* --- launches over teams ------------------------------------------------------------------ */
 
-static void print_work(const usm__trace *t, const usm__work_usages *u)
+static void print_work(const usm__profile *t, const usm__profile_work_usages *u)
 {
     static const char *const names[] = {"device", "chunks",  "failed", "indices", "computes",
                                         "copies", "hidden",  "in",     "out",     "idle",
@@ -227,7 +227,7 @@ static void print_work(const usm__trace *t, const usm__work_usages *u)
     c = columns_new(12);
     heads(c, names);
     for (size_t i = 0; i < u->ndevices; i++) {
-        const usm__work_device *d = &u->devices[i];
+        const usm__profile_work_device *d = &u->devices[i];
 
         if (t->nsources > 1)
             columns_add(c, "%s of process %u", d->name, t->sources[d->source].header.pid);
@@ -271,7 +271,7 @@ static void print_wrapped(const char *text)
     putchar('\n');
 }
 
-void report_text(const char *path, const usm__trace *t, const usm__analysis *a, size_t top)
+void report_text(const char *path, const usm__profile *t, const usm__analysis *a, size_t top)
 {
     print_head(path, t, a);
     print_pools(a);

@@ -41,7 +41,7 @@ static void usages(usm__json *j, const char *key, const usm__usages *rows, bool 
     usm__json_array_end(j);
 }
 
-static void pool(usm__json *j, const usm__pool_usage *p)
+static void pool(usm__json *j, const usm__profile_pool *p)
 {
     static const char *const kinds[] = {"unknown", "host", "device", "shared"};
 
@@ -64,11 +64,11 @@ static void pool(usm__json *j, const usm__pool_usage *p)
     usm__json_object_end(j);
 }
 
-static void sources(usm__json *j, const usm__trace *t)
+static void sources(usm__json *j, const usm__profile *t)
 {
     usm__json_array_begin(j, "processes");
     for (size_t i = 0; i < t->nsources; i++) {
-        const usm__trace_source *s = &t->sources[i];
+        const usm__profile_source *s = &t->sources[i];
 
         usm__json_object_begin(j, NULL);
         usm__json_text(j, "host", s->header.host);
@@ -85,7 +85,7 @@ static void sources(usm__json *j, const usm__trace *t)
     usm__json_array_end(j);
 }
 
-static void times(usm__json *j, const char *key, const usm__spill_times *t)
+static void times(usm__json *j, const char *key, const usm__profile_spill_times *t)
 {
     usm__json_object_begin(j, key);
     usm__json_number(j, "n", t->n);
@@ -95,7 +95,7 @@ static void times(usm__json *j, const char *key, const usm__spill_times *t)
     usm__json_object_end(j);
 }
 
-static void spill_buffer(usm__json *j, const char *key, const usm__spill_buffer *b)
+static void spill_buffer(usm__json *j, const char *key, const usm__profile_spill_buffer *b)
 {
     usm__json_object_begin(j, key);
     usm__json_text(j, "name", b->name);
@@ -114,7 +114,7 @@ static void spill_buffer(usm__json *j, const char *key, const usm__spill_buffer 
 }
 
 /* null: nothing was spilled, and no buffer missed. */
-static void spill(usm__json *j, const usm__spill_usages *u)
+static void spill(usm__json *j, const usm__profile_spill_usages *u)
 {
     if (u->nevents == 0) {
         usm__json_null(j, "spill");
@@ -144,7 +144,7 @@ static void spill(usm__json *j, const usm__spill_usages *u)
 }
 
 /* null: no launch over a team. */
-static void work(usm__json *j, const usm__work_usages *u)
+static void work(usm__json *j, const usm__profile_work_usages *u)
 {
     if (u->nevents == 0) {
         usm__json_null(j, "work");
@@ -155,7 +155,7 @@ static void work(usm__json *j, const usm__work_usages *u)
     usm__json_number(j, "launches", u->launches);
     usm__json_array_begin(j, "devices");
     for (size_t i = 0; i < u->ndevices; i++) {
-        const usm__work_device *d = &u->devices[i];
+        const usm__profile_work_device *d = &u->devices[i];
 
         usm__json_object_begin(j, NULL);
         usm__json_text(j, "name", d->name);
@@ -178,7 +178,7 @@ static void work(usm__json *j, const usm__work_usages *u)
     usm__json_object_end(j);
 }
 
-void report_json(const char *path, const usm__trace *t, const usm__analysis *a)
+void report_json(const char *path, const usm__profile *t, const usm__analysis *a)
 {
     usm__json j = {.out = {.file = stdout}, .form = USM__JSON_INDENTED};
 

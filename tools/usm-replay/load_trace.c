@@ -26,12 +26,12 @@ static int by_record(const void *a, const void *b)
     return (int)y->dies - (int)x->dies; /* an address is freed before it is allocated again */
 }
 
-static bool wanted(const usm__trace *t, const usm__trace_block *b, uint32_t only_pool)
+static bool wanted(const usm__profile *t, const usm__profile_block *b, uint32_t only_pool)
 {
     return only_pool == 0 || t->records[b->born].e.pool == only_pool;
 }
 
-static size_t collect(const usm__trace *t, const usm__trace_blocks *found, uint32_t only_pool,
+static size_t collect(const usm__profile *t, const usm__profile_blocks *found, uint32_t only_pool,
                       moment *moments)
 {
     size_t n = 0;
@@ -47,7 +47,7 @@ static size_t collect(const usm__trace *t, const usm__trace_blocks *found, uint3
     return n;
 }
 
-static bool add(loader *l, const usm__trace *t, const usm__trace_blocks *found,
+static bool add(loader *l, const usm__profile *t, const usm__profile_blocks *found,
                 const moment *moments, size_t n)
 {
     replay_log *log  = loader_log(l);
@@ -55,8 +55,8 @@ static bool add(loader *l, const usm__trace *t, const usm__trace_blocks *found,
     bool        good = true;
 
     for (size_t i = 0; i < n && good; i++) {
-        const moment           *m = &moments[i];
-        const usm__trace_block *b = &found->blocks[m->block];
+        const moment             *m = &moments[i];
+        const usm__profile_block *b = &found->blocks[m->block];
 
         live = m->dies ? live - b->size : live + b->size;
         if (live > log->live_peak)
@@ -67,12 +67,12 @@ static bool add(loader *l, const usm__trace *t, const usm__trace_blocks *found,
     return good;
 }
 
-static bool take_in(loader *l, const usm__trace *t, uint32_t only_pool)
+static bool take_in(loader *l, const usm__profile *t, uint32_t only_pool)
 {
-    usm__trace_blocks *found   = NULL;
-    moment            *moments = NULL;
-    replay_log        *log     = loader_log(l);
-    bool               good    = usm__trace_blocks_find(t, &found) == 0;
+    usm__profile_blocks *found   = NULL;
+    moment              *moments = NULL;
+    replay_log          *log     = loader_log(l);
+    bool                 good    = usm__profile_blocks_find(t, &found) == 0;
 
     if (good)
         moments = malloc((found->nblocks * 2 + 1) * sizeof *moments);
@@ -86,17 +86,17 @@ static bool take_in(loader *l, const usm__trace *t, uint32_t only_pool)
                 loader_failed(l);
     }
     free(moments);
-    usm__trace_blocks_free(found);
+    usm__profile_blocks_free(found);
     return good;
 }
 
 bool log_read_trace(loader *l, const char *path, uint32_t only_pool, char *why, size_t why_size)
 {
-    usm__trace *t   = NULL;
-    replay_log *log = loader_log(l);
-    bool        good;
+    usm__profile *t   = NULL;
+    replay_log   *log = loader_log(l);
+    bool          good;
 
-    if (usm__trace_open(path, &t) != USM_OK) {
+    if (usm__profile_open(path, &t) != USM_OK) {
         snprintf(why, why_size, "%s", usm_last_error());
         return false;
     }
@@ -108,6 +108,6 @@ bool log_read_trace(loader *l, const char *path, uint32_t only_pool, char *why, 
     else if (t->lost)
         snprintf(log->damage, sizeof log->damage, "%llu %s lost when it was written",
                  (unsigned long long)t->lost, usm__plural(t->lost, "event was", "events were"));
-    usm__trace_close(t);
+    usm__profile_close(t);
     return good;
 }

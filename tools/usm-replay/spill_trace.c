@@ -13,7 +13,7 @@
 
 /* Numbers the blocks of all spaces: the first of each space; the total at the end.  NULL: no
  * memory. */
-static uint64_t *number_blocks(const usm__trace *t)
+static uint64_t *number_blocks(const usm__profile *t)
 {
     uint64_t *first = calloc(t->nspaces + 1, sizeof *first);
 
@@ -22,18 +22,18 @@ static uint64_t *number_blocks(const usm__trace *t)
     return first;
 }
 
-static bool is_access(const usm__trace_spill_record *r)
+static bool is_access(const usm__profile_spill_record *r)
 {
     return r->space != 0 && (r->kind == USM__SPILL_MISS || r->kind == USM__SPILL_GUESS_USED ||
                              r->kind == USM__SPILL_USED);
 }
 
-static bool add(spill_workload *w, const usm__trace *t, const usm__trace_spill_record *r,
+static bool add(spill_workload *w, const usm__profile *t, const usm__profile_spill_record *r,
                 const uint64_t *first)
 {
-    const usm__trace_space_info *space = &t->spaces[r->space - 1];
-    uint64_t                     n     = 1;
-    bool                         good  = true;
+    const usm__profile_space_info *space = &t->spaces[r->space - 1];
+    uint64_t                       n     = 1;
+    bool                           good  = true;
 
     if (r->kind == USM__SPILL_MISS && space->block_size) /* it may cover several blocks */
         n = (r->bytes + space->block_size - 1) / space->block_size;
@@ -47,7 +47,7 @@ static bool add(spill_workload *w, const usm__trace *t, const usm__trace_spill_r
     return good;
 }
 
-static bool take_in(spill_workload *w, const usm__trace *t, const uint64_t *first)
+static bool take_in(spill_workload *w, const usm__profile *t, const uint64_t *first)
 {
     bool good = true;
 
@@ -69,11 +69,11 @@ static bool take_in(spill_workload *w, const usm__trace *t, const uint64_t *firs
 
 bool spill_workload_read(spill_workload *w, const char *path, char *why, size_t why_size)
 {
-    usm__trace *t = NULL;
-    uint64_t   *first;
-    bool        good;
+    usm__profile *t = NULL;
+    uint64_t     *first;
+    bool          good;
 
-    if (usm__trace_open(path, &t) != USM_OK) {
+    if (usm__profile_open(path, &t) != USM_OK) {
         snprintf(why, why_size, "%s; it is not a name of a workload either (--spill=list)",
                  usm_last_error());
         return false;
@@ -89,6 +89,6 @@ bool spill_workload_read(spill_workload *w, const char *path, char *why, size_t 
     if (good && t->damage[0])
         fprintf(stderr, "usm-replay: %s: %s; replayed is what can be read\n", path, t->damage);
     free(first);
-    usm__trace_close(t);
+    usm__profile_close(t);
     return good;
 }
