@@ -74,8 +74,8 @@ static void free_command(usm__command *c)
     for (size_t i = 0; i < c->nuses; i++)
         if (c->uses[i].root)
             usm__buffer_unref(c->uses[i].root);
-    if (c->is_kept)
-        c->ops->drop((void *)(uintptr_t)c->work);
+    if (c->kept)
+        c->ops->drop(c->kept);
     usm_event_release(c->end);
     usm_event_release(c->gate);
     usm_event_release(c->start);
@@ -179,7 +179,7 @@ void usm__command_set_under_way(bool is_under_way)
  * to another thread would only take time.  Lock held. */
 static bool needs_watch(const usm__command *c)
 {
-    if (c->task || c->is_deferred || c->on_done || !c->is_in_place ||
+    if (c->task || c->kept || c->on_done || !c->is_in_place ||
         (!c->wants_event && c->ctx->on_error))
         return true;
     for (size_t i = 0; i < c->nuses; i++)
@@ -221,9 +221,9 @@ static void watch(usm__command *c)
 
 void usm__command_want_watch(usm__command *c)
 {
-    if (!c->event || c->is_watched || c->is_done)
+    if (usm__command_state_of(c) != USM__COMMAND_LAUNCHED)
         return;
-    c->is_watched = true;
+    usm__command_become(c, USM__COMMAND_WATCHED);
     commands.under_way++;
     usm_ref_take(&c->refs);
     usm_list_append(&commands.to_watch, &c->to_watch);
@@ -255,28 +255,24 @@ void usm__command_watch(usm__command *c)
 
 /* ---- launch and end -------------------------------------------------------------------- */
 
-/* It has its place in its queue, or goes without one. */
-static void stop_taking(usm__command *c)
-{
-    if (c->is_taking)
-        usm__grant_placed();
-    c->is_taking = false;
-}
-
 static void launched(usm__command *c, usm_event *ev)
 {
+    bool was_taking = usm__command_state_of(c) == USM__COMMAND_TAKING;
+
     usm__track_lock();
-    c->event      = ev;
-    c->is_watched = c->wants_watch = needs_watch(c);
-    commands.under_way += c->is_watched;
-    if (c->is_watched)
+    c->event       = ev;
+    c->wants_watch = needs_watch(c);
+    commands.under_way += c->wants_watch;
+    if (c->wants_watch)
         usm_ref_take(&c->refs); /* the completion's */
-    if (!c->is_deferred)
-        usm__command_arrived(c);
+    usm__command_become(c, c->wants_watch ? USM__COMMAND_WATCHED : USM__COMMAND_LAUNCHED);
+    if (was_taking)
+        usm__command_arrived();
     usm__edges_fire(&c->on_launch, ev, USM_OK);
     usm__track_wake();
     usm__track_unlock();
-    stop_taking(c);
+    if (was_taking)
+        usm__grant_placed();
 }
 
 static void leave_order(usm__use *u, usm_status status)
@@ -290,27 +286,30 @@ static void leave_order(usm__use *u, usm_status status)
     usm__track_stop(u->root);
 }
 
-/* Under the lock. */
-static void leave(usm__command *c, usm_status status)
+/* Under the lock.  True: it was in its queue. */
+static bool leave(usm__command *c, usm_status status)
 {
+    usm__command_state from       = usm__command_state_of(c);
+    bool               was_posted = usm__command_is_posted(c);
+    bool               was_run    = was_posted || c->event;
+
     for (size_t i = 0; i < c->nuses; i++)
         leave_order(&c->uses[i], status);
-    if (c->is_watched || c->is_rider)
-        commands.under_way--;
-    if (c->is_rider)
-        usm__rider_left();
-    commands.ended += c->event || c->is_rider;
-    c->is_done = true;
+    commands.under_way -= was_posted || from == USM__COMMAND_WATCHED;
+    if (was_posted)
+        usm__posted_left();
+    commands.ended += was_run;
     usm__edges_fire(&c->on_launch, NULL, status);
     usm__edges_fire(&c->on_done, NULL, status);
-    if (!c->is_rider || c->is_awaited || commands.awaited > 0)
+    usm__command_become(c, USM__COMMAND_DONE);
+    if (!was_posted || from == USM__COMMAND_EXPECTED || c->is_awaited || commands.awaited > 0)
         usm__track_wake();
+    return was_run;
 }
 
 /* The result goes to whoever waits for the command, or else to the error callback. */
-static void tell_user(usm__command *c, usm_status status)
+static void tell_user(usm__command *c, usm_status status, bool was_run)
 {
-    bool was_run = c->event || c->is_rider;
     char story[256];
 
     if (c->end)
@@ -327,7 +326,7 @@ static void tell_user(usm__command *c, usm_status status)
 
 void usm__command_finish(usm__command *c, usm_status status)
 {
-    bool was_launched;
+    bool was_launched, was_run;
 
     if (atomic_exchange(&c->is_finishing, true))
         return;
@@ -338,9 +337,9 @@ void usm__command_finish(usm__command *c, usm_status status)
         usm__context_return_queue(c->own);
     usm__track_lock();
     was_launched = c->event != NULL;
-    leave(c, status);
+    was_run      = leave(c, status);
     usm__track_unlock();
-    tell_user(c, status);
+    tell_user(c, status, was_run);
     if (was_launched)
         usm__command_unref(c); /* the order's; the caller has one of its own */
 }
@@ -349,7 +348,6 @@ void usm__command_finish(usm__command *c, usm_status status)
 static void withdraw(usm__command *c)
 {
     usm__track_lock();
-    c->is_done = true;
     usm__command_leave_orders(c);
     usm__command_give_up(c);
     usm__track_unlock();
@@ -387,6 +385,15 @@ usm_status usm__command_launch(usm__command *c, usm_queue *q, const usm__event_l
 
 /* ---- submitting -------------------------------------------------------------------------- */
 
+/* It goes without a place in its queue, or gets it later. */
+static void stop_taking(usm__command *c)
+{
+    usm__track_lock();
+    usm__command_become(c, USM__COMMAND_DEFERRING);
+    usm__track_unlock();
+    usm__grant_placed();
+}
+
 static usm_status try_now(usm__command *c, usm_queue *q, size_t ndeps, usm_event *const *deps,
                           usm_event **ev)
 {
@@ -401,6 +408,8 @@ static usm_status try_now(usm__command *c, usm_queue *q, size_t ndeps, usm_event
             *ev = c->event;
     }
     usm__event_list_fini(&after);
+    if (st != USM_OK)
+        stop_taking(c);
     return st;
 }
 
@@ -411,8 +420,8 @@ static usm_status put(usm__command *c, usm_queue *q, size_t ndeps, usm_event *co
 
     if (st != USM_OK)
         return st;
-    st = c->is_taking ? try_now(c, q, ndeps, deps, ev) : USM_E_AGAIN;
-    stop_taking(c);
+    st = usm__command_state_of(c) == USM__COMMAND_TAKING ? try_now(c, q, ndeps, deps, ev)
+                                                         : USM_E_AGAIN;
     if (st == USM_E_AGAIN)
         st = usm__command_defer(c, q, ndeps, deps, ev);
     if (st != USM_OK)
@@ -420,13 +429,13 @@ static usm_status put(usm__command *c, usm_queue *q, size_t ndeps, usm_event *co
     return st;
 }
 
-static usm_status ride_or_put(usm__command *c, usm_queue *q, size_t ndeps, usm_event *const *deps,
+static usm_status post_or_put(usm__command *c, usm_queue *q, size_t ndeps, usm_event *const *deps,
                               usm_event **ev)
 {
     usm_status st = USM_E_AGAIN;
 
     if (c->is_native && c->lane != 0 && ndeps == 0 && !ev)
-        st = usm__command_ride(c, q);
+        st = usm__command_post(c, q);
     return st == USM_E_AGAIN ? put(c, q, ndeps, deps, ev) : st;
 }
 
@@ -434,12 +443,11 @@ static usm_status ride_or_put(usm__command *c, usm_queue *q, size_t ndeps, usm_e
  * again. */
 static void see_off(usm__command *c)
 {
-    if (c->is_deferred) {
+    if (usm__command_state_of(c) == USM__COMMAND_BLOCKED) { /* until usm__command_go() */
         usm__command_go(c);
         return;
     }
-    if (!c->is_rider)
-        usm__command_watch(c);
+    usm__command_watch(c);
     usm__command_unref(c);
 }
 
@@ -452,7 +460,7 @@ static usm_status submit(usm__command *c, usm_queue *q, size_t ndeps, usm_event 
 
     if (is_alone)
         usm__mutex_lock(&q->entering);
-    st = ride_or_put(c, q, ndeps, deps, ev);
+    st = post_or_put(c, q, ndeps, deps, ev);
     if (is_alone)
         usm__mutex_unlock(&q->entering);
     if (st == USM_OK)
@@ -499,9 +507,9 @@ void usm__command_await(usm__command *c)
 
     usm__track_lock();
     c->is_awaited = true;
-    while (!c->event && !c->is_done)
+    while (!c->event && !usm__command_is_over(c))
         usm__track_sleep();
-    if (!c->is_done && usm_event_retain(c->event) == USM_OK)
+    if (!usm__command_is_over(c) && usm_event_retain(c->event) == USM_OK)
         ev = c->event;
     usm__track_unlock();
     if (ev) {
@@ -509,7 +517,7 @@ void usm__command_await(usm__command *c)
         usm_event_release(ev);
     }
     usm__track_lock();
-    while (!c->is_done)
+    while (!usm__command_is_over(c))
         usm__track_sleep();
     usm__track_unlock();
 }
@@ -519,7 +527,7 @@ bool usm__command_has_ended(usm__command *c)
     bool is_launched, is_done;
 
     usm__track_lock();
-    is_done     = c->is_done;
+    is_done     = usm__command_is_over(c);
     is_launched = c->event != NULL;
     usm__track_unlock();
     if (is_done)

@@ -13,6 +13,7 @@
 #ifndef USM_BUFFER_COMMAND_H
 #define USM_BUFFER_COMMAND_H
 
+#include "base/assert.h"
 #include "buffer/track.h"
 #include "command/command.h"
 
@@ -39,11 +40,27 @@ typedef struct usm__use {
     bool         is_placed;
 } usm__use;
 
-typedef enum usm__arrival {
-    USM__COMING  = 0,
-    USM__AWAITED = 1, /* and a thread sleeps until it is placed                                  */
-    USM__THERE   = 2
-} usm__arrival;
+/* command_state.c draws the transitions. */
+typedef enum usm__command_state {
+    USM__COMMAND_NEW = 0,   /* in no order */
+    USM__COMMAND_TAKING,    /* in its orders; takes its memory and place in the queue at once */
+    USM__COMMAND_DEFERRING, /* in its orders; gets its place in the queue without memory      */
+    /* deferred, in the line for memory (grant.c) */
+    USM__COMMAND_BLOCKED, /* accesses before it have neither ended nor been launched       */
+    USM__COMMAND_READY,   /* none are before it                                            */
+    USM__COMMAND_ARMED,   /* the same, and its completion `came` is armed                  */
+    USM__COMMAND_REACHED, /* the same, and all before its place in the queue is complete   */
+    USM__COMMAND_GRANTED, /* out of the line: gets its memory                              */
+    /* a task that its queue alone orders (task.c) */
+    USM__COMMAND_POSTING,  /* in its orders; has no place in the queue yet                  */
+    USM__COMMAND_EXPECTED, /* the same, and a thread sleeps until it has                    */
+    USM__COMMAND_POSTED,
+    /* it has the driver's event */
+    USM__COMMAND_LAUNCHED, /* those who wait for its end find it out themselves            */
+    USM__COMMAND_WATCHED,  /* its completion reports its end                               */
+    USM__COMMAND_DONE,
+    USM__COMMAND_WITHDRAWN /* not submitted: freed when nothing refers to it any more      */
+} usm__command_state;
 
 #define USM__COMMAND_USES                                                                          \
     4 /* uses of most commands; commands of this size are kept for reuse                           \
@@ -53,7 +70,7 @@ typedef enum usm__arrival {
 typedef struct usm__command {
     /* fixed once it has entered the orders */
     const usm__work_ops *ops;
-    const void          *work;  /* the caller's; a copy if deferred */
+    const void          *work;  /* the caller's; `kept` if deferred */
     usm_context         *ctx;   /* the queue's, counted by users    */
     size_t               index; /* of the device                                                 */
     uint64_t             queue; /* serial number of the queue                                    */
@@ -64,39 +81,35 @@ typedef struct usm__command {
     bool                 is_native; /* a task that the backend runs as a command of the queue   */
     uint64_t             lane;
     _Atomic(uint32_t)    refs;
-    _Atomic(bool)        is_finishing;
+    _Atomic(bool)        is_finishing; /* claimed by the thread that ends it: any of up to three */
     /* of a task: how many of two threads, the submitter and the one that runs the task, are done
      * with it; the second one finishes it with the outcome */
     _Atomic(uint32_t) met;
     usm_status        outcome;
-    usm__completion   c, came;   /* its own; if deferred: of all before its place       */
-    bool              is_taking; /* used by its submitter: grant.h                      */
-    _Atomic(uint32_t) arrival;   /* usm__arrival: whether it has its place in its queue */
-    bool
-        wants_watch; /* its launcher must call usm__command_watch(), without a lock               */
+    usm__completion   c, came; /* its own; if deferred: of all before its place */
+    /* A usm__command_state, changed under the lock of track.c by usm__command_become().  One change
+     * is made without it: the submitter of a task that becomes POSTED. */
+    _Atomic(uint32_t) state;
+    /* Not a state, because another thread may change that first: its launcher must call
+     * usm__command_watch(), without a lock. */
+    bool wants_watch;
     /* guarded by the lock of track.c */
     usm__waiter waiter;  /* the accesses that must end or be launched before it may take memory */
     usm_list    in_line; /* grant.c                                                             */
     usm__edge  *on_launch, *on_done;
-    usm_event  *event; /* of the launched work; NULL before; counted                          */
-    bool        is_done;
-    bool        is_deferred;
-    bool        is_rider;    /* a task without an event, ordered by its queue alone (task.c)  */
-    bool        is_awaited;  /* a thread sleeps until its end                                 */
-    bool        has_failed;  /* of a native task: it ran and failed, or was dropped           */
-    bool        is_dropped;  /* a task before it in its queue failed; read by its thread, too */
-    bool        is_watched;  /* its completion reports its end; else the waiters find out     */
-    usm_list    to_watch;    /* in the list of commands whose completion must be armed        */
-    bool        is_given_up; /* freed when nothing refers to it any more                      */
-    usm_status  preceded; /* the status of a command before it that failed before its launch      */
-    size_t ndeps, nexpected, cap; /* events of the commands before it: had, to come, capacity */
+    usm_event  *event;    /* of the launched work; NULL before; counted                          */
+    usm_list    to_watch; /* in the list of commands whose completion must be armed           */
+    /* In any state before DONE: a thread sleeps until its end. */
+    bool is_awaited;
+    /* Of a native task, which may run before its submitter knows that it is launched: it ran and
+     * failed, or was dropped; a task before it in its queue failed (read by its thread, too). */
+    bool       has_failed, is_dropped;
+    usm_status preceded; /* the status of a command before it that failed before its launch      */
+    size_t     ndeps, nexpected, cap; /* events of the commands before it: had, to come, capacity */
     usm_event **deps;
-    /* if deferred; the first three guarded by the lock of track.c */
-    bool       is_ready; /* nothing is before it in its orders                                  */
-    bool       is_asked; /* its completion `came` is armed                                      */
-    bool       has_come; /* everything before its place in the queue is complete                */
-    bool       is_kept;
-    usm_event *end;  /* the user's event; NULL                                    */
+    /* if deferred; else NULL */
+    void      *kept; /* a copy of the caller's work                                         */
+    usm_event *end;  /* the user's event; NULL: not wanted                        */
     usm_event *gate; /* keeps back later commands of the queue until it completes */
     usm_event *start;
     usm_queue *own; /* borrowed queue of the context                                          */
@@ -119,7 +132,7 @@ typedef struct usm__command_desc {
 extern const usm__work_ops usm__command_task_ops; /* of a task: task.c                       */
 /* The short way of a native task whose event nobody wants; q's lock `entering` is held.  On failure
  * it frees c, except with USM_E_AGAIN: then c is in no order, and takes the usual way. */
-usm_status usm__command_ride(usm__command *c, usm_queue *q);
+usm_status usm__command_post(usm__command *c, usm_queue *q);
 /* Under the lock: whether c, of the same in-order queue, runs after `before` in any case, and is
  * dropped if that fails: then it needs no edge. */
 bool usm__task_queue_orders(const usm__command *before, const usm__command *c);
@@ -134,19 +147,19 @@ void usm__command_unref(usm__command *c);
 /* Of a task: its submitter, or the thread that has run it, is done with it.  Consumes a
  * reference. */
 void usm__command_meet(usm__command *c);
-/* Enters the orders.  c->is_taking is set if it may take memory at once.  On failure it is
- * withdrawn. */
+/* Enters the orders: it is TAKING if it may take memory at once, else DEFERRING.  On failure it is
+ * WITHDRAWN. */
 usm_status usm__command_enter(usm__command *c);
 /* Under the lock, which is released meanwhile: sleeps if any command that e, in no order yet, would
  * wait for has no place in its queue yet.  true: it slept, and the caller must check everything
  * again. */
 bool usm__enter_later(usm__order *o, const usm__order_entry *e);
-/* The command has its place in its queue: under the lock, or without it for tasks without an
- * event. */
-void usm__command_arrived(usm__command *c);
-void usm__rider_arrived(usm__command *c);
-/* A task without an event ended; under the lock. */
-void usm__rider_left(void);
+/* A command has its place in its queue: under the lock; of a task that its queue alone orders:
+ * without it. */
+void usm__command_arrived(void);
+void usm__command_posted(usm__command *c);
+/* Such a task ended; under the lock. */
+void usm__posted_left(void);
 /* Under the lock: enters the orders; leaves them as if it had never been in them. */
 void usm__command_join_orders(usm__command *c);
 void usm__command_leave_orders(usm__command *c);
@@ -200,6 +213,38 @@ usm_status usm__command_defer(usm__command *c, usm_queue *q, size_t ndeps, usm_e
 void usm__command_go(usm__command *c);
 /* The command was granted its memory: gets its bytes, which may take long, and is launched. */
 usm_status usm__command_launch_deferred(usm__command *c);
+
+/* command_state.c: under the lock; whether the change is allowed and c may be in that state. */
+bool usm__command_is_valid(const usm__command *c, usm__command_state from, usm__command_state to);
+
+/* With or without the lock: another thread may change it meanwhile, unless the state is one that
+ * only the caller ends. */
+static inline usm__command_state usm__command_state_of(const usm__command *c)
+{
+    return (usm__command_state)usm_load_acquire(&c->state);
+}
+
+/* Under the lock.  Release: what an entering thread does after it saw that the command has its
+ * place in its queue comes after it there. */
+static inline void usm__command_become(usm__command *c, usm__command_state to)
+{
+    usm_assert(usm__command_is_valid(c, usm__command_state_of(c), to));
+    usm_store_release(&c->state, (uint32_t)to);
+}
+
+/* It ended, or was never submitted. */
+static inline bool usm__command_is_over(const usm__command *c)
+{
+    return usm__command_state_of(c) >= USM__COMMAND_DONE;
+}
+
+/* A task without an event, which its queue alone orders, in no end state. */
+static inline bool usm__command_is_posted(const usm__command *c)
+{
+    usm__command_state s = usm__command_state_of(c);
+
+    return s >= USM__COMMAND_POSTING && s <= USM__COMMAND_POSTED;
+}
 
 static inline usm__use *usm__use_of(usm__order_entry *e)
 {

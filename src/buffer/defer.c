@@ -85,12 +85,10 @@ static usm_status hold(usm__command *c, usm_queue *q, size_t ndeps, usm_event *c
 
 static usm_status keep(usm__command *c)
 {
-    const void *kept = c->ops->keep(c->work);
-
-    if (!kept)
+    c->kept = c->ops->keep(c->work);
+    if (!c->kept)
         return usm__fail(USM_E_NO_MEMORY, "no host memory to keep a command");
-    c->work    = kept;
-    c->is_kept = true;
+    c->work = c->kept;
     return USM_OK;
 }
 
@@ -103,7 +101,7 @@ usm_status usm__command_defer(usm__command *c, usm_queue *q, size_t ndeps, usm_e
         st = make_events(c);
     if (st != USM_OK)
         return st;
-    usm__grant_hold_begin(c);
+    usm__grant_hold_begin();
     st = hold(c, q, ndeps, deps);
     usm__grant_hold_end(c, st == USM_OK);
     if (st != USM_OK)
@@ -112,9 +110,6 @@ usm_status usm__command_defer(usm__command *c, usm_queue *q, size_t ndeps, usm_e
         usm_ref_take(&c->end->refs);
         *ev = c->end;
     }
-    usm__track_lock();
-    usm__command_arrived(c);
-    usm__track_unlock();
     return USM_OK;
 }
 

@@ -93,7 +93,7 @@ static bool put_behind(usm__command *c, usm__order_entry *e)
         return true;
     if (!expect_dep(c))
         return false;
-    if (before->is_rider) {
+    if (usm__command_is_posted(before)) {
         usm__track_of(usm__use_of(e)->root)->is_mixed = true;
         return usm__edge_add(&before->on_done, &c->waiter, c);
     }
@@ -158,33 +158,41 @@ static void settled(void)
     ncoming--;
 }
 
-void usm__rider_left(void)
+void usm__posted_left(void)
 {
     settled();
 }
 
-void usm__command_arrived(usm__command *c)
+void usm__command_arrived(void)
 {
-    usm_store_release(&c->arrival, (uint32_t)USM__THERE);
     settled();
     usm__track_wake();
 }
 
-void usm__rider_arrived(usm__command *c)
+/* Without the lock, unless a thread sleeps: await() sets EXPECTED by a compare-and-swap, so one of
+ * the two sees what the other did.  The task may be DONE already. */
+void usm__command_posted(usm__command *c)
 {
-    if (usm_swap_acq_rel(&c->arrival, (uint32_t)USM__THERE) != USM__AWAITED)
+    uint32_t was = USM__COMMAND_POSTING;
+
+    if (usm_cas_acq_rel(&c->state, &was, (uint32_t)USM__COMMAND_POSTED) ||
+        was != USM__COMMAND_EXPECTED)
         return;
     usm__track_lock();
-    usm__track_wake();
+    if (usm__command_state_of(c) == USM__COMMAND_EXPECTED) {
+        usm__command_become(c, USM__COMMAND_POSTED);
+        usm__track_wake();
+    }
     usm__track_unlock();
 }
 
-/* Sleeps if the command is still coming. */
+/* Sleeps if the command has no place in its queue yet. */
 static bool await(usm__command *c)
 {
-    uint32_t was = USM__COMING;
+    uint32_t was = USM__COMMAND_POSTING;
 
-    if (!usm_cas_acq_rel(&c->arrival, &was, (uint32_t)USM__AWAITED) && was == USM__THERE)
+    if (!usm_cas_acq_rel(&c->state, &was, (uint32_t)USM__COMMAND_EXPECTED) &&
+        was != USM__COMMAND_EXPECTED && was != USM__COMMAND_TAKING && was != USM__COMMAND_DEFERRING)
         return false;
     usm__track_sleep();
     return true;
@@ -238,7 +246,7 @@ void usm__command_leave_orders(usm__command *c)
 
 void usm__command_give_up(usm__command *c)
 {
-    c->is_given_up = true;
+    usm__command_become(c, USM__COMMAND_WITHDRAWN);
     usm__waiter_tell(&c->waiter);
 }
 
@@ -253,7 +261,9 @@ usm_status usm__command_enter(usm__command *c)
     st              = find_all(c);
     if (st == USM_OK) {
         usm__command_join_orders(c);
-        c->is_taking = c->waiter.waits == 1 && usm__grant_at_once();
+        usm__command_become(c, c->waiter.waits == 1 && usm__grant_at_once()
+                                   ? USM__COMMAND_TAKING
+                                   : USM__COMMAND_DEFERRING);
     } else {
         usm__command_give_up(c);
     }

@@ -120,11 +120,10 @@ static void settle(void)
 
 /* ---- the line ------------------------------------------------------------------------------ */
 
-void usm__grant_hold_begin(usm__command *c)
+void usm__grant_hold_begin(void)
 {
     usm__mutex_lock(&placing);
     usm__track_lock();
-    c->is_deferred = true;
     (void)usm_add_relaxed(&deferred, (size_t)1); /* from now on no command takes memory at once */
     await_placed();
     usm__track_unlock();
@@ -133,10 +132,13 @@ void usm__grant_hold_begin(usm__command *c)
 void usm__grant_hold_end(usm__command *c, bool is_held)
 {
     usm__track_lock();
-    if (is_held)
+    if (is_held) {
         usm_list_append(&line.commands, &c->in_line);
-    else
+        usm__command_become(c, USM__COMMAND_BLOCKED);
+        usm__command_arrived();
+    } else {
         (void)usm_sub_relaxed(&deferred, (size_t)1);
+    }
     usm__track_unlock();
     usm__mutex_unlock(&placing);
     usm__stall_watch();
@@ -156,13 +158,13 @@ void usm__grant_ready(usm__waiter *w)
     usm__command *c = usm_container_of(w, usm__command, waiter);
     bool          starts;
 
-    if (c->is_given_up) {
+    if (usm__command_state_of(c) == USM__COMMAND_WITHDRAWN) {
         usm__command_unref(c);
         return;
     }
     usm__track_lock();
-    c->is_ready = true;
-    starts      = wants_look();
+    usm__command_become(c, USM__COMMAND_READY);
+    starts = wants_look();
     usm__track_unlock();
     if (starts)
         usm__executor_post(&line.job);
@@ -174,8 +176,11 @@ static void place_came(usm__completion *completion)
     bool          starts;
 
     usm__track_lock();
-    c->has_come = true;
-    starts      = !usm_list_is_empty(&c->in_line) && wants_look();
+    starts = usm__command_state_of(c) == USM__COMMAND_ARMED; /* else it was granted before */
+    if (starts) {
+        usm__command_become(c, USM__COMMAND_REACHED);
+        starts = wants_look();
+    }
     usm__track_unlock();
     usm__command_unref(c);
     if (starts)
@@ -191,10 +196,12 @@ static usm__command *next_in_line(bool *may_go)
     bool is_first = true;
 
     USM_LIST_FOREACH (it, &line.commands) {
-        usm__command *c = usm_container_of(it, usm__command, in_line);
+        usm__command      *c = usm_container_of(it, usm__command, in_line);
+        usm__command_state s = usm__command_state_of(c);
 
-        *may_go = c->is_ready && (c->has_come || (is_first && !usm__outside_awaited()));
-        if (*may_go || (c->is_ready && !c->is_asked))
+        *may_go = s == USM__COMMAND_REACHED ||
+                  (s != USM__COMMAND_BLOCKED && is_first && !usm__outside_awaited());
+        if (*may_go || s == USM__COMMAND_READY)
             return c;
         is_first = false;
     }
@@ -236,8 +243,8 @@ static void run_line(usm__job *job)
         line.granting   = c && may_go;
         if (c && may_go)
             usm_list_remove(&c->in_line);
-        else if (c)
-            c->is_asked = true;
+        if (c)
+            usm__command_become(c, may_go ? USM__COMMAND_GRANTED : USM__COMMAND_ARMED);
         usm__track_unlock();
         if (c && may_go)
             grant(c);
@@ -304,9 +311,10 @@ static void warn_of_own_access(usm_queue *q)
         return;
     usm__track_lock();
     USM_LIST_FOREACH (it, &line.commands) {
-        const usm__command *c = usm_container_of(it, usm__command, in_line);
+        const usm__command *c          = usm_container_of(it, usm__command, in_line);
+        bool                is_blocked = usm__command_state_of(c) == USM__COMMAND_BLOCKED;
 
-        for (size_t i = 0; !h && c->queue == q->serial && !c->is_ready && i < c->nuses; i++)
+        for (size_t i = 0; !h && c->queue == q->serial && is_blocked && i < c->nuses; i++)
             if (!c->uses[i].is_empty)
                 h = usm__grant_access_before(c, &c->uses[i], is_own);
     }

@@ -22,7 +22,7 @@ void usm__grant_placed(void);
 
 /* Called before and after a deferred command is queued; only then is it in the line: no lock
  * held. */
-void usm__grant_hold_begin(struct usm__command *c);
+void usm__grant_hold_begin(void);
 void usm__grant_hold_end(struct usm__command *c, bool is_held);
 
 /* No command that it knows of is before it any more. */

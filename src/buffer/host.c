@@ -382,7 +382,8 @@ static void wait_later(later *l, const before *b)
         bool is_told;
 
         usm__track_lock();
-        is_told = b->list[i]->is_done || usm__edge_add(&b->list[i]->on_done, &l->waiter, NULL);
+        is_told = usm__command_is_over(b->list[i]) ||
+                  usm__edge_add(&b->list[i]->on_done, &l->waiter, NULL);
         usm__command_want_watch(b->list[i]);
         usm__track_unlock();
         if (!is_told)

@@ -55,12 +55,13 @@ static const usm__host_entry *access_before(const usm__command *c)
 
 static void put_reason(text *t, const usm__command *c, bool is_first)
 {
-    const usm__host_entry *h = c->is_ready ? NULL : access_before(c);
+    bool                   is_blocked = usm__command_state_of(c) == USM__COMMAND_BLOCKED;
+    const usm__host_entry *h          = is_blocked ? access_before(c) : NULL;
     char                   title[USM__SPACE_TITLE];
 
     if (h)
         put(t, "an open access of the host to %s", usm__space_title(h->root->space, title));
-    else if (!c->is_ready)
+    else if (is_blocked)
         put(t, "a command before it over the same bytes");
     else if (usm__outside_awaited())
         put(t, "what is before it in its queue, while commands wait for an event that only the "

@@ -5,7 +5,7 @@
  * function also ends the command, so that no other thread has to be notified.  It may be done
  * before the submitter is: the second of the two ends the command.
  *
- * Tasks without an event ("riders").  If the caller wants no event of a task, its queue is in order
+ * Tasks without an event ("posted").  If the caller wants no event of a task, its queue is in order
  * and has a backend that runs tasks, and nothing is before it but tasks of the same queue, then the
  * queue alone orders it.  Such a task needs no event, no dependency and no second look at the
  * orders, and tasks that follow each other reach the worker in one go (backends/host/task.c).
@@ -103,11 +103,12 @@ const usm__work_ops usm__command_task_ops = {task_submit, task_keep, task_drop};
 
 /* ---- tasks without an event -------------------------------------------------------------- */
 
-/* `before` is of the same in-order queue, so it already has its place there (enter.c). */
+/* `before` is of the same in-order queue, so it already has its place there (enter.c), in which a
+ * deferred command has its gate. */
 bool usm__task_queue_orders(const usm__command *before, const usm__command *c)
 {
     return c->is_native && before->is_native && c->lane != 0 && before->lane == c->lane &&
-           !before->is_deferred && !before->has_failed;
+           !before->gate && !before->has_failed;
 }
 
 static bool may_ride_over(const usm__command *c, const usm__use *u)
@@ -132,9 +133,9 @@ static bool enter(usm__command *c)
     may = true;
     for (size_t i = 0; may && i < c->nuses; i++)
         may = usm__track_start(c->uses[i].root) == USM_OK && may_ride_over(c, &c->uses[i]);
-    may         = may && usm__grant_at_once();
-    c->is_rider = may;
+    may = may && usm__grant_at_once();
     if (may) {
+        usm__command_become(c, USM__COMMAND_POSTING);
         usm__command_join_orders(c);
         usm__command_set_under_way(true);
     }
@@ -146,14 +147,14 @@ static void withdraw(usm__command *c)
 {
     usm__track_lock();
     usm__command_leave_orders(c);
-    c->is_rider = false;
+    usm__command_become(c, USM__COMMAND_NEW);
     usm__command_set_under_way(false);
     usm__track_unlock();
     usm__grant_placed();
 }
 
 /* The user is notified of a failure here; the queue is not. */
-static usm_status run_rider(void *command)
+static usm_status run_posted(void *command)
 {
     usm__command *c = command;
 
@@ -162,15 +163,15 @@ static usm_status run_rider(void *command)
     return USM_OK;
 }
 
-static usm_status board(usm__command *c, usm_queue *q)
+static usm_status put_into_queue(usm__command *c, usm_queue *q)
 {
-    const usm__task_body body = {run_rider, NULL, c};
+    const usm__task_body body = {run_posted, NULL, c};
     usm_status           st;
 
     usm_ref_take(&c->refs); /* for the thread that runs it */
     st = usm__task_post(q, &body);
     if (st == USM_OK) {
-        usm__rider_arrived(c);
+        usm__command_posted(c);
         usm__grant_placed();
     } else {
         usm__command_unref(c);
@@ -178,7 +179,7 @@ static usm_status board(usm__command *c, usm_queue *q)
     return st;
 }
 
-usm_status usm__command_ride(usm__command *c, usm_queue *q)
+usm_status usm__command_post(usm__command *c, usm_queue *q)
 {
     usm__event_list after = USM__EVENT_LIST_INIT; /* stays empty: in place */
     usm_status      st;
@@ -187,7 +188,7 @@ usm_status usm__command_ride(usm__command *c, usm_queue *q)
         return USM_E_AGAIN;
     st = usm__command_place(c, q, false, &after);
     if (st == USM_OK) {
-        st = board(c, q);
+        st = put_into_queue(c, q);
         if (st == USM_OK)
             return USM_OK;
         usm__command_unplace(c);
