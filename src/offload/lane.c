@@ -9,7 +9,23 @@
  * what chunks need, nothing is allocated.
  *
  *     mem    [chunk argument] [chunk argument] ... [private copies of all arguments]
- *     host   [private copies of all arguments] [snapshot] [snapshot] ... */
+ *     host   [private copies of all arguments] [snapshot] [snapshot] ...
+ *
+ * A slot's states.  A slot behind another (train.c) is AWAKE from the moment it joins the launch.
+ *
+ *     SPARE <-> RESTING <-> AWAKE <-> PARKED
+ *                             |         |
+ *                             +----+----+                    USM_E_AGAIN: back
+ *                                  v
+ *                                OPEN
+ *                                  v
+ *                              LAID_OUT -------+
+ *                                  v           |
+ *               STORING <------> ROUND         | one round only
+ *                                  v           v
+ *                                 LAST <-------+
+ *
+ *     OPEN and what follows it --> AWAKE: the chunk has ended, or failed */
 #include "offload/run.h"
 #include "offload/tune.h"
 
@@ -25,11 +41,37 @@
 #define PLAN(lane)  ((lane)->run->params.plan)
 #define NARGS(lane) (PLAN(lane)->desc.nargs)
 
+/* ---- states -------------------------------------------------------------------------------- */
+
+#define TO(state) (1u << USM__LANE_##state)
+
+static const uint16_t allowed[] = {
+    [USM__LANE_SPARE]    = TO(RESTING) | TO(AWAKE),
+    [USM__LANE_RESTING]  = TO(SPARE) | TO(AWAKE),
+    [USM__LANE_AWAKE]    = TO(SPARE) | TO(RESTING) | TO(PARKED) | TO(OPEN),
+    [USM__LANE_PARKED]   = TO(AWAKE),
+    [USM__LANE_OPEN]     = TO(AWAKE) | TO(LAID_OUT),
+    [USM__LANE_LAID_OUT] = TO(AWAKE) | TO(ROUND) | TO(LAST),
+    [USM__LANE_ROUND]    = TO(AWAKE) | TO(STORING) | TO(LAST),
+    [USM__LANE_STORING]  = TO(AWAKE) | TO(ROUND),
+    [USM__LANE_LAST]     = TO(AWAKE),
+};
+
+bool usm__lane_is_valid(const usm__lane *s, usm__lane_state from, usm__lane_state to)
+{
+    bool has_bytes = to >= USM__LANE_OPEN;
+
+    return (allowed[from] >> to & 1) && (s->run == NULL) == (to == USM__LANE_SPARE) &&
+           (s->npieces > 0) <= has_bytes && (s->tail != NULL) <= has_bytes &&
+           (!(to == USM__LANE_ROUND || to == USM__LANE_STORING) || PLAN(s)->desc.state_arg != 0) &&
+           !(to == USM__LANE_STORING && s->member->uses_host_memory);
+}
+
 /* ---- slots of a team ----------------------------------------------------------------------- */
 
 static void destroy(usm__lane *s)
 {
-    if (s->has_own_queue)
+    if (s->queue != s->member->queue)
         usm_queue_destroy(s->queue);
     while (s) {
         usm__lane *behind = s->behind;
@@ -105,9 +147,7 @@ static usm__lane *make(usm__member *member, bool wants_times)
         return s;
     if (s->has_times)
         desc.flags |= USM_QUEUE_PROFILING;
-    s->has_own_queue =
-        usm_queue_create(member->context, member->device, &desc, &s->queue) == USM_OK;
-    if (s->has_own_queue)
+    if (usm_queue_create(member->context, member->device, &desc, &s->queue) == USM_OK)
         return s;
     usm__heap_free(s);
     return NULL;
@@ -132,9 +172,11 @@ void usm__lane_put(usm_team *team, usm__lane *s)
     do {
         if (w->nmarks > 0)
             usm__lane_tell_marks(w, w);
-        w->run    = NULL;
-        w->is_set = false;
-        w         = w->behind;
+        w->run           = NULL;
+        w->launch.kernel = NULL;
+        if (usm__lane_state_of(w) != USM__LANE_SPARE) /* a slot behind may be in no launch */
+            usm__lane_become(w, USM__LANE_SPARE);
+        w = w->behind;
     } while (w);
     usm__mutex_lock(&team->lock);
     s->next          = s->member->spare;
@@ -173,16 +215,16 @@ usm__lane *usm__lane_behind(usm__lane *s)
         w = usm__heap_alloc(sizeof *w);
         if (!w)
             return NULL;
-        w->member   = s->member;
-        w->queue    = s->queue;
-        w->is_wagon = true;
-        s->behind   = w;
+        w->member = s->member;
+        w->queue  = s->queue;
+        s->behind = w;
     }
     if (w->run == s->run)
         return w;
     if (make_room_for_args(w, NARGS(s)) != USM_OK || grow(w, s->mem_size, s->host_size) != USM_OK)
         return NULL;
     w->run = s->run;
+    usm__lane_become(w, USM__LANE_AWAKE);
     return w;
 }
 
@@ -310,7 +352,6 @@ static void set_once(usm__lane *s, const usm__run_member *rm)
     }
     if (rm->ready && usm_event_retain(rm->ready) == USM_OK)
         follow(s, rm->ready); /* the slot's first command runs after these copies */
-    s->is_set = true;
 }
 
 static bool is_chunk(const usm__lane *s, size_t i)
@@ -422,8 +463,10 @@ usm_status usm__lane_open(usm__lane *s)
         if (st != USM_OK)
             break;
     }
-    if (st == USM_OK)
+    if (st == USM_OK) {
+        usm__lane_become(s, USM__LANE_OPEN);
         return USM_OK;
+    }
     (void)close_all(s, st); /* ending accesses writes no error message */
     return st;
 }
@@ -432,10 +475,11 @@ usm_status usm__lane_close(usm__lane *s, usm_status status)
 {
     usm__tune_lane_over(s, status);
     follow(s, NULL);
-    if (status != USM_OK && s->is_laid_out)
+    if (status != USM_OK && usm__lane_state_of(s) >= USM__LANE_LAID_OUT)
         put_back(s);
-    s->is_laid_out = false;
-    return close_all(s, status);
+    status = close_all(s, status);
+    usm__lane_become(s, USM__LANE_AWAKE);
+    return status;
 }
 
 /* ---- the chunk ----------------------------------------------------------------------------- */
@@ -464,12 +508,13 @@ static void point(usm__lane *s)
     }
 }
 
-static usm_status queue_ins(usm__lane *s)
+/* is_brought: the chunk continues from a stored state. */
+static usm_status queue_ins(usm__lane *s, bool is_brought)
 {
     usm_status st = USM_OK;
 
     for (size_t i = 0; st == USM_OK && i < NARGS(s); i++) {
-        if (is_chunk(s, i) && ((mode_of(s, i) & USM_READ) || s->is_brought))
+        if (is_chunk(s, i) && ((mode_of(s, i) & USM_READ) || is_brought))
             st = copy_in(s, s->mem + s->places[i], s->pieces[i].ptr, s->pieces[i].size);
         else if (PLAN(s)->desc.args[i].follow == USM_FOLLOW_PRIVATE) {
             size_t at, n = usm__plan_copies(PLAN(s), s->chunk.count, i, &at);
@@ -540,11 +585,10 @@ static usm_status queue_round(usm__lane *s)
 {
     usm_status st = queue_kernel(s);
 
-    s->is_last = PLAN(s)->desc.state_arg == 0;
     if (st != USM_OK || s->member->uses_host_memory)
         return st;
     st = queue_copies_out(s);
-    if (st == USM_OK && s->is_last)
+    if (st == USM_OK && usm__lane_state_of(s) == USM__LANE_LAST)
         st = queue_outs(s);
     return st;
 }
@@ -553,21 +597,22 @@ usm_status usm__lane_begin(usm__lane *s, usm__run_member *rm)
 {
     const usm__run_params *p = &s->run->params;
     usm_status             st;
+    bool                   is_brought;
 
-    if (!s->is_set)
+    if (!s->launch.kernel)
         set_once(s, rm);
     st = lay_out(s);
     if (st != USM_OK)
         return give_up(s, st);
     begin_host(s);
-    s->is_laid_out = true;
-    s->is_brought  = p->bring && p->bring(p->source, &s->chunk, s->pieces, s->host);
-    s->is_keeping  = false;
+    usm__lane_become(s, USM__LANE_LAID_OUT);
+    is_brought = p->bring && p->bring(p->source, &s->chunk, s->pieces, s->host);
     point(s);
     usm__train_begin(s);
     s->kept_ns = s->began_ns;
     if (!s->member->uses_host_memory)
-        st = queue_ins(s);
+        st = queue_ins(s, is_brought);
+    usm__lane_become(s, PLAN(s)->desc.state_arg ? USM__LANE_ROUND : USM__LANE_LAST);
     if (st == USM_OK)
         st = queue_round(s);
     return st == USM_OK ? USM_OK : give_up(s, st);
@@ -584,7 +629,8 @@ usm_status usm__lane_bring_back(usm__lane *s)
 {
     usm_status st = queue_outs(s);
 
-    s->is_last = !s->is_keeping;
+    if (usm__lane_state_of(s) == USM__LANE_ROUND)
+        usm__lane_become(s, USM__LANE_LAST);
     return st == USM_OK ? usm__lane_watch(s) : give_up(s, st);
 }
 

@@ -56,7 +56,7 @@ static bool rest(usm__lane *s, unsigned feeds)
     usm__mutex_lock(&run->lock);
     rests = run->feeds == feeds;
     if (rests) {
-        s->is_busy = false;
+        usm__lane_become(s, USM__LANE_RESTING);
         run->awake--;
         leave_locked(run);
     }
@@ -70,9 +70,9 @@ static bool claim(usm__lane *s)
     bool      mine;
 
     usm__mutex_lock(&run->lock);
-    mine = !s->is_busy;
+    mine = usm__lane_state_of(s) == USM__LANE_RESTING;
     if (mine) {
-        s->is_busy = true;
+        usm__lane_become(s, USM__LANE_AWAKE);
         run->awake++;
         run->busy++;
     }
@@ -100,6 +100,8 @@ static void let_go(usm__run *run)
     run->holding--;
     list        = run->parked;
     run->parked = NULL;
+    for (usm__lane *s = list; s; s = s->next)
+        usm__lane_become(s, USM__LANE_AWAKE);
     usm__mutex_unlock(&run->lock);
     while (list) {
         usm__lane *s = list;
@@ -122,6 +124,7 @@ static bool park(usm__lane *s)
     if (parked) {
         s->next     = run->parked;
         run->parked = s;
+        usm__lane_become(s, USM__LANE_PARKED);
     }
     usm__mutex_unlock(&run->lock);
     return parked;
@@ -311,17 +314,19 @@ static void work_first(usm__job *job)
  * chunk wrote must be copied to the host first. */
 static bool keep(usm__lane *s, bool is_left)
 {
-    usm__run_params *p   = &s->run->params;
-    uint64_t         now = p->keep ? usm__os_now_ns() : 0;
+    usm__run_params *p          = &s->run->params;
+    uint64_t         now        = p->keep ? usm__os_now_ns() : 0;
+    bool             is_storing = usm__lane_state_of(s) == USM__LANE_STORING;
 
-    if (!p->keep || !(s->is_keeping || is_left || now - s->kept_ns >= p->keep_ns))
+    if (!p->keep || !(is_storing || is_left || now - s->kept_ns >= p->keep_ns))
         return true;
-    if (!s->is_keeping && !s->member->uses_host_memory) {
-        s->is_keeping = true;
+    if (!is_storing && !s->member->uses_host_memory) {
+        usm__lane_become(s, USM__LANE_STORING);
         return false;
     }
-    s->is_keeping = false;
-    s->kept_ns    = now;
+    if (is_storing)
+        usm__lane_become(s, USM__LANE_ROUND);
+    s->kept_ns = now;
     p->keep(p->source, &s->chunk, s->pieces, s->host);
     return true;
 }
@@ -331,7 +336,7 @@ static bool go_on(usm__lane *s, usm_status *status)
 {
     usm__run_params *p = &s->run->params;
 
-    if (s->is_last)
+    if (usm__lane_state_of(s) == USM__LANE_LAST)
         return false;
     if (usm__lane_wants_more(s)) {
         bool goes_on = p->again(p->source, s->member->index, &s->chunk, s->host);
@@ -534,9 +539,9 @@ static usm_status get_slots(usm__run *run)
             if (depth == 0)
                 run->members[i].first = s;
             s->run     = run;
-            s->is_busy = false;
             s->length  = 1;
             s->job.run = work_first;
+            usm__lane_become(s, USM__LANE_RESTING);
             usm_list_init(&s->job.link);
             run->lanes[run->nlanes++] = s;
         }

@@ -10,6 +10,7 @@
 
 #include "offload/offload.h"
 
+#include "base/assert.h"
 #include "base/inline/atomic.h"
 #include "command/event.h"
 
@@ -21,15 +22,27 @@ typedef struct usm__mark {
 } usm__mark;
 #define USM__MARKS_MAX 32u
 
+/* lane.c draws the transitions. */
+typedef enum usm__lane_state {
+    USM__LANE_SPARE = 0, /* in no launch */
+    USM__LANE_RESTING,   /* in a launch; until usm__run_feed() */
+    USM__LANE_AWAKE,     /* asks for a chunk, or has one whose bytes are not open */
+    USM__LANE_PARKED,    /* waits for bytes of its chunk that others hold */
+    USM__LANE_OPEN,      /* has the bytes of its chunk */
+    USM__LANE_LAID_OUT,  /* private copies and snapshots were made */
+    USM__LANE_ROUND,     /* queues or runs a round of an iterative chunk */
+    USM__LANE_STORING,   /* its bytes are being copied back to be stored, before one more round */
+    USM__LANE_LAST       /* after the commands in progress only the close is left */
+} usm__lane_state;
+
 typedef struct usm__lane {
     struct usm__lane *next; /* in the member's list of spare slots, or in that of slots that wait
                                for bytes */
     usm__member      *member;
     usm_queue        *queue;
-    struct usm__lane *behind;   /* the slot of the next chunk of a batch; NULL: there is none yet */
-    bool              is_wagon; /* it is behind another slot, and uses its queue */
+    struct usm__lane *behind;    /* the slot of the next chunk of a batch, which uses the queue of
+                                 this one; NULL: there is none yet */
     bool              has_times; /* its queue measures commands */
-    bool              has_own_queue;
     /* Memory of the device, and of the host for private copies and snapshots.  It grows, and is
      * kept. */
     char       *mem, *host;
@@ -40,31 +53,28 @@ typedef struct usm__lane {
     size_t      nargs;
     /* valid during one launch */
     usm__run  *run;
-    usm_launch launch;
-    bool       is_busy; /* guarded by the run's lock */
-    bool       is_set;  /* the arguments that are the same for all chunks are set */
-    unsigned   length;  /* how many chunks its next batch may have */
+    usm_launch launch; /* without a kernel: what is the same for all chunks is not set yet */
+    unsigned   length; /* how many chunks its next batch may have */
+    /* A usm__lane_state, changed by usm__lane_become(): from and to RESTING and PARKED under the
+     * run's lock, else by the thread that has the chunk. */
+    _Atomic(uint32_t) state;
     /* valid during one chunk, for the thread that has it */
     usm__chunk        chunk;
-    size_t            npieces;     /* the first so many arguments are open */
-    bool              is_laid_out; /* copies and snapshots were made */
-    bool              is_last;     /* after the commands in progress only the close is left */
-    bool              is_brought;  /* it continues from a stored state */
-    bool              is_keeping;  /* its bytes are being copied back to be stored */
+    size_t            npieces; /* the first so many arguments are open */
     uint64_t          kept_ns;
     uint64_t          began_ns;
     uint64_t          ended_before; /* indices that its member had done when the chunk began */
     uint64_t          compute_ns, end_ns; /* 0: not measured */
     usm_event        *tail;               /* the event of the last command */
     struct usm__lane *last;               /* last slot of the batch; itself: no batch */
-    unsigned          size; /* size of its work-groups: offload/tune.h; 0: the usual one */
-    bool              is_trial;
-    usm_event        *tried; /* the kernel's event */
+    unsigned          size;     /* size of its work-groups: offload/tune.h; 0: the usual one */
+    bool              is_trial; /* of `size`: its time is to be reported, whatever the state */
+    usm_event        *tried;    /* the kernel's event */
     usm__completion   done;
     usm__job          job;
     /* of USM_TRACE */
     unsigned  nmarks;
-    bool      has_kernel_times;
+    bool      has_kernel_times; /* a round of the chunk had a kernel's time */
     usm__mark marks[USM__MARKS_MAX];
 } usm__lane;
 
@@ -116,6 +126,22 @@ struct usm__run {
 
 /* ---- lane.c ---------------------------------------------------------------------------------- */
 
+/* Whether the change is allowed and the slot may be in that state. */
+bool usm__lane_is_valid(const usm__lane *lane, usm__lane_state from, usm__lane_state to);
+
+static inline usm__lane_state usm__lane_state_of(const usm__lane *lane)
+{
+    return (usm__lane_state)usm_load_relaxed(&lane->state);
+}
+
+/* Relaxed: usm__run_feed() compares the state of other threads' slots with RESTING only, under the
+ * lock under which that changes; what else a slot has is handed over with its lock or its job. */
+static inline void usm__lane_become(usm__lane *lane, usm__lane_state to)
+{
+    usm_assert(usm__lane_is_valid(lane, usm__lane_state_of(lane), to));
+    usm_store_relaxed(&lane->state, (uint32_t)to);
+}
+
 /* Returns one of the member's spare slots, or a new one; NULL with an error message. */
 usm__lane *usm__lane_get(usm_team *team, usm__member *member, size_t nargs, bool wants_times);
 void       usm__lane_put(usm_team *team, usm__lane *lane);
@@ -135,7 +161,7 @@ usm_status usm__lane_begin(usm__lane *lane, usm__run_member *rm);
 /* Arranges that usm__run_step_ended() is called when the last chunk of the batch has ended. */
 usm_status usm__lane_watch(usm__lane *lane);
 /* The next step of an iterative chunk: one more round; or a copy of what it wrote to the host, for
- * the last time or (is_keeping) before one more round. */
+ * the last time or (STORING) before one more round. */
 usm_status usm__lane_again(usm__lane *lane);
 usm_status usm__lane_bring_back(usm__lane *lane);
 /* Whether an index of an iterative chunk needs another round. */
