@@ -16,7 +16,7 @@
 
 USM_BEGIN_DECLS
 
-#define USM_MODULE_ABI 1u
+#define USM_MODULE_ABI 2u
 
 typedef enum usm_log_level {
     USM_LOG_ERROR = 1,

@@ -13,16 +13,6 @@
 
 #define CHUNK_SIZE ((size_t)64 << 10)
 
-usm_bin usm__closed_bins[USM_BINS];
-
-#define CLOSED_8                                                                                   \
-    usm__closed_bins, usm__closed_bins, usm__closed_bins, usm__closed_bins, usm__closed_bins,      \
-        usm__closed_bins, usm__closed_bins, usm__closed_bins
-#define CLOSED_64 CLOSED_8, CLOSED_8, CLOSED_8, CLOSED_8, CLOSED_8, CLOSED_8, CLOSED_8, CLOSED_8
-_Atomic(usm_bin *) usm__closed_caches[] = {CLOSED_64, CLOSED_64, CLOSED_64, CLOSED_64};
-_Static_assert(sizeof usm__closed_caches / sizeof *usm__closed_caches == USM__SLOTS,
-               "an entry a slot");
-
 __thread usm__tls usm__self __attribute__((tls_model("initial-exec"), visibility("hidden"))) = {
     .caches = usm__closed_caches};
 

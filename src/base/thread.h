@@ -10,18 +10,20 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include <usm/pool_ops.h>
+#include <usm/types.h>
 
 #define USM__STORY_SIZE 1024
 #define USM__TAG_DEPTH  32
+
+struct usm_bin; /* heap/span.h */
 
 typedef struct usm__thread {
     struct usm__thread *next_free; /* guarded by the lock in thread.c             */
     usm_status          status;
     char                story[USM__STORY_SIZE];
     /* The owner's thread caches by pool slot: heap/magazine.c.  NULL until first needed. */
-    _Atomic(usm_bin *) *caches;
-    usm_list            cache_list; /* guarded by the lock there, once there is a table */
+    _Atomic(struct usm_bin *) *caches;
+    usm_list                   cache_list; /* guarded by the lock there, once there is a table */
     /* The tags pushed by the thread, innermost last: observe/tag.c. */
     unsigned         tag_depth;
     struct usm__tag *tags[USM__TAG_DEPTH];
@@ -37,10 +39,10 @@ typedef struct usm__thread {
 #define USM__SLOTS 256
 
 /* The table of a thread without caches, or that must not use them now: every slot points to bins
- * that are empty and full at the same time, so that every allocation and free takes the slow
- * path. */
-extern usm_bin            usm__closed_bins[USM_BINS] __attribute__((visibility("hidden")));
-extern _Atomic(usm_bin *) usm__closed_caches[USM__SLOTS] __attribute__((visibility("hidden")));
+ * that are empty and full at the same time, so that every allocation and free takes the slow path
+ * (heap/magazine.c). */
+extern _Atomic(struct usm_bin *) usm__closed_caches[USM__SLOTS]
+    __attribute__((visibility("hidden")));
 
 struct usm__mutex;
 
@@ -62,8 +64,8 @@ typedef struct usm__tls {
     struct usm_context *put_off;
     /* heap/magazine.h: the current table, and the slots of the caches in use at this moment, on the
      * fast path and on the slow path. */
-    _Atomic(usm_bin *) *caches;
-    _Atomic(uint16_t)   busy, entered;
+    _Atomic(struct usm_bin *) *caches;
+    _Atomic(uint16_t)          busy, entered;
 } usm__tls;
 
 extern __thread usm__tls usm__self __attribute__((tls_model("initial-exec"), visibility("hidden")));

@@ -49,7 +49,8 @@ usm_status usm__map_insert(usm__area *area, const usm__area **other);
 void       usm__map_remove(usm__area *area);
 void       usm__map_fork(usm_fork_phase phase);
 
-/* The members of a pool's area source (source = usm_pool), as usm/pool_ops.h describes them. */
+/* Where a pool has its memory from (source = usm_pool): take() and give() as usm/pool_ops.h
+ * describes them, the others as heap/page_heap.h does. */
 usm_status usm__area_take(void *source, size_t size, size_t align, usm_area **area);
 void       usm__area_give(void *source, usm_area *area);
 /* The source's granularity(): 0 where the backend cannot reserve memory of the pool's kind.

@@ -16,6 +16,7 @@
 #include "base/inline/list.h"
 #include "base/meta.h"
 #include "base/os.h"
+#include "heap/slab.h"
 #include "observe/observe.h"
 
 #include <string.h>
@@ -169,7 +170,7 @@ static void flush_all(usm_list *list)
         node *n = usm_container_of(it, node, of_pool);
 
         if (works_here(n->pool))
-            n->pool->ops->cache_flush(n->pool->impl, &n->cache);
+            slab_cache_flush(n->pool->impl, &n->cache);
         usm__mutex_lock(&mag.lock);
         if (--n->pool->flushing == 0)
             pthread_cond_broadcast(&mag.flushed);
@@ -477,3 +478,14 @@ void usm__magazine_fork(int phase)
         fork_child();
     }
 }
+
+/* ---- the table of threads without caches ------------------------------------------------ */
+
+usm_bin usm__closed_bins[USM_BINS];
+
+#define CLOSED_8                                                                                   \
+    usm__closed_bins, usm__closed_bins, usm__closed_bins, usm__closed_bins, usm__closed_bins,      \
+        usm__closed_bins, usm__closed_bins, usm__closed_bins
+#define CLOSED_64 CLOSED_8, CLOSED_8, CLOSED_8, CLOSED_8, CLOSED_8, CLOSED_8, CLOSED_8, CLOSED_8
+_Atomic(usm_bin *) usm__closed_caches[USM__SLOTS] = {CLOSED_64, CLOSED_64, CLOSED_64, CLOSED_64};
+_Static_assert(USM__SLOTS == 4 * 64, "an entry a slot");

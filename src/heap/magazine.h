@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* Thread caches: each thread's magazines of each pool that has the capability
- * USM_POOL_CAP_CACHE (magazines: Bonwick and Adams 2001).
+/* Thread caches: each thread's magazines of each pool `slab` (magazines: Bonwick and Adams
+ * 2001).
  *
  *     usm__self.caches --> table --[slot]--> bins of this thread and pool
  *                                                  --[class]--> loaded magazine
@@ -37,7 +37,7 @@
  * be allocated twice.  A second free that comes after the first is always rejected.
  *
  * Here: attaching, closing and taking caches, the end of threads, fork.  Not here: the content of
- * magazines and its source, which are the pool's (pool_ops.h, cache_*). */
+ * magazines and where it comes from (slab_cache.c). */
 #ifndef USM_HEAP_MAGAZINE_H
 #define USM_HEAP_MAGAZINE_H
 
@@ -46,6 +46,8 @@
 #include "base/thread.h"
 #include "heap/pages.h"
 #include "heap/pool.h"
+
+extern usm_bin usm__closed_bins[USM_BINS] __attribute__((visibility("hidden")));
 
 /* Keeps the compiler from moving code across; the hardware's part is membarrier's. */
 #define USM__MAGAZINE_FENCE() atomic_signal_fence(memory_order_seq_cst)

@@ -86,7 +86,7 @@ slab_block *slab_take_free(slab_heap *h, size_t size, size_t align)
 
 static usm_status map_page(slab_heap *h, slab_block *b, usm_span *span)
 {
-    return h->params.areas.pages_set(h->params.areas.source, b->span.base, 1, span);
+    return h->params.areas.pages_set(b->area, b->span.base, 1, span);
 }
 
 static void put_back(slab_heap *h, slab_block *b)

@@ -21,6 +21,8 @@
 
 #include <base/inline/list.h>
 
+#include "heap/span.h"
+
 #include <pthread.h>
 #include <usm/pool_ops.h>
 
@@ -56,9 +58,30 @@ typedef struct slab_block {
     struct slab_chunk *chunk;         /* the one with the descriptor; fixed             */
 } slab_block;
 
+/* Where the memory comes from: heap/area.c, or a source of a test's.  `source` is passed to each
+ * function. */
+typedef struct slab_source {
+    void  *source;
+    size_t granularity; /* unit of map and unmap; 0: reserve, map, unmap are not available */
+    /* As those of usm_area_source. */
+    usm_status (*take)(void *source, size_t size, size_t align, usm_area **area);
+    void (*give)(void *source, usm_area *area);
+    /* Reserves an address range without memory, aligned to 2 MiB; size is a multiple of
+     * granularity.  It uses no memory and counts towards no limit.  give() releases the range
+     * together with everything that is mapped in it. */
+    usm_status (*reserve)(void *source, size_t size, usm_area **area);
+    /* Maps memory to [offset, offset + size) of a reserved area, where nothing is mapped yet; both
+     * are multiples of granularity.  Fails as take() does. */
+    usm_status (*map)(void *source, usm_area *area, size_t offset, size_t size);
+    /* offset and size are those of a call of map(). */
+    void (*unmap)(void *source, usm_area *area, size_t offset, size_t size);
+    /* As usm__pages_set(). */
+    usm_status (*pages_set)(usm_area *area, uintptr_t at, size_t n, usm_span *span);
+} slab_source;
+
 typedef struct slab_heap_params {
     const usm_host_api *api;
-    usm_area_source     areas;
+    slab_source         areas;
     usm_kind            kind;
     size_t              area_size, memory_size, maximum_size; /* see usm_pool_params       */
     size_t              retain;    /* idle bytes to keep; 0: see above; SIZE_MAX: all */
@@ -137,8 +160,10 @@ void   slab_heap_get_stats(slab_heap *h, slab_heap_stats *stats);
 /* PREPARE waits until no call to the source is in progress. */
 void slab_heap_fork(slab_heap *h, usm_fork_phase phase);
 
-/* For tests: checks all invariants; slow. */
-bool slab_heap_is_valid(slab_heap *h);
+/* For tests: checks all invariants; slow.  span_of: what the page of an address leads to, by the
+ * source. */
+typedef usm_span *slab_span_of(const void *p);
+bool              slab_heap_is_valid(slab_heap *h, slab_span_of *span_of);
 /* For tests: unmaps all descriptors of the process.  No heap may exist, no free may be in
  * progress. */
 void slab_heap_release_descriptors(void);

@@ -8,10 +8,9 @@ struct sums {
     uint64_t held, used, free, idle, used_blocks, free_blocks;
 };
 
-static bool is_block_valid(const slab_heap *h, const slab_area *a, const slab_block *b)
+static bool is_block_valid(slab_span_of *span_of, const slab_area *a, const slab_block *b)
 {
-    bool has_span =
-        h->params.areas.pages_get(h->params.areas.source, (const void *)b->span.base) == &b->span;
+    bool has_span = span_of((const void *)b->span.base) == &b->span;
 
     return b->home == a && b->area == a->area && b->span.size && b->span.base % SLAB_PAGE == 0 &&
            b->span.size % SLAB_PAGE == 0 && b->span.states == &b->state &&
@@ -39,14 +38,15 @@ static void add(const slab_heap *h, const slab_block *b, struct sums *sums)
     sums->held += b->use == SLAB_HOLE || b->use == SLAB_MAPPING ? 0 : b->span.size;
 }
 
-static bool is_area_valid(const slab_heap *h, const slab_area *a, struct sums *sums)
+static bool is_area_valid(const slab_heap *h, slab_span_of *span_of, const slab_area *a,
+                          struct sums *sums)
 {
     const usm_list *hole = a->holes.next;
 
     if (a->bottom->lower || a->bottom->span.base != a->base || a->area->pool_data != a)
         return false;
     for (const slab_block *b = a->bottom; b; b = b->upper) {
-        if (!is_block_valid(h, a, b) || !are_neighbours_valid(b))
+        if (!is_block_valid(span_of, a, b) || !are_neighbours_valid(b))
             return false;
         if (b->use == SLAB_USED && (slab_index_find(a, b->span.base) != b ||
                                     slab_index_find(a, SLAB_BLOCK_END(b) - 1) != b))
@@ -83,12 +83,12 @@ static bool are_bins_valid(const slab_bins *bins, uint64_t blocks)
     return blocks == 0;
 }
 
-static bool is_valid(const slab_heap *h)
+static bool is_valid(const slab_heap *h, slab_span_of *span_of)
 {
     struct sums sums = {0};
 
     USM_LIST_FOREACH (it, &h->areas)
-        if (!is_area_valid(h, SLAB_AREA_OF(it), &sums))
+        if (!is_area_valid(h, span_of, SLAB_AREA_OF(it), &sums))
             return false;
     if (h->held < sums.held || (!h->calls && h->held != sums.held))
         return false; /* areas that are being returned are not in the list any more */
@@ -97,12 +97,12 @@ static bool is_valid(const slab_heap *h)
            are_bins_valid(&h->bins, sums.free_blocks);
 }
 
-bool slab_heap_is_valid(slab_heap *h)
+bool slab_heap_is_valid(slab_heap *h, slab_span_of *span_of)
 {
     bool valid;
 
     pthread_mutex_lock(&h->lock);
-    valid = is_valid(h);
+    valid = is_valid(h, span_of);
     pthread_mutex_unlock(&h->lock);
     return valid;
 }

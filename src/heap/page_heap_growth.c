@@ -307,8 +307,8 @@ static void replace_idle(slab_heap *h, size_t size, size_t more)
 /* Without the lock.  *done is the end of the mapped part. */
 static usm_status map_pieces(slab_heap *h, const slab_block *b, uintptr_t *done)
 {
-    const usm_area_source *s      = &h->params.areas;
-    usm_status             status = USM_OK;
+    const slab_source *s      = &h->params.areas;
+    usm_status         status = USM_OK;
 
     for (*done = b->span.base; !status && *done < SLAB_BLOCK_END(b);) {
         size_t offset = *done - b->home->base;
@@ -410,9 +410,9 @@ static size_t range_size(const slab_heap *h, size_t least)
 /* Without the lock.  Reserves `size` bytes of addresses or fewer, at least `least`. */
 static usm_status reserve(slab_heap *h, size_t size, size_t least, usm_area **area)
 {
-    const usm_area_source *s    = &h->params.areas;
-    size_t                 unit = (size_t)1 << h->piece_shift[2];
-    usm_status             status;
+    const slab_source *s    = &h->params.areas;
+    size_t             unit = (size_t)1 << h->piece_shift[2];
+    usm_status         status;
 
     for (;;) {
         status =
@@ -590,8 +590,8 @@ static void choose_pieces(const slab_heap *h, const slab_block *b, uint64_t enou
 
 static void unmap_pieces(slab_heap *h, const slab_block *b)
 {
-    const usm_area_source *s   = &h->params.areas;
-    size_t                 end = SLAB_OFFSET_OF(b) + b->span.size;
+    const slab_source *s   = &h->params.areas;
+    size_t             end = SLAB_OFFSET_OF(b) + b->span.size;
 
     for (size_t offset = SLAB_OFFSET_OF(b); offset < end; offset += piece_size(h, offset))
         s->unmap(s->source, b->area, offset, piece_size(h, offset));

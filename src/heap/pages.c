@@ -91,11 +91,11 @@ static bool make_leaves(uintptr_t first, size_t n)
     return true;
 }
 
-usm_status usm__pages_set(void *source, uintptr_t at, size_t n, usm_span *span)
+usm_status usm__pages_set(usm_area *area, uintptr_t at, size_t n, usm_span *span)
 {
     uintptr_t first = at >> USM__PAGE_SHIFT;
 
-    (void)source; /* there is one map for all pools */
+    (void)area;
     if (span && !make_leaves(first, n))
         return usm__fail(USM_E_NO_MEMORY,
                          "no host memory for the page map, in which libusm finds the block of %p",
@@ -123,10 +123,4 @@ void usm__pages_discard(uintptr_t at, size_t size)
         if (leaf)
             usm__os_discard(&leaf->span[first & (LEAF_PAGES - 1)], step * sizeof leaf->span[0]);
     }
-}
-
-usm_span *usm__pages_get(void *source, const void *p)
-{
-    (void)source;
-    return usm__page_find(p);
 }

@@ -16,9 +16,10 @@
 #ifndef USM_HEAP_PAGES_H
 #define USM_HEAP_PAGES_H
 
-#include <usm/pool_ops.h>
-
 #include "base/inline/atomic.h"
+#include "heap/span.h"
+
+#include <usm/pool_ops.h>
 
 #include <stdint.h>
 
@@ -63,11 +64,11 @@ static inline usm_span *usm__page_find(const void *p)
     return (uintptr_t)p >> 47 ? usm__page_find_high(p) : usm__page_find_low(p);
 }
 
-/* pages_set and pages_get of a usm_area_source.  `at` is the address of the first page.  A span
- * must be complete when it is set; setting NULL never fails.  The caller makes sure that no other
- * thread sets the same pages meanwhile. */
-usm_status usm__pages_set(void *source, uintptr_t at, size_t n, usm_span *span);
-usm_span  *usm__pages_get(void *source, const void *p);
+/* Makes n pages from the address `at` on, which are in `area`, lead to `span`; NULL: to no span.  A
+ * span must be complete when it is set.  The caller makes sure that no other thread sets the same
+ * pages meanwhile.  Lock-free once the tables exist.
+ *   USM_E_NO_MEMORY  only if span is not NULL */
+usm_status usm__pages_set(usm_area *area, uintptr_t at, size_t n, usm_span *span);
 /* No page of [at, at + size) leads to a span any more: the memory of their entries returns to the
  * system, where whole pages of it are free.  The caller owns the addresses, so no other thread sets
  * their pages meanwhile. */

@@ -4,6 +4,7 @@
 #define USM_HEAP_POOL_H
 
 #include "heap/area.h"
+#include "heap/span.h"
 
 struct usm__async_pool;
 

@@ -14,6 +14,7 @@
 #include "heap/export.h"
 #include "heap/magazine.h"
 #include "heap/pool_setting.h"
+#include "heap/slab.h"
 #include "observe/observe.h"
 
 #include <string.h>
@@ -66,27 +67,12 @@ uint64_t usm__pool_memory(const usm_pool *pool)
                : pool->ctx->devices[pool->index].dev->desc.memory_size;
 }
 
-static usm_area_source source_of(usm_pool *pool)
-{
-    return (usm_area_source){
-        .source      = pool,
-        .granularity = usm__area_granularity(pool),
-        .take        = usm__area_take,
-        .give        = usm__area_give,
-        .reserve     = usm__area_reserve,
-        .map         = usm__area_map,
-        .unmap       = usm__area_unmap,
-        .pages_set   = usm__pages_set,
-        .pages_get   = usm__pages_get,
-    };
-}
-
 static usm_status start_pool(usm_pool *pool, const usm_pool_desc *desc)
 {
     usm_pool_params params = {
         .struct_size     = sizeof params,
         .api             = &usm__host_api,
-        .areas           = source_of(pool),
+        .areas           = {pool, usm__area_take, usm__area_give},
         .kind            = pool->kind,
         .host_accessible = usm__pool_host_may_touch(pool),
         .default_align   = usm_max_size(USM__POOL_ALIGN, desc->min_align),
@@ -95,7 +81,6 @@ static usm_status start_pool(usm_pool *pool, const usm_pool_desc *desc)
         .memory_size     = (size_t)usm__pool_memory(pool),
         .retain          = desc->retain,
         .retain_ms       = desc->retain_ms,
-        .slot            = pool->slot,
         .options         = pool->options,
     };
 
@@ -228,8 +213,7 @@ static usm_status make_pool(usm_context *ctx, size_t index, usm_kind kind,
     if (pool->ops) /* before the pool takes an area */
         pool->trace_id = usm__trace_pool(pool->ops->name, kind, ctx->devices[index].dev->term);
     /* The free of a block that other processes may have open must be seen: no cache may take it. */
-    if (pool->ops && (pool->ops->caps & USM_POOL_CAP_CACHE) &&
-        pool->export_mode == USM_POOL_PRIVATE)
+    if (pool->ops && slab_is(pool->ops) && pool->export_mode == USM_POOL_PRIVATE)
         pool->slot = usm__magazine_slot(pool);
     pool->options = chosen.options; /* only during creation */
     st            = pool->ops ? start_pool(pool, &d) : usm_last_status();

@@ -8,6 +8,7 @@
 #include "base/json.h"
 #include "heap/magazine.h"
 #include "heap/pool.h"
+#include "heap/slab.h"
 #include "observe/tag.h"
 
 #include <stdio.h>
@@ -27,11 +28,11 @@ size_t usm__pool_classes(usm_pool *pool, usm_pool_class *list, size_t cap)
     uint64_t cached[USM_BINS] = {0};
     size_t   n                = 0;
 
-    if (!(pool->ops->caps & USM_POOL_CAP_CLASS))
+    if (!slab_is(pool->ops))
         return 0;
     if (pool->slot)
         usm__magazine_count(pool, cached);
-    pool->ops->get_classes(pool->impl, list, cap, &n);
+    slab_get_classes(pool->impl, list, cap, &n);
     n = usm_min_size(n, cap);
     for (size_t i = 0; i < n; i++) {
         usm_pool_class *c = &list[i];

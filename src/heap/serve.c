@@ -10,6 +10,7 @@
 #include "base/inline/bits.h"
 #include "heap/export.h"
 #include "heap/magazine.h"
+#include "heap/slab.h"
 #include "observe/observe.h"
 
 /* ---- allocation ---------------------------------------------------------------------- */
@@ -58,7 +59,7 @@ usm_status usm__pool_serve(usm_pool *pool, size_t align, size_t size, void **p)
         st = pool->ops->malloc(pool->impl, size, align, p);
     } else {
         if (!pop(&cache->bins[k], &block))
-            st = pool->ops->cache_fill(pool->impl, cache, k, &block);
+            st = slab_fill(pool->impl, cache, k, &block);
         if (st == USM_OK) {
             usm_store_relaxed(block.state, (uint8_t)USM_BLOCK_LIVE);
             *p = block.p;
@@ -112,7 +113,7 @@ static usm_status free_cached(usm_pool *pool, void *p)
         *top = block;
         usm_store_relaxed(&bin->top, top + 1);
     } else {
-        pool->ops->cache_drain(pool->impl, cache, span->bin, block);
+        slab_cache_drain(pool->impl, cache, span->bin, block);
     }
     usm__magazine_leave();
     return USM_OK;

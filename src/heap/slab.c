@@ -3,9 +3,10 @@
  * mechanism is in slab_class.c, slab_cache.c and page_heap.c; slab_private.h has the picture. */
 #include "heap/slab.h"
 
+#include "heap/area.h"
+#include "heap/pages.h"
+#include "heap/pool.h"
 #include "heap/slab_private.h"
-
-static const usm_host_api *host_api;
 
 /* ---- statistics --------------------------------------------------------------------------- */
 
@@ -104,7 +105,7 @@ static void describe_class(const slab_class *c, usm_pool_class *out)
     };
 }
 
-static void slab_get_classes(void *pool, usm_pool_class *list, size_t cap, size_t *count)
+void slab_get_classes(void *pool, usm_pool_class *list, size_t cap, size_t *count)
 {
     slab_pool      *p = pool;
     size_t          n = 0;
@@ -200,7 +201,7 @@ static _Atomic(uint8_t) *find_block(slab_pool *p, const usm_area *area, const vo
     slab_block *large;
     uintptr_t   i;
 
-    *span = p->areas.pages_get(p->areas.source, ptr);
+    *span = usm__page_find(ptr);
     if (!*span) {
         large = slab_heap_find(&p->heap, area, ptr);
         *span = large ? &large->span : NULL;
@@ -273,7 +274,7 @@ static usm_status slab_trim_to(void *pool, size_t keep)
 
 /* ---- caches: if memory is short, the depot is emptied first ---------------------------------- */
 
-static usm_status slab_fill(void *pool, usm_cache *cache, unsigned k, usm_slot *block)
+usm_status slab_fill(void *pool, usm_cache *cache, unsigned k, usm_slot *block)
 {
     usm_status st = slab_cache_fill(pool, cache, k, block);
 
@@ -296,12 +297,26 @@ static size_t cache_share(const usm_pool_params *params)
     return bytes;
 }
 
+static slab_source source_of(usm_pool *owner)
+{
+    return (slab_source){
+        .source      = owner,
+        .granularity = usm__area_granularity(owner),
+        .take        = usm__area_take,
+        .give        = usm__area_give,
+        .reserve     = usm__area_reserve,
+        .map         = usm__area_map,
+        .unmap       = usm__area_unmap,
+        .pages_set   = usm__pages_set,
+    };
+}
+
 static usm_status slab_create(const usm_pool_params *params, void **pool)
 {
-    slab_pool             *p    = host_api->heap_alloc(sizeof *p);
+    slab_pool             *p    = params->api->heap_alloc(sizeof *p);
     const slab_heap_params heap = {
         .api          = params->api,
-        .areas        = params->areas,
+        .areas        = source_of(params->areas.source),
         .kind         = params->kind,
         .area_size    = params->area_size,
         .memory_size  = params->memory_size,
@@ -312,15 +327,15 @@ static usm_status slab_create(const usm_pool_params *params, void **pool)
     usm_status st;
 
     if (!p)
-        return host_api->report(USM_E_NO_MEMORY, "no host memory for a pool");
+        return params->api->report(USM_E_NO_MEMORY, "no host memory for a pool");
     st = slab_heap_init(&p->heap, &heap);
     if (st != USM_OK) {
-        host_api->heap_free(p);
+        params->api->heap_free(p);
         return st;
     }
     p->api         = params->api;
-    p->areas       = params->areas;
-    p->slot        = params->slot;
+    p->owner       = params->areas.source;
+    p->slot        = p->owner->slot;
     p->kind        = params->kind;
     p->least_align = usm_max_size(params->default_align, 1);
     p->cache_bytes = cache_share(params);
@@ -361,7 +376,6 @@ static const usm_pool_ops ops = {
     .abi         = USM_MODULE_ABI,
     .struct_size = sizeof ops,
     .name        = "slab",
-    .caps        = USM_POOL_CAP_CACHE | USM_POOL_CAP_CLASS,
     .create      = slab_create,
     .destroy     = slab_destroy,
     .malloc      = slab_malloc,
@@ -371,14 +385,15 @@ static const usm_pool_ops ops = {
     .get_stats   = slab_get_stats,
     .reset_peaks = slab_reset_peaks,
     .fork        = slab_fork,
-    .get_classes = slab_get_classes,
-    .cache_fill  = slab_fill,
-    .cache_drain = slab_cache_drain,
-    .cache_flush = slab_cache_flush,
 };
 
 const usm_pool_ops *usm_slab_pool_entry(const usm_host_api *api)
 {
-    host_api = api;
+    (void)api; /* it is in the parameters of each pool */
     return &ops;
+}
+
+bool slab_is(const usm_pool_ops *some)
+{
+    return some->create == slab_create;
 }

@@ -7,8 +7,8 @@
  * magazine makes other bins give theirs up.  A clock hand goes around, and takes from bins that
  * were not used since its last visit; after one round it takes from any.
  *
- * Called by heap/magazine.c and heap/serve.c, through the table of slab.c; one thread at a time has
- * a cache. */
+ * Called by heap/magazine.c and heap/serve.c; one thread at a time has a cache. */
+#include "heap/slab.h"
 #include "heap/slab_private.h"
 
 #define HAND_STEPS 8
@@ -200,11 +200,10 @@ static usm_magazine *own_magazine(slab_pool *p, usm_cache *c, unsigned k)
     return m;
 }
 
-/* ---- the three functions of the table -------------------------------------------------------- */
+/* ---- fill, drain, flush --------------------------------------------------------------------- */
 
-usm_status slab_cache_fill(void *pool, usm_cache *c, unsigned k, usm_slot *block)
+usm_status slab_cache_fill(slab_pool *p, usm_cache *c, unsigned k, usm_slot *block)
 {
-    slab_pool          *p     = pool;
     usm_bin            *bin   = &c->bins[k];
     const usm_magazine *spare = usm_load_relaxed(&bin->spare);
     usm_magazine       *m;

@@ -8,6 +8,7 @@
  * again finds them.  The heap keeps memory as well (page_heap.h, retain).
  *
  * Called by slab_cache.c for threads with a cache, and by slab.c for the others. */
+#include "heap/pages.h"
 #include "heap/slab.h"
 #include "heap/slab_private.h"
 
@@ -175,7 +176,7 @@ static void lay_out(const slab_pool *p, unsigned k, slab *s, slab_block *block)
     s->span.base       = block->span.base;
     s->span.reciprocal = c->reciprocal;
     s->span.size       = c->size;
-    s->span.source     = p->areas.source;
+    s->span.source     = p->owner;
     s->span.slot       = p->slot;
     s->span.bin        = (uint16_t)k;
     s->span.kind       = (uint16_t)p->kind;
@@ -208,7 +209,7 @@ static usm_status add_slab(slab_pool *p, unsigned k)
         goto err_descriptor;
     lay_out(p, k, s, block);
     block->user = s;
-    st = p->areas.pages_set(p->areas.source, s->span.base, c->bytes >> SLAB_PAGE_SHIFT, &s->span);
+    st          = usm__pages_set(block->area, s->span.base, c->bytes >> SLAB_PAGE_SHIFT, &s->span);
     if (st != USM_OK)
         goto err_block;
     pthread_mutex_lock(&c->lock);
@@ -221,7 +222,7 @@ static usm_status add_slab(slab_pool *p, unsigned k)
     return USM_OK;
 
 err_block:
-    (void)p->areas.pages_set(p->areas.source, s->span.base, c->bytes >> SLAB_PAGE_SHIFT, NULL);
+    (void)usm__pages_set(block->area, s->span.base, c->bytes >> SLAB_PAGE_SHIFT, NULL);
     slab_heap_free(&p->heap, block);
 err_descriptor:
     if (s)
@@ -237,8 +238,8 @@ static void release_slabs(slab_pool *p, unsigned k, slab *list)
         slab_block *block = s->block;
 
         list = s->next;
-        (void)p->areas.pages_set(p->areas.source, s->span.base,
-                                 p->classes[k].bytes >> SLAB_PAGE_SHIFT, NULL);
+        (void)usm__pages_set(block->area, s->span.base, p->classes[k].bytes >> SLAB_PAGE_SHIFT,
+                             NULL);
         put_descriptor(k, s);
         slab_heap_free(&p->heap, block);
     }
@@ -326,9 +327,9 @@ static void put_block(slab_class *c, slab *s, const void *block, slab **list)
  * slab was returned after the first free. */
 static slab *slab_of(slab_pool *p, unsigned k, const void *block)
 {
-    usm_span *span = p->areas.pages_get(p->areas.source, block);
+    usm_span *span = usm__page_find(block);
 
-    return span && span->source == p->areas.source && span->bin == k && span->reciprocal
+    return span && span->source == p->owner && span->bin == k && span->reciprocal
                ? (slab *)(void *)span
                : NULL;
 }
@@ -352,9 +353,9 @@ static usm_status take_run(slab_pool *p, unsigned k, usm_slot *out)
 /* As put_block(): ignores a block that is back already, or was allocated again. */
 static void give_run(slab_pool *p, unsigned k, const void *base)
 {
-    usm_span *span = p->areas.pages_get(p->areas.source, base);
+    usm_span *span = usm__page_find(base);
 
-    if (span && span->source == p->areas.source && span->bin == k && !span->reciprocal &&
+    if (span && span->source == p->owner && span->bin == k && !span->reciprocal &&
         span->base == (uintptr_t)base && usm_load_relaxed(span->states) == USM_BLOCK_FREE)
         slab_heap_free(&p->heap, (slab_block *)(void *)span);
 }
@@ -759,7 +760,7 @@ static void forget_slabs(slab_pool *p, unsigned k)
     while ((it = usm_list_pop(&c->slabs))) {
         slab *s = usm_container_of(it, slab, link);
 
-        (void)p->areas.pages_set(p->areas.source, s->span.base, c->bytes >> SLAB_PAGE_SHIFT, NULL);
+        (void)usm__pages_set(s->block->area, s->span.base, c->bytes >> SLAB_PAGE_SHIFT, NULL);
         for (uint32_t i = 0; i < c->states; i++)
             usm_store_relaxed(usm_span_state(&s->span, i), (uint8_t)USM_BLOCK_FREE);
         put_descriptor(k, s);

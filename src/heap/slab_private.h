@@ -80,8 +80,8 @@ typedef struct slab_class {
 
 typedef struct slab_pool {
     const usm_host_api *api;
-    usm_area_source     areas;
-    uint16_t            slot;
+    usm_pool           *owner;
+    uint16_t            slot; /* of its thread caches; 0: it has none */
     usm_kind            kind;
     size_t              cache_bytes; /* limit of a thread's cache */
     size_t              least_align;
@@ -128,11 +128,10 @@ void slab_class_trim(slab_pool *p, unsigned k);
 /* Frees magazines that are in no cache and not in the depot. */
 void slab_class_free_magazines(slab_pool *p, unsigned k);
 
-/* ---- slab_cache.c: operations on a thread's cache -------------------------------------------- */
+/* ---- slab_cache.c: operations on a thread's cache; the others are in slab.h -------------------- */
 
-usm_status slab_cache_fill(void *pool, usm_cache *cache, unsigned bin, usm_slot *block);
-void       slab_cache_drain(void *pool, usm_cache *cache, unsigned bin, usm_slot block);
-void       slab_cache_flush(void *pool, usm_cache *cache);
+/* As slab_fill(), which empties the depot if memory is short and calls it again. */
+usm_status slab_cache_fill(slab_pool *p, usm_cache *cache, unsigned bin, usm_slot *block);
 
 /* Changes the minimum of live bytes by `bytes`; at this moment `more` are live in addition. */
 void slab_live(slab_pool *p, int64_t bytes, int64_t more);

@@ -18,6 +18,7 @@
 #include "base/status.h"
 
 #include <usm/ipc.h>
+#include <usm/pool_ops.h>
 
 /* Identifies a process for good: its number may be reused later, together with the start time it is
  * unique. */

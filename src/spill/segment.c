@@ -10,8 +10,6 @@
 #include "base/inline/classes.h"
 #include "spill/internal.h"
 
-#include <usm/pool_ops.h> /* USM_BINS */
-
 #define SLOT_MAX     ((size_t)256 << 10)
 #define SPACE_BLOCKS 1024 /* of a shared space                                              */
 

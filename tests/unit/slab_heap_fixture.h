@@ -216,27 +216,26 @@ static struct source_area *area_of(uintptr_t p)
     return NULL;
 }
 
-static usm_status source_pages_set(void *arg, uintptr_t first, size_t n, usm_span *span)
+static usm_status source_pages_set(usm_area *area, uintptr_t first, size_t n, usm_span *span)
 {
     struct source_area *a;
 
-    CHECK(arg == &source && n == 1 && first % SLAB_PAGE == 0);
+    CHECK(n == 1 && first % SLAB_PAGE == 0);
     if (span && usm__fault_hit("source.pages", NULL))
         return usm__fail(USM_E_NO_MEMORY, "no table for pages");
     pthread_mutex_lock(&source.lock);
     a = area_of(first);
-    CHECK(a != NULL);
+    CHECK(a == (struct source_area *)area);
     a->pages[(first - (uintptr_t)a->view.base) / SLAB_PAGE] = span;
     pthread_mutex_unlock(&source.lock);
     return USM_OK;
 }
 
-static usm_span *source_pages_get(void *arg, const void *p)
+static usm_span *source_pages_get(const void *p)
 {
     struct source_area *a;
     usm_span           *span = NULL;
 
-    CHECK(arg == &source);
     pthread_mutex_lock(&source.lock);
     a = area_of((uintptr_t)p);
     if (a)
@@ -258,8 +257,7 @@ static slab_heap_params params_for(bool by_map)
                          .reserve     = source_reserve,
                          .map         = source_map,
                          .unmap       = source_unmap,
-                         .pages_set   = source_pages_set,
-                         .pages_get   = source_pages_get},
+                         .pages_set   = source_pages_set},
         .kind         = USM_DEVICE,
         .maximum_size = by_map ? 2 * GIB : 0, /* ranges of 8 GiB: the source's tables are small */
         .retain       = SIZE_MAX,
@@ -303,7 +301,7 @@ static slab_heap_stats stats_now(void)
 {
     slab_heap_stats s;
 
-    CHECK(slab_heap_is_valid(&heap));
+    CHECK(slab_heap_is_valid(&heap, source_pages_get));
     slab_heap_get_stats(&heap, &s);
     CHECK_INT(s.held, s.used + s.free);
     CHECK_INT(s.held, source.bytes);
@@ -321,7 +319,7 @@ static void check_block(const slab_block *b, size_t size, size_t align)
     CHECK(b->span.reciprocal == 0 && b->span.states == &b->state && b->span.source == &source);
     CHECK(b->span.slot == 0 && b->span.bin == 0 && b->span.kind == USM_DEVICE);
     CHECK(b->state == USM_BLOCK_FREE && b->user == NULL);
-    CHECK(source_pages_get(&source, (const void *)b->span.base) == &b->span);
+    CHECK(source_pages_get((const void *)b->span.base) == &b->span);
     CHECK(!a->gone && b->span.base >= (uintptr_t)a->view.base);
     offset = b->span.base - (uintptr_t)a->view.base;
     CHECK(offset + b->span.size <= a->view.size);

@@ -10,7 +10,6 @@
 #include "magazine_fixture.h"
 
 #include "device/registry.h"
-#include "src/heap/slab.h"
 
 #include <dlfcn.h>
 #include <link.h>
@@ -383,14 +382,11 @@ static void a_process_can_fork_in_the_middle_of_all(void)
 
 /* --- what is called from within --------------------------------------------------------------- */
 
-/* The pool `slab` over a driver in which somebody allocates, as whom it tells of an error may do.
- */
+/* A driver in which somebody allocates, as whom it tells of an error may do. */
 static struct {
-    usm_pool_ops        ops;
-    const usm_pool_ops *slab;
-    usm_area_source     areas;
-    usm_pool           *pool;
-    atomic_int          calls;
+    usm_backend_ops driver;
+    usm_pool       *pool;
+    atomic_int      calls;
 } nested;
 
 static void come_back(void)
@@ -410,56 +406,29 @@ static void come_back(void)
     is_nested = false;
 }
 
-static usm_status nested_take(void *source, size_t size, size_t align, usm_area **area)
-{
-    usm_status status = nested.areas.take(source, size, align, area);
-
-    come_back();
-    return status;
-}
-
-static usm_status nested_map(void *source, usm_area *area, size_t offset, size_t size)
+static usm_status nested_create(void *native, void *dev, usm_kind kind, size_t size, void **phys)
 {
     come_back();
-    return nested.areas.map(source, area, offset, size);
+    return nested.driver.phys_create(native, dev, kind, size, phys);
 }
 
-static void nested_unmap(void *source, usm_area *area, size_t offset, size_t size)
+static usm_status nested_unmap(void *native, void *p, size_t size)
 {
     come_back();
-    nested.areas.unmap(source, area, offset, size);
-}
-
-static usm_status nested_create(const usm_pool_params *params, void **pool)
-{
-    usm_pool_params p = *params;
-
-    nested.areas  = params->areas;
-    p.areas.take  = nested_take;
-    p.areas.map   = nested_map;
-    p.areas.unmap = nested_unmap;
-    return nested.slab->create(&p, pool);
-}
-
-static const usm_pool_ops *nested_entry(const usm_host_api *api)
-{
-    nested.slab       = usm_slab_pool_entry(api);
-    nested.ops        = *nested.slab;
-    nested.ops.name   = "nested";
-    nested.ops.create = nested_create;
-    return &nested.ops;
+    return nested.driver.vmem_unmap(native, p, size);
 }
 
 static void what_is_called_from_within_may_allocate(void)
 {
-    usm_pool_desc desc = USM_POOL_DESC_INIT;
-    usm_pool     *pool = NULL;
-    crew          c, d;
+    usm_backend_ops *driver = &usm__registry_backend("host")->be.ops;
+    usm_pool        *pool   = make(0);
+    crew             c, d;
 
-    desc.name = "nested";
-    OK(usm_pool_create(ctx, NULL, USM_HOST, &desc, &pool));
-    nested.pool  = pool;
-    busy_no_more = false;
+    nested.driver       = *driver;
+    driver->phys_create = nested_create;
+    driver->vmem_unmap  = nested_unmap;
+    nested.pool         = pool;
+    busy_no_more        = false;
     hire(&c, 2, use_at_full_speed, pool);
     hire(&d, 1, trim_at_full_speed, pool);
     FOR(i, FEWER(300)) fill_cache(pool);
@@ -467,6 +436,7 @@ static void what_is_called_from_within_may_allocate(void)
     dismiss(&c);
     dismiss(&d);
     nested.pool = NULL;
+    *driver     = nested.driver;
     CHECK(nested.calls > 0);
     OK(usm_pool_trim_to(pool, 0));
     CHECK_INT(figures(pool).live, 0);
@@ -535,6 +505,5 @@ static const plain_case cases[] = {
 
 int main(int argc, char **argv)
 {
-    usm__registry_add_pool("nested", nested_entry);
     return run_cases(argc, argv, cases);
 }

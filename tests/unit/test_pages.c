@@ -15,11 +15,12 @@
 #define THREADS   4
 #define PER_RACER 64
 
+static usm_area area;
 static usm_span spans[THREADS];
 
 static usm_span *at(uintptr_t address)
 {
-    return usm__pages_get(NULL, (const void *)address);
+    return usm__page_find((const void *)address);
 }
 
 static void pages_of_a_span_lead_to_it_and_no_others(void)
@@ -27,14 +28,14 @@ static void pages_of_a_span_lead_to_it_and_no_others(void)
     uintptr_t base = 5 * GIB + 16 * PAGE;
 
     CHECK(at(base) == NULL);
-    CHECK_INT(usm__pages_set(NULL, base, 3, &spans[0]), USM_OK);
+    CHECK_INT(usm__pages_set(&area, base, 3, &spans[0]), USM_OK);
     CHECK(at(base - 1) == NULL && at(base + 3 * PAGE) == NULL);
     for (uintptr_t i = 0; i < 3 * PAGE; i += 511)
         CHECK(at(base + i) == &spans[0]);
-    CHECK_INT(usm__pages_set(NULL, base + PAGE, 1, &spans[1]), USM_OK);
+    CHECK_INT(usm__pages_set(&area, base + PAGE, 1, &spans[1]), USM_OK);
     CHECK(at(base) == &spans[0] && at(base + PAGE) == &spans[1] &&
           at(base + 2 * PAGE) == &spans[0]);
-    CHECK_INT(usm__pages_set(NULL, base, 3, NULL), USM_OK);
+    CHECK_INT(usm__pages_set(&area, base, 3, NULL), USM_OK);
     for (uintptr_t i = 0; i < 3; i++)
         CHECK(at(base + i * PAGE) == NULL);
 }
@@ -53,11 +54,11 @@ static void a_span_may_lie_in_several_leaves(void)
     uintptr_t base = 9 * GIB - 2 * PAGE;
     size_t    n    = 4 + (size_t)(GIB / PAGE); /* the last pages of one, all of one, two of one  */
 
-    CHECK_INT(usm__pages_set(NULL, base, n, &spans[2]), USM_OK);
+    CHECK_INT(usm__pages_set(&area, base, n, &spans[2]), USM_OK);
     CHECK(at(base - PAGE) == NULL && at(base + n * PAGE) == NULL);
     for (size_t i = 0; i < n; i++)
         CHECK(at(base + i * PAGE) == &spans[2]);
-    CHECK_INT(usm__pages_set(NULL, base, n, NULL), USM_OK);
+    CHECK_INT(usm__pages_set(&area, base, n, NULL), USM_OK);
     for (size_t i = 0; i < n; i++)
         CHECK(at(base + i * PAGE) == NULL);
 }
@@ -68,17 +69,17 @@ static void the_halves_have_their_ends(void)
                                UINTPTR_MAX - PAGE + 1};
 
     for (int i = 0; i < 5; i++) {
-        CHECK_INT(usm__pages_set(NULL, bases[i], 1, &spans[0]), USM_OK);
+        CHECK_INT(usm__pages_set(&area, bases[i], 1, &spans[0]), USM_OK);
         for (int k = 0; k < 5; k++)
             CHECK(at(bases[k]) == (k == i ? &spans[0] : NULL));
-        CHECK_INT(usm__pages_set(NULL, bases[i], 1, NULL), USM_OK);
+        CHECK_INT(usm__pages_set(&area, bases[i], 1, NULL), USM_OK);
     }
 }
 
 static void what_is_in_no_half_is_refused(void)
 {
-    CHECK_INT(usm__pages_set(NULL, ((uintptr_t)1 << 47), 1, &spans[0]), USM_E_NO_MEMORY);
-    CHECK_INT(usm__pages_set(NULL, ((uintptr_t)1 << 47), 1, NULL), USM_OK);
+    CHECK_INT(usm__pages_set(&area, ((uintptr_t)1 << 47), 1, &spans[0]), USM_E_NO_MEMORY);
+    CHECK_INT(usm__pages_set(&area, ((uintptr_t)1 << 47), 1, NULL), USM_OK);
 }
 
 /* Nothing changes when one of the leaves cannot be had, and the same call works afterwards. */
@@ -88,17 +89,17 @@ static void without_memory_for_a_leaf_no_page_is_set(void)
 
     for (uint64_t fault = 1; fault <= 2; fault++) {
         CHECK(usm__fault_arm("os.mmap", fault, true, USM_OK));
-        CHECK_INT(usm__pages_set(NULL, base, 2, &spans[0]), USM_E_NO_MEMORY);
+        CHECK_INT(usm__pages_set(&area, base, 2, &spans[0]), USM_E_NO_MEMORY);
         usm__fault_disarm_all();
         CHECK_IN("page map", usm_last_error());
         CHECK(at(base) == NULL && at(base + PAGE) == NULL);
     }
     CHECK(usm__fault_arm("os.mmap", 1, true, USM_OK));
-    CHECK_INT(usm__pages_set(NULL, 31 * GIB, 1, NULL), USM_OK); /* needs no leaf */
+    CHECK_INT(usm__pages_set(&area, 31 * GIB, 1, NULL), USM_OK); /* needs no leaf */
     usm__fault_disarm_all();
-    CHECK_INT(usm__pages_set(NULL, base, 2, &spans[0]), USM_OK);
+    CHECK_INT(usm__pages_set(&area, base, 2, &spans[0]), USM_OK);
     CHECK(at(base) == &spans[0] && at(base + PAGE) == &spans[0]);
-    CHECK_INT(usm__pages_set(NULL, base, 2, NULL), USM_OK);
+    CHECK_INT(usm__pages_set(&area, base, 2, NULL), USM_OK);
 }
 
 static pthread_barrier_t start;
@@ -109,16 +110,16 @@ static void what_is_discarded_can_be_set_again_and_neighbours_stay(void)
     uintptr_t base = 20 * GIB - 4 * MIB; /* to the end of one leaf, and a part of the next */
     size_t    n    = 7 * MIB / PAGE;
 
-    CHECK_INT(usm__pages_set(NULL, base - PAGE, 1, &spans[0]), USM_OK);
-    CHECK_INT(usm__pages_set(NULL, base, n, &spans[1]), USM_OK);
-    CHECK_INT(usm__pages_set(NULL, base + n * PAGE, 1, &spans[2]), USM_OK);
-    CHECK_INT(usm__pages_set(NULL, base, n, NULL), USM_OK);
+    CHECK_INT(usm__pages_set(&area, base - PAGE, 1, &spans[0]), USM_OK);
+    CHECK_INT(usm__pages_set(&area, base, n, &spans[1]), USM_OK);
+    CHECK_INT(usm__pages_set(&area, base + n * PAGE, 1, &spans[2]), USM_OK);
+    CHECK_INT(usm__pages_set(&area, base, n, NULL), USM_OK);
     usm__pages_discard(base, n * PAGE);
     usm__pages_discard(700 * GIB, 2 * GIB); /* nothing was ever there */
     for (size_t i = 0; i < n; i++)
         CHECK(at(base + i * PAGE) == NULL);
     CHECK(at(base - PAGE) == &spans[0] && at(base + n * PAGE) == &spans[2]);
-    CHECK_INT(usm__pages_set(NULL, base, n, &spans[3]), USM_OK);
+    CHECK_INT(usm__pages_set(&area, base, n, &spans[3]), USM_OK);
     CHECK(at(base) == &spans[3] && at(base + (n - 1) * PAGE) == &spans[3]);
 }
 
@@ -131,7 +132,7 @@ static void *race(void *arg)
         uintptr_t base = (100 + i) * GIB + self * PAGE;
 
         (void)pthread_barrier_wait(&start);
-        CHECK_INT(usm__pages_set(NULL, base, 1, arg), USM_OK);
+        CHECK_INT(usm__pages_set(&area, base, 1, arg), USM_OK);
         CHECK(at(base) == arg);
     }
     return NULL;

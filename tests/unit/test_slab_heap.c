@@ -18,7 +18,7 @@ static void blocks_are_whole_pages(bool by_map)
     CHECK_INT(b->span.size, 2 * SLAB_PAGE);
     CHECK_INT(stats_now().used, 3 * SLAB_PAGE);
     put(a);
-    CHECK(source_pages_get(&source, (const void *)a->span.base) == NULL);
+    CHECK(source_pages_get((const void *)a->span.base) == NULL);
     put(b);
     CHECK_INT(stats_now().used, 0);
     CHECK_INT(stats_now().used_blocks, 0);
@@ -554,7 +554,7 @@ static void use_the_copy(void)
     pthread_mutex_unlock(&source.lock);
     slab_heap_fork(&heap, USM_FORK_CHILD);
     put(get(10 * MIB));
-    CHECK(slab_heap_is_valid(&heap));
+    CHECK(slab_heap_is_valid(&heap, source_pages_get));
 }
 
 static void a_child_uses_its_copy(bool by_map)

@@ -141,7 +141,7 @@ static void each_call_may_fail(bool by_map)
                 b[i] = NULL;
                 if (!slab_heap_alloc(&heap, sizes[i], 64 * KIB, &b[i]))
                     check_block(b[i], sizes[i], 64 * KIB);
-                CHECK(slab_heap_is_valid(&heap));
+                CHECK(slab_heap_is_valid(&heap, source_pages_get));
                 if (i % 2 && b[i - 1]) {
                     put(b[i - 1]);
                     b[i - 1] = NULL;

@@ -15,6 +15,9 @@
 
 #include <stddef.h>
 
+/* The number of classes: blocks up to 1 MiB. */
+#define USM_BINS 96
+
 /* size 0 wraps around to a class beyond all others. */
 static inline unsigned usm_class_of(size_t size)
 {

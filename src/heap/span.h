@@ -1,0 +1,109 @@
+/* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
+/* Spans, which describe the blocks of the pool `slab`, and thread caches, which keep free blocks of
+ * such spans.  Here are the types alone.  The page map leads from an address to its span
+ * (heap/pages.h), heap/magazine.h has the fast paths over both, heap/slab*.c makes and fills
+ * them. */
+#ifndef USM_HEAP_SPAN_H
+#define USM_HEAP_SPAN_H
+
+#include <base/inline/classes.h>
+
+#include <stdatomic.h>
+#include <stddef.h>
+#include <stdint.h>
+
+/* A run of pages that is cut into blocks of one size, as the page map refers to it; embedded in
+ * slab's own descriptor of the run.  While the page map refers to it nothing but the block states
+ * changes.  Type-stable: memory that held a span is never unmapped and only ever holds spans,
+ * because a free that lost a race may still read it.
+ *
+ *   i = (p - base) * reciprocal >> USM_SPAN_SHIFT    block i is at base + i * size
+ *
+ * A span of one block has reciprocal 0.  There is a state for every i that the formula gives for an
+ * address in the span's pages, including the tail behind the last block. */
+typedef struct usm_span {
+    uintptr_t         base;
+    _Atomic(uint8_t) *states; /* the usm_block_state of each block */
+    uint64_t          reciprocal;
+    size_t            size; /* bytes of a block                                                   */
+    void    *source;        /* its usm_pool                                                       */
+    uint16_t slot;          /* usm_pool.slot; 0: frees of its blocks bypass the caches            */
+    uint16_t bin;           /* size class; < USM_BINS when slot is not 0                          */
+    uint16_t kind;          /* usm_kind                                                           */
+    uint16_t spread; /* log2 of the distance of two states in bytes, so that blocks of different
+                        threads do not share a cache line of states */
+} usm_span;
+
+#define USM_SPAN_SHIFT 40
+
+static inline _Atomic(uint8_t) *usm_span_state(const usm_span *span, uintptr_t i)
+{
+    return &span->states[i << span->spread];
+}
+
+typedef enum usm_block_state {
+    USM_BLOCK_FREE    = 0, /* in the pool or in a magazine; or not a block at all             */
+    USM_BLOCK_LIVE    = 1, /* in use by the program                                           */
+    USM_BLOCK_WATCHED = 2  /* live and tracked: its free must be observed, so caches reject it */
+} usm_block_state;
+
+/* A free block in a magazine. */
+typedef struct usm_slot {
+    void             *p;
+    _Atomic(uint8_t) *state;
+} usm_slot;
+
+/* A stack of free blocks.  The pool makes magazines, and may free those that are in no cache: only
+ * the thread that uses a cache follows its pointers (threads that count blocks compare them, see
+ * usm_cache.rest). */
+typedef struct usm_magazine {
+    struct usm_magazine *next;     /* in the depot, or among the empty ones */
+    _Atomic(uint32_t)    count;    /* blocks; valid while no cache has it loaded */
+    const void          *owner;    /* the cache that filled it */
+    uint32_t             capacity; /* number of magazine entries, which follow in memory */
+} usm_magazine;
+
+static inline usm_slot *usm_magazine_slots(usm_magazine *m)
+{
+    return (usm_slot *)(void *)(m + 1);
+}
+
+/* One size class of one thread's cache.  Of the loaded magazine, [bottom, top) holds blocks and
+ * [top, limit) is free; all three are NULL when no magazine is loaded.  The owner writes, any
+ * thread reads. */
+typedef struct usm_bin {
+    _Atomic(usm_slot *)     top, bottom, limit;
+    _Atomic(usm_magazine *) spare; /* a second magazine: full, empty or NULL */
+} usm_bin;
+
+/* The largest alignment that a block of a size class has, provided that its size is a multiple of
+ * it. */
+#define USM_CACHED_ALIGN ((size_t)4096)
+
+/* One thread's cached blocks of one pool.  The owner uses it without a lock, another thread only
+ * while the owner cannot use it. */
+typedef struct usm_cache {
+    usm_bin           bins[USM_BINS];
+    _Atomic(uint64_t) active[2];      /* bit k: bins[k] has a magazine                         */
+    _Atomic(uint32_t) rest[USM_BINS]; /* blocks in the spare, which other threads may not read */
+    /* of slab_cache.c */
+    usm_slot *seen[USM_BINS]; /* `top` at the last visit of the clock hand: unchanged means idle */
+    uint32_t  held[USM_BINS]; /* blocks that the bin held at most when it was last noted         */
+    uint64_t  bytes;          /* bytes that its magazines can hold                               */
+    uint32_t  hand;           /* clock hand: the next bin to evict a magazine from               */
+    uint32_t  refused;        /* magazines that were refused for lack of room                    */
+} usm_cache;
+
+/* Statistics of one size class.  Sizes are bytes.  A class that never held memory is left out. */
+typedef struct usm_pool_class {
+    size_t   size; /* of a block; 0 for the class of large blocks */
+    uint64_t live; /* blocks in use by the program                */
+    uint64_t live_bytes;
+    uint64_t cached;       /* free blocks in threads' magazines and the depot   */
+    uint64_t held;         /* bytes of the class's slabs                        */
+    uint64_t allocations;  /* see usm_pool_stats                                */
+    uint64_t depot_hits;   /* magazines from the depot, filled by another thread */
+    uint64_t depot_misses; /* magazines that were filled from slabs or the heap */
+} usm_pool_class;
+
+#endif
