@@ -17,8 +17,8 @@ ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 QUESTIONS = {"is", "has", "may", "can"}
 # Words that still stand for things of several folders.
 SPANNING = set("""
-    account copies device event export host job launch memory order out own policy pool record shared
-    slot span spill task transfer work""".split())
+    account copies device event export host job launch memory order out own pool span spill task
+    work""".split())
 NOT_CODE = re.compile(r'/\*.*?\*/|"(?:\\.|[^"\\\n])*"|\'(?:\\.|[^\'\\\n])*\'|^[ \t]*#(?:\\\n|[^\n])*',
                       re.S | re.M)
 TAG = re.compile(r"\b(?:struct|union|enum)\s+(usm__\w+)\s*$")

@@ -96,7 +96,7 @@ static bool first_number(const char *const *names, uint32_t *value)
     return false;
 }
 
-static bool is_contradicted(const usm__job_place *p)
+static bool is_contradicted(const usm__launcher_place *p)
 {
     uint32_t rank, size;
 
@@ -143,7 +143,7 @@ static bool slurm_local_size(uint32_t *value)
     return false;
 }
 
-static bool find_local_size(const launcher *l, const usm__job_place *p, uint32_t *value)
+static bool find_local_size(const launcher *l, const usm__launcher_place *p, uint32_t *value)
 {
     uint32_t nodes = 0;
 
@@ -157,9 +157,9 @@ static bool find_local_size(const launcher *l, const usm__job_place *p, uint32_t
     return true;
 }
 
-static bool read_one(const launcher *l, usm__job_place *p)
+static bool read_one(const launcher *l, usm__launcher_place *p)
 {
-    *p = (usm__job_place){.size = 1, .local_size = 1, .source = l->source};
+    *p = (usm__launcher_place){.size = 1, .local_size = 1, .source = l->source};
     if ((l->is_there && !variable(l->is_there)) || !first_number(l->rank, &p->rank))
         return false;
     (void)first_number(l->size, &p->size);
@@ -177,17 +177,17 @@ static bool read_one(const launcher *l, usm__job_place *p)
     return true;
 }
 
-usm__job_place usm__job_place_read(void)
+usm__launcher_place usm__launcher_place_read(void)
 {
-    usm__job_place p;
+    usm__launcher_place p;
 
     for (size_t i = 0; i < sizeof launchers / sizeof launchers[0]; i++)
         if (read_one(&launchers[i], &p))
             return p;
-    return (usm__job_place){.size = 1, .local_size = 1, .source = "none"};
+    return (usm__launcher_place){.size = 1, .local_size = 1, .source = "none"};
 }
 
-static void keep(const usm__job_place *p)
+static void keep(const usm__launcher_place *p)
 {
     usm_store_relaxed(&now.rank, p->rank);
     usm_store_relaxed(&now.size, p->size);
@@ -200,21 +200,21 @@ static void keep(const usm__job_place *p)
 
 static void start(void)
 {
-    usm__job_place p = usm__job_place_read();
+    usm__launcher_place p = usm__launcher_place_read();
 
     keep(&p);
 }
 
-void usm__job_place_set(const usm__job_place *place)
+void usm__launcher_place_set(const usm__launcher_place *place)
 {
     (void)pthread_once(&once, start);
     keep(place);
 }
 
-usm__job_place usm__job_place_get(void)
+usm__launcher_place usm__launcher_place_get(void)
 {
     (void)pthread_once(&once, start);
-    return (usm__job_place){
+    return (usm__launcher_place){
         usm_load_relaxed(&now.rank),       usm_load_relaxed(&now.size),
         usm_load_relaxed(&now.local_rank), usm_load_relaxed(&now.local_size),
         usm_load_relaxed(&now.is_job),     usm_load_relaxed(&now.is_local_known),
@@ -236,7 +236,7 @@ static void find_host(void)
             *c = '_'; /* it becomes part of a file name */
 }
 
-const char *usm__job_host(void)
+const char *usm__launcher_host(void)
 {
     (void)pthread_once(&host_once, find_host);
     return host;
@@ -244,12 +244,12 @@ const char *usm__job_host(void)
 
 /* ---- which processes report --------------------------------------------------------------- */
 
-bool usm__job_speaks(void)
+bool usm__launcher_speaks(void)
 {
-    return usm__job_place_get().rank == 0;
+    return usm__launcher_place_get().rank == 0;
 }
 
-bool usm__job_speaks_for_node(void)
+bool usm__launcher_speaks_for_node(void)
 {
-    return usm__job_place_get().local_rank == 0;
+    return usm__launcher_place_get().local_rank == 0;
 }

@@ -7,7 +7,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-typedef struct usm__job_place {
+typedef struct usm__launcher_place {
     uint32_t rank, size;             /* 0 of 1 without a job                            */
     uint32_t local_rank, local_size; /* among the ranks of this node; 0 of 1 if unknown */
     bool     is_job;
@@ -15,19 +15,19 @@ typedef struct usm__job_place {
 
     /* "mpi", "socket", "openmpi", "pmi", "pals", "slurm", "flux" or "none"; static. */
     const char *source;
-} usm__job_place;
+} usm__launcher_place;
 
-usm__job_place usm__job_place_get(void);
+usm__launcher_place usm__launcher_place_get(void);
 /* Replaces the values by those of MPI. */
-void usm__job_place_set(const usm__job_place *place);
+void usm__launcher_place_set(const usm__launcher_place *place);
 /* Reads the environment now; _get() keeps its first result. */
-usm__job_place usm__job_place_read(void);
+usm__launcher_place usm__launcher_place_read(void);
 /* The name of this node, with "/" replaced; static. */
-const char *usm__job_host(void);
+const char *usm__launcher_host(void);
 
 /* True if this process logs warnings that concern the whole job, or its node: otherwise every
  * process would log the same (usm__warn_job() of base/log.h, USM_LOG_NODE). */
-bool usm__job_speaks(void);
-bool usm__job_speaks_for_node(void);
+bool usm__launcher_speaks(void);
+bool usm__launcher_speaks_for_node(void);
 
 #endif

@@ -206,7 +206,7 @@ static usm_log_level own_level(usm_log_level level)
     if (!(level & USM_LOG_NODE))
         return level;
     level = (usm_log_level)(level & ~USM_LOG_NODE);
-    return level > USM_LOG_WARN || usm__job_speaks_for_node() ? level : USM_LOG_INFO;
+    return level > USM_LOG_WARN || usm__launcher_speaks_for_node() ? level : USM_LOG_INFO;
 }
 
 bool usm__log_enabled(usm_log_level level)

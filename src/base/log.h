@@ -22,7 +22,8 @@ bool usm__log_check(const char *value, char *why, size_t why_size);
 #define usm__warn(...) usm__log(USM_LOG_WARN, __VA_ARGS__)
 /* For messages that are the same in all processes of a job: one process warns, and the others log
  * at level info.  USM_LOG_NODE does the same for the processes of one node. */
-#define usm__warn_job(...) usm__log(usm__job_speaks() ? USM_LOG_WARN : USM_LOG_INFO, __VA_ARGS__)
+#define usm__warn_job(...)                                                                         \
+    usm__log(usm__launcher_speaks() ? USM_LOG_WARN : USM_LOG_INFO, __VA_ARGS__)
 #define usm__info(...)                                                                             \
     do {                                                                                           \
         if (usm__log_enabled(USM_LOG_INFO))                                                        \

@@ -14,10 +14,10 @@
 /* The rank when the file is opened; -1 without a job. */
 static int32_t find_rank(void)
 {
-    usm__job_place p = usm__job_place_get();
+    usm__launcher_place p = usm__launcher_place_get();
 
     if (strcmp(p.source, "mpi") != 0 && strcmp(p.source, "socket") != 0)
-        p = usm__job_place_read();
+        p = usm__launcher_place_read();
     return p.is_job ? (int32_t)p.rank : -1;
 }
 
@@ -40,7 +40,7 @@ static void expand_one(char what, char *out, size_t size)
 
     out[0] = '\0';
     if (what == 'h')
-        (void)snprintf(out, size, "%s", usm__job_host());
+        (void)snprintf(out, size, "%s", usm__launcher_host());
     else if (what == 'r')
         (void)snprintf(out, size, "%d", rank < 0 ? 0 : (int)rank);
     else if (what == 'p')
@@ -80,7 +80,7 @@ void usm__trace_describe(usm__trace_header *h)
     h->pid         = (uint32_t)getpid();
     h->rank        = find_rank();
     h->stack_bytes = usm__trace_config_now.stack_bytes;
-    (void)snprintf(h->host, sizeof(h->host), "%s", usm__job_host());
+    (void)snprintf(h->host, sizeof(h->host), "%s", usm__launcher_host());
     if (command == NULL)
         return;
     if (size >= sizeof(h->command))

@@ -298,7 +298,7 @@ usm_status usm__cluster_params(usm_job_params *params)
 
     *params = (usm_job_params){.struct_size = sizeof *params,
                                .lend        = usm__setting_size("spill_lend"),
-                               .domain      = *domain ? domain : usm__job_host(),
+                               .domain      = *domain ? domain : usm__launcher_host(),
                                .lease_ms    = milliseconds("job_lease"),
                                .orphan_ms   = milliseconds("job_orphan")};
     return usm__job_key(&params->key, &params->key_size);
@@ -374,7 +374,7 @@ static void tell_survival(const usm_transport_ops *ops, void *job)
     ops->job_describe(job, lines, sizeof lines);
     what = strstr(lines, "this launch survives");
     more = strstr(lines, "to survive more: ");
-    if (!what || !usm__job_speaks())
+    if (!what || !usm__launcher_speaks())
         return;
     is_bad                    = strncmp(what, none, sizeof none - 1) == 0;
     what[strcspn(what, "\n")] = 0;

@@ -13,7 +13,7 @@
 /* Read once, so that both forms say the same. */
 typedef struct view {
     usm_job_info             info;
-    usm__job_place           place;
+    usm__launcher_place      place;
     uint32_t                 self, count; /* count: of members */
     char                     lines[4096]; /* the module's description */
     const usm_transport_ops *ops;         /* NULL: not attached */
@@ -193,7 +193,7 @@ static usm_status look(view *v)
     memset(v, 0, sizeof *v);
     v->info.struct_size = sizeof v->info;
     st                  = usm_job_get_info(&v->info);
-    v->place            = usm__job_place_get();
+    v->place            = usm__launcher_place_get();
     return st;
 }
 

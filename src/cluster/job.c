@@ -17,7 +17,7 @@ static usm__hash name_of_node(void)
 {
     usm__hash   h    = USM__HASH_INIT;
     size_t      size = 0;
-    const char *host = usm__job_host();
+    const char *host = usm__launcher_host();
     char       *boot = usm__os_read_file("/proc/sys/kernel/random/boot_id", 4096, &size);
 
     usm__hash_add(&h, host, strlen(host) + 1);
@@ -28,7 +28,7 @@ static usm__hash name_of_node(void)
 }
 
 /* Counts the ranks whose node has the same name as this one. */
-static void count_local(usm__job_place *p, const usm__hash *all)
+static void count_local(usm__launcher_place *p, const usm__hash *all)
 {
     p->local_rank = p->local_size = 0;
     for (uint32_t rank = 0; rank < p->size; rank++) {
@@ -43,9 +43,9 @@ static void count_local(usm__job_place *p, const usm__hash *all)
 
 void usm__job_learn(const char *source, uint32_t timeout_ms)
 {
-    usm__job_place p    = usm__job_place_get();
-    usm__hash      node = name_of_node();
-    usm__hash     *all;
+    usm__launcher_place p    = usm__launcher_place_get();
+    usm__hash           node = name_of_node();
+    usm__hash          *all;
 
     if (usm__job_ranks(&p.rank, &p.size) != USM_OK)
         return;
@@ -64,7 +64,7 @@ void usm__job_learn(const char *source, uint32_t timeout_ms)
         p.local_size     = 1;
         p.is_local_known = false;
     }
-    usm__job_place_set(&p);
+    usm__launcher_place_set(&p);
 }
 
 /* The first line of the module's description: the library and its version. */
@@ -85,15 +85,15 @@ static void ask_mpi(char *text, size_t size)
 
 usm_status usm_job_get_info(usm_job_info *info)
 {
-    usm__job_place p;
-    usm_job_info   i = {.struct_size = sizeof i};
+    usm__launcher_place p;
+    usm_job_info        i = {.struct_size = sizeof i};
 
     if (!info || info->struct_size < sizeof *info)
         return usm__fail(info ? USM_E_ABI : USM_E_INVALID,
                          "usm_job_get_info: info %s; start with USM_JOB_INFO_INIT",
                          info ? "has a wrong struct_size" : "is NULL");
     (void)usm__start();
-    p             = usm__job_place_get();
+    p             = usm__launcher_place_get();
     i.rank        = p.rank;
     i.size        = p.size;
     i.local_rank  = p.local_rank;
@@ -101,7 +101,7 @@ usm_status usm_job_get_info(usm_job_info *info)
     i.is_job      = p.is_job;
     i.is_attached = usm__job_is_attached();
     (void)snprintf(i.source, sizeof i.source, "%s", p.source);
-    (void)snprintf(i.host, sizeof i.host, "%s", usm__job_host());
+    (void)snprintf(i.host, sizeof i.host, "%s", usm__launcher_host());
     if (i.is_attached) {
         usm__story story; /* keeps the message of the caller's last failure */
 

@@ -360,8 +360,8 @@ static bool has_affinity_mask(void)
  * GPU and the CPU beside it. */
 static size_t choose_device(usm_device *const *devs, size_t n)
 {
-    usm__job_place p    = usm__job_place_get();
-    size_t         like = 1;
+    usm__launcher_place p    = usm__launcher_place_get();
+    size_t              like = 1;
 
     while (like < n && devs[like]->be == devs[0]->be && devs[like]->desc.type == devs[0]->desc.type)
         like++;

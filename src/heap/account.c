@@ -259,7 +259,8 @@ uint64_t usm__account_buffer_limit(const usm_context *ctx)
     uint64_t own   = usm_load_relaxed(&((usm_context *)(uintptr_t)ctx)->own_host.limit);
     uint64_t limit = smaller_limit(own, usm_load_relaxed(&host.limit));
 
-    return limit ? limit : usm__account_memory_total() / 10 * 8 / usm__job_place_get().local_size;
+    return limit ? limit
+                 : usm__account_memory_total() / 10 * 8 / usm__launcher_place_get().local_size;
 }
 
 bool usm__account_is_own(const usm_context *ctx)

@@ -19,7 +19,7 @@
 #define PAGE_SIZE ((size_t)USM__CELLS * USM__CELL_SIZE)
 #define PID_BITS  22 /* largest number of bits of a process number                         */
 
-_Static_assert(sizeof(usm__shared_cell) <= USM__CELL_SIZE, "a cell has its place");
+_Static_assert(sizeof(usm__cell_shared) <= USM__CELL_SIZE, "a cell has its place");
 _Static_assert(sizeof(usm__recorder) == 64, "a line each");
 
 enum { CELL_FREE = 0, CELL_USED = 1, CELL_PARKED = 2 }; /* retired; others may have it open */
@@ -257,9 +257,9 @@ static usm__cell_page *find_page(const usm__ipc_name *name)
 
 /* ---- event slots ----------------------------------------------------------------------------- */
 
-static usm__shared_cell *shared_of(const usm__cell_page *page, uint32_t index)
+static usm__cell_shared *shared_of(const usm__cell_page *page, uint32_t index)
 {
-    return (usm__shared_cell *)(void *)(page->base + (size_t)index * USM__CELL_SIZE);
+    return (usm__cell_shared *)(void *)(page->base + (size_t)index * USM__CELL_SIZE);
 }
 
 /* Lock held. */
@@ -294,7 +294,7 @@ static void free_cell(usm__cell *cell)
 /* Lock held.  Whether no other process has it open any more. */
 static bool is_free(usm__cell_page *page, uint32_t index)
 {
-    usm__shared_cell *shared = shared_of(page, index);
+    usm__cell_shared *shared = shared_of(page, index);
 
     if (page->state[index] != CELL_PARKED)
         return page->state[index] == CELL_FREE;
@@ -311,7 +311,7 @@ static bool is_free(usm__cell_page *page, uint32_t index)
 /* Lock held.  Clears the slot before other processes can open it. */
 static usm_status take_cell(usm__cell_page *page, uint32_t index, usm__cell **out)
 {
-    usm__shared_cell *shared     = shared_of(page, index);
+    usm__cell_shared *shared     = shared_of(page, index);
     const uint64_t    generation = ++all.generation;
     usm_status        st         = new_cell(page, index, generation, out);
 
@@ -384,7 +384,7 @@ static usm_status is_stale(void)
 /* Lock held.  Enters our key among those that have it open. */
 static usm_status enter(usm__cell *cell)
 {
-    usm__shared_cell *shared = cell->shared;
+    usm__cell_shared *shared = cell->shared;
 
     for (int pass = 0; pass < 2; pass++) /* free entries first, then those of the dead */
         for (int i = 0; i < USM__CELL_OPENERS; i++) {
@@ -517,7 +517,7 @@ void usm__cell_ref(usm__cell *cell)
 /* Lock held. */
 static void give_back(usm__cell *cell)
 {
-    usm__shared_cell *shared = cell->shared;
+    usm__cell_shared *shared = cell->shared;
     uint8_t          *state  = &cell->page->state[cell->index];
 
     /* Nothing is under way: each record has a reference. */

@@ -43,13 +43,13 @@ typedef struct usm__recorder {
     uint32_t          pad[5];
 } usm__recorder;
 
-typedef struct usm__shared_cell {
+typedef struct usm__cell_shared {
     _Atomic(uint64_t) generation; /* of the event in the slot; 0: none, or destroyed         */
     usm__bell         bell;
     _Atomic(uint32_t) nrecorders; /* number of entries ever used: the others are 0          */
     _Alignas(64) usm__recorder recorders[USM__CELL_RECORDERS];
     _Atomic(uint64_t) openers[USM__CELL_OPENERS]; /* keys of other processes that have it open */
-} usm__shared_cell;
+} usm__cell_shared;
 
 /* ---- of this process ---------------------------------------------------------------------- */
 
@@ -66,7 +66,7 @@ typedef struct usm__cell_page {
 typedef struct usm__cell {
     usm_list          link;
     usm__cell_page   *page;
-    usm__shared_cell *shared;
+    usm__cell_shared *shared;
     uint32_t          index;
     uint64_t          generation;
     unsigned          refs;   /* guarded by the lock in cell.c, as are the links */

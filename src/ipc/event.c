@@ -67,13 +67,13 @@ usm_status usm_ipc_event_create(usm_context *ctx, usm_ipc_event **ev)
 
 usm_status usm_ipc_event_open(const usm_ipc_handle *handle, usm_context *ctx, usm_ipc_event **ev)
 {
-    usm__event_name name;
-    usm_ipc_event  *made = NULL;
-    usm_status      st;
+    usm__ipc_event_name name;
+    usm_ipc_event      *made = NULL;
+    usm_status          st;
 
     if (!handle)
         return usm__fail(USM_E_INVALID, "usm_ipc_event_open: handle is NULL");
-    st = usm__event_handle_decode(handle, &name);
+    st = usm__ipc_event_handle_decode(handle, &name);
     if (st == USM_OK)
         st = begin("usm_ipc_event_open", &ctx, ev, &made);
     if (st != USM_OK || !made)
@@ -102,8 +102,8 @@ void usm_ipc_event_destroy(usm_ipc_event *ev)
 
 usm_status usm_ipc_event_get(usm_ipc_event *ev, usm_ipc_handle *handle)
 {
-    usm__event_name name = {.pad = 0};
-    usm_status      st   = usm__ipc_event_check(ev);
+    usm__ipc_event_name name = {.pad = 0};
+    usm_status          st   = usm__ipc_event_check(ev);
 
     if (st != USM_OK)
         return st;
@@ -112,7 +112,7 @@ usm_status usm_ipc_event_get(usm_ipc_event *ev, usm_ipc_handle *handle)
     name.page       = ev->cell->page->name;
     name.index      = ev->cell->index;
     name.generation = ev->cell->generation;
-    usm__event_handle_encode(&name, handle);
+    usm__ipc_event_handle_encode(&name, handle);
     return USM_OK;
 }
 

@@ -18,15 +18,15 @@ struct usm_ipc_event {
 usm_status usm__ipc_event_check(usm_ipc_event *ev);
 
 /* event_handle.c.  The content of a handle of an event. */
-typedef struct usm__event_name {
+typedef struct usm__ipc_event_name {
     usm__ipc_name page;
     uint64_t      generation;
     uint32_t      index;
     uint32_t      pad;
-} usm__event_name;
+} usm__ipc_event_name;
 
-void usm__event_handle_encode(const usm__event_name *name, usm_ipc_handle *handle);
+void usm__ipc_event_handle_encode(const usm__ipc_event_name *name, usm_ipc_handle *handle);
 /* USM_E_HANDLE: incomplete, of another version, or a handle of memory. */
-usm_status usm__event_handle_decode(const usm_ipc_handle *handle, usm__event_name *name);
+usm_status usm__ipc_event_handle_decode(const usm_ipc_handle *handle, usm__ipc_event_name *name);
 
 #endif

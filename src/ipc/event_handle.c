@@ -2,7 +2,7 @@
 /* Handles of events as bytes; those of memory, which look much the same, are in handle.c:
  *
  *     0  magic "usm-ipce"     8  version     12  size of what follows
- *     16 usm__event_name      ...            zeros
+ *     16 usm__ipc_event_name      ...            zeros
  *     176 checksum of the 176 bytes before it, 128 bits
  *
  * Pure functions.  Called by event.c. */
@@ -15,11 +15,11 @@
 #define VERSION 1u
 
 typedef struct layout {
-    char            magic[8];
-    uint32_t        version, size;
-    usm__event_name name;
-    uint8_t         rest[176 - 16 - sizeof(usm__event_name)];
-    uint64_t        sum[2];
+    char                magic[8];
+    uint32_t            version, size;
+    usm__ipc_event_name name;
+    uint8_t             rest[176 - 16 - sizeof(usm__ipc_event_name)];
+    uint64_t            sum[2];
 } layout;
 
 _Static_assert(sizeof(layout) == USM_IPC_HANDLE_SIZE, "a handle has no holes");
@@ -33,7 +33,7 @@ static void sum_up(const layout *l, uint64_t sum[2])
     sum[1] = h.lo;
 }
 
-void usm__event_handle_encode(const usm__event_name *name, usm_ipc_handle *handle)
+void usm__ipc_event_handle_encode(const usm__ipc_event_name *name, usm_ipc_handle *handle)
 {
     layout l;
 
@@ -46,7 +46,7 @@ void usm__event_handle_encode(const usm__event_name *name, usm_ipc_handle *handl
     memcpy(handle->bytes, &l, sizeof l);
 }
 
-usm_status usm__event_handle_decode(const usm_ipc_handle *handle, usm__event_name *name)
+usm_status usm__ipc_event_handle_decode(const usm_ipc_handle *handle, usm__ipc_event_name *name)
 {
     layout   l;
     uint64_t sum[2];

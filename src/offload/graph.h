@@ -33,19 +33,19 @@
 #define USM__NODES_MAX   (1u << 20)
 #define USM__PARTS_MAX   (1u << 20)
 
-typedef enum usm__task_state {
+typedef enum usm__graph_task_state {
     USM__TASK_WAITS = 0, /* for its inputs */
     USM__TASK_READY,
     USM__TASK_FLIES, /* a member has it */
     USM__TASK_DONE
-} usm__task_state;
+} usm__graph_task_state;
 
 typedef struct usm__graph_task {
-    uint32_t        node, part;
-    usm__task_state state;
-    uint32_t        member; /* that has or had it; USM__NOBODY: the block is the caller's, or was
+    uint32_t              node, part;
+    usm__graph_task_state state;
+    uint32_t member; /* that has or had it; USM__NOBODY: the block is the caller's, or was
                                read from a folder */
-    bool           *tried;  /* by member: it had no memory for the task; NULL: no member failed */
+    bool    *tried;  /* by member: it had no memory for the task; NULL: no member failed */
 } usm__graph_task;
 
 typedef struct usm__graph_node {

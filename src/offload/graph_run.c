@@ -363,7 +363,7 @@ static usm_status open_place(usm__graph_run *r, uint32_t i)
 static usm_status find_watts(usm__graph_run *r)
 {
     usm__schedule_params p     = {.nworkers = r->nmembers,
-                                  .policy   = usm__policy_find("energy"),
+                                  .policy   = usm__chunk_policy_find("energy"),
                                   .numbers  = r->desc.policy.numbers,
                                   .nnumbers = r->desc.policy.nnumbers};
     double              *watts = usm__heap_alloc(r->nmembers * sizeof *watts);
@@ -375,9 +375,9 @@ static usm_status find_watts(usm__graph_run *r)
     }
     p.watts = watts;
     if (st == USM_OK)
-        st = usm__policy_check(&p);
+        st = usm__chunk_policy_check(&p);
     for (uint32_t i = 0; i < r->nmembers && st == USM_OK; i++)
-        r->members[i].is_well &= usm__policy_takes(&p, i);
+        r->members[i].is_well &= usm__chunk_policy_takes(&p, i);
     usm__heap_free(watts);
     return st;
 }

@@ -56,17 +56,17 @@ static usm_status make_schedule(usm_parallel_run *r)
 
     if (!watts)
         return usm__fail(USM_E_NO_MEMORY, "no host memory for a launch");
-    if (p->policy == usm__policy_find("energy"))
+    if (p->policy == usm__chunk_policy_find("energy"))
         st = ask_watts(team, watts);
     if (st == USM_OK)
-        st = usm__policy_check(&params);
+        st = usm__chunk_policy_check(&params);
     if (st == USM_OK) {
         r->schedule = usm__schedule_create(&params);
         if (!r->schedule)
             st = usm__fail(USM_E_NO_MEMORY, "no host memory for a launch");
     }
     for (uint32_t i = 0; st == USM_OK && i < team->nmembers; i++)
-        if (!usm__policy_takes(&params, i))
+        if (!usm__chunk_policy_takes(&params, i))
             (void)usm__schedule_set_aside(r->schedule, i);
     usm__heap_free(watts);
     return st;

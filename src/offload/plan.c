@@ -348,7 +348,7 @@ static bool goes_by_groups(const usm__plan *p, const usm_policy *policy)
  * chunks or, where the policy fixes the size of chunks, as large as divides it. */
 static size_t find_groups(const usm__plan *p, const usm_policy *policy)
 {
-    bool   is_fixed = policy->nnumbers && usm__policy_find("fixed") == p->policy;
+    bool   is_fixed = policy->nnumbers && usm__chunk_policy_find("fixed") == p->policy;
     double size     = is_fixed ? policy->numbers[0] : 0;
     size_t n        = 1;
 
@@ -471,10 +471,10 @@ static usm_status find_policy(usm__plan *p, const usm_team *team, const usm_poli
         return usm__fail(USM_E_INVALID, "usm_parallel: %zu %s for a team of %u %s",
                          policy->nweights, usm__plural(policy->nweights, "weight", "weights"),
                          team->nmembers, usm__plural(team->nmembers, "member", "members"));
-    p->policy = policy->fn ? policy->fn : usm__policy_find(name);
+    p->policy = policy->fn ? policy->fn : usm__chunk_policy_find(name);
     if (!p->policy)
         return usm__fail(USM_E_INVALID, "usm_parallel: there is no policy \"%s\"; there are: %s",
-                         name, usm__policy_names());
+                         name, usm__chunk_policy_names());
     return USM_OK;
 }
 

@@ -215,7 +215,7 @@ static const struct {
 } policies[] = {{"adaptive", adaptive}, {"static", equal},    {"fixed", fixed},
                 {"guided", guided},     {"fastest", fastest}, {"energy", energy}};
 
-usm_policy_fn usm__policy_find(const char *name)
+usm_policy_fn usm__chunk_policy_find(const char *name)
 {
     for (size_t i = 0; i < sizeof policies / sizeof policies[0]; i++)
         if (strcmp(name, policies[i].name) == 0)
@@ -223,7 +223,7 @@ usm_policy_fn usm__policy_find(const char *name)
     return NULL;
 }
 
-const char *usm__policy_names(void)
+const char *usm__chunk_policy_names(void)
 {
     return "adaptive, static, fixed, guided, fastest, energy";
 }
@@ -253,7 +253,7 @@ static usm_status check_energy(const usm__schedule_params *p)
     return USM_OK;
 }
 
-usm_status usm__policy_check(const usm__schedule_params *p)
+usm_status usm__chunk_policy_check(const usm__schedule_params *p)
 {
     double sum = 0;
 
@@ -271,7 +271,7 @@ usm_status usm__policy_check(const usm__schedule_params *p)
     return p->policy == energy ? check_energy(p) : USM_OK;
 }
 
-bool usm__policy_takes(const usm__schedule_params *p, uint32_t worker)
+bool usm__chunk_policy_takes(const usm__schedule_params *p, uint32_t worker)
 {
     return p->policy != energy || (p->watts[worker] > 0 && p->watts[worker] <= p->numbers[0]);
 }

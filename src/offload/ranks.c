@@ -105,7 +105,7 @@ static void hear(void *arg, uint32_t from, const void *data, size_t size)
     if (l && (msg.op == USM__WIRE_DATA || msg.op == USM__WIRE_ACK))
         usm__ranks_bytes_came(l, from, &msg);
     else if (l)
-        usm__launch_came(l, from, data, size);
+        usm__ranks_launch_came(l, from, data, size);
     else if (ranks ? msg.launch >= ranks->next : msg.team >= all.next)
         keep_early(ranks, msg.launch, from, data, size);
     usm__mutex_unlock(&usm__ranks_lock);
@@ -121,7 +121,7 @@ static void watch(void *arg, uint32_t rank, usm_place_state state)
         const usm__ranks *ranks = usm_container_of(it, usm__ranks, link);
 
         USM_LIST_FOREACH (at, &ranks->launches)
-            usm__launch_lost(usm_container_of(at, usm__launch, link), rank);
+            usm__ranks_launch_lost(usm_container_of(at, usm__launch, link), rank);
     }
     usm__mutex_unlock(&usm__ranks_lock);
 }
@@ -149,7 +149,7 @@ void usm__ranks_register(usm__ranks *ranks, usm__launch *l)
     }
     for (uint32_t r = 0; r < ranks->count; r++)
         if (usm__job_rank_is_lost(r))
-            usm__launch_lost(l, r);
+            usm__ranks_launch_lost(l, r);
 }
 
 /* The lock is held. */

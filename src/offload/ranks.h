@@ -83,14 +83,14 @@ struct usm__ranks {
 
 /* Bytes in transfer between a member here and the rank that provides the data.  The record is on
  * the stack of the thread that waits. */
-typedef struct usm__transfer {
+typedef struct usm__ranks_transfer {
     usm_list   link;
     uint64_t   request;
     char      *to; /* for a fetch */
     uint64_t   offset, size, asked, got;
     unsigned   flying; /* for a store: messages without an answer */
     usm_status status;
-} usm__transfer;
+} usm__ranks_transfer;
 
 /* The private copies of a chunk, kept until the master says that its result counts. */
 typedef struct usm__copies {
@@ -151,13 +151,13 @@ struct usm__launch {
 };
 
 /* ranks_launch.c: the lock is held. */
-void usm__launch_came(usm__launch *l, uint32_t from, const void *data, size_t size);
-void usm__launch_lost(usm__launch *l, uint32_t rank);
+void usm__ranks_launch_came(usm__launch *l, uint32_t from, const void *data, size_t size);
+void usm__ranks_launch_lost(usm__launch *l, uint32_t rank);
 /* Queues a message of this launch, which the launch's thread sends. */
-void usm__launch_post(usm__launch *l, uint32_t to, const usm__wire *msg);
+void usm__ranks_launch_post(usm__launch *l, uint32_t to, const usm__wire *msg);
 /* Keeps a message for the data's rank, to be sent together with the end of its chunk.  False: there
  * is no memory for it. */
-bool usm__launch_keep(usm__launch *l, const usm__wire *msg);
+bool usm__ranks_launch_keep(usm__launch *l, const usm__wire *msg);
 
 /* ranks.c */
 usm__letter *usm__letter_make(uint32_t rank, const void *data, size_t size);

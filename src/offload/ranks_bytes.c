@@ -45,27 +45,28 @@ static usm_status send_home(usm__launch *l, const usm__wire *msg, unsigned char 
     if (!l->is_home)
         return usm__job_send(l->plan->desc.home, USM__JOB_TEAMS, room, USM__WIRE_HEADER + w.size);
     usm__mutex_lock(&usm__ranks_lock);
-    usm__launch_came(l, l->ranks->self, room, USM__WIRE_HEADER + w.size);
+    usm__ranks_launch_came(l, l->ranks->self, room, USM__WIRE_HEADER + w.size);
     st = l->broken;
     usm__mutex_unlock(&usm__ranks_lock);
     return st;
 }
 
-static void begin(usm__launch *l, usm__transfer *t)
+static void begin(usm__launch *l, usm__ranks_transfer *t)
 {
     t->request = ++l->next_request;
     usm_list_append(&l->transfers, &t->link);
 }
 
 /* Nothing more will arrive for the transfer that matters. */
-static bool has_stopped(const usm__launch *l, const usm__transfer *t)
+static bool has_stopped(const usm__launch *l, const usm__ranks_transfer *t)
 {
     return t->status != USM_OK || l->worker.is_over || l->broken != USM_OK;
 }
 
 /* Why a transfer is not complete.  A failure of this rank is reported as itself, because the
  * chunk's failure may reach the master before the launch's. */
-static usm_status why_not_whole(const usm__launch *l, const usm__transfer *t, const char **story)
+static usm_status why_not_whole(const usm__launch *l, const usm__ranks_transfer *t,
+                                const char **story)
 {
     *story = "the launch is over";
     if (t->status != USM_OK) {
@@ -81,7 +82,7 @@ static usm_status why_not_whole(const usm__launch *l, const usm__transfer *t, co
 }
 
 /* Ends a transfer; if it is not complete, with an error message that says why. */
-static usm_status end(usm__launch *l, usm__transfer *t, bool is_whole)
+static usm_status end(usm__launch *l, usm__ranks_transfer *t, bool is_whole)
 {
     const char *story;
     usm_status  st;
@@ -106,8 +107,8 @@ static void wait_for_bytes(usm__launch *l)
 
 static usm_status fetch(usm__launch *l, size_t arg, size_t offset, size_t size, void *to)
 {
-    usm__transfer t = {.to = to, .offset = offset, .size = size};
-    unsigned char room[USM__WIRE_HEADER];
+    usm__ranks_transfer t = {.to = to, .offset = offset, .size = size};
+    unsigned char       room[USM__WIRE_HEADER];
 
     usm__mutex_lock(&usm__ranks_lock);
     begin(l, &t);
@@ -134,7 +135,7 @@ static usm_status fetch(usm__launch *l, size_t arg, size_t offset, size_t size, 
     return end(l, &t, t.got == size);
 }
 
-static void data_came(usm__launch *l, usm__transfer *t, const usm__wire *msg)
+static void data_came(usm__launch *l, usm__ranks_transfer *t, const usm__wire *msg)
 {
     uint64_t before = t->asked - t->got, after;
 
@@ -162,7 +163,7 @@ static bool is_kept(usm__launch *l, usm__wire *msg, const void *from, size_t siz
     msg->bytes = from;
     msg->size  = (uint32_t)size;
     usm__mutex_lock(&usm__ranks_lock);
-    kept = usm__launch_keep(l, msg);
+    kept = usm__ranks_launch_keep(l, msg);
     usm__mutex_unlock(&usm__ranks_lock);
     return kept;
 }
@@ -170,10 +171,10 @@ static bool is_kept(usm__launch *l, usm__wire *msg, const void *from, size_t siz
 /* Sends all of `from` in messages of kind `op`; msg: what the messages have in common. */
 static usm_status store(usm__launch *l, usm__wire *msg, const void *from, size_t size)
 {
-    usm__transfer  t  = {.size = size};
-    size_t         at = 0;
-    unsigned char *room;
-    usm_status     st;
+    usm__ranks_transfer t  = {.size = size};
+    size_t              at = 0;
+    unsigned char      *room;
+    usm_status          st;
 
     if (is_kept(l, msg, from, size))
         return USM_OK;
@@ -207,7 +208,7 @@ static usm_status store(usm__launch *l, usm__wire *msg, const void *from, size_t
     return st;
 }
 
-static void ack_came(usm__launch *l, usm__transfer *t, const usm__wire *msg)
+static void ack_came(usm__launch *l, usm__ranks_transfer *t, const usm__wire *msg)
 {
     if (t->flying == 0)
         return;
@@ -223,7 +224,7 @@ void usm__ranks_bytes_came(usm__launch *l, uint32_t from, const usm__wire *msg)
     if (from != l->plan->desc.home)
         return;
     USM_LIST_FOREACH (it, &l->transfers) {
-        usm__transfer *t = usm_container_of(it, usm__transfer, link);
+        usm__ranks_transfer *t = usm_container_of(it, usm__ranks_transfer, link);
 
         if (t->request != msg->request)
             continue;

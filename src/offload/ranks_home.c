@@ -379,7 +379,7 @@ static void settle(usm__launch *l)
     msg.bytes  = (const unsigned char *)l->home.story;
     msg.size   = (uint32_t)strnlen(l->home.story, sizeof l->home.story - 1);
     usm__mutex_lock(&usm__ranks_lock);
-    usm__launch_post(l, l->ranks->master, &msg);
+    usm__ranks_launch_post(l, l->ranks->master, &msg);
     usm__mutex_unlock(&usm__ranks_lock);
 }
 

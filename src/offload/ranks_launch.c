@@ -36,7 +36,7 @@ static void break_off(usm__launch *l, usm_status status)
     (void)pthread_cond_broadcast(&l->moved);
 }
 
-void usm__launch_came(usm__launch *l, uint32_t from, const void *data, size_t size)
+void usm__ranks_launch_came(usm__launch *l, uint32_t from, const void *data, size_t size)
 {
     usm__letter *letter = usm__letter_make(from, data, size);
 
@@ -48,9 +48,9 @@ void usm__launch_came(usm__launch *l, uint32_t from, const void *data, size_t si
     (void)pthread_cond_signal(&l->changed);
 }
 
-void usm__launch_lost(usm__launch *l, uint32_t rank)
+void usm__ranks_launch_lost(usm__launch *l, uint32_t rank)
 {
-    usm__launch_came(l, rank, NULL, 0);
+    usm__ranks_launch_came(l, rank, NULL, 0);
 }
 
 /* Returns NULL if there is no memory. */
@@ -72,7 +72,7 @@ static usm__letter *write_letter(const usm__launch *l, uint32_t to, const usm__w
     return letter;
 }
 
-bool usm__launch_keep(usm__launch *l, const usm__wire *msg)
+bool usm__ranks_launch_keep(usm__launch *l, const usm__wire *msg)
 {
     usm__letter *letter = write_letter(l, l->plan->desc.home, msg);
 
@@ -83,7 +83,7 @@ bool usm__launch_keep(usm__launch *l, const usm__wire *msg)
     return true;
 }
 
-void usm__launch_post(usm__launch *l, uint32_t to, const usm__wire *msg)
+void usm__ranks_launch_post(usm__launch *l, uint32_t to, const usm__wire *msg)
 {
     usm__letter *letter = write_letter(l, to, msg);
 
@@ -97,7 +97,7 @@ void usm__launch_post(usm__launch *l, uint32_t to, const usm__wire *msg)
 
 static void send_as_worker(void *arg, uint32_t to, const usm__wire *msg)
 {
-    usm__launch_post(arg, to, msg);
+    usm__ranks_launch_post(arg, to, msg);
 }
 
 static void send_as_master(void *arg, uint32_t to, const usm__wire *msg)
@@ -106,7 +106,7 @@ static void send_as_master(void *arg, uint32_t to, const usm__wire *msg)
 
     if (to != l->ranks->self)
         l->sent += USM__WIRE_HEADER + msg->size;
-    usm__launch_post(l, to, msg);
+    usm__ranks_launch_post(l, to, msg);
 }
 
 /* Releases the lock while it sends.  A rank that cannot be reached is lost; the job reports
@@ -230,7 +230,7 @@ static void tell_progress(usm__launch *l, const usm__wire *msg)
     goes_on = usm__teller_tell(&l->teller, &told);
     usm__mutex_lock(&usm__ranks_lock);
     if (!goes_on)
-        usm__launch_post(l, l->ranks->master, &stop);
+        usm__ranks_launch_post(l, l->ranks->master, &stop);
 }
 
 static void rank_is_lost(usm__launch *l, uint32_t rank, uint64_t now_ns)
@@ -371,7 +371,7 @@ static void sleep_until(usm__launch *l, uint64_t at_ns)
 static bool moves_bytes(const usm__launch *l)
 {
     USM_LIST_FOREACH (it, &l->transfers)
-        if (usm_container_of(it, usm__transfer, link)->to)
+        if (usm_container_of(it, usm__ranks_transfer, link)->to)
             return true;
     return l->moved_ns > 0 && usm__os_now_ns() - l->moved_ns < MOVES_NS;
 }
@@ -535,7 +535,7 @@ static usm_status start_master(usm__launch *l)
                                                 .nnumbers   = p->desc.policy.nnumbers,
                                                 .weights    = p->desc.policy.weights,
                                                 .may_repeat = p->may_repeat};
-    st                 = usm__policy_check(&params.book);
+    st                 = usm__chunk_policy_check(&params.book);
     return st == USM_OK ? usm__master_init(&l->master, &params) : st;
 }
 
@@ -708,7 +708,7 @@ void usm__ranks_cancel(usm__launch *l)
 
     usm__mutex_lock(&usm__ranks_lock);
     if (!l->worker.is_over)
-        usm__launch_post(l, l->ranks->master, &msg);
+        usm__ranks_launch_post(l, l->ranks->master, &msg);
     usm__mutex_unlock(&usm__ranks_lock);
 }
 

@@ -45,7 +45,7 @@ static record_list *list_of(usm__schedule *s, const record *r)
     return r->state == RECORD_BACK ? &s->back : &s->given;
 }
 
-void usm__record_unlink(usm__schedule *s, uint32_t i)
+void usm__schedule_record_unlink(usm__schedule *s, uint32_t i)
 {
     record      *r = &s->records[i];
     record_list *l = list_of(s, r);
@@ -79,13 +79,13 @@ static void link_behind(usm__schedule *s, record_list *l, uint32_t after, uint32
         s->records[r->next].prev = i;
 }
 
-void usm__record_link_given(usm__schedule *s, uint32_t i)
+void usm__schedule_record_link_given(usm__schedule *s, uint32_t i)
 {
     s->records[i].state = RECORD_GIVEN;
     link_behind(s, &s->given, s->given.tail, i);
 }
 
-void usm__record_link_back(usm__schedule *s, uint32_t i)
+void usm__schedule_record_link_back(usm__schedule *s, uint32_t i)
 {
     uint32_t after = s->back.tail;
     record  *r     = &s->records[i];
@@ -99,11 +99,11 @@ void usm__record_link_back(usm__schedule *s, uint32_t i)
         s->back_left += r->count;
 }
 
-void usm__record_release(usm__schedule *s, uint32_t i)
+void usm__schedule_record_release(usm__schedule *s, uint32_t i)
 {
     record *r = &s->records[i];
 
-    usm__record_unlink(s, i);
+    usm__schedule_record_unlink(s, i);
     if (usm__is_wanted(s, r))
         s->live--;
     r->state  = RECORD_UNUSED;
@@ -233,7 +233,7 @@ static uint32_t cut_fresh(usm__schedule *s, uint64_t size)
     r->first = end;
     if (r->first == r->end)
         s->at++;
-    usm__record_link_given(s, i);
+    usm__schedule_record_link_given(s, i);
     return i;
 }
 
@@ -289,7 +289,7 @@ static uint32_t split_back(usm__schedule *s, uint32_t i, uint64_t size)
     if (!usm__is_wanted(s, &s->records[rest])) { /* the cut of the launch is between the parts */
         s->back_left -= s->records[rest].count;
         s->live--;
-        usm__record_release(s, rest);
+        usm__schedule_record_release(s, rest);
     }
     return part;
 }
@@ -301,9 +301,9 @@ static uint32_t give_back(usm__schedule *s, uint32_t i, uint64_t size)
     if (s->records[i].count / 2 > size && s->unused != USM__NO_RECORD)
         i = split_back(s, i, size);
     else
-        usm__record_unlink(s, i);
+        usm__schedule_record_unlink(s, i);
     s->stats.rescheduled++;
-    usm__record_link_given(s, i);
+    usm__schedule_record_link_given(s, i);
     return i;
 }
 

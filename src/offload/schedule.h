@@ -111,16 +111,16 @@ size_t usm__schedule_done_ranges(const usm__schedule *s, uint64_t (*ranges)[2], 
 /* ---- policy.c, energy.c ------------------------------------------------------------------- */
 
 /* NULL: no policy has that name. */
-usm_policy_fn usm__policy_find(const char *name);
+usm_policy_fn usm__chunk_policy_find(const char *name);
 /* "adaptive, static, ...", for error messages. */
-const char *usm__policy_names(void);
+const char *usm__chunk_policy_names(void);
 /* Checks what the policies, as pure functions, cannot report: numbers out of range; "energy"
  * without a cap, without watts, with a cap below what every member draws, or with more than 64
  * members.  USM_E_INVALID */
-usm_status usm__policy_check(const usm__schedule_params *params);
+usm_status usm__chunk_policy_check(const usm__schedule_params *params);
 /* False: the policy never gives `worker` anything.  "energy" excludes members that draw more than
  * the cap on their own, and members whose power is unknown. */
-bool usm__policy_takes(const usm__schedule_params *params, uint32_t worker);
+bool usm__chunk_policy_takes(const usm__schedule_params *params, uint32_t worker);
 /* The subset of n <= 64 items with the highest total value among those whose watts, each rounded up
  * to a tenth, sum to at most cap; as bits.  It is exact, unless memory for the exact search
  * fails. */

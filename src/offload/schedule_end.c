@@ -54,7 +54,7 @@ static holding *find_holding(usm__schedule *s, uint32_t w, uint64_t id)
 static void let_go(usm__schedule *s, uint32_t w, holding *h)
 {
     worker  *by = &s->workers[w];
-    record  *r  = usm__record_of(s, h);
+    record  *r  = usm__schedule_record_of(s, h);
     uint32_t i  = (uint32_t)(h - by->held);
 
     s->members[w].flying -= h->count;
@@ -87,7 +87,7 @@ static void hear(usm__schedule *s, uint32_t w, uint32_t from, uint64_t now_ns)
     set_well(s, w);
     for (uint32_t i = from; i < by->nheld; i++) {
         holding *h = &by->held[i];
-        record  *r = usm__record_of(s, h);
+        record  *r = usm__schedule_record_of(s, h);
 
         h->since_ns = now_ns;
         if (!h->is_overdue)
@@ -98,8 +98,8 @@ static void hear(usm__schedule *s, uint32_t w, uint32_t from, uint64_t now_ns)
             continue;
         r->holders++;
         if (r->state == RECORD_BACK) {
-            usm__record_unlink(s, h->record);
-            usm__record_link_given(s, h->record);
+            usm__schedule_record_unlink(s, h->record);
+            usm__schedule_record_link_given(s, h->record);
         }
     }
 }
@@ -112,13 +112,13 @@ static bool set_free(usm__schedule *s, uint32_t i)
     if (r->holders > 0 || r->state == RECORD_BACK)
         return true;
     if (!usm__is_wanted(s, r)) {
-        usm__record_release(s, i);
+        usm__schedule_record_release(s, i);
         return true;
     }
     if (!s->p.may_repeat)
         return false;
-    usm__record_unlink(s, i);
-    usm__record_link_back(s, i);
+    usm__schedule_record_unlink(s, i);
+    usm__schedule_record_link_back(s, i);
     return true;
 }
 
@@ -153,7 +153,7 @@ usm__verdict usm__schedule_done(usm__schedule *s, uint32_t w, uint64_t id, uint6
                                 uint64_t compute_ns)
 {
     holding *h = find_holding(s, w, id);
-    record  *r = h != NULL ? usm__record_of(s, h) : NULL;
+    record  *r = h != NULL ? usm__schedule_record_of(s, h) : NULL;
     uint32_t i = h != NULL ? h->record : 0;
     uint64_t count;
     bool     counts;
@@ -168,7 +168,7 @@ usm__verdict usm__schedule_done(usm__schedule *s, uint32_t w, uint64_t id, uint6
         hear(s, w, 0, now_ns);
     }
     if (r != NULL)
-        usm__record_release(s, i);
+        usm__schedule_record_release(s, i);
     if (!counts) {
         s->stats.dropped++;
         return USM__CHUNK_DROPPED;
@@ -181,7 +181,7 @@ usm__verdict usm__schedule_done(usm__schedule *s, uint32_t w, uint64_t id, uint6
 bool usm__schedule_failed(usm__schedule *s, uint32_t w, uint64_t id)
 {
     holding *h = find_holding(s, w, id);
-    record  *r = h != NULL ? usm__record_of(s, h) : NULL;
+    record  *r = h != NULL ? usm__schedule_record_of(s, h) : NULL;
     uint32_t i = h != NULL ? h->record : 0;
 
     if (w >= s->p.nworkers)
@@ -201,7 +201,7 @@ bool usm__schedule_lose(usm__schedule *s, uint32_t w)
     take_out(s, w, true);
     while (s->workers[w].nheld > 0) {
         holding      *h = &s->workers[w].held[s->workers[w].nheld - 1];
-        const record *r = usm__record_of(s, h);
+        const record *r = usm__schedule_record_of(s, h);
         uint32_t      i = h->record;
 
         let_go(s, w, h);
@@ -253,7 +253,7 @@ static unsigned give_up(usm__schedule *s, uint32_t w)
     set_well(s, w);
     for (uint32_t i = 0; i < it->nheld; i++) {
         holding *h = &it->held[i];
-        record  *r = usm__record_of(s, h);
+        record  *r = usm__schedule_record_of(s, h);
 
         if (h->is_overdue)
             continue;
@@ -295,7 +295,7 @@ bool usm__schedule_is_silent(const usm__schedule *s, uint32_t w, uint64_t now_ns
 
     if (!it->is_silent || it->nheld == 0)
         return false;
-    r         = usm__record_of(s, it->held);
+    r         = usm__schedule_record_of(s, it->held);
     *since_ns = now_ns - it->held->since_ns;
     *chunk    = (usm__chunk){.id = it->held->id, .count = it->held->count};
     if (r != NULL)

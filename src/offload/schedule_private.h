@@ -82,13 +82,13 @@ struct usm__schedule {
 };
 
 /* Removes a record from its list; a BACK one also from what is free. */
-void usm__record_unlink(usm__schedule *s, uint32_t r);
+void usm__schedule_record_unlink(usm__schedule *s, uint32_t r);
 /* Appends a record to the given ones. */
-void usm__record_link_given(usm__schedule *s, uint32_t r);
+void usm__schedule_record_link_given(usm__schedule *s, uint32_t r);
 /* Adds a record to the free ones, in the order of indices. */
-void usm__record_link_back(usm__schedule *s, uint32_t r);
+void usm__schedule_record_link_back(usm__schedule *s, uint32_t r);
 /* Frees a record that is done or not wanted. */
-void usm__record_release(usm__schedule *s, uint32_t r);
+void usm__schedule_record_release(usm__schedule *s, uint32_t r);
 
 /* How long `count` indices will take the worker; 0: unknown. */
 uint64_t usm__schedule_predict_ns(const usm__schedule *s, uint32_t w, uint64_t count);
@@ -117,7 +117,7 @@ static inline bool usm__is_in_place(const usm__schedule *s, const record *r)
 }
 
 /* The record of a holding; NULL: it is done, or not wanted. */
-static inline record *usm__record_of(const usm__schedule *s, const holding *h)
+static inline record *usm__schedule_record_of(const usm__schedule *s, const holding *h)
 {
     record *r = &s->records[h->record];
 

@@ -75,7 +75,7 @@ void usm__schedule_cut(usm__schedule *s, uint64_t first)
         return;
     s->limit = limit;
     while (s->back.tail != USM__NO_RECORD && !usm__is_wanted(s, &s->records[s->back.tail]))
-        usm__record_release(s, s->back.tail);
+        usm__schedule_record_release(s, s->back.tail);
     s->fresh_left = s->back_left = s->live = 0;
     for (size_t i = s->at; i < s->nfresh && s->fresh[i].first < limit; i++)
         s->fresh_left += (s->fresh[i].end < limit ? s->fresh[i].end : limit) - s->fresh[i].first;

@@ -295,7 +295,7 @@ void usm__replicas_fork_child(usm__tiers *t)
 
 /* ---- figures -------------------------------------------------------------------------------- */
 
-void usm__tiers_get_copies(usm__tiers *t, usm__copies_stats *stats)
+void usm__tiers_get_copies(usm__tiers *t, usm__tiers_copies *stats)
 {
     memset(stats, 0, sizeof *stats);
     if (!t->replicas)

@@ -36,9 +36,9 @@ void usm__target_note_full(usm__target *p)
 
 void usm__target_give(usm__target *p, uint64_t slot)
 {
-    usm__tiers   *t = p->tier->tiers;
-    usm__slot_run run;
-    bool          is_lost;
+    usm__tiers    *t = p->tier->tiers;
+    usm__slots_run run;
+    bool           is_lost;
 
     usm__mutex_lock(&t->lock);
     is_lost = p->state == USM_PLACE_LOST;

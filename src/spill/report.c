@@ -48,7 +48,7 @@ static void add_homes(usm__spill *s, usm_spill_stats *stats)
 
 static void add_copies(usm__spill *s, usm_spill_stats *stats)
 {
-    usm__copies_stats c;
+    usm__tiers_copies c;
 
     usm__tiers_get_copies(s->tiers, &c);
     stats->copies          = c.wanted;

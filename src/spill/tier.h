@@ -128,13 +128,13 @@ void usm__tiers_describe(usm__tiers *t, size_t tier, char *text, size_t cap);
 void   usm__tiers_fork(usm__tiers *t, int phase);
 size_t usm__tiers_get_stats(usm__tiers *t, usm_tier_stats *list, size_t cap);
 /* Blocks; all 0 if blocks have one copy and no tier consists of replica targets. */
-typedef struct usm__copies_stats {
+typedef struct usm__tiers_copies {
     uint32_t wanted;   /* copies of each block                  */
     uint64_t missing;  /* blocks that have fewer now            */
     uint64_t repaired; /* copies that were made again, or moved */
     uint64_t lost;     /* blocks whose last copy was lost       */
-} usm__copies_stats;
-void usm__tiers_get_copies(usm__tiers *t, usm__copies_stats *stats);
+} usm__tiers_copies;
+void usm__tiers_get_copies(usm__tiers *t, usm__tiers_copies *stats);
 /* Statistics of the replica targets of a tier; their number. */
 typedef struct usm__target_stats {
     usm_place_state state;

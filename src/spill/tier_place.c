@@ -39,7 +39,7 @@ static bool may_ask(usm__slots *s)
 }
 
 /* Reserves the run for `key`; the lock is held, and released meanwhile.  USM_E_AGAIN: ask again. */
-static usm_status reserve(usm__room room, usm__slot_run run, uint64_t key, uint64_t *slot)
+static usm_status reserve(usm__room room, usm__slots_run run, uint64_t key, uint64_t *slot)
 {
     usm__tier  *tier     = room.tier;
     usm__tiers *t        = tier->tiers;
@@ -62,8 +62,8 @@ static usm_status reserve(usm__room room, usm__slot_run run, uint64_t key, uint6
 /* Takes a free one of the reserved slots, when no more can be reserved. */
 static usm_status take_last(usm__room room, uint64_t key, uint64_t *slot)
 {
-    usm__tiers   *t = room.tier->tiers;
-    usm__slot_run run;
+    usm__tiers    *t = room.tier->tiers;
+    usm__slots_run run;
 
     while (usm__slots_take(room.slots, key, false, slot, &run) != USM__SLOT_TAKEN) {
         if (room.slots->nbusy == 0)
@@ -75,9 +75,9 @@ static usm_status take_last(usm__room room, uint64_t key, uint64_t *slot)
 
 static usm_status take(usm__room room, uint64_t key, uint64_t *slot)
 {
-    usm__tiers   *t  = room.tier->tiers;
-    usm_status    st = USM_E_AGAIN;
-    usm__slot_run run;
+    usm__tiers    *t  = room.tier->tiers;
+    usm_status     st = USM_E_AGAIN;
+    usm__slots_run run;
 
     if (!may_ask(room.slots))
         st = usm__fail(USM_E_SPILL_FULL, "%s", room.tier->reason);
@@ -113,9 +113,9 @@ usm_status usm__room_take(usm__room room, uint64_t key, uint64_t *slot)
 
 void usm__room_give(usm__room room, uint64_t slot)
 {
-    usm__tier    *tier = room.tier;
-    usm__tiers   *t    = tier->tiers;
-    usm__slot_run run;
+    usm__tier     *tier = room.tier;
+    usm__tiers    *t    = tier->tiers;
+    usm__slots_run run;
 
     usm__mutex_lock(&t->lock);
     usm__slots_free(room.slots, slot, &run);

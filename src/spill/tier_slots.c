@@ -123,7 +123,7 @@ static uint64_t take_bit(usm__slots *s, size_t group, unsigned bit)
     return (uint64_t)group * GROUP + bit;
 }
 
-static uint64_t holes(const usm__slot_group *g)
+static uint64_t holes(const usm__slots_group *g)
 {
     return g->reserved & ~g->used;
 }
@@ -140,8 +140,8 @@ static uint64_t take_hole(usm__slots *s)
 static size_t add_group(usm__slots *s)
 {
     if (s->ngroups == s->cap) {
-        size_t           cap = s->cap ? s->cap * 2 : FIRST_CAP;
-        usm__slot_group *groups;
+        size_t            cap = s->cap ? s->cap * 2 : FIRST_CAP;
+        usm__slots_group *groups;
 
         if (cap >= UINT32_MAX)
             return NO_GROUP;
@@ -166,22 +166,22 @@ static size_t empty_group(usm__slots *s)
 }
 
 /* The part of the group around `want` to reserve: at most `step` slots, up to the whole group. */
-static usm__slot_run run_around(const usm__slots *s, size_t group, unsigned want)
+static usm__slots_run run_around(const usm__slots *s, size_t group, unsigned want)
 {
-    const usm__slot_group *g     = &s->groups[group];
-    uint64_t               taken = g->reserved | g->busy;
-    unsigned               first = want & ~(s->step - 1), n = 1;
+    const usm__slots_group *g     = &s->groups[group];
+    uint64_t                taken = g->reserved | g->busy;
+    unsigned                first = want & ~(s->step - 1), n = 1;
 
     while (first < want && (taken & mask_of(first, want - first)) != 0)
         first++;
     while (first + n < GROUP && n < s->step && (taken >> (first + n) & 1) == 0)
         n++;
-    return (usm__slot_run){(uint64_t)group * GROUP + first, n};
+    return (usm__slots_run){(uint64_t)group * GROUP + first, n};
 }
 
-static usm__slot_answer reserve_in(usm__slots *s, size_t group, unsigned want, usm__slot_run *run)
+static usm__slots_answer reserve_in(usm__slots *s, size_t group, unsigned want, usm__slots_run *run)
 {
-    usm__slot_group *g = &s->groups[group];
+    usm__slots_group *g = &s->groups[group];
 
     *run = run_around(s, group, want);
     s->nbusy += g->busy == 0;
@@ -192,7 +192,7 @@ static usm__slot_answer reserve_in(usm__slots *s, size_t group, unsigned want, u
 /* Takes a slot in the group that is lent to the key's neighbours. */
 static bool take_near(usm__slots *s, size_t group, unsigned want, uint64_t *slot)
 {
-    const usm__slot_group *g = &s->groups[group];
+    const usm__slots_group *g = &s->groups[group];
 
     if (!(holes(g) >> want & 1))
         return false;
@@ -202,7 +202,7 @@ static bool take_near(usm__slots *s, size_t group, unsigned want, uint64_t *slot
 
 /* Reserves a part of an existing group: when whole groups are refused, and for a key whose own slot
  * is taken by another. */
-static bool reserve_anywhere(usm__slots *s, unsigned want, usm__slot_run *run)
+static bool reserve_anywhere(usm__slots *s, unsigned want, usm__slots_run *run)
 {
     for (size_t g = 0; g < s->ngroups; g++) {
         uint64_t open = ~(s->groups[g].reserved | s->groups[g].busy);
@@ -215,8 +215,8 @@ static bool reserve_anywhere(usm__slots *s, unsigned want, usm__slot_run *run)
     return false;
 }
 
-static usm__slot_answer reserve_new(usm__slots *s, uint64_t owner, unsigned want,
-                                    usm__slot_run *run)
+static usm__slots_answer reserve_new(usm__slots *s, uint64_t owner, unsigned want,
+                                     usm__slots_run *run)
 {
     size_t group = grow_index(s) ? empty_group(s) : NO_GROUP;
 
@@ -227,8 +227,8 @@ static usm__slot_answer reserve_new(usm__slots *s, uint64_t owner, unsigned want
     return reserve_in(s, group, want, run);
 }
 
-usm__slot_answer usm__slots_take(usm__slots *s, uint64_t key, bool may_grow, uint64_t *slot,
-                                 usm__slot_run *run)
+usm__slots_answer usm__slots_take(usm__slots *s, uint64_t key, bool may_grow, uint64_t *slot,
+                                  usm__slots_run *run)
 {
     uint64_t owner = key / GROUP + 1;
     size_t   group = group_of(s, owner);
@@ -254,19 +254,19 @@ usm__slot_answer usm__slots_take(usm__slots *s, uint64_t key, bool may_grow, uin
     return reserve_new(s, owner, want, run);
 }
 
-static void end_busy(usm__slots *s, usm__slot_run run)
+static void end_busy(usm__slots *s, usm__slots_run run)
 {
-    usm__slot_group *g = &s->groups[run.first / GROUP];
+    usm__slots_group *g = &s->groups[run.first / GROUP];
 
     g->busy &= ~mask_of((unsigned)(run.first % GROUP), run.n);
     s->nbusy -= g->busy == 0;
 }
 
-bool usm__slots_reserved(usm__slots *s, usm__slot_run run, bool ok, uint64_t key, uint64_t *slot)
+bool usm__slots_reserved(usm__slots *s, usm__slots_run run, bool ok, uint64_t key, uint64_t *slot)
 {
-    size_t           group = (size_t)(run.first / GROUP);
-    usm__slot_group *g     = &s->groups[group];
-    unsigned         first = run.first % GROUP, want = key % GROUP;
+    size_t            group = (size_t)(run.first / GROUP);
+    usm__slots_group *g     = &s->groups[group];
+    unsigned          first = run.first % GROUP, want = key % GROUP;
 
     end_busy(s, run);
     if (!ok) {
@@ -286,22 +286,22 @@ bool usm__slots_reserved(usm__slots *s, usm__slot_run run, bool ok, uint64_t key
 
 /* ---- freeing ---------------------------------------------------------------------- */
 
-static void give_run(usm__slots *s, size_t group, unsigned first, unsigned n, usm__slot_run *run)
+static void give_run(usm__slots *s, size_t group, unsigned first, unsigned n, usm__slots_run *run)
 {
-    usm__slot_group *g = &s->groups[group];
+    usm__slots_group *g = &s->groups[group];
 
-    *run = (usm__slot_run){(uint64_t)group * GROUP + first, n};
+    *run = (usm__slots_run){(uint64_t)group * GROUP + first, n};
     s->nbusy += g->busy == 0;
     g->reserved &= ~mask_of(first, n);
     g->busy |= mask_of(first, n);
     s->reserved -= n;
 }
 
-void usm__slots_free(usm__slots *s, uint64_t slot, usm__slot_run *run)
+void usm__slots_free(usm__slots *s, uint64_t slot, usm__slots_run *run)
 {
-    size_t           group = (size_t)(slot / GROUP);
-    usm__slot_group *g     = &s->groups[group];
-    unsigned         first = slot % GROUP / RUN * RUN;
+    size_t            group = (size_t)(slot / GROUP);
+    usm__slots_group *g     = &s->groups[group];
+    unsigned          first = slot % GROUP / RUN * RUN;
 
     usm_assert(group < s->ngroups && (g->used >> slot % GROUP & 1));
     g->used &= ~(UINT64_C(1) << slot % GROUP);
@@ -324,7 +324,7 @@ void usm__slots_free(usm__slots *s, uint64_t slot, usm__slot_run *run)
     }
 }
 
-void usm__slots_forgotten(usm__slots *s, usm__slot_run run)
+void usm__slots_forgotten(usm__slots *s, usm__slots_run run)
 {
     end_busy(s, run);
 }
@@ -335,7 +335,7 @@ bool usm__slots_are_valid(const usm__slots *s)
     size_t   busy = 0, lent = 0;
 
     for (size_t g = 0; g < s->ngroups; g++) {
-        const usm__slot_group *it = &s->groups[g];
+        const usm__slots_group *it = &s->groups[g];
 
         if ((it->used & ~it->reserved) || (it->busy & it->reserved) || (g < s->low && holes(it)) ||
             (it->owner && group_of(s, it->owner) != g))

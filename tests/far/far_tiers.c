@@ -244,7 +244,7 @@ static void begin_failure(void)
 
 static bool is_mended(void)
 {
-    usm__copies_stats s;
+    usm__tiers_copies s;
 
     usm__tiers_get_copies(t.tiers, &s);
     return s.missing == 0;
@@ -445,7 +445,7 @@ static void flip_bits(uint64_t n)
 
 static void end(world *w)
 {
-    usm__copies_stats s;
+    usm__tiers_copies s;
 
     wait_until_mended();
     read_all();

@@ -284,7 +284,7 @@ int main(int argc, char **argv)
         double worst[2], harder[2];
 
         if (j.policy != NULL)
-            j.fn = usm__policy_find(j.policy);
+            j.fn = usm__chunk_policy_find(j.policy);
         for (uint32_t depth = 1; depth <= DEPTH_MAX; depth++) {
             j.depth           = depth;
             worst[depth - 1]  = sweep(j, 4, is_verbose);

@@ -121,7 +121,7 @@ static void check_sums(void)
 
             flying += h->count;
             active += !h->is_overdue;
-            holders += !h->is_overdue && usm__record_of(s, h) != NULL;
+            holders += !h->is_overdue && usm__schedule_record_of(s, h) != NULL;
         }
         check(flying == s->members[w].flying, "flying", flying, s->members[w].flying);
     }
@@ -346,15 +346,16 @@ static void set_up(uint64_t seed)
     which        = below(7);
     for (uint32_t i = 0; i < m.n; i++)
         weights[i] = (double)(1 + below(5));
-    p = (usm__schedule_params){.total      = m.total,
-                               .multiple   = m.multiple,
-                               .min_chunk  = is_likely(30) ? below(20) : 0,
-                               .max_chunk  = is_likely(30) ? 1 + below(60) : 0,
-                               .nworkers   = m.n,
-                               .depth      = m.depth,
-                               .policy     = which < 5 ? usm__policy_find(names[which]) : any_size,
-                               .weights    = is_likely(50) ? weights : NULL,
-                               .may_repeat = m.may_repeat,
+    p = (usm__schedule_params){.total     = m.total,
+                               .multiple  = m.multiple,
+                               .min_chunk = is_likely(30) ? below(20) : 0,
+                               .max_chunk = is_likely(30) ? 1 + below(60) : 0,
+                               .nworkers  = m.n,
+                               .depth     = m.depth,
+                               .policy =
+                                   which < 5 ? usm__chunk_policy_find(names[which]) : any_size,
+                               .weights          = is_likely(50) ? weights : NULL,
+                               .may_repeat       = m.may_repeat,
                                .least_silence_ns = 200 + below(1000)};
 
     m.book = usm__schedule_create(&p);

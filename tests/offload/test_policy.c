@@ -36,7 +36,7 @@ static void reset(void)
 
 static uint64_t ask(const char *name, uint32_t member)
 {
-    usm_policy_fn fn = usm__policy_find(name);
+    usm_policy_fn fn = usm__chunk_policy_find(name);
 
     CHECK(fn != NULL);
     return fn(&state, member);
@@ -47,16 +47,16 @@ static void all_names_are_found(void)
     char  names[128];
     char *rest = names;
 
-    (void)snprintf(names, sizeof names, "%s", usm__policy_names());
+    (void)snprintf(names, sizeof names, "%s", usm__chunk_policy_names());
     for (char *name = strtok_r(names, ", ", &rest); name != NULL;
          name       = strtok_r(NULL, ", ", &rest)) {
-        CHECK(usm__policy_find(name) != NULL);
+        CHECK(usm__chunk_policy_find(name) != NULL);
         CHECK_INT(usm__settings_set("policy", name), USM_OK); /* base has a list of its own */
     }
-    CHECK(usm__policy_find("Adaptive") == NULL);
-    CHECK(usm__policy_find("") == NULL);
+    CHECK(usm__chunk_policy_find("Adaptive") == NULL);
+    CHECK(usm__chunk_policy_find("") == NULL);
     CHECK_INT(usm__settings_set("policy", "quick"), USM_E_SETTING);
-    CHECK_IN(usm__policy_names(), usm_last_error());
+    CHECK_IN(usm__chunk_policy_names(), usm_last_error());
     CHECK_INT(usm__settings_set("policy", NULL), USM_OK);
     CHECK_STR(usm__setting_text("policy"), "adaptive");
 }
@@ -177,41 +177,41 @@ static void launches_that_no_policy_could_do_are_refused(void)
 {
     const double         none[] = {0, 0}, weights[] = {1, -1}, watts[] = {0, 50};
     double               number = 0;
-    usm__schedule_params p      = {.nworkers = 2, .policy = usm__policy_find("energy")};
+    usm__schedule_params p      = {.nworkers = 2, .policy = usm__chunk_policy_find("energy")};
 
-    CHECK_INT(usm__policy_check(&p), USM_E_INVALID);
+    CHECK_INT(usm__chunk_policy_check(&p), USM_E_INVALID);
     CHECK_IN("cap", usm_last_error());
     number    = 40;
     p.numbers = &number, p.nnumbers = 1;
-    CHECK_INT(usm__policy_check(&p), USM_E_INVALID);
+    CHECK_INT(usm__chunk_policy_check(&p), USM_E_INVALID);
     CHECK_IN("other ranks", usm_last_error());
     p.watts = none;
-    CHECK_INT(usm__policy_check(&p), USM_E_INVALID);
+    CHECK_INT(usm__chunk_policy_check(&p), USM_E_INVALID);
     CHECK_IN("USM_WATTS", usm_last_error());
     p.watts = watts;
-    CHECK_INT(usm__policy_check(&p), USM_E_INVALID);
+    CHECK_INT(usm__chunk_policy_check(&p), USM_E_INVALID);
     CHECK_IN("50 W", usm_last_error());
     number = 50;
-    CHECK_INT(usm__policy_check(&p), USM_OK);
-    CHECK(!usm__policy_takes(&p, 0)); /* its watts are not known */
-    CHECK(usm__policy_takes(&p, 1));
+    CHECK_INT(usm__chunk_policy_check(&p), USM_OK);
+    CHECK(!usm__chunk_policy_takes(&p, 0)); /* its watts are not known */
+    CHECK(usm__chunk_policy_takes(&p, 1));
     number = 49;
-    CHECK(!usm__policy_takes(&p, 1));
+    CHECK(!usm__chunk_policy_takes(&p, 1));
     p.nworkers = 65;
     p.watts    = NULL;
-    CHECK_INT(usm__policy_check(&p), USM_E_INVALID);
+    CHECK_INT(usm__chunk_policy_check(&p), USM_E_INVALID);
     p.nworkers = 2;
-    p.policy   = usm__policy_find("fixed");
+    p.policy   = usm__chunk_policy_find("fixed");
     number     = 0.5;
-    CHECK_INT(usm__policy_check(&p), USM_E_INVALID);
+    CHECK_INT(usm__chunk_policy_check(&p), USM_E_INVALID);
     number    = 1;
     p.weights = weights;
-    CHECK_INT(usm__policy_check(&p), USM_E_INVALID);
+    CHECK_INT(usm__chunk_policy_check(&p), USM_E_INVALID);
     CHECK_IN("weight 1", usm_last_error());
     p.weights = none;
-    CHECK_INT(usm__policy_check(&p), USM_E_INVALID);
+    CHECK_INT(usm__chunk_policy_check(&p), USM_E_INVALID);
     p.weights = NULL;
-    CHECK_INT(usm__policy_check(&p), USM_OK);
+    CHECK_INT(usm__chunk_policy_check(&p), USM_OK);
 }
 
 /* --- the knapsack ---------------------------------------------------------------------------- */

@@ -12,14 +12,14 @@ enum { TOTAL = 40000, OUT = 1000 };
 /* ---- home: rank 0, which is the master and asks itself -------------------------------------- */
 
 static struct {
-    uint32_t      value;
-    unsigned char out[OUT + 64];
-    uint32_t      sums[4];
-    usm_split_arg args[3];
-    usm__plan     plan;
-    usm__ranks    ranks;
-    usm__launch   l;
-    usm__transfer t;
+    uint32_t            value;
+    unsigned char       out[OUT + 64];
+    uint32_t            sums[4];
+    usm_split_arg       args[3];
+    usm__plan           plan;
+    usm__ranks          ranks;
+    usm__launch         l;
+    usm__ranks_transfer t;
 } home;
 
 static void begin(void)
@@ -56,7 +56,7 @@ static usm_status tell(const usm__wire *msg, char *to)
 {
     usm__wire w = *msg;
 
-    home.t        = (usm__transfer){.request = 1, .to = to, .flying = 1, .size = w.b, .asked = w.b};
+    home.t = (usm__ranks_transfer){.request = 1, .to = to, .flying = 1, .size = w.b, .asked = w.b};
     home.t.offset = w.a;
     w.request     = 1;
     usm_list_append(&home.l.transfers, &home.t.link);

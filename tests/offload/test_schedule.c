@@ -219,7 +219,7 @@ static void seen_by_policies(void)
 
     p.weights = weights;
     p.watts   = watts;
-    p.policy  = usm__policy_find("guided");
+    p.policy  = usm__chunk_policy_find("guided");
     p.total   = 600;
     s         = make(&p);
     CHECK_INT(take(s, 0, 0).count, 25); /* 600 * 1 / 6, by 2, by two under way */

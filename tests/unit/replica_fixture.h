@@ -30,9 +30,9 @@ static inline void add_racks(fake_name name, unsigned n)
         (void)fake_place_add(name, racks[i], 1000);
 }
 
-static inline usm__copies_stats copies(void)
+static inline usm__tiers_copies copies(void)
 {
-    usm__copies_stats s;
+    usm__tiers_copies s;
 
     usm__tiers_get_copies(tiers, &s);
     return s;

@@ -28,7 +28,7 @@ static void show_place(void)
         exit(1);
     printf("%s %u/%u %u/%u%s%s", info.source, info.rank, info.size, info.local_rank,
            info.local_size, info.is_job ? " job" : "",
-           usm__job_place_get().is_local_known ? " local" : "");
+           usm__launcher_place_get().is_local_known ? " local" : "");
 }
 
 static void show_limit(void)
@@ -337,7 +337,7 @@ static void text_says_who_told(void)
 
     CHECK_INT(usm_job_describe(USM_TEXT, text, sizeof text, &size), USM_OK);
     CHECK_INT(size, strlen(text));
-    CHECK_IN(usm__job_place_get().is_job ? " says\n" : "no job: ", text);
+    CHECK_IN(usm__launcher_place_get().is_job ? " says\n" : "no job: ", text);
     CHECK_INT(usm_job_describe(USM_JSON, text, sizeof text, NULL), USM_OK);
     CHECK_IN("\"attached\":false,\"mpi\":\"\",\"members\":[],\"describe\":[]}", text);
 }

@@ -170,7 +170,7 @@ int job_report(bool as_json)
 
     if (ops && join(ops, as_json) == 0)
         return 0;
-    if (usm__job_place_get().rank > 0)
+    if (usm__launcher_place_get().rank > 0)
         return names ? 1 : 0;
     if (names)
         (void)fprintf(stderr, "usm-info: %s\n", usm_last_error());
