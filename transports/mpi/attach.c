@@ -22,6 +22,7 @@
  * dead. */
 #include "internal.h"
 
+#include <assert.h>
 #include <stdio.h>
 #include <time.h>
 
@@ -31,16 +32,31 @@
 #define LAST_NS      (200 * NS_PER_MS)
 #define SERVE_NAP_NS 20000000l
 
-/* The state of the process. */
+/* ALONE -> MET by app_comm(), which attach() takes back; ALONE -> MEMBER by attach(); MEMBER -> LEFT
+ * by detach(), or MPI_Finalize(). */
+typedef enum mpi_phase { PHASE_ALONE, PHASE_MET, PHASE_MEMBER, PHASE_LEFT } mpi_phase;
+
+/* The process. */
 static struct {
     pthread_mutex_t lock;
-    mpi_job        *job;     /* attached */
+    mpi_phase       phase;
+    mpi_job        *job;     /* of a MEMBER, else NULL */
     mpi_job        *left;    /* the last one, kept: late callers find it closed */
-    mpi_meeting     meeting; /* of app_comm(), until the process has attached */
-    bool            has_met, has_finalizer, has_left;
-    bool            owns_mpi;     /* a server's: initialised here */
-    bool            is_finalized; /* MPI_Finalize() has begun */
+    mpi_meeting     meeting; /* of one that has MET */
+    /* of MPI, whatever the phase */
+    bool has_finalizer;
+    bool owns_mpi;     /* a server's: initialised here */
+    bool is_finalized; /* MPI_Finalize() has begun */
 } the = {.lock = PTHREAD_MUTEX_INITIALIZER};
+
+/* The lock is held. */
+static void enter_phase(mpi_phase to, mpi_job *job)
+{
+    assert(to == PHASE_LEFT ? the.phase == PHASE_MEMBER : the.phase <= PHASE_MET);
+    assert((to == PHASE_MEMBER) == (job != NULL));
+    the.phase = to;
+    the.job   = job;
+}
 
 mpi_job *mpi_the_job(void)
 {
@@ -91,7 +107,7 @@ static usm_status check_comm(const usm_host_api *api, const void *comm, MPI_Comm
 
 static bool is_far_left(mpi_job *job)
 {
-    return usm_load_acquire(&job->has_said_goodbye);
+    return mpi_job_state_of(job) == MPI_JOB_PARTED;
 }
 
 /* No live member has yet to report that it needs nothing. */
@@ -161,6 +177,7 @@ static void say_goodbye(mpi_job *job)
 
     (void)pthread_mutex_lock(&job->step);
     (void)far_step(job->node, &busy);
+    mpi_job_change(job, MPI_JOB_PARTING);
     far_leave(job->node, &job->has_left);
     (void)pthread_mutex_unlock(&job->step);
 }
@@ -169,7 +186,7 @@ static void leave(mpi_job *job, bool is_final)
 {
     const uint64_t bound = 2 * job->deadline_ns;
 
-    atomic_store(&job->is_closing, true);
+    mpi_job_change(job, MPI_JOB_CLOSING);
     (void)mpi_step_until(job, is_at_rest, mpi_now() + bound);
     if (is_final)
         finish_lending(job);
@@ -204,10 +221,9 @@ static mpi_job *take_job(bool is_final)
     mpi_job *job;
 
     (void)pthread_mutex_lock(&the.lock);
-    job     = the.job;
-    the.job = NULL;
+    job = the.job;
     if (job)
-        the.has_left = true;
+        enter_phase(PHASE_LEFT, NULL);
     the.is_finalized |= is_final;
     (void)pthread_mutex_unlock(&the.lock);
     return job;
@@ -277,7 +293,7 @@ static int on_finalize(MPI_Comm comm, int keyval, void *attribute, void *extra)
         the.left = job; /* until detach(): stores may still be open, and their owner may still
                            call */
         tell_end(job);
-    } else if (the.has_met) {
+    } else if (the.phase == PHASE_MET) {
         excuse_oneself();
     }
     return MPI_SUCCESS;
@@ -341,7 +357,7 @@ usm_status mpi_app_comm(const usm_host_api *api, void *comm, size_t comm_size)
     if (st != USM_OK)
         return st;
     (void)pthread_mutex_lock(&the.lock);
-    if (the.job || the.has_met) {
+    if (the.phase != PHASE_ALONE) {
         st = api->report(USM_E_BUSY, "usm_mpi_app_comm() is called once, before usm_mpi_attach()");
         goto out;
     }
@@ -354,7 +370,7 @@ usm_status mpi_app_comm(const usm_host_api *api, void *comm, size_t comm_size)
         st = install_finalizer(api);
     if (st != USM_OK)
         goto out;
-    the.has_met = true;
+    enter_phase(PHASE_MET, NULL);
     memcpy(comm, &copy, sizeof(copy));
 out:
     (void)pthread_mutex_unlock(&the.lock);
@@ -376,7 +392,7 @@ static usm_status find_meeting(mpi_job *job, MPI_Comm comm)
             st = split_program(&job->meeting, true);
         return st;
     }
-    if (!the.has_met)
+    if (the.phase != PHASE_MET)
         return mpi_meet(job->api, comm, MPI_MEET_ATTACH, &job->meeting);
     st = mpi_check(job->api, MPI_Comm_compare(comm, the.meeting.program, &result),
                    "MPI_Comm_compare");
@@ -386,7 +402,7 @@ static usm_status find_meeting(mpi_job *job, MPI_Comm comm)
         return job->api->report(USM_E_MPI, "after usm_mpi_app_comm() the communicator that it gave "
                                            "is attached, or one of the same processes");
     job->meeting = the.meeting;
-    the.has_met  = false; /* from here on no process must be excused */
+    enter_phase(PHASE_ALONE, NULL); /* from here on no process must be excused */
     return USM_OK;
 }
 
@@ -408,7 +424,6 @@ static usm_status exchange_records(mpi_job *job, int rank, mpi_record *all)
                        .is_present = true,
                        .is_server  = job->params.is_server,
                        .has_key    = job->params.key != NULL,
-                       .has_thread = job->level >= MPI_THREAD_MULTIPLE,
                        .lend       = job->params.lend,
                        .rank       = (uint32_t)rank,
                        .refusal    = refusal_of(job)};
@@ -519,6 +534,7 @@ static usm_status start_job(mpi_job *job)
         st = mpi_service_start(job);
     if (st != USM_OK)
         return st;
+    mpi_job_change(job, MPI_JOB_UP);
     /* A member that does not come is lost, or joins later: no reason to fail. */
     (void)mpi_step_until(job, has_everybody, mpi_now() + wait);
     return USM_OK;
@@ -596,19 +612,22 @@ static usm_status attach(const usm_host_api *api, const usm_job_params *params, 
 
 usm_status mpi_attach(const usm_host_api *api, const usm_job_params *params, void **job)
 {
+    mpi_job   *found = NULL;
     usm_status st;
 
     if (params->struct_size != sizeof(*params))
         return api->report(USM_E_ABI, "the transport mpi was built for another libusm");
     (void)pthread_mutex_lock(&the.lock);
-    if (the.job)
+    if (the.phase == PHASE_MEMBER)
         st = api->report(USM_E_BUSY, "this process is attached already");
-    else if (the.has_left)
+    else if (the.phase == PHASE_LEFT)
         st = api->report(USM_E_BUSY, "this process has left its job; a job is attached once");
     else
-        st = attach(api, params, &the.job);
-    if (st == USM_OK)
-        *job = the.job;
+        st = attach(api, params, &found);
+    if (st == USM_OK) {
+        enter_phase(PHASE_MEMBER, found);
+        *job = found;
+    }
     (void)pthread_mutex_unlock(&the.lock);
     if (st != USM_OK)
         finalize_own();

@@ -164,7 +164,7 @@ void mpi_job_describe(void *job_, char *text, size_t cap)
     text[0] = '\0';
     add_version(text, cap);
     ADD("\n%s%s\n", level_name(job->level),
-        job->has_thread ? "" : ": borrows only, and transfers go on inside libusm's calls");
+        mpi_has_thread(job) ? "" : ": borrows only, and transfers go on inside libusm's calls");
     add_components(text, cap);
     ADD("this launch %s: %s\n", l.survives ? "survives the death of a lender" : "survives no death",
         l.what);

@@ -7,6 +7,7 @@
  *     meet.c      communicators: of the launch, of the program, the one that the link works on
  *     places.c    members as replica targets of a store; whom a change of theirs is reported to
  *     service.c   which thread steps the protocol (transports/far), and how it waits
+ *     state.c     the life of a job, as one state
  *     link.c      far_link over MPI's nonblocking calls
  *     near.c      memory of members on the same host, mapped
  *     key.c       the job's key: HMAC-SHA-256
@@ -73,7 +74,7 @@ typedef struct mpi_record {
     int32_t       refusal; /* usm_status: why it cannot take part; the others do not either then */
     uint32_t      rank;    /* in the communicator that was attached */
     uint64_t      lend;
-    bool          is_present, is_server, has_key, has_thread;
+    bool          is_present, is_server, has_key;
     char          domain[64];
     unsigned char nonce[MPI_NONCE_SIZE];
 } mpi_record;
@@ -129,6 +130,21 @@ typedef struct mpi_place {
     _Atomic bool is_lost;
 } mpi_place;
 
+/* The life of a job, in its order; state.c draws and checks the changes. */
+typedef enum mpi_job_state {
+    MPI_JOB_MEETING,
+    MPI_JOB_UP,
+    MPI_JOB_CLOSING,
+    MPI_JOB_PARTING,
+    MPI_JOB_PARTED,
+    MPI_JOB_STOPPING,
+    MPI_JOB_STOPPED
+} mpi_job_state;
+
+/* The module's thread: AWAKE -> ASLEEP -> AWAKE by itself, if nobody calls; any thread makes it
+ * CALLED, which it takes back to AWAKE when it looks for work. */
+typedef enum mpi_doze { MPI_AWAKE, MPI_CALLED, MPI_ASLEEP } mpi_doze;
+
 typedef struct mpi_job {
     /* fixed once attached */
     const usm_host_api *api;
@@ -140,11 +156,9 @@ typedef struct mpi_job {
     far_node           *node;
     uint32_t            self, count;
     mpi_record         *records; /* by member */
-    uint32_t           *peers;   /* by member: rank in meeting.whole */
     uint32_t            max_places;
     int                 level; /* MPI's thread level */
     pthread_t           owner; /* the thread that attached */
-    bool                has_thread;
     uint64_t            lease_ns, deadline_ns;
     /* guarded by step */
     pthread_mutex_t step;     /* the thread that holds it calls MPI */
@@ -153,7 +167,7 @@ typedef struct mpi_job {
     bool            has_left; /* far_leave() sets it within a step */
     /* guarded by lock */
     pthread_mutex_t lock;
-    pthread_cond_t  changed;
+    pthread_cond_t  changed; /* the state, `doze`, `is_telling` */
     mpi_news       *news;
     mpi_news      **news_end;
     mpi_news       *idle_news; /* large ones */
@@ -162,8 +176,7 @@ typedef struct mpi_job {
     mpi_shadow     *idle_shadows;
     mpi_shadow     *ended; /* transfers whose `done` must still be called */
     mpi_shadow    **ended_end;
-    bool            is_running; /* the thread */
-    bool            is_telling; /* news are being passed to the callbacks */
+    bool            is_telling; /* a thread passes news to the callbacks, in any state */
     uint32_t       *place_of;   /* by member, its last; UINT32_MAX: it lends nothing */
     mpi_place      *places;     /* max_places of them; `member` is fixed once it counts */
     far_member     *members;    /* by member, as of `as_of_ns` */
@@ -171,22 +184,24 @@ typedef struct mpi_job {
     uint64_t        as_of_ns;
     bool           *is_done; /* by member: it is in MPI_Finalize() and needs nothing more */
     /* atomic */
-    _Atomic bool     stop, is_closing, has_said_goodbye, is_asleep, is_woken;
+    _Atomic mpi_job_state state; /* written under lock */
+    _Atomic mpi_doze      doze;
+    /* What the last step found: hints for naps, true or false in any state. */
     _Atomic bool     has_worked; /* something other than signs of life has come or gone */
     _Atomic bool     busy;       /* as far_step() reported */
+    _Atomic bool     is_sending; /* MPI has messages of the module that were not sent yet */
     _Atomic uint64_t next;       /* when the protocol wants to be stepped at the latest */
     _Atomic uint32_t nplaces;
-    _Atomic bool     has_ended;  /* there is something in `ended` */
-    _Atomic uint32_t copies;     /* number of mpi_copy() */
-    _Atomic uint32_t flying;     /* threads and transfers in transfer.c */
-    _Atomic uint32_t awaiters;   /* threads that step until their transfer has ended */
-    _Atomic uint64_t beside;     /* when one of them stepped last */
-    _Atomic uint32_t shadows;    /* transfers in the protocol for which no thread waits */
-    _Atomic uint64_t patience;   /* set by module.c's set_patience() */
-    _Atomic bool     is_sending; /* MPI has messages of the module that were not sent yet */
-    _Atomic uint64_t wakes_at;   /* when the service thread wakes at the latest, while it is
+    _Atomic bool     has_ended; /* there is something in `ended`; written under lock */
+    _Atomic uint32_t copies;    /* number of mpi_copy() */
+    _Atomic uint32_t flying;    /* threads and transfers in transfer.c */
+    _Atomic uint32_t awaiters;  /* threads that step until their transfer has ended */
+    _Atomic uint64_t beside;    /* when one of them stepped last */
+    _Atomic uint32_t shadows;   /* transfers in the protocol for which no thread waits */
+    _Atomic uint64_t patience;  /* set by module.c's set_patience() */
+    _Atomic uint64_t wakes_at;  /* when the service thread wakes at the latest, while it is
                                     asleep */
-    _Atomic uint64_t stepper;    /* the thread that holds `step`: pthread_self() as a number; 0:
+    _Atomic uint64_t stepper;   /* the thread that holds `step`: pthread_self() as a number; 0:
                                     none */
 } mpi_job;
 
@@ -199,6 +214,32 @@ struct mpi_store {
     _Atomic uint64_t reserved; /* in blocks */
     mpi_store       *next;     /* guarded by job->lock */
 };
+
+/* ---- state.c ------------------------------------------------------------------------ */
+
+static inline mpi_job_state mpi_job_state_of(const mpi_job *job)
+{
+    return usm_load_acquire(&job->state);
+}
+
+/* From CLOSING on: the process has left, or is about to. */
+static inline bool mpi_job_is_closing(const mpi_job *job)
+{
+    return mpi_job_state_of(job) >= MPI_JOB_CLOSING;
+}
+
+/* Whether the module has a thread of its own. */
+static inline bool mpi_has_thread(const mpi_job *job)
+{
+    return job->level >= MPI_THREAD_MULTIPLE;
+}
+
+/* The lock is not held.  pre: the change is allowed. */
+void mpi_job_change(mpi_job *job, mpi_job_state to);
+/* The same if the job is in the state `from`, else nothing. */
+void mpi_job_change_from(mpi_job *job, mpi_job_state from, mpi_job_state to);
+/* Whether the job may be changed to the state `to` now; with the lock held. */
+bool mpi_job_is_valid(const mpi_job *job, mpi_job_state to);
 
 /* The job of this process; NULL: not attached. */
 mpi_job *mpi_the_job(void);

@@ -118,7 +118,6 @@ static void pack(const mpi_record *r, unsigned char *p)
     p[24] = r->is_present;
     p[25] = r->is_server;
     p[26] = r->has_key;
-    p[27] = r->has_thread;
     memcpy(p + 32, r->nonce, MPI_NONCE_SIZE);
     (void)snprintf((char *)p + 48, 64, "%s", r->domain);
 }
@@ -132,7 +131,6 @@ static void unpack(const unsigned char *p, mpi_record *r)
     r->is_present = p[24] != 0;
     r->is_server  = p[25] != 0;
     r->has_key    = p[26] != 0;
-    r->has_thread = p[27] != 0;
     memcpy(r->nonce, p + 32, MPI_NONCE_SIZE);
     memcpy(r->domain, p + 48, sizeof(r->domain) - 1);
     r->domain[sizeof(r->domain) - 1] = '\0';

@@ -65,7 +65,7 @@ static void store_close(void *store)
 
     if (!s)
         return;
-    if (usm_load_acquire(&job->is_closing)) /* the lenders know that this process has left */
+    if (mpi_job_is_closing(job)) /* the lenders know that this process has left */
         far_store_drop(s->far);
     else
         far_store_close(s->far);
@@ -91,7 +91,7 @@ static int store_wait_fd(void *store)
 
 static bool store_has_thread(void *store)
 {
-    return ((const mpi_store *)store)->job->has_thread;
+    return mpi_has_thread(((const mpi_store *)store)->job);
 }
 
 static usm_status store_sync(void *store)
@@ -181,7 +181,7 @@ static usm_status members(void *job_, uint32_t *self, uint32_t *count)
 {
     mpi_job *job = job_;
 
-    if (!job->has_thread && mpi_may_step(job)) /* a thread that waits for messages calls this */
+    if (!mpi_has_thread(job) && mpi_may_step(job)) /* a thread that waits for messages calls this */
         (void)mpi_step(job);
     *self  = job->self;
     *count = job->count;
@@ -209,7 +209,7 @@ static usm_status send(void *job_, uint32_t to, uint32_t tag, const void *data, 
     if (to >= job->count || tag >= MPI_TAG_DONE)
         return host->report(USM_E_INVALID, "a message to member %u of %u under tag %u", to,
                             job->count, tag);
-    if (usm_load_acquire(&job->is_closing))
+    if (mpi_job_is_closing(job))
         return host->report(USM_E_MPI, "this process has left the job");
     if (to == job->self) {
         mpi_on_message(job, to, tag, data, size);
@@ -217,7 +217,7 @@ static usm_status send(void *job_, uint32_t to, uint32_t tag, const void *data, 
         return USM_OK;
     }
     st = far_send(job->node, to, tag, data, size);
-    if (st == USM_OK && job->has_thread)
+    if (st == USM_OK && mpi_has_thread(job))
         mpi_service_wake(job); /* the sender seldom waits for it by stepping */
     else if (st == USM_OK && mpi_may_step(job))
         (void)mpi_step(job);

@@ -93,14 +93,14 @@ bool mpi_step(mpi_job *job)
     usm_store_relaxed(&job->busy, busy);
     usm_store_relaxed(&job->is_sending, mpi_link_is_sending(job->link));
     if (job->has_left)
-        usm_store_release(&job->has_said_goodbye, true);
+        mpi_job_change_from(job, MPI_JOB_PARTING, MPI_JOB_PARTED);
     job->moves = mpi_link_moves(job->link);
     has_moved  = job->moves != moves;
     if (is_at_work(job, busy, has_moved))
         usm_store_relaxed(&job->has_worked, true);
     usm_store_relaxed(&job->stepper, UINT64_C(0));
     (void)pthread_mutex_unlock(&job->step);
-    if (!job->has_thread)
+    if (!mpi_has_thread(job))
         mpi_tell(job);
     return has_moved;
 }
@@ -168,7 +168,7 @@ bool mpi_step_until(mpi_job *job, bool (*is_over)(mpi_job *job), uint64_t until)
         if (mpi_now() >= until)
             return false;
         mpi_linger(job, &since, false);
-        if (!job->has_thread)
+        if (!mpi_has_thread(job))
             mpi_deliver(job);
     }
     return true;
@@ -238,7 +238,7 @@ static void add_news(mpi_job *job, mpi_news *n)
     *job->news_end = n;
     job->news_end  = &n->next;
     (void)pthread_mutex_unlock(&job->lock);
-    if (job->has_thread && usm_load_relaxed(&job->awaiters))
+    if (mpi_has_thread(job) && usm_load_relaxed(&job->awaiters))
         mpi_service_wake(job);
 }
 
@@ -337,11 +337,11 @@ void mpi_tell(mpi_job *job)
 
 void mpi_service_wake(mpi_job *job)
 {
-    if (!job->has_thread)
+    if (!mpi_has_thread(job))
         return;
-    /* Pairs with fall_asleep(): either this thread sees that it sleeps, or it sees is_woken. */
-    atomic_store(&job->is_woken, true);
-    if (!atomic_load(&job->is_asleep))
+    /* Pairs with fall_asleep(): it does not sleep after this, or is seen to sleep.  In the second
+     * case the lock is free once it waits. */
+    if (atomic_exchange(&job->doze, MPI_CALLED) != MPI_ASLEEP)
         return;
     (void)pthread_mutex_lock(&job->lock);
     (void)pthread_cond_broadcast(&job->changed);
@@ -352,13 +352,16 @@ static void fall_asleep(mpi_job *job, uint64_t ns)
 {
     const uint64_t  end = mpi_now() + ns;
     struct timespec t = {.tv_sec = (time_t)(end / 1000000000), .tv_nsec = (long)(end % 1000000000)};
+    mpi_doze        awake = MPI_AWAKE, asleep = MPI_ASLEEP;
 
     usm_store_relaxed(&job->wakes_at, end);
     (void)pthread_mutex_lock(&job->lock);
-    atomic_store(&job->is_asleep, true);
-    while (!atomic_load(&job->is_woken) &&
-           pthread_cond_timedwait(&job->changed, &job->lock, &t) == 0) {}
-    atomic_store(&job->is_asleep, false);
+    if (atomic_compare_exchange_strong(&job->doze, &awake, MPI_ASLEEP)) {
+        while (atomic_load(&job->doze) == MPI_ASLEEP &&
+               pthread_cond_timedwait(&job->changed, &job->lock, &t) == 0) {}
+        /* Nobody called: else it stays CALLED, until the thread looks. */
+        (void)atomic_compare_exchange_strong(&job->doze, &asleep, MPI_AWAKE);
+    }
     (void)pthread_mutex_unlock(&job->lock);
 }
 
@@ -415,8 +418,8 @@ static void run(void *arg)
     rest     r   = {.moved = mpi_now(), .busy = mpi_now()};
 
     (void)prctl(PR_SET_TIMERSLACK, 1000ul, 0ul, 0ul, 0ul); /* otherwise naps of 20 us take 70 */
-    while (!usm_load_acquire(&job->stop)) {
-        bool has_moved = atomic_exchange(&job->is_woken, false);
+    while (mpi_job_state_of(job) < MPI_JOB_STOPPING) {
+        bool has_moved = atomic_exchange(&job->doze, MPI_AWAKE) == MPI_CALLED;
 
         if (!is_beside(job, mpi_now()) || mpi_now() >= usm_load_relaxed(&job->next))
             has_moved |= mpi_step(job);
@@ -429,10 +432,7 @@ static void run(void *arg)
         take_a_rest(job, &r, has_moved);
     }
     mpi_tell(job);
-    (void)pthread_mutex_lock(&job->lock);
-    job->is_running = false;
-    (void)pthread_cond_broadcast(&job->changed);
-    (void)pthread_mutex_unlock(&job->lock);
+    mpi_job_change(job, MPI_JOB_STOPPED);
 }
 
 usm_status mpi_service_init(mpi_job *job)
@@ -470,25 +470,25 @@ usm_status mpi_service_start(mpi_job *job)
 {
     int error;
 
-    if (job->level < MPI_THREAD_MULTIPLE)
+    if (!mpi_has_thread(job))
         return USM_OK;
-    job->is_running = job->has_thread = true;
-    error                             = job->api->os->thread(run, job, "usm-mpi");
+    error = job->api->os->thread(run, job, "usm-mpi");
     if (error == 0)
         return USM_OK;
-    job->is_running = job->has_thread = false;
     return job->api->report(USM_E_SYSTEM, "no thread for messages could be started: error %d",
                             error);
 }
 
 void mpi_service_stop(mpi_job *job)
 {
-    if (!job->has_thread)
+    mpi_job_change(job, MPI_JOB_STOPPING);
+    if (!mpi_has_thread(job)) {
+        mpi_job_change(job, MPI_JOB_STOPPED);
         return;
-    usm_store_release(&job->stop, true);
+    }
     mpi_service_wake(job);
     (void)pthread_mutex_lock(&job->lock);
-    while (job->is_running)
+    while (mpi_job_state_of(job) != MPI_JOB_STOPPED)
         (void)pthread_cond_wait(&job->changed, &job->lock);
     (void)pthread_mutex_unlock(&job->lock);
 }

@@ -26,9 +26,10 @@ static usm_status enter(mpi_store *s, uint64_t block, uint32_t *peer)
     mpi_job       *job   = s->job;
     const uint64_t place = block >> PLACE_SHIFT;
 
-    /* Pairs with leave(): either this thread is counted, or it sees that the job is closing. */
+    /* Pairs with the change to CLOSING, all sequentially consistent: either the thread that leaves
+     * sees this one counted, or this one sees that the job is closing. */
     atomic_fetch_add(&job->flying, 1u);
-    if (atomic_load(&job->is_closing))
+    if (atomic_load(&job->state) >= MPI_JOB_CLOSING)
         return job->api->report(USM_E_IO, "this process has left the job (usm_mpi_detach() or "
                                           "MPI_Finalize()): what others kept for it is gone");
     if (!mpi_may_step(job))
@@ -121,7 +122,8 @@ void mpi_store_forget(void *store, uint64_t first, uint64_t n)
         return;
     (void)usm_sub_relaxed(&s->reserved, n);
     atomic_fetch_add(&job->flying, 1u);
-    if (!atomic_load(&job->is_closing) && !usm_load_relaxed(&job->places[place].is_lost))
+    if (atomic_load(&job->state) < MPI_JOB_CLOSING &&
+        !usm_load_relaxed(&job->places[place].is_lost))
         far_forget(s->far, job->places[place].member, first & BLOCK_MASK, n);
     leave(job);
 }
@@ -171,8 +173,8 @@ static void on_ended(usm_transfer *t, usm_status status)
     (void)pthread_mutex_lock(&job->lock);
     *job->ended_end = s;
     job->ended_end  = &s->next;
-    (void)pthread_mutex_unlock(&job->lock);
     usm_store_release(&job->has_ended, true);
+    (void)pthread_mutex_unlock(&job->lock);
     if (usm_load_relaxed(&job->awaiters))
         mpi_service_wake(job);
 }
@@ -304,9 +306,9 @@ void mpi_store_submit(void *store, usm_transfer *list)
     }
     if (last)
         run_awaited(s, to_last, last);
-    else if (!job->has_thread && mpi_may_step(job))
+    else if (!mpi_has_thread(job) && mpi_may_step(job))
         (void)mpi_step(job);
-    if (!job->has_thread && mpi_may_step(job))
+    if (!mpi_has_thread(job) && mpi_may_step(job))
         mpi_deliver(job);
 }
 
@@ -325,7 +327,7 @@ usm_status mpi_store_progress(void *store, uint32_t timeout_ms)
     const uint64_t end   = mpi_now() + (timeout_ms ? PROGRESS_NS : 0);
     uint64_t       since = 0;
 
-    if (usm_load_acquire(&job->is_closing))
+    if (mpi_job_is_closing(job))
         return USM_OK; /* leave() steps */
     if (!mpi_may_step(job))
         return job->api->report(USM_E_MPI_THREADS,
