@@ -102,8 +102,8 @@ static void detached(void)
     job_end("usm_mpi_detach() before MPI_Finalize(), twice");
 }
 
-/* A rank that has no thread for libusm borrows. */
-static void below_multiple(void)
+/* Rank 0 attaches without a thread for libusm, and goes on; the others lend. */
+static void attach_below_multiple(void)
 {
     /* The level that it says is the one it gets: another rank's may be higher. */
     const char *rank = getenv("OMPI_COMM_WORLD_RANK");
@@ -116,8 +116,27 @@ static void below_multiple(void)
     job_begin(MPI_THREAD_FUNNELED);
     job_borrows("1");
     NEED_STATUS(USM_MPI_ATTACH(job.comm), USM_OK);
+}
+
+static void below_multiple(void)
+{
+    attach_below_multiple();
     work();
     job_end("a rank at MPI_THREAD_FUNNELED borrowed 7 times its limit");
+}
+
+/* It computes for longer than the time of orphans, and says nothing meanwhile. */
+static void below_multiple_silent(void)
+{
+    usm_buffer *b;
+
+    attach_below_multiple();
+    b = buffer_new(FAR_SIZE);
+    buffer_write(b, 1);
+    sleep_ms(ORPHAN_MS + LEASE_MS);
+    (void)buffer_check(b, 1);
+    usm_buffer_destroy(b);
+    job_end("a rank at MPI_THREAD_FUNNELED was silent, and what it stored is there");
 }
 
 /* ---- shared memory on one host: USM_MPI_NEAR=1 ------------------------------------------ */
@@ -763,6 +782,7 @@ int main(int argc, char **argv)
         {"all_to_all", all_to_all},
         {"detached", detached},
         {"below_multiple", below_multiple},
+        {"below_multiple_silent", below_multiple_silent},
         {"serialized", serialized},
         {"near_content", near_content},
         {"near_killed", near_killed},

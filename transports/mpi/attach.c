@@ -12,9 +12,9 @@
  * are lost by their lease.
  *
  * The callback comes too late for MPICH (4.0.2; its relatives share the code), whose MPI_Finalize()
- * begins by declaring the process single-threaded.  The module's thread, if it is within MPI at that
- * moment, has taken the global lock and does not release it, because locks are skipped from then
- * on; the end of MPI_Finalize() destroys the lock, finds it taken, and aborts the job
+ * begins by declaring the process single-threaded.  The module's thread, if it is within MPI then,
+ * has taken the global lock and does not release it, because locks are skipped from then on; the
+ * end of MPI_Finalize() destroys the lock, finds it taken, and aborts the job
  * ("pthread_mutex_destroy: Device or resource busy": one run in five with a busy lender).  Hence
  * <usm/mpi.h> has MPI_Finalize() detach first.
  *
@@ -32,8 +32,8 @@
 #define LAST_NS      (200 * NS_PER_MS)
 #define SERVE_NAP_NS 20000000l
 
-/* ALONE -> MET by app_comm(), which attach() takes back; ALONE -> MEMBER by attach(); MEMBER -> LEFT
- * by detach(), or MPI_Finalize(). */
+/* ALONE -> MET by app_comm(), which attach() takes back; ALONE -> MEMBER by attach();
+ * MEMBER -> LEFT by detach(), or MPI_Finalize(). */
 typedef enum mpi_phase { PHASE_ALONE, PHASE_MET, PHASE_MEMBER, PHASE_LEFT } mpi_phase;
 
 /* The process. */
@@ -478,22 +478,23 @@ static usm_status gather_members(mpi_job *job, int rank)
 static usm_status create_node(mpi_job *job)
 {
     uint64_t   seed = 0;
-    far_params p    = {.struct_size    = sizeof(p),
-                       .api            = job->api,
-                       .domain         = job->params.domain ? job->params.domain : "",
-                       .lend           = job->params.lend,
-                       .key            = job->params.key,
-                       .key_size       = job->params.key_size,
-                       .hmac           = job->params.key ? mpi_hmac : NULL,
-                       .lease_ns       = job->lease_ns,
-                       .deadline_ns    = job->deadline_ns,
-                       .orphan_ns      = job->params.orphan_ms * NS_PER_MS,
-                       .piece          = PIECE,
-                       .depth          = DEPTH,
-                       .member_changed = mpi_on_member,
-                       .message        = mpi_on_message,
-                       .wake           = mpi_on_wake,
-                       .user           = job};
+    far_params p    = {.struct_size       = sizeof(p),
+                       .api               = job->api,
+                       .domain            = job->params.domain ? job->params.domain : "",
+                       .lend              = job->params.lend,
+                       .key               = job->params.key,
+                       .key_size          = job->params.key_size,
+                       .hmac              = job->params.key ? mpi_hmac : NULL,
+                       .lease_ns          = job->lease_ns,
+                       .deadline_ns       = job->deadline_ns,
+                       .orphan_ns         = job->params.orphan_ms * NS_PER_MS,
+                       .piece             = PIECE,
+                       .depth             = DEPTH,
+                       .member_changed    = mpi_on_member,
+                       .message           = mpi_on_message,
+                       .wake              = mpi_on_wake,
+                       .user              = job,
+                       .is_stepped_seldom = !mpi_has_thread(job)};
     usm_status st   = mpi_link_create(job->api, job->comm, &job->link);
 
     if (st != USM_OK)
