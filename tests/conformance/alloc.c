@@ -206,7 +206,7 @@ Test(alloc, an_alignment_of_3_is_refused_by_name)
             CHECK(story_names("3"), "the story does not name 3: %s", usm_last_error());
         }
     }
-    CHECK_NO_BLOCK(usm_aligned_alloc(opaque_size(3), 64, USM_HOST), USM_E_ALIGNMENT);
+    CHECK_NO_BLOCK(usm_aligned_alloc(opaque_size(3), 64, USM_DEVICE), USM_E_ALIGNMENT);
 }
 
 Test(alloc, an_alignment_of_2_to_the_40_is_refused_by_name)
@@ -414,7 +414,7 @@ Test(alloc, realloc_of_a_foreign_pointer_is_refused)
 Test(alloc, realloc_of_an_interior_pointer_is_refused)
 {
     rig   r = rig_first();
-    char *p = mem(&r, USM_HOST, 64);
+    char *p = mem(&r, USM_DEVICE, 64);
 
     CHECK_NO_BLOCK(usm_realloc(opaque(p + 8), 128, USM_UNKNOWN), USM_E_INTERIOR_POINTER);
     CHECK_OK(usm_free_ctx(p, r.ctx));

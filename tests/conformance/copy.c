@@ -202,7 +202,7 @@ Test(copy, rows_with_pitches_go_between_all_pairs_of_memory)
 Test(copy, a_pitch_below_the_width_is_refused)
 {
     EACH_DEVICE (r) {
-        char *p = mem(&r, USM_HOST, 64), local[64] = "";
+        char *p = mem(&r, USM_DEVICE, 64), local[64] = "";
         CHECK_REFUSED(usm_memcpy_2d(r.q, p, 7, local, 8, 8, 2, 0, NULL, NULL), USM_E_INVALID,
                       "pitch");
         CHECK_REFUSED(usm_memcpy_2d(r.q, p, 8, local, 7, 8, 2, 0, NULL, NULL), USM_E_INVALID,
@@ -426,7 +426,7 @@ Test(copy, a_range_over_the_end_of_its_block_is_refused)
 Test(copy, null_pointers_are_refused)
 {
     EACH_DEVICE (r) {
-        char *p = mem(&r, USM_HOST, 64);
+        char *p = mem(&r, USM_DEVICE, 64);
         CHECK_REFUSED(usm_memcpy(r.q, NULL, p, 8, 0, NULL, NULL), USM_E_INVALID_POINTER, "NULL");
         CHECK_REFUSED(usm_memcpy(r.q, p, NULL, 8, 0, NULL, NULL), USM_E_INVALID_POINTER, "NULL");
         CHECK_REFUSED(usm_memcpy_2d(r.q, NULL, 8, p, 8, 8, 1, 0, NULL, NULL), USM_E_INVALID_POINTER,

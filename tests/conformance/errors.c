@@ -184,12 +184,12 @@ Test(errors, functions_that_give_pointers_answer_null_to_null_objects)
 Test(errors, null_outputs_are_refused)
 {
     EACH_DEVICE (r) {
-        void  *p = mem(&r, USM_HOST, 8);
+        void  *p = mem(&r, USM_DEVICE, 8);
         size_t n;
         REFUSED(usm_context_create(NULL, NULL));
         REFUSED(usm_queue_create(r.ctx, NULL, NULL, NULL));
         REFUSED(usm_event_create(r.ctx, NULL));
-        REFUSED(usm_pool_create(r.ctx, NULL, USM_HOST, NULL, NULL));
+        REFUSED(usm_pool_create(r.ctx, NULL, USM_DEVICE, NULL, NULL));
         REFUSED(usm_get_devices(NULL, 0, NULL));
         REFUSED(usm_get_devices(NULL, 3, &n));
         REFUSED(usm_select_devices("host:*", NULL, 0, NULL));
@@ -201,7 +201,7 @@ Test(errors, null_outputs_are_refused)
         REFUSED(usm_get_pointer_device(p, r.ctx, NULL));
         REFUSED(usm_get_pointer_context(p, NULL));
         CHECK_OK(usm_get_address_range(p, r.ctx, NULL, NULL)); /* each may be left out */
-        REFUSED(usm_pool_get_stats(usm_pool_default(r.ctx, NULL, USM_HOST), NULL));
+        REFUSED(usm_pool_get_stats(usm_pool_default(r.ctx, NULL, USM_DEVICE), NULL));
         REFUSED(usm_program_create(r.ctx, NULL, NULL));
         usm_free(p);
     }

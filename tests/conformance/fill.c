@@ -70,7 +70,7 @@ Test(fill, a_count_of_zero_changes_nothing)
 Test(fill, a_pattern_of_no_bytes_is_refused)
 {
     EACH_DEVICE (r) {
-        char *p = mem(&r, USM_HOST, 64);
+        char *p = mem(&r, USM_DEVICE, 64);
         CHECK_REFUSED(usm_fill(r.q, p, "x", 0, 4, 0, NULL, NULL), USM_E_INVALID, "pattern");
         CHECK_REFUSED(usm_fill(r.q, p, NULL, 4, 4, 0, NULL, NULL), USM_E_INVALID, "pattern");
         usm_free(p);
@@ -80,7 +80,7 @@ Test(fill, a_pattern_of_no_bytes_is_refused)
 Test(fill, a_product_that_overflows_is_refused)
 {
     EACH_DEVICE (r) {
-        char *p = mem(&r, USM_HOST, 64);
+        char *p = mem(&r, USM_DEVICE, 64);
         CHECK_REFUSED(usm_fill(r.q, p, "abcdefgh", 8, opaque_size(SIZE_MAX / 4), 0, NULL, NULL),
                       USM_E_SIZE, "");
         usm_free(p);

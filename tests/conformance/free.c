@@ -139,7 +139,7 @@ Test(free, freeing_blocking_refuses_what_free_refuses)
     int local = 0;
 
     EACH_DEVICE (r) {
-        char *p = mem(&r, USM_HOST, 64);
+        char *p = mem(&r, USM_DEVICE, 64);
         CHECK_IS(usm_free_blocking(opaque(&local), NULL), USM_E_INVALID_POINTER);
         CHECK_IS(usm_free_blocking(opaque(p + 3), r.ctx), USM_E_INTERIOR_POINTER);
         CHECK_OK(usm_free_blocking(p, r.ctx));

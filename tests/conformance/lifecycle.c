@@ -13,22 +13,22 @@ TestAlone(lifecycle, init_and_shutdown_are_counted)
 {
     CHECK_OK(usm_init());
     CHECK_OK(usm_init());
-    void *p = usm_alloc_host(100);
+    void *p = usm_alloc_device(100);
     CHECK(p, "%s", usm_last_error());
     usm_shutdown();
-    CHECK(usm_get_pointer_type(p, NULL) == USM_HOST, "gone after the first of two");
+    CHECK(usm_get_pointer_type(p, NULL) == USM_DEVICE, "gone after the first of two");
     usm_free(p);
     usm_shutdown();
-    CHECK_NO_BLOCK(usm_alloc_host(8), USM_E_SHUTDOWN);
+    CHECK_NO_BLOCK(usm_alloc_device(8), USM_E_SHUTDOWN);
 }
 
 TestAlone(lifecycle, without_init_the_first_use_starts_and_shutdown_ends_it)
 {
-    void *p = usm_alloc_host(100);
+    void *p = usm_alloc_device(100);
 
     CHECK(p, "%s", usm_last_error());
     usm_shutdown();
-    CHECK_NO_BLOCK(usm_alloc_host(8), USM_E_SHUTDOWN);
+    CHECK_NO_BLOCK(usm_alloc_device(8), USM_E_SHUTDOWN);
 }
 
 TestAlone(lifecycle, after_the_last_shutdown_the_default_forms_say_so)
@@ -61,10 +61,10 @@ TestAlone(lifecycle, late_frees_are_harmless)
 
     for (int i = 0; i < 30; i++) {
         usm_kind k = (usm_kind)(i % 3 + 1);
-        p[i]       = usm_alloc((size_t)i * 100, has(&r, need_kind(k)) ? k : USM_HOST);
+        p[i]       = usm_alloc((size_t)i * 100, has(&r, need_kind(k)) ? k : USM_DEVICE);
         CHECK(p[i], "%s", usm_last_error());
     }
-    own = mem(&r, USM_HOST, 100);
+    own = mem(&r, USM_DEVICE, 100);
     usm_shutdown();
     for (int i = 0; i < 30; i++)
         usm_free(p[i]);
@@ -77,7 +77,7 @@ TestAlone(lifecycle, init_after_shutdown_starts_anew)
 {
     for (int i = 0; i < 5; i++) {
         CHECK_OK(usm_init());
-        void *p = usm_alloc_host(1000);
+        void *p = usm_alloc_device(1000);
         CHECK(p, "round %d: %s", i, usm_last_error());
         CHECK_OK(usm_queue_wait(usm_default_queue()));
         usm_shutdown(); /* p goes with it */
@@ -93,7 +93,7 @@ TestAlone(lifecycle, more_shutdowns_than_inits_are_harmless)
     usm_shutdown();
     usm_shutdown();
     CHECK_OK(usm_init());
-    void *p = usm_alloc_host(8);
+    void *p = usm_alloc_device(8);
     CHECK(p, "%s", usm_last_error());
     usm_free(p);
     usm_shutdown();
@@ -102,15 +102,15 @@ TestAlone(lifecycle, more_shutdowns_than_inits_are_harmless)
 /* A plugin that begins and ends libusm for itself, in a program that never did. */
 TestAlone(lifecycle, a_pair_of_calls_leaves_what_the_first_use_started)
 {
-    char *p = usm_alloc_host(100);
+    char *p = usm_alloc_device(100);
 
     CHECK(p, "%s", usm_last_error());
     CHECK_OK(usm_init());
     usm_shutdown();
-    CHECK(usm_get_pointer_type(p, NULL) == USM_HOST, "the program's memory went");
+    CHECK(usm_get_pointer_type(p, NULL) == USM_DEVICE, "the program's memory went");
     usm_free(p);
     usm_shutdown();
-    CHECK_NO_BLOCK(usm_alloc_host(8), USM_E_SHUTDOWN);
+    CHECK_NO_BLOCK(usm_alloc_device(8), USM_E_SHUTDOWN);
 }
 
 /* Lives of the library that began, threads that have seen the end of one. */
@@ -134,7 +134,7 @@ static void allocate_for_a_life(unsigned seed)
         void **p = &kept[i % 8];
 
         usm_free(*p);
-        *p = usm_alloc(sizes[i % 5], USM_HOST);
+        *p = usm_alloc(sizes[i % 5], USM_DEVICE);
         if (!*p)
             break;
     }
@@ -186,7 +186,7 @@ static void *first_use(void *arg)
 {
     (void)arg;
     (void)pthread_setcanceltype(PTHREAD_CANCEL_DEFERRED, NULL);
-    usm_free(usm_alloc_host(10));
+    usm_free(usm_alloc_device(10));
     for (;;)
         pthread_testcancel();
     return NULL;
@@ -200,7 +200,7 @@ TestAlone(lifecycle, a_thread_that_is_cancelled_in_its_first_use_leaves_no_lock)
     CHECK(pthread_create(&thread, NULL, first_use, NULL) == 0, "%s", "no thread");
     (void)pthread_cancel(thread);
     (void)pthread_join(thread, NULL);
-    p = usm_alloc_host(100);
+    p = usm_alloc_device(100);
     CHECK(p, "%s", usm_last_error());
     usm_free(p);
 }
@@ -208,13 +208,13 @@ TestAlone(lifecycle, a_thread_that_is_cancelled_in_its_first_use_leaves_no_lock)
 TestAlone(lifecycle, own_contexts_outlive_the_shutdown)
 {
     EACH_DEVICE (r) {
-        char *p = mem(&r, USM_HOST, 100);
-        CHECK(usm_alloc_host(10), "%s", usm_last_error());
+        char *p = mem(&r, USM_DEVICE, 100);
+        CHECK(usm_alloc_device(10), "%s", usm_last_error());
         usm_shutdown();
-        CHECK(usm_get_pointer_type(p, r.ctx) == USM_HOST, "%s: its memory went", r.name);
+        CHECK(usm_get_pointer_type(p, r.ctx) == USM_DEVICE, "%s: its memory went", r.name);
         CHECK_OK(usm_queue_barrier(r.q, 0, NULL, NULL));
         CHECK_OK(usm_queue_wait(r.q));
-        void *more = usm_malloc_host(100, r.q);
+        void *more = usm_malloc_device(100, r.q);
         CHECK(more, "%s: %s", r.name, usm_last_error());
         usm_free(more);
         CHECK_OK(usm_free_ctx(p, r.ctx));
@@ -407,7 +407,7 @@ static int use_afresh(void *arg)
         desc.devices          = &list[i];
         if (usm_context_create(&desc, &ctx))
             return 2;
-        if (!usm_malloc_ctx(100, NULL, ctx, USM_HOST))
+        if (!usm_malloc_ctx(100, NULL, ctx, USM_DEVICE))
             return 3;
         usm_context_destroy(ctx);
     }
@@ -468,7 +468,7 @@ static bool is_on_host(void)
 static int shutdown_while_busy(void *arg)
 {
     usm_queue *q       = usm_default_queue();
-    char      *p       = usm_alloc_host(1 << 20);
+    char      *p       = usm_alloc_device(1 << 20);
     bool       is_host = is_on_host();
 
     (void)arg;
@@ -490,7 +490,7 @@ static int free_after_a_busy_shutdown(void *arg)
     (void)arg;
     for (int i = 0; i < 500; i++) {
         usm_queue *q = usm_init() == USM_OK ? usm_default_queue() : NULL;
-        char      *p = usm_alloc_host(1000), *other = usm_alloc_host(1000);
+        char      *p = usm_alloc_device(1000), *other = usm_alloc_device(1000);
 
         if (!q || !p || !other)
             return 1;
@@ -533,7 +533,7 @@ static void *come_and_go(void *stop)
         usm_context *ctx = NULL;
         if (usm_context_create(NULL, &ctx))
             return NULL;
-        usm_free(usm_malloc_ctx(100, NULL, ctx, USM_HOST));
+        usm_free(usm_malloc_ctx(100, NULL, ctx, USM_DEVICE));
         usm_context_destroy(ctx);
     }
     return NULL;
@@ -572,7 +572,7 @@ TestAlone(lifecycle, forks_while_contexts_come_and_go_are_harmless)
         if (child == 0) {
             usm_context *ctx = NULL;
             alarm(60);
-            usm_free(usm_malloc_ctx(100, NULL, r.ctx, USM_HOST));
+            usm_free(usm_malloc_ctx(100, NULL, r.ctx, USM_DEVICE));
             if (is_host && usm_context_create(NULL, &ctx))
                 _exit(1);
             usm_context_destroy(ctx);

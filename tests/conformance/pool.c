@@ -556,7 +556,7 @@ Test(pool, an_unknown_pool_is_named_with_those_there_are)
         usm_pool_desc desc = USM_POOL_DESC_INIT;
         usm_pool     *pool = NULL;
         desc.name          = "lagoon";
-        CHECK_REFUSED(usm_pool_create(r.ctx, r.dev, USM_HOST, &desc, &pool), USM_E_NO_BACKEND,
+        CHECK_REFUSED(usm_pool_create(r.ctx, r.dev, USM_DEVICE, &desc, &pool), USM_E_NO_BACKEND,
                       "lagoon");
         CHECK(story_names("direct") && story_names("arena"), "not listed: %s", usm_last_error());
         CHECK(!pool, "%s: the output was touched", r.name);
@@ -590,15 +590,16 @@ Test(pool, wrong_descriptors_and_kinds_are_refused)
         usm_pool     *pool = NULL;
         CHECK_REFUSED(usm_pool_create(r.ctx, r.dev, (usm_kind)9, &desc, &pool), USM_E_KIND, "9");
         desc.min_align = 24;
-        CHECK_REFUSED(usm_pool_create(r.ctx, r.dev, USM_HOST, &desc, &pool), USM_E_ALIGNMENT, "24");
+        CHECK_REFUSED(usm_pool_create(r.ctx, r.dev, USM_DEVICE, &desc, &pool), USM_E_ALIGNMENT,
+                      "24");
         desc.min_align = 0;
         desc.area_size = SIZE_MAX;
-        CHECK_REFUSED(usm_pool_create(r.ctx, r.dev, USM_HOST, &desc, &pool), USM_E_SIZE,
+        CHECK_REFUSED(usm_pool_create(r.ctx, r.dev, USM_DEVICE, &desc, &pool), USM_E_SIZE,
                       "area_size");
         desc.area_size   = 0;
         desc.min_align   = 0;
         desc.struct_size = 3;
-        CHECK_REFUSED(usm_pool_create(r.ctx, r.dev, USM_HOST, &desc, &pool), USM_E_ABI,
+        CHECK_REFUSED(usm_pool_create(r.ctx, r.dev, USM_DEVICE, &desc, &pool), USM_E_ABI,
                       "USM_POOL_DESC_INIT");
         CHECK(!pool, "%s: the output was touched", r.name);
     }
