@@ -12,6 +12,7 @@
 # documentation).
 #
 #   host           no driver                       pocl            PoCL, OpenCL on the CPU
+#   pocl-coarse    the same as NVIDIA's driver offers it (tests/cl_coarse)
 #   intel          Intel's OpenCL CPU runtime      neo-<product>   Intel's OpenCL GPU driver, no GPU
 #   ze-soft        Level Zero's loader over the software driver of tests/ze_soft, whose SPIR-V goes
 #                  through PoCL                    ze-soft-intel   the same through Intel's CPU runtime
@@ -19,7 +20,8 @@
 #   null           the null backend, whose memory is not there: for tests of what is refused then
 #
 # Intel's OpenCL CPU runtime comes from PyPI; `./run ci` fetches it into ${USM_CI_CACHE}/intel.  The
-# software driver is lib/libze_soft.so in ${USM_TEST_BINARY_DIR} (set by ctest), else in build/release.
+# software driver is lib/libze_soft.so in ${USM_TEST_BINARY_DIR} (set by ctest), else in build/release,
+# and so is PoCL's layer, lib/libcl_coarse.so.
 #
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 # shellcheck shell=sh
@@ -28,7 +30,7 @@ USM_CI_CACHE=${USM_CI_CACHE:-${HOME:-/tmp}/.cache/usm-ci}
 
 usm_runtime_names()
 {
-    echo host pocl intel neo-skl neo-tgllp neo-dg2 ze-soft ze-soft-intel neo-ze-tgllp neo-ze-dg2 \
+    echo host pocl pocl-coarse intel neo-skl neo-tgllp neo-dg2 ze-soft ze-soft-intel neo-ze-tgllp neo-ze-dg2 \
         neo-pair-dg2 null
 }
 
@@ -45,7 +47,7 @@ usm__system_icd()
 usm__runtime_library()
 {
     case $1 in
-    pocl | ze-soft) usm__system_icd 'pocl*.icd' ;;
+    pocl* | ze-soft) usm__system_icd 'pocl*.icd' ;;
     neo-*) usm__system_icd 'intel*.icd' ;;
     intel | ze-soft-intel)
         usm__lib=$USM_CI_CACHE/intel/lib/libintelocl.so
@@ -66,6 +68,11 @@ usm__have_library()
 usm__soft_driver()
 {
     echo "${USM_TEST_BINARY_DIR:-$(pwd)/build/release}/lib/libze_soft.so"
+}
+
+usm__coarse_layer()
+{
+    echo "${USM_TEST_BINARY_DIR:-$(pwd)/build/release}/lib/libcl_coarse.so"
 }
 
 # What the Level Zero runtime $1 lacks, or nothing.
@@ -89,7 +96,7 @@ usm_runtime_why()
 {
     case $1 in
     none | host | null) return 0 ;;
-    pocl | ze-soft) usm__how='the package pocl-opencl-icd' ;;
+    pocl* | ze-soft) usm__how='the package pocl-opencl-icd' ;;
     intel | ze-soft-intel) usm__how="\`./run ci\` fetches it into $USM_CI_CACHE/intel" ;;
     neo-*) usm__how='the package intel-opencl-icd' ;;
     *)
@@ -97,6 +104,10 @@ usm_runtime_why()
         return 1
         ;;
     esac
+    if [ "$1" = pocl-coarse ] && [ ! -e "$(usm__coarse_layer)" ]; then
+        echo "$(usm__coarse_layer) was not built (it needs opencl-c-headers)"
+        return 1
+    fi
     case $1 in ze-* | neo-ze-* | neo-pair-*)
         usm__lacks=$(usm__level_zero_lacks "$1")
         if [ -n "$usm__lacks" ]; then
@@ -121,7 +132,7 @@ usm_runtime_env()
     ZE_ENABLE_ALT_DRIVERS=none.so # there is no such library: Level Zero has no driver
     export OCL_ICD_VENDORS ZE_ENABLE_ALT_DRIVERS
     unset USM_DEVICE_SELECTOR ONEAPI_DEVICE_SELECTOR OCL_ICD_FILENAMES OPENCL_VENDOR_PATH \
-        ZE_FLAT_DEVICE_HIERARCHY ZE_AFFINITY_MASK
+        OPENCL_LAYERS ZE_FLAT_DEVICE_HIERARCHY ZE_AFFINITY_MASK
     [ "$1" != none ] || return 0
     usm__runtime_library "$1" >"$2/$1.icd"
     case $1 in
@@ -140,6 +151,10 @@ usm_runtime_env()
         ;;
     *) USM_DEVICE_SELECTOR='opencl:*' ;;
     esac
+    if [ "$1" = pocl-coarse ]; then
+        OPENCL_LAYERS=$(usm__coarse_layer)
+        export OPENCL_LAYERS
+    fi
     export USM_DEVICE_SELECTOR
     case $1 in neo-*)
         NEOReadDebugKeys=1

@@ -152,7 +152,7 @@ neo-*) # leaves .aub files where it runs
 esac
 usm_leftovers_before
 case $runtime in
-pocl | ze-soft)
+pocl* | ze-soft)
     if [ -t 0 ]; then
         run "$@"
     else

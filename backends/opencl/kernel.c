@@ -66,10 +66,11 @@ static void kernel_unref(ocl_kernel *kernel)
     ocl_program_unref(program);
 }
 
-/* Takes an instance for the caller alone, until it is returned; holds a reference to the kernel. */
-static usm_status instance_take(ocl_kernel *kernel, ocl_instance **out)
+/* Takes an instance for the caller alone, until it is returned; holds a reference to the kernel.
+ * `is_new`: one whose arguments were never set. */
+static usm_status instance_take(ocl_kernel *kernel, bool is_new, ocl_instance **out)
 {
-    ocl_instance *instance = instances_take(&kernel->idle);
+    ocl_instance *instance = is_new ? NULL : instances_take(&kernel->idle);
     usm_status    status   = instance ? USM_OK : instance_new(kernel, &instance);
 
     if (status)
@@ -130,7 +131,7 @@ usm_status ocl_kernel_info(void *kernel, size_t *nargs, usm_arg_kind *kinds, siz
     cl_uint           n        = 0;
     size_t            nletters = 0;
     const char       *letters  = kinds_find(k->program->kinds, k->name, &nletters);
-    usm_status        status   = instance_take(kernel, &instance);
+    usm_status        status   = instance_take(kernel, false, &instance);
     cl_int            err;
 
     if (status)
@@ -156,7 +157,7 @@ usm_status ocl_kernel_groups(void *kernel, usm_backend_groups *groups)
     cl_device_id       dev      = k->program->dev->id;
     ocl_instance      *instance = NULL;
     usm_backend_groups found    = {0};
-    usm_status         status   = instance_take(kernel, &instance);
+    usm_status         status   = instance_take(kernel, false, &instance);
     cl_int             err;
 
     if (status)
@@ -187,7 +188,20 @@ static cl_int set_arg(const ocl_context *ctx, cl_kernel native, cl_uint index, c
         return cl.clSetKernelArg(native, index, arg->size, NULL);
     if (ctx->way == OCL_WAY_USM)
         return ctx->ext->clSetKernelArgMemPointerINTEL(native, index, arg->value);
+    if (!arg->value)
+        return cl.clSetKernelArg(native, index, sizeof(cl_mem), NULL);
     return cl.clSetKernelArgSVMPointer(native, index, arg->value);
+}
+
+/* NVIDIA's driver ignores NULL in clSetKernelArgSVMPointer(): the launch gets the pointer that was
+ * set before, or fails with CL_INVALID_KERNEL_ARGS if there was none.  It takes NULL as a cl_mem,
+ * but only for an argument that never was an SVM pointer. */
+static bool needs_new_instance(const ocl_kernel *kernel, const usm_launch *launch)
+{
+    for (size_t i = 0; i < launch->nargs; i++)
+        if (launch->args[i].kind == USM_ARG_POINTER && !launch->args[i].value)
+            return kernel->program->ctx->way == OCL_WAY_SVM;
+    return false;
 }
 
 static usm_status arg_failed(const ocl_kernel *kernel, size_t index, const usm_arg *arg, cl_int err)
@@ -294,7 +308,7 @@ usm_status ocl_launch(void *q, void *kernel, const usm_launch *launch, size_t nd
 {
     ocl_command   cmd      = {.type = OCL_LAUNCH};
     ocl_instance *instance = NULL;
-    usm_status    status   = instance_take(kernel, &instance);
+    usm_status    status   = instance_take(kernel, needs_new_instance(kernel, launch), &instance);
 
     if (status)
         return status;

@@ -203,6 +203,10 @@ Test(launch, null_is_a_pointer_argument)
         run(&r, &b.launch);
         get(&r, &back, out, sizeof back);
         CHECK(back == 0, "%s: a pointer arrived as NULL", r.name);
+        args[1].value = NULL;
+        run(&r, &b.launch);
+        get(&r, &back, out, sizeof back);
+        CHECK(back == 1, "%s: NULL arrived as the pointer of the launch before", r.name);
         bench_end(&b);
         usm_free(out);
     }

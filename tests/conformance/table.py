@@ -15,7 +15,7 @@ import os
 import re
 import sys
 
-ORDER = ["host", "pocl", "intel", "neo-skl", "neo-tgllp", "neo-dg2", "ze-soft", "ze-soft-1.20",
+ORDER = ["host", "pocl", "pocl-coarse", "intel", "neo-skl", "neo-tgllp", "neo-dg2", "ze-soft", "ze-soft-1.20",
          "ze-soft-intel", "neo-ze-tgllp", "neo-ze-dg2"]
 
 

@@ -57,6 +57,17 @@ static void devices_are_described_and_stay_the_same(void)
     CHECK(has(USM_ASPECT_PARTITION) == (dev->sub_devices > 0));
 }
 
+/* Without its layer the runtime pocl-coarse would be PoCL, and test nothing. */
+static void a_coarse_device_has_device_memory_and_no_other(void)
+{
+    const char *runtime = getenv("USM_TEST_RUNTIME");
+
+    if (!runtime || strcmp(runtime, "pocl-coarse") != 0)
+        return;
+    CHECK(has(USM_ASPECT_USM_DEVICE_ALLOCATIONS));
+    CHECK(!has(USM_ASPECT_USM_HOST_ALLOCATIONS) && !has(USM_ASPECT_USM_SHARED_ALLOCATIONS));
+}
+
 static void memory_of_the_device_is_told(void)
 {
     uint64_t total = 0, left = 0;
@@ -390,6 +401,7 @@ static const plain_case cases[] = {
     CASE(codes_of_the_driver_have_their_status),
     CASE(another_abi_is_refused_with_a_story),
     CASE(devices_are_described_and_stay_the_same),
+    CASE(a_coarse_device_has_device_memory_and_no_other),
     CASE(memory_of_the_device_is_told),
     CASE(each_kind_is_given_aligned_or_refused_by_name),
     CASE(too_much_memory_is_a_named_error),
