@@ -329,6 +329,37 @@ run 0 "$tool" --doctor --root "$fake" && says "an AMD GPU"
 run 0 "$tool" --doctor --root "$fake" && says "nvidia0 belongs to an NVIDIA GPU" && says nvidia.icd
 run 1 env -u OCL_ICD_VENDORS "$tool" --doctor --root "$fake"
 says "OpenCL has no driver: $fake/etc/OpenCL/vendors holds no .icd file."
+
+# Two loaders: Khronos's reads OCL_ICD_FILENAMES and cuts it in the environment, others do not read it.
+required=$(sed -n '/define OCL_REQUIRED/,/^$/s/.*X(\(cl[A-Za-z]*\)).*/\1/p' "$root/backends/opencl/opencl.h")
+for name in $required; do
+    [ "$name" = clGetPlatformIDs ] || echo "int $name(void) { return -1; }"
+done >"$work/loader.c"
+cat >>"$work/loader.c" <<'END'
+#include <stdlib.h>
+#include <string.h>
+int clGetPlatformIDs(void)
+{
+#ifdef READS
+    char *names = getenv("OCL_ICD_FILENAMES"), *second = names ? strchr(names, ':') : NULL;
+    if (second)
+        *second = 0;
+#endif
+    return -1001;
+}
+END
+mkdir "$work/khronos" "$work/other"
+build "$work/khronos/libOpenCL.so.1" -DREADS "$work/loader.c"
+build "$work/other/libOpenCL.so.1" "$work/loader.c"
+cp "$work/libnone.so" "$work/libfirst.so"
+cp "$work/libnone.so" "$work/libsecond.so"
+run 0 env LD_LIBRARY_PATH="$work/khronos" OCL_ICD_FILENAMES="$work/libfirst.so:$work/libsecond.so" \
+    USM_DEVICE_SELECTOR='*:*' "$tool" --doctor
+says "$work/libfirst.so loads" && says "$work/libsecond.so loads"
+run 1 env LD_LIBRARY_PATH="$work/other" OCL_ICD_FILENAMES="$work/libnvidia-opencl.so.1" \
+    "$tool" --doctor --root "$fake"
+says "OCL_ICD_FILENAMES is set, but the loader $work/other/libOpenCL.so.1 does not read it"
+says "nvidia0 belongs to an NVIDIA GPU, but no .icd file names libnvidia-opencl"
 echo 2 >"$fake/proc/sys/vm/overcommit_memory"
 run 0 "$tool" --doctor --root "$fake"
 says "vm.overcommit_memory is 2"

@@ -5,7 +5,7 @@
  * silently skips what does not load.  This file finds the reason, by loading each library in a
  * child.  The folder is that of OCL_ICD_VENDORS (a folder, one .icd file, or a library),
  * OPENCL_VENDOR_PATH (a folder), else /etc/OpenCL/vendors.  OCL_ICD_FILENAMES names further
- * libraries. */
+ * libraries to Khronos's loader; ocl-icd does not read it. */
 #include "child.h"
 #include "doctor.h"
 #include "table.h"
@@ -22,6 +22,7 @@
 
 #define VENDORS_FOLDER "/etc/OpenCL/vendors"
 #define LOADER         "libOpenCL.so.1"
+#define LOADER_MAX     (16u << 20) /* bytes of its file */
 #define ICD_TIMEOUT_S  30
 #define ICD_NO_DRIVER  10 /* exit status of the child: it loads, but is not an OpenCL driver */
 #define CHECK          "OpenCL drivers"
@@ -271,17 +272,58 @@ static void check_vendors(doctor *d, const vendors *v, bool has_loader)
     }
 }
 
-/* OCL_ICD_FILENAMES: libraries, separated by colons; only some loaders read it. */
+#define FILENAMES "OCL_ICD_FILENAMES"
+
+/* The file of a loader that is open; NULL: it has no function of OpenCL. */
+static const char *file_of(void *loader)
+{
+    const void *function = dlsym(loader, "clGetPlatformIDs");
+    Dl_info     info;
+
+    return function && dladdr(function, &info) ? info.dli_fname : NULL;
+}
+
+/* A loader that reads a variable has its name among its constants.  True if that is not known. */
+static bool reads_filenames(const char *loader)
+{
+    size_t size = 0;
+    char  *data = usm__os_read_file(loader, LOADER_MAX, &size);
+    bool   does = !data || memmem(data, size, FILENAMES, strlen(FILENAMES));
+
+    usm__heap_free(data);
+    return does;
+}
+
+/* The value of OCL_ICD_FILENAMES, libraries separated by colons; NULL: none, or the loader, whose
+ * file `ignored_by` then is, does not read it. */
+static const char *find_filenames(const char **ignored_by)
+{
+    const char *value  = getenv(FILENAMES);
+    void       *loader = value && *value ? dlopen(LOADER, RTLD_NOW | RTLD_LOCAL) : NULL;
+    const char *file   = loader ? file_of(loader) : NULL;
+
+    *ignored_by = file && !reads_filenames(file) ? file : NULL;
+    return value && *value && !*ignored_by ? value : NULL;
+}
+
 static bool check_filenames(doctor *d)
 {
-    const char *value = getenv("OCL_ICD_FILENAMES");
+    const char *ignored_by;
+    const char *value = find_filenames(&ignored_by);
     char       *list, *save = NULL;
 
-    if (!value || !*value)
+    if (ignored_by)
+        doctor_add(d, FINDING_PROBLEM, CHECK,
+                   tool_printf(FILENAMES " is set, but the loader %s does not read it: the drivers "
+                                         "that it names are not used.",
+                               ignored_by),
+                   tool_printf("Name each in an .icd file in " VENDORS_FOLDER
+                               ", or let Khronos's loader be found first."));
+    if (!value)
         return false;
     list = tool_printf("%s", value);
     for (char *it = strtok_r(list, ":", &save); it; it = strtok_r(NULL, ":", &save))
-        check_library(d, it, "OCL_ICD_FILENAMES");
+        check_library(d, it, FILENAMES);
     free(list);
     return true;
 }
@@ -334,9 +376,10 @@ static void match_entry(const char *path, void *arg)
 
 bool doctor_has_icd(const doctor *d, const char *part)
 {
-    icd_search  search    = {part, false};
-    vendors     v         = find_vendors(d);
-    const char *filenames = getenv("OCL_ICD_FILENAMES");
+    icd_search  search = {part, false};
+    vendors     v      = find_vendors(d);
+    const char *ignored_by;
+    const char *filenames = find_filenames(&ignored_by);
 
     search.found = strstr(v.path, part) || (filenames && strstr(filenames, part));
     if (!search.found)

@@ -128,8 +128,25 @@ static void collect_others(inventory *inv)
     free(list);
 }
 
+/* Khronos's loader splits OCL_ICD_FILENAMES in the environment itself, so that behind its start
+ * there is one name left.  Children, and the doctor, need all of them. */
+static char *keep_filenames(void)
+{
+    const char *value = getenv("OCL_ICD_FILENAMES");
+
+    return value ? tool_printf("%s", value) : NULL;
+}
+
+static void restore_filenames(char *kept)
+{
+    if (kept)
+        (void)setenv("OCL_ICD_FILENAMES", kept, 1);
+    free(kept);
+}
+
 void inventory_collect(inventory *inv, inventory_scope scope)
 {
+    char *filenames = keep_filenames();
     char *fate;
 
     memset(inv, 0, sizeof *inv);
@@ -149,6 +166,7 @@ void inventory_collect(inventory *inv, inventory_scope scope)
     inv->nbackends = usm__registry_backends(inv->backends, MAX_BACKENDS);
     if (inv->nbackends > MAX_BACKENDS)
         inv->nbackends = MAX_BACKENDS;
+    restore_filenames(filenames);
 }
 
 void inventory_probe(inventory *inv)
