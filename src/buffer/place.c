@@ -364,6 +364,7 @@ usm_status usm__command_place(usm__command *c, usm_queue *q, bool may_wait, usm_
 typedef struct patience {
     unsigned tried;
     uint64_t until; /* 0: not set yet                                                           */
+    uint64_t seen;  /* as of usm__spill_await_frames()                                          */
 } patience;
 
 /* In place the attempt itself has waited.  Otherwise this waits for frames, which copies need:
@@ -378,14 +379,14 @@ static bool wait_for_accesses(const usm__command *c, patience *p)
         p->until = now + PATIENCE * ms * 1000000;
     if (now >= p->until)
         return false;
-    usm__spill_await_frames(c->uses[0].root->space->spill,
+    usm__spill_await_frames(c->uses[0].root->space->spill, &p->seen,
                             (uint32_t)((p->until - now) / 1000000) + 1);
     return true;
 }
 
 usm_status usm__command_place_waiting(usm__command *c, usm_queue *q, usm__event_list *after)
 {
-    patience p = {0, 0};
+    patience p = {.seen = USM__SEEN_NOTHING};
 
     for (;;) {
         uint64_t   ended = usm__commands_ended();

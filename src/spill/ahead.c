@@ -19,7 +19,7 @@ bool usm__ahead_bring(usm__spill *s, usm__space *space, uint32_t block, usm__pol
                         .block         = block,
                         .need          = {0, s->sectors},
                         .needs_content = true,
-                        .is_guess      = true,
+                        .urgency       = USM__AHEAD,
                         .hint          = hint};
     usm_status  status;
     uint32_t    frame;
@@ -34,7 +34,7 @@ bool usm__ahead_bring(usm__spill *s, usm__space *space, uint32_t block, usm__pol
         return false;
     if (usm__state_of(usm_load_relaxed(word)) != USM__BLOCK_ABSENT ||
         b->content == USM__CONTENT_ZERO) {
-        usm__frame_put_free(s, frame, s->frame[frame].is_zero);
+        usm__frame_put_free(s, frame);
         return true;
     }
     s->stats.prefetched++;
@@ -240,9 +240,8 @@ static void bring_line(usm__spill *s, usm__space *space)
     for (size_t i = 0; i < n; i++) {
         for (uint32_t b = 0; goes_on && b < list[i]->nblocks; b++)
             goes_on = usm__ahead_bring(s, list[i], b, USM__HINT_PREFETCH);
-        list[i]->more->busy--;
+        usm__space_unbusy(list[i]);
     }
-    usm__spill_changed(s); /* a thread that destroys one waits for that */
 }
 
 static void ahead_in_line(usm__spill *s, usm__space *space, bool was_guess)

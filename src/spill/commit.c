@@ -77,8 +77,8 @@ static void end_block(usm__spill *s, usm__space *space, uint32_t block)
 {
     usm__block *b = usm__block_of(space, block);
 
-    while (b->frame != USM__NO_FRAME && s->frame[b->frame].is_busy)
-        usm__spill_wait(s, 1000);
+    while (b->frame != USM__NO_FRAME && usm__frame_is_busy(&s->frame[b->frame]))
+        usm__spill_sleep(s, &s->frame[b->frame].sleepers, 0);
     if (usm_load_relaxed(&space->words[block]) & USM__WORD_DIRTY)
         return; /* written meanwhile */
     b->content    = USM__CONTENT_HOME;

@@ -17,8 +17,34 @@
  *
  * Locks.  The engine's lock guards everything except the words.  The state in a word changes under
  * the lock; the hit path only adds pins, and only to resident blocks.  The lock is never held over
- * a transfer, a move of pages or a callback: a frame with is_busy belongs to the thread that set
- * it.
+ * a transfer, a move of pages or a callback: a busy frame belongs to the thread that made it so.
+ *
+ * Waiting.  Each sleeping thread has a condition of its own, and is in one list:
+ *
+ *     a frame's sleepers   until the frame is not busy      woken by every change of its state
+ *     a space's sleepers   until it has no transfers        woken when `busy` becomes 0
+ *     for_turn             until no request has the ticket  woken by the one that had it
+ *     for_room             until a frame may be available   woken by usm__spill_changed(),
+ *                                                           usm__spill_released()
+ *
+ * No wake-up is lost.  For the first three, what a thread waits for changes only under the lock,
+ * and whoever changes it wakes the list before it releases the lock.  The thread enters the list
+ * under the same hold of the lock in which it found that it must wait.  And there is somebody to
+ * wake it: a frame is busy, or a space has transfers, only while a thread or a transport has a
+ * transfer or a move of pages to end; a request ends with its ticket returned.
+ *
+ * A thread that needs a frame and finds transfers under way sleeps under the same hold of the lock
+ * until one has ended.  If none is, all other frames are pinned or kept (USM_E_AGAIN), and only the
+ * end of a pin or of a ticket can help.  The last pin of a block ends without the lock, and so does
+ * much between a thread's failure and its sleep.  Therefore it marks all pinned blocks (AWAITED),
+ * notes the count of releases, looks for frames once more, and sleeps only if that count is still
+ * the same.  A pin that ended before its mark was set had ended when the thread looked; one that
+ * ends later finds the mark, since mark and pins are in one word, takes the lock, and counts a
+ * release.  What the thread itself evicts, loads and unpins while it looks is no release, or it
+ * would never sleep.
+ *
+ * No wait has a limit for the sake of wake-ups.  The time that an access may wait for others has
+ * one (pin.c), and transports without a thread must be called now and then (usm__spill_sleep()).
  *
  * Invariants (s->lock held):
  *   - a block is RESIDENT, PARTIAL, LOADING or LEAVING  <=>  its frame is not NO_FRAME, and that
@@ -43,6 +69,8 @@
 #define MIN_BLOCK  ((size_t)4 << 10)
 #define MAX_FRAMES 8192 /* each takes a mapping while in a space; 65,530 are possible */
 #define MIN_FRAMES 32   /* unless blocks would be smaller than 4 KiB                  */
+
+#define PROGRESS_MS 1000
 
 static struct {
     usm__mutex            lock;
@@ -101,8 +129,10 @@ static usm_status make_parts(usm__spill *s)
     if (!s->frame || !s->policy)
         return usm__fail(USM_E_NO_MEMORY, "no host memory for the tables of %u frames", count);
     usm__policy_init(s->policy, count);
-    for (uint32_t i = 0; i < count; i++)
+    for (uint32_t i = 0; i < count; i++) {
         s->frame[i].spill = s;
+        usm_list_init(&s->frame[i].sleepers);
+    }
     return usm__tiers_create(&params, &s->tiers);
 }
 
@@ -113,17 +143,6 @@ static void free_parts(usm__spill *s)
         (void)usm__os_unmap(s->frame, s->frames.count * sizeof *s->frame);
     usm__heap_free(s->policy);
     usm__frames_fini(&s->frames);
-}
-
-static void init_lock(usm__spill *s)
-{
-    pthread_condattr_t attr;
-
-    usm__mutex_init(&s->lock, USM__RANK_SPILL, "residency");
-    pthread_condattr_init(&attr);
-    pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
-    pthread_cond_init(&s->changed, &attr);
-    pthread_condattr_destroy(&attr);
 }
 
 static usm_status create(usm_context *owner, uint64_t limit, usm__spill **out)
@@ -149,7 +168,9 @@ static usm_status create(usm_context *owner, uint64_t limit, usm__spill **out)
     s->fork_generation = usm__fork_generation();
     usm_list_init(&s->spaces);
     usm_list_init(&s->announced);
-    init_lock(s);
+    usm_list_init(&s->for_room);
+    usm_list_init(&s->for_turn);
+    usm__mutex_init(&s->lock, USM__RANK_SPILL, "residency");
     st = make_parts(s);
     if (st != USM_OK) {
         free_parts(s);
@@ -170,7 +191,6 @@ static void destroy(usm__spill *s)
         usm__heap_free(usm_container_of(usm_list_pop(&s->announced), usm__announced, link));
     usm__account_sub_host(s->owner, (size_t)(s->nfree + s->resident) << s->shift);
     free_parts(s);
-    pthread_cond_destroy(&s->changed);
     usm__mutex_fini(&s->lock);
     usm__heap_free(s);
 }
@@ -242,40 +262,81 @@ void usm__spill_end(usm_context *ctx)
 
 /* --- waiting --------------------------------------------------------------------------------- */
 
+typedef struct sleeper {
+    usm_list       link; /* in no list: woken */
+    pthread_cond_t wake;
+} sleeper;
+
+void usm__spill_wake(usm_list *list)
+{
+    usm_list *it;
+
+    while ((it = usm_list_pop(list)) != NULL)
+        pthread_cond_signal(&usm_container_of(it, sleeper, link)->wake);
+}
+
 void usm__spill_changed(usm__spill *s)
 {
-    s->changes++;
-    if (s->waiters)
-        pthread_cond_broadcast(&s->changed);
+    usm__spill_wake(&s->for_room);
 }
 
-static void sleep_until_changed(usm__spill *s, uint32_t timeout_ms)
+void usm__spill_released(usm__spill *s)
 {
+    s->releases++;
+    usm__spill_wake(&s->for_room);
+}
+
+void usm__space_unbusy(usm__space *space)
+{
+    if (--space->more->busy == 0)
+        usm__spill_wake(&space->more->sleepers);
+}
+
+static void init_sleeper(sleeper *w)
+{
+    pthread_condattr_t attr;
+
+    pthread_condattr_init(&attr);
+    pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
+    pthread_cond_init(&w->wake, &attr);
+    pthread_condattr_destroy(&attr);
+}
+
+static struct timespec in_ms(uint32_t ms)
+{
+    struct timespec t;
+
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    t.tv_sec += ms / 1000;
+    t.tv_nsec += (long)(ms % 1000) * 1000000;
+    if (t.tv_nsec >= 1000000000) {
+        t.tv_nsec -= 1000000000;
+        t.tv_sec++;
+    }
+    return t;
+}
+
+/* A transport without a thread makes progress only while the library calls it, and a transfer may
+ * come to one, from a tier that fails, while the thread sleeps: it calls again after PROGRESS_MS.  A
+ * wake-up meanwhile is not lost: the thread is in the list before it releases the lock. */
+void usm__spill_sleep(usm__spill *s, usm_list *list, uint32_t timeout_ms)
+{
+    sleeper         w;
+    bool            moved, must_call;
+    uint32_t        first = timeout_ms && timeout_ms < PROGRESS_MS ? timeout_ms : PROGRESS_MS;
     struct timespec until;
 
-    clock_gettime(CLOCK_MONOTONIC, &until);
-    until.tv_sec += timeout_ms / 1000;
-    until.tv_nsec += (long)(timeout_ms % 1000) * 1000000;
-    if (until.tv_nsec >= 1000000000) {
-        until.tv_nsec -= 1000000000;
-        until.tv_sec++;
-    }
-    s->waiters++;
-    (void)usm__mutex_wait(&s->lock, &s->changed, &until);
-    s->waiters--;
-}
-
-/* A transport without a thread makes progress only while the library calls it. */
-void usm__spill_wait(usm__spill *s, uint32_t timeout_ms)
-{
-    uint64_t changes = s->changes;
-    bool     moved;
-
+    init_sleeper(&w);
+    usm_list_append(list, &w.link);
     usm__mutex_unlock(&s->lock);
-    moved = usm__tiers_progress(s->tiers, timeout_ms);
+    moved     = usm__tiers_progress(s->tiers, first);
+    must_call = usm__tiers_may_need_progress(s->tiers);
     usm__mutex_lock(&s->lock);
-    if (!moved && s->changes == changes)
-        sleep_until_changed(s, timeout_ms);
+    until = in_ms(must_call ? first : timeout_ms);
+    if (!moved && !usm_list_is_empty(&w.link))
+        (void)usm__mutex_wait(&s->lock, &w.wake, must_call || timeout_ms ? &until : NULL);
+    usm_list_remove(&w.link);
+    pthread_cond_destroy(&w.wake);
 }
 
 /* --- fork ------------------------------------------------------------------------------ */

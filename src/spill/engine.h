@@ -154,12 +154,13 @@ usm_status usm__spill_pin(usm__spill *spill, size_t n, const usm__pin *list);
  * hold.  is_past_turn: it also goes ahead of the threads with a ticket for more memory than there
  * is; for requests whose completion frees memory. */
 usm_status usm__spill_pin_hastily(usm__spill *spill, const usm__pin *pin, bool is_past_turn);
-/* Sleeps until frames that were pinned may be available, or until something else changed. */
-void usm__spill_await_frames(usm__spill *spill, uint32_t timeout_ms);
+/* Sleeps until frames that others held may be available; returns at once if that happened since the
+ * call before, which set *seen, and on the first call. */
+#define USM__SEEN_NOTHING UINT64_MAX
+void usm__spill_await_frames(usm__spill *spill, uint64_t *seen, uint32_t timeout_ms);
 void usm__space_unpin(usm__space *space, size_t offset, size_t size, usm_access_mode mode);
-/* Waits until the blocks of the range have no pins of that kind: those of writers, or all
- * (writers_only false). */
-void usm__space_await_unpinned(usm__space *space, size_t offset, size_t size, bool writers_only);
+/* Whether blocks of the range have pins of that kind: those of writers, or any (writers_only
+ * false). */
 bool usm__space_is_pinned(usm__space *space, size_t offset, size_t size, bool writers_only);
 
 /* ---- the rest ----------------------------------------------------------------------- */

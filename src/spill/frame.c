@@ -6,7 +6,21 @@
  * tier could not be loaded: loading needs a frame, a frame needs an eviction, and the evicted block
  * needs room on a tier.  So the engine keeps one frame unused.  It loads the block into this spare
  * frame, drops the block's copy on the tier, stores a dirty block in the room that this frees, and
- * the frame of that block becomes the next spare. */
+ * the frame of that block becomes the next spare.
+ *
+ * A frame's states, and in brackets the state of its block's word:
+ *
+ *     EMPTY --> ZERO --+---> LOADING [LOADING] ----------------> HELD [RESIDENT, PARTIAL]
+ *       ^        |     |                                          ^  ^  ^
+ *       |        v     +---> SWAPPING [LOADING] --> DROPPING -----+  |  +--> STORING
+ *       +------ FREE --+                            [RESIDENT]       |       [RESIDENT, PARTIAL]
+ *                ^                                                   +-----> FILLING [PARTIAL]
+ *                |
+ *                +---- LOADING and SWAPPING: the load failed
+ *                +---- LEAVING [LEAVING] <--> HELD: evicted; back: its pages could not be moved
+ *
+ * The pages of a frame are in the arena while it is EMPTY, FREE, ZERO, LOADING or SWAPPING (until the
+ * thread that has loaded it has moved them), else in its block's range. */
 #include "heap/area.h"
 #include "spill/internal.h"
 
@@ -17,16 +31,51 @@
 #define SPARE_FROM     8  /* frames that an engine has, at least, to keep a spare one      */
 #define PLACE_ATTEMPTS 16 /* evictions to free a mapping each                              */
 
+/* --- states -------------------------------------------------------------------------- */
+
+#define TO(state) (1u << USM__FRAME_##state)
+#define IN(state) (1u << USM__BLOCK_##state)
+
+/* By state: those that may follow, and those that the block's word may have. */
+static const struct {
+    uint16_t next, words;
+} allowed[] = {
+    [USM__FRAME_EMPTY]    = {TO(ZERO), 0},
+    [USM__FRAME_FREE]     = {TO(EMPTY) | TO(LOADING) | TO(SWAPPING), 0},
+    [USM__FRAME_ZERO]     = {TO(EMPTY) | TO(LOADING) | TO(SWAPPING), 0},
+    [USM__FRAME_HELD]     = {TO(FILLING) | TO(STORING) | TO(LEAVING), IN(RESIDENT) | IN(PARTIAL)},
+    [USM__FRAME_LOADING]  = {TO(HELD) | TO(FREE), IN(LOADING)},
+    [USM__FRAME_SWAPPING] = {TO(DROPPING) | TO(FREE), IN(LOADING)},
+    [USM__FRAME_DROPPING] = {TO(HELD), IN(RESIDENT)},
+    [USM__FRAME_FILLING]  = {TO(HELD), IN(PARTIAL)},
+    [USM__FRAME_STORING]  = {TO(HELD), IN(RESIDENT) | IN(PARTIAL)},
+    [USM__FRAME_LEAVING]  = {TO(HELD) | TO(FREE), IN(LEAVING)},
+};
+
+bool usm__frame_is_valid(const usm__frame *f, usm__frame_state to)
+{
+    uint64_t word;
+
+    if (!(allowed[f->state].next >> to & 1) || (to < USM__FRAME_HELD) != (f->space == NULL))
+        return false;
+    if (!f->space)
+        return true;
+    word = usm_load_relaxed(&f->space->words[f->block]);
+    return (allowed[to].words >> usm__state_of(word) & 1) &&
+           !(word & USM__WORD_STORING) == (to != USM__FRAME_STORING) &&
+           f == &f->spill->frame[usm__block_of(f->space, f->block)->frame];
+}
+
 /* --- free frames -------------------------------------------------------------------- */
 
-void usm__frame_put_free(usm__spill *s, uint32_t frame, bool is_zero)
+void usm__frame_put_free(usm__spill *s, uint32_t frame)
 {
     usm__frame *f = &s->frame[frame];
 
     f->space     = NULL;
-    f->is_away   = false;
-    f->is_zero   = is_zero;
     f->is_failed = false;
+    if (usm__frame_is_busy(f))
+        usm__frame_become(f, USM__FRAME_FREE);
     f->next      = s->free_head;
     s->free_head = frame;
     s->nfree++;
@@ -56,7 +105,7 @@ static uint32_t grow(usm__spill *s)
         s->empty_head = s->frame[frame].next;
     else
         usm__frames_touch(&s->frames, frame = s->grown++);
-    s->frame[frame].is_zero = true;
+    usm__frame_become(&s->frame[frame], USM__FRAME_ZERO);
     s->resident++;
     return frame;
 }
@@ -82,6 +131,7 @@ size_t usm__spill_give_back(usm__spill *s, size_t bytes, size_t keep)
         s->resident--;
         s->frame[frame].next = s->empty_head;
         s->empty_head        = frame;
+        usm__frame_become(&s->frame[frame], USM__FRAME_EMPTY);
         given += s->block_size;
     }
     usm__mutex_unlock(&s->lock);
@@ -99,7 +149,7 @@ usm__policy_look usm__frame_look(void *spill, uint32_t frame)
     uint64_t    seen  = usm_load_relaxed(word);
     unsigned    state = usm__state_of(seen);
 
-    if (f->is_busy || f->is_failed || b->kept != 0 || (seen & USM__WORD_PINS) ||
+    if (usm__frame_is_busy(f) || f->is_failed || b->kept != 0 || (seen & USM__WORD_PINS) ||
         (state != USM__BLOCK_RESIDENT && state != USM__BLOCK_PARTIAL))
         return USM__LOOK_PINNED;
     if (seen & USM__WORD_USED) {
@@ -134,14 +184,16 @@ static bool take_idle(usm__word *word, unsigned *state)
 
 static void count_leaving(usm__spill *s, usm__frame *f)
 {
-    usm__space_more *more = f->space->more;
+    usm__space_more *more    = f->space->more;
+    uint64_t         word    = usm_load_relaxed(&f->space->words[f->block]);
+    bool             is_lost = word & USM__WORD_FRESH; /* loaded by readahead, and not used */
 
     s->stats.evicted_clean++;
-    if (f->is_guess) {
+    if (is_lost) {
         s->stats.prefetch_wasted++;
         usm__ahead_wasted(s, f->space, f->block);
     }
-    usm__trace_spill(&(usm__spill_event){.kind  = f->is_guess     ? USM__SPILL_GUESS_WASTED
+    usm__trace_spill(&(usm__spill_event){.kind  = is_lost         ? USM__SPILL_GUESS_WASTED
                                                   : f->was_wanted ? USM__SPILL_EVICT_DIRTY
                                                                   : USM__SPILL_EVICT_CLEAN,
                                          .space = more->trace,
@@ -157,18 +209,18 @@ bool usm__frame_leave(usm__spill *s, uint32_t frame, bool is_evicted)
     unsigned    state;
     int         rc;
 
-    if (f->is_busy || (is_evicted && usm__block_of(space, f->block)->must_store) ||
+    if (usm__frame_is_busy(f) || (is_evicted && usm__block_of(space, f->block)->must_store) ||
         !take_idle(word, &state))
         return false;
-    f->is_busy = true;
+    usm__frame_become(f, USM__FRAME_LEAVING);
     space->more->busy++;
     usm__mutex_unlock(&s->lock);
     rc = usm__frames_take(&s->frames, frame, usm__block_at(space, f->block));
     usm__mutex_lock(&s->lock);
-    f->is_busy = false;
-    space->more->busy--;
+    usm__space_unbusy(space);
     if (rc != 0) { /* its pages have not moved      */
         usm__word_change(word, (int)state, 0, 0);
+        usm__frame_become(f, USM__FRAME_HELD);
         usm__spill_changed(s);
         return false;
     }
@@ -178,7 +230,7 @@ bool usm__frame_leave(usm__spill *s, uint32_t frame, bool is_evicted)
     usm__block_of(space, f->block)->frame = USM__NO_FRAME;
     space->more->resident--;
     usm__word_change(word, USM__BLOCK_ABSENT, 0, USM__WORD_FRESH | USM__WORD_USED);
-    usm__frame_put_free(s, frame, false);
+    usm__frame_put_free(s, frame);
     usm__spill_changed(s);
     return true;
 }
@@ -195,7 +247,7 @@ static bool evict_clean(usm__spill *s)
 static usm_status wait_for_room(usm__spill *s, uint64_t failures)
 {
     if (s->loads || s->stores) {
-        usm__spill_wait(s, 1000);
+        usm__spill_sleep(s, &s->for_room, 0);
         return USM_OK;
     }
     if (!s->is_failing)
@@ -218,10 +270,10 @@ static usm_status make_room(usm__spill *s, uint64_t failures)
     if (usm__frame_leave(s, frame, true))
         return USM_OK;
     if (s->stores >= usm__tiers_depth(s->tiers)) {
-        usm__spill_wait(s, 1000);
+        usm__spill_sleep(s, &s->for_room, 0);
         return USM_OK;
     }
-    if (usm__store_start(s, frame, false))
+    if (usm__store_start(s, frame, USM__WANTED))
         s->stats.evicted_dirty++;
     return USM_OK; /* the block may be in use again, or its store have ended: look again  */
 }
@@ -280,7 +332,5 @@ int usm__frame_place(usm__spill *s, uint32_t frame)
         usm__mutex_unlock(&s->lock);
         rc = usm__frames_put(&s->frames, frame, at);
     }
-    if (rc == 0)
-        f->is_away = true;
     return rc;
 }

@@ -3,6 +3,7 @@
 #ifndef USM_SPILL_INTERNAL_H
 #define USM_SPILL_INTERNAL_H
 
+#include "base/assert.h"
 #include "base/inline/list.h"
 #include "base/mutex.h"
 #include "base/os.h"
@@ -42,28 +43,47 @@ typedef struct usm__block {
 
 #define USM__FRAME_IOS 2 /* transfers of a frame at a time, each a run of sectors          */
 
+/* frame.c draws the transitions. */
+typedef enum usm__frame_state {
+    USM__FRAME_EMPTY = 0, /* has no memory                                                   */
+    USM__FRAME_FREE,
+    USM__FRAME_ZERO, /* free, and known to read as zeros                                     */
+    USM__FRAME_HELD, /* has a block                                                          */
+    /* busy: it belongs to the thread that set the state, or that ends the transfer */
+    USM__FRAME_LOADING,  /* is being filled, in the arena: the block was absent              */
+    USM__FRAME_SWAPPING, /* the same; then the block's copy is dropped, to make room         */
+    USM__FRAME_DROPPING, /* the block's copy is being dropped                                */
+    USM__FRAME_FILLING,  /* missing sectors are being read                                   */
+    USM__FRAME_STORING,
+    USM__FRAME_LEAVING /* its pages are being moved back to the arena                        */
+} usm__frame_state;
+
+/* Who waits for a transfer. */
+typedef enum usm__urgency {
+    USM__WANTED = 0,
+    USM__AWAITED, /* a thread that does nothing else                                         */
+    USM__AHEAD    /* none: readahead or write-behind                                         */
+} usm__urgency;
+
 /* Guarded by the engine's lock; the members of a transfer belong to the thread that makes it. */
 typedef struct usm__frame {
     usm__spill *spill;
     usm__space *space; /* NULL: free                                                        */
     uint32_t    block;
-    uint32_t    next;       /* next in the free list                                           */
-    bool        is_away;    /* its pages are in the space, not in the arena                    */
-    bool        is_zero;    /* free and known to read as zeros                                 */
-    bool        is_busy;    /* sectors are being read or stored                                */
-    bool        is_failed;  /* storing it failed: not tried again until something changes      */
-    bool        is_guess;   /* loaded by readahead, and not used yet                           */
-    bool        was_wanted; /* it was stored because a thread waited for its frame             */
-    bool        is_swap;    /* after the load its copy on the tier is dropped, to make room    */
-    uint32_t    last_end;   /* PARTIAL: the sector behind the last that was requested          */
-    usm__mask   present;    /* PARTIAL: sectors that are in memory                             */
-    usm__mask   dirty;      /* PARTIAL: of these, those that were written                      */
+    uint32_t    next;  /* next in the free list                                           */
+    uint8_t     state; /* a usm__frame_state, changed by usm__frame_become()              */
+    /* No states, because they outlive what comes next, be it a fill or a move that fails: storing
+     * it failed, and is not tried again until something changes; it was stored because a thread
+     * waited for its frame. */
+    bool      is_failed, was_wanted;
+    uint32_t  last_end; /* PARTIAL: the sector behind the last that was requested          */
+    usm__mask present;  /* PARTIAL: sectors that are in memory                             */
+    usm__mask dirty;    /* PARTIAL: of these, those that were written                      */
+    usm_list  sleepers; /* threads that wait until its state changes                       */
     /* the transfer */
     usm__mask work;   /* sectors                                                            */
     uint32_t  cursor; /* the sectors below it are done or under way                         */
-    bool      is_store;
-    bool      is_awaited;       /* a read that a thread waits for, doing nothing else */
-    bool      is_ahead;         /* no thread waits for it                             */
+    uint8_t   urgency;
     _Atomic(uint32_t) pending;  /* number of ios under way                                  */
     _Atomic(int)      failed;   /* status of the first io that failed                       */
     uint64_t          start_ns; /* while tracing                                            */
@@ -113,7 +133,8 @@ struct usm__space_more {
     usm_context   *ctx;
     usm__prefetch *prefetch;
     usm__pattern   pattern;
-    uint32_t       busy; /* transfers under way                                            */
+    uint32_t       busy;     /* transfers under way                                        */
+    usm_list       sleepers; /* threads that wait until it is 0                            */
     uint32_t       trace;
     uint32_t       resident;
     usm_status     late;   /* a store that failed while no thread waited for it; reported once */
@@ -133,12 +154,11 @@ struct usm__spill {
     usm_list     link; /* in the list of all engines                                         */
     unsigned     fork_generation;
 
-    usm__mutex     lock;
-    pthread_cond_t changed;
+    usm__mutex lock;
     /* guarded by lock */
-    uint64_t        changes; /* number of broadcasts                                           */
-    uint32_t        waiters;
-    usm__frame     *frame; /* [frames.count]                                                 */
+    usm_list        for_room, for_turn; /* threads that sleep: engine.c                        */
+    uint64_t        releases;           /* calls of usm__spill_released()                      */
+    usm__frame     *frame;              /* [frames.count]                                      */
     usm__policy    *policy;
     uint32_t        free_head, nfree; /* frames that have memory                               */
     uint32_t        grown;            /* frames [0, grown) were ever used                      */
@@ -170,9 +190,17 @@ struct usm__spill {
     _Atomic(struct usm__segments *) segments;
 };
 
-/* engine.c */
-void usm__spill_wait(usm__spill *s, uint32_t timeout_ms); /* lock held; returns after any change */
-void usm__spill_changed(usm__spill *s);                   /* lock held                           */
+/* engine.c: lock held */
+/* Sleeps until the list is woken, timeout_ms at most (0: without limit), with the lock released;
+ * may return earlier.  pre: what the caller waits for ends with usm__spill_wake() of this list. */
+void usm__spill_sleep(usm__spill *s, usm_list *list, uint32_t timeout_ms);
+void usm__spill_wake(usm_list *list);
+/* A transfer or an eviction ended: wakes the threads that wait for frames.  The same, when the last
+ * pin of a block, a block's USM_BUFFER_PIN or a ticket ended. */
+void usm__spill_changed(usm__spill *s);
+void usm__spill_released(usm__spill *s);
+/* A transfer of the space has ended.  From here on the space may be destroyed. */
+void usm__space_unbusy(usm__space *space);
 
 void usm__space_touch(const usm__space *space, uint32_t chunk); /* lock held; space.c        */
 /* The first block from `block` on in a touched chunk; nblocks at the end. */
@@ -218,14 +246,31 @@ bool usm__mask_next(const usm__mask *m, bool want, uint32_t *at, uint32_t end, u
 /* Sets and clears marks, and the state unless `state` is negative; pins are kept. */
 void usm__word_change(usm__word *word, int state, uint64_t set, uint64_t clear);
 
+static inline bool usm__frame_is_busy(const usm__frame *f)
+{
+    return f->state > USM__FRAME_HELD;
+}
+
+/* Lock held: whether the change is allowed, and the frame and its block may be so. */
+bool usm__frame_is_valid(const usm__frame *f, usm__frame_state to);
+
+/* Lock held; the block's word and record have changed before. */
+static inline void usm__frame_become(usm__frame *f, usm__frame_state to)
+{
+    usm_assert(usm__frame_is_valid(f, to));
+    f->state = (uint8_t)to;
+    usm__spill_wake(&f->sleepers);
+}
+
 /* frame.c: frames and eviction.  The lock is held and may be released meanwhile. */
 /* Takes a free frame, or returns USM__NO_FRAME with *status: USM_E_AGAIN: all are in use;
  * USM_E_SPILL_FULL, USM_E_IO: the victim could not be stored.  may_wait false: only free and clean
  * frames. */
 uint32_t usm__frame_get(usm__spill *s, bool may_wait, usm_status *status);
-/* For a block whose copy will be dropped (is_swap); USM__NO_FRAME: there is no spare frame. */
+/* For a block whose copy will be dropped (SWAPPING); USM__NO_FRAME: there is no spare frame. */
 uint32_t usm__frame_take_spare(usm__spill *s);
-void     usm__frame_put_free(usm__spill *s, uint32_t frame, bool is_zero);
+/* Returns a frame that is free or loses its block; one that was not used keeps its state. */
+void usm__frame_put_free(usm__spill *s, uint32_t frame);
 /* Evicts the block from the frame; false: the block is in use again. */
 bool usm__frame_leave(usm__spill *s, uint32_t frame, bool is_evicted);
 /* Moves the frame to the address of its block; lock not held; returns 0 or errno. */
@@ -238,12 +283,12 @@ usm__policy_look usm__frame_look(void *spill, uint32_t frame);
 /* Starts stores until enough frames can be evicted without waiting. */
 void usm__clean_ahead(usm__spill *s);
 /* Starts to store the dirty block; false: it is not possible now. */
-bool usm__store_start(usm__spill *s, uint32_t frame, bool is_ahead);
+bool usm__store_start(usm__spill *s, uint32_t frame, usm__urgency urgency);
 void usm__store_ended(usm__spill *s, uint32_t frame, usm_status status); /* lock not held      */
 /* Lock held, released meanwhile. pre: no transfer of the copy is under way. */
 void usm__drop_copy(usm__spill *s, usm__block *b);
 
-/* transfer.c: lock not held; the frame is busy, and has been since is_store was set */
+/* transfer.c: lock not held; the frame is busy */
 void usm__transfer(usm__spill *s, uint32_t frame);
 
 /* load.c: lock held, released meanwhile */
@@ -252,9 +297,8 @@ typedef struct usm__load {
     uint32_t         block;
     usm__sectors     need;          /* sectors                                              */
     bool             needs_content; /* false: all of `need` will be written without fetch   */
-    bool             is_guess;
-    bool             is_awaited; /* the caller does nothing else until it is loaded           */
-    bool             is_swap;
+    usm__urgency     urgency;
+    bool             is_swap; /* SWAPPING                                                    */
     usm__policy_hint hint;
 } usm__load;
 /* Begins to load a block; pre: `frame` is free and the caller's, the block is absent. */

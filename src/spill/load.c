@@ -22,43 +22,39 @@ uint32_t usm__frame_source(const usm__spill *s, const usm__frame *f)
 static void trace_fetch(const usm__spill *s, const usm__frame *f)
 {
     if (f->start_ns != 0)
-        usm__trace_spill(
-            &(usm__spill_event){.kind  = f->is_ahead ? USM__SPILL_FETCH_AHEAD : USM__SPILL_FETCH,
-                                .space = f->space->more->trace,
-                                .tier  = usm__frame_source(s, f),
-                                .block = f->block,
-                                .bytes = (uint64_t)usm__mask_count(&f->work) << s->sector_shift,
-                                .ns    = usm__os_now_ns() - f->start_ns});
+        usm__trace_spill(&(usm__spill_event){
+            .kind  = f->urgency == USM__AHEAD ? USM__SPILL_FETCH_AHEAD : USM__SPILL_FETCH,
+            .space = f->space->more->trace,
+            .tier  = usm__frame_source(s, f),
+            .block = f->block,
+            .bytes = (uint64_t)usm__mask_count(&f->work) << s->sector_shift,
+            .ns    = usm__os_now_ns() - f->start_ns});
 }
 
 /* The sectors that were read are in memory. */
 static void enter(usm__spill *s, usm__frame *f)
 {
-    usm__word *word = &f->space->words[f->block];
-    uint64_t   set  = f->is_guess ? USM__WORD_FRESH : 0;
+    usm__word *word    = &f->space->words[f->block];
+    bool       is_new  = f->state != USM__FRAME_FILLING;
+    uint64_t   set     = is_new && f->urgency == USM__AHEAD ? USM__WORD_FRESH : 0;
+    bool       is_swap = f->state == USM__FRAME_SWAPPING;
     bool       is_full;
 
     for (size_t i = 0; i < USM__MASK_WORDS; i++)
         f->present.bits[i] |= f->work.bits[i];
     is_full = usm__mask_count(&f->present) == s->sectors;
-    if (usm__state_of(usm_load_relaxed(word)) == USM__BLOCK_LOADING)
-        f->space->more->resident++;
+    f->space->more->resident += is_new;
     usm__word_change(word, is_full ? USM__BLOCK_RESIDENT : USM__BLOCK_PARTIAL, set, 0);
+    usm__frame_become(f, is_swap ? USM__FRAME_DROPPING : USM__FRAME_HELD);
 }
 
 /* The frame was the spare frame: drops the block's copy on the tier, so that memory has the only
- * one. */
+ * one.  No thread begins to store the block before that. */
 static void give_copy_up(usm__spill *s, usm__frame *f)
 {
-    usm__block *b = usm__block_of(f->space, f->block);
-
-    if (!f->is_swap)
-        return;
-    f->is_swap = false;
-    f->is_busy = true; /* no thread begins to store it before its copy is dropped */
     usm__word_change(&f->space->words[f->block], -1, USM__WORD_DIRTY, 0);
-    usm__drop_copy(s, b);
-    f->is_busy = false;
+    usm__drop_copy(s, usm__block_of(f->space, f->block));
+    usm__frame_become(f, USM__FRAME_HELD);
     usm__frame_forgive(s);
 }
 
@@ -69,12 +65,14 @@ static void fail(usm__spill *s, usm__frame *f, usm_status status)
     usm__word  *word  = &f->space->words[f->block];
 
     b->status = (int16_t)status;
-    if (usm__state_of(usm_load_relaxed(word)) != USM__BLOCK_LOADING)
-        return; /* the sectors that were there before are still there */
+    if (f->state == USM__FRAME_FILLING) { /* the sectors that were there before are still there */
+        usm__frame_become(f, USM__FRAME_HELD);
+        return;
+    }
     usm__policy_remove(s->policy, frame, false);
     b->frame = USM__NO_FRAME;
     usm__word_change(word, USM__BLOCK_ABSENT, 0, USM__WORD_FRESH | USM__WORD_USED);
-    usm__frame_put_free(s, frame, false);
+    usm__frame_put_free(s, frame);
 }
 
 void usm__load_ended(usm__spill *s, uint32_t frame, usm_status status)
@@ -82,26 +80,26 @@ void usm__load_ended(usm__spill *s, uint32_t frame, usm_status status)
     usm__frame *f     = &s->frame[frame];
     usm__space *space = f->space;
 
-    if (status == USM_OK && !f->is_away && usm__frame_place(s, frame) != 0)
+    if (status == USM_OK && f->state != USM__FRAME_FILLING && usm__frame_place(s, frame) != 0)
         status = USM_E_NO_MEMORY;
     usm__mutex_lock(&s->lock);
     s->loads--;
-    f->is_busy = false;
     if (status == USM_OK) {
         trace_fetch(s, f);
         enter(s, f);
-        give_copy_up(s, f);
+        if (f->state == USM__FRAME_DROPPING)
+            give_copy_up(s, f);
     } else {
         fail(s, f, status);
     }
-    space->more->busy--; /* from here on the space may be destroyed */
+    usm__space_unbusy(space);
     usm__spill_changed(s);
     usm__mutex_unlock(&s->lock);
 }
 
 /* A block without content to read: zeros, or nothing if all of it will be written.  Lock held,
  * released meanwhile. */
-static void enter_empty(usm__spill *s, const usm__load *load, uint32_t frame)
+static void enter_empty(usm__spill *s, const usm__load *load, uint32_t frame, bool was_zero)
 {
     usm__frame *f       = &s->frame[frame];
     bool        is_all  = load->need.count == s->sectors && !load->needs_content;
@@ -111,7 +109,7 @@ static void enter_empty(usm__spill *s, const usm__load *load, uint32_t frame)
     if (is_zero || is_all)
         usm__mask_set(&f->work, 0, s->sectors);
     usm__mutex_unlock(&s->lock);
-    if (is_zero && !is_all && !f->is_zero)
+    if (is_zero && !is_all && !was_zero)
         memset(usm__frames_at(&s->frames, frame), 0, s->block_size);
     usm__load_ended(s, frame, USM_OK);
     usm__mutex_lock(&s->lock);
@@ -121,11 +119,8 @@ static void begin(usm__spill *s, const usm__load *load, uint32_t frame)
 {
     usm__frame *f = &s->frame[frame];
 
-    f->is_busy    = true;
-    f->is_store   = false;
-    f->is_ahead   = load->is_guess;
-    f->is_awaited = load->is_awaited;
-    f->start_ns   = 0;
+    f->urgency  = (uint8_t)load->urgency;
+    f->start_ns = 0;
     s->loads++;
     load->space->more->busy++;
     usm__block_of(load->space, load->block)->status = USM_OK;
@@ -133,14 +128,12 @@ static void begin(usm__spill *s, const usm__load *load, uint32_t frame)
 
 void usm__load_absent(usm__spill *s, const usm__load *load, uint32_t frame)
 {
-    usm__frame *f = &s->frame[frame];
-    usm__block *b = usm__block_of(load->space, load->block);
+    usm__frame *f        = &s->frame[frame];
+    usm__block *b        = usm__block_of(load->space, load->block);
+    bool        was_zero = f->state == USM__FRAME_ZERO;
 
     f->space      = load->space;
     f->block      = load->block;
-    f->is_away    = false;
-    f->is_guess   = load->is_guess;
-    f->is_swap    = load->is_swap;
     f->was_wanted = false;
     f->last_end   = load->need.first + load->need.count;
     memset(&f->present, 0, sizeof f->present);
@@ -149,9 +142,10 @@ void usm__load_absent(usm__spill *s, const usm__load *load, uint32_t frame)
     usm__policy_insert(s->policy, frame, load->space->key + load->block, load->hint);
     usm__word_change(&load->space->words[load->block], USM__BLOCK_LOADING, 0,
                      USM__WORD_DIRTY | USM__WORD_USED | USM__WORD_FRESH);
+    usm__frame_become(f, load->is_swap ? USM__FRAME_SWAPPING : USM__FRAME_LOADING);
     begin(s, load, frame);
     if (b->content == USM__CONTENT_ZERO || !load->needs_content) {
-        enter_empty(s, load, frame);
+        enter_empty(s, load, frame, was_zero);
         return;
     }
     memset(&f->work, 0, sizeof f->work);
@@ -166,6 +160,7 @@ void usm__load_missing(usm__spill *s, const usm__load *load)
     uint32_t    frame = usm__block_of(load->space, load->block)->frame;
     usm__frame *f     = &s->frame[frame];
 
+    usm__frame_become(f, USM__FRAME_FILLING);
     begin(s, load, frame);
     f->last_end = load->need.first + load->need.count;
     memset(&f->work, 0, sizeof f->work);

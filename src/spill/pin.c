@@ -115,7 +115,7 @@ static usm_status secure(usm__pin_request *r, const usm__pin *pin, uint32_t bloc
         } else if (!r->may_wait) {
             st = USM_E_AGAIN;
         } else {
-            usm__pin_wait(r);
+            usm__pin_wait(r, usm__block_of(pin->space, block)->frame);
         }
     }
     return st;
@@ -157,7 +157,7 @@ static void empty_hand(usm__pin_request *r)
         uint32_t frame = r->hand;
 
         r->hand = r->spill->frame[frame].next;
-        usm__frame_put_free(r->spill, frame, r->spill->frame[frame].is_zero);
+        usm__frame_put_free(r->spill, frame);
     }
 }
 
@@ -239,11 +239,20 @@ static void await_unpins(usm__spill *s)
     }
 }
 
-void usm__spill_await_frames(usm__spill *s, uint32_t timeout_ms)
+/* Sleeps if nothing was released since *seen was noted; then marks pins, and notes *seen: the caller
+ * must look for frames once more before it sleeps (engine.c). */
+static void await_frames(usm__spill *s, uint64_t *seen, uint32_t timeout_ms)
+{
+    if (s->releases == *seen)
+        usm__spill_sleep(s, &s->for_room, timeout_ms);
+    await_unpins(s);
+    *seen = s->releases;
+}
+
+void usm__spill_await_frames(usm__spill *s, uint64_t *seen, uint32_t timeout_ms)
 {
     usm__mutex_lock(&s->lock);
-    await_unpins(s);
-    usm__spill_wait(s, timeout_ms);
+    await_frames(s, seen, timeout_ms);
     usm__mutex_unlock(&s->lock);
 }
 
@@ -255,8 +264,10 @@ static void set_deadline(usm__pin_request *r, uint64_t now)
     usm__spill *s         = r->spill;
     bool        is_turned = s->turn == r && !r->has_turned && s->held == r->held;
 
-    if (r->deadline == 0)
+    if (r->deadline == 0) {
         r->held = s->held;
+        r->seen = USM__SEEN_NOTHING;
+    }
     if (r->deadline == 0 || is_turned)
         r->deadline = now + (uint64_t)s->wait_ms * 1000000;
     r->has_turned |= s->turn == r;
@@ -277,8 +288,13 @@ static bool wait_for_frames(usm__pin_request *r)
         s->held += s->turn == r;
         return false;
     }
-    await_unpins(s);
-    usm__spill_wait(s, left ? (uint32_t)left : s->wait_ms + 1);
+    left = left ? left : s->wait_ms + (uint64_t)1;
+    if (s->turn == r) {
+        await_frames(s, &r->seen, (uint32_t)left);
+    } else {
+        usm__spill_sleep(s, &s->for_turn, (uint32_t)left);
+        r->seen = USM__SEEN_NOTHING;
+    }
     return true;
 }
 
@@ -360,7 +376,8 @@ static void end_wait(usm__pin_request *r)
 
     if (s->turn == r) {
         s->turn = NULL;
-        usm__spill_changed(s);
+        usm__spill_wake(&s->for_turn);
+        usm__spill_released(s); /* hasty requests wait for frames, not for the ticket */
     }
     if (r->started == 0)
         return;
@@ -492,9 +509,10 @@ void usm__space_unpin_awaited(usm__space *space, uint32_t block)
     usm__spill *s = space->spill;
 
     usm__mutex_lock(&s->lock);
-    if (!(usm_load_relaxed(&space->words[block]) & USM__WORD_PINS))
+    if (!(usm_load_relaxed(&space->words[block]) & USM__WORD_PINS)) {
         usm__word_change(&space->words[block], -1, 0, USM__WORD_AWAITED);
-    usm__spill_changed(s);
+        usm__spill_released(s);
+    } /* else the end of the last pin finds the mark */
     usm__mutex_unlock(&s->lock);
 }
 
@@ -507,20 +525,4 @@ bool usm__space_is_pinned(usm__space *space, size_t offset, size_t size, bool wr
         if (atomic_load_explicit(&space->words[b], memory_order_seq_cst) & mask)
             return true;
     return false;
-}
-
-void usm__space_await_unpinned(usm__space *space, size_t offset, size_t size, bool writers_only)
-{
-    const usm__pin pin = {space, offset, size, USM_READ};
-    usm__spill    *s   = space->spill;
-
-    usm__mutex_lock(&s->lock);
-    for (;;) {
-        for (uint32_t b = usm__pin_first(&pin); b <= usm__pin_last(&pin); b++)
-            usm__word_change(&space->words[b], -1, USM__WORD_AWAITED, 0);
-        if (!usm__space_is_pinned(space, offset, size, writers_only))
-            break;
-        usm__spill_wait(s, 1000);
-    }
-    usm__mutex_unlock(&s->lock);
 }

@@ -70,15 +70,11 @@ static usm__sectors worth_fetching(usm__spill *s, const usm__pin_part *p, usm__s
     return need;
 }
 
+/* The block was loaded by readahead. */
 static void first_use(usm__spill *s, const usm__pin_part *p)
 {
-    usm__frame *f = &s->frame[usm__block_of(p->space, p->block)->frame];
-
-    if (!f->is_guess)
-        return;
-    f->is_guess = false;
     s->stats.prefetch_hits++;
-    usm__policy_used(s->policy, (uint32_t)(f - s->frame));
+    usm__policy_used(s->policy, usm__block_of(p->space, p->block)->frame);
     usm__trace_spill(&(usm__spill_event){.kind  = USM__SPILL_GUESS_USED,
                                          .space = p->space->more->trace,
                                          .mode  = (uint32_t)p->mode,
@@ -87,7 +83,8 @@ static void first_use(usm__spill *s, const usm__pin_part *p)
     usm__ahead(s, p->space, p->block, true);
 }
 
-static void pin_now(const usm__pin_part *p)
+/* True: this is the first use of a block of readahead. */
+static bool pin_now(const usm__pin_part *p)
 {
     usm__word *word = &p->space->words[p->block];
     uint64_t   old  = usm_load_relaxed(word);
@@ -96,12 +93,14 @@ static void pin_now(const usm__pin_part *p)
     while (!atomic_compare_exchange_weak_explicit(
         word, &old, ((old + usm__pin_step(p->mode)) | set) & ~USM__WORD_FRESH, memory_order_seq_cst,
         memory_order_relaxed)) {}
+    return old & USM__WORD_FRESH;
 }
 
 /* Pins a PARTIAL block whose sectors are in memory, or need not be. */
-static void pin_partial(usm__spill *s, const usm__pin_part *p)
+static bool pin_partial(usm__spill *s, const usm__pin_part *p)
 {
     usm__frame *f = &s->frame[usm__block_of(p->space, p->block)->frame];
+    bool        is_first;
 
     if (p->mode & USM_NO_INIT)
         usm__mask_set(&f->present, p->cover.first, p->cover.count);
@@ -109,10 +108,11 @@ static void pin_partial(usm__spill *s, const usm__pin_part *p)
         usm__mask_set(&f->dirty, p->touch.first, p->touch.count);
     if ((p->mode & USM_NO_INIT) && (p->mode & USM_WRITE))
         usm__mask_set(&f->dirty, p->cover.first, p->cover.count);
-    pin_now(p);
+    is_first    = pin_now(p);
     f->last_end = p->touch.first + p->touch.count;
     if (usm__mask_count(&f->present) == s->sectors)
         usm__word_change(&p->space->words[p->block], USM__BLOCK_RESIDENT, 0, 0);
+    return is_first;
 }
 
 static usm_status fail_load(const usm__pin_part *p, usm_status status)
@@ -138,10 +138,12 @@ static usm_status fail_load(const usm__pin_part *p, usm_status status)
 
 /* Whether it is a small read without other work in parallel: then this thread may do the
  * transfer. */
-static bool is_awaited(const usm__pin_request *r, const usm__sectors *need)
+static usm__urgency urgency_of(const usm__pin_request *r, const usm__sectors *need)
 {
-    return r->blocks == 1 && r->may_wait &&
-           ((size_t)need->count << r->spill->sector_shift) <= AWAITED_MAX;
+    bool is_awaited = r->blocks == 1 && r->may_wait &&
+                      ((size_t)need->count << r->spill->sector_shift) <= AWAITED_MAX;
+
+    return is_awaited ? USM__AWAITED : USM__WANTED;
 }
 
 usm_status usm__pin_fail_room(const usm__pin_part *p, usm_status status)
@@ -185,7 +187,7 @@ usm_status usm__pin_fetch(usm__pin_request *r, const usm__pin_part *p, bool *fro
     if (frame == USM__NO_FRAME)
         return st == USM_E_AGAIN ? st : usm__pin_fail_room(p, st);
     if (usm__state_of(usm_load_relaxed(&p->space->words[p->block])) != USM__BLOCK_ABSENT) {
-        usm__frame_put_free(s, frame, s->frame[frame].is_zero); /* another thread was faster */
+        usm__frame_put_free(s, frame); /* another thread was faster */
         return USM_OK;
     }
     load.hint = p->space->more->pattern == USM__PATTERN_SEQUENTIAL ? USM__HINT_SEQUENTIAL
@@ -197,7 +199,7 @@ usm_status usm__pin_fetch(usm__pin_request *r, const usm__pin_part *p, bool *fro
     load.need          = load.is_swap         ? (usm__sectors){0, s->sectors}
                          : load.needs_content ? worth_fetching(s, p, reads ? need : p->touch, NULL)
                                               : p->cover;
-    load.is_awaited    = is_awaited(r, &load.need);
+    load.urgency       = urgency_of(r, &load.need);
     *from_store        = load.needs_content;
     s->stats.misses++;
     usm__load_absent(s, &load, frame);
@@ -217,19 +219,19 @@ static void fetch_missing(usm__pin_request *r, const usm__pin_part *p, usm__sect
     usm__sectors run  = worth_fetching(s, p, need, f);
     bool         all  = run.count == s->sectors;
 
-    load.need       = run;
-    load.is_awaited = is_awaited(r, &run);
+    load.need    = run;
+    load.urgency = urgency_of(r, &run);
     s->stats.misses++;
     usm__load_missing(s, &load);
     if (all)
         usm__ahead(s, p->space, p->block, false);
 }
 
-void usm__pin_wait(usm__pin_request *r)
+void usm__pin_wait(usm__pin_request *r, uint32_t frame)
 {
     if (r->started == 0)
         r->started = usm__os_now_ns();
-    usm__spill_wait(r->spill, 1000);
+    usm__spill_sleep(r->spill, &r->spill->frame[frame].sleepers, 0);
 }
 
 /* Whether sectors that the access need not read are being read: they would overwrite what it
@@ -238,7 +240,7 @@ static bool is_overtaken(const usm__spill *s, const usm__pin_part *p)
 {
     const usm__frame *f = &s->frame[usm__block_of(p->space, p->block)->frame];
 
-    return (p->mode & USM_NO_INIT) && f->is_busy && !f->is_store;
+    return (p->mode & USM_NO_INIT) && f->state == USM__FRAME_FILLING;
 }
 
 usm_status usm__pin_block(usm__pin_request *r, const usm__pin_part *p)
@@ -258,12 +260,12 @@ usm_status usm__pin_block(usm__pin_request *r, const usm__pin_part *p)
         if (is_stored && state != USM__BLOCK_ABSENT) {
             if (!r->may_wait)
                 return USM_E_AGAIN;
-            usm__pin_wait(r);
+            usm__pin_wait(r, b->frame);
             continue;
         }
         if (state == USM__BLOCK_RESIDENT) {
-            pin_now(p);
-            first_use(s, p);
+            if (pin_now(p))
+                first_use(s, p);
             return USM_OK;
         }
         if (state == USM__BLOCK_ABSENT) {
@@ -278,11 +280,11 @@ usm_status usm__pin_block(usm__pin_request *r, const usm__pin_part *p)
         if (state == USM__BLOCK_PARTIAL && !is_overtaken(s, p)) {
             need = usm__pin_needed(s, p);
             if (usm__mask_has(&s->frame[b->frame].present, need.first, need.count)) {
-                pin_partial(s, p);
-                first_use(s, p);
+                if (pin_partial(s, p))
+                    first_use(s, p);
                 return USM_OK;
             }
-            if (!s->frame[b->frame].is_busy) {
+            if (!usm__frame_is_busy(&s->frame[b->frame])) {
                 if (waited && b->status != USM_OK)
                     return fail_load(p, (usm_status)b->status);
                 fetch_missing(r, p, need);
@@ -293,6 +295,6 @@ usm_status usm__pin_block(usm__pin_request *r, const usm__pin_part *p)
         if (!r->may_wait)
             return USM_E_AGAIN;
         waited = true;
-        usm__pin_wait(r);
+        usm__pin_wait(r, b->frame);
     }
 }

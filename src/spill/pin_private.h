@@ -30,6 +30,7 @@ typedef struct usm__pin_request {
     bool            is_trying;    /* it must not wait for frames at this moment                */
     bool            has_turned;   /* it has or had the ticket                                  */
     uint64_t        held;         /* the engine's `held` when it first had to wait for frames  */
+    uint64_t        seen;         /* as of usm__spill_await_frames()                           */
     uint64_t        deadline;
     uint64_t        started; /* time at which it first had to wait; 0: it did not */
     size_t          blocks;  /* blocks of the list, counted each time that one is named */
@@ -59,7 +60,7 @@ usm_status usm__pin_fetch(usm__pin_request *r, const usm__pin_part *p, bool *fro
 usm_status usm__pin_block(usm__pin_request *r, const usm__pin_part *p);
 /* Fails because no frame was available, for the reason `status`; the message names the block. */
 usm_status usm__pin_fail_room(const usm__pin_part *p, usm_status status);
-/* Waits for any event of a block. */
-void usm__pin_wait(usm__pin_request *r);
+/* Waits until the frame is no longer busy. */
+void usm__pin_wait(usm__pin_request *r, uint32_t frame);
 
 #endif

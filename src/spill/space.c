@@ -9,6 +9,9 @@
 #include <stdio.h>
 #include <string.h>
 
+/* The system does not tell when pages that it did not move can be moved. */
+#define MOVE_AGAIN_MS 1000
+
 /* --- creation -------------------------------------------------------------------------- */
 
 static usm_status make_tables(usm__space *space)
@@ -127,6 +130,7 @@ usm_status usm__space_create(usm__spill *s, const usm__space_params *params, usm
     space->more->ctx   = params->ctx;
     snprintf(space->name, sizeof space->name, "%s", params->name ? params->name : "");
     usm_list_init(&space->more->link);
+    usm_list_init(&space->more->sleepers);
     st = make_range(s, space, params->foreign);
     if (st == USM_OK)
         st = make_tables(space);
@@ -168,13 +172,14 @@ static bool drop_block(usm__spill *s, usm__space *space, uint32_t block)
 
         if (usm_load_relaxed(word) & USM__WORD_PINS)
             return false;
-        if (frame != USM__NO_FRAME && !s->frame[frame].is_busy &&
-            usm__state_of(usm_load_relaxed(word)) != USM__BLOCK_LOADING) {
-            usm__word_change(word, -1, 0, USM__WORD_DIRTY);
-            if (usm__frame_leave(s, frame, false))
-                continue;
+        if (usm__frame_is_busy(&s->frame[frame])) {
+            usm__spill_sleep(s, &s->frame[frame].sleepers, 0);
+            continue;
         }
-        usm__spill_wait(s, 1000); /* a transfer is under way */
+        usm__word_change(word, -1, 0, USM__WORD_DIRTY);
+        if (!usm__frame_leave(s, frame, false))
+            usm__spill_sleep(s, &s->for_room,
+                             MOVE_AGAIN_MS); /* it was used, or could not be moved */
     }
     b->content    = USM__CONTENT_ZERO;
     b->must_store = false;
@@ -200,7 +205,7 @@ void usm__space_destroy(usm__space *space)
                 (void)drop_block(s, space, i);
         }
     while (space->more->busy)
-        usm__spill_wait(s, 1000);
+        usm__spill_sleep(s, &space->more->sleepers, 0);
     usm_list_remove(&space->more->link);
     s->stats.blocks -= space->is_foreign ? 0 : space->nblocks;
     if (s->is_failing)
@@ -294,7 +299,7 @@ static usm_status advise(usm__space *space, size_t offset, size_t size, usm_buff
     case USM_BUFFER_UNPIN:
         for (uint32_t i = first; (i = usm__space_skip(space, i)) <= last; i++)
             usm__block_of(space, i)->kept -= usm__block_of(space, i)->kept != 0;
-        usm__spill_changed(s);
+        usm__spill_released(s);
         return USM_OK;
     case USM_BUFFER_DISCARD:
         return discard(space, offset, size);

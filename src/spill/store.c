@@ -44,13 +44,13 @@ static void trace_store(usm__spill *s, const usm__frame *f)
             .kind = USM__SPILL_FIRST, .space = f->space->more->trace, .bytes = s->limit});
     }
     if (f->start_ns != 0)
-        usm__trace_spill(
-            &(usm__spill_event){.kind  = f->is_ahead ? USM__SPILL_STORE_AHEAD : USM__SPILL_STORE,
-                                .space = f->space->more->trace,
-                                .tier  = usm__frame_source(s, f),
-                                .block = f->block,
-                                .bytes = (uint64_t)usm__mask_count(&f->work) << s->sector_shift,
-                                .ns    = usm__os_now_ns() - f->start_ns});
+        usm__trace_spill(&(usm__spill_event){
+            .kind  = f->urgency == USM__AHEAD ? USM__SPILL_STORE_AHEAD : USM__SPILL_STORE,
+            .space = f->space->more->trace,
+            .tier  = usm__frame_source(s, f),
+            .block = f->block,
+            .bytes = (uint64_t)usm__mask_count(&f->work) << s->sector_shift,
+            .ns    = usm__os_now_ns() - f->start_ns});
 }
 
 static void end_well(usm__spill *s, usm__frame *f, usm__content content)
@@ -76,7 +76,7 @@ static void end_badly(usm__spill *s, usm__frame *f, usm_status status)
     s->is_failing   = true;
     s->store_status = status;
     s->store_failures++;
-    if (f->is_ahead)
+    if (f->urgency == USM__AHEAD)
         f->space->more->late = status;
     usm__word_change(&f->space->words[f->block], -1, USM__WORD_DIRTY, USM__WORD_STORING);
 }
@@ -112,7 +112,6 @@ static void end(usm__spill *s, usm__frame *f, usm_status status, usm__content co
 
     usm__mutex_lock(&s->lock);
     s->stores--;
-    f->is_busy = false;
     if (status == USM_OK) {
         end_well(s, f, content);
     } else {
@@ -120,11 +119,12 @@ static void end(usm__spill *s, usm__frame *f, usm_status status, usm__content co
             ctx = space->more->ctx;
         end_badly(s, f, status);
     }
+    usm__frame_become(f, USM__FRAME_HELD);
     (void)usm__space_title(space, title);
     if (ctx)
         usm__context_ref(ctx);
     usm__clean_ahead(s);
-    space->more->busy--; /* from here on the space may be destroyed */
+    usm__space_unbusy(space);
     usm__spill_changed(s);
     usm__mutex_unlock(&s->lock);
     if (ctx) {
@@ -178,25 +178,23 @@ static bool has_copy(usm__spill *s, usm__block *b)
     return b->copy != NULL;
 }
 
-bool usm__store_start(usm__spill *s, uint32_t frame, bool is_ahead)
+bool usm__store_start(usm__spill *s, uint32_t frame, usm__urgency urgency)
 {
     usm__frame *f    = &s->frame[frame];
     usm__block *b    = usm__block_of(f->space, f->block);
     usm__word  *word = &f->space->words[f->block];
     bool        is_zero, is_full;
 
-    if (f->is_busy)
+    if (usm__frame_is_busy(f))
         return false;
     if (complete_first(s, f))
         return true;
     if (!take_dirty(word, b->must_store))
         return false;
-    is_full       = usm__state_of(usm_load_relaxed(word)) == USM__BLOCK_RESIDENT;
-    f->is_busy    = true;
-    f->is_store   = true;
-    f->is_ahead   = is_ahead;
-    f->is_awaited = false;
-    f->was_wanted = !is_ahead;
+    is_full = usm__state_of(usm_load_relaxed(word)) == USM__BLOCK_RESIDENT;
+    usm__frame_become(f, USM__FRAME_STORING);
+    f->urgency    = (uint8_t)urgency;
+    f->was_wanted = urgency == USM__WANTED;
     f->start_ns   = 0;
     f->work       = f->dirty;
     memset(&f->dirty, 0, sizeof f->dirty);
@@ -230,7 +228,7 @@ static usm__policy_look look_only(void *arg, uint32_t frame)
     usm__frame *f    = &s->frame[frame];
     uint64_t    word = usm_load_relaxed(&f->space->words[f->block]);
 
-    if (f->is_busy || f->is_failed || (word & USM__WORD_WRITERS))
+    if (usm__frame_is_busy(f) || f->is_failed || (word & USM__WORD_WRITERS))
         return USM__LOOK_PINNED;
     if (word & USM__WORD_USED)
         return USM__LOOK_USED;
@@ -266,7 +264,7 @@ void usm__clean_ahead(usm__spill *s)
         went_on = false;
         for (size_t i = 0; i < n; i++)
             if (s->frame[list[i]].space && !s->frame[list[i]].is_failed &&
-                usm__store_start(s, list[i], true))
+                usm__store_start(s, list[i], USM__AHEAD))
                 went_on = true;
     }
     s->is_cleaning = false;

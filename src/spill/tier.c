@@ -350,6 +350,21 @@ bool usm__tiers_progress(usm__tiers *t, uint32_t timeout_ms)
     return n > 0 || mends;
 }
 
+bool usm__tiers_may_need_progress(usm__tiers *t)
+{
+    bool may = false;
+
+    usm__mutex_lock(&t->lock);
+    for (unsigned i = 0; i < t->n; i++) {
+        const usm__tier *tier = &t->list[i];
+
+        may |= tier->state == USM__TIER_OPEN ? tier->is_driven
+                                             : tier->state != USM__TIER_REFUSED; /* opened later */
+    }
+    usm__mutex_unlock(&t->lock);
+    return may;
+}
+
 /* ---- the rest -------------------------------------------------------------------------- */
 
 size_t usm__tiers_copy_size(const usm__tiers *t)

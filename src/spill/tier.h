@@ -114,6 +114,9 @@ void usm__tiers_forget(usm__tiers *t, usm__copy *copy);
  * most.  False: every transport has a thread of its own, or nothing is under way: the caller sleeps
  * instead. */
 bool usm__tiers_progress(usm__tiers *t, uint32_t timeout_ms);
+/* Whether a transport without a thread has, or may get, a transfer that nobody but the caller of
+ * usm__tiers_progress() moves on. */
+bool usm__tiers_may_need_progress(usm__tiers *t);
 /* How many transfers in flight use the tiers best (opens nothing: an estimate before the first
  * write). */
 uint32_t usm__tiers_depth(const usm__tiers *t);

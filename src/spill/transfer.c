@@ -11,10 +11,12 @@ static void io_ended(usm__io *io, usm_status status);
 
 static void start_part(usm__spill *s, usm__frame *f, usm__io *io, const usm__sectors *run)
 {
-    usm__block *b     = usm__block_of(f->space, f->block);
-    uint32_t    frame = (uint32_t)(f - s->frame);
-    size_t      at    = (size_t)run->first << s->sector_shift;
-    char *base = f->is_away ? usm__block_at(f->space, f->block) : usm__frames_at(&s->frames, frame);
+    usm__block *b        = usm__block_of(f->space, f->block);
+    uint32_t    frame    = (uint32_t)(f - s->frame);
+    size_t      at       = (size_t)run->first << s->sector_shift;
+    bool        is_store = f->state == USM__FRAME_STORING;
+    char *base = is_store || f->state == USM__FRAME_FILLING ? usm__block_at(f->space, f->block)
+                                                            : usm__frames_at(&s->frames, frame);
 
     io->key        = f->space->key + f->block;
     io->copy       = b->copy;
@@ -25,9 +27,9 @@ static void start_part(usm__spill *s, usm__frame *f, usm__io *io, const usm__sec
     io->count      = run->count;
     io->done       = io_ended;
     io->user       = f;
-    io->is_write   = f->is_store;
-    io->is_awaited = f->is_awaited;
-    if (f->is_store)
+    io->is_write   = is_store;
+    io->is_awaited = f->urgency == USM__AWAITED;
+    if (is_store)
         usm__tiers_write(s->tiers, io);
     else if (b->content == USM__CONTENT_HOME)
         usm__home_read(f->space->more->home, io);
@@ -60,7 +62,7 @@ static void go_on(usm__spill *s, usm__frame *f)
 
     if (status == USM_OK && start_parts(s, f))
         return;
-    if (f->is_store)
+    if (f->state == USM__FRAME_STORING)
         usm__store_ended(s, frame, status);
     else
         usm__load_ended(s, frame, status);
@@ -81,7 +83,7 @@ static void io_ended(usm__io *io, usm_status status)
 
     if (status != USM_OK) {
         usm_store_relaxed(&f->failed, (int)status);
-        if (!f->is_store)
+        if (f->state != USM__FRAME_STORING)
             keep_story(f->spill, io->key);
     }
     if (usm_ref_drop(&f->pending))
