@@ -282,7 +282,7 @@ static void files_of_other_launches_are_refused(void)
     resume_path = plain_path("other");
     plain_write(resume_path, "USMRUN1\n0123456789012345678901234567890112345678 and more");
     CHECK_INT(resume_once(team, NULL, &stats, &f), USM_E_INVALID);
-    CHECK_IN("no file of a launch, or one of another version", usm_last_error());
+    CHECK_IN("the file of a launch by another version of libusm", usm_last_error());
     CHECK_IN(resume_path, usm_last_error());
     usm_team_destroy(team);
 }
