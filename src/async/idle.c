@@ -8,6 +8,7 @@
  * not call a driver: the executor, which the end of the process waits for, does the work of a
  * tick. */
 #include "async/internal.h"
+#include "base/fork.h"
 #include "base/os.h"
 
 #include <time.h>
@@ -184,12 +185,8 @@ void usm__async_watch(usm__async_list *l)
 
 void usm__async_idle_fork(usm_fork_phase phase)
 {
-    if (phase == USM_FORK_PREPARE) {
-        usm__mutex_lock_for_fork(&idle.lock);
-    } else if (phase == USM_FORK_PARENT) {
-        usm__mutex_unlock_after_fork(&idle.lock);
-    } else {
-        usm__mutex_reset_in_child(&idle.lock);
+    usm__mutex_fork(&idle.lock, (int)phase);
+    if (phase == USM_FORK_CHILD) {
         pthread_cond_init(&idle.wake, NULL);
         usm_list_init(&idle.lists);
         idle.has_thread = idle.is_posted = false;

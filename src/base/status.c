@@ -98,6 +98,19 @@ void usm__note(usm_status status, const char *format, ...)
     va_end(args);
 }
 
+usm_status usm__struct_check(const char *call, const char *what, const void *given, size_t least,
+                             const char *init)
+{
+    size_t size = given ? *(const size_t *)given : 0;
+
+    if (size >= least)
+        return USM_OK;
+    if (!given)
+        return usm__fail(USM_E_INVALID, "%s: %s is NULL; start with %s", call, what, init);
+    return usm__fail(USM_E_ABI, "%s: %s has a struct_size of %zu; start with %s", call, what, size,
+                     init);
+}
+
 void usm__story_save(usm__story *s)
 {
     const char *text = usm_last_error();

@@ -8,6 +8,7 @@
  * open. */
 #include "cluster/attach.h"
 
+#include "base/fork.h"
 #include "base/job.h"
 #include "base/log.h"
 #include "base/os.h"
@@ -513,12 +514,8 @@ void usm_mpi_finish(void)
 
 void usm__cluster_fork(usm_fork_phase phase)
 {
-    if (phase == USM_FORK_PREPARE) {
-        usm__mutex_lock_for_fork(&usm__job.lock);
-    } else if (phase == USM_FORK_PARENT) {
-        usm__mutex_unlock_after_fork(&usm__job.lock);
-    } else {
-        usm__mutex_reset_in_child(&usm__job.lock);
+    usm__mutex_fork(&usm__job.lock, (int)phase);
+    if (phase == USM_FORK_CHILD) {
         make_condition();
         if (usm__job.phase != USM__JOB_ALONE)
             usm__job.phase = USM__JOB_FORKED;

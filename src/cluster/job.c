@@ -87,11 +87,11 @@ usm_status usm_job_get_info(usm_job_info *info)
 {
     usm__launcher_place p;
     usm_job_info        i = {.struct_size = sizeof i};
+    usm_status          st =
+        usm__struct_check("usm_job_get_info", "info", info, sizeof *info, "USM_JOB_INFO_INIT");
 
-    if (!info || info->struct_size < sizeof *info)
-        return usm__fail(info ? USM_E_ABI : USM_E_INVALID,
-                         "usm_job_get_info: info %s; start with USM_JOB_INFO_INIT",
-                         info ? "has a wrong struct_size" : "is NULL");
+    if (st != USM_OK)
+        return st;
     (void)usm__start();
     p             = usm__launcher_place_get();
     i.rank        = p.rank;

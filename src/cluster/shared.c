@@ -159,13 +159,13 @@ static void make_condition(pthread_cond_t *c)
 
 static usm_status check_desc(const usm_shared_buffer_desc *d, usm_shared_buffer *const *buf)
 {
-    if (!d || !buf)
-        return usm__fail(USM_E_INVALID, "usm_shared_buffer_create: %s is NULL", d ? "buf" : "desc");
-    if (d->struct_size < sizeof *d)
-        return usm__fail(USM_E_ABI,
-                         "usm_shared_buffer_create: desc has a struct_size of %zu; use "
-                         "USM_SHARED_BUFFER_DESC_INIT",
-                         d->struct_size);
+    usm_status st = usm__struct_check("usm_shared_buffer_create", "desc", d, sizeof *d,
+                                      "USM_SHARED_BUFFER_DESC_INIT");
+
+    if (st != USM_OK)
+        return st;
+    if (!buf)
+        return usm__fail(USM_E_INVALID, "usm_shared_buffer_create: buf is NULL");
     if (d->size == 0)
         return usm__fail(USM_E_INVALID, "usm_shared_buffer_create: size is 0");
     if (d->block_size != 0 && (d->block_size < BLOCK_SIZE_MIN || d->block_size > BLOCK_SIZE_MAX ||

@@ -64,5 +64,7 @@ usm_status usm__submit_nothing(usm_queue *q, size_t ndeps, usm_event *const *dep
 /* Frees `p` (with usm_free, or to the heap if `is_heap`) when `native` has completed.  Takes over
  * the reference of `native`.  If it cannot do so later, it waits and frees at once. */
 void usm__free_after(usm_context *ctx, void *native, void *p, bool is_heap);
+/* As usm__submit_end(); frees `p` in the same way when the commands have completed. */
+usm_status usm__submit_end_and_free(usm__submit *s, usm_status st, void *p, bool is_heap);
 
 #endif

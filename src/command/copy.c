@@ -57,10 +57,7 @@ static usm_status move(const far_copy *f, void *dst, const void *src, size_t n,
     st = usm__submit_begin(&s, q, 0, NULL, &ev);
     if (st == USM_OK)
         st = usm__submit_end(&s, usm__be_copy(q->be, q->native, dst, src, n, USM__SUBMIT_ARGS(&s)));
-    if (st == USM_OK)
-        st = usm_event_wait(ev);
-    usm_event_release(ev);
-    return st;
+    return usm__event_await(st, ev);
 }
 
 static usm_status far_rows(const far_copy *f, char *stage)
@@ -160,7 +157,6 @@ static usm_status submit_overlapping(usm_queue *q, void *dst, const void *src, s
     /* Host memory may belong to another context, or to none: heap memory works for all of it. */
     bool        by_heap = !pool || pool->kind == USM_HOST;
     void       *stage   = by_heap ? usm__heap_alloc(n) : alloc_stage(q, pool->kind, n);
-    void       *done    = NULL;
     usm__submit s;
     usm_status  st;
 
@@ -171,18 +167,8 @@ static usm_status submit_overlapping(usm_queue *q, void *dst, const void *src, s
                                    n)
                        : usm_last_status();
     st = usm__submit_begin(&s, q, ndeps, deps, ev);
-    if (st != USM_OK)
-        goto err_stage;
-    st = copy_twice(&s, dst, src, stage, n);
     if (st == USM_OK)
-        done = usm__submit_last(&s);
-    st = usm__submit_end(&s, st);
-    if (done) {
-        usm__free_after(q->ctx, done, stage, by_heap);
-        return st;
-    }
-    (void)usm__be_queue_wait(q->be, q->native); /* the commands that were queued use the memory */
-err_stage:
+        return usm__submit_end_and_free(&s, copy_twice(&s, dst, src, stage, n), stage, by_heap);
     if (by_heap)
         usm__heap_free(stage);
     else
@@ -349,10 +335,7 @@ usm_status usm_copy(void *dst, const void *src, size_t n)
         return st;
     }
     st = usm_memcpy(q, dst, src, n, 0, NULL, &ev);
-    if (st == USM_OK)
-        st = usm_event_wait(ev);
-    usm_event_release(ev);
-    return st;
+    return usm__event_await(st, ev);
 }
 
 static usm_status copy_2d_on_host(const rectangle *r)
@@ -390,10 +373,7 @@ usm_status usm_copy_2d(void *dst, size_t dst_pitch, const void *src, size_t src_
     if (!q)
         return copy_2d_on_host(&(rectangle){dst, src, dst_pitch, src_pitch, width, height});
     st = usm_memcpy_2d(q, dst, dst_pitch, src, src_pitch, width, height, 0, NULL, &ev);
-    if (st == USM_OK)
-        st = usm_event_wait(ev);
-    usm_event_release(ev);
-    return st;
+    return usm__event_await(st, ev);
 }
 
 usm_status usm_set(void *dst, int value, size_t n)
@@ -416,8 +396,5 @@ usm_status usm_set(void *dst, int value, size_t n)
         return st;
     }
     st = usm_memset(q, dst, value, n, 0, NULL, &ev);
-    if (st == USM_OK)
-        st = usm_event_wait(ev);
-    usm_event_release(ev);
-    return st;
+    return usm__event_await(st, ev);
 }

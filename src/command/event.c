@@ -264,16 +264,23 @@ usm_status usm_event_wait_all(size_t n, usm_event *const *evs)
     return first;
 }
 
+usm_status usm__event_await(usm_status st, usm_event *ev)
+{
+    if (st == USM_OK)
+        st = usm_event_wait(ev);
+    usm_event_release(ev);
+    return st;
+}
+
 usm_status usm_event_profiling(usm_event *ev, usm_profiling *times)
 {
     usm_status st = usm__event_check(ev);
 
+    if (st == USM_OK)
+        st = usm__struct_check("usm_event_profiling", "times", times, sizeof *times,
+                               "USM_PROFILING_INIT");
     if (st != USM_OK)
         return st;
-    if (!times || times->struct_size < sizeof *times)
-        return usm__fail(times ? USM_E_ABI : USM_E_INVALID,
-                         "usm_event_profiling: times %s; start with USM_PROFILING_INIT",
-                         times ? "has a wrong struct_size" : "is NULL");
     if (!ev->has_times)
         return usm__fail(USM_E_NOT_SUPPORTED,
                          "the event has no times: those of commands on queues with "

@@ -30,6 +30,9 @@ void       usm__event_publish(usm_event *ev, void *native, bool has_times);
 void       usm__event_discard(usm_event *ev);
 /* Completes a user event, or that of a host task.  USM_E_INVALID it was completed before */
 usm_status usm__event_end(usm_event *ev, usm_status status);
+/* Ends a blocking call: waits for its command, unless that was not submitted (st), and releases the
+ * command's event. */
+usm_status usm__event_await(usm_status st, usm_event *ev);
 
 /* A function to call when a native event completes; embedded in a struct of its user. */
 typedef struct usm__completion {

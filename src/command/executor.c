@@ -19,6 +19,7 @@
  * those callbacks as well. */
 #include "command/executor.h"
 
+#include "base/fork.h"
 #include "base/inline/atomic.h"
 #include "base/log.h"
 #include "base/mutex.h"
@@ -213,12 +214,8 @@ void usm__executor_unexpect(void)
 
 void usm__executor_fork(usm_fork_phase phase)
 {
-    if (phase == USM_FORK_PREPARE) {
-        usm__mutex_lock_for_fork(&ex.lock);
-    } else if (phase == USM_FORK_PARENT) {
-        usm__mutex_unlock_after_fork(&ex.lock);
-    } else {
-        usm__mutex_reset_in_child(&ex.lock);
+    usm__mutex_fork(&ex.lock, (int)phase);
+    if (phase == USM_FORK_CHILD) {
         pthread_cond_init(&ex.wake, NULL);
         pthread_cond_init(&ex.calm, NULL);
         usm_list_init(&ex.jobs);

@@ -73,7 +73,6 @@ static usm_status fill_by_copies(usm_queue *q, const fill_spec *f, size_t ndeps,
                                  usm_event *const *deps, usm_event **ev)
 {
     size_t      n    = 0;
-    void       *done = NULL;
     void       *seed = make_seed(f, &n);
     usm__submit s;
     usm_status  st;
@@ -81,19 +80,8 @@ static usm_status fill_by_copies(usm_queue *q, const fill_spec *f, size_t ndeps,
     if (!seed)
         return usm__fail(USM_E_NO_MEMORY, "no host memory for the pattern of a fill");
     st = usm__submit_begin(&s, q, ndeps, deps, ev);
-    if (st != USM_OK) {
-        usm__heap_free(seed);
-        return st;
-    }
-    st = copy_doubling(&s, f, seed, n);
     if (st == USM_OK)
-        done = usm__submit_last(&s);
-    st = usm__submit_end(&s, st);
-    if (done) {
-        usm__free_after(q->ctx, done, seed, true);
-        return st;
-    }
-    (void)usm__be_queue_wait(q->be, q->native); /* the commands that were queued use the memory */
+        return usm__submit_end_and_free(&s, copy_doubling(&s, f, seed, n), seed, true);
     usm__heap_free(seed);
     return st;
 }
@@ -136,9 +124,7 @@ static usm_status far_task(void *user)
                                   far->f.size / far->f.pattern_size, 0, NULL, &ev)
                        : usm_last_status();
 
-    if (st == USM_OK)
-        st = usm_event_wait(ev);
-    usm_event_release(ev);
+    st = usm__event_await(st, ev);
     far_free(far);
     return st;
 }

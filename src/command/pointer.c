@@ -177,6 +177,21 @@ static void late_free_run(usm__completion *c)
     usm__heap_free(f);
 }
 
+usm_status usm__submit_end_and_free(usm__submit *s, usm_status st, void *p, bool is_heap)
+{
+    const usm_queue *q    = s->q;
+    void            *done = st == USM_OK ? usm__submit_last(s) : NULL;
+
+    st = usm__submit_end(s, st);
+    if (done) {
+        usm__free_after(q->ctx, done, p, is_heap);
+        return st;
+    }
+    (void)usm__be_queue_wait(q->be, q->native); /* the commands that were queued use the memory */
+    free_now(p, is_heap);
+    return st;
+}
+
 void usm__free_after(usm_context *ctx, void *native, void *p, bool is_heap)
 {
     late_free *f = usm__heap_alloc(sizeof *f);

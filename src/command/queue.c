@@ -124,11 +124,11 @@ usm_status usm_queue_create(usm_context *ctx, usm_device *dev, const usm_queue_d
         return st;
     if (!desc)
         desc = &defaults;
-    if (!q || desc->struct_size < sizeof *desc)
-        return usm__fail(q ? USM_E_ABI : USM_E_INVALID, "usm_queue_create: %s",
-                         q ? "struct_size is too small; start with USM_QUEUE_DESC_INIT"
-                           : "q is NULL");
-    st = check_flags(ctx->devices[index].dev, desc->flags);
+    if (!q)
+        return usm__fail(USM_E_INVALID, "usm_queue_create: q is NULL");
+    st = usm__struct_check("usm_queue_create", "desc", desc, sizeof *desc, "USM_QUEUE_DESC_INIT");
+    if (st == USM_OK)
+        st = check_flags(ctx->devices[index].dev, desc->flags);
     return st == USM_OK ? usm__queue_make(ctx, index, desc->flags, q) : st;
 }
 

@@ -335,10 +335,11 @@ usm_status usm_context_create(const usm_context_desc *given, usm_context **ctx)
 
     if (!ctx)
         return usm__fail(USM_E_INVALID, "usm_context_create: ctx is NULL");
-    if (given && given->struct_size < OLD_CONTEXT_DESC)
-        return usm__fail(USM_E_ABI,
-                         "usm_context_create: struct_size is %zu; start with USM_CONTEXT_DESC_INIT",
-                         given->struct_size);
+    st = given ? usm__struct_check("usm_context_create", "desc", given, OLD_CONTEXT_DESC,
+                                   "USM_CONTEXT_DESC_INIT")
+               : USM_OK;
+    if (st != USM_OK)
+        return st;
     if (given)
         memcpy(&desc, given, usm_min_size(given->struct_size, sizeof desc));
     if (desc.ndevices && !desc.devices)
@@ -403,12 +404,8 @@ static usm_status check_native(const usm_native_desc *desc, usm_context *const *
                          : !desc->backend ? "desc->backend"
                          : !desc->handle  ? "desc->handle"
                                           : "desc->devices");
-    if (desc->struct_size < OLD_NATIVE_DESC)
-        return usm__fail(
-            USM_E_ABI,
-            "usm_context_from_native: struct_size is %zu; start with USM_NATIVE_DESC_INIT",
-            desc->struct_size);
-    return USM_OK;
+    return usm__struct_check("usm_context_from_native", "desc", desc, OLD_NATIVE_DESC,
+                             "USM_NATIVE_DESC_INIT");
 }
 
 usm_status usm_context_from_native(const usm_native_desc *given, usm_context **ctx)

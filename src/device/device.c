@@ -269,12 +269,11 @@ usm_status usm_device_get_info(const usm_device *dev, usm_device_info *info)
     const usm_backend_device *d;
     usm_status                st = usm__handle_check(dev, USM__MAGIC_DEVICE);
 
+    if (st == USM_OK)
+        st = usm__struct_check("usm_device_get_info", "info", info, sizeof *info,
+                               "USM_DEVICE_INFO_INIT");
     if (st != USM_OK)
         return st;
-    if (!info || info->struct_size < sizeof *info)
-        return usm__fail(info ? USM_E_ABI : USM_E_INVALID,
-                         "usm_device_get_info: info %s; start with USM_DEVICE_INFO_INIT",
-                         info ? "has a wrong struct_size" : "is NULL");
     d     = &dev->desc;
     *info = (usm_device_info){
         .struct_size         = info->struct_size,
@@ -301,12 +300,11 @@ usm_status usm_device_memory(const usm_device *dev, usm_memory_info *info)
     uint64_t   total, free = USM_MEMORY_UNKNOWN;
     usm_status st = usm__handle_check(dev, USM__MAGIC_DEVICE);
 
+    if (st == USM_OK)
+        st = usm__struct_check("usm_device_memory", "info", info, sizeof *info,
+                               "USM_MEMORY_INFO_INIT");
     if (st != USM_OK)
         return st;
-    if (!info || info->struct_size < sizeof *info)
-        return usm__fail(info ? USM_E_ABI : USM_E_INVALID,
-                         "usm_device_memory: info %s; start with USM_MEMORY_INFO_INIT",
-                         info ? "has a wrong struct_size" : "is NULL");
     total = dev->desc.memory_size;
     if (usm__backend_can(dev->be, USM_CAP_MEMINFO)) {
         st = usm__be_device_memory(dev->be, dev->desc.handle, &total, &free);

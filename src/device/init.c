@@ -183,12 +183,7 @@ unsigned usm__fork_generation(void)
  * The locks of contexts and pools have a handler of their own. */
 static void fork_all(usm_fork_phase phase)
 {
-    if (phase == USM_FORK_PREPARE)
-        usm__mutex_lock_for_fork(&lib.lock);
-    else if (phase == USM_FORK_PARENT)
-        usm__mutex_unlock_after_fork(&lib.lock);
-    else
-        usm__mutex_reset_in_child(&lib.lock);
+    usm__mutex_fork(&lib.lock, (int)phase);
     if (usm__fork_above)
         usm__fork_above(phase, true);
     usm__registry_fork(phase);

@@ -8,6 +8,7 @@
 #include "device/registry.h"
 
 #include "base/fault.h"
+#include "base/fork.h"
 #include "base/inline/bits.h"
 #include "base/inline/list.h"
 #include "base/log.h"
@@ -437,11 +438,6 @@ void usm__registry_pool_names(char *text, size_t size)
 
 void usm__registry_fork(usm_fork_phase phase)
 {
-    if (phase == USM_FORK_PREPARE)
-        usm__mutex_lock_for_fork(&reg.lock);
-    else if (phase == USM_FORK_PARENT)
-        usm__mutex_unlock_after_fork(&reg.lock);
-    else
-        usm__mutex_reset_in_child(&reg.lock);
+    usm__mutex_fork(&reg.lock, (int)phase);
     usm__registry_store_fork(phase);
 }

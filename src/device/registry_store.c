@@ -18,14 +18,16 @@
 
 #define SLOTS_MAX 16
 
+typedef union entry {
+    usm_transport_entry_fn *transport;
+    usm_codec_entry_fn     *codec;
+    void                   *symbol; /* as returned by dlsym() */
+} entry;
+
 typedef struct slot {
-    char name[32];
-    char path[512]; /* of the module; or "built in"; "" until it is found */
-    union {
-        usm_transport_entry_fn *transport;
-        usm_codec_entry_fn     *codec;
-        void                   *symbol; /* as returned by dlsym() */
-    } entry;
+    char        name[32];
+    char        path[512]; /* of the module; or "built in"; "" until it is found */
+    entry       entry;
     bool        is_module;
     const void *ops; /* its checked table; NULL: not requested yet, or refused */
 } slot;
@@ -263,32 +265,29 @@ static const void *get(kind *k, const char *name)
     return ops;
 }
 
-void usm__registry_add_transport(const char *name, usm_transport_entry_fn *entry)
+/* No entry: a module of that name. */
+static void add_entry(kind *k, const char *name, const entry *with)
 {
     slot *s;
 
     usm__mutex_lock(&lock);
-    s = add(&transports, name);
-    if (s && entry) {
-        s->entry.transport = entry;
-        s->is_module       = false;
+    s = add(k, name);
+    if (s && with->symbol) {
+        s->entry     = *with;
+        s->is_module = false;
         snprintf(s->path, sizeof s->path, "built in");
     }
     usm__mutex_unlock(&lock);
 }
 
-void usm__registry_add_codec(const char *name, usm_codec_entry_fn *entry)
+void usm__registry_add_transport(const char *name, usm_transport_entry_fn *fn)
 {
-    slot *s;
+    add_entry(&transports, name, &(entry){.transport = fn});
+}
 
-    usm__mutex_lock(&lock);
-    s = add(&codecs, name);
-    if (s && entry) {
-        s->entry.codec = entry;
-        s->is_module   = false;
-        snprintf(s->path, sizeof s->path, "built in");
-    }
-    usm__mutex_unlock(&lock);
+void usm__registry_add_codec(const char *name, usm_codec_entry_fn *fn)
+{
+    add_entry(&codecs, name, &(entry){.codec = fn});
 }
 
 const usm_transport_ops *usm__registry_transport(const char *name)

@@ -9,6 +9,7 @@
  * the kernel reports. */
 #include "ipc/cell.h"
 
+#include "base/fork.h"
 #include "base/os.h"
 #include "base/os_file.h"
 #include "base/os_ipc.h"
@@ -600,12 +601,8 @@ usm_status usm__cell_claim(usm__cell *cell)
 /* The pages are not mapped in the child; its events are refused, and forgotten here. */
 void usm__cells_fork(usm_fork_phase phase)
 {
-    if (phase == USM_FORK_PREPARE) {
-        usm__mutex_lock_for_fork(&all.lock);
-    } else if (phase == USM_FORK_PARENT) {
-        usm__mutex_unlock_after_fork(&all.lock);
-    } else {
-        usm__mutex_reset_in_child(&all.lock);
+    usm__mutex_fork(&all.lock, (int)phase);
+    if (phase == USM_FORK_CHILD) {
         all.inherited = all.l;
         all.self      = (usm__ipc_process){.pid = 0};
         all.l.cells   = 0;

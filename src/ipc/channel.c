@@ -132,12 +132,13 @@ static void unwatch(usm_ipc_channel *ch)
 
 static usm_status check_desc(const usm_ipc_channel_desc *desc, usm_ipc_channel **ch)
 {
-    if (!desc || !ch)
-        return usm__fail(USM_E_INVALID, "usm_ipc_channel_open: %s is NULL", desc ? "ch" : "desc");
-    if (desc->struct_size < sizeof *desc)
-        return usm__fail(USM_E_ABI,
-                         "usm_ipc_channel_open: desc has a wrong struct_size; start with "
-                         "USM_IPC_CHANNEL_DESC_INIT");
+    usm_status st = usm__struct_check("usm_ipc_channel_open", "desc", desc, sizeof *desc,
+                                      "USM_IPC_CHANNEL_DESC_INIT");
+
+    if (st != USM_OK)
+        return st;
+    if (!ch)
+        return usm__fail(USM_E_INVALID, "usm_ipc_channel_open: ch is NULL");
     if (!desc->name || !*desc->name || strlen(desc->name) > USM__CHANNEL_NAME_MAX)
         return usm__fail(USM_E_INVALID,
                          "usm_ipc_channel_open: a group needs a name of 1 to %d bytes",

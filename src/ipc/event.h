@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* Events across processes: shared by event.c, event_handle.c and event_queue.c. */
+/* Events across processes: shared by event.c, event_queue.c and handle.c. */
 #ifndef USM_IPC_EVENT_H
 #define USM_IPC_EVENT_H
 
@@ -17,7 +17,7 @@ struct usm_ipc_event {
 
 usm_status usm__ipc_event_check(usm_ipc_event *ev);
 
-/* event_handle.c.  The content of a handle of an event. */
+/* handle.c.  The content of a handle of an event. */
 typedef struct usm__ipc_event_name {
     usm__ipc_name page;
     uint64_t      generation;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* Handles of memory as bytes:
+/* Handles of memory and of events as bytes:
  *
- *     0  magic "usm-ipcm"     8  version     12  size of what follows
- *     16 usm__ipc_memory      ...            zeros
+ *     0  magic "usm-ipcm", "usm-ipce"     8  version     12  size of what follows
+ *     16 usm__ipc_memory, usm__ipc_event_name   ...      zeros
  *     176 checksum of the 176 bytes before it, 128 bits
  *
  * All processes of a machine have one byte order and one layout of these fields; another version of
@@ -12,18 +12,18 @@
 #include "ipc/handle.h"
 
 #include "base/hash.h"
+#include "ipc/event.h"
 
 #include <string.h>
 
-#define MAGIC   "usm-ipcm"
+#define MAGIC   "usm-ipc" /* then 'm' or 'e' */
 #define VERSION 1u
 
 typedef struct layout {
-    char            magic[8];
-    uint32_t        version, size;
-    usm__ipc_memory memory;
-    uint8_t         rest[176 - 16 - sizeof(usm__ipc_memory)];
-    uint64_t        sum[2];
+    char     magic[8];
+    uint32_t version, size;
+    uint8_t  content[176 - 16]; /* then zeros */
+    uint64_t sum[2];
 } layout;
 
 _Static_assert(sizeof(layout) == USM_IPC_HANDLE_SIZE, "a handle has no holes");
@@ -38,17 +38,52 @@ static void sum_up(const layout *l, uint64_t sum[2])
     sum[1] = h.lo;
 }
 
-void usm__ipc_handle_encode(const usm__ipc_memory *m, usm_ipc_handle *handle)
+static void seal(char kind, const void *content, size_t size, usm_ipc_handle *handle)
 {
-    layout l;
+    layout l = {.magic = MAGIC, .version = VERSION, .size = (uint32_t)size};
 
-    memset(&l, 0, sizeof l);
-    memcpy(l.magic, MAGIC, sizeof l.magic);
-    l.version = VERSION;
-    l.size    = sizeof *m;
-    l.memory  = *m;
+    l.magic[7] = kind;
+    memcpy(l.content, content, size);
     sum_up(&l, l.sum);
     memcpy(handle->bytes, &l, sizeof l);
+}
+
+static usm_status fail_changed(void)
+{
+    return usm__fail(USM_E_HANDLE,
+                     "the handle was changed or cut short on its way: send all %d bytes",
+                     USM_IPC_HANDLE_SIZE);
+}
+
+/* `other`: what is said of a handle of the other kind. */
+static usm_status unseal(char kind, const char *other, const usm_ipc_handle *handle, void *content,
+                         size_t size)
+{
+    layout   l;
+    uint64_t sum[2];
+
+    memcpy(&l, handle->bytes, sizeof l);
+    if (memcmp(l.magic, MAGIC, 7) != 0)
+        return usm__fail(USM_E_HANDLE, "these bytes are not a handle of libusm");
+    if (l.magic[7] != kind)
+        return usm__fail(USM_E_HANDLE, "this is not a handle of %s", other);
+    if (l.version != VERSION || l.size != size)
+        return usm__fail(USM_E_HANDLE,
+                         "the handle is of version %u, and this libusm knows version %u: both "
+                         "processes need one version",
+                         l.version, VERSION);
+    sum_up(&l, sum);
+    if (sum[0] != l.sum[0] || sum[1] != l.sum[1])
+        return fail_changed();
+    memcpy(content, l.content, size);
+    return USM_OK;
+}
+
+/* ---- memory ---------------------------------------------------------------------------------- */
+
+void usm__ipc_handle_encode(const usm__ipc_memory *m, usm_ipc_handle *handle)
+{
+    seal('m', m, sizeof *m, handle);
 }
 
 /* Refuses values that no owner writes, whatever the checksum says: so no later sum can overflow. */
@@ -65,26 +100,34 @@ static bool is_sane(const usm__ipc_memory *m)
 
 usm_status usm__ipc_handle_decode(const usm_ipc_handle *handle, usm__ipc_memory *m)
 {
-    layout   l;
-    uint64_t sum[2];
+    usm__ipc_memory found;
+    usm_status      st = unseal('m', "memory; events are opened with usm_ipc_event_open()", handle,
+                                &found, sizeof found);
 
-    memcpy(&l, handle->bytes, sizeof l);
-    if (memcmp(l.magic, "usm-ipc", 7) != 0)
-        return usm__fail(USM_E_HANDLE, "these bytes are not a handle of libusm");
-    if (l.magic[7] != MAGIC[7])
-        return usm__fail(
-            USM_E_HANDLE,
-            "this is not a handle of memory; events are opened with usm_ipc_event_open()");
-    if (l.version != VERSION || l.size != sizeof *m)
-        return usm__fail(USM_E_HANDLE,
-                         "the handle is of version %u, and this libusm knows version %u: both "
-                         "processes need one version",
-                         l.version, VERSION);
-    sum_up(&l, sum);
-    if (sum[0] != l.sum[0] || sum[1] != l.sum[1] || !is_sane(&l.memory))
-        return usm__fail(USM_E_HANDLE,
-                         "the handle was changed or cut short on its way: send all %d bytes",
-                         USM_IPC_HANDLE_SIZE);
-    *m = l.memory;
-    return USM_OK;
+    if (st == USM_OK && !is_sane(&found))
+        st = fail_changed();
+    if (st == USM_OK)
+        *m = found;
+    return st;
+}
+
+/* ---- events ---------------------------------------------------------------------------------- */
+
+void usm__ipc_event_handle_encode(const usm__ipc_event_name *name, usm_ipc_handle *handle)
+{
+    seal('e', name, sizeof *name, handle);
+}
+
+usm_status usm__ipc_event_handle_decode(const usm_ipc_handle *handle, usm__ipc_event_name *name)
+{
+    usm__ipc_event_name found;
+    usm_status          st =
+        unseal('e', "an event; memory is opened with usm_ipc_open()", handle, &found, sizeof found);
+
+    if (st == USM_OK && (found.page.owner.pid <= 0 || found.page.id == 0 || found.generation == 0 ||
+                         found.index >= USM__CELLS))
+        st = fail_changed();
+    if (st == USM_OK)
+        *name = found;
+    return st;
 }

@@ -69,11 +69,11 @@ usm_status usm_ipc_close(void *p, usm_context *ctx)
 
 usm_status usm_ipc_query(const void *p, usm_ipc_info *info)
 {
-    if (!info)
-        return usm__fail(USM_E_INVALID, "usm_ipc_query: info is NULL");
-    if (info->struct_size < sizeof *info)
-        return usm__fail(USM_E_ABI, "usm_ipc_query: struct_size is too small; start with "
-                                    "USM_IPC_INFO_INIT");
+    usm_status st =
+        usm__struct_check("usm_ipc_query", "info", info, sizeof *info, "USM_IPC_INFO_INIT");
+
+    if (st != USM_OK)
+        return st;
     if (usm__ipc_import_query(p, info) || usm__ipc_own_query(p, info))
         return USM_OK;
     return not_open(p);
@@ -82,12 +82,11 @@ usm_status usm_ipc_query(const void *p, usm_ipc_info *info)
 usm_status usm_ipc_get_stats(usm_ipc_stats *stats)
 {
     usm_ipc_stats s = USM_IPC_STATS_INIT;
+    usm_status    st =
+        usm__struct_check("usm_ipc_get_stats", "stats", stats, sizeof *stats, "USM_IPC_STATS_INIT");
 
-    if (!stats)
-        return usm__fail(USM_E_INVALID, "usm_ipc_get_stats: stats is NULL");
-    if (stats->struct_size < sizeof *stats)
-        return usm__fail(USM_E_ABI, "usm_ipc_get_stats: struct_size is too small; start with "
-                                    "USM_IPC_STATS_INIT");
+    if (st != USM_OK)
+        return st;
     s.struct_size = stats->struct_size;
     usm__ipc_own_stats(&s);
     usm__ipc_import_stats(&s);

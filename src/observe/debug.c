@@ -120,10 +120,7 @@ static usm_status copy_and_wait(usm_queue *q, void *dst, const void *src, size_t
 
     if (st == USM_OK)
         st = usm__submit_end(&s, usm__be_copy(q->be, q->native, dst, src, n, USM__SUBMIT_ARGS(&s)));
-    if (st == USM_OK)
-        st = usm_event_wait(ev);
-    usm_event_release(ev);
-    return st;
+    return usm__event_await(st, ev);
 }
 
 static usm_status fill_and_wait(usm_queue *q, void *dst, unsigned char byte, size_t n)
@@ -135,10 +132,7 @@ static usm_status fill_and_wait(usm_queue *q, void *dst, unsigned char byte, siz
     if (st == USM_OK)
         st = usm__submit_end(
             &s, usm__be_fill(q->be, q->native, dst, &byte, 1, n, USM__SUBMIT_ARGS(&s)));
-    if (st == USM_OK)
-        st = usm_event_wait(ev);
-    usm_event_release(ev);
-    return st;
+    return usm__event_await(st, ev);
 }
 
 /* For drivers without a fill. */

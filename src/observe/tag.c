@@ -196,13 +196,13 @@ usm_status usm_tag_get_stats(const char *name, usm_tag_stats *stats)
     char            text[USM__TAG_NAME] = "";
     const usm__tag *tag;
 
-    if (!name || !stats)
-        return usm__fail(USM_E_INVALID, "usm_tag_get_stats: %s is NULL", name ? "stats" : "name");
-    if (stats->struct_size < sizeof *stats)
-        return usm__fail(USM_E_ABI,
-                         "usm_tag_get_stats: struct_size is %zu; start with "
-                         "USM_TAG_STATS_INIT",
-                         stats->struct_size);
+    usm_status st =
+        usm__struct_check("usm_tag_get_stats", "stats", stats, sizeof *stats, "USM_TAG_STATS_INIT");
+
+    if (st != USM_OK)
+        return st;
+    if (!name)
+        return usm__fail(USM_E_INVALID, "usm_tag_get_stats: name is NULL");
     tag = find(cut(name, text), text);
     if (!tag || usm_load_relaxed(&tag->allocations) == 0)
         return usm__fail(USM_E_INVALID, "nothing was ever allocated under the tag \"%.63s\"", name);

@@ -173,13 +173,11 @@ usm_status usm_graph_add(usm_graph *graph, const usm_node_desc *desc, uint32_t *
     usm__graph_node *n;
     usm_status       st;
 
-    if (!desc || !node)
-        return usm__fail(USM_E_INVALID, "usm_graph_add: %s is NULL", desc ? "node" : "desc");
-    if (desc->struct_size < sizeof *desc)
-        return usm__fail(USM_E_ABI,
-                         "usm_graph_add: struct_size is %zu; start with USM_NODE_DESC_INIT",
-                         desc->struct_size);
-    st = may_change(graph, "usm_graph_add");
+    if (!node)
+        return usm__fail(USM_E_INVALID, "usm_graph_add: node is NULL");
+    st = usm__struct_check("usm_graph_add", "desc", desc, sizeof *desc, "USM_NODE_DESC_INIT");
+    if (st == USM_OK)
+        st = may_change(graph, "usm_graph_add");
     if (st == USM_OK)
         st = check_node(graph, desc);
     if (st != USM_OK)

@@ -479,16 +479,13 @@ static usm_status check_call(usm_graph *g, const usm_graph_run_desc *desc,
 
     if (st == USM_OK)
         st = usm__team_check_fork(g->team);
-    if (st != USM_OK)
-        return st;
-    if (desc && desc->struct_size < sizeof *desc)
-        return usm__fail(USM_E_ABI,
-                         "usm_graph_run: struct_size is %zu; start with USM_GRAPH_RUN_DESC_INIT",
-                         desc->struct_size);
-    if (stats && stats->struct_size < sizeof *stats)
-        return usm__fail(USM_E_ABI, "usm_graph_run: stats has a wrong struct_size; start with "
-                                    "USM_PARALLEL_STATS_INIT");
-    return USM_OK;
+    if (st == USM_OK && desc)
+        st = usm__struct_check("usm_graph_run", "desc", desc, sizeof *desc,
+                               "USM_GRAPH_RUN_DESC_INIT");
+    if (st == USM_OK && stats)
+        st = usm__struct_check("usm_graph_run", "stats", stats, sizeof *stats,
+                               "USM_PARALLEL_STATS_INIT");
+    return st;
 }
 
 static usm_status run_checked(usm__graph_run *r, usm_parallel_stats *stats)

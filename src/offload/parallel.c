@@ -273,12 +273,9 @@ static usm_status wait_for(usm_parallel_run *r, bool gives_up, usm_parallel_stat
 
 static usm_status check_stats(const usm_parallel_stats *stats)
 {
-    if (stats && stats->struct_size < sizeof *stats)
-        return usm__fail(USM_E_ABI,
-                         "usm_parallel: stats has a struct_size of %zu; start with "
-                         "USM_PARALLEL_STATS_INIT",
-                         stats->struct_size);
-    return USM_OK;
+    return stats ? usm__struct_check("usm_parallel", "stats", stats, sizeof *stats,
+                                     "USM_PARALLEL_STATS_INIT")
+                 : USM_OK;
 }
 
 usm_status usm_parallel_wait(usm_parallel_run *r, usm_parallel_stats *stats)

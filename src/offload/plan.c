@@ -516,15 +516,11 @@ static void find_shape(usm__plan *p)
 
 static usm_status check_desc(usm_team *team, const usm_parallel_desc *desc)
 {
-    usm_status st;
+    usm_status st =
+        usm__struct_check("usm_parallel", "desc", desc, sizeof *desc, "USM_PARALLEL_DESC_INIT");
 
-    if (!desc)
-        return usm__fail(USM_E_INVALID, "usm_parallel: desc is NULL");
-    if (desc->struct_size < sizeof *desc)
-        return usm__fail(USM_E_ABI,
-                         "usm_parallel: struct_size is %zu; start with USM_PARALLEL_DESC_INIT",
-                         desc->struct_size);
-    st = usm__team_kernel_check(desc->kernel);
+    if (st == USM_OK)
+        st = usm__team_kernel_check(desc->kernel);
     if (st != USM_OK)
         return st;
     if (desc->kernel->team != team)

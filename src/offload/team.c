@@ -163,12 +163,13 @@ static usm_status find_devices(const usm_team_desc *desc, usm_device ***list, si
 
 static usm_status check_desc(const usm_team_desc *desc, usm_team **team)
 {
+    usm_status st;
+
     if (!team)
         return usm__fail(USM_E_INVALID, "usm_team_create: team is NULL");
-    if (desc->struct_size < sizeof *desc)
-        return usm__fail(USM_E_ABI,
-                         "usm_team_create: struct_size is %zu; start with USM_TEAM_DESC_INIT",
-                         desc->struct_size);
+    st = usm__struct_check("usm_team_create", "desc", desc, sizeof *desc, "USM_TEAM_DESC_INIT");
+    if (st != USM_OK)
+        return st;
     if (desc->depth > DEPTH_MAX)
         return usm__fail(USM_E_INVALID, "usm_team_create: depth is %u; at most %d", desc->depth,
                          DEPTH_MAX);
@@ -309,12 +310,11 @@ usm_status usm_team_get_member(usm_team *team, uint32_t index, usm_team_member *
     usm_status   st = usm__team_check(team);
     usm__member *m;
 
+    if (st == USM_OK)
+        st = usm__struct_check("usm_team_get_member", "info", info, sizeof *info,
+                               "its struct_size, sizeof(usm_team_member)");
     if (st != USM_OK)
         return st;
-    if (!info || info->struct_size < sizeof *info)
-        return usm__fail(info ? USM_E_ABI : USM_E_INVALID, "usm_team_get_member: info %s",
-                         info ? "has a wrong struct_size; set it to sizeof(usm_team_member)"
-                              : "is NULL");
     if (team->ranks)
         return usm__ranks_get_member(team->ranks, index, info);
     if (index >= team->nmembers)

@@ -289,15 +289,11 @@ static usm_status check_objects(usm_queue *q, const usm_launch *launch)
 {
     usm_status s = usm__queue_check(q);
 
-    if (s != USM_OK)
-        return s;
-    if (!launch)
-        return usm__fail(USM_E_INVALID, "usm_queue_submit: launch is NULL");
-    if (launch->struct_size < sizeof *launch)
-        return usm__fail(USM_E_ABI,
-                         "usm_queue_submit: struct_size is %zu; start with USM_LAUNCH_INIT",
-                         launch->struct_size);
-    s = usm__kernel_check(launch->kernel);
+    if (s == USM_OK)
+        s = usm__struct_check("usm_queue_submit", "launch", launch, sizeof *launch,
+                              "USM_LAUNCH_INIT");
+    if (s == USM_OK)
+        s = usm__kernel_check(launch->kernel);
     if (s != USM_OK)
         return s;
     if (launch->kernel->ctx != q->ctx)

@@ -371,15 +371,15 @@ static void free_program(usm_program *p)
 
 static usm_status check_desc(usm_context *ctx, const usm_program_desc *desc)
 {
+    usm_status st;
+
     if (usm__context_is_inert(ctx))
         return usm__fail(USM_E_FORKED, "the context was made before fork(); make one in the child");
-    if (!desc)
-        return usm__fail(USM_E_INVALID, "usm_program_create: desc is NULL");
     /* Larger ones come from later headers, whose new fields are 0 or otherwise ignored. */
-    if (desc->struct_size < sizeof *desc)
-        return usm__fail(USM_E_ABI,
-                         "usm_program_create: struct_size is %zu; start with USM_PROGRAM_DESC_INIT",
-                         desc->struct_size);
+    st = usm__struct_check("usm_program_create", "desc", desc, sizeof *desc,
+                           "USM_PROGRAM_DESC_INIT");
+    if (st != USM_OK)
+        return st;
     if (!desc->nimages || !desc->images || desc->nimages > IMAGES_MAX)
         return usm__fail(USM_E_INVALID, "usm_program_create: %zu %s at %p; give 1 to %d",
                          desc->nimages, usm__plural(desc->nimages, "image", "images"),

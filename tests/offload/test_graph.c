@@ -115,7 +115,7 @@ static void a_wrong_node_is_refused(void)
     refused(usm_graph_add(g, &d, &n), USM_E_INVALID, "work is -1");
     d             = desc("b", USM_NODE_PROCESS, 4);
     d.struct_size = 3;
-    refused(usm_graph_add(g, &d, &n), USM_E_ABI, "struct_size is 3");
+    refused(usm_graph_add(g, &d, &n), USM_E_ABI, "struct_size of 3");
     CHECK_INT(n, 77);
     usm_graph_destroy(g);
     refused(usm_graph_run(g, NULL, NULL), USM_E_INVALID_HANDLE, "graph");
