@@ -50,8 +50,12 @@ static usm_status check_kind(const usm_device *dev, usm_kind kind)
     usm_status st = usm__kind_check(kind);
 
     if (st == USM_OK && !usm_device_has(dev, aspect_of(kind)))
-        return usm__fail(USM_E_NOT_SUPPORTED, "%s (%s) has no %s memory; see usm-info", dev->term,
-                         dev->desc.name, usm__kind_name(kind));
+        return usm__fail(USM_E_NOT_SUPPORTED,
+                         "%s (%s) has no %s memory: use %s, or a device that has it (see usm-info)",
+                         dev->term, dev->desc.name, usm__kind_name(kind),
+                         usm_device_has(dev, USM_ASPECT_USM_DEVICE_ALLOCATIONS)
+                             ? "device memory and copies, or a usm_buffer"
+                             : "memory of another kind");
     return st;
 }
 

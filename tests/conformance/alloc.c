@@ -34,6 +34,8 @@ Test(alloc, a_kind_the_device_lacks_is_refused_by_name)
             lacks = true;
             CHECK_NO_BLOCK(usm_malloc(64, r.q, k), USM_E_NOT_SUPPORTED);
             CHECK(story_names(kind_name(k)), "%s: %s", r.name, usm_last_error());
+            CHECK(story_names(has(&r, NEED_DEVICE) ? "device memory and copies" : "another kind"),
+                  "%s: no remedy: %s", r.name, usm_last_error());
         }
         if (lacks)
             tried();
