@@ -43,15 +43,6 @@ BELOW = {
     "tools": ["src"],
     "tests": ["src", "backends", "pools", "transports", "codecs", "tools", "samples"],
 }
-# Includes against the arrows, until what they are for is reached through a table.
-AGAINST = {
-    ("src/device", "src/heap"): "context.c device.c init.c",
-    ("src/device", "src/command"): "context.c init.c",
-    ("src/device", "src/program"): "context.c",
-    ("src/device", "src/observe"): "backend.h init.c registry.c registry_store.c",
-    ("src/heap", "src/observe"): "area.c magazine.c pool.c pool_create.c pool_report.c pool_text.c recover.c "
-                                   "serve.c",
-}
 MODULES = ("backends", "pools", "transports", "codecs")
 # Headers that only a module, a tool, a bench or a test may see.
 VENDOR = re.compile(r"^(CL/|level_zero/|ze_|mpi\.h|hwloc|lz4|openssl/|cuda)")
@@ -80,7 +71,7 @@ def resolve(includer, name):
     return None
 
 
-def complaint(includer, name, is_strict=False):
+def complaint(includer, name):
     room = room_of(includer)
     target = resolve(includer, name)
     if target is None:
@@ -90,9 +81,6 @@ def complaint(includer, name, is_strict=False):
         return None
     allowed = BELOW[room.split("/")[0] if room.split("/")[0] in MODULES else room]
     if any(inside(target, other) for other in allowed):
-        return None
-    if not is_strict and os.path.basename(includer) in AGAINST.get(
-            (room, room_of(target)), "").split():
         return None
     return "{} may include {}".format(room, ", ".join(["include/usm"] + allowed))
 

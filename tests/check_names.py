@@ -3,7 +3,8 @@
 
 A struct, union, enum or type `usm__x` is defined once.  The first word behind `usm__` of a function, a
 variable or a type says in which folder of src it is defined: a folder may have several such
-words, a word has one folder.  `usm__is_...` and the like are questions, not words of a folder.
+words, a word has one folder.  `usm__is_...` and the like are questions, not words of a folder;
+`usm__<room>_part` is what src/usm.c adds of each.
 
 SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """
@@ -103,7 +104,7 @@ def main():
                 if is_type:
                     types[name].append(where)
                 word = name[len("usm__"):].split("_")[0]
-                if word not in QUESTIONS:
+                if word not in QUESTIONS and not name.endswith("_part"):
                     folders[word][path.split("/")[1]].append((where, name))
     for name, places in sorted(types.items()):
         if len(places) > 1:

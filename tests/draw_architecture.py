@@ -93,7 +93,7 @@ def read_tree():
         for match in rules.INCLUDE.finditer(text):
             target = rules.resolve(path, match.group(2))
             other = room_of(target, rooms) if target else None
-            if other and other != room and rules.complaint(path, match.group(2), True) is None:
+            if other and other != room and rules.complaint(path, match.group(2)) is None:
                 arrows.add((room, other))
     rooms = [room for room in rooms if lines[room]]
     return rooms, lines, {pair for pair in arrows if pair[0] in lines and pair[1] in lines}

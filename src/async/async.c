@@ -10,13 +10,13 @@
 #include "async/internal.h"
 #include "base/inline/bits.h"
 #include "base/log.h"
+#include "base/part.h"
 #include "base/settings.h"
 #include "command/command.h"
 #include "device/init.h"
+#include "device/observer.h"
 #include "heap/export.h"
 #include "heap/magazine.h"
-#include "observe/observe.h"
-#include "observe/order_check.h"
 
 #include <errno.h>
 
@@ -141,18 +141,18 @@ static void *zeroed(usm_queue *q, void *p, size_t size)
 static void *served(usm_queue *q, void *p, size_t size, const usm_event *ev)
 {
     if (p && usm__order_on())
-        usm__order_async_alloc(q, p, size, ev ? ev->native : NULL);
+        usm__observer_get()->async_alloc(q, p, size, ev ? ev->native : NULL);
     return p;
 }
 
 /* From lists and free memory, unless the block needs a record; NULL: nothing. */
 static void *find_told(usm_queue *q, usm_pool *pool, size_t size)
 {
-    usm__async_list *l = usm__observe_wants_record() ? NULL : usm__async_list_of(q, pool);
+    usm__async_list *l = usm__observed_with_record() ? NULL : usm__async_list_of(q, pool);
     void            *p = l ? find(l, size) : NULL;
 
     if (p && usm__observed())
-        usm__observe_served(pool, p, size);
+        usm__observer_get()->served(pool, p, size);
     return p;
 }
 
@@ -298,7 +298,7 @@ static usm_status free_to_list(usm__async_list *l, usm__async_block *b)
 
     b->position = usm__queue_position(q);
     if (usm__order_on())
-        usm__order_async_free(q, b->p, b->position, NULL);
+        usm__observer_get()->async_free(q, b->p, b->position, NULL);
     while (!done) {
         usm__async_lock(l);
         if (l->spare) {
@@ -362,7 +362,7 @@ static usm_status free_behind(usm_queue *q, usm__async_pool *ap, const usm__asyn
                               usm_event *ev)
 {
     if (usm__order_on())
-        usm__order_async_free(q, b->p, 0, ev->native);
+        usm__observer_get()->async_free(q, b->p, 0, ev->native);
     usm__async_free_later(ap, b, ev);
     return USM_OK;
 }
@@ -425,14 +425,14 @@ static usm_status free_one(usm_queue *q, void *p, const free_deps *deps)
         return usm__fail(USM_E_DOUBLE_FREE, "the block at %p was freed before", p);
     if (area->pool->export_mode != USM_POOL_PRIVATE) {
         b.is_seen = true; /* by processes that have it open */
-        usm__exports->end_handles(area, p);
+        usm__parts_exports()->end_handles(area, p);
     }
     is_told = b.state && !b.is_seen && usm__observed();
     if (is_told) /* a block with a record reports its return to the pool  */
-        usm__observe_freed(area->pool, p);
+        usm__observer_get()->freed(area->pool, p);
     st = usm__queue_in_order(q) ? free_ended(q, l, &b) : free_out_of_order(q, l, &b, deps);
     if (st != USM_OK && is_told)
-        usm__observe_served(area->pool, p, block.size);
+        usm__observer_get()->served(area->pool, p, block.size);
     return st;
 }
 
@@ -565,18 +565,17 @@ static void figures(usm_pool *pool, usm__pool_queued *f)
     f->host_waits = usm_load_relaxed(&ap->host_waits);
 }
 
-void usm__async_start(void)
-{
-    usm__queue_waited        = waited;
-    usm__queue_retired       = retired;
-    usm__pool_collect        = collect;
-    usm__pool_ending         = ending;
-    usm__pool_queued_figures = figures;
-}
-
-void usm__async_fork(usm_fork_phase phase)
+static void fork_lists(usm_fork_phase phase)
 {
     if (phase == USM_FORK_CHILD)
         usm_store_relaxed(&generation, usm__fork_generation());
     usm__async_idle_fork(phase);
 }
+
+const usm_part usm__async_part = {.name          = "async",
+                                  .fork          = {{USM__RANK_ASYNC, fork_lists}},
+                                  .queue_waited  = waited,
+                                  .queue_retired = retired,
+                                  .pool_collect  = collect,
+                                  .pool_ending   = ending,
+                                  .pool_figures  = figures};

@@ -4,14 +4,14 @@
  * and only the newest is kept. */
 #include "async/internal.h"
 #include "base/os.h"
-#include "observe/order_check.h"
+#include "device/observer.h"
 
 void usm__async_reach(usm__async_queue *aq, uint64_t position)
 {
     uint64_t old = usm_load_relaxed(&aq->reached);
 
     if (old < position && usm__order_on())
-        usm__order_claim_complete(aq->q, position);
+        usm__observer_get()->claim_complete(aq->q, position);
     while (old < position && !usm_cas_acq_rel(&aq->reached, &old, position))
         ;
 }

@@ -30,6 +30,7 @@
 #include "base/inline/classes.h"
 #include "base/inline/list.h"
 #include "command/queue.h"
+#include "heap/pool.h"
 
 /* Bins for blocks up to 2^47 bytes. */
 #define USM__ASYNC_BINS  320

@@ -24,11 +24,12 @@ typedef struct rule {
 
 atomic_int usm__faults_armed;
 
-static usm__mutex lock = USM__MUTEX_INIT(USM__RANK_FAULT, "fault rules");
-static rule       rules[MAX_RULES]; /* guarded by lock, as everything below */
-static int        rule_count;
-static uint64_t   fired;
-static uint64_t   first_count; /* of the first rule; kept after usm__fault_disarm_all() */
+static usm__mutex                     lock = USM__MUTEX_INIT(USM__RANK_FAULT, "fault rules");
+static _Atomic(usm__fault_armed_fn *) on_arm;
+static rule                           rules[MAX_RULES]; /* guarded by lock, as everything below */
+static int                            rule_count;
+static uint64_t                       fired;
+static uint64_t first_count; /* of the first rule; kept after usm__fault_disarm_all() */
 
 __attribute__((noinline)) void usm__fault_breakpoint(void)
 {
@@ -79,7 +80,8 @@ bool usm__fault_hit_slow(const char *name, usm_status *status)
 
 bool usm__fault_arm(const char *name, uint64_t n, bool onwards, usm_status status)
 {
-    bool room;
+    usm__fault_armed_fn *fn;
+    bool                 room;
 
     usm__mutex_lock(&lock);
     room = rule_count < MAX_RULES && strlen(name) < sizeof(rules[0].name);
@@ -93,7 +95,17 @@ bool usm__fault_arm(const char *name, uint64_t n, bool onwards, usm_status statu
         atomic_store_explicit(&usm__faults_armed, rule_count, memory_order_relaxed);
     }
     usm__mutex_unlock(&lock);
+    fn = atomic_load(&on_arm);
+    if (room && fn)
+        fn();
     return room;
+}
+
+void usm__fault_on_arm(usm__fault_armed_fn *fn)
+{
+    atomic_store(&on_arm, fn);
+    if (atomic_load(&usm__faults_armed))
+        fn();
 }
 
 void usm__fault_disarm_all(void)

@@ -26,6 +26,10 @@ static inline bool usm__fault_hit(const char *name, usm_status *status)
  * after it.  n = 0 only counts.  status USM_OK: the call's usual failure.  At most 16 rules; false
  * if there is no room. */
 bool usm__fault_arm(const char *name, uint64_t n, bool onwards, usm_status status);
+/* Sets the function that is called when a rule is armed, and now if one is; there is one, set when
+ * settings are final: the calls of a backend are seen only through decorators. */
+typedef void usm__fault_armed_fn(void);
+void         usm__fault_on_arm(usm__fault_armed_fn *fn);
 /* Removes all rules.  The two counts below can still be read, until a rule is armed. */
 void usm__fault_disarm_all(void);
 /* The number of calls that were made to fail, and the number that the first rule has counted. */

@@ -431,28 +431,28 @@ usm_status usm_buffer_set_write_back(usm_buffer *buf, bool enabled)
     return USM_OK;
 }
 
-/* ---- hook points --------------------------------------------------------------------------- */
+/* ---- the part --------------------------------------------------------------------------- */
 
-void usm__buffer_fork(usm_fork_phase phase)
+static void fork_order(usm_fork_phase phase)
 {
-    usm__kept_fork(phase);
-    usm__grant_fork(phase);
     usm__track_fork(phase);
-    usm__places_fork(phase);
-    if (phase != USM_FORK_CHILD)
-        return;
     usm__commands_fork(phase);
 }
 
-void usm__buffer_start(void)
+static void context_unused(usm_context *ctx)
 {
-    usm__grant_start();
-    usm__launch_over_buffers = usm__buffers_launch;
-    usm__area_out_of_memory  = usm__buffers_give_back;
-    usm__spill_starved       = usm__buffers_starved;
-}
-
-void usm__buffer_context_end(void)
-{
+    (void)ctx;
     usm__commands_forget();
 }
+
+const usm_part usm__buffer_part = {.name                = "buffer",
+                                   .fork                = {{USM__RANK_PLACING, usm__grant_fork},
+                                                           {USM__RANK_BUFFER, usm__kept_fork},
+                                                           {USM__RANK_PLACES, usm__places_fork},
+                                                           {USM__RANK_ORDER, fork_order}},
+                                   .context_unused      = context_unused,
+                                   .queue_waiting       = usm__grant_warn_of_own_access,
+                                   .outside_settle      = usm__grant_settle,
+                                   .out_of_memory       = usm__buffers_give_back,
+                                   .memory_starved      = usm__buffers_starved,
+                                   .launch_over_buffers = usm__buffers_launch};

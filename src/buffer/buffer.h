@@ -12,6 +12,7 @@
 #ifndef USM_BUFFER_BUFFER_H
 #define USM_BUFFER_BUFFER_H
 
+#include "base/part.h"
 #include "device/context.h"
 #include "device/handle.h"
 #include "device/init.h"
@@ -73,15 +74,10 @@ usm_status usm__buffer_read(usm_buffer *root, size_t begin, void *dst, size_t si
 /* Waits for all commands, and copies everything to host memory if `bring`. */
 usm_status usm__buffer_settle(usm_buffer *root, bool bring);
 
-/* pressure.c: as usm__out_of_memory_fn of heap/area.h. */
-size_t usm__buffers_starved(usm_context *owner, size_t bytes); /* as usm__spill_starved */
+/* Hooks of the part (base/part.h): pressure.c. */
+size_t usm__buffers_starved(usm_context *owner, size_t bytes);
 size_t usm__buffers_give_back(usm_context *ctx, usm_device *dev, usm_kind kind, size_t size);
 
-/* Called when a context ends: frees what is kept for later commands. */
-void usm__buffer_context_end(void);
-/* src/usm.c: fills the core's hook points. */
-void usm__buffer_start(void);
-/* The locks of buffers, which rank below those of contexts. */
-void usm__buffer_fork(usm_fork_phase phase);
+extern const usm_part usm__buffer_part;
 
 #endif

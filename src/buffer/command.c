@@ -334,7 +334,7 @@ void usm__command_finish(usm__command *c, usm_status status)
         status = USM_OK;
     usm__command_unplace(c);
     if (c->own)
-        usm__context_return_queue(c->own);
+        usm__queue_return(c->own);
     usm__track_lock();
     was_launched = c->event != NULL;
     was_run      = leave(c, status);

@@ -22,7 +22,7 @@ usm_status usm__command_launch_deferred(usm__command *c)
 
     if (c->preceded != USM_OK)
         return usm__fail(USM_E_DEPENDENCY, "a command that it depends on failed");
-    c->own = usm__context_borrow_queue(c->ctx, c->index);
+    c->own = usm__queue_borrow(c->ctx, c->index);
     if (!c->own)
         return usm_last_status();
     st = usm__command_place_waiting(c, c->own, &after);

@@ -31,7 +31,8 @@
  *     - A command that is deferred joins the line and is queued under one lock, `placing`: a
  *       command that is queued behind it is behind it in the line.
  *     - A command that takes memory at once is `taking` until it is queued.  During that time no
- *       command is deferred, and no wait for an event from outside begins (command/outside.c): what it
+ *       command is deferred, and no wait for an event from outside begins (command/outside.c): what
+ * it
  *       found when it took memory still holds when it is queued.
  *
  * No deadlock.  A command that holds memory waits only for commands that hold theirs or need none,
@@ -109,7 +110,7 @@ static void await_placed(void)
     (void)atomic_fetch_sub(&awaiting, 1);
 }
 
-static void settle(void)
+void usm__grant_settle(void)
 {
     if (atomic_load(&taking) == 0)
         return;
@@ -302,7 +303,7 @@ const usm__host_entry *usm__grant_access_before(const usm__command *c, const usm
 }
 
 /* Only a warning: another thread may be going to end the access. */
-static void warn_of_own_access(usm_queue *q)
+void usm__grant_warn_of_own_access(usm_queue *q)
 {
     const usm__host_entry *h = NULL;
     char                   title[USM__SPACE_TITLE];
@@ -325,12 +326,6 @@ static void warn_of_own_access(usm_queue *q)
         usm__warn("the calling thread waits for a queue in which a command waits for an access to "
                   "%s that this thread has open: end the access first",
                   title);
-}
-
-void usm__grant_start(void)
-{
-    usm__queue_waiting  = warn_of_own_access;
-    usm__outside_settle = settle;
 }
 
 void usm__grant_fork(usm_fork_phase phase)

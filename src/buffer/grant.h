@@ -42,7 +42,10 @@ const usm__host_entry *usm__grant_access_before(const struct usm__command *c,
 bool     usm__grant_is_idle(void);
 uint64_t usm__grant_moves(void);
 
-void usm__grant_start(void);
+/* Hooks of the part: a thread is about to wait for q, perhaps behind an access of its own; returns
+ * when commands that take memory are in their queues. */
+void usm__grant_warn_of_own_access(usm_queue *q);
+void usm__grant_settle(void);
 void usm__grant_fork(usm_fork_phase phase);
 
 #endif

@@ -417,7 +417,7 @@ static usm_status queue_copy(plan *c, usm_event **ev)
 {
     const usm_queue *q = c->want->q;
     usm_queue       *on =
-        c->is_behind ? c->want->q : usm__context_queue(q->ctx, q->index, USM__QUEUE_BLOCKING);
+        c->is_behind ? c->want->q : usm__queue_own(q->ctx, q->index, USM__QUEUE_BLOCKING);
     size_t      start = c->s.piece.start;
     const void *src =
         c->s.from ? c->s.from->at + (start - c->s.from->start) : usm__places_host(c->p, start);
@@ -553,7 +553,7 @@ bool usm__places_lacks(const usm__places *p, const usm__device_want *want, const
 
 usm_status usm__places_fetch(const usm__extent *from, const usm__interval *piece)
 {
-    usm_queue *q  = usm__context_queue(from->ctx, from->index, USM__QUEUE_BLOCKING);
+    usm_queue *q  = usm__queue_own(from->ctx, from->index, USM__QUEUE_BLOCKING);
     usm_event *ev = NULL;
     usm_status st;
 

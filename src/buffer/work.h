@@ -5,6 +5,7 @@
 
 #include "program/program.h"
 
-usm__launch_over_buffers_fn usm__buffers_launch;
+usm_status usm__buffers_launch(usm_queue *q, const usm_launch *l, size_t ndeps,
+                               usm_event *const *deps, usm_event **ev);
 
 #endif

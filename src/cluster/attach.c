@@ -512,7 +512,7 @@ void usm_mpi_finish(void)
 
 /* ---- fork() -------------------------------------------------------------------------------- */
 
-void usm__cluster_fork(usm_fork_phase phase)
+static void fork_job(usm_fork_phase phase)
 {
     usm__mutex_fork(&usm__job.lock, (int)phase);
     if (phase == USM_FORK_CHILD) {
@@ -525,3 +525,5 @@ void usm__cluster_fork(usm_fork_phase phase)
         usm__agree_fork_child();
     }
 }
+
+const usm_part usm__cluster_part = {.name = "cluster", .fork = {{USM__RANK_JOB, fork_job}}};

@@ -3,6 +3,8 @@
 #ifndef USM_CLUSTER_ATTACH_H
 #define USM_CLUSTER_ATTACH_H
 
+#include "base/part.h"
+
 #include <usm/mpi.h>
 #include <usm/pool.h>
 #include <usm/pool_ops.h>
@@ -28,6 +30,6 @@ const char *const *usm__cluster_candidates(void);
 /* The entry of the transport "mpi": the module that was attached.  NULL with an error message: none
  * was. */
 const usm_transport_ops *usm__job_tier(const usm_host_api *api);
-void                     usm__cluster_fork(usm_fork_phase phase);
+extern const usm_part    usm__cluster_part;
 
 #endif

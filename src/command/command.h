@@ -19,12 +19,12 @@ typedef struct usm__pointer {
 usm_status usm__pointer_of(usm_queue *q, const char *what, const void *p, size_t n,
                            usm__pointer *pointer);
 
-/* usm__context_probe() of q's device.  Every command calls it. */
+/* usm__queue_probe_device() of q's device.  Every command calls it. */
 static inline usm_status usm__queue_probe(usm_queue *q)
 {
     if (__builtin_expect(usm_load_acquire(&q->ctx->devices[q->index].moves_data) > 0, 1))
         return USM_OK;
-    return usm__context_probe(q->ctx, q->index);
+    return usm__queue_probe_device(q->ctx, q->index);
 }
 
 /* The body of a task.  Exactly one of fn and drop is called, and owns `user`. */

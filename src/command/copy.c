@@ -48,10 +48,10 @@ static usm_status move(const far_copy *f, void *dst, const void *src, size_t n,
         return USM_OK;
     }
     index = area->ctx == f->ctx ? f->index : area->pool->index;
-    st    = usm__context_probe(area->ctx, index);
+    st    = usm__queue_probe_device(area->ctx, index);
     if (st != USM_OK)
         return st;
-    q = usm__context_queue(area->ctx, index, USM__QUEUE_STAGING);
+    q = usm__queue_own(area->ctx, index, USM__QUEUE_STAGING);
     if (!q)
         return usm_last_status();
     st = usm__submit_begin(&s, q, 0, NULL, &ev);
@@ -309,7 +309,7 @@ static usm_status queue_for(const void *a, const void *b, usm_queue **q)
     }
     *q = best->ctx->is_default && best->pool->index == 0
              ? usm_default_queue()
-             : usm__context_queue(best->ctx, best->pool->index, USM__QUEUE_BLOCKING);
+             : usm__queue_own(best->ctx, best->pool->index, USM__QUEUE_BLOCKING);
     return *q ? USM_OK : usm_last_status();
 }
 

@@ -12,6 +12,7 @@
 #include "base/os.h"
 #include "command/outside.h"
 #include "device/init.h"
+#include "device/observer.h"
 
 static usm__meta_type event_type =
     USM__META_TYPE(struct usm_event, sizeof(usm__magic_word), "events");
@@ -86,7 +87,7 @@ static void completion_run(usm__job *job)
     usm__completion *c = usm_container_of(job, usm__completion, job);
 
     if (usm__order_on())
-        usm__order_event_seen(c->native, c->status);
+        usm__observer_get()->event_seen(c->native, c->status);
     c->fn(c);
 }
 

@@ -118,7 +118,7 @@ static void far_free(void *user)
 static usm_status far_task(void *user)
 {
     far_fill  *far = user;
-    usm_queue *q   = usm__context_queue(far->ctx, far->index, USM__QUEUE_STAGING);
+    usm_queue *q   = usm__queue_own(far->ctx, far->index, USM__QUEUE_STAGING);
     usm_event *ev  = NULL;
     usm_status st  = q ? usm_fill(q, far->f.dst, far->pattern, far->f.pattern_size,
                                   far->f.size / far->f.pattern_size, 0, NULL, &ev)

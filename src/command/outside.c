@@ -12,10 +12,9 @@
 #include "command/outside.h"
 
 #include "base/os.h"
+#include "base/part.h"
 
 static _Atomic(size_t) awaited;
-
-void (*usm__outside_settle)(void);
 
 bool usm__outside_awaited(void)
 {
@@ -89,8 +88,7 @@ void usm__outside_count(usm_event *ev)
 {
     if (usm_load_acquire(&ev->signalled) != USM__EVENT_AWAITED && !count(ev))
         return;
-    if (usm__outside_settle)
-        usm__outside_settle();
+    usm__parts_outside_settle();
 }
 
 void usm__outside_ended(int was)

@@ -19,8 +19,6 @@ static inline void usm__outside_await(usm_event *ev)
 }
 /* The user event has completed, or will never do so. */
 void usm__outside_ended(int was);
-/* Waits for those commands.  Set once, at the start, by the code that grants memory. */
-extern void (*usm__outside_settle)(void);
 void usm__outside_fork(usm_fork_phase phase);
 
 /* usm_event.signalled */

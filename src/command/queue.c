@@ -11,7 +11,9 @@
 #include "base/log.h"
 #include "base/meta.h"
 #include "base/os.h"
+#include "base/part.h"
 #include "device/init.h"
+#include "device/observer.h"
 
 static usm__meta_type queue_type =
     USM__META_TYPE(struct usm_queue, offsetof(struct usm_queue, be), "queues");
@@ -81,7 +83,7 @@ static usm_status make(usm_context *ctx, size_t index, uint32_t flags, bool is_o
     q->is_internal = q->is_own = is_own;
     st = usm__be_queue_create(ctx->be, ctx->native, q->dev->desc.handle, flags, &q->native);
     if (st == USM_OK && usm__order_on())
-        usm__order_queue_named(q->native, q->serial);
+        usm__observer_get()->queue_named(q->native, q->serial);
     if (st == USM_OK)
         publish(q, out);
     else
@@ -174,10 +176,6 @@ usm_status usm_queue_from_native(usm_context *ctx, void *handle, usm_ownership o
 
 /* ---- end ------------------------------------------------------------------------------ */
 
-void (*usm__queue_waiting)(usm_queue *q);
-void (*usm__queue_waited)(usm_queue *q, uint64_t position);
-void (*usm__queue_retired)(usm_queue *q);
-
 static void unref(usm_queue *q)
 {
     usm_context *ctx    = q->ctx;
@@ -185,8 +183,8 @@ static void unref(usm_queue *q)
 
     if (!usm_ref_drop(&q->refs))
         return;
-    if (usm__queue_retired && usm_load_acquire(&q->async))
-        usm__queue_retired(q);
+    if (usm_load_acquire(&q->async))
+        usm__parts_queue_retired(q);
     if (!is_own) {
         usm__mutex_lock(&ctx->lock);
         usm_list_remove(&q->link);
@@ -325,14 +323,12 @@ usm_status usm__queue_finish(usm_queue *q)
     if (usm__self.block && usm__self.block->task_queue == q->serial)
         return usm__fail(USM_E_BUSY,
                          "a task waits for the queue that it runs in, and so for its own end");
-    if (usm__queue_waiting)
-        usm__queue_waiting(q);
+    usm__parts_queue_waiting(q);
     st = usm__be_queue_wait(q->be, q->native);
 
     if (st != USM_E_NO_MEMORY) { /* whatever their result, the commands have ended */
         note_ended(q, n);
-        if (usm__queue_waited)
-            usm__queue_waited(q, n);
+        usm__parts_queue_waited(q, n);
     }
     return st;
 }
@@ -381,7 +377,7 @@ usm_status usm_queue_query(usm_queue *q)
     n = usm_load_acquire(&q->submitted);
     if (n == usm_load_relaxed(&q->ended) && !usm_load_relaxed(&q->is_shared)) {
         if (usm__order_on())
-            usm__order_queue_ended(q->native);
+            usm__observer_get()->queue_ended(q->native);
         return USM_OK;
     }
     usm__mutex_lock(&q->lock);

@@ -60,7 +60,7 @@ void       usm__queue_retire(usm_queue *q);
 /* Iterates over the queues of a context, including those that are ending.  Returns the one after
  * `q` (NULL: the first) with a reference, and releases that of q. */
 usm_queue *usm__queue_next(usm_context *ctx, usm_queue *q);
-/* For callers that found q in a list which usm__queue_retired() empties.  False: q is ending. */
+/* For callers that found q in a list which the hook queue_retired empties.  False: q is ending. */
 bool usm__queue_ref(usm_queue *q);
 void usm__queue_unref(usm_queue *q);
 
@@ -81,14 +81,18 @@ static inline uint64_t usm__queue_position(usm_queue *q)
     return usm_load_acquire(&q->submitted);
 }
 
-/* A hook for src/buffer: a thread is about to wait for q; no lock is held. */
-extern void (*usm__queue_waiting)(usm_queue *q);
-/* Hooks for src/async, set by src/usm.c; no lock is held. */
-/* The first `position` commands of q have ended: a thread has waited for the queue. */
-extern void (*usm__queue_waited)(usm_queue *q, uint64_t position);
-/* All commands of q have ended, and its last user has gone; called before the backend's queue is
- * destroyed. */
-extern void (*usm__queue_retired)(usm_queue *q);
+/* ---- a context's own queues: context_queues.c ---- */
+/* The queue is created at its first use; NULL with an error message. */
+usm_queue *usm__queue_own(usm_context *ctx, size_t index, usm__own_queue which);
+/* Lends one of the core's own queues to a single user, which holds the context until it returns the
+ * queue, with all its commands ended.  NULL with an error message. */
+usm_queue *usm__queue_borrow(usm_context *ctx, size_t index);
+void       usm__queue_return(usm_queue *q);
+/* Once for each device: copies 64 bytes there and back.  USM_E_NO_DATA_MOVED. */
+usm_status usm__queue_probe_device(usm_context *ctx, size_t index);
+/* The owner of a context no longer owns its queues; its last user has gone. */
+void usm__queues_retire(usm_context *ctx);
+void usm__queues_end(usm_context *ctx);
 
 /* Waits for all submitted commands; the caller keeps q alive. */
 usm_status usm__queue_finish(usm_queue *q);

@@ -14,6 +14,7 @@
 #include "base/os.h"
 #include "command/command.h"
 #include "device/init.h"
+#include "device/observer.h"
 
 typedef struct task {
     usm__completion c;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* Contexts: creation, the two reference counts, default objects, the data probe.
+/* Contexts: creation and the two reference counts.
  *
  * `users` counts the owner and every queue; a destroyed queue counts until its last command has
  * ended.  At 0 the pools and their memory are freed.  `refs` counts the users as one, and events,
@@ -13,13 +13,9 @@
 #include "base/log.h"
 #include "base/meta.h"
 #include "base/os.h"
+#include "base/part.h"
 #include "base/settings.h"
-#include "command/event.h"
-#include "command/queue.h"
 #include "device/init.h"
-#include "heap/area.h"
-#include "heap/pool.h"
-#include "program/program.h"
 
 #include <string.h>
 
@@ -105,8 +101,7 @@ void usm__context_unref(usm_context *ctx)
     usm__mutex_lock(&all.lock);
     usm_list_remove(&ctx->all);
     usm__mutex_unlock(&all.lock);
-    if (ctx->programs)
-        usm__program_cache_destroy(ctx->programs);
+    usm__parts_context_freed(ctx);
     if (!usm__context_is_inert(ctx))
         usm__be_context_destroy(ctx->be, ctx->native);
     free_struct(ctx);
@@ -117,95 +112,11 @@ void usm__context_use(usm_context *ctx)
     usm_ref_take(&ctx->users);
 }
 
-/* Outlives a wait that failed, because the copies may then still be in progress. */
-typedef struct probe {
-    usm_list      link; /* in ctx->probes, after a failed wait */
-    usm_queue    *q;    /* a queue of the context's own        */
-    usm_kind      kind;
-    void         *block;
-    unsigned char out[64], back[64];
-} probe;
-
-static probe *probe_new(usm_context *ctx, const usm_device *dev)
-{
-    probe     *p = usm__heap_alloc(sizeof *p);
-    usm_status st;
-
-    if (!p) {
-        (void)usm__fail(USM_E_NO_MEMORY, "no host memory for a context's first copy");
-        return NULL;
-    }
-    p->kind = usm_device_has(dev, USM_ASPECT_USM_DEVICE_ALLOCATIONS) ? USM_DEVICE : USM_SHARED;
-    st      = usm__be_mem_alloc(ctx->be, ctx->native, dev->desc.handle, p->kind, sizeof p->out, 64,
-                                &p->block);
-    if (st != USM_OK) {
-        usm__heap_free(p);
-        return NULL;
-    }
-    for (size_t i = 0; i < sizeof p->out; i++)
-        p->out[i] = (unsigned char)(i * 37 + 11);
-    return p;
-}
-
-static void probe_free(usm_context *ctx, probe *p)
-{
-    (void)usm__be_mem_free(ctx->be, ctx->native, p->kind, p->block, sizeof p->out);
-    usm__heap_free(p);
-}
-
-static void finish_probes(usm_context *ctx)
-{
-    usm_list *it;
-
-    while ((it = usm_list_pop(&ctx->probes))) {
-        probe *p = usm_container_of(it, probe, link);
-
-        (void)usm__be_queue_wait(ctx->be, p->q->native); /* no caller is left that could receive an
-                                                            error */
-        probe_free(ctx, p);
-    }
-}
-
-static void finish_pools(usm_context *ctx)
-{
-    usm_list *it;
-
-    for (;;) {
-        usm__mutex_lock(&ctx->lock);
-        it = usm_list_pop(&ctx->pools);
-        usm__mutex_unlock(&ctx->lock);
-        if (!it)
-            return;
-        usm__pool_finish(usm_container_of(it, usm_pool, link));
-    }
-}
-
-static void end_own_queues(usm_context *ctx)
-{
-    for (size_t i = 0; i < ctx->ndevices; i++)
-        for (size_t which = 0; which < 2; which++) {
-            usm_queue *q = usm_swap_acq_rel(&ctx->devices[i].queues[which], NULL);
-
-            if (q)
-                usm__queue_end_own(q);
-        }
-    for (size_t i = 0; i < ctx->ndevices; i++)
-        for (usm_list *it = usm_list_pop(&ctx->devices[i].idle); it;
-             it           = usm_list_pop(&ctx->devices[i].idle))
-            usm__queue_end_own(usm_container_of(it, usm_queue, link));
-}
-
 void usm__context_unuse(usm_context *ctx)
 {
     if (!usm_ref_drop(&ctx->users))
         return;
-    if (usm__context_above)
-        usm__context_above(ctx);
-    finish_probes(ctx);
-    end_own_queues(ctx);
-    finish_pools(ctx);
-    if (ctx->programs) /* before the driver's context, which events may keep alive */
-        usm__program_cache_clear(ctx->programs);
+    usm__parts_context_unused(ctx);
     usm__context_unref(ctx);
 }
 
@@ -218,9 +129,8 @@ static usm_context *new_context(const usm__backend *be, size_t ndevices, usm_err
 
     if (!ctx)
         goto err_memory;
-    ctx->devices  = usm__heap_alloc(ndevices * sizeof *ctx->devices);
-    ctx->programs = usm__program_cache_create();
-    if (!ctx->devices || !ctx->programs)
+    ctx->devices = usm__heap_alloc(ndevices * sizeof *ctx->devices);
+    if (!ctx->devices)
         goto err_free;
     ctx->be              = be;
     ctx->ndevices        = ndevices;
@@ -239,19 +149,10 @@ static usm_context *new_context(const usm__backend *be, size_t ndevices, usm_err
     return ctx;
 
 err_free:
-    if (ctx->programs)
-        usm__program_cache_destroy(ctx->programs);
-    usm__heap_free(ctx->devices);
     usm__meta_free(&context_type, ctx);
 err_memory:
     (void)usm__fail(USM_E_NO_MEMORY, "no host memory for a context");
     return NULL;
-}
-
-static void discard_context(usm_context *ctx)
-{
-    usm__program_cache_destroy(ctx->programs);
-    free_struct(ctx);
 }
 
 static void set_limits(usm_context *ctx, uint64_t host, uint64_t device)
@@ -261,10 +162,16 @@ static void set_limits(usm_context *ctx, uint64_t host, uint64_t device)
         usm_store_relaxed(&ctx->devices[i].own.limit, device);
 }
 
+/* Ends the context on failure. */
 static usm_status publish(usm_context *ctx, usm_context **out)
 {
-    for (size_t i = 0; i < ctx->ndevices; i++)
-        usm__account_start(ctx->devices[i].dev);
+    usm_status st = usm__parts_context_made(ctx);
+
+    if (st != USM_OK) {
+        usm__be_context_destroy(ctx->be, ctx->native);
+        free_struct(ctx);
+        return st;
+    }
     usm__mutex_lock(&all.lock);
     usm_list_append(&all.list, &ctx->all);
     usm__mutex_unlock(&all.lock);
@@ -318,7 +225,7 @@ static usm_status create(size_t n, usm_device *const *devs, const usm_context_de
     if (st == USM_OK)
         return publish(ctx, out);
 err_discard:
-    discard_context(ctx);
+    free_struct(ctx);
     return st;
 }
 
@@ -391,7 +298,7 @@ static usm_status create_from_native(const usm__backend *be, const usm_native_de
     if (st == USM_OK)
         return publish(ctx, out);
     usm__be_context_destroy(be, native);
-    discard_context(ctx);
+    free_struct(ctx);
     return st;
 }
 
@@ -435,16 +342,9 @@ usm_status usm_context_from_native(const usm_native_desc *given, usm_context **c
     return st;
 }
 
-/* The caller no longer owns the queues of a context that ends. */
-static void retire_queues(usm_context *ctx)
-{
-    for (usm_queue *q = usm__queue_next(ctx, NULL); q; q = usm__queue_next(ctx, q))
-        usm__queue_retire(q);
-}
-
 void usm__context_let_go(usm_context *ctx)
 {
-    retire_queues(ctx);
+    usm__parts_context_ended(ctx);
     usm__context_unuse(ctx);
 }
 
@@ -452,9 +352,9 @@ void usm__context_end(usm_context *ctx)
 {
     if (!usm__handle_kill(ctx, USM__MAGIC_CONTEXT))
         return;
-    if (usm__context_is_inert(ctx))
-        return; /* inherited: its driver state is the parent's */
-    if (!ctx->is_default || usm__default_await_left(ctx))
+    if (usm__context_is_inert(ctx)) /* inherited: its driver state is the parent's */
+        usm__parts_context_ended(ctx);
+    else if (!ctx->is_default || usm__default_await_left(ctx))
         usm__context_let_go(ctx);
 }
 
@@ -486,56 +386,6 @@ usm_status usm_context_get_devices(usm_context *ctx, usm_device **list, size_t c
     return USM_OK;
 }
 
-usm_status usm_context_wait(usm_context *ctx)
-{
-    usm_status st = usm__context_resolve(&ctx), first = USM_OK;
-
-    if (st == USM_OK && usm__context_is_inert(ctx))
-        st = usm__fail(USM_E_FORKED, "the context was made before fork(); make one in the child");
-    if (st != USM_OK)
-        return st;
-    for (usm_queue *q = usm__queue_next(ctx, NULL); q; q = usm__queue_next(ctx, q)) {
-        st = usm__queue_finish(q);
-        if (st != USM_OK && first == USM_OK)
-            first = st;
-    }
-    return first;
-}
-
-usm_queue *usm__context_queue(usm_context *ctx, size_t index, usm__own_queue which)
-{
-    _Atomic(usm_queue *) *slot = &ctx->devices[index].queues[which];
-    usm_queue            *q = usm_load_acquire(slot), *expected = NULL;
-
-    if (q || usm__queue_make_own(ctx, index, &q) != USM_OK)
-        return q;
-    if (!usm_cas_acq_rel(slot, &expected, q)) {
-        usm__queue_end_own(q); /* another thread was faster */
-        q = expected;
-    }
-    return q;
-}
-
-usm_queue *usm__context_borrow_queue(usm_context *ctx, size_t index)
-{
-    usm_queue *q = NULL;
-    usm_list  *it;
-
-    usm__mutex_lock(&ctx->lock);
-    it = usm_list_pop(&ctx->devices[index].idle);
-    usm__mutex_unlock(&ctx->lock);
-    if (it)
-        return usm_container_of(it, usm_queue, link);
-    return usm__queue_make_own(ctx, index, &q) == USM_OK ? q : NULL;
-}
-
-void usm__context_return_queue(usm_queue *q)
-{
-    usm__mutex_lock(&q->ctx->lock);
-    usm_list_append(&q->ctx->devices[q->index].idle, &q->link);
-    usm__mutex_unlock(&q->ctx->lock);
-}
-
 void usm__context_error(usm_context *ctx, usm_status status, const char *story)
 {
     if (ctx->on_error)
@@ -544,109 +394,21 @@ void usm__context_error(usm_context *ctx, usm_status status, const char *story)
         usm__log(USM_LOG_ERROR, "%s: %s", usm_status_name(status), story);
 }
 
-/* ---- the probe ---------------------------------------------------------------- */
-
-static usm_status copy_and_wait(usm_queue *q, void *dst, const void *src, bool *is_in_flight)
-{
-    usm_status st =
-        usm__be_copy(q->be, q->native, dst, src, sizeof((probe *)0)->out, 0, NULL, NULL);
-
-    if (st != USM_OK)
-        return st;
-    st            = usm__be_queue_wait(q->be, q->native);
-    *is_in_flight = st != USM_OK;
-    return st;
-}
-
-static usm_status there_and_back(usm_queue *q, probe *p, bool *is_in_flight)
-{
-    usm_status st = copy_and_wait(q, p->block, p->out, is_in_flight);
-
-    if (st == USM_OK)
-        st = copy_and_wait(q, p->back, p->block, is_in_flight);
-    if (st == USM_OK && memcmp(p->out, p->back, sizeof p->out) != 0)
-        st = USM_E_NO_DATA_MOVED;
-    return st;
-}
-
-static void probe_put_aside(usm_context *ctx, usm_queue *q, probe *p)
-{
-    p->q = q;
-    usm__mutex_lock(&ctx->lock);
-    usm_list_append(&ctx->probes, &p->link);
-    usm__mutex_unlock(&ctx->lock);
-}
-
-static usm_status no_data(const usm_device *dev)
-{
-    return usm__fail(USM_E_NO_DATA_MOVED,
-                     "%s (%s) completes copies without moving data: a driver without its device? "
-                     "see usm-info --doctor",
-                     dev->term, dev->desc.name);
-}
-
-usm_status usm__context_probe(usm_context *ctx, size_t index)
-{
-    usm__context_device *d            = &ctx->devices[index];
-    int                  known        = usm_load_acquire(&d->moves_data);
-    bool                 is_in_flight = false;
-    probe               *p;
-    usm_queue           *q;
-    usm_status           st;
-
-    if (known)
-        return known > 0 ? USM_OK : no_data(d->dev);
-    q = usm__context_queue(ctx, index, USM__QUEUE_STAGING);
-    if (!q)
-        return usm_last_status();
-    p = probe_new(ctx, d->dev);
-    if (!p) /* a full device may still be able to copy: probe again at the next command */
-        return usm_last_status() == USM_E_NO_MEMORY ? USM_OK : usm_last_status();
-    st = there_and_back(q, p, &is_in_flight);
-    if (is_in_flight)
-        probe_put_aside(ctx, q, p);
-    else
-        probe_free(ctx, p);
-    if (st == USM_OK || st == USM_E_NO_DATA_MOVED)
-        usm_store_release(&d->moves_data, st == USM_OK ? 1 : -1);
-    return st == USM_E_NO_DATA_MOVED ? no_data(d->dev) : st;
-}
-
 /* ---- over all contexts ---------------------------------------------------------- */
 
-void usm__contexts_each_pool(usm__pool_visit *fn, void *arg)
+void usm__contexts_each(void (*fn)(usm_context *ctx, void *arg), void *arg)
 {
     usm__mutex_lock(&all.lock);
-    USM_LIST_FOREACH (it, &all.list) {
-        usm_context *ctx = usm_container_of(it, usm_context, all);
-
-        usm__mutex_lock(&ctx->lock);
-        USM_LIST_FOREACH (jt, &ctx->pools)
-            fn(usm_container_of(jt, usm_pool, link), arg);
-        usm__mutex_unlock(&ctx->lock);
-    }
+    USM_LIST_FOREACH (it, &all.list)
+        fn(usm_container_of(it, usm_context, all), arg);
     usm__mutex_unlock(&all.lock);
 }
 
-typedef struct live_sum {
-    const usm_device *dev;
-    uint64_t          bytes;
-} live_sum;
-
-static void add_live(usm_pool *pool, void *arg)
+void usm__contexts_each_in_fork(void (*fn)(usm_context *ctx, usm_fork_phase phase),
+                                usm_fork_phase phase)
 {
-    live_sum *sum = arg;
-
-    if (pool->ctx->devices[pool->index].dev == sum->dev && pool->kind != USM_HOST)
-        sum->bytes += usm__pool_live(pool);
-}
-
-uint64_t usm__contexts_live_bytes(const usm_device *dev)
-{
-    live_sum sum = {dev, 0};
-
-    usm__contexts_each_pool(add_live, &sum);
-    return sum.bytes;
+    USM_LIST_FOREACH (it, &all.list)
+        fn(usm_container_of(it, usm_context, all), phase);
 }
 
 size_t usm__contexts_alive(void)
@@ -660,23 +422,17 @@ size_t usm__contexts_alive(void)
     return n;
 }
 
-/* The list is walked while its lock is held: the lock is taken first and released last. */
 static void fork_context(usm_context *ctx, usm_fork_phase phase)
 {
-    if (phase == USM_FORK_PREPARE)
-        usm__mutex_fork(&ctx->lock, (int)phase);
-    USM_LIST_FOREACH (it, &ctx->pools)
-        usm__pool_fork(usm_container_of(it, usm_pool, link), phase);
-    if (phase != USM_FORK_PREPARE)
-        usm__mutex_fork(&ctx->lock, (int)phase);
+    usm__mutex_fork(&ctx->lock, (int)phase);
 }
 
+/* The list is walked while its lock is held: the lock is taken first and released last. */
 void usm__contexts_fork(usm_fork_phase phase)
 {
     if (phase == USM_FORK_PREPARE)
         usm__mutex_fork(&all.lock, (int)phase);
-    USM_LIST_FOREACH (it, &all.list)
-        fork_context(usm_container_of(it, usm_context, all), phase);
+    usm__contexts_each_in_fork(fork_context, phase);
     if (phase != USM_FORK_PREPARE)
         usm__mutex_fork(&all.lock, (int)phase);
 }

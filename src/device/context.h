@@ -53,6 +53,7 @@ struct usm_context {
     usm_list   all;    /* link in the list of all contexts, which has its own lock         */
     /* the spill engine of a context with a limit of its own; of src/spill */
     _Atomic(struct usm__spill *) spill;
+    _Atomic(usm_queue *)         default_queue; /* of the default context; in `queues` as well */
     /* the program cache has its own lock */
     struct usm__program_cache *programs;
 };
@@ -76,14 +77,6 @@ void usm__context_end(usm_context *ctx);
  * more. */
 void usm__context_let_go(usm_context *ctx);
 
-/* The queue is created at its first use; NULL with an error message. */
-usm_queue *usm__context_queue(usm_context *ctx, size_t index, usm__own_queue which);
-/* Lends one of the core's own queues to a single user, which holds the context until it returns the
- * queue, with all its commands ended.  NULL with an error message. */
-usm_queue *usm__context_borrow_queue(usm_context *ctx, size_t index);
-void       usm__context_return_queue(usm_queue *q);
-/* Once for each device: copies 64 bytes there and back.  USM_E_NO_DATA_MOVED. */
-usm_status usm__context_probe(usm_context *ctx, size_t index);
 /* Reports a failure that no call can return. */
 void usm__context_error(usm_context *ctx, usm_status status, const char *story);
 /* True if the context was inherited through fork() and must not be used here. */
@@ -92,14 +85,13 @@ bool usm__context_is_inert(const usm_context *ctx);
  * memory.  It is freed on the thread that ends the last of them, without a call of the
  * program's. */
 bool usm__context_is_ended(const usm_context *ctx);
-/* For fork handlers: locks or unlocks all contexts and their pools, in rank order. */
+/* For fork handlers: locks or unlocks the list of all contexts, and each context. */
 void usm__contexts_fork(usm_fork_phase phase);
-/* Calls fn for every pool of every context with the locks of the lists held: fn takes no lock of a
- * lower rank than the pools', and neither creates nor destroys a pool. */
-typedef void usm__pool_visit(usm_pool *pool, void *arg);
-void         usm__contexts_each_pool(usm__pool_visit *fn, void *arg);
-/* Bytes of a device allocated by the program, over all contexts. */
-uint64_t usm__contexts_live_bytes(const usm_device *dev);
+/* Calls fn for every context, with the lock of the list held; in a fork handler, between those of
+ * usm__contexts_fork(). */
+void usm__contexts_each(void (*fn)(usm_context *ctx, void *arg), void *arg);
+void usm__contexts_each_in_fork(void (*fn)(usm_context *ctx, usm_fork_phase phase),
+                                usm_fork_phase phase);
 /* The number of contexts whose struct exists: for leak checks. */
 size_t usm__contexts_alive(void);
 

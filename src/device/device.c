@@ -3,9 +3,9 @@
  * selectors, device/registry.c loads backends. */
 #include "base/os.h"
 #include "base/settings.h"
+#include "device/context.h"
 #include "device/init.h"
 #include "device/selector.h"
-#include "heap/area.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -292,29 +292,6 @@ usm_status usm_device_get_info(const usm_device *dev, usm_device_info *info)
         .local_memory_size   = d->local_memory_size,
         .compute_threads     = d->compute_threads,
     };
-    return USM_OK;
-}
-
-usm_status usm_device_memory(const usm_device *dev, usm_memory_info *info)
-{
-    uint64_t   total, free = USM_MEMORY_UNKNOWN;
-    usm_status st = usm__handle_check(dev, USM__MAGIC_DEVICE);
-
-    if (st == USM_OK)
-        st = usm__struct_check("usm_device_memory", "info", info, sizeof *info,
-                               "USM_MEMORY_INFO_INIT");
-    if (st != USM_OK)
-        return st;
-    total = dev->desc.memory_size;
-    if (usm__backend_can(dev->be, USM_CAP_MEMINFO)) {
-        st = usm__be_device_memory(dev->be, dev->desc.handle, &total, &free);
-        if (st != USM_OK)
-            return st;
-    }
-    info->total  = total;
-    info->free   = free;
-    info->pooled = usm_load_relaxed(&((struct usm_device *)(uintptr_t)dev)->account.reserved);
-    info->ours   = usm__contexts_live_bytes(dev);
     return USM_OK;
 }
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* Start, end, the default context and queue, and fork.
+/* Start, end, the default context, and fork.
  *
  * Starting is cheap and calls no driver.  The default context is created at its first use, from the
  * first device of the selector.  usm_shutdown() ends only the default context, because the others
@@ -12,19 +12,11 @@
 #include "base/job.h"
 #include "base/log.h"
 #include "base/os.h"
+#include "base/part.h"
 #include "base/settings.h"
 #include "base/trace.h"
-#include "command/executor.h"
-#include "command/outside.h"
-#include "command/queue.h"
+#include "device/context.h"
 #include "device/selector.h"
-#include "heap/area.h"
-#include "heap/magazine.h"
-#include "heap/pool.h"
-#include "heap/pool_setting.h"
-#include "observe/debug.h"
-#include "observe/observe.h"
-#include "observe/order_check.h"
 
 #include <pthread.h>
 #include <stdlib.h>
@@ -40,11 +32,8 @@ static struct {
     bool                   is_implied; /* the first use without usm_init() counts as one */
     _Atomic(bool)          down, has_started;
     _Atomic(usm_context *) context;
-    _Atomic(usm_queue *)   queue;
     _Atomic(unsigned)      fork_generation;
 } lib = {.lock = USM__MUTEX_INIT(USM__RANK_INIT, "library")};
-
-_Atomic(uint8_t) usm__default_slots[4];
 
 /* The numbers of calls in progress that use the default context, or memory that may belong to it.
  * Threads are distributed over several counters, so that they do not share a cache line, and there
@@ -58,9 +47,6 @@ static struct {
 
 static _Atomic(unsigned) current_round; /* 0 or 1; changed under the lock `ending` */
 static usm__mutex        ending = USM__MUTEX_INIT(USM__RANK_ENDING, "end of the default context");
-
-void (*usm__fork_above)(usm_fork_phase phase, bool before_contexts);
-void (*usm__context_above)(usm_context *ctx);
 
 static pthread_once_t start_once = PTHREAD_ONCE_INIT;
 
@@ -179,42 +165,26 @@ unsigned usm__fork_generation(void)
     return usm_load_relaxed(&lib.fork_generation);
 }
 
-/* Locks are taken in the order of their ranks, so that no structure is half changed in the child.
- * The locks of contexts and pools have a handler of their own. */
-static void fork_all(usm_fork_phase phase)
+static void fork_lock(usm_fork_phase phase)
 {
     usm__mutex_fork(&lib.lock, (int)phase);
-    if (usm__fork_above)
-        usm__fork_above(phase, true);
-    usm__registry_fork(phase);
-    usm__observe_fork((int)phase); /* before the pools' locks: a reset of tracked blocks holds
-                                      both */
-    usm__contexts_fork(phase);
-    usm__pools_give_fork(phase);
-    usm__outside_fork(phase);
-    usm__magazine_fork((int)phase);
-    if (usm__fork_above)
-        usm__fork_above(phase, false);
-    usm__map_fork(phase);
-    usm__executor_fork(phase);
-    usm__order_fork((int)phase);
 }
 
 static void fork_prepare(void)
 {
-    fork_all(USM_FORK_PREPARE);
+    usm__parts_fork(USM_FORK_PREPARE);
 }
 
 static void fork_parent(void)
 {
-    fork_all(USM_FORK_PARENT);
+    usm__parts_fork(USM_FORK_PARENT);
 }
 
 static void fork_child(void)
 {
     usm_add_relaxed(&lib.fork_generation, 1u);
     forget_callers();
-    fork_all(USM_FORK_CHILD);
+    usm__parts_fork(USM_FORK_CHILD);
 }
 
 static void base_prepare(void)
@@ -238,14 +208,9 @@ static void base_child(void)
 static void start(void)
 {
     (void)pthread_atfork(base_prepare, base_parent, base_child);
-    usm__compose(); /* before the checks, because it registers the names of the pools */
-    usm__setting_set_check("pool", usm__pool_setting_check);
-    usm__setting_set_translate("pool", usm__pool_setting_translate);
-    usm__setting_set_check("memory_limit", usm__account_check);
-    usm__setting_set_check("hooks", usm__hooks_check);
-    usm__setting_set_check("debug", usm__debug_check);
+    usm__compose(); /* before the checks of settings, because it registers the names of the pools */
+    usm__parts_start();
     usm__settings_warn_unknown();
-    usm__magazine_start();
     (void)pthread_atfork(fork_prepare, fork_parent, fork_child);
 }
 
@@ -315,7 +280,6 @@ usm_status usm_init(void)
 void usm_shutdown(void)
 {
     usm_context *ctx = NULL;
-    usm_queue   *q   = NULL;
 
     usm__mutex_lock(&lib.lock);
     if (lib.count > 0)
@@ -324,14 +288,10 @@ void usm_shutdown(void)
         lib.is_implied = false;
     if (lib.count == 0 && !lib.is_implied) {
         usm_store_release(&lib.down, true);
-        q   = usm_swap_acq_rel(&lib.queue, NULL);
         ctx = atomic_exchange(&lib.context, NULL);
-        for (int kind = USM_HOST; kind <= USM_SHARED; kind++)
-            usm_store_relaxed(&usm__default_slots[kind], (uint8_t)0);
+        usm__parts_shutdown();
     }
     usm__mutex_unlock(&lib.lock);
-    if (q)
-        usm__queue_retire(q);
     if (ctx)
         usm__context_end(ctx);
     usm__trace_flush();
@@ -415,35 +375,19 @@ usm_context *usm_default_context(void)
     return ctx;
 }
 
-/* Takes the lock, as the end of the default context does: after that end the slot may be another
- * pool's. */
-void usm__default_slot_set(const usm_pool *pool)
+bool usm__default_run(const usm_context *ctx, void (*fn)(void *arg), void *arg)
 {
-    if (!usm_load_relaxed(&pool->alloc_slot))
-        return;
+    bool is_default;
+
     usm__mutex_lock(&lib.lock);
-    if (usm_load_relaxed(&lib.context) == pool->ctx)
-        usm_store_relaxed(&usm__default_slots[pool->kind], usm_load_relaxed(&pool->alloc_slot));
+    is_default = usm_load_relaxed(&lib.context) == ctx;
+    if (is_default)
+        fn(arg);
     usm__mutex_unlock(&lib.lock);
+    return is_default;
 }
 
-usm_queue *usm_default_queue(void)
-{
-    usm_context *ctx = usm_default_context();
-    usm_queue   *q   = NULL;
-
-    if (!ctx)
-        return NULL;
-    q = usm_load_acquire(&lib.queue);
-    if (q)
-        return q;
-    usm__mutex_lock(&lib.lock);
-    q = usm_load_acquire(&lib.queue);
-    if (!q && usm_load_acquire(&lib.context) == ctx &&
-        usm__queue_make(ctx, 0, USM_QUEUE_IN_ORDER, &q) == USM_OK) {
-        q->is_internal = true;
-        usm_store_release(&lib.queue, q);
-    }
-    usm__mutex_unlock(&lib.lock);
-    return q;
-}
+const usm_part usm__device_part = {.name = "device",
+                                   .fork = {{USM__RANK_INIT, fork_lock},
+                                            {USM__RANK_REGISTRY, usm__registry_fork},
+                                            {USM__RANK_REGISTRY, usm__contexts_fork}}};

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* Start and end of the library, and fork.  Parts above the core that must be called then have hooks
- * here, which src/usm.c sets. */
+/* Start and end of the library, and fork. */
 #ifndef USM_DEVICE_INIT_H
 #define USM_DEVICE_INIT_H
 
+#include "base/part.h"
+
 #include <usm/init.h>
-#include <usm/pool_ops.h>
 
 /* Once per process, at the first use: registers the built-in parts (usm__compose), the checks of
  * settings, hooks and fork handlers.  Later calls are cheap. */
@@ -22,22 +22,16 @@ void usm__default_leave(void);
  * caller is such a call itself; usm__context_let_go() is then called at its end. */
 bool usm__default_await_left(usm_context *ctx);
 
-/* The slots by which usm_alloc() and related functions find the default context's pools: the
- * usm_pool.alloc_slot for each kind, 0 while there is none. */
-extern _Atomic(uint8_t) usm__default_slots[4] __attribute__((visibility("hidden")));
-void                    usm__default_slot_set(const usm_pool *pool);
+/* Calls fn with the lock held under which the default context ends, if ctx is the default context;
+ * after that end, what fn writes would be another context's. */
+bool usm__default_run(const usm_context *ctx, void (*fn)(void *arg), void *arg);
 
 /* Incremented at every fork() that this process descends from. */
 unsigned usm__fork_generation(void);
 
-/* Hooks for the parts above the core, set by src/usm.c; NULL: none. */
-/* fork(): called twice in each phase, for the locks that rank below those of contexts, and for
- * those that rank above the pools'. */
-extern void (*usm__fork_above)(usm_fork_phase phase, bool before_contexts);
-/* Called when the last user of a context has gone. */
-extern void (*usm__context_above)(usm_context *ctx);
-
-/* src/usm.c: names every part and connects them. */
+/* src/usm.c: adds every part (base/part.h) and registers the backends and pools. */
 void usm__compose(void);
+
+extern const usm_part usm__device_part;
 
 #endif

@@ -15,10 +15,10 @@
 #include "base/meta.h"
 #include "base/mutex.h"
 #include "base/os.h"
+#include "base/part.h"
 #include "base/settings.h"
 #include "base/trace.h"
 #include "device/module.h"
-#include "observe/observe.h"
 
 #include <stdarg.h>
 #include <stdio.h>
@@ -283,21 +283,12 @@ static usm__backend_slot *slot_of(const char *name)
     return &reg.backends[reg.nbackends - 1];
 }
 
-/* Called before the first call of a backend. */
-static void start_watching(void)
-{
-    usm__hooks_start();
-    usm__trace_start();
-    usm__observe_start();
-}
-
 usm__backend_slot *usm__registry_backend(const char *name)
 {
-    static pthread_once_t hooks_once = PTHREAD_ONCE_INIT;
-    usm__backend_slot    *slot;
-    char                  known[256] = "";
+    usm__backend_slot *slot;
+    char               known[256] = "";
 
-    (void)pthread_once(&hooks_once, start_watching);
+    usm__parts_observe();
     usm__mutex_lock(&reg.lock);
     slot = slot_of(name);
     if (slot && !slot->tried)

@@ -10,8 +10,8 @@
 
 #include "base/fork.h"
 #include "base/mutex.h"
+#include "base/part.h"
 #include "device/module.h"
-#include "observe/hooks.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -292,8 +292,7 @@ void usm__registry_add_codec(const char *name, usm_codec_entry_fn *fn)
 
 const usm_transport_ops *usm__registry_transport(const char *name)
 {
-    usm__hooks_start(); /* a process that only lends memory loads no backend, which would start the
-                           hooks */
+    usm__parts_observe(); /* a process that only lends memory loads no backend */
     return get(&transports, name);
 }
 

@@ -15,11 +15,12 @@
 #include "base/log.h"
 #include "base/meta.h"
 #include "base/os.h"
+#include "base/part.h"
 #include "base/trace.h"
+#include "device/observer.h"
 #include "heap/export.h"
 #include "heap/pages.h"
 #include "heap/pool.h"
-#include "observe/observe.h"
 
 #define ASIDE_MAX       8
 #define RESERVE_ALIGN   ((size_t)2 << 20)
@@ -72,6 +73,13 @@ static usm_status driver_alloc(const usm__area *a, size_t size, size_t align, vo
     return st;
 }
 
+/* Reports memory that returns to its driver, or is unmapped, to valgrind and AddressSanitizer. */
+static void tell_checker(const usm__area *a, void *p, size_t size)
+{
+    if (a->kind != USM_DEVICE && usm_load_relaxed(&usm__observing) & USM__OBSERVE_CHECKER)
+        usm__observer_get()->memory_gone(p, size);
+}
+
 static void driver_free(const usm__area *a, void *p, size_t size)
 {
     const usm_context *ctx   = a->ctx;
@@ -81,7 +89,7 @@ static void driver_free(const usm__area *a, void *p, size_t size)
     if (a->granularity) {
         st = usm__be_vmem_release(ctx->be, ctx->native, p, size);
     } else {
-        usm__observe_give_back(a->kind, p, size);
+        tell_checker(a, p, size);
         st = usm__be_mem_free(ctx->be, ctx->native, a->kind, p, size);
         trace_end(USM__TRACE_GIVE, a, p, size, start);
     }
@@ -120,7 +128,7 @@ static usm_status driver_unmap(const usm__area *a, void *p, size_t size, void *p
     uint64_t           start = trace_start();
     usm_status         st;
 
-    usm__observe_give_back(a->kind, p, size);
+    tell_checker(a, p, size);
     st = usm__be_vmem_unmap(ctx->be, ctx->native, p, size);
 
     if (st == USM_OK && usm__be_phys_destroy(ctx->be, ctx->native, phys) != USM_OK)
@@ -457,11 +465,11 @@ void usm__area_give(void *source, usm_area *area)
     usm_list_remove(&a->link);
     usm__mutex_unlock(&pool->lock);
     if (pool->export_mode != USM_POOL_PRIVATE)
-        usm__exports->area_gone(a);
+        usm__parts_exports()->area_gone(a);
     usm__gone_note(a->view.base);
     usm__map_remove(a);
     if (usm__order_on())
-        usm__order_range_gone(a->view.base, a->view.size);
+        usm__observer_get()->range_gone(a->view.base, a->view.size);
     if (a->granularity) {
         give_reserved(a);
     } else {

@@ -100,11 +100,4 @@ bool usm__account_is_own(const usm_context *ctx);
 usm_status usm__account_add_host(usm_context *own, size_t size);
 void       usm__account_sub_host(usm_context *own, size_t size);
 
-/* A hook for the parts above the core, set by src/usm.c; NULL: there are none.  Called when memory
- * of `kind` on `dev` cannot be had for ctx.  The hook frees about `size` bytes of it, or less, and
- * returns how many.  The caller holds no pool's lock.  The hook is not called again for allocations
- * that it makes itself. */
-typedef size_t usm__out_of_memory_fn(usm_context *ctx, usm_device *dev, usm_kind kind, size_t size);
-extern usm__out_of_memory_fn *usm__area_out_of_memory;
-
 #endif

@@ -15,8 +15,6 @@ typedef struct adopted {
  * still be reading it. */
 static usm__meta_type adopted_type = USM__META_TYPE(adopted, sizeof(adopted), "adopted areas");
 
-const usm__export_hooks *usm__exports;
-
 bool usm__pool_is_inert(const usm_pool *pool)
 {
     return usm__context_is_inert(pool->ctx) &&

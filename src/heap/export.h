@@ -5,9 +5,11 @@
 #ifndef USM_HEAP_EXPORT_H
 #define USM_HEAP_EXPORT_H
 
+#include "base/part.h"
 #include "heap/pool.h"
 
-/* Set by src/usm.c before any pool exists.  No lock of a pool is held, unless stated otherwise. */
+/* The hooks of a part (base/part.h); there is one before a pool that exports.  No lock of a pool is
+ * held, unless stated otherwise. */
 typedef struct usm__export_hooks {
     /* Called before the block that starts at p is freed.  USM_E_NOT_READY: the core frees it now;
      * USM_OK: the free is deferred, and usm__pool_free_now() follows later; otherwise it is
@@ -27,7 +29,6 @@ typedef struct usm__export_hooks {
     /* The area returns to the driver. */
     void (*area_gone)(usm__area *area);
 } usm__export_hooks;
-extern const usm__export_hooks *usm__exports;
 
 /* True if the pool was inherited through fork(), and nothing may be done with it in this
  * process. */

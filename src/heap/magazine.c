@@ -16,8 +16,8 @@
 #include "base/inline/list.h"
 #include "base/meta.h"
 #include "base/os.h"
+#include "device/observer.h"
 #include "heap/slab.h"
-#include "observe/observe.h"
 
 #include <string.h>
 

@@ -24,8 +24,8 @@ void *usm_aligned_alloc(size_t align, size_t size, usm_kind kind)
     ctx  = usm__kind_check(kind) == USM_OK ? usm_default_context() : NULL;
     pool = ctx ? usm__pool_of(ctx, 0, kind) : NULL;
     p    = pool ? usm__pool_alloc(pool, align, size, USM__ZERO_AS_POOL) : usm__no_memory();
-    if (p && !usm_load_relaxed(&usm__default_slots[kind]))
-        usm__default_slot_set(pool);
+    if (p && !usm_load_relaxed(&usm__pools_default[kind]))
+        usm__pools_set_default(pool);
     usm__default_leave();
     return p;
 }
@@ -34,7 +34,7 @@ void *usm_aligned_alloc(size_t align, size_t size, usm_kind kind)
  * NULL: a miss. */
 static inline void *hit(size_t size, usm_kind kind)
 {
-    return usm__magazine_pop(usm_load_relaxed(&usm__default_slots[kind]), size);
+    return usm__magazine_pop(usm_load_relaxed(&usm__pools_default[kind]), size);
 }
 
 void *usm_alloc(size_t size, usm_kind kind)

@@ -5,10 +5,11 @@
 
 #include "base/fork.h"
 #include "base/log.h"
+#include "base/part.h"
 #include "device/init.h"
+#include "device/observer.h"
 #include "heap/export.h"
 #include "heap/magazine.h"
-#include "observe/observe.h"
 
 void *usm_pool_malloc(usm_pool *pool, size_t size)
 {
@@ -119,8 +120,8 @@ usm_status usm_pool_trim_to(usm_pool *pool, size_t keep)
 
     if (st != USM_OK)
         return st;
-    if (usm__pool_collect && usm_load_acquire(&pool->async))
-        (void)usm__pool_collect(pool, false);
+    if (usm_load_acquire(&pool->async))
+        (void)usm__parts_pool_collect(pool, false);
     /* Each block in a magazine keeps its area; empty magazines cost only host memory. */
     if (keep < usm_load_relaxed(&pool->reserved) || keep == 0)
         (void)usm__magazine_reclaim(pool);
@@ -162,10 +163,10 @@ usm_status usm_pool_reset_peaks(usm_pool *pool)
 
 static void tell_reset(usm_pool *pool, usm_status st)
 {
-    if (st == USM_OK)
-        usm__observe_reset(pool);
+    if (st == USM_OK && usm__observer_get())
+        usm__observer_get()->pool_reset(pool);
     if (pool->export_mode != USM_POOL_PRIVATE)
-        usm__exports->was_reset(pool);
+        usm__parts_exports()->was_reset(pool);
 }
 
 usm_status usm_pool_reset(usm_pool *pool)
@@ -178,7 +179,7 @@ usm_status usm_pool_reset(usm_pool *pool)
         return usm__fail(USM_E_NOT_SUPPORTED, "a %s pool has no reset; an arena has",
                          pool->ops->name);
     if (pool->export_mode != USM_POOL_PRIVATE)
-        st = usm__exports->reset(pool);
+        st = usm__parts_exports()->reset(pool);
     if (st != USM_OK)
         return st;
     st = pool->ops->reset(pool->impl);
@@ -215,7 +216,7 @@ usm_status usm_pool_reset_to(usm_pool *pool, const usm_pool_mark *mark)
     if (st != USM_OK)
         return st;
     if (pool->export_mode != USM_POOL_PRIVATE)
-        st = usm__exports->reset(pool);
+        st = usm__parts_exports()->reset(pool);
     if (st != USM_OK)
         return st;
     st = pool->ops->reset_to(pool->impl, mark);

@@ -111,13 +111,6 @@ typedef struct usm__pool_queued {
     uint64_t bytes; /* freed, and not yet available to all */
     uint64_t reuses, events, waits, host_waits;
 } usm__pool_queued;
-/* Hooks for src/async, set by src/usm.c; no lock is held. */
-/* Returns to the pool the blocks that queues have freed, as far as the queues have got; with `wait`
- * all of them.  Returns the number of bytes. */
-extern size_t (*usm__pool_collect)(usm_pool *pool, bool wait);
-/* The pool is being destroyed: removes its blocks from all lists. */
-extern void (*usm__pool_ending)(usm_pool *pool);
-extern void (*usm__pool_queued_figures)(usm_pool *pool, usm__pool_queued *figures);
 void usm__pool_set_threshold(usm_pool *pool, uint64_t bytes);
 /* Returns to the driver what pools of the context hold beyond their thresholds:
  * heap/pool_attribute.c. */
@@ -140,6 +133,19 @@ size_t usm__pool_classes(usm_pool *pool, usm_pool_class *list, size_t cap);
 /* "host", "device", "shared". */
 const char *usm__kind_name(usm_kind kind);
 void        usm__pool_fork(usm_pool *pool, usm_fork_phase phase);
+/* ---- pools of contexts: context_pools.c ---- */
+/* Calls fn for every pool of every context with the locks of the lists held: fn takes no lock of a
+ * lower rank than the pools', and neither creates nor destroys a pool. */
+typedef void usm__pool_visit(usm_pool *pool, void *arg);
+void         usm__pools_each(usm__pool_visit *fn, void *arg);
+/* The last user of the context has gone. */
+void usm__pools_end(usm_context *ctx);
+void usm__pools_fork(usm_fork_phase phase);
+/* The slots by which usm_alloc() and related functions find the default context's pools: the
+ * usm_pool.alloc_slot for each kind, 0 while there is none. */
+extern _Atomic(uint8_t) usm__pools_default[4] __attribute__((visibility("hidden")));
+void                    usm__pools_set_default(usm_pool *pool);
+void                    usm__pools_clear_defaults(void);
 
 /* Recent frees: they distinguish a double free from a foreign pointer. */
 void usm__freed_note(const void *p);

@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
 /* Attributes of pools: usm_pool_get_attribute(), usm_pool_set_attribute(), and the effect of the
  * threshold. */
+#include "base/part.h"
 #include "device/init.h"
 #include "heap/pool.h"
-
-void (*usm__pool_queued_figures)(usm_pool *pool, usm__pool_queued *figures);
 
 /* True if a pool was ever given a threshold: until then no pool is checked. */
 static _Atomic(bool) has_thresholds;
@@ -55,8 +54,7 @@ static uint64_t queued(usm_pool *pool, usm_pool_attribute which)
 {
     usm__pool_queued f = {0};
 
-    if (usm__pool_queued_figures)
-        usm__pool_queued_figures(pool, &f);
+    usm__parts_pool_figures(pool, &f);
     return which == USM_POOL_QUEUED_CURRENT  ? f.bytes
            : which == USM_POOL_QUEUED_REUSES ? f.reuses
            : which == USM_POOL_QUEUED_EVENTS ? f.events

@@ -8,14 +8,15 @@
 #include "base/log.h"
 #include "base/meta.h"
 #include "base/os.h"
+#include "base/part.h"
 #include "base/settings.h"
 #include "base/trace.h"
 #include "device/init.h"
+#include "device/observer.h"
 #include "heap/export.h"
 #include "heap/magazine.h"
 #include "heap/pool_setting.h"
 #include "heap/slab.h"
-#include "observe/observe.h"
 
 #include <string.h>
 
@@ -204,8 +205,7 @@ static usm_status make_pool(usm_context *ctx, size_t index, usm_kind kind,
                                      "fork(); make a context in the child");
     if (st != USM_OK)
         return st;
-    usm__trace_start(); /* settings of the trace and of checks may change until the first pool */
-    usm__observe_start();
+    usm__parts_observe(); /* settings of the trace and of checks may change until the first pool */
     complete(&d, &chosen, kind);
     st = check_area_size(d.area_size);
     if (st != USM_OK)
@@ -375,12 +375,13 @@ static void list_blocks_out(usm_pool *pool)
 void usm__pool_finish(usm_pool *pool)
 {
     usm__pool_await_guests(pool);
-    if (usm__pool_ending && usm_load_acquire(&pool->async))
-        usm__pool_ending(pool);
+    if (usm_load_acquire(&pool->async))
+        usm__parts_pool_ending(pool);
     list_blocks_out(pool);
-    usm__observe_leaks(pool);
+    if (usm__observer_get())
+        usm__observer_get()->pool_ended(pool);
     if (pool->export_mode != USM_POOL_PRIVATE)
-        usm__exports->finish(pool);
+        usm__parts_exports()->finish(pool);
     usm_store_release(&pool->magic, (uint32_t)USM__MAGIC_DEAD);
     usm__magazine_retire(pool);
     pool->ops->destroy(pool->impl);

@@ -101,7 +101,7 @@ static size_t give(search *s, size_t size, bool may_flush)
     size_t given;
 
     s->n = 0;
-    usm__contexts_each_pool(invite, s);
+    usm__pools_each(invite, s);
     given = trim_all(s, size, false);
     if (given < size && may_flush)
         given += trim_all(s, size - given, true);
@@ -118,7 +118,7 @@ size_t usm__pools_give_back(const usm__memory_of_pools *memory, const usm_pool *
     usm__story story;
 
     usm__story_save(&story);
-    usm__contexts_each_pool(invite, &s);
+    usm__pools_each(invite, &s);
     s.cap   = s.n;
     s.found = s.n ? usm__heap_alloc(s.n * sizeof *s.found) : NULL;
     if (s.found)

@@ -10,7 +10,7 @@
 #include "base/log.h"
 #include "base/os.h"
 #include "base/text.h"
-#include "observe/tag.h"
+#include "device/observer.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -117,8 +117,8 @@ static void look(report *r)
 {
     usm__account_get(r->pool->ctx, r->pool->index, r->pool->kind, &r->account);
     look_at_classes(r);
-    usm__contexts_each_pool(look_at_pool, r);
-    usm__tags_each(look_at_tag, r);
+    usm__pools_each(look_at_pool, r);
+    usm__observer_each_tag(look_at_tag, r);
 }
 
 /* ---- writing ------------------------------------------------------------------- */

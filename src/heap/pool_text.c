@@ -6,10 +6,11 @@
 #include "base/inline/bits.h"
 #include "base/inline/plural.h"
 #include "base/json.h"
+#include "base/part.h"
+#include "device/observer.h"
 #include "heap/magazine.h"
 #include "heap/pool.h"
 #include "heap/slab.h"
-#include "observe/tag.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -108,8 +109,7 @@ static usm__pool_queued queued_of(usm_pool *pool)
 {
     usm__pool_queued f = {0};
 
-    if (usm__pool_queued_figures)
-        usm__pool_queued_figures(pool, &f);
+    usm__parts_pool_figures(pool, &f);
     return f;
 }
 
@@ -268,10 +268,10 @@ static void put_json_all(usm__json *j)
 {
     usm__json_object_begin(j, NULL);
     usm__json_array_begin(j, "pools");
-    usm__contexts_each_pool(list_json_pool, j);
+    usm__pools_each(list_json_pool, j);
     usm__json_array_end(j);
     usm__json_array_begin(j, "tags");
-    usm__tags_each(list_json_tag, j);
+    usm__observer_each_tag(list_json_tag, j);
     usm__json_array_end(j);
     usm__json_object_end(j);
 }
@@ -305,10 +305,10 @@ static void put_text_all(usm__out *o)
 {
     listing pools = {o, 0}, tags = {o, 0};
 
-    usm__contexts_each_pool(list_text_pool, &pools);
+    usm__pools_each(list_text_pool, &pools);
     if (pools.n == 0)
         usm__out_put(o, "there are no pools yet\n");
-    usm__tags_each(list_text_tag, &tags);
+    usm__observer_each_tag(list_text_tag, &tags);
 }
 
 usm_status usm_pool_describe(usm_pool *pool, usm_text_format format, char *text, size_t cap,

@@ -13,9 +13,10 @@
 #include "heap/pool.h"
 
 #include "base/inline/bits.h"
+#include "base/part.h"
+#include "device/observer.h"
 #include "heap/magazine.h"
 #include "heap/pool_report.h"
-#include "observe/observe.h"
 
 #include <errno.h>
 #include <limits.h>
@@ -23,10 +24,6 @@
 
 /* Other pools are requested to return at least this much: a pool takes no less from the driver. */
 #define GIVEN_AT_LEAST ((size_t)2 << 20)
-
-usm__out_of_memory_fn *usm__area_out_of_memory;
-size_t (*usm__pool_collect)(usm_pool *pool, bool wait);
-void (*usm__pool_ending)(usm_pool *pool);
 
 typedef struct request {
     usm_pool *pool;
@@ -87,7 +84,7 @@ static void *attempt(const request *r)
     if (check_request(r->pool, r->align, r->size) != USM_OK)
         return NULL;
     if (usm__observed())
-        p = usm__observe_alloc(r->pool, align, size);
+        p = usm__observer_get()->alloc(r->pool, align, size);
     else
         (void)usm__pool_serve(r->pool, align, size, &p);
     return p && r->is_zeroed ? zeroed(r->pool, p, size) : p;
@@ -113,11 +110,11 @@ static bool queues_gave(request *r)
 {
     usm__story story;
 
-    if (r->queues_are_done || !usm__pool_collect || !usm_load_acquire(&r->pool->async))
+    if (r->queues_are_done || !usm_load_acquire(&r->pool->async))
         return false;
     usm__story_save(&story);
     r->queues_are_done =
-        usm__pool_collect(r->pool, false) == 0 && usm__pool_collect(r->pool, true) == 0;
+        usm__parts_pool_collect(r->pool, false) == 0 && usm__parts_pool_collect(r->pool, true) == 0;
     usm__story_restore(&story);
     return true;
 }
@@ -164,12 +161,12 @@ static bool buffers_gave(request *r)
     usm__story story;
     size_t     given;
 
-    if (!usm__area_out_of_memory || usm__self.is_giving || is_at_maximum(pool))
+    if (usm__self.is_giving || is_at_maximum(pool))
         return false;
     usm__story_save(&story);
     usm__self.is_giving = true;
-    given = usm__area_out_of_memory(pool->ctx, pool->ctx->devices[pool->index].dev, pool->kind,
-                                    usm_align_up_ptr(r->size, GIVEN_AT_LEAST));
+    given = usm__parts_out_of_memory(pool->ctx, pool->ctx->devices[pool->index].dev, pool->kind,
+                                     usm_align_up_ptr(r->size, GIVEN_AT_LEAST));
     usm__self.is_giving = false;
     usm__story_restore(&story);
     return given > 0;
@@ -201,7 +198,7 @@ void *usm__pool_alloc(usm_pool *pool, size_t align, size_t size, usm__zeroing ze
     if (p)
         return p;
     if (is_full() && usm__observed())
-        usm__observe_failed(pool, size);
+        usm__observer_get()->failed(pool, size);
     usm__pool_report_full(pool, size, align, usm_last_status());
     return usm__no_memory();
 }
@@ -223,7 +220,7 @@ void *usm__pool_alloc_held(usm_pool *pool, size_t size)
 {
     void *p = NULL;
 
-    if (usm__observe_wants_record() || check_request(pool, 0, size) != USM_OK)
+    if (usm__observed_with_record() || check_request(pool, 0, size) != USM_OK)
         return NULL;
     usm__self.is_held = true;
     if (usm__pool_serve(pool, pool->min_align, size ? size : 1, &p) != USM_OK)

@@ -8,10 +8,11 @@
 #include "heap/pool.h"
 
 #include "base/inline/bits.h"
+#include "base/part.h"
+#include "device/observer.h"
 #include "heap/export.h"
 #include "heap/magazine.h"
 #include "heap/slab.h"
-#include "observe/observe.h"
 
 /* ---- allocation ---------------------------------------------------------------------- */
 
@@ -45,7 +46,7 @@ static void tell_served(void *p, size_t size)
 
     if (area)
         (void)usm__pool_block_plain(area, p, &block);
-    usm__order_block_served(block.base, block.size);
+    usm__observer_get()->block_served(block.base, block.size);
 }
 
 usm_status usm__pool_serve(usm_pool *pool, size_t align, size_t size, void **p)
@@ -143,7 +144,7 @@ usm_status usm__pool_free_plain(usm__area *area, void *p)
     bool       lately;
 
     if (usm__order_on())
-        usm__order_block_back(p);
+        usm__observer_get()->block_back(p);
     if (pool->slot)
         st = free_cached(pool, p);
     if (st != USM_E_NOT_READY)
@@ -161,11 +162,11 @@ usm_status usm__pool_free_plain(usm__area *area, void *p)
 
 usm_status usm__pool_block(usm__area *area, const void *p, usm_block *block)
 {
-    usm_status st = usm__observed_free() ? usm__observe_block(area, p, block)
+    usm_status st = usm__observed_free() ? usm__observer_get()->block(area, p, block)
                                          : usm__pool_block_plain(area, p, block);
 
     if (st == USM_OK && area->pool->export_mode != USM_POOL_PRIVATE &&
-        usm__exports->is_freed(area, block->base))
+        usm__parts_exports()->is_freed(area, block->base))
         return usm__fail(USM_E_INVALID_POINTER,
                          "%p was freed; other processes still have the block open", p);
     return st;
@@ -180,11 +181,12 @@ usm_status usm__pool_free(usm__area *area, void *p)
         return usm__fail(USM_E_IMPORTED, "%p was opened from another process: usm_ipc_close() it",
                          p);
     if (pool->export_mode != USM_POOL_PRIVATE)
-        st = usm__exports->free(area, p);
+        st = usm__parts_exports()->free(area, p);
     return st == USM_E_NOT_READY ? usm__pool_free_now(area, p) : st;
 }
 
 usm_status usm__pool_free_now(usm__area *area, void *p)
 {
-    return usm__observed_free() ? usm__observe_free(area, p) : usm__pool_free_plain(area, p);
+    return usm__observed_free() ? usm__observer_get()->free(area, p)
+                                : usm__pool_free_plain(area, p);
 }

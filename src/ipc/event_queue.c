@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
 /* Events across processes in queues: usm_ipc_event_record() and usm_ipc_event_wait().
  *
- * A record is a marker in the queue, whose completion (command/event.h) is counted in the event slot.
+ * A record is a marker in the queue, whose completion (command/event.h) is counted in the slot.
  *
  * A wait is a barrier that depends on a user event, the gate.  While any queue waits for a slot,
  * one job of the executor sleeps at its bell, checks all its waits when it rings, and signals the

@@ -15,6 +15,7 @@
 #define USM__IPC_EXTRA_SIZE 64
 
 #include "base/inline/list.h"
+#include "base/part.h"
 #include "base/status.h"
 
 #include <usm/ipc.h>
@@ -92,7 +93,7 @@ bool usm__ipc_is_alive(const usm__ipc_process *p);
  * itself reports the role IMPORTER: for processes that fetched something that is not aside. */
 void usm__ipc_tell_loss(const usm__ipc_process *p, usm_ipc_role role);
 
-/* Hook of device/init.h. */
-void usm__ipc_fork(usm_fork_phase phase);
+/* For src/usm.c. */
+extern const usm_part usm__ipc_part;
 
 #endif

@@ -8,6 +8,9 @@
  *
  * Only processes of the same user are served; the kernel tells who they are (SO_PEERCRED). */
 #include "ipc/service.h"
+#include "base/part.h"
+#include "ipc/cell.h"
+#include "ipc/memory.h"
 
 #include "base/log.h"
 #include "base/os.h"
@@ -438,7 +441,7 @@ static void forget_rest(void)
         }
 }
 
-void usm__ipc_fork(usm_fork_phase phase)
+static void fork_service(usm_fork_phase phase)
 {
     if (phase == USM_FORK_PREPARE) {
         usm__mutex_lock_for_fork(&usm__ipc.lock);
@@ -463,3 +466,11 @@ void usm__ipc_fork(usm_fork_phase phase)
     usm__ipc.telling    = 0;
     usm__ipc.ntold      = 0;
 }
+
+const usm_part usm__ipc_part = {.name           = "ipc",
+                                .fork           = {{USM__RANK_IPC, usm__cells_fork},
+                                                   {USM__RANK_IPC, usm__ipc_export_fork},
+                                                   {USM__RANK_IPC, usm__ipc_import_fork},
+                                                   {USM__RANK_RENDEZVOUS, fork_service}},
+                                .context_unused = usm__ipc_import_context_end,
+                                .exports        = &usm__ipc_exports};

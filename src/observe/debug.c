@@ -106,9 +106,9 @@ static usm_queue *queue_of(const usm__record *r)
         (void)usm__fail(USM_E_FORKED, "its context was made before fork()");
         return NULL;
     }
-    if (usm__context_probe(ctx, r->pool->index) != USM_OK)
+    if (usm__queue_probe_device(ctx, r->pool->index) != USM_OK)
         return NULL;
-    return usm__context_queue(ctx, r->pool->index, USM__QUEUE_BLOCKING);
+    return usm__queue_own(ctx, r->pool->index, USM__QUEUE_BLOCKING);
 }
 
 /* Not usm_memcpy(), which rejects the zones: they are not memory of the program's. */

@@ -6,15 +6,17 @@
  * "heap.alloc" ... or `*`.  With "die.STEP" no call fails; the process exits at a step of the
  * protocol for remote memory (transports/far).  `slow:NAME=TIME` sleeps before the call.  `order`
  * checks stream order (observe/order_check.h).  Calls that must not fail are entered with a "!" at
- * the end of their name: they are traced and slowed, but never made to fail.  Called through
- * observe/hooks.h, and at the start of the library. */
+ * the end of their name: they are traced and slowed, but never made to fail.  Called by
+ * decorate.c, and at the start of the library. */
 #include "observe/hooks.h"
+#include "device/observer.h"
 
 #include "base/log.h"
 #include "base/os.h"
 #include "base/settings.h"
 #include "base/status.h"
 #include "base/text.h"
+#include "observe/decorate.h"
 #include "observe/order_check.h"
 
 #include <pthread.h>
@@ -23,9 +25,7 @@
 
 #define SLOW_MAX 16
 
-atomic_int usm__hooks_on;
-
-/* Written once at the start, before usm__hooks_on is set; read only afterwards. */
+/* Written once at the start, before the decorators are installed; read only afterwards. */
 static struct {
     bool   trace, order;
     size_t nslow;
@@ -63,63 +63,15 @@ static bool status_by_name(usm__span s, usm_status *status)
     return false;
 }
 
-/* Rejects misspelled names, whose hooks would never fire.  Lists the functions of a backend as in
- * device/backend.h, and the calls of base/os.h. */
+/* Rejects misspelled names, whose hooks would never fire. */
 static bool is_call(const char *name)
 {
-    static const char *const calls[] = {"devices",
-                                        "context_create",
-                                        "context_destroy",
-                                        "mem_alloc",
-                                        "mem_free",
-                                        "sub_devices",
-                                        "device_memory",
-                                        "can_access_peer",
-                                        "queue_create",
-                                        "queue_destroy",
-                                        "queue_wait",
-                                        "copy",
-                                        "copy_2d",
-                                        "fill",
-                                        "prefetch",
-                                        "advise",
-                                        "marker",
-                                        "barrier",
-                                        "event_create_user",
-                                        "event_query",
-                                        "event_wait",
-                                        "event_profiling",
-                                        "event_release",
-                                        "event_notify",
-                                        "program_build",
-                                        "program_destroy",
-                                        "program_binary",
-                                        "program_kernels",
-                                        "kernel_create",
-                                        "kernel_destroy",
-                                        "kernel_info",
-                                        "kernel_groups",
-                                        "launch",
-                                        "task",
-                                        "ipc_alloc",
-                                        "ipc_get",
-                                        "ipc_put",
-                                        "ipc_open",
-                                        "ipc_close",
-                                        "vmem_granularity",
-                                        "vmem_reserve",
-                                        "vmem_release",
-                                        "phys_create",
-                                        "phys_destroy",
-                                        "vmem_map",
-                                        "vmem_unmap",
-                                        "context_from_native",
-                                        "context_native",
-                                        "device_native",
-                                        "queue_from_native",
-                                        "queue_native",
-                                        "event_from_native",
-                                        "event_native"};
+    static const char *const calls[] = {
+#define CALL(cap, group, fn, size, params, args) #fn,
+#define SURE(cap, group, fn, size, params, args)
+#define VOID(cap, group, fn) #fn,
+#include "device/backend_ops.inc"
+    };
 
     if (strcmp(name, "*") == 0 || strncmp(name, "os.", 3) == 0 || strncmp(name, "die.", 4) == 0 ||
         strcmp(name, "heap.alloc") == 0)
@@ -203,14 +155,22 @@ bool usm__hooks_check(const char *text, char *why, size_t why_size)
     return false;
 }
 
+/* Called by a test that arms a fault after the start. */
+static void decorate(void)
+{
+    if (!atomic_load(&usm__backend_decorators))
+        usm__decorate(false);
+}
+
 static void start(void)
 {
     const char *text = usm__setting_text("hooks");
-
-    bool ok = *text && take_all(text, true);
+    bool        ok   = *text && take_all(text, true);
 
     usm__order_start(ok && hooks.order);
-    atomic_store(&usm__hooks_on, (ok && (hooks.trace || hooks.nslow > 0)) || usm__order_on());
+    if ((ok && (hooks.trace || hooks.nslow > 0)) || usm__order_on())
+        usm__decorate(usm__order_on());
+    usm__fault_on_arm(decorate);
 }
 
 void usm__hooks_start(void)
@@ -245,7 +205,7 @@ static usm_status usual_failure(const char *call)
     return USM_E_DEVICE;
 }
 
-usm_status usm__hook_enter_slow(const char *backend, const char *call, uint64_t *start_ns)
+usm_status usm__hook_enter(const char *backend, const char *call, uint64_t *start_ns)
 {
     usm_status status = usual_failure(call);
 
@@ -257,8 +217,8 @@ usm_status usm__hook_enter_slow(const char *backend, const char *call, uint64_t 
     return usm__fail(status, "%s of backend %s was made to fail by a fault hook", call, backend);
 }
 
-void usm__hook_leave_slow(const char *backend, const char *call, uint64_t start_ns, size_t size,
-                          usm_status status)
+void usm__hook_leave(const char *backend, const char *call, uint64_t start_ns, size_t size,
+                     usm_status status)
 {
     if (!hooks.trace)
         return;
@@ -267,7 +227,7 @@ void usm__hook_leave_slow(const char *backend, const char *call, uint64_t start_
              start_ns ? (double)(usm__os_now_ns() - start_ns) / 1000.0 : 0.0);
 }
 
-void usm__hook_block_slow(const char *call, const void *p, size_t size)
+void usm__hook_block(const char *call, const void *p, size_t size)
 {
     if (hooks.trace)
         usm__log(USM__LOG_HOOK, "%s %p size=%zu", call, p, size);

@@ -24,13 +24,12 @@
 #include "observe/checker.h"
 #include "observe/debug.h"
 #include "observe/hooks.h"
+#include "observe/order_check.h"
+#include "observe/tag.h"
+#include "observe/watch.h"
 
 #include <pthread.h>
 #include <stdlib.h>
-
-#define RECORDED (USM__OBSERVE_DEBUG | USM__OBSERVE_VALIDATE | USM__OBSERVE_CHECKER)
-
-atomic_uint usm__observing;
 
 static unsigned observing(void)
 {
@@ -49,6 +48,8 @@ static void start(void)
 {
     unsigned flags = 0;
 
+    usm__hooks_start();
+    usm__trace_start();
     if (usm__hooks_trace())
         flags |= USM__OBSERVE_HOOKS;
     if (atomic_load(&usm__trace_on))
@@ -61,7 +62,9 @@ static void start(void)
         flags |= USM__OBSERVE_CHECKER;
     if (usm__debug_checks() & USM__DEBUG_LEAKS)
         (void)atexit(list_at_exit);
-    atomic_store(&usm__observing, flags);
+    if (flags)
+        usm__observe_install();
+    (void)atomic_fetch_or(&usm__observing, flags);
 }
 
 void usm__observe_start(void)
@@ -71,17 +74,11 @@ void usm__observe_start(void)
     (void)pthread_once(&once, start);
 }
 
-void usm__observe_fork(int phase)
-{
-    usm__watch_fork(phase);
-    usm__tag_fork(phase);
-}
-
 /* ---- records -------------------------------------------------------------------------- */
 
 static bool wants_record(const usm__tag *tag)
 {
-    return tag || observing() & RECORDED;
+    return tag || observing() & USM__OBSERVE_RECORDED;
 }
 
 /* NULL: the block is not tracked. */
@@ -160,7 +157,7 @@ static void serve(usm__record *r)
 
 /* ---- allocation --------------------------------------------------------------------------- */
 
-void usm__observe_failed(usm_pool *pool, size_t size)
+static void observe_failed(usm_pool *pool, size_t size)
 {
     if (atomic_load(&usm__trace_on))
         usm__trace_failed(pool->trace_id, usm__tag_trace_id(usm__tag_current()), size);
@@ -199,7 +196,7 @@ static void cut_block(usm__record *r, size_t front, size_t size)
     r->usable   = r->is_exact ? usm_max_size(size, 1) : r->block.size;
 }
 
-void *usm__observe_alloc(usm_pool *pool, size_t align, size_t size)
+static void *observe_alloc(usm_pool *pool, size_t align, size_t size)
 {
     usm__tag       *tag = usm__tag_current();
     usm__record    *r   = new_record(tag);
@@ -258,12 +255,7 @@ static usm_status free_unwatched(usm__area *area, void *p, const usm_block *bloc
     return st;
 }
 
-bool usm__observe_wants_record(void)
-{
-    return usm__observed() && wants_record(usm__tag_current());
-}
-
-void usm__observe_served(usm_pool *pool, const void *p, size_t size)
+static void observe_served(usm_pool *pool, const void *p, size_t size)
 {
     usm_block  block = {NULL, size};
     usm__area *area  = usm__map_find(p);
@@ -273,7 +265,7 @@ void usm__observe_served(usm_pool *pool, const void *p, size_t size)
     tell_alloc(pool, usm__tag_current(), p, size, block.size);
 }
 
-void usm__observe_freed(usm_pool *pool, const void *p)
+static void observe_freed(usm_pool *pool, const void *p)
 {
     tell_free(pool, p);
 }
@@ -374,7 +366,7 @@ static bool is_put_off(usm__area *area, void *p)
     return false;
 }
 
-usm_status usm__observe_free(usm__area *area, void *p)
+static usm_status observe_free(usm__area *area, void *p)
 {
     usm__record  around;
     usm_block    block;
@@ -398,7 +390,7 @@ usm_status usm__observe_free(usm__area *area, void *p)
 
 /* ---- queries ------------------------------------------------------------------------------ */
 
-usm_status usm__observe_block(usm__area *area, const void *p, usm_block *block)
+static usm_status observe_block(usm__area *area, const void *p, usm_block *block)
 {
     usm__record r;
     usm_block   whole;
@@ -445,7 +437,7 @@ static void forget(usm__record *list)
     drop_records(list);
 }
 
-void usm__observe_reset(usm_pool *pool)
+static void observe_reset(usm_pool *pool)
 {
     usm__story story;
 
@@ -456,7 +448,7 @@ void usm__observe_reset(usm_pool *pool)
     usm__story_restore(&story);
 }
 
-void usm__observe_leaks(usm_pool *pool)
+static void observe_pool_end(usm_pool *pool)
 {
     usm__record *out;
 
@@ -470,7 +462,29 @@ void usm__observe_leaks(usm_pool *pool)
     forget(out);
 }
 
-void usm__observe_give_back_slow(void *base, size_t size)
+/* ---- the table ------------------------------------------------------------------------------- */
+
+void usm__observe_install(void)
 {
-    usm__checker_forget(base, size);
+    static const usm__observer table = {.alloc          = observe_alloc,
+                                        .failed         = observe_failed,
+                                        .free           = observe_free,
+                                        .block          = observe_block,
+                                        .served         = observe_served,
+                                        .freed          = observe_freed,
+                                        .pool_reset     = observe_reset,
+                                        .pool_ended     = observe_pool_end,
+                                        .memory_gone    = usm__checker_forget,
+                                        .each_tag       = usm__tags_each,
+                                        .block_served   = usm__order_block_served,
+                                        .block_back     = usm__order_block_back,
+                                        .range_gone     = usm__order_range_gone,
+                                        .queue_named    = usm__order_queue_named,
+                                        .queue_ended    = usm__order_queue_ended,
+                                        .event_seen     = usm__order_event_seen,
+                                        .async_alloc    = usm__order_async_alloc,
+                                        .async_free     = usm__order_async_free,
+                                        .claim_complete = usm__order_claim_complete};
+
+    usm_store_release(&usm__observers, &table);
 }

@@ -19,6 +19,7 @@
 #include "base/settings.h"
 #include "command/queue.h"
 #include "observe/debug.h"
+#include "observe/observe.h"
 #include "observe/order_expect.h"
 
 #include <stdio.h>
@@ -71,6 +72,7 @@ static struct {
 static void give_up(void)
 {
     atomic_store(&usm__order_active, 0);
+    (void)atomic_fetch_and(&usm__observing, ~(unsigned)USM__OBSERVE_ORDER);
     usm__warn("no host memory to check the order of commands: it is not checked from here on");
 }
 
@@ -108,6 +110,10 @@ void usm__order_start(bool is_hook)
     if (is_hook)
         (void)atexit(sum_up);
     atomic_store(&usm__order_active, active);
+    if (!active)
+        return;
+    usm__observe_install();
+    (void)atomic_fetch_or(&usm__observing, (unsigned)USM__OBSERVE_ORDER);
 }
 
 void usm__order_fork(int phase)

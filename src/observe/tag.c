@@ -13,6 +13,7 @@
 #include "base/status.h"
 #include "base/trace.h"
 #include "heap/magazine.h"
+#include "observe/observe.h"
 
 #include <string.h>
 
@@ -136,7 +137,7 @@ static void get_stats(const usm__tag *tag, usm_tag_stats *stats)
     stats->allocations = usm_load_relaxed(&tag->allocations);
 }
 
-void usm__tags_each(usm__tag_visit *fn, void *arg)
+void usm__tags_each(usm__observer_tag_fn *fn, void *arg)
 {
     for (const usm__tag *tag = usm_load_acquire(&tags.first); tag;
          tag                 = usm_load_acquire(&tag->next_all)) {
@@ -174,6 +175,7 @@ usm_status usm_tag_push(const char *name)
     tag = find_or_make(name);
     if (!tag)
         return usm__fail(USM_E_NO_MEMORY, "no host memory for the tag \"%.63s\"", name);
+    usm__observe_install();
     t->tags[t->tag_depth++] = tag;
     if (t->tag_depth == 1)
         usm__magazine_close_self();

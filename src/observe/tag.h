@@ -6,10 +6,7 @@
 #ifndef USM_OBSERVE_TAG_H
 #define USM_OBSERVE_TAG_H
 
-#include "base/inline/atomic.h"
-#include "base/thread.h"
-
-#include <usm/tag.h>
+#include "device/observer.h"
 
 #define USM__TAG_NAME 64
 
@@ -39,9 +36,7 @@ void     usm__tag_sub(usm__tag *tag, size_t size);
 void     usm__tag_restore(usm__tag *tag, size_t size);
 uint32_t usm__tag_trace_id(usm__tag *tag);
 
-/* Calls fn for every tag with an allocation, in the order of their first push; no lock is held. */
-typedef void usm__tag_visit(const usm_tag_stats *tag, void *arg);
-void         usm__tags_each(usm__tag_visit *fn, void *arg);
-void         usm__tag_fork(int phase);
+void usm__tags_each(usm__observer_tag_fn *fn, void *arg);
+void usm__tag_fork(int phase);
 
 #endif

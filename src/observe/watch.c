@@ -21,9 +21,8 @@ typedef struct shard {
     size_t        n, count;
 } shard;
 
-static shard             shards[SHARDS];
-static pthread_once_t    shards_once = PTHREAD_ONCE_INIT;
-static _Atomic(uint64_t) total;
+static shard          shards[SHARDS];
+static pthread_once_t shards_once = PTHREAD_ONCE_INIT;
 
 static void make_shards(void)
 {
@@ -72,7 +71,7 @@ static usm__record *unlink_at(shard *s, usm__record **link)
         return NULL;
     *link = r->next;
     s->count--;
-    usm_sub_relaxed(&total, (uint64_t)1);
+    usm_sub_relaxed(&usm__watched, (uint64_t)1);
     return r;
 }
 
@@ -123,7 +122,7 @@ usm__record *usm__watch_enter(usm__record *r)
         grow(s);
     push(s, r);
     s->count++;
-    usm_add_relaxed(&total, (uint64_t)1);
+    usm_add_relaxed(&usm__watched, (uint64_t)1);
     usm__mutex_unlock(&s->lock);
     return old;
 }
@@ -151,7 +150,7 @@ bool usm__watch_find(const void *base, usm__record *copy)
 
 size_t usm__watch_count(void)
 {
-    return (size_t)usm_load_relaxed(&total);
+    return (size_t)usm_load_relaxed(&usm__watched);
 }
 
 void usm__watch_each(usm__watch_fn *fn, void *arg)

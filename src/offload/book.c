@@ -20,7 +20,7 @@
 bool usm__book_take(void *source, uint32_t member, usm__chunk *chunk)
 {
     usm_parallel_run *r    = source;
-    usm__part        *part = &r->parts[member];
+    usm__book_part   *part = &r->parts[member];
     uint64_t          now  = usm__os_now_ns();
     bool              is_given;
 
@@ -185,7 +185,7 @@ static void cut(usm_parallel_run *r, const usm__chunk_end *end)
 
 static void take_result(usm_parallel_run *r, const usm__chunk_end *end, usm__ended *e)
 {
-    usm__part *part = &r->parts[end->member];
+    usm__book_part *part = &r->parts[end->member];
 
     if (usm__schedule_done(r->schedule, end->member, end->chunk.id, part->last_end_ns,
                            end->compute_ns) != USM__CHUNK_COUNTS) {
@@ -207,7 +207,7 @@ static void take_result(usm_parallel_run *r, const usm__chunk_end *end, usm__end
 void usm__book_ended(void *source, const usm__chunk_end *end)
 {
     usm_parallel_run *r    = source;
-    usm__part        *part = &r->parts[end->member];
+    usm__book_part   *part = &r->parts[end->member];
     usm__ended       *e    = NULL;
     bool              is_starving;
 
@@ -303,7 +303,7 @@ static void count(usm_parallel_run *r, uint64_t now)
     if (r->run)
         usm__run_get_bytes(r->run, &r->stats.bytes_in, &r->stats.bytes_out);
     for (uint32_t i = 0; i < r->team->nmembers; i++) {
-        const usm__part *part = &r->parts[i];
+        const usm__book_part *part = &r->parts[i];
 
         if (part->chunks == 0)
             continue;

@@ -18,13 +18,13 @@ typedef struct usm__ended {
 } usm__ended;
 
 /* The statistics of one member in one launch. */
-typedef struct usm__part {
+typedef struct usm__book_part {
     uint64_t chunks, items, busy_ns;
     uint64_t since_ns; /* when it began to have chunks in progress; valid while under_way > 0 */
     uint64_t last_end_ns;
     unsigned under_way;
     bool     is_told; /* its silence was reported */
-} usm__part;
+} usm__book_part;
 
 /* ---- progress.c: one thread at a time -------------------------------------------------------- */
 
@@ -51,7 +51,7 @@ static inline bool usm__teller_is_due(const usm__teller *t, uint64_t now_ns)
     return t->fn && now_ns - t->last_ns >= t->every_ns;
 }
 /* Computes shares from what each member has done. */
-void usm__teller_set_shares(usm__teller *t, const usm__part *parts);
+void usm__teller_set_shares(usm__teller *t, const usm__book_part *parts);
 /* Calls the caller's progress function, and returns its result. */
 bool usm__teller_tell(usm__teller *t, const usm__told *told);
 
@@ -99,20 +99,20 @@ struct usm_parallel_run {
     usm__resume *resume;
     usm__teller  teller;
     /* guarded by lock */
-    usm__mutex     lock;
-    pthread_cond_t ends;
-    usm__schedule *schedule;
-    usm__part     *parts;
-    unsigned       under_way;
-    uint64_t       continued;
-    uint64_t       cut;         /* indices from there on are no longer wanted */
-    bool           is_starving; /* a member got no chunk while indices were left */
-    bool           is_stopped, is_settling, is_ending, is_over;
-    usm_status     status;
-    usm__story     story;
-    usm__ended    *first, **last, *spare; /* ended chunks in the order of their ends; blocks to be
+    usm__mutex      lock;
+    pthread_cond_t  ends;
+    usm__schedule  *schedule;
+    usm__book_part *parts;
+    unsigned        under_way;
+    uint64_t        continued;
+    uint64_t        cut;         /* indices from there on are no longer wanted */
+    bool            is_starving; /* a member got no chunk while indices were left */
+    bool            is_stopped, is_settling, is_ending, is_over;
+    usm_status      status;
+    usm__story      story;
+    usm__ended     *first, **last, *spare; /* ended chunks in the order of their ends; blocks to be
                                              reused */
-    usm_event     *event;
+    usm_event      *event;
     usm_parallel_stats stats;
 };
 

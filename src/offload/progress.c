@@ -31,7 +31,7 @@ void usm__teller_fini(usm__teller *t)
     t->shares = NULL;
 }
 
-void usm__teller_set_shares(usm__teller *t, const usm__part *parts)
+void usm__teller_set_shares(usm__teller *t, const usm__book_part *parts)
 {
     uint64_t all = 0;
 

@@ -127,7 +127,7 @@ struct usm__launch {
     /* used only by the launch's thread */
     usm__ranks_home home;
     usm__teller     teller;
-    usm__part      *parts;
+    usm__book_part *parts;
     /* guarded by usm__ranks_lock */
     usm_list       link;
     usm__master    master;

@@ -10,9 +10,10 @@
  * pool needs to distinguish a live block from a freed one.
  *
  * Not here: kernels (kernel.c), the steps of a submission (queue.c), and how accessors become
- * arguments (src/buffer, through the hook usm__launch_over_buffers). */
+ * arguments (src/buffer, through the hook launch_over_buffers). */
 #include "base/inline/bits.h"
 #include "base/inline/plural.h"
+#include "base/part.h"
 #include "command/command.h"
 #include "heap/pool.h"
 #include "program/program.h"
@@ -27,8 +28,6 @@
  * wrong. */
 #define VALUE_MAX    ((size_t)64 << 10)
 #define ALL_INDIRECT (USM_INDIRECT_HOST | USM_INDIRECT_DEVICE | USM_INDIRECT_SHARED)
-
-usm__launch_over_buffers_fn *usm__launch_over_buffers;
 
 /* The position of a pointer among the arguments, for its error message. */
 typedef struct place {
@@ -344,13 +343,22 @@ usm_status usm__launch_checked(usm_queue *q, const usm_launch *l, size_t ndeps,
     void       *kernel = l->kernel->native[q->index];
     usm__submit s;
     /* A device that moves no data would leave wrong results without an error. */
-    usm_status st = usm__context_probe(q->ctx, q->index);
+    usm_status st = usm__queue_probe_device(q->ctx, q->index);
 
     if (st == USM_OK)
         st = usm__submit_begin(&s, q, ndeps, deps, ev);
     if (st != USM_OK)
         return st;
     return usm__submit_end(&s, usm__be_launch(q->be, q->native, kernel, l, USM__SUBMIT_ARGS(&s)));
+}
+
+static usm_status launch_over_buffers(usm_queue *q, const usm_launch *l, size_t ndeps,
+                                      usm_event *const *deps, usm_event **ev)
+{
+    const usm_part *part = usm__parts_launcher();
+
+    return part ? part->launch_over_buffers(q, l, ndeps, deps, ev)
+                : usm__fail(USM_E_NOT_SUPPORTED, "this libusm was built without buffers");
 }
 
 usm_status usm_queue_submit(usm_queue *q, const usm_launch *launch, size_t ndeps,
@@ -369,6 +377,6 @@ usm_status usm_queue_submit(usm_queue *q, const usm_launch *launch, size_t ndeps
     if (is_empty(&l))
         return usm__submit_nothing(q, ndeps, deps, ev);
     if (has_accessors(&l))
-        return usm__launch_over_buffers(q, &l, ndeps, deps, ev);
+        return launch_over_buffers(q, &l, ndeps, deps, ev);
     return usm__launch_checked(q, &l, ndeps, deps, ev);
 }

@@ -37,10 +37,6 @@ struct usm_kernel {
 usm_kernel *usm__kernel_retain(usm_kernel *k); /* for a launch that is stored */
 void        usm__kernel_release(usm_kernel *k);
 
-/* A hook, set by src/usm.c: submits a checked launch that has accessors among its arguments. */
-typedef usm_status usm__launch_over_buffers_fn(usm_queue *q, const usm_launch *l, size_t ndeps,
-                                               usm_event *const *deps, usm_event **ev);
-extern usm__launch_over_buffers_fn *usm__launch_over_buffers __attribute__((visibility("hidden")));
 /* Submits a launch without checks and without accessors. */
 usm_status usm__launch_checked(usm_queue *q, const usm_launch *l, size_t ndeps,
                                usm_event *const *deps, usm_event **ev);

@@ -54,6 +54,7 @@
  *   - a block that is neither dirty nor must_store has its content where `content` says
  *
  * Called by src/buffer, which sees spill/engine.h. */
+#include "base/fork.h"
 #include "base/inline/bits.h"
 #include "base/log.h"
 #include "base/settings.h"
@@ -380,14 +381,12 @@ static void fork_engines(usm_fork_phase phase)
 
 /* The lock of the list is held while engines are made, and those load modules: it ranks below the
  * locks of modules. */
-void usm__spill_fork(usm_fork_phase phase, bool before_contexts)
+static void fork_list(usm_fork_phase phase)
 {
-    if (!before_contexts)
-        fork_engines(phase);
-    else if (phase == USM_FORK_PREPARE)
-        usm__mutex_lock_for_fork(&engines.lock);
-    else if (phase == USM_FORK_PARENT)
-        usm__mutex_unlock_after_fork(&engines.lock);
-    else
-        usm__mutex_reset_in_child(&engines.lock);
+    usm__mutex_fork(&engines.lock, (int)phase);
 }
+
+const usm_part usm__spill_part = {
+    .name           = "spill",
+    .fork           = {{USM__RANK_BUFFER, fork_list}, {USM__RANK_SEGMENT, fork_engines}},
+    .context_unused = usm__spill_end};

@@ -14,6 +14,7 @@
 #define USM_SPILL_ENGINE_H
 
 #include "base/inline/atomic.h"
+#include "base/part.h"
 #include "spill/home.h"
 #include "spill/tier.h"
 
@@ -177,13 +178,8 @@ usm_status usm__space_commit(usm__space *space);
  * `keep` bytes of frames, it returns up to `bytes` of them to the system and to the memory
  * accounting; returns how many. */
 size_t usm__spill_give_back(usm__spill *spill, size_t bytes, size_t keep);
-/* Hook point of src/buffer; NULL: no other part holds memory.  The engine calls it when other parts
- * hold the memory that the limit of `owner` (NULL: the process) allows: it returns about `bytes` of
- * that to the memory accounting, and returns how many.  No lock of the engine is held. */
-extern size_t (*usm__spill_starved)(usm_context *owner, size_t bytes);
 /* Counts an eviction of device memory: see src/buffer/places.h. */
-void usm__spill_count_device_eviction(usm__spill *spill);
-/* Called twice in each phase, as usm__fork_above. */
-void usm__spill_fork(usm_fork_phase phase, bool before_contexts);
+void                  usm__spill_count_device_eviction(usm__spill *spill);
+extern const usm_part usm__spill_part;
 
 #endif

@@ -13,6 +13,7 @@
  * last, when everything else is pinned and their frames have been taken.
  *
  * Called by src/buffer, and by commit.c and advise.c. */
+#include "base/part.h"
 #include "spill/describe.h"
 #include "spill/pin_private.h"
 
@@ -22,8 +23,6 @@
 
 /* What a request has done to a block: HELD is a pin without a mode. */
 enum { MARK_NONE = 0, MARK_PINNED = 1, MARK_HELD = 2 };
-
-size_t (*usm__spill_starved)(usm_context *owner, size_t bytes);
 
 /* --- pins of many blocks ------------------------------------------------------------------- */
 
@@ -306,14 +305,13 @@ static bool others_gave(usm__pin_request *r)
     bool        had_turn = s->turn == r;
     size_t      given;
 
-    if (r->has_asked || !usm__spill_starved ||
-        (s->grown == s->frames.count && s->empty_head == USM__NO_FRAME))
+    if (r->has_asked || (s->grown == s->frames.count && s->empty_head == USM__NO_FRAME))
         return false;
     r->has_asked = true;
     if (had_turn)
         s->turn = NULL; /* their eviction needs a frame   */
     usm__mutex_unlock(&s->lock);
-    given = usm__spill_starved(s->owner, r->blocks << s->shift);
+    given = usm__parts_memory_starved(s->owner, r->blocks << s->shift);
     usm__mutex_lock(&s->lock);
     if (had_turn && !s->turn)
         s->turn = r;

@@ -19,10 +19,10 @@
 
 #define MIB ((size_t)1 << 20)
 
-static usm_context           *ctx;
-static usm_queue             *q;
-static usm_device            *dev;
-static usm__out_of_memory_fn *buffers_give; /* the hook as src/usm.c fills it              */
+static usm_context *ctx;
+static usm_queue   *q;
+static usm_device  *dev;
+static bool         is_asking; /* the part of this test has memory to give */
 
 static void begin_with(const char *limit, uint64_t host, uint64_t device)
 {
@@ -45,7 +45,7 @@ static void begin(const char *limit)
 
 static void end(void)
 {
-    usm__area_out_of_memory = buffers_give;
+    is_asking = false;
     usm__fault_disarm_all();
     usm_queue_destroy(q);
     usm_context_destroy(ctx);
@@ -258,6 +258,13 @@ static size_t give(usm_context *c, usm_device *d, usm_kind kind, size_t size)
     return given;
 }
 
+static size_t give_if_asked(usm_context *owner, usm_device *device, usm_kind kind, size_t size)
+{
+    return is_asking ? give(owner, device, kind, size) : 0;
+}
+
+static const usm_part part = {.name = "test", .out_of_memory = give_if_asked};
+
 static void begin_asking(const char *limit, size_t frames)
 {
     begin(limit);
@@ -265,7 +272,7 @@ static void begin_asking(const char *limit, size_t frames)
     asked.held = frames;
     if (frames)
         CHECK_INT(usm__account_add_host(NULL, frames), USM_OK);
-    usm__area_out_of_memory = give;
+    is_asking = true;
 }
 
 static void frames_make_room_for_pools(void)
@@ -621,6 +628,6 @@ static const plain_case cases[] = {
 int main(int argc, char **argv)
 {
     CHECK_INT(usm_config_set("memory_limit", "auto"), USM_OK); /* starts the library */
-    buffers_give = usm__area_out_of_memory;
+    usm__part_add(&part);
     return plain_main(argc, argv, cases);
 }

@@ -1,0 +1,38 @@
+/* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
+/* Observation as a part of the library (base/part.h). */
+#include "observe/part.h"
+
+#include "base/mutex.h"
+#include "base/settings.h"
+#include "observe/debug.h"
+#include "observe/hooks.h"
+#include "observe/observe.h"
+#include "observe/order_check.h"
+
+static void start(void)
+{
+    usm__setting_set_check("hooks", usm__hooks_check);
+    usm__setting_set_check("debug", usm__debug_check);
+}
+
+static void fork_watch(usm_fork_phase phase)
+{
+    usm__watch_fork((int)phase);
+}
+
+static void fork_tags(usm_fork_phase phase)
+{
+    usm__tag_fork((int)phase);
+}
+
+static void fork_order(usm_fork_phase phase)
+{
+    usm__order_fork((int)phase);
+}
+
+const usm_part usm__observe_part = {.name    = "observe",
+                                    .start   = start,
+                                    .observe = usm__observe_start,
+                                    .fork    = {{USM__RANK_WATCH, fork_watch},
+                                                {USM__RANK_META, fork_tags},
+                                                {USM__RANK_ORDER_CHECK, fork_order}}};
