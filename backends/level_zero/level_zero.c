@@ -4,6 +4,8 @@
 #include "program.h"
 #include "queue.h"
 
+#include "base/inline/module.h"
+
 const usm_host_api *lz_host;
 
 static const usm_backend_ops ops = {
@@ -79,13 +81,8 @@ USM_API usm_backend_entry_fn usm_backend_entry;
 
 const usm_backend_ops *usm_backend_entry(const usm_host_api *api)
 {
-    if (api->abi != USM_MODULE_ABI || api->struct_size < sizeof(usm_host_api)) {
-        api->report(USM_E_ABI,
-                    "the Level Zero backend was built for module ABI %u, this libusm has %u: "
-                    "install both from one build",
-                    USM_MODULE_ABI, (unsigned)api->abi);
+    if (!usm_module_fits(api, "the Level Zero backend"))
         return NULL;
-    }
     lz_host = api;
     return &ops;
 }

@@ -7,6 +7,8 @@
  * the core, which loads this module. */
 #include "null.h"
 
+#include "base/inline/module.h"
+
 #include <usm/version.h>
 
 null_state null;
@@ -94,13 +96,8 @@ const usm_backend_ops *usm_backend_entry(const usm_host_api *api)
 {
     static usm_backend_ops ops;
 
-    if (api->abi != USM_MODULE_ABI || api->struct_size < sizeof(usm_host_api)) {
-        api->report(USM_E_ABI,
-                    "the null backend was built for module ABI %u, this libusm has %u: install "
-                    "both from one build",
-                    USM_MODULE_ABI, (unsigned)api->abi);
+    if (!usm_module_fits(api, "the null backend"))
         return NULL;
-    }
     null.api   = api;
     null.limit = api->setting_size("null_memory");
     ops        = null_ops;

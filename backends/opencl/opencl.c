@@ -3,6 +3,8 @@
  * the first devices().  Called by the core's module loader. */
 #include "opencl.h"
 
+#include "base/inline/module.h"
+
 const usm_host_api *ocl_host;
 
 static const usm_backend_ops ops = {
@@ -64,13 +66,8 @@ USM_API usm_backend_entry_fn usm_backend_entry;
 
 const usm_backend_ops *usm_backend_entry(const usm_host_api *api)
 {
-    if (api->abi != USM_MODULE_ABI || api->struct_size < sizeof(usm_host_api)) {
-        api->report(USM_E_ABI,
-                    "the OpenCL backend was built for module ABI %u, this libusm has %u: "
-                    "install both from one build",
-                    USM_MODULE_ABI, (unsigned)api->abi);
+    if (!usm_module_fits(api, "the OpenCL backend"))
         return NULL;
-    }
     ocl_host = api;
     return &ops;
 }

@@ -179,42 +179,28 @@ static void unlink_slot(usm__policy *p, uint32_t frame)
     s->queue = OUT;
 }
 
-static void push_tail(usm__policy *p, uint32_t frame, queue_id id)
+static void push(usm__policy *p, uint32_t frame, queue_id id, bool is_head)
 {
-    slot  *s = &p->slots[frame];
-    queue *q = &p->queues[id];
+    slot    *s   = &p->slots[frame];
+    queue   *q   = &p->queues[id];
+    uint32_t was = is_head ? q->head : q->tail;
 
     s->queue = (uint8_t)id;
-    s->next  = NONE;
-    s->prev  = q->tail;
-    if (q->tail != NONE)
-        p->slots[q->tail].next = frame;
+    s->prev  = is_head ? NONE : was;
+    s->next  = is_head ? was : NONE;
+    if (was == NONE)
+        q->head = q->tail = frame;
+    else if (is_head)
+        p->slots[was].prev = q->head = frame;
     else
-        q->head = frame;
-    q->tail = frame;
-    q->count++;
-}
-
-static void push_head(usm__policy *p, uint32_t frame, queue_id id)
-{
-    slot  *s = &p->slots[frame];
-    queue *q = &p->queues[id];
-
-    s->queue = (uint8_t)id;
-    s->prev  = NONE;
-    s->next  = q->head;
-    if (q->head != NONE)
-        p->slots[q->head].prev = frame;
-    else
-        q->tail = frame;
-    q->head = frame;
+        p->slots[was].next = q->tail = frame;
     q->count++;
 }
 
 static void move(usm__policy *p, uint32_t frame, queue_id id)
 {
     unlink_slot(p, frame);
-    push_tail(p, frame, id);
+    push(p, frame, id, false);
     p->slots[frame].stamp = p->evictions;
 }
 
@@ -401,7 +387,7 @@ void usm__policy_insert(usm__policy *p, uint32_t frame, uint64_t key, usm__polic
         to = begin_at(p, s);
         break;
     }
-    push_tail(p, frame, to);
+    push(p, frame, to, false);
 }
 
 void usm__policy_remove(usm__policy *p, uint32_t frame, bool is_evicted)
@@ -434,7 +420,7 @@ void usm__policy_demote(usm__policy *p, uint32_t frame)
     if (p->slots[frame].queue == OUT)
         return;
     unlink_slot(p, frame);
-    push_head(p, frame, FIRST);
+    push(p, frame, FIRST, true);
     p->slots[frame].demoted = true;
 }
 
@@ -548,7 +534,7 @@ static uint32_t find_stale(search *s)
         return frame;
     }
     unlink_slot(p, frame);
-    push_tail(p, frame, MAIN);
+    push(p, frame, MAIN, false);
     if (seen != USM__LOOK_USED && seen != USM__LOOK_PINNED)
         return NONE;
     p->slots[frame].stamp = p->evictions;

@@ -250,7 +250,6 @@ usm_status usm__replicas_create(usm__tiers *t)
     r->wanted    = wanted;
     r->reads_any = strcmp(usm__setting_text("spill_read"), "any") == 0;
     r->spread_at = (usm__tiers_copy_size(t) + 7) & ~(size_t)7; /* replicas is still NULL */
-    r->queue_end = &r->queue;
     for (unsigned i = 0; i < USM__FANS; i++) {
         r->fans[i].next = r->idle;
         r->idle         = &r->fans[i];

@@ -154,7 +154,7 @@ struct usm__replicas {
     usm__fan fans[USM__FANS];
     /* guarded by the lock */
     usm__fan      *idle;
-    usm_transfer  *queue, **queue_end; /* of ios that wait for a usm__fan                      */
+    usm__io_queue  queue;          /* of ios that wait for a usm__fan                      */
     usm_list       mending, stuck; /* blocks with too few copies; those not repairable now      */
     uint64_t       nqueued;
     uint64_t       retry_ns; /* when some of `stuck` are tried again; 0: there are none       */

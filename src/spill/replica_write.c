@@ -40,9 +40,7 @@ static usm__fan *take_fan(usm__tiers *t, usm__io *io)
     if (fan) {
         r->idle = fan->next;
     } else {
-        io->t.next    = NULL;
-        *r->queue_end = &io->t;
-        r->queue_end  = &io->t.next;
+        usm__io_queue_append(&r->queue, io);
     }
     usm__mutex_unlock(&t->lock);
     return fan;
@@ -71,22 +69,18 @@ static void end_fan(usm__fan *fan, usm_status st)
     usm__tiers    *t  = fan->t;
     usm__replicas *r  = t->replicas;
     usm__io       *io = fan->io;
-    usm_transfer  *next;
+    usm__io       *next;
 
     usm__mutex_lock(&t->lock);
-    next = r->queue;
-    if (next) {
-        r->queue = next->next;
-        if (!r->queue)
-            r->queue_end = &r->queue;
-    } else {
+    next = usm__io_queue_pop(&r->queue);
+    if (!next) {
         fan->next = r->idle;
         r->idle   = fan;
     }
     usm__mutex_unlock(&t->lock);
     usm__io_finish(t, io, st);
     if (next) /* its io is under way: the tiers are not destroyed */
-        start_fan(t, fan, usm_container_of(next, usm__io, t));
+        start_fan(t, fan, next);
 }
 
 /* ---- a write: the choice of targets -------------------------------------------------------- */

@@ -78,7 +78,6 @@ usm_status usm__codecs_create(usm__tiers *t, const char *spec)
     usm_status st   = USM_OK;
     char       name[32], why[256];
 
-    t->codecs.queue_end = &t->codecs.queue;
     if (!usm__settings_check_codec(spec, why, sizeof why))
         return usm__fail(USM_E_SETTING, "USM_SPILL_CODEC cannot be \"%.64s\"; allowed: %s", spec,
                          why);
@@ -142,9 +141,7 @@ static usm_status take_idle(usm__codecs *c, usm__io *io)
         c->idle = c->idle->next;
         return USM_OK;
     }
-    io->t.next    = NULL;
-    *c->queue_end = &io->t;
-    c->queue_end  = &io->t.next;
+    usm__io_queue_append(&c->queue, io);
     return USM_E_AGAIN;
 }
 
@@ -181,27 +178,21 @@ usm_status usm__codecs_enter(usm__tiers *t, usm__io *io)
 
 usm__io *usm__codecs_leave(usm__tiers *t, usm__io *io)
 {
-    usm__codecs  *c      = &t->codecs;
-    usm__bounce  *bounce = io->scratch;
-    usm_transfer *next;
+    usm__codecs *c      = &t->codecs;
+    usm__bounce *bounce = io->scratch;
+    usm__io     *next;
 
     io->scratch = NULL;
     usm__mutex_lock(&t->lock);
-    next = c->queue;
-    if (next) {
-        c->queue = next->next;
-        if (!c->queue)
-            c->queue_end = &c->queue;
-    } else {
+    next = usm__io_queue_pop(&c->queue);
+    if (!next) {
         bounce->next = c->idle;
         c->idle      = bounce;
     }
     usm__mutex_unlock(&t->lock);
-    if (!next)
-        return NULL;
-    io          = usm_container_of(next, usm__io, t);
-    io->scratch = bounce;
-    return io;
+    if (next)
+        next->scratch = bounce;
+    return next;
 }
 
 /* ---- whether compression pays -------------------------------------------------------------- */

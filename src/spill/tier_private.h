@@ -69,6 +69,30 @@ static inline bool usm__tier_is_failing(usm__tier *tier)
     return usm_load_relaxed(&tier->failures) >= USM__TIER_FAILURES;
 }
 
+/* ---- ios that wait for something, in order ------------------------------------------ */
+
+typedef struct usm__io_queue {
+    usm_transfer *first, **end; /* end: while there is a first */
+} usm__io_queue;
+
+static inline void usm__io_queue_append(usm__io_queue *q, usm__io *io)
+{
+    io->t.next                       = NULL;
+    *(q->first ? q->end : &q->first) = &io->t;
+    q->end                           = &io->t.next;
+}
+
+/* NULL: none waits. */
+static inline usm__io *usm__io_queue_pop(usm__io_queue *q)
+{
+    usm_transfer *t = q->first;
+
+    if (!t)
+        return NULL;
+    q->first = t->next;
+    return usm_container_of(t, usm__io, t);
+}
+
 /* ---- codecs: tier_codec.c --------------------------------------------------------- */
 
 #define USM__CODECS     2
@@ -105,8 +129,8 @@ typedef struct usm__codecs {
     /* guarded by the tiers' lock */
     unsigned         made;
     usm__bounce     *idle;
-    usm_transfer    *queue, **queue_end; /* of ios that wait for a bounce buffer                */
-    uint64_t         blocks;             /* offered to an automatic codec                       */
+    usm__io_queue    queue;  /* of ios that wait for a bounce buffer */
+    uint64_t         blocks; /* offered to an automatic codec                       */
     usm__codec_speed sample;
 } usm__codecs;
 

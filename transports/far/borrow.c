@@ -168,13 +168,8 @@ void far_transfers_take(far_node *node)
 {
     usm_list list, *it;
 
-    usm_list_init(&list);
     (void)pthread_mutex_lock(&node->lock);
-    if (!usm_list_is_empty(&node->submitted)) {
-        list            = node->submitted;
-        list.next->prev = list.prev->next = &list;
-        usm_list_init(&node->submitted);
-    }
+    usm_list_move(&node->submitted, &list);
     (void)pthread_mutex_unlock(&node->lock);
     while ((it = usm_list_pop(&list)) != NULL)
         transfer_take(node, transfer_of(it));

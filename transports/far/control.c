@@ -359,13 +359,8 @@ void far_controls_take(far_node *node)
 {
     usm_list list, *it;
 
-    usm_list_init(&list);
     (void)pthread_mutex_lock(&node->lock);
-    if (!usm_list_is_empty(&node->asked)) {
-        list            = node->asked;
-        list.next->prev = list.prev->next = &list;
-        usm_list_init(&node->asked);
-    }
+    usm_list_move(&node->asked, &list);
     (void)pthread_mutex_unlock(&node->lock);
     while ((it = usm_list_pop(&list)) != NULL)
         control_take(node, usm_container_of(it, far_control, link));

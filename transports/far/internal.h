@@ -62,6 +62,13 @@ struct far_io {
     bool          is_under_way;
 };
 
+static inline void far_io_init(far_io *io, far_node *node, far_io_ended *ended, void *holder)
+{
+    io->node   = node;
+    io->ended  = ended;
+    io->holder = holder;
+}
+
 typedef struct far_buffer {
     void    *bytes;
     size_t   size;

@@ -102,10 +102,8 @@ static message *message_make(far_node *node, const far_header *h, const void *bo
     if (m == NULL)
         return NULL;
     usm_list_init(&m->link);
-    m->io.node   = node;
-    m->io.ended  = message_ended;
-    m->io.holder = m;
-    m->header    = *h;
+    far_io_init(&m->io, node, message_ended, m);
+    m->header = *h;
     if (h->length > 0)
         memcpy(m->bytes + FAR_HEADER, body, h->length);
     return m;
@@ -185,13 +183,8 @@ void far_messages_take(far_node *node)
 {
     usm_list list, *it;
 
-    usm_list_init(&list);
     (void)pthread_mutex_lock(&node->lock);
-    if (!usm_list_is_empty(&node->outgoing)) {
-        list            = node->outgoing;
-        list.next->prev = list.prev->next = &list;
-        usm_list_init(&node->outgoing);
-    }
+    usm_list_move(&node->outgoing, &list);
     (void)pthread_mutex_unlock(&node->lock);
     while ((it = usm_list_pop(&list)) != NULL)
         message_take(node, usm_container_of(it, message, link));
@@ -351,9 +344,7 @@ static message_in *in_make(far_node *node)
         far_free(node, in);
         return NULL;
     }
-    in->io.node     = node;
-    in->io.ended    = in_ended;
-    in->io.holder   = in;
+    far_io_init(&in->io, node, in_ended, in);
     in->io.holder_2 = in->buffer;
     usm_list_append(&node->messages_in, &in->link);
     return in;

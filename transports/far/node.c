@@ -180,9 +180,7 @@ void far_header_send(far_peer *peer, uint32_t tag, far_header h)
         if (s == NULL)
             return;
         usm_list_init(&s->link);
-        s->io.node   = node;
-        s->io.ended  = small_ended;
-        s->io.holder = s;
+        far_io_init(&s->io, node, small_ended, s);
     }
     h.from = peer->mine;
     if (h.op != FAR_OP_FENCED)
@@ -340,9 +338,7 @@ static usm_status node_fill(far_node *node)
         node->peers[i].next_join = i > node->self ? now : now + node->params.lease_ns / 2;
     }
     for (uint32_t i = 0; i < HEADERS_POSTED; i++) {
-        node->inbox[i].io.node   = node;
-        node->inbox[i].io.ended  = inbox_ended;
-        node->inbox[i].io.holder = node->inbox;
+        far_io_init(&node->inbox[i].io, node, inbox_ended, node->inbox);
     }
     return far_messages_init(node);
 }

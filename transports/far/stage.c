@@ -205,10 +205,8 @@ static far_stage *stage_of(far_peer *peer, uint32_t slot)
         if (g == NULL)
             return NULL;
         usm_list_init(&g->link);
-        g->peer            = peer;
-        g->io.node         = node;
-        g->io.ended        = stage_ended;
-        g->io.holder       = g;
+        g->peer = peer;
+        far_io_init(&g->io, node, stage_ended, g);
         peer->stages[slot] = g;
     }
     return peer->stages[slot];
@@ -250,11 +248,7 @@ void far_stages_tick(far_node *node)
 {
     usm_list list, *it;
 
-    if (usm_list_is_empty(&node->unarmed))
-        return;
-    list            = node->unarmed;
-    list.next->prev = list.prev->next = &list;
-    usm_list_init(&node->unarmed);
+    usm_list_move(&node->unarmed, &list);
     while ((it = usm_list_pop(&list)) != NULL) {
         far_stage *g = usm_container_of(it, far_stage, link);
 
@@ -325,9 +319,7 @@ static bool serve_brief(far_peer *peer, const far_header *h, const unsigned char
         if (v == NULL)
             return false;
         usm_list_init(&v->link);
-        v->io.node   = node;
-        v->io.ended  = brief_ended;
-        v->io.holder = v;
+        far_io_init(&v->io, node, brief_ended, v);
     }
     stamp.from = peer->mine;
     stamp.to   = peer->its;
@@ -350,9 +342,7 @@ static serving *serving_take(far_node *node)
     if (v == NULL)
         return NULL;
     usm_list_init(&v->link);
-    v->io.node   = node;
-    v->io.ended  = serving_ended;
-    v->io.holder = v;
+    far_io_init(&v->io, node, serving_ended, v);
     return v;
 }
 

@@ -8,6 +8,8 @@
  * of threads costs a tenth of the time of a block. */
 #include "internal.h"
 
+#include "base/inline/module.h"
+
 #include <errno.h>
 #include <stdio.h>
 
@@ -359,11 +361,5 @@ USM_API usm_transport_entry_fn usm_transport_entry;
 
 const usm_transport_ops *usm_transport_entry(const usm_host_api *api)
 {
-    if (api->abi == USM_MODULE_ABI && api->struct_size == sizeof(*api))
-        return &ops;
-    (void)api->report(USM_E_ABI,
-                      "the transport file was built for module ABI %u with a table of %zu bytes, "
-                      "this libusm has %u and %u; build both from one release",
-                      USM_MODULE_ABI, sizeof(*api), api->abi, api->struct_size);
-    return NULL;
+    return usm_module_fits(api, "the transport file") ? &ops : NULL;
 }

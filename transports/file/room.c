@@ -66,26 +66,25 @@ static bool cover(usm_file_store *s, uint64_t n)
     return true;
 }
 
+static void set(uint64_t *bits, _Atomic(uint64_t) *count, uint64_t block, bool on)
+{
+    if (has(bits, block) == on)
+        return;
+    put(bits, block, on);
+    if (on)
+        (void)usm_add_relaxed(count, 1u);
+    else
+        (void)usm_sub_relaxed(count, 1u);
+}
+
 static void set_backed(usm_file_room *r, uint64_t block, bool on)
 {
-    if (has(r->backed, block) == on)
-        return;
-    put(r->backed, block, on);
-    if (on)
-        (void)usm_add_relaxed(&r->nbacked, 1u);
-    else
-        (void)usm_sub_relaxed(&r->nbacked, 1u);
+    set(r->backed, &r->nbacked, block, on);
 }
 
 static void set_used(usm_file_room *r, uint64_t block, bool on)
 {
-    if (has(r->used, block) == on)
-        return;
-    put(r->used, block, on);
-    if (on)
-        (void)usm_add_relaxed(&r->nused, 1u);
-    else
-        (void)usm_sub_relaxed(&r->nused, 1u);
+    set(r->used, &r->nused, block, on);
 }
 
 /* ---- files ---------------------------------------------------------------------- */

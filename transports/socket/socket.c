@@ -6,6 +6,8 @@
  * and the other functions for blocks exist only because every table has them. */
 #include "internal.h"
 
+#include "base/inline/module.h"
+
 #include <stdio.h>
 #include <unistd.h>
 
@@ -340,14 +342,8 @@ USM_API usm_transport_entry_fn usm_transport_entry;
 
 const usm_transport_ops *usm_transport_entry(const usm_host_api *host)
 {
-    if (host->abi == USM_MODULE_ABI && host->struct_size == sizeof(*host)) {
-        api = host;
-        return &ops;
-    }
-    (void)host->report(
-        USM_E_ABI,
-        "the transport socket was built for module ABI %u with a table of %zu bytes, "
-        "this libusm has %u and %u; build both from one release",
-        USM_MODULE_ABI, sizeof(*host), host->abi, host->struct_size);
-    return NULL;
+    if (!usm_module_fits(host, "the transport socket"))
+        return NULL;
+    api = host;
+    return &ops;
 }

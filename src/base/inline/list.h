@@ -45,6 +45,17 @@ static inline void usm_list_remove(usm_list *it)
     usm_list_init(it);
 }
 
+/* All elements of `from` leave it for `to`, which was not a list. */
+static inline void usm_list_move(usm_list *from, usm_list *to)
+{
+    usm_list_init(to);
+    if (usm_list_is_empty(from))
+        return;
+    *to            = *from;
+    to->next->prev = to->prev->next = to;
+    usm_list_init(from);
+}
+
 /* NULL if the list is empty. */
 static inline usm_list *usm_list_pop(usm_list *head)
 {
