@@ -18,8 +18,12 @@ static struct {
     usm__mutex        lock;
     pthread_cond_t    changed;
     usm__memory      *memories; /* they live as long as the process, as devices do          */
+    usm_list          extents, copies; /* retired */
     _Atomic(uint64_t) bytes;
-} all = {.lock = USM__MUTEX_INIT(USM__RANK_PLACES, "places"), .changed = PTHREAD_COND_INITIALIZER};
+} all = {.lock    = USM__MUTEX_INIT(USM__RANK_PLACES, "places"),
+         .changed = PTHREAD_COND_INITIALIZER,
+         .extents = {&all.extents, &all.extents},
+         .copies  = {&all.copies, &all.copies}};
 
 /* ---- the lock ------------------------------------------------------------------- */
 
@@ -28,9 +32,18 @@ void usm__extents_lock(void)
     usm__mutex_lock(&all.lock);
 }
 
+/* Freeing calls pools and drivers. */
 void usm__extents_unlock(void)
 {
+    usm_list extents, copies, *it;
+
+    usm_list_move(&all.extents, &extents);
+    usm_list_move(&all.copies, &copies);
     usm__mutex_unlock(&all.lock);
+    while ((it = usm_list_pop(&extents)))
+        usm__extent_free(usm_container_of(it, usm__extent, link));
+    while ((it = usm_list_pop(&copies)))
+        usm__copying_free(usm_container_of(it, usm__copying, link));
 }
 
 void usm__extents_wait(void)
@@ -46,8 +59,11 @@ void usm__extents_changed(void)
 void usm__places_fork(usm_fork_phase phase)
 {
     usm__mutex_fork(&all.lock, (int)phase);
-    if (phase == USM_FORK_CHILD)
-        (void)pthread_cond_init(&all.changed, NULL);
+    if (phase != USM_FORK_CHILD)
+        return;
+    (void)pthread_cond_init(&all.changed, NULL);
+    usm_list_init(&all.extents);
+    usm_list_init(&all.copies);
 }
 
 /* ---- devices -------------------------------------------------------------------- */
@@ -182,6 +198,17 @@ void usm__extent_unlink(usm__extent *e)
     usm__extents_changed();
 }
 
+void usm__extent_retire(usm__extent *e)
+{
+    usm__extent_unlink(e);
+    usm_list_append(&all.extents, &e->link);
+}
+
+void usm__copying_retire(usm__copying *t)
+{
+    usm_list_append(&all.copies, &t->link);
+}
+
 static bool has_all_of(const usm__extent *more, const usm__extent *e)
 {
     usm__interval piece;
@@ -207,41 +234,35 @@ bool usm__extent_is_covered(const usm__extent *e)
     return false;
 }
 
-static bool dropped(usm__extent *e)
+static void dropped(usm__extent *e)
 {
     e->memory->turn++;
     usm__extent_touch(e);
     usm__extents_changed();
     if (usm__extent_is_used(e) || e->is_leaving || !e->is_surplus)
-        return false;
+        return;
     e->is_surplus = false; /* checked again: it may be needed by now */
-    if (!usm__extent_is_covered(e))
-        return false;
-    usm__extent_unlink(e);
-    return true;
+    if (usm__extent_is_covered(e))
+        usm__extent_retire(e);
 }
 
-bool usm__extent_drop_command(usm__extent *e)
+void usm__extent_drop_command(usm__extent *e)
 {
     e->commands--;
-    return dropped(e);
+    dropped(e);
 }
 
-bool usm__extent_drop_copy(usm__extent *e)
+void usm__extent_drop_copy(usm__extent *e)
 {
     e->copies--;
-    return dropped(e);
+    dropped(e);
 }
 
 void usm__extent_unuse(usm__extent *e)
 {
-    bool goes;
-
     usm__extents_lock();
-    goes = usm__extent_drop_command(e);
+    usm__extent_drop_command(e);
     usm__extents_unlock();
-    if (goes)
-        usm__extent_free(e);
 }
 
 void usm__extent_free(usm__extent *e)

@@ -69,7 +69,6 @@ typedef struct usm__copying {
     usm_list link;
     unsigned refs;          /* its completion, and the threads that wait for it */
     uint64_t seen;          /* used by usm__copies_reap()                       */
-    bool     is_ending;     /* a thread is recording its outcome                */
     bool     is_superseded; /* its source turned out to be invalid              */
 } usm__copying;
 
@@ -83,6 +82,7 @@ struct usm__memory {
 /* ---- extent.c --------------------------------------------------------------------- */
 
 void usm__extents_lock(void);
+/* Then frees what was retired. */
 void usm__extents_unlock(void);
 /* Waits for a change: an extent was freed or lost a use, or a copy ended. */
 void usm__extents_wait(void);
@@ -117,11 +117,14 @@ usm__extent *usm__extent_find(usm__places *p, const usm_queue *q, size_t start, 
 void         usm__extent_touch(usm__extent *e);
 /* Removes it from all lists; the caller then calls usm__extent_free(), without the lock. */
 void usm__extent_unlink(usm__extent *e);
+/* The same, but usm__extents_unlock() frees it; it frees a copy that has ended, too. */
+void usm__extent_retire(usm__extent *e);
+void usm__copying_retire(usm__copying *t);
 /* Whether another extent in that memory covers it and has all that is valid in it. */
 bool usm__extent_is_covered(const usm__extent *e);
-/* Ends a use of either kind; true: the extent is to be freed. */
-bool usm__extent_drop_command(usm__extent *e);
-bool usm__extent_drop_copy(usm__extent *e);
+/* Ends a use of either kind; an extent that is of no more use is retired. */
+void usm__extent_drop_command(usm__extent *e);
+void usm__extent_drop_copy(usm__extent *e);
 /* How many of its uses belong to the current command, by want->held. */
 unsigned usm__extent_own_uses(const usm__device_want *want, const usm__extent *e);
 /* Reserves room for one change now, besides those pending; false: no memory. */
@@ -173,6 +176,7 @@ bool usm__places_lacks(const usm__places *p, const usm__device_want *want, const
 /* Waits until the copy has ended and its outcome is recorded.  The lock is held, and released
  * meanwhile. */
 void usm__copying_await(usm__copying *t);
+void usm__copying_free(usm__copying *t);
 /* The next piece of [from, to) that is valid in some extent (not being evicted, not `but`) and not
  * in `lacking`; lock held. */
 usm__extent *usm__places_source(const usm__places *p, const usm__valid *lacking,

@@ -81,14 +81,8 @@ void usm__places_destroy(usm__places *p)
     while (!usm_list_is_empty(&p->copies))
         usm__copying_await(usm_container_of(p->copies.next, usm__copying, link));
     (void)usm__places_settle(p, 0, p->size, true);
-    while ((it = p->extents.next) != &p->extents) {
-        usm__extent *e = usm_container_of(it, usm__extent, link);
-
-        usm__extent_unlink(e);
-        usm__extents_unlock();
-        usm__extent_free(e);
-        usm__extents_lock();
-    }
+    while ((it = p->extents.next) != &p->extents)
+        usm__extent_retire(usm_container_of(it, usm__extent, link));
     usm__extents_unlock();
     usm__valid_fini(&p->host.valid);
     usm__heap_free(p);
@@ -202,9 +196,6 @@ static usm_status enter(usm__places *p, const usm__device_want *want, usm__exten
 /* Bytes that `e` covers now need not be kept elsewhere in the same memory. */
 static void drop_covered(usm__places *p, const usm__extent *e)
 {
-    usm_list gone, *it;
-
-    usm_list_init(&gone);
     usm__extents_lock();
     USM_LIST_FOREACH_SAFE (at, next, &p->extents) {
         usm__extent *old = usm_container_of(at, usm__extent, link);
@@ -212,14 +203,10 @@ static void drop_covered(usm__places *p, const usm__extent *e)
         if (old == e || old->is_leaving || !usm__extent_is_covered(old))
             continue;
         old->is_surplus = usm__extent_is_used(old);
-        if (old->is_surplus)
-            continue;
-        usm__extent_unlink(old);
-        usm_list_append(&gone, &old->link);
+        if (!old->is_surplus)
+            usm__extent_retire(old);
     }
     usm__extents_unlock();
-    while ((it = usm_list_pop(&gone)))
-        usm__extent_free(usm_container_of(it, usm__extent, link));
 }
 
 usm_status usm__places_to_device(usm__places *p, const usm__device_want *want, usm__extent **extent,
@@ -338,7 +325,6 @@ bool usm__places_is_on_host(const usm__places *p, size_t offset, size_t size, us
 /* The lock is held, and released meanwhile. */
 static usm_status fetch(usm__places *p, usm__extent *from, const usm__interval *piece)
 {
-    bool       goes;
     usm_status st;
 
     from->copies++;
@@ -349,12 +335,7 @@ static usm_status fetch(usm__places *p, usm__extent *from, const usm__interval *
         st = usm__fail(USM_E_NO_MEMORY, "no host memory to record which bytes are valid");
     if (st == USM_OK)
         usm__valid_add(&p->host.valid, piece->start, piece->end);
-    goes = usm__extent_drop_copy(from);
-    if (goes) {
-        usm__extents_unlock();
-        usm__extent_free(from);
-        usm__extents_lock();
-    }
+    usm__extent_drop_copy(from);
     return st;
 }
 

@@ -99,41 +99,26 @@ static void enter_failure(usm__copying *t)
     }
 }
 
-/* The copy counts on them no more.  The lock is held, and released when one of them is freed. */
+/* The copy counts on them no more.  Lock held. */
 static void drop_places(usm__places *p, usm__extent *from, usm__extent *to)
 {
-    bool from_goes, to_goes;
-
     holding_of(p, from)->pending--;
     holding_of(p, to)->pending--;
-    from_goes = from && usm__extent_drop_copy(from);
-    to_goes   = to && usm__extent_drop_copy(to);
-    if (!from_goes && !to_goes)
-        return;
-    usm__extents_unlock();
-    if (from_goes)
-        usm__extent_free(from);
-    if (to_goes)
-        usm__extent_free(to);
-    usm__extents_lock();
+    if (from)
+        usm__extent_drop_copy(from);
+    if (to)
+        usm__extent_drop_copy(to);
 }
 
-/* Records that the copy ended with that status.  The lock is held, and released meanwhile. */
+/* Records that the copy ended with that status, unless another thread has.  Lock held. */
 static void end(usm__copying *t, usm_status status)
 {
     const usm__interval piece = {t->start, t->end};
 
-    if (t->is_ending) { /* another thread ends it; until then it is in the list */
-        while (!usm_list_is_empty(&t->link))
-            usm__extents_wait();
+    if (usm_list_is_empty(&t->link))
         return;
-    }
-    t->is_ending = true;
-    if (t->is_pinned) {
-        usm__extents_unlock();
+    if (t->is_pinned)
         usm__places_unpin(t->places, &piece, USM_READ);
-        usm__extents_lock();
-    }
     if (status < 0) {
         t->to->failure = status;
         enter_failure(t);
@@ -143,13 +128,14 @@ static void end(usm__copying *t, usm_status status)
     drop_places(t->places, t->from, t->to);
 }
 
-/* Lock held; true: it is to be freed. */
-static bool unref(usm__copying *t)
+/* Lock held. */
+static void unref(usm__copying *t)
 {
-    return --t->refs == 0;
+    if (--t->refs == 0)
+        usm__copying_retire(t);
 }
 
-static void free_copying(usm__copying *t)
+void usm__copying_free(usm__copying *t)
 {
     usm_event_release(t->ev);
     usm__heap_free(t);
@@ -158,32 +144,23 @@ static void free_copying(usm__copying *t)
 static void ended(usm__completion *c)
 {
     usm__copying *t = usm_container_of(c, usm__copying, c);
-    bool          last;
 
     usm__extents_lock();
     end(t, c->status);
-    last = unref(t);
+    unref(t);
     usm__extents_unlock();
-    if (last)
-        free_copying(t);
 }
 
 void usm__copying_await(usm__copying *t)
 {
     usm_status st;
-    bool       last;
 
     t->refs++;
     usm__extents_unlock();
     st = usm_event_wait(t->ev);
     usm__extents_lock();
     end(t, st);
-    last = unref(t);
-    if (!last)
-        return;
-    usm__extents_unlock();
-    free_copying(t);
-    usm__extents_lock();
+    unref(t);
 }
 
 usm__copying *usm__extent_copying(const usm__extent *e)
@@ -208,7 +185,7 @@ static usm__copying *next_unseen(const usm__memory *m, uint64_t pass)
         USM_LIST_FOREACH (jt, &e->places->copies) {
             usm__copying *t = usm_container_of(jt, usm__copying, link);
 
-            if (t->seen != pass && !t->is_ending)
+            if (t->seen != pass)
                 return t;
         }
     }
@@ -227,7 +204,6 @@ void usm__copies_reap(usm__memory *m)
     pass = ++passes;
     while ((t = next_unseen(m, pass))) {
         usm_status st;
-        bool       last;
 
         t->seen = pass;
         t->refs++;
@@ -236,12 +212,7 @@ void usm__copies_reap(usm__memory *m)
         usm__extents_lock();
         if (st != USM_E_NOT_READY)
             end(t, st);
-        last = unref(t);
-        if (!last)
-            continue;
-        usm__extents_unlock();
-        free_copying(t);
-        usm__extents_lock();
+        unref(t);
     }
     usm__extents_unlock();
     usm__story_restore(&story);
@@ -461,16 +432,12 @@ static void enter(plan *c, usm__copying *t)
 /* Its completion cannot be armed: waits for it here. */
 static void follow(usm__copying *t)
 {
-    bool last;
-
     if (usm__completion_arm(&t->c, t->ev->ctx->be, t->ev->native, ended) == USM_OK)
         return;
     usm__extents_lock();
     usm__copying_await(t);
-    last = unref(t);
+    unref(t);
     usm__extents_unlock();
-    if (last)
-        free_copying(t);
 }
 
 /* The lock is held, and released meanwhile. */
