@@ -363,31 +363,30 @@ void usm__book_end(usm_parallel_run *r, usm_status status)
  * when the member answers.  A thread that waits for the launch notices the silence: the launch has
  * no timer of its own. */
 
-/* Reports a member that has just fallen silent.  The lock is held; it is released during the
- * report. */
-static bool tell_of_one(usm_parallel_run *r, uint64_t now)
+/* Returns a member that has just fallen silent, and since when it has which chunk; NULL: there is
+ * none.  The lock is held. */
+static const usm__member *find_silent(usm_parallel_run *r, usm__chunk *chunk, uint64_t *ns)
 {
-    for (uint32_t i = 0; i < r->team->nmembers; i++) {
-        usm__chunk chunk;
-        uint64_t   ns;
+    uint64_t now = usm__os_now_ns();
 
-        if (!usm__schedule_is_silent(r->schedule, i, now, &chunk, &ns)) {
-            r->parts[i].is_told = false;
-            continue;
-        }
-        if (r->parts[i].is_told)
-            continue;
-        r->parts[i].is_told = true;
-        usm__mutex_unlock(&r->lock);
-        usm__warn("team: no message from %s for %.1f s; it has %llu %s of kernel \"%s\" from "
-                  "%llu on, and gets no more work until they end",
-                  r->team->members[i].name, (double)ns / 1e9, (unsigned long long)chunk.count,
-                  usm__plural(chunk.count, "index", "indices"), r->plan->desc.kernel->name,
-                  (unsigned long long)chunk.first);
-        usm__mutex_lock(&r->lock);
-        return true;
+    for (uint32_t i = 0; i < r->team->nmembers; i++) {
+        bool was_told = r->parts[i].is_told;
+
+        r->parts[i].is_told = usm__schedule_is_silent(r->schedule, i, now, chunk, ns);
+        if (r->parts[i].is_told && !was_told)
+            return &r->team->members[i];
     }
-    return false;
+    return NULL;
+}
+
+static void tell_silent(const usm_parallel_run *r, const usm__member *m, const usm__chunk *chunk,
+                        uint64_t ns)
+{
+    usm__warn("team: no message from %s for %.1f s; it has %llu %s of kernel \"%s\" from "
+              "%llu on, and gets no more work until they end",
+              m->name, (double)ns / 1e9, (unsigned long long)chunk->count,
+              usm__plural(chunk->count, "index", "indices"), r->plan->desc.kernel->name,
+              (unsigned long long)chunk->first);
 }
 
 /* Returns one of the silent members if only silent ones still have chunks.  NULL: others are at
@@ -418,8 +417,6 @@ static usm_status look(usm_parallel_run *r, bool gives_up, uint64_t *next)
     (void)usm__schedule_overdue(r->schedule, now, next);
     if (*next == UINT64_MAX)
         *next = now + 1000000000u;
-    if (tell_of_one(r, now))
-        *next = now;
     last = gives_up && r->plan->desc.silence_ms ? find_last(r, now, &ns) : NULL;
     if (!last)
         return USM_OK;
@@ -435,12 +432,21 @@ usm_status usm__book_wait(usm_parallel_run *r, bool gives_up)
 
     usm__mutex_lock(&r->lock);
     while (!r->is_over && st == USM_OK) {
-        uint64_t        next = UINT64_MAX;
-        struct timespec until;
+        bool               may_look = r->schedule && !r->is_ending;
+        uint64_t           ns, next = UINT64_MAX;
+        usm__chunk         chunk;
+        const usm__member *silent = may_look ? find_silent(r, &chunk, &ns) : NULL;
+        struct timespec    until;
 
-        if (r->schedule && !r->is_ending)
+        if (silent) {
+            usm__mutex_unlock(&r->lock);
+            tell_silent(r, silent, &chunk, ns);
+            usm__mutex_lock(&r->lock);
+            continue;
+        }
+        if (may_look)
             st = look(r, gives_up, &next);
-        if (r->is_over || st != USM_OK)
+        if (st != USM_OK)
             continue;
         until = (struct timespec){.tv_sec  = (time_t)(next / 1000000000u),
                                   .tv_nsec = (long)(next % 1000000000u)};
@@ -452,55 +458,59 @@ usm_status usm__book_wait(usm_parallel_run *r, bool gives_up)
 
 /* ---- the one thread's work, and the end ---------------------------------------------------- */
 
-/* Does one piece of work.  The lock is held; it is released in between.  True: there was something
- * to do. */
-static bool settle_one(usm_parallel_run *r)
-{
-    usm__ended *e   = r->first;
-    usm_status  st  = USM_OK;
-    uint64_t    now = usm__os_now_ns();
+typedef enum chore { NOTHING, MERGE, STORE, TELL } chore;
 
-    if (e) {
-        r->first = e->next;
+/* What is to be done next; *ended: what is to be merged.  The lock is held. */
+static chore next_chore(usm_parallel_run *r, usm__ended **ended)
+{
+    uint64_t now = usm__os_now_ns();
+
+    *ended = r->first;
+    if (*ended) {
+        r->first = (*ended)->next;
         if (!r->first)
             r->last = &r->first;
-        usm__mutex_unlock(&r->lock);
-        st = merge(r, e);
-        if (st != USM_OK)
-            usm__book_stop(r, st);
-        usm__mutex_lock(&r->lock);
-        e->next  = r->spare;
-        r->spare = e;
-        return true;
+        return MERGE;
     }
     if (r->is_stopped || r->is_ending)
-        return false;
-    if (r->resume && usm__resume_is_due(r->resume, now)) {
-        usm__mutex_unlock(&r->lock);
+        return NOTHING;
+    if (r->resume && usm__resume_is_due(r->resume, now))
+        return STORE;
+    return usm__teller_is_due(&r->teller, now) ? TELL : NOTHING;
+}
+
+static void do_chore(usm_parallel_run *r, chore what, usm__ended *ended)
+{
+    usm_status st = USM_OK;
+
+    if (what == STORE)
         usm__resume_write(r->resume);
-        usm__mutex_lock(&r->lock);
-        return true;
-    }
-    if (!usm__teller_is_due(&r->teller, now))
-        return false;
-    usm__mutex_unlock(&r->lock);
-    if (!tell(r, false)) {
-        (void)usm__fail(USM_E_CANCELLED, "the progress function cancelled the launch");
-        usm__book_stop(r, USM_E_CANCELLED);
-    }
-    usm__mutex_lock(&r->lock);
-    return true;
+    else if (what == MERGE)
+        st = merge(r, ended);
+    else if (!tell(r, false))
+        st = usm__fail(USM_E_CANCELLED, "the progress function cancelled the launch");
+    if (st != USM_OK)
+        usm__book_stop(r, st);
 }
 
 void usm__book_settle(usm_parallel_run *r)
 {
-    bool ends = false;
+    bool        ends = false;
+    chore       what;
+    usm__ended *ended;
 
     usm__mutex_lock(&r->lock);
     if (!r->is_settling) {
         r->is_settling = true;
-        while (settle_one(r))
-            ;
+        while ((what = next_chore(r, &ended)) != NOTHING) {
+            usm__mutex_unlock(&r->lock);
+            do_chore(r, what, ended);
+            usm__mutex_lock(&r->lock);
+            if (ended) {
+                ended->next = r->spare;
+                r->spare    = ended;
+            }
+        }
         r->is_settling = false;
         ends           = !r->is_ending && r->under_way == 0 &&
                (r->is_stopped || usm__schedule_is_over(r->schedule));

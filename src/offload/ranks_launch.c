@@ -109,12 +109,12 @@ static void send_as_master(void *arg, uint32_t to, const usm__wire *msg)
     usm__ranks_launch_post(l, to, msg);
 }
 
-/* Releases the lock while it sends.  A rank that cannot be reached is lost; the job reports
- * that. */
+/* The lock is not held.  A rank that cannot be reached is lost; the job reports that. */
 static void send_all(usm__launch *l)
 {
     usm_list *it;
 
+    usm__mutex_lock(&usm__ranks_lock);
     while ((it = usm_list_pop(&l->out))) {
         usm__letter *letter = usm_container_of(it, usm__letter, link);
         usm_status   st;
@@ -126,6 +126,7 @@ static void send_all(usm__launch *l)
         if (st != USM_OK && st != USM_E_PEER)
             break_off(l, st);
     }
+    usm__mutex_unlock(&usm__ranks_lock);
 }
 
 /* Whether ends need not be reported yet. */
@@ -212,7 +213,7 @@ static bool again(void *source, uint32_t member, const usm__chunk *chunk, const 
 
 /* ---- received messages --------------------------------------------------------------------- */
 
-/* The lock is held; it is released meanwhile. */
+/* The lock is not held. */
 static void tell_progress(usm__launch *l, const usm__wire *msg)
 {
     const usm__told told = {.now_ns      = usm__os_now_ns(),
@@ -221,16 +222,17 @@ static void tell_progress(usm__launch *l, const usm__wire *msg)
                             .chunks      = msg->b,
                             .rescheduled = msg->c};
     const usm__wire stop = {.op = USM__WIRE_CANCEL};
-    bool            goes_on;
 
+    usm__mutex_lock(&usm__ranks_lock);
     for (uint32_t i = 0; i < l->ranks->total && 8 * (i + 1) <= msg->size; i++)
         l->parts[i].items = usm_get_le(msg->bytes + (size_t)8 * i, 8);
     usm__mutex_unlock(&usm__ranks_lock);
     usm__teller_set_shares(&l->teller, l->parts);
-    goes_on = usm__teller_tell(&l->teller, &told);
+    if (usm__teller_tell(&l->teller, &told))
+        return;
     usm__mutex_lock(&usm__ranks_lock);
-    if (!goes_on)
-        usm__ranks_launch_post(l, l->ranks->master, &stop);
+    usm__ranks_launch_post(l, l->ranks->master, &stop);
+    usm__mutex_unlock(&usm__ranks_lock);
 }
 
 static void rank_is_lost(usm__launch *l, uint32_t rank, uint64_t now_ns)
@@ -248,38 +250,63 @@ static bool is_for_home(const usm__wire *msg)
            msg->op == USM__WIRE_SETTLE;
 }
 
-/* Handles one message.  The lock is held; it is released while bytes are moved. */
-static void open_letter(usm__launch *l, const usm__letter *letter)
+/* What is to be done with a message without the lock. */
+typedef enum errand {
+    HANDLED,    /* nothing */
+    FOR_HOME,   /* bytes are to be moved */
+    FOR_PROGRAM /* its progress function is to be called */
+} errand;
+
+/* Handles one message.  The lock is held. */
+static errand open_letter(usm__launch *l, const usm__letter *letter, usm__wire *msg)
 {
-    uint64_t  now = usm__os_now_ns();
-    usm__wire msg;
+    uint64_t now = usm__os_now_ns();
 
     if (letter->size == 0) {
         rank_is_lost(l, letter->rank, now);
-        return;
+        return HANDLED;
     }
-    if (!usm__wire_decode(letter->bytes, letter->size, &msg))
-        return;
-    if (is_for_home(&msg)) {
+    if (!usm__wire_decode(letter->bytes, letter->size, msg))
+        return HANDLED;
+    if (is_for_home(msg)) {
         if (!l->is_home)
-            return;
-        if (msg.op == USM__WIRE_FETCH || (msg.op == USM__WIRE_STORE && msg.size == USM__WIRE_PIECE))
+            return HANDLED;
+        if (msg->op == USM__WIRE_FETCH ||
+            (msg->op == USM__WIRE_STORE && msg->size == USM__WIRE_PIECE))
             l->moved_ns = now;
-        usm__mutex_unlock(&usm__ranks_lock);
-        usm__ranks_home_receive(l, letter->rank, &msg);
-        usm__mutex_lock(&usm__ranks_lock);
-        return;
+        return FOR_HOME;
     }
-    if (msg.op == USM__WIRE_PROGRESS && letter->rank == l->ranks->master && l->teller.fn) {
-        tell_progress(l, &msg);
-        return;
-    }
-    if (msg.op == USM__WIRE_END && letter->rank == l->ranks->master && !l->worker.is_over)
-        usm__ranks_add(l->ranks, &msg);
+    if (msg->op == USM__WIRE_PROGRESS && letter->rank == l->ranks->master && l->teller.fn)
+        return FOR_PROGRAM;
+    if (msg->op == USM__WIRE_END && letter->rank == l->ranks->master && !l->worker.is_over)
+        usm__ranks_add(l->ranks, msg);
     if (l->is_master)
-        usm__master_receive(&l->master, letter->rank, &msg, now);
-    if (usm__worker_receive(&l->worker, letter->rank, &msg))
+        usm__master_receive(&l->master, letter->rank, msg, now);
+    if (usm__worker_receive(&l->worker, letter->rank, msg))
         l->has_work = true;
+    return HANDLED;
+}
+
+/* The lock is not held. */
+static void open_letters(usm__launch *l)
+{
+    usm_list *it;
+
+    usm__mutex_lock(&usm__ranks_lock);
+    while ((it = usm_list_pop(&l->in))) {
+        usm__letter *letter = usm_container_of(it, usm__letter, link);
+        usm__wire    msg;
+        errand       what = open_letter(l, letter, &msg);
+
+        usm__mutex_unlock(&usm__ranks_lock);
+        if (what == FOR_HOME)
+            usm__ranks_home_receive(l, letter->rank, &msg);
+        else if (what == FOR_PROGRAM)
+            tell_progress(l, &msg);
+        usm__heap_free(letter);
+        usm__mutex_lock(&usm__ranks_lock);
+    }
+    usm__mutex_unlock(&usm__ranks_lock);
 }
 
 /* Reports that this rank takes no part in a launch, or no longer, with the calling thread's error
@@ -312,21 +339,28 @@ static void say_no(const usm__ranks *ranks, uint32_t launch, usm_status status)
     usm__story_restore(&own); /* the message of the failure here */
 }
 
-/* The lock is held; it is released meanwhile. */
-static void give_up(usm__launch *l)
+static const char *reason_of(usm_status broken)
 {
-    const char *story = l->broken == USM_E_NO_MEMORY ? "no host memory for messages of the launch"
-                        : l->broken == USM_E_MPI     ? "the process has left the job"
-                                                     : "messages of the launch cannot be sent";
+    return broken == USM_E_NO_MEMORY ? "no host memory for messages of the launch"
+           : broken == USM_E_MPI     ? "the process has left the job"
+                                     : "messages of the launch cannot be sent";
+}
 
-    l->has_given_up = true;
-    if (l->is_master)
-        usm__master_fail(&l->master, l->broken, story);
-    usm__worker_end(&l->worker, l->broken, story);
-    usm__mutex_unlock(&usm__ranks_lock);
-    (void)usm__fail(l->broken, "%s", story);
-    say_no(l->ranks, l->number, l->broken);
+/* If its messages cannot be sent any more.  The lock is not held. */
+static void give_up_if_broken(usm__launch *l)
+{
+    usm_status broken;
+
     usm__mutex_lock(&usm__ranks_lock);
+    broken          = l->has_given_up ? USM_OK : l->broken;
+    l->has_given_up = l->broken != USM_OK;
+    if (broken != USM_OK && l->is_master)
+        usm__master_fail(&l->master, broken, reason_of(broken));
+    if (broken != USM_OK)
+        usm__worker_end(&l->worker, broken, reason_of(broken));
+    usm__mutex_unlock(&usm__ranks_lock);
+    if (broken != USM_OK)
+        say_no(l->ranks, l->number, usm__fail(broken, "%s", reason_of(broken)));
 }
 
 /* Reports a member that has just fallen silent, here or on another rank.  No other member does the
@@ -353,7 +387,7 @@ static void tell_of_silent(usm__launch *l, uint64_t now)
     }
 }
 
-/* ---- the thread: the lock is held ---------------------------------------------------------- */
+/* ---- the thread ---------------------------------------------------------------------------- */
 
 /* Sleeps for at most LOOK_NS, since nothing reports that the process has left the job. */
 static void sleep_until(usm__launch *l, uint64_t at_ns)
@@ -406,22 +440,11 @@ static void flush(usm__launch *l, uint64_t now)
     usm__worker_flush(&l->worker, now);
 }
 
-static void step(usm__launch *l)
+/* Posts what is due; returns when to look again.  The lock is held. */
+static uint64_t tick(usm__launch *l)
 {
-    uint64_t  now, next = UINT64_MAX, own = UINT64_MAX;
-    usm_list *it;
+    uint64_t now = usm__os_now_ns(), next = UINT64_MAX, own = UINT64_MAX;
 
-    while ((it = usm_list_pop(&l->in))) {
-        usm__letter *letter = usm_container_of(it, usm__letter, link);
-
-        open_letter(l, letter);
-        usm__heap_free(letter);
-    }
-    if (l->broken == USM_OK && !usm__job_is_attached())
-        break_off(l, USM_E_MPI);
-    if (l->broken != USM_OK && !l->has_given_up)
-        give_up(l);
-    now = usm__os_now_ns();
     if (!may_keep(l) || now - l->worker.spoke_ns >= USM__RANKS_ALIVE_NS)
         flush(l, now);
     usm__worker_tick(&l->worker, now, &own);
@@ -429,16 +452,38 @@ static void step(usm__launch *l)
         usm__master_tick(&l->master, now, &next);
         tell_of_silent(l, now);
     }
+    return own < next ? own : next;
+}
+
+/* The lock is not held.  False: the launch is over. */
+static bool step(usm__launch *l)
+{
+    uint64_t next;
+    bool     feeds, is_over;
+
+    open_letters(l);
+    usm__mutex_lock(&usm__ranks_lock);
+    if (l->broken == USM_OK && !usm__job_is_attached())
+        break_off(l, USM_E_MPI);
+    usm__mutex_unlock(&usm__ranks_lock);
+    give_up_if_broken(l);
+    usm__mutex_lock(&usm__ranks_lock);
+    next = tick(l);
+    usm__mutex_unlock(&usm__ranks_lock);
     send_all(l);
-    if (l->has_work && !l->worker.is_over) {
-        l->has_work = false;
-        usm__mutex_unlock(&usm__ranks_lock);
+    usm__mutex_lock(&usm__ranks_lock);
+    feeds       = l->has_work && !l->worker.is_over;
+    l->has_work = l->has_work && !feeds;
+    usm__mutex_unlock(&usm__ranks_lock);
+    if (feeds)
         usm__run_feed(l->run);
-        usm__mutex_lock(&usm__ranks_lock);
-    }
+    usm__mutex_lock(&usm__ranks_lock);
     be_patient(l);
     if (!l->worker.is_over)
-        sleep_until(l, own < next ? own : next);
+        sleep_until(l, next);
+    is_over = l->worker.is_over;
+    usm__mutex_unlock(&usm__ranks_lock);
+    return !is_over;
 }
 
 static void free_letters(usm_list *list)
@@ -480,18 +525,21 @@ static void run_launch(void *arg)
 {
     usm__launch *l = arg;
     usm_status   status;
+    bool         goes_on;
     char         story[USM__RANKS_STORY];
 
     usm__mutex_lock(&usm__ranks_lock);
     launches++;
     usm__worker_start(&l->worker, usm__os_now_ns());
-    while (!l->worker.is_over)
-        step(l);
+    goes_on = !l->worker.is_over;
+    usm__mutex_unlock(&usm__ranks_lock);
+    while (goes_on)
+        goes_on = step(l);
     send_all(l);
+    give_up_if_broken(l); /* others may not have received the end */
+    usm__mutex_lock(&usm__ranks_lock);
     launches--;
     be_patient(l);
-    if (l->broken != USM_OK && !l->has_given_up)
-        give_up(l); /* others may not have received the end */
     (void)pthread_cond_broadcast(&l->moved);
     usm__mutex_unlock(&usm__ranks_lock);
     usm__run_quiesce(l->run);
