@@ -21,8 +21,8 @@
  *            |        waits           |                |                           |
  *            +------------------------+----------------+---------------------------+--> DONE
  *
- * TAKING, DEFERRING, POSTING and EXPECTED are the states in which it is "coming" (enter.c), BLOCKED to
- * REACHED those in which it is in the line (grant.c).  GRANTED may be reached from READY and ARMED
+ * TAKING, DEFERRING, POSTING and EXPECTED are the states in which it is "coming" (enter.c),
+ * BLOCKED to REACHED those in which it is in the line (grant.c).  GRANTED may be reached from READY and ARMED
  * by the first in the line alone.  A command with an edge for a later one to wait for its end is
  * WATCHED at once.  POSTING to DONE: the thread that runs the task was faster than its submitter.
  * POSTING to NEW: the queue did not take it, and it goes the usual way.

@@ -72,18 +72,23 @@ static void put(void *arg, size_t index)
     usm__space_unpin(c->space, pin.offset, pin.size, pin.mode);
 }
 
-/* Lock held; no transfer of the block is under way when its copy is dropped. */
+/* No transfer of the block is under way when its copy is dropped. */
 static void end_block(usm__spill *s, usm__space *space, uint32_t block)
 {
-    usm__block *b = usm__block_of(space, block);
+    usm__copy  *copy = NULL;
+    usm__block *b;
 
+    usm__mutex_lock(&s->lock);
+    b = usm__block_of(space, block);
     while (b->frame != USM__NO_FRAME && usm__frame_is_busy(&s->frame[b->frame]))
         usm__spill_sleep(s, &s->frame[b->frame].sleepers, 0);
-    if (usm_load_relaxed(&space->words[block]) & USM__WORD_DIRTY)
-        return; /* written meanwhile */
-    b->content    = USM__CONTENT_HOME;
-    b->must_store = false;
-    usm__drop_copy(s, b);
+    if (!(usm_load_relaxed(&space->words[block]) & USM__WORD_DIRTY)) { /* not written meanwhile */
+        b->content    = USM__CONTENT_HOME;
+        b->must_store = false;
+        copy          = usm__copy_take(b);
+    }
+    usm__mutex_unlock(&s->lock);
+    usm__copy_forget(s, copy);
 }
 
 usm_status usm__space_commit(usm__space *space)
@@ -101,10 +106,8 @@ usm_status usm__space_commit(usm__space *space)
     usm__mutex_unlock(&s->lock);
     dirty.n = c.n;
     st      = usm__home_commit(space->more->home, &dirty);
-    usm__mutex_lock(&s->lock);
     for (size_t i = 0; st == USM_OK && i < c.n; i++)
         end_block(s, space, c.blocks[i]);
-    usm__mutex_unlock(&s->lock);
     usm__heap_free(c.blocks);
     return st;
 }

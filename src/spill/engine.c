@@ -31,7 +31,8 @@
  * and whoever changes it wakes the list before it releases the lock.  The thread enters the list
  * under the same hold of the lock in which it found that it must wait.  And there is somebody to
  * wake it: a frame is busy, or a space has transfers, only while a thread or a transport has a
- * transfer or a move of pages to end; a request ends with its ticket returned.
+ * transfer or a move of pages to end; a request ends with its ticket returned, or has left it to
+ * another one while it asked other parts for memory.
  *
  * A thread that needs a frame and finds transfers under way sleeps under the same hold of the lock
  * until one has ended.  If none is, all other frames are pinned or kept (USM_E_AGAIN), and only the
@@ -318,8 +319,8 @@ static struct timespec in_ms(uint32_t ms)
 }
 
 /* A transport without a thread makes progress only while the library calls it, and a transfer may
- * come to one, from a tier that fails, while the thread sleeps: it calls again after PROGRESS_MS.  A
- * wake-up meanwhile is not lost: the thread is in the list before it releases the lock. */
+ * come to one, from a tier that fails, while the thread sleeps: it calls again after PROGRESS_MS.
+ * A wake-up meanwhile is not lost: the thread is in the list before it releases the lock. */
 void usm__spill_sleep(usm__spill *s, usm_list *list, uint32_t timeout_ms)
 {
     sleeper         w;

@@ -19,8 +19,8 @@
  *                +---- LOADING and SWAPPING: the load failed
  *                +---- LEAVING [LEAVING] <--> HELD: evicted; back: its pages could not be moved
  *
- * The pages of a frame are in the arena while it is EMPTY, FREE, ZERO, LOADING or SWAPPING (until the
- * thread that has loaded it has moved them), else in its block's range. */
+ * The pages of a frame are in the arena while it is EMPTY, FREE, ZERO, LOADING or SWAPPING (until
+ * the thread that has loaded it has moved them), else in its block's range. */
 #include "heap/area.h"
 #include "spill/internal.h"
 

@@ -285,8 +285,10 @@ void usm__clean_ahead(usm__spill *s);
 /* Starts to store the dirty block; false: it is not possible now. */
 bool usm__store_start(usm__spill *s, uint32_t frame, usm__urgency urgency);
 void usm__store_ended(usm__spill *s, uint32_t frame, usm_status status); /* lock not held      */
-/* Lock held, released meanwhile. pre: no transfer of the copy is under way. */
-void usm__drop_copy(usm__spill *s, usm__block *b);
+/* Takes the block's copy from it, to be forgotten: lock held; NULL: it has none.  pre: no transfer
+ * of the copy is under way. */
+usm__copy *usm__copy_take(usm__block *b);
+void       usm__copy_forget(usm__spill *s, usm__copy *copy); /* lock not held */
 
 /* transfer.c: lock not held; the frame is busy */
 void usm__transfer(usm__spill *s, uint32_t frame);

@@ -48,16 +48,6 @@ static void enter(usm__spill *s, usm__frame *f)
     usm__frame_become(f, is_swap ? USM__FRAME_DROPPING : USM__FRAME_HELD);
 }
 
-/* The frame was the spare frame: drops the block's copy on the tier, so that memory has the only
- * one.  No thread begins to store the block before that. */
-static void give_copy_up(usm__spill *s, usm__frame *f)
-{
-    usm__word_change(&f->space->words[f->block], -1, USM__WORD_DIRTY, 0);
-    usm__drop_copy(s, usm__block_of(f->space, f->block));
-    usm__frame_become(f, USM__FRAME_HELD);
-    usm__frame_forgive(s);
-}
-
 static void fail(usm__spill *s, usm__frame *f, usm_status status)
 {
     uint32_t    frame = (uint32_t)(f - s->frame);
@@ -87,10 +77,20 @@ void usm__load_ended(usm__spill *s, uint32_t frame, usm_status status)
     if (status == USM_OK) {
         trace_fetch(s, f);
         enter(s, f);
-        if (f->state == USM__FRAME_DROPPING)
-            give_copy_up(s, f);
     } else {
         fail(s, f, status);
+    }
+    if (f->state == USM__FRAME_DROPPING) {
+        /* It was the spare frame: memory has the only copy from now on.  No thread begins to store
+         * the block before the copy on the tier is dropped. */
+        usm__copy *copy = usm__copy_take(usm__block_of(space, f->block));
+
+        usm__word_change(&space->words[f->block], -1, USM__WORD_DIRTY, 0);
+        usm__mutex_unlock(&s->lock);
+        usm__copy_forget(s, copy);
+        usm__mutex_lock(&s->lock);
+        usm__frame_become(f, USM__FRAME_HELD);
+        usm__frame_forgive(s);
     }
     usm__space_unbusy(space);
     usm__spill_changed(s);

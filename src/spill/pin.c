@@ -43,11 +43,23 @@ static usm_status each_block(usm__pin_request *r, visit *fn)
     return USM_OK;
 }
 
+/* A pin of a block of which a thread awaits the end has ended.  Lock held. */
+static void pin_ended(usm__space *space, uint32_t block)
+{
+    if (usm_load_relaxed(&space->words[block]) & USM__WORD_PINS)
+        return; /* the end of the last pin finds the mark */
+    usm__word_change(&space->words[block], -1, 0, USM__WORD_AWAITED);
+    usm__spill_released(space->spill);
+}
+
+/* Lock held. */
 static usm_status unpin_marked(usm__pin_request *r, const usm__pin *pin, uint32_t block,
                                size_t number)
 {
-    if (r->marks[number] != MARK_NONE)
-        usm__word_unpin(pin->space, block, r->marks[number] == MARK_HELD ? USM_READ : pin->mode);
+    usm_access_mode mode = r->marks[number] == MARK_HELD ? USM_READ : pin->mode;
+
+    if (r->marks[number] != MARK_NONE && usm__word_unpin_hit(&pin->space->words[block], mode))
+        pin_ended(pin->space, block);
     r->marks[number] = MARK_NONE;
     return USM_OK;
 }
@@ -160,7 +172,7 @@ static void empty_hand(usm__pin_request *r)
     }
 }
 
-/* Lock held, and released to unpin: the end of the last pin may call back. */
+/* Lock held, and released meanwhile by what it calls. */
 static usm_status pin_in_turn(usm__pin_request *r)
 {
     usm_status st = each_block(r, pin_solid);
@@ -170,11 +182,8 @@ static usm_status pin_in_turn(usm__pin_request *r)
     if (st == USM_OK)
         st = pin_all_hollow(r);
     empty_hand(r);
-    if (st == USM_OK)
-        return USM_OK;
-    usm__mutex_unlock(&r->spill->lock);
-    (void)each_block(r, unpin_marked);
-    usm__mutex_lock(&r->spill->lock);
+    if (st != USM_OK)
+        (void)each_block(r, unpin_marked);
     return st;
 }
 
@@ -238,8 +247,8 @@ static void await_unpins(usm__spill *s)
     }
 }
 
-/* Sleeps if nothing was released since *seen was noted; then marks pins, and notes *seen: the caller
- * must look for frames once more before it sleeps (engine.c). */
+/* Sleeps if nothing was released since *seen was noted; then marks pins, and notes *seen: the
+ * caller must look for frames once more before it sleeps (engine.c). */
 static void await_frames(usm__spill *s, uint64_t *seen, uint32_t timeout_ms)
 {
     if (s->releases == *seen)
@@ -297,27 +306,15 @@ static bool wait_for_frames(usm__pin_request *r)
     return true;
 }
 
-/* The engine could have more frames if other parts did not use up the limit: asks them for
- * memory. */
-static bool others_gave(usm__pin_request *r)
+/* Whether the engine could have more frames if other parts did not use up the limit. */
+static bool may_ask_others(const usm__pin_request *r)
 {
-    usm__spill *s        = r->spill;
-    bool        had_turn = s->turn == r;
-    size_t      given;
+    const usm__spill *s = r->spill;
 
-    if (r->has_asked || (s->grown == s->frames.count && s->empty_head == USM__NO_FRAME))
-        return false;
-    r->has_asked = true;
-    if (had_turn)
-        s->turn = NULL; /* their eviction needs a frame   */
-    usm__mutex_unlock(&s->lock);
-    given = usm__parts_memory_starved(s->owner, r->blocks << s->shift);
-    usm__mutex_lock(&s->lock);
-    if (had_turn && !s->turn)
-        s->turn = r;
-    return given > 0;
+    return !r->has_asked && (s->grown < s->frames.count || s->empty_head != USM__NO_FRAME);
 }
 
+/* Lock held.  r->asks: other parts are to be asked for memory, without it, before the next try. */
 static usm_status pin_all(usm__pin_request *r)
 {
     usm__spill *s = r->spill;
@@ -335,8 +332,9 @@ static usm_status pin_all(usm__pin_request *r)
             return st;
         if (!r->may_wait)
             return usm__fail(st, "the access would have to wait for memory or storage");
-        if (others_gave(r))
-            continue;
+        r->asks = may_ask_others(r);
+        if (r->asks)
+            return st;
         if (r->is_hasty)
             return usm__fail(st, "other accesses hold the memory at present");
         if (!s->turn)
@@ -397,11 +395,19 @@ static usm_status pin_hit(usm__pin_request *r, const usm__pin *pin, uint32_t blo
     return r->marks[number] ? USM_OK : USM_E_AGAIN;
 }
 
+static usm_status unpin_hit(usm__pin_request *r, const usm__pin *pin, uint32_t block, size_t number)
+{
+    if (r->marks[number] != MARK_NONE)
+        usm__word_unpin(pin->space, block, pin->mode);
+    r->marks[number] = MARK_NONE;
+    return USM_OK;
+}
+
 static bool hit_all(usm__pin_request *r)
 {
     if (each_block(r, pin_hit) == USM_OK)
         return true;
-    (void)each_block(r, unpin_marked);
+    (void)each_block(r, unpin_hit);
     return false;
 }
 
@@ -453,6 +459,20 @@ static usm_status pin(usm__pin_request *r)
     st = take_late(r);
     if (st == USM_OK)
         st = pin_all(r);
+    while (r->asks) {
+        bool had_turn = s->turn == r;
+
+        r->asks      = false;
+        r->has_asked = true;
+        if (had_turn)
+            s->turn = NULL; /* the eviction of other parts needs a frame */
+        usm__mutex_unlock(&s->lock);
+        (void)usm__parts_memory_starved(s->owner, r->blocks << s->shift);
+        usm__mutex_lock(&s->lock);
+        if (had_turn && !s->turn)
+            s->turn = r;
+        st = pin_all(r);
+    }
     end_wait(r);
     usm__mutex_unlock(&s->lock);
     return st;
@@ -507,10 +527,7 @@ void usm__space_unpin_awaited(usm__space *space, uint32_t block)
     usm__spill *s = space->spill;
 
     usm__mutex_lock(&s->lock);
-    if (!(usm_load_relaxed(&space->words[block]) & USM__WORD_PINS)) {
-        usm__word_change(&space->words[block], -1, 0, USM__WORD_AWAITED);
-        usm__spill_released(s);
-    } /* else the end of the last pin finds the mark */
+    pin_ended(space, block);
     usm__mutex_unlock(&s->lock);
 }
 

@@ -26,7 +26,8 @@ typedef struct usm__pin_request {
     bool            may_wait;
     bool            is_hasty;     /* but does not wait for memory that others hold             */
     bool            is_past_turn; /* it frees memory: a thread with a ticket would wait for it */
-    bool            has_asked;    /* it has asked other parts for memory                       */
+    bool            asks;         /* other parts are to be asked for memory                    */
+    bool            has_asked;    /* it has asked them                                         */
     bool            is_trying;    /* it must not wait for frames at this moment                */
     bool            has_turned;   /* it has or had the ticket                                  */
     uint64_t        held;         /* the engine's `held` when it first had to wait for frames  */

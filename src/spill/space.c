@@ -160,9 +160,9 @@ const char *usm__space_title(const usm__space *space, char *text)
 
 /* --- discarding --------------------------------------------------------------------------- */
 
-/* Drops the frame and copy of a block that is not in use.  Lock held, released meanwhile; false: it
+/* Takes the frame of a block that is not in use from it.  Lock held, released meanwhile; false: it
  * is in use. */
-static bool drop_block(usm__spill *s, usm__space *space, uint32_t block)
+static bool drop_frame(usm__spill *s, usm__space *space, uint32_t block)
 {
     usm__block *b    = usm__block_of(space, block);
     usm__word  *word = &space->words[block];
@@ -177,15 +177,31 @@ static bool drop_block(usm__spill *s, usm__space *space, uint32_t block)
             continue;
         }
         usm__word_change(word, -1, 0, USM__WORD_DIRTY);
-        if (!usm__frame_leave(s, frame, false))
-            usm__spill_sleep(s, &s->for_room,
-                             MOVE_AGAIN_MS); /* it was used, or could not be moved */
+        if (!usm__frame_leave(s, frame, false)) /* it was used, or could not be moved */
+            usm__spill_sleep(s, &s->for_room, MOVE_AGAIN_MS);
     }
-    b->content    = USM__CONTENT_ZERO;
-    b->must_store = false;
-    b->kept       = 0;
-    usm__drop_copy(s, b);
     return true;
+}
+
+/* Drops the frame and copy of a block; false: it is in use. */
+static bool drop_block(usm__spill *s, usm__space *space, uint32_t block)
+{
+    usm__copy *copy = NULL;
+    bool       dropped;
+
+    usm__mutex_lock(&s->lock);
+    dropped = drop_frame(s, space, block);
+    if (dropped) {
+        usm__block *b = usm__block_of(space, block);
+
+        b->content    = USM__CONTENT_ZERO;
+        b->must_store = false;
+        b->kept       = 0;
+        copy          = usm__copy_take(b);
+    }
+    usm__mutex_unlock(&s->lock);
+    usm__copy_forget(s, copy);
+    return dropped;
 }
 
 void usm__space_destroy(usm__space *space)
@@ -196,17 +212,16 @@ void usm__space_destroy(usm__space *space)
         return; /* the engine is the parent process's */
     usm__mutex_lock(&s->lock);
     usm__announced_forget(s, space);
-    if (!space->is_foreign)
-        for (uint32_t i = usm__space_skip(space, 0); i < space->nblocks;
-             i          = usm__space_skip(space, i + 1)) {
-            usm__block *b = usm__block_of(space, i);
-
-            if ((usm_load_relaxed(&space->words[i]) & USM__WORD_STATE) || b->copy)
-                (void)drop_block(s, space, i);
-        }
+    usm_list_remove(&space->more->link); /* readahead finds it no more */
     while (space->more->busy)
         usm__spill_sleep(s, &space->more->sleepers, 0);
-    usm_list_remove(&space->more->link);
+    usm__mutex_unlock(&s->lock);
+    for (uint32_t i = 0; !space->is_foreign && (i = usm__space_skip(space, i)) < space->nblocks;
+         i++)
+        (void)drop_block(s, space, i);
+    usm__mutex_lock(&s->lock);
+    while (space->more->busy)
+        usm__spill_sleep(s, &space->more->sleepers, 0);
     s->stats.blocks -= space->is_foreign ? 0 : space->nblocks;
     if (s->is_failing)
         usm__frame_forgive(s);
@@ -231,8 +246,10 @@ static usm_status discard(usm__space *space, size_t offset, size_t size)
         if (!drop_block(s, space, i))
             return usm__fail(USM_E_BUSY, "%s: the range that is to be discarded is in use",
                              usm__space_title(space, title));
+    usm__mutex_lock(&s->lock);
     if (s->is_failing)
         usm__frame_forgive(s);
+    usm__mutex_unlock(&s->lock);
     return USM_OK;
 }
 
@@ -302,7 +319,6 @@ static usm_status advise(usm__space *space, size_t offset, size_t size, usm_buff
         usm__spill_released(s);
         return USM_OK;
     case USM_BUFFER_DISCARD:
-        return discard(space, offset, size);
     case USM_BUFFER_PIN:
         break;
     }
@@ -319,6 +335,8 @@ usm_status usm__space_advise(usm__space *space, size_t offset, size_t size,
         return USM_OK; /* memory of the user is not moved */
     if (advice == USM_BUFFER_PIN)
         return keep(space, offset, size);
+    if (advice == USM_BUFFER_DISCARD)
+        return discard(space, offset, size);
     usm__mutex_lock(&s->lock);
     st = advise(space, offset, size, advice);
     usm__mutex_unlock(&s->lock);

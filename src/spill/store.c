@@ -21,17 +21,19 @@ static bool is_all_zero(const char *p, size_t n)
     return w[0] == 0 && w[n / 16] == 0 && memcmp(p, p + 8, n - 8) == 0;
 }
 
-void usm__drop_copy(usm__spill *s, usm__block *b)
+usm__copy *usm__copy_take(usm__block *b)
 {
     usm__copy *copy = b->copy;
 
     b->copy = NULL;
-    if (!copy)
-        return;
-    usm__mutex_unlock(&s->lock);
-    usm__tiers_forget(s->tiers, copy);
+    return copy;
+}
+
+void usm__copy_forget(usm__spill *s, usm__copy *copy)
+{
+    if (copy)
+        usm__tiers_forget(s->tiers, copy);
     usm__heap_free(copy);
-    usm__mutex_lock(&s->lock);
 }
 
 /* --- the end ---------------------------------------------------------------------- */
@@ -183,6 +185,7 @@ bool usm__store_start(usm__spill *s, uint32_t frame, usm__urgency urgency)
     usm__frame *f    = &s->frame[frame];
     usm__block *b    = usm__block_of(f->space, f->block);
     usm__word  *word = &f->space->words[f->block];
+    usm__copy  *copy;
     bool        is_zero, is_full;
 
     if (usm__frame_is_busy(f))
@@ -206,8 +209,9 @@ bool usm__store_start(usm__spill *s, uint32_t frame, usm__urgency urgency)
     is_zero = is_full && is_all_zero(usm__block_at(f->space, f->block), s->block_size);
     if (is_zero) {
         usm__mutex_lock(&s->lock);
-        usm__drop_copy(s, b);
+        copy = usm__copy_take(b);
         usm__mutex_unlock(&s->lock);
+        usm__copy_forget(s, copy);
         end(s, f, USM_OK, USM__CONTENT_ZERO);
     } else if (!has_copy(s, b)) {
         end(s, f, USM_E_NO_MEMORY, USM__CONTENT_ZERO);
