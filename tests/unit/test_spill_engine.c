@@ -4,6 +4,7 @@
  * that a refused access changes nothing.  Every case has an engine of its own: a context's. */
 #include "base/fault.h"
 #include "fake_transport.h"
+#include "heap/area.h"
 #include "plain.h"
 #include "spill/internal.h"
 
@@ -560,6 +561,45 @@ static void the_turn_of_another_is_no_time_of_ones_own(void)
     end(&f);
 }
 
+static usm__space *held; /* its block 0 is pinned */
+
+size_t __real_usm__parts_memory_starved(usm_context *owner, size_t bytes);
+size_t __wrap_usm__parts_memory_starved(usm_context *owner, size_t bytes);
+
+/* Called without a lock, and other parts could give memory: an access ends before the thread has
+ * asked to be woken by its end. */
+size_t __wrap_usm__parts_memory_starved(usm_context *owner, size_t bytes)
+{
+    if (!held)
+        return __real_usm__parts_memory_starved(owner, bytes);
+    unpin_one(held, 0);
+    held = NULL;
+    return 0;
+}
+
+static void an_access_that_ends_before_a_thread_sleeps_is_seen(void)
+{
+    fixture     f     = fixture_of("fake_a:", MIB);
+    usm__space *space = space_of(&f, 4 * MIB, "missed");
+    uint32_t    n     = 0;
+
+    f.spill->wait_ms = 600000; /* longer than the test may take */
+    CHECK_INT(usm__account_add_host(f.spill->owner, f.spill->block_size), USM_OK);
+    while (pin(space, (size_t)n << f.spill->shift, f.spill->block_size, USM_READ | USM_NO_WAIT) ==
+           USM_OK)
+        n++;
+    while (f.spill->spare != USM__NO_FRAME) /* kept for who may wait */
+        CHECK_INT(pin_one(space, n++), USM_OK);
+    held = space;
+    CHECK_INT(pin_one(space, n), USM_OK);
+    CHECK(!held);
+    for (uint32_t i = 1; i <= n; i++)
+        unpin_one(space, i);
+    usm__account_sub_host(f.spill->owner, f.spill->block_size);
+    usm__space_destroy(space);
+    end(&f);
+}
+
 static const plain_case cases[] = {
     CASE(contents_survive_tiers_that_end_transfers_at_once),
     CASE(contents_survive_tiers_with_a_thread),
@@ -576,6 +616,7 @@ static const plain_case cases[] = {
     CASE(discarded_blocks_are_zero_and_nowhere),
     CASE(small_buffers_lie_side_by_side),
     CASE(the_turn_of_another_is_no_time_of_ones_own),
+    CASE(an_access_that_ends_before_a_thread_sleeps_is_seen),
     CASE(a_child_is_refused),
     {NULL, NULL},
 };
