@@ -229,6 +229,10 @@ typedef struct usm_progress {
  * Returning false ends the launch (USM_E_CANCELLED). */
 typedef bool (*usm_progress_fn)(const usm_progress *progress, void *user);
 
+/** For usm_parallel_desc.split_dim and .state_arg: dimension or argument number
+ * `n`.  They hold one more, so that 0 leaves them unset. */
+#define USM_PARALLEL_NTH(n) ((uint32_t)(n) + 1)
+
 typedef struct usm_parallel_desc {
     size_t               struct_size;
     usm_team_kernel     *kernel;
@@ -236,8 +240,8 @@ typedef struct usm_parallel_desc {
     size_t               offset[3], global[3], local[3]; /**< as in usm_launch */
     size_t               nargs;
     const usm_split_arg *args;
-    uint32_t             split_dim;            /**< the dimension to split, plus 1; 0: the last */
-    size_t               multiple;             /**< chunks are multiples of it; 0: the local
+    uint32_t             split_dim; /**< USM_PARALLEL_NTH() of the dimension; 0: the last */
+    size_t               multiple;  /**< chunks are multiples of it; 0: the local
                                                     size, or 1 */
     size_t               min_chunk, max_chunk; /**< indices; 0: the policy decides */
     usm_policy           policy;
@@ -245,8 +249,8 @@ typedef struct usm_parallel_desc {
     usm_progress_fn      progress;
     void                *progress_user;
     uint32_t             progress_ms; /**< between calls; 0: 200 */
-    /** For iterative kernels: argument number state_arg - 1 is PRIVATE with a
-     * leaf of 1 index and USM_MERGE_NONE.  A kernel sets its first int32 to
+    /** For iterative kernels: USM_PARALLEL_NTH() of an argument that is PRIVATE
+     * with a leaf of 1 index and USM_MERGE_NONE.  A kernel sets its first int32 to
      * USM_RUN_AGAIN while the index is not finished; the chunk is then launched
      * again, with the argument as the kernel left it.  0: no such argument. */
     uint32_t state_arg;

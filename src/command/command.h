@@ -22,7 +22,8 @@ usm_status usm__pointer_of(usm_queue *q, const char *what, const void *p, size_t
 /* usm__queue_probe_device() of q's device.  Every command calls it. */
 static inline usm_status usm__queue_probe(usm_queue *q)
 {
-    if (__builtin_expect(usm_load_acquire(&q->ctx->devices[q->index].moves_data) > 0, 1))
+    if (__builtin_expect(
+            usm_load_acquire(&q->ctx->devices[q->index].moves_data) == USM__PROBE_MOVES, 1))
         return USM_OK;
     return usm__queue_probe_device(q->ctx, q->index);
 }

@@ -175,8 +175,8 @@ usm_status usm__queue_probe_device(usm_context *ctx, size_t index)
     usm_queue           *q;
     usm_status           st;
 
-    if (known)
-        return known > 0 ? USM_OK : no_data(d->dev);
+    if (known != USM__PROBE_UNKNOWN)
+        return known == USM__PROBE_MOVES ? USM_OK : no_data(d->dev);
     q = usm__queue_own(ctx, index, USM__QUEUE_STAGING);
     if (!q)
         return usm_last_status();
@@ -189,7 +189,7 @@ usm_status usm__queue_probe_device(usm_context *ctx, size_t index)
     else
         probe_free(ctx, p);
     if (st == USM_OK || st == USM_E_NO_DATA_MOVED)
-        usm_store_release(&d->moves_data, st == USM_OK ? 1 : -1);
+        usm_store_release(&d->moves_data, st == USM_OK ? USM__PROBE_MOVES : USM__PROBE_FAILS);
     return st == USM_E_NO_DATA_MOVED ? no_data(d->dev) : st;
 }
 

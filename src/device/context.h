@@ -18,12 +18,19 @@ struct usm__spill;
  * to waits, so it never uses the queue of blocking copies. */
 typedef enum usm__own_queue { USM__QUEUE_BLOCKING = 0, USM__QUEUE_STAGING = 1 } usm__own_queue;
 
+/* What the first copy to a device and back has shown. */
+typedef enum usm__probe_result {
+    USM__PROBE_UNKNOWN = 0,
+    USM__PROBE_MOVES,
+    USM__PROBE_FAILS, /* the driver completes copies without moving data */
+} usm__probe_result;
+
 /* The state of the context for one of its devices. */
 typedef struct usm__context_device {
     usm_device          *dev;
     _Atomic(usm_pool *)  pools[4];   /* default pools, by usm_kind                               */
     _Atomic(usm_queue *) queues[2];  /* the core's own, by usm__own_queue                        */
-    _Atomic(int)         moves_data; /* result of the probe: 0 unknown, 1 yes, -1 no             */
+    _Atomic(int)         moves_data; /* usm__probe_result */
     usm__account         own;        /* counted within the context's device_limit, if it has one */
     usm_list             idle; /* own queues that were lent and returned, usm_queue.link; guarded by
                                   lock */

@@ -172,11 +172,11 @@ static void cut(usm_parallel_run *r, const usm__chunk_end *end)
     size_t           at;
     uint64_t         from;
 
-    if (!p->found_arg)
+    if (p->found_arg == USM__NO_ARG)
         return;
-    (void)usm__plan_copies(p, end->chunk.count, p->found_arg - 1, &at);
-    if (usm__merge_cuts(&p->desc.args[p->found_arg - 1], &end->chunk,
-                        (const char *)end->copies + at, &from) &&
+    (void)usm__plan_copies(p, end->chunk.count, p->found_arg, &at);
+    if (usm__merge_cuts(&p->desc.args[p->found_arg], &end->chunk, (const char *)end->copies + at,
+                        &from) &&
         from < r->cut) {
         r->cut = from;
         usm__schedule_cut(r->schedule, from);

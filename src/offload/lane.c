@@ -63,7 +63,8 @@ bool usm__lane_is_valid(const usm__lane *s, usm__lane_state from, usm__lane_stat
 
     return (allowed[from] >> to & 1) && (s->run == NULL) == (to == USM__LANE_SPARE) &&
            (s->npieces > 0) <= has_bytes && (s->tail != NULL) <= has_bytes &&
-           (!(to == USM__LANE_ROUND || to == USM__LANE_STORING) || PLAN(s)->desc.state_arg != 0) &&
+           (!(to == USM__LANE_ROUND || to == USM__LANE_STORING) ||
+            PLAN(s)->state_arg != USM__NO_ARG) &&
            !(to == USM__LANE_STORING && s->member->uses_host_memory);
 }
 
@@ -612,7 +613,7 @@ usm_status usm__lane_begin(usm__lane *s, usm__run_member *rm)
     s->kept_ns = s->began_ns;
     if (!s->member->uses_host_memory)
         st = queue_ins(s, is_brought);
-    usm__lane_become(s, PLAN(s)->desc.state_arg ? USM__LANE_ROUND : USM__LANE_LAST);
+    usm__lane_become(s, PLAN(s)->state_arg != USM__NO_ARG ? USM__LANE_ROUND : USM__LANE_LAST);
     if (st == USM_OK)
         st = queue_round(s);
     return st == USM_OK ? USM_OK : give_up(s, st);
@@ -636,7 +637,7 @@ usm_status usm__lane_bring_back(usm__lane *s)
 
 bool usm__lane_wants_more(const usm__lane *s)
 {
-    size_t               i = PLAN(s)->desc.state_arg - 1, at, n;
+    size_t               i = PLAN(s)->state_arg, at, n;
     const usm_split_arg *a = &PLAN(s)->desc.args[i];
 
     n = usm__plan_copies(PLAN(s), s->chunk.count, i, &at);

@@ -106,6 +106,8 @@ void usm__images_hash(usm_team_kernel *k, const usm_program_desc *program);
 
 /* ---- plan.c -------------------------------------------------------------------------------- */
 
+#define USM__NO_ARG SIZE_MAX
+
 /* A launch as it was requested, in memory of the library: values and names are copied. */
 typedef struct usm__plan {
     usm_parallel_desc desc; /* its pointers point to memory of this plan */
@@ -113,9 +115,10 @@ typedef struct usm__plan {
     uint64_t          total, multiple, max_chunk;
     bool              may_repeat;
     bool              may_wait; /* opening the bytes of arguments may block: some are in buffers */
-    bool          has_bytes;    /* the arguments' bytes are here: false on ranks that do not provide
+    bool   has_bytes;           /* the arguments' bytes are here: false on ranks that do not provide
                                    the data */
-    size_t        found_arg;    /* + 1: the argument with USM_MERGE_FIRST; 0: none */
+    size_t found_arg;           /* the argument with USM_MERGE_FIRST, or USM__NO_ARG */
+    size_t state_arg; /* the argument with the states of an iterative kernel, or USM__NO_ARG */
     usm_policy_fn policy;
     char          shape[33]; /* hash of what a launch and a file to resume it from must agree in */
 } usm__plan;

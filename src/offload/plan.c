@@ -108,7 +108,7 @@ static usm_status check_merge(const usm__plan *p, size_t i, const usm_split_arg 
             return usm__fail(USM_E_ARGUMENTS, "argument %zu: USM_MERGE_USER without merge_fn", i);
         return USM_OK;
     case USM_MERGE_NONE:
-        if (p->desc.state_arg == i + 1)
+        if (p->state_arg == i)
             return USM_OK;
         return usm__fail(USM_E_ARGUMENTS,
                          "argument %zu is private and has no merge: its copies would be lost; "
@@ -131,12 +131,12 @@ static usm_status check_private(usm__plan *p, size_t i, const usm_split_arg *a)
                          "argument %zu: %" PRIu64 " copies of %zu bytes are too much", i, copies,
                          a->size);
     if (a->merge == USM_MERGE_FIRST) {
-        if (p->found_arg)
+        if (p->found_arg != USM__NO_ARG)
             return usm__fail(USM_E_ARGUMENTS,
                              "arguments %zu and %zu both are USM_MERGE_FIRST; one of them can cut "
                              "the range",
-                             p->found_arg - 1, i);
-        p->found_arg = i + 1;
+                             p->found_arg, i);
+        p->found_arg = i;
     }
     return USM_OK;
 }
@@ -208,18 +208,19 @@ static usm_status check_state(const usm__plan *p)
 {
     const usm_split_arg *a;
 
-    if (p->desc.state_arg == 0)
+    if (p->state_arg == USM__NO_ARG)
         return USM_OK;
-    if (p->desc.state_arg > p->desc.nargs)
+    if (p->state_arg >= p->desc.nargs)
         return usm__fail(USM_E_ARGUMENTS, "state_arg is %u, and there are %zu arguments",
                          p->desc.state_arg, p->desc.nargs);
-    a = &p->desc.args[p->desc.state_arg - 1];
+    a = &p->desc.args[p->state_arg];
     if (a->follow != USM_FOLLOW_PRIVATE || a->leaf != 1 || a->merge != USM_MERGE_NONE ||
         a->size < sizeof(int32_t))
-        return usm__fail(USM_E_ARGUMENTS,
-                         "argument %u holds states: it is private, with a leaf of 1, no merge, and "
-                         "at least 4 bytes",
-                         p->desc.state_arg - 1);
+        return usm__fail(
+            USM_E_ARGUMENTS,
+            "argument %zu holds states: it is private, with a leaf of 1, no merge, and "
+            "at least 4 bytes",
+            p->state_arg);
     return USM_OK;
 }
 
@@ -305,6 +306,12 @@ static usm_status check_tuning(const usm__plan *p)
     return USM_OK;
 }
 
+/* The number that a field has which USM_PARALLEL_NTH() sets. */
+static size_t nth(uint32_t field, size_t unset)
+{
+    return field ? field - USM_PARALLEL_NTH(0) : unset;
+}
+
 static usm_status check_range(usm__plan *p)
 {
     usm_parallel_desc *d = &p->desc;
@@ -313,8 +320,8 @@ static usm_status check_range(usm__plan *p)
         return usm__fail(USM_E_INVALID, "usm_parallel: dims is %u; 1 to 3 can be", d->dims);
     if (d->split_dim > d->dims)
         return usm__fail(USM_E_INVALID,
-                         "usm_parallel: split_dim is %u of %u dims; it is 1 more than "
-                         "the dimension, or 0",
+                         "usm_parallel: split_dim is %u of %u dims; set it by "
+                         "USM_PARALLEL_NTH(), or to 0",
                          d->split_dim, d->dims);
     for (uint32_t i = d->dims; i < 3; i++) {
         d->offset[i] = 0;
@@ -331,7 +338,7 @@ static usm_status check_range(usm__plan *p)
                              "global up and let the kernel skip the rest",
                              i, d->local[i], i, d->global[i]);
     }
-    p->dim   = d->split_dim ? d->split_dim - 1 : d->dims - 1;
+    p->dim   = (uint32_t)nth(d->split_dim, d->dims - 1);
     p->total = d->global[p->dim];
     return USM_OK;
 }
@@ -594,6 +601,8 @@ usm_status usm__plan_make(usm_team *team, const usm_parallel_desc *desc, usm__pl
     p->desc.policy.name                             = NULL;
     p->desc.resume = p->desc.resume_key = NULL;
     p->may_repeat                       = !(desc->flags & USM_PARALLEL_NO_RETRY);
+    p->found_arg                        = USM__NO_ARG;
+    p->state_arg                        = nth(desc->state_arg, USM__NO_ARG);
     p->has_bytes = !team->ranks || usm__ranks_is_home(team->ranks, desc->home);
     st           = fill(p, team, desc);
     if (st != USM_OK) {

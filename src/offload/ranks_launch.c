@@ -155,10 +155,10 @@ static uint64_t cut_of(const usm__launch *l, const usm__chunk_end *end)
     uint64_t from = UINT64_MAX;
     size_t   arg  = l->plan->found_arg, at;
 
-    if (arg == 0)
+    if (arg == USM__NO_ARG)
         return from;
-    (void)usm__plan_copies(l->plan, end->chunk.count, arg - 1, &at);
-    (void)usm__merge_cuts(&l->plan->desc.args[arg - 1], &end->chunk, (const char *)end->copies + at,
+    (void)usm__plan_copies(l->plan, end->chunk.count, arg, &at);
+    (void)usm__merge_cuts(&l->plan->desc.args[arg], &end->chunk, (const char *)end->copies + at,
                           &from);
     return from;
 }

@@ -260,7 +260,7 @@ void usm__resume_write(usm__resume *r)
 /* States are kept only if all private copies are by leaves. */
 static bool has_states(const usm__plan *p)
 {
-    if (p->desc.state_arg == 0)
+    if (p->state_arg == USM__NO_ARG)
         return false;
     for (size_t i = 0; i < p->desc.nargs; i++)
         if (p->desc.args[i].follow == USM_FOLLOW_PRIVATE && p->desc.args[i].leaf == 0)

@@ -35,7 +35,7 @@
 bool usm__train_is_possible(const usm__run_params *p)
 {
     return p->take_more && p->bytes == &usm__bytes_local && !p->plan->may_wait &&
-           p->plan->desc.state_arg == 0;
+           p->plan->state_arg == USM__NO_ARG;
 }
 
 static uint64_t count_indices(const usm__lane *s)

@@ -270,7 +270,7 @@ static const char *why_not(usm__tune *t, const usm__plan *plan)
     if (usm_device_get_info(m->device, &info) != USM_OK ||
         (info.type == USM_DEVICE_TYPE_CPU && !usm_load_relaxed(&includes_processors)))
         return "it is a CPU, whose work-groups are not tuned";
-    if (plan->desc.state_arg)
+    if (plan->state_arg != USM__NO_ARG)
         return "the launch's chunks have several rounds";
     if (!usm_device_has(m->device, USM_ASPECT_QUEUE_PROFILING))
         return "it does not report how long commands take";

@@ -90,7 +90,7 @@ static usm__target *next_copy(usm__tiers *t, usm__io *io, usm__target **gone, bo
         p            = l->place;
         io->at       = l->index;
         io->slot     = l->slot;
-        io->tier     = (uint8_t)(p->tier->index + 1);
+        io->tier     = usm__tier_code(p->tier->index);
         io->attempts = 0;
     }
     usm__mutex_unlock(&t->lock);

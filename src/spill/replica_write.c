@@ -510,7 +510,7 @@ static void conclude(usm__fan *fan)
 
         if (!tier && has_it(s, leg)) {
             tier           = leg->place->tier;
-            io->copy->tier = (uint8_t)(tier->index + 1);
+            io->copy->tier = usm__tier_code(tier->index);
             io->copy->slot = leg->place->base + leg->slot;
         }
         if (leg->status != USM_OK && leg->status != USM_E_IO && leg->status != USM_E_SPILL_FULL)

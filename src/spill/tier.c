@@ -179,7 +179,7 @@ void usm__tiers_destroy(usm__tiers *t)
 
 uint32_t usm__tiers_trace(const usm__tiers *t, unsigned tier)
 {
-    return tier > 0 && tier <= t->n ? t->list[tier - 1].trace : 0;
+    return tier > 0 && tier <= t->n ? t->list[usm__tier_index(tier)].trace : 0;
 }
 
 /* From here on its replica targets may call usm__target_changed(). */

@@ -29,12 +29,24 @@
 
 typedef struct usm__tiers usm__tiers;
 
+/* A tier as one byte that is not 0, so that zeroed memory is at no tier. */
+static inline uint8_t usm__tier_code(uint32_t index)
+{
+    return (uint8_t)(index + 1);
+}
+
+/* pre: code is not 0 */
+static inline uint32_t usm__tier_index(uint32_t code)
+{
+    return code - 1;
+}
+
 /* Where a block's content is stored.  Zeroed: nowhere.  usm__tiers_copy_size() bytes. */
 typedef struct usm__copy {
     uint64_t slot;       /* block number at the transport                         */
     uint32_t generation; /* incremented by each write of any part                 */
     uint32_t encoded;    /* bytes of the encoded block; 0: it is stored unencoded */
-    uint8_t  tier;       /* index + 1; 0: nowhere                                 */
+    uint8_t  tier;       /* usm__tier_code(); 0: nowhere                          */
     uint8_t  codecs;     /* the codecs used, bit by index                         */
     uint8_t  flying;     /* transfers under way; the tiers' own                   */
     bool     is_stored;  /* a write of it has succeeded                           */
@@ -63,7 +75,7 @@ typedef struct usm__io {
     uint64_t     start_ns;
     uint64_t     slot;     /* where it goes; the copy's own slot unless the block moves          */
     uint32_t     attempts; /* at this replica target                                             */
-    uint8_t      tier;     /* index + 1                                                          */
+    uint8_t      tier;     /* usm__tier_code()                                                   */
     uint8_t      tried;    /* tiers that failed this write, by bit; copies that failed this read */
     uint8_t      at;       /* with copies: the one that it reads                                 */
     uint8_t      rounds;   /* with copies: how often all of them have failed it                  */

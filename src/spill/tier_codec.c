@@ -212,7 +212,7 @@ bool usm__codec_pays(const usm__codec_speed *s)
 static bool decide(usm__tiers *t, const usm__io *io)
 {
     usm__codecs     *c     = &t->codecs;
-    usm__tier       *tier  = &t->list[io->copy->tier ? io->copy->tier - 1 : 0];
+    usm__tier       *tier  = &t->list[io->copy->tier ? usm__tier_index(io->copy->tier) : 0];
     uint64_t         n     = c->blocks++;
     usm__codec_speed speed = c->sample;
 

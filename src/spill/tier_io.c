@@ -151,7 +151,7 @@ static bool stays(usm__tiers *t, usm__io *io, bool *is_bound)
 
     usm__mutex_lock(&t->lock);
     *is_bound = copy->tier && !usm__io_is_whole(t, io);
-    if (copy->tier && !has_failed(io, copy->tier - 1u))
+    if (copy->tier && !has_failed(io, usm__tier_index(copy->tier)))
         stay = *is_bound || !usm__tier_is_failing(usm__tier_of(t, copy->tier));
     if (stay)
         go_to(io, copy->tier, copy->slot, false);
@@ -167,7 +167,7 @@ static void settle(usm__tiers *t, usm__io *io, unsigned index, uint64_t slot)
 
     usm__mutex_lock(&t->lock);
     if (!copy->tier) {
-        copy->tier = (uint8_t)(index + 1);
+        copy->tier = usm__tier_code(index);
         copy->slot = slot;
         go_to(io, copy->tier, slot, false);
     } else if (usm__io_is_whole(t, io)) {
@@ -204,7 +204,7 @@ static bool lies_in(usm__tiers *t, usm__io *io, unsigned index)
     bool lies;
 
     usm__mutex_lock(&t->lock);
-    lies = io->copy->tier == index + 1;
+    lies = io->copy->tier == usm__tier_code(index);
     if (lies)
         go_to(io, io->copy->tier, io->copy->slot, false);
     usm__mutex_unlock(&t->lock);
@@ -415,7 +415,7 @@ static void write_failed(usm__tiers *t, usm__io *io, usm_status st)
     note_failure(t, io, st);
     if (io->is_fresh)
         usm__tier_give(tier, io->slot);
-    io->tried |= (uint8_t)(1u << (io->tier - 1u));
+    io->tried |= (uint8_t)(1u << usm__tier_index(io->tier));
     place_and_submit(t, io, st);
 }
 

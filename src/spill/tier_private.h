@@ -163,7 +163,7 @@ struct usm__tiers {
 
 static inline usm__tier *usm__tier_of(usm__tiers *t, uint8_t tier)
 {
-    return &t->list[tier - 1];
+    return &t->list[usm__tier_index(tier)];
 }
 
 static inline bool usm__io_is_whole(const usm__tiers *t, const usm__io *io)

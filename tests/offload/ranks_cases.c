@@ -401,7 +401,7 @@ void seek_once(usm_team_kernel *k, uint32_t rank, uint32_t home, size_t want)
 
     args[0].leaf = d.local[0] = leaf;
     d.home                    = home;
-    d.state_arg               = 2;
+    d.state_arg               = USM_PARALLEL_NTH(1);
     must(usm_parallel(here.team, &d, NULL), USM_OK);
     CHECK(rank != home || own.number == (int64_t)want);
 }

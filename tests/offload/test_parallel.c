@@ -458,7 +458,7 @@ static void steps_all(usm_team *team)
 
     args[0].mode = USM_READ_WRITE; /* what a round leaves is there for the next */
     d.flags      = USM_PARALLEL_SNAPSHOT;
-    d.state_arg  = 2;
+    d.state_arg  = USM_PARALLEL_NTH(1);
     fixed(&d, &size);
     memset(out, 0, sizeof out);
     must(usm_parallel(team, &d, NULL));

@@ -179,7 +179,7 @@ static usm_status go(uint32_t process, usm_progress_fn fn, walked *w, usm_parall
     w->sum        = 5;
     args[1].mode  = USM_READ_WRITE;
     d.flags       = USM_PARALLEL_SNAPSHOT;
-    d.state_arg   = 4;
+    d.state_arg   = USM_PARALLEL_NTH(3);
     d.resume      = plan.path;
     d.resume_key  = "whoever computes"; /* `process` may be another */
     d.resume_ms   = 1;
@@ -578,7 +578,7 @@ static void rounds_above_what_is_found_are_left(void)
     must(usm_team_create(&host, &team));
     must(usm_team_kernel_create(team, &program, "seek", &k));
     d           = over(k, SOUGHT, args, 2);
-    d.state_arg = 2;
+    d.state_arg = USM_PARALLEL_NTH(1);
     fixed(&d, &size);
     must(usm_parallel(team, &d, NULL));
     CHECK_INT(found, 0);
