@@ -1,28 +1,44 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
 /* The composition root: the one file that knows every part, backend and pool by name.  Called once
  * by device/init.c, before anything else runs. */
-#include "async/async.h"
-#include "buffer/buffer.h"
-#include "cluster/attach.h"
 #include "command/part.h"
 #include "device/init.h"
 #include "device/registry.h"
 #include "heap/part.h"
 #include "heap/slab.h"
-#include "ipc/rendezvous.h"
 #include "observe/part.h"
 #include "program/part.h"
+#ifdef USM_PART_ASYNC
+#include "async/async.h"
+#endif
+#ifdef USM_PART_IPC
+#include "ipc/rendezvous.h"
+#endif
+#ifdef USM_PART_BUFFER
+#include "buffer/buffer.h"
+#include "cluster/attach.h"
 #include "spill/engine.h"
+#endif
 
 #include "../backends/host/host.h"
 #include "../pools/arena/arena.h"
 #include "../pools/direct/direct.h"
 #include "../pools/whole/whole.h"
 
-/* Lower ones first. */
+/* Lower ones first.  USM_PARTS of the build says which parts there are. */
 static const usm_part *const parts[] = {
-    &usm__device_part, &usm__heap_part, &usm__command_part, &usm__program_part, &usm__observe_part,
-    &usm__async_part,  &usm__ipc_part,  &usm__spill_part,   &usm__buffer_part,  &usm__cluster_part};
+    &usm__device_part,  &usm__heap_part,    &usm__command_part,
+    &usm__program_part, &usm__observe_part,
+#ifdef USM_PART_ASYNC
+    &usm__async_part,
+#endif
+#ifdef USM_PART_IPC
+    &usm__ipc_part,
+#endif
+#ifdef USM_PART_BUFFER
+    &usm__spill_part,   &usm__buffer_part,  &usm__cluster_part,
+#endif
+};
 
 void usm__compose(void)
 {
@@ -38,9 +54,11 @@ void usm__compose(void)
     usm__registry_add_pool("arena", usm_arena_pool_entry);
     usm__registry_add_pool("whole", usm_whole_pool_entry);
     usm__registry_add_pool("jemalloc", NULL);
+#ifdef USM_PART_BUFFER
     usm__registry_add_transport("file", NULL);
     usm__registry_add_transport("mpi", usm__job_tier);
     usm__registry_add_transport("socket", NULL);
     usm__registry_add_codec("lz4", NULL);
     usm__registry_add_codec("aes_gcm", NULL);
+#endif
 }

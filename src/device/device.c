@@ -87,7 +87,7 @@ static void add_by_index(found *f, const usm__selector_device *want, usm_device 
 
         if (want->index[level] != USM__SELECTOR_STAR && want->index[level] != i)
             continue;
-        if (level + 1 == want->levels) {
+        if (level + 1 == want->levels || level + 1 == USM__SELECTOR_LEVELS) {
             add(f, devs[i]);
             continue;
         }

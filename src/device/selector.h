@@ -11,13 +11,14 @@
 
 #define USM__SELECTOR_TERMS   32
 #define USM__SELECTOR_DEVICES 32
+#define USM__SELECTOR_LEVELS  3
 #define USM__SELECTOR_STAR    SIZE_MAX
 
 /* cpu, gpu, accelerator, or an index of 1 to 3 levels, each a number or *. */
 typedef struct usm__selector_device {
-    int    type;     /* usm_device_type, or 0 for an index                            */
-    size_t levels;   /* 1..3 when type is 0                                           */
-    size_t index[3]; /* number or USM__SELECTOR_STAR                                  */
+    int    type;   /* usm_device_type, or 0 for an index                            */
+    size_t levels; /* 1..3 when type is 0                                           */
+    size_t index[USM__SELECTOR_LEVELS]; /* number or USM__SELECTOR_STAR                */
 } usm__selector_device;
 
 typedef struct usm__selector_term {

@@ -200,6 +200,9 @@ static usm_status make_pool(usm_context *ctx, size_t index, usm_kind kind,
     usm_pool        *pool;
     usm_status       st = check_kind(ctx->devices[index].dev, kind);
 
+    if (st == USM_OK && d.export_mode != USM_POOL_PRIVATE && !usm__parts_exports())
+        st =
+            usm__fail(USM_E_NOT_SUPPORTED, "this libusm was built without IPC, so no pool exports");
     if (st == USM_OK && d.export_mode != USM_POOL_PRIVATE && usm__context_is_inert(ctx))
         st = usm__fail(USM_E_FORKED, "a pool that exports cannot be made in a context of before "
                                      "fork(); make a context in the child");
