@@ -16,10 +16,6 @@ import sys
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 
 QUESTIONS = {"is", "has", "may", "can"}
-# Words that still stand for things of several folders.
-SPANNING = set("""
-    account copies device event export host job launch memory order out own pool span spill task
-    work""".split())
 NOT_CODE = re.compile(r'/\*.*?\*/|"(?:\\.|[^"\\\n])*"|\'(?:\\.|[^\'\\\n])*\'|^[ \t]*#(?:\\\n|[^\n])*',
                       re.S | re.M)
 TAG = re.compile(r"\b(?:struct|union|enum)\s+(usm__\w+)\s*$")
@@ -110,7 +106,7 @@ def main():
         if len(places) > 1:
             wrong.append("{}: {} is defined at {} too".format(places[0], name, ", ".join(places[1:])))
     for word, by in sorted(folders.items()):
-        if len(by) > 1 and word not in SPANNING:
+        if len(by) > 1:
             owner = max(by, key=lambda folder: (len(by[folder]), folder))
             for folder in sorted(set(by) - {owner}):
                 for where, name in by[folder]:

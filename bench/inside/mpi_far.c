@@ -152,7 +152,7 @@ double far_pass(far_blocks *f, bool is_fetch, bool is_checked)
         (is_checked ? submit_checked : submit_plain)(f, s, i, is_fetch);
     }
     if (!wait_all(f)) {
-        usm__host_api.report(f->failed, "%s", f->story);
+        usm__registry_api.report(f->failed, "%s", f->story);
         return 0;
     }
     seconds = (double)(bench_now_ns() - began) * 1e-9;
@@ -229,14 +229,16 @@ static bool find_place(far_blocks *f)
             return true;
         }
     }
-    usm__host_api.report(USM_E_SPILL_FULL, "no lender has room");
+    usm__registry_api.report(USM_E_SPILL_FULL, "no lender has room");
     return false;
 }
 
 static bool open_store(far_blocks *f)
 {
-    usm_transport_params params = {
-        .struct_size = sizeof params, .api = &usm__host_api, .config = "", .block_size = f->size};
+    usm_transport_params   params   = {.struct_size = sizeof params,
+                                       .api         = &usm__registry_api,
+                                       .config      = "",
+                                       .block_size  = f->size};
     usm_transport_capacity capacity = {0};
 
     f->ops = usm__registry_transport("mpi");

@@ -34,7 +34,7 @@ static inline usm__async_list *list_at_hand(usm_queue *q, unsigned kind)
         return NULL;
     aq = usm_load_acquire(&q->async);
     if (!aq || aq->fork_generation != usm_load_relaxed(&generation) || usm__observed() ||
-        usm__order_on())
+        usm__observer_order_on())
         return NULL;
     return usm_load_acquire(&aq->by_kind[kind & 3]);
 }
@@ -58,7 +58,7 @@ static inline bool push_hit(usm__async_list *l, const usm_span *span, void *p)
     usm__async_block b  = {.p = p, .size = span->size, .was = USM_BLOCK_LIVE};
     bool             ok = false;
 
-    b.state = usm__span_state(span, p);
+    b.state = usm__magazine_state(span, p);
     if (!b.state)
         return false;
     b.position = usm__queue_position(l->queue->q);
@@ -140,7 +140,7 @@ static void *zeroed(usm_queue *q, void *p, size_t size)
 /* p is about to be returned; ev: the event that its users must depend on, or NULL. */
 static void *served(usm_queue *q, void *p, size_t size, const usm_event *ev)
 {
-    if (p && usm__order_on())
+    if (p && usm__observer_order_on())
         usm__observer_get()->async_alloc(q, p, size, ev ? ev->native : NULL);
     return p;
 }
@@ -297,7 +297,7 @@ static usm_status free_to_list(usm__async_list *l, usm__async_block *b)
     bool       done = false;
 
     b->position = usm__queue_position(q);
-    if (usm__order_on())
+    if (usm__observer_order_on())
         usm__observer_get()->async_free(q, b->p, b->position, NULL);
     while (!done) {
         usm__async_lock(l);
@@ -328,7 +328,7 @@ static bool end_life(usm__area *area, void *p, usm__async_block *b)
     b->p       = p;
     b->size    = whole.size;
     b->is_seen = false;
-    b->state   = span && span->source == area->pool ? usm__span_state(span, whole.base) : NULL;
+    b->state   = span && span->source == area->pool ? usm__magazine_state(span, whole.base) : NULL;
     if (!b->state)
         return true;
     b->was = usm_load_relaxed(b->state);
@@ -361,7 +361,7 @@ static usm_status event_of(usm_queue *q, size_t ndeps, usm_event *const *deps, u
 static usm_status free_behind(usm_queue *q, usm__async_pool *ap, const usm__async_block *b,
                               usm_event *ev)
 {
-    if (usm__order_on())
+    if (usm__observer_order_on())
         usm__observer_get()->async_free(q, b->p, 0, ev->native);
     usm__async_free_later(ap, b, ev);
     return USM_OK;

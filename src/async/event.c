@@ -10,7 +10,7 @@ void usm__async_reach(usm__async_queue *aq, uint64_t position)
 {
     uint64_t old = usm_load_relaxed(&aq->reached);
 
-    if (old < position && usm__order_on())
+    if (old < position && usm__observer_order_on())
         usm__observer_get()->claim_complete(aq->q, position);
     while (old < position && !usm_cas_acq_rel(&aq->reached, &old, position))
         ;

@@ -17,11 +17,11 @@
 #define LAST_NS 500000000 /* the thread stays so long with no list to look at             */
 
 static struct {
-    usm__mutex     lock;
-    pthread_cond_t wake;
-    usm_list       lists; /* usm__async_list.watched, with a reference each               */
-    bool           has_thread, is_posted;
-    usm__job       job;
+    usm__mutex        lock;
+    pthread_cond_t    wake;
+    usm_list          lists; /* usm__async_list.watched, with a reference each               */
+    bool              has_thread, is_posted;
+    usm__executor_job job;
 } idle = {USM__MUTEX_INIT(USM__RANK_ASYNC, "lists that are watched"),
           PTHREAD_COND_INITIALIZER,
           {&idle.lists, &idle.lists},
@@ -103,7 +103,7 @@ static bool look_after(usm__async_list *l)
 /* ---- the tick -------------------------------------------------------------------------------- */
 
 /* Lists of queues that have ended are empty: they are removed like others. */
-static void tick(usm__job *job)
+static void tick(usm__executor_job *job)
 {
     usm_list  now;
     usm_list *it;

@@ -116,7 +116,7 @@ usm_status usm__parts_context_made(usm_context *ctx)
     return st;
 }
 
-const struct usm__export_hooks *usm__parts_exports(void)
+const struct usm__pool_export_hooks *usm__parts_exports(void)
 {
     for (size_t i = 0; i < parts.n; i++)
         if (parts.list[i]->exports)

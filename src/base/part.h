@@ -16,7 +16,7 @@
 #include <usm/program.h>
 #include <usm/queue.h>
 
-struct usm__export_hooks;
+struct usm__pool_export_hooks;
 struct usm__pool_queued;
 
 #define USM__PARTS_MAX      16
@@ -72,7 +72,7 @@ typedef struct usm_part {
     void (*pool_ending)(usm_pool *pool);
     void (*pool_figures)(usm_pool *pool, struct usm__pool_queued *figures);
     /* Memory that other processes use (heap/export.h). */
-    const struct usm__export_hooks *exports;
+    const struct usm__pool_export_hooks *exports;
     /* A launch with an argument that is a buffer. */
     usm_status (*launch_over_buffers)(usm_queue *q, const usm_launch *launch, size_t ndeps,
                                       usm_event *const *deps, usm_event **ev);
@@ -100,7 +100,7 @@ size_t usm__parts_pool_collect(usm_pool *pool, bool wait);
 void   usm__parts_pool_ending(usm_pool *pool);
 void   usm__parts_pool_figures(usm_pool *pool, struct usm__pool_queued *figures);
 /* NULL: no part has one. */
-const struct usm__export_hooks *usm__parts_exports(void);
-const usm_part                 *usm__parts_launcher(void);
+const struct usm__pool_export_hooks *usm__parts_exports(void);
+const usm_part                      *usm__parts_launcher(void);
 
 #endif

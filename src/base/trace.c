@@ -272,7 +272,7 @@ void usm__trace_driver(usm__trace_call call, uint32_t pool, const void *p, size_
     put(ring);
 }
 
-void usm__trace_spill_put(const usm__spill_event *e)
+void usm__trace_spill_put(const usm__trace_spill_event *e)
 {
     usm__ring         *ring;
     usm__trace_packed *o = on() ? room(&ring) : NULL;
@@ -289,7 +289,7 @@ void usm__trace_spill_put(const usm__spill_event *e)
     put(ring);
 }
 
-void usm__trace_work_put(const usm__work_event *e)
+void usm__trace_work_put(const usm__trace_work_event *e)
 {
     bool               is_chunk = e->kind <= USM__WORK_FAILED;
     usm__ring         *ring;

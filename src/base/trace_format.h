@@ -78,13 +78,13 @@ typedef enum usm__trace_type {
     USM__EVENT_UNMAP  = 7
 } usm__trace_type;
 
-/* Types [SPILL, SPILL_END) are events of spilling: SPILL + usm__spill_kind (trace_spill.h).
+/* Types [SPILL, SPILL_END) are events of spilling: SPILL + usm__trace_spill_kind (trace_spill.h).
  * address: block + mode << 32; extra: usm__ns_pack(); tag: id of the space; pool: id of the tier.
  * The time is that of the end.  A reader skips unknown ones. */
 #define USM__EVENT_SPILL     16
 #define USM__EVENT_SPILL_END 32
 
-/* Types [WORK, WORK_END) are events of launches over teams: WORK + usm__work_kind (trace_work.h).
+/* Types [WORK, WORK_END) are events of launches over teams: WORK + usm__trace_work_kind (trace_work.h).
  * extra: usm__ns_pack(); tag: id of the kernel; pool: id of the member; size: indices or bytes;
  * address: for a chunk its first index, for its parts how many ns before `time` they ended.  A
  * reader skips unknown ones as well. */

@@ -6,7 +6,7 @@
  *
  *     space->trace = usm__trace_space(space->name, block_size, nblocks);          at its creation
  *     tier->trace  = usm__trace_tier("/var/tmp");                                 at its opening
- *     usm__trace_spill(&(usm__spill_event){.kind = USM__SPILL_FETCH, .space = space->trace,
+ *     usm__trace_spill(&(usm__trace_spill_event){.kind = USM__SPILL_FETCH, .space = space->trace,
  *                      .tier = tier->trace, .block = i, .bytes = n, .ns = now - start});
  *
  * Hits are not recorded.  The time of an event is that of its end: record it when it is over. */
@@ -15,7 +15,7 @@
 
 #include "base/trace.h"
 
-typedef enum usm__spill_kind {
+typedef enum usm__trace_spill_kind {
     /* An access waited for its blocks or for room.  block: its first; bytes: of the access; ns: the
      * wait. */
     USM__SPILL_MISS = 0,
@@ -41,17 +41,17 @@ typedef enum usm__spill_kind {
      * of hits. */
     USM__SPILL_USED  = 11,
     USM__SPILL_KINDS = 12
-} usm__spill_kind;
+} usm__trace_spill_kind;
 
-typedef struct usm__spill_event {
-    usm__spill_kind kind;
-    uint32_t        space; /* of usm__trace_space(); 0: unknown                       */
-    uint32_t        tier;  /* of usm__trace_tier(); 0: none                           */
-    uint32_t        mode;  /* usm_access_mode of a MISS, GUESS_USED, USED; 0: unknown */
-    uint64_t        block; /* number in the space, below 2^32                         */
-    uint64_t        bytes;
-    uint64_t        ns; /* exact below 134 ms, then within 1e-8 */
-} usm__spill_event;
+typedef struct usm__trace_spill_event {
+    usm__trace_spill_kind kind;
+    uint32_t              space; /* of usm__trace_space(); 0: unknown                       */
+    uint32_t              tier;  /* of usm__trace_tier(); 0: none                           */
+    uint32_t              mode;  /* usm_access_mode of a MISS, GUESS_USED, USED; 0: unknown */
+    uint64_t              block; /* number in the space, below 2^32                         */
+    uint64_t              bytes;
+    uint64_t              ns; /* exact below 134 ms, then within 1e-8 */
+} usm__trace_spill_event;
 
 /* Define the name of a space, or of a tier (an entry of USM_SPILL, the file of a backing store,
  * device memory), in the file, and return its number there, > 0.  0: tracing is off, or there are
@@ -59,7 +59,7 @@ typedef struct usm__spill_event {
 uint32_t usm__trace_space(const char *name, uint64_t block_size, uint64_t blocks);
 uint32_t usm__trace_tier(const char *name);
 
-void usm__trace_spill_put(const usm__spill_event *e);
+void usm__trace_spill_put(const usm__trace_spill_event *e);
 
 /* True if the caller should read clocks for an event. */
 static inline bool usm__trace_is_on(void)
@@ -67,7 +67,7 @@ static inline bool usm__trace_is_on(void)
     return __builtin_expect(atomic_load_explicit(&usm__trace_on, memory_order_relaxed) != 0, 0);
 }
 
-static inline void usm__trace_spill(const usm__spill_event *e)
+static inline void usm__trace_spill(const usm__trace_spill_event *e)
 {
     if (usm__trace_is_on())
         usm__trace_spill_put(e);

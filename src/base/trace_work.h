@@ -8,7 +8,7 @@
 
 #include "base/trace_spill.h"
 
-typedef enum usm__work_kind {
+typedef enum usm__trace_work_kind {
     /* From the start of a launch to its end.  n: indices of the range; no member. */
     USM__WORK_LAUNCH = 0,
     /* A chunk, from its submission until its end was observed.  first, n: indices. */
@@ -20,26 +20,26 @@ typedef enum usm__work_kind {
     USM__WORK_KERNEL = 4,
     USM__WORK_OUT    = 5,
     USM__WORK_KINDS  = 6
-} usm__work_kind;
+} usm__trace_work_kind;
 
-typedef struct usm__work_event {
-    usm__work_kind kind;
-    uint32_t       member; /* of usm__trace_member(); 0: none, or unknown */
-    uint32_t       kernel; /* of usm__trace_kernel(); 0: unknown          */
-    uint64_t       first;  /* of a chunk                                  */
-    uint64_t       n;
-    uint64_t       ns;     /* duration                          */
-    uint64_t       ago_ns; /* of a part: the time since its end */
-} usm__work_event;
+typedef struct usm__trace_work_event {
+    usm__trace_work_kind kind;
+    uint32_t             member; /* of usm__trace_member(); 0: none, or unknown */
+    uint32_t             kernel; /* of usm__trace_kernel(); 0: unknown          */
+    uint64_t             first;  /* of a chunk                                  */
+    uint64_t             n;
+    uint64_t             ns;     /* duration                          */
+    uint64_t             ago_ns; /* of a part: the time since its end */
+} usm__trace_work_event;
 
 /* Return a name's number in the file, > 0; 0: tracing is off, or there are too many.  A member has
  * the same number in all teams. */
 uint32_t usm__trace_member(const char *name);
 uint32_t usm__trace_kernel(const char *name);
 
-void usm__trace_work_put(const usm__work_event *e);
+void usm__trace_work_put(const usm__trace_work_event *e);
 
-static inline void usm__trace_work(const usm__work_event *e)
+static inline void usm__trace_work(const usm__trace_work_event *e)
 {
     if (usm__trace_is_on())
         usm__trace_work_put(e);

@@ -90,7 +90,7 @@ static inline bool is_tracked(usm_buffer *root)
 static inline void close_slot(usm_buffer *root, const usm__slot *slot, uint32_t serial)
 {
     if (__builtin_expect(is_tracked(root), 0)) {
-        usm__host_slot_ended(root, slot, serial);
+        usm__access_slot_ended(root, slot, serial);
         usm__track_stop_placed(root);
     }
 }
@@ -161,7 +161,7 @@ static usm_status begin_in_slot(const usm_buffer_range *r, usm_access *acc)
 static usm_status begin_in_order(const usm_buffer_range *r, usm_access *acc)
 {
     usm__open *open = NULL;
-    usm_status st   = usm__host_begin(1, r, &open);
+    usm_status st   = usm__access_begin(1, r, &open);
 
     if (st == USM_OK)
         fill(acc, r, USM__OPEN_ENTRY, open);
@@ -220,7 +220,7 @@ static void end_slowly(usm_access *acc, uint32_t state)
         close_slot(buf->root, acc->opaque, state >> 8);
         return;
     case USM__OPEN_ENTRY:
-        usm__host_end(acc->opaque);
+        usm__access_end(acc->opaque);
         return;
     case USM__OPEN_NOTHING:
         return;
@@ -281,7 +281,7 @@ static usm_status begin_many(size_t n, const usm_buffer_range *list, usm_access 
                              usm_buffer_range *ranges, usm__open **opens)
 {
     size_t     count = without_empty(n, list, ranges);
-    usm_status st    = usm__host_begin(count, ranges, opens);
+    usm_status st    = usm__access_begin(count, ranges, opens);
 
     if (st != USM_OK)
         return st;
@@ -339,7 +339,7 @@ usm_status usm_access_begin_async(usm_buffer *buf, size_t offset, size_t size, u
         return st;
     if (size == 0)
         return begin_nothing(&r, acc, ev);
-    st = usm__host_begin_async(&r, &open, ev);
+    st = usm__access_begin_async(&r, &open, ev);
     if (st == USM_OK)
         fill(acc, &r, USM__OPEN_ENTRY, open);
     return st;
@@ -360,11 +360,11 @@ usm_status usm__buffer_read(usm_buffer *root, size_t begin, void *dst, size_t si
         n      = piece - ((begin + done) & (piece - 1));
         n      = n < size - done ? n : size - done;
         r.size = n;
-        st     = usm__host_begin(1, &r, &open);
+        st     = usm__access_begin(1, &r, &open);
         if (st != USM_OK)
             break;
         memcpy((char *)dst + done, root->ptr + r.offset, n);
-        usm__host_end(open);
+        usm__access_end(open);
     }
     return st;
 }
@@ -379,9 +379,9 @@ usm_status usm__buffer_settle(usm_buffer *root, bool bring)
         usm_buffer_range r    = {root, done, n, bring ? USM_READ_WRITE : USM_WRITE_NO_INIT};
         usm__open       *open = NULL;
 
-        st = usm__host_begin(1, &r, &open);
+        st = usm__access_begin(1, &r, &open);
         if (st == USM_OK)
-            usm__host_end(open);
+            usm__access_end(open);
         else if (first == USM_OK)
             first = st;
     }

@@ -7,10 +7,10 @@
 
 /* ---- advice --------------------------------------------------------------------------- */
 
-static bool has_other(const usm_list *head, const usm__order_entry *than)
+static bool has_other(const usm_list *head, const usm__track_order_entry *than)
 {
     USM_LIST_FOREACH (it, head) {
-        const usm__order_entry *e = usm_container_of(it, usm__order_entry, link);
+        const usm__track_order_entry *e = usm_container_of(it, usm__track_order_entry, link);
 
         if (e != than && e->begin < than->end && than->begin < e->end)
             return true;
@@ -19,7 +19,7 @@ static bool has_other(const usm_list *head, const usm__order_entry *than)
 }
 
 /* Whether anything else uses the range, including accesses opened by the hit path. */
-static usm_status check_unused(usm_buffer *root, const usm__order_entry *own)
+static usm_status check_unused(usm_buffer *root, const usm__track_order_entry *own)
 {
     usm__track *t = usm__track_of(root);
     usm_status  st;
@@ -52,7 +52,7 @@ static usm_status discard(usm_buffer *root, size_t begin, size_t size)
 {
     const usm_buffer_range r    = {root, begin - root->base, size, USM_WRITE_NO_INIT | USM_NO_WAIT};
     usm__open             *open = NULL;
-    usm_status             st   = usm__host_enter(&r, &open);
+    usm_status             st   = usm__access_enter(&r, &open);
 
     if (st == USM_E_AGAIN)
         st = usm__fail(USM_E_BUSY, "a command uses bytes of the range; discard them after it");
@@ -61,7 +61,7 @@ static usm_status discard(usm_buffer *root, size_t begin, size_t size)
     st = check_unused(root, &open->host.entry);
     if (st == USM_OK)
         st = discard_range(root, begin, size);
-    usm__host_end(open);
+    usm__access_end(open);
     return st;
 }
 
@@ -189,9 +189,9 @@ static usm_status bring_home(usm_buffer *root)
         usm_buffer_range r    = {root, at, n, USM_READ};
         usm__open       *open = NULL;
 
-        st = usm__host_begin(1, &r, &open);
+        st = usm__access_begin(1, &r, &open);
         if (st == USM_OK)
-            usm__host_end(open);
+            usm__access_end(open);
     }
     return st;
 }
@@ -214,7 +214,7 @@ usm_status usm_buffer_commit(usm_buffer *buf)
         return st;
     whole.buffer = root;
     whole.size   = root->size;
-    st           = usm__host_enter(&whole, &open); /* later writers wait           */
+    st           = usm__access_enter(&whole, &open); /* later writers wait           */
     if (st != USM_OK)
         return st;
     st = bring_home(root);
@@ -223,6 +223,6 @@ usm_status usm_buffer_commit(usm_buffer *buf)
             usm__fail(USM_E_BUSY, "usm_buffer_commit: an access that writes is open; end it first");
     if (st == USM_OK)
         st = usm__space_commit(root->space);
-    usm__host_end(open);
+    usm__access_end(open);
     return st;
 }

@@ -280,7 +280,7 @@ static void leave_order(usm__use *u, usm_status status)
     usm__track *t = usm__track_of(u->root);
 
     if (!u->is_empty)
-        usm__order_remove(&t->order, &u->entry, status == USM_OK);
+        usm__track_order_remove(&t->order, &u->entry, status == USM_OK);
     if (!u->is_empty && status < 0 && (u->entry.mode & USM_WRITE))
         usm__failures_add(&t->failures, u->entry.begin, u->entry.end, status);
     usm__track_stop(u->root);
@@ -355,7 +355,7 @@ static void withdraw(usm__command *c)
 
 /* ---- directly into the queue ------------------------------------------------------------- */
 
-usm_status usm__command_launch(usm__command *c, usm_queue *q, const usm__event_list *after,
+usm_status usm__command_launch(usm__command *c, usm_queue *q, const usm__places_events *after,
                                size_t ndeps, usm_event *const *deps)
 {
     usm_event  *first[DEPS_INLINE];
@@ -397,8 +397,8 @@ static void stop_taking(usm__command *c)
 static usm_status try_now(usm__command *c, usm_queue *q, size_t ndeps, usm_event *const *deps,
                           usm_event **ev)
 {
-    usm__event_list after = USM__EVENT_LIST_INIT;
-    usm_status      st    = usm__command_place(c, q, false, &after);
+    usm__places_events after = USM__EVENT_LIST_INIT;
+    usm_status         st    = usm__command_place(c, q, false, &after);
 
     if (st == USM_OK) {
         st = usm__command_launch(c, q, &after, ndeps, deps);
@@ -407,7 +407,7 @@ static usm_status try_now(usm__command *c, usm_queue *q, size_t ndeps, usm_event
         else if (ev && usm_event_retain(c->event) == USM_OK)
             *ev = c->event;
     }
-    usm__event_list_fini(&after);
+    usm__places_events_fini(&after);
     if (st != USM_OK)
         stop_taking(c);
     return st;

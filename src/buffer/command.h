@@ -29,10 +29,10 @@ typedef struct usm__work_ops {
 
 /* One accessor of a command. */
 typedef struct usm__use {
-    usm__order_entry     entry; /* range in the space, mode; link: in the order */
-    usm_buffer          *root;  /* counted                                      */
-    struct usm__command *command;
-    bool                 is_empty; /* it has no bytes, and is in no order                      */
+    usm__track_order_entry entry; /* range in the space, mode; link: in the order */
+    usm_buffer            *root;  /* counted                                      */
+    struct usm__command   *command;
+    bool                   is_empty; /* it has no bytes, and is in no order                      */
     /* held while the command may run */
     bool         is_pinned;
     usm__pin     pin;
@@ -135,7 +135,7 @@ extern const usm__work_ops usm__command_task_ops; /* of a task: task.c          
 usm_status usm__command_post(usm__command *c, usm_queue *q);
 /* Under the lock: whether c, of the same in-order queue, runs after `before` in any case, and is
  * dropped if that fails: then it needs no edge. */
-bool usm__task_queue_orders(const usm__command *before, const usm__command *c);
+bool usm__buffer_task_orders(const usm__command *before, const usm__command *c);
 
 /* As usm_queue_submit().  Accessors are checked here. */
 usm_status usm__command_submit(usm_queue *q, const usm__command_desc *d, size_t ndeps,
@@ -153,7 +153,7 @@ usm_status usm__command_enter(usm__command *c);
 /* Under the lock, which is released meanwhile: sleeps if any command that e, in no order yet, would
  * wait for has no place in its queue yet.  true: it slept, and the caller must check everything
  * again. */
-bool usm__enter_later(usm__order *o, const usm__order_entry *e);
+bool usm__enter_later(usm__track_order *o, const usm__track_order_entry *e);
 /* A command has its place in its queue: under the lock; of a task that its queue alone orders:
  * without it. */
 void usm__command_arrived(void);
@@ -175,13 +175,14 @@ void usm__command_preceded(usm__command *c, usm_event *dep, usm_status status);
 usm_status usm__command_check_fits(const usm__command *c, const usm_queue *q);
 /* Takes pins and extents for all uses on q, or none.  may_wait false: USM_E_AGAIN instead of
  * waiting. */
-usm_status usm__command_place(usm__command *c, usm_queue *q, bool may_wait, usm__event_list *after);
+usm_status usm__command_place(usm__command *c, usm_queue *q, bool may_wait,
+                              usm__places_events *after);
 /* The same, repeated whenever other commands have released memory. */
-usm_status usm__command_place_waiting(usm__command *c, usm_queue *q, usm__event_list *after);
+usm_status usm__command_place_waiting(usm__command *c, usm_queue *q, usm__places_events *after);
 void       usm__command_unplace(usm__command *c);
 /* Queues the work on q, after its dependencies, `after` and `deps`.  When it is launched the caller
  * must call usm__command_watch(), without a lock. */
-usm_status usm__command_launch(usm__command *c, usm_queue *q, const usm__event_list *after,
+usm_status usm__command_launch(usm__command *c, usm_queue *q, const usm__places_events *after,
                                size_t ndeps, usm_event *const *deps);
 void       usm__command_watch(usm__command *c);
 /* The command ended with that status: releases what it holds and notifies those who wait.  Only the
@@ -246,7 +247,7 @@ static inline bool usm__command_is_posted(const usm__command *c)
     return s >= USM__COMMAND_POSTING && s <= USM__COMMAND_POSTED;
 }
 
-static inline usm__use *usm__use_of(usm__order_entry *e)
+static inline usm__use *usm__use_of(usm__track_order_entry *e)
 {
     return usm_container_of(e, usm__use, entry);
 }

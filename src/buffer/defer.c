@@ -17,8 +17,8 @@
 
 usm_status usm__command_launch_deferred(usm__command *c)
 {
-    usm__event_list after = USM__EVENT_LIST_INIT;
-    usm_status      st    = USM_OK;
+    usm__places_events after = USM__EVENT_LIST_INIT;
+    usm_status         st    = USM_OK;
 
     if (c->preceded != USM_OK)
         return usm__fail(USM_E_DEPENDENCY, "a command that it depends on failed");
@@ -28,7 +28,7 @@ usm_status usm__command_launch_deferred(usm__command *c)
     st = usm__command_place_waiting(c, c->own, &after);
     if (st == USM_OK)
         st = usm__command_launch(c, c->own, &after, 1, &c->start);
-    usm__event_list_fini(&after);
+    usm__places_events_fini(&after);
     return st;
 }
 

@@ -75,12 +75,12 @@ static bool has_dep(const usm__command *c, const usm_event *ev)
     return false;
 }
 
-static bool put_behind(usm__command *c, usm__order_entry *e)
+static bool put_behind(usm__command *c, usm__track_order_entry *e)
 {
     usm__command *before;
 
     if (e->is_host)
-        return usm__edge_add(&usm_container_of(e, usm__host_entry, entry)->waiters, &c->waiter,
+        return usm__edge_add(&usm_container_of(e, usm__access_entry, entry)->waiters, &c->waiter,
                              NULL);
     before = usm__use_of(e)->command;
     /* Bytes are copied between a device's memory and the host's only when no command works on
@@ -89,7 +89,7 @@ static bool put_behind(usm__command *c, usm__order_entry *e)
         usm__command_want_watch(before);
         return usm__edge_add(&before->on_done, &c->waiter, NULL);
     }
-    if (usm__task_queue_orders(before, c) || (before->event && has_dep(c, before->event)))
+    if (usm__buffer_task_orders(before, c) || (before->event && has_dep(c, before->event)))
         return true;
     if (!expect_dep(c))
         return false;
@@ -105,10 +105,10 @@ static bool put_behind(usm__command *c, usm__order_entry *e)
 
 static usm_status find_order(usm__command *c, usm__use *u)
 {
-    usm__order *o = &usm__track_of(u->root)->order;
+    usm__track_order *o = &usm__track_of(u->root)->order;
 
-    for (usm__order_entry *e = usm__order_next(o, &u->entry, false, NULL); e;
-         e                   = usm__order_next(o, &u->entry, false, e))
+    for (usm__track_order_entry *e = usm__track_order_next(o, &u->entry, false, NULL); e;
+         e                         = usm__track_order_next(o, &u->entry, false, e))
         if (!put_behind(c, e))
             return usm__fail(USM_E_NO_MEMORY, "no host memory to order commands");
     return USM_OK;
@@ -198,12 +198,12 @@ static bool await(usm__command *c)
     return true;
 }
 
-bool usm__enter_later(usm__order *o, const usm__order_entry *e)
+bool usm__enter_later(usm__track_order *o, const usm__track_order_entry *e)
 {
     if (ncoming == 0)
         return false;
-    for (usm__order_entry *x = usm__order_next(o, e, false, NULL); x;
-         x                   = usm__order_next(o, e, false, x))
+    for (usm__track_order_entry *x = usm__track_order_next(o, e, false, NULL); x;
+         x                         = usm__track_order_next(o, e, false, x))
         if (!x->is_host && await(usm__use_of(x)->command))
             return true;
     return false;
@@ -227,7 +227,7 @@ void usm__command_join_orders(usm__command *c)
 {
     for (size_t i = 0; i < c->nuses; i++)
         if (!c->uses[i].is_empty)
-            usm__order_add(&usm__track_of(c->uses[i].root)->order, &c->uses[i].entry);
+            usm__track_order_add(&usm__track_of(c->uses[i].root)->order, &c->uses[i].entry);
     ncoming++;
 }
 
@@ -236,7 +236,8 @@ void usm__command_leave_orders(usm__command *c)
     settled();
     for (size_t i = 0; i < c->nuses; i++)
         if (!c->uses[i].is_empty)
-            usm__order_remove(&usm__track_of(c->uses[i].root)->order, &c->uses[i].entry, false);
+            usm__track_order_remove(&usm__track_of(c->uses[i].root)->order, &c->uses[i].entry,
+                                    false);
     usm__edges_fire(&c->on_launch, NULL, USM_OK);
     usm__edges_fire(&c->on_done, NULL, USM_OK);
     for (size_t i = 0; i < c->nuses; i++)

@@ -281,7 +281,7 @@ void usm__extent_free(usm__extent *e)
 
 /* ---- memory for an extent -------------------------------------------------------- */
 
-unsigned usm__extent_own_uses(const usm__device_want *want, const usm__extent *e)
+unsigned usm__extent_own_uses(const usm__places_want *want, const usm__extent *e)
 {
     unsigned n = 0;
 
@@ -291,7 +291,7 @@ unsigned usm__extent_own_uses(const usm__device_want *want, const usm__extent *e
 }
 
 /* Whether other commands use it; copies of the command's own extents end by themselves. */
-static bool is_others(const usm__device_want *want, const usm__extent *e)
+static bool is_others(const usm__places_want *want, const usm__extent *e)
 {
     unsigned own = usm__extent_own_uses(want, e);
 
@@ -328,15 +328,15 @@ static size_t frames_share(const usm_queue *q)
 
 /* Whether frames of the engine hold the memory at this moment, so that a wait may help. */
 static bool is_kept_by_frames(const usm__memory *m, const usm__places *p,
-                              const usm__device_want *want)
+                              const usm__places_want *want)
 {
-    return want->may_wait && usm__device_is_host_memory(m->dev) &&
+    return want->may_wait && usm__account_is_host_memory(m->dev) &&
            usm__spill_in_memory(p->space->spill) > frames_share(want->q);
 }
 
 /* Fails with what is in the way, once nothing more can be evicted.  `why`: the error message of the
  * allocation, or of the eviction that failed. */
-static usm_status no_room(const usm__memory *m, const usm__places *p, const usm__device_want *want,
+static usm_status no_room(const usm__memory *m, const usm__places *p, const usm__places_want *want,
                           const usm__story *why)
 {
     holders others = {.len = 0}, own = {.len = 0};
@@ -380,7 +380,7 @@ typedef enum way { WAY_CLEAN, WAY_REST } way;
 typedef struct search {
     usm__memory            *memory;
     usm__places            *places;
-    const usm__device_want *want;
+    const usm__places_want *want;
     way                     way;           /* the next to try              */
     bool                    is_over_share; /* taking frames would not help */
     bool                    have_pools_given;
@@ -414,7 +414,7 @@ static bool take_frames(const search *s)
 
 /* Waits for copies to and from extents of the same command: the frames that they pin can be evicted
  * when they have ended.  False: there are none. */
-static bool await_own_copy(const usm__device_want *want)
+static bool await_own_copy(const usm__places_want *want)
 {
     usm__copying *t = NULL;
 
@@ -430,8 +430,8 @@ static bool await_own_copy(const usm__device_want *want)
 /* Free memory in pools of the device is returned before any extents are evicted. */
 static bool pools_gave(search *s, const usm_pool *pool)
 {
-    usm_device                *dev    = s->want->q->dev;
-    const usm__memory_of_pools memory = {dev, usm__device_is_host_memory(dev), NULL};
+    usm_device             *dev    = s->want->q->dev;
+    const usm__pools_memory memory = {dev, usm__account_is_host_memory(dev), NULL};
 
     if (s->have_pools_given || s->is_over_share)
         return false;
@@ -465,8 +465,8 @@ static bool share_a_limit(const usm_context *a, const usm_context *b)
  * from and to host memory pass through them. */
 uint64_t usm__extents_most(const usm_queue *q)
 {
-    return usm__device_is_host_memory(q->dev) ? usm__account_buffer_limit(q->ctx) / 4 * 3
-                                              : UINT64_MAX;
+    return usm__account_is_host_memory(q->dev) ? usm__account_buffer_limit(q->ctx) / 4 * 3
+                                               : UINT64_MAX;
 }
 
 static usm_status check_share(const search *s)
@@ -490,7 +490,7 @@ static usm_status check_share(const search *s)
                      s->memory->dev->term, (unsigned long long)most);
 }
 
-static usm_status take_memory(usm__memory *m, usm__places *p, const usm__device_want *want,
+static usm_status take_memory(usm__memory *m, usm__places *p, const usm__places_want *want,
                               void **at)
 {
     const usm_queue *q = want->q;
@@ -514,7 +514,7 @@ static usm_status take_memory(usm__memory *m, usm__places *p, const usm__device_
     return no_room(m, p, want, &s.why);
 }
 
-static usm__extent *new_extent(usm__places *p, usm__memory *m, const usm__device_want *want)
+static usm__extent *new_extent(usm__places *p, usm__memory *m, const usm__places_want *want)
 {
     usm__extent *e = usm__heap_alloc(sizeof *e);
 
@@ -535,7 +535,7 @@ static usm__extent *new_extent(usm__places *p, usm__memory *m, const usm__device
     return e;
 }
 
-usm_status usm__extent_make(usm__places *p, const usm__device_want *want, usm__extent **out)
+usm_status usm__extent_make(usm__places *p, const usm__places_want *want, usm__extent **out)
 {
     usm__memory *m  = usm__memory_of(want->q->dev);
     usm__extent *e  = m ? new_extent(p, m, want) : NULL;

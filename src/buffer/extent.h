@@ -68,7 +68,7 @@ typedef struct usm__copying {
     /* guarded by usm__extents_lock() */
     usm_list link;
     unsigned refs;          /* its completion, and the threads that wait for it */
-    uint64_t seen;          /* used by usm__copies_reap()                       */
+    uint64_t seen;          /* used by usm__places_reap()                       */
     bool     is_superseded; /* its source turned out to be invalid              */
 } usm__copying;
 
@@ -126,13 +126,13 @@ bool usm__extent_is_covered(const usm__extent *e);
 void usm__extent_drop_command(usm__extent *e);
 void usm__extent_drop_copy(usm__extent *e);
 /* How many of its uses belong to the current command, by want->held. */
-unsigned usm__extent_own_uses(const usm__device_want *want, const usm__extent *e);
+unsigned usm__extent_own_uses(const usm__places_want *want, const usm__extent *e);
 /* Reserves room for one change now, besides those pending; false: no memory. */
 bool usm__holding_reserve(usm__holding *h);
 
 /* Without the lock. --------------------------------------------------------------------- */
 /* Allocates memory and a descriptor for [start, end), counted by one command and in all lists. */
-usm_status usm__extent_make(usm__places *p, const usm__device_want *want, usm__extent **out);
+usm_status usm__extent_make(usm__places *p, const usm__places_want *want, usm__extent **out);
 void       usm__extent_free(usm__extent *e);
 
 /* ---- extent_evict.c ---------------------------------------------------------------- */
@@ -166,13 +166,13 @@ void usm__places_unpin(const usm__places *p, const usm__interval *piece, usm_acc
  * piece. */
 usm_status usm__places_fetch(const usm__extent *from, const usm__interval *piece);
 /* Copies the bytes of the wanted range that `e` lacks and other locations have to `e`. */
-usm_status usm__places_bring(usm__places *p, const usm__device_want *want, usm__extent *e);
+usm_status usm__places_bring(usm__places *p, const usm__places_want *want, usm__extent *e);
 /* A copy under way to or from e; NULL.  Lock held. */
 usm__copying *usm__extent_copying(const usm__extent *e);
 /* Ends the copies that have completed without a notification so far.  Called without the lock. */
-void usm__copies_reap(usm__memory *m);
+void usm__places_reap(usm__memory *m);
 /* Whether bytes are still missing, because a copy failed meanwhile.  Lock held. */
-bool usm__places_lacks(const usm__places *p, const usm__device_want *want, const usm__extent *e);
+bool usm__places_lacks(const usm__places *p, const usm__places_want *want, const usm__extent *e);
 /* Waits until the copy has ended and its outcome is recorded.  The lock is held, and released
  * meanwhile. */
 void usm__copying_await(usm__copying *t);

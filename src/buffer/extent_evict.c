@@ -176,7 +176,7 @@ usm_status usm__extent_evict(usm__memory *m, const usm__evict_rule *rule, size_t
     usm_status   st;
 
     *freed = 0;
-    usm__copies_reap(m);
+    usm__places_reap(m);
     usm__extents_lock();
     e = choose(m, rule);
     if (!e) {

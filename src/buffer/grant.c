@@ -55,7 +55,7 @@
 
 #include <stdio.h>
 
-static void run_line(usm__job *job);
+static void run_line(usm__executor_job *job);
 
 static usm__mutex placing = USM__MUTEX_INIT(USM__RANK_PLACING, "held places");
 
@@ -64,7 +64,7 @@ static struct {
     usm_list commands;   /* deferred, without memory, in the order in which they were queued   */
     bool     is_running; /* a thread runs run_line(), or its job is posted                     */
     bool     granting;   /* it is getting a command its memory                                 */
-    usm__job job;
+    usm__executor_job job;
 } line = {
     {&line.commands, &line.commands}, false, false, {{&line.job.link, &line.job.link}, run_line}};
 
@@ -231,7 +231,7 @@ static void grant(usm__command *c)
     usm__command_unref(c);
 }
 
-static void run_line(usm__job *job)
+static void run_line(usm__executor_job *job)
 {
     usm__command *c;
     bool          may_go = false;
@@ -278,23 +278,23 @@ uint64_t usm__grant_moves(void)
 
 /* ---- a thread that waits for itself --------------------------------------------------------- */
 
-static bool is_own(const usm__host_entry *h)
+static bool is_own(const usm__access_entry *h)
 {
     return h->slot ? usm__slot_is_own(h->slot) : h->opener && h->opener == usm__self.block;
 }
 
-const usm__host_entry *usm__grant_access_before(const usm__command *c, const usm__use *u,
-                                                bool (*is_meant)(const usm__host_entry *h))
+const usm__access_entry *usm__grant_access_before(const usm__command *c, const usm__use *u,
+                                                  bool (*is_meant)(const usm__access_entry *h))
 {
-    usm__order *o = &usm__track_of(u->root)->order;
+    usm__track_order *o = &usm__track_of(u->root)->order;
 
-    for (usm__order_entry *e = usm__order_next(o, &u->entry, true, NULL); e;
-         e                   = usm__order_next(o, &u->entry, true, e)) {
-        const usm__host_entry *h;
+    for (usm__track_order_entry *e = usm__track_order_next(o, &u->entry, true, NULL); e;
+         e                         = usm__track_order_next(o, &u->entry, true, e)) {
+        const usm__access_entry *h;
 
         if (!e->is_host)
             continue;
-        h = usm_container_of(e, usm__host_entry, entry);
+        h = usm_container_of(e, usm__access_entry, entry);
         for (const usm__edge *w = !is_meant || is_meant(h) ? h->waiters : NULL; w; w = w->next)
             if (w->who == &c->waiter)
                 return h;
@@ -305,8 +305,8 @@ const usm__host_entry *usm__grant_access_before(const usm__command *c, const usm
 /* Only a warning: another thread may be going to end the access. */
 void usm__grant_warn_of_own_access(usm_queue *q)
 {
-    const usm__host_entry *h = NULL;
-    char                   title[USM__SPACE_TITLE];
+    const usm__access_entry *h = NULL;
+    char                     title[USM__SPACE_TITLE];
 
     if (usm_load_relaxed(&deferred) == 0)
         return;

@@ -34,9 +34,9 @@ void usm__grant_ready(usm__waiter *w);
 const usm_list *usm__grant_line(void);
 bool            usm__grant_under_way(void);
 struct usm__use;
-const usm__host_entry *usm__grant_access_before(const struct usm__command *c,
-                                                const struct usm__use     *u,
-                                                bool (*is_meant)(const usm__host_entry *h));
+const usm__access_entry *usm__grant_access_before(const struct usm__command *c,
+                                                  const struct usm__use     *u,
+                                                  bool (*is_meant)(const usm__access_entry *h));
 /* No lock is held: whether nothing is deferred; a number that grows when a command is granted or
  * ends. */
 bool     usm__grant_is_idle(void);

@@ -61,10 +61,10 @@ static usm__open *new_open(const usm_buffer_range *r)
         return NULL;
     }
     o->host.root   = root;
-    o->host.entry  = (usm__order_entry){.begin   = r->buffer->base + r->offset,
-                                        .end     = r->buffer->base + r->offset + r->size,
-                                        .mode    = r->mode,
-                                        .is_host = true};
+    o->host.entry  = (usm__track_order_entry){.begin   = r->buffer->base + r->offset,
+                                              .end     = r->buffer->base + r->offset + r->size,
+                                              .mode    = r->mode,
+                                              .is_host = true};
     o->host.opener = usm__self.block;
     o->pin         = (usm__pin){root->space, o->host.entry.begin, r->size, r->mode};
     usm__buffer_ref(root);
@@ -81,10 +81,10 @@ static void free_open(usm__open *o)
 
 static usm_status find_before(const usm__open *o, before *b)
 {
-    usm__order *order = &usm__track_of(o->host.root)->order;
+    usm__track_order *order = &usm__track_of(o->host.root)->order;
 
-    for (usm__order_entry *e = usm__order_next(order, &o->host.entry, true, NULL); e;
-         e                   = usm__order_next(order, &o->host.entry, true, e))
+    for (usm__track_order_entry *e = usm__track_order_next(order, &o->host.entry, true, NULL); e;
+         e                         = usm__track_order_next(order, &o->host.entry, true, e))
         if (!before_add(b, usm__use_of(e)->command))
             return usm__fail(USM_E_NO_MEMORY, "no host memory to wait for commands");
     return USM_OK;
@@ -123,7 +123,7 @@ static usm_status enter(size_t n, usm__open **opens, before *b)
     for (size_t i = 0; st == USM_OK && i < n; i++)
         st = find_before(opens[i], b);
     for (size_t i = 0; st == USM_OK && i < n; i++)
-        usm__order_add(&usm__track_of(opens[i]->host.root)->order, &opens[i]->host.entry);
+        usm__track_order_add(&usm__track_of(opens[i]->host.root)->order, &opens[i]->host.entry);
     usm__track_unlock();
     return st;
 }
@@ -131,12 +131,12 @@ static usm_status enter(size_t n, usm__open **opens, before *b)
 static void leave(usm__open *o)
 {
     usm__track_lock();
-    usm__host_leave(&o->host);
+    usm__access_leave(&o->host);
     usm__track_unlock();
     usm__track_stop_placed(o->host.root);
 }
 
-void usm__host_end(usm__open *o)
+void usm__access_end(usm__open *o)
 {
     usm__track_lock();
     while (o->is_coming)
@@ -177,7 +177,7 @@ static size_t in_root(const usm__open *o)
  * then nothing must be lost. */
 static void look_at_places(usm__open *o)
 {
-    const usm__order_entry *e = &o->host.entry;
+    const usm__track_order_entry *e = &o->host.entry;
 
     o->is_newest = usm__track_is_on_host(o->host.root, e->begin, e->end, e->mode);
     if (!o->is_newest)
@@ -262,11 +262,11 @@ static void end_all(size_t n, usm__open **opens)
 
     usm__story_save(&story);
     for (size_t i = 0; i < n; i++)
-        usm__host_end(opens[i]);
+        usm__access_end(opens[i]);
     usm__story_restore(&story);
 }
 
-usm_status usm__host_begin(size_t n, const usm_buffer_range *list, usm__open **opens)
+usm_status usm__access_begin(size_t n, const usm_buffer_range *list, usm__open **opens)
 {
     before     b;
     size_t     made = 0;
@@ -294,7 +294,7 @@ usm_status usm__host_begin(size_t n, const usm_buffer_range *list, usm__open **o
     return st;
 }
 
-usm_status usm__host_enter(const usm_buffer_range *range, usm__open **open)
+usm_status usm__access_enter(const usm_buffer_range *range, usm__open **open)
 {
     before     b;
     usm__open *o = new_open(range);
@@ -324,13 +324,13 @@ usm_status usm__host_enter(const usm_buffer_range *range, usm__open **open)
 /* Notified when the commands before have ended; then a thread of the executor gets the bytes.
  * Frees itself. */
 typedef struct later {
-    usm__waiter waiter;
-    usm__job    job;
-    usm__open  *open;
-    usm_event  *ev; /* counted                                                                 */
+    usm__waiter       waiter;
+    usm__executor_job job;
+    usm__open        *open;
+    usm_event *ev; /* counted                                                                 */
 } later;
 
-static void later_run(usm__job *job)
+static void later_run(usm__executor_job *job)
 {
     later     *l  = usm_container_of(job, later, job);
     usm_status st = fetch(1, &l->open);
@@ -395,7 +395,7 @@ static void wait_later(later *l, const before *b)
     usm__track_unlock();
 }
 
-usm_status usm__host_begin_async(const usm_buffer_range *range, usm__open **open, usm_event **ev)
+usm_status usm__access_begin_async(const usm_buffer_range *range, usm__open **open, usm_event **ev)
 {
     before     b;
     later     *l = NULL;

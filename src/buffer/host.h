@@ -20,21 +20,21 @@ typedef enum usm__open_kind {
 
 /* An access in the order. */
 typedef struct usm__open {
-    usm__host_entry host;
-    bool            is_pinned;
-    bool            is_newest; /* the newest bytes are on the host: nothing to copy              */
-    bool            is_coming; /* begun without waiting; guarded by the lock of track.c          */
-    usm__pin        pin;
+    usm__access_entry host;
+    bool              is_pinned;
+    bool     is_newest; /* the newest bytes are on the host: nothing to copy              */
+    bool     is_coming; /* begun without waiting; guarded by the lock of track.c          */
+    usm__pin pin;
 } usm__open;
 
 /* Begins all accesses of the list, or none; pre: handles, modes and ranges (not empty) are
  * valid. */
-usm_status usm__host_begin(size_t n, const usm_buffer_range *list, usm__open **opens);
+usm_status usm__access_begin(size_t n, const usm_buffer_range *list, usm__open **opens);
 /* The same for one access, without waiting: it may be used when *ev has completed; if *ev fails,
  * the open access must still be ended. */
-usm_status usm__host_begin_async(const usm_buffer_range *range, usm__open **open, usm_event **ev);
+usm_status usm__access_begin_async(const usm_buffer_range *range, usm__open **open, usm_event **ev);
 /* Only waits, and makes others wait: no bytes are copied. */
-usm_status usm__host_enter(const usm_buffer_range *range, usm__open **open);
-void       usm__host_end(usm__open *open);
+usm_status usm__access_enter(const usm_buffer_range *range, usm__open **open);
+void       usm__access_end(usm__open *open);
 
 #endif

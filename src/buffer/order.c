@@ -7,36 +7,37 @@
 
 #include "base/inline/bits.h"
 
-void usm__order_init(usm__order *o)
+void usm__track_order_init(usm__track_order *o)
 {
     usm_list_init(&o->active);
     usm_list_init(&o->covered);
     o->ncommands = 0;
 }
 
-bool usm__order_conflict(const usm__order_entry *a, const usm__order_entry *b)
+bool usm__track_order_conflict(const usm__track_order_entry *a, const usm__track_order_entry *b)
 {
     return a->begin < b->end && b->begin < a->end && ((a->mode | b->mode) & USM_WRITE) &&
            !(a->is_host && b->is_host);
 }
 
-static usm__order_entry *entry_of(usm_list *it)
+static usm__track_order_entry *entry_of(usm_list *it)
 {
-    return usm_container_of(it, usm__order_entry, link);
+    return usm_container_of(it, usm__track_order_entry, link);
 }
 
-static usm__order_entry *next_in(usm_list *head, usm_list *it, const usm__order_entry *e)
+static usm__track_order_entry *next_in(usm_list *head, usm_list *it,
+                                       const usm__track_order_entry *e)
 {
     for (; it != head; it = it->next)
-        if (usm__order_conflict(entry_of(it), e))
+        if (usm__track_order_conflict(entry_of(it), e))
             return entry_of(it);
     return NULL;
 }
 
-usm__order_entry *usm__order_next(usm__order *o, const usm__order_entry *e, bool all,
-                                  const usm__order_entry *prev)
+usm__track_order_entry *usm__track_order_next(usm__track_order *o, const usm__track_order_entry *e,
+                                              bool all, const usm__track_order_entry *prev)
 {
-    usm__order_entry *found = NULL;
+    usm__track_order_entry *found = NULL;
 
     if (!prev || !prev->is_covered)
         found = next_in(&o->active, prev ? prev->link.next : o->active.next, e);
@@ -48,7 +49,7 @@ usm__order_entry *usm__order_next(usm__order *o, const usm__order_entry *e, bool
 
 /* Whether waiting for e implies waiting for `old`.  Never true for accesses of the host: they have
  * no event that a command could wait for, so each is waited for separately. */
-static bool covers(const usm__order_entry *e, const usm__order_entry *old)
+static bool covers(const usm__track_order_entry *e, const usm__track_order_entry *old)
 {
     if (e->is_host || old->is_host || old->begin < e->begin || old->end > e->end)
         return false;
@@ -57,10 +58,10 @@ static bool covers(const usm__order_entry *e, const usm__order_entry *old)
     return e->lane != 0 && e->lane == old->lane && !(old->mode & USM_WRITE);
 }
 
-void usm__order_add(usm__order *o, usm__order_entry *e)
+void usm__track_order_add(usm__track_order *o, usm__track_order_entry *e)
 {
     USM_LIST_FOREACH_SAFE (it, next, &o->active) {
-        usm__order_entry *old = entry_of(it);
+        usm__track_order_entry *old = entry_of(it);
 
         if (!covers(e, old))
             continue;
@@ -73,10 +74,10 @@ void usm__order_add(usm__order *o, usm__order_entry *e)
     o->ncommands += !e->is_host;
 }
 
-static void uncover(usm__order *o, const usm__order_entry *e)
+static void uncover(usm__track_order *o, const usm__track_order_entry *e)
 {
     USM_LIST_FOREACH_SAFE (it, next, &o->covered) {
-        usm__order_entry *old = entry_of(it);
+        usm__track_order_entry *old = entry_of(it);
 
         if (old->begin < e->begin || old->end > e->end)
             continue;
@@ -86,7 +87,7 @@ static void uncover(usm__order *o, const usm__order_entry *e)
     }
 }
 
-void usm__order_remove(usm__order *o, usm__order_entry *e, bool is_clean)
+void usm__track_order_remove(usm__track_order *o, usm__track_order_entry *e, bool is_clean)
 {
     usm_list_remove(&e->link);
     o->ncommands -= !e->is_host;

@@ -24,33 +24,33 @@
 
 #include <usm/buffer.h>
 
-typedef struct usm__order_entry {
+typedef struct usm__track_order_entry {
     usm_list        link;
     size_t          begin, end; /* bytes, begin < end                                        */
     usm_access_mode mode;
     bool            is_host;    /* accesses of the host do not wait for each other */
     bool            is_covered; /* in the list of covered accesses                 */
     uint64_t        lane;       /* the in-order queue that it is in; 0: none       */
-} usm__order_entry;
+} usm__track_order_entry;
 
-typedef struct usm__order {
+typedef struct usm__track_order {
     usm_list active, covered;
     size_t   ncommands; /* entries in both lists that are not the host's                       */
-} usm__order;
+} usm__track_order;
 
-void usm__order_init(usm__order *o);
+void usm__track_order_init(usm__track_order *o);
 
 /* Whether a and b may not run at the same time. */
-bool usm__order_conflict(const usm__order_entry *a, const usm__order_entry *b);
+bool usm__track_order_conflict(const usm__track_order_entry *a, const usm__track_order_entry *b);
 /* The next entry that `e`, which is not in the order yet, must wait for; `prev` NULL: the first.
  * all: also those that are covered. */
-usm__order_entry *usm__order_next(usm__order *o, const usm__order_entry *e, bool all,
-                                  const usm__order_entry *prev);
-/* Adds e, which waits for all that usm__order_next() returned for it. */
-void usm__order_add(usm__order *o, usm__order_entry *e);
+usm__track_order_entry *usm__track_order_next(usm__track_order *o, const usm__track_order_entry *e,
+                                              bool all, const usm__track_order_entry *prev);
+/* Adds e, which waits for all that usm__track_order_next() returned for it. */
+void usm__track_order_add(usm__track_order *o, usm__track_order_entry *e);
 /* The access ended.  is_clean false: it did not wait for all that it should have (it failed, or was
  * withdrawn): the accesses that it covered must be waited for again. */
-void usm__order_remove(usm__order *o, usm__order_entry *e, bool is_clean);
+void usm__track_order_remove(usm__track_order *o, usm__track_order_entry *e, bool is_clean);
 
 /* ---- ranges that failed commands did not write -------------------------------- */
 

@@ -178,7 +178,8 @@ static bool grow(const usm__command *c, usm__use *hull)
         bool is_inside    = u->entry.begin >= hull->entry.begin && u->entry.end <= hull->entry.end;
         usm_access_mode both = hull->entry.mode | u->entry.mode;
 
-        if (u->is_empty || u->root != hull->root || !usm__order_conflict(&u->entry, &hull->entry))
+        if (u->is_empty || u->root != hull->root ||
+            !usm__track_order_conflict(&u->entry, &hull->entry))
             continue;
         if (is_inside && (both & USM_READ_WRITE) == (hull->entry.mode & USM_READ_WRITE) &&
             !(hull->entry.mode & ~u->entry.mode & USM_NO_INIT))
@@ -192,7 +193,7 @@ static bool grow(const usm__command *c, usm__use *hull)
 }
 
 static usm_status place_run(usm__command *c, usm__use *u, const usm__use *hull,
-                            usm__device_want *want, usm__event_list *after)
+                            usm__places_want *want, usm__places_events *after)
 {
     usm__track  *t      = usm__track_of(u->root);
     usm__places *places = NULL;
@@ -212,7 +213,7 @@ static usm_status place_run(usm__command *c, usm__use *u, const usm__use *hull,
 
         if (v->is_placed || v->root != u->root || v->entry.begin < hull->entry.begin ||
             v->entry.end > hull->entry.end ||
-            (v != u && !usm__order_conflict(&v->entry, &hull->entry)))
+            (v != u && !usm__track_order_conflict(&v->entry, &hull->entry)))
             continue;
         v->is_placed = true;
         c->ptrs[i]   = (char *)ptr + (v->entry.begin - hull->entry.begin);
@@ -221,9 +222,9 @@ static usm_status place_run(usm__command *c, usm__use *u, const usm__use *hull,
 }
 
 static usm_status place_on_device(usm__command *c, usm_queue *q, bool may_wait, lists *l,
-                                  usm__event_list *after)
+                                  usm__places_events *after)
 {
-    usm__device_want want = {
+    usm__places_want want = {
         .q = q, .may_wait = may_wait, .ndeps = c->ndeps, .deps = c->deps, .held = l->held};
     usm_status st = USM_OK;
 
@@ -337,7 +338,8 @@ static bool is_memory(usm_status st)
     return st == USM_E_AGAIN || st == USM_E_BUDGET || st == USM_E_NO_MEMORY;
 }
 
-usm_status usm__command_place(usm__command *c, usm_queue *q, bool may_wait, usm__event_list *after)
+usm_status usm__command_place(usm__command *c, usm_queue *q, bool may_wait,
+                              usm__places_events *after)
 {
     lists      l;
     usm_status st = lists_init(&l, c->nuses);
@@ -351,7 +353,7 @@ usm_status usm__command_place(usm__command *c, usm_queue *q, bool may_wait, usm_
         st = USM_E_AGAIN; /* on a processor, blocks in memory may have to be stored first */
     if (st != USM_OK) {
         usm__command_unplace(c);
-        usm__event_list_fini(after);
+        usm__places_events_fini(after);
     }
     return st;
 }
@@ -384,7 +386,7 @@ static bool wait_for_accesses(const usm__command *c, patience *p)
     return true;
 }
 
-usm_status usm__command_place_waiting(usm__command *c, usm_queue *q, usm__event_list *after)
+usm_status usm__command_place_waiting(usm__command *c, usm_queue *q, usm__places_events *after)
 {
     patience p = {.seen = USM__SEEN_NOTHING};
 

@@ -14,7 +14,7 @@ static _Atomic(bool) forces_copies;
 
 /* ---- lists of events -------------------------------------------------------------- */
 
-usm_status usm__event_list_add(usm__event_list *l, usm_event *ev)
+usm_status usm__places_events_add(usm__places_events *l, usm_event *ev)
 {
     usm_event **grown;
     size_t      cap;
@@ -40,7 +40,7 @@ usm_status usm__event_list_add(usm__event_list *l, usm_event *ev)
     return USM_OK;
 }
 
-void usm__event_list_fini(usm__event_list *l)
+void usm__places_events_fini(usm__places_events *l)
 {
     for (size_t i = 0; i < l->n; i++)
         usm_event_release(l->list[i]);
@@ -135,7 +135,7 @@ static void valid_only_in(usm__places *p, usm__extent *in, size_t start, size_t 
 
 /* ---- to a device ------------------------------------------------------------------------ */
 
-static usm_status find_extent(usm__places *p, const usm__device_want *want, usm__extent **found)
+static usm_status find_extent(usm__places *p, const usm__places_want *want, usm__extent **found)
 {
     size_t     start = want->offset, end = start + want->size;
     usm_status st;
@@ -153,8 +153,8 @@ static usm_status find_extent(usm__places *p, const usm__device_want *want, usm_
 
 /* Adds the copies under way that the command must come after: those to its bytes, and if it writes
  * also those from them.  Lock held. */
-static usm_status add_copies(const usm__places *p, const usm__device_want *want,
-                             const usm__extent *e, usm__event_list *after)
+static usm_status add_copies(const usm__places *p, const usm__places_want *want,
+                             const usm__extent *e, usm__places_events *after)
 {
     USM_LIST_FOREACH (it, &p->copies) {
         const usm__copying *t = usm_container_of(it, usm__copying, link);
@@ -165,15 +165,15 @@ static usm_status add_copies(const usm__places *p, const usm__device_want *want,
             continue;
         st = usm_event_retain(t->ev);
         if (st == USM_OK)
-            st = usm__event_list_add(after, t->ev);
+            st = usm__places_events_add(after, t->ev);
         if (st != USM_OK)
             return st;
     }
     return USM_OK;
 }
 
-static usm_status enter(usm__places *p, const usm__device_want *want, usm__extent *e,
-                        usm__event_list *after)
+static usm_status enter(usm__places *p, const usm__places_want *want, usm__extent *e,
+                        usm__places_events *after)
 {
     usm_status st;
 
@@ -209,8 +209,8 @@ static void drop_covered(usm__places *p, const usm__extent *e)
     usm__extents_unlock();
 }
 
-usm_status usm__places_to_device(usm__places *p, const usm__device_want *want, usm__extent **extent,
-                                 void **ptr, usm__event_list *after)
+usm_status usm__places_to_device(usm__places *p, const usm__places_want *want, usm__extent **extent,
+                                 void **ptr, usm__places_events *after)
 {
     usm__extent *e      = NULL;
     bool         is_new = false;

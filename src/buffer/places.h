@@ -58,19 +58,20 @@ void usm__places_force_copies(bool force);
  *                  is false; or accesses hold the host memory; the error message names them
  *
  * After any failure the content of the range is unchanged. */
-typedef struct usm__event_list {
+typedef struct usm__places_events {
     size_t      n, cap;
     usm_event **list;
     usm_event  *first[8];
-} usm__event_list;
+} usm__places_events;
 #define USM__EVENT_LIST_INIT                                                                       \
     {                                                                                              \
         .list = NULL                                                                               \
     }
-usm_status usm__event_list_add(usm__event_list *l, usm_event *ev); /* consumes the reference   */
-void       usm__event_list_fini(usm__event_list *l); /* releases the references; empty again    */
+usm_status usm__places_events_add(usm__places_events *l,
+                                  usm_event          *ev);    /* consumes the reference   */
+void usm__places_events_fini(usm__places_events *l); /* releases the references; empty again    */
 
-typedef struct usm__device_want {
+typedef struct usm__places_want {
     usm_queue        *q;
     size_t            offset, size;
     usm_access_mode   mode;
@@ -80,9 +81,9 @@ typedef struct usm__device_want {
     /* Extents that the same command has got already: their uses are its own. */
     size_t              nheld;
     usm__extent *const *held;
-} usm__device_want;
-usm_status usm__places_to_device(usm__places *p, const usm__device_want *want, usm__extent **extent,
-                                 void **ptr, usm__event_list *after);
+} usm__places_want;
+usm_status usm__places_to_device(usm__places *p, const usm__places_want *want, usm__extent **extent,
+                                 void **ptr, usm__places_events *after);
 /* The command that used it has ended, or was withdrawn.  Any thread; needs no buffer's lock. */
 void usm__extent_unuse(usm__extent *e);
 

@@ -192,7 +192,7 @@ static usm__copying *next_unseen(const usm__memory *m, uint64_t pass)
     return NULL;
 }
 
-void usm__copies_reap(usm__memory *m)
+void usm__places_reap(usm__memory *m)
 {
     static uint64_t passes; /* guarded by the lock */
     usm__copying   *t;
@@ -320,12 +320,12 @@ static bool next_source(const usm__places *p, const usm_queue *q, const usm__ext
 /* A copy that is about to be queued. */
 typedef struct plan {
     usm__places            *p;
-    const usm__device_want *want;
+    const usm__places_want *want;
     usm__extent            *e;
     source                  s;
     bool                    waits_for_commands;
     bool                    is_behind; /* as usm__copying's                                 */
-    usm__event_list         deps;      /* copies under way over the same bytes              */
+    usm__places_events      deps;      /* copies under way over the same bytes              */
 } plan;
 
 static bool touches(const usm__copying *t, const plan *c)
@@ -365,7 +365,7 @@ static usm_status prepare(plan *c)
         c->is_behind |= t->is_behind;
         st = usm_event_retain(t->ev);
         if (st == USM_OK)
-            st = usm__event_list_add(&c->deps, t->ev);
+            st = usm__places_events_add(&c->deps, t->ev);
         if (st != USM_OK)
             return st;
     }
@@ -379,7 +379,7 @@ static usm_status add_deps(plan *c)
     for (size_t i = 0; st == USM_OK && c->waits_for_commands && i < c->want->ndeps; i++) {
         st = usm_event_retain(c->want->deps[i]);
         if (st == USM_OK)
-            st = usm__event_list_add(&c->deps, c->want->deps[i]);
+            st = usm__places_events_add(&c->deps, c->want->deps[i]);
     }
     return st;
 }
@@ -456,7 +456,7 @@ static usm_status copy_piece(plan *c)
         st = usm__fail(USM_E_NO_MEMORY, "no host memory to track a copy");
     if (st == USM_OK)
         st = start(c, t);
-    usm__event_list_fini(&c->deps);
+    usm__places_events_fini(&c->deps);
     usm__extents_lock();
     if (st != USM_OK) {
         drop_places(c->p, c->s.from, c->e);
@@ -484,7 +484,7 @@ static bool await_own_pins(usm__places *p)
     return false;
 }
 
-usm_status usm__places_bring(usm__places *p, const usm__device_want *want, usm__extent *e)
+usm_status usm__places_bring(usm__places *p, const usm__places_want *want, usm__extent *e)
 {
     usm__interval range = {want->offset, want->offset + want->size};
     plan          c     = {.p = p, .want = want, .e = e};
@@ -508,7 +508,7 @@ usm_status usm__places_bring(usm__places *p, const usm__device_want *want, usm__
     return st;
 }
 
-bool usm__places_lacks(const usm__places *p, const usm__device_want *want, const usm__extent *e)
+bool usm__places_lacks(const usm__places *p, const usm__places_want *want, const usm__extent *e)
 {
     const usm__interval range = {want->offset, want->offset + want->size};
     source              s;

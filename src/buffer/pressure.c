@@ -14,17 +14,17 @@
 /* Asks a device for memory, if its memory is the host's; returns how much it freed. */
 static size_t ask_device(usm_device *dev, size_t bytes)
 {
-    return usm__device_is_host_memory(dev) ? usm__places_give_back(NULL, dev, bytes) : 0;
+    return usm__account_is_host_memory(dev) ? usm__places_give_back(NULL, dev, bytes) : 0;
 }
 
 /* The eviction of an extent may need a frame for its bytes.  To get it, the thread must not evict
  * other extents, which would need frames in turn. */
 size_t usm__buffers_starved(usm_context *owner, size_t bytes)
 {
-    const usm__memory_of_pools host = {NULL, true, NULL};
-    usm__open_table           *self = usm__slot_table();
-    usm_device                *list[DEVICES];
-    size_t                     n, given = 0;
+    const usm__pools_memory host = {NULL, true, NULL};
+    usm__open_table        *self = usm__slot_table();
+    usm_device             *list[DEVICES];
+    size_t                  n, given = 0;
 
     if (!self || self->is_giving)
         return 0;
@@ -47,7 +47,7 @@ size_t usm__buffers_give_back(usm_context *ctx, usm_device *dev, usm_kind kind, 
 
     if (kind == USM_HOST && spill)
         given = usm__spill_give_back(spill, size, 0);
-    if (given < size && (kind != USM_HOST || usm__device_is_host_memory(dev)))
+    if (given < size && (kind != USM_HOST || usm__account_is_host_memory(dev)))
         given += usm__places_give_back(ctx, dev, size - given);
     if (kind != USM_HOST && is_host && spill && given < size)
         given += usm__spill_give_back(spill, size - given, 0);

@@ -43,9 +43,9 @@ static void put(text *t, const char *format, ...)
 }
 
 /* The access of the host that c waits for; NULL. */
-static const usm__host_entry *access_before(const usm__command *c)
+static const usm__access_entry *access_before(const usm__command *c)
 {
-    const usm__host_entry *h = NULL;
+    const usm__access_entry *h = NULL;
 
     for (size_t i = 0; !h && i < c->nuses; i++)
         if (!c->uses[i].is_empty)
@@ -55,9 +55,9 @@ static const usm__host_entry *access_before(const usm__command *c)
 
 static void put_reason(text *t, const usm__command *c, bool is_first)
 {
-    bool                   is_blocked = usm__command_state_of(c) == USM__COMMAND_BLOCKED;
-    const usm__host_entry *h          = is_blocked ? access_before(c) : NULL;
-    char                   title[USM__SPACE_TITLE];
+    bool                     is_blocked = usm__command_state_of(c) == USM__COMMAND_BLOCKED;
+    const usm__access_entry *h          = is_blocked ? access_before(c) : NULL;
+    char                     title[USM__SPACE_TITLE];
 
     if (h)
         put(t, "an open access of the host to %s", usm__space_title(h->root->space, title));

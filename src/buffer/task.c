@@ -20,10 +20,10 @@
 /* Under the lock: drops the tasks behind c in its queue that use the same bytes. */
 static void drop_behind(const usm__command *c, const usm__use *u)
 {
-    usm__order *o = &usm__track_of(u->root)->order;
+    usm__track_order *o = &usm__track_of(u->root)->order;
 
-    for (usm__order_entry *e = usm__order_next(o, &u->entry, true, NULL); e;
-         e                   = usm__order_next(o, &u->entry, true, e)) {
+    for (usm__track_order_entry *e = usm__track_order_next(o, &u->entry, true, NULL); e;
+         e                         = usm__track_order_next(o, &u->entry, true, e)) {
         usm__command *behind = e->is_host ? NULL : usm__use_of(e)->command;
 
         if (behind && behind != c && behind->is_native && behind->lane == c->lane)
@@ -105,7 +105,7 @@ const usm__work_ops usm__command_task_ops = {task_submit, task_keep, task_drop};
 
 /* `before` is of the same in-order queue, so it already has its place there (enter.c), in which a
  * deferred command has its gate. */
-bool usm__task_queue_orders(const usm__command *before, const usm__command *c)
+bool usm__buffer_task_orders(const usm__command *before, const usm__command *c)
 {
     return c->is_native && before->is_native && c->lane != 0 && before->lane == c->lane &&
            !before->gate && !before->has_failed;
@@ -117,9 +117,9 @@ static bool may_ride_over(const usm__command *c, const usm__use *u)
 
     if (t->is_mixed || t->failures.n > 0)
         return false;
-    for (usm__order_entry *e = usm__order_next(&t->order, &u->entry, false, NULL); e;
-         e                   = usm__order_next(&t->order, &u->entry, false, e))
-        if (e->is_host || !usm__task_queue_orders(usm__use_of(e)->command, c))
+    for (usm__track_order_entry *e = usm__track_order_next(&t->order, &u->entry, false, NULL); e;
+         e                         = usm__track_order_next(&t->order, &u->entry, false, e))
+        if (e->is_host || !usm__buffer_task_orders(usm__use_of(e)->command, c))
             return false;
     return true;
 }
@@ -181,8 +181,8 @@ static usm_status put_into_queue(usm__command *c, usm_queue *q)
 
 usm_status usm__command_post(usm__command *c, usm_queue *q)
 {
-    usm__event_list after = USM__EVENT_LIST_INIT; /* stays empty: in place */
-    usm_status      st;
+    usm__places_events after = USM__EVENT_LIST_INIT; /* stays empty: in place */
+    usm_status         st;
 
     if (!enter(c))
         return USM_E_AGAIN;

@@ -124,7 +124,7 @@ usm__track *usm__track_get(usm_buffer *root)
         (void)usm__fail(USM_E_NO_MEMORY, "no host memory for the commands of a buffer");
         return NULL;
     }
-    usm__order_init(&t->order);
+    usm__track_order_init(&t->order);
     usm__mutex_init(&t->lock, USM__RANK_BUFFER, "buffer");
     usm_store_release(&root->track, t);
     return t;
@@ -141,15 +141,15 @@ void usm__track_free(usm__track *t)
     usm__heap_free(t);
 }
 
-static void adopt(usm_buffer *root, usm__track *t, usm__host_entry *h, const usm__slot_seen *seen)
+static void adopt(usm_buffer *root, usm__track *t, usm__access_entry *h, const usm__slot_seen *seen)
 {
     t->nadopted++;
     h->root   = root;
     h->slot   = seen->slot;
     h->serial = seen->serial;
-    h->entry  = (usm__order_entry){
+    h->entry  = (usm__track_order_entry){
          .begin = seen->begin, .end = seen->end, .mode = seen->mode, .is_host = true};
-    usm__order_add(&t->order, &h->entry);
+    usm__track_order_add(&t->order, &h->entry);
 }
 
 usm_status usm__track_start(usm_buffer *root)
@@ -234,21 +234,21 @@ bool usm__track_is_on_host(usm_buffer *root, size_t begin, size_t end, usm_acces
 
 /* ---- the host's entries -------------------------------------------------------------- */
 
-void usm__host_leave(usm__host_entry *h)
+void usm__access_leave(usm__access_entry *h)
 {
     usm__track *t = usm__track_of(h->root);
 
-    usm__order_remove(&t->order, &h->entry, true);
+    usm__track_order_remove(&t->order, &h->entry, true);
     t->nadopted -= h->slot != NULL;
     usm__edges_fire(&h->waiters, NULL, USM_OK);
     usm__track_stop(h->root);
 }
 
-static usm__host_entry *find_slot(usm__order *o, const usm__slot *slot, uint32_t serial)
+static usm__access_entry *find_slot(usm__track_order *o, const usm__slot *slot, uint32_t serial)
 {
     USM_LIST_FOREACH (it, &o->active) {
-        usm__order_entry *e = usm_container_of(it, usm__order_entry, link);
-        usm__host_entry  *h = usm_container_of(e, usm__host_entry, entry);
+        usm__track_order_entry *e = usm_container_of(it, usm__track_order_entry, link);
+        usm__access_entry      *h = usm_container_of(e, usm__access_entry, entry);
 
         if (e->is_host && h->slot == slot && h->serial == serial)
             return h;
@@ -256,17 +256,17 @@ static usm__host_entry *find_slot(usm__order *o, const usm__slot *slot, uint32_t
     return NULL;
 }
 
-void usm__host_slot_ended(usm_buffer *root, const usm__slot *slot, uint32_t serial)
+void usm__access_slot_ended(usm_buffer *root, const usm__slot *slot, uint32_t serial)
 {
-    usm__track      *t;
-    usm__host_entry *h = NULL;
+    usm__track        *t;
+    usm__access_entry *h = NULL;
 
     usm__track_lock();
     t = usm__track_of(root);
     if (t)
         h = find_slot(&t->order, slot, serial);
     if (h)
-        usm__host_leave(h);
+        usm__access_leave(h);
     usm__track_unlock();
     usm__heap_free(h);
 }

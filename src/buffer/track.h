@@ -20,16 +20,16 @@
 #include "buffer/places.h"
 #include "buffer/slot.h"
 
-struct usm__host_entry;
+struct usm__access_entry;
 
 typedef struct usm__track {
     /* guarded by the lock of track.c */
-    usm__order    order;
-    usm__failures failures;
-    unsigned      nadopted;    /* entries of adopted slots                                        */
-    bool          is_complete; /* all slots have been adopted since it is tracked                 */
-    bool          is_mixed;    /* an access from elsewhere has waited for a task without an event */
-    struct usm__host_entry *spare; /* for the next slot that is adopted; NULL                 */
+    usm__track_order order;
+    usm__failures    failures;
+    unsigned         nadopted; /* entries of adopted slots                                        */
+    bool is_complete;          /* all slots have been adopted since it is tracked                 */
+    bool is_mixed;             /* an access from elsewhere has waited for a task without an event */
+    struct usm__access_entry *spare; /* for the next slot that is adopted; NULL                 */
     /* guards the records of `places`; taken before the lock of track.c */
     usm__mutex             lock;
     _Atomic(usm__places *) places; /* NULL: no device without access in place has used the buffer */
@@ -52,14 +52,14 @@ typedef struct usm__edge {
 } usm__edge;
 
 /* An access of the host in a buffer's order. */
-typedef struct usm__host_entry {
-    usm__order_entry entry;
-    usm_buffer      *root;
-    usm__edge       *waiters;
-    usm__slot       *slot; /* the slot of an adopted access; NULL                                 */
-    const void      *opener; /* identity of the thread that opened it; NULL: the slot tells       */
-    uint32_t         serial;
-} usm__host_entry;
+typedef struct usm__access_entry {
+    usm__track_order_entry entry;
+    usm_buffer            *root;
+    usm__edge             *waiters;
+    usm__slot  *slot;   /* the slot of an adopted access; NULL                                 */
+    const void *opener; /* identity of the thread that opened it; NULL: the slot tells       */
+    uint32_t    serial;
+} usm__access_entry;
 
 void usm__track_lock(void);
 void usm__track_unlock(void); /* and calls ready() of the waiters whose wait is over              */
@@ -99,8 +99,8 @@ void usm__edges_forget(void); /* as usm__commands_forget() */
 void usm__waiter_tell(usm__waiter *who);
 
 /* The access with that slot ended: removes its entry, if it was adopted.  No lock held. */
-void usm__host_slot_ended(usm_buffer *root, const usm__slot *slot, uint32_t serial);
+void usm__access_slot_ended(usm_buffer *root, const usm__slot *slot, uint32_t serial);
 /* Removes the entry and notifies the waiters. */
-void usm__host_leave(usm__host_entry *h);
+void usm__access_leave(usm__access_entry *h);
 
 #endif

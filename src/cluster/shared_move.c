@@ -38,7 +38,7 @@ typedef struct letter {
 } letter;
 
 typedef struct transfer {
-    usm__job           job;
+    usm__executor_job  job;
     usm_shared_buffer *s;
     usm__shared_give   give;
     unsigned char      part[USM__JOB_MESSAGE_MAX];
@@ -197,7 +197,7 @@ static usm_status send_block(usm_shared_buffer *s, const usm__shared_give *give,
     return st;
 }
 
-static void run_transfer(usm__job *job)
+static void run_transfer(usm__executor_job *job)
 {
     transfer          *t = usm_container_of(job, transfer, job);
     usm_shared_buffer *s = t->s;

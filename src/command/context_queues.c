@@ -24,7 +24,7 @@ usm_status usm_context_wait(usm_context *ctx)
     return first;
 }
 
-usm_queue *usm__queue_own(usm_context *ctx, size_t index, usm__own_queue which)
+usm_queue *usm__queue_own(usm_context *ctx, size_t index, usm__context_own_queue which)
 {
     _Atomic(usm_queue *) *slot = &ctx->devices[index].queues[which];
     usm_queue            *q = usm_load_acquire(slot), *expected = NULL;

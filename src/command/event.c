@@ -82,11 +82,11 @@ void usm_event_release(usm_event *ev)
 
 /* ---- completions ---------------------------------------------------------------- */
 
-static void completion_run(usm__job *job)
+static void completion_run(usm__executor_job *job)
 {
     usm__completion *c = usm_container_of(job, usm__completion, job);
 
-    if (usm__order_on())
+    if (usm__observer_order_on())
         usm__observer_get()->event_seen(c->native, c->status);
     c->fn(c);
 }
@@ -100,7 +100,7 @@ static void completion_notify(void *arg, usm_status status)
     usm__executor_unexpect();
 }
 
-static void completion_wait(usm__job *job)
+static void completion_wait(usm__executor_job *job)
 {
     usm__completion *c = usm_container_of(job, usm__completion, job);
 

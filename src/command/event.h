@@ -36,7 +36,7 @@ usm_status usm__event_await(usm_status st, usm_event *ev);
 
 /* A function to call when a native event completes; embedded in a struct of its user. */
 typedef struct usm__completion {
-    usm__job job;
+    usm__executor_job job;
     void (*fn)(struct usm__completion *c); /* called on an executor thread */
     const usm__backend *be;
     void               *native;

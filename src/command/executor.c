@@ -112,7 +112,7 @@ static void thread_main(void *arg)
         usm_list *it = usm_list_pop(&ex.jobs);
 
         if (it) {
-            usm__job *job = usm_container_of(it, usm__job, link);
+            usm__executor_job *job = usm_container_of(it, usm__executor_job, link);
 
             ex.posted--;
             usm__mutex_unlock(&ex.lock);
@@ -184,7 +184,7 @@ void usm__executor_unhold(void)
     usm__mutex_unlock(&ex.lock);
 }
 
-void usm__executor_post(usm__job *job)
+void usm__executor_post(usm__executor_job *job)
 {
     usm__mutex_lock(&ex.lock);
     usm_list_append(&ex.jobs, &job->link);

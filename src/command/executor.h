@@ -11,16 +11,16 @@
 
 #include <usm/pool_ops.h>
 
-typedef struct usm__job {
+typedef struct usm__executor_job {
     usm_list link;
-    void (*run)(struct usm__job *job); /* owns the job from this call on */
-} usm__job;
+    void (*run)(struct usm__executor_job *job); /* owns the job from this call on */
+} usm__executor_job;
 
 /* Makes sure that a thread exists, so that posting cannot fail.
  *   USM_E_SYSTEM  no thread can be started */
 usm_status usm__executor_reserve(void);
 /* Never fails after a successful usm__executor_reserve(). */
-void usm__executor_post(usm__job *job);
+void usm__executor_post(usm__executor_job *job);
 /* Called before posting a job that waits for other jobs.  Makes sure that there is one thread more
  * than such jobs, so that they cannot occupy the last one.  _unhold is called when the job has
  * ended, or is not posted after all.

@@ -82,7 +82,7 @@ static usm_status make(usm_context *ctx, size_t index, uint32_t flags, bool is_o
         return USM_E_NO_MEMORY;
     q->is_internal = q->is_own = is_own;
     st = usm__be_queue_create(ctx->be, ctx->native, q->dev->desc.handle, flags, &q->native);
-    if (st == USM_OK && usm__order_on())
+    if (st == USM_OK && usm__observer_order_on())
         usm__observer_get()->queue_named(q->native, q->serial);
     if (st == USM_OK)
         publish(q, out);
@@ -376,7 +376,7 @@ usm_status usm_queue_query(usm_queue *q)
         return st;
     n = usm_load_acquire(&q->submitted);
     if (n == usm_load_relaxed(&q->ended) && !usm_load_relaxed(&q->is_shared)) {
-        if (usm__order_on())
+        if (usm__observer_order_on())
             usm__observer_get()->queue_ended(q->native);
         return USM_OK;
     }

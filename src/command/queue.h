@@ -83,7 +83,7 @@ static inline uint64_t usm__queue_position(usm_queue *q)
 
 /* ---- a context's own queues: context_queues.c ---- */
 /* The queue is created at its first use; NULL with an error message. */
-usm_queue *usm__queue_own(usm_context *ctx, size_t index, usm__own_queue which);
+usm_queue *usm__queue_own(usm_context *ctx, size_t index, usm__context_own_queue which);
 /* Lends one of the core's own queues to a single user, which holds the context until it returns the
  * queue, with all its commands ended.  NULL with an error message. */
 usm_queue *usm__queue_borrow(usm_context *ctx, size_t index);

@@ -163,7 +163,7 @@ static usm_status submit_native(usm_queue *q, const usm__task_body *body, size_t
 /* The checker of stream order follows markers; tasks of a backend are not reported to it. */
 bool usm__queue_has_tasks(const usm_queue *q)
 {
-    return usm__backend_can(q->be, USM_CAP_TASKS) && !usm__order_on();
+    return usm__backend_can(q->be, USM_CAP_TASKS) && !usm__observer_order_on();
 }
 
 usm_status usm__task_post(usm_queue *q, const usm__task_body *body)

@@ -16,7 +16,10 @@ struct usm__spill;
 
 /* The core's own in-order queues.  A task that stages a copy runs while the queue it was submitted
  * to waits, so it never uses the queue of blocking copies. */
-typedef enum usm__own_queue { USM__QUEUE_BLOCKING = 0, USM__QUEUE_STAGING = 1 } usm__own_queue;
+typedef enum usm__context_own_queue {
+    USM__QUEUE_BLOCKING = 0,
+    USM__QUEUE_STAGING  = 1
+} usm__context_own_queue;
 
 /* What the first copy to a device and back has shown. */
 typedef enum usm__probe_result {
@@ -27,12 +30,13 @@ typedef enum usm__probe_result {
 
 /* The state of the context for one of its devices. */
 typedef struct usm__context_device {
-    usm_device          *dev;
-    _Atomic(usm_pool *)  pools[4];   /* default pools, by usm_kind                               */
-    _Atomic(usm_queue *) queues[2];  /* the core's own, by usm__own_queue                        */
-    _Atomic(int)         moves_data; /* usm__probe_result */
-    usm__account         own;        /* counted within the context's device_limit, if it has one */
-    usm_list             idle; /* own queues that were lent and returned, usm_queue.link; guarded by
+    usm_device         *dev;
+    _Atomic(usm_pool *) pools[4]; /* default pools, by usm_kind                               */
+    _Atomic(usm_queue *)
+                 queues[2];   /* the core's own, by usm__context_own_queue                        */
+    _Atomic(int) moves_data;  /* usm__probe_result */
+    usm__device_account own;  /* counted within the context's device_limit, if it has one */
+    usm_list            idle; /* own queues that were lent and returned, usm_queue.link; guarded by
                                   lock */
 } usm__context_device;
 
@@ -50,8 +54,8 @@ struct usm_context {
     usm_context         *put_off; /* of an ended context: the next that its thread must release,
                                      init.c */
     /* atomic */
-    _Atomic(uint32_t) users, refs;
-    usm__account      own_host; /* counted within its host_limit, if it has one */
+    _Atomic(uint32_t)   users, refs;
+    usm__device_account own_host; /* counted within its host_limit, if it has one */
     /* guarded by lock */
     usm__mutex lock;
     usm_list   pools;  /* usm_pool.link                                                    */

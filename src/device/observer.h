@@ -44,7 +44,7 @@ typedef struct usm__observer {
     void (*memory_gone)(void *base, size_t size);
     void (*each_tag)(usm__observer_tag_fn *fn, void *arg);
 
-    /* ---- the order of commands, for a caller for which usm__order_on() is true, with no lock of a
+    /* ---- the order of commands, for a caller for which usm__observer_order_on() is true, with no lock of a
      * rank above QUEUE held; observe/order_check.h has the rules */
     /* The pool allocates [p, p + size), takes it back; the range returns to its driver. */
     void (*block_served)(const void *p, size_t size);
@@ -131,7 +131,7 @@ static inline bool usm__observed_with_record(void)
     return usm_load_relaxed(&usm__observing) & USM__OBSERVE_RECORDED || usm__has_tag();
 }
 
-static inline bool usm__order_on(void)
+static inline bool usm__observer_order_on(void)
 {
     return __builtin_expect((usm_load_relaxed(&usm__observing) & USM__OBSERVE_ORDER) != 0, 0);
 }

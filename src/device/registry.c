@@ -74,7 +74,7 @@ static bool api_fault(const char *name, usm_status *status)
     return usm__fault_hit(name, status);
 }
 
-const usm_host_api usm__host_api = {
+const usm_host_api usm__registry_api = {
     .abi          = USM_MODULE_ABI,
     .struct_size  = sizeof(usm_host_api),
     .report       = api_report,
@@ -244,7 +244,7 @@ static usm_status enter(usm__backend_slot *slot, usm_backend_entry_fn *entry)
             return st;
         memcpy(&entry, &symbol, sizeof entry); /* ISO C has no cast from data to code */
     }
-    ops = entry(&usm__host_api);
+    ops = entry(&usm__registry_api);
     if (!ops)
         return usm_last_status() < 0 ? usm_last_status() : USM_E_NO_BACKEND;
     return usm__backend_init(&slot->be, ops);
@@ -363,7 +363,7 @@ static const usm_pool_ops *enter_pool(pool_slot *slot)
             return NULL;
         memcpy(&slot->entry, &symbol, sizeof slot->entry); /* no cast from data to code */
     }
-    return check_pool(slot->entry(&usm__host_api), slot->name);
+    return check_pool(slot->entry(&usm__registry_api), slot->name);
 }
 
 /* Loads a module that is not known by name; it gets a slot if that succeeds. */

@@ -14,23 +14,23 @@
 #include <usm/transport.h>
 
 /* A memory account: the bytes taken, and their limit. */
-typedef struct usm__account {
+typedef struct usm__device_account {
     _Atomic(uint64_t) reserved;
     _Atomic(uint64_t) limit; /* 0: none                                               */
-} usm__account;
+} usm__device_account;
 
 struct usm_device {
-    usm__magic_word    magic;
-    usm__backend      *be;
-    usm_backend_device desc;
-    usm_device        *parent;
-    size_t             depth;    /* 0: a root device                                           */
-    size_t             index[3]; /* as in the selector term                                    */
-    char               term[64]; /* "opencl:0.1"                                               */
-    usm_device       **parts;    /* sub-devices; guarded by the registry's lock until `parted` */
-    size_t             nparts;
-    _Atomic(bool)      parted;
-    usm__account       account; /* of areas on the device, over all contexts; its limit is that of
+    usm__magic_word     magic;
+    usm__backend       *be;
+    usm_backend_device  desc;
+    usm_device         *parent;
+    size_t              depth;    /* 0: a root device                                           */
+    size_t              index[3]; /* as in the selector term                                    */
+    char                term[64]; /* "opencl:0.1"                                               */
+    usm_device        **parts;    /* sub-devices; guarded by the registry's lock until `parted` */
+    size_t              nparts;
+    _Atomic(bool)       parted;
+    usm__device_account account; /* of areas on the device, over all contexts; its limit is that of
                                    USM_MEMORY_LIMIT */
 };
 
@@ -90,6 +90,6 @@ usm_device *usm__registry_device_of(usm__backend *be, const usm_backend_device *
 void        usm__registry_fork(usm_fork_phase phase);
 
 /* The table of functions that modules receive. */
-extern const usm_host_api usm__host_api;
+extern const usm_host_api usm__registry_api;
 
 #endif

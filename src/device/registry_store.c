@@ -169,14 +169,14 @@ static usm_status check_codec(const slot *s, const usm_codec_ops *ops)
 
 static const void *enter_transport(const slot *s)
 {
-    const usm_transport_ops *ops = s->entry.transport(&usm__host_api);
+    const usm_transport_ops *ops = s->entry.transport(&usm__registry_api);
 
     return ops && check_transport(s, ops) == USM_OK ? ops : NULL;
 }
 
 static const void *enter_codec(const slot *s)
 {
-    const usm_codec_ops *ops = s->entry.codec(&usm__host_api);
+    const usm_codec_ops *ops = s->entry.codec(&usm__registry_api);
 
     return ops && check_codec(s, ops) == USM_OK ? ops : NULL;
 }

@@ -20,7 +20,7 @@
 
 #include <stdio.h>
 
-static usm__account host;
+static usm__device_account host;
 
 /* Parses "256M", "80%" (of `total`) or "auto" (0) into bytes. */
 static bool parse_amount(usm__span s, uint64_t total, uint64_t *bytes)
@@ -94,7 +94,7 @@ uint64_t usm__account_host_reserved(void)
     return usm_load_relaxed(&host.reserved);
 }
 
-bool usm__device_is_host_memory(const usm_device *dev)
+bool usm__account_is_host_memory(const usm_device *dev)
 {
     return dev->desc.type == USM_DEVICE_TYPE_CPU;
 }
@@ -104,9 +104,9 @@ bool usm__device_is_host_memory(const usm_device *dev)
 #define ACCOUNTS 4
 
 typedef struct entry {
-    usm__account *account;
-    const char   *whose;
-    bool          is_own; /* an account of the context, not of the process */
+    usm__device_account *account;
+    const char          *whose;
+    bool                 is_own; /* an account of the context, not of the process */
 } entry;
 
 /* Lists the accounts in which memory of this kind counts; returns their number. */
@@ -120,7 +120,7 @@ static size_t accounts_of(usm_context *ctx, size_t index, usm_kind kind, entry l
         if (usm_load_relaxed(&d->own.limit))
             list[n++] = (entry){&d->own, d->dev->term, true};
     }
-    if (kind == USM_HOST || usm__device_is_host_memory(d->dev)) {
+    if (kind == USM_HOST || usm__account_is_host_memory(d->dev)) {
         list[n++] = (entry){&host, "host memory", false};
         if (usm_load_relaxed(&ctx->own_host.limit))
             list[n++] = (entry){&ctx->own_host, "host memory", true};
@@ -137,10 +137,10 @@ static size_t host_accounts(usm_context *ctx, entry list[ACCOUNTS])
     return 1;
 }
 
-static uint64_t room_in(const usm__account *a)
+static uint64_t room_in(const usm__device_account *a)
 {
-    uint64_t reserved = usm_load_relaxed(&((usm__account *)(uintptr_t)a)->reserved);
-    uint64_t limit    = usm_load_relaxed(&((usm__account *)(uintptr_t)a)->limit);
+    uint64_t reserved = usm_load_relaxed(&((usm__device_account *)(uintptr_t)a)->reserved);
+    uint64_t limit    = usm_load_relaxed(&((usm__device_account *)(uintptr_t)a)->limit);
 
     return limit == 0 ? UINT64_MAX : reserved < limit ? limit - reserved : 0;
 }
@@ -165,7 +165,7 @@ bool usm__account_lacks_host(usm_context *ctx, size_t index, usm_kind kind)
 {
     usm__account_view view;
 
-    if (kind != USM_HOST && !usm__device_is_host_memory(ctx->devices[index].dev))
+    if (kind != USM_HOST && !usm__account_is_host_memory(ctx->devices[index].dev))
         return false;
     usm__account_get(ctx, index, kind, &view);
     return view.is_host || view.limit == 0; /* without a limit, the machine itself is out of

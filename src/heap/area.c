@@ -468,7 +468,7 @@ void usm__area_give(void *source, usm_area *area)
         usm__parts_exports()->area_gone(a);
     usm__gone_note(a->view.base);
     usm__map_remove(a);
-    if (usm__order_on())
+    if (usm__observer_order_on())
         usm__observer_get()->range_gone(a->view.base, a->view.size);
     if (a->granularity) {
         give_reserved(a);

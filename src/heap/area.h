@@ -66,7 +66,7 @@ void     usm__account_start(usm_device *dev);
 bool     usm__account_check(const char *text, char *why, size_t why_size);
 uint64_t usm__account_host_reserved(void);
 /* True if the device's memory is the host's, and counts as such: the device is a processor. */
-bool usm__device_is_host_memory(const usm_device *dev);
+bool usm__account_is_host_memory(const usm_device *dev);
 
 /* An account, as reports show it. */
 typedef struct usm__account_view {

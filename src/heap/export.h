@@ -10,7 +10,7 @@
 
 /* The hooks of a part (base/part.h); there is one before a pool that exports.  No lock of a pool is
  * held, unless stated otherwise. */
-typedef struct usm__export_hooks {
+typedef struct usm__pool_export_hooks {
     /* Called before the block that starts at p is freed.  USM_E_NOT_READY: the core frees it now;
      * USM_OK: the free is deferred, and usm__pool_free_now() follows later; otherwise it is
      * refused. */
@@ -28,7 +28,7 @@ typedef struct usm__export_hooks {
     void (*finish)(usm_pool *pool);
     /* The area returns to the driver. */
     void (*area_gone)(usm__area *area);
-} usm__export_hooks;
+} usm__pool_export_hooks;
 
 /* True if the pool was inherited through fork(), and nothing may be done with it in this
  * process. */

@@ -314,7 +314,7 @@ static node *attach(usm_pool *pool, usm__thread *t)
  * stream order runs. */
 static bool is_seen(void)
 {
-    return usm__observed() || usm__order_on();
+    return usm__observed() || usm__observer_order_on();
 }
 
 usm_cache *usm__magazine_enter(usm_pool *pool)

@@ -91,7 +91,7 @@ static inline void *usm__magazine_pop(uint8_t slot, size_t size)
 }
 
 /* The state of the block that starts at p; NULL if no block starts there. */
-static inline _Atomic(uint8_t) *usm__span_state(const usm_span *span, const void *p)
+static inline _Atomic(uint8_t) *usm__magazine_state(const usm_span *span, const void *p)
 {
     uintptr_t offset = (uintptr_t)p - span->base;
     uintptr_t i      = offset * span->reciprocal >> USM_SPAN_SHIFT;

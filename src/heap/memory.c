@@ -230,7 +230,7 @@ static usm_status find_block(const void *p, usm_context *ctx, usm__area **area, 
 usm_kind usm_get_pointer_type(const void *p, usm_context *ctx)
 {
     const usm_span         *span  = usm__page_find_low(p);
-    const _Atomic(uint8_t) *state = span ? usm__span_state(span, p) : NULL;
+    const _Atomic(uint8_t) *state = span ? usm__magazine_state(span, p) : NULL;
     usm__area              *area;
     usm_block               block;
 

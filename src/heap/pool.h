@@ -92,15 +92,15 @@ void *usm__pool_alloc_held(usm_pool *pool, size_t size);
 void *usm__no_memory(void);
 /* ---- returning free memory: heap/pool_give.c ---- */
 /* The memory of a device, of the host, or of both if they are the same. */
-typedef struct usm__memory_of_pools {
+typedef struct usm__pools_memory {
     const usm_device  *dev; /* NULL: no device */
     bool               is_host;
     const usm_context *ctx; /* only pools of this context; NULL: of all contexts */
-} usm__memory_of_pools;
+} usm__pools_memory;
 /* Makes the pools of that memory, except `but`, return about `size` free bytes to the driver, or
  * less; returns how many.  may_flush: if that is not enough, the caches of other threads as well.
  * No lock of a context's rank or above is held. */
-size_t usm__pools_give_back(const usm__memory_of_pools *memory, const usm_pool *but, size_t size,
+size_t usm__pools_give_back(const usm__pools_memory *memory, const usm_pool *but, size_t size,
                             bool may_flush);
 /* The pool, which is in no list any more, is being destroyed: waits until no thread asks it to
  * return memory. */

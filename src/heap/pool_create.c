@@ -76,7 +76,7 @@ static usm_status start_pool(usm_pool *pool, const usm_pool_desc *desc)
 {
     usm_pool_params params = {
         .struct_size     = sizeof params,
-        .api             = &usm__host_api,
+        .api             = &usm__registry_api,
         .areas           = {pool, usm__area_take, usm__area_give},
         .kind            = pool->kind,
         .host_accessible = usm__pool_host_may_touch(pool),

@@ -19,13 +19,13 @@ static usm__mutex     lock    = USM__MUTEX_INIT(USM__RANK_POOL, "guests of pools
 static pthread_cond_t changed = PTHREAD_COND_INITIALIZER;
 
 typedef struct search {
-    const usm__memory_of_pools *memory;
-    const usm_pool             *but;
-    usm_pool                  **found; /* NULL: pools are only counted */
-    size_t                      n, cap;
+    const usm__pools_memory *memory;
+    const usm_pool          *but;
+    usm_pool               **found; /* NULL: pools are only counted */
+    size_t                   n, cap;
 } search;
 
-static bool is_of_memory(const usm_pool *pool, const usm__memory_of_pools *m)
+static bool is_of_memory(const usm_pool *pool, const usm__pools_memory *m)
 {
     const usm_device *dev = pool->ctx->devices[pool->index].dev;
 
@@ -33,7 +33,7 @@ static bool is_of_memory(const usm_pool *pool, const usm__memory_of_pools *m)
         return false;
     if (m->dev == dev && pool->kind != USM_HOST)
         return true;
-    return m->is_host && (pool->kind == USM_HOST || usm__device_is_host_memory(dev));
+    return m->is_host && (pool->kind == USM_HOST || usm__account_is_host_memory(dev));
 }
 
 static bool has_free(usm_pool *pool)
@@ -110,7 +110,7 @@ static size_t give(search *s, size_t size, bool may_flush)
     return given;
 }
 
-size_t usm__pools_give_back(const usm__memory_of_pools *memory, const usm_pool *but, size_t size,
+size_t usm__pools_give_back(const usm__pools_memory *memory, const usm_pool *but, size_t size,
                             bool may_flush)
 {
     search     s     = {memory, but, NULL, 0, 0};

@@ -137,13 +137,13 @@ static bool is_at_maximum(usm_pool *pool)
 /* Free areas of other pools of the memory. */
 static bool pools_gave(request *r)
 {
-    usm_pool            *pool   = r->pool;
-    const usm_device    *dev    = pool->ctx->devices[pool->index].dev;
-    usm__memory_of_pools memory = {.dev = pool->kind == USM_HOST ? NULL : dev,
-                                   .is_host =
-                                       pool->kind == USM_HOST || usm__device_is_host_memory(dev)};
-    usm__account_view    account;
-    size_t               wanted;
+    usm_pool         *pool   = r->pool;
+    const usm_device *dev    = pool->ctx->devices[pool->index].dev;
+    usm__pools_memory memory = {.dev = pool->kind == USM_HOST ? NULL : dev,
+                                .is_host =
+                                    pool->kind == USM_HOST || usm__account_is_host_memory(dev)};
+    usm__account_view account;
+    size_t            wanted;
 
     if (is_at_maximum(pool) ||
         __builtin_add_overflow(usm_align_up_ptr(r->size, GIVEN_AT_LEAST), r->align, &wanted))

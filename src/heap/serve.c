@@ -69,7 +69,7 @@ usm_status usm__pool_serve(usm_pool *pool, size_t align, size_t size, void **p)
     }
     if (st == USM_OK) {
         usm__freed_forget(*p);
-        if (usm__order_on())
+        if (usm__observer_order_on())
             tell_served(*p, size);
     }
     return st;
@@ -80,7 +80,7 @@ usm_status usm__pool_serve(usm_pool *pool, size_t align, size_t size, void **p)
 /* Marks the block at p as free if it was live, and returns its state; NULL: it was not live. */
 static _Atomic(uint8_t) *end_life(const usm_span *span, const void *p)
 {
-    _Atomic(uint8_t) *state = usm__span_state(span, p);
+    _Atomic(uint8_t) *state = usm__magazine_state(span, p);
     uint8_t           was   = state ? usm_load_relaxed(state) : (uint8_t)USM_BLOCK_FREE;
 
     while (was != USM_BLOCK_FREE)
@@ -143,7 +143,7 @@ usm_status usm__pool_free_plain(usm__area *area, void *p)
     usm_status st   = USM_E_NOT_READY;
     bool       lately;
 
-    if (usm__order_on())
+    if (usm__observer_order_on())
         usm__observer_get()->block_back(p);
     if (pool->slot)
         st = free_cached(pool, p);

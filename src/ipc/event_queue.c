@@ -108,9 +108,9 @@ typedef struct gate {
 } gate;
 
 typedef struct waiter {
-    usm__job   job;
-    usm__cell *cell; /* counted                                                          */
-    usm_list   gates;
+    usm__executor_job job;
+    usm__cell        *cell; /* counted                                                          */
+    usm_list          gates;
 } waiter;
 
 static void open_gate(gate *g, usm_status st)
@@ -154,7 +154,7 @@ static bool open_gates(waiter *w)
     return opened;
 }
 
-static void waiter_run(usm__job *job)
+static void waiter_run(usm__executor_job *job)
 {
     waiter    *w    = usm_container_of(job, waiter, job);
     usm__cell *cell = w->cell;

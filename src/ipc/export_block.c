@@ -478,7 +478,7 @@ static void finish(usm_pool *pool)
     usm__mutex_unlock(&usm__own.lock);
 }
 
-const usm__export_hooks usm__ipc_exports = {
+const usm__pool_export_hooks usm__ipc_exports = {
     .free        = before_free,
     .end_handles = end_handles,
     .is_freed    = is_freed,

@@ -9,7 +9,7 @@
 
 /* ---- export.c ------------------------------------------------------------------------- */
 
-extern const usm__export_hooks usm__ipc_exports;
+extern const usm__pool_export_hooks usm__ipc_exports;
 
 /* A handle of this process, opened here: returns the block itself.  USM_E_STALE. */
 usm_status usm__ipc_own_open(const usm__ipc_memory *m, usm_context *ctx, void **p);

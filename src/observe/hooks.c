@@ -168,8 +168,8 @@ static void start(void)
     bool        ok   = *text && take_all(text, true);
 
     usm__order_start(ok && hooks.order);
-    if ((ok && (hooks.trace || hooks.nslow > 0)) || usm__order_on())
-        usm__decorate(usm__order_on());
+    if ((ok && (hooks.trace || hooks.nslow > 0)) || usm__observer_order_on())
+        usm__decorate(usm__observer_order_on());
     usm__fault_on_arm(decorate);
 }
 

@@ -113,7 +113,7 @@ static usm_status fill_record(usm__record *r, usm_pool *pool, usm__tag *tag, voi
 static void set_state(const void *base, usm_block_state from, usm_block_state to)
 {
     const usm_span   *span     = usm__page_find(base);
-    _Atomic(uint8_t) *state    = span ? usm__span_state(span, base) : NULL;
+    _Atomic(uint8_t) *state    = span ? usm__magazine_state(span, base) : NULL;
     uint8_t           expected = (uint8_t)from;
 
     if (state)
@@ -372,7 +372,7 @@ static usm_status observe_free(usm__area *area, void *p)
     usm_block    block;
     usm__record *r;
 
-    if (usm__order_on() && is_put_off(area, p))
+    if (usm__observer_order_on() && is_put_off(area, p))
         return USM_OK;
     if (usm__pool_block_plain(area, p, &block) != USM_OK)
         return usm__freed_lately(p)

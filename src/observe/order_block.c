@@ -18,14 +18,14 @@ void usm__order_uses_prune(usm__order_uses *u)
     uint32_t n = 0;
 
     for (uint32_t i = 0; i < u->n; i++)
-        if (!usm__host_knows(u->use[i].tick))
+        if (!usm__order_host_knows(u->use[i].tick))
             u->use[n++] = u->use[i];
     u->n = n;
 }
 
 bool usm__order_uses_add(usm__order_uses *u, usm__order_use use)
 {
-    if (usm__host_knows(use.tick))
+    if (usm__order_host_knows(use.tick))
         return true;
     for (uint32_t i = 0; i < u->n; i++)
         if (u->use[i].tick.chain == use.tick.chain) {

@@ -119,9 +119,9 @@ void usm__order_start(bool is_hook)
 void usm__order_fork(int phase)
 {
     usm__mutex_fork(&order.lock, phase);
-    if (phase != USM__FORK_CHILD || !usm__order_on())
+    if (phase != USM__FORK_CHILD || !usm__observer_order_on())
         return;
-    usm__host_knows_all();
+    usm__order_host_knows_all();
     usm__lives_settle();
     usm__expect_drop_all();
 }
@@ -196,8 +196,8 @@ static bool add_chain(order_queue *q, uint32_t *chain)
 static void end_queue(order_queue *q)
 {
     /* No command can wait for anything behind the last command. */
-    if (q->is_in_order && usm__host_knows(q->last))
-        usm__host_learns_tick(usm__chain_last(q->chain[0]));
+    if (q->is_in_order && usm__order_host_knows(q->last))
+        usm__order_host_learns_tick(usm__chain_last(q->chain[0]));
     for (uint32_t i = 0; i < q->nchains; i++)
         usm__chain_drop(q->chain[i]);
     while (usm_list_pop(&q->freed) != NULL) {}
@@ -291,7 +291,7 @@ void usm__order_queue_waited(void *snapshot_, usm_status st)
     if (!s)
         return;
     if (has_ended(st) && enter()) {
-        usm__host_learns(&s->clock);
+        usm__order_host_learns(&s->clock);
         leave(true);
     }
     usm__clock_fini(&s->clock);
@@ -306,7 +306,7 @@ void usm__order_queue_ended(void *native)
         return;
     q = queue_at(native);
     if (q)
-        usm__host_learns(all_of(q));
+        usm__order_host_learns(all_of(q));
     leave(true);
 }
 
@@ -351,8 +351,8 @@ void usm__order_event_signalled(void *native)
     if (!enter())
         return;
     e = event_at(native);
-    if (e && e->is_user && !usm__host_knows(e->tick)) {
-        usm__host_learns_tick(e->tick);
+    if (e && e->is_user && !usm__order_host_knows(e->tick)) {
+        usm__order_host_learns_tick(e->tick);
         usm__expect_look();
     }
     leave(true);
@@ -366,7 +366,7 @@ void usm__order_event_seen(void *native, usm_status st)
         return;
     e = event_at(native);
     if (e && !e->is_user)
-        usm__host_learns(&e->clock);
+        usm__order_host_learns(&e->clock);
     leave(true);
 }
 
@@ -380,9 +380,9 @@ void usm__order_event_gone(void *native)
     if (e && --e->refs == 0) {
         (void)take(order.events, native);
         if (e->is_user) {
-            if (!usm__host_knows(e->tick))
+            if (!usm__order_host_knows(e->tick))
                 usm__expect_forget(e->tick);
-            usm__host_learns_tick(e->tick);
+            usm__order_host_learns_tick(e->tick);
             usm__chain_drop(e->tick.chain);
         }
         usm__clock_fini(&e->clock);

@@ -90,24 +90,24 @@ usm__tick usm__chain_last(uint32_t c)
 
 /* ---- the host --------------------------------------------------------------------- */
 
-bool usm__host_knows(usm__tick t)
+bool usm__order_host_knows(usm__tick t)
 {
     return t.at == 0 || chains.list[t.chain].known >= t.at;
 }
 
-void usm__host_learns_tick(usm__tick t)
+void usm__order_host_learns_tick(usm__tick t)
 {
-    if (!usm__host_knows(t))
+    if (!usm__order_host_knows(t))
         chains.list[t.chain].known = t.at;
 }
 
-void usm__host_learns(const usm__clock *c)
+void usm__order_host_learns(const usm__clock *c)
 {
     for (uint32_t i = 0; i < c->n; i++)
-        usm__host_learns_tick(c->tick[i]);
+        usm__order_host_learns_tick(c->tick[i]);
 }
 
-void usm__host_knows_all(void)
+void usm__order_host_knows_all(void)
 {
     for (uint32_t i = 0; i < chains.n; i++)
         chains.list[i].known = chains.list[i].last;
@@ -121,14 +121,14 @@ static void prune(usm__clock *c)
     uint32_t n = 0;
 
     for (uint32_t i = 0; i < c->n; i++)
-        if (!usm__host_knows(c->tick[i]))
+        if (!usm__order_host_knows(c->tick[i]))
             c->tick[n++] = c->tick[i];
     c->n = n;
 }
 
 bool usm__clock_raise(usm__clock *c, usm__tick t)
 {
-    if (usm__host_knows(t))
+    if (usm__order_host_knows(t))
         return true;
     for (uint32_t i = 0; i < c->n; i++)
         if (c->tick[i].chain == t.chain) {
@@ -161,7 +161,7 @@ bool usm__clock_set(usm__clock *c, const usm__clock *other)
 
 bool usm__clock_has(const usm__clock *c, usm__tick t)
 {
-    if (usm__host_knows(t))
+    if (usm__order_host_knows(t))
         return true;
     for (uint32_t i = 0; i < c->n; i++)
         if (c->tick[i].chain == t.chain)
@@ -172,7 +172,7 @@ bool usm__clock_has(const usm__clock *c, usm__tick t)
 bool usm__clock_is_open(const usm__clock *c)
 {
     for (uint32_t i = 0; i < c->n; i++)
-        if (chains.list[c->tick[i].chain].is_user && !usm__host_knows(c->tick[i]))
+        if (chains.list[c->tick[i].chain].is_user && !usm__order_host_knows(c->tick[i]))
             return true;
     return false;
 }

@@ -48,10 +48,10 @@ usm__tick usm__chain_next(uint32_t chain);
 usm__tick usm__chain_last(uint32_t chain);
 
 /* The ticks that the host knows to have ended. */
-bool usm__host_knows(usm__tick t);
-void usm__host_learns(const usm__clock *c);
-void usm__host_learns_tick(usm__tick t);
-void usm__host_knows_all(void);
+bool usm__order_host_knows(usm__tick t);
+void usm__order_host_learns(const usm__clock *c);
+void usm__order_host_learns_tick(usm__tick t);
+void usm__order_host_knows_all(void);
 
 /* Makes room for another element after n of `size` bytes; doubles the list if it is full. */
 bool usm__order_grow(void **list, uint32_t *cap, uint32_t n, size_t size);

@@ -116,7 +116,7 @@ void usm__expect_look(void)
 
     for (uint32_t i = 0; i < count; i++) {
         usm__expected *p    = &list[i];
-        bool           done = usm__host_knows(p->former.tick);
+        bool           done = usm__order_host_knows(p->former.tick);
 
         if (!done && usm__clock_is_open(&p->clock)) {
             list[n++] = *p;

@@ -339,10 +339,10 @@ void usm__book_end(usm_parallel_run *r, usm_status status)
 {
     usm_event *event;
 
-    usm__trace_work(&(usm__work_event){.kind   = USM__WORK_LAUNCH,
-                                       .kernel = r->plan->desc.kernel->trace,
-                                       .n      = r->plan->total,
-                                       .ns     = usm__os_now_ns() - r->start_ns});
+    usm__trace_work(&(usm__trace_work_event){.kind   = USM__WORK_LAUNCH,
+                                             .kernel = r->plan->desc.kernel->trace,
+                                             .n      = r->plan->total,
+                                             .ns     = usm__os_now_ns() - r->start_ns});
     usm__mutex_lock(&r->lock);
     r->status  = status;
     r->is_over = true;

@@ -237,7 +237,8 @@ static void follow(usm__lane *s, usm_event *ev)
     s->tail = ev;
 }
 
-static usm_status copy(usm__lane *s, usm__work_kind kind, void *dst, const void *src, size_t n)
+static usm_status copy(usm__lane *s, usm__trace_work_kind kind, void *dst, const void *src,
+                       size_t n)
 {
     usm_event *ev;
     usm_status st;

@@ -37,13 +37,13 @@ static uint64_t last_end(const usm__lane *s)
 
 static void put(const usm__lane *s, int kind, uint64_t n, uint64_t ns, uint64_t ago_ns)
 {
-    usm__trace_work(&(usm__work_event){.kind   = (usm__work_kind)kind,
-                                       .member = s->member->trace,
-                                       .kernel = s->run->params.plan->desc.kernel->trace,
-                                       .first  = s->chunk.first,
-                                       .n      = n,
-                                       .ns     = ns,
-                                       .ago_ns = ago_ns});
+    usm__trace_work(&(usm__trace_work_event){.kind   = (usm__trace_work_kind)kind,
+                                             .member = s->member->trace,
+                                             .kernel = s->run->params.plan->desc.kernel->trace,
+                                             .first  = s->chunk.first,
+                                             .n      = n,
+                                             .ns     = ns,
+                                             .ago_ns = ago_ns});
 }
 
 void usm__lane_tell_marks(usm__lane *s, const usm__lane *of)

@@ -87,13 +87,13 @@ void usm__resume_write(usm__resume *r);
 struct usm_parallel_run {
     usm__magic_word magic;
     /* fixed after start */
-    usm_team           *team;
-    usm__plan          *plan;
-    usm__run           *run;
-    struct usm__launch *launch; /* ranks.h: a launch over a job, in place of the run and the
+    usm_team                 *team;
+    usm__plan                *plan;
+    usm__run                 *run;
+    struct usm__ranks_launch *launch; /* ranks.h: a launch over a job, in place of the run and the
                                    schedule */
-    uint64_t            start_ns, resumed;
-    bool                keeps; /* ended chunks are kept, for merges or a file */
+    uint64_t                  start_ns, resumed;
+    bool                      keeps; /* ended chunks are kept, for merges or a file */
     /* used only by the thread in usm__book_settle() */
     usm__tree  **trees; /* by argument; NULL: nothing to merge */
     usm__resume *resume;

@@ -58,10 +58,10 @@ static usm__ranks *find_team(uint32_t id)
     return NULL;
 }
 
-static usm__launch *find_launch(usm__ranks *ranks, uint32_t number)
+static usm__ranks_launch *find_launch(usm__ranks *ranks, uint32_t number)
 {
     USM_LIST_FOREACH (it, &ranks->launches) {
-        usm__launch *l = usm_container_of(it, usm__launch, link);
+        usm__ranks_launch *l = usm_container_of(it, usm__ranks_launch, link);
 
         if (l->number == number)
             return l;
@@ -88,9 +88,9 @@ static void keep_early(usm__ranks *ranks, uint32_t launch, uint32_t from, const 
 
 static void hear(void *arg, uint32_t from, const void *data, size_t size)
 {
-    usm__wire    msg;
-    usm__ranks  *ranks;
-    usm__launch *l;
+    usm__wire          msg;
+    usm__ranks        *ranks;
+    usm__ranks_launch *l;
 
     (void)arg;
     if (!usm__wire_decode(data, size, &msg)) {
@@ -121,7 +121,7 @@ static void watch(void *arg, uint32_t rank, usm_place_state state)
         const usm__ranks *ranks = usm_container_of(it, usm__ranks, link);
 
         USM_LIST_FOREACH (at, &ranks->launches)
-            usm__ranks_launch_lost(usm_container_of(at, usm__launch, link), rank);
+            usm__ranks_launch_lost(usm_container_of(at, usm__ranks_launch, link), rank);
     }
     usm__mutex_unlock(&usm__ranks_lock);
 }
@@ -134,7 +134,7 @@ static bool is_of(const usm__letter *letter, const usm__ranks *ranks, uint32_t l
            (launch == ALL || msg.launch == launch);
 }
 
-void usm__ranks_register(usm__ranks *ranks, usm__launch *l)
+void usm__ranks_register(usm__ranks *ranks, usm__ranks_launch *l)
 {
     l->number = ranks->next++;
     if (l->number < ranks->deaf_until) /* it would wait for the lost message */

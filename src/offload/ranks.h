@@ -25,8 +25,8 @@
 #include "base/inline/list.h"
 #include "cluster/cluster.h"
 
-typedef struct usm__ranks  usm__ranks;
-typedef struct usm__launch usm__launch;
+typedef struct usm__ranks        usm__ranks;
+typedef struct usm__ranks_launch usm__ranks_launch;
 
 /* ---- for team.c, plan.c, parallel.c ----------------------------------------------------- */
 
@@ -44,13 +44,13 @@ bool       usm__ranks_is_home(const usm__ranks *ranks, uint32_t home);
 /* The caller owns the plan and keeps it until `over` was called.  A failure here is reported to the
  * other ranks, whose launch then fails as well. */
 usm_status usm__ranks_start(usm__ranks *ranks, usm__plan *plan, usm__ranks_over_fn *over, void *arg,
-                            usm__launch **launch);
+                            usm__ranks_launch **launch);
 /* This rank's call failed before it reached usm__ranks_start(); the calling thread has the error
  * message. */
 void usm__ranks_refuse(usm__ranks *ranks, usm_status status);
-void usm__ranks_cancel(usm__launch *launch);
+void usm__ranks_cancel(usm__ranks_launch *launch);
 /* After `over` was called.  NULL is fine. */
-void usm__ranks_release(usm__launch *launch);
+void usm__ranks_release(usm__ranks_launch *launch);
 
 /* ---- shared by the files ----------------------------------------------------------------- */
 
@@ -113,7 +113,7 @@ typedef struct usm__ranks_home {
 
 #define USM__RANKS_SPARES 8u
 
-struct usm__launch {
+struct usm__ranks_launch {
     /* fixed after start */
     usm__ranks         *ranks;
     uint32_t            number;
@@ -151,38 +151,38 @@ struct usm__launch {
 };
 
 /* ranks_launch.c: the lock is held. */
-void usm__ranks_launch_came(usm__launch *l, uint32_t from, const void *data, size_t size);
-void usm__ranks_launch_lost(usm__launch *l, uint32_t rank);
+void usm__ranks_launch_came(usm__ranks_launch *l, uint32_t from, const void *data, size_t size);
+void usm__ranks_launch_lost(usm__ranks_launch *l, uint32_t rank);
 /* Queues a message of this launch, which the launch's thread sends. */
-void usm__ranks_launch_post(usm__launch *l, uint32_t to, const usm__wire *msg);
+void usm__ranks_launch_post(usm__ranks_launch *l, uint32_t to, const usm__wire *msg);
 /* Keeps a message for the data's rank, to be sent together with the end of its chunk.  False: there
  * is no memory for it. */
-bool usm__ranks_launch_keep(usm__launch *l, const usm__wire *msg);
+bool usm__ranks_launch_keep(usm__ranks_launch *l, const usm__wire *msg);
 
 /* ranks.c */
 usm__letter *usm__letter_make(uint32_t rank, const void *data, size_t size);
 /* Adds what END reports about the members of all ranks.  The lock is held. */
 void usm__ranks_add(usm__ranks *ranks, const usm__wire *end);
 /* Registers the launch, and hands it the messages that came before.  The lock is held. */
-void usm__ranks_register(usm__ranks *ranks, usm__launch *l);
+void usm__ranks_register(usm__ranks *ranks, usm__ranks_launch *l);
 /* The number of a launch that this rank does not start; drops the messages for it.  The lock is
  * held. */
 uint32_t usm__ranks_skip(usm__ranks *ranks);
 
 /* ranks_bytes.c */
-extern const usm__bytes_ops usm__bytes_ranks; /* `from`: the usm__launch */
+extern const usm__bytes_ops usm__bytes_ranks; /* `from`: the usm__ranks_launch */
 /* Handles DATA and ACK.  The lock is held. */
-void usm__ranks_bytes_came(usm__launch *l, uint32_t from, const usm__wire *msg);
+void usm__ranks_bytes_came(usm__ranks_launch *l, uint32_t from, const usm__wire *msg);
 /* Waits until the data's rank has them. */
-usm_status usm__ranks_send_copies(usm__launch *l, const usm__chunk_end *end);
-void       usm__ranks_bytes_end(usm__launch *l);
+usm_status usm__ranks_send_copies(usm__ranks_launch *l, const usm__chunk_end *end);
+void       usm__ranks_bytes_end(usm__ranks_launch *l);
 
 /* ranks_home.c: called by the launch's thread, without the lock */
-usm_status usm__ranks_home_init(usm__launch *l);
-void       usm__ranks_home_fini(usm__launch *l);
+usm_status usm__ranks_home_init(usm__ranks_launch *l);
+void       usm__ranks_home_fini(usm__ranks_launch *l);
 /* Handles FETCH, STORE, COPIES, COUNTS and SETTLE. */
-void usm__ranks_home_receive(usm__launch *l, uint32_t from, const usm__wire *msg);
+void usm__ranks_home_receive(usm__ranks_launch *l, uint32_t from, const usm__wire *msg);
 /* Any thread. */
-usm_status usm__ranks_home_keep(usm__launch *l, const usm__chunk_end *end);
+usm_status usm__ranks_home_keep(usm__ranks_launch *l, const usm__chunk_end *end);
 
 #endif

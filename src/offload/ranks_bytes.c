@@ -32,7 +32,7 @@
 /* ---- messages --------------------------------------------------------------------------- */
 
 /* The lock is not held. */
-static usm_status send_home(usm__launch *l, const usm__wire *msg, unsigned char *room)
+static usm_status send_home(usm__ranks_launch *l, const usm__wire *msg, unsigned char *room)
 {
     usm__wire  w = *msg;
     usm_status st;
@@ -51,21 +51,21 @@ static usm_status send_home(usm__launch *l, const usm__wire *msg, unsigned char 
     return st;
 }
 
-static void begin(usm__launch *l, usm__ranks_transfer *t)
+static void begin(usm__ranks_launch *l, usm__ranks_transfer *t)
 {
     t->request = ++l->next_request;
     usm_list_append(&l->transfers, &t->link);
 }
 
 /* Nothing more will arrive for the transfer that matters. */
-static bool has_stopped(const usm__launch *l, const usm__ranks_transfer *t)
+static bool has_stopped(const usm__ranks_launch *l, const usm__ranks_transfer *t)
 {
     return t->status != USM_OK || l->worker.is_over || l->broken != USM_OK;
 }
 
 /* Why a transfer is not complete.  A failure of this rank is reported as itself, because the
  * chunk's failure may reach the master before the launch's. */
-static usm_status why_not_whole(const usm__launch *l, const usm__ranks_transfer *t,
+static usm_status why_not_whole(const usm__ranks_launch *l, const usm__ranks_transfer *t,
                                 const char **story)
 {
     *story = "the launch is over";
@@ -82,7 +82,7 @@ static usm_status why_not_whole(const usm__launch *l, const usm__ranks_transfer 
 }
 
 /* Ends a transfer; if it is not complete, with an error message that says why. */
-static usm_status end(usm__launch *l, usm__ranks_transfer *t, bool is_whole)
+static usm_status end(usm__ranks_launch *l, usm__ranks_transfer *t, bool is_whole)
 {
     const char *story;
     usm_status  st;
@@ -98,14 +98,14 @@ static usm_status end(usm__launch *l, usm__ranks_transfer *t, bool is_whole)
                      l->ranks->self, l->plan->desc.home, story);
 }
 
-static void wait_for_bytes(usm__launch *l)
+static void wait_for_bytes(usm__ranks_launch *l)
 {
     (void)usm__mutex_wait(&usm__ranks_lock, &l->moved, NULL);
 }
 
 /* ---- fetch ------------------------------------------------------------------------------ */
 
-static usm_status fetch(usm__launch *l, size_t arg, size_t offset, size_t size, void *to)
+static usm_status fetch(usm__ranks_launch *l, size_t arg, size_t offset, size_t size, void *to)
 {
     usm__ranks_transfer t = {.to = to, .offset = offset, .size = size};
     unsigned char       room[USM__WIRE_HEADER];
@@ -135,7 +135,7 @@ static usm_status fetch(usm__launch *l, size_t arg, size_t offset, size_t size, 
     return end(l, &t, t.got == size);
 }
 
-static void data_came(usm__launch *l, usm__ranks_transfer *t, const usm__wire *msg)
+static void data_came(usm__ranks_launch *l, usm__ranks_transfer *t, const usm__wire *msg)
 {
     uint64_t before = t->asked - t->got, after;
 
@@ -154,7 +154,7 @@ static void data_came(usm__launch *l, usm__ranks_transfer *t, const usm__wire *m
 
 /* True: the bytes are sent together with the end of the chunk.  Both go to the same rank, which
  * receives the bytes first. */
-static bool is_kept(usm__launch *l, usm__wire *msg, const void *from, size_t size)
+static bool is_kept(usm__ranks_launch *l, usm__wire *msg, const void *from, size_t size)
 {
     bool kept;
 
@@ -169,7 +169,7 @@ static bool is_kept(usm__launch *l, usm__wire *msg, const void *from, size_t siz
 }
 
 /* Sends all of `from` in messages of kind `op`; msg: what the messages have in common. */
-static usm_status store(usm__launch *l, usm__wire *msg, const void *from, size_t size)
+static usm_status store(usm__ranks_launch *l, usm__wire *msg, const void *from, size_t size)
 {
     usm__ranks_transfer t  = {.size = size};
     size_t              at = 0;
@@ -208,7 +208,7 @@ static usm_status store(usm__launch *l, usm__wire *msg, const void *from, size_t
     return st;
 }
 
-static void ack_came(usm__launch *l, usm__ranks_transfer *t, const usm__wire *msg)
+static void ack_came(usm__ranks_launch *l, usm__ranks_transfer *t, const usm__wire *msg)
 {
     if (t->flying == 0)
         return;
@@ -219,7 +219,7 @@ static void ack_came(usm__launch *l, usm__ranks_transfer *t, const usm__wire *ms
         (void)pthread_cond_broadcast(&l->moved);
 }
 
-void usm__ranks_bytes_came(usm__launch *l, uint32_t from, const usm__wire *msg)
+void usm__ranks_bytes_came(usm__ranks_launch *l, uint32_t from, const usm__wire *msg)
 {
     if (from != l->plan->desc.home)
         return;
@@ -236,7 +236,7 @@ void usm__ranks_bytes_came(usm__launch *l, uint32_t from, const usm__wire *msg)
     }
 }
 
-usm_status usm__ranks_send_copies(usm__launch *l, const usm__chunk_end *e)
+usm_status usm__ranks_send_copies(usm__ranks_launch *l, const usm__chunk_end *e)
 {
     usm__wire msg = {
         .op = USM__WIRE_COPIES, .a = e->chunk.id, .b = e->chunk.first, .c = e->chunk.count};
@@ -247,7 +247,7 @@ usm_status usm__ranks_send_copies(usm__launch *l, const usm__chunk_end *e)
 /* ---- memory for pieces --------------------------------------------------------------------- */
 
 /* Returns the smallest spare block that is large enough, and at most four times too large. */
-static void *take_spare(usm__launch *l, size_t *size)
+static void *take_spare(usm__ranks_launch *l, size_t *size)
 {
     unsigned best = USM__RANKS_SPARES;
     void    *ptr  = NULL;
@@ -267,7 +267,7 @@ static void *take_spare(usm__launch *l, size_t *size)
 }
 
 /* The first bytes of a block hold its size; the part that is used follows. */
-static void *take_block(usm__launch *l, size_t size, void **own)
+static void *take_block(usm__ranks_launch *l, size_t size, void **own)
 {
     size_t    room  = size + 2 * ALIGN;
     void     *block = take_spare(l, &room);
@@ -283,7 +283,7 @@ static void *take_block(usm__launch *l, size_t size, void **own)
     return (void *)at; /* NOLINT(performance-no-int-to-ptr): aligned within the block */
 }
 
-static void give_block(usm__launch *l, void *block)
+static void give_block(usm__ranks_launch *l, void *block)
 {
     size_t size;
 
@@ -299,7 +299,7 @@ static void give_block(usm__launch *l, void *block)
     usm__heap_free(block);
 }
 
-void usm__ranks_bytes_end(usm__launch *l)
+void usm__ranks_bytes_end(usm__ranks_launch *l)
 {
     for (unsigned i = 0; i < USM__RANKS_SPARES; i++)
         usm__heap_free(l->spares[i].ptr);
@@ -307,7 +307,7 @@ void usm__ranks_bytes_end(usm__launch *l)
 
 /* ---- pieces ----------------------------------------------------------------------------- */
 
-static bool is_in_place(const usm__launch *l, usm_access_mode mode, uint32_t attempt)
+static bool is_in_place(const usm__ranks_launch *l, usm_access_mode mode, uint32_t attempt)
 {
     return l->is_home && mode != USM_READ_WRITE && (attempt == 0 || !(mode & USM_WRITE));
 }
@@ -315,8 +315,8 @@ static bool is_in_place(const usm__launch *l, usm_access_mode mode, uint32_t att
 static usm_status open_piece(void *from, size_t arg, size_t offset, size_t size,
                              usm_access_mode mode, usm__piece *piece)
 {
-    usm__launch *l  = from;
-    usm_status   st = USM_OK;
+    usm__ranks_launch *l  = from;
+    usm_status         st = USM_OK;
 
     piece->own = NULL;
     if (is_in_place(l, mode, piece->attempt))
@@ -339,9 +339,9 @@ static usm_status open_piece(void *from, size_t arg, size_t offset, size_t size,
 static usm_status close_piece(void *from, size_t arg, size_t offset, usm_access_mode mode,
                               usm__piece *piece, usm_status status)
 {
-    usm__launch *l   = from;
-    usm__wire    msg = {.op = USM__WIRE_STORE, .index = (uint32_t)arg, .a = offset};
-    usm_status   st  = USM_OK;
+    usm__ranks_launch *l   = from;
+    usm__wire          msg = {.op = USM__WIRE_STORE, .index = (uint32_t)arg, .a = offset};
+    usm_status         st  = USM_OK;
 
     if (!piece->own)
         return usm__bytes_local.close(l->plan, arg, offset, mode, piece, status);

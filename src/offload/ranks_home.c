@@ -17,7 +17,7 @@
 #include <stdio.h>
 #include <string.h>
 
-usm_status usm__ranks_home_init(usm__launch *l)
+usm_status usm__ranks_home_init(usm__ranks_launch *l)
 {
     const usm_parallel_desc *d = &l->plan->desc;
     size_t                   n = d->nargs ? d->nargs : 1;
@@ -46,7 +46,7 @@ usm_status usm__ranks_home_init(usm__launch *l)
     return USM_OK;
 }
 
-void usm__ranks_home_fini(usm__launch *l)
+void usm__ranks_home_fini(usm__ranks_launch *l)
 {
     usm__ranks_home *h = &l->home;
     usm_list        *it;
@@ -70,7 +70,7 @@ void usm__ranks_home_fini(usm__launch *l)
 /* ---- answers ---------------------------------------------------------------------------- */
 
 /* The bytes are already in h->message, after the header. */
-static void answer(usm__launch *l, uint32_t to, usm__wire *msg)
+static void answer(usm__ranks_launch *l, uint32_t to, usm__wire *msg)
 {
     unsigned char *m = l->home.message;
 
@@ -89,7 +89,7 @@ static void answer(usm__launch *l, uint32_t to, usm__wire *msg)
 }
 
 /* Makes the launch fail, once everything is done. */
-static void fail(usm__launch *l, usm_status status)
+static void fail(usm__ranks_launch *l, usm_status status)
 {
     if (l->home.status != USM_OK)
         return;
@@ -98,7 +98,7 @@ static void fail(usm__launch *l, usm_status status)
 }
 
 /* A rank that asks for no answer does not wait for one: a failure is then reported by this rank. */
-static void acknowledge(usm__launch *l, uint32_t to, const usm__wire *what, usm_status status)
+static void acknowledge(usm__ranks_launch *l, uint32_t to, const usm__wire *what, usm_status status)
 {
     usm__wire msg = {.op = USM__WIRE_ACK, .status = status, .request = what->request};
 
@@ -110,7 +110,7 @@ static void acknowledge(usm__launch *l, uint32_t to, const usm__wire *what, usm_
 }
 
 /* Returns the argument if the message's address is within it and it has bytes here; else NULL. */
-static const usm_split_arg *argument_of(const usm__launch *l, uint64_t arg, uint64_t offset,
+static const usm_split_arg *argument_of(const usm__ranks_launch *l, uint64_t arg, uint64_t offset,
                                         uint64_t size)
 {
     const usm_parallel_desc *d = &l->plan->desc;
@@ -123,7 +123,7 @@ static const usm_split_arg *argument_of(const usm__launch *l, uint64_t arg, uint
 
 /* ---- bytes ------------------------------------------------------------------------------ */
 
-static usm_status read_bytes(usm__launch *l, size_t arg, size_t offset, size_t size, void *to)
+static usm_status read_bytes(usm__ranks_launch *l, size_t arg, size_t offset, size_t size, void *to)
 {
     usm__piece piece = {0};
     usm_status st    = usm__bytes_local.open(l->plan, arg, offset, size, USM_READ, &piece);
@@ -134,7 +134,7 @@ static usm_status read_bytes(usm__launch *l, size_t arg, size_t offset, size_t s
     return usm__bytes_local.close(l->plan, arg, offset, USM_READ, &piece, USM_OK);
 }
 
-static usm_status write_bytes(usm__launch *l, size_t arg, size_t offset, size_t size,
+static usm_status write_bytes(usm__ranks_launch *l, size_t arg, size_t offset, size_t size,
                               const void *from)
 {
     usm__piece piece = {0};
@@ -147,7 +147,7 @@ static usm_status write_bytes(usm__launch *l, size_t arg, size_t offset, size_t 
 }
 
 /* Reads bytes as they were at the start of the launch: kept pieces, or else the argument itself. */
-static usm_status read_kept(usm__launch *l, size_t arg, size_t offset, size_t size, char *to)
+static usm_status read_kept(usm__ranks_launch *l, size_t arg, size_t offset, size_t size, char *to)
 {
     usm_status st = USM_OK;
 
@@ -168,7 +168,7 @@ static usm_status read_kept(usm__launch *l, size_t arg, size_t offset, size_t si
     return st;
 }
 
-static usm_status keep(usm__launch *l, size_t arg, size_t offset, size_t size)
+static usm_status keep(usm__ranks_launch *l, size_t arg, size_t offset, size_t size)
 {
     size_t     all = l->plan->desc.args[arg].size;
     usm_status st  = USM_OK;
@@ -193,7 +193,7 @@ static usm_status keep(usm__launch *l, size_t arg, size_t offset, size_t size)
     return st;
 }
 
-static void serve_fetch(usm__launch *l, uint32_t from, const usm__wire *ask)
+static void serve_fetch(usm__ranks_launch *l, uint32_t from, const usm__wire *ask)
 {
     const usm_split_arg *a     = argument_of(l, ask->index, ask->a, ask->b);
     char                *bytes = (char *)l->home.message + USM__WIRE_HEADER;
@@ -219,7 +219,7 @@ static void serve_fetch(usm__launch *l, uint32_t from, const usm__wire *ask)
     }
 }
 
-static void serve_store(usm__launch *l, uint32_t from, const usm__wire *msg)
+static void serve_store(usm__ranks_launch *l, uint32_t from, const usm__wire *msg)
 {
     const usm_split_arg *a  = argument_of(l, msg->index, msg->a, msg->size);
     usm_status           st = USM_OK;
@@ -236,7 +236,7 @@ static void serve_store(usm__launch *l, uint32_t from, const usm__wire *msg)
 /* ---- private copies --------------------------------------------------------------------- */
 
 /* The lock is held. */
-static usm__copies *find_copies(usm__launch *l, uint32_t rank, uint64_t id)
+static usm__copies *find_copies(usm__ranks_launch *l, uint32_t rank, uint64_t id)
 {
     USM_LIST_FOREACH (it, &l->home.copies) {
         usm__copies *c = usm_container_of(it, usm__copies, link);
@@ -249,7 +249,7 @@ static usm__copies *find_copies(usm__launch *l, uint32_t rank, uint64_t id)
 
 /* Returns the record of the chunk, or a new one; NULL: no memory, or there is no such chunk.  The
  * lock is held. */
-static usm__copies *make_copies(usm__launch *l, uint32_t rank, uint64_t id, uint64_t first,
+static usm__copies *make_copies(usm__ranks_launch *l, uint32_t rank, uint64_t id, uint64_t first,
                                 uint64_t count)
 {
     usm__copies *c = find_copies(l, rank, id);
@@ -272,7 +272,7 @@ static usm__copies *make_copies(usm__launch *l, uint32_t rank, uint64_t id, uint
     return c;
 }
 
-usm_status usm__ranks_home_keep(usm__launch *l, const usm__chunk_end *end)
+usm_status usm__ranks_home_keep(usm__ranks_launch *l, const usm__chunk_end *end)
 {
     const usm__chunk *chunk = &end->chunk;
     usm__copies      *c;
@@ -289,7 +289,7 @@ usm_status usm__ranks_home_keep(usm__launch *l, const usm__chunk_end *end)
 
 /* Two members of a rank may do the same chunk, and send the same copies.  The second one's are
  * acknowledged and ignored, as are copies that arrive after the chunk has counted. */
-static void take_copies(usm__launch *l, uint32_t from, const usm__wire *msg)
+static void take_copies(usm__ranks_launch *l, uint32_t from, const usm__wire *msg)
 {
     uint64_t     at = (uint64_t)msg->index * USM__WIRE_PIECE;
     usm_status   st = USM_OK;
@@ -310,7 +310,7 @@ static void take_copies(usm__launch *l, uint32_t from, const usm__wire *msg)
     acknowledge(l, from, msg, st);
 }
 
-static void merge(usm__launch *l, const usm__copies *c)
+static void merge(usm__ranks_launch *l, const usm__copies *c)
 {
     const usm_parallel_desc *d = &l->plan->desc;
 
@@ -327,7 +327,7 @@ static void merge(usm__launch *l, const usm__copies *c)
     }
 }
 
-static void take_counts(usm__launch *l, const usm__wire *msg)
+static void take_counts(usm__ranks_launch *l, const usm__wire *msg)
 {
     for (uint32_t i = 0; i < usm__wire_records(msg); i++) {
         usm__wire_record r;
@@ -352,7 +352,7 @@ static void take_counts(usm__launch *l, const usm__wire *msg)
 
 /* ---- the end ---------------------------------------------------------------------------- */
 
-static usm_status finish(usm__launch *l, size_t arg)
+static usm_status finish(usm__ranks_launch *l, size_t arg)
 {
     size_t     size  = l->plan->desc.args[arg].size;
     usm__piece piece = {0};
@@ -364,7 +364,7 @@ static usm_status finish(usm__launch *l, size_t arg)
     return usm__bytes_local.close(l->plan, arg, 0, USM_READ_WRITE, &piece, USM_OK);
 }
 
-static void settle(usm__launch *l)
+static void settle(usm__ranks_launch *l)
 {
     usm__wire msg = {.op = USM__WIRE_SETTLED};
 
@@ -383,7 +383,7 @@ static void settle(usm__launch *l)
     usm__mutex_unlock(&usm__ranks_lock);
 }
 
-void usm__ranks_home_receive(usm__launch *l, uint32_t from, const usm__wire *msg)
+void usm__ranks_home_receive(usm__ranks_launch *l, uint32_t from, const usm__wire *msg)
 {
     bool is_master = from == l->ranks->master;
 

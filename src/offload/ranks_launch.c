@@ -28,7 +28,7 @@ static unsigned launches; /* in progress in this process; guarded by the lock */
 
 /* ---- messages: the lock is held ------------------------------------------------------------ */
 
-static void break_off(usm__launch *l, usm_status status)
+static void break_off(usm__ranks_launch *l, usm_status status)
 {
     if (l->broken == USM_OK)
         l->broken = status;
@@ -36,7 +36,7 @@ static void break_off(usm__launch *l, usm_status status)
     (void)pthread_cond_broadcast(&l->moved);
 }
 
-void usm__ranks_launch_came(usm__launch *l, uint32_t from, const void *data, size_t size)
+void usm__ranks_launch_came(usm__ranks_launch *l, uint32_t from, const void *data, size_t size)
 {
     usm__letter *letter = usm__letter_make(from, data, size);
 
@@ -48,13 +48,13 @@ void usm__ranks_launch_came(usm__launch *l, uint32_t from, const void *data, siz
     (void)pthread_cond_signal(&l->changed);
 }
 
-void usm__ranks_launch_lost(usm__launch *l, uint32_t rank)
+void usm__ranks_launch_lost(usm__ranks_launch *l, uint32_t rank)
 {
     usm__ranks_launch_came(l, rank, NULL, 0);
 }
 
 /* Returns NULL if there is no memory. */
-static usm__letter *write_letter(const usm__launch *l, uint32_t to, const usm__wire *msg)
+static usm__letter *write_letter(const usm__ranks_launch *l, uint32_t to, const usm__wire *msg)
 {
     size_t       size   = USM__WIRE_HEADER + msg->size;
     usm__letter *letter = usm__heap_alloc(sizeof *letter + size);
@@ -72,7 +72,7 @@ static usm__letter *write_letter(const usm__launch *l, uint32_t to, const usm__w
     return letter;
 }
 
-bool usm__ranks_launch_keep(usm__launch *l, const usm__wire *msg)
+bool usm__ranks_launch_keep(usm__ranks_launch *l, const usm__wire *msg)
 {
     usm__letter *letter = write_letter(l, l->plan->desc.home, msg);
 
@@ -83,7 +83,7 @@ bool usm__ranks_launch_keep(usm__launch *l, const usm__wire *msg)
     return true;
 }
 
-void usm__ranks_launch_post(usm__launch *l, uint32_t to, const usm__wire *msg)
+void usm__ranks_launch_post(usm__ranks_launch *l, uint32_t to, const usm__wire *msg)
 {
     usm__letter *letter = write_letter(l, to, msg);
 
@@ -102,7 +102,7 @@ static void send_as_worker(void *arg, uint32_t to, const usm__wire *msg)
 
 static void send_as_master(void *arg, uint32_t to, const usm__wire *msg)
 {
-    usm__launch *l = arg;
+    usm__ranks_launch *l = arg;
 
     if (to != l->ranks->self)
         l->sent += USM__WIRE_HEADER + msg->size;
@@ -110,7 +110,7 @@ static void send_as_master(void *arg, uint32_t to, const usm__wire *msg)
 }
 
 /* The lock is not held.  A rank that cannot be reached is lost; the job reports that. */
-static void send_all(usm__launch *l)
+static void send_all(usm__ranks_launch *l)
 {
     usm_list *it;
 
@@ -130,7 +130,7 @@ static void send_all(usm__launch *l)
 }
 
 /* Whether ends need not be reported yet. */
-static bool may_keep(const usm__launch *l)
+static bool may_keep(const usm__ranks_launch *l)
 {
     return l->nkept < KEPT_BYTES && usm__worker_may_keep(&l->worker);
 }
@@ -139,8 +139,8 @@ static bool may_keep(const usm__launch *l)
 
 static bool take(void *source, uint32_t member, usm__chunk *chunk)
 {
-    usm__launch *l = source;
-    bool         any;
+    usm__ranks_launch *l = source;
+    bool               any;
 
     usm__mutex_lock(&usm__ranks_lock);
     any = usm__worker_take(&l->worker, member, chunk);
@@ -150,7 +150,7 @@ static bool take(void *source, uint32_t member, usm__chunk *chunk)
 
 /* Index from which on nothing is wanted, because this chunk has found something; UINT64_MAX:
  * none. */
-static uint64_t cut_of(const usm__launch *l, const usm__chunk_end *end)
+static uint64_t cut_of(const usm__ranks_launch *l, const usm__chunk_end *end)
 {
     uint64_t from = UINT64_MAX;
     size_t   arg  = l->plan->found_arg, at;
@@ -165,10 +165,10 @@ static uint64_t cut_of(const usm__launch *l, const usm__chunk_end *end)
 
 static void ended(void *source, const usm__chunk_end *end)
 {
-    usm__launch *l        = source;
-    usm_status   st       = end->status;
-    bool         is_bytes = end->is_of_bytes;
-    unsigned     flags    = 0;
+    usm__ranks_launch *l        = source;
+    usm_status         st       = end->status;
+    bool               is_bytes = end->is_of_bytes;
+    unsigned           flags    = 0;
 
     if (st == USM_OK && l->has_copies && end->copies_size > 0) {
         st       = usm__ranks_send_copies(l, end);
@@ -200,8 +200,8 @@ static void ended(void *source, const usm__chunk_end *end)
 
 static bool again(void *source, uint32_t member, const usm__chunk *chunk, const void *copies)
 {
-    usm__launch *l = source;
-    bool         goes_on;
+    usm__ranks_launch *l = source;
+    bool               goes_on;
 
     (void)member;
     (void)copies;
@@ -214,7 +214,7 @@ static bool again(void *source, uint32_t member, const usm__chunk *chunk, const 
 /* ---- received messages --------------------------------------------------------------------- */
 
 /* The lock is not held. */
-static void tell_progress(usm__launch *l, const usm__wire *msg)
+static void tell_progress(usm__ranks_launch *l, const usm__wire *msg)
 {
     const usm__told told = {.now_ns      = usm__os_now_ns(),
                             .total       = l->plan->total,
@@ -235,7 +235,7 @@ static void tell_progress(usm__launch *l, const usm__wire *msg)
     usm__mutex_unlock(&usm__ranks_lock);
 }
 
-static void rank_is_lost(usm__launch *l, uint32_t rank, uint64_t now_ns)
+static void rank_is_lost(usm__ranks_launch *l, uint32_t rank, uint64_t now_ns)
 {
     if (l->is_master) /* the master reports it to all */
         usm__master_lost(&l->master, rank, now_ns);
@@ -258,7 +258,7 @@ typedef enum errand {
 } errand;
 
 /* Handles one message.  The lock is held. */
-static errand open_letter(usm__launch *l, const usm__letter *letter, usm__wire *msg)
+static errand open_letter(usm__ranks_launch *l, const usm__letter *letter, usm__wire *msg)
 {
     uint64_t now = usm__os_now_ns();
 
@@ -288,7 +288,7 @@ static errand open_letter(usm__launch *l, const usm__letter *letter, usm__wire *
 }
 
 /* The lock is not held. */
-static void open_letters(usm__launch *l)
+static void open_letters(usm__ranks_launch *l)
 {
     usm_list *it;
 
@@ -347,7 +347,7 @@ static const char *reason_of(usm_status broken)
 }
 
 /* If its messages cannot be sent any more.  The lock is not held. */
-static void give_up_if_broken(usm__launch *l)
+static void give_up_if_broken(usm__ranks_launch *l)
 {
     usm_status broken;
 
@@ -365,7 +365,7 @@ static void give_up_if_broken(usm__launch *l)
 
 /* Reports a member that has just fallen silent, here or on another rank.  No other member does the
  * chunks that a member of the data's rank writes in place. */
-static void tell_of_silent(usm__launch *l, uint64_t now)
+static void tell_of_silent(usm__ranks_launch *l, uint64_t now)
 {
     const usm__schedule *book = l->master.book;
 
@@ -390,7 +390,7 @@ static void tell_of_silent(usm__launch *l, uint64_t now)
 /* ---- the thread ---------------------------------------------------------------------------- */
 
 /* Sleeps for at most LOOK_NS, since nothing reports that the process has left the job. */
-static void sleep_until(usm__launch *l, uint64_t at_ns)
+static void sleep_until(usm__ranks_launch *l, uint64_t at_ns)
 {
     const uint64_t  look = usm__os_now_ns() + LOOK_NS, until = at_ns < look ? at_ns : look;
     struct timespec t = {.tv_sec  = (time_t)(until / 1000000000u),
@@ -402,7 +402,7 @@ static void sleep_until(usm__launch *l, uint64_t at_ns)
 }
 
 /* Whether bytes are being moved, without which a chunk cannot start. */
-static bool moves_bytes(const usm__launch *l)
+static bool moves_bytes(const usm__ranks_launch *l)
 {
     USM_LIST_FOREACH (it, &l->transfers)
         if (usm_container_of(it, usm__ranks_transfer, link)->to)
@@ -413,7 +413,7 @@ static bool moves_bytes(const usm__launch *l)
 /* While members have chunks in reserve, the thread need not poll for messages all the time.
  * Copies, their acknowledgement, the result and the next grant may each be delayed by an eighth of
  * the time that the reserve lasts. */
-static void be_patient(usm__launch *l)
+static void be_patient(usm__ranks_launch *l)
 {
     uint64_t ns = launches == 1 ? usm__worker_slack_ns(&l->worker) / 8 : 0;
 
@@ -430,7 +430,7 @@ static void be_patient(usm__launch *l)
 }
 
 /* The kept messages are sent before the ends of their chunks are reported. */
-static void flush(usm__launch *l, uint64_t now)
+static void flush(usm__ranks_launch *l, uint64_t now)
 {
     usm_list *it;
 
@@ -441,7 +441,7 @@ static void flush(usm__launch *l, uint64_t now)
 }
 
 /* Posts what is due; returns when to look again.  The lock is held. */
-static uint64_t tick(usm__launch *l)
+static uint64_t tick(usm__ranks_launch *l)
 {
     uint64_t now = usm__os_now_ns(), next = UINT64_MAX, own = UINT64_MAX;
 
@@ -456,7 +456,7 @@ static uint64_t tick(usm__launch *l)
 }
 
 /* The lock is not held.  False: the launch is over. */
-static bool step(usm__launch *l)
+static bool step(usm__ranks_launch *l)
 {
     uint64_t next;
     bool     feeds, is_over;
@@ -494,7 +494,7 @@ static void free_letters(usm_list *list)
         usm__heap_free(usm_container_of(it, usm__letter, link));
 }
 
-static void tell_end(usm__launch *l, usm_status status, const char *story)
+static void tell_end(usm__ranks_launch *l, usm_status status, const char *story)
 {
     usm_parallel_stats stats = l->worker.stats;
 
@@ -523,10 +523,10 @@ static void tell_end(usm__launch *l, usm_status status, const char *story)
 
 static void run_launch(void *arg)
 {
-    usm__launch *l = arg;
-    usm_status   status;
-    bool         goes_on;
-    char         story[USM__RANKS_STORY];
+    usm__ranks_launch *l = arg;
+    usm_status         status;
+    bool               goes_on;
+    char               story[USM__RANKS_STORY];
 
     usm__mutex_lock(&usm__ranks_lock);
     launches++;
@@ -557,7 +557,7 @@ static void run_launch(void *arg)
 
 /* ---- start ------------------------------------------------------------------------------ */
 
-static usm_status start_master(usm__launch *l)
+static usm_status start_master(usm__ranks_launch *l)
 {
     const usm__plan   *p      = l->plan;
     usm__master_params params = {.nranks     = l->ranks->count,
@@ -587,7 +587,7 @@ static usm_status start_master(usm__launch *l)
     return st == USM_OK ? usm__master_init(&l->master, &params) : st;
 }
 
-static usm_status start_worker(usm__launch *l)
+static usm_status start_worker(usm__ranks_launch *l)
 {
     const usm_team          *team   = l->ranks->team;
     const usm__worker_params params = {.nmembers       = team->nmembers,
@@ -628,7 +628,7 @@ static usm_status check(const usm__ranks *ranks, const usm__plan *plan)
     return USM_OK;
 }
 
-static usm_status fill(usm__launch *l)
+static usm_status fill(usm__ranks_launch *l)
 {
     const usm_parallel_desc *d      = &l->plan->desc;
     const usm__run_params    params = {.team   = l->ranks->team,
@@ -665,9 +665,9 @@ static usm_status fill(usm__launch *l)
     return st;
 }
 
-static usm__launch *make(usm__ranks *ranks, usm__plan *plan)
+static usm__ranks_launch *make(usm__ranks *ranks, usm__plan *plan)
 {
-    usm__launch       *l = usm__heap_alloc(sizeof *l);
+    usm__ranks_launch *l = usm__heap_alloc(sizeof *l);
     pthread_condattr_t attr;
 
     if (!l) {
@@ -690,7 +690,7 @@ static usm__launch *make(usm__ranks *ranks, usm__plan *plan)
     return l;
 }
 
-static void discard(usm__launch *l)
+static void discard(usm__ranks_launch *l)
 {
     usm__run_destroy(l->run);
     free_letters(&l->in);
@@ -708,12 +708,12 @@ static void discard(usm__launch *l)
 }
 
 usm_status usm__ranks_start(usm__ranks *ranks, usm__plan *plan, usm__ranks_over_fn *over, void *arg,
-                            usm__launch **out)
+                            usm__ranks_launch **out)
 {
-    usm__launch *l  = make(ranks, plan);
-    usm_status   st = l ? fill(l) : USM_E_NO_MEMORY;
-    usm__story   story;
-    int          error = 0;
+    usm__ranks_launch *l  = make(ranks, plan);
+    usm_status         st = l ? fill(l) : USM_E_NO_MEMORY;
+    usm__story         story;
+    int                error = 0;
 
     if (st == USM_OK) {
         l->over     = over;
@@ -750,7 +750,7 @@ void usm__ranks_refuse(usm__ranks *ranks, usm_status status)
     say_no(ranks, launch, status);
 }
 
-void usm__ranks_cancel(usm__launch *l)
+void usm__ranks_cancel(usm__ranks_launch *l)
 {
     const usm__wire msg = {.op = USM__WIRE_CANCEL};
 
@@ -760,7 +760,7 @@ void usm__ranks_cancel(usm__launch *l)
     usm__mutex_unlock(&usm__ranks_lock);
 }
 
-void usm__ranks_release(usm__launch *l)
+void usm__ranks_release(usm__ranks_launch *l)
 {
     if (!l)
         return;

@@ -82,7 +82,7 @@ static bool claim(usm__lane *s)
 
 /* ---- bytes that others hold ---------------------------------------------------------------- */
 
-static void work_on(usm__job *job);
+static void work_on(usm__executor_job *job);
 
 static void hold(usm__run *run)
 {
@@ -293,7 +293,7 @@ static void work(usm__lane *s)
 }
 
 /* Continues with a slot that has a chunk whose bytes others held. */
-static void work_on(usm__job *job)
+static void work_on(usm__executor_job *job)
 {
     usm__lane *s = usm_container_of(job, usm__lane, job);
 
@@ -302,7 +302,7 @@ static void work_on(usm__job *job)
         work(s);
 }
 
-static void work_first(usm__job *job)
+static void work_first(usm__executor_job *job)
 {
     usm__lane *s = usm_container_of(job, usm__lane, job);
 
@@ -476,7 +476,7 @@ static void prepare(usm__run *run)
     usm__mutex_unlock(&run->lock);
 }
 
-static void prepare_job(usm__job *job)
+static void prepare_job(usm__executor_job *job)
 {
     prepare(usm_container_of(job, usm__run, job));
 }

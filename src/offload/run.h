@@ -18,7 +18,7 @@
 typedef struct usm__mark {
     usm_event *event; /* the slot has a reference to it */
     uint64_t   n;
-    int        kind; /* usm__work_kind */
+    int        kind; /* usm__trace_work_kind */
 } usm__mark;
 #define USM__MARKS_MAX 32u
 
@@ -71,7 +71,7 @@ typedef struct usm__lane {
     bool              is_trial; /* of `size`: its time is to be reported, whatever the state */
     usm_event        *tried;    /* the kernel's event */
     usm__completion   done;
-    usm__job          job;
+    usm__executor_job job;
     /* of USM_TRACE */
     unsigned  nmarks;
     bool      has_kernel_times; /* a round of the chunk had a kernel's time */
@@ -100,12 +100,12 @@ typedef enum usm__run_stage { USM__RUN_NEW, USM__RUN_PREPARING, USM__RUN_READY }
 
 struct usm__run {
     /* fixed after create */
-    usm__run_params  params;
-    usm__run_member *members;
-    usm__lane      **lanes; /* the first slot of each member, then the second of each, ... */
-    uint32_t         nlanes;
-    bool             has_trains;
-    usm__job         job;
+    usm__run_params   params;
+    usm__run_member  *members;
+    usm__lane       **lanes; /* the first slot of each member, then the second of each, ... */
+    uint32_t          nlanes;
+    bool              has_trains;
+    usm__executor_job job;
     /* fixed once stage is READY */
     usm__piece *wholes; /* by argument */
     char      **begin;  /* by argument: the initial content of a private copy; NULL otherwise */

@@ -141,7 +141,7 @@ static void move_bytes(const usm__profile_spill_record *r, usm__profile_spill_bu
 static void count_one(const usm__profile_spill_record *r, usm__profile_spill_buffer *b,
                       usm__profile_spill_tier *t)
 {
-    switch ((usm__spill_kind)r->kind) {
+    switch ((usm__trace_spill_kind)r->kind) {
     case USM__SPILL_FETCH:
     case USM__SPILL_FETCH_AHEAD:
     case USM__SPILL_STORE:

@@ -45,7 +45,7 @@ typedef struct usm__profile_spill_usages {
 bool usm__profile_spill_count(const usm__profile *t, usm__profile_spill_usages *u);
 void usm__profile_spill_usages_free(usm__profile_spill_usages *u);
 
-/* usm__spill_kind in a word: "miss". */
+/* usm__trace_spill_kind in a word: "miss". */
 const char *usm__profile_spill_kind_name(uint32_t kind);
 /* The space's name, "" if it has none; never NULL. */
 const char *usm__profile_spill_space_name(const usm__profile *t, uint32_t space);

@@ -46,7 +46,8 @@ typedef struct usm__profile_space_info {
 typedef struct usm__profile_spill_record {
     uint64_t time_ns; /* of the event's end, as in usm__profile_event                          */
     uint64_t ns, bytes;
-    uint32_t kind; /* usm__spill_kind                                                        */
+    uint32_t
+        kind; /* usm__trace_spill_kind                                                        */
     uint32_t block, mode;
     uint32_t space, tier;    /* spaces[space - 1], tiers[tier - 1]; 0: unknown, none */
     uint32_t thread, source; /* as in usm__profile_record                              */
@@ -57,7 +58,7 @@ typedef struct usm__profile_work_record {
     uint64_t time_ns; /* of the event's end; of a part of a chunk by the device's clock      */
     uint64_t ns;
     uint64_t first, n;       /* of a chunk; indices, or bytes                              */
-    uint32_t kind;           /* usm__work_kind                                             */
+    uint32_t kind;           /* usm__trace_work_kind                                             */
     uint32_t member, kernel; /* members[member - 1], kernels[kernel - 1]; 0: none, unknown */
     uint32_t thread, source; /* as in usm__profile_record                                    */
 } usm__profile_work_record;

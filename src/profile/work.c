@@ -134,7 +134,7 @@ static void tidy(work *w)
 
 static void count_one(work *w, usm__profile_work_device *d, const usm__profile_work_record *r)
 {
-    switch ((usm__work_kind)r->kind) {
+    switch ((usm__trace_work_kind)r->kind) {
     case USM__WORK_CHUNK:
         d->chunks++;
         d->items += r->n;

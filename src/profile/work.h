@@ -39,7 +39,7 @@ typedef struct usm__profile_work_usages {
 bool usm__profile_work_count(const usm__profile *t, usm__profile_work_usages *u);
 void usm__profile_work_usages_free(usm__profile_work_usages *u);
 
-/* usm__work_kind in a word: "chunk". */
+/* usm__trace_work_kind in a word: "chunk". */
 const char *usm__profile_work_kind_name(uint32_t kind);
 /* "" if it has none; never NULL. */
 const char *usm__profile_work_kernel_name(const usm__profile *t, uint32_t kernel);

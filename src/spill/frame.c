@@ -154,7 +154,7 @@ usm__policy_look usm__frame_look(void *spill, uint32_t frame)
         return USM__LOOK_PINNED;
     if (seen & USM__WORD_USED) {
         usm__word_change(word, -1, 0, USM__WORD_USED);
-        usm__trace_spill(&(usm__spill_event){
+        usm__trace_spill(&(usm__trace_spill_event){
             .kind = USM__SPILL_USED, .space = f->space->more->trace, .block = f->block});
         return USM__LOOK_USED;
     }
@@ -193,12 +193,12 @@ static void count_leaving(usm__spill *s, usm__frame *f)
         s->stats.prefetch_wasted++;
         usm__ahead_wasted(s, f->space, f->block);
     }
-    usm__trace_spill(&(usm__spill_event){.kind  = is_lost         ? USM__SPILL_GUESS_WASTED
-                                                  : f->was_wanted ? USM__SPILL_EVICT_DIRTY
-                                                                  : USM__SPILL_EVICT_CLEAN,
-                                         .space = more->trace,
-                                         .block = f->block,
-                                         .bytes = s->block_size});
+    usm__trace_spill(&(usm__trace_spill_event){.kind  = is_lost         ? USM__SPILL_GUESS_WASTED
+                                                        : f->was_wanted ? USM__SPILL_EVICT_DIRTY
+                                                                        : USM__SPILL_EVICT_CLEAN,
+                                               .space = more->trace,
+                                               .block = f->block,
+                                               .bytes = s->block_size});
 }
 
 bool usm__frame_leave(usm__spill *s, uint32_t frame, bool is_evicted)

@@ -181,7 +181,7 @@ static usm_status open_store(file_home *f, size_t size, bool may_grow)
     };
     const usm_transport_params params = {
         .struct_size = sizeof(params),
-        .api         = &usm__host_api,
+        .api         = &usm__registry_api,
         .config      = "",
         .block_size  = f->base.params.block_size,
         .home        = &home,

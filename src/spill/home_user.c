@@ -15,9 +15,9 @@
 typedef struct user_home user_home;
 
 typedef struct worker {
-    usm__job   job;
-    user_home *home;
-    bool       is_busy; /* guarded by the backing store's lock: posted, or running           */
+    usm__executor_job job;
+    user_home        *home;
+    bool is_busy; /* guarded by the backing store's lock: posted, or running           */
 } worker;
 
 struct user_home {
@@ -105,7 +105,7 @@ static void drop(user_home *u)
     usm__heap_free(u);
 }
 
-static void work(usm__job *job)
+static void work(usm__executor_job *job)
 {
     worker    *w = usm_container_of(job, worker, job);
     user_home *u = w->home;

@@ -22,7 +22,7 @@ uint32_t usm__frame_source(const usm__spill *s, const usm__frame *f)
 static void trace_fetch(const usm__spill *s, const usm__frame *f)
 {
     if (f->start_ns != 0)
-        usm__trace_spill(&(usm__spill_event){
+        usm__trace_spill(&(usm__trace_spill_event){
             .kind  = f->urgency == USM__AHEAD ? USM__SPILL_FETCH_AHEAD : USM__SPILL_FETCH,
             .space = f->space->more->trace,
             .tier  = usm__frame_source(s, f),

@@ -360,7 +360,7 @@ static void trace_pinned(usm__spill *s, uint64_t ns)
                 pinned += s->block_size;
         }
         if (pinned)
-            usm__trace_spill(&(usm__spill_event){
+            usm__trace_spill(&(usm__trace_spill_event){
                 .kind = USM__SPILL_PINNED, .space = more->trace, .bytes = pinned, .ns = ns});
     }
 }
@@ -381,12 +381,12 @@ static void end_wait(usm__pin_request *r)
     s->stats.wait_ns += ns;
     if (r->deadline && usm__trace_is_on())
         trace_pinned(s, ns);
-    usm__trace_spill(&(usm__spill_event){.kind  = USM__SPILL_MISS,
-                                         .space = r->list[0].space->more->trace,
-                                         .mode  = (uint32_t)r->list[0].mode,
-                                         .block = usm__pin_first(&r->list[0]),
-                                         .bytes = r->list[0].size,
-                                         .ns    = ns});
+    usm__trace_spill(&(usm__trace_spill_event){.kind  = USM__SPILL_MISS,
+                                               .space = r->list[0].space->more->trace,
+                                               .mode  = (uint32_t)r->list[0].mode,
+                                               .block = usm__pin_first(&r->list[0]),
+                                               .bytes = r->list[0].size,
+                                               .ns    = ns});
 }
 
 static usm_status pin_hit(usm__pin_request *r, const usm__pin *pin, uint32_t block, size_t number)

@@ -75,11 +75,11 @@ static void first_use(usm__spill *s, const usm__pin_part *p)
 {
     s->stats.prefetch_hits++;
     usm__policy_used(s->policy, usm__block_of(p->space, p->block)->frame);
-    usm__trace_spill(&(usm__spill_event){.kind  = USM__SPILL_GUESS_USED,
-                                         .space = p->space->more->trace,
-                                         .mode  = (uint32_t)p->mode,
-                                         .block = p->block,
-                                         .bytes = s->block_size});
+    usm__trace_spill(&(usm__trace_spill_event){.kind  = USM__SPILL_GUESS_USED,
+                                               .space = p->space->more->trace,
+                                               .mode  = (uint32_t)p->mode,
+                                               .block = p->block,
+                                               .bytes = s->block_size});
     usm__ahead(s, p->space, p->block, true);
 }
 

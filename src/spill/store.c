@@ -42,11 +42,11 @@ static void trace_store(usm__spill *s, const usm__frame *f)
 {
     if (!s->has_spilled) {
         s->has_spilled = true;
-        usm__trace_spill(&(usm__spill_event){
+        usm__trace_spill(&(usm__trace_spill_event){
             .kind = USM__SPILL_FIRST, .space = f->space->more->trace, .bytes = s->limit});
     }
     if (f->start_ns != 0)
-        usm__trace_spill(&(usm__spill_event){
+        usm__trace_spill(&(usm__trace_spill_event){
             .kind  = f->urgency == USM__AHEAD ? USM__SPILL_STORE_AHEAD : USM__SPILL_STORE,
             .space = f->space->more->trace,
             .tier  = usm__frame_source(s, f),

@@ -210,7 +210,7 @@ static usm_status open_store(usm__tier *tier)
 {
     usm__tiers              *t          = tier->tiers;
     usm_transport_params     params     = {.struct_size   = sizeof params,
-                                           .api           = &usm__host_api,
+                                           .api           = &usm__registry_api,
                                            .config        = tier->config,
                                            .block_size    = t->block_size,
                                            .place_changed = t->replicas ? usm__target_changed : NULL,

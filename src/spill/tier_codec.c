@@ -39,7 +39,7 @@
 
 static usm_status add_codec(usm__tiers *t, const char *name)
 {
-    usm_codec_params     params = {sizeof params, &usm__host_api, ""};
+    usm_codec_params     params = {sizeof params, &usm__registry_api, ""};
     usm__codec          *c      = &t->codecs.list[t->codecs.n];
     const usm_codec_ops *ops    = usm__registry_codec(name);
     usm_status           st;

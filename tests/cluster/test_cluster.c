@@ -567,7 +567,7 @@ static void open_tier(uint32_t rank, uint32_t count)
 {
     const usm_transport_ops *ops    = usm__registry_transport("mpi");
     usm_transport_params     params = {
-            .struct_size = sizeof params, .api = &usm__host_api, .config = "", .block_size = 65536};
+            .struct_size = sizeof params, .api = &usm__registry_api, .config = "", .block_size = 65536};
     void *store;
 
     (void)rank;

@@ -127,7 +127,7 @@ static unsigned tell_ends(void)
         s.ended_end = s.ended ? s.ended_end : &s.ended;
         s.under_way--;
         if (x->status != USM_OK)
-            (void)usm__host_api.report(x->status, "the simulated place %u failed", x->place);
+            (void)usm__registry_api.report(x->status, "the simulated place %u failed", x->place);
         x->whole->done(x->whole, x->status);
         free(x);
     }
@@ -188,7 +188,7 @@ static usm_status sim_place(void *store, uint32_t which, usm_transport_place *in
 
     (void)store;
     if (st != USM_OK)
-        return usm__host_api.report(st, "there is no place %u", which);
+        return usm__registry_api.report(st, "there is no place %u", which);
     for (size_t i = far_members(s.m->node, list, NET_NODES_MAX); i-- > 0;)
         if (list[i].peer == s.places[which].peer) {
             *info = (usm_transport_place){.state     = s.places[which].state,
@@ -248,13 +248,13 @@ static usm_status sim_reserve(void *store, uint64_t first, uint64_t n)
 
     (void)store;
     if (which >= s.nplaces || s.places[which].state == USM_PLACE_LOST) {
-        return usm__host_api.report(USM_E_IO, "place %u is lost", which);
+        return usm__registry_api.report(USM_E_IO, "place %u is lost", which);
     }
     far_reserve_start(s.store, s.places[which].peer, first & (UINT64_MAX >> 16), n, reserved, &r);
     while (!r.is_done)
         world_run(s.w, 10000);
     if (r.status != USM_OK)
-        return usm__host_api.report(r.status, "place %u gives no room", which);
+        return usm__registry_api.report(r.status, "place %u gives no room", which);
     return USM_OK;
 }
 

@@ -224,10 +224,10 @@ static const usm_host_api *host_api(void)
     static usm_host_api api;
     static usm_os_api   os;
 
-    os             = *usm__host_api.os;
+    os             = *usm__registry_api.os;
     os.map         = map;
     os.unmap       = unmap;
-    api            = usm__host_api;
+    api            = usm__registry_api;
     api.os         = &os;
     api.log        = quiet_log;
     api.heap_alloc = heap_alloc;

@@ -231,7 +231,7 @@ static void open_bench(bench *b)
                           .found      = misuse,
                           .user       = b};
     far_params p       = {.struct_size = sizeof p,
-                          .api         = &usm__host_api,
+                          .api         = &usm__registry_api,
                           .domain      = "d",
                           .lend        = LEND,
                           .lease_ns    = 20 * MS,

@@ -69,7 +69,7 @@ static void fuzz_file(const char *text)
 
     memset(&c, 0x5a, sizeof c);
     untouched = c;
-    if (usm_file_parse(&usm__host_api, text, &c) != USM_OK) {
+    if (usm_file_parse(&usm__registry_api, text, &c) != USM_OK) {
         must(memcmp(&c, &untouched, sizeof c) == 0, "a refusal changes nothing");
         must(usm_last_error()[0] != 0, "a refusal has a story");
         return;

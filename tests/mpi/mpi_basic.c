@@ -144,9 +144,11 @@ static void use_place(void *store, uint32_t place, bool is_awaited)
 
 static void *use_blocks(bool forgets)
 {
-    usm_transport_params params = {
-        .struct_size = sizeof(params), .api = &usm__host_api, .config = "", .block_size = BLOCK};
-    void *store = NULL;
+    usm_transport_params params = {.struct_size = sizeof(params),
+                                   .api         = &usm__registry_api,
+                                   .config      = "",
+                                   .block_size  = BLOCK};
+    void                *store  = NULL;
 
     memory   = aligned_alloc(4096, NBLOCKS * BLOCK);
     expected = aligned_alloc(4096, BLOCK);

@@ -18,7 +18,7 @@ static struct {
     usm_split_arg       args[3];
     usm__plan           plan;
     usm__ranks          ranks;
-    usm__launch         l;
+    usm__ranks_launch   l;
     usm__ranks_transfer t;
 } home;
 

@@ -402,8 +402,8 @@ static usm_status fake_reserve(void *store_, uint64_t first, uint64_t n)
         make(s, block_of(s, first + i));
     (void)pthread_mutex_unlock(&fake.lock);
     if (st != USM_OK)
-        return usm__host_api.report(st, "the fake store has no room for %llu blocks",
-                                    (unsigned long long)n);
+        return usm__registry_api.report(st, "the fake store has no room for %llu blocks",
+                                        (unsigned long long)n);
     return st;
 }
 

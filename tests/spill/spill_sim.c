@@ -65,15 +65,15 @@ static uint64_t  clock_ns = 1000000000;
 static unsigned  waits; /* of the operation under way */
 
 /* What the library would have its threads do: done here, in an order of the seed, while we wait. */
-static usm__job *jobs[JOBS_MAX];
-static unsigned  njobs;
+static usm__executor_job *jobs[JOBS_MAX];
+static unsigned           njobs;
 
 int __real_pthread_cond_wait(pthread_cond_t *c, pthread_mutex_t *m);
 int __wrap_pthread_cond_wait(pthread_cond_t *c, pthread_mutex_t *m);
 int __real_pthread_cond_timedwait(pthread_cond_t *c, pthread_mutex_t *m, const struct timespec *at);
 int __wrap_pthread_cond_timedwait(pthread_cond_t *c, pthread_mutex_t *m, const struct timespec *at);
 uint64_t __wrap_usm__os_now_ns(void);
-void     __wrap_usm__executor_post(usm__job *job);
+void     __wrap_usm__executor_post(usm__executor_job *job);
 void     __wrap_usm__os_sleep_ns(uint64_t ns);
 
 static bool is_ours(void)
@@ -81,7 +81,7 @@ static bool is_ours(void)
     return pthread_equal(the_thread, pthread_self());
 }
 
-void __wrap_usm__executor_post(usm__job *job)
+void __wrap_usm__executor_post(usm__executor_job *job)
 {
     if (njobs == JOBS_MAX)
         abort();
@@ -90,8 +90,8 @@ void __wrap_usm__executor_post(usm__job *job)
 
 static bool run_job(void)
 {
-    unsigned  i;
-    usm__job *job;
+    unsigned           i;
+    usm__executor_job *job;
 
     if (njobs == 0)
         return false;

@@ -71,10 +71,10 @@ static inline usm_status small_move(const small_store *s, const usm_transfer *t)
         inside = (size_t)(s->home.size - at);
     small_fetches++;
     if (small_refusals > 0 && small_refusals--)
-        return usm__host_api.report(USM_E_IO, "%s: the test's disk does not like it", "disk");
+        return usm__registry_api.report(USM_E_IO, "%s: the test's disk does not like it", "disk");
     got = inside > 0 ? pread(s->fd, t->data, inside, (off_t)(s->home.offset + at)) : 0;
     if (got != (ssize_t)inside)
-        return usm__host_api.report(USM_E_IO, "a short read: %zd of %zu", got, inside);
+        return usm__registry_api.report(USM_E_IO, "a short read: %zd of %zu", got, inside);
     return USM_OK;
 }
 
@@ -270,7 +270,7 @@ static inline usm_status commit_get(void *arg, size_t index, uint64_t *block, co
     test_commit *c = arg;
 
     if (index == c->fail_at)
-        return usm__host_api.report(USM_E_CORRUPT, "the test's block %zu is gone", index);
+        return usm__registry_api.report(USM_E_CORRUPT, "the test's block %zu is gone", index);
     CHECK(c->held++ == 0);
     fill_block(c->data, BLOCK, c->blocks[index], c->version);
     *block = c->blocks[index];

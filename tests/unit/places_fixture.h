@@ -172,16 +172,16 @@ static inline usm_status check_host(data *d, size_t at, size_t n)
 /* --- commands -------------------------------------------------------------------------------- */
 
 typedef struct on_device {
-    usm__extent    *extent;
-    char           *at;
-    usm__event_list after;
+    usm__extent       *extent;
+    char              *at;
+    usm__places_events after;
 } on_device;
 
 static inline usm_status to_device(data *d, usm_queue *on, size_t at, size_t n,
                                    usm_access_mode mode, on_device *where)
 {
     usm_event       *deps[1] = {d->last};
-    usm__device_want want    = {on, at, n, mode, true, d->last ? 1 : 0, deps, 0, NULL};
+    usm__places_want want    = {on, at, n, mode, true, d->last ? 1 : 0, deps, 0, NULL};
     void            *p       = NULL;
     usm_status       st;
 
@@ -189,18 +189,18 @@ static inline usm_status to_device(data *d, usm_queue *on, size_t at, size_t n,
     if (d->last) {
         st = usm_event_retain(d->last);
         CHECK_INT(st, USM_OK);
-        CHECK_INT(usm__event_list_add(&where->after, d->last), USM_OK);
+        CHECK_INT(usm__places_events_add(&where->after, d->last), USM_OK);
     }
     st        = usm__places_to_device(d->places, &want, &where->extent, &p, &where->after);
     where->at = p;
     if (st != USM_OK)
-        usm__event_list_fini(&where->after);
+        usm__places_events_fini(&where->after);
     return st;
 }
 
 static inline void submitted(data *d, on_device *where, usm_event *ev)
 {
-    usm__event_list_fini(&where->after);
+    usm__places_events_fini(&where->after);
     usm_event_release(d->last);
     if (d->used)
         usm__extent_unuse(d->used); /* the next command comes after it, and holds its own */
@@ -210,7 +210,7 @@ static inline void submitted(data *d, on_device *where, usm_event *ev)
 
 static inline void give_up(on_device *where)
 {
-    usm__event_list_fini(&where->after);
+    usm__places_events_fini(&where->after);
     usm__extent_unuse(where->extent);
 }
 

@@ -17,7 +17,7 @@ static const usm_codec_ops *codec_of(const char *name)
 
 static void *create_codec(const usm_codec_ops *ops)
 {
-    usm_codec_params params = {sizeof params, &usm__host_api, ""};
+    usm_codec_params params = {sizeof params, &usm__registry_api, ""};
     void            *codec  = NULL;
 
     CHECK_INT(ops->create(&params, &codec), USM_OK);

@@ -49,7 +49,7 @@ static const usm_codec_ops *ops(void)
 
 static usm_status create_codec(void **codec)
 {
-    usm_codec_params params = {sizeof params, &usm__host_api, ""};
+    usm_codec_params params = {sizeof params, &usm__registry_api, ""};
 
     return ops()->create(&params, codec);
 }

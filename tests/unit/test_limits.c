@@ -87,7 +87,7 @@ static void a_processors_memory_is_the_hosts(void)
     bool  is_host;
 
     begin("host:8M");
-    is_host = usm__device_is_host_memory(dev);
+    is_host = usm__account_is_host_memory(dev);
     CHECK_INT(is_host, usm_device_has(dev, USM_ASPECT_CPU));
     p = usm_malloc_device(5 * MIB, q);
     CHECK(p != NULL);
@@ -109,7 +109,7 @@ static void both_limits_hold_for_a_processor(void)
     CHECK(p != NULL);
     refused(usm_malloc_device(2 * MIB, q), USM_E_BUDGET, "limit of 4194304", dev->term);
     /* What was refused by one account was taken back from the others. */
-    CHECK_INT(usm__account_host_reserved(), usm__device_is_host_memory(dev) ? 3 * MIB : 0);
+    CHECK_INT(usm__account_host_reserved(), usm__account_is_host_memory(dev) ? 3 * MIB : 0);
     usm_free(p);
     end();
 }

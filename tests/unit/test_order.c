@@ -20,9 +20,9 @@ static unsigned pick(unsigned n)
 
 /* ---- one at a time -------------------------------------------------------------- */
 
-static usm__order_entry entry(size_t begin, size_t end, usm_access_mode mode)
+static usm__track_order_entry entry(size_t begin, size_t end, usm_access_mode mode)
 {
-    usm__order_entry e = {.begin = begin, .end = end, .mode = mode};
+    usm__track_order_entry e = {.begin = begin, .end = end, .mode = mode};
 
     usm_list_init(&e.link);
     return e;
@@ -30,56 +30,56 @@ static usm__order_entry entry(size_t begin, size_t end, usm_access_mode mode)
 
 static void readers_do_not_wait_for_each_other(void)
 {
-    usm__order       o;
-    usm__order_entry a = entry(0, 10, USM_READ), b = entry(5, 15, USM_READ);
+    usm__track_order       o;
+    usm__track_order_entry a = entry(0, 10, USM_READ), b = entry(5, 15, USM_READ);
 
-    usm__order_init(&o);
-    usm__order_add(&o, &a);
-    CHECK(usm__order_next(&o, &b, true, NULL) == NULL);
+    usm__track_order_init(&o);
+    usm__track_order_add(&o, &a);
+    CHECK(usm__track_order_next(&o, &b, true, NULL) == NULL);
 }
 
 static void disjoint_writers_do_not_wait_for_each_other(void)
 {
-    usm__order       o;
-    usm__order_entry a = entry(0, 10, USM_WRITE), b = entry(10, 20, USM_WRITE);
+    usm__track_order       o;
+    usm__track_order_entry a = entry(0, 10, USM_WRITE), b = entry(10, 20, USM_WRITE);
 
-    usm__order_init(&o);
-    usm__order_add(&o, &a);
-    CHECK(usm__order_next(&o, &b, true, NULL) == NULL);
+    usm__track_order_init(&o);
+    usm__track_order_add(&o, &a);
+    CHECK(usm__track_order_next(&o, &b, true, NULL) == NULL);
 }
 
 static void a_reader_waits_for_the_writer_and_a_writer_for_both(void)
 {
-    usm__order       o;
-    usm__order_entry w = entry(0, 10, USM_WRITE), r = entry(5, 8, USM_READ),
-                     x = entry(7, 9, USM_WRITE_NO_INIT);
+    usm__track_order       o;
+    usm__track_order_entry w = entry(0, 10, USM_WRITE), r = entry(5, 8, USM_READ),
+                           x = entry(7, 9, USM_WRITE_NO_INIT);
 
-    usm__order_init(&o);
-    usm__order_add(&o, &w);
-    CHECK(usm__order_next(&o, &r, false, NULL) == &w);
-    usm__order_add(&o, &r);
-    CHECK(usm__order_next(&o, &x, false, NULL) == &w);
-    CHECK(usm__order_next(&o, &x, false, &w) == &r);
-    CHECK(usm__order_next(&o, &x, false, &r) == NULL);
+    usm__track_order_init(&o);
+    usm__track_order_add(&o, &w);
+    CHECK(usm__track_order_next(&o, &r, false, NULL) == &w);
+    usm__track_order_add(&o, &r);
+    CHECK(usm__track_order_next(&o, &x, false, NULL) == &w);
+    CHECK(usm__track_order_next(&o, &x, false, &w) == &r);
+    CHECK(usm__track_order_next(&o, &x, false, &r) == NULL);
 }
 
 static void a_chain_of_writers_has_one_dependency_each(void)
 {
-    usm__order       o;
-    usm__order_entry w[50], host = entry(0, 10, USM_READ);
-    size_t           seen = 0;
+    usm__track_order       o;
+    usm__track_order_entry w[50], host = entry(0, 10, USM_READ);
+    size_t                 seen = 0;
 
-    usm__order_init(&o);
+    usm__track_order_init(&o);
     host.is_host = true;
     for (int i = 0; i < 50; i++) {
         w[i] = entry(0, 10, USM_READ_WRITE);
-        CHECK(usm__order_next(&o, &w[i], false, NULL) == (i ? &w[i - 1] : NULL));
+        CHECK(usm__track_order_next(&o, &w[i], false, NULL) == (i ? &w[i - 1] : NULL));
         if (i > 0)
-            CHECK(usm__order_next(&o, &w[i], false, &w[i - 1]) == NULL);
-        usm__order_add(&o, &w[i]);
+            CHECK(usm__track_order_next(&o, &w[i], false, &w[i - 1]) == NULL);
+        usm__track_order_add(&o, &w[i]);
     }
-    for (usm__order_entry *e = usm__order_next(&o, &host, true, NULL); e;
-         e                   = usm__order_next(&o, &host, true, e))
+    for (usm__track_order_entry *e = usm__track_order_next(&o, &host, true, NULL); e;
+         e                         = usm__track_order_next(&o, &host, true, e))
         seen++;
     CHECK_INT(seen, 50); /* the host looks at all: one that failed may have left others running */
     CHECK_INT(o.ncommands, 50);
@@ -87,61 +87,62 @@ static void a_chain_of_writers_has_one_dependency_each(void)
 
 static void readers_of_one_lane_have_one_dependency(void)
 {
-    usm__order       o;
-    usm__order_entry a = entry(2, 8, USM_READ), b = entry(0, 10, USM_READ),
-                     c = entry(0, 4, USM_READ), w = entry(0, 10, USM_WRITE);
+    usm__track_order       o;
+    usm__track_order_entry a = entry(2, 8, USM_READ), b = entry(0, 10, USM_READ),
+                           c = entry(0, 4, USM_READ), w = entry(0, 10, USM_WRITE);
 
-    usm__order_init(&o);
+    usm__track_order_init(&o);
     a.lane = b.lane = 7;
     c.lane          = 8;
-    usm__order_add(&o, &a);
-    usm__order_add(&o, &b);
-    usm__order_add(&o, &c);
-    CHECK(usm__order_next(&o, &w, false, NULL) == &b);
-    CHECK(usm__order_next(&o, &w, false, &b) == &c);
-    CHECK(usm__order_next(&o, &w, false, &c) == NULL);
+    usm__track_order_add(&o, &a);
+    usm__track_order_add(&o, &b);
+    usm__track_order_add(&o, &c);
+    CHECK(usm__track_order_next(&o, &w, false, NULL) == &b);
+    CHECK(usm__track_order_next(&o, &w, false, &b) == &c);
+    CHECK(usm__track_order_next(&o, &w, false, &c) == NULL);
 }
 
 static void what_a_failed_writer_covered_is_waited_for_again(void)
 {
-    usm__order       o;
-    usm__order_entry r = entry(0, 10, USM_READ), w = entry(0, 10, USM_WRITE),
-                     x = entry(0, 10, USM_WRITE);
+    usm__track_order       o;
+    usm__track_order_entry r = entry(0, 10, USM_READ), w = entry(0, 10, USM_WRITE),
+                           x = entry(0, 10, USM_WRITE);
 
-    usm__order_init(&o);
-    usm__order_add(&o, &r);
-    usm__order_add(&o, &w);
-    CHECK(usm__order_next(&o, &x, false, NULL) == &w);
-    usm__order_remove(&o, &w, false);
-    CHECK(usm__order_next(&o, &x, false, NULL) == &r);
-    usm__order_remove(&o, &r, true);
-    CHECK(usm__order_next(&o, &x, true, NULL) == NULL);
+    usm__track_order_init(&o);
+    usm__track_order_add(&o, &r);
+    usm__track_order_add(&o, &w);
+    CHECK(usm__track_order_next(&o, &x, false, NULL) == &w);
+    usm__track_order_remove(&o, &w, false);
+    CHECK(usm__track_order_next(&o, &x, false, NULL) == &r);
+    usm__track_order_remove(&o, &r, true);
+    CHECK(usm__track_order_next(&o, &x, true, NULL) == NULL);
     CHECK_INT(o.ncommands, 0);
 }
 
 static void accesses_of_the_host_wait_for_commands_only(void)
 {
-    usm__order       o;
-    usm__order_entry h = entry(0, 10, USM_WRITE), i = entry(0, 10, USM_WRITE),
-                     w = entry(0, 10, USM_WRITE);
+    usm__track_order       o;
+    usm__track_order_entry h = entry(0, 10, USM_WRITE), i = entry(0, 10, USM_WRITE),
+                           w = entry(0, 10, USM_WRITE);
 
-    usm__order_init(&o);
+    usm__track_order_init(&o);
     h.is_host = i.is_host = true;
-    usm__order_add(&o, &h);
-    CHECK(usm__order_next(&o, &i, true, NULL) == NULL);
-    usm__order_add(&o, &w); /* covers no access of the host: it has no event */
-    CHECK(usm__order_next(&o, &i, true, NULL) == &w);
-    CHECK(usm__order_next(&o, &(usm__order_entry){.begin = 0, .end = 1, .mode = USM_READ}, false,
-                          NULL) == &h);
+    usm__track_order_add(&o, &h);
+    CHECK(usm__track_order_next(&o, &i, true, NULL) == NULL);
+    usm__track_order_add(&o, &w); /* covers no access of the host: it has no event */
+    CHECK(usm__track_order_next(&o, &i, true, NULL) == &w);
+    CHECK(usm__track_order_next(&o,
+                                &(usm__track_order_entry){.begin = 0, .end = 1, .mode = USM_READ},
+                                false, NULL) == &h);
     CHECK_INT(o.ncommands, 1);
 }
 
 /* ---- random, against a model -------------------------------------------------------- */
 
 typedef struct model_access {
-    usm__order_entry e;
-    bool             is_out;       /* entered and not ended                                    */
-    bool             after[STEPS]; /* waits for it, directly or through others                 */
+    usm__track_order_entry e;
+    bool                   is_out; /* entered and not ended                                    */
+    bool after[STEPS];             /* waits for it, directly or through others                 */
 } model_access;
 
 static model_access all[STEPS];
@@ -179,14 +180,14 @@ static void note_lane(model_access *a, size_t n)
             note_dependency(a, i);
 }
 
-static void enter(usm__order *o, size_t n)
+static void enter(usm__track_order *o, size_t n)
 {
     model_access *a = &all[n];
 
     set_random(a);
     note_lane(a, n);
-    for (usm__order_entry *e = usm__order_next(o, &a->e, a->e.is_host, NULL); e;
-         e                   = usm__order_next(o, &a->e, a->e.is_host, e)) {
+    for (usm__track_order_entry *e = usm__track_order_next(o, &a->e, a->e.is_host, NULL); e;
+         e                         = usm__track_order_next(o, &a->e, a->e.is_host, e)) {
         model_access *on = usm_container_of(e, model_access, e);
 
         CHECK(on->is_out);
@@ -196,7 +197,7 @@ static void enter(usm__order *o, size_t n)
     for (size_t i = 0; i < n; i++)
         if (all[i].is_out && conflict(&all[i], a))
             CHECK(a->after[i]); /* nothing is forgotten */
-    usm__order_add(o, &a->e);
+    usm__track_order_add(o, &a->e);
     a->is_out = true;
 }
 
@@ -210,7 +211,7 @@ static bool may_end(size_t i, size_t n)
 
 /* One that waits for nothing ends well; now and then one fails before what it waits for has ended,
  * and what waited for it fails with it at once, as drivers do it. */
-static void end_some(usm__order *o, size_t n)
+static void end_some(usm__track_order *o, size_t n)
 {
     size_t i = pick((unsigned)n);
     bool   fails;
@@ -222,21 +223,21 @@ static void end_some(usm__order *o, size_t n)
         return;
     for (size_t k = n; fails && k-- > i + 1;)
         if (all[k].is_out && !all[k].e.is_host && all[k].after[i]) {
-            usm__order_remove(o, &all[k].e, false);
+            usm__track_order_remove(o, &all[k].e, false);
             all[k].is_out = false;
         }
-    usm__order_remove(o, &all[i].e, !fails);
+    usm__track_order_remove(o, &all[i].e, !fails);
     all[i].is_out = false;
 }
 
 static void random_orders_equal_the_model(void)
 {
     for (unsigned round = 0; round < ROUNDS; round++) {
-        usm__order o;
-        size_t     n = 0;
+        usm__track_order o;
+        size_t           n = 0;
 
         seed = round + 1;
-        usm__order_init(&o);
+        usm__track_order_init(&o);
         while (n < STEPS) {
             if (pick(2))
                 enter(&o, n++);
@@ -245,7 +246,7 @@ static void random_orders_equal_the_model(void)
         }
         for (size_t i = 0; i < n; i++)
             if (all[i].is_out)
-                usm__order_remove(&o, &all[i].e, true);
+                usm__track_order_remove(&o, &all[i].e, true);
         CHECK(usm_list_is_empty(&o.active) && usm_list_is_empty(&o.covered));
         CHECK_INT(o.ncommands, 0);
     }

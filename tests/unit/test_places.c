@@ -259,12 +259,12 @@ static void who_is_in_the_way_is_named(void)
 /* Its own extents are in nobody else's way: there is nothing to wait for. */
 static void a_command_is_not_in_its_own_way(void)
 {
-    data             a, b;
-    on_device        in_a;
-    usm__device_want want  = {.mode = USM_WRITE_NO_INIT, .may_wait = true, .nheld = 1};
-    usm__event_list  after = USM__EVENT_LIST_INIT;
-    usm__extent     *e;
-    void            *p;
+    data               a, b;
+    on_device          in_a;
+    usm__places_want   want  = {.mode = USM_WRITE_NO_INIT, .may_wait = true, .nheld = 1};
+    usm__places_events after = USM__EVENT_LIST_INIT;
+    usm__extent       *e;
+    void              *p;
 
     begin("device:8M");
     a = make(5 * MIB, "alpha");
@@ -283,11 +283,11 @@ static void a_command_is_not_in_its_own_way(void)
 
 static void who_may_not_wait_is_told_so(void)
 {
-    data             a, b;
-    usm__device_want want  = {.mode = USM_WRITE_NO_INIT, .may_wait = false};
-    usm__event_list  after = USM__EVENT_LIST_INIT;
-    usm__extent     *e;
-    void            *p;
+    data               a, b;
+    usm__places_want   want  = {.mode = USM_WRITE_NO_INIT, .may_wait = false};
+    usm__places_events after = USM__EVENT_LIST_INIT;
+    usm__extent       *e;
+    void              *p;
 
     begin("device:8M");
     a = make(5 * MIB, "alpha");
@@ -300,7 +300,7 @@ static void who_may_not_wait_is_told_so(void)
     CHECK_INT(check_host(&a, 0, a.size), USM_OK); /* now host memory has it as well */
     CHECK_INT(usm__places_to_device(b.places, &want, &e, &p, &after), USM_OK);
     usm__extent_unuse(e);
-    usm__event_list_fini(&after);
+    usm__places_events_fini(&after);
     unmake(&a);
     unmake(&b);
     end();

@@ -200,7 +200,7 @@ static void areas_of_the_programs_own_jemalloc_are_refused(void)
 {
     const usm_pool_ops *ops    = usm__registry_pool("jemalloc");
     usm_pool_params     params = {.struct_size = sizeof(params),
-                                  .api         = &usm__host_api,
+                                  .api         = &usm__registry_api,
                                   .areas       = {.take = take_from_malloc, .give = give_to_malloc},
                                   .kind        = USM_HOST,
                                   .host_accessible = true,
@@ -219,7 +219,7 @@ static void memory_is_never_touched(void)
 {
     const usm_pool_ops *ops    = usm__registry_pool("jemalloc");
     usm_pool_params     params = {.struct_size = sizeof(params),
-                                  .api         = &usm__host_api,
+                                  .api         = &usm__registry_api,
                                   .areas = {.take = take_untouchable, .give = give_untouchable},
                                   .kind  = USM_HOST,
                                   .host_accessible = true,

@@ -132,7 +132,8 @@ static usm__trace_packed *last(maker *m)
 }
 
 /* Of space `space`, tier 1, block 7. */
-static void spill(maker *m, usm__spill_kind kind, uint64_t time, uint32_t space, uint64_t bytes)
+static void spill(maker *m, usm__trace_spill_kind kind, uint64_t time, uint32_t space,
+                  uint64_t bytes)
 {
     event(m, USM__EVENT_ALLOC, time, 7 | (uint64_t)3 << 32, bytes);
     last(m)->type  = (uint8_t)(USM__EVENT_SPILL + (unsigned)kind);
@@ -141,7 +142,7 @@ static void spill(maker *m, usm__spill_kind kind, uint64_t time, uint32_t space,
 }
 
 /* Of member `member`, kernel 1.  first: of a part, how long ago it ended. */
-static void did(maker *m, usm__work_kind kind, uint64_t time, uint32_t member, uint64_t ns,
+static void did(maker *m, usm__trace_work_kind kind, uint64_t time, uint32_t member, uint64_t ns,
                 uint64_t first, uint64_t n)
 {
     event(m, USM__EVENT_ALLOC, time, first, n);
@@ -707,7 +708,8 @@ static void old_and_newer_traces_are_read(void)
     CHECK(t->damage[0] == '\0' && t->nrecords > 0 && t->nspills == 0);
     usm__profile_close(t);
     begin(&made, 1, 1000);
-    spill(&made, (usm__spill_kind)USM__SPILL_KINDS, 10, 9, 1); /* of a kind to come, no space */
+    spill(&made, (usm__trace_spill_kind)USM__SPILL_KINDS, 10, 9,
+          1); /* of a kind to come, no space */
     spill(&made, USM__SPILL_MISS, 20, 9, 1);
     put_events(&made, 1);
     end(&made);
@@ -769,7 +771,7 @@ static void make_launch(maker *m)
     did(m, USM__WORK_OUT, 1000, 2, 100, 0, 16);
     did(m, USM__WORK_CHUNK, 1050, 2, 900, 1500, 500);
     did(m, USM__WORK_LAUNCH, 1100, 0, 1000, 0, 2000);
-    did(m, (usm__work_kind)USM__WORK_KINDS, 1200, 2, 1, 0, 0); /* of a newer libusm */
+    did(m, (usm__trace_work_kind)USM__WORK_KINDS, 1200, 2, 1, 0, 0); /* of a newer libusm */
     put_events(m, 1);
     end(m);
 }

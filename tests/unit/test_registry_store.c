@@ -100,7 +100,7 @@ static usm_transport_ops whole_table(void)
 static const usm_transport_ops *brook_entry(const usm_host_api *api)
 {
     entered++;
-    CHECK(api == &usm__host_api && api->fault != NULL && api->os->pread != NULL);
+    CHECK(api == &usm__registry_api && api->fault != NULL && api->os->pread != NULL);
     return &table;
 }
 

@@ -115,19 +115,19 @@ static void record_spilling(void)
     uint32_t space, tier;
 
     CHECK_INT(usm__trace_space("early", 1, 1), 0); /* nothing is recorded yet */
-    usm__trace_spill(&(usm__spill_event){.kind = USM__SPILL_FETCH});
+    usm__trace_spill(&(usm__trace_spill_event){.kind = USM__SPILL_FETCH});
     start(trace_path, "1M", "off");
     space = usm__trace_space("a buffer", 1 << 20, 64);
     tier  = usm__trace_tier("/scratch");
     CHECK(space > 0 && tier > 0 && usm__trace_is_on());
     for (int kind = 0; kind < USM__SPILL_KINDS; kind++)
-        usm__trace_spill(&(usm__spill_event){.kind  = (usm__spill_kind)kind,
-                                             .space = space,
-                                             .tier  = tier,
-                                             .mode  = USM_READ,
-                                             .block = UINT32_MAX,
-                                             .bytes = (uint64_t)kind << 33,
-                                             .ns    = 1234567890123});
+        usm__trace_spill(&(usm__trace_spill_event){.kind  = (usm__trace_spill_kind)kind,
+                                                   .space = space,
+                                                   .tier  = tier,
+                                                   .mode  = USM_READ,
+                                                   .block = UINT32_MAX,
+                                                   .bytes = (uint64_t)kind << 33,
+                                                   .ns    = 1234567890123});
     exit(0);
 }
 

@@ -66,7 +66,7 @@ static void look_at(spill_tier *t)
 {
     const usm_transport_ops *ops    = usm__registry_transport(t->name);
     usm_transport_params     params = {.struct_size = sizeof params,
-                                       .api         = &usm__host_api,
+                                       .api         = &usm__registry_api,
                                        .config      = t->config,
                                        .block_size  = BLOCK_SIZE};
     void                    *store, *memory = NULL;
