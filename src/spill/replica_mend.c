@@ -16,7 +16,11 @@
  *
  * The owner's accesses continue meanwhile.  The owner's writes wait while the repair reads the
  * block; later writes raise the generation, and the repair then discards its new copy.  The owner
- * may forget the block at any time: then the repair frees the slots that it has under way. */
+ * may forget the block at any time (m->s is NULL then): then the repair frees the slots that it has
+ * under way.
+ *
+ * The functions of a repair under way (is_mending) are called without the lock, and take it for the
+ * moments in which they look at the block or its targets.  The rest of usm__mend is the repair's. */
 #include "spill/replica.h"
 
 #include "base/log.h"
@@ -121,8 +125,7 @@ static void move_done(usm_transfer *x, usm_status st)
     usm__mutex_unlock(&t->lock);
 }
 
-/* A transfer from the copy, or to the new one, which may be on the same target.  Lock held,
- * released meanwhile. */
+/* A transfer from the copy, or to the new one, which may be on the same target. */
 static usm_status move(usm__mend *m, usm_transfer_op op, size_t offset, size_t size)
 {
     bool         out  = op == USM_TRANSFER_STORE;
@@ -131,6 +134,7 @@ static usm_status move(usm__mend *m, usm_transfer_op op, size_t offset, size_t s
     usm__tier   *tier = p->tier;
     usm__flow   *flow = out ? &tier->writes : &tier->reads;
     uint64_t     start;
+    usm_status   st;
 
     memset(&m->t_now, 0, sizeof m->t_now);
     m->t_now.op         = op;
@@ -140,8 +144,9 @@ static usm_status move(usm__mend *m, usm_transfer_op op, size_t offset, size_t s
     m->t_now.data       = m->data + offset;
     m->t_now.registered = SIZE_MAX;
     m->t_now.done       = move_done;
-    m->is_done          = false;
     start               = usm__os_now_ns();
+    usm__mutex_lock(&t->lock);
+    m->is_done = false;
     usm__flow_begin(flow, start);
     usm__mutex_unlock(&t->lock);
     tier->ops->submit(tier->store, &m->t_now);
@@ -156,8 +161,10 @@ static usm_status move(usm__mend *m, usm_transfer_op op, size_t offset, size_t s
         usm__mutex_lock(&t->lock);
     }
     usm__flow_end(flow, usm__os_now_ns(), start, size, m->status == USM_OK);
-    tier->errors += m->status != USM_OK;
-    return m->status;
+    st = m->status;
+    tier->errors += st != USM_OK;
+    usm__mutex_unlock(&t->lock);
+    return st;
 }
 
 /* The next run of set bits from *at on; 0: there is none. */
@@ -193,14 +200,12 @@ static size_t page_up(size_t size)
 
 /* ---- reading --------------------------------------------------------------------------------- */
 
-/* Removes the sectors that are right from those needed; returns how many are wrong.  Lock held,
- * released meanwhile. */
+/* Removes the sectors that are right from those needed; returns how many are wrong. */
 static uint32_t check_run(usm__mend *m, uint32_t first, uint32_t count)
 {
     usm__tiers *t   = m->t;
     uint32_t    bad = 0;
 
-    usm__mutex_unlock(&t->lock);
     for (uint32_t i = first; i < first + count; i++) {
         const char *at = m->data + (size_t)i * t->sector_size;
 
@@ -209,7 +214,6 @@ static uint32_t check_run(usm__mend *m, uint32_t first, uint32_t count)
         else
             bad++;
     }
-    usm__mutex_lock(&t->lock);
     return bad;
 }
 
@@ -217,14 +221,10 @@ static usm_status fetch_encoded(usm__mend *m)
 {
     size_t     size = encoded_on_medium(m);
     usm_status st   = move(m, USM_TRANSFER_FETCH, 0, page_up(size));
-    uint32_t   sum;
 
     if (st != USM_OK)
         return st;
-    usm__mutex_unlock(&m->t->lock);
-    sum = usm__sector_sum(m->data, size, m->key, 0);
-    usm__mutex_lock(&m->t->lock);
-    if (sum != m->sums[0])
+    if (usm__sector_sum(m->data, size, m->key, 0) != m->sums[0])
         return USM_E_CORRUPT;
     memset(m->need, 0, sizeof m->need);
     return USM_OK;
@@ -251,60 +251,65 @@ static usm_status fetch_plain(usm__mend *m)
     return worst;
 }
 
-static void give_now(usm__tiers *t, usm__gives *g)
+/* Chooses the best copy of those not tried, and holds it.  False: there is none. */
+static bool pick(usm__mend *m, uint8_t *tried, uint8_t *at)
 {
-    usm__mutex_unlock(&t->lock);
-    usm__give_now(g);
-    usm__mutex_lock(&t->lock);
+    usm__location *l;
+
+    usm__mutex_lock(&m->t->lock);
+    l = m->s ? usm__spread_pick(m->s, *tried) : NULL;
+    if (l) {
+        *at = l->index;
+        *tried |= (uint8_t)(1u << l->index);
+        l->flying++;
+        m->from      = l->place;
+        m->from_slot = l->slot;
+    }
+    usm__mutex_unlock(&m->t->lock);
+    return l != NULL;
+}
+
+static void end_fetch(usm__mend *m, uint8_t at, usm_status st)
+{
+    usm__gives g = {0};
+
+    usm__mutex_lock(&m->t->lock);
+    if (st == USM_E_CORRUPT) {
+        m->corrupt |= (uint8_t)(1u << at);
+        m->from->tier->corrupt++;
+    } else if (st != USM_OK) {
+        usm_add_relaxed(&m->from->failures, 1);
+    }
+    if (m->s)
+        usm__location_landed(m->s, &m->s->at[at], &g);
+    else
+        usm__give_later(&g, m->from, m->from_slot);
+    usm__mutex_unlock(&m->t->lock);
+    usm__give_now(&g);
 }
 
 /* Reads from the best copy, and the sectors that are wrong there from the others.  True: all
  * sectors were read. */
 static bool fetch(usm__mend *m)
 {
-    usm__tiers *t     = m->t;
-    uint8_t     tried = 0;
+    uint8_t tried = 0, at;
 
-    while (m->s && !is_empty(m->need)) {
-        usm__location *l = usm__spread_pick(m->s, tried);
-        usm__gives     g = {0};
-        usm_status     st;
-        uint8_t        at;
-
-        if (!l)
-            break;
-        at = l->index;
-        tried |= (uint8_t)(1u << at);
-        l->flying++;
-        m->from      = l->place;
-        m->from_slot = l->slot;
-        st           = m->encoded ? fetch_encoded(m) : fetch_plain(m);
-        if (st == USM_E_CORRUPT) {
-            m->corrupt |= (uint8_t)(1u << at);
-            m->from->tier->corrupt++;
-        } else if (st != USM_OK) {
-            usm_add_relaxed(&m->from->failures, 1);
-        }
-        if (m->s)
-            usm__location_landed(m->s, &m->s->at[at], &g);
-        else
-            usm__give_later(&g, m->from, m->from_slot);
-        give_now(t, &g);
-    }
+    while (!is_empty(m->need) && pick(m, &tried, &at))
+        end_fetch(m, at, m->encoded ? fetch_encoded(m) : fetch_plain(m));
     return is_empty(m->need);
 }
 
 /* Continues the owner's writes that waited for the read. */
 static void unpark(usm__mend *m)
 {
-    usm__tiers   *t    = m->t;
-    usm_transfer *list = m->parked;
+    usm__tiers   *t = m->t;
+    usm_transfer *list;
 
+    usm__mutex_lock(&t->lock);
+    list           = m->parked;
     m->is_fetching = false;
     m->parked      = NULL;
     m->parked_end  = &m->parked;
-    if (!list)
-        return;
     usm__mutex_unlock(&t->lock);
     while (list) {
         usm_transfer *x = list;
@@ -312,7 +317,6 @@ static void unpark(usm__mend *m)
         list = x->next;
         usm__io_start(t, usm_container_of(x, usm__io, t));
     }
-    usm__mutex_lock(&t->lock);
 }
 
 /* ---- storing --------------------------------------------------------------------------------- */
@@ -336,8 +340,7 @@ static usm_status store(usm__mend *m)
 
 /* ---- one block ------------------------------------------------------------------------------- */
 
-/* Lock held, released meanwhile.  Takes a slot in a domain that has no copy on a target that stays;
- * false: there is none. */
+/* Takes a slot in a domain that has no copy on a target that stays; false: there is none. */
 static bool find_room(usm__mend *m)
 {
     usm__tiers  *t = m->t;
@@ -346,15 +349,16 @@ static bool find_room(usm__mend *m)
     usm__choice  c = {.key = m->key, .avoid = avoid, .tried = tried, .healthy = true};
     usm_status   st;
 
-    for (unsigned i = 0; i < USM__LOCATIONS; i++) {
+    usm__mutex_lock(&t->lock);
+    for (unsigned i = 0; m->s && i < USM__LOCATIONS; i++) {
         const usm__location *l = &m->s->at[i];
 
         if (l->state == USM__LOCATION_GOOD &&
             (l->place->state == USM_PLACE_UP || l->place->state == USM_PLACE_SLOW))
             avoid[c.navoid++] = l->place->domain;
     }
+    usm__mutex_unlock(&t->lock);
     for (; c.ntried < USM__TRIED_MAX; tried[c.ntried++] = m->to) {
-        usm__mutex_unlock(&t->lock);
         st    = USM_OK;
         m->to = usm__target_choose(t, &c, &st);
         if (!m->to && c.healthy) { /* only an attempt shows that it works again    */
@@ -363,11 +367,12 @@ static bool find_room(usm__mend *m)
         }
         if (m->to)
             st = usm__target_take(m->to, &m->to_slot);
-        usm__mutex_lock(&t->lock);
         if (!m->to || st == USM_OK)
             return m->to != NULL;
         if (st == USM_E_SPILL_FULL) {
+            usm__mutex_lock(&t->lock);
             usm__target_note_full(m->to);
+            usm__mutex_unlock(&t->lock);
         } else {
             usm_add_relaxed(&m->to->failures, 1);
         }
@@ -394,7 +399,8 @@ static bool is_current(const usm__mend *m)
     return m->s && m->s->writing == 0 && m->s->copy->generation == m->generation;
 }
 
-/* Records the generation of the block that will be copied.  False: the owner is writing it. */
+/* Records the generation of the block that will be copied.  False: the owner is writing it.  Lock
+ * held. */
 static bool take_picture(usm__mend *m)
 {
     usm__tiers *t = m->t;
@@ -430,7 +436,7 @@ static void make_entry(usm__spread *s, usm__gives *g)
         usm__location_drop(s, corrupt, USM__LOCATION_STALE, g);
 }
 
-/* Adds the new copy.  False: the block was written or forgotten meanwhile. */
+/* Adds the new copy.  False: the block was written or forgotten meanwhile.  Lock held. */
 static bool enter(usm__mend *m, usm__gives *g)
 {
     usm__tiers  *t = m->t;
@@ -462,31 +468,48 @@ static bool make_room(usm__mend *m)
     return m->sums && m->data;
 }
 
-/* Lock held, released meanwhile; pre: the buffers exist. */
+/* Reads the block.  True: all of it, and its owner has not written it meanwhile. */
+static bool read_block(usm__mend *m)
+{
+    usm__tiers *t = m->t;
+    bool        is_taken, is_here;
+
+    usm__mutex_lock(&t->lock);
+    is_taken = take_picture(m);
+    usm__mutex_unlock(&t->lock);
+    if (!is_taken)
+        return false;
+    is_here = fetch(m);
+    unpark(m);
+    usm__mutex_lock(&t->lock);
+    is_here = is_here && is_current(m);
+    usm__mutex_unlock(&t->lock);
+    return is_here;
+}
+
+/* pre: the buffers exist. */
 static void mend(usm__mend *m)
 {
     usm__tiers *t       = m->t;
     usm__gives  g       = {0};
-    bool        is_here = false, is_done = false;
+    bool        is_done = false;
 
     if (!find_room(m))
         return;
-    if (take_picture(m)) {
-        is_here = fetch(m);
-        unpark(m);
-    }
-    if (is_here && is_current(m)) {
+    if (read_block(m)) {
         usm_status st = store(m);
 
         if (st == USM_OK)
             usm_store_relaxed(&m->to->failures, 0u);
         else
             usm_add_relaxed(&m->to->failures, 1);
+        usm__mutex_lock(&t->lock);
         is_done = st == USM_OK && enter(m, &g);
+        usm__mutex_unlock(&t->lock);
     }
     if (!is_done)
         usm__give_later(&g, m->to, m->to_slot);
-    give_now(t, &g);
+    usm__give_now(&g);
 }
 
 static void begin_mend(usm__mend *m, usm__tiers *t, usm__spread *s)
@@ -520,33 +543,49 @@ static void end_mend(usm__mend *m, bool is_mended)
         stick(t, s);
 }
 
-/* Repairs the first block of the queue.  Lock held, released meanwhile. */
-static void mend_next(usm__tiers *t)
+/* Takes the first block from the queue.  True: it is to be repaired.  Lock held. */
+static bool take_next(usm__tiers *t, usm__gives *g)
 {
-    usm__replicas *r        = t->replicas;
-    usm__mend     *m        = &r->mend;
-    usm__spread   *s        = usm_container_of(r->mending.next, usm__spread, queue);
-    usm__gives     g        = {0};
-    uint64_t       repaired = r->repaired;
+    usm__replicas *r = t->replicas;
+    usm__spread   *s = usm_container_of(r->mending.next, usm__spread, queue);
 
     usm__mend_unqueue(t, s);
     if (!usm__spread_is_readable(s))
-        return;
+        return false;
     if (s->writing > 0) {
         s->must_mend = true;
-        return;
+        return false;
     }
-    drop_spare(t, s, &g);
-    if (usm__spread_firm(s) >= r->wanted) {
-        give_now(t, &g);
-        return;
-    }
-    begin_mend(m, t, s);
+    drop_spare(t, s, g);
+    if (usm__spread_firm(s) >= r->wanted)
+        return false;
+    begin_mend(&r->mend, t, s);
     r->is_mending = true;
-    if (make_room(m))
-        mend(m);
+    return true;
+}
+
+/* Repairs the first block of the queue, if there is one. */
+static void mend_next(usm__tiers *t)
+{
+    usm__replicas *r = t->replicas;
+    usm__gives     g = {0};
+    uint64_t       repaired;
+    bool           is_taken;
+
+    usm__mutex_lock(&t->lock);
+    repaired = r->repaired;
+    is_taken =
+        !r->is_mending && !r->must_end && !usm_list_is_empty(&r->mending) && take_next(t, &g);
+    usm__mutex_unlock(&t->lock);
+    usm__give_now(&g);
+    if (!is_taken)
+        return;
+    if (make_room(&r->mend))
+        mend(&r->mend);
+    usm__mutex_lock(&t->lock);
     r->is_mending = false;
-    end_mend(m, repaired != r->repaired);
+    end_mend(&r->mend, repaired != r->repaired);
+    usm__mutex_unlock(&t->lock);
 }
 
 /* ---- the repair thread ---- */
@@ -584,12 +623,16 @@ static void thread_main(void *arg)
     usm__mutex_lock(&t->lock);
     while (!r->must_end && !r->has_progress) {
         revive(t);
-        if (usm_list_is_empty(&r->mending))
+        if (usm_list_is_empty(&r->mending)) {
             doze(r, &t->lock);
-        else if (r->is_mending) /* a thread of the program does a repair that it began earlier */
+        } else if (
+            r->is_mending) { /* a thread of the program does a repair that it began earlier */
             (void)usm__mutex_wait(&t->lock, &r->ended, NULL);
-        else
+        } else {
+            usm__mutex_unlock(&t->lock);
             mend_next(t);
+            usm__mutex_lock(&t->lock);
+        }
     }
     r->has_thread = false;
     pthread_cond_broadcast(&r->ended);
@@ -605,10 +648,10 @@ bool usm__replicas_progress(usm__tiers *t)
     if (r->has_progress && !r->has_thread && !r->is_mending && !r->must_end && !t->is_forked) {
         revive(t);
         mends = !usm_list_is_empty(&r->mending);
-        if (mends)
-            mend_next(t);
     }
     usm__mutex_unlock(&t->lock);
+    if (mends)
+        mend_next(t);
     return mends;
 }
 
