@@ -127,19 +127,14 @@ static inline bool usm__word_pin_hit(usm__word *word, usm_access_mode mode)
     return true;
 }
 
-/* Ends a pin; true: the caller must call usm__space_unpin_awaited(). */
-static inline bool usm__word_unpin_hit(usm__word *word, usm_access_mode mode)
-{
-    uint64_t old = atomic_fetch_sub_explicit(word, usm__pin_step(mode), memory_order_release);
-
-    return __builtin_expect((old & USM__WORD_AWAITED) != 0, 0);
-}
-
 void usm__space_unpin_awaited(usm__space *space, uint32_t block);
 
 static inline void usm__word_unpin(usm__space *space, uint32_t block, usm_access_mode mode)
 {
-    if (usm__word_unpin_hit(&space->words[block], mode))
+    uint64_t old =
+        atomic_fetch_sub_explicit(&space->words[block], usm__pin_step(mode), memory_order_release);
+
+    if (__builtin_expect((old & USM__WORD_AWAITED) != 0, 0))
         usm__space_unpin_awaited(space, block);
 }
 

@@ -52,13 +52,16 @@ static void pin_ended(usm__space *space, uint32_t block)
     usm__spill_released(space->spill);
 }
 
-/* Lock held. */
+/* As usm__word_unpin(), with the lock held. */
 static usm_status unpin_marked(usm__pin_request *r, const usm__pin *pin, uint32_t block,
                                size_t number)
 {
     usm_access_mode mode = r->marks[number] == MARK_HELD ? USM_READ : pin->mode;
 
-    if (r->marks[number] != MARK_NONE && usm__word_unpin_hit(&pin->space->words[block], mode))
+    if (r->marks[number] != MARK_NONE &&
+        (atomic_fetch_sub_explicit(&pin->space->words[block], usm__pin_step(mode),
+                                   memory_order_release) &
+         USM__WORD_AWAITED))
         pin_ended(pin->space, block);
     r->marks[number] = MARK_NONE;
     return USM_OK;
