@@ -307,8 +307,8 @@ typedef struct usm__load {
 void usm__load_absent(usm__spill *s, const usm__load *load, uint32_t frame);
 /* The same for missing sectors of a partial block that is not busy. */
 void usm__load_missing(usm__spill *s, const usm__load *load);
-/* The number in a trace of the place where its block's content is stored. */
-uint32_t usm__frame_source(const usm__spill *s, const usm__frame *f);
+/* Records the end of a transfer between the frame and where its block's content is stored. */
+void usm__frame_trace(const usm__spill *s, const usm__frame *f, usm__trace_spill_kind kind);
 void usm__load_ended(usm__spill *s, uint32_t frame, usm_status status); /* lock not held       */
 
 /* ahead.c: lock held, released meanwhile */

@@ -10,7 +10,8 @@
 
 #include <string.h>
 
-uint32_t usm__frame_source(const usm__spill *s, const usm__frame *f)
+/* The number in a trace of the place where its block's content is stored. */
+static uint32_t source_of(const usm__spill *s, const usm__frame *f)
 {
     const usm__block *b = usm__block_of(f->space, f->block);
 
@@ -19,16 +20,21 @@ uint32_t usm__frame_source(const usm__spill *s, const usm__frame *f)
     return b->copy ? usm__tiers_trace(s->tiers, b->copy->tier) : 0;
 }
 
-static void trace_fetch(const usm__spill *s, const usm__frame *f)
+void usm__frame_trace(const usm__spill *s, const usm__frame *f, usm__trace_spill_kind kind)
 {
     if (f->start_ns != 0)
-        usm__trace_spill(&(usm__trace_spill_event){
-            .kind  = f->urgency == USM__AHEAD ? USM__SPILL_FETCH_AHEAD : USM__SPILL_FETCH,
-            .space = f->space->more->trace,
-            .tier  = usm__frame_source(s, f),
-            .block = f->block,
-            .bytes = (uint64_t)usm__mask_count(&f->work) << s->sector_shift,
-            .ns    = usm__os_now_ns() - f->start_ns});
+        usm__trace_spill(&(usm__trace_spill_event){.kind  = kind,
+                                                   .space = f->space->more->trace,
+                                                   .tier  = source_of(s, f),
+                                                   .block = f->block,
+                                                   .bytes = (uint64_t)usm__mask_count(&f->work)
+                                                            << s->sector_shift,
+                                                   .ns = usm__os_now_ns() - f->start_ns});
+}
+
+static void trace_fetch(const usm__spill *s, const usm__frame *f)
+{
+    usm__frame_trace(s, f, f->urgency == USM__AHEAD ? USM__SPILL_FETCH_AHEAD : USM__SPILL_FETCH);
 }
 
 /* The sectors that were read are in memory. */

@@ -45,14 +45,7 @@ static void trace_store(usm__spill *s, const usm__frame *f)
         usm__trace_spill(&(usm__trace_spill_event){
             .kind = USM__SPILL_FIRST, .space = f->space->more->trace, .bytes = s->limit});
     }
-    if (f->start_ns != 0)
-        usm__trace_spill(&(usm__trace_spill_event){
-            .kind  = f->urgency == USM__AHEAD ? USM__SPILL_STORE_AHEAD : USM__SPILL_STORE,
-            .space = f->space->more->trace,
-            .tier  = usm__frame_source(s, f),
-            .block = f->block,
-            .bytes = (uint64_t)usm__mask_count(&f->work) << s->sector_shift,
-            .ns    = usm__os_now_ns() - f->start_ns});
+    usm__frame_trace(s, f, f->urgency == USM__AHEAD ? USM__SPILL_STORE_AHEAD : USM__SPILL_STORE);
 }
 
 static void end_well(usm__spill *s, usm__frame *f, usm__content content)

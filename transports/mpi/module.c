@@ -3,6 +3,7 @@
  * the job.  internal.h lists the other parts; the protocol is in transports/far. */
 #include "internal.h"
 
+#include "base/inline/module.h"
 #include "base/inline/plural.h"
 
 #include <stdio.h>
@@ -267,13 +268,8 @@ USM_API usm_transport_entry_fn usm_transport_entry;
 
 const usm_transport_ops *usm_transport_entry(const usm_host_api *api)
 {
-    if (api->abi == USM_MODULE_ABI && api->struct_size == sizeof(*api)) {
-        host = api;
-        return &ops;
-    }
-    (void)api->report(USM_E_ABI,
-                      "the transport mpi was built for module ABI %u with a table of %zu bytes, "
-                      "this libusm has %u and %u; build both from one release",
-                      USM_MODULE_ABI, sizeof(*api), api->abi, api->struct_size);
-    return NULL;
+    if (!usm_module_fits(api, "the transport mpi"))
+        return NULL;
+    host = api;
+    return &ops;
 }
