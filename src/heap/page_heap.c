@@ -144,7 +144,7 @@ static usm_status get_block(slab_heap *h, size_t size, size_t align, slab_block 
     while (!status && !(*b = slab_take_free(h, size, align))) {
         if (!must_wait(h))
             return slab_grow(h, size, align, b);
-        pthread_cond_wait(&h->settled, &h->lock);
+        slab_wait_settled(h);
         status = slab_spare_ensure(h);
     }
     return status;
@@ -261,7 +261,7 @@ void slab_heap_fork(slab_heap *h, usm_fork_phase phase)
     if (phase == USM_FORK_PREPARE) {
         pthread_mutex_lock(&h->lock);
         while (h->growing || h->calls)
-            pthread_cond_wait(&h->settled, &h->lock);
+            slab_wait_settled(h);
         return;
     }
     if (phase == USM_FORK_CHILD)

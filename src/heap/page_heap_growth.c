@@ -28,6 +28,8 @@
  * `retain_ms` that much was of no use. */
 #include "heap/page_heap_private.h"
 
+#include "base/os.h"
+
 #include <time.h>
 
 #define FIRST_AREA        ((size_t)2 << 20)
@@ -121,30 +123,43 @@ size_t slab_idle_in(const slab_heap *h, const slab_block *b)
 
 /* --- calls to the source --------------------------------------------------------------------- */
 
-static void leave(slab_heap *h)
+/* Called around calls to the source.  Drivers call functions at which a thread may be cancelled
+ * (close, for example), and a thread that ended there would leave the counts behind, for which others
+ * wait.  Returns what enter() gets. */
+static int leave(slab_heap *h)
 {
     h->calls++;
     pthread_mutex_unlock(&h->lock);
+    return usm__os_cancel_off();
 }
 
-static void enter(slab_heap *h)
+static void enter(slab_heap *h, int cancel)
 {
     pthread_mutex_lock(&h->lock);
     if (--h->calls == 0)
         pthread_cond_broadcast(&h->settled);
+    usm__os_cancel_restore(cancel);
 }
 
-static void leave_to_give(slab_heap *h)
+static int leave_to_give(slab_heap *h)
 {
     h->gives++;
-    leave(h);
+    return leave(h);
 }
 
-static void enter_after_giving(slab_heap *h)
+static void enter_after_giving(slab_heap *h, int cancel)
 {
-    enter(h);
+    enter(h, cancel);
     if (--h->gives == 0)
         pthread_cond_broadcast(&h->settled);
+}
+
+void slab_wait_settled(slab_heap *h)
+{
+    int cancel = usm__os_cancel_off(); /* a thread that ended here would keep the lock */
+
+    pthread_cond_wait(&h->settled, &h->lock);
+    usm__os_cancel_restore(cancel);
 }
 
 static bool is_full_answer(usm_status status)
@@ -367,16 +382,17 @@ static usm_status map_run(slab_heap *h, const struct run *run, size_t size, slab
     slab_block *last   = NULL;
     slab_block *first  = claim_run(h, run, size, &last);
     uintptr_t   done   = 0;
+    int         cancel;
 
     replace_idle(h, size, run->missing);
-    leave(h);
+    cancel = leave(h);
     for (slab_block *b = first; !status; b = b->upper) {
         if (b->use == SLAB_MAPPING)
             status = map_pieces(h, b, &done);
         if (b == last)
             break;
     }
-    enter(h);
+    enter(h, cancel);
     if (status) {
         release_run(h, first, last, done);
         return status;
@@ -431,15 +447,16 @@ static usm_status add_range(slab_heap *h, size_t least)
     slab_area *a    = NULL;
     bool       refused;
     usm_status status;
+    int        cancel;
 
-    leave(h);
+    cancel  = leave(h);
     status  = reserve(h, size, least, &area);
     refused = status != USM_OK;
     if (!status && !(a = slab_area_new(h, area->size, true))) {
         h->params.areas.give(h->params.areas.source, area);
         status = no_host_memory(h);
     }
-    enter(h);
+    enter(h, cancel);
     if (refused && usm_list_is_empty(&h->areas))
         h->no_range = true;
     if (!a)
@@ -474,15 +491,16 @@ static usm_status grow_area(slab_heap *h, size_t size, size_t align, bool frugal
     usm_area  *area   = NULL;
     slab_area *a      = NULL;
     usm_status status;
+    int        cancel;
 
     replace_idle(h, size, wanted);
-    leave(h);
+    cancel = leave(h);
     status = h->params.areas.take(h->params.areas.source, wanted, align, &area);
     if (!status && !(a = slab_area_new(h, wanted, false))) {
         h->params.areas.give(h->params.areas.source, area);
         status = no_host_memory(h);
     }
-    enter(h);
+    enter(h, cancel);
     if (!a)
         return status;
     slab_area_start(h, a, area, SLAB_ASIDE);
@@ -535,7 +553,7 @@ static usm_status grow_frugally(slab_heap *h, size_t size, size_t align, slab_bl
     for (;;) {
         (void)slab_give_back(h, enough, UINT64_MAX);
         while (h->gives) /* by other threads: that memory is not available yet */
-            pthread_cond_wait(&h->settled, &h->lock);
+            slab_wait_settled(h);
         status = slab_spare_ensure(h);
         if (status)
             return status;
@@ -605,6 +623,7 @@ static size_t give_pieces(slab_heap *h, uint64_t enough, uint64_t most)
         can_map(h) ? slab_bins_highest(&h->bins, (size_t)1 << h->piece_shift[0], has_idle_pieces, h)
                    : NULL;
     size_t low, high, given;
+    int    cancel;
 
     if (!b)
         return 0;
@@ -619,9 +638,9 @@ static size_t give_pieces(slab_heap *h, uint64_t enough, uint64_t most)
         b = slab_split(h, b, b->home->base + low);
         slab_make_free(h, b->lower);
     }
-    leave_to_give(h);
+    cancel = leave_to_give(h);
     unmap_pieces(h, b);
-    enter_after_giving(h);
+    enter_after_giving(h, cancel);
     given = b->span.size;
     h->held -= given;
     make_hole(h, b);
@@ -641,13 +660,14 @@ static void take_out(slab_heap *h, slab_area *a, usm_list *out)
 static void give_all(slab_heap *h, usm_list *out)
 {
     usm_list *it;
+    int       cancel;
 
-    leave_to_give(h);
+    cancel = leave_to_give(h);
     while ((it = usm_list_pop(out))) {
         h->params.areas.give(h->params.areas.source, SLAB_AREA_OF(it)->area);
         slab_area_free(h, SLAB_AREA_OF(it));
     }
-    enter_after_giving(h);
+    enter_after_giving(h, cancel);
 }
 
 /* Releases the lock meanwhile.  Returns idle areas, youngest first. */

@@ -103,6 +103,8 @@ slab_block *slab_take_free(slab_heap *h, size_t size, size_t align);
 
 /* --- page_heap_growth.c ----------------------------------------------------------------------- */
 void slab_growth_init(slab_heap *h);
+/* Waits for `settled`; no thread is cancelled there. */
+void slab_wait_settled(slab_heap *h);
 /* Releases the lock while it calls the source.  *b is USED. */
 usm_status slab_grow(slab_heap *h, size_t size, size_t align, slab_block **b);
 /* Releases the lock.  Returns idle memory until it is `enough` bytes, never more than `most`. */
