@@ -82,7 +82,7 @@ typedef enum usm__rank {
     /* the members of the job and waiting messages; never held while the MPI module or a listener is
        called */
     USM__RANK_JOB = 21,
-    /* the writers of the address map; readers take no lock */
+    /* the writers of the page map; readers take no lock */
     USM__RANK_MAP = 22,
     /* the jobs and threads of the executor */
     USM__RANK_EXECUTOR = 23,

@@ -70,17 +70,12 @@ usm_status usm__pointer_host(const char *what, const void *p, size_t n)
  * smaller than its pool's block, has another state, so it is not found here. */
 static usm_pool *pool_around(const void *p, size_t n)
 {
-    const usm_span *span = usm__page_find(p);
-    uintptr_t       at, i;
+    usm_block       block;
+    const usm_span *span = usm__page_find_live(p, &block);
 
-    if (!span || (uintptr_t)p < span->base)
-        return NULL;
-    at = (uintptr_t)p - span->base;
-    i  = at * span->reciprocal >> USM_SPAN_SHIFT;
-    if (usm_load_relaxed(usm_span_state(span, i)) != USM_BLOCK_LIVE)
-        return NULL;
-    at -= i * span->size;
-    return at < span->size && n <= span->size - at ? span->source : NULL;
+    return span && n <= block.size - (size_t)((const char *)p - (const char *)block.base)
+               ? span->source
+               : NULL;
 }
 
 static usm_status check_block(const char *what, usm__area *area, const void *p, size_t n)

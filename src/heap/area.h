@@ -1,11 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* Areas: ranges taken from a driver, or reserved and mapped piece by piece, and the address map
- * that finds them.
- *
- * The map is a radix tree over 48-bit addresses (1 GiB, 2 MiB, 4 KiB).  Reads take no lock: one
- * writer at a time increments a sequence number around each change, and readers retry.  Area
- * descriptors and tables are never unmapped, so a reader that loses a race reads outdated words,
- * not freed memory. */
+/* Areas: ranges taken from a driver, or reserved and mapped piece by piece; the memory accounting.
+ * The page map finds them by address (pages.h). */
 #ifndef USM_HEAP_AREA_H
 #define USM_HEAP_AREA_H
 

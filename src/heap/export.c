@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* Areas of other processes in the address map, and the hooks for pools whose blocks are exported.
+/* Areas of other processes in the page map, and the hooks for pools whose blocks are exported.
  * Called by src/ipc, heap/serve.c, heap/pool.c, heap/memory.c and heap/area.c. */
 #include "heap/export.h"
 

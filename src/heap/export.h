@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
 /* The core's interface to memory that several processes see: areas of other processes in our
- * address map, and hooks around the blocks of our pools that export.  src/ipc knows what a handle
+ * page map, and hooks around the blocks of our pools that export.  src/ipc knows what a handle
  * is, and which process has which block open. */
 #ifndef USM_HEAP_EXPORT_H
 #define USM_HEAP_EXPORT_H
@@ -34,7 +34,7 @@ typedef struct usm__pool_export_hooks {
  * process. */
 bool usm__pool_is_inert(const usm_pool *pool);
 
-/* Enters memory of another process, which a backend mapped at [base, base + size), into the address
+/* Enters memory of another process, which a backend mapped at [base, base + size), into the page
  * map.  It becomes an area of a pool that has only ops->block, which gets `impl`; the core refuses
  * to free its blocks.  The memory counts in no account here, only in its owner's. */
 usm_status usm__area_adopt(usm_context *ctx, size_t index, usm_kind kind, const usm_pool_ops *ops,

@@ -210,8 +210,9 @@ usm_status usm_free_blocking(void *p, usm_context *ctx)
 
 /* ---- queries ---------------------------------------------------------------------------- */
 
-/* Finds the live block around p, in ctx if given. */
-static usm_status find_block(const void *p, usm_context *ctx, usm__area **area, usm_block *block)
+/* Asks the pool, or tells why not. */
+static __attribute__((noinline)) usm_status find_missed(const void *p, usm_context *ctx,
+                                                        usm__area **area, usm_block *block)
 {
     if (ctx && usm__handle_check(ctx, USM__MAGIC_CONTEXT) != USM_OK)
         return USM_E_INVALID_HANDLE;
@@ -227,16 +228,30 @@ static usm_status find_block(const void *p, usm_context *ctx, usm__area **area, 
     return usm__pool_block(*area, p, block);
 }
 
+/* Finds the live block around p, in ctx if given.  For most pointers the page map has the answer.
+ * Where the pool exports, blocks that were freed may be in use elsewhere. */
+static inline usm_status find_block(const void *p, usm_context *ctx, usm__area **area,
+                                    usm_block *block)
+{
+    const usm_span *span = usm__page_find_live(p, block);
+
+    if (__builtin_expect(span == NULL, 0))
+        return find_missed(p, ctx, area, block);
+    *area = usm__page_area(span);
+    if ((ctx && ctx != (*area)->ctx) || usm__context_is_ended((*area)->ctx) ||
+        (*area)->pool->export_mode != USM_POOL_PRIVATE)
+        return find_missed(p, ctx, area, block);
+    return USM_OK;
+}
+
 usm_kind usm_get_pointer_type(const void *p, usm_context *ctx)
 {
-    const usm_span         *span  = usm__page_find_low(p);
-    const _Atomic(uint8_t) *state = span ? usm__magazine_state(span, p) : NULL;
-    usm__area              *area;
-    usm_block               block;
+    usm_block       block;
+    const usm_span *span = usm__page_find_live(p, &block);
+    const usm_pool *pool = span ? span->source : NULL;
+    usm__area      *area;
 
-    /* The fast path: p is the start of a live block, as in most calls. */
-    if (state && usm_load_relaxed(state) == USM_BLOCK_LIVE &&
-        (!ctx || ctx == ((const usm_pool *)span->source)->ctx))
+    if (pool && (!ctx || ctx == pool->ctx) && pool->export_mode == USM_POOL_PRIVATE)
         return (usm_kind)span->kind;
     return find_block(p, ctx, &area, &block) == USM_OK ? area->kind : USM_UNKNOWN;
 }

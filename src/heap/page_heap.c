@@ -86,7 +86,7 @@ slab_block *slab_take_free(slab_heap *h, size_t size, size_t align)
 
 static usm_status map_page(slab_heap *h, slab_block *b, usm_span *span)
 {
-    return h->params.areas.pages_set(b->area, b->span.base, 1, span);
+    return h->params.areas.pages_set(b->span.area, b->span.base, 1, span);
 }
 
 static void put_back(slab_heap *h, slab_block *b)
@@ -104,7 +104,8 @@ static usm_status hand_out(slab_heap *h, slab_block *b)
     b->span.source     = h->params.areas.source;
     b->span.slot       = 0;
     b->span.bin        = 0;
-    b->span.kind       = (uint16_t)h->params.kind;
+    b->span.pages      = 1;
+    b->span.kind       = (uint8_t)h->params.kind;
     b->span.spread     = 0;
     b->user            = NULL;
     b->is_large        = false;

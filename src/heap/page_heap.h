@@ -48,8 +48,7 @@ typedef struct slab_block {
     _Atomic(uint8_t) state;     /* usm_block_state, set by the caller            */
     uint8_t          use;       /* private: enum slab_use                        */
     bool             is_large;  /* private: allocated by slab_heap_alloc_large() */
-    usm_area        *area;
-    void            *user; /* for the caller; NULL in a block that was just allocated */
+    void            *user;      /* for the caller; NULL in a block that was just allocated */
 
     /* private, guarded by the heap's lock */
     struct slab_area  *home;

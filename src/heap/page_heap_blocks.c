@@ -195,7 +195,7 @@ void slab_area_start(slab_heap *h, slab_area *a, usm_area *area, enum slab_use u
     b->span.states = &b->state;
     b->span.size   = a->size;
     b->home        = a;
-    b->area        = area;
+    b->span.area   = area;
     b->lower = b->upper = NULL;
     b->use              = (uint8_t)use;
 }
@@ -299,7 +299,7 @@ slab_block *slab_split(slab_heap *h, slab_block *b, uintptr_t at)
     u->span.states = &u->state;
     u->span.size   = SLAB_BLOCK_END(b) - at;
     u->home        = b->home;
-    u->area        = b->area;
+    u->span.area   = b->span.area;
     u->use         = b->use;
     u->lower       = b;
     u->upper       = b->upper;

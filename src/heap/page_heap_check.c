@@ -12,9 +12,9 @@ static bool is_block_valid(slab_span_of *span_of, const slab_area *a, const slab
 {
     bool has_span = span_of((const void *)b->span.base) == &b->span;
 
-    return b->home == a && b->area == a->area && b->span.size && b->span.base % SLAB_PAGE == 0 &&
-           b->span.size % SLAB_PAGE == 0 && b->span.states == &b->state &&
-           (b->use == SLAB_USED || !has_span) &&
+    return b->home == a && b->span.area == a->area && b->span.size &&
+           b->span.base % SLAB_PAGE == 0 && b->span.size % SLAB_PAGE == 0 &&
+           b->span.states == &b->state && (b->use == SLAB_USED || !has_span) &&
            (b->use == SLAB_USED || usm_load_relaxed(&b->state) == USM_BLOCK_FREE);
 }
 

@@ -328,7 +328,7 @@ static usm_status map_pieces(slab_heap *h, const slab_block *b, uintptr_t *done)
     for (*done = b->span.base; !status && *done < SLAB_BLOCK_END(b);) {
         size_t offset = *done - b->home->base;
 
-        status = s->map(s->source, b->area, offset, piece_size(h, offset));
+        status = s->map(s->source, b->span.area, offset, piece_size(h, offset));
         if (!status)
             *done += piece_size(h, offset);
     }
@@ -612,7 +612,7 @@ static void unmap_pieces(slab_heap *h, const slab_block *b)
     size_t             end = SLAB_OFFSET_OF(b) + b->span.size;
 
     for (size_t offset = SLAB_OFFSET_OF(b); offset < end; offset += piece_size(h, offset))
-        s->unmap(s->source, b->area, offset, piece_size(h, offset));
+        s->unmap(s->source, b->span.area, offset, piece_size(h, offset));
 }
 
 /* Releases the lock meanwhile.  Returns the highest idle pieces; 0: there are none, or none small

@@ -90,13 +90,12 @@ static _Atomic(uint8_t) *end_life(const usm_span *span, const void *p)
 }
 
 /* USM_E_NOT_READY: the free is not for the cache. */
-static usm_status free_cached(usm_pool *pool, void *p)
+static usm_status free_cached(usm_pool *pool, const usm_span *span, void *p)
 {
-    const usm_span *span = usm__page_find(p);
-    usm_cache      *cache;
-    usm_slot        block = {p, NULL};
-    usm_bin        *bin;
-    usm_slot       *top;
+    usm_cache *cache;
+    usm_slot   block = {p, NULL};
+    usm_bin   *bin;
+    usm_slot  *top;
 
     if (!span || !span->slot || span->slot != pool->slot)
         return USM_E_NOT_READY;
@@ -140,19 +139,21 @@ static usm_status fail_interior(usm__area *area, const void *p)
 usm_status usm__pool_free_plain(usm__area *area, void *p)
 {
     usm_pool  *pool = area->pool;
-    usm_status st   = USM_E_NOT_READY;
+    usm_span  *span = usm__page_find(p);
+    usm_status st;
     bool       lately;
 
     if (usm__observer_order_on())
         usm__observer_get()->block_back(p);
-    if (pool->slot)
-        st = free_cached(pool, p);
+    st = free_cached(pool, span, p);
     if (st != USM_E_NOT_READY)
         return st;
     lately = usm__freed_lately(p);
     /* Noted before the free: another thread may get the address as soon as it is free. */
     usm__freed_note(p);
-    st = pool->ops->free(pool->impl, &area->view, p);
+    /* Only slab has spans.  That of another pool was found by a free that lost a race. */
+    st = span && span->source == pool ? slab_free_of(pool->impl, &area->view, span, p)
+                                      : pool->ops->free(pool->impl, &area->view, p);
     if (st == USM_E_INVALID_POINTER && lately)
         return usm__fail(USM_E_DOUBLE_FREE, "the block at %p was freed before", p);
     if (st != USM_OK && st != USM_E_DOUBLE_FREE)

@@ -194,29 +194,27 @@ static usm_status refuse(const slab_pool *p, usm_status why, const void *ptr)
     return p->api->report(why, "%p is in no live block", ptr);
 }
 
-/* Finds the block around ptr; returns its state, or NULL: there is none. */
+/* Finds the block around ptr; returns its state, or NULL: there is none.  *span: at entry what the
+ * page of ptr leads to, at exit the block's. */
 static _Atomic(uint8_t) *find_block(slab_pool *p, const usm_area *area, const void *ptr,
                                     usm_span **span, usm_block *block)
 {
     slab_block *large;
-    uintptr_t   i;
 
-    *span = usm__page_find(ptr);
-    if (!*span) {
-        large = slab_heap_find(&p->heap, area, ptr);
-        *span = large ? &large->span : NULL;
-    }
-    if (!*span || (uintptr_t)ptr < (*span)->base)
+    if (*span)
+        return usm__page_block_around(*span, ptr, block);
+    large = slab_heap_find(&p->heap, area, ptr);
+    if (!large)
         return NULL;
-    i      = ((uintptr_t)ptr - (*span)->base) * (*span)->reciprocal >> USM_SPAN_SHIFT;
-    *block = (usm_block){(void *)((*span)->base + i * (*span)->size), (*span)->size};
-    return usm_span_state(*span, i);
+    *span  = &large->span;
+    *block = (usm_block){(void *)large->span.base, large->span.size};
+    return &large->state;
 }
 
 static usm_status slab_block_of(void *pool, usm_area *area, const void *ptr, usm_block *block)
 {
-    slab_pool        *p = pool;
-    usm_span         *span;
+    slab_pool        *p    = pool;
+    usm_span         *span = usm__page_find(ptr);
     usm_block         found;
     _Atomic(uint8_t) *state = find_block(p, area, ptr, &span, &found);
 
@@ -237,10 +235,9 @@ static void give_back(slab_pool *p, usm_span *span, void *ptr)
     slab_heap_free(&p->heap, (slab_block *)(void *)span);
 }
 
-static usm_status slab_free(void *pool, usm_area *area, void *ptr)
+usm_status slab_free_of(void *pool, usm_area *area, usm_span *span, void *ptr)
 {
     slab_pool        *p = pool;
-    usm_span         *span;
     usm_block         block;
     _Atomic(uint8_t) *state = find_block(p, area, ptr, &span, &block);
     uint8_t           was   = state ? usm_load_relaxed(state) : (uint8_t)USM_BLOCK_FREE;
@@ -255,6 +252,11 @@ static usm_status slab_free(void *pool, usm_area *area, void *ptr)
             return USM_OK;
         }
     return refuse(p, USM_E_DOUBLE_FREE, ptr);
+}
+
+static usm_status slab_free(void *pool, usm_area *area, void *ptr)
+{
+    return slab_free_of(pool, area, usm__page_find(ptr), ptr);
 }
 
 static usm_status slab_trim_to(void *pool, size_t keep)

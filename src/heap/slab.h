@@ -29,6 +29,9 @@ void slab_cache_drain(void *pool, usm_cache *cache, unsigned bin, usm_slot block
  * memory may be released. */
 void slab_cache_flush(void *pool, usm_cache *cache);
 
+/* As usm_pool_ops.free; span: what the page of p leads to. */
+usm_status slab_free_of(void *pool, usm_area *area, usm_span *span, void *p);
+
 /* Fills at most `cap` entries; *count is how many classes there are.  Blocks in threads' magazines
  * count as live here: heap/magazine.c knows their number. */
 void slab_get_classes(void *pool, usm_pool_class *list, size_t cap, size_t *count);

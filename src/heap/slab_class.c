@@ -179,7 +179,9 @@ static void lay_out(const slab_pool *p, unsigned k, slab *s, slab_block *block)
     s->span.source     = p->owner;
     s->span.slot       = p->slot;
     s->span.bin        = (uint16_t)k;
-    s->span.kind       = (uint16_t)p->kind;
+    s->span.area       = block->span.area;
+    s->span.pages      = (uint16_t)(c->bytes >> SLAB_PAGE_SHIFT);
+    s->span.kind       = (uint8_t)p->kind;
     s->span.spread     = c->spread;
     s->block           = block;
     s->free            = c->blocks;
@@ -209,7 +211,7 @@ static usm_status add_slab(slab_pool *p, unsigned k)
         goto err_descriptor;
     lay_out(p, k, s, block);
     block->user = s;
-    st          = usm__pages_set(block->area, s->span.base, c->bytes >> SLAB_PAGE_SHIFT, &s->span);
+    st = usm__pages_set(block->span.area, s->span.base, c->bytes >> SLAB_PAGE_SHIFT, &s->span);
     if (st != USM_OK)
         goto err_block;
     pthread_mutex_lock(&c->lock);
@@ -222,7 +224,7 @@ static usm_status add_slab(slab_pool *p, unsigned k)
     return USM_OK;
 
 err_block:
-    (void)usm__pages_set(block->area, s->span.base, c->bytes >> SLAB_PAGE_SHIFT, NULL);
+    (void)usm__pages_set(block->span.area, s->span.base, c->bytes >> SLAB_PAGE_SHIFT, NULL);
     slab_heap_free(&p->heap, block);
 err_descriptor:
     if (s)
@@ -238,7 +240,7 @@ static void release_slabs(slab_pool *p, unsigned k, slab *list)
         slab_block *block = s->block;
 
         list = s->next;
-        (void)usm__pages_set(block->area, s->span.base, p->classes[k].bytes >> SLAB_PAGE_SHIFT,
+        (void)usm__pages_set(block->span.area, s->span.base, p->classes[k].bytes >> SLAB_PAGE_SHIFT,
                              NULL);
         put_descriptor(k, s);
         slab_heap_free(&p->heap, block);
@@ -760,7 +762,7 @@ static void forget_slabs(slab_pool *p, unsigned k)
     while ((it = usm_list_pop(&c->slabs))) {
         slab *s = usm_container_of(it, slab, link);
 
-        (void)usm__pages_set(s->block->area, s->span.base, c->bytes >> SLAB_PAGE_SHIFT, NULL);
+        (void)usm__pages_set(s->block->span.area, s->span.base, c->bytes >> SLAB_PAGE_SHIFT, NULL);
         for (uint32_t i = 0; i < c->states; i++)
             usm_store_relaxed(usm_span_state(&s->span, i), (uint8_t)USM_BLOCK_FREE);
         put_descriptor(k, s);

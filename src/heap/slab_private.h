@@ -47,7 +47,6 @@
 typedef struct slab {
     usm_span    span; /* first: the page map points to it, from every page */
     slab_block *block;
-    uint64_t    rest_of_the_line;
     /* guarded by the class's lock */
     struct slab *child, *next, *prev; /* in the heap of slabs with a free block            */
     usm_list     empty_link;          /* in the class's list of slabs without a live block */
@@ -64,7 +63,7 @@ typedef struct slab_class {
     size_t   bytes; /* of a slab                                                     */
     uint64_t reciprocal;
     uint32_t blocks, words, states; /* in a slab: blocks, words of bits, states */
-    uint16_t spread;                /* of usm_span                              */
+    uint8_t  spread;                /* of usm_span                              */
     uint32_t capacity;              /* of a magazine; 0: not cached             */
     uint32_t depot_max;             /* magazines in the depot                   */
     /* guarded by lock */

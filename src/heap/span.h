@@ -11,6 +11,7 @@
 #include <stdatomic.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <usm/pool_ops.h>
 
 /* A run of pages that is cut into blocks of one size, as the page map refers to it; embedded in
  * slab's own descriptor of the run.  While the page map refers to it nothing but the block states
@@ -26,12 +27,14 @@ typedef struct usm_span {
     _Atomic(uint8_t) *states; /* the usm_block_state of each block */
     uint64_t          reciprocal;
     size_t            size; /* bytes of a block                                                   */
-    void    *source;        /* its usm_pool                                                       */
-    uint16_t slot;          /* usm_pool.slot; 0: frees of its blocks bypass the caches            */
-    uint16_t bin;           /* size class; < USM_BINS when slot is not 0                          */
-    uint16_t kind;          /* usm_kind                                                           */
-    uint16_t spread; /* log2 of the distance of two states in bytes, so that blocks of different
-                        threads do not share a cache line of states */
+    void             *source; /* its usm_pool */
+    usm_area         *area;
+    uint16_t slot;   /* usm_pool.slot; 0: frees of its blocks bypass the caches              */
+    uint16_t bin;    /* size class; < USM_BINS when slot is not 0                            */
+    uint16_t pages;  /* that lead to it: all pages of a slab, of a larger block only the first */
+    uint8_t  kind;   /* usm_kind                                                             */
+    uint8_t  spread; /* log2 of the distance of two states in bytes, so that blocks of different
+                         threads do not share a cache line of states */
 } usm_span;
 
 #define USM_SPAN_SHIFT 40

@@ -86,7 +86,7 @@ static inline void source_give(void *arg, usm_area *area)
     pthread_mutex_unlock(&source.lock);
 }
 
-/* As the core's address map; areas that were given back do not count, unless nothing else fits. */
+/* As the core's page map; areas that were given back do not count, unless nothing else fits. */
 static inline usm_area *area_of(const void *p)
 {
     usm_area *found = NULL;

@@ -312,7 +312,7 @@ static slab_heap_stats stats_now(void)
 
 static void check_block(const slab_block *b, size_t size, size_t align)
 {
-    const struct source_area *a = (const struct source_area *)b->area;
+    const struct source_area *a = (const struct source_area *)b->span.area;
     size_t                    offset;
 
     CHECK(b->span.base % usm_max_size(align, SLAB_PAGE) == 0 && b->span.size >= size);

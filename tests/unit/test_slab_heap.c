@@ -106,9 +106,10 @@ static void interior_pointers_find_their_block(bool by_map)
         if (i % 3 == 1)
             continue;
         for (size_t at = 0; at < b[i]->span.size; at += SLAB_PAGE - 1)
-            CHECK(slab_heap_find(&heap, b[i]->area, (const void *)(b[i]->span.base + at)) == b[i]);
+            CHECK(slab_heap_find(&heap, b[i]->span.area, (const void *)(b[i]->span.base + at)) ==
+                  b[i]);
     }
-    area = b[0]->area;
+    area = b[0]->span.area;
     for (size_t i = 0; i < 200; i++)
         if (i % 3 != 1)
             put(b[i]);
@@ -327,7 +328,7 @@ static void a_range_that_is_refused_is_asked_for_smaller(void)
     b = get(800 * MIB); /* a second range */
     CHECK_INT(source.reserves, 2);
     CHECK_INT(source.takes, 0);
-    CHECK(a->area != b->area);
+    CHECK(a->span.area != b->span.area);
     put(a);
     put(b);
     close_heap();
@@ -385,7 +386,7 @@ static void model_step(struct model *m)
     if (m->block[i]) {
         at = draw(m, m->size[i]);
         CHECK(m->block[i]->span.base == m->base[i] && m->block[i]->span.size == m->size[i]);
-        CHECK(slab_heap_find(&heap, m->block[i]->area, (const void *)(m->base[i] + at)) ==
+        CHECK(slab_heap_find(&heap, m->block[i]->span.area, (const void *)(m->base[i] + at)) ==
               m->block[i]);
         m->block[i]->state = USM_BLOCK_FREE;
         put(m->block[i]);
@@ -471,7 +472,7 @@ static void *work(void *arg)
 
         if (mine[i]) {
             CHECK(atomic_exchange(&mine[i]->state, USM_BLOCK_FREE) == USM_BLOCK_LIVE);
-            CHECK(slab_heap_find(&heap, mine[i]->area, (const void *)mine[i]->span.base) ==
+            CHECK(slab_heap_find(&heap, mine[i]->span.area, (const void *)mine[i]->span.base) ==
                   mine[i]);
             put(mine[i]);
             mine[i] = NULL;
