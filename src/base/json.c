@@ -26,20 +26,20 @@ static size_t utf8_length(const unsigned char *p, size_t left)
     return n;
 }
 
-/* The short form of a control character, which people read more easily; 0: there is none. */
-static char short_form(unsigned char c)
+/* What people read more easily than a number; NULL: there is no such form. */
+static const char *short_form(unsigned char c)
 {
-    return c == '\n' ? 'n' : c == '\r' ? 'r' : c == '\t' ? 't' : '\0';
+    return c == '\n' ? "\\n" : c == '\r' ? "\\r" : c == '\t' ? "\\t" : NULL;
 }
 
 static void put_ascii(usm__json *j, unsigned char c)
 {
-    char letter = j->form == USM__JSON_INDENTED ? short_form(c) : '\0';
+    const char *form = j->form == USM__JSON_INDENTED ? short_form(c) : NULL;
 
     if (c == '"' || c == '\\')
         usm__out_put(&j->out, "\\%c", c);
-    else if (letter)
-        usm__out_put(&j->out, "\\%c", letter);
+    else if (form)
+        usm__out_bytes(&j->out, form, 2);
     else if (c < 0x20 || c == 0x7f || (c == '<' && j->form == USM__JSON_PAGE))
         usm__out_put(&j->out, "\\u%04x", c);
     else

@@ -41,7 +41,8 @@ static inline size_t usm__hex_key(const char *text, size_t n, unsigned char *key
     if (!usm__hex_is_key(text, n))
         return 0;
     for (size_t i = 0; i < n; i += 2)
-        key[i / 2] = (unsigned char)(usm__hex_digit(text[i]) << 4 | usm__hex_digit(text[i + 1]));
+        key[i / 2] = (unsigned char)((unsigned)usm__hex_digit(text[i]) << 4 |
+                                     (unsigned)usm__hex_digit(text[i + 1]));
     return n / 2;
 }
 
