@@ -199,6 +199,13 @@ static usm__page_leaf *make_leaf(uintptr_t addr)
     return leaf;
 }
 
+static usm_status no_table_for(uintptr_t addr)
+{
+    return usm__fail(USM_E_NO_MEMORY,
+                     "no host memory for the page map, in which libusm finds the block of %p",
+                     (void *)addr);
+}
+
 typedef struct range {
     uintptr_t lo, last; /* first and last byte */
 } range;
@@ -397,7 +404,7 @@ usm_status usm__map_insert(usm__area *a, const usm__area **other)
                          a->view.base);
     usm__mutex_lock(&map.lock);
     if (!make_tables(r))
-        st = usm__fail(USM_E_NO_MEMORY, "no host memory for the page map");
+        st = no_table_for(r.lo);
     else if ((*other = find_overlap(r)) != NULL)
         st =
             usm__fail(USM_E_ADDRESS_TAKEN, "the driver returned %p, which is in use", a->view.base);
@@ -462,9 +469,7 @@ usm_status usm__pages_set(usm_area *area, uintptr_t at, size_t n, usm_span *span
     const usm__area *a = usm_container_of(area, usm__area, view);
 
     if (span && !make_leaves(at, n))
-        return usm__fail(USM_E_NO_MEMORY,
-                         "no host memory for the page map, in which libusm finds the block of %p",
-                         (void *)at);
+        return no_table_for(at);
     for (; n > 0; at += PAGE, n--) {
         usm__page_leaf *leaf = leaf_of(at);
 
