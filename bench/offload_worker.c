@@ -18,7 +18,7 @@
 #include <inttypes.h>
 #include <stdio.h>
 
-static void tell(const usm_parallel_stats *s)
+static void notify(const usm_parallel_stats *s)
 {
     printf("stats chunks=%" PRIu64 " spread=%.4f sent=%" PRIu64 " rescheduled=%" PRIu64
            " duplicated=%" PRIu64 "\n",
@@ -41,7 +41,7 @@ static void serve(const char *what, struct baseline *b, struct ranks *r)
         offload_job_run(job, b->chunks, &stats);
         cpu_ms = ranks_stop(r, b);
         if (r->rank == 0) {
-            tell(&stats);
+            notify(&stats);
             baseline_report(b, cpu_ms, offload_job_answer(job, b));
         }
     }
@@ -58,7 +58,7 @@ static void serve(const char *what, struct baseline *b)
         baseline_start(b);
         offload_job_run(job, b->chunks, &stats);
         baseline_stop(b);
-        tell(&stats);
+        notify(&stats);
         baseline_report(b, b->cpu_ms, offload_job_answer(job, b));
     }
     offload_job_destroy(job);

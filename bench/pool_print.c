@@ -213,7 +213,7 @@ static void print_reuse(const pool_table *t, const pool_section *s, bool markdow
 /* Everyone who could not take part, once for each reason. */
 static void print_absent(const pool_table *t, bool markdown)
 {
-    const pool_cell *told[CONTENDERS];
+    const pool_cell *notified[CONTENDERS];
     unsigned         ntold = 0;
 
     for (size_t i = 0; i < t->nrows; i++)
@@ -223,11 +223,11 @@ static void print_absent(const pool_table *t, bool markdown)
 
             if (c->have || !c->why)
                 continue;
-            while (seen < ntold && strcmp(told[seen]->why, c->why) != 0)
+            while (seen < ntold && strcmp(notified[seen]->why, c->why) != 0)
                 seen++;
             if (seen < ntold || ntold == CONTENDERS)
                 continue;
-            told[ntold++] = c;
+            notified[ntold++] = c;
             printf("%snot measured: %s in %s: %s\n", markdown ? "\n" : "", contender_name(c->id),
                    t->row[i].section->name, c->why);
         }

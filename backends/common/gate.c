@@ -573,7 +573,7 @@ void gate_event_release(void *event)
 
 /* --- query and wait ----------------------------------------------------------- */
 
-static usm_status tell_status(const gate_event *ev)
+static usm_status notify_status(const gate_event *ev)
 {
     usm_status status = ev->status;
 
@@ -591,7 +591,7 @@ usm_status gate_event_query(void *event)
     usm_status  status = USM_E_NOT_READY;
 
     if (state == GATE_SETTLED)
-        return tell_status(ev);
+        return notify_status(ev);
     if (state == GATE_NATIVE)
         status = ev->ctx->ops->event_query(ev);
     if (status == USM_E_NOT_READY)
@@ -617,7 +617,7 @@ usm_status gate_event_wait(void *event)
 
     wait_while_pending(ev);
     if (gate_event_state(ev) == GATE_SETTLED)
-        return tell_status(ev);
+        return notify_status(ev);
     return ev->ctx->ops->event_wait(ev);
 }
 

@@ -7,7 +7,7 @@
 #include <usm/backend.h>
 
 /* The text after "<call> failed: <code>". */
-static inline const char *story_remedy(usm_status status)
+static inline const char *message_remedy(usm_status status)
 {
     if (status == USM_E_NO_MEMORY)
         return "; free memory or ask for less";
@@ -19,7 +19,7 @@ static inline const char *story_remedy(usm_status status)
 }
 
 /* "argument 2 cannot be <a pointer>" */
-static inline const char *story_arg(usm_arg_kind kind)
+static inline const char *message_arg(usm_arg_kind kind)
 {
     static const char *const kinds[] = {
         [USM_ARG_NONE]    = "nothing",

@@ -15,7 +15,7 @@ static usm_status not_complete(void)
 }
 
 /* Reports a command's failure as that of the caller. */
-static usm_status tell(usm_status status)
+static usm_status notify(usm_status status)
 {
     switch ((int)status) {
     case USM_OK:
@@ -59,13 +59,13 @@ usm_status usm__host_event_query(void *ev)
 {
     usm_status status = usm__host_result(ev);
 
-    return status == USM_E_NOT_READY ? not_complete() : tell(status);
+    return status == USM_E_NOT_READY ? not_complete() : notify(status);
 }
 
 usm_status usm__host_event_wait(void *ev)
 {
     usm__host_await(ev);
-    return tell(usm__host_result(ev));
+    return notify(usm__host_result(ev));
 }
 
 usm_status usm__host_event_profiling(void *ev, usm_profiling *times)

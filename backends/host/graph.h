@@ -15,7 +15,7 @@ struct usm__host_queue {
     /* guarded by the graph's lock */
     usm_list           unfinished; /* by number, ascending */
     usm__host_command *gate;
-    usm__host_command *train; /* the gate, if it is a batch of tasks that accepts more (task.c);
+    usm__host_command *batch; /* the gate, if it is a batch of tasks that accepts more (task.c);
                                  otherwise NULL */
     uint64_t           last_number;
     usm_status         failure; /* the first failure of a command without an event */
@@ -36,8 +36,8 @@ typedef struct usm__host_graph {
     bool           is_spinning;   /* one more worker is awake, polls is_ready and needs no signal */
     bool           in_child;      /* the child of a fork; fixed then                              */
     /* functions of the program (task.c) */
-    size_t         tasks; /* unfinished commands that run functions of the program */
-    pthread_cond_t calm;  /* signalled for the exit handler when there are none    */
+    size_t         tasks;     /* unfinished commands that run functions of the program */
+    pthread_cond_t quiescent; /* signalled for the exit handler when there are none    */
     /* against tasks that block */
     unsigned       in_tasks; /* workers that run functions of the program */
     uint64_t       taken;    /* number of parts taken so far              */

@@ -111,7 +111,7 @@ static inline usm_status usm__host_result(usm__host_command *c)
 bool usm__host_runs_task_of(const usm__host_queue *q);
 /* Under the graph's lock: closes the queue's batch; later tasks get a command of their own
  * (task.c). */
-void usm__host_train_close(usm__host_queue *q);
+void usm__host_batch_close(usm__host_queue *q);
 /* Frees the objects kept for reuse to the heap; in the child of a fork the list is only dropped. */
 void usm__host_forget_recycled(void);
 void usm__host_tasks_forget(void);

@@ -79,10 +79,10 @@ usm__host_graph usm__host_the_graph = {
 #else
     .lock = PTHREAD_MUTEX_INITIALIZER,
 #endif
-    .ready   = {&usm__host_the_graph.ready, &usm__host_the_graph.ready},
-    .work    = PTHREAD_COND_INITIALIZER,
-    .standby = PTHREAD_COND_INITIALIZER,
-    .calm    = PTHREAD_COND_INITIALIZER};
+    .ready     = {&usm__host_the_graph.ready, &usm__host_the_graph.ready},
+    .work      = PTHREAD_COND_INITIALIZER,
+    .standby   = PTHREAD_COND_INITIALIZER,
+    .quiescent = PTHREAD_COND_INITIALIZER};
 
 #define graph usm__host_the_graph
 
@@ -141,7 +141,7 @@ static void enter_queue(usm__host_command *c, struct edge *e)
         c->waits_for_all = false;
     if (q->in_order || c->is_barrier)
         q->gate = c;
-    usm__host_train_close(q);
+    usm__host_batch_close(q);
     c->number = ++q->last_number;
     usm_list_append(&q->unfinished, &c->queue_link);
     usm_ref_take(&q->refs);
@@ -178,7 +178,7 @@ static uint64_t now_ns(void)
     return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
 }
 
-/* The lock is held.  Returns the callbacks, which tell_all() calls without the lock. */
+/* The lock is held.  Returns the callbacks, which notify_all() calls without the lock. */
 static usm__host_note *complete(usm__host_command *c, usm_status status)
 {
     usm__host_note *notes = c->notes;
@@ -201,7 +201,7 @@ static usm__host_note *complete(usm__host_command *c, usm_status status)
     return notes;
 }
 
-static void tell_all(usm__host_note *notes, usm_status status)
+static void notify_all(usm__host_note *notes, usm_status status)
 {
     while (notes) {
         usm__host_note *next = notes->next;
@@ -285,11 +285,11 @@ static void end_command(usm__host_command *c)
     if (notes) { /* otherwise this thread will soon take the commands that became ready */
         usm__host_call_for_help();
         usm__host_graph_unlock();
-        tell_all(notes, status);
+        notify_all(notes, status);
         usm__host_graph_lock();
     }
     if (c->is_task && --graph.tasks == 0)
-        pthread_cond_broadcast(&graph.calm);
+        pthread_cond_broadcast(&graph.quiescent);
     usm__host_command_release(c); /* not a user event: takes no lock but that of the reuse list */
     if (usm_ref_drop(&q->refs)) {
         usm__host_graph_unlock();
@@ -452,7 +452,7 @@ bool usm__host_finish_user(usm__host_command *c, usm_status status)
     notes = complete(c, status);
     usm__host_call_for_help();
     usm__host_graph_unlock();
-    tell_all(notes, status);
+    notify_all(notes, status);
     return true;
 }
 
@@ -520,7 +520,7 @@ usm_status usm__host_queue_wait(void *queue)
                                      "for its own end");
     usm__host_graph_lock();
     last = q->last_number;
-    usm__host_train_close(q); /* otherwise it would wait for later tasks too */
+    usm__host_batch_close(q); /* otherwise it would wait for later tasks too */
     q->waiters++;
     while ((head = first_unfinished(q)) && head->number <= last) {
         if (last < q->awaited)

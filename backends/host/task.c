@@ -39,7 +39,7 @@ struct chain {
 };
 
 /* The payload of a batch.  Guarded by the graph's lock, except `news`. */
-struct train {
+struct batch {
     struct chain      waiting;
     bool              is_spinner;
     _Atomic(bool)     is_closed;
@@ -126,14 +126,14 @@ static uint64_t now_ns(void)
 
 /* Waits a moment for more tasks: a worker that took each one separately would compete for the lock
  * with the submitting thread. */
-static void gather(struct train *t)
+static void gather(struct batch *t)
 {
     for (int i = 0; i < GATHER_PAUSES && !usm_load_relaxed(&t->is_closed); i++)
         usm_cpu_relax();
 }
 
 /* Waits until there is news or other work, at most for LINGER_NS. */
-static void linger(struct train *t, unsigned seen)
+static void linger(struct batch *t, unsigned seen)
 {
     uint64_t until = now_ns() + LINGER_NS;
 
@@ -151,7 +151,7 @@ static void give_back(struct chain *done, struct chain *excess)
 
 /* The lock is held.  A lingering worker takes commands that become ready, as a spinning one
  * does. */
-static void set_lingering(struct train *t, bool is_lingering)
+static void set_lingering(struct batch *t, bool is_lingering)
 {
     if (is_lingering && !graph.is_spinning) {
         t->is_spinner = graph.is_spinning = true;
@@ -163,7 +163,7 @@ static void set_lingering(struct train *t, bool is_lingering)
 /* Takes the waiting tasks, and returns the finished elements.  False: the batch ends. */
 static bool next_tasks(usm__host_command *c, struct chain *tasks, bool may_linger)
 {
-    struct train *t      = c->payload;
+    struct batch *t      = c->payload;
     struct chain  excess = {NULL, NULL, 0};
     unsigned      seen;
     bool          is_over, lingers;
@@ -176,7 +176,7 @@ static bool next_tasks(usm__host_command *c, struct chain *tasks, bool may_linge
     is_over    = !tasks->first && (usm_load_relaxed(&t->is_closed) || !may_linger);
     lingers    = !tasks->first && !is_over;
     if (is_over && !usm_load_relaxed(&t->is_closed))
-        usm__host_train_close(c->queue);
+        usm__host_batch_close(c->queue);
     if (lingers)
         set_lingering(t, true);
     else if (!is_over)
@@ -209,7 +209,7 @@ static usm_status run_body(usm__host_command *c, const usm_backend_task *t)
     return status;
 }
 
-static usm_status run_train(usm__host_command *c, size_t part)
+static usm_status run_batch(usm__host_command *c, size_t part)
 {
     struct chain tasks    = {NULL, NULL, 0};
     usm_status   failure  = USM_OK;
@@ -247,15 +247,15 @@ static void drop_task(usm__host_command *c)
 
 /* --- submitting ------------------------------------------------------------------------------ */
 
-void usm__host_train_close(usm__host_queue *q)
+void usm__host_batch_close(usm__host_queue *q)
 {
-    struct train *t;
+    struct batch *t;
 
-    if (!q->train)
+    if (!q->batch)
         return;
-    t = q->train->payload;
+    t = q->batch->payload;
     usm_store_relaxed(&t->is_closed, true);
-    q->train = NULL;
+    q->batch = NULL;
     (void)usm_add_relaxed(&t->news, 1u);
 }
 
@@ -276,29 +276,29 @@ static usm_status submit_command(usm__host_queue *q, const usm_backend_task *tas
 /* The lock is held, and the queue has a batch. */
 static void board(usm__host_queue *q, struct task *t)
 {
-    struct train *train = q->train->payload;
+    struct batch *batch = q->batch->payload;
 
-    chain_add(&train->waiting, t);
-    (void)usm_add_relaxed(&train->news, 1u);
+    chain_add(&batch->waiting, t);
+    (void)usm_add_relaxed(&batch->news, 1u);
 }
 
 /* Takes ownership of t. */
-static usm_status start_train(usm__host_queue *q, struct task *t)
+static usm_status start_batch(usm__host_queue *q, struct task *t)
 {
-    usm__host_command *c = usm__host_command_create(q, 0, sizeof(struct train));
+    usm__host_command *c = usm__host_command_create(q, 0, sizeof(struct batch));
     int                error;
 
     if (!c) {
         usm__host_lib->heap_free(t);
         return USM_E_NO_MEMORY;
     }
-    c->run     = run_train;
+    c->run     = run_batch;
     c->is_task = true;
     usm__host_graph_lock();
     error = usm__host_have_worker();
-    if (!error && !q->train) { /* no other thread was faster */
+    if (!error && !q->batch) { /* no other thread was faster */
         usm__host_enter_graph(c, 0, NULL, false);
-        q->train = c;
+        q->batch = c;
         c        = NULL;
     }
     if (!error)
@@ -323,7 +323,7 @@ usm_status usm__host_task(void *queue, const usm_backend_task *task, size_t ndep
         return submit_command(q, task, ndeps, deps, ev);
     usm__host_graph_lock();
     t         = chain_pop(&store);
-    is_aboard = t && q->train;
+    is_aboard = t && q->batch;
     if (t)
         t->body = *task;
     if (is_aboard)
@@ -337,5 +337,5 @@ usm_status usm__host_task(void *queue, const usm_backend_task *task, size_t ndep
             return usm__host_lib->report(USM_E_NO_MEMORY, "no host memory for a task");
         t->body = *task;
     }
-    return start_train(q, t);
+    return start_batch(q, t);
 }

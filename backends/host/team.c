@@ -242,7 +242,7 @@ static void at_exit(void)
 
     usm__host_graph_lock();
     while (rc == 0 && graph.tasks > 0)
-        rc = pthread_cond_timedwait(&graph.calm, &graph.lock, &t);
+        rc = pthread_cond_timedwait(&graph.quiescent, &graph.lock, &t);
     usm__host_graph_unlock();
 }
 
@@ -269,5 +269,5 @@ void usm__host_team_in_child(void)
     graph.is_spinning = graph.has_standby = graph.is_standby_awake = false;
     pthread_cond_init(&graph.work, NULL);
     pthread_cond_init(&graph.standby, NULL);
-    pthread_cond_init(&graph.calm, NULL);
+    pthread_cond_init(&graph.quiescent, NULL);
 }

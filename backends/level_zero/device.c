@@ -48,7 +48,7 @@ static bool shares_pci(const lz_device *a, const lz_device *b)
 /* In the FLAT hierarchy the tiles of a card are devices, all with the card's PCI address.  They are
  * distinguished by their UUIDs instead; otherwise the core would take them for one device listed
  * twice. */
-static void tell_tiles_apart(const registry_found *found)
+static void notify_tiles_apart(const registry_found *found)
 {
     for (size_t i = 0; i < found->ndevices; i++)
         for (size_t j = 0; j < found->ndevices; j++)
@@ -138,7 +138,7 @@ static usm_status list_all(registry_found *found)
     for (uint32_t i = 0; !err && !status && i < n; i++)
         status = list_driver(found, list[i]);
     if (!status)
-        tell_tiles_apart(found);
+        notify_tiles_apart(found);
     return status;
 }
 

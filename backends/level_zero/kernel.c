@@ -200,7 +200,7 @@ static usm_status arg_failed(const lz_kernel *kernel, size_t index, const usm_ar
     return lz_report(USM_E_ARGUMENTS,
                      "argument %zu of kernel \"%s\" cannot be %s of %zu bytes (%s, 0x%x): compare "
                      "it with the kernel's declaration",
-                     index, kernel->name, story_arg(arg->kind), arg->size, lz_error_name(err),
+                     index, kernel->name, message_arg(arg->kind), arg->size, lz_error_name(err),
                      (unsigned)err);
 }
 

@@ -312,8 +312,8 @@ static bool needs_record(const lz_lane *lane, const lz_command *cmd, const lz_wa
 /* Appends the command, and before it a barrier if the stream needs one. */
 static ze_result_t append(lz_lane *lane, lz_target *t, const lz_command *cmd)
 {
-    lz_target   mend = {.list = t->list, .dev = t->dev};
-    ze_result_t code = lane->is_torn ? lz_barrier_append(&mend) : ZE_RESULT_SUCCESS;
+    lz_target   repair = {.list = t->list, .dev = t->dev};
+    ze_result_t code   = lane->is_torn ? lz_barrier_append(&repair) : ZE_RESULT_SUCCESS;
 
     if (code)
         return code;

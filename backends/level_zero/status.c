@@ -93,7 +93,7 @@ usm_status lz_fail(ze_result_t code, const char *what)
     usm_status status = native_to_status(code);
 
     return lz_report(status, "%s failed: %s (0x%x)%s", what, lz_error_name(code), (unsigned)code,
-                     story_remedy(status));
+                     message_remedy(status));
 }
 
 usm_status lz_free_status(ze_result_t code, const char *what)

@@ -117,7 +117,7 @@ static notice *next_notice(lz_watch *w)
 }
 
 /* False if the process is ending. */
-static bool tell(notice *n, usm_status status)
+static bool notify(notice *n, usm_status status)
 {
     usm_backend_notify_fn fn  = n->fn;
     void                 *arg = n->arg;
@@ -148,7 +148,7 @@ static bool serve(lz_watch *w, notice *n)
     usm_list_remove(&me.link);
     w->nfree++;
     pthread_mutex_unlock(&w->lock);
-    goes_on = goes_on && tell(n, status);
+    goes_on = goes_on && notify(n, status);
     pthread_mutex_lock(&w->lock);
     return goes_on;
 }

@@ -213,7 +213,7 @@ static usm_status arg_failed(const ocl_kernel *kernel, size_t index, const usm_a
     return ocl_report(USM_E_ARGUMENTS,
                       "argument %zu of kernel \"%s\" cannot be %s of %zu bytes (%s, %d): "
                       "compare it with the kernel's declaration",
-                      index, kernel->name, story_arg(arg->kind), arg->size, ocl_error_name(err),
+                      index, kernel->name, message_arg(arg->kind), arg->size, ocl_error_name(err),
                       (int)err);
 }
 

@@ -103,5 +103,5 @@ usm_status ocl_fail(cl_int code, const char *what)
     usm_status status = native_to_status(code);
 
     return ocl_report(status, "%s failed: %s (%d)%s", what, ocl_error_name(code), (int)code,
-                      story_remedy(status));
+                      message_remedy(status));
 }

@@ -37,14 +37,14 @@ static void sleep_until(MPI_Request request)
 
 bool ranks_next(struct ranks *r, struct baseline *b)
 {
-    int64_t     told[2] = {0, 0}; /* whether to go on, chunks */
+    int64_t     notified[2] = {0, 0}; /* whether to go on, chunks */
     MPI_Request request;
 
     if (r->rank == 0) {
-        told[0] = baseline_next(b);
-        told[1] = b->chunks;
+        notified[0] = baseline_next(b);
+        notified[1] = b->chunks;
     }
-    MPI_Ibcast(told, 2, MPI_INT64_T, 0, MPI_COMM_WORLD, &request);
+    MPI_Ibcast(notified, 2, MPI_INT64_T, 0, MPI_COMM_WORLD, &request);
     sleep_until(request);
     MPI_Wait(&request, MPI_STATUS_IGNORE);
     if (r->rank == 0) {
@@ -52,10 +52,10 @@ bool ranks_next(struct ranks *r, struct baseline *b)
         MPI_Win_sync(r->window);
     } else {
         b->repetitions++;
-        b->chunks = told[1];
+        b->chunks = notified[1];
     }
     MPI_Barrier(MPI_COMM_WORLD);
-    return told[0] != 0;
+    return notified[0] != 0;
 }
 
 int64_t ranks_take(struct ranks *r)

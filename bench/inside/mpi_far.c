@@ -41,7 +41,7 @@ struct far_blocks {
     slot                     slots[SLOTS];
     pthread_mutex_t          lock;
     usm_status               failed; /* of any transfer; USM_OK: none                           */
-    char                     story[300];
+    char                     message[300];
 };
 
 /* ---- transfers ----------------------------------------------------------------------- */
@@ -53,7 +53,7 @@ static void end_slot(slot *s, usm_status status)
     (void)pthread_mutex_lock(&f->lock);
     if (status != USM_OK && f->failed == USM_OK) {
         f->failed = status;
-        snprintf(f->story, sizeof f->story, "%.299s", usm_last_error());
+        snprintf(f->message, sizeof f->message, "%.299s", usm_last_error());
     }
     s->is_busy = false;
     (void)pthread_mutex_unlock(&f->lock);
@@ -152,7 +152,7 @@ double far_pass(far_blocks *f, bool is_fetch, bool is_checked)
         (is_checked ? submit_checked : submit_plain)(f, s, i, is_fetch);
     }
     if (!wait_all(f)) {
-        usm__registry_api.report(f->failed, "%s", f->story);
+        usm__registry_api.report(f->failed, "%s", f->message);
         return 0;
     }
     seconds = (double)(bench_now_ns() - began) * 1e-9;

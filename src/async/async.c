@@ -104,14 +104,14 @@ static void *own(usm__async_list *l, size_t size, unsigned above)
 /* A block that can be had without the driver; NULL: none.  Leaves no error message. */
 static void *find(usm__async_list *l, size_t size)
 {
-    usm_pool  *pool = l->pool->pool;
-    size_t     want = request_size(pool, size);
-    usm__story story;
-    void      *p;
+    usm_pool    *pool = l->pool->pool;
+    size_t       want = request_size(pool, size);
+    usm__message message;
+    void        *p;
 
     if (want < size || want > PTRDIFF_MAX)
         return NULL;
-    usm__story_save(&story);
+    usm__message_save(&message);
     p = own(l, want, USM__ASYNC_CLOSE);
     if (!p)
         p = usm__pool_alloc_held(pool, size);
@@ -123,7 +123,7 @@ static void *find(usm__async_list *l, size_t size)
         p = usm__async_wait_for(l, want);
     if (!p) /* blocks in lists are not cut: rather a large one than more memory */
         p = own(l, want, USM__ASYNC_LOOSE);
-    usm__story_restore(&story);
+    usm__message_restore(&message);
     return p;
 }
 
@@ -146,7 +146,7 @@ static void *served(usm_queue *q, void *p, size_t size, const usm_event *ev)
 }
 
 /* From lists and free memory, unless the block needs a record; NULL: nothing. */
-static void *find_told(usm_queue *q, usm_pool *pool, size_t size)
+static void *find_notified(usm_queue *q, usm_pool *pool, size_t size)
 {
     usm__async_list *l = usm__observed_with_record() ? NULL : usm__async_list_of(q, pool);
     void            *p = l ? find(l, size) : NULL;
@@ -158,7 +158,7 @@ static void *find_told(usm_queue *q, usm_pool *pool, size_t size)
 
 static void *alloc_in_order(usm_queue *q, usm_pool *pool, size_t size)
 {
-    void *p = find_told(q, pool, size);
+    void *p = find_notified(q, pool, size);
 
     if (!p)
         p = usm__pool_alloc(pool, 0, size, USM__ZERO_NOT);
@@ -267,7 +267,7 @@ void *usm_async_malloc_from_pool_after(usm_queue *q, size_t size, usm_pool *pool
 
 static usm_status refuse(const void *p)
 {
-    if (usm__freed_lately(p))
+    if (usm__freed_recently(p))
         return usm__fail(USM_E_DOUBLE_FREE, "the block at %p was freed before", p);
     return usm__fail(USM_E_INVALID_POINTER, "%p is not libusm memory", p);
 }
@@ -410,7 +410,7 @@ static usm_status free_one(usm_queue *q, void *p, const free_deps *deps)
     usm__async_block b    = {.p = p};
     usm__async_list *l;
     usm_block        block;
-    bool             is_told;
+    bool             is_notified;
     usm_status       st;
 
     if (!area)
@@ -427,11 +427,11 @@ static usm_status free_one(usm_queue *q, void *p, const free_deps *deps)
         b.is_seen = true; /* by processes that have it open */
         usm__parts_exports()->end_handles(area, p);
     }
-    is_told = b.state && !b.is_seen && usm__observed();
-    if (is_told) /* a block with a record reports its return to the pool  */
+    is_notified = b.state && !b.is_seen && usm__observed();
+    if (is_notified) /* a block with a record reports its return to the pool  */
         usm__observer_get()->freed(area->pool, p);
     st = usm__queue_in_order(q) ? free_ended(q, l, &b) : free_out_of_order(q, l, &b, deps);
-    if (st != USM_OK && is_told)
+    if (st != USM_OK && is_notified)
         usm__observer_get()->served(area->pool, p, block.size);
     return st;
 }

@@ -523,7 +523,7 @@ static void read_variables(size_t i, reading *r)
 }
 
 /* Called after the value was stored, because the log reads settings too. */
-static void tell(size_t i, const reading *r, const value *taken)
+static void notify(size_t i, const reading *r, const value *taken)
 {
     if (r->wrong_size > 0)
         usm__warn_job("%s", r->wrong);
@@ -552,7 +552,7 @@ static view resolve(size_t i)
         return r.view;
     if (!usm_cas_acq_rel(&was_read[i], &expected, mine))
         return expected->view;
-    tell(i, &r, mine);
+    notify(i, &r, mine);
     return mine->view;
 }
 

@@ -39,7 +39,7 @@ const char *usm_last_error(void)
 {
     if (usm__self.orphan != USM_OK)
         return no_block;
-    return usm__self.block != NULL ? usm__self.block->story : "";
+    return usm__self.block != NULL ? usm__self.block->message : "";
 }
 
 usm_status usm_last_status(void)
@@ -51,7 +51,7 @@ usm_status usm_last_status(void)
 
 /* A message that was cut off ends in "..." after its last whole UTF-8 character; no message ends in
  * a newline. */
-static void tidy_story(char *text, int wanted)
+static void tidy_message(char *text, int wanted)
 {
     size_t n = strlen(text);
 
@@ -82,8 +82,8 @@ void usm__note_v(usm_status status, const char *format, va_list args)
     wanted = vsnprintf(text, sizeof(text), format, args);
     if (wanted < 0)
         text[0] = '\0';
-    tidy_story(text, wanted);
-    memcpy(block->story, text, strlen(text) + 1);
+    tidy_message(text, wanted);
+    memcpy(block->message, text, strlen(text) + 1);
     block->status    = status;
     usm__self.orphan = USM_OK;
     errno            = error;
@@ -111,7 +111,7 @@ usm_status usm__struct_check(const char *call, const char *what, const void *giv
                      init);
 }
 
-void usm__story_save(usm__story *s)
+void usm__message_save(usm__message *s)
 {
     const char *text = usm_last_error();
 
@@ -119,7 +119,7 @@ void usm__story_save(usm__story *s)
     memcpy(s->text, text, strlen(text) + 1);
 }
 
-void usm__story_restore(const usm__story *s)
+void usm__message_restore(const usm__message *s)
 {
     if (s->status != USM_OK) {
         usm__note(s->status, "%s", s->text);
@@ -127,7 +127,7 @@ void usm__story_restore(const usm__story *s)
     }
     usm__self.orphan = USM_OK;
     if (usm__self.block != NULL) {
-        usm__self.block->status   = USM_OK;
-        usm__self.block->story[0] = '\0';
+        usm__self.block->status     = USM_OK;
+        usm__self.block->message[0] = '\0';
     }
 }

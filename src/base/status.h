@@ -21,11 +21,11 @@ usm_status usm__struct_check(const char *call, const char *what, const void *giv
                              const char *init);
 
 /* Saves the error message while clean-up code runs that may itself fail. */
-typedef struct usm__story {
+typedef struct usm__message {
     usm_status status;
     char       text[USM__STORY_SIZE];
-} usm__story;
-void usm__story_save(usm__story *s);
-void usm__story_restore(const usm__story *s);
+} usm__message;
+void usm__message_save(usm__message *s);
+void usm__message_restore(const usm__message *s);
 
 #endif

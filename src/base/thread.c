@@ -98,11 +98,11 @@ static usm__thread *make_block(void)
         give_back(block);
         return NULL;
     }
-    block->next_free = NULL;
-    block->status    = USM_OK;
-    block->story[0]  = '\0';
-    block->tag_depth = 0;
-    usm__self.block  = block;
+    block->next_free  = NULL;
+    block->status     = USM_OK;
+    block->message[0] = '\0';
+    block->tag_depth  = 0;
+    usm__self.block   = block;
     return block;
 }
 

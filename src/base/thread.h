@@ -20,7 +20,7 @@ struct usm_bin; /* heap/span.h */
 typedef struct usm__thread {
     struct usm__thread *next_free; /* guarded by the lock in thread.c             */
     usm_status          status;
-    char                story[USM__STORY_SIZE];
+    char                message[USM__STORY_SIZE];
     /* The owner's thread caches by pool slot: heap/magazine.c.  NULL until first needed. */
     _Atomic(struct usm_bin *) *caches;
     usm_list                   cache_list; /* guarded by the lock there, once there is a table */

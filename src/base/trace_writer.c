@@ -334,7 +334,7 @@ static void drain(void)
 }
 
 /* Releases the lock and logs an error that occurred meanwhile. */
-static void unlock_and_tell(void)
+static void unlock_and_notify(void)
 {
     int  error = file.error;
     char why[160];
@@ -365,7 +365,7 @@ static void write_rounds(void *unused)
         usm__mutex_lock(&file.lock);
         drain();
         goes_on = file.fd >= 0;
-        unlock_and_tell();
+        unlock_and_notify();
     }
 }
 
@@ -426,7 +426,7 @@ static void at_exit(void)
             (void)usm__os_close(file.fd);
         file.fd = -1;
     }
-    unlock_and_tell();
+    unlock_and_notify();
 }
 
 bool usm__trace_open_file(void)
@@ -457,7 +457,7 @@ void usm__trace_flush(void)
         drain();
         append_maps();
     }
-    unlock_and_tell();
+    unlock_and_notify();
 }
 
 static void in_child(void)

@@ -83,17 +83,17 @@ static usm_status write_back(usm_buffer *b)
 
 static void drop_owner(usm_buffer *b)
 {
-    usm__story story;
-    usm_status st;
+    usm__message message;
+    usm_status   st;
 
     if (!usm_ref_drop(&b->owners))
         return;
     if (usm_load_acquire(&b->track) || usm_load_acquire(&b->final_data)) {
-        usm__story_save(&story);
+        usm__message_save(&message);
         st = write_back(b);
         if (st != USM_OK)
             usm__context_error(b->ctx, st, usm_last_error());
-        usm__story_restore(&story);
+        usm__message_restore(&message);
     }
     usm__buffer_unref(b);
 }

@@ -308,17 +308,17 @@ static bool leave(usm__command *c, usm_status status)
 }
 
 /* The result goes to whoever waits for the command, or else to the error callback. */
-static void tell_user(usm__command *c, usm_status status, bool was_run)
+static void notify_user(usm__command *c, usm_status status, bool was_run)
 {
-    char story[256];
+    char message[256];
 
     if (c->end)
         (void)usm__event_end(c->end, status);
     else if (status < 0 && !c->wants_event) {
-        (void)snprintf(story, sizeof story,
+        (void)snprintf(message, sizeof message,
                        "a command over buffers failed after it was submitted%s%s",
                        was_run ? "" : ": ", was_run ? "" : usm_last_error());
-        usm__context_error(c->ctx, status, story);
+        usm__context_error(c->ctx, status, message);
     }
     if (c->gate)
         (void)usm__event_end(c->gate, c->end ? USM_OK : status);
@@ -339,7 +339,7 @@ void usm__command_finish(usm__command *c, usm_status status)
     was_launched = c->event != NULL;
     was_run      = leave(c, status);
     usm__track_unlock();
-    tell_user(c, status, was_run);
+    notify_user(c, status, was_run);
     if (was_launched)
         usm__command_unref(c); /* the order's; the caller has one of its own */
 }

@@ -117,6 +117,6 @@ void usm__command_go(usm__command *c)
 {
     bring_ahead(c);
     usm__track_lock();
-    usm__waiter_tell(&c->waiter);
+    usm__waiter_notify(&c->waiter);
     usm__track_unlock();
 }

@@ -114,7 +114,7 @@ static usm_status find_order(usm__command *c, usm__use *u)
     return USM_OK;
 }
 
-static usm_status told_failure(usm_status status)
+static usm_status notified_failure(usm_status status)
 {
     return usm__fail(USM_E_DEPENDENCY,
                      "a command that should have written these bytes failed (%s); write them again",
@@ -131,7 +131,7 @@ static usm_status take_failures(usm__command *c)
                                                  u->entry.end, u->entry.mode);
 
         if (st != USM_OK)
-            return told_failure(st);
+            return notified_failure(st);
     }
     return USM_OK;
 }
@@ -248,7 +248,7 @@ void usm__command_leave_orders(usm__command *c)
 void usm__command_give_up(usm__command *c)
 {
     usm__command_become(c, USM__COMMAND_WITHDRAWN);
-    usm__waiter_tell(&c->waiter);
+    usm__waiter_notify(&c->waiter);
 }
 
 usm_status usm__command_enter(usm__command *c)

@@ -267,16 +267,16 @@ void usm__extent_unuse(usm__extent *e)
 
 void usm__extent_free(usm__extent *e)
 {
-    usm__story story;
+    usm__message message;
 
-    usm__story_save(&story); /* this also runs when a failure is cleaned up */
+    usm__message_save(&message); /* this also runs when a failure is cleaned up */
     usm_free(e->at);
     (void)usm_sub_relaxed(&all.bytes, (uint64_t)(e->end - e->start));
     usm__valid_fini(&e->holding.valid);
     if (!usm__context_is_inert(e->ctx))
         usm__context_unuse(e->ctx);
     usm__heap_free(e);
-    usm__story_restore(&story);
+    usm__message_restore(&message);
 }
 
 /* ---- memory for an extent -------------------------------------------------------- */
@@ -337,7 +337,7 @@ static bool is_kept_by_frames(const usm__memory *m, const usm__places *p,
 /* Fails with what is in the way, once nothing more can be evicted.  `why`: the error message of the
  * allocation, or of the eviction that failed. */
 static usm_status no_room(const usm__memory *m, const usm__places *p, const usm__places_want *want,
-                          const usm__story *why)
+                          const usm__message *why)
 {
     holders others = {.len = 0}, own = {.len = 0};
     bool    has_unused = false; /* extents that would have to be copied away                */
@@ -384,7 +384,7 @@ typedef struct search {
     way                     way;           /* the next to try              */
     bool                    is_over_share; /* taking frames would not help */
     bool                    have_pools_given;
-    usm__story              why;
+    usm__message            why;
 } search;
 
 /* Evicts extents until so many bytes are free, or at least one was evicted; false: none could
@@ -396,7 +396,7 @@ static bool evict_some(search *s, bool may_copy)
 
     while (left < s->want->size && freed > 0) {
         if (usm__extent_evict(s->memory, &rule, &freed) != USM_OK)
-            usm__story_save(&s->why);
+            usm__message_save(&s->why);
         left += freed;
     }
     return left > 0;
@@ -509,7 +509,7 @@ static usm_status take_memory(usm__memory *m, usm__places *p, const usm__places_
             st = usm__pool_try(pool, want->size, at);
         if (!is_full(st))
             return st;
-        usm__story_save(&s.why);
+        usm__message_save(&s.why);
     } while (pools_gave(&s, pool) || make_room(&s));
     return no_room(m, p, want, &s.why);
 }

@@ -258,12 +258,12 @@ static usm_status await_all(size_t n, usm__open **opens, const before *b)
 
 static void end_all(size_t n, usm__open **opens)
 {
-    usm__story story;
+    usm__message message;
 
-    usm__story_save(&story);
+    usm__message_save(&message);
     for (size_t i = 0; i < n; i++)
         usm__access_end(opens[i]);
-    usm__story_restore(&story);
+    usm__message_restore(&message);
 }
 
 usm_status usm__access_begin(size_t n, const usm_buffer_range *list, usm__open **opens)
@@ -379,19 +379,19 @@ static usm_status later_new(usm__open *o, later **out)
 static void wait_later(later *l, const before *b)
 {
     for (size_t i = 0; i < b->n; i++) {
-        bool is_told;
+        bool is_notified;
 
         usm__track_lock();
-        is_told = usm__command_is_over(b->list[i]) ||
-                  usm__edge_add(&b->list[i]->on_done, &l->waiter, NULL);
+        is_notified = usm__command_is_over(b->list[i]) ||
+                      usm__edge_add(&b->list[i]->on_done, &l->waiter, NULL);
         usm__command_want_watch(b->list[i]);
         usm__track_unlock();
-        if (!is_told)
+        if (!is_notified)
             usm__command_await(b->list[i]);
     }
     usm__commands_watch_wanted();
     usm__track_lock();
-    usm__waiter_tell(&l->waiter);
+    usm__waiter_notify(&l->waiter);
     usm__track_unlock();
 }
 

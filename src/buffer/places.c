@@ -440,9 +440,9 @@ size_t usm__places_give_back(usm_context *ctx, usm_device *dev, size_t bytes)
 {
     usm__memory *m;
     size_t       left = 0;
-    usm__story   story;
+    usm__message message;
 
-    usm__story_save(&story);
+    usm__message_save(&message);
     usm__extents_lock();
     m = usm__memory_find(dev);
     usm__extents_unlock();
@@ -450,6 +450,6 @@ size_t usm__places_give_back(usm_context *ctx, usm_device *dev, size_t bytes)
         left = evict_of(m, ctx, bytes);
     if (m && left < bytes)
         left += evict_of(m, NULL, bytes - left);
-    usm__story_restore(&story);
+    usm__message_restore(&message);
     return left;
 }

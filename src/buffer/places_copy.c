@@ -197,9 +197,9 @@ void usm__places_reap(usm__memory *m)
     static uint64_t passes; /* guarded by the lock */
     usm__copying   *t;
     uint64_t        pass;
-    usm__story      story;
+    usm__message    message;
 
-    usm__story_save(&story);
+    usm__message_save(&message);
     usm__extents_lock();
     pass = ++passes;
     while ((t = next_unseen(m, pass))) {
@@ -215,7 +215,7 @@ void usm__places_reap(usm__memory *m)
         unref(t);
     }
     usm__extents_unlock();
-    usm__story_restore(&story);
+    usm__message_restore(&message);
 }
 
 /* ---- sources -------------------------------------------------------------------------- */

@@ -88,7 +88,7 @@ void usm__edges_forget(void)
     usm_recycler_clear(&kept_edges, usm__heap_free);
 }
 
-void usm__waiter_tell(usm__waiter *who)
+void usm__waiter_notify(usm__waiter *who)
 {
     if (--who->waits == 0)
         usm_list_append(&track.ready, &who->link);
@@ -104,7 +104,7 @@ void usm__edges_fire(usm__edge **list, usm_event *dep, usm_status status)
 
         if (e->after)
             usm__command_preceded(e->after, dep, status);
-        usm__waiter_tell(e->who);
+        usm__waiter_notify(e->who);
         if (!usm_recycler_give(&kept_edges, e))
             usm__heap_free(e);
         e = next;
@@ -178,7 +178,7 @@ usm_status usm__track_start(usm_buffer *root)
     return USM_OK;
 }
 
-static bool is_calm(const usm__track *t)
+static bool is_quiescent(const usm__track *t)
 {
     return t->order.ncommands == 0 && t->failures.n == 0 && t->nadopted == 0;
 }
@@ -193,7 +193,7 @@ void usm__track_stop(usm_buffer *root)
 {
     usm__track *t = usm__track_of(root);
 
-    if (is_calm(t) && !usm_load_acquire(&t->places))
+    if (is_quiescent(t) && !usm_load_acquire(&t->places))
         stop(root, t);
 }
 
@@ -208,7 +208,7 @@ void usm__track_stop_placed(usm_buffer *root)
     usm__mutex_lock(&t->lock); /* so that no command changes `places` meanwhile    */
     is_on_host = usm__places_is_on_host(places, 0, root->size, USM_READ_WRITE);
     usm__track_lock();
-    if (is_on_host && is_calm(t))
+    if (is_on_host && is_quiescent(t))
         stop(root, t);
     usm__track_unlock();
     usm__mutex_unlock(&t->lock);

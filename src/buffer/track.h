@@ -96,7 +96,7 @@ bool usm__edge_add(usm__edge **list, usm__waiter *who, struct usm__command *afte
 /* Notifies all waiters of the list; those that asked for it get the dependency. */
 void usm__edges_fire(usm__edge **list, usm_event *dep, usm_status status);
 void usm__edges_forget(void); /* as usm__commands_forget() */
-void usm__waiter_tell(usm__waiter *who);
+void usm__waiter_notify(usm__waiter *who);
 
 /* The access with that slot ended: removes its entry, if it was adopted.  No lock held. */
 void usm__access_slot_ended(usm_buffer *root, const usm__slot *slot, uint32_t serial);

@@ -46,21 +46,21 @@ typedef struct result {
 } result;
 
 /* A message, sent after the lock was released. */
-typedef struct letter letter;
+typedef struct packet packet;
 
-struct letter {
-    letter  *next;
+struct packet {
+    packet  *next;
     uint32_t to, op, seq;
     result  *r;
     size_t   size;
     char     bytes[];
 };
 
-typedef struct gift {
+typedef struct contribution {
     uint32_t seq; /* 0: none */
     uint32_t size;
     char    *bytes;
-} gift;
+} contribution;
 
 /* Guarded by usm__job.lock. */
 static struct {
@@ -69,21 +69,22 @@ static struct {
     uint32_t size;             /* of each rank's bytes in it */
     uint32_t root;
     bool    *was_lost; /* by rank: when this call began */
-    gift (*gifts)[2];  /* contributions by rank: of this call and, from ranks that are ahead, of the
+    contribution (*contributions)
+        [2];         /* contributions by rank: of this call and, from ranks that are ahead, of the
                           next */
-    result  *last;     /* of call `seq`, or `seq` - 1 while it is open */
-    result  *coming;   /* the parts of a result received so far, from `coming_from` */
+    result  *last;   /* of call `seq`, or `seq` - 1 while it is open */
+    result  *coming; /* the parts of a result received so far, from `coming_from` */
     uint32_t coming_from, coming_have;
-    letter  *letters, **end;
+    packet  *packets, **end;
     unsigned sending; /* threads that are sending messages */
-} agree = {.end = &agree.letters};
+} agree = {.end = &agree.packets};
 
 /* ---- messages as bytes --------------------------------------------------------------------- */
 
 /* A received number may be any: the negation must not overflow. */
-static usm_status status_of(uint32_t told)
+static usm_status status_of(uint32_t notified)
 {
-    return (usm_status)(int32_t)(0 - told);
+    return (usm_status)(int32_t)(0 - notified);
 }
 
 static void drop(result *r)
@@ -94,7 +95,7 @@ static void drop(result *r)
 
 static void post(uint32_t to, uint32_t op, result *r, const void *bytes, size_t size)
 {
-    letter *l = usm__heap_alloc(sizeof *l + size);
+    packet *l = usm__heap_alloc(sizeof *l + size);
 
     if (!l)
         return; /* the other side will run into its timeout */
@@ -127,7 +128,7 @@ static void send_part(uint32_t to, const head *h, const void *bytes, size_t size
                                                                      separately */
 }
 
-static void send_letter(const letter *l)
+static void send_packet(const packet *l)
 {
     const result *r = l->r;
     head          h = {.op = l->op, .seq = l->seq};
@@ -147,19 +148,19 @@ static void send_letter(const letter *l)
 
 void usm__agree_flush(void)
 {
-    letter *list;
+    packet *list;
 
     usm__mutex_lock(&usm__job.lock);
-    list          = agree.letters;
-    agree.letters = NULL;
-    agree.end     = &agree.letters;
+    list          = agree.packets;
+    agree.packets = NULL;
+    agree.end     = &agree.packets;
     agree.sending++;
     usm__mutex_unlock(&usm__job.lock);
     while (list) {
-        letter *l = list;
+        packet *l = list;
 
         list = l->next;
-        send_letter(l);
+        send_packet(l);
         usm__mutex_lock(&usm__job.lock);
         drop(l->r);
         usm__mutex_unlock(&usm__job.lock);
@@ -194,28 +195,28 @@ static void post_all(uint32_t op, result *r)
             post(rank, op, r, NULL, 0);
 }
 
-static gift *gift_of(uint32_t rank, uint32_t seq)
+static contribution *contribution_of(uint32_t rank, uint32_t seq)
 {
-    return &agree.gifts[rank][seq & 1];
+    return &agree.contributions[rank][seq & 1];
 }
 
-static const gift *gift_here(uint32_t rank)
+static const contribution *contribution_here(uint32_t rank)
 {
-    const gift *g = gift_of(rank, agree.seq);
+    const contribution *g = contribution_of(rank, agree.seq);
 
     return g->seq == agree.seq ? g : NULL;
 }
 
 static void give(uint32_t rank, uint32_t seq, const void *bytes, size_t size)
 {
-    gift *g    = gift_of(rank, seq);
-    char *copy = usm__heap_alloc(size);
+    contribution *g    = contribution_of(rank, seq);
+    char         *copy = usm__heap_alloc(size);
 
     if (!copy)
         return;
     memcpy(copy, bytes, size);
     usm__heap_free(g->bytes);
-    *g = (gift){seq, (uint32_t)size, copy};
+    *g = (contribution){seq, (uint32_t)size, copy};
 }
 
 static void close_call(result *r)
@@ -254,7 +255,7 @@ static void decide(void)
     result  *r;
 
     for (uint32_t rank = 0; rank < n; rank++) {
-        const gift *g = gift_here(rank);
+        const contribution *g = contribution_here(rank);
 
         if (g && g->size != agree.size) {
             refuse(USM_E_INVALID, rank, true);
@@ -271,8 +272,9 @@ static void decide(void)
     }
     r = make_result(USM_OK, 0, n * agree.size);
     for (uint32_t rank = 0; r && rank < n; rank++)
-        if (gift_here(rank))
-            memcpy(r->bytes + (size_t)rank * agree.size, gift_here(rank)->bytes, agree.size);
+        if (contribution_here(rank))
+            memcpy(r->bytes + (size_t)rank * agree.size, contribution_here(rank)->bytes,
+                   agree.size);
     if (r)
         post_all(RESULT, r);
     close_call(r);
@@ -280,7 +282,7 @@ static void decide(void)
 
 static void go_to_root(bool is_new)
 {
-    const gift *own = gift_here(usm__job.table.self);
+    const contribution *own = contribution_here(usm__job.table.self);
 
     agree.root = lowest();
     if (agree.root != usm__job.table.self) {
@@ -327,7 +329,7 @@ static void answer_late(uint32_t from, uint32_t seq)
     drop(r);
 }
 
-static void take_gift(uint32_t from, const head *h, const void *bytes, size_t size)
+static void take_contribution(uint32_t from, const head *h, const void *bytes, size_t size)
 {
     if ((int32_t)(h->seq - last_seq()) <= 0) {
         answer_late(from, h->seq);
@@ -342,7 +344,7 @@ static void take_gift(uint32_t from, const head *h, const void *bytes, size_t si
 
 static void take_question(uint32_t from, const head *h)
 {
-    const gift *own = gift_here(usm__job.table.self);
+    const contribution *own = contribution_here(usm__job.table.self);
 
     if (agree.last && agree.last->seq == h->seq)
         post(from, RESULT, agree.last, NULL, 0);
@@ -387,9 +389,9 @@ static void came(void *arg, uint32_t from, const void *data, size_t size)
                (uint32_t)usm_get_le(text + 8, 4),  (uint32_t)usm_get_le(text + 12, 4),
                (uint32_t)usm_get_le(text + 16, 4), (uint32_t)usm_get_le(text + 20, 4)};
     usm__mutex_lock(&usm__job.lock);
-    if (agree.gifts) {
+    if (agree.contributions) {
         if (h.op == GIVE)
-            take_gift(from, &h, text + HEADER, size - HEADER);
+            take_contribution(from, &h, text + HEADER, size - HEADER);
         else if (h.op == ASK)
             take_question(from, &h);
         else if (h.op == RESULT)
@@ -449,7 +451,8 @@ static void end_in_time(void)
     uint32_t rank = agree.root;
 
     if (agree.root == usm__job.table.self) /* a rank is missing, else the root had decided */
-        for (rank = 0; rank + 1 < usm__job.table.nranks && (gift_here(rank) || is_lost(rank));)
+        for (rank = 0;
+             rank + 1 < usm__job.table.nranks && (contribution_here(rank) || is_lost(rank));)
             rank++;
     refuse(USM_E_PEER, rank, agree.root == usm__job.table.self);
 }
@@ -462,7 +465,7 @@ static usm_status check(const void *mine, size_t size, const void *all)
     return usm__job_check();
 }
 
-static usm_status tell(const result *r, void *all, uint32_t *which)
+static usm_status notify(const result *r, void *all, uint32_t *which)
 {
     usm_status status;
 
@@ -516,7 +519,7 @@ usm_status usm__job_agree(const void *mine, size_t size, void *all, uint32_t tim
     if (st == USM_OK && agree.is_open)
         end_in_time();
     if (st == USM_OK)
-        st = tell(agree.last, all, which);
+        st = notify(agree.last, all, which);
     agree.is_busy = agree.is_open = false;
 out:
     usm__mutex_unlock(&usm__job.lock);
@@ -531,9 +534,9 @@ usm_status usm__agree_start(void)
 {
     uint32_t n = usm__job.table.nranks;
 
-    agree.was_lost = usm__heap_alloc(n * sizeof *agree.was_lost);
-    agree.gifts    = usm__heap_alloc(n * sizeof *agree.gifts);
-    if (!agree.was_lost || !agree.gifts) {
+    agree.was_lost      = usm__heap_alloc(n * sizeof *agree.was_lost);
+    agree.contributions = usm__heap_alloc(n * sizeof *agree.contributions);
+    if (!agree.was_lost || !agree.contributions) {
         usm__agree_stop();
         return usm__fail(USM_E_NO_MEMORY, "no host memory for the job's %u ranks", n);
     }
@@ -549,31 +552,31 @@ void usm__agree_stop(void)
     usm__job_listen(USM__JOB_AGREE, NULL, NULL);
     usm__mutex_lock(&usm__job.lock);
     sending = agree.sending;
-    for (uint32_t rank = 0; agree.gifts && rank < usm__job.table.nranks; rank++) {
-        usm__heap_free(agree.gifts[rank][0].bytes);
-        usm__heap_free(agree.gifts[rank][1].bytes);
+    for (uint32_t rank = 0; agree.contributions && rank < usm__job.table.nranks; rank++) {
+        usm__heap_free(agree.contributions[rank][0].bytes);
+        usm__heap_free(agree.contributions[rank][1].bytes);
     }
-    usm__heap_free(agree.gifts);
+    usm__heap_free(agree.contributions);
     usm__heap_free(agree.was_lost);
     drop(agree.last);
     drop(agree.coming);
-    while (agree.letters) {
-        letter *l = agree.letters;
+    while (agree.packets) {
+        packet *l = agree.packets;
 
-        agree.letters = l->next;
+        agree.packets = l->next;
         drop(l->r);
         usm__heap_free(l);
     }
     memset(&agree, 0, sizeof agree);
-    agree.end     = &agree.letters;
+    agree.end     = &agree.packets;
     agree.sending = sending;
     usm__mutex_unlock(&usm__job.lock);
 }
 
 void usm__agree_fork_child(void)
 {
-    agree.letters = NULL;
-    agree.end     = &agree.letters;
+    agree.packets = NULL;
+    agree.end     = &agree.packets;
     agree.sending = 0;
     agree.is_busy = agree.is_open = false;
 }

@@ -271,7 +271,7 @@ static bool is_mpi(const char *module)
 static const usm_transport_ops *load(const char *module)
 {
     const usm_transport_ops *ops = usm__registry_transport(module);
-    usm__story               story;
+    usm__message             message;
 
     if (ops && (ops->caps & USM_TRANSPORT_CAP_JOB))
         return ops;
@@ -280,9 +280,9 @@ static const usm_transport_ops *load(const char *module)
                         "transport %s does not support jobs", module);
     if (ops || !is_mpi(module))
         return NULL;
-    usm__story_save(&story);
-    (void)usm__fail(story.status == USM_E_NO_MEMORY ? USM_E_NO_MEMORY : USM_E_MPI, "%.900s",
-                    story.text);
+    usm__message_save(&message);
+    (void)usm__fail(message.status == USM_E_NO_MEMORY ? USM_E_NO_MEMORY : USM_E_MPI, "%.900s",
+                    message.text);
     return NULL;
 }
 
@@ -366,7 +366,7 @@ static bool uses_memory_of_others(void)
 
 /* Logs in one sentence which deaths the launch survives, and what would let it survive more.  It is
  * a warning if the launch survives none and there is something to lose.  Rank 0 logs it. */
-static void tell_survival(const usm_transport_ops *ops, void *job)
+static void notify_survival(const usm_transport_ops *ops, void *job)
 {
     static const char none[]      = "this launch survives no death";
     char              lines[4096] = "", *what, *more;
@@ -401,7 +401,7 @@ static usm_status attach(const char *module, const usm_job_params *asked)
     usm__job_learn(is_mpi(module) ? "mpi" : ops->name, 2 * milliseconds("job_lease"));
     usm__info("attached as rank %u of %u, through %s", usm__job.table.self, usm__job.table.nranks,
               module);
-    tell_survival(ops, usm__job.job);
+    notify_survival(ops, usm__job.job);
     return USM_OK;
 }
 

@@ -52,7 +52,7 @@ static bool next_member(const view *v, uint32_t *at, uint32_t *ranks, usm_job_me
 
 /* ---- text ---------------------------------------------------------------------------- */
 
-static const char *teller(const char *source)
+static const char *notifier(const char *source)
 {
     static const char *const names[][2] = {{"mpi", "MPI"},
                                            {"socket", "usm_job_join()"},
@@ -79,7 +79,7 @@ static void put_place(usm__out *o, const view *v)
                      i->host);
         return;
     }
-    usm__out_put(o, "rank %u of %u, as %s says\n", i->rank, i->size, teller(i->source));
+    usm__out_put(o, "rank %u of %u, as %s says\n", i->rank, i->size, notifier(i->source));
     if (v->place.is_local_known)
         usm__out_put(o, "on %s: %u of %u\n", i->host, i->local_rank, i->local_size);
     else

@@ -103,11 +103,11 @@ usm_status usm_job_get_info(usm_job_info *info)
     (void)snprintf(i.source, sizeof i.source, "%s", p.source);
     (void)snprintf(i.host, sizeof i.host, "%s", usm__launcher_host());
     if (i.is_attached) {
-        usm__story story; /* keeps the message of the caller's last failure */
+        usm__message message; /* keeps the message of the caller's last failure */
 
-        usm__story_save(&story);
+        usm__message_save(&message);
         ask_mpi(i.mpi, sizeof i.mpi);
-        usm__story_restore(&story);
+        usm__message_restore(&message);
     }
     i.struct_size = info->struct_size;
     *info         = i;

@@ -148,7 +148,7 @@ static bool deliver_one(void)
     return false;
 }
 
-static bool tell_one_change(void)
+static bool notify_one_change(void)
 {
     usm__job_table *t = &usm__job.table;
     watcher         list[WATCHERS];
@@ -180,7 +180,7 @@ static void deliver_all(void *arg)
     while (!box.stop)
         if (box.calling)
             wait_for_end();
-        else if (!deliver_one() && !tell_one_change())
+        else if (!deliver_one() && !notify_one_change())
             wait_for_change();
     box.runs = false;
     usm__messages_wake();

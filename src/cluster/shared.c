@@ -345,7 +345,7 @@ static void drain(usm_shared_buffer *s)
 static void give_up(usm_shared_buffer *s)
 {
     usm__mutex_lock(&s->lock);
-    usm__shared_tell_all(s, USM__SHARED_ABSENT); /* others may take it to exist */
+    usm__shared_notify_all(s, USM__SHARED_ABSENT); /* others may take it to exist */
     drain(s);
     usm__mutex_unlock(&s->lock);
     leave(s);
@@ -359,7 +359,7 @@ usm_status usm_shared_buffer_create(usm_context *ctx, const usm_shared_buffer_de
     uint32_t           self, ranks;
     record             own = {0};
     usm_status         st  = usm__job_ranks(&self, &ranks), st_own;
-    usm__story         story;
+    usm__message       message;
 
     if (st != USM_OK)
         return st;
@@ -369,7 +369,7 @@ usm_status usm_shared_buffer_create(usm_context *ctx, const usm_shared_buffer_de
     if (st_own == USM_OK)
         st_own = make(ctx, desc, &own, &s);
     own.status = st_own;
-    usm__story_save(&story);
+    usm__message_save(&message);
     if (s)
         enter(s);
     st = agree(&own, ranks);
@@ -379,12 +379,12 @@ usm_status usm_shared_buffer_create(usm_context *ctx, const usm_shared_buffer_de
         return USM_OK;
     }
     if (st_own != USM_OK) {
-        usm__story_restore(&story);
+        usm__message_restore(&message);
         return st_own;
     }
-    usm__story_save(&story);
+    usm__message_save(&message);
     give_up(s);
-    usm__story_restore(&story);
+    usm__message_restore(&message);
     return st;
 }
 
@@ -411,7 +411,7 @@ void usm_shared_buffer_destroy(usm_shared_buffer *buf)
     if (buf->fork_generation != usm__fork_generation())
         return; /* the buffer is the parent's */
     usm__mutex_lock(&buf->lock);
-    usm__shared_tell_all(buf, USM__SHARED_BYE);
+    usm__shared_notify_all(buf, USM__SHARED_BYE);
     for (unsigned turn = 1; !all_have_left(buf) && buf->broken == USM_OK; turn++)
         usm__shared_wait(buf, turn);
     drain(buf);

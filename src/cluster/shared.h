@@ -119,7 +119,7 @@ bool usm__shared_flush(usm_shared_buffer *s);
 /* Sends the messages, then releases the lock. */
 void usm__shared_unlock(usm_shared_buffer *s);
 /* Sends a message to all other live ranks.  The lock is held. */
-void usm__shared_tell_all(usm_shared_buffer *s, usm__shared_op op);
+void usm__shared_notify_all(usm_shared_buffer *s, usm__shared_op op);
 /* Takes a DATA from another rank; `bytes` follow its header.  The lock is held. */
 void usm__shared_take_data(usm_shared_buffer *s, uint32_t from, const usm__shared_message *msg,
                            const char *bytes);

@@ -69,7 +69,7 @@ static usm_access_mode mode_of(const usm_shared_buffer *s, uint64_t block,
     return acc->mode;
 }
 
-static usm_status tell(const usm_shared_buffer *s, uint64_t block, usm_status st)
+static usm_status notify(const usm_shared_buffer *s, uint64_t block, usm_status st)
 {
     if (st == USM_E_PEER && !usm__job_is_attached()) /* then all others seem to have ended */
         st = USM_E_MPI;
@@ -211,7 +211,7 @@ static usm_status take_all(usm_shared_buffer *s, const usm_shared_access *acc)
     if (st != USM_OK)
         give_back(s, acc, blocks.first, at);
     usm__shared_unlock(s);
-    return st == USM_OK || is_own ? st : tell(s, at, st);
+    return st == USM_OK || is_own ? st : notify(s, at, st);
 }
 
 /* ---- the calls ------------------------------------------------------------------------------ */

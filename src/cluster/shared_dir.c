@@ -36,7 +36,7 @@ struct usm__shared_dir {
 /* A home whose directory this rank has become. */
 struct usm__shared_takeover {
     uint32_t awaited;
-    bool     has_told[];
+    bool     has_notified[];
 };
 
 /* ---- entries --------------------------------------------------------------------------- */
@@ -94,7 +94,7 @@ static bool take_from_line(usm__shared_dir *d, uint32_t *rank)
 
 /* ---- messages ---------------------------------------------------------------------------- */
 
-static void tell(usm__shared_machine *m, usm__shared_op op, uint32_t to, uint64_t block)
+static void notify(usm__shared_machine *m, usm__shared_op op, uint32_t to, uint64_t block)
 {
     const usm__shared_dir    *d   = m->dir[block];
     const usm__shared_message msg = {.op      = (uint8_t)op,
@@ -157,7 +157,7 @@ static void lose(usm__shared_machine *m, uint64_t block)
     for (uint32_t r = 0; r < m->ranks; r++)
         if (d->peers[r].is_copy) {
             d->peers[r].is_copy = false;
-            tell(m, USM__SHARED_LOST, r, block);
+            notify(m, USM__SHARED_LOST, r, block);
         }
 }
 
@@ -175,7 +175,7 @@ static bool pass_on(usm__shared_machine *m, uint64_t block)
         return true;
     }
     if (d->owner == d->asker) {
-        tell(m, USM__SHARED_GRANT, d->asker, block);
+        notify(m, USM__SHARED_GRANT, d->asker, block);
         return true;
     }
     flags = USM__SHARED_GIVE;
@@ -206,7 +206,7 @@ static bool start(usm__shared_machine *m, uint64_t block)
         }
     for (uint32_t r = 0; r < m->ranks; r++)
         if (d->peers[r].is_awaited)
-            tell(m, USM__SHARED_DROP, r, block);
+            notify(m, USM__SHARED_DROP, r, block);
     return d->awaited > 0 || pass_on(m, block);
 }
 
@@ -311,7 +311,7 @@ static void block_rank_lost(usm__shared_machine *m, uint64_t block, uint32_t ran
             return;
         }
         d->phase = RECALLING;
-        tell(m, USM__SHARED_RECALL, d->owner, block);
+        notify(m, USM__SHARED_RECALL, d->owner, block);
     } else if (d->owner == rank) {
         refuse_asker(m, block); /* unless the bytes came before, which its DONE shows */
     }
@@ -326,13 +326,13 @@ static void finish_takeover(usm__shared_machine *m, uint32_t home)
             next(m, b);
 }
 
-static void home_told(usm__shared_machine *m, uint32_t home, uint32_t rank)
+static void home_notified(usm__shared_machine *m, uint32_t home, uint32_t rank)
 {
     usm__shared_takeover *t = m->takeovers[home];
 
-    if (!t || t->has_told[rank])
+    if (!t || t->has_notified[rank])
         return;
-    t->has_told[rank] = true;
+    t->has_notified[rank] = true;
     if (--t->awaited == 0)
         finish_takeover(m, home);
 }
@@ -340,7 +340,7 @@ static void home_told(usm__shared_machine *m, uint32_t home, uint32_t rank)
 void usm__shared_dir_rank_lost(usm__shared_machine *m, uint32_t rank)
 {
     for (uint32_t home = 0; home < m->ranks; home++)
-        home_told(m, home, rank);
+        home_notified(m, home, rank);
     for (uint64_t b = 0; b < m->blocks; b++)
         if (m->dir[b])
             block_rank_lost(m, b, rank);
@@ -349,12 +349,12 @@ void usm__shared_dir_rank_lost(usm__shared_machine *m, uint32_t rank)
 /* Without memory the blocks are lost: see entry(). */
 void usm__shared_dir_take_over(usm__shared_machine *m, uint32_t home)
 {
-    usm__shared_takeover *t = usm__heap_alloc(sizeof *t + m->ranks * sizeof *t->has_told);
+    usm__shared_takeover *t = usm__heap_alloc(sizeof *t + m->ranks * sizeof *t->has_notified);
 
     if (!t)
         return;
     for (uint32_t r = 0; r < m->ranks; r++) {
-        t->has_told[r] = m->lost[r];
+        t->has_notified[r] = m->lost[r];
         t->awaited += !m->lost[r];
     }
     m->takeovers[home] = t;
@@ -398,7 +398,7 @@ void usm__shared_dir_receive(usm__shared_machine *m, uint32_t from, const usm__s
     if (op == USM__SHARED_REPORTED || op == USM__SHARED_REPORT)
         learn(m, op == USM__SHARED_REPORTED ? msg->rank : usm__shared_home(m, msg->block));
     if (op == USM__SHARED_REPORTED) {
-        home_told(m, msg->rank, from);
+        home_notified(m, msg->rank, from);
         return;
     }
     if (usm__shared_dir_of(m, msg->block) != m->self)

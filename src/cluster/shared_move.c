@@ -23,19 +23,19 @@
 #define TRIES  400u /* attempts to get memory that accesses of this rank hold */
 #define TRY_NS 5000000u
 
-typedef enum letter_kind {
+typedef enum packet_kind {
     LETTER = 0,
     BYTES, /* of `give` */
     END    /* the give has ended, which the state machine learns later */
-} letter_kind;
+} packet_kind;
 
-typedef struct letter {
+typedef struct packet {
     usm_list            link;
     uint32_t            to;
-    letter_kind         kind;
+    packet_kind         kind;
     usm__shared_message msg;
     usm__shared_give    give;
-} letter;
+} packet;
 
 typedef struct transfer {
     usm__executor_job  job;
@@ -46,13 +46,13 @@ typedef struct transfer {
 
 /* ---- messages ------------------------------------------------------------------------------ */
 
-static letter *new_letter(usm_shared_buffer *s)
+static packet *new_packet(usm_shared_buffer *s)
 {
-    letter   *l  = usm__heap_alloc(sizeof *l);
+    packet   *l  = usm__heap_alloc(sizeof *l);
     usm_list *it = l ? NULL : usm_list_pop(&s->spare);
 
     if (it) {
-        l = usm_container_of(it, letter, link);
+        l = usm_container_of(it, packet, link);
         memset(l, 0, sizeof *l);
         s->spares--;
     }
@@ -63,7 +63,7 @@ static letter *new_letter(usm_shared_buffer *s)
     return l;
 }
 
-static void end_letter(usm_shared_buffer *s, letter *l)
+static void end_packet(usm_shared_buffer *s, packet *l)
 {
     if (s->spares < SPARE) {
         s->spares++;
@@ -75,7 +75,7 @@ static void end_letter(usm_shared_buffer *s, letter *l)
 
 static void on_send(void *arg, uint32_t to, const usm__shared_message *msg)
 {
-    letter *l = new_letter(arg);
+    packet *l = new_packet(arg);
 
     if (!l)
         return;
@@ -83,7 +83,7 @@ static void on_send(void *arg, uint32_t to, const usm__shared_message *msg)
     l->msg = *msg;
 }
 
-static void send_letter(usm_shared_buffer *s, const letter *l)
+static void send_packet(usm_shared_buffer *s, const packet *l)
 {
     unsigned char header[USM__SHARED_HEADER];
     usm_status    st;
@@ -245,7 +245,7 @@ static void give_bytes(usm_shared_buffer *s, const usm__shared_give *give)
 
 /* ---- sending, in order --------------------------------------------------------------------- */
 
-static void deliver_letter(usm_shared_buffer *s, letter *l)
+static void deliver_packet(usm_shared_buffer *s, packet *l)
 {
     if (l->kind == END)
         usm__shared_sent(&s->machine, &l->give, USM_OK);
@@ -254,8 +254,8 @@ static void deliver_letter(usm_shared_buffer *s, letter *l)
     else if (l->to == s->machine.self)
         usm__shared_receive(&s->machine, l->to, &l->msg);
     else
-        send_letter(s, l);
-    end_letter(s, l);
+        send_packet(s, l);
+    end_packet(s, l);
 }
 
 bool usm__shared_flush(usm_shared_buffer *s)
@@ -268,7 +268,7 @@ bool usm__shared_flush(usm_shared_buffer *s)
     s->is_sending = true;
     while ((it = usm_list_pop(&s->out))) {
         any = true;
-        deliver_letter(s, usm_container_of(it, letter, link));
+        deliver_packet(s, usm_container_of(it, packet, link));
     }
     s->is_sending = false;
     if (any)
@@ -282,7 +282,7 @@ void usm__shared_unlock(usm_shared_buffer *s)
     usm__mutex_unlock(&s->lock);
 }
 
-void usm__shared_tell_all(usm_shared_buffer *s, usm__shared_op op)
+void usm__shared_notify_all(usm_shared_buffer *s, usm__shared_op op)
 {
     const usm__shared_message msg = {.op = (uint8_t)op};
 
@@ -299,16 +299,16 @@ void usm__shared_break(usm_shared_buffer *s, usm_status st)
     if (st != USM_E_MPI)
         usm__log(USM_LOG_ERROR, "the shared buffer %s cannot be used by this rank any more: %s",
                  s->name, usm_status_string(st));
-    usm__shared_tell_all(s, USM__SHARED_ABSENT);
+    usm__shared_notify_all(s, USM__SHARED_ABSENT);
     (void)pthread_cond_broadcast(&s->changed);
 }
 
 /* ---- actions of the state machine: give ---------------------------------------------------- */
 
 /* Queued with the messages, not done from inside the state machine. */
-static void give_letter(usm_shared_buffer *s, const usm__shared_give *give, letter_kind kind)
+static void give_packet(usm_shared_buffer *s, const usm__shared_give *give, packet_kind kind)
 {
-    letter *l = new_letter(s);
+    packet *l = new_packet(s);
 
     if (!l)
         return;
@@ -326,11 +326,11 @@ static void on_give(void *arg, const usm__shared_give *give)
                                      .txn     = give->txn};
 
     if (s->blocks[give->block].kind != USM__SHARED_KIND_ZERO) {
-        give_letter(s, give, BYTES);
+        give_packet(s, give, BYTES);
         return;
     }
     on_send(s, give->to, &msg);
-    give_letter(s, give, END);
+    give_packet(s, give, END);
 }
 
 /* ---- receiving bytes ----------------------------------------------------------------------- */
@@ -424,7 +424,7 @@ usm_status usm__shared_moves_init(usm_shared_buffer *s)
     if (!s->part)
         return USM_E_NO_MEMORY;
     for (unsigned i = 0; i < SPARE; i++) {
-        letter *l = usm__heap_alloc(sizeof *l);
+        packet *l = usm__heap_alloc(sizeof *l);
 
         if (!l)
             return USM_E_NO_MEMORY;
@@ -439,7 +439,7 @@ void usm__shared_moves_fini(usm_shared_buffer *s)
     usm_list *it;
 
     while ((it = usm_list_pop(&s->out)) || (it = usm_list_pop(&s->spare)))
-        usm__heap_free(usm_container_of(it, letter, link));
+        usm__heap_free(usm_container_of(it, packet, link));
     for (usm__shared_page *next, *page = s->idle; page; page = next) {
         next = page->next;
         usm__heap_free(page);

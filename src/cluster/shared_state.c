@@ -58,8 +58,8 @@ static void enter(usm__shared_local *l, usm_access_mode mode)
         l->readers++;
 }
 
-static void tell_directory(usm__shared_machine *m, usm__shared_op op, uint64_t block, uint64_t txn,
-                           usm_status st)
+static void notify_directory(usm__shared_machine *m, usm__shared_op op, uint64_t block,
+                             uint64_t txn, usm_status st)
 {
     const usm__shared_message msg = {.op      = (uint8_t)op,
                                      .block   = block,
@@ -202,7 +202,7 @@ static void drop(usm__shared_machine *m, uint64_t block)
         m->invalidated++;
         leave(m, block);
     }
-    tell_directory(m, USM__SHARED_DROPPED, block, l->txn, USM_OK);
+    notify_directory(m, USM__SHARED_DROPPED, block, l->txn, USM_OK);
 }
 
 static void refuse(usm__shared_machine *m, const usm__shared_give *g, usm_status st)
@@ -281,7 +281,7 @@ void usm__shared_sent(usm__shared_machine *m, const usm__shared_give *g, usm_sta
     if (st == USM_OK || l->is_orphan)
         leave(m, g->block);
     if (l->is_recalled)
-        tell_directory(m, USM__SHARED_KEPT, g->block, g->txn, st == USM_OK ? USM_E_PEER : USM_OK);
+        notify_directory(m, USM__SHARED_KEPT, g->block, g->txn, st == USM_OK ? USM_E_PEER : USM_OK);
     l->is_recalled = l->is_orphan = false;
     admit(m, g->block, USM_OK);
 }
@@ -311,8 +311,8 @@ static void recall(usm__shared_machine *m, const usm__shared_message *msg)
     }
     if (l->pending == USM__SHARED_SEND && l->txn == msg->txn)
         l->pending = 0;
-    tell_directory(m, USM__SHARED_KEPT, msg->block, msg->txn,
-                   l->hold >= USM__SHARED_OWNER ? USM_OK : USM_E_PEER);
+    notify_directory(m, USM__SHARED_KEPT, msg->block, msg->txn,
+                     l->hold >= USM__SHARED_OWNER ? USM_OK : USM_E_PEER);
     admit(m, msg->block, USM_OK);
 }
 
@@ -338,14 +338,14 @@ static void arrived(usm__shared_machine *m, const usm__shared_message *msg)
     if (was == USM__SHARED_NONE && (msg->flags & USM__SHARED_NO_BYTES))
         m->ops->content(m->arg, msg->block, true);
     l->asked = 0;
-    tell_directory(m, USM__SHARED_DONE, msg->block, msg->txn, USM_OK);
+    notify_directory(m, USM__SHARED_DONE, msg->block, msg->txn, USM_OK);
     admit(m, msg->block, USM_OK);
 }
 
 static void refused(usm__shared_machine *m, const usm__shared_message *msg)
 {
     m->local[msg->block].asked = 0;
-    tell_directory(m, USM__SHARED_DONE, msg->block, msg->txn, (usm_status)msg->status);
+    notify_directory(m, USM__SHARED_DONE, msg->block, msg->txn, (usm_status)msg->status);
     admit(m, msg->block, (usm_status)msg->status);
 }
 

@@ -37,7 +37,7 @@
 static struct {
     usm__mutex     lock;
     pthread_cond_t wake;
-    pthread_cond_t calm; /* signalled when nothing runs, for the exit handler */
+    pthread_cond_t quiescent; /* signalled when nothing runs, for the exit handler */
     usm_list       jobs;
     unsigned       threads;
     unsigned       idle;     /* threads that sleep, are being woken or are being started */
@@ -66,7 +66,7 @@ static struct timespec from_now(uint64_t ns)
     return until;
 }
 
-static bool is_calm(void)
+static bool is_quiescent(void)
 {
     return ex.expected == 0 && ex.idle == ex.threads && usm_list_is_empty(&ex.jobs);
 }
@@ -77,8 +77,8 @@ static void at_exit(void)
     int             rc    = 0;
 
     usm__mutex_lock(&ex.lock);
-    while (rc == 0 && !is_calm())
-        rc = usm__mutex_wait(&ex.lock, &ex.calm, &until);
+    while (rc == 0 && !is_quiescent())
+        rc = usm__mutex_wait(&ex.lock, &ex.quiescent, &until);
     usm__mutex_unlock(&ex.lock);
 }
 
@@ -95,8 +95,8 @@ static bool wait_for_job(void)
     int             rc    = 0;
 
     ex.idle++;
-    if (is_calm())
-        pthread_cond_broadcast(&ex.calm);
+    if (is_quiescent())
+        pthread_cond_broadcast(&ex.quiescent);
     while (rc == 0 && usm_list_is_empty(&ex.jobs))
         rc = usm__mutex_wait(&ex.lock, &ex.wake, &until);
     ex.idle--;
@@ -207,8 +207,8 @@ void usm__executor_unexpect(void)
     usm__mutex_lock(&ex.lock);
     if (ex.expected > 0) /* 0: it was expected before a fork() */
         ex.expected--;
-    if (is_calm())
-        pthread_cond_broadcast(&ex.calm);
+    if (is_quiescent())
+        pthread_cond_broadcast(&ex.quiescent);
     usm__mutex_unlock(&ex.lock);
 }
 
@@ -217,7 +217,7 @@ void usm__executor_fork(usm_fork_phase phase)
     usm__mutex_fork(&ex.lock, (int)phase);
     if (phase == USM_FORK_CHILD) {
         pthread_cond_init(&ex.wake, NULL);
-        pthread_cond_init(&ex.calm, NULL);
+        pthread_cond_init(&ex.quiescent, NULL);
         usm_list_init(&ex.jobs);
         usm_store_relaxed(&has_threads, false);
         ex.threads = ex.idle = ex.posted = ex.expected = ex.held = 0;

@@ -51,7 +51,7 @@ static bool is_validating(void)
 
 usm_status usm__pointer_host(const char *what, const void *p, size_t n)
 {
-    bool suspect = usm__gone_lately(p), down = usm__is_down();
+    bool suspect = usm__gone_recently(p), down = usm__is_down();
 
     if (suspect && down)
         return usm__fail(USM_E_SHUTDOWN,

@@ -386,12 +386,12 @@ usm_status usm_context_get_devices(usm_context *ctx, usm_device **list, size_t c
     return USM_OK;
 }
 
-void usm__context_error(usm_context *ctx, usm_status status, const char *story)
+void usm__context_error(usm_context *ctx, usm_status status, const char *message)
 {
     if (ctx->on_error)
-        ctx->on_error(ctx, status, story, ctx->user);
+        ctx->on_error(ctx, status, message, ctx->user);
     else
-        usm__log(USM_LOG_ERROR, "%s: %s", usm_status_name(status), story);
+        usm__log(USM_LOG_ERROR, "%s: %s", usm_status_name(status), message);
 }
 
 /* ---- over all contexts ---------------------------------------------------------- */

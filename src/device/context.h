@@ -89,7 +89,7 @@ void usm__context_end(usm_context *ctx);
 void usm__context_let_go(usm_context *ctx);
 
 /* Reports a failure that no call can return. */
-void usm__context_error(usm_context *ctx, usm_status status, const char *story);
+void usm__context_error(usm_context *ctx, usm_status status, const char *message);
 /* True if the context was inherited through fork() and must not be used here. */
 bool usm__context_is_inert(const usm_context *ctx);
 /* True if the owner or usm_shutdown() ended the context.  Commands in flight may still hold its

@@ -191,10 +191,10 @@ static usm_status select_devices(const char *origin, const char *text, bool uniq
         goto out;
     st = usm__selector_parse(text, sel);
     if (st != USM_OK) {
-        usm__story story;
+        usm__message message;
 
-        usm__story_save(&story);
-        (void)usm__fail(st, "%s=\"%.200s\": %s", origin, text, story.text);
+        usm__message_save(&message);
+        (void)usm__fail(st, "%s=\"%.200s\": %s", origin, text, message.text);
         goto out;
     }
     f->sel    = sel;

@@ -74,7 +74,7 @@ static usm_status driver_alloc(const usm__area *a, size_t size, size_t align, vo
 }
 
 /* Reports memory that returns to its driver, or is unmapped, to valgrind and AddressSanitizer. */
-static void tell_checker(const usm__area *a, void *p, size_t size)
+static void notify_checker(const usm__area *a, void *p, size_t size)
 {
     if (a->kind != USM_DEVICE && usm_load_relaxed(&usm__observing) & USM__OBSERVE_CHECKER)
         usm__observer_get()->memory_gone(p, size);
@@ -89,7 +89,7 @@ static void driver_free(const usm__area *a, void *p, size_t size)
     if (a->granularity) {
         st = usm__be_vmem_release(ctx->be, ctx->native, p, size);
     } else {
-        tell_checker(a, p, size);
+        notify_checker(a, p, size);
         st = usm__be_mem_free(ctx->be, ctx->native, a->kind, p, size);
         trace_end(USM__TRACE_GIVE, a, p, size, start);
     }
@@ -103,7 +103,7 @@ static usm_status driver_map(const usm__area *a, void *p, size_t size, void **ph
     const usm_context *ctx   = a->ctx;
     uint64_t           start = trace_start();
     void              *made  = NULL;
-    usm__story         story;
+    usm__message       message;
     usm_status st = usm__be_phys_create(ctx->be, ctx->native, device_of(a), a->kind, size, &made);
 
     if (st == USM_OK) {
@@ -111,10 +111,10 @@ static usm_status driver_map(const usm__area *a, void *p, size_t size, void **ph
         if (st == USM_OK) {
             *phys = made;
         } else {
-            usm__story_save(&story);
+            usm__message_save(&message);
             if (usm__be_phys_destroy(ctx->be, ctx->native, made) != USM_OK)
                 usm__warn("memory for %p was not freed by the driver: %s", p, usm_last_error());
-            usm__story_restore(&story);
+            usm__message_restore(&message);
         }
     }
     trace_end(USM__TRACE_MAP, a, st == USM_OK ? p : NULL, size, start);
@@ -128,7 +128,7 @@ static usm_status driver_unmap(const usm__area *a, void *p, size_t size, void *p
     uint64_t           start = trace_start();
     usm_status         st;
 
-    tell_checker(a, p, size);
+    notify_checker(a, p, size);
     st = usm__be_vmem_unmap(ctx->be, ctx->native, p, size);
 
     if (st == USM_OK && usm__be_phys_destroy(ctx->be, ctx->native, phys) != USM_OK)

@@ -23,11 +23,11 @@ void usm__freed_note(const void *p)
 
 void usm__freed_forget(const void *p)
 {
-    if (usm__gone_lately(p))
+    if (usm__gone_recently(p))
         usm_store_relaxed(freed_slot(p), (uintptr_t)0);
 }
 
-bool usm__freed_lately(const void *p)
+bool usm__freed_recently(const void *p)
 {
     return p && usm_load_relaxed(freed_slot(p)) == (uintptr_t)p;
 }
@@ -36,11 +36,11 @@ bool usm__freed_lately(const void *p)
  * context. */
 void usm__gone_note(const void *base)
 {
-    if (!usm__freed_lately(base))
+    if (!usm__freed_recently(base))
         usm_store_relaxed(freed_slot(base), (uintptr_t)base | 1);
 }
 
-bool usm__gone_lately(const void *p)
+bool usm__gone_recently(const void *p)
 {
     return p && (usm_load_relaxed(freed_slot(p)) | 1) == ((uintptr_t)p | 1);
 }

@@ -83,11 +83,11 @@ void *usm_calloc(size_t n, size_t size, usm_kind kind)
     if (area && usm__pool_host_may_touch(area->pool)) {
         memset(p, 0, total);
     } else if (usm_set(p, 0, total) != USM_OK) {
-        usm__story story;
+        usm__message message;
 
-        usm__story_save(&story);
+        usm__message_save(&message);
         usm_free(p);
-        usm__story_restore(&story);
+        usm__message_restore(&message);
         return usm__no_memory();
     }
     return p;
@@ -129,7 +129,7 @@ void *usm_malloc_ctx(size_t size, usm_device *dev, usm_context *ctx, usm_kind ki
 
 static usm_status refuse(const void *p)
 {
-    if (usm__freed_lately(p))
+    if (usm__freed_recently(p))
         return usm__fail(USM_E_DOUBLE_FREE, "%p was freed before; free a block once", p);
     return usm__fail(USM_E_INVALID_POINTER,
                      "%p is not libusm memory; free it with what allocated it", p);
@@ -219,7 +219,7 @@ static __attribute__((noinline)) usm_status find_missed(const void *p, usm_conte
     *area = p ? usm__map_find(p) : NULL;
     if (!*area)
         return usm__fail(USM_E_INVALID_POINTER, "%p is not libusm memory%s", p,
-                         usm__freed_lately(p) ? " any more: it was freed" : "");
+                         usm__freed_recently(p) ? " any more: it was freed" : "");
     if (ctx && (*area)->ctx != ctx)
         return usm__fail(USM_E_INVALID_POINTER, "%p belongs to another context", p);
     if (usm__context_is_ended((*area)->ctx))
@@ -340,11 +340,11 @@ void *usm_realloc(void *p, size_t size, usm_kind kind)
     if (!fresh)
         return NULL;
     if (usm_copy(fresh, p, usm_min_size(size, block.size)) != USM_OK) {
-        usm__story story;
+        usm__message message;
 
-        usm__story_save(&story);
+        usm__message_save(&message);
         usm_free(fresh);
-        usm__story_restore(&story);
+        usm__message_restore(&message);
         return usm__no_memory();
     }
     usm_free(p);

@@ -43,7 +43,7 @@ static usm_status refuse_foreign(usm__area *area, const void *p)
     usm_block block;
     bool      lives =
         area && !usm__context_is_ended(area->ctx) && usm__pool_block(area, p, &block) == USM_OK;
-    bool freed = !lives && usm__freed_lately(p);
+    bool freed = !lives && usm__freed_recently(p);
 
     return usm__fail(freed ? USM_E_DOUBLE_FREE : USM_E_INVALID_POINTER,
                      "usm_pool_free: %p is not a block of this pool%s", p,
@@ -161,7 +161,7 @@ usm_status usm_pool_reset_peaks(usm_pool *pool)
     return USM_OK;
 }
 
-static void tell_reset(usm_pool *pool, usm_status st)
+static void notify_reset(usm_pool *pool, usm_status st)
 {
     if (st == USM_OK && usm__observer_get())
         usm__observer_get()->pool_reset(pool);
@@ -183,7 +183,7 @@ usm_status usm_pool_reset(usm_pool *pool)
     if (st != USM_OK)
         return st;
     st = pool->ops->reset(pool->impl);
-    tell_reset(pool, st);
+    notify_reset(pool, st);
     return st;
 }
 
@@ -220,7 +220,7 @@ usm_status usm_pool_reset_to(usm_pool *pool, const usm_pool_mark *mark)
     if (st != USM_OK)
         return st;
     st = pool->ops->reset_to(pool->impl, mark);
-    tell_reset(pool, st);
+    notify_reset(pool, st);
     return st;
 }
 

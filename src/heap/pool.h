@@ -150,10 +150,10 @@ void                    usm__pools_clear_defaults(void);
 /* Recent frees: they distinguish a double free from a foreign pointer. */
 void usm__freed_note(const void *p);
 void usm__freed_forget(const void *p);
-bool usm__freed_lately(const void *p);
+bool usm__freed_recently(const void *p);
 /* The same for areas that were returned.  gone_lately() is also true for blocks that were never
  * freed and ended with their pool or context. */
 void usm__gone_note(const void *base);
-bool usm__gone_lately(const void *p);
+bool usm__gone_recently(const void *p);
 
 #endif

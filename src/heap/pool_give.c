@@ -113,18 +113,18 @@ static size_t give(search *s, size_t size, bool may_flush)
 size_t usm__pools_give_back(const usm__pools_memory *memory, const usm_pool *but, size_t size,
                             bool may_flush)
 {
-    search     s     = {memory, but, NULL, 0, 0};
-    size_t     given = 0;
-    usm__story story;
+    search       s     = {memory, but, NULL, 0, 0};
+    size_t       given = 0;
+    usm__message message;
 
-    usm__story_save(&story);
+    usm__message_save(&message);
     usm__pools_each(invite, &s);
     s.cap   = s.n;
     s.found = s.n ? usm__heap_alloc(s.n * sizeof *s.found) : NULL;
     if (s.found)
         given = give(&s, size, may_flush);
     usm__heap_free(s.found);
-    usm__story_restore(&story);
+    usm__message_restore(&message);
     return given;
 }
 

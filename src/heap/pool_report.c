@@ -236,7 +236,7 @@ static const char *address_limit(char *text, size_t size)
 }
 
 /* Rewrites the error message around the one that was left where the memory was refused. */
-static void tell_anew(const report *r)
+static void notify_anew(const report *r)
 {
     const usm_pool *pool = r->pool;
     size_text       aligned;
@@ -267,17 +267,17 @@ static bool is_due(usm_pool *pool)
 
 void usm__pool_report_full(usm_pool *pool, size_t size, size_t align, usm_status status)
 {
-    report     r = {pool, size, align, status, .stats = USM_POOL_STATS_INIT};
-    usm__story story;
+    report       r = {pool, size, align, status, .stats = USM_POOL_STATS_INIT};
+    usm__message message;
 
     if (status != USM_E_NO_MEMORY && status != USM_E_BUDGET)
         return;
     usm__pool_stats(pool, &r.stats);
-    tell_anew(&r);
+    notify_anew(&r);
     if (!is_due(pool))
         return;
-    usm__story_save(&story);
+    usm__message_save(&message);
     look(&r);
     say(&r);
-    usm__story_restore(&story);
+    usm__message_restore(&message);
 }

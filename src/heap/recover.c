@@ -108,14 +108,14 @@ static bool caches_gave(request *r)
  * thread may have collected them: the blocks are in the pool then. */
 static bool queues_gave(request *r)
 {
-    usm__story story;
+    usm__message message;
 
     if (r->queues_are_done || !usm_load_acquire(&r->pool->async))
         return false;
-    usm__story_save(&story);
+    usm__message_save(&message);
     r->queues_are_done =
         usm__parts_pool_collect(r->pool, false) == 0 && usm__parts_pool_collect(r->pool, true) == 0;
-    usm__story_restore(&story);
+    usm__message_restore(&message);
     return true;
 }
 
@@ -157,18 +157,18 @@ static bool pools_gave(request *r)
 /* Memory of buffers.  The memory they may keep is in other pools, or in this one. */
 static bool buffers_gave(request *r)
 {
-    usm_pool  *pool = r->pool;
-    usm__story story;
-    size_t     given;
+    usm_pool    *pool = r->pool;
+    usm__message message;
+    size_t       given;
 
     if (usm__self.is_giving || is_at_maximum(pool))
         return false;
-    usm__story_save(&story);
+    usm__message_save(&message);
     usm__self.is_giving = true;
     given = usm__parts_out_of_memory(pool->ctx, pool->ctx->devices[pool->index].dev, pool->kind,
                                      usm_align_up_ptr(r->size, GIVEN_AT_LEAST));
     usm__self.is_giving = false;
-    usm__story_restore(&story);
+    usm__message_restore(&message);
     return given > 0;
 }
 

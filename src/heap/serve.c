@@ -39,7 +39,7 @@ static bool pop(usm_bin *bin, usm_slot *block)
 }
 
 /* Reports the whole block to the checker of stream order. */
-static void tell_served(void *p, size_t size)
+static void notify_served(void *p, size_t size)
 {
     usm__area *area  = usm__map_find(p);
     usm_block  block = {p, size};
@@ -70,7 +70,7 @@ usm_status usm__pool_serve(usm_pool *pool, size_t align, size_t size, void **p)
     if (st == USM_OK) {
         usm__freed_forget(*p);
         if (usm__observer_order_on())
-            tell_served(*p, size);
+            notify_served(*p, size);
     }
     return st;
 }
@@ -141,20 +141,20 @@ usm_status usm__pool_free_plain(usm__area *area, void *p)
     usm_pool  *pool = area->pool;
     usm_span  *span = usm__page_find(p);
     usm_status st;
-    bool       lately;
+    bool       recently;
 
     if (usm__observer_order_on())
         usm__observer_get()->block_back(p);
     st = free_cached(pool, span, p);
     if (st != USM_E_NOT_READY)
         return st;
-    lately = usm__freed_lately(p);
+    recently = usm__freed_recently(p);
     /* Noted before the free: another thread may get the address as soon as it is free. */
     usm__freed_note(p);
     /* Only slab has spans.  That of another pool was found by a free that lost a race. */
     st = span && span->source == pool ? slab_free_of(pool->impl, &area->view, span, p)
                                       : pool->ops->free(pool->impl, &area->view, p);
-    if (st == USM_E_INVALID_POINTER && lately)
+    if (st == USM_E_INVALID_POINTER && recently)
         return usm__fail(USM_E_DOUBLE_FREE, "the block at %p was freed before", p);
     if (st != USM_OK && st != USM_E_DOUBLE_FREE)
         usm__freed_forget(p);

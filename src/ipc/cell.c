@@ -83,7 +83,7 @@ static void process_ended(usm__ipc_watch *w)
     }
     usm__mutex_unlock(&all.lock);
     if (is_loss)
-        usm__ipc_tell_loss(&w->process, USM_IPC_OWNER);
+        usm__ipc_notify_loss(&w->process, USM_IPC_OWNER);
 }
 
 /* Lock held. */

@@ -39,29 +39,29 @@ static unsigned count_of(const usm__channel_ranks *r)
 
 const char *usm__channel_ranks_text(const usm__channel_ranks *r, char *text, size_t size)
 {
-    const unsigned count = count_of(r);
-    unsigned       told  = 0;
-    size_t         used  = 0;
+    const unsigned count    = count_of(r);
+    unsigned       notified = 0;
+    size_t         used     = 0;
 
     text[0] = '\0';
-    for (uint32_t rank = 0; rank < USM__CHANNEL_SIZE_MAX && told < 12; rank++) {
-        const char *before = told == 0 ? "" : told + 1 == count ? " and " : ", ";
+    for (uint32_t rank = 0; rank < USM__CHANNEL_SIZE_MAX && notified < 12; rank++) {
+        const char *before = notified == 0 ? "" : notified + 1 == count ? " and " : ", ";
 
         if (!usm__channel_ranks_have(r, rank))
             continue;
         used += (size_t)snprintf(text + used, size - used, "%s%u", before, rank);
         if (used >= size)
             return text;
-        told++;
+        notified++;
     }
-    if (told < count)
-        (void)snprintf(text + used, size - used, " and %u more", count - told);
+    if (notified < count)
+        (void)snprintf(text + used, size - used, " and %u more", count - notified);
     return text;
 }
 
 /* ---- the page ---------------------------------------------------------------------------- */
 
-static size_t gifts_at(uint32_t size)
+static size_t contributions_at(uint32_t size)
 {
     const size_t n = sizeof(usm__channel_page) + size * sizeof(usm__channel_member);
 
@@ -70,25 +70,25 @@ static size_t gifts_at(uint32_t size)
 
 size_t usm__channel_page_size(uint32_t size)
 {
-    return gifts_at(size) + (size_t)2 * size * USM__CHANNEL_BYTES;
+    return contributions_at(size) + (size_t)2 * size * USM__CHANNEL_BYTES;
 }
 
-char *usm__channel_gift(usm__channel_page *page, uint64_t call, uint32_t rank)
+char *usm__channel_contribution(usm__channel_page *page, uint64_t call, uint32_t rank)
 {
     const size_t slot = (size_t)(call & 1) * page->size + rank;
 
-    return (char *)page + gifts_at(page->size) + slot * USM__CHANNEL_BYTES;
+    return (char *)page + contributions_at(page->size) + slot * USM__CHANNEL_BYTES;
 }
 
 /* ---- the others ---------------------------------------------------------------------------- */
 
-static void tell_loss(const usm__channel_peer *peer)
+static void notify_loss(const usm__channel_peer *peer)
 {
     const usm_ipc_channel *ch   = peer->ch;
     const uint32_t         rank = (uint32_t)(peer - ch->peers);
 
     if (usm_load_acquire(&ch->page->members[rank].presence) != USM__MEMBER_CLOSED)
-        usm__ipc_tell_loss(&peer->watch.process, USM_IPC_MEMBER);
+        usm__ipc_notify_loss(&peer->watch.process, USM_IPC_MEMBER);
 }
 
 static void peer_ended(usm__ipc_watch *w)
@@ -97,7 +97,7 @@ static void peer_ended(usm__ipc_watch *w)
 
     usm_store_release(&peer->has_ended, true);
     usm__bell_ring(&peer->ch->page->bell);
-    tell_loss(peer);
+    notify_loss(peer);
 }
 
 static usm_status watch_peer(usm_ipc_channel *ch, uint32_t rank)
@@ -114,7 +114,7 @@ static usm_status watch_peer(usm_ipc_channel *ch, uint32_t rank)
     if (st == USM_E_OWNER_GONE) { /* it ended since the meeting: the first call reports that */
         usm_store_release(&peer->has_ended, true);
         usm__bell_ring(&ch->page->bell);
-        tell_loss(peer);
+        notify_loss(peer);
         return USM_OK;
     }
     peer->is_watched = st == USM_OK;
@@ -311,7 +311,7 @@ usm_status usm_ipc_channel_gather(usm_ipc_channel *ch, const void *mine, size_t 
         return usm__fail(USM_E_INVALID, "usm_ipc_channel_gather: %s",
                          !mine || !all ? "mine or all is NULL"
                                        : "each member gives 1 to 4096 bytes");
-    memcpy(usm__channel_gift(ch->page, ch->call + 1, ch->rank), mine, size);
+    memcpy(usm__channel_contribution(ch->page, ch->call + 1, ch->rank), mine, size);
     st = call(ch, (uint32_t)size + 1);
     if (st != USM_OK && st != USM_E_PEER)
         return st;
@@ -321,7 +321,7 @@ usm_status usm_ipc_channel_gather(usm_ipc_channel *ch, const void *mine, size_t 
         if (usm__channel_ranks_have(&ch->agreed, r))
             memset(to, 0, size);
         else
-            memcpy(to, usm__channel_gift(ch->page, ch->call, r), size);
+            memcpy(to, usm__channel_contribution(ch->page, ch->call, r), size);
     }
     return st;
 }

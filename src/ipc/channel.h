@@ -102,7 +102,7 @@ const char *usm__channel_ranks_text(const usm__channel_ranks *r, char *text, siz
 
 size_t usm__channel_page_size(uint32_t size);
 /* The contribution of `rank` in calls of that parity. */
-char *usm__channel_gift(usm__channel_page *page, uint64_t call, uint32_t rank);
+char *usm__channel_contribution(usm__channel_page *page, uint64_t call, uint32_t rank);
 
 /* Waits until all members have arrived; the caller unmaps *page. */
 usm_status usm__channel_meet(const usm_ipc_channel_desc *desc, const usm__ipc_process *self,

@@ -240,7 +240,7 @@ usm_status usm_ipc_get(const void *p, usm_context *ctx, usm_ipc_handle *handle)
         return USM_E_INVALID_HANDLE;
     if (!a || usm__context_is_ended(a->ctx))
         return usm__fail(USM_E_INVALID_POINTER, "%p is not libusm memory%s", p,
-                         p && usm__freed_lately(p) ? " any more: it was freed" : "");
+                         p && usm__freed_recently(p) ? " any more: it was freed" : "");
     if (ctx && a->ctx != ctx)
         return usm__fail(USM_E_WRONG_CONTEXT, "%p belongs to another context", p);
     st = check_exportable(a, p);

@@ -430,15 +430,15 @@ static void was_reset(usm_pool *pool)
     each_block(pool, move_to, &mine);
     usm__mutex_unlock(&usm__own.lock);
     USM_LIST_FOREACH_SAFE (it, tmp, &mine) {
-        block     *b    = usm_container_of(it, block, link);
-        usm__area *area = usm__map_find(b->base);
-        usm_block  found;
-        usm__story story;
+        block       *b    = usm_container_of(it, block, link);
+        usm__area   *area = usm__map_find(b->base);
+        usm_block    found;
+        usm__message message;
 
-        usm__story_save(&story);
+        usm__message_save(&message);
         if (!area || area->pool != pool || usm__pool_block_plain(area, b->base, &found) != USM_OK)
             move_to(b, &gone);
-        usm__story_restore(&story);
+        usm__message_restore(&message);
     }
     usm__mutex_lock(&usm__own.lock);
     USM_LIST_FOREACH_SAFE (it, tmp, &gone) {

@@ -143,12 +143,12 @@ static bool unclaim(const page *p, uint32_t slot, uint64_t number)
 static void say_look(const usm__ipc_process *to)
 {
     const usm__ipc_word w = {.what = USM__IPC_WORD_LOOK};
-    usm__story          story;
+    usm__message        message;
 
-    usm__story_save(&story);
+    usm__message_save(&message);
     if (usm__ipc_connection(to) != 0)
         (void)usm__ipc_say(to, &w, sizeof w, -1);
-    usm__story_restore(&story);
+    usm__message_restore(&message);
 }
 
 static usm_status stale(void)
@@ -197,13 +197,13 @@ static void area_unmap(area *a)
 {
     usm_context *ctx  = a->ctx;
     void        *base = a->base;
-    usm__story   story;
+    usm__message message;
 
     usm__area_disown(a->mapped);
-    usm__story_save(&story);
+    usm__message_save(&message);
     if (usm__be_ipc_close(ctx->be, ctx->native, base) != USM_OK)
         usm__warn("%p of another process was not unmapped: %s", base, usm_last_error());
-    usm__story_restore(&story);
+    usm__message_restore(&message);
 }
 
 void usm__import_bury(doomed *d, bool all)

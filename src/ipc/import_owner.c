@@ -66,7 +66,7 @@ static void owner_ended(usm__ipc_watch *w)
     usm__mutex_unlock(&usm__imports.lock);
     usm__import_bury(&d, false);
     if (is_open)
-        usm__ipc_tell_loss(&process, USM_IPC_OWNER);
+        usm__ipc_notify_loss(&process, USM_IPC_OWNER);
 }
 
 /* Under the lock. */
@@ -113,8 +113,8 @@ owner *usm__import_owner_enter(const usm__ipc_process *p)
 
 void usm__import_owner_leave(owner *o)
 {
-    doomed     d;
-    usm__story story;
+    doomed       d;
+    usm__message message;
 
     usm__import_doomed_init(&d);
     usm__mutex_lock(&usm__imports.lock);
@@ -123,9 +123,9 @@ void usm__import_owner_leave(owner *o)
     if (!o->is_watched || o->is_gone)
         usm__import_owner_doom(o, &d);
     usm__mutex_unlock(&usm__imports.lock);
-    usm__story_save(&story);
+    usm__message_save(&message);
     usm__import_bury(&d, false);
-    usm__story_restore(&story);
+    usm__message_restore(&message);
 }
 
 usm_status usm__import_owner_watch(owner *o)

@@ -317,7 +317,7 @@ static usm_status ask(usm__ipc_owner *o, usm__ipc_request *r, usm__ipc_answer *a
     return error == 0 ? USM_OK : not_reached(&o->process, error);
 }
 
-static usm_status told(const usm__ipc_process *p, const usm__ipc_answer *answer)
+static usm_status notified(const usm__ipc_process *p, const usm__ipc_answer *answer)
 {
     switch (answer->status) {
     case USM_OK:
@@ -376,7 +376,7 @@ static usm_status fetch_from(const usm__ipc_name *name, int *fd, uint8_t *extra)
     usm__mutex_unlock(&o->lock);
     owner_release(o);
     if (st == USM_OK)
-        st = told(&name->owner, &answer);
+        st = notified(&name->owner, &answer);
     if (st == USM_OK && got < 0)
         st = usm__fail(USM_E_SYSTEM, "no descriptor is free for what process %d shares",
                        name->owner.pid);
@@ -439,7 +439,7 @@ static usm_status ask_word(usm__ipc_owner *o, usm__ipc_request *r, int fd)
         (void)usm__os_close(passed);
     if (st == USM_OK && answer.turn == 0)
         disconnect(o);
-    return st == USM_OK ? told(&o->process, &answer) : st;
+    return st == USM_OK ? notified(&o->process, &answer) : st;
 }
 
 static usm_status word_to(const usm__ipc_process *to, usm__ipc_request *r, int fd)

@@ -91,7 +91,7 @@ bool usm__ipc_is_alive(const usm__ipc_process *p);
 
 /* Calls the program's usm_ipc_on_loss(), the first time for that process and role.  The service
  * itself reports the role IMPORTER: for processes that fetched something that is not aside. */
-void usm__ipc_tell_loss(const usm__ipc_process *p, usm_ipc_role role);
+void usm__ipc_notify_loss(const usm__ipc_process *p, usm_ipc_role role);
 
 /* For src/usm.c. */
 extern const usm_part usm__ipc_part;

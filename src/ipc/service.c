@@ -86,7 +86,7 @@ static void caller_ended(usm__ipc_watch *w)
     caller_drop(c);
     usm__mutex_unlock(&usm__ipc.lock);
     if (is_importer)
-        usm__ipc_tell_loss(&process, USM_IPC_IMPORTER);
+        usm__ipc_notify_loss(&process, USM_IPC_IMPORTER);
 }
 
 static void refuse(int fd, usm_status status)
@@ -463,7 +463,7 @@ static void fork_service(usm_fork_phase phase)
     usm__ipc.is_up      = false;
     usm__ipc.has_thread = false;
     usm__ipc.calling    = NULL;
-    usm__ipc.telling    = 0;
+    usm__ipc.notifying  = 0;
     usm__ipc.ntold      = 0;
 }
 

@@ -79,12 +79,12 @@ typedef struct usm__ipc_service {
     const usm__ipc_ear *ear;
     usm_ipc_loss_fn     loss;
     void               *loss_user;
-    unsigned            telling; /* number of running calls of usm_ipc_on_loss()                 */
+    unsigned notifying; /* number of running calls of usm_ipc_on_loss()                 */
     struct {
         uint64_t     start;
         int32_t      pid;
         usm_ipc_role role;
-    } told[USM__IPC_TOLD];
+    } notified[USM__IPC_TOLD];
     unsigned ntold;
 } usm__ipc_service;
 

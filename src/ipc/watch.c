@@ -111,10 +111,10 @@ void usm__ipc_watch_ready(usm__ipc_watch *w)
 
 bool usm__ipc_is_alive(const usm__ipc_process *p)
 {
-    usm__story story;
-    usm_status st         = USM_OK;
-    bool       is_watched = false;
-    int        fd;
+    usm__message message;
+    usm_status   st         = USM_OK;
+    bool         is_watched = false;
+    int          fd;
 
     usm__mutex_lock(&usm__ipc.lock);
     USM_LIST_FOREACH (it, &usm__ipc.watches)
@@ -122,9 +122,9 @@ bool usm__ipc_is_alive(const usm__ipc_process *p)
     usm__mutex_unlock(&usm__ipc.lock);
     if (is_watched)
         return true;
-    usm__story_save(&story);
+    usm__message_save(&message);
     fd = usm__ipc_open_process(p, &st);
-    usm__story_restore(&story);
+    usm__message_restore(&message);
     if (fd < 0)
         return st !=
                USM_E_OWNER_GONE; /* unknown: the kernel has no pidfds, or no descriptor is free */
@@ -136,38 +136,38 @@ bool usm__ipc_is_alive(const usm__ipc_process *p)
 
 /* Under the lock: whether this was reported already; from now on it counts as reported.  The last
  * ones are remembered. */
-static bool is_told(const usm__ipc_process *p, usm_ipc_role role)
+static bool is_notified(const usm__ipc_process *p, usm_ipc_role role)
 {
     unsigned n = usm__ipc.ntold < USM__IPC_TOLD ? usm__ipc.ntold : USM__IPC_TOLD;
 
     for (unsigned i = 0; i < n; i++)
-        if (usm__ipc.told[i].pid == p->pid && usm__ipc.told[i].start == p->start &&
-            usm__ipc.told[i].role == role)
+        if (usm__ipc.notified[i].pid == p->pid && usm__ipc.notified[i].start == p->start &&
+            usm__ipc.notified[i].role == role)
             return true;
-    n                      = usm__ipc.ntold++ % USM__IPC_TOLD;
-    usm__ipc.told[n].pid   = p->pid;
-    usm__ipc.told[n].start = p->start;
-    usm__ipc.told[n].role  = role;
+    n                          = usm__ipc.ntold++ % USM__IPC_TOLD;
+    usm__ipc.notified[n].pid   = p->pid;
+    usm__ipc.notified[n].start = p->start;
+    usm__ipc.notified[n].role  = role;
     return false;
 }
 
-void usm__ipc_tell_loss(const usm__ipc_process *p, usm_ipc_role role)
+void usm__ipc_notify_loss(const usm__ipc_process *p, usm_ipc_role role)
 {
     usm_ipc_loss_fn fn   = NULL;
     void           *user = NULL;
 
     usm__mutex_lock(&usm__ipc.lock);
-    if (usm__ipc.loss != NULL && !is_told(p, role)) {
+    if (usm__ipc.loss != NULL && !is_notified(p, role)) {
         fn   = usm__ipc.loss;
         user = usm__ipc.loss_user;
-        usm__ipc.telling++;
+        usm__ipc.notifying++;
     }
     usm__mutex_unlock(&usm__ipc.lock);
     if (fn == NULL)
         return;
     fn(p->pid, role, user);
     usm__mutex_lock(&usm__ipc.lock);
-    usm__ipc.telling--;
+    usm__ipc.notifying--;
     (void)pthread_cond_broadcast(&usm__ipc.changed);
     usm__mutex_unlock(&usm__ipc.lock);
 }
@@ -179,7 +179,7 @@ void usm_ipc_on_loss(usm_ipc_loss_fn fn, void *user)
     usm__ipc.loss_user = user;
     /* After this returns, the object of `user` may be freed; a call from within the function itself
      * cannot wait. */
-    while (usm__ipc.telling > 0 && !usm__ipc_on_service())
+    while (usm__ipc.notifying > 0 && !usm__ipc_on_service())
         (void)usm__mutex_wait(&usm__ipc.lock, &usm__ipc.changed, NULL);
     usm__mutex_unlock(&usm__ipc.lock);
 }

@@ -19,7 +19,7 @@ extern int __asan_address_is_poisoned(const volatile void *p) __attribute__((wea
 /* Which checkers are present; fixed after the first look. */
 static struct {
     bool valgrind, asan;
-} told;
+} notified;
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 
 /* True if poisoning has an effect: ASAN_OPTIONS can disable it. */
@@ -39,16 +39,16 @@ static bool asan_listens(void)
 
 static void look(void)
 {
-    told.asan = asan_listens();
+    notified.asan = asan_listens();
 #ifdef USM_HAVE_VALGRIND
-    told.valgrind = RUNNING_ON_VALGRIND != 0;
+    notified.valgrind = RUNNING_ON_VALGRIND != 0;
 #endif
 }
 
 bool usm__checker_present(void)
 {
     (void)pthread_once(&once, look);
-    return told.valgrind || told.asan;
+    return notified.valgrind || notified.asan;
 }
 
 #ifdef USM_HAVE_VALGRIND
@@ -106,9 +106,9 @@ void usm__checker_open(const usm__record *r)
 {
     if (!concerns(r))
         return;
-    if (told.asan)
+    if (notified.asan)
         __asan_unpoison_memory_region(r->block.base, r->block.size);
-    if (told.valgrind)
+    if (notified.valgrind)
         valgrind_open(r);
 }
 
@@ -118,11 +118,11 @@ void usm__checker_serve(const usm__record *r, bool is_zeroed)
 
     if (!concerns(r))
         return;
-    if (told.asan) {
+    if (notified.asan) {
         __asan_poison_memory_region(r->block.base, (size_t)(r->user - (char *)r->block.base));
         __asan_poison_memory_region(r->user + r->usable, (size_t)(end - r->user) - r->usable);
     }
-    if (told.valgrind)
+    if (notified.valgrind)
         valgrind_serve(r, is_zeroed);
 }
 
@@ -130,16 +130,16 @@ void usm__checker_close(const usm__record *r)
 {
     if (!concerns(r))
         return;
-    if (told.asan)
+    if (notified.asan)
         __asan_poison_memory_region(r->block.base, r->block.size);
-    if (told.valgrind)
+    if (notified.valgrind)
         valgrind_close(r);
 }
 
 void usm__checker_forget(void *base, size_t size)
 {
-    if (told.asan)
+    if (notified.asan)
         __asan_unpoison_memory_region(base, size);
-    if (told.valgrind)
+    if (notified.valgrind)
         valgrind_forget(base, size);
 }

@@ -231,12 +231,12 @@ static usm_status paint(usm__record *r)
 
 void usm__debug_paint(usm__record *r)
 {
-    usm__story story;
+    usm__message message;
 
-    usm__story_save(&story);
+    usm__message_save(&message);
     if (paint(r) != USM_OK)
         cannot(r, "filled");
-    usm__story_restore(&story);
+    usm__message_restore(&message);
 }
 
 /* "1000 bytes of device memory of host:0, tag "solver"" */
@@ -290,26 +290,26 @@ static usm_status inspect(const usm__record *r, zone z)
 
 void usm__debug_inspect(const usm__record *r)
 {
-    usm__story story;
+    usm__message message;
 
     if (!r->has_zones)
         return;
-    usm__story_save(&story);
+    usm__message_save(&message);
     if (inspect(r, front_zone(r)) != USM_OK || inspect(r, back_zone(r)) != USM_OK)
         cannot(r, "looked at");
-    usm__story_restore(&story);
+    usm__message_restore(&message);
 }
 
 void usm__debug_wipe(const usm__record *r)
 {
-    usm__story story;
+    usm__message message;
 
     if (!(usm__debug_checks() & USM__DEBUG_POISON))
         return;
-    usm__story_save(&story);
+    usm__message_save(&message);
     if (fill(r, r->user, FREED, r->usable) != USM_OK)
         cannot(r, "filled");
-    usm__story_restore(&story);
+    usm__message_restore(&message);
 }
 
 /* ---- blocks that were not freed ------------------------------------------------------------- */

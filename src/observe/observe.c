@@ -163,7 +163,7 @@ static void observe_failed(usm_pool *pool, size_t size)
         usm__trace_failed(pool->trace_id, usm__tag_trace_id(usm__tag_current()), size);
 }
 
-static void tell_alloc(usm_pool *pool, usm__tag *tag, const void *p, size_t size, size_t usable)
+static void notify_alloc(usm_pool *pool, usm__tag *tag, const void *p, size_t size, size_t usable)
 {
     usm__freed_forget(p);
     if (atomic_load(&usm__trace_on))
@@ -183,7 +183,7 @@ static void *alloc_unwatched(usm_pool *pool, usm__tag *tag, size_t align, size_t
     area = usm__map_find(p);
     if (area)
         (void)usm__pool_block_plain(area, p, &block);
-    tell_alloc(pool, tag, p, size, block.size);
+    notify_alloc(pool, tag, p, size, block.size);
     return p;
 }
 
@@ -220,13 +220,13 @@ static void *observe_alloc(usm_pool *pool, size_t align, size_t size)
     usable = r->usable;
     serve(r);
     usm__tag_add(tag, size);
-    tell_alloc(pool, tag, p, size, usable);
+    notify_alloc(pool, tag, p, size, usable);
     return p;
 }
 
 /* ---- free --------------------------------------------------------------------------------- */
 
-static void tell_free(usm_pool *pool, const void *p)
+static void notify_free(usm_pool *pool, const void *p)
 {
     usm__freed_note(p);
     usm__hook_block("block_free", p, 0);
@@ -248,7 +248,7 @@ static usm_status free_unwatched(usm__area *area, void *p, const usm_block *bloc
     usm_pool  *pool = area->pool;
     usm_status st;
 
-    tell_free(pool, p);
+    notify_free(pool, p);
     st = usm__pool_free_plain(area, p);
     if (st != USM_OK && st != USM_E_DOUBLE_FREE)
         untell_free(pool, NULL, p, block->size);
@@ -262,12 +262,12 @@ static void observe_served(usm_pool *pool, const void *p, size_t size)
 
     if (area)
         (void)usm__pool_block_plain(area, p, &block);
-    tell_alloc(pool, usm__tag_current(), p, size, block.size);
+    notify_alloc(pool, usm__tag_current(), p, size, block.size);
 }
 
 static void observe_freed(usm_pool *pool, const void *p)
 {
-    tell_free(pool, p);
+    notify_free(pool, p);
 }
 
 /* The caller owns r, which it took out of the table. */
@@ -280,7 +280,7 @@ static usm_status free_watched(usm__area *area, usm__record *r)
     usm__debug_inspect(r);
     usm__debug_wipe(r);
     usm__checker_close(r);
-    tell_free(pool, r->user);
+    notify_free(pool, r->user);
     usm__tag_sub(r->tag, r->asked);
     set_state(r->block.base, USM_BLOCK_WATCHED, USM_BLOCK_LIVE);
     st = usm__pool_free_plain(area, r->block.base);
@@ -343,12 +343,12 @@ static bool has_ended(usm_queue *q, void **done)
  * have ended.  usm_free() cannot refuse, and the next owner of the block must not be harmed. */
 static bool is_put_off(usm__area *area, void *p)
 {
-    char       story[512];
+    char       message[512];
     void      *native = NULL, *done;
     usm_queue *q;
     bool       has;
 
-    for (int i = 0; i < 8 && usm__order_in_use(p, &native, story, sizeof story); i++) {
+    for (int i = 0; i < 8 && usm__order_in_use(p, &native, message, sizeof message); i++) {
         q = find_queue(area->ctx, native);
         if (!q)
             return false; /* the queue belongs to another context */
@@ -357,8 +357,8 @@ static bool is_put_off(usm__area *area, void *p)
         if (has)
             continue;
         if (usm__order_name(p)) {
-            (void)usm__fail(USM_E_BUSY, "%s", story);
-            usm__log(USM_LOG_ERROR, "USM_VALIDATION: %s", story);
+            (void)usm__fail(USM_E_BUSY, "%s", message);
+            usm__log(USM_LOG_ERROR, "USM_VALIDATION: %s", message);
         }
         usm__free_after(area->ctx, done, p, false);
         return true;
@@ -375,7 +375,7 @@ static usm_status observe_free(usm__area *area, void *p)
     if (usm__observer_order_on() && is_put_off(area, p))
         return USM_OK;
     if (usm__pool_block_plain(area, p, &block) != USM_OK)
-        return usm__freed_lately(p)
+        return usm__freed_recently(p)
                    ? usm__fail(USM_E_DOUBLE_FREE, "%p was freed before; free a block once", p)
                    : refuse(area, p, NULL);
     r = usm__watch_take(block.base, p);
@@ -439,13 +439,13 @@ static void forget(usm__record *list)
 
 static void observe_reset(usm_pool *pool)
 {
-    usm__story story;
+    usm__message message;
 
     if (usm__watch_count() == 0)
         return;
-    usm__story_save(&story);
+    usm__message_save(&message);
     forget(usm__watch_sweep(is_gone, pool));
-    usm__story_restore(&story);
+    usm__message_restore(&message);
 }
 
 static void observe_pool_end(usm_pool *pool)

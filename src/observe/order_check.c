@@ -691,28 +691,28 @@ static void *native_of(uint64_t serial)
     return NULL;
 }
 
-static void name_users(const usm__life *life, char *story, size_t size)
+static void name_users(const usm__life *life, char *message, size_t size)
 {
     char   one[96];
     size_t at;
 
-    (void)snprintf(story, size,
+    (void)snprintf(message, size,
                    "the block %p of %zu %s was freed while queued work uses it:", (void *)life->lo,
                    (size_t)(life->hi - life->lo),
                    usm__plural((size_t)(life->hi - life->lo), "byte", "bytes"));
     for (uint32_t i = 0; i < life->uses.n && i < 4; i++) {
-        at = strlen(story);
-        (void)snprintf(story + at, size - at, "%s %s", i ? "," : "",
+        at = strlen(message);
+        (void)snprintf(message + at, size - at, "%s %s", i ? "," : "",
                        usm__order_use_name(&life->uses.use[i], one, sizeof one));
     }
-    at = strlen(story);
-    (void)snprintf(story + at, size - at,
+    at = strlen(message);
+    (void)snprintf(message + at, size - at,
                    "%s; wait for it, or use usm_free_blocking() or usm_async_free(); the block is "
                    "kept until the work has ended",
                    life->uses.n > 4 ? ", ..." : "");
 }
 
-bool usm__order_in_use(const void *p, void **native, char *story, size_t size)
+bool usm__order_in_use(const void *p, void **native, char *message, size_t size)
 {
     usm__life *life;
     bool       is_used = false;
@@ -722,11 +722,11 @@ bool usm__order_in_use(const void *p, void **native, char *story, size_t size)
     life = usm__life_at((uintptr_t)p);
     if (life && life->state == USM__LIFE_LIVE) {
         usm__order_uses_prune(&life->uses);
-        *native  = life->uses.n ? native_of(life->uses.use[0].queue) : NULL;
-        is_used  = *native != NULL;
-        story[0] = 0;
+        *native    = life->uses.n ? native_of(life->uses.use[0].queue) : NULL;
+        is_used    = *native != NULL;
+        message[0] = 0;
         if (is_used)
-            name_users(life, story, size);
+            name_users(life, message, size);
     }
     leave(true);
     return is_used;

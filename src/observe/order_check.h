@@ -80,7 +80,7 @@ void  usm__order_event_gone(void *native);
 
 /* USM_VALIDATION: true if the host frees p while a queued command that uses it is not known to have
  * ended.  Returns the native queue of one such command, and a message that names them all. */
-bool usm__order_in_use(const void *p, void **native, char *story, size_t size);
+bool usm__order_in_use(const void *p, void **native, char *message, size_t size);
 /* Marks the block as reported: true the first time in its lifetime. */
 bool usm__order_name(const void *p);
 

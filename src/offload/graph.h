@@ -173,7 +173,7 @@ typedef struct usm__graph_flight {
     usm_status                status;
     uint64_t                  begin_ns, end_ns;
     uint64_t                  bytes_in, bytes_out;
-    char                      story[256]; /* of a failure */
+    char                      message[256]; /* of a failure */
 } usm__graph_flight;
 
 /* Starts a task on a member.  If this returns USM_OK, the end arrives in the mail.  Otherwise

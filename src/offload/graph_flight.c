@@ -75,7 +75,7 @@ static void on_end(usm_event *ev, usm_status status, void *user)
 
         if (own < 0 && own != USM_E_NOT_READY)
             f->status = own;
-        (void)snprintf(f->story, sizeof f->story, "%s",
+        (void)snprintf(f->message, sizeof f->message, "%s",
                        usm_last_status() == f->status ? usm_last_error()
                                                       : usm_status_string(f->status));
     }
@@ -201,16 +201,16 @@ static usm_status start(usm_graph *g, usm__graph_flight *f, given *v)
  * them. */
 static void settle(usm__graph_flight *f)
 {
-    usm__story story;
+    usm__message message;
 
-    usm__story_save(&story);
+    usm__message_save(&message);
     (void)usm_queue_wait(f->place->copies);
     if (f->computed)
         (void)usm_event_wait(f->computed);
     if (f->ended)
         (void)usm_event_wait(f->ended);
     usm__graph_flight_free(f);
-    usm__story_restore(&story);
+    usm__message_restore(&message);
 }
 
 usm_status usm__graph_flight_begin(usm_graph *g, usm__graph_task *task, usm__graph_place *place,

@@ -16,7 +16,7 @@ uint64_t usm__graph_progress_due(const usm__graph_run *r)
 {
     if (!r->desc.progress)
         return 0;
-    return (r->told_ns ? r->told_ns : r->begin_ns) + interval_ns(r);
+    return (r->notified_ns ? r->notified_ns : r->begin_ns) + interval_ns(r);
 }
 
 static double all_work(const usm_graph *g, double *done)
@@ -38,7 +38,7 @@ static double all_work(const usm_graph *g, double *done)
     return all;
 }
 
-usm_status usm__graph_progress_tell(usm__graph_run *r, bool is_end)
+usm_status usm__graph_progress_notify(usm__graph_run *r, bool is_end)
 {
     usm_progress p = {.nmembers = r->nmembers, .shares = r->shares};
     uint64_t     now;
@@ -62,10 +62,10 @@ usm_status usm__graph_progress_tell(usm__graph_run *r, bool is_end)
         sum += r->done[i];
     for (uint32_t i = 0; i < r->nmembers; i++)
         r->shares[i] = sum > 0 ? r->done[i] / sum : 0;
-    p.rate =
-        (sum - r->told_work) * 1e9 / (double)(now - (r->told_ns ? r->told_ns : r->begin_ns) + 1);
-    r->told_work = sum;
-    r->told_ns   = now;
+    p.rate = (sum - r->notified_work) * 1e9 /
+             (double)(now - (r->notified_ns ? r->notified_ns : r->begin_ns) + 1);
+    r->notified_work = sum;
+    r->notified_ns   = now;
     if (!r->desc.progress(&p, r->desc.progress_user) && !is_end)
         return usm__fail(USM_E_CANCELLED, "the graph was cancelled by its progress function");
     return USM_OK;

@@ -143,7 +143,7 @@ static usm_status fail_task(usm__graph_run *r, const usm__graph_task *task)
                          name);
     return usm__fail(r->failure,
                      "node '%s' fails on every device that could do it; the last said: %s", name,
-                     r->story);
+                     r->message);
 }
 
 /* A task failed on a member; the calling thread has the error message. */
@@ -151,14 +151,14 @@ static usm_status on_failure(usm__graph_run *r, usm__graph_task *task, uint32_t 
                              usm_status status)
 {
     const usm__graph_node *n = &r->g->nodes[task->node];
-    char                   story[sizeof r->story];
+    char                   message[sizeof r->message];
 
-    (void)snprintf(story, sizeof story, "%s", usm_last_error());
+    (void)snprintf(message, sizeof message, "%s", usm_last_error());
     if (status == USM_E_ARGUMENTS || status == USM_E_INVALID || status == USM_E_SIZE)
         return usm__fail(status, "node '%s' on %s: %s", n->desc.name,
-                         r->places[member].member->name, story);
+                         r->places[member].member->name, message);
     r->failure = status;
-    memcpy(r->story, story, sizeof story);
+    memcpy(r->message, message, sizeof message);
     if (status == USM_E_NO_MEMORY || status == USM_E_BUDGET) {
         if (!task->tried)
             task->tried = usm__heap_alloc(r->nmembers * sizeof *task->tried);
@@ -166,7 +166,7 @@ static usm_status on_failure(usm__graph_run *r, usm__graph_task *task, uint32_t 
             return out_of_memory();
         task->tried[member] = true;
     } else {
-        (void)usm__fail(status, "node '%s': %s", n->desc.name, story);
+        (void)usm__fail(status, "node '%s': %s", n->desc.name, message);
         usm__team_set_aside(r->g->team, member, status);
         r->members[member].is_well = false;
     }
@@ -287,7 +287,7 @@ static usm_status on_flight(usm__graph_run *r, usm__graph_flight *f)
     if (f->status < 0) {
         usm_status status = f->status;
 
-        (void)usm__fail(status, "%s", f->story);
+        (void)usm__fail(status, "%s", f->message);
         return on_failure(r, task, task->member, status);
     }
     measure(r, f);
@@ -319,8 +319,8 @@ static usm_status take_mail(usm__graph_run *r, uint64_t deadline_ns, usm_status 
 
 static usm_status run(usm__graph_run *r)
 {
-    usm_status st = USM_OK;
-    usm__story story;
+    usm_status   st = USM_OK;
+    usm__message message;
 
     for (uint32_t i = 0; i < r->g->nnodes && st == USM_OK; i++)
         st = try_node(r, r->g->order[i]);
@@ -334,12 +334,12 @@ static usm_status run(usm__graph_run *r)
         if (st == USM_OK)
             st = take_mail(r, usm__graph_progress_due(r), st);
         if (st == USM_OK)
-            st = usm__graph_progress_tell(r, false);
+            st = usm__graph_progress_notify(r, false);
     }
-    usm__story_save(&story);
+    usm__message_save(&message);
     while (r->flying)
         (void)take_mail(r, 0, USM_E_CANCELLED);
-    usm__story_restore(&story);
+    usm__message_restore(&message);
     return st;
 }
 
@@ -490,9 +490,9 @@ static usm_status check_call(usm_graph *g, const usm_graph_run_desc *desc,
 
 static usm_status run_checked(usm__graph_run *r, usm_parallel_stats *stats)
 {
-    usm_graph *graph = r->g;
-    usm_status st;
-    usm__story story;
+    usm_graph   *graph = r->g;
+    usm_status   st;
+    usm__message message;
 
     r->begin_ns = usm__os_now_ns();
     usm__team_enter(graph->team);
@@ -504,13 +504,13 @@ static usm_status run_checked(usm__graph_run *r, usm_parallel_stats *stats)
     if (st == USM_OK)
         st = run(r);
     if (st == USM_OK)
-        st = usm__graph_progress_tell(r, true);
-    usm__story_save(&story);
+        st = usm__graph_progress_notify(r, true);
+    usm__message_save(&message);
     usm__graph_keep_close(r->keep, st == USM_OK);
     finish(r, r->begin_ns, stats);
     usm__team_leave(graph->team);
     if (st != USM_OK)
-        usm__story_restore(&story);
+        usm__message_restore(&message);
     graph->has_run = st == USM_OK;
     return st;
 }

@@ -26,10 +26,10 @@ typedef struct usm__graph_run {
     uint32_t          flying;
     /* the last failure that another member may make up for */
     usm_status failure;
-    char       story[256];
+    char       message[256];
     /* graph_progress.c */
-    uint64_t told_ns;
-    double   told_work, fraction;
+    uint64_t notified_ns;
+    double   notified_work, fraction;
 
     usm_parallel_stats stats;
 } usm__graph_run;
@@ -37,6 +37,6 @@ typedef struct usm__graph_run {
 /* When the progress function must be called next; 0: there is none. */
 uint64_t usm__graph_progress_due(const usm__graph_run *r);
 /* Calls it, if it is time, or is_end.  USM_E_CANCELLED */
-usm_status usm__graph_progress_tell(usm__graph_run *r, bool is_end);
+usm_status usm__graph_progress_notify(usm__graph_run *r, bool is_end);
 
 #endif

@@ -141,11 +141,11 @@ usm_status usm_team_kernel_create(usm_team *team, const usm_program_desc *progra
         st = usm__fail(USM_E_NO_MEMORY, "no host memory for a team's kernel");
     }
     if (st != USM_OK) {
-        usm__story story;
+        usm__message message;
 
-        usm__story_save(&story);
+        usm__message_save(&message);
         discard(k);
-        usm__story_restore(&story);
+        usm__message_restore(&message);
         return st;
     }
     usm_store_relaxed(&k->refs, 1u);

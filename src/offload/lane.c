@@ -4,14 +4,14 @@
  * Where the device can use host pointers, the kernel works in place.  Elsewhere the chunk's bytes
  * are copied to the slot's memory, and what the kernel wrote is copied back.  Each command depends
  * on the one queued before it, so that a failure stops those that follow.  The event of the last
- * one reports that the chunk has ended, and possibly those before it in a batch (train.c).  Nothing
+ * one reports that the chunk has ended, and possibly those before it in a batch (batch.c).  Nothing
  * here waits for the device unless queuing fails half-way, and once the slot's memory has grown to
  * what chunks need, nothing is allocated.
  *
  *     mem    [chunk argument] [chunk argument] ... [private copies of all arguments]
  *     host   [private copies of all arguments] [snapshot] [snapshot] ...
  *
- * A slot's states.  A slot behind another (train.c) is AWAKE from the moment it joins the launch.
+ * A slot's states.  A slot behind another (batch.c) is AWAKE from the moment it joins the launch.
  *
  *     SPARE <-> RESTING <-> AWAKE <-> PARKED
  *                             |         |
@@ -172,7 +172,7 @@ void usm__lane_put(usm_team *team, usm__lane *s)
 
     do {
         if (w->nmarks > 0)
-            usm__lane_tell_marks(w, w);
+            usm__lane_notify_marks(w, w);
         w->run           = NULL;
         w->launch.kernel = NULL;
         if (usm__lane_state_of(w) != USM__LANE_SPARE) /* a slot behind may be in no launch */
@@ -269,13 +269,13 @@ static usm_status copy_out(usm__lane *s, void *dst, const void *src, size_t n)
  * uses bytes after they are closed. */
 static usm_status give_up(usm__lane *s, usm_status status)
 {
-    usm__story story;
+    usm__message message;
 
-    usm__story_save(&story);
+    usm__message_save(&message);
     if (s->tail)
         (void)usm_event_wait(s->tail);
     follow(s, NULL);
-    usm__story_restore(&story);
+    usm__message_restore(&message);
     return status;
 }
 
@@ -610,7 +610,7 @@ usm_status usm__lane_begin(usm__lane *s, usm__run_member *rm)
     usm__lane_become(s, USM__LANE_LAID_OUT);
     is_brought = p->bring && p->bring(p->source, &s->chunk, s->pieces, s->host);
     point(s);
-    usm__train_begin(s);
+    usm__batch_begin(s);
     s->kept_ns = s->began_ns;
     if (!s->member->uses_host_memory)
         st = queue_ins(s, is_brought);

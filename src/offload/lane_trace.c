@@ -46,7 +46,7 @@ static void put(const usm__lane *s, int kind, uint64_t n, uint64_t ns, uint64_t 
                                              .ago_ns = ago_ns});
 }
 
-void usm__lane_tell_marks(usm__lane *s, const usm__lane *of)
+void usm__lane_notify_marks(usm__lane *s, const usm__lane *of)
 {
     uint64_t      last = last_end(of);
     usm_profiling times;
@@ -63,15 +63,15 @@ void usm__lane_tell_marks(usm__lane *s, const usm__lane *of)
     s->nmarks = 0;
 }
 
-void usm__lane_tell_chunk(usm__lane *s, usm_status status)
+void usm__lane_notify_chunk(usm__lane *s, usm_status status)
 {
-    uint64_t   now = usm__os_now_ns();
-    uint64_t   end = s->end_ns > 0 && s->end_ns < now ? s->end_ns : now;
-    usm__story story;
+    uint64_t     now = usm__os_now_ns();
+    uint64_t     end = s->end_ns > 0 && s->end_ns < now ? s->end_ns : now;
+    usm__message message;
 
-    usm__story_save(&story); /* the message of the chunk's failure */
-    usm__lane_tell_marks(s, s);
-    usm__story_restore(&story);
+    usm__message_save(&message); /* the message of the chunk's failure */
+    usm__lane_notify_marks(s, s);
+    usm__message_restore(&message);
     if (status == USM_OK && !s->has_kernel_times)
         put(s, USM__WORK_KERNEL, s->chunk.count, s->compute_ns, now - end);
     put(s, status == USM_OK ? USM__WORK_CHUNK : USM__WORK_FAILED, s->chunk.count,

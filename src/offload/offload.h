@@ -4,11 +4,11 @@
  *     team.c       members: contexts, and which devices share cores
  *     kernel.c     a program and a kernel for each member's context
  *     plan.c       a launch, checked and copied: arguments, shapes, what a chunk needs
- *     parallel.c   the public calls;  book.c  the scheduling of a launch of one process
+ *     parallel.c   the public calls;  ledger.c  the scheduling of a launch of one process
  *     run.c        a launch in progress on the members of this process: which of them
  *                  takes a chunk when (run.h)
  *     lane.c       one chunk on one device: memory, copies, the kernel, its event
- *     train.c      batches: several short chunks in a row
+ *     batch.c      batches: several short chunks in a row
  *     tune.c       the best local size, found by measuring chunks
  *     bytes.c      where arguments' bytes come from
  *     merge.c      merges private copies into one
@@ -59,7 +59,7 @@ typedef struct usm__member {
 struct usm_team {
     usm__magic_word    magic;
     usm__mutex         lock;
-    pthread_cond_t     calm; /* signalled when no launch is in progress */
+    pthread_cond_t     quiescent; /* signalled when no launch is in progress */
     unsigned           launches;
     uint32_t           nmembers;
     usm__member       *members;
@@ -197,7 +197,7 @@ extern const usm__bytes_ops usm__bytes_local; /* `from`: the usm__plan */
  * the master of a job grants. */
 typedef struct usm__run usm__run;
 
-#define USM__TRAIN_MAX 32u /* most short chunks in one batch: train.c */
+#define USM__TRAIN_MAX 32u /* most short chunks in one batch: batch.c */
 
 typedef struct usm__chunk_end {
     uint32_t   member;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* usm_parallel() and the calls it consists of: start, wait, cancel, release.  book.c and run.c do
+/* usm_parallel() and the calls it consists of: start, wait, cancel, release.  ledger.c and run.c do
  * the work between start and end; over a job, ranks.c does. */
 #include "offload/ranks.h"
 #include "offload/tune.h"
@@ -43,7 +43,7 @@ static usm_status make_schedule(usm_parallel_run *r)
                                    .max_chunk        = usm__tune_max_chunk(p),
                                    .nworkers         = team->nmembers,
                                    .depth            = team->depth,
-                                   .train            = USM__TRAIN_MAX,
+                                   .batch            = USM__TRAIN_MAX,
                                    .policy           = p->policy,
                                    .numbers          = p->desc.policy.numbers,
                                    .nnumbers         = p->desc.policy.nnumbers,
@@ -141,17 +141,17 @@ static usm_status fill(usm_parallel_run *r)
                               .plan      = r->plan,
                               .bytes     = &usm__bytes_local,
                               .from      = r->plan,
-                              .take      = usm__book_take,
-                              .take_more = usm__book_take_more,
-                              .ended     = usm__book_ended,
-                              .again     = usm__book_again,
+                              .take      = usm__ledger_take,
+                              .take_more = usm__ledger_take_more,
+                              .ended     = usm__ledger_ended,
+                              .again     = usm__ledger_again,
                               .source    = r};
     usm_status      st;
 
     r->parts = usm__heap_alloc(r->team->nmembers * sizeof *r->parts);
     if (!r->parts)
         return usm__fail(USM_E_NO_MEMORY, "no host memory for a launch");
-    st = usm__teller_init(&r->teller, r->plan, r->team->nmembers, r->start_ns);
+    st = usm__notifier_init(&r->notifier, r->plan, r->team->nmembers, r->start_ns);
     if (st == USM_OK)
         st = make_schedule(r);
     if (st == USM_OK)
@@ -162,8 +162,8 @@ static usm_status fill(usm_parallel_run *r)
     }
     if (st == USM_OK && r->resume && usm__resume_keeps_ns(r->resume)) {
         params.keep_ns = usm__resume_keeps_ns(r->resume);
-        params.keep    = usm__book_keep;
-        params.bring   = usm__book_bring;
+        params.keep    = usm__ledger_keep;
+        params.bring   = usm__ledger_bring;
     }
     if (st == USM_OK)
         st = usm__run_create(&params, &r->run);
@@ -179,7 +179,7 @@ static void discard(usm_parallel_run *r)
     usm__heap_free(r->trees);
     usm__resume_close(r->resume, false);
     usm__schedule_destroy(r->schedule);
-    usm__teller_fini(&r->teller);
+    usm__notifier_fini(&r->notifier);
     usm__heap_free(r->parts);
     while (r->spare) {
         usm__ended *e = r->spare;
@@ -202,9 +202,9 @@ static void launch_is_over(void *arg, usm_status status, const usm_parallel_stat
     usm_parallel_run *r = arg;
 
     if (status != USM_OK)
-        usm__story_save(&r->story);
+        usm__message_save(&r->message);
     r->stats = *stats;
-    usm__book_end(r, status);
+    usm__ledger_end(r, status);
 }
 
 usm_status usm_parallel_start(usm_team *team, const usm_parallel_desc *desc, usm_parallel_run **out)
@@ -213,7 +213,7 @@ usm_status usm_parallel_start(usm_team *team, const usm_parallel_desc *desc, usm
     usm__plan         *plan = NULL;
     pthread_condattr_t attr;
     usm_parallel_run  *r;
-    usm__story         story;
+    usm__message       message;
 
     if (st != USM_OK)
         return st;
@@ -242,9 +242,9 @@ usm_status usm_parallel_start(usm_team *team, const usm_parallel_desc *desc, usm
     usm__team_enter(team);
     st = team->ranks ? usm__ranks_start(team->ranks, plan, launch_is_over, r, &r->launch) : fill(r);
     if (st != USM_OK) {
-        usm__story_save(&story);
+        usm__message_save(&message);
         discard(r);
-        usm__story_restore(&story);
+        usm__message_restore(&message);
         return st;
     }
     usm_store_release(&r->magic, (uint32_t)USM__MAGIC_LAUNCH);
@@ -252,7 +252,7 @@ usm_status usm_parallel_start(usm_team *team, const usm_parallel_desc *desc, usm
     if (r->launch)
         return USM_OK;
     usm__run_feed(r->run);
-    usm__book_settle(r); /* ends the launch if there was nothing to do */
+    usm__ledger_settle(r); /* ends the launch if there was nothing to do */
     return USM_OK;
 }
 
@@ -260,14 +260,14 @@ usm_status usm_parallel_start(usm_team *team, const usm_parallel_desc *desc, usm
 
 static usm_status wait_for(usm_parallel_run *r, bool gives_up, usm_parallel_stats *stats)
 {
-    usm_status st = usm__book_wait(r, gives_up);
+    usm_status st = usm__ledger_wait(r, gives_up);
 
     if (st != USM_OK)
         return st;
     if (stats)
         *stats = r->stats;
     if (r->status != USM_OK)
-        usm__story_restore(&r->story);
+        usm__message_restore(&r->message);
     return r->status;
 }
 
@@ -296,8 +296,8 @@ void usm_parallel_cancel(usm_parallel_run *r)
         return;
     }
     (void)usm__fail(USM_E_CANCELLED, "usm_parallel_cancel() cancelled the launch");
-    usm__book_stop(r, USM_E_CANCELLED);
-    usm__book_settle(r);
+    usm__ledger_stop(r, USM_E_CANCELLED);
+    usm__ledger_settle(r);
 }
 
 usm_status usm_parallel_get_event(usm_parallel_run *r, usm_event **ev)

@@ -34,17 +34,17 @@ static struct {
 
 /* ---- messages ------------------------------------------------------------------------------ */
 
-usm__letter *usm__letter_make(uint32_t rank, const void *data, size_t size)
+usm__packet *usm__packet_make(uint32_t rank, const void *data, size_t size)
 {
-    usm__letter *letter = usm__heap_alloc(sizeof *letter + size);
+    usm__packet *packet = usm__heap_alloc(sizeof *packet + size);
 
-    if (!letter)
+    if (!packet)
         return NULL;
-    letter->rank = rank;
-    letter->size = size;
+    packet->rank = rank;
+    packet->size = size;
     if (size > 0)
-        memcpy(letter->bytes, data, size);
-    return letter;
+        memcpy(packet->bytes, data, size);
+    return packet;
 }
 
 static usm__ranks *find_team(uint32_t id)
@@ -73,9 +73,9 @@ static usm__ranks_launch *find_launch(usm__ranks *ranks, uint32_t number)
 static void keep_early(usm__ranks *ranks, uint32_t launch, uint32_t from, const void *data,
                        size_t size)
 {
-    usm__letter *letter = all.nearly < EARLY_MAX ? usm__letter_make(from, data, size) : NULL;
+    usm__packet *packet = all.nearly < EARLY_MAX ? usm__packet_make(from, data, size) : NULL;
 
-    if (!letter) {
+    if (!packet) {
         usm__log(USM_LOG_ERROR, "a message of rank %u for a future launch is lost: no memory",
                  from);
         if (ranks && launch >= ranks->deaf_until)
@@ -83,7 +83,7 @@ static void keep_early(usm__ranks *ranks, uint32_t launch, uint32_t from, const 
         return;
     }
     all.nearly++;
-    usm_list_append(&all.early, &letter->link);
+    usm_list_append(&all.early, &packet->link);
 }
 
 static void hear(void *arg, uint32_t from, const void *data, size_t size)
@@ -126,11 +126,11 @@ static void watch(void *arg, uint32_t rank, usm_place_state state)
     usm__mutex_unlock(&usm__ranks_lock);
 }
 
-static bool is_of(const usm__letter *letter, const usm__ranks *ranks, uint32_t launch)
+static bool is_of(const usm__packet *packet, const usm__ranks *ranks, uint32_t launch)
 {
     usm__wire msg;
 
-    return usm__wire_decode(letter->bytes, letter->size, &msg) && msg.team == ranks->id &&
+    return usm__wire_decode(packet->bytes, packet->size, &msg) && msg.team == ranks->id &&
            (launch == ALL || msg.launch == launch);
 }
 
@@ -141,7 +141,7 @@ void usm__ranks_register(usm__ranks *ranks, usm__ranks_launch *l)
         l->broken = USM_E_NO_MEMORY;
     usm_list_append(&ranks->launches, &l->link);
     USM_LIST_FOREACH_SAFE (it, next, &all.early) {
-        if (!is_of(usm_container_of(it, usm__letter, link), ranks, l->number))
+        if (!is_of(usm_container_of(it, usm__packet, link), ranks, l->number))
             continue;
         usm_list_remove(it);
         all.nearly--;
@@ -156,13 +156,13 @@ void usm__ranks_register(usm__ranks *ranks, usm__ranks_launch *l)
 static void drop_early(const usm__ranks *ranks, uint32_t launch)
 {
     USM_LIST_FOREACH_SAFE (it, next, &all.early) {
-        usm__letter *letter = usm_container_of(it, usm__letter, link);
+        usm__packet *packet = usm_container_of(it, usm__packet, link);
 
-        if (!is_of(letter, ranks, launch))
+        if (!is_of(packet, ranks, launch))
             continue;
         usm_list_remove(it);
         all.nearly--;
-        usm__heap_free(letter);
+        usm__heap_free(packet);
     }
 }
 
@@ -287,10 +287,10 @@ static usm_status agree(usm__ranks *ranks)
 
 usm_status usm__ranks_create(usm_team *team, usm__ranks **out)
 {
-    usm__ranks *ranks;
-    usm__story  story;
-    uint32_t    self, count;
-    usm_status  st = usm__job_ranks(&self, &count);
+    usm__ranks  *ranks;
+    usm__message reason;
+    uint32_t     self, count;
+    usm_status   st = usm__job_ranks(&self, &count);
 
     if (st != USM_OK)
         return st;
@@ -306,24 +306,26 @@ usm_status usm__ranks_create(usm_team *team, usm__ranks **out)
         *out = ranks;
         return USM_OK;
     }
-    usm__story_save(&story);
+    usm__message_save(&reason);
     usm__ranks_destroy(ranks);
-    usm__story_restore(&story);
+    usm__message_restore(&reason);
     return st;
 }
 
 void usm__ranks_add(usm__ranks *ranks, const usm__wire *end)
 {
     for (uint32_t i = 0; i < end->index && i < ranks->total; i++) {
-        usm__wire_member *m = &ranks->figures[i], told;
+        usm__wire_member *m = &ranks->figures[i], notified;
 
-        usm__wire_get_member(end->bytes + USM__WIRE_FIGURES + (size_t)i * USM__WIRE_MEMBER, &told);
-        m->chunks += told.chunks;
-        m->items += told.items;
-        m->busy_ns += told.busy_ns;
-        m->speed = told.speed > 0 ? told.speed : m->speed;
-        if (told.state > m->state && told.state <= USM_MEMBER_LOST) /* a state never improves */
-            m->state = told.state;
+        usm__wire_get_member(end->bytes + USM__WIRE_FIGURES + (size_t)i * USM__WIRE_MEMBER,
+                             &notified);
+        m->chunks += notified.chunks;
+        m->items += notified.items;
+        m->busy_ns += notified.busy_ns;
+        m->speed = notified.speed > 0 ? notified.speed : m->speed;
+        if (notified.state > m->state &&
+            notified.state <= USM_MEMBER_LOST) /* a state never improves */
+            m->state = notified.state;
     }
 }
 
@@ -337,16 +339,16 @@ bool usm__ranks_is_home(const usm__ranks *ranks, uint32_t home)
     return ranks->self == home;
 }
 
-static usm_member_state state_of(uint32_t rank, uint32_t told)
+static usm_member_state state_of(uint32_t rank, uint32_t notified)
 {
     if (usm__job_rank_is_lost(rank))
         return USM_MEMBER_LOST;
-    return told > USM_MEMBER_WELL ? (usm_member_state)told : USM_MEMBER_WELL;
+    return notified > USM_MEMBER_WELL ? (usm_member_state)notified : USM_MEMBER_WELL;
 }
 
 usm_status usm__ranks_get_member(usm__ranks *ranks, uint32_t index, usm_team_member *info)
 {
-    usm__wire_member told;
+    usm__wire_member notified;
     uint32_t         r = 0;
 
     if (index >= ranks->total)
@@ -355,15 +357,15 @@ usm_status usm__ranks_get_member(usm__ranks *ranks, uint32_t index, usm_team_mem
     while (index >= ranks->first[r] + ranks->nmembers[r])
         r++;
     usm__mutex_lock(&usm__ranks_lock);
-    told = ranks->figures[index];
+    notified = ranks->figures[index];
     usm__mutex_unlock(&usm__ranks_lock);
     info->rank    = r;
     info->device  = NULL;
-    info->state   = state_of(r, told.state);
-    info->chunks  = told.chunks;
-    info->items   = told.items;
-    info->busy_ns = told.busy_ns;
-    info->speed   = told.speed;
+    info->state   = state_of(r, notified.state);
+    info->chunks  = notified.chunks;
+    info->items   = notified.items;
+    info->busy_ns = notified.busy_ns;
+    info->speed   = notified.speed;
     (void)snprintf(info->name, sizeof info->name, "%s", ranks->names[index]);
     if (r == ranks->self) {
         const usm__member *m = &ranks->team->members[index - ranks->first[r]];

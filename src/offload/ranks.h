@@ -58,12 +58,12 @@ void usm__ranks_release(usm__ranks_launch *launch);
 extern usm__mutex usm__ranks_lock;
 
 /* A message that was received or is to be sent; size 0: `rank` is lost. */
-typedef struct usm__letter {
+typedef struct usm__packet {
     usm_list      link;
     uint32_t      rank;
     size_t        size;
     unsigned char bytes[];
-} usm__letter;
+} usm__packet;
 
 struct usm__ranks {
     /* fixed after create */
@@ -108,7 +108,7 @@ typedef struct usm__ranks_home {
     unsigned char *message; /* room for one message */
     usm_list       copies;  /* guarded by usm__ranks_lock */
     usm_status     status;
-    char           story[USM__RANKS_STORY];
+    char           reason[USM__RANKS_STORY];
 } usm__ranks_home;
 
 #define USM__RANKS_SPARES 8u
@@ -125,9 +125,9 @@ struct usm__ranks_launch {
     bool                is_master, is_home, has_copies;
     unsigned char       shape[USM__WIRE_SHAPE], takes_part[USM__RANKS_MEMBERS];
     /* used only by the launch's thread */
-    usm__ranks_home home;
-    usm__teller     teller;
-    usm__book_part *parts;
+    usm__ranks_home   home;
+    usm__notifier     notifier;
+    usm__ledger_part *parts;
     /* guarded by usm__ranks_lock */
     usm_list       link;
     usm__master    master;
@@ -160,7 +160,7 @@ void usm__ranks_launch_post(usm__ranks_launch *l, uint32_t to, const usm__wire *
 bool usm__ranks_launch_keep(usm__ranks_launch *l, const usm__wire *msg);
 
 /* ranks.c */
-usm__letter *usm__letter_make(uint32_t rank, const void *data, size_t size);
+usm__packet *usm__packet_make(uint32_t rank, const void *data, size_t size);
 /* Adds what END reports about the members of all ranks.  The lock is held. */
 void usm__ranks_add(usm__ranks *ranks, const usm__wire *end);
 /* Registers the launch, and hands it the messages that came before.  The lock is held. */

@@ -66,25 +66,25 @@ static bool has_stopped(const usm__ranks_launch *l, const usm__ranks_transfer *t
 /* Why a transfer is not complete.  A failure of this rank is reported as itself, because the
  * chunk's failure may reach the master before the launch's. */
 static usm_status why_not_whole(const usm__ranks_launch *l, const usm__ranks_transfer *t,
-                                const char **story)
+                                const char **reason)
 {
-    *story = "the launch is over";
+    *reason = "the launch is over";
     if (t->status != USM_OK) {
-        *story = "the rank that has the data could not read or write them";
+        *reason = "the rank that has the data could not read or write them";
         return t->status;
     }
     if (l->worker.is_over && l->worker.status != USM_OK)
         return l->worker.status;
     if (l->broken == USM_OK)
         return USM_E_CANCELLED;
-    *story = "nothing can be sent or stored any more";
+    *reason = "nothing can be sent or stored any more";
     return l->broken;
 }
 
 /* Ends a transfer; if it is not complete, with an error message that says why. */
 static usm_status end(usm__ranks_launch *l, usm__ranks_transfer *t, bool is_whole)
 {
-    const char *story;
+    const char *reason;
     usm_status  st;
 
     usm_list_remove(&t->link);
@@ -92,10 +92,10 @@ static usm_status end(usm__ranks_launch *l, usm__ranks_transfer *t, bool is_whol
         usm__mutex_unlock(&usm__ranks_lock);
         return USM_OK;
     }
-    st = why_not_whole(l, t, &story);
+    st = why_not_whole(l, t, &reason);
     usm__mutex_unlock(&usm__ranks_lock);
     return usm__fail(st, "bytes of a launch, between rank %u and rank %u, which has the data: %s",
-                     l->ranks->self, l->plan->desc.home, story);
+                     l->ranks->self, l->plan->desc.home, reason);
 }
 
 static void wait_for_bytes(usm__ranks_launch *l)

@@ -94,7 +94,7 @@ static void fail(usm__ranks_launch *l, usm_status status)
     if (l->home.status != USM_OK)
         return;
     l->home.status = status;
-    (void)snprintf(l->home.story, sizeof l->home.story, "%s", usm_last_error());
+    (void)snprintf(l->home.reason, sizeof l->home.reason, "%s", usm_last_error());
 }
 
 /* A rank that asks for no answer does not wait for one: a failure is then reported by this rank. */
@@ -376,8 +376,8 @@ static void settle(usm__ranks_launch *l)
                 fail(l, st);
         }
     msg.status = l->home.status;
-    msg.bytes  = (const unsigned char *)l->home.story;
-    msg.size   = (uint32_t)strnlen(l->home.story, sizeof l->home.story - 1);
+    msg.bytes  = (const unsigned char *)l->home.reason;
+    msg.size   = (uint32_t)strnlen(l->home.reason, sizeof l->home.reason - 1);
     usm__mutex_lock(&usm__ranks_lock);
     usm__ranks_launch_post(l, l->ranks->master, &msg);
     usm__mutex_unlock(&usm__ranks_lock);

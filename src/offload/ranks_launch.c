@@ -38,13 +38,13 @@ static void break_off(usm__ranks_launch *l, usm_status status)
 
 void usm__ranks_launch_came(usm__ranks_launch *l, uint32_t from, const void *data, size_t size)
 {
-    usm__letter *letter = usm__letter_make(from, data, size);
+    usm__packet *packet = usm__packet_make(from, data, size);
 
-    if (!letter) {
+    if (!packet) {
         break_off(l, USM_E_NO_MEMORY);
         return;
     }
-    usm_list_append(&l->in, &letter->link);
+    usm_list_append(&l->in, &packet->link);
     (void)pthread_cond_signal(&l->changed);
 }
 
@@ -54,44 +54,44 @@ void usm__ranks_launch_lost(usm__ranks_launch *l, uint32_t rank)
 }
 
 /* Returns NULL if there is no memory. */
-static usm__letter *write_letter(const usm__ranks_launch *l, uint32_t to, const usm__wire *msg)
+static usm__packet *write_packet(const usm__ranks_launch *l, uint32_t to, const usm__wire *msg)
 {
     size_t       size   = USM__WIRE_HEADER + msg->size;
-    usm__letter *letter = usm__heap_alloc(sizeof *letter + size);
+    usm__packet *packet = usm__heap_alloc(sizeof *packet + size);
     usm__wire    w      = *msg;
 
-    if (!letter)
+    if (!packet)
         return NULL;
     w.team       = l->ranks->id;
     w.launch     = l->number;
-    letter->rank = to;
-    letter->size = size;
-    usm__wire_encode(&w, letter->bytes);
+    packet->rank = to;
+    packet->size = size;
+    usm__wire_encode(&w, packet->bytes);
     if (w.size > 0)
-        memcpy(letter->bytes + USM__WIRE_HEADER, w.bytes, w.size);
-    return letter;
+        memcpy(packet->bytes + USM__WIRE_HEADER, w.bytes, w.size);
+    return packet;
 }
 
 bool usm__ranks_launch_keep(usm__ranks_launch *l, const usm__wire *msg)
 {
-    usm__letter *letter = write_letter(l, l->plan->desc.home, msg);
+    usm__packet *packet = write_packet(l, l->plan->desc.home, msg);
 
-    if (!letter)
+    if (!packet)
         return false;
-    usm_list_append(&l->kept, &letter->link);
-    l->nkept += letter->size;
+    usm_list_append(&l->kept, &packet->link);
+    l->nkept += packet->size;
     return true;
 }
 
 void usm__ranks_launch_post(usm__ranks_launch *l, uint32_t to, const usm__wire *msg)
 {
-    usm__letter *letter = write_letter(l, to, msg);
+    usm__packet *packet = write_packet(l, to, msg);
 
-    if (!letter) {
+    if (!packet) {
         break_off(l, USM_E_NO_MEMORY);
         return;
     }
-    usm_list_append(to == l->ranks->self ? &l->in : &l->out, &letter->link);
+    usm_list_append(to == l->ranks->self ? &l->in : &l->out, &packet->link);
     (void)pthread_cond_signal(&l->changed);
 }
 
@@ -116,12 +116,12 @@ static void send_all(usm__ranks_launch *l)
 
     usm__mutex_lock(&usm__ranks_lock);
     while ((it = usm_list_pop(&l->out))) {
-        usm__letter *letter = usm_container_of(it, usm__letter, link);
+        usm__packet *packet = usm_container_of(it, usm__packet, link);
         usm_status   st;
 
         usm__mutex_unlock(&usm__ranks_lock);
-        st = usm__job_send(letter->rank, USM__JOB_TEAMS, letter->bytes, letter->size);
-        usm__heap_free(letter);
+        st = usm__job_send(packet->rank, USM__JOB_TEAMS, packet->bytes, packet->size);
+        usm__heap_free(packet);
         usm__mutex_lock(&usm__ranks_lock);
         if (st != USM_OK && st != USM_E_PEER)
             break_off(l, st);
@@ -214,21 +214,21 @@ static bool again(void *source, uint32_t member, const usm__chunk *chunk, const 
 /* ---- received messages --------------------------------------------------------------------- */
 
 /* The lock is not held. */
-static void tell_progress(usm__ranks_launch *l, const usm__wire *msg)
+static void notify_progress(usm__ranks_launch *l, const usm__wire *msg)
 {
-    const usm__told told = {.now_ns      = usm__os_now_ns(),
-                            .total       = l->plan->total,
-                            .done        = msg->a,
-                            .chunks      = msg->b,
-                            .rescheduled = msg->c};
-    const usm__wire stop = {.op = USM__WIRE_CANCEL};
+    const usm__notified notified = {.now_ns      = usm__os_now_ns(),
+                                    .total       = l->plan->total,
+                                    .done        = msg->a,
+                                    .chunks      = msg->b,
+                                    .rescheduled = msg->c};
+    const usm__wire     stop     = {.op = USM__WIRE_CANCEL};
 
     usm__mutex_lock(&usm__ranks_lock);
     for (uint32_t i = 0; i < l->ranks->total && 8 * (i + 1) <= msg->size; i++)
         l->parts[i].items = usm_get_le(msg->bytes + (size_t)8 * i, 8);
     usm__mutex_unlock(&usm__ranks_lock);
-    usm__teller_set_shares(&l->teller, l->parts);
-    if (usm__teller_tell(&l->teller, &told))
+    usm__notifier_set_shares(&l->notifier, l->parts);
+    if (usm__notifier_notify(&l->notifier, &notified))
         return;
     usm__mutex_lock(&usm__ranks_lock);
     usm__ranks_launch_post(l, l->ranks->master, &stop);
@@ -258,15 +258,15 @@ typedef enum errand {
 } errand;
 
 /* Handles one message.  The lock is held. */
-static errand open_letter(usm__ranks_launch *l, const usm__letter *letter, usm__wire *msg)
+static errand open_packet(usm__ranks_launch *l, const usm__packet *packet, usm__wire *msg)
 {
     uint64_t now = usm__os_now_ns();
 
-    if (letter->size == 0) {
-        rank_is_lost(l, letter->rank, now);
+    if (packet->size == 0) {
+        rank_is_lost(l, packet->rank, now);
         return HANDLED;
     }
-    if (!usm__wire_decode(letter->bytes, letter->size, msg))
+    if (!usm__wire_decode(packet->bytes, packet->size, msg))
         return HANDLED;
     if (is_for_home(msg)) {
         if (!l->is_home)
@@ -276,34 +276,34 @@ static errand open_letter(usm__ranks_launch *l, const usm__letter *letter, usm__
             l->moved_ns = now;
         return FOR_HOME;
     }
-    if (msg->op == USM__WIRE_PROGRESS && letter->rank == l->ranks->master && l->teller.fn)
+    if (msg->op == USM__WIRE_PROGRESS && packet->rank == l->ranks->master && l->notifier.fn)
         return FOR_PROGRAM;
-    if (msg->op == USM__WIRE_END && letter->rank == l->ranks->master && !l->worker.is_over)
+    if (msg->op == USM__WIRE_END && packet->rank == l->ranks->master && !l->worker.is_over)
         usm__ranks_add(l->ranks, msg);
     if (l->is_master)
-        usm__master_receive(&l->master, letter->rank, msg, now);
-    if (usm__worker_receive(&l->worker, letter->rank, msg))
+        usm__master_receive(&l->master, packet->rank, msg, now);
+    if (usm__worker_receive(&l->worker, packet->rank, msg))
         l->has_work = true;
     return HANDLED;
 }
 
 /* The lock is not held. */
-static void open_letters(usm__ranks_launch *l)
+static void open_packets(usm__ranks_launch *l)
 {
     usm_list *it;
 
     usm__mutex_lock(&usm__ranks_lock);
     while ((it = usm_list_pop(&l->in))) {
-        usm__letter *letter = usm_container_of(it, usm__letter, link);
+        usm__packet *packet = usm_container_of(it, usm__packet, link);
         usm__wire    msg;
-        errand       what = open_letter(l, letter, &msg);
+        errand       what = open_packet(l, packet, &msg);
 
         usm__mutex_unlock(&usm__ranks_lock);
         if (what == FOR_HOME)
-            usm__ranks_home_receive(l, letter->rank, &msg);
+            usm__ranks_home_receive(l, packet->rank, &msg);
         else if (what == FOR_PROGRAM)
-            tell_progress(l, &msg);
-        usm__heap_free(letter);
+            notify_progress(l, &msg);
+        usm__heap_free(packet);
         usm__mutex_lock(&usm__ranks_lock);
     }
     usm__mutex_unlock(&usm__ranks_lock);
@@ -322,9 +322,9 @@ static void say_no(const usm__ranks *ranks, uint32_t launch, usm_status status)
                                 .status = status,
                                 .team   = ranks->id,
                                 .launch = launch};
-    usm__story     own;
+    usm__message   own;
 
-    usm__story_save(&own);
+    usm__message_save(&own);
     memset(message, 0, sizeof message);
     if (is_master)
         (void)snprintf((char *)bytes + head, USM__RANKS_STORY, "rank %u: %s", ranks->self,
@@ -336,7 +336,7 @@ static void say_no(const usm__ranks *ranks, uint32_t launch, usm_status status)
     for (uint32_t r = 0; r < ranks->count; r++)
         if (r != ranks->self && (is_master || r == ranks->master))
             (void)usm__job_send(r, USM__JOB_TEAMS, message, USM__WIRE_HEADER + msg.size);
-    usm__story_restore(&own); /* the message of the failure here */
+    usm__message_restore(&own); /* the message of the failure here */
 }
 
 static const char *reason_of(usm_status broken)
@@ -365,25 +365,25 @@ static void give_up_if_broken(usm__ranks_launch *l)
 
 /* Reports a member that has just fallen silent, here or on another rank.  No other member does the
  * chunks that a member of the data's rank writes in place. */
-static void tell_of_silent(usm__ranks_launch *l, uint64_t now)
+static void notify_of_silent(usm__ranks_launch *l, uint64_t now)
 {
-    const usm__schedule *book = l->master.book;
+    const usm__schedule *ledger = l->master.ledger;
 
-    for (uint32_t i = 0; book && i < l->ranks->total; i++) {
+    for (uint32_t i = 0; ledger && i < l->ranks->total; i++) {
         usm__chunk chunk;
         uint64_t   ns;
 
-        if (!usm__schedule_is_silent(book, i, now, &chunk, &ns)) {
-            l->parts[i].is_told = false;
+        if (!usm__schedule_is_silent(ledger, i, now, &chunk, &ns)) {
+            l->parts[i].is_notified = false;
             continue;
         }
-        if (!l->parts[i].is_told)
+        if (!l->parts[i].is_notified)
             usm__warn("team: no message from %s for %.1f s; it has %" PRIu64
                       " indices of kernel \"%s\" from %" PRIu64
                       " on, and gets no more work until they end",
                       l->ranks->names[i], (double)ns / 1e9, chunk.count, l->plan->desc.kernel->name,
                       chunk.first);
-        l->parts[i].is_told = true;
+        l->parts[i].is_notified = true;
     }
 }
 
@@ -450,7 +450,7 @@ static uint64_t tick(usm__ranks_launch *l)
     usm__worker_tick(&l->worker, now, &own);
     if (l->is_master) {
         usm__master_tick(&l->master, now, &next);
-        tell_of_silent(l, now);
+        notify_of_silent(l, now);
     }
     return own < next ? own : next;
 }
@@ -461,7 +461,7 @@ static bool step(usm__ranks_launch *l)
     uint64_t next;
     bool     feeds, is_over;
 
-    open_letters(l);
+    open_packets(l);
     usm__mutex_lock(&usm__ranks_lock);
     if (l->broken == USM_OK && !usm__job_is_attached())
         break_off(l, USM_E_MPI);
@@ -486,15 +486,15 @@ static bool step(usm__ranks_launch *l)
     return !is_over;
 }
 
-static void free_letters(usm_list *list)
+static void free_packets(usm_list *list)
 {
     usm_list *it;
 
     while (list->next && (it = usm_list_pop(list)))
-        usm__heap_free(usm_container_of(it, usm__letter, link));
+        usm__heap_free(usm_container_of(it, usm__packet, link));
 }
 
-static void tell_end(usm__ranks_launch *l, usm_status status, const char *story)
+static void notify_end(usm__ranks_launch *l, usm_status status, const char *reason)
 {
     usm_parallel_stats stats = l->worker.stats;
 
@@ -504,20 +504,20 @@ static void tell_end(usm__ranks_launch *l, usm_status status, const char *story)
     if (stats.wall_ns > 0)
         stats.spread = (double)l->worker.spread_ns / (double)stats.wall_ns;
     usm__run_get_bytes(l->run, &stats.bytes_in, &stats.bytes_out);
-    if (status == USM_OK && l->teller.fn) {
-        const usm__told told = {.now_ns      = usm__os_now_ns(),
-                                .total       = l->plan->total,
-                                .done        = l->plan->total,
-                                .chunks      = stats.chunks,
-                                .rescheduled = stats.rescheduled,
-                                .is_end      = true};
+    if (status == USM_OK && l->notifier.fn) {
+        const usm__notified notified = {.now_ns      = usm__os_now_ns(),
+                                        .total       = l->plan->total,
+                                        .done        = l->plan->total,
+                                        .chunks      = stats.chunks,
+                                        .rescheduled = stats.rescheduled,
+                                        .is_end      = true};
 
-        (void)usm__teller_tell(&l->teller, &told);
+        (void)usm__notifier_notify(&l->notifier, &notified);
     }
     usm__run_destroy(l->run);
     l->run = NULL;
     if (status != USM_OK)
-        (void)usm__fail(status, "%s", story);
+        (void)usm__fail(status, "%s", reason);
     l->over(l->over_arg, status, &stats);
 }
 
@@ -526,7 +526,7 @@ static void run_launch(void *arg)
     usm__ranks_launch *l = arg;
     usm_status         status;
     bool               goes_on;
-    char               story[USM__RANKS_STORY];
+    char               reason[USM__RANKS_STORY];
 
     usm__mutex_lock(&usm__ranks_lock);
     launches++;
@@ -546,9 +546,9 @@ static void run_launch(void *arg)
     usm__mutex_lock(&usm__ranks_lock);
     usm_list_remove(&l->link);
     status = l->worker.status;
-    memcpy(story, l->worker.story, sizeof story);
+    memcpy(reason, l->worker.reason, sizeof reason);
     usm__mutex_unlock(&usm__ranks_lock);
-    tell_end(l, status, story);
+    notify_end(l, status, reason);
     usm__mutex_lock(&usm__ranks_lock);
     l->is_gone = true;
     (void)pthread_cond_broadcast(&l->changed);
@@ -573,7 +573,7 @@ static usm_status start_master(usm__ranks_launch *l)
 
     params.progress_ms = p->desc.progress_ms ? p->desc.progress_ms : 200;
     params.silence_ns  = usm__plan_silence_ns(p);
-    params.book        = (usm__schedule_params){.total      = p->total,
+    params.ledger      = (usm__schedule_params){.total      = p->total,
                                                 .multiple   = p->multiple,
                                                 .min_chunk  = p->desc.min_chunk,
                                                 .max_chunk  = p->max_chunk,
@@ -583,7 +583,7 @@ static usm_status start_master(usm__ranks_launch *l)
                                                 .nnumbers   = p->desc.policy.nnumbers,
                                                 .weights    = p->desc.policy.weights,
                                                 .may_repeat = p->may_repeat};
-    st                 = usm__chunk_policy_check(&params.book);
+    st                 = usm__chunk_policy_check(&params.ledger);
     return st == USM_OK ? usm__master_init(&l->master, &params) : st;
 }
 
@@ -661,7 +661,7 @@ static usm_status fill(usm__ranks_launch *l)
     if (st == USM_OK && !l->parts)
         st = usm__fail(USM_E_NO_MEMORY, "no host memory for a launch over ranks");
     if (st == USM_OK)
-        st = usm__teller_init(&l->teller, l->plan, l->ranks->total, l->start_ns);
+        st = usm__notifier_init(&l->notifier, l->plan, l->ranks->total, l->start_ns);
     return st;
 }
 
@@ -693,13 +693,13 @@ static usm__ranks_launch *make(usm__ranks *ranks, usm__plan *plan)
 static void discard(usm__ranks_launch *l)
 {
     usm__run_destroy(l->run);
-    free_letters(&l->in);
-    free_letters(&l->out);
-    free_letters(&l->kept);
+    free_packets(&l->in);
+    free_packets(&l->out);
+    free_packets(&l->kept);
     usm__master_fini(&l->master);
     usm__worker_fini(&l->worker);
     usm__ranks_home_fini(l);
-    usm__teller_fini(&l->teller);
+    usm__notifier_fini(&l->notifier);
     usm__ranks_bytes_end(l);
     usm__heap_free(l->parts);
     (void)pthread_cond_destroy(&l->changed);
@@ -712,7 +712,7 @@ usm_status usm__ranks_start(usm__ranks *ranks, usm__plan *plan, usm__ranks_over_
 {
     usm__ranks_launch *l  = make(ranks, plan);
     usm_status         st = l ? fill(l) : USM_E_NO_MEMORY;
-    usm__story         story;
+    usm__message       reason;
     int                error = 0;
 
     if (st == USM_OK) {
@@ -731,10 +731,10 @@ usm_status usm__ranks_start(usm__ranks *ranks, usm__plan *plan, usm__ranks_over_
                        "no thread for a launch over ranks: error %d", error);
     }
     usm__ranks_refuse(ranks, st);
-    usm__story_save(&story);
+    usm__message_save(&reason);
     if (l)
         discard(l);
-    usm__story_restore(&story);
+    usm__message_restore(&reason);
     return st;
 }
 

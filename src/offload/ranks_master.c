@@ -47,12 +47,12 @@ usm_status usm__master_init(usm__master *m, const usm__master_params *params)
             rank->members[i].state = USM_MEMBER_WELL;
         if (r != params->home)
             continue;
-        m->params.book.in_place  = rank->first; /* see ranks_bytes.c */
-        m->params.book.nin_place = rank->nmembers;
+        m->params.ledger.in_place  = rank->first; /* see ranks_bytes.c */
+        m->params.ledger.nin_place = rank->nmembers;
     }
-    m->params.book.nworkers         = total;
-    m->params.book.depth            = FLIGHTS_MAX;
-    m->params.book.least_silence_ns = USM__RANKS_SILENCE_NS;
+    m->params.ledger.nworkers         = total;
+    m->params.ledger.depth            = FLIGHTS_MAX;
+    m->params.ledger.least_silence_ns = USM__RANKS_SILENCE_NS;
     if (m->ranks)
         return USM_OK;
 err_memory:
@@ -69,30 +69,30 @@ void usm__master_fini(usm__master *m)
         usm__heap_free(m->ranks[r].members);
     }
     usm__heap_free(m->ranks);
-    usm__schedule_destroy(m->book);
+    usm__schedule_destroy(m->ledger);
     memset(m, 0, sizeof *m);
 }
 
-static void tell_all(usm__master *m, const usm__wire *msg)
+static void notify_all(usm__master *m, const usm__wire *msg)
 {
     for (uint32_t r = 0; r < m->params.nranks; r++)
         if (!m->ranks[r].is_lost)
             m->params.send(m->params.arg, r, msg);
 }
 
-static void tell_progress(usm__master *m)
+static void notify_progress(usm__master *m)
 {
     unsigned char       bytes[8 * MEMBERS_TOLD];
     usm__schedule_stats s;
     usm__wire           msg = {.op = USM__WIRE_PROGRESS, .bytes = bytes};
 
-    usm__schedule_get_stats(m->book, &s);
-    if (s.done == m->told_done)
+    usm__schedule_get_stats(m->ledger, &s);
+    if (s.done == m->notified_done)
         return;
-    m->told_done = s.done;
-    msg.a        = s.done;
-    msg.b        = s.chunks;
-    msg.c        = s.rescheduled;
+    m->notified_done = s.done;
+    msg.a            = s.done;
+    msg.b            = s.chunks;
+    msg.c            = s.rescheduled;
     for (uint32_t r = 0; r < m->params.nranks; r++)
         for (uint32_t i = 0; i < m->ranks[r].nmembers && msg.size < sizeof bytes; i++) {
             usm_put_le(bytes + msg.size, m->ranks[r].members[i].done, 8);
@@ -126,8 +126,8 @@ static void put_figures(const usm__master *m, unsigned char *bytes)
 {
     usm__schedule_stats s = {0};
 
-    if (m->book)
-        usm__schedule_get_stats(m->book, &s);
+    if (m->ledger)
+        usm__schedule_get_stats(m->ledger, &s);
     usm_put_le(bytes, s.chunks, 8);
     usm_put_le(bytes + 8, s.rescheduled, 8);
     usm_put_le(bytes + 16, s.duplicated, 8);
@@ -141,13 +141,13 @@ static void put_members(const usm__master *m, unsigned char *bytes, uint32_t n)
         for (uint32_t i = 0; i < m->ranks[r].nmembers; i++) {
             const usm__master_member *w      = &m->ranks[r].members[i];
             uint32_t                  number = m->ranks[r].first + i;
-            usm__wire_member told = {w->chunks, w->done, w->busy_ns, 0, (uint32_t)w->state};
+            usm__wire_member notified = {w->chunks, w->done, w->busy_ns, 0, (uint32_t)w->state};
 
             if (number >= n)
                 return;
-            if (m->book)
-                told.speed = usm__schedule_speed(m->book, number);
-            usm__wire_put_member(bytes + (size_t)number * USM__WIRE_MEMBER, &told);
+            if (m->ledger)
+                notified.speed = usm__schedule_speed(m->ledger, number);
+            usm__wire_put_member(bytes + (size_t)number * USM__WIRE_MEMBER, &notified);
         }
 }
 
@@ -155,9 +155,9 @@ static void put_members(const usm__master *m, unsigned char *bytes, uint32_t n)
 static void end(usm__master *m)
 {
     unsigned char  bare[USM__WIRE_FIGURES + USM__RANKS_STORY];
-    size_t         story = strnlen(m->story, sizeof m->story - 1), size;
-    uint32_t       n     = m->params.book.nworkers;
-    usm__wire      msg   = {.op = USM__WIRE_END, .status = m->status};
+    size_t         reason = strnlen(m->reason, sizeof m->reason - 1), size;
+    uint32_t       n      = m->params.ledger.nworkers;
+    usm__wire      msg    = {.op = USM__WIRE_END, .status = m->status};
     unsigned char *bytes;
 
     if (m->phase == USM__MASTER_ENDED)
@@ -169,21 +169,21 @@ static void end(usm__master *m)
     msg.index  = bytes ? n : 0;
     msg.bytes  = bytes ? bytes : bare;
     size       = USM__WIRE_FIGURES + (size_t)msg.index * USM__WIRE_MEMBER;
-    msg.size   = (uint32_t)(size + story);
+    msg.size   = (uint32_t)(size + reason);
     put_figures(m, bytes ? bytes : bare);
     if (bytes)
         put_members(m, bytes + USM__WIRE_FIGURES, n);
-    memcpy((bytes ? bytes : bare) + size, m->story, story);
-    tell_all(m, &msg);
+    memcpy((bytes ? bytes : bare) + size, m->reason, reason);
+    notify_all(m, &msg);
     usm__heap_free(bytes);
 }
 
-void usm__master_fail(usm__master *m, usm_status status, const char *story)
+void usm__master_fail(usm__master *m, usm_status status, const char *reason)
 {
     if (m->phase == USM__MASTER_ENDED)
         return;
     m->status = status;
-    (void)snprintf(m->story, sizeof m->story, "%.*s", (int)sizeof m->story - 1, story);
+    (void)snprintf(m->reason, sizeof m->reason, "%.*s", (int)sizeof m->reason - 1, reason);
     end(m);
 }
 
@@ -191,22 +191,22 @@ static void settle_if_over(usm__master *m)
 {
     const usm__wire msg = {.op = USM__WIRE_SETTLE};
 
-    if (m->phase != USM__MASTER_WORKS || !usm__schedule_is_over(m->book))
+    if (m->phase != USM__MASTER_WORKS || !usm__schedule_is_over(m->ledger))
         return;
     if (m->is_watched)
-        tell_progress(m); /* the final numbers of each member */
+        notify_progress(m); /* the final numbers of each member */
     m->phase = USM__MASTER_SETTLES;
     m->params.send(m->params.arg, m->params.home, &msg);
 }
 
 /* Copies the bytes of a message as text. */
-static void copy_story(char story[USM__RANKS_STORY], const usm__wire *msg)
+static void copy_message(char reason[USM__RANKS_STORY], const usm__wire *msg)
 {
     size_t size = msg->size < USM__RANKS_STORY - 1 ? msg->size : USM__RANKS_STORY - 1;
 
     if (size > 0)
-        memcpy(story, msg->bytes, size);
-    story[size] = '\0';
+        memcpy(reason, msg->bytes, size);
+    reason[size] = '\0';
 }
 
 /* A failure that another rank reports: it is never taken for a success. */
@@ -243,12 +243,12 @@ static void forget_flight(usm__master_member *w, uint32_t at)
 static bool give(usm__master *m, uint32_t number, const usm__master_member *w, uint64_t now_ns,
                  usm__chunk *c)
 {
-    double speed = usm__schedule_speed(m->book, number);
+    double speed = usm__schedule_speed(m->ledger, number);
 
     if (w->nflights < m->params.depth)
-        return usm__schedule_take(m->book, number, now_ns, c);
+        return usm__schedule_take(m->ledger, number, now_ns, c);
     return w->nflights < FLIGHTS_MAX && (double)w->items * 1e9 < speed * 2 * BATCH_NS &&
-           usm__schedule_take_more(m->book, number, now_ns, c);
+           usm__schedule_take_more(m->ledger, number, now_ns, c);
 }
 
 static bool take_one(usm__master *m, const usm__master_rank *rank, uint32_t member, uint64_t now_ns,
@@ -297,10 +297,10 @@ static void go_on(usm__master *m, uint64_t now_ns)
     settle_if_over(m);
     if (m->phase != USM__MASTER_WORKS)
         return;
-    (void)usm__schedule_overdue(m->book, now_ns, &m->next_ns);
+    (void)usm__schedule_overdue(m->ledger, now_ns, &m->next_ns);
     for (uint32_t r = 0; r < m->params.nranks; r++)
         serve(m, r, now_ns);
-    (void)usm__schedule_overdue(m->book, now_ns, &m->next_ns); /* includes what was granted just
+    (void)usm__schedule_overdue(m->ledger, now_ns, &m->next_ns); /* includes what was granted just
                                                                   now */
 }
 
@@ -309,28 +309,28 @@ static void go_on(usm__master *m, uint64_t now_ns)
 static bool is_agreed(usm__master *m, uint32_t from)
 {
     const usm__master_rank *rank = &m->ranks[from];
-    char                    story[USM__RANKS_STORY];
+    char                    reason[USM__RANKS_STORY];
 
     if (rank->home == m->params.home && memcmp(rank->shape, m->params.shape, USM__WIRE_SHAPE) == 0)
         return true;
     if (rank->home != m->params.home)
-        (void)snprintf(story, sizeof story,
+        (void)snprintf(reason, sizeof reason,
                        "rank %u names rank %u as the rank of the data (home), rank %u names rank "
                        "%u: the launch must be the same on every rank",
                        from, rank->home, m->params.self, m->params.home);
     else
-        (void)snprintf(story, sizeof story,
+        (void)snprintf(reason, sizeof reason,
                        "rank %u launches something else than rank %u: kernel, ranges, sizes of "
                        "arguments, policy and flags must be the same on every rank",
                        from, m->params.self);
-    usm__master_fail(m, USM_E_INVALID, story);
+    usm__master_fail(m, USM_E_INVALID, reason);
     return false;
 }
 
 /* Excludes members that cannot run the kernel; the scheduler state is created for all. */
-static bool make_book(usm__master *m)
+static bool make_ledger(usm__master *m)
 {
-    usm__schedule_params *p   = &m->params.book;
+    usm__schedule_params *p   = &m->params.ledger;
     bool                  any = false;
 
     for (uint32_t r = 0; r < m->params.nranks; r++) {
@@ -339,8 +339,8 @@ static bool make_book(usm__master *m)
         if (most && (p->max_chunk == 0 || most < p->max_chunk))
             p->max_chunk = most;
     }
-    m->book = usm__schedule_create(p);
-    if (!m->book) {
+    m->ledger = usm__schedule_create(p);
+    if (!m->ledger) {
         usm__master_fail(m, USM_E_NO_MEMORY, "no host memory for the scheduler of a launch");
         return false;
     }
@@ -349,7 +349,7 @@ static bool make_book(usm__master *m)
             if (m->ranks[r].members[i].takes_part)
                 any = true;
             else
-                usm__schedule_set_aside(m->book, m->ranks[r].first + i);
+                usm__schedule_set_aside(m->ledger, m->ranks[r].first + i);
     if (!any)
         usm__master_fail(m, USM_E_NO_IMAGE, "no member of any rank runs the kernel");
     return any;
@@ -362,21 +362,21 @@ static void begin_if_all(usm__master *m, uint64_t now_ns)
     for (uint32_t r = 0; r < m->params.nranks; r++)
         if (!m->ranks[r].is_lost && !m->ranks[r].is_ready)
             return;
-    if (!make_book(m))
+    if (!make_ledger(m))
         return;
     m->phase = USM__MASTER_WORKS;
     go_on(m, now_ns);
 }
 
 /* That rank's call has failed, or the rank cannot go on: the others must not wait for it. */
-static void tell_refusal(usm__master *m, uint32_t from, const usm__wire *msg)
+static void notify_refusal(usm__master *m, uint32_t from, const usm__wire *msg)
 {
     const usm__wire words = {.bytes = msg->bytes + USM__WIRE_SHAPE,
                              .size  = msg->size - USM__WIRE_SHAPE};
-    char            story[USM__RANKS_STORY], text[USM__RANKS_STORY + 32];
+    char            reason[USM__RANKS_STORY], text[USM__RANKS_STORY + 32];
 
-    copy_story(story, &words);
-    (void)snprintf(text, sizeof text, "rank %u: %s", from, story);
+    copy_message(reason, &words);
+    (void)snprintf(text, sizeof text, "rank %u: %s", from, reason);
     usm__master_fail(m, failure_of(msg), text);
 }
 
@@ -385,7 +385,7 @@ static void receive_ready(usm__master *m, uint32_t from, const usm__wire *msg, u
     usm__master_rank *rank = &m->ranks[from];
 
     if (msg->status != USM_OK) {
-        tell_refusal(m, from, msg);
+        notify_refusal(m, from, msg);
         return;
     }
     if (m->phase != USM__MASTER_GATHERS || rank->is_ready)
@@ -410,8 +410,8 @@ static void cut(usm__master *m, uint64_t first)
     if (first >= m->cut)
         return;
     m->cut = first;
-    usm__schedule_cut(m->book, first);
-    tell_all(m, &msg);
+    usm__schedule_cut(m->ledger, first);
+    notify_all(m, &msg);
 }
 
 /* The member has answered for the chunk; false: it did not have it. */
@@ -431,7 +431,7 @@ static bool answer(usm__master *m, uint32_t from, uint32_t member, uint64_t id, 
     return false;
 }
 
-static void tell_home(usm__master *m, const unsigned char *records, uint32_t n)
+static void notify_home(usm__master *m, const unsigned char *records, uint32_t n)
 {
     const usm__wire msg = {.op = USM__WIRE_COUNTS, .size = n * USM__WIRE_RECORD, .bytes = records};
 
@@ -454,7 +454,7 @@ static void receive_done(usm__master *m, uint32_t from, const usm__wire *msg, ui
             continue;
         w = &m->ranks[from].members[r.member];
         w->busy_ns += r.a;
-        if (usm__schedule_done(m->book, m->ranks[from].first + r.member, r.id, now_ns, r.a) !=
+        if (usm__schedule_done(m->ledger, m->ranks[from].first + r.member, r.id, now_ns, r.a) !=
             USM__CHUNK_COUNTS)
             continue;
         w->chunks++;
@@ -463,18 +463,18 @@ static void receive_done(usm__master *m, uint32_t from, const usm__wire *msg, ui
         usm__wire_put_record(counts + (size_t)n++ * USM__WIRE_RECORD,
                              &(usm__wire_record){from, 0, r.id, 0, 0});
         if (n == sizeof counts / USM__WIRE_RECORD) {
-            tell_home(m, counts, n);
+            notify_home(m, counts, n);
             n = 0;
         }
         if (r.b != UINT64_MAX)
             cut(m, r.b);
     }
-    tell_home(m, counts, n);
+    notify_home(m, counts, n);
 }
 
 static void receive_failed(usm__master *m, uint32_t from, const usm__wire *msg)
 {
-    char     story[USM__RANKS_STORY], text[USM__RANKS_STORY + 32];
+    char     reason[USM__RANKS_STORY], text[USM__RANKS_STORY + 32];
     uint64_t count;
 
     if (!answer(m, from, msg->index, msg->a, &count))
@@ -482,11 +482,11 @@ static void receive_failed(usm__master *m, uint32_t from, const usm__wire *msg)
     if (msg->flags & USM__WIRE_ASIDE)
         m->ranks[from].members[msg->index].state =
             msg->status == USM_E_DEVICE_LOST ? USM_MEMBER_LOST : USM_MEMBER_ASIDE;
-    if (usm__schedule_failed(m->book, m->ranks[from].first + msg->index, msg->a) &&
+    if (usm__schedule_failed(m->ledger, m->ranks[from].first + msg->index, msg->a) &&
         !(msg->flags & USM__WIRE_FATAL))
         return;
-    copy_story(story, msg);
-    (void)snprintf(text, sizeof text, "rank %u: %s", from, story);
+    copy_message(reason, msg);
+    (void)snprintf(text, sizeof text, "rank %u: %s", from, reason);
     usm__master_fail(m, failure_of(msg), text);
 }
 
@@ -496,7 +496,7 @@ static void receive_settled(usm__master *m, uint32_t from, const usm__wire *msg)
         return;
     if (msg->status != USM_OK) {
         m->status = failure_of(msg);
-        copy_story(m->story, msg);
+        copy_message(m->reason, msg);
     }
     end(m);
 }
@@ -506,7 +506,7 @@ static bool may_be_at_it(const usm__master *m, uint32_t number, usm__master_memb
                          uint64_t now_ns)
 {
     const usm__flight *f     = &w->flights[0];
-    double             speed = usm__schedule_speed(m->book, number);
+    double             speed = usm__schedule_speed(m->ledger, number);
     double             ns    = speed > 0 ? 4e9 * (double)f->count / speed : 0;
 
     if (w->oldest != f->id + 1) {
@@ -525,7 +525,7 @@ static void hear(usm__master *m, uint32_t from, uint64_t now_ns)
         usm__master_member *w = &rank->members[i];
 
         if (w->nflights > 0 && may_be_at_it(m, rank->first + i, w, now_ns))
-            usm__schedule_touch(m->book, rank->first + i, w->flights[0].id, now_ns);
+            usm__schedule_touch(m->ledger, rank->first + i, w->flights[0].id, now_ns);
     }
 }
 
@@ -552,15 +552,15 @@ void usm__master_receive(usm__master *m, uint32_t from, const usm__wire *msg, ui
 void usm__master_lost(usm__master *m, uint32_t rank, uint64_t now_ns)
 {
     usm__master_rank *lost = rank < m->params.nranks ? &m->ranks[rank] : NULL;
-    char              story[USM__RANKS_STORY];
+    char              reason[USM__RANKS_STORY];
     bool              left = true;
 
     if (!lost || lost->is_lost || m->phase == USM__MASTER_ENDED)
         return;
     lost->is_lost = true;
     if (rank == m->params.home) {
-        (void)snprintf(story, sizeof story, "rank %u, which had the arguments, has ended", rank);
-        usm__master_fail(m, USM_E_PEER, story);
+        (void)snprintf(reason, sizeof reason, "rank %u, which had the arguments, has ended", rank);
+        usm__master_fail(m, USM_E_PEER, reason);
         return;
     }
     for (uint32_t i = 0; i < lost->nmembers; i++) {
@@ -568,14 +568,14 @@ void usm__master_lost(usm__master *m, uint32_t rank, uint64_t now_ns)
         lost->members[i].state      = USM_MEMBER_LOST;
         lost->members[i].nflights   = 0;
         lost->members[i].items      = 0;
-        if (m->book)
-            left = usm__schedule_lose(m->book, lost->first + i) && left;
+        if (m->ledger)
+            left = usm__schedule_lose(m->ledger, lost->first + i) && left;
     }
     if (!left && m->phase == USM__MASTER_WORKS) {
-        (void)snprintf(story, sizeof story,
+        (void)snprintf(reason, sizeof reason,
                        "rank %u has ended, and no member is left that could do its part%s", rank,
-                       m->params.book.may_repeat ? "" : ", or what it wrote may not be repeated");
-        usm__master_fail(m, USM_E_PEER, story);
+                       m->params.ledger.may_repeat ? "" : ", or what it wrote may not be repeated");
+        usm__master_fail(m, USM_E_PEER, reason);
         return;
     }
     begin_if_all(m, now_ns);
@@ -593,11 +593,11 @@ void usm__master_tick(usm__master *m, uint64_t now_ns, uint64_t *next_ns)
         return;
     if (now_ns >= m->next_ns)
         go_on(m, now_ns);
-    if (every && now_ns - m->told_ns >= every) {
-        m->told_ns = now_ns;
-        tell_progress(m);
+    if (every && now_ns - m->notified_ns >= every) {
+        m->notified_ns = now_ns;
+        notify_progress(m);
     }
     *next_ns = m->next_ns;
-    if (every && m->told_ns + every < *next_ns)
-        *next_ns = m->told_ns + every;
+    if (every && m->notified_ns + every < *next_ns)
+        *next_ns = m->notified_ns + every;
 }

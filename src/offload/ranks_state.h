@@ -54,7 +54,7 @@ typedef enum usm__master_phase {
 typedef struct usm__master_params {
     uint32_t             nranks, self, home;
     const uint32_t      *nmembers;   /* by rank; 0: the rank takes no part */
-    usm__schedule_params book;       /* nworkers, depth, ... are set by usm__master_init() */
+    usm__schedule_params ledger;     /* nworkers, depth, ... are set by usm__master_init() */
     const unsigned char *shape;      /* USM__WIRE_SHAPE bytes */
     bool                 has_copies; /* the data's rank is told which chunks count */
     uint32_t             depth;      /* chunks that a member has in progress, at least */
@@ -95,14 +95,14 @@ typedef struct usm__master_rank {
 typedef struct usm__master {
     usm__master_params params;
     usm__master_phase  phase;
-    usm__schedule     *book; /* created when phase becomes WORKS */
+    usm__schedule     *ledger; /* created when phase becomes WORKS */
     usm__master_rank  *ranks;
     bool               is_watched; /* a rank wants PROGRESS */
     uint64_t           cut;
-    uint64_t           next_ns, told_ns, told_done; /* next_ns: when to ask the scheduler; told: of
+    uint64_t   next_ns, notified_ns, notified_done; /* next_ns: when to ask the scheduler; told: of
                                                        PROGRESS */
-    usm_status         status;
-    char               story[USM__RANKS_STORY];
+    usm_status status;
+    char       reason[USM__RANKS_STORY];
 } usm__master;
 
 /* Arrays are copied.  USM_E_NO_MEMORY */
@@ -111,7 +111,7 @@ void       usm__master_fini(usm__master *m);
 void usm__master_receive(usm__master *m, uint32_t from, const usm__wire *msg, uint64_t now_ns);
 void usm__master_lost(usm__master *m, uint32_t rank, uint64_t now_ns);
 /* Ends the launch for all ranks, at once. */
-void usm__master_fail(usm__master *m, usm_status status, const char *story);
+void usm__master_fail(usm__master *m, usm_status status, const char *reason);
 /* To be called at *next_ns at the latest (UINT64_MAX: never). */
 void usm__master_tick(usm__master *m, uint64_t now_ns, uint64_t *next_ns);
 
@@ -145,7 +145,7 @@ typedef struct usm__worker {
     bool               is_urgent; /* one of them reports that something was found */
     bool               is_over;
     usm_status         status;
-    char               story[USM__RANKS_STORY];
+    char               reason[USM__RANKS_STORY];
     usm_parallel_stats stats;
     uint64_t           spread_ns; /* of stats, before it is divided by the time */
 } usm__worker;
@@ -162,7 +162,7 @@ bool usm__worker_receive(usm__worker *w, uint32_t from, const usm__wire *msg);
  * ended well. */
 void usm__worker_lost(usm__worker *w, uint32_t rank);
 /* Ends the launch on this rank: the master is lost, or this process cannot go on. */
-void usm__worker_end(usm__worker *w, usm_status status, const char *story);
+void usm__worker_end(usm__worker *w, usm_status status, const char *reason);
 bool usm__worker_take(usm__worker *w, uint32_t member, usm__chunk *chunk);
 /* A chunk that was taken has ended, and the data's rank has its bytes.  cut: from there on no index
  * is wanted, because this chunk has found something; UINT64_MAX: none. */
@@ -170,7 +170,7 @@ void usm__worker_done(usm__worker *w, uint32_t member, uint64_t id, uint64_t com
                       uint64_t cut);
 /* flags: USM__WIRE_FATAL, USM__WIRE_ASIDE. */
 void usm__worker_failed(usm__worker *w, uint32_t member, uint64_t id, usm_status status,
-                        unsigned flags, const char *story);
+                        unsigned flags, const char *reason);
 /* Sends the records that were kept to be sent together. */
 void usm__worker_flush(usm__worker *w, uint64_t now_ns);
 /* Whether ends need not be reported yet. */

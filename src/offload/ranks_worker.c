@@ -41,7 +41,7 @@ void usm__worker_fini(usm__worker *w)
     memset(w, 0, sizeof *w);
 }
 
-static void tell_master(usm__worker *w, const usm__wire *msg)
+static void notify_master(usm__worker *w, const usm__wire *msg)
 {
     w->params.send(w->params.arg, w->params.master, msg);
 }
@@ -61,7 +61,7 @@ void usm__worker_start(usm__worker *w, uint64_t now_ns)
     memcpy(bytes, w->params.shape, USM__WIRE_SHAPE);
     if (msg.size > USM__WIRE_SHAPE)
         memcpy(bytes + USM__WIRE_SHAPE, w->params.takes_part, msg.size - USM__WIRE_SHAPE);
-    tell_master(w, &msg);
+    notify_master(w, &msg);
     w->spoke_ns = now_ns;
 }
 
@@ -84,17 +84,17 @@ static bool grow(usm__worker_queue *q)
 }
 
 static void give_up(usm__worker *w, uint32_t member, uint64_t id, usm_status status, uint8_t flags,
-                    const char *story)
+                    const char *reason)
 {
     const usm__wire msg = {.op     = USM__WIRE_FAILED,
                            .flags  = flags,
                            .status = status,
                            .index  = member,
                            .a      = id,
-                           .size   = (uint32_t)strnlen(story, USM__RANKS_STORY - 1),
-                           .bytes  = (const unsigned char *)story};
+                           .size   = (uint32_t)strnlen(reason, USM__RANKS_STORY - 1),
+                           .bytes  = (const unsigned char *)reason};
 
-    tell_master(w, &msg);
+    notify_master(w, &msg);
 }
 
 static bool has_room_for_done(usm__worker *w)
@@ -171,18 +171,18 @@ static void cut(usm__worker *w, uint64_t first)
 static void end_all(usm__worker *w, const usm__wire *msg)
 {
     uint32_t head = USM__WIRE_FIGURES + msg->index * USM__WIRE_MEMBER, size = msg->size - head;
-    char     story[USM__RANKS_STORY];
+    char     reason[USM__RANKS_STORY];
 
-    if (size > sizeof story - 1)
-        size = sizeof story - 1;
-    memcpy(story, msg->bytes + head, size);
-    story[size]          = '\0';
+    if (size > sizeof reason - 1)
+        size = sizeof reason - 1;
+    memcpy(reason, msg->bytes + head, size);
+    reason[size]         = '\0';
     w->stats.chunks      = usm_get_le(msg->bytes, 8);
     w->stats.rescheduled = usm_get_le(msg->bytes + 8, 8);
     w->stats.duplicated  = usm_get_le(msg->bytes + 16, 8);
     w->stats.dropped     = usm_get_le(msg->bytes + 24, 8);
     w->spread_ns         = usm_get_le(msg->bytes + 32, 8);
-    usm__worker_end(w, msg->status > 0 ? USM_E_INVALID : (usm_status)msg->status, story);
+    usm__worker_end(w, msg->status > 0 ? USM_E_INVALID : (usm_status)msg->status, reason);
 }
 
 bool usm__worker_receive(usm__worker *w, uint32_t from, const usm__wire *msg)
@@ -209,20 +209,20 @@ bool usm__worker_receive(usm__worker *w, uint32_t from, const usm__wire *msg)
     }
 }
 
-void usm__worker_end(usm__worker *w, usm_status status, const char *story)
+void usm__worker_end(usm__worker *w, usm_status status, const char *reason)
 {
     if (w->is_over)
         return;
     w->is_over = true;
     w->status  = status;
-    (void)snprintf(w->story, sizeof w->story, "%s", story);
+    (void)snprintf(w->reason, sizeof w->reason, "%s", reason);
     for (uint32_t i = 0; i < w->params.nmembers; i++)
         w->queues[i].count = 0;
 }
 
 /* Reports that the data's rank is lost.  If that rank has ended well, it had received END, and the
  * END for this rank may still arrive: so the master judges the loss. */
-static void tell_of_home(const usm__worker *w)
+static void notify_of_home(const usm__worker *w)
 {
     unsigned char bytes[USM__WIRE_SHAPE + USM__RANKS_STORY] = {0};
     usm__wire     msg = {.op = USM__WIRE_READY, .status = USM_E_PEER, .bytes = bytes};
@@ -235,15 +235,16 @@ static void tell_of_home(const usm__worker *w)
 
 void usm__worker_lost(usm__worker *w, uint32_t rank)
 {
-    char story[USM__RANKS_STORY];
+    char reason[USM__RANKS_STORY];
 
     if (w->is_over)
         return;
     if (rank == w->params.master) {
-        (void)snprintf(story, sizeof story, "rank %u, which scheduled the launch, has ended", rank);
-        usm__worker_end(w, USM_E_PEER, story);
+        (void)snprintf(reason, sizeof reason, "rank %u, which scheduled the launch, has ended",
+                       rank);
+        usm__worker_end(w, USM_E_PEER, reason);
     } else if (rank == w->params.home) {
-        tell_of_home(w);
+        notify_of_home(w);
     }
 }
 
@@ -273,11 +274,11 @@ void usm__worker_done(usm__worker *w, uint32_t member, uint64_t id, uint64_t com
 }
 
 void usm__worker_failed(usm__worker *w, uint32_t member, uint64_t id, usm_status status,
-                        unsigned flags, const char *story)
+                        unsigned flags, const char *reason)
 {
     w->queues[member].working--;
     if (!w->is_over)
-        give_up(w, member, id, status, (uint8_t)flags, story);
+        give_up(w, member, id, status, (uint8_t)flags, reason);
 }
 
 void usm__worker_flush(usm__worker *w, uint64_t now_ns)
@@ -288,7 +289,7 @@ void usm__worker_flush(usm__worker *w, uint64_t now_ns)
                                .size  = n * USM__WIRE_RECORD,
                                .bytes = w->done + (size_t)at * USM__WIRE_RECORD};
 
-        tell_master(w, &msg);
+        notify_master(w, &msg);
         w->spoke_ns = now_ns;
         at += n;
     }
@@ -333,7 +334,7 @@ void usm__worker_tick(usm__worker *w, uint64_t now_ns, uint64_t *next_ns)
     if (w->is_over || !has_work(w))
         return;
     if (now_ns - w->spoke_ns >= USM__RANKS_ALIVE_NS) {
-        tell_master(w, &alive);
+        notify_master(w, &alive);
         w->spoke_ns = now_ns;
     }
     *next_ns = w->spoke_ns + USM__RANKS_ALIVE_NS;

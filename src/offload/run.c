@@ -4,7 +4,7 @@
  * A slot (usm__lane) that has room asks the source for a chunk, opens the chunk's bytes, and queues
  * its commands.  When they have ended, a thread of the core continues with the slot: it closes the
  * bytes, reports the end to the source, and asks for the next chunk.  Short chunks are submitted in
- * batches (train.c).  A slot for which the source has no chunk rests until usm__run_feed().  Before
+ * batches (batch.c).  A slot for which the source has no chunk rests until usm__run_feed().  Before
  * the first chunk, the arguments that are read as a whole are brought to the members, once.
  *
  * Bytes of buffers may be held by others (USM_E_AGAIN).  These can be other slots of this launch,
@@ -44,7 +44,7 @@ static unsigned feeds_so_far(usm__run *run)
 static void leave_locked(usm__run *run)
 {
     if (--run->busy == 0)
-        pthread_cond_broadcast(&run->calm);
+        pthread_cond_broadcast(&run->quiescent);
 }
 
 /* False: usm__run_feed() was called after the slot had asked. */
@@ -132,7 +132,7 @@ static bool park(usm__lane *s)
 
 /* ---- one chunk ----------------------------------------------------------------------------- */
 
-static void tell(usm__lane *s, usm_status status, bool is_of_bytes)
+static void notify(usm__lane *s, usm_status status, bool is_of_bytes)
 {
     usm__run_params *p   = &s->run->params;
     usm__chunk_end   end = {.member      = s->member->index,
@@ -145,7 +145,7 @@ static void tell(usm__lane *s, usm_status status, bool is_of_bytes)
                             .copies_size = usm__plan_copies_size(p->plan, s->chunk.count)};
 
     if (s->began_ns > 0 && usm__trace_is_on())
-        usm__lane_tell_chunk(s, status);
+        usm__lane_notify_chunk(s, status);
     s->began_ns = s->compute_ns = s->end_ns = 0;
     p->ended(p->source, &end);
 }
@@ -157,9 +157,9 @@ static void end_chunk(usm__lane *s, usm_status status)
 
     let_go(s->run);
     if (status == USM_OK && closed != USM_OK)
-        tell(s, closed, true);
+        notify(s, closed, true);
     else
-        tell(s, status, false);
+        notify(s, status, false);
 }
 
 typedef enum beginning {
@@ -176,8 +176,8 @@ static beginning begin(usm__lane *s)
     int              tries = 0;
 
     if (st != USM_OK) {
-        usm__story_restore(&run->story);
-        tell(s, st, true);
+        usm__message_restore(&run->message);
+        notify(s, st, true);
         return ENDED;
     }
     do {
@@ -189,14 +189,14 @@ static beginning begin(usm__lane *s)
     if (st != USM_OK) {
         if (st != USM_E_AGAIN)
             let_go(run);
-        tell(s, st, true);
+        notify(s, st, true);
         return ENDED;
     }
     st = rm->status;
     if (st == USM_OK)
         st = usm__lane_begin(s, rm);
     else
-        usm__story_restore(&rm->story);
+        usm__message_restore(&rm->message);
     if (st == USM_OK)
         return QUEUED;
     end_chunk(s, st);
@@ -211,11 +211,11 @@ static usm_status name_failure(const usm__lane *s, usm_status status)
 }
 
 /* status: of the last chunk of the batch. */
-static void end_train(usm__lane *s, usm_status status)
+static void end_batch(usm__lane *s, usm_status status)
 {
-    usm__train_time(s);
+    usm__batch_time(s);
     for (usm__lane *w = s; w != s->last; w = w->behind) {
-        usm_status own = usm__train_status(w);
+        usm_status own = usm__batch_status(w);
 
         end_chunk(w, own == USM_OK ? USM_OK : name_failure(w, own));
     }
@@ -243,7 +243,7 @@ static bool depart(usm__lane *s)
     }
     st = usm__lane_watch(s);
     if (st != USM_OK)
-        end_train(s, st);
+        end_batch(s, st);
     return st == USM_OK;
 }
 
@@ -362,14 +362,14 @@ void usm__run_step_ended(usm__lane *s, usm_status status)
     bool has_marks = s->nmarks > 0;
 
     for (usm__lane *w = s; has_marks; w = w->behind) {
-        usm__lane_tell_marks(w, s->last);
+        usm__lane_notify_marks(w, s->last);
         has_marks = w != s->last;
     }
     if (status != USM_OK)
         status = name_failure(s, status);
     else if (go_on(s, &status))
         return;
-    end_train(s, status);
+    end_batch(s, status);
     let_others_take(s);
     work(s);
 }
@@ -415,7 +415,7 @@ static void bring(usm__run *run)
             run->status = read_begin(run, i);
     }
     if (run->status != USM_OK) {
-        usm__story_save(&run->story);
+        usm__message_save(&run->message);
         return;
     }
     for (uint32_t i = 0; i < run->nlanes; i++) {
@@ -426,7 +426,7 @@ static void bring(usm__run *run)
             continue;
         rm->status = usm__lane_bring_whole(s, rm);
         if (rm->status != USM_OK)
-            usm__story_save(&rm->story);
+            usm__message_save(&rm->message);
         rm->is_brought = true;
     }
 }
@@ -579,10 +579,10 @@ usm_status usm__run_create(const usm__run_params *params, usm__run **out)
     run = usm__heap_alloc(sizeof *run);
     if (!run)
         return usm__fail(USM_E_NO_MEMORY, "no host memory for a launch");
-    run->params     = *params;
-    run->has_trains = usm__train_is_possible(params);
+    run->params      = *params;
+    run->has_batches = usm__batch_is_possible(params);
     usm__mutex_init(&run->lock, USM__RANK_RUN, "run");
-    (void)pthread_cond_init(&run->calm, NULL);
+    (void)pthread_cond_init(&run->quiescent, NULL);
     usm_list_init(&run->job.link);
     run->job.run = prepare_job;
     st           = fill(run);
@@ -603,7 +603,7 @@ void usm__run_quiesce(usm__run *run)
 {
     usm__mutex_lock(&run->lock);
     while (run->busy > 0)
-        (void)usm__mutex_wait(&run->lock, &run->calm, NULL);
+        (void)usm__mutex_wait(&run->lock, &run->quiescent, NULL);
     usm__mutex_unlock(&run->lock);
 }
 
@@ -631,7 +631,7 @@ void usm__run_destroy(usm__run *run)
     usm__heap_free(run->wholes);
     usm__heap_free(run->begin);
     usm__mutex_fini(&run->lock);
-    (void)pthread_cond_destroy(&run->calm);
+    (void)pthread_cond_destroy(&run->quiescent);
     usm__heap_free(run);
 }
 

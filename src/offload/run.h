@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* Shared by run.c, lane.c and train.c: a launch on the members of this process, and its slots.
+/* Shared by run.c, lane.c and batch.c: a launch on the members of this process, and its slots.
  *
  * A slot (usm__lane) executes one chunk at a time, or a batch of short ones.  It has a queue of its
  * own (except on processors: team.c), so that the copies of one chunk run while the kernel of
@@ -85,7 +85,7 @@ typedef struct usm__run_member {
     bool          is_brought;
     _Atomic(bool) is_checked; /* its first kernel was queued */
     usm_status    status;     /* of copying the whole arguments, and why */
-    usm__story    story;
+    usm__message  message;
     char         *whole;       /* whole arguments on the device, one after the other */
     usm_event    *ready;       /* event of the last copy to it; NULL: no copies */
     uint64_t      last_end_ns; /* guarded by the run's lock */
@@ -104,16 +104,16 @@ struct usm__run {
     usm__run_member  *members;
     usm__lane       **lanes; /* the first slot of each member, then the second of each, ... */
     uint32_t          nlanes;
-    bool              has_trains;
+    bool              has_batches;
     usm__executor_job job;
     /* fixed once stage is READY */
-    usm__piece *wholes; /* by argument */
-    char      **begin;  /* by argument: the initial content of a private copy; NULL otherwise */
-    usm_status  status; /* of opening and reading them */
-    usm__story  story;
+    usm__piece  *wholes; /* by argument */
+    char       **begin;  /* by argument: the initial content of a private copy; NULL otherwise */
+    usm_status   status; /* of opening and reading them */
+    usm__message message;
     /* guarded by lock */
     usm__mutex       lock;
-    pthread_cond_t   calm;
+    pthread_cond_t   quiescent;
     usm__run_stage   stage;
     bool             is_over; /* usm__run_end() was called */
     unsigned         busy;    /* slots at work, and 1 for the preparation */
@@ -173,21 +173,21 @@ bool usm__lane_wants_more(const usm__lane *lane);
 void usm__lane_mark(usm__lane *lane, int kind, uint64_t n, usm_event *ev);
 /* Writes the slot's commands to the trace after they have ended.  `last` is the last slot of the
  * batch, which has ended just now. */
-void usm__lane_tell_marks(usm__lane *lane, const usm__lane *last);
+void usm__lane_notify_marks(usm__lane *lane, const usm__lane *last);
 /* Writes the chunk to the trace after it has ended. */
-void usm__lane_tell_chunk(usm__lane *lane, usm_status status);
+void usm__lane_notify_chunk(usm__lane *lane, usm_status status);
 
-/* ---- train.c --------------------------------------------------------------------------------- */
+/* ---- batch.c --------------------------------------------------------------------------------- */
 
 /* Whether short chunks of the launch may be submitted in batches. */
-bool usm__train_is_possible(const usm__run_params *params);
+bool usm__batch_is_possible(const usm__run_params *params);
 /* The first command of the chunk is about to be queued. */
-void usm__train_begin(usm__lane *lane);
+void usm__batch_begin(usm__lane *lane);
 /* All chunks of the batch have ended: computes their times, and how long the slot's next batch may
  * be. */
-void usm__train_time(usm__lane *lane);
+void usm__batch_time(usm__lane *lane);
 /* The result of a chunk that was not the last of its batch. */
-usm_status usm__train_status(usm__lane *wagon);
+usm_status usm__batch_status(usm__lane *member);
 
 /* ---- run.c ----------------------------------------------------------------------------------- */
 

@@ -127,7 +127,7 @@ static uint32_t make_record(usm__schedule *s, uint64_t first, uint64_t count)
 
 static uint32_t most_held(const usm__schedule *s)
 {
-    return s->p.depth * s->p.train;
+    return s->p.depth * s->p.batch;
 }
 
 static void init_members(usm__schedule *s)
@@ -168,8 +168,8 @@ usm__schedule *usm__schedule_create(const usm__schedule_params *params)
     s->p = *params;
     if (s->p.depth == 0)
         s->p.depth = 1;
-    if (s->p.train == 0)
-        s->p.train = 1;
+    if (s->p.batch == 0)
+        s->p.batch = 1;
     nheld = (size_t)params->nworkers * most_held(s);
     if (s->p.multiple == 0)
         s->p.multiple = 1;

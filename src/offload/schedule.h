@@ -4,7 +4,7 @@
  *
  * A worker is a member of the team or, on the master of a job, a rank.  The module has no lock and
  * no clock, and uses only its own memory: the caller guards the state, and passes the time.  The
- * same code serves the launch of one process (book.c), the master of a job (ranks_master.c), and
+ * same code serves the launch of one process (ledger.c), the master of a job (ranks_master.c), and
  * the simulation of policies (tests/offload/policy_sim.c). */
 #ifndef USM_OFFLOAD_SCHEDULE_H
 #define USM_OFFLOAD_SCHEDULE_H
@@ -25,7 +25,7 @@ typedef struct usm__schedule_params {
     uint64_t      multiple;             /* of chunks, except the last */
     uint64_t      min_chunk, max_chunk; /* 0: none */
     uint32_t      nworkers, depth;
-    uint32_t      train; /* chunks of one batch, which counts once against `depth`; 0: 1 */
+    uint32_t      batch; /* chunks of one batch, which counts once against `depth`; 0: 1 */
     usm_policy_fn policy;
     const double *numbers;
     size_t        nnumbers;

@@ -181,7 +181,7 @@ static void discard(usm_team *team)
     usm__ranks_destroy(team->ranks);
     close_members(team);
     usm__mutex_fini(&team->lock);
-    (void)pthread_cond_destroy(&team->calm);
+    (void)pthread_cond_destroy(&team->quiescent);
     usm__meta_free(&team_type, team);
 }
 
@@ -216,7 +216,7 @@ usm_status usm_team_create(const usm_team_desc *desc, usm_team **out)
         return usm__fail(USM_E_NO_MEMORY, "no host memory for a team");
     usm__trace_start();
     usm__mutex_init(&team->lock, USM__RANK_TEAM, "team");
-    (void)pthread_cond_init(&team->calm, NULL);
+    (void)pthread_cond_init(&team->quiescent, NULL);
     team->depth   = desc->depth ? desc->depth : DEPTH;
     team->by_hand = desc->ndevices > 0;
     st            = fill(team, desc);
@@ -237,7 +237,7 @@ void usm_team_destroy(usm_team *team)
         return;
     usm__mutex_lock(&team->lock);
     while (team->launches > 0)
-        (void)usm__mutex_wait(&team->lock, &team->calm, NULL);
+        (void)usm__mutex_wait(&team->lock, &team->quiescent, NULL);
     usm__mutex_unlock(&team->lock);
     discard(team);
 }
@@ -253,7 +253,7 @@ void usm__team_leave(usm_team *team)
 {
     usm__mutex_lock(&team->lock);
     if (--team->launches == 0)
-        pthread_cond_broadcast(&team->calm);
+        pthread_cond_broadcast(&team->quiescent);
     usm__mutex_unlock(&team->lock);
 }
 

@@ -149,7 +149,7 @@ static int find_best(usm__tune *t)
     return (int)best;
 }
 
-static void tell(const usm__tune *t, bool has_clock)
+static void notify(const usm__tune *t, bool has_clock)
 {
     const usm__tune_size *s = &t->sizes[usm_load_relaxed(&t->chosen)];
     char                  text[32];
@@ -331,7 +331,7 @@ usm__tune *usm__tune_find(usm_team_kernel *k, uint32_t member, const usm__plan *
             usm__info("team: USM_PARALLEL_TUNE changes nothing for kernel \"%s\" on %s: %s",
                       k->name, member_name(t), why);
         else if (t && t->is_from_cache)
-            tell(t, true);
+            notify(t, true);
     }
     return why ? NULL : t;
 }
@@ -421,7 +421,7 @@ static void settle(usm__tune *t)
     if (best < 0 || best == was)
         return;
     t->is_from_cache = false;
-    tell(t, has_clock);
+    notify(t, has_clock);
     if (has_clock)
         keep(t);
 }

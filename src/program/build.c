@@ -69,8 +69,8 @@ static usm__span first_error(const char *log)
 }
 
 /* If there is no log to quote, the driver's own error message stays. */
-static void tell_build_failure(const usm_device *dev, usm_image_type type, const char *text,
-                               bool has_room)
+static void notify_build_failure(const usm_device *dev, usm_image_type type, const char *text,
+                                 bool has_room)
 {
     usm__span line = first_error(text ? text : "");
 
@@ -128,7 +128,7 @@ usm_status usm__built_make(usm_context *ctx, size_t index, const usm_image *imag
     if (has_room)
         snprintf(log, log_size, "%s", text ? text : "");
     if (s == USM_E_BUILD)
-        tell_build_failure(dev, image->type, text, has_room);
+        notify_build_failure(dev, image->type, text, has_room);
     usm__heap_free(text);
     if (s != USM_OK)
         usm__heap_free(b);

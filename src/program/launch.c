@@ -121,7 +121,7 @@ static usm_status check_foreign(const place *at, const void *p)
 
     if (has_system && is_mapped(p))
         return USM_OK;
-    if (usm__freed_lately(p))
+    if (usm__freed_recently(p))
         return usm__fail(USM_E_INVALID_POINTER, "%s %zu of kernel \"%s\": the block %p was freed",
                          at->what, at->i, at->k->name, p);
     return usm__fail(USM_E_INVALID_POINTER,

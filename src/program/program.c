@@ -188,9 +188,9 @@ static void move_past_log(creation *c)
 
 /* Why a device rejects the images tried so far. */
 typedef struct refusal {
-    size_t     count;
-    usm_status status; /* USM_OK: nothing was tried, or no type fitted */
-    usm__story story;
+    size_t       count;
+    usm_status   status; /* USM_OK: nothing was tried, or no type fitted */
+    usm__message message;
 } refusal;
 
 /* Failures that are due to the image, so that another image may succeed.  A binary that was made
@@ -209,7 +209,7 @@ static void note_refusal(refusal *r, usm_image_type type, usm_status s)
 
     if (is_final || (s == USM_E_BUILD && type != USM_IMAGE_BINARY)) {
         r->status = s;
-        usm__story_save(&r->story);
+        usm__message_save(&r->message);
     }
 }
 
@@ -243,10 +243,10 @@ static usm_status choose(creation *c, size_t index, usm__built **built)
 {
     const usm_device *dev  = c->ctx->devices[index].dev;
     bool              over = false;
-    usm__story        before;
+    usm__message      before;
     refusal           r;
 
-    usm__story_save(&before);
+    usm__message_save(&before);
     r.status = USM_OK;
     r.count  = 0;
     for (size_t i = 0; !over && i < PREFERENCES; i++)
@@ -255,10 +255,10 @@ static usm_status choose(creation *c, size_t index, usm__built **built)
     if (*built && r.count)
         usm__info("%s takes the %s image instead", dev->term, usm__image_type_name((*built)->type));
     if (*built || r.status == USM_OK) {
-        usm__story_restore(&before); /* failed attempts before a success do not matter */
+        usm__message_restore(&before); /* failed attempts before a success do not matter */
         return USM_OK;
     }
-    usm__story_restore(&r.story);
+    usm__message_restore(&r.message);
     return r.status;
 }
 
@@ -422,11 +422,11 @@ static usm_status create(creation *c, usm_program **program)
     }
     s = choose_all(c, p);
     if (s != USM_OK) {
-        usm__story story;
+        usm__message message;
 
-        usm__story_save(&story);
+        usm__message_save(&message);
         free_program(p);
-        usm__story_restore(&story);
+        usm__message_restore(&message);
         goto out;
     }
     *program = p;

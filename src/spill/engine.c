@@ -8,7 +8,7 @@
  *     load.c       ABSENT -> LOADING -> RESIDENT or PARTIAL
  *     frame.c      choice of a frame: free, fresh, clean, dirty; eviction; moving
  *     store.c      dirty blocks to the tiers, ahead of need
- *     ahead.c      hints and readahead
+ *     readahead.c      hints and readahead
  *     space.c      ranges, advice, discarding
  *     segment.c    small buffers
  *     report.c     statistics, which buffers hold memory
@@ -107,7 +107,7 @@ static unsigned log2_of(size_t n)
 
 /* --- creation and end ---------------------------------------------------------------------- */
 
-static void tell(void *user, usm_status status, const char *sentence)
+static void notify(void *user, usm_status status, const char *sentence)
 {
     (void)user;
     (void)status;
@@ -119,7 +119,7 @@ static usm_status make_parts(usm__spill *s)
     usm__tiers_params params = {.block_size  = s->block_size,
                                 .sector_size = s->sector_size,
                                 .limit       = s->limit,
-                                .event       = tell,
+                                .event       = notify,
                                 .user        = s};
     uint32_t          count  = (uint32_t)(s->limit >> s->shift);
     usm_status        st     = usm__frames_init(&s->frames, count, s->block_size);

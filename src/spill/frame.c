@@ -191,7 +191,7 @@ static void count_leaving(usm__spill *s, usm__frame *f)
     s->stats.evicted_clean++;
     if (is_lost) {
         s->stats.prefetch_wasted++;
-        usm__ahead_wasted(s, f->space, f->block);
+        usm__readahead_wasted(s, f->space, f->block);
     }
     usm__trace_spill(&(usm__trace_spill_event){.kind  = is_lost         ? USM__SPILL_GUESS_WASTED
                                                         : f->was_wanted ? USM__SPILL_EVICT_DIRTY

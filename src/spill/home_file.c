@@ -251,7 +251,7 @@ usm_status usm__home_open_file(const char *path, uint64_t offset, size_t *size,
     const char                 *slash  = strrchr(path, '/');
     const usm__home_params      params = {block_size, sector_size_of(block_size), 0};
     size_t                      fitted = *size;
-    usm__story                  story;
+    usm__message                message;
     file_home                  *f;
     usm_status                  status = check_mode(path, mode);
 
@@ -272,10 +272,10 @@ usm_status usm__home_open_file(const char *path, uint64_t offset, size_t *size,
         *home = &f->base;
         return USM_OK;
     }
-    usm__story_save(&story);
+    usm__message_save(&message);
     if (f->is_made)
         (void)usm__os_file_unlink(path);
     file_close(&f->base);
-    usm__story_restore(&story);
+    usm__message_restore(&message);
     return status;
 }

@@ -45,7 +45,7 @@ usm_status usm_home_fail(usm_status status, const char *format, ...)
 }
 
 /* The status that the user's function returned, with an error message. */
-static usm_status told(const usm__home *home, const char *what, usm_status status)
+static usm_status notified(const usm__home *home, const char *what, usm_status status)
 {
     if (status == USM_OK)
         return USM_OK;
@@ -58,11 +58,11 @@ static usm_status told(const usm__home *home, const char *what, usm_status statu
     return status;
 }
 
-static void forget_story(void)
+static void forget_message(void)
 {
-    static const usm__story none = {USM_OK, ""};
+    static const usm__message none = {USM_OK, ""};
 
-    usm__story_restore(&none);
+    usm__message_restore(&none);
 }
 
 /* --- reading -------------------------------------------------------------------- */
@@ -73,9 +73,9 @@ static usm_status read_some(user_home *u, const usm__io *io)
 
     if (size == 0)
         return USM_OK;
-    forget_story();
-    return told(&u->base, "read",
-                u->ops.read(u->data, usm__home_offset(&u->base, io), io->data, size));
+    forget_message();
+    return notified(&u->base, "read",
+                    u->ops.read(u->data, usm__home_offset(&u->base, io), io->data, size));
 }
 
 /* The next io that waits; NULL: there is none, and the worker is idle. */
@@ -155,10 +155,10 @@ static usm_status write_block(user_home *u, const usm__dirty_blocks *dirty, size
     if (status != USM_OK)
         return status;
     at = block * p->block_size;
-    forget_story();
+    forget_message();
     status = u->ops.write(u->data, at, data,
                           p->size - at < p->block_size ? (size_t)(p->size - at) : p->block_size);
-    status = told(&u->base, "write", status);
+    status = notified(&u->base, "write", status);
     dirty->put(dirty->arg, index);
     return status;
 }
@@ -172,8 +172,8 @@ static usm_status user_commit(usm__home *home, const usm__dirty_blocks *dirty)
         status = write_block(u, dirty, i);
     if (status != USM_OK || u->ops.flush == NULL)
         return status;
-    forget_story();
-    return told(home, "flush", u->ops.flush(u->data));
+    forget_message();
+    return notified(home, "flush", u->ops.flush(u->data));
 }
 
 static void user_close(usm__home *home)

@@ -156,35 +156,35 @@ struct usm__spill {
 
     usm__mutex lock;
     /* guarded by lock */
-    usm_list        for_room, for_turn; /* threads that sleep: engine.c                        */
-    uint64_t        releases;           /* calls of usm__spill_released()                      */
-    usm__frame     *frame;              /* [frames.count]                                      */
-    usm__policy    *policy;
-    uint32_t        free_head, nfree; /* frames that have memory                               */
-    uint32_t        grown;            /* frames [0, grown) were ever used                      */
-    uint32_t        spare;            /* the spare frame: see frame.c; USM__NO_FRAME: none now */
-    uint32_t        no_growth;        /* > 0: a thread frees memory for other parts            */
-    uint32_t        empty_head;       /* frames below `grown` whose memory was returned        */
-    uint32_t        loads, stores;    /* under way                                  */
-    bool            is_cleaning;      /* a thread is in usm__clean_ahead()          */
-    bool            is_failing;       /* a store failed: some frames have is_failed */
-    usm_status      store_status;
-    char            store_words[320]; /* message of the newest failure to store                 */
-    uint64_t        store_failures;
-    uint64_t        told_late_ns; /* last report of a failure that no thread waited for          */
-    const void     *turn; /* the request with the ticket: it alone may take frames             */
-    uint64_t        held; /* how often a thread with the ticket got no memory within wait_ms   */
-    usm_list        spaces;
-    usm_list        announced;
-    usm__line       line;
-    uint64_t        next_key;
-    uint64_t        resident; /* frames in use                                                 */
-    usm_spill_stats stats;    /* counters                                                      */
+    usm_list     for_room, for_turn; /* threads that sleep: engine.c                        */
+    uint64_t     releases;           /* calls of usm__spill_released()                      */
+    usm__frame  *frame;              /* [frames.count]                                      */
+    usm__policy *policy;
+    uint32_t     free_head, nfree; /* frames that have memory                               */
+    uint32_t     grown;            /* frames [0, grown) were ever used                      */
+    uint32_t     spare;            /* the spare frame: see frame.c; USM__NO_FRAME: none now */
+    uint32_t     no_growth;        /* > 0: a thread frees memory for other parts            */
+    uint32_t     empty_head;       /* frames below `grown` whose memory was returned        */
+    uint32_t     loads, stores;    /* under way                                  */
+    bool         is_cleaning;      /* a thread is in usm__clean_ahead()          */
+    bool         is_failing;       /* a store failed: some frames have is_failed */
+    usm_status   store_status;
+    char         store_words[320]; /* message of the newest failure to store                 */
+    uint64_t     store_failures;
+    uint64_t     notified_late_ns; /* last report of a failure that no thread waited for          */
+    const void  *turn; /* the request with the ticket: it alone may take frames             */
+    uint64_t     held; /* how often a thread with the ticket got no memory within wait_ms   */
+    usm_list     spaces;
+    usm_list     announced;
+    usm__line    line;
+    uint64_t     next_key;
+    uint64_t     resident; /* frames in use                                                 */
+    usm_spill_stats stats; /* counters                                                      */
     bool            has_spilled;
     /* why the load of the block with that key failed: the error message of the thread that read
      * it */
-    uint64_t story_key;
-    char     story[400];
+    uint64_t message_key;
+    char     message[400];
 
     /* small buffers: their own lock */
     _Atomic(struct usm__segments *) segments;
@@ -311,16 +311,16 @@ void usm__load_missing(usm__spill *s, const usm__load *load);
 void usm__frame_trace(const usm__spill *s, const usm__frame *f, usm__trace_spill_kind kind);
 void usm__load_ended(usm__spill *s, uint32_t frame, usm_status status); /* lock not held       */
 
-/* ahead.c: lock held, released meanwhile */
+/* readahead.c: lock held, released meanwhile */
 /* An access reached the block by a miss, or by the first use of a block of readahead. */
-void usm__ahead(usm__spill *s, usm__space *space, uint32_t block, bool was_guess);
+void usm__readahead(usm__spill *s, usm__space *space, uint32_t block, bool was_guess);
 /* An access without fetch reached the block: only the access history is updated. */
-void usm__ahead_passed(usm__spill *s, usm__space *space, uint32_t block);
+void usm__readahead_passed(usm__spill *s, usm__space *space, uint32_t block);
 /* Loads a whole block without waiting; false: there is no room for it. */
-bool usm__ahead_bring(usm__spill *s, usm__space *space, uint32_t block, usm__policy_hint hint);
+bool usm__readahead_bring(usm__spill *s, usm__space *space, uint32_t block, usm__policy_hint hint);
 void usm__announced_forget(usm__spill *s, const usm__space *space);
 /* A block of readahead was evicted unused. */
-void usm__ahead_wasted(usm__spill *s, usm__space *space, uint32_t block);
+void usm__readahead_wasted(usm__spill *s, usm__space *space, uint32_t block);
 
 /* report.c: lock held */
 struct usm__spill_holder;

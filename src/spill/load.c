@@ -5,7 +5,7 @@
  *                      \-> PARTIAL -> ...     only the sectors that were requested; more later
  *
  * A frame is filled in the arena and then moved into the space; sectors that are loaded later are
- * read to where the frame is then.  Called by pin_block.c and ahead.c. */
+ * read to where the frame is then.  Called by pin_block.c and readahead.c. */
 #include "spill/internal.h"
 
 #include <string.h>

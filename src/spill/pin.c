@@ -68,7 +68,7 @@ static usm_status unpin_marked(usm__pin_request *r, const usm__pin *pin, uint32_
 }
 
 /* Whether the block will lose its content, and nothing of it need be fetched. */
-static bool is_hollow(const usm__spill *s, const usm__pin_part *p)
+static bool is_unfetched(const usm__spill *s, const usm__pin_part *p)
 {
     return (p->mode & USM_NO_INIT) && usm__pin_needed(s, p).count == 0 &&
            usm__state_of(usm_load_relaxed(&p->space->words[p->block])) != USM__BLOCK_RESIDENT;
@@ -83,7 +83,7 @@ static usm_status pin_solid(usm__pin_request *r, const usm__pin *pin, uint32_t b
 
     if (usm__word_pin_hit(&pin->space->words[block], pin->mode)) {
         r->marks[number] = MARK_PINNED;
-    } else if (!is_hollow(r->spill, &p)) {
+    } else if (!is_unfetched(r->spill, &p)) {
         if (r->blocks > 1)
             p.mode = (usm_access_mode)(p.mode & ~(unsigned)USM_NO_INIT);
         st               = usm__pin_block(r, &p);
@@ -135,8 +135,8 @@ static usm_status secure(usm__pin_request *r, const usm__pin *pin, uint32_t bloc
     return st;
 }
 
-static usm_status pin_hollow(usm__pin_request *r, const usm__pin *pin, uint32_t block,
-                             size_t number)
+static usm_status pin_unfetched(usm__pin_request *r, const usm__pin *pin, uint32_t block,
+                                size_t number)
 {
     usm__pin_part p = usm__pin_part_of(r->spill, pin, block);
     usm_status    st;
@@ -154,13 +154,13 @@ static usm_status pin_hollow(usm__pin_request *r, const usm__pin *pin, uint32_t 
 
 /* After the first of these blocks the access can no longer be undone, so transfers under way are
  * waited for. */
-static usm_status pin_all_hollow(usm__pin_request *r)
+static usm_status pin_all_unfetched(usm__pin_request *r)
 {
     bool       may_wait = r->may_wait;
     usm_status st;
 
     r->may_wait = true;
-    st          = each_block(r, pin_hollow);
+    st          = each_block(r, pin_unfetched);
     r->may_wait = may_wait;
     return st;
 }
@@ -183,7 +183,7 @@ static usm_status pin_in_turn(usm__pin_request *r)
     if (st == USM_OK)
         st = each_block(r, secure);
     if (st == USM_OK)
-        st = pin_all_hollow(r);
+        st = pin_all_unfetched(r);
     empty_hand(r);
     if (st != USM_OK)
         (void)each_block(r, unpin_marked);
@@ -199,7 +199,7 @@ static usm_status begin_fetch(usm__pin_request *r, const usm__pin *pin, uint32_t
 
     (void)number;
     if (usm__state_of(usm_load_relaxed(&pin->space->words[block])) != USM__BLOCK_ABSENT ||
-        is_hollow(r->spill, &p))
+        is_unfetched(r->spill, &p))
         return USM_OK;
     if (r->blocks > 1)
         p.mode = (usm_access_mode)(p.mode & ~(unsigned)USM_NO_INIT);

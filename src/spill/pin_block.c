@@ -80,7 +80,7 @@ static void first_use(usm__spill *s, const usm__pin_part *p)
                                                .mode  = (uint32_t)p->mode,
                                                .block = p->block,
                                                .bytes = s->block_size});
-    usm__ahead(s, p->space, p->block, true);
+    usm__readahead(s, p->space, p->block, true);
 }
 
 /* True: this is the first use of a block of readahead. */
@@ -118,8 +118,8 @@ static bool pin_partial(usm__spill *s, const usm__pin_part *p)
 static usm_status fail_load(const usm__pin_part *p, usm_status status)
 {
     const usm__spill *s     = p->space->spill;
-    bool              known = s->story_key == p->space->key + p->block;
-    const char       *words = known ? s->story : usm_status_string(status);
+    bool              known = s->message_key == p->space->key + p->block;
+    const char       *words = known ? s->message : usm_status_string(status);
     char              title[USM__SPACE_TITLE];
 
     (void)usm__space_title(p->space, title);
@@ -204,9 +204,9 @@ usm_status usm__pin_fetch(usm__pin_request *r, const usm__pin_part *p, bool *fro
     s->stats.misses++;
     usm__load_absent(s, &load, frame);
     if (reads && b->content != USM__CONTENT_ZERO)
-        usm__ahead(s, p->space, p->block, false);
+        usm__readahead(s, p->space, p->block, false);
     else
-        usm__ahead_passed(s, p->space, p->block);
+        usm__readahead_passed(s, p->space, p->block);
     usm__clean_ahead(s);
     return USM_OK;
 }
@@ -224,7 +224,7 @@ static void fetch_missing(usm__pin_request *r, const usm__pin_part *p, usm__sect
     s->stats.misses++;
     usm__load_missing(s, &load);
     if (all)
-        usm__ahead(s, p->space, p->block, false);
+        usm__readahead(s, p->space, p->block, false);
 }
 
 void usm__pin_wait(usm__pin_request *r, uint32_t frame)

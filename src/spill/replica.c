@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
 /* The copies of a block as an object: entries are added, dropped and forgotten; whether a set of
  * tiers has copies at all; statistics.  Not here: transfers (replica_write.c, replica_read.c),
- * replica targets (replica_place.c), re-replication (replica_mend.c).  Called by tier.c, tier_io.c
+ * replica targets (replica_place.c), re-replication (replica_repair.c).  Called by tier.c, tier_io.c
  * and these.
  *
  * An entry that is no longer a copy is dropped at once, or, while a transfer is under way there,
@@ -144,20 +144,20 @@ bool usm__replicas_begin(usm__tiers *t, usm__io *io)
     if (!io->is_write)
         return true;
     s->writing++;
-    if (!s->mend || !s->mend->is_fetching)
+    if (!s->repair || !s->repair->is_fetching)
         return true;
     /* A slot must not be stored to while it is read: a transport is never asked for both at
      * once. */
-    io->t.next           = NULL;
-    *s->mend->parked_end = &io->t;
-    s->mend->parked_end  = &io->t.next;
+    io->t.next             = NULL;
+    *s->repair->parked_end = &io->t;
+    s->repair->parked_end  = &io->t.next;
     return false;
 }
 
 /* Frees all slots of the block; a repair under way frees its own. */
 static void release_all(usm__tiers *t, usm__spread *s, usm__gives *g)
 {
-    usm__mend_unqueue(t, s);
+    usm__repair_unqueue(t, s);
     for (unsigned i = 0; i < USM__LOCATIONS; i++) {
         usm__location *l = &s->at[i];
 
@@ -170,8 +170,8 @@ static void release_all(usm__tiers *t, usm__spread *s, usm__gives *g)
             l->place->nlocations--;
         }
     }
-    if (s->mend)
-        s->mend->s = NULL;
+    if (s->repair)
+        s->repair->s = NULL;
     memset(s, 0, sizeof *s);
 }
 
@@ -180,23 +180,23 @@ void usm__replicas_end(usm__tiers *t, usm__io *io)
 {
     usm__spread *s = usm__spread_of(t, io->copy);
     usm__gives   g = {0};
-    usm__story   story;
+    usm__message message;
 
     usm__mutex_lock(&t->lock);
     s->writing = (uint16_t)(s->writing - io->is_write);
     if (--io->copy->flying == 0 && !io->copy->is_stored) {
         release_all(t, s, &g);
         io->copy->tier = 0;
-    } else if (s->writing == 0 && s->must_mend) {
-        s->must_mend = false;
-        usm__mend_queue(t, s);
+    } else if (s->writing == 0 && s->must_repair) {
+        s->must_repair = false;
+        usm__repair_queue(t, s);
     }
     usm__mutex_unlock(&t->lock);
     if (g.n == 0)
         return;
-    usm__story_save(&story);
+    usm__message_save(&message);
     usm__give_now(&g);
-    usm__story_restore(&story);
+    usm__message_restore(&message);
 }
 
 void usm__replicas_forget(usm__tiers *t, usm__copy *copy)
@@ -250,11 +250,11 @@ usm_status usm__replicas_create(usm__tiers *t)
     r->wanted    = wanted;
     r->reads_any = strcmp(usm__setting_text("spill_read"), "any") == 0;
     r->spread_at = (usm__tiers_copy_size(t) + 7) & ~(size_t)7; /* replicas is still NULL */
-    for (unsigned i = 0; i < USM__FANS; i++) {
-        r->fans[i].next = r->idle;
-        r->idle         = &r->fans[i];
+    for (unsigned i = 0; i < USM__REPLICATED_WRITES; i++) {
+        r->writes[i].next = r->idle;
+        r->idle           = &r->writes[i];
     }
-    usm_list_init(&r->mending);
+    usm_list_init(&r->repairing);
     usm_list_init(&r->stuck);
     (void)pthread_cond_init(&r->wake, NULL);
     (void)pthread_cond_init(&r->ended, NULL);
@@ -275,9 +275,9 @@ void usm__replicas_destroy(usm__tiers *t)
         return;
     for (unsigned i = 0; i < t->n; i++)
         usm__targets_close(&t->list[i]);
-    if (r->mend.data)
-        (void)usm__os_unmap(r->mend.data, t->block_size + USM__PAGE);
-    usm__heap_free(r->mend.sums);
+    if (r->repair.data)
+        (void)usm__os_unmap(r->repair.data, t->block_size + USM__PAGE);
+    usm__heap_free(r->repair.sums);
     if (!t->is_forked) {
         pthread_cond_destroy(&r->wake);
         pthread_cond_destroy(&r->ended);
@@ -301,7 +301,7 @@ void usm__tiers_get_copies(usm__tiers *t, usm__tiers_copies *stats)
         return;
     usm__mutex_lock(&t->lock);
     stats->wanted   = t->replicas->wanted;
-    stats->missing  = t->replicas->nqueued + (t->replicas->mend.s != NULL);
+    stats->missing  = t->replicas->nqueued + (t->replicas->repair.s != NULL);
     stats->repaired = t->replicas->repaired;
     stats->lost     = t->replicas->lost;
     usm__mutex_unlock(&t->lock);

@@ -5,7 +5,7 @@
  *     replica_place.c   replica targets ("places"): the list of them, the choice for a block, loss
  *     replica_write.c   writes to all copies
  *     replica_read.c    reads from the best copy, or from another (USM_SPILL_READ)
- *     replica_mend.c    re-replication: the background thread that adds missing copies
+ *     replica_repair.c    re-replication: the background thread that adds missing copies
  *     placement.c       the choice of a target for a key: pure functions
  *
  * All of it exists only if t->replicas is set: if USM_SPILL_REPLICAS is more than 1, or a tier
@@ -25,11 +25,11 @@
 #include "spill/placement.h"
 #include "spill/tier_private.h"
 
-#define USM__REPLICAS_MAX 3
-#define USM__LOCATIONS    (USM__REPLICAS_MAX + 1) /* one more while a copy moves            */
-#define USM__FANS         64u                     /* replicated writes at a time; more wait */
-#define USM__TRIED_MAX    16u
-#define USM__PLACE_SHIFT  48u
+#define USM__REPLICAS_MAX      3
+#define USM__LOCATIONS         (USM__REPLICAS_MAX + 1) /* one more while a copy moves            */
+#define USM__REPLICATED_WRITES 64u                     /* replicated writes at a time; more wait */
+#define USM__TRIED_MAX         16u
+#define USM__PLACE_SHIFT       48u
 
 /* ---- replica targets --------------------------------------------------------------- */
 
@@ -47,7 +47,7 @@ typedef struct usm__target {
     usm_list        locations; /* all locations of copies that are here                      */
     uint64_t        nlocations;
     uint32_t        reading; /* owners' reads under way here                                  */
-    unsigned        told;
+    unsigned        notified;
     bool            is_full; /* it refused room, and no room was freed since    */
     uint64_t        full_ns; /* when; a second later others may have freed room */
     /* relaxed: transfers in a row that failed; a hint */
@@ -77,46 +77,46 @@ typedef struct usm__location {
 
 typedef enum usm__queued { USM__QUEUED_NOT = 0, USM__QUEUED_MEND, USM__QUEUED_STUCK } usm__queued;
 
-typedef struct usm__mend usm__mend;
+typedef struct usm__repair usm__repair;
 
 /* Zeroed: no copies. */
 typedef struct usm__spread {
     usm__copy    *copy; /* the copy that it belongs to                                         */
     uint64_t      key;
-    usm_list      queue; /* in the list of blocks to re-replicate, if queued */
-    usm__mend    *mend;  /* its repair under way; NULL: none                 */
-    usm__target  *gone;  /* the last target that was lost with a copy of it  */
+    usm_list      queue;  /* in the list of blocks to re-replicate, if queued */
+    usm__repair  *repair; /* its repair under way; NULL: none                 */
+    usm__target  *gone;   /* the last target that was lost with a copy of it  */
     uint64_t      stored[USM__SECTORS_MAX / 64]; /* sectors whose last write succeeded           */
     uint16_t      writing;                       /* owner's writes that have begun and not ended */
     uint8_t       queued;                        /* usm__queued                                  */
     uint8_t       next_order;
-    bool          is_lost;   /* the last copy was lost: only sectors written since can be read */
-    bool          must_mend; /* checked again when the writes have ended                       */
-    uint32_t      epoch;     /* of the set of targets, when it was last written whole          */
+    bool          is_lost;     /* the last copy was lost: only sectors written since can be read */
+    bool          must_repair; /* checked again when the writes have ended                       */
+    uint32_t      epoch;       /* of the set of targets, when it was last written whole          */
     usm__location at[USM__LOCATIONS];
 } usm__spread;
 
 /* ---- a replicated write ----------------------------------------------------------------- */
 
-typedef struct usm__fan usm__fan;
+typedef struct usm__replicated usm__replicated;
 
-typedef struct usm__leg {
-    usm_transfer t;
-    usm__fan    *fan;
-    usm__target *place;
-    uint64_t     slot;
-    uint64_t     start_ns;
-    int          at; /* entry of the spread; -1: a slot that does not belong to the copy yet    */
-    unsigned     attempts;
-    usm_status   status;
-} usm__leg;
+typedef struct usm__subwrite {
+    usm_transfer     t;
+    usm__replicated *replicated;
+    usm__target     *place;
+    uint64_t         slot;
+    uint64_t         start_ns;
+    int        at; /* entry of the spread; -1: a slot that does not belong to the copy yet    */
+    unsigned   attempts;
+    usm_status status;
+} usm__subwrite;
 
-struct usm__fan {
-    usm__fan    *next;
-    usm__tiers  *t;
-    usm__io     *io;
-    unsigned     n, pending;
-    usm__leg     leg[USM__REPLICAS_MAX];
+struct usm__replicated {
+    usm__replicated *next;
+    usm__tiers      *t;
+    usm__io         *io;
+    unsigned         n, pending;
+    usm__subwrite    subwrite[USM__REPLICAS_MAX];
     usm__target *tried[USM__TRIED_MAX]; /* targets that failed this write                        */
     unsigned     ntried;
     usm_status   worst;
@@ -126,7 +126,7 @@ struct usm__fan {
 
 /* Memory is bounded: one block is repaired at a time, through one buffer of the block's size, which
  * is allocated with the first. */
-struct usm__mend {
+struct usm__repair {
     usm__tiers   *t;
     usm__spread  *s; /* NULL: it was forgotten meanwhile; the repair owns what it had under way */
     bool          is_fetching; /* the owner's writes wait in `parked`                         */
@@ -148,23 +148,23 @@ struct usm__mend {
 
 struct usm__replicas {
     /* fixed after create */
-    unsigned wanted; /* copies of each block                                            */
-    bool     reads_any;
-    size_t   spread_at;
-    usm__fan fans[USM__FANS];
+    unsigned        wanted; /* copies of each block                                            */
+    bool            reads_any;
+    size_t          spread_at;
+    usm__replicated writes[USM__REPLICATED_WRITES];
     /* guarded by the lock */
-    usm__fan      *idle;
-    usm__io_queue  queue;          /* of ios that wait for a usm__fan                      */
-    usm_list       mending, stuck; /* blocks with too few copies; those not repairable now      */
+    usm__replicated *idle;
+    usm__io_queue    queue; /* of ios that wait for a usm__replicated                      */
+    usm_list       repairing, stuck; /* blocks with too few copies; those not repairable now      */
     uint64_t       nqueued;
     uint64_t       retry_ns; /* when some of `stuck` are tried again; 0: there are none       */
     uint64_t       repaired, lost;
     uint32_t       epoch; /* counts targets that were added                                    */
-    bool           told_alone;
-    bool           has_thread, must_end, is_mending, has_progress;
+    bool           notified_alone;
+    bool           has_thread, must_end, is_repairing, has_progress;
     pthread_cond_t wake;  /* wakes the repair thread                                          */
     pthread_cond_t ended; /* a transfer of the repair has ended; the thread has ended         */
-    usm__mend      mend;
+    usm__repair    repair;
 };
 
 /* Slots to be freed. */
@@ -229,16 +229,16 @@ void         usm__target_give(usm__target *p, uint64_t slot);
 /* The target refused room.  pre: lock */
 void usm__target_note_full(usm__target *p);
 /* Reports an event, once for each target and bit of `told`.  Lock not held. */
-void usm__target_tell(usm__target *p, unsigned told, usm_status st, const char *format, ...)
+void usm__target_notify(usm__target *p, unsigned notified, usm_status st, const char *format, ...)
     USM_PRINTF(4, 5);
 
 /* replica_read.c.  The best copy, except those whose bit is set in `tried`; NULL.  pre: lock */
 usm__location *usm__spread_pick(usm__spread *s, uint8_t tried);
 
-/* replica_mend.c.  pre: lock */
-void usm__mend_queue(usm__tiers *t, usm__spread *s);
-void usm__mend_unqueue(usm__tiers *t, usm__spread *s);
+/* replica_repair.c.  pre: lock */
+void usm__repair_queue(usm__tiers *t, usm__spread *s);
+void usm__repair_unqueue(usm__tiers *t, usm__spread *s);
 /* A target was added or has room again: blocks that could not be repaired are tried again. */
-void usm__mend_retry(usm__tiers *t);
+void usm__repair_retry(usm__tiers *t);
 
 #endif

@@ -4,7 +4,7 @@
  *
  * A target that is lost stays in the list, because its number is not used again.  Its copies are
  * found through its own list, some at a time, so that the lock is never held for long.  Called by
- * tier.c, by transports (usm__target_changed), replica_write.c and replica_mend.c. */
+ * tier.c, by transports (usm__target_changed), replica_write.c and replica_repair.c. */
 #include "spill/replica.h"
 
 #include "base/inline/plural.h"
@@ -48,7 +48,7 @@ void usm__target_give(usm__target *p, uint64_t slot)
             usm__slots_forgotten(&p->slots, run);
     } else if (p->is_full) {
         p->is_full = false;
-        usm__mend_retry(t);
+        usm__repair_retry(t);
     }
     usm__mutex_unlock(&t->lock);
     if (!is_lost)
@@ -134,7 +134,7 @@ static usm_status know_place(usm__tier *tier, uint32_t index)
     if (tier->nplaces == index && add_place(tier, p, weight_of(&info))) {
         p = NULL;
         t->replicas->epoch++;
-        usm__mend_retry(t);
+        usm__repair_retry(t);
     }
     usm__mutex_unlock(&t->lock);
     if (p)
@@ -183,7 +183,7 @@ usm_status usm__targets_open(usm__tier *tier)
     name_place(p, true);
     usm__mutex_lock(&t->lock);
     ok = add_place(tier, p, WEIGHT_UNKNOWN);
-    usm__mend_retry(t);
+    usm__repair_retry(t);
     usm__mutex_unlock(&t->lock);
     if (ok)
         return USM_OK;
@@ -287,7 +287,7 @@ usm__target *usm__target_choose(usm__tiers *t, const usm__choice *c, usm_status 
 
 /* ---- reports ------------------------------------------------------------------------------ */
 
-void usm__target_tell(usm__target *p, unsigned told, usm_status st, const char *format, ...)
+void usm__target_notify(usm__target *p, unsigned notified, usm_status st, const char *format, ...)
 {
     usm__tiers *t = p->tier->tiers;
     char        sentence[512];
@@ -295,15 +295,15 @@ void usm__target_tell(usm__target *p, unsigned told, usm_status st, const char *
     va_list     args;
 
     usm__mutex_lock(&t->lock);
-    is_news = !(p->told & told);
-    p->told |= told;
+    is_news = !(p->notified & notified);
+    p->notified |= notified;
     usm__mutex_unlock(&t->lock);
     if (!is_news)
         return;
     va_start(args, format);
     (void)vsnprintf(sentence, sizeof sentence, format, args);
     va_end(args);
-    usm__tiers_tell(t, st, "%s", sentence);
+    usm__tiers_notify(t, st, "%s", sentence);
 }
 
 /* ---- states -------------------------------------------------------------------------------- */
@@ -321,10 +321,10 @@ static bool lose(usm__tiers *t, usm__location *l, usm__gives *g)
     s->gone = l->place;
     usm__location_drop(s, l, USM__LOCATION_GONE, g);
     if (usm__spread_is_readable(s)) {
-        usm__mend_queue(t, s);
+        usm__repair_queue(t, s);
         return false;
     }
-    usm__mend_unqueue(t, s);
+    usm__repair_unqueue(t, s);
     memset(s->stored, 0, sizeof s->stored);
     if (!s->copy->is_stored || s->is_lost)
         return false;
@@ -353,16 +353,16 @@ static uint64_t lose_all(usm__tiers *t, usm__target *p)
     return lost;
 }
 
-static void tell_lost(usm__tiers *t, const usm__target *p, uint64_t copies, uint64_t lost)
+static void notify_lost(usm__tiers *t, const usm__target *p, uint64_t copies, uint64_t lost)
 {
     if (lost > 0)
-        usm__tiers_tell(t, USM_E_IO,
-                        "%s is lost with the only copy of %llu %s fail with "
-                        "USM_E_IO; USM_SPILL_REPLICAS=%u keeps copies in other fault domains",
-                        p->title, (unsigned long long)lost,
-                        usm__plural(lost, "block: accesses to it", "blocks: accesses to them"),
-                        t->replicas->wanted < USM__REPLICAS_MAX ? t->replicas->wanted + 1
-                                                                : USM__REPLICAS_MAX);
+        usm__tiers_notify(t, USM_E_IO,
+                          "%s is lost with the only copy of %llu %s fail with "
+                          "USM_E_IO; USM_SPILL_REPLICAS=%u keeps copies in other fault domains",
+                          p->title, (unsigned long long)lost,
+                          usm__plural(lost, "block: accesses to it", "blocks: accesses to them"),
+                          t->replicas->wanted < USM__REPLICAS_MAX ? t->replicas->wanted + 1
+                                                                  : USM__REPLICAS_MAX);
     else if (copies > 0)
         usm__warn("%s is lost; the %llu %s other copies; new copies are made", p->title,
                   (unsigned long long)copies,
@@ -385,7 +385,7 @@ static void leave_all(usm__tiers *t, usm__target *p)
             if (!it)
                 break;
             usm_list_append(&p->locations, it);
-            usm__mend_queue(t, spread_of_location(usm_container_of(it, usm__location, link)));
+            usm__repair_queue(t, spread_of_location(usm_container_of(it, usm__location, link)));
         }
         usm__mutex_unlock(&t->lock);
         usm__mutex_lock(&t->lock);
@@ -407,14 +407,14 @@ static void enter_state(usm__tiers *t, usm__target *p, usm_place_state state)
     if (state == USM_PLACE_UP && before != USM_PLACE_LOST) {
         usm_store_relaxed(&p->failures, 0u);
         p->is_full = false;
-        usm__mend_retry(t);
+        usm__repair_retry(t);
     }
     usm__mutex_unlock(&t->lock);
     if (before == USM_PLACE_LOST || before == state)
         return;
     usm__info("%s: state %d", p->title, (int)state);
     if (state == USM_PLACE_LOST)
-        tell_lost(t, p, copies, lose_all(t, p));
+        notify_lost(t, p, copies, lose_all(t, p));
     else if (state == USM_PLACE_LEAVING)
         leave_all(t, p);
 }

@@ -119,26 +119,26 @@ static void doubt(usm__tiers *t, usm__spread *s, usm__location *l)
         if (&s->at[i] != l && s->at[i].state == USM__LOCATION_GOOD &&
             s->at[i].place->state != USM_PLACE_LOST) {
             l->state = USM__LOCATION_CORRUPT;
-            usm__mend_queue(t, s);
+            usm__repair_queue(t, s);
             return;
         }
 }
 
 static void note_corrupt(usm__target *p, bool is_counted)
 {
-    usm__story story;
+    usm__message message;
 
-    usm__story_save(&story);
+    usm__message_save(&message);
     if (is_counted) {
         usm__mutex_lock(&p->tier->tiers->lock);
         p->tier->corrupt++;
         usm__mutex_unlock(&p->tier->tiers->lock);
     }
-    usm__target_tell(p, USM__TOLD_CORRUPT, USM_E_CORRUPT, "%s: check its medium", story.text);
-    usm__story_restore(&story);
+    usm__target_notify(p, USM__TOLD_CORRUPT, USM_E_CORRUPT, "%s: check its medium", message.text);
+    usm__message_restore(&message);
 }
 
-static void read_story(const usm__io *io, const usm__target *p, usm_status st)
+static void read_message(const usm__io *io, const usm__target *p, usm_status st)
 {
     char words[400];
 
@@ -169,7 +169,7 @@ static void read_failed(usm__tiers *t, usm__io *io, usm__target *p, usm_status s
 {
     usm__spread *s = usm__spread_of(t, io->copy);
     usm__gives   g = {0};
-    usm__story   story;
+    usm__message message;
 
     usm__mutex_lock(&t->lock);
     if (st == USM_E_CORRUPT)
@@ -180,9 +180,9 @@ static void read_failed(usm__tiers *t, usm__io *io, usm__target *p, usm_status s
     if (st == USM_E_IO)
         usm_add_relaxed(&p->failures, 1);
     if (g.n > 0) {
-        usm__story_save(&story);
+        usm__message_save(&message);
         usm__give_now(&g);
-        usm__story_restore(&story);
+        usm__message_restore(&message);
     }
     read_elsewhere(t, io, st);
 }
@@ -203,7 +203,7 @@ static void read_done(usm_transfer *x, usm_status st)
     if (st == USM_OK)
         st = usm__io_verify(t, io, p->title);
     else if (st != USM_E_CORRUPT)
-        read_story(io, p, st);
+        read_message(io, p, st);
     if (st == USM_E_CORRUPT) {
         note_corrupt(p, io->attempts == 1);
         /* After a wrong sum once more: it may have happened on the way. */

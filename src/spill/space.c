@@ -306,7 +306,7 @@ static usm_status advise(usm__space *space, size_t offset, size_t size, usm_buff
         return USM_OK;
     case USM_BUFFER_WILL_NEED:
         for (uint32_t i = first; i <= last; i++)
-            if (!usm__ahead_bring(s, space, i, USM__HINT_ANNOUNCED))
+            if (!usm__readahead_bring(s, space, i, USM__HINT_ANNOUNCED))
                 break;
         return USM_OK;
     case USM_BUFFER_WONT_NEED:

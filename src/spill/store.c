@@ -76,15 +76,15 @@ static void end_badly(usm__spill *s, usm__frame *f, usm_status status)
     usm__word_change(&f->space->words[f->block], -1, USM__WORD_DIRTY, USM__WORD_STORING);
 }
 
-static void tell_late(usm_context *ctx, const char *title, usm_status status)
+static void notify_late(usm_context *ctx, const char *title, usm_status status)
 {
-    char story[USM__STORY_SIZE];
+    char message[USM__STORY_SIZE];
 
     (void)snprintf(
-        story, sizeof story,
+        message, sizeof message,
         "%s: a part that was to be evicted could not be stored; it stays in memory: %.*s", title,
         USM__STORY_SIZE / 2, usm__words_of(status));
-    usm__context_error(ctx, status, story);
+    usm__context_error(ctx, status, message);
 }
 
 /* Failures of a medium that fails or is full now and then are reported once a second. */
@@ -92,9 +92,9 @@ static bool is_news(usm__spill *s)
 {
     uint64_t now = usm__os_now_ns();
 
-    if (s->is_failing || (s->told_late_ns && now - s->told_late_ns < TELL_AGAIN_NS))
+    if (s->is_failing || (s->notified_late_ns && now - s->notified_late_ns < TELL_AGAIN_NS))
         return false;
-    s->told_late_ns = now;
+    s->notified_late_ns = now;
     return true;
 }
 
@@ -123,7 +123,7 @@ static void end(usm__spill *s, usm__frame *f, usm_status status, usm__content co
     usm__spill_changed(s);
     usm__mutex_unlock(&s->lock);
     if (ctx) {
-        tell_late(ctx, title, status);
+        notify_late(ctx, title, status);
         usm__context_unref(ctx);
     }
 }

@@ -268,8 +268,8 @@ static void end_opening(usm__tier *tier, usm_status st)
     pthread_cond_broadcast(&t->changed);
     usm__mutex_unlock(&t->lock);
     if (st != USM_OK && st != USM_E_NO_MEMORY) /* `reason` does not change any more   */
-        usm__tier_tell(tier, USM__TOLD_FAILING, st, "tier %s cannot be used: %s", tier->name,
-                       tier->reason);
+        usm__tier_notify(tier, USM__TOLD_FAILING, st, "tier %s cannot be used: %s", tier->name,
+                         tier->reason);
 }
 
 usm_status usm__tier_open(usm__tier *tier)
@@ -295,7 +295,7 @@ usm_status usm__tier_open(usm__tier *tier)
 /* ---- reports -------------------------------------------------------------------------- */
 
 USM_PRINTF(3, 0)
-static void tell(usm__tiers *t, usm_status status, const char *format, va_list args)
+static void notify(usm__tiers *t, usm_status status, const char *format, va_list args)
 {
     char sentence[SENTENCE];
 
@@ -303,31 +303,32 @@ static void tell(usm__tiers *t, usm_status status, const char *format, va_list a
     t->event(t->user, status, sentence);
 }
 
-void usm__tiers_tell(usm__tiers *t, usm_status status, const char *format, ...)
+void usm__tiers_notify(usm__tiers *t, usm_status status, const char *format, ...)
 {
     va_list args;
 
     if (!t->event)
         return;
     va_start(args, format);
-    tell(t, status, format, args);
+    notify(t, status, format, args);
     va_end(args);
 }
 
-void usm__tier_tell(usm__tier *tier, unsigned told, usm_status status, const char *format, ...)
+void usm__tier_notify(usm__tier *tier, unsigned notified, usm_status status, const char *format,
+                      ...)
 {
     usm__tiers *t = tier->tiers;
     bool        is_news;
     va_list     args;
 
     usm__mutex_lock(&t->lock);
-    is_news = !(tier->told & told);
-    tier->told |= told;
+    is_news = !(tier->notified & notified);
+    tier->notified |= notified;
     usm__mutex_unlock(&t->lock);
     if (!is_news || !t->event)
         return;
     va_start(args, format);
-    tell(t, status, format, args);
+    notify(t, status, format, args);
     va_end(args);
 }
 
@@ -336,7 +337,7 @@ void usm__tier_tell(usm__tier *tier, unsigned told, usm_status status, const cha
 bool usm__tiers_progress(usm__tiers *t, uint32_t timeout_ms)
 {
     usm__tier *busy[USM__SPILL_TIERS_MAX];
-    bool       mends = t->replicas && usm__replicas_progress(t);
+    bool       repairs = t->replicas && usm__replicas_progress(t);
     unsigned   n;
 
     usm__mutex_lock(&t->lock);
@@ -346,8 +347,8 @@ bool usm__tiers_progress(usm__tiers *t, uint32_t timeout_ms)
     for (unsigned i = 0; n > 1 && i < n; i++)
         (void)busy[i]->ops->progress(busy[i]->store, 0);
     for (unsigned i = 0; i < n; i++)
-        (void)busy[i]->ops->progress(busy[i]->store, mends ? 0 : timeout_ms / n);
-    return n > 0 || mends;
+        (void)busy[i]->ops->progress(busy[i]->store, repairs ? 0 : timeout_ms / n);
+    return n > 0 || repairs;
 }
 
 bool usm__tiers_may_need_progress(usm__tiers *t)

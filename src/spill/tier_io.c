@@ -45,17 +45,17 @@ static usm__tier *end_copy(usm__tiers *t, usm__copy *copy, uint64_t *slot)
 /* The end of an io of a block with a single copy; for several copies: usm__replicas_end(). */
 static void end_single(usm__tiers *t, usm__io *io)
 {
-    uint64_t   slot = 0;
-    usm__tier *tier;
-    usm__story story;
+    uint64_t     slot = 0;
+    usm__tier   *tier;
+    usm__message message;
 
     usm__mutex_lock(&t->lock);
     tier = end_copy(t, io->copy, &slot);
     usm__mutex_unlock(&t->lock);
     if (tier) {
-        usm__story_save(&story);
+        usm__message_save(&message);
         usm__tier_give(tier, slot);
-        usm__story_restore(&story);
+        usm__message_restore(&message);
     }
 }
 
@@ -192,10 +192,11 @@ static void note_full(usm__tier *tier)
     memcpy(tier->reason, words, sizeof words);
     (void)usm__format_bytes(tier->slots.used * t->block_size, used, sizeof used);
     usm__mutex_unlock(&t->lock);
-    usm__tier_tell(tier, USM__TOLD_FULL, USM_E_SPILL_FULL,
-                   "tier %s is full with %s: %s; blocks go to the next tier of USM_SPILL, if there "
-                   "is one, or stay in memory",
-                   tier->name, used, words);
+    usm__tier_notify(
+        tier, USM__TOLD_FULL, USM_E_SPILL_FULL,
+        "tier %s is full with %s: %s; blocks go to the next tier of USM_SPILL, if there "
+        "is one, or stay in memory",
+        tier->name, used, words);
 }
 
 /* Whether the block is on that tier: the tier is failing, but there is no other for a part. */
@@ -334,7 +335,7 @@ usm_status usm__io_verify(usm__tiers *t, usm__io *io, const char *place)
 
 /* ---- after a transfer ---------------------------------------------------------------------- */
 
-void usm__tiers_tell_first(usm__tiers *t, const usm__tier *tier)
+void usm__tiers_notify_first(usm__tiers *t, const usm__tier *tier)
 {
     char limit[24] = "", before[48] = "";
 
@@ -342,11 +343,11 @@ void usm__tiers_tell_first(usm__tiers *t, const usm__tier *tier)
         (void)usm__format_bytes(t->limit, limit, sizeof limit);
         (void)snprintf(before, sizeof before, " of %s", limit);
     }
-    usm__tiers_tell(t, USM_OK,
-                    "buffers outgrow the memory limit%s: blocks go to %s from now on; a larger "
-                    "USM_MEMORY_LIMIT keeps more in memory, USM_SPILL says where they go, and "
-                    "USM_SPILL=off makes it an error",
-                    before, tier->name);
+    usm__tiers_notify(t, USM_OK,
+                      "buffers outgrow the memory limit%s: blocks go to %s from now on; a larger "
+                      "USM_MEMORY_LIMIT keeps more in memory, USM_SPILL says where they go, and "
+                      "USM_SPILL=off makes it an error",
+                      before, tier->name);
 }
 
 static void written(usm__tiers *t, usm__io *io)
@@ -372,7 +373,7 @@ static void written(usm__tiers *t, usm__io *io)
     if (old_tier)
         usm__tier_give(old_tier, old_slot);
     if (is_first)
-        usm__tiers_tell_first(t, tier);
+        usm__tiers_notify_first(t, tier);
     usm__io_finish(t, io, USM_OK);
 }
 
@@ -389,12 +390,12 @@ static void note_failure(usm__tiers *t, usm__io *io, usm_status st)
     if (st == USM_E_IO)
         usm_add_relaxed(&tier->failures, 1);
     if (st == USM_E_IO)
-        usm__tier_tell(tier, USM__TOLD_FAILING, st,
-                       "tier %s fails to write: %s; what could not be written is kept in memory "
-                       "until another tier has it",
-                       tier->name, reason);
+        usm__tier_notify(tier, USM__TOLD_FAILING, st,
+                         "tier %s fails to write: %s; what could not be written is kept in memory "
+                         "until another tier has it",
+                         tier->name, reason);
     else
-        usm__tier_tell(tier, USM__TOLD_FULL, st, "tier %s is full: %s", tier->name, reason);
+        usm__tier_notify(tier, USM__TOLD_FULL, st, "tier %s is full: %s", tier->name, reason);
     (void)usm__fail(st, "tier %s: %s", tier->name, reason);
 }
 
@@ -422,15 +423,15 @@ static void write_failed(usm__tiers *t, usm__io *io, usm_status st)
 /* Counts one for each read. */
 static void note_corrupt(usm__io *io, usm__tier *tier)
 {
-    usm__story story;
+    usm__message message;
 
     usm__mutex_lock(&tier->tiers->lock);
     tier->corrupt += io->tried == 0;
     usm__mutex_unlock(&tier->tiers->lock);
     io->tried = 1;
-    usm__story_save(&story);
-    usm__tier_tell(tier, USM__TOLD_CORRUPT, USM_E_CORRUPT, "%s: check its medium", story.text);
-    usm__story_restore(&story);
+    usm__message_save(&message);
+    usm__tier_notify(tier, USM__TOLD_CORRUPT, USM_E_CORRUPT, "%s: check its medium", message.text);
+    usm__message_restore(&message);
 }
 
 static void read_failed(usm__io *io, const usm__tier *tier, usm_status st)

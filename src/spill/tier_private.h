@@ -49,7 +49,7 @@ typedef struct usm__tier {
     usm__tier_state state;
     char            reason[400]; /* the last failure in words                               */
     usm__slots      slots;
-    unsigned        told;
+    unsigned        notified;
     usm__flow       reads, writes;
     uint64_t        errors, corrupt, encoded_in, encoded_out;
     /* With t->replicas.  The array grows; the targets themselves do not move. */
@@ -174,9 +174,9 @@ static inline bool usm__io_is_whole(const usm__tiers *t, const usm__io *io)
 /* tier.c.  No lock is held in all of these. */
 usm_status usm__tier_open(usm__tier *tier);
 /* Calls the owner's event with the sentence, once for each bit of `told` and tier. */
-void usm__tier_tell(usm__tier *tier, unsigned told, usm_status status, const char *format, ...)
-    USM_PRINTF(4, 5);
-void usm__tiers_tell(usm__tiers *t, usm_status status, const char *format, ...) USM_PRINTF(3, 4);
+void usm__tier_notify(usm__tier *tier, unsigned notified, usm_status status, const char *format,
+                      ...) USM_PRINTF(4, 5);
+void usm__tiers_notify(usm__tiers *t, usm_status status, const char *format, ...) USM_PRINTF(3, 4);
 
 /* tier_place.c.  Takes a slot for the block in a tier that is open. */
 usm_status usm__tier_take(usm__tier *tier, uint64_t key, uint64_t *slot);
@@ -215,7 +215,7 @@ void usm__io_fill(const usm__tiers *t, const usm__io *io, uint64_t slot, usm_tra
 /* Verifies the bytes that were read against the sums, through codecs; `place` names their
  * source. */
 usm_status usm__io_verify(usm__tiers *t, usm__io *io, const char *place);
-void       usm__tiers_tell_first(usm__tiers *t, const usm__tier *tier);
+void       usm__tiers_notify_first(usm__tiers *t, const usm__tier *tier);
 
 /* replica*.c: called only if t->replicas is set. */
 /* USM_OK also if no copies are needed. */

@@ -69,11 +69,11 @@ static void go_on(usm__spill *s, usm__frame *f)
 }
 
 /* Keeps this thread's error message for the thread whose access will report it. */
-static void keep_story(usm__spill *s, uint64_t key)
+static void keep_message(usm__spill *s, uint64_t key)
 {
     usm__mutex_lock(&s->lock);
-    snprintf(s->story, sizeof s->story, "%s", usm_last_error());
-    s->story_key = key;
+    snprintf(s->message, sizeof s->message, "%s", usm_last_error());
+    s->message_key = key;
     usm__mutex_unlock(&s->lock);
 }
 
@@ -84,7 +84,7 @@ static void io_ended(usm__io *io, usm_status status)
     if (status != USM_OK) {
         usm_store_relaxed(&f->failed, (int)status);
         if (f->state != USM__FRAME_STORING)
-            keep_story(f->spill, io->key);
+            keep_message(f->spill, io->key);
     }
     if (usm_ref_drop(&f->pending))
         go_on(f->spill, f);

@@ -235,12 +235,12 @@ static void a_program_may_end_with_frees_in_flight(void)
         CHECK_INT(run_self("--exit"), 0);
 }
 
-static _Atomic(bool) was_told;
+static _Atomic(bool) was_notified;
 
 static usm_status be_told(void *user)
 {
     (void)user;
-    atomic_store(&was_told, true);
+    atomic_store(&was_notified, true);
     return USM_OK;
 }
 
@@ -254,7 +254,7 @@ static void *signal_late(void *ev)
 /* Runs after libusm's own handlers, which were registered later. */
 static void leave_told_or_not(void)
 {
-    _exit(atomic_load(&was_told) ? 0 : 1);
+    _exit(atomic_load(&was_notified) ? 0 : 1);
 }
 
 /* What the program --told does: it returns from main() while something is still to be told. */

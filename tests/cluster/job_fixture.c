@@ -17,10 +17,10 @@
 
 job_plan job_plan_now;
 
-typedef struct letter letter;
+typedef struct packet packet;
 
-struct letter {
-    letter *next;
+struct packet {
+    packet *next;
     size_t  size;
     char    bytes[]; /* the tag, 4 bytes, and the message */
 };
@@ -29,7 +29,7 @@ typedef struct peer {
     int             fd;  /* -1: none any more                                                 */
     bool            cut; /* the thread shall close it                                         */
     usm_place_state state;
-    letter         *first, **end;
+    packet         *first, **end;
 } peer;
 
 static int sockets[JOB_RANKS_MAX][JOB_RANKS_MAX];
@@ -118,7 +118,7 @@ static void describe_member(uint32_t index, usm_job_member *m)
     (void)snprintf(m->domain, sizeof m->domain, "node%u", index / 2);
 }
 
-static void tell(uint32_t rank, usm_place_state state)
+static void notify(uint32_t rank, usm_place_state state)
 {
     usm_job_member m;
 
@@ -137,21 +137,21 @@ static void lose(uint32_t rank)
     (void)close(p->fd);
     p->fd = -1;
     while (p->first) {
-        letter *l = p->first;
+        packet *l = p->first;
 
         p->first = l->next;
         free(l);
     }
     p->end = &p->first;
     (void)pthread_mutex_unlock(&job.lock);
-    tell(rank, USM_PLACE_LOST);
+    notify(rank, USM_PLACE_LOST);
 }
 
 /* As many of the queue as there is room for; lock held. */
 static void push(peer *p)
 {
     while (p->first) {
-        letter *l = p->first;
+        packet *l = p->first;
 
         if (send(p->fd, l->bytes, l->size, MSG_NOSIGNAL) < 0)
             return; /* no room, or its end, which poll() tells of */
@@ -335,7 +335,7 @@ static usm_status member(void *which, uint32_t index, usm_job_member *m)
 static usm_status send_message(void *which, uint32_t to, uint32_t tag, const void *data,
                                size_t size)
 {
-    letter *l = malloc(sizeof *l + sizeof tag + size);
+    packet *l = malloc(sizeof *l + sizeof tag + size);
 
     (void)which;
     if (!l)
@@ -549,7 +549,7 @@ void job_cut(uint32_t rank)
 
 void job_tell(uint32_t rank, usm_place_state state)
 {
-    tell(rank, state);
+    notify(rank, state);
 }
 
 void job_hold(bool is_held)

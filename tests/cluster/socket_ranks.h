@@ -197,7 +197,7 @@ static inline void take(void *arg, uint32_t from, const void *data, size_t size)
     atomic_store(&came[from], i + 1);
 }
 
-static inline usm_status tell(uint32_t self, uint32_t to, uint32_t i)
+static inline usm_status notify(uint32_t self, uint32_t to, uint32_t i)
 {
     static unsigned char bytes[LARGEST];
 
@@ -218,7 +218,7 @@ static inline void talk(uint32_t rank, uint32_t count)
     usm__job_listen(USM__JOB_TEAMS, take, NULL);
     for (uint32_t i = 0; i < 200; i++)
         for (uint32_t to = 0; to < count; to++)
-            CHECK_INT(tell(rank, to, i), USM_OK); /* to itself as well */
+            CHECK_INT(notify(rank, to, i), USM_OK); /* to itself as well */
     for (uint32_t from = 0; from < count; from++)
         wait_for_messages(from, 200);
     CHECK_INT(usm__job_send(0, USM__JOB_TEAMS, folder, LARGEST + 1), USM_E_INVALID);

@@ -131,7 +131,7 @@ static void what_a_rank_that_ends_meanwhile_does_is_the_same_for_all(void)
 
 /* Seen by all ranks. */
 static struct {
-    _Atomic int   told, cut;
+    _Atomic int   notified, cut;
     _Atomic pid_t pids[3];
 } * board;
 
@@ -150,7 +150,7 @@ static void wait_on_board(_Atomic int *number, int value)
 /* Rank 1 has the result by then.  What rank 0 said is thrown away with its socket. */
 static void *cut_later(void *arg)
 {
-    wait_on_board(&board->told, 1);
+    wait_on_board(&board->notified, 1);
     job_cut(0);
     job_hold(false);
     atomic_store(&board->cut, 1);
@@ -170,7 +170,7 @@ static void lose_a_decision(uint32_t rank, uint32_t count)
     CHECK_INT(agree_about(10, rank, 1, NULL), USM_OK);
     check_all(10, 1, count, count);
     if (rank == 1)
-        atomic_store(&board->told, 1);
+        atomic_store(&board->notified, 1);
     wait_on_board(&board->cut, 1);
     if (rank == 0)
         (void)raise(SIGKILL);
@@ -205,7 +205,7 @@ static void let_others_wait_in_vain(void)
         CHECK(vclock_wait_until_waiting(atomic_load(&board->pids[rank])));
     }
     vclock_pass(PATIENCE_MS, PATIENCE_MS / 10);
-    wait_on_board(&board->told, 2);
+    wait_on_board(&board->notified, 2);
 }
 
 static void come_late(uint32_t rank, uint32_t count)
@@ -221,7 +221,7 @@ static void come_late(uint32_t rank, uint32_t count)
     mine.bytes[0] = 1;
     CHECK_INT(usm__job_agree(mine.bytes, 1, all, PATIENCE_MS, &which), USM_E_PEER);
     CHECK_INT(which, 2); /* rank 1 waits longer than rank 0, and hears it */
-    atomic_fetch_add(&board->told, 1);
+    atomic_fetch_add(&board->notified, 1);
     CHECK_INT(agree_about(10, rank, 2, NULL), USM_OK);
     check_all(10, 2, count, count);
 }
@@ -262,8 +262,8 @@ static void lie_about_success(uint32_t rank, uint32_t count)
 {
     barrier();
     if (rank == 0)
-        atomic_store(&board->told, 1);
-    for (int after = 0; rank == 1 && after < 50; after += atomic_load(&board->told)) {
+        atomic_store(&board->notified, 1);
+    for (int after = 0; rank == 1 && after < 50; after += atomic_load(&board->notified)) {
         send_empty_success(0);
         (void)usleep(2000);
     }

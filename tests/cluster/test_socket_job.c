@@ -85,7 +85,7 @@ static void die_after_words(uint32_t rank, uint32_t count)
     if (rank == 1) {
         for (uint32_t i = 0; i < 6; i++)
             for (uint32_t to = 0; to < count; to += 2)
-                CHECK_INT(tell(rank, to, i), USM_OK);
+                CHECK_INT(notify(rank, to, i), USM_OK);
         (void)raise(SIGKILL);
     }
     while (atomic_load(&heard_before_end) == 0)
@@ -93,7 +93,7 @@ static void die_after_words(uint32_t rank, uint32_t count)
     CHECK_INT(atomic_load(&heard_before_end), 1 + 6);
     CHECK(!atomic_load(&is_wrong));
     CHECK(usm__job_rank_is_lost(1));
-    CHECK_INT(tell(rank, 1, 0), USM_E_PEER);
+    CHECK_INT(notify(rank, 1, 0), USM_E_PEER);
     barrier();
     usm__job_unwatch(see_end, NULL);
     usm__job_listen(USM__JOB_TEAMS, NULL, NULL);
@@ -128,13 +128,13 @@ static void die_without_reading(uint32_t rank, uint32_t count)
     wait_for(&board->met, 2);
     if (rank == 1) {
         for (uint32_t i = 0; i < 6; i++)
-            CHECK_INT(tell(rank, 0, i), USM_OK);
+            CHECK_INT(notify(rank, 0, i), USM_OK);
         atomic_store(&board->met, 3);
         (void)raise(SIGSTOP);
     }
     wait_for(&board->met, 4); /* it stands still */
     for (uint32_t i = 0; i < 6; i++)
-        CHECK_INT(tell(rank, 1, i), USM_OK);
+        CHECK_INT(notify(rank, 1, i), USM_OK);
     atomic_store(&board->step, 1);
     while (atomic_load(&heard_before_end) == 0)
         (void)usleep(1000);
@@ -273,9 +273,9 @@ static void leave_after_words(uint32_t rank, uint32_t count)
     (void)count;
     if (rank == 1) {
         for (uint32_t i = 0; i < 1200; i++)
-            CHECK_INT(tell(rank, 0, i), USM_OK);
+            CHECK_INT(notify(rank, 0, i), USM_OK);
         usm_job_leave();
-        CHECK_INT(tell(rank, 0, 0), USM_E_MPI);
+        CHECK_INT(notify(rank, 0, 0), USM_E_MPI);
         CHECK_IN("has left its job", usm_last_error());
         CHECK_INT(join(rank, 2, ""), USM_E_MPI);
         return;
@@ -308,7 +308,7 @@ static void flood(uint32_t rank, uint32_t count)
     }
     wait_for(&board->step, 1); /* it stands still */
     for (; st == USM_OK && i < 100000; i++)
-        st = tell(rank, 1, i);
+        st = notify(rank, 1, i);
     CHECK_INT(st, USM_E_PEER);
     CHECK(i > 16 << 4); /* of 64 KiB and less: the bound was filled */
     CHECK(i < 10000);   /* and is one */
@@ -342,7 +342,7 @@ static void send_through_a_pause(uint32_t rank, uint32_t count)
     } else {
         wait_for(&board->step, 2);          /* it stands still */
         for (uint32_t i = 0; i < 3000; i++) /* 48 MiB */
-            CHECK_INT(tell(rank, 1, i), USM_OK);
+            CHECK_INT(notify(rank, 1, i), USM_OK);
     }
     barrier();
     usm__job_listen(USM__JOB_TEAMS, NULL, NULL);

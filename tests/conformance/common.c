@@ -124,13 +124,13 @@ void skip(const char *reason, ...)
 
 bool story_names(const char *culprit)
 {
-    const char *story = usm_last_error();
-    size_t      n     = strlen(culprit);
+    const char *message = usm_last_error();
+    size_t      n       = strlen(culprit);
 
-    if (!*story)
+    if (!*message)
         return false;
-    for (; *story; story++)
-        if (!strncasecmp(story, culprit, n))
+    for (; *message; message++)
+        if (!strncasecmp(message, culprit, n))
             return true;
     return n == 0;
 }

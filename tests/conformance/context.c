@@ -182,18 +182,18 @@ Test(context, destroyed_before_its_queues_and_events_it_leaves_them_harmless)
     }
 }
 
-typedef struct told {
+typedef struct notified {
     usm_context *ctx;
     atomic_int   calls, right;
-    char         story[200];
-} told;
+    char         message[200];
+} notified;
 
-static void on_error(usm_context *ctx, usm_status status, const char *story, void *user)
+static void on_error(usm_context *ctx, usm_status status, const char *message, void *user)
 {
-    told *t = user;
+    notified *t = user;
 
     atomic_store(&t->right, ctx == t->ctx && status == USM_E_BUDGET);
-    snprintf(t->story, sizeof t->story, "%s", story);
+    snprintf(t->message, sizeof t->message, "%s", message);
     atomic_fetch_add(&t->calls, 1);
 }
 
@@ -207,7 +207,7 @@ Test(context, a_failure_without_a_caller_goes_to_its_error_callback)
 {
     EACH_DEVICE (r) {
         usm_context_desc desc = USM_CONTEXT_DESC_INIT;
-        told             t    = {0};
+        notified         t    = {0};
         usm_queue       *q    = NULL;
         usm_event       *ev   = NULL;
         desc.ndevices         = 1;
@@ -227,7 +227,7 @@ Test(context, a_failure_without_a_caller_goes_to_its_error_callback)
         CHECK_OK(usm_host_task(q, fail_budget, NULL, 0, NULL, NULL));
         wait_until(&t.calls, 1, "the error callback");
         CHECK(atomic_load(&t.right), "%s: wrong context or status", r.name);
-        CHECK(t.story[0], "%s: no story", r.name);
+        CHECK(t.message[0], "%s: no story", r.name);
         usm_queue_destroy(q);
         usm_context_destroy(t.ctx);
     }

@@ -177,9 +177,9 @@ static void done(usm_transfer *t, usm_status status)
     x->status            = status;
     x->m->ended[x->peer] = net_now(w->n);
     x->k->under_way--;
-    tell(w, "node %u: %s of %u+%u of block %u.%u at %u, stamp %llu: %s", x->m->index,
-         t->op == USM_TRANSFER_STORE ? "store" : "fetch", x->first, x->n, x->k->number, x->block,
-         x->peer, (unsigned long long)x->stamp, usm_status_name(status));
+    notify(w, "node %u: %s of %u+%u of block %u.%u at %u, stamp %llu: %s", x->m->index,
+           t->op == USM_TRANSFER_STORE ? "store" : "fetch", x->first, x->n, x->k->number, x->block,
+           x->peer, (unsigned long long)x->stamp, usm_status_name(status));
     if (status != USM_OK)
         failed(x);
     if (status != USM_OK && x->is_needed && x->life == x->m->life[x->peer])
@@ -265,9 +265,9 @@ transfer *blocks_transfer(member *m, keep *k, uint32_t peer, usm_transfer_op op,
         m->w->counts->fetches++;
     }
     k->under_way++;
-    tell(m->w, "node %u: begins a %s of %u+%u of block %u.%u at %u, stamp %llu", m->index,
-         op == USM_TRANSFER_STORE ? "store" : "fetch", first, n, k->number, which, peer,
-         (unsigned long long)x->stamp);
+    notify(m->w, "node %u: begins a %s of %u+%u of block %u.%u at %u, stamp %llu", m->index,
+           op == USM_TRANSFER_STORE ? "store" : "fetch", first, n, k->number, which, peer,
+           (unsigned long long)x->stamp);
     far_submit(k->store, peer, &x->t);
     return x;
 }
@@ -319,7 +319,7 @@ keep *keep_open(member *m)
 void keep_close(member *m, unsigned which)
 {
     sweep(m);
-    tell(m->w, "node %u: closes store %u", m->index, m->keeps[which]->number);
+    notify(m->w, "node %u: closes store %u", m->index, m->keeps[which]->number);
     far_store_close(m->keeps[which]->store);
     for (transfer *x = m->transfers; x; x = x->next)
         x->k = x->k == m->keeps[which] ? NULL : x->k;
@@ -344,8 +344,8 @@ static void reserved(void *asking_, usm_status st)
 
     if (!runs(m))
         return;
-    tell(m->w, "node %u: room for %u.%u+%u at %u: %s", m->index, a->k->number, a->first, a->n,
-         a->peer, usm_status_name(st));
+    notify(m->w, "node %u: room for %u.%u+%u at %u: %s", m->index, a->k->number, a->first, a->n,
+           a->peer, usm_status_name(st));
     a->k->under_way--;
     m->ended[a->peer] = net_now(m->w->n);
     m->w->counts->full += st == USM_E_SPILL_FULL;
@@ -387,7 +387,7 @@ void blocks_reserve(member *m, keep *k, uint32_t peer, unsigned first, unsigned 
     k->under_way++;
     for (unsigned i = first; i < first + n; i++)
         k->blocks[peer][i].is_asked = true;
-    tell(m->w, "node %u: wants room for %u+%u at %u", m->index, first, n, peer);
+    notify(m->w, "node %u: wants room for %u+%u at %u", m->index, first, n, peer);
     far_reserve_start(k->store, peer, first, n, reserved, a);
 }
 
@@ -395,7 +395,7 @@ void blocks_forget(member *m, keep *k, uint32_t peer, unsigned first, unsigned n
 {
     if (!is_idle(k, peer, first, n))
         return;
-    tell(m->w, "node %u: forget %u.%u+%u at %u", m->index, k->number, first, n, peer);
+    notify(m->w, "node %u: forget %u.%u+%u at %u", m->index, k->number, first, n, peer);
     far_forget(k->store, peer, first, n);
     for (unsigned i = first; i < first + n; i++) {
         k->blocks[peer][i].is_reserved = false;

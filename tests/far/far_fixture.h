@@ -18,12 +18,12 @@ enum { NODES = 3, PIECE = 64 << 10, BLOCK = 256 << 10, MESSAGES = 4096 };
 
 typedef enum verdict { PASS, DROP, DOUBLE, HOLD } verdict;
 
-typedef struct letter {
-    struct letter *next;
+typedef struct packet {
+    struct packet *next;
     uint32_t       from, to, tag;
     size_t         size;
     unsigned char  bytes[];
-} letter;
+} packet;
 
 typedef struct test_link {
     far_link base;
@@ -36,9 +36,9 @@ typedef struct test_link {
 
 static struct {
     test_link links[NODES];
-    letter   *letters, *held;
+    packet   *packets, *held;
     uint64_t  now;
-    verdict (*judge)(const letter *l);
+    verdict (*judge)(const packet *l);
 } net;
 
 static far_op *op_next(const far_op *op)
@@ -54,7 +54,7 @@ static inline void op_append(far_op **list, far_op *op)
     *list = op;
 }
 
-static inline void letter_append(letter **list, letter *l)
+static inline void letter_append(packet **list, packet *l)
 {
     while (*list != NULL)
         list = &(*list)->next;
@@ -65,20 +65,20 @@ static inline void letter_append(letter **list, letter *l)
 /* What was held back comes now. */
 static inline void release(void)
 {
-    letter *l;
+    packet *l;
 
     while ((l = net.held) != NULL) {
         net.held = l->next;
-        letter_append(&net.letters, l);
+        letter_append(&net.packets, l);
     }
 }
 
-static letter *letter_of(const far_op *op, uint32_t from)
+static packet *letter_of(const far_op *op, uint32_t from)
 {
-    letter *l = malloc(sizeof(*l) + op->size);
+    packet *l = malloc(sizeof(*l) + op->size);
 
     CHECK(l != NULL);
-    *l = (letter){.from = from, .to = op->peer, .tag = op->tag, .size = op->size};
+    *l = (packet){.from = from, .to = op->peer, .tag = op->tag, .size = op->size};
     memcpy(l->bytes, op->buffer, op->size);
     return l;
 }
@@ -97,15 +97,15 @@ static uint32_t link_count(far_link *l)
 static inline void link_send(far_link *base, far_op *op)
 {
     test_link *l = (test_link *)(void *)base;
-    letter    *t = letter_of(op, l->self);
+    packet    *t = letter_of(op, l->self);
     verdict    v = net.judge != NULL ? net.judge(t) : PASS;
 
     if (v == DOUBLE)
-        letter_append(&net.letters, letter_of(op, l->self));
+        letter_append(&net.packets, letter_of(op, l->self));
     if (l->is_silent || v == DROP)
         free(t);
     else
-        letter_append(v == HOLD ? &net.held : &net.letters, t);
+        letter_append(v == HOLD ? &net.held : &net.packets, t);
     op_append(&l->sends, op);
 }
 
@@ -114,7 +114,7 @@ static inline void link_receive(far_link *base, far_op *op)
     op_append(&((test_link *)(void *)base)->receives, op);
 }
 
-static far_op **receive_for(test_link *l, const letter *t)
+static far_op **receive_for(test_link *l, const packet *t)
 {
     far_op **at = &l->receives;
 
@@ -126,8 +126,8 @@ static far_op **receive_for(test_link *l, const letter *t)
 
 static inline bool deliver_one(test_link *l)
 {
-    for (letter **at = &net.letters; *at != NULL; at = &(*at)->next) {
-        letter  *t = *at;
+    for (packet **at = &net.packets; *at != NULL; at = &(*at)->next) {
+        packet  *t = *at;
         far_op **r = t->to == l->self ? receive_for(l, t) : NULL;
         far_op  *op;
         size_t   n;
@@ -293,10 +293,10 @@ static inline void world_begin(uint64_t lend)
     CHECK_INT(far_store_open(at[0].node, BLOCK, &store), USM_OK);
 }
 
-static inline void letters_free(letter **list)
+static inline void letters_free(packet **list)
 {
     while (*list != NULL) {
-        letter *l = *list;
+        packet *l = *list;
 
         *list = l->next;
         free(l);
@@ -309,7 +309,7 @@ static inline void world_end(void)
     store = NULL;
     for (uint32_t i = 0; i < NODES; i++)
         far_node_destroy_closed(at[i].node);
-    letters_free(&net.letters);
+    letters_free(&net.packets);
     letters_free(&net.held);
     module_clean();
 }

@@ -75,7 +75,7 @@ static uint32_t some_lender(member *m)
         uint32_t peer = (uint32_t)drawn(w, w->nmembers);
 
         if (peer != m->index && w->members[peer].lend > 0 &&
-            (m->seen[peer] == FAR_UP || (!w->is_calm && one_in(w, 50))))
+            (m->seen[peer] == FAR_UP || (!w->is_quiescent && one_in(w, 50))))
             return peer;
     }
     return m->index;
@@ -197,7 +197,7 @@ static void leave(member *m)
     for (unsigned i = 0; i < STORES; i++)
         if (m->keeps[i])
             keep_close(m, i);
-    tell(m->w, "node %u leaves", m->index);
+    notify(m->w, "node %u leaves", m->index);
     m->is_leaving  = true;
     m->leave_at    = net_now(m->w->n);
     m->w->has_left = true;
@@ -229,7 +229,7 @@ static void come_and_go(world *w)
     for (uint32_t i = 0; i < w->nmembers; i++)
         stay += runs(&w->members[i]) && !w->members[i].is_leaving && w->members[i].lend > 0;
     if (!m->node && !m->is_gone && !net_is_dead(w->n, m->index)) {
-        tell(w, "node %u joins", m->index);
+        notify(w, "node %u joins", m->index);
         w->counts->joins++;
         world_start(w, m);
     } else if (runs(m) && !m->is_leaving && !net_is_hung(w->n, m->index) && stay > 2 &&
@@ -303,7 +303,7 @@ static void draw_world(world *w)
     w->piece           = (size_t)PAGE << drawn(w, 4);
     w->depth           = 1 + (uint32_t)drawn(w, 4);
     w->has_key         = one_in(w, 3);
-    w->is_calm         = its == &kinds[0];
+    w->is_quiescent    = its == &kinds[0];
     w->has_data_faults = its->faults.data.dropped > 0;
     w->stalls          = some_of(w, its->stalls);
     w->faults.header   = some_rates(w, &its->faults.header);
@@ -311,7 +311,7 @@ static void draw_world(world *w)
     /* Two of three seeds of each kind: on one or two hosts, else each on its own. */
     w->hosts       = group % 3 == 0 ? 0 : 1 + group % 2;
     w->near_deaths = its->deaths > 0 && w->hosts > 0;
-    w->near_hangs  = !w->is_calm;
+    w->near_hangs  = !w->is_quiescent;
     for (uint32_t i = 0; i < w->nmembers; i++) {
         member *m = &w->members[i];
 
@@ -331,7 +331,7 @@ static void begin(world *w)
     for (uint32_t i = 0; i < w->nmembers; i++) {
         member *m = &w->members[i];
 
-        m->has_wrong_key = w->has_key && !w->is_calm && i > 3 && one_in(w, 8);
+        m->has_wrong_key = w->has_key && !w->is_quiescent && i > 3 && one_in(w, 8);
         if (m->borrows || i < 4 || !one_in(w, 4)) /* the rest comes later */
             world_start(w, m);
     }
@@ -405,7 +405,7 @@ static void end(world *w)
 {
     uint64_t settle = 3 * w->lease_ns + 4 * w->deadline_ns;
 
-    tell(w, "all is mended");
+    notify(w, "all is mended");
     world_mend(w);
     world_run(w, settle);
     w->is_ending = true;

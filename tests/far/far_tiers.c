@@ -124,8 +124,8 @@ static void write_item(item *it, unsigned first, unsigned n)
             at[i] = it->words[s] + ((uint64_t)i << 40);
     }
     st = move(it, true, first, n);
-    tell(t.w, "write %u+%u of block %llu: %s", first, n, (unsigned long long)it->key,
-         usm_status_name(st));
+    notify(t.w, "write %u+%u of block %llu: %s", first, n, (unsigned long long)it->key,
+           usm_status_name(st));
     if (st != USM_OK)
         found(t.w, "a write of block %llu failed with %s: %s", (unsigned long long)it->key,
               usm_status_name(st), usm_last_error());
@@ -139,8 +139,8 @@ static bool read_item(item *it, unsigned first, unsigned n, bool may_fail)
 
     memset(it->data, 0x55, BLOCK);
     st = move(it, false, first, n);
-    tell(t.w, "read %u+%u of block %llu: %s", first, n, (unsigned long long)it->key,
-         usm_status_name(st));
+    notify(t.w, "read %u+%u of block %llu: %s", first, n, (unsigned long long)it->key,
+           usm_status_name(st));
     sum.reads++;
     if ((st == USM_E_IO || (st == USM_E_CORRUPT && settings.flips > 0)) && may_fail)
         return false;
@@ -210,7 +210,7 @@ static void fail_domain(unsigned d, uint64_t ns, unsigned how)
         if (t.w->members[i].domain != d || !runs(&t.w->members[i]))
             continue;
         if (how == 0) {
-            tell(t.w, "node %u of domain %u dies", i, d);
+            notify(t.w, "node %u of domain %u dies", i, d);
             t.w->counts->deaths++;
             net_kill(t.w->n, i);
         } else if (how == 1) {
@@ -242,7 +242,7 @@ static void begin_failure(void)
         fail_domain(some_domain(t.failed), 4 * t.w->lease_ns, 1);
 }
 
-static bool is_mended(void)
+static bool is_repaired(void)
 {
     usm__tiers_copies s;
 
@@ -256,7 +256,7 @@ static void wait_until_mended(void)
     if (net_now(t.w->n) < t.until)
         places_run(t.until - net_now(t.w->n));
     places_run(4 * t.w->lease_ns);
-    for (unsigned i = 0; !is_mended(); i++) {
+    for (unsigned i = 0; !is_repaired(); i++) {
         (void)usm__tiers_progress(t.tiers, 1);
         places_run(2 * MS);
         if (i == MEND_TURNS)

@@ -101,7 +101,7 @@ static void go_on(uint64_t ns)
         world_run(s.w, until - net_now(s.w->n) < 20000 ? until - net_now(s.w->n) : 20000);
 }
 
-static void tell_changes(void)
+static void notify_changes(void)
 {
     uint32_t        which;
     usm_place_state state;
@@ -120,7 +120,7 @@ static unsigned tell_ends(void)
     unsigned n = 0;
     shadow  *x;
 
-    tell_changes();
+    notify_changes();
     for (; s.ended; n++) {
         x           = s.ended;
         s.ended     = x->next;

@@ -121,7 +121,7 @@ static void a_silent_lender_ends_transfers_in_time(void)
     world_end();
 }
 
-static verdict hold_bytes(const letter *l)
+static verdict hold_bytes(const packet *l)
 {
     return l->from == 1 && l->tag >= FAR_TAG_STORE ? HOLD : PASS;
 }
@@ -151,7 +151,7 @@ static void a_late_answer_is_dropped_and_ends_the_quarantine(void)
     world_end();
 }
 
-static verdict double_all(const letter *l)
+static verdict double_all(const packet *l)
 {
     (void)l;
     return DOUBLE;
@@ -176,7 +176,7 @@ static void doubled_messages_do_no_harm(void)
 
 static int stores_to_hold;
 
-static verdict hold_some_stores(const letter *l)
+static verdict hold_some_stores(const packet *l)
 {
     bool is_store = l->from == 0 && l->tag >= FAR_TAG_STORE && l->tag < FAR_TAG_FETCH;
 
@@ -395,7 +395,7 @@ static void a_borrower_that_was_stopped_for_too_long_finds_nothing(void)
     world_end();
 }
 
-static verdict drop_joining(const letter *l)
+static verdict drop_joining(const packet *l)
 {
     far_header h;
 
@@ -454,7 +454,7 @@ static void a_claim_that_nobody_answers_ends(void)
     world_end();
 }
 
-static verdict hold_forgetting(const letter *l)
+static verdict hold_forgetting(const packet *l)
 {
     far_header h;
 
@@ -548,7 +548,7 @@ static void a_restarted_lender_is_another_one(void)
 
 static int held_message;
 
-static verdict hold_the_second(const letter *l)
+static verdict hold_the_second(const packet *l)
 {
     return l->tag == FAR_TAG_MESSAGE && l->from == 0 && ++held_message == 2 ? HOLD : PASS;
 }
@@ -672,7 +672,7 @@ static void small_fetches_come_late_and_doubled_too(void)
 
 static unsigned fetches_sent;
 
-static verdict count_fetches(const letter *l)
+static verdict count_fetches(const packet *l)
 {
     far_header h;
 

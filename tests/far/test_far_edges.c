@@ -245,7 +245,7 @@ static void damaged_bodies_have_another_sum(void)
 /* The rules drop or hold what is asked for with bytes. */
 static verdict requests_to;
 
-static verdict judge_requests(const letter *l)
+static verdict judge_requests(const packet *l)
 {
     far_header h;
 
@@ -255,7 +255,7 @@ static verdict judge_requests(const letter *l)
                : PASS;
 }
 
-static verdict drop_all(const letter *l)
+static verdict drop_all(const packet *l)
 {
     (void)l;
     return DROP;
@@ -314,7 +314,7 @@ static int stores_under_way(void)
 {
     int n = 0;
 
-    for (const letter *l = net.letters; l != NULL; l = l->next)
+    for (const packet *l = net.packets; l != NULL; l = l->next)
         n += l->tag >= FAR_TAG_STORE && l->tag < FAR_TAG_FETCH;
     return n;
 }

@@ -161,7 +161,7 @@ static void what_cannot_be_mapped_is_reached_over_the_link(void)
     near_end();
 }
 
-static verdict drop_near(const letter *l)
+static verdict drop_near(const packet *l)
 {
     far_header h;
 
@@ -274,7 +274,7 @@ static void places_are_used_again(void)
     near_end();
 }
 
-static verdict drop_reserve_answers(const letter *l)
+static verdict drop_reserve_answers(const packet *l)
 {
     far_header h;
 

@@ -41,7 +41,7 @@ void found(const world *w, const char *format, ...)
     _exit(1);
 }
 
-void tell(const world *w, const char *format, ...)
+void notify(const world *w, const char *format, ...)
 {
     va_list args;
 
@@ -332,16 +332,16 @@ static const char *const states[] = {"joining", "up", "slow", "lost", "left"};
 
 static void check_state(const member *m, const far_member *f)
 {
-    const world  *w      = m->w;
-    const member *o      = &w->members[f->peer];
-    uint64_t      silent = net_now(w->n) - net_last_heard(w->n, f->peer, m->index);
-    bool told = net_is_dead(w->n, f->peer) || net_hurt(w->n, f->peer, m->index) || m->was_hung ||
-                o->was_hung || o->is_leaving;
+    const world  *w        = m->w;
+    const member *o        = &w->members[f->peer];
+    uint64_t      silent   = net_now(w->n) - net_last_heard(w->n, f->peer, m->index);
+    bool          notified = net_is_dead(w->n, f->peer) || net_hurt(w->n, f->peer, m->index) ||
+                    m->was_hung || o->was_hung || o->is_leaving;
 
-    if (f->state == FAR_LOST && silent < w->lease_ns && !told)
+    if (f->state == FAR_LOST && silent < w->lease_ns && !notified)
         found(w, "node %u says that %u is lost, which it heard %llu us ago", m->index, f->peer,
               (unsigned long long)silent / 1000);
-    if (f->state == FAR_SLOW && silent < w->lease_ns / 2 && !told)
+    if (f->state == FAR_SLOW && silent < w->lease_ns / 2 && !notified)
         found(w, "node %u says that %u is slow, which it heard %llu us ago", m->index, f->peer,
               (unsigned long long)silent / 1000);
     if (f->state == FAR_LEFT && !o->is_leaving)
@@ -359,7 +359,7 @@ static void member_changed(void *m_, const far_member *f)
 
     if (!runs(m))
         return;
-    tell(m->w, "node %u: %u is %s", m->index, f->peer, states[f->state]);
+    notify(m->w, "node %u: %u is %s", m->index, f->peer, states[f->state]);
     check_state(m, f);
     m->seen[f->peer] = f->state;
     if (f->state == FAR_UP)
@@ -452,7 +452,7 @@ static void middle(void *m_, uint32_t lender)
         w->near_deaths--;
         w->counts->near_deaths++;
         w->counts->deaths++;
-        tell(w, "node %u dies while %u copies", who, m->index);
+        notify(w, "node %u dies while %u copies", who, m->index);
         net_kill(w->n, who);
     } else if (w->near_hangs && !w->is_ending && one_in(w, 200)) {
         world_hang(w, m->index, drawn(w, 2 * w->orphan_ns));
@@ -491,8 +491,8 @@ void world_start(world *w, member *m)
         near_sim_init(&m->near, m->index, 1 + m->index % w->hosts);
         m->near.middle      = middle;
         m->near.user        = m;
-        m->near.cannot_lend = !w->is_calm && one_in(w, 10);
-        m->near.cannot_map  = !w->is_calm && one_in(w, 10);
+        m->near.cannot_lend = !w->is_quiescent && one_in(w, 10);
+        m->near.cannot_map  = !w->is_quiescent && one_in(w, 10);
         p.near_memory       = &m->near.base;
     }
     p.user = m;
@@ -523,7 +523,7 @@ static void resume(void *w_, uint64_t index)
 
     if (net_is_hung(w->n, (uint32_t)index))
         net_hang(w->n, (uint32_t)index, false);
-    tell(w, "node %u goes on", (unsigned)index);
+    notify(w, "node %u goes on", (unsigned)index);
 }
 
 void world_hang(world *w, uint32_t index, uint64_t ns)
@@ -532,7 +532,7 @@ void world_hang(world *w, uint32_t index, uint64_t ns)
 
     if (!runs(m) || net_is_hung(w->n, index))
         return;
-    tell(w, "node %u hangs for %llu us", index, (unsigned long long)ns / 1000);
+    notify(w, "node %u hangs for %llu us", index, (unsigned long long)ns / 1000);
     m->was_hung = true;
     m->stopped_ns += ns;
     w->counts->hangs++;
@@ -546,7 +546,7 @@ static void mend_cut(void *w_, uint64_t pair)
     world *w = w_;
 
     net_cut(w->n, (uint32_t)pair >> 8, (uint32_t)pair & 255, false, false);
-    tell(w, "the way from %u to %u is there again", (unsigned)pair >> 8, (unsigned)pair & 255);
+    notify(w, "the way from %u to %u is there again", (unsigned)pair >> 8, (unsigned)pair & 255);
 }
 
 /* One way, or both. */
@@ -556,8 +556,8 @@ void world_cut(world *w, uint32_t a, uint32_t b, uint64_t ns)
 
     if (a == b)
         return;
-    tell(w, "the way from %u to %u%s is cut for %llu us, what is sent %s", a, b,
-         both ? " and back" : "", (unsigned long long)ns / 1000, drops ? "is lost" : "waits");
+    notify(w, "the way from %u to %u%s is cut for %llu us, what is sent %s", a, b,
+           both ? " and back" : "", (unsigned long long)ns / 1000, drops ? "is lost" : "waits");
     w->counts->cuts++;
     net_cut(w->n, a, b, true, drops);
     net_at(w->n, net_now(w->n) + ns, mend_cut, w, a << 8 | b);
@@ -569,7 +569,8 @@ void world_cut(world *w, uint32_t a, uint32_t b, uint64_t ns)
 
 void world_cut_both(world *w, uint32_t a, uint32_t b, uint64_t ns)
 {
-    tell(w, "the ways between %u and %u are cut for %llu us", a, b, (unsigned long long)ns / 1000);
+    notify(w, "the ways between %u and %u are cut for %llu us", a, b,
+           (unsigned long long)ns / 1000);
     w->counts->cuts++;
     net_cut(w->n, a, b, true, false);
     net_cut(w->n, b, a, true, false);
@@ -600,7 +601,7 @@ static void ended(void *w_, uint32_t index, net_end how)
 
     if (how == NET_KILL) {
         w->counts->deaths++;
-        tell(w, "node %u dies", index);
+        notify(w, "node %u dies", index);
     } else if (how == NET_HANG) {
         world_hang(w, index, w->lease_ns / 4 + drawn(w, 2 * w->lease_ns));
     } else {
@@ -669,7 +670,8 @@ static void check_stats(const member *m)
         found(m->w, "node %u keeps %llu bytes, and lends %llu", m->index,
               (unsigned long long)s.kept, (unsigned long long)m->lend);
     /* Receives of one tag may end in any order, so that requests may be stale. */
-    if (m->w->is_calm && !m->w->has_left && (s.timeouts || s.late || s.quarantined || s.refused))
+    if (m->w->is_quiescent && !m->w->has_left &&
+        (s.timeouts || s.late || s.quarantined || s.refused))
         found(m->w,
               "node %u: %llu timeouts, %llu late, %llu bytes in quarantine, %llu refused, and "
               "nothing was wrong",

@@ -97,7 +97,7 @@ struct world {
     uint64_t   lease_ns, deadline_ns, orphan_ns;
     size_t     piece, block_size;
     uint32_t   depth;
-    bool       has_key, is_calm, has_left, is_ending, has_data_faults;
+    bool       has_key, is_quiescent, has_left, is_ending, has_data_faults;
     unsigned   nkeeps;
     unsigned   stalls;      /* of a thousand steps: come late                                     */
     unsigned   hosts;       /* members share so many; 0: each has its own                        */
@@ -119,7 +119,7 @@ extern struct world_settings {
 
 void           world_parse(int argc, char **argv);
 _Noreturn void found(const world *w, const char *format, ...) USM_PRINTF(2, 3);
-void           tell(const world *w, const char *format, ...) USM_PRINTF(2, 3);
+void           notify(const world *w, const char *format, ...) USM_PRINTF(2, 3);
 bool           is_planted(const char *what);
 uint64_t       drawn(world *w, uint64_t below);
 bool           one_in(world *w, uint64_t n);

@@ -287,21 +287,21 @@ static usm_status queue_destroyed_while_busy(state *s)
     return USM_OK;
 }
 
-static void on_error(usm_context *ctx, usm_status status, const char *story, void *user)
+static void on_error(usm_context *ctx, usm_status status, const char *message, void *user)
 {
     (void)ctx;
     (void)status;
-    (void)story;
+    (void)message;
     atomic_fetch_add((atomic_int *)user, 1);
 }
 
 static usm_status error_callback(state *s)
 {
-    static atomic_int told; /* it may be told when the scenario is over */
+    static atomic_int notified; /* it may be told when the scenario is over */
     usm_context_desc  desc = USM_CONTEXT_DESC_INIT;
 
     desc.on_error = on_error;
-    desc.user     = &told;
+    desc.user     = &notified;
     TRY(usm_context_create(&desc, &s->made_ctx));
     TRY(usm_queue_create(s->made_ctx, NULL, NULL, &s->made_q));
     TRY(usm_queue_barrier(s->made_q, 0, NULL, NULL));

@@ -522,11 +522,11 @@ static void (*const calls[])(made *m, const uint8_t *v) = {
     open_channel};
 
 /* Failures of commands that nobody waits for: they are not what is looked for. */
-static void on_error(usm_context *ctx, usm_status status, const char *story, void *user)
+static void on_error(usm_context *ctx, usm_status status, const char *message, void *user)
 {
     (void)ctx;
     (void)status;
-    (void)story;
+    (void)message;
     (void)user;
 }
 

@@ -55,8 +55,8 @@ static uint64_t policy(const usm_policy_state *state, uint32_t member)
 
 /* A message whose bytes are the script's; its op and numbers are small, so that it means something.
  */
-static void tell(usm__master *m, usm__worker *w, const uint8_t *r, const uint8_t *bytes,
-                 size_t size, uint64_t now)
+static void notify(usm__master *m, usm__worker *w, const uint8_t *r, const uint8_t *bytes,
+                   size_t size, uint64_t now)
 {
     unsigned char message[USM__WIRE_HEADER + 256];
     usm__chunk    chunk;
@@ -94,7 +94,7 @@ static void play(usm__master *m, usm__worker *w, const uint8_t *data, size_t siz
         if (data[0] == 255)
             usm__master_lost(m, data[1] % (RANKS + 1), now);
         else
-            tell(m, w, data, data + HEAD + 1, n, now);
+            notify(m, w, data, data + HEAD + 1, n, now);
         usm__master_tick(m, now, &next);
         usm__worker_tick(w, now, &next);
         data += HEAD + 1 + n;
@@ -124,7 +124,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     usm__worker                w;
 
     read_message(data, size);
-    mp.book = (usm__schedule_params){
+    mp.ledger = (usm__schedule_params){
         .total = TOTAL, .multiple = 1, .policy = policy, .may_repeat = size % 2 == 0};
     must(usm__master_init(&m, &mp) == USM_OK && usm__worker_init(&w, &wp) == USM_OK);
     usm__worker_start(&w, 0);

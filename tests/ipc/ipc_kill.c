@@ -364,13 +364,13 @@ static void replace(group *g, int victim)
 static void compare(const group *g, int victim)
 {
     const int a = victim == 0 ? 1 : 0, b = victim == 2 ? 1 : 2;
-    int       told = 0;
+    int       notified = 0;
 
     for (int i = 0; i < CALLS; i++) {
         CHECK_INT(g->page->value[a][i], g->page->value[b][i]);
-        told += g->page->value[a][i] != 1000;
+        notified += g->page->value[a][i] != 1000;
     }
-    CHECK(told <= 1);
+    CHECK(notified <= 1);
 }
 
 /* False: the victim got through. */

@@ -201,7 +201,7 @@ static const two_role roles[] = {ROLE(servant), ROLE(churn), {NULL, NULL}};
 
 /* ---- telling it ----------------------------------------------------------------------------- */
 
-static answer tell(const two_peer *p, order o)
+static answer notify(const two_peer *p, order o)
 {
     answer a;
 
@@ -222,7 +222,7 @@ static void end(two_peer *p)
 static two_peer owner(usm_ipc_handle *handle, int kind, int mode)
 {
     two_peer p = two_start("servant", NULL);
-    answer   a = tell(&p, (order){.op = OP_ALLOC, .kind = kind, .mode = mode, .a = SIZE});
+    answer   a = notify(&p, (order){.op = OP_ALLOC, .kind = kind, .mode = mode, .a = SIZE});
 
     CHECK_INT(a.status, USM_OK);
     *handle = a.handle;
@@ -231,7 +231,7 @@ static two_peer owner(usm_ipc_handle *handle, int kind, int mode)
 
 static uint64_t count_of(const two_peer *p, uint64_t which)
 {
-    return tell(p, (order){.op = OP_STATS, .a = which}).value;
+    return notify(p, (order){.op = OP_STATS, .a = which}).value;
 }
 
 static bool stat_becomes(const two_peer *p, uint64_t which, uint64_t value)
@@ -278,7 +278,7 @@ static void round_trip(int kind)
     CHECK_INT(usm_ipc_open(&handle, NULL, NULL, &q), USM_OK);
     CHECK(has_pattern(q, 0, SIZE));
     CHECK_INT(usm_copy((char *)q + 100, &c, 1), USM_OK);
-    CHECK_INT(tell(&p, (order){.op = OP_READ, .a = 100}).value, 0x5a);
+    CHECK_INT(notify(&p, (order){.op = OP_READ, .a = 100}).value, 0x5a);
     CHECK_INT(usm_ipc_open(&handle, NULL, NULL, &again), USM_OK);
     CHECK(again == q);
     CHECK_INT(usm_ipc_query(q, &info), USM_OK);
@@ -341,7 +341,7 @@ static void an_interior_pointer_opens_to_the_same_byte(void)
 {
     usm_ipc_handle handle;
     two_peer       p    = owner(&handle, USM_HOST, USM_POOL_EXPORT_RW);
-    answer         a    = tell(&p, (order){.op = OP_HANDLE, .a = 4321});
+    answer         a    = notify(&p, (order){.op = OP_HANDLE, .a = 4321});
     usm_ipc_info   info = USM_IPC_INFO_INIT;
     void          *q = NULL, *first = NULL;
 
@@ -403,8 +403,8 @@ static void a_handle_that_was_put_is_stale(void)
 
     CHECK_INT(usm_ipc_open(&handle, NULL, NULL, &q), USM_OK);
     CHECK_INT(usm_ipc_put(&handle, NULL), USM_E_HANDLE);
-    CHECK_INT(tell(&p, (order){.op = OP_PUT}).status, USM_OK);
-    CHECK_INT(tell(&p, (order){.op = OP_PUT}).status, USM_E_STALE);
+    CHECK_INT(notify(&p, (order){.op = OP_PUT}).status, USM_OK);
+    CHECK_INT(notify(&p, (order){.op = OP_PUT}).status, USM_E_STALE);
     CHECK_INT(usm_ipc_open(&handle, NULL, NULL, &again), USM_E_STALE);
     CHECK(has_pattern(q, 0, SIZE)); /* what is open stays */
     CHECK_INT(usm_ipc_close(q, NULL), USM_OK);
@@ -419,7 +419,7 @@ static void a_handle_of_a_freed_block_is_stale(void)
     two_peer       p = owner(&handle, USM_HOST, USM_POOL_EXPORT_RW);
     void          *q = NULL;
 
-    CHECK_INT(tell(&p, (order){.op = OP_FREE}).status, USM_OK);
+    CHECK_INT(notify(&p, (order){.op = OP_FREE}).status, USM_OK);
     CHECK_INT(count_of(&p, STAT_DEFERRED), 0);
     CHECK_INT(usm_ipc_open(&handle, NULL, NULL, &q), USM_E_STALE);
     CHECK(q == NULL);
@@ -433,15 +433,15 @@ static void a_free_waits_for_those_who_have_the_block_open(void)
     void          *q = NULL, *again = NULL;
 
     CHECK_INT(usm_ipc_open(&handle, NULL, NULL, &q), USM_OK);
-    CHECK_INT(tell(&p, (order){.op = OP_FREE}).status, USM_OK);
+    CHECK_INT(notify(&p, (order){.op = OP_FREE}).status, USM_OK);
     CHECK_INT(count_of(&p, STAT_DEFERRED), 1);
-    CHECK_INT(tell(&p, (order){.op = OP_LIVE}).value, 1);
-    CHECK_INT(tell(&p, (order){.op = OP_FREE}).status, USM_E_DOUBLE_FREE);
+    CHECK_INT(notify(&p, (order){.op = OP_LIVE}).value, 1);
+    CHECK_INT(notify(&p, (order){.op = OP_FREE}).status, USM_E_DOUBLE_FREE);
     CHECK_INT(usm_ipc_open(&handle, NULL, NULL, &again), USM_E_STALE);
     CHECK(has_pattern(q, 0, SIZE));
     CHECK_INT(usm_ipc_close(q, NULL), USM_OK);
     CHECK(stat_becomes(&p, STAT_DEFERRED, 0));
-    CHECK_INT(tell(&p, (order){.op = OP_LIVE}).value, 0);
+    CHECK_INT(notify(&p, (order){.op = OP_LIVE}).value, 0);
     end(&p);
 }
 
@@ -451,12 +451,12 @@ static void a_free_waits_no_longer_than_the_importer_lives(void)
     two_peer       p = owner(&handle, USM_HOST, USM_POOL_EXPORT_RW);
     two_peer       i = two_start("servant", NULL);
 
-    CHECK_INT(tell(&i, (order){.op = OP_OPEN, .handle = handle}).status, USM_OK);
-    CHECK_INT(tell(&p, (order){.op = OP_FREE}).status, USM_OK);
+    CHECK_INT(notify(&i, (order){.op = OP_OPEN, .handle = handle}).status, USM_OK);
+    CHECK_INT(notify(&p, (order){.op = OP_FREE}).status, USM_OK);
     CHECK_INT(count_of(&p, STAT_DEFERRED), 1);
     two_kill(&i);
     CHECK(stat_becomes(&p, STAT_DEFERRED, 0));
-    CHECK_INT(tell(&p, (order){.op = OP_LIVE}).value, 0);
+    CHECK_INT(notify(&p, (order){.op = OP_LIVE}).value, 0);
     end(&p);
 }
 
@@ -467,7 +467,7 @@ static void the_memory_outlives_the_owners_pool(void)
     void          *q = NULL, *again = NULL;
 
     CHECK_INT(usm_ipc_open(&handle, NULL, NULL, &q), USM_OK);
-    (void)tell(&p, (order){.op = OP_POOL_DESTROY});
+    (void)notify(&p, (order){.op = OP_POOL_DESTROY});
     CHECK(has_pattern(q, 0, SIZE));
     CHECK_INT(usm_ipc_open(&handle, NULL, NULL, &again), USM_E_STALE);
     CHECK_INT(usm_ipc_close(q, NULL), USM_OK);
@@ -537,12 +537,12 @@ static void another_users_memory_is_refused(void)
         SKIP("needs root, to become another user");
     p = owner(&handle, USM_HOST, USM_POOL_EXPORT_RW);
     i = two_start("servant", NULL);
-    CHECK_INT(tell(&i, (order){.op = OP_USER}).status, USM_OK);
-    CHECK_INT(tell(&i, (order){.op = OP_OPEN, .handle = handle}).status, USM_E_PERMISSION);
+    CHECK_INT(notify(&i, (order){.op = OP_USER}).status, USM_OK);
+    CHECK_INT(notify(&i, (order){.op = OP_OPEN, .handle = handle}).status, USM_E_PERMISSION);
     CHECK_INT(usm__ipc_handle_decode(&handle, &m), USM_OK);
     m.owner.uid = 65534;
     usm__ipc_handle_encode(&m, &handle);
-    CHECK_INT(tell(&i, (order){.op = OP_OPEN, .handle = handle}).status, USM_E_PERMISSION);
+    CHECK_INT(notify(&i, (order){.op = OP_OPEN, .handle = handle}).status, USM_E_PERMISSION);
     end(&i);
     end(&p);
 }
@@ -648,11 +648,11 @@ static void fork_with_things_open(void)
     if (TWO_TSAN)
         return;
     i = two_start("servant", NULL);
-    CHECK_INT(tell(&i, (order){.op = OP_OPEN, .a = 9, .handle = handle}).value, pattern(9));
-    CHECK_INT(tell(&i, (order){.op = OP_FORK}).status, 0);
-    CHECK_INT(tell(&p, (order){.op = OP_FREE}).status, USM_OK);
+    CHECK_INT(notify(&i, (order){.op = OP_OPEN, .a = 9, .handle = handle}).value, pattern(9));
+    CHECK_INT(notify(&i, (order){.op = OP_FORK}).status, 0);
+    CHECK_INT(notify(&p, (order){.op = OP_FREE}).status, USM_OK);
     CHECK_INT(count_of(&p, STAT_DEFERRED), 1); /* the child's end ended nothing */
-    CHECK_INT(tell(&i, (order){.op = OP_CLOSE}).status, USM_OK);
+    CHECK_INT(notify(&i, (order){.op = OP_CLOSE}).status, USM_OK);
     CHECK(stat_becomes(&p, STAT_DEFERRED, 0));
     end(&i);
     end(&p);
@@ -666,7 +666,7 @@ static void a_block_freed_in_a_queue_waits_as_well(void)
 
     CHECK_INT(usm_ipc_open(&handle, NULL, NULL, &q), USM_OK);
     CHECK_INT(usm_async_free(usm_default_queue(), q), USM_E_IMPORTED);
-    CHECK_INT(tell(&p, (order){.op = OP_ASYNC_FREE}).status, USM_OK);
+    CHECK_INT(notify(&p, (order){.op = OP_ASYNC_FREE}).status, USM_OK);
     CHECK_INT(usm_ipc_open(&handle, NULL, NULL, &again), USM_E_STALE);
     CHECK(stat_becomes(&p, STAT_DEFERRED, 1));
     CHECK(has_pattern(q, 0, SIZE));
@@ -692,14 +692,14 @@ static void a_pool_is_not_reset_while_others_have_it_open(void)
     p = usm_pool_malloc(pool, 1000);
     fill(p, 1000);
     CHECK_INT(usm_ipc_get(p, NULL, &handle), USM_OK);
-    CHECK_INT(tell(&i, (order){.op = OP_OPEN, .a = 3, .handle = handle}).value, pattern(3));
+    CHECK_INT(notify(&i, (order){.op = OP_OPEN, .a = 3, .handle = handle}).value, pattern(3));
     CHECK_INT(usm_pool_reset(pool), USM_E_BUSY);
     CHECK_INT(usm_pool_reset_to(pool, &mark), USM_E_BUSY);
-    CHECK_INT(tell(&i, (order){.op = OP_OPEN, .handle = handle}).status, USM_OK); /* still */
-    CHECK_INT(tell(&i, (order){.op = OP_CLOSE}).status, USM_OK);
-    CHECK_INT(tell(&i, (order){.op = OP_CLOSE}).status, USM_OK);
+    CHECK_INT(notify(&i, (order){.op = OP_OPEN, .handle = handle}).status, USM_OK); /* still */
+    CHECK_INT(notify(&i, (order){.op = OP_CLOSE}).status, USM_OK);
+    CHECK_INT(notify(&i, (order){.op = OP_CLOSE}).status, USM_OK);
     CHECK_INT(usm_pool_reset_to(pool, &mark), USM_OK);
-    CHECK_INT(tell(&i, (order){.op = OP_OPEN, .handle = handle}).status, USM_E_STALE);
+    CHECK_INT(notify(&i, (order){.op = OP_OPEN, .handle = handle}).status, USM_E_STALE);
     CHECK_INT(usm_ipc_open(&kept, NULL, NULL, &q), USM_OK); /* older than the mark */
     CHECK_INT(usm_ipc_close(q, NULL), USM_OK);
     CHECK_INT(usm_pool_reset(pool), USM_OK);
@@ -825,13 +825,13 @@ static void threads_open_and_close_at_once(void)
     pthread_t      thread[THREADS];
 
     for (unsigned k = 0; k < 8; k++)
-        shared_by_threads.handles[k] = tell(&p, (order){.op = OP_HANDLE, .a = k * 100}).handle;
+        shared_by_threads.handles[k] = notify(&p, (order){.op = OP_HANDLE, .a = k * 100}).handle;
     for (uintptr_t i = 0; i < THREADS; i++)
         CHECK(pthread_create(&thread[i], NULL, open_and_close, (void *)(i + 1)) == 0);
     for (int i = 0; i < THREADS; i++)
         CHECK(pthread_join(thread[i], NULL) == 0);
     CHECK_INT(opened_here(), 0);
-    CHECK_INT(tell(&p, (order){.op = OP_FREE}).status, USM_OK);
+    CHECK_INT(notify(&p, (order){.op = OP_FREE}).status, USM_OK);
     CHECK_INT(count_of(&p, STAT_DEFERRED), 0);
     end(&p);
 }
@@ -854,7 +854,7 @@ static void with_the_context_goes_what_was_opened_in_it(void)
     CHECK_INT(usm_ipc_open(&handle, NULL, NULL, &other), USM_OK);
     CHECK(q != other);
     CHECK_INT(usm_ipc_close(q, usm_default_context()), USM_E_WRONG_CONTEXT);
-    CHECK_INT(tell(&p, (order){.op = OP_FREE}).status, USM_OK);
+    CHECK_INT(notify(&p, (order){.op = OP_FREE}).status, USM_OK);
     usm_context_destroy(ctx);
     CHECK_INT(usm_ipc_close(q, NULL), USM_E_INVALID_POINTER);
     CHECK_INT(count_of(&p, STAT_DEFERRED), 1);
@@ -901,7 +901,7 @@ static void exit_with_memory_open(void)
     two_peer       p = owner(&handle, USM_HOST, USM_POOL_EXPORT_RW);
     two_peer       i = two_start("servant", NULL);
 
-    CHECK_INT(tell(&i, (order){.op = OP_OPEN, .handle = handle}).status, USM_OK);
+    CHECK_INT(notify(&i, (order){.op = OP_OPEN, .handle = handle}).status, USM_OK);
     end(&i);
     end(&p);
 }

@@ -33,7 +33,7 @@ void sleep_ms(unsigned ms)
 /* ---- verdicts ------------------------------------------------------------------------ */
 
 /* One write: lines of several ranks do not mix. */
-static void tell(const char *verdict, const char *what)
+static void notify(const char *verdict, const char *what)
 {
     char text[1400];
     int  n = snprintf(text, sizeof text, "%s %s: %s\n", verdict, job.name, what);
@@ -57,7 +57,7 @@ void job_fail(const char *format, ...)
     va_start(arguments, format);
     vsnprintf(what, sizeof what, format, arguments);
     va_end(arguments);
-    tell("not ok", what);
+    notify("not ok", what);
     sleep_ms(200); /* the launcher is to have read it */
     kill_others();
     _exit(1);
@@ -66,20 +66,21 @@ void job_fail(const char *format, ...)
 void job_skip(const char *why)
 {
     if (job.rank == 0)
-        tell("skip", why);
+        notify("skip", why);
     sleep_ms(200);
     _exit(0);
 }
 
 void job_needs_status(const char *call, usm_status got, usm_status wanted)
 {
-    const char *story = usm_last_error();
+    const char *message = usm_last_error();
 
     NEED(got == wanted, "rank %d: %s is %s, not %s (%s)", job.rank, call, usm_status_name(got),
-         usm_status_name(wanted), got == USM_OK ? "" : story);
-    NEED(got == USM_OK || strlen(story) > 20, "rank %d: %s fails without a story", job.rank, call);
+         usm_status_name(wanted), got == USM_OK ? "" : message);
+    NEED(got == USM_OK || strlen(message) > 20, "rank %d: %s fails without a story", job.rank,
+         call);
     if (got != USM_OK && job.rank == 0)
-        printf("# %s: %s\n", usm_status_name(got), story);
+        printf("# %s: %s\n", usm_status_name(got), message);
     (void)fflush(stdout);
 }
 
@@ -281,13 +282,13 @@ void job_end(const char *what)
     if (job.rank != 0)
         wait_finalised();
     MPI_Finalize();
-    tell("ok", what);
+    notify("ok", what);
     exit(0); /* NOLINT(concurrency-mt-unsafe) */
 }
 
 void job_end_hard(const char *what)
 {
-    tell("ok", what);
+    notify("ok", what);
     sleep_ms(200);
     kill_others(); /* not by MPI: an order to one that is stopped might wait */
     _exit(0);

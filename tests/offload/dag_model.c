@@ -181,12 +181,12 @@ static void must(usm_status st, const char *what)
     exit(1);
 }
 
-static void failed_late(usm_context *ctx, usm_status st, const char *story, void *user)
+static void failed_late(usm_context *ctx, usm_status st, const char *reason, void *user)
 {
     (void)ctx;
     (void)user;
     printf("# seed %llu: a failure without a caller: %s: %s\n", (unsigned long long)now,
-           usm_status_name(st), story);
+           usm_status_name(st), reason);
     differs();
 }
 

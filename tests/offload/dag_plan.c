@@ -230,7 +230,7 @@ void dag_plan_keep(dag_plan *plan, uint64_t ids)
 
 /* ---- written down ---------------------------------------------------------------------------- */
 
-static char letter(const dag_plan *plan, unsigned place)
+static char packet(const dag_plan *plan, unsigned place)
 {
     dag_place_kind kind = plan->places[place].kind;
 
@@ -242,7 +242,7 @@ void dag_plan_print_places(const dag_plan *plan)
     for (unsigned i = 0; i < plan->nplaces; i++) {
         const dag_place *p = &plan->places[i];
 
-        printf("# %c%u: %zu bytes of %s, context %u%s", letter(plan, i), i, p->size,
+        printf("# %c%u: %zu bytes of %s, context %u%s", packet(plan, i), i, p->size,
                p->kind == DAG_BUFFER ? "a buffer"
                : p->kind == DAG_USM  ? "host USM"
                                      : "the heap",
@@ -272,7 +272,7 @@ void dag_plan_print_op(const dag_plan *plan, const dag_op *op)
     for (unsigned i = 0; i < op->nuses; i++) {
         const dag_use *u = &op->uses[i];
 
-        printf(" %c%u[%zu, +%zu) ", letter(plan, u->place), u->place, u->offset, op->n);
+        printf(" %c%u[%zu, +%zu) ", packet(plan, u->place), u->place, u->offset, op->n);
         print_mode(u->mode);
     }
     if (op->kind == DAG_ACCESS)

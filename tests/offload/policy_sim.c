@@ -129,12 +129,12 @@ static uint64_t ns_of(double seconds)
     return (uint64_t)(seconds * 1e9);
 }
 
-static void fill(usm__schedule *book, const job *j, device *devices, double at)
+static void fill(usm__schedule *ledger, const job *j, device *devices, double at)
 {
     for (uint32_t i = 0; i < j->devices->n; i++) {
         device *d = &devices[i];
 
-        while (d->n < j->depth && usm__schedule_take(book, i, ns_of(at), &d->queue[d->n])) {
+        while (d->n < j->depth && usm__schedule_take(ledger, i, ns_of(at), &d->queue[d->n])) {
             if (d->n++ == 0)
                 start(j, d, at);
         }
@@ -176,19 +176,19 @@ static uint32_t next_of(const job *j, const device *devices)
 
 static outcome simulate(const job *j)
 {
-    usm__schedule      *book             = open_book(j);
+    usm__schedule      *ledger           = open_book(j);
     device              devices[DEVICES] = {{.n = 0}};
     usm__schedule_stats stats;
     double              at = 0, work = 0;
 
-    if (book == NULL)
+    if (ledger == NULL)
         exit(1);
     for (uint32_t i = 0; i < j->devices->n; i++) {
         devices[i].speed = j->devices->speeds[i] / sum_of(j->devices) * TOTAL;
         devices[i].slows = j->slows && i == fastest_of(j->devices);
     }
-    fill(book, j, devices, at);
-    while (!usm__schedule_is_over(book)) {
+    fill(ledger, j, devices, at);
+    while (!usm__schedule_is_over(ledger)) {
         uint32_t i = next_of(j, devices);
         device  *d = &devices[i];
         uint64_t next;
@@ -198,7 +198,7 @@ static outcome simulate(const job *j)
             exit(1);
         }
         at = d->ends;
-        if (usm__schedule_done(book, i, d->queue[0].id, ns_of(at),
+        if (usm__schedule_done(ledger, i, d->queue[0].id, ns_of(at),
                                j->measures ? ns_of(at - d->began - j->cost) : 0) ==
             USM__CHUNK_COUNTS)
             d->first += d->work;
@@ -206,11 +206,11 @@ static outcome simulate(const job *j)
         if (d->n > 0)
             start(j, d, at);
         if (j->repeats)
-            (void)usm__schedule_overdue(book, ns_of(at), &next);
-        fill(book, j, devices, at);
+            (void)usm__schedule_overdue(ledger, ns_of(at), &next);
+        fill(ledger, j, devices, at);
     }
-    usm__schedule_get_stats(book, &stats);
-    usm__schedule_destroy(book);
+    usm__schedule_get_stats(ledger, &stats);
+    usm__schedule_destroy(ledger);
     for (uint32_t i = 0; i < j->devices->n; i++)
         work += devices[i].first;
     return (outcome){at / ideal(j, work / TOTAL), stats.chunks, stats.duplicated};

@@ -485,7 +485,7 @@ void rank_1_cancels(uint32_t rank, uint32_t count)
     end(k);
 }
 
-static bool tell(const usm_progress *p, void *user)
+static bool notify(const usm_progress *p, void *user)
 {
     double *last = user;
 
@@ -506,7 +506,7 @@ void rank_1_says_stop_in_progress(uint32_t rank, uint32_t count)
 
     (void)count;
     here.ns         = 50000;
-    d.progress      = rank == 1 ? tell : NULL;
+    d.progress      = rank == 1 ? notify : NULL;
     d.progress_user = &last;
     d.progress_ms   = 20;
     must(usm_parallel(here.team, &d, NULL), USM_E_CANCELLED);

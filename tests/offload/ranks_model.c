@@ -63,7 +63,7 @@ static struct {
     uint64_t    seed, random, now, numbers, sent, deaths, found_at, stop_ns;
     uint32_t    ranks, home, master;
     node        nodes[RANKS];
-    usm__master book;
+    usm__master ledger;
     copies      copies[COPIES];
     event       heap[EVENTS];
     size_t      count;
@@ -294,14 +294,14 @@ static void hear(uint32_t r, const event *e)
         merge(c.member, c.id);
     }
     if (r == w.master)
-        usm__master_receive(&w.book, e->from, &msg, w.now);
+        usm__master_receive(&w.ledger, e->from, &msg, w.now);
     (void)usm__worker_receive(&n->worker, e->from, &msg);
 }
 
 static void lose(uint32_t r, uint32_t gone)
 {
     if (r == w.master)
-        usm__master_lost(&w.book, gone, w.now);
+        usm__master_lost(&w.ledger, gone, w.now);
     else if (is_planted("hasty") && gone == w.home)
         usm__worker_end(&w.nodes[r].worker, USM_E_PEER, "lost");
     else
@@ -318,7 +318,7 @@ static void go_on(uint32_t r)
     usm__worker_flush(&n->worker, w.now);
     usm__worker_tick(&n->worker, w.now, &own);
     if (r == w.master)
-        usm__master_tick(&w.book, w.now, &next);
+        usm__master_tick(&w.ledger, w.now, &next);
     if (own < next)
         next = own;
     if (next <= w.now)
@@ -492,10 +492,10 @@ static void make_world(void)
             abort();
     }
     p.nranks = w.ranks, p.self = w.master, p.home = w.home, p.arg = &w.nodes[w.master];
-    p.book.may_repeat = w.may_repeat, p.has_copies = true, p.depth = 2, p.silence_ns = 10000 * MS;
-    p.book.total = TOTAL, p.book.multiple = 1 + draw(3);
-    p.book.policy = draw(2) ? policy : small_policy;
-    if (usm__master_init(&w.book, &p) != USM_OK)
+    p.ledger.may_repeat = w.may_repeat, p.has_copies = true, p.depth = 2, p.silence_ns = 10000 * MS;
+    p.ledger.total = TOTAL, p.ledger.multiple = 1 + draw(3);
+    p.ledger.policy = draw(2) ? policy : small_policy;
+    if (usm__master_init(&w.ledger, &p) != USM_OK)
         abort();
 }
 
@@ -524,8 +524,8 @@ static void judge(void)
     const usm__worker  *first = NULL;
     usm__schedule_stats s     = {0};
 
-    if (w.book.book)
-        usm__schedule_get_stats(w.book.book, &s);
+    if (w.ledger.ledger)
+        usm__schedule_get_stats(w.ledger.ledger, &s);
     for (uint32_t r = 0; r < w.ranks; r++) {
         const usm__worker *it = &w.nodes[r].worker;
 
@@ -581,7 +581,7 @@ static bool run_seed(uint64_t seed)
         free(w.nodes[r].held);
         usm__worker_fini(&w.nodes[r].worker);
     }
-    usm__master_fini(&w.book);
+    usm__master_fini(&w.ledger);
     if (w.defect)
         printf("# seed %llu, operation %llu, at %.3f s: %s\n", (unsigned long long)seed,
                (unsigned long long)w.numbers, (double)w.now / 1e9, w.defect);

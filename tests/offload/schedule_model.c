@@ -32,7 +32,7 @@ typedef struct actor {
 
 static struct {
     uint64_t       seed, random;
-    usm__schedule *book;
+    usm__schedule *ledger;
     uint64_t       total, multiple, now, limit;
     uint32_t       n, depth;
     bool           may_repeat;
@@ -96,7 +96,7 @@ static uint64_t count_done(uint64_t to)
 static void check_ranges(void)
 {
     uint64_t ranges[TOTAL_MAX][2], last = 0, sum = 0;
-    size_t   n = usm__schedule_done_ranges(m.book, ranges, TOTAL_MAX);
+    size_t   n = usm__schedule_done_ranges(m.ledger, ranges, TOTAL_MAX);
 
     for (size_t i = 0; i < n; i++) {
         check(ranges[i][0] < ranges[i][1] && (i == 0 || ranges[i][0] > last),
@@ -111,7 +111,7 @@ static void check_ranges(void)
 /* The sums that the book keeps are those of what it has. */
 static void check_sums(void)
 {
-    const usm__schedule *s      = m.book;
+    const usm__schedule *s      = m.ledger;
     uint64_t             active = 0, back = 0, live = 0, fresh = 0, holders = 0, flying;
 
     for (uint32_t w = 0; w < m.n; w++) {
@@ -148,10 +148,10 @@ static void check_book(void)
 {
     usm__schedule_stats stats;
 
-    usm__schedule_get_stats(m.book, &stats);
+    usm__schedule_get_stats(m.ledger, &stats);
     check(stats.done == count_done(m.total), "stats.done", stats.done, count_done(m.total));
     check(stats.dropped == m.ndropped, "stats.dropped", stats.dropped, m.ndropped);
-    check(usm__schedule_is_over(m.book) == (count_done(m.limit) == m.limit), "is_over",
+    check(usm__schedule_is_over(m.ledger) == (count_done(m.limit) == m.limit), "is_over",
           count_done(m.limit), m.limit);
     check_sums();
     if (is_likely(10))
@@ -162,7 +162,8 @@ static void check_book(void)
 
 static void answer(uint32_t w, uint64_t id, const usm__chunk *chunk)
 {
-    usm__verdict v = usm__schedule_done(m.book, w, id, m.now, is_likely(50) ? 1 + below(1000) : 0);
+    usm__verdict v =
+        usm__schedule_done(m.ledger, w, id, m.now, is_likely(50) ? 1 + below(1000) : 0);
 
     check(v != USM__CHUNK_UNKNOWN, "a chunk that was given is known", w, id);
     m.ndropped += v == USM__CHUNK_DROPPED;
@@ -191,7 +192,7 @@ static void take(uint32_t w)
     actor     *a = &m.actors[w];
     usm__chunk c;
 
-    if (!usm__schedule_take(m.book, w, m.now, &c))
+    if (!usm__schedule_take(m.ledger, w, m.now, &c))
         return;
     check(!a->gone && !a->aside, "who is out takes something", w, c.id);
     check(a->n < m.depth, "more than depth", w, a->n);
@@ -228,7 +229,7 @@ static void die(uint32_t w)
         forget_held(a, 0);
     }
     a->gone = true;
-    check(usm__schedule_lose(m.book, w), "the first could go on", w, 0);
+    check(usm__schedule_lose(m.ledger, w), "the first could go on", w, 0);
 }
 
 static void fail_one(uint32_t w)
@@ -239,7 +240,7 @@ static void fail_one(uint32_t w)
     if (a->n == 0)
         return;
     a->aside = true;
-    check(usm__schedule_failed(m.book, w, a->held[i].chunk.id), "the first could go on", w, i);
+    check(usm__schedule_failed(m.ledger, w, a->held[i].chunk.id), "the first could go on", w, i);
     if (is_likely(50))
         keep_late(w, a->held[i].chunk.id);
     forget_held(a, i);
@@ -249,7 +250,7 @@ static void check_silence(void)
 {
     uint64_t next;
 
-    nsilent += usm__schedule_overdue(m.book, m.now, &next) > 0;
+    nsilent += usm__schedule_overdue(m.ledger, m.now, &next) > 0;
     check(next > m.now, "the next time is to come", m.now, next);
 }
 
@@ -267,7 +268,7 @@ static void cut(void)
 {
     uint64_t first = below(m.total + 1), limit;
 
-    usm__schedule_cut(m.book, first);
+    usm__schedule_cut(m.ledger, first);
     limit = (first + m.multiple - 1) / m.multiple * m.multiple;
     if (limit < m.limit)
         m.limit = limit;
@@ -286,7 +287,7 @@ static void step(void)
     else if (choice < 900)
         check_silence();
     else if (choice < 930 && m.actors[w].n > 0)
-        usm__schedule_touch(m.book, w, m.actors[w].held[0].chunk.id, m.now);
+        usm__schedule_touch(m.ledger, w, m.actors[w].held[0].chunk.id, m.now);
     else if (choice < 960)
         late_answer();
     else if (choice < 970 && m.may_repeat && w > 0 && is_likely(30))
@@ -294,11 +295,11 @@ static void step(void)
     else if (choice < 980 && m.may_repeat && w > 0 && is_likely(30))
         fail_one(w);
     else if (choice < 985 && w > 0 && is_likely(20))
-        m.actors[w].aside = usm__schedule_set_aside(m.book, w);
+        m.actors[w].aside = usm__schedule_set_aside(m.ledger, w);
     else if (choice < 986 && is_likely(60))
         cut();
     else if (choice < 990)
-        check(usm__schedule_done(m.book, w, UINT64_MAX, m.now, 0) == USM__CHUNK_UNKNOWN,
+        check(usm__schedule_done(m.ledger, w, UINT64_MAX, m.now, 0) == USM__CHUNK_UNKNOWN,
               "an id that was never given", w, 0);
     check_book();
 }
@@ -321,7 +322,7 @@ static void skip_some(void)
                ((first + count) % m.multiple == 0 || first + count == m.total);
         for (k = first; fits && k < first + count; k++)
             fits = m.counted[k] == 0;
-        check(usm__schedule_skip(m.book, first, count) == fits, "skip", first, count);
+        check(usm__schedule_skip(m.ledger, first, count) == fits, "skip", first, count);
         for (k = first; fits && k < first + count; k++)
             m.counted[k] = 1;
     }
@@ -358,8 +359,8 @@ static void set_up(uint64_t seed)
                                .may_repeat       = m.may_repeat,
                                .least_silence_ns = 200 + below(1000)};
 
-    m.book = usm__schedule_create(&p);
-    check(m.book != NULL, "memory", 0, 0);
+    m.ledger = usm__schedule_create(&p);
+    check(m.ledger != NULL, "memory", 0, 0);
     if (is_likely(30))
         skip_some();
 }
@@ -371,7 +372,7 @@ static void run(uint64_t seed)
 
     set_up(seed);
     check_book();
-    while (!usm__schedule_is_over(m.book)) {
+    while (!usm__schedule_is_over(m.ledger)) {
         check(steps++ < STEPS, "it does not end", count_done(m.total), m.total);
         step();
     }
@@ -385,11 +386,11 @@ static void run(uint64_t seed)
     check_book();
     for (uint64_t i = 0; i < m.limit; i++)
         check(m.counted[i] == 1, "an index counts not once", i, m.counted[i]);
-    usm__schedule_get_stats(m.book, &stats);
+    usm__schedule_get_stats(m.ledger, &stats);
     seen.rescheduled += stats.rescheduled;
     seen.duplicated += stats.duplicated;
     seen.dropped += stats.dropped;
-    usm__schedule_destroy(m.book);
+    usm__schedule_destroy(m.ledger);
 }
 
 int main(int argc, char **argv)

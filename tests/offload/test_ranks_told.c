@@ -52,7 +52,7 @@ static void end(void)
 }
 
 /* What is answered to a message. */
-static usm_status tell(const usm__wire *msg, char *to)
+static usm_status notify(const usm__wire *msg, char *to)
 {
     usm__wire w = *msg;
 
@@ -86,12 +86,12 @@ static void addresses_outside_an_argument_are_refused(void)
         usm__wire fetch = {
             .op = USM__WIRE_FETCH, .index = bad[i].arg, .a = bad[i].offset, .b = bad[i].size};
 
-        CHECK_INT(tell(&store, NULL), USM_E_INVALID);
-        CHECK_INT(tell(&fetch, read), USM_E_INVALID);
+        CHECK_INT(notify(&store, NULL), USM_E_INVALID);
+        CHECK_INT(notify(&fetch, read), USM_E_INVALID);
     }
     for (size_t i = 0; i < sizeof home.out; i++)
         CHECK_INT(home.out[i], 0);
-    CHECK_INT(tell(
+    CHECK_INT(notify(
                   &(usm__wire){
                       .op = USM__WIRE_STORE, .index = 1, .a = OUT - 1, .size = 1, .bytes = bytes},
                   NULL),
@@ -104,14 +104,14 @@ static usm_status tell_copies(uint64_t first, uint64_t count, uint32_t piece, ui
 {
     static const unsigned char bytes[USM__WIRE_PIECE] = {1};
 
-    return tell(&(usm__wire){.op    = USM__WIRE_COPIES,
-                             .a     = 7,
-                             .b     = first,
-                             .c     = count,
-                             .index = piece,
-                             .size  = size,
-                             .bytes = bytes},
-                NULL);
+    return notify(&(usm__wire){.op    = USM__WIRE_COPIES,
+                               .a     = 7,
+                               .b     = first,
+                               .c     = count,
+                               .index = piece,
+                               .size  = size,
+                               .bytes = bytes},
+                  NULL);
 }
 
 static bool is_read(unsigned op, int32_t status, uint32_t size)
@@ -145,7 +145,7 @@ static void what_asks_for_no_answer_fails_the_launch(void)
     store.a = OUT;
     usm__ranks_home_receive(&home.l, 0, &store);
     CHECK_INT(home.l.home.status, USM_E_INVALID);
-    CHECK(strstr(home.l.home.story, "rank 0") != NULL);
+    CHECK(strstr(home.l.home.reason, "rank 0") != NULL);
     CHECK_INT(home.out[OUT], 0);
     CHECK(usm_list_is_empty(&home.l.in) && usm_list_is_empty(&home.l.out));
     end();
@@ -176,7 +176,7 @@ static void what_comes_of_a_chunk_that_has_counted_is_left(void)
     CHECK_INT(tell_copies(0, count, 0, USM__WIRE_PIECE), USM_OK);
     CHECK_INT(tell_copies(0, count, 1, USM__WIRE_PIECE), USM_OK);
     CHECK_INT(
-        tell(&(usm__wire){.op = USM__WIRE_COUNTS, .size = sizeof record, .bytes = record}, NULL),
+        notify(&(usm__wire){.op = USM__WIRE_COUNTS, .size = sizeof record, .bytes = record}, NULL),
         USM_OK);
     CHECK_INT(home.l.home.status, USM_OK);
     CHECK_INT(tell_copies(0, count, 1, USM__WIRE_PIECE), USM_OK);
@@ -188,7 +188,7 @@ static void what_comes_of_a_chunk_that_has_counted_is_left(void)
 
 static struct {
     usm__wire last; /* to rank 1                                                                 */
-    char      story[USM__RANKS_STORY];
+    char      reason[USM__RANKS_STORY];
 } sent;
 
 static void on_send(void *arg, uint32_t to, const usm__wire *msg)
@@ -200,10 +200,10 @@ static void on_send(void *arg, uint32_t to, const usm__wire *msg)
         return;
     sent.last = *msg;
     if (msg->op == USM__WIRE_FAILED)
-        (void)snprintf(sent.story, sizeof sent.story, "%.*s", (int)msg->size,
+        (void)snprintf(sent.reason, sizeof sent.reason, "%.*s", (int)msg->size,
                        (const char *)msg->bytes);
     if (msg->op == USM__WIRE_END)
-        (void)snprintf(sent.story, sizeof sent.story, "%.*s", (int)(msg->size - head),
+        (void)snprintf(sent.reason, sizeof sent.reason, "%.*s", (int)(msg->size - head),
                        (const char *)msg->bytes + head);
 }
 
@@ -227,7 +227,7 @@ static void grants_outside_the_range_are_refused(void)
         CHECK_INT(sent.last.op, USM__WIRE_FAILED);
         CHECK_INT(sent.last.status, USM_E_INVALID);
         CHECK(sent.last.flags & USM__WIRE_FATAL);
-        CHECK_IN("does not have", sent.story);
+        CHECK_IN("does not have", sent.reason);
     }
     usm__wire_put_record(record, &(usm__wire_record){.id = 9, .a = 99, .b = 1});
     (void)usm__worker_receive(&w, 0, &grant);
@@ -253,7 +253,7 @@ static void a_rank_that_cannot_go_on_ends_the_launch_for_all(void)
     usm__master m;
 
     bytes[USM__WIRE_SHAPE] = 1;
-    p.book                 = (usm__schedule_params){.total = 100, .multiple = 1, .policy = policy};
+    p.ledger               = (usm__schedule_params){.total = 100, .multiple = 1, .policy = policy};
     CHECK_INT(usm__master_init(&m, &p), USM_OK);
     usm__master_receive(&m, 0, &ready, 1);
     usm__master_receive(&m, 1, &ready, 2);
@@ -266,7 +266,7 @@ static void a_rank_that_cannot_go_on_ends_the_launch_for_all(void)
     CHECK_INT(m.phase, USM__MASTER_ENDED);
     CHECK_INT(sent.last.op, USM__WIRE_END);
     CHECK_INT(sent.last.status, USM_E_NO_MEMORY);
-    CHECK_STR(sent.story, "rank 1: no memory");
+    CHECK_STR(sent.reason, "rank 1: no memory");
     usm__master_fini(&m);
 }
 

@@ -150,7 +150,7 @@ static void short_chunks_are_given_several_at_a_time(void)
 
     p.nworkers = 2;
     p.total    = 100;
-    p.train    = 8;
+    p.batch    = 8;
     s          = make(&p);
     c[0]       = take(s, 0, 0);
     CHECK(!usm__schedule_take_more(s, 0, 0, &more)); /* nobody knows how short they are */
@@ -176,7 +176,7 @@ static void a_train_is_one_of_depth(void)
 
     p.total = 1000000;
     p.depth = 2;
-    p.train = 3;
+    p.batch = 3;
     s       = make(&p);
     c       = take(s, 0, 0);
     done(s, 0, &c, 10);

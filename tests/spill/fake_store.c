@@ -255,7 +255,7 @@ static void check_transfer(const store *s, const usm_transfer *t)
     }
 }
 
-static void tell(const pending *p, usm_status st)
+static void notify(const pending *p, usm_status st)
 {
     uint64_t damaged = fake.counts.damaged;
 
@@ -281,7 +281,7 @@ static void end_one(void)
     st           = p.t->op == USM_TRANSFER_STORE ? store_block(p.s, p.t) : fetch_block(p.s, p.t);
     if (st == USM_OK && p.is_late)
         st = USM_E_IO;
-    tell(&p, st);
+    notify(&p, st);
     (void)pthread_mutex_unlock(&fake.lock);
     p.t->done(p.t, st);
     (void)pthread_mutex_lock(&fake.lock);

@@ -102,11 +102,11 @@ static void hung(int signal)
     _exit(1);
 }
 
-static void failed_late(usm_context *ctx, usm_status st, const char *story, void *user)
+static void failed_late(usm_context *ctx, usm_status st, const char *reason, void *user)
 {
     (void)ctx;
     (void)user;
-    printf("# a failure without a caller: %s: %s\n", usm_status_name(st), story);
+    printf("# a failure without a caller: %s: %s\n", usm_status_name(st), reason);
     (void)fflush(NULL);
     _exit(1);
 }

@@ -18,7 +18,7 @@ enum { BLOCK = 16384, FRAMES = 32, BLOCKS = 160 };
 static struct {
     usm_context *ctx;
     const char  *folder;
-    atomic_int   told;        /* failures that reached the error callback                    */
+    atomic_int   notified;    /* failures that reached the error callback                    */
     atomic_int   told_status; /* the last                                                    */
 } here;
 
@@ -32,13 +32,13 @@ static inline uint64_t pick(uint64_t n)
     return (random_state >> 11) % n;
 }
 
-static inline void told(usm_context *ctx, usm_status st, const char *story, void *user)
+static inline void notified(usm_context *ctx, usm_status st, const char *reason, void *user)
 {
     (void)ctx;
     (void)user;
-    (void)story;
+    (void)reason;
     atomic_store(&here.told_status, (int)st);
-    atomic_fetch_add(&here.told, 1);
+    atomic_fetch_add(&here.notified, 1);
 }
 
 /* options: behind the folder, as ",quota=1M". */
@@ -56,7 +56,7 @@ static inline void start(const char *options)
     (void)snprintf(text, sizeof text, "file:%s%s", here.folder, options);
     CHECK_INT(usm_config_set("spill", text), USM_OK);
     CHECK_INT(usm_config_set("log", "off"), USM_OK);
-    desc.on_error = told;
+    desc.on_error = notified;
     CHECK_INT(usm_context_create(&desc, &here.ctx), USM_OK);
 }
 

@@ -159,9 +159,9 @@ static void late_writes(void)
     }
     CHECK(failed == 1); /* memory is full, and nothing can leave */
     blocks_without_frames_have_a_story(buf, n);
-    for (int i = 0; i < 200 && atomic_load(&here.told) == 0; i++)
+    for (int i = 0; i < 200 && atomic_load(&here.notified) == 0; i++)
         (void)nanosleep(&(struct timespec){0, 10000000}, NULL);
-    CHECK(atomic_load(&here.told) > 0);
+    CHECK(atomic_load(&here.notified) > 0);
     CHECK_INT(atomic_load(&here.told_status), USM_E_IO);
     usm__fault_disarm_all();
     read_all(buf, n, 1);
@@ -309,13 +309,13 @@ static void random_operations_over_a_failing_disk_lose_nothing(void)
 /* Tells through `ready` once blocks lie in the file. */
 static void work_for_ever(int ready)
 {
-    usm_spill_stats stats   = {.struct_size = sizeof stats};
-    model_params    p       = {.seed       = pick(UINT32_MAX),
-                               .block_size = BLOCK,
-                               .frames     = FRAMES,
-                               .most_bytes = (size_t)BLOCK * FRAMES * 4,
-                               .let_go_on  = let_go_on};
-    bool            is_told = false;
+    usm_spill_stats stats       = {.struct_size = sizeof stats};
+    model_params    p           = {.seed       = pick(UINT32_MAX),
+                                   .block_size = BLOCK,
+                                   .frames     = FRAMES,
+                                   .most_bytes = (size_t)BLOCK * FRAMES * 4,
+                                   .let_go_on  = let_go_on};
+    bool            is_notified = false;
     model          *m;
 
     start("");
@@ -323,10 +323,10 @@ static void work_for_ever(int ready)
     m     = model_create(&p);
     for (;;) {
         model_step(m);
-        if (is_told || usm_spill_get_stats(here.ctx, &stats) != USM_OK || stats.ntiers == 0 ||
+        if (is_notified || usm_spill_get_stats(here.ctx, &stats) != USM_OK || stats.ntiers == 0 ||
             stats.tiers[0].writes < 50)
             continue;
-        is_told = write(ready, "", 1) == 1;
+        is_notified = write(ready, "", 1) == 1;
     }
 }
 

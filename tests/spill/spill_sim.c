@@ -308,12 +308,12 @@ static void add_result(result *r, const model *m)
     }
 }
 
-static void ignore_error(usm_context *ctx, usm_status st, const char *story, void *user)
+static void ignore_error(usm_context *ctx, usm_status st, const char *reason, void *user)
 {
     (void)ctx;
     (void)user;
     if (options.verbose)
-        printf("        told late: %s: %s\n", usm_status_name(st), story);
+        printf("        told late: %s: %s\n", usm_status_name(st), reason);
 }
 
 /* Empty segments of small buffers may be kept, one of a size. */

@@ -504,15 +504,15 @@ static usm_status fake_place(void *store, uint32_t place, usm_transport_place *i
 
 static void tell_place(fake *f, uint32_t place, usm_place_state state)
 {
-    void (*tell)(void *, uint32_t, usm_place_state);
+    void (*notify)(void *, uint32_t, usm_place_state);
     void *user;
 
     pthread_mutex_lock(&f->lock);
-    tell = f->place_changed;
-    user = f->user;
+    notify = f->place_changed;
+    user   = f->user;
     pthread_mutex_unlock(&f->lock);
-    if (tell)
-        tell(user, place, state);
+    if (notify)
+        notify(user, place, state);
 }
 
 uint32_t fake_place_add(fake_name name, const char *domain, uint64_t capacity)
@@ -610,19 +610,19 @@ uint64_t fake_place_rot(fake_name name, uint32_t place, uint64_t every, uint64_t
 }
 
 /* A table, its open() and its entry for each: an entry is given no name. */
-#define FAKE_TABLE(letter, index, capabilities)                                                    \
-    static usm_status open_##letter(const usm_transport_params *params, void **store)              \
+#define FAKE_TABLE(packet, index, capabilities)                                                    \
+    static usm_status open_##packet(const usm_transport_params *params, void **store)              \
     {                                                                                              \
         return open_fake(&fakes[index], params, store);                                            \
     }                                                                                              \
-    static const usm_transport_ops *entry_##letter(const usm_host_api *api)                        \
+    static const usm_transport_ops *entry_##packet(const usm_host_api *api)                        \
     {                                                                                              \
         static const usm_transport_ops ops = {                                                     \
             .abi         = USM_MODULE_ABI,                                                         \
             .struct_size = sizeof ops,                                                             \
-            .name        = "fake_" #letter,                                                        \
+            .name        = "fake_" #packet,                                                        \
             .caps        = (capabilities),                                                         \
-            .open        = open_##letter,                                                          \
+            .open        = open_##packet,                                                          \
             .close       = fake_close,                                                             \
             .capacity    = fake_capacity,                                                          \
             .reserve     = fake_reserve,                                                           \

@@ -305,7 +305,7 @@ typedef struct awaited {
     pthread_cond_t  ended;
     bool            has_ended;
     usm_status      status;
-    char            story[256];
+    char            reason[256];
 } awaited;
 
 static inline void io_done(usm__io *io, usm_status status)
@@ -315,7 +315,7 @@ static inline void io_done(usm__io *io, usm_status status)
     (void)pthread_mutex_lock(&a->lock);
     a->status    = status;
     a->has_ended = true;
-    (void)snprintf(a->story, sizeof(a->story), "%s", usm_last_error());
+    (void)snprintf(a->reason, sizeof(a->reason), "%s", usm_last_error());
     (void)pthread_cond_signal(&a->ended);
     (void)pthread_mutex_unlock(&a->lock);
 }

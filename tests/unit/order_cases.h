@@ -268,22 +268,22 @@ static void an_event_is_signalled_once(void)
 
 static struct {
     atomic_int calls, last;
-} told;
+} notified;
 
 static void on_done(void *arg, usm_status status)
 {
-    CHECK(arg == &told);
-    atomic_store(&told.last, (int)status);
-    atomic_fetch_add(&told.calls, 1);
+    CHECK(arg == &notified);
+    atomic_store(&notified.last, (int)status);
+    atomic_fetch_add(&notified.calls, 1);
 }
 
 static void expect_told(int calls, usm_status status)
 {
-    for (int i = 0; i < 10000 && atomic_load(&told.calls) < calls; i++)
+    for (int i = 0; i < 10000 && atomic_load(&notified.calls) < calls; i++)
         module_sleep_ms(1);
     module_sleep_ms(2);
-    CHECK_INT(atomic_load(&told.calls), calls);
-    CHECK_INT(atomic_load(&told.last), status);
+    CHECK_INT(atomic_load(&notified.calls), calls);
+    CHECK_INT(atomic_load(&notified.last), status);
 }
 
 static void everybody_is_told_once(void)
@@ -293,33 +293,33 @@ static void everybody_is_told_once(void)
 
     needs_commands();
     open_with(0);
-    told.calls = 0;
-    told.last  = 1;
-    p          = allocate_in(ctx, USM_SHARED, N);
-    gate       = user_event();
-    ev         = copy_after(p, "x", 2, 1, &gate);
-    CHECK_INT(ops->event_notify(gate, on_done, &told), USM_OK);
-    CHECK_INT(ops->event_notify(ev, on_done, &told), USM_OK);
-    CHECK_INT(ops->event_notify(ev, on_done, &told), USM_OK);
+    notified.calls = 0;
+    notified.last  = 1;
+    p              = allocate_in(ctx, USM_SHARED, N);
+    gate           = user_event();
+    ev             = copy_after(p, "x", 2, 1, &gate);
+    CHECK_INT(ops->event_notify(gate, on_done, &notified), USM_OK);
+    CHECK_INT(ops->event_notify(ev, on_done, &notified), USM_OK);
+    CHECK_INT(ops->event_notify(ev, on_done, &notified), USM_OK);
     module_sleep_ms(10);
-    CHECK_INT(atomic_load(&told.calls), 0);
+    CHECK_INT(atomic_load(&notified.calls), 0);
     CHECK_INT(ops->event_signal(gate, USM_OK), USM_OK);
     expect_told(3, USM_OK);
-    CHECK_INT(ops->event_notify(ev, on_done, &told), USM_OK); /* it is long done */
+    CHECK_INT(ops->event_notify(ev, on_done, &notified), USM_OK); /* it is long done */
     expect_told(4, USM_OK);
-    CHECK_INT(ops->event_notify(gate, on_done, &told), USM_OK);
+    CHECK_INT(ops->event_notify(gate, on_done, &notified), USM_OK);
     expect_told(5, USM_OK);
     bad   = user_event();
     fails = copy_after(p, "x", 2, 1, &bad);
-    CHECK_INT(ops->event_notify(fails, on_done, &told), USM_OK);
+    CHECK_INT(ops->event_notify(fails, on_done, &notified), USM_OK);
     CHECK_INT(ops->event_signal(bad, USM_E_DEVICE), USM_OK);
     expect_told(6, USM_E_DEPENDENCY);
-    CHECK_INT(ops->event_notify(bad, on_done, &told), USM_OK);
+    CHECK_INT(ops->event_notify(bad, on_done, &notified), USM_OK);
     expect_told(7, USM_E_DEVICE);
     ops->event_release(bad);
     ops->event_release(fails);
     bad = user_event();
-    CHECK_INT(ops->event_notify(bad, on_done, &told), USM_OK);
+    CHECK_INT(ops->event_notify(bad, on_done, &notified), USM_OK);
     ops->event_release(bad);
     expect_told(8, USM_E_DEPENDENCY);
     finish(ev);

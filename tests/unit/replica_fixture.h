@@ -61,7 +61,7 @@ static inline void settle_as_far_as_may_be(void)
         if (!usm__tiers_progress(tiers, 10))
             (void)usleep(200);
         usm__mutex_lock(&tiers->lock);
-        busy = !usm_list_is_empty(&tiers->replicas->mending) || tiers->replicas->is_mending;
+        busy = !usm_list_is_empty(&tiers->replicas->repairing) || tiers->replicas->is_repairing;
         usm__mutex_unlock(&tiers->lock);
     }
 }

@@ -141,24 +141,24 @@ static void each_thread_has_a_story_of_its_own(void)
 
 static void a_story_is_put_aside_and_taken_up_again(void)
 {
-    usm__story s;
+    usm__message s;
 
     usm__note(USM_E_KIND, "first");
-    usm__story_save(&s);
+    usm__message_save(&s);
     usm__note(USM_E_BUSY, "second");
-    usm__story_restore(&s);
+    usm__message_restore(&s);
     CHECK_STR(usm_last_error(), "first");
     CHECK_INT(usm_last_status(), USM_E_KIND);
 }
 
 static void *put_aside_nothing(void *arg)
 {
-    usm__story s;
+    usm__message s;
 
     (void)arg;
-    usm__story_save(&s);
+    usm__message_save(&s);
     usm__note(USM_E_BUSY, "second");
-    usm__story_restore(&s);
+    usm__message_restore(&s);
     CHECK_STR(usm_last_error(), "");
     CHECK_INT(usm_last_status(), USM_OK);
     return NULL;

@@ -59,10 +59,10 @@ static struct {
     noted        errors;
 } rig;
 
-static void on_error(usm_context *ctx, usm_status status, const char *story, void *user)
+static void on_error(usm_context *ctx, usm_status status, const char *reason, void *user)
 {
     (void)ctx;
-    (void)story;
+    (void)reason;
     rig.errors.status = status;
     atomic_fetch_add(&((noted *)user)->n, 1);
 }

@@ -412,7 +412,7 @@ static void wrong_bytes_are_noticed_before_decoding(void)
         stored = fake_block(FAKE_A, b.copy->slot);
         stored[fake_random(&seed) % (b.copy->encoded < BLOCK ? b.copy->encoded : BLOCK)] ^= 4;
         detected += read_part(&b, 0, SECTORS) == USM_E_CORRUPT;
-        CHECK_IN("returned other bytes than were stored: slot ", b.story);
+        CHECK_IN("returned other bytes than were stored: slot ", b.reason);
     }
     printf("# %d corruptions: %llu detected\n", (int)CASES, (unsigned long long)detected);
     CHECK_INT(detected, CASES);

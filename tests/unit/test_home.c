@@ -148,7 +148,7 @@ static void a_read_that_fails_is_made_again_and_told_in_the_end(void)
     small_refusals = 3;
     start_read(&a, home, 1, 0, 2, data);
     CHECK_INT(await(&a), USM_E_IO);
-    CHECK_IN("does not like it", a.story); /* on the thread that calls done() */
+    CHECK_IN("does not like it", a.reason); /* on the thread that calls done() */
     CHECK_INT(read_sectors(home, 1, 0, 2), USM_OK);
     usm__home_get_stats(home, &stats);
     CHECK(stats.errors == 1 && stats.reads == 2 && stats.read == 2 * BLOCK && stats.written == 0);
@@ -324,16 +324,16 @@ static void functions_that_fail_are_told_with_their_words(void)
     user.read = USM_E_CORRUPT;
     start_read(&a, home, 0, 0, 2, data);
     CHECK_INT(await(&a), USM_E_CORRUPT);
-    CHECK_IN("plate 17 is broken", a.story);
+    CHECK_IN("plate 17 is broken", a.reason);
     user.tells = false;
     user.read  = USM_E_IO;
     start_read(&a, home, 0, 0, 2, data);
     CHECK_INT(await(&a), USM_E_IO);
-    CHECK_IN("did not say why", a.story);
+    CHECK_IN("did not say why", a.reason);
     user.read = (usm_status)5;
     start_read(&a, home, 0, 0, 2, data);
     CHECK_INT(await(&a), USM_E_IO);
-    CHECK_IN("which is not a status", a.story);
+    CHECK_IN("which is not a status", a.reason);
     user.read = USM_OK;
     CHECK_INT(read_sectors(home, 0, 0, 2), USM_OK);
     usm__home_get_stats(home, &stats);

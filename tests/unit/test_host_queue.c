@@ -263,14 +263,14 @@ static void only_user_events_are_signalled_and_once(void)
     end();
 }
 
-static atomic_int told, told_status;
+static atomic_int notified, told_status;
 
-static void tell(void *arg, usm_status status)
+static void notify(void *arg, usm_status status)
 {
     atomic_store(&told_status, (int)status);
     if (arg)
         release(arg); /* as the core may */
-    atomic_fetch_add(&told, 1);
+    atomic_fetch_add(&notified, 1);
 }
 
 static void callbacks_are_called_once_with_the_status(void)
@@ -278,20 +278,20 @@ static void callbacks_are_called_once_with_the_status(void)
     void *gate, *ev;
 
     begin();
-    told = 0;
-    gate = user_event();
-    ev   = note_after(1, &gate, 1);
-    CHECK_INT(be->event_notify(ev, tell, NULL), USM_OK);
-    CHECK_INT(be->event_notify(ev, tell, NULL), USM_OK);
-    CHECK_INT(told, 0);
+    notified = 0;
+    gate     = user_event();
+    ev       = note_after(1, &gate, 1);
+    CHECK_INT(be->event_notify(ev, notify, NULL), USM_OK);
+    CHECK_INT(be->event_notify(ev, notify, NULL), USM_OK);
+    CHECK_INT(notified, 0);
     signal_event(gate, USM_E_DEVICE);
     CHECK_INT(be->event_wait(ev), USM_E_DEPENDENCY);
-    for (int i = 0; i < 5000 && told < 2; i++)
+    for (int i = 0; i < 5000 && notified < 2; i++)
         module_sleep_ms(1);
-    CHECK_INT(told, 2);
+    CHECK_INT(notified, 2);
     CHECK_INT(told_status, USM_E_DEPENDENCY);
-    CHECK_INT(be->event_notify(gate, tell, NULL), USM_OK); /* complete: at once */
-    CHECK_INT(told, 3);
+    CHECK_INT(be->event_notify(gate, notify, NULL), USM_OK); /* complete: at once */
+    CHECK_INT(notified, 3);
     CHECK_INT(told_status, USM_E_DEVICE);
     release2(gate, ev);
     end();
@@ -302,15 +302,15 @@ static void a_callback_may_release_the_event(void)
     void *gate, *ev;
 
     begin();
-    told = 0;
-    gate = user_event();
-    ev   = note_after(1, &gate, 1);
-    CHECK_INT(be->event_notify(ev, tell, ev), USM_OK); /* the only reference */
+    notified = 0;
+    gate     = user_event();
+    ev       = note_after(1, &gate, 1);
+    CHECK_INT(be->event_notify(ev, notify, ev), USM_OK); /* the only reference */
     signal_event(gate, USM_OK);
     CHECK_INT(be->queue_wait(queue), USM_OK);
-    for (int i = 0; i < 5000 && told < 1; i++)
+    for (int i = 0; i < 5000 && notified < 1; i++)
         module_sleep_ms(1);
-    CHECK_INT(told, 1);
+    CHECK_INT(notified, 1);
     release(gate);
     end();
 }

@@ -317,7 +317,7 @@ static void overlapping_memory_is_never_handed_out(void)
 typedef struct loss {
     rig         r;
     usm_event  *running, *behind, *gate, *held;
-    atomic_int  told;
+    atomic_int  notified;
     _Atomic int told_status;
 } loss;
 
@@ -327,7 +327,7 @@ static void on_end(usm_event *ev, usm_status status, void *user)
 
     (void)ev;
     atomic_store(&l->told_status, status);
-    atomic_fetch_add(&l->told, 1);
+    atomic_fetch_add(&l->notified, 1);
 }
 
 static void *lose_soon(void *arg)
@@ -361,9 +361,9 @@ static void check_all_say_so(loss *l, char *p, char *host)
     IS(usm_event_wait(l->running), USM_E_DEVICE_LOST);
     IS(usm_event_wait(l->behind), USM_E_DEVICE_LOST);
     IS(usm_event_query(l->behind), USM_E_DEVICE_LOST);
-    for (int i = 0; i < 10000 && !atomic_load(&l->told); i++)
+    for (int i = 0; i < 10000 && !atomic_load(&l->notified); i++)
         module_sleep_ms(1);
-    CHECK_INT(atomic_load(&l->told), 1);
+    CHECK_INT(atomic_load(&l->notified), 1);
     CHECK_INT(atomic_load(&l->told_status), USM_E_DEVICE_LOST);
     OK(usm_event_signal(l->gate, USM_OK)); /* what waited is issued now, and fails */
     IS(usm_event_wait(l->held), USM_E_DEVICE_LOST);
@@ -384,7 +384,7 @@ static void check_all_say_so(loss *l, char *p, char *host)
 static void lost_at_work(void)
 {
     static char host[N];
-    loss        l = {.told = 0};
+    loss        l = {.notified = 0};
     rig         other;
     pthread_t   thread;
     char       *p, *fine;

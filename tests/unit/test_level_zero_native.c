@@ -262,7 +262,7 @@ static void on_end(void *arg, usm_status status)
 static void who_waits_for_an_earlier_command_is_told_first(void)
 {
     enum { COMMANDS = 3 };
-    atomic_int told[COMMANDS] = {0};
+    atomic_int notified[COMMANDS] = {0};
     stalled    s[COMMANDS];
     char      *p;
 
@@ -272,13 +272,13 @@ static void who_waits_for_an_earlier_command_is_told_first(void)
     for (int i = 0; i < COMMANDS; i++)
         s[i] = stall(p + i);
     for (int i = 0; i < COMMANDS; i++)
-        CHECK_INT(ops->event_notify(s[i].behind, on_end, &told[i]), USM_OK);
+        CHECK_INT(ops->event_notify(s[i].behind, on_end, &notified[i]), USM_OK);
     for (int i = 0; i < COMMANDS; i++) {
         go_on(&s[i]);
-        for (int ms = 0; ms < 10000 && !atomic_load(&told[i]); ms++)
+        for (int ms = 0; ms < 10000 && !atomic_load(&notified[i]); ms++)
             module_sleep_ms(1);
-        CHECK_INT(told[i], 1);
-        CHECK_INT(i + 1 < COMMANDS ? told[i + 1] : 0, 0);
+        CHECK_INT(notified[i], 1);
+        CHECK_INT(i + 1 < COMMANDS ? notified[i + 1] : 0, 0);
     }
     for (int i = 0; i < COMMANDS; i++)
         stalled_end(&s[i]);

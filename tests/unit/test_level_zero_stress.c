@@ -143,7 +143,7 @@ static struct {
     void       *queues[QUEUES];
     long       *cells;
     atomic_long ncells;
-    atomic_int  told, to_tell;
+    atomic_int  notified, to_tell;
     int         commands;
     bool        fails; /* the driver does: what is refused is left out */
 } tangle;
@@ -152,7 +152,7 @@ static void on_tangle(void *arg, usm_status status)
 {
     (void)arg;
     (void)status;
-    atomic_fetch_add(&tangle.told, 1);
+    atomic_fetch_add(&tangle.notified, 1);
 }
 
 static void lock_two(size_t a, size_t b)
@@ -273,7 +273,7 @@ static void tangle_close(void)
         CHECK(ops->queue_wait(tangle.queues[i]) == USM_OK || tangle.fails);
     for (long i = 0; i < tangle.ncells && !tangle.fails; i++)
         CHECK_INT(tangle.cells[i], 4711);
-    wait_until(&tangle.told, tangle.to_tell);
+    wait_until(&tangle.notified, tangle.to_tell);
     for (size_t i = 0; i < PLACES; i++) {
         ops->event_release(tangle.places[i].ev);
         pthread_mutex_destroy(&tangle.places[i].lock);

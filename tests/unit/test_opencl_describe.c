@@ -15,7 +15,7 @@ static struct {
     cl_bool        is_unified;
     cl_bitfield    shared;
     const char    *extensions;
-} told;
+} notified;
 
 size_t ocl_device_cut(const ocl_device *dev, cl_device_partition_property props[4])
 {
@@ -43,20 +43,20 @@ static cl_int CL_API_CALL answer(cl_device_id id, cl_device_info what, size_t si
     (void)id;
     switch (what) {
     case CL_DEVICE_EXTENSIONS:
-        return give(told.extensions, strlen(told.extensions) + 1, size, value, needs);
+        return give(notified.extensions, strlen(notified.extensions) + 1, size, value, needs);
     case CL_DEVICE_NAME:
     case CL_DEVICE_VENDOR:
     case CL_DRIVER_VERSION:
         return give("told", 5, size, value, needs);
     case CL_DEVICE_TYPE:
-        return give(&told.type, sizeof told.type, size, value, needs);
+        return give(&notified.type, sizeof notified.type, size, value, needs);
     case CL_DEVICE_HOST_UNIFIED_MEMORY:
-        return give(&told.is_unified, sizeof told.is_unified, size, value, needs);
+        return give(&notified.is_unified, sizeof notified.is_unified, size, value, needs);
     case CL_DEVICE_HOST_MEM_CAPABILITIES_INTEL:
     case CL_DEVICE_DEVICE_MEM_CAPABILITIES_INTEL:
         return give(&any, sizeof any, size, value, needs);
     case CL_DEVICE_SINGLE_DEVICE_SHARED_MEM_CAPABILITIES_INTEL:
-        return give(&told.shared, sizeof told.shared, size, value, needs);
+        return give(&notified.shared, sizeof notified.shared, size, value, needs);
     default:
         return CL_INVALID_VALUE;
     }
@@ -71,10 +71,10 @@ static bool moves_whole(cl_device_type type, bool is_unified, cl_bitfield shared
     ocl_host           = &module_api;
     cl.clGetDeviceInfo = answer;
     memset(&platform.ext, 1, sizeof platform.ext); /* they are there; nobody calls them */
-    told.type       = type;
-    told.is_unified = is_unified;
-    told.shared     = shared;
-    told.extensions = extensions;
+    notified.type       = type;
+    notified.is_unified = is_unified;
+    notified.shared     = shared;
+    notified.extensions = extensions;
     CHECK_INT(ocl_device_describe(&dev), USM_OK);
     return dev.info.shared_moves_whole;
 }

@@ -290,10 +290,10 @@ static void random_failures_are_never_forgotten(void)
             for (size_t i = begin; i < end; i++)
                 any |= failed[i];
             if (mode == USM_READ) {
-                bool told = usm__failures_take(&f, begin, end, mode) != USM_OK;
+                bool notified = usm__failures_take(&f, begin, end, mode) != USM_OK;
 
-                CHECK(told || !any);
-                if (told) /* which ranges went with it is the list's matter */
+                CHECK(notified || !any);
+                if (notified) /* which ranges went with it is the list's matter */
                     memset(failed, 0, sizeof failed), f.n = 0;
             } else {
                 CHECK_INT(usm__failures_take(&f, begin, end, mode), USM_OK);

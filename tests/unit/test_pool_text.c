@@ -401,8 +401,8 @@ static void cross_a_limit(void)
 
 static void a_limit_that_is_crossed_is_reported_with_who_holds_what(void)
 {
-    const char *log   = log_of_child(cross_a_limit, "info", "host:8M");
-    const char *story = strchr(log, '<');
+    const char *log    = log_of_child(cross_a_limit, "info", "host:8M");
+    const char *reason = strchr(log, '<');
 
     CHECK_IN(
         "usm: info: out of memory (USM_E_BUDGET): 64 MiB of host memory on host:0 could not be "
@@ -415,9 +415,9 @@ static void a_limit_that_is_crossed_is_reported_with_who_holds_what(void)
     CHECK_IN("  tag solver: live 4 KiB in 1 block, peak 4 KiB", log);
     CHECK_IN("  remedy: USM_MEMORY_LIMIT allows 8 MiB for host, and 5", log);
     CHECK_INT(occurrences(log, "out of memory"), 1);
-    CHECK(story != NULL);
-    CHECK_IN("<64 MiB of host memory on host:0 could not be allocated: ", story);
-    CHECK(strstr(story, "remedy") == NULL);
+    CHECK(reason != NULL);
+    CHECK_IN("<64 MiB of host memory on host:0 could not be allocated: ", reason);
+    CHECK(strstr(reason, "remedy") == NULL);
 }
 
 static void without_info_only_the_story_speaks(void)

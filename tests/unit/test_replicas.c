@@ -42,7 +42,7 @@ static void a_block_has_two_copies_in_two_domains(void)
 /* More than can be under way wait for their turn, and do so again after all of them had it. */
 static void writes_that_wait_are_made_each_time(void)
 {
-    enum { N = 2 * USM__FANS };
+    enum { N = 2 * USM__REPLICATED_WRITES };
     block b[N];
 
     fake_reset();
@@ -183,9 +183,9 @@ static void a_read_goes_to_the_other_copy_when_one_fails(void)
     for (unsigned p = 0; p < 3; p++)
         fake_place_fail(FAKE_M, p, 0, 1000);
     CHECK_INT(read_part(&b[0], 0, SECTORS), USM_E_IO);
-    CHECK_IN("replica target ", b[0].story);
-    CHECK_IN("of tier fake_m", b[0].story);
-    CHECK_IN("a planned fault", b[0].story);
+    CHECK_IN("replica target ", b[0].reason);
+    CHECK_IN("of tier fake_m", b[0].reason);
+    CHECK_IN("a planned fault", b[0].reason);
     fini_all(b, N);
     stop();
 }
@@ -464,7 +464,7 @@ static void a_write_that_no_place_takes_fails_and_harms_nothing_else(void)
     CHECK_INT(read_part(&b, 6, SECTORS - 6), USM_OK);
     CHECK(holds(&b, 4) && holds(&b, 6));
     CHECK_INT(write_new(&b, 3), USM_E_IO);
-    CHECK_IN("no tier takes it: ", b.story);
+    CHECK_IN("no tier takes it: ", b.reason);
     for (unsigned p = 0; p < 3; p++)
         fake_place_fail(FAKE_M, p, 0, 0);
     CHECK_INT(write_new(&b, 4), USM_OK);
@@ -605,7 +605,7 @@ static void of_two_places_lost_at_once_exactly_the_common_blocks_are_lost(void)
         CHECK(common[i] || holds_all(&b[i]));
         if (common[i])
             CHECK_IN("is lost: its last copy was on replica target 1 (rack1) of tier fake_n",
-                     b[i].story);
+                     b[i].reason);
     }
     settle();
     for (unsigned i = 0; i < N; i++) { /* a part of a lost block can be written, the rest is gone */
@@ -642,7 +642,7 @@ static void with_one_copy_a_lost_place_takes_its_blocks_with_it(void)
 
         CHECK(st == USM_OK ? holds_all(&b[i]) : st == USM_E_IO);
         if (st != USM_OK)
-            CHECK_IN("USM_SPILL_REPLICAS=2", b[i].story);
+            CHECK_IN("USM_SPILL_REPLICAS=2", b[i].reason);
         lost += st != USM_OK;
     }
     CHECK(lost > N / 6 && lost < N / 2);

@@ -174,7 +174,7 @@ static void model_end(model *m, const running *op)
 
     m->ops++;
     if (st != USM_OK)
-        printf("# block %llu: %s\n", (unsigned long long)b->key, b->story);
+        printf("# block %llu: %s\n", (unsigned long long)b->key, b->reason);
     CHECK_INT(st, USM_OK); /* one domain at a time fails, so nothing does */
     if (op->is_write)
         note_write(m, op->block, b, op->first, op->count, st);

@@ -145,7 +145,7 @@ static void off_keeps_everything_in_memory(void)
     start("off");
     block_init(&b, 1);
     CHECK_INT(write_new(&b, 1), USM_E_SPILL_FULL);
-    CHECK_IN("USM_SPILL=off", b.story);
+    CHECK_IN("USM_SPILL=off", b.reason);
     CHECK_INT(b.copy->tier, 0);
     block_fini(&b);
     stop();
@@ -269,7 +269,7 @@ static void a_full_tier_is_not_asked_by_each_write(void)
     asked = fake_counts_of(FAKE_A).asked;
     for (unsigned i = 0; i < N; i++) {
         CHECK_INT(write_new(&b, 1), USM_E_SPILL_FULL);
-        CHECK_IN("fake_a holds 1 blocks and no more", b.story); /* as the transport said */
+        CHECK_IN("fake_a holds 1 blocks and no more", b.reason); /* as the transport said */
     }
     asked = fake_counts_of(FAKE_A).asked - asked;
     printf("# asked %llu times in %d writes\n", (unsigned long long)asked, N);
@@ -296,8 +296,8 @@ static void a_full_tier_hands_on_and_says_so_once(void)
         block_init(&b[i], i);
         CHECK_INT(write_new(&b[i], 1), i < 30 ? USM_OK : USM_E_SPILL_FULL);
     }
-    CHECK_IN("fake_a holds 10 blocks and no more", b[N - 1].story);
-    CHECK_IN("fake_b holds 20 blocks and no more", b[N - 1].story);
+    CHECK_IN("fake_a holds 10 blocks and no more", b[N - 1].reason);
+    CHECK_IN("fake_b holds 20 blocks and no more", b[N - 1].reason);
     CHECK_INT(events_of(USM_E_SPILL_FULL), 2);
     for (unsigned i = 0; i < 30; i++) {
         CHECK_INT(read_part(&b[i], 0, SECTORS), USM_OK);

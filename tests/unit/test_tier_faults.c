@@ -28,8 +28,8 @@ static void a_tier_that_does_not_open_is_passed_over(void)
     start("fake_a;there_is_none");
     block_init(&b, 1);
     CHECK(write_new(&b, 1) != USM_OK);
-    CHECK_IN("fake_a does not open", b.story);
-    CHECK_IN("libusm_transport_there_is_none.so", b.story);
+    CHECK_IN("fake_a does not open", b.reason);
+    CHECK_IN("libusm_transport_there_is_none.so", b.reason);
     block_fini(&b);
     stop();
 }
@@ -55,8 +55,8 @@ static void a_store_that_fails_is_tried_again_then_elsewhere(void)
     CHECK(holds_all(&b));
     fake_plan_of(FAKE_B)->store_eio = 1000;
     CHECK_INT(write_new(&b, 3), USM_E_IO);
-    CHECK_IN("fake_a: ", b.story);
-    CHECK_IN("fake_b: ", b.story);
+    CHECK_IN("fake_a: ", b.reason);
+    CHECK_IN("fake_b: ", b.reason);
     CHECK_INT(tiers->list[0].slots.used, 0); /* that was of no use */
     fake_plan_of(FAKE_B)->store_eio = 0;
     CHECK_INT(write_new(&b, 3), USM_OK);
@@ -172,8 +172,8 @@ static void a_fetch_that_fails_is_tried_three_times(void)
     *fake_plan_of(FAKE_A) =
         (fake_plan){.capacity = UINT64_MAX, .fetch_eio_at = 1, .fetch_eio_for = 3};
     CHECK_INT(read_part(&b, 0, SECTORS), USM_E_IO);
-    CHECK_IN("tier fake_a, slot ", b.story);
-    CHECK_IN("a planned fault", b.story);
+    CHECK_IN("tier fake_a, slot ", b.reason);
+    CHECK_IN("a planned fault", b.reason);
     CHECK_INT(read_part(&b, 0, SECTORS), USM_OK);
     CHECK(holds_all(&b));
     block_fini(&b);
@@ -243,7 +243,7 @@ static void wrong_bytes_never_come_back_unnoticed(void)
         if (read_part(it, first, count) == USM_E_CORRUPT) {
             detected++;
             of[what]++;
-            CHECK_IN("returned other bytes than were stored", it->story);
+            CHECK_IN("returned other bytes than were stored", it->reason);
         }
         CHECK_INT(write_new(it, i + 2), USM_OK); /* whole again */
     }

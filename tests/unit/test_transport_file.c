@@ -462,15 +462,15 @@ static void a_medium_that_fails_is_told_once(void)
             job_set(&j, USM_TRANSFER_FETCH, 3, data);
             j.t.is_awaited = awaited;
             CHECK_INT(job_run(store, &j), USM_E_IO);
-            CHECK_IN("fetching ", j.story);
-            CHECK_IN(disk_folder(), j.story);
-            CHECK_IN("Input/output error", j.story);
+            CHECK_IN("fetching ", j.reason);
+            CHECK_IN(disk_folder(), j.reason);
+            CHECK_IN("Input/output error", j.reason);
             usm__fault_disarm_all();
         }
         CHECK(usm__fault_arm("file.store", 1, false, USM_E_SPILL_FULL));
         job_set(&j, USM_TRANSFER_STORE, 3, data);
         CHECK_INT(job_run(store, &j), USM_E_SPILL_FULL);
-        CHECK_IN("No space left on device", j.story);
+        CHECK_IN("No space left on device", j.reason);
         usm__fault_disarm_all();
         CHECK(usm__fault_arm("os.fsync", 1, false, USM_OK));
         CHECK_INT(ops->sync(store), USM_E_IO);
@@ -495,7 +495,7 @@ static void fetching_behind_the_end_fails(void)
         store = open_engine(e, "");
         job_set(&j, USM_TRANSFER_FETCH, 1000000, data);
         CHECK_INT(job_run(store, &j), USM_E_IO);
-        CHECK_IN("ends before byte", j.story);
+        CHECK_IN("ends before byte", j.reason);
         ops->close(store);
         module_clean();
     }

@@ -275,7 +275,7 @@ static void faults_of_unaligned_parts_are_told(void)
             CHECK(usm__fault_arm("file.store", n, false, USM_OK));
             job_set(&j, USM_TRANSFER_STORE, 1, data);
             CHECK_INT(job_run(store, &j), USM_E_IO);
-            CHECK_IN("home.data failed: Input/output error", j.story);
+            CHECK_IN("home.data failed: Input/output error", j.reason);
             usm__fault_disarm_all();
         }
         store_block(store, 1, data);
@@ -428,7 +428,7 @@ static void a_file_that_becomes_shorter_is_an_error(void)
             for (uint64_t b = 1; b < 4; b++) {
                 job_set(&j, USM_TRANSFER_FETCH, b, data);
                 CHECK_INT(job_run(store, &j), USM_E_IO);
-                CHECK_IN("the file was truncated", j.story);
+                CHECK_IN("the file was truncated", j.reason);
             }
             ops->close(store);
             free(model);

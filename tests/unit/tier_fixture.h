@@ -25,21 +25,21 @@ typedef struct block {
     uint32_t       version[SECTORS]; /* of what is expected in each sector                 */
     usm__io        io;
     _Atomic(int)   status; /* 1: under way                                                 */
-    char           story[USM__STORY_SIZE];
+    char           reason[USM__STORY_SIZE];
 } block;
 
-typedef struct told {
+typedef struct notified {
     unsigned   n;
     usm_status status[32];
     char       sentence[32][700];
-} told;
+} notified;
 
 static usm__tiers *tiers;
-static told        events;
+static notified    events;
 
 static inline void on_event(void *user, usm_status status, const char *sentence)
 {
-    told *t = user;
+    notified *t = user;
 
     CHECK(t->n < 32);
     t->status[t->n] = status;
@@ -131,7 +131,7 @@ static inline void on_io_done(usm__io *io, usm_status status)
 {
     block *b = io->user;
 
-    (void)snprintf(b->story, sizeof b->story, "%s", usm_last_error());
+    (void)snprintf(b->reason, sizeof b->reason, "%s", usm_last_error());
     atomic_store(&b->status, status);
 }
 

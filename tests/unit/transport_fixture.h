@@ -24,7 +24,7 @@ typedef struct job {
     usm_transfer t;
     usm_status   status;
     bool         ended;
-    char         story[256]; /* of the thread that ended it                                   */
+    char         reason[256]; /* of the thread that ended it                                   */
 } job;
 
 static pthread_mutex_t job_lock  = PTHREAD_MUTEX_INITIALIZER;
@@ -35,7 +35,7 @@ static void job_done(usm_transfer *t, usm_status status)
     job *j = (job *)(void *)t; /* t comes first */
 
     if (status != USM_OK)
-        (void)snprintf(j->story, sizeof(j->story), "%.255s", usm_last_error());
+        (void)snprintf(j->reason, sizeof(j->reason), "%.255s", usm_last_error());
     (void)pthread_mutex_lock(&job_lock);
     CHECK(!j->ended); /* once */
     j->status = status;

@@ -252,7 +252,7 @@ static void suite_unfit_transfers_are_told(size_t c)
         j.t.offset = unfit[i].offset;
         j.t.size   = unfit[i].size;
         CHECK_INT(job_run(store, &j), USM_E_INVALID);
-        CHECK_IN("whole pages", j.story);
+        CHECK_IN("whole pages", j.reason);
     }
     ops->close(store);
     munmap(data, 2 * BLOCK);

@@ -294,7 +294,7 @@ static void unlink_command(exec_engine *e, exec_cmd *cmd)
 }
 
 /* No lock held.  Pairs with soft_exec_wait_unused(), which counts itself before it looks. */
-static void tell_progress(void)
+static void notify_progress(void)
 {
     if (!atomic_load(&nblocked))
         return;
@@ -335,7 +335,7 @@ static void drop_all(exec_engine *e)
     pthread_cond_broadcast(&e->idle);
     pthread_mutex_unlock(&e->lock);
     disarm_all(cmds);
-    tell_progress();
+    notify_progress();
     exec_cmd_free(cmds);
     pthread_mutex_lock(&e->lock);
 }
@@ -357,7 +357,7 @@ static void do_next(exec_engine *e)
     if (e->nwaiting || e->is_closing)
         pthread_cond_broadcast(&e->idle);
     pthread_mutex_unlock(&e->lock);
-    tell_progress();
+    notify_progress();
     exec_cmd_free(cmd);
     pthread_mutex_lock(&e->lock);
 }

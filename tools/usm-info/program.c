@@ -22,7 +22,7 @@ typedef struct verdict {
     bool  runs;
     char *image;  /* "opencl_c", ...; "" if none */
     char *status; /* name of the failure; "" if none */
-    char *story;
+    char *reason;
     char *log; /* of the compiler; "" */
 } verdict;
 
@@ -142,8 +142,8 @@ static void judge_answer(char *answer, verdict *v)
         v->image = tool_printf("%s", take_line(&answer));
     else
         v->status = tool_printf("%s", take_line(&answer));
-    v->story = tool_printf("%s", take_line(&answer));
-    v->log   = tool_printf("%s", answer);
+    v->reason = tool_printf("%s", take_line(&answer));
+    v->log    = tool_printf("%s", answer);
 }
 
 static void try_device(const char *term, const char *path, const char *options, verdict *v)
@@ -158,7 +158,7 @@ static void try_device(const char *term, const char *path, const char *options, 
         judge_answer(result.answer, v);
     } else {
         v->status = tool_printf("%s", result.end == CHILD_KILLED ? "crashes" : "no answer");
-        v->story  = tool_printf("while it was built, %s", child_end_text(&result, why, sizeof why));
+        v->reason = tool_printf("while it was built, %s", child_end_text(&result, why, sizeof why));
     }
     free(result.answer);
 }
@@ -167,7 +167,7 @@ static void verdict_free(verdict *v)
 {
     free(v->image);
     free(v->status);
-    free(v->story);
+    free(v->reason);
     free(v->log);
 }
 
@@ -179,7 +179,7 @@ static void show_verdict(table *t, const inventory_device *d, const verdict *v)
     table_row(t);
     if (v->runs)
         return;
-    table_note(t, 6, "%s", v->story);
+    table_note(t, 6, "%s", v->reason);
     if (v->log)
         table_verbatim(t, 6, v->log);
 }
@@ -192,7 +192,7 @@ static void write_verdict(usm__json *j, const inventory_device *d, const verdict
     usm__json_bool(j, "runs", v->runs);
     usm__json_text(j, "image", v->image);
     usm__json_text(j, "status", v->runs ? "USM_OK" : v->status);
-    usm__json_text(j, "story", v->runs ? NULL : v->story);
+    usm__json_text(j, "story", v->runs ? NULL : v->reason);
     usm__json_text(j, "log", v->log && *v->log ? v->log : NULL);
     usm__json_object_end(j);
 }

@@ -109,13 +109,13 @@ static int take_option(command_line *c, int option)
     }
 }
 
-static int parse(command_line *c, int argc, char **argv, const char *letters)
+static int parse(command_line *c, int argc, char **argv, const char *packets)
 {
     int option, rc = -1;
 
     memset(c, 0, sizeof(*c));
     c->top = 20;
-    while (rc < 0 && (option = getopt_long(argc, argv, letters, long_options, NULL)) != -1)
+    while (rc < 0 && (option = getopt_long(argc, argv, packets, long_options, NULL)) != -1)
         rc = take_option(c, option);
     return rc;
 }

@@ -90,7 +90,7 @@ static const char *take_in(loader *l, const json_t *line, uint64_t at, bool *mem
 
 static const char *read_line(loader *l, const char *line, uint64_t at, bool *memory)
 {
-    static char  story[JSON_ERROR_TEXT_LENGTH + 64];
+    static char  reason[JSON_ERROR_TEXT_LENGTH + 64];
     json_error_t error;
     json_t      *object;
     const char  *wrong;
@@ -100,8 +100,8 @@ static const char *read_line(loader *l, const char *line, uint64_t at, bool *mem
         return NULL; /* output of the program */
     object = json_loads(line, 0, &error);
     if (!object) {
-        snprintf(story, sizeof story, "it is no JSON: %s, column %d", error.text, error.column);
-        return story;
+        snprintf(reason, sizeof reason, "it is no JSON: %s, column %d", error.text, error.column);
+        return reason;
     }
     wrong = take_in(l, object, at, memory);
     json_decref(object);

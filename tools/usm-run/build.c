@@ -163,12 +163,12 @@ static bool find_function(app *a, app_node *n)
 
 bool app_failed(app *a)
 {
-    char        story[1024];
+    char        reason[1024];
     const char *name, *end;
     app_node   *n = NULL;
 
-    (void)snprintf(story, sizeof story, "%s", usm_last_error());
-    name = strstr(story, "node '");
+    (void)snprintf(reason, sizeof reason, "%s", usm_last_error());
+    name = strstr(reason, "node '");
     end  = name ? strchr(name + 6, '\'') : NULL;
     if (end) {
         char *copy = need(strndup(name + 6, (size_t)(end - name - 6)));
@@ -177,8 +177,8 @@ bool app_failed(app *a)
         free(copy);
     }
     if (n)
-        return mistake(a, n->at.at, "%s", story);
-    fprintf(stderr, "%s: %s\n", a->path, story);
+        return mistake(a, n->at.at, "%s", reason);
+    fprintf(stderr, "%s: %s\n", a->path, reason);
     return false;
 }
 

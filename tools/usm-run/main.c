@@ -147,7 +147,7 @@ static void on_signal(int number)
     (void)signal(number, SIG_DFL);
 }
 
-static void tell_end(const command_line *c, const usm_parallel_stats *s)
+static void notify_end(const command_line *c, const usm_parallel_stats *s)
 {
     if (!c->is_progress && !s->rescheduled && !s->resumed)
         return;
@@ -186,7 +186,7 @@ static bool run(app *a, const command_line *c)
                 c->resume ? c->resume : "");
         return false;
     }
-    tell_end(c, &stats);
+    notify_end(c, &stats);
     for (size_t i = 0; i < a->nnodes; i++)
         is_ok &= write_output(a, &a->nodes[i], c->is_dot ? stderr : stdout);
     return is_ok;

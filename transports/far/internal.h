@@ -261,7 +261,7 @@ struct far_peer {
 
     /* The blocks that we have there (claim) and that it has here (estate), each by a number of the
      * session that they began with; 0: none.  They outlive sessions (members.c). */
-    uint64_t claim, estate;
+    uint64_t claim, orphans;
     bool     may_return; /* the session is broken, our claim is not */
     bool     is_silent;  /* and the peer is silent: nothing waits for it */
     uint64_t return_until;

@@ -45,7 +45,7 @@ static void incarnate(far_peer *peer)
 }
 
 /* The number of the estate that begins with this session: no other session's, never 0. */
-static uint64_t estate_number(uint64_t lender, uint64_t borrower)
+static uint64_t orphans_number(uint64_t lender, uint64_t borrower)
 {
     uint64_t number = mix(mix(lender) ^ borrower);
 
@@ -76,7 +76,7 @@ void far_member_describe(const far_peer *peer, uint64_t now, far_member *m)
     memcpy(m->domain, peer->domain, sizeof(m->domain));
 }
 
-static void tell(far_peer *peer)
+static void notify(far_peer *peer)
 {
     far_node  *node = peer->node;
     far_member m;
@@ -98,7 +98,7 @@ static void state_set(far_peer *peer, far_member_state state)
     if (state == FAR_UP)
         peer->is_refused = false;
     (void)pthread_mutex_unlock(&node->lock);
-    tell(peer);
+    notify(peer);
 }
 
 static void refuse(far_peer *peer)
@@ -116,7 +116,7 @@ static void refuse(far_peer *peer)
                    "far memory: member %u has another key (USM_JOB_KEY) or none: it "
                    "is left out",
                    peer->index);
-    tell(peer);
+    notify(peer);
 }
 
 /* Ends everything that depends on the session with the peer as a lender. */
@@ -147,11 +147,11 @@ static void session_end(far_peer *peer)
     begin_anew(peer);
 }
 
-static void estate_end(far_peer *peer)
+static void orphans_end(far_peer *peer)
 {
-    if (peer->estate == 0)
+    if (peer->orphans == 0)
         return;
-    peer->estate = 0;
+    peer->orphans = 0;
     far_lend_forget_borrower(peer);
     if (!peer->has_session)
         begin_anew(peer);
@@ -185,7 +185,7 @@ static void claim_end(far_peer *peer)
     else
         begin_anew(peer);
     if (peer->state == FAR_LOST)
-        tell(peer);
+        notify(peer);
     else
         state_set(peer, FAR_LOST);
 }
@@ -205,7 +205,7 @@ void far_member_lost(far_peer *peer, bool is_dead)
     if (!is_dead)
         return;
     claim_end(peer);
-    estate_end(peer);
+    orphans_end(peer);
 }
 
 void far_member_broken(far_peer *peer, bool is_silent)
@@ -252,7 +252,7 @@ static void member_left(far_peer *peer)
     state_set(peer, FAR_LEFT);
     borrowing_end(peer);
     session_end(peer);
-    estate_end(peer);
+    orphans_end(peer);
 }
 
 void far_member_check_left(far_peer *peer)
@@ -316,7 +316,7 @@ static bool prove(const far_node *node, const proof_of *p, unsigned char mac[32]
     put(&at, p->to_inc, 8);
     put(&at, p->join->lends, 8);
     put(&at, p->join->claim, 8);
-    put(&at, p->join->estate, 8);
+    put(&at, p->join->orphans, 8);
     put(&at, p->join->piece_shift, 4);
     put(&at, p->join->is_seldom, 4);
     put_bytes(&at, p->join->mine, 16);
@@ -352,7 +352,7 @@ static void join_send(far_peer *peer, uint32_t part, uint64_t to, const unsigned
     far_node     *node = peer->node;
     far_join      j    = {.lends       = node->params.lend,
                           .claim       = peer->claim,
-                          .estate      = peer->estate,
+                          .orphans     = peer->orphans,
                           .piece_shift = node->piece_shift,
                           .is_seldom   = node->params.is_stepped_seldom};
     far_header    h    = {.op = FAR_OP_JOIN, .to = to, .offset = part, .length = FAR_JOIN_BODY};
@@ -389,10 +389,10 @@ static bool is_proven(far_peer *peer, const far_header *h, const far_join *j)
  * incarnation was sent to it, and stays. */
 static void session_replace(far_peer *peer, uint64_t its, const far_join *j)
 {
-    uint64_t mine         = peer->mine;
-    bool     keeps_claim  = peer->claim != 0 && peer->claim == j->estate;
-    bool     keeps_estate = peer->estate != 0 && peer->estate == j->claim;
-    uint64_t claim        = keeps_claim ? peer->claim : estate_number(its, mine);
+    uint64_t mine          = peer->mine;
+    bool     keeps_claim   = peer->claim != 0 && peer->claim == j->orphans;
+    bool     keeps_orphans = peer->orphans != 0 && peer->orphans == j->claim;
+    uint64_t claim         = keeps_claim ? peer->claim : orphans_number(its, mine);
 
     if (keeps_claim)
         far_member_broken(peer, false);
@@ -401,11 +401,11 @@ static void session_replace(far_peer *peer, uint64_t its, const far_join *j)
     session_end(peer);
     if (!keeps_claim)
         claim_end(peer);
-    if (!keeps_estate)
-        estate_end(peer);
-    peer->mine   = mine;
-    peer->claim  = claim;
-    peer->estate = keeps_estate ? peer->estate : estate_number(mine, its);
+    if (!keeps_orphans)
+        orphans_end(peer);
+    peer->mine    = mine;
+    peer->claim   = claim;
+    peer->orphans = keeps_orphans ? peer->orphans : orphans_number(mine, its);
 }
 
 static void session_begin(far_peer *peer, uint64_t its, const far_join *j)
@@ -600,7 +600,7 @@ static void join_tick(far_peer *peer, uint64_t now)
         return;
     wait = node->params.lease_ns / 16 << peer->join_tries;
     if (peer->join_tries <
-        (peer->state == FAR_LOST && !peer->may_return && peer->estate == 0 ? 10u : 4u))
+        (peer->state == FAR_LOST && !peer->may_return && peer->orphans == 0 ? 10u : 4u))
         peer->join_tries++;
     peer->next_join = now + wait;
     join_send(peer, 1, 0, NULL);
@@ -626,9 +626,9 @@ static void return_tick(far_peer *peer, uint64_t now)
         claim_end(peer);
     if (peer->has_session && (peer->state != FAR_JOINING || peer->is_seldom))
         return;
-    if (now - usm_load_relaxed(&peer->heard) >= p->orphan_ns && peer->estate != 0) {
+    if (now - usm_load_relaxed(&peer->heard) >= p->orphan_ns && peer->orphans != 0) {
         session_end(peer); /* begun by its last message */
-        estate_end(peer);
+        orphans_end(peer);
     }
 }
 

@@ -96,7 +96,7 @@ void far_near_lend(far_peer *peer, const far_header *h)
                        .operation = h->operation,
                        .block     = far_lend_available(node),
                        .offset    = (uint32_t)FAR_OP_NEAR};
-    far_lease  l    = {peer->estate, area_size(node->params.lend)};
+    far_lease  l    = {peer->orphans, area_size(node->params.lend)};
 
     if (n != NULL && node->params.lend != 0 && h->block != 0 && h->block == n->ops->host(n)) {
         if (peer->lent_area == NULL)

@@ -169,7 +169,7 @@ void far_join_encode(const far_join *j, unsigned char bytes[FAR_JOIN_BODY])
     usm_put_le(bytes + 76, j->is_seldom, 4);
     memcpy(bytes + 80, j->domain, sizeof(j->domain));
     usm_put_le(bytes + 144, j->claim, 8);
-    usm_put_le(bytes + 152, j->estate, 8);
+    usm_put_le(bytes + 152, j->orphans, 8);
 }
 
 bool far_join_decode(const void *data, size_t size, far_join *j)
@@ -186,8 +186,8 @@ bool far_join_decode(const void *data, size_t size, far_join *j)
     d.piece_shift = (uint32_t)usm_get_le(bytes + 72, 4);
     d.is_seldom   = bytes[76] == 1;
     memcpy(d.domain, bytes + 80, sizeof(d.domain));
-    d.claim  = usm_get_le(bytes + 144, 8);
-    d.estate = usm_get_le(bytes + 152, 8);
+    d.claim   = usm_get_le(bytes + 144, 8);
+    d.orphans = usm_get_le(bytes + 152, 8);
     if (d.piece_shift < FAR_SHIFT_MIN || d.piece_shift > FAR_SHIFT_MAX)
         return false;
     if (memchr(d.domain, '\0', sizeof(d.domain)) == NULL)

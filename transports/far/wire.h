@@ -88,7 +88,7 @@ typedef struct far_join {
         yours[16];           /* challenges: the sender's; the receiver's, as it was received */
     unsigned char proof[32]; /* parts 2 and 3 */
     uint64_t      lends;
-    uint64_t      claim, estate; /* the sender's claim at the receiver, and the estate it keeps for
+    uint64_t      claim, orphans; /* the sender's claim at the receiver, and the estate it keeps for
                                     it */
     uint32_t      piece_shift;
     bool          is_seldom; /* it is stepped seldom */

@@ -388,7 +388,7 @@ static void sleep_in_kernel(usm_file_ring *r)
     (void)pthread_mutex_unlock(&r->lock);
 }
 
-static void tell_start(usm_file_ring *r, int error)
+static void notify_start(usm_file_ring *r, int error)
 {
     (void)pthread_mutex_lock(&r->lock);
     r->started = error == 0;
@@ -404,11 +404,11 @@ static void run(void *arg)
     const int      rc = init_uring(r);
 
     if (rc != 0) {
-        tell_start(r, -rc);
+        notify_start(r, -rc);
         return;
     }
     register_files(r);
-    tell_start(r, 0);
+    notify_start(r, 0);
     while (look(r)) {
         sleep_in_kernel(r);
         reap(r);

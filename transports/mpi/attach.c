@@ -197,7 +197,7 @@ static void leave(mpi_job *job, bool is_final)
     mpi_service_stop(job);
     mpi_link_hush(job->link);
     mpi_deliver(job);
-    mpi_tell(job);
+    mpi_notify(job);
 }
 
 static void free_job(mpi_job *job)
@@ -265,7 +265,7 @@ static void excuse_oneself(void)
 }
 
 /* Notifies the process that its membership is over. */
-static void tell_end(mpi_job *job)
+static void notify_end(mpi_job *job)
 {
     far_member     m;
     usm_job_member member;
@@ -292,7 +292,7 @@ static int on_finalize(MPI_Comm comm, int keyval, void *attribute, void *extra)
         leave(job, true);
         the.left = job; /* until detach(): stores may still be open, and their owner may still
                            call */
-        tell_end(job);
+        notify_end(job);
     } else if (the.phase == PHASE_MET) {
         excuse_oneself();
     }

@@ -167,7 +167,7 @@ typedef struct mpi_job {
     bool            has_left; /* far_leave() sets it within a step */
     /* guarded by lock */
     pthread_mutex_t lock;
-    pthread_cond_t  changed; /* the state, `doze`, `is_telling` */
+    pthread_cond_t  changed; /* the state, `doze`, `is_notifying` */
     mpi_news       *news;
     mpi_news      **news_end;
     mpi_news       *idle_news; /* large ones */
@@ -176,10 +176,10 @@ typedef struct mpi_job {
     mpi_shadow     *idle_shadows;
     mpi_shadow     *ended; /* transfers whose `done` must still be called */
     mpi_shadow    **ended_end;
-    bool            is_telling; /* a thread passes news to the callbacks, in any state */
-    uint32_t       *place_of;   /* by member, its last; UINT32_MAX: it lends nothing */
-    mpi_place      *places;     /* max_places of them; `member` is fixed once it counts */
-    far_member     *members;    /* by member, as of `as_of_ns` */
+    bool            is_notifying; /* a thread passes news to the callbacks, in any state */
+    uint32_t       *place_of;     /* by member, its last; UINT32_MAX: it lends nothing */
+    mpi_place      *places;       /* max_places of them; `member` is fixed once it counts */
+    far_member     *members;      /* by member, as of `as_of_ns` */
     far_member     *scratch;
     uint64_t        as_of_ns;
     bool           *is_done; /* by member: it is in MPI_Finalize() and needs nothing more */
@@ -283,11 +283,11 @@ void mpi_await_end(mpi_job *job);
 /* Steps until `is_over` or the time has come. */
 bool mpi_step_until(mpi_job *job, bool (*is_over)(mpi_job *job), uint64_t until);
 /* Passes on what the protocol has reported; no lock is held. */
-void mpi_tell(mpi_job *job);
+void mpi_notify(mpi_job *job);
 void mpi_news_free(mpi_job *job);
-/* Within mpi_tell(): reports a changed member to the stores, and fills the callback's form of
+/* Within mpi_notify(): reports a changed member to the stores, and fills the callback's form of
  * it. */
-void mpi_tell_places(mpi_job *job, const far_member *m);
+void mpi_notify_places(mpi_job *job, const far_member *m);
 void mpi_fill_member(const mpi_job *job, const far_member *m, usm_job_member *member);
 /* Callbacks for far_params. */
 void mpi_on_member(void *job, const far_member *m);

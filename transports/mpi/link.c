@@ -49,9 +49,9 @@ struct mpi_link {
     int              n, room;
     far_op          *ended; /* operations whose `done` must still be called */
     _Atomic uint64_t moves;
-    bool             has_told;
-    bool             has_dead;          /* one that mpi_link_next_dead() has not returned yet */
-    bool            *is_dead, *is_told; /* by peer */
+    bool             has_notified;
+    bool             has_dead;              /* one that mpi_link_next_dead() has not returned yet */
+    bool            *is_dead, *is_notified; /* by peer */
 };
 
 /* In far_op.opaque. */
@@ -165,10 +165,10 @@ static void acknowledge(mpi_link *l)
 bool mpi_link_next_dead(mpi_link *link, uint32_t *peer)
 {
     for (uint32_t i = 0; link->has_dead && i < link->count; i++) {
-        if (!link->is_dead[i] || link->is_told[i])
+        if (!link->is_dead[i] || link->is_notified[i])
             continue;
-        link->is_told[i] = true;
-        *peer            = i;
+        link->is_notified[i] = true;
+        *peer                = i;
         return true;
     }
     link->has_dead = false;
@@ -188,8 +188,8 @@ static far_result result_of(mpi_link *l, int code)
     if ((class == PROC_FAILED || class == PROC_FAILED_PENDING || class == REVOKED) &&
         mpi_has_ulfm())
         return FAR_PEER_LOST;
-    if (!l->has_told) {
-        l->has_told = true;
+    if (!l->has_notified) {
+        l->has_notified = true;
         (void)MPI_Error_string(code, text, &n);
         text[strcspn(text, "\n")] = '\0';
         l->api->log(USM_LOG_WARN, "MPI reports of a message: %s (reported once)", text);
@@ -438,10 +438,10 @@ usm_status mpi_link_create(const usm_host_api *api, MPI_Comm comm, mpi_link **li
         api->heap_free(l);
         return st;
     }
-    l->self    = (uint32_t)rank;
-    l->count   = (uint32_t)size;
-    l->is_told = l->is_dead + size;
-    *link      = l;
+    l->self        = (uint32_t)rank;
+    l->count       = (uint32_t)size;
+    l->is_notified = l->is_dead + size;
+    *link          = l;
     return USM_OK;
 }
 

@@ -78,7 +78,7 @@ static void store_close(void *store)
         *at = s->next;
         break;
     }
-    while (job->is_telling) /* s->place_changed may be running */
+    while (job->is_notifying) /* s->place_changed may be running */
         (void)pthread_cond_wait(&job->changed, &job->lock);
     (void)pthread_mutex_unlock(&job->lock);
     api->heap_free(s);

@@ -124,7 +124,7 @@ static uint32_t place_of(mpi_job *job, const far_member *m, usm_place_state stat
     return place;
 }
 
-void mpi_tell_places(mpi_job *job, const far_member *m)
+void mpi_notify_places(mpi_job *job, const far_member *m)
 {
     const usm_place_state state = mpi_place_state(m);
     mpi_store            *s;
@@ -135,7 +135,7 @@ void mpi_tell_places(mpi_job *job, const far_member *m)
     place                 = place_of(job, m, state);
     s                     = place == NONE ? NULL : job->stores;
     (void)pthread_mutex_unlock(&job->lock);
-    while (s) { /* a store that is closed meanwhile waits for this loop: is_telling */
+    while (s) { /* a store that is closed meanwhile waits for this loop: is_notifying */
         if (s->place_changed)
             s->place_changed(s->user, place, state);
         (void)pthread_mutex_lock(&job->lock);

@@ -25,7 +25,7 @@
  * the library.
  *
  * Locks: `step` is held during a step, in which callbacks of the protocol only leave news.  The
- * module's thread, if there is one, passes the news on in order, without a lock (mpi_tell).  `done`
+ * module's thread, if there is one, passes the news on in order, without a lock (mpi_notify).  `done`
  * of a transfer is called after the step, too (transfer.c). */
 #include "internal.h"
 
@@ -101,7 +101,7 @@ bool mpi_step(mpi_job *job)
     usm_store_relaxed(&job->stepper, UINT64_C(0));
     (void)pthread_mutex_unlock(&job->step);
     if (!mpi_has_thread(job))
-        mpi_tell(job);
+        mpi_notify(job);
     return has_moved;
 }
 
@@ -293,14 +293,14 @@ void mpi_on_wake(void *arg)
         mpi_service_wake(job);
 }
 
-static void tell_one(mpi_job *job, const mpi_news *n)
+static void notify_one(mpi_job *job, const mpi_news *n)
 {
     if (n->is_message) {
         if (job->params.message)
             job->params.message(job->params.user, n->from, n->tag, n->data, n->size);
         return;
     }
-    mpi_tell_places(job, &n->member);
+    mpi_notify_places(job, &n->member);
     if (job->params.member_changed) {
         usm_job_member member;
 
@@ -309,25 +309,25 @@ static void tell_one(mpi_job *job, const mpi_news *n)
     }
 }
 
-void mpi_tell(mpi_job *job)
+void mpi_notify(mpi_job *job)
 {
     mpi_news *next;
 
     (void)pthread_mutex_lock(&job->lock);
-    while (job->news && !job->is_telling) {
+    while (job->news && !job->is_notifying) {
         mpi_news *list = job->news;
 
-        job->news       = NULL;
-        job->news_end   = &job->news;
-        job->is_telling = true;
+        job->news         = NULL;
+        job->news_end     = &job->news;
+        job->is_notifying = true;
         (void)pthread_mutex_unlock(&job->lock);
         for (mpi_news *n = list; n; n = next) {
             next = n->next;
-            tell_one(job, n);
+            notify_one(job, n);
             free_news(job, n);
         }
         (void)pthread_mutex_lock(&job->lock);
-        job->is_telling = false;
+        job->is_notifying = false;
         (void)pthread_cond_broadcast(&job->changed);
     }
     (void)pthread_mutex_unlock(&job->lock);
@@ -428,10 +428,10 @@ static void run(void *arg)
             mpi_deliver(job);
         }
         mpi_deliver(job);
-        mpi_tell(job);
+        mpi_notify(job);
         take_a_rest(job, &r, has_moved);
     }
-    mpi_tell(job);
+    mpi_notify(job);
     mpi_job_change(job, MPI_JOB_STOPPED);
 }
 

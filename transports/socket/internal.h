@@ -93,7 +93,7 @@ typedef struct usm_socket_peer {
     bool is_over; /* it had met all ranks, and ended before this process had */
     char domain[DOMAIN_SIZE];
     /* used only by the thread */
-    usm_place_state told; /* the state that member_changed() was called with */
+    usm_place_state notified; /* the state that member_changed() was called with */
     bool            has_left;
 } usm_socket_peer;
 

@@ -105,7 +105,7 @@ static void judge(usm_socket_job *j)
     j->looked = now;
 }
 
-static void tell_changes(usm_socket_job *j)
+static void notify_changes(usm_socket_job *j)
 {
     for (uint32_t r = 0; r < j->config.size; r++) {
         usm_socket_peer *p = &j->peers[r];
@@ -114,11 +114,11 @@ static void tell_changes(usm_socket_job *j)
         usm_socket_lock(j);
         m.state = p->state;
         usm_socket_unlock(j);
-        if (m.state == p->told)
+        if (m.state == p->notified)
             continue;
-        if (m.state == USM_PLACE_LOST && p->told == USM_PLACE_SLOW)
+        if (m.state == USM_PLACE_LOST && p->notified == USM_PLACE_SLOW)
             j->api->log(USM_LOG_WARN, "rank %u was silent for %u ms and is lost", r, j->lease_ms);
-        p->told = m.state;
+        p->notified = m.state;
         memcpy(m.domain, p->domain, sizeof(m.domain));
         j->params.member_changed(j->params.user, &m);
     }
@@ -184,7 +184,7 @@ static void look(usm_socket_job *j)
             usm_socket_turn_away(j);
     }
     judge(j);
-    tell_changes(j);
+    notify_changes(j);
 }
 
 static void serve(void *arg)

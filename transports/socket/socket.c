@@ -107,8 +107,8 @@ static usm_status create(const usm_job_params *params, const usm_socket_config *
     j->folder = j->door = j->bell = -1;
     for (uint32_t r = 0; r < config->size; r++) {
         j->peers[r].fd    = -1;
-        j->peers[r].state = j->peers[r].told = USM_PLACE_UP;
-        j->peers[r].end                      = &j->peers[r].first;
+        j->peers[r].state = j->peers[r].notified = USM_PLACE_UP;
+        j->peers[r].end                          = &j->peers[r].first;
     }
     (void)snprintf(j->peers[config->rank].domain, DOMAIN_SIZE, "%s",
                    params->domain ? params->domain : "");

@@ -32,7 +32,7 @@
 #define TRAIN_NS    2e6
 #define TRAIN_BYTES ((double)(64u << 20))
 
-bool usm__train_is_possible(const usm__run_params *p)
+bool usm__batch_is_possible(const usm__run_params *p)
 {
     return p->take_more && p->bytes == &usm__bytes_local && !p->plan->may_wait &&
            p->plan->state_arg == USM__NO_ARG;
@@ -47,7 +47,7 @@ static uint64_t count_indices(const usm__lane *s)
     return n + s->last->chunk.count;
 }
 
-void usm__train_begin(usm__lane *s)
+void usm__batch_begin(usm__lane *s)
 {
     usm__run_member *rm = &s->run->members[s->member->index];
 
@@ -96,10 +96,10 @@ static unsigned length(const usm__lane *s, unsigned n, uint64_t ns)
         most = USM__TRAIN_MAX;
     if (most * bytes > TRAIN_BYTES)
         most = TRAIN_BYTES / bytes;
-    return most > 1 && s->run->has_trains ? (unsigned)most : 1;
+    return most > 1 && s->run->has_batches ? (unsigned)most : 1;
 }
 
-void usm__train_time(usm__lane *s)
+void usm__batch_time(usm__lane *s)
 {
     uint64_t all = count_indices(s), now = usm__os_now_ns(), done = 0, from;
     uint64_t ns   = take_time(s, all, now, &from);
@@ -117,7 +117,7 @@ void usm__train_time(usm__lane *s)
     s->length = length(s, n, ns);
 }
 
-usm_status usm__train_status(usm__lane *w)
+usm_status usm__batch_status(usm__lane *w)
 {
     usm_status st = usm_event_query(w->tail);
 

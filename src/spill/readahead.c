@@ -11,7 +11,7 @@
 
 #define GUESSES 64 /* blocks of one request for readahead                                   */
 
-bool usm__ahead_bring(usm__spill *s, usm__space *space, uint32_t block, usm__policy_hint hint)
+bool usm__readahead_bring(usm__spill *s, usm__space *space, uint32_t block, usm__policy_hint hint)
 {
     usm__word  *word = &space->words[block];
     usm__block *b    = usm__block_of(space, block);
@@ -85,7 +85,8 @@ static void top_up(usm__spill *s, uint64_t thread)
         if (!a || a->next >= a->n || a->next >= a->used + window(s))
             return;
         next = a->next++;
-        if (!usm__ahead_bring(s, a->list[next].space, a->list[next].block, USM__HINT_ANNOUNCED)) {
+        if (!usm__readahead_bring(s, a->list[next].space, a->list[next].block,
+                                  USM__HINT_ANNOUNCED)) {
             a = list_of(s, thread);
             if (a && a->next == next + 1)
                 a->next = next;
@@ -239,7 +240,7 @@ static void bring_line(usm__spill *s, usm__space *space)
     n = hold_next(s, space, list, most < LINE_MOST ? most : LINE_MOST);
     for (size_t i = 0; i < n; i++) {
         for (uint32_t b = 0; goes_on && b < list[i]->nblocks; b++)
-            goes_on = usm__ahead_bring(s, list[i], b, USM__HINT_PREFETCH);
+            goes_on = usm__readahead_bring(s, list[i], b, USM__HINT_PREFETCH);
         usm__space_unbusy(list[i]);
     }
 }
@@ -258,7 +259,7 @@ static void ahead_in_line(usm__spill *s, usm__space *space, bool was_guess)
     bring_line(s, space);
 }
 
-void usm__ahead_wasted(usm__spill *s, usm__space *space, uint32_t block)
+void usm__readahead_wasted(usm__spill *s, usm__space *space, uint32_t block)
 {
     usm__prefetch_wasted(space->more->prefetch, block);
     if (!is_in_line(space))
@@ -269,7 +270,7 @@ void usm__ahead_wasted(usm__spill *s, usm__space *space, uint32_t block)
 
 /* --- readahead ---------------------------------------------------------------------------- */
 
-void usm__ahead(usm__spill *s, usm__space *space, uint32_t block, bool was_guess)
+void usm__readahead(usm__spill *s, usm__space *space, uint32_t block, bool was_guess)
 {
     usm__policy_hint hint = space->more->pattern == USM__PATTERN_SEQUENTIAL
                                 ? USM__HINT_PREFETCH_SEQUENTIAL
@@ -288,11 +289,11 @@ void usm__ahead(usm__spill *s, usm__space *space, uint32_t block, bool was_guess
     n = usm__prefetch_next(space->more->prefetch, block, was_guess, guesses,
                            n < GUESSES ? n : GUESSES);
     for (size_t i = 0; i < n; i++)
-        if (guesses[i] < space->nblocks && !usm__ahead_bring(s, space, guesses[i], hint))
+        if (guesses[i] < space->nblocks && !usm__readahead_bring(s, space, guesses[i], hint))
             return;
 }
 
-void usm__ahead_passed(usm__spill *s, usm__space *space, uint32_t block)
+void usm__readahead_passed(usm__spill *s, usm__space *space, uint32_t block)
 {
     uint32_t none;
 

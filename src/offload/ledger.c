@@ -5,7 +5,7 @@
  * The launch's lock guards the schedule.  Work that may take long (merging, writing the file to
  * resume from, calling the caller's progress function) is done by one thread at a time, without the
  * lock: a thread that has ended a chunk does it if no other thread is doing it
- * (usm__book_settle()).  The same thread ends the launch once nothing is in progress. */
+ * (usm__ledger_settle()).  The same thread ends the launch once nothing is in progress. */
 #include "offload/parallel.h"
 
 #include "base/inline/plural.h"
@@ -17,10 +17,10 @@
 
 /* ---- handing out --------------------------------------------------------------------------- */
 
-bool usm__book_take(void *source, uint32_t member, usm__chunk *chunk)
+bool usm__ledger_take(void *source, uint32_t member, usm__chunk *chunk)
 {
     usm_parallel_run *r    = source;
-    usm__book_part   *part = &r->parts[member];
+    usm__ledger_part *part = &r->parts[member];
     uint64_t          now  = usm__os_now_ns();
     bool              is_given;
 
@@ -37,7 +37,7 @@ bool usm__book_take(void *source, uint32_t member, usm__chunk *chunk)
     return is_given;
 }
 
-bool usm__book_take_more(void *source, uint32_t member, usm__chunk *chunk)
+bool usm__ledger_take_more(void *source, uint32_t member, usm__chunk *chunk)
 {
     usm_parallel_run *r   = source;
     uint64_t          now = usm__os_now_ns();
@@ -53,7 +53,7 @@ bool usm__book_take_more(void *source, uint32_t member, usm__chunk *chunk)
     return is_given;
 }
 
-bool usm__book_again(void *source, uint32_t member, const usm__chunk *chunk, const void *copies)
+bool usm__ledger_again(void *source, uint32_t member, const usm__chunk *chunk, const void *copies)
 {
     usm_parallel_run *r = source;
     bool              goes_on;
@@ -63,20 +63,21 @@ bool usm__book_again(void *source, uint32_t member, const usm__chunk *chunk, con
     usm__mutex_lock(&r->lock);
     goes_on = !r->is_stopped && chunk->first < r->cut;
     usm__mutex_unlock(&r->lock);
-    usm__book_settle(r);
+    usm__ledger_settle(r);
     return goes_on;
 }
 
-void usm__book_keep(void *source, const usm__chunk *chunk, const usm__piece *pieces,
-                    const void *copies)
+void usm__ledger_keep(void *source, const usm__chunk *chunk, const usm__piece *pieces,
+                      const void *copies)
 {
     usm_parallel_run *r = source;
 
     usm__resume_keep(r->resume, chunk, pieces, copies);
-    usm__book_settle(r);
+    usm__ledger_settle(r);
 }
 
-bool usm__book_bring(void *source, const usm__chunk *chunk, const usm__piece *pieces, void *copies)
+bool usm__ledger_bring(void *source, const usm__chunk *chunk, const usm__piece *pieces,
+                       void *copies)
 {
     usm_parallel_run *r   = source;
     bool              any = usm__resume_bring(r->resume, chunk, pieces, copies);
@@ -87,13 +88,13 @@ bool usm__book_bring(void *source, const usm__chunk *chunk, const usm__piece *pi
     return any;
 }
 
-void usm__book_stop(usm_parallel_run *r, usm_status status)
+void usm__ledger_stop(usm_parallel_run *r, usm_status status)
 {
     usm__mutex_lock(&r->lock);
     if (!r->is_stopped && !r->is_ending) {
         r->is_stopped = true;
         r->status     = status;
-        usm__story_save(&r->story);
+        usm__message_save(&r->message);
     }
     usm__mutex_unlock(&r->lock);
 }
@@ -133,7 +134,7 @@ static void take_failure(usm_parallel_run *r, const usm__chunk_end *end)
         usm__mutex_unlock(&r->lock);
     }
     if (!goes_on)
-        usm__book_stop(r, end->status);
+        usm__ledger_stop(r, end->status);
 }
 
 /* Returns a block with the chunk's private copies; NULL: no memory. */
@@ -185,7 +186,7 @@ static void cut(usm_parallel_run *r, const usm__chunk_end *end)
 
 static void take_result(usm_parallel_run *r, const usm__chunk_end *end, usm__ended *e)
 {
-    usm__book_part *part = &r->parts[end->member];
+    usm__ledger_part *part = &r->parts[end->member];
 
     if (usm__schedule_done(r->schedule, end->member, end->chunk.id, part->last_end_ns,
                            end->compute_ns) != USM__CHUNK_COUNTS) {
@@ -204,17 +205,17 @@ static void take_result(usm_parallel_run *r, const usm__chunk_end *end, usm__end
     cut(r, end);
 }
 
-void usm__book_ended(void *source, const usm__chunk_end *end)
+void usm__ledger_ended(void *source, const usm__chunk_end *end)
 {
     usm_parallel_run *r    = source;
-    usm__book_part   *part = &r->parts[end->member];
+    usm__ledger_part *part = &r->parts[end->member];
     usm__ended       *e    = NULL;
     bool              is_starving;
 
     if (end->status != USM_OK)
         take_failure(r, end);
     else if (r->keeps && !(e = keep(r, end)))
-        usm__book_stop(r, USM_E_NO_MEMORY);
+        usm__ledger_stop(r, USM_E_NO_MEMORY);
     usm__mutex_lock(&r->lock);
     part->last_end_ns = end->end_ns > part->last_end_ns ? end->end_ns : usm__os_now_ns();
     if (--part->under_way == 0)
@@ -222,14 +223,15 @@ void usm__book_ended(void *source, const usm__chunk_end *end)
     if (end->status == USM_OK && (e || !r->keeps))
         take_result(r, end, e);
     else if (end->status == USM_E_CANCELLED && end->chunk.first >= r->cut)
-        take_result(r, end, NULL); /* usm__book_again() ended it, and its indices are not wanted */
+        take_result(r, end,
+                    NULL); /* usm__ledger_again() ended it, and its indices are not wanted */
     r->under_way--;
     is_starving    = r->is_starving;
     r->is_starving = false;
     usm__mutex_unlock(&r->lock);
     if (is_starving)
         usm__run_feed(r->run);
-    usm__book_settle(r);
+    usm__ledger_settle(r);
 }
 
 /* ---- the one thread's work ----------------------------------------------------------------- */
@@ -251,19 +253,20 @@ static usm_status merge(usm_parallel_run *r, const usm__ended *e)
     return st;
 }
 
-static bool tell(usm_parallel_run *r, bool is_end)
+static bool notify(usm_parallel_run *r, bool is_end)
 {
     usm__schedule_stats stats;
-    usm__told told = {.now_ns = usm__os_now_ns(), .total = r->plan->total, .is_end = is_end};
+    usm__notified       notified = {
+              .now_ns = usm__os_now_ns(), .total = r->plan->total, .is_end = is_end};
 
     usm__mutex_lock(&r->lock);
     usm__schedule_get_stats(r->schedule, &stats);
-    usm__teller_set_shares(&r->teller, r->parts);
+    usm__notifier_set_shares(&r->notifier, r->parts);
     usm__mutex_unlock(&r->lock);
-    told.done        = stats.done;
-    told.chunks      = stats.chunks;
-    told.rescheduled = stats.rescheduled;
-    return usm__teller_tell(&r->teller, &told);
+    notified.done        = stats.done;
+    notified.chunks      = stats.chunks;
+    notified.rescheduled = stats.rescheduled;
+    return usm__notifier_notify(&r->notifier, &notified);
 }
 
 /* Writes the merged values to the caller's bytes. */
@@ -303,7 +306,7 @@ static void count(usm_parallel_run *r, uint64_t now)
     if (r->run)
         usm__run_get_bytes(r->run, &r->stats.bytes_in, &r->stats.bytes_out);
     for (uint32_t i = 0; i < r->team->nmembers; i++) {
-        const usm__book_part *part = &r->parts[i];
+        const usm__ledger_part *part = &r->parts[i];
 
         if (part->chunks == 0)
             continue;
@@ -324,18 +327,18 @@ static void end_launch(usm_parallel_run *r)
     usm__run_end(r->run);
     if (status == USM_OK)
         status = finish_merges(r);
-    if (status == USM_OK && r->teller.fn && !tell(r, true))
+    if (status == USM_OK && r->notifier.fn && !notify(r, true))
         status =
             usm__fail(USM_E_CANCELLED, "the progress function cancelled the launch at its end");
     usm__resume_close(r->resume, status == USM_OK);
     r->resume = NULL;
     if (status != r->status)
-        usm__story_save(&r->story);
+        usm__message_save(&r->message);
     count(r, usm__os_now_ns());
-    usm__book_end(r, status);
+    usm__ledger_end(r, status);
 }
 
-void usm__book_end(usm_parallel_run *r, usm_status status)
+void usm__ledger_end(usm_parallel_run *r, usm_status status)
 {
     usm_event *event;
 
@@ -370,17 +373,17 @@ static const usm__member *find_silent(usm_parallel_run *r, usm__chunk *chunk, ui
     uint64_t now = usm__os_now_ns();
 
     for (uint32_t i = 0; i < r->team->nmembers; i++) {
-        bool was_told = r->parts[i].is_told;
+        bool was_notified = r->parts[i].is_notified;
 
-        r->parts[i].is_told = usm__schedule_is_silent(r->schedule, i, now, chunk, ns);
-        if (r->parts[i].is_told && !was_told)
+        r->parts[i].is_notified = usm__schedule_is_silent(r->schedule, i, now, chunk, ns);
+        if (r->parts[i].is_notified && !was_notified)
             return &r->team->members[i];
     }
     return NULL;
 }
 
-static void tell_silent(const usm_parallel_run *r, const usm__member *m, const usm__chunk *chunk,
-                        uint64_t ns)
+static void notify_silent(const usm_parallel_run *r, const usm__member *m, const usm__chunk *chunk,
+                          uint64_t ns)
 {
     usm__warn("team: no message from %s for %.1f s; it has %llu %s of kernel \"%s\" from "
               "%llu on, and gets no more work until they end",
@@ -426,7 +429,7 @@ static usm_status look(usm_parallel_run *r, bool gives_up, uint64_t *next)
                      last->name, (double)ns / 1e9);
 }
 
-usm_status usm__book_wait(usm_parallel_run *r, bool gives_up)
+usm_status usm__ledger_wait(usm_parallel_run *r, bool gives_up)
 {
     usm_status st = USM_OK;
 
@@ -440,7 +443,7 @@ usm_status usm__book_wait(usm_parallel_run *r, bool gives_up)
 
         if (silent) {
             usm__mutex_unlock(&r->lock);
-            tell_silent(r, silent, &chunk, ns);
+            notify_silent(r, silent, &chunk, ns);
             usm__mutex_lock(&r->lock);
             continue;
         }
@@ -476,7 +479,7 @@ static chore next_chore(usm_parallel_run *r, usm__ended **ended)
         return NOTHING;
     if (r->resume && usm__resume_is_due(r->resume, now))
         return STORE;
-    return usm__teller_is_due(&r->teller, now) ? TELL : NOTHING;
+    return usm__notifier_is_due(&r->notifier, now) ? TELL : NOTHING;
 }
 
 static void do_chore(usm_parallel_run *r, chore what, usm__ended *ended)
@@ -487,13 +490,13 @@ static void do_chore(usm_parallel_run *r, chore what, usm__ended *ended)
         usm__resume_write(r->resume);
     else if (what == MERGE)
         st = merge(r, ended);
-    else if (!tell(r, false))
+    else if (!notify(r, false))
         st = usm__fail(USM_E_CANCELLED, "the progress function cancelled the launch");
     if (st != USM_OK)
-        usm__book_stop(r, st);
+        usm__ledger_stop(r, st);
 }
 
-void usm__book_settle(usm_parallel_run *r)
+void usm__ledger_settle(usm_parallel_run *r)
 {
     bool        ends = false;
     chore       what;

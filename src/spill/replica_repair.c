@@ -19,8 +19,8 @@
  * may forget the block at any time (m->s is NULL then): then the repair frees the slots that it has
  * under way.
  *
- * The functions of a repair under way (is_mending) are called without the lock, and take it for the
- * moments in which they look at the block or its targets.  The rest of usm__mend is the repair's. */
+ * The functions of a repair under way (is_repairing) are called without the lock, and take it for the
+ * moments in which they look at the block or its targets.  The rest of usm__repair is the repair's. */
 #include "spill/replica.h"
 
 #include "base/log.h"
@@ -58,13 +58,13 @@ static void enter_queue(usm__tiers *t, usm__spread *s, usm__queued queued)
     else
         r->nqueued++;
     s->queued = (uint8_t)queued;
-    usm_list_append(queued == USM__QUEUED_MEND ? &r->mending : &r->stuck, &s->queue);
+    usm_list_append(queued == USM__QUEUED_MEND ? &r->repairing : &r->stuck, &s->queue);
 }
 
-void usm__mend_queue(usm__tiers *t, usm__spread *s)
+void usm__repair_queue(usm__tiers *t, usm__spread *s)
 {
     if (s->writing > 0) {
-        s->must_mend = true; /* when the writes have ended */
+        s->must_repair = true; /* when the writes have ended */
         return;
     }
     if (s->queued != USM__QUEUED_MEND)
@@ -72,7 +72,7 @@ void usm__mend_queue(usm__tiers *t, usm__spread *s)
     wake(t);
 }
 
-void usm__mend_unqueue(usm__tiers *t, usm__spread *s)
+void usm__repair_unqueue(usm__tiers *t, usm__spread *s)
 {
     if (s->queued == USM__QUEUED_NOT)
         return;
@@ -88,11 +88,11 @@ static void unstick(usm__tiers *t, unsigned most)
     for (unsigned i = 0; i < most && !usm_list_is_empty(&r->stuck); i++)
         enter_queue(t, usm_container_of(r->stuck.next, usm__spread, queue), USM__QUEUED_MEND);
     r->retry_ns = 0;
-    if (!usm_list_is_empty(&r->mending))
+    if (!usm_list_is_empty(&r->repairing))
         wake(t);
 }
 
-void usm__mend_retry(usm__tiers *t)
+void usm__repair_retry(usm__tiers *t)
 {
     unstick(t, UINT32_MAX);
 }
@@ -103,7 +103,7 @@ static void stick(usm__tiers *t, usm__spread *s)
     usm__replicas *r = t->replicas;
 
     if (s->writing > 0) {
-        s->must_mend = true;
+        s->must_repair = true;
         return;
     }
     enter_queue(t, s, USM__QUEUED_STUCK);
@@ -115,8 +115,8 @@ static void stick(usm__tiers *t, usm__spread *s)
 
 static void move_done(usm_transfer *x, usm_status st)
 {
-    usm__mend  *m = usm_container_of(x, usm__mend, t_now);
-    usm__tiers *t = m->t;
+    usm__repair *m = usm_container_of(x, usm__repair, t_now);
+    usm__tiers  *t = m->t;
 
     usm__mutex_lock(&t->lock);
     m->status  = st;
@@ -126,7 +126,7 @@ static void move_done(usm_transfer *x, usm_status st)
 }
 
 /* A transfer from the copy, or to the new one, which may be on the same target. */
-static usm_status move(usm__mend *m, usm_transfer_op op, size_t offset, size_t size)
+static usm_status move(usm__repair *m, usm_transfer_op op, size_t offset, size_t size)
 {
     bool         out  = op == USM_TRANSFER_STORE;
     usm__target *p    = out ? m->to : m->from;
@@ -188,7 +188,7 @@ static bool is_empty(const uint64_t *bits)
     return any == 0;
 }
 
-static size_t encoded_on_medium(const usm__mend *m)
+static size_t encoded_on_medium(const usm__repair *m)
 {
     return m->encoded < m->t->block_size ? m->encoded : m->t->block_size;
 }
@@ -201,7 +201,7 @@ static size_t page_up(size_t size)
 /* ---- reading --------------------------------------------------------------------------------- */
 
 /* Removes the sectors that are right from those needed; returns how many are wrong. */
-static uint32_t check_run(usm__mend *m, uint32_t first, uint32_t count)
+static uint32_t check_run(usm__repair *m, uint32_t first, uint32_t count)
 {
     usm__tiers *t   = m->t;
     uint32_t    bad = 0;
@@ -217,7 +217,7 @@ static uint32_t check_run(usm__mend *m, uint32_t first, uint32_t count)
     return bad;
 }
 
-static usm_status fetch_encoded(usm__mend *m)
+static usm_status fetch_encoded(usm__repair *m)
 {
     size_t     size = encoded_on_medium(m);
     usm_status st   = move(m, USM_TRANSFER_FETCH, 0, page_up(size));
@@ -231,7 +231,7 @@ static usm_status fetch_encoded(usm__mend *m)
 }
 
 /* Reads the needed sectors from one copy. */
-static usm_status fetch_plain(usm__mend *m)
+static usm_status fetch_plain(usm__repair *m)
 {
     usm_status worst = USM_OK;
     size_t     size  = m->t->sector_size;
@@ -252,7 +252,7 @@ static usm_status fetch_plain(usm__mend *m)
 }
 
 /* Chooses the best copy of those not tried, and holds it.  False: there is none. */
-static bool pick(usm__mend *m, uint8_t *tried, uint8_t *at)
+static bool pick(usm__repair *m, uint8_t *tried, uint8_t *at)
 {
     usm__location *l;
 
@@ -269,7 +269,7 @@ static bool pick(usm__mend *m, uint8_t *tried, uint8_t *at)
     return l != NULL;
 }
 
-static void end_fetch(usm__mend *m, uint8_t at, usm_status st)
+static void end_fetch(usm__repair *m, uint8_t at, usm_status st)
 {
     usm__gives g = {0};
 
@@ -290,7 +290,7 @@ static void end_fetch(usm__mend *m, uint8_t at, usm_status st)
 
 /* Reads from the best copy, and the sectors that are wrong there from the others.  True: all
  * sectors were read. */
-static bool fetch(usm__mend *m)
+static bool fetch(usm__repair *m)
 {
     uint8_t tried = 0, at;
 
@@ -300,7 +300,7 @@ static bool fetch(usm__mend *m)
 }
 
 /* Continues the owner's writes that waited for the read. */
-static void unpark(usm__mend *m)
+static void unpark(usm__repair *m)
 {
     usm__tiers   *t = m->t;
     usm_transfer *list;
@@ -321,7 +321,7 @@ static void unpark(usm__mend *m)
 
 /* ---- storing --------------------------------------------------------------------------------- */
 
-static usm_status store(usm__mend *m)
+static usm_status store(usm__repair *m)
 {
     usm__tiers *t  = m->t;
     usm_status  st = USM_OK;
@@ -341,7 +341,7 @@ static usm_status store(usm__mend *m)
 /* ---- one block ------------------------------------------------------------------------------- */
 
 /* Takes a slot in a domain that has no copy on a target that stays; false: there is none. */
-static bool find_room(usm__mend *m)
+static bool find_room(usm__repair *m)
 {
     usm__tiers  *t = m->t;
     usm__target *tried[USM__TRIED_MAX];
@@ -394,14 +394,14 @@ static void drop_spare(usm__tiers *t, usm__spread *s, usm__gives *g)
     }
 }
 
-static bool is_current(const usm__mend *m)
+static bool is_current(const usm__repair *m)
 {
     return m->s && m->s->writing == 0 && m->s->copy->generation == m->generation;
 }
 
 /* Records the generation of the block that will be copied.  False: the owner is writing it.  Lock
  * held. */
-static bool take_picture(usm__mend *m)
+static bool take_picture(usm__repair *m)
 {
     usm__tiers *t = m->t;
     usm__copy  *copy;
@@ -437,7 +437,7 @@ static void make_entry(usm__spread *s, usm__gives *g)
 }
 
 /* Adds the new copy.  False: the block was written or forgotten meanwhile.  Lock held. */
-static bool enter(usm__mend *m, usm__gives *g)
+static bool enter(usm__repair *m, usm__gives *g)
 {
     usm__tiers  *t = m->t;
     usm__spread *s = m->s;
@@ -456,7 +456,7 @@ static bool enter(usm__mend *m, usm__gives *g)
     return true;
 }
 
-static bool make_room(usm__mend *m)
+static bool make_room(usm__repair *m)
 {
     usm__tiers *t     = m->t;
     size_t      words = t->sectors > USM__COPY_WORDS ? t->sectors : USM__COPY_WORDS;
@@ -469,7 +469,7 @@ static bool make_room(usm__mend *m)
 }
 
 /* Reads the block.  True: all of it, and its owner has not written it meanwhile. */
-static bool read_block(usm__mend *m)
+static bool read_block(usm__repair *m)
 {
     usm__tiers *t = m->t;
     bool        is_taken, is_here;
@@ -488,7 +488,7 @@ static bool read_block(usm__mend *m)
 }
 
 /* pre: the buffers exist. */
-static void mend(usm__mend *m)
+static void repair(usm__repair *m)
 {
     usm__tiers *t       = m->t;
     usm__gives  g       = {0};
@@ -512,7 +512,7 @@ static void mend(usm__mend *m)
     usm__give_now(&g);
 }
 
-static void begin_mend(usm__mend *m, usm__tiers *t, usm__spread *s)
+static void begin_repair(usm__repair *m, usm__tiers *t, usm__spread *s)
 {
     m->t          = t;
     m->s          = s;
@@ -521,11 +521,11 @@ static void begin_mend(usm__mend *m, usm__tiers *t, usm__spread *s)
     m->corrupt    = 0;
     m->parked     = NULL;
     m->parked_end = &m->parked;
-    s->mend       = m;
+    s->repair     = m;
 }
 
 /* Decides what happens to the block next, if its owner has not forgotten it.  Lock held. */
-static void end_mend(usm__mend *m, bool is_mended)
+static void end_repair(usm__repair *m, bool is_repaired)
 {
     usm__tiers  *t = m->t;
     usm__spread *s = m->s;
@@ -534,11 +534,11 @@ static void end_mend(usm__mend *m, bool is_mended)
     pthread_cond_broadcast(&t->replicas->ended);
     if (!s)
         return;
-    s->mend = NULL;
+    s->repair = NULL;
     if (!usm__spread_is_readable(s) || usm__spread_firm(s) >= t->replicas->wanted)
         return;
-    if (is_mended || s->writing > 0 || s->copy->generation != m->generation)
-        usm__mend_queue(t, s);
+    if (is_repaired || s->writing > 0 || s->copy->generation != m->generation)
+        usm__repair_queue(t, s);
     else if (s->queued == USM__QUEUED_NOT)
         stick(t, s);
 }
@@ -547,25 +547,25 @@ static void end_mend(usm__mend *m, bool is_mended)
 static bool take_next(usm__tiers *t, usm__gives *g)
 {
     usm__replicas *r = t->replicas;
-    usm__spread   *s = usm_container_of(r->mending.next, usm__spread, queue);
+    usm__spread   *s = usm_container_of(r->repairing.next, usm__spread, queue);
 
-    usm__mend_unqueue(t, s);
+    usm__repair_unqueue(t, s);
     if (!usm__spread_is_readable(s))
         return false;
     if (s->writing > 0) {
-        s->must_mend = true;
+        s->must_repair = true;
         return false;
     }
     drop_spare(t, s, g);
     if (usm__spread_firm(s) >= r->wanted)
         return false;
-    begin_mend(&r->mend, t, s);
-    r->is_mending = true;
+    begin_repair(&r->repair, t, s);
+    r->is_repairing = true;
     return true;
 }
 
 /* Repairs the first block of the queue, if there is one. */
-static void mend_next(usm__tiers *t)
+static void repair_next(usm__tiers *t)
 {
     usm__replicas *r = t->replicas;
     usm__gives     g = {0};
@@ -575,16 +575,16 @@ static void mend_next(usm__tiers *t)
     usm__mutex_lock(&t->lock);
     repaired = r->repaired;
     is_taken =
-        !r->is_mending && !r->must_end && !usm_list_is_empty(&r->mending) && take_next(t, &g);
+        !r->is_repairing && !r->must_end && !usm_list_is_empty(&r->repairing) && take_next(t, &g);
     usm__mutex_unlock(&t->lock);
     usm__give_now(&g);
     if (!is_taken)
         return;
-    if (make_room(&r->mend))
-        mend(&r->mend);
+    if (make_room(&r->repair))
+        repair(&r->repair);
     usm__mutex_lock(&t->lock);
-    r->is_mending = false;
-    end_mend(&r->mend, repaired != r->repaired);
+    r->is_repairing = false;
+    end_repair(&r->repair, repaired != r->repaired);
     usm__mutex_unlock(&t->lock);
 }
 
@@ -623,14 +623,14 @@ static void thread_main(void *arg)
     usm__mutex_lock(&t->lock);
     while (!r->must_end && !r->has_progress) {
         revive(t);
-        if (usm_list_is_empty(&r->mending)) {
+        if (usm_list_is_empty(&r->repairing)) {
             doze(r, &t->lock);
         } else if (
-            r->is_mending) { /* a thread of the program does a repair that it began earlier */
+            r->is_repairing) { /* a thread of the program does a repair that it began earlier */
             (void)usm__mutex_wait(&t->lock, &r->ended, NULL);
         } else {
             usm__mutex_unlock(&t->lock);
-            mend_next(t);
+            repair_next(t);
             usm__mutex_lock(&t->lock);
         }
     }
@@ -641,18 +641,18 @@ static void thread_main(void *arg)
 
 bool usm__replicas_progress(usm__tiers *t)
 {
-    usm__replicas *r     = t->replicas;
-    bool           mends = false;
+    usm__replicas *r       = t->replicas;
+    bool           repairs = false;
 
     usm__mutex_lock(&t->lock);
-    if (r->has_progress && !r->has_thread && !r->is_mending && !r->must_end && !t->is_forked) {
+    if (r->has_progress && !r->has_thread && !r->is_repairing && !r->must_end && !t->is_forked) {
         revive(t);
-        mends = !usm_list_is_empty(&r->mending);
+        repairs = !usm_list_is_empty(&r->repairing);
     }
     usm__mutex_unlock(&t->lock);
-    if (mends)
-        mend_next(t);
-    return mends;
+    if (repairs)
+        repair_next(t);
+    return repairs;
 }
 
 void usm__replicas_quit(usm__tiers *t)
@@ -670,7 +670,7 @@ void usm__replicas_stop(usm__tiers *t)
     usm__mutex_lock(&t->lock);
     usm__replicas_quit(t);
     pthread_cond_broadcast(&r->wake);
-    while (r->has_thread || r->is_mending)
+    while (r->has_thread || r->is_repairing)
         (void)usm__mutex_wait(&t->lock, &r->ended, NULL);
     usm__mutex_unlock(&t->lock);
 }
