@@ -352,7 +352,7 @@ static unsigned count_lanes(const usm_team *team)
     unsigned n = 0;
 
     for (const usm__lane *s = team->members[0].spare; s; s = s->next)
-        n += s->launch.kernel != NULL;
+        n += s->chunk.count > 0;
     return n;
 }
 
