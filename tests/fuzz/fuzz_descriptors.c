@@ -317,6 +317,7 @@ static void copy(made *m, const uint8_t *v)
     (void)m;
     (void)is_ok(usm_memcpy(all.queue, all.a + at, all.b, n, 0, NULL, NULL));
     (void)is_ok(usm_memset(all.queue, all.a + at, 0, n, 0, NULL, NULL));
+    (void)is_ok(usm_queue_wait(all.queue)); /* the next two are in no order with the queue */
     (void)is_ok(usm_copy(all.a + at, all.b, n));
     (void)is_ok(usm_set(all.a + at, 0, n));
     (void)is_ok(usm_prefetch(all.queue, all.a + at, n, 0, NULL, NULL));
@@ -330,6 +331,7 @@ static void copy_2d(made *m, const uint8_t *v)
 
     (void)m;
     (void)is_ok(usm_memcpy_2d(all.queue, all.a, to, all.b, from, width, height, 0, NULL, NULL));
+    (void)is_ok(usm_queue_wait(all.queue));
     (void)is_ok(usm_copy_2d(all.a, to, all.b, from, width, height));
     (void)is_ok(usm_queue_wait(all.queue));
 }
