@@ -310,7 +310,7 @@ usm_status ocl_launch(void *q, void *kernel, const usm_launch *launch, size_t nd
     ocl_instance *instance = NULL;
     usm_status    status   = instance_take(kernel, needs_new_instance(kernel, launch), &instance);
 
-    if (status)
+    if (!instance)
         return status;
     status = set_args(instance, launch);
     if (!status)
