@@ -320,7 +320,7 @@ static void spir_v_is_built_and_runs(void)
     CHECK_INT(ops->kernel_info(k, &n, kinds, 3), USM_OK);
     CHECK_INT(n, 3);
     CHECK(kinds[0] == USM_ARG_POINTER && kinds[1] == USM_ARG_POINTER && kinds[2] == USM_ARG_LOCAL);
-    if (is_capture) {
+    if (is_capture || !has(USM_ASPECT_USM_HOST_ALLOCATIONS)) {
         ops->kernel_destroy(k);
         ops->program_destroy(program);
         close_all();
