@@ -58,22 +58,54 @@ void usm__queue_return(usm_queue *q)
     usm__mutex_unlock(&q->ctx->lock);
 }
 
-usm_queue *usm_default_queue(void)
+/* Written with the lock held under which the default context ends. */
+static _Atomic(usm_queue *) default_queue;
+
+typedef struct candidate {
+    usm_queue *made, *chosen;
+} candidate;
+
+static void choose_default(void *arg)
+{
+    candidate *c = arg;
+
+    c->chosen = usm_load_relaxed(&default_queue);
+    if (c->chosen)
+        return; /* another thread was faster */
+    c->chosen = c->made;
+    usm_store_release(&default_queue, c->made);
+}
+
+/* pre: the caller is counted as one that uses the default context. */
+static usm_queue *make_default(void)
 {
     usm_context *ctx = usm_default_context();
-    usm_queue   *q, *expected = NULL;
+    candidate    c   = {NULL, NULL};
 
-    if (!ctx)
+    if (!ctx || usm__queue_make(ctx, 0, USM_QUEUE_IN_ORDER, &c.made) != USM_OK)
         return NULL;
-    q = usm_load_acquire(&ctx->default_queue);
-    if (q || usm__queue_make(ctx, 0, USM_QUEUE_IN_ORDER, &q) != USM_OK)
+    c.made->is_internal = true;
+    (void)usm__default_run(ctx, choose_default, &c);
+    if (c.chosen != c.made)
+        usm__queue_retire(c.made);
+    return c.chosen;
+}
+
+usm_queue *usm_default_queue(void)
+{
+    usm_queue *q = usm_default_context() ? usm_load_acquire(&default_queue) : NULL;
+
+    if (q)
         return q;
-    q->is_internal = true;
-    if (!usm_cas_acq_rel(&ctx->default_queue, &expected, q)) {
-        usm__queue_retire(q); /* another thread was faster */
-        q = expected;
-    }
+    usm__default_enter();
+    q = make_default();
+    usm__default_leave();
     return q;
+}
+
+void usm__queue_forget_default(void)
+{
+    usm_store_relaxed(&default_queue, NULL);
 }
 
 /* ---- the probe ---------------------------------------------------------------- */

@@ -90,6 +90,8 @@ usm_queue *usm__queue_borrow(usm_context *ctx, size_t index);
 void       usm__queue_return(usm_queue *q);
 /* Once for each device: copies 64 bytes there and back.  USM_E_NO_DATA_MOVED. */
 usm_status usm__queue_probe_device(usm_context *ctx, size_t index);
+/* The default context ends, and with it the default queue. */
+void usm__queue_forget_default(void);
 /* The owner of a context no longer owns its queues; its last user has gone. */
 void usm__queues_retire(usm_context *ctx);
 void usm__queues_end(usm_context *ctx);

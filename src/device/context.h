@@ -64,7 +64,6 @@ struct usm_context {
     usm_list   all;    /* link in the list of all contexts, which has its own lock         */
     /* the spill engine of a context with a limit of its own; of src/spill */
     _Atomic(struct usm__spill *) spill;
-    _Atomic(usm_queue *)         default_queue; /* of the default context; in `queues` as well */
     /* the program cache has its own lock */
     struct usm__program_cache *programs;
 };

@@ -12,7 +12,8 @@
 
 static void start(void)
 {
-    (void)usm_slab_watch_forks(); /* tried again with the first pool */
+    /* Fails only without memory: then a child of fork() may find the lock of descriptors taken. */
+    (void)usm_slab_watch_forks();
     usm__setting_set_check("pool", usm__pool_setting_check);
     usm__setting_set_translate("pool", usm__pool_setting_translate);
     usm__setting_set_check("memory_limit", usm__account_check);

@@ -236,7 +236,7 @@ Test(alloc, a_size_of_size_max_is_a_named_failure)
                 CHECK(errno == ENOMEM, "%s: errno %d", r.name, errno);
                 CHECK(usm_last_status() == USM_E_SIZE || usm_last_status() == USM_E_NO_MEMORY,
                       "%s: %s", r.name, usm_status_name(usm_last_status()));
-                CHECK(story_names(""), "%s: no story", r.name);
+                CHECK(story_names(""), "%s: no message", r.name);
             }
             void *p = mem(&r, k, 64); /* and the device still works */
             usm_free(p);
@@ -331,7 +331,7 @@ Test(alloc, calloc_refuses_a_product_that_overflows)
         void *p = usm_calloc(opaque_size(SIZE_MAX / 2), opaque_size(3), k);
         CHECK(!p, "a block of a product that overflowed");
         CHECK(errno == ENOMEM, "errno %d", errno);
-        CHECK(usm_last_status() != USM_OK && story_names(""), "no story");
+        CHECK(usm_last_status() != USM_OK && story_names(""), "no message");
     }
 }
 

@@ -67,7 +67,7 @@
         CHECK(!check_p, "%s gave a block", #call);                                                 \
         CHECK_IS(usm_last_status(), want);                                                         \
         CHECK(check_errno == ENOMEM, "%s: errno %d", #call, check_errno);                          \
-        CHECK(story_names(""), "%s left no story", #call);                                         \
+        CHECK(story_names(""), "%s left no message", #call);                                       \
     } while (0)
 
 bool story_names(const char *culprit);

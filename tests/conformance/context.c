@@ -227,7 +227,7 @@ Test(context, a_failure_without_a_caller_goes_to_its_error_callback)
         CHECK_OK(usm_host_task(q, fail_budget, NULL, 0, NULL, NULL));
         wait_until(&t.calls, 1, "the error callback");
         CHECK(atomic_load(&t.right), "%s: wrong context or status", r.name);
-        CHECK(t.message[0], "%s: no story", r.name);
+        CHECK(t.message[0], "%s: no message", r.name);
         usm_queue_destroy(q);
         usm_context_destroy(t.ctx);
     }

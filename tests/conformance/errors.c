@@ -44,7 +44,7 @@ static void *fail_here(void *arg)
     if (usm_last_error()[0] || usm_last_status())
         *wrong = "another thread's story";
     else if (usm_config_set("their_culprit", "x") != USM_E_SETTING || !story_names("their_culprit"))
-        *wrong = "no story of its own";
+        *wrong = "no message of its own";
     return NULL;
 }
 
@@ -82,7 +82,7 @@ Test(errors, a_story_is_one_sentence_that_fits)
         CHECK(strcmp(usm_status_name(refused), "unknown status"), "%s: status %d", #call,          \
               refused);                                                                            \
         CHECK(refused != USM_E_INTERNAL, "%s: %s", #call, usm_last_error());                       \
-        CHECK(story_names(""), "%s: no story", #call);                                             \
+        CHECK(story_names(""), "%s: no message", #call);                                           \
         CHECK_IS(usm_last_status(), refused);                                                      \
     } while (0)
 

@@ -9,7 +9,7 @@
 static void check_refused(void *p, usm_context *ctx, usm_status want, const char *what)
 {
     CHECK_IS(usm_free_ctx(p, ctx), want);
-    CHECK(story_names(""), "%s: no story", what);
+    CHECK(story_names(""), "%s: no message", what);
     usm_free(p); /* tells by story and log, changes nothing */
     CHECK_IS(usm_last_status(), want);
 }

@@ -32,7 +32,7 @@ Test(large, over_4_gib_is_allocated_or_refused_by_name)
             if (!p) {
                 CHECK(usm_last_status() == USM_E_SIZE || usm_last_status() == USM_E_NO_MEMORY,
                       "%s: %s", r.name, usm_last_error());
-                CHECK(story_names(""), "%s: no story", r.name);
+                CHECK(story_names(""), "%s: no message", r.name);
                 not_offered("%s: %s", r.name, usm_last_error());
                 continue;
             }

@@ -13,7 +13,7 @@ static void check_unknown(const void *p, usm_context *ctx, const char *what)
     CHECK(usm_get_pointer_type(p, ctx) == USM_UNKNOWN, "%s has a kind", what);
     CHECK_IS(usm_get_pointer_device(p, ctx, &dev), USM_E_INVALID_POINTER);
     CHECK_IS(usm_get_address_range(p, ctx, &base, &size), USM_E_INVALID_POINTER);
-    CHECK(story_names(""), "%s: no story", what);
+    CHECK(story_names(""), "%s: no message", what);
     if (!ctx)
         CHECK_IS(usm_get_pointer_context(p, &of), USM_E_INVALID_POINTER);
     CHECK(!dev && !base && !of && size == 77, "%s: an output was touched", what);

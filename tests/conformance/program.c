@@ -256,7 +256,7 @@ Test(program, a_broken_spirv_module_is_refused)
         usm_program *program = NULL;
         usm_status   s       = build(r.ctx, image, &program);
         CHECK(s == USM_E_BUILD || s == USM_E_INVALID, "%s: %s", r.name, usm_status_name(s));
-        CHECK(story_names(""), "%s: no story", r.name);
+        CHECK(story_names(""), "%s: no message", r.name);
     }
 }
 

@@ -368,7 +368,7 @@ static void check_status(const run *r, const state *s)
     if (r->status == USM_E_INTERNAL)
         complain(r, "USM_E_INTERNAL:", usm_last_error());
     if (!usm_last_error()[0])
-        complain(r, usm_status_name(r->status), "without a story");
+        complain(r, usm_status_name(r->status), "without a message");
     if (r->fired && r->from->code && r->status != r->from->status && !may_differ(r))
         complain(r, "not the status of the driver's answer:", usm_last_error());
 }

@@ -77,7 +77,7 @@ void job_needs_status(const char *call, usm_status got, usm_status wanted)
 
     NEED(got == wanted, "rank %d: %s is %s, not %s (%s)", job.rank, call, usm_status_name(got),
          usm_status_name(wanted), got == USM_OK ? "" : message);
-    NEED(got == USM_OK || strlen(message) > 20, "rank %d: %s fails without a story", job.rank,
+    NEED(got == USM_OK || strlen(message) > 20, "rank %d: %s fails without a message", job.rank,
          call);
     if (got != USM_OK && job.rank == 0)
         printf("# %s: %s\n", usm_status_name(got), message);

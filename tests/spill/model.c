@@ -191,7 +191,7 @@ static void judge(model *m, usm_status st, size_t need, bool no_wait, const char
                     "%zu held, %zu there)",
                     what, usm_status_name(st), need, blocks_held(m, 0), m->p.frames);
     if (usm_last_error()[0] == 0)
-        model_wrong(m, "%s failed without a story", what);
+        model_wrong(m, "%s failed without a message", what);
 }
 
 void model_judge(model *m, usm_status st, const char *what)

@@ -204,7 +204,7 @@ static void a_block_is_used_again_after_its_thread(void)
     usm__thread *first = NULL, *second = NULL;
 
     run_thread(note_and_tell_block, &first);
-    run_thread(note_and_tell_block, &second); /* and finds no story in it */
+    run_thread(note_and_tell_block, &second); /* and finds no message in it */
     CHECK(first != NULL && first == second);
 }
 

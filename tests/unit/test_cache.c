@@ -348,7 +348,7 @@ static void failures_of_the_cache_are_not_failures_of_the_program(void)
         use_program(TEXT, NULL);
         CHECK_INT(usm__fault_fired(), 0); /* benign: a sweep would take them for bugs */
         usm__fault_disarm_all();
-        CHECK_IN("no_such_setting", usm_last_error()); /* and no story is left */
+        CHECK_IN("no_such_setting", usm_last_error()); /* and no message is left */
     }
 }
 

@@ -28,19 +28,9 @@ typedef struct verdict {
 
 static const char *image_name(usm_image_type type)
 {
-    switch (type) {
-    case USM_IMAGE_OPENCL_C:
-        return "opencl_c";
-    case USM_IMAGE_SPIRV:
-        return "spirv";
-    case USM_IMAGE_NATIVE:
-        return "native";
-    case USM_IMAGE_BUNDLE:
-        return "bundle";
-    case USM_IMAGE_BINARY:
-        return "binary";
-    }
-    return "unknown";
+    const char *name = usm__image_type_name(type);
+
+    return name ? name : "unknown";
 }
 
 /* A bundle and SPIR-V begin with a magic (SPIR-V in either byte order); all
