@@ -1,21 +1,33 @@
-# usm_add_module(<name> MAP <file> SOURCES <file>... [INCLUDES <dir>...])
-#
-# A loadable module of libusm: lib<name>.so, with <file> as version script.  It sees include/usm and
-# the header-only helpers of src/base/inline as "base/inline/...", and nothing else of the sources:
-# a folder of the build tree holds a link to that one folder.  It links nothing of libusm; all it
-# needs comes in the table that its entry is given.
+# Loadable modules of libusm, and archives for them.  They see include/usm, the header-only helpers of
+# src/base/inline as "base/inline/...", and src/group as "group/...", and nothing else of the sources: a
+# folder of the build tree holds links to these.
 #
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 
+set(USM_MODULE_VIEW "${PROJECT_BINARY_DIR}/module-include")
+file(MAKE_DIRECTORY "${USM_MODULE_VIEW}/base")
+foreach(folder IN ITEMS base/inline group)
+    file(CREATE_LINK "${PROJECT_SOURCE_DIR}/src/${folder}" "${USM_MODULE_VIEW}/${folder}" SYMBOLIC)
+endforeach()
+
+# usm_add_module_archive(<name> <file>...): an archive of what several modules share
+function(usm_add_module_archive name)
+    add_library(${name} STATIC EXCLUDE_FROM_ALL ${ARGN})
+    target_include_directories(${name} PRIVATE "${USM_MODULE_VIEW}"
+        PUBLIC "${PROJECT_SOURCE_DIR}/include" "${PROJECT_BINARY_DIR}/include")
+    target_link_libraries(${name} PRIVATE usm_dev Threads::Threads)
+    set_target_properties(${name} PROPERTIES POSITION_INDEPENDENT_CODE ON)
+endfunction()
+
+# usm_add_module(<name> MAP <file> SOURCES <file>... [INCLUDES <dir>...])
+#
+# A module: lib<name>.so, with <file> as version script.  It links nothing of libusm but such archives;
+# all else that it needs comes in the table that its entry is given.
 function(usm_add_module name)
     cmake_parse_arguments(PARSE_ARGV 1 arg "" "MAP" "SOURCES;INCLUDES")
-    set(view "${PROJECT_BINARY_DIR}/module-include")
-    file(MAKE_DIRECTORY "${view}/base")
-    file(CREATE_LINK "${PROJECT_SOURCE_DIR}/src/base/inline" "${view}/base/inline" SYMBOLIC)
-
     add_library(${name} MODULE ${arg_SOURCES})
     target_include_directories(${name} PRIVATE
-        "${PROJECT_SOURCE_DIR}/include" "${PROJECT_BINARY_DIR}/include" "${view}")
+        "${PROJECT_SOURCE_DIR}/include" "${PROJECT_BINARY_DIR}/include" "${USM_MODULE_VIEW}")
     target_include_directories(${name} SYSTEM PRIVATE ${arg_INCLUDES})
     target_link_libraries(${name} PRIVATE usm_dev Threads::Threads ${CMAKE_DL_LIBS})
     set(map "${CMAKE_CURRENT_SOURCE_DIR}/${arg_MAP}")

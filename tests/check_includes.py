@@ -3,8 +3,9 @@
 
 The rules are those of docs/architecture.md: the public headers know only each other, base knows
 nobody, the rooms of the core know those before them, the parts above what is below them, modules
-know the public headers and src/base/inline, samples and bench the public headers, bench and tests what samples
-compute, tests and tools all of src.  No vendor's header enters the library itself.
+know the public headers and src/base/inline, transports src/group too, samples and bench the public
+headers, bench and tests what samples compute, tests and tools all of src.  No vendor's header enters
+the library itself.
 
 SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """
@@ -20,22 +21,23 @@ BELOW = {
     "include/usm": [],
     "src/base/inline": [],
     "src/base": ["src/base/inline"],
+    "src/group": ["src/base/inline"],
     "src/device": ["src/base"],
     "src/heap": ["src/base"] + CORE[:1],
     "src/command": ["src/base"] + CORE[:2],
     "src/program": ["src/base"] + CORE[:3],
     "src/observe": ["src/base"] + CORE[:4],
     "src/async": ["src/base"] + CORE,
-    "src/ipc": ["src/base"] + CORE,
+    "src/ipc": ["src/base", "src/group"] + CORE,
     "src/spill": ["src/base"] + CORE,
     "src/buffer": ["src/base"] + CORE + ["src/spill"],
-    "src/cluster": ["src/base"] + CORE,
+    "src/cluster": ["src/base", "src/group"] + CORE,
     "src/offload": ["src/base"] + CORE + ["src/spill", "src/buffer", "src/cluster"],
     "src/profile": ["src/base"],
     "src": ["src", "backends", "pools"],  # src/usm.c, which plugs all together
     "backends": ["src/base/inline", "backends/common"],
     "pools": ["src/base/inline"],
-    "transports": ["src/base/inline"],
+    "transports": ["src/base/inline", "src/group"],
     "codecs": ["src/base/inline"],
     "samples": [],
     "bench": ["samples"],  # whose computations it measures

@@ -3,8 +3,8 @@
 
 A struct, union, enum or type `usm__x` is defined once.  The first word behind `usm__` of a function, a
 variable or a type says in which folder of src it is defined: a folder may have several such
-words, a word has one folder.  `usm__is_...` and the like are questions, not words of a folder;
-`usm__<room>_part` is what src/usm.c adds of each.
+words, a word has one folder.  src/group, which modules link, has one word.  `usm__is_...` and the
+like are questions, not words of a folder; `usm__<room>_part` is what src/usm.c adds of each.
 
 SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """
@@ -16,6 +16,7 @@ import sys
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 
 QUESTIONS = {"is", "has", "may", "can"}
+ONE_WORD = {"group"}  # folders that have no other words than their own name
 NOT_CODE = re.compile(r'/\*.*?\*/|"(?:\\.|[^"\\\n])*"|\'(?:\\.|[^\'\\\n])*\'|^[ \t]*#(?:\\\n|[^\n])*',
                       re.S | re.M)
 TAG = re.compile(r"\b(?:struct|union|enum)\s+(usm__\w+)\s*$")
@@ -106,6 +107,9 @@ def main():
         if len(places) > 1:
             wrong.append("{}: {} is defined at {} too".format(places[0], name, ", ".join(places[1:])))
     for word, by in sorted(folders.items()):
+        for folder in sorted(ONE_WORD.intersection(by) - {word}):
+            for where, name in by[folder]:
+                wrong.append("{}: {}: src/{} has usm__{}... alone".format(where, name, folder, folder))
         if len(by) > 1:
             owner = max(by, key=lambda folder: (len(by[folder]), folder))
             for folder in sorted(set(by) - {owner}):

@@ -65,7 +65,7 @@ bool far_request_is_over(const far_peer *peer, uint64_t since, bool is_sent)
 {
     const far_node *node  = peer->node;
     uint64_t        now   = usm_load_relaxed(&node->now);
-    uint64_t        heard = usm_load_relaxed(&peer->heard);
+    uint64_t        heard = usm_load_relaxed(&peer->lease.heard);
     uint64_t        limit = node->params.deadline_ns;
 
     if (is_sent && now - since >= GIVE_UP * limit)

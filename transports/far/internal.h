@@ -13,6 +13,7 @@
 
 #include "base/inline/atomic.h"
 #include "base/inline/list.h"
+#include "group/lease.h"
 
 #include <pthread.h>
 
@@ -247,14 +248,15 @@ struct far_peer {
     bool             is_refused;
 
     /* atomic, written by the stepping thread */
-    _Atomic uint64_t available, heard;
+    _Atomic uint64_t available;
+
+    usm__group_lease lease; /* `heard`: atomic, like the above */
 
     /* The session: headers between these two incarnations are accepted. */
     bool     has_session;
     uint64_t mine, its;
     uint32_t epoch;
     uint8_t  piece_shift; /* the smaller one of both */
-    uint64_t sent;        /* when a sign of life was sent last */
     uint64_t fenced;      /* when it was last told that it is unknown */
     uint64_t leave_after; /* it leaves once so many messages have come; 0: it does not */
     bool     has_left_too, is_seldom;
@@ -306,7 +308,7 @@ struct far_peer {
 
 void far_member_init(far_peer *peer);
 void far_member_describe(const far_peer *peer, uint64_t now, far_member *m); /* the lock is held */
-void far_members_tick(far_node *node);
+void far_members_tick(far_node *node, uint64_t absent); /* of usm__group_look() */
 void far_leave_tick(far_node *node, uint64_t now);
 void far_member_check_left(far_peer *peer);
 void far_member_heard(far_peer *peer);
@@ -372,7 +374,8 @@ struct far_node {
     usm_list          slabs;
     usm_list          chunks[FAR_SHIFT_MAX + 1]; /* free ones, the last freed first */
     uint64_t          chunks_idle, lent;         /* in bytes: free; promised to borrowers */
-    uint64_t          next_tick, last_step, last_moved;
+    usm__group_clock  clock;
+    uint64_t          next_tick, last_moved;
     uint64_t          draws; /* number of challenges drawn */
     bool             *left;
     uint64_t          leave_until;

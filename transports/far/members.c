@@ -61,13 +61,11 @@ void far_member_init(far_peer *peer)
 
 void far_member_describe(const far_peer *peer, uint64_t now, far_member *m)
 {
-    uint64_t heard = usm_load_relaxed(&peer->heard);
-
     *m = (far_member){.peer       = peer->index,
                       .state      = peer->state,
                       .lends      = peer->lends,
                       .available  = usm_load_relaxed(&peer->available),
-                      .silent_ns  = now > heard ? now - heard : 0,
+                      .silent_ns  = usm__group_lease_silence(&peer->lease, now),
                       .joined     = peer->joined,
                       .refused    = peer->is_refused,
                       .is_near    = peer->map != NULL,
@@ -215,7 +213,8 @@ void far_member_broken(far_peer *peer, bool is_silent)
     if (peer->state != FAR_UP && peer->state != FAR_SLOW)
         return;
     if (is_silent) {
-        uint64_t silent = usm_load_relaxed(&peer->node->now) - usm_load_relaxed(&peer->heard);
+        uint64_t silent =
+            usm__group_lease_silence(&peer->lease, usm_load_relaxed(&peer->node->now));
 
         peer->node->api->log(USM_LOG_INFO,
                              "far memory: member %u has been silent for %llu ms: it is lost",
@@ -274,7 +273,7 @@ static void member_up(far_peer *peer)
 
 void far_member_heard(far_peer *peer)
 {
-    usm_store_relaxed(&peer->heard, usm_load_relaxed(&peer->node->now));
+    usm__group_lease_heard(&peer->lease, usm_load_relaxed(&peer->node->now));
     if (peer->state == FAR_SLOW)
         state_set(peer, FAR_UP);
     else if (peer->state == FAR_JOINING)
@@ -423,7 +422,7 @@ static void session_begin(far_peer *peer, uint64_t its, const far_join *j)
     peer->piece_shift =
         node->piece_shift < j->piece_shift ? node->piece_shift : (uint8_t)j->piece_shift;
     peer->next_out = peer->next_in = 1;
-    usm_store_relaxed(&peer->heard, usm_load_relaxed(&node->now));
+    usm__group_lease_heard(&peer->lease, usm_load_relaxed(&node->now));
     usm_store_relaxed(&peer->available, j->lends);
     (void)pthread_mutex_lock(&node->lock);
     peer->lends = j->lends;
@@ -608,13 +607,12 @@ static void join_tick(far_peer *peer, uint64_t now)
 
 static void silence_tick(far_peer *peer, uint64_t now)
 {
-    const far_params *p      = &peer->node->params;
-    uint64_t          silent = now - usm_load_relaxed(&peer->heard);
+    usm_place_state state = usm__group_lease_state(&peer->lease, &peer->node->clock, now);
 
-    if (silent >= p->lease_ns)
+    if (state == USM_PLACE_LOST)
         far_member_broken(peer, true);
     else
-        state_set(peer, silent >= p->lease_ns / 2 ? FAR_SLOW : FAR_UP);
+        state_set(peer, state == USM_PLACE_SLOW ? FAR_SLOW : FAR_UP);
 }
 
 /* How long the blocks of an absent peer, here and there, are waited for. */
@@ -626,7 +624,7 @@ static void return_tick(far_peer *peer, uint64_t now)
         claim_end(peer);
     if (peer->has_session && (peer->state != FAR_JOINING || peer->is_seldom))
         return;
-    if (now - usm_load_relaxed(&peer->heard) >= p->orphan_ns && peer->orphans != 0) {
+    if (usm__group_lease_silence(&peer->lease, now) >= p->orphan_ns && peer->orphans != 0) {
         session_end(peer); /* begun by its last message */
         orphans_end(peer);
     }
@@ -634,33 +632,22 @@ static void return_tick(far_peer *peer, uint64_t now)
 
 static void sign_tick(far_peer *peer, uint64_t now)
 {
-    if (now - peer->sent < peer->node->params.lease_ns / 4)
-        return;
-    far_header_send(peer, FAR_TAG_HEADER,
-                    (far_header){.op = FAR_OP_ALIVE, .block = far_lend_available(peer->node)});
-}
-
-/* This process did not run for so long: the silence of others in that time does not count. */
-static void gap_forgive(far_peer *peer, uint64_t now, uint64_t gap)
-{
-    uint64_t heard = usm_load_relaxed(&peer->heard);
-
-    usm_store_relaxed(&peer->heard, heard + gap < now ? heard + gap : now);
+    if (usm__group_lease_owes(&peer->lease, &peer->node->clock, now))
+        far_header_send(peer, FAR_TAG_HEADER,
+                        (far_header){.op = FAR_OP_ALIVE, .block = far_lend_available(peer->node)});
 }
 
 /* All peers, some sixteen times per lease. */
-void far_members_tick(far_node *node)
+void far_members_tick(far_node *node, uint64_t absent)
 {
     uint64_t now = usm_load_relaxed(&node->now);
-    uint64_t gap = now - node->last_step;
 
     for (uint32_t i = 0; i < node->count; i++) {
         far_peer *peer = &node->peers[i];
 
         if (i == node->self)
             continue;
-        if (gap > 4 * node->tick_ns)
-            gap_forgive(peer, now, gap - 4 * node->tick_ns);
+        usm__group_lease_forgive(&peer->lease, absent, now);
         return_tick(peer, now);
         if (!peer->has_session || peer->state == FAR_JOINING)
             join_tick(peer, now);

@@ -192,7 +192,7 @@ void far_header_send(far_peer *peer, uint32_t tag, far_header h)
     }
     far_header_encode(&h, s->bytes);
     if (tag == FAR_TAG_HEADER)
-        peer->sent = usm_load_relaxed(&node->now);
+        peer->lease.sent = usm_load_relaxed(&node->now);
     far_io_send(&s->io, (far_buffer){s->bytes, FAR_HEADER, peer->index, tag});
     return;
 out:
@@ -311,6 +311,9 @@ static void node_set(far_node *node, const far_params *params)
     node->count       = params->link->ops->count(params->link);
     node->piece_shift = (uint8_t)__builtin_ctzll(params->piece);
     node->tick_ns     = shorter / 16 > 0 ? shorter / 16 : 1;
+    node->clock       = (usm__group_clock){.lease_ns = params->lease_ns,
+                                           .sign_ns  = params->lease_ns / 4,
+                                           .pause_ns = 4 * node->tick_ns};
     copy_name(node->domain, sizeof(node->domain), params->domain);
 }
 
@@ -330,10 +333,10 @@ static usm_status node_fill(far_node *node)
     if (node->peers == NULL || node->inbox == NULL)
         return USM_E_NO_MEMORY;
     usm_store_relaxed(&node->now, now);
-    node->last_step = now;
+    node->clock.looked = now;
     for (uint32_t i = 0; i < node->count; i++) {
         peer_init(node, &node->peers[i], i);
-        usm_store_relaxed(&node->peers[i].heard, now);
+        usm__group_lease_heard(&node->peers[i].lease, now);
         /* The peer with the lower number begins; the other one if that does not help. */
         node->peers[i].next_join = i > node->self ? now : now + node->params.lease_ns / 2;
     }
@@ -439,12 +442,12 @@ static void expire(far_node *node)
     }
 }
 
-static void tick(far_node *node, uint64_t now)
+static void tick(far_node *node, uint64_t now, uint64_t absent)
 {
-    far_members_tick(node);
+    far_members_tick(node, absent);
     far_messages_tick(node);
     /* If this process did not run, answers may have come that were not polled yet. */
-    if (now - node->last_step <= 4 * node->tick_ns)
+    if (absent == 0)
         expire(node);
     far_stages_tick(node);
     far_lanes_recall(node);
@@ -488,14 +491,14 @@ static bool turn(far_node *node)
 uint64_t far_step(far_node *node, bool *busy)
 {
     bool     moved = false;
-    uint64_t now;
+    uint64_t now, absent;
 
     for (int i = 0; i < ROUNDS && turn(node); i++)
         moved = true;
-    now = usm_load_relaxed(&node->now);
+    now    = usm_load_relaxed(&node->now);
+    absent = usm__group_look(&node->clock, now);
     if (now >= node->next_tick)
-        tick(node, now);
-    node->last_step = now;
+        tick(node, now, absent);
     if (moved)
         node->last_moved = now;
     /* Sends to dead peers may be in progress for ever. */

@@ -15,6 +15,8 @@
 #ifndef USM_SOCKET_INTERNAL_H
 #define USM_SOCKET_INTERNAL_H
 
+#include "group/lease.h"
+
 #include <pthread.h>
 #include <string.h>
 #include <sys/un.h>
@@ -86,8 +88,8 @@ typedef struct usm_socket_peer {
     unsigned           users; /* threads that wait for room in fd: the last of them closes it */
     usm_place_state    state;
     usm_socket_letter *first, **end;
-    size_t             queued;      /* in bytes */
-    uint64_t           heard, sent; /* ms, the last time */
+    size_t             queued; /* in bytes */
+    usm__group_lease   lease;
     /* set by the attaching thread, then fixed */
     bool is_in;   /* both have sent HELLO */
     bool is_over; /* it had met all ranks, and ended before this process had */
@@ -115,22 +117,41 @@ typedef struct usm_socket_job {
     /* guarded by lock */
     bool      runs, stop;
     pthread_t thread;
-    uint64_t  next_beat;
+    /* set before the thread starts, then fixed, except what is the thread's own */
+    usm__group_clock clock;
     /* used only by the thread */
-    uint64_t       looked; /* ms, when it last judged silences */
-    struct pollfd *fds;    /* config.size + 2 entries */
+    struct pollfd *fds; /* config.size + 2 entries */
     _Alignas(8) unsigned char packet[HEADER_SIZE + PAYLOAD_MAX + 1];
 
     usm_socket_peer peers[]; /* config.size of them, by rank */
 } usm_socket_job;
 
-/* Milliseconds of a clock that continues while the process is stopped. */
-static inline uint64_t usm_socket_now(void)
+#define NS_PER_MS UINT64_C(1000000)
+
+/* A clock that continues while the process is stopped. */
+static inline uint64_t usm_socket_now_ns(void)
 {
     struct timespec t;
 
     (void)clock_gettime(CLOCK_MONOTONIC, &t);
-    return (uint64_t)t.tv_sec * 1000 + (uint64_t)t.tv_nsec / 1000000;
+    return (uint64_t)t.tv_sec * 1000 * NS_PER_MS + (uint64_t)t.tv_nsec;
+}
+
+static inline uint64_t usm_socket_now(void) /* ms */
+{
+    return usm_socket_now_ns() / NS_PER_MS;
+}
+
+/* For poll(): rounded up, or it would be called again and again in the last millisecond. */
+static inline int usm_socket_ms_until(uint64_t until_ns, uint64_t now_ns)
+{
+    return until_ns > now_ns ? (int)((until_ns - now_ns + NS_PER_MS - 1) / NS_PER_MS) : 0;
+}
+
+/* With the lock held. */
+static inline bool usm_socket_is_reached(const usm_socket_peer *p)
+{
+    return p->fd >= 0 && p->state != USM_PLACE_LOST;
 }
 
 static inline void usm_socket_lock(usm_socket_job *j)
@@ -188,7 +209,7 @@ usm_status usm_socket_send(usm_socket_job *j, uint32_t to, uint32_t tag, const v
 /* With the lock held: send queued packets, as far as there is room; send signs of life that are
  * due; mark a peer as lost, so that nothing is sent to it or received from it any more. */
 void usm_socket_push(usm_socket_job *j, usm_socket_peer *p);
-void usm_socket_beat(usm_socket_job *j, uint64_t now);
+void usm_socket_beat(usm_socket_job *j, uint64_t now_ns);
 void usm_socket_drop(usm_socket_job *j, usm_socket_peer *p);
 /* Sends BYE to all ranks, and waits at most a second for them to take everything.  The thread has
  * ended. */

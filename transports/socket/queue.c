@@ -49,20 +49,15 @@ bool usm_socket_say(const usm_socket_job *j, int fd, uint32_t kind, uint32_t tag
 
 /* ---- the lock is held ---------------------------------------------------------------------- */
 
-static bool is_reached(const usm_socket_peer *p)
-{
-    return p->fd >= 0 && p->state != USM_PLACE_LOST;
-}
-
 void usm_socket_push(usm_socket_job *j, usm_socket_peer *p)
 {
-    while (p->first && is_reached(p)) {
+    while (p->first && usm_socket_is_reached(p)) {
         usm_socket_letter *l = p->first;
 
         if (put(p->fd, l->bytes, l->size, NULL, 0) == NO_ROOM)
             return;
-        p->sent  = usm_socket_now();
-        p->first = l->next;
+        p->lease.sent = usm_socket_now_ns();
+        p->first      = l->next;
         if (!p->first)
             p->end = &p->first;
         p->queued -= l->size;
@@ -70,18 +65,30 @@ void usm_socket_push(usm_socket_job *j, usm_socket_peer *p)
     }
 }
 
-void usm_socket_beat(usm_socket_job *j, uint64_t now)
+/* What waits for room in the socket is a sign of life, once the peer reads. */
+static bool may_sign(const usm_socket_peer *p)
 {
-    if (now < j->next_beat)
-        return;
-    j->next_beat = now + j->beat_ms;
-    for (uint32_t r = 0; r < j->config.size; r++) {
+    return usm_socket_is_reached(p) && !p->first;
+}
+
+/* Signs that are due a little later go with those that are due, so that the thread is woken once for
+ * all peers and not for each of them. */
+void usm_socket_beat(usm_socket_job *j, uint64_t now_ns)
+{
+    const uint64_t later  = now_ns + j->clock.sign_ns / 4;
+    bool           is_due = false;
+
+    for (uint32_t r = 0; r < j->config.size; r++)
+        is_due |=
+            may_sign(&j->peers[r]) && usm__group_lease_owes(&j->peers[r].lease, &j->clock, now_ns);
+    for (uint32_t r = 0; is_due && r < j->config.size; r++) {
         usm_socket_peer *p = &j->peers[r];
 
-        if (!is_reached(p) || p->first || now - p->sent < j->beat_ms / 2)
+        if (!may_sign(p) || !usm__group_lease_owes(&p->lease, &j->clock, later))
             continue;
-        if (usm_socket_say(j, p->fd, USM_SOCKET_BEAT, 0, NULL, 0))
-            p->sent = now;
+        /* If there is no room, what is in the socket is as good a sign. */
+        (void)usm_socket_say(j, p->fd, USM_SOCKET_BEAT, 0, NULL, 0);
+        p->lease.sent = now_ns;
     }
 }
 
@@ -119,23 +126,23 @@ static void append(usm_socket_peer *p, usm_socket_letter *l)
 /* Waits until the queue is below its bound, or the peer is lost. */
 static usm_status wait_for_room(usm_socket_job *j, usm_socket_peer *p)
 {
-    uint64_t now = usm_socket_now(), end = now + j->lease_ms;
+    uint64_t now = usm_socket_now_ns(), end = now + j->clock.lease_ns;
 
     p->users++;
-    while (is_reached(p) && p->queued >= QUEUE_MAX && now < end) {
-        uint64_t      until = j->next_beat < end ? j->next_beat : end;
+    while (usm_socket_is_reached(p) && p->queued >= QUEUE_MAX && now < end) {
+        uint64_t      until = now + j->clock.sign_ns / 2;
         struct pollfd fd    = {.fd = p->fd, .events = POLLOUT};
 
         usm_socket_unlock(j);
-        (void)poll(&fd, 1, until > now ? (int)(until - now) : 0);
+        (void)poll(&fd, 1, usm_socket_ms_until(until < end ? until : end, now));
         usm_socket_lock(j);
-        now = usm_socket_now();
+        now = usm_socket_now_ns();
         usm_socket_push(j, p);
         usm_socket_beat(j, now);
     }
     p->users--;
     close_it(p);
-    if (is_reached(p) && p->queued >= QUEUE_MAX)
+    if (usm_socket_is_reached(p) && p->queued >= QUEUE_MAX)
         return j->api->report(
             USM_E_PEER,
             "socket: rank %u has taken no message for %u ms, and %zu MiB wait for "
@@ -173,9 +180,9 @@ usm_status usm_socket_send(usm_socket_job *j, uint32_t to, uint32_t tag, const v
     usm_socket_lock(j);
     if (p->queued >= QUEUE_MAX && !pthread_equal(j->thread, pthread_self()))
         st = wait_for_room(j, p);
-    if (st == USM_OK && is_reached(p)) {
+    if (st == USM_OK && usm_socket_is_reached(p)) {
         if (!p->first && put(p->fd, head, sizeof(head), data, size) == OUT)
-            p->sent = usm_socket_now();
+            p->lease.sent = usm_socket_now_ns();
         else
             st = send_later(j, p, tag, data, size);
     }
@@ -217,7 +224,7 @@ void usm_socket_farewell(usm_socket_job *j)
     uint64_t now = usm_socket_now(), end = now + FAREWELL_MS;
 
     for (uint32_t r = 0; r < j->config.size; r++)
-        if (is_reached(&j->peers[r]))
+        if (usm_socket_is_reached(&j->peers[r]))
             say_bye(j, &j->peers[r]);
     for (uint32_t n = push_out(j); n > 0 && now < end; n = push_out(j)) {
         (void)poll(j->fds, n, (int)(end - now));

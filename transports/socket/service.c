@@ -2,9 +2,8 @@
 /* The thread of a job.  It sleeps in poll() until a packet arrives, there is room for a queued one,
  * or a sign of life is due.  It alone calls message() and member_changed().
  *
- * A peer whose socket has ended is lost as soon as all that it sent was read.  A peer that is
- * silent for half a lease is slow, for a lease lost.  Its silence counts from the moment when it
- * could be heard: if this process itself was stopped, all peers get their full time again. */
+ * A peer whose socket has ended is lost as soon as all that it sent was read.  Silent peers are
+ * judged by group/lease.h. */
 #include "internal.h"
 
 #include <errno.h>
@@ -44,7 +43,7 @@ static void take_packet(usm_socket_job *j, uint32_t rank, size_t n)
         return;
     }
     usm_socket_lock(j);
-    p->heard = usm_socket_now();
+    usm__group_lease_heard(&p->lease, usm_socket_now_ns());
     usm_socket_unlock(j);
     if (h.kind == USM_SOCKET_BYE)
         p->has_left = true;
@@ -77,32 +76,24 @@ static bool hear(usm_socket_job *j, uint32_t rank)
 
 /* ---- silent peers -------------------------------------------------------------------------- */
 
-static void judge_one(usm_socket_job *j, usm_socket_peer *p, uint64_t now)
-{
-    uint64_t silent = now > p->heard ? now - p->heard : 0;
-
-    if (p->fd < 0 || p->state == USM_PLACE_LOST)
-        return;
-    if (silent >= j->lease_ms)
-        usm_socket_drop(j, p);
-    else
-        p->state = silent >= j->lease_ms / 2 ? USM_PLACE_SLOW : USM_PLACE_UP;
-}
-
 static void judge(usm_socket_job *j)
 {
-    uint64_t now      = usm_socket_now();
-    bool     was_away = now - j->looked > j->lease_ms / 2;
+    uint64_t now    = usm_socket_now_ns();
+    uint64_t absent = usm__group_look(&j->clock, now);
 
     usm_socket_lock(j);
     for (uint32_t r = 0; r < j->config.size; r++) {
-        if (was_away)
-            j->peers[r].heard = now;
-        judge_one(j, &j->peers[r], now);
+        usm_socket_peer *p = &j->peers[r];
+
+        if (!usm_socket_is_reached(p))
+            continue;
+        usm__group_lease_forgive(&p->lease, absent, now);
+        p->state = usm__group_lease_state(&p->lease, &j->clock, now);
+        if (p->state == USM_PLACE_LOST)
+            usm_socket_drop(j, p);
     }
     usm_socket_beat(j, now);
     usm_socket_unlock(j);
-    j->looked = now;
 }
 
 static void notify_changes(usm_socket_job *j)
@@ -129,23 +120,18 @@ static void notify_changes(usm_socket_job *j)
 /* When a peer will have been silent for too long, or a sign of life is due; -1: never. */
 static int time_left(const usm_socket_job *j, uint64_t now)
 {
-    uint64_t until = UINT64_MAX;
+    uint64_t until = UINT64_MAX, next;
 
     for (uint32_t r = 0; r < j->config.size; r++) {
         const usm_socket_peer *p = &j->peers[r];
-        uint64_t               slow;
 
-        if (p->fd < 0 || p->state == USM_PLACE_LOST)
+        if (!usm_socket_is_reached(p))
             continue;
-        slow = p->heard + (p->state == USM_PLACE_SLOW ? j->lease_ms : j->lease_ms / 2);
-        if (slow < until)
-            until = slow;
-        if (j->next_beat < until)
-            until = j->next_beat;
+        next = usm__group_lease_next(&p->lease, &j->clock, now, !p->first);
+        if (next < until)
+            until = next;
     }
-    if (until == UINT64_MAX)
-        return -1;
-    return until > now ? (int)(until - now) : 0;
+    return until == UINT64_MAX ? -1 : usm_socket_ms_until(until, now);
 }
 
 static int prepare(usm_socket_job *j)
@@ -161,7 +147,7 @@ static int prepare(usm_socket_job *j)
         j->fds[r] = (struct pollfd){.fd     = p->state == USM_PLACE_LOST ? -1 : p->fd,
                                     .events = (short)(POLLIN | (p->first ? POLLOUT : 0))};
     }
-    ms = time_left(j, usm_socket_now());
+    ms = time_left(j, usm_socket_now_ns());
     usm_socket_unlock(j);
     j->fds[n]     = (struct pollfd){.fd = j->bell, .events = POLLIN};
     j->fds[n + 1] = (struct pollfd){.fd = j->door, .events = POLLIN};
@@ -207,19 +193,25 @@ static void serve(void *arg)
 
 usm_status usm_socket_start(usm_socket_job *j)
 {
-    char room[128];
-    int  error;
+    char     room[128];
+    uint64_t now;
+    int      error;
 
     j->fds = j->api->heap_alloc((j->config.size + 2) * sizeof(*j->fds));
     if (!j->fds)
         return j->api->report(USM_E_NO_MEMORY, "no host memory for a job of %u processes",
                               j->config.size);
-    j->looked = usm_socket_now();
-    for (uint32_t r = 0; r < j->config.size; r++)
-        j->peers[r].heard = j->peers[r].sent = j->looked;
-    j->next_beat = j->looked + j->beat_ms;
-    j->runs      = true;
-    error        = j->api->os->thread(serve, j, "usm-socket");
+    now      = usm_socket_now_ns();
+    j->clock = (usm__group_clock){.lease_ns = j->lease_ms * NS_PER_MS,
+                                  .sign_ns  = j->beat_ms * NS_PER_MS,
+                                  .pause_ns = j->lease_ms * NS_PER_MS * 3 / 8,
+                                  .looked   = now};
+    for (uint32_t r = 0; r < j->config.size; r++) {
+        usm__group_lease_heard(&j->peers[r].lease, now);
+        j->peers[r].lease.sent = now;
+    }
+    j->runs = true;
+    error   = j->api->os->thread(serve, j, "usm-socket");
     if (error == 0)
         return USM_OK;
     j->runs = false;
