@@ -75,6 +75,7 @@ void usm__parts_fork(usm_fork_phase phase)
 
 UPWARDS(start, (void), ())
 UPWARDS(shutdown, (void), ())
+DOWNWARDS(thread_ended, (void), ())
 DOWNWARDS(context_ended, (usm_context * ctx), (ctx))
 DOWNWARDS(context_unused, (usm_context * ctx), (ctx))
 DOWNWARDS(context_freed, (usm_context * ctx), (ctx))

@@ -39,6 +39,9 @@ typedef struct usm_part {
         void (*fn)(usm_fork_phase phase);
     } fork[USM__PART_FORKS_MAX];
 
+    /* The calling thread ends, or what it has of libusm is dropped: in reverse order of the parts. */
+    void (*thread_ended)(void);
+
     /* ---- contexts, in the order of the parts */
     /* A new context is complete, but nobody else knows it yet. */
     usm_status (*context_made)(usm_context *ctx);
@@ -85,6 +88,7 @@ void       usm__parts_start(void);
 void       usm__parts_observe(void);
 void       usm__parts_shutdown(void);
 void       usm__parts_fork(usm_fork_phase phase);
+void       usm__parts_thread_ended(void);
 usm_status usm__parts_context_made(usm_context *ctx);
 void       usm__parts_context_ended(usm_context *ctx);
 void       usm__parts_context_unused(usm_context *ctx);

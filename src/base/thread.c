@@ -9,12 +9,12 @@
 #include "base/fork.h"
 #include "base/mutex.h"
 #include "base/os.h"
+#include "base/part.h"
 #include "base/trace.h"
 
 #define CHUNK_SIZE ((size_t)64 << 10)
 
-__thread usm__tls usm__self __attribute__((tls_model("initial-exec"), visibility("hidden"))) = {
-    .caches = usm__closed_caches};
+USM__THREAD_LOCAL usm__tls usm__self = {.caches = usm__closed_caches};
 
 static void (*on_end)(usm__thread *block); /* fixed at the start of the library */
 
@@ -43,6 +43,7 @@ static void on_thread_end(void *p)
 
     if (on_end)
         on_end(block);
+    usm__parts_thread_ended();
     if (block->trace != NULL)
         usm__trace_thread_end(block->trace);
     block->trace    = NULL;
@@ -101,7 +102,6 @@ static usm__thread *make_block(void)
     block->next_free  = NULL;
     block->status     = USM_OK;
     block->message[0] = '\0';
-    block->tag_depth  = 0;
     usm__self.block   = block;
     return block;
 }

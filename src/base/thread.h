@@ -1,7 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* The per-thread block: the error message, and the tables of thread caches.  libusm reaches it
- * through one small initial-exec variable, so that libusm.so can always be loaded with dlopen().
- * Blocks are cut from chunks in thread.c, and reused after the end of their thread. */
+/* The per-thread block: the error message and the event ring.  libusm reaches it through a small
+ * initial-exec variable, so that libusm.so can always be loaded with dlopen().  Blocks are cut from
+ * chunks in thread.c, and reused after the end of their thread.
+ *
+ * A room above keeps what it has for each thread in a variable of its own, of a few bytes and of
+ * the same TLS model: 128 bytes in all, because the C library reserves 512 for all libraries that
+ * are loaded with dlopen() (glibc.rtld.optional_static_tls).  It makes the block as well
+ * (usm__thread_self()), so that the hook thread_ended of its part (base/part.h) is called. */
 #ifndef USM_BASE_THREAD_H
 #define USM_BASE_THREAD_H
 
@@ -13,7 +18,9 @@
 #include <usm/types.h>
 
 #define USM__STORY_SIZE 1024
-#define USM__TAG_DEPTH  32
+
+/* For variables of a thread that other files see. */
+#define USM__THREAD_LOCAL __thread __attribute__((tls_model("initial-exec"), visibility("hidden")))
 
 struct usm_bin; /* heap/span.h */
 
@@ -24,15 +31,7 @@ typedef struct usm__thread {
     /* The owner's thread caches by pool slot: heap/magazine.c.  NULL until first needed. */
     _Atomic(struct usm_bin *) *caches;
     usm_list                   cache_list; /* guarded by the lock there, once there is a table */
-    /* The tags pushed by the thread, innermost last: observe/tag.c. */
-    unsigned         tag_depth;
-    struct usm__tag *tags[USM__TAG_DEPTH];
-    uint64_t         task_queue; /* serial number of the queue whose task the thread runs:
-                                    command/task.c */
-    void            *trace;      /* the event ring, trace.c; NULL until first needed */
-    /* The host's open accesses to buffers: buffer/slot.h.  Belongs to the block permanently,
-     * whichever thread has the block. */
-    struct usm__open_table *open;
+    void                      *trace;      /* the event ring, trace.c; NULL until first needed */
 } usm__thread;
 
 /* The number of pools that can have thread caches at the same time, plus slot 0 (none). */
@@ -56,19 +55,13 @@ typedef struct usm__tls {
     int                fault_benign; /* > 0: faults do not fire, fault.c                     */
     bool               is_giving;    /* inside the hook area_out_of_memory, heap/recover.c   */
     bool               is_held;      /* no memory is taken from a driver, heap/area.c        */
-    /* device/init.c: the round whose counter has the outermost call that uses the default context;
-     * the depth of such nested calls; contexts that they ended, to be released when the outermost
-     * returns. */
-    uint16_t            default_round;
-    unsigned            in_default;
-    struct usm_context *put_off;
     /* heap/magazine.h: the current table, and the slots of the caches in use at this moment, on the
      * fast path and on the slow path. */
     _Atomic(struct usm_bin *) *caches;
     _Atomic(uint16_t)          busy, entered;
 } usm__tls;
 
-extern __thread usm__tls usm__self __attribute__((tls_model("initial-exec"), visibility("hidden")));
+extern USM__THREAD_LOCAL usm__tls usm__self;
 
 /* The calling thread's block, made if there is none yet; NULL if memory is exhausted. */
 usm__thread *usm__thread_self(void);

@@ -15,6 +15,7 @@
 #include "buffer/grant.h"
 #include "buffer/keep.h"
 #include "buffer/pins.h"
+#include "buffer/slot.h"
 #include "buffer/work.h"
 #include "heap/area.h"
 #include "spill/home.h"
@@ -450,6 +451,7 @@ const usm_part usm__buffer_part = {.name                = "buffer",
                                                            {USM__RANK_BUFFER, usm__kept_fork},
                                                            {USM__RANK_PLACES, usm__places_fork},
                                                            {USM__RANK_ORDER, fork_order}},
+                                   .thread_ended        = usm__slot_thread_ended,
                                    .context_unused      = context_unused,
                                    .queue_waiting       = usm__grant_warn_of_own_access,
                                    .outside_settle      = usm__grant_settle,

@@ -9,7 +9,20 @@ static usm__meta_type table_type = USM__META_TYPE(usm__open_table, 0, "tables of
 /* Tables are never removed. */
 static _Atomic(usm__open_table *) tables;
 
-static usm__open_table *make_table(usm__thread *t)
+USM__THREAD_LOCAL usm__open_table *usm__open_here;
+
+static usm__open_table *take_free(void)
+{
+    for (usm__open_table *t = usm_load_acquire(&tables); t; t = t->next) {
+        bool is_free = true;
+
+        if (usm_load_relaxed(&t->is_free) && usm_cas_acq_rel(&t->is_free, &is_free, false))
+            return t;
+    }
+    return NULL;
+}
+
+static usm__open_table *make_table(void)
 {
     usm__open_table *table = usm__meta_alloc(&table_type);
 
@@ -18,17 +31,24 @@ static usm__open_table *make_table(usm__thread *t)
     table->next = usm_load_relaxed(&tables);
     while (!usm_cas_acq_rel(&tables, &table->next, table))
         ;
-    t->open = table;
     return table;
 }
 
 usm__open_table *usm__slot_table(void)
 {
-    usm__thread *t = usm__thread_self();
+    /* With a block, so that usm__slot_thread_ended() is called. */
+    if (!usm__open_here && usm__thread_self())
+        usm__open_here = take_free();
+    if (!usm__open_here && usm__self.block)
+        usm__open_here = make_table();
+    return usm__open_here;
+}
 
-    if (!t)
-        return NULL;
-    return t->open ? t->open : make_table(t);
+void usm__slot_thread_ended(void)
+{
+    if (usm__open_here)
+        usm_store_release(&usm__open_here->is_free, true);
+    usm__open_here = NULL;
 }
 
 usm__slot *usm__slot_get(void)
@@ -71,8 +91,7 @@ bool usm__slot_adopt_next(const void *root, size_t *at, usm__slot_seen *seen)
 
 bool usm__slot_is_open_here(const void *root)
 {
-    usm__thread     *t     = usm__self.block;
-    usm__open_table *table = t ? t->open : NULL;
+    const usm__open_table *table = usm__open_here;
 
     for (int i = 0; table && i < USM__OPEN_MAX; i++)
         if ((usm_load_relaxed(&table->slots[i].buffer) & ~USM__SLOT_ADOPTED) == (uintptr_t)root)
@@ -82,7 +101,7 @@ bool usm__slot_is_open_here(const void *root)
 
 bool usm__slot_is_own(const usm__slot *slot)
 {
-    const usm__thread *t = usm__self.block;
+    const usm__open_table *table = usm__open_here;
 
-    return t && t->open && slot >= t->open->slots && slot < t->open->slots + USM__OPEN_MAX;
+    return table && slot >= table->slots && slot < table->slots + USM__OPEN_MAX;
 }

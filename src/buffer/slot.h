@@ -34,23 +34,26 @@ typedef struct usm__slot {
     _Atomic(uint32_t)  mode, serial;
 } usm__slot;
 
-/* Allocated at a thread's first access; kept with the thread's block, for the next thread that gets
- * it. */
+/* Allocated at a thread's first access; a table of an ended thread, which may still have accesses
+ * open, is the next thread's. */
 typedef struct usm__open_table {
     usm__slot               slots[USM__OPEN_MAX];
-    struct usm__open_table *next; /* fixed before it is linked into the list                   */
+    struct usm__open_table *next;    /* fixed before it is linked into the list                   */
+    _Atomic(bool)           is_free; /* its thread has ended                                 */
     bool                    is_giving; /* the thread evicts extents to get frames: pressure.c   */
     usm_buffer *announced; /* of the thread's last list of hints; it may be destroyed: advise.c  */
 } usm__open_table;
 
-/* The calling thread's table, allocated if needed; NULL: no memory. */
+/* The calling thread's; NULL until it is needed. */
+extern USM__THREAD_LOCAL usm__open_table *usm__open_here;
+
+/* The same, allocated if needed; NULL: no memory. */
 usm__open_table *usm__slot_table(void);
 
 /* NULL: all are in use, or the thread has no table. */
 static inline usm__slot *usm__slot_find(void)
 {
-    usm__thread     *t     = usm__self.block;
-    usm__open_table *table = t ? t->open : NULL;
+    usm__open_table *table = usm__open_here;
 
     for (int i = 0; table && i < USM__OPEN_MAX; i++)
         if (usm_load_acquire(&table->slots[i].buffer) == 0)
@@ -104,5 +107,6 @@ bool usm__slot_adopt_next(const void *root, size_t *at, usm__slot_seen *seen);
 bool usm__slot_is_own(const usm__slot *slot);
 /* Whether the calling thread has an access to it open: for warnings. */
 bool usm__slot_is_open_here(const void *root);
+void usm__slot_thread_ended(void);
 
 #endif

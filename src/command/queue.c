@@ -15,6 +15,8 @@
 #include "device/init.h"
 #include "device/observer.h"
 
+USM__THREAD_LOCAL uint64_t usm__task_queue;
+
 static usm__meta_type queue_type =
     USM__META_TYPE(struct usm_queue, offsetof(struct usm_queue, be), "queues");
 
@@ -320,7 +322,7 @@ usm_status usm__queue_finish(usm_queue *q)
     uint64_t   n = usm_load_acquire(&q->submitted);
     usm_status st;
 
-    if (usm__self.block && usm__self.block->task_queue == q->serial)
+    if (usm__task_queue == q->serial)
         return usm__fail(USM_E_BUSY,
                          "a task waits for the queue that it runs in, and so for its own end");
     usm__parts_queue_waiting(q);

@@ -7,6 +7,9 @@
 
 struct usm__async_queue;
 
+/* The serial number of the queue whose host task the thread runs; 0: it runs none. */
+extern USM__THREAD_LOCAL uint64_t usm__task_queue;
+
 /* Commands of other in-order queues that later commands of an in-order queue are known to
  * follow. */
 #define USM__QUEUE_SEEN 8

@@ -51,15 +51,12 @@ static void task_end(task *t, usm_status status)
 
 static usm_status run(const task *t)
 {
-    usm__thread *self   = usm__thread_self();
-    uint64_t     before = self ? self->task_queue : 0;
-    usm_status   status;
+    uint64_t   before = usm__task_queue;
+    usm_status status;
 
-    if (self)
-        self->task_queue = t->queue;
-    status = t->body.fn(t->body.user);
-    if (self)
-        self->task_queue = before;
+    usm__task_queue = t->queue;
+    status          = t->body.fn(t->body.user);
+    usm__task_queue = before;
     return status;
 }
 

@@ -45,6 +45,13 @@ static struct {
     char            others[64 - sizeof(size_t)];
 } callers[2][CALLERS];
 
+/* Of this thread. */
+static __thread struct {
+    unsigned     depth;   /* of nested calls that use the default context            */
+    uint16_t     round;   /* the one whose counter has the outermost of them         */
+    usm_context *put_off; /* contexts that they ended, released when it returns      */
+} self __attribute__((tls_model("initial-exec")));
+
 static _Atomic(unsigned) current_round; /* 0 or 1; changed under the lock `ending` */
 static usm__mutex        ending = USM__MUTEX_INIT(USM__RANK_ENDING, "end of the default context");
 
@@ -89,15 +96,15 @@ int usm_version(void)
 
 static _Atomic(size_t) *own_callers(unsigned round)
 {
-    return &callers[round][((uintptr_t)&usm__self >> 12) * 0x9e3779b9u % CALLERS].n;
+    return &callers[round][((uintptr_t)&self >> 12) * 0x9e3779b9u % CALLERS].n;
 }
 
 void usm__default_enter(void)
 {
-    if (usm__self.in_default++ > 0)
+    if (self.depth++ > 0)
         return; /* the outermost call is counted, and was so before it read any context */
-    usm__self.default_round = (uint16_t)usm_load_relaxed(&current_round);
-    (void)usm_add_relaxed(own_callers(usm__self.default_round), (size_t)1);
+    self.round = (uint16_t)usm_load_relaxed(&current_round);
+    (void)usm_add_relaxed(own_callers(self.round), (size_t)1);
     atomic_thread_fence(memory_order_seq_cst);
 }
 
@@ -105,8 +112,8 @@ static __attribute__((noinline)) void end_put_off(void)
 {
     usm_context *ctx;
 
-    while ((ctx = usm__self.put_off)) {
-        usm__self.put_off = ctx->put_off;
+    while ((ctx = self.put_off)) {
+        self.put_off = ctx->put_off;
         if (usm__default_await_left(ctx))
             usm__context_let_go(ctx);
     }
@@ -114,11 +121,10 @@ static __attribute__((noinline)) void end_put_off(void)
 
 void usm__default_leave(void)
 {
-    if (--usm__self.in_default > 0)
+    if (--self.depth > 0)
         return;
-    (void)atomic_fetch_sub_explicit(own_callers(usm__self.default_round), (size_t)1,
-                                    memory_order_release);
-    if (__builtin_expect(usm__self.put_off != NULL, 0))
+    (void)atomic_fetch_sub_explicit(own_callers(self.round), (size_t)1, memory_order_release);
+    if (__builtin_expect(self.put_off != NULL, 0))
         end_put_off();
 }
 
@@ -133,9 +139,9 @@ bool usm__default_await_left(usm_context *ctx)
 {
     unsigned round;
 
-    if (usm__self.in_default > 0) {
-        ctx->put_off      = usm__self.put_off;
-        usm__self.put_off = ctx;
+    if (self.depth > 0) {
+        ctx->put_off = self.put_off;
+        self.put_off = ctx;
         return false;
     }
     atomic_thread_fence(memory_order_seq_cst);
@@ -154,9 +160,9 @@ static void forget_callers(void)
         atomic_store(&callers[0][i].n, (size_t)0);
         atomic_store(&callers[1][i].n, (size_t)0);
     }
-    usm__self.put_off = NULL; /* the parent's */
-    if (usm__self.in_default > 0)
-        atomic_store(own_callers(usm__self.default_round), (size_t)1);
+    self.put_off = NULL; /* the parent's */
+    if (self.depth > 0)
+        atomic_store(own_callers(self.round), (size_t)1);
     usm__mutex_reset_in_child(&ending);
 }
 

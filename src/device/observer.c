@@ -5,3 +5,4 @@
 _Atomic(const usm__observer *) usm__observers;
 atomic_uint                    usm__observing;
 _Atomic(uint64_t)              usm__watched;
+USM__THREAD_LOCAL bool         usm__tagged;

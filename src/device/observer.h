@@ -72,7 +72,7 @@ typedef struct usm__observer {
 } usm__observer;
 
 /* The reasons to observe every thread.  A thread with a tag is observed for that reason alone
- * (usm__thread.tag_depth > 0).  Fixed before any block exists, except for ORDER, which is cleared
+ * (usm__tagged).  Fixed before any block exists, except for ORDER, which is cleared
  * when there is no memory to go on. */
 typedef enum usm__observer_flag {
     USM__OBSERVE_HOOKS    = 1u << 0, /* USM_HOOKS has trace                                 */
@@ -85,12 +85,14 @@ typedef enum usm__observer_flag {
 
 #define USM__OBSERVE_RECORDED (USM__OBSERVE_DEBUG | USM__OBSERVE_VALIDATE | USM__OBSERVE_CHECKER)
 
-/* NULL: nobody observed yet.  Set before a flag or a thread's tag depth is. */
+/* NULL: nobody observed yet.  Set before a flag or usm__tagged is. */
 extern _Atomic(const usm__observer *) usm__observers __attribute__((visibility("hidden")));
 extern atomic_uint                    usm__observing __attribute__((visibility("hidden")));
 /* The number of blocks with a record (observe/watch.h); unless it is 0, the free of any block must
  * look for one. */
 extern _Atomic(uint64_t) usm__watched __attribute__((visibility("hidden")));
+/* The calling thread has pushed a tag. */
+extern USM__THREAD_LOCAL bool usm__tagged;
 
 /* pre: somebody observes, or did. */
 static inline const usm__observer *usm__observer_get(void)
@@ -104,18 +106,10 @@ static inline void usm__observer_each_tag(usm__observer_tag_fn *fn, void *arg)
         usm__observer_get()->each_tag(fn, arg);
 }
 
-static inline bool usm__has_tag(void)
-{
-    const usm__thread *t = usm__self.block;
-
-    return t && t->tag_depth > 0;
-}
-
 /* True if the calling thread is observed. */
 static inline bool usm__observed(void)
 {
-    return (usm_load_relaxed(&usm__observing) & ~(unsigned)USM__OBSERVE_ORDER) != 0 ||
-           usm__has_tag();
+    return (usm_load_relaxed(&usm__observing) & ~(unsigned)USM__OBSERVE_ORDER) != 0 || usm__tagged;
 }
 
 /* True if a free or query of a block must go to the observer: also while blocks of other threads
@@ -128,7 +122,7 @@ static inline bool usm__observed_free(void)
 /* True if a block for the calling thread needs a record: the observer must allocate it. */
 static inline bool usm__observed_with_record(void)
 {
-    return usm_load_relaxed(&usm__observing) & USM__OBSERVE_RECORDED || usm__has_tag();
+    return usm_load_relaxed(&usm__observing) & USM__OBSERVE_RECORDED || usm__tagged;
 }
 
 static inline bool usm__observer_order_on(void)

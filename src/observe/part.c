@@ -8,6 +8,7 @@
 #include "observe/hooks.h"
 #include "observe/observe.h"
 #include "observe/order_check.h"
+#include "observe/tag.h"
 
 static void start(void)
 {
@@ -30,9 +31,10 @@ static void fork_order(usm_fork_phase phase)
     usm__order_fork((int)phase);
 }
 
-const usm_part usm__observe_part = {.name    = "observe",
-                                    .start   = start,
-                                    .observe = usm__observe_start,
-                                    .fork    = {{USM__RANK_WATCH, fork_watch},
-                                                {USM__RANK_META, fork_tags},
-                                                {USM__RANK_ORDER_CHECK, fork_order}}};
+const usm_part usm__observe_part = {.name         = "observe",
+                                    .start        = start,
+                                    .observe      = usm__observe_start,
+                                    .thread_ended = usm__tag_thread_ended,
+                                    .fork         = {{USM__RANK_WATCH, fork_watch},
+                                                     {USM__RANK_META, fork_tags},
+                                                     {USM__RANK_ORDER_CHECK, fork_order}}};

@@ -8,6 +8,7 @@
 #include "observe/tag.h"
 
 #include "base/fork.h"
+#include "base/meta.h"
 #include "base/mutex.h"
 #include "base/os.h"
 #include "base/status.h"
@@ -26,6 +27,15 @@ static struct {
     usm__tag         *last;  /* guarded by lock                                                */
     unsigned          count; /* guarded by lock                                                */
 } tags = {.lock = USM__MUTEX_INIT(USM__RANK_META, "tags")};
+
+/* The tags that a thread has pushed, innermost last.  Allocated at its first push. */
+typedef struct tag_stack {
+    unsigned  depth;
+    usm__tag *tags[USM__TAG_DEPTH];
+} tag_stack;
+
+static usm__meta_type      stack_type = USM__META_TYPE(tag_stack, 0, "stacks of tags");
+static __thread tag_stack *pushed __attribute__((tls_model("initial-exec"))); /* may be NULL */
 
 /* ---- names ------------------------------------------------------------------- */
 
@@ -154,19 +164,42 @@ void usm__tag_fork(int phase)
     usm__mutex_fork(&tags.lock, phase);
 }
 
+/* ---- the stack of a thread ------------------------------------------------------------------ */
+
+usm__tag *usm__tag_current(void)
+{
+    return usm__tagged ? pushed->tags[pushed->depth - 1] : NULL;
+}
+
+/* The thread has a block from here on, so that usm__tag_thread_ended() is called. */
+static tag_stack *own_stack(void)
+{
+    if (!pushed && usm__thread_self())
+        pushed = usm__meta_alloc(&stack_type);
+    return pushed;
+}
+
+void usm__tag_thread_ended(void)
+{
+    if (pushed)
+        usm__meta_free(&stack_type, pushed);
+    pushed      = NULL;
+    usm__tagged = false;
+}
+
 /* ---- public ---------------------------------------------------------------------- */
 
 usm_status usm_tag_push(const char *name)
 {
-    usm__thread *t;
-    usm__tag    *tag;
+    tag_stack *s;
+    usm__tag  *tag;
 
     if (!name || !*name)
         return usm__fail(USM_E_INVALID, "usm_tag_push: the name is %s", name ? "empty" : "NULL");
-    t = usm__thread_self();
-    if (!t)
+    s = own_stack();
+    if (!s)
         return usm__fail(USM_E_NO_MEMORY, "no host memory for this thread's tags");
-    if (t->tag_depth == USM__TAG_DEPTH)
+    if (s->depth == USM__TAG_DEPTH)
         return usm__fail(
             USM_E_INVALID,
             "usm_tag_push: this thread has pushed %d tags already; does each push have "
@@ -176,19 +209,19 @@ usm_status usm_tag_push(const char *name)
     if (!tag)
         return usm__fail(USM_E_NO_MEMORY, "no host memory for the tag \"%.63s\"", name);
     usm__observe_install();
-    t->tags[t->tag_depth++] = tag;
-    if (t->tag_depth == 1)
+    s->tags[s->depth++] = tag;
+    usm__tagged         = true;
+    if (s->depth == 1)
         usm__magazine_close_self();
     return USM_OK;
 }
 
 usm_status usm_tag_pop(void)
 {
-    usm__thread *t = usm__self.block;
-
-    if (!t || t->tag_depth == 0)
+    if (!usm__tagged)
         return usm__fail(USM_E_INVALID, "usm_tag_pop: no tag is pushed on this thread");
-    if (--t->tag_depth == 0)
+    usm__tagged = --pushed->depth > 0;
+    if (!usm__tagged)
         usm__magazine_open_self();
     return USM_OK;
 }

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
 /* Internals of tags: the names, their statistics, and the current tag of a thread.
  *
- * A tag is made at its first push and never freed.  The stack of names is in the thread's block
- * (base/thread.h).  observe/watch.h has the tag of each block. */
+ * A tag is made at its first push and never freed.  observe/watch.h has the tag of each block. */
 #ifndef USM_OBSERVE_TAG_H
 #define USM_OBSERVE_TAG_H
 
 #include "device/observer.h"
 
-#define USM__TAG_NAME 64
+#define USM__TAG_NAME  64
+#define USM__TAG_DEPTH 32
 
 typedef struct usm__tag {
     struct usm__tag *_Atomic next;     /* in its bucket            */
@@ -22,12 +22,7 @@ typedef struct usm__tag {
 } usm__tag;
 
 /* The calling thread's innermost tag, or NULL. */
-static inline usm__tag *usm__tag_current(void)
-{
-    const usm__thread *t = usm__self.block;
-
-    return t && t->tag_depth ? t->tags[t->tag_depth - 1] : NULL;
-}
+usm__tag *usm__tag_current(void);
 
 /* `tag` may be NULL in all of these.  A block was allocated; freed; its free was refused after
  * all. */
@@ -38,5 +33,6 @@ uint32_t usm__tag_trace_id(usm__tag *tag);
 
 void usm__tags_each(usm__observer_tag_fn *fn, void *arg);
 void usm__tag_fork(int phase);
+void usm__tag_thread_ended(void);
 
 #endif
