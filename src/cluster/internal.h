@@ -3,7 +3,7 @@
  *
  *     attach.c    attaching and leaving: which module, its table, the members
  *     messages.c  delivers messages from the module's thread to listeners and watchers
- *     agree.c     a listener of its own, on top of messages
+ *     agree.c     group/agree.h, a listener of its own on top of messages
  *
  * One lock guards everything.  It is not held during calls of the module, of listeners or of
  * watchers. */
