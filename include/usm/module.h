@@ -30,6 +30,8 @@ typedef enum usm_log_level {
     USM_LOG_NODE = 0x100
 } usm_log_level;
 
+struct pollfd;
+
 /** Properties of an open file and of its file system. */
 typedef struct usm_os_file {
     uint64_t size; /**< bytes; also for a block device */
@@ -107,6 +109,27 @@ typedef struct usm_os_api {
     /** The number of processors of this process: those in its affinity mask, but
      * not more than the CPU quota of its control group pays for; >= 1. */
     unsigned (*cpu_count)(void);
+
+    /* Sockets between processes of this machine, close-on-exec.  A packet arrives whole or not at
+     * all.  -1 and errno on failure. */
+
+    /** Listens at an abstract name of at most 100 bytes; EADDRINUSE. */
+    int (*socket_listen)(const char *name);
+    /** ECONNREFUSED: nobody listens there; EAGAIN: not within the time. */
+    int (*socket_connect)(const char *name, unsigned timeout_ms);
+    int (*socket_accept)(int fd);    /**< does not wait; nor does the socket that it returns */
+    int (*socket_pair)(int pair[2]); /**< two that are connected and do not wait */
+    /** The process at the other end, and its user. */
+    int (*socket_peer)(int fd, int *pid, uint32_t *uid);
+    /** Sends one packet, with the descriptor `pass` unless it is -1.  0; never
+     * raises SIGPIPE. */
+    int (*socket_send)(int fd, const void *data, size_t size, int pass);
+    /** Receives one packet; *passed is its descriptor or -1.  Its size; 0: the
+     * other end is closed. */
+    int64_t (*socket_receive)(int fd, void *data, size_t size, int *passed);
+    /** As poll(), until a time of CLOCK_MONOTONIC in nanoseconds; UINT64_MAX:
+     * without a limit.  0: the time is over, or a signal came. */
+    int (*poll)(struct pollfd *list, unsigned n, uint64_t deadline);
 } usm_os_api;
 
 typedef struct usm_host_api {

@@ -7,6 +7,7 @@
 #include "base/os_ipc.h"
 #include "base/os_secret.h"
 #include "base/os_storage.h"
+#include "base/os_wait.h"
 
 #include <dlfcn.h>
 #include <errno.h>
@@ -541,4 +542,13 @@ const usm_os_api usm__os_api = {
     .secret_read  = usm__os_secret_read,
 
     .cpu_count = usm__os_cpu_count,
+
+    .socket_listen  = usm__os_listen,
+    .socket_connect = usm__os_connect,
+    .socket_accept  = usm__os_accept,
+    .socket_pair    = usm__os_socket_pair,
+    .socket_peer    = usm__os_peer,
+    .socket_send    = usm__os_send,
+    .socket_receive = usm__os_receive,
+    .poll           = usm__os_poll,
 };

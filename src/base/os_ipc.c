@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* System calls that concern other processes, with their fault points.  Called by src/ipc. */
+/* System calls that concern other processes, with their fault points.  Called by src/ipc and
+ * src/group. */
 #include "base/os_ipc.h"
 
 #include "base/fault.h"
@@ -142,16 +143,17 @@ static socklen_t address_of(const char *name, struct sockaddr_un *address)
     return (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + n);
 }
 
-static int make_socket(void)
+static int make_socket(int flags)
 {
-    return faulted("os.socket", EMFILE) ? -1 : socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
+    return faulted("os.socket", EMFILE) ? -1
+                                        : socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | flags, 0);
 }
 
 int usm__os_listen(const char *name)
 {
     struct sockaddr_un address;
     socklen_t          size = address_of(name, &address);
-    int                fd   = make_socket();
+    int                fd   = make_socket(SOCK_NONBLOCK);
 
     if (fd < 0)
         return -1;
@@ -165,7 +167,7 @@ int usm__os_connect(const char *name, unsigned timeout_ms)
     struct sockaddr_un address;
     struct timeval     within = {(time_t)(timeout_ms / 1000), (long)(timeout_ms % 1000) * 1000};
     socklen_t          size   = address_of(name, &address);
-    int                fd     = make_socket();
+    int                fd     = make_socket(0);
     int                done;
 
     if (fd < 0)
@@ -190,6 +192,13 @@ int usm__os_accept(int fd)
         got = accept4(fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
     while (got < 0 && errno == EINTR);
     return got;
+}
+
+int usm__os_socket_pair(int pair[2])
+{
+    return faulted("os.socket", EMFILE)
+               ? -1
+               : socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, pair);
 }
 
 int usm__os_peer(int fd, int *pid, uint32_t *uid)
@@ -235,7 +244,7 @@ int usm__os_send(int fd, const void *data, size_t size, int pass)
     return n == (ssize_t)size ? 0 : -1;
 }
 
-ssize_t usm__os_receive(int fd, void *data, size_t size, int *passed)
+int64_t usm__os_receive(int fd, void *data, size_t size, int *passed)
 {
     control       c    = {.bytes = {0}};
     struct iovec  part = {data, size};

@@ -27,18 +27,21 @@ int usm__os_pidfd_take(int pidfd, int fd);
  * ENOENT: it has none. */
 int usm__os_find_memfd(int pid, const char *name);
 
-/* Sockets with an abstract name of at most 100 bytes; each message is one packet. */
+/* Sockets with an abstract name of at most 100 bytes; each message is one packet.  Several
+ * processes may have a listener: accept() does not wait, nor do the sockets that it returns, nor
+ * those of a pair. */
 int usm__os_listen(const char *name);
 /* EAGAIN: not within the time, which also limits later sends and receives. */
 int usm__os_connect(const char *name, unsigned timeout_ms);
 int usm__os_accept(int fd);
+int usm__os_socket_pair(int pair[2]);
 /* Returns the process and the user at the other end. */
 int usm__os_peer(int fd, int *pid, uint32_t *uid);
 /* Sends one packet, with a descriptor unless `pass` is -1; never raises SIGPIPE. */
 int usm__os_send(int fd, const void *data, size_t size, int pass);
 /* Receives one packet; *passed is its descriptor or -1.  Returns its size; 0: the other end is
  * closed. */
-ssize_t usm__os_receive(int fd, void *data, size_t size, int *passed);
+int64_t usm__os_receive(int fd, void *data, size_t size, int *passed);
 
 /* Waits for many descriptors.  `data` is returned when the descriptor can be read or its other end
  * is closed; with to_read false only when it is closed. */
