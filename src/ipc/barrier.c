@@ -53,7 +53,7 @@ static bool has_gone(const usm_ipc_channel *ch, uint32_t rank)
         return false;
     return usm__channel_ranks_have(&ch->agreed, rank) ||
            usm_load_acquire(&ch->peers[rank].has_ended) ||
-           usm_load_acquire(&ch->page->members[rank].presence) == USM__MEMBER_CLOSED;
+           usm_load_acquire(&ch->page->members[rank].has_closed);
 }
 
 /* Whether all have arrived that have not gone.  If two arrive at the same time, at least one sees
@@ -96,7 +96,7 @@ static void begin_end(usm_ipc_channel *ch, uint64_t seen)
     if (!all_here(ch, &v.gone))
         return;
     first = lowest(ch, &v.gone);
-    if (ch->page->members[first].has_across)
+    if (ch->peers[first].has_across)
         (void)propose(ch, seen, ACROSS, &v);
     else
         (void)propose(ch, seen, END, &v);

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
 /* Channels: opening and closing them, barriers and gathers, which members are alive.
- * channel_meet.c has how members meet, barrier.c how they agree, channel.h the page that they
- * share.
+ * group/meet.h has how members meet, barrier.c how they agree, channel.h the page that they share.
  *
  * Each member monitors all others (rendezvous.h): when one ends, the kernel notifies this process,
  * which wakes all that sleep at the page, here and in other processes. */
@@ -10,6 +9,7 @@
 #include "base/meta.h"
 #include "base/os.h"
 #include "device/init.h"
+#include "device/registry.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -68,16 +68,58 @@ static size_t contributions_at(uint32_t size)
     return (n + 4095) & ~(size_t)4095;
 }
 
-size_t usm__channel_page_size(uint32_t size)
+/* The contribution of `rank` in calls of that parity. */
+static char *contribution(const usm_ipc_channel *ch, uint64_t call, uint32_t rank)
 {
-    return contributions_at(size) + (size_t)2 * size * USM__CHANNEL_BYTES;
+    const size_t slot = (size_t)(call & 1) * ch->size + rank;
+
+    return (char *)ch->page + contributions_at(ch->size) + slot * USM__CHANNEL_BYTES;
 }
 
-char *usm__channel_contribution(usm__channel_page *page, uint64_t call, uint32_t rank)
-{
-    const size_t slot = (size_t)(call & 1) * page->size + rank;
+/* ---- meeting ----------------------------------------------------------------------------- */
 
-    return (char *)page + contributions_at(page->size) + slot * USM__CHANNEL_BYTES;
+#define RELEASE 1u /* of the page and of what group/meet.c sends */
+
+typedef struct hello {
+    usm__ipc_process process;
+    uint32_t         has_across;
+} hello;
+
+/* Waits until all members have come; then ch has the page, and knows their processes. */
+static usm_status meet(usm_ipc_channel *ch, const usm_ipc_channel_desc *desc)
+{
+    hello              own = {.has_across = desc->across != NULL};
+    char               name[100], what[USM__CHANNEL_NAME_MAX + 16];
+    usm_status         st = usm__ipc_self(&own.process);
+    usm__group_meeting m  = {.api         = &usm__registry_api,
+                             .name        = name,
+                             .what        = what,
+                             .place       = "name",
+                             .release     = RELEASE,
+                             .rank        = ch->rank,
+                             .size        = ch->size,
+                             .timeout_ms  = desc->timeout_ms,
+                             .other_size  = USM_E_BUSY,
+                             .hello       = &own,
+                             .hello_size  = sizeof own,
+                             .shared_size = contributions_at(ch->size) +
+                                            (size_t)2 * ch->size * USM__CHANNEL_BYTES};
+
+    if (st != USM_OK)
+        return st;
+    (void)snprintf(name, sizeof name, "usm-channel-%u-%s", own.process.uid, desc->name);
+    (void)snprintf(what, sizeof what, "the group \"%s\"", desc->name);
+    st = usm__group_meet(&m, &ch->group);
+    if (st != USM_OK)
+        return st;
+    ch->page = usm__group_shared(&ch->group);
+    for (uint32_t r = 0; r < ch->size; r++) {
+        const hello *h = usm__group_hello(&ch->group, r);
+
+        ch->peers[r].watch.process = h->process;
+        ch->peers[r].has_across    = h->has_across;
+    }
+    return USM_OK;
 }
 
 /* ---- the others ---------------------------------------------------------------------------- */
@@ -87,7 +129,7 @@ static void notify_loss(const usm__channel_peer *peer)
     const usm_ipc_channel *ch   = peer->ch;
     const uint32_t         rank = (uint32_t)(peer - ch->peers);
 
-    if (usm_load_acquire(&ch->page->members[rank].presence) != USM__MEMBER_CLOSED)
+    if (!usm_load_acquire(&ch->page->members[rank].has_closed))
         usm__ipc_notify_loss(&peer->watch.process, USM_IPC_MEMBER);
 }
 
@@ -105,9 +147,8 @@ static usm_status watch_peer(usm_ipc_channel *ch, uint32_t rank)
     usm__channel_peer *peer = &ch->peers[rank];
     usm_status         st;
 
-    peer->ch            = ch;
-    peer->watch.fn      = peer_ended;
-    peer->watch.process = ch->page->members[rank].process;
+    peer->ch       = ch;
+    peer->watch.fn = peer_ended;
     if (rank == ch->rank || usm__ipc_is_self(&peer->watch.process))
         return USM_OK;
     st = usm__ipc_watch_start(&peer->watch);
@@ -165,7 +206,7 @@ static usm_ipc_channel *new_channel(const usm_ipc_channel_desc *desc)
     ch->fork_generation = usm__fork_generation();
     ch->rank            = desc->rank;
     ch->size            = desc->size;
-    ch->page_size       = usm__channel_page_size(desc->size);
+    ch->page            = NULL;
     ch->across          = desc->across;
     ch->user            = desc->user;
     ch->call            = 0;
@@ -184,7 +225,7 @@ err_memory:
 static void free_channel(usm_ipc_channel *ch)
 {
     if (ch->page)
-        (void)usm__os_unmap(ch->page, ch->page_size);
+        (void)usm__os_unmap(ch->group.page, ch->group.page_size);
     usm__heap_free(ch->peers);
     usm__meta_free(&channel_type, ch);
 }
@@ -192,27 +233,24 @@ static void free_channel(usm_ipc_channel *ch)
 /* To the others this is like an end of the process. */
 static void leave(usm_ipc_channel *ch)
 {
-    usm_store_release(&ch->page->members[ch->rank].presence, (uint32_t)USM__MEMBER_CLOSED);
+    usm_store_release(&ch->page->members[ch->rank].has_closed, true);
     usm__bell_ring(&ch->page->bell);
     unwatch(ch);
 }
 
 usm_status usm_ipc_channel_open(const usm_ipc_channel_desc *desc, usm_ipc_channel **out)
 {
-    usm__ipc_process self;
     usm_ipc_channel *ch = NULL;
     usm_status       st = check_desc(desc, out);
 
     if (st == USM_OK)
         st = usm__up();
-    if (st == USM_OK)
-        st = usm__ipc_self(&self);
     if (st != USM_OK)
         return st;
     ch = new_channel(desc);
     if (!ch)
         return USM_E_NO_MEMORY;
-    st = usm__channel_meet(desc, &self, &ch->page);
+    st = meet(ch, desc);
     if (st != USM_OK)
         goto err_channel;
     for (uint32_t r = 0; r < ch->size && st == USM_OK; r++)
@@ -311,7 +349,7 @@ usm_status usm_ipc_channel_gather(usm_ipc_channel *ch, const void *mine, size_t 
         return usm__fail(USM_E_INVALID, "usm_ipc_channel_gather: %s",
                          !mine || !all ? "mine or all is NULL"
                                        : "each member gives 1 to 4096 bytes");
-    memcpy(usm__channel_contribution(ch->page, ch->call + 1, ch->rank), mine, size);
+    memcpy(contribution(ch, ch->call + 1, ch->rank), mine, size);
     st = call(ch, (uint32_t)size + 1);
     if (st != USM_OK && st != USM_E_PEER)
         return st;
@@ -321,7 +359,7 @@ usm_status usm_ipc_channel_gather(usm_ipc_channel *ch, const void *mine, size_t 
         if (usm__channel_ranks_have(&ch->agreed, r))
             memset(to, 0, size);
         else
-            memcpy(to, usm__channel_contribution(ch->page, ch->call, r), size);
+            memcpy(to, contribution(ch, ch->call, r), size);
     }
     return st;
 }
@@ -337,5 +375,5 @@ bool usm_ipc_channel_is_alive(usm_ipc_channel *ch, uint32_t rank)
     }
     return !usm__channel_ranks_have(&ch->agreed, rank) &&
            !usm_load_acquire(&ch->peers[rank].has_ended) &&
-           usm_load_acquire(&ch->page->members[rank].presence) == USM__MEMBER_HERE;
+           !usm_load_acquire(&ch->page->members[rank].has_closed);
 }

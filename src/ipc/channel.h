@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* The page that a group of processes shares, and the interface between channel.c, channel_meet.c
- * and barrier.c.
+/* The page that a group of processes shares, and the interface between channel.c and barrier.c.
  *
- * The page is a memory file: the member that hosts the meeting creates it and hands it out.  Its
- * size depends on the size of the group:
+ * The page is what the members share since they met (group/meet.h), zeroed at first.  Its size
+ * depends on the size of the group:
  *
  *     usm__channel_page | a usm__channel_member each | gather: two halves, 4096 bytes a member each
  *
@@ -14,24 +13,18 @@
 
 #include "base/inline/atomic.h"
 #include "device/handle.h"
+#include "group/meet.h"
 #include "ipc/bell.h"
 #include "ipc/rendezvous.h"
 
 #define USM__CHANNEL_NAME_MAX 63
 #define USM__CHANNEL_SIZE_MAX 256
 #define USM__CHANNEL_BYTES    4096 /* the most that a member contributes                     */
-#define USM__CHANNEL_MAGIC    0x75636831u
 
 /* A set of ranks. */
 typedef struct usm__channel_ranks {
     uint64_t bits[USM__CHANNEL_SIZE_MAX / 64];
 } usm__channel_ranks;
-
-typedef enum usm__meeting {
-    USM__MEETING_OPEN      = 0,
-    USM__MEETING_COMPLETE  = 1, /* all have arrived: the group exists         */
-    USM__MEETING_ABANDONED = 2  /* a member left: those that stay start again */
-} usm__meeting;
 
 /* How a call may end: the chosen verdict is valid for all. */
 typedef struct usm__channel_verdict {
@@ -40,16 +33,8 @@ typedef struct usm__channel_verdict {
     uint32_t           pad;
 } usm__channel_verdict;
 
-typedef enum usm__presence {
-    USM__MEMBER_ABSENT = 0,
-    USM__MEMBER_HERE   = 1,
-    USM__MEMBER_CLOSED = 2
-} usm__presence;
-
 typedef struct usm__channel_member {
-    usm__ipc_process  process;
-    _Atomic(uint32_t) presence;
-    uint32_t          has_across;
+    _Atomic(bool)     has_closed;
     _Atomic(uint64_t) arrived;  /* number of the call at which it has arrived                 */
     uint32_t          given[2]; /* in calls of that parity: bytes for gather, + 1; 0: barrier */
     usm__channel_verdict
@@ -57,10 +42,8 @@ typedef struct usm__channel_member {
 } usm__channel_member;
 
 typedef struct usm__channel_page {
-    uint32_t          magic, size;
-    _Atomic(uint32_t) meeting; /* usm__meeting                                          */
     usm__bell         bell;
-    _Atomic(uint64_t) decided; /* see barrier.c                                          */
+    _Atomic(uint64_t) decided; /* see barrier.c */
     _Alignas(64) usm__channel_member members[];
 } usm__channel_page;
 
@@ -70,20 +53,21 @@ typedef struct usm__channel_peer {
     struct usm_ipc_channel *ch;
     _Atomic(bool)           has_ended;
     bool                    is_watched;
+    bool                    has_across; /* also of this process */
 } usm__channel_peer;
 
 struct usm_ipc_channel {
     usm__magic_word    magic;
     unsigned           fork_generation; /* of the process that opened it                   */
-    usm__channel_page *page;
-    size_t             page_size;
+    usm__group         group;
+    usm__channel_page *page; /* its shared bytes */
     uint32_t           rank, size;
     bool               may_spin;
     uint64_t           call;   /* number of calls that this member has made  */
     usm__channel_ranks agreed; /* members that have gone, as reported so far */
     usm_ipc_across_fn  across;
     void              *user;
-    usm__channel_peer *peers; /* `size` of them, our own unused                           */
+    usm__channel_peer *peers; /* `size` of them                                           */
 };
 
 static inline bool usm__channel_ranks_have(const usm__channel_ranks *r, uint32_t rank)
@@ -99,14 +83,6 @@ static inline void usm__channel_ranks_add(usm__channel_ranks *r, uint32_t rank)
 bool usm__channel_ranks_any(const usm__channel_ranks *r);
 /* "2, 5 and 9", cut short after a few. */
 const char *usm__channel_ranks_text(const usm__channel_ranks *r, char *text, size_t size);
-
-size_t usm__channel_page_size(uint32_t size);
-/* The contribution of `rank` in calls of that parity. */
-char *usm__channel_contribution(usm__channel_page *page, uint64_t call, uint32_t rank);
-
-/* Waits until all members have arrived; the caller unmaps *page. */
-usm_status usm__channel_meet(const usm_ipc_channel_desc *desc, const usm__ipc_process *self,
-                             usm__channel_page **page);
 
 /* Waits until every living member has made this call; outputs which have gone since the last one.
  * *across is what across() returned, in whichever member. */

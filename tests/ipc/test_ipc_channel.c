@@ -210,7 +210,7 @@ static void come_wrongly_then_rightly(group *g, int rank)
     CHECK_INT(try_open(g->name, 0, 2, 5000), USM_E_BUSY);
     CHECK_IN("rank 0", usm_last_error());
     CHECK_INT(try_open(g->name, 1, 3, 5000), USM_E_BUSY);
-    CHECK_IN("a group of 2", usm_last_error());
+    CHECK_IN("rank 1 came with size 3, not 2", usm_last_error());
     ch = open_as(g, 1, 2);
     OK(usm_ipc_channel_barrier(ch));
     usm_ipc_channel_close(ch);
