@@ -57,7 +57,7 @@ USM_API usm_status usm_job_describe(usm_text_format format, char *text, size_t c
  *   USM_E_BUSY              another process has this rank, the job there is
  *                           complete, or this process is in a job already
  *   USM_E_ABI               another process uses another release of libusm
- *   USM_E_PERMISSION        the folder belongs to another user
+ *   USM_E_PERMISSION        another user's process came first
  *   USM_E_IO, USM_E_SYSTEM  the system refused the folder or a socket
  *   USM_E_NO_BACKEND        that transport is not installed here */
 USM_API USM_NODISCARD usm_status usm_job_join(const char *where);

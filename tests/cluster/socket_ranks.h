@@ -73,14 +73,35 @@ static inline void wait_until_stopped(pid_t pid)
     CHECK(WIFSTOPPED(status));
 }
 
-static inline void wait_for_file(const char *name)
+/* The name under which the processes of the folder meet, once there is the folder. */
+static inline const char *name_of_folder(void)
 {
-    char        path[512];
+    static char name[64];
     struct stat st;
     unsigned    naps = 0;
 
-    (void)snprintf(path, sizeof path, "%s/%s", folder, name);
-    while (stat(path, &st) != 0)
+    while (stat(folder, &st) != 0)
+        wait_a_while(&naps);
+    (void)snprintf(name, sizeof name, "usm-job-%llx-%llx", (unsigned long long)st.st_dev,
+                   (unsigned long long)st.st_ino);
+    return name;
+}
+
+static inline bool is_bound(const char *name)
+{
+    static char text[1 << 20];
+    char        line[80];
+
+    (void)snprintf(line, sizeof line, "@%s\n", name);
+    return strstr(plain_read("/proc/net/unix", text, sizeof text), line) != NULL;
+}
+
+/* Until a process listens for the others. */
+static inline void wait_for_host(void)
+{
+    unsigned naps = 0;
+
+    while (!is_bound(name_of_folder()))
         wait_a_while(&naps);
 }
 

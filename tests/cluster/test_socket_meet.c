@@ -1,13 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* How the ranks of a job over transports/socket come together: who is missing, who comes twice,
- * dead ones' sockets, strangers, and what usm_job_join() does not take. */
+/* How the ranks of a job over transports/socket come together: who is missing, who comes twice or
+ * late, deaths, strangers, and what usm_job_join() does not take.  The meeting itself is tested by
+ * tests/group/test_meet.c. */
 #include "cluster/socket_ranks.h"
 
+#include "base/os_ipc.h"
 #include "device/registry.h"
 
 #include <errno.h>
+#include <poll.h>
 #include <sys/socket.h>
-#include <sys/un.h>
 
 /* ---- coming together ------------------------------------------------------------------------- */
 
@@ -17,8 +19,8 @@ static void come_alone(uint32_t rank, uint32_t count, rank_fn *fn)
 
     CHECK_INT(join(rank, count, ",wait=600000"), USM_E_PEER);
     CHECK(vclock_now_ms() - begun >= 600000);
-    CHECK_IN("rank 0 has not come to ", usm_last_error());
-    CHECK_IN("within 600000 ms (1 of 3 processes are there)", usm_last_error());
+    CHECK_IN("did not meet within 600000 ms: rank 0, 2 of 3 did not come", usm_last_error());
+    CHECK_IN(folder, usm_last_error());
     CHECK_INT(join(0, 1, ""), USM_OK); /* another job may be tried */
     fn(0, 1);
     usm_job_leave();
@@ -26,12 +28,9 @@ static void come_alone(uint32_t rank, uint32_t count, rank_fn *fn)
 
 static void a_missing_rank_is_named(void)
 {
-    char path[512];
-
     begin();
     CHECK_INT(end_in(vclock_wait_pid(start(come_alone, 1, 3, agree_often), STEP_MS)), 0);
-    (void)snprintf(path, sizeof path, "%s/1.sock", folder);
-    CHECK(access(path, F_OK) != 0); /* nothing is left */
+    CHECK(!is_bound(name_of_folder())); /* nothing is left */
     CHECK_INT(rmdir(folder), 0);
 }
 
@@ -39,13 +38,12 @@ static void come_with_size(uint32_t rank, uint32_t count, rank_fn *fn)
 {
     (void)fn;
     if (rank == 1) {
-        wait_for_file("0.sock");
+        wait_for_host();
         CHECK_INT(join(rank, count, ""), USM_E_INVALID);
-        CHECK_IN("has size=2, this process size=3", usm_last_error());
     } else {
         CHECK_INT(join(rank, count, ",wait=600000"), USM_E_PEER);
-        CHECK_IN("rank 1 came with size=3, not 2", usm_last_error());
     }
+    CHECK_IN("rank 1 came with size 3, not 2", usm_last_error());
 }
 
 static void different_sizes_are_told_to_both(void)
@@ -72,7 +70,7 @@ static void come_too_late(uint32_t rank, uint32_t count, rank_fn *fn)
 {
     (void)fn;
     CHECK_INT(join(rank, count, ""), USM_E_BUSY);
-    CHECK_IN(rank == 2 ? "is complete" : "another process is rank 1", usm_last_error());
+    CHECK_IN("is complete; another group takes another folder", usm_last_error());
 }
 
 static void a_complete_job_lets_nobody_in(void)
@@ -87,6 +85,32 @@ static void a_complete_job_lets_nobody_in(void)
     atomic_store(&board->step, 1);
     CHECK_INT(end_of(pids[0]), 0);
     CHECK_INT(end_of(pids[1]), 0);
+    CHECK(!is_bound(name_of_folder()));
+}
+
+/* The first that comes is the host. */
+static void a_complete_job_stays_complete_when_its_host_has_ended(void)
+{
+    pid_t pids[3];
+
+    for (uint32_t host = 0; host < 3; host++) {
+        begin();
+        pids[host] = start(be_rank, host, 3, stay_for_others);
+        wait_for_host();
+        for (uint32_t r = 0; r < 3; r++)
+            if (r != host)
+                pids[r] = start(be_rank, r, 3, stay_for_others);
+        wait_for(&board->met, 3);
+        CHECK_INT(kill(pids[host], SIGKILL), 0);
+        CHECK_INT(end_of(pids[host]), SIGKILL);
+        CHECK_INT(end_of(start(come_too_late, host, 3, NULL)), 0);
+        CHECK(is_bound(name_of_folder()));
+        atomic_store(&board->step, 1);
+        for (uint32_t r = 0; r < 3; r++)
+            if (r != host)
+                CHECK_INT(end_of(pids[r]), 0);
+        CHECK(!is_bound(name_of_folder()));
+    }
 }
 
 /* Two come as rank 0: one is refused, the other is in the job. */
@@ -97,8 +121,9 @@ static void compete(uint32_t rank, uint32_t count, rank_fn *fn)
     (void)fn;
     wait_for(&board->step, 1);
     st = join(rank, count, "");
-    if (st == USM_E_BUSY) {
-        CHECK_IN("each rank comes once", usm_last_error());
+    if (st == USM_E_BUSY) { /* the other one may have met rank 1 by then */
+        CHECK(strstr(usm_last_error(), "rank 0 has come before") ||
+              strstr(usm_last_error(), "is complete"));
         atomic_fetch_add(&board->refused, 1);
         return;
     }
@@ -130,17 +155,14 @@ static void die_alone(uint32_t rank, uint32_t count)
     (void)raise(SIGKILL);
 }
 
-static void the_socket_of_a_dead_process_is_replaced(void)
+static void a_folder_is_used_again_after_deaths(void)
 {
-    char path[512];
-
     begin();
     CHECK_INT(end_of(start(be_rank, 0, 1, die_alone)), SIGKILL);
     CHECK_INT(end_of(start(be_rank, 0, 1, agree_often)), 0);
     CHECK_INT(end_of(start(be_rank, 0, 1, die_alone)), SIGKILL);
-    (void)snprintf(path, sizeof path, "%s/0.sock", folder);
-    CHECK_INT(access(path, F_OK), 0);
-    run(3, talk); /* the others find the dead one's first */
+    run(3, talk);
+    CHECK_INT(rmdir(folder), 0);
 }
 
 /* Another comes in the place of one that dies while the rest is missing. */
@@ -151,9 +173,8 @@ static void come_in_the_place_of_the_dead(void)
     begin();
     first     = start(be_rank, 1, 3, talk);
     others[0] = start(be_rank, 0, 3, talk);
-    wait_for_file("1.sock");
-    wait_for_file("0.sock");
-    (void)usleep(100000); /* most often they have met by then */
+    wait_for_host();
+    (void)usleep(100000); /* most often both have come by then */
     CHECK_INT(kill(first, SIGKILL), 0);
     CHECK_INT(end_of(first), SIGKILL);
     first     = start(be_rank, 1, 3, talk);
@@ -165,100 +186,93 @@ static void come_in_the_place_of_the_dead(void)
 
 /* ---- strangers ------------------------------------------------------------------------------- */
 
-static int connect_to(const char *name)
-{
-    struct sockaddr_un a    = {.sun_family = AF_UNIX};
-    int                fd   = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
-    unsigned           naps = 0;
+/* What processes say when they meet: as in src/group/meet.c. */
+enum { COME = 1, WELCOME, REFUSED, LINK, ASK, VOTE };
 
-    CHECK(fd >= 0);
-    CHECK(snprintf(a.sun_path, sizeof a.sun_path, "%s/%s", folder, name) < (int)sizeof a.sun_path);
-    while (connect(fd, (struct sockaddr *)&a, sizeof a) != 0) {
-        CHECK(errno == ENOENT || errno == ECONNREFUSED || errno == EAGAIN);
+typedef struct packet {
+    uint32_t magic, release, kind, rank, size;
+    char     hello[120]; /* of COME: the lease and the domain; of REFUSED: why */
+} packet;
+
+static int connect_to_host(void)
+{
+    const char *name = name_of_folder();
+    unsigned    naps = 0;
+    int         fd;
+
+    while ((fd = usm__os_connect(name, LONGEST_MS)) < 0) {
+        CHECK(errno == ECONNREFUSED || errno == EAGAIN);
         wait_a_while(&naps);
     }
     return fd;
 }
 
-static void put32(unsigned char *at, uint32_t value)
+static void say(int fd, uint32_t release, uint32_t kind, uint32_t rank, uint32_t size)
 {
-    for (int i = 0; i < 4; i++)
-        at[i] = (unsigned char)(value >> (8 * i));
+    const uint32_t lease_ms = 60000;
+    packet         p        = {0x476d7375, release, kind, rank, size, ""};
+
+    memcpy(p.hello, &lease_ms, sizeof lease_ms);
+    CHECK_INT(usm__os_send(fd, &p, sizeof p, -1), 0);
 }
 
-/* As wire.c writes it; what follows comes from `packet` + 24. */
-static void put_head(unsigned char *packet, uint32_t version, uint32_t kind, uint32_t from,
-                     uint32_t tag, uint32_t size)
+/* 0: the end. */
+static uint32_t hear(int fd, packet *p, int *passed)
 {
-    memcpy(packet, "usmS", 4);
-    put32(packet + 4, version | kind << 16);
-    put32(packet + 8, from);
-    put32(packet + 12, tag);
-    put32(packet + 16, size);
-    put32(packet + 20, 0);
+    int n = -1;
+
+    *p = (packet){.kind = 0};
+    if (usm__os_receive(fd, p, sizeof *p, &n) != (ssize_t)sizeof *p || p->magic != 0x476d7375)
+        p->kind = 0;
+    if (passed)
+        *passed = n;
+    else if (n >= 0)
+        (void)close(n);
+    return p->kind;
 }
 
-/* A hello of 24 + 8 + 64 bytes. */
-static void say_hello(int fd, uint32_t version, uint32_t rank, uint32_t size)
-{
-    unsigned char packet[96] = {0};
-
-    put_head(packet, version, 1, rank, 0, 72);
-    put32(packet + 24, size);
-    put32(packet + 28, 60000);
-    CHECK_INT(send(fd, packet, sizeof packet, MSG_NOSIGNAL), sizeof packet);
-}
-
-static int kind_of_answer(int fd, uint32_t *tag)
-{
-    unsigned char packet[256];
-    ssize_t       n = recv(fd, packet, sizeof packet, 0);
-
-    if (n < 24 || memcmp(packet, "usmS", 4) != 0)
-        return 0; /* the end */
-    if (tag)
-        *tag = packet[12];
-    return packet[6];
-}
-
-static void send_garbage(const char *name, unsigned seed)
+static void send_garbage(unsigned seed)
 {
     unsigned char bytes[4096];
-    int           fd = connect_to(name);
+    packet        p;
+    int           fd = connect_to_host();
 
     for (size_t i = 0; i < sizeof bytes; i++)
         bytes[i] = (unsigned char)((seed = seed * 1103515245 + 12345) >> 16);
     if (seed & 0x10000)
-        memcpy(bytes, "usmS\1\0\1\0", 8);
+        memcpy(bytes, "usmG\1\0\0\0", 8);
     (void)send(fd, bytes, seed % sizeof bytes, MSG_NOSIGNAL);
     if (seed & 0x20000)
-        CHECK_INT(kind_of_answer(fd, NULL), 0);
+        CHECK_INT(hear(fd, &p, NULL), 0);
     (void)close(fd);
 }
 
-static void expect_refusal(uint32_t version, uint32_t rank, uint32_t size, uint32_t expected)
+static void expect_refusal(uint32_t release, uint32_t rank, uint32_t size, const char *why)
 {
-    uint32_t why = 0;
-    int      fd  = connect_to("0.sock");
+    packet p;
+    int    fd = connect_to_host();
 
-    say_hello(fd, version, rank, size);
-    CHECK_INT(kind_of_answer(fd, &why), expected ? 2 : 0);
-    CHECK_INT(why, expected);
+    say(fd, release, COME, rank, size);
+    CHECK_INT(hear(fd, &p, NULL), REFUSED);
+    CHECK_INT(p.release, 1);
+    CHECK_IN(why, p.hello);
+    CHECK_INT(hear(fd, &p, NULL), 0);
     (void)close(fd);
 }
 
 /* The first rank 1 is let in, the second is not; then the first goes. */
 static void a_rank_that_has_come_is_let_in_once(void)
 {
-    pid_t pids[3];
-    int   first;
+    pid_t  pids[3];
+    packet p;
+    int    first;
 
     begin();
     pids[0] = start(be_rank, 0, 3, talk);
-    first   = connect_to("0.sock");
-    say_hello(first, 1, 1, 3);
-    CHECK_INT(kind_of_answer(first, NULL), 1);
-    expect_refusal(1, 1, 3, 3);
+    first   = connect_to_host();
+    say(first, 1, COME, 1, 3);
+    CHECK_INT(hear(first, &p, NULL), WELCOME);
+    expect_refusal(1, 1, 3, "rank 1 has come before");
     (void)close(first);
     for (uint32_t r = 1; r < 3; r++)
         pids[r] = start(be_rank, r, 3, talk);
@@ -273,13 +287,13 @@ static void be_strange(uint32_t rank, uint32_t count, rank_fn *fn)
     (void)rank;
     (void)fn;
     for (unsigned seed = 1; seed < 40; seed++)
-        send_garbage("0.sock", seed);
-    expect_refusal(2, 1, count, 1);  /* another release */
-    expect_refusal(1, 1, 9, 2);      /* another size */
-    expect_refusal(1, 0, count, 0);  /* rank 0 comes to rank 0 */
-    expect_refusal(1, 77, count, 0); /* there is none */
-    for (size_t i = 0; i < 100; i++) /* they stay, and say nothing */
-        silent[i] = connect_to("0.sock");
+        send_garbage(seed);
+    expect_refusal(2, 1, count, "another release of libusm came (version 2, not 1)");
+    expect_refusal(1, 1, 9, "rank 1 came with size 9, not 2");
+    expect_refusal(1, 0, count, "rank 0 has come before"); /* the host */
+    expect_refusal(1, 77, count, "rank 77");               /* there is none */
+    for (size_t i = 0; i < 100; i++)                       /* they stay, and say nothing */
+        silent[i] = connect_to_host();
     atomic_store(&board->step, 1);
     wait_for(&board->step, 2);
     for (size_t i = 0; i < 100; i++)
@@ -292,10 +306,12 @@ static void be_strange_later(uint32_t rank, uint32_t count, rank_fn *fn)
     (void)count;
     (void)fn;
     for (unsigned seed = 1; seed < 40; seed++) {
-        int fd = connect_to(seed % 2 ? "1.sock" : "0.sock");
+        packet p;
+        int    fd = connect_to_host();
 
         (void)send(fd, &seed, sizeof seed, MSG_NOSIGNAL);
-        CHECK(kind_of_answer(fd, NULL) != 1);
+        CHECK_INT(hear(fd, &p, NULL), REFUSED);
+        CHECK_STR(p.hello, "it is complete");
         (void)close(fd);
     }
 }
@@ -325,29 +341,47 @@ static void strangers_are_sent_away(void)
     CHECK_INT(end_of(ranks[1]), 0);
 }
 
+/* Meets as libusm does, and gives the connection to rank 0. */
+static int meet_by_hand(uint32_t rank, uint32_t count)
+{
+    int    fd = connect_to_host(), link = -1, listener = -1;
+    packet p;
+
+    say(fd, 1, COME, rank, count);
+    CHECK_INT(hear(fd, &p, NULL), WELCOME);
+    CHECK_INT(hear(fd, &p, &link), LINK);
+    CHECK_INT(p.rank, 0);
+    CHECK_INT(hear(fd, &p, &listener), ASK);
+    CHECK_INT(p.rank, rank);
+    say(fd, 1, VOTE, rank, count);
+    CHECK_INT(hear(fd, &p, NULL), 0);
+    CHECK(link >= 0 && listener >= 0);
+    (void)close(listener);
+    (void)close(fd);
+    CHECK_INT(fcntl(link, F_SETFL, 0), 0);
+    return link;
+}
+
 /* A rank 1 that is none of libusm's, and goes wrong in the way of this number. */
 static uint32_t fault;
 
 static void be_faulty(uint32_t rank, uint32_t count, rank_fn *fn)
 {
-    static unsigned char packet[70000];
-    int                  fd = connect_to("0.sock");
+    static uint32_t words[70000 / 4];
+    const size_t    sizes[] = {0, 18, 18, 7, sizeof words, 0};
+    const uint32_t  kinds[] = {0, 0, 4, 1, 1, 0};
+    int             fd      = meet_by_hand(rank, count);
 
     (void)fn;
-    say_hello(fd, 1, rank, count);
-    CHECK_INT(kind_of_answer(fd, NULL), 1);
-    put_head(packet, 1, 3, rank, USM__JOB_TEAMS, size_of(0));
-    CHECK_INT(send(fd, packet, 24 + size_of(0), MSG_NOSIGNAL), 24 + size_of(0));
-    put_head(packet, 1, 3, rank, 4711, 10); /* a tag that nobody has */
-    CHECK_INT(send(fd, packet, 34, MSG_NOSIGNAL), 34);
-    put_head(packet, fault == 1 ? 2 : 1, 3, fault == 2 ? 0 : rank, USM__JOB_TEAMS,
-             fault == 3 ? 11 : 10);
-    if (fault == 4)
-        put_head(packet, 1, 3, rank, USM__JOB_TEAMS, sizeof packet - 24);
-    if (fault == 5)
-        packet[0] = 0;
-    (void)send(fd, packet, fault == 4 ? sizeof packet : fault == 6 ? 7 : 34, MSG_NOSIGNAL);
-    while (kind_of_answer(fd, NULL) != 0)
+    words[0] = 1; /* a message */
+    words[1] = USM__JOB_TEAMS;
+    CHECK_INT(send(fd, words, 8 + size_of(0), MSG_NOSIGNAL), 8 + size_of(0));
+    words[1] = 4711; /* a tag that nobody has */
+    CHECK_INT(send(fd, words, 18, MSG_NOSIGNAL), 18);
+    words[0] = kinds[fault];
+    words[1] = USM__JOB_TEAMS;
+    CHECK_INT(send(fd, words, sizes[fault], MSG_NOSIGNAL), sizes[fault]);
+    while (recv(fd, words, sizeof words, 0) > 0)
         ; /* until it is cut off */
 }
 
@@ -364,7 +398,7 @@ static void survive_the_faulty(uint32_t rank, uint32_t count)
 /* usm_job_join() asks the others which node they are on, which it would answer in time only. */
 static void who_sends_what_is_no_message_is_lost(void)
 {
-    for (fault = 1; fault <= 6; fault++) {
+    for (fault = 1; fault <= 4; fault++) {
         pid_t good, bad;
 
         begin();
@@ -375,32 +409,33 @@ static void who_sends_what_is_no_message_is_lost(void)
     }
 }
 
-/* What listens there is no member. */
+/* What listens there is not libusm. */
 static void come_to_no_member(uint32_t rank, uint32_t count, rank_fn *fn)
 {
     (void)fn;
     CHECK_INT(join(rank, count, ""), USM_E_PEER);
-    CHECK_IN("0.sock is not a member of a job", usm_last_error());
+    CHECK_IN("what listens for the job in ", usm_last_error());
+    CHECK_IN("is not libusm: take another folder", usm_last_error());
 }
 
 static void what_is_no_member_is_named(void)
 {
-    struct sockaddr_un a  = {.sun_family = AF_UNIX};
-    int                fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0), guest;
-    pid_t              pid;
+    struct pollfd p = {.events = POLLIN};
+    int           client;
+    pid_t         pid;
 
     begin();
     CHECK_INT(mkdir(folder, 0700), 0);
-    (void)snprintf(a.sun_path, sizeof a.sun_path, "%.80s/0.sock", folder);
-    CHECK_INT(bind(fd, (struct sockaddr *)&a, sizeof a), 0);
-    CHECK_INT(listen(fd, 4), 0);
-    pid   = start(come_to_no_member, 1, 2, NULL);
-    guest = accept(fd, NULL, NULL);
-    CHECK(guest >= 0);
-    CHECK_INT(send(guest, "good day", 8, MSG_NOSIGNAL), 8);
+    p.fd = usm__os_listen(name_of_folder());
+    CHECK(p.fd >= 0);
+    pid = start(come_to_no_member, 1, 2, NULL);
+    CHECK_INT(poll(&p, 1, LONGEST_MS), 1);
+    client = usm__os_accept(p.fd);
+    CHECK(client >= 0);
+    CHECK_INT(usm__os_send(client, "good day", 8, -1), 0);
     CHECK_INT(end_of(pid), 0);
-    (void)close(guest);
-    (void)close(fd);
+    (void)close(client);
+    (void)close(p.fd);
 }
 
 static void come_as_another_user(uint32_t rank, uint32_t count, rank_fn *fn)
@@ -411,7 +446,7 @@ static void come_as_another_user(uint32_t rank, uint32_t count, rank_fn *fn)
         CHECK_INT(seteuid(65534), 0);
     CHECK_INT(join(rank, count, ",wait=600000"), rank == 0 ? USM_E_PEER : USM_E_PERMISSION);
     if (rank == 1)
-        CHECK_IN("0.sock is another user's", usm_last_error());
+        CHECK_IN("is held by another user: take another folder", usm_last_error());
     CHECK_INT(seteuid(0), 0); /* who looks for leaks needs it */
 }
 
@@ -430,7 +465,7 @@ static void another_user_is_not_let_in(void)
     CHECK_INT(mkdir(folder, 0700), 0);
     CHECK_INT(chmod(folder, 0777), 0);
     pids[0] = start(come_as_another_user, 0, 2, NULL);
-    wait_for_file("0.sock");
+    wait_for_host();
     pids[1] = start(come_as_another_user, 1, 2, NULL);
     CHECK_INT(end_of(pids[1]), 0);
     CHECK_INT(end_in(vclock_wait_pid(pids[0], STEP_MS)), 0);
@@ -454,7 +489,7 @@ static void expect_config(usm_status status, const char *words, const char *conf
 
 static void ask_for_nonsense(uint32_t rank, uint32_t count, rank_fn *fn)
 {
-    char where[300];
+    char where[1200];
 
     (void)rank;
     (void)count;
@@ -479,7 +514,7 @@ static void ask_for_nonsense(uint32_t rank, uint32_t count, rank_fn *fn)
     expect_config(USM_E_INVALID, "size is a number from 0 to 1024", ",rank=0,size=1025");
     expect_config(USM_E_INVALID, "size is a number", ",rank=0,size=99999999999999999999");
     expect_config(USM_E_INVALID, "\"\" is not a setting", ",,rank=0,size=1");
-    (void)snprintf(where, sizeof where, "socket:/tmp/%0200d,rank=0,size=1", 0);
+    (void)snprintf(where, sizeof where, "socket:/tmp/%01100d,rank=0,size=1", 0);
     expect(USM_E_INVALID, "take a shorter one", where);
     expect_config(USM_E_IO, "cannot be made: No such file", "/no/such,rank=0,size=1");
     CHECK(access(folder, F_OK) != 0); /* nobody has come as far as that */
@@ -491,25 +526,22 @@ static void what_does_not_parse_is_named(void)
     CHECK_INT(end_of(start(ask_for_nonsense, 0, 1, NULL)), 0);
 }
 
-static void come_to_files(uint32_t rank, uint32_t count, rank_fn *fn)
+static void come_to_a_file(uint32_t rank, uint32_t count, rank_fn *fn)
 {
     (void)rank;
     (void)count;
     (void)fn;
-    expect_config(USM_E_INVALID, "0.sock is there, and is not a socket", ",rank=0,size=1");
-    expect_config(USM_E_IO, "0.sock cannot be used: Not a directory", "/0.sock,rank=0,size=1");
+    expect_config(USM_E_IO, "cannot be used: Not a directory", ",rank=0,size=1");
 }
 
 static void a_file_of_the_user_is_left_alone(void)
 {
-    char path[512], text[16];
+    char text[16];
 
     begin();
-    CHECK_INT(mkdir(folder, 0700), 0);
-    (void)snprintf(path, sizeof path, "%s/0.sock", folder);
-    plain_write(path, "precious");
-    CHECK_INT(end_of(start(come_to_files, 0, 1, NULL)), 0);
-    CHECK_STR(plain_read(path, text, sizeof text), "precious");
+    plain_write(folder, "precious");
+    CHECK_INT(end_of(start(come_to_a_file, 0, 1, NULL)), 0);
+    CHECK_STR(plain_read(folder, text, sizeof text), "precious");
 }
 
 static void spill_to_sockets(uint32_t rank, uint32_t count)
@@ -534,8 +566,9 @@ static const plain_case cases[] = {
     CASE(a_missing_rank_is_named),
     CASE(different_sizes_are_told_to_both),
     CASE(a_complete_job_lets_nobody_in),
+    CASE(a_complete_job_stays_complete_when_its_host_has_ended),
     CASE(of_two_processes_of_a_rank_one_is_refused),
-    CASE(the_socket_of_a_dead_process_is_replaced),
+    CASE(a_folder_is_used_again_after_deaths),
     CASE(come_in_the_place_of_the_dead),
     CASE(a_rank_that_has_come_is_let_in_once),
     CASE(strangers_are_sent_away),

@@ -59,21 +59,16 @@ static usm_status take(const usm_host_api *api, const char *part, usm_socket_con
                        part);
 }
 
-/* The address of the longest name must fit: that of the last rank while its socket is being
- * created. */
 static usm_status check_folder(const usm_host_api *api, const char *folder, bool is_cut)
 {
-    static const char longest[] = "/1023.sock";
-    const size_t      room      = sizeof(((usm_socket_config *)0)->folder) - sizeof(longest);
-
     if (!*folder)
         return api->report(USM_E_INVALID,
                            "socket: a folder comes first: socket:/run/user/1000/job,rank=0,size=4");
-    if (is_cut || strlen(folder) > room)
+    if (is_cut)
         return api->report(USM_E_INVALID,
-                           "socket: the folder's path %.40s... is longer than %zu bytes, the most "
-                           "that addresses of sockets have room for: take a shorter one",
-                           folder, room);
+                           "socket: the folder's path %.40s... is longer than %zu bytes: take a "
+                           "shorter one",
+                           folder, sizeof(((usm_socket_config *)0)->folder) - 1);
     return USM_OK;
 }
 

@@ -3,9 +3,7 @@
  *
  *     socket.c   the table: attach, detach, members, send
  *     config.c   the text after "socket:"
- *     folder.c   the folder: which process listens where, and whose socket it is
- *     meet.c     every process connects to every other
- *     wire.c     headers of packets
+ *     meet.c     how the processes meet
  *     queue.c    sending, and packets that wait until there is room
  *     service.c  the thread: received packets, signs of life, lost ranks
  *
@@ -16,67 +14,43 @@
 #define USM_SOCKET_INTERNAL_H
 
 #include "group/lease.h"
+#include "group/meet.h"
 
+#include <poll.h>
 #include <pthread.h>
 #include <string.h>
-#include <sys/un.h>
 #include <time.h>
 #include <usm/transport.h>
 
 #define RANKS_MAX   1024u
 #define WAIT_MS     10000u /* for the other ranks to come, unless wait= says otherwise */
 #define PAYLOAD_MAX ((size_t)(64 << 10) + 64)
-#define HEADER_SIZE ((size_t)24)
 #define DOMAIN_SIZE 64
 /* Bytes that may wait for one receiver before a sender must wait as well. */
 #define QUEUE_MAX ((size_t)16 << 20)
 
 typedef struct usm_socket_config {
-    char     folder[sizeof(((struct sockaddr_un *)0)->sun_path)];
+    char     folder[1024];
     uint32_t rank, size;
     uint32_t wait_ms;
 } usm_socket_config;
 
-/* ---- wire.c ------------------------------------------------------------------------------- */
+/* ---- packets ------------------------------------------------------------------------------ */
+
+#define USM_SOCKET_VERSION 1u /* of packets, and of all that processes say when they meet */
 
 typedef enum usm_socket_kind {
-    USM_SOCKET_HELLO   = 1, /* the first packet in each direction */
-    USM_SOCKET_REFUSE  = 2, /* a refusal: usm_socket_refusal in `tag` */
-    USM_SOCKET_MESSAGE = 3,
-    USM_SOCKET_BEAT    = 4, /* a sign of life */
-    USM_SOCKET_BYE     = 5  /* the last packet */
+    USM_SOCKET_MESSAGE = 1,
+    USM_SOCKET_BEAT    = 2, /* a sign of life */
+    USM_SOCKET_BYE     = 3  /* the last packet */
 } usm_socket_kind;
 
-typedef enum usm_socket_refusal {
-    USM_SOCKET_OTHER_VERSION = 1,
-    USM_SOCKET_OTHER_SIZE    = 2, /* `value` is the size */
-    USM_SOCKET_TWICE         = 3, /* there is another process of this rank */
-    USM_SOCKET_COMPLETE      = 4  /* all ranks had come before */
-} usm_socket_refusal;
-
+/* A header, and the bytes of a message.  The kernel keeps the bounds of packets, and who sends them
+ * is known by the socket. */
 typedef struct usm_socket_head {
-    uint32_t version;
-    uint32_t kind;
-    uint32_t from;
-    uint32_t tag;
-    uint32_t size; /* bytes after the header */
+    uint32_t kind, tag;
 } usm_socket_head;
-
-typedef struct usm_socket_hello {
-    uint32_t ranks, lease_ms;
-    char     domain[DOMAIN_SIZE];
-} usm_socket_hello;
-#define HELLO_SIZE ((size_t)8 + DOMAIN_SIZE)
-
-#define USM_SOCKET_VERSION 1u
-
-void usm_socket_put_head(unsigned char *at, uint32_t kind, uint32_t from, uint32_t tag,
-                         size_t size);
-/* False: not a packet of libusm, of whatever version, or its size is not `n`. */
-bool usm_socket_get_head(const unsigned char *packet, size_t n, usm_socket_head *head);
-void usm_socket_put_hello(unsigned char *at, const usm_socket_hello *hello);
-/* pre: HELLO_SIZE bytes. */
-void usm_socket_get_hello(const unsigned char *at, usm_socket_hello *hello);
+#define HEADER_SIZE sizeof(usm_socket_head)
 
 /* ---- the job ------------------------------------------------------------------------------- */
 
@@ -91,8 +65,6 @@ typedef struct usm_socket_peer {
     size_t             queued; /* in bytes */
     usm__group_lease   lease;
     /* set by the attaching thread, then fixed */
-    bool is_in;   /* both have sent HELLO */
-    bool is_over; /* it had met all ranks, and ended before this process had */
     char domain[DOMAIN_SIZE];
     /* used only by the thread */
     usm_place_state notified; /* the state that member_changed() was called with */
@@ -108,9 +80,10 @@ typedef struct usm_socket_job {
     /* set by the attaching thread, then fixed */
     uint32_t beat_ms; /* interval of signs of life: a quarter of the shortest lease of all ranks */
     int      folder;
-    int      door; /* the listening socket; used by the thread later; -1: closed */
-    uint64_t door_device, door_file; /* its file, which is removed if it is still the same */
-    int      bell;                   /* an eventfd that wakes the thread */
+    int      listener; /* all ranks have it; used by the thread later; -1: closed */
+    char     name[64], what[sizeof(((usm_socket_config *)0)->folder) + 16];
+    usm__group_meeting meeting;
+    int                bell; /* an eventfd that wakes the thread */
 
     pthread_mutex_t lock;
     pthread_cond_t  ended;
@@ -169,40 +142,14 @@ static inline void usm_socket_unlock(usm_socket_job *j)
 /*   USM_E_INVALID */
 usm_status usm_socket_parse(const usm_host_api *api, const char *text, usm_socket_config *config);
 
-/* ---- folder.c -------------------------------------------------------------------------------- */
-
-/* Creates the folder if it is missing.  USM_E_IO */
-usm_status usm_socket_folder_open(usm_socket_job *j);
-/* Listens at FOLDER/RANK.sock, in place of the file of a dead process.
- *   USM_E_BUSY  a live process is there;  USM_E_INVALID  a file that is no socket;  USM_E_IO;
- *   USM_E_SYSTEM */
-usm_status usm_socket_listen(usm_socket_job *j);
-/* Connects to the process that listens there; -1 and errno: ENOENT or ECONNREFUSED: none does;
- * EAGAIN: it is busy. */
-int usm_socket_connect(const usm_socket_job *j, uint32_t rank);
-/* Accepts the next connection; -1 and errno. */
-int usm_socket_accept(const usm_socket_job *j);
-/* Whether the process at the other end belongs to the same user. */
-bool usm_socket_is_ours(int fd);
-/* Stops listening, removes the file, and closes the folder. */
-void usm_socket_folder_close(usm_socket_job *j);
-
 /* ---- meet.c --------------------------------------------------------------------------------- */
 
 /* Waits until there is a connection to each of the other ranks.
- *   USM_E_PEER     one did not come in time
- *   USM_E_INVALID  one has another size;  USM_E_BUSY  one has met another process of this rank
- *   USM_E_ABI      one is of another release;  USM_E_PERMISSION  one is another user's
- *   USM_E_NO_MEMORY;  USM_E_SYSTEM */
+ *   USM_E_IO  the folder;  USM_E_INVALID  the job has another size;  else as usm__group_meet() */
 usm_status usm_socket_meet(usm_socket_job *j);
-/* Refuses a connection, whichever process it is: the job is complete.  Called by the thread. */
-void usm_socket_turn_away(usm_socket_job *j);
 
 /* ---- queue.c -------------------------------------------------------------------------------- */
 
-/* Sends a packet directly, before there is a thread; returns whether it was sent. */
-bool usm_socket_say(const usm_socket_job *j, int fd, uint32_t kind, uint32_t tag, const void *data,
-                    size_t size);
 /* USM_E_NO_MEMORY; USM_E_PEER there was no room for a lease */
 usm_status usm_socket_send(usm_socket_job *j, uint32_t to, uint32_t tag, const void *data,
                            size_t size);

@@ -17,17 +17,18 @@
 
 struct usm_socket_letter {
     usm_socket_letter *next;
+    usm_socket_head    head;
     size_t             size;
-    unsigned char      bytes[]; /* a packet */
+    unsigned char      bytes[]; /* `size` of them */
 };
 
 typedef enum outcome { OUT, NO_ROOM } outcome;
 
 /* Also sends to a peer that is about to end: what is sent to a lost peer is lost. */
-static outcome put(int fd, const void *head, size_t head_size, const void *data, size_t size)
+static outcome put(int fd, usm_socket_head head, const void *data, size_t size)
 {
-    struct iovec parts[2] = {{(void *)(uintptr_t)head, head_size}, {(void *)(uintptr_t)data, size}};
-    struct msghdr m       = {.msg_iov = parts, .msg_iovlen = size > 0 ? 2 : 1};
+    struct iovec  parts[2] = {{&head, sizeof(head)}, {(void *)(uintptr_t)data, size}};
+    struct msghdr m        = {.msg_iov = parts, .msg_iovlen = size > 0 ? 2 : 1};
 
     if (sendmsg(fd, &m, MSG_NOSIGNAL | MSG_DONTWAIT) >= 0)
         return OUT;
@@ -38,15 +39,6 @@ static outcome put(int fd, const void *head, size_t head_size, const void *data,
     return OUT;
 }
 
-bool usm_socket_say(const usm_socket_job *j, int fd, uint32_t kind, uint32_t tag, const void *data,
-                    size_t size)
-{
-    unsigned char head[HEADER_SIZE];
-
-    usm_socket_put_head(head, kind, j->config.rank, tag, size);
-    return put(fd, head, sizeof(head), data, size) == OUT;
-}
-
 /* ---- the lock is held ---------------------------------------------------------------------- */
 
 void usm_socket_push(usm_socket_job *j, usm_socket_peer *p)
@@ -54,13 +46,13 @@ void usm_socket_push(usm_socket_job *j, usm_socket_peer *p)
     while (p->first && usm_socket_is_reached(p)) {
         usm_socket_letter *l = p->first;
 
-        if (put(p->fd, l->bytes, l->size, NULL, 0) == NO_ROOM)
+        if (put(p->fd, l->head, l->bytes, l->size) == NO_ROOM)
             return;
         p->lease.sent = usm_socket_now_ns();
         p->first      = l->next;
         if (!p->first)
             p->end = &p->first;
-        p->queued -= l->size;
+        p->queued -= HEADER_SIZE + l->size;
         j->api->heap_free(l);
     }
 }
@@ -87,7 +79,7 @@ void usm_socket_beat(usm_socket_job *j, uint64_t now_ns)
         if (!may_sign(p) || !usm__group_lease_owes(&p->lease, &j->clock, later))
             continue;
         /* If there is no room, what is in the socket is as good a sign. */
-        (void)usm_socket_say(j, p->fd, USM_SOCKET_BEAT, 0, NULL, 0);
+        (void)put(p->fd, (usm_socket_head){USM_SOCKET_BEAT, 0}, NULL, 0);
         p->lease.sent = now_ns;
     }
 }
@@ -120,7 +112,7 @@ static void append(usm_socket_peer *p, usm_socket_letter *l)
 {
     *p->end = l;
     p->end  = &l->next;
-    p->queued += l->size;
+    p->queued += HEADER_SIZE + l->size;
 }
 
 /* Waits until the queue is below its bound, or the peer is lost. */
@@ -156,14 +148,14 @@ static usm_status wait_for_room(usm_socket_job *j, usm_socket_peer *p)
 static usm_status send_later(usm_socket_job *j, usm_socket_peer *p, uint32_t tag, const void *data,
                              size_t size)
 {
-    usm_socket_letter *l = j->api->heap_alloc(sizeof(*l) + HEADER_SIZE + size);
+    usm_socket_letter *l = j->api->heap_alloc(sizeof(*l) + size);
 
     if (!l)
         return j->api->report(USM_E_NO_MEMORY, "no host memory for a message of %zu bytes", size);
-    l->size = HEADER_SIZE + size;
-    usm_socket_put_head(l->bytes, USM_SOCKET_MESSAGE, j->config.rank, tag, size);
+    l->head = (usm_socket_head){USM_SOCKET_MESSAGE, tag};
+    l->size = size;
     if (size > 0)
-        memcpy(l->bytes + HEADER_SIZE, data, size);
+        memcpy(l->bytes, data, size);
     append(p, l);
     usm_socket_ring(j); /* so that the thread waits for room from now on */
     return USM_OK;
@@ -174,14 +166,12 @@ usm_status usm_socket_send(usm_socket_job *j, uint32_t to, uint32_t tag, const v
 {
     usm_socket_peer *p  = &j->peers[to];
     usm_status       st = USM_OK;
-    unsigned char    head[HEADER_SIZE];
 
-    usm_socket_put_head(head, USM_SOCKET_MESSAGE, j->config.rank, tag, size);
     usm_socket_lock(j);
     if (p->queued >= QUEUE_MAX && !pthread_equal(j->thread, pthread_self()))
         st = wait_for_room(j, p);
     if (st == USM_OK && usm_socket_is_reached(p)) {
-        if (!p->first && put(p->fd, head, sizeof(head), data, size) == OUT)
+        if (!p->first && put(p->fd, (usm_socket_head){USM_SOCKET_MESSAGE, tag}, data, size) == OUT)
             p->lease.sent = usm_socket_now_ns();
         else
             st = send_later(j, p, tag, data, size);
@@ -195,12 +185,11 @@ usm_status usm_socket_send(usm_socket_job *j, uint32_t to, uint32_t tag, const v
 /* Without memory BYE is omitted: the others see the end of the socket. */
 static void say_bye(usm_socket_job *j, usm_socket_peer *p)
 {
-    usm_socket_letter *l = j->api->heap_alloc(sizeof(*l) + HEADER_SIZE);
+    usm_socket_letter *l = j->api->heap_alloc(sizeof(*l));
 
     if (!l)
         return;
-    l->size = HEADER_SIZE;
-    usm_socket_put_head(l->bytes, USM_SOCKET_BYE, j->config.rank, 0, 0);
+    l->head = (usm_socket_head){USM_SOCKET_BYE, 0};
     append(p, l);
 }
 

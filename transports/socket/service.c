@@ -35,8 +35,9 @@ static void take_packet(usm_socket_job *j, uint32_t rank, size_t n)
     usm_socket_peer *p = &j->peers[rank];
     usm_socket_head  h;
 
-    if (n > HEADER_SIZE + PAYLOAD_MAX || !usm_socket_get_head(j->packet, n, &h) ||
-        h.version != USM_SOCKET_VERSION || h.from != rank) {
+    memcpy(&h, j->packet, sizeof(h));
+    if (n < HEADER_SIZE || n > HEADER_SIZE + PAYLOAD_MAX || h.kind < USM_SOCKET_MESSAGE ||
+        h.kind > USM_SOCKET_BYE) {
         j->api->log(USM_LOG_WARN, "rank %u sends what is not a message: it is taken for lost",
                     rank);
         lose(j, p);
@@ -48,7 +49,7 @@ static void take_packet(usm_socket_job *j, uint32_t rank, size_t n)
     if (h.kind == USM_SOCKET_BYE)
         p->has_left = true;
     else if (h.kind == USM_SOCKET_MESSAGE)
-        j->params.message(j->params.user, rank, h.tag, j->packet + HEADER_SIZE, h.size);
+        j->params.message(j->params.user, rank, h.tag, j->packet + HEADER_SIZE, n - HEADER_SIZE);
 }
 
 /* Receives one packet; false: there is none. */
@@ -150,7 +151,7 @@ static int prepare(usm_socket_job *j)
     ms = time_left(j, usm_socket_now_ns());
     usm_socket_unlock(j);
     j->fds[n]     = (struct pollfd){.fd = j->bell, .events = POLLIN};
-    j->fds[n + 1] = (struct pollfd){.fd = j->door, .events = POLLIN};
+    j->fds[n + 1] = (struct pollfd){.fd = j->listener, .events = POLLIN};
     return ms;
 }
 
@@ -166,8 +167,10 @@ static void look(usm_socket_job *j)
         for (uint32_t r = 0; r < n; r++)
             for (int i = 0; j->fds[r].revents & ~POLLOUT && i < AT_ONCE && hear(j, r); i++)
                 ;
-        if (j->fds[n + 1].revents)
-            usm_socket_turn_away(j);
+        if (j->fds[n + 1].revents && !usm__group_turn_away(&j->meeting, j->listener)) {
+            (void)close(j->listener);
+            j->listener = -1;
+        }
     }
     judge(j);
     notify_changes(j);

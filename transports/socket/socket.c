@@ -40,7 +40,7 @@ static void after_fork(void)
 
 static void close_all(usm_socket_job *j)
 {
-    int *fds[] = {&j->door, &j->folder, &j->bell};
+    int *fds[] = {&j->listener, &j->folder, &j->bell};
 
     for (uint32_t r = 0; r < j->config.size; r++)
         if (j->peers[r].fd >= 0)
@@ -81,11 +81,9 @@ static void set_job(usm_socket_job *j)
 static void destroy(usm_socket_job *j)
 {
     set_job(NULL);
-    usm_socket_folder_close(j);
     for (uint32_t r = 0; r < j->config.size; r++)
         usm_socket_drop(j, &j->peers[r]);
-    if (j->bell >= 0)
-        (void)api->os->close(j->bell);
+    close_all(j);
     (void)pthread_cond_destroy(&j->ended);
     (void)pthread_mutex_destroy(&j->lock);
     api->heap_free(j->fds);
@@ -104,14 +102,12 @@ static usm_status create(const usm_job_params *params, const usm_socket_config *
     j->config   = *config;
     j->lease_ms = params->lease_ms > 0 ? params->lease_ms : 1;
     j->beat_ms  = j->lease_ms / 4 > 0 ? j->lease_ms / 4 : 1;
-    j->folder = j->door = j->bell = -1;
+    j->folder = j->listener = j->bell = -1;
     for (uint32_t r = 0; r < config->size; r++) {
         j->peers[r].fd    = -1;
         j->peers[r].state = j->peers[r].notified = USM_PLACE_UP;
         j->peers[r].end                          = &j->peers[r].first;
     }
-    (void)snprintf(j->peers[config->rank].domain, DOMAIN_SIZE, "%s",
-                   params->domain ? params->domain : "");
     if (pthread_mutex_init(&j->lock, NULL) != 0 || pthread_cond_init(&j->ended, NULL) != 0) {
         api->heap_free(j);
         return fail(USM_E_SYSTEM, "no lock could be made");
@@ -142,11 +138,7 @@ static usm_status attach(const usm_job_params *params, void **job)
     if (st != USM_OK)
         return st;
     set_job(j);
-    st = usm_socket_folder_open(j);
-    if (st == USM_OK)
-        st = usm_socket_listen(j);
-    if (st == USM_OK)
-        st = usm_socket_meet(j);
+    st = usm_socket_meet(j);
     if (st != USM_OK)
         goto err;
     j->bell = api->os->event_fd();
