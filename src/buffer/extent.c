@@ -420,11 +420,12 @@ static bool await_own_copy(const usm__places_want *want)
 
     usm__extents_lock();
     for (size_t i = 0; i < want->nheld && !t; i++)
-        t = usm__extent_copying(want->held[i]);
-    if (t)
-        usm__copying_await(t);
+        t = usm__copying_hold(usm__extent_copying(want->held[i]));
     usm__extents_unlock();
-    return t != NULL;
+    if (!t)
+        return false;
+    usm__copying_await(t);
+    return true;
 }
 
 /* Free memory in pools of the device is returned before any extents are evicted. */

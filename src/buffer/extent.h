@@ -173,8 +173,10 @@ usm__copying *usm__extent_copying(const usm__extent *e);
 void usm__places_reap(usm__memory *m);
 /* Whether bytes are still missing, because a copy failed meanwhile.  Lock held. */
 bool usm__places_lacks(const usm__places *p, const usm__places_want *want, const usm__extent *e);
-/* Waits until the copy has ended and its outcome is recorded.  The lock is held, and released
- * meanwhile. */
+/* Counts the caller, who then calls usm__copying_await(); t may be NULL.  Lock held. */
+usm__copying *usm__copying_hold(usm__copying *t);
+/* Waits until the copy has ended and its outcome is recorded; ends the count of the caller.  Called
+ * without the lock. */
 void usm__copying_await(usm__copying *t);
 void usm__copying_free(usm__copying *t);
 /* The next piece of [from, to) that is valid in some extent (not being evicted, not `but`) and not

@@ -106,8 +106,8 @@ static usm__extent *choose(const usm__memory *m, const usm__evict_rule *rule)
 
 static usm_status save_piece(const usm__extent *e, usm__interval *piece)
 {
-    const usm__places *p  = e->places;
-    usm_status         st = usm__places_pin(p, piece, USM_WRITE_NO_INIT, true);
+    usm__places *p  = e->places;
+    usm_status   st = usm__places_pin(p, piece, USM_WRITE_NO_INIT, true);
 
     if (st != USM_OK)
         return st;
@@ -116,25 +116,28 @@ static usm_status save_piece(const usm__extent *e, usm__interval *piece)
     return st;
 }
 
-/* The lock is held, and released meanwhile. */
-static usm_status save(usm__extent *e)
+/* Frames for its bytes must not be obtained by evicting other extents, which need frames too. */
+static usm_status save_alone(const usm__extent *e, usm__interval *piece)
 {
-    usm__places  *p  = e->places;
-    size_t        at = e->start;
-    usm__interval piece;
-    usm_status    st = USM_OK;
+    usm__open_table *self = usm__slot_table();
+    bool             was  = self && self->is_giving;
+    usm_status       st;
 
-    while (st == USM_OK && next_only_there(e, at, &piece)) {
-        usm__extents_unlock();
-        st = save_piece(e, &piece);
-        usm__extents_lock();
-        if (st == USM_OK && !usm__holding_reserve(&p->host))
-            st = usm__fail(USM_E_NO_MEMORY, "no host memory to record which bytes are valid");
-        if (st == USM_OK)
-            usm__valid_add(&p->host.valid, piece.start, piece.end);
-        at = piece.end;
-    }
+    if (self)
+        self->is_giving = true;
+    st = save_piece(e, piece);
+    if (self)
+        self->is_giving = was;
     return st;
+}
+
+/* Lock held. */
+static usm_status enter_saved(usm__places *p, const usm__interval *piece)
+{
+    if (!usm__holding_reserve(&p->host))
+        return usm__fail(USM_E_NO_MEMORY, "no host memory to record which bytes are valid");
+    usm__valid_add(&p->host.valid, piece->start, piece->end);
+    return USM_OK;
 }
 
 /* to_driver: the pool returns all idle memory. */
@@ -154,26 +157,12 @@ static void give_memory(usm__extent *e, bool to_driver)
     usm__context_unuse(ctx);
 }
 
-/* Frames for its bytes must not be obtained by evicting other extents, which need frames too. */
-static usm_status save_alone(usm__extent *e)
-{
-    usm__open_table *self = usm__slot_table();
-    bool             was  = self && self->is_giving;
-    usm_status       st;
-
-    if (self)
-        self->is_giving = true;
-    st = save(e);
-    if (self)
-        self->is_giving = was;
-    return st;
-}
-
 usm_status usm__extent_evict(usm__memory *m, const usm__evict_rule *rule, size_t *freed)
 {
-    usm__extent *e;
-    usm__spill  *spill;
-    usm_status   st;
+    usm__extent  *e;
+    usm__interval piece = {0, 0};
+    usm__spill   *spill;
+    usm_status    st = USM_OK;
 
     *freed = 0;
     usm__places_reap(m);
@@ -185,7 +174,13 @@ usm_status usm__extent_evict(usm__memory *m, const usm__evict_rule *rule, size_t
     }
     spill         = e->places->space->spill; /* the buffer may be freed once its extent is */
     e->is_leaving = true;
-    st            = save_alone(e);
+    for (size_t at = e->start; st == USM_OK && next_only_there(e, at, &piece); at = piece.end) {
+        usm__extents_unlock();
+        st = save_alone(e, &piece);
+        usm__extents_lock();
+        if (st == USM_OK)
+            st = enter_saved(e->places, &piece);
+    }
     e->is_leaving = false;
     if (st == USM_OK)
         usm__extent_unlink(e);

@@ -78,8 +78,13 @@ void usm__places_destroy(usm__places *p)
     if (!p)
         return;
     usm__extents_lock();
-    while (!usm_list_is_empty(&p->copies))
-        usm__copying_await(usm_container_of(p->copies.next, usm__copying, link));
+    while (!usm_list_is_empty(&p->copies)) {
+        usm__copying *t = usm__copying_hold(usm_container_of(p->copies.next, usm__copying, link));
+
+        usm__extents_unlock();
+        usm__copying_await(t);
+        usm__extents_lock();
+    }
     (void)usm__places_settle(p, 0, p->size, true);
     while ((it = p->extents.next) != &p->extents)
         usm__extent_retire(usm_container_of(it, usm__extent, link));
@@ -322,84 +327,68 @@ bool usm__places_is_on_host(const usm__places *p, size_t offset, size_t size, us
     return is;
 }
 
-/* The lock is held, and released meanwhile. */
-static usm_status fetch(usm__places *p, usm__extent *from, const usm__interval *piece)
+/* What is to be done without the lock before the host may use bytes. */
+typedef struct step {
+    usm__copying *copy; /* counted: it is to be awaited                           */
+    usm__extent  *from; /* counted: `piece` is to be copied from it               */
+    usm__interval piece;
+} step;
+
+/* Waits until nothing of the range is being evicted.  False: nothing is to be done, and that stays
+ * so until the lock is released.  Lock held. */
+static bool next_step(const usm__places *p, size_t start, size_t end, usm_access_mode mode, step *s)
+{
+    *s = (step){.piece = {start, end}};
+    (void)usm__places_settle(p, start, end, true);
+    if (mode & USM_WRITE)
+        s->copy = usm__copying_hold(copy_over(p, NULL, start, end));
+    if (s->copy || (mode & USM_NO_INIT))
+        return s->copy != NULL;
+    s->from = usm__places_source(p, &p->host.valid, NULL, &s->piece);
+    if (!s->from)
+        return false;
+    /* Its bytes are valid once a copy to it has ended. */
+    s->copy = usm__copying_hold(copy_over(p, s->from, s->piece.start, s->piece.end));
+    s->from->copies += !s->copy;
+    return true;
+}
+
+/* Lock not held. */
+static usm_status take_step(usm__places *p, const step *s)
 {
     usm_status st;
 
-    from->copies++;
-    usm__extents_unlock();
-    st = usm__places_fetch(from, piece);
+    if (s->copy) {
+        usm__copying_await(s->copy);
+        return USM_OK;
+    }
+    st = usm__places_fetch(s->from, &s->piece);
     usm__extents_lock();
     if (st == USM_OK && !usm__holding_reserve(&p->host))
         st = usm__fail(USM_E_NO_MEMORY, "no host memory to record which bytes are valid");
     if (st == USM_OK)
-        usm__valid_add(&p->host.valid, piece->start, piece->end);
-    usm__extent_drop_copy(from);
-    return st;
-}
-
-/* The lock is held, and released meanwhile; at the end it has not been released since nothing was
- * being evicted. */
-static usm_status bring_to_host(usm__places *p, size_t start, size_t end)
-{
-    usm_status st = USM_OK;
-
-    while (st == USM_OK) {
-        usm__interval piece = {start, end};
-        usm__extent  *from;
-        usm__copying *t;
-
-        (void)usm__places_settle(p, start, end, true);
-        from = usm__places_source(p, &p->host.valid, NULL, &piece);
-        if (!from)
-            break;
-        t = copy_over(p, from, piece.start, piece.end);
-        if (t) /* the bytes are valid there once that has ended */
-            usm__copying_await(t);
-        else
-            st = fetch(p, from, &piece);
-    }
-    return st;
-}
-
-/* Waits until no copy is under way and nothing is being evicted, without a release of the lock
- * since.  It is held, and released meanwhile. */
-static void settle_all(usm__places *p, size_t start, size_t end)
-{
-    usm__copying *t;
-
-    for (;;) {
-        (void)usm__places_settle(p, start, end, true);
-        t = copy_over(p, NULL, start, end);
-        if (!t)
-            return;
-        usm__copying_await(t);
-    }
-}
-
-static usm_status settle_on_host(usm__places *p, size_t start, size_t end, usm_access_mode mode)
-{
-    usm_status st = USM_OK;
-
-    if (mode & USM_WRITE)
-        settle_all(p, start, end);
-    if (!(mode & USM_NO_INIT))
-        st = bring_to_host(p, start, end);
-    if (st != USM_OK || !(mode & USM_WRITE))
-        return st;
-    st = reserve_all(p);
-    if (st == USM_OK)
-        valid_only_in(p, NULL, start, end);
+        usm__valid_add(&p->host.valid, s->piece.start, s->piece.end);
+    usm__extent_drop_copy(s->from);
+    usm__extents_unlock();
     return st;
 }
 
 usm_status usm__places_to_host(usm__places *p, size_t offset, size_t size, usm_access_mode mode)
 {
-    usm_status st;
+    size_t     start = offset, end = offset + size;
+    usm_status st = USM_OK;
+    step       s;
 
     usm__extents_lock();
-    st = settle_on_host(p, offset, offset + size, mode);
+    while (st == USM_OK && next_step(p, start, end, mode, &s)) {
+        usm__extents_unlock();
+        st = take_step(p, &s);
+        usm__extents_lock();
+    }
+    if (st == USM_OK && (mode & USM_WRITE))
+        st = reserve_all(p);
+    if (st == USM_OK && (mode & USM_WRITE))
+        valid_only_in(p, NULL, start, end);
     usm__extents_unlock();
     return st;
 }
@@ -410,9 +399,14 @@ usm_status usm__places_to_host(usm__places *p, size_t offset, size_t size, usm_a
 void usm__places_discard(usm__places *p, size_t offset, size_t size)
 {
     size_t start = offset, end = offset + size;
+    step   s;
 
     usm__extents_lock();
-    settle_all(p, start, end);
+    while (next_step(p, start, end, USM_WRITE_NO_INIT, &s)) {
+        usm__extents_unlock();
+        (void)take_step(p, &s);
+        usm__extents_lock();
+    }
     if (reserve_all(p) == USM_OK) {
         valid_only_in(p, NULL, start, end);
         usm__valid_remove(&p->host.valid, start, end);

@@ -151,16 +151,21 @@ static void ended(usm__completion *c)
     usm__extents_unlock();
 }
 
+usm__copying *usm__copying_hold(usm__copying *t)
+{
+    if (t)
+        t->refs++;
+    return t;
+}
+
 void usm__copying_await(usm__copying *t)
 {
-    usm_status st;
+    usm_status st = usm_event_wait(t->ev);
 
-    t->refs++;
-    usm__extents_unlock();
-    st = usm_event_wait(t->ev);
     usm__extents_lock();
     end(t, st);
     unref(t);
+    usm__extents_unlock();
 }
 
 usm__copying *usm__extent_copying(const usm__extent *e)
@@ -206,7 +211,7 @@ void usm__places_reap(usm__memory *m)
         usm_status st;
 
         t->seen = pass;
-        t->refs++;
+        usm__copying_hold(t);
         usm__extents_unlock();
         st = usm_event_query(t->ev);
         usm__extents_lock();
@@ -322,6 +327,7 @@ typedef struct plan {
     usm__places            *p;
     const usm__places_want *want;
     usm__extent            *e;
+    usm__interval           range; /* of the bytes that remain                                */
     source                  s;
     bool                    waits_for_commands;
     bool                    is_behind; /* as usm__copying's                                 */
@@ -429,82 +435,94 @@ static void enter(plan *c, usm__copying *t)
     usm__valid_add(&c->e->holding.valid, t->start, t->end);
 }
 
-/* Its completion cannot be armed: waits for it here. */
+/* If its completion cannot be armed, waits for it here. */
 static void follow(usm__copying *t)
 {
-    if (usm__completion_arm(&t->c, t->ev->ctx->be, t->ev->native, ended) == USM_OK)
-        return;
-    usm__extents_lock();
-    usm__copying_await(t);
-    unref(t);
-    usm__extents_unlock();
+    if (usm__completion_arm(&t->c, t->ev->ctx->be, t->ev->native, ended) != USM_OK)
+        usm__copying_await(t);
 }
 
-/* The lock is held, and released meanwhile. */
-static usm_status copy_piece(plan *c)
+/* Host memory is full: of this buffer's own copies, one with pins, which ends by itself.  Counted;
+ * NULL: there is none.  Lock held. */
+static usm__copying *own_pinned(const usm__places *p)
 {
-    usm__copying *t;
-    usm_status    st;
+    USM_LIST_FOREACH (it, &p->copies) {
+        usm__copying *t = usm_container_of(it, usm__copying, link);
 
-    c->e->copies++;
-    if (c->s.from)
-        c->s.from->copies++;
-    st = prepare(c);
+        if (t->is_pinned)
+            return usm__copying_hold(t);
+    }
+    return NULL;
+}
+
+/* Records the copy, or that it could not be queued.  The answer, counted, is to be awaited before
+ * the copy is chosen again; NULL. */
+static usm__copying *record(plan *c, usm__copying *t, usm_status st)
+{
+    usm__copying *first = NULL;
+
+    usm__extents_lock();
+    if (st == USM_OK) {
+        enter(c, t);
+    } else {
+        drop_places(c->p, c->s.from, c->e);
+        if (c->want->may_wait && !c->s.from && (st == USM_E_AGAIN || st == USM_E_BUDGET))
+            first = own_pinned(c->p);
+    }
     usm__extents_unlock();
-    t = usm__heap_alloc(sizeof *t);
+    return first;
+}
+
+/* Queues the copy that choose_piece() has chosen, or fails as that did.  USM_OK also if it is to be
+ * chosen again. */
+static usm_status copy_piece(plan *c, usm_status st)
+{
+    usm__copying *t = usm__heap_alloc(sizeof *t), *first;
+
     if (!t)
         st = usm__fail(USM_E_NO_MEMORY, "no host memory to track a copy");
     if (st == USM_OK)
         st = start(c, t);
     usm__places_events_fini(&c->deps);
-    usm__extents_lock();
-    if (st != USM_OK) {
-        drop_places(c->p, c->s.from, c->e);
-        usm__heap_free(t);
-        return st;
+    first = record(c, t, st);
+    if (st == USM_OK) {
+        c->range.start = c->s.piece.end;
+        follow(t);
+        return USM_OK;
     }
-    enter(c, t);
-    usm__extents_unlock();
-    follow(t);
-    usm__extents_lock();
+    usm__heap_free(t);
+    if (!first)
+        return st;
+    usm__copying_await(first);
     return USM_OK;
 }
 
-/* Host memory is full: waits for pins of this buffer's own copies, which end by themselves. */
-static bool await_own_pins(usm__places *p)
+/* False: no copy is needed, or there is none to be had now. */
+static bool choose_piece(plan *c, usm_status *st)
 {
-    USM_LIST_FOREACH (it, &p->copies) {
-        usm__copying *t = usm_container_of(it, usm__copying, link);
+    const usm__places_want *want = c->want;
+    bool                    found;
 
-        if (t->is_pinned) {
-            usm__copying_await(t);
-            return true;
-        }
+    usm__extents_lock();
+    *st   = usm__places_settle(c->p, want->offset, want->offset + want->size, want->may_wait);
+    found = *st == USM_OK && next_source(c->p, want->q, c->e, c->range, &c->s);
+    if (found) {
+        c->e->copies++;
+        if (c->s.from)
+            c->s.from->copies++;
+        *st = prepare(c);
     }
-    return false;
+    usm__extents_unlock();
+    return found;
 }
 
 usm_status usm__places_bring(usm__places *p, const usm__places_want *want, usm__extent *e)
 {
-    usm__interval range = {want->offset, want->offset + want->size};
-    plan          c     = {.p = p, .want = want, .e = e};
-    usm_status    st    = USM_OK;
+    plan c = {.p = p, .want = want, .e = e, .range = {want->offset, want->offset + want->size}};
+    usm_status st = USM_OK;
 
-    usm__extents_lock();
-    for (;;) {
-        st = usm__places_settle(p, want->offset, want->offset + want->size, want->may_wait);
-        if (st != USM_OK || !next_source(p, want->q, e, range, &c.s))
-            break;
-        st = copy_piece(&c);
-        if (st == USM_OK)
-            range.start = c.s.piece.end;
-        else if (want->may_wait && !c.s.from && (st == USM_E_AGAIN || st == USM_E_BUDGET) &&
-                 await_own_pins(p))
-            continue;
-        else
-            break;
-    }
-    usm__extents_unlock();
+    while (st == USM_OK && choose_piece(&c, &st))
+        st = copy_piece(&c, st);
     return st;
 }
 
