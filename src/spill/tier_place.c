@@ -38,27 +38,6 @@ static bool may_ask(usm__slots *s)
     return usm__os_now_ns() >= s->full_until;
 }
 
-/* Reserves the run for `key`; the lock is held, and released meanwhile.  USM_E_AGAIN: ask again. */
-static usm_status reserve(usm__room room, usm__slots_run run, uint64_t key, uint64_t *slot)
-{
-    usm__tier  *tier     = room.tier;
-    usm__tiers *t        = tier->tiers;
-    uint64_t    began_ns = usm__os_now_ns();
-    usm_status  st;
-    bool        more;
-
-    usm__mutex_unlock(&t->lock);
-    st = tier->ops->reserve(tier->store, room.base + run.first, run.n);
-    usm__mutex_lock(&t->lock);
-    more = usm__slots_reserved(room.slots, run, st == USM_OK, key, slot);
-    if (st == USM_OK)
-        note_room(room.slots);
-    else if (st == USM_E_SPILL_FULL && !more)
-        note_full(room, began_ns);
-    pthread_cond_broadcast(&t->changed);
-    return st == USM_E_SPILL_FULL && more ? USM_E_AGAIN : st;
-}
-
 /* Takes a free one of the reserved slots, when no more can be reserved. */
 static usm_status take_last(usm__room room, uint64_t key, uint64_t *slot)
 {
@@ -73,40 +52,66 @@ static usm_status take_last(usm__room room, uint64_t key, uint64_t *slot)
     return USM_OK;
 }
 
-static usm_status take(usm__room room, uint64_t key, uint64_t *slot)
+/* Lock held.  USM_E_AGAIN: the caller reserves the run without the lock, then calls reserved(). */
+static usm_status take(usm__room room, uint64_t key, uint64_t *slot, usm__slots_run *run)
 {
-    usm__tiers    *t  = room.tier->tiers;
-    usm_status     st = USM_E_AGAIN;
-    usm__slots_run run;
+    usm__tiers *t = room.tier->tiers;
 
-    if (!may_ask(room.slots))
-        st = usm__fail(USM_E_SPILL_FULL, "%s", room.tier->reason);
-    while (st == USM_E_AGAIN)
-        switch (usm__slots_take(room.slots, key, true, slot, &run)) {
+    for (;;)
+        switch (usm__slots_take(room.slots, key, true, slot, run)) {
         case USM__SLOT_TAKEN:
-            st = USM_OK;
-            break;
+            return USM_OK;
         case USM__SLOT_RESERVE:
-            st = reserve(room, run, key, slot);
-            break;
+            return USM_E_AGAIN;
         case USM__SLOT_WAIT:
             (void)usm__mutex_wait(&t->lock, &t->changed, NULL);
             break;
         case USM__SLOT_MEMORY:
-            st = usm__fail(USM_E_NO_MEMORY, "no host memory for the table of tier %s",
-                           room.tier->name);
-            break;
+            return usm__fail(USM_E_NO_MEMORY, "no host memory for the table of tier %s",
+                             room.tier->name);
         }
-    return st == USM_E_SPILL_FULL ? take_last(room, key, slot) : st;
+}
+
+/* Lock held.  The transport, asked at began_ns, has answered `st`.  USM_E_AGAIN: as take(), for
+ * another run. */
+static usm_status reserved(usm__room room, uint64_t key, uint64_t *slot, usm__slots_run *run,
+                           usm_status st, uint64_t began_ns)
+{
+    bool more = usm__slots_reserved(room.slots, *run, st == USM_OK, key, slot);
+
+    if (st == USM_OK)
+        note_room(room.slots);
+    else if (st == USM_E_SPILL_FULL && !more)
+        note_full(room, began_ns);
+    pthread_cond_broadcast(&room.tier->tiers->changed);
+    if (st == USM_E_SPILL_FULL && !more)
+        return take_last(room, key, slot);
+    return st == USM_E_SPILL_FULL || st == USM_E_AGAIN ? take(room, key, slot, run) : st;
 }
 
 usm_status usm__room_take(usm__room room, uint64_t key, uint64_t *slot)
 {
-    usm__tiers *t = room.tier->tiers;
-    usm_status  st;
+    usm__tier     *tier = room.tier;
+    usm__tiers    *t    = tier->tiers;
+    usm__slots_run run;
+    usm_status     st;
 
     usm__mutex_lock(&t->lock);
-    st = take(room, key, slot);
+    if (may_ask(room.slots)) {
+        st = take(room, key, slot, &run);
+    } else {
+        (void)usm__fail(USM_E_SPILL_FULL, "%s", tier->reason);
+        st = take_last(room, key, slot);
+    }
+    while (st == USM_E_AGAIN) {
+        uint64_t   began_ns = usm__os_now_ns();
+        usm_status answer;
+
+        usm__mutex_unlock(&t->lock);
+        answer = tier->ops->reserve(tier->store, room.base + run.first, run.n);
+        usm__mutex_lock(&t->lock);
+        st = reserved(room, key, slot, &run, answer, began_ns);
+    }
     usm__mutex_unlock(&t->lock);
     return st;
 }
