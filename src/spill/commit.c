@@ -75,13 +75,18 @@ static void put(void *arg, size_t index)
 /* No transfer of the block is under way when its copy is dropped. */
 static void end_block(usm__spill *s, usm__space *space, uint32_t block)
 {
-    usm__copy  *copy = NULL;
-    usm__block *b;
+    usm__deferred d    = {.frame = NULL};
+    usm__copy    *copy = NULL;
+    usm__block   *b;
 
     usm__mutex_lock(&s->lock);
     b = usm__block_of(space, block);
-    while (b->frame != USM__NO_FRAME && usm__frame_is_busy(&s->frame[b->frame]))
-        usm__spill_sleep(s, &s->frame[b->frame].sleepers, 0);
+    while (b->frame != USM__NO_FRAME && usm__frame_is_busy(&s->frame[b->frame])) {
+        usm__deferred_sleep(&d, &s->frame[b->frame].sleepers, 0);
+        usm__mutex_unlock(&s->lock);
+        usm__deferred_do(s, &d);
+        usm__mutex_lock(&s->lock);
+    }
     if (!(usm_load_relaxed(&space->words[block]) & USM__WORD_DIRTY)) { /* not written meanwhile */
         b->content    = USM__CONTENT_HOME;
         b->must_store = false;

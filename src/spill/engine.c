@@ -18,6 +18,8 @@
  * Locks.  The engine's lock guards everything except the words.  The state in a word changes under
  * the lock; the hit path only adds pins, and only to resident blocks.  The lock is never held over
  * a transfer, a move of pages or a callback: a busy frame belongs to the thread that made it so.
+ * A function that is entered with the lock does not release it: it makes the frame busy, says what
+ * is to be done without the lock (usm__deferred), and is called again.
  *
  * Waiting.  Each sleeping thread has a condition of its own, and is in one list:
  *
@@ -29,23 +31,24 @@
  *
  * No wake-up is lost.  For the first three, what a thread waits for changes only under the lock,
  * and whoever changes it wakes the list before it releases the lock.  The thread enters the list
- * under the same hold of the lock in which it found that it must wait.  And there is somebody to
- * wake it: a frame is busy, or a space has transfers, only while a thread or a transport has a
- * transfer or a move of pages to end; a request ends with its ticket returned, or has left it to
- * another one while it asked other parts for memory.
+ * under the same hold of the lock in which it found that it must wait, and sleeps later, unless it
+ * was taken out of the list meanwhile.  And there is somebody to wake it: a frame is busy, or a
+ * space has transfers, only while a thread or a transport has a transfer or a move of pages to end,
+ * and a thread does what it has deferred before it sleeps; a request ends with its ticket returned,
+ * or has left it to another one while it asked other parts for memory.
  *
- * A thread that needs a frame and finds transfers under way sleeps under the same hold of the lock
- * until one has ended.  If none is, all other frames are pinned or kept (USM_E_AGAIN), and only the
- * end of a pin or of a ticket can help.  The last pin of a block ends without the lock, and so does
- * much between a thread's failure and its sleep.  Therefore it marks all pinned blocks (AWAITED),
- * notes the count of releases, looks for frames once more, and sleeps only if that count is still
- * the same.  A pin that ended before its mark was set had ended when the thread looked; one that
- * ends later finds the mark, since mark and pins are in one word, takes the lock, and counts a
- * release.  What the thread itself evicts, loads and unpins while it looks is no release, or it
- * would never sleep.
+ * A thread that needs a frame and finds transfers under way enters the list under the same hold of
+ * the lock, until one has ended.  If none is, all other frames are pinned or kept (USM_E_AGAIN),
+ * and only the end of a pin or of a ticket can help.  The last pin of a block ends without the
+ * lock, and so does much between a thread's failure and its sleep.  Therefore it marks all pinned
+ * blocks (AWAITED), notes the count of releases, looks for frames once more, and sleeps only if
+ * that count is still the same.  A pin that ended before its mark was set had ended when the thread
+ * looked; one that ends later finds the mark, since mark and pins are in one word, takes the lock,
+ * and counts a release.  What the thread itself evicts, loads and unpins while it looks is no
+ * release, or it would never sleep.
  *
  * No wait has a limit for the sake of wake-ups.  The time that an access may wait for others has
- * one (pin.c), and transports without a thread must be called now and then (usm__spill_sleep()).
+ * one (pin.c), and transports without a thread must be called now and then (doze()).
  *
  * Invariants (s->lock held):
  *   - a block is RESIDENT, PARTIAL, LOADING or LEAVING  <=>  its frame is not NO_FRAME, and that
@@ -264,17 +267,12 @@ void usm__spill_end(usm_context *ctx)
 
 /* --- waiting --------------------------------------------------------------------------------- */
 
-typedef struct sleeper {
-    usm_list       link; /* in no list: woken */
-    pthread_cond_t wake;
-} sleeper;
-
 void usm__spill_wake(usm_list *list)
 {
     usm_list *it;
 
     while ((it = usm_list_pop(list)) != NULL)
-        pthread_cond_signal(&usm_container_of(it, sleeper, link)->wake);
+        pthread_cond_signal(&usm_container_of(it, usm__deferred, link)->wake);
 }
 
 void usm__spill_changed(usm__spill *s)
@@ -294,14 +292,17 @@ void usm__space_unbusy(usm__space *space)
         usm__spill_wake(&space->more->sleepers);
 }
 
-static void init_sleeper(sleeper *w)
+void usm__deferred_sleep(usm__deferred *d, usm_list *list, uint32_t timeout_ms)
 {
     pthread_condattr_t attr;
 
     pthread_condattr_init(&attr);
     pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
-    pthread_cond_init(&w->wake, &attr);
+    pthread_cond_init(&d->wake, &attr);
     pthread_condattr_destroy(&attr);
+    usm_list_append(list, &d->link);
+    d->sleeps     = true;
+    d->timeout_ms = timeout_ms;
 }
 
 static struct timespec in_ms(uint32_t ms)
@@ -320,25 +321,49 @@ static struct timespec in_ms(uint32_t ms)
 
 /* A transport without a thread makes progress only while the library calls it, and a transfer may
  * come to one, from a tier that fails, while the thread sleeps: it calls again after PROGRESS_MS.
- * A wake-up meanwhile is not lost: the thread is in the list before it releases the lock. */
-void usm__spill_sleep(usm__spill *s, usm_list *list, uint32_t timeout_ms)
+ * A wake-up before the sleep is not lost: the thread is in the list since it found that it must
+ * wait. */
+static void doze(usm__spill *s, usm__deferred *d)
 {
-    sleeper         w;
-    bool            moved, must_call;
-    uint32_t        first = timeout_ms && timeout_ms < PROGRESS_MS ? timeout_ms : PROGRESS_MS;
-    struct timespec until;
+    uint32_t        most      = d->timeout_ms;
+    uint32_t        first     = most && most < PROGRESS_MS ? most : PROGRESS_MS;
+    bool            moved     = usm__tiers_progress(s->tiers, first);
+    bool            must_call = usm__tiers_may_need_progress(s->tiers);
+    struct timespec until     = in_ms(must_call ? first : most);
 
-    init_sleeper(&w);
-    usm_list_append(list, &w.link);
-    usm__mutex_unlock(&s->lock);
-    moved     = usm__tiers_progress(s->tiers, first);
-    must_call = usm__tiers_may_need_progress(s->tiers);
     usm__mutex_lock(&s->lock);
-    until = in_ms(must_call ? first : timeout_ms);
-    if (!moved && !usm_list_is_empty(&w.link))
-        (void)usm__mutex_wait(&s->lock, &w.wake, must_call || timeout_ms ? &until : NULL);
-    usm_list_remove(&w.link);
-    pthread_cond_destroy(&w.wake);
+    if (!moved && !usm_list_is_empty(&d->link))
+        (void)usm__mutex_wait(&s->lock, &d->wake, must_call || most ? &until : NULL);
+    usm_list_remove(&d->link);
+    usm__mutex_unlock(&s->lock);
+    pthread_cond_destroy(&d->wake);
+    d->sleeps = false;
+}
+
+/* The frame's state says what was decided. */
+static void make(usm__spill *s, usm__frame *f)
+{
+    if (f->state == USM__FRAME_LEAVING)
+        usm__frame_take_back(s, f);
+    else if (f->state == USM__FRAME_STORING)
+        usm__store_make(s, f);
+    else
+        usm__load_make(s, f);
+}
+
+void usm__deferred_do(usm__spill *s, usm__deferred *d)
+{
+    usm__frame *f      = d->frame;
+    bool        cleans = d->cleans;
+
+    d->frame  = NULL;
+    d->cleans = false;
+    if (f)
+        make(s, f);
+    if (cleans)
+        usm__clean_ahead(s);
+    if (d->sleeps)
+        doze(s, d);
 }
 
 /* --- fork ------------------------------------------------------------------------------ */

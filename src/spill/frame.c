@@ -110,30 +110,44 @@ static uint32_t grow(usm__spill *s)
     return frame;
 }
 
+/* Returns the memory of one frame; a status if there is none. */
+static usm_status give_one(usm__spill *s, usm__frame_want *want, usm__deferred *d)
+{
+    usm_status status = USM_OK;
+    uint32_t   frame  = s->nfree ? take_free(s) : usm__frame_get(s, want, &status, d);
+
+    if (frame == USM__NO_FRAME)
+        return status;
+    usm__frames_drop(&s->frames, frame);
+    usm__account_sub_host(s->owner, s->block_size);
+    s->resident--;
+    s->frame[frame].next = s->empty_head;
+    s->empty_head        = frame;
+    usm__frame_become(&s->frame[frame], USM__FRAME_EMPTY);
+    return USM_OK;
+}
+
 size_t usm__spill_give_back(usm__spill *s, size_t bytes, size_t keep)
 {
-    usm_status status;
-    size_t     given = 0;
+    usm__frame_want want   = {.may_wait = true};
+    usm__deferred   d      = {.frame = NULL};
+    usm_status      status = USM_OK;
+    size_t          given  = 0;
 
     usm__mutex_lock(&s->lock);
-    while (given < bytes && s->nfree + s->resident > keep >> s->shift) {
-        uint32_t frame = s->nfree ? take_free(s) : USM__NO_FRAME;
-
-        if (frame == USM__NO_FRAME) {
-            s->no_growth++;
-            frame = usm__frame_get(s, true, &status);
-            s->no_growth--;
-        }
-        if (frame == USM__NO_FRAME)
-            break;
-        usm__frames_drop(&s->frames, frame);
-        usm__account_sub_host(s->owner, s->block_size);
-        s->resident--;
-        s->frame[frame].next = s->empty_head;
-        s->empty_head        = frame;
-        usm__frame_become(&s->frame[frame], USM__FRAME_EMPTY);
-        given += s->block_size;
+    s->no_growth++;
+    while (status == USM_OK && given < bytes && s->nfree + s->resident > keep >> s->shift) {
+        status = give_one(s, &want, &d);
+        if (status == USM_OK)
+            given += s->block_size;
+        if (status != USM__DEFERRED)
+            continue;
+        usm__mutex_unlock(&s->lock);
+        usm__deferred_do(s, &d);
+        usm__mutex_lock(&s->lock);
+        status = USM_OK;
     }
+    s->no_growth--;
     usm__mutex_unlock(&s->lock);
     return given;
 }
@@ -168,15 +182,15 @@ void usm__frame_forgive(usm__spill *s)
         s->frame[i].is_failed = false;
 }
 
-/* *state: the state before. */
-static bool take_idle(usm__word *word, unsigned *state)
+static bool take_idle(usm__word *word)
 {
     uint64_t old = usm_load_relaxed(word);
 
     do {
-        *state = usm__state_of(old);
+        unsigned state = usm__state_of(old);
+
         if ((old & (USM__WORD_PINS | USM__WORD_DIRTY | USM__WORD_STORING)) ||
-            (*state != USM__BLOCK_RESIDENT && *state != USM__BLOCK_PARTIAL))
+            (state != USM__BLOCK_RESIDENT && state != USM__BLOCK_PARTIAL))
             return false;
     } while (!usm_cas_acq_rel(word, &old, (old & ~USM__WORD_STATE) | USM__BLOCK_LEAVING));
     return true;
@@ -201,81 +215,103 @@ static void count_leaving(usm__spill *s, usm__frame *f)
                                                .bytes = s->block_size});
 }
 
-bool usm__frame_leave(usm__spill *s, uint32_t frame, bool is_evicted)
+bool usm__frame_leave(usm__spill *s, uint32_t frame, bool is_evicted, usm__deferred *d)
 {
-    usm__frame *f     = &s->frame[frame];
-    usm__space *space = f->space;
-    usm__word  *word  = &space->words[f->block];
-    unsigned    state;
-    int         rc;
+    usm__frame *f = &s->frame[frame];
 
-    if (usm__frame_is_busy(f) || (is_evicted && usm__block_of(space, f->block)->must_store) ||
-        !take_idle(word, &state))
+    if (usm__frame_is_busy(f) || (is_evicted && usm__block_of(f->space, f->block)->must_store) ||
+        !take_idle(&f->space->words[f->block]))
         return false;
     usm__frame_become(f, USM__FRAME_LEAVING);
-    space->more->busy++;
-    usm__mutex_unlock(&s->lock);
-    rc = usm__frames_take(&s->frames, frame, usm__block_at(space, f->block));
-    usm__mutex_lock(&s->lock);
-    usm__space_unbusy(space);
-    if (rc != 0) { /* its pages have not moved      */
-        usm__word_change(word, (int)state, 0, 0);
-        usm__frame_become(f, USM__FRAME_HELD);
-        usm__spill_changed(s);
-        return false;
-    }
-    if (is_evicted)
-        count_leaving(s, f);
-    usm__policy_remove(s->policy, frame, is_evicted);
-    usm__block_of(space, f->block)->frame = USM__NO_FRAME;
-    space->more->resident--;
-    usm__word_change(word, USM__BLOCK_ABSENT, 0, USM__WORD_FRESH | USM__WORD_USED);
-    usm__frame_put_free(s, frame);
-    usm__spill_changed(s);
+    f->is_evicted = is_evicted;
+    f->space->more->busy++;
+    d->frame = f;
     return true;
 }
 
-/* Evicts a clean block; false: there is none. */
-static bool evict_clean(usm__spill *s)
+/* The pages are in the arena again. */
+static void free_left(usm__spill *s, usm__frame *f)
+{
+    uint32_t    frame = (uint32_t)(f - s->frame);
+    usm__space *space = f->space;
+
+    if (f->is_evicted)
+        count_leaving(s, f);
+    usm__policy_remove(s->policy, frame, f->is_evicted);
+    usm__block_of(space, f->block)->frame = USM__NO_FRAME;
+    space->more->resident--;
+    usm__word_change(&space->words[f->block], USM__BLOCK_ABSENT, 0,
+                     USM__WORD_FRESH | USM__WORD_USED);
+    usm__frame_put_free(s, frame);
+}
+
+void usm__frame_take_back(usm__spill *s, usm__frame *f)
+{
+    usm__space *space = f->space;
+    int rc = usm__frames_take(&s->frames, (uint32_t)(f - s->frame), usm__block_at(space, f->block));
+
+    usm__mutex_lock(&s->lock);
+    if (rc == 0) {
+        free_left(s, f);
+    } else { /* its pages have not moved */
+        usm__word_change(&space->words[f->block], (int)usm__frame_content(f), 0, 0);
+        usm__frame_become(f, USM__FRAME_HELD);
+    }
+    usm__space_unbusy(space);
+    usm__spill_changed(s);
+    usm__mutex_unlock(&s->lock);
+}
+
+/* Begins to evict a clean block; false: there is none. */
+static bool evict_clean(usm__spill *s, usm__deferred *d)
 {
     uint32_t frame = usm__policy_victim(s->policy, false, usm__frame_look, s);
 
-    return frame != USM__NO_FRAME && usm__frame_leave(s, frame, true);
+    return frame != USM__NO_FRAME && usm__frame_leave(s, frame, true, d);
 }
 
 /* No frame can be evicted: waits for what is under way.  A status if nothing is. */
-static usm_status wait_for_room(usm__spill *s, uint64_t failures)
+static usm_status wait_for_room(usm__spill *s, uint64_t failures, usm__deferred *d)
 {
     if (s->loads || s->stores) {
-        usm__spill_sleep(s, &s->for_room, 0);
-        return USM_OK;
+        usm__deferred_sleep(d, &s->for_room, 0);
+        return USM__DEFERRED;
     }
     if (!s->is_failing)
         return USM_E_AGAIN;
     if (s->store_failures != failures)
         return s->store_status;
     usm__frame_forgive(s); /* each is tried once more, for this request */
-    return USM_OK;
+    return USM__DEFERRED;
 }
 
 /* One step towards a free or clean frame; a status if there is no further step. */
-static usm_status make_room(usm__spill *s, uint64_t failures)
+static usm_status make_room(usm__spill *s, uint64_t failures, usm__deferred *d)
 {
     uint32_t frame = usm__policy_victim(s->policy, true, usm__frame_look, s);
 
     if (s->store_failures - failures >= STORE_FAILURES)
         return s->store_status;
     if (frame == USM__NO_FRAME)
-        return wait_for_room(s, failures);
-    if (usm__frame_leave(s, frame, true))
-        return USM_OK;
-    if (s->stores >= usm__tiers_depth(s->tiers)) {
-        usm__spill_sleep(s, &s->for_room, 0);
-        return USM_OK;
-    }
-    if (usm__store_start(s, frame, USM__WANTED))
+        return wait_for_room(s, failures, d);
+    if (usm__frame_leave(s, frame, true, d))
+        return USM__DEFERRED;
+    if (s->stores >= usm__tiers_depth(s->tiers))
+        usm__deferred_sleep(d, &s->for_room, 0);
+    else if (usm__store_start(s, frame, USM__WANTED, d))
         s->stats.evicted_dirty++;
-    return USM_OK; /* the block may be in use again, or its store have ended: look again  */
+    return USM__DEFERRED; /* the block may be in use again, or its store end at once: look again  */
+}
+
+/* One step without a wait, if the request may not wait. */
+static usm_status step(usm__spill *s, usm__frame_want *w, usm__deferred *d)
+{
+    /* A clean block of which the pages could not be moved is no clean block to such a request. */
+    if ((w->may_wait || !w->has_evicted) && evict_clean(s, d)) {
+        w->has_evicted = true;
+        return USM__DEFERRED;
+    }
+    return w->may_wait ? make_room(s, w->failures, d) : USM_E_AGAIN;
 }
 
 /* Keeps the first free frame as the spare. */
@@ -295,25 +331,33 @@ uint32_t usm__frame_take_spare(usm__spill *s)
     return frame;
 }
 
-uint32_t usm__frame_get(usm__spill *s, bool may_wait, usm_status *status)
+/* A frame that has no block; the first such frame becomes the spare. */
+static uint32_t take_unused(usm__spill *s)
 {
-    uint64_t failures = s->store_failures;
-
     for (;;) {
         uint32_t frame = s->nfree ? take_free(s) : s->no_growth ? USM__NO_FRAME : grow(s);
-        bool     found = frame != USM__NO_FRAME;
+        uint32_t kept  = keep_spare(s, frame);
 
-        frame = keep_spare(s, frame);
-        if (frame != USM__NO_FRAME)
+        if (kept == frame)
             return frame;
-        if (found || evict_clean(s))
-            continue;
-        *status = may_wait ? make_room(s, failures) : USM_E_AGAIN;
-        if (*status == USM_E_AGAIN && may_wait) /* all are pinned: better used than kept */
-            return usm__frame_take_spare(s);
-        if (*status != USM_OK)
-            return USM__NO_FRAME;
     }
+}
+
+uint32_t usm__frame_get(usm__spill *s, usm__frame_want *w, usm_status *status, usm__deferred *d)
+{
+    uint32_t frame = take_unused(s);
+
+    if (!w->has_begun) {
+        w->failures    = s->store_failures;
+        w->has_evicted = false;
+    }
+    if (frame == USM__NO_FRAME) {
+        *status = step(s, w, d);
+        if (*status == USM_E_AGAIN && w->may_wait) /* all are pinned: better used than kept */
+            frame = usm__frame_take_spare(s);
+    }
+    w->has_begun = frame == USM__NO_FRAME && *status == USM__DEFERRED;
+    return frame;
 }
 
 /* --- moving ----------------------------------------------------------------------------- */
@@ -327,9 +371,12 @@ int usm__frame_place(usm__spill *s, uint32_t frame)
     int         rc = usm__frames_put(&s->frames, frame, at);
 
     for (int i = 0; rc == ENOMEM && i < PLACE_ATTEMPTS; i++) {
+        usm__deferred d = {.frame = NULL};
+
         usm__mutex_lock(&s->lock);
-        (void)evict_clean(s);
+        (void)evict_clean(s, &d);
         usm__mutex_unlock(&s->lock);
+        usm__deferred_do(s, &d);
         rc = usm__frames_put(&s->frames, frame, at);
     }
     return rc;

@@ -65,6 +65,13 @@ typedef enum usm__urgency {
     USM__AHEAD    /* none: readahead or write-behind                                         */
 } usm__urgency;
 
+/* How a frame gets the content that a load asks for. */
+typedef enum usm__fill {
+    USM__FILL_READ = 0, /* from where the block's content is                                  */
+    USM__FILL_ZERO,
+    USM__FILL_NONE /* it reads as zeros already, or all of it will be written                  */
+} usm__fill;
+
 /* Guarded by the engine's lock; the members of a transfer belong to the thread that makes it. */
 typedef struct usm__frame {
     usm__spill *spill;
@@ -76,14 +83,16 @@ typedef struct usm__frame {
      * it failed, and is not tried again until something changes; it was stored because a thread
      * waited for its frame. */
     bool      is_failed, was_wanted;
-    uint32_t  last_end; /* PARTIAL: the sector behind the last that was requested          */
-    usm__mask present;  /* PARTIAL: sectors that are in memory                             */
-    usm__mask dirty;    /* PARTIAL: of these, those that were written                      */
-    usm_list  sleepers; /* threads that wait until its state changes                       */
+    bool      is_evicted; /* LEAVING: its block is evicted, not discarded                        */
+    uint32_t  last_end;   /* PARTIAL: the sector behind the last that was requested          */
+    usm__mask present;    /* PARTIAL: sectors that are in memory                             */
+    usm__mask dirty;      /* PARTIAL: of these, those that were written                      */
+    usm_list  sleepers;   /* threads that wait until its state changes                       */
     /* the transfer */
     usm__mask work;   /* sectors                                                            */
     uint32_t  cursor; /* the sectors below it are done or under way                         */
     uint8_t   urgency;
+    uint8_t   fill; /* a usm__fill                                                           */
     _Atomic(uint32_t) pending;  /* number of ios under way                                  */
     _Atomic(int)      failed;   /* status of the first io that failed                       */
     uint64_t          start_ns; /* while tracing                                            */
@@ -190,10 +199,41 @@ struct usm__spill {
     _Atomic(struct usm__segments *) segments;
 };
 
-/* engine.c: lock held */
-/* Sleeps until the list is woken, timeout_ms at most (0: without limit), with the lock released;
- * may return earlier.  pre: what the caller waits for ends with usm__spill_wake() of this list. */
-void usm__spill_sleep(usm__spill *s, usm_list *list, uint32_t timeout_ms);
+/* What a function has decided under the lock, for its caller to do after it has released the lock.
+ * No function that is entered with the lock releases it: one that cannot go on without what is
+ * deferred returns USM__DEFERRED, and is called again afterwards.  It then looks at everything
+ * anew.
+ *
+ *     usm__mutex_lock(&s->lock);
+ *     while ((st = decide(s, ..., &d)) == USM__DEFERRED) {
+ *         usm__mutex_unlock(&s->lock);
+ *         usm__deferred_do(s, &d);
+ *         usm__mutex_lock(&s->lock);
+ *     }
+ *
+ * There is at most one frame: what is begun for it may call functions of the program (backing
+ * stores), and those must not wait for a frame that this thread has made busy and not begun. */
+typedef struct usm__deferred {
+    usm__frame *frame;  /* it was made busy: its transfer or move is to be made; NULL: none     */
+    bool        cleans; /* stores are to be started ahead of need                              */
+    bool        sleeps; /* the thread sleeps until the list that it is in is woken              */
+    uint32_t    timeout_ms;
+    usm_list    link; /* in no list: woken                                                  */
+    pthread_cond_t wake;
+} usm__deferred;
+
+/* Not a status of the library: no user of the engine sees it. */
+#define USM__DEFERRED ((usm_status)1)
+
+/* engine.c */
+/* Lock not held.  Does all of it; afterwards nothing is deferred. */
+void usm__deferred_do(usm__spill *s, usm__deferred *d);
+
+/* Lock held, from here on. */
+/* Enters the list: usm__deferred_do() sleeps until it is woken, timeout_ms at most (0: without
+ * limit), or returns earlier.  pre: what the caller waits for ends with usm__spill_wake() of this
+ * list. */
+void usm__deferred_sleep(usm__deferred *d, usm_list *list, uint32_t timeout_ms);
 void usm__spill_wake(usm_list *list);
 /* A transfer or an eviction ended: wakes the threads that wait for frames.  The same, when the last
  * pin of a block, a block's USM_BUFFER_PIN or a ticket ended. */
@@ -251,6 +291,13 @@ static inline bool usm__frame_is_busy(const usm__frame *f)
     return f->state > USM__FRAME_HELD;
 }
 
+/* The state of the block of a frame that is in memory. */
+static inline usm__block_state usm__frame_content(const usm__frame *f)
+{
+    return usm__mask_count(&f->present) == f->spill->sectors ? USM__BLOCK_RESIDENT
+                                                             : USM__BLOCK_PARTIAL;
+}
+
 /* Lock held: whether the change is allowed, and the frame and its block may be so. */
 bool usm__frame_is_valid(const usm__frame *f, usm__frame_state to);
 
@@ -262,17 +309,26 @@ static inline void usm__frame_become(usm__frame *f, usm__frame_state to)
     usm__spill_wake(&f->sleepers);
 }
 
-/* frame.c: frames and eviction.  The lock is held and may be released meanwhile. */
-/* Takes a free frame, or returns USM__NO_FRAME with *status: USM_E_AGAIN: all are in use;
- * USM_E_SPILL_FULL, USM_E_IO: the victim could not be stored.  may_wait false: only free and clean
- * frames. */
-uint32_t usm__frame_get(usm__spill *s, bool may_wait, usm_status *status);
+/* frame.c: frames and eviction.  The lock is held. */
+/* A request for a frame, from the first call of usm__frame_get() until it gets one or fails.
+ * Zeroed: a new one. */
+typedef struct usm__frame_want {
+    bool     may_wait; /* false: only free frames, or after the eviction of one clean block      */
+    bool     has_begun, has_evicted;
+    uint64_t failures; /* the engine's store_failures when it began                            */
+} usm__frame_want;
+
+/* Takes a free frame, or returns USM__NO_FRAME with *status: USM__DEFERRED; USM_E_AGAIN: all are in
+ * use; USM_E_SPILL_FULL, USM_E_IO: the victim could not be stored. */
+uint32_t usm__frame_get(usm__spill *s, usm__frame_want *w, usm_status *status, usm__deferred *d);
 /* For a block whose copy will be dropped (SWAPPING); USM__NO_FRAME: there is no spare frame. */
 uint32_t usm__frame_take_spare(usm__spill *s);
 /* Returns a frame that is free or loses its block; one that was not used keeps its state. */
 void usm__frame_put_free(usm__spill *s, uint32_t frame);
-/* Evicts the block from the frame; false: the block is in use again. */
-bool usm__frame_leave(usm__spill *s, uint32_t frame, bool is_evicted);
+/* Begins to evict or discard the frame's block; false: the block is in use. */
+bool usm__frame_leave(usm__spill *s, uint32_t frame, bool is_evicted, usm__deferred *d);
+/* What usm__frame_leave() has deferred: moves the pages back.  Lock not held. */
+void usm__frame_take_back(usm__spill *s, usm__frame *f);
 /* Moves the frame to the address of its block; lock not held; returns 0 or errno. */
 int usm__frame_place(usm__spill *s, uint32_t frame);
 /* Failed stores may be tried again. */
@@ -280,10 +336,13 @@ void             usm__frame_forgive(usm__spill *s);
 usm__policy_look usm__frame_look(void *spill, uint32_t frame);
 
 /* store.c */
-/* Starts stores until enough frames can be evicted without waiting. */
+/* Starts stores until enough frames can be evicted without waiting.  Lock not held. */
 void usm__clean_ahead(usm__spill *s);
-/* Starts to store the dirty block; false: it is not possible now. */
-bool usm__store_start(usm__spill *s, uint32_t frame, usm__urgency urgency);
+/* Begins to store the dirty block, or to load what it lacks for that; false: it is not possible
+ * now.  Lock held. */
+bool usm__store_start(usm__spill *s, uint32_t frame, usm__urgency urgency, usm__deferred *d);
+/* What it has deferred of a store.  Lock not held. */
+void usm__store_make(usm__spill *s, usm__frame *f);
 void usm__store_ended(usm__spill *s, uint32_t frame, usm_status status); /* lock not held      */
 /* Takes the block's copy from it, to be forgotten: lock held; NULL: it has none.  pre: no transfer
  * of the copy is under way. */
@@ -293,7 +352,7 @@ void       usm__copy_forget(usm__spill *s, usm__copy *copy); /* lock not held */
 /* transfer.c: lock not held; the frame is busy */
 void usm__transfer(usm__spill *s, uint32_t frame);
 
-/* load.c: lock held, released meanwhile */
+/* load.c */
 typedef struct usm__load {
     usm__space      *space;
     uint32_t         block;
@@ -303,21 +362,51 @@ typedef struct usm__load {
     bool             is_swap; /* SWAPPING                                                    */
     usm__policy_hint hint;
 } usm__load;
-/* Begins to load a block; pre: `frame` is free and the caller's, the block is absent. */
-void usm__load_absent(usm__spill *s, const usm__load *load, uint32_t frame);
+/* Begins to load a block; pre: `frame` is free and the caller's, the block is absent.  Lock
+ * held. */
+void usm__load_absent(usm__spill *s, const usm__load *load, uint32_t frame, usm__deferred *d);
 /* The same for missing sectors of a partial block that is not busy. */
-void usm__load_missing(usm__spill *s, const usm__load *load);
+void usm__load_missing(usm__spill *s, const usm__load *load, usm__deferred *d);
+/* What these two have deferred.  Lock not held. */
+void usm__load_make(usm__spill *s, usm__frame *f);
 /* Records the end of a transfer between the frame and where its block's content is stored. */
 void usm__frame_trace(const usm__spill *s, const usm__frame *f, usm__trace_spill_kind kind);
 void usm__load_ended(usm__spill *s, uint32_t frame, usm_status status); /* lock not held       */
 
-/* readahead.c: lock held, released meanwhile */
+/* readahead.c: lock held */
+#define USM__AHEAD_BLOCKS_MAX 64 /* of one request for readahead                            */
+#define USM__AHEAD_SPACES_MAX 16
+
+typedef enum usm__ahead_kind {
+    USM__AHEAD_NONE = 0,
+    USM__AHEAD_HINTS,  /* of the list of a thread                                          */
+    USM__AHEAD_BLOCKS, /* of one space                                                     */
+    USM__AHEAD_SPACES
+} usm__ahead_kind;
+
+/* Blocks that are to be loaded ahead of their use.  Zeroed: none. */
+typedef struct usm__ahead {
+    usm__ahead_kind  kind;
+    bool             cleans; /* then stores are to be started ahead of need                    */
+    usm__policy_hint hint;
+    usm__frame_want  want;
+    uint64_t         thread;  /* HINTS                                                       */
+    size_t           n, next; /* BLOCKS, SPACES                                              */
+    uint32_t         blocks[USM__AHEAD_BLOCKS_MAX]; /* BLOCKS: of spaces[0]                    */
+    usm__space      *spaces[USM__AHEAD_SPACES_MAX]; /* SPACES: they are busy until it is done    */
+    uint32_t         block, end; /* SPACES: blocks of the next one that remain                 */
+} usm__ahead;
+
 /* An access reached the block by a miss, or by the first use of a block of readahead. */
-void usm__readahead(usm__spill *s, usm__space *space, uint32_t block, bool was_guess);
+void usm__readahead(usm__spill *s, usm__ahead *a, usm__space *space, uint32_t block,
+                    bool was_guess);
 /* An access without fetch reached the block: only the access history is updated. */
 void usm__readahead_passed(usm__spill *s, usm__space *space, uint32_t block);
-/* Loads a whole block without waiting; false: there is no room for it. */
-bool usm__readahead_bring(usm__spill *s, usm__space *space, uint32_t block, usm__policy_hint hint);
+/* Begins to load the next of the blocks; nothing waits.  True: something is deferred, and it must
+ * be called again afterwards. */
+bool usm__readahead_go(usm__spill *s, usm__ahead *a, usm__deferred *d);
+/* Lock not held: loads the blocks [first, end) as far as there is room for them. */
+void usm__readahead_bring(usm__space *space, uint32_t first, uint32_t end);
 void usm__announced_forget(usm__spill *s, const usm__space *space);
 /* A block of readahead was evicted unused. */
 void usm__readahead_wasted(usm__spill *s, usm__space *space, uint32_t block);

@@ -38,19 +38,17 @@ static void trace_fetch(const usm__spill *s, const usm__frame *f)
 }
 
 /* The sectors that were read are in memory. */
-static void enter(usm__spill *s, usm__frame *f)
+static void enter(usm__frame *f)
 {
     usm__word *word    = &f->space->words[f->block];
     bool       is_new  = f->state != USM__FRAME_FILLING;
     uint64_t   set     = is_new && f->urgency == USM__AHEAD ? USM__WORD_FRESH : 0;
     bool       is_swap = f->state == USM__FRAME_SWAPPING;
-    bool       is_full;
 
     for (size_t i = 0; i < USM__MASK_WORDS; i++)
         f->present.bits[i] |= f->work.bits[i];
-    is_full = usm__mask_count(&f->present) == s->sectors;
     f->space->more->resident += is_new;
-    usm__word_change(word, is_full ? USM__BLOCK_RESIDENT : USM__BLOCK_PARTIAL, set, 0);
+    usm__word_change(word, (int)usm__frame_content(f), set, 0);
     usm__frame_become(f, is_swap ? USM__FRAME_DROPPING : USM__FRAME_HELD);
 }
 
@@ -82,7 +80,7 @@ void usm__load_ended(usm__spill *s, uint32_t frame, usm_status status)
     s->loads--;
     if (status == USM_OK) {
         trace_fetch(s, f);
-        enter(s, f);
+        enter(f);
     } else {
         fail(s, f, status);
     }
@@ -103,77 +101,85 @@ void usm__load_ended(usm__spill *s, uint32_t frame, usm_status status)
     usm__mutex_unlock(&s->lock);
 }
 
-/* A block without content to read: zeros, or nothing if all of it will be written.  Lock held,
- * released meanwhile. */
-static void enter_empty(usm__spill *s, const usm__load *load, uint32_t frame, bool was_zero)
+/* The frame is busy with the load; `work` has its sectors. */
+static void begin(usm__spill *s, const usm__load *load, usm__frame *f, usm__deferred *d)
 {
-    usm__frame *f       = &s->frame[frame];
-    bool        is_all  = load->need.count == s->sectors && !load->needs_content;
-    bool        is_zero = usm__block_of(load->space, load->block)->content == USM__CONTENT_ZERO;
-
-    memset(&f->work, 0, sizeof f->work);
-    if (is_zero || is_all)
-        usm__mask_set(&f->work, 0, s->sectors);
-    usm__mutex_unlock(&s->lock);
-    if (is_zero && !is_all && !was_zero)
-        memset(usm__frames_at(&s->frames, frame), 0, s->block_size);
-    usm__load_ended(s, frame, USM_OK);
-    usm__mutex_lock(&s->lock);
-}
-
-static void begin(usm__spill *s, const usm__load *load, uint32_t frame)
-{
-    usm__frame *f = &s->frame[frame];
-
     f->urgency  = (uint8_t)load->urgency;
     f->start_ns = 0;
     s->loads++;
     load->space->more->busy++;
     usm__block_of(load->space, load->block)->status = USM_OK;
+    d->frame                                        = f;
 }
 
-void usm__load_absent(usm__spill *s, const usm__load *load, uint32_t frame)
+/* Where there is no content to read, the block is zeros, or all of it will be written. */
+static usm__fill fill_of(const usm__spill *s, const usm__load *load, bool was_zero)
 {
-    usm__frame *f        = &s->frame[frame];
-    usm__block *b        = usm__block_of(load->space, load->block);
-    bool        was_zero = f->state == USM__FRAME_ZERO;
+    bool is_zero = usm__block_of(load->space, load->block)->content == USM__CONTENT_ZERO;
+
+    if (!is_zero && load->needs_content)
+        return USM__FILL_READ;
+    return is_zero && !was_zero && (load->needs_content || load->need.count < s->sectors)
+               ? USM__FILL_ZERO
+               : USM__FILL_NONE;
+}
+
+/* The sectors that the load makes present. */
+static usm__sectors filled_by(const usm__spill *s, const usm__load *load)
+{
+    bool is_zero = usm__block_of(load->space, load->block)->content == USM__CONTENT_ZERO;
+
+    if (is_zero)
+        return (usm__sectors){0, s->sectors};
+    if (load->needs_content || load->need.count == s->sectors)
+        return load->need;
+    return (usm__sectors){0, 0};
+}
+
+void usm__load_absent(usm__spill *s, const usm__load *load, uint32_t frame, usm__deferred *d)
+{
+    usm__frame  *f    = &s->frame[frame];
+    usm__sectors work = filled_by(s, load);
 
     f->space      = load->space;
     f->block      = load->block;
     f->was_wanted = false;
     f->last_end   = load->need.first + load->need.count;
+    f->fill       = (uint8_t)fill_of(s, load, f->state == USM__FRAME_ZERO);
     memset(&f->present, 0, sizeof f->present);
     memset(&f->dirty, 0, sizeof f->dirty);
-    b->frame = frame;
+    memset(&f->work, 0, sizeof f->work);
+    usm__mask_set(&f->work, work.first, work.count);
+    usm__block_of(load->space, load->block)->frame = frame;
     usm__policy_insert(s->policy, frame, load->space->key + load->block, load->hint);
     usm__word_change(&load->space->words[load->block], USM__BLOCK_LOADING, 0,
                      USM__WORD_DIRTY | USM__WORD_USED | USM__WORD_FRESH);
     usm__frame_become(f, load->is_swap ? USM__FRAME_SWAPPING : USM__FRAME_LOADING);
-    begin(s, load, frame);
-    if (b->content == USM__CONTENT_ZERO || !load->needs_content) {
-        enter_empty(s, load, frame, was_zero);
-        return;
-    }
-    memset(&f->work, 0, sizeof f->work);
-    usm__mask_set(&f->work, load->need.first, load->need.count);
-    usm__mutex_unlock(&s->lock);
-    usm__transfer(s, frame);
-    usm__mutex_lock(&s->lock);
+    begin(s, load, f, d);
 }
 
-void usm__load_missing(usm__spill *s, const usm__load *load)
+void usm__load_missing(usm__spill *s, const usm__load *load, usm__deferred *d)
 {
-    uint32_t    frame = usm__block_of(load->space, load->block)->frame;
-    usm__frame *f     = &s->frame[frame];
+    usm__frame *f = &s->frame[usm__block_of(load->space, load->block)->frame];
 
     usm__frame_become(f, USM__FRAME_FILLING);
-    begin(s, load, frame);
     f->last_end = load->need.first + load->need.count;
+    f->fill     = USM__FILL_READ;
     memset(&f->work, 0, sizeof f->work);
     usm__mask_set(&f->work, load->need.first, load->need.count);
     for (size_t i = 0; i < USM__MASK_WORDS; i++)
         f->work.bits[i] &= ~f->present.bits[i];
-    usm__mutex_unlock(&s->lock);
-    usm__transfer(s, frame);
-    usm__mutex_lock(&s->lock);
+    begin(s, load, f, d);
+}
+
+void usm__load_make(usm__spill *s, usm__frame *f)
+{
+    uint32_t frame = (uint32_t)(f - s->frame);
+
+    if (f->fill == USM__FILL_ZERO)
+        memset(usm__frames_at(&s->frames, frame), 0, s->block_size);
+    if (f->fill == USM__FILL_READ)
+        usm__transfer(s, frame);
+    else
+        usm__load_ended(s, frame, USM_OK);
 }

@@ -26,20 +26,41 @@ enum { MARK_NONE = 0, MARK_PINNED = 1, MARK_HELD = 2 };
 
 /* --- pins of many blocks ------------------------------------------------------------------- */
 
-/* Calls a function for each block of the request in order, with its running number. */
 typedef usm_status visit(usm__pin_request *r, const usm__pin *pin, uint32_t block, size_t number);
 
+static void go_to_start(usm__pin_request *r)
+{
+    r->at   = (usm__pin_at){.block = usm__pin_first(&r->list[0])};
+    r->want = (usm__frame_want){.may_wait = false};
+}
+
+static void go_on(usm__pin_request *r)
+{
+    usm__pin_at next = {.pin = r->at.pin, .number = r->at.number + 1, .block = r->at.block + 1};
+
+    if (r->at.block == usm__pin_last(&r->list[next.pin]) && ++next.pin < r->n)
+        next.block = usm__pin_first(&r->list[next.pin]);
+    r->at   = next;
+    r->want = (usm__frame_want){.may_wait = false};
+}
+
+/* Calls a function for each block of the request in order, from the next one on, with its running
+ * number.  Before each, what the block before has found to be read ahead is begun. */
 static usm_status each_block(usm__pin_request *r, visit *fn)
 {
-    size_t number = 0;
+    for (;;) {
+        usm_status st;
 
-    for (size_t i = 0; i < r->n; i++)
-        for (uint32_t b = usm__pin_first(&r->list[i]); b <= usm__pin_last(&r->list[i]); b++) {
-            usm_status st = fn(r, &r->list[i], b, number++);
-
-            if (st != USM_OK)
-                return st;
-        }
+        if (usm__readahead_go(r->spill, &r->ahead, &r->deferred))
+            return USM__DEFERRED;
+        if (r->at.pin == r->n)
+            break;
+        st = fn(r, &r->list[r->at.pin], r->at.block, r->at.number);
+        if (st != USM_OK)
+            return st;
+        go_on(r);
+    }
+    go_to_start(r);
     return USM_OK;
 }
 
@@ -53,8 +74,7 @@ static void pin_ended(usm__space *space, uint32_t block)
 }
 
 /* As usm__word_unpin(), with the lock held. */
-static usm_status unpin_marked(usm__pin_request *r, const usm__pin *pin, uint32_t block,
-                               size_t number)
+static void unpin_marked(usm__pin_request *r, const usm__pin *pin, uint32_t block, size_t number)
 {
     usm_access_mode mode = r->marks[number] == MARK_HELD ? USM_READ : pin->mode;
 
@@ -64,7 +84,6 @@ static usm_status unpin_marked(usm__pin_request *r, const usm__pin *pin, uint32_
          USM__WORD_AWAITED))
         pin_ended(pin->space, block);
     r->marks[number] = MARK_NONE;
-    return USM_OK;
 }
 
 /* Whether the block will lose its content, and nothing of it need be fetched. */
@@ -74,8 +93,8 @@ static bool is_unfetched(const usm__spill *s, const usm__pin_part *p)
            usm__state_of(usm_load_relaxed(&p->space->words[p->block])) != USM__BLOCK_RESIDENT;
 }
 
-/* Pins the blocks that are not written without fetch.  In an access of several blocks those at its
- * ends are loaded whole, so that they lose nothing if the access fails. */
+/* PIN_SOLID.  In an access of several blocks those at its ends are loaded whole, so that they lose
+ * nothing if the access fails. */
 static usm_status pin_solid(usm__pin_request *r, const usm__pin *pin, uint32_t block, size_t number)
 {
     usm__pin_part p  = usm__pin_part_of(r->spill, pin, block);
@@ -87,63 +106,67 @@ static usm_status pin_solid(usm__pin_request *r, const usm__pin *pin, uint32_t b
         if (r->blocks > 1)
             p.mode = (usm_access_mode)(p.mode & ~(unsigned)USM_NO_INIT);
         st               = usm__pin_block(r, &p);
-        r->marks[number] = st == USM_OK;
+        r->marks[number] = st == USM_OK ? MARK_PINNED : MARK_NONE;
     }
     return st;
 }
 
 static usm_status take_in_hand(usm__pin_request *r, const usm__pin_part *p)
 {
-    usm__spill *s     = r->spill;
-    usm_status  st    = USM_OK;
-    uint32_t    frame = usm__frame_get(s, r->may_wait, &st);
+    usm__spill *s  = r->spill;
+    usm_status  st = USM_OK;
+    uint32_t    frame;
 
+    r->want.may_wait = r->may_wait;
+    frame            = usm__frame_get(s, &r->want, &st, &r->deferred);
     if (frame == USM__NO_FRAME)
-        return st == USM_E_AGAIN ? st : usm__pin_fail_room(p, st);
+        return st == USM_E_AGAIN || st == USM__DEFERRED ? st : usm__pin_fail_room(p, st);
     s->frame[frame].next = r->hand;
     r->hand              = frame;
     return USM_OK;
 }
 
-/* Makes sure that a block written without fetch cannot fail later for lack of a frame: for an
- * absent block it takes a frame, a partial one gets a pin without a mode. */
+/* PIN_SECURE: makes sure that a block written without fetch cannot fail later for lack of a frame:
+ * for an absent block it takes a frame, a partial one gets a pin without a mode. */
 static usm_status secure(usm__pin_request *r, const usm__pin *pin, uint32_t block, size_t number)
 {
-    usm__word    *word = &pin->space->words[block];
-    usm__pin_part p    = usm__pin_part_of(r->spill, pin, block);
-    usm_status    st   = USM_OK;
+    usm__word    *word  = &pin->space->words[block];
+    unsigned      state = usm__state_of(usm_load_relaxed(word));
+    usm__pin_part p     = usm__pin_part_of(r->spill, pin, block);
+    usm_status    st;
 
-    while (r->marks[number] == MARK_NONE && st == USM_OK) {
-        unsigned state = usm__state_of(usm_load_relaxed(word));
-
-        if (state == USM__BLOCK_RESIDENT) {
-            st               = usm__pin_block(r, &p);
-            r->marks[number] = st == USM_OK ? MARK_PINNED : MARK_NONE;
-        } else if (state == USM__BLOCK_PARTIAL) {
-            (void)atomic_fetch_add(word, USM__WORD_PIN);
-            r->marks[number] = MARK_HELD;
-        } else if (state == USM__BLOCK_ABSENT) {
-            st = take_in_hand(r, &p);
-            if (usm__state_of(usm_load_relaxed(word)) == USM__BLOCK_ABSENT)
-                return st;
-        } else if (!r->may_wait) {
-            st = USM_E_AGAIN;
-        } else {
-            usm__pin_wait(r, usm__block_of(pin->space, block)->frame);
-        }
+    if (r->marks[number] != MARK_NONE)
+        return USM_OK;
+    switch (state) {
+    case USM__BLOCK_RESIDENT:
+        st               = usm__pin_block(r, &p);
+        r->marks[number] = st == USM_OK ? MARK_PINNED : MARK_NONE;
+        return st;
+    case USM__BLOCK_PARTIAL:
+        (void)atomic_fetch_add(word, USM__WORD_PIN);
+        r->marks[number] = MARK_HELD;
+        return USM_OK;
+    case USM__BLOCK_ABSENT:
+        return take_in_hand(r, &p);
+    default:
+        return usm__pin_wait(r, usm__block_of(pin->space, block)->frame);
     }
-    return st;
 }
 
+/* PIN_UNFETCHED.  After the first of these blocks the access can no longer be undone, so transfers
+ * under way are waited for. */
 static usm_status pin_unfetched(usm__pin_request *r, const usm__pin *pin, uint32_t block,
                                 size_t number)
 {
-    usm__pin_part p = usm__pin_part_of(r->spill, pin, block);
+    usm__pin_part p        = usm__pin_part_of(r->spill, pin, block);
+    bool          may_wait = r->may_wait;
     usm_status    st;
 
     if (r->marks[number] == MARK_PINNED)
         return USM_OK;
-    st = usm__pin_block(r, &p);
+    r->may_wait = true;
+    st          = usm__pin_block(r, &p);
+    r->may_wait = may_wait;
     if (st != USM_OK)
         return st;
     if (r->marks[number] == MARK_HELD)
@@ -152,17 +175,23 @@ static usm_status pin_unfetched(usm__pin_request *r, const usm__pin *pin, uint32
     return USM_OK;
 }
 
-/* After the first of these blocks the access can no longer be undone, so transfers under way are
- * waited for. */
-static usm_status pin_all_unfetched(usm__pin_request *r)
+/* PIN_FETCH.  Any answer but USM__DEFERRED ends the phase. */
+static usm_status begin_fetch(usm__pin_request *r, const usm__pin *pin, uint32_t block,
+                              size_t number)
 {
-    bool       may_wait = r->may_wait;
-    usm_status st;
+    usm__pin_part p = usm__pin_part_of(r->spill, pin, block);
 
-    r->may_wait = true;
-    st          = each_block(r, pin_unfetched);
-    r->may_wait = may_wait;
-    return st;
+    (void)number;
+    if (!r->may_wait)
+        return USM_E_AGAIN;
+    if (usm__state_of(usm_load_relaxed(&pin->space->words[block])) != USM__BLOCK_ABSENT ||
+        r->at.has_waited || is_unfetched(r->spill, &p))
+        return USM_OK;
+    if (r->blocks > 1)
+        p.mode = (usm_access_mode)(p.mode & ~(unsigned)USM_NO_INIT);
+    if (r->spill->loads >= 2 * usm__tiers_depth(r->spill->tiers))
+        return USM_E_AGAIN;
+    return usm__pin_fetch(r, &p);
 }
 
 static void empty_hand(usm__pin_request *r)
@@ -175,44 +204,38 @@ static void empty_hand(usm__pin_request *r)
     }
 }
 
-/* Lock held, and released meanwhile by what it calls. */
+static void unpin_all(usm__pin_request *r)
+{
+    for (go_to_start(r); r->at.pin < r->n; go_on(r))
+        unpin_marked(r, &r->list[r->at.pin], r->at.block, r->at.number);
+    go_to_start(r);
+}
+
+/* Lock held.  Not USM__DEFERRED: the request is over, or has to begin again. */
 static usm_status pin_in_turn(usm__pin_request *r)
 {
-    usm_status st = each_block(r, pin_solid);
+    static visit *const phases[USM__PIN_PHASES] = {
+        [USM__PIN_FETCH]     = begin_fetch,
+        [USM__PIN_SOLID]     = pin_solid,
+        [USM__PIN_SECURE]    = secure,
+        [USM__PIN_UNFETCHED] = pin_unfetched,
+    };
+    usm_status st = USM_OK;
 
-    if (st == USM_OK)
-        st = each_block(r, secure);
-    if (st == USM_OK)
-        st = pin_all_unfetched(r);
+    for (; st == USM_OK && r->phase < USM__PIN_PHASES; r->phase += st == USM_OK) {
+        st = each_block(r, phases[r->phase]);
+        if (r->phase == USM__PIN_FETCH && st != USM__DEFERRED) {
+            st = USM_OK;
+            go_to_start(r);
+        }
+    }
+    if (st == USM__DEFERRED)
+        return st;
     empty_hand(r);
     if (st != USM_OK)
-        (void)each_block(r, unpin_marked);
+        unpin_all(r);
+    r->phase = USM__PIN_FETCH;
     return st;
-}
-
-/* Begins to fetch the absent blocks, so that the medium gets all requests at once. */
-static usm_status begin_fetch(usm__pin_request *r, const usm__pin *pin, uint32_t block,
-                              size_t number)
-{
-    usm__pin_part p          = usm__pin_part_of(r->spill, pin, block);
-    bool          from_store = false;
-
-    (void)number;
-    if (usm__state_of(usm_load_relaxed(&pin->space->words[block])) != USM__BLOCK_ABSENT ||
-        is_unfetched(r->spill, &p))
-        return USM_OK;
-    if (r->blocks > 1)
-        p.mode = (usm_access_mode)(p.mode & ~(unsigned)USM_NO_INIT);
-    if (r->spill->loads >= 2 * usm__tiers_depth(r->spill->tiers))
-        return USM_E_AGAIN;
-    return usm__pin_fetch(r, &p, &from_store);
-}
-
-static void fetch_all(usm__pin_request *r)
-{
-    r->is_trying = true;
-    (void)each_block(r, begin_fetch);
-    r->is_trying = false;
 }
 
 /* --- which accesses hold memory --------------------------------------------------------------- */
@@ -250,20 +273,31 @@ static void await_unpins(usm__spill *s)
     }
 }
 
-/* Sleeps if nothing was released since *seen was noted; then marks pins, and notes *seen: the
- * caller must look for frames once more before it sleeps (engine.c). */
-static void await_frames(usm__spill *s, uint64_t *seen, uint32_t timeout_ms)
+/* Waits if nothing was released since *seen was noted; then comes note_releases(). */
+static void await_frames(usm__spill *s, const uint64_t *seen, uint32_t timeout_ms, usm__deferred *d)
 {
     if (s->releases == *seen)
-        usm__spill_sleep(s, &s->for_room, timeout_ms);
+        usm__deferred_sleep(d, &s->for_room, timeout_ms);
+}
+
+/* Marks pins, and notes *seen: the caller must look for frames once more before it sleeps
+ * (engine.c). */
+static void note_releases(usm__spill *s, uint64_t *seen)
+{
     await_unpins(s);
     *seen = s->releases;
 }
 
 void usm__spill_await_frames(usm__spill *s, uint64_t *seen, uint32_t timeout_ms)
 {
+    usm__deferred d = {.frame = NULL};
+
     usm__mutex_lock(&s->lock);
-    await_frames(s, seen, timeout_ms);
+    await_frames(s, seen, timeout_ms, &d);
+    usm__mutex_unlock(&s->lock);
+    usm__deferred_do(s, &d);
+    usm__mutex_lock(&s->lock);
+    note_releases(s, seen);
     usm__mutex_unlock(&s->lock);
 }
 
@@ -299,11 +333,12 @@ static bool wait_for_frames(usm__pin_request *r)
         s->held += s->turn == r;
         return false;
     }
-    left = left ? left : s->wait_ms + (uint64_t)1;
-    if (s->turn == r) {
-        await_frames(s, &r->seen, (uint32_t)left);
+    left          = left ? left : s->wait_ms + (uint64_t)1;
+    r->marks_pins = s->turn == r;
+    if (r->marks_pins) {
+        await_frames(s, &r->seen, (uint32_t)left, &r->deferred);
     } else {
-        usm__spill_sleep(s, &s->for_turn, (uint32_t)left);
+        usm__deferred_sleep(&r->deferred, &s->for_turn, (uint32_t)left);
         r->seen = USM__SEEN_NOTHING;
     }
     return true;
@@ -317,35 +352,57 @@ static bool may_ask_others(const usm__pin_request *r)
     return !r->has_asked && (s->grown < s->frames.count || s->empty_head != USM__NO_FRAME);
 }
 
-/* Lock held.  r->asks: other parts are to be asked for memory, without it, before the next try. */
-static usm_status pin_all(usm__pin_request *r)
+/* Before an attempt. */
+static void begin_again(usm__pin_request *r)
 {
     usm__spill *s = r->spill;
-    usm_status  st;
 
-    for (;;) {
-        if (s->turn && s->turn != r && !r->is_past_turn) {
-            st = USM_E_AGAIN;
-        } else {
-            if (r->may_wait)
-                fetch_all(r);
-            st = pin_in_turn(r);
-        }
-        if (st != USM_E_AGAIN)
-            return st;
-        if (!r->may_wait)
-            return usm__fail(st, "the access would have to wait for memory or storage");
-        r->asks = may_ask_others(r);
-        if (r->asks)
-            return st;
-        if (r->is_hasty)
-            return usm__fail(st, "other accesses hold the memory at present");
-        if (!s->turn)
-            s->turn = r;
-        if (!wait_for_frames(r))
-            return fail_held(s);
-        r->has_asked = false;
+    if (r->marks_pins)
+        note_releases(s, &r->seen);
+    if (r->has_lent && !s->turn)
+        s->turn = r;
+    r->marks_pins = r->has_lent = false;
+}
+
+/* Other parts are asked for memory, without the lock, before the next attempt.  Meanwhile the
+ * ticket is left to others: the eviction of other parts needs a frame. */
+static void ask_others(usm__pin_request *r)
+{
+    usm__spill *s = r->spill;
+
+    r->asks = r->has_asked = true;
+    r->has_lent            = s->turn == r;
+    if (r->has_lent)
+        s->turn = NULL;
+}
+
+/* Lock held.  USM__DEFERRED: what is deferred is to be done, and others asked if r->asks. */
+static usm_status pin_all(usm__pin_request *r)
+{
+    usm__spill *s  = r->spill;
+    usm_status  st = USM_E_AGAIN;
+
+    if (!r->is_under_way)
+        begin_again(r);
+    if (r->is_under_way || !s->turn || s->turn == r || r->is_past_turn)
+        st = pin_in_turn(r);
+    r->is_under_way = st == USM__DEFERRED;
+    if (st != USM_E_AGAIN)
+        return st;
+    if (!r->may_wait)
+        return usm__fail(st, "the access would have to wait for memory or storage");
+    if (may_ask_others(r)) {
+        ask_others(r);
+        return USM__DEFERRED;
     }
+    if (r->is_hasty)
+        return usm__fail(st, "other accesses hold the memory at present");
+    if (!s->turn)
+        s->turn = r;
+    if (!wait_for_frames(r))
+        return fail_held(s);
+    r->has_asked = false;
+    return USM__DEFERRED;
 }
 
 /* A thread waited for memory: traces whose accesses held it. */
@@ -392,26 +449,25 @@ static void end_wait(usm__pin_request *r)
                                                .ns    = ns});
 }
 
-static usm_status pin_hit(usm__pin_request *r, const usm__pin *pin, uint32_t block, size_t number)
+/* The pins before that one, and its blocks before that block. */
+static void unpin_before(const usm__pin *list, size_t pin, uint32_t block)
 {
-    r->marks[number] = usm__word_pin_hit(&pin->space->words[block], pin->mode);
-    return r->marks[number] ? USM_OK : USM_E_AGAIN;
+    for (size_t i = 0; i <= pin; i++)
+        for (uint32_t b = usm__pin_first(&list[i]);
+             i < pin ? b <= usm__pin_last(&list[i]) : b < block; b++)
+            usm__word_unpin(list[i].space, b, list[i].mode);
 }
 
-static usm_status unpin_hit(usm__pin_request *r, const usm__pin *pin, uint32_t block, size_t number)
+/* The hit path: pins all blocks, if they are completely resident. */
+static bool hit_all(size_t n, const usm__pin *list)
 {
-    if (r->marks[number] != MARK_NONE)
-        usm__word_unpin(pin->space, block, pin->mode);
-    r->marks[number] = MARK_NONE;
-    return USM_OK;
-}
-
-static bool hit_all(usm__pin_request *r)
-{
-    if (each_block(r, pin_hit) == USM_OK)
-        return true;
-    (void)each_block(r, unpin_hit);
-    return false;
+    for (size_t i = 0; i < n; i++)
+        for (uint32_t b = usm__pin_first(&list[i]); b <= usm__pin_last(&list[i]); b++)
+            if (!usm__word_pin_hit(&list[i].space->words[b], list[i].mode)) {
+                unpin_before(list, i, b);
+                return false;
+            }
+    return true;
 }
 
 static usm_status check_size(usm__pin_request *r)
@@ -448,32 +504,32 @@ static usm_status take_late(const usm__pin_request *r)
     return USM_OK;
 }
 
+/* Does what was decided under the lock. */
+static void without_lock(usm__pin_request *r)
+{
+    usm__deferred_do(r->spill, &r->deferred);
+    if (r->asks)
+        (void)usm__parts_memory_starved(r->spill->owner, r->blocks << r->spill->shift);
+    r->asks = false;
+}
+
 static usm_status pin(usm__pin_request *r)
 {
     usm__spill *s = r->spill;
     usm_status  st;
 
-    if (hit_all(r))
-        return USM_OK;
     if (s->fork_generation != usm__fork_generation())
         return usm__fail(USM_E_FORKED,
                          "buffers of the parent process cannot be accessed after fork()");
+    go_to_start(r);
     usm__mutex_lock(&s->lock);
     st = take_late(r);
     if (st == USM_OK)
         st = pin_all(r);
-    while (r->asks) {
-        bool had_turn = s->turn == r;
-
-        r->asks      = false;
-        r->has_asked = true;
-        if (had_turn)
-            s->turn = NULL; /* the eviction of other parts needs a frame */
+    while (st == USM__DEFERRED) {
         usm__mutex_unlock(&s->lock);
-        (void)usm__parts_memory_starved(s->owner, r->blocks << s->shift);
+        without_lock(r);
         usm__mutex_lock(&s->lock);
-        if (had_turn && !s->turn)
-            s->turn = r;
         st = pin_all(r);
     }
     end_wait(r);
@@ -481,6 +537,7 @@ static usm_status pin(usm__pin_request *r)
     return st;
 }
 
+/* Not all blocks were hit. */
 static usm_status pin_list(usm__spill *s, size_t n, const usm__pin *list, bool is_hasty,
                            bool is_past_turn)
 {
@@ -509,12 +566,12 @@ static usm_status pin_list(usm__spill *s, size_t n, const usm__pin *list, bool i
 
 usm_status usm__spill_pin(usm__spill *s, size_t n, const usm__pin *list)
 {
-    return pin_list(s, n, list, false, false);
+    return hit_all(n, list) ? USM_OK : pin_list(s, n, list, false, false);
 }
 
 usm_status usm__spill_pin_hastily(usm__spill *s, const usm__pin *pin, bool is_past_turn)
 {
-    return pin_list(s, 1, pin, true, is_past_turn);
+    return hit_all(1, pin) ? USM_OK : pin_list(s, 1, pin, true, is_past_turn);
 }
 
 void usm__space_unpin(usm__space *space, size_t offset, size_t size, usm_access_mode mode)

@@ -71,8 +71,10 @@ static usm__sectors worth_fetching(usm__spill *s, const usm__pin_part *p, usm__s
 }
 
 /* The block was loaded by readahead. */
-static void first_use(usm__spill *s, const usm__pin_part *p)
+static void first_use(usm__pin_request *r, const usm__pin_part *p)
 {
+    usm__spill *s = r->spill;
+
     s->stats.prefetch_hits++;
     usm__policy_used(s->policy, usm__block_of(p->space, p->block)->frame);
     usm__trace_spill(&(usm__trace_spill_event){.kind  = USM__SPILL_GUESS_USED,
@@ -80,7 +82,7 @@ static void first_use(usm__spill *s, const usm__pin_part *p)
                                                .mode  = (uint32_t)p->mode,
                                                .block = p->block,
                                                .bytes = s->block_size});
-    usm__readahead(s, p->space, p->block, true);
+    usm__readahead(s, &r->ahead, p->space, p->block, true);
 }
 
 /* True: this is the first use of a block of readahead. */
@@ -166,7 +168,7 @@ usm_status usm__pin_fail_room(const usm__pin_part *p, usm_status status)
                      p->block, title, words);
 }
 
-usm_status usm__pin_fetch(usm__pin_request *r, const usm__pin_part *p, bool *from_store)
+usm_status usm__pin_fetch(usm__pin_request *r, const usm__pin_part *p)
 {
     usm__spill  *s     = r->spill;
     usm__block  *b     = usm__block_of(p->space, p->block);
@@ -176,20 +178,17 @@ usm_status usm__pin_fetch(usm__pin_request *r, const usm__pin_part *p, bool *fro
     usm_status   st    = USM_OK;
     uint32_t     frame = r->hand;
 
+    r->want.may_wait = r->may_wait && r->phase != USM__PIN_FETCH;
     if (frame != USM__NO_FRAME)
         r->hand = s->frame[frame].next;
     else
-        frame = usm__frame_get(s, r->may_wait && !r->is_trying, &st);
+        frame = usm__frame_get(s, &r->want, &st, &r->deferred);
     if (frame == USM__NO_FRAME && st == USM_E_SPILL_FULL && b->content == USM__CONTENT_COPY) {
         frame        = usm__frame_take_spare(s);
         load.is_swap = frame != USM__NO_FRAME;
     }
     if (frame == USM__NO_FRAME)
-        return st == USM_E_AGAIN ? st : usm__pin_fail_room(p, st);
-    if (usm__state_of(usm_load_relaxed(&p->space->words[p->block])) != USM__BLOCK_ABSENT) {
-        usm__frame_put_free(s, frame); /* another thread was faster */
-        return USM_OK;
-    }
+        return st == USM_E_AGAIN || st == USM__DEFERRED ? st : usm__pin_fail_room(p, st);
     load.hint = p->space->more->pattern == USM__PATTERN_SEQUENTIAL ? USM__HINT_SEQUENTIAL
                                                                    : USM__HINT_DEMAND;
     if (!reads && p->cover.count < s->sectors && b->content == USM__CONTENT_COPY &&
@@ -200,15 +199,16 @@ usm_status usm__pin_fetch(usm__pin_request *r, const usm__pin_part *p, bool *fro
                          : load.needs_content ? worth_fetching(s, p, reads ? need : p->touch, NULL)
                                               : p->cover;
     load.urgency       = urgency_of(r, &load.need);
-    *from_store        = load.needs_content;
     s->stats.misses++;
-    usm__load_absent(s, &load, frame);
+    usm__load_absent(s, &load, frame, &r->deferred);
+    r->at.has_waited = true;
+    r->at.has_read   = load.needs_content;
+    r->ahead.cleans  = true;
     if (reads && b->content != USM__CONTENT_ZERO)
-        usm__readahead(s, p->space, p->block, false);
+        usm__readahead(s, &r->ahead, p->space, p->block, false);
     else
         usm__readahead_passed(s, p->space, p->block);
-    usm__clean_ahead(s);
-    return USM_OK;
+    return USM__DEFERRED;
 }
 
 static void fetch_missing(usm__pin_request *r, const usm__pin_part *p, usm__sectors need)
@@ -222,16 +222,20 @@ static void fetch_missing(usm__pin_request *r, const usm__pin_part *p, usm__sect
     load.need    = run;
     load.urgency = urgency_of(r, &run);
     s->stats.misses++;
-    usm__load_missing(s, &load);
+    usm__load_missing(s, &load, &r->deferred);
+    r->at.has_waited = true;
     if (all)
-        usm__readahead(s, p->space, p->block, false);
+        usm__readahead(s, &r->ahead, p->space, p->block, false);
 }
 
-void usm__pin_wait(usm__pin_request *r, uint32_t frame)
+usm_status usm__pin_wait(usm__pin_request *r, uint32_t frame)
 {
+    if (!r->may_wait)
+        return USM_E_AGAIN;
     if (r->started == 0)
         r->started = usm__os_now_ns();
-    usm__spill_sleep(r->spill, &r->spill->frame[frame].sleepers, 0);
+    usm__deferred_sleep(&r->deferred, &r->spill->frame[frame].sleepers, 0);
+    return USM__DEFERRED;
 }
 
 /* Whether sectors that the access need not read are being read: they would overwrite what it
@@ -243,58 +247,57 @@ static bool is_overtaken(const usm__spill *s, const usm__pin_part *p)
     return (p->mode & USM_NO_INIT) && f->state == USM__FRAME_FILLING;
 }
 
+/* A block of which some sectors are in memory. */
+static usm_status pin_part_of_block(usm__pin_request *r, const usm__pin_part *p)
+{
+    usm__spill  *s    = r->spill;
+    usm__block  *b    = usm__block_of(p->space, p->block);
+    usm__frame  *f    = &s->frame[b->frame];
+    usm__sectors need = usm__pin_needed(s, p);
+
+    if (usm__mask_has(&f->present, need.first, need.count)) {
+        if (pin_partial(s, p))
+            first_use(r, p);
+        return USM_OK;
+    }
+    if (usm__frame_is_busy(f)) {
+        r->at.has_waited = true;
+        return usm__pin_wait(r, b->frame);
+    }
+    if (r->at.has_waited && b->status != USM_OK)
+        return fail_load(p, (usm_status)b->status);
+    fetch_missing(r, p, need);
+    return USM__DEFERRED;
+}
+
+static usm_status pin_absent(usm__pin_request *r, const usm__pin_part *p)
+{
+    usm_status st = (usm_status)usm__block_of(p->space, p->block)->status;
+
+    if (r->at.has_waited && st != USM_OK &&
+        (r->at.has_read || usm__pin_needed(r->spill, p).count != 0))
+        return fail_load(p, st);
+    return usm__pin_fetch(r, p);
+}
+
 usm_status usm__pin_block(usm__pin_request *r, const usm__pin_part *p)
 {
-    usm__spill *s      = r->spill;
-    usm__word  *word   = &p->space->words[p->block];
-    usm__block *b      = usm__block_of(p->space, p->block);
-    bool        waited = false, has_read = false;
+    usm__block *b         = usm__block_of(p->space, p->block);
+    uint64_t    seen      = usm_load_relaxed(&p->space->words[p->block]);
+    unsigned    state     = usm__state_of(seen);
+    bool        is_stored = (p->mode & USM_WRITE) && (seen & USM__WORD_STORING);
 
-    for (;;) {
-        uint64_t     seen      = usm_load_relaxed(word);
-        unsigned     state     = usm__state_of(seen);
-        bool         is_stored = (p->mode & USM_WRITE) && (seen & USM__WORD_STORING);
-        usm__sectors need;
-        usm_status   st;
-
-        if (is_stored && state != USM__BLOCK_ABSENT) {
-            if (!r->may_wait)
-                return USM_E_AGAIN;
-            usm__pin_wait(r, b->frame);
-            continue;
-        }
-        if (state == USM__BLOCK_RESIDENT) {
-            if (pin_now(p))
-                first_use(s, p);
-            return USM_OK;
-        }
-        if (state == USM__BLOCK_ABSENT) {
-            if (waited && b->status != USM_OK && (has_read || usm__pin_needed(s, p).count != 0))
-                return fail_load(p, (usm_status)b->status);
-            st = usm__pin_fetch(r, p, &has_read);
-            if (st != USM_OK)
-                return st;
-            waited = true;
-            continue;
-        }
-        if (state == USM__BLOCK_PARTIAL && !is_overtaken(s, p)) {
-            need = usm__pin_needed(s, p);
-            if (usm__mask_has(&s->frame[b->frame].present, need.first, need.count)) {
-                if (pin_partial(s, p))
-                    first_use(s, p);
-                return USM_OK;
-            }
-            if (!usm__frame_is_busy(&s->frame[b->frame])) {
-                if (waited && b->status != USM_OK)
-                    return fail_load(p, (usm_status)b->status);
-                fetch_missing(r, p, need);
-                waited = true;
-                continue;
-            }
-        }
-        if (!r->may_wait)
-            return USM_E_AGAIN;
-        waited = true;
-        usm__pin_wait(r, b->frame);
+    if (state == USM__BLOCK_ABSENT)
+        return pin_absent(r, p);
+    if (is_stored)
+        return usm__pin_wait(r, b->frame);
+    if (state == USM__BLOCK_RESIDENT) {
+        if (pin_now(p))
+            first_use(r, p);
+        return USM_OK;
     }
+    if (state == USM__BLOCK_PARTIAL && !is_overtaken(r->spill, p))
+        return pin_part_of_block(r, p);
+    r->at.has_waited = true;
+    return usm__pin_wait(r, b->frame);
 }

@@ -1,45 +1,44 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
 /* Prefetch and readahead: loading blocks before an access asks for them.  Blocks that the program
  * hinted come first, then those that the access history predicts (spill/prefetch.h).  Nothing here
- * waits: a block for which there is no free or clean frame is skipped for now.  Called with the
- * engine's lock held, by pin_block.c. */
+ * waits: a block for which there is no free or clean frame is skipped for now.
+ *
+ * An access decides which blocks (usm__ahead), and its thread loads one after the other: the lock
+ * is released while each frame is made free and each load is begun.  Called by pin.c, pin_block.c
+ * and space.c. */
 #include "spill/internal.h"
 
 #include <string.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#define GUESSES 64 /* blocks of one request for readahead                                   */
+typedef enum bring { BRING_DONE, BRING_EVICTS, BRING_NO_ROOM } bring;
 
-bool usm__readahead_bring(usm__spill *s, usm__space *space, uint32_t block, usm__policy_hint hint)
+/* Begins to load a whole block without waiting, unless it is in memory or zero.  EVICTS: not yet, a
+ * frame is being made free for it. */
+static bring bring_block(usm__spill *s, usm__ahead *a, usm__space *space, uint32_t block,
+                         usm__deferred *d)
 {
-    usm__word  *word = &space->words[block];
-    usm__block *b    = usm__block_of(space, block);
-    usm__load   load = {.space         = space,
-                        .block         = block,
-                        .need          = {0, s->sectors},
-                        .needs_content = true,
-                        .urgency       = USM__AHEAD,
-                        .hint          = hint};
-    usm_status  status;
-    uint32_t    frame;
+    usm__load  load = {.space         = space,
+                       .block         = block,
+                       .need          = {0, s->sectors},
+                       .needs_content = true,
+                       .urgency       = USM__AHEAD,
+                       .hint          = a->hint};
+    usm_status status;
+    uint32_t   frame;
 
-    if (b->content == USM__CONTENT_ZERO ||
-        usm__state_of(usm_load_relaxed(word)) != USM__BLOCK_ABSENT)
-        return true;
+    if (usm__block_of(space, block)->content == USM__CONTENT_ZERO ||
+        usm__state_of(usm_load_relaxed(&space->words[block])) != USM__BLOCK_ABSENT)
+        return BRING_DONE;
     if (s->turn || s->loads >= 2 * usm__tiers_depth(s->tiers))
-        return false;
-    frame = usm__frame_get(s, false, &status);
+        return BRING_NO_ROOM;
+    frame = usm__frame_get(s, &a->want, &status, d);
     if (frame == USM__NO_FRAME)
-        return false;
-    if (usm__state_of(usm_load_relaxed(word)) != USM__BLOCK_ABSENT ||
-        b->content == USM__CONTENT_ZERO) {
-        usm__frame_put_free(s, frame);
-        return true;
-    }
+        return status == USM__DEFERRED ? BRING_EVICTS : BRING_NO_ROOM;
     s->stats.prefetched++;
-    usm__load_absent(s, &load, frame);
-    return true;
+    usm__load_absent(s, &load, frame, d);
+    return BRING_DONE;
 }
 
 /* --- lists of hints ------------------------------------------------------------------- */
@@ -75,24 +74,12 @@ static size_t window(const usm__spill *s)
     return most < deep ? (most ? most : 1) : deep;
 }
 
-/* The lock is released while a block is requested: the list may be deleted meanwhile. */
-static void top_up(usm__spill *s, uint64_t thread)
+/* The list whose next block is to be loaded now; NULL. */
+static usm__announced *list_to_top_up(usm__spill *s, uint64_t thread)
 {
-    for (;;) {
-        usm__announced *a = list_of(s, thread);
-        size_t          next;
+    usm__announced *l = list_of(s, thread);
 
-        if (!a || a->next >= a->n || a->next >= a->used + window(s))
-            return;
-        next = a->next++;
-        if (!usm__readahead_bring(s, a->list[next].space, a->list[next].block,
-                                  USM__HINT_ANNOUNCED)) {
-            a = list_of(s, thread);
-            if (a && a->next == next + 1)
-                a->next = next;
-            return;
-        }
-    }
+    return l && l->next < l->n && l->next < l->used + window(s) ? l : NULL;
 }
 
 /* The block was used: moves the list's position behind it.  False: no list of this thread has
@@ -110,7 +97,6 @@ static bool advance(usm__spill *s, uint64_t thread, const usm__space *space, uin
             a->used = i + 1;
             if (a->next < a->used)
                 a->next = a->used;
-            top_up(s, thread);
             return true;
         }
     return false;
@@ -135,6 +121,120 @@ void usm__announced_forget(usm__spill *s, const usm__space *space)
         a->n = n;
     }
 }
+
+/* --- loading them ------------------------------------------------------------------------- */
+
+/* The space stays while the lock is released.  pre: of SPACES, or none before */
+static void hold_space(usm__ahead *a, usm__space *space, uint32_t first, uint32_t end)
+{
+    if (a->kind == USM__AHEAD_NONE) {
+        a->kind  = USM__AHEAD_SPACES;
+        a->block = first;
+        a->end   = end;
+    }
+    space->more->busy++;
+    a->spaces[a->n++] = space;
+}
+
+static void leave_space(usm__ahead *a)
+{
+    usm__space_unbusy(a->spaces[a->next++]);
+    a->block = 0;
+    a->end   = a->next < a->n ? a->spaces[a->next]->nblocks : 0;
+}
+
+/* False: there is none left. */
+static bool next_block(usm__spill *s, usm__ahead *a, usm__space **space, uint32_t *block)
+{
+    const usm__announced *l;
+
+    switch (a->kind) {
+    case USM__AHEAD_HINTS: /* a list that may have changed, or been deleted, meanwhile */
+        l = list_to_top_up(s, a->thread);
+        if (!l)
+            return false;
+        *space = l->list[l->next].space;
+        *block = l->list[l->next].block;
+        return true;
+    case USM__AHEAD_BLOCKS:
+        *space = a->spaces[0];
+        while (a->next < a->n && a->blocks[a->next] >= (*space)->nblocks)
+            a->next++;
+        if (a->next == a->n)
+            return false;
+        *block = a->blocks[a->next];
+        return true;
+    case USM__AHEAD_SPACES:
+        if (a->next == a->n)
+            return false;
+        *space = a->spaces[a->next];
+        *block = a->block;
+        return true;
+    case USM__AHEAD_NONE:
+        break;
+    }
+    return false;
+}
+
+static void pass_block(usm__spill *s, usm__ahead *a)
+{
+    if (a->kind == USM__AHEAD_HINTS)
+        list_of(s, a->thread)->next++;
+    else if (a->kind == USM__AHEAD_BLOCKS)
+        a->next++;
+    else if (++a->block == a->end)
+        leave_space(a);
+}
+
+bool usm__readahead_go(usm__spill *s, usm__ahead *a, usm__deferred *d)
+{
+    usm__space *space;
+    uint32_t    block;
+    bring       outcome = BRING_DONE;
+
+    while (!d->frame && outcome == BRING_DONE && next_block(s, a, &space, &block)) {
+        outcome = bring_block(s, a, space, block, d);
+        if (outcome != BRING_EVICTS)
+            a->want = (usm__frame_want){.may_wait = false};
+        if (outcome == BRING_DONE)
+            pass_block(s, a);
+    }
+    if (d->frame)
+        return true;
+    while (a->kind == USM__AHEAD_SPACES && a->next < a->n)
+        leave_space(a);
+    a->kind   = USM__AHEAD_NONE;
+    d->cleans = a->cleans;
+    a->cleans = false;
+    return d->cleans;
+}
+
+/* Lock not held. */
+static void load_all(usm__spill *s, usm__ahead *a)
+{
+    usm__deferred d = {.frame = NULL};
+    bool          goes_on;
+
+    do {
+        usm__mutex_lock(&s->lock);
+        goes_on = usm__readahead_go(s, a, &d);
+        usm__mutex_unlock(&s->lock);
+        usm__deferred_do(s, &d);
+    } while (goes_on);
+}
+
+void usm__readahead_bring(usm__space *space, uint32_t first, uint32_t end)
+{
+    usm__spill *s = space->spill;
+    usm__ahead  a = {.hint = USM__HINT_ANNOUNCED};
+
+    usm__mutex_lock(&s->lock);
+    hold_space(&a, space, first, end);
+    usm__mutex_unlock(&s->lock);
+    load_all(s, &a);
+}
+
+/* --- hints: new lists -------------------------------------------------------------------- */
 
 static size_t count_blocks(size_t n, const usm__pin *list)
 {
@@ -168,34 +268,35 @@ static void fill_list(usm__announced *a, size_t n, const usm__pin *list)
 
 usm_status usm__spill_announce(usm__spill *s, size_t n, const usm__pin *list)
 {
-    size_t          blocks = count_blocks(n, list);
-    usm__announced *a      = NULL;
+    size_t     blocks = count_blocks(n, list);
+    usm__ahead ahead  = {
+         .kind = USM__AHEAD_HINTS, .hint = USM__HINT_ANNOUNCED, .thread = this_thread()};
+    usm__announced *a = NULL;
     usm__announced *old;
 
     if (blocks) {
         a = usm__heap_alloc(sizeof *a + blocks * sizeof a->list[0]);
         if (!a)
             return usm__fail(USM_E_NO_MEMORY, "no host memory for a list of %zu blocks", blocks);
-        a->thread = this_thread();
+        a->thread = ahead.thread;
         fill_list(a, n, list);
     }
     usm__mutex_lock(&s->lock);
-    old = list_of(s, this_thread());
+    old = list_of(s, ahead.thread);
     if (old)
         forget_list(old);
-    if (a) {
+    if (a)
         usm_list_append(&s->announced, &a->link);
-        top_up(s, a->thread);
-    }
     usm__mutex_unlock(&s->lock);
+    if (a)
+        load_all(s, &ahead);
     return USM_OK;
 }
 
 /* --- readahead: buffers of one or two blocks -------------------------------------------------- */
 
-#define LINE_BLOCKS 2  /* largest size of such a buffer, in blocks        */
-#define LINE_RUN    2  /* buffers used in order before the next is loaded */
-#define LINE_MOST   16 /* spaces loaded ahead, at most                    */
+#define LINE_BLOCKS 2 /* largest size of such a buffer, in blocks        */
+#define LINE_RUN    2 /* buffers used in order before the next is loaded */
 
 static bool is_in_line(const usm__space *space)
 {
@@ -213,42 +314,24 @@ static bool follow_line(usm__spill *s, usm__space *space)
     return line->run >= LINE_RUN;
 }
 
-/* Finds spaces behind this one, and marks them busy so that they stay while the lock is
- * released. */
-static size_t hold_next(usm__spill *s, usm__space *space, usm__space **list, size_t most)
+/* Chooses up to `most` spaces behind this one. */
+static void hold_next(usm__spill *s, usm__ahead *a, usm__space *space, size_t most)
 {
-    size_t n = 0;
-
-    for (usm_list *it = space->more->link.next; it != &s->spaces && n < most; it = it->next) {
+    a->hint = USM__HINT_PREFETCH;
+    for (usm_list *it = space->more->link.next; it != &s->spaces && a->n < most; it = it->next) {
         usm__space *next = usm_container_of(it, usm__space_more, link)->space;
 
         if (!is_in_line(next))
             break;
-        next->more->busy++;
-        list[n++] = next;
-    }
-    return n;
-}
-
-static void bring_line(usm__spill *s, usm__space *space)
-{
-    usm__space *list[LINE_MOST];
-    size_t      room = usm__policy_guess_room(s->policy);
-    size_t      n, most = s->line.window < room ? s->line.window : room;
-    bool        goes_on = true;
-
-    n = hold_next(s, space, list, most < LINE_MOST ? most : LINE_MOST);
-    for (size_t i = 0; i < n; i++) {
-        for (uint32_t b = 0; goes_on && b < list[i]->nblocks; b++)
-            goes_on = usm__readahead_bring(s, list[i], b, USM__HINT_PREFETCH);
-        usm__space_unbusy(list[i]);
+        hold_space(a, next, 0, next->nblocks);
     }
 }
 
-static void ahead_in_line(usm__spill *s, usm__space *space, bool was_guess)
+static void ahead_in_line(usm__spill *s, usm__ahead *a, usm__space *space, bool was_guess)
 {
     usm__line *line = &s->line;
     uint32_t   most = usm__prefetch_usual(s->frames.count, s->block_size);
+    uint32_t   room = usm__policy_guess_room(s->policy);
 
     if (was_guess && line->window < most)
         line->window += 2;
@@ -256,7 +339,8 @@ static void ahead_in_line(usm__spill *s, usm__space *space, bool was_guess)
         return;
     if (line->window < 4)
         line->window = 4;
-    bring_line(s, space);
+    most = line->window < room ? line->window : room;
+    hold_next(s, a, space, most < USM__AHEAD_SPACES_MAX ? most : USM__AHEAD_SPACES_MAX);
 }
 
 void usm__readahead_wasted(usm__spill *s, usm__space *space, uint32_t block)
@@ -270,27 +354,33 @@ void usm__readahead_wasted(usm__spill *s, usm__space *space, uint32_t block)
 
 /* --- readahead ---------------------------------------------------------------------------- */
 
-void usm__readahead(usm__spill *s, usm__space *space, uint32_t block, bool was_guess)
+static void guess(usm__spill *s, usm__ahead *a, usm__space *space, uint32_t block, bool was_guess)
 {
-    usm__policy_hint hint = space->more->pattern == USM__PATTERN_SEQUENTIAL
-                                ? USM__HINT_PREFETCH_SEQUENTIAL
-                                : USM__HINT_PREFETCH;
-    uint32_t         guesses[GUESSES];
-    size_t           n = usm__policy_guess_room(s->policy);
+    size_t room = usm__policy_guess_room(s->policy);
 
-    if (!usm_list_is_empty(&s->announced) && advance(s, this_thread(), space, block))
+    a->kind      = USM__AHEAD_BLOCKS;
+    a->hint      = space->more->pattern == USM__PATTERN_SEQUENTIAL ? USM__HINT_PREFETCH_SEQUENTIAL
+                                                                   : USM__HINT_PREFETCH;
+    a->spaces[0] = space;
+    a->n         = usm__prefetch_next(space->more->prefetch, block, was_guess, a->blocks,
+                              room < USM__AHEAD_BLOCKS_MAX ? room : USM__AHEAD_BLOCKS_MAX);
+}
+
+void usm__readahead(usm__spill *s, usm__ahead *a, usm__space *space, uint32_t block, bool was_guess)
+{
+    usm_assert(a->kind == USM__AHEAD_NONE);
+    a->n = a->next = 0;
+    if (!usm_list_is_empty(&s->announced) && advance(s, this_thread(), space, block)) {
+        a->kind   = USM__AHEAD_HINTS;
+        a->hint   = USM__HINT_ANNOUNCED;
+        a->thread = this_thread();
+    } else if (space->more->pattern == USM__PATTERN_RANDOM) {
         return;
-    if (space->more->pattern == USM__PATTERN_RANDOM)
-        return;
-    if (is_in_line(space)) {
-        ahead_in_line(s, space, was_guess);
-        return;
+    } else if (is_in_line(space)) {
+        ahead_in_line(s, a, space, was_guess);
+    } else {
+        guess(s, a, space, block, was_guess);
     }
-    n = usm__prefetch_next(space->more->prefetch, block, was_guess, guesses,
-                           n < GUESSES ? n : GUESSES);
-    for (size_t i = 0; i < n; i++)
-        if (guesses[i] < space->nblocks && !usm__readahead_bring(s, space, guesses[i], hint))
-            return;
 }
 
 void usm__readahead_passed(usm__spill *s, usm__space *space, uint32_t block)

@@ -160,38 +160,46 @@ const char *usm__space_title(const usm__space *space, char *text)
 
 /* --- discarding --------------------------------------------------------------------------- */
 
-/* Takes the frame of a block that is not in use from it.  Lock held, released meanwhile; false: it
- * is in use. */
-static bool drop_frame(usm__spill *s, usm__space *space, uint32_t block)
+/* Takes its frame from a block.  Lock held.  *was_moved: its pages were to be moved back at the
+ * call before.  USM_E_BUSY: the block is in use. */
+static usm_status drop_frame(usm__space *space, uint32_t block, bool *was_moved, usm__deferred *d)
 {
-    usm__block *b    = usm__block_of(space, block);
+    usm__spill *s    = space->spill;
     usm__word  *word = &space->words[block];
+    uint64_t    seen = usm_load_relaxed(word);
+    uint32_t    frame;
 
-    while (usm__state_of(usm_load_relaxed(word)) != USM__BLOCK_ABSENT) {
-        uint32_t frame = b->frame;
-
-        if (usm_load_relaxed(word) & USM__WORD_PINS)
-            return false;
-        if (usm__frame_is_busy(&s->frame[frame])) {
-            usm__spill_sleep(s, &s->frame[frame].sleepers, 0);
-            continue;
-        }
-        usm__word_change(word, -1, 0, USM__WORD_DIRTY);
-        if (!usm__frame_leave(s, frame, false)) /* it was used, or could not be moved */
-            usm__spill_sleep(s, &s->for_room, MOVE_AGAIN_MS);
+    if (usm__state_of(seen) == USM__BLOCK_ABSENT)
+        return USM_OK;
+    if (seen & USM__WORD_PINS)
+        return USM_E_BUSY;
+    frame = usm__block_of(space, block)->frame;
+    if (usm__frame_is_busy(&s->frame[frame])) {
+        usm__deferred_sleep(d, &s->frame[frame].sleepers, 0);
+        return USM__DEFERRED;
     }
-    return true;
+    usm__word_change(word, -1, 0, USM__WORD_DIRTY);
+    *was_moved = !*was_moved && usm__frame_leave(s, frame, false, d);
+    if (!*was_moved) /* it was used, or could not be moved */
+        usm__deferred_sleep(d, &s->for_room, MOVE_AGAIN_MS);
+    return USM__DEFERRED;
 }
 
 /* Drops the frame and copy of a block; false: it is in use. */
 static bool drop_block(usm__spill *s, usm__space *space, uint32_t block)
 {
-    usm__copy *copy = NULL;
-    bool       dropped;
+    usm__deferred d         = {.frame = NULL};
+    usm__copy    *copy      = NULL;
+    bool          was_moved = false;
+    usm_status    st;
 
     usm__mutex_lock(&s->lock);
-    dropped = drop_frame(s, space, block);
-    if (dropped) {
+    while ((st = drop_frame(space, block, &was_moved, &d)) == USM__DEFERRED) {
+        usm__mutex_unlock(&s->lock);
+        usm__deferred_do(s, &d);
+        usm__mutex_lock(&s->lock);
+    }
+    if (st == USM_OK) {
         usm__block *b = usm__block_of(space, block);
 
         b->content    = USM__CONTENT_ZERO;
@@ -201,7 +209,23 @@ static bool drop_block(usm__spill *s, usm__space *space, uint32_t block)
     }
     usm__mutex_unlock(&s->lock);
     usm__copy_forget(s, copy);
-    return dropped;
+    return st == USM_OK;
+}
+
+/* Waits for the transfers of a space that readahead finds no more. */
+static void await_transfers(usm__space *space)
+{
+    usm__spill   *s = space->spill;
+    usm__deferred d = {.frame = NULL};
+
+    usm__mutex_lock(&s->lock);
+    while (space->more->busy) {
+        usm__deferred_sleep(&d, &space->more->sleepers, 0);
+        usm__mutex_unlock(&s->lock);
+        usm__deferred_do(s, &d);
+        usm__mutex_lock(&s->lock);
+    }
+    usm__mutex_unlock(&s->lock);
 }
 
 void usm__space_destroy(usm__space *space)
@@ -212,16 +236,14 @@ void usm__space_destroy(usm__space *space)
         return; /* the engine is the parent process's */
     usm__mutex_lock(&s->lock);
     usm__announced_forget(s, space);
-    usm_list_remove(&space->more->link); /* readahead finds it no more */
-    while (space->more->busy)
-        usm__spill_sleep(s, &space->more->sleepers, 0);
+    usm_list_remove(&space->more->link);
     usm__mutex_unlock(&s->lock);
+    await_transfers(space);
     for (uint32_t i = 0; !space->is_foreign && (i = usm__space_skip(space, i)) < space->nblocks;
          i++)
         (void)drop_block(s, space, i);
+    await_transfers(space);
     usm__mutex_lock(&s->lock);
-    while (space->more->busy)
-        usm__spill_sleep(s, &space->more->sleepers, 0);
     s->stats.blocks -= space->is_foreign ? 0 : space->nblocks;
     if (s->is_failing)
         usm__frame_forgive(s);
@@ -304,11 +326,6 @@ static usm_status advise(usm__space *space, size_t offset, size_t size, usm_buff
                            : advice == USM_BUFFER_RANDOM   ? USM__PATTERN_RANDOM
                                                            : USM__PATTERN_AUTO);
         return USM_OK;
-    case USM_BUFFER_WILL_NEED:
-        for (uint32_t i = first; i <= last; i++)
-            if (!usm__readahead_bring(s, space, i, USM__HINT_ANNOUNCED))
-                break;
-        return USM_OK;
     case USM_BUFFER_WONT_NEED:
         for (uint32_t i = first; (i = usm__space_skip(space, i)) <= last; i++)
             demote(s, space, i);
@@ -318,6 +335,7 @@ static usm_status advise(usm__space *space, size_t offset, size_t size, usm_buff
             usm__block_of(space, i)->kept -= usm__block_of(space, i)->kept != 0;
         usm__spill_released(s);
         return USM_OK;
+    case USM_BUFFER_WILL_NEED:
     case USM_BUFFER_DISCARD:
     case USM_BUFFER_PIN:
         break;
@@ -337,6 +355,11 @@ usm_status usm__space_advise(usm__space *space, size_t offset, size_t size,
         return keep(space, offset, size);
     if (advice == USM_BUFFER_DISCARD)
         return discard(space, offset, size);
+    if (advice == USM_BUFFER_WILL_NEED) {
+        usm__readahead_bring(space, (uint32_t)(offset >> s->shift),
+                             (uint32_t)((offset + size - 1) >> s->shift) + 1);
+        return USM_OK;
+    }
     usm__mutex_lock(&s->lock);
     st = advise(space, offset, size, advice);
     usm__mutex_unlock(&s->lock);

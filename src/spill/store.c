@@ -54,6 +54,7 @@ static void end_well(usm__spill *s, usm__frame *f, usm__content content)
 
     b->content    = (uint8_t)content;
     b->must_store = false;
+    s->stats.zero_blocks += content == USM__CONTENT_ZERO;
     trace_store(s, f);
     if (s->is_failing)
         usm__frame_forgive(s);
@@ -118,10 +119,10 @@ static void end(usm__spill *s, usm__frame *f, usm_status status, usm__content co
     (void)usm__space_title(space, title);
     if (ctx)
         usm__context_ref(ctx);
-    usm__clean_ahead(s);
     usm__space_unbusy(space);
     usm__spill_changed(s);
     usm__mutex_unlock(&s->lock);
+    usm__clean_ahead(s);
     if (ctx) {
         notify_late(ctx, title, status);
         usm__context_unref(ctx);
@@ -153,7 +154,7 @@ static bool take_dirty(usm__word *word, bool must_store)
 
 /* A backing store's block of which only a part is in memory cannot be stored in part: the rest is
  * read first. */
-static bool complete_first(usm__spill *s, usm__frame *f)
+static bool complete_first(usm__spill *s, usm__frame *f, usm__deferred *d)
 {
     usm__block *b    = usm__block_of(f->space, f->block);
     usm__load   load = {
@@ -162,7 +163,7 @@ static bool complete_first(usm__spill *s, usm__frame *f)
     if (usm__state_of(usm_load_relaxed(&f->space->words[f->block])) != USM__BLOCK_PARTIAL ||
         (b->content == USM__CONTENT_COPY && !usm__tiers_needs_whole(s->tiers)))
         return false;
-    usm__load_missing(s, &load);
+    usm__load_missing(s, &load, d);
     return true;
 }
 
@@ -173,34 +174,38 @@ static bool has_copy(usm__spill *s, usm__block *b)
     return b->copy != NULL;
 }
 
-bool usm__store_start(usm__spill *s, uint32_t frame, usm__urgency urgency)
+bool usm__store_start(usm__spill *s, uint32_t frame, usm__urgency urgency, usm__deferred *d)
 {
     usm__frame *f    = &s->frame[frame];
-    usm__block *b    = usm__block_of(f->space, f->block);
     usm__word  *word = &f->space->words[f->block];
-    usm__copy  *copy;
-    bool        is_zero, is_full;
 
     if (usm__frame_is_busy(f))
         return false;
-    if (complete_first(s, f))
+    if (complete_first(s, f, d))
         return true;
-    if (!take_dirty(word, b->must_store))
+    if (!take_dirty(word, usm__block_of(f->space, f->block)->must_store))
         return false;
-    is_full = usm__state_of(usm_load_relaxed(word)) == USM__BLOCK_RESIDENT;
     usm__frame_become(f, USM__FRAME_STORING);
     f->urgency    = (uint8_t)urgency;
     f->was_wanted = urgency == USM__WANTED;
     f->start_ns   = 0;
     f->work       = f->dirty;
     memset(&f->dirty, 0, sizeof f->dirty);
-    if (is_full)
+    if (usm__frame_content(f) == USM__BLOCK_RESIDENT)
         usm__mask_set(&f->work, 0, s->sectors);
     s->stores++;
     f->space->more->busy++;
-    usm__mutex_unlock(&s->lock);
-    is_zero = is_full && is_all_zero(usm__block_at(f->space, f->block), s->block_size);
-    if (is_zero) {
+    d->frame = f;
+    return true;
+}
+
+void usm__store_make(usm__spill *s, usm__frame *f)
+{
+    usm__block *b = usm__block_of(f->space, f->block);
+    usm__copy  *copy;
+
+    if (usm__mask_count(&f->work) == s->sectors &&
+        is_all_zero(usm__block_at(f->space, f->block), s->block_size)) {
         usm__mutex_lock(&s->lock);
         copy = usm__copy_take(b);
         usm__mutex_unlock(&s->lock);
@@ -209,11 +214,8 @@ bool usm__store_start(usm__spill *s, uint32_t frame, usm__urgency urgency)
     } else if (!has_copy(s, b)) {
         end(s, f, USM_E_NO_MEMORY, USM__CONTENT_ZERO);
     } else {
-        usm__transfer(s, frame);
+        usm__transfer(s, (uint32_t)(f - s->frame));
     }
-    usm__mutex_lock(&s->lock);
-    s->stats.zero_blocks += is_zero;
-    return true;
 }
 
 /* --- write-behind ------------------------------------------------------------------ */
@@ -245,24 +247,58 @@ static uint32_t stores_wanted(const usm__spill *s)
     return want < AHEAD_MAX ? want : AHEAD_MAX;
 }
 
+/* Frames whose blocks should be stored. */
+typedef struct candidates {
+    uint32_t list[AHEAD_MAX];
+    size_t   n, next;
+    bool     has_begun; /* stores of some */
+} candidates;
+
+/* Begins the next store; false: there is none to begin.  Lock held, but not since the frames were
+ * chosen. */
+static bool clean_one(usm__spill *s, candidates *c, usm__deferred *d)
+{
+    while (c->next < c->n) {
+        uint32_t frame = c->list[c->next++];
+
+        if (s->frame[frame].space && !s->frame[frame].is_failed &&
+            usm__store_start(s, frame, USM__AHEAD, d))
+            return true;
+    }
+    return false;
+}
+
+/* Chooses more frames, once the stores of those before have begun.  Lock held. */
+static bool choose(usm__spill *s, candidates *c)
+{
+    uint32_t want = c->has_begun ? stores_wanted(s) : 0;
+
+    c->has_begun = false;
+    c->next      = 0;
+    c->n         = want ? usm__policy_clean_ahead(s->policy, c->list, want, look_only, s) : 0;
+    return c->n > 0;
+}
+
 /* A thread that finds another one in this function returns: stores that end at once would nest. */
 void usm__clean_ahead(usm__spill *s)
 {
-    uint32_t list[AHEAD_MAX];
-    uint32_t want;
-    bool     went_on = true;
+    usm__deferred d = {.frame = NULL};
+    candidates    c = {.has_begun = true};
 
-    if (s->is_cleaning)
+    usm__mutex_lock(&s->lock);
+    if (s->is_cleaning) {
+        usm__mutex_unlock(&s->lock);
         return;
-    s->is_cleaning = true;
-    while (went_on && (want = stores_wanted(s)) != 0) {
-        size_t n = usm__policy_clean_ahead(s->policy, list, want, look_only, s);
-
-        went_on = false;
-        for (size_t i = 0; i < n; i++)
-            if (s->frame[list[i]].space && !s->frame[list[i]].is_failed &&
-                usm__store_start(s, list[i], USM__AHEAD))
-                went_on = true;
     }
+    s->is_cleaning = true;
+    do
+        while (clean_one(s, &c, &d)) {
+            c.has_begun = true;
+            usm__mutex_unlock(&s->lock);
+            usm__deferred_do(s, &d);
+            usm__mutex_lock(&s->lock);
+        }
+    while (choose(s, &c));
     s->is_cleaning = false;
+    usm__mutex_unlock(&s->lock);
 }
