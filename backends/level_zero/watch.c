@@ -133,24 +133,17 @@ static bool notify(notice *n, usm_status status)
     return true;
 }
 
-/* Lock held, but not while it sleeps and notifies.  False if the process is ending. */
-static bool serve(lz_watch *w, notice *n)
+/* `me` is in the list of sleepers.  False if the process is ending. */
+static bool serve(lz_watch *w, notice *n, sleeper *me)
 {
-    sleeper    me     = {.number = n->slot->number};
-    usm_status status = USM_OK;
-    bool       goes_on;
+    usm_status status  = USM_OK;
+    bool       goes_on = lz_slot_sleep(n->slot, &status);
 
-    w->nfree--;
-    usm_list_append(&w->sleepers, &me.link);
-    pthread_mutex_unlock(&w->lock);
-    goes_on = lz_slot_sleep(n->slot, &status);
     pthread_mutex_lock(&w->lock);
-    usm_list_remove(&me.link);
+    usm_list_remove(&me->link);
     w->nfree++;
     pthread_mutex_unlock(&w->lock);
-    goes_on = goes_on && notify(n, status);
-    pthread_mutex_lock(&w->lock);
-    return goes_on;
+    return goes_on && notify(n, status);
 }
 
 static void watch_thread(void *arg)
@@ -160,8 +153,15 @@ static void watch_thread(void *arg)
     bool      goes_on = true;
 
     pthread_mutex_lock(&w->lock);
-    while (goes_on && (n = next_notice(w)))
-        goes_on = serve(w, n);
+    while (goes_on && (n = next_notice(w))) {
+        sleeper me = {.number = n->slot->number};
+
+        w->nfree--;
+        usm_list_append(&w->sleepers, &me.link);
+        pthread_mutex_unlock(&w->lock);
+        goes_on = serve(w, n, &me);
+        pthread_mutex_lock(&w->lock);
+    }
     w->nfree--;
     pthread_mutex_unlock(&w->lock);
     if (!goes_on)

@@ -86,27 +86,30 @@ void usm__messages_wake(void)
     (void)pthread_cond_broadcast(&usm__job.changed);
 }
 
-/* ---- delivering: the lock is held, and released meanwhile ---------------------------------- */
+/* ---- delivering ---------------------------------------------------------------------------- */
+
+/* What is to be delivered without the lock: a message, or the state of a rank to the watchers. */
+typedef struct call {
+    uint32_t        tag; /* 0: watchers */
+    uint32_t        rank;
+    listener        to;
+    const void     *data;
+    size_t          size;
+    message        *kept; /* freed afterwards; NULL */
+    usm_place_state state;
+    watcher         watchers[WATCHERS];
+} call;
 
 static bool is_mine(void)
 {
     return box.calling && pthread_equal(box.caller, pthread_self());
 }
 
-static void begin_call(uint32_t tag)
+static void begin_call(const call *c)
 {
     box.calling     = true;
-    box.calling_tag = tag;
+    box.calling_tag = c->tag;
     box.caller      = pthread_self();
-    usm__mutex_unlock(&usm__job.lock);
-}
-
-static void end_call(void)
-{
-    usm__mutex_lock(&usm__job.lock);
-    box.calling = false;
-    if (box.waiting) /* otherwise each message would cost a change of threads */
-        usm__messages_wake();
 }
 
 static uint32_t rank_of(uint32_t member)
@@ -114,74 +117,88 @@ static uint32_t rank_of(uint32_t member)
     return member < usm__job.table.nmembers ? usm__job.table.rank_of[member] : USM__JOB_NO_RANK;
 }
 
-/* pre: no call is in progress. */
-static void call_listener(uint32_t tag, uint32_t member, const void *data, size_t size)
-{
-    listener now  = box.tags[tag];
-    uint32_t rank = rank_of(member);
-
-    if (rank == USM__JOB_NO_RANK)
-        return; /* servers send no messages to ranks */
-    begin_call(tag);
-    now.fn(now.arg, rank, data, size);
-    end_call();
-}
-
 static bool may_deliver(uint32_t tag)
 {
     return usm__job.phase == USM__JOB_ATTACHED && box.tags[tag].fn;
 }
 
-static bool deliver_one(void)
+/* pre: no call is in progress. */
+static void choose_listener(uint32_t tag, uint32_t member, const void *data, size_t size, call *c)
+{
+    c->tag  = tag;
+    c->rank = rank_of(member);
+    c->to   = box.tags[tag];
+    c->data = data;
+    c->size = size;
+    begin_call(c);
+}
+
+static bool choose_message(call *c)
 {
     for (uint32_t tag = 1; tag < USM__JOB_TAGS; tag++) {
         usm_list *it = may_deliver(tag) ? usm_list_pop(&box.tags[tag].queue) : NULL;
-        message  *m;
 
         if (!it)
             continue;
-        m = usm_container_of(it, message, link);
-        call_listener(tag, m->member, m->data, m->size);
-        usm__heap_free(m);
+        c->kept = usm_container_of(it, message, link);
+        choose_listener(tag, c->kept->member, c->kept->data, c->kept->size, c);
         return true;
     }
     return false;
 }
 
-static bool notify_one_change(void)
+static bool choose_change(call *c)
 {
     usm__job_table *t = &usm__job.table;
-    watcher         list[WATCHERS];
-    usm_place_state state;
-    uint32_t        rank = 0;
 
-    while (rank < t->nranks && !t->is_new[rank])
-        rank++;
-    if (usm__job.phase != USM__JOB_ATTACHED || rank == t->nranks)
+    while (c->rank < t->nranks && !t->is_new[c->rank])
+        c->rank++;
+    if (usm__job.phase != USM__JOB_ATTACHED || c->rank == t->nranks)
         return false;
-    t->is_new[rank] = false;
-    state           = (usm_place_state)t->state[rank];
-    memcpy(list, box.watchers, sizeof list);
-    if (state == USM_PLACE_LOST)
-        usm__agree_lost(rank);
-    begin_call(0);
-    usm__agree_flush();
-    for (size_t i = 0; i < WATCHERS; i++)
-        if (list[i].fn)
-            list[i].fn(list[i].arg, rank, state);
-    end_call();
+    t->is_new[c->rank] = false;
+    c->state           = (usm_place_state)t->state[c->rank];
+    memcpy(c->watchers, box.watchers, sizeof c->watchers);
+    if (c->state == USM_PLACE_LOST)
+        usm__agree_lost(c->rank);
+    begin_call(c);
     return true;
+}
+
+/* Without the lock. */
+static void make_call(const call *c)
+{
+    if (c->tag == 0)
+        usm__agree_flush();
+    for (size_t i = 0; i < WATCHERS; i++)
+        if (c->watchers[i].fn)
+            c->watchers[i].fn(c->watchers[i].arg, c->rank, c->state);
+    if (c->tag != 0 && c->rank != USM__JOB_NO_RANK) /* servers send no messages to ranks */
+        c->to.fn(c->to.arg, c->rank, c->data, c->size);
+    usm__heap_free(c->kept);
+    usm__mutex_lock(&usm__job.lock);
+    box.calling = false;
+    if (box.waiting) /* otherwise each message would cost a change of threads */
+        usm__messages_wake();
+    usm__mutex_unlock(&usm__job.lock);
 }
 
 static void deliver_all(void *arg)
 {
     (void)arg;
     usm__mutex_lock(&usm__job.lock);
-    while (!box.stop)
-        if (box.calling)
+    while (!box.stop) {
+        call c = {.tag = 0};
+
+        if (box.calling) {
             wait_for_end();
-        else if (!deliver_one() && !notify_one_change())
+        } else if (!choose_message(&c) && !choose_change(&c)) {
             wait_for_change();
+        } else {
+            usm__mutex_unlock(&usm__job.lock);
+            make_call(&c);
+            usm__mutex_lock(&usm__job.lock);
+        }
+    }
     box.runs = false;
     usm__messages_wake();
     usm__mutex_unlock(&usm__job.lock);
@@ -214,6 +231,8 @@ static bool is_direct(uint32_t tag)
 
 void usm__messages_came(void *user, uint32_t from, uint32_t tag, const void *data, size_t size)
 {
+    call c = {.tag = 0};
+
     (void)user;
     if (tag == 0 || tag >= USM__JOB_TAGS || size > USM__JOB_MESSAGE_MAX)
         return; /* of another release, or not a message of libusm */
@@ -221,10 +240,12 @@ void usm__messages_came(void *user, uint32_t from, uint32_t tag, const void *dat
     while (is_direct(tag) && box.calling)
         wait_for_end(); /* a listener itself does not wait */
     if (is_direct(tag))
-        call_listener(tag, from, data, size);
+        choose_listener(tag, from, data, size, &c);
     else if (usm__job.phase == USM__JOB_ATTACHED || usm__job.phase == USM__JOB_ATTACHING)
         keep(from, tag, data, size);
     usm__mutex_unlock(&usm__job.lock);
+    if (c.tag != 0)
+        make_call(&c);
 }
 
 void usm__messages_member(void *user, const usm_job_member *member)

@@ -126,36 +126,47 @@ static void thread_main(void *arg)
     usm__mutex_unlock(&ex.lock);
 }
 
-/* Counts the thread before it runs; returns 0 or an errno. */
+/* Counts a thread before it runs.  Lock held. */
+static void count_thread(void)
+{
+    ex.threads++;
+    ex.idle++;
+}
+
+/* Starts the thread that was counted; returns 0 or an errno. */
 static int start_thread(void)
 {
     static pthread_once_t once = PTHREAD_ONCE_INIT;
     int                   rc;
 
-    ex.threads++;
-    ex.idle++;
-    usm__mutex_unlock(&ex.lock);
     (void)pthread_once(&once, register_once); /* registered after the driver's own handler, since
                                                  the driver is in use */
     rc = usm__os_thread(thread_main, NULL, "usm-completion");
+    if (rc == 0)
+        return 0;
     usm__mutex_lock(&ex.lock);
-    if (rc != 0) {
-        ex.threads--;
-        ex.idle--;
-    }
+    ex.threads--;
+    ex.idle--;
+    usm__mutex_unlock(&ex.lock);
     return rc;
 }
 
 static usm_status reserve(unsigned held)
 {
-    int rc = 0;
+    bool starts;
+    int  rc = 0;
 
     if (held == 0 && usm_load_relaxed(&has_threads))
         return USM_OK;
     usm__mutex_lock(&ex.lock);
     ex.held += held;
-    if (ex.threads <= ex.held)
+    starts = ex.threads <= ex.held;
+    if (starts)
+        count_thread();
+    usm__mutex_unlock(&ex.lock);
+    if (starts)
         rc = start_thread();
+    usm__mutex_lock(&ex.lock);
     if (rc == 0)
         usm_store_relaxed(&has_threads, true);
     else
@@ -186,13 +197,18 @@ void usm__executor_unhold(void)
 
 void usm__executor_post(usm__executor_job *job)
 {
+    bool starts;
+
     usm__mutex_lock(&ex.lock);
     usm_list_append(&ex.jobs, &job->link);
     ex.posted++;
-    if (ex.posted > ex.idle && ex.threads < THREADS_MAX)
-        (void)start_thread(); /* if this fails, the existing threads will run the job */
+    starts = ex.posted > ex.idle && ex.threads < THREADS_MAX;
+    if (starts)
+        count_thread();
     pthread_cond_signal(&ex.wake);
     usm__mutex_unlock(&ex.lock);
+    if (starts)
+        (void)start_thread(); /* if this fails, the existing threads will run the job */
 }
 
 void usm__executor_expect(void)

@@ -32,21 +32,17 @@ static usm_transfer *await(usm_file_crew *c)
     return pop(c);
 }
 
-static void carry_out(usm_file_store *s, usm_transfer *t)
-{
-    (void)pthread_mutex_unlock(&s->crew.lock);
-    usm_file_finish(t, usm_file_run(s, t));
-    (void)pthread_mutex_lock(&s->crew.lock);
-}
-
 static void work(void *arg)
 {
     usm_file_store *s = arg;
     usm_file_crew  *c = &s->crew;
 
     (void)pthread_mutex_lock(&c->lock);
-    for (usm_transfer *t = await(c); t; t = await(c))
-        carry_out(s, t);
+    for (usm_transfer *t = await(c); t; t = await(c)) {
+        (void)pthread_mutex_unlock(&c->lock);
+        usm_file_finish(t, usm_file_run(s, t));
+        (void)pthread_mutex_lock(&c->lock);
+    }
     c->threads--;
     (void)pthread_cond_broadcast(&c->gone);
     (void)pthread_mutex_unlock(&c->lock);
@@ -56,6 +52,7 @@ static void work(void *arg)
 static void start(usm_file_store *s, unsigned wanted)
 {
     usm_file_crew *c = &s->crew;
+    usm_transfer  *t;
 
     while (wanted > 0 && s->api->os->thread(work, s, "usm-file") == 0)
         wanted--;
@@ -64,9 +61,12 @@ static void start(usm_file_store *s, unsigned wanted)
     (void)pthread_mutex_lock(&c->lock);
     c->threads -= wanted;
     (void)pthread_cond_broadcast(&c->gone);
-    while (c->threads == 0 && c->head) /* no thread can be started: this thread does the work,
-                                          slowly */
-        carry_out(s, pop(c));
+    /* If no thread can be started, this one does the work, slowly. */
+    while (c->threads == 0 && (t = pop(c))) {
+        (void)pthread_mutex_unlock(&c->lock);
+        usm_file_finish(t, usm_file_run(s, t));
+        (void)pthread_mutex_lock(&c->lock);
+    }
     (void)pthread_mutex_unlock(&c->lock);
 }
 

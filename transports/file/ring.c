@@ -253,21 +253,14 @@ static void register_memory(usm_file_ring *r, reg *want)
     r->registered_size = size;
 }
 
-/* Handles what register_memory() and unregister_memory() wait for.  The lock is held, but released
- * meanwhile; the next request may follow at once. */
-static void serve_requests(usm_file_ring *r)
+/* What register_memory() and unregister_memory() wait for. */
+static void serve(usm_file_ring *r, reg *request)
 {
-    for (reg *request = r->request; request; request = r->request) {
-        (void)pthread_mutex_unlock(&r->lock);
-        if (r->registered_size > 0)
-            (void)io_uring_unregister_buffers(&r->uring);
-        r->registered_size = 0;
-        if (request->wanted)
-            register_memory(r, request);
-        (void)pthread_mutex_lock(&r->lock);
-        r->request = NULL;
-        (void)pthread_cond_broadcast(&r->changed);
-    }
+    if (r->registered_size > 0)
+        (void)io_uring_unregister_buffers(&r->uring);
+    r->registered_size = 0;
+    if (request->wanted)
+        register_memory(r, request);
 }
 
 /* ---- the thread ----------------------------------------------------------------------- */
@@ -312,10 +305,17 @@ static usm_transfer *take_all(usm_file_ring *r)
 static bool look(usm_file_ring *r)
 {
     usm_transfer *left = NULL;
+    reg          *request;
     bool          go_on;
 
     (void)pthread_mutex_lock(&r->lock);
-    serve_requests(r);
+    while ((request = r->request)) { /* the next may follow at once */
+        (void)pthread_mutex_unlock(&r->lock);
+        serve(r, request);
+        (void)pthread_mutex_lock(&r->lock);
+        r->request = NULL;
+        (void)pthread_cond_broadcast(&r->changed);
+    }
     (void)fill(r);
     if (r->is_broken)
         left = take_all(r);
