@@ -24,12 +24,15 @@ typedef struct rule {
 
 atomic_int usm__faults_armed;
 
-static usm__mutex                     lock = USM__MUTEX_INIT(USM__RANK_FAULT, "fault rules");
-static _Atomic(usm__fault_armed_fn *) on_arm;
-static rule                           rules[MAX_RULES]; /* guarded by lock, as everything below */
-static int                            rule_count;
-static uint64_t                       fired;
-static uint64_t first_count; /* of the first rule; kept after usm__fault_disarm_all() */
+static struct {
+    _Atomic(usm__fault_armed_fn *) on_arm;
+    usm__mutex                     lock;
+    /* guarded by lock */
+    rule     rules[MAX_RULES];
+    int      nrules;
+    uint64_t fired;
+    uint64_t first_count; /* of the first rule; kept after usm__fault_disarm_all() */
+} faults = {.lock = USM__MUTEX_INIT(USM__RANK_FAULT, "fault rules")};
 
 __attribute__((noinline)) void usm__fault_breakpoint(void)
 {
@@ -59,17 +62,17 @@ bool usm__fault_hit_slow(const char *name, usm_status *status)
 
     if (usm__self.fault_benign > 0)
         return false;
-    usm__mutex_lock(&lock);
-    for (int i = 0; i < rule_count; i++) {
-        if (!matches(&rules[i], name) || !count_call(&rules[i]))
+    usm__mutex_lock(&faults.lock);
+    for (int i = 0; i < faults.nrules; i++) {
+        if (!matches(&faults.rules[i], name) || !count_call(&faults.rules[i]))
             continue;
         hit = true;
         if (wanted == USM_OK)
-            wanted = rules[i].status;
+            wanted = faults.rules[i].status;
     }
-    fired += hit;
-    first_count = rule_count > 0 ? rules[0].count : first_count;
-    usm__mutex_unlock(&lock);
+    faults.fired += hit;
+    faults.first_count = faults.nrules > 0 ? faults.rules[0].count : faults.first_count;
+    usm__mutex_unlock(&faults.lock);
     if (!hit)
         return false;
     usm__fault_breakpoint();
@@ -83,19 +86,19 @@ bool usm__fault_arm(const char *name, uint64_t n, bool onwards, usm_status statu
     usm__fault_armed_fn *fn;
     bool                 room;
 
-    usm__mutex_lock(&lock);
-    room = rule_count < MAX_RULES && strlen(name) < sizeof(rules[0].name);
+    usm__mutex_lock(&faults.lock);
+    room = faults.nrules < MAX_RULES && strlen(name) < sizeof(faults.rules[0].name);
     if (room) {
-        rule *r = &rules[rule_count];
+        rule *r = &faults.rules[faults.nrules];
 
         *r = (rule){.n = n, .onwards = onwards, .status = status};
         memcpy(r->name, name, strlen(name) + 1);
-        if (rule_count++ == 0)
-            fired = first_count = 0;
-        atomic_store_explicit(&usm__faults_armed, rule_count, memory_order_relaxed);
+        if (faults.nrules++ == 0)
+            faults.fired = faults.first_count = 0;
+        atomic_store_explicit(&usm__faults_armed, faults.nrules, memory_order_relaxed);
     }
-    usm__mutex_unlock(&lock);
-    fn = atomic_load(&on_arm);
+    usm__mutex_unlock(&faults.lock);
+    fn = atomic_load(&faults.on_arm);
     if (room && fn)
         fn();
     return room;
@@ -103,37 +106,37 @@ bool usm__fault_arm(const char *name, uint64_t n, bool onwards, usm_status statu
 
 void usm__fault_on_arm(usm__fault_armed_fn *fn)
 {
-    atomic_store(&on_arm, fn);
+    atomic_store(&faults.on_arm, fn);
     if (atomic_load(&usm__faults_armed))
         fn();
 }
 
 void usm__fault_disarm_all(void)
 {
-    usm__mutex_lock(&lock);
-    rule_count = 0;
+    usm__mutex_lock(&faults.lock);
+    faults.nrules = 0;
     atomic_store_explicit(&usm__faults_armed, 0, memory_order_relaxed);
-    usm__mutex_unlock(&lock);
+    usm__mutex_unlock(&faults.lock);
 }
 
 static uint64_t read_locked(const uint64_t *counter)
 {
     uint64_t value;
 
-    usm__mutex_lock(&lock);
+    usm__mutex_lock(&faults.lock);
     value = *counter;
-    usm__mutex_unlock(&lock);
+    usm__mutex_unlock(&faults.lock);
     return value;
 }
 
 uint64_t usm__fault_fired(void)
 {
-    return read_locked(&fired);
+    return read_locked(&faults.fired);
 }
 
 uint64_t usm__fault_counted(void)
 {
-    return read_locked(&first_count);
+    return read_locked(&faults.first_count);
 }
 
 void usm__fault_benign_begin(void)
@@ -148,5 +151,5 @@ void usm__fault_benign_end(void)
 
 void usm__fault_fork(int phase)
 {
-    usm__mutex_fork(&lock, phase);
+    usm__mutex_fork(&faults.lock, phase);
 }

@@ -22,12 +22,16 @@
 
 #define LINE_SIZE 2048
 
-static usm__mutex  lock      = USM__MUTEX_INIT(USM__RANK_LOG, "log");
-static atomic_int  level_now = USM_LOG_WARN;
-static atomic_uint seen;               /* usm__settings_changes at the last read; 0: never read */
-static int         fd = STDERR_FILENO; /* guarded by lock, as the next two                      */
-static bool        fd_is_file;         /* if so, it is closed here                              */
-static char        path[PATH_MAX];     /* the last file in the setting, opened or not; or ""    */
+static struct {
+    atomic_int  level;
+    atomic_uint seen; /* usm__settings_changes at the last read; 0: never read                  */
+    usm__mutex  lock;
+    /* guarded by lock */
+    int  fd;
+    bool fd_is_file;     /* if so, it is closed here                                            */
+    char path[PATH_MAX]; /* the last file in the setting, opened or not; or ""                  */
+} sink = {
+    .level = USM_LOG_WARN, .lock = USM__MUTEX_INIT(USM__RANK_LOG, "log"), .fd = STDERR_FILENO};
 
 /* The parsed text of the setting. */
 typedef struct wish {
@@ -115,7 +119,7 @@ static void write_line(const char *line, size_t size)
     ssize_t n;
 
     do
-        n = write(fd, line, size);
+        n = write(sink.fd, line, size);
     while (n < 0 && errno == EINTR);
     /* A failure cannot be reported, because the log itself has failed. */
 }
@@ -123,11 +127,11 @@ static void write_line(const char *line, size_t size)
 /* Switches to a stream.  pre: lock is held, as for the functions below. */
 static void use(int stream)
 {
-    if (fd_is_file)
-        (void)close(fd);
-    fd_is_file = false;
-    fd         = stream;
-    path[0]    = '\0';
+    if (sink.fd_is_file)
+        (void)close(sink.fd);
+    sink.fd_is_file = false;
+    sink.fd         = stream;
+    sink.path[0]    = '\0';
 }
 
 static void complain(const char *file, int error)
@@ -135,7 +139,7 @@ static void complain(const char *file, int error)
     char line[LINE_SIZE], why[128];
     int  n;
 
-    if (atomic_load_explicit(&level_now, memory_order_relaxed) < USM_LOG_WARN)
+    if (atomic_load_explicit(&sink.level, memory_order_relaxed) < USM_LOG_WARN)
         return;
     n = snprintf(line, sizeof(line),
                  "usm: warning: the log goes to stderr: \"%.1024s\" cannot be opened (%s)\n", file,
@@ -158,18 +162,18 @@ static void use_file(usm__span output)
 {
     int opened;
 
-    if (strlen(path) == output.len && memcmp(path, output.at, output.len) == 0)
+    if (strlen(sink.path) == output.len && memcmp(sink.path, output.at, output.len) == 0)
         return; /* also if it failed: it is tried once */
     use(STDERR_FILENO);
-    memcpy(path, output.at, output.len);
-    path[output.len] = '\0';
-    opened           = open_output(path);
+    memcpy(sink.path, output.at, output.len);
+    sink.path[output.len] = '\0';
+    opened                = open_output(sink.path);
     if (opened < 0) {
-        complain(path, errno);
+        complain(sink.path, errno);
         return;
     }
-    fd         = opened;
-    fd_is_file = true;
+    sink.fd         = opened;
+    sink.fd_is_file = true;
 }
 
 static void apply(const char *text)
@@ -177,7 +181,7 @@ static void apply(const char *text)
     wish w;
 
     (void)parse(text, &w); /* was checked when it was set */
-    usm_store_relaxed(&level_now, w.level);
+    usm_store_relaxed(&sink.level, w.level);
     if (usm__span_is(w.output, "stderr"))
         use(STDERR_FILENO);
     else if (usm__span_is(w.output, "stdout"))
@@ -191,13 +195,13 @@ static void refresh(void)
     unsigned    changes = usm_load_acquire(&usm__settings_changes);
     const char *text;
 
-    if (changes == usm_load_acquire(&seen))
+    if (changes == usm_load_acquire(&sink.seen))
         return;
     text = usm__setting_text("log"); /* may call the log again, to warn about another setting */
-    usm__mutex_lock(&lock);
+    usm__mutex_lock(&sink.lock);
     apply(text);
-    usm_store_release(&seen, changes);
-    usm__mutex_unlock(&lock);
+    usm_store_release(&sink.seen, changes);
+    usm__mutex_unlock(&sink.lock);
 }
 
 /* The level without the bit that limits a message to one process of the node. */
@@ -215,7 +219,7 @@ bool usm__log_enabled(usm_log_level level)
 
     refresh();
     errno = error;
-    return (int)own_level(level) <= usm_load_relaxed(&level_now);
+    return (int)own_level(level) <= usm_load_relaxed(&sink.level);
 }
 
 static const char *level_name(usm_log_level level)
@@ -259,9 +263,9 @@ void usm__log_v(usm_log_level level, const char *format, va_list args)
     }
     if (line[size - 1] != '\n')
         line[size++] = '\n';
-    usm__mutex_lock(&lock);
+    usm__mutex_lock(&sink.lock);
     write_line(line, size);
-    usm__mutex_unlock(&lock);
+    usm__mutex_unlock(&sink.lock);
     errno = error;
 }
 
@@ -276,5 +280,5 @@ void usm__log(usm_log_level level, const char *format, ...)
 
 void usm__log_fork(int phase)
 {
-    usm__mutex_fork(&lock, phase);
+    usm__mutex_fork(&sink.lock, phase);
 }

@@ -24,8 +24,10 @@
 
 /* Guards the list of types.  It has the rank of the types' own locks and is taken before them, so
  * only by functions that skip the rank check. */
-static usm__mutex      list_lock = USM__MUTEX_INIT(USM__RANK_META, "metadata types");
-static usm__meta_type *types; /* guarded by list_lock */
+static struct {
+    usm__mutex      lock;
+    usm__meta_type *first; /* guarded by lock */
+} types = {.lock = USM__MUTEX_INIT(USM__RANK_META, "metadata types")};
 
 static size_t link_offset(const usm__meta_type *type)
 {
@@ -48,13 +50,13 @@ static void **link_of(const usm__meta_type *type, void *slot)
  * lock. */
 static void list_type(usm__meta_type *type)
 {
-    usm__mutex_lock(&list_lock);
+    usm__mutex_lock(&types.lock);
     if (!usm_load_relaxed(&type->listed)) {
-        type->next = types;
-        types      = type;
+        type->next  = types.first;
+        types.first = type;
         usm_store_release(&type->listed, true); /* pairs with usm__meta_alloc */
     }
-    usm__mutex_unlock(&list_lock);
+    usm__mutex_unlock(&types.lock);
 }
 
 /* pre: the type's lock is held, as for the next two functions. */
@@ -129,9 +131,9 @@ void usm__meta_free(usm__meta_type *type, void *p)
 void usm__meta_fork(int phase)
 {
     if (phase == USM__FORK_PREPARE)
-        usm__mutex_fork(&list_lock, phase);
-    for (usm__meta_type *type = types; type != NULL; type = type->next)
+        usm__mutex_fork(&types.lock, phase);
+    for (usm__meta_type *type = types.first; type != NULL; type = type->next)
         usm__mutex_fork(&type->lock, phase);
     if (phase != USM__FORK_PREPARE)
-        usm__mutex_fork(&list_lock, phase);
+        usm__mutex_fork(&types.lock, phase);
 }

@@ -198,14 +198,15 @@ typedef struct value {
 
 atomic_uint usm__settings_changes = 1;
 
-static value *_Atomic              kept;
-static value *_Atomic              was_set[COUNT];  /* by usm_config_set, or NULL                 */
-static value *_Atomic              was_read[COUNT]; /* environment or default; NULL: not read yet */
-static usm__setting_check *_Atomic late_check[COUNT];
-
-static usm__setting_translate *_Atomic translate_of[COUNT];
-
-static atomic_flag warned_unknown = ATOMIC_FLAG_INIT;
+/* Atomic, each of them. */
+static struct {
+    value *_Atomic              kept;
+    value *_Atomic              was_set[COUNT];  /* by usm_config_set, or NULL                 */
+    value *_Atomic              was_read[COUNT]; /* environment or default; NULL: not read yet */
+    usm__setting_check *_Atomic late_check[COUNT];
+    usm__setting_translate *_Atomic translate_of[COUNT];
+    atomic_flag                     warned_unknown;
+} values = {.warned_unknown = ATOMIC_FLAG_INIT};
 
 static const char by_call[] = "usm_config_set";
 
@@ -354,7 +355,7 @@ static bool check_policy(const char *text, char *why, size_t why_size)
 
 static bool parse(size_t i, const char *text, uint64_t *number, char *why)
 {
-    usm__setting_check *late = usm_load_acquire(&late_check[i]);
+    usm__setting_check *late = usm_load_acquire(&values.late_check[i]);
     usm__setting_check *own  = usm__settings[i].check;
     bool                on   = false;
 
@@ -385,7 +386,7 @@ static bool is_hidden(size_t i, const char *text)
 
 static value *find_kept(size_t i, const view *v)
 {
-    value *it = usm_load_acquire(&kept);
+    value *it = usm_load_acquire(&values.kept);
 
     while (it != NULL &&
            !(it->index == i && it->view.origin == v->origin &&
@@ -436,8 +437,8 @@ static value *keep(size_t i, const view *v)
         (void)snprintf(secret, SECRET_SIZE, "%s", v->text);
         it->view.secret = secret;
     }
-    it->next = usm_load_relaxed(&kept);
-    while (!usm_cas_acq_rel(&kept, &it->next, it))
+    it->next = usm_load_relaxed(&values.kept);
+    while (!usm_cas_acq_rel(&values.kept, &it->next, it))
         ;
     return it;
 }
@@ -478,7 +479,7 @@ static void note_wrong(reading *r, const char *variable, const char *text, bool 
 /* True if the variable is set, and is valid or binding: then its value is used. */
 static bool take_variable(size_t i, const char *variable, bool is_foreign, reading *r)
 {
-    usm__setting_translate *translate = usm_load_acquire(&translate_of[i]);
+    usm__setting_translate *translate = usm_load_acquire(&values.translate_of[i]);
     const char             *text      = read_environment(i, variable);
     const char             *ours      = text;
     char                    why[WHY_SIZE];
@@ -514,7 +515,7 @@ static void read_variables(size_t i, reading *r)
     if (take_variable(i, setting->variable, false, r))
         return;
     for (size_t k = 0; k < USM__SETTING_FOREIGN && setting->foreign[k] != NULL; k++)
-        if (!(setting->translated && usm_load_acquire(&translate_of[i]) == NULL) &&
+        if (!(setting->translated && usm_load_acquire(&values.translate_of[i]) == NULL) &&
             take_variable(i, setting->foreign[k], true, r))
             return;
     memset(&r->t, 0, sizeof(r->t));
@@ -550,7 +551,7 @@ static view resolve(size_t i)
         return (view){usm__settings[i].initial, "default", 0, NULL, false};
     if (mine == NULL)
         return r.view;
-    if (!usm_cas_acq_rel(&was_read[i], &expected, mine))
+    if (!usm_cas_acq_rel(&values.was_read[i], &expected, mine))
         return expected->view;
     notify(i, &r, mine);
     return mine->view;
@@ -558,16 +559,16 @@ static view resolve(size_t i)
 
 static view current(size_t i)
 {
-    value *v = usm_load_acquire(&was_set[i]);
+    value *v = usm_load_acquire(&values.was_set[i]);
 
     if (v == NULL)
-        v = usm_load_acquire(&was_read[i]);
+        v = usm_load_acquire(&values.was_read[i]);
     return v != NULL ? v->view : resolve(i);
 }
 
 static void put(size_t i, value *v)
 {
-    usm_store_release(&was_set[i], v);
+    usm_store_release(&values.was_set[i], v);
     (void)usm_add_relaxed(&usm__settings_changes, 1);
 }
 
@@ -699,10 +700,10 @@ void usm__setting_set_check(const char *key, usm__setting_check *check)
     value   *set;
 
     usm_assert(i < COUNT);
-    usm_store_release(&late_check[i], check);
-    usm_store_release(&was_read[i], NULL); /* to be read again, with the check */
+    usm_store_release(&values.late_check[i], check);
+    usm_store_release(&values.was_read[i], NULL); /* to be read again, with the check */
     (void)usm_add_relaxed(&usm__settings_changes, 1);
-    set = usm_load_acquire(&was_set[i]);
+    set = usm_load_acquire(&values.was_set[i]);
     usm_assert(!usm__settings[i].secret); /* no secret has such a check */
     if (set != NULL && !parse(i, set->text, &number, why)) {
         put(i, NULL);
@@ -716,8 +717,8 @@ void usm__setting_set_translate(const char *key, usm__setting_translate *transla
     size_t i = find(key);
 
     usm_assert(i < COUNT && usm__settings[i].translated);
-    usm_store_release(&translate_of[i], translate);
-    usm_store_release(&was_read[i], NULL); /* to be read again, with the translation */
+    usm_store_release(&values.translate_of[i], translate);
+    usm_store_release(&values.was_read[i], NULL); /* to be read again, with the translation */
     (void)usm_add_relaxed(&usm__settings_changes, 1);
 }
 
@@ -755,7 +756,7 @@ static void warn_if_unknown(const char *entry)
 
 void usm__settings_warn_unknown(void)
 {
-    if (atomic_flag_test_and_set(&warned_unknown))
+    if (atomic_flag_test_and_set(&values.warned_unknown))
         return;
     for (char **entry = environ; entry != NULL && *entry != NULL; entry++)
         warn_if_unknown(*entry);
@@ -766,15 +767,15 @@ void usm__settings_forget(void)
     value *next;
 
     for (size_t i = 0; i < COUNT; i++) {
-        usm_store_relaxed(&was_set[i], NULL);
-        usm_store_relaxed(&was_read[i], NULL);
-        usm_store_relaxed(&late_check[i], NULL);
-        usm_store_relaxed(&translate_of[i], NULL);
+        usm_store_relaxed(&values.was_set[i], NULL);
+        usm_store_relaxed(&values.was_read[i], NULL);
+        usm_store_relaxed(&values.late_check[i], NULL);
+        usm_store_relaxed(&values.translate_of[i], NULL);
     }
-    for (value *it = usm_swap_acq_rel(&kept, NULL); it != NULL; it = next) {
+    for (value *it = usm_swap_acq_rel(&values.kept, NULL); it != NULL; it = next) {
         next = it->next;
         free_value(it);
     }
-    atomic_flag_clear(&warned_unknown);
+    atomic_flag_clear(&values.warned_unknown);
     (void)usm_add_relaxed(&usm__settings_changes, 1);
 }

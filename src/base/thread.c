@@ -16,23 +16,23 @@
 
 USM__THREAD_LOCAL usm__tls usm__self = {.caches = usm__closed_caches};
 
-static void (*on_end)(usm__thread *block); /* fixed at the start of the library */
-
-static pthread_once_t once = PTHREAD_ONCE_INIT;
-static pthread_key_t  key;
-static bool           key_made; /* fixed after `once` */
-
-static usm__mutex   lock = USM__MUTEX_INIT(USM__RANK_THREAD, "thread blocks");
-static usm__thread *free_blocks;           /* guarded by lock */
-static usm__thread *chunk_at, *chunk_last; /* guarded by lock: blocks that were never used, [at,
-                                              last) */
+static struct {
+    void (*on_end)(usm__thread *block); /* fixed at the start of the library */
+    pthread_once_t once;
+    pthread_key_t  key; /* fixed after `once`, as the next */
+    bool           key_made;
+    usm__mutex     lock;
+    /* guarded by lock */
+    usm__thread *free_blocks;
+    usm__thread *chunk_at, *chunk_last; /* blocks that were never used, [at, last) */
+} threads = {.once = PTHREAD_ONCE_INIT, .lock = USM__MUTEX_INIT(USM__RANK_THREAD, "thread blocks")};
 
 static void give_back(usm__thread *block)
 {
-    usm__mutex_lock(&lock);
-    block->next_free = free_blocks;
-    free_blocks      = block;
-    usm__mutex_unlock(&lock);
+    usm__mutex_lock(&threads.lock);
+    block->next_free    = threads.free_blocks;
+    threads.free_blocks = block;
+    usm__mutex_unlock(&threads.lock);
 }
 
 /* Called when the thread ends.  A destructor of other code may still call libusm afterwards: then a
@@ -41,8 +41,8 @@ static void on_thread_end(void *p)
 {
     usm__thread *block = p;
 
-    if (on_end)
-        on_end(block);
+    if (threads.on_end)
+        threads.on_end(block);
     usm__parts_thread_ended();
     if (block->trace != NULL)
         usm__trace_thread_end(block->trace);
@@ -53,7 +53,7 @@ static void on_thread_end(void *p)
 
 static void make_key(void)
 {
-    key_made = pthread_key_create(&key, on_thread_end) == 0;
+    threads.key_made = pthread_key_create(&threads.key, on_thread_end) == 0;
 }
 
 /* pre: lock is held. */
@@ -61,27 +61,27 @@ static usm__thread *cut_block(void)
 {
     usm__thread *chunk;
 
-    if (chunk_at == chunk_last) {
+    if (threads.chunk_at == threads.chunk_last) {
         chunk = usm__os_map_for_life(CHUNK_SIZE);
         if (chunk == NULL)
             return NULL;
-        chunk_at   = chunk;
-        chunk_last = chunk + CHUNK_SIZE / sizeof(*chunk);
+        threads.chunk_at   = chunk;
+        threads.chunk_last = chunk + CHUNK_SIZE / sizeof(*chunk);
     }
-    return chunk_at++;
+    return threads.chunk_at++;
 }
 
 static usm__thread *take_block(void)
 {
     usm__thread *block;
 
-    usm__mutex_lock(&lock);
-    block = free_blocks;
+    usm__mutex_lock(&threads.lock);
+    block = threads.free_blocks;
     if (block != NULL)
-        free_blocks = block->next_free;
+        threads.free_blocks = block->next_free;
     else
         block = cut_block();
-    usm__mutex_unlock(&lock);
+    usm__mutex_unlock(&threads.lock);
     return block;
 }
 
@@ -89,13 +89,13 @@ static usm__thread *make_block(void)
 {
     usm__thread *block;
 
-    (void)pthread_once(&once, make_key);
-    if (!key_made) /* without the key, every ending thread would leak its block */
+    (void)pthread_once(&threads.once, make_key);
+    if (!threads.key_made) /* without the key, every ending thread would leak its block */
         return NULL;
     block = take_block();
     if (block == NULL)
         return NULL;
-    if (pthread_setspecific(key, block) != 0) {
+    if (pthread_setspecific(threads.key, block) != 0) {
         give_back(block);
         return NULL;
     }
@@ -113,10 +113,10 @@ usm__thread *usm__thread_self(void)
 
 void usm__thread_on_end(void (*fn)(usm__thread *block))
 {
-    on_end = fn;
+    threads.on_end = fn;
 }
 
 void usm__thread_fork(int phase)
 {
-    usm__mutex_fork(&lock, phase);
+    usm__mutex_fork(&threads.lock, phase);
 }

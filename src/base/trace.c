@@ -38,15 +38,17 @@ usm__trace_config         usm__trace_config_now;
 struct usm__ring *_Atomic usm__rings;
 _Atomic(uint64_t)         usm__trace_ringless;
 
-static usm__mutex  lock = USM__MUTEX_INIT(USM__RANK_TRACE, "trace rings"); /* a leaf */
-static usm__ring  *idle;  /* guarded by lock, as the next */
-static uint64_t    bytes; /* of all rings                 */
-static uint32_t    last_thread;
-static atomic_uint last_pool, last_tag, last_space, last_tier, last_kernel;
-
-/* Teams are created and destroyed, while devices stay; guarded by lock. */
-static char     members[USM__TRACE_MEMBERS_MAX][64];
-static uint32_t nmembers;
+static struct {
+    atomic_uint last_pool, last_tag, last_space, last_tier, last_kernel;
+    usm__mutex  lock; /* a leaf */
+    /* guarded by lock */
+    usm__ring *idle;
+    uint64_t   bytes; /* of all rings */
+    uint32_t   last_thread;
+    /* Teams are created and destroyed, while devices stay. */
+    char     members[USM__TRACE_MEMBERS_MAX][64];
+    uint32_t nmembers;
+} traced = {.lock = USM__MUTEX_INIT(USM__RANK_TRACE, "trace rings")};
 
 /* --- time ------------------------------------------------------------------ */
 
@@ -94,12 +96,12 @@ static usm__ring *new_ring(void)
     uint64_t size = sizeof(usm__ring) + usm__trace_config_now.capacity * sizeof(usm__trace_packed);
     usm__ring *ring;
 
-    if (bytes + size > RINGS_BYTES_MAX && bytes > 0)
+    if (traced.bytes + size > RINGS_BYTES_MAX && traced.bytes > 0)
         return NULL;
     ring = usm__os_map_noreserve(size); /* zeroed */
     if (ring == NULL)
         return NULL;
-    bytes += size;
+    traced.bytes += size;
     ring->next = usm_load_relaxed(&usm__rings);
     usm_store_release(&usm__rings, ring);
     return ring;
@@ -113,31 +115,31 @@ static __attribute__((noinline)) usm__ring *take_ring(void)
 
     if (self == NULL)
         return NULL;
-    usm__mutex_lock(&lock);
-    ring = idle;
+    usm__mutex_lock(&traced.lock);
+    ring = traced.idle;
     if (ring != NULL)
-        idle = ring->next_idle;
+        traced.idle = ring->next_idle;
     else
         ring = new_ring();
     if (ring != NULL) {
-        ring->thread       = ++last_thread;
+        ring->thread       = ++traced.last_thread;
         ring->limit        = usm_load_relaxed(&ring->head); /* checks the consumer at the first
                                                                event */
         ring->until_sample = 0;
         ring->random       = ticks() ^ (uint64_t)(uintptr_t)ring;
         usm_store_release(&ring->ended, false);
     }
-    usm__mutex_unlock(&lock);
+    usm__mutex_unlock(&traced.lock);
     self->trace = ring;
     return ring;
 }
 
 void usm__ring_retire(usm__ring *ring)
 {
-    usm__mutex_lock(&lock);
-    ring->next_idle = idle;
-    idle            = ring;
-    usm__mutex_unlock(&lock);
+    usm__mutex_lock(&traced.lock);
+    ring->next_idle = traced.idle;
+    traced.idle     = ring;
+    usm__mutex_unlock(&traced.lock);
 }
 
 void usm__trace_thread_end(void *ring)
@@ -331,7 +333,7 @@ uint32_t usm__trace_pool(const char *name, usm_kind kind, const char *device)
     if (!on())
         return 0;
     memset(&pool, 0, sizeof(pool));
-    pool.id = next_id(&last_pool, USM__TRACE_POOLS_MAX);
+    pool.id = next_id(&traced.last_pool, USM__TRACE_POOLS_MAX);
     if (pool.id == 0)
         return USM__TRACE_POOLS_MAX;
     pool.kind = (uint32_t)kind;
@@ -355,7 +357,7 @@ uint32_t usm__trace_tag(const char *name)
     if (!on())
         return 0;
     memset(&tag, 0, sizeof(tag));
-    tag.id = next_id(&last_tag, USM__TRACE_TAGS_MAX);
+    tag.id = next_id(&traced.last_tag, USM__TRACE_TAGS_MAX);
     (void)snprintf(tag.name, sizeof(tag.name), "%s", name);
     return tag.id != 0 && usm__trace_define(USM__CHUNK_TAG, &tag, sizeof(tag)) ? tag.id : 0;
 }
@@ -371,7 +373,7 @@ uint32_t usm__trace_space(const char *name, uint64_t block_size, uint64_t blocks
     if (!on())
         return 0;
     memset(&space, 0, sizeof(space));
-    space.id         = next_id(&last_space, USM__TRACE_SPACES_MAX);
+    space.id         = next_id(&traced.last_space, USM__TRACE_SPACES_MAX);
     space.block_size = block_size;
     space.blocks     = blocks;
     (void)snprintf(space.name, sizeof(space.name), "%s", name);
@@ -395,21 +397,23 @@ static uint32_t define_name(usm__trace_kind kind, uint32_t id, const char *name)
 
 uint32_t usm__trace_tier(const char *name)
 {
-    return on() ? define_name(USM__CHUNK_TIER, next_id(&last_tier, USM__TRACE_TIERS_MAX), name) : 0;
+    return on() ? define_name(USM__CHUNK_TIER, next_id(&traced.last_tier, USM__TRACE_TIERS_MAX),
+                              name)
+                : 0;
 }
 
 uint32_t usm__trace_kernel(const char *name)
 {
-    return on()
-               ? define_name(USM__CHUNK_KERNEL, next_id(&last_kernel, USM__TRACE_KERNELS_MAX), name)
-               : 0;
+    return on() ? define_name(USM__CHUNK_KERNEL,
+                              next_id(&traced.last_kernel, USM__TRACE_KERNELS_MAX), name)
+                : 0;
 }
 
 /* pre: lock is held. */
 static uint32_t find_member(const char *name)
 {
-    for (uint32_t i = 0; i < nmembers; i++)
-        if (strncmp(members[i], name, sizeof(members[i]) - 1) == 0)
+    for (uint32_t i = 0; i < traced.nmembers; i++)
+        if (strncmp(traced.members[i], name, sizeof(traced.members[i]) - 1) == 0)
             return i + 1;
     return 0;
 }
@@ -421,14 +425,14 @@ uint32_t usm__trace_member(const char *name)
 
     if (!on())
         return 0;
-    usm__mutex_lock(&lock);
+    usm__mutex_lock(&traced.lock);
     id     = find_member(name);
-    is_new = id == 0 && nmembers < USM__TRACE_MEMBERS_MAX;
+    is_new = id == 0 && traced.nmembers < USM__TRACE_MEMBERS_MAX;
     if (is_new) {
-        (void)snprintf(members[nmembers], sizeof(members[0]), "%s", name);
-        id = ++nmembers;
+        (void)snprintf(traced.members[traced.nmembers], sizeof(traced.members[0]), "%s", name);
+        id = ++traced.nmembers;
     }
-    usm__mutex_unlock(&lock);
+    usm__mutex_unlock(&traced.lock);
     return is_new ? define_name(USM__CHUNK_MEMBER, id, name) : id;
 }
 
@@ -503,7 +507,7 @@ static void empty_rings(void)
 {
     usm__ring *mine = usm__self.block != NULL ? usm__self.block->trace : NULL;
 
-    idle = NULL;
+    traced.idle = NULL;
     for (usm__ring *ring = usm_load_relaxed(&usm__rings); ring != NULL;
          ring            = usm_load_relaxed(&ring->next)) {
         usm_store_relaxed(&ring->tail, usm_load_relaxed(&ring->head));
@@ -512,15 +516,15 @@ static void empty_rings(void)
         usm_store_relaxed(&ring->ended, false);
         if (ring == mine)
             continue;
-        ring->next_idle = idle;
-        idle            = ring;
+        ring->next_idle = traced.idle;
+        traced.idle     = ring;
     }
     usm_store_relaxed(&usm__trace_ringless, 0);
 }
 
 void usm__rings_fork(int phase)
 {
-    usm__mutex_fork(&lock, phase);
+    usm__mutex_fork(&traced.lock, phase);
     if (phase == USM__FORK_CHILD)
         empty_rings();
 }

@@ -34,9 +34,11 @@ typedef struct seen {
     uint32_t id;
 } seen;
 
-static usm__mutex lock = USM__MUTEX_INIT(USM__RANK_TRACE_STACK, "trace stacks");
-static seen      *table; /* guarded by lock, as the next */
-static uint32_t   last_id;
+static struct {
+    usm__mutex lock;
+    seen      *table; /* guarded by lock, as the next */
+    uint32_t   last_id;
+} stacks = {.lock = USM__MUTEX_INIT(USM__RANK_TRACE_STACK, "trace stacks")};
 
 void usm__stack_start(void)
 {
@@ -46,7 +48,7 @@ void usm__stack_start(void)
     /* glibc loads libgcc_s at the first call, which must not happen inside a malloc of the
      * program. */
     (void)backtrace(frames, 4);
-    table = usm__os_map(SLOTS * sizeof(*table), 3 /* PROT_READ | PROT_WRITE */);
+    stacks.table = usm__os_map(SLOTS * sizeof(*stacks.table), 3 /* PROT_READ | PROT_WRITE */);
 #endif
 }
 
@@ -83,16 +85,16 @@ static uint32_t enter(seen *slot, uint64_t hash, void *const *frames, uint32_t n
         uint64_t frames[USM__TRACE_DEPTH_MAX];
     } s;
 
-    if (last_id == HOLDS)
+    if (stacks.last_id == HOLDS)
         return 0;
-    s.id = last_id + 1;
+    s.id = stacks.last_id + 1;
     s.n  = n;
     for (uint32_t i = 0; i < n; i++)
         s.frames[i] = (uint64_t)(uintptr_t)frames[i];
     if (!usm__trace_define(USM__CHUNK_STACK, &s, (uint32_t)(8 + n * sizeof(uint64_t))))
         return 0;
-    *slot = (seen){hash, ++last_id};
-    return last_id;
+    *slot = (seen){hash, ++stacks.last_id};
+    return stacks.last_id;
 }
 
 static uint32_t intern(void *const *frames, uint32_t n)
@@ -101,12 +103,12 @@ static uint32_t intern(void *const *frames, uint32_t n)
     uint32_t id   = 0;
     seen    *slot;
 
-    usm__mutex_lock(&lock);
-    slot = &table[hash & (SLOTS - 1)];
+    usm__mutex_lock(&stacks.lock);
+    slot = &stacks.table[hash & (SLOTS - 1)];
     while (slot->hash != 0 && slot->hash != hash) /* ends, because half of the slots are empty */
-        slot = slot + 1 < table + SLOTS ? slot + 1 : table;
+        slot = slot + 1 < stacks.table + SLOTS ? slot + 1 : stacks.table;
     id = slot->hash != 0 ? slot->id : enter(slot, hash, frames, n);
-    usm__mutex_unlock(&lock);
+    usm__mutex_unlock(&stacks.lock);
     return id;
 }
 
@@ -115,7 +117,7 @@ static __attribute__((noinline)) uint32_t take_stack(void)
     void *frames[USM__TRACE_DEPTH_MAX + OWN];
     int   n = backtrace(frames, USM__TRACE_DEPTH_MAX + OWN);
 
-    return table != NULL && n > OWN ? intern(frames + OWN, (uint32_t)(n - OWN)) : 0;
+    return stacks.table != NULL && n > OWN ? intern(frames + OWN, (uint32_t)(n - OWN)) : 0;
 }
 #else
 static uint32_t take_stack(void)
@@ -145,5 +147,5 @@ uint32_t usm__stack_sample(usm__ring *ring, uint64_t size)
 
 void usm__stack_fork(int phase)
 {
-    usm__mutex_fork(&lock, phase);
+    usm__mutex_fork(&stacks.lock, phase);
 }

@@ -64,28 +64,30 @@ static struct {
     usm__trace_packed events[BATCH];
 } out;
 
-static usm__mutex define_lock = USM__MUTEX_INIT(USM__RANK_TRACE, "trace definitions"); /* a leaf */
-static block     *first_block, *last_block; /* guarded by define_lock */
+static struct {
+    usm__mutex lock; /* a leaf */
+    block     *first, *last;
+} definitions = {.lock = USM__MUTEX_INIT(USM__RANK_TRACE, "trace definitions")};
 
 _Atomic(bool)            usm__trace_writing;
 static _Atomic(uint32_t) bell; /* 1: the writer must wake up; a futex */
 
 /* --- definitions ----------------------------------------------------------- */
 
-/* pre: define_lock is held. */
+/* pre: definitions.lock is held. */
 static unsigned char *room_for(size_t size)
 {
-    block *b = last_block;
+    block *b = definitions.last;
 
     if (b == NULL || BLOCK_BYTES - sizeof(*b) - b->used < size) {
         b = usm__os_map_for_life(BLOCK_BYTES);
         if (b == NULL)
             return NULL;
-        if (last_block != NULL)
-            last_block->next = b;
+        if (definitions.last != NULL)
+            definitions.last->next = b;
         else
-            first_block = b;
-        last_block = b;
+            definitions.first = b;
+        definitions.last = b;
     }
     b->used += size;
     return b->bytes + b->used - size;
@@ -96,13 +98,13 @@ bool usm__trace_define(usm__trace_kind kind, const void *payload, uint32_t size)
     usm__trace_chunk head = {(uint32_t)kind, 0, size, usm__trace_check(payload, size)};
     unsigned char   *at;
 
-    usm__mutex_lock(&define_lock);
+    usm__mutex_lock(&definitions.lock);
     at = room_for(sizeof(head) + size);
     if (at != NULL) {
         memcpy(at, &head, sizeof(head));
         memcpy(at + sizeof(head), payload, size);
     }
-    usm__mutex_unlock(&define_lock);
+    usm__mutex_unlock(&definitions.lock);
     return at != NULL;
 }
 
@@ -145,11 +147,11 @@ static void append_definitions(void)
     for (;;) {
         block *b, *next;
 
-        usm__mutex_lock(&define_lock);
-        b    = file.block != NULL ? file.block : first_block;
+        usm__mutex_lock(&definitions.lock);
+        b    = file.block != NULL ? file.block : definitions.first;
         used = b != NULL ? b->used : 0;
         next = b != NULL ? b->next : NULL;
-        usm__mutex_unlock(&define_lock);
+        usm__mutex_unlock(&definitions.lock);
         if (b == NULL)
             return;
         append(b->bytes + file.at, used - file.at);
@@ -482,10 +484,10 @@ void usm__trace_fork(int phase)
         usm__mutex_fork(&file.lock, phase);
         usm__stack_fork(phase);
         usm__rings_fork(phase);
-        usm__mutex_fork(&define_lock, phase);
+        usm__mutex_fork(&definitions.lock, phase);
         return;
     }
-    usm__mutex_fork(&define_lock, phase);
+    usm__mutex_fork(&definitions.lock, phase);
     usm__rings_fork(phase);
     usm__stack_fork(phase);
     if (phase == USM__FORK_CHILD)

@@ -27,11 +27,10 @@ static struct {
     usm_list to_watch; /* each with a reference                                                 */
     uint64_t under_way, ended; /* commands that were launched and whose end is reported          */
     unsigned awaited; /* threads that sleep until any of them ends                              */
-} commands = {{&commands.to_watch, &commands.to_watch}, 0, 0, 0};
-
-/* commands.to_watch is not empty: set under the lock, read without it by the thread that may have
- * set it. */
-static _Atomic(bool) has_wanted;
+    /* to_watch is not empty: set under the lock, read without it by the thread that may have set
+     * it. */
+    _Atomic(bool) has_wanted;
+} commands = {{&commands.to_watch, &commands.to_watch}, 0, 0, 0, false};
 
 /* ---- creation and freeing --------------------------------------------------------- */
 
@@ -227,20 +226,20 @@ void usm__command_want_watch(usm__command *c)
     commands.under_way++;
     usm_ref_take(&c->refs);
     usm_list_append(&commands.to_watch, &c->to_watch);
-    usm_store_relaxed(&has_wanted, true);
+    usm_store_relaxed(&commands.has_wanted, true);
 }
 
 void usm__commands_watch_wanted(void)
 {
     usm_list *it;
 
-    if (!usm_load_relaxed(&has_wanted))
+    if (!usm_load_relaxed(&commands.has_wanted))
         return;
     do {
         usm__track_lock();
         it = usm_list_pop(&commands.to_watch);
         if (!it)
-            usm_store_relaxed(&has_wanted, false);
+            usm_store_relaxed(&commands.has_wanted, false);
         usm__track_unlock();
         if (it)
             watch(usm_container_of(it, usm__command, to_watch));
@@ -568,7 +567,7 @@ void usm__commands_fork(usm_fork_phase phase)
         usm_list_init(&commands.to_watch);
         commands.under_way = 0;
         commands.awaited   = 0;
-        usm_store_relaxed(&has_wanted, false);
+        usm_store_relaxed(&commands.has_wanted, false);
         usm__entering_in_child();
         usm_recycler_in_child(&kept);
     }

@@ -68,33 +68,33 @@ static struct {
 } line = {
     {&line.commands, &line.commands}, false, false, {{&line.job.link, &line.job.link}, run_line}};
 
-/* Commands that are deferred, and neither launched nor failed: in the line, or about to enter it.
- * Changed under the lock. */
-static _Atomic(size_t) deferred;
-
-/* Commands that take memory at once and have no place in their queue yet; the number of threads
- * that sleep until there are none.  Raised under the lock. */
-static _Atomic(size_t)   taking;
-static _Atomic(size_t)   awaiting;
-static _Atomic(uint64_t) granted; /* commands of the line granted so far                    */
+/* Changed under the lock of track.c, read without it. */
+static struct {
+    /* Commands that are neither launched nor failed: in the line, or about to enter it. */
+    _Atomic(size_t) deferred;
+    /* Commands that take memory at once and have no place in their queue yet; the number of threads
+     * that sleep until there are none. */
+    _Atomic(size_t)   taking, awaiting;
+    _Atomic(uint64_t) granted; /* commands of the line granted so far                         */
+} count;
 
 /* ---- at once ------------------------------------------------------------------------------ */
 
 bool usm__grant_at_once(void)
 {
-    if (usm_load_relaxed(&deferred) > 0)
+    if (usm_load_relaxed(&count.deferred) > 0)
         return false;
-    (void)atomic_fetch_add(&taking, 1); /* before the check below: command/outside.c */
+    (void)atomic_fetch_add(&count.taking, 1); /* before the check below: command/outside.c */
     if (!usm__outside_awaited())
         return true;
-    (void)atomic_fetch_sub(&taking, 1);
+    (void)atomic_fetch_sub(&count.taking, 1);
     usm__track_wake();
     return false;
 }
 
 void usm__grant_placed(void)
 {
-    if (atomic_fetch_sub(&taking, 1) != 1 || atomic_load(&awaiting) == 0)
+    if (atomic_fetch_sub(&count.taking, 1) != 1 || atomic_load(&count.awaiting) == 0)
         return;
     usm__track_lock();
     usm__track_wake();
@@ -104,15 +104,15 @@ void usm__grant_placed(void)
 /* Under the lock. */
 static void await_placed(void)
 {
-    (void)atomic_fetch_add(&awaiting, 1);
-    while (atomic_load(&taking) > 0)
+    (void)atomic_fetch_add(&count.awaiting, 1);
+    while (atomic_load(&count.taking) > 0)
         usm__track_sleep();
-    (void)atomic_fetch_sub(&awaiting, 1);
+    (void)atomic_fetch_sub(&count.awaiting, 1);
 }
 
 void usm__grant_settle(void)
 {
-    if (atomic_load(&taking) == 0)
+    if (atomic_load(&count.taking) == 0)
         return;
     usm__track_lock();
     await_placed();
@@ -125,7 +125,8 @@ void usm__grant_hold_begin(void)
 {
     usm__mutex_lock(&placing);
     usm__track_lock();
-    (void)usm_add_relaxed(&deferred, (size_t)1); /* from now on no command takes memory at once */
+    (void)usm_add_relaxed(&count.deferred,
+                          (size_t)1); /* from now on no command takes memory at once */
     await_placed();
     usm__track_unlock();
 }
@@ -138,7 +139,7 @@ void usm__grant_hold_end(usm__command *c, bool is_held)
         usm__command_become(c, USM__COMMAND_BLOCKED);
         usm__command_arrived();
     } else {
-        (void)usm_sub_relaxed(&deferred, (size_t)1);
+        (void)usm_sub_relaxed(&count.deferred, (size_t)1);
     }
     usm__track_unlock();
     usm__mutex_unlock(&placing);
@@ -220,10 +221,10 @@ static void grant(usm__command *c)
     usm_status st = usm__command_launch_deferred(c);
 
     usm__track_lock();
-    (void)usm_sub_relaxed(&deferred, (size_t)1);
+    (void)usm_sub_relaxed(&count.deferred, (size_t)1);
     line.granting = false;
     usm__track_unlock();
-    (void)usm_add_relaxed(&granted, (uint64_t)1);
+    (void)usm_add_relaxed(&count.granted, (uint64_t)1);
     if (st == USM_OK)
         usm__command_watch(c);
     else
@@ -268,12 +269,12 @@ bool usm__grant_under_way(void)
 
 bool usm__grant_is_idle(void)
 {
-    return usm_load_relaxed(&deferred) == 0;
+    return usm_load_relaxed(&count.deferred) == 0;
 }
 
 uint64_t usm__grant_moves(void)
 {
-    return usm_load_relaxed(&granted) + usm__commands_ended();
+    return usm_load_relaxed(&count.granted) + usm__commands_ended();
 }
 
 /* ---- a thread that waits for itself --------------------------------------------------------- */
@@ -308,7 +309,7 @@ void usm__grant_warn_of_own_access(usm_queue *q)
     const usm__access_entry *h = NULL;
     char                     title[USM__SPACE_TITLE];
 
-    if (usm_load_relaxed(&deferred) == 0)
+    if (usm_load_relaxed(&count.deferred) == 0)
         return;
     usm__track_lock();
     USM_LIST_FOREACH (it, &line.commands) {
@@ -337,7 +338,7 @@ void usm__grant_fork(usm_fork_phase phase)
     usm_list_init(&line.job.link);
     line.is_running = line.granting = false;
     usm__stall_in_child();
-    usm_store_relaxed(&deferred, (size_t)0);
-    atomic_store(&taking, (size_t)0);
-    atomic_store(&awaiting, (size_t)0);
+    usm_store_relaxed(&count.deferred, (size_t)0);
+    atomic_store(&count.taking, (size_t)0);
+    atomic_store(&count.awaiting, (size_t)0);
 }

@@ -44,6 +44,8 @@ static struct {
     unsigned       posted;   /* jobs in the list                                         */
     unsigned       expected; /* jobs that drivers will post                              */
     unsigned       held;     /* threads reserved for jobs that wait for other jobs       */
+    /* True once a thread exists.  The last threads never end, so callers need not check again. */
+    _Atomic(bool) has_threads;
 } ex = {USM__MUTEX_INIT(USM__RANK_EXECUTOR, "executor"),
         PTHREAD_COND_INITIALIZER,
         PTHREAD_COND_INITIALIZER,
@@ -52,10 +54,8 @@ static struct {
         0,
         0,
         0,
-        0};
-
-/* True once a thread exists.  The last threads never end, so callers need not check again. */
-static _Atomic(bool) has_threads;
+        0,
+        false};
 
 static struct timespec from_now(uint64_t ns)
 {
@@ -156,7 +156,7 @@ static usm_status reserve(unsigned held)
     bool starts;
     int  rc = 0;
 
-    if (held == 0 && usm_load_relaxed(&has_threads))
+    if (held == 0 && usm_load_relaxed(&ex.has_threads))
         return USM_OK;
     usm__mutex_lock(&ex.lock);
     ex.held += held;
@@ -168,7 +168,7 @@ static usm_status reserve(unsigned held)
         rc = start_thread();
     usm__mutex_lock(&ex.lock);
     if (rc == 0)
-        usm_store_relaxed(&has_threads, true);
+        usm_store_relaxed(&ex.has_threads, true);
     else
         ex.held -= held;
     usm__mutex_unlock(&ex.lock);
@@ -235,7 +235,7 @@ void usm__executor_fork(usm_fork_phase phase)
         pthread_cond_init(&ex.wake, NULL);
         pthread_cond_init(&ex.quiescent, NULL);
         usm_list_init(&ex.jobs);
-        usm_store_relaxed(&has_threads, false);
+        usm_store_relaxed(&ex.has_threads, false);
         ex.threads = ex.idle = ex.posted = ex.expected = ex.held = 0;
     }
 }

@@ -15,8 +15,10 @@
 #include "heap/export.h"
 
 /* Guards only the wait: the counters themselves are atomic. */
-static usm__mutex     lock    = USM__MUTEX_INIT(USM__RANK_POOL, "guests of pools");
-static pthread_cond_t changed = PTHREAD_COND_INITIALIZER;
+static struct {
+    usm__mutex     lock;
+    pthread_cond_t changed;
+} guests = {USM__MUTEX_INIT(USM__RANK_POOL, "guests of pools"), PTHREAD_COND_INITIALIZER};
 
 typedef struct search {
     const usm__pools_memory *memory;
@@ -60,20 +62,20 @@ static void invite(usm_pool *pool, void *arg)
 
 static void leave(usm_pool *pool)
 {
-    usm__mutex_lock(&lock);
+    usm__mutex_lock(&guests.lock);
     if (atomic_fetch_sub_explicit(&pool->guests, 1u, memory_order_acq_rel) == 1)
-        pthread_cond_broadcast(&changed);
-    usm__mutex_unlock(&lock);
+        pthread_cond_broadcast(&guests.changed);
+    usm__mutex_unlock(&guests.lock);
 }
 
 void usm__pool_await_guests(usm_pool *pool)
 {
     if (usm_load_acquire(&pool->guests) == 0)
         return;
-    usm__mutex_lock(&lock);
+    usm__mutex_lock(&guests.lock);
     while (usm_load_acquire(&pool->guests) != 0)
-        (void)usm__mutex_wait(&lock, &changed, NULL);
-    usm__mutex_unlock(&lock);
+        (void)usm__mutex_wait(&guests.lock, &guests.changed, NULL);
+    usm__mutex_unlock(&guests.lock);
 }
 
 /* Caches of threads are emptied only if `deep`, because that slows their owners down. */
@@ -130,7 +132,7 @@ size_t usm__pools_give_back(const usm__pools_memory *memory, const usm_pool *but
 
 void usm__pools_give_fork(usm_fork_phase phase)
 {
-    usm__mutex_fork(&lock, (int)phase);
+    usm__mutex_fork(&guests.lock, (int)phase);
     if (phase == USM_FORK_CHILD)
-        changed = (pthread_cond_t)PTHREAD_COND_INITIALIZER;
+        guests.changed = (pthread_cond_t)PTHREAD_COND_INITIALIZER;
 }

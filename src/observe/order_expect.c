@@ -8,15 +8,16 @@
 
 #include <stdio.h>
 
-/* Expectations that wait for a user event. */
-static usm__expected *list;
-static uint32_t       count, cap;
-
-static _Atomic(uint64_t) violations;
+static struct {
+    _Atomic(uint64_t) violations;
+    /* Expectations that wait for a user event; guarded by the checker's lock. */
+    usm__expected *list;
+    uint32_t       count, cap;
+} expected;
 
 uint64_t usm__order_violations(void)
 {
-    return usm_load_relaxed(&violations);
+    return usm_load_relaxed(&expected.violations);
 }
 
 static bool is_checking(void)
@@ -27,7 +28,7 @@ static bool is_checking(void)
 void usm__order_count(void)
 {
     if (is_checking())
-        usm_add_relaxed(&violations, (uint64_t)1);
+        usm_add_relaxed(&expected.violations, (uint64_t)1);
 }
 
 /* ---- violations ------------------------------------------------------------------- */
@@ -69,14 +70,15 @@ static bool put_off(const usm__expected *p, const usm__clock *clock)
 {
     usm__expected *made;
 
-    if (!usm__order_grow((void **)&list, &cap, count, sizeof *list))
+    if (!usm__order_grow((void **)&expected.list, &expected.cap, expected.count,
+                         sizeof *expected.list))
         return false;
-    made        = &list[count];
+    made        = &expected.list[expected.count];
     *made       = *p;
     made->clock = (usm__clock){0};
     if (!usm__clock_set(&made->clock, clock))
         return false;
-    count++;
+    expected.count++;
     return true;
 }
 
@@ -114,37 +116,37 @@ void usm__expect_look(void)
 {
     uint32_t n = 0;
 
-    for (uint32_t i = 0; i < count; i++) {
-        usm__expected *p    = &list[i];
+    for (uint32_t i = 0; i < expected.count; i++) {
+        usm__expected *p    = &expected.list[i];
         bool           done = usm__order_host_knows(p->former.tick);
 
         if (!done && usm__clock_is_open(&p->clock)) {
-            list[n++] = *p;
+            expected.list[n++] = *p;
             continue;
         }
         if (!done)
             usm__order_report(p->why, p->p, &p->by, &p->former);
         free_one(p);
     }
-    count = n;
+    expected.count = n;
 }
 
 void usm__expect_forget(usm__tick user)
 {
     uint32_t n = 0;
 
-    for (uint32_t i = 0; i < count; i++) {
-        if (usm__clock_has(&list[i].clock, user))
-            free_one(&list[i]);
+    for (uint32_t i = 0; i < expected.count; i++) {
+        if (usm__clock_has(&expected.list[i].clock, user))
+            free_one(&expected.list[i]);
         else
-            list[n++] = list[i];
+            expected.list[n++] = expected.list[i];
     }
-    count = n;
+    expected.count = n;
 }
 
 void usm__expect_drop_all(void)
 {
-    for (uint32_t i = 0; i < count; i++)
-        free_one(&list[i]);
-    count = 0;
+    for (uint32_t i = 0; i < expected.count; i++)
+        free_one(&expected.list[i]);
+    expected.count = 0;
 }

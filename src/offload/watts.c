@@ -82,24 +82,26 @@ double usm__powercap_watts(const usm__powercap *before, const usm__powercap *aft
 /* 0: there are no counters, or none that this process may read. */
 static double measure(void)
 {
-    static usm__mutex    lock = USM__MUTEX_INIT(USM__RANK_WATTS, "watts");
-    static usm__powercap last;
-    static double        most;
-    usm__powercap        now;
-    double               watts = 0;
+    static struct {
+        usm__mutex    lock;
+        usm__powercap last;
+        double        most;
+    } seen = {.lock = USM__MUTEX_INIT(USM__RANK_WATTS, "watts")};
+    usm__powercap now;
+    double        watts = 0;
 
-    usm__mutex_lock(&lock);
-    if (last.n == 0 && usm__powercap_read(POWERCAP, usm__os_now_ns(), &last))
+    usm__mutex_lock(&seen.lock);
+    if (seen.last.n == 0 && usm__powercap_read(POWERCAP, usm__os_now_ns(), &seen.last))
         usm__os_sleep_ns(INTERVAL_NS);
-    if (last.n > 0 && usm__os_now_ns() - last.at_ns >= INTERVAL_NS &&
+    if (seen.last.n > 0 && usm__os_now_ns() - seen.last.at_ns >= INTERVAL_NS &&
         usm__powercap_read(POWERCAP, usm__os_now_ns(), &now)) {
-        watts = usm__powercap_watts(&last, &now);
-        last  = now;
-        if (watts > most)
-            most = watts;
+        watts     = usm__powercap_watts(&seen.last, &now);
+        seen.last = now;
+        if (watts > seen.most)
+            seen.most = watts;
     }
-    watts = most;
-    usm__mutex_unlock(&lock);
+    watts = seen.most;
+    usm__mutex_unlock(&seen.lock);
     return watts;
 }
 
