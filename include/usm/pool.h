@@ -42,10 +42,14 @@ typedef struct usm_pool_desc {
                                    blocks */
     size_t      threshold;    /**< usm_queue_wait() and usm_context_wait() return free memory
                                    beyond this to the driver; 0: only `retain` decides */
+    size_t      thread_cache; /**< free bytes that the caches of all threads together may hold;
+                                   0: 1 % of the memory, at least 32 MiB, but little of a small
+                                   `maximum_size`; 1: no caches. An allocation takes them back
+                                   before it fails, as does usm_pool_trim_to() */
 } usm_pool_desc;
 #define USM_POOL_DESC_INIT                                                                         \
     {                                                                                              \
-        sizeof(usm_pool_desc), NULL, 0, 0, 0, 0, 0, false, false, 0, 0                             \
+        sizeof(usm_pool_desc), NULL, 0, 0, 0, 0, 0, false, false, 0, 0, 0                          \
     }
 
 /** Whether other processes may open memory of the pool (usm/ipc.h).  A pool that
@@ -60,7 +64,7 @@ typedef enum usm_pool_export {
 
 /** Statistics of a pool.  Sizes are bytes.
  *
- * A pool with thread caches counts when threads exchange magazines with the
+ * A pool with thread caches counts when threads exchange blocks with the
  * pool, not when they allocate or free a block.  Therefore:
  *  - `live` and `blocks` are exact when no other thread uses the pool;
  *  - a peak is never too high, and at most live_peak_error too low;
@@ -81,10 +85,10 @@ typedef struct usm_pool_stats {
     uint64_t driver_frees;
     uint64_t largest_free;  /**< largest block that can be allocated without the driver */
     uint64_t thread_cached; /**< free bytes in threads' magazines                       */
-    uint64_t depot_cached;  /**< free bytes in the depot: magazines of no thread        */
+    uint64_t depot_cached;  /**< free bytes in the depot, on their way between threads  */
     uint64_t threads;       /**< threads that have a cache of this pool                 */
-    uint64_t depot_hits;    /**< magazines from the depot, filled by another thread     */
-    uint64_t depot_misses;  /**< magazines that were filled from slabs or the heap      */
+    uint64_t depot_hits;    /**< times a magazine was filled from the depot             */
+    uint64_t depot_misses;  /**< times a magazine was filled from slabs                 */
 } usm_pool_stats;
 #define USM_POOL_STATS_INIT                                                                        \
     {                                                                                              \

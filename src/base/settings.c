@@ -46,7 +46,7 @@ const usm__setting usm__settings[] = {
     {NAMES("pool", "POOL"), .initial = "", .unit = "[kind:]pool[,option=value]...",
      .foreign = {"UR_L0_DISABLE_USM_ALLOCATOR", "UR_L0_USM_ALLOCATOR"}, .translated = true,
      .help = "the pool for each kind of memory, separated by \";\"; options: area_size, "
-             "maximum_size, min_align, retain, retain_ms, zero_init"},
+             "maximum_size, min_align, retain, retain_ms, thread_cache, zero_init"},
     {NAMES("memory_limit", "MEMORY_LIMIT"), .initial = "", .unit = "kind:bytes|percent",
      .binding = true,
      .help = "most memory to hold, as in host:256M,device:80%, pools and buffers together; auto or "

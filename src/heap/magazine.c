@@ -126,20 +126,24 @@ static bool may_take(const node *n)
     return mag.can_take || !n->thread || n->thread == usm__self.block || n->pool->is_retired;
 }
 
-/* Moves the caches of a pool whose owners are not using them to `to`.  pre: lock is held. */
-static void take_away(usm_pool *pool, usm_list *to)
+/* Moves the caches of a pool whose owners are not using them to `to`; `only`: no other cache than
+ * that, unless it is NULL.  pre: lock is held. */
+static void take_away(usm_pool *pool, const node *only, usm_list *to)
 {
     unsigned naps = NAPS;
 
-    USM_LIST_FOREACH (it, &pool->caches)
-        if (may_take(usm_container_of(it, node, of_pool)))
-            close_slot(usm_container_of(it, node, of_pool));
+    USM_LIST_FOREACH (it, &pool->caches) {
+        node *n = usm_container_of(it, node, of_pool);
+
+        if (may_take(n) && (!only || n == only))
+            close_slot(n);
+    }
     if (mag.can_take)
         usm__os_membarrier();
     USM_LIST_FOREACH_SAFE (it, next, &pool->caches) {
         node *n = usm_container_of(it, node, of_pool);
 
-        if (!may_take(n))
+        if (!may_take(n) || (only && n != only))
             continue;
         if (is_outside(n, &naps)) {
             unlist(n);
@@ -171,6 +175,8 @@ static void flush_all(usm_list *list)
 
         if (works_here(n->pool))
             slab_cache_flush(n->pool->impl, &n->cache);
+        else
+            slab_cache_drop(n->pool->impl, &n->cache);
         usm__mutex_lock(&mag.lock);
         if (--n->pool->flushing == 0)
             pthread_cond_broadcast(&mag.flushed);
@@ -208,12 +214,45 @@ bool usm__magazine_reclaim(usm_pool *pool)
     if (any && usm_load_relaxed(&usm__self.entered) == 0) /* otherwise this thread may be the one
                                                              that is flushing */
         wait_flushed(pool);
-    take_away(pool, &list);
+    take_away(pool, NULL, &list);
     count_flushing(&list);
     usm__mutex_unlock(&mag.lock);
     any |= !usm_list_is_empty(&list);
     flush_all(&list);
     return any;
+}
+
+/* The cache with the most room that has more than twice the calling thread's; NULL: none.  pre: lock
+ * is held. */
+static const node *find_victim(const usm_pool *pool)
+{
+    const node *most = NULL;
+    uint64_t    mine = 0;
+
+    USM_LIST_FOREACH (it, &pool->caches) {
+        const node *n = usm_container_of(it, node, of_pool);
+
+        if (n->thread == usm__self.block)
+            mine = usm_load_relaxed(&n->cache.bytes);
+        else if (!most || usm_load_relaxed(&n->cache.bytes) > usm_load_relaxed(&most->cache.bytes))
+            most = n;
+    }
+    return most && usm_load_relaxed(&most->cache.bytes) / 2 > mine ? most : NULL;
+}
+
+void usm__magazine_rob(usm_pool *pool)
+{
+    usm_list    list;
+    const node *victim;
+
+    usm_list_init(&list);
+    usm__mutex_lock(&mag.lock);
+    victim = find_victim(pool);
+    if (victim)
+        take_away(pool, victim, &list);
+    count_flushing(&list);
+    usm__mutex_unlock(&mag.lock);
+    flush_all(&list);
 }
 
 /* A thread that is still inside is using a pool that is being destroyed, which is a misuse.  From
@@ -240,12 +279,16 @@ void usm__magazine_retire(usm_pool *pool)
     usm__mutex_lock(&mag.lock);
     usm_store_relaxed(&pool->alloc_slot, (uint8_t)0);
     pool->is_retired = true;
-    take_away(pool, &list);
+    take_away(pool, NULL, &list);
     abandon(pool);
     wait_flushed(pool);
     usm__mutex_unlock(&mag.lock);
-    while ((it = usm_list_pop(&list)))
-        usm__meta_free(&node_type, usm_container_of(it, node, of_pool));
+    while ((it = usm_list_pop(&list))) {
+        node *n = usm_container_of(it, node, of_pool);
+
+        slab_cache_drop(pool->impl, &n->cache);
+        usm__meta_free(&node_type, n);
+    }
 }
 
 /* ---- the owner's side --------------------------------------------------------------- */
@@ -332,6 +375,16 @@ usm_cache *usm__magazine_enter(usm_pool *pool)
     return n ? &n->cache : NULL;
 }
 
+usm_cache *usm__magazine_enter_own(const usm_pool *pool)
+{
+    const usm__thread *t = usm__self.block;
+    node              *n = NULL;
+
+    if (pool->slot && t && t->caches && usm_load_relaxed(&usm__self.entered) == 0)
+        n = look_up(t, pool->slot);
+    return n ? &n->cache : NULL;
+}
+
 void usm__magazine_close_self(void)
 {
     usm__self.caches = usm__closed_caches;
@@ -369,18 +422,17 @@ static void on_thread_end(usm__thread *t)
 
 /* ---- figures -------------------------------------------------------------------------- */
 
-/* Counts the blocks in a cache of another thread.  That thread may free its magazines meanwhile, so
- * only the cache itself is read. */
-static uint64_t blocks_in(const usm_cache *c, unsigned k)
+/* Counts the blocks in a bin of another thread, which may replace its magazine meanwhile: then the
+ * two pointers may belong to different ones. */
+static uint64_t blocks_in(const usm_bin *bin)
 {
-    const usm_slot *top    = usm_load_relaxed(&c->bins[k].top);
-    const usm_slot *bottom = usm_load_relaxed(&c->bins[k].bottom);
-    uint64_t        n      = usm_load_relaxed(&c->rest[k]);
+    const uintptr_t bottom = (uintptr_t)usm_load_acquire(&bin->bottom);
+    const uintptr_t bytes  = (uintptr_t)usm_load_acquire(&bin->top) - bottom;
 
-    /* While the magazine is being replaced, the two pointers may belong to different ones. */
-    if (top > bottom && (size_t)(top - bottom) <= 64)
-        n += (uint64_t)(top - bottom);
-    return n;
+    if (!bottom || bytes > USM_MAGAZINE_SLOTS * sizeof(usm_slot) ||
+        (uintptr_t)usm_load_relaxed(&bin->bottom) != bottom)
+        return 0;
+    return bytes / sizeof(usm_slot);
 }
 
 /* used: the bits of the classes that have blocks; the others are not read. */
@@ -393,7 +445,7 @@ static void count_cache(const usm_cache *c, uint64_t blocks[USM_BINS], uint64_t 
         for (uint64_t bits = active; bits; bits &= bits - 1) {
             unsigned k = w * 64 + (unsigned)__builtin_ctzll(bits);
 
-            blocks[k] += blocks_in(c, k);
+            blocks[k] += blocks_in(&c->bins[k]);
         }
     }
 }

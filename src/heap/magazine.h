@@ -150,7 +150,9 @@ void usm__magazine_retire(usm_pool *pool);
 /* Returns the calling thread's cache, which is made if there is none; the thread is inside until
  * _leave().  NULL: there is no memory for one, or the thread is already inside (there is then
  * nothing to leave). */
-usm_cache         *usm__magazine_enter(usm_pool *pool);
+usm_cache *usm__magazine_enter(usm_pool *pool);
+/* The same, but NULL if the thread has none. */
+usm_cache         *usm__magazine_enter_own(const usm_pool *pool);
 static inline void usm__magazine_leave(void)
 {
     usm_store_release(&usm__self.entered, (uint16_t)0); /* pairs with is_in() in magazine.c */
@@ -160,6 +162,11 @@ static inline void usm__magazine_leave(void)
  * their owners are using them.  True if any cache did, because of this call or of another
  * thread's. */
 bool usm__magazine_reclaim(usm_pool *pool);
+
+/* Called when the calling thread is refused room for its magazines: the cache that has the most room,
+ * if that is more than twice the thread's own, returns its blocks and its room.  Its thread starts
+ * again with small magazines. */
+void usm__magazine_rob(usm_pool *pool);
 
 /* Closes and reopens the calling thread's caches (for tags); calls nest. */
 void usm__magazine_close_self(void);

@@ -138,11 +138,13 @@ static bool must_wait(const slab_heap *h)
     return h->growing && !pthread_equal(h->grower, pthread_self());
 }
 
-static usm_status get_block(slab_heap *h, size_t size, size_t align, slab_block **b)
+static usm_status get_block(slab_heap *h, size_t size, size_t align, bool may_grow, slab_block **b)
 {
     usm_status status = slab_spare_ensure(h);
 
     while (!status && !(*b = slab_take_free(h, size, align))) {
+        if (!may_grow)
+            return USM_E_NOT_READY;
         if (!must_wait(h))
             return slab_grow(h, size, align, b);
         slab_wait_settled(h);
@@ -160,19 +162,20 @@ static void count_large(slab_heap *h, slab_block *b)
     usm_store_relaxed(&b->state, (uint8_t)USM_BLOCK_LIVE);
 }
 
-static usm_status alloc(slab_heap *h, size_t size, size_t align, bool is_large, slab_block **block)
+usm_status slab_heap_take(slab_heap *h, const slab_request *r, slab_block **block)
 {
-    slab_block *b = NULL;
+    slab_block *b     = NULL;
+    size_t      align = usm_max_size(r->align, SLAB_PAGE), size;
     usm_status  status;
 
-    if (!round_size(h, size, &size))
-        return h->params.api->report(USM_E_NO_MEMORY, "%zu bytes are more than there can be", size);
-    align = usm_max_size(align, SLAB_PAGE);
+    if (!round_size(h, r->size, &size))
+        return h->params.api->report(USM_E_NO_MEMORY, "%zu bytes are more than there can be",
+                                     r->size);
     pthread_mutex_lock(&h->lock);
-    status = get_block(h, size, align, &b);
+    status = get_block(h, size, align, !r->is_held, &b);
     if (!status)
         status = hand_out(h, b);
-    if (!status && is_large)
+    if (!status && r->is_large)
         count_large(h, b);
     if (!status)
         *block = b;
@@ -184,12 +187,13 @@ static usm_status alloc(slab_heap *h, size_t size, size_t align, bool is_large, 
 
 usm_status slab_heap_alloc(slab_heap *h, size_t size, size_t align, slab_block **block)
 {
-    return alloc(h, size, align, false, block);
+    return slab_heap_take(h, &(slab_request){.size = size, .align = align}, block);
 }
 
 usm_status slab_heap_alloc_large(slab_heap *h, size_t size, size_t align, slab_block **block)
 {
-    return alloc(h, size, align, true, block);
+    return slab_heap_take(h, &(slab_request){.size = size, .align = align, .is_large = true},
+                          block);
 }
 
 void slab_heap_free(slab_heap *h, slab_block *b)

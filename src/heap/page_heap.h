@@ -143,7 +143,14 @@ void slab_heap_fini(slab_heap *h);
  * caller may change slot, bin and state, and the page map of the block's pages.
  *   USM_E_NO_MEMORY, USM_E_BUDGET and others: the status of the source, with its error message */
 usm_status slab_heap_alloc(slab_heap *h, size_t size, size_t align, slab_block **block);
-/* The same, with state LIVE, counted as a block of the program: this is done here, under the lock
+typedef struct slab_request {
+    size_t size, align;
+    bool   is_large; /* as slab_heap_alloc_large()                                                */
+    bool   is_held;  /* only from free memory; USM_E_NOT_READY, without an error message: the heap
+                        would have to grow                                                        */
+} slab_request;
+usm_status slab_heap_take(slab_heap *h, const slab_request *r, slab_block **block);
+/* The same as slab_heap_alloc(), with state LIVE, counted as a block of the program: this is done here, under the lock
  * that is held anyway. */
 usm_status slab_heap_alloc_large(slab_heap *h, size_t size, size_t align, slab_block **block);
 /* Clears the entry of the first page; the caller clears those of the other pages.  Sets FREE. */

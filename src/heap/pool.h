@@ -29,7 +29,7 @@ struct usm_pool {
     usm_context        *ctx;   /* no reference: the context outlives its pools */
     size_t              index; /* of the device                                */
     usm_kind            kind;
-    size_t              maximum_size, min_align;
+    size_t              maximum_size, min_align, thread_cache;
     const char         *options; /* valid only during creation */
     usm_list            link;    /* in ctx->pools              */
     bool                is_default, zero_init, read_only;

@@ -21,6 +21,7 @@
 #include <string.h>
 
 #define DEFAULT_POOL "slab"
+#define NO_CACHES    1u /* usm_pool_desc.thread_cache */
 
 /* The part that the fast path reads of a stale handle stays valid: alloc_slot is 0 then. */
 static usm__meta_type pool_type =
@@ -112,6 +113,8 @@ static void complete(usm_pool_desc *desc, usm__pool_choice *chosen, usm_kind kin
         desc->retain = (size_t)chosen->retain;
     if (!desc->retain_ms)
         desc->retain_ms = chosen->retain_ms;
+    if (!desc->thread_cache)
+        desc->thread_cache = (size_t)chosen->thread_cache;
     desc->zero_init |= chosen->zero_init;
 }
 
@@ -138,6 +141,7 @@ static usm_pool *new_pool(usm_context *ctx, size_t index, usm_kind kind, const u
     pool->kind         = kind;
     pool->min_align    = desc->min_align;
     pool->maximum_size = desc->maximum_size;
+    pool->thread_cache = desc->thread_cache;
     pool->zero_init    = desc->zero_init;
     pool->read_only    = desc->read_only;
     usm__pool_set_threshold(pool, (uint64_t)desc->threshold);
@@ -220,7 +224,8 @@ static usm_status make_pool(usm_context *ctx, size_t index, usm_kind kind,
     if (pool->ops) /* before the pool takes an area */
         pool->trace_id = usm__trace_pool(pool->ops->name, kind, ctx->devices[index].dev->term);
     /* The free of a block that other processes may have open must be seen: no cache may take it. */
-    if (pool->ops && slab_is(pool->ops) && pool->export_mode == USM_POOL_PRIVATE)
+    if (pool->ops && slab_is(pool->ops) && pool->export_mode == USM_POOL_PRIVATE &&
+        pool->thread_cache != NO_CACHES)
         pool->slot = usm__magazine_slot(pool);
     pool->options = chosen.options; /* only during creation */
     st            = pool->ops ? start_pool(pool, &d) : usm_last_status();

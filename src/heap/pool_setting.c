@@ -20,7 +20,7 @@
 #define GRAMMAR "[host:|device:|shared:]POOL[,OPTION=VALUE]..., separated by \";\""
 #define OPTIONS                                                                                    \
     "area_size, maximum_size, min_align (bytes), retain (bytes or all), retain_ms (10s, 500), "    \
-    "zero_init (1, 0)"
+    "thread_cache (bytes or auto), zero_init (1, 0)"
 
 /* Where the reason of a refusal is written. */
 typedef struct reason {
@@ -64,6 +64,20 @@ static bool parse_retain(usm__span s, void *field)
     return true;
 }
 
+static bool parse_cache(usm__span s, void *field)
+{
+    uint64_t *bytes = field;
+
+    *bytes = 0;
+    if (usm__span_is(s, "auto"))
+        return true;
+    if (!usm__span_size(s, bytes))
+        return false;
+    if (*bytes == 0)
+        *bytes = 1;
+    return true;
+}
+
 /* A bare number is milliseconds. */
 static bool parse_time(usm__span s, void *field)
 {
@@ -101,6 +115,7 @@ static const option options[] = {
                                                                      use */
     {"retain_ms", parse_time, FIELD(retain_ms),
      "a time, as 10s or 250ms; a number is milliseconds"},
+    {"thread_cache", parse_cache, FIELD(thread_cache), BYTES ", or auto; 0 is no caches"},
     {"zero_init", parse_bool, FIELD(zero_init), "1, 0, true, false, yes, no, on, off"},
 };
 

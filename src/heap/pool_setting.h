@@ -13,8 +13,9 @@ typedef struct usm__pool_choice {
     char     name[32];
     char     options[128]; /* options for the pool itself; none of ours has any, so it is "" */
     uint64_t area_size, maximum_size, min_align;
-    uint64_t retain;    /* as usm_pool_desc.retain; "retain=0" becomes 1: practically nothing */
-    uint32_t retain_ms; /* "retain_ms=0" becomes 1                                            */
+    uint64_t retain;       /* as usm_pool_desc.retain; "retain=0" becomes 1: practically nothing */
+    uint32_t retain_ms;    /* "retain_ms=0" becomes 1                                            */
+    uint64_t thread_cache; /* as usm_pool_desc.thread_cache; "thread_cache=0" becomes 1: none */
     bool     zero_init;
 } usm__pool_choice;
 

@@ -77,6 +77,12 @@ static uint32_t fragmentation_of(const usm_pool_stats *s)
     return s->largest_free < unused ? part_of(unused - s->largest_free, unused) : 0;
 }
 
+/* 0: the pool has no caches. */
+static uint64_t cache_limit_of(const usm_pool *pool)
+{
+    return slab_is(pool->ops) ? slab_cache_limit(pool->impl) : 0;
+}
+
 /* ---- JSON ----------------------------------------------------------------------- */
 
 static void put_json_stats(usm__json *j, const usm_pool_stats *s)
@@ -159,6 +165,7 @@ static void put_json_pool(usm__json *j, usm_pool *pool)
     usm__json_text(j, "device_name", dev->desc.name);
     usm__json_bool(j, "default", pool->is_default);
     put_json_stats(j, &stats);
+    usm__json_number(j, "cache_limit", cache_limit_of(pool));
     put_json_queued(j, pool);
     put_json_classes(j, list, n);
     usm__json_object_end(j);
@@ -171,7 +178,7 @@ static void put_percent(usm__out *o, const char *before, uint32_t millionths)
     usm__out_put(o, "%s%u.%02u %%", before, millionths / 10000, millionths / 100 % 100);
 }
 
-static void put_text_stats(usm__out *o, const usm_pool_stats *s)
+static void put_text_stats(usm__out *o, const usm_pool_stats *s, uint64_t cache_limit)
 {
     unsigned long long calls = s->allocations, driver = s->driver_allocs;
 
@@ -191,11 +198,12 @@ static void put_text_stats(usm__out *o, const usm_pool_stats *s)
         put_percent(o, "; reuse ", reuse_of(s));
     usm__out_put(o, "\n");
     if (s->threads || s->depot_cached)
-        usm__out_put(o, "  cached         %-11s by %llu %s, %s between threads\n",
+        usm__out_put(o, "  cached         %-11s by %llu %s, %s between threads; at most %s\n",
                      USM__SIZE_TEXT(s->thread_cached), (unsigned long long)s->threads,
-                     usm__plural(s->threads, "thread", "threads"), USM__SIZE_TEXT(s->depot_cached));
+                     usm__plural(s->threads, "thread", "threads"), USM__SIZE_TEXT(s->depot_cached),
+                     USM__SIZE_TEXT(cache_limit));
     if (s->depot_hits + s->depot_misses)
-        usm__out_put(o, "  magazines      %-11llu from other threads, %llu filled again\n",
+        usm__out_put(o, "  magazines      %-11llu filled from other threads, %llu from slabs\n",
                      (unsigned long long)s->depot_hits, (unsigned long long)s->depot_misses);
 }
 
@@ -239,7 +247,7 @@ static void put_text_pool(usm__out *o, usm_pool *pool)
     usm__pool_stats(pool, &stats);
     usm__out_put(o, "pool %s, %s memory, %s (%s)%s\n", pool->ops->name, usm__kind_name(pool->kind),
                  dev->term, dev->desc.name, pool->is_default ? ", default" : "");
-    put_text_stats(o, &stats);
+    put_text_stats(o, &stats, cache_limit_of(pool));
     put_text_queued(o, pool);
     put_text_classes(o, list, n);
 }

@@ -27,15 +27,14 @@ static unsigned cached_class(const usm_pool *pool, size_t align, size_t size)
     return (unsigned)usm_min_size(usm_class_of(rounded), USM_BINS);
 }
 
-static bool pop(usm_bin *bin, usm_slot *block)
+static usm_status take_cached(usm_pool *pool, usm_cache *cache, unsigned k, usm_slot *block)
 {
-    usm_slot *top = usm_load_relaxed(&bin->top);
+    usm_bin *bin = &cache->bins[k];
 
-    if (top == usm_load_relaxed(&bin->bottom))
-        return false;
-    *block = *--top;
-    usm_store_relaxed(&bin->top, top);
-    return true;
+    if (usm_load_relaxed(&bin->top) == usm_load_relaxed(&bin->bottom))
+        return slab_fill(pool->impl, cache, k, block);
+    *block = usm_bin_pop(bin);
+    return USM_OK;
 }
 
 /* Reports the whole block to the checker of stream order. */
@@ -52,20 +51,26 @@ static void notify_served(void *p, size_t size)
 usm_status usm__pool_serve(usm_pool *pool, size_t align, size_t size, void **p)
 {
     unsigned   k     = cached_class(pool, align, size);
-    usm_cache *cache = k < USM_BINS ? usm__magazine_enter(pool) : NULL;
+    usm_cache *cache = k < USM_BINS ? usm__magazine_enter(pool) : usm__magazine_enter_own(pool);
+    bool       is_starved;
     usm_slot   block;
-    usm_status st = USM_OK;
+    usm_status st;
 
     if (!cache) {
         st = pool->ops->malloc(pool->impl, size, align, p);
+    } else if (k == USM_BINS) {
+        st = slab_malloc_beside(pool->impl, cache, size, align, p);
+        usm__magazine_leave();
     } else {
-        if (!pop(&cache->bins[k], &block))
-            st = slab_fill(pool->impl, cache, k, &block);
+        st = take_cached(pool, cache, k, &block);
         if (st == USM_OK) {
             usm_store_relaxed(block.state, (uint8_t)USM_BLOCK_LIVE);
             *p = block.p;
         }
+        is_starved = slab_cache_is_starved(cache);
         usm__magazine_leave();
+        if (is_starved)
+            usm__magazine_rob(pool);
     }
     if (st == USM_OK) {
         usm__freed_forget(*p);
@@ -95,7 +100,6 @@ static usm_status free_cached(usm_pool *pool, const usm_span *span, void *p)
     usm_cache *cache;
     usm_slot   block = {p, NULL};
     usm_bin   *bin;
-    usm_slot  *top;
 
     if (!span || !span->slot || span->slot != pool->slot)
         return USM_E_NOT_READY;
@@ -108,13 +112,10 @@ static usm_status free_cached(usm_pool *pool, const usm_span *span, void *p)
         return USM_E_NOT_READY; /* the pool writes the error message */
     }
     bin = &cache->bins[span->bin];
-    top = usm_load_relaxed(&bin->top);
-    if (top != usm_load_relaxed(&bin->limit)) {
-        *top = block;
-        usm_store_relaxed(&bin->top, top + 1);
-    } else {
+    if (usm_load_relaxed(&bin->top) != usm_load_relaxed(&bin->limit))
+        usm_bin_push(bin, block);
+    else
         slab_cache_drain(pool->impl, cache, span->bin, block);
-    }
     usm__magazine_leave();
     return USM_OK;
 }

@@ -35,12 +35,44 @@ void slab_note_cached(slab_pool *p, usm_cache *cache, unsigned k, const slab_swa
     slab_live(p, bytes, ((int64_t)s->most - (int64_t)s->now) * size);
 }
 
-void slab_note_room(slab_pool *p, int64_t bytes)
+/* Caches that are small beside what the pool holds may outgrow the least budget. */
+static size_t budget_of(const slab_pool *p)
 {
-    uint64_t now = usm_add_relaxed(&p->room_bytes, (uint64_t)bytes) + (uint64_t)bytes;
+    size_t held = usm_load_relaxed(&p->owner->reserved);
 
-    if (bytes > 0)
+    return usm_min_size(p->cache_bytes, usm_max_size(p->cache_least, held / 16));
+}
+
+uint64_t slab_cache_limit(const void *pool)
+{
+    const slab_pool *p = pool;
+
+    return p->slot ? budget_of(p) : 0;
+}
+
+bool slab_take_room(slab_pool *p, uint64_t bytes)
+{
+    uint64_t now = usm_add_relaxed(&p->room_bytes, bytes) + bytes;
+
+    if (now + usm_load_relaxed(&p->depot_bytes) <= budget_of(p)) {
         raise(&p->room_peak, now);
+        return true;
+    }
+    slab_give_room(p, bytes);
+    return false;
+}
+
+void slab_give_room(slab_pool *p, uint64_t bytes)
+{
+    usm_sub_relaxed(&p->room_bytes, bytes);
+}
+
+bool slab_has_room(const slab_pool *p, uint64_t bytes)
+{
+    const size_t budget = budget_of(p);
+    uint64_t     depots = usm_load_relaxed(&p->depot_bytes) + bytes;
+
+    return depots <= budget / DEPOTS_PART && depots + usm_load_relaxed(&p->room_bytes) <= budget;
 }
 
 static uint64_t blocks_out(const slab_class *c)
@@ -134,10 +166,10 @@ void slab_get_classes(void *pool, usm_pool_class *list, size_t cap, size_t *coun
 
 /* ---- allocation and free that bypass the caches ---------------------------------------------- */
 
-static usm_status take_large(slab_pool *p, size_t size, size_t align, void **out)
+static usm_status take_large(slab_pool *p, const slab_request *r, void **out)
 {
     slab_block *block;
-    usm_status  st = slab_heap_alloc_large(&p->heap, size, align, &block);
+    usm_status  st = slab_heap_take(&p->heap, r, &block);
 
     if (st != USM_OK)
         return st;
@@ -157,7 +189,7 @@ static usm_status malloc_once(slab_pool *p, size_t size, size_t align, void **ou
         return p->api->report(USM_E_SIZE, "%zu bytes aligned to %zu exceed the address space", size,
                               align);
     if (align > USM_CACHED_ALIGN || k >= USM_BINS)
-        return take_large(p, size, align, out);
+        return take_large(p, &(slab_request){.size = size, .align = align, .is_large = true}, out);
     st = slab_take_block(p, k, &block);
     if (st == USM_OK) {
         usm_store_relaxed(block.state, (uint8_t)USM_BLOCK_LIVE);
@@ -183,6 +215,17 @@ static usm_status slab_malloc(void *pool, size_t size, size_t align, void **out)
         return st;
     trim_classes(p);
     return malloc_once(p, size, align, out);
+}
+
+usm_status slab_malloc_beside(void *pool, usm_cache *cache, size_t size, size_t align, void **out)
+{
+    const slab_request r  = {.size = size, .align = align, .is_large = true, .is_held = true};
+    usm_status         st = take_large(pool, &r, out);
+
+    if (st != USM_E_NOT_READY)
+        return st;
+    (void)slab_cache_give_runs(pool, cache);
+    return slab_malloc(pool, size, align, out);
 }
 
 static usm_status refuse(const slab_pool *p, usm_status why, const void *ptr)
@@ -265,11 +308,8 @@ static usm_status slab_trim_to(void *pool, size_t keep)
     slab_heap_stats stats;
 
     slab_heap_get_stats(&p->heap, &stats);
-    if (stats.held > keep)
-        trim_classes(p);
     if (stats.held > keep || keep == 0)
-        for (unsigned k = 0; k < USM_BINS; k++)
-            slab_class_free_magazines(p, k);
+        trim_classes(p);
     (void)slab_heap_trim(&p->heap, keep);
     return USM_OK;
 }
@@ -288,15 +328,18 @@ usm_status slab_fill(void *pool, usm_cache *cache, unsigned k, usm_slot *block)
 
 /* ---- creation and destruction ---------------------------------------------------------------- */
 
-static size_t cache_share(const usm_pool_params *params)
+/* The budget of all caches: 1 % of the memory, at least CACHE_BYTES; but no more than a 16th of what
+ * there can be. */
+static void set_budget(slab_pool *p, const usm_pool_params *params)
 {
-    size_t bytes = CACHE_BYTES;
+    size_t bytes = usm_max_size(CACHE_BYTES, params->memory_size / 100);
 
     if (params->maximum_size)
-        bytes = usm_min_size(bytes, params->maximum_size / 64);
+        bytes = usm_min_size(bytes, params->maximum_size / 16);
     if (params->memory_size)
-        bytes = usm_min_size(bytes, params->memory_size / 64);
-    return bytes;
+        bytes = usm_min_size(bytes, params->memory_size / 16);
+    p->cache_bytes = p->owner->thread_cache ? p->owner->thread_cache : bytes;
+    p->cache_least = p->owner->thread_cache ? p->cache_bytes : CACHE_BYTES;
 }
 
 static slab_source source_of(usm_pool *owner)
@@ -340,9 +383,9 @@ static usm_status slab_create(const usm_pool_params *params, void **pool)
     p->slot        = p->owner->slot;
     p->kind        = params->kind;
     p->least_align = usm_max_size(params->default_align, 1);
-    p->cache_bytes = cache_share(params);
+    set_budget(p, params);
     for (unsigned k = 0; k < USM_BINS; k++)
-        slab_class_init(p, k, params->maximum_size);
+        slab_class_init(p, k);
     *pool = p;
     return USM_OK;
 }

@@ -4,8 +4,10 @@
 #ifndef USM_HEAP_SLAB_H
 #define USM_HEAP_SLAB_H
 
+#include "base/inline/atomic.h"
 #include "heap/span.h"
 
+#include <stdbool.h>
 #include <usm/pool_ops.h>
 
 const usm_pool_ops *usm_slab_pool_entry(const usm_host_api *api);
@@ -23,14 +25,42 @@ usm_status usm_slab_watch_forks(void);
 /* cache->bins[bin] is empty.  Returns one block of that class in state FREE, and puts as many more
  * into the bin as the pool chooses.  Fails as usm_pool_ops.malloc does. */
 usm_status slab_fill(void *pool, usm_cache *cache, unsigned bin, usm_slot *block);
+/* As usm_pool_ops.malloc, for a block that no magazine can have: before the pool grows for it, the
+ * cache gives its runs up. */
+usm_status slab_malloc_beside(void *pool, usm_cache *cache, size_t size, size_t align, void **p);
 /* cache->bins[bin] is full.  Takes `block` and makes room in the bin. */
 void slab_cache_drain(void *pool, usm_cache *cache, unsigned bin, usm_slot block);
 /* Returns all blocks of the cache to the pool.  Afterwards the cache may be used again, or its
  * memory may be released. */
 void slab_cache_flush(void *pool, usm_cache *cache);
+/* Frees what the cache has of the host's heap; its blocks are lost. */
+void slab_cache_drop(void *pool, usm_cache *cache);
+/* True once in a while if the cache is refused room: another thread should give some up. */
+bool slab_cache_is_starved(usm_cache *cache);
+
+/* pre: the bin has a block. */
+static inline usm_slot usm_bin_pop(usm_bin *bin)
+{
+    usm_slot *top = usm_load_relaxed(&bin->top) - 1;
+
+    usm_store_relaxed(&bin->top, top);
+    return *top;
+}
+
+/* pre: the bin has room. */
+static inline void usm_bin_push(usm_bin *bin, usm_slot block)
+{
+    usm_slot *top = usm_load_relaxed(&bin->top);
+
+    *top = block;
+    usm_store_relaxed(&bin->top, top + 1);
+}
 
 /* As usm_pool_ops.free; span: what the page of p leads to. */
 usm_status slab_free_of(void *pool, usm_area *area, usm_span *span, void *p);
+
+/* The bytes that the caches of its threads and its depots may hold together. */
+uint64_t slab_cache_limit(const void *pool);
 
 /* Fills at most `cap` entries; *count is how many classes there are.  Blocks in threads' magazines
  * count as live here: heap/magazine.c knows their number. */

@@ -1,86 +1,74 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* A thread's cache of the pool `slab`, on the slow path, where whole magazines are exchanged.  A
- * bin has a loaded magazine and a spare one (Bonwick, Adams: Magazines and vmem, 2001): a thread
- * that alternates around the end of a magazine swaps the two, without calling the depot.
+/* A thread's cache of the pool `slab`, on the slow path: its magazines grow and shrink, and exchange
+ * blocks with their classes.
  *
- * The capacity of a cache's magazines is limited (slab_pool.cache_bytes).  A bin that needs another
- * magazine makes other bins give theirs up.  A clock hand goes around, and takes from bins that
- * were not used since its last visit; after one round it takes from any.
+ * A magazine starts small and doubles whenever it was too small: it ran empty, or full.  So its size
+ * follows from how far the program's allocations and frees of that class run ahead of each other.
+ * When it may not grow, half of a full one is returned: those blocks that were freed first.
+ *
+ * What all magazines of a pool can hold is limited by its budget (slab_take_room()).  A bin that is
+ * refused room makes other bins of the thread give theirs up: a clock hand goes around, and takes
+ * the magazines that were not used since its last visit.  If that never helps, another thread loses
+ * its cache (usm__magazine_rob).
  *
  * Called by heap/magazine.c and heap/serve.c; one thread at a time has a cache. */
 #include "heap/slab.h"
 #include "heap/slab_private.h"
 
+#include <string.h>
+
 #define HAND_STEPS 8
+#define STARVED    4096u /* refusals: the work of emptying a cache that is worth taking */
 
-/* ---- bins -------------------------------------------------------------------------------- */
+/* ---- magazines ----------------------------------------------------------------------------- */
 
-static usm_magazine *loaded_of(const usm_bin *bin)
-{
-    usm_slot *bottom = usm_load_relaxed(&bin->bottom);
-
-    return bottom ? (usm_magazine *)(void *)bottom - 1 : NULL;
-}
-
-static uint32_t loaded_count(const usm_bin *bin)
+static uint32_t count_of(const usm_bin *bin)
 {
     return (uint32_t)(usm_load_relaxed(&bin->top) - usm_load_relaxed(&bin->bottom));
 }
 
-/* Notes that `moved` blocks came from the pool, or went there (< 0).  Before the next call for this
- * bin, it can hold at most as many blocks as it has room for, not counting an empty spare. */
-static void note(slab_pool *p, usm_cache *c, unsigned k, int64_t moved)
+static uint32_t capacity_of(const usm_bin *bin)
 {
-    const usm_bin      *bin    = &c->bins[k];
-    const usm_magazine *loaded = loaded_of(bin);
-    uint32_t            rest   = usm_load_relaxed(&c->rest[k]);
-    const slab_swap s = {moved, loaded_count(bin) + rest, (loaded ? loaded->capacity : 0) + rest};
-
-    slab_note_cached(p, c, k, &s);
+    return (uint32_t)(usm_load_relaxed(&bin->limit) - usm_load_relaxed(&bin->bottom));
 }
 
-/* m may be NULL.  pre: none is loaded.
- *
- * A process may be forked between any two of these stores, and the child empties the caches it
- * inherits.  `bottom` marks that a magazine is loaded, so it is stored last here, and first
- * below. */
-static void load(usm_bin *bin, usm_magazine *m)
+/* A magazine's slots begin at a cache line, because its top is written at every operation; in the
+ * line before is what heap_free() gets. */
+static usm_slot *make_slots(const slab_pool *p, uint32_t capacity)
 {
-    usm_slot *slots = m ? usm_magazine_slots(m) : NULL;
+    void     *raw = p->api->heap_alloc(2 * SLAB_LINE + capacity * sizeof(usm_slot));
+    uintptr_t at  = usm_align_up_ptr((uintptr_t)raw, SLAB_LINE) + SLAB_LINE;
 
-    usm_store_relaxed(&bin->top, slots ? slots + usm_load_relaxed(&m->count) : NULL);
-    usm_store_relaxed(&bin->limit, slots ? slots + m->capacity : NULL);
+    if (!raw)
+        return NULL;
+    ((void **)at)[-1] = raw;
+    return (usm_slot *)at;
+}
+
+static void free_slots(const slab_pool *p, usm_slot *slots)
+{
+    if (slots)
+        p->api->heap_free(((void **)(void *)slots)[-1]);
+}
+
+/* A process may be forked between any two of these stores, and the child empties the caches it
+ * inherits.  `bottom` marks that there is a magazine, so it is cleared first and stored last. */
+static void load(usm_bin *bin, usm_slot *slots, uint32_t count, uint32_t capacity)
+{
+    usm_store_relaxed(&bin->bottom, (usm_slot *)NULL);
+    usm_store_release(&bin->top, slots ? slots + count : NULL);
+    usm_store_relaxed(&bin->limit, slots ? slots + capacity : NULL);
     usm_store_release(&bin->bottom, slots);
 }
 
-/* Returns the loaded magazine, with its count stored; the bin has none afterwards. */
-static usm_magazine *unload(usm_bin *bin)
+/* A function that is called from within the pool may allocate and free: it takes the fast path, which
+ * finds a bin without a magazine while the magazine is being filled or emptied. */
+static usm_slot *unload(usm_bin *bin)
 {
-    usm_magazine *m = loaded_of(bin);
+    usm_slot *slots = usm_load_relaxed(&bin->bottom);
 
-    if (m)
-        usm_store_relaxed(&m->count, loaded_count(bin));
-    usm_store_relaxed(&bin->bottom, (usm_slot *)NULL);
-    usm_store_release(&bin->top, (usm_slot *)NULL);
-    usm_store_relaxed(&bin->limit, (usm_slot *)NULL);
-    return m;
-}
-
-/* m may be NULL.  Its count is stored for threads that count the blocks of others
- * (heap/magazine.c). */
-static void set_spare(usm_cache *c, unsigned k, usm_magazine *m)
-{
-    usm_store_relaxed(&c->rest[k], m ? usm_load_relaxed(&m->count) : 0u);
-    usm_store_release(&c->bins[k].spare, m);
-}
-
-static void swap(usm_cache *c, unsigned k)
-{
-    usm_bin      *bin   = &c->bins[k];
-    usm_magazine *spare = usm_load_relaxed(&bin->spare);
-
-    set_spare(c, k, unload(bin));
-    load(bin, spare);
+    load(bin, NULL, 0, 0);
+    return slots;
 }
 
 static void mark(usm_cache *c, unsigned k, bool is_active)
@@ -91,60 +79,56 @@ static void mark(usm_cache *c, unsigned k, bool is_active)
     usm_store_relaxed(&c->active[k / 64], is_active ? bits | bit : bits & ~bit);
 }
 
-static usm_slot pop(usm_bin *bin)
+/* Notes that `moved` blocks came from the pool, or went there (< 0).  Before the next call for this
+ * bin, it can hold at most as many blocks as it has room for. */
+static void note(slab_pool *p, usm_cache *c, unsigned k, int64_t moved)
 {
-    usm_slot *top = usm_load_relaxed(&bin->top) - 1;
+    const usm_bin  *bin = &c->bins[k];
+    const slab_swap s   = {moved, count_of(bin), capacity_of(bin)};
 
-    usm_store_relaxed(&bin->top, top);
-    return *top;
-}
-
-static void push(usm_bin *bin, usm_slot block)
-{
-    usm_slot *top = usm_load_relaxed(&bin->top);
-
-    *top = block;
-    usm_store_relaxed(&bin->top, top + 1);
+    slab_note_cached(p, c, k, &s);
 }
 
 /* ---- room ---------------------------------------------------------------------------------- */
 
-static size_t weight(const slab_pool *p, unsigned k)
+static void set_bytes(usm_cache *c, uint64_t bytes)
 {
-    return p->classes[k].capacity * p->classes[k].size;
+    usm_store_relaxed(&c->bytes, bytes); /* the cache's user alone writes it */
 }
 
-/* The cache got magazines for bin k (n > 0), or gave some up. */
-static void count_magazines(slab_pool *p, usm_cache *c, unsigned k, int n)
+/* Returns the bin's magazine with its blocks. */
+static void give_up(slab_pool *p, usm_cache *c, unsigned k, bool to_slabs)
 {
-    int64_t bytes = n * (int64_t)weight(p, k);
+    usm_bin       *bin   = &c->bins[k];
+    const uint32_t n     = count_of(bin);
+    const uint64_t room  = capacity_of(bin) * p->classes[k].size;
+    usm_slot      *slots = unload(bin);
 
-    c->bytes += (uint64_t)bytes;
-    slab_note_room(p, bytes);
+    mark(c, k, false);
+    note(p, c, k, -(int64_t)n);
+    set_bytes(c, usm_load_relaxed(&c->bytes) - room);
+    slab_give_room(p, room);
+    if (n > 0)
+        slab_give_blocks(p, k, slots, n, to_slabs);
+    free_slots(p, slots);
 }
 
-/* Moves a magazine of the bin, the spare one first, to the depot, marked with its owner; owner
- * NULL: its blocks return to their slabs. */
-static void give_up(slab_pool *p, usm_cache *c, unsigned k, const usm_cache *owner)
+/* The bits of word w of `active` that belong to classes of runs. */
+static uint64_t runs_in(const usm_cache *c, unsigned w)
 {
-    usm_bin      *bin = &c->bins[k];
-    usm_magazine *m   = usm_load_relaxed(&bin->spare);
-
-    if (m)
-        set_spare(c, k, NULL);
-    else
-        m = unload(bin);
-    if (!m)
-        return;
-    count_magazines(p, c, k, -1);
-    mark(c, k, loaded_of(bin) != NULL);
-    note(p, c, k, -(int64_t)usm_load_relaxed(&m->count));
-    slab_drain_magazine(p, k, owner, m);
+    return usm_load_relaxed(&c->active[w]) & (w == 0 ? ~0ull << SLAB_CLASSES : ~0ull);
 }
 
-static bool has_room(const slab_pool *p, const usm_cache *c, size_t wanted)
+/* What a magazine holds of runs may be what a larger block needs: the pool does not grow before it
+ * has tried. */
+bool slab_cache_give_runs(slab_pool *p, usm_cache *c)
 {
-    return c->bytes + wanted <= p->cache_bytes;
+    bool any = (runs_in(c, 0) | runs_in(c, 1)) != 0;
+
+    for (unsigned w = 0; w < 2; w++)
+        for (uint64_t bits = runs_in(c, w); bits; bits &= bits - 1)
+            give_up(p, c, w * 64 + (unsigned)__builtin_ctzll(bits), true);
+    return any;
 }
 
 /* The first bin with a magazine at or after the hand, cyclically; USM_BINS: none. */
@@ -164,132 +148,155 @@ static unsigned next_active(usm_cache *c)
     return USM_BINS;
 }
 
-/* True if another magazine for bin k fits.  The hand makes only a few steps: in a cache full of
- * bins in use nothing is moved, and the block bypasses the cache. */
-static bool make_room(slab_pool *p, usm_cache *c, unsigned k)
+/* Takes room for a magazine of bin k.  The hand makes only a few steps: in a cache full of bins in
+ * use nothing is moved, and the block bypasses the cache. */
+static bool take_room(slab_pool *p, usm_cache *c, unsigned k, uint64_t bytes)
 {
-    size_t wanted = weight(p, k);
-    /* Runs are large: only every 32nd refusal may evict others. */
-    unsigned steps = k < SLAB_CLASSES || c->refused++ % 32 == 0 ? HAND_STEPS : 0;
+    bool has = slab_take_room(p, bytes);
+    /* Runs are large: only every 32nd refusal may take the magazines of others. */
+    unsigned steps = !has && (c->refused++ % 32 == 0 || k < SLAB_CLASSES) ? HAND_STEPS : 0;
 
-    for (unsigned i = 0; i < steps && !has_room(p, c, wanted); i++) {
-        unsigned  v = next_active(c);
-        usm_slot *top;
+    for (unsigned i = 0; i < steps && !has; i++) {
+        unsigned v = next_active(c);
+        usm_bin *bin;
 
         if (v == USM_BINS)
             break;
-        top = usm_load_relaxed(&c->bins[v].top);
-        if (v != k && top == c->seen[v])
-            give_up(p, c, v, c);
-        c->seen[v] = usm_load_relaxed(&c->bins[v].top);
+        bin = &c->bins[v];
+        if (v != k && usm_load_relaxed(&bin->top) == bin->seen) {
+            give_up(p, c, v, false);
+            has = slab_take_room(p, bytes);
+        }
+        bin->seen = usm_load_relaxed(&bin->top);
     }
-    return has_room(p, c, wanted);
+    if (has)
+        set_bytes(c, usm_load_relaxed(&c->bytes) + bytes);
+    return has;
 }
 
-/* A new empty magazine for the cache; NULL: no room, no memory, or the class is not cached. */
-static usm_magazine *own_magazine(slab_pool *p, usm_cache *c, unsigned k)
+bool slab_cache_is_starved(usm_cache *c)
 {
-    usm_magazine *m = NULL;
+    if (c->refused < STARVED)
+        return false;
+    c->refused = 0;
+    return true;
+}
 
-    if (p->classes[k].capacity && make_room(p, c, k))
-        m = slab_get_magazine(p, k);
-    if (m) {
-        count_magazines(p, c, k, 1);
-        mark(c, k, true);
+/* Doubles the capacity of the bin's magazine, or makes its first one; false: it is as large as it
+ * may become, there is no room, or no memory. */
+static bool grow(slab_pool *p, usm_cache *c, unsigned k)
+{
+    const slab_class *class = &p->classes[k];
+    usm_bin       *bin      = &c->bins[k];
+    const uint32_t was      = capacity_of(bin);
+    const uint32_t capacity =
+        (uint32_t)usm_min_size(was ? was * 2ul : class->capacity_first, class->capacity_most);
+    const uint64_t room = (capacity - was) * class->size;
+    usm_slot      *old, *slots;
+    uint32_t       n;
+
+    if (capacity == was || !take_room(p, c, k, room))
+        return false;
+    slots = make_slots(p, capacity);
+    if (!slots) {
+        set_bytes(c, usm_load_relaxed(&c->bytes) - room);
+        slab_give_room(p, room);
+        return false;
     }
-    return m;
+    old = usm_load_relaxed(&bin->bottom);
+    n   = count_of(bin);
+    if (n > 0)
+        memcpy(slots, old, n * sizeof *slots);
+    load(bin, slots, n, capacity);
+    mark(c, k, true);
+    note(p, c, k, 0);
+    free_slots(p, old);
+    return true;
 }
 
 /* ---- fill, drain, flush --------------------------------------------------------------------- */
 
-usm_status slab_cache_fill(slab_pool *p, usm_cache *c, unsigned k, usm_slot *block)
+/* Fills an empty magazine; *got blocks. */
+static usm_status fill(slab_pool *p, usm_cache *c, unsigned k, uint32_t *got)
 {
-    usm_bin            *bin   = &c->bins[k];
-    const usm_magazine *spare = usm_load_relaxed(&bin->spare);
-    usm_magazine       *m;
-    uint32_t            got;
-    usm_status          st;
+    usm_bin       *bin      = &c->bins[k];
+    const uint32_t capacity = capacity_of(bin);
+    const size_t   most     = usm_min_size(capacity / 2, FILL_BYTES / p->classes[k].size);
+    usm_slot      *slots    = unload(bin);
+    usm_status     st       = slab_take_blocks(p, k, slots, (uint32_t)usm_max_size(most, 1), got);
 
-    if (spare && usm_load_relaxed(&spare->count) > 0) {
-        swap(c, k);
-        *block = pop(bin);
-        return USM_OK;
-    }
-    if (k >= SLAB_CLASSES) /* a run: the heap is as fast as the depot would be */
-        return slab_take_block(p, k, block);
-    m = loaded_of(bin) ? unload(bin) : own_magazine(p, c, k);
-    if (!m)
-        return slab_take_block(p, k, block);
-    st = slab_fill_magazine(p, k, c, &m);
-    load(bin, m);
-    if (st != USM_OK)
-        return st;
-    got    = usm_load_relaxed(&m->count);
-    *block = pop(bin);
-    note(p, c, k, got);
-    return USM_OK;
+    load(bin, slots, *got, capacity);
+    return st;
 }
 
-/* The loaded magazine is full, or there is none: returns one with room to replace it, and none is
- * loaded afterwards.  NULL: there is none. */
-static usm_magazine *with_room(slab_pool *p, usm_cache *c, unsigned k, int64_t *moved)
+/* Of runs the heap gives one at a time: a bin has those that the thread has freed. */
+static usm_status take_run(slab_pool *p, usm_cache *c, unsigned k, usm_slot *block)
 {
-    usm_bin      *bin   = &c->bins[k];
-    usm_magazine *spare = usm_load_relaxed(&bin->spare);
-    usm_magazine *fresh = NULL;
+    usm_status st = slab_take_held_run(p, k, block);
 
-    if (!loaded_of(bin))
-        return own_magazine(p, c, k);
-    if (spare && usm_load_relaxed(&spare->count) == 0)
-        fresh = spare;
-    else if (!spare)
-        fresh = own_magazine(p, c, k);
-    if (fresh) {
-        set_spare(c, k, unload(bin));
-        return fresh;
-    }
+    if (st != USM_E_NOT_READY)
+        return st;
+    (void)slab_cache_give_runs(p, c);
+    return slab_take_block(p, k, block);
+}
+
+usm_status slab_cache_fill(slab_pool *p, usm_cache *c, unsigned k, usm_slot *block)
+{
+    usm_bin   *bin = &c->bins[k];
+    uint32_t   got = 0;
+    usm_status st  = USM_OK;
+
     if (k >= SLAB_CLASSES)
-        return NULL;
-    /* One goes to the depot, in exchange for an empty one. */
-    if (spare)
-        set_spare(c, k, unload(bin));
-    else
-        spare = unload(bin);
-    *moved = -(int64_t)usm_load_relaxed(&spare->count);
-    fresh  = slab_swap_magazine(p, k, c, spare);
-    if (!fresh)
-        count_magazines(p, c, k, -1);
-    return fresh;
+        return take_run(p, c, k, block);
+    if (!grow(p, c, k) && capacity_of(bin) == 0)
+        return slab_take_block(p, k, block);
+    if (count_of(bin) == 0) /* else a function called from within has freed a block */
+        st = fill(p, c, k, &got);
+    if (st == USM_OK)
+        *block = usm_bin_pop(bin);
+    note(p, c, k, got);
+    return st;
+}
+
+/* Returns the older half of a full magazine. */
+static uint32_t give_half(slab_pool *p, usm_cache *c, unsigned k)
+{
+    usm_bin       *bin      = &c->bins[k];
+    const uint32_t capacity = capacity_of(bin), n = count_of(bin), half = (n + 1) / 2;
+    usm_slot      *slots = unload(bin); /* nor does a forked child find these blocks twice */
+
+    slab_give_blocks(p, k, slots, half, false);
+    memmove(slots, slots + half, (n - half) * sizeof *slots);
+    load(bin, slots, n - half, capacity);
+    return half;
 }
 
 void slab_cache_drain(void *pool, usm_cache *c, unsigned k, usm_slot block)
 {
-    slab_pool    *p     = pool;
-    usm_bin      *bin   = &c->bins[k];
-    int64_t       moved = 0;
-    usm_magazine *m     = with_room(p, c, k, &moved);
+    slab_pool *p     = pool;
+    usm_bin   *bin   = &c->bins[k];
+    int64_t    moved = 0;
 
-    if (!m) {
-        mark(c, k, loaded_of(bin) || usm_load_relaxed(&bin->spare));
-        note(p, c, k, moved);
-        slab_give_block(p, k, block.p);
-        return;
+    if (!grow(p, c, k)) {
+        if (k >= SLAB_CLASSES || capacity_of(bin) == 0) {
+            slab_give_block(p, k, block.p);
+            return;
+        }
+        moved = -(int64_t)give_half(p, c, k);
     }
-    load(bin, m);
-    push(bin, block);
+    usm_bin_push(bin, block);
     note(p, c, k, moved);
 }
 
 void slab_cache_flush(void *pool, usm_cache *c)
 {
-    slab_pool *p = pool;
+    for (unsigned w = 0; w < 2; w++)
+        for (uint64_t bits = usm_load_relaxed(&c->active[w]); bits; bits &= bits - 1)
+            give_up(pool, c, w * 64 + (unsigned)__builtin_ctzll(bits), true);
+}
 
-    for (unsigned k = 0; k < USM_BINS; k++) {
-        if ((usm_load_relaxed(&c->active[k / 64]) >> k % 64 & 1) != 0) {
-            give_up(p, c, k, NULL);
-            give_up(p, c, k, NULL);
-        }
-        if (k < SLAB_CLASSES && (usm_load_relaxed(&p->used[k / 64]) >> k % 64 & 1) != 0)
-            slab_class_disown(p, k, c);
-    }
+void slab_cache_drop(void *pool, usm_cache *c)
+{
+    for (unsigned k = 0; k < USM_BINS; k++)
+        free_slots(pool, usm_load_relaxed(&c->bins[k].bottom));
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
 /* Size classes of the pool `slab`: slabs, the bitmaps of their blocks, and the depot, which keeps
- * whole magazines that one thread filled until another one empties them.
+ * blocks that one thread returned until another one takes them.
  *
  * Blocks are taken from the slab with the lowest address that has a free one, so that the slabs
  * above become empty and return to the heap.  Empty slabs stay with their class while they are no
@@ -13,8 +13,6 @@
 #include "heap/slab_private.h"
 
 #include <string.h>
-
-#define DEPOT_LOOK 8 /* magazines whose owner is compared */
 
 /* ---- slabs by address: a pairing heap ----------------------------------------------------- */
 
@@ -338,10 +336,11 @@ static slab *slab_of(slab_pool *p, unsigned k, const void *block)
 
 /* ---- large cached classes: a block is a run of the heap ---------------------- */
 
-static usm_status take_run(slab_pool *p, unsigned k, usm_slot *out)
+static usm_status take_run(slab_pool *p, unsigned k, bool is_held, usm_slot *out)
 {
-    slab_block *block;
-    usm_status  st = slab_heap_alloc(&p->heap, p->classes[k].size, SLAB_PAGE, &block);
+    const slab_request r = {.size = p->classes[k].size, .is_held = is_held};
+    slab_block        *block;
+    usm_status         st = slab_heap_take(&p->heap, &r, &block);
 
     if (st != USM_OK)
         return st;
@@ -362,102 +361,6 @@ static void give_run(slab_pool *p, unsigned k, const void *base)
         slab_heap_free(&p->heap, (slab_block *)(void *)span);
 }
 
-/* ---- magazines ------------------------------------------------------------------------------- */
-
-static usm_magazine *pop(usm_magazine **list)
-{
-    usm_magazine *m = *list;
-
-    if (m)
-        *list = m->next;
-    return m;
-}
-
-static void push(usm_magazine **list, usm_magazine *m)
-{
-    m->next = *list;
-    *list   = m;
-}
-
-/* The slots begin at a cache line, because the top of a thread's magazine is written at every
- * operation.  Before it, in a line of their own, are this struct and the magazine's own words. */
-typedef struct made {
-    usm_list link; /* in the class's list of all magazines */
-    void    *raw;  /* start of the allocated memory        */
-} made;
-
-static made *made_of(usm_magazine *m)
-{
-    return (made *)((uintptr_t)(m + 1) - SLAB_LINE);
-}
-
-static usm_magazine *make_magazine(slab_pool *p, slab_class *c)
-{
-    void         *raw = p->api->heap_alloc(2 * SLAB_LINE + c->capacity * sizeof(usm_slot));
-    uintptr_t     at  = usm_align_up_ptr((uintptr_t)raw, SLAB_LINE);
-    usm_magazine *m   = (usm_magazine *)(at + SLAB_LINE) - 1;
-
-    if (!raw)
-        return NULL;
-    m->capacity     = c->capacity;
-    made_of(m)->raw = raw;
-    pthread_mutex_lock(&c->lock);
-    usm_list_append(&c->made, &made_of(m)->link);
-    pthread_mutex_unlock(&c->lock);
-    return m;
-}
-
-usm_magazine *slab_get_magazine(slab_pool *p, unsigned k)
-{
-    slab_class   *c = &p->classes[k];
-    usm_magazine *m;
-
-    pthread_mutex_lock(&c->lock);
-    m = pop(&c->empty);
-    pthread_mutex_unlock(&c->lock);
-    return m ? m : make_magazine(p, c);
-}
-
-void slab_put_magazine(slab_pool *p, unsigned k, usm_magazine *m)
-{
-    slab_class *c = &p->classes[k];
-
-    usm_store_relaxed(&m->count, 0u);
-    pthread_mutex_lock(&c->lock);
-    push(&c->empty, m);
-    pthread_mutex_unlock(&c->lock);
-}
-
-static void free_made(slab_pool *p, usm_list *list)
-{
-    usm_list *it;
-
-    while ((it = usm_list_pop(list)))
-        p->api->heap_free(usm_container_of(it, made, link)->raw);
-}
-
-/* A magazine is in one place: in a cache, in the depot, among the empty ones, or owned by one
- * thread that moves it between two of these.  Every move is a store of that thread.  So no other
- * thread can have a pointer to an empty magazine: a cache's pointer to it was overwritten before it
- * came here, and threads that count blocks follow no pointer (usm_cache.rest).  The same holds in a
- * forked child: the class was locked at the fork, and a magazine that was being moved is in no list
- * but `made`. */
-void slab_class_free_magazines(slab_pool *p, unsigned k)
-{
-    slab_class   *c = &p->classes[k];
-    usm_magazine *m;
-    usm_list      list;
-
-    usm_list_init(&list);
-    pthread_mutex_lock(&c->lock);
-    while ((m = pop(&c->empty))) {
-        usm_list_remove(&made_of(m)->link);
-        usm_list_append(&list, &made_of(m)->link);
-    }
-    pthread_mutex_unlock(&c->lock);
-    free_made(p, &list);
-}
-
 /* ---- exchange of blocks ---------------------------------------------------------------------- */
 
 static void tally(_Atomic(uint64_t) *count, uint64_t n)
@@ -475,232 +378,161 @@ static void count_filled(slab_pool *p, unsigned k, uint64_t n)
     tally(&c->filled, n);
 }
 
-static usm_status take_counted_run(slab_pool *p, unsigned k, usm_slot *block)
+static usm_status take_counted_run(slab_pool *p, unsigned k, bool is_held, usm_slot *block)
 {
-    usm_status st = take_run(p, k, block);
+    usm_status st = take_run(p, k, is_held, block);
 
     if (st == USM_OK && usm_add_relaxed(&p->classes[k].filled, (uint64_t)1) == 0)
         atomic_fetch_or_explicit(&p->used[k / 64], 1ull << k % 64, memory_order_relaxed);
+    if (st == USM_OK)
+        slab_live(p, (int64_t)p->classes[k].size, 0);
     return st;
 }
 
-usm_status slab_take_block(slab_pool *p, unsigned k, usm_slot *block)
+usm_status slab_take_held_run(slab_pool *p, unsigned k, usm_slot *block)
+{
+    return take_counted_run(p, k, true, block);
+}
+
+/* Takes at most `want` blocks from the depot; the last returned first, which the processor's caches
+ * know best.  pre: the class is locked. */
+static uint32_t take_from_depot(slab_pool *p, unsigned k, usm_slot *blocks, uint32_t want)
+{
+    slab_class *c    = &p->classes[k];
+    uint32_t    have = (uint32_t)usm_load_relaxed(&c->depot_blocks);
+    uint32_t    n    = have < want ? have : want;
+
+    if (n == 0)
+        return 0;
+    memcpy(blocks, c->depot + (have - n), n * sizeof *blocks);
+    usm_store_relaxed(&c->depot_blocks, (uint64_t)(have - n));
+    usm_sub_relaxed(&p->depot_bytes, n * c->size);
+    return n;
+}
+
+usm_status slab_take_blocks(slab_pool *p, unsigned k, usm_slot *blocks, uint32_t want,
+                            uint32_t *got)
 {
     slab_class *c  = &p->classes[k];
     usm_status  st = USM_OK;
     uint32_t    n  = 0;
 
-    if (k >= SLAB_CLASSES)
-        st = take_counted_run(p, k, block);
-    while (k < SLAB_CLASSES && st == USM_OK && n == 0) {
+    while (st == USM_OK && n == 0) {
         pthread_mutex_lock(&c->lock);
-        n = take_blocks(c, block, 1);
+        n = take_from_depot(p, k, blocks, want);
+        tally(&c->depot_hits, n > 0);
+        if (n == 0) {
+            n = take_blocks(c, blocks, want);
+            tally(&c->depot_misses, n > 0);
+        }
         count_filled(p, k, n);
         pthread_mutex_unlock(&c->lock);
         if (n == 0)
             st = add_slab(p, k);
     }
+    *got = n;
+    return st;
+}
+
+usm_status slab_take_block(slab_pool *p, unsigned k, usm_slot *block)
+{
+    uint32_t   got;
+    usm_status st;
+
+    if (k >= SLAB_CLASSES)
+        return take_counted_run(p, k, false, block);
+    st = slab_take_blocks(p, k, block, 1, &got);
     if (st == USM_OK)
-        slab_live(p, (int64_t)c->size, 0);
+        slab_live(p, (int64_t)p->classes[k].size, 0);
     return st;
 }
 
-/* A thread preferably gets its own magazines back.  Neighbouring blocks have their states in one
- * cache line, for which two threads with blocks of both would compete at every free.  For the same
- * reason a run of neighbours from an existing slab is preferred to another thread's magazine, but
- * not a new slab.  pre: the class is locked. */
-static usm_magazine *pop_for(slab_class *c, const usm_cache *owner, uint32_t want)
+static bool has_depot(slab_pool *p, slab_class *c)
 {
-    usm_magazine **at = &c->full;
-
-    for (int i = 0; *at && i < DEPOT_LOOK; i++, at = &(*at)->next)
-        if ((*at)->owner == owner)
-            return pop(at);
-    if (c->partial && (c->nempty > 0 || c->partial->free >= want))
-        return NULL;
-    return pop(&c->full);
+    if (!c->depot)
+        c->depot = p->api->heap_alloc(c->depot_most * sizeof *c->depot);
+    return c->depot != NULL;
 }
 
-/* Takes a magazine from the depot in exchange for an empty one; NULL: there is none, and `m` was
- * filled from slabs. */
-static usm_magazine *exchange(slab_pool *p, unsigned k, const usm_cache *owner, usm_magazine *m,
-                              uint32_t *got)
-{
-    slab_class   *c = &p->classes[k];
-    usm_magazine *full;
-
-    pthread_mutex_lock(&c->lock);
-    full = pop_for(c, owner, m->capacity);
-    if (full) {
-        c->nfull--;
-        push(&c->empty, m);
-        *got = usm_load_relaxed(&full->count);
-        tally(&c->depot_hits, 1);
-        usm_sub_relaxed(&c->depot_blocks, (uint64_t)*got);
-    } else {
-        *got = take_blocks(c, usm_magazine_slots(m), m->capacity);
-        tally(&c->depot_misses, *got > 0);
-    }
-    count_filled(p, k, *got);
-    pthread_mutex_unlock(&c->lock);
-    return full;
-}
-
-usm_status slab_fill_magazine(slab_pool *p, unsigned k, const usm_cache *owner,
-                              usm_magazine **magazine)
-{
-    usm_magazine *m   = *magazine;
-    uint32_t      got = 0;
-    usm_status    st  = USM_OK;
-
-    for (;;) {
-        usm_magazine *full = exchange(p, k, owner, m, &got);
-
-        if (full)
-            m = full;
-        if (got > 0)
-            break;
-        st = add_slab(p, k);
-        if (st != USM_OK)
-            break;
-    }
-    usm_store_relaxed(&m->count, got);
-    *magazine = m;
-    return st;
-}
-
-/* Returns the blocks of a magazine to their slabs or to the heap. */
-static void scatter(slab_pool *p, unsigned k, usm_magazine *m)
+/* Puts as many of the blocks into the depot as the class and the budget allow; returns how many.
+ * pre: the class is locked. */
+static uint32_t deposit(slab_pool *p, unsigned k, const usm_slot *blocks, uint32_t n)
 {
     slab_class *c    = &p->classes[k];
-    uint32_t    n    = usm_load_relaxed(&m->count);
-    slab       *list = NULL;
+    uint32_t    have = (uint32_t)usm_load_relaxed(&c->depot_blocks);
 
-    usm_store_relaxed(&m->count, 0u);
-    if (k >= SLAB_CLASSES) {
-        for (uint32_t i = 0; i < n; i++)
-            give_run(p, k, usm_magazine_slots(m)[i].p);
-        return;
-    }
-    pthread_mutex_lock(&c->lock);
-    for (uint32_t i = 0; i < n; i++)
-        put_block(c, slab_of(p, k, usm_magazine_slots(m)[i].p), usm_magazine_slots(m)[i].p, &list);
-    pthread_mutex_unlock(&c->lock);
-    release_slabs(p, k, list);
+    if (n > c->depot_most - have)
+        n = c->depot_most - have;
+    if (n == 0 || !slab_has_room(p, n * c->size) || !has_depot(p, c))
+        return 0;
+    memcpy(c->depot + have, blocks, n * sizeof *blocks);
+    usm_store_relaxed(&c->depot_blocks, (uint64_t)(have + n));
+    usm_add_relaxed(&p->depot_bytes, n * c->size);
+    return n;
 }
 
-/* Puts a magazine into the depot, and takes an empty one of the class, if there is one; false: the
- * depot is full. */
-static bool deposit(slab_class *c, usm_magazine *m, usm_magazine **empty)
+/* Returns blocks to their slabs; slabs that need not stay are moved to *list.  pre: the class is
+ * locked. */
+static void put_blocks(slab_pool *p, unsigned k, const usm_slot *blocks, uint32_t n, slab **list)
 {
-    uint32_t n    = usm_load_relaxed(&m->count);
-    bool     kept = false;
+    for (uint32_t i = 0; i < n; i++)
+        put_block(&p->classes[k], slab_of(p, k, blocks[i].p), blocks[i].p, list);
+}
 
+static void give_runs(slab_pool *p, unsigned k, const usm_slot *blocks, uint32_t n)
+{
+    usm_add_relaxed(&p->classes[k].drained, (uint64_t)n);
+    for (uint32_t i = 0; i < n; i++)
+        give_run(p, k, blocks[i].p);
+}
+
+void slab_give_blocks(slab_pool *p, unsigned k, const usm_slot *blocks, uint32_t n, bool to_slabs)
+{
+    slab_class *c    = &p->classes[k];
+    slab       *list = NULL;
+    uint32_t    kept = 0;
+
+    if (k >= SLAB_CLASSES) {
+        give_runs(p, k, blocks, n);
+        return;
+    }
     pthread_mutex_lock(&c->lock);
     tally(&c->drained, n);
-    if (n > 0 && m->owner && c->nfull < c->depot_max) {
-        push(&c->full, m);
-        c->nfull++;
-        usm_add_relaxed(&c->depot_blocks, (uint64_t)n);
-        kept = true;
-        if (empty)
-            *empty = pop(&c->empty);
-    }
+    if (!to_slabs)
+        kept = deposit(p, k, blocks, n);
+    put_blocks(p, k, blocks + kept, n - kept, &list);
     pthread_mutex_unlock(&c->lock);
-    return kept;
-}
-
-usm_magazine *slab_swap_magazine(slab_pool *p, unsigned k, const usm_cache *owner, usm_magazine *m)
-{
-    slab_class   *c     = &p->classes[k];
-    usm_magazine *empty = NULL;
-
-    m->owner = owner;
-    if (deposit(c, m, &empty))
-        return empty ? empty : make_magazine(p, c);
-    scatter(p, k, m);
-    return m;
-}
-
-void slab_drain_magazine(slab_pool *p, unsigned k, const usm_cache *owner, usm_magazine *m)
-{
-    slab_class *c = &p->classes[k];
-
-    m->owner = owner;
-    if (k >= SLAB_CLASSES)
-        usm_add_relaxed(&c->drained, (uint64_t)usm_load_relaxed(&m->count));
-    else if (deposit(c, m, NULL))
-        return;
-    scatter(p, k, m);
-    slab_put_magazine(p, k, m);
+    release_slabs(p, k, list);
 }
 
 void slab_give_block(slab_pool *p, unsigned k, void *block)
 {
-    slab_class *c    = &p->classes[k];
-    slab       *list = NULL;
+    const usm_slot slot = {block, NULL};
 
-    slab_live(p, -(int64_t)c->size, 0);
-    if (k >= SLAB_CLASSES) {
-        usm_add_relaxed(&c->drained, (uint64_t)1);
-        give_run(p, k, block);
-        return;
-    }
-    pthread_mutex_lock(&c->lock);
-    tally(&c->drained, 1);
-    put_block(c, slab_of(p, k, block), block, &list);
-    pthread_mutex_unlock(&c->lock);
-    release_slabs(p, k, list);
+    slab_live(p, -(int64_t)p->classes[k].size, 0);
+    slab_give_blocks(p, k, &slot, 1, true);
 }
 
-/* Takes a magazine of the owner's from the depot: its blocks, distributed among other threads,
- * would have neighbours in many of them. */
-static usm_magazine *pop_of(slab_class *c, const usm_cache *owner)
+/* pre: the class is locked. */
+static void empty_depot(slab_pool *p, unsigned k, slab **list)
 {
-    usm_magazine **at = &c->full, *m;
+    slab_class *c = &p->classes[k];
+    uint32_t    n = (uint32_t)usm_load_relaxed(&c->depot_blocks);
 
-    pthread_mutex_lock(&c->lock);
-    while (*at && (*at)->owner != owner)
-        at = &(*at)->next;
-    m = pop(at);
-    if (m) {
-        c->nfull--;
-        usm_sub_relaxed(&c->depot_blocks, (uint64_t)usm_load_relaxed(&m->count));
-    }
-    pthread_mutex_unlock(&c->lock);
-    return m;
-}
-
-void slab_class_disown(slab_pool *p, unsigned k, const usm_cache *owner)
-{
-    usm_magazine *m;
-
-    while ((m = pop_of(&p->classes[k], owner)) != NULL) {
-        scatter(p, k, m);
-        slab_put_magazine(p, k, m);
-    }
+    usm_store_relaxed(&c->depot_blocks, (uint64_t)0);
+    usm_sub_relaxed(&p->depot_bytes, n * c->size);
+    put_blocks(p, k, c->depot, n, list);
+    p->api->heap_free(c->depot);
+    c->depot = NULL;
 }
 
 void slab_class_trim(slab_pool *p, unsigned k)
 {
-    slab_class   *c = &p->classes[k];
-    usm_magazine *m;
-    slab         *list = NULL;
+    slab_class *c    = &p->classes[k];
+    slab       *list = NULL;
 
-    for (;;) {
-        pthread_mutex_lock(&c->lock);
-        m = pop(&c->full);
-        if (m) {
-            c->nfull--;
-            usm_sub_relaxed(&c->depot_blocks, (uint64_t)usm_load_relaxed(&m->count));
-        }
-        pthread_mutex_unlock(&c->lock);
-        if (!m)
-            break;
-        scatter(p, k, m);
-        slab_put_magazine(p, k, m);
-    }
     pthread_mutex_lock(&c->lock);
+    empty_depot(p, k, &list);
     while (!usm_list_is_empty(&c->empties))
         detach(c, usm_container_of(c->empties.next, slab, empty_link), &list);
     pthread_mutex_unlock(&c->lock);
@@ -709,38 +541,30 @@ void slab_class_trim(slab_pool *p, unsigned k)
 
 /* ---- geometry -------------------------------------------------------------------------------- */
 
-/* Slots of a magazine: such that four of them fit into a quarter of a thread's share; at most
- * 64. */
-static uint32_t capacity_for(size_t size, size_t cache_bytes)
+/* The most that fit into a number of bytes, within bounds. */
+static uint32_t slots_in(size_t bytes, size_t size, size_t least, size_t most)
 {
-    size_t n = usm_min_size(usm_max_size(MAGAZINE_BYTES / size, 1), MAGAZINE_SLOTS);
-
-    while (n > 1 && n * size > cache_bytes / 4)
-        n /= 2;
-    return n * size <= cache_bytes / 2 ? (uint32_t)n : 0;
+    return (uint32_t)usm_min_size(usm_max_size(bytes / size, least), most);
 }
 
-static uint32_t depot_for(size_t magazine, size_t maximum_size)
+static void size_magazines(slab_class *c, bool is_run)
 {
-    size_t bytes = usm_max_size(DEPOT_BYTES, 2 * magazine);
-
-    if (maximum_size)
-        bytes = usm_min_size(bytes, maximum_size / 64);
-    return magazine ? (uint32_t)(bytes / magazine) : 0;
+    c->capacity_first = slots_in(MAGAZINE_FIRST_BYTES, c->size, 1, MAGAZINE_FIRST_SLOTS);
+    c->capacity_most =
+        slots_in(MAGAZINE_MOST_BYTES, c->size, is_run ? MAGAZINE_MOST_RUNS : 1, USM_MAGAZINE_SLOTS);
+    c->depot_most = slots_in(DEPOT_BYTES, c->size, 2, SIZE_MAX);
 }
 
-void slab_class_init(slab_pool *p, unsigned k, size_t maximum_size)
+void slab_class_init(slab_pool *p, unsigned k)
 {
     slab_class *c = &p->classes[k];
 
     pthread_mutex_init(&c->lock, NULL);
     usm_list_init(&c->empties);
     usm_list_init(&c->slabs);
-    usm_list_init(&c->made);
     c->size = usm_class_size(k);
     if (p->slot)
-        c->capacity = capacity_for(c->size, p->cache_bytes);
-    c->depot_max = depot_for(c->capacity * c->size, maximum_size);
+        size_magazines(c, k >= SLAB_CLASSES);
     if (k >= SLAB_CLASSES)
         return;
     c->bytes  = usm_align_up_ptr(usm_max_size(SLAB_LEAST_SIZE, SLAB_LEAST * c->size), SLAB_PAGE);
@@ -775,7 +599,7 @@ void slab_class_fini(slab_pool *p, unsigned k)
 
     if (k < SLAB_CLASSES)
         forget_slabs(p, k);
-    free_made(p, &c->made);
+    p->api->heap_free(c->depot);
     pthread_mutex_destroy(&c->lock);
 }
 

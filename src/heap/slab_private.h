@@ -2,9 +2,9 @@
 /* The pool `slab`, for memory that the host may be unable to access: all information about a block
  * is stored elsewhere.
  *
- *     thread      loaded, spare magazine of each size class      heap/magazine.h, slab_cache.c
- *       | a magazine at a time
- *     class       depot of magazines                             slab_class.c
+ *     thread      a magazine of each size class                  heap/magazine.h, slab_cache.c
+ *       | half a magazine at a time
+ *     class       depot of blocks that threads returned          slab_class.c
  *       | block by block
  *     slab        a bit for each block, a run of pages           slab_class.c
  *       | 64 KiB to 256 KiB
@@ -18,7 +18,7 @@
  * The state of a block:
  *
  *     live       state LIVE or WATCHED, bit 0     allocated by the program
- *     cached     state FREE, bit 0                in one magazine, of a thread or of the depot
+ *     cached     state FREE, bit 0                in a magazine or in the depot
  *     free       state FREE, bit 1                in its slab
  *
  *     live blocks of a class = filled - drained - blocks in threads' magazines
@@ -37,10 +37,17 @@
 #define SLAB_LEAST_SIZE ((size_t)64 << 10)
 #define SLAB_LINE       ((size_t)64) /* a cache line               */
 #define SLAB_LEAST      8            /* blocks in a slab, at least */
-#define MAGAZINE_SLOTS  64
-#define MAGAZINE_BYTES  ((size_t)64 << 10)
-#define CACHE_BYTES     ((size_t)2 << 20) /* limit for the magazines of a thread */
-#define DEPOT_BYTES     ((size_t)512 << 10)
+/* A magazine holds that many blocks and bytes, in its first and in its largest size.  FILL_BYTES is
+ * taken from slabs at a time. */
+#define MAGAZINE_FIRST_SLOTS 128u
+#define MAGAZINE_FIRST_BYTES ((size_t)32 << 10)
+#define MAGAZINE_MOST_BYTES  ((size_t)512 << 10)
+#define MAGAZINE_MOST_RUNS   2u /* of a class of runs, if that is more */
+#define FILL_BYTES           ((size_t)64 << 10)
+#define DEPOT_BYTES          ((size_t)512 << 10)
+/* Budget of a pool for all its caches together; the part of it that the depots may take. */
+#define CACHE_BYTES ((size_t)32 << 20)
+#define DEPOTS_PART 4
 
 /* A run of blocks of one class, followed by the bits and the states.  Type-stable, like its
  * span. */
@@ -62,16 +69,15 @@ typedef struct slab_class {
     size_t   size;  /* of a block                                                    */
     size_t   bytes; /* of a slab                                                     */
     uint64_t reciprocal;
-    uint32_t blocks, words, states; /* in a slab: blocks, words of bits, states */
-    uint8_t  spread;                /* of usm_span                              */
-    uint32_t capacity;              /* of a magazine; 0: not cached             */
-    uint32_t depot_max;             /* magazines in the depot                   */
+    uint32_t blocks, words, states;         /* in a slab: blocks, words of bits, states */
+    uint8_t  spread;                        /* of usm_span                              */
+    uint32_t capacity_first, capacity_most; /* of a magazine; 0: not cached */
+    uint32_t depot_most;                    /* blocks in the depot          */
     /* guarded by lock */
-    slab         *partial; /* slabs with a free block, as a heap: lowest address on top */
-    usm_list      slabs, empties;
-    usm_magazine *full, *empty;
-    usm_list      made;                  /* all magazines, including those in threads' caches */
-    uint32_t      nfull, nslabs, nempty; /* nempty: slabs without a live block                */
+    slab     *partial; /* slabs with a free block, as a heap: lowest address on top */
+    usm_list  slabs, empties;
+    usm_slot *depot; /* depot_blocks of them; depot_most entries, NULL until first needed */
+    uint32_t  nslabs, nempty; /* nempty: slabs without a live block                               */
     /* written under lock (for runs: atomically), read without */
     _Atomic(uint64_t) filled, drained; /* blocks moved to threads or the program, and back */
     _Atomic(uint64_t) depot_blocks, depot_hits, depot_misses, held;
@@ -82,7 +88,8 @@ typedef struct slab_pool {
     usm_pool           *owner;
     uint16_t            slot; /* of its thread caches; 0: it has none */
     usm_kind            kind;
-    size_t              cache_bytes; /* limit of a thread's cache */
+    size_t              cache_least; /* budget of all caches together, see slab_take_room(); */
+    size_t              cache_bytes; /* the most that it may become                         */
     size_t              least_align;
     slab_heap           heap;
     slab_class          classes[USM_BINS];
@@ -93,44 +100,39 @@ typedef struct slab_pool {
     _Atomic(int64_t)  low_bytes;
     _Atomic(uint64_t) peak_bytes;
     _Atomic(uint64_t) room_bytes, room_peak;
+    _Atomic(uint64_t) depot_bytes; /* of blocks in the depots */
 } slab_pool;
 
 /* ---- slab_class.c: slabs and the depot ------------------------------------------------------- */
 
-void slab_class_init(slab_pool *p, unsigned k, size_t maximum_size);
-/* The heap frees the memory of slabs; this function frees their descriptions.  No thread has a
- * magazine. */
+void slab_class_init(slab_pool *p, unsigned k);
+/* The heap frees the memory of slabs; this function frees their descriptions. */
 void slab_class_fini(slab_pool *p, unsigned k);
 
 void slab_class_fork(slab_class *c, usm_fork_phase phase);
 
-/* Takes one block directly from a slab or the heap. */
+/* Takes one block for no magazine. */
 usm_status slab_take_block(slab_pool *p, unsigned k, usm_slot *block);
-/* Exchanges the empty `magazine` for one with blocks. */
-usm_status slab_fill_magazine(slab_pool *p, unsigned k, const usm_cache *owner,
-                              usm_magazine **magazine);
-/* Returns FREE blocks: the whole magazine to the depot if there is room, otherwise block by block.
- * Returns an empty magazine in exchange; NULL: no host memory for one. */
-usm_magazine *slab_swap_magazine(slab_pool *p, unsigned k, const usm_cache *owner,
-                                 usm_magazine *magazine);
-/* The same, without a magazine in exchange.  owner NULL: block by block, so that the next thread
- * takes neighbours. */
-void slab_drain_magazine(slab_pool *p, unsigned k, const usm_cache *owner, usm_magazine *magazine);
+/* The same for a run, but only from free memory; USM_E_NOT_READY: the heap would have to grow. */
+usm_status slab_take_held_run(slab_pool *p, unsigned k, usm_slot *block);
+/* Takes at least one block and at most `want`, from the depot or from slabs: *got. */
+usm_status slab_take_blocks(slab_pool *p, unsigned k, usm_slot *blocks, uint32_t want,
+                            uint32_t *got);
+/* Returns FREE blocks of a magazine: to the depot if it has room, otherwise to their slabs, or the
+ * heap.  to_slabs: all to their slabs, so that the next thread takes neighbours. */
+void slab_give_blocks(slab_pool *p, unsigned k, const usm_slot *blocks, uint32_t n, bool to_slabs);
+/* Returns a FREE block that is in no magazine. */
 void slab_give_block(slab_pool *p, unsigned k, void *block);
-/* Returns an empty one; NULL: no host memory. */
-usm_magazine *slab_get_magazine(slab_pool *p, unsigned k);
-void          slab_put_magazine(slab_pool *p, unsigned k, usm_magazine *magazine);
-/* The owner ends: its magazines in the depot are emptied into slabs. */
-void slab_class_disown(slab_pool *p, unsigned k, const usm_cache *owner);
 /* Empties the depot into slabs, and returns slabs without a live block to the heap. */
 void slab_class_trim(slab_pool *p, unsigned k);
-/* Frees magazines that are in no cache and not in the depot. */
-void slab_class_free_magazines(slab_pool *p, unsigned k);
 
 /* ---- slab_cache.c: operations on a thread's cache; the others are in slab.h -------------------- */
 
 /* As slab_fill(), which empties the depot if memory is short and calls it again. */
 usm_status slab_cache_fill(slab_pool *p, usm_cache *cache, unsigned bin, usm_slot *block);
+
+/* True if there was a run in the cache; they are in the heap now. */
+bool slab_cache_give_runs(slab_pool *p, usm_cache *cache);
 
 /* Changes the minimum of live bytes by `bytes`; at this moment `more` are live in addition. */
 void slab_live(slab_pool *p, int64_t bytes, int64_t more);
@@ -141,7 +143,10 @@ typedef struct slab_swap {
     uint32_t now, most;
 } slab_swap;
 void slab_note_cached(slab_pool *p, usm_cache *cache, unsigned k, const slab_swap *s);
-/* The capacity of threads' magazines changes by that many bytes. */
-void slab_note_room(slab_pool *p, int64_t bytes);
+/* Takes bytes for a magazine from the pool's budget; false: it is used up. */
+bool slab_take_room(slab_pool *p, uint64_t bytes);
+void slab_give_room(slab_pool *p, uint64_t bytes);
+/* True if the budget allows the depots to hold as many bytes more. */
+bool slab_has_room(const slab_pool *p, uint64_t bytes);
 
 #endif

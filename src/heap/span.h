@@ -56,28 +56,18 @@ typedef struct usm_slot {
     _Atomic(uint8_t) *state;
 } usm_slot;
 
-/* A stack of free blocks.  The pool makes magazines, and may free those that are in no cache: only
- * the thread that uses a cache follows its pointers (threads that count blocks compare them, see
- * usm_cache.rest). */
-typedef struct usm_magazine {
-    struct usm_magazine *next;     /* in the depot, or among the empty ones */
-    _Atomic(uint32_t)    count;    /* blocks; valid while no cache has it loaded */
-    const void          *owner;    /* the cache that filled it */
-    uint32_t             capacity; /* number of magazine entries, which follow in memory */
-} usm_magazine;
-
-static inline usm_slot *usm_magazine_slots(usm_magazine *m)
-{
-    return (usm_slot *)(void *)(m + 1);
-}
-
-/* One size class of one thread's cache.  Of the loaded magazine, [bottom, top) holds blocks and
- * [top, limit) is free; all three are NULL when no magazine is loaded.  The owner writes, any
- * thread reads. */
+/* One size class of one thread's cache: a magazine, which is a stack of free blocks.  [bottom, top)
+ * holds blocks and [top, limit) is free; all three are NULL while the bin has no magazine.  The
+ * owner writes, any thread reads; but only the thread that uses the cache follows the pointers,
+ * because it may replace the magazine (threads that count blocks compare them). */
 typedef struct usm_bin {
-    _Atomic(usm_slot *)     top, bottom, limit;
-    _Atomic(usm_magazine *) spare; /* a second magazine: full, empty or NULL */
+    _Atomic(usm_slot *) top, bottom, limit;
+    usm_slot *seen; /* `top` at the last visit of the clock hand (slab_cache.c): unchanged means
+                       idle */
 } usm_bin;
+
+/* The number of blocks in a magazine, at most. */
+#define USM_MAGAZINE_SLOTS 1024
 
 /* The largest alignment that a block of a size class has, provided that its size is a multiple of
  * it. */
@@ -87,14 +77,12 @@ typedef struct usm_bin {
  * while the owner cannot use it. */
 typedef struct usm_cache {
     usm_bin           bins[USM_BINS];
-    _Atomic(uint64_t) active[2];      /* bit k: bins[k] has a magazine                         */
-    _Atomic(uint32_t) rest[USM_BINS]; /* blocks in the spare, which other threads may not read */
+    _Atomic(uint64_t) active[2]; /* bit k: bins[k] has a magazine    */
+    _Atomic(uint64_t) bytes;     /* bytes that its magazines can hold */
     /* of slab_cache.c */
-    usm_slot *seen[USM_BINS]; /* `top` at the last visit of the clock hand: unchanged means idle */
-    uint32_t  held[USM_BINS]; /* blocks that the bin held at most when it was last noted         */
-    uint64_t  bytes;          /* bytes that its magazines can hold                               */
-    uint32_t  hand;           /* clock hand: the next bin to evict a magazine from               */
-    uint32_t  refused;        /* magazines that were refused for lack of room                    */
+    uint32_t held[USM_BINS]; /* blocks that the bin held at most when it was last noted */
+    uint32_t hand;           /* clock hand: the next bin to take a magazine from        */
+    uint32_t refused;        /* times that a bin was refused room                       */
 } usm_cache;
 
 /* Statistics of one size class.  Sizes are bytes.  A class that never held memory is left out. */
@@ -105,8 +93,8 @@ typedef struct usm_pool_class {
     uint64_t cached;       /* free blocks in threads' magazines and the depot   */
     uint64_t held;         /* bytes of the class's slabs                        */
     uint64_t allocations;  /* see usm_pool_stats                                */
-    uint64_t depot_hits;   /* magazines from the depot, filled by another thread */
-    uint64_t depot_misses; /* magazines that were filled from slabs or the heap */
+    uint64_t depot_hits;   /* times a magazine was filled from the depot */
+    uint64_t depot_misses; /* times a magazine was filled from slabs     */
 } usm_pool_class;
 
 #endif

@@ -14,7 +14,7 @@
 
 #define KIB       ((size_t)1 << 10)
 #define MIB       ((size_t)1 << 20)
-#define CACHE     (2 * MIB) /* most that the magazines of a thread hold */
+#define CACHE     (32 * MIB) /* what the caches of all threads of a small pool may hold */
 #define OK(call)  CHECK_INT((call), USM_OK)
 #define COUNT(a)  (sizeof(a) / sizeof *(a))
 #define FEWER(n)  ((n) / (PLAIN_SANITIZED ? 10 : is_long ? 1 : 4))

@@ -240,11 +240,41 @@ static void idle_caches_are_taken_back_when_memory_is_short(void)
     pthread_barrier_wait(&idle_turn);
     CHECK_INT(figures(pool).threads, 4);
     CHECK(figures(pool).thread_cached > 0);
-    CHECK(figures(pool).thread_cached <= 4 * (LIMIT / 64));
+    CHECK(figures(pool).thread_cached + figures(pool).depot_cached <= LIMIT / 16);
     CHECK(room_of(pool) >= room - 8); /* what lay between the slabs was too small by then */
     CHECK_INT(figures(pool).thread_cached, 0);
     CHECK_INT(room_of(pool), room);
     CHECK_INT(figures(pool).reserved, 0);
+    pthread_barrier_wait(&idle_turn);
+    dismiss(&c);
+    pthread_barrier_destroy(&idle_turn);
+    usm_pool_destroy(pool);
+}
+
+/* What all caches hold together is limited, and a thread without room takes that of one that has
+ * more. */
+static void a_thread_takes_room_from_another(void)
+{
+    usm_pool_desc  desc = USM_POOL_DESC_INIT;
+    usm_pool      *pool = NULL;
+    usm_pool_stats s;
+    crew           c;
+
+    desc.name         = "slab";
+    desc.thread_cache = 512 * KIB;
+    OK(usm_pool_create(ctx, NULL, USM_HOST, &desc, &pool));
+    CHECK_INT(pthread_barrier_init(&idle_turn, NULL, 2), 0);
+    hire(&c, 1, fill_and_wait, pool);
+    pthread_barrier_wait(&idle_turn);
+    s = figures(pool);
+    CHECK_INT(s.threads, 1);
+    CHECK(s.thread_cached + s.depot_cached <= desc.thread_cache);
+    for (int i = 0; i == 0 || (i < 1000 && s.threads > 1); i++) {
+        fill_cache(pool);
+        s = figures(pool);
+    }
+    CHECK_INT(s.threads, 1); /* the other one's is gone */
+    CHECK(s.thread_cached + s.depot_cached <= desc.thread_cache);
     pthread_barrier_wait(&idle_turn);
     dismiss(&c);
     pthread_barrier_destroy(&idle_turn);
@@ -494,6 +524,7 @@ static const plain_case cases[] = {
     CASE(pools_come_and_go_beside_a_busy_one),
     CASE(there_can_be_more_pools_than_slots),
     CASE(idle_caches_are_taken_back_when_memory_is_short),
+    CASE(a_thread_takes_room_from_another),
     CASE(busy_caches_are_taken_back_when_memory_is_short),
     CASE(a_process_can_fork_in_the_middle_of_all),
     CASE(what_is_called_from_within_may_allocate),

@@ -269,8 +269,8 @@ static void figures_are_exact_once_nobody_is_at_work(void)
     s = figures(books.pool);
     CHECK_INT(s.live, books.live);
     CHECK_INT(s.blocks, books.blocks);
-    CHECK_INT(s.threads, 4);
-    CHECK(s.thread_cached > 0 && s.thread_cached <= 4 * CACHE);
+    CHECK(s.threads > 0 && s.threads <= 4); /* one may have lost its cache to another */
+    CHECK(s.thread_cached > 0 && s.thread_cached + s.depot_cached <= CACHE);
     CHECK(s.live_peak + s.live_peak_error >= s.live);
     pthread_barrier_wait(&books.turn);
     dismiss(&c);
@@ -313,7 +313,7 @@ static void check_the_peak(size_t maximum_size)
             peak = live;
         }
     }
-    CHECK(s.live_peak_error <= (maximum_size ? maximum_size / 64 : CACHE));
+    CHECK(s.live_peak_error <= (maximum_size ? maximum_size / 16 : CACHE));
     usm_pool_destroy(pool);
 }
 
@@ -429,6 +429,26 @@ static void a_trim_takes_all_that_is_not_in_use(void)
     usm_pool_destroy(pool);
 }
 
+static void a_pool_may_have_no_caches(void)
+{
+    usm_pool_desc desc = USM_POOL_DESC_INIT;
+    usm_pool     *pool = NULL;
+    void         *p;
+
+    desc.name         = "slab";
+    desc.thread_cache = 1;
+    OK(usm_pool_create(ctx, NULL, USM_HOST, &desc, &pool));
+    fill_cache(pool);
+    p = get(pool, 100);
+    CHECK_INT(figures(pool).threads, 0);
+    CHECK_INT(figures(pool).thread_cached + figures(pool).depot_cached, 0);
+    CHECK_INT(figures(pool).blocks, 1);
+    CHECK_INT(figures(pool).live_peak_error, 0);
+    usm_free(p);
+    wrong_frees_of(pool, 100);
+    usm_pool_destroy(pool);
+}
+
 static const plain_case cases[] = {
     CASE(every_step_of_growth_may_fail),
     CASE(wrong_frees_are_refused),
@@ -440,6 +460,7 @@ static const plain_case cases[] = {
     CASE(pools_may_zero_and_align),
     CASE(batches_are_blocks_like_others),
     CASE(a_trim_takes_all_that_is_not_in_use),
+    CASE(a_pool_may_have_no_caches),
     {NULL, NULL},
 };
 

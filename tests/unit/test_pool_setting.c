@@ -135,7 +135,7 @@ static void blanks_and_case_do_not_matter(void)
 static void every_option_is_read(void)
 {
     usm__pool_choice c = chosen("slab,area_size=32M,maximum_size=1.5G,min_align=2M,retain=256M,"
-                                "retain_ms=10s,zero_init=yes",
+                                "retain_ms=10s,zero_init=yes,thread_cache=4M",
                                 USM_HOST);
 
     CHECK_INT(c.area_size, 32 << 20);
@@ -144,6 +144,7 @@ static void every_option_is_read(void)
     CHECK_INT(c.retain, 256 << 20);
     CHECK_INT(c.retain_ms, 10000);
     CHECK(c.zero_init);
+    CHECK_INT(c.thread_cache, 4 << 20);
     CHECK_STR(c.options, "");
 }
 
@@ -163,6 +164,8 @@ static void zero_that_was_said_is_not_the_pools_preference(void)
     CHECK_INT(chosen("slab,retain_ms=0", USM_HOST).retain_ms, 1);
     CHECK_INT(chosen("slab,retain_ms=10us", USM_HOST).retain_ms, 1);
     CHECK_INT(chosen("slab,maximum_size=0", USM_HOST).maximum_size, 0);
+    CHECK_INT(chosen("slab,thread_cache=0", USM_HOST).thread_cache, 1);
+    CHECK_INT(chosen("slab,thread_cache=auto", USM_HOST).thread_cache, 0);
 }
 
 static void what_does_not_parse_is_named(void)
@@ -172,11 +175,13 @@ static void what_does_not_parse_is_named(void)
     } bad[] = {
         {"slab,colour=blue", "there is no option \"colour\"; options are area_size, maximum_size, "
                              "min_align (bytes), retain (bytes or all), retain_ms (10s, 500), "
-                             "zero_init (1, 0)"},
+                             "thread_cache (bytes or auto), zero_init (1, 0)"},
         {"direct;device:slab,colour=blue", "\"colour\""}, /* of another kind too */
         {"slab,area_size", "area_size is bytes"},
         {"slab,area_size=", "area_size is bytes"},
         {"slab,area_size=many", "not \"many\""},
+        {"slab,thread_cache=some", "thread_cache is bytes, with K, M, G or T for powers of 1024, "
+                                   "or auto; 0 is no caches"},
         {"slab,area_size=-1", "not \"-1\""},
         {"slab,area_size=1=2", "not \"1=2\""},
         {"slab,area_size=1\n2", "area_size is bytes"},

@@ -245,6 +245,7 @@ static bool make_pool(const char *text, const replay_options *o, usm_pool **pool
     desc.min_align    = choice.min_align;
     desc.retain       = choice.retain;
     desc.retain_ms    = choice.retain_ms;
+    desc.thread_cache = choice.thread_cache;
     if (o->device_mem && !is_null_device(o) && !desc.maximum_size)
         desc.maximum_size = o->device_mem; /* another device has the memory that it has */
     q = usm_default_queue();
