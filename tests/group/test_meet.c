@@ -15,14 +15,13 @@
 #include <poll.h>
 #include <sys/socket.h>
 
-#define SIZE     3
-#define VICTIM   1
-#define LATE_MS  40 /* the time of a victim that is late; it sleeps for longer */
-#define LONG_MS  20000
-#define SHARED   ((size_t)SIZE * sizeof(_Atomic(int)))
-#define FIRST_MS 3 /* the head start of the host */
+#define SIZE    3
+#define VICTIM  1
+#define LATE_MS 40 /* the time of a victim that is late; it sleeps for longer */
+#define LONG_MS 20000
+#define SHARED  ((size_t)SIZE * sizeof(_Atomic(int)))
 
-typedef enum mode { KILLED, LATE, FAILING, MODES } mode;
+typedef enum mode { KILLED, LATE, FAILING, STOPPED } mode;
 
 /* ---- the steps ----------------------------------------------------------------------------- */
 
@@ -38,11 +37,31 @@ bool __wrap_usm__fault_hit_slow(const char *name, usm_status *status) /* NOLINT 
     if (strncmp(name, "os.", 3) != 0 || strcmp(name, "os.munmap") == 0 ||
         atomic_load(&steps_left) == 0 || atomic_fetch_sub(&steps_left, 1) != 1)
         return false;
-    if (at_step == KILLED)
-        (void)raise(SIGKILL);
+    if (at_step == KILLED || at_step == STOPPED)
+        (void)raise(at_step == KILLED ? SIGKILL : SIGSTOP);
     if (at_step == LATE)
         group_sleep_ms(LATE_MS + 10);
     return at_step == FAILING;
+}
+
+static void begin(mode how, int step)
+{
+    at_step = how;
+    atomic_store(&usm__faults_armed, 1);
+    atomic_store(&steps_left, step);
+}
+
+/* Until a process has the name, or the victim, which was to have it, has ended. */
+static void wait_for_host(const group *g)
+{
+    static char text[1 << 20];
+
+    for (int ms = 0; atomic_load(&g->page->go) == 0; ms += 2) {
+        if (strstr(plain_read("/proc/net/unix", text, sizeof text), g->name))
+            return;
+        CHECK(ms < LONG_MS);
+        group_sleep_ms(2);
+    }
 }
 
 /* ---- a member ------------------------------------------------------------------------------ */
@@ -129,23 +148,21 @@ static void check_links(const group *g, uint32_t rank)
 static void be_member(group *g, uint32_t rank, bool is_victim)
 {
     const int  descriptors = group_descriptors();
+    const mode how         = (mode)g->page->value[0][0];
     const bool has_links   = g->page->value[0][3] != 0;
     usm__group met         = {NULL, 0};
     usm_status st;
 
-    at_step = (mode)g->page->value[0][0];
     if (is_victim != (g->page->value[0][2] != 0))
-        group_sleep_ms(FIRST_MS);
-    if (is_victim) {
-        atomic_store(&usm__faults_armed, 1);
-        atomic_store(&steps_left, (int)g->page->value[0][1]);
-    }
-    st = meet(g, rank, has_links, is_victim && at_step == LATE ? LATE_MS : LONG_MS, &met);
+        wait_for_host(g);
+    if (is_victim)
+        begin(how, (int)g->page->value[0][1]);
+    st = meet(g, rank, has_links, is_victim && how == LATE ? LATE_MS : LONG_MS, &met);
     if (is_victim) {
         g->page->value[1][0] = atomic_exchange(&steps_left, 0); /* 0: the step was reached */
         atomic_store(&usm__faults_armed, 0);
-        CHECK(st == USM_OK || (at_step == LATE && st == USM_E_PEER) ||
-              (at_step == FAILING && st == USM_E_SYSTEM));
+        CHECK(st == USM_OK || (how == LATE && st == USM_E_PEER) ||
+              (how == FAILING && st == USM_E_SYSTEM));
         if (st != USM_OK)
             CHECK_INT(group_descriptors(), descriptors);
         if (st != USM_OK) /* comes again */
@@ -247,32 +264,31 @@ static void one_that_meets_a_failure_at_any_step_is_in_the_group_or_comes_again(
 
 /* ---- messages -------------------------------------------------------------------------------- */
 
+/* In this step it waits for what the host gives, and has its rank. */
+#define CAME_STEP 7
+
 static void stand_still(group *g, int number)
 {
-    const uint32_t rank = (uint32_t)number;
-    usm__group     met;
+    usm__group met;
 
-    if (rank != 0)
-        group_sleep_ms(FIRST_MS);
-    if (rank == VICTIM) { /* it has sent its rank, and waits for the answer */
-        (void)meet(g, rank, true, LONG_MS, &met);
-        return;
-    }
-    CHECK_INT(meet(g, rank, true, 600, &met), USM_E_PEER);
-    CHECK_IN("the test did not meet within 600 ms: rank ", usm_last_error());
-    CHECK_IN(rank == 0 ? "rank 1 of 3 did not come" : "1", usm_last_error());
+    if (number == VICTIM)
+        begin(STOPPED, CAME_STEP);
+    CHECK_INT(meet(g, (uint32_t)number, true, number == VICTIM ? LONG_MS : 1500, &met), USM_E_PEER);
+    CHECK_IN("the test did not meet within 1500 ms: rank ", usm_last_error());
+    if (number == 0)
+        CHECK_IN("rank 1 of 3 did not come", usm_last_error());
 }
 
-/* It has come, so it is known who it is. */
 static void one_that_stands_still_is_named(void)
 {
     group g;
+    int   status = 0;
 
     group_begin(&g);
     (void)group_add(&g, stand_still);
+    wait_for_host(&g);
     (void)group_add(&g, stand_still);
-    group_sleep_ms(100);
-    CHECK_INT(kill(g.pid[VICTIM], SIGSTOP), 0);
+    CHECK(waitpid(g.pid[VICTIM], &status, WUNTRACED) == g.pid[VICTIM] && WIFSTOPPED(status));
     (void)group_add(&g, stand_still);
     (void)group_end_of(&g, 0);
     (void)group_end_of(&g, 2);
