@@ -103,7 +103,7 @@ static uint32_t state_of(const meeting *t, uint32_t rank)
 
 /* The time is over.  Names the ranks that have not come; if all have, those that did not do what
  * the others did (they may be stopped). */
-static outcome be_late(meeting *t)
+static outcome report_late(meeting *t)
 {
     const usm__group_meeting *m          = t->m;
     uint32_t                  least      = VOTED;
@@ -145,7 +145,7 @@ static bool is_ours(const usm_os_api *os, int fd)
     return os->socket_peer(fd, &pid, &uid) == 0 && uid == geteuid();
 }
 
-static bool say(const usm__group_meeting *m, int fd, packet p, int pass)
+static bool send_packet(const usm__group_meeting *m, int fd, packet p, int pass)
 {
     p.magic   = MAGIC;
     p.release = m->release;
@@ -155,7 +155,7 @@ static bool say(const usm__group_meeting *m, int fd, packet p, int pass)
 
 /* Receives a packet.  1; 0: the connection has ended; -1: there is none.  The magic of what is not
  * libusm's becomes 0; of another release only magic and release are valid. */
-static int hear(const meeting *t, int fd, packet *p, int *passed)
+static int receive_packet(const meeting *t, int fd, packet *p, int *passed)
 {
     int64_t n = t->os->socket_receive(fd, p, sizeof *p, passed);
 
@@ -276,31 +276,31 @@ static bool check_client(const meeting *t, const packet *p, char why[USM__GROUP_
     return false;
 }
 
-static bool let_in(meeting *t, unsigned i, const packet *p)
+static bool admit(meeting *t, unsigned i, const packet *p)
 {
     packet no = {.kind = REFUSED, .rank = p->size != t->m->size};
 
     if (check_client(t, p, (char *)no.hello)) {
         take_rank(t, i, p->rank, p->hello);
-        return say(t->m, t->list[i].fd, (packet){.kind = WELCOME}, t->page_fd);
+        return send_packet(t->m, t->list[i].fd, (packet){.kind = WELCOME}, t->page_fd);
     }
     memcpy(t->page->refused, no.hello, sizeof no.hello);
-    (void)say(t->m, t->list[i].fd, no, -1);
+    (void)send_packet(t->m, t->list[i].fd, no, -1);
     return false;
 }
 
 /* False: the connection must be closed. */
-static bool hear_client(meeting *t, unsigned i)
+static bool handle_client(meeting *t, unsigned i)
 {
     client *c      = &t->clients[i];
     packet  p      = {.magic = 0};
-    int     passed = -1, came = hear(t, t->list[i].fd, &p, &passed);
+    int     passed = -1, came = receive_packet(t, t->list[i].fd, &p, &passed);
 
     close_fd(t, passed);
     if (came <= 0 || p.magic != MAGIC)
         return came < 0;
     if (!c->is_in)
-        return (p.kind == COME || p.release != t->m->release) && let_in(t, i, &p);
+        return (p.kind == COME || p.release != t->m->release) && admit(t, i, &p);
     if (p.kind != VOTE || p.release != t->m->release || !t->is_asking || c->has_voted)
         return false;
     usm_store_release(&t->page->members[c->rank].state, (uint32_t)VOTED);
@@ -310,13 +310,13 @@ static bool hear_client(meeting *t, unsigned i)
 }
 
 /* Waits for room: in the socket, or for descriptors that nobody has received yet. */
-static outcome say_surely(meeting *t, unsigned i, packet p, int pass)
+static outcome send_surely(meeting *t, unsigned i, packet p, int pass)
 {
-    while (!say(t->m, t->list[i].fd, p, pass)) {
+    while (!send_packet(t->m, t->list[i].fd, p, pass)) {
         if (errno != EAGAIN && errno != ETOOMANYREFS && errno != ENOBUFS && errno != ENOMEM)
             return AGAIN;
         if (is_over(t))
-            return be_late(t);
+            return report_late(t);
         rest(t);
     }
     return GO_ON;
@@ -330,7 +330,7 @@ static outcome give_link(meeting *t, unsigned i, unsigned j, int fd)
     if (i == 0) {
         t->m->link(t->m->user, t->clients[j].rank, fd);
     } else {
-        o = say_surely(t, i, (packet){.kind = LINK, .rank = t->clients[j].rank}, fd);
+        o = send_surely(t, i, (packet){.kind = LINK, .rank = t->clients[j].rank}, fd);
         close_fd(t, fd);
     }
     return o;
@@ -361,8 +361,8 @@ static outcome ask_all(meeting *t)
                 o = connect_two(t, i, j);
     for (unsigned i = 1; i < t->n && o == GO_ON; i++)
         if (t->clients[i].is_in)
-            o = say_surely(t, i, (packet){.kind = ASK, .rank = t->clients[i].rank},
-                           t->m->link ? t->list[0].fd : -1);
+            o = send_surely(t, i, (packet){.kind = ASK, .rank = t->clients[i].rank},
+                            t->m->link ? t->list[0].fd : -1);
     return o;
 }
 
@@ -372,7 +372,7 @@ static outcome listen_once(meeting *t)
     if (t->os->poll(t->list, t->n, t->deadline) == 0)
         return GO_ON;
     for (unsigned i = 1; i < t->n;)
-        if (t->list[i].revents == 0 || hear_client(t, i))
+        if (t->list[i].revents == 0 || handle_client(t, i))
             i++;
         else
             drop_client(t, i);
@@ -389,10 +389,10 @@ static outcome host_once(meeting *t)
         return ask_all(t);
     if (t->votes == t->m->size) /* release: members read the page after the word */
         return usm_cas_acq_rel(&t->page->word, &open, (uint32_t)COMPLETE) ? MET : AGAIN;
-    return is_over(t) ? be_late(t) : listen_once(t);
+    return is_over(t) ? report_late(t) : listen_once(t);
 }
 
-static outcome be_host(meeting *t, int listener)
+static outcome run_host(meeting *t, int listener)
 {
     outcome o;
 
@@ -418,7 +418,7 @@ static bool wait_for_host(const meeting *t, int fd)
     return true;
 }
 
-static outcome be_refused(meeting *t, packet *p)
+static outcome report_refusal(meeting *t, packet *p)
 {
     const usm__group_meeting *m   = t->m;
     const usm_host_api       *api = m->api;
@@ -439,7 +439,7 @@ static outcome be_refused(meeting *t, packet *p)
     return FAILED;
 }
 
-static outcome come(meeting *t, int fd)
+static outcome join(meeting *t, int fd)
 {
     packet  p = {.kind = COME, .rank = t->m->rank};
     int     passed, came;
@@ -453,16 +453,16 @@ static outcome come(meeting *t, int fd)
         return FAILED;
     }
     /* EPIPE: it may have answered already, that the group is complete. */
-    if (!say(t->m, fd, p, -1) && errno != EPIPE)
+    if (!send_packet(t->m, fd, p, -1) && errno != EPIPE)
         return AGAIN;
     if (!wait_for_host(t, fd))
-        return be_late(t);
-    came  = hear(t, fd, &p, &passed);
+        return report_late(t);
+    came  = receive_packet(t, fd, &p, &passed);
     errno = EMFILE; /* if the kernel has dropped the descriptor */
     if (came > 0 && p.magic == MAGIC && p.release == t->m->release && p.kind == WELCOME)
         o = passed >= 0 ? map_page(t, passed) : fail(t, USM_E_SYSTEM, "descriptor");
     else if (came > 0)
-        o = be_refused(t, &p);
+        o = report_refusal(t, &p);
     close_fd(t, passed);
     return o;
 }
@@ -476,9 +476,9 @@ static outcome take_links(meeting *t, int fd)
 
     do {
         if (!wait_for_host(t, fd))
-            return be_late(t);
-        if (hear(t, fd, &p, &passed) <= 0 || p.magic != MAGIC || p.release != m->release ||
-            p.rank >= m->size || (p.kind != LINK && p.kind != ASK)) {
+            return report_late(t);
+        if (receive_packet(t, fd, &p, &passed) <= 0 || p.magic != MAGIC ||
+            p.release != m->release || p.rank >= m->size || (p.kind != LINK && p.kind != ASK)) {
             close_fd(t, passed);
             return AGAIN;
         }
@@ -487,6 +487,8 @@ static outcome take_links(meeting *t, int fd)
             return fail(t, USM_E_SYSTEM, "descriptor");
         if (m->link)
             m->link(m->user, p.rank, passed);
+        else
+            close_fd(t, passed);
     } while (p.kind != ASK);
     return GO_ON;
 }
@@ -496,7 +498,7 @@ static outcome vote(meeting *t, int fd)
     uint32_t open = OPEN;
     bool     is_in_time;
 
-    if (!say(t->m, fd, (packet){.kind = VOTE}, -1))
+    if (!send_packet(t->m, fd, (packet){.kind = VOTE}, -1))
         return AGAIN;
     is_in_time = wait_for_host(t, fd);
     if (!is_in_time)
@@ -504,12 +506,12 @@ static outcome vote(meeting *t, int fd)
     /* acquire: what the host wrote before the word */
     if (usm_load_acquire(&t->page->word) == COMPLETE)
         return MET;
-    return is_in_time ? AGAIN : be_late(t);
+    return is_in_time ? AGAIN : report_late(t);
 }
 
-static outcome be_client(meeting *t, int fd)
+static outcome run_client(meeting *t, int fd)
 {
-    outcome o = come(t, fd);
+    outcome o = join(t, fd);
 
     if (o == GO_ON)
         o = take_links(t, fd);
@@ -526,11 +528,11 @@ static outcome try_once(meeting *t)
     int fd = t->os->socket_connect(t->m->name, 1);
 
     if (fd >= 0)
-        return be_client(t, fd);
+        return run_client(t, fd);
     if (errno == ECONNREFUSED) {
         fd = t->os->socket_listen(t->m->name);
         if (fd >= 0)
-            return be_host(t, fd);
+            return run_host(t, fd);
     }
     /* The host's queue is full; or the name is bound, and its socket does not listen yet. */
     return errno == EAGAIN || errno == EADDRINUSE ? AGAIN : fail(t, USM_E_SYSTEM, "socket");
@@ -565,7 +567,7 @@ usm_status usm__group_meet(const usm__group_meeting *m, usm__group *g)
     while (o == AGAIN && (o = try_once(&t)) == AGAIN) {
         drop_links(m);
         if (is_over(&t))
-            o = be_late(&t);
+            o = report_late(&t);
         else
             rest(&t);
     }
@@ -597,7 +599,7 @@ bool usm__group_turn_away(const usm__group_meeting *m, int listener)
     if (fd < 0)
         return errno == EAGAIN || errno == ECONNABORTED;
     if (is_ours(m->api->os, fd))
-        (void)say(m, fd, (packet){.kind = REFUSED, .hello = "it is complete"}, -1);
+        (void)send_packet(m, fd, (packet){.kind = REFUSED, .hello = "it is complete"}, -1);
     (void)m->api->os->close(fd);
     return true;
 }
