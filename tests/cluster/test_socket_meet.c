@@ -89,17 +89,29 @@ static void a_complete_job_lets_nobody_in(void)
 }
 
 /* The first that comes is the host. */
+static uint32_t host;
+
+static void stay_without_host(uint32_t rank, uint32_t count)
+{
+    (void)rank;
+    (void)count;
+    atomic_fetch_add(&board->met, 1);
+    wait_for(&board->step, 1);
+    wait_until_lost(host);
+    barrier();
+}
+
 static void a_complete_job_stays_complete_when_its_host_has_ended(void)
 {
     pid_t pids[3];
 
-    for (uint32_t host = 0; host < 3; host++) {
+    for (host = 0; host < 3; host++) {
         begin();
-        pids[host] = start(be_rank, host, 3, stay_for_others);
+        pids[host] = start(be_rank, host, 3, stay_without_host);
         wait_for_host();
         for (uint32_t r = 0; r < 3; r++)
             if (r != host)
-                pids[r] = start(be_rank, r, 3, stay_for_others);
+                pids[r] = start(be_rank, r, 3, stay_without_host);
         wait_for(&board->met, 3);
         CHECK_INT(kill(pids[host], SIGKILL), 0);
         CHECK_INT(end_of(pids[host]), SIGKILL);
