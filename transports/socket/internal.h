@@ -110,11 +110,6 @@ static inline uint64_t usm_socket_now_ns(void)
     return (uint64_t)t.tv_sec * 1000 * NS_PER_MS + (uint64_t)t.tv_nsec;
 }
 
-static inline uint64_t usm_socket_now(void) /* ms */
-{
-    return usm_socket_now_ns() / NS_PER_MS;
-}
-
 /* For poll(): rounded up, or it would be called again and again in the last millisecond. */
 static inline int usm_socket_ms_until(uint64_t until_ns, uint64_t now_ns)
 {

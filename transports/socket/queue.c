@@ -13,7 +13,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#define FAREWELL_MS 1000u
+#define FAREWELL_NS (1000 * NS_PER_MS)
 
 struct usm_socket_letter {
     usm_socket_letter *next;
@@ -210,13 +210,13 @@ static uint32_t push_out(usm_socket_job *j)
 
 void usm_socket_farewell(usm_socket_job *j)
 {
-    uint64_t now = usm_socket_now(), end = now + FAREWELL_MS;
+    uint64_t now = usm_socket_now_ns(), end = now + FAREWELL_NS;
 
     for (uint32_t r = 0; r < j->config.size; r++)
         if (usm_socket_is_reached(&j->peers[r]))
             say_bye(j, &j->peers[r]);
     for (uint32_t n = push_out(j); n > 0 && now < end; n = push_out(j)) {
-        (void)poll(j->fds, n, (int)(end - now));
-        now = usm_socket_now();
+        (void)poll(j->fds, n, usm_socket_ms_until(end, now));
+        now = usm_socket_now_ns();
     }
 }
