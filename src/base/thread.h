@@ -58,7 +58,7 @@ typedef struct usm__tls {
     /* heap/magazine.h: the current table, and the slots of the caches in use at this moment, on the
      * fast path and on the slow path. */
     _Atomic(struct usm_bin *) *caches;
-    _Atomic(uint16_t)          busy, entered;
+    _Atomic(uint32_t)          busy, entered;
 } usm__tls;
 
 extern USM__THREAD_LOCAL usm__tls usm__self;

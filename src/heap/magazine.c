@@ -28,7 +28,7 @@
 #define NAPS   2000
 #define NAP_NS 50000
 
-#define NO_CACHE ((uint16_t)USM__SLOTS) /* in `entered`: a slow path without a cache */
+#define NO_CACHE ((uint32_t)USM__SLOTS) /* in `entered`: a slow path without a cache */
 
 typedef struct node {
     usm_cache       cache; /* first: the table points to its bins */
@@ -93,7 +93,7 @@ static void open_slot(node *n)
 
 /* True if the owner is using the cache.  When it is not, its changes are visible (acquire, pairs
  * with usm__magazine_idle and _leave). */
-static bool is_in(const _Atomic(uint16_t) *where, const node *n)
+static bool is_in(const _Atomic(uint32_t) *where, const node *n)
 {
     return n->thread && usm_load_acquire(where) == n->pool->slot;
 }
@@ -184,7 +184,7 @@ static void flush_all(usm_list *list)
         usm__meta_free(&node_type, n);
     }
     if (is_outermost)
-        usm_store_release(&usm__self.entered, (uint16_t)0);
+        usm_store_release(&usm__self.entered, (uint32_t)0);
 }
 
 /* pre: lock is held. */
@@ -222,8 +222,8 @@ bool usm__magazine_reclaim(usm_pool *pool)
     return any;
 }
 
-/* The cache with the most room that has more than twice the calling thread's; NULL: none.  pre: lock
- * is held. */
+/* The cache with the most room that has more than twice the calling thread's; NULL: none.  pre:
+ * lock is held. */
 static const node *find_victim(const usm_pool *pool)
 {
     const node *most = NULL;

@@ -104,9 +104,11 @@ static usm_status hand_out(slab_heap *h, slab_block *b)
     b->span.source     = h->params.areas.source;
     b->span.slot       = 0;
     b->span.bin        = 0;
+    b->span.bin_at     = 0;
     b->span.pages      = 1;
     b->span.kind       = (uint8_t)h->params.kind;
-    b->span.spread     = 0;
+    b->span.states     = 1;
+    b->span.shift      = SLAB_PAGE_SHIFT;
     b->user            = NULL;
     b->is_large        = false;
     status             = map_page(h, b, &b->span);

@@ -44,11 +44,11 @@ struct slab_chunk;
  * a free that loses a race may read the span of a block that does not exist any more, and then
  * finds it FREE, or finds another block. */
 typedef struct slab_block {
-    _Alignas(64) usm_span span; /* one block: reciprocal 0, states = &state      */
-    _Atomic(uint8_t) state;     /* usm_block_state, set by the caller            */
-    uint8_t          use;       /* private: enum slab_use                        */
-    bool             is_large;  /* private: allocated by slab_heap_alloc_large() */
-    void            *user;      /* for the caller; NULL in a block that was just allocated */
+    usm_span         span;     /* one block: reciprocal 0, one state            */
+    _Atomic(uint8_t) state;    /* the span's: usm_block_state, set by the caller */
+    uint8_t          use;      /* private: enum slab_use                        */
+    bool             is_large; /* private: allocated by slab_heap_alloc_large() */
+    void            *user;     /* for the caller; NULL in a block that was just allocated */
 
     /* private, guarded by the heap's lock */
     struct slab_area  *home;
@@ -56,6 +56,7 @@ typedef struct slab_block {
     usm_list           link;          /* in a bin, among holes, among spare descriptors */
     struct slab_chunk *chunk;         /* the one with the descriptor; fixed             */
 } slab_block;
+_Static_assert(offsetof(slab_block, state) == sizeof(usm_span), "the state follows the span");
 
 /* Where the memory comes from: heap/area.c, or a source of a test's.  `source` is passed to each
  * function. */
@@ -150,8 +151,8 @@ typedef struct slab_request {
                         would have to grow                                                        */
 } slab_request;
 usm_status slab_heap_take(slab_heap *h, const slab_request *r, slab_block **block);
-/* The same as slab_heap_alloc(), with state LIVE, counted as a block of the program: this is done here, under the lock
- * that is held anyway. */
+/* The same as slab_heap_alloc(), with state LIVE, counted as a block of the program: this is done
+ * here, under the lock that is held anyway. */
 usm_status slab_heap_alloc_large(slab_heap *h, size_t size, size_t align, slab_block **block);
 /* Clears the entry of the first page; the caller clears those of the other pages.  Sets FREE. */
 void slab_heap_free(slab_heap *h, slab_block *block);

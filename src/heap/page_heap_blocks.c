@@ -191,11 +191,10 @@ void slab_area_start(slab_heap *h, slab_area *a, usm_area *area, enum slab_use u
     a->bottom       = b;
     area->pool_data = a;
     usm_list_append(&h->areas, &a->link);
-    b->span.base   = a->base;
-    b->span.states = &b->state;
-    b->span.size   = a->size;
-    b->home        = a;
-    b->span.area   = area;
+    b->span.base = a->base;
+    b->span.size = a->size;
+    b->home      = a;
+    b->span.area = area;
     b->lower = b->upper = NULL;
     b->use              = (uint8_t)use;
 }
@@ -295,14 +294,13 @@ slab_block *slab_split(slab_heap *h, slab_block *b, uintptr_t at)
 {
     slab_block *u = slab_spare_take(h);
 
-    u->span.base   = at;
-    u->span.states = &u->state;
-    u->span.size   = SLAB_BLOCK_END(b) - at;
-    u->home        = b->home;
-    u->span.area   = b->span.area;
-    u->use         = b->use;
-    u->lower       = b;
-    u->upper       = b->upper;
+    u->span.base = at;
+    u->span.size = SLAB_BLOCK_END(b) - at;
+    u->home      = b->home;
+    u->span.area = b->span.area;
+    u->use       = b->use;
+    u->lower     = b;
+    u->upper     = b->upper;
     if (b->upper)
         b->upper->lower = u;
     b->upper     = u;

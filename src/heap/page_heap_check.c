@@ -14,7 +14,7 @@ static bool is_block_valid(slab_span_of *span_of, const slab_area *a, const slab
 
     return b->home == a && b->span.area == a->area && b->span.size &&
            b->span.base % SLAB_PAGE == 0 && b->span.size % SLAB_PAGE == 0 &&
-           b->span.states == &b->state && (b->use == SLAB_USED || !has_span) &&
+           (b->use == SLAB_USED ? b->span.states == 1 : !has_span) &&
            (b->use == SLAB_USED || usm_load_relaxed(&b->state) == USM_BLOCK_FREE);
 }
 

@@ -69,12 +69,13 @@ usm_span *usm__page_find_high(const void *p);
 static inline usm_span *usm__page_find_low(const void *p)
 {
     uintptr_t       page = (uintptr_t)p >> USM__PAGE_SHIFT;
+    uintptr_t       root = page >> USM__LEAF_BITS;
     usm__page_leaf *leaf;
     uintptr_t       entry;
 
-    if (__builtin_expect(page >> (USM__LEAF_BITS + USM__ROOT_BITS) != 0, 0))
+    if (__builtin_expect(root >= 1u << USM__ROOT_BITS, 0))
         return NULL;
-    leaf = usm_load_acquire(&usm__page_low.leaf[page >> USM__LEAF_BITS]);
+    leaf = usm_load_acquire(&usm__page_low.leaf[root]);
     if (__builtin_expect(leaf == NULL, 0))
         return NULL;
     entry = usm_load_acquire(&leaf->page[page & ((1u << USM__LEAF_BITS) - 1)]);
@@ -103,7 +104,9 @@ static inline _Atomic(uint8_t) *usm__page_block_around(const usm_span *span, con
     uintptr_t i      = offset * span->reciprocal >> USM_SPAN_SHIFT;
 
     *block = (usm_block){(void *)(span->base + i * span->size), span->size};
-    return offset >> USM__PAGE_SHIFT < span->pages ? usm_span_state(span, i) : NULL;
+    return offset >> USM__PAGE_SHIFT < span->pages
+               ? usm_span_states(span) + (i * span->size >> span->shift)
+               : NULL;
 }
 
 /* Finds the live block around p from the page map alone; NULL: there is none, or it is tracked, or

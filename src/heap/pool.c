@@ -11,11 +11,17 @@
 #include "heap/export.h"
 #include "heap/magazine.h"
 
+/* Separate from usm_pool_malloc(), and with its arguments, so that the fast path moves none. */
+static __attribute__((noinline)) void *alloc_missed(usm_pool *pool, size_t size)
+{
+    return usm_pool_aligned_alloc(pool, 0, size);
+}
+
 void *usm_pool_malloc(usm_pool *pool, size_t size)
 {
     void *p = pool ? usm__magazine_pop(usm_load_relaxed(&pool->alloc_slot), size) : NULL;
 
-    return p ? p : usm_pool_aligned_alloc(pool, 0, size);
+    return p ? p : alloc_missed(pool, size);
 }
 
 void *usm_pool_aligned_alloc(usm_pool *pool, size_t align, size_t size)
@@ -79,10 +85,10 @@ static void free_of_pool(usm_pool *pool, void *p, const size_t *size)
         usm__log(USM_LOG_ERROR, "%s", usm_last_error());
 }
 
-/* True if a block of `span` may belong to this pool, and the pool has caches. */
+/* A span always has a pool: a pool that is NULL has none. */
 static bool is_of(const usm_pool *pool, const usm_span *span)
 {
-    return span && pool && span->slot == usm_load_relaxed(&pool->alloc_slot);
+    return span && span->source == pool;
 }
 
 /* Separate from usm_pool_free(), which therefore saves no registers on its fast path. */

@@ -328,8 +328,8 @@ usm_status slab_fill(void *pool, usm_cache *cache, unsigned k, usm_slot *block)
 
 /* ---- creation and destruction ---------------------------------------------------------------- */
 
-/* The budget of all caches: 1 % of the memory, at least CACHE_BYTES; but no more than a 16th of what
- * there can be. */
+/* The budget of all caches: 1 % of the memory, at least CACHE_BYTES; but no more than a 16th of
+ * what there can be. */
 static void set_budget(slab_pool *p, const usm_pool_params *params)
 {
     size_t bytes = usm_max_size(CACHE_BYTES, params->memory_size / 100);

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* A thread's cache of the pool `slab`, on the slow path: its magazines grow and shrink, and exchange
- * blocks with their classes.
+/* A thread's cache of the pool `slab`, on the slow path: its magazines grow and shrink, and
+ * exchange blocks with their classes.
  *
- * A magazine starts small and doubles whenever it was too small: it ran empty, or full.  So its size
- * follows from how far the program's allocations and frees of that class run ahead of each other.
- * When it may not grow, half of a full one is returned: those blocks that were freed first.
+ * A magazine starts small and doubles whenever it was too small: it ran empty, or full.  So its
+ * size follows from how far the program's allocations and frees of that class run ahead of each
+ * other.  When it may not grow, half of a full one is returned: those blocks that were freed first.
  *
  * What all magazines of a pool can hold is limited by its budget (slab_take_room()).  A bin that is
  * refused room makes other bins of the thread give theirs up: a clock hand goes around, and takes
@@ -61,8 +61,8 @@ static void load(usm_bin *bin, usm_slot *slots, uint32_t count, uint32_t capacit
     usm_store_release(&bin->bottom, slots);
 }
 
-/* A function that is called from within the pool may allocate and free: it takes the fast path, which
- * finds a bin without a magazine while the magazine is being filled or emptied. */
+/* A function that is called from within the pool may allocate and free: it takes the fast path,
+ * which finds a bin without a magazine while the magazine is being filled or emptied. */
 static usm_slot *unload(usm_bin *bin)
 {
     usm_slot *slots = usm_load_relaxed(&bin->bottom);

@@ -104,17 +104,14 @@ static struct {
     slab           *first[SLAB_CLASSES];
 } spares = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
-/* The fields that every free reads, the fields written under the lock, and the states, written at
- * every allocation and free, are in separate cache lines. */
 static slab *make_descriptor(slab_pool *p, const slab_class *c)
 {
-    size_t    head = usm_align_up_ptr(sizeof(slab) + c->words * sizeof(uint64_t), SLAB_LINE);
-    uintptr_t raw =
-        (uintptr_t)p->api->heap_alloc(head + ((size_t)c->states << c->spread) + SLAB_LINE);
-    slab *s = (slab *)usm_align_up_ptr(raw, SLAB_LINE);
+    size_t    head = sizeof(slab) + usm_align_up_ptr(c->states, SLAB_LINE);
+    uintptr_t raw  = (uintptr_t)p->api->heap_alloc(head + c->words * sizeof(uint64_t) + SLAB_LINE);
+    slab     *s    = (slab *)usm_align_up_ptr(raw, SLAB_LINE);
 
     if (raw)
-        s->span.states = (_Atomic(uint8_t) *)((uintptr_t)s + head);
+        s->bits = (uint64_t *)((uintptr_t)s + head);
     return raw ? s : NULL;
 }
 
@@ -171,24 +168,33 @@ static void lay_out(const slab_pool *p, unsigned k, slab *s, slab_block *block)
 {
     const slab_class *c = &p->classes[k];
 
-    s->span.base       = block->span.base;
-    s->span.reciprocal = c->reciprocal;
-    s->span.size       = c->size;
-    s->span.source     = p->owner;
-    s->span.slot       = p->slot;
-    s->span.bin        = (uint16_t)k;
-    s->span.area       = block->span.area;
-    s->span.pages      = (uint16_t)(c->bytes >> SLAB_PAGE_SHIFT);
-    s->span.kind       = (uint8_t)p->kind;
-    s->span.spread     = c->spread;
-    s->block           = block;
-    s->free            = c->blocks;
-    s->hint            = 0;
+    s->span = (usm_span){
+        .base       = block->span.base,
+        .states     = c->states,
+        .source     = p->owner,
+        .bin_at     = k * sizeof(usm_bin),
+        .size       = c->size,
+        .reciprocal = c->reciprocal,
+        .area       = block->span.area,
+        .slot       = p->slot,
+        .pages      = (uint16_t)(c->bytes >> SLAB_PAGE_SHIFT),
+        .shift      = c->shift,
+        .bin        = (uint8_t)k,
+        .kind       = (uint8_t)p->kind,
+    };
+    s->block = block;
+    s->free  = c->blocks;
+    s->hint  = 0;
     memset(s->bits, 0xff, c->words * sizeof s->bits[0]);
     if (c->blocks % 64)
         s->bits[c->words - 1] = (1ull << c->blocks % 64) - 1;
     for (uint32_t i = 0; i < c->states; i++)
-        usm_store_relaxed(usm_span_state(&s->span, i), (uint8_t)USM_BLOCK_FREE);
+        usm_store_relaxed(usm_span_states(&s->span) + i, (uint8_t)USM_BLOCK_FREE);
+}
+
+static _Atomic(uint8_t) *state_of(const slab_class *c, const slab *s, uint32_t i)
+{
+    return usm_span_states(&s->span) + (i * c->size >> c->shift);
 }
 
 static usm_status no_host_memory(const slab_pool *p)
@@ -272,8 +278,7 @@ static uint32_t take_from(slab_class *c, slab *s, usm_slot *out, uint32_t want)
         for (; bits && n < want; bits &= bits - 1, n++, s->free--) {
             uint32_t i = w * 64 + (uint32_t)__builtin_ctzll(bits);
 
-            out[want - 1 - n] =
-                (usm_slot){(void *)(s->span.base + i * c->size), usm_span_state(&s->span, i)};
+            out[want - 1 - n] = (usm_slot){(void *)(s->span.base + i * c->size), state_of(c, s, i)};
         }
         s->bits[w] = bits;
         s->hint    = w;
@@ -308,8 +313,7 @@ static void put_block(slab_class *c, slab *s, const void *block, slab **list)
         return;
     i = (uint32_t)(((uintptr_t)block - s->span.base) * c->reciprocal >> USM_SPAN_SHIFT);
     /* If two threads freed it at the same moment, it is back already, or was allocated again. */
-    if (s->bits[i / 64] >> i % 64 & 1 ||
-        usm_load_relaxed(usm_span_state(&s->span, i)) != USM_BLOCK_FREE)
+    if (s->bits[i / 64] >> i % 64 & 1 || usm_load_relaxed(state_of(c, s, i)) != USM_BLOCK_FREE)
         return;
     s->bits[i / 64] |= 1ull << i % 64;
     if (i / 64 < s->hint)
@@ -330,7 +334,7 @@ static slab *slab_of(slab_pool *p, unsigned k, const void *block)
     usm_span *span = usm__page_find(block);
 
     return span && span->source == p->owner && span->bin == k && span->reciprocal
-               ? (slab *)(void *)span
+               ? usm_container_of(span, slab, span)
                : NULL;
 }
 
@@ -344,10 +348,11 @@ static usm_status take_run(slab_pool *p, unsigned k, bool is_held, usm_slot *out
 
     if (st != USM_OK)
         return st;
-    block->span.slot = p->slot;
-    block->span.bin  = (uint16_t)k;
-    block->user      = p; /* marks a block of a class, for slab.c */
-    *out             = (usm_slot){(void *)block->span.base, &block->state};
+    block->span.slot   = p->slot;
+    block->span.bin    = (uint8_t)k;
+    block->span.bin_at = k * sizeof(usm_bin);
+    block->user        = p; /* marks a block of a class, for slab.c */
+    *out               = (usm_slot){(void *)block->span.base, &block->state};
     return USM_OK;
 }
 
@@ -357,7 +362,7 @@ static void give_run(slab_pool *p, unsigned k, const void *base)
     usm_span *span = usm__page_find(base);
 
     if (span && span->source == p->owner && span->bin == k && !span->reciprocal &&
-        span->base == (uintptr_t)base && usm_load_relaxed(span->states) == USM_BLOCK_FREE)
+        span->base == (uintptr_t)base && usm_load_relaxed(usm_span_states(span)) == USM_BLOCK_FREE)
         slab_heap_free(&p->heap, (slab_block *)(void *)span);
 }
 
@@ -570,7 +575,8 @@ void slab_class_init(slab_pool *p, unsigned k)
     c->bytes  = usm_align_up_ptr(usm_max_size(SLAB_LEAST_SIZE, SLAB_LEAST * c->size), SLAB_PAGE);
     c->blocks = (uint32_t)(c->bytes / c->size);
     c->words  = (c->blocks + 63) / 64;
-    c->states = (uint32_t)((c->bytes + c->size - 1) / c->size);
+    c->shift  = (uint8_t)__builtin_ctzll(c->size);
+    c->states = (uint32_t)((c->bytes + c->size - 1) / c->size * c->size >> c->shift);
     /* Rounded up: exact for every offset in a slab, because offset * size < 2^40 (Granlund,
      * Montgomery: Division by invariant integers using multiplication, 1994). */
     c->reciprocal = ((1ull << USM_SPAN_SHIFT) + c->size - 1) / c->size;
@@ -588,7 +594,7 @@ static void forget_slabs(slab_pool *p, unsigned k)
 
         (void)usm__pages_set(s->block->span.area, s->span.base, c->bytes >> SLAB_PAGE_SHIFT, NULL);
         for (uint32_t i = 0; i < c->states; i++)
-            usm_store_relaxed(usm_span_state(&s->span, i), (uint8_t)USM_BLOCK_FREE);
+            usm_store_relaxed(usm_span_states(&s->span) + i, (uint8_t)USM_BLOCK_FREE);
         put_descriptor(k, s);
     }
 }

@@ -49,10 +49,10 @@
 #define CACHE_BYTES ((size_t)32 << 20)
 #define DEPOTS_PART 4
 
-/* A run of blocks of one class, followed by the bits and the states.  Type-stable, like its
- * span. */
+/* A run of blocks of one class, followed by the states and the bits.  What is written under the
+ * lock, what every free reads, and the states, which every allocation and free writes, are in
+ * separate cache lines.  Type-stable, like its span. */
 typedef struct slab {
-    usm_span    span; /* first: the page map points to it, from every page */
     slab_block *block;
     /* guarded by the class's lock */
     struct slab *child, *next, *prev; /* in the heap of slabs with a free block            */
@@ -60,8 +60,10 @@ typedef struct slab {
     usm_list     link;                /* in the class's list of all                        */
     uint32_t     free;                /* number of set bits                                */
     uint32_t     hint;                /* no word before this one has a set bit             */
-    uint64_t     bits[];
+    uint64_t    *bits;                /* of free blocks; fixed                             */
+    usm_span     span;                /* last: every page leads to it                      */
 } slab;
+_Static_assert(sizeof(slab) == offsetof(slab, span) + sizeof(usm_span), "the states follow");
 
 typedef struct slab_class {
     pthread_mutex_t lock;
@@ -70,7 +72,7 @@ typedef struct slab_class {
     size_t   bytes; /* of a slab                                                     */
     uint64_t reciprocal;
     uint32_t blocks, words, states;         /* in a slab: blocks, words of bits, states */
-    uint8_t  spread;                        /* of usm_span                              */
+    uint8_t  shift;                         /* of usm_span                              */
     uint32_t capacity_first, capacity_most; /* of a magazine; 0: not cached */
     uint32_t depot_most;                    /* blocks in the depot          */
     /* guarded by lock */

@@ -14,34 +14,48 @@
 #include <usm/pool_ops.h>
 
 /* A run of pages that is cut into blocks of one size, as the page map refers to it; embedded in
- * slab's own descriptor of the run.  While the page map refers to it nothing but the block states
- * changes.  Type-stable: memory that held a span is never unmapped and only ever holds spans,
- * because a free that lost a race may still read it.
+ * slab's own descriptor of the run, where the states of its blocks follow it.  While the page map
+ * refers to it nothing but the states changes.  Type-stable: memory that held a span is never
+ * unmapped and only ever holds spans, because a free that lost a race may still read it.
  *
  *   i = (p - base) * reciprocal >> USM_SPAN_SHIFT    block i is at base + i * size
  *
- * A span of one block has reciprocal 0.  There is a state for every i that the formula gives for an
- * address in the span's pages, including the tail behind the last block. */
+ * The state of the block at base + offset is number offset >> shift, where 2^shift is the largest
+ * power of two that divides the size.  States at which no block starts remain FREE, so a state LIVE
+ * says that a block starts there, without a division.  A span of one block has reciprocal 0, shift
+ * 12 and one state.  There is a state for every i that the formula gives for an address in the
+ * span's pages, including the tail behind the last block. */
 typedef struct usm_span {
-    uintptr_t         base;
-    _Atomic(uint8_t) *states; /* the usm_block_state of each block */
-    uint64_t          reciprocal;
-    size_t            size; /* bytes of a block                                                   */
-    void             *source; /* its usm_pool */
-    usm_area         *area;
-    uint16_t slot;   /* usm_pool.slot; 0: frees of its blocks bypass the caches              */
-    uint16_t bin;    /* size class; < USM_BINS when slot is not 0                            */
-    uint16_t pages;  /* that lead to it: all pages of a slab, of a larger block only the first */
-    uint8_t  kind;   /* usm_kind                                                             */
-    uint8_t  spread; /* log2 of the distance of two states in bytes, so that blocks of different
-                         threads do not share a cache line of states */
+    /* a cache line of its own: it is read at every free, the states are written */
+    _Alignas(64) uintptr_t base;
+    uint64_t  states; /* their number                                       */
+    void     *source; /* its usm_pool                                       */
+    size_t    bin_at; /* offset of the size class's bin in a cache's `bins` */
+    size_t    size;   /* bytes of a block                                   */
+    uint64_t  reciprocal;
+    usm_area *area;
+    uint16_t  slot;  /* usm_pool.slot; 0: frees of its blocks bypass the caches              */
+    uint16_t  pages; /* that lead to it: all pages of a slab, of a larger block only the first */
+    uint8_t   shift;
+    uint8_t   bin;  /* size class; < USM_BINS when slot is not 0 */
+    uint8_t   kind; /* usm_kind                                  */
 } usm_span;
+_Static_assert(sizeof(usm_span) == 64, "the states begin at the next line");
 
 #define USM_SPAN_SHIFT 40
 
-static inline _Atomic(uint8_t) *usm_span_state(const usm_span *span, uintptr_t i)
+static inline _Atomic(uint8_t) *usm_span_states(const usm_span *span)
 {
-    return &span->states[i << span->spread];
+    return (_Atomic(uint8_t) *)(uintptr_t)(span + 1);
+}
+
+/* The state that a block at base + offset has; NULL: no block can start there.  A rotation makes an
+ * offset that is no multiple of 2^shift larger than any number of states. */
+static inline _Atomic(uint8_t) *usm_span_state_at(const usm_span *span, uintptr_t offset)
+{
+    uint64_t i = offset >> span->shift | offset << (-span->shift & 63);
+
+    return i < span->states ? usm_span_states(span) + i : NULL;
 }
 
 typedef enum usm_block_state {

@@ -316,7 +316,8 @@ static void check_block(const slab_block *b, size_t size, size_t align)
     size_t                    offset;
 
     CHECK(b->span.base % usm_max_size(align, SLAB_PAGE) == 0 && b->span.size >= size);
-    CHECK(b->span.reciprocal == 0 && b->span.states == &b->state && b->span.source == &source);
+    CHECK(b->span.reciprocal == 0 && usm_span_state_at(&b->span, 0) == &b->state &&
+          b->span.source == &source);
     CHECK(b->span.slot == 0 && b->span.bin == 0 && b->span.kind == USM_DEVICE);
     CHECK(b->state == USM_BLOCK_FREE && b->user == NULL);
     CHECK(source_pages_get((const void *)b->span.base) == &b->span);

@@ -24,7 +24,8 @@ static inline unsigned usm_class_of(size_t size)
     size_t   x = size - 1;
     unsigned s;
 
-    if (x < 1024) /* s = 6: the most frequent case, with a third of the instructions */
+    /* s = 6: the most frequent case, with a third of the instructions */
+    if (__builtin_expect(x < 1024, 1))
         return (unsigned)(x >> 6);
     s = 60 - (unsigned)__builtin_clzl(x);
     return (unsigned)(x >> s) + (s - 6) * 8;
