@@ -185,7 +185,7 @@ void usm__async_watch(usm__async_list *l)
 
 void usm__async_idle_fork(usm_fork_phase phase)
 {
-    usm__mutex_fork(&idle.lock, (int)phase);
+    usm__mutex_fork(&idle.lock, phase);
     if (phase == USM_FORK_CHILD) {
         pthread_cond_init(&idle.wake, NULL);
         usm_list_init(&idle.lists);

@@ -149,7 +149,7 @@ void usm__fault_benign_end(void)
     usm__self.fault_benign--;
 }
 
-void usm__fault_fork(int phase)
+void usm__fault_fork(usm_fork_phase phase)
 {
     usm__mutex_fork(&faults.lock, phase);
 }

@@ -6,22 +6,22 @@
 #include "base/mutex.h"
 #include "base/trace.h"
 
-void usm__base_fork(int phase)
+void usm__base_fork(usm_fork_phase phase)
 {
     /* Locks are taken by rank, and released in the reverse order. */
-    static void (*const part[])(int) = {usm__meta_fork, usm__log_fork, usm__trace_fork,
-                                        usm__thread_fork, usm__fault_fork};
-    const int n                      = (int)(sizeof(part) / sizeof(part[0]));
+    static void (*const part[])(usm_fork_phase) = {usm__meta_fork, usm__log_fork, usm__trace_fork,
+                                                   usm__thread_fork, usm__fault_fork};
+    const int n                                 = (int)(sizeof(part) / sizeof(part[0]));
 
     for (int i = 0; i < n; i++)
-        part[phase == USM__FORK_PREPARE ? i : n - 1 - i](phase);
+        part[phase == USM_FORK_PREPARE ? i : n - 1 - i](phase);
 }
 
-void usm__mutex_fork(usm__mutex *m, int phase)
+void usm__mutex_fork(usm__mutex *m, usm_fork_phase phase)
 {
-    if (phase == USM__FORK_PREPARE)
+    if (phase == USM_FORK_PREPARE)
         usm__mutex_lock_for_fork(m);
-    else if (phase == USM__FORK_PARENT)
+    else if (phase == USM_FORK_PARENT)
         usm__mutex_unlock_after_fork(m);
     else
         usm__mutex_reset_in_child(m);

@@ -5,18 +5,18 @@
 #ifndef USM_BASE_FORK_H
 #define USM_BASE_FORK_H
 
-enum { USM__FORK_PREPARE = 0, USM__FORK_PARENT = 1, USM__FORK_CHILD = 2 };
+#include <usm/pool_ops.h>
 
-void usm__base_fork(int phase);
+void usm__base_fork(usm_fork_phase phase);
 
 /* The part of each file; only usm__base_fork() calls these. */
-void usm__meta_fork(int phase);
-void usm__log_fork(int phase);
-void usm__thread_fork(int phase);
-void usm__fault_fork(int phase);
+void usm__meta_fork(usm_fork_phase phase);
+void usm__log_fork(usm_fork_phase phase);
+void usm__thread_fork(usm_fork_phase phase);
+void usm__fault_fork(usm_fork_phase phase);
 
 struct usm__mutex;
 /* Locks, unlocks or re-initialises one mutex, by phase. */
-void usm__mutex_fork(struct usm__mutex *m, int phase);
+void usm__mutex_fork(struct usm__mutex *m, usm_fork_phase phase);
 
 #endif

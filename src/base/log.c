@@ -278,7 +278,7 @@ void usm__log(usm_log_level level, const char *format, ...)
     va_end(args);
 }
 
-void usm__log_fork(int phase)
+void usm__log_fork(usm_fork_phase phase)
 {
     usm__mutex_fork(&sink.lock, phase);
 }

@@ -128,12 +128,12 @@ void usm__meta_free(usm__meta_type *type, void *p)
     usm__mutex_unlock(&type->lock);
 }
 
-void usm__meta_fork(int phase)
+void usm__meta_fork(usm_fork_phase phase)
 {
-    if (phase == USM__FORK_PREPARE)
+    if (phase == USM_FORK_PREPARE)
         usm__mutex_fork(&types.lock, phase);
     for (usm__meta_type *type = types.first; type != NULL; type = type->next)
         usm__mutex_fork(&type->lock, phase);
-    if (phase != USM__FORK_PREPARE)
+    if (phase != USM_FORK_PREPARE)
         usm__mutex_fork(&types.lock, phase);
 }

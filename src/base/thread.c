@@ -116,7 +116,7 @@ void usm__thread_on_end(void (*fn)(usm__thread *block))
     threads.on_end = fn;
 }
 
-void usm__thread_fork(int phase)
+void usm__thread_fork(usm_fork_phase phase)
 {
     usm__mutex_fork(&threads.lock, phase);
 }

@@ -522,9 +522,9 @@ static void empty_rings(void)
     usm_store_relaxed(&usm__trace_ringless, 0);
 }
 
-void usm__rings_fork(int phase)
+void usm__rings_fork(usm_fork_phase phase)
 {
     usm__mutex_fork(&traced.lock, phase);
-    if (phase == USM__FORK_CHILD)
+    if (phase == USM_FORK_CHILD)
         empty_rings();
 }

@@ -9,7 +9,7 @@
 #ifndef USM_BASE_TRACE_H
 #define USM_BASE_TRACE_H
 
-#include <usm/pool.h>
+#include <usm/pool_ops.h>
 
 #include <stdatomic.h>
 #include <stdint.h>
@@ -32,7 +32,8 @@ void usm__trace_start(void);
  * process. */
 void usm__trace_flush(void);
 void usm__trace_fork(
-    int phase); /* the child writes a file of its own if the name has %p, otherwise nothing */
+    usm_fork_phase
+        phase); /* the child writes a file of its own if the name has %p, otherwise nothing */
 /* The calling thread ends; `ring` is that of its block. */
 void usm__trace_thread_end(void *ring);
 

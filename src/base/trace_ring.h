@@ -12,6 +12,7 @@
 #ifndef USM_BASE_TRACE_RING_H
 #define USM_BASE_TRACE_RING_H
 
+#include "base/fork.h"
 #include "base/trace_format.h"
 
 #include <stdatomic.h>
@@ -54,7 +55,7 @@ extern _Atomic(uint64_t)         usm__trace_ringless; /* events lost because the
 uint64_t                         usm__trace_ticks(void);
 /* Makes a ring that has ended and is empty available again. */
 void usm__ring_retire(usm__ring *ring);
-void usm__rings_fork(int phase);
+void usm__rings_fork(usm_fork_phase phase);
 
 /* --- trace_writer.c --- */
 /* Opens the file and writes its header; false, with a warning, if that fails. */
@@ -72,7 +73,7 @@ void usm__stack_start(void);
 /* Returns the id of the caller's stack for the event of an allocation of `size`; 0 if no sample is
  * due. */
 uint32_t usm__stack_sample(usm__ring *ring, uint64_t size);
-void     usm__stack_fork(int phase);
+void     usm__stack_fork(usm_fork_phase phase);
 
 /* --- trace_name.c --- */
 /* Expands %h, %r, %p, %% in the name; false if it becomes too long. */

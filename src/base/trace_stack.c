@@ -145,7 +145,7 @@ uint32_t usm__stack_sample(usm__ring *ring, uint64_t size)
     return due ? take_stack() : 0;
 }
 
-void usm__stack_fork(int phase)
+void usm__stack_fork(usm_fork_phase phase)
 {
     usm__mutex_fork(&stacks.lock, phase);
 }

@@ -478,9 +478,9 @@ static void in_child(void)
 }
 
 /* Locks are taken by rank, and released in the reverse order. */
-void usm__trace_fork(int phase)
+void usm__trace_fork(usm_fork_phase phase)
 {
-    if (phase == USM__FORK_PREPARE) {
+    if (phase == USM_FORK_PREPARE) {
         usm__mutex_fork(&file.lock, phase);
         usm__stack_fork(phase);
         usm__rings_fork(phase);
@@ -490,7 +490,7 @@ void usm__trace_fork(int phase)
     usm__mutex_fork(&definitions.lock, phase);
     usm__rings_fork(phase);
     usm__stack_fork(phase);
-    if (phase == USM__FORK_CHILD)
+    if (phase == USM_FORK_CHILD)
         in_child();
     usm__mutex_fork(&file.lock, phase);
 }

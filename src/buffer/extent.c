@@ -58,7 +58,7 @@ void usm__extents_changed(void)
 
 void usm__places_fork(usm_fork_phase phase)
 {
-    usm__mutex_fork(&all.lock, (int)phase);
+    usm__mutex_fork(&all.lock, phase);
     if (phase != USM_FORK_CHILD)
         return;
     (void)pthread_cond_init(&all.changed, NULL);

@@ -331,7 +331,7 @@ void usm__grant_warn_of_own_access(usm_queue *q)
 
 void usm__grant_fork(usm_fork_phase phase)
 {
-    usm__mutex_fork(&placing, (int)phase);
+    usm__mutex_fork(&placing, phase);
     if (phase != USM_FORK_CHILD)
         return;
     usm_list_init(&line.commands);

@@ -56,7 +56,7 @@ void usm__track_wake(void)
 
 void usm__track_fork(usm_fork_phase phase)
 {
-    usm__mutex_fork(&track.lock, (int)phase);
+    usm__mutex_fork(&track.lock, phase);
     if (phase != USM_FORK_CHILD)
         return;
     pthread_cond_init(&track.changed, NULL);

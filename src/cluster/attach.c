@@ -514,7 +514,7 @@ void usm_mpi_finish(void)
 
 static void fork_job(usm_fork_phase phase)
 {
-    usm__mutex_fork(&usm__job.lock, (int)phase);
+    usm__mutex_fork(&usm__job.lock, phase);
     if (phase == USM_FORK_CHILD) {
         make_condition();
         if (usm__job.phase != USM__JOB_ALONE)

@@ -230,7 +230,7 @@ void usm__executor_unexpect(void)
 
 void usm__executor_fork(usm_fork_phase phase)
 {
-    usm__mutex_fork(&ex.lock, (int)phase);
+    usm__mutex_fork(&ex.lock, phase);
     if (phase == USM_FORK_CHILD) {
         pthread_cond_init(&ex.wake, NULL);
         pthread_cond_init(&ex.quiescent, NULL);

@@ -424,15 +424,15 @@ size_t usm__contexts_alive(void)
 
 static void fork_context(usm_context *ctx, usm_fork_phase phase)
 {
-    usm__mutex_fork(&ctx->lock, (int)phase);
+    usm__mutex_fork(&ctx->lock, phase);
 }
 
 /* The list is walked while its lock is held: the lock is taken first and released last. */
 void usm__contexts_fork(usm_fork_phase phase)
 {
     if (phase == USM_FORK_PREPARE)
-        usm__mutex_fork(&all.lock, (int)phase);
+        usm__mutex_fork(&all.lock, phase);
     usm__contexts_each_in_fork(fork_context, phase);
     if (phase != USM_FORK_PREPARE)
-        usm__mutex_fork(&all.lock, (int)phase);
+        usm__mutex_fork(&all.lock, phase);
 }

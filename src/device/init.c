@@ -173,7 +173,7 @@ unsigned usm__fork_generation(void)
 
 static void fork_lock(usm_fork_phase phase)
 {
-    usm__mutex_fork(&lib.lock, (int)phase);
+    usm__mutex_fork(&lib.lock, phase);
 }
 
 static void fork_prepare(void)

@@ -429,6 +429,6 @@ void usm__registry_pool_names(char *text, size_t size)
 
 void usm__registry_fork(usm_fork_phase phase)
 {
-    usm__mutex_fork(&reg.lock, (int)phase);
+    usm__mutex_fork(&reg.lock, phase);
     usm__registry_store_fork(phase);
 }

@@ -329,5 +329,5 @@ size_t usm__registry_codecs(usm__registry_store *out, size_t cap)
 
 void usm__registry_store_fork(usm_fork_phase phase)
 {
-    usm__mutex_fork(&lock, (int)phase);
+    usm__mutex_fork(&lock, phase);
 }

@@ -521,10 +521,10 @@ static void fork_child(void)
     }
 }
 
-void usm__magazine_fork(int phase)
+void usm__magazine_fork(usm_fork_phase phase)
 {
     usm__mutex_fork(&mag.lock, phase);
-    if (phase == USM__FORK_CHILD) {
+    if (phase == USM_FORK_CHILD) {
         mag.flushed  = (pthread_cond_t)PTHREAD_COND_INITIALIZER;
         mag.can_take = usm__os_membarrier_start();
         fork_child();

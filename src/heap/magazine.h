@@ -156,7 +156,7 @@ static inline bool usm__magazine_push(const usm_span *span, void *p)
 
 /* Called when the library starts. */
 void usm__magazine_start(void);
-void usm__magazine_fork(int phase);
+void usm__magazine_fork(usm_fork_phase phase);
 
 /* A slot for a new pool; 0 if all are taken (the pool then works without caches). */
 uint8_t usm__magazine_slot(usm_pool *pool);

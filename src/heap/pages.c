@@ -434,7 +434,7 @@ void usm__map_remove(usm__area *a)
 
 void usm__map_fork(usm_fork_phase phase)
 {
-    usm__mutex_fork(&map.lock, (int)phase);
+    usm__mutex_fork(&map.lock, phase);
 }
 
 /* ---- writers of spans: without the lock ---------------------------------------------------- */

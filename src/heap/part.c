@@ -20,11 +20,6 @@ static void start(void)
     usm__magazine_start();
 }
 
-static void fork_magazines(usm_fork_phase phase)
-{
-    usm__magazine_fork((int)phase);
-}
-
 static usm_status context_made(usm_context *ctx)
 {
     for (size_t i = 0; i < ctx->ndevices; i++)
@@ -35,7 +30,7 @@ static usm_status context_made(usm_context *ctx)
 const usm_part usm__heap_part = {.name           = "heap",
                                  .start          = start,
                                  .shutdown       = usm__pools_clear_defaults,
-                                 .fork           = {{USM__RANK_MAGAZINE, fork_magazines},
+                                 .fork           = {{USM__RANK_MAGAZINE, usm__magazine_fork},
                                                     {USM__RANK_POOL, usm__pools_fork},
                                                     {USM__RANK_POOL, usm__pools_give_fork},
                                                     {USM__RANK_MAP, usm__map_fork}},

@@ -234,11 +234,11 @@ void usm__pool_fork(usm_pool *pool, usm_fork_phase phase)
 {
     if (phase == USM_FORK_PREPARE) {
         pool->ops->fork(pool->impl, phase);
-        usm__mutex_fork(&pool->lock, (int)phase);
+        usm__mutex_fork(&pool->lock, phase);
     } else {
         if (phase == USM_FORK_CHILD)
             usm_store_relaxed(&pool->guests, 0u); /* the parent's */
-        usm__mutex_fork(&pool->lock, (int)phase);
+        usm__mutex_fork(&pool->lock, phase);
         pool->ops->fork(pool->impl, phase);
     }
 }

@@ -132,7 +132,7 @@ size_t usm__pools_give_back(const usm__pools_memory *memory, const usm_pool *but
 
 void usm__pools_give_fork(usm_fork_phase phase)
 {
-    usm__mutex_fork(&guests.lock, (int)phase);
+    usm__mutex_fork(&guests.lock, phase);
     if (phase == USM_FORK_CHILD)
         guests.changed = (pthread_cond_t)PTHREAD_COND_INITIALIZER;
 }

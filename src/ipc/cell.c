@@ -601,7 +601,7 @@ usm_status usm__cell_claim(usm__cell *cell)
 /* The pages are not mapped in the child; its events are refused, and forgotten here. */
 void usm__cells_fork(usm_fork_phase phase)
 {
-    usm__mutex_fork(&all.lock, (int)phase);
+    usm__mutex_fork(&all.lock, phase);
     if (phase == USM_FORK_CHILD) {
         all.inherited = all.l;
         all.self      = (usm__ipc_process){.pid = 0};

@@ -515,7 +515,7 @@ static void forget(void)
 
 void usm__ipc_export_fork(usm_fork_phase phase)
 {
-    usm__mutex_fork(&usm__own.lock, (int)phase);
+    usm__mutex_fork(&usm__own.lock, phase);
     if (phase == USM_FORK_CHILD) {
         usm__own.freed = (pthread_cond_t)PTHREAD_COND_INITIALIZER;
         forget();

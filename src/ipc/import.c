@@ -628,7 +628,7 @@ static void forget(void)
 
 void usm__ipc_import_fork(usm_fork_phase phase)
 {
-    usm__mutex_fork(&usm__imports.lock, (int)phase);
+    usm__mutex_fork(&usm__imports.lock, phase);
     if (phase == USM_FORK_CHILD) {
         usm__imports.changed = (pthread_cond_t)PTHREAD_COND_INITIALIZER;
         forget();

@@ -116,10 +116,10 @@ void usm__order_start(bool is_hook)
     (void)atomic_fetch_or(&usm__observing, (unsigned)USM__OBSERVE_ORDER);
 }
 
-void usm__order_fork(int phase)
+void usm__order_fork(usm_fork_phase phase)
 {
     usm__mutex_fork(&order.lock, phase);
-    if (phase != USM__FORK_CHILD || !usm__observer_order_on())
+    if (phase != USM_FORK_CHILD || !usm__observer_order_on())
         return;
     usm__order_host_knows_all();
     usm__lives_settle();

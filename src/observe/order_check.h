@@ -19,6 +19,7 @@
 #ifndef USM_OBSERVE_ORDER_CHECK_H
 #define USM_OBSERVE_ORDER_CHECK_H
 
+#include <usm/pool_ops.h>
 #include <usm/program.h>
 #include <usm/queue.h>
 
@@ -39,7 +40,7 @@ void usm__order_start(bool is_hook);
 /* The number of violations so far. */
 uint64_t usm__order_violations(void);
 /* USM_FORK_*: the child has none of the parent's queues. */
-void usm__order_fork(int phase);
+void usm__order_fork(usm_fork_phase phase);
 
 /* ---- members of the observer's table (device/observer.h) ---- */
 

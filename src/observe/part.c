@@ -16,25 +16,10 @@ static void start(void)
     usm__setting_set_check("debug", usm__debug_check);
 }
 
-static void fork_watch(usm_fork_phase phase)
-{
-    usm__watch_fork((int)phase);
-}
-
-static void fork_tags(usm_fork_phase phase)
-{
-    usm__tag_fork((int)phase);
-}
-
-static void fork_order(usm_fork_phase phase)
-{
-    usm__order_fork((int)phase);
-}
-
 const usm_part usm__observe_part = {.name         = "observe",
                                     .start        = start,
                                     .observe      = usm__observe_start,
                                     .thread_ended = usm__tag_thread_ended,
-                                    .fork         = {{USM__RANK_WATCH, fork_watch},
-                                                     {USM__RANK_META, fork_tags},
-                                                     {USM__RANK_ORDER_CHECK, fork_order}}};
+                                    .fork         = {{USM__RANK_WATCH, usm__watch_fork},
+                                                     {USM__RANK_META, usm__tag_fork},
+                                                     {USM__RANK_ORDER_CHECK, usm__order_fork}}};

@@ -159,7 +159,7 @@ void usm__tags_each(usm__observer_tag_fn *fn, void *arg)
     }
 }
 
-void usm__tag_fork(int phase)
+void usm__tag_fork(usm_fork_phase phase)
 {
     usm__mutex_fork(&tags.lock, phase);
 }

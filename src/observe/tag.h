@@ -32,7 +32,7 @@ void     usm__tag_restore(usm__tag *tag, size_t size);
 uint32_t usm__tag_trace_id(usm__tag *tag);
 
 void usm__tags_each(usm__observer_tag_fn *fn, void *arg);
-void usm__tag_fork(int phase);
+void usm__tag_fork(usm_fork_phase phase);
 void usm__tag_thread_ended(void);
 
 #endif

@@ -206,7 +206,7 @@ usm__record *usm__watch_sweep(usm__watch_fn *fn, void *arg)
     return all;
 }
 
-void usm__watch_fork(int phase)
+void usm__watch_fork(usm_fork_phase phase)
 {
     (void)pthread_once(&shards_once, make_shards);
     for (size_t i = 0; i < SHARDS; i++)

@@ -57,6 +57,6 @@ typedef bool usm__watch_fn(const usm__record *r, void *arg);
 void usm__watch_each(usm__watch_fn *fn, void *arg);
 /* Takes out the records for which fn returns true; they form a chain by `next`. */
 usm__record *usm__watch_sweep(usm__watch_fn *fn, void *arg);
-void         usm__watch_fork(int phase);
+void         usm__watch_fork(usm_fork_phase phase);
 
 #endif

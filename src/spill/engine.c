@@ -409,7 +409,7 @@ static void fork_engines(usm_fork_phase phase)
  * locks of modules. */
 static void fork_list(usm_fork_phase phase)
 {
-    usm__mutex_fork(&engines.lock, (int)phase);
+    usm__mutex_fork(&engines.lock, phase);
 }
 
 const usm_part usm__spill_part = {

@@ -468,10 +468,10 @@ void usm__tiers_describe(usm__tiers *t, size_t index, char *text, size_t cap)
         tier->ops->describe(tier->store, text, cap);
 }
 
-void usm__tiers_fork(usm__tiers *t, int phase)
+void usm__tiers_fork(usm__tiers *t, usm_fork_phase phase)
 {
     usm__mutex_fork(&t->lock, phase);
-    if (phase == USM__FORK_CHILD) {
+    if (phase == USM_FORK_CHILD) {
         t->is_forked = true;
         t->flying    = 0;
         t->changed   = (pthread_cond_t)PTHREAD_COND_INITIALIZER;

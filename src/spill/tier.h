@@ -23,6 +23,7 @@
 #define USM_SPILL_TIER_H
 
 #include <usm/buffer.h>
+#include <usm/pool_ops.h>
 #include <usm/transport.h>
 
 #define USM__SECTORS_MAX 256
@@ -140,7 +141,7 @@ size_t usm__tiers_memory(const usm__tiers *t);
 void usm__tiers_describe(usm__tiers *t, size_t tier, char *text, size_t cap);
 /* In the child process every transfer fails with USM_E_FORKED, and usm__tiers_forget() does
  * nothing. */
-void   usm__tiers_fork(usm__tiers *t, int phase);
+void   usm__tiers_fork(usm__tiers *t, usm_fork_phase phase);
 size_t usm__tiers_get_stats(usm__tiers *t, usm_tier_stats *list, size_t cap);
 /* Blocks; all 0 if blocks have one copy and no tier consists of replica targets. */
 typedef struct usm__tiers_copies {

@@ -725,17 +725,17 @@ static void use_everything_in_child(void)
 
 static void prepare(void)
 {
-    usm__base_fork(USM__FORK_PREPARE);
+    usm__base_fork(USM_FORK_PREPARE);
 }
 
 static void in_parent(void)
 {
-    usm__base_fork(USM__FORK_PARENT);
+    usm__base_fork(USM_FORK_PARENT);
 }
 
 static void in_child(void)
 {
-    usm__base_fork(USM__FORK_CHILD);
+    usm__base_fork(USM_FORK_CHILD);
 }
 
 static void handle_forks(void)

@@ -760,9 +760,9 @@ static void a_child_mends_nothing(void)
     block_init(&b, 1);
     CHECK_INT(write_new(&b, 1), USM_OK);
     (void)fflush(NULL);
-    usm__tiers_fork(tiers, USM__FORK_PREPARE);
+    usm__tiers_fork(tiers, USM_FORK_PREPARE);
     pid = fork();
-    usm__tiers_fork(tiers, pid ? USM__FORK_PARENT : USM__FORK_CHILD);
+    usm__tiers_fork(tiers, pid ? USM_FORK_PARENT : USM_FORK_CHILD);
     if (pid == 0) {
         plain.in_child = true;
         fake_place_set(FAKE_M, 0, USM_PLACE_LOST);

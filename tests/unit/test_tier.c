@@ -406,9 +406,9 @@ static void a_child_leaves_the_tiers_alone(void)
     block_init(&c, 2);
     CHECK_INT(write_new(&b, 1), USM_OK);
     (void)fflush(NULL);
-    usm__tiers_fork(tiers, USM__FORK_PREPARE);
+    usm__tiers_fork(tiers, USM_FORK_PREPARE);
     pid = fork();
-    usm__tiers_fork(tiers, pid ? USM__FORK_PARENT : USM__FORK_CHILD);
+    usm__tiers_fork(tiers, pid ? USM_FORK_PARENT : USM_FORK_CHILD);
     if (pid == 0) {
         plain.in_child = true;
         CHECK_INT(read_part(&b, 0, SECTORS), USM_E_FORKED);
