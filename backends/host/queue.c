@@ -51,7 +51,7 @@
  * lock-free counts (a launch costs microseconds; the lock is held for some tens of nanoseconds). */
 #include "graph.h"
 
-#include <time.h>
+#include <base/inline/clock.h>
 
 #define PAYLOAD_ALIGN ((size_t)64) /* the widest vector that a kernel may load */
 
@@ -170,14 +170,6 @@ static void leave_queue(usm__host_command *c, usm_status status)
 
 /* --- completion ------------------------------------------------------------------------------ */
 
-static uint64_t now_ns(void)
-{
-    struct timespec t;
-
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
-}
-
 /* The lock is held.  Returns the callbacks, which notify_all() calls without the lock. */
 static usm__host_note *complete(usm__host_command *c, usm_status status)
 {
@@ -194,7 +186,7 @@ static usm__host_note *complete(usm__host_command *c, usm_status status)
     if (c->queue)
         leave_queue(c, status);
     if (c->has_times)
-        c->times.end_ns = now_ns();
+        c->times.end_ns = usm_clock_ns(CLOCK_MONOTONIC);
     c->notes = NULL;
     usm_store_release(&c->result, (int)status);
     pthread_cond_broadcast(&c->done);
@@ -247,7 +239,7 @@ static usm__host_command *take_part(size_t *part)
     if (c->next_part == c->parts)
         leave_ready(c);
     if (*part == 0 && c->has_times)
-        c->times.start_ns = now_ns();
+        c->times.start_ns = usm_clock_ns(CLOCK_MONOTONIC);
     return c;
 }
 
@@ -425,7 +417,7 @@ usm_status usm__host_submit(usm__host_command *c, size_t ndeps, void *const *dep
     int error;
 
     if (c->has_times)
-        c->times.submit_ns = now_ns();
+        c->times.submit_ns = usm_clock_ns(CLOCK_MONOTONIC);
     usm__host_graph_lock();
     error = usm__host_have_worker();
     if (!error)

@@ -19,7 +19,7 @@
  * Called by the core, through the table in host.c, and by queue.c. */
 #include "graph.h"
 
-#include <time.h>
+#include <base/inline/clock.h>
 
 #define LINGER_NS     20000u
 #define GATHER_PAUSES 32    /* a microsecond                                                    */
@@ -116,14 +116,6 @@ static usm_status as_result(usm_status status)
     return status == USM_E_NOT_READY ? USM_E_INVALID : status;
 }
 
-static uint64_t now_ns(void)
-{
-    struct timespec t;
-
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
-}
-
 /* Waits a moment for more tasks: a worker that took each one separately would compete for the lock
  * with the submitting thread. */
 static void gather(struct batch *t)
@@ -135,10 +127,10 @@ static void gather(struct batch *t)
 /* Waits until there is news or other work, at most for LINGER_NS. */
 static void linger(struct batch *t, unsigned seen)
 {
-    uint64_t until = now_ns() + LINGER_NS;
+    uint64_t until = usm_clock_ns(CLOCK_MONOTONIC) + LINGER_NS;
 
     while (usm_load_relaxed(&t->news) == seen && !usm_load_relaxed(&graph.is_ready) &&
-           now_ns() < until)
+           usm_clock_ns(CLOCK_MONOTONIC) < until)
         for (int i = 0; i < 16; i++)
             usm_cpu_relax();
 }

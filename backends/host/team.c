@@ -25,10 +25,11 @@
  * Called by queue.c; the lock is the graph's. */
 #include "graph.h"
 
+#include <base/inline/clock.h>
+
 #include <errno.h>
 #include <sched.h>
 #include <stdlib.h>
-#include <time.h>
 
 #define SPIN_NS     20000u
 #define STANDBY_NS  1000000u
@@ -51,14 +52,6 @@ unsigned usm__host_team_size(bool *may_spin)
 }
 
 /* --- workers --------------------------------------------------------------------------------- */
-
-static uint64_t now_ns(clockid_t clock)
-{
-    struct timespec t;
-
-    clock_gettime(clock, &t);
-    return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
-}
 
 /* Binds to the index-th processor of the process, if the team has as many workers as processors. */
 static void bind_worker(unsigned index)
@@ -83,8 +76,8 @@ static void spin(void)
 
     graph.is_spinning = true;
     pthread_mutex_unlock(&graph.lock);
-    until = now_ns(CLOCK_MONOTONIC) + SPIN_NS;
-    while (!usm_load_relaxed(&graph.is_ready) && now_ns(CLOCK_MONOTONIC) < until)
+    until = usm_clock_ns(CLOCK_MONOTONIC) + SPIN_NS;
+    while (!usm_load_relaxed(&graph.is_ready) && usm_clock_ns(CLOCK_MONOTONIC) < until)
         for (int i = 0; i < 16; i++)
             usm_cpu_relax();
     pthread_mutex_lock(&graph.lock);
@@ -155,8 +148,7 @@ static bool is_stuck(void)
 static void wait_a_while(void)
 {
     uint64_t extra    = graph.workers > usm__host_workers ? graph.workers - usm__host_workers : 0;
-    uint64_t until    = now_ns(CLOCK_REALTIME) + STANDBY_NS * (1 + extra);
-    struct timespec t = {(time_t)(until / 1000000000u), (long)(until % 1000000000u)};
+    struct timespec t = usm_clock_in(CLOCK_REALTIME, STANDBY_NS * (1 + extra));
 
     (void)pthread_cond_timedwait(&graph.standby, &graph.lock, &t);
 }
@@ -236,9 +228,8 @@ void usm__host_workers_let_go(void)
  * command/executor.c. */
 static void at_exit(void)
 {
-    uint64_t        until = now_ns(CLOCK_REALTIME) + EXIT_NS;
-    struct timespec t     = {(time_t)(until / 1000000000u), (long)(until % 1000000000u)};
-    int             rc    = 0;
+    struct timespec t  = usm_clock_in(CLOCK_REALTIME, EXIT_NS);
+    int             rc = 0;
 
     usm__host_graph_lock();
     while (rc == 0 && graph.tasks > 0)

@@ -26,10 +26,11 @@
  * Not here: the choice of a lane (submit.c).  Called by submit.c, queue.c, queue_native.c. */
 #include "queue.h"
 
+#include "base/inline/clock.h"
+
 #include "program.h"
 
 #include <string.h>
-#include <time.h>
 
 #define EVENT_EVERY  16 /* an event for at least one command in so many */
 #define REAP_FROM    8  /* with fewer records nothing is dropped        */
@@ -258,14 +259,6 @@ static void reap_some(lz_lane *lane)
 
 /* --- times --------------------------------------------------------------------------------- */
 
-static uint64_t host_now_ns(void)
-{
-    struct timespec t = {0, 0};
-
-    (void)clock_gettime(CLOCK_MONOTONIC, &t);
-    return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
-}
-
 /* A command whose time cannot be read just has no times. */
 static void stamp(lz_lane *lane, lz_slot *slot)
 {
@@ -273,7 +266,7 @@ static void stamp(lz_lane *lane, lz_slot *slot)
 
     if (lz.zeDeviceGetGlobalTimestamps(lane->dev->native, &host, &ticks))
         return;
-    lz_timeline_go_on(&lane->time, lane->dev, ticks, host_now_ns());
+    lz_timeline_go_on(&lane->time, lane->dev, ticks, usm_clock_ns(CLOCK_MONOTONIC));
     slot->submit_ticks = ticks;
     slot->submit_total = lane->time.total;
     slot->has_times    = true;

@@ -16,10 +16,11 @@
  * Called by event.c and lane.c. */
 #include "queue.h"
 
-#include <time.h>
+#include "base/inline/clock.h"
+
 #include <unistd.h>
 
-#define IDLE_SECONDS 1
+#define IDLE_NS UINT64_C(1000000000)
 
 typedef struct notice {
     usm_list              link;
@@ -51,16 +52,12 @@ struct lz_watch {
 
 usm_status lz_watch_create(lz_watch **out)
 {
-    lz_watch          *w = lz_host->heap_alloc(sizeof(*w));
-    pthread_condattr_t attributes;
+    lz_watch *w = lz_host->heap_alloc(sizeof(*w));
 
     if (!w)
         return lz_no_memory();
     lz_exit_prepare();
-    pthread_condattr_init(&attributes);
-    pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
-    pthread_cond_init(&w->changed, &attributes);
-    pthread_condattr_destroy(&attributes);
+    (void)usm_cond_init_monotonic(&w->changed);
     pthread_mutex_init(&w->lock, NULL);
     usm_list_init(&w->notices);
     usm_list_init(&w->sleepers);
@@ -96,11 +93,9 @@ void lz_watch_close(lz_watch *w)
 /* False: no notice arrived in time.  Lock held. */
 static bool idle(lz_watch *w)
 {
-    struct timespec until;
+    struct timespec until = usm_clock_in(CLOCK_MONOTONIC, IDLE_NS);
     int             error = 0;
 
-    (void)clock_gettime(CLOCK_MONOTONIC, &until);
-    until.tv_sec += IDLE_SECONDS;
     while (usm_list_is_empty(&w->notices) && !w->is_closed && !error)
         error = pthread_cond_timedwait(&w->changed, &w->lock, &until);
     return !usm_list_is_empty(&w->notices);

@@ -27,11 +27,11 @@
 
 #include <base/inline/bits.h>
 #include <base/inline/classes.h>
+#include <base/inline/clock.h>
 #include <base/inline/list.h>
 #include <base/inline/pool_counts.h>
 
 #include <pthread.h>
-#include <time.h>
 
 #define PAGE              ((size_t)4096)
 #define CLASSES           320u /* up to 2^48 bytes                                     */
@@ -179,18 +179,10 @@ static void give_back(struct whole_pool *p, uint64_t enough)
     give(p, &list);
 }
 
-static uint64_t now_ns(void)
-{
-    struct timespec t;
-
-    (void)clock_gettime(CLOCK_MONOTONIC_COARSE, &t);
-    return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
-}
-
 /* With the lock.  Collects what was idle for `retain_ms`, beyond `retain` bytes. */
 static void collect_overdue(struct whole_pool *p, usm_list *list)
 {
-    uint64_t now = now_ns(), low = p->low;
+    uint64_t now = usm_clock_ns(CLOCK_MONOTONIC_COARSE), low = p->low;
 
     if (p->window_ns && now - p->window_ns < p->retain_ns)
         return;

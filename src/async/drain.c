@@ -6,13 +6,13 @@
  * take more from the driver (_collect), when a queue is not used for a while (idle.c) and when it
  * ends. */
 #include "async/internal.h"
+#include "base/inline/clock.h"
 #include "base/log.h"
 #include "base/os.h"
 #include "base/settings.h"
 #include "heap/magazine.h"
 
 #include <sched.h>
-#include <time.h>
 
 /* The block is live for a moment: for its pool it was handed out all the time. */
 static void give_back(usm_pool *pool, const usm__async_block *b, bool is_users)
@@ -177,17 +177,6 @@ static bool await_later(usm__async_pool *ap, const struct timespec *deadline)
     return fewer;
 }
 
-static struct timespec from_now(uint64_t ms)
-{
-    struct timespec t;
-
-    clock_gettime(CLOCK_REALTIME, &t);
-    t.tv_nsec += (long)(ms % 1000) * 1000000;
-    t.tv_sec += (time_t)(ms / 1000) + t.tv_nsec / 1000000000;
-    t.tv_nsec %= 1000000000;
-    return t;
-}
-
 size_t usm__async_collect(usm__async_pool *ap, usm__async_wait wait)
 {
     struct timespec deadline = {0, 0};
@@ -195,7 +184,7 @@ size_t usm__async_collect(usm__async_pool *ap, usm__async_wait wait)
     size_t          bytes = 0;
 
     if (wait == USM__ASYNC_WAIT)
-        deadline = from_now(usm__setting_size("queue_wait"));
+        deadline = usm_clock_in_ms(CLOCK_REALTIME, usm__setting_size("queue_wait"));
     usm__async_of_pool(ap, &some);
     for (size_t i = 0; i < some.n; i++) {
         usm__async_list *l = some.list[i];

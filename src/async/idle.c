@@ -9,9 +9,8 @@
  * tick. */
 #include "async/internal.h"
 #include "base/fork.h"
+#include "base/inline/clock.h"
 #include "base/os.h"
-
-#include <time.h>
 
 #define TICK_NS 20000000  /* a list counts as unused after one to two of these            */
 #define LAST_NS 500000000 /* the thread stays so long with no list to look at             */
@@ -135,12 +134,8 @@ static void tick(usm__executor_job *job)
 /* Lock held, and released meanwhile. */
 static int sleep_for(uint64_t ns)
 {
-    struct timespec until;
+    struct timespec until = usm_clock_in(CLOCK_REALTIME, ns);
 
-    clock_gettime(CLOCK_REALTIME, &until);
-    until.tv_nsec += (long)(ns % 1000000000u);
-    until.tv_sec += (time_t)(ns / 1000000000u) + until.tv_nsec / 1000000000;
-    until.tv_nsec %= 1000000000;
     return usm__mutex_wait(&idle.lock, &idle.wake, &until);
 }
 

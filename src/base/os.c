@@ -4,6 +4,7 @@
 #include "base/os.h"
 
 #include "base/fault.h"
+#include "base/inline/clock.h"
 #include "base/os_ipc.h"
 #include "base/os_secret.h"
 #include "base/os_storage.h"
@@ -24,7 +25,6 @@
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
-#include <time.h>
 #include <unistd.h>
 
 /* LeakSanitizer's function, if it is in the process: the program may have brought it. */
@@ -260,15 +260,12 @@ void usm__os_membarrier(void)
 
 uint64_t usm__os_now_ns(void)
 {
-    struct timespec t;
-
-    (void)clock_gettime(CLOCK_MONOTONIC, &t);
-    return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
+    return usm_clock_ns(CLOCK_MONOTONIC);
 }
 
 void usm__os_sleep_ns(uint64_t ns)
 {
-    struct timespec left = {(time_t)(ns / 1000000000u), (long)(ns % 1000000000u)};
+    struct timespec left = usm_timespec_of(ns);
 
     while (nanosleep(&left, &left) != 0 && errno == EINTR)
         ;

@@ -9,6 +9,7 @@
 #include "cluster/attach.h"
 
 #include "base/fork.h"
+#include "base/inline/clock.h"
 #include "base/job.h"
 #include "base/log.h"
 #include "base/os.h"
@@ -28,12 +29,7 @@ static usm_transport_ops mpi_tier; /* "mpi": the module's table, except its name
 
 static void make_condition(void)
 {
-    pthread_condattr_t attr;
-
-    pthread_condattr_init(&attr);
-    pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
-    pthread_cond_init(&usm__job.changed, &attr);
-    pthread_condattr_destroy(&attr);
+    (void)usm_cond_init_monotonic(&usm__job.changed);
 }
 
 /* ---- the phase ----------------------------------------------------------------------------- */

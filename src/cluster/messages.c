@@ -12,13 +12,13 @@
 #include "cluster/internal.h"
 
 #include "base/assert.h"
+#include "base/inline/clock.h"
 #include "base/inline/list.h"
 #include "base/log.h"
 #include "base/os.h"
 
 #include <errno.h>
 #include <string.h>
-#include <time.h>
 
 #define WATCHERS 4
 
@@ -56,16 +56,7 @@ static struct {
 
 struct timespec usm__job_deadline(uint64_t ms)
 {
-    struct timespec t;
-
-    (void)clock_gettime(CLOCK_MONOTONIC, &t);
-    t.tv_sec += (time_t)(ms / 1000);
-    t.tv_nsec += (long)(ms % 1000) * 1000000;
-    if (t.tv_nsec >= 1000000000) {
-        t.tv_nsec -= 1000000000;
-        t.tv_sec++;
-    }
-    return t;
+    return usm_clock_in_ms(CLOCK_MONOTONIC, ms);
 }
 
 static void wait_for_change(void)

@@ -8,6 +8,7 @@
 #include "cluster/shared.h"
 
 #include "base/inline/bytes.h"
+#include "base/inline/clock.h"
 #include "base/log.h"
 #include "base/meta.h"
 #include "base/os.h"
@@ -147,16 +148,6 @@ static void free_buffer(usm_shared_buffer *s)
     usm__meta_free(&buffer_type, s);
 }
 
-static void make_condition(pthread_cond_t *c)
-{
-    pthread_condattr_t attr;
-
-    (void)pthread_condattr_init(&attr);
-    (void)pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
-    (void)pthread_cond_init(c, &attr);
-    (void)pthread_condattr_destroy(&attr);
-}
-
 static usm_status check_desc(const usm_shared_buffer_desc *d, usm_shared_buffer *const *buf)
 {
     usm_status st = usm__struct_check("usm_shared_buffer_create", "desc", d, sizeof *d,
@@ -217,7 +208,7 @@ static usm_status make(usm_context *ctx, const usm_shared_buffer_desc *d, record
     s->shift           = (unsigned)__builtin_ctzll(s->block_size);
     (void)snprintf(s->name, sizeof s->name, "%s", d->name ? d->name : "without a name");
     usm__mutex_init(&s->lock, USM__RANK_SHARED, "shared buffer");
-    make_condition(&s->changed);
+    (void)usm_cond_init_monotonic(&s->changed);
     usm_list_init(&s->out);
     usm_list_init(&s->spare);
     s->machine.ops    = &usm__shared_moves;

@@ -10,6 +10,7 @@
 #include "offload/graph.h"
 
 #include "base/inline/atomic.h"
+#include "base/inline/clock.h"
 #include "base/os.h"
 
 #include <usm/command.h>
@@ -23,16 +24,12 @@
 
 usm__graph_mail *usm__graph_mail_create(void)
 {
-    usm__graph_mail   *mail = usm__heap_alloc(sizeof *mail);
-    pthread_condattr_t attr;
+    usm__graph_mail *mail = usm__heap_alloc(sizeof *mail);
 
     if (!mail)
         return NULL;
     usm__mutex_init(&mail->lock, USM__RANK_EVENT, "ended launches of a graph");
-    (void)pthread_condattr_init(&attr);
-    (void)pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
-    (void)pthread_cond_init(&mail->came, &attr);
-    (void)pthread_condattr_destroy(&attr);
+    (void)usm_cond_init_monotonic(&mail->came);
     mail->refs = 1;
     return mail;
 }

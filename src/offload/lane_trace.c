@@ -65,8 +65,8 @@ void usm__lane_notify_marks(usm__lane *s, const usm__lane *of)
 
 void usm__lane_notify_chunk(usm__lane *s, usm_status status)
 {
-    uint64_t     now = usm__os_now_ns();
-    uint64_t     end = s->end_ns > 0 && s->end_ns < now ? s->end_ns : now;
+    uint64_t now = usm__os_now_ns();
+    uint64_t end = s->end_ns > 0 && s->end_ns < now ? s->end_ns : now;
     usm__message message;
 
     usm__message_save(&message); /* the message of the chunk's failure */

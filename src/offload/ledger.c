@@ -8,6 +8,7 @@
  * (usm__ledger_settle()).  The same thread ends the launch once nothing is in progress. */
 #include "offload/parallel.h"
 
+#include "base/inline/clock.h"
 #include "base/inline/plural.h"
 #include "base/log.h"
 #include "base/os.h"
@@ -451,8 +452,7 @@ usm_status usm__ledger_wait(usm_parallel_run *r, bool gives_up)
             st = look(r, gives_up, &next);
         if (st != USM_OK)
             continue;
-        until = (struct timespec){.tv_sec  = (time_t)(next / 1000000000u),
-                                  .tv_nsec = (long)(next % 1000000000u)};
+        until = usm_timespec_of(next);
         (void)usm__mutex_wait(&r->lock, &r->ends, next == UINT64_MAX ? NULL : &until);
     }
     usm__mutex_unlock(&r->lock);

@@ -5,6 +5,7 @@
 #include "offload/tune.h"
 #include "offload/watts.h"
 
+#include "base/inline/clock.h"
 #include "base/os.h"
 #include "command/event.h"
 
@@ -209,11 +210,10 @@ static void launch_is_over(void *arg, usm_status status, const usm_parallel_stat
 
 usm_status usm_parallel_start(usm_team *team, const usm_parallel_desc *desc, usm_parallel_run **out)
 {
-    usm_status         st   = usm__team_check(team);
-    usm__plan         *plan = NULL;
-    pthread_condattr_t attr;
-    usm_parallel_run  *r;
-    usm__message       message;
+    usm_status        st   = usm__team_check(team);
+    usm__plan        *plan = NULL;
+    usm_parallel_run *r;
+    usm__message      message;
 
     if (st != USM_OK)
         return st;
@@ -230,10 +230,7 @@ usm_status usm_parallel_start(usm_team *team, const usm_parallel_desc *desc, usm
         return st;
     }
     usm__mutex_init(&r->lock, USM__RANK_LAUNCH, "launch");
-    (void)pthread_condattr_init(&attr);
-    (void)pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
-    (void)pthread_cond_init(&r->ends, &attr);
-    (void)pthread_condattr_destroy(&attr);
+    (void)usm_cond_init_monotonic(&r->ends);
     r->team     = team;
     r->plan     = plan;
     r->last     = &r->first;

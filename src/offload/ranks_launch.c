@@ -10,6 +10,7 @@
 #include "offload/ranks.h"
 
 #include "base/inline/bytes.h"
+#include "base/inline/clock.h"
 #include "base/inline/plural.h"
 #include "base/log.h"
 #include "base/os.h"
@@ -393,8 +394,7 @@ static void notify_of_silent(usm__ranks_launch *l, uint64_t now)
 static void sleep_until(usm__ranks_launch *l, uint64_t at_ns)
 {
     const uint64_t  look = usm__os_now_ns() + LOOK_NS, until = at_ns < look ? at_ns : look;
-    struct timespec t = {.tv_sec  = (time_t)(until / 1000000000u),
-                         .tv_nsec = (long)(until % 1000000000u)};
+    struct timespec t = usm_timespec_of(until);
 
     if (usm_list_is_empty(&l->in) && usm_list_is_empty(&l->out) && !l->has_work &&
         l->broken == USM_OK)
@@ -668,7 +668,6 @@ static usm_status fill(usm__ranks_launch *l)
 static usm__ranks_launch *make(usm__ranks *ranks, usm__plan *plan)
 {
     usm__ranks_launch *l = usm__heap_alloc(sizeof *l);
-    pthread_condattr_t attr;
 
     if (!l) {
         (void)usm__fail(USM_E_NO_MEMORY, "no host memory for a launch over ranks");
@@ -682,11 +681,8 @@ static usm__ranks_launch *make(usm__ranks *ranks, usm__plan *plan)
     usm_list_init(&l->out);
     usm_list_init(&l->kept);
     usm_list_init(&l->transfers);
-    (void)pthread_condattr_init(&attr);
-    (void)pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
-    (void)pthread_cond_init(&l->changed, &attr);
-    (void)pthread_cond_init(&l->moved, &attr);
-    (void)pthread_condattr_destroy(&attr);
+    (void)usm_cond_init_monotonic(&l->changed);
+    (void)usm_cond_init_monotonic(&l->moved);
     return l;
 }
 

@@ -7,6 +7,7 @@
  * wall time says nothing.  With --threads each thread of the log is a thread here.  The log's order
  * is kept by passing the turn from one thread to the next; waiting for it costs no CPU time that is
  * counted. */
+#include "base/inline/clock.h"
 #include "base/text.h"
 #include "heap/pool_setting.h"
 #include "replay.h"
@@ -15,7 +16,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #define REPEAT_MAX  1000u
 #define THREADS_MAX 256u /* if the log has more threads, they share these */
@@ -68,14 +68,6 @@ static void keep_books(pass *p, uint64_t *sizes)
 }
 
 /* ---- passes that take the time --------------------------------------------------------- */
-
-static uint64_t cpu_ns(void)
-{
-    struct timespec t;
-
-    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
-    return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
-}
 
 /* Executes operations [from, to). */
 static void replay(const pass *p, size_t from, size_t to)
@@ -139,9 +131,9 @@ static void *play(void *arg)
             continue;
         }
         pthread_mutex_unlock(&t->lock);
-        start = cpu_ns();
+        start = usm_clock_ns(CLOCK_THREAD_CPUTIME_ID);
         replay(t->p, from, to);
-        took = cpu_ns() - start;
+        took = usm_clock_ns(CLOCK_THREAD_CPUTIME_ID) - start;
         pthread_mutex_lock(&t->lock);
         t->ns += took > t->clock_ns ? took - t->clock_ns : 0;
         t->at = to;
@@ -160,7 +152,8 @@ static uint64_t clock_cost(void)
     uint64_t least = UINT64_MAX;
 
     for (int i = 0; i < 1000; i++) {
-        uint64_t start = cpu_ns(), took = cpu_ns() - start;
+        uint64_t start = usm_clock_ns(CLOCK_THREAD_CPUTIME_ID),
+                 took  = usm_clock_ns(CLOCK_THREAD_CPUTIME_ID) - start;
 
         least = took < least ? took : least;
     }
@@ -208,9 +201,9 @@ static uint64_t replay_timed(pass *p, const replay_options *o)
 
     if (o->threads && p->log->threads > 1)
         return replay_threads(p);
-    start = cpu_ns();
+    start = usm_clock_ns(CLOCK_THREAD_CPUTIME_ID);
     replay(p, 0, p->log->n);
-    return cpu_ns() - start;
+    return usm_clock_ns(CLOCK_THREAD_CPUTIME_ID) - start;
 }
 
 /* ---- pools ---------------------------------------------------------------------------------- */

@@ -8,9 +8,8 @@
  * up is undone. */
 #include "internal.h"
 
+#include "base/inline/clock.h"
 #include "base/inline/plural.h"
-
-#include <time.h>
 
 enum { CONTROLS_OUT = 32 };
 
@@ -185,30 +184,15 @@ static void waiter_done(void *arg, usm_status status)
         waiter_drop(w);
 }
 
-static struct timespec in_ns(uint64_t ns)
-{
-    struct timespec t;
-
-    (void)clock_gettime(CLOCK_MONOTONIC, &t);
-    ns += (uint64_t)t.tv_nsec;
-    t.tv_sec += (time_t)(ns / 1000000000u);
-    t.tv_nsec = (long)(ns % 1000000000u);
-    return t;
-}
-
 static waiter *waiter_make(const usm_host_api *api)
 {
-    waiter            *w = api->heap_alloc(sizeof(*w));
-    pthread_condattr_t attr;
+    waiter *w = api->heap_alloc(sizeof(*w));
 
     if (w == NULL)
         return NULL;
     w->api = api;
     (void)pthread_mutex_init(&w->lock, NULL);
-    (void)pthread_condattr_init(&attr);
-    (void)pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
-    (void)pthread_cond_init(&w->ended, &attr);
-    (void)pthread_condattr_destroy(&attr);
+    (void)usm_cond_init_monotonic(&w->ended);
     return w;
 }
 
@@ -216,7 +200,7 @@ usm_status far_reserve(far_store *store, uint32_t peer, uint64_t first, uint64_t
 {
     far_node       *node  = store->node;
     uint64_t        limit = 5 * node->params.deadline_ns + 1000000000u;
-    struct timespec until = in_ns(limit);
+    struct timespec until = usm_clock_in(CLOCK_MONOTONIC, limit);
     waiter         *w     = waiter_make(node->api);
     usm_status      s     = USM_E_IO;
     bool            has_ended;

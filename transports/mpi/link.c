@@ -11,10 +11,11 @@
  * overrun. */
 #include "internal.h"
 
+#include "base/inline/clock.h"
+
 #include <dlfcn.h>
 #include <limits.h>
 #include <stdio.h>
-#include <time.h>
 
 #define FIRST_ROOM 64
 #define HUSH_NS    UINT64_C(20000000)
@@ -394,10 +395,7 @@ static uint32_t link_count(far_link *base)
 
 uint64_t mpi_now(void)
 {
-    struct timespec t;
-
-    (void)clock_gettime(CLOCK_MONOTONIC, &t);
-    return (uint64_t)t.tv_sec * UINT64_C(1000000000) + (uint64_t)t.tv_nsec;
+    return usm_clock_ns(CLOCK_MONOTONIC);
 }
 
 static uint64_t link_now(far_link *base)

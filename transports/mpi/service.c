@@ -29,9 +29,10 @@
  * of a transfer is called after the step, too (transfer.c). */
 #include "internal.h"
 
+#include "base/inline/clock.h"
+
 #include <sched.h>
 #include <sys/prctl.h>
-#include <time.h>
 
 #define LOOK_NS       UINT64_C(200000)
 #define LOOK_LONG_NS  UINT64_C(100000) /* for a thread that waits for bytes */
@@ -107,7 +108,7 @@ bool mpi_step(mpi_job *job)
 
 static void nap(uint64_t ns)
 {
-    struct timespec t = {.tv_sec = (time_t)(ns / 1000000000), .tv_nsec = (long)(ns % 1000000000)};
+    struct timespec t = usm_timespec_of(ns);
 
     (void)nanosleep(&t, NULL);
 }
@@ -350,8 +351,8 @@ void mpi_service_wake(mpi_job *job)
 
 static void fall_asleep(mpi_job *job, uint64_t ns)
 {
-    const uint64_t  end = mpi_now() + ns;
-    struct timespec t = {.tv_sec = (time_t)(end / 1000000000), .tv_nsec = (long)(end % 1000000000)};
+    const uint64_t  end   = mpi_now() + ns;
+    struct timespec t     = usm_timespec_of(end);
     mpi_doze        awake = MPI_AWAKE, asleep = MPI_ASLEEP;
 
     usm_store_relaxed(&job->wakes_at, end);
@@ -437,8 +438,7 @@ static void run(void *arg)
 
 usm_status mpi_service_init(mpi_job *job)
 {
-    pthread_condattr_t attr;
-    int                error;
+    int error;
 
     error = pthread_mutex_init(&job->step, NULL);
     if (error)
@@ -446,12 +446,7 @@ usm_status mpi_service_init(mpi_job *job)
     error = pthread_mutex_init(&job->lock, NULL);
     if (error)
         goto err_step;
-    error = pthread_condattr_init(&attr);
-    if (error)
-        goto err_lock;
-    (void)pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
-    error = pthread_cond_init(&job->changed, &attr);
-    (void)pthread_condattr_destroy(&attr);
+    error = usm_cond_init_monotonic(&job->changed);
     if (error)
         goto err_lock;
     job->news_end  = &job->news;
