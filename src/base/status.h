@@ -28,4 +28,14 @@ typedef struct usm__message {
 void usm__message_save(usm__message *s);
 void usm__message_restore(const usm__message *s);
 
+/* Makes a call of which the message of an earlier failure survives whatever it reports. */
+#define usm__quietly(call)                                                                         \
+    do {                                                                                           \
+        usm__message kept_;                                                                        \
+                                                                                                   \
+        usm__message_save(&kept_);                                                                 \
+        (void)(call);                                                                              \
+        usm__message_restore(&kept_);                                                              \
+    } while (0)
+
 #endif

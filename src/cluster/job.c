@@ -102,13 +102,8 @@ usm_status usm_job_get_info(usm_job_info *info)
     i.is_attached = usm__job_is_attached();
     (void)snprintf(i.source, sizeof i.source, "%s", p.source);
     (void)snprintf(i.host, sizeof i.host, "%s", usm__launcher_host());
-    if (i.is_attached) {
-        usm__message message; /* keeps the message of the caller's last failure */
-
-        usm__message_save(&message);
-        ask_mpi(i.mpi, sizeof i.mpi);
-        usm__message_restore(&message);
-    }
+    if (i.is_attached)
+        usm__quietly(ask_mpi(i.mpi, sizeof i.mpi));
     i.struct_size = info->struct_size;
     *info         = i;
     return USM_OK;

@@ -373,9 +373,7 @@ usm_status usm_shared_buffer_create(usm_context *ctx, const usm_shared_buffer_de
         usm__message_restore(&message);
         return st_own;
     }
-    usm__message_save(&message);
-    give_up(s);
-    usm__message_restore(&message);
+    usm__quietly(give_up(s));
     return st;
 }
 

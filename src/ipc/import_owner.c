@@ -113,8 +113,7 @@ owner *usm__import_owner_enter(const usm__ipc_process *p)
 
 void usm__import_owner_leave(owner *o)
 {
-    doomed       d;
-    usm__message message;
+    doomed d;
 
     usm__import_doomed_init(&d);
     usm__mutex_lock(&usm__imports.lock);
@@ -123,9 +122,7 @@ void usm__import_owner_leave(owner *o)
     if (!o->is_watched || o->is_gone)
         usm__import_owner_doom(o, &d);
     usm__mutex_unlock(&usm__imports.lock);
-    usm__message_save(&message);
-    usm__import_bury(&d, false);
-    usm__message_restore(&message);
+    usm__quietly(usm__import_bury(&d, false));
 }
 
 usm_status usm__import_owner_watch(owner *o)

@@ -111,10 +111,9 @@ void usm__ipc_watch_ready(usm__ipc_watch *w)
 
 bool usm__ipc_is_alive(const usm__ipc_process *p)
 {
-    usm__message message;
-    usm_status   st         = USM_OK;
-    bool         is_watched = false;
-    int          fd;
+    usm_status st         = USM_OK;
+    bool       is_watched = false;
+    int        fd;
 
     usm__mutex_lock(&usm__ipc.lock);
     USM_LIST_FOREACH (it, &usm__ipc.watches)
@@ -122,9 +121,7 @@ bool usm__ipc_is_alive(const usm__ipc_process *p)
     usm__mutex_unlock(&usm__ipc.lock);
     if (is_watched)
         return true;
-    usm__message_save(&message);
-    fd = usm__ipc_open_process(p, &st);
-    usm__message_restore(&message);
+    usm__quietly(fd = usm__ipc_open_process(p, &st));
     if (fd < 0)
         return st !=
                USM_E_OWNER_GONE; /* unknown: the kernel has no pidfds, or no descriptor is free */

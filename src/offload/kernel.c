@@ -141,11 +141,7 @@ usm_status usm_team_kernel_create(usm_team *team, const usm_program_desc *progra
         st = usm__fail(USM_E_NO_MEMORY, "no host memory for a team's kernel");
     }
     if (st != USM_OK) {
-        usm__message message;
-
-        usm__message_save(&message);
-        discard(k);
-        usm__message_restore(&message);
+        usm__quietly(discard(k));
         return st;
     }
     usm_store_relaxed(&k->refs, 1u);

@@ -67,11 +67,8 @@ void usm__lane_notify_chunk(usm__lane *s, usm_status status)
 {
     uint64_t now = usm__os_now_ns();
     uint64_t end = s->end_ns > 0 && s->end_ns < now ? s->end_ns : now;
-    usm__message message;
 
-    usm__message_save(&message); /* the message of the chunk's failure */
-    usm__lane_notify_marks(s, s);
-    usm__message_restore(&message);
+    usm__quietly(usm__lane_notify_marks(s, s)); /* the message of the chunk's failure */
     if (status == USM_OK && !s->has_kernel_times)
         put(s, USM__WORK_KERNEL, s->chunk.count, s->compute_ns, now - end);
     put(s, status == USM_OK ? USM__WORK_CHUNK : USM__WORK_FAILED, s->chunk.count,

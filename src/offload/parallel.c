@@ -213,7 +213,6 @@ usm_status usm_parallel_start(usm_team *team, const usm_parallel_desc *desc, usm
     usm_status        st   = usm__team_check(team);
     usm__plan        *plan = NULL;
     usm_parallel_run *r;
-    usm__message      message;
 
     if (st != USM_OK)
         return st;
@@ -239,9 +238,7 @@ usm_status usm_parallel_start(usm_team *team, const usm_parallel_desc *desc, usm
     usm__team_enter(team);
     st = team->ranks ? usm__ranks_start(team->ranks, plan, launch_is_over, r, &r->launch) : fill(r);
     if (st != USM_OK) {
-        usm__message_save(&message);
-        discard(r);
-        usm__message_restore(&message);
+        usm__quietly(discard(r));
         return st;
     }
     usm_store_release(&r->magic, (uint32_t)USM__MAGIC_LAUNCH);

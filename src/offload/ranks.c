@@ -287,10 +287,9 @@ static usm_status agree(usm__ranks *ranks)
 
 usm_status usm__ranks_create(usm_team *team, usm__ranks **out)
 {
-    usm__ranks  *ranks;
-    usm__message reason;
-    uint32_t     self, count;
-    usm_status   st = usm__job_ranks(&self, &count);
+    usm__ranks *ranks;
+    uint32_t    self, count;
+    usm_status  st = usm__job_ranks(&self, &count);
 
     if (st != USM_OK)
         return st;
@@ -306,9 +305,7 @@ usm_status usm__ranks_create(usm_team *team, usm__ranks **out)
         *out = ranks;
         return USM_OK;
     }
-    usm__message_save(&reason);
-    usm__ranks_destroy(ranks);
-    usm__message_restore(&reason);
+    usm__quietly(usm__ranks_destroy(ranks));
     return st;
 }
 

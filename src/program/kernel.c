@@ -199,11 +199,7 @@ usm_status usm_kernel_create(usm_program *program, const char *name, usm_kernel 
         return usm__fail(USM_E_NO_MEMORY, "no host memory for kernel \"%s\"", name);
     s = make_on_devices(k, program);
     if (s != USM_OK) {
-        usm__message message;
-
-        usm__message_save(&message);
-        usm__kernel_release(k);
-        usm__message_restore(&message);
+        usm__quietly(usm__kernel_release(k));
         return s;
     }
     usm_store_release(&k->magic, (uint32_t)USM__MAGIC_KERNEL);

@@ -422,11 +422,7 @@ static usm_status create(creation *c, usm_program **program)
     }
     s = choose_all(c, p);
     if (s != USM_OK) {
-        usm__message message;
-
-        usm__message_save(&message);
-        free_program(p);
-        usm__message_restore(&message);
+        usm__quietly(free_program(p));
         goto out;
     }
     *program = p;
