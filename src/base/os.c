@@ -51,6 +51,22 @@ void *usm__heap_realloc(void *p, size_t size)
     return faulted("heap.alloc", ENOMEM) ? NULL : realloc(p, size ? size : 1);
 }
 
+bool usm__heap_room(void *list, size_t n, size_t *cap, size_t each)
+{
+    size_t more = *cap ? *cap * 2 : 16;
+    void  *p;
+
+    if (n < *cap)
+        return true;
+    memcpy(&p, list, sizeof(p)); /* for any type of pointer */
+    p = usm__heap_realloc(p, more * each);
+    if (p == NULL)
+        return false;
+    memcpy(list, &p, sizeof(p));
+    *cap = more;
+    return true;
+}
+
 void usm__heap_free(void *p)
 {
     free(p);

@@ -34,7 +34,7 @@ bool usm__order_uses_add(usm__order_uses *u, usm__order_use use)
             return true;
         }
     usm__order_uses_prune(u);
-    if (!usm__order_grow((void **)&u->use, &u->cap, u->n, sizeof *u->use))
+    if (!usm__order_grow(&u->use, &u->cap, u->n, sizeof *u->use))
         return false;
     u->use[u->n++] = use;
     return true;

@@ -19,7 +19,8 @@ typedef struct usm__order_use {
 
 typedef struct usm__order_uses {
     usm__order_use *use; /* the last one of each chain */
-    uint32_t        n, cap;
+    uint32_t        n;
+    size_t          cap;
 } usm__order_uses;
 
 typedef enum usm__life_state {

@@ -40,7 +40,8 @@ typedef struct order_queue {
     usm__clock after; /* later commands come after it: the last command, or barrier */
     usm__clock all;   /* out of order: the clock of all commands                    */
     uint32_t  *chain; /* in order: one chain                                        */
-    uint32_t   nchains, cap_chains;
+    uint32_t   nchains;
+    size_t     cap_chains;
     usm__tick  last;  /* of the last command; ticks of allocations and frees do not count */
     usm_list   freed; /* usm__life.freed, by position                                     */
 } order_queue;
@@ -186,7 +187,7 @@ static order_event *event_at(const void *native)
 
 static bool add_chain(order_queue *q, uint32_t *chain)
 {
-    if (!usm__order_grow((void **)&q->chain, &q->cap_chains, q->nchains, sizeof *q->chain) ||
+    if (!usm__order_grow(&q->chain, &q->cap_chains, q->nchains, sizeof *q->chain) ||
         !usm__chain_new(false, chain))
         return false;
     q->chain[q->nchains++] = *chain;

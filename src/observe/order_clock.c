@@ -16,25 +16,19 @@ typedef struct chain {
 
 static struct {
     chain   *list;
-    uint32_t n, cap;
+    uint32_t n;
+    size_t   cap;
     uint32_t hand; /* where the search for a reusable chain continues */
 } chains;
 
-bool usm__order_grow(void **list, uint32_t *cap, uint32_t n, size_t size)
+bool usm__order_grow(void *list, size_t *cap, size_t n, size_t size)
 {
-    uint32_t more = *cap ? 2 * *cap : 4;
-    void    *grown;
+    bool has_room;
 
-    if (n < *cap)
-        return true;
     usm__fault_benign_begin(); /* faults are not injected into the checker */
-    grown = usm__heap_realloc(*list, more * size);
+    has_room = usm__heap_room(list, n, cap, size);
     usm__fault_benign_end();
-    if (!grown)
-        return false;
-    *list = grown;
-    *cap  = more;
-    return true;
+    return has_room;
 }
 
 /* ---- chains ----------------------------------------------------------------------- */
@@ -63,7 +57,7 @@ static bool find_free(uint32_t *found)
 bool usm__chain_new(bool is_user, uint32_t *made)
 {
     if (!find_free(made)) {
-        if (!usm__order_grow((void **)&chains.list, &chains.cap, chains.n, sizeof *chains.list))
+        if (!usm__order_grow(&chains.list, &chains.cap, chains.n, sizeof *chains.list))
             return false;
         *made              = chains.n++;
         chains.list[*made] = (chain){0};
@@ -136,7 +130,7 @@ bool usm__clock_raise(usm__clock *c, usm__tick t)
                 c->tick[i].at = t.at;
             return true;
         }
-    if (!usm__order_grow((void **)&c->tick, &c->cap, c->n, sizeof *c->tick))
+    if (!usm__order_grow(&c->tick, &c->cap, c->n, sizeof *c->tick))
         return false;
     c->tick[c->n++] = t;
     return true;

@@ -28,7 +28,8 @@ typedef struct usm__tick {
 
 typedef struct usm__clock {
     usm__tick *tick;
-    uint32_t   n, cap;
+    uint32_t   n;
+    size_t     cap;
     bool       is_foreign; /* depends on an event that libusm did not make: its past is unknown */
 } usm__clock;
 
@@ -54,6 +55,6 @@ void usm__order_host_learns_tick(usm__tick t);
 void usm__order_host_knows_all(void);
 
 /* Makes room for another element after n of `size` bytes; doubles the list if it is full. */
-bool usm__order_grow(void **list, uint32_t *cap, uint32_t n, size_t size);
+bool usm__order_grow(void *list, size_t *cap, size_t n, size_t size);
 
 #endif

@@ -12,7 +12,8 @@ static struct {
     _Atomic(uint64_t) violations;
     /* Expectations that wait for a user event; guarded by the checker's lock. */
     usm__expected *list;
-    uint32_t       count, cap;
+    uint32_t       count;
+    size_t         cap;
 } expected;
 
 uint64_t usm__order_violations(void)
@@ -70,8 +71,7 @@ static bool put_off(const usm__expected *p, const usm__clock *clock)
 {
     usm__expected *made;
 
-    if (!usm__order_grow((void **)&expected.list, &expected.cap, expected.count,
-                         sizeof *expected.list))
+    if (!usm__order_grow(&expected.list, &expected.cap, expected.count, sizeof *expected.list))
         return false;
     made        = &expected.list[expected.count];
     *made       = *p;

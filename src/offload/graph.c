@@ -158,16 +158,6 @@ static usm_status may_change(usm_graph *g, const char *call)
     return USM_OK;
 }
 
-static void *grown(void *list, uint32_t *cap, size_t size)
-{
-    uint32_t more = *cap ? *cap * 2 : 4;
-
-    list = usm__heap_realloc(list, more * size);
-    if (list)
-        *cap = more;
-    return list;
-}
-
 usm_status usm_graph_add(usm_graph *graph, const usm_node_desc *desc, uint32_t *node)
 {
     usm__graph_node *n;
@@ -184,12 +174,8 @@ usm_status usm_graph_add(usm_graph *graph, const usm_node_desc *desc, uint32_t *
         return st;
     if (graph->nnodes == USM__NODES_MAX)
         return usm__fail(USM_E_INVALID, "a graph has at most %u nodes", USM__NODES_MAX);
-    if (graph->nnodes == graph->cap) {
-        n = grown(graph->nodes, &graph->cap, sizeof *n);
-        if (!n)
-            return usm__fail(USM_E_NO_MEMORY, "no host memory for node '%s'", desc->name);
-        graph->nodes = n;
-    }
+    if (!usm__heap_room(&graph->nodes, graph->nnodes, &graph->cap, sizeof *n))
+        return usm__fail(USM_E_NO_MEMORY, "no host memory for node '%s'", desc->name);
     n            = &graph->nodes[graph->nnodes];
     *n           = (usm__graph_node){.desc = *desc, .partitioner = USM__NOBODY};
     n->desc.name = usm__heap_strdup(desc->name);
@@ -285,13 +271,8 @@ usm_status usm_graph_connect(usm_graph *graph, uint32_t from, uint32_t to)
     if (st != USM_OK)
         return st;
     n = &graph->nodes[to];
-    if (n->ninputs == n->ninputs_cap) {
-        uint32_t *list = grown(n->inputs, &n->ninputs_cap, sizeof *list);
-
-        if (!list)
-            return usm__fail(USM_E_NO_MEMORY, "no host memory for an edge");
-        n->inputs = list;
-    }
+    if (!usm__heap_room(&n->inputs, n->ninputs, &n->ninputs_cap, sizeof *n->inputs))
+        return usm__fail(USM_E_NO_MEMORY, "no host memory for an edge");
     n->inputs[n->ninputs++] = from;
     graph->nodes[from].nreaders++;
     return USM_OK;

@@ -51,7 +51,8 @@ typedef struct usm__graph_task {
 typedef struct usm__graph_node {
     usm_node_desc desc; /* name and kernel belong to the graph */
     uint32_t     *inputs;
-    uint32_t      ninputs, ninputs_cap;
+    uint32_t      ninputs;
+    size_t        ninputs_cap;
     uint32_t      nreaders;
     /* set by usm__graph_check() */
     uint32_t partitioner; /* the partitioner by whose parts an expandable node is unrolled; its own
@@ -70,7 +71,8 @@ struct usm_graph {
     usm__magic_word  magic;
     usm_team        *team;
     usm__graph_node *nodes;
-    uint32_t         nnodes, cap;
+    uint32_t         nnodes;
+    size_t           cap;
     /* set by usm__graph_check() */
     uint32_t     *order;   /* inputs before readers */
     uint32_t     *readers; /* of node n: from first_reader[n] up to first_reader[n + 1] */

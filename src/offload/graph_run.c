@@ -30,15 +30,8 @@ static usm_status push(usm__graph_run *r, usm__graph_task *task)
     double   rank = r->g->nodes[task->node].rank;
     uint32_t at;
 
-    if (r->nready == r->ready_cap) {
-        uint32_t          more = r->ready_cap ? r->ready_cap * 2 : 64;
-        usm__graph_task **list = usm__heap_realloc(r->ready, more * sizeof(usm__graph_task *));
-
-        if (!list)
-            return out_of_memory();
-        r->ready     = list;
-        r->ready_cap = more;
-    }
+    if (!usm__heap_room(&r->ready, r->nready, &r->ready_cap, sizeof(usm__graph_task *)))
+        return out_of_memory();
     for (at = r->nready; at > 0 && r->g->nodes[r->ready[at - 1]->node].rank < rank; at--)
         r->ready[at] = r->ready[at - 1];
     r->ready[at] = task;

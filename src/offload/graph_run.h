@@ -22,7 +22,8 @@ typedef struct usm__graph_run {
     bool              *is_warm; /* by node, then by member: the node has run there */
     /* tasks */
     usm__graph_task **ready;
-    uint32_t          nready, ready_cap;
+    uint32_t          nready;
+    size_t            ready_cap;
     uint32_t          flying;
     /* the last failure that another member may make up for */
     usm_status failure;

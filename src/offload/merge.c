@@ -204,21 +204,10 @@ void usm__tree_destroy(usm__tree *t)
 /* Makes room for one more node.  There are never more spare blocks than there were nodes. */
 static bool make_room(usm__tree *t)
 {
-    size_t cap = t->cap ? 2 * t->cap : 16;
-    void  *nodes, *spare;
+    size_t cap = t->cap;
 
-    if (t->n < t->cap)
-        return true;
-    nodes = usm__heap_realloc(t->nodes, cap * sizeof *t->nodes);
-    if (!nodes)
-        return false;
-    t->nodes = nodes;
-    spare    = usm__heap_realloc(t->spare, cap * sizeof *t->spare);
-    if (!spare)
-        return false;
-    t->spare = spare;
-    t->cap   = cap;
-    return true;
+    return usm__heap_room(&t->nodes, t->n, &cap, sizeof *t->nodes) &&
+           usm__heap_room(&t->spare, t->n, &t->cap, sizeof *t->spare);
 }
 
 /* The position of the node that begins at `first`, or where it would be. */

@@ -217,21 +217,6 @@ static usm_status failure_of(const usm__wire *msg)
 
 /* ---- grants ----------------------------------------------------------------------------- */
 
-static bool has_room_for_flight(usm__master_member *w)
-{
-    uint32_t     room = w->room ? 2 * w->room : 4;
-    usm__flight *more;
-
-    if (w->nflights < w->room)
-        return true;
-    more = usm__heap_realloc(w->flights, room * sizeof *more);
-    if (!more)
-        return false;
-    w->flights = more;
-    w->room    = room;
-    return true;
-}
-
 static void forget_flight(usm__master_member *w, uint32_t at)
 {
     w->items -= w->flights[at].count;
@@ -257,7 +242,8 @@ static bool take_one(usm__master *m, const usm__master_rank *rank, uint32_t memb
     usm__master_member *w = &rank->members[member];
     usm__chunk          c;
 
-    if (!w->takes_part || !has_room_for_flight(w) || !give(m, rank->first + member, w, now_ns, &c))
+    if (!w->takes_part || !usm__heap_room(&w->flights, w->nflights, &w->room, sizeof *w->flights) ||
+        !give(m, rank->first + member, w, now_ns, &c))
         return false;
     w->flights[w->nflights++] = (usm__flight){c.id, c.first, c.count};
     w->items += c.count;

@@ -73,7 +73,8 @@ typedef struct usm__flight {
 
 typedef struct usm__master_member {
     usm__flight *flights; /* the oldest first */
-    uint32_t     nflights, room;
+    uint32_t     nflights;
+    size_t       room;
     uint64_t     items;            /* of all flights */
     uint64_t     oldest, since_ns; /* the id of the oldest flight + 1, and since when it is the
                                       oldest */
@@ -141,7 +142,8 @@ typedef struct usm__worker {
     uint64_t           cut; /* indices from there on are not wanted */
     uint64_t           spoke_ns;
     unsigned char     *done; /* records that were not sent yet */
-    uint32_t           ndone, room;
+    uint32_t           ndone;
+    size_t             room;
     bool               is_urgent; /* one of them reports that something was found */
     bool               is_over;
     usm_status         status;

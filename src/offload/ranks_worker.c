@@ -97,27 +97,12 @@ static void give_up(usm__worker *w, uint32_t member, uint64_t id, usm_status sta
     notify_master(w, &msg);
 }
 
-static bool has_room_for_done(usm__worker *w)
-{
-    uint32_t       room = w->room ? 2 * w->room : 16;
-    unsigned char *more;
-
-    if (w->ndone < w->room)
-        return true;
-    more = usm__heap_realloc(w->done, (size_t)room * USM__WIRE_RECORD);
-    if (!more)
-        return false;
-    w->done = more;
-    w->room = room;
-    return true;
-}
-
 static void say_done(usm__worker *w, uint32_t member, uint64_t id, uint64_t compute_ns,
                      uint64_t cut)
 {
     const usm__wire_record r = {member, 0, id, compute_ns, cut};
 
-    if (has_room_for_done(w))
+    if (usm__heap_room(&w->done, w->ndone, &w->room, USM__WIRE_RECORD))
         usm__wire_put_record(w->done + (size_t)w->ndone++ * USM__WIRE_RECORD, &r);
     else
         give_up(w, member, id, USM_E_NO_MEMORY, 0, "no host memory to say that a chunk is done");

@@ -23,20 +23,6 @@ static size_t find_fresh(const usm__schedule *s, uint64_t first)
     return low < s->nfresh && s->fresh[low].first <= first ? low : s->nfresh;
 }
 
-static bool make_room(usm__schedule *s)
-{
-    range *more;
-
-    if (s->nfresh < s->fresh_cap)
-        return true;
-    more = usm__heap_realloc(s->fresh, 2 * s->fresh_cap * sizeof(*more));
-    if (more == NULL)
-        return false;
-    s->fresh = more;
-    s->fresh_cap *= 2;
-    return true;
-}
-
 bool usm__schedule_skip(usm__schedule *s, uint64_t first, uint64_t count)
 {
     uint64_t end = first + count;
@@ -46,7 +32,8 @@ bool usm__schedule_skip(usm__schedule *s, uint64_t first, uint64_t count)
     if (count == 0 || end < first || end > s->p.total || first % s->p.multiple != 0 ||
         (end % s->p.multiple != 0 && end != s->p.total))
         return false;
-    if (i == s->nfresh || end > s->fresh[i].end || !make_room(s))
+    if (i == s->nfresh || end > s->fresh[i].end ||
+        !usm__heap_room(&s->fresh, s->nfresh, &s->fresh_cap, sizeof(*s->fresh)))
         return false;
     r = s->fresh[i];
     if (r.first < first && end < r.end) {

@@ -8,6 +8,8 @@
  * Addresses of two processes are unrelated: `source` is part of every key. */
 #include "profile/blocks.h"
 
+#include "base/os.h"
+
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -130,34 +132,18 @@ static void on_free(finder *f, uint32_t i)
 }
 
 /* Room for one more element in both lists. */
-static int grow(finder *f)
+static bool make_room(finder *f)
 {
-    if (f->found->nareas == f->areas_cap) {
-        size_t             cap   = f->areas_cap ? f->areas_cap * 2 : 64;
-        usm__profile_area *areas = realloc(f->found->areas, cap * sizeof *areas);
-
-        if (!areas)
-            return ENOMEM;
-        f->found->areas = areas;
-        f->areas_cap    = cap;
-    }
-    if (f->nheld == f->held_cap) {
-        size_t   cap  = f->held_cap ? f->held_cap * 2 : 64;
-        holding *held = realloc(f->held, cap * sizeof *held);
-
-        if (!held)
-            return ENOMEM;
-        f->held     = held;
-        f->held_cap = cap;
-    }
-    return 0;
+    return usm__heap_room(&f->found->areas, f->found->nareas, &f->areas_cap,
+                          sizeof *f->found->areas) &&
+           usm__heap_room(&f->held, f->nheld, &f->held_cap, sizeof *f->held);
 }
 
 static int hold(finder *f, uint32_t i, uint64_t address, uint64_t size, holding what)
 {
     size_t at;
 
-    if (grow(f) != 0)
+    if (!make_room(f))
         return ENOMEM;
     what.area = (uint32_t)f->found->nareas++;
     f->found->areas[what.area] =
@@ -271,7 +257,7 @@ static int prepare(finder *f)
     if (!f->found->blocks || !f->table)
         return ENOMEM;
     memset(f->table, 0xff, cap * sizeof *f->table);
-    return grow(f);
+    return make_room(f) ? 0 : ENOMEM;
 }
 
 int usm__profile_blocks_find(const usm__profile *t, usm__profile_blocks **found)

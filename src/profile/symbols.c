@@ -38,9 +38,9 @@ typedef struct range {
 struct usm__symbols {
     const usm__profile *t;
     range              *ranges;
-    size_t              nranges;
+    size_t              nranges, ranges_cap;
     module             *modules;
-    size_t              nmodules;
+    size_t              nmodules, modules_cap;
 };
 
 /* --- ELF -------------------------------------------------------------------- */
@@ -162,17 +162,14 @@ static const function *find_function(const module *m, uint64_t at)
 /* Index of the module of that path, which is added if it is new; SIZE_MAX: no memory. */
 static size_t module_of(usm__symbols *s, const char *path, size_t length)
 {
-    module *more;
-    char   *copy;
+    char *copy;
 
     for (size_t i = 0; i < s->nmodules; i++)
         if (strlen(s->modules[i].path) == length && memcmp(s->modules[i].path, path, length) == 0)
             return i;
     copy = usm__heap_alloc(length + 1);
-    more = usm__heap_realloc(s->modules, (s->nmodules + 1) * sizeof(*more));
-    if (more != NULL)
-        s->modules = more;
-    if (copy == NULL || more == NULL) {
+    if (copy == NULL ||
+        !usm__heap_room(&s->modules, s->nmodules, &s->modules_cap, sizeof(*s->modules))) {
         usm__heap_free(copy);
         return SIZE_MAX;
     }
@@ -184,10 +181,9 @@ static size_t module_of(usm__symbols *s, const char *path, size_t length)
 /* A line "start-end mode offset device inode   path". */
 static bool add_line(usm__symbols *s, uint32_t source, const char *line, size_t length)
 {
-    range  r    = {.source = source};
-    int    path = 0;
-    range *more;
-    char   copy[4200];
+    range r    = {.source = source};
+    int   path = 0;
+    char  copy[4200];
 
     if (length >= sizeof(copy))
         return true; /* then it has no name */
@@ -198,10 +194,8 @@ static bool add_line(usm__symbols *s, uint32_t source, const char *line, size_t 
         path == 0)
         return true;
     r.module = module_of(s, copy + path, length - (size_t)path);
-    more     = usm__heap_realloc(s->ranges, (s->nranges + 1) * sizeof(*more));
-    if (more != NULL)
-        s->ranges = more;
-    if (more == NULL || r.module == SIZE_MAX)
+    if (r.module == SIZE_MAX ||
+        !usm__heap_room(&s->ranges, s->nranges, &s->ranges_cap, sizeof(*s->ranges)))
         return false;
     s->ranges[s->nranges++] = r;
     return true;

@@ -42,20 +42,10 @@ typedef struct reader {
 /* Room for n + 1 elements; false, and out_of_memory, if there is none. */
 static bool grow(reader *r, void *array, size_t n, size_t *have, size_t each)
 {
-    size_t wanted = *have ? *have * 2 : 16;
-    void  *old, *new;
-
-    if (n < *have)
+    if (usm__heap_room(array, n, have, each))
         return true;
-    memcpy(&old, array, sizeof(old)); /* for any type of pointer */
-    new = usm__heap_realloc(old, wanted * each);
-    if (new == NULL) {
-        r->out_of_memory = true;
-        return false;
-    }
-    memcpy(array, &new, sizeof(new));
-    *have = wanted;
-    return true;
+    r->out_of_memory = true;
+    return false;
 }
 
 static void copy_name(char *out, size_t size, const void *from)

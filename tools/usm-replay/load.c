@@ -3,6 +3,8 @@
  * format interprets its lines, and calls loader_alloc() and loader_free(). */
 #include "replay.h"
 
+#include "base/os.h"
+
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -35,24 +37,7 @@ replay_log *loader_log(loader *l)
     return l->log;
 }
 
-/* ---- room --------------------------------------------------------------------------- */
-
-/* Makes room for one more element of `size` bytes in *array, whose capacity is *cap. */
-static bool room(void *array, size_t n, size_t *cap, size_t size)
-{
-    size_t want = *cap ? *cap * 2 : 1024;
-    void  *old, *grown;
-
-    if (n < *cap)
-        return true;
-    memcpy(&old, array, sizeof old); /* a pointer of any type */
-    grown = realloc(old, want * size);
-    if (!grown)
-        return false;
-    memcpy(array, &grown, sizeof grown);
-    *cap = want;
-    return true;
-}
+/* ---- addresses ---------------------------------------------------------------------- */
 
 static place *place_in(place *table, size_t cap, uint64_t space, uint64_t address)
 {
@@ -107,7 +92,7 @@ static uint32_t thread_index(loader *l, uint64_t thread)
     for (uint32_t i = n; i > 0; i--)
         if (l->threads[i - 1] == thread)
             return i - 1;
-    if (!room(&l->threads, n, &l->threads_cap, sizeof *l->threads))
+    if (!usm__heap_room(&l->threads, n, &l->threads_cap, sizeof *l->threads))
         return NONE;
     l->threads[n]   = thread;
     l->log->threads = n + 1;
@@ -119,7 +104,8 @@ bool loader_add(loader *l, uint64_t size, uint32_t block, uint64_t thread, uint6
     replay_log *log   = l->log;
     uint32_t    index = thread_index(l, thread);
 
-    if (index == NONE || !room(&log->operations, log->n, &log->cap, sizeof *log->operations))
+    if (index == NONE ||
+        !usm__heap_room(&log->operations, log->n, &log->cap, sizeof *log->operations))
         return false;
     log->operations[log->n++] = (operation){size, block, index, event};
     return true;
@@ -133,8 +119,8 @@ bool loader_alloc(loader *l, uint64_t space, uint64_t address, uint64_t size, ui
     size_t   cap   = l->blocks_cap;
 
     if (!p || block == NONE || size == REPLAY_FREE ||
-        !room(&l->below, block, &cap, sizeof *l->below) ||
-        !room(&l->sizes, block, &l->blocks_cap, sizeof *l->sizes))
+        !usm__heap_room(&l->below, block, &cap, sizeof *l->below) ||
+        !usm__heap_room(&l->sizes, block, &l->blocks_cap, sizeof *l->sizes))
         return false;
     l->below[block] = p->block;
     l->sizes[block] = size;

@@ -36,7 +36,7 @@ typedef struct spill_workload {
     spill_access *accesses;
     size_t        n, cap;
     spill_range  *ranges; /* by first */
-    size_t        nranges;
+    size_t        nranges, ranges_cap;
     spill_phase   phases[SPILL_PHASES];
     size_t        nphases;
     bool          is_recorded;

@@ -2,6 +2,8 @@
 /* usm-replay --spill: workloads by name.  spill_trace.c reads traces. */
 #include "spill.h"
 
+#include "base/os.h"
+
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -13,26 +15,16 @@
 
 bool spill_workload_add(spill_workload *w, uint32_t block, uint32_t mode)
 {
-    if (w->n == w->cap) {
-        size_t cap        = w->cap ? 2 * w->cap : 4096;
-        spill_access *new = realloc(w->accesses, cap * sizeof *new);
-
-        if (!new)
-            return false;
-        w->accesses = new;
-        w->cap      = cap;
-    }
+    if (!usm__heap_room(&w->accesses, w->n, &w->cap, sizeof *w->accesses))
+        return false;
     w->accesses[w->n++] = (spill_access){block, mode};
     return true;
 }
 
 bool spill_workload_range(spill_workload *w, uint32_t first, uint32_t blocks)
 {
-    spill_range *new = realloc(w->ranges, (w->nranges + 1) * sizeof *new);
-
-    if (!new)
+    if (!usm__heap_room(&w->ranges, w->nranges, &w->ranges_cap, sizeof *w->ranges))
         return false;
-    w->ranges               = new;
     w->ranges[w->nranges++] = (spill_range){first, blocks};
     return true;
 }
