@@ -28,14 +28,6 @@
 #define MAX_NAME    48   /* longest name for which a suggestion is made                      */
 #define SECRET_SIZE 4096 /* a page for each; the check of the setting accepts no longer text */
 
-static bool check_lists(const char *text, char *why, size_t why_size);
-static bool check_vmem(const char *text, char *why, size_t why_size);
-static bool check_ipc(const char *text, char *why, size_t why_size);
-static bool check_replicas(const char *text, char *why, size_t why_size);
-static bool check_read(const char *text, char *why, size_t why_size);
-static bool check_mpi(const char *text, char *why, size_t why_size);
-static bool check_policy(const char *text, char *why, size_t why_size);
-
 #define NAMES(lower, upper) .key = (lower), .variable = "USM_" upper
 
 const usm__setting usm__settings[] = {
@@ -78,11 +70,11 @@ const usm__setting usm__settings[] = {
     {NAMES("spill_lend", "SPILL_LEND"), .initial = "0", .unit = "bytes", .type = USM__SETTING_SIZE,
      .help = "memory of this process that other ranks of an MPI job may borrow, as 8G"},
     {NAMES("spill_replicas", "SPILL_REPLICAS"), .initial = "", .unit = "1|2|3",
-     .check = check_replicas,
-     .help  = "copies of each evicted block, never two in one fault domain; unset: 2 when "
-              "memory of other nodes is a tier, else 1"},
+     .type = USM__SETTING_WORD,
+     .help = "copies of each evicted block, never two in one fault domain; unset: 2 when "
+             "memory of other nodes is a tier, else 1"},
     {NAMES("spill_read", "SPILL_READ"), .initial = "primary", .unit = "primary|any",
-     .check = check_read,
+     .type = USM__SETTING_WORD,
      .help =
          "which copy of a block is read: the first, or any, that is the one whose replica target "
          "has the fewest reads in progress; targets that are slow or fail are asked last"},
@@ -103,9 +95,9 @@ const usm__setting usm__settings[] = {
     {NAMES("job_key_file", "JOB_KEY_FILE"), .initial = "", .unit = "path", .secure = true,
      .help = "a file with the job's key in hexadecimal digits; nobody but its owner may read it"},
     {NAMES("mpi", "MPI"), .initial = "auto", .unit = "auto|openmpi|mpich|mpich12|abi",
-     .check = check_mpi,
-     .help  = "which build of the MPI module is loaded; auto: the one for the MPI that the program "
-              "has loaded"},
+     .type = USM__SETTING_WORD,
+     .help = "which build of the MPI module is loaded; auto: the one for the MPI that the program "
+             "has loaded"},
     {NAMES("mpi_near", "MPI_NEAR"), .initial = "1", .unit = "", .type = USM__SETTING_BOOL,
      .help = "memory that a process of the same host lends is mapped instead of sent over MPI"},
     {NAMES("queue_wait", "QUEUE_WAIT"), .initial = "30000", .unit = "ms", .type = USM__SETTING_SIZE,
@@ -141,12 +133,12 @@ const usm__setting usm__settings[] = {
     {NAMES("cache_dir", "CACHE_DIR"), .initial = "", .unit = "path", .secure = true,
      .help = "where compiled kernels are kept, and which local sizes suit them; off: nowhere; "
              "unset: $XDG_CACHE_HOME/usm or ~/.cache/usm"},
-    {NAMES("ipc", "IPC"), .initial = "channel", .unit = "channel|pidfd", .check = check_ipc,
+    {NAMES("ipc", "IPC"), .initial = "channel", .unit = "channel|pidfd", .type = USM__SETTING_WORD,
      .help =
          "how descriptors reach other processes: sent by their owner (channel), or taken out of "
          "it (pidfd), which Yama may refuse"},
     {NAMES("policy", "POLICY"), .initial = "adaptive",
-     .unit = "adaptive|static|fixed|guided|fastest|energy", .check = check_policy,
+     .unit = "adaptive|static|fixed|guided|fastest|energy", .type = USM__SETTING_WORD,
      .help = "how many indices a member of a team takes at a time, where a launch names no policy"},
     {NAMES("watts", "WATTS"), .initial = "", .unit = "name=watts,...|path", .secure = true,
      .check = usm__settings_check_watts,
@@ -164,14 +156,14 @@ const usm__setting usm__settings[] = {
          "each of these threads keeps to a processor of its own, when there are as many; what a "
          "host task starts inherits it"},
     {NAMES("level_zero_lists", "LEVEL_ZERO_LISTS"), .initial = "immediate",
-     .unit = "immediate|regular", .check = check_lists,
+     .unit = "immediate|regular", .type = USM__SETTING_WORD,
      .help = "how Level Zero queues hand over commands: immediate command lists, or a regular one "
              "for each command"},
     {NAMES("level_zero_vmem", "LEVEL_ZERO_VMEM"), .initial = "auto", .unit = "auto|on|off",
-     .check = check_vmem,
-     .help  = "whether Level Zero's device memory grows in pieces, mapped side by side: always, "
-              "never, or where the driver is known to be right about kernels that cross from piece "
-              "to piece (Intel's since 24.22)"},
+     .type = USM__SETTING_WORD,
+     .help = "whether Level Zero's device memory grows in pieces, mapped side by side: always, "
+             "never, or where the driver is known to be right about kernels that cross from piece "
+             "to piece (Intel's since 24.22)"},
     {NAMES("null_memory", "NULL_MEMORY"), .initial = "80G", .unit = "bytes",
      .type = USM__SETTING_SIZE, .help = "how much memory the null backend pretends to have"},
     {NAMES("null_vmem", "NULL_VMEM"), .initial = "1", .unit = "", .type = USM__SETTING_BOOL,
@@ -298,60 +290,22 @@ static usm_status fail_unknown(const char *key)
     return usm__fail(USM_E_SETTING, "there is no setting \"%.64s\"; the settings are %s", key, all);
 }
 
-static bool check_lists(const char *text, char *why, size_t why_size)
-{
-    (void)snprintf(why, why_size, "immediate, regular");
-    return strcmp(text, "immediate") == 0 || strcmp(text, "regular") == 0;
-}
-
-static bool check_vmem(const char *text, char *why, size_t why_size)
-{
-    (void)snprintf(why, why_size, "auto, on, off");
-    return strcmp(text, "auto") == 0 || strcmp(text, "on") == 0 || strcmp(text, "off") == 0;
-}
-
-static bool check_ipc(const char *text, char *why, size_t why_size)
-{
-    (void)snprintf(why, why_size, "channel, pidfd");
-    return strcmp(text, "channel") == 0 || strcmp(text, "pidfd") == 0;
-}
-
-static bool check_replicas(const char *text, char *why, size_t why_size)
-{
-    (void)snprintf(why, why_size, "1, 2, 3");
-    return text[0] == '\0' || (text[0] >= '1' && text[0] <= '3' && text[1] == '\0');
-}
-
-static bool check_read(const char *text, char *why, size_t why_size)
-{
-    (void)snprintf(why, why_size, "primary, any");
-    return strcmp(text, "primary") == 0 || strcmp(text, "any") == 0;
-}
-
-static bool check_mpi(const char *text, char *why, size_t why_size)
-{
-    static const char *const known[] = {"auto", "openmpi", "mpich", "mpich12", "abi"};
-
-    (void)snprintf(why, why_size, "auto, openmpi, mpich, mpich12, abi");
-    for (size_t i = 0; i < sizeof known / sizeof known[0]; i++)
-        if (strcmp(text, known[i]) == 0)
-            return true;
-    return false;
-}
-
-static bool check_policy(const char *text, char *why, size_t why_size)
-{
-    static const char *const known[] = {"adaptive", "static",  "fixed",
-                                        "guided",   "fastest", "energy"};
-
-    (void)snprintf(why, why_size, "adaptive, static, fixed, guided, fastest, energy");
-    for (size_t i = 0; i < sizeof known / sizeof known[0]; i++)
-        if (strcmp(text, known[i]) == 0)
-            return true;
-    return false;
-}
-
 /* --- values --------------------------------------------------------------- */
+
+/* True if the text is one of the words of `words`, "a|b|c"; writes them to `why`. */
+static bool is_word(const char *text, const char *words, char *why)
+{
+    usm__span rest = usm__span_of(words), word;
+    size_t    n    = 0;
+    bool      is   = false;
+
+    while (usm__span_next(&rest, '|', &word)) {
+        n += (size_t)snprintf(why + n, WHY_SIZE - n, "%s%.*s", n > 0 ? ", " : "", (int)word.len,
+                              word.at);
+        is |= word.len == strlen(text) && memcmp(word.at, text, word.len) == 0;
+    }
+    return is;
+}
 
 static bool parse(size_t i, const char *text, uint64_t *number, char *why)
 {
@@ -370,6 +324,10 @@ static bool parse(size_t i, const char *text, uint64_t *number, char *why)
     case USM__SETTING_SIZE:
         (void)snprintf(why, WHY_SIZE, "a number of bytes, with K, M, G or T for powers of 1024");
         if (!usm__span_size(usm__span_of(text), number))
+            return false;
+        break;
+    case USM__SETTING_WORD:
+        if (!is_word(text, usm__settings[i].unit, why) && (*text || *usm__settings[i].initial))
             return false;
         break;
     case USM__SETTING_TEXT:

@@ -17,7 +17,8 @@
 typedef enum usm__setting_type {
     USM__SETTING_TEXT,
     USM__SETTING_BOOL, /* 1/0/true/false/yes/no/on/off                                 */
-    USM__SETTING_SIZE  /* bytes with K, M, G, T (powers of 1024)                       */
+    USM__SETTING_SIZE, /* bytes with K, M, G, T (powers of 1024)                       */
+    USM__SETTING_WORD  /* a word of `unit`, "a|b|c"; unset if there is no default      */
 } usm__setting_type;
 
 #define USM__SETTING_FOREIGN 2
@@ -39,7 +40,7 @@ typedef struct usm__setting {
     const char         *key;      /* lower case, without usm_                            */
     const char         *variable; /* "USM_" and the key in upper case                   */
     const char         *initial;  /* the default as text; "" = none                      */
-    const char         *unit;     /* "", "bytes", "path", ...                            */
+    const char         *unit;     /* "", "bytes", "path", "a|b", ...                     */
     const char         *help;
     usm__setting_check *check; /* or NULL                                              */
     /* Variables of other libraries, read in this order if ours is unset; ended by NULL. */
