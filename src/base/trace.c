@@ -347,19 +347,25 @@ uint32_t usm__trace_pool(const char *name, usm_kind kind, const char *device)
     return pool.id;
 }
 
+/* Writes a definition, which begins with its id, to the file; returns the id, or 0 if it has none
+ * or there is no room. */
+static uint32_t define(usm__trace_kind kind, const void *definition, size_t size)
+{
+    uint32_t id;
+
+    memcpy(&id, definition, sizeof(id));
+    return id != 0 && usm__trace_define(kind, definition, size) ? id : 0;
+}
+
 uint32_t usm__trace_tag(const char *name)
 {
     struct {
         uint32_t id;
         char     name[64];
-    } tag;
+    } tag = {.id = on() ? next_id(&traced.last_tag, USM__TRACE_TAGS_MAX) : 0};
 
-    if (!on())
-        return 0;
-    memset(&tag, 0, sizeof(tag));
-    tag.id = next_id(&traced.last_tag, USM__TRACE_TAGS_MAX);
     (void)snprintf(tag.name, sizeof(tag.name), "%s", name);
-    return tag.id != 0 && usm__trace_define(USM__CHUNK_TAG, &tag, sizeof(tag)) ? tag.id : 0;
+    return define(USM__CHUNK_TAG, &tag, sizeof(tag));
 }
 
 uint32_t usm__trace_space(const char *name, uint64_t block_size, uint64_t blocks)
@@ -368,31 +374,23 @@ uint32_t usm__trace_space(const char *name, uint64_t block_size, uint64_t blocks
         uint32_t id, zero;
         uint64_t block_size, blocks;
         char     name[48];
-    } space;
+    } space = {.id         = on() ? next_id(&traced.last_space, USM__TRACE_SPACES_MAX) : 0,
+               .block_size = block_size,
+               .blocks     = blocks};
 
-    if (!on())
-        return 0;
-    memset(&space, 0, sizeof(space));
-    space.id         = next_id(&traced.last_space, USM__TRACE_SPACES_MAX);
-    space.block_size = block_size;
-    space.blocks     = blocks;
     (void)snprintf(space.name, sizeof(space.name), "%s", name);
-    return space.id != 0 && usm__trace_define(USM__CHUNK_SPACE, &space, sizeof(space)) ? space.id
-                                                                                       : 0;
+    return define(USM__CHUNK_SPACE, &space, sizeof(space));
 }
 
-/* Returns `id`, or 0 if there is no room for its name. */
 static uint32_t define_name(usm__trace_kind kind, uint32_t id, const char *name)
 {
     struct {
         uint32_t id, zero;
         char     name[64];
-    } named;
+    } named = {.id = id};
 
-    memset(&named, 0, sizeof(named));
-    named.id = id;
     (void)snprintf(named.name, sizeof(named.name), "%s", name);
-    return id != 0 && usm__trace_define(kind, &named, sizeof(named)) ? id : 0;
+    return define(kind, &named, sizeof(named));
 }
 
 uint32_t usm__trace_tier(const char *name)
