@@ -2,12 +2,15 @@
 #
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 
-set(usm_all_parts async ipc buffer offload)
+set(usm_all_parts observe async ipc buffer offload)
 foreach(part IN LISTS USM_PARTS)
     if(NOT part IN_LIST usm_all_parts)
         message(FATAL_ERROR "USM_PARTS: \"${part}\" is no part of libusm; there are ${usm_all_parts}")
     endif()
 endforeach()
+if("buffer" IN_LIST USM_PARTS AND NOT "observe" IN_LIST USM_PARTS)
+    message(FATAL_ERROR "USM_PARTS: buffer needs observe, whose trace has its events")
+endif()
 if("offload" IN_LIST USM_PARTS AND NOT "buffer" IN_LIST USM_PARTS)
     message(FATAL_ERROR "USM_PARTS: offload needs buffer")
 endif()

@@ -6,8 +6,15 @@
 #include "device/registry.h"
 #include "heap/part.h"
 #include "heap/slab.h"
-#include "observe/part.h"
 #include "program/part.h"
+#ifdef USM_PART_OBSERVE
+#include "observe/part.h"
+#else
+#include "base/settings.h"
+#include "base/text.h"
+
+#include <stdio.h>
+#endif
 #ifdef USM_PART_ASYNC
 #include "async/async.h"
 #endif
@@ -27,8 +34,10 @@
 
 /* Lower ones first.  USM_PARTS of the build says which parts there are. */
 static const usm_part *const parts[] = {
-    &usm__device_part,  &usm__heap_part,    &usm__command_part,
-    &usm__program_part, &usm__observe_part,
+    &usm__device_part,  &usm__heap_part,   &usm__command_part, &usm__program_part,
+#ifdef USM_PART_OBSERVE
+    &usm__observe_part,
+#endif
 #ifdef USM_PART_ASYNC
     &usm__async_part,
 #endif
@@ -36,12 +45,37 @@ static const usm_part *const parts[] = {
     &usm__ipc_part,
 #endif
 #ifdef USM_PART_BUFFER
-    &usm__spill_part,   &usm__buffer_part,  &usm__cluster_part,
+    &usm__spill_part,   &usm__buffer_part, &usm__cluster_part,
 #endif
 };
 
+#ifndef USM_PART_OBSERVE
+/* Whoever asks for a trace or a check must not believe that there is one. */
+static bool is_left_out(const char *value, char *why, size_t why_size)
+{
+    bool is_on = *value != '\0';
+
+    (void)usm__span_bool(usm__span_of(value), &is_on);
+    (void)snprintf(why, why_size, "nothing: this libusm was built without observe (USM_PARTS)");
+    return !is_on;
+}
+
+static void refuse_observation(void)
+{
+    static const char *const keys[] = {"hooks", "validation", "trace", "debug"};
+
+    for (size_t i = 0; i < sizeof keys / sizeof *keys; i++) {
+        usm__setting_set_check(keys[i], is_left_out);
+        (void)usm__setting_text(keys[i]); /* which warns of a variable; nobody else will read it */
+    }
+}
+#endif
+
 void usm__compose(void)
 {
+#ifndef USM_PART_OBSERVE
+    refuse_observation();
+#endif
     for (size_t i = 0; i < sizeof parts / sizeof *parts; i++)
         usm__part_add(parts[i]);
     (void)usm_host_watch_forks(); /* tried again with its first context */

@@ -6,10 +6,16 @@
 #include "base/mutex.h"
 #include "base/trace.h"
 
+static void fork_tracer(usm_fork_phase phase)
+{
+    if (usm__tracer_now)
+        usm__tracer_now->fork(phase);
+}
+
 void usm__base_fork(usm_fork_phase phase)
 {
     /* Locks are taken by rank, and released in the reverse order. */
-    static void (*const part[])(usm_fork_phase) = {usm__meta_fork, usm__log_fork, usm__trace_fork,
+    static void (*const part[])(usm_fork_phase) = {usm__meta_fork, usm__log_fork, fork_tracer,
                                                    usm__thread_fork, usm__fault_fork};
     const int n                                 = (int)(sizeof(part) / sizeof(part[0]));
 

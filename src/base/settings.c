@@ -17,7 +17,6 @@
 #include "base/settings_check.h"
 #include "base/status.h"
 #include "base/text.h"
-#include "base/trace.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -113,13 +112,11 @@ const usm__setting usm__settings[] = {
     {NAMES("validation", "VALIDATION"), .initial = "0", .unit = "", .type = USM__SETTING_BOOL,
      .help = "full checks of pointers and lifetimes, with reports"},
     {NAMES("trace", "TRACE"), .initial = "", .unit = "path", .secure = true,
-     .check = usm__trace_check_name,
      .help = "the file in which allocations and driver calls are recorded for usm-prof; %h, %r, %p "
              "stand for host, rank, process; read once, before the first pool is made"},
     {NAMES("trace_stacks", "TRACE_STACKS"), .initial = "off", .unit = "off|on|all|bytes",
-     .check = usm__trace_check_stacks,
-     .help  = "with a trace: stacks of allocations, one each 512 KiB on average (on), all, or as "
-              "many bytes apart"},
+     .help = "with a trace: stacks of allocations, one each 512 KiB on average (on), all, or as "
+             "many bytes apart"},
     {NAMES("trace_ring", "TRACE_RING"), .initial = "1M", .unit = "bytes", .type = USM__SETTING_SIZE,
      .help =
          "with a trace: memory of each thread for events that are not yet written; what finds no "

@@ -45,7 +45,7 @@ static void on_thread_end(void *p)
         threads.on_end(block);
     usm__parts_thread_ended();
     if (block->trace != NULL)
-        usm__trace_thread_end(block->trace);
+        usm__tracer_now->thread_end(block->trace);
     block->trace    = NULL;
     usm__self.block = NULL;
     give_back(block);

@@ -33,7 +33,6 @@
 #define CAPACITY_MIN      64
 #define STACK_BYTES_USUAL ((uint64_t)512 << 10)
 
-atomic_int                usm__trace_on;
 usm__trace_config         usm__trace_config_now;
 struct usm__ring *_Atomic usm__rings;
 _Atomic(uint64_t)         usm__trace_ringless;
@@ -433,6 +432,12 @@ uint32_t usm__trace_member(const char *name)
     usm__mutex_unlock(&traced.lock);
     return is_new ? define_name(USM__CHUNK_MEMBER, id, name) : id;
 }
+
+const usm__tracer usm__trace_table = {.flush      = usm__trace_flush,
+                                      .fork       = usm__trace_fork,
+                                      .thread_end = usm__trace_thread_end,
+                                      .pool       = usm__trace_pool,
+                                      .driver     = usm__trace_driver};
 
 /* --- start and fork -------------------------------------------------------- */
 

@@ -14,7 +14,7 @@
 #include <stdatomic.h>
 #include <stdint.h>
 
-extern atomic_int usm__trace_on;
+extern atomic_int usm__trace_on; /* stays 0 in a library without tracing */
 
 /* The driver calls that are recorded. */
 typedef enum usm__trace_call {
@@ -24,21 +24,34 @@ typedef enum usm__trace_call {
     USM__TRACE_UNMAP = 4
 } usm__trace_call;
 
+/* What the core calls of the rings: it is built without them where USM_PARTS leaves out `observe`. */
+typedef struct usm__tracer {
+    /* Writes everything recorded so far to the file; called by usm_shutdown() and at the end of the
+     * process. */
+    void (*flush)(void);
+    /* The child writes a file of its own if the name has %p, otherwise nothing. */
+    void (*fork)(usm_fork_phase phase);
+    /* The calling thread ends; `ring` is that of its block. */
+    void (*thread_end)(void *ring);
+    /* Called when a pool is created: writes its name to the file.  Its id is > 0 and never reused;
+     * 0 if tracing is off. */
+    uint32_t (*pool)(const char *name, usm_kind kind, const char *device);
+    /* start_ns: CLOCK_MONOTONIC before the call; the end is now. */
+    void (*driver)(usm__trace_call call, uint32_t pool, const void *p, size_t size,
+                   uint64_t start_ns, usm_status status);
+} usm__tracer;
+
+extern const usm__tracer        usm__trace_table; /* of trace.c */
+extern const usm__tracer *const usm__tracer_now;  /* that table, or NULL: there are no rings */
+
 /* Reads USM_TRACE and related settings and opens the file; the writer starts with the first event.
  * Called before each pool is created, so that usm_config_set() works until the first; later calls
  * do nothing.  If the file cannot be opened, a warning is logged and nothing is traced. */
 void usm__trace_start(void);
-/* Writes everything recorded so far to the file; called by usm_shutdown() and at the end of the
- * process. */
-void usm__trace_flush(void);
-void usm__trace_fork(
-    usm_fork_phase
-        phase); /* the child writes a file of its own if the name has %p, otherwise nothing */
-/* The calling thread ends; `ring` is that of its block. */
-void usm__trace_thread_end(void *ring);
-
-/* Called when a pool is created: writes its name to the file.  Its id is > 0 and never reused; 0 if
- * tracing is off. */
+/* The functions of the table above, where src/observe is built in. */
+void     usm__trace_flush(void);
+void     usm__trace_fork(usm_fork_phase phase);
+void     usm__trace_thread_end(void *ring);
 uint32_t usm__trace_pool(const char *name, usm_kind kind, const char *device);
 /* Returns a tag's number in the file; 0: tracing is off, or there are too many.  Called once for
  * each tag. */
@@ -50,7 +63,6 @@ void usm__trace_alloc(uint32_t pool, uint32_t tag, const void *p, size_t size, s
 void usm__trace_free(uint32_t pool, const void *p);
 /* Called when an allocation found no memory. */
 void usm__trace_failed(uint32_t pool, uint32_t tag, size_t size);
-/* start_ns: CLOCK_MONOTONIC before the call; the end is now. */
 void usm__trace_driver(usm__trace_call call, uint32_t pool, const void *p, size_t size,
                        uint64_t start_ns, usm_status status);
 

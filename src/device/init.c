@@ -300,7 +300,8 @@ void usm_shutdown(void)
     usm__mutex_unlock(&lib.lock);
     if (ctx)
         usm__context_end(ctx);
-    usm__trace_flush();
+    if (usm__tracer_now)
+        usm__tracer_now->flush();
 }
 
 /* True if the launcher or the user already assigned devices by a mask: the first visible device is

@@ -17,7 +17,6 @@
 #include "base/os.h"
 #include "base/part.h"
 #include "base/settings.h"
-#include "base/trace.h"
 #include "device/module.h"
 
 #include <stdarg.h>

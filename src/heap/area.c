@@ -46,7 +46,8 @@ static void trace_end(usm__trace_call call, const usm__area *a, const void *p, s
                       uint64_t start)
 {
     if (start)
-        usm__trace_driver(call, a->pool->trace_id, p, size, start, p ? USM_OK : usm_last_status());
+        usm__tracer_now->driver(call, a->pool->trace_id, p, size, start,
+                                p ? USM_OK : usm_last_status());
 }
 
 static void *device_of(const usm__area *a)

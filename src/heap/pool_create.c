@@ -221,8 +221,9 @@ static usm_status make_pool(usm_context *ctx, size_t index, usm_kind kind,
     if (!pool)
         return USM_E_NO_MEMORY;
     pool->ops = choose_ops(pool, d.name, desc->name != NULL);
-    if (pool->ops) /* before the pool takes an area */
-        pool->trace_id = usm__trace_pool(pool->ops->name, kind, ctx->devices[index].dev->term);
+    if (pool->ops && usm_load_relaxed(&usm__trace_on)) /* before the pool takes an area */
+        pool->trace_id =
+            usm__tracer_now->pool(pool->ops->name, kind, ctx->devices[index].dev->term);
     /* The free of a block that other processes may have open must be seen: no cache may take it. */
     if (pool->ops && slab_is(pool->ops) && pool->export_mode == USM_POOL_PRIVATE &&
         pool->thread_cache != NO_CACHES)

@@ -4,6 +4,7 @@
 
 #include "base/mutex.h"
 #include "base/settings.h"
+#include "base/trace.h"
 #include "observe/debug.h"
 #include "observe/hooks.h"
 #include "observe/observe.h"
@@ -14,6 +15,8 @@ static void start(void)
 {
     usm__setting_set_check("hooks", usm__hooks_check);
     usm__setting_set_check("debug", usm__debug_check);
+    usm__setting_set_check("trace", usm__trace_check_name);
+    usm__setting_set_check("trace_stacks", usm__trace_check_stacks);
 }
 
 const usm_part usm__observe_part = {.name         = "observe",

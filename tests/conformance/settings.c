@@ -80,8 +80,8 @@ TestAlone(settings, every_spelling_of_a_boolean_is_taken)
                                                                                    "False", "OFF"};
 
     for (int i = 0; i < 6; i++) {
-        CHECK_OK(usm_config_set("validation", yes[i]));
-        CHECK_OK(usm_config_set("validation", no[i]));
+        CHECK_OK(usm_config_set("null_vmem", yes[i]));
+        CHECK_OK(usm_config_set("null_vmem", no[i]));
     }
 }
 
