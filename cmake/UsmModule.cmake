@@ -68,6 +68,7 @@ function(usm_add_driver_backend name)
         return()
     endif()
     set(common
+        ../backends/common/commands.c
         ../backends/common/gate.c
         ../backends/common/instances.c
         ../backends/common/kinds.c

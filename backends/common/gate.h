@@ -92,6 +92,8 @@ struct gate_ops {
     usm_status (*issue)(gate_queue *q, const gate_command *cmd, size_t ndeps,
                         gate_event *const *deps, gate_event *out, bool has_failed,
                         usm_list *notices);
+    /* The same for a command without dependencies and event (driver_submit()). */
+    usm_status (*issue_plain)(gate_queue *q, const gate_command *cmd);
     /* Frees what cmd owns; called after issue(), or instead of it. */
     void (*command_drop)(const gate_command *cmd);
     /* For a native event; they report their failures.  query: USM_E_NOT_READY without an error

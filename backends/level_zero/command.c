@@ -46,7 +46,7 @@ static ze_result_t copy_bytes(lz_target *t, void *dst, const void *src, size_t n
         t, lz.zeCommandListAppendMemoryCopy(t->list, dst, src, n, t->signal, t->nwaits, t->waits));
 }
 
-static ze_result_t copy_region(lz_target *t, const lz_rect *r)
+static ze_result_t copy_region(lz_target *t, const driver_rect *r)
 {
     ze_copy_region_t region = {
         .width  = (uint32_t)r->width,
@@ -60,10 +60,10 @@ static ze_result_t copy_region(lz_target *t, const lz_rect *r)
 }
 
 /* For what exceeds the 32 bits of a region: copies `nrows` rows at once, or each row separately. */
-static ze_result_t copy_parts(lz_target *t, const lz_rect *all, size_t nrows)
+static ze_result_t copy_parts(lz_target *t, const driver_rect *all, size_t nrows)
 {
     lz_target   to   = {.list = t->list, .dev = t->dev};
-    lz_rect     part = *all;
+    driver_rect part = *all;
     ze_result_t code = begin_many(t);
 
     for (size_t y = 0; y < all->height && !code; y += nrows) {
@@ -77,7 +77,7 @@ static ze_result_t copy_parts(lz_target *t, const lz_rect *all, size_t nrows)
     return code ? code : end_many(t);
 }
 
-static ze_result_t copy_2d(lz_target *t, const lz_rect *r)
+static ze_result_t copy_2d(lz_target *t, const driver_rect *r)
 {
     if (r->height == 1 || (r->dst_pitch == r->width && r->src_pitch == r->width))
         return copy_bytes(t, r->dst, r->src, r->width * r->height);
@@ -88,7 +88,7 @@ static ze_result_t copy_2d(lz_target *t, const lz_rect *r)
     return copy_region(t, r);
 }
 
-static ze_result_t fill(lz_target *t, const lz_command *cmd)
+static ze_result_t fill(lz_target *t, const driver_command *cmd)
 {
     return appended(
         t, lz.zeCommandListAppendMemoryFill(t->list, cmd->as.fill.dst, cmd->as.fill.pattern,
@@ -109,7 +109,7 @@ static ze_result_t hinted(lz_target *t, ze_result_t code)
     return ZE_RESULT_SUCCESS;
 }
 
-static ze_result_t prefetch(lz_target *t, const lz_command *cmd)
+static ze_result_t prefetch(lz_target *t, const driver_command *cmd)
 {
     ze_result_t code = begin_many(t);
 
@@ -124,7 +124,7 @@ static ze_result_t prefetch(lz_target *t, const lz_command *cmd)
 #define CLEAR_HOST_PREFERRED 9
 #define NONE                 (-1)
 
-static ze_result_t advise(lz_target *t, const lz_command *cmd)
+static ze_result_t advise(lz_target *t, const driver_command *cmd)
 {
     static const int advices[][3] = {
         [USM_ADVICE_DEFAULT]               = {ZE_MEMORY_ADVICE_CLEAR_READ_MOSTLY,
@@ -157,42 +157,34 @@ static ze_result_t marker(lz_target *t)
     return appended(t, lz.zeCommandListAppendBarrier(t->list, t->signal, t->nwaits, t->waits));
 }
 
-static ze_result_t launch(lz_target *t, const lz_command *cmd)
+static ze_result_t launch(lz_target *t, const driver_command *cmd)
 {
-    return appended(t, lz.zeCommandListAppendLaunchKernel(t->list, cmd->as.launch.instance->native,
-                                                          &cmd->as.launch.groups, t->signal,
-                                                          t->nwaits, t->waits));
+    const lz_instance     *instance = cmd->as.launch.instance;
+    const uint32_t        *n        = cmd->as.launch.groups;
+    const ze_group_count_t groups   = {n[0], n[1], n[2]};
+
+    return appended(t, lz.zeCommandListAppendLaunchKernel(t->list, instance->native, &groups,
+                                                          t->signal, t->nwaits, t->waits));
 }
 
-ze_result_t lz_command_append(lz_target *t, const lz_command *cmd)
+ze_result_t lz_command_append(lz_target *t, const driver_command *cmd)
 {
     switch (cmd->type) {
-    case LZ_COPY:
+    case DRIVER_COPY:
         return copy_bytes(t, cmd->as.rect.dst, cmd->as.rect.src, cmd->as.rect.width);
-    case LZ_COPY_2D:
+    case DRIVER_COPY_2D:
         return copy_2d(t, &cmd->as.rect);
-    case LZ_FILL:
+    case DRIVER_FILL:
         return fill(t, cmd);
-    case LZ_PREFETCH:
+    case DRIVER_PREFETCH:
         return prefetch(t, cmd);
-    case LZ_ADVISE:
+    case DRIVER_ADVISE:
         return advise(t, cmd);
-    case LZ_MARKER:
-    case LZ_BARRIER:
+    case DRIVER_MARKER:
+    case DRIVER_BARRIER:
         return marker(t);
-    case LZ_LAUNCH:
+    case DRIVER_LAUNCH:
         return launch(t, cmd);
     }
     return ZE_RESULT_ERROR_INVALID_ENUMERATION;
-}
-
-const char *lz_command_name(const lz_command *cmd)
-{
-    static const char *const names[] = {
-        [LZ_COPY] = "the copy",         [LZ_COPY_2D] = "the 2-D copy", [LZ_FILL] = "the fill",
-        [LZ_PREFETCH] = "the prefetch", [LZ_ADVISE] = "the advice",    [LZ_MARKER] = "the marker",
-        [LZ_BARRIER] = "the barrier",   [LZ_LAUNCH] = "the launch",
-    };
-
-    return names[cmd->type];
 }

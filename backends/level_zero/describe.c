@@ -142,7 +142,7 @@ static size_t pattern_limit(size_t most)
 {
     size_t limit = 1;
 
-    while (limit < LZ_MAX_PATTERN && limit * 2 <= most)
+    while (limit < DRIVER_MAX_PATTERN && limit * 2 <= most)
         limit *= 2;
     return limit;
 }

@@ -340,22 +340,19 @@ static usm_status set_group(lz_instance *instance, const size_t group[3])
 }
 
 static usm_status count_groups(const lz_kernel *kernel, const usm_launch *launch,
-                               const size_t group[3], ze_group_count_t *groups)
+                               const size_t group[3], uint32_t groups[3])
 {
-    size_t n[3];
-
     for (size_t d = 0; d < 3; d++) {
-        n[d] = launch->global[d] / group[d];
-        if (n[d] > kernel->program->max_groups[d])
+        size_t n = launch->global[d] / group[d];
+
+        if (n > kernel->program->max_groups[d])
             return lz_report(USM_E_INVALID,
                              "kernel \"%s\": %zu work-groups in dimension %zu are beyond the %u of "
                              "'%s'; launch in parts, or with larger groups",
-                             kernel->name, n[d], d, kernel->program->max_groups[d],
+                             kernel->name, n, d, kernel->program->max_groups[d],
                              kernel->program->dev->info.name);
+        groups[d] = (uint32_t)n;
     }
-    groups->groupCountX = (uint32_t)n[0];
-    groups->groupCountY = (uint32_t)n[1];
-    groups->groupCountZ = (uint32_t)n[2];
     return USM_OK;
 }
 
@@ -395,8 +392,7 @@ static usm_status set_offset(lz_instance *instance, const size_t offset[3])
     return USM_OK;
 }
 
-static usm_status set_range(lz_instance *instance, const usm_launch *launch,
-                            ze_group_count_t *groups)
+static usm_status set_range(lz_instance *instance, const usm_launch *launch, uint32_t groups[3])
 {
     size_t     group[3] = {1, 1, 1};
     usm_status status   = choose_group(instance, launch, group);
@@ -415,9 +411,9 @@ static usm_status set_range(lz_instance *instance, const usm_launch *launch,
 usm_status lz_launch(void *q, void *kernel, const usm_launch *launch, size_t ndeps,
                      void *const *deps, void **ev)
 {
-    lz_command   cmd      = {.type = LZ_LAUNCH};
-    lz_instance *instance = NULL;
-    usm_status   status   = instance_take(kernel, &instance);
+    driver_command cmd      = {.type = DRIVER_LAUNCH};
+    lz_instance   *instance = NULL;
+    usm_status     status   = instance_take(kernel, &instance);
 
     if (status)
         return status;
@@ -425,11 +421,11 @@ usm_status lz_launch(void *q, void *kernel, const usm_launch *launch, size_t nde
     if (!status)
         status = set_indirect(instance, launch);
     if (!status)
-        status = set_range(instance, launch, &cmd.as.launch.groups);
+        status = set_range(instance, launch, cmd.as.launch.groups);
     if (status) {
         lz_instance_give_back(instance);
         return status;
     }
     cmd.as.launch.instance = instance;
-    return lz_submit(q, &cmd, ndeps, deps, ev);
+    return driver_submit(q, &cmd, ndeps, deps, ev);
 }

@@ -296,14 +296,14 @@ static bool needs_slot(const lz_lane *lane, bool wants)
     return wants || lane->is_chained || lane->since_event + 1 >= EVENT_EVERY;
 }
 
-static bool needs_record(const lz_lane *lane, const lz_command *cmd, const lz_waits *waits,
+static bool needs_record(const lz_lane *lane, const driver_command *cmd, const lz_waits *waits,
                          const lz_slot *slot)
 {
-    return slot || waits->n || cmd->type == LZ_LAUNCH || lane->stream.queue;
+    return slot || waits->n || cmd->type == DRIVER_LAUNCH || lane->stream.queue;
 }
 
 /* Appends the command, and before it a barrier if the stream needs one. */
-static ze_result_t append(lz_lane *lane, lz_target *t, const lz_command *cmd)
+static ze_result_t append(lz_lane *lane, lz_target *t, const driver_command *cmd)
 {
     lz_target   repair = {.list = t->list, .dev = t->dev};
     ze_result_t code   = lane->is_torn ? lz_barrier_append(&repair) : ZE_RESULT_SUCCESS;
@@ -314,7 +314,7 @@ static ze_result_t append(lz_lane *lane, lz_target *t, const lz_command *cmd)
     return lz_command_append(t, cmd);
 }
 
-static ze_result_t run_regular(lz_lane *lane, record *r, lz_target *t, const lz_command *cmd)
+static ze_result_t run_regular(lz_lane *lane, record *r, lz_target *t, const driver_command *cmd)
 {
     ze_result_t code;
 
@@ -328,7 +328,7 @@ static ze_result_t run_regular(lz_lane *lane, record *r, lz_target *t, const lz_
     return code;
 }
 
-static ze_result_t run_immediate(lz_lane *lane, lz_target *t, const lz_command *cmd)
+static ze_result_t run_immediate(lz_lane *lane, lz_target *t, const driver_command *cmd)
 {
     ze_result_t code;
 
@@ -339,8 +339,8 @@ static ze_result_t run_immediate(lz_lane *lane, lz_target *t, const lz_command *
     return code;
 }
 
-static usm_status run(lz_lane *lane, const lz_command *cmd, const lz_waits *waits, lz_slot *slot,
-                      record *r)
+static usm_status run(lz_lane *lane, const driver_command *cmd, const lz_waits *waits,
+                      lz_slot *slot, record *r)
 {
     lz_target t = {
         .dev    = lane->dev,
@@ -351,7 +351,7 @@ static usm_status run(lz_lane *lane, const lz_command *cmd, const lz_waits *wait
     ze_result_t code;
 
     code = r && r->list ? run_regular(lane, r, &t, cmd) : run_immediate(lane, &t, cmd);
-    return code ? lz_fail(code, lz_command_name(cmd)) : USM_OK;
+    return code ? lz_fail(code, driver_command_name(cmd)) : USM_OK;
 }
 
 /* Called before the submission: afterwards the command may end at any time. */
@@ -388,7 +388,7 @@ static void keep(lz_lane *lane, record *r, const lz_waits *waits, lz_slot *slot)
 }
 
 /* Called when the command is in the stream. */
-static void enter(lz_lane *lane, const lz_command *cmd, const lz_waits *waits, lz_slot *slot,
+static void enter(lz_lane *lane, const driver_command *cmd, const lz_waits *waits, lz_slot *slot,
                   record *r)
 {
     usm_store_relaxed(&lane->number, usm_load_relaxed(&lane->number) + 1);
@@ -396,8 +396,8 @@ static void enter(lz_lane *lane, const lz_command *cmd, const lz_waits *waits, l
     lane->is_open     = !slot;
     if (r) {
         keep(lane, r, waits, slot);
-        if (cmd->type == LZ_LAUNCH) {
-            r->kernel = cmd->as.launch.instance->kernel;
+        if (cmd->type == DRIVER_LAUNCH) {
+            r->kernel = ((const lz_instance *)cmd->as.launch.instance)->kernel;
             usm_ref_take(&r->kernel->refs);
         }
     }
@@ -409,7 +409,7 @@ static void enter(lz_lane *lane, const lz_command *cmd, const lz_waits *waits, l
     }
 }
 
-usm_status lz_lane_submit(lz_lane *lane, const lz_command *cmd, lz_waits *waits, bool wants,
+usm_status lz_lane_submit(lz_lane *lane, const driver_command *cmd, lz_waits *waits, bool wants,
                           lz_slot **out)
 {
     lz_slot   *slot   = *out ? lz_slot_ref(*out) : NULL;
@@ -448,8 +448,8 @@ err_slot:
 
 usm_status lz_lane_tail(lz_lane *lane, lz_slot **out)
 {
-    static const lz_command marker = {.type = LZ_MARKER};
-    lz_waits                none;
+    static const driver_command marker = {.type = DRIVER_MARKER};
+    lz_waits                    none;
 
     if (!lane->is_open) {
         bool is_done = !lane->tail || usm_load_acquire(&lane->tail->end) == LZ_DONE;

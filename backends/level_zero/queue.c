@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* Queues, and the commands of the backend's table in the form that the gate takes.  Not here:
- * launches (kernel.c), the further steps of a command (submit.c, lane.c).  Called by the core
- * through the table.
+/* Queues.  Not here: their commands (../common/commands.c, kernel.c), whose further steps are in
+ * submit.c and lane.c.  Called by the core through the table.
  *
  * If a queue is destroyed with commands in flight, it releases its lanes, which end by themselves
  * (lane.c); deferred commands keep a reference to the queue. */
@@ -9,13 +8,11 @@
 
 #include "program.h"
 
-#include <string.h>
-
 static void command_drop(const gate_command *gcmd)
 {
-    const lz_command *cmd = (const lz_command *)gcmd;
+    const driver_command *cmd = (const driver_command *)gcmd;
 
-    if (cmd->type == LZ_LAUNCH)
+    if (cmd->type == DRIVER_LAUNCH)
         lz_instance_give_back(cmd->as.launch.instance);
 }
 
@@ -34,6 +31,7 @@ static void queue_free(gate_queue *gate)
 const gate_ops lz_gate_ops = {
     .event_size    = sizeof(lz_event),
     .issue         = lz_issue,
+    .issue_plain   = lz_issue_plain,
     .command_drop  = command_drop,
     .event_query   = lz_event_query,
     .event_wait    = lz_event_wait,
@@ -117,100 +115,4 @@ usm_status lz_queue_wait(void *queue)
     }
     failure = gate_queue_take_failure(&q->gate);
     return failure ? failure : first;
-}
-
-lz_device *lz_queue_device(void *q)
-{
-    return ((lz_queue *)q)->dev;
-}
-
-/* --- commands ---------------------------------------------------------------------- */
-
-/* The fast path of gate_submit() and lz_issue(): no dependencies, no event, one lane. */
-static usm_status submit_plain(lz_queue *q, const lz_command *cmd)
-{
-    lz_slot   *none = NULL;
-    lz_waits   w;
-    usm_status status;
-
-    lz_waits_few(&w);
-    lz_lane_lock(q->lanes[0]);
-    status = lz_lane_submit(q->lanes[0], cmd, &w, false, &none);
-    lz_lane_unlock(q->lanes[0]);
-    command_drop(&cmd->gate);
-    return status;
-}
-
-usm_status lz_submit(void *q, lz_command *cmd, size_t ndeps, void *const *deps, void **ev)
-{
-    cmd->gate.size       = sizeof(*cmd);
-    cmd->gate.is_mark    = cmd->type == LZ_MARKER || cmd->type == LZ_BARRIER;
-    cmd->gate.is_barrier = cmd->type == LZ_BARRIER;
-    if (!ndeps && !ev && ((lz_queue *)q)->nlanes == 1 && gate_queue_is_open(q))
-        return submit_plain(q, cmd);
-    return gate_submit(q, &cmd->gate, ndeps, deps, ev);
-}
-
-usm_status lz_copy(void *q, void *dst, const void *src, size_t n, size_t ndeps, void *const *deps,
-                   void **ev)
-{
-    lz_command cmd; /* not cleared, because it is large, and a copy uses only these fields */
-
-    cmd.type    = LZ_COPY;
-    cmd.as.rect = (lz_rect){dst, src, n, n, n, 1};
-    return lz_submit(q, &cmd, ndeps, deps, ev);
-}
-
-usm_status lz_copy_2d(void *q, void *dst, size_t dst_pitch, const void *src, size_t src_pitch,
-                      size_t width, size_t height, size_t ndeps, void *const *deps, void **ev)
-{
-    lz_command cmd = {.type    = LZ_COPY_2D,
-                      .as.rect = {dst, src, dst_pitch, src_pitch, width, height}};
-
-    return lz_submit(q, &cmd, ndeps, deps, ev);
-}
-
-usm_status lz_fill(void *q, void *dst, const void *pattern, size_t pattern_size, size_t size,
-                   size_t ndeps, void *const *deps, void **ev)
-{
-    lz_command cmd; /* not cleared, as for a copy */
-
-    cmd.type                 = LZ_FILL;
-    cmd.as.fill.dst          = dst;
-    cmd.as.fill.size         = size;
-    cmd.as.fill.pattern_size = pattern_size;
-    if (pattern_size > LZ_MAX_PATTERN)
-        return lz_report(USM_E_INVALID, "a pattern of %zu bytes; %d at most", pattern_size,
-                         LZ_MAX_PATTERN);
-    memcpy(cmd.as.fill.pattern, pattern, pattern_size);
-    return lz_submit(q, &cmd, ndeps, deps, ev);
-}
-
-usm_status lz_prefetch(void *q, const void *p, size_t n, size_t ndeps, void *const *deps, void **ev)
-{
-    lz_command cmd = {.type = LZ_PREFETCH, .as.range = {p, n, USM_ADVICE_DEFAULT}};
-
-    return lz_submit(q, &cmd, ndeps, deps, ev);
-}
-
-usm_status lz_advise(void *q, const void *p, size_t n, usm_advice advice, size_t ndeps,
-                     void *const *deps, void **ev)
-{
-    lz_command cmd = {.type = LZ_ADVISE, .as.range = {p, n, advice}};
-
-    return lz_submit(q, &cmd, ndeps, deps, ev);
-}
-
-usm_status lz_marker(void *q, size_t ndeps, void *const *deps, void **ev)
-{
-    lz_command cmd = {.type = LZ_MARKER};
-
-    return lz_submit(q, &cmd, ndeps, deps, ev);
-}
-
-usm_status lz_barrier(void *q, size_t ndeps, void *const *deps, void **ev)
-{
-    lz_command cmd = {.type = LZ_BARRIER};
-
-    return lz_submit(q, &cmd, ndeps, deps, ev);
 }

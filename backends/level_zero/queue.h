@@ -17,58 +17,14 @@
 #ifndef USM_BACKENDS_LEVEL_ZERO_QUEUE_H
 #define USM_BACKENDS_LEVEL_ZERO_QUEUE_H
 
+#include "../common/commands.h"
 #include "level_zero.h"
-
-typedef struct lz_instance lz_instance; /* program.h */
-typedef struct lz_kernel   lz_kernel;
 
 typedef struct lz_slot  lz_slot;
 typedef struct lz_watch lz_watch;
 typedef struct lz_lane  lz_lane;
 
 /* --- commands (command.c) ------------------------------------------------------ */
-
-typedef enum lz_command_type {
-    LZ_COPY,
-    LZ_COPY_2D,
-    LZ_FILL,
-    LZ_PREFETCH,
-    LZ_ADVISE,
-    LZ_MARKER,
-    LZ_BARRIER,
-    LZ_LAUNCH
-} lz_command_type;
-
-#define LZ_MAX_PATTERN 128
-
-typedef struct lz_rect {
-    void       *dst;
-    const void *src;
-    size_t      dst_pitch, src_pitch, width, height;
-} lz_rect;
-
-/* A command with all its parameters, so that it can also be issued later. */
-typedef struct lz_command {
-    gate_command    gate; /* first member; lz_submit() fills it in */
-    lz_command_type type;
-    union {
-        lz_rect rect; /* one row for LZ_COPY */
-        struct {
-            void         *dst;
-            size_t        size, pattern_size;
-            unsigned char pattern[LZ_MAX_PATTERN];
-        } fill;
-        struct {
-            const void *p;
-            size_t      n;
-            usm_advice  advice;
-        } range;
-        struct {
-            lz_instance     *instance; /* with its arguments set; owned */
-            ze_group_count_t groups;
-        } launch;
-    } as;
-} lz_command;
 
 /* Where a command is appended, with its wait list and its signal event. */
 typedef struct lz_target {
@@ -80,11 +36,9 @@ typedef struct lz_target {
     bool                     has_appended; /* output: something was appended, also on failure */
 } lz_target;
 
-ze_result_t lz_command_append(lz_target *t, const lz_command *cmd);
+ze_result_t lz_command_append(lz_target *t, const driver_command *cmd);
 /* Appends a barrier for all earlier commands of the stream, which then signals `signal`. */
 ze_result_t lz_barrier_append(lz_target *t);
-/* For error messages: "the copy". */
-const char *lz_command_name(const lz_command *cmd);
 
 /* --- the driver's events (pool.c) ------------------------------------------------ */
 
@@ -220,7 +174,7 @@ void lz_lane_unlock(lz_lane *lane);
 /* Submits the command to the driver.  *slot: NULL, or the slot to signal (a reference of the
  * caller's).  If `wants`, it is a reference to the command's slot afterwards.  Adds to the wait
  * list.  Lane locked. */
-usm_status lz_lane_submit(lz_lane *lane, const lz_command *cmd, lz_waits *waits, bool wants,
+usm_status lz_lane_submit(lz_lane *lane, const driver_command *cmd, lz_waits *waits, bool wants,
                           lz_slot **slot);
 /* Returns a reference to a slot that ends after all commands of the lane; NULL: all have ended.
  * Locked. */
@@ -252,34 +206,17 @@ typedef struct lz_queue {
 usm_status lz_queue_wrap(lz_context *ctx, lz_device *dev, uint32_t flags, uint32_t n,
                          const lz_stream *streams, lz_queue **q);
 
-/* The gate's issue: builds the wait list of a command, and chooses its lane. */
+/* The gate's issue and issue_plain: builds the wait list of a command, and chooses its lane. */
 usm_status lz_issue(gate_queue *q, const gate_command *cmd, size_t ndeps, gate_event *const *deps,
                     gate_event *out, bool has_failed, usm_list *notices);
-
-/* Issues or defers a command; launches use it too. */
-usm_status lz_submit(void *q, lz_command *cmd, size_t ndeps, void *const *deps, void **ev);
+usm_status lz_issue_plain(gate_queue *q, const gate_command *cmd);
 
 /* The gate's ops, for lz_context_wrap(). */
 extern const gate_ops lz_gate_ops;
 
-/* The device of a queue, for kernel.c. */
-lz_device *lz_queue_device(void *q);
-
 usm_status lz_queue_create(void *ctx, void *dev, uint32_t flags, void **q);
 void       lz_queue_destroy(void *q);
 usm_status lz_queue_wait(void *q);
-usm_status lz_copy(void *q, void *dst, const void *src, size_t n, size_t ndeps, void *const *deps,
-                   void **ev);
-usm_status lz_copy_2d(void *q, void *dst, size_t dst_pitch, const void *src, size_t src_pitch,
-                      size_t width, size_t height, size_t ndeps, void *const *deps, void **ev);
-usm_status lz_fill(void *q, void *dst, const void *pattern, size_t pattern_size, size_t size,
-                   size_t ndeps, void *const *deps, void **ev);
-usm_status lz_prefetch(void *q, const void *p, size_t n, size_t ndeps, void *const *deps,
-                       void **ev);
-usm_status lz_advise(void *q, const void *p, size_t n, usm_advice advice, size_t ndeps,
-                     void *const *deps, void **ev);
-usm_status lz_marker(void *q, size_t ndeps, void *const *deps, void **ev);
-usm_status lz_barrier(void *q, size_t ndeps, void *const *deps, void **ev);
 
 /* --- events (event.c) --------------------------------------------------------------------- */
 

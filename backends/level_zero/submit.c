@@ -124,7 +124,7 @@ static usm_status gather(const lz_queue *q, const lz_lane *lane, lz_waits *w)
 }
 
 /* Runs a marker or barrier of a queue with several lanes. */
-static usm_status run_mark(lz_queue *q, const lz_command *cmd, bool is_for_all, lz_waits *w,
+static usm_status run_mark(lz_queue *q, const driver_command *cmd, bool is_for_all, lz_waits *w,
                            lz_slot **slot)
 {
     lz_lane   *lane = pick_lane(q, w);
@@ -148,7 +148,8 @@ static usm_status run_mark(lz_queue *q, const lz_command *cmd, bool is_for_all, 
     return status;
 }
 
-static usm_status run(lz_queue *q, const lz_command *cmd, lz_waits *w, bool wants, lz_slot **slot)
+static usm_status run(lz_queue *q, const driver_command *cmd, lz_waits *w, bool wants,
+                      lz_slot **slot)
 {
     lz_lane   *lane = pick_lane(q, w);
     usm_status status;
@@ -163,13 +164,13 @@ static usm_status run(lz_queue *q, const lz_command *cmd, lz_waits *w, bool want
 usm_status lz_issue(gate_queue *gate, const gate_command *gcmd, size_t ndeps,
                     gate_event *const *deps, gate_event *gout, bool has_failed, usm_list *notices)
 {
-    lz_queue         *q    = (lz_queue *)gate;
-    const lz_command *cmd  = (const lz_command *)gcmd;
-    lz_event         *out  = (lz_event *)gout;
-    lz_slot          *slot = NULL;
-    lz_waits          w;
-    bool              is_well;
-    usm_status        status = waits_init(&w, ndeps);
+    lz_queue             *q    = (lz_queue *)gate;
+    const driver_command *cmd  = (const driver_command *)gcmd;
+    lz_event             *out  = (lz_event *)gout;
+    lz_slot              *slot = NULL;
+    lz_waits              w;
+    bool                  is_well;
+    usm_status            status = waits_init(&w, ndeps);
 
     if (status)
         return status;
@@ -196,5 +197,21 @@ usm_status lz_issue(gate_queue *gate, const gate_command *gcmd, size_t ndeps,
 out:
     waits_fini(&w);
     (void)has_failed;
+    return status;
+}
+
+usm_status lz_issue_plain(gate_queue *gate, const gate_command *cmd)
+{
+    lz_queue  *q    = (lz_queue *)gate;
+    lz_slot   *none = NULL;
+    lz_waits   w;
+    usm_status status;
+
+    if (q->nlanes > 1)
+        return lz_issue(gate, cmd, 0, NULL, NULL, false, NULL);
+    lz_waits_few(&w);
+    lz_lane_lock(q->lanes[0]);
+    status = lz_lane_submit(q->lanes[0], (const driver_command *)cmd, &w, false, &none);
+    lz_lane_unlock(q->lanes[0]);
     return status;
 }

@@ -18,8 +18,8 @@ static cl_int copy_bytes(const ocl_queue *q, cl_command_queue to, void *dst, con
     return cl.clEnqueueSVMMemcpy(to, CL_FALSE, dst, src, n, nwait, wait, event);
 }
 
-static cl_int fill(const ocl_queue *q, cl_command_queue to, const ocl_command *cmd, cl_uint nwait,
-                   const cl_event *wait, cl_event *event)
+static cl_int fill(const ocl_queue *q, cl_command_queue to, const driver_command *cmd,
+                   cl_uint nwait, const cl_event *wait, cl_event *event)
 {
     if (ocl_context_of(q)->way == OCL_WAY_USM)
         return ocl_context_of(q)->ext->clEnqueueMemFillINTEL(
@@ -33,7 +33,7 @@ static cl_int fill(const ocl_queue *q, cl_command_queue to, const ocl_command *c
 
 static void CL_CALLBACK copy_rows_on_host(void *args)
 {
-    ocl_rect    rect;
+    driver_rect rect;
     char       *dst;
     const char *src;
 
@@ -64,7 +64,7 @@ static cl_int gather(cl_command_queue to, row_events *rows, cl_event *event)
 
 /* Copies row by row.  In an in-order queue the last row ends the command.  In an out-of-order queue
  * all rows have the same wait list, and markers gather them, 64 at a time. */
-static cl_int copy_rows(const ocl_queue *q, cl_command_queue to, const ocl_rect *rect,
+static cl_int copy_rows(const ocl_queue *q, cl_command_queue to, const driver_rect *rect,
                         cl_uint nwait, const cl_event *wait, cl_event *event)
 {
     bool        gathers = event && (q->flags & USM_QUEUE_OUT_OF_ORDER) && !q->nlanes;
@@ -98,11 +98,11 @@ static cl_int copy_rows(const ocl_queue *q, cl_command_queue to, const ocl_rect 
     return err;
 }
 
-static cl_int copy_rect(const ocl_queue *q, cl_command_queue to, const ocl_rect *rect,
+static cl_int copy_rect(const ocl_queue *q, cl_command_queue to, const driver_rect *rect,
                         cl_uint nwait, const cl_event *wait, cl_event *event)
 {
-    ocl_rect args = *rect;
-    cl_int   err  = CL_INVALID_OPERATION;
+    driver_rect args = *rect;
+    cl_int      err  = CL_INVALID_OPERATION;
 
     if (rect->dst_pitch == rect->width && rect->src_pitch == rect->width)
         return copy_bytes(q, to, rect->dst, rect->src, rect->width * rect->height, nwait, wait,
@@ -124,7 +124,7 @@ static cl_int marker(cl_command_queue to, cl_uint nwait, const cl_event *wait, c
 
 /* Flags 0 means "to the device, with its contents".  Intel's CPU runtime refuses 0, and the flags
  * it accepts mean "to the host" or "contents lost", so it gets a marker. */
-static cl_int prefetch(const ocl_queue *q, cl_command_queue to, const ocl_command *cmd,
+static cl_int prefetch(const ocl_queue *q, cl_command_queue to, const driver_command *cmd,
                        cl_uint nwait, const cl_event *wait, cl_event *event)
 {
     const ocl_extensions *ext = ocl_context_of(q)->ext;
@@ -140,55 +140,46 @@ static cl_int prefetch(const ocl_queue *q, cl_command_queue to, const ocl_comman
     return err ? marker(to, nwait, wait, event) : CL_SUCCESS;
 }
 
-static cl_int launch(cl_command_queue to, const ocl_command *cmd, cl_uint nwait,
+static cl_int launch(cl_command_queue to, const driver_command *cmd, cl_uint nwait,
                      const cl_event *wait, cl_event *event)
 {
-    return cl.clEnqueueNDRangeKernel(
-        to, cmd->as.launch.instance->native, cmd->as.launch.dims,
-        cmd->as.launch.has_offset ? cmd->as.launch.offset : NULL, cmd->as.launch.global,
-        cmd->as.launch.has_local ? cmd->as.launch.local : NULL, nwait, wait, event);
+    const driver_launch *l = &cmd->as.launch;
+
+    return cl.clEnqueueNDRangeKernel(to, ((const ocl_instance *)l->instance)->native, l->dims,
+                                     l->has_offset ? l->offset : NULL, l->global,
+                                     l->has_local ? l->local : NULL, nwait, wait, event);
 }
 
-cl_int ocl_command_run_in(const ocl_queue *q, cl_command_queue to, const ocl_command *cmd,
+cl_int ocl_command_run_in(const ocl_queue *q, cl_command_queue to, const driver_command *cmd,
                           cl_uint nwait, const cl_event *wait, cl_event *event)
 {
-    const ocl_rect *rect = &cmd->as.rect;
+    const driver_rect *rect = &cmd->as.rect;
 
     switch (cmd->type) {
-    case OCL_COPY:
+    case DRIVER_COPY:
         return copy_bytes(q, to, rect->dst, rect->src, rect->width, nwait, wait, event);
-    case OCL_COPY_2D:
+    case DRIVER_COPY_2D:
         return copy_rect(q, to, rect, nwait, wait, event);
-    case OCL_FILL:
+    case DRIVER_FILL:
         return fill(q, to, cmd, nwait, wait, event);
-    case OCL_PREFETCH:
+    case DRIVER_PREFETCH:
         return prefetch(q, to, cmd, nwait, wait, event);
-    case OCL_MARKER:
+    case DRIVER_ADVISE: /* clEnqueueMemAdviseINTEL takes numbers that no specification defines, and
+                           drivers refuse some: the hint is dropped */
+    case DRIVER_MARKER:
         return marker(to, nwait, wait, event);
-    case OCL_BARRIER:
+    case DRIVER_BARRIER:
         return cl.clEnqueueBarrierWithWaitList(to, nwait, wait, event);
-    case OCL_LAUNCH:
+    case DRIVER_LAUNCH:
         return launch(to, cmd, nwait, wait, event);
     }
     return CL_INVALID_OPERATION;
 }
 
-const char *ocl_command_name(const ocl_command *cmd)
-{
-    static const char *const names[] = {
-        [OCL_COPY] = "the copy",     [OCL_COPY_2D] = "the 2-D copy",
-        [OCL_FILL] = "the fill",     [OCL_PREFETCH] = "the prefetch",
-        [OCL_MARKER] = "the marker", [OCL_BARRIER] = "the barrier",
-        [OCL_LAUNCH] = "the launch",
-    };
-
-    return names[cmd->type];
-}
-
 void ocl_command_drop(const gate_command *command)
 {
-    const ocl_command *cmd = (const ocl_command *)command;
+    const driver_command *cmd = (const driver_command *)command;
 
-    if (cmd->type == OCL_LAUNCH)
+    if (cmd->type == DRIVER_LAUNCH)
         ocl_instance_give_back(cmd->as.launch.instance);
 }

@@ -307,7 +307,7 @@ static void sizes(ocl_device *dev)
     /* The size of long16, to which OpenCL limits alignments.  Drivers honour more or less, or
      * ignore the argument, so the core makes larger alignments. */
     info->max_align        = 128;
-    info->max_fill_pattern = OCL_MAX_PATTERN;
+    info->max_fill_pattern = DRIVER_MAX_PATTERN;
     dev->is_relaxed =
         dev->way == OCL_WAY_USM && info->type == USM_DEVICE_TYPE_GPU && vendor == INTEL_VENDOR_ID;
 }

@@ -306,9 +306,9 @@ static bool any_nonzero(const size_t v[3], uint32_t dims)
 usm_status ocl_launch(void *q, void *kernel, const usm_launch *launch, size_t ndeps,
                       void *const *deps, void **ev)
 {
-    ocl_command   cmd      = {.type = OCL_LAUNCH};
-    ocl_instance *instance = NULL;
-    usm_status    status   = instance_take(kernel, needs_new_instance(kernel, launch), &instance);
+    driver_command cmd      = {.type = DRIVER_LAUNCH};
+    ocl_instance  *instance = NULL;
+    usm_status     status   = instance_take(kernel, needs_new_instance(kernel, launch), &instance);
 
     if (!instance)
         return status;
@@ -326,5 +326,5 @@ usm_status ocl_launch(void *q, void *kernel, const usm_launch *launch, size_t nd
     memcpy(cmd.as.launch.offset, launch->offset, sizeof(launch->offset));
     memcpy(cmd.as.launch.global, launch->global, sizeof(launch->global));
     memcpy(cmd.as.launch.local, launch->local, sizeof(launch->local));
-    return ocl_submit(q, &cmd, ndeps, deps, ev);
+    return driver_submit(q, &cmd, ndeps, deps, ev);
 }

@@ -50,8 +50,8 @@ void ocl_lanes_release(const ocl_queue *q)
 }
 
 /* A failure to flush shows up at the next wait: the command is queued. */
-static cl_int run_in(const ocl_queue *q, cl_command_queue to, const ocl_command *cmd, cl_uint nwait,
-                     const cl_event *wait, cl_event *event)
+static cl_int run_in(const ocl_queue *q, cl_command_queue to, const driver_command *cmd,
+                     cl_uint nwait, const cl_event *wait, cl_event *event)
 {
     cl_int err = ocl_command_run_in(q, to, cmd, nwait, wait, event);
 
@@ -108,8 +108,8 @@ static cl_int block_lanes(const ocl_queue *q, cl_event end)
 static cl_int run_mark(ocl_queue *q, bool blocks, cl_uint nwait, const cl_event *wait,
                        cl_event *event)
 {
-    static const ocl_command marker = {.type = OCL_MARKER};
-    cl_event                 end    = NULL;
+    static const driver_command marker = {.type = DRIVER_MARKER};
+    cl_event                    end    = NULL;
     cl_int err = nwait ? run_in(q, next_lane(q), &marker, nwait, wait, &end) : gather(q, &end);
 
     if (!err && blocks)
@@ -121,12 +121,12 @@ static cl_int run_mark(ocl_queue *q, bool blocks, cl_uint nwait, const cl_event 
     return err;
 }
 
-cl_int ocl_command_run(ocl_queue *q, const ocl_command *cmd, cl_uint nwait, const cl_event *wait,
+cl_int ocl_command_run(ocl_queue *q, const driver_command *cmd, cl_uint nwait, const cl_event *wait,
                        cl_event *event)
 {
     if (!q->nlanes)
         return run_in(q, q->native, cmd, nwait, wait, event);
-    if (cmd->type == OCL_MARKER || cmd->type == OCL_BARRIER)
-        return run_mark(q, cmd->type == OCL_BARRIER, nwait, wait, event);
+    if (cmd->type == DRIVER_MARKER || cmd->type == DRIVER_BARRIER)
+        return run_mark(q, cmd->type == DRIVER_BARRIER, nwait, wait, event);
     return run_in(q, next_lane(q), cmd, nwait, wait, event);
 }

@@ -18,7 +18,7 @@
 #include <CL/cl.h>
 #include <CL/cl_ext.h>
 
-#include "../common/gate.h"
+#include "../common/commands.h"
 #include "../common/instances.h"
 #include "../common/kinds.h"
 #include "../common/registry.h"
@@ -316,77 +316,18 @@ uint32_t ocl_lanes_of(const ocl_device *dev);
 cl_int ocl_lanes_finish(const ocl_queue *q);
 void   ocl_lanes_release(const ocl_queue *q);
 
-#define OCL_MAX_PATTERN 128
-
-typedef enum ocl_command_type {
-    OCL_COPY, /* one row of the rectangle */
-    OCL_COPY_2D,
-    OCL_FILL,
-    OCL_PREFETCH,
-    OCL_MARKER,
-    OCL_BARRIER,
-    OCL_LAUNCH
-} ocl_command_type;
-
-typedef struct ocl_rect {
-    void       *dst;
-    const void *src;
-    size_t      dst_pitch, src_pitch, width, height;
-} ocl_rect;
-
-/* A command with all its parameters, so that it can also be issued later. */
-typedef struct ocl_command {
-    gate_command     gate; /* first member; ocl_submit() fills it in */
-    ocl_command_type type;
-    union {
-        ocl_rect rect;
-        struct {
-            void         *dst;
-            size_t        size, pattern_size;
-            unsigned char pattern[OCL_MAX_PATTERN];
-        } fill;
-        struct {
-            const void *p;
-            size_t      n;
-        } range;
-        struct {
-            ocl_instance *instance; /* with its arguments set; owned */
-            cl_uint       dims;
-            bool          has_offset, has_local;
-            size_t        offset[3], global[3], local[3];
-        } launch;
-    } as;
-} ocl_command;
-
 /* Passes a command to the driver and flushes; `event` may be NULL (lane.c). */
-cl_int ocl_command_run(ocl_queue *q, const ocl_command *cmd, cl_uint nwait, const cl_event *wait,
+cl_int ocl_command_run(ocl_queue *q, const driver_command *cmd, cl_uint nwait, const cl_event *wait,
                        cl_event *event);
 /* The same for one native queue, without a flush (command.c). */
-cl_int ocl_command_run_in(const ocl_queue *q, cl_command_queue to, const ocl_command *cmd,
+cl_int ocl_command_run_in(const ocl_queue *q, cl_command_queue to, const driver_command *cmd,
                           cl_uint nwait, const cl_event *wait, cl_event *event);
-/* The name of the driver's function, for error messages. */
-const char *ocl_command_name(const ocl_command *cmd);
 /* Frees what the command owns. */
 void ocl_command_drop(const gate_command *cmd);
-
-/* Calls gate_submit() as the type of the command requires. */
-usm_status ocl_submit(void *q, ocl_command *cmd, size_t ndeps, void *const *deps, void **ev);
 
 usm_status ocl_queue_create(void *ctx, void *dev, uint32_t flags, void **q);
 void       ocl_queue_destroy(void *q);
 usm_status ocl_queue_wait(void *q);
-usm_status ocl_copy(void *q, void *dst, const void *src, size_t n, size_t ndeps, void *const *deps,
-                    void **ev);
-usm_status ocl_copy_2d(void *q, void *dst, size_t dst_pitch, const void *src, size_t src_pitch,
-                       size_t width, size_t height, size_t ndeps, void *const *deps, void **ev);
-usm_status ocl_fill(void *q, void *dst, const void *pattern, size_t pattern_size, size_t size,
-                    size_t ndeps, void *const *deps, void **ev);
-usm_status ocl_prefetch(void *q, const void *p, size_t n, size_t ndeps, void *const *deps,
-                        void **ev);
-usm_status ocl_advise(void *q, const void *p, size_t n, usm_advice advice, size_t ndeps,
-                      void *const *deps, void **ev);
-usm_status ocl_marker(void *q, size_t ndeps, void *const *deps, void **ev);
-usm_status ocl_barrier(void *q, size_t ndeps, void *const *deps, void **ev);
 
 /* --- native handles (native.c) ---------------------------------------------- */
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* Queues, and the commands of the backend's table in the form that submit.c takes.  Not here:
- * launches (kernel.c).  Called by the core through the table.
+/* Queues.  Not here: their commands (../common/commands.c, kernel.c).  Called by the core through
+ * the table.
  *
  * A queue that is destroyed with commands in flight: clReleaseCommandQueue does not wait, and the
  * driver's commands end nevertheless (lane.c has the exception); deferred commands keep a reference
@@ -118,72 +118,4 @@ usm_status ocl_queue_wait(void *queue)
     if (failure)
         return failure;
     return err ? ocl_fail(err, "clFinish") : USM_OK;
-}
-
-/* --- commands ------------------------------------------------------------------ */
-
-usm_status ocl_copy(void *q, void *dst, const void *src, size_t n, size_t ndeps, void *const *deps,
-                    void **ev)
-{
-    ocl_command cmd; /* not cleared, because it is large, and a copy uses only these fields */
-
-    cmd.type    = OCL_COPY;
-    cmd.as.rect = (ocl_rect){dst, src, n, n, n, 1};
-    return ocl_submit(q, &cmd, ndeps, deps, ev);
-}
-
-usm_status ocl_copy_2d(void *q, void *dst, size_t dst_pitch, const void *src, size_t src_pitch,
-                       size_t width, size_t height, size_t ndeps, void *const *deps, void **ev)
-{
-    ocl_command cmd = {.type    = OCL_COPY_2D,
-                       .as.rect = {dst, src, dst_pitch, src_pitch, width, height}};
-
-    return ocl_submit(q, &cmd, ndeps, deps, ev);
-}
-
-usm_status ocl_fill(void *q, void *dst, const void *pattern, size_t pattern_size, size_t size,
-                    size_t ndeps, void *const *deps, void **ev)
-{
-    ocl_command cmd; /* not cleared, as for a copy */
-
-    cmd.type                 = OCL_FILL;
-    cmd.as.fill.dst          = dst;
-    cmd.as.fill.size         = size;
-    cmd.as.fill.pattern_size = pattern_size;
-    if (pattern_size > OCL_MAX_PATTERN)
-        return ocl_report(USM_E_INVALID, "a pattern of %zu bytes; %d at most", pattern_size,
-                          OCL_MAX_PATTERN);
-    memcpy(cmd.as.fill.pattern, pattern, pattern_size);
-    return ocl_submit(q, &cmd, ndeps, deps, ev);
-}
-
-usm_status ocl_prefetch(void *q, const void *p, size_t n, size_t ndeps, void *const *deps,
-                        void **ev)
-{
-    ocl_command cmd = {.type = OCL_PREFETCH, .as.range = {p, n}};
-
-    return ocl_submit(q, &cmd, ndeps, deps, ev);
-}
-
-usm_status ocl_marker(void *q, size_t ndeps, void *const *deps, void **ev)
-{
-    ocl_command cmd = {.type = OCL_MARKER};
-
-    return ocl_submit(q, &cmd, ndeps, deps, ev);
-}
-
-/* clEnqueueMemAdviseINTEL takes numbers that no specification defines, and drivers refuse some: the
- * hint is dropped and its dependencies are kept. */
-usm_status ocl_advise(void *q, const void *p, size_t n, usm_advice advice, size_t ndeps,
-                      void *const *deps, void **ev)
-{
-    (void)p, (void)n, (void)advice;
-    return ocl_marker(q, ndeps, deps, ev);
-}
-
-usm_status ocl_barrier(void *q, size_t ndeps, void *const *deps, void **ev)
-{
-    ocl_command cmd = {.type = OCL_BARRIER};
-
-    return ocl_submit(q, &cmd, ndeps, deps, ev);
 }

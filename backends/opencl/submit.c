@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
 /* The gate's ops for OpenCL (../common/gate.c: start reading there): commands with wait lists.  Not
  * here: which commands are deferred (the gate); the choice of a native queue (lane.c).  Called by
- * queue.c and kernel.c, and by the gate.
+ * the gate.
  *
  * Handled here: Intel's CPU runtime crashes if a failed event is in a wait list, so failed events
  * are left out. */
@@ -93,7 +93,7 @@ static void keep_from_meaning_all(const ocl_queue *q, const gate_command *cmd, w
     w->n         = w->events[0] ? 1 : 0;
 }
 
-static usm_status run(ocl_queue *q, const ocl_command *cmd, const wait_list *w, ocl_event *out,
+static usm_status run(ocl_queue *q, const driver_command *cmd, const wait_list *w, ocl_event *out,
                       usm_list *notices)
 {
     cl_event native = NULL;
@@ -101,7 +101,7 @@ static usm_status run(ocl_queue *q, const ocl_command *cmd, const wait_list *w, 
     cl_int   err = ocl_command_run(q, cmd, w->n, w->n ? w->events : NULL, wants ? &native : NULL);
 
     if (err)
-        return ocl_fail(err, ocl_command_name(cmd));
+        return ocl_fail(err, driver_command_name(cmd));
     if (wants) {
         out->queue = q->gate.is_ordered ? q->serial : 0;
         ocl_event_become_native(out, native, notices);
@@ -113,10 +113,10 @@ static usm_status issue(gate_queue *queue, const gate_command *command, size_t n
                         gate_event *const *deps, gate_event *out, bool has_failed,
                         usm_list *notices)
 {
-    ocl_queue         *q   = (ocl_queue *)queue;
-    const ocl_command *cmd = (const ocl_command *)command;
-    wait_list          w;
-    usm_status         status = wait_list_init(&w, q, ndeps, deps);
+    ocl_queue            *q   = (ocl_queue *)queue;
+    const driver_command *cmd = (const driver_command *)command;
+    wait_list             w;
+    usm_status            status = wait_list_init(&w, q, ndeps, deps);
 
     if (status)
         return status;
@@ -130,9 +130,18 @@ static usm_status issue(gate_queue *queue, const gate_command *command, size_t n
     return status;
 }
 
+static usm_status issue_plain(gate_queue *q, const gate_command *command)
+{
+    const driver_command *cmd = (const driver_command *)command;
+    cl_int                err = ocl_command_run((ocl_queue *)q, cmd, 0, NULL, NULL);
+
+    return err ? ocl_fail(err, driver_command_name(cmd)) : USM_OK;
+}
+
 const gate_ops ocl_gate_ops = {
     .event_size    = sizeof(ocl_event),
     .issue         = issue,
+    .issue_plain   = issue_plain,
     .command_drop  = ocl_command_drop,
     .event_query   = ocl_event_query_native,
     .event_wait    = ocl_event_wait_native,
@@ -142,22 +151,3 @@ const gate_ops ocl_gate_ops = {
     .queue_free    = ocl_queue_free,
     .context_free  = ocl_context_free,
 };
-
-/* The fast path of gate_submit() and issue(): no dependencies, no event. */
-static usm_status submit_plain(ocl_queue *q, const ocl_command *cmd)
-{
-    cl_int err = ocl_command_run(q, cmd, 0, NULL, NULL);
-
-    ocl_command_drop(&cmd->gate);
-    return err ? ocl_fail(err, ocl_command_name(cmd)) : USM_OK;
-}
-
-usm_status ocl_submit(void *q, ocl_command *cmd, size_t ndeps, void *const *deps, void **ev)
-{
-    if (!ndeps && !ev && gate_queue_is_open(&((ocl_queue *)q)->gate))
-        return submit_plain(q, cmd);
-    cmd->gate.size       = sizeof(*cmd);
-    cmd->gate.is_barrier = cmd->type == OCL_BARRIER;
-    cmd->gate.is_mark    = cmd->type == OCL_BARRIER || cmd->type == OCL_MARKER;
-    return gate_submit(q, &cmd->gate, ndeps, deps, ev);
-}
