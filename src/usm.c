@@ -29,7 +29,6 @@
 
 #include "../backends/host/host.h"
 #include "../pools/arena/arena.h"
-#include "../pools/direct/direct.h"
 #include "../pools/whole/whole.h"
 
 /* Lower ones first.  USM_PARTS of the build says which parts there are. */

@@ -403,15 +403,6 @@ static usm_status arena_malloc(void *pool, size_t size, size_t align, void **out
     return status ? no_host_memory(p) : USM_OK;
 }
 
-static usm_status refuse_free(struct arena_pool *p, usm_status why, const void *ptr)
-{
-    if (why == USM_E_DOUBLE_FREE)
-        return p->api->report(why, "the block at %p was freed before", ptr);
-    if (why == USM_E_INTERIOR_POINTER)
-        return p->api->report(why, "%p lies inside a block: free the block's start", ptr);
-    return p->api->report(why, "%p is in no live block", ptr);
-}
-
 static usm_status mark_freed(struct arena_pool *p, const usm_area *area, size_t offset)
 {
     struct arena_area *a = area->pool_data;
@@ -437,7 +428,7 @@ static usm_status arena_free(void *pool, usm_area *area, void *ptr)
     pthread_mutex_lock(&p->counts.lock);
     status = mark_freed(p, area, (uintptr_t)ptr - (uintptr_t)area->base);
     pthread_mutex_unlock(&p->counts.lock);
-    return status ? refuse_free(p, status, ptr) : USM_OK;
+    return status ? usm_pool_refuse(p->api, status, ptr) : USM_OK;
 }
 
 static usm_status arena_block(void *pool, usm_area *area, const void *ptr, usm_block *block)
@@ -453,7 +444,7 @@ static usm_status arena_block(void *pool, usm_area *area, const void *ptr, usm_b
         found = *e;
     pthread_mutex_unlock(&p->counts.lock);
     if (is_freed(&found))
-        return refuse_free(p, USM_E_INVALID_POINTER, ptr);
+        return usm_pool_refuse(p->api, USM_E_INVALID_POINTER, ptr);
     *block = (usm_block){(char *)area->base + found.offset, found.size};
     return USM_OK;
 }

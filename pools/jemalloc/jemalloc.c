@@ -12,6 +12,8 @@
  * jemalloc does not report the bytes in explicit caches: thread_cached is left 0. */
 #include "internal.h"
 
+#include <base/inline/pool_counts.h>
+
 #include <string.h>
 #include <unistd.h>
 
@@ -333,15 +335,6 @@ static usm_status je_malloc(void *pool, size_t size, size_t align, void **out)
     return USM_OK;
 }
 
-static usm_status refuse_free(const struct usm_je_pool *p, usm_status why, const void *ptr)
-{
-    if (why == USM_E_DOUBLE_FREE)
-        return p->api->report(why, "the block at %p was freed before", ptr);
-    if (why == USM_E_INTERIOR_POINTER)
-        return p->api->report(why, "%p lies inside a block: free the block's start", ptr);
-    return p->api->report(why, "%p is in no live block", ptr);
-}
-
 /* The pool's own record of the area; NULL: it was returned meanwhile. */
 static struct usm_je_area *area_of(const struct usm_je_pool *p, const usm_area *view,
                                    const void *ptr)
@@ -362,7 +355,7 @@ static usm_status je_free(void *pool, usm_area *view, void *ptr)
 
     status = a ? usm_je_blocks_remove(&a->blocks, ptr) : USM_E_INVALID_POINTER;
     if (status)
-        return refuse_free(p, status, ptr);
+        return usm_pool_refuse(p->api, status, ptr);
     c    = usm_je_cache_of(p);
     size = usm_je.sallocx(ptr, 0);
     count(p, c, -(int64_t)size);
@@ -380,7 +373,7 @@ static usm_status je_block(void *pool, usm_area *view, const void *ptr, usm_bloc
     usm_block           found;
 
     if (!a || !usm_je_blocks_find(&a->blocks, ptr, &found))
-        return refuse_free(p, USM_E_INVALID_POINTER, ptr);
+        return usm_pool_refuse(p->api, USM_E_INVALID_POINTER, ptr);
     *block = found;
     return USM_OK;
 }

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* The pool `whole`: each block is an area of its own.  A freed block is kept and reused as a whole,
- * never cut.
+/* The pools `direct` and `whole`: each block is an area of its own.  `direct` takes it from the driver
+ * when it is allocated, and returns it when it is freed.  `whole` keeps a freed block and reuses it as
+ * a whole, never cut.
  *
- * It is for shared memory that a driver moves between host and device by whole allocations: two
+ * `whole` is for shared memory that a driver moves between host and device by whole allocations: two
  * blocks in one allocation would move together, and an access by the host would take away memory
  * that a kernel is using.  The core uses it there in place of pools that cut (heap/pool_create.c).
  *
@@ -12,7 +13,7 @@
  *
  *     live = sum of the sizes of allocated blocks      idle_bytes = sum over the blocks in the bins
  *
- * A request takes the first block of its class, or of one of the next two, whose address has the
+ * In `direct` nothing is ever idle.  In `whole` a request takes the first block of its class, or of one of the next two, whose address has the
  * requested alignment.  If there is none, an area is taken.  Before that, idle blocks beyond
  * `retain` bytes are returned, least recently freed first, about as much as the new area has.  If
  * memory is short, all of them are returned, and the block is requested in pages, not rounded up to
@@ -22,7 +23,10 @@
  * in the pool `slab`: `low` is the minimum of idle bytes since `window_ns`.
  *
  * area->pool_data points to a block's record as long as the pool has the area.  The lock guards
- * whether the block is allocated, so that of two frees of one pointer the second is refused. */
+ * whether the block is allocated, so that of two frees of one pointer the second is refused.
+ *
+ * Not here: the address map, limits and alignment, which are the core's.  Called by the core, through
+ * the tables at the end. */
 #include "whole.h"
 
 #include <base/inline/bits.h>
@@ -50,6 +54,7 @@ struct whole_pool {
     usm_area_source     areas;
     size_t              default_align;
     uint64_t            retain, retain_ns;
+    bool                keeps; /* freed blocks: it is `whole` */
 
     /* guarded by the lock of the counts, like the elements of the lists */
     usm_list out;  /* whole_block.link                              */
@@ -228,9 +233,12 @@ static void replace_idle(struct whole_pool *p, size_t size)
 
 static usm_status take_area(struct whole_pool *p, size_t size, size_t align, usm_area **area)
 {
-    size_t     rounded = usm_class_size(usm_class_of(size));
+    size_t     rounded;
     usm_status status;
 
+    if (!p->keeps)
+        return p->areas.take(p->areas.source, size, align, area);
+    rounded = usm_class_size(usm_class_of(size));
     replace_idle(p, rounded);
     status = p->areas.take(p->areas.source, rounded, align, area);
     if (!is_full_answer(status))
@@ -268,15 +276,16 @@ static uint64_t retained(const usm_pool_params *params)
     return usm_min_size(usm_max_size(params->memory_size / 64, LEAST_RETAIN), MOST_RETAIN);
 }
 
-static usm_status whole_create(const usm_pool_params *params, void **pool)
+static usm_status create(const usm_pool_params *params, const char *name, bool keeps, void **pool)
 {
     struct whole_pool *p = host_api->heap_alloc(sizeof(*p));
 
     if (!p)
         return host_api->report(USM_E_NO_MEMORY, "no host memory for a pool");
     if (params->options && params->options[0])
-        host_api->log(USM_LOG_WARN, "the pool `whole` takes no options: \"%s\" is ignored",
+        host_api->log(USM_LOG_WARN, "the pool `%s` takes no options: \"%s\" is ignored", name,
                       params->options);
+    p->keeps         = keeps;
     p->api           = params->api;
     p->areas         = params->areas;
     p->default_align = usm_max_size(params->default_align, 1);
@@ -289,6 +298,16 @@ static usm_status whole_create(const usm_pool_params *params, void **pool)
         usm_list_init(&p->bins[k]);
     *pool = p;
     return USM_OK;
+}
+
+static usm_status direct_create(const usm_pool_params *params, void **pool)
+{
+    return create(params, "direct", false, pool);
+}
+
+static usm_status whole_create(const usm_pool_params *params, void **pool)
+{
+    return create(params, "whole", true, pool);
 }
 
 static void whole_destroy(void *pool)
@@ -319,13 +338,11 @@ static usm_status whole_malloc(void *pool, size_t size, size_t align, void **out
     return b ? USM_OK : malloc_anew(p, size, align, out);
 }
 
-static usm_status refuse(const struct whole_pool *p, usm_status why, const void *ptr)
+static usm_status direct_malloc(void *pool, size_t size, size_t align, void **out)
 {
-    if (why == USM_E_DOUBLE_FREE)
-        return p->api->report(why, "the block at %p was freed before", ptr);
-    if (why == USM_E_INTERIOR_POINTER)
-        return p->api->report(why, "%p lies inside a block: free the block's start", ptr);
-    return p->api->report(why, "%p is in no live block", ptr);
+    struct whole_pool *p = pool;
+
+    return malloc_anew(p, size, usm_max_size(align, p->default_align), out);
 }
 
 /* With the lock. */
@@ -336,6 +353,20 @@ static usm_status check_free(const usm_area *area, const void *ptr)
     if (ptr == area->base)
         return b && b->is_out ? USM_OK : USM_E_DOUBLE_FREE;
     return b && b->is_out ? USM_E_INTERIOR_POINTER : USM_E_INVALID_POINTER;
+}
+
+/* With the lock, of a block that was just freed. */
+static void keep_or_collect(struct whole_pool *p, struct whole_block *b, usm_list *list)
+{
+    if (p->keeps) {
+        enter_idle(p, b);
+        if (p->idle_bytes > p->retain)
+            collect_overdue(p, list);
+        return;
+    }
+    p->held -= b->area->size;
+    b->area->pool_data = NULL;
+    usm_list_append(list, &b->link);
 }
 
 static usm_status whole_free(void *pool, usm_area *area, void *ptr)
@@ -349,13 +380,11 @@ static usm_status whole_free(void *pool, usm_area *area, void *ptr)
     status = check_free(area, ptr);
     if (!status) {
         count_in(p, area->pool_data);
-        enter_idle(p, area->pool_data);
-        if (p->idle_bytes > p->retain)
-            collect_overdue(p, &list);
+        keep_or_collect(p, area->pool_data, &list);
     }
     pthread_mutex_unlock(&p->counts.lock);
     give(p, &list);
-    return status ? refuse(p, status, ptr) : USM_OK;
+    return status ? usm_pool_refuse(p->api, status, ptr) : USM_OK;
 }
 
 static usm_status whole_block_of(void *pool, usm_area *area, const void *ptr, usm_block *block)
@@ -369,7 +398,7 @@ static usm_status whole_block_of(void *pool, usm_area *area, const void *ptr, us
     is_out = b && b->is_out;
     pthread_mutex_unlock(&p->counts.lock);
     if (!is_out || (uintptr_t)ptr - (uintptr_t)area->base >= area->size)
-        return refuse(p, USM_E_INVALID_POINTER, ptr);
+        return usm_pool_refuse(p->api, USM_E_INVALID_POINTER, ptr);
     *block = (usm_block){area->base, area->size};
     return USM_OK;
 }
@@ -394,6 +423,22 @@ static void whole_get_stats(void *pool, usm_pool_stats *stats)
     pthread_mutex_unlock(&p->counts.lock);
 }
 
+static const usm_pool_ops direct_ops = {
+    .abi         = USM_MODULE_ABI,
+    .struct_size = sizeof(usm_pool_ops),
+    .name        = "direct",
+    .caps        = USM_POOL_CAP_WHOLE,
+    .create      = direct_create,
+    .destroy     = whole_destroy,
+    .malloc      = direct_malloc,
+    .free        = whole_free,
+    .block       = whole_block_of,
+    .trim_to     = whole_trim_to,
+    .get_stats   = whole_get_stats,
+    .reset_peaks = usm_pool_counts_reset_peaks,
+    .fork        = usm_pool_counts_fork,
+};
+
 static const usm_pool_ops whole_ops = {
     .abi         = USM_MODULE_ABI,
     .struct_size = sizeof(usm_pool_ops),
@@ -409,6 +454,12 @@ static const usm_pool_ops whole_ops = {
     .reset_peaks = usm_pool_counts_reset_peaks,
     .fork        = usm_pool_counts_fork,
 };
+
+const usm_pool_ops *usm_direct_pool_entry(const usm_host_api *api)
+{
+    host_api = api;
+    return &direct_ops;
+}
 
 const usm_pool_ops *usm_whole_pool_entry(const usm_host_api *api)
 {

@@ -7,7 +7,7 @@
 #include "module_api.h"
 
 #include "pools/arena/arena.h"
-#include "pools/direct/direct.h"
+#include "pools/whole/whole.h"
 
 #include <sys/mman.h>
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* Shared by pools that have one lock (pools/arena, direct, whole): the counts of their blocks, and
+/* Shared by pools that have one lock (pools/arena, whole): the counts of their blocks, and
  * the functions of their table that need only the lock and the counts.
  *
  *   blocks = allocations - frees;  live = the sizes of allocated blocks;  live <= live_peak
@@ -17,6 +17,16 @@ typedef struct usm_pool_counts {
     pthread_mutex_t lock; /* guards the counts, and other data as the pool defines */
     uint64_t        live, live_peak, blocks, allocations, frees;
 } usm_pool_counts;
+
+/* The answer to a free, or a query, of `ptr`, of which a pool says `why`. */
+static inline usm_status usm_pool_refuse(const usm_host_api *api, usm_status why, const void *ptr)
+{
+    if (why == USM_E_DOUBLE_FREE)
+        return api->report(why, "the block at %p was freed before", ptr);
+    if (why == USM_E_INTERIOR_POINTER)
+        return api->report(why, "%p lies inside a block: free the block's start", ptr);
+    return api->report(why, "%p is in no live block", ptr);
+}
 
 /* --- with the lock ---------------------------------------------------------------------------- */
 
