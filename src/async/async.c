@@ -89,18 +89,6 @@ static size_t request_size(const usm_pool *pool, size_t size)
     return pool->min_align > USM__POOL_ALIGN ? usm_align_up_ptr(size, pool->min_align) : size;
 }
 
-static void *own(usm__async_list *l, size_t size, unsigned above)
-{
-    void *p;
-
-    usm__async_lock(l);
-    p = usm__async_find(l, size, above, UINT64_MAX);
-    if (p)
-        usm_store_relaxed(&l->reuses, usm_load_relaxed(&l->reuses) + 1);
-    usm__async_unlock(l);
-    return p;
-}
-
 /* A block that can be had without the driver; NULL: none.  Leaves no error message. */
 static void *find(usm__async_list *l, size_t size)
 {
@@ -112,7 +100,7 @@ static void *find(usm__async_list *l, size_t size)
     if (want < size || want > PTRDIFF_MAX)
         return NULL;
     usm__message_save(&message);
-    p = own(l, want, USM__ASYNC_CLOSE);
+    p = usm__async_reuse_from(l, want, USM__ASYNC_CLOSE, UINT64_MAX);
     if (!p)
         p = usm__pool_alloc_held(pool, size);
     if (!p)
@@ -122,7 +110,7 @@ static void *find(usm__async_list *l, size_t size)
     if (!p)
         p = usm__async_wait_for(l, want);
     if (!p) /* blocks in lists are not cut: rather a large one than more memory */
-        p = own(l, want, USM__ASYNC_LOOSE);
+        p = usm__async_reuse_from(l, want, USM__ASYNC_LOOSE, UINT64_MAX);
     usm__message_restore(&message);
     return p;
 }

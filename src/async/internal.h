@@ -176,10 +176,10 @@ usm_status usm__async_spare(usm__async_list *l);
 /* How much larger than requested a block may be, in bins: eight are a doubling. */
 #define USM__ASYNC_CLOSE 2
 #define USM__ASYNC_LOOSE 8
-/* Lock held.  Takes a block for `size` bytes whose position is at most `position`; NULL: none.  Its
- * state is LIVE. */
-void *usm__async_find(usm__async_list *l, size_t size, unsigned above, uint64_t position);
-/* Lock held.  The least position of a block that _find would return; UINT64_MAX: none. */
+/* Takes a block for `size` bytes whose position is at most `position`; NULL: none.  Its state is
+ * LIVE. */
+void *usm__async_reuse_from(usm__async_list *l, size_t size, unsigned above, uint64_t position);
+/* Lock held.  The least position of a block that _reuse_from would return; UINT64_MAX: none. */
 uint64_t usm__async_peek(const usm__async_list *l, size_t size, unsigned above);
 /* Lock held.  Takes out all blocks with a position up to `position`: a chain, whose nodes are
  * returned with _put_spares. */

@@ -83,7 +83,7 @@ static void *unlink_at(usm__async_list *l, usm__async_block **at, unsigned k)
     return usm__async_pop(l, k);
 }
 
-void *usm__async_find(usm__async_list *l, size_t size, unsigned above, uint64_t position)
+static void *find(usm__async_list *l, size_t size, unsigned above, uint64_t position)
 {
     for (unsigned k = first_bin(size); k <= usm_class_of(size) + above; k++) {
         usm__async_block **at = is_used(l, k) ? find_in(l, k, size, position) : NULL;
@@ -92,6 +92,18 @@ void *usm__async_find(usm__async_list *l, size_t size, unsigned above, uint64_t 
             return unlink_at(l, at, k);
     }
     return NULL;
+}
+
+void *usm__async_reuse_from(usm__async_list *l, size_t size, unsigned above, uint64_t position)
+{
+    void *p;
+
+    usm__async_lock(l);
+    p = find(l, size, above, position);
+    if (p)
+        usm_store_relaxed(&l->reuses, usm_load_relaxed(&l->reuses) + 1);
+    usm__async_unlock(l);
+    return p;
 }
 
 uint64_t usm__async_peek(const usm__async_list *l, size_t size, unsigned above)

@@ -20,18 +20,6 @@ static uint64_t allowed(const usm__async_list *l, usm__async_list *from)
     return position > follows ? position : follows;
 }
 
-static void *take(usm__async_list *from, size_t size, uint64_t position)
-{
-    void *p;
-
-    usm__async_lock(from);
-    p = usm__async_find(from, size, USM__ASYNC_CLOSE, position);
-    if (p)
-        usm_store_relaxed(&from->reuses, usm_load_relaxed(&from->reuses) + 1);
-    usm__async_unlock(from);
-    return p;
-}
-
 void *usm__async_reuse(usm__async_list *l, size_t size)
 {
     usm__async_some some;
@@ -40,7 +28,8 @@ void *usm__async_reuse(usm__async_list *l, size_t size)
     usm__async_of_pool(l->pool, &some);
     for (size_t i = 0; i < some.n && !p; i++)
         if (some.list[i] != l)
-            p = take(some.list[i], size, allowed(l, some.list[i]));
+            p = usm__async_reuse_from(some.list[i], size, USM__ASYNC_CLOSE,
+                                      allowed(l, some.list[i]));
     usm__async_pool_release(&some);
     return p;
 }
@@ -77,7 +66,8 @@ static void *wait_and_take(usm__async_list *l, usm__async_list *from, size_t siz
         usm__queue_come_after(l->queue->q, ev->native, from->queue->q->serial, ev->position) ==
             USM_OK) {
         usm_add_relaxed(&l->pool->waits, (uint64_t)1);
-        p = take(from, size, ev->position); /* NULL: another thread was faster */
+        p = usm__async_reuse_from(from, size, USM__ASYNC_CLOSE,
+                                  ev->position); /* NULL: another thread was faster */
     }
     usm__async_event_release(ev);
     return p;
