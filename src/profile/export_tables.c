@@ -26,12 +26,6 @@ static double share(uint64_t part, uint64_t whole)
     return whole ? (double)part / (double)whole : NAN;
 }
 
-/* A cell: null if there is no such number. */
-static void cell(usm__json *j, double value)
-{
-    usm__json_real(j, NULL, value, 10);
-}
-
 /* Each row but the first begins a line. */
 static void row_begin(usm__json *j, const char *name, size_t size, bool is_first)
 {
@@ -40,6 +34,20 @@ static void row_begin(usm__json *j, const char *name, size_t size, bool is_first
     usm__json_array_begin(j, NULL);
     usm__json_text_max(j, NULL, name, size);
 }
+
+/* Numbers that there are not are NAN, and become null. */
+static void write_row(usm__json *j, const char *name, size_t size, bool is_first,
+                      const double *cells, size_t n)
+{
+    row_begin(j, name, size, is_first);
+    for (size_t i = 0; i < n; i++)
+        usm__json_real(j, NULL, cells[i], 10);
+    usm__json_array_end(j);
+}
+
+#define ROW(j, name, is_first, ...)                                                                \
+    write_row((j), (name), sizeof(name), (is_first), (const double[]){__VA_ARGS__},                \
+              sizeof((const double[]){__VA_ARGS__}) / sizeof(double))
 
 typedef struct column {
     const char *name, *unit;
@@ -80,15 +88,9 @@ static void write_usages(usm__json *j, const usm__usages *usages)
     for (size_t i = 0; i < usages->n && i < ROWS_MAX; i++) {
         const usm__usage *u = &usages->rows[i];
 
-        row_begin(j, u->name, sizeof u->name, i == 0);
-        cell(j, (double)u->allocations);
-        cell(j, (double)u->bytes);
-        cell(j, share(u->hits, u->allocations));
-        cell(j, (double)u->hits);
-        cell(j, mean_life(u));
-        cell(j, (double)u->live_peak);
-        cell(j, (double)u->live);
-        usm__json_array_end(j);
+        ROW(j, u->name, i == 0, (double)u->allocations, (double)u->bytes,
+            share(u->hits, u->allocations), (double)u->hits, mean_life(u), (double)u->live_peak,
+            (double)u->live);
     }
     table_end(j);
 }
@@ -111,19 +113,12 @@ static void write_pools(usm__json *j, const usm__analysis *a)
     for (size_t i = 0; i < a->npools; i++) {
         const usm__profile_pool *p = &a->pools[i];
 
-        row_begin(j, p->u.name, sizeof p->u.name, i == 0);
-        cell(j, (double)p->u.allocations);
-        cell(j, share(p->u.hits, p->u.allocations));
-        cell(j, (double)(p->takes + p->gives + p->refused));
-        cell(j, (double)p->driver_ns);
-        cell(j, (double)p->avoided);
-        cell(j, (double)p->avoided_ns);
-        cell(j, (double)p->u.live_peak);
-        cell(j, (double)p->reserved_peak);
-        cell(j, p->reserved_peak > p->live_then
-                    ? share(p->reserved_peak - p->live_then, p->reserved_peak)
-                    : 0.0);
-        usm__json_array_end(j);
+        ROW(j, p->u.name, i == 0, (double)p->u.allocations, share(p->u.hits, p->u.allocations),
+            (double)(p->takes + p->gives + p->refused), (double)p->driver_ns, (double)p->avoided,
+            (double)p->avoided_ns, (double)p->u.live_peak, (double)p->reserved_peak,
+            p->reserved_peak > p->live_then
+                ? share(p->reserved_peak - p->live_then, p->reserved_peak)
+                : 0.0);
     }
     table_end(j);
 }
@@ -146,20 +141,11 @@ static void write_spill_buffers(usm__json *j, const usm__profile_spill_usages *u
         const usm__profile_spill_buffer *b       = &u->buffers[i];
         uint64_t                         evicted = b->evicted_clean + b->evicted_dirty;
 
-        row_begin(j, b->name, sizeof b->name, i == 0);
-        cell(j, (double)b->waits.n);
-        cell(j, (double)b->waits.sum_ns);
-        cell(j, (double)b->waits.p50_ns);
-        cell(j, (double)b->waits.p99_ns);
-        cell(j, (double)b->in);
-        cell(j, share(b->in_ahead, b->in));
-        cell(j, (double)b->out);
-        cell(j, (double)(b->used + b->wasted));
-        cell(j, share(b->wasted, b->used + b->wasted));
-        cell(j, (double)evicted);
-        cell(j, share(b->evicted_dirty, evicted));
-        cell(j, (double)b->pinned_ns);
-        usm__json_array_end(j);
+        ROW(j, b->name, i == 0, (double)b->waits.n, (double)b->waits.sum_ns,
+            (double)b->waits.p50_ns, (double)b->waits.p99_ns, (double)b->in,
+            share(b->in_ahead, b->in), (double)b->out, (double)(b->used + b->wasted),
+            share(b->wasted, b->used + b->wasted), (double)evicted,
+            share(b->evicted_dirty, evicted), (double)b->pinned_ns);
     }
     table_end(j);
 }
@@ -176,16 +162,9 @@ static void write_spill_tiers(usm__json *j, const usm__profile_spill_usages *u)
     for (size_t i = 0; i < u->ntiers; i++) {
         const usm__profile_spill_tier *t = &u->tiers[i];
 
-        row_begin(j, t->name, sizeof t->name, i == 0);
-        cell(j, (double)t->reads.n);
-        cell(j, (double)t->in);
-        cell(j, (double)t->reads.p50_ns);
-        cell(j, (double)t->reads.p99_ns);
-        cell(j, (double)t->writes.n);
-        cell(j, (double)t->out);
-        cell(j, (double)t->writes.p50_ns);
-        cell(j, (double)t->writes.p99_ns);
-        usm__json_array_end(j);
+        ROW(j, t->name, i == 0, (double)t->reads.n, (double)t->in, (double)t->reads.p50_ns,
+            (double)t->reads.p99_ns, (double)t->writes.n, (double)t->out, (double)t->writes.p50_ns,
+            (double)t->writes.p99_ns);
     }
     table_end(j);
 }
@@ -212,19 +191,10 @@ static void write_work(usm__json *j, const usm__profile *t, const usm__profile_w
                      t->sources[d->source].header.pid);
         else
             snprintf(name, sizeof name, "%s", d->name);
-        row_begin(j, name, sizeof name, i == 0);
-        cell(j, (double)d->chunks);
-        cell(j, (double)d->failed);
-        cell(j, (double)d->items);
-        cell(j, share(d->kernel_ns, d->launched_ns));
-        cell(j, share(d->copy_ns, d->launched_ns));
-        cell(j, share(d->hidden_ns, d->copy_ns));
-        cell(j, (double)d->bytes_in);
-        cell(j, (double)d->bytes_out);
-        cell(j, share(d->idle_ns, d->launched_ns));
-        cell(j, (double)d->ngaps);
-        cell(j, (double)d->longest_ns);
-        usm__json_array_end(j);
+        ROW(j, name, i == 0, (double)d->chunks, (double)d->failed, (double)d->items,
+            share(d->kernel_ns, d->launched_ns), share(d->copy_ns, d->launched_ns),
+            share(d->hidden_ns, d->copy_ns), (double)d->bytes_in, (double)d->bytes_out,
+            share(d->idle_ns, d->launched_ns), (double)d->ngaps, (double)d->longest_ns);
     }
     table_end(j);
 }
