@@ -6,24 +6,16 @@
 #include "child.h"
 #include "doctor.h"
 #include "job.h"
+#include "options.h"
 #include "program.h"
 #include "show.h"
 
 #include <getopt.h>
+#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
 
-typedef enum action {
-    SHOW_ALL,
-    SHOW_LIST,
-    SHOW_ENV,
-    SHOW_DOCTOR,
-    SHOW_JOB,
-    SHOW_PROGRAM,
-    SHOW_VERSION,
-    SHOW_HELP,
-    SHOW_MISTAKE
-} action;
+typedef enum action { SHOW_ALL, SHOW_LIST, SHOW_ENV, SHOW_DOCTOR, SHOW_JOB, SHOW_PROGRAM } action;
 
 typedef struct command_line {
     action      action;
@@ -51,88 +43,55 @@ static const char help[] =
     "\n"
     "USM_DEVICE_SELECTOR chooses devices: USM_DEVICE_SELECTOR='*:gpu' usm-info\n";
 
-enum { OPTION_MARKDOWN = 256, OPTION_OPTIONS, OPTION_ROOT, OPTION_JOB };
-
-static const struct option long_options[] = {
-    {"list", no_argument, NULL, 'l'},
-    {"env", no_argument, NULL, 'e'},
-    {"markdown", no_argument, NULL, OPTION_MARKDOWN},
-    {"doctor", no_argument, NULL, 'd'},
-    {"job", no_argument, NULL, OPTION_JOB},
-    {"program", required_argument, NULL, 'p'},
-    {"options", required_argument, NULL, OPTION_OPTIONS},
-    {"root", required_argument, NULL, OPTION_ROOT}, /* tests: a folder that stands for / */
-    {"json", no_argument, NULL, 'j'},
-    {"version", no_argument, NULL, 'V'},
-    {"help", no_argument, NULL, 'h'},
-    {NULL, 0, NULL, 0},
-};
-
 /* Two different actions are an error. */
-static void choose(command_line *c, action wanted)
+static int choose(const tool *t, const tool_option *o, void *line, const char *value)
 {
-    c->action = c->action == SHOW_ALL || c->action == wanted ? wanted : SHOW_MISTAKE;
-    if (c->action == SHOW_MISTAKE)
-        fputs("usm-info: one of --list, --env, --doctor, --job, --program at a time\n", stderr);
+    static const struct {
+        char   letter;
+        action wanted;
+    } actions[]     = {{'l', SHOW_LIST}, {'e', SHOW_ENV}, {'d', SHOW_DOCTOR}, {'p', SHOW_PROGRAM}};
+    command_line *c = line;
+    action        wanted = SHOW_JOB; /* which has no letter */
+
+    for (size_t i = 0; i < sizeof actions / sizeof *actions; i++)
+        if (actions[i].letter == o->letter)
+            wanted = actions[i].wanted;
+    if (c->action != SHOW_ALL && c->action != wanted)
+        return tool_misuse(t, "one of --list, --env, --doctor, --job, --program at a time");
+    c->action = wanted;
+    if (wanted == SHOW_PROGRAM)
+        c->program = value;
+    return -1;
 }
 
-static void take_option(command_line *c, int option)
-{
-    switch (option) {
-    case 'l':
-        choose(c, SHOW_LIST);
-        break;
-    case 'e':
-        choose(c, SHOW_ENV);
-        break;
-    case 'd':
-        choose(c, SHOW_DOCTOR);
-        break;
-    case OPTION_JOB:
-        choose(c, SHOW_JOB);
-        break;
-    case 'p':
-        choose(c, SHOW_PROGRAM);
-        c->program = optarg;
-        break;
-    case OPTION_OPTIONS:
-        c->options = optarg;
-        break;
-    case OPTION_ROOT:
-        c->root = optarg;
-        break;
-    case OPTION_MARKDOWN:
-        c->as_markdown = true;
-        break;
-    case 'j':
-        c->as_json = true;
-        break;
-    case 'V':
-        c->action = SHOW_VERSION;
-        break;
-    case 'h':
-        c->action = SHOW_HELP;
-        break;
-    default:
-        c->action = SHOW_MISTAKE; /* getopt has printed the error */
-    }
-}
+static const tool_option options[] = {
+    {.name = "list", 'l', TOOL_PLAIN, 0, choose},
+    {.name = "env", 'e', TOOL_PLAIN, 0, choose},
+    {.name = "markdown", 0, TOOL_FLAG, offsetof(command_line, as_markdown)},
+    {.name = "doctor", 'd', TOOL_PLAIN, 0, choose},
+    {.name = "job", 0, TOOL_PLAIN, 0, choose},
+    {.name = "program", 'p', TOOL_CALL, 0, choose},
+    {.name = "options", 0, TOOL_TEXT, offsetof(command_line, options)},
+    {.name = "root",
+     0,
+     TOOL_TEXT,
+     offsetof(command_line, root)}, /* tests: a folder that stands for / */
+    {.name = "json", 'j', TOOL_FLAG, offsetof(command_line, as_json)},
+    {.name = NULL},
+};
+static const tool info = {"usm-info", help, options};
 
-static void parse(command_line *c, int argc, char **argv)
+static int parse(command_line *c, int argc, char **argv)
 {
-    int option;
+    int rc = tool_parse(&info, argc, argv, false, c);
 
-    memset(c, 0, sizeof *c);
-    while (c->action < SHOW_VERSION &&
-           (option = getopt_long(argc, argv, "ledp:jVh", long_options, NULL)) != -1)
-        take_option(c, option);
-    if (c->action < SHOW_VERSION && optind < argc) {
+    if (rc < 0 && optind < argc) {
         fprintf(stderr, "usm-info: what is '%s'?\n", argv[optind]);
-        c->action = SHOW_MISTAKE;
-    } else if (c->action < SHOW_VERSION && c->as_markdown && c->action != SHOW_ENV) {
-        fputs("usm-info: --markdown goes with --env\n", stderr);
-        c->action = SHOW_MISTAKE;
+        return tool_misuse(&info, NULL);
     }
+    if (rc < 0 && c->as_markdown && c->action != SHOW_ENV)
+        return tool_misuse(&info, "--markdown goes with --env");
+    return rc;
 }
 
 static int run_env(const command_line *c)
@@ -184,18 +143,9 @@ static int run(const command_line *c)
     case SHOW_JOB:
         return job_report(c->as_json);
     case SHOW_PROGRAM:
-        return program_report(c->program, c->options, c->as_json);
-    case SHOW_VERSION:
-        puts("usm-info " USM_VERSION_STRING);
-        return 0;
-    case SHOW_HELP:
-        fputs(help, stdout);
-        return 0;
-    case SHOW_MISTAKE:
         break;
     }
-    fputs("Try usm-info --help.\n", stderr);
-    return 2;
+    return program_report(c->program, c->options, c->as_json);
 }
 
 /* Loads no driver, but registers backends and checks the settings.  Settings, version and doctor
@@ -208,15 +158,16 @@ static void start(void)
 
 int main(int argc, char **argv)
 {
-    command_line c;
+    command_line c = {.action = SHOW_ALL};
     int          rc;
 
     if (argc > 1 && strcmp(argv[1], "--child") == 0)
         return child_main(argc - 2, argv + 2);
-    parse(&c, argc, argv);
-    if (c.action < SHOW_VERSION)
+    rc = parse(&c, argc, argv);
+    if (rc < 0) {
         start();
-    rc = run(&c);
+        rc = run(&c);
+    }
     if (fflush(stdout) || ferror(stdout)) {
         fputs("usm-info: the output could not be written\n", stderr);
         return 2;

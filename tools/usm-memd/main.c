@@ -10,18 +10,19 @@
 #include "cluster/attach.h"
 
 #include "base/settings.h"
+#include "options.h"
 
 #include <usm/init.h>
-#include <usm/version.h>
 
 #include <getopt.h>
 #include <signal.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
-enum { FINE = 0, FAILED = 1, MISUSED = 2, FINALIZE_S = 5 };
+enum { FINE = 0, FAILED = 1, FINALIZE_S = 5 };
 
 static const char help[] =
     "usage: mpirun ... PROGRAM : -n N usm-memd [OPTION]...\n"
@@ -40,14 +41,6 @@ static const char help[] =
     "USM_SPILL_DOMAIN, USM_JOB_LEASE, USM_JOB_ORPHAN, USM_JOB_KEY, USM_JOB_KEY_FILE hold for it "
     "as\n"
     "for the program.\n";
-
-static const struct option long_options[] = {
-    {"lend", required_argument, NULL, 'l'}, {"mpi", required_argument, NULL, 'm'},
-    {"quiet", no_argument, NULL, 'q'},      {"version", no_argument, NULL, 'V'},
-    {"help", no_argument, NULL, 'h'},       {NULL, 0, NULL, 0},
-};
-
-static bool is_quiet;
 
 static volatile int stop;
 static volatile int rc = FINE;
@@ -75,28 +68,19 @@ static bool set(const char *key, const char *value)
     return usm_config_set(key, value) == USM_OK;
 }
 
-/* -1: go on; else the exit status. */
-static int take_option(int option)
+static int take_setting(const tool *t, const tool_option *o, void *line, const char *value)
 {
-    switch (option) {
-    case 'l':
-        return set("spill_lend", optarg) ? -1 : failed();
-    case 'm':
-        return set("mpi", optarg) ? -1 : failed();
-    case 'q':
-        is_quiet = true;
-        return -1;
-    case 'V':
-        puts("usm-memd " USM_VERSION_STRING);
-        return FINE;
-    case 'h':
-        (void)fputs(help, stdout);
-        return FINE;
-    default:
-        (void)fputs("Try usm-memd --help.\n", stderr);
-        return MISUSED;
-    }
+    (void)t, (void)line;
+    return set(o->letter == 'l' ? "spill_lend" : "mpi", value) ? -1 : failed();
 }
+
+static const tool_option options[] = {
+    {.name = "lend", 'l', TOOL_CALL, 0, take_setting},
+    {.name = "mpi", 'm', TOOL_CALL, 0, take_setting},
+    {.name = "quiet", 'q', TOOL_FLAG, 0},
+    {.name = NULL},
+};
+static const tool memd = {"usm-memd", help, options};
 
 /* ---- which MPI ---------------------------------------------------------------------------- */
 
@@ -140,7 +124,7 @@ static void say(const usm_transport_ops *ops, void *job, const usm_job_params *p
     (void)fflush(stdout);
 }
 
-static int serve(const usm_transport_ops *ops)
+static int serve(const usm_transport_ops *ops, bool is_quiet)
 {
     usm_job_params params = {.struct_size = sizeof(params)};
     void          *job    = NULL;
@@ -151,7 +135,7 @@ static int serve(const usm_transport_ops *ops)
     if (params.lend == 0) {
         (void)fputs("usm-memd: nothing to lend: --lend SIZE or USM_SPILL_LEND says how much\n",
                     stderr);
-        return MISUSED;
+        return TOOL_MISUSED;
     }
     params.is_server = true;
     if (ops->attach(&params, &job) != USM_OK)
@@ -170,21 +154,20 @@ static int serve(const usm_transport_ops *ops)
 
 int main(int argc, char **argv)
 {
-    const usm_transport_ops *ops = NULL;
-    int                      option, status = -1;
+    const usm_transport_ops *ops      = NULL;
+    bool                     is_quiet = false;
+    int                      status   = tool_parse(&memd, argc, argv, false, &is_quiet);
 
-    while (status < 0 && (option = getopt_long(argc, argv, "l:m:qVh", long_options, NULL)) != -1)
-        status = take_option(option);
     if (status >= 0)
         return status;
     if (optind < argc) {
         (void)fprintf(stderr, "usm-memd: %s is too much\nTry usm-memd --help.\n", argv[optind]);
-        return MISUSED;
+        return TOOL_MISUSED;
     }
     (void)signal(SIGTERM, on_signal);
     (void)signal(SIGINT, on_signal);
     (void)signal(SIGPIPE, SIG_IGN); /* MPI writes to processes that have ended */
     if (load(&ops) != USM_OK)
         return FAILED;
-    return serve(ops);
+    return serve(ops, is_quiet);
 }

@@ -3,14 +3,15 @@
  *
  * This file has the command line.  record.c runs a program, report.c and report_json.c print the
  * tables, and src/profile does the rest.  The manual is docs/man/usm-prof.1. */
+#include "options.h"
 #include "prof.h"
 #include "profile/export.h"
 
 #include <usm/init.h>
-#include <usm/version.h>
 
 #include <errno.h>
 #include <getopt.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -42,82 +43,32 @@ typedef struct command_line {
     record_options record;
     const char    *output, *csv, *perfetto, *html;
     bool           as_json;
-    size_t         top;
+    unsigned       top;
 } command_line;
 
-enum { OPTION_RING = 256, OPTION_TOP, OPTION_CSV, OPTION_PERFETTO, OPTION_HTML };
-
-static const struct option long_options[] = {
-    {"output", required_argument, NULL, 'o'},
-    {"stacks", optional_argument, NULL, 's'},
-    {"ring", required_argument, NULL, OPTION_RING},
-    {"json", no_argument, NULL, 'j'},
-    {"top", required_argument, NULL, OPTION_TOP},
-    {"csv", required_argument, NULL, OPTION_CSV},
-    {"perfetto", required_argument, NULL, OPTION_PERFETTO},
-    {"html", required_argument, NULL, OPTION_HTML},
-    {"version", no_argument, NULL, 'V'},
-    {"help", no_argument, NULL, 'h'},
-    {NULL, 0, NULL, 0},
+static const tool_option options[] = {
+    {.name = "output", 'o', TOOL_TEXT, offsetof(command_line, output)},
+    {.name = "stacks", 's', TOOL_MAYBE, offsetof(command_line, record.stacks)},
+    {.name = "ring", 0, TOOL_TEXT, offsetof(command_line, record.ring)},
+    {.name = "json", 'j', TOOL_FLAG, offsetof(command_line, as_json)},
+    {.name = "top",
+     0,
+     TOOL_NUMBER,
+     offsetof(command_line, top),
+     NULL,
+     "--top wants a number",
+     0,
+     UINT32_MAX},
+    {.name = "csv", 0, TOOL_TEXT, offsetof(command_line, csv)},
+    {.name = "perfetto", 0, TOOL_TEXT, offsetof(command_line, perfetto)},
+    {.name = "html", 0, TOOL_TEXT, offsetof(command_line, html)},
+    {.name = NULL},
 };
+static const tool prof = {"usm-prof", help, options};
 
 static int misuse(const char *what)
 {
-    fprintf(stderr, "usm-prof: %s\nTry usm-prof --help.\n", what);
-    return PROF_MISUSED;
-}
-
-/* -1: go on; else the exit status. */
-static int take_option(command_line *c, int option)
-{
-    char *end;
-
-    switch (option) {
-    case 'o':
-        c->output = optarg;
-        return -1;
-    case 's':
-        c->record.stacks = optarg ? optarg : "on";
-        return -1;
-    case OPTION_RING:
-        c->record.ring = optarg;
-        return -1;
-    case 'j':
-        c->as_json = true;
-        return -1;
-    case OPTION_TOP:
-        c->top = strtoul(optarg, &end, 10);
-        return *optarg >= '0' && *optarg <= '9' && *end == '\0' ? -1
-                                                                : misuse("--top wants a number");
-    case OPTION_CSV:
-        c->csv = optarg;
-        return -1;
-    case OPTION_PERFETTO:
-        c->perfetto = optarg;
-        return -1;
-    case OPTION_HTML:
-        c->html = optarg;
-        return -1;
-    case 'V':
-        puts("usm-prof " USM_VERSION_STRING);
-        return PROF_FINE;
-    case 'h':
-        fputs(help, stdout);
-        return PROF_FINE;
-    default:
-        return misuse("see above"); /* getopt has printed the error */
-    }
-}
-
-static int parse(command_line *c, int argc, char **argv, const char *packets)
-{
-    int option, rc = -1;
-
-    memset(c, 0, sizeof(*c));
-    c->top = 20;
-    while (rc < 0 && (option = getopt_long(argc, argv, packets, long_options, NULL)) != -1)
-        rc = take_option(c, option);
-    return rc;
+    return tool_misuse(&prof, what);
 }
 
 static int exit_status(usm_status st)
@@ -213,7 +164,7 @@ static int run_merge(const command_line *c, int n, char **files)
 
 int main(int argc, char **argv)
 {
-    command_line c;
+    command_line c    = {.top = 20};
     const char  *verb = argc > 1 ? argv[1] : "";
     bool         is_verb =
         strcmp(verb, "record") == 0 || strcmp(verb, "report") == 0 || strcmp(verb, "merge") == 0;
@@ -224,8 +175,8 @@ int main(int argc, char **argv)
         argv++;
         argc--;
     }
-    /* "+": arguments after the program's name belong to the program */
-    rc = parse(&c, argc, argv, strcmp(verb, "record") == 0 ? "+o:s::jVh" : "o:s::jVh");
+    /* What follows the name of the program to record belongs to that. */
+    rc = tool_parse(&prof, argc, argv, strcmp(verb, "record") == 0, &c);
     if (rc >= 0)
         return rc;
     if (!is_verb)

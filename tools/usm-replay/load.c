@@ -9,6 +9,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/types.h>
 
 #define NONE UINT32_MAX
 
@@ -159,6 +160,31 @@ void loader_wrong(loader *l, uint64_t event, const char *what)
 void loader_failed(loader *l)
 {
     l->log->failed++;
+}
+
+bool loader_lines(loader *l, const char *path, loader_line_fn *fn, char *why, size_t why_size)
+{
+    FILE    *file   = fopen(path, "re");
+    char    *line   = NULL;
+    size_t   cap    = 0;
+    uint64_t at     = 0;
+    bool     memory = true;
+
+    if (!file) {
+        snprintf(why, why_size, "%s: %s", path, strerror(errno));
+        return false;
+    }
+    while (memory && getline(&line, &cap, file) != -1) {
+        const char *wrong = fn(l, line, ++at, &memory);
+
+        if (wrong)
+            loader_wrong(l, at, wrong);
+    }
+    free(line);
+    fclose(file);
+    if (!memory)
+        snprintf(why, why_size, "%s: no memory for a log of this size", path);
+    return memory;
 }
 
 /* ---- formats ------------------------------------------------------------------------------ */

@@ -14,7 +14,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/types.h>
 
 enum { THREAD, TIME, ACTION, POINTER, SIZE, STREAM, FIELDS };
 
@@ -53,8 +52,11 @@ static const char *read_line(loader *l, char *line, uint64_t at, bool *memory)
 {
     char    *fields[FIELDS];
     uint64_t thread = 0, address = 0, size = 0;
-    int      n = cut(line, fields);
+    int      n;
 
+    if (at == 1 || line[strspn(line, " \t\r\n")] == '\0')
+        return NULL; /* the names, or an empty line */
+    n = cut(line, fields);
     if (n != FIELDS)
         return n < FIELDS ? "it ends within the six fields" : "it has more than six fields";
     if (!number(fields[THREAD], 10, &thread) && !number(fields[THREAD], 16, &thread))
@@ -78,29 +80,6 @@ static const char *read_line(loader *l, char *line, uint64_t at, bool *memory)
 
 bool log_read_rmm(loader *l, const char *path, uint32_t only_pool, char *why, size_t why_size)
 {
-    FILE    *file   = fopen(path, "re");
-    char    *line   = NULL;
-    size_t   cap    = 0;
-    uint64_t at     = 0;
-    bool     memory = true;
-
     (void)only_pool;
-    if (!file) {
-        snprintf(why, why_size, "%s: %s", path, strerror(errno));
-        return false;
-    }
-    while (memory && getline(&line, &cap, file) != -1) {
-        const char *wrong;
-
-        if (at++ == 0 || line[strspn(line, " \t\r\n")] == '\0')
-            continue; /* the names, or an empty line */
-        wrong = read_line(l, line, at, &memory);
-        if (wrong)
-            loader_wrong(l, at, wrong);
-    }
-    free(line);
-    fclose(file);
-    if (!memory)
-        snprintf(why, why_size, "%s: no memory for a log of this size", path);
-    return memory;
+    return loader_lines(l, path, read_line, why, why_size);
 }

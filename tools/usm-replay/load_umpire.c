@@ -14,7 +14,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/types.h>
 
 #ifdef USM_HAVE_JANSSON
 #include <jansson.h>
@@ -88,7 +87,7 @@ static const char *take_in(loader *l, const json_t *line, uint64_t at, bool *mem
     return NULL;
 }
 
-static const char *read_line(loader *l, const char *line, uint64_t at, bool *memory)
+static const char *read_line(loader *l, char *line, uint64_t at, bool *memory)
 {
     static char  reason[JSON_ERROR_TEXT_LENGTH + 64];
     json_error_t error;
@@ -110,28 +109,8 @@ static const char *read_line(loader *l, const char *line, uint64_t at, bool *mem
 
 bool log_read_umpire(loader *l, const char *path, uint32_t only_pool, char *why, size_t why_size)
 {
-    FILE    *file   = fopen(path, "re");
-    char    *line   = NULL;
-    size_t   cap    = 0;
-    uint64_t at     = 0;
-    bool     memory = true;
-
     (void)only_pool;
-    if (!file) {
-        snprintf(why, why_size, "%s: %s", path, strerror(errno));
-        return false;
-    }
-    while (memory && getline(&line, &cap, file) != -1) {
-        const char *wrong = read_line(l, line, ++at, &memory);
-
-        if (wrong)
-            loader_wrong(l, at, wrong);
-    }
-    free(line);
-    fclose(file);
-    if (!memory)
-        snprintf(why, why_size, "%s: no memory for a log of this size", path);
-    return memory;
+    return loader_lines(l, path, read_line, why, why_size);
 }
 
 #else

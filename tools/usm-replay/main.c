@@ -3,6 +3,7 @@
  *
  * This file has the command line.  load.c reads logs, run.c replays them, print.c prints the
  * results.  The manual is docs/man/usm-replay.1. */
+#include "options.h"
 #include "replay.h"
 #include "spill.h"
 
@@ -10,13 +11,14 @@
 
 #include <errno.h>
 #include <getopt.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #define POOLS_MAX 32u
 
-enum { REPLAY_FINE = 0, REPLAY_FAILED = 1, REPLAY_MISUSED = 2, REPLAY_OOM = 3 };
+enum { REPLAY_FINE = 0, REPLAY_FAILED = 1, REPLAY_OOM = 3 };
 
 static const char help[] =
     "usage: usm-replay LOG [--pool POOL]... [--device-mem SIZE] [OPTION]...\n"
@@ -58,196 +60,185 @@ typedef struct command_line {
     spill_options  s;
 } command_line;
 
-enum {
-    OPTION_NO_MAP = 256,
-    OPTION_ONLY_POOL,
-    OPTION_BLOCKS,
-    OPTION_BLOCK_SIZE,
-    OPTION_ROUNDS,
-    OPTION_SEED,
-    OPTION_BANDWIDTH,
-    OPTION_LATENCY,
-    OPTION_DEPTH,
-    OPTION_WORK,
-    OPTION_WINDOW
-};
-
-static const struct option long_options[] = {
-    {"pool", required_argument, NULL, 'p'},
-    {"device-mem", required_argument, NULL, 'm'},
-    {"kind", required_argument, NULL, 'k'},
-    {"area-size", required_argument, NULL, 'a'},
-    {"device", required_argument, NULL, 'd'},
-    {"no-map", no_argument, NULL, OPTION_NO_MAP},
-    {"only-pool", required_argument, NULL, OPTION_ONLY_POOL},
-    {"threads", no_argument, NULL, 't'},
-    {"repeat", required_argument, NULL, 'r'},
-    {"spill", required_argument, NULL, 's'},
-    {"frames", required_argument, NULL, 'f'},
-    {"blocks", required_argument, NULL, OPTION_BLOCKS},
-    {"block-size", required_argument, NULL, OPTION_BLOCK_SIZE},
-    {"rounds", required_argument, NULL, OPTION_ROUNDS},
-    {"seed", required_argument, NULL, OPTION_SEED},
-    {"bandwidth", required_argument, NULL, OPTION_BANDWIDTH},
-    {"latency-us", required_argument, NULL, OPTION_LATENCY},
-    {"depth", required_argument, NULL, OPTION_DEPTH},
-    {"work-us", required_argument, NULL, OPTION_WORK},
-    {"window", required_argument, NULL, OPTION_WINDOW},
-    {"json", no_argument, NULL, 'j'},
-    {"version", no_argument, NULL, 'V'},
-    {"help", no_argument, NULL, 'h'},
-    {NULL, 0, NULL, 0},
-};
-
-static int misuse(const char *what)
-{
-    fprintf(stderr, "usm-replay: %s\nTry usm-replay --help.\n", what);
-    return REPLAY_MISUSED;
-}
-
-/* -1: go on; else the exit status. */
-static int take_size(uint64_t *size, const char *what)
-{
-    return usm__span_size(usm__span_of(optarg), size) && *size > 0 ? -1 : misuse(what);
-}
-
-static int take_number(uint64_t least, uint64_t most, unsigned *number, const char *what)
-{
-    uint64_t n = 0;
-
-    if (!usm__span_number(usm__span_of(optarg), &n) || n < least || n > most)
-        return misuse(what);
-    *number = (unsigned)n;
-    return -1;
-}
-
-static int take_kind(replay_options *o)
+static int take_kind(const tool *t, const tool_option *o, void *line, const char *value)
 {
     static const char *const names[] = {
         [USM_HOST] = "host", [USM_DEVICE] = "device", [USM_SHARED] = "shared"};
+    command_line *c = line;
 
     for (int k = USM_HOST; k <= USM_SHARED; k++)
-        if (strcmp(optarg, names[k]) == 0) {
-            o->kind = (usm_kind)k;
+        if (strcmp(value, names[k]) == 0) {
+            c->o.kind = (usm_kind)k;
             return -1;
         }
-    return misuse("--kind is host, device or shared");
+    return tool_misuse(t, o->wants);
 }
 
-static int take_pool(command_line *c)
+static int take_pool(const tool *t, const tool_option *o, void *line, const char *value)
 {
+    command_line *c = line;
+
     if (c->npools == POOLS_MAX)
-        return misuse("at most 32 pools");
-    c->pools[c->npools++] = optarg;
+        return tool_misuse(t, o->wants);
+    c->pools[c->npools++] = value;
     return -1;
 }
 
-static int take_us(double *ns, const char *what)
+static int take_us(const tool *t, const tool_option *o, void *line, const char *value)
 {
     uint64_t n = 0;
 
-    if (!usm__span_number(usm__span_of(optarg), &n) || n > 1000000)
-        return misuse(what);
-    *ns = (double)n * 1e3;
+    if (!usm__span_number(usm__span_of(value), &n) || n > 1000000)
+        return tool_misuse(t, o->wants);
+    memcpy((char *)line + o->at, &(double){(double)n * 1e3}, sizeof(double));
     return -1;
 }
 
-static int take_spill(command_line *c)
+static int take_seed(const tool *t, const tool_option *o, void *line, const char *value)
 {
-    if (strcmp(optarg, "list") == 0) {
+    command_line *c = line;
+
+    return usm__span_number(usm__span_of(value), &c->s.seed) && c->s.seed > 0
+               ? -1
+               : tool_misuse(t, o->wants);
+}
+
+static int take_spill(const tool *t, const tool_option *o, void *line, const char *value)
+{
+    (void)t, (void)o;
+    if (strcmp(value, "list") == 0) {
         spill_workload_list();
         return REPLAY_FINE;
     }
-    c->spill = optarg;
+    ((command_line *)line)->spill = value;
     return -1;
 }
 
-static int take_spill_option(command_line *c, int option)
+static int take_json(const tool *t, const tool_option *o, void *line, const char *value)
 {
-    switch (option) {
-    case 's':
-        return take_spill(c);
-    case 'f':
-        return take_number(1, 1u << 24, &c->s.frames, "--frames wants a number above 0");
-    case OPTION_BLOCKS:
-        return take_number(1, 1u << 28, &c->s.blocks, "--blocks wants a number above 0");
-    case OPTION_BLOCK_SIZE:
-        return take_size(&c->s.block_size, "--block-size wants a size, such as 1M");
-    case OPTION_ROUNDS:
-        return take_number(1, 10000, &c->s.rounds, "--rounds wants a number from 1 to 10000");
-    case OPTION_SEED:
-        return usm__span_number(usm__span_of(optarg), &c->s.seed) && c->s.seed > 0
-                   ? -1
-                   : misuse("--seed wants a number above 0");
-    case OPTION_BANDWIDTH:
-        return take_size(&c->s.bandwidth, "--bandwidth wants bytes a second, such as 2000M");
-    case OPTION_LATENCY:
-        return take_us(&c->s.latency_ns, "--latency-us wants microseconds");
-    case OPTION_DEPTH:
-        return take_number(1, 1024, &c->s.depth, "--depth wants a number from 1 to 1024");
-    case OPTION_WORK:
-        return take_us(&c->s.work_ns, "--work-us wants microseconds");
-    case OPTION_WINDOW:
-        return take_number(1, 4096, &c->s.window, "--window wants a number from 1 to 4096");
-    default:
-        return misuse("see above"); /* getopt has printed the error */
-    }
+    command_line *c = line;
+
+    (void)t, (void)o, (void)value;
+    c->o.as_json = c->s.as_json = true;
+    return -1;
 }
 
-static int take_option(command_line *c, int option)
-{
-    switch (option) {
-    case 'p':
-        return take_pool(c);
-    case 'm':
-        return take_size(&c->o.device_mem, "--device-mem wants a size, such as 8G");
-    case 'k':
-        return take_kind(&c->o);
-    case 'a':
-        return take_size(&c->o.area_size, "--area-size wants a size, such as 32M");
-    case 'd':
-        c->o.device = optarg;
-        return -1;
-    case OPTION_NO_MAP:
-        c->o.no_map = true;
-        return -1;
-    case OPTION_ONLY_POOL:
-        return take_number(1, UINT32_MAX, &c->o.only_pool,
-                           "--only-pool wants the number of a pool");
-    case 't':
-        c->o.threads = true;
-        return -1;
-    case 'r':
-        return take_number(1, 1000, &c->o.repeat, "--repeat wants a number from 1 to 1000");
-    case 'j':
-        c->o.as_json = c->s.as_json = true;
-        return -1;
-    case 'V':
-        puts("usm-replay " USM_VERSION_STRING);
-        return REPLAY_FINE;
-    case 'h':
-        fputs(help, stdout);
-        return REPLAY_FINE;
-    default:
-        return take_spill_option(c, option);
-    }
-}
+#define AT(member) offsetof(command_line, member)
+
+static const tool_option options[] = {
+    {.name = "pool", 'p', TOOL_CALL, 0, take_pool, "at most 32 pools"},
+    {.name = "device-mem",
+     'm',
+     TOOL_SIZE,
+     AT(o.device_mem),
+     NULL,
+     "--device-mem wants a size, such as 8G"},
+    {.name = "kind", 'k', TOOL_CALL, 0, take_kind, "--kind is host, device or shared"},
+    {.name = "area-size",
+     'a',
+     TOOL_SIZE,
+     AT(o.area_size),
+     NULL,
+     "--area-size wants a size, such as 32M"},
+    {.name = "device", 'd', TOOL_TEXT, AT(o.device)},
+    {.name = "no-map", 0, TOOL_FLAG, AT(o.no_map)},
+    {.name = "only-pool",
+     0,
+     TOOL_NUMBER,
+     AT(o.only_pool),
+     NULL,
+     "--only-pool wants the number of a pool",
+     1,
+     UINT32_MAX},
+    {.name = "threads", 't', TOOL_FLAG, AT(o.threads)},
+    {.name = "repeat",
+     'r',
+     TOOL_NUMBER,
+     AT(o.repeat),
+     NULL,
+     "--repeat wants a number from 1 to 1000",
+     1,
+     1000},
+    {.name = "spill", 's', TOOL_CALL, 0, take_spill},
+    {.name = "frames",
+     'f',
+     TOOL_NUMBER,
+     AT(s.frames),
+     NULL,
+     "--frames wants a number above 0",
+     1,
+     1u << 24},
+    {.name = "blocks",
+     0,
+     TOOL_NUMBER,
+     AT(s.blocks),
+     NULL,
+     "--blocks wants a number above 0",
+     1,
+     1u << 28},
+    {.name = "block-size",
+     0,
+     TOOL_SIZE,
+     AT(s.block_size),
+     NULL,
+     "--block-size wants a size, such as 1M"},
+    {.name = "rounds",
+     0,
+     TOOL_NUMBER,
+     AT(s.rounds),
+     NULL,
+     "--rounds wants a number from 1 to 10000",
+     1,
+     10000},
+    {.name = "seed", 0, TOOL_CALL, 0, take_seed, "--seed wants a number above 0"},
+    {.name = "bandwidth",
+     0,
+     TOOL_SIZE,
+     AT(s.bandwidth),
+     NULL,
+     "--bandwidth wants bytes a second, such as 2000M"},
+    {.name = "latency-us",
+     0,
+     TOOL_CALL,
+     AT(s.latency_ns),
+     take_us,
+     "--latency-us wants microseconds"},
+    {.name = "depth",
+     0,
+     TOOL_NUMBER,
+     AT(s.depth),
+     NULL,
+     "--depth wants a number from 1 to 1024",
+     1,
+     1024},
+    {.name = "work-us", 0, TOOL_CALL, AT(s.work_ns), take_us, "--work-us wants microseconds"},
+    {.name = "window",
+     0,
+     TOOL_NUMBER,
+     AT(s.window),
+     NULL,
+     "--window wants a number from 1 to 4096",
+     1,
+     4096},
+    {.name = "json", 'j', TOOL_PLAIN, 0, take_json},
+    {.name = NULL},
+};
+static const tool replay = {"usm-replay", help, options};
 
 static int parse(command_line *c, int argc, char **argv)
 {
-    int option, rc = -1;
+    int rc;
 
     *c = (command_line){.o = {.kind = USM_DEVICE, .device = "null:0", .repeat = 5},
                         .s = SPILL_OPTIONS_INIT};
-    while (rc < 0 &&
-           (option = getopt_long(argc, argv, "p:m:k:a:d:tr:s:f:jVh", long_options, NULL)) != -1)
-        rc = take_option(c, option);
+    rc = tool_parse(&replay, argc, argv, false, c);
     if (rc >= 0)
         return rc;
     if (c->spill)
-        return argc == optind ? -1 : misuse("--spill wants no log beside its workload");
+        return argc == optind ? -1
+                              : tool_misuse(&replay, "--spill wants no log beside its workload");
     if (argc - optind != 1)
-        return misuse(argc == optind ? "which log?" : "one log at a time");
+        return tool_misuse(&replay, argc == optind ? "which log?" : "one log at a time");
     if (c->npools == 0) {
         c->pools[c->npools++] = "slab";
         c->pools[c->npools++] = "direct";

@@ -49,6 +49,10 @@ bool loader_free(loader *l, uint64_t space, uint64_t address, uint64_t thread, u
 void loader_wrong(loader *l, uint64_t event, const char *what);
 /* Records an allocation that failed in the program itself. */
 void loader_failed(loader *l);
+/* Calls fn for each line, from 1, which returns what is wrong with it or NULL; *memory false: out of
+ * memory.  As a log_reader. */
+typedef const char *loader_line_fn(loader *l, char *line, uint64_t at, bool *memory);
+bool loader_lines(loader *l, const char *path, loader_line_fn *fn, char *why, size_t why_size);
 /* With known block numbers: for traces, whose events are matched already. */
 bool        loader_add(loader *l, uint64_t size, uint32_t block, uint64_t thread, uint64_t event);
 replay_log *loader_log(loader *l);

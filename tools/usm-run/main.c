@@ -5,15 +5,16 @@
 #include "app.h"
 
 #include "base/inline/plural.h"
+#include "options.h"
 
 #include <getopt.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
 #include <usm/init.h>
-#include <usm/version.h>
 
 typedef struct command_line {
     const char *path, *resume, *device;
@@ -40,21 +41,6 @@ static const char help[] =
     "  -V, --version\n"
     "  -h, --help\n";
 
-enum { OPTION_DOT = 256, OPTION_POLICY, OPTION_NO_PREFETCH };
-
-static const struct option long_options[] = {
-    {"dot", no_argument, NULL, OPTION_DOT},
-    {"dry-run", no_argument, NULL, 'n'},
-    {"progress", no_argument, NULL, 'p'},
-    {"resume", required_argument, NULL, 'r'},
-    {"policy", required_argument, NULL, OPTION_POLICY},
-    {"device", required_argument, NULL, 'd'},
-    {"no-prefetch", no_argument, NULL, OPTION_NO_PREFETCH},
-    {"version", no_argument, NULL, 'V'},
-    {"help", no_argument, NULL, 'h'},
-    {NULL, 0, NULL, 0},
-};
-
 /* "energy:300" */
 static bool parse_policy(command_line *c, const char *text)
 {
@@ -78,61 +64,37 @@ static bool parse_policy(command_line *c, const char *text)
     return c->nnumbers > 0 || strcmp(c->policy, "energy") != 0;
 }
 
-/* An exit status; -1: go on. */
-static int take_option(command_line *c, int option)
+static int take_policy(const tool *t, const tool_option *o, void *line, const char *text)
 {
-    switch (option) {
-    case OPTION_DOT:
-        c->is_dot = true;
-        break;
-    case 'n':
-        c->is_dry = true;
-        break;
-    case 'p':
-        c->is_progress = true;
-        break;
-    case 'r':
-        c->resume = optarg;
-        break;
-    case 'd':
-        c->device = optarg;
-        break;
-    case OPTION_NO_PREFETCH:
-        c->no_prefetch = true;
-        break;
-    case OPTION_POLICY:
-        if (parse_policy(c, optarg))
-            break;
-        fprintf(stderr,
-                "usm-run: '%s' is not a policy with its numbers: NAME or NAME:NUMBER,..., as in "
-                "fastest or energy:300\n",
-                optarg);
-        return 2;
-    case 'V':
-        puts("usm-run " USM_VERSION_STRING);
-        return 0;
-    case 'h':
-        fputs(help, stdout);
-        return 0;
-    default:
-        return 2;
-    }
-    return -1;
+    (void)o;
+    if (parse_policy(line, text))
+        return -1;
+    fprintf(stderr,
+            "usm-run: '%s' is not a policy with its numbers: NAME or NAME:NUMBER,..., as in "
+            "fastest or energy:300\n",
+            text);
+    return tool_misuse(t, NULL);
 }
+
+static const tool_option options[] = {
+    {.name = "dot", 0, TOOL_FLAG, offsetof(command_line, is_dot)},
+    {.name = "dry-run", 'n', TOOL_FLAG, offsetof(command_line, is_dry)},
+    {.name = "progress", 'p', TOOL_FLAG, offsetof(command_line, is_progress)},
+    {.name = "resume", 'r', TOOL_TEXT, offsetof(command_line, resume)},
+    {.name = "policy", 0, TOOL_CALL, 0, take_policy},
+    {.name = "device", 'd', TOOL_TEXT, offsetof(command_line, device)},
+    {.name = "no-prefetch", 0, TOOL_FLAG, offsetof(command_line, no_prefetch)},
+    {.name = NULL},
+};
+static const tool usm_run = {"usm-run", help, options};
 
 static int parse(command_line *c, int argc, char **argv)
 {
-    int option, rc = -1;
+    int rc = tool_parse(&usm_run, argc, argv, false, c);
 
-    while (rc < 0 && (option = getopt_long(argc, argv, "npr:d:Vh", long_options, NULL)) != -1)
-        rc = take_option(c, option);
-    if (rc < 0 && optind + 1 != argc) {
-        fprintf(stderr, "usm-run: %s\n",
-                optind < argc ? "one file at a time" : "which file is to be run?");
-        rc = 2;
-    }
-    if (rc == 2)
-        fputs("Try usm-run --help.\n", stderr);
+    if (rc < 0 && optind + 1 != argc)
+        return tool_misuse(&usm_run,
+                           optind < argc ? "one file at a time" : "which file is to be run?");
     if (rc < 0)
         c->path = argv[optind];
     return rc;
