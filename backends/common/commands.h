@@ -6,6 +6,7 @@
 #ifndef USM_BACKENDS_COMMON_COMMANDS_H
 #define USM_BACKENDS_COMMON_COMMANDS_H
 
+#include "base/inline/module.h"
 #include "gate.h"
 
 typedef enum driver_command_type {
@@ -60,18 +61,16 @@ const char *driver_command_name(const driver_command *cmd);
 /* Issues or defers a command, as gate_submit() does. */
 usm_status driver_submit(void *q, driver_command *cmd, size_t ndeps, void *const *deps, void **ev);
 
-/* The functions of the backend's table. */
-usm_status driver_copy(void *q, void *dst, const void *src, size_t n, size_t ndeps,
-                       void *const *deps, void **ev);
-usm_status driver_copy_2d(void *q, void *dst, size_t dst_pitch, const void *src, size_t src_pitch,
-                          size_t width, size_t height, size_t ndeps, void *const *deps, void **ev);
-usm_status driver_fill(void *q, void *dst, const void *pattern, size_t pattern_size, size_t size,
-                       size_t ndeps, void *const *deps, void **ev);
-usm_status driver_prefetch(void *q, const void *p, size_t n, size_t ndeps, void *const *deps,
-                           void **ev);
-usm_status driver_advise(void *q, const void *p, size_t n, usm_advice advice, size_t ndeps,
-                         void *const *deps, void **ev);
-usm_status driver_marker(void *q, size_t ndeps, void *const *deps, void **ev);
-usm_status driver_barrier(void *q, size_t ndeps, void *const *deps, void **ev);
+/* The functions of the backend's table, and those of the gate: what all drivers have.  GATE_ENTRY and
+ * DRIVER_ENTRY are for the table itself. */
+#define DRIVER_OPS(X) X(copy) X(copy_2d) X(fill) X(prefetch) X(advise) X(marker) X(barrier)
+#define GATE_OPS(X)                                                                                \
+    X(event_create_user)                                                                           \
+    X(event_signal) X(event_query) X(event_wait) X(event_release) X(event_notify)
+#define DRIVER_ENTRY(member)   .member = driver_##member,
+#define GATE_ENTRY(member)     .member = gate_##member,
+#define DRIVER_DECLARE(member) USM_DECLARE_ENTRY(usm_backend_ops, member, driver_##member);
+DRIVER_OPS(DRIVER_DECLARE)
+#undef DRIVER_DECLARE
 
 #endif

@@ -17,6 +17,7 @@
 #include "../common/registry.h"
 #include "base/inline/atomic.h"
 #include "base/inline/list.h"
+#include "base/inline/module.h"
 #include "compat.h"
 
 #include <level_zero/ze_api.h>
@@ -217,10 +218,6 @@ usm_status lz_device_new(lz_driver *driver, ze_device_handle_t native, lz_device
                          lz_device **dev);
 /* The registry's list_parts. */
 usm_status lz_list_parts(registry_device *dev, registry_found *found);
-usm_status lz_devices(usm_backend_device *list, size_t cap, size_t *count);
-usm_status lz_sub_devices(void *dev, usm_backend_device *list, size_t cap, size_t *count);
-usm_status lz_device_memory(void *dev, uint64_t *total, uint64_t *free);
-usm_status lz_can_access_peer(void *dev, void *peer, bool *can);
 /* The record of a native device, made if it is new; USM_E_INVALID for a foreign one. */
 usm_status lz_device_find(ze_device_handle_t native, lz_device **dev);
 /* Loads and lists if that was not done; USM_E_NO_BACKEND without a loader or driver. */
@@ -252,34 +249,30 @@ usm_status lz_free_status(ze_result_t code, const char *what);
 usm_status lz_context_wrap(ze_context_handle_t native, bool is_owned, size_t n,
                            lz_device *const *devices, lz_context **ctx);
 void       lz_context_free(gate_context *ctx); /* the gate's context_free                  */
-usm_status lz_context_create(size_t ndevices, void *const *devices, void **ctx);
-void       lz_context_destroy(void *ctx);
 
-usm_status lz_mem_alloc(void *ctx, void *dev, usm_kind kind, size_t size, size_t align, void **p);
-usm_status lz_mem_free(void *ctx, usm_kind kind, void *p, size_t size);
+/* --- the table ---------------------------------------------------------------- */
 
-usm_status lz_ipc_alloc(void *ctx, void *dev, usm_kind kind, bool writable, size_t size,
-                        size_t align, void **p);
-usm_status lz_ipc_get(void *ctx, void *p, usm_backend_ipc *handle);
-usm_status lz_ipc_put(void *ctx, usm_backend_ipc *handle);
-usm_status lz_ipc_open(void *ctx, void *dev, const usm_backend_ipc *handle, void **p);
-usm_status lz_ipc_close(void *ctx, void *p);
-
-usm_status lz_vmem_granularity(void *ctx, void *dev, usm_kind kind, size_t size,
-                               size_t *granularity);
-usm_status lz_vmem_reserve(void *ctx, usm_kind kind, size_t size, void **p);
-usm_status lz_vmem_release(void *ctx, void *p, size_t size);
-usm_status lz_phys_create(void *ctx, void *dev, usm_kind kind, size_t size, void **phys);
-usm_status lz_phys_destroy(void *ctx, void *phys);
-usm_status lz_vmem_map(void *ctx, void *p, size_t size, void *phys, size_t offset);
-usm_status lz_vmem_unmap(void *ctx, void *p, size_t size);
-
-/* --- native handles (native.c; queues and events: queue.h) ------------------- */
-
-usm_status lz_context_from_native(void *native, size_t ndevices, void *const *devices,
-                                  usm_ownership ownership, void **ctx, usm_backend_device *list,
-                                  size_t cap, size_t *count);
-usm_status lz_context_native(void *ctx, void **native);
-usm_status lz_device_native(void *dev, void **native);
+/* The functions of the backend's table, by the file that has them. */
+/* clang-format off */
+#define LZ_OPS(X)                                                                                  \
+    /* device.c, part.c, sysman.c */                                                               \
+    X(devices) X(sub_devices) X(can_access_peer) X(device_memory)                                  \
+    /* context.c, memory.c */                                                                      \
+    X(context_create) X(context_destroy) X(mem_alloc) X(mem_free)                                  \
+    /* ipc.c, vmem.c */                                                                            \
+    X(ipc_alloc) X(ipc_get) X(ipc_put) X(ipc_open) X(ipc_close) X(vmem_granularity)                \
+    X(vmem_reserve) X(vmem_release) X(phys_create) X(phys_destroy) X(vmem_map) X(vmem_unmap)       \
+    /* queue.c, event.c */                                                                         \
+    X(queue_create) X(queue_destroy) X(queue_wait) X(event_profiling)                              \
+    /* program.c, kernel.c */                                                                      \
+    X(program_build) X(program_destroy) X(program_binary) X(program_kernels) X(kernel_create)      \
+    X(kernel_destroy) X(kernel_info) X(kernel_groups) X(launch)                                    \
+    /* native.c; queue_native.c, event.c: a queue is passed, and returned, as a usm_level_zero_queue */\
+    X(context_from_native) X(context_native) X(device_native) X(queue_from_native)                 \
+    X(queue_native) X(event_from_native) X(event_native)
+/* clang-format on */
+#define LZ_DECLARE(member) USM_DECLARE_ENTRY(usm_backend_ops, member, lz_##member);
+LZ_OPS(LZ_DECLARE)
+#undef LZ_DECLARE
 
 #endif

@@ -53,17 +53,6 @@ void lz_instance_give_back(lz_instance *instance);
  * larger than 4 GiB. */
 char *lz_build_flags(const char *options, bool is_large);
 
-usm_status lz_program_build(void *ctx, void *dev, const usm_image *image, const char *options,
-                            char **log, void **program);
-void       lz_program_unref(lz_program *program);
-void       lz_program_destroy(void *program);
-usm_status lz_program_binary(void *program, void **data, size_t *size);
-usm_status lz_program_kernels(void *program, char **names);
-usm_status lz_kernel_create(void *program, const char *name, void **kernel);
-void       lz_kernel_destroy(void *kernel);
-usm_status lz_kernel_info(void *kernel, size_t *nargs, usm_arg_kind *kinds, size_t cap);
-usm_status lz_kernel_groups(void *kernel, usm_backend_groups *groups);
-usm_status lz_launch(void *q, void *kernel, const usm_launch *launch, size_t ndeps,
-                     void *const *deps, void **ev);
+void lz_program_unref(lz_program *program);
 
 #endif

@@ -214,10 +214,6 @@ usm_status lz_issue_plain(gate_queue *q, const gate_command *cmd);
 /* The gate's ops, for lz_context_wrap(). */
 extern const gate_ops lz_gate_ops;
 
-usm_status lz_queue_create(void *ctx, void *dev, uint32_t flags, void **q);
-void       lz_queue_destroy(void *q);
-usm_status lz_queue_wait(void *q);
-
 /* --- events (event.c) --------------------------------------------------------------------- */
 
 typedef struct lz_event {
@@ -229,20 +225,11 @@ typedef struct lz_event {
     lz_slot *shadow;
 } lz_event;
 
-usm_status lz_event_profiling(void *ev, usm_profiling *times);
-usm_status lz_event_native(void *ev, void **native);
 /* Ops of the gate. */
 usm_status lz_event_query(gate_event *ev);
 usm_status lz_event_wait(gate_event *ev);
 usm_status lz_event_notify(gate_event *ev, usm_backend_notify_fn fn, void *arg);
 void       lz_event_fini(gate_event *ev);
 void       lz_event_settled(gate_event *ev);
-
-/* Native handles in both directions.  A native queue is passed as a usm_level_zero_queue
- * (usm/queue.h), and returned as one, which lives as long as the queue. */
-usm_status lz_queue_from_native(void *ctx, void *native, usm_ownership ownership, void **q,
-                                void **dev, uint32_t *flags);
-usm_status lz_queue_native(void *q, void **native);
-usm_status lz_event_from_native(void *ctx, void *native, usm_ownership ownership, void **ev);
 
 #endif

@@ -7,8 +7,6 @@
  * the core, which loads this module. */
 #include "null.h"
 
-#include "base/inline/module.h"
-
 #include <usm/version.h>
 
 null_state null;
@@ -54,41 +52,23 @@ static void null_context_destroy(void *ctx)
     (void)ctx;
 }
 
+#define NULL_ENTRY(member) .member = null_##member,
+
+/* clang-format off */
 static const usm_backend_ops null_ops = {
-    .abi               = USM_MODULE_ABI,
-    .struct_size       = sizeof(usm_backend_ops),
-    .name              = "null",
-    .caps              = USM_CAP_QUEUES | USM_CAP_MEMINFO | USM_CAP_FORK_MEMORY | USM_CAP_NO_ACCESS,
-    .devices           = null_devices,
-    .context_create    = null_context_create,
-    .context_destroy   = null_context_destroy,
-    .mem_alloc         = null_mem_alloc,
-    .mem_free          = null_mem_free,
-    .device_memory     = null_device_memory,
-    .queue_create      = null_queue_create,
-    .queue_destroy     = null_queue_destroy,
-    .queue_wait        = null_queue_wait,
-    .copy              = null_copy,
-    .copy_2d           = null_copy_2d,
-    .fill              = null_fill,
-    .prefetch          = null_prefetch,
-    .advise            = null_advise,
-    .marker            = null_marker,
-    .barrier           = null_marker,
-    .event_create_user = null_event_create_user,
-    .event_signal      = null_event_signal,
-    .event_query       = null_event_query,
-    .event_wait        = null_event_query,
-    .event_profiling   = null_event_profiling,
-    .event_release     = null_event_release,
-    .vmem_granularity  = null_vmem_granularity,
-    .vmem_reserve      = null_vmem_reserve,
-    .vmem_release      = null_vmem_release,
-    .phys_create       = null_phys_create,
-    .phys_destroy      = null_phys_destroy,
-    .vmem_map          = null_vmem_map,
-    .vmem_unmap        = null_vmem_unmap,
+    NULL_OPS(NULL_ENTRY) /* null.h */
+
+    .abi             = USM_MODULE_ABI,
+    .struct_size     = sizeof(usm_backend_ops),
+    .name            = "null",
+    .caps            = USM_CAP_QUEUES | USM_CAP_MEMINFO | USM_CAP_FORK_MEMORY | USM_CAP_NO_ACCESS,
+    .devices         = null_devices,
+    .context_create  = null_context_create,
+    .context_destroy = null_context_destroy,
+    .barrier         = null_marker,
+    .event_wait      = null_event_query,
 };
+/* clang-format on */
 
 USM_API usm_backend_entry_fn usm_backend_entry;
 

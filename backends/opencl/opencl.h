@@ -24,6 +24,7 @@
 #include "../common/registry.h"
 #include "base/inline/atomic.h"
 #include "base/inline/list.h"
+#include "base/inline/module.h"
 
 #include <pthread.h>
 #include <usm/backend.h>
@@ -178,9 +179,6 @@ size_t ocl_device_cut(const ocl_device *dev, cl_device_partition_property props[
 usm_status ocl_device_text(cl_device_id id, cl_device_info what, char *out, size_t cap);
 usm_status ocl_platform_text(cl_platform_id id, cl_platform_info what, char *out, size_t cap);
 
-usm_status ocl_devices(usm_backend_device *list, size_t cap, size_t *count);
-usm_status ocl_sub_devices(void *dev, usm_backend_device *list, size_t cap, size_t *count);
-usm_status ocl_device_memory(void *dev, uint64_t *total, uint64_t *free);
 /* The record of a native device, made (and the device retained) if it is new. */
 usm_status ocl_device_find(cl_device_id id, ocl_device **dev);
 /* A new record, not yet in the registry. `parent` may be NULL. */
@@ -210,11 +208,6 @@ typedef struct ocl_context {
 usm_status ocl_context_wrap(cl_context native, size_t n, ocl_device *const *devices,
                             ocl_context **ctx);
 void       ocl_context_free(gate_context *ctx); /* the gate's context_free */
-usm_status ocl_context_create(size_t ndevices, void *const *devices, void **ctx);
-void       ocl_context_destroy(void *ctx);
-
-usm_status ocl_mem_alloc(void *ctx, void *dev, usm_kind kind, size_t size, size_t align, void **p);
-usm_status ocl_mem_free(void *ctx, usm_kind kind, void *p, size_t size);
 
 /* --- events (event.c) ------------------------------------------------------ */
 
@@ -237,8 +230,6 @@ void                  ocl_queue_free(gate_queue *q);
 
 /* Makes a pending event native; `native` belongs to it from here on. */
 void ocl_event_become_native(ocl_event *ev, cl_event native, usm_list *notices);
-
-usm_status ocl_event_profiling(void *ev, usm_profiling *times);
 
 /* --- programs and kernels (program.c, kernel.c) ---------------------------- */
 
@@ -270,19 +261,8 @@ void ocl_program_unref(ocl_program *program);
 usm_arg_kind ocl_kind_asked(cl_kernel native, cl_uint index);
 /* The kinds of all kernels, as text (../common/kinds.h) on the host heap. */
 usm_status ocl_kinds_of_program(ocl_program *program, char **kinds);
-usm_status ocl_program_build(void *ctx, void *dev, const usm_image *image, const char *options,
-                             char **log, void **program);
-void       ocl_program_destroy(void *program);
-usm_status ocl_program_binary(void *program, void **data, size_t *size);
-usm_status ocl_program_kernels(void *program, char **names);
 
-usm_status ocl_kernel_create(void *program, const char *name, void **kernel);
-void       ocl_kernel_destroy(void *kernel);
-usm_status ocl_kernel_info(void *kernel, size_t *nargs, usm_arg_kind *kinds, size_t cap);
-usm_status ocl_kernel_groups(void *kernel, usm_backend_groups *groups);
-usm_status ocl_launch(void *q, void *kernel, const usm_launch *launch, size_t ndeps,
-                      void *const *deps, void **ev);
-void       ocl_instance_give_back(ocl_instance *instance);
+void ocl_instance_give_back(ocl_instance *instance);
 
 /* --- queues and commands (queue.c, lane.c, command.c, submit.c) ------------ */
 
@@ -325,21 +305,26 @@ cl_int ocl_command_run_in(const ocl_queue *q, cl_command_queue to, const driver_
 /* Frees what the command owns. */
 void ocl_command_drop(const gate_command *cmd);
 
-usm_status ocl_queue_create(void *ctx, void *dev, uint32_t flags, void **q);
-void       ocl_queue_destroy(void *q);
-usm_status ocl_queue_wait(void *q);
+/* --- the table ---------------------------------------------------------------- */
 
-/* --- native handles (native.c) ---------------------------------------------- */
-
-usm_status ocl_context_from_native(void *native, size_t ndevices, void *const *devices,
-                                   usm_ownership ownership, void **ctx, usm_backend_device *list,
-                                   size_t cap, size_t *count);
-usm_status ocl_context_native(void *ctx, void **native);
-usm_status ocl_device_native(void *dev, void **native);
-usm_status ocl_queue_from_native(void *ctx, void *native, usm_ownership ownership, void **q,
-                                 void **dev, uint32_t *flags);
-usm_status ocl_queue_native(void *q, void **native);
-usm_status ocl_event_from_native(void *ctx, void *native, usm_ownership ownership, void **ev);
-usm_status ocl_event_native(void *ev, void **native);
+/* The functions of the backend's table, by the file that has them. */
+/* clang-format off */
+#define OCL_OPS(X)                                                                                 \
+    /* device.c, part.c, describe.c */                                                             \
+    X(devices) X(sub_devices) X(device_memory)                                                     \
+    /* context.c, memory.c */                                                                      \
+    X(context_create) X(context_destroy) X(mem_alloc) X(mem_free)                                  \
+    /* queue.c, event.c */                                                                         \
+    X(queue_create) X(queue_destroy) X(queue_wait) X(event_profiling)                              \
+    /* program.c, kernel.c */                                                                      \
+    X(program_build) X(program_destroy) X(program_binary) X(program_kernels) X(kernel_create)      \
+    X(kernel_destroy) X(kernel_info) X(kernel_groups) X(launch)                                    \
+    /* native.c */                                                                                 \
+    X(context_from_native) X(context_native) X(device_native) X(queue_from_native)                 \
+    X(queue_native) X(event_from_native) X(event_native)
+/* clang-format on */
+#define OCL_DECLARE(member) USM_DECLARE_ENTRY(usm_backend_ops, member, ocl_##member);
+OCL_OPS(OCL_DECLARE)
+#undef OCL_DECLARE
 
 #endif
