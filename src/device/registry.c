@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* The backends, pools and devices of the process.  There is a slot for each backend, filled when it
+/* The backends and devices of the process, and the table for modules.  Not here: modules of other kinds
+ * (registry_store.c).  There is a slot for each backend, filled when it
  * is first requested.  A backend that failed is not tried again, and its slot keeps the reason for
  * usm-info.  Slots and devices are never freed.
  *
@@ -24,22 +25,12 @@
 #include <string.h>
 
 #define BACKENDS_MAX 16
-#define POOLS_MAX    16
-
-typedef struct pool_slot {
-    char                name[32];
-    usm_pool_entry_fn  *entry; /* NULL: a module that is not loaded yet             */
-    const usm_pool_ops *ops;   /* NULL: not requested yet, or refused the last time */
-} pool_slot;
 
 static struct {
     usm__mutex            lock;
-    size_t                nbackends, npools;
-    size_t                nnamed; /* number of pools that usm__compose() registered; fixed
-                                     afterwards */
+    size_t                nbackends;
     usm__backend_slot     backends[BACKENDS_MAX];
     usm_backend_entry_fn *entries[BACKENDS_MAX]; /* NULL: a module */
-    pool_slot             pools[POOLS_MAX];
 } reg = {.lock = USM__MUTEX_INIT(USM__RANK_REGISTRY, "registry")};
 
 static usm__meta_type device_type =
@@ -318,112 +309,6 @@ size_t usm__registry_backends(usm__backend_slot **list, size_t cap)
         list[i] = &reg.backends[i];
     usm__mutex_unlock(&reg.lock);
     return n;
-}
-
-/* ---- pools ------------------------------------------------------------------- */
-
-void usm__registry_add_pool(const char *name, usm_pool_entry_fn *entry)
-{
-    pool_slot *slot = &reg.pools[reg.npools++];
-
-    reg.nnamed = reg.npools;
-    snprintf(slot->name, sizeof slot->name, "%s", name);
-    slot->entry = entry;
-}
-
-static const usm_pool_ops *check_pool(const usm_pool_ops *ops, const char *name)
-{
-    if (!ops)
-        return NULL;
-    if (ops->abi != USM_MODULE_ABI || ops->struct_size != sizeof *ops) {
-        (void)usm__fail(USM_E_ABI, "pool %s was built for module ABI %u, this libusm has %u", name,
-                        ops->abi, USM_MODULE_ABI);
-        return NULL;
-    }
-    return ops;
-}
-
-/* True for text that can be part of a file name, without leading to another folder. */
-static bool is_module_name(const char *name)
-{
-    return *name && strlen(name) < sizeof reg.pools[0].name &&
-           name[strspn(name, "abcdefghijklmnopqrstuvwxyz0123456789_")] == 0;
-}
-
-/* Loads the module if the pool is one; NULL with an error message.  Under the lock. */
-static const usm_pool_ops *enter_pool(pool_slot *slot)
-{
-    if (!slot->entry) {
-        char       path[512];
-        void      *symbol;
-        usm_status st = usm__module_load("pool", slot->name, path, sizeof path, &symbol);
-
-        if (st != USM_OK)
-            return NULL;
-        memcpy(&slot->entry, &symbol, sizeof slot->entry); /* no cast from data to code */
-    }
-    return check_pool(slot->entry(&usm__registry_api), slot->name);
-}
-
-/* Loads a module that is not known by name; it gets a slot if that succeeds. */
-static const usm_pool_ops *enter_unknown_pool(const char *name)
-{
-    pool_slot          *slot = &reg.pools[reg.npools];
-    const usm_pool_ops *ops;
-    char                known[256], why[400];
-
-    usm__registry_pool_names(known, sizeof known);
-    if (reg.npools == POOLS_MAX || !is_module_name(name)) {
-        (void)usm__fail(USM_E_NO_BACKEND, "there is no pool \"%s\"; there are: %s", name, known);
-        return NULL;
-    }
-    memset(slot, 0, sizeof *slot);
-    snprintf(slot->name, sizeof slot->name, "%s", name);
-    ops = enter_pool(slot);
-    if (ops) {
-        slot->ops = ops;
-        reg.npools++;
-    } else if (usm_last_status() == USM_E_NO_BACKEND) {
-        snprintf(why, sizeof why, "%s", usm_last_error());
-        (void)usm__fail(USM_E_NO_BACKEND, "there is no pool \"%s\"; there are: %s; %s", name, known,
-                        why);
-    }
-    return ops;
-}
-
-const usm_pool_ops *usm__registry_pool(const char *name)
-{
-    const usm_pool_ops *ops  = NULL;
-    pool_slot          *slot = NULL;
-
-    usm__mutex_lock(&reg.lock);
-    for (size_t i = 0; i < reg.npools && !slot; i++)
-        if (strcmp(reg.pools[i].name, name) == 0)
-            slot = &reg.pools[i];
-    if (!slot)
-        ops = enter_unknown_pool(name);
-    else if (!slot->ops)
-        slot->ops = enter_pool(slot); /* a module that failed before may be installed by now */
-    if (slot)
-        ops = slot->ops;
-    usm__mutex_unlock(&reg.lock);
-    return ops;
-}
-
-bool usm__registry_has_pool(const char *name)
-{
-    for (size_t i = 0; i < reg.nnamed; i++)
-        if (strcmp(reg.pools[i].name, name) == 0)
-            return true;
-    return is_module_name(name) && usm__module_exists("pool", name);
-}
-
-void usm__registry_pool_names(char *text, size_t size)
-{
-    text[0] = 0;
-    for (size_t i = 0, used = 0; i < reg.nnamed && used < size; i++)
-        used +=
-            (size_t)snprintf(text + used, size - used, "%s%s", i ? ", " : "", reg.pools[i].name);
 }
 
 void usm__registry_fork(usm_fork_phase phase)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
-/* The transports and codecs of the process, by name; each is loaded when it is first requested.
- * Here: their slots, and the checks of a table before its first use.  Not here: backends and pools
- * (registry.c), the folders of modules (module.c).  Called by src/spill and usm-info.
+/* The pools, transports and codecs of the process, by name; each is loaded when it is first
+ * requested.  Here: their slots, and the checks of a table before its first use.  Not here: backends
+ * (registry.c), the folders of modules (module.c).  Called by src/heap, src/spill and usm-info.
  *
  * A module is loaded under the lock: two threads that start at once must not load it twice.  A
  * module that was refused is tried again the next time, because it may be installed by then.  Slots
@@ -19,6 +19,7 @@
 #define SLOTS_MAX 16
 
 typedef union entry {
+    usm_pool_entry_fn      *pool;
     usm_transport_entry_fn *transport;
     usm_codec_entry_fn     *codec;
     void                   *symbol; /* as returned by dlsym() */
@@ -38,11 +39,12 @@ struct kind {
     const char *what; /* "transport": part of the names of the module and of its entry */
     /* Calls the entry; NULL with an error message if there is no table or it is not valid. */
     const void *(*enter)(const slot *s);
+    usm__mutex lock;
+    /* guarded by it */
     size_t n;
+    size_t nnamed; /* of those, the ones that usm__compose() has added; fixed afterwards */
     slot   slots[SLOTS_MAX];
 };
-
-static usm__mutex lock = USM__MUTEX_INIT(USM__RANK_REGISTRY, "transports and codecs");
 
 /* ---- tables ------------------------------------------------------------------ */
 
@@ -167,6 +169,17 @@ static usm_status check_codec(const slot *s, const usm_codec_ops *ops)
                                           {0, NULL, NULL, false}});
 }
 
+static const void *enter_pool(const slot *s)
+{
+    const usm_pool_ops *ops = s->entry.pool(&usm__registry_api);
+
+    if (!ops || (ops->abi == USM_MODULE_ABI && ops->struct_size == sizeof *ops))
+        return ops;
+    (void)usm__fail(USM_E_ABI, "pool %s was built for module ABI %u, this libusm has %u", s->name,
+                    ops->abi, USM_MODULE_ABI);
+    return NULL;
+}
+
 static const void *enter_transport(const slot *s)
 {
     const usm_transport_ops *ops = s->entry.transport(&usm__registry_api);
@@ -181,8 +194,11 @@ static const void *enter_codec(const slot *s)
     return ops && check_codec(s, ops) == USM_OK ? ops : NULL;
 }
 
-static kind transports = {.what = "transport", .enter = enter_transport};
-static kind codecs     = {.what = "codec", .enter = enter_codec};
+#define KIND(name)                                                                                 \
+    {                                                                                              \
+        .what = #name, .enter = enter_##name, .lock = USM__MUTEX_INIT(USM__RANK_REGISTRY, #name)   \
+    }
+static kind pools = KIND(pool), transports = KIND(transport), codecs = KIND(codec);
 
 /* ---- slots ------------------------------------------------------------------- */
 
@@ -219,10 +235,11 @@ static usm_status load(const kind *k, slot *s)
     return st;
 }
 
+/* Needs no lock. */
 static void names_of(const kind *k, char *text, size_t size)
 {
     text[0] = 0;
-    for (size_t i = 0, used = 0; i < k->n && used < size; i++)
+    for (size_t i = 0, used = 0; i < k->nnamed && used < size; i++)
         used += (size_t)snprintf(text + used, size - used, "%s%s", i ? ", " : "", k->slots[i].name);
 }
 
@@ -259,9 +276,9 @@ static const void *get(kind *k, const char *name)
 {
     const void *ops;
 
-    usm__mutex_lock(&lock);
+    usm__mutex_lock(&k->lock);
     ops = ops_of(k, name);
-    usm__mutex_unlock(&lock);
+    usm__mutex_unlock(&k->lock);
     return ops;
 }
 
@@ -270,14 +287,20 @@ static void add_entry(kind *k, const char *name, const entry *with)
 {
     slot *s;
 
-    usm__mutex_lock(&lock);
-    s = add(k, name);
+    usm__mutex_lock(&k->lock);
+    s         = add(k, name);
+    k->nnamed = k->n;
     if (s && with->symbol) {
         s->entry     = *with;
         s->is_module = false;
         snprintf(s->path, sizeof s->path, "built in");
     }
-    usm__mutex_unlock(&lock);
+    usm__mutex_unlock(&k->lock);
+}
+
+void usm__registry_add_pool(const char *name, usm_pool_entry_fn *fn)
+{
+    add_entry(&pools, name, &(entry){.pool = fn});
 }
 
 void usm__registry_add_transport(const char *name, usm_transport_entry_fn *fn)
@@ -288,6 +311,24 @@ void usm__registry_add_transport(const char *name, usm_transport_entry_fn *fn)
 void usm__registry_add_codec(const char *name, usm_codec_entry_fn *fn)
 {
     add_entry(&codecs, name, &(entry){.codec = fn});
+}
+
+const usm_pool_ops *usm__registry_pool(const char *name)
+{
+    return get(&pools, name);
+}
+
+bool usm__registry_has_pool(const char *name)
+{
+    for (size_t i = 0; i < pools.nnamed; i++)
+        if (strcmp(pools.slots[i].name, name) == 0)
+            return true;
+    return is_name(name) && usm__module_exists("pool", name);
+}
+
+void usm__registry_pool_names(char *text, size_t size)
+{
+    names_of(&pools, text, size);
 }
 
 const usm_transport_ops *usm__registry_transport(const char *name)
@@ -303,17 +344,17 @@ const usm_codec_ops *usm__registry_codec(const char *name)
 
 /* ---- lists ------------------------------------------------------------------- */
 
-static size_t list(const kind *k, usm__registry_store *out, size_t cap)
+static size_t list(kind *k, usm__registry_store *out, size_t cap)
 {
     size_t n;
 
-    usm__mutex_lock(&lock);
+    usm__mutex_lock(&k->lock);
     n = k->n;
     for (size_t i = 0; i < n && i < cap; i++) {
         snprintf(out[i].name, sizeof out[i].name, "%s", k->slots[i].name);
         snprintf(out[i].path, sizeof out[i].path, "%s", k->slots[i].path);
     }
-    usm__mutex_unlock(&lock);
+    usm__mutex_unlock(&k->lock);
     return n;
 }
 
@@ -329,5 +370,7 @@ size_t usm__registry_codecs(usm__registry_store *out, size_t cap)
 
 void usm__registry_store_fork(usm_fork_phase phase)
 {
-    usm__mutex_fork(&lock, phase);
+    usm__mutex_fork(&pools.lock, phase);
+    usm__mutex_fork(&transports.lock, phase);
+    usm__mutex_fork(&codecs.lock, phase);
 }
