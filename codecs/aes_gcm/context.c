@@ -33,10 +33,10 @@ static bool hide_key_at(aes *a, void *p)
     size_t      n = aes_api->os->secret_peek(p, s->found, sizeof s->found / 2);
     bool        is_there;
 
-    swap_words(s->given, s->key);
-    is_there = holds(s->found, n, s->key) || holds(s->found, n, s->given);
+    swap_words(s->given.bytes, s->key);
+    is_there = holds(s->found, n, s->key) || holds(s->found, n, s->given.bytes);
     aes_api->os->secret_wipe(s->found, sizeof s->found);
-    aes_api->os->secret_wipe(s->given, sizeof s->given);
+    aes_api->os->secret_wipe(s->given.bytes, sizeof s->given.bytes);
     return is_there && aes_api->os->secret_hide(p, n) == 0;
 }
 

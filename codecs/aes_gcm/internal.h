@@ -4,7 +4,7 @@
 #define USM_CODEC_AES_GCM_INTERNAL_H
 
 #include "base/inline/atomic.h"
-#include "base/inline/hex.h"
+#include "base/inline/key.h"
 
 #include <openssl/evp.h>
 #include <pthread.h>
@@ -17,11 +17,10 @@
 
 /* In memory of os->secret_map(). */
 typedef struct aes_secret {
-    unsigned char key[AES_KEY_SIZE];   /* of this codec: made from the user's key and random
+    unsigned char key[AES_KEY_SIZE]; /* of this codec: made from the user's key and random
                                           bytes */
-    unsigned char given[USM__KEY_MAX]; /* the user's, until `key` is made */
-    char          text[160];           /* the key as it was written */
-    unsigned char found[4096];         /* memory that is searched for the key */
+    usm_key       given;             /* the user's, until `key` is made */
+    unsigned char found[4096];       /* memory that is searched for the key */
 } aes_secret;
 
 /* An OpenSSL context that has the key; used by one thread at a time. */

@@ -9,58 +9,17 @@
  * aes_gcm.c. */
 #include "internal.h"
 
-#include <errno.h>
 #include <openssl/rand.h>
 #include <string.h>
 
-static usm_status fail_file(const char *path, int error)
-{
-    char words[128];
-
-    if (error == EPERM)
-        return aes_api->report(USM_E_KEY,
-                               "USM_SPILL_KEY_FILE=%.200s belongs to somebody else, or others may "
-                               "read it: chmod 600 %.200s",
-                               path, path);
-    return aes_api->report(USM_E_KEY, "USM_SPILL_KEY_FILE=%.200s cannot be read: %s", path,
-                           strerror_r(error, words, sizeof words));
-}
-
-static usm_status read_file(const char *path, aes_secret *s, size_t *size)
-{
-    int64_t n = aes_api->os->secret_read(path, s->text, sizeof s->text);
-
-    if (n < 0)
-        return fail_file(path, errno);
-    *size = usm__hex_key(s->text, (size_t)n, s->given);
-    if (*size == 0)
-        return aes_api->report(USM_E_KEY,
-                               "USM_SPILL_KEY_FILE=%.200s does not hold 32 or 64 hexadecimal "
-                               "digits, as \"openssl rand -hex 32\" writes them",
-                               path);
-    return USM_OK;
-}
-
 static usm_status random_key(aes_secret *s, size_t *size)
 {
-    if (RAND_priv_bytes(s->given, AES_KEY_SIZE) != 1)
+    if (RAND_priv_bytes(s->given.bytes, AES_KEY_SIZE) != 1)
         return aes_api->report(USM_E_KEY, "OpenSSL has no random bytes for a key");
     *size = AES_KEY_SIZE;
     aes_api->log(USM_LOG_INFO, "aes_gcm: neither USM_SPILL_KEY nor USM_SPILL_KEY_FILE is set: "
                                "spilled blocks get a random key that ends with the process");
     return USM_OK;
-}
-
-static usm_status given_key(aes_secret *s, size_t *size)
-{
-    size_t      n    = aes_api->take_secret("spill_key", s->text, sizeof s->text);
-    const char *path = aes_api->setting("spill_key_file");
-
-    if (n > 0) {
-        *size = usm__hex_key(s->text, n, s->given);
-        return *size > 0 ? USM_OK : aes_api->report(USM_E_KEY, "USM_SPILL_KEY is no key");
-    }
-    return path && *path ? read_file(path, s, size) : random_key(s, size);
 }
 
 static usm_status mix(aes_secret *s, size_t size)
@@ -71,8 +30,8 @@ static usm_status mix(aes_secret *s, size_t size)
 
     memcpy(salt + AES_KEY_SIZE, label, sizeof label);
     if (RAND_bytes(salt, AES_KEY_SIZE) != 1 ||
-        !EVP_Q_mac(NULL, "HMAC", NULL, "SHA256", NULL, s->given, size, salt, sizeof salt, s->key,
-                   sizeof s->key, &n) ||
+        !EVP_Q_mac(NULL, "HMAC", NULL, "SHA256", NULL, s->given.bytes, size, salt, sizeof salt,
+                   s->key, sizeof s->key, &n) ||
         n != sizeof s->key)
         return aes_api->report(USM_E_KEY, "OpenSSL makes no key for spilled blocks");
     return USM_OK;
@@ -80,12 +39,14 @@ static usm_status mix(aes_secret *s, size_t size)
 
 usm_status aes_make_key(aes_secret *s)
 {
-    size_t     size = 0;
-    usm_status st   = given_key(s, &size);
+    static const usm_key_source from = {"spill_key", "spill_key_file", "USM_SPILL_KEY"};
+    size_t                      size = 0;
+    usm_status                  st   = usm_key_take(aes_api, &from, &s->given, &size);
 
+    if (st == USM_OK && size == 0)
+        st = random_key(s, &size);
     if (st == USM_OK)
         st = mix(s, size);
-    aes_api->os->secret_wipe(s->given, sizeof s->given);
-    aes_api->os->secret_wipe(s->text, sizeof s->text);
+    aes_api->os->secret_wipe(&s->given, sizeof s->given);
     return st;
 }

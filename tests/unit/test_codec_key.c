@@ -288,8 +288,9 @@ static void the_key_is_nowhere_child(void)
     CHECK_STR(shown, "(set)");
     CHECK_STR(usm__setting_origin("spill_key"), "USM_SPILL_KEY");
     CHECK_INT(create_codec(&codec), USM_OK);
-    CHECK_INT(create_codec(&second), USM_OK);                   /* takes it a second time */
-    CHECK_INT(((const struct aes *)codec)->secret->text[0], 0); /* wiped: the settings' is kept */
+    CHECK_INT(create_codec(&second), USM_OK); /* takes it a second time */
+    CHECK_INT(((const struct aes *)codec)->secret->given.text[0],
+              0); /* wiped: the settings' is kept */
     use(codec);
     use(second);
     usm__warn("there is a log");
