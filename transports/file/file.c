@@ -11,6 +11,7 @@
 #include "base/inline/module.h"
 
 #include <errno.h>
+#include <limits.h>
 #include <stdio.h>
 
 /* ---- open, close ----------------------------------------------------------------- */
@@ -46,20 +47,14 @@ static usm_status start_ring(usm_file_store *s)
 
 static usm_status init_locks(usm_file_store *s)
 {
-    usm_status st    = USM_OK;
-    int        error = pthread_mutex_init(&s->bounce_lock, NULL);
+    usm_status st = usm_file_room_init(s);
 
-    if (error)
-        return s->api->report(USM_E_SYSTEM, "no lock could be made: error %d", error);
-    st = usm_file_room_init(s);
+    s->bounces = (usm_recycler)USM_RECYCLER_INIT(0, UINT_MAX);
     if (st != USM_OK)
-        goto err_bounce;
+        return st;
     st = usm_file_crew_init(s);
-    if (st == USM_OK)
-        return USM_OK;
-    usm_file_room_fini(s);
-err_bounce:
-    (void)pthread_mutex_destroy(&s->bounce_lock);
+    if (st != USM_OK)
+        usm_file_room_fini(s);
     return st;
 }
 
@@ -67,7 +62,6 @@ static void fini_locks(usm_file_store *s)
 {
     usm_file_crew_fini(s);
     usm_file_room_fini(s);
-    (void)pthread_mutex_destroy(&s->bounce_lock);
 }
 
 static usm_status file_open(const usm_transport_params *params, void **store)
@@ -121,7 +115,7 @@ static void file_close(void *store)
         usm_file_ring_destroy(s);
 #endif
     fini_locks(s);
-    usm_file_bounces_free(s);
+    usm_recycler_clear(&s->bounces, s->api->heap_free);
     usm_file_close_places(s);
     s->api->heap_free(s);
 }

@@ -17,6 +17,7 @@
 
 #include "base/inline/atomic.h"
 #include "base/inline/bits.h"
+#include "base/inline/recycle.h"
 
 #include <pthread.h>
 #include <string.h>
@@ -82,8 +83,8 @@ typedef struct usm_file_crew {
 
 /* A buffer for unaligned transfers. */
 typedef struct usm_file_bounce {
-    struct usm_file_bounce *next;
-    char                   *data; /* block_size bytes and two pages more, page-aligned */
+    void *link; /* while it is idle */
+    char *data; /* block_size bytes and two pages more, page-aligned */
 } usm_file_bounce;
 
 typedef struct usm_file_ring usm_file_ring;
@@ -100,10 +101,9 @@ typedef struct usm_file_store {
     usm_file_ring  *ring;         /* NULL: the crew does everything */
     char            why_not[128]; /* the reason why there is no ring */
     /* each has a lock of its own */
-    usm_file_room    room;
-    usm_file_crew    crew;
-    pthread_mutex_t  bounce_lock;
-    usm_file_bounce *bounces; /* idle ones: guarded by bounce_lock */
+    usm_file_room room;
+    usm_file_crew crew;
+    usm_recycler  bounces; /* idle ones */
     /* changed by register_memory() and unregister_memory(), one thread at a time */
     _Atomic(size_t) registered, offered;
 } usm_file_store;
@@ -192,7 +192,6 @@ void       usm_file_finish(usm_transfer *t, usm_status status);
 /* NULL: no memory. */
 usm_file_bounce *usm_file_bounce_take(usm_file_store *s);
 void             usm_file_bounce_give(usm_file_store *s, usm_file_bounce *b);
-void             usm_file_bounces_free(usm_file_store *s);
 
 /* crew.c */
 usm_status usm_file_crew_init(usm_file_store *s);

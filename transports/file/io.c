@@ -157,13 +157,8 @@ usm_status usm_file_run(usm_file_store *s, usm_transfer *t)
 
 usm_file_bounce *usm_file_bounce_take(usm_file_store *s)
 {
-    usm_file_bounce *b;
+    usm_file_bounce *b = usm_recycler_take(&s->bounces, 0);
 
-    (void)pthread_mutex_lock(&s->bounce_lock);
-    b = s->bounces;
-    if (b)
-        s->bounces = b->next;
-    (void)pthread_mutex_unlock(&s->bounce_lock);
     if (b)
         return b;
     b = s->api->heap_alloc(sizeof(*b) + s->block_size + 3 * PAGE_SIZE);
@@ -176,19 +171,5 @@ usm_file_bounce *usm_file_bounce_take(usm_file_store *s)
 
 void usm_file_bounce_give(usm_file_store *s, usm_file_bounce *b)
 {
-    (void)pthread_mutex_lock(&s->bounce_lock);
-    b->next    = s->bounces;
-    s->bounces = b;
-    (void)pthread_mutex_unlock(&s->bounce_lock);
-}
-
-void usm_file_bounces_free(usm_file_store *s)
-{
-    usm_file_bounce *next;
-
-    for (usm_file_bounce *b = s->bounces; b; b = next) {
-        next = b->next;
-        s->api->heap_free(b);
-    }
-    s->bounces = NULL;
+    (void)usm_recycler_give(&s->bounces, b);
 }

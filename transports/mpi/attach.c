@@ -208,8 +208,8 @@ static void free_job(mpi_job *job)
         far_node_destroy(job->node);
     mpi_link_destroy(job->link);
     mpi_near_destroy(job->near);
-    mpi_shadows_free(job);
-    mpi_news_free(job);
+    usm_recycler_clear(&job->idle_shadows, job->api->heap_free);
+    usm_recycler_clear(&job->idle_news, job->api->heap_free);
     mpi_places_fini(job);
     api->heap_free(job->records);
     api->heap_free(job);

@@ -21,6 +21,7 @@
 
 #include "base/inline/atomic.h"
 #include "base/inline/bits.h"
+#include "base/inline/recycle.h"
 #include "far/far.h"
 
 #include <mpi.h>
@@ -165,15 +166,14 @@ typedef struct mpi_job {
     uint64_t        moves;    /* as of the last step */
     uint64_t        bytes;    /* transferred, and requests handled, as of then */
     bool            has_left; /* far_leave() sets it within a step */
+    /* each has a lock of its own: memory of large news; of shadows */
+    usm_recycler idle_news, idle_shadows;
     /* guarded by lock */
     pthread_mutex_t lock;
     pthread_cond_t  changed; /* the state, `doze`, `is_notifying` */
     mpi_news       *news;
     mpi_news      **news_end;
-    mpi_news       *idle_news; /* large ones */
-    unsigned        nidle_news;
     mpi_store      *stores;
-    mpi_shadow     *idle_shadows;
     mpi_shadow     *ended; /* transfers whose `done` must still be called */
     mpi_shadow    **ended_end;
     bool            is_notifying; /* a thread passes news to the callbacks, in any state */
@@ -255,7 +255,6 @@ void       mpi_store_submit(void *store, usm_transfer *list);
 usm_status mpi_store_progress(void *store, uint32_t timeout_ms);
 /* Calls `done` of transfers that have ended; no lock is held. */
 void mpi_deliver(mpi_job *job);
-void mpi_shadows_free(mpi_job *job);
 
 /* ---- service.c ---------------------------------------------------------------------- */
 
@@ -284,7 +283,6 @@ void mpi_await_end(mpi_job *job);
 bool mpi_step_until(mpi_job *job, bool (*is_over)(mpi_job *job), uint64_t until);
 /* Passes on what the protocol has reported; no lock is held. */
 void mpi_notify(mpi_job *job);
-void mpi_news_free(mpi_job *job);
 /* Within mpi_notify(): reports a changed member to the stores, and fills the callback's form of
  * it. */
 void mpi_notify_places(mpi_job *job, const far_member *m);

@@ -31,6 +31,7 @@
 
 #include "base/inline/clock.h"
 
+#include <limits.h>
 #include <sched.h>
 #include <sys/prctl.h>
 
@@ -186,50 +187,22 @@ enum {
 /* Memory of large ones is reused: fresh memory would cost more than the copy into it. */
 static mpi_news *take_news(mpi_job *job, size_t size)
 {
-    mpi_news *n = NULL;
+    mpi_news *n;
 
     if (size <= NEWS_BIG || size > NEWS_MAX)
         return job->api->heap_alloc(sizeof(*n) + size);
-    (void)pthread_mutex_lock(&job->lock);
-    n = job->idle_news;
-    if (n) {
-        job->idle_news = n->next;
-        job->nidle_news--;
-    }
-    (void)pthread_mutex_unlock(&job->lock);
+    n = usm_recycler_take(&job->idle_news, sizeof(*n));
     if (!n)
         n = job->api->heap_alloc(sizeof(*n) + NEWS_MAX);
-    if (n) {
-        n->next   = NULL;
+    if (n)
         n->is_big = true;
-    }
     return n;
 }
 
 static void free_news(mpi_job *job, mpi_news *n)
 {
-    if (n->is_big) {
-        (void)pthread_mutex_lock(&job->lock);
-        if (job->nidle_news < NEWS_IDLE) {
-            n->next        = job->idle_news;
-            job->idle_news = n;
-            job->nidle_news++;
-            n = NULL;
-        }
-        (void)pthread_mutex_unlock(&job->lock);
-    }
-    job->api->heap_free(n);
-}
-
-void mpi_news_free(mpi_job *job)
-{
-    mpi_news *next;
-
-    for (mpi_news *n = job->idle_news; n; n = next) {
-        next = n->next;
+    if (!n->is_big || !usm_recycler_give(&job->idle_news, n))
         job->api->heap_free(n);
-    }
-    job->idle_news = NULL;
 }
 
 /* Within a step: the protocol must not wait for the receiver of the news. */
@@ -449,8 +422,10 @@ usm_status mpi_service_init(mpi_job *job)
     error = usm_cond_init_monotonic(&job->changed);
     if (error)
         goto err_lock;
-    job->news_end  = &job->news;
-    job->ended_end = &job->ended;
+    job->news_end     = &job->news;
+    job->ended_end    = &job->ended;
+    job->idle_news    = (usm_recycler)USM_RECYCLER_INIT(sizeof(mpi_news) + NEWS_MAX, NEWS_IDLE);
+    job->idle_shadows = (usm_recycler)USM_RECYCLER_INIT(0, UINT_MAX);
     return USM_OK;
 
 err_lock:

@@ -135,30 +135,14 @@ struct mpi_shadow {
     usm_transfer *of; /* the submitter's */
     mpi_job      *job;
     usm_status    status;
-    mpi_shadow   *next; /* in the list of idle ones, or of those that have ended */
+    mpi_shadow   *next; /* in the list of those that have ended */
 };
 
 static mpi_shadow *take_shadow(mpi_job *job)
 {
-    mpi_shadow *s;
+    mpi_shadow *s = usm_recycler_take(&job->idle_shadows, 0);
 
-    (void)pthread_mutex_lock(&job->lock);
-    s = job->idle_shadows;
-    if (s)
-        job->idle_shadows = s->next;
-    (void)pthread_mutex_unlock(&job->lock);
     return s ? s : job->api->heap_alloc(sizeof(*s));
-}
-
-void mpi_shadows_free(mpi_job *job)
-{
-    mpi_shadow *next;
-
-    for (mpi_shadow *s = job->idle_shadows; s; s = next) {
-        next = s->next;
-        job->api->heap_free(s);
-    }
-    job->idle_shadows = NULL;
 }
 
 /* Within a step, or within far_submit(). */
@@ -208,10 +192,7 @@ void mpi_deliver(mpi_job *job)
         usm_transfer    *of     = s->of;
         const usm_status status = s->status;
 
-        (void)pthread_mutex_lock(&job->lock);
-        s->next           = job->idle_shadows;
-        job->idle_shadows = s;
-        (void)pthread_mutex_unlock(&job->lock);
+        (void)usm_recycler_give(&job->idle_shadows, s);
         of->done(of, status);
         leave(job);
     }
