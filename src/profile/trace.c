@@ -218,27 +218,6 @@ static const char *read_name(reader *r, const unsigned char *p, uint32_t size, n
     return NULL;
 }
 
-static const char *read_tier(reader *r, const unsigned char *p, uint32_t size)
-{
-    return read_name(
-        r, p, size,
-        (names){&r->t->tiers, &r->t->ntiers, &r->tiers_room, r->n->tier, USM__TRACE_TIERS_MAX});
-}
-
-static const char *read_member(reader *r, const unsigned char *p, uint32_t size)
-{
-    return read_name(r, p, size,
-                     (names){&r->t->members, &r->t->nmembers, &r->members_room, r->n->member,
-                             USM__TRACE_MEMBERS_MAX});
-}
-
-static const char *read_kernel(reader *r, const unsigned char *p, uint32_t size)
-{
-    return read_name(r, p, size,
-                     (names){&r->t->kernels, &r->t->nkernels, &r->kernels_room, r->n->kernel,
-                             USM__TRACE_KERNELS_MAX});
-}
-
 static const char *read_map(reader *r, const unsigned char *p, uint32_t size)
 {
     char *text = usm__heap_alloc((size_t)size + 1);
@@ -399,11 +378,17 @@ static const char *read_payload(reader *r, const usm__trace_chunk *c, const unsi
     case USM__CHUNK_SPACE:
         return read_space(r, p, c->size);
     case USM__CHUNK_TIER:
-        return read_tier(r, p, c->size);
+        return read_name(
+            r, p, c->size,
+            (names){&r->t->tiers, &r->t->ntiers, &r->tiers_room, r->n->tier, USM__TRACE_TIERS_MAX});
     case USM__CHUNK_MEMBER:
-        return read_member(r, p, c->size);
+        return read_name(r, p, c->size,
+                         (names){&r->t->members, &r->t->nmembers, &r->members_room, r->n->member,
+                                 USM__TRACE_MEMBERS_MAX});
     case USM__CHUNK_KERNEL:
-        return read_kernel(r, p, c->size);
+        return read_name(r, p, c->size,
+                         (names){&r->t->kernels, &r->t->nkernels, &r->kernels_room, r->n->kernel,
+                                 USM__TRACE_KERNELS_MAX});
     case USM__CHUNK_LOST:
         return read_lost(r, p, c->size);
     case USM__CHUNK_END:
