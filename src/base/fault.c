@@ -9,6 +9,7 @@
 #include "base/mutex.h"
 #include "base/thread.h"
 
+#include <errno.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -78,6 +79,35 @@ bool usm__fault_hit_slow(const char *name, usm_status *status)
     usm__fault_breakpoint();
     if (status != NULL && wanted != USM_OK)
         *status = wanted;
+    return true;
+}
+
+/* The errno value for the status that a rule names. */
+static int errno_of(usm_status status, int usual)
+{
+    switch ((int)status) {
+    case USM_E_SPILL_FULL:
+        return ENOSPC;
+    case USM_E_BUSY:
+        return EAGAIN;
+    case USM_E_AGAIN:
+        return EINTR;
+    case USM_E_NOT_SUPPORTED:
+        return EOPNOTSUPP;
+    case USM_E_IO:
+        return EIO;
+    default:
+        return usual;
+    }
+}
+
+bool usm__fault_errno(const char *name, int usual)
+{
+    usm_status status = USM_OK;
+
+    if (!usm__fault_hit(name, &status))
+        return false;
+    errno = errno_of(status, usual);
     return true;
 }
 

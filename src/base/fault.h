@@ -22,6 +22,9 @@ static inline bool usm__fault_hit(const char *name, usm_status *status)
            usm__fault_hit_slow(name, status);
 }
 
+/* The same for a system call, whose failure is an errno value: that of the status, else `usual`. */
+bool usm__fault_errno(const char *name, int usual);
+
 /* Counts calls of `name` from now on and makes the n-th fail (1: the next); `onwards`: and all
  * after it.  n = 0 only counts.  status USM_OK: the call's usual failure.  At most 16 rules; false
  * if there is no room. */

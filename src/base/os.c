@@ -31,24 +31,16 @@
 /* NOLINTNEXTLINE(bugprone-reserved-identifier): it is its name */
 extern void __lsan_register_root_region(const void *p, size_t size) __attribute__((weak));
 
-static bool faulted(const char *name, int error)
-{
-    if (!usm__fault_hit(name, NULL))
-        return false;
-    errno = error;
-    return true;
-}
-
 /* --- heap ----------------------------------------------------------------- */
 
 void *usm__heap_alloc(size_t size)
 {
-    return faulted("heap.alloc", ENOMEM) ? NULL : calloc(1, size ? size : 1);
+    return usm__fault_errno("heap.alloc", ENOMEM) ? NULL : calloc(1, size ? size : 1);
 }
 
 void *usm__heap_realloc(void *p, size_t size)
 {
-    return faulted("heap.alloc", ENOMEM) ? NULL : realloc(p, size ? size : 1);
+    return usm__fault_errno("heap.alloc", ENOMEM) ? NULL : realloc(p, size ? size : 1);
 }
 
 bool usm__heap_room(void *list, size_t n, size_t *cap, size_t each)
@@ -74,7 +66,7 @@ void usm__heap_free(void *p)
 
 char *usm__heap_strdup(const char *text)
 {
-    return faulted("heap.alloc", ENOMEM) ? NULL : strdup(text);
+    return usm__fault_errno("heap.alloc", ENOMEM) ? NULL : strdup(text);
 }
 
 /* --- pages ---------------------------------------------------------------- */
@@ -83,7 +75,7 @@ static void *map(void *at, size_t size, int prot, int flags, int fd)
 {
     void *p;
 
-    if (faulted("os.mmap", ENOMEM))
+    if (usm__fault_errno("os.mmap", ENOMEM))
         return NULL;
     p = mmap(at, size, prot, flags, fd, 0);
     return p == MAP_FAILED ? NULL : p;
@@ -132,7 +124,7 @@ void *usm__os_map_fd_part(void *at, size_t size, int fd, uint64_t offset)
 {
     void *p;
 
-    if (faulted("os.mmap", ENOMEM))
+    if (usm__fault_errno("os.mmap", ENOMEM))
         return NULL;
     p = mmap(at, size, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, fd, (off_t)offset);
     return p == MAP_FAILED ? NULL : p;
@@ -144,26 +136,26 @@ int usm__os_move(void *from, size_t size, void *to)
 {
     const int flags = MREMAP_MAYMOVE | MREMAP_FIXED | MREMAP_DONTUNMAP;
 
-    if (faulted("os.mremap", ENOMEM))
+    if (usm__fault_errno("os.mremap", ENOMEM))
         return ENOMEM;
     return syscall(SYS_mremap, from, size, size, flags, to) == -1 ? errno : 0;
 }
 
 int usm__os_unmap(void *p, size_t size)
 {
-    return faulted("os.munmap", ENOMEM) ? -1 : munmap(p, size);
+    return usm__fault_errno("os.munmap", ENOMEM) ? -1 : munmap(p, size);
 }
 
 int usm__os_protect(void *p, size_t size, int prot)
 {
-    return faulted("os.mprotect", ENOMEM) ? -1 : mprotect(p, size, prot);
+    return usm__fault_errno("os.mprotect", ENOMEM) ? -1 : mprotect(p, size, prot);
 }
 
 int usm__os_memfd(const char *name, size_t size)
 {
     int fd, error;
 
-    if (faulted("os.memfd", EMFILE))
+    if (usm__fault_errno("os.memfd", EMFILE))
         return -1;
     if (size > INT64_MAX) {
         errno = EFBIG;
@@ -172,7 +164,7 @@ int usm__os_memfd(const char *name, size_t size)
     fd = memfd_create(name, MFD_CLOEXEC);
     if (fd < 0)
         return -1;
-    if (!faulted("os.ftruncate", ENOSPC) && ftruncate(fd, (off_t)size) == 0)
+    if (!usm__fault_errno("os.ftruncate", ENOSPC) && ftruncate(fd, (off_t)size) == 0)
         return fd;
     error = errno;
     (void)close(fd);
@@ -372,7 +364,7 @@ void *usm__os_read_file(const char *path, size_t most, size_t *size)
     char       *data = NULL;
     int         fd, error;
 
-    if (faulted("os.read_file", EIO))
+    if (usm__fault_errno("os.read_file", EIO))
         return NULL;
     fd = open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK); /* for a pipe without a writer */
     if (fd < 0)
@@ -424,7 +416,7 @@ static int write_all(int fd, const char *data, size_t size)
 
 int usm__os_write(int fd, const void *data, size_t size)
 {
-    return faulted("os.write", ENOSPC) ? -1 : write_all(fd, data, size);
+    return usm__fault_errno("os.write", ENOSPC) ? -1 : write_all(fd, data, size);
 }
 
 int usm__os_open_alone(const char *path)
@@ -432,7 +424,7 @@ int usm__os_open_alone(const char *path)
     struct stat st;
     int         fd, error;
 
-    if (faulted("os.open", EMFILE))
+    if (usm__fault_errno("os.open", EMFILE))
         return -1;
     fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOCTTY | O_NONBLOCK, 0644);
     if (fd < 0)
@@ -459,7 +451,7 @@ int usm__os_write_file(const char *path, const void *data, size_t size)
     char aside[PATH_MAX];
     int  fd, error;
 
-    if (faulted("os.write_file", EROFS))
+    if (usm__fault_errno("os.write_file", EROFS))
         return -1;
     if ((size_t)snprintf(aside, sizeof(aside), "%s.XXXXXX", path) >= sizeof(aside)) {
         errno = ENAMETOOLONG;
@@ -476,7 +468,7 @@ int usm__os_write_file(const char *path, const void *data, size_t size)
         goto err_fd;
     if (close(fd) != 0)
         goto err_aside;
-    if (faulted("os.rename", EACCES) || rename(aside, path) != 0)
+    if (usm__fault_errno("os.rename", EACCES) || rename(aside, path) != 0)
         goto err_aside;
     return 0;
 

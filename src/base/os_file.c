@@ -11,14 +11,6 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-static bool faulted(const char *name, int error)
-{
-    if (!usm__fault_hit(name, NULL))
-        return false;
-    errno = error;
-    return true;
-}
-
 static int close_and_fail(int fd, int error)
 {
     (void)close(fd);
@@ -61,7 +53,8 @@ static int stat_at(int fd, const char *path, int flags, usm__os_stat *st)
 {
     struct statx s;
 
-    if (faulted("os.stat", EIO) || statx(fd, path, flags, STATX_BASIC_STATS | STATX_BTIME, &s) != 0)
+    if (usm__fault_errno("os.stat", EIO) ||
+        statx(fd, path, flags, STATX_BASIC_STATS | STATX_BTIME, &s) != 0)
         return -1;
     *st = (usm__os_stat){
         .inode      = s.stx_ino,
@@ -136,14 +129,14 @@ int usm__os_fallocate(int fd, uint64_t offset, uint64_t size, bool keep_size)
 int usm__os_fsync(int fd)
 {
     /* Never repeated: after a failure the kernel marks the lost pages as clean. */
-    return faulted("os.fsync", EIO) ? -1 : fsync(fd);
+    return usm__fault_errno("os.fsync", EIO) ? -1 : fsync(fd);
 }
 
 int usm__os_fsync_dir(const char *folder)
 {
     int fd, rc;
 
-    if (faulted("os.fsync_dir", EIO))
+    if (usm__fault_errno("os.fsync_dir", EIO))
         return -1;
     fd = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (fd < 0)
@@ -161,7 +154,7 @@ int usm__os_link_fd(int fd, const char *path)
 {
     char name[32];
 
-    if (faulted("os.link", EIO))
+    if (usm__fault_errno("os.link", EIO))
         return -1;
     name_of_fd(fd, name);
     return linkat(AT_FDCWD, name, AT_FDCWD, path, AT_SYMLINK_FOLLOW);
@@ -169,7 +162,7 @@ int usm__os_link_fd(int fd, const char *path)
 
 int usm__os_rename(const char *from, const char *to)
 {
-    return faulted("os.rename", EACCES) ? -1 : rename(from, to);
+    return usm__fault_errno("os.rename", EACCES) ? -1 : rename(from, to);
 }
 
 int usm__os_claim(int fd, bool is_exclusive)

@@ -32,14 +32,6 @@
 #define SYS_pidfd_getfd 438
 #endif
 
-static bool faulted(const char *name, int error)
-{
-    if (!usm__fault_hit(name, NULL))
-        return false;
-    errno = error;
-    return true;
-}
-
 static int close_failed(int fd)
 {
     int error = errno;
@@ -91,7 +83,7 @@ uint32_t usm__os_process_user(int pid)
 
 int usm__os_pidfd(int pid)
 {
-    return faulted("os.pidfd", EMFILE) ? -1 : (int)syscall(SYS_pidfd_open, pid, 0);
+    return usm__fault_errno("os.pidfd", EMFILE) ? -1 : (int)syscall(SYS_pidfd_open, pid, 0);
 }
 
 bool usm__os_pidfd_ended(int pidfd)
@@ -103,7 +95,8 @@ bool usm__os_pidfd_ended(int pidfd)
 
 int usm__os_pidfd_take(int pidfd, int fd)
 {
-    return faulted("os.pidfd_take", EPERM) ? -1 : (int)syscall(SYS_pidfd_getfd, pidfd, fd, 0);
+    return usm__fault_errno("os.pidfd_take", EPERM) ? -1
+                                                    : (int)syscall(SYS_pidfd_getfd, pidfd, fd, 0);
 }
 
 int usm__os_find_memfd(int pid, const char *name)
@@ -145,8 +138,9 @@ static socklen_t address_of(const char *name, struct sockaddr_un *address)
 
 static int make_socket(int flags)
 {
-    return faulted("os.socket", EMFILE) ? -1
-                                        : socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | flags, 0);
+    return usm__fault_errno("os.socket", EMFILE)
+               ? -1
+               : socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | flags, 0);
 }
 
 int usm__os_listen(const char *name)
@@ -174,7 +168,7 @@ int usm__os_connect(const char *name, unsigned timeout_ms)
         return -1;
     (void)setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &within, sizeof within);
     (void)setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &within, sizeof within);
-    if (faulted("os.connect", ECONNREFUSED))
+    if (usm__fault_errno("os.connect", ECONNREFUSED))
         return close_failed(fd);
     do
         done = connect(fd, (struct sockaddr *)(void *)&address, size);
@@ -186,7 +180,7 @@ int usm__os_accept(int fd)
 {
     int got;
 
-    if (faulted("os.accept", EMFILE))
+    if (usm__fault_errno("os.accept", EMFILE))
         return -1;
     do
         got = accept4(fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
@@ -196,7 +190,7 @@ int usm__os_accept(int fd)
 
 int usm__os_socket_pair(int pair[2])
 {
-    return faulted("os.socket", EMFILE)
+    return usm__fault_errno("os.socket", EMFILE)
                ? -1
                : socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, pair);
 }
@@ -225,7 +219,7 @@ int usm__os_send(int fd, const void *data, size_t size, int pass)
     struct msghdr m    = {.msg_iov = &part, .msg_iovlen = 1};
     ssize_t       n;
 
-    if (faulted("os.send", ENOBUFS))
+    if (usm__fault_errno("os.send", ENOBUFS))
         return -1;
     if (pass >= 0) {
         struct cmsghdr *head;
@@ -255,7 +249,7 @@ int64_t usm__os_receive(int fd, void *data, size_t size, int *passed)
     ssize_t       n;
 
     *passed = -1;
-    if (faulted("os.receive", ECONNRESET))
+    if (usm__fault_errno("os.receive", ECONNRESET))
         return -1;
     do
         n = recvmsg(fd, &m, MSG_CMSG_CLOEXEC);
@@ -279,14 +273,14 @@ int64_t usm__os_receive(int fd, void *data, size_t size, int *passed)
 
 int usm__os_epoll(void)
 {
-    return faulted("os.epoll", EMFILE) ? -1 : epoll_create1(EPOLL_CLOEXEC);
+    return usm__fault_errno("os.epoll", EMFILE) ? -1 : epoll_create1(EPOLL_CLOEXEC);
 }
 
 int usm__os_epoll_add(int epoll, int fd, bool to_read, uint64_t data)
 {
     struct epoll_event e = {.events = to_read ? EPOLLIN : 0u, .data = {.u64 = data}};
 
-    return faulted("os.epoll", ENOSPC) ? -1 : epoll_ctl(epoll, EPOLL_CTL_ADD, fd, &e);
+    return usm__fault_errno("os.epoll", ENOSPC) ? -1 : epoll_ctl(epoll, EPOLL_CTL_ADD, fd, &e);
 }
 
 void usm__os_epoll_remove(int epoll, int fd)
@@ -314,14 +308,14 @@ int usm__os_epoll_wait(int epoll, uint64_t *data)
 
 int usm__os_dup(int fd)
 {
-    return faulted("os.dup", EMFILE) ? -1 : fcntl(fd, F_DUPFD_CLOEXEC, 3);
+    return usm__fault_errno("os.dup", EMFILE) ? -1 : fcntl(fd, F_DUPFD_CLOEXEC, 3);
 }
 
 int usm__os_random(void *data, size_t size)
 {
     char *at = data;
 
-    if (faulted("os.random", EIO))
+    if (usm__fault_errno("os.random", EIO))
         return -1;
     while (size > 0) {
         ssize_t n = getrandom(at, size, 0);
@@ -340,7 +334,7 @@ int usm__os_memfd_sealable(const char *name, size_t size)
 {
     int fd;
 
-    if (faulted("os.memfd", EMFILE))
+    if (usm__fault_errno("os.memfd", EMFILE))
         return -1;
     if (size > INT64_MAX) {
         errno = EFBIG;
@@ -349,7 +343,7 @@ int usm__os_memfd_sealable(const char *name, size_t size)
     fd = memfd_create(name, MFD_CLOEXEC | MFD_ALLOW_SEALING);
     if (fd < 0)
         return -1;
-    if (faulted("os.ftruncate", ENOSPC) || ftruncate(fd, (off_t)size) != 0)
+    if (usm__fault_errno("os.ftruncate", ENOSPC) || ftruncate(fd, (off_t)size) != 0)
         return close_failed(fd);
     return fd;
 }
@@ -358,7 +352,7 @@ int usm__os_seal(int fd, bool is_read_only)
 {
     const int size = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL;
 
-    if (faulted("os.seal", EPERM))
+    if (usm__fault_errno("os.seal", EPERM))
         return -1;
     return fcntl(fd, F_ADD_SEALS, is_read_only ? size | F_SEAL_FUTURE_WRITE : size);
 }
@@ -376,7 +370,7 @@ void *usm__os_map_fd_read_only(size_t size, int fd)
 {
     void *p;
 
-    if (faulted("os.mmap", ENOMEM))
+    if (usm__fault_errno("os.mmap", ENOMEM))
         return NULL;
     p = mmap(NULL, size, PROT_READ, MAP_SHARED, fd, 0);
     return p == MAP_FAILED ? NULL : p;

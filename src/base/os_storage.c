@@ -17,43 +17,15 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-/* The errno value for the status that a rule names. */
-static int errno_of(usm_status status, int usual)
-{
-    switch ((int)status) {
-    case USM_E_SPILL_FULL:
-        return ENOSPC;
-    case USM_E_BUSY:
-        return EAGAIN;
-    case USM_E_AGAIN:
-        return EINTR;
-    case USM_E_NOT_SUPPORTED:
-        return EOPNOTSUPP;
-    case USM_E_IO:
-        return EIO;
-    default:
-        return usual;
-    }
-}
-
-static bool faulted(const char *name, int usual)
-{
-    usm_status status = USM_OK;
-
-    if (!usm__fault_hit(name, &status))
-        return false;
-    errno = errno_of(status, usual);
-    return true;
-}
-
 int usm__os_file_open(const char *path, int flags, unsigned mode)
 {
-    return faulted("os.open", EMFILE) ? -1 : open(path, flags | O_CLOEXEC | O_NOCTTY, mode);
+    return usm__fault_errno("os.open", EMFILE) ? -1
+                                               : open(path, flags | O_CLOEXEC | O_NOCTTY, mode);
 }
 
 int usm__os_file_unlink(const char *path)
 {
-    return faulted("os.unlink", EIO) ? -1 : unlink(path);
+    return usm__fault_errno("os.unlink", EIO) ? -1 : unlink(path);
 }
 
 static int size_of_device(int fd, uint64_t *size)
@@ -67,7 +39,7 @@ int usm__os_file_inspect(int fd, usm_os_file *file)
     struct statfs fs;
     usm_os_file   f = {0};
 
-    if (faulted("os.inspect", EIO) || fstat(fd, &st) != 0 || fstatfs(fd, &fs) != 0)
+    if (usm__fault_errno("os.inspect", EIO) || fstat(fd, &st) != 0 || fstatfs(fd, &fs) != 0)
         return -1;
     f.is_regular = S_ISREG(st.st_mode);
     f.is_device  = S_ISBLK(st.st_mode);
@@ -97,31 +69,32 @@ static size_t cut(const char *name, size_t size)
 
 int64_t usm__os_file_pread(int fd, void *data, size_t size, uint64_t at)
 {
-    if (faulted("os.pread", EIO))
+    if (usm__fault_errno("os.pread", EIO))
         return -1;
     return pread(fd, data, cut("os.pread.short", size), (off_t)at);
 }
 
 int64_t usm__os_file_pwrite(int fd, const void *data, size_t size, uint64_t at)
 {
-    if (faulted("os.pwrite", EIO))
+    if (usm__fault_errno("os.pwrite", EIO))
         return -1;
     return pwrite(fd, data, cut("os.pwrite.short", size), (off_t)at);
 }
 
 int usm__os_file_fallocate(int fd, int mode, uint64_t at, uint64_t size)
 {
-    return faulted("os.fallocate", ENOSPC) ? -1 : fallocate(fd, mode, (off_t)at, (off_t)size);
+    return usm__fault_errno("os.fallocate", ENOSPC) ? -1
+                                                    : fallocate(fd, mode, (off_t)at, (off_t)size);
 }
 
 int usm__os_file_truncate(int fd, uint64_t size)
 {
-    return faulted("os.ftruncate", ENOSPC) ? -1 : ftruncate(fd, (off_t)size);
+    return usm__fault_errno("os.ftruncate", ENOSPC) ? -1 : ftruncate(fd, (off_t)size);
 }
 
 int usm__os_file_sync(int fd)
 {
-    return faulted("os.fsync", EIO) ? -1 : fdatasync(fd);
+    return usm__fault_errno("os.fsync", EIO) ? -1 : fdatasync(fd);
 }
 
 int usm__os_file_lock(int fd, bool is_exclusive, uint64_t at, uint64_t size)
@@ -133,7 +106,7 @@ int usm__os_file_lock(int fd, bool is_exclusive, uint64_t at, uint64_t size)
         .l_len    = (off_t)size,
     };
 
-    return faulted("os.lock", EAGAIN) ? -1 : fcntl(fd, F_OFD_SETLK, &range);
+    return usm__fault_errno("os.lock", EAGAIN) ? -1 : fcntl(fd, F_OFD_SETLK, &range);
 }
 
 void usm__os_file_drop_cache(int fd, uint64_t at, uint64_t size)
@@ -146,7 +119,7 @@ void usm__os_file_drop_cache(int fd, uint64_t at, uint64_t size)
 
 int usm__os_event_fd(void)
 {
-    return faulted("os.event_fd", EMFILE) ? -1 : eventfd(0, EFD_CLOEXEC);
+    return usm__fault_errno("os.event_fd", EMFILE) ? -1 : eventfd(0, EFD_CLOEXEC);
 }
 
 /* With this capability the limit of locked memory does not apply. */

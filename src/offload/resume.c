@@ -115,18 +115,7 @@ static usm_status move_bytes(usm__plan *p, const usm__chunk *chunk, char *payloa
 
 static bool read_all(int fd, void *data, size_t size, uint64_t at)
 {
-    size_t done = 0;
-
-    while (done < size) {
-        ssize_t n = pread(fd, (char *)data + done, size - done, (off_t)(at + done));
-
-        if (n < 0 && errno == EINTR)
-            continue;
-        if (n <= 0)
-            return false;
-        done += (size_t)n;
-    }
-    return true;
+    return usm__os_pread(fd, data, size, at) == (ssize_t)size;
 }
 
 /* Reads the record at *at, if it is whole, and passes it to the arguments and to fn; false: there
