@@ -14,7 +14,7 @@
 
 #define CHUNK_SIZE ((size_t)64 << 10)
 
-USM__THREAD_LOCAL usm__tls usm__self = {.caches = usm__closed_caches};
+USM__THREAD_LOCAL usm__tls usm__self;
 
 static struct {
     void (*on_end)(usm__thread *block); /* fixed at the start of the library */
@@ -109,11 +109,6 @@ static usm__thread *make_block(void)
 usm__thread *usm__thread_self(void)
 {
     return usm__self.block != NULL ? usm__self.block : make_block();
-}
-
-void usm__thread_on_end(void (*fn)(usm__thread *block))
-{
-    threads.on_end = fn;
 }
 
 void usm__thread_fork(usm_fork_phase phase)

@@ -34,6 +34,8 @@
 static usm__meta_type area_type =
     USM__META_TYPE(usm__area, offsetof(usm__area, driver_base), "areas");
 
+USM__THREAD_LOCAL bool usm__area_is_held;
+
 /* ---- driver calls, with their trace ---------------------------------------------- */
 
 static uint64_t trace_start(void)
@@ -292,19 +294,12 @@ static void enter_list(usm__area *a)
     usm__mutex_unlock(&a->pool->lock);
 }
 
-/* For threads that prefer another way over more memory: take() and map() return USM_E_AGAIN then,
- * without an error message. */
-static bool is_held(void)
-{
-    return usm__self.is_held;
-}
-
 usm_status usm__area_take(void *source, size_t size, size_t align, usm_area **area)
 {
     usm__area *a;
     usm_status st;
 
-    if (is_held())
+    if (usm__area_is_held)
         return USM_E_AGAIN;
     a = make_area(source);
     if (!a)
@@ -410,7 +405,7 @@ usm_status usm__area_map(void *source, usm_area *area, size_t offset, size_t siz
     usm_status       st;
 
     (void)source;
-    if (is_held())
+    if (usm__area_is_held)
         return USM_E_AGAIN;
     if (piece->size && !unmap_piece(a, offset))
         return usm__fail(USM_E_DEVICE, "%s has not unmapped %p: what it held stays taken",

@@ -70,6 +70,10 @@ typedef struct usm__account_view {
     bool        is_host;         /* an account of host memory                       */
     bool        is_own;          /* limited by the context, not by USM_MEMORY_LIMIT */
 } usm__account_view;
+/* Set by a thread that prefers another way over more memory: it takes none from a driver, and
+ * usm__area_take() and its like return USM_E_AGAIN without an error message. */
+extern USM__THREAD_LOCAL bool usm__area_is_held;
+
 /* Of the accounts in which memory of `kind` on the context's device counts, returns the one with
  * the least room. */
 void usm__account_get(usm_context *ctx, size_t index, usm_kind kind, usm__account_view *view);

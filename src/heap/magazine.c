@@ -31,20 +31,21 @@
 #define NO_CACHE ((uint32_t)USM__SLOTS) /* in `entered`: a slow path without a cache */
 
 typedef struct node {
-    usm_cache       cache; /* first: the table points to its bins */
-    usm_pool       *pool;
-    usm__thread    *thread; /* NULL: its thread does not exist in this forked child */
-    const usm__tls *tls;    /* of that thread                                       */
-    usm_list        of_pool, of_thread;
+    usm_cache            cache; /* first: the table points to its bins */
+    usm_pool            *pool;
+    usm__magazine_table *table; /* of its thread; NULL: that does not exist in this forked child */
+    const usm__magazine_thread *thread;
+    usm_list                    of_pool, of_thread;
 } node;
 
 static usm__meta_type node_type = USM__META_TYPE(node, 0, "thread caches");
 
 static struct {
-    usm__mutex     lock;
-    pthread_cond_t flushed;
-    usm_pool      *pools[USM__SLOTS]; /* guarded by lock                    */
-    bool           can_take;          /* membarrier works; set at the start */
+    usm__mutex           lock;
+    pthread_cond_t       flushed;
+    usm_pool            *pools[USM__SLOTS]; /* guarded by lock                    */
+    usm__magazine_table *free_tables;       /* guarded by lock: of threads that have ended */
+    bool                 can_take;          /* membarrier works; set at the start */
 } mag = {.lock    = USM__MUTEX_INIT(USM__RANK_MAGAZINE, "thread caches"),
          .flushed = PTHREAD_COND_INITIALIZER};
 
@@ -81,21 +82,21 @@ void usm__magazine_slot_give(usm_pool *pool)
 
 static void close_slot(const node *n)
 {
-    if (n->thread) /* NOLINT(clang-analyzer-core.uninitialized.Branch): whole before it is listed */
-        usm_store_relaxed(&n->thread->caches[n->pool->slot], usm__closed_bins);
+    if (n->table) /* NOLINT(clang-analyzer-core.uninitialized.Branch): whole before it is listed */
+        usm_store_relaxed(&n->table->bins[n->pool->slot], usm__closed_bins);
 }
 
 static void open_slot(node *n)
 {
-    if (n->thread)
-        usm_store_relaxed(&n->thread->caches[n->pool->slot], n->cache.bins);
+    if (n->table)
+        usm_store_relaxed(&n->table->bins[n->pool->slot], n->cache.bins);
 }
 
 /* True if the owner is using the cache.  When it is not, its changes are visible (acquire, pairs
  * with usm__magazine_idle and _leave). */
 static bool is_in(const _Atomic(uint32_t) *where, const node *n)
 {
-    return n->thread && usm_load_acquire(where) == n->pool->slot;
+    return n->table && usm_load_acquire(where) == n->pool->slot;
 }
 
 /* Called when the slot is closed and membarrier() has made that visible: has the owner left it?  An
@@ -103,13 +104,13 @@ static bool is_in(const _Atomic(uint32_t) *where, const node *n)
 static bool is_outside(const node *n, unsigned *naps)
 {
     for (int i = 0; i < SPINS; i++) {
-        if (!is_in(&n->tls->busy, n) && !is_in(&n->tls->entered, n))
+        if (!is_in(&n->thread->busy, n) && !is_in(&n->thread->entered, n))
             return true;
         usm_cpu_relax();
     }
-    for (; is_in(&n->tls->busy, n) && *naps > 0; --*naps)
+    for (; is_in(&n->thread->busy, n) && *naps > 0; --*naps)
         usm__os_sleep_ns(NAP_NS);
-    return !is_in(&n->tls->busy, n) && !is_in(&n->tls->entered, n);
+    return !is_in(&n->thread->busy, n) && !is_in(&n->thread->entered, n);
 }
 
 /* pre: lock is held, the slot is closed. */
@@ -123,7 +124,7 @@ static void unlist(node *n)
  * be using. */
 static bool may_take(const node *n)
 {
-    return mag.can_take || !n->thread || n->thread == usm__self.block || n->pool->is_retired;
+    return mag.can_take || !n->table || n->table == usm__magazine_self.table || n->pool->is_retired;
 }
 
 /* Moves the caches of a pool whose owners are not using them to `to`; `only`: no other cache than
@@ -165,11 +166,11 @@ static bool works_here(const usm_pool *pool)
  * cache: a cache made on a thread that ends would never be flushed. */
 static void flush_all(usm_list *list)
 {
-    bool      is_outermost = usm_load_relaxed(&usm__self.entered) == 0;
+    bool      is_outermost = usm_load_relaxed(&usm__magazine_self.entered) == 0;
     usm_list *it;
 
     if (is_outermost)
-        usm_store_release(&usm__self.entered, NO_CACHE);
+        usm_store_release(&usm__magazine_self.entered, NO_CACHE);
     while ((it = usm_list_pop(list))) {
         node *n = usm_container_of(it, node, of_pool);
 
@@ -184,7 +185,7 @@ static void flush_all(usm_list *list)
         usm__meta_free(&node_type, n);
     }
     if (is_outermost)
-        usm_store_release(&usm__self.entered, (uint32_t)0);
+        usm_store_release(&usm__magazine_self.entered, (uint32_t)0);
 }
 
 /* pre: lock is held. */
@@ -211,7 +212,8 @@ bool usm__magazine_reclaim(usm_pool *pool)
     usm_list_init(&list);
     usm__mutex_lock(&mag.lock);
     any = pool->flushing > 0;
-    if (any && usm_load_relaxed(&usm__self.entered) == 0) /* otherwise this thread may be the one
+    if (any &&
+        usm_load_relaxed(&usm__magazine_self.entered) == 0) /* otherwise this thread may be the one
                                                              that is flushing */
         wait_flushed(pool);
     take_away(pool, NULL, &list);
@@ -232,7 +234,7 @@ static const node *find_victim(const usm_pool *pool)
     USM_LIST_FOREACH (it, &pool->caches) {
         const node *n = usm_container_of(it, node, of_pool);
 
-        if (n->thread == usm__self.block)
+        if (n->table == usm__magazine_self.table)
             mine = usm_load_relaxed(&n->cache.bytes);
         else if (!most || usm_load_relaxed(&n->cache.bytes) > usm_load_relaxed(&most->cache.bytes))
             most = n;
@@ -293,28 +295,46 @@ void usm__magazine_retire(usm_pool *pool)
 
 /* ---- the owner's side --------------------------------------------------------------- */
 
-/* Makes the thread's table with its first cache.  The table stays with the block of the thread. */
-static bool make_table(usm__thread *t)
+static usm__magazine_table *take_free_table(void)
 {
-    if (t->caches)
-        return true;
-    t->caches = usm__os_map_for_life(sizeof *t->caches * USM__SLOTS);
-    if (!t->caches)
-        return false;
-    for (unsigned i = 0; i < USM__SLOTS; i++)
-        usm_store_relaxed(&t->caches[i], usm__closed_bins);
-    usm_list_init(&t->cache_list);
-    return true;
+    usm__magazine_table *t;
+
+    usm__mutex_lock(&mag.lock);
+    t = mag.free_tables;
+    if (t)
+        mag.free_tables = t->next_free;
+    usm__mutex_unlock(&mag.lock);
+    return t;
+}
+
+/* The thread's table, made with its first cache; with a block, so that thread_ended is called. */
+static usm__magazine_table *own_table(void)
+{
+    usm__magazine_table *t = usm__magazine_self.table;
+
+    if (t || !usm__thread_self())
+        return t;
+    t = take_free_table();
+    if (!t) {
+        t = usm__os_map_for_life(sizeof *t);
+        if (!t)
+            return NULL;
+        for (unsigned i = 0; i < USM__SLOTS; i++)
+            usm_store_relaxed(&t->bins[i], usm__closed_bins);
+        usm_list_init(&t->caches);
+    }
+    usm__magazine_self.table = t;
+    return t;
 }
 
 /* As in the fast path: first announce the slot, then read it. */
-static node *look_up(const usm__thread *t, uint16_t slot)
+static node *look_up(const usm__magazine_table *t, uint16_t slot)
 {
     usm_bin *bins;
 
-    usm_store_relaxed(&usm__self.entered, slot);
+    usm_store_relaxed(&usm__magazine_self.entered, slot);
     USM__MAGAZINE_FENCE();
-    bins = usm_load_relaxed(&t->caches[slot]);
+    bins = usm_load_relaxed(&t->bins[slot]);
     if (bins != usm__closed_bins)
         return node_of(bins);
     usm__magazine_leave(); /* a taker could otherwise wait for this thread, which is about to wait
@@ -322,23 +342,23 @@ static node *look_up(const usm__thread *t, uint16_t slot)
     return NULL;
 }
 
-static node *make_node(usm_pool *pool, usm__thread *t)
+static node *make_node(usm_pool *pool, usm__magazine_table *t)
 {
     node *n = usm__meta_alloc(&node_type);
 
     if (!n)
         return NULL;
     n->pool   = pool;
-    n->thread = t;
-    n->tls    = &usm__self;
+    n->table  = t;
+    n->thread = &usm__magazine_self;
     usm_list_append(&pool->caches, &n->of_pool);
-    usm_list_append(&t->cache_list, &n->of_thread);
+    usm_list_append(&t->caches, &n->of_thread);
     open_slot(n);
     return n;
 }
 
 /* The cache was taken away (and the slot perhaps reopened), or there was none. */
-static node *attach(usm_pool *pool, usm__thread *t)
+static node *attach(usm_pool *pool, usm__magazine_table *t)
 {
     node *n;
 
@@ -347,7 +367,8 @@ static node *attach(usm_pool *pool, usm__thread *t)
     if (!n && !pool->is_retired)
         n = make_node(pool, t);
     if (n)
-        usm_store_relaxed(&usm__self.entered, pool->slot); /* a taker needs the lock, so it comes
+        usm_store_relaxed(&usm__magazine_self.entered,
+                          pool->slot); /* a taker needs the lock, so it comes
                                                               later */
     usm__mutex_unlock(&mag.lock);
     return n;
@@ -362,13 +383,15 @@ static bool is_seen(void)
 
 usm_cache *usm__magazine_enter(usm_pool *pool)
 {
-    usm__thread *t = pool->slot ? usm__thread_self() : NULL;
-    node        *n;
+    usm__magazine_table *t = NULL;
+    node                *n;
 
-    if (!t || usm_load_relaxed(&usm__self.entered) != 0 || !make_table(t))
+    if (pool->slot && usm_load_relaxed(&usm__magazine_self.entered) == 0)
+        t = own_table();
+    if (!t)
         return NULL;
-    if (usm__self.caches != t->caches && !is_seen())
-        usm__self.caches = t->caches;
+    if (usm__magazine_self.caches != t->bins && !is_seen())
+        usm__magazine_self.caches = t->bins;
     n = look_up(t, pool->slot);
     if (!n)
         n = attach(pool, t);
@@ -377,44 +400,46 @@ usm_cache *usm__magazine_enter(usm_pool *pool)
 
 usm_cache *usm__magazine_enter_own(const usm_pool *pool)
 {
-    const usm__thread *t = usm__self.block;
-    node              *n = NULL;
+    const usm__magazine_table *t = usm__magazine_self.table;
+    node                      *n = NULL;
 
-    if (pool->slot && t && t->caches && usm_load_relaxed(&usm__self.entered) == 0)
+    if (pool->slot && t && usm_load_relaxed(&usm__magazine_self.entered) == 0)
         n = look_up(t, pool->slot);
     return n ? &n->cache : NULL;
 }
 
 void usm__magazine_close_self(void)
 {
-    usm__self.caches = usm__closed_caches;
+    usm__magazine_self.caches = usm__closed_caches;
 }
 
 void usm__magazine_open_self(void)
 {
-    usm__thread *t = usm__self.block;
-
-    if (t && t->caches && !is_seen())
-        usm__self.caches = t->caches;
+    if (usm__magazine_self.table && !is_seen())
+        usm__magazine_self.caches = usm__magazine_self.table->bins;
 }
 
-/* The thread ends; another one will get its block and table. */
-static void on_thread_end(usm__thread *t)
+/* Another thread will get the table. */
+void usm__magazine_thread_ended(void)
 {
-    usm_list list;
+    usm__magazine_table *t = usm__magazine_self.table;
+    usm_list             list;
 
-    usm__self.caches = usm__closed_caches;
-    if (!t->caches)
+    usm__magazine_self.caches = usm__closed_caches;
+    usm__magazine_self.table  = NULL;
+    if (!t)
         return;
     usm_list_init(&list);
     usm__mutex_lock(&mag.lock);
-    while (!usm_list_is_empty(&t->cache_list)) {
-        node *n = usm_container_of(t->cache_list.next, node, of_thread);
+    while (!usm_list_is_empty(&t->caches)) {
+        node *n = usm_container_of(t->caches.next, node, of_thread);
 
         close_slot(n);
         unlist(n);
         usm_list_append(&list, &n->of_pool);
     }
+    t->next_free    = mag.free_tables;
+    mag.free_tables = t;
     count_flushing(&list);
     usm__mutex_unlock(&mag.lock);
     flush_all(&list);
@@ -494,7 +519,6 @@ void usm__magazine_sum_up(usm_pool *pool, usm__magazine_sum *sum)
 
 void usm__magazine_start(void)
 {
-    usm__thread_on_end(on_thread_end);
     mag.can_take = usm__os_membarrier_start();
 }
 
@@ -513,9 +537,9 @@ static void fork_child(void)
 
             if (!works_here(pool))
                 close_slot(n);
-            if (n->thread == usm__self.block)
+            if (n->table == usm__magazine_self.table)
                 continue;
-            n->thread = NULL;
+            n->table = NULL;
             usm_list_remove(&n->of_thread);
         }
     }
@@ -539,5 +563,7 @@ usm_bin usm__closed_bins[USM_BINS];
     usm__closed_bins, usm__closed_bins, usm__closed_bins, usm__closed_bins, usm__closed_bins,      \
         usm__closed_bins, usm__closed_bins, usm__closed_bins
 #define CLOSED_64 CLOSED_8, CLOSED_8, CLOSED_8, CLOSED_8, CLOSED_8, CLOSED_8, CLOSED_8, CLOSED_8
+USM__THREAD_LOCAL usm__magazine_thread usm__magazine_self = {.caches = usm__closed_caches};
+
 _Atomic(usm_bin *) usm__closed_caches[USM__SLOTS] = {CLOSED_64, CLOSED_64, CLOSED_64, CLOSED_64};
 _Static_assert(USM__SLOTS == 4 * 64, "an entry a slot");

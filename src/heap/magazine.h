@@ -2,7 +2,7 @@
 /* Thread caches: each thread's magazines of each pool `slab` (magazines: Bonwick and Adams
  * 2001).
  *
- *     usm__self.caches --> table --[slot]--> bins of this thread and pool
+ *     usm__magazine_self.caches --> table --[slot]--> bins of this thread and pool
  *                                                  --[class]--> loaded magazine
  *
  * The two inline functions are the whole fast path of an allocation and of a free: no lock, no
@@ -66,20 +66,42 @@
 #include "heap/pages.h"
 #include "heap/pool.h"
 
-extern usm_bin usm__closed_bins[USM_BINS] __attribute__((visibility("hidden")));
+/* The number of pools that can have thread caches at the same time, plus slot 0 (none). */
+#define USM__SLOTS 256
+
+/* The caches of a thread by pool slot.  Made with its first cache; the next thread's afterwards. */
+typedef struct usm__magazine_table {
+    _Atomic(usm_bin *)          bins[USM__SLOTS];
+    usm_list                    caches;    /* guarded by the lock in magazine.c */
+    struct usm__magazine_table *next_free; /* likewise                          */
+} usm__magazine_table;
+
+/* A thread's: the current bins by slot; its table; the slots of the caches in use at this moment, on
+ * the fast path and on the slow path. */
+typedef struct usm__magazine_thread {
+    _Atomic(usm_bin *)  *caches;
+    usm__magazine_table *table; /* NULL until first needed */
+    _Atomic(uint32_t)    busy, entered;
+} usm__magazine_thread;
+extern USM__THREAD_LOCAL usm__magazine_thread usm__magazine_self;
+
+/* The bins of a thread without caches, or that must not use them now: every slot points to bins that
+ * are empty and full at the same time, so that every allocation and free takes the slow path. */
+extern _Atomic(usm_bin *) usm__closed_caches[USM__SLOTS] __attribute__((visibility("hidden")));
+extern usm_bin            usm__closed_bins[USM_BINS] __attribute__((visibility("hidden")));
 
 /* Keeps the compiler from moving code across; the hardware's part is membarrier's. */
 #define USM__MAGAZINE_FENCE() atomic_signal_fence(memory_order_seq_cst)
 
 static inline void usm__magazine_busy(uint32_t slot)
 {
-    usm_store_relaxed(&usm__self.busy, slot);
+    usm_store_relaxed(&usm__magazine_self.busy, slot);
     USM__MAGAZINE_FENCE();
 }
 
 static inline void usm__magazine_idle(void)
 {
-    usm_store_release(&usm__self.busy, (uint32_t)0); /* pairs with is_in() in magazine.c */
+    usm_store_release(&usm__magazine_self.busy, (uint32_t)0); /* pairs with is_in() in magazine.c */
 }
 
 /* Reads a pointer of a bin that only the calling thread writes now: a plain load, which the
@@ -100,7 +122,7 @@ static inline void *usm__magazine_pop(unsigned slot, size_t size)
     if (__builtin_expect(k >= USM_BINS, 0))
         return NULL;
     usm__magazine_busy(slot);
-    bin = usm_load_relaxed(&usm__self.caches[slot]) + k;
+    bin = usm_load_relaxed(&usm__magazine_self.caches[slot]) + k;
     top = usm__magazine_own(&bin->top);
     if (__builtin_expect(top == usm__magazine_own(&bin->bottom), 0)) {
         usm__magazine_idle();
@@ -136,7 +158,7 @@ static inline bool usm__magazine_push(const usm_span *span, void *p)
         return false;
     slot = span->slot;
     usm__magazine_busy(slot);
-    bin = (usm_bin *)((uintptr_t)usm_load_relaxed(&usm__self.caches[slot]) + span->bin_at);
+    bin = (usm_bin *)((uintptr_t)usm_load_relaxed(&usm__magazine_self.caches[slot]) + span->bin_at);
     top = usm__magazine_own(&bin->top);
     if (__builtin_expect(top == usm__magazine_own(&bin->limit) ||
                              usm_load_relaxed(state) != USM_BLOCK_LIVE,
@@ -156,6 +178,7 @@ static inline bool usm__magazine_push(const usm_span *span, void *p)
 
 /* Called when the library starts. */
 void usm__magazine_start(void);
+void usm__magazine_thread_ended(void);
 void usm__magazine_fork(usm_fork_phase phase);
 
 /* A slot for a new pool; 0 if all are taken (the pool then works without caches). */
@@ -174,7 +197,8 @@ usm_cache *usm__magazine_enter(usm_pool *pool);
 usm_cache         *usm__magazine_enter_own(const usm_pool *pool);
 static inline void usm__magazine_leave(void)
 {
-    usm_store_release(&usm__self.entered, (uint32_t)0); /* pairs with is_in() in magazine.c */
+    usm_store_release(&usm__magazine_self.entered,
+                      (uint32_t)0); /* pairs with is_in() in magazine.c */
 }
 
 /* Called when memory is short: the caches of all threads return their blocks to the pool, unless

@@ -30,6 +30,7 @@ static usm_status context_made(usm_context *ctx)
 const usm_part usm__heap_part = {.name           = "heap",
                                  .start          = start,
                                  .shutdown       = usm__pools_clear_defaults,
+                                 .thread_ended   = usm__magazine_thread_ended,
                                  .fork           = {{USM__RANK_MAGAZINE, usm__magazine_fork},
                                                     {USM__RANK_POOL, usm__pools_fork},
                                                     {USM__RANK_POOL, usm__pools_give_fork},

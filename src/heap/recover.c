@@ -25,6 +25,9 @@
 /* Other pools are requested to return at least this much: a pool takes no less from the driver. */
 #define GIVEN_AT_LEAST ((size_t)2 << 20)
 
+/* This thread is inside the parts' hook out_of_memory, which is not called for its own allocations. */
+static __thread bool is_giving __attribute__((tls_model("initial-exec")));
+
 typedef struct request {
     usm_pool *pool;
     size_t    align, size;
@@ -161,13 +164,13 @@ static bool buffers_gave(request *r)
     usm__message message;
     size_t       given;
 
-    if (usm__self.is_giving || is_at_maximum(pool))
+    if (is_giving || is_at_maximum(pool))
         return false;
     usm__message_save(&message);
-    usm__self.is_giving = true;
-    given = usm__parts_out_of_memory(pool->ctx, pool->ctx->devices[pool->index].dev, pool->kind,
-                                     usm_align_up_ptr(r->size, GIVEN_AT_LEAST));
-    usm__self.is_giving = false;
+    is_giving = true;
+    given     = usm__parts_out_of_memory(pool->ctx, pool->ctx->devices[pool->index].dev, pool->kind,
+                                         usm_align_up_ptr(r->size, GIVEN_AT_LEAST));
+    is_giving = false;
     usm__message_restore(&message);
     return given > 0;
 }
@@ -222,9 +225,9 @@ void *usm__pool_alloc_held(usm_pool *pool, size_t size)
 
     if (usm__observed_with_record() || check_request(pool, 0, size) != USM_OK)
         return NULL;
-    usm__self.is_held = true;
+    usm__area_is_held = true;
     if (usm__pool_serve(pool, pool->min_align, size ? size : 1, &p) != USM_OK)
         p = NULL;
-    usm__self.is_held = false;
+    usm__area_is_held = false;
     return p;
 }
